@@ -1,0 +1,13 @@
+# Every third-party component, found once. Debian 12 package names are listed in `./dev`.
+include_guard()
+find_package(Threads REQUIRED)
+find_package(Boost 1.81 REQUIRED)          # headers only: Asio, Beast, System, Container, Unordered
+# CapnProtoConfig looks for libatomic with a probe that only compiles as C; gcc always carries libatomic.
+set(FOUND_LIBATOMIC TRUE)
+find_package(CapnProto REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(ucx REQUIRED IMPORTED_TARGET ucx)
+pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)

@@ -1,0 +1,57 @@
+# One part = one folder = one static library `tilewise_<part>` (alias `tilewise::<part>`).
+#
+#   tilewise_part(<part> [DEPS <targets used by its headers>] [PRIVATE_DEPS <targets used by its sources only>])
+#
+# Sources are the folder's *.cc; `<file>_test.cc` files become one doctest executable `<part>_test`,
+# registered with ctest. Headers live in `<folder>/include/tilewise/<part>/`. A part sees the headers
+# of the parts it names and no others, so a wrong arrow does not compile.
+include_guard()
+
+add_library(tilewise_flags INTERFACE)
+target_compile_options(tilewise_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+  -Werror=switch -Werror=return-type -fno-math-errno -ffp-contract=off)
+if(TILEWISE_SANITIZE)
+  target_compile_options(tilewise_flags INTERFACE -fsanitize=${TILEWISE_SANITIZE} -fno-sanitize-recover=all
+    -fno-omit-frame-pointer)
+  target_link_options(tilewise_flags INTERFACE -fsanitize=${TILEWISE_SANITIZE})
+endif()
+install(TARGETS tilewise_flags EXPORT tilewise)
+
+function(tilewise_part part)
+  cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE_DEPS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  set(tests ${sources})
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  set(scope PUBLIC)
+  if(sources)
+    add_library(tilewise_${part} STATIC ${sources})
+    target_link_libraries(tilewise_${part} PRIVATE ${ARG_PRIVATE_DEPS})
+    target_include_directories(tilewise_${part} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  else()
+    add_library(tilewise_${part} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  add_library(tilewise::${part} ALIAS tilewise_${part})
+  target_link_libraries(tilewise_${part} ${scope} tilewise_flags ${ARG_DEPS})
+  target_include_directories(tilewise_${part} ${scope}
+    $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+  set_target_properties(tilewise_${part} PROPERTIES EXPORT_NAME ${part})
+  install(TARGETS tilewise_${part} EXPORT tilewise ARCHIVE DESTINATION lib)
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/include)
+    install(DIRECTORY include/ DESTINATION include)
+  endif()
+  if(TILEWISE_TESTS AND tests)
+    tilewise_test(${part}_test SOURCES ${tests} DEPS tilewise_${part} ${ARG_PRIVATE_DEPS})
+    target_include_directories(${part}_test PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  endif()
+endfunction()
+
+# tilewise_test(<name> SOURCES <files> DEPS <targets>): one doctest executable, one ctest entry.
+function(tilewise_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/doctest_main.cc)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} tilewise_flags)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+endfunction()

@@ -1,0 +1,126 @@
+// Ops: the nodes of the expression graph, as users write them and as passes lower them.
+#pragma once
+#include <tilewise/base/id.h>
+#include <tilewise/ir/tape.h>
+#include <tilewise/ir/view.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace tilewise::ir {
+
+enum class OpKind : std::uint8_t {
+  kMap,           // out[i] = tape(operands[i]); no operands: fill, ranges, random
+  kReduce,        // as users write it: whole reduction over axes, reduced extents become 1. Lowered away
+  kReduceBlocks,  // lowered: each block of the space reduced to extent 1 along axes (out has one element per block)
+  kCombine,       // lowered: one level of the fixed tree over such partials, `fan_in` blocks at a time
+  kMatmul,        // (M,K) x (K,N), k panel by panel in rising order into one output block
+  kMatmulPanels,  // lowered: out[(panel,) M, N] = the product of one k panel, summed later by kCombine
+  kCopy,          // gathers: out box from any source blocks (reblock, materialised views, concat, halo windows)
+  kReshape,       // C-order reshape of row slabs (both sides cut along dimension 0 only)
+  kReadNpy,       // out block = that box of a .npy file
+  kWriteNpy,      // writes each operand block into a .npy file; out: int64, one element per block (bytes written)
+  kCall,          // a plug-in kernel
+  kFetch,         // the client's wish: pushes each block of its operand to a client device. No output, no kernel
+};
+std::string_view name_of(OpKind kind);
+
+enum class ReduceKind : std::uint8_t { kSum, kProd, kMin, kMax, kAny, kAll, kArgMin, kArgMax };
+std::string_view name_of(ReduceKind kind);
+
+// One operand: an array read through a view. `array` is whatever names arrays at this stage: a session's number in a
+// submission, an ArrayId in a plan.
+struct Operand {
+  std::uint64_t array = 0;
+  View view;
+  friend bool operator==(const Operand&, const Operand&) = default;
+};
+
+// How the region of one logical operand dimension follows from a point of the op's iteration space.
+//   kSpan: the span [lo, hi) of space dimension `dim` becomes [floor(lo*mul/div) - before, ceil(hi*mul/div) + after)
+//   kWhole: everything      kStep: the span of the current step (k panel)
+// then clipped to the operand's extent. `before`/`after` may be negative: {before=-o, after=o} shifts by o.
+struct DimMap {
+  enum class Kind : std::uint8_t { kSpan, kWhole, kStep } kind = Kind::kSpan;
+  std::int8_t dim = 0;
+  std::int64_t mul = 1, div = 1, before = 0, after = 0;
+  friend bool operator==(const DimMap&, const DimMap&) = default;
+};
+using OperandMap = PerDim<DimMap>;  // one per logical operand dimension
+
+// An explicit index map: point p reads blocks list[offsets[p]..offsets[p+1]) of the operand, in that order.
+struct ExplicitMap {
+  std::vector<std::uint32_t> offsets;
+  std::vector<std::int64_t> blocks;
+  friend bool operator==(const ExplicitMap&, const ExplicitMap&) = default;
+};
+
+struct MapAttrs { Tape tape; friend bool operator==(const MapAttrs&, const MapAttrs&) = default; };
+struct ReduceAttrs {   // kReduce, kReduceBlocks
+  Tape tape;           // applied to the operands first (fused); last instruction is what is reduced
+  ReduceKind kind = ReduceKind::kSum;
+  std::uint32_t axes = 0;  // bit d: dimension d is reduced
+  friend bool operator==(const ReduceAttrs&, const ReduceAttrs&) = default;
+};
+struct CombineAttrs {
+  ReduceKind kind = ReduceKind::kSum;
+  std::int8_t axis = 0;
+  std::int64_t fan_in = 16;
+  friend bool operator==(const CombineAttrs&, const CombineAttrs&) = default;
+};
+struct MatmulAttrs { friend bool operator==(const MatmulAttrs&, const MatmulAttrs&) = default; };
+struct CopyAttrs {
+  std::vector<OperandMap> maps;  // one per operand; several operands: disjoint parts of the output (concat)
+  friend bool operator==(const CopyAttrs&, const CopyAttrs&) = default;
+};
+struct ReshapeAttrs { friend bool operator==(const ReshapeAttrs&, const ReshapeAttrs&) = default; };
+struct NpyAttrs {      // kReadNpy, kWriteNpy
+  std::string path;    // as the workers see it
+  std::int64_t data_offset = 0;  // bytes before the first element
+  bool fortran_order = false;    // reading only
+  std::uint64_t token = 0;       // writing: names the temporary file that all blocks of this op share
+  friend bool operator==(const NpyAttrs&, const NpyAttrs&) = default;
+};
+struct CallAttrs {
+  std::string kernel, version;   // checked at join against every worker's plug-ins
+  std::string params;            // opaque bytes for the kernel
+  std::vector<OperandMap> maps;             // one per operand, unless explicit
+  std::vector<ExplicitMap> explicit_maps;   // empty, or one per operand
+  double flops_per_point = 0;
+  std::int64_t scratch_bytes = 0;
+  friend bool operator==(const CallAttrs&, const CallAttrs&) = default;
+};
+struct FetchAttrs { DeviceId to; friend bool operator==(const FetchAttrs&, const FetchAttrs&) = default; };
+using OpAttrs = std::variant<MapAttrs, ReduceAttrs, CombineAttrs, MatmulAttrs, CopyAttrs, ReshapeAttrs, NpyAttrs,
+                             CallAttrs, FetchAttrs>;
+
+// Explicit placement, as the user wrote it. Empty devices: automatic.
+struct DeviceHint {
+  std::vector<DeviceId> devices;  // one: that device; several: a subset, tiled over contiguously
+  friend bool operator==(const DeviceHint&, const DeviceHint&) = default;
+};
+
+struct OutputSpec {
+  std::uint64_t array = 0;  // its name, as in Operand
+  DType dtype = DType::kFloat64;
+  Grid grid;
+  friend bool operator==(const OutputSpec&, const OutputSpec&) = default;
+};
+
+// The iteration space of an op is the blocks of `space`, a grid over the op's own index domain. Block index of each
+// output = point (their counts are those of `space`).
+struct Op {
+  OpKind kind = OpKind::kMap;
+  std::vector<Operand> operands;
+  std::vector<OutputSpec> outputs;
+  Grid space;
+  OpAttrs attrs;
+  DeviceHint hint;
+  std::string label;  // the user's name for it, for people; may be empty
+
+  template <class A> const A& get() const { return std::get<A>(attrs); }
+  friend bool operator==(const Op&, const Op&) = default;
+};
+
+}  // namespace tilewise::ir

@@ -1,0 +1,51 @@
+// Shapes, indices and boxes: short inline vectors of 64-bit integers.
+#pragma once
+#include <tilewise/base/limits.h>
+#include <tilewise/base/result.h>
+
+#include <boost/container/static_vector.hpp>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace tilewise::ir {
+
+template <class T>
+using PerDim = boost::container::static_vector<T, limits::kMaxRank>;
+
+using Shape = PerDim<std::int64_t>;    // extents, in elements
+using Index = PerDim<std::int64_t>;    // a position (of an element, or of a block in its grid)
+using Strides = PerDim<std::int64_t>;  // in elements, signed; 0 repeats
+
+// Half-open box [lo, hi) per dimension. Empty when some lo >= hi. Rank 0 has one point.
+struct Box {
+  Index lo, hi;
+
+  int rank() const { return static_cast<int>(lo.size()); }
+  std::int64_t extent(int d) const { return hi[d] > lo[d] ? hi[d] - lo[d] : 0; }
+  Shape shape() const;
+  std::int64_t volume() const;
+  bool contains(const Index& p) const;
+  friend bool operator==(const Box&, const Box&) = default;
+};
+
+Box box_of(const Shape& shape);
+Box intersect(const Box& a, const Box& b);
+
+// Product of extents, or kOutOfRange past 2^63 - 1, or kInvalidArgument for a negative extent.
+Result<std::int64_t> checked_volume(std::span<const std::int64_t> shape);
+// The same without the check, for shapes that have passed it.
+std::int64_t volume(const Shape& shape);
+Strides c_order_strides(const Shape& shape);
+
+// C-order position of `index` in `counts`, and back.
+std::int64_t ravel(const Index& index, const Shape& counts);
+Index unravel(std::int64_t position, const Shape& counts);
+
+// NumPy broadcasting of two shapes, or kShapeMismatch with both shapes in the text.
+Result<Shape> broadcast(const Shape& a, const Shape& b);
+
+std::string to_string(const Shape& shape);  // "(3, 4)"
+std::string to_string(const Box& box);      // "[0:3, 4:8]"
+
+}  // namespace tilewise::ir

@@ -1,0 +1,62 @@
+// Tapes: fused elementwise programs in SSA form. The same tape is interpreted on the host, becomes CUDA source on a
+// GPU, and is evaluated plainly by the reference; all three give the rounding of one operation at a time (no
+// contraction, no reassociation: D9).
+#pragma once
+#include <tilewise/ir/dtype.h>
+#include <tilewise/ir/shape.h>
+
+#include <vector>
+
+namespace tilewise::ir {
+
+// Stable on the wire: append only.
+enum class TapeOp : std::uint8_t {
+  // sources
+  kLoad,      // operand `imm.i` at this element, as `dtype`
+  kConst,     // imm (f for floats, i for integers and bool)
+  kIota,      // global index along dimension imm.i of the op's space, as int64
+  kUniform,   // uniform [0, 1): float64 53 bits, float32 24 bits; counter = global C-order element index; imm.i = key
+  kNormal,    // standard normal: Box-Muller on two uniforms of the same counter
+  kRandomInt, // int64 uniform over all 64 bits; key imm.i (bounded by later ops through kRandomBelow)
+  kRandomBelow,  // int64 in [0, a): a = first argument (>0); multiply-high of one 64-bit draw; key imm.i
+  // unary
+  kCast,      // to dtype (float -> int truncates; NaN and overflow to int are unspecified but fixed: as x86 cvttsd2si)
+  kNeg, kAbs, kSign, kSqrt, kExp, kExpm1, kLog, kLog1p, kSin, kCos, kTan, kTanh, kFloor, kCeil, kTrunc, kRound,
+  kIsNan, kIsInf, kIsFinite, kNot /* bool */, kInvert /* bits */,
+  // binary
+  kAdd, kSub, kMul, kDiv /* floats */, kFloorDiv, kRem /* sign of divisor */, kPow, kMinimum, kMaximum, kAtan2,
+  kEq, kNe, kLt, kLe, kGt, kGe, kAnd, kOr, kXor /* bool: logical; integers: bits */, kShl, kShr,
+  // ternary
+  kWhere,     // a ? b : c, a is bool
+  kCount
+};
+
+int arity_of(TapeOp op);                 // 0, 1, 2 or 3
+std::string_view name_of(TapeOp op);     // "add"
+
+struct TapeInstr {
+  TapeOp op = TapeOp::kConst;
+  DType dtype = DType::kFloat64;         // of the result. Integer results wrap at the dtype's width
+  std::uint16_t a = 0, b = 0, c = 0;     // earlier instructions
+  double imm_f = 0;                      // kConst of a float
+  std::int64_t imm_i = 0;                // kLoad operand, kIota dimension, key, kConst of an integer or bool
+  friend bool operator==(const TapeInstr&, const TapeInstr&) = default;
+};
+
+// Integer division or remainder by zero gives 0. Minimum and maximum propagate NaN. Comparison operands share a
+// dtype, as do the operands of every binary instruction (kCast makes it so; kWhere: b and c).
+struct Tape {
+  std::vector<TapeInstr> code;  // result = the last instruction
+  DType result() const { return code.back().dtype; }
+  // Operand indices below `operands`, arguments earlier, dtypes consistent, lengths within limits.
+  Status verify(int operands, std::span<const DType> operand_dtypes, int space_rank) const;
+  std::uint64_t digest() const;
+  friend bool operator==(const Tape&, const Tape&) = default;
+};
+
+// 64-bit key of a random stream, from a user's seed and a per-session stream number.
+std::uint64_t random_key(std::uint64_t seed, std::uint64_t stream);
+
+std::string to_string(const Tape& tape);  // one line an instruction
+
+}  // namespace tilewise::ir
