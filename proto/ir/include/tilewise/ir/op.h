@@ -22,7 +22,8 @@ enum class OpKind : std::uint8_t {
   kReadNpy,       // out block = that box of a .npy file
   kWriteNpy,      // writes each operand block into a .npy file; out: int64, one element per block (bytes written)
   kCall,          // a plug-in kernel
-  kFetch,         // the client's wish: pushes each block of its operand to a client device. No output, no kernel
+  kFetch,         // the client's wish: its operand's blocks are pushed to a client's device. No output, no kernel
+  kProvide,       // blocks that a client's memory holds and offers; placed on the client's device. No operands, no kernel
 };
 std::string_view name_of(OpKind kind);
 
@@ -91,7 +92,10 @@ struct CallAttrs {
   std::int64_t scratch_bytes = 0;
   friend bool operator==(const CallAttrs&, const CallAttrs&) = default;
 };
-struct FetchAttrs { DeviceId to; friend bool operator==(const FetchAttrs&, const FetchAttrs&) = default; };
+struct FetchAttrs {  // kFetch: where to; kProvide: where from. Filled in by the scheduler: a client names only itself
+  DeviceId to;
+  friend bool operator==(const FetchAttrs&, const FetchAttrs&) = default;
+};
 using OpAttrs = std::variant<MapAttrs, ReduceAttrs, CombineAttrs, MatmulAttrs, CopyAttrs, ReshapeAttrs, NpyAttrs,
                              CallAttrs, FetchAttrs>;
 

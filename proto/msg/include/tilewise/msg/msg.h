@@ -1,0 +1,315 @@
+// A plain struct per message: what processes say to each other, without how it is encoded. Field order and meaning are
+// mirrored in proto/codec's schema.
+//
+// Every joined process, worker or client, gets a WorkerId (its incarnation, never reused) and one DeviceId per device;
+// a client's data endpoint is one device that runs nothing.
+#pragma once
+#include <tilewise/base/id.h>
+#include <tilewise/ir/op.h>
+#include <tilewise/ir/placement.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tilewise::msg {
+
+constexpr std::uint16_t kProtocolVersion = 1;
+
+// kOk means "no error".
+struct Outcome {
+  Errc code = Errc::kOk;
+  std::string message;
+  bool ok() const { return code == Errc::kOk; }
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+// ---- joining: first message on every link to the scheduler ---------------------------------------------------------
+
+enum class Role : std::uint8_t { kWorker = 0, kClient = 1, kTool = 2 /* status and control only, no devices */ };
+
+struct DeviceDesc {
+  std::string name;            // local: "host:0"
+  std::uint8_t kind = 0;       // device::Kind
+  std::string model;
+  std::string numeric_class;
+  std::int64_t memory_bytes = 0;
+  std::int32_t streams = 1;
+  friend bool operator==(const DeviceDesc&, const DeviceDesc&) = default;
+};
+struct PluginDesc {
+  std::string kernel, version;
+  std::uint64_t hash = 0;
+  friend bool operator==(const PluginDesc&, const PluginDesc&) = default;
+};
+struct Join {
+  Role role = Role::kWorker;
+  std::string name;                     // for people: "host-a/1234"
+  std::string software_version;
+  std::string host_id;                  // equal on two processes that may share memory
+  std::vector<std::string> addresses;   // where peers connect, best first: "unix-abstract:...", "tcp://10.0.0.7:41233"
+  std::vector<DeviceDesc> devices;      // client: its one endpoint
+  std::vector<PluginDesc> plugins;
+  friend bool operator==(const Join&, const Join&) = default;
+};
+struct Welcome {
+  std::uint32_t term = 0;
+  WorkerId you;
+  SessionId session;                    // clients only
+  std::vector<DeviceId> devices;        // in the order of Join
+  Outcome refused;                      // ok: accepted; else the link closes after this
+  friend bool operator==(const Welcome&, const Welcome&) = default;
+};
+
+struct PeerInfo {
+  WorkerId id;
+  Role role = Role::kWorker;
+  std::string name, host_id;
+  std::vector<std::string> addresses;
+  std::vector<DeviceId> devices;
+  std::vector<DeviceDesc> descriptions;  // parallel to devices
+  friend bool operator==(const PeerInfo&, const PeerInfo&) = default;
+};
+
+// ---- the log: everything the scheduler tells a worker (or a client's data endpoint), numbered from 1 ---------------
+
+struct PlannedOp {
+  OpId id;
+  ir::Op op;                // operands and outputs named by ArrayId::value
+  ir::Placement placement;  // of op.space
+  bool done = false;        // in a late joiner's snapshot: its blocks exist, nothing is to be run
+  friend bool operator==(const PlannedOp&, const PlannedOp&) = default;
+};
+struct Plan {
+  GraphId graph;
+  std::int32_t priority = 0;          // higher first; total order of tasks: (priority, graph, op order, ordinal)
+  std::vector<PlannedOp> ops;         // producers before users
+  std::vector<ArrayId> holds;         // arrays of this plan that a client keeps until a Release
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+struct Release {                      // the client's hold ends; copies go when their other uses are discharged
+  std::vector<ArrayId> arrays;
+  friend bool operator==(const Release&, const Release&) = default;
+};
+struct CancelGraph {
+  GraphId graph;
+  Outcome why;
+  friend bool operator==(const CancelGraph&, const CancelGraph&) = default;
+};
+struct Retire {                       // these ops are finished everywhere and their arrays gone: forget them
+  std::vector<OpId> ops;
+  friend bool operator==(const Retire&, const Retire&) = default;
+};
+struct PeerJoined { PeerInfo peer; friend bool operator==(const PeerJoined&, const PeerJoined&) = default; };
+struct PeerLost { WorkerId peer; friend bool operator==(const PeerLost&, const PeerLost&) = default; };
+
+using LogEntry = std::variant<Plan, Release, CancelGraph, Retire, PeerJoined, PeerLost>;
+struct Log {
+  std::uint32_t term = 0;
+  std::uint64_t first = 1;            // number of entries[0]
+  std::vector<LogEntry> entries;
+  friend bool operator==(const Log&, const Log&) = default;
+};
+
+// ---- worker -> scheduler -------------------------------------------------------------------------------------------
+
+// Lanes: how bytes really went. Stable on the wire.
+enum class Lane : std::uint8_t { kSameDevice = 0, kMapped, kPeerCopy, kCudaIpc, kSharedMemory, kRdma, kTcp, kStaged,
+                                 kInline };
+constexpr int kLaneCount = 9;
+std::string_view name_of(Lane lane);
+
+struct OpProgress {                   // cumulative, so duplicates and reordering do no harm
+  OpId op;
+  DeviceId device;
+  std::int64_t completed = 0;         // points finished, failed ones included
+  std::int64_t failed = 0;
+  friend bool operator==(const OpProgress&, const OpProgress&) = default;
+};
+struct DeviceStats {                  // cumulative or current
+  DeviceId device;
+  std::int64_t bytes_used = 0, bytes_peak = 0, bytes_resident = 0;
+  std::int64_t steps_run = 0;
+  std::int64_t busy_ns = 0;
+  friend bool operator==(const DeviceStats&, const DeviceStats&) = default;
+};
+struct LaneStats {
+  Lane lane = Lane::kSameDevice;
+  std::int64_t transfers = 0, bytes = 0;
+  friend bool operator==(const LaneStats&, const LaneStats&) = default;
+};
+struct Progress {
+  std::uint64_t log_applied = 0;      // highest contiguous log entry applied
+  std::vector<OpProgress> ops;
+  std::vector<DeviceStats> devices;
+  std::vector<LaneStats> lanes;
+  friend bool operator==(const Progress&, const Progress&) = default;
+};
+struct TaskFailed {
+  OpId op;
+  DeviceId device;
+  std::int64_t point = 0;             // C-order number in the op's space
+  Outcome why;
+  friend bool operator==(const TaskFailed&, const TaskFailed&) = default;
+};
+struct Stuck {                        // nothing evictable, nothing in flight, and the lowest task does not fit
+  GraphId graph;
+  OpId op;
+  DeviceId device;
+  std::int64_t bytes_needed = 0, bytes_available = 0;
+  friend bool operator==(const Stuck&, const Stuck&) = default;
+};
+
+// ---- client <-> scheduler ------------------------------------------------------------------------------------------
+
+// Arrays are named by the session's own numbers; the scheduler answers with ArrayIds.
+struct Submit {
+  std::uint64_t request = 0;          // rising per session; a repeat is answered again, not executed again
+  std::int32_t priority = 0;
+  std::vector<ir::Op> ops;            // user-level kinds; producers before users; operands may name earlier submits'
+  std::vector<std::uint64_t> holds;   // outputs the session keeps until it releases them
+  friend bool operator==(const Submit&, const Submit&) = default;
+};
+struct SubmitReply {
+  std::uint64_t request = 0;
+  Outcome outcome;                    // refused: nothing of it was executed
+  GraphId graph;
+  std::vector<std::pair<std::uint64_t, ArrayId>> arrays;  // operands of kFetch and outputs of kProvide
+  friend bool operator==(const SubmitReply&, const SubmitReply&) = default;
+};
+struct GraphProgress {
+  std::uint64_t request = 0;
+  std::int64_t done = 0, total = 0;   // tasks
+  friend bool operator==(const GraphProgress&, const GraphProgress&) = default;
+};
+struct GraphDone {
+  std::uint64_t request = 0;
+  Outcome outcome;                    // root cause of the first failure
+  std::int64_t tasks = 0;
+  friend bool operator==(const GraphDone&, const GraphDone&) = default;
+};
+struct ReleaseArrays {
+  std::vector<std::uint64_t> arrays;  // session numbers; follow the submits that name them
+  friend bool operator==(const ReleaseArrays&, const ReleaseArrays&) = default;
+};
+struct CancelRequest {
+  std::uint64_t request = 0;
+  friend bool operator==(const CancelRequest&, const CancelRequest&) = default;
+};
+
+// ---- status and control --------------------------------------------------------------------------------------------
+
+struct StatusRequest { friend bool operator==(const StatusRequest&, const StatusRequest&) = default; };
+struct GraphStatus {
+  GraphId graph;
+  SessionId session;
+  std::int64_t done = 0, total = 0;
+  std::int32_t ops = 0;
+  bool failed = false;
+  friend bool operator==(const GraphStatus&, const GraphStatus&) = default;
+};
+struct StatusReply {
+  std::uint32_t term = 0;
+  std::int64_t uptime_ns = 0;
+  std::vector<PeerInfo> peers;
+  std::vector<DeviceStats> devices;
+  std::vector<std::pair<WorkerId, LaneStats>> lanes;
+  std::vector<GraphStatus> graphs;    // running ones
+  std::int64_t graphs_done = 0, graphs_failed = 0, tasks_done = 0, arrays_live = 0;
+  friend bool operator==(const StatusReply&, const StatusReply&) = default;
+};
+struct Shutdown { friend bool operator==(const Shutdown&, const Shutdown&) = default; };  // ends scheduler and workers
+struct Ping { std::uint64_t nonce = 0; friend bool operator==(const Ping&, const Ping&) = default; };
+struct Pong { std::uint64_t nonce = 0; friend bool operator==(const Pong&, const Pong&) = default; };
+struct Refusal {                      // a message that could not be taken; the link stays unless it says otherwise
+  Outcome why;
+  friend bool operator==(const Refusal&, const Refusal&) = default;
+};
+
+// ---- between peers (workers, and clients' data endpoints) ----------------------------------------------------------
+
+struct PeerHello {                    // first on a peer link, after authentication
+  WorkerId from, to;                  // a wrong `to` (another incarnation) closes the link
+  std::string host_id;
+  std::int32_t slab_fds = 0;          // arenas handed over with this or a later ArenaMap
+  friend bool operator==(const PeerHello&, const PeerHello&) = default;
+};
+struct SlabDesc {
+  DeviceId device;
+  std::uint32_t slab = 0;
+  std::int64_t bytes = 0;
+  std::string ipc_handle;             // cuda; host slabs travel as file descriptors beside the frame, in this order
+  friend bool operator==(const SlabDesc&, const SlabDesc&) = default;
+};
+struct ArenaMap {                     // these slabs of the sender may now be mapped
+  std::vector<SlabDesc> slabs;
+  std::string ucx_address;            // worker address blob, for the copying lanes; may be empty
+  friend bool operator==(const ArenaMap&, const ArenaMap&) = default;
+};
+
+struct BlockRef {
+  ArrayId array;
+  std::int64_t block = 0;             // C-order number
+  friend auto operator<=>(const BlockRef&, const BlockRef&) = default;
+};
+// `op`, a user of the block placed on device `to`, will need it: offer it when sealed. Soft state, may be repeated.
+struct Subscribe {
+  BlockRef block;
+  OpId op;
+  DeviceId from;                      // the block's owner
+  DeviceId to;
+  friend bool operator==(const Subscribe&, const Subscribe&) = default;
+};
+// The block is sealed at `from`; `to` may map or fetch it, and owes a Done for each op it uses it for.
+struct Offer {
+  BlockRef block;
+  DeviceId from, to;
+  std::uint32_t slab = 0;
+  std::int64_t offset = 0, bytes = 0;
+  Outcome failed;                     // not ok: there will be no bytes; dependents fail with this root cause
+  bool inlined = false;
+  std::string data;                   // the bytes themselves, up to limits::kMaxInlineBytes
+  friend bool operator==(const Offer&, const Offer&) = default;
+};
+// The receiver has memory: send the bytes over the copying lane, tagged with `transfer`.
+struct Grant {
+  BlockRef block;
+  DeviceId from, to;                  // as in the offer
+  std::uint64_t transfer = 0;         // the receiver's nonce
+  friend bool operator==(const Grant&, const Grant&) = default;
+};
+// User `op` on device `to` needs the copy at `from` no more. Discharge is a set: repeats do nothing.
+struct Done {
+  BlockRef block;
+  OpId op;
+  DeviceId from, to;
+  friend bool operator==(const Done&, const Done&) = default;
+};
+// There is no such block at `from` any more.
+struct Gone {
+  BlockRef block;
+  DeviceId from, to;
+  friend bool operator==(const Gone&, const Gone&) = default;
+};
+struct PeerBatch {                    // processed in this order
+  std::vector<Subscribe> subscribes;
+  std::vector<Offer> offers;
+  std::vector<Grant> grants;
+  std::vector<Done> dones;
+  std::vector<Gone> gones;
+  bool empty() const {
+    return subscribes.empty() && offers.empty() && grants.empty() && dones.empty() && gones.empty();
+  }
+  void clear() { subscribes.clear(), offers.clear(), grants.clear(), dones.clear(), gones.clear(); }
+  friend bool operator==(const PeerBatch&, const PeerBatch&) = default;
+};
+
+// The wire tag of a message is its index here: append only.
+using Message = std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply, GraphProgress,
+                             GraphDone, ReleaseArrays, CancelRequest, StatusRequest, StatusReply, Shutdown, Ping, Pong,
+                             Refusal, PeerHello, ArenaMap, PeerBatch>;
+std::string_view name_of(const Message& message);
+
+}  // namespace tilewise::msg

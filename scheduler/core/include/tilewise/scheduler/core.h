@@ -1,0 +1,56 @@
+// The scheduler as a pure state machine: events in, actions out, one mutator. No threads, sockets, clock or CUDA. The
+// daemon, the embedded cluster and the simulator drive the same object.
+#pragma once
+#include <tilewise/base/time.h>
+#include <tilewise/msg/msg.h>
+
+#include <memory>
+#include <vector>
+
+namespace tilewise::scheduler {
+
+// A link to another process, numbered by the shell; never reused.
+using Conn = Id<struct ConnTag, std::uint32_t>;
+
+struct Received { Conn from; msg::Message message; };
+struct Closed { Conn conn; Error why; };
+using Event = std::variant<Received, Closed>;
+
+struct Send { Conn to; msg::Message message; };
+struct Close { Conn conn; Error why; };
+struct EndProcess {};  // an operator's Shutdown has been passed on to every worker
+using Action = std::variant<Send, Close, EndProcess>;
+
+struct Options {
+  std::uint32_t term = 1;
+  std::uint64_t seed = 1;
+  TimeNs ping_every_ns = 2 * kSecond;
+  TimeNs silence_ns = 10 * kSecond;      // a link silent this long is closed and its peer lost
+  TimeNs progress_every_ns = 100 * kMillisecond;  // GraphProgress to clients, at most this often
+  std::size_t max_peers = 4096;
+  std::size_t max_graphs = 65'536;       // unfinished ones
+  std::size_t max_live_ops = 4'000'000;
+};
+
+class Core {
+ public:
+  explicit Core(Options options);
+  ~Core();
+
+  // Applies events in order, then time. Appends what must be done, in order. Never fails: a bad message is answered.
+  void step(std::vector<Event>& events, TimeNs now, std::vector<Action>& actions);
+
+  // When to step again though nothing arrives (pings, silence).
+  TimeNs next_deadline() const;
+
+  // Checks every index against every other (tests). Stops the process with the story on a violation.
+  void check_invariants() const;
+  // Order-sensitive digest of the whole state: two runs of one seed agree.
+  std::uint64_t digest() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tilewise::scheduler
