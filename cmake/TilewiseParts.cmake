@@ -8,14 +8,16 @@
 include_guard()
 
 add_library(tilewise_flags INTERFACE)
-target_compile_options(tilewise_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers
-  -Werror=switch -Werror=return-type -fno-math-errno -ffp-contract=off)
+target_compile_features(tilewise_flags INTERFACE cxx_std_20)
+# For our own build alone: a project that links Tilewise chooses its own warnings.
+target_compile_options(tilewise_flags INTERFACE "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;\
+-Wno-missing-field-initializers;-Werror=switch;-Werror=return-type;-fno-math-errno;-ffp-contract=off>>")
 if(TILEWISE_SANITIZE)
   target_compile_options(tilewise_flags INTERFACE -fsanitize=${TILEWISE_SANITIZE} -fno-sanitize-recover=all
     -fno-omit-frame-pointer)
   target_link_options(tilewise_flags INTERFACE -fsanitize=${TILEWISE_SANITIZE})
 endif()
-install(TARGETS tilewise_flags EXPORT tilewise)
+include(TilewisePackage)  # what `cmake --install` installs, beside the headers
 
 function(tilewise_part part)
   cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE_DEPS" ${ARGN})
@@ -37,7 +39,6 @@ function(tilewise_part part)
   target_include_directories(tilewise_${part} ${scope}
     $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
   set_target_properties(tilewise_${part} PROPERTIES EXPORT_NAME ${part})
-  install(TARGETS tilewise_${part} EXPORT tilewise ARCHIVE DESTINATION lib)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/include)
     install(DIRECTORY include/ DESTINATION include)
   endif()
@@ -50,7 +51,11 @@ endfunction()
 # tilewise_test(<name> SOURCES <files> DEPS <targets>): one doctest executable, one ctest entry.
 function(tilewise_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/doctest_main.cc)
+  if(NOT TARGET tilewise_doctest_main)  # compiled once, not once a test
+    add_library(tilewise_doctest_main OBJECT ${PROJECT_SOURCE_DIR}/tests/doctest_main.cc)
+    target_link_libraries(tilewise_doctest_main PRIVATE tilewise_flags)
+  endif()
+  add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:tilewise_doctest_main>)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} tilewise_flags)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300)
