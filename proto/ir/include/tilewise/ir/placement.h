@@ -3,6 +3,7 @@
 #include <tilewise/base/id.h>
 #include <tilewise/ir/shape.h>
 
+#include <optional>
 #include <vector>
 
 namespace tilewise::ir {
@@ -48,6 +49,9 @@ class Placement {
   struct Share { DeviceId device; std::int64_t points; };
   // Devices owning points inside `box`, with how many each; in order of first appearance by coordinates, each once.
   void shares(const Box& box, std::vector<Share>& out) const;  // clears `out` first
+
+  // The first point (C order within the first piece that has one) that `device` owns inside `box`.
+  std::optional<Index> first_owned(DeviceId device, const Box& box) const;
 
   std::vector<DeviceId> devices() const;  // every device named, sorted, each once
 

@@ -265,6 +265,7 @@ struct Subscribe {
 // The block is sealed at `from`; `to` may map or fetch it, and owes a Done for each op it uses it for.
 struct Offer {
   BlockRef block;
+  OpId op;                            // the user that subscribed, or the kFetch that wished for it; owed a Done in any case
   DeviceId from, to;
   std::uint32_t slab = 0;
   std::int64_t offset = 0, bytes = 0;
