@@ -1,0 +1,53 @@
+// A GPU as a Device: its primary context, an arena of plain allocations, streams, and one thread that polls.
+#pragma once
+#include <tilewise/device/cuda.h>
+
+#include <thread>
+
+#include "cuda_stream.h"
+
+namespace tilewise::cuda {
+
+// The poller is the only thread of a CUDA device. It sleeps while nothing is enqueued; while the GPU works it asks for
+// the oldest open event of each stream after 5 us, then at intervals of an eighth of the time since the last progress,
+// at most 200 us: steps are noticed within 12.5 % of their length, at a few percent of a core. (Driver callbacks per
+// step would delay the stream itself; one blocking wait cannot watch several streams.)
+class CudaDevice final : public device::Device {
+ public:
+  static Result<std::unique_ptr<device::Device>> make(const device::CudaOptions& options);
+  ~CudaDevice() override;
+
+  const device::Info& info() const override { return info_; }
+  // Slabs are plain cuMemAlloc memory: pool and virtual-memory allocations silently lose the cuda_ipc lane.
+  Result<device::Slab> add_slab(std::int64_t bytes) override;
+  device::Stream& compute_stream(int i) override;
+  device::Stream& copy_stream() override { return *streams_.back(); }
+  void on_progress(std::function<void()> notify) override;
+  Status health() const override;
+  void synchronize() override;
+
+  const Context& context() const { return context_; }
+
+ private:
+  CudaDevice(const Context& context, device::Info info) : context_(context), info_(std::move(info)) {}
+  Status open_streams();
+  void run_poller();
+  bool poll_all();  // true if any step completed
+  void report(const Status& status);
+
+  Context context_;
+  device::Info info_;
+  std::vector<device::Slab> slabs_;
+  std::int64_t slab_bytes_ = 0;
+  std::vector<std::unique_ptr<CudaStream>> streams_;  // compute streams, then the copy stream
+  std::uint64_t notified_ = 0;                        // poller only: completed steps of all streams, as last notified
+  std::mutex notify_mutex_;
+  std::function<void()> notify_;
+  mutable std::mutex health_mutex_;
+  Status health_;
+  std::atomic<std::uint32_t> work_{0};  // bumped by each record(); the parked poller waits on it
+  std::atomic<bool> stopping_{false};
+  std::thread poller_;
+};
+
+}  // namespace tilewise::cuda
