@@ -34,7 +34,7 @@ ARROWS = {
 }
 CORES = r"(scheduler/(plan|place|core)|worker/core)/"
 CODE = r"\.(h|cc|cu|cuh)$"
-HEADER = r"\.(h|cuh)$"
+HEADER = r"(?<!-inl)\.(h|cuh)$"  # Highway's -inl.h are included once for each instruction set
 TEXT = r"(\.(h|cc|cu|cuh|capnp|py|md|txt|cmake|in|json|sh|yml|yaml|toml|service)|/run|^dev)$"
 TESTS = r"^(tests|examples)/|_test\.cc$"
 NONE = r"(?!)"
