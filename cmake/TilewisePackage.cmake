@@ -82,7 +82,7 @@ function(tilewise_install_library)
       list(TRANSFORM folders REPLACE "^(/.*)$" "$<BUILD_INTERFACE:\\1>")
       set_target_properties(${library} PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${folders}")
     endif()
-    install(TARGETS ${library} EXPORT tilewise ARCHIVE DESTINATION lib LIBRARY DESTINATION lib)
+    install(TARGETS ${library} EXPORT tilewise_package ARCHIVE DESTINATION lib LIBRARY DESTINATION lib)
   endforeach()
   get_target_property(aliased tilewise::tilewise ALIASED_TARGET)
   set_target_properties(${aliased} PROPERTIES EXPORT_NAME tilewise)
@@ -94,7 +94,7 @@ function(tilewise_install_library)
   install(FILES ${PROJECT_BINARY_DIR}/tilewise.pc DESTINATION lib/pkgconfig)
 
   set(package lib/cmake/Tilewise)
-  install(EXPORT tilewise NAMESPACE tilewise:: FILE TilewiseTargets.cmake DESTINATION ${package})
+  install(EXPORT tilewise_package NAMESPACE tilewise:: FILE TilewiseTargets.cmake DESTINATION ${package})
   configure_package_config_file(${TILEWISE_TEMPLATES}/TilewiseConfig.cmake.in
     ${PROJECT_BINARY_DIR}/TilewiseConfig.cmake INSTALL_DESTINATION ${package})
   write_basic_package_version_file(${PROJECT_BINARY_DIR}/TilewiseConfigVersion.cmake
