@@ -76,7 +76,8 @@ TEST_CASE("a freed block is reused behind its fence, and without one when it is 
   arena.check_invariants();
 }
 
-TEST_CASE("a busy stream does not make settled neighbours wait, but may be joined with them when memory is short") {
+TEST_CASE(
+    "a busy stream does not make settled neighbours wait, but may be joined with them when memory is short") {
   Arena arena = arena_with(4 * 256);
   Fence wait;
   Extent e[4];

@@ -12,8 +12,8 @@ std::int64_t Arena::round_up(std::int64_t bytes) const {
 
 // List number of an extent: exact below 32 alignment units, then 32 steps per power of two (about 3 %).
 int Arena::bin_of(std::int64_t bytes) const {
-  const auto units = static_cast<std::uint64_t>(bytes) >> std::countr_zero(
-                         static_cast<std::uint64_t>(options_.alignment));
+  const auto units =
+      static_cast<std::uint64_t>(bytes) >> std::countr_zero(static_cast<std::uint64_t>(options_.alignment));
   if (units < kSteps) return static_cast<int>(units);
   const int log = std::bit_width(units) - 1;
   return (log - 4) * kSteps + static_cast<int>((units >> (log - 5)) & (kSteps - 1));
@@ -247,9 +247,9 @@ Arena::NodeId Arena::best_run(std::int64_t bytes) const {
       }
       if (fenced < bytes) continue;
       if (best == 0 || total < best_total ||
-          (total == best_total && (nodes_[head].slab < nodes_[best].slab ||
-                                   (nodes_[head].slab == nodes_[best].slab &&
-                                    nodes_[head].offset < nodes_[best].offset)))) {
+          (total == best_total &&
+           (nodes_[head].slab < nodes_[best].slab ||
+            (nodes_[head].slab == nodes_[best].slab && nodes_[head].offset < nodes_[best].offset)))) {
         best = head;
         best_total = total;
       }

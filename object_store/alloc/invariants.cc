@@ -15,7 +15,8 @@ void Arena::check_invariants() const {
     for (NodeId id = slabs_[s].first; id != 0; left = id, id = nodes_[id].right) {
       const Node& node = nodes_[id];
       const std::string where = "slab " + std::to_string(s) + " offset " + std::to_string(node.offset);
-      TW_CHECK(node.slab == s && node.offset == offset && node.left == left, where + ": extents do not partition");
+      TW_CHECK(node.slab == s && node.offset == offset && node.left == left,
+               where + ": extents do not partition");
       TW_CHECK(node.bytes > 0 && node.bytes % options_.alignment == 0, where + ": bad size");
       TW_CHECK(node.state != State::kUnused, where + ": a recycled node is linked");
       if (node.state == State::kSettled && left != 0) {
@@ -26,7 +27,10 @@ void Arena::check_invariants() const {
         pending += node.bytes;
         ++pending_extents;
       }
-      if (node.state == State::kUsed) in_use += node.bytes; else ++free_extents;
+      if (node.state == State::kUsed)
+        in_use += node.bytes;
+      else
+        ++free_extents;
       offset += node.bytes;
       ++live;
     }
@@ -59,8 +63,9 @@ void Arena::check_invariants() const {
   for (std::size_t stream = 0; stream < waits_.size(); ++stream) {
     NodeId prev = 0;
     for (NodeId id = waits_[stream].head; id != 0; prev = id, id = nodes_[id].wait_next) {
-      TW_CHECK(nodes_[id].state == State::kPending && nodes_[id].awaited == stream && nodes_[id].wait_prev == prev,
-               "an extent is in the wrong queue");
+      TW_CHECK(
+          nodes_[id].state == State::kPending && nodes_[id].awaited == stream && nodes_[id].wait_prev == prev,
+          "an extent is in the wrong queue");
       ++queued;
     }
     TW_CHECK(waits_[stream].tail == prev, "a queue's tail is wrong");

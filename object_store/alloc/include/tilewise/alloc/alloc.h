@@ -30,18 +30,18 @@
 namespace tilewise::alloc {
 
 struct ArenaOptions {
-  std::int64_t max_bytes = 0;       // all slabs together
-  std::int64_t slab_bytes = 0;      // usual slab; a larger request gets a slab of its own size
-  std::int64_t alignment = 256;     // a power of two; sizes are rounded up to it
+  std::int64_t max_bytes = 0;    // all slabs together
+  std::int64_t slab_bytes = 0;   // usual slab; a larger request gets a slab of its own size
+  std::int64_t alignment = 256;  // a power of two; sizes are rounded up to it
 };
 
 // Memory lent to the caller, to be given back with free(). A zero-byte extent is valid, touches no slab and costs
 // nothing.
 struct Extent {
   std::uint32_t slab = 0;
-  std::uint32_t node = 0;     // the arena's own handle (0 for empty extents); do not interpret
-  std::int64_t offset = 0;    // bytes from the slab's start, aligned
-  std::int64_t bytes = 0;     // as asked for
+  std::uint32_t node = 0;   // the arena's own handle (0 for empty extents); do not interpret
+  std::int64_t offset = 0;  // bytes from the slab's start, aligned
+  std::int64_t bytes = 0;   // as asked for
   friend bool operator==(const Extent&, const Extent&) = default;
 };
 
@@ -69,8 +69,8 @@ class Arena {
   std::uint32_t add_slab(std::int64_t bytes);
 
   std::int64_t max_bytes() const { return options_.max_bytes; }
-  std::int64_t bytes_in_use() const { return in_use_; }        // rounded up to the alignment
-  std::int64_t bytes_resident() const { return resident_; }    // all slabs
+  std::int64_t bytes_in_use() const { return in_use_; }          // rounded up to the alignment
+  std::int64_t bytes_resident() const { return resident_; }      // all slabs
   std::int64_t bytes_pending() const { return pending_bytes_; }  // free, but behind a fence
   std::int64_t bytes_free() const { return resident_ - in_use_; }
   // The largest request that allocate() / allocate_settled() would surely serve now without a new slab. A lower
@@ -87,17 +87,17 @@ class Arena {
  private:
   using NodeId = std::uint32_t;  // 0 is none
   enum class State : std::uint8_t { kUnused, kUsed, kSettled, kPending };
-  static constexpr int kSteps = 32;   // second level
-  static constexpr int kRows = 52;    // first level: enough for 2^55 alignment units
+  static constexpr int kSteps = 32;  // second level
+  static constexpr int kRows = 52;   // first level: enough for 2^55 alignment units
 
   struct Node {
     std::int64_t offset = 0, bytes = 0;
-    NodeId left = 0, right = 0;             // neighbours by address
-    NodeId bin_prev = 0, bin_next = 0;      // free: same list
-    NodeId wait_prev = 0, wait_next = 0;    // pending: same awaited stream
+    NodeId left = 0, right = 0;           // neighbours by address
+    NodeId bin_prev = 0, bin_next = 0;    // free: same list
+    NodeId wait_prev = 0, wait_next = 0;  // pending: same awaited stream
     std::uint32_t slab = 0;
     State state = State::kUnused;
-    std::uint8_t awaited = 0;               // pending: the stream under which it is queued
+    std::uint8_t awaited = 0;  // pending: the stream under which it is queued
   };
   struct Slab {
     std::int64_t bytes = 0;
@@ -141,9 +141,9 @@ class Arena {
   NodeId node_of(const Extent& extent) const;
 
   ArenaOptions options_;
-  std::vector<Node> nodes_;      // [0] is the null node
-  std::vector<Fence> fences_;    // parallel to nodes_; meaningful for pending ones
-  NodeId unused_ = 0;            // free list through bin_next
+  std::vector<Node> nodes_;    // [0] is the null node
+  std::vector<Fence> fences_;  // parallel to nodes_; meaningful for pending ones
+  NodeId unused_ = 0;          // free list through bin_next
   std::vector<Slab> slabs_;
   Bins settled_, pending_;
   std::array<Queue, 256> waits_{};

@@ -58,8 +58,7 @@ class Fence {
     return true;
   }
   // Keeps the points for which `keep(Point)` holds.
-  template <class Keep>
-  void keep_if(Keep keep) {
+  template <class Keep> void keep_if(Keep keep) {
     std::uint8_t kept = 0;
     for (int i = 0; i < count_; ++i) {
       if (!keep((*this)[i])) continue;
