@@ -1,0 +1,276 @@
+// Copies and the uses that keep them alive (D4). Discharge is a set: dropping a use twice does nothing.
+#include "state.h"
+
+namespace tilewise::worker {
+
+Slot Core::Impl::find_copy(Slot array, std::int64_t block, std::uint16_t device) const {
+  const auto it = devices[device].index.find(copy_key(array, block));
+  return it == devices[device].index.end() ? kNone : it->second;
+}
+
+// A new record, with every claim that the known ops have on it. The owner's record lists all users, anybody else's
+// only its own device's.
+Slot Core::Impl::make_copy(Slot array, std::int64_t block, std::uint16_t device, DeviceId owner) {
+  const Slot slot = copies.add();
+  Copy& copy = copies[slot];
+  ArrayState& state = arrays[array];
+  copy.array = array;
+  copy.block = block;
+  copy.device = device;
+  copy.bytes = state.grid.box(ir::unravel(block, state.counts)).volume() *
+               static_cast<std::int64_t>(state.element_bytes);
+  copy.kind = owner == devices[device].spec.id ? CopyKind::kProduced : CopyKind::kRemote;
+  copy.source = owner;
+  copy.next = state.copies;
+  if (state.copies != kNone) copies[state.copies].prev = slot;
+  state.copies = slot;
+  ++state.live_copies;
+  devices[device].index[copy_key(array, block)] = slot;
+  count_uses(slot);
+
+  const OpState& producer = ops[state.producer];
+  if (producer.cancelled != kNone) {
+    fail_copy(slot, producer.cancelled);
+  } else if (copy.kind == CopyKind::kProduced) {
+    const ir::Index point = ir::unravel(block, state.counts);
+    const std::int64_t ordinal = producer.entry->placement.ordinal(devices[device].spec.id, point);
+    if (producer.done || ordinal < producer.shares[device].next) {
+      fail_copy(slot, outcome({Errc::kWorkerLost, "block " + std::to_string(block) + " of array " +
+                                                      std::to_string(state.id.value) + " is gone from " +
+                                                      std::to_string(devices[device].spec.id.value)}));
+    }
+  } else if (remote[owner.value].lost) {
+    fail_copy(slot, outcome({Errc::kWorkerLost, "the worker that owned block " + std::to_string(block) +
+                                                    " of array " + std::to_string(state.id.value) + " was lost"}));
+  }
+  return slot;
+}
+
+void Core::Impl::count_uses(Slot copy) {
+  const ArrayState& array = arrays[copies[copy].array];
+  for (const User& user : array.users) {
+    const OpState& op = ops[user.op];
+    if (op.done || op.cancelled != kNone) continue;
+    if (copies[copy].kind != CopyKind::kProduced) {
+      // This device may have used the block for this op, all of it, and let it go. Its points are expanded in order
+      // and a copy lives until its last local read, so one look at the lowest reader decides.
+      op.entry->geometry.users(user.operand, copies[copy].block, users_out);
+      const DeviceId self = devices[copies[copy].device].spec.id;
+      bool fresh = false;
+      for (const auto& users : users_out) {
+        const auto first = op.entry->placement.first_owned(self, users.points);
+        if (first && op.entry->placement.ordinal(self, *first) >= op.shares[copies[copy].device].next) fresh = true;
+      }
+      if (!fresh) continue;
+    }
+    add_uses(copy, user);
+  }
+}
+
+void Core::Impl::add_uses(Slot slot, User user) {
+  const OpState& op = ops[user.op];
+  Copy& copy = copies[slot];
+  const DeviceId self = devices[copy.device].spec.id;
+  op.entry->geometry.users(user.operand, copy.block, users_out);
+  bool mine = false;
+  for (std::size_t i = 0; i < users_out.size(); ++i) {
+    op.entry->placement.shares(users_out[i].points, shares_out);
+    for (const ir::Placement::Share& share : shares_out) {
+      if (share.device == self) {
+        mine = true;
+        add_use(slot, user.op, self, share.points * users_out[i].steps_each);
+      } else if (copy.kind == CopyKind::kProduced) {
+        add_use(slot, user.op, share.device, 1);
+      }
+    }
+  }
+  if (mine && copy.kind == CopyKind::kReplica) send_done(copy, user.op);
+}
+
+void Core::Impl::add_use(Slot slot, Slot op, DeviceId device, std::int64_t reads) {
+  Copy& copy = copies[slot];
+  const bool is_local = device == devices[copy.device].spec.id;
+  if (!is_local && remote[device.value].lost) return;
+  bool offered = false;
+  for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
+    if (uses[u].device != device) continue;
+    if (uses[u].op == op) {
+      if (is_local) uses[u].left += reads;
+      return;
+    }
+    offered |= uses[u].offered;
+  }
+  const Slot u = uses.add();
+  uses[u] = {op, device, reads, false, offered, copy.uses};
+  copy.uses = u;
+  ++ops[op].open_uses;
+  // The client's wish is a subscription from the start.
+  if (ops[op].entry->op.kind == ir::OpKind::kFetch) {
+    uses[u].subscribed = true;
+    if (copy.state == CopyState::kSealed || copy.state == CopyState::kFailed) offer(slot, uses[u]);
+  }
+}
+
+void Core::Impl::drop_use(Slot slot, Slot op, DeviceId device) {
+  Copy& copy = copies[slot];
+  Slot before = kNone;
+  for (Slot u = copy.uses; u != kNone; before = u, u = uses[u].next) {
+    if (uses[u].op != op || uses[u].device != device) continue;
+    const bool is_local = device == devices[copy.device].spec.id;
+    if (is_local && copy.state == CopyState::kReceiving) {  // the lender must not let go while bytes are on their way
+      uses[u].left = 0;
+      return;
+    }
+    (before == kNone ? copy.uses : uses[before].next) = uses[u].next;
+    uses.drop(u);
+    --ops[op].open_uses;
+    if (is_local && copy.kind != CopyKind::kProduced && copy.kind != CopyKind::kReplica) owe_done(copy, op);
+    maybe_release(slot);
+    return;
+  }
+}
+
+void Core::Impl::discharge_read(Slot slot, Slot op) {
+  const DeviceId self = devices[copies[slot].device].spec.id;
+  for (Slot u = copies[slot].uses; u != kNone; u = uses[u].next) {
+    if (uses[u].op != op || uses[u].device != self) continue;
+    if (--uses[u].left <= 0) drop_use(slot, op, self);
+    return;
+  }
+}
+
+void Core::Impl::send_done(const Copy& copy, Slot op) {
+  if (remote[copy.source.value].lost) return;
+  batch_to(copy.source).dones.push_back({{arrays[copy.array].id, copy.block}, ops[op].entry->id, copy.source,
+                                         devices[copy.device].spec.id});
+}
+
+// A borrowed block may be read by kernels still in flight: the lender hears of it when they are complete.
+void Core::Impl::owe_done(const Copy& copy, Slot op) {
+  const DeviceState& device = devices[copy.device];
+  bool busy = false;
+  for (std::size_t s = 0; s < device.streams.size(); ++s) busy |= copy.readers[s] > device.streams[s].completed;
+  if (!busy) return send_done(copy, op);
+  devices[copy.device].pending_dones.push_back(
+      {copy.readers, {{arrays[copy.array].id, copy.block}, ops[op].entry->id, copy.source, device.spec.id}});
+}
+
+void Core::Impl::flush_pending_dones(std::uint16_t d) {
+  DeviceState& device = devices[d];
+  // Mostly in order; one that waits for a slower stream holds up those behind it for a moment, never for ever.
+  while (!device.pending_dones.empty()) {
+    PendingDone& pending = device.pending_dones.front();
+    for (std::size_t s = 0; s < device.streams.size(); ++s) {
+      if (pending.readers[s] > device.streams[s].completed) return;
+    }
+    if (!remote[pending.done.from.value].lost) batch_to(pending.done.from).dones.push_back(pending.done);
+    device.pending_dones.pop_front();
+  }
+}
+
+bool Core::Impl::needed(const Copy& copy) const {
+  if (copy.uses != kNone || copy.state == CopyState::kReceiving) return true;
+  if (copy.kind != CopyKind::kProduced) return false;
+  if (copy.state == CopyState::kExpected) return true;  // its task will come; it then finds nobody waiting
+  return arrays[copy.array].held && copy.state != CopyState::kFailed;
+}
+
+void Core::Impl::maybe_release(Slot slot) {
+  if (needed(copies[slot])) return;
+  // A held failure stays, so that a later user learns why.
+  if (copies[slot].state == CopyState::kFailed && arrays[copies[slot].array].held) return;
+  destroy_copy(slot);
+}
+
+void Core::Impl::free_memory(Copy& copy) {
+  if (!copy.has_memory) return;
+  DeviceState& device = devices[copy.device];
+  alloc::Fence fence;
+  for (std::size_t s = 0; s < device.streams.size(); ++s) {
+    std::uint64_t last = copy.readers[s];
+    if (copy.state != CopyState::kSealed && s == copy.stream) last = std::max(last, copy.sequence);
+    if (last > device.streams[s].completed) {
+      const bool added = fence.add(static_cast<std::uint8_t>(s), last);
+      TW_CHECK(added, "kMaxStreams exceeds what a fence can name");
+    }
+  }
+  device.arena.free(copy.extent, fence);
+  copy.has_memory = false;
+  device.memory_freed = true;
+}
+
+void Core::Impl::destroy_copy(Slot slot) {
+  Copy& copy = copies[slot];
+  TW_CHECK(copy.waiters == kNone, "a copy goes while a task waits for it");
+  if (copy.producer_task != kNone) {
+    for (Slot& output : tasks[copy.producer_task].outputs) {
+      if (output == slot) output = kNone;
+    }
+  }
+  if (copy.state == CopyState::kOffered) std::erase(devices[copy.device].ungranted, slot);
+  free_memory(copy);
+  ArrayState& array = arrays[copy.array];
+  (copy.prev == kNone ? array.copies : copies[copy.prev].next) = copy.next;
+  if (copy.next != kNone) copies[copy.next].prev = copy.prev;
+  --array.live_copies;
+  devices[copy.device].index.erase(copy_key(copy.array, copy.block));
+  copies.drop(slot);
+}
+
+void Core::Impl::seal(Slot slot) {
+  copies[slot].state = CopyState::kSealed;
+  wake(slot);
+  offer_wanted(slot);
+  maybe_release(slot);
+}
+
+void Core::Impl::fail_copy(Slot slot, Slot why) {
+  Copy& copy = copies[slot];
+  if (copy.state == CopyState::kFailed) return;
+  free_memory(copy);
+  copy.state = CopyState::kFailed;
+  copy.outcome = why;
+  wake(slot);
+  if (copy.kind == CopyKind::kProduced) offer_wanted(slot);
+}
+
+void Core::Impl::wake(Slot slot) {
+  Slot t = std::exchange(copies[slot].waiters, kNone);
+  while (t != kNone) {
+    Task& task = tasks[t];
+    const Slot next = std::exchange(task.next_waiter, kNone);
+    task.state = TaskState::kReady;
+    queues[task.queue].ready.push_back(t);
+    t = next;
+  }
+}
+
+void Core::Impl::offer(Slot slot, Use& use) {
+  const Copy& copy = copies[slot];
+  msg::Offer offer;
+  offer.block = {arrays[copy.array].id, copy.block};
+  offer.op = ops[use.op].entry->id;
+  offer.from = devices[copy.device].spec.id;
+  offer.to = use.device;
+  offer.bytes = copy.bytes;
+  if (copy.state == CopyState::kFailed) {
+    offer.failed = outcomes[copy.outcome];
+  } else {
+    offer.slab = copy.at.slab;
+    offer.offset = copy.at.offset;
+  }
+  for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
+    if (uses[u].device == use.device) uses[u].offered = true;
+  }
+  batch_to(use.device).offers.push_back(std::move(offer));
+}
+
+void Core::Impl::offer_wanted(Slot slot) {
+  for (Slot u = copies[slot].uses; u != kNone; u = uses[u].next) {
+    if (uses[u].subscribed && (!uses[u].offered || ops[uses[u].op].entry->op.kind == ir::OpKind::kFetch)) {
+      offer(slot, uses[u]);
+    }
+  }
+}
+
+}  // namespace tilewise::worker

@@ -1,0 +1,157 @@
+// Event dispatch: one mutator, events first, then everything that has become possible.
+#include "state.h"
+
+namespace tilewise::worker {
+
+void Actions::clear() {
+  launches.clear();
+  batches.clear();
+  to_scheduler.clear();
+  transmits.clear();
+  receives.clear();
+  stores.clear();
+  slabs.clear();
+  joined.clear();
+  lost.clear();
+}
+
+Core::Core(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Core::~Core() = default;
+void Core::step(std::vector<Event>& events, TimeNs now, Actions& actions) { impl_->step(events, now, actions); }
+TimeNs Core::next_deadline() const { return impl_->next_deadline(); }
+void Core::check_invariants() const { impl_->check_invariants(); }
+std::uint64_t Core::digest() const { return impl_->digest(); }
+std::vector<msg::DeviceStats> Core::device_stats() const { return impl_->device_stats(); }
+
+Counters Core::counters() const {
+  Counters c = impl_->counts;
+  c.copies_live = impl_->copies.live();
+  c.tasks_live = impl_->tasks.live();
+  c.parked = static_cast<std::int64_t>(impl_->parked.size());
+  return c;
+}
+
+bool Core::holds(msg::BlockRef block) const {
+  const auto a = impl_->array_by_id.find(block.array.value);
+  if (a == impl_->array_by_id.end()) return false;
+  for (std::uint16_t d = 0; d < impl_->devices.size(); ++d) {
+    const Slot c = impl_->find_copy(a->second, block.block, d);
+    if (c != kNone && impl_->copies[c].state == CopyState::kSealed && impl_->copies[c].has_memory) return true;
+  }
+  return false;
+}
+
+Core::Impl::Impl(Options o) : options(std::move(o)) {
+  for (const DeviceSpec& spec : options.devices) {
+    TW_CHECK(spec.streams >= 1 && spec.streams <= kMaxStreams, "a device needs 1 to kMaxStreams compute streams");
+    devices.emplace_back(spec);
+    remote[spec.id.value] = {options.self, spec.kind, false, false};
+  }
+  for (int lane = 0; lane < msg::kLaneCount; ++lane) lanes[static_cast<std::size_t>(lane)].lane = msg::Lane(lane);
+}
+
+int Core::Impl::local(DeviceId id) const {
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    if (devices[d].spec.id == id) return static_cast<int>(d);
+  }
+  return -1;
+}
+
+Slot Core::Impl::outcome(msg::Outcome why) {
+  if (!outcomes.empty() && outcomes.back() == why) return static_cast<Slot>(outcomes.size() - 1);
+  outcomes.push_back(std::move(why));
+  return static_cast<Slot>(outcomes.size() - 1);
+}
+
+// Where messages for the owner of `device` gather during this step. For a device of this worker: the loopback batch,
+// handled before the step ends.
+msg::PeerBatch& Core::Impl::batch_to(DeviceId device) {
+  const auto it = remote.find(device.value);
+  TW_CHECK(it != remote.end(), "message to a device nobody announced");
+  if (it->second.worker == options.self) return loopback;
+  return outgoing[it->second.worker.value];
+}
+
+void Core::Impl::drain_loopback() {
+  for (int rounds = 0; !loopback.empty(); ++rounds) {
+    TW_CHECK(rounds < 1'000'000, "devices of one worker do not stop talking to each other");
+    msg::PeerBatch batch;
+    std::swap(batch, loopback);
+    on_batch(options.self, batch);
+  }
+}
+
+void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
+  now = at;
+  actions.clear();
+  out = &actions;
+  if (!events.empty()) last_change = now, stuck_reported = false;
+  for (Event& event : events) {
+    std::visit(
+        [&](auto& e) {
+          using E = std::decay_t<decltype(e)>;
+          if constexpr (std::is_same_v<E, msg::Log>) on_log(e);
+          else if constexpr (std::is_same_v<E, PeerBatchReceived>) on_batch(e.from, e.batch);
+          else if constexpr (std::is_same_v<E, PeerReady>) {
+            const auto peer = peers.find(e.peer.value);
+            if (peer != peers.end()) peer->second.mapped = e.mapped && options.map_peers;
+          } else if constexpr (std::is_same_v<E, StreamCompleted>) on_completed(e);
+          else if constexpr (std::is_same_v<E, StepFailed>) on_step_failed(e);
+          else if constexpr (std::is_same_v<E, TransferDone>) on_transfer(e);
+          else if constexpr (std::is_same_v<E, SlabAdded>) {
+            DeviceState& device = devices[e.device];
+            device.slab_pending = false;
+            if (e.ok) device.arena.add_slab(e.bytes);
+            device.memory_freed = true;
+          }
+        },
+        event);
+    drain_loopback();
+  }
+  events.clear();
+
+  // Until nothing moves: expanding may subscribe to a sibling device, which may offer at once.
+  for (bool again = true; again;) {
+    again = false;
+    expand_all();
+    drain_loopback();
+    for (std::uint16_t d = 0; d < devices.size(); ++d) {
+      DeviceState& device = devices[d];
+      if (std::exchange(device.memory_freed, false)) {
+        restore_reserve(d);
+        retry_blocked(d);
+        try_grants(d);
+      }
+      const std::size_t before = actions.launches.size();
+      const std::int64_t tasks_before = counts.tasks_done;
+      advance(d);
+      again |= actions.launches.size() != before || counts.tasks_done != tasks_before || device.memory_freed;
+    }
+    again |= !loopback.empty();
+    drain_loopback();
+  }
+  forget_retired();
+  check_stuck();
+  report(false);
+  for (auto& [worker, batch] : outgoing) {
+    if (batch.empty()) continue;
+    actions.batches.emplace_back(WorkerId{worker}, std::move(batch));
+    batch = {};
+  }
+  out = nullptr;
+}
+
+TimeNs Core::Impl::next_deadline() const {
+  TimeNs next = now + 3600 * kSecond;
+  if (!dirty.empty() || lanes_dirty || log_moved) next = last_report + options.report_ns;
+  if (!stuck_reported) {
+    for (const DeviceState& device : devices) {
+      for (Slot q : device.queues) {
+        if (!queues[q].blocked.empty()) next = std::min(next, last_change + options.stuck_ns);
+      }
+    }
+  }
+  return next;
+}
+
+}  // namespace tilewise::worker

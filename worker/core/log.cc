@@ -1,0 +1,356 @@
+// The scheduler's log: applied once, in order, whatever order it arrives in.
+#include "state.h"
+
+#include <algorithm>
+
+namespace tilewise::worker {
+
+void Core::Impl::on_log(msg::Log& log) {
+  if (log.term != options.term) {  // an older scheduler commands nobody; a newer one makes us join again
+    ++counts.stale;
+    return;
+  }
+  std::uint64_t number = log.first;
+  for (msg::LogEntry& entry : log.entries) {
+    if (number < log_next) {
+      ++counts.stale;
+    } else if (number > log_next) {
+      if (log_early.size() < limits::kMaxParked) log_early.emplace(number, std::move(entry));
+    } else {
+      apply(entry);
+      ++log_next;
+      log_moved = true;
+      for (auto it = log_early.find(log_next); it != log_early.end(); it = log_early.find(log_next)) {
+        msg::LogEntry next = std::move(it->second);
+        log_early.erase(it);
+        apply(next);
+        ++log_next;
+      }
+    }
+    ++number;
+  }
+}
+
+void Core::Impl::apply(msg::LogEntry& entry) {
+  std::visit(
+      [&](auto& e) {
+        using E = std::decay_t<decltype(e)>;
+        if constexpr (std::is_same_v<E, msg::Plan>) apply_plan(e);
+        else if constexpr (std::is_same_v<E, msg::Release>) apply_release(e);
+        else if constexpr (std::is_same_v<E, msg::CancelGraph>) apply_cancel(e);
+        else if constexpr (std::is_same_v<E, msg::Retire>) apply_retire(e);
+        else if constexpr (std::is_same_v<E, msg::PeerJoined>) {
+          const msg::PeerInfo& peer = e.peer;
+          if (peer.id == options.self) return;
+          for (std::size_t i = 0; i < peer.devices.size(); ++i) {
+            const std::uint8_t kind = i < peer.descriptions.size() ? peer.descriptions[i].kind : 0;
+            remote[peer.devices[i].value] = {peer.id, kind, peer.role == msg::Role::kClient, false};
+          }
+          out->joined.push_back(peer);
+          peers[peer.id.value] = {std::move(e.peer), false};
+        } else if constexpr (std::is_same_v<E, msg::PeerLost>) on_peer_lost(e.peer);
+      },
+      entry);
+  drain_loopback();
+}
+
+void Core::Impl::apply_plan(msg::Plan& plan) {
+  std::vector<Slot> added;
+  for (msg::PlannedOp& planned : plan.ops) {
+    if (op_by_id.contains(planned.id.value)) {
+      ++counts.stale;
+      continue;
+    }
+    if (add_op(plan, planned)) added.push_back(op_by_id.at(planned.id.value));
+  }
+  for (ArrayId id : plan.holds) {
+    if (const auto it = array_by_id.find(id.value); it != array_by_id.end()) arrays[it->second].held = true;
+  }
+  for (Slot op : added) enqueue_op(op, plan);
+  unpark();
+}
+
+// Registers an op, its outputs and its claims. False (and TaskFailed to the scheduler) when it cannot be executed: the
+// scheduler verifies plans, so this is a scheduler of another mind, not a user's mistake.
+bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned) {
+  const auto refuse = [&](std::string why) {
+    out->to_scheduler.push_back(msg::TaskFailed{
+        planned.id, devices.empty() ? DeviceId{} : devices[0].spec.id, 0,
+        {Errc::kInternal, "worker cannot take op " + std::string(name_of(planned.op.kind)) + ": " + std::move(why)}});
+    return false;
+  };
+  std::vector<ir::SourceArray> sources;
+  std::vector<Slot> operands;
+  for (const ir::Operand& operand : planned.op.operands) {
+    const auto it = array_by_id.find(operand.array);
+    if (it == array_by_id.end()) return refuse("unknown operand array " + std::to_string(operand.array));
+    const ArrayState& array = arrays[it->second];
+    sources.push_back({ops[array.producer].entry->op.outputs[static_cast<std::size_t>(array.output)].dtype, array.grid});
+    operands.push_back(it->second);
+  }
+  auto geometry = ir::Geometry::make(planned.op, std::move(sources));
+  if (!geometry) return refuse(geometry.error().message);
+  if (Status ok = planned.placement.verify(geometry->counts()); !ok) return refuse(ok.error().message);
+  for (const ir::Piece& piece : planned.placement.pieces()) {
+    for (DeviceId device : piece.rule.devices) {
+      if (!remote.contains(device.value)) return refuse("placed on an unknown device");
+    }
+  }
+
+  const Slot slot = ops.add();
+  OpState& op = ops[slot];
+  op.entry = std::make_unique<OpEntry>(OpEntry{planned.id, plan.graph, std::move(planned.op),
+                                               std::move(planned.placement), std::move(*geometry)});
+  op.operands = std::move(operands);
+  op.priority = plan.priority;
+  op.done = planned.done;
+  op.shares.resize(devices.size());
+  op_by_id[planned.id.value] = slot;
+  for (std::size_t i = 0; i < op.entry->op.outputs.size(); ++i) {
+    const ir::OutputSpec& spec = op.entry->op.outputs[i];
+    const Slot array = arrays.add();
+    ArrayState& state = arrays[array];
+    state.id = ArrayId{spec.array};
+    state.producer = slot;
+    state.output = static_cast<int>(i);
+    state.element_bytes = ir::size_of(spec.dtype);
+    state.grid = spec.grid;
+    state.counts = spec.grid.counts();
+    array_by_id[spec.array] = array;
+    op.outputs.push_back(array);
+  }
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    arrays[op.operands[i]].users.push_back({slot, static_cast<int>(i)});
+  }
+  return true;
+}
+
+// After the whole plan is known: claims on copies that already exist, and this worker's shares into the queues.
+void Core::Impl::enqueue_op(Slot slot, const msg::Plan& plan) {
+  OpState& op = ops[slot];
+  for (std::size_t i = 0; i < op.operands.size() && !op.done; ++i) {
+    // Copies made by this very plan do not exist yet; those of earlier plans are walked once.
+    for (Slot c = arrays[op.operands[i]].copies; c != kNone;) {
+      const Slot next = copies[c].next;
+      add_uses(c, {slot, static_cast<int>(i)});
+      c = next;
+    }
+  }
+  if (!op.runs()) return;
+  const ir::Geometry& geometry = op.entry->geometry;
+  const ir::Index first = geometry.point_count() > 0 ? geometry.point(0) : ir::Index{};
+  if (geometry.point_count() > 0) {
+    // One host core: about 20 GFLOP/s in unblocked kernels and 10 GB/s; a few hundred ns to launch. Only the order of
+    // magnitude matters: it bounds what is queued.
+    op.est_ns = 300 + static_cast<std::int64_t>(geometry.flops(first) / 20.0) /
+                          std::max<std::int64_t>(1, geometry.steps(first)) +
+                (geometry.bytes_read(first) + geometry.output_bytes_bound()) / 10 /
+                    std::max<std::int64_t>(1, geometry.steps(first));
+  }
+  for (std::uint16_t d = 0; d < devices.size(); ++d) {
+    ShareState& share = op.shares[d];
+    share.owned = op.entry->placement.owned_count(devices[d].spec.id);
+    if (op.done) share.next = share.completed = share.owned;
+    if (share.owned == 0 || op.done) continue;
+    DeviceState& device = devices[d];
+    device.reserve_bytes = std::max(device.reserve_bytes, geometry.output_bytes_bound());
+    const auto before = [&](Slot q, GraphId graph) {
+      return queues[q].priority != plan.priority ? queues[q].priority > plan.priority : queues[q].graph < graph;
+    };
+    auto it = std::lower_bound(device.queues.begin(), device.queues.end(), plan.graph, before);
+    if (it == device.queues.end() || queues[*it].graph != plan.graph) {
+      const Slot q = queues.add();
+      queues[q].graph = plan.graph;
+      queues[q].priority = plan.priority;
+      it = device.queues.insert(it, q);
+    }
+    queues[*it].ops.push_back(slot);
+  }
+}
+
+void Core::Impl::apply_release(const msg::Release& release) {
+  for (ArrayId id : release.arrays) {
+    const auto it = array_by_id.find(id.value);
+    if (it == array_by_id.end()) continue;
+    ArrayState& array = arrays[it->second];
+    array.held = false;
+    for (Slot c = array.copies; c != kNone;) {
+      const Slot next = copies[c].next;
+      maybe_release(c);
+      c = next;
+    }
+  }
+}
+
+void Core::Impl::apply_cancel(const msg::CancelGraph& cancel) {
+  const Slot why = outcome(cancel.why);
+  std::vector<Slot> mine;
+  for (std::uint16_t d = 0; d < devices.size(); ++d) {
+    for (Slot q : devices[d].queues) {
+      if (queues[q].graph == cancel.graph) mine.insert(mine.end(), queues[q].ops.begin(), queues[q].ops.end());
+    }
+  }
+  // Ops without a share here still have claims on copies here: find them through the arrays they read.
+  for (const auto& [id, slot] : std::map<std::uint64_t, Slot>(op_by_id.begin(), op_by_id.end())) {
+    if (ops[slot].entry->graph == cancel.graph && !ops[slot].done) mine.push_back(slot);
+  }
+  std::sort(mine.begin(), mine.end());
+  mine.erase(std::unique(mine.begin(), mine.end()), mine.end());
+  for (Slot op : mine) cancel_op(op, why);
+}
+
+// Unexpanded points count as failed; live tasks run on without launching; claims that nobody acts on any more end.
+// Claims of other devices that may already be reading end with their Done.
+void Core::Impl::cancel_op(Slot slot, Slot why) {
+  OpState& op = ops[slot];
+  if (op.cancelled != kNone) return;
+  op.cancelled = why;
+  for (std::uint16_t d = 0; d < devices.size(); ++d) {
+    ShareState& share = op.shares[d];
+    const std::int64_t left = share.owned - share.next;
+    if (left <= 0) continue;
+    share.next = share.owned;
+    share.completed += left;
+    share.failed += left;
+    mark_dirty(slot, d);
+  }
+  for (std::uint16_t d = 0; d < devices.size(); ++d) {
+    for (Slot q : devices[d].queues) {
+      for (Slot t : queues[q].order) {
+        if (!tasks[t].finished && tasks[t].op == slot) fail_task(t, why);
+      }
+    }
+  }
+  // Claims on operands. Local ones of points never expanded; a local claim also covers live tasks, which discharge
+  // what they can while they fail, so the rest is dropped here once they are gone (they launch nothing any more).
+  for (Slot array : op.operands) {
+    for (Slot c = arrays[array].copies; c != kNone;) {
+      const Slot next = copies[c].next;
+      for (Slot u = copies[c].uses; u != kNone;) {
+        const Use use = uses[u];
+        u = use.next;
+        if (use.op != slot) continue;
+        if (local(use.device) == copies[c].device || !use.offered) drop_use(c, slot, use.device);
+      }
+      c = next;
+    }
+  }
+  // Outputs that will never be: whoever waits for them learns why.
+  for (Slot array : op.outputs) {
+    for (Slot c = arrays[array].copies; c != kNone;) {
+      const Slot next = copies[c].next;
+      if (copies[c].state == CopyState::kExpected && copies[c].kind == CopyKind::kProduced &&
+          copies[c].producer_task == kNone) {
+        fail_copy(c, why);
+      } else if (copies[c].kind != CopyKind::kProduced && copies[c].state == CopyState::kExpected) {
+        fail_copy(c, why);
+      }
+      c = next;
+    }
+  }
+}
+
+void Core::Impl::apply_retire(const msg::Retire& retire) {
+  for (OpId id : retire.ops) {
+    const auto it = op_by_id.find(id.value);
+    if (it == op_by_id.end() || ops[it->second].retired) continue;
+    ops[it->second].retired = true;
+    retiring.push_back(it->second);
+  }
+}
+
+// A retired op goes when nothing here refers to it: no live task, no claim, no copy of its outputs, no later user of
+// its outputs.
+void Core::Impl::forget_retired() {
+  if (retiring.empty()) return;
+  const auto gone = [&](Slot slot) {
+    OpState& op = ops[slot];
+    if (op.live_tasks != 0 || op.open_uses != 0) return false;
+    for (Slot a : op.outputs) {
+      if (arrays[a].live_copies != 0 || !arrays[a].users.empty()) return false;
+    }
+    for (const ShareState& share : op.shares) {
+      if (share.next < share.owned || share.dirty) return false;
+    }
+    for (Slot a : op.operands) std::erase_if(arrays[a].users, [&](const User& u) { return u.op == slot; });
+    for (Slot a : op.outputs) {
+      array_by_id.erase(arrays[a].id.value);
+      arrays[a] = ArrayState{};
+      arrays.drop(a);
+    }
+    for (DeviceState& device : devices) {
+      for (Slot q : device.queues) {
+        Queue& queue = queues[q];
+        const auto it = std::find(queue.ops.begin(), queue.ops.end(), slot);
+        if (it == queue.ops.end()) continue;
+        if (static_cast<std::size_t>(it - queue.ops.begin()) < queue.at) --queue.at;
+        queue.ops.erase(it);
+      }
+      std::erase_if(device.queues, [&](Slot q) {
+        if (!queues[q].ops.empty() || queues[q].live != 0) return false;
+        queues.drop(q);
+        return true;
+      });
+    }
+    op_by_id.erase(op.entry->id.value);
+    ops[slot] = OpState{};
+    ops.drop(slot);
+    return true;
+  };
+  // Users before producers: walk backwards until a pass forgets nothing.
+  for (bool again = true; again;) {
+    const std::size_t before = retiring.size();
+    std::reverse(retiring.begin(), retiring.end());
+    std::erase_if(retiring, gone);
+    std::reverse(retiring.begin(), retiring.end());
+    again = retiring.size() != before && !retiring.empty();
+  }
+}
+
+// The death of an incarnation discharges all it owed and fails what it had not delivered.
+void Core::Impl::on_peer_lost(WorkerId worker) {
+  const auto it = peers.find(worker.value);
+  if (it == peers.end()) return;
+  const Slot why = outcome({Errc::kWorkerLost, "worker " + it->second.info.name + " was lost"});
+  const std::vector<DeviceId> dead = it->second.info.devices;
+  peers.erase(it);
+  outgoing.erase(worker.value);
+  out->lost.push_back(worker);
+  for (DeviceId device : dead) remote[device.value].lost = true;
+  const auto is_dead = [&](DeviceId d) { return std::find(dead.begin(), dead.end(), d) != dead.end(); };
+  std::vector<Slot> in_order;  // arrays by id, so that the order does not depend on the hash
+  for (const auto& [id, slot] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {
+    in_order.push_back(slot);
+  }
+  for (Slot array : in_order) {
+    for (Slot c = arrays[array].copies; c != kNone;) {
+      const Slot next = copies[c].next;
+      for (Slot u = copies[c].uses; u != kNone;) {
+        const Use use = uses[u];
+        u = use.next;
+        if (is_dead(use.device)) drop_use(c, use.op, use.device);
+      }
+      c = next;
+    }
+    for (Slot c = arrays[array].copies; c != kNone;) {
+      const Slot next = copies[c].next;
+      Copy& copy = copies[c];
+      if (copy.kind != CopyKind::kProduced && is_dead(copy.source) &&
+          (copy.state == CopyState::kExpected || copy.state == CopyState::kOffered)) {
+        fail_copy(c, why);
+      }
+      c = next;
+    }
+  }
+}
+
+void Core::Impl::unpark() {
+  std::deque<std::variant<msg::Subscribe, msg::Done>> again;
+  std::swap(again, parked);
+  for (auto& message : again) {
+    if (auto* subscribe = std::get_if<msg::Subscribe>(&message)) on_subscribe(*subscribe);
+    else on_done(std::get<msg::Done>(message));
+  }
+}
+
+}  // namespace tilewise::worker

@@ -1,0 +1,106 @@
+// Memory is granted as offsets, in an order that cannot deadlock (D6): the lowest unfinished task of a device may
+// always use the reserve, which is as large as the largest admitted step and is an extent, not a count of bytes.
+#include "state.h"
+
+namespace tilewise::worker {
+
+std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t bytes, bool settled, bool lowest,
+                                              alloc::Fence& wait_for) {
+  DeviceState& device = devices[d];
+  const auto attempt = [&] {
+    return settled ? device.arena.allocate_settled(bytes) : device.arena.allocate(bytes, wait_for);
+  };
+  auto extent = attempt();
+  if (!extent) {
+    if (const std::int64_t wanted = device.arena.wants_slab(bytes); wanted > 0) {
+      if (!device.slab_pending) {
+        device.slab_pending = true;
+        out->slabs.push_back({d, wanted});
+      }
+      return std::nullopt;
+    }
+    if (lowest && device.reserve) {
+      device.arena.free(*device.reserve, alloc::Fence{});
+      device.reserve.reset();
+      extent = attempt();
+    }
+  }
+  if (extent) device.bytes_peak = std::max(device.bytes_peak, device.arena.bytes_in_use());
+  return extent;
+}
+
+// Once the arena can grow no further, the reserve is carved before anybody else is served.
+void Core::Impl::restore_reserve(std::uint16_t d) {
+  DeviceState& device = devices[d];
+  const bool wrong_size = device.reserve && device.reserve->bytes < device.reserve_bytes;
+  if (wrong_size) {
+    device.arena.free(*device.reserve, alloc::Fence{});
+    device.reserve.reset();
+  }
+  if (device.reserve || device.reserve_bytes == 0) return;
+  if (device.arena.bytes_resident() == 0 || device.arena.wants_slab(device.reserve_bytes) > 0) return;
+  device.reserve = device.arena.allocate_settled(device.reserve_bytes);
+}
+
+void Core::Impl::retry_blocked(std::uint16_t d) {
+  for (Slot q : devices[d].queues) {
+    Queue& queue = queues[q];
+    while (!queue.blocked.empty()) {
+      const Slot t = queue.blocked.back();
+      queue.blocked.pop_back();
+      tasks[t].state = TaskState::kReady;
+      queue.ready.push_front(t);
+    }
+  }
+}
+
+void Core::Impl::try_grants(std::uint16_t d) {
+  DeviceState& device = devices[d];
+  while (!device.ungranted.empty()) {
+    const Slot c = device.ungranted.front();
+    if (copies[c].state == CopyState::kOffered && !grant(c, false)) return;
+    device.ungranted.pop_front();
+  }
+}
+
+// Memory for an offered block, then the word to the sender. Settled memory only: the transport is not a stream.
+bool Core::Impl::grant(Slot slot, bool lowest) {
+  Copy& copy = copies[slot];
+  alloc::Fence none;
+  const auto extent = take(copy.device, copy.bytes, true, lowest, none);
+  if (!extent) return false;
+  copy.extent = *extent;
+  copy.has_memory = true;
+  copy.at = {devices[copy.device].spec.id, extent->slab, extent->offset};
+  copy.state = CopyState::kReceiving;
+  copy.kind = CopyKind::kRemote;
+  copy.transfer = next_transfer++;
+  transfers[copy.transfer] = slot;
+  out->receives.push_back({remote[copy.source.value].worker, copy.transfer, copy.device, copy.at, copy.bytes});
+  batch_to(copy.source).grants.push_back(
+      {{arrays[copy.array].id, copy.block}, copy.source, devices[copy.device].spec.id, copy.transfer});
+  return true;
+}
+
+// The lowest task of a device does not fit, and nothing here has moved for a while: say so. Time only delays the
+// word (a peer may still be reading what it borrowed from us); it decides nothing by itself.
+void Core::Impl::check_stuck() {
+  if (stuck_reported || now - last_change < options.stuck_ns) return;
+  for (DeviceState& device : devices) {
+    if (device.slab_pending) continue;
+    bool in_flight = false;
+    for (const StreamState& stream : device.streams) in_flight |= !stream.flight.empty();
+    if (in_flight) continue;
+    for (Slot q : device.queues) {
+      if (queues[q].blocked.empty()) continue;
+      const Task& task = tasks[queues[q].blocked.front()];
+      const OpEntry& entry = *ops[task.op].entry;
+      out->to_scheduler.push_back(msg::Stuck{entry.graph, entry.id, device.spec.id,
+                                             entry.geometry.output_bytes_bound(), device.arena.largest_free()});
+      stuck_reported = true;
+      return;
+    }
+  }
+}
+
+}  // namespace tilewise::worker

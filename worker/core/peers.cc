@@ -1,0 +1,236 @@
+// What peers say to each other about blocks. Every handler takes duplicated, late and reordered messages.
+#include "state.h"
+
+#include <algorithm>
+
+namespace tilewise::worker {
+
+void Core::Impl::on_batch(WorkerId from, msg::PeerBatch& batch) {
+  if (from != options.self && !peers.contains(from.value)) {  // never announced, or lost: nothing from it counts
+    ++counts.stale;
+    return;
+  }
+  for (const auto& m : batch.subscribes) on_subscribe(m);
+  for (auto& m : batch.offers) on_offer(m);
+  for (const auto& m : batch.grants) on_grant(m);
+  for (const auto& m : batch.dones) on_done(m);
+  for (const auto& m : batch.gones) on_gone(m);
+}
+
+bool Core::Impl::can_map(DeviceId from, std::uint16_t to) const {
+  const auto it = remote.find(from.value);
+  if (it == remote.end() || it->second.client) return false;
+  constexpr std::uint8_t kHost = 0;
+  if (it->second.kind != kHost || devices[to].spec.kind != kHost) return false;
+  if (it->second.worker == options.self) return true;
+  const auto peer = peers.find(it->second.worker.value);
+  return peer != peers.end() && peer->second.mapped;
+}
+
+void Core::Impl::subscribe(Slot slot, Slot op) {
+  const Copy& copy = copies[slot];
+  if (!remote.contains(copy.source.value) || remote[copy.source.value].lost) return;
+  batch_to(copy.source).subscribes.push_back({{arrays[copy.array].id, copy.block}, ops[op].entry->id, copy.source,
+                                              devices[copy.device].spec.id});
+}
+
+void Core::Impl::on_subscribe(const msg::Subscribe& m) {
+  const int d = local(m.from);
+  const auto op = op_by_id.find(m.op.value);
+  const auto array = array_by_id.find(m.block.array.value);
+  if (d < 0) return void(++counts.stale);
+  if (op == op_by_id.end() || array == array_by_id.end()) {
+    // Not known yet, or no more. Ids rise: an op older than everything is forgotten, the others will come.
+    if (parked.size() < limits::kMaxParked) parked.push_back(m);
+    return;
+  }
+  if (!remote.contains(m.to.value) || remote[m.to.value].lost || m.block.block < 0 ||
+      m.block.block >= arrays[array->second].grid.block_count()) {
+    return void(++counts.stale);
+  }
+  const auto device = static_cast<std::uint16_t>(d);
+  Slot slot = find_copy(array->second, m.block.block, device);
+  if (slot == kNone) {
+    const OpState& producer = ops[arrays[array->second].producer];
+    const ir::Index point = ir::unravel(m.block.block, arrays[array->second].counts);
+    if (producer.entry->placement.owner(point) != m.from) return void(++counts.stale);
+    const bool ran = producer.entry->placement.ordinal(m.from, point) < producer.shares[device].next;
+    if (ran && producer.cancelled == kNone) return void(++counts.stale);  // discharged already: a late duplicate
+    slot = make_copy(array->second, m.block.block, device, m.from);
+  }
+  const bool ready = copies[slot].state == CopyState::kSealed || copies[slot].state == CopyState::kFailed;
+  for (Slot u = copies[slot].uses; u != kNone; u = uses[u].next) {
+    if (uses[u].op != op->second || uses[u].device != m.to) continue;
+    uses[u].subscribed = true;
+    if (ready) offer(slot, uses[u]);
+    return;
+  }
+  if (copies[slot].state == CopyState::kFailed) {  // a cancelled op has no claims, yet its peer must hear why
+    msg::Offer failed;
+    failed.block = m.block, failed.op = m.op, failed.from = m.from, failed.to = m.to;
+    failed.failed = outcomes[copies[slot].outcome];
+    batch_to(m.to).offers.push_back(std::move(failed));
+    maybe_release(slot);
+    return;
+  }
+  ++counts.stale;
+}
+
+void Core::Impl::on_offer(msg::Offer& m) {
+  const int d = local(m.to);
+  if (d < 0) return void(++counts.stale);
+  const auto array = array_by_id.find(m.block.array.value);
+  const Slot slot = array == array_by_id.end()
+                        ? kNone
+                        : find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
+  if (slot == kNone || copies[slot].kind == CopyKind::kProduced || copies[slot].source != m.from) {
+    // Nobody here wants it any more (cancelled, or an old duplicate): the lender may let go.
+    if (remote.contains(m.from.value)) batch_to(m.from).dones.push_back({m.block, m.op, m.from, m.to});
+    ++counts.stale;
+    return;
+  }
+  Copy& copy = copies[slot];
+  if (copy.state != CopyState::kExpected) return void(++counts.stale);
+  if (!m.failed.ok()) {
+    fail_copy(slot, outcome(std::move(m.failed)));
+    return;
+  }
+  if (m.bytes != copy.bytes) {
+    fail_copy(slot, outcome({Errc::kCorruptData, "offer of " + std::to_string(m.bytes) + " bytes for a block of " +
+                                                     std::to_string(copy.bytes)}));
+    return;
+  }
+  const auto account = [&](msg::Lane lane) {
+    msg::LaneStats& stats = lanes[static_cast<std::size_t>(lane)];
+    ++stats.transfers;
+    stats.bytes += copy.bytes;
+    lanes_dirty = true;
+  };
+  if (can_map(m.from, static_cast<std::uint16_t>(d))) {
+    copy.kind = CopyKind::kBorrowed;
+    copy.at = {m.from, m.slab, m.offset};
+    copy.state = CopyState::kSealed;
+    account(msg::Lane::kMapped);
+    wake(slot);
+    return;
+  }
+  copy.state = CopyState::kOffered;
+  if (m.inlined && static_cast<std::int64_t>(m.data.size()) == copy.bytes) {
+    alloc::Fence none;
+    if (const auto extent = take(copy.device, copy.bytes, true, false, none)) {
+      copy.extent = *extent;
+      copy.has_memory = true;
+      copy.at = {devices[copy.device].spec.id, extent->slab, extent->offset};
+      copy.state = CopyState::kReceiving;
+      copy.transfer = next_transfer++;
+      transfers[copy.transfer] = slot;
+      out->stores.push_back({copy.transfer, copy.device, copy.at, std::move(m.data)});
+      return;
+    }
+  }
+  // Surplus memory is granted at once; when it is short, only to what a task is waiting for.
+  const alloc::Arena& arena = devices[copy.device].arena;
+  const bool plenty = arena.bytes_in_use() + copy.bytes <= arena.max_bytes() / 2;
+  if ((plenty || copy.waiters != kNone) && grant(slot, copy.waiters != kNone && is_lowest(copy.waiters))) return;
+  devices[copy.device].ungranted.push_back(slot);
+}
+
+void Core::Impl::on_grant(const msg::Grant& m) {
+  const int d = local(m.from);
+  const auto array = array_by_id.find(m.block.array.value);
+  if (d < 0 || array == array_by_id.end() || !remote.contains(m.to.value)) return void(++counts.stale);
+  const Slot slot = find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
+  if (slot == kNone || copies[slot].state != CopyState::kSealed) return void(++counts.stale);
+  out->transmits.push_back({remote[m.to.value].worker, m.transfer, copies[slot].at, copies[slot].bytes});
+}
+
+void Core::Impl::on_done(const msg::Done& m) {
+  const int d = local(m.from);
+  if (d < 0) return void(++counts.stale);
+  const auto array = array_by_id.find(m.block.array.value);
+  const auto op = op_by_id.find(m.op.value);
+  if (m.op && op == op_by_id.end()) {
+    if (parked.size() < limits::kMaxParked) parked.push_back(m);
+    return;
+  }
+  const Slot slot = array == array_by_id.end()
+                        ? kNone
+                        : find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
+  if (slot == kNone) return void(++counts.stale);
+  if (m.to == m.from) return void(++counts.stale);  // nobody discharges for the owner
+  if (!m.op) {  // a client does not know op ids: all its wishes for this block
+    std::vector<Slot> wishes;
+    for (Slot u = copies[slot].uses; u != kNone; u = uses[u].next) {
+      if (uses[u].device == m.to && ops[uses[u].op].entry->op.kind == ir::OpKind::kFetch) wishes.push_back(uses[u].op);
+    }
+    end_claims(slot, wishes, m.to);
+    return;
+  }
+  drop_use(slot, op->second, m.to);
+}
+
+void Core::Impl::on_gone(const msg::Gone& m) {
+  const int d = local(m.to);
+  const auto array = array_by_id.find(m.block.array.value);
+  if (d < 0 || array == array_by_id.end()) return void(++counts.stale);
+  const Slot slot = find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
+  if (slot == kNone || copies[slot].kind == CopyKind::kProduced || copies[slot].state != CopyState::kExpected) {
+    return void(++counts.stale);
+  }
+  fail_copy(slot, outcome({Errc::kWorkerLost, "block " + std::to_string(m.block.block) + " of array " +
+                                                  std::to_string(m.block.array.value) + " is gone"}));
+}
+
+void Core::Impl::on_transfer(const TransferDone& event) {
+  const auto it = transfers.find(event.transfer);
+  if (it == transfers.end()) return void(++counts.stale);
+  const Slot slot = it->second;
+  transfers.erase(it);
+  Copy& copy = copies[slot];
+  TW_CHECK(copy.state == CopyState::kReceiving && copy.transfer == event.transfer, "a transfer ended that was not on");
+  std::vector<Slot> claims;
+  for (Slot u = copy.uses; u != kNone; u = uses[u].next) claims.push_back(uses[u].op);
+  if (event.failed.code == Errc::kOk) {
+    msg::LaneStats& stats = lanes[static_cast<std::size_t>(event.lane)];
+    ++stats.transfers;
+    stats.bytes += copy.bytes;
+    lanes_dirty = true;
+    copy.kind = CopyKind::kReplica;  // ours now: the lender owes us nothing more
+    copy.state = CopyState::kSealed;
+    for (Slot op : claims) send_done(copy, op);
+    wake(slot);
+  } else {
+    // Never published. The transport has let go of the memory, else this event would not be here.
+    devices[copy.device].arena.free(copy.extent, alloc::Fence{});
+    copy.has_memory = false;
+    devices[copy.device].memory_freed = true;
+    copy.state = CopyState::kExpected;
+    copy.kind = CopyKind::kRemote;
+    if (++copy.attempts < 3 && !remote[copy.source.value].lost && !claims.empty()) {
+      subscribe(slot, claims.front());
+    } else {
+      fail_copy(slot, outcome({event.failed.code, "transfer of block " + std::to_string(copy.block) + " of array " +
+                                                      std::to_string(arrays[copy.array].id.value) + ": " +
+                                                      event.failed.message}));
+    }
+  }
+  std::vector<Slot> spent;  // claims that ended while the bytes were on their way
+  for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
+    if (uses[u].left <= 0) spent.push_back(uses[u].op);
+  }
+  if (spent.empty()) return maybe_release(slot);
+  end_claims(slot, spent, devices[copy.device].spec.id);
+}
+
+// Drops several claims of one device; the copy may go with the last of them.
+void Core::Impl::end_claims(Slot slot, const std::vector<Slot>& claims, DeviceId device) {
+  const Slot array = copies[slot].array;
+  const std::int64_t block = copies[slot].block;
+  const std::uint16_t d = copies[slot].device;
+  for (Slot op : claims) {
+    if (find_copy(array, block, d) != slot) return;
+    drop_use(slot, op, device);
+  }
+}
+
+}  // namespace tilewise::worker

@@ -1,0 +1,46 @@
+// Progress in batches: cumulative numbers, so that the scheduler may see them twice or out of order.
+#include "state.h"
+
+namespace tilewise::worker {
+
+void Core::Impl::mark_dirty(Slot op, std::uint16_t device) {
+  ShareState& share = ops[op].shares[device];
+  if (!share.dirty) {
+    share.dirty = true;
+    dirty.emplace_back(op, device);
+  }
+  if (share.completed == share.owned) report_now = true;  // somebody may be waiting for exactly this
+}
+
+void Core::Impl::report(bool force) {
+  if (dirty.empty() && !lanes_dirty && !log_moved) return;
+  if (!force && !report_now && now - last_report < options.report_ns) return;
+  msg::Progress progress;
+  progress.log_applied = log_next - 1;
+  for (const auto& [slot, d] : dirty) {
+    ShareState& share = ops[slot].shares[d];
+    share.dirty = false;
+    progress.ops.push_back({ops[slot].entry->id, devices[d].spec.id, share.completed, share.failed});
+  }
+  dirty.clear();
+  progress.devices = device_stats();
+  if (std::exchange(lanes_dirty, false)) {
+    for (const msg::LaneStats& lane : lanes) {
+      if (lane.transfers > 0) progress.lanes.push_back(lane);
+    }
+  }
+  log_moved = report_now = false;
+  last_report = now;
+  out->to_scheduler.push_back(std::move(progress));
+}
+
+std::vector<msg::DeviceStats> Core::Impl::device_stats() const {
+  std::vector<msg::DeviceStats> stats;
+  for (const DeviceState& device : devices) {
+    stats.push_back({device.spec.id, device.arena.bytes_in_use(), device.bytes_peak, device.arena.bytes_resident(),
+                     device.steps_run, device.busy_ns});
+  }
+  return stats;
+}
+
+}  // namespace tilewise::worker

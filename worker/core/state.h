@@ -1,0 +1,354 @@
+// The worker core's tables. Everything is indexed by slot; slots are reused, ids are not.
+//
+//   ops      one entry per planned op, until retired      arrays   one per output of those
+//   copies   blocks (expected, here, or on their way) that something on this worker needs, per device
+//   uses     who still needs a copy: (op, this device, reads left) or (op, other device)
+//   tasks    points between expansion and completion      queues   per device and graph: order, window, ready list
+//
+// Invariants (checked by check_invariants()):
+//   * A copy is in its device's index under (array, block) and in its array's list, exactly once.
+//   * Uses of a copy have distinct (op, device). A local use counts reads not yet enqueued.
+//   * A copy without uses and without hold exists only while expected, receiving, or not yet complete.
+//   * Memory of copies plus the reserve is what the arena says is in use.
+//   * A waiting task hangs on exactly one unready copy; a ready one is in its queue's ready list exactly once.
+#pragma once
+#include <tilewise/base/check.h>
+#include <tilewise/base/digest.h>
+#include <tilewise/worker/core.h>
+
+#include <array>
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <deque>
+#include <map>
+#include <optional>
+
+namespace tilewise::worker {
+
+using Slot = std::uint32_t;
+constexpr Slot kNone = 0xFFFFFFFFu;
+
+// A table with stable slots and a free list.
+template <class T>
+class Pool {
+ public:
+  Slot add() {
+    if (!free_.empty()) {
+      const Slot s = free_.back();
+      free_.pop_back();
+      items_[s] = T{};
+      ++live_;
+      return s;
+    }
+    items_.emplace_back();
+    ++live_;
+    return static_cast<Slot>(items_.size() - 1);
+  }
+  void drop(Slot s) {
+    free_.push_back(s);
+    --live_;
+  }
+  T& operator[](Slot s) { return items_[s]; }
+  const T& operator[](Slot s) const { return items_[s]; }
+  std::int64_t live() const { return live_; }
+
+ private:
+  std::deque<T> items_;  // references stay valid while the table grows
+  std::vector<Slot> free_;
+  std::int64_t live_ = 0;
+};
+
+struct Use {
+  Slot op = kNone;
+  DeviceId device;
+  std::int64_t left = 0;    // local: reads not yet enqueued; else 1
+  bool subscribed = false;  // other device: wants an offer when sealed
+  bool offered = false;     // other device: may be reading; only its Done ends this
+  Slot next = kNone;
+};
+
+enum class CopyState : std::uint8_t {
+  kExpected,   // not here: its task has not been enqueued, or its owner has not offered it
+  kOffered,    // the owner has it; waiting for memory here (copying lanes)
+  kReceiving,  // bytes are on their way
+  kEnqueued,   // usable in stream order on this device
+  kSealed,     // complete; usable by anyone
+  kFailed,     // there will be no bytes
+};
+enum class CopyKind : std::uint8_t { kProduced, kRemote /* kind of lane not known yet */, kBorrowed, kReplica };
+
+struct Copy {
+  Slot array = kNone;
+  std::int64_t block = 0;
+  std::uint16_t device = 0;
+  CopyState state = CopyState::kExpected;
+  CopyKind kind = CopyKind::kProduced;
+  std::uint8_t attempts = 0;
+  bool has_memory = false;
+  DeviceId source;                 // remote kinds: the owner
+  MemoryRef at;                    // where the bytes are
+  std::int64_t bytes = 0;
+  alloc::Extent extent;            // has_memory
+  std::uint8_t stream = 0;         // kEnqueued: produced there ...
+  std::uint64_t sequence = 0;      // ... by this step
+  std::array<std::uint64_t, kMaxStreams> readers{};  // last enqueued reader per stream
+  std::uint64_t transfer = 0;
+  Slot producer_task = kNone;      // while its task is live
+  Slot uses = kNone;
+  Slot waiters = kNone;            // tasks
+  Slot prev = kNone, next = kNone; // same array
+  Slot outcome = kNone;            // kFailed: why
+};
+
+struct User {
+  Slot op = kNone;
+  int operand = 0;
+};
+
+struct ArrayState {
+  ArrayId id;
+  Slot producer = kNone;
+  int output = 0;
+  std::size_t element_bytes = 0;
+  ir::Grid grid;
+  ir::Shape counts;
+  std::vector<User> users;
+  bool held = false;
+  Slot copies = kNone;             // list
+  std::int64_t live_copies = 0;
+};
+
+struct ShareState {                // an op's share on one local device
+  std::int64_t owned = 0, next = 0, completed = 0, failed = 0;
+  bool dirty = false;
+};
+
+struct OpState {
+  std::unique_ptr<OpEntry> entry;
+  std::vector<Slot> operands;      // arrays
+  std::vector<Slot> outputs;       // arrays
+  std::int32_t priority = 0;
+  std::vector<ShareState> shares;  // one per local device
+  std::int64_t live_tasks = 0;
+  std::int64_t open_uses = 0;      // uses naming this op
+  std::int64_t est_ns = 0;         // predicted time of a step
+  bool done = false;               // snapshot: blocks exist, nothing to run
+  bool retired = false;
+  Slot cancelled = kNone;          // outcome
+  bool runs() const { return entry->op.kind != ir::OpKind::kFetch && entry->op.kind != ir::OpKind::kProvide; }
+};
+
+enum class TaskState : std::uint8_t { kReady, kWaiting, kBlocked /* on memory */, kRunning /* all enqueued */ };
+
+struct Task {
+  Slot op = kNone;
+  Slot queue = kNone;
+  std::uint16_t device = 0;
+  std::uint8_t stream = 0;
+  TaskState state = TaskState::kReady;
+  bool admitted = false;           // outputs have memory, stream chosen
+  bool finished = false;           // tombstone in the queue's order
+  std::int64_t point = 0;
+  std::int64_t steps = 1, next = 0;
+  std::int64_t in_flight = 0;
+  std::int64_t weight = 1;
+  std::array<Slot, limits::kMaxOutputs> outputs{};
+  std::uint64_t last_sequence = 0;
+  Slot outcome = kNone;            // failed
+  Slot next_waiter = kNone;
+};
+
+struct Queue {                     // one device's part of one graph
+  GraphId graph;
+  std::int32_t priority = 0;
+  std::vector<Slot> ops;           // plan order
+  std::size_t at = 0;              // first op not fully expanded
+  std::int64_t live = 0, weight = 0;
+  std::deque<Slot> order;          // expanded, lowest first; finished ones linger until they reach the front
+  std::deque<Slot> ready;
+  std::deque<Slot> blocked;        // on memory, lowest first
+};
+
+struct InFlight {
+  std::uint64_t sequence = 0;
+  Slot task = kNone;
+  std::int64_t est_ns = 0;
+  boost::container::small_vector<std::pair<std::uint8_t, std::uint64_t>, 2> unproven;  // steps whose results it reads
+};
+struct StreamState {
+  std::uint64_t issued = 0, completed = 0;
+  std::int64_t queued_ns = 0;
+  std::deque<InFlight> flight;
+};
+
+// A Done that waits until the readers it speaks for are complete.
+struct PendingDone {
+  std::array<std::uint64_t, kMaxStreams> readers{};
+  msg::Done done;
+};
+
+struct DeviceState {
+  explicit DeviceState(const DeviceSpec& s)
+      : spec(s), arena({.max_bytes = s.memory_bytes, .slab_bytes = std::min(s.slab_bytes, s.memory_bytes)}),
+        streams(static_cast<std::size_t>(s.streams)) {}
+  DeviceSpec spec;
+  alloc::Arena arena;
+  std::vector<StreamState> streams;
+  boost::unordered_flat_map<std::uint64_t, Slot> index;  // (array slot, block) -> copy; looked up, never walked
+  std::vector<Slot> queues;                               // by (priority, graph)
+  std::size_t turn = 0;                                   // round robin among them
+  std::deque<Slot> ungranted;                             // offered copies that wait for memory
+  std::deque<PendingDone> pending_dones;
+  std::optional<alloc::Extent> reserve;
+  std::int64_t reserve_bytes = 0;                         // wanted: the largest admitted step
+  bool slab_pending = false, memory_freed = false;
+  std::int64_t bytes_peak = 0, steps_run = 0, busy_ns = 0;
+};
+
+struct PeerState {
+  msg::PeerInfo info;
+  bool mapped = false;
+};
+struct RemoteDevice {
+  WorkerId worker;
+  std::uint8_t kind = 0;
+  bool client = false, lost = false;
+};
+
+struct Core::Impl {
+  explicit Impl(Options o);
+
+  // Entry points (core.cc)
+  void step(std::vector<Event>& events, TimeNs now, Actions& out);
+  TimeNs next_deadline() const;
+  void drain_loopback();
+  msg::PeerBatch& batch_to(DeviceId device);
+  Slot outcome(msg::Outcome why);
+  int local(DeviceId id) const;  // position of a local device, or -1
+
+  // The log (log.cc)
+  void on_log(msg::Log& log);
+  void apply(msg::LogEntry& entry);
+  void apply_plan(msg::Plan& plan);
+  bool add_op(const msg::Plan& plan, msg::PlannedOp& planned);
+  void enqueue_op(Slot op, const msg::Plan& plan);
+  void apply_release(const msg::Release& release);
+  void apply_cancel(const msg::CancelGraph& cancel);
+  void cancel_op(Slot op, Slot why);
+  void apply_retire(const msg::Retire& retire);
+  void forget_retired();
+  void on_peer_lost(WorkerId peer);
+  void unpark();
+
+  // Copies and uses (copies.cc)
+  Slot find_copy(Slot array, std::int64_t block, std::uint16_t device) const;
+  Slot make_copy(Slot array, std::int64_t block, std::uint16_t device, DeviceId owner);
+  void count_uses(Slot copy);
+  void add_uses(Slot copy, User user);
+  void add_use(Slot copy, Slot op, DeviceId device, std::int64_t reads);
+  void drop_use(Slot copy, Slot op, DeviceId device);
+  void discharge_read(Slot copy, Slot op);
+  void owe_done(const Copy& copy, Slot op);
+  void send_done(const Copy& copy, Slot op);
+  bool needed(const Copy& copy) const;
+  void maybe_release(Slot copy);
+  void free_memory(Copy& copy);
+  void destroy_copy(Slot copy);
+  void seal(Slot copy);
+  void fail_copy(Slot copy, Slot why);
+  void wake(Slot copy);
+  void offer(Slot copy, Use& use);
+  void offer_wanted(Slot copy);
+  void flush_pending_dones(std::uint16_t device);
+
+  // Tasks (tasks.cc)
+  void expand_all();
+  bool expand_one(std::uint16_t device, Slot queue);
+  void advance(std::uint16_t device);
+  enum class Launched { kYes, kWaiting, kBlocked, kFinished };
+  Launched launch_steps(Slot task);
+  bool admit(Slot task);
+  bool allocate_outputs(Slot task, std::uint8_t stream, bool lowest);
+  void enqueue_step(Slot task, const std::vector<Slot>& inputs, Launch& launch);
+  bool donate(Slot task, const std::vector<Slot>& inputs);
+  void run_failed(Slot task);
+  void finish_task(Slot task);
+  void fail_task(Slot task, Slot why);
+  bool is_lowest(Slot task) const;
+  int pick_stream(std::uint16_t device) const;
+  void on_completed(const StreamCompleted& event);
+  void on_step_failed(const StepFailed& event);
+
+  // Memory (memory.cc)
+  std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled, bool lowest,
+                                    alloc::Fence& wait_for);
+  void restore_reserve(std::uint16_t device);
+  void try_grants(std::uint16_t device);
+  bool grant(Slot copy, bool lowest);
+  void retry_blocked(std::uint16_t device);
+  void check_stuck();
+
+  // Peers (peers.cc)
+  void on_batch(WorkerId from, msg::PeerBatch& batch);
+  void on_subscribe(const msg::Subscribe& m);
+  void on_offer(msg::Offer& m);
+  void on_grant(const msg::Grant& m);
+  void on_done(const msg::Done& m);
+  void on_gone(const msg::Gone& m);
+  void on_transfer(const TransferDone& event);
+  void end_claims(Slot copy, const std::vector<Slot>& claims, DeviceId device);
+  void subscribe(Slot copy, Slot op);
+  bool can_map(DeviceId from, std::uint16_t to) const;
+
+  // Reports (report.cc)
+  void report(bool force);
+  void mark_dirty(Slot op, std::uint16_t device);
+  std::vector<msg::DeviceStats> device_stats() const;
+
+  // Self-checks (check.cc)
+  void check_invariants() const;
+  std::uint64_t digest() const;
+
+  Options options;
+  TimeNs now = 0;
+  Actions* out = nullptr;
+
+  std::vector<DeviceState> devices;
+  Pool<OpState> ops;
+  Pool<ArrayState> arrays;
+  Pool<Copy> copies;
+  Pool<Use> uses;
+  Pool<Task> tasks;
+  Pool<Queue> queues;
+  std::vector<msg::Outcome> outcomes;
+  boost::unordered_flat_map<std::uint64_t, Slot> op_by_id, array_by_id;       // looked up, never walked
+  boost::unordered_flat_map<std::uint32_t, RemoteDevice> remote;              // DeviceId -> where
+  std::map<std::uint32_t, PeerState> peers;                                   // WorkerId -> peer
+
+  std::uint64_t log_next = 1;
+  std::map<std::uint64_t, msg::LogEntry> log_early;     // arrived before its turn
+  std::deque<std::variant<msg::Subscribe, msg::Done>> parked;  // about ops not known yet
+  std::map<std::uint64_t, Slot> transfers;              // nonce -> copy
+  std::uint64_t next_transfer = 1;
+  std::vector<Slot> retiring;
+  std::vector<std::pair<Slot, std::uint16_t>> dirty;
+  bool report_now = false, log_moved = false;
+  TimeNs last_report = 0, last_change = 0;
+  bool stuck_reported = false;
+  msg::PeerBatch loopback;
+  std::map<std::uint32_t, msg::PeerBatch> outgoing;     // WorkerId -> batch of this step
+  std::array<msg::LaneStats, msg::kLaneCount> lanes{};
+  bool lanes_dirty = false;
+  Counters counts;
+
+  // Scratch, reused.
+  std::vector<ir::Read> reads;
+  std::vector<Slot> inputs;
+  std::vector<ir::Geometry::Users> users_out;
+  std::vector<ir::Placement::Share> shares_out;
+};
+
+inline std::uint64_t copy_key(Slot array, std::int64_t block) {
+  return (std::uint64_t{array} << 32) | static_cast<std::uint64_t>(block);
+}
+
+}  // namespace tilewise::worker

@@ -1,0 +1,436 @@
+// Tasks: expansion along the cursors, launching step by step, completion and failure.
+#include "state.h"
+
+#include <algorithm>
+
+namespace tilewise::worker {
+namespace {
+constexpr std::int64_t kMaxWeight = 65'536;  // block reads of expanded, unfinished tasks, per device and graph
+}
+
+void Core::Impl::expand_all() {
+  for (std::uint16_t d = 0; d < devices.size(); ++d) {
+    // By position: expansion may append to nothing here, but loopback handling between calls may add queues.
+    for (std::size_t i = 0; i < devices[d].queues.size(); ++i) {
+      while (expand_one(d, devices[d].queues[i])) {
+      }
+    }
+  }
+}
+
+bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
+  Queue& queue = queues[q];
+  while (queue.at < queue.ops.size() &&
+         ops[queue.ops[queue.at]].shares[d].next >= ops[queue.ops[queue.at]].shares[d].owned) {
+    ++queue.at;
+  }
+  if (queue.at == queue.ops.size()) return false;
+  if (queue.live >= options.window || (queue.live > 0 && queue.weight >= kMaxWeight) ||
+      queue.order.size() >= static_cast<std::size_t>(options.window) * 16) {
+    return false;
+  }
+  const Slot op_slot = queue.ops[queue.at];
+  OpState& op = ops[op_slot];
+  const OpEntry& entry = *op.entry;
+  const DeviceId self = devices[d].spec.id;
+  const ir::Index point = entry.placement.nth(self, op.shares[d].next);
+
+  const Slot t = tasks.add();
+  Task& task = tasks[t];
+  task.op = op_slot;
+  task.queue = q;
+  task.device = d;
+  task.point = ir::ravel(point, entry.geometry.counts());
+  task.steps = entry.geometry.steps(point);
+  task.outputs.fill(kNone);
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    Slot c = find_copy(op.outputs[i], task.point, d);
+    if (c == kNone) c = make_copy(op.outputs[i], task.point, d, self);
+    copies[c].producer_task = t;
+    task.outputs[i] = c;
+  }
+  // Records for every input of every step, so that peers hear early; memory is granted later.
+  for (std::int64_t s = 0; s < task.steps; ++s) {
+    entry.geometry.reads(point, s, reads);
+    task.weight += static_cast<std::int64_t>(reads.size());
+    for (const ir::Read& read : reads) {
+      const Slot array = op.operands[read.operand];
+      if (find_copy(array, read.block, d) != kNone) continue;
+      const ArrayState& source = arrays[array];
+      const DeviceId owner = ops[source.producer].entry->placement.owner(ir::unravel(read.block, source.counts));
+      const Slot c = make_copy(array, read.block, d, owner);
+      if (copies[c].kind != CopyKind::kProduced && copies[c].state == CopyState::kExpected) subscribe(c, op_slot);
+    }
+  }
+  ++op.shares[d].next;
+  ++op.live_tasks;
+  ++queue.live;
+  queue.weight += task.weight;
+  queue.order.push_back(t);
+  queue.ready.push_back(t);
+  return true;
+}
+
+bool Core::Impl::is_lowest(Slot t) const {
+  const DeviceState& device = devices[tasks[t].device];
+  for (Slot q : device.queues) {
+    for (Slot first : queues[q].order) {
+      if (!tasks[first].finished) return first == t;
+    }
+  }
+  return false;
+}
+
+// The compute stream with the least predicted work that has room, or -1.
+int Core::Impl::pick_stream(std::uint16_t d) const {
+  const DeviceState& device = devices[d];
+  int best = -1;
+  for (std::size_t s = 0; s < device.streams.size(); ++s) {
+    const StreamState& stream = device.streams[s];
+    const auto queued = static_cast<std::int32_t>(stream.flight.size());
+    if (queued >= options.queue_steps || (queued >= 2 && stream.queued_ns >= options.queue_ns)) continue;
+    if (best < 0 || stream.queued_ns < device.streams[static_cast<std::size_t>(best)].queued_ns) {
+      best = static_cast<int>(s);
+    }
+  }
+  return best;
+}
+
+// Launches what is ready, round robin over graphs of equal standing, until the streams have enough.
+void Core::Impl::advance(std::uint16_t d) {
+  DeviceState& device = devices[d];
+  bool stalled = false;  // out of memory: only the lowest task may still try
+  for (;;) {
+    Slot q = kNone;
+    for (std::size_t i = 0; i < device.queues.size() && q == kNone; ++i) {
+      const std::size_t at = (device.turn + i) % device.queues.size();
+      if (!queues[device.queues[at]].ready.empty()) {
+        q = device.queues[at];
+        device.turn = at + 1;
+      }
+    }
+    if (q == kNone) return;
+    const Slot t = queues[q].ready.front();
+    Task& task = tasks[t];
+    if (task.outcome == kNone && !task.admitted && pick_stream(d) < 0) return;
+    queues[q].ready.pop_front();
+    if (stalled && !task.admitted && task.outcome == kNone && !is_lowest(t)) {
+      task.state = TaskState::kBlocked;
+      queues[q].blocked.push_back(t);
+      continue;
+    }
+    switch (launch_steps(t)) {
+      case Launched::kYes:       // its stream is full: first in line next time
+        queues[q].ready.push_front(t);
+        return;
+      case Launched::kBlocked:
+        task.state = TaskState::kBlocked;
+        queues[q].blocked.push_back(t);
+        stalled = true;
+        break;
+      case Launched::kWaiting:
+      case Launched::kFinished:
+        break;
+    }
+  }
+}
+
+// Enqueues steps until an input is missing, the stream is full, or all are out.
+Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
+  Task& task = tasks[t];
+  if (task.outcome != kNone) {
+    run_failed(t);
+    return Launched::kFinished;
+  }
+  OpState& op = ops[task.op];
+  const ir::Geometry& geometry = op.entry->geometry;
+  const ir::Index point = geometry.point(task.point);
+  while (task.next < task.steps) {
+    geometry.reads(point, task.next, reads);
+    inputs.clear();
+    for (const ir::Read& read : reads) {
+      const Slot c = find_copy(op.operands[read.operand], read.block, task.device);
+      TW_CHECK(c != kNone, "an input of a live task has no record");
+      Copy& copy = copies[c];
+      if (copy.state == CopyState::kFailed) {
+        fail_task(t, copy.outcome);
+        run_failed(t);
+        return Launched::kFinished;
+      }
+      if (copy.state != CopyState::kEnqueued && copy.state != CopyState::kSealed) {
+        task.state = TaskState::kWaiting;
+        task.next_waiter = copy.waiters;
+        copy.waiters = t;
+        if (copy.state == CopyState::kOffered && grant(c, is_lowest(t))) std::erase(devices[task.device].ungranted, c);
+        return Launched::kWaiting;
+      }
+      inputs.push_back(c);
+    }
+    const int room = task.admitted ? task.stream : pick_stream(task.device);
+    if (room < 0) return Launched::kYes;
+    const StreamState& stream = devices[task.device].streams[static_cast<std::size_t>(room)];
+    if (task.admitted && (static_cast<std::int32_t>(stream.flight.size()) >= options.queue_steps ||
+                          (stream.flight.size() >= 2 && stream.queued_ns >= options.queue_ns))) {
+      return Launched::kYes;
+    }
+    Launch launch;
+    if (!task.admitted) {
+      task.stream = static_cast<std::uint8_t>(room);
+      alloc::Fence wait_for;
+      if (!donate(t, inputs)) {
+        for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+          Copy& output = copies[task.outputs[i]];
+          alloc::Fence fence;
+          auto extent = take(task.device, output.bytes, false, is_lowest(t), fence);
+          if (!extent) {
+            for (std::size_t j = 0; j < i; ++j) {  // all or nothing; nobody has touched it
+              Copy& given_back = copies[task.outputs[j]];
+              devices[task.device].arena.free(given_back.extent, wait_for);
+              given_back.has_memory = false;
+            }
+            return Launched::kBlocked;
+          }
+          output.extent = *extent;
+          output.has_memory = true;
+          output.at = {devices[task.device].spec.id, extent->slab, extent->offset};
+          const bool merged = wait_for.merge(fence);
+          TW_CHECK(merged, "kMaxStreams exceeds what a fence can name");
+        }
+      }
+      for (int i = 0; i < wait_for.size(); ++i) {
+        const auto [s, sequence] = wait_for[i];
+        if (s != task.stream && sequence > devices[task.device].streams[s].completed) {
+          launch.waits.push_back({s, sequence});
+        }
+      }
+      task.admitted = true;
+    }
+    enqueue_step(t, inputs, launch);
+  }
+  return Launched::kFinished;
+}
+
+// If this step is the only thing that still needs an input of the same size, the output takes its memory (D5). Only
+// for maps that read it element by element, in place.
+bool Core::Impl::donate(Slot t, const std::vector<Slot>& in) {
+  Task& task = tasks[t];
+  const OpEntry& entry = *ops[task.op].entry;
+  if (entry.op.kind != ir::OpKind::kMap || task.steps != 1 || entry.op.outputs.size() != 1) return false;
+  Copy& output = copies[task.outputs[0]];
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    Copy& copy = copies[in[i]];
+    const ir::Operand& operand = entry.op.operands[reads[i].operand];
+    const ArrayState& source = arrays[copy.array];
+    const ir::DType dtype = ops[source.producer].entry->op.outputs[static_cast<std::size_t>(source.output)].dtype;
+    if (!copy.has_memory || copy.bytes != output.bytes || copy.bytes == 0 || source.held) continue;
+    if (dtype != entry.op.outputs[0].dtype || !operand.view.is_identity(source.grid.shape())) continue;
+    if (source.grid != arrays[output.array].grid) continue;
+    const Slot u = copy.uses;
+    if (u == kNone || uses[u].next != kNone || uses[u].left != 1 || uses[u].op != task.op) continue;
+    if (uses[u].device != devices[task.device].spec.id) continue;
+    bool read_elsewhere = false;
+    for (std::size_t s = 0; s < copy.readers.size(); ++s) {
+      read_elsewhere |= s != task.stream && s < devices[task.device].streams.size() &&
+                        copy.readers[s] > devices[task.device].streams[s].completed;
+    }
+    if (read_elsewhere) continue;
+    output.extent = copy.extent;
+    output.at = copy.at;
+    output.has_memory = true;
+    copy.has_memory = false;
+    ++counts.donated;
+    return true;
+  }
+  return false;
+}
+
+void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launch) {
+  Task& task = tasks[t];
+  OpState& op = ops[task.op];
+  DeviceState& device = devices[task.device];
+  StreamState& stream = device.streams[task.stream];
+  launch.device = task.device;
+  launch.stream = task.stream;
+  launch.sequence = ++stream.issued;
+  launch.op = op.entry.get();
+  launch.point = task.point;
+  launch.step = task.next;
+  launch.steps = task.steps;
+
+  InFlight flight{launch.sequence, t, op.est_ns, {}};
+  for (Slot c : in) {
+    Copy& copy = copies[c];
+    launch.inputs.push_back(copy.at);
+    copy.readers[task.stream] = launch.sequence;
+    if (copy.state == CopyState::kEnqueued && copy.sequence > device.streams[copy.stream].completed) {
+      flight.unproven.push_back({copy.stream, copy.sequence});
+      if (copy.stream != task.stream) {
+        auto it = std::find_if(launch.waits.begin(), launch.waits.end(),
+                               [&](const auto& w) { return w.first == copy.stream; });
+        if (it == launch.waits.end()) launch.waits.push_back({copy.stream, copy.sequence});
+        else it->second = std::max(it->second, copy.sequence);
+      }
+    }
+  }
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    Copy& output = copies[task.outputs[i]];
+    launch.outputs.push_back(output.at);
+    output.stream = task.stream;  // from now on its memory has a writer in flight
+    output.sequence = launch.sequence;
+  }
+  stream.queued_ns += op.est_ns;
+  stream.flight.push_back(std::move(flight));
+  ++task.in_flight;
+  ++task.next;
+  task.last_sequence = launch.sequence;
+  out->launches.push_back(std::move(launch));
+  ++counts.launches;
+
+  const std::vector<Slot> used = in;  // discharging may free records
+  for (Slot c : used) discharge_read(c, task.op);
+  if (task.next < task.steps) return;
+  task.state = TaskState::kRunning;
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    const Slot c = task.outputs[i];
+    if (c == kNone) continue;
+    copies[c].state = CopyState::kEnqueued;
+    wake(c);
+    maybe_release(c);
+  }
+}
+
+// A failed or cancelled task launches nothing more, but what it would have read is discharged all the same (D4).
+void Core::Impl::run_failed(Slot t) {
+  Task& task = tasks[t];
+  OpState& op = ops[task.op];
+  const ir::Index point = op.entry->geometry.point(task.point);
+  for (; task.next < task.steps; ++task.next) {
+    if (op.cancelled != kNone) continue;  // cancel_op has dropped the claims
+    op.entry->geometry.reads(point, task.next, reads);
+    const std::vector<ir::Read> skipped = reads;
+    for (const ir::Read& read : skipped) {
+      const Slot c = find_copy(op.operands[read.operand], read.block, task.device);
+      if (c != kNone) discharge_read(c, task.op);
+    }
+  }
+  task.state = TaskState::kRunning;
+  if (task.in_flight == 0) finish_task(t);
+}
+
+void Core::Impl::fail_task(Slot t, Slot why) {
+  Task& task = tasks[t];
+  if (task.outcome != kNone || task.finished) return;
+  task.outcome = why;
+  OpState& op = ops[task.op];
+  ShareState& share = op.shares[task.device];
+  if (share.failed == 0 && op.cancelled == kNone) {  // one message per op and device names the root cause
+    out->to_scheduler.push_back(
+        msg::TaskFailed{op.entry->id, devices[task.device].spec.id, task.point, outcomes[why]});
+  }
+  ++share.failed;
+  Queue& queue = queues[task.queue];
+  if (task.state == TaskState::kBlocked) {
+    std::erase(queue.blocked, t);
+    queue.ready.push_back(t);
+    task.state = TaskState::kReady;
+  } else if (task.state == TaskState::kWaiting) {
+    const ir::Geometry& geometry = op.entry->geometry;
+    std::vector<ir::Read> waited;
+    geometry.reads(geometry.point(task.point), task.next, waited);
+    for (const ir::Read& read : waited) {
+      const Slot c = find_copy(op.operands[read.operand], read.block, task.device);
+      if (c == kNone) continue;
+      for (Slot* at = &copies[c].waiters; *at != kNone; at = &tasks[*at].next_waiter) {
+        if (*at != t) continue;
+        *at = std::exchange(task.next_waiter, kNone);
+        break;
+      }
+    }
+    queue.ready.push_back(t);
+    task.state = TaskState::kReady;
+  }
+  for (Slot c : task.outputs) {
+    if (c != kNone) fail_copy(c, why);
+  }
+}
+
+void Core::Impl::finish_task(Slot t) {
+  Task& task = tasks[t];
+  OpState& op = ops[task.op];
+  Queue& queue = queues[task.queue];
+  task.finished = true;
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    const Slot c = task.outputs[i];
+    if (c == kNone) continue;
+    copies[c].producer_task = kNone;
+    if (task.outcome != kNone) {
+      fail_copy(c, task.outcome);
+      maybe_release(c);
+    } else {
+      seal(c);
+    }
+  }
+  ShareState& share = op.shares[task.device];
+  ++share.completed;
+  ++counts.tasks_done;
+  if (task.outcome != kNone) ++counts.tasks_failed;
+  mark_dirty(task.op, task.device);
+  --op.live_tasks;
+  --queue.live;
+  queue.weight -= task.weight;
+  while (!queue.order.empty() && tasks[queue.order.front()].finished) {
+    tasks.drop(queue.order.front());
+    queue.order.pop_front();
+  }
+}
+
+void Core::Impl::on_completed(const StreamCompleted& event) {
+  DeviceState& device = devices[event.device];
+  StreamState& stream = device.streams[event.stream];
+  if (event.sequence <= stream.completed) return;
+  TW_CHECK(event.sequence <= stream.issued, "a stream completed a step that was never launched");
+  stream.completed = event.sequence;
+  device.arena.completed(event.stream, event.sequence);
+  device.memory_freed = true;
+  while (!stream.flight.empty() && stream.flight.front().sequence <= event.sequence) {
+    const InFlight flight = std::move(stream.flight.front());
+    stream.flight.pop_front();
+    stream.queued_ns -= flight.est_ns;
+    ++device.steps_run;
+    Task& task = tasks[flight.task];
+    --task.in_flight;
+    if (task.in_flight == 0 && task.next == task.steps && task.state == TaskState::kRunning) finish_task(flight.task);
+  }
+  flush_pending_dones(event.device);
+}
+
+// The failed step's task, and every task whose enqueued steps read its results before they were proven.
+void Core::Impl::on_step_failed(const StepFailed& event) {
+  DeviceState& device = devices[event.device];
+  StreamState& stream = device.streams[event.stream];
+  const auto it = std::find_if(stream.flight.begin(), stream.flight.end(),
+                               [&](const InFlight& f) { return f.sequence == event.sequence; });
+  if (it == stream.flight.end()) {
+    ++counts.stale;
+    return;
+  }
+  const OpEntry& entry = *ops[tasks[it->task].op].entry;
+  const std::string name = entry.op.label.empty() ? std::string(name_of(entry.op.kind)) : entry.op.label;
+  const Slot why = outcome({event.why.code, name + ", block " + std::to_string(tasks[it->task].point) + " on device " +
+                                                std::to_string(device.spec.id.value) + ": " + event.why.message});
+  std::vector<Slot> failed{it->task};
+  for (std::size_t i = 0; i < failed.size(); ++i) {
+    const std::pair<std::uint8_t, std::uint64_t> proof{tasks[failed[i]].stream, tasks[failed[i]].last_sequence};
+    const bool all_out = tasks[failed[i]].next == tasks[failed[i]].steps;
+    fail_task(failed[i], why);
+    if (!all_out) continue;
+    for (const StreamState& other : device.streams) {
+      for (const InFlight& flight : other.flight) {
+        if (std::find(flight.unproven.begin(), flight.unproven.end(), proof) == flight.unproven.end()) continue;
+        if (std::find(failed.begin(), failed.end(), flight.task) == failed.end()) failed.push_back(flight.task);
+      }
+    }
+  }
+}
+
+}  // namespace tilewise::worker
