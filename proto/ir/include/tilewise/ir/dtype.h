@@ -30,6 +30,11 @@ std::optional<DType> dtype_named(std::string_view name); // "float64"; also NumP
 // promote_scalar.)
 std::optional<DType> promote(DType a, DType b);
 
+// A scalar of the host language next to an array: it adopts the array's dtype where its kind permits. Nothing for an
+// integer or float beside bool, or a float beside integers.
+enum class ScalarKind : std::uint8_t { kBool, kInt, kFloat };
+std::optional<DType> promote_scalar(DType array, ScalarKind scalar);
+
 template <class T> struct dtype_of;
 template <> struct dtype_of<bool> { static constexpr DType value = DType::kBool; };
 template <> struct dtype_of<std::int32_t> { static constexpr DType value = DType::kInt32; };

@@ -41,9 +41,11 @@ struct Operand {
 // How the region of one logical operand dimension follows from a point of the op's iteration space.
 //   kSpan: the span [lo, hi) of space dimension `dim` becomes [floor(lo*mul/div) - before, ceil(hi*mul/div) + after)
 //   kWhole: everything      kStep: the span of the current step (k panel)
-// then clipped to the operand's extent. `before`/`after` may be negative: {before=-o, after=o} shifts by o.
+//   kBlock: the operand's own block with the point's index along `dim` (lowered only; counts are equal)
+// then clipped to the operand's extent. `before`/`after` may be negative: {before=-o, after=o} shifts by o; their sum
+// may not, so that no region is empty but by clipping.
 struct DimMap {
-  enum class Kind : std::uint8_t { kSpan, kWhole, kStep } kind = Kind::kSpan;
+  enum class Kind : std::uint8_t { kSpan, kWhole, kStep, kBlock } kind = Kind::kSpan;
   std::int8_t dim = 0;
   std::int64_t mul = 1, div = 1, before = 0, after = 0;
   friend bool operator==(const DimMap&, const DimMap&) = default;

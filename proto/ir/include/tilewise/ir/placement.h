@@ -8,6 +8,9 @@
 
 namespace tilewise::ir {
 
+constexpr int kMaxPieces = 1024;         // of one placement
+constexpr int kMaxRuleDevices = 65'536;  // of one rule
+
 // Points of a box tiled over a device grid. Along dimension d, coordinate c of `parts[d]` owns, counted from the box's
 // low corner: contiguous: [ceil(c*n/parts), ceil((c+1)*n/parts)); cyclic: every parts[d]-th, starting at c.
 // devices[ravel(coordinates, parts)] is the owner.
@@ -30,18 +33,19 @@ class Placement {
  public:
   Placement() = default;
   static Placement whole(const Shape& counts, Rule rule);
-  explicit Placement(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {}
+  // Takes anything, so that what came from outside can be given to verify(); only then ask the rest.
+  explicit Placement(std::vector<Piece> pieces);
 
   const std::vector<Piece>& pieces() const { return pieces_; }
   // Pieces disjoint, covering `counts`; parts match devices; bounded.
   Status verify(const Shape& counts) const;
 
-  DeviceId owner(const Index& point) const;
+  DeviceId owner(const Index& point) const;  // none (0) for a point in no piece
 
-  // The points a device owns, in C order per piece: a product of progressions, enumerated without a list.
+  // The points a device owns, piece by piece; within a piece in C order: a product of progressions, enumerated
+  // without a list. (A rule that names a device several times gives it several such products, one after the other.)
+  // O(log slots), where a slot is one mention of a device in one piece.
   std::int64_t owned_count(DeviceId device) const;
-  // Calls visit(index) for owned points number [from, to); returns when done. O(to - from).
-  // `nth` is the random-access form.
   Index nth(DeviceId device, std::int64_t ordinal) const;
   // Ordinal of an owned point: inverse of nth.
   std::int64_t ordinal(DeviceId device, const Index& point) const;
@@ -55,10 +59,21 @@ class Placement {
 
   std::vector<DeviceId> devices() const;  // every device named, sorted, each once
 
-  friend bool operator==(const Placement&, const Placement&) = default;
+  friend bool operator==(const Placement& a, const Placement& b) { return a.pieces_ == b.pieces_; }
 
  private:
+  // One mention of a device: coordinates `place` (C-order number in the rule's device grid) of a piece. Sorted by
+  // device, then piece and place; `before` counts the device's points in earlier slots.
+  struct Slot {
+    DeviceId device;
+    std::int32_t piece = 0, place = 0;
+    std::int64_t before = 0, points = 0;
+  };
+  std::span<const Slot> slots_of(DeviceId device) const;
+
   std::vector<Piece> pieces_;
+  std::vector<Slot> slots_;
+  bool repeats_ = false;  // some device has several slots
 };
 
 }  // namespace tilewise::ir

@@ -1,0 +1,227 @@
+// Geometry::make: the index maps of every kind, and the check that no step reads two blocks of one operand.
+#include <tilewise/ir/geometry.h>
+#include <tilewise/ir/verify.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace tilewise::ir {
+namespace {
+
+// Cost of one element of a tape. Transcendental functions weigh what they cost next to an addition.
+double tape_flops(const Tape& tape) {
+  double flops = 0;
+  for (const TapeInstr& in : tape.code) switch (in.op) {
+      case TapeOp::kLoad: case TapeOp::kConst: break;
+      case TapeOp::kExp: case TapeOp::kExpm1: case TapeOp::kLog: case TapeOp::kLog1p: case TapeOp::kSin:
+      case TapeOp::kCos: case TapeOp::kTan: case TapeOp::kTanh: case TapeOp::kPow: case TapeOp::kAtan2:
+      case TapeOp::kUniform: case TapeOp::kRandomInt: case TapeOp::kRandomBelow: flops += 16; break;
+      case TapeOp::kNormal: flops += 48; break;
+      default: flops += 1;
+    }
+  return flops;
+}
+
+DimMap span_of(int dim, std::int64_t mul = 1, std::int64_t div = 1) {
+  return {DimMap::Kind::kSpan, static_cast<std::int8_t>(dim), mul, div, 0, 0};
+}
+constexpr DimMap kWholeDim{DimMap::Kind::kWhole};
+constexpr DimMap kStepDim{DimMap::Kind::kStep};
+
+OperandMap elementwise(int rank) {
+  OperandMap map;
+  for (int d = 0; d < rank; ++d) map.push_back(span_of(d));
+  return map;
+}
+
+// C-order reshape of row slabs: rows scale by the ratio of the trailing volumes. A side of rank 0 has one row, a side
+// without elements is never read.
+OperandMap reshape_map(const Shape& from, const Shape& to) {
+  OperandMap map(from.size(), kWholeDim);
+  if (from.empty() || to.empty() || volume(to) == 0) return map;
+  map[0] = span_of(0, volume(to) / to[0], volume(from) / from[0]);
+  const std::int64_t common = std::gcd(map[0].mul, map[0].div);
+  map[0].mul /= common;
+  map[0].div /= common;
+  return map;
+}
+
+std::vector<OperandMap> maps_of(const Op& op) {
+  const int rank = op.space.rank();
+  switch (op.kind) {
+    case OpKind::kMatmul: return {{span_of(0), kStepDim}, {kStepDim, span_of(1)}};
+    case OpKind::kMatmulPanels: return {{span_of(1), span_of(0)}, {span_of(0), span_of(2)}};
+    case OpKind::kCombine: {
+      const auto& a = op.get<CombineAttrs>();
+      OperandMap map = elementwise(rank);
+      map[a.axis] = span_of(a.axis, a.fan_in);
+      return std::vector<OperandMap>(op.operands.size(), map);
+    }
+    case OpKind::kCopy: return op.get<CopyAttrs>().maps;
+    case OpKind::kReshape: return {reshape_map(op.operands[0].view.shape, op.space.shape())};
+    case OpKind::kCall: {
+      const auto& a = op.get<CallAttrs>();
+      return a.explicit_maps.empty() ? a.maps : std::vector<OperandMap>(op.operands.size());
+    }
+    default: return std::vector<OperandMap>(op.operands.size(), elementwise(rank));
+  }
+}
+
+// Does every region of a window or scaled span lie in one part?
+bool spans_aligned(const Walk& walk, const DimGrid& space, const DimMap& map) {
+  if (walk.count() <= 1 || space.count() == 0) return true;
+  const bool listable = std::min(space.count(), walk.count()) <= limits::kMaxExplicitCuts;
+  if (!listable) return false;  // windows that overlap meet every cut; shifts of so many blocks are gathered
+  const auto clipped = [&](std::int64_t i) {
+    std::int64_t lo = space.begin(i), hi = space.end(i);
+    apply_span(map, lo, hi);
+    return std::pair(std::max<std::int64_t>(lo, 0), std::min(hi, walk.extent()));
+  };
+  if (space.count() <= limits::kMaxExplicitCuts) {
+    for (std::int64_t i = 0; i < space.count(); ++i) {
+      const auto [lo, hi] = clipped(i);
+      if (lo < hi && walk.part_of(lo) != walk.part_of(hi - 1)) return false;
+    }
+    return true;
+  }
+  // Regions move up with their points: those that meet a cut are found by bisection.
+  for (std::int64_t p = 1; p < walk.count(); ++p) {
+    const std::int64_t cut = walk.begin(p);
+    std::int64_t lo = 0, hi = space.count();  // first point whose region ends behind the cut
+    while (lo < hi) {
+      const std::int64_t mid = lo + (hi - lo) / 2;
+      if (clipped(mid).second > cut) hi = mid; else lo = mid + 1;
+    }
+    if (lo < space.count() && clipped(lo).first < cut) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void Geometry::set_maps(const Op& op) {
+  const std::vector<OperandMap> maps = maps_of(op);
+  for (std::size_t i = 0; i < access_.size(); ++i)
+    for (std::size_t d = 0; d < access_[i].dims.size(); ++d) {
+      DimAccess& a = access_[i].dims[d];
+      if (maps[i].empty()) continue;
+      a.map = maps[i][d];
+      if (a.map.mul == a.map.div) a.map.mul = a.map.div = 1;
+      if (a.map.kind != DimMap::Kind::kSpan) continue;
+      const DimGrid& cut = space_.dim(a.map.dim);
+      a.plain = a.map.mul == a.map.div && a.map.before == 0 && a.map.after == 0 && cut.extent() <= a.walk.extent();
+      // Not worth a list of 65,536 cuts to find out: equal counts come first.
+      a.direct = a.plain && a.walk.count() == cut.count() && aligned(a.walk, cut) && cut.extent() == a.walk.extent();
+    }
+}
+
+Status Geometry::set_step_grid() {
+  const std::optional<DimGrid> a = access_[0].dims[1].walk.cuts(), b = access_[1].dims[0].walk.cuts();
+  std::optional<DimGrid> both;
+  if (a && b) both = common_refinement(*a, *b);
+  if (!both) return error(Errc::kShapeMismatch, "matmul: the k panels of the operands have too many cuts; needs a gather");
+  step_grid_ = std::move(*both);
+  return {};
+}
+
+Status Geometry::check_one_part(const Op& op) const {
+  for (std::size_t i = 0; i < access_.size(); ++i)
+    for (std::size_t d = 0; d < access_[i].dims.size(); ++d) {
+      const DimAccess& a = access_[i].dims[d];
+      bool good = true;
+      switch (a.map.kind) {
+        case DimMap::Kind::kWhole: good = a.walk.count() <= 1; break;
+        case DimMap::Kind::kStep: break;  // the step grid refines it
+        case DimMap::Kind::kBlock: good = a.walk.count() == space_.dim(a.map.dim).count(); break;
+        case DimMap::Kind::kSpan:
+          if (mode_ == StepMode::kJointParts && static_cast<int>(d) == joint_dim_) {
+            good = a.walk.count() == a.walk.extent();  // one partial a block
+          } else if (!a.direct) {
+            good = a.plain ? aligned(a.walk, space_.dim(a.map.dim)) : spans_aligned(a.walk, space_.dim(a.map.dim), a.map);
+          }
+      }
+      if (!good)
+        return error(Errc::kShapeMismatch, std::string(name_of(op.kind)) + ": a step reads several blocks of operand " +
+                                               std::to_string(i) + " along dimension " + std::to_string(d) +
+                                               "; needs a gather");
+    }
+  return {};
+}
+
+Result<Geometry> Geometry::make(const Op& op, std::vector<SourceArray> sources) {
+  TW_TRY(verify(op, sources, Stage::kLowered));
+  Geometry g;
+  g.space_ = op.space;
+  g.counts_ = op.space.counts();
+  g.point_count_ = op.space.block_count();
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const View& view = op.operands[i].view;
+    const Grid& grid = sources[i].grid;
+    const Strides block_strides = c_order_strides(grid.counts());
+    Access a;
+    a.element_bytes = static_cast<std::int64_t>(size_of(sources[i].dtype));
+    for (int d = 0; d < view.rank(); ++d) a.dims.push_back({kWholeDim, Walk::of(view, grid, d)});
+    for (int s = 0; s < grid.rank(); ++s) {
+      const SourceDim& dim = view.source[s];
+      SourceSlot slot{grid.dim(s).count(), dim.dim, 0};
+      if (dim.dim >= 0) {
+        a.dims[static_cast<std::size_t>(dim.dim)].block_stride = block_strides[s];
+      } else if (grid.dim(s).extent() > 0) {
+        slot.fixed = grid.dim(s).find(dim.start);
+        a.base += slot.fixed * block_strides[s];
+      }
+      a.slots.push_back(slot);
+    }
+    g.access_.push_back(std::move(a));
+  }
+  g.set_maps(op);
+  for (const OutputSpec& out : op.outputs)
+    g.output_bytes_ += volume(out.grid.max_block_shape()) * static_cast<std::int64_t>(size_of(out.dtype));
+
+  switch (op.kind) {
+    case OpKind::kMatmul:
+      g.mode_ = StepMode::kPanels;
+      TW_TRY(g.set_step_grid());
+      break;
+    case OpKind::kCombine:
+      g.mode_ = StepMode::kJointParts;
+      g.joint_dim_ = op.get<CombineAttrs>().axis;
+      g.flops_of_region_ = true;
+      g.flops_per_element_ = 1;
+      break;
+    case OpKind::kCopy: case OpKind::kReshape: g.mode_ = StepMode::kSequentialParts; break;
+    case OpKind::kMap: g.flops_per_element_ = tape_flops(op.get<MapAttrs>().tape); break;
+    case OpKind::kReduceBlocks: g.flops_per_element_ = 1 + tape_flops(op.get<ReduceAttrs>().tape); break;
+    case OpKind::kMatmulPanels: g.flops_per_element_ = 2; break;
+    case OpKind::kCall: g.flops_per_point_ = op.get<CallAttrs>().flops_per_point; break;
+    default: break;
+  }
+  if (op.kind == OpKind::kMatmul) g.flops_per_element_ = 2 * static_cast<double>(op.operands[0].view.shape[1]);
+  if (op.kind == OpKind::kReshape && g.point_count_ > 0) {
+    for (std::size_t d = 1; d < g.access_[0].dims.size(); ++d)
+      if (g.access_[0].dims[d].walk.count() > 1)
+        return error(Errc::kShapeMismatch, "reshape: its operand must be cut along dimension 0 only; needs a gather");
+  }
+  if (op.kind == OpKind::kCall && !op.get<CallAttrs>().explicit_maps.empty()) {
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      Explicit e{op.get<CallAttrs>().explicit_maps[i], {}, {}};
+      std::vector<std::pair<std::int64_t, std::uint32_t>> inverse;
+      for (std::size_t p = 0; p + 1 < e.reads.offsets.size(); ++p)
+        for (std::uint32_t k = e.reads.offsets[p]; k < e.reads.offsets[p + 1]; ++k)
+          inverse.emplace_back(e.reads.blocks[k], static_cast<std::uint32_t>(p));
+      std::sort(inverse.begin(), inverse.end());
+      inverse.erase(std::unique(inverse.begin(), inverse.end()), inverse.end());
+      for (const auto& [block, point] : inverse) {
+        e.blocks.push_back(block);
+        e.points.push_back(point);
+      }
+      g.explicit_.push_back(std::move(e));
+      g.explicit_grids_.push_back(std::move(sources[i].grid));
+    }
+  } else if (g.mode_ != StepMode::kSequentialParts && g.point_count_ > 0) {
+    TW_TRY(g.check_one_part(op));
+  }
+  return g;
+}
+
+}  // namespace tilewise::ir

@@ -1,0 +1,22 @@
+// The verifier: everything that later stages rely on, checked once where an op enters. Ops come from the wire, so
+// nothing is taken for granted but that Grid and DimGrid were made by their own constructors; nothing here aborts.
+#pragma once
+#include <tilewise/ir/geometry.h>
+
+namespace tilewise::ir {
+
+enum class Stage : std::uint8_t {
+  kSubmitted,  // kinds as users write them; regions may cross blocks, lower() gathers
+  kLowered,    // kinds that workers run (all but kReduce); Geometry::make checks alignment on top
+};
+
+// `sources[i]` describes operand i. kInvalidArgument for values that can never be right, kShapeMismatch for shapes,
+// grids and dtypes that do not go together, kOutOfRange for views and products, kLimitExceeded for counted limits,
+// kUnsupported for a kind of the other stage. The text starts with the op's kind.
+Status verify(const Op& op, std::span<const SourceArray> sources, Stage stage = Stage::kSubmitted);
+
+// Reduced to bool: which tape results a reduction takes, and what it gives. Nothing where it takes none.
+std::optional<DType> reduced_dtype(ReduceKind kind, DType of);
+constexpr bool is_arg(ReduceKind kind) { return kind == ReduceKind::kArgMin || kind == ReduceKind::kArgMax; }
+
+}  // namespace tilewise::ir

@@ -1,0 +1,38 @@
+#include <tilewise/ir/op.h>
+
+namespace tilewise::ir {
+
+std::string_view name_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::kMap: return "map";
+    case OpKind::kReduce: return "reduce";
+    case OpKind::kReduceBlocks: return "reduce_blocks";
+    case OpKind::kCombine: return "combine";
+    case OpKind::kMatmul: return "matmul";
+    case OpKind::kMatmulPanels: return "matmul_panels";
+    case OpKind::kCopy: return "copy";
+    case OpKind::kReshape: return "reshape";
+    case OpKind::kReadNpy: return "read_npy";
+    case OpKind::kWriteNpy: return "write_npy";
+    case OpKind::kCall: return "call";
+    case OpKind::kFetch: return "fetch";
+    case OpKind::kProvide: return "provide";
+  }
+  return "unknown kind";
+}
+
+std::string_view name_of(ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::kSum: return "sum";
+    case ReduceKind::kProd: return "prod";
+    case ReduceKind::kMin: return "min";
+    case ReduceKind::kMax: return "max";
+    case ReduceKind::kAny: return "any";
+    case ReduceKind::kAll: return "all";
+    case ReduceKind::kArgMin: return "argmin";
+    case ReduceKind::kArgMax: return "argmax";
+  }
+  return "unknown reduction";
+}
+
+}  // namespace tilewise::ir

@@ -1,0 +1,237 @@
+#include <tilewise/base/check.h>
+#include <tilewise/ir/placement.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace tilewise::ir {
+namespace {
+
+// One dimension of a rule: coordinate of an offset from the box's low corner, and the inverse. n: extent of the box.
+struct Deal {
+  std::int64_t n, parts;
+  bool cyclic;
+
+  // Contiguous: x lies in [ceil(c*n/parts), ceil((c+1)*n/parts)) exactly when c = floor(x*parts/n).
+  std::int64_t coordinate(std::int64_t x) const { return parts == 1 ? 0 : cyclic ? x % parts : x * parts / n; }
+  std::int64_t first(std::int64_t c) const { return cyclic ? c : (c * n + parts - 1) / parts; }
+  std::int64_t stride() const { return cyclic ? parts : 1; }
+  // Owned offsets below `bound`.
+  std::int64_t below(std::int64_t c, std::int64_t bound) const {
+    if (cyclic) return bound > c ? (bound - c - 1) / parts + 1 : 0;
+    return std::clamp(bound, first(c), first(c + 1)) - first(c);
+  }
+  std::int64_t count(std::int64_t c) const { return below(c, n); }
+};
+
+Deal deal(const Piece& piece, int d) {
+  return {piece.box.hi[d] - piece.box.lo[d], piece.rule.parts[d], piece.rule.cyclic[d] != 0};
+}
+
+// What Deal and the slots rely on; verify() reports the same with words.
+bool well_formed(const Piece& p) {
+  const std::size_t rank = p.box.lo.size();
+  if (p.box.hi.size() != rank || p.rule.parts.size() != rank || p.rule.cyclic.size() != rank) return false;
+  if (p.rule.devices.empty() || p.rule.devices.size() > kMaxRuleDevices) return false;
+  std::int64_t places = 1, points = 1;
+  for (std::size_t d = 0; d < rank; ++d) {
+    if (p.rule.parts[d] < 1 || p.box.lo[d] < 0 || p.box.hi[d] < p.box.lo[d] || p.box.hi[d] > limits::kMaxBlocks)
+      return false;
+    if ((places *= p.rule.parts[d]) > kMaxRuleDevices) return false;
+    if (__builtin_mul_overflow(points, p.box.hi[d] - p.box.lo[d], &points) || points > limits::kMaxBlocks) return false;
+  }
+  return places == static_cast<std::int64_t>(p.rule.devices.size());
+}
+
+// Coordinates of a place in the rule's device grid.
+PerDim<std::int64_t> coordinates(const Rule& rule, std::int64_t place) {
+  PerDim<std::int64_t> c(rule.parts.size(), 0);
+  for (int d = static_cast<int>(c.size()) - 1; d >= 0; --d) {
+    c[d] = place % rule.parts[d];
+    place /= rule.parts[d];
+  }
+  return c;
+}
+
+std::int64_t place_of(const Piece& piece, const Index& point) {
+  std::int64_t place = 0;
+  for (int d = 0; d < piece.box.rank(); ++d)
+    place = place * piece.rule.parts[d] + deal(piece, d).coordinate(point[d] - piece.box.lo[d]);
+  return place;
+}
+
+}  // namespace
+
+Rule Rule::constant(int rank, DeviceId device) {
+  const auto n = static_cast<std::size_t>(rank);
+  return {PerDim<std::int32_t>(n, 1), PerDim<std::uint8_t>(n, 0), {device}};
+}
+
+Placement Placement::whole(const Shape& counts, Rule rule) { return Placement({{box_of(counts), std::move(rule)}}); }
+
+Placement::Placement(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
+  if (pieces_.size() > kMaxPieces || !std::all_of(pieces_.begin(), pieces_.end(), well_formed)) return;
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    const Piece& piece = pieces_[i];
+    for (std::size_t place = 0; place < piece.rule.devices.size(); ++place) {
+      const auto c = coordinates(piece.rule, static_cast<std::int64_t>(place));
+      std::int64_t points = 1;
+      for (int d = 0; d < piece.box.rank(); ++d) points *= deal(piece, d).count(c[d]);
+      slots_.push_back({piece.rule.devices[place], static_cast<std::int32_t>(i), static_cast<std::int32_t>(place), 0, points});
+    }
+  }
+  std::sort(slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) {
+    return std::tie(a.device, a.piece, a.place) < std::tie(b.device, b.piece, b.place);
+  });
+  for (std::size_t i = 1; i < slots_.size(); ++i) {
+    if (slots_[i].device != slots_[i - 1].device) continue;
+    slots_[i].before = slots_[i - 1].before + slots_[i - 1].points;
+    repeats_ = true;
+  }
+}
+
+Status Placement::verify(const Shape& counts) const {
+  const auto bad = [](std::string text) { return error(Errc::kInvalidArgument, "placement: " + std::move(text)); };
+  if (pieces_.size() > kMaxPieces)
+    return error(Errc::kLimitExceeded, "placement: " + std::to_string(pieces_.size()) + " pieces; the limit is " +
+                                           std::to_string(kMaxPieces));
+  TW_ASSIGN(const std::int64_t total, checked_volume(counts));
+  std::int64_t covered = 0;
+  for (const Piece& p : pieces_) {
+    if (p.box.lo.size() != counts.size() || !well_formed(p))
+      return bad("a rule that does not fit its box or device list");
+    for (std::size_t d = 0; d < counts.size(); ++d)
+      if (p.box.hi[d] > counts[d]) return bad("box " + to_string(p.box) + " is outside " + to_string(counts));
+    for (const DeviceId device : p.rule.devices)
+      if (!device) return bad("device 0");
+    covered += p.box.volume();  // at most kMaxPieces * kMaxBlocks
+  }
+  for (std::size_t i = 0; i < pieces_.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (intersect(pieces_[i].box, pieces_[j].box).volume() > 0)
+        return bad("boxes " + to_string(pieces_[j].box) + " and " + to_string(pieces_[i].box) + " overlap");
+  if (covered != total)
+    return bad("covers " + std::to_string(covered) + " of " + std::to_string(total) + " points");
+  return {};
+}
+
+DeviceId Placement::owner(const Index& point) const {
+  for (const Piece& piece : pieces_)
+    if (piece.box.contains(point)) {
+      if (piece.rule.devices.size() == 1) return piece.rule.devices[0];
+      return piece.rule.devices[static_cast<std::size_t>(place_of(piece, point))];
+    }
+  return {};
+}
+
+std::span<const Placement::Slot> Placement::slots_of(DeviceId device) const {
+  const auto from = std::lower_bound(slots_.begin(), slots_.end(), device,
+                                     [](const Slot& slot, DeviceId id) { return slot.device < id; });
+  if (!repeats_) return {from, from + (from != slots_.end() && from->device == device)};
+  const auto to = std::upper_bound(from, slots_.end(), device,
+                                   [](DeviceId id, const Slot& slot) { return id < slot.device; });
+  return {from, to};
+}
+
+std::int64_t Placement::owned_count(DeviceId device) const {
+  const std::span<const Slot> slots = slots_of(device);
+  return slots.empty() ? 0 : slots.back().before + slots.back().points;
+}
+
+Index Placement::nth(DeviceId device, std::int64_t ordinal) const {
+  const std::span<const Slot> slots = slots_of(device);
+  TW_CHECK(!slots.empty() && ordinal >= 0 && ordinal < slots.back().before + slots.back().points,
+           "a device was asked for a point beyond those it owns");
+  // The last slot that starts at or before the ordinal; empty ones start where the next does.
+  const auto at = std::upper_bound(slots.begin(), slots.end(), ordinal,
+                                   [](std::int64_t o, const Slot& s) { return o < s.before; }) - 1;
+  const Piece& piece = pieces_[static_cast<std::size_t>(at->piece)];
+  ordinal -= at->before;
+  std::int64_t place = at->place;
+  Index point(piece.box.lo.size(), 0);
+  for (int d = piece.box.rank() - 1; d >= 0; --d) {
+    const Deal dim = deal(piece, d);
+    const std::int64_t c = place % dim.parts, n = dim.count(c);
+    place /= dim.parts;
+    point[d] = piece.box.lo[d] + dim.first(c) + ordinal % n * dim.stride();
+    ordinal /= n;
+  }
+  return point;
+}
+
+std::int64_t Placement::ordinal(DeviceId device, const Index& point) const {
+  const std::span<const Slot> slots = slots_of(device);
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    const Piece& piece = pieces_[i];
+    if (!piece.box.contains(point)) continue;
+    std::int64_t place = 0, within = 0;
+    for (int d = 0; d < piece.box.rank(); ++d) {
+      const Deal dim = deal(piece, d);
+      const std::int64_t x = point[d] - piece.box.lo[d], c = dim.coordinate(x);
+      place = place * dim.parts + c;
+      within = within * dim.count(c) + (x - dim.first(c)) / dim.stride();
+    }
+    const auto key = std::pair(static_cast<std::int32_t>(i), static_cast<std::int32_t>(place));
+    const auto at = std::lower_bound(slots.begin(), slots.end(), key, [](const Slot& s, const auto& k) {
+      return std::pair(s.piece, s.place) < k;
+    });
+    TW_CHECK(at != slots.end() && at->piece == key.first && at->place == key.second,
+             "the ordinal of a point was asked of a device that does not own it");
+    return at->before + within;
+  }
+  TW_CHECK(false, "the ordinal of a point was asked that lies in no piece");
+  return -1;
+}
+
+void Placement::shares(const Box& box, std::vector<Share>& out) const {
+  out.clear();
+  for (const Piece& piece : pieces_) {
+    const int rank = piece.box.rank();
+    // Per dimension: the coordinates met, in order of first appearance; a cyclic dimension may start anywhere.
+    Index lo(rank, 0), hi(rank, 0), first(rank, 0), met(rank, 0), at(rank, 0);
+    bool empty = false;
+    for (int d = 0; d < rank && !empty; ++d) {
+      lo[d] = std::max(box.lo[d], piece.box.lo[d]) - piece.box.lo[d];
+      hi[d] = std::min(box.hi[d], piece.box.hi[d]) - piece.box.lo[d];
+      empty = lo[d] >= hi[d];
+      if (empty) break;
+      const Deal dim = deal(piece, d);
+      first[d] = dim.coordinate(lo[d]);
+      met[d] = dim.cyclic ? std::min(dim.parts, hi[d] - lo[d]) : dim.coordinate(hi[d] - 1) - first[d] + 1;
+    }
+    if (empty) continue;
+    while (true) {
+      std::int64_t place = 0, points = 1;
+      for (int d = 0; d < rank; ++d) {
+        const Deal dim = deal(piece, d);
+        const std::int64_t c = (first[d] + at[d]) % dim.parts;
+        place = place * dim.parts + c;
+        points *= dim.below(c, hi[d]) - dim.below(c, lo[d]);
+      }
+      const DeviceId device = piece.rule.devices[static_cast<std::size_t>(place)];
+      if (points > 0) {  // a coordinate between two others may own nothing when parts exceed the extent
+        auto known = out.end();
+        if (repeats_)
+          known = std::find_if(out.begin(), out.end(), [&](const Share& s) { return s.device == device; });
+        if (known != out.end()) {
+          known->points += points;
+        } else {
+          out.push_back({device, points});
+        }
+      }
+      int d = rank - 1;
+      for (; d >= 0 && ++at[d] == met[d]; --d) at[d] = 0;
+      if (d < 0) break;
+    }
+  }
+}
+
+std::vector<DeviceId> Placement::devices() const {
+  std::vector<DeviceId> all;
+  for (const Piece& piece : pieces_) all.insert(all.end(), piece.rule.devices.begin(), piece.rule.devices.end());
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+}  // namespace tilewise::ir
