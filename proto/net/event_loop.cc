@@ -1,11 +1,12 @@
-#include "event_loop_impl.h"
-
-#include "os_error.h"
-
 #include <signal.h>
+#include <sys/stat.h>
+
+#include <cerrno>
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
+#include "event_loop_impl.h"
+#include "os_error.h"
 
 namespace tilewise::net {
 
@@ -69,7 +70,13 @@ void EventLoop::Impl::run_while_not(const Done& done) {
 }
 
 EventLoop::EventLoop(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-EventLoop::~EventLoop() = default;
+
+EventLoop::~EventLoop() {
+  // What callbacks own may call back into the loop while it dies: so the tables are emptied before they go.
+  auto timers = std::exchange(impl_->timers, {});
+  auto deferred = std::exchange(impl_->deferred, {});
+  auto posted = std::exchange(impl_->posted, {});
+}
 
 Result<std::unique_ptr<EventLoop>> EventLoop::create(EventLoopOptions options) {
   try {  // Asio makes its epoll and wake-up descriptors in constructors
@@ -163,13 +170,17 @@ FdWatch::~FdWatch() { state_->release(); }
 void FdWatch::arm() {
   if (state_->armed) return;
   state_->armed = true;
-  state_->descriptor.async_wait(asio::posix::stream_descriptor::wait_read, [state = state_](error_code ec) {
+  state_->descriptor.async_wait(asio::posix::stream_descriptor::wait_read, [state = state_](error_code) {
     state->armed = false;
-    if (!ec && state->descriptor.is_open()) state->fn();
+    if (state->descriptor.is_open()) state->fn();  // also after an error: reading will say which
   });
 }
 
 Result<std::unique_ptr<FdWatch>> EventLoop::watch_fd(int fd, Fn on_readable) {
+  // Asio accepts a file, which epoll does not, and then never calls.
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return os_error("watch a descriptor", errno);
+  if (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return error(Errc::kIo, "a file cannot be watched");
   auto state = std::make_shared<FdWatch::State>(impl_->io, std::move(on_readable));
   error_code ec;
   state->descriptor.assign(fd, ec);

@@ -1,11 +1,11 @@
-#include "os_error.h"
-
 #include <fcntl.h>
 #include <tilewise/net/fd.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
+
+#include "os_error.h"
 
 namespace tilewise::net {
 namespace {

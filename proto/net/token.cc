@@ -1,5 +1,3 @@
-#include "os_error.h"
-
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -14,6 +12,8 @@
 #include <cerrno>
 #include <cstring>
 #include <vector>
+
+#include "os_error.h"
 
 namespace tilewise::net {
 namespace {

@@ -2,9 +2,12 @@
 #pragma once
 #include <tilewise/base/result.h>
 
+#include <cstddef>
 #include <utility>
 
 namespace tilewise::net {
+
+constexpr std::size_t kMaxFdsPerFrame = 16;
 
 class UniqueFd {
  public:

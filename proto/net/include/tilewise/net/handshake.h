@@ -1,0 +1,44 @@
+// Who is there? Both sides prove that they hold the cluster's token before anything else is parsed (D12).
+//
+//   both at once   hello  { 32 random bytes, role }
+//   connector      proof  = HMAC(token, "connector", both hellos with their headers)
+//   acceptor       proof  = HMAC(token, "acceptor", the same), only after the other one was right
+//   cookie                = HMAC(token, "cookie", the same), 16 bytes, never sent
+//
+// The hellos hold nonces, roles and protocol versions, so all of them are covered; labels and roles make a reflected
+// message useless. Messages have fixed sizes and are read exactly, nothing is allocated for them, and
+// the whole exchange has one deadline. A failure is told to the peer by closing only. What follows is not
+// encrypted: an attacker who can alter packets in flight is TLS's business.
+#pragma once
+#include <tilewise/net/link.h>
+#include <tilewise/net/token.h>
+
+namespace tilewise::net {
+
+constexpr std::size_t kMaxUnauthenticatedBytes = 4096;  // of one message before the peer has proven itself
+
+enum class Role : std::uint8_t { kConnector = 1, kAcceptor = 2 };
+
+struct HandshakeOptions {
+  Token token;
+  TimeNs deadline_ns = 5 * kSecond;
+  LinkOptions link = {};
+};
+
+class Handshake {
+ public:
+  // Once, from the loop, with the stream closed if it is an error: kUnauthenticated (no or a wrong proof, or not our
+  // protocol at all), kVersionMismatch (naming both), kTimeout, or what the transport said.
+  using Done = std::function<void(Result<std::unique_ptr<Link>>)>;
+
+  static std::unique_ptr<Handshake> start(EventLoop& loop, std::unique_ptr<ByteStream> stream, Role role,
+                                          const HandshakeOptions& options, Done done);
+  ~Handshake();  // gives up without calling done; allowed inside done
+
+ private:
+  class Core;
+  explicit Handshake(std::shared_ptr<Core> core);
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace tilewise::net
