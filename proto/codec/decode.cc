@@ -1,0 +1,499 @@
+#include <tilewise/codec/codec.h>
+
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+
+#include <cstring>
+
+#include "common.h"
+#include "msg.capnp.h"
+
+namespace tilewise::codec {
+namespace {
+
+template <class E, class W> E enumerated(W wire, int count, const char* what) {
+  const auto value = static_cast<std::uint16_t>(wire);
+  if (value >= count)
+    refuse(Errc::kInvalidArgument, std::string("unknown ") + what + ' ' + std::to_string(value));
+  return static_cast<E>(value);
+}
+
+template <class T> T checked(Result<T> result) {
+  if (!result) throw Refused{std::move(result).error()};
+  return std::move(*result);
+}
+
+std::string text(capnp::Text::Reader t, std::size_t limit, const char* what) {
+  bounded(t.size(), limit, what);
+  return {t.begin(), t.size()};
+}
+std::string name(capnp::Text::Reader t) { return text(t, limits::kMaxNameBytes, "bytes of a name"); }
+std::string data(capnp::Data::Reader d, std::size_t limit, const char* what) {
+  bounded(d.size(), limit, what);
+  return {reinterpret_cast<const char*>(d.begin()), d.size()};
+}
+
+// Reads one message. Every list passes through list(), numbers() or per_dim(), which count before they allocate.
+class Reader {
+ public:
+  explicit Reader(std::size_t message_bytes)
+      : max_entries_(message_bytes / 8), budget_(kExpansionFactor * message_bytes + kSlack) {}
+
+  msg::Message message(wire::Message::Reader r);
+
+ private:
+  void charge(std::size_t entries, std::size_t entry_bytes) {
+    // Entries are words at least, so that more of them than the message has words is a lie.
+    bounded(entries, max_entries_, "entries of a list");
+    if (entries * entry_bytes > budget_)
+      refuse(Errc::kLimitExceeded, "the message unfolds to too many bytes");
+    budget_ -= entries * entry_bytes;
+  }
+  template <class T, class List, class Fn>
+  std::vector<T> list(const List& from, std::size_t limit, const char* what, Fn fn) {
+    charge(bounded(from.size(), limit, what), sizeof(T));
+    std::vector<T> out;
+    out.reserve(from.size());
+    for (const auto x : from) out.push_back(fn(x));
+    return out;
+  }
+  template <class T, class List, class Fn>
+  std::vector<T> list(const List& from, Fn fn) {  // as many as the message has room for
+    return list<T>(from, max_entries_, "entries of a list", fn);
+  }
+  // Plain numbers take as much memory as they did on the wire.
+  template <class T, class List>
+  std::vector<T> numbers(const List& from, std::size_t limit, const char* what) {
+    bounded(from.size(), limit, what);
+    std::vector<T> out;
+    out.reserve(from.size());
+    for (const auto x : from) out.push_back(T(x));
+    return out;
+  }
+  template <class T, class List> std::vector<T> ids(const List& from) {
+    return numbers<T>(from, limits::kMaxMessageBytes / sizeof(T), "entries of a list");
+  }
+  template <class T, class List, class Fn> ir::PerDim<T> per_dim(const List& from, Fn fn) {
+    bounded(from.size(), limits::kMaxRank, "dimensions");
+    ir::PerDim<T> out;
+    for (const auto x : from) out.push_back(fn(x));
+    return out;
+  }
+  template <class T, class List> ir::PerDim<T> per_dim(const List& from) {
+    return per_dim<T>(from, [](auto x) { return static_cast<T>(x); });
+  }
+
+  // ir
+  ir::DType dtype(wire::DType t) { return enumerated<ir::DType>(t, ir::kDTypeCount, "dtype"); }
+  ir::Grid grid(wire::Grid::Reader r);
+  ir::View view(wire::View::Reader r);
+  ir::Tape tape(capnp::List<wire::TapeInstr>::Reader r);
+  std::vector<ir::OperandMap> maps(capnp::List<wire::OperandMap>::Reader r);
+  ir::OpAttrs attrs(wire::Op::Attrs::Reader r);
+  ir::CallAttrs call(wire::Op::Attrs::Call::Reader r);
+  ir::Op op(wire::Op::Reader r);
+  ir::Placement placement(capnp::List<wire::Piece>::Reader r);
+
+  // messages
+  msg::Outcome outcome(wire::Outcome::Reader r);
+  msg::DeviceDesc device(wire::DeviceDesc::Reader r);
+  msg::PeerInfo peer(wire::PeerInfo::Reader r);
+  msg::DeviceStats stats(wire::DeviceStats::Reader r);
+  msg::LaneStats stats(wire::LaneStats::Reader r);
+  msg::Plan plan(wire::Plan::Reader r);
+  msg::LogEntry entry(wire::LogEntry::Reader r);
+  msg::Join join(wire::Join::Reader r);
+  msg::Progress progress(wire::Progress::Reader r);
+  msg::StatusReply status(wire::StatusReply::Reader r);
+  msg::PeerBatch batch(wire::PeerBatch::Reader r);
+  std::vector<std::string> addresses(capnp::List<capnp::Text>::Reader r);
+
+  std::size_t max_entries_, budget_;
+};
+
+// ---- ir ------------------------------------------------------------------------------------------------------------
+
+ir::Grid Reader::grid(wire::Grid::Reader r) {
+  const auto dim = [this](wire::DimGrid::Reader d) {
+    auto starts = numbers<std::int64_t>(d.getStarts(), limits::kMaxExplicitCuts, "cuts of a dimension");
+    return checked(starts.empty() ? ir::DimGrid::uniform(d.getExtent(), d.getBlock(), d.getPhase())
+                                  : ir::DimGrid::cuts(d.getExtent(), std::move(starts)));
+  };
+  ir::Grid grid(list<ir::DimGrid>(r.getDims(), limits::kMaxRank, "dimensions of a grid", dim));
+  if (auto status = grid.verify(); !status) throw Refused{std::move(status).error()};
+  return grid;
+}
+
+ir::View Reader::view(wire::View::Reader r) {
+  ir::View view;
+  view.shape = per_dim<std::int64_t>(r.getShape());
+  view.source = per_dim<ir::SourceDim>(r.getSource(), [&](wire::SourceDim::Reader s) {
+    if (s.getDim() < -1 || s.getDim() >= view.rank()) {
+      refuse(Errc::kInvalidArgument, "a view names its dimension " + std::to_string(s.getDim()) + " of " +
+                                         std::to_string(view.rank()));
+    }
+    if (s.getStep() == 0) refuse(Errc::kInvalidArgument, "a view with step 0");
+    return ir::SourceDim{s.getDim(), s.getStart(), s.getStep()};
+  });
+  checked(ir::checked_volume(view.shape));
+  return view;
+}
+
+ir::Tape Reader::tape(capnp::List<wire::TapeInstr>::Reader r) {
+  return {list<ir::TapeInstr>(
+      r, limits::kMaxTapeInstructions, "instructions of a tape", [&](wire::TapeInstr::Reader i) {
+        return ir::TapeInstr{enumerated<ir::TapeOp>(i.getOp(), kTapeOps, "tape operation"),
+                             dtype(i.getDtype()),
+                             i.getA(),
+                             i.getB(),
+                             i.getC(),
+                             i.getImmF(),
+                             i.getImmI()};
+      })};
+}
+
+std::vector<ir::OperandMap> Reader::maps(capnp::List<wire::OperandMap>::Reader r) {
+  return list<ir::OperandMap>(r, limits::kMaxOperands, "maps of an op", [&](wire::OperandMap::Reader m) {
+    return per_dim<ir::DimMap>(m.getDims(), [](wire::DimMap::Reader d) {
+      if (d.getDiv() == 0) refuse(Errc::kInvalidArgument, "an index map divides by 0");
+      return ir::DimMap{enumerated<ir::DimMap::Kind>(d.getKind(), kDimMapKinds, "index map"),
+                        d.getDim(),
+                        d.getMul(),
+                        d.getDiv(),
+                        d.getBefore(),
+                        d.getAfter()};
+    });
+  });
+}
+
+ir::CallAttrs Reader::call(wire::Op::Attrs::Call::Reader r) {
+  ir::CallAttrs a;
+  a.kernel = name(r.getKernel());
+  a.version = name(r.getVersion());
+  a.params = data(r.getParams(), limits::kMaxParamBytes, "bytes of a kernel's parameters");
+  a.maps = maps(r.getMaps());
+  a.explicit_maps = list<ir::ExplicitMap>(
+      r.getExplicitMaps(), limits::kMaxOperands, "maps of an op", [&](wire::ExplicitMap::Reader e) {
+        return ir::ExplicitMap{
+            numbers<std::uint32_t>(e.getOffsets(), limits::kMaxExplicitRefs + 1, "points of an explicit map"),
+            numbers<std::int64_t>(e.getBlocks(), limits::kMaxExplicitRefs, "blocks of an explicit map")};
+      });
+  a.flops_per_point = r.getFlopsPerPoint();
+  a.scratch_bytes = r.getScratchBytes();
+  return a;
+}
+
+ir::OpAttrs Reader::attrs(wire::Op::Attrs::Reader r) {
+  const auto reduction = [](wire::ReduceKind k) {
+    return enumerated<ir::ReduceKind>(k, kReduceKinds, "reduction");
+  };
+  switch (r.which()) {
+    case wire::Op::Attrs::MAP: return ir::MapAttrs{tape(r.getMap())};
+    case wire::Op::Attrs::REDUCE: {
+      const auto a = r.getReduce();
+      return ir::ReduceAttrs{tape(a.getTape()), reduction(a.getKind()), a.getAxes()};
+    }
+    case wire::Op::Attrs::COMBINE: {
+      const auto a = r.getCombine();
+      return ir::CombineAttrs{reduction(a.getKind()), a.getAxis(), a.getFanIn()};
+    }
+    case wire::Op::Attrs::MATMUL: return ir::MatmulAttrs{};
+    case wire::Op::Attrs::COPY: return ir::CopyAttrs{maps(r.getCopy())};
+    case wire::Op::Attrs::RESHAPE: return ir::ReshapeAttrs{};
+    case wire::Op::Attrs::NPY: {
+      const auto a = r.getNpy();
+      return ir::NpyAttrs{text(a.getPath(), limits::kMaxPathBytes, "bytes of a path"), a.getDataOffset(),
+                          a.getFortranOrder(), a.getToken()};
+    }
+    case wire::Op::Attrs::CALL: return call(r.getCall());
+    case wire::Op::Attrs::FETCH: return ir::FetchAttrs{DeviceId(r.getFetch())};
+  }
+  refuse(Errc::kInvalidArgument, "unknown op attributes " + std::to_string(static_cast<int>(r.which())));
+}
+
+ir::Op Reader::op(wire::Op::Reader r) {
+  ir::Op op;
+  op.kind = enumerated<ir::OpKind>(r.getKind(), kOpKinds, "op kind");
+  op.operands = list<ir::Operand>(r.getOperands(), limits::kMaxOperands, "operands of an op",
+                                  [&](wire::Operand::Reader o) {
+                                    return ir::Operand{o.getArray(), view(o.getView())};
+                                  });
+  op.outputs = list<ir::OutputSpec>(
+      r.getOutputs(), limits::kMaxOutputs, "outputs of an op", [&](wire::OutputSpec::Reader o) {
+        return ir::OutputSpec{o.getArray(), dtype(o.getDtype()), grid(o.getGrid())};
+      });
+  op.space = grid(r.getSpace());
+  op.attrs = attrs(r.getAttrs());
+  op.hint.devices = ids<DeviceId>(r.getHint());
+  op.label = name(r.getLabel());
+  if (op.attrs.index() != attrs_of(op.kind)) {
+    refuse(Errc::kInvalidArgument,
+           std::string("a ") + std::string(name_of(op.kind)) + " op carries the attributes of another kind");
+  }
+  return op;
+}
+
+ir::Placement Reader::placement(capnp::List<wire::Piece>::Reader r) {
+  return ir::Placement(
+      list<ir::Piece>(r, ir::kMaxPieces, "pieces of a placement", [&](wire::Piece::Reader p) {
+        const auto rule = p.getRule();
+        ir::Piece piece{
+            {per_dim<std::int64_t>(p.getLo()), per_dim<std::int64_t>(p.getHi())},
+            {per_dim<std::int32_t>(rule.getParts()), per_dim<std::uint8_t>(rule.getCyclic()),
+             numbers<DeviceId>(rule.getDevices(), ir::kMaxRuleDevices, "devices of a placement")}};
+        if (piece.box.lo.size() != piece.box.hi.size() || piece.rule.parts.size() != piece.box.lo.size() ||
+            piece.rule.cyclic.size() != piece.box.lo.size()) {
+          refuse(Errc::kInvalidArgument, "a placement whose box and rule differ in rank");
+        }
+        return piece;
+      }));
+}
+
+// ---- parts of messages ---------------------------------------------------------------------------------------------
+
+msg::Outcome Reader::outcome(wire::Outcome::Reader r) {
+  return {enumerated<Errc>(r.getCode(), kErrcs, "error code"),
+          text(r.getMessage(), kMaxOutcomeBytes, "bytes of an error message")};
+}
+
+std::vector<std::string> Reader::addresses(capnp::List<capnp::Text>::Reader r) {
+  return list<std::string>(r, [](auto a) { return text(a, kMaxAddressBytes, "bytes of an address"); });
+}
+
+msg::DeviceDesc Reader::device(wire::DeviceDesc::Reader r) {
+  return {name(r.getName()),         r.getKind(),        name(r.getModel()),
+          name(r.getNumericClass()), r.getMemoryBytes(), r.getStreams()};
+}
+
+msg::PeerInfo Reader::peer(wire::PeerInfo::Reader r) {
+  msg::PeerInfo p;
+  p.id = WorkerId(r.getId());
+  p.role = enumerated<msg::Role>(r.getRole(), kRoles, "role");
+  p.name = name(r.getName());
+  p.host_id = name(r.getHostId());
+  p.addresses = addresses(r.getAddresses());
+  p.devices = ids<DeviceId>(r.getDevices());
+  p.descriptions = list<msg::DeviceDesc>(r.getDescriptions(), [&](auto d) { return device(d); });
+  return p;
+}
+
+msg::DeviceStats Reader::stats(wire::DeviceStats::Reader r) {
+  return {DeviceId(r.getDevice()), r.getBytesUsed(), r.getBytesPeak(),
+          r.getBytesResident(),    r.getStepsRun(),  r.getBusyNs()};
+}
+
+msg::LaneStats Reader::stats(wire::LaneStats::Reader r) {
+  return {enumerated<msg::Lane>(r.getLane(), msg::kLaneCount, "lane"), r.getTransfers(), r.getBytes()};
+}
+
+msg::Plan Reader::plan(wire::Plan::Reader r) {
+  msg::Plan p;
+  p.graph = GraphId(r.getGraph());
+  p.priority = r.getPriority();
+  p.ops = list<msg::PlannedOp>(r.getOps(), [&](wire::PlannedOp::Reader o) {
+    return msg::PlannedOp{OpId(o.getId()), op(o.getOp()), placement(o.getPlacement()), o.getDone()};
+  });
+  p.holds = ids<ArrayId>(r.getHolds());
+  return p;
+}
+
+msg::LogEntry Reader::entry(wire::LogEntry::Reader r) {
+  switch (r.which()) {
+    case wire::LogEntry::PLAN: return plan(r.getPlan());
+    case wire::LogEntry::RELEASE: return msg::Release{ids<ArrayId>(r.getRelease())};
+    case wire::LogEntry::CANCEL_GRAPH: {
+      const auto c = r.getCancelGraph();
+      return msg::CancelGraph{GraphId(c.getGraph()), outcome(c.getWhy())};
+    }
+    case wire::LogEntry::RETIRE: return msg::Retire{ids<OpId>(r.getRetire())};
+    case wire::LogEntry::PEER_JOINED: return msg::PeerJoined{peer(r.getPeerJoined())};
+    case wire::LogEntry::PEER_LOST: return msg::PeerLost{WorkerId(r.getPeerLost())};
+  }
+  refuse(Errc::kInvalidArgument, "unknown log entry " + std::to_string(static_cast<int>(r.which())));
+}
+
+// ---- messages ------------------------------------------------------------------------------------------------------
+
+msg::Join Reader::join(wire::Join::Reader r) {
+  msg::Join j;
+  j.role = enumerated<msg::Role>(r.getRole(), kRoles, "role");
+  j.name = name(r.getName());
+  j.software_version = name(r.getSoftwareVersion());
+  j.host_id = name(r.getHostId());
+  j.addresses = addresses(r.getAddresses());
+  j.devices = list<msg::DeviceDesc>(r.getDevices(), [&](auto d) { return device(d); });
+  j.plugins = list<msg::PluginDesc>(r.getPlugins(), [&](wire::PluginDesc::Reader p) {
+    return msg::PluginDesc{name(p.getKernel()), name(p.getVersion()), p.getHash()};
+  });
+  return j;
+}
+
+msg::Progress Reader::progress(wire::Progress::Reader r) {
+  msg::Progress p;
+  p.log_applied = r.getLogApplied();
+  p.ops = list<msg::OpProgress>(r.getOps(), [](wire::OpProgress::Reader o) {
+    return msg::OpProgress{OpId(o.getOp()), DeviceId(o.getDevice()), o.getCompleted(), o.getFailed()};
+  });
+  p.devices = list<msg::DeviceStats>(r.getDevices(), [&](auto d) { return stats(d); });
+  p.lanes = list<msg::LaneStats>(r.getLanes(), [&](auto l) { return stats(l); });
+  return p;
+}
+
+msg::StatusReply Reader::status(wire::StatusReply::Reader r) {
+  msg::StatusReply s;
+  s.term = r.getTerm();
+  s.uptime_ns = r.getUptimeNs();
+  s.peers = list<msg::PeerInfo>(r.getPeers(), [&](auto p) { return peer(p); });
+  s.devices = list<msg::DeviceStats>(r.getDevices(), [&](auto d) { return stats(d); });
+  s.lanes = list<std::pair<WorkerId, msg::LaneStats>>(r.getLanes(), [&](wire::WorkerLane::Reader l) {
+    return std::pair(WorkerId(l.getWorker()), stats(l.getStats()));
+  });
+  s.graphs = list<msg::GraphStatus>(r.getGraphs(), [](wire::GraphStatus::Reader g) {
+    return msg::GraphStatus{
+        GraphId(g.getGraph()), SessionId(g.getSession()), g.getDone(), g.getTotal(), g.getOps(),
+        g.getFailed()};
+  });
+  s.graphs_done = r.getGraphsDone();
+  s.graphs_failed = r.getGraphsFailed();
+  s.tasks_done = r.getTasksDone();
+  s.arrays_live = r.getArraysLive();
+  return s;
+}
+
+template <class R> msg::BlockRef block(const R& r) { return {ArrayId(r.getArray()), r.getBlock()}; }
+
+msg::PeerBatch Reader::batch(wire::PeerBatch::Reader r) {
+  msg::PeerBatch b;
+  b.subscribes = list<msg::Subscribe>(r.getSubscribes(), [](wire::Subscribe::Reader s) {
+    return msg::Subscribe{block(s), OpId(s.getOp()), DeviceId(s.getFrom()), DeviceId(s.getTo())};
+  });
+  b.offers = list<msg::Offer>(r.getOffers(), [&](wire::Offer::Reader o) {
+    msg::Offer offer{block(o),    OpId(o.getOp()), DeviceId(o.getFrom()), DeviceId(o.getTo()),
+                     o.getSlab(), o.getOffset(),   o.getBytes()};
+    if (o.hasFailed()) offer.failed = outcome(o.getFailed());
+    offer.inlined = o.getInlined();
+    offer.data = data(o.getData(), limits::kMaxInlineBytes, "inlined bytes of an offer");
+    return offer;
+  });
+  b.grants = list<msg::Grant>(r.getGrants(), [](wire::Grant::Reader g) {
+    return msg::Grant{block(g), DeviceId(g.getFrom()), DeviceId(g.getTo()), g.getTransfer()};
+  });
+  b.dones = list<msg::Done>(r.getDones(), [](wire::Done::Reader d) {
+    return msg::Done{block(d), OpId(d.getOp()), DeviceId(d.getFrom()), DeviceId(d.getTo())};
+  });
+  b.gones = list<msg::Gone>(r.getGones(), [](wire::Gone::Reader g) {
+    return msg::Gone{block(g), DeviceId(g.getFrom()), DeviceId(g.getTo())};
+  });
+  return b;
+}
+
+msg::Message Reader::message(wire::Message::Reader r) {
+  switch (r.which()) {
+    case wire::Message::JOIN: return join(r.getJoin());
+    case wire::Message::WELCOME: {
+      const auto w = r.getWelcome();
+      return msg::Welcome{w.getTerm(), WorkerId(w.getYou()), SessionId(w.getSession()),
+                          ids<DeviceId>(w.getDevices()), outcome(w.getRefused())};
+    }
+    case wire::Message::LOG: {
+      const auto l = r.getLog();
+      return msg::Log{l.getTerm(), l.getFirst(),
+                      list<msg::LogEntry>(l.getEntries(), [&](auto e) { return entry(e); })};
+    }
+    case wire::Message::PROGRESS: return progress(r.getProgress());
+    case wire::Message::TASK_FAILED: {
+      const auto t = r.getTaskFailed();
+      return msg::TaskFailed{OpId(t.getOp()), DeviceId(t.getDevice()), t.getPoint(), outcome(t.getWhy())};
+    }
+    case wire::Message::STUCK: {
+      const auto s = r.getStuck();
+      return msg::Stuck{GraphId(s.getGraph()), OpId(s.getOp()), DeviceId(s.getDevice()), s.getBytesNeeded(),
+                        s.getBytesAvailable()};
+    }
+    case wire::Message::SUBMIT: {
+      const auto s = r.getSubmit();
+      return msg::Submit{s.getRequest(), s.getPriority(),
+                         list<ir::Op>(s.getOps(), limits::kMaxOpsPerSubmit, "ops of a submission",
+                                      [&](wire::Op::Reader o) { return op(o); }),
+                         ids<std::uint64_t>(s.getHolds())};
+    }
+    case wire::Message::SUBMIT_REPLY: {
+      const auto s = r.getSubmitReply();
+      return msg::SubmitReply{
+          s.getRequest(), outcome(s.getOutcome()), GraphId(s.getGraph()),
+          list<std::pair<std::uint64_t, ArrayId>>(s.getArrays(), [](wire::NamedArray::Reader n) {
+            return std::pair(n.getNumber(), ArrayId(n.getArray()));
+          })};
+    }
+    case wire::Message::GRAPH_PROGRESS: {
+      const auto g = r.getGraphProgress();
+      return msg::GraphProgress{g.getRequest(), g.getDone(), g.getTotal()};
+    }
+    case wire::Message::GRAPH_DONE: {
+      const auto g = r.getGraphDone();
+      return msg::GraphDone{g.getRequest(), outcome(g.getOutcome()), g.getTasks()};
+    }
+    case wire::Message::RELEASE_ARRAYS: return msg::ReleaseArrays{ids<std::uint64_t>(r.getReleaseArrays())};
+    case wire::Message::CANCEL_REQUEST: return msg::CancelRequest{r.getCancelRequest()};
+    case wire::Message::STATUS_REQUEST: return msg::StatusRequest{};
+    case wire::Message::STATUS_REPLY: return status(r.getStatusReply());
+    case wire::Message::SHUTDOWN: return msg::Shutdown{};
+    case wire::Message::PING: return msg::Ping{r.getPing()};
+    case wire::Message::PONG: return msg::Pong{r.getPong()};
+    case wire::Message::REFUSAL: return msg::Refusal{outcome(r.getRefusal())};
+    case wire::Message::PEER_HELLO: {
+      const auto h = r.getPeerHello();
+      return msg::PeerHello{WorkerId(h.getFrom()), WorkerId(h.getTo()), name(h.getHostId()), h.getSlabFds()};
+    }
+    case wire::Message::ARENA_MAP: {
+      const auto a = r.getArenaMap();
+      return msg::ArenaMap{
+          list<msg::SlabDesc>(a.getSlabs(),
+                              [](wire::SlabDesc::Reader s) {
+                                return msg::SlabDesc{
+                                    DeviceId(s.getDevice()), s.getSlab(), s.getBytes(),
+                                    data(s.getIpcHandle(), limits::kMaxNameBytes, "bytes of an IPC handle")};
+                              }),
+          data(a.getUcxAddress(), limits::kMaxParamBytes, "bytes of a UCX address")};
+    }
+    case wire::Message::PEER_BATCH: return batch(r.getPeerBatch());
+  }
+  refuse(Errc::kInvalidArgument, "unknown message type " + std::to_string(static_cast<int>(r.which())));
+}
+
+}  // namespace
+
+Result<msg::Message> decode(std::span<const std::byte> bytes) {
+  if (bytes.size() > limits::kMaxMessageBytes) {
+    return error(Errc::kLimitExceeded, "a message of " + std::to_string(bytes.size()) + " bytes");
+  }
+  if (bytes.empty() || bytes.size() % 8 != 0) {
+    return error(Errc::kCorruptData,
+                 "a message of " + std::to_string(bytes.size()) + " bytes: not whole words");
+  }
+  std::vector<std::uint64_t> copy;
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % 8 != 0) {
+    copy.resize(bytes.size() / 8);
+    std::memcpy(copy.data(), bytes.data(), bytes.size());
+    bytes = std::as_bytes(std::span(copy));
+  }
+  const std::size_t words = bytes.size() / 8;
+  capnp::ReaderOptions options;
+  options.traversalLimitInWords = kTraversalFactor * words;
+  options.nestingLimit = kNestingLevels;
+  try {
+    capnp::FlatArrayMessageReader reader({reinterpret_cast<const capnp::word*>(bytes.data()), words},
+                                         options);
+    if (reinterpret_cast<const std::byte*>(reader.getEnd()) != bytes.data() + bytes.size()) {
+      return error(Errc::kCorruptData, "a message with something behind its end");
+    }
+    return Reader(bytes.size()).message(reader.getRoot<wire::Message>());
+  } catch (Refused& refused) {
+    return std::move(refused.error);
+  } catch (const kj::Exception& e) {
+    // getDescription, not the whole exception: printing that one starts a symboliser.
+    return error(Errc::kCorruptData, std::string("not a message: ") + e.getDescription().cStr());
+  }
+}
+
+}  // namespace tilewise::codec

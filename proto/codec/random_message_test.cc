@@ -1,0 +1,258 @@
+#include "random_message.h"
+
+#include <stdexcept>
+
+namespace tilewise::codec {
+namespace {
+
+struct Gen {
+  Prng& prng;
+
+  std::uint64_t u64() { return prng.chance(0.3) ? prng.below(4) : prng.next(); }
+  std::uint32_t u32() { return static_cast<std::uint32_t>(u64()); }
+  std::int64_t i64() { return static_cast<std::int64_t>(u64()); }
+  std::int32_t i32() { return static_cast<std::int32_t>(u64()); }
+  bool flag() { return prng.chance(0.5); }
+  template <class E> E pick(int count) {
+    return static_cast<E>(prng.below(static_cast<std::uint64_t>(count)));
+  }
+  template <class I> I id() { return I(static_cast<typename I::rep>(u64())); }
+  std::string text(std::size_t limit = 40) {
+    std::string s(prng.below(limit + 1), ' ');
+    for (char& c : s) c = static_cast<char>(prng.below(256));
+    return s;
+  }
+  template <class Fn> auto list(std::size_t limit, Fn fn) {
+    std::vector<decltype(fn())> out;
+    for (std::size_t n = prng.below(limit + 1); n > 0; --n) out.push_back(fn());
+    return out;
+  }
+  template <class T, class Fn> ir::PerDim<T> per_dim(int rank, Fn fn) {
+    ir::PerDim<T> out;
+    for (int d = 0; d < rank; ++d) out.push_back(static_cast<T>(fn()));
+    return out;
+  }
+  int rank() { return static_cast<int>(prng.below(limits::kMaxRank + 1)); }
+
+  ir::DimGrid dim_grid() {
+    const std::int64_t extent = prng.between(0, 30);
+    if (extent > 2 && flag()) {
+      std::vector<std::int64_t> starts{0};
+      for (std::int64_t at = prng.between(1, 5); at < extent; at += prng.between(1, 5)) starts.push_back(at);
+      return ir::DimGrid::cuts(extent, starts).value();
+    }
+    const std::int64_t block = prng.between(1, 9);
+    return ir::DimGrid::uniform(extent, block, prng.between(0, block - 1)).value();
+  }
+  ir::Grid grid() {
+    return ir::Grid(list(4, [&] { return dim_grid(); }));
+  }
+  ir::View view() {
+    ir::View v;
+    v.shape = per_dim<std::int64_t>(rank(), [&] { return prng.between(0, 9); });
+    for (int n = rank(); n > 0; --n) {
+      v.source.push_back({static_cast<std::int8_t>(prng.between(-1, v.rank() - 1)), i64(), flag() ? 1 : -7});
+    }
+    return v;
+  }
+  ir::Tape tape() {
+    return {list(6, [&] {
+      return ir::TapeInstr{pick<ir::TapeOp>(static_cast<int>(ir::TapeOp::kCount)),
+                           pick<ir::DType>(ir::kDTypeCount),
+                           static_cast<std::uint16_t>(u64()),
+                           static_cast<std::uint16_t>(u64()),
+                           static_cast<std::uint16_t>(u64()),
+                           prng.uniform(),
+                           i64()};
+    })};
+  }
+  ir::ReduceKind reduction() { return pick<ir::ReduceKind>(8); }
+  std::vector<ir::OperandMap> maps() {
+    return list(3, [&] {
+      ir::OperandMap map;
+      for (int n = rank(); n > 0; --n) {
+        map.push_back({pick<ir::DimMap::Kind>(3), static_cast<std::int8_t>(u64()), i64(), prng.between(1, 5),
+                       i64(), i64()});
+      }
+      return map;
+    });
+  }
+  ir::OpAttrs attrs(ir::OpKind kind) {
+    switch (kind) {
+      case ir::OpKind::kMap: return ir::MapAttrs{tape()};
+      case ir::OpKind::kReduce:
+      case ir::OpKind::kReduceBlocks: return ir::ReduceAttrs{tape(), reduction(), u32()};
+      case ir::OpKind::kCombine: return ir::CombineAttrs{reduction(), static_cast<std::int8_t>(u64()), i64()};
+      case ir::OpKind::kMatmul:
+      case ir::OpKind::kMatmulPanels: return ir::MatmulAttrs{};
+      case ir::OpKind::kCopy: return ir::CopyAttrs{maps()};
+      case ir::OpKind::kReshape: return ir::ReshapeAttrs{};
+      case ir::OpKind::kReadNpy:
+      case ir::OpKind::kWriteNpy: return ir::NpyAttrs{text(), i64(), flag(), u64()};
+      case ir::OpKind::kCall: {
+        const auto explicit_map = [&] {
+          return ir::ExplicitMap{list(5, [&] { return u32(); }), list(9, [&] { return i64(); })};
+        };
+        return ir::CallAttrs{text(), text(), text(), maps(), list(2, explicit_map), prng.uniform(), i64()};
+      }
+      case ir::OpKind::kFetch:
+      case ir::OpKind::kProvide: return ir::FetchAttrs{id<DeviceId>()};
+    }
+    throw std::logic_error("kind");
+  }
+  ir::Op op(ir::OpKind kind) {
+    ir::Op o;
+    o.kind = kind;
+    o.operands = list(3, [&] { return ir::Operand{u64(), view()}; });
+    o.outputs = list(2, [&] { return ir::OutputSpec{u64(), pick<ir::DType>(ir::kDTypeCount), grid()}; });
+    o.space = grid();
+    o.attrs = attrs(kind);
+    o.hint.devices = list(3, [&] { return id<DeviceId>(); });
+    o.label = text();
+    return o;
+  }
+  ir::Op op() { return op(pick<ir::OpKind>(static_cast<int>(ir::OpKind::kProvide) + 1)); }
+
+  ir::Placement placement() {
+    return ir::Placement(list(3, [&] {
+      const int r = rank();
+      ir::Piece p;
+      p.box.lo = per_dim<std::int64_t>(r, [&] { return prng.between(0, 3); });
+      p.box.hi = per_dim<std::int64_t>(r, [&] { return prng.between(0, 9); });
+      p.rule.parts = per_dim<std::int32_t>(r, [&] { return prng.between(1, 2); });
+      p.rule.cyclic = per_dim<std::uint8_t>(r, [&] { return prng.below(2); });
+      std::size_t places = 1;
+      for (const auto parts : p.rule.parts) places *= static_cast<std::size_t>(parts);
+      for (std::size_t i = 0; i < places; ++i) p.rule.devices.push_back(DeviceId(1 + u32() % 9));
+      return p;
+    }));
+  }
+
+  msg::Outcome outcome() {
+    if (flag()) return {};
+    return {pick<Errc>(static_cast<int>(Errc::kInternal) + 1), text()};
+  }
+  msg::DeviceDesc device() {
+    return {text(), static_cast<std::uint8_t>(u64()), text(), text(), i64(), i32()};
+  }
+  msg::PeerInfo peer() {
+    return {id<WorkerId>(),
+            pick<msg::Role>(3),
+            text(),
+            text(),
+            list(3, [&] { return text(300); }),
+            list(3, [&] { return id<DeviceId>(); }),
+            list(3, [&] { return device(); })};
+  }
+  msg::DeviceStats device_stats() { return {id<DeviceId>(), i64(), i64(), i64(), i64(), i64()}; }
+  msg::LaneStats lane_stats() { return {pick<msg::Lane>(msg::kLaneCount), i64(), i64()}; }
+  msg::LogEntry entry() {
+    switch (prng.below(std::variant_size_v<msg::LogEntry>)) {
+      case 0:
+        return msg::Plan{id<GraphId>(), i32(),
+                         list(3,
+                              [&] {
+                                return msg::PlannedOp{id<OpId>(), op(), placement(), flag()};
+                              }),
+                         list(3, [&] { return id<ArrayId>(); })};
+      case 1: return msg::Release{list(9, [&] { return id<ArrayId>(); })};
+      case 2: return msg::CancelGraph{id<GraphId>(), outcome()};
+      case 3: return msg::Retire{list(9, [&] { return id<OpId>(); })};
+      case 4: return msg::PeerJoined{peer()};
+      default: return msg::PeerLost{id<WorkerId>()};
+    }
+  }
+  msg::BlockRef block() { return {id<ArrayId>(), i64()}; }
+
+  void fill(msg::Join& m) {
+    m = {pick<msg::Role>(3),
+         text(),
+         text(),
+         text(),
+         list(3, [&] { return text(300); }),
+         list(3, [&] { return device(); }),
+         list(3, [&] {
+           return msg::PluginDesc{text(), text(), u64()};
+         })};
+  }
+  void fill(msg::Welcome& m) {
+    m = {u32(), id<WorkerId>(), id<SessionId>(), list(4, [&] { return id<DeviceId>(); }), outcome()};
+  }
+  void fill(msg::Log& m) {
+    m = {u32(), u64(), list(5, [&] { return entry(); })};
+  }
+  void fill(msg::Progress& m) {
+    m = {u64(),
+         list(20,
+              [&] {
+                return msg::OpProgress{id<OpId>(), id<DeviceId>(), i64(), i64()};
+              }),
+         list(4, [&] { return device_stats(); }), list(4, [&] { return lane_stats(); })};
+  }
+  void fill(msg::TaskFailed& m) { m = {id<OpId>(), id<DeviceId>(), i64(), outcome()}; }
+  void fill(msg::Stuck& m) { m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64()}; }
+  void fill(msg::Submit& m) {
+    m = {u64(), i32(), list(9, [&] { return op(); }), list(9, [&] { return u64(); })};
+  }
+  void fill(msg::SubmitReply& m) {
+    m = {u64(), outcome(), id<GraphId>(), list(5, [&] { return std::pair(u64(), id<ArrayId>()); })};
+  }
+  void fill(msg::GraphProgress& m) { m = {u64(), i64(), i64()}; }
+  void fill(msg::GraphDone& m) { m = {u64(), outcome(), i64()}; }
+  void fill(msg::ReleaseArrays& m) {
+    m = {list(9, [&] { return u64(); })};
+  }
+  void fill(msg::CancelRequest& m) { m = {u64()}; }
+  void fill(msg::StatusRequest&) {}
+  void fill(msg::StatusReply& m) {
+    m = {u32(),
+         i64(),
+         list(3, [&] { return peer(); }),
+         list(3, [&] { return device_stats(); }),
+         list(3, [&] { return std::pair(id<WorkerId>(), lane_stats()); }),
+         list(3,
+              [&] { return msg::GraphStatus{id<GraphId>(), id<SessionId>(), i64(), i64(), i32(), flag()}; }),
+         i64(),
+         i64(),
+         i64(),
+         i64()};
+  }
+  void fill(msg::Shutdown&) {}
+  void fill(msg::Ping& m) { m = {u64()}; }
+  void fill(msg::Pong& m) { m = {u64()}; }
+  void fill(msg::Refusal& m) { m = {outcome()}; }
+  void fill(msg::PeerHello& m) { m = {id<WorkerId>(), id<WorkerId>(), text(), i32()}; }
+  void fill(msg::ArenaMap& m) {
+    m = {list(3, [&] { return msg::SlabDesc{id<DeviceId>(), u32(), i64(), text(64)}; }), text(300)};
+  }
+  void fill(msg::PeerBatch& m) {
+    m.subscribes = list(9, [&] {
+      return msg::Subscribe{block(), id<OpId>(), id<DeviceId>(), id<DeviceId>()};
+    });
+    m.offers = list(9, [&] {
+      return msg::Offer{block(), id<OpId>(), id<DeviceId>(), id<DeviceId>(), u32(),
+                        i64(),   i64(),      outcome(),      flag(),         text(300)};
+    });
+    m.grants = list(9, [&] { return msg::Grant{block(), id<DeviceId>(), id<DeviceId>(), u64()}; });
+    m.dones = list(9, [&] { return msg::Done{block(), id<OpId>(), id<DeviceId>(), id<DeviceId>()}; });
+    m.gones = list(9, [&] { return msg::Gone{block(), id<DeviceId>(), id<DeviceId>()}; });
+  }
+
+  // A new alternative without a fill() does not compile.
+  template <std::size_t I = 0> msg::Message message(std::size_t index) {
+    if constexpr (I < std::variant_size_v<msg::Message>) {
+      if (index != I) return message<I + 1>(index);
+      std::variant_alternative_t<I, msg::Message> m;
+      fill(m);
+      return m;
+    }
+    throw std::logic_error("no such message");
+  }
+};
+
+}  // namespace
+
+msg::Message random_message(std::size_t index, Prng& prng) { return Gen{prng}.message(index); }
+ir::Op random_op(ir::OpKind kind, Prng& prng) { return Gen{prng}.op(kind); }
+
+}  // namespace tilewise::codec

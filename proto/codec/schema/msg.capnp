@@ -1,0 +1,272 @@
+# Messages on the wire: the structs of tilewise/msg, seen by the process that sends them. Ids are their plain numbers.
+#
+# Evolution: fields, enumerants and alternatives are only ever appended.
+# Texts are names of up to 256 bytes unless it says otherwise.
+@0xe2dd43440152a436;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("tilewise::wire");
+using Ir = import "ir.capnp";
+
+struct Outcome {
+  # "No error" is sent as a null pointer.
+  code @0 :UInt16;         # Errc
+  message @1 :Text;        # for people; longer ones are cut at 4096 bytes by the sender
+}
+
+# ---- joining --------------------------------------------------------------------------------------------------------
+
+enum Role { worker @0; client @1; tool @2; }
+
+struct DeviceDesc {
+  name @0 :Text;           # local: "host:0"
+  kind @1 :UInt8;          # device::Kind
+  model @2 :Text;
+  numericClass @3 :Text;   # what the last bits of results depend on
+  memoryBytes @4 :Int64;   # of the arena
+  streams @5 :Int32 = 1;
+}
+
+struct PluginDesc { kernel @0 :Text; version @1 :Text; hash @2 :UInt64; }
+
+struct Join {
+  role @0 :Role;
+  name @1 :Text;           # for people
+  softwareVersion @2 :Text;
+  hostId @3 :Text;         # equal on two processes that may share memory
+  addresses @4 :List(Text);  # where I can be reached, best first; up to 4096 bytes each
+  devices @5 :List(DeviceDesc);  # a client lists its one endpoint
+  plugins @6 :List(PluginDesc);
+}
+
+struct Welcome {
+  term @0 :UInt32;         # of this scheduler life
+  you @1 :UInt32;          # the receiver's WorkerId, its incarnation
+  session @2 :UInt32;      # clients only, else 0
+  devices @3 :List(UInt32);  # in the order of Join
+  refused @4 :Outcome;     # an error: the link closes after this
+}
+
+struct PeerInfo {
+  id @0 :UInt32;
+  role @1 :Role;
+  name @2 :Text;
+  hostId @3 :Text;
+  addresses @4 :List(Text);  # up to 4096 bytes each
+  devices @5 :List(UInt32);
+  descriptions @6 :List(DeviceDesc);  # parallel to `devices`
+}
+
+# ---- the log --------------------------------------------------------------------------------------------------------
+
+struct PlannedOp {
+  id @0 :UInt64;
+  op @1 :Ir.Op;            # arrays named by ArrayId
+  placement @2 :List(Ir.Piece);  # of the op's space: disjoint boxes that cover it
+  done @3 :Bool;           # in a late joiner's snapshot: its blocks exist
+}
+
+struct Plan {
+  graph @0 :UInt64;
+  priority @1 :Int32;      # higher first
+  ops @2 :List(PlannedOp); # producers before users
+  holds @3 :List(UInt64);  # ArrayIds a client keeps until a Release
+}
+
+struct CancelGraph { graph @0 :UInt64; why @1 :Outcome; }
+
+struct LogEntry {
+  union {
+    plan @0 :Plan;
+    release @1 :List(UInt64);   # ArrayIds whose hold ends
+    cancelGraph @2 :CancelGraph;
+    retire @3 :List(UInt64);    # OpIds to forget
+    peerJoined @4 :PeerInfo;
+    peerLost @5 :UInt32;        # WorkerId
+  }
+}
+
+struct Log {
+  term @0 :UInt32;
+  first @1 :UInt64 = 1;    # number of the first entry below
+  entries @2 :List(LogEntry);
+}
+
+# ---- worker to scheduler --------------------------------------------------------------------------------------------
+
+enum Lane {
+  sameDevice @0; mapped @1; peerCopy @2; cudaIpc @3; sharedMemory @4; rdma @5; tcp @6; staged @7; inlined @8;
+}
+
+struct OpProgress {
+  # Cumulative.
+  op @0 :UInt64;
+  device @1 :UInt32;
+  completed @2 :Int64;     # points finished, failed ones included
+  failed @3 :Int64;
+}
+
+struct DeviceStats {
+  device @0 :UInt32;
+  bytesUsed @1 :Int64;
+  bytesPeak @2 :Int64;
+  bytesResident @3 :Int64;
+  stepsRun @4 :Int64;      # cumulative
+  busyNs @5 :Int64;        # cumulative
+}
+
+struct LaneStats { lane @0 :Lane; transfers @1 :Int64; bytes @2 :Int64; }  # cumulative
+
+struct Progress {
+  logApplied @0 :UInt64;   # highest contiguous log entry applied
+  ops @1 :List(OpProgress);
+  devices @2 :List(DeviceStats);
+  lanes @3 :List(LaneStats);
+}
+
+struct TaskFailed {
+  op @0 :UInt64;
+  device @1 :UInt32;
+  point @2 :Int64;         # C-order number in the op's space
+  why @3 :Outcome;
+}
+
+struct Stuck {
+  # My lowest unfinished task does not fit, and nothing here can make room.
+  graph @0 :UInt64;
+  op @1 :UInt64;
+  device @2 :UInt32;
+  bytesNeeded @3 :Int64;
+  bytesAvailable @4 :Int64;
+}
+
+# ---- client and scheduler -------------------------------------------------------------------------------------------
+
+struct Submit {
+  request @0 :UInt64;      # rising per session; a repeat is answered, not executed, again
+  priority @1 :Int32;
+  ops @2 :List(Ir.Op);     # arrays named by the session's numbers; producers before users; at most 65,536
+  holds @3 :List(UInt64);  # outputs I keep until I release them
+}
+
+struct NamedArray { number @0 :UInt64; array @1 :UInt64; }  # the session's number, the ArrayId
+
+struct SubmitReply {
+  request @0 :UInt64;
+  outcome @1 :Outcome;     # an error: nothing of it was executed
+  graph @2 :UInt64;
+  arrays @3 :List(NamedArray);  # operands of fetch ops, outputs of provide ops
+}
+
+struct GraphProgress { request @0 :UInt64; done @1 :Int64; total @2 :Int64; }  # tasks
+
+struct GraphDone { request @0 :UInt64; outcome @1 :Outcome; tasks @2 :Int64; }
+
+# ---- status ---------------------------------------------------------------------------------------------------------
+
+struct GraphStatus {
+  graph @0 :UInt64;
+  session @1 :UInt32;
+  done @2 :Int64;          # tasks
+  total @3 :Int64;
+  ops @4 :Int32;
+  failed @5 :Bool;
+}
+
+struct WorkerLane { worker @0 :UInt32; stats @1 :LaneStats; }
+
+struct StatusReply {
+  term @0 :UInt32;
+  uptimeNs @1 :Int64;
+  peers @2 :List(PeerInfo);
+  devices @3 :List(DeviceStats);
+  lanes @4 :List(WorkerLane);
+  graphs @5 :List(GraphStatus);  # running ones
+  graphsDone @6 :Int64;
+  graphsFailed @7 :Int64;
+  tasksDone @8 :Int64;
+  arraysLive @9 :Int64;
+}
+
+# ---- between peers --------------------------------------------------------------------------------------------------
+
+struct PeerHello {
+  from @0 :UInt32;         # my WorkerId
+  to @1 :UInt32;           # whom I mean: another incarnation closes the link
+  hostId @2 :Text;
+  slabFds @3 :Int32;       # arenas handed over with this or a later ArenaMap
+}
+
+struct SlabDesc {
+  device @0 :UInt32;
+  slab @1 :UInt32;
+  bytes @2 :Int64;
+  ipcHandle @3 :Data;      # cuda only; up to 256 bytes
+}
+
+struct ArenaMap {
+  slabs @0 :List(SlabDesc);
+  ucxAddress @1 :Data;     # may be empty; up to 64 KiB
+}
+
+# The five of a PeerBatch are flat, because there is one for every block that moves.
+
+struct Subscribe { array @0 :UInt64; block @1 :Int64; op @2 :UInt64; from @3 :UInt32; to @4 :UInt32; }
+
+struct Offer {
+  array @0 :UInt64;
+  block @1 :Int64;
+  op @2 :UInt64;           # the user that subscribed, or the fetch that wished for it
+  from @3 :UInt32;         # the block's owner: me
+  to @4 :UInt32;
+  slab @5 :UInt32;
+  offset @6 :Int64;        # bytes, in the slab
+  bytes @7 :Int64;
+  failed @8 :Outcome;      # an error: there will be no bytes
+  inlined @9 :Bool;        # the bytes are in `data`
+  data @10 :Data;          # up to 4096 bytes
+}
+
+struct Grant { array @0 :UInt64; block @1 :Int64; from @2 :UInt32; to @3 :UInt32; transfer @4 :UInt64; }
+
+struct Done { array @0 :UInt64; block @1 :Int64; op @2 :UInt64; from @3 :UInt32; to @4 :UInt32; }
+
+struct Gone { array @0 :UInt64; block @1 :Int64; from @2 :UInt32; to @3 :UInt32; }
+
+struct PeerBatch {
+  # Processed in this order.
+  subscribes @0 :List(Subscribe);
+  offers @1 :List(Offer);
+  grants @2 :List(Grant);
+  dones @3 :List(Done);
+  gones @4 :List(Gone);
+}
+
+# ---- the root -------------------------------------------------------------------------------------------------------
+
+struct Message {
+  # Alternatives in the order of msg::Message: the discriminant is the frame's type.
+  union {
+    join @0 :Join;
+    welcome @1 :Welcome;
+    log @2 :Log;
+    progress @3 :Progress;
+    taskFailed @4 :TaskFailed;
+    stuck @5 :Stuck;
+    submit @6 :Submit;
+    submitReply @7 :SubmitReply;
+    graphProgress @8 :GraphProgress;
+    graphDone @9 :GraphDone;
+    releaseArrays @10 :List(UInt64);  # session numbers; after the submits that name them
+    cancelRequest @11 :UInt64;        # number of the request
+    statusRequest @12 :Void;
+    statusReply @13 :StatusReply;
+    shutdown @14 :Void;
+    ping @15 :UInt64;                 # nonce, returned by pong
+    pong @16 :UInt64;
+    refusal @17 :Outcome;             # of a message that could not be taken; an error
+    peerHello @18 :PeerHello;
+    arenaMap @19 :ArenaMap;
+    peerBatch @20 :PeerBatch;
+  }
+}
