@@ -40,6 +40,9 @@ class KernelSet {
   // Enqueues one step on `stream`, returns at once; the caller records. Host kernels run inside the stream's thread.
   // The views' memory is readable/writable in stream order. Same bits for the same call, whatever the threads.
   virtual Status launch(const KernelCall& call, device::Stream& stream) = 0;
+  // The same step on the calling thread, to its end: for a shell that already runs inside a host stream's thread. CUDA:
+  // kUnsupported.
+  virtual Status run(const KernelCall& call) const;
   // Runs before the first launch of `op` where something can be prepared (a CUDA tape is compiled). Any thread.
   virtual Status prepare(const ir::Op& op) = 0;
 };
