@@ -31,7 +31,7 @@ ARROWS = {
     "scheduler/place": "ir msg base",
     "scheduler/core": "plan place ir msg base",
     "worker/core": "ir msg alloc base",
-    "worker/runtime": "worker_core msg ir base device alloc store transfer io kernels",
+    "worker/runtime": "worker msg ir base device alloc store transfer io kernels",
     "client/core": "ir msg codec net transfer base",
 }
 CORES = r"(scheduler/(plan|place|core)|worker/core)/"
@@ -58,7 +58,7 @@ LINES = [
      "use <tilewise/transfer/...>"),
     ("cuda-in-device", CODE, r"^(object_store/device|kernels|tests/gpu)/",
      r'#\s*include\s*[<"](cuda|cublas|cusolver|cufft|nvrtc|cub/)', "use <tilewise/device/...>"),
-    ("no-using-namespace", HEADER, NONE, r"\busing\s+namespace\b", "name what you use; `namespace x = long::name`"),
+    ("no-using-namespace", HEADER, NONE, r"^using\s+namespace\b", "name what you use; `namespace x = long::name`"),
     ("no-printing", CODE, r"^(client/cli|examples|tests)/|^proto/base/check\.cc$|/main\.cc$|_test\.cc$",
      r"\bstd::(cout|cerr)\b|\b(std::)?(printf|fprintf|puts|fputs)\s*\(",
      "return a Result, or log through spdlog in a daemon"),
