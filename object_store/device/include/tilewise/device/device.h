@@ -18,20 +18,20 @@ std::string_view name_of(Kind kind);
 
 struct Info {
   Kind kind = Kind::kHost;
-  int ordinal = 0;                 // cuda:2 -> 2
-  std::string name;                // "host:0", "cuda:0"
-  std::string model;               // "AMD EPYC ...", "NVIDIA H200"
-  std::int64_t memory_bytes = 0;   // what the arena may grow to
-  std::string numeric_class;       // what the last bits depend on: kind, ISA or arch, library versions
+  int ordinal = 0;                // cuda:2 -> 2
+  std::string name;               // "host:0", "cuda:0"
+  std::string model;              // "AMD EPYC ...", "NVIDIA H200"
+  std::int64_t memory_bytes = 0;  // what the arena may grow to
+  std::string numeric_class;      // what the last bits depend on: kind, ISA or arch, library versions
   int compute_streams = 1;
 };
 
 // A piece of device memory that is registered and mapped as a whole; never moved, never shrunk, freed with the device.
 struct Slab {
-  std::byte* data = nullptr;       // device address (host: usable by the CPU)
+  std::byte* data = nullptr;  // device address (host: usable by the CPU)
   std::int64_t bytes = 0;
-  int memfd = -1;                  // host: owned by the device; hand a dup to peers
-  std::string ipc_handle;          // cuda: bytes of cudaIpcMemHandle_t
+  int memfd = -1;          // host: owned by the device; hand a dup to peers
+  std::string ipc_handle;  // cuda: bytes of cudaIpcMemHandle_t
 };
 
 struct StepFailure {
@@ -76,8 +76,9 @@ class Device {
   // Streams 0 .. info().compute_streams-1 are for kernels; copy_stream() for transfers.
   virtual Stream& compute_stream(int i) = 0;
   virtual Stream& copy_stream() = 0;
-  // Called from any thread after completed() of some stream has advanced; coalesced, must not block. Set once, before
-  // work is enqueued.
+  // Called from any thread after completed() of some stream has advanced; must not block. Coalesced: a stream that has
+  // called need not call again until its completed() has been read, so read it after each call. Set once, before work
+  // is enqueued.
   virtual void on_progress(std::function<void()> notify) = 0;
   virtual Status health() const = 0;
   // Blocks until everything enqueued so far is complete. For tests and shutdown only.
@@ -86,10 +87,11 @@ class Device {
 
 struct HostOptions {
   int ordinal = 0;
-  int threads = 1;                                  // = compute streams; the executor threads of this device
+  int threads = 1;  // = compute streams; the executor threads of this device
   std::int64_t memory_bytes = std::int64_t{4} << 30;
-  bool huge_pages = true;                           // madvise; never required
-  TimeNs spin_ns = 20'000;                          // an idle executor polls this long before it parks
+  bool huge_pages = true;   // madvise; never required
+  bool prefault = false;    // touch new slabs in the background
+  TimeNs spin_ns = 20'000;  // an idle executor polls this long before it parks
 };
 std::unique_ptr<Device> make_host_device(const HostOptions& options);
 
