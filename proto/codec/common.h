@@ -54,7 +54,7 @@ constexpr std::size_t attrs_of(ir::OpKind kind) {
 constexpr int kOpKinds = static_cast<int>(ir::OpKind::kProvide) + 1;
 constexpr int kTapeOps = static_cast<int>(ir::TapeOp::kCount);
 constexpr int kReduceKinds = static_cast<int>(ir::ReduceKind::kArgMax) + 1;
-constexpr int kDimMapKinds = static_cast<int>(ir::DimMap::Kind::kStep) + 1;
+constexpr int kDimMapKinds = static_cast<int>(ir::DimMap::Kind::kBlock) + 1;
 constexpr int kRoles = static_cast<int>(msg::Role::kTool) + 1;
 constexpr int kErrcs = static_cast<int>(Errc::kInternal) + 1;
 

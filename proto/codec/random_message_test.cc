@@ -71,7 +71,7 @@ struct Gen {
     return list(3, [&] {
       ir::OperandMap map;
       for (int n = rank(); n > 0; --n) {
-        map.push_back({pick<ir::DimMap::Kind>(3), static_cast<std::int8_t>(u64()), i64(), prng.between(1, 5),
+        map.push_back({pick<ir::DimMap::Kind>(4), static_cast<std::int8_t>(u64()), i64(), prng.between(1, 5),
                        i64(), i64()});
       }
       return map;

@@ -64,7 +64,7 @@ struct TapeInstr {
 
 enum ReduceKind { sum @0; prod @1; min @2; max @3; any @4; all @5; argMin @6; argMax @7; }
 
-enum DimMapKind { span @0; whole @1; step @2; }
+enum DimMapKind { span @0; whole @1; step @2; block @3; }
 
 struct DimMap {
   # How the region of one logical operand dimension follows from a point of the iteration space.
