@@ -1,0 +1,61 @@
+#include <tilewise/kernels/plugin.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+namespace tilewise::kernels {
+namespace {
+
+std::int64_t volume(const tilewise_view_v1& view) {
+  std::int64_t n = 1;
+  for (int d = 0; d < view.rank; ++d) n *= view.shape[d];
+  return n;
+}
+
+std::int64_t bytes_of(const tilewise_view_v1& view) {
+  return volume(view) * (view.dtype == TILEWISE_BOOL ? 1 : view.dtype == TILEWISE_INT32 || view.dtype == TILEWISE_FLOAT32 ? 4 : 8);
+}
+
+int noop(const tilewise_call_v1*) { return 0; }
+
+int zero(const tilewise_call_v1* call) {
+  for (int i = 0; i < call->output_count && call->step == 0; ++i) {
+    std::memset(call->outputs[i].data, 0, static_cast<std::size_t>(bytes_of(call->outputs[i])));
+  }
+  return 0;
+}
+
+// Task Bench's compute-bound kernel (Slaughter et al., SC 2020): A = A * A + A on 64 doubles, `iterations` times. The
+// values start at 1.2345 and overflow to infinity; what matters is that no iteration can be skipped.
+int compute(const tilewise_call_v1* call) {
+  std::int64_t iterations = 0;
+  if (call->params_bytes != sizeof(iterations)) {
+    std::snprintf(call->message, call->message_bytes, "wants 8 bytes of parameters: int64 iterations");
+    return 1;
+  }
+  std::memcpy(&iterations, call->params, sizeof(iterations));
+  alignas(64) double a[64];
+  std::fill_n(a, 64, 1.2345);
+  for (std::int64_t i = 0; i < iterations; ++i) {
+    for (double& x : a) x = x * x + x;
+  }
+  if (call->output_count > 0) {
+    const auto n = std::min<std::int64_t>(bytes_of(call->outputs[0]), sizeof(a));
+    std::memcpy(call->outputs[0].data, a, static_cast<std::size_t>(n));
+  }
+  return 0;
+}
+
+constexpr tilewise_kernel_v1 kKernels[] = {
+    {"tilewise.noop", noop, nullptr, -1, -1, nullptr},
+    {"tilewise.zero", zero, nullptr, -1, -1, nullptr},
+    {"tilewise.compute", compute, nullptr, -1, -1, nullptr},
+};
+constexpr tilewise_plugin_v1 kPlugin = {TILEWISE_PLUGIN_ABI, "tilewise", "1", 3, kKernels};
+
+}  // namespace
+
+const tilewise_plugin_v1& builtin_kernels() { return kPlugin; }
+
+}  // namespace tilewise::kernels

@@ -1,0 +1,89 @@
+#include <tilewise/kernels/plugin_call.h>
+
+#include <algorithm>
+#include <array>
+
+namespace tilewise::kernels {
+namespace {
+
+static_assert(limits::kMaxRank == TILEWISE_MAX_RANK);
+constexpr std::size_t kMessageBytes = 512;
+
+tilewise_view_v1 view_of(const TensorView& from, const ir::Box& box) {
+  tilewise_view_v1 view{};
+  view.data = from.data;
+  view.dtype = static_cast<std::int32_t>(from.dtype);
+  view.rank = static_cast<std::int32_t>(from.shape.size());
+  std::copy(from.shape.begin(), from.shape.end(), view.shape);
+  std::copy(from.strides.begin(), from.strides.end(), view.strides);
+  std::copy(box.lo.begin(), box.lo.end(), view.lo);
+  return view;
+}
+
+Status failed(const std::string& kernel, int code, std::array<char, kMessageBytes>& message) {
+  message.back() = '\0';
+  return error(Errc::kTaskFailed, "kernel " + kernel + ": " +
+                                      (message[0] != '\0' ? message.data() : "error " + std::to_string(code)));
+}
+
+Status check_dtypes(const tilewise_kernel_v1& kernel, const tilewise_call_v1& call, const std::string& name) {
+  if (kernel.check == nullptr) return {};
+  std::array<std::int32_t, 16> in{}, out{};
+  for (int i = 0; i < call.input_count; ++i) in[static_cast<std::size_t>(i)] = call.inputs[i].dtype;
+  for (int i = 0; i < call.output_count; ++i) out[static_cast<std::size_t>(i)] = call.outputs[i].dtype;
+  std::array<char, kMessageBytes> message{};
+  const int code = kernel.check(in.data(), call.input_count, out.data(), call.output_count, message.data(), message.size());
+  return code == 0 ? Status{} : failed(name, code, message);
+}
+
+}  // namespace
+
+Result<const tilewise_kernel_v1*> plugin_kernel(const ir::Op& op, const PluginTable* plugins, PluginTarget target) {
+  const auto& attrs = op.get<ir::CallAttrs>();
+  const tilewise_kernel_v1* kernel = plugins == nullptr ? nullptr : plugins->find(attrs.kernel);
+  if (kernel == nullptr) return error(Errc::kNotFound, "no plug-in brings kernel " + attrs.kernel);
+  const std::string version = plugins->version_of(attrs.kernel);
+  if (!attrs.version.empty() && attrs.version != version) {
+    return error(Errc::kVersionMismatch, "kernel " + attrs.kernel + " has version " + version + ", not " + attrs.version);
+  }
+  const bool host = target == PluginTarget::kHost;
+  if ((host ? kernel->host : kernel->cuda) == nullptr) {
+    return error(Errc::kUnsupported, "kernel " + attrs.kernel + " has no version for " + (host ? "the host" : "CUDA"));
+  }
+  const auto suits = [](std::int32_t want, std::size_t is) { return want < 0 || static_cast<std::size_t>(want) == is; };
+  if (!suits(kernel->input_count, op.operands.size()) || !suits(kernel->output_count, op.outputs.size())) {
+    return error(Errc::kShapeMismatch, "kernel " + attrs.kernel + " takes another number of operands or outputs");
+  }
+  return kernel;
+}
+
+Status run_plugin(const KernelCall& call, const PluginTable* plugins, PluginTarget target, void* stream) {
+  TW_ASSIGN(const tilewise_kernel_v1* kernel, plugin_kernel(*call.op, plugins, target));
+  const auto& attrs = call.op->get<ir::CallAttrs>();
+  boost::container::static_vector<tilewise_view_v1, 16> inputs, outputs;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) inputs.push_back(view_of(call.inputs[i], call.input_boxes[i]));
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) outputs.push_back(view_of(call.outputs[i], call.output_boxes[i]));
+  std::array<char, kMessageBytes> message{};
+  tilewise_call_v1 c{};
+  c.params = attrs.params.data();
+  c.params_bytes = attrs.params.size();
+  c.rank = call.box.rank();
+  std::copy(call.box.lo.begin(), call.box.lo.end(), c.box_lo);
+  std::copy(call.box.hi.begin(), call.box.hi.end(), c.box_hi);
+  std::copy(call.space_shape.begin(), call.space_shape.end(), c.space);
+  c.step = call.step;
+  c.steps = call.steps;
+  c.input_count = static_cast<std::int32_t>(inputs.size());
+  c.output_count = static_cast<std::int32_t>(outputs.size());
+  c.inputs = inputs.data();
+  c.outputs = outputs.data();
+  c.scratch = call.scratch;
+  c.stream = stream;
+  c.message = message.data();
+  c.message_bytes = message.size();
+  TW_TRY(check_dtypes(*kernel, c, attrs.kernel));
+  const int code = (target == PluginTarget::kHost ? kernel->host : kernel->cuda)(&c);
+  return code == 0 ? Status{} : failed(attrs.kernel, code, message);
+}
+
+}  // namespace tilewise::kernels

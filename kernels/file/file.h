@@ -1,0 +1,11 @@
+// See README.md of this folder's parent for the families, and families.h for the meaning of the three functions.
+#pragma once
+#include <tilewise/kernels/kernels.h>
+
+namespace tilewise::kernels::file {
+
+Status supports(const ir::Op& op, const PluginTable* plugins);
+Status host(const KernelCall& call, const PluginTable* plugins);
+Status reference(const KernelCall& call, const PluginTable* plugins);
+
+}  // namespace tilewise::kernels::file

@@ -1,0 +1,236 @@
+#include "map/evaluator.h"
+
+#include <tilewise/base/check.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "map/evaluator_memory.h"
+
+namespace tilewise::kernels::map {
+namespace {
+
+using Kind = ProgramInstr::Kind;
+constexpr std::int64_t kSplatBytes = kLaneBlock * 8;
+constexpr std::int64_t kMinRow = 256;  // shorter rows are gathered into full tiles
+
+// Slots are written once and read soon: all of a tape's live values should stay within half a first-level cache, and
+// long tiles spread the cost of dispatch (about 3 ns an instruction).
+std::int64_t tile_for(int slots) { return slots <= 3 ? 1024 : 512; }
+
+}  // namespace
+
+void TileEvaluator::Free::operator()(void* p) const { std::free(p); }
+
+Result<TileEvaluator> TileEvaluator::make(const Program& program, std::span<const TensorView> inputs,
+                                          const ir::Box& box, const ir::Shape& space_shape) {
+  TileEvaluator out(program);
+  TW_TRY(out.bind(inputs, box, space_shape));
+  out.allocate();
+  return out;
+}
+
+Status TileEvaluator::bind(std::span<const TensorView> inputs, const ir::Box& box, const ir::Shape& space_shape) {
+  const ir::Shape shape = box.shape();
+  const ir::Strides counters = ir::c_order_strides(space_shape);
+  for (const ProgramInstr& in : program_->code) {
+    Source source;
+    if (in.kind == Kind::kLoad) {
+      if (in.imm_i < 0 || in.imm_i >= static_cast<std::int64_t>(inputs.size())) {
+        return error(Errc::kInvalidArgument, "a tape loads operand " + std::to_string(in.imm_i));
+      }
+      const TensorView& view = inputs[static_cast<std::size_t>(in.imm_i)];
+      if (view.shape != shape || view.dtype != in.dtype) {
+        return error(Errc::kShapeMismatch, "operand " + std::to_string(in.imm_i) + " is " +
+                                               std::string(ir::name_of(view.dtype)) + ir::to_string(view.shape) +
+                                               ", its task " + ir::to_string(box));
+      }
+      if (view.data == nullptr && box.volume() > 0) return error(Errc::kInternal, "an operand of a map has no memory");
+      source.where = collapse(view.shape, view.strides);
+      source.data = static_cast<const std::byte*>(view.data);
+    } else if (in.kind == Kind::kIota) {
+      ir::Strides along;
+      along.resize(shape.size(), 0);
+      along[static_cast<std::size_t>(in.imm_i)] = 1;
+      source.where = collapse(shape, along);
+      source.first = box.lo[static_cast<std::size_t>(in.imm_i)];
+    } else if (in.kind == Kind::kRandom || in.kind == Kind::kRandomBelow) {
+      source.where = collapse(shape, counters);
+      source.first = ir::ravel(box.lo, space_shape);
+    } else {
+      continue;
+    }
+    sources_.push_back(source);
+  }
+  return {};
+}
+
+void TileEvaluator::allocate() {
+  const Program& program = *program_;
+  tile_ = tile_for(program.slots);
+  max_tile_ = tile_;
+  row_ = 0;
+  for (const Source& source : sources_) {
+    if (source.where.is_flat() || source.where.run() < kMinRow) continue;
+    row_ = row_ == 0 ? source.where.run() : std::min(row_, source.where.run());
+  }
+  if (program.is_one_load() && sources_[0].where.is_flat() && sources_[0].where.stride() == 1) {
+    max_tile_ = std::int64_t{1} << 40;
+  }
+  const auto constants = static_cast<std::int64_t>(program.code.size());
+  const std::int64_t bytes = constants * kSplatBytes + program.slots * tile_ * 8;
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(64, static_cast<std::size_t>((bytes + 63) / 64 * 64))));
+  TW_CHECK(memory_ != nullptr, "no memory for the tiles of a tape");
+  tiles_ = memory_.get() + constants * kSplatBytes;
+  values_.resize(program.code.size());
+  for (std::size_t i = 0; i < program.code.size(); ++i) {
+    const ProgramInstr& in = program.code[i];
+    if (in.kind != Kind::kConst) continue;
+    std::byte* at = memory_.get() + static_cast<std::int64_t>(i) * kSplatBytes;
+    fill_constant(at, in.dtype, in.imm_f, in.imm_i, kLaneBlock);
+    values_[i] = {at, true};
+  }
+}
+
+std::int64_t TileEvaluator::tile_at(std::int64_t begin, std::int64_t end) const {
+  std::int64_t n = std::min(max_tile_, end - begin);
+  if (row_ == 0) return n;
+  const std::int64_t left = row_ - begin % row_;  // of this row
+  if (left <= max_tile_) return std::min(n, left);
+  // Even pieces of a row rather than a full tile and a crumb.
+  const std::int64_t pieces = (row_ + max_tile_ - 1) / max_tile_;
+  const std::int64_t piece = ((row_ + pieces - 1) / pieces + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
+  return std::min({n, left, piece});
+}
+
+TileEvaluator::Value TileEvaluator::load(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const {
+  const Source& source = sources_[in.source];
+  const auto size = static_cast<std::int64_t>(ir::size_of(in.dtype));
+  if (source.where.is_flat() && source.where.stride() == 1) return {source.data + begin * size, false};
+  std::byte* out = slot(in);
+  const std::int64_t stride = source.where.stride();
+  Value value{out, false};
+  std::int64_t done = 0;
+  for_runs(source.where, begin, n, [&](std::int64_t offset, std::int64_t count) {
+    const std::byte* from = source.data + offset * size;
+    if (count == n && stride == 1) {
+      value.data = from;
+    } else if (count == n && stride == 0) {
+      fill_same(out, from, size, kLaneBlock);
+      value.splat = true;
+    } else {
+      gather(out + done * size, from, size, stride, count);
+    }
+    done += count;
+  });
+  return value;
+}
+
+TileEvaluator::Value TileEvaluator::iota(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const {
+  const Source& source = sources_[in.source];
+  auto* out = reinterpret_cast<std::int64_t*>(slot(in));
+  const std::int64_t stride = source.where.stride();
+  bool splat = false;
+  std::int64_t done = 0;
+  for_runs(source.where, begin, n, [&](std::int64_t offset, std::int64_t count) {
+    splat = count == n && stride == 0;
+    const std::int64_t first = source.first + offset, length = splat ? kLaneBlock : count;
+    for (std::int64_t j = 0; j < length; ++j) out[done + j] = first + j * stride;
+    done += count;
+  });
+  return {out, splat};
+}
+
+TileEvaluator::Value TileEvaluator::random(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const {
+  const Source& source = sources_[in.source];
+  std::byte* out = slot(in);
+  const auto size = static_cast<std::int64_t>(ir::size_of(in.dtype));
+  const auto key = static_cast<std::uint64_t>(in.imm_i);
+  const std::int64_t stride = source.where.stride();
+  for_runs(source.where, begin, n, [&](std::int64_t offset, std::int64_t count) {
+    const auto first = static_cast<std::uint64_t>(source.first + offset);
+    if (stride == 1 || count == 1) {
+      in.random(key, first, count, out);
+    } else {
+      for (std::int64_t j = 0; j < count; ++j) {
+        in.random(key, first + static_cast<std::uint64_t>(j * stride), 1, out + j * size);
+      }
+    }
+    out += count * size;
+  });
+  return {slot(in), false};
+}
+
+TileEvaluator::Value TileEvaluator::random_below(const ProgramInstr& in, Value bound, std::int64_t begin,
+                                                 std::int64_t n) const {
+  // The bound may share the slot that the draws are about to fill.
+  alignas(64) std::int64_t limits[1024];
+  const auto* a = static_cast<const std::int64_t*>(bound.data);
+  for (std::int64_t j = 0; j < n; ++j) limits[j] = a[bound.splat ? 0 : j];
+  const Value draws = random(in, begin, n);
+  auto* out = reinterpret_cast<std::int64_t*>(slot(in));
+  for (std::int64_t j = 0; j < n; ++j) {
+    const auto draw = static_cast<unsigned __int128>(static_cast<std::uint64_t>(out[j]));
+    const std::int64_t limit = limits[j] > 0 ? limits[j] : 0;
+    out[j] = static_cast<std::int64_t>((draw * static_cast<std::uint64_t>(limit)) >> 64);
+  }
+  return draws;
+}
+
+TileEvaluator::Value TileEvaluator::lane(const ProgramInstr& in, std::int64_t n, void* out) const {
+  LaneArgs args;
+  bool splat = true;
+  for (int k = 0; k < in.arity; ++k) {
+    const Value& value = values_[in.args[k]];
+    args.in[k] = value.data;
+    args.splat[k] = value.splat;
+    splat = splat && value.splat;
+  }
+  args.out = out != nullptr && !splat ? out : slot(in);
+  args.n = splat ? kLaneBlock : n;
+  in.lane(args);
+  return {args.out, splat};
+}
+
+// While a tile is computed the memory bus would idle: asks for the next tile's lines first.
+void TileEvaluator::prefetch(std::int64_t begin, std::int64_t n) const {
+  for (const ProgramInstr& in : program_->code) {
+    if (in.kind != Kind::kLoad) continue;
+    const Source& source = sources_[in.source];
+    if (!source.where.is_flat() || source.where.stride() != 1) continue;
+    const auto size = static_cast<std::int64_t>(ir::size_of(in.dtype));
+    const std::byte* from = source.data + begin * size;
+    for (std::int64_t at = 0; at < n * size; at += 64) __builtin_prefetch(from + at);
+  }
+}
+
+const void* TileEvaluator::eval(std::int64_t begin, std::int64_t n, void* out) {
+  const std::size_t count = program_->code.size();
+  if (count > 1) prefetch(begin + n, std::min(n, sources_.empty() ? 0 : n));
+  for (std::size_t i = 0; i < count; ++i) {
+    const ProgramInstr& in = program_->code[i];
+    switch (in.kind) {
+      case Kind::kLoad: values_[i] = load(in, begin, n); break;
+      case Kind::kConst: break;
+      case Kind::kIota: values_[i] = iota(in, begin, n); break;
+      case Kind::kRandom: values_[i] = random(in, begin, n); break;
+      case Kind::kRandomBelow: values_[i] = random_below(in, values_[in.args[0]], begin, n); break;
+      case Kind::kLane: values_[i] = lane(in, n, i + 1 == count ? out : nullptr); break;
+    }
+  }
+  const ProgramInstr& last = program_->code.back();
+  const Value& result = values_.back();
+  const auto size = static_cast<std::int64_t>(ir::size_of(last.dtype));
+  if (result.splat) {
+    void* to = out != nullptr ? out : slot(last);
+    fill_same(to, result.data, size, n);
+    return to;
+  }
+  if (out != nullptr && result.data != out) {
+    std::memcpy(out, result.data, static_cast<std::size_t>(n * size));
+    return out;
+  }
+  return result.data;
+}
+
+}  // namespace tilewise::kernels::map

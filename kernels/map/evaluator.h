@@ -1,0 +1,64 @@
+// Runs a program over a region, tile by tile, without temporaries larger than a tile.
+#pragma once
+#include <tilewise/kernels/kernels.h>
+
+#include "common/strided.h"
+#include "map/program.h"
+
+#include <memory>
+#include <span>
+
+namespace tilewise::kernels::map {
+
+// One step of one task on one thread. Elements are numbered in C order of `box`. An element's bits depend neither on
+// the tile it falls in nor on its position there.
+class TileEvaluator {
+ public:
+  // `inputs[i]` is operand i, of the box's shape. kShapeMismatch, or kInternal for an operand without memory.
+  static Result<TileEvaluator> make(const Program& program, std::span<const TensorView> inputs, const ir::Box& box,
+                                    const ir::Shape& space_shape);
+
+  // The most elements that one eval() takes. Unbounded where the program only passes on contiguous memory.
+  std::int64_t max_tile() const { return max_tile_; }
+  // A good number of elements for the tile at `begin`, so that rows are read in place; at most end - begin.
+  std::int64_t tile_at(std::int64_t begin, std::int64_t end) const;
+
+  // Elements [begin, begin + n), contiguous in the result dtype: at `out` if given (returned), else wherever they are,
+  // valid until the next call. `out` may be an operand's memory only where that operand is read element by element in
+  // place (the same address for the same element).
+  const void* eval(std::int64_t begin, std::int64_t n, void* out);
+
+ private:
+  struct Source {
+    Collapsed where;
+    const std::byte* data = nullptr;  // loads
+    std::int64_t first = 0;           // value or counter of element 0 (iota, random)
+  };
+  struct Value {
+    const void* data = nullptr;
+    bool splat = false;
+  };
+  struct Free {
+    void operator()(void* p) const;
+  };
+
+  explicit TileEvaluator(const Program& program) : program_(&program) {}
+  void allocate();
+  Status bind(std::span<const TensorView> inputs, const ir::Box& box, const ir::Shape& space_shape);
+  std::byte* slot(const ProgramInstr& in) const { return tiles_ + std::int64_t{in.slot} * tile_ * 8; }
+  Value load(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const;
+  Value iota(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const;
+  Value random(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const;
+  Value random_below(const ProgramInstr& in, Value bound, std::int64_t begin, std::int64_t n) const;
+  Value lane(const ProgramInstr& in, std::int64_t n, void* out) const;
+  void prefetch(std::int64_t begin, std::int64_t n) const;
+
+  const Program* program_;
+  std::unique_ptr<std::byte, Free> memory_;  // constants, one block each; then the slots
+  std::byte* tiles_ = nullptr;
+  std::int64_t tile_ = 0, max_tile_ = 0, row_ = 0;
+  boost::container::static_vector<Source, limits::kMaxTapeInstructions> sources_;
+  boost::container::static_vector<Value, Program::kMaxCode> values_;
+};
+
+}  // namespace tilewise::kernels::map

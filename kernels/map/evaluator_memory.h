@@ -1,0 +1,16 @@
+// Element moves by size: fills and strided gathers.
+#pragma once
+#include <tilewise/ir/dtype.h>
+
+#include <cstdint>
+
+namespace tilewise::kernels::map {
+
+// `n` copies of the element of `size` bytes at `from` (which may lie in the first element of `to`).
+void fill_same(void* to, const void* from, std::int64_t size, std::int64_t n);
+// Elements from[j * stride], stride in elements.
+void gather(void* to, const void* from, std::int64_t size, std::int64_t stride, std::int64_t n);
+// A constant of a tape, n times.
+void fill_constant(void* to, ir::DType dtype, double f, std::int64_t i, std::int64_t n);
+
+}  // namespace tilewise::kernels::map

@@ -1,0 +1,14 @@
+#include "map/lanes.h"
+
+#include "map/lanes_targets.h"
+
+namespace tilewise::kernels::map {
+
+LaneFn find_lane(ir::TapeOp op, ir::DType out, ir::DType arg) {
+  if (LaneFn fn = find_compare(op, out, arg)) return fn;
+  if (out != arg) return nullptr;
+  if (LaneFn fn = find_arith(op, out)) return fn;
+  return find_math(op, out);
+}
+
+}  // namespace tilewise::kernels::map

@@ -1,0 +1,35 @@
+// Vector loops behind tape instructions: one function for each (op, dtype), chosen once per program for the best
+// instruction set of this machine. Not thread-bound; no state.
+#pragma once
+#include <tilewise/ir/tape.h>
+
+#include <cstdint>
+
+namespace tilewise::kernels::map {
+
+// Loops advance by whole blocks of this many elements, and pass a ragged end through a padded block, so that an
+// element's bits never depend on where it stands. A splat is one block that holds the same value throughout.
+constexpr int kLaneBlock = 32;
+
+struct LaneArgs {
+  void* out = nullptr;                       // n elements; may be one of `in` when sizes are equal
+  const void* in[3] = {nullptr, nullptr, nullptr};  // n elements, or one block for splats
+  bool splat[3] = {false, false, false};
+  std::int64_t n = 0;
+};
+using LaneFn = void (*)(const LaneArgs&);
+
+// The loop for a unary, binary or ternary op with result dtype `out` and arguments of dtype `arg` (kWhere: of b and c).
+// Null when the op does not accept them. bool arrays hold 0 or 1 in bytes.
+LaneFn find_lane(ir::TapeOp op, ir::DType out, ir::DType arg);
+
+// Philox blocks [first, first + n) as their little-endian words, two 64-bit values a block. See random_spec.h.
+using PhiloxFn = void (*)(std::uint64_t key, std::uint64_t first, std::int64_t n, std::uint64_t* out);
+PhiloxFn philox_fn();
+// Fill n elements of kUniform, kNormal, kRandomInt (dtype says which) from counter `first`.
+using RandomFn = void (*)(std::uint64_t key, std::uint64_t first, std::int64_t n, void* out);
+RandomFn find_random(ir::TapeOp op, ir::DType dtype);  // kRandomBelow: the raw draws
+
+const char* lane_target();  // "AVX3": the instruction set in use
+
+}  // namespace tilewise::kernels::map

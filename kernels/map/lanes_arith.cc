@@ -1,0 +1,94 @@
+// Arithmetic, rounding, bit and shift lanes: argument and result share a dtype.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "map/lanes_arith.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "map/lane_loops-inl.h"
+#include "map/lanes_targets.h"
+#include "map/scalar_ops-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tilewise::kernels::map {
+namespace HWY_NAMESPACE {
+
+using ir::DType;
+using ir::TapeOp;
+
+template <class Op>
+LaneFn unary_number(DType t) {
+  switch (t) {
+    case DType::kBool: return nullptr;
+    case DType::kInt32: return unary_lane<Op, std::int32_t, std::int32_t>;
+    case DType::kInt64: return unary_lane<Op, std::int64_t, std::int64_t>;
+    case DType::kFloat32: return unary_lane<Op, float, float>;
+    case DType::kFloat64: return unary_lane<Op, double, double>;
+  }
+  return nullptr;
+}
+template <class Op>
+LaneFn binary_integer(DType t) {
+  if (t == DType::kInt32) return binary_lane<Op, std::int32_t, std::int32_t>;
+  if (t == DType::kInt64) return binary_lane<Op, std::int64_t, std::int64_t>;
+  return nullptr;
+}
+template <class Op>
+LaneFn binary_float(DType t) {
+  if (t == DType::kFloat32) return binary_lane<Op, float, float>;
+  if (t == DType::kFloat64) return binary_lane<Op, double, double>;
+  return nullptr;
+}
+template <class Op>
+LaneFn binary_number(DType t) {
+  return ir::is_floating(t) ? binary_float<Op>(t) : binary_integer<Op>(t);
+}
+template <class Op>
+LaneFn binary_bits(DType t) {  // bool too
+  return t == DType::kBool ? binary_lane<Op, std::uint8_t, std::uint8_t> : binary_integer<Op>(t);
+}
+
+LaneFn arith_lane(TapeOp op, DType t) {
+  switch (op) {
+    case TapeOp::kNeg: return unary_number<Neg>(t);
+    case TapeOp::kAbs: return unary_number<Abs>(t);
+    case TapeOp::kSign: return unary_number<Sign>(t);
+    case TapeOp::kFloor: return unary_number<Floor>(t);
+    case TapeOp::kCeil: return unary_number<Ceil>(t);
+    case TapeOp::kTrunc: return unary_number<Trunc>(t);
+    case TapeOp::kRound: return unary_number<Round>(t);
+    case TapeOp::kSqrt:
+      if (t == DType::kFloat32) return unary_lane<Sqrt, float, float>;
+      return t == DType::kFloat64 ? unary_lane<Sqrt, double, double> : nullptr;
+    case TapeOp::kNot: return t == DType::kBool ? unary_lane<Not, std::uint8_t, std::uint8_t> : nullptr;
+    case TapeOp::kInvert:
+      if (t == DType::kBool) return unary_lane<Invert, std::uint8_t, std::uint8_t>;
+      if (t == DType::kInt32) return unary_lane<Invert, std::int32_t, std::int32_t>;
+      return t == DType::kInt64 ? unary_lane<Invert, std::int64_t, std::int64_t> : nullptr;
+    case TapeOp::kAdd: return binary_number<Add>(t);
+    case TapeOp::kSub: return binary_number<Sub>(t);
+    case TapeOp::kMul: return binary_number<Mul>(t);
+    case TapeOp::kDiv: return binary_float<Div>(t);
+    case TapeOp::kFloorDiv: return binary_number<FloorDiv>(t);
+    case TapeOp::kRem: return binary_number<Rem>(t);
+    case TapeOp::kMinimum: return t == DType::kBool ? binary_bits<And>(t) : binary_number<Minimum>(t);
+    case TapeOp::kMaximum: return t == DType::kBool ? binary_bits<Or>(t) : binary_number<Maximum>(t);
+    case TapeOp::kAnd: return binary_bits<And>(t);
+    case TapeOp::kOr: return binary_bits<Or>(t);
+    case TapeOp::kXor: return binary_bits<Xor>(t);
+    case TapeOp::kShl: return binary_integer<Shl>(t);
+    case TapeOp::kShr: return binary_integer<Shr>(t);
+    default: return nullptr;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tilewise::kernels::map
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tilewise::kernels::map {
+HWY_EXPORT(arith_lane);
+LaneFn find_arith(ir::TapeOp op, ir::DType t) { return HWY_DYNAMIC_DISPATCH(arith_lane)(op, t); }
+const char* lane_target() { return hwy::TargetName(hwy::SupportedTargets() & -hwy::SupportedTargets()); }
+}  // namespace tilewise::kernels::map
+#endif

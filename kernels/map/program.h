@@ -1,0 +1,40 @@
+// A tape made ready to run: every instruction knows its vector loop and where its tile of results goes.
+#pragma once
+#include <tilewise/ir/tape.h>
+
+#include "map/lanes.h"
+
+#include <optional>
+
+namespace tilewise::kernels::map {
+
+struct ProgramInstr {
+  enum class Kind : std::uint8_t { kLoad, kConst, kIota, kRandom, kRandomBelow, kLane } kind = Kind::kConst;
+  ir::DType dtype = ir::DType::kFloat64;
+  std::uint8_t arity = 0;
+  std::uint16_t args[3] = {0, 0, 0};
+  std::uint16_t slot = 0;   // tile buffer of the result, shared by instructions whose lives do not overlap
+  std::uint16_t source = 0; // kLoad, kIota, kRandom*: which of the program's sources
+  LaneFn lane = nullptr;
+  RandomFn random = nullptr;
+  std::int64_t imm_i = 0;
+  double imm_f = 0;
+};
+
+// SSA results live from their instruction to their last use; slots are reused as soon as that has passed, hot ones
+// first, so that a long tape stays within the first-level cache.
+struct Program {
+  static constexpr int kMaxCode = limits::kMaxTapeInstructions + 1;  // one for a final cast
+  boost::container::static_vector<ProgramInstr, kMaxCode> code;
+  int slots = 0;
+  int sources = 0;
+
+  ir::DType result() const { return code.back().dtype; }
+  bool is_one_load() const { return code.size() == 1 && code[0].kind == ProgramInstr::Kind::kLoad; }
+
+  // `as`: converts the result to this dtype. kUnsupported names the instruction and its dtypes. Expects what
+  // ir::Tape::verify has checked.
+  static Result<Program> make(const ir::Tape& tape, std::optional<ir::DType> as = std::nullopt);
+};
+
+}  // namespace tilewise::kernels::map

@@ -1,0 +1,5 @@
+#pragma once
+
+namespace tilewise::kernels::matmul {
+const char* blas_core();  // "SkylakeX": whose kernels OpenBLAS runs
+}

@@ -1,0 +1,101 @@
+// Products by OpenBLAS (serial: the engine owns the threads), transposition and leading dimension taken from the views'
+// strides, so that slices and transposes of blocks are not copied. Integers and bool by plain blocked loops.
+#include <cblas.h>
+
+#include <cstring>
+#include <memory>
+#include <limits>
+
+#include "map/evaluator_memory.h"
+#include "matmul/blas_core.h"
+#include "matmul/integer.h"
+#include "matmul/matmul.h"
+#include "matmul/operand.h"
+
+namespace tilewise::kernels::matmul {
+namespace {
+
+// A matrix as BLAS reads it; owns a copy where neither stride is one (steps, reversed or repeated rows).
+struct Matrix {
+  const void* data = nullptr;
+  CBLAS_TRANSPOSE trans = CblasNoTrans;
+  std::int64_t ld = 1;
+  std::unique_ptr<std::byte[]> copy;
+};
+
+Matrix packed(const TensorView& view) {
+  const auto size = static_cast<std::int64_t>(ir::size_of(view.dtype));
+  const std::int64_t rows = view.shape[0], cols = view.shape[1];
+  Matrix m;
+  m.copy = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(rows * cols * size));
+  m.data = m.copy.get();
+  m.ld = cols;
+  const auto* from = static_cast<const std::byte*>(view.data);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    map::gather(m.copy.get() + r * cols * size, from + r * view.strides[0] * size, size, view.strides[1], cols);
+  }
+  return m;
+}
+
+Matrix matrix_of(const TensorView& view) {
+  const std::int64_t rows = view.shape[0], cols = view.shape[1];
+  const std::int64_t s0 = view.strides[0], s1 = view.strides[1];
+  Matrix m;
+  m.data = view.data;
+  // A stride along an extent of one is never used, so it may be anything.
+  if ((s1 == 1 || cols == 1) && (s0 >= cols || rows == 1)) {
+    m.ld = rows == 1 ? cols : s0;
+    return m;
+  }
+  if ((s0 == 1 || rows == 1) && (s1 >= rows || cols == 1)) {
+    m.trans = CblasTrans;
+    m.ld = cols == 1 ? rows : s1;
+    return m;
+  }
+  return packed(view);
+}
+
+void gemm(const Product& p, const Matrix& a, const Matrix& b) {
+  const auto m = static_cast<blasint>(p.m), n = static_cast<blasint>(p.n), k = static_cast<blasint>(p.k);
+  const auto lda = static_cast<blasint>(a.ld), ldb = static_cast<blasint>(b.ld);
+  if (p.out->dtype == ir::DType::kFloat64) {
+    cblas_dgemm(CblasRowMajor, a.trans, b.trans, m, n, k, 1.0, static_cast<const double*>(a.data), lda,
+                static_cast<const double*>(b.data), ldb, p.accumulate ? 1.0 : 0.0, static_cast<double*>(p.out->data), n);
+  } else {
+    cblas_sgemm(CblasRowMajor, a.trans, b.trans, m, n, k, 1.0f, static_cast<const float*>(a.data), lda,
+                static_cast<const float*>(b.data), ldb, p.accumulate ? 1.0f : 0.0f, static_cast<float*>(p.out->data), n);
+  }
+}
+
+Status float_product(const Product& p) {
+  const Matrix a = matrix_of(*p.a), b = matrix_of(*p.b);
+  constexpr std::int64_t kMost = std::numeric_limits<blasint>::max();
+  if (p.m > kMost || p.n > kMost || p.k > kMost || a.ld > kMost || b.ld > kMost) {
+    return error(Errc::kLimitExceeded, "a block of a product with an extent or row stride past 2^31 - 1");
+  }
+  gemm(p, a, b);
+  return {};
+}
+
+}  // namespace
+
+Status supports(const ir::Op&, const PluginTable*) { return {}; }
+
+Status host(const KernelCall& call, const PluginTable*) {
+  TW_ASSIGN(const Product p, product_of(call));
+  if (p.m == 0 || p.n == 0) return {};
+  if (p.empty()) {  // also keeps BLAS from reading an output that holds nothing yet
+    if (!p.accumulate) std::memset(p.out->data, 0, static_cast<std::size_t>(p.m * p.n) * ir::size_of(p.out->dtype));
+    return {};
+  }
+  if (ir::is_floating(p.out->dtype)) return float_product(p);
+  // The loops want rows of b in a piece.
+  const bool rows = p.b->strides[1] == 1 || p.n == 1;
+  const Matrix b = rows ? Matrix{p.b->data, CblasNoTrans, p.b->strides[0], nullptr} : packed(*p.b);
+  integer_product(p, b.data, b.ld);
+  return {};
+}
+
+const char* blas_core() { return openblas_get_corename(); }
+
+}  // namespace tilewise::kernels::matmul

@@ -1,0 +1,238 @@
+// Folding rows into accumulators, once per Highway target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "reduce/fold.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <limits>
+#include <type_traits>
+
+#include "reduce/fold.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tilewise::kernels::reduce {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using ir::DType;
+using ir::ReduceKind;
+
+template <class T> constexpr bool is_float = std::is_floating_point_v<T>;
+template <class T> constexpr T kHighest = is_float<T> ? std::numeric_limits<T>::infinity()
+                                        : sizeof(T) == 1 ? T{1} : std::numeric_limits<T>::max();
+template <class T> constexpr T kLowest = is_float<T> ? -std::numeric_limits<T>::infinity()
+                                       : sizeof(T) == 1 ? T{0} : std::numeric_limits<T>::min();
+
+struct Sum {
+  template <class T> static constexpr T kNeutral = is_float<T> ? T(-0.0) : T(0);
+  template <class T> static HWY_INLINE T apply(T a, T x) {
+    if constexpr (is_float<T>) return a + x;
+    else return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) + static_cast<std::make_unsigned_t<T>>(x));
+  }
+  template <class V> static HWY_INLINE V vec(V a, V x) { return hn::Add(a, x); }
+};
+struct Prod {
+  template <class T> static constexpr T kNeutral = T(1);
+  template <class T> static HWY_INLINE T apply(T a, T x) {
+    if constexpr (is_float<T>) return a * x;
+    else return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) * static_cast<std::make_unsigned_t<T>>(x));
+  }
+};
+// A NaN in the accumulator fails every comparison and stays; one in x is taken.
+struct Min {
+  template <class T> static constexpr T kNeutral = kHighest<T>;
+  template <class T> static HWY_INLINE T apply(T a, T x) { return (x < a) | (x != x) ? x : a; }
+  template <class V> static HWY_INLINE V vec(V a, V x) {
+    return hn::IfThenElse(hn::Or(hn::Lt(x, a), hn::Ne(x, x)), x, a);
+  }
+};
+struct Max {
+  template <class T> static constexpr T kNeutral = kLowest<T>;
+  template <class T> static HWY_INLINE T apply(T a, T x) { return (x > a) | (x != x) ? x : a; }
+  template <class V> static HWY_INLINE V vec(V a, V x) {
+    return hn::IfThenElse(hn::Or(hn::Lt(a, x), hn::Ne(x, x)), x, a);
+  }
+};
+struct Any {
+  template <class T> static constexpr T kNeutral = T(0);
+  template <class T> static HWY_INLINE T apply(T a, T x) { return a | x; }
+};
+struct All {
+  template <class T> static constexpr T kNeutral = T(1);
+  template <class T> static HWY_INLINE T apply(T a, T x) { return a & x; }
+};
+
+template <class Op, class T>
+void clear(void* acc, std::int64_t width) {
+  T* a = static_cast<T*>(acc);
+  for (std::int64_t j = 0; j < width; ++j) a[j] = Op::template kNeutral<T>;
+}
+
+// Sixteen lanes stay in registers.
+template <class Op, class T>
+HWY_INLINE void rows_of_16(T* acc, const T* x, std::int64_t rows) {
+  const hn::CappedTag<T, kFold> d;
+  constexpr int kLanes = static_cast<int>(HWY_LANES(T) < kFold ? HWY_LANES(T) : kFold);
+  constexpr int kVectors = kFold / kLanes;
+  using V = decltype(hn::Zero(d));
+  V a[kVectors];
+  for (int v = 0; v < kVectors; ++v) a[v] = hn::LoadU(d, acc + v * kLanes);
+  for (std::int64_t r = 0; r < rows; ++r, x += kFold) {
+    for (int v = 0; v < kVectors; ++v) a[v] = Op::vec(a[v], hn::LoadU(d, x + v * kLanes));
+  }
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(a[v], d, acc + v * kLanes);
+}
+
+template <class Op, class T>
+void rows(void* acc, const void* from, std::int64_t width, std::int64_t rows) {
+  T* HWY_RESTRICT a = static_cast<T*>(acc);
+  const T* HWY_RESTRICT x = static_cast<const T*>(from);
+  if constexpr (sizeof(T) >= 4 && !std::is_same_v<Op, Prod> && !std::is_same_v<Op, Any> && !std::is_same_v<Op, All>) {
+    if (width == kFold) return rows_of_16<Op, T>(a, x, rows);
+  }
+  std::int64_t r = 0;
+  for (; r + 4 <= rows; r += 4, x += 4 * width) {  // four rows a pass over the accumulators
+    for (std::int64_t j = 0; j < width; ++j) {
+      T s = Op::apply(a[j], x[j]);
+      s = Op::apply(s, x[width + j]);
+      s = Op::apply(s, x[2 * width + j]);
+      a[j] = Op::apply(s, x[3 * width + j]);
+    }
+  }
+  for (; r < rows; ++r, x += width) {
+    for (std::int64_t j = 0; j < width; ++j) a[j] = Op::apply(a[j], x[j]);
+  }
+}
+
+template <class Op, class T>
+void units(void* to, const void* from, std::int64_t units, std::int64_t length, std::int64_t n) {
+  T* HWY_RESTRICT out = static_cast<T*>(to);
+  const T* HWY_RESTRICT x = static_cast<const T*>(from);
+  for (std::int64_t u = 0; u < units; ++u, out += n, x += length * n) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      T s = x[j];
+      for (std::int64_t r = 1; r < length; ++r) s = Op::apply(s, x[r * n + j]);
+      out[j] = s;
+    }
+  }
+}
+
+template <class Op, class T>
+FoldFns fns() { return {clear<Op, T>, rows<Op, T>, units<Op, T>}; }
+
+template <class Op>
+FoldFns number_fns(DType t) {
+  switch (t) {
+    case DType::kBool: return {};
+    case DType::kInt32: return fns<Op, std::int32_t>();
+    case DType::kInt64: return fns<Op, std::int64_t>();
+    case DType::kFloat32: return fns<Op, float>();
+    case DType::kFloat64: return fns<Op, double>();
+  }
+  return {};
+}
+
+FoldFns folds_of(ReduceKind kind, DType t) {
+  const bool is_bool = t == DType::kBool;
+  switch (kind) {
+    case ReduceKind::kSum: return number_fns<Sum>(t);
+    case ReduceKind::kProd: return number_fns<Prod>(t);
+    case ReduceKind::kMin: return is_bool ? fns<All, std::uint8_t>() : number_fns<Min>(t);
+    case ReduceKind::kMax: return is_bool ? fns<Any, std::uint8_t>() : number_fns<Max>(t);
+    case ReduceKind::kAny: return is_bool ? fns<Any, std::uint8_t>() : FoldFns{};
+    case ReduceKind::kAll: return is_bool ? fns<All, std::uint8_t>() : FoldFns{};
+    case ReduceKind::kArgMin: case ReduceKind::kArgMax: return {};
+  }
+  return {};
+}
+
+template <bool kMin, class T>
+HWY_INLINE bool better(T x, T best) {
+  const bool beats = kMin ? x < best : x > best;
+  return beats | ((x != x) & (best == best));
+}
+
+// Blocks without a candidate, nearly all of them, cost one vector pass.
+template <bool kMin, class T>
+void arg_row(const void* from, std::int64_t n, std::int64_t first, bool empty, void* best, std::int64_t* best_index) {
+  const T* x = static_cast<const T*>(from);
+  T value = *static_cast<T*>(best);
+  std::int64_t index = *best_index, i = 0;
+  if (empty && n > 0) {
+    value = x[0];
+    index = first;
+    i = 1;
+  }
+  constexpr std::int64_t kBlock = 64;
+  while (i < n) {
+    const std::int64_t end = n - i < kBlock ? n : i + kBlock;
+    unsigned found = 0;
+    for (std::int64_t j = i; j < end; ++j) found |= better<kMin>(x[j], value);
+    if (found != 0) {
+      for (std::int64_t j = i; j < end; ++j) {
+        if (better<kMin>(x[j], value)) {
+          value = x[j];
+          index = first + j;
+        }
+      }
+    }
+    i = end;
+  }
+  *static_cast<T*>(best) = value;
+  *best_index = index;
+}
+
+template <bool kMin, class T>
+void arg_columns(const void* from, std::int64_t n, std::int64_t number, bool empty, void* to, std::int64_t* best_index) {
+  const T* HWY_RESTRICT x = static_cast<const T*>(from);
+  T* HWY_RESTRICT best = static_cast<T*>(to);
+  std::int64_t* HWY_RESTRICT index = best_index;
+  for (std::int64_t j = 0; j < n; ++j) {
+    const bool take = empty | better<kMin>(x[j], best[j]);
+    best[j] = take ? x[j] : best[j];
+    index[j] = take ? number : index[j];
+  }
+}
+
+template <bool kMin, class T>
+void arg_merge(const void* from, const std::int64_t* from_index, std::int64_t n, void* to, std::int64_t* best_index) {
+  const T* x = static_cast<const T*>(from);
+  T* best = static_cast<T*>(to);
+  for (std::int64_t j = 0; j < n; ++j) {
+    const bool tie = (x[j] == best[j]) | ((x[j] != x[j]) & (best[j] != best[j]));
+    if (better<kMin>(x[j], best[j]) || (tie && from_index[j] < best_index[j])) {
+      best[j] = x[j];
+      best_index[j] = from_index[j];
+    }
+  }
+}
+
+template <bool kMin>
+ArgFns args_for(DType t) {
+  switch (t) {
+    case DType::kBool:
+      return {arg_row<kMin, std::uint8_t>, arg_columns<kMin, std::uint8_t>, arg_merge<kMin, std::uint8_t>};
+    case DType::kInt32:
+      return {arg_row<kMin, std::int32_t>, arg_columns<kMin, std::int32_t>, arg_merge<kMin, std::int32_t>};
+    case DType::kInt64:
+      return {arg_row<kMin, std::int64_t>, arg_columns<kMin, std::int64_t>, arg_merge<kMin, std::int64_t>};
+    case DType::kFloat32: return {arg_row<kMin, float>, arg_columns<kMin, float>, arg_merge<kMin, float>};
+    case DType::kFloat64: return {arg_row<kMin, double>, arg_columns<kMin, double>, arg_merge<kMin, double>};
+  }
+  return {};
+}
+
+ArgFns args_of(bool smallest, DType t) { return smallest ? args_for<true>(t) : args_for<false>(t); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tilewise::kernels::reduce
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tilewise::kernels::reduce {
+HWY_EXPORT(folds_of);
+HWY_EXPORT(args_of);
+FoldFns find_folds(ir::ReduceKind kind, ir::DType dtype) { return HWY_DYNAMIC_DISPATCH(folds_of)(kind, dtype); }
+ArgFns find_args(bool smallest, ir::DType dtype) { return HWY_DYNAMIC_DISPATCH(args_of)(smallest, dtype); }
+}  // namespace tilewise::kernels::reduce
+#endif

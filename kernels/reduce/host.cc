@@ -1,0 +1,161 @@
+// kReduceBlocks on the host: the tape runs tile by tile and each tile is folded while it is in cache.
+//
+// Order of a sum (a function of the block's shape and axes, see layout.h): rows of a unit go in chunks of 64 (narrow
+// rows: 64 * 16, where row r belongs to virtual lane r % 16); within a chunk, per element and lane, left to right; then
+// the sixteen lanes by halves (lane i with i + 8, + 4, + 2, + 1); then chunks pairwise (tree.h), across all units of the
+// output. Error of a float sum of m elements: at most (64 + 4 + log2(m / 64) + 1) roundings of sum |x|.
+#include <tilewise/ir/op.h>
+
+#include <cstring>
+
+#include "map/evaluator.h"
+#include "reduce/args.h"
+#include "reduce/combine.h"
+#include "reduce/layout.h"
+#include "reduce/reduce.h"
+#include "reduce/tree.h"
+
+namespace tilewise::kernels::reduce {
+namespace {
+
+constexpr std::int64_t kChunkRows = 64;   // rows (or folded rows) summed left to right
+constexpr std::int64_t kNarrow = 32;      // rows shorter than this are folded sixteen at a time
+constexpr std::int64_t kShort = 16;       // ... unless there are no more than this
+constexpr std::int64_t kMaxColumns = 4096;  // accumulators of one pass: within the second-level cache
+
+class BlockReducer {
+ public:
+  BlockReducer(map::TileEvaluator& values, const FoldFns& folds, const Layout& layout, std::size_t size)
+      : values_(values), folds_(folds), layout_(layout), size_(static_cast<std::int64_t>(size)),
+        fold_(layout.n < kNarrow && layout.length > kShort ? kFold : 1),
+        columns_(std::min({layout.n, values.max_tile(), kMaxColumns})), tree_(folds, columns_, size),
+        acc_(static_cast<std::size_t>(fold_ * columns_) * size) {}
+
+  void run(std::byte* out) {
+    if (fold_ == 1 && layout_.sequential() && layout_.length <= kChunkRows && layout_.unit_size() <= unit_limit()) {
+      return run_short(out);
+    }
+    for (std::int64_t o = 0; o < layout_.outputs; ++o) {
+      std::byte* row = out + o * layout_.n * size_;
+      for (std::int64_t c = 0; c < layout_.n; c += columns_) {
+        const std::int64_t width = std::min(columns_, layout_.n - c);
+        if (width != columns_) tree_ = Tree(folds_, width, static_cast<std::size_t>(size_));
+        tree_.reset();
+        for (std::int64_t r = 0; r < layout_.repeats; ++r) {
+          add_unit(layout_.unit(o, r) * layout_.unit_size(), c, width);
+        }
+        tree_.finish(row + c * size_);
+        if (width != columns_) tree_ = Tree(folds_, columns_, static_cast<std::size_t>(size_));
+      }
+    }
+  }
+
+ private:
+  std::int64_t unit_limit() const { return std::min<std::int64_t>(values_.max_tile(), 1024); }
+
+  // Many units a tile, each left to right.
+  void run_short(std::byte* out) {
+    const std::int64_t unit = layout_.unit_size(), batch = std::max<std::int64_t>(1, unit_limit() / unit);
+    for (std::int64_t o = 0; o < layout_.outputs; o += batch) {
+      const std::int64_t count = std::min(batch, layout_.outputs - o);
+      const void* x = values_.eval(o * unit, count * unit, nullptr);
+      folds_.units(out + o * layout_.n * size_, x, count, layout_.length, layout_.n);
+    }
+  }
+
+  // Elements [begin, begin + n), looking ahead over whole small units: the next outputs will want them.
+  const std::byte* window(std::int64_t begin, std::int64_t n) {
+    if (begin < window_begin_ || begin + n > window_end_) {
+      std::int64_t count = n;
+      if (layout_.sequential() && layout_.unit_size() <= values_.max_tile()) {
+        const std::int64_t unit = layout_.unit_size();
+        const std::int64_t units = std::min(std::max<std::int64_t>(1, unit_limit() / unit), layout_.outputs - begin / unit);
+        if (begin % unit == 0) count = std::max(n, units * unit);
+      }
+      window_ = static_cast<const std::byte*>(values_.eval(begin, count, nullptr));
+      window_begin_ = begin;
+      window_end_ = begin + count;
+    }
+    return window_ + (begin - window_begin_) * size_;
+  }
+
+  void add_unit(std::int64_t base, std::int64_t column, std::int64_t width) {
+    const std::int64_t rows_a_chunk = kChunkRows * fold_;
+    for (std::int64_t row = 0; row < layout_.length; row += rows_a_chunk) {
+      const std::int64_t rows = std::min(rows_a_chunk, layout_.length - row);
+      folds_.clear(acc_.data(), fold_ * width);
+      if (width == layout_.n) add_rows(base + row * layout_.n, rows);
+      else add_columns(base + row * layout_.n + column, rows, width);
+      for (std::int64_t half = fold_ / 2; half > 0; half /= 2) {
+        folds_.rows(acc_.data(), acc_.data() + half * width * size_, half * width, 1);
+      }
+      tree_.push(acc_.data());
+    }
+  }
+
+  void add_rows(std::int64_t begin, std::int64_t rows) {
+    const std::int64_t width = fold_ * layout_.n;
+    const std::int64_t whole = rows / fold_, rest = rows % fold_ * layout_.n;
+    const std::int64_t most = std::max<std::int64_t>(1, std::min(values_.max_tile(), rows * layout_.n) / width);
+    for (std::int64_t r = 0; r < whole; r += most) {
+      const std::int64_t count = std::min(most, whole - r);
+      folds_.rows(acc_.data(), window(begin + r * width, count * width), width, count);
+    }
+    if (rest > 0) folds_.rows(acc_.data(), window(begin + whole * width, rest), rest, 1);
+  }
+
+  void add_columns(std::int64_t begin, std::int64_t rows, std::int64_t width) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      folds_.rows(acc_.data(), values_.eval(begin + r * layout_.n, width, nullptr), width, 1);
+    }
+  }
+
+  map::TileEvaluator& values_;
+  FoldFns folds_;
+  const Layout& layout_;
+  std::int64_t size_, fold_, columns_;
+  Tree tree_;
+  std::vector<std::byte> acc_;
+  const std::byte* window_ = nullptr;
+  std::int64_t window_begin_ = 0, window_end_ = 0;
+};
+
+Status reduce_blocks(const KernelCall& call) {
+  const auto& attrs = call.op->get<ir::ReduceAttrs>();
+  const TensorView& out = call.outputs[0];
+  const ir::Shape shape = call.box.shape();
+  if (ir::is_arg(attrs.kind)) return arg_blocks(call);
+  const FoldFns folds = find_folds(attrs.kind, out.dtype);
+  if (!folds) return error(Errc::kUnsupported, std::string(ir::name_of(attrs.kind)) + " into " + std::string(ir::name_of(out.dtype)));
+  const std::int64_t outputs = ir::volume(out.shape);
+  if (call.box.volume() == 0) return clear_output(attrs.kind, out);
+  TW_ASSIGN(const map::Program program, map::Program::make(attrs.tape, out.dtype));
+  TW_ASSIGN(map::TileEvaluator values, map::TileEvaluator::make(program, call.inputs, call.box, call.space_shape));
+  const Layout layout = layout_of(shape, attrs.axes);
+  if (layout.outputs * layout.n != outputs) {
+    return error(Errc::kShapeMismatch, "a reduction of " + ir::to_string(call.box) + " into " + ir::to_string(out.shape));
+  }
+  BlockReducer(values, folds, layout, ir::size_of(out.dtype)).run(static_cast<std::byte*>(out.data));
+  return {};
+}
+
+}  // namespace
+
+Status supports(const ir::Op& op, const PluginTable*) {
+  const ir::DType out = op.outputs[0].dtype;
+  const ir::ReduceKind kind = op.kind == ir::OpKind::kCombine ? op.get<ir::CombineAttrs>().kind
+                                                              : op.get<ir::ReduceAttrs>().kind;
+  if (!ir::is_arg(kind) && !find_folds(kind, out)) {
+    return error(Errc::kUnsupported, std::string(ir::name_of(kind)) + " into " + std::string(ir::name_of(out)));
+  }
+  if (op.kind == ir::OpKind::kCombine) return {};
+  const auto program = map::Program::make(op.get<ir::ReduceAttrs>().tape, out);
+  if (!program) return program.error();
+  return {};
+}
+
+Status host(const KernelCall& call, const PluginTable*) {
+  return call.op->kind == ir::OpKind::kCombine ? combine(call) : reduce_blocks(call);
+}
+
+}  // namespace tilewise::kernels::reduce
