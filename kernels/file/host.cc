@@ -1,0 +1,61 @@
+// kReadNpy and kWriteNpy: a block from or to its box of a file. Host memory only; the reference is the same code.
+#include <tilewise/io/npy.h>
+
+#include <memory>
+
+#include "common/strided.h"
+#include "file/file.h"
+#include "map/evaluator_memory.h"
+
+namespace tilewise::kernels::file {
+namespace {
+
+Status read(const KernelCall& call) {
+  const auto& attrs = call.op->get<ir::NpyAttrs>();
+  const TensorView& out = call.outputs[0];
+  io::NpyInfo info;
+  info.dtype = out.dtype;
+  info.shape = call.space_shape;
+  info.fortran_order = attrs.fortran_order;
+  info.data_offset = attrs.data_offset;
+  info.data_bytes = ir::volume(info.shape) * static_cast<std::int64_t>(ir::size_of(out.dtype));
+  return io::read_block(attrs.path, info, call.box, out.data);
+}
+
+// All blocks share the temporary file that the token names; whoever sees all of them done commits it.
+Status write(const KernelCall& call) {
+  const auto& attrs = call.op->get<ir::NpyAttrs>();
+  const TensorView& in = call.inputs[0];
+  const auto size = static_cast<std::int64_t>(ir::size_of(in.dtype));
+  const std::int64_t elements = call.box.volume();
+  TW_ASSIGN(const io::NpyInfo info, io::npy_info(in.dtype, call.space_shape));
+  TW_ASSIGN(const std::string temporary,
+            io::create_temp(attrs.path, std::to_string(attrs.token), in.dtype, call.space_shape));
+  const Collapsed where = collapse(in.shape, in.strides);
+  const void* data = in.data;
+  std::unique_ptr<std::byte[]> packed;
+  if (!where.is_flat() || where.stride() != 1) {
+    packed = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(elements * size));
+    std::byte* to = packed.get();
+    for_runs(where, 0, elements, [&](std::int64_t offset, std::int64_t count) {
+      map::gather(to, static_cast<const std::byte*>(in.data) + offset * size, size, where.stride(), count);
+      to += count * size;
+    });
+    data = packed.get();
+  }
+  TW_TRY(io::write_block(temporary, info, call.box, data));
+  *static_cast<std::int64_t*>(call.outputs[0].data) = elements * size;
+  return {};
+}
+
+}  // namespace
+
+Status supports(const ir::Op&, const PluginTable*) { return {}; }
+
+Status host(const KernelCall& call, const PluginTable*) {
+  return call.op->kind == ir::OpKind::kReadNpy ? read(call) : write(call);
+}
+
+Status reference(const KernelCall& call, const PluginTable*) { return host(call, nullptr); }
+
+}  // namespace tilewise::kernels::file
