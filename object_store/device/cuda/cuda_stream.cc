@@ -1,21 +1,22 @@
 #include "cuda_stream.h"
 
-#include <chrono>
+#include <algorithm>
+#include <cstring>
 #include <thread>
 
 namespace tilewise::cuda {
 namespace {
 
-struct HostWait {
-  device::Stream* other;
-  std::uint64_t sequence;
+struct HostCopy {
+  void* to;
+  const void* from;
+  std::size_t bytes;
 };
 
-// Runs on a thread of the driver; may not call CUDA. Polls briefly, then sleeps: the other side is a host step.
-void CUDA_CB wait_for_host(void* argument) {
-  const std::unique_ptr<HostWait> wait(static_cast<HostWait*>(argument));
-  for (int round = 0; wait->other->completed() < wait->sequence; ++round)
-    if (round > 100) std::this_thread::sleep_for(std::chrono::microseconds(20));
+// Runs on a thread of the driver, in stream order; may not call CUDA.
+void CUDA_CB run_host_copy(void* argument) {
+  const std::unique_ptr<HostCopy> copy(static_cast<HostCopy*>(argument));
+  std::memcpy(copy->to, copy->from, copy->bytes);
 }
 
 }  // namespace
@@ -25,11 +26,17 @@ Result<std::unique_ptr<CudaStream>> CudaStream::make(const Context& context, std
   CUstream stream = nullptr;
   // Non-blocking: never ordered behind the legacy default stream, which other libraries of the process may use.
   TW_CUDA_TRY(*context.driver, cuStreamCreate, "cuStreamCreate", &stream, CU_STREAM_NON_BLOCKING);
-  return std::unique_ptr<CudaStream>(new CudaStream(context, stream, std::move(on_record)));
+  void* pinned = nullptr;
+  if (const CUresult code = context.driver->cuMemHostAlloc_(&pinned, sizeof(Shared), CU_MEMHOSTALLOC_PORTABLE);
+      code != CUDA_SUCCESS) {
+    context.driver->cuStreamDestroy_(stream);
+    return cuda_error(*context.driver, code, "pinned memory of a stream");
+  }
+  return std::unique_ptr<CudaStream>(new CudaStream(context, stream, new (pinned) Shared{}, std::move(on_record)));
 }
 
-CudaStream::CudaStream(const Context& context, CUstream stream, std::function<void()> on_record)
-    : context_(context), driver_(*context.driver), stream_(stream), on_record_(std::move(on_record)),
+CudaStream::CudaStream(const Context& context, CUstream stream, Shared* shared, std::function<void()> on_record)
+    : context_(context), driver_(*context.driver), stream_(stream), shared_(shared), on_record_(std::move(on_record)),
       ring_(std::make_unique<std::array<Slot, kRing>>()) {}
 
 CudaStream::~CudaStream() {
@@ -37,30 +44,83 @@ CudaStream::~CudaStream() {
   for (Slot& slot : *ring_)
     if (slot.event != nullptr) driver_.cuEventDestroy_(slot.event);
   driver_.cuStreamDestroy_(stream_);
+  driver_.cuMemFreeHost_(shared_);
 }
 
 Status CudaStream::enqueue(HostWork) {
   return error(Errc::kUnsupported, "a CUDA stream runs no host work; launch kernels on native()");
 }
 
-Status CudaStream::copy(void* to, const void* from, std::size_t bytes) {
-  if (bytes == 0) return {};
-  TW_TRY(context_.make_current());
+bool CudaStream::is_pageable(const void* data, bool& on_device) const {
+  CUmemorytype type{};
+  const auto address = reinterpret_cast<CUdeviceptr>(data);
+  const bool known = driver_.cuPointerGetAttribute_(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS;
+  on_device = known && type == CU_MEMORYTYPE_DEVICE;
+  return !known;  // the driver has never heard of it
+}
+
+Status CudaStream::copy_pinned(void* to, const void* from, std::size_t bytes) {
   // Unified addressing: the driver tells host, device, peer and mapped memory apart by address.
   TW_CUDA_TRY(driver_, cuMemcpyAsync, "cuMemcpyAsync of " + std::to_string(bytes) + " bytes",
               reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes, stream_);
   return {};
 }
 
+Status CudaStream::copy_by_host(void* to, const void* from, std::size_t bytes) {
+  auto copy = std::make_unique<HostCopy>(HostCopy{to, from, bytes});
+  TW_CUDA_TRY(driver_, cuLaunchHostFunc, "cuLaunchHostFunc", stream_, run_host_copy, copy.get());
+  static_cast<void>(copy.release());  // the callback's now
+  return {};
+}
+
+Status CudaStream::copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return {};
+  TW_TRY(context_.make_current());
+  bool to_device = false, from_device = false;
+  const bool to_pageable = is_pageable(to, to_device), from_pageable = is_pageable(from, from_device);
+  if (!to_pageable && !from_pageable) return copy_pinned(to, from, bytes);
+  if (!to_device && !from_device) return copy_by_host(to, from, bytes);
+  // Stream order alone keeps the pieces from overtaking each other in the one buffer.
+  for (std::size_t done = 0; done < bytes; done += kStagingBytes) {
+    const std::size_t piece = std::min(kStagingBytes, bytes - done);
+    auto* const target = static_cast<std::byte*>(to) + done;
+    const auto* const source = static_cast<const std::byte*>(from) + done;
+    if (to_pageable) {
+      TW_TRY(copy_pinned(shared_->staging, source, piece));
+      TW_TRY(copy_by_host(target, shared_->staging, piece));
+    } else {
+      TW_TRY(copy_by_host(shared_->staging, source, piece));
+      TW_TRY(copy_pinned(target, shared_->staging, piece));
+    }
+  }
+  return {};
+}
+
+Status CudaStream::wait_for_host(Stream& other, std::uint64_t sequence) {
+  {
+    const std::lock_guard lock(mutex_);
+    TW_CUDA_TRY(driver_, cuStreamWaitValue64, "cuStreamWaitValue64", stream_,
+                reinterpret_cast<CUdeviceptr>(&shared_->gate), host_waits_made_ + 1, CU_STREAM_WAIT_VALUE_GEQ);
+    ++host_waits_made_;
+    host_waits_.push_back({&other, sequence});
+    host_waits_open_.store(host_waits_.size(), std::memory_order_release);
+  }
+  on_record_();
+  return {};
+}
+
+void CudaStream::release_host_waits() {
+  while (!host_waits_.empty() && host_waits_.front().other->completed() >= host_waits_.front().sequence) {
+    host_waits_.pop_front();
+    shared_->gate.store(host_waits_made_ - host_waits_.size(), std::memory_order_release);
+  }
+  host_waits_open_.store(host_waits_.size(), std::memory_order_release);
+}
+
 Status CudaStream::wait(Stream& other, std::uint64_t sequence) {
   if (other.completed() >= sequence) return {};
   TW_TRY(context_.make_current());
-  if (other.kind() == device::Kind::kHost) {
-    auto wait = std::make_unique<HostWait>(HostWait{&other, sequence});
-    TW_CUDA_TRY(driver_, cuLaunchHostFunc, "cuLaunchHostFunc", stream_, wait_for_host, wait.get());
-    static_cast<void>(wait.release());  // the callback's now
-    return {};
-  }
+  if (other.kind() == device::Kind::kHost) return wait_for_host(other, sequence);
   auto& stream = static_cast<CudaStream&>(other);
   const std::lock_guard lock(stream.mutex_);  // the step cannot complete, so its event cannot be taken for another
   if (stream.completed() >= sequence) return {};
@@ -108,6 +168,7 @@ Status CudaStream::poll() {
 }
 
 Status CudaStream::poll_locked() {
+  release_host_waits();
   const std::uint64_t recorded = recorded_.load(std::memory_order_acquire);
   std::uint64_t done = completed();
   Status status;
@@ -121,6 +182,8 @@ Status CudaStream::poll_locked() {
       status = cuda_error(driver_, code, "a step on cuda:" + std::to_string(context_.ordinal));
       for (std::uint64_t step = done + 1; step <= recorded; ++step) failures_.push_back({step, status.error()});
       done = recorded;
+      host_waits_.clear();
+      host_waits_open_.store(0, std::memory_order_release);
       break;
     }
     ++done;

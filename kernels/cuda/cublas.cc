@@ -1,0 +1,123 @@
+#include "cublas.h"
+
+#include <tilewise/cuda/libraries.h>
+
+#include <limits>
+#include <type_traits>
+
+namespace tilewise::cuda {
+namespace {
+
+// From the cuBLAS documentation: names and values of its version 2 interface, stable since 2012. Declared here because
+// slim toolkits have no cublas_v2.h.
+using Code = int;
+constexpr Code kSuccess = 0;
+enum Operation : int { kAsIs = 0, kTransposed = 1 };
+constexpr int kDefaultMath = 0;  // full precision of the type
+
+template <class T>
+using GemmFunction = Code (*)(void* handle, Operation a, Operation b, int m, int n, int k, const T* alpha, const T* A,
+                              int lda, const T* B, int ldb, const T* beta, T* C, int ldc);
+
+Error blas_error(Code code, const char* doing) {
+  // 3: CUBLAS_STATUS_ALLOC_FAILED
+  return error(code == 3 ? Errc::kOutOfMemory : Errc::kDeviceError,
+               std::string(doing) + ": cuBLAS status " + std::to_string(code));
+}
+
+template <class T>
+Status call(GemmFunction<T> function, void* handle, const Gemm& g) {
+  const T one = 1, beta = g.accumulate ? T(1) : T(0);
+  // cuBLAS is column-major: a row-major product is the product of the transposes, operands exchanged.
+  const Code code = function(handle, g.transpose_b ? kTransposed : kAsIs, g.transpose_a ? kTransposed : kAsIs,
+                             static_cast<int>(g.n), static_cast<int>(g.m), static_cast<int>(g.k), &one,
+                             static_cast<const T*>(g.b), static_cast<int>(g.ldb), static_cast<const T*>(g.a),
+                             static_cast<int>(g.lda), &beta, static_cast<T*>(g.c), static_cast<int>(g.ldc));
+  if (code != kSuccess) return blas_error(code, "cublas<t>gemm");
+  return {};
+}
+
+}  // namespace
+
+struct Cublas::Functions {
+  Code (*create)(void**);
+  Code (*destroy)(void*);
+  Code (*set_stream)(void*, CUstream);
+  Code (*set_workspace)(void*, void*, std::size_t);
+  Code (*set_math_mode)(void*, int);
+  GemmFunction<float> sgemm;
+  GemmFunction<double> dgemm;
+};
+
+Result<std::unique_ptr<Cublas>> Cublas::open(const Context& context) {
+  TW_ASSIGN(const Library library, open_library(cublas_library(context.driver->version / 1000)));
+  auto functions = std::make_shared<Functions>();
+  std::string missing;
+  const auto look_up = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::decay_t<decltype(function)>>(symbol(library, name));
+    if (function == nullptr) missing = name;
+  };
+  look_up(functions->create, "cublasCreate_v2");
+  look_up(functions->destroy, "cublasDestroy_v2");
+  look_up(functions->set_stream, "cublasSetStream_v2");
+  look_up(functions->set_workspace, "cublasSetWorkspace_v2");
+  look_up(functions->set_math_mode, "cublasSetMathMode");
+  look_up(functions->sgemm, "cublasSgemm_v2");
+  look_up(functions->dgemm, "cublasDgemm_v2");
+  if (!missing.empty()) return error(Errc::kUnavailable, library.path + " has no " + missing);
+  std::unique_ptr<Cublas> cublas(new Cublas(context));
+  cublas->functions_ = std::move(functions);
+  return cublas;
+}
+
+Cublas::~Cublas() {
+  if (!context_.make_current()) return;
+  for (const auto& [stream, handle] : handles_) {
+    functions_->destroy(handle.handle);
+    context_.driver->cuMemFree_(handle.workspace);
+  }
+}
+
+Result<void*> Cublas::handle_for(CUstream stream) {
+  const std::lock_guard lock(mutex_);
+  if (const auto it = handles_.find(stream); it != handles_.end()) return it->second.handle;
+  Handle made;
+  if (const Code code = functions_->create(&made.handle); code != kSuccess) return blas_error(code, "cublasCreate");
+  const auto set_up = [&]() -> Status {
+    TW_CUDA_TRY(*context_.driver, cuMemAlloc, "a cuBLAS workspace", &made.workspace, kWorkspaceBytes);
+    if (const Code code = functions_->set_stream(made.handle, stream); code != kSuccess)
+      return blas_error(code, "cublasSetStream");
+    // After SetStream, which resets it. With a workspace of its own per stream results do not depend on other streams.
+    if (const Code code = functions_->set_workspace(made.handle, reinterpret_cast<void*>(made.workspace), kWorkspaceBytes);
+        code != kSuccess)
+      return blas_error(code, "cublasSetWorkspace");
+    if (const Code code = functions_->set_math_mode(made.handle, kDefaultMath); code != kSuccess)
+      return blas_error(code, "cublasSetMathMode");
+    return {};
+  }();
+  if (!set_up) {
+    functions_->destroy(made.handle);
+    if (made.workspace != 0) context_.driver->cuMemFree_(made.workspace);
+    return set_up.error();
+  }
+  handles_.emplace(stream, made);
+  return made.handle;
+}
+
+Status Cublas::prepare(CUstream stream) {
+  TW_TRY(context_.make_current());
+  TW_TRY(handle_for(stream));
+  return {};
+}
+
+Status Cublas::multiply(const Gemm& gemm, CUstream stream) {
+  constexpr std::int64_t kMax = std::numeric_limits<int>::max();
+  for (const std::int64_t extent : {gemm.m, gemm.n, gemm.k, gemm.lda, gemm.ldb, gemm.ldc})
+    if (extent > kMax) return error(Errc::kLimitExceeded, "a matrix product with an extent of " + std::to_string(extent));
+  TW_TRY(context_.make_current());
+  TW_ASSIGN(void* const handle, handle_for(stream));
+  return gemm.dtype == ir::DType::kFloat32 ? call(functions_->sgemm, handle, gemm)
+                                           : call(functions_->dgemm, handle, gemm);
+}
+
+}  // namespace tilewise::cuda

@@ -1,0 +1,49 @@
+// Matrix products by cuBLAS: one handle and one workspace per stream, so that streams do not wait for each other and no
+// call allocates. The mode is the default one: no TF32, no reduced precision.
+#pragma once
+#include <tilewise/cuda/driver.h>
+#include <tilewise/ir/dtype.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace tilewise::cuda {
+
+// C (m x n) = A (m x k) B (k x n) + (accumulate ? C : 0), row-major; A and B may be transposed in place: their leading
+// dimension is then that of the matrix as stored. Float32 or float64.
+struct Gemm {
+  ir::DType dtype = ir::DType::kFloat64;
+  std::int64_t m = 0, n = 0, k = 0;
+  const void *a = nullptr, *b = nullptr;
+  void* c = nullptr;
+  std::int64_t lda = 0, ldb = 0, ldc = 0;
+  bool transpose_a = false, transpose_b = false, accumulate = false;
+};
+
+class Cublas {
+ public:
+  // kUnavailable says where the library was looked for.
+  static Result<std::unique_ptr<Cublas>> open(const Context& context);
+  ~Cublas();
+
+  Status prepare(CUstream stream);  // makes its handle: about 0.1 s once; else the first product does
+  Status multiply(const Gemm& gemm, CUstream stream);
+
+ private:
+  static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
+  struct Functions;
+  struct Handle {
+    void* handle = nullptr;
+    CUdeviceptr workspace = 0;
+  };
+  explicit Cublas(const Context& context) : context_(context) {}
+  Result<void*> handle_for(CUstream stream);
+
+  const Context& context_;
+  std::shared_ptr<const Functions> functions_;
+  std::mutex mutex_;
+  std::map<CUstream, Handle> handles_;
+};
+
+}  // namespace tilewise::cuda

@@ -1,0 +1,12 @@
+// Device source as text, embedded by the build from device/*.cuh and random_spec.h.
+#pragma once
+
+namespace tilewise::cuda {
+
+extern const char* const kRandomSource;   // namespace tilewise::kernels::random_spec
+extern const char* const kPreludeSource;  // types, arithmetic with Tilewise's rules, index walks
+extern const char* const kMapSource;      // elementwise kernels around a generated `evaluate`
+extern const char* const kReduceSource;   // reductions around a generated `evaluate`
+extern const char* const kMatmulSource;   // integer products
+
+}  // namespace tilewise::cuda

@@ -1,0 +1,73 @@
+// The launchers of all op kinds: each turns one step into kernel launches on a stream and returns.
+#pragma once
+#include <tilewise/cuda/driver.h>
+#include <tilewise/kernels/kernels.h>
+
+#include "cublas.h"
+#include "params.h"
+#include "programs.h"
+
+namespace tilewise::cuda {
+
+using kernels::KernelCall;
+using kernels::TensorView;
+
+struct Environment {
+  const Context& context;
+  Programs& programs;
+  Cublas* cublas;                       // null: no float matmul here
+  const kernels::PluginTable* plugins;  // may be null
+};
+
+// ---- elementwise.cc: kMap, kCopy, kReshape, kCombine
+
+// out[i] = tape(inputs[i]), any strides. `box` and `space_shape` give positions their meaning.
+struct Elementwise {
+  ir::Tape tape;
+  ir::Shape shape;
+  Strided out;
+  std::span<const TensorView> inputs;
+  const ir::Box* box = nullptr;
+  const ir::Shape* space_shape = nullptr;
+  std::int64_t first = 0, count = -1;  // C-order positions of `shape` to compute; -1: all
+};
+Status elementwise(const Environment& env, const Elementwise& work, CUstream stream);
+// A number that follows from the position, as a place: its value at the box's corner, and its steps.
+Strided position_place(const TapeSources::Position& which, const ir::Box& box, const ir::Shape& space_shape);
+// A region of `from` to strided memory of the same dtype.
+Status copy_region(const Environment& env, const TensorView& from, const Strided& to, CUstream stream);
+ir::Tape copy_tape(ir::DType dtype);
+
+Status launch_map(const Environment& env, const KernelCall& call, CUstream stream);
+Status launch_copy(const Environment& env, const KernelCall& call, CUstream stream);
+Status launch_reshape(const Environment& env, const KernelCall& call, CUstream stream);
+
+// ---- reduce.cc
+
+std::int64_t reduce_scratch_bytes(const ir::Op& op);
+Status launch_reduce(const Environment& env, const KernelCall& call, CUstream stream);
+Status launch_combine(const Environment& env, const KernelCall& call, CUstream stream);
+Status prepare_combine(const Environment& env, const ir::Op& op);
+
+// ---- matmul.cc: kMatmul, kMatmulPanels
+
+std::int64_t matmul_scratch_bytes(const ir::Op& op);
+Status launch_matmul(const Environment& env, const KernelCall& call, CUstream stream);
+
+// ---- call.cc
+
+Status call_supports(const Environment& env, const ir::Op& op);
+Status launch_call(const Environment& env, const KernelCall& call, CUstream stream);
+
+// ---- launch.cc
+
+// One generated kernel; `params` is laid out as its single parameter.
+Status launch_kernel(const Environment& env, CUfunction function, std::int64_t blocks_x, std::int64_t blocks_y,
+                     void* params, CUstream stream);
+// Blocks for a grid-stride loop over `count` elements.
+std::int64_t blocks_for(std::int64_t count);
+// The strides of a view as those of a box of `shape`: extents of one where the box is longer repeat.
+Strided strided(const TensorView& view, const ir::Shape& shape);
+Status null_operand(const KernelCall& call, std::size_t operand);
+
+}  // namespace tilewise::cuda

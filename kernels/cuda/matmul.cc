@@ -1,0 +1,144 @@
+// kMatmul and kMatmulPanels: cuBLAS for floats, a generated kernel for integers. Transposed operands are read in place;
+// others that BLAS cannot read (steps, broadcasts) are copied to scratch, a bounded piece of k at a time.
+#include <algorithm>
+
+#include "launch.h"
+
+namespace tilewise::cuda {
+namespace {
+
+constexpr std::int64_t kPiece = 1024;  // of k, where an operand must be copied; part of the order of additions
+
+struct MatmulParams {
+  std::int64_t c, a, b, m, n, k, a_row, a_column, b_row, b_column;
+  std::int32_t accumulate, unused;
+};
+
+// One operand as BLAS takes it.
+struct Matrix {
+  const void* data = nullptr;
+  std::int64_t leading = 0;
+  bool transposed = false;
+};
+
+bool readable(const TensorView& view, Matrix& matrix) {
+  const std::int64_t rows = view.shape[0], columns = view.shape[1], s0 = view.strides[0], s1 = view.strides[1];
+  matrix.data = view.data;
+  if ((s1 == 1 || columns == 1) && (s0 >= columns || rows == 1)) {
+    matrix.leading = std::max<std::int64_t>(rows == 1 ? columns : s0, 1);
+    matrix.transposed = false;
+    return true;
+  }
+  if ((s0 == 1 || rows == 1) && (s1 >= rows || columns == 1)) {
+    matrix.leading = std::max<std::int64_t>(columns == 1 ? rows : s1, 1);
+    matrix.transposed = true;
+    return true;
+  }
+  return false;
+}
+
+// The same question to a plan: does every region of this view have one dimension of stride one?
+bool may_need_copy(const ir::View& view) {
+  if (view.source.empty() || view.rank() != 2) return true;
+  const ir::SourceDim& last = view.source.back();
+  if (last.dim < 0 || last.step != 1) return true;
+  const auto other = view.source_of(1 - last.dim);
+  return !other || view.source[static_cast<std::size_t>(*other)].step < 1;
+}
+
+TensorView slice(const TensorView& view, int axis, std::int64_t begin, std::int64_t end) {
+  TensorView part = view;
+  const auto d = static_cast<std::size_t>(axis);
+  part.shape[d] = end - begin;
+  part.data = static_cast<std::byte*>(view.data) + begin * view.strides[d] * static_cast<std::int64_t>(ir::size_of(view.dtype));
+  return part;
+}
+
+std::int64_t align(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+class FloatProduct {
+ public:
+  FloatProduct(const Environment& env, const KernelCall& call, CUstream stream) : env_(env), call_(call), stream_(stream) {}
+
+  Status run() {
+    const TensorView &a = call_.inputs[0], &b = call_.inputs[1];
+    if (env_.cublas == nullptr) return error(Errc::kUnavailable, "matmul of floats needs cuBLAS, which was not found");
+    Matrix unused;
+    const std::int64_t k = a.shape[1];
+    const bool whole = readable(a, unused) && readable(b, unused);
+    const std::int64_t piece = whole ? k : kPiece;
+    for (std::int64_t begin = 0; begin < k; begin += piece) {
+      const std::int64_t end = std::min(k, begin + piece);
+      used_ = 0;
+      TW_TRY(multiply(slice(a, 1, begin, end), slice(b, 0, begin, end), call_.step > 0 || begin > 0));
+    }
+    return {};
+  }
+
+ private:
+  Result<Matrix> matrix(const TensorView& view) {
+    Matrix m;
+    if (readable(view, m)) return m;
+    if (call_.scratch == nullptr) return error(Errc::kInternal, "matmul: an operand that must be copied, and no scratch");
+    std::byte* const to = call_.scratch + used_;
+    used_ += align(ir::volume(view.shape) * static_cast<std::int64_t>(ir::size_of(view.dtype)));
+    TW_TRY(copy_region(env_, view, contiguous(to, view.shape), stream_));
+    return Matrix{to, view.shape[1], false};
+  }
+
+  Status multiply(const TensorView& a, const TensorView& b, bool accumulate) {
+    TW_ASSIGN(const Matrix left, matrix(a));
+    TW_ASSIGN(const Matrix right, matrix(b));
+    return env_.cublas->multiply({.dtype = a.dtype, .m = a.shape[0], .n = b.shape[1], .k = a.shape[1],
+                                  .a = left.data, .b = right.data, .c = call_.outputs[0].data,
+                                  .lda = left.leading, .ldb = right.leading, .ldc = b.shape[1],
+                                  .transpose_a = left.transposed, .transpose_b = right.transposed,
+                                  .accumulate = accumulate}, stream_);
+  }
+
+  const Environment& env_;
+  const KernelCall& call_;
+  CUstream stream_;
+  std::int64_t used_ = 0;  // bytes of scratch
+};
+
+Status integer_product(const Environment& env, const KernelCall& call, CUstream stream) {
+  const TensorView &a = call.inputs[0], &b = call.inputs[1];
+  MatmulParams params{address(call.outputs[0].data), address(a.data), address(b.data), a.shape[0], b.shape[1], a.shape[1],
+                      a.strides[0], a.strides[1], b.strides[0], b.strides[1], call.step > 0, 0};
+  TW_ASSIGN(const Program program, env.programs.matmul(a.dtype));
+  TW_TRY(env.context.make_current());
+  return launch_kernel(env, program.entry[0], (params.n + 15) / 16, (params.m + 15) / 16, &params, stream);
+}
+
+}  // namespace
+
+std::int64_t matmul_scratch_bytes(const ir::Op& op) {
+  if (!ir::is_floating(op.outputs[0].dtype)) return 0;
+  const ir::Shape largest = op.space.max_block_shape();
+  const std::size_t first = largest.size() - 2;
+  const std::int64_t k = std::min(kPiece, op.operands[0].view.shape[1]);
+  const auto size = static_cast<std::int64_t>(ir::size_of(op.outputs[0].dtype));
+  std::int64_t bytes = 0;
+  if (may_need_copy(op.operands[0].view)) bytes += align(largest[first] * k * size);
+  if (may_need_copy(op.operands[1].view)) bytes += align(largest[first + 1] * k * size);
+  return bytes;
+}
+
+Status launch_matmul(const Environment& env, const KernelCall& call, CUstream stream) {
+  const TensorView& out = call.outputs[0];
+  const std::int64_t count = ir::volume(out.shape);
+  if (count == 0) return {};
+  const bool empty = call.inputs.size() < 2 || call.inputs[0].data == nullptr || call.inputs[1].data == nullptr ||
+                     call.inputs[0].shape[1] == 0;
+  if (empty) {  // a sum over no k
+    if (call.step > 0) return {};
+    TW_TRY(env.context.make_current());
+    TW_CUDA_TRY(*env.context.driver, cuMemsetD8Async, "cuMemsetD8Async", reinterpret_cast<CUdeviceptr>(out.data), 0,
+                static_cast<std::size_t>(count) * ir::size_of(out.dtype), stream);
+    return {};
+  }
+  return ir::is_floating(out.dtype) ? FloatProduct(env, call, stream).run() : integer_product(env, call, stream);
+}
+
+}  // namespace tilewise::cuda

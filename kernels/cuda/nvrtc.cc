@@ -1,0 +1,85 @@
+#include "nvrtc.h"
+
+#include <tilewise/cuda/libraries.h>
+
+#include <type_traits>
+
+namespace tilewise::cuda {
+namespace {
+
+// From the NVRTC documentation; the interface has not changed since CUDA 11. Declared here because slim toolkits have
+// no nvrtc.h.
+using Program = struct NvrtcProgram*;
+using Code = int;
+constexpr Code kSuccess = 0;
+
+}  // namespace
+
+struct Nvrtc::Functions {
+  const char* (*error_text)(Code);
+  Code (*version)(int*, int*);
+  Code (*create)(Program*, const char* source, const char* name, int headers, const char* const*, const char* const*);
+  Code (*compile)(Program, int count, const char* const* options);
+  Code (*destroy)(Program*);
+  Code (*cubin_size)(Program, std::size_t*);
+  Code (*cubin)(Program, char*);
+  Code (*log_size)(Program, std::size_t*);
+  Code (*log)(Program, char*);
+};
+
+Result<std::unique_ptr<Nvrtc>> Nvrtc::open(int preferred_major) {
+  TW_ASSIGN(const Library library, open_library(nvrtc_library(preferred_major)));
+  auto functions = std::make_shared<Functions>();
+  std::string missing;
+  const auto look_up = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::decay_t<decltype(function)>>(symbol(library, name));
+    if (function == nullptr) missing = name;
+  };
+  look_up(functions->error_text, "nvrtcGetErrorString");
+  look_up(functions->version, "nvrtcVersion");
+  look_up(functions->create, "nvrtcCreateProgram");
+  look_up(functions->compile, "nvrtcCompileProgram");
+  look_up(functions->destroy, "nvrtcDestroyProgram");
+  look_up(functions->cubin_size, "nvrtcGetCUBINSize");
+  look_up(functions->cubin, "nvrtcGetCUBIN");
+  look_up(functions->log_size, "nvrtcGetProgramLogSize");
+  look_up(functions->log, "nvrtcGetProgramLog");
+  if (!missing.empty()) return error(Errc::kUnavailable, library.path + " has no " + missing);
+  int major = 0, minor = 0;
+  functions->version(&major, &minor);
+  std::unique_ptr<Nvrtc> nvrtc(new Nvrtc);
+  nvrtc->functions_ = std::move(functions);
+  nvrtc->version_ = std::to_string(major) + "." + std::to_string(minor);
+  nvrtc->path_ = library.path;
+  return nvrtc;
+}
+
+Result<std::string> Nvrtc::compile(const std::string& source, int architecture) const {
+  const Functions& f = *functions_;
+  Program program = nullptr;
+  if (const Code code = f.create(&program, source.c_str(), "tilewise.cu", 0, nullptr, nullptr); code != kSuccess)
+    return error(Errc::kInternal, std::string("nvrtcCreateProgram: ") + f.error_text(code));
+  const std::string arch = "--gpu-architecture=sm_" + std::to_string(architecture);
+  // No contraction: a fused program must round as its operations one by one do (D9).
+  const char* const options[] = {arch.c_str(), "--std=c++20", "--fmad=false"};
+  const Code compiled = f.compile(program, 3, options);
+  std::string result;
+  std::size_t size = 0;
+  if (compiled != kSuccess) {
+    if (f.log_size(program, &size) == kSuccess && size > 1) {
+      result.resize(size);
+      f.log(program, result.data());
+    }
+  } else if (f.cubin_size(program, &size) == kSuccess) {
+    result.resize(size);
+    f.cubin(program, result.data());
+  }
+  f.destroy(&program);
+  if (compiled != kSuccess)
+    return error(Errc::kInternal, std::string("generated CUDA source does not compile: ") + f.error_text(compiled) +
+                                      "\n" + result.substr(0, 8000));
+  if (result.empty()) return error(Errc::kInternal, "NVRTC returned no machine code");
+  return result;
+}
+
+}  // namespace tilewise::cuda

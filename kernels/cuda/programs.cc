@@ -1,0 +1,133 @@
+#include "programs.h"
+
+#include <chrono>
+
+#include "embedded.h"
+
+namespace tilewise::cuda {
+namespace {
+
+std::string common() { return std::string(kRandomSource) + kPreludeSource; }
+
+bool is_arg(ir::ReduceKind kind) { return kind == ir::ReduceKind::kArgMin || kind == ir::ReduceKind::kArgMax; }
+
+// Sums and products of float32 are carried in float64: it costs nothing where memory is the limit.
+std::string_view accumulator(ir::DType dtype, ir::ReduceKind kind) {
+  const bool adds = kind == ir::ReduceKind::kSum || kind == ir::ReduceKind::kProd;
+  return adds && dtype == ir::DType::kFloat32 ? "double" : register_type(dtype);
+}
+
+std::span<const char* const> entry_names(ProgramKind kind) {
+  static constexpr const char* kMap[] = {"tw_map_flat", "tw_map_any"};
+  static constexpr const char* kReduce[] = {"tw_reduce", "tw_finish"};
+  static constexpr const char* kArgReduce[] = {"tw_reduce", "tw_finish", "tw_combine"};
+  static constexpr const char* kMatmul[] = {"tw_matmul"};
+  switch (kind) {
+    case ProgramKind::kMap: return kMap;
+    case ProgramKind::kReduce: return kReduce;
+    case ProgramKind::kArgReduce: return kArgReduce;
+    case ProgramKind::kMatmul: return kMatmul;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string map_program(const ir::Tape& tape) { return common() + tape_source(tape) + kMapSource; }
+
+std::string reduce_program(const ir::Tape& tape, ir::ReduceKind kind) {
+  std::string source = common() + tape_source(tape);
+  source += "constexpr int kKind = " + std::to_string(static_cast<int>(kind)) + ";\n";
+  if (is_arg(kind)) source += "#define TW_COMBINE\n";
+  source += "typedef " + std::string(accumulator(tape.result(), kind)) + " Acc;\ntypedef " +
+            std::string(memory_type(tape.result())) + " Result;\n";
+  return source + kReduceSource;
+}
+
+std::string matmul_program(ir::DType dtype) {
+  return common() + "typedef " + std::string(register_type(dtype)) + " Value;\n" + kMatmulSource;
+}
+
+Programs::Programs(const Context& context, std::unique_ptr<Nvrtc> nvrtc, CubinCache cache)
+    : context_(context), nvrtc_(std::move(nvrtc)), cache_(std::move(cache)) {}
+
+Programs::~Programs() {
+  if (!context_.make_current()) return;
+  for (const auto& [key, entry] : entries_)
+    if (entry->module != nullptr) context_.driver->cuModuleUnload_(entry->module);
+}
+
+template <class Source>
+Result<Program> Programs::get(const std::string& key, ProgramKind kind, const Source& source) {
+  Entry* entry = nullptr;
+  {
+    const std::shared_lock lock(mutex_);
+    if (const auto it = entries_.find(key); it != entries_.end()) entry = it->second.get();
+  }
+  if (entry == nullptr) {
+    const std::unique_lock lock(mutex_);
+    auto& slot = entries_[key];
+    if (!slot) slot = std::make_unique<Entry>();
+    entry = slot.get();
+  }
+  std::call_once(entry->once, [&] { entry->program = build(*entry, kind, source()); });
+  return entry->program;
+}
+
+Result<Program> Programs::map(const ir::Tape& tape) {
+  thread_local std::string key;  // reused: the launch path allocates nothing
+  key.assign("m");
+  append_key(tape, key);
+  return get(key, ProgramKind::kMap, [&] { return map_program(tape); });
+}
+
+Result<Program> Programs::reduce(const ir::Tape& tape, ir::ReduceKind kind) {
+  thread_local std::string key;
+  key.assign("r");
+  key.push_back(static_cast<char>(kind));
+  append_key(tape, key);
+  return get(key, is_arg(kind) ? ProgramKind::kArgReduce : ProgramKind::kReduce, [&] { return reduce_program(tape, kind); });
+}
+
+Result<Program> Programs::matmul(ir::DType dtype) {
+  const std::string key{'x', static_cast<char>(dtype)};
+  return get(key, ProgramKind::kMatmul, [&] { return matmul_program(dtype); });
+}
+
+Result<std::string> Programs::machine_code(const std::string& source) {
+  const int architecture = context_.compute_major * 10 + context_.compute_minor;
+  const std::string key = "sm_" + std::to_string(architecture) + " nvrtc " + nvrtc_->version() + "\n" + source;
+  if (auto cached = cache_.find(key)) {
+    const std::lock_guard lock(counts_mutex_);
+    ++counts_.from_disk;
+    return std::move(*cached);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  auto code = nvrtc_->compile(source, architecture);
+  if (!code) return code;
+  cache_.store(key, *code);
+  const std::lock_guard lock(counts_mutex_);
+  ++counts_.compiled;
+  counts_.compile_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return code;
+}
+
+Result<Program> Programs::build(Entry& entry, ProgramKind kind, const std::string& source) {
+  TW_ASSIGN(const std::string code, machine_code(source));
+  TW_TRY(context_.make_current());
+  const Driver& driver = *context_.driver;
+  TW_CUDA_TRY(driver, cuModuleLoadData, "cuModuleLoadData of a generated kernel", &entry.module, code.data());
+  Program program;
+  std::size_t i = 0;
+  for (const char* name : entry_names(kind))
+    TW_CUDA_TRY(driver, cuModuleGetFunction, std::string("cuModuleGetFunction ") + name, &program.entry[i++],
+                entry.module, name);
+  return program;
+}
+
+Programs::Counts Programs::counts() const {
+  const std::lock_guard lock(counts_mutex_);
+  return counts_;
+}
+
+}  // namespace tilewise::cuda

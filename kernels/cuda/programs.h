@@ -1,0 +1,64 @@
+// Whole programs of CUDA source, one per kind of kernel, and their compiled form: in memory by key, then on disk, then
+// from NVRTC.
+#pragma once
+#include <tilewise/cuda/driver.h>
+#include <tilewise/ir/op.h>
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+
+#include "cubin_cache.h"
+#include "nvrtc.h"
+#include "tape_source.h"
+
+namespace tilewise::cuda {
+
+std::string map_program(const ir::Tape& tape);                              // tw_map_flat, tw_map_any
+std::string reduce_program(const ir::Tape& tape, ir::ReduceKind kind);      // tw_reduce, tw_finish (, tw_combine)
+std::string matmul_program(ir::DType dtype);                                // tw_matmul
+
+// The entry points of each, in this order.
+enum class ProgramKind : std::uint8_t { kMap, kReduce, kArgReduce, kMatmul };
+struct Program {
+  std::array<CUfunction, 3> entry{};
+};
+
+// Loaded programs of one device. Any thread; the same program is compiled once however many ask.
+class Programs {
+ public:
+  Programs(const Context& context, std::unique_ptr<Nvrtc> nvrtc, CubinCache cache);
+  ~Programs();  // unloads; no kernel may be running
+
+  Result<Program> map(const ir::Tape& tape);
+  Result<Program> reduce(const ir::Tape& tape, ir::ReduceKind kind);
+  Result<Program> matmul(ir::DType dtype);
+
+  struct Counts {
+    std::int64_t compiled = 0, from_disk = 0;
+    double compile_seconds = 0;
+  };
+  Counts counts() const;
+
+ private:
+  struct Entry {
+    std::once_flag once;
+    CUmodule module = nullptr;
+    Result<Program> program = error(Errc::kInternal, "not built");
+  };
+  template <class Source>
+  Result<Program> get(const std::string& key, ProgramKind kind, const Source& source);
+  Result<Program> build(Entry& entry, ProgramKind kind, const std::string& source);
+  Result<std::string> machine_code(const std::string& source);
+
+  const Context& context_;
+  std::unique_ptr<Nvrtc> nvrtc_;
+  CubinCache cache_;
+  std::shared_mutex mutex_;
+  std::map<std::string, std::unique_ptr<Entry>, std::less<>> entries_;
+  mutable std::mutex counts_mutex_;
+  Counts counts_;
+};
+
+}  // namespace tilewise::cuda

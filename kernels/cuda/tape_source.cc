@@ -1,0 +1,218 @@
+#include "tape_source.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+
+namespace tilewise::cuda {
+namespace {
+
+using ir::DType;
+using ir::TapeOp;
+
+template <class... Args>
+std::string format(const char* pattern, Args... args) {
+  char text[256];
+  std::snprintf(text, sizeof text, pattern, args...);
+  return text;
+}
+
+std::string constant(const ir::TapeInstr& in) {
+  switch (in.dtype) {
+    case DType::kBool: return in.imm_i != 0 ? "true" : "false";
+    case DType::kInt32: return format("(int)%lldll", static_cast<long long>(in.imm_i));
+    // Bits, for the most negative number has no literal, and NaN and infinity have none either.
+    case DType::kInt64: return format("(i64)0x%llxull", static_cast<unsigned long long>(in.imm_i));
+    case DType::kFloat32: return format("__uint_as_float(0x%xu)", std::bit_cast<std::uint32_t>(static_cast<float>(in.imm_f)));
+    case DType::kFloat64:
+      return format("__longlong_as_double(0x%llxll)",
+                    static_cast<unsigned long long>(std::bit_cast<std::uint64_t>(in.imm_f)));
+  }
+  return "0";
+}
+
+// The expression of one instruction; a, b, c name its arguments, `at` the position it needs.
+class Expression {
+ public:
+  Expression(const ir::Tape& tape, const ir::TapeInstr& in, std::string at)
+      : in_(in), at_(std::move(at)), a_(format("v%u", in.a)), b_(format("v%u", in.b)), c_(format("v%u", in.c)),
+        type_(register_type(in.dtype)), float_(in.dtype == DType::kFloat32),
+        argument_(ir::arity_of(in.op) > 0 ? tape.code[in.a].dtype : in.dtype) {}
+
+  std::string text() const {
+    const std::string key = format("0x%llxull", static_cast<unsigned long long>(in_.imm_i));
+    switch (in_.op) {
+      case TapeOp::kConst: return constant(in_);
+      case TapeOp::kLoad: return format("element.x%d", static_cast<int>(in_.imm_i));
+      case TapeOp::kIota: return at_;
+      case TapeOp::kUniform: return random(float_ ? "tw_uniform32" : "tw_uniform64", key);
+      case TapeOp::kNormal: return random(float_ ? "tw_normal32" : "tw_normal64", key);
+      case TapeOp::kRandomInt: return random("(i64)tw_draw64", key);
+      case TapeOp::kRandomBelow: return "tw_random_below(" + key + ", (u64)(" + at_ + "), " + a_ + ")";
+      case TapeOp::kCast:
+        return argument_ == in_.dtype ? a_ : "tw_cast<" + type_ + ", " + std::string(register_type(argument_)) + ">(" + a_ + ")";
+      case TapeOp::kNeg: return call("tw_neg");
+      case TapeOp::kAbs: return call("tw_abs");
+      case TapeOp::kSign: return call("tw_sign");
+      case TapeOp::kSqrt: return math("sqrt");
+      case TapeOp::kExp: return math("exp");
+      case TapeOp::kExpm1: return math("expm1");
+      case TapeOp::kLog: return math("log");
+      case TapeOp::kLog1p: return math("log1p");
+      case TapeOp::kSin: return math("sin");
+      case TapeOp::kCos: return math("cos");
+      case TapeOp::kTan: return math("tan");
+      case TapeOp::kTanh: return math("tanh");
+      case TapeOp::kFloor: return math("floor");
+      case TapeOp::kCeil: return math("ceil");
+      case TapeOp::kTrunc: return math("trunc");
+      case TapeOp::kRound: return math("rint");  // half to even
+      case TapeOp::kIsNan: return a_ + " != " + a_;
+      case TapeOp::kIsInf: return "isinf(" + a_ + ")";
+      case TapeOp::kIsFinite: return "isfinite(" + a_ + ")";
+      case TapeOp::kNot: return "!" + a_;
+      case TapeOp::kInvert: return "~" + a_;
+      case TapeOp::kAdd: return call2("tw_add");
+      case TapeOp::kSub: return call2("tw_sub");
+      case TapeOp::kMul: return call2("tw_mul");
+      case TapeOp::kDiv: return infix("/");
+      case TapeOp::kFloorDiv: return call2("tw_floor_div");
+      case TapeOp::kRem: return call2("tw_rem");
+      case TapeOp::kPow: return call2("tw_pow");
+      case TapeOp::kMinimum: return call2("tw_min");
+      case TapeOp::kMaximum: return call2("tw_max");
+      case TapeOp::kAtan2: return std::string(float_ ? "atan2f" : "atan2") + "(" + a_ + ", " + b_ + ")";
+      case TapeOp::kEq: return infix("==");
+      case TapeOp::kNe: return infix("!=");
+      case TapeOp::kLt: return infix("<");
+      case TapeOp::kLe: return infix("<=");
+      case TapeOp::kGt: return infix(">");
+      case TapeOp::kGe: return infix(">=");
+      case TapeOp::kAnd: return infix("&");
+      case TapeOp::kOr: return infix("|");
+      case TapeOp::kXor: return infix("^");
+      case TapeOp::kShl: return call2("tw_shl");
+      case TapeOp::kShr: return call2("tw_shr");
+      case TapeOp::kWhere: return a_ + " ? " + b_ + " : " + c_;
+      case TapeOp::kCount: break;
+    }
+    return "0";
+  }
+
+ private:
+  std::string call(const char* name) const { return std::string(name) + "<" + type_ + ">(" + a_ + ")"; }
+  std::string call2(const char* name) const { return std::string(name) + "<" + type_ + ">(" + a_ + ", " + b_ + ")"; }
+  std::string math(const char* name) const { return std::string(name) + (float_ ? "f(" : "(") + a_ + ")"; }
+  std::string infix(const char* sign) const { return a_ + " " + sign + " " + b_; }
+  std::string random(const char* name, const std::string& key) const {
+    return std::string(name) + "(" + key + ", (u64)(" + at_ + "))";
+  }
+
+  const ir::TapeInstr& in_;
+  std::string at_, a_, b_, c_, type_;
+  bool float_;
+  DType argument_;
+};
+
+bool is_random(TapeOp op) {
+  return op == TapeOp::kUniform || op == TapeOp::kNormal || op == TapeOp::kRandomInt || op == TapeOp::kRandomBelow;
+}
+
+std::string loads_source(const TapeSources& sources) {
+  std::string element = "struct Element {\n", one, group;
+  for (std::size_t i = 0; i < sources.loads.size(); ++i) {
+    const auto& load = sources.loads[i];
+    const int x = load.operand, place = static_cast<int>(i) + 1;
+    const char* type = register_type(load.dtype).data();
+    const char* memory = memory_type(load.dtype).data();
+    const char* test = load.dtype == DType::kBool ? " != 0" : "";
+    element += format("  %s x%d;\n", type, x);
+    one += format("  element.x%d = ((const %s*)place[%d].base)[offset[%d]]%s;\n", x, memory, place, place, test);
+    group += format("  if (place[%d].stride[0] != 0) {\n", place) +
+             format("    const Pack<%s, kWidth> pack = *(const Pack<%s, kWidth>*)((const %s*)place[%d].base + i);\n",
+                    memory, memory, memory, place) +
+             "#pragma unroll\n" +
+             format("    for (int j = 0; j < kWidth; ++j) element[j].x%d = pack.v[j]%s;\n  } else {\n", x, test) +
+             format("    const %s value = *(const %s*)place[%d].base%s;\n", type, memory, place, test) +
+             "#pragma unroll\n" + format("    for (int j = 0; j < kWidth; ++j) element[j].x%d = value;\n  }\n", x);
+  }
+  return element + "};\n" +
+         "__device__ __forceinline__ void tw_load(const Place* place, const i64* offset, Element& element) {\n" + one +
+         "}\n__device__ __forceinline__ void tw_load_group(const Place* place, i64 i, Element (&element)[kWidth]) {\n" +
+         group + "}\n";
+}
+
+}  // namespace
+
+std::string_view register_type(DType dtype) {
+  switch (dtype) {
+    case DType::kBool: return "bool";
+    case DType::kInt32: return "int";
+    case DType::kInt64: return "i64";
+    case DType::kFloat32: return "float";
+    case DType::kFloat64: return "double";
+  }
+  return "";
+}
+
+std::string_view memory_type(DType dtype) { return dtype == DType::kBool ? "u8" : register_type(dtype); }
+
+TapeSources sources_of(const ir::Tape& tape) {
+  TapeSources sources;
+  for (const ir::TapeInstr& in : tape.code) {
+    if (in.op == TapeOp::kLoad) {
+      const auto operand = static_cast<std::uint8_t>(in.imm_i);
+      const auto same = [&](const auto& load) { return load.operand == operand; };
+      if (std::none_of(sources.loads.begin(), sources.loads.end(), same)) sources.loads.push_back({operand, in.dtype});
+    } else if (in.op == TapeOp::kIota || is_random(in.op)) {
+      const TapeSources::Position position{is_random(in.op),
+                                           static_cast<std::uint8_t>(in.op == TapeOp::kIota ? in.imm_i : 0)};
+      if (std::find(sources.positions.begin(), sources.positions.end(), position) == sources.positions.end())
+        sources.positions.push_back(position);
+    }
+  }
+  return sources;
+}
+
+int group_width(const ir::Tape& tape) {
+  std::size_t widest = ir::size_of(tape.result());
+  for (const auto& load : sources_of(tape).loads) widest = std::max(widest, ir::size_of(load.dtype));
+  return static_cast<int>(16 / widest);
+}
+
+std::string tape_source(const ir::Tape& tape) {
+  const TapeSources sources = sources_of(tape);
+  std::string source = format("constexpr int kPlaces = %zu, kWidth = %d;\n",
+                              sources.count() + 1, group_width(tape));
+  source += "typedef " + std::string(register_type(tape.result())) + " Value;\ntypedef " +
+            std::string(memory_type(tape.result())) + " Out;\n" + loads_source(sources) +
+            "__device__ __forceinline__ Value tw_evaluate(const Element& element, const Place* place, "
+            "const i64* offset) {\n";
+  for (std::size_t p = 0; p < sources.positions.size(); ++p) {
+    const std::size_t place = 1 + sources.loads.size() + p;
+    source += format("  const i64 at%zu = place[%zu].base + offset[%zu];\n", p, place, place);
+  }
+  for (std::size_t i = 0; i < tape.code.size(); ++i) {
+    const ir::TapeInstr& in = tape.code[i];
+    const TapeSources::Position wanted{is_random(in.op),
+                                       static_cast<std::uint8_t>(in.op == TapeOp::kIota ? in.imm_i : 0)};
+    const auto p = std::find(sources.positions.begin(), sources.positions.end(), wanted) - sources.positions.begin();
+    source += format("  const %s v%zu = ", register_type(in.dtype).data(), i) +
+              Expression(tape, in, format("at%td", p)).text() + ";\n";
+  }
+  return source + format("  return v%zu;\n}\n", tape.code.size() - 1);
+}
+
+void append_key(const ir::Tape& tape, std::string& key) {
+  for (const ir::TapeInstr& in : tape.code) {
+    char bytes[16] = {static_cast<char>(in.op), static_cast<char>(in.dtype)};
+    const std::uint16_t arguments[3] = {in.a, in.b, in.c};
+    const bool floating = in.op == TapeOp::kConst && ir::is_floating(in.dtype);
+    const auto immediate = floating ? std::bit_cast<std::int64_t>(in.imm_f) : in.imm_i;
+    std::copy_n(reinterpret_cast<const char*>(arguments), sizeof arguments, bytes + 2);
+    std::copy_n(reinterpret_cast<const char*>(&immediate), sizeof immediate, bytes + 8);
+    key.append(bytes, 16);
+  }
+}
+
+}  // namespace tilewise::cuda

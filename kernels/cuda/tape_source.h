@@ -1,0 +1,39 @@
+// Tapes as CUDA C++: the generated half of elementwise and reduction kernels.
+#pragma once
+#include <tilewise/ir/tape.h>
+
+#include <string>
+
+namespace tilewise::cuda {
+
+// "double" in registers; bool arrays hold bytes of 0 or 1 in memory.
+std::string_view register_type(ir::DType dtype);
+std::string_view memory_type(ir::DType dtype);
+
+// What a kernel of this tape walks besides its output: loads first, then positions.
+struct TapeSources {
+  struct Load {
+    std::uint8_t operand;
+    ir::DType dtype;
+  };
+  struct Position {
+    bool whole;     // C-order position in the op's space (random numbers), or
+    std::uint8_t dim;  // the index along one dimension
+    friend bool operator==(const Position&, const Position&) = default;
+  };
+  boost::container::static_vector<Load, limits::kMaxTapeLoads> loads;  // each operand once
+  boost::container::static_vector<Position, limits::kMaxRank + 1> positions;
+  std::size_t count() const { return loads.size() + positions.size(); }
+};
+TapeSources sources_of(const ir::Tape& tape);
+
+// Elements a thread handles at once where memory is contiguous: 16 bytes of the widest type.
+int group_width(const ir::Tape& tape);
+
+// kPlaces, kWidth, Out, Value, Element, tw_load, tw_load_group and tw_evaluate, as device/map.cuh describes.
+std::string tape_source(const ir::Tape& tape);
+
+// Two tapes with equal keys have equal source.
+void append_key(const ir::Tape& tape, std::string& key);
+
+}  // namespace tilewise::cuda
