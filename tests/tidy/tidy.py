@@ -36,7 +36,8 @@ ARROWS = {
 }
 CORES = r"(scheduler/(plan|place|core)|worker/core)/"
 CODE = r"\.(h|cc|cu|cuh)$"
-HEADER = r"(?<!-inl)\.h$"  # Highway's -inl.h are included once an instruction set; .cuh is text for NVRTC
+# Highway's -inl.h are included once an instruction set, .cuh is text for NVRTC, _abi.h is C for other people.
+HEADER = r"(?<!-inl)(?<!_abi)\.h$"
 TEXT = r"(\.(h|cc|cu|cuh|capnp|py|md|txt|cmake|in|json|sh|yml|yaml|toml|service)|/run|^dev)$"
 TESTS = r"^(tests|examples)/|_test\.cc$"
 NONE = r"(?!)"
@@ -59,7 +60,7 @@ LINES = [
     ("cuda-in-device", CODE, r"^(object_store/device|kernels|tests/gpu)/",
      r'#\s*include\s*[<"](cuda|cublas|cusolver|cufft|nvrtc|cub/)', "use <tilewise/device/...>"),
     ("no-using-namespace", HEADER, NONE, r"^using\s+namespace\b", "name what you use; `namespace x = long::name`"),
-    ("no-printing", CODE, r"^(client/cli|examples|tests)/|^proto/base/check\.cc$|/main\.cc$|_test\.cc$",
+    ("no-printing", CODE, r"^(client/cli|examples|tests)/|/bench/|^proto/base/check\.cc$|/main\.cc$|_test\.cc$",
      r"\bstd::(cout|cerr)\b|\b(std::)?(printf|fprintf|puts|fputs)\s*\(",
      "return a Result, or log through spdlog in a daemon"),
     ("no-deferred-work", TEXT, NONE, r"\b(T[O]DO|F[I]XME|X[X]X)\b", "do it now, or open an issue"),
