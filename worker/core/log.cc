@@ -88,7 +88,7 @@ bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned) {
     sources.push_back({ops[array.producer].entry->op.outputs[static_cast<std::size_t>(array.output)].dtype, array.grid});
     operands.push_back(it->second);
   }
-  auto geometry = ir::Geometry::make(planned.op, std::move(sources));
+  auto geometry = ir::Geometry::make(planned.op, sources);
   if (!geometry) return refuse(geometry.error().message);
   if (Status ok = planned.placement.verify(geometry->counts()); !ok) return refuse(ok.error().message);
   for (const ir::Piece& piece : planned.placement.pieces()) {
@@ -99,8 +99,8 @@ bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned) {
 
   const Slot slot = ops.add();
   OpState& op = ops[slot];
-  op.entry = std::make_unique<OpEntry>(OpEntry{planned.id, plan.graph, std::move(planned.op),
-                                               std::move(planned.placement), std::move(*geometry)});
+  op.entry = std::make_unique<OpEntry>(OpEntry{planned.id, plan.graph, std::move(planned.op), std::move(planned.placement),
+                                               std::move(sources), std::move(*geometry)});
   op.operands = std::move(operands);
   op.priority = plan.priority;
   op.done = planned.done;

@@ -54,6 +54,7 @@ struct OpEntry {
   GraphId graph;
   ir::Op op;
   ir::Placement placement;
+  std::vector<ir::SourceArray> sources;  // what its operands read
   ir::Geometry geometry;
 };
 

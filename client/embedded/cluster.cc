@@ -1,0 +1,436 @@
+#include <tilewise/embedded/cluster.h>
+
+#include "copies.h"
+
+#include <tilewise/device/cuda.h>
+#include <tilewise/net/event_loop.h>
+#include <tilewise/scheduler/core.h>
+#include <tilewise/worker/runtime.h>
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <mutex>
+#include <sched.h>
+#include <thread>
+#include <unistd.h>
+
+namespace tilewise::embedded {
+namespace {
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+std::int64_t free_memory() {
+  return static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+constexpr std::uint32_t kFirstClientConn = 1'000'000;
+
+class Impl;
+
+// One client of the cluster. Lives on the user's side; the cluster's thread calls its callbacks.
+class LocalEndpoint final : public client::Endpoint {
+ public:
+  LocalEndpoint(Impl& cluster, scheduler::Conn conn) : cluster_(cluster), conn_(conn) {}
+  ~LocalEndpoint() override;
+  const msg::Welcome& welcome() const override { return welcome_; }
+  void start(client::EndpointCallbacks callbacks) override;
+  void send(msg::Message message) override;
+  void send(WorkerId peer, msg::PeerBatch batch) override;
+  const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) override;
+  void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+               std::function<void(Status)> done) override;
+  void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                std::function<void(Status)> done) override;
+
+ private:
+  friend class Impl;
+  Impl& cluster_;
+  scheduler::Conn conn_;
+  msg::Welcome welcome_;
+  std::promise<void> welcomed_;
+  client::EndpointCallbacks callbacks_;    // the cluster's thread only
+  std::vector<msg::Message> early_;        // came before start()
+};
+
+// A worker's way to its peers, all of them in this process.
+class LocalService final : public worker::DataService {
+ public:
+  LocalService(Impl& cluster, std::size_t index) : cluster_(cluster), index_(index) {}
+  void peer_joined(const msg::PeerInfo& peer) override;
+  void peer_lost(WorkerId) override {}
+  void slab_added(DeviceId device, std::uint32_t slab, const device::Slab& memory) override;
+  void send(WorkerId peer, msg::PeerBatch batch) override;
+  bool inlines(WorkerId) const override { return false; }
+  const std::byte* mapped(DeviceId device, std::uint32_t slab) const override;
+  void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                device::Kind kind) override;
+  void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind) override;
+
+ private:
+  Impl& cluster_;
+  std::size_t index_;
+};
+
+class Impl final : public Cluster {
+ public:
+  explicit Impl(ClusterOptions options) : options_(std::move(options)), scheduler_({}) {}
+  ~Impl() override;
+  Status init();
+  std::unique_ptr<client::Endpoint> connect(std::string name) override;
+
+ private:
+  friend class LocalEndpoint;
+  friend class LocalService;
+  struct WorkerSide {
+    WorkerId id;
+    std::unique_ptr<LocalService> service;
+    std::unique_ptr<worker::Runtime> runtime;
+  };
+  struct PeerMail {  // from a client to a worker
+    WorkerId from, to;
+    msg::PeerBatch batch;
+  };
+
+  Result<std::vector<std::unique_ptr<device::Device>>> make_devices(int worker);
+  bool turn();
+  void route(scheduler::Action& action);
+  void to_worker(std::size_t index, msg::Message& message);
+  void arm_timer(TimeNs now);
+  WorkerSide* worker_of(WorkerId id);
+  void on_thread(std::function<void()> fn);
+
+  ClusterOptions options_;
+  kernels::PluginTable plugins_;
+  std::unique_ptr<net::EventLoop> loop_;
+  scheduler::Core scheduler_;
+  Copies copies_;
+  std::vector<WorkerSide> workers_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, device::Slab> slabs_;  // (device, slab)
+  std::map<std::uint32_t, device::Kind> kinds_;                             // device
+  std::map<std::uint32_t, WorkerId> worker_by_device_;
+  std::map<std::uint32_t, LocalEndpoint*> clients_;                          // conn
+  std::map<std::uint32_t, LocalEndpoint*> clients_by_id_;                    // WorkerId
+  std::mutex mutex_;  // guards the two mailboxes
+  std::vector<scheduler::Event> inbox_;
+  std::vector<PeerMail> mail_;
+  std::vector<scheduler::Event> events_;
+  std::vector<scheduler::Action> actions_;
+  std::vector<PeerMail> mail_now_;
+  net::TimerId timer_ = 0;
+  TimeNs timer_at_ = 0;
+  std::uint32_t next_client_ = kFirstClientConn;
+  std::thread thread_;
+};
+
+// ---- starting and ending -------------------------------------------------------------------------------------------
+
+Result<std::vector<std::unique_ptr<device::Device>>> Impl::make_devices(int worker) {
+  std::vector<std::unique_ptr<device::Device>> devices;
+  if (options_.use_cuda && worker == 0) {
+    for (int i = 0; i < device::cuda_device_count(); ++i) {
+      TW_ASSIGN(auto device, device::make_cuda_device({.ordinal = i}));
+      devices.push_back(std::move(device));
+    }
+  }
+  const int cores = options_.cores > 0 ? options_.cores : usable_cores();
+  int hosts = options_.host_devices;
+  if (hosts == 0 && devices.empty()) hosts = std::max(1, cores / options_.workers);
+  const std::int64_t memory = options_.memory_bytes > 0
+                                  ? options_.memory_bytes
+                                  : free_memory() / 10 * 6 / std::max(1, hosts * options_.workers);
+  for (int i = 0; i < hosts; ++i) {
+    device::HostOptions host;
+    host.ordinal = i;
+    host.memory_bytes = memory;
+    host.spin_ns = options_.spin_ns / 2;
+    devices.push_back(device::make_host_device(host));
+  }
+  return devices;
+}
+
+Status Impl::init() {
+  if (options_.workers < 1 || options_.workers > 1024 || options_.host_devices < 0 || options_.host_devices > 1024) {
+    return error(Errc::kInvalidArgument, "an embedded cluster has 1 to 1024 workers of 0 to 1024 host devices");
+  }
+  for (const std::string& path : options_.plugins) TW_TRY(plugins_.load(path));
+  TW_ASSIGN(loop_, net::EventLoop::create({.spin_ns = options_.spin_ns}));
+  std::vector<std::promise<void>> ready(static_cast<std::size_t>(options_.workers));
+  for (int w = 0; w < options_.workers; ++w) {
+    TW_ASSIGN(auto devices, make_devices(w));
+    for (auto& device : devices) copies_.add_device(device.get());
+    WorkerSide side;
+    side.service = std::make_unique<LocalService>(*this, static_cast<std::size_t>(w));
+    worker::RuntimeOptions runtime;
+    runtime.map_peers = options_.map_peers;
+    runtime.reference_kernels = options_.reference_kernels;
+    side.runtime = std::make_unique<worker::Runtime>(std::move(devices), &plugins_, runtime, [this] { loop_->wake(); });
+    msg::Join join;
+    join.role = msg::Role::kWorker;
+    join.name = "embedded-" + std::to_string(w);
+    join.software_version = "embedded";
+    join.host_id = "self";
+    join.devices = side.runtime->describe();
+    for (const auto& kernel : plugins_.kernels()) join.plugins.push_back({kernel.name, kernel.version, kernel.hash});
+    inbox_.push_back(scheduler::Received{scheduler::Conn{static_cast<std::uint32_t>(w + 1)}, std::move(join)});
+    workers_.push_back(std::move(side));
+  }
+  loop_->set_batch_hook([this] { return turn(); });
+  while (turn()) {  // the joins, before anybody connects
+  }
+  for (const WorkerSide& side : workers_) {
+    if (!side.id) return error(Errc::kInternal, "the embedded scheduler refused its worker");
+  }
+  thread_ = std::thread([this] { loop_->run(); });
+  return {};
+}
+
+Impl::~Impl() {
+  if (thread_.joinable()) {
+    on_thread([this] {
+      for (auto& [conn, endpoint] : clients_) {
+        if (endpoint->callbacks_.on_lost) endpoint->callbacks_.on_lost(error(Errc::kUnavailable, "the embedded cluster ended"));
+      }
+    });
+    loop_->stop();
+    thread_.join();
+  }
+  workers_.clear();  // drains the devices while the loop they wake still exists
+}
+
+void Impl::on_thread(std::function<void()> fn) {
+  if (std::this_thread::get_id() == thread_.get_id()) return fn();
+  std::promise<void> done;
+  loop_->post([&] {
+    fn();
+    done.set_value();
+  });
+  done.get_future().wait();
+}
+
+std::unique_ptr<client::Endpoint> Impl::connect(std::string name) {
+  std::unique_ptr<LocalEndpoint> endpoint;
+  on_thread([&] {
+    const scheduler::Conn conn{next_client_++};
+    endpoint = std::make_unique<LocalEndpoint>(*this, conn);
+    clients_[conn.value] = endpoint.get();
+    msg::Join join;
+    join.role = msg::Role::kClient;
+    join.name = std::move(name);
+    join.software_version = "embedded";
+    join.host_id = "self";
+    join.devices.push_back({"client", 0, "client memory", "", 0, 1});
+    std::lock_guard lock(mutex_);
+    inbox_.push_back(scheduler::Received{conn, std::move(join)});
+  });
+  endpoint->welcomed_.get_future().wait();
+  return endpoint;
+}
+
+// ---- one turn of the cluster's thread ------------------------------------------------------------------------------
+
+bool Impl::turn() {
+  bool any = false;
+  for (int rounds = 0; rounds < 64; ++rounds) {
+    const TimeNs now = monotonic_now();
+    {
+      std::lock_guard lock(mutex_);
+      events_.swap(inbox_);
+      mail_now_.swap(mail_);
+    }
+    bool did = !mail_now_.empty();
+    for (PeerMail& mail : mail_now_) {
+      if (WorkerSide* to = worker_of(mail.to)) to->runtime->post(worker::PeerBatchReceived{mail.from, std::move(mail.batch)});
+    }
+    mail_now_.clear();
+    if (!events_.empty() || now >= scheduler_.next_deadline()) {
+      actions_.clear();
+      did |= !events_.empty();
+      scheduler_.step(events_, now, actions_);
+      events_.clear();
+      for (scheduler::Action& action : actions_) route(action);
+    }
+    for (WorkerSide& side : workers_) did |= side.runtime->pump(now);
+    did |= copies_.poll();
+    any |= did;
+    if (!did) {
+      arm_timer(now);
+      break;
+    }
+  }
+  return any;
+}
+
+void Impl::arm_timer(TimeNs now) {
+  TimeNs next = scheduler_.next_deadline();
+  for (const WorkerSide& side : workers_) next = std::min(next, side.runtime->next_deadline());
+  if (timer_ != 0 && timer_at_ <= next && timer_at_ > now) return;
+  if (timer_ != 0) loop_->cancel(timer_);
+  timer_at_ = next;
+  timer_ = loop_->after(std::max<TimeNs>(1'000, next - now), [this] { timer_ = 0; });
+}
+
+void Impl::route(scheduler::Action& action) {
+  auto* send = std::get_if<scheduler::Send>(&action);
+  if (send == nullptr) return;
+  if (send->to.value < kFirstClientConn) return to_worker(send->to.value - 1, send->message);
+  const auto it = clients_.find(send->to.value);
+  if (it == clients_.end()) return;
+  LocalEndpoint& endpoint = *it->second;
+  if (auto* welcome = std::get_if<msg::Welcome>(&send->message)) {
+    endpoint.welcome_ = *welcome;
+    clients_by_id_[welcome->you.value] = &endpoint;
+    for (DeviceId d : welcome->devices) kinds_[d.value] = device::Kind::kHost;
+    endpoint.welcomed_.set_value();
+    return;
+  }
+  if (const auto* ping = std::get_if<msg::Ping>(&send->message)) {
+    std::lock_guard lock(mutex_);
+    inbox_.push_back(scheduler::Received{send->to, msg::Pong{ping->nonce}});
+  }
+  if (endpoint.callbacks_.on_message) endpoint.callbacks_.on_message(std::move(send->message));
+  else endpoint.early_.push_back(std::move(send->message));
+}
+
+void Impl::to_worker(std::size_t index, msg::Message& message) {
+  WorkerSide& side = workers_[index];
+  const scheduler::Conn conn{static_cast<std::uint32_t>(index + 1)};
+  if (auto* welcome = std::get_if<msg::Welcome>(&message)) {
+    side.id = welcome->you;
+    const auto descriptions = side.runtime->describe();
+    for (std::size_t i = 0; i < welcome->devices.size() && i < descriptions.size(); ++i) {
+      kinds_[welcome->devices[i].value] = static_cast<device::Kind>(descriptions[i].kind);
+      worker_by_device_[welcome->devices[i].value] = welcome->you;
+    }
+    const Status ok = side.runtime->start(*welcome, *side.service, [this, conn](msg::Message m) {
+      std::lock_guard lock(mutex_);
+      inbox_.push_back(scheduler::Received{conn, std::move(m)});
+    });
+    if (!ok) side.id = {};
+  } else if (auto* log = std::get_if<msg::Log>(&message)) {
+    side.runtime->post(std::move(*log));
+  } else if (const auto* ping = std::get_if<msg::Ping>(&message)) {
+    std::lock_guard lock(mutex_);
+    inbox_.push_back(scheduler::Received{conn, msg::Pong{ping->nonce}});
+  }
+}
+
+Impl::WorkerSide* Impl::worker_of(WorkerId id) {
+  for (WorkerSide& side : workers_) {
+    if (side.id == id) return &side;
+  }
+  return nullptr;
+}
+
+// ---- a worker's peers ----------------------------------------------------------------------------------------------
+
+void LocalService::peer_joined(const msg::PeerInfo& peer) {
+  if (peer.role != msg::Role::kWorker) return;
+  cluster_.workers_[index_].runtime->post(worker::PeerReady{peer.id, true});
+}
+
+void LocalService::slab_added(DeviceId device, std::uint32_t slab, const device::Slab& memory) {
+  cluster_.slabs_[{device.value, slab}] = memory;
+}
+
+void LocalService::send(WorkerId peer, msg::PeerBatch batch) {
+  const WorkerId self = cluster_.workers_[index_].id;
+  if (Impl::WorkerSide* to = cluster_.worker_of(peer)) {
+    to->runtime->post(worker::PeerBatchReceived{self, std::move(batch)});
+    return;
+  }
+  const auto it = cluster_.clients_by_id_.find(peer.value);
+  if (it != cluster_.clients_by_id_.end() && it->second->callbacks_.on_peer) {
+    it->second->callbacks_.on_peer(self, std::move(batch));
+  }
+}
+
+const std::byte* LocalService::mapped(DeviceId device, std::uint32_t slab) const {
+  const auto it = cluster_.slabs_.find({device.value, slab});
+  return it == cluster_.slabs_.end() ? nullptr : it->second.data;
+}
+
+void LocalService::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                            device::Kind kind) {
+  cluster_.copies_.transmit(to, transfer, {const_cast<std::byte*>(from), kind}, bytes, [](Status) {});
+}
+
+void LocalService::receive(WorkerId, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind) {
+  Impl::WorkerSide& side = cluster_.workers_[index_];
+  cluster_.copies_.receive(side.id, transfer, {to, kind}, bytes, [runtime = side.runtime.get(), transfer](Status ok) {
+    runtime->post(worker::TransferDone{transfer, ok ? Error{Errc::kOk, {}} : ok.error(), msg::Lane::kPeerCopy});
+  });
+}
+
+// ---- a client ------------------------------------------------------------------------------------------------------
+
+LocalEndpoint::~LocalEndpoint() {
+  cluster_.on_thread([this] {
+    cluster_.clients_.erase(conn_.value);
+    cluster_.clients_by_id_.erase(welcome_.you.value);
+    cluster_.copies_.forget(welcome_.you);
+    std::lock_guard lock(cluster_.mutex_);
+    cluster_.inbox_.push_back(scheduler::Closed{conn_, error(Errc::kUnavailable, "the session ended")});
+  });
+  cluster_.loop_->wake();
+}
+
+void LocalEndpoint::start(client::EndpointCallbacks callbacks) {
+  cluster_.on_thread([&] {
+    callbacks_ = std::move(callbacks);
+    for (msg::Message& message : std::exchange(early_, {})) callbacks_.on_message(std::move(message));
+  });
+}
+
+void LocalEndpoint::send(msg::Message message) {
+  {
+    std::lock_guard lock(cluster_.mutex_);
+    cluster_.inbox_.push_back(scheduler::Received{conn_, std::move(message)});
+  }
+  cluster_.loop_->wake();
+}
+
+void LocalEndpoint::send(WorkerId peer, msg::PeerBatch batch) {
+  {
+    std::lock_guard lock(cluster_.mutex_);
+    cluster_.mail_.push_back({welcome_.you, peer, std::move(batch)});
+  }
+  cluster_.loop_->wake();
+}
+
+const std::byte* LocalEndpoint::map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t) {
+  const auto it = cluster_.slabs_.find({device.value, slab});
+  if (it == cluster_.slabs_.end() || cluster_.kinds_[device.value] != device::Kind::kHost) return nullptr;
+  return it->second.data + offset;
+}
+
+void LocalEndpoint::receive(DeviceId, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+                            std::function<void(Status)> done) {
+  cluster_.loop_->post([this, me = welcome_.you, transfer, to, bytes, done = std::move(done)] {
+    cluster_.copies_.receive(me, transfer, {to, device::Kind::kHost}, bytes, done);
+  });
+}
+
+void LocalEndpoint::transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                             std::function<void(Status)> done) {
+  cluster_.loop_->post([this, to, transfer, from, bytes, done = std::move(done)] {
+    const auto worker = cluster_.worker_by_device_.find(to.value);
+    if (worker == cluster_.worker_by_device_.end()) return done(error(Errc::kNotFound, "no such device"));
+    cluster_.copies_.transmit(worker->second, transfer, {const_cast<std::byte*>(from), device::Kind::kHost}, bytes, done);
+  });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Cluster>> Cluster::start(const ClusterOptions& options) {
+  auto cluster = std::make_unique<Impl>(options);
+  TW_TRY(cluster->init());
+  return std::unique_ptr<Cluster>(std::move(cluster));
+}
+
+}  // namespace tilewise::embedded

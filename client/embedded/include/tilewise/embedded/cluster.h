@@ -1,0 +1,36 @@
+// A whole cluster inside this process: scheduler, workers and devices on one thread, kernels on the devices' threads.
+// The same cores as the daemons', connected by function calls. Several may coexist.
+#pragma once
+#include <tilewise/client/endpoint.h>
+#include <tilewise/device/device.h>
+#include <tilewise/kernels/plugin.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tilewise::embedded {
+
+struct ClusterOptions {
+  int workers = 1;                       // fault domains, in name only: they die together
+  int host_devices = 0;                  // of each worker; 0: one a core, or none where GPUs are used
+  bool use_cuda = true;                  // the GPUs found go to the first worker
+  int cores = 0;                         // executor threads in all; 0: what the process may use
+  std::int64_t memory_bytes = 0;         // of each host device; 0: a share of 60 % of what is free
+  std::vector<std::string> plugins;      // shared objects with kernels
+  bool reference_kernels = false;
+  bool map_peers = true;                 // false: workers copy blocks instead of reading each other's memory
+  TimeNs spin_ns = 50'000;               // how long the cluster's thread polls before it parks
+};
+
+class Cluster {
+ public:
+  // kInvalidArgument, kNotFound (plug-in), kOutOfMemory, kDeviceError.
+  static Result<std::unique_ptr<Cluster>> start(const ClusterOptions& options);
+  virtual ~Cluster() = default;  // ends all sessions: what they wait for fails with kUnavailable
+
+  // The data and control endpoint of a new client. Thread-safe. Must not outlive the cluster.
+  virtual std::unique_ptr<client::Endpoint> connect(std::string name) = 0;
+};
+
+}  // namespace tilewise::embedded

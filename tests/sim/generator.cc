@@ -1,0 +1,219 @@
+#include "generator.h"
+
+#include <tilewise/base/check.h>
+
+namespace tilewise::sim {
+namespace {
+
+using ir::DType;
+using ir::Op;
+using ir::OpKind;
+
+class Generator {
+ public:
+  Generator(Prng& prng, const std::vector<Named>& known, std::uint64_t& next)
+      : prng_(prng), next_(next), pool_(known) {}
+
+  Program run() {
+    const int ops = static_cast<int>(prng_.between(1, 10));
+    for (int i = 0; i < ops; ++i) one();
+    // Hold some, fetch some; what is neither is dead unless something uses it.
+    for (const Named& named : program_.made) {
+      if (prng_.chance(0.3)) program_.holds.push_back(named.number);
+      if (prng_.chance(0.3)) fetch(named);
+    }
+    if (program_.fetches.empty()) fetch(program_.made.back());
+    return std::move(program_);
+  }
+
+ private:
+  const Named& pick() { return pool_[prng_.below(pool_.size())]; }
+
+  ir::Grid random_grid(const ir::Shape& shape) {
+    std::vector<ir::DimGrid> dims;
+    for (std::int64_t extent : shape) {
+      if (extent > 1 && prng_.chance(0.2)) {  // explicit cuts
+        std::vector<std::int64_t> starts{0};
+        for (std::int64_t at = prng_.between(1, extent); at < extent; at += prng_.between(1, extent)) starts.push_back(at);
+        dims.push_back(*ir::DimGrid::cuts(extent, starts));
+      } else {
+        dims.push_back(*ir::DimGrid::uniform(extent, prng_.between(1, std::max<std::int64_t>(1, extent))));
+      }
+    }
+    return ir::Grid(std::move(dims));
+  }
+
+  Op base(OpKind kind, ir::Grid grid, DType dtype) {
+    Op op;
+    op.kind = kind;
+    op.space = grid;
+    op.outputs.push_back({next_++, dtype, std::move(grid)});
+    return op;
+  }
+
+  void finish(Op op) {
+    Named named{op.outputs[0].array, op.outputs[0].dtype, op.outputs[0].grid};
+    pool_.push_back(named);
+    program_.made.push_back(named);
+    program_.ops.push_back(std::move(op));
+  }
+
+  static ir::Operand whole(const Named& named) {
+    return {named.number, ir::View::identity(named.grid.shape())};
+  }
+
+  void source() {
+    ir::Shape shape;
+    const int rank = static_cast<int>(prng_.between(0, 3));
+    for (int d = 0; d < rank; ++d) shape.push_back(prng_.between(prng_.chance(0.05) ? 0 : 1, 12));
+    Op op = base(OpKind::kMap, random_grid(shape), DType::kFloat64);
+    ir::TapeInstr value;
+    value.op = prng_.chance(0.5) ? ir::TapeOp::kConst : ir::TapeOp::kUniform;
+    value.imm_f = value.op == ir::TapeOp::kConst ? prng_.uniform() : 0;
+    value.imm_i = value.op == ir::TapeOp::kConst ? 0 : static_cast<std::int64_t>(prng_.next());
+    op.attrs = ir::MapAttrs{{{value}}};
+    finish(std::move(op));
+  }
+
+  void provide() {
+    ir::Shape shape{prng_.between(1, 40), prng_.between(1, 40)};
+    Op op = base(OpKind::kProvide, random_grid(shape), DType::kFloat64);
+    op.attrs = ir::FetchAttrs{};
+    const Named named{op.outputs[0].array, DType::kFloat64, op.outputs[0].grid};
+    program_.ops.push_back(std::move(op));
+    copy(named);  // into the cluster
+  }
+
+  // A random view of an array, of rank at most its own.
+  ir::View random_view(const Named& named) {
+    ir::View view = ir::View::identity(named.grid.shape());
+    for (int d = 0; d < view.rank(); ++d) {
+      const std::int64_t extent = view.shape[static_cast<std::size_t>(d)];
+      if (extent < 2 || !prng_.chance(0.3)) continue;
+      const std::int64_t lo = prng_.between(0, extent - 2), hi = prng_.between(lo + 1, extent);
+      auto sliced = prng_.chance(0.3) ? view.slice(d, std::nullopt, std::nullopt, -1)
+                                      : view.slice(d, lo, hi, prng_.between(1, 2));
+      TW_CHECK(sliced.has_value(), "the generator sliced wrongly");
+      view = *sliced;
+    }
+    if (view.rank() >= 2 && prng_.chance(0.3)) view = *view.transpose();
+    return view;
+  }
+
+  void map() {
+    const Named& first = pick();
+    const ir::View view = random_view(first);
+    Op op = base(OpKind::kMap, prng_.chance(0.6) ? ir::induced_grid(view, first.grid) : random_grid(view.shape),
+                 DType::kFloat64);
+    op.operands.push_back({first.number, view});
+    ir::Tape tape;
+    ir::TapeInstr load;
+    load.op = ir::TapeOp::kLoad;
+    load.dtype = first.dtype;
+    tape.code.push_back(load);
+    for (int more = static_cast<int>(prng_.between(0, 2)); more > 0; --more) {
+      const Named& other = pick();
+      auto broadcast = random_view(other).broadcast_to(view.shape);
+      if (!broadcast || other.dtype != first.dtype) continue;
+      op.operands.push_back({other.number, *broadcast});
+      ir::TapeInstr second = load;
+      second.imm_i = static_cast<std::int64_t>(op.operands.size()) - 1;
+      tape.code.push_back(second);
+      ir::TapeInstr add;
+      add.op = ir::TapeOp::kAdd;
+      add.dtype = first.dtype;
+      add.a = static_cast<std::uint16_t>(tape.code.size() - 2);
+      add.b = static_cast<std::uint16_t>(tape.code.size() - 1);
+      tape.code.push_back(add);
+    }
+    op.outputs[0].dtype = tape.result();
+    op.attrs = ir::MapAttrs{std::move(tape)};
+    finish(std::move(op));
+  }
+
+  void reduce() {
+    const Named& source = pick();
+    const int rank = source.grid.rank();
+    if (rank == 0) return this->source();
+    const auto axes = static_cast<std::uint32_t>(prng_.between(1, (1 << rank) - 1));
+    std::vector<ir::DimGrid> dims;
+    for (int d = 0; d < rank; ++d) {
+      dims.push_back((axes >> d & 1) != 0 ? ir::DimGrid::whole(1) : source.grid.dim(d));
+      if (source.grid.dim(d).extent() == 0) return this->source();
+    }
+    Op op = base(OpKind::kReduce, source.grid, source.dtype);
+    op.outputs[0].grid = ir::Grid(std::move(dims));
+    op.operands.push_back(whole(source));
+    ir::TapeInstr load;
+    load.op = ir::TapeOp::kLoad;
+    load.dtype = source.dtype;
+    op.attrs = ir::ReduceAttrs{{{load}}, prng_.chance(0.5) ? ir::ReduceKind::kSum : ir::ReduceKind::kMax, axes};
+    finish(std::move(op));
+  }
+
+  void matmul() {
+    const Named& a = pick();
+    if (a.grid.rank() != 2 || a.dtype != DType::kFloat64) return map();
+    // A right-hand side of the right height, made for the purpose.
+    ir::Shape shape{a.grid.dim(1).extent(), prng_.between(1, 10)};
+    Op filler = base(OpKind::kMap, random_grid(shape), DType::kFloat64);
+    ir::TapeInstr one;
+    one.op = ir::TapeOp::kConst;
+    one.imm_f = 1;
+    filler.attrs = ir::MapAttrs{{{one}}};
+    const Named left = a;
+    finish(std::move(filler));
+    const Named right = pool_.back();
+    Op op = base(OpKind::kMatmul, ir::Grid({left.grid.dim(0), right.grid.dim(1)}), DType::kFloat64);
+    op.operands = {whole(left), whole(right)};
+    op.attrs = ir::MatmulAttrs{};
+    finish(std::move(op));
+  }
+
+  void copy(Named source) {
+    Op op = base(OpKind::kCopy, random_grid(source.grid.shape()), source.dtype);
+    op.operands.push_back(whole(source));
+    ir::OperandMap map;
+    for (int d = 0; d < source.grid.rank(); ++d) {
+      ir::DimMap dim;
+      dim.dim = static_cast<std::int8_t>(d);
+      map.push_back(dim);
+    }
+    op.attrs = ir::CopyAttrs{{map}};
+    finish(std::move(op));
+  }
+
+  void fetch(const Named& named) {
+    Op op;
+    op.kind = OpKind::kFetch;
+    op.space = named.grid;
+    op.operands.push_back(whole(named));
+    op.attrs = ir::FetchAttrs{};
+    program_.ops.push_back(std::move(op));
+    program_.fetches.push_back(named.number);
+  }
+
+  void one() {
+    if (pool_.empty() || prng_.chance(0.2)) return source();
+    switch (prng_.below(6)) {
+      case 0: return provide();
+      case 1: return reduce();
+      case 2: return matmul();
+      case 3: return copy(pick());
+      default: return map();
+    }
+  }
+
+  Prng& prng_;
+  std::uint64_t& next_;
+  std::vector<Named> pool_;
+  Program program_;
+};
+
+}  // namespace
+
+Program random_program(Prng& prng, const std::vector<Named>& known, std::uint64_t& next) {
+  return Generator(prng, known, next).run();
+}
+
+}  // namespace tilewise::sim

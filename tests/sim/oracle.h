@@ -1,0 +1,33 @@
+// What every block must be, computed from the plan alone: no copies, no transfers, no order of events.
+#pragma once
+#include <tilewise/ir/geometry.h>
+#include <tilewise/msg/msg.h>
+
+#include <map>
+#include <optional>
+
+namespace tilewise::sim {
+
+class Oracle {
+ public:
+  void learn(const msg::Plan& plan);
+  bool knows(std::uint64_t array) const { return producer_.contains(array); }
+  // The value of a block: a hash of the op and of everything its task reads, in the order it reads it.
+  std::uint64_t value(std::uint64_t array, std::int64_t block);
+  // The (array, block) pairs that a step reads, in order.
+  std::vector<std::pair<std::uint64_t, std::int64_t>> reads(OpId op, std::int64_t point, std::int64_t step);
+  std::int64_t bytes(std::uint64_t array, std::int64_t block) const;
+  std::int64_t blocks(std::uint64_t array) const;
+
+ private:
+  struct Known {
+    OpId id;
+    ir::Op op;
+    ir::Geometry geometry;
+  };
+  std::map<std::uint64_t, Known> ops_;                               // by OpId
+  std::map<std::uint64_t, std::pair<std::uint64_t, int>> producer_;  // array -> (op, output)
+  std::map<std::pair<std::uint64_t, std::int64_t>, std::uint64_t> values_;
+};
+
+}  // namespace tilewise::sim

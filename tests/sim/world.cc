@@ -1,0 +1,153 @@
+// The clock, the scheduler's side, and the life of a world. Workers: world_workers.cc; clients: world_clients.cc.
+#include "world_parts.h"
+
+#include <sstream>
+
+namespace tilewise::sim {
+
+Knobs Knobs::from_seed(std::uint64_t seed) {
+  Prng p(seed * 0x9E37 + 7);
+  Knobs k;
+  k.seed = seed;
+  k.workers = static_cast<int>(p.between(1, 4));
+  k.devices_each = static_cast<int>(p.between(1, 3));
+  k.streams = static_cast<int>(p.between(1, 2));
+  k.clients = static_cast<int>(p.between(1, 2));
+  k.requests = static_cast<int>(p.between(1, 5));
+  k.map_peers = p.chance(0.5);
+  k.duplicate = p.chance(0.3) ? 0 : p.uniform() * 0.5;
+  k.max_delay_ns = p.chance(0.3) ? 1'000 : p.between(10'000, 5'000'000);
+  k.window = static_cast<int>(p.between(2, 64));
+  if (p.chance(0.25)) k.fail_step = 0.02;
+  if (p.chance(0.25)) k.cancel = 0.3;
+  if (p.chance(0.2) && k.workers > 1) k.kill_worker = 0.5;
+  // Most worlds have plenty of memory; some are so small that the order of grants matters.
+  k.memory_bytes = p.chance(0.3) ? p.between(16, 64) * 1024 : 4 << 20;
+  k.slab_bytes = std::min<std::int64_t>(k.memory_bytes, p.chance(0.5) ? 32 * 1024 : 1 << 20);
+  return k;
+}
+
+std::string Knobs::describe() const {
+  std::ostringstream s;
+  s << "seed " << seed << ": " << workers << " workers x " << devices_each << " devices x " << streams << " streams, "
+    << clients << " clients x " << requests << " requests, " << memory_bytes << " bytes a device, "
+    << (map_peers ? "mapped" : "copied") << ", duplicates " << duplicate << ", delay <= " << max_delay_ns
+    << " ns, window " << window << ", failing steps " << fail_step << ", cancels " << cancel << ", kill " << kill_worker;
+  return s.str();
+}
+
+World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
+  scheduler::Options options;
+  options.seed = knobs.seed;
+  options.ping_every_ns = 3600 * kSecond;  // liveness is the daemons' test; here a lost link is an event
+  options.silence_ns = 7200 * kSecond;
+  scheduler_ = std::make_unique<scheduler::Core>(options);
+}
+World::~World() = default;
+
+void World::at(TimeNs delay, std::function<void()> what) { events_.push({now_ + delay, order_++, std::move(what)}); }
+TimeNs World::jitter() { return prng_.between(100, knobs_.max_delay_ns); }
+
+void World::violate(std::string what) {
+  if (outcome_.violation.empty()) outcome_.violation = "t=" + std::to_string(now_) + " ns: " + std::move(what);
+}
+
+Outcome World::run() {
+  for (int w = 0; w < knobs_.workers; ++w) start_worker(w);
+  for (int c = 0; c < knobs_.clients; ++c) at(knobs_.max_delay_ns * 4, [this, c] { start_client(c); });
+  if (prng_.chance(knobs_.kill_worker)) {
+    at(prng_.between(1, 40) * knobs_.max_delay_ns, [this] { kill(static_cast<int>(prng_.below(workers_.size()))); });
+  }
+  constexpr std::int64_t kMaxEvents = 2'000'000;
+  while (!events_.empty() && outcome_.violation.empty()) {
+    if (++outcome_.events > kMaxEvents) violate("no end after 2e6 events");
+    Event event = events_.top();
+    events_.pop();
+    now_ = event.time;
+    event.what();
+  }
+  if (!outcome_.violation.empty()) return outcome_;
+  // Rest: everything answered, nothing left (invariants 6, 8, 14).
+  for (std::size_t c = 0; c < clients_.size(); ++c) client_finish(static_cast<int>(c));
+  Digest h;
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    Worker& worker = *workers_[w];
+    if (!worker.alive) continue;
+    h.mix(worker.core->digest());
+    const worker::Counters counts = worker.core->counters();
+    if (counts.copies_live != 0) violate("worker " + std::to_string(w) + " kept " + std::to_string(counts.copies_live) +
+                                         " copies after the last release");
+    if (counts.tasks_live != 0) violate("worker " + std::to_string(w) + " kept " + std::to_string(counts.tasks_live) + " tasks");
+    for (const msg::DeviceStats& stats : worker.core->device_stats()) h.mix(static_cast<std::uint64_t>(stats.bytes_peak));
+    outcome_.covered["donations"] += counts.donated;
+    outcome_.covered["stale messages"] += counts.stale;
+  }
+  h.mix(scheduler_->digest());
+  h.mix(static_cast<std::uint64_t>(outcome_.events));
+  outcome_.digest = h.value();
+  return outcome_;
+}
+
+void World::to_scheduler(scheduler::Conn from, msg::Message message, bool ordered) {
+  TimeNs delay = jitter();
+  if (ordered) {
+    TimeNs& until = ordered_until_[from.value];
+    delay = std::max(delay, until + 1 - now_);
+    until = now_ + delay;
+  } else if (prng_.chance(knobs_.duplicate)) {
+    at(jitter(), [this, from, message] { step_scheduler(scheduler::Received{from, message}); });
+    ++outcome_.covered["duplicates to the scheduler"];
+  }
+  at(delay, [this, from, message = std::move(message)] { step_scheduler(scheduler::Received{from, message}); });
+}
+
+void World::step_scheduler(scheduler::Event event) {
+  std::vector<scheduler::Event> events{std::move(event)};
+  std::vector<scheduler::Action> actions;
+  scheduler_->step(events, now_, actions);
+  scheduler_->check_invariants();
+  for (scheduler::Action& action : actions) {
+    if (auto* send = std::get_if<scheduler::Send>(&action)) from_scheduler(send->to, std::move(send->message));
+    else if (auto* close = std::get_if<scheduler::Close>(&action)) ++outcome_.covered["closed by the scheduler"], (void)close;
+  }
+}
+
+void World::from_scheduler(scheduler::Conn to, msg::Message message) {
+  if (to.value > 1000) {
+    const int client = static_cast<int>(to.value - 1001);
+    TimeNs& until = ordered_until_[to.value + 1'000'000];
+    const TimeNs delay = std::max(jitter(), until + 1 - now_);
+    until = now_ + delay;
+    at(delay, [this, client, message = std::move(message)] { client_message(client, message); });
+    return;
+  }
+  const int index = static_cast<int>(to.value - 1);
+  Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  if (auto* welcome = std::get_if<msg::Welcome>(&message)) {
+    if (worker.core == nullptr) {
+      worker.welcome = *welcome;
+      at(jitter(), [this, index] { workers_[static_cast<std::size_t>(index)]->begin(knobs_); });
+    }
+    return;
+  }
+  auto* log = std::get_if<msg::Log>(&message);
+  if (log == nullptr) return;  // pings
+  for (const msg::LogEntry& entry : log->entries) {
+    if (const auto* plan = std::get_if<msg::Plan>(&entry)) oracle_.learn(*plan);
+  }
+  const auto deliver = [this, index](msg::Log copy) {
+    Worker& w = *workers_[static_cast<std::size_t>(index)];
+    if (!w.alive) return;
+    if (w.core == nullptr) return w.early.push_back(std::move(copy));
+    deliver_worker(index, std::move(copy));
+  };
+  // The log may arrive in any order, in pieces, and more than once: its numbers put it right.
+  std::uint64_t number = log->first;
+  for (const msg::LogEntry& entry : log->entries) {
+    msg::Log piece{log->term, number++, {entry}};
+    if (prng_.chance(knobs_.duplicate)) at(jitter(), [deliver, piece] { deliver(piece); });
+    at(jitter(), [deliver, piece = std::move(piece)] { deliver(piece); });
+  }
+}
+
+}  // namespace tilewise::sim

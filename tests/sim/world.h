@@ -1,0 +1,103 @@
+// A whole cluster in one thread from one seed: the very cores the daemons link, under virtual time, with messages
+// delayed, reordered and duplicated. Blocks are 64-bit values; an oracle that knows only the plan says what each must
+// be, and every read of every step is compared with it, at its start and at its end.
+#pragma once
+#include "oracle.h"
+
+#include <tilewise/base/prng.h>
+#include <tilewise/scheduler/core.h>
+#include <tilewise/worker/core.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <string>
+
+namespace tilewise::sim {
+
+struct Knobs {
+  std::uint64_t seed = 1;
+  int workers = 2, devices_each = 2, streams = 1, clients = 1, requests = 3;
+  std::int64_t memory_bytes = 1 << 20, slab_bytes = 1 << 18;
+  bool map_peers = true;
+  double duplicate = 0.1, fail_step = 0, cancel = 0, kill_worker = 0;
+  TimeNs max_delay_ns = 200'000;
+  int window = 16;
+  static Knobs from_seed(std::uint64_t seed);
+  std::string describe() const;
+};
+
+struct Outcome {
+  std::uint64_t digest = 0;
+  std::int64_t events = 0, blocks_checked = 0, requests_done = 0, requests_failed = 0, requests_refused = 0;
+  std::map<std::string, std::int64_t> covered;  // what happened how often
+  std::string violation;                        // empty: none
+};
+
+class World {
+ public:
+  explicit World(Knobs knobs);
+  ~World();
+  // To the end: every request answered, everything released, nothing left anywhere.
+  Outcome run();
+
+ private:
+  struct Worker;
+  struct Client;
+  struct Cell;
+
+  void at(TimeNs delay, std::function<void()> what);
+  TimeNs jitter();
+  void violate(std::string what);
+
+  // scheduler side
+  void to_scheduler(scheduler::Conn from, msg::Message message, bool ordered);
+  void step_scheduler(scheduler::Event event);
+  void from_scheduler(scheduler::Conn to, msg::Message message);
+
+  // workers
+  void start_worker(int index);
+  void deliver_worker(int index, worker::Event event);
+  void perform(int index, worker::Actions& actions);
+  void peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch);
+  void deliver_peer(WorkerId from, WorkerId to, msg::PeerBatch batch);
+  void arm_timer(int index);
+  void run_streams(int index);
+  void begin_step(int index, std::size_t device, std::size_t stream);
+  void end_step(int index, std::size_t device, std::size_t stream);
+  void check_reads(const worker::Launch& launch, bool at_end);
+  void kill(int index);
+
+  // memory, as values
+  Cell* cell_at(const worker::MemoryRef& ref);
+  Cell& write_cell(const worker::MemoryRef& ref, std::int64_t bytes, std::uint64_t array, std::int64_t block);
+
+  // clients
+  void start_client(int index);
+  void client_message(int index, msg::Message message);
+  void client_batch(int index, WorkerId from, msg::PeerBatch batch);
+  void client_next(int index);
+  void client_finish(int index);
+  void client_took(int index, const msg::Offer& offer);
+
+  Knobs knobs_;
+  Prng prng_;
+  TimeNs now_ = 0;
+  std::uint64_t order_ = 0;
+  struct Event {
+    TimeNs time;
+    std::uint64_t order;
+    std::function<void()> what;
+    bool operator<(const Event& o) const { return std::tie(time, order) > std::tie(o.time, o.order); }
+  };
+  std::priority_queue<Event> events_;
+  std::unique_ptr<scheduler::Core> scheduler_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::map<std::uint32_t, TimeNs> ordered_until_;  // FIFO links: nothing overtakes
+  Oracle oracle_;
+  Outcome outcome_;
+};
+
+}  // namespace tilewise::sim

@@ -1,0 +1,207 @@
+// Simulated clients: they submit random programs, check what comes back, hold and release, cancel, and vanish.
+#include "generator.h"
+#include "world_parts.h"
+
+namespace tilewise::sim {
+
+void World::start_client(int index) {
+  auto client = std::make_unique<Client>();
+  client->conn = scheduler::Conn{static_cast<std::uint32_t>(1001 + index)};
+  while (clients_.size() <= static_cast<std::size_t>(index)) clients_.push_back(std::make_unique<Client>());
+  clients_[static_cast<std::size_t>(index)] = std::move(client);
+  msg::Join join;
+  join.role = msg::Role::kClient;
+  join.name = "c" + std::to_string(index);
+  join.software_version = "sim";
+  join.host_id = "sim";
+  join.devices.push_back({"client", 0, "", "", 0, 1});
+  to_scheduler(clients_[static_cast<std::size_t>(index)]->conn, std::move(join), true);
+}
+
+void World::client_next(int index) {
+  Client& client = *clients_[static_cast<std::size_t>(index)];
+  if (client.next_request > static_cast<std::uint64_t>(knobs_.requests)) {
+    // The end: release everything, twice for good measure.
+    msg::ReleaseArrays release;
+    for (const Client::Held& held : client.held) release.arrays.push_back(held.number);
+    client.held.clear();
+    if (release.arrays.empty()) return;
+    to_scheduler(client.conn, release, true);
+    to_scheduler(client.conn, release, true);
+    return;
+  }
+  std::vector<Named> known;
+  for (const Client::Held& held : client.held) known.push_back({held.number, held.dtype, held.grid});
+  Program program = random_program(prng_, known, client.next_array);
+  msg::Submit submit;
+  submit.request = client.next_request++;
+  submit.ops = std::move(program.ops);
+  submit.holds = program.holds;
+  Client::Request& request = client.requests[submit.request];
+  request.number = submit.request;
+  request.fetched = program.fetches;
+  for (const Named& made : program.made) {
+    if (std::find(submit.holds.begin(), submit.holds.end(), made.number) != submit.holds.end()) {
+      client.held.push_back({made.number, made.dtype, made.grid});
+    }
+  }
+  ++outcome_.covered["submits"];
+  to_scheduler(client.conn, submit, true);
+  if (prng_.chance(knobs_.duplicate)) to_scheduler(client.conn, submit, true);
+  if (prng_.chance(knobs_.cancel)) {
+    ++outcome_.covered["cancels"];
+    request.cancelled = true;
+    at(prng_.between(0, 30) * knobs_.max_delay_ns, [this, index, number = submit.request] {
+      to_scheduler(clients_[static_cast<std::size_t>(index)]->conn, msg::CancelRequest{number}, true);
+    });
+  }
+  // Some clients do not wait for the answer before they go on, and drop arrays meanwhile.
+  if (prng_.chance(0.3)) at(jitter() * 3, [this, index] { client_next(index); });
+}
+
+void World::client_message(int index, msg::Message message) {
+  Client& client = *clients_[static_cast<std::size_t>(index)];
+  if (client.dead) return;
+  if (auto* welcome = std::get_if<msg::Welcome>(&message)) {
+    client.welcome = *welcome;
+    client.welcomed = true;
+    if (!welcome->refused.ok()) return violate("a client was refused: " + welcome->refused.message);
+    at(knobs_.max_delay_ns * 2, [this, index] { client_next(index); });
+  } else if (auto* log = std::get_if<msg::Log>(&message)) {
+    for (const msg::LogEntry& entry : log->entries) {
+      if (const auto* joined = std::get_if<msg::PeerJoined>(&entry)) {
+        for (DeviceId d : joined->peer.devices) client.owner_of[d.value] = joined->peer.id;
+      }
+    }
+  } else if (auto* reply = std::get_if<msg::SubmitReply>(&message)) {
+    Client::Request& request = client.requests[reply->request];
+    if (request.replied) return;
+    request.replied = true;
+    if (!reply->outcome.ok()) {
+      request.refused = request.done = true;
+      request.why = reply->outcome.message;
+      ++outcome_.requests_refused;
+      ++outcome_.covered["refused: " + std::string(name_of(reply->outcome.code))];
+      at(jitter(), [this, index] { client_next(index); });
+      return;
+    }
+    for (const auto& [number, id] : reply->arrays) client.ids[number] = id.value;
+    for (std::uint64_t number : request.fetched) {
+      const auto id = client.ids.find(number);
+      if (id == client.ids.end()) return violate("a fetched array was not named in the reply");
+      for (std::int64_t b = 0; b < oracle_.blocks(id->second); ++b) request.wanted[id->second].insert(b);
+    }
+  } else if (auto* done = std::get_if<msg::GraphDone>(&message)) {
+    Client::Request& request = client.requests[done->request];
+    if (request.done) return;  // a repeat after a repeated submit
+    request.done = true;
+    request.failed = !done->outcome.ok();
+    request.why = done->outcome.message;
+    request.failed ? ++outcome_.requests_failed : ++outcome_.requests_done;
+    if (request.failed) {
+      ++outcome_.covered["failed: " + std::string(name_of(done->outcome.code))];
+      const bool allowed = request.cancelled || knobs_.fail_step > 0 || knobs_.kill_worker > 0 ||
+                           done->outcome.code == Errc::kOutOfMemory || knobs_.cancel > 0;
+      if (!allowed) return violate("a graph failed without cause: " + done->outcome.message);
+    }
+    at(jitter(), [this, index] { client_next(index); });
+  }
+}
+
+void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
+  Client& client = *clients_[static_cast<std::size_t>(index)];
+  if (client.dead) return;
+  for (const msg::Offer& offer : batch.offers) {
+    const bool wrong = offer.failed.ok() && offer.bytes != oracle_.bytes(offer.block.array.value, offer.block.block);
+    if (wrong) return violate("an offer of the wrong size");
+    if (offer.failed.ok() && offer.bytes > 0 && prng_.chance(0.5)) {  // through the copying lane
+      const std::uint64_t transfer = client.next_transfer++;
+      client.granted[transfer] = offer;
+      msg::PeerBatch grant;
+      grant.grants.push_back({offer.block, offer.from, offer.to, transfer});
+      peer_send(client.welcome.you, from, std::move(grant));
+    } else {
+      at(jitter(), [this, index, offer] {
+        if (!offer.failed.ok()) return client_took(index, offer);
+        if (offer.bytes == 0) return client_took(index, offer);
+        const Cell* cell = cell_at({offer.from, offer.slab, offer.offset});
+        // A duplicate of an offer already discharged may point to memory that is somebody else's by now.
+        Client& me = *clients_[static_cast<std::size_t>(index)];
+        bool wanted = false;
+        for (const auto& [number, request] : me.requests) {
+          const auto w = request.wanted.find(offer.block.array.value);
+          wanted |= w != request.wanted.end() && w->second.contains(offer.block.block);
+        }
+        if (wanted && (cell == nullptr || !cell->complete ||
+                       cell->value != oracle_.value(offer.block.array.value, offer.block.block))) {
+          return violate("a client read wrong bytes");
+        }
+        if (wanted) ++outcome_.blocks_checked;
+        client_took(index, offer);
+      });
+    }
+  }
+  for (const msg::Subscribe& s : batch.subscribes) {  // our own memory is wanted
+    msg::Offer offer;
+    offer.block = s.block, offer.op = s.op, offer.from = s.from, offer.to = s.to;
+    offer.slab = 0xFFFFFFFFu;
+    offer.bytes = oracle_.bytes(s.block.array.value, s.block.block);
+    msg::PeerBatch answer;
+    answer.offers.push_back(std::move(offer));
+    peer_send(client.welcome.you, from, std::move(answer));
+  }
+  for (const msg::Grant& g : batch.grants) {
+    ++outcome_.covered["uploads"];
+    at(jitter(), [this, g] {
+      for (std::size_t w = 0; w < workers_.size(); ++w) {
+        Worker& to = *workers_[w];
+        bool mine = false;
+        for (DeviceId d : to.welcome.devices) mine |= d == g.to;
+        const auto armed = to.armed.find(g.transfer);
+        if (!mine || !to.alive || armed == to.armed.end()) continue;
+        const worker::Receive receive = armed->second;
+        to.armed.erase(armed);
+        if (receive.bytes > 0) {
+          Cell& cell = write_cell(receive.to, receive.bytes, g.block.array.value, g.block.block);
+          cell.value = oracle_.value(g.block.array.value, g.block.block);
+          cell.complete = true;
+        }
+        deliver_worker(static_cast<int>(w), worker::TransferDone{g.transfer, {Errc::kOk, {}}, msg::Lane::kTcp});
+        return;
+      }
+    });
+  }
+}
+
+void World::client_took(int index, const msg::Offer& offer) {
+  Client& client = *clients_[static_cast<std::size_t>(index)];
+  for (auto& [number, request] : client.requests) {
+    const auto w = request.wanted.find(offer.block.array.value);
+    if (w == request.wanted.end()) continue;
+    w->second.erase(offer.block.block);
+    if (!offer.failed.ok()) ++outcome_.covered["failed blocks delivered"];
+  }
+  const auto owner = client.owner_of.find(offer.from.value);
+  if (owner == client.owner_of.end()) return violate("an offer from a device nobody announced");
+  msg::PeerBatch done;
+  done.dones.push_back({offer.block, prng_.chance(0.5) ? offer.op : OpId{}, offer.from, offer.to});
+  peer_send(client.welcome.you, owner->second, std::move(done));
+}
+
+// What must be true when nothing is left to happen.
+void World::client_finish(int index) {
+  Client& client = *clients_[static_cast<std::size_t>(index)];
+  if (!client.welcomed) return violate("a client was never welcomed");
+  for (const auto& [number, request] : client.requests) {
+    const std::string name = "request " + std::to_string(number) + " of client " + std::to_string(index);
+    if (!request.replied) return violate(name + " was never answered");
+    if (!request.done) return violate(name + " never ended");
+    if (request.failed || request.refused) continue;
+    for (const auto& [array, blocks] : request.wanted) {
+      if (!blocks.empty()) return violate(name + " ended well, yet " + std::to_string(blocks.size()) + " blocks never came");
+    }
+  }
+  if (client.next_request <= static_cast<std::uint64_t>(knobs_.requests)) violate("a client did not get to its end");
+}
+
+}  // namespace tilewise::sim

@@ -1,0 +1,67 @@
+// The simulated processes. Private to the simulator.
+#pragma once
+#include "world.h"
+
+#include <deque>
+#include <set>
+
+namespace tilewise::sim {
+
+// What an extent of a device's memory holds.
+struct World::Cell {
+  std::int64_t bytes = 0;
+  std::uint64_t array = 0;
+  std::int64_t block = 0;
+  std::uint64_t value = 0;
+  bool complete = false;
+};
+
+struct World::Worker {
+  scheduler::Conn conn;
+  msg::Welcome welcome;
+  std::unique_ptr<worker::Core> core;
+  std::vector<msg::Log> early;  // before the welcome was read
+  bool alive = true;
+
+  struct Stream {
+    std::deque<worker::Launch> queue;
+    std::uint64_t completed = 0;
+    bool busy = false;
+    std::uint64_t accumulated = 0;
+  };
+  std::vector<std::vector<Stream>> streams;                            // [device][stream]
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::map<std::int64_t, Cell>> memory;  // (device, slab) -> offset
+  std::map<std::uint64_t, worker::Receive> armed;                       // transfer -> where
+  std::vector<std::uint32_t> slabs;                                     // per device
+  bool timer = false;
+
+  void begin(const Knobs& knobs);
+};
+
+struct World::Client {
+  scheduler::Conn conn;
+  msg::Welcome welcome;
+  bool welcomed = false, dead = false;
+  std::uint64_t next_array = 1, next_request = 1;
+  struct Request {
+    std::uint64_t number = 0;
+    bool replied = false, refused = false, done = false, failed = false, cancelled = false;
+    std::map<std::uint64_t, std::set<std::int64_t>> wanted;  // ArrayId -> blocks not here yet
+    std::vector<std::uint64_t> fetched;                      // session numbers
+    std::string why;
+  };
+  std::map<std::uint64_t, Request> requests;
+  struct Held {
+    std::uint64_t number = 0;
+    ir::DType dtype = ir::DType::kFloat64;
+    ir::Grid grid;
+  };
+  std::vector<Held> held;
+  std::map<std::uint64_t, std::uint64_t> ids;      // session number -> ArrayId
+  std::map<std::uint32_t, WorkerId> owner_of;      // device -> process
+  std::set<std::pair<std::uint32_t, std::uint64_t>> in_transit;
+  std::map<std::uint64_t, msg::Offer> granted;     // transfer -> offer
+  std::uint64_t next_transfer = 1;
+};
+
+}  // namespace tilewise::sim

@@ -1,0 +1,273 @@
+// Simulated workers: streams take virtual time, memory holds values, peers' messages come late, twice and out of order.
+#include "world_parts.h"
+
+#include <tilewise/base/check.h>
+
+namespace tilewise::sim {
+
+void World::Worker::begin(const Knobs& knobs) {
+  worker::Options options;
+  options.self = welcome.you;
+  options.term = welcome.term;
+  options.window = knobs.window;
+  options.map_peers = knobs.map_peers;
+  options.stuck_ns = 50 * kMillisecond + knobs.max_delay_ns * 20;
+  for (DeviceId id : welcome.devices) {
+    options.devices.push_back({id, 0, knobs.memory_bytes, knobs.slab_bytes, knobs.streams});
+  }
+  streams.assign(options.devices.size(), std::vector<Stream>(static_cast<std::size_t>(knobs.streams)));
+  slabs.assign(options.devices.size(), 0);
+  core = std::make_unique<worker::Core>(std::move(options));
+}
+
+void World::start_worker(int index) {
+  auto worker = std::make_unique<Worker>();
+  worker->conn = scheduler::Conn{static_cast<std::uint32_t>(index + 1)};
+  workers_.push_back(std::move(worker));
+  msg::Join join;
+  join.role = msg::Role::kWorker;
+  join.name = "w" + std::to_string(index);
+  join.software_version = "sim";
+  join.host_id = "sim";
+  for (int d = 0; d < knobs_.devices_each; ++d) {
+    join.devices.push_back({"host:" + std::to_string(d), 0, "simulated", "sim", knobs_.memory_bytes, knobs_.streams});
+  }
+  to_scheduler(workers_.back()->conn, std::move(join), true);
+  // Logs that came before the welcome was read.
+  const auto flush = [this, index](auto&& self) -> void {
+    Worker& w = *workers_[static_cast<std::size_t>(index)];
+    if (w.core == nullptr) return at(knobs_.max_delay_ns, [self] { self(self); });
+    for (msg::Log& log : std::exchange(w.early, {})) deliver_worker(index, std::move(log));
+  };
+  at(knobs_.max_delay_ns * 3, [flush] { flush(flush); });
+}
+
+void World::deliver_worker(int index, worker::Event event) {
+  Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  if (!worker.alive || worker.core == nullptr) return;
+  std::vector<worker::Event> events;
+  events.push_back(std::move(event));
+  worker::Actions actions;
+  worker.core->step(events, now_, actions);
+  worker.core->check_invariants();
+  perform(index, actions);
+  arm_timer(index);
+}
+
+// Reports that wait for company, and the word "stuck", come by the clock.
+void World::arm_timer(int index) {
+  Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  const TimeNs wait = worker.core->next_deadline() - now_;
+  if (worker.timer || wait > 1000 * kSecond) return;
+  worker.timer = true;
+  at(std::max<TimeNs>(1, wait), [this, index] {
+    Worker& w = *workers_[static_cast<std::size_t>(index)];
+    w.timer = false;
+    if (!w.alive) return;
+    std::vector<worker::Event> none;
+    worker::Actions late;
+    w.core->step(none, now_, late);
+    w.core->check_invariants();
+    perform(index, late);
+    arm_timer(index);
+  });
+}
+
+void World::perform(int index, worker::Actions& actions) {
+  Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  for (const msg::PeerInfo& peer : actions.joined) {
+    if (peer.role != msg::Role::kWorker) continue;
+    at(jitter(), [this, index, id = peer.id] { deliver_worker(index, worker::PeerReady{id, knobs_.map_peers}); });
+  }
+  for (const worker::AddSlab& slab : actions.slabs) {
+    at(jitter(), [this, index, slab] { deliver_worker(index, worker::SlabAdded{slab.device, slab.bytes, true}); });
+  }
+  for (worker::Launch& launch : actions.launches) {
+    worker.streams[launch.device][launch.stream].queue.push_back(std::move(launch));
+  }
+  for (const worker::Receive& receive : actions.receives) {
+    worker.armed[receive.transfer] = receive;
+    write_cell(receive.to, receive.bytes, 0, 0);  // nothing there may be in use from now on
+  }
+  for (auto& [to, batch] : actions.batches) peer_send(worker.welcome.you, to, std::move(batch));
+  for (const worker::Transmit& transmit : actions.transmits) {
+    ++outcome_.covered["transfers"];
+    at(jitter(), [this, transmit] {
+      const Cell* source = cell_at(transmit.from);
+      if (transmit.bytes > 0 && (source == nullptr || !source->complete)) return violate("a transfer reads memory that holds no sealed block");
+      const Cell value = source != nullptr ? *source : Cell{};
+      for (std::size_t w = 0; w < workers_.size(); ++w) {
+        Worker& to = *workers_[w];
+        if (to.welcome.you != transmit.to || !to.alive) continue;
+        const auto armed = to.armed.find(transmit.transfer);
+        if (armed == to.armed.end()) return;  // a repeat
+        const worker::Receive receive = armed->second;
+        to.armed.erase(armed);
+        if (transmit.bytes > 0) {
+          Cell& cell = write_cell(receive.to, receive.bytes, value.array, value.block);
+          cell.value = value.value;
+          cell.complete = true;
+        }
+        deliver_worker(static_cast<int>(w), worker::TransferDone{transmit.transfer, {Errc::kOk, {}}, msg::Lane::kTcp});
+        return;
+      }
+      for (std::size_t c = 0; c < clients_.size(); ++c) {
+        Client& client = *clients_[c];
+        if (client.welcome.you != transmit.to) continue;
+        const auto granted = client.granted.find(transmit.transfer);
+        if (granted == client.granted.end()) return;
+        const msg::Offer offer = granted->second;
+        client.granted.erase(granted);
+        if (offer.bytes > 0 && value.value != oracle_.value(offer.block.array.value, offer.block.block)) violate("a client received wrong bytes");
+        client_took(static_cast<int>(c), offer);
+      }
+    });
+  }
+  for (const msg::Message& message : actions.to_scheduler) to_scheduler(worker.conn, message, false);
+  run_streams(index);
+}
+
+void World::peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch) {
+  if (prng_.chance(knobs_.duplicate)) {
+    ++outcome_.covered["duplicates between peers"];
+    at(jitter(), [this, from, to, batch] { deliver_peer(from, to, batch); });
+  }
+  at(jitter(), [this, from, to, batch = std::move(batch)] { deliver_peer(from, to, batch); });
+}
+
+void World::deliver_peer(WorkerId from, WorkerId to, msg::PeerBatch batch) {
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    if (workers_[w]->welcome.you != to) continue;
+    return deliver_worker(static_cast<int>(w), worker::PeerBatchReceived{from, std::move(batch)});
+  }
+  for (std::size_t c = 0; c < clients_.size(); ++c) {
+    if (clients_[c]->welcome.you == to) return client_batch(static_cast<int>(c), from, std::move(batch));
+  }
+}
+
+void World::run_streams(int index) {
+  Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  for (std::size_t d = 0; d < worker.streams.size(); ++d) {
+    for (std::size_t s = 0; s < worker.streams[d].size(); ++s) {
+      Worker::Stream& stream = worker.streams[d][s];
+      if (stream.busy || stream.queue.empty()) continue;
+      bool ready = true;
+      for (const auto& [other, sequence] : stream.queue.front().waits) {
+        ready &= worker.streams[d][other].completed >= sequence;
+      }
+      if (ready) begin_step(index, d, s);
+    }
+  }
+}
+
+World::Cell* World::cell_at(const worker::MemoryRef& ref) {
+  for (auto& worker : workers_) {
+    const auto memory = worker->memory.find({ref.device.value, ref.slab});
+    if (memory == worker->memory.end()) continue;
+    const auto cell = memory->second.find(ref.offset);
+    return cell == memory->second.end() ? nullptr : &cell->second;
+  }
+  return nullptr;
+}
+
+// Whatever overlapped is gone: a later reader of it would find nothing.
+World::Cell& World::write_cell(const worker::MemoryRef& ref, std::int64_t bytes, std::uint64_t array,
+                               std::int64_t block) {
+  for (auto& worker : workers_) {
+    bool mine = false;
+    for (DeviceId id : worker->welcome.devices) mine |= id == ref.device;
+    if (!mine) continue;
+    auto& cells = worker->memory[{ref.device.value, ref.slab}];
+    auto it = cells.lower_bound(ref.offset);
+    if (it != cells.begin() && std::prev(it)->first + std::prev(it)->second.bytes > ref.offset) --it;
+    while (it != cells.end() && it->first < ref.offset + bytes) it = cells.erase(it);
+    return cells[ref.offset] = Cell{bytes, array, block, 0, false};
+  }
+  TW_CHECK(false, "memory of nobody");
+  static Cell none;
+  return none;
+}
+
+// Each input is where the launch says, complete, and what the oracle says (invariants 2, 5, 12, 13).
+void World::check_reads(const worker::Launch& launch, bool at_end) {
+  const auto expected = oracle_.reads(launch.op->id, launch.point, launch.step);
+  if (expected.size() != launch.inputs.size()) return violate("a launch has another number of inputs than its step");
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const auto& [array, block] = expected[i];
+    if (oracle_.bytes(array, block) == 0) continue;
+    bool donated = false;
+    for (const worker::MemoryRef& output : launch.outputs) donated |= output == launch.inputs[i];
+    if (donated && at_end) continue;
+    const Cell* cell = cell_at(launch.inputs[i]);
+    ++outcome_.blocks_checked;
+    const std::string name = "block " + std::to_string(block) + " of array " + std::to_string(array & 0xFFFFFF) +
+                             (at_end ? " at the end" : " at the start") + " of a step of " +
+                             std::string(name_of(launch.op->op.kind));
+    if (cell == nullptr) return violate(name + ": memory was given to somebody else");
+    if (cell->array != array || cell->block != block) return violate(name + ": another block is there");
+    if (!cell->complete) return violate(name + ": not complete");
+    if (cell->value != oracle_.value(array, block)) return violate(name + ": wrong value");
+  }
+}
+
+void World::begin_step(int index, std::size_t device, std::size_t s) {
+  Worker::Stream& stream = workers_[static_cast<std::size_t>(index)]->streams[device][s];
+  stream.busy = true;
+  const worker::Launch& launch = stream.queue.front();
+  check_reads(launch, false);
+  for (std::size_t i = 0; i < launch.outputs.size(); ++i) {
+    bool donated = false;
+    for (const worker::MemoryRef& input : launch.inputs) donated |= input == launch.outputs[i];
+    const std::uint64_t array = launch.op->op.outputs[i].array;
+    const std::int64_t bytes = oracle_.bytes(array, launch.point);
+    if (bytes == 0) continue;
+    if (launch.step == 0 && !donated) write_cell(launch.outputs[i], bytes, array, launch.point);
+    else if (launch.step > 0 && cell_at(launch.outputs[i]) == nullptr) return violate("an accumulator lost its memory");
+  }
+  at(prng_.between(200, 200'000), [this, index, device, s] { end_step(index, device, s); });
+}
+
+void World::end_step(int index, std::size_t device, std::size_t s) {
+  Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  if (!worker.alive) return;
+  Worker::Stream& stream = worker.streams[device][s];
+  const worker::Launch launch = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  stream.busy = false;
+  check_reads(launch, true);
+  stream.completed = launch.sequence;
+  const bool failed = prng_.chance(knobs_.fail_step);
+  for (std::size_t i = 0; i < launch.outputs.size() && launch.step + 1 == launch.steps; ++i) {
+    const std::uint64_t array = launch.op->op.outputs[i].array;
+    const std::int64_t bytes = oracle_.bytes(array, launch.point);
+    if (bytes == 0) continue;
+    Cell& cell = write_cell(launch.outputs[i], bytes, array, launch.point);
+    cell.value = oracle_.value(array, launch.point);
+    cell.complete = true;
+  }
+  const auto d = static_cast<std::uint16_t>(device);
+  const auto n = static_cast<std::uint8_t>(s);
+  std::vector<worker::Event> events;
+  if (failed) {
+    ++outcome_.covered["failed steps"];
+    events.push_back(worker::StepFailed{d, n, launch.sequence, {Errc::kTaskFailed, "injected"}});
+  }
+  events.push_back(worker::StreamCompleted{d, n, launch.sequence});
+  worker::Actions actions;
+  worker.core->step(events, now_, actions);
+  worker.core->check_invariants();
+  perform(index, actions);
+  arm_timer(index);
+}
+
+void World::kill(int index) {
+  Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  if (!worker.alive || worker.core == nullptr) return;
+  worker.alive = false;
+  ++outcome_.covered["killed workers"];
+  at(jitter(), [this, conn = worker.conn] {
+    step_scheduler(scheduler::Closed{conn, {Errc::kUnavailable, "killed by the simulator"}});
+  });
+}
+
+}  // namespace tilewise::sim

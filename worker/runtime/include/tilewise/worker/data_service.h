@@ -1,0 +1,33 @@
+// How blocks reach other processes: what a runtime needs of the outside. The embedded cluster hands pointers over, the
+// daemons map memory and drive UCX.
+#pragma once
+#include <tilewise/device/device.h>
+#include <tilewise/msg/msg.h>
+
+namespace tilewise::worker {
+
+// Called on the runtime's thread; nothing blocks.
+class DataService {
+ public:
+  virtual ~DataService() = default;
+
+  virtual void peer_joined(const msg::PeerInfo& peer) = 0;
+  virtual void peer_lost(WorkerId peer) = 0;
+  // A new slab of one of our devices: tell the peers that may map it. The device keeps owning it.
+  virtual void slab_added(DeviceId device, std::uint32_t slab, const device::Slab& memory) = 0;
+
+  virtual void send(WorkerId peer, msg::PeerBatch batch) = 0;
+  // True where small blocks should travel inside their offers (the peer does not map our memory).
+  virtual bool inlines(WorkerId peer) const = 0;
+  // A peer's slab in our address space, or null. Stays valid until the peer is lost and its readers are done.
+  virtual const std::byte* mapped(DeviceId device, std::uint32_t slab) const = 0;
+
+  // The copying lane. Both are idempotent per `transfer`; a receive ends in TransferDone posted to the runtime, exactly
+  // once, when the transport has let go of the memory.
+  virtual void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                        device::Kind kind) = 0;
+  virtual void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+                       device::Kind kind) = 0;
+};
+
+}  // namespace tilewise::worker

@@ -1,0 +1,249 @@
+#include <tilewise/worker/runtime.h>
+
+#include "step.h"
+
+#include <tilewise/base/check.h>
+
+#include <cstring>
+
+namespace tilewise::worker {
+
+struct Runtime::Local {
+  std::unique_ptr<device::Device> device;
+  std::unique_ptr<kernels::KernelSet> kernels;
+  DeviceId id;
+  std::vector<device::Slab> slabs;
+  std::vector<std::uint64_t> seen;  // completed() last told to the core, per compute stream
+  // Launches that could not even be enqueued, by stream: failed when their step number completes.
+  std::vector<StepFailed> refused;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> copies;  // (copy stream sequence, transfer)
+};
+
+Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const kernels::PluginTable* plugins,
+                 RuntimeOptions options, std::function<void()> wake)
+    : plugins_(plugins), options_(options), wake_(std::move(wake)) {
+  for (auto& device : devices) {
+    auto local = std::make_unique<Local>();
+    local->seen.assign(static_cast<std::size_t>(device->info().compute_streams), 0);
+    local->device = std::move(device);
+    local->device->on_progress([this] { wake_(); });
+    locals_.push_back(std::move(local));
+  }
+}
+
+Runtime::~Runtime() {
+  // Queued steps refer to the core's ops: devices drain first.
+  for (auto& local : locals_) local->device->synchronize();
+}
+
+std::vector<msg::DeviceDesc> Runtime::describe() const {
+  std::vector<msg::DeviceDesc> out;
+  for (const auto& local : locals_) {
+    const device::Info& info = local->device->info();
+    out.push_back({info.name, static_cast<std::uint8_t>(info.kind), info.model, info.numeric_class, info.memory_bytes,
+                   info.compute_streams});
+  }
+  return out;
+}
+
+Status Runtime::start(const msg::Welcome& welcome, DataService& service,
+                      std::function<void(msg::Message)> to_scheduler) {
+  if (welcome.devices.size() != locals_.size()) {
+    return error(Errc::kInternal, "the scheduler named " + std::to_string(welcome.devices.size()) + " devices for " +
+                                      std::to_string(locals_.size()));
+  }
+  Options options;
+  options.self = welcome.you;
+  options.term = welcome.term;
+  options.map_peers = options_.map_peers;
+  for (std::size_t i = 0; i < locals_.size(); ++i) {
+    Local& local = *locals_[i];
+    const device::Info& info = local.device->info();
+    local.id = welcome.devices[i];
+    if (info.kind == device::Kind::kCuda) {
+      auto made = kernels::make_cuda_kernels(*local.device, plugins_);
+      if (!made) return made.error();
+      local.kernels = std::move(*made);
+    } else {
+      local.kernels = options_.reference_kernels ? kernels::make_reference_kernels(plugins_)
+                                                 : kernels::make_host_kernels(plugins_);
+    }
+    options.devices.push_back({local.id, static_cast<std::uint8_t>(info.kind), info.memory_bytes,
+                               std::min(options_.slab_bytes, info.memory_bytes),
+                               std::min(info.compute_streams, kMaxStreams)});
+  }
+  service_ = &service;
+  to_scheduler_ = std::move(to_scheduler);
+  core_ = std::make_unique<Core>(std::move(options));
+  return {};
+}
+
+void Runtime::post(Event event) {
+  bool first;
+  {
+    std::lock_guard lock(mutex_);
+    first = inbox_.empty();
+    inbox_.push_back(std::move(event));
+  }
+  if (first) wake_();
+}
+
+void Runtime::collect_completions() {
+  std::vector<device::StepFailure> failures;
+  for (std::uint16_t d = 0; d < locals_.size(); ++d) {
+    Local& local = *locals_[d];
+    for (std::size_t s = 0; s < local.seen.size(); ++s) {
+      device::Stream& stream = local.device->compute_stream(static_cast<int>(s));
+      const std::uint64_t done = stream.completed();
+      if (done == local.seen[s]) continue;
+      local.seen[s] = done;
+      failures.clear();
+      stream.take_failures(failures);
+      for (auto& f : failures) {
+        events_.push_back(StepFailed{d, static_cast<std::uint8_t>(s), f.sequence, std::move(f.error)});
+      }
+      std::erase_if(local.refused, [&](StepFailed& f) {
+        if (f.stream != s || f.sequence > done) return false;
+        events_.push_back(std::move(f));
+        return true;
+      });
+      events_.push_back(StreamCompleted{d, static_cast<std::uint8_t>(s), done});
+    }
+    if (!local.copies.empty()) {
+      const std::uint64_t done = local.device->copy_stream().completed();
+      std::erase_if(local.copies, [&](const auto& copy) {
+        if (copy.first > done) return false;
+        events_.push_back(TransferDone{copy.second, {Errc::kOk, {}}, msg::Lane::kInline});
+        return true;
+      });
+    }
+  }
+}
+
+bool Runtime::pump(TimeNs now) {
+  if (!core_) return false;
+  now_ = now;
+  {
+    std::lock_guard lock(mutex_);
+    events_.swap(inbox_);
+  }
+  collect_completions();
+  if (events_.empty() && now < core_->next_deadline()) return false;
+  core_->step(events_, now, actions_);
+  perform();
+  return true;
+}
+
+TimeNs Runtime::next_deadline() const { return core_ ? core_->next_deadline() : now_ + kSecond; }
+
+Status Runtime::health() const {
+  for (const auto& local : locals_) {
+    if (Status ok = local->device->health(); !ok) return ok;
+  }
+  return {};
+}
+
+std::byte* Runtime::address(const MemoryRef& ref) const {
+  for (const auto& local : locals_) {
+    if (local->id == ref.device) return local->slabs[ref.slab].data + ref.offset;
+  }
+  const std::byte* base = service_->mapped(ref.device, ref.slab);
+  TW_CHECK(base != nullptr, "a borrowed block's slab is not mapped");
+  return const_cast<std::byte*>(base) + ref.offset;
+}
+
+void Runtime::inline_small(WorkerId peer, msg::PeerBatch& batch) const {
+  if (batch.offers.empty() || !service_->inlines(peer)) return;
+  for (msg::Offer& offer : batch.offers) {
+    if (!offer.failed.ok() || !Core::inlinable(offer)) continue;
+    for (const auto& local : locals_) {
+      if (local->id != offer.from || local->device->info().kind != device::Kind::kHost) continue;
+      if (offer.bytes > 0) {
+        offer.data.assign(reinterpret_cast<const char*>(local->slabs[offer.slab].data + offer.offset),
+                          static_cast<std::size_t>(offer.bytes));
+      }
+      offer.inlined = true;
+    }
+  }
+}
+
+void Runtime::launch(const Launch& launch) {
+  Local& local = *locals_[launch.device];
+  device::Stream& stream = local.device->compute_stream(launch.stream);
+  ResolvedStep step;
+  step.op = launch.op;
+  step.point = launch.point;
+  step.step = launch.step;
+  step.steps = launch.steps;
+  for (const MemoryRef& ref : launch.inputs) step.inputs.push_back(address(ref));
+  for (const MemoryRef& ref : launch.outputs) step.outputs.push_back(address(ref));
+  Status ok;
+  for (const auto& [other, sequence] : launch.waits) {
+    ok = stream.wait(local.device->compute_stream(other), sequence);
+    if (!ok) break;
+  }
+  if (ok) {
+    if (stream.kind() == device::Kind::kHost) {
+      ok = stream.enqueue([kernels = local.kernels.get(), step = std::move(step)]() -> Status {
+        thread_local std::vector<ir::Read> reads;
+        thread_local kernels::KernelCall call;
+        build_call(step, reads, call);
+        return kernels->run(call);
+      });
+    } else {
+      std::vector<ir::Read> reads;
+      kernels::KernelCall call;
+      build_call(step, reads, call);
+      ok = local.kernels->launch(call, stream);
+    }
+  }
+  const std::uint64_t sequence = stream.record();
+  TW_CHECK(sequence == launch.sequence, "the core and the stream count steps differently");
+  if (!ok) local.refused.push_back({launch.device, launch.stream, launch.sequence, ok.error()});
+}
+
+void Runtime::perform() {
+  for (const AddSlab& want : actions_.slabs) {
+    Local& local = *locals_[want.device];
+    auto slab = local.device->add_slab(want.bytes);
+    if (slab) {
+      local.slabs.push_back(*slab);
+      service_->slab_added(local.id, static_cast<std::uint32_t>(local.slabs.size() - 1), *slab);
+    }
+    post(SlabAdded{want.device, want.bytes, slab.has_value()});
+  }
+  for (const msg::PeerInfo& peer : actions_.joined) service_->peer_joined(peer);
+  for (WorkerId peer : actions_.lost) service_->peer_lost(peer);
+  for (const Launch& l : actions_.launches) launch(l);
+  for (const Receive& r : actions_.receives) {
+    service_->receive(r.from, r.transfer, address(r.to), r.bytes, locals_[r.device]->device->info().kind);
+  }
+  for (const Store& store : actions_.stores) {
+    Local& local = *locals_[store.device];
+    std::byte* to = address(store.to);
+    if (local.device->info().kind == device::Kind::kHost) {
+      std::memcpy(to, store.data.data(), store.data.size());
+      post(TransferDone{store.transfer, {Errc::kOk, {}}, msg::Lane::kInline});
+      continue;
+    }
+    device::Stream& stream = local.device->copy_stream();
+    Status ok = stream.copy(to, store.data.data(), store.data.size());  // pageable source: staged before it returns
+    const std::uint64_t sequence = stream.record();
+    if (ok) local.copies.emplace_back(sequence, store.transfer);
+    else post(TransferDone{store.transfer, ok.error(), msg::Lane::kInline});
+  }
+  for (auto& [peer, batch] : actions_.batches) {
+    inline_small(peer, batch);
+    service_->send(peer, std::move(batch));
+  }
+  for (const Transmit& t : actions_.transmits) {
+    device::Kind kind = device::Kind::kHost;
+    for (const auto& local : locals_) {
+      if (local->id == t.from.device) kind = local->device->info().kind;
+    }
+    service_->transmit(t.to, t.transfer, address(t.from), t.bytes, kind);
+  }
+  for (msg::Message& message : actions_.to_scheduler) to_scheduler_(std::move(message));
+}
+
+}  // namespace tilewise::worker

@@ -1,0 +1,53 @@
+#include "step.h"
+
+namespace tilewise::worker {
+
+void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels::KernelCall& call) {
+  const ir::Op& op = step.op->op;
+  const ir::Geometry& geometry = step.op->geometry;
+  const ir::Index point = geometry.point(step.point);
+  call.op = &op;
+  call.box = op.space.box(point);
+  call.space_shape = op.space.shape();
+  call.step = step.step;
+  call.steps = step.steps;
+  call.inputs.clear();
+  call.input_boxes.clear();
+  call.outputs.clear();
+  call.output_boxes.clear();
+
+  geometry.reads(point, step.step, reads);
+  call.inputs.resize(op.operands.size());
+  call.input_boxes.resize(op.operands.size());
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    call.inputs[i].data = nullptr;
+    call.inputs[i].dtype = step.op->sources[i].dtype;
+  }
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    const ir::Read& read = reads[i];
+    std::size_t at = read.operand;
+    if (call.inputs[at].data != nullptr) {  // an explicit map may read several blocks through one operand
+      at = call.inputs.size();
+      call.inputs.emplace_back(call.inputs[read.operand]);
+      call.input_boxes.emplace_back();
+    }
+    const ir::SourceArray& source = step.op->sources[read.operand];
+    const ir::BlockWindow window = ir::window(op.operands[read.operand].view, source.grid, read.block, read.region);
+    kernels::TensorView& view = call.inputs[at];
+    view.data = step.inputs[i] + window.offset * static_cast<std::int64_t>(ir::size_of(source.dtype));
+    view.shape = read.region.shape();
+    view.strides = window.strides;
+    call.input_boxes[at] = read.region;
+  }
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    const ir::OutputSpec& spec = op.outputs[i];
+    kernels::TensorView& view = call.outputs.emplace_back();
+    call.output_boxes.push_back(spec.grid.box(ir::unravel(step.point, spec.grid.counts())));
+    view.data = step.outputs[i];
+    view.dtype = spec.dtype;
+    view.shape = call.output_boxes.back().shape();
+    view.strides = ir::c_order_strides(view.shape);
+  }
+}
+
+}  // namespace tilewise::worker

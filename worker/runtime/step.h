@@ -1,0 +1,19 @@
+// One launch, ready to be turned into a KernelCall on whatever thread runs it: addresses are resolved, the rest follows
+// from the op's geometry.
+#pragma once
+#include <tilewise/kernels/kernels.h>
+#include <tilewise/worker/core.h>
+
+namespace tilewise::worker {
+
+struct ResolvedStep {
+  const OpEntry* op = nullptr;  // kept by the core until the step is complete
+  std::int64_t point = 0, step = 0, steps = 1;
+  boost::container::small_vector<std::byte*, 4> inputs;  // block starts, in the order of Geometry::reads
+  boost::container::static_vector<std::byte*, limits::kMaxOutputs> outputs;
+};
+
+// Fills `call`. Thread-safe; `reads` is scratch.
+void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels::KernelCall& call);
+
+}  // namespace tilewise::worker
