@@ -5,6 +5,7 @@
 #include <tilewise/msg/msg.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace tilewise::scheduler {
@@ -30,6 +31,8 @@ struct Options {
   std::size_t max_peers = 4096;
   std::size_t max_graphs = 65'536;       // unfinished ones
   std::size_t max_live_ops = 4'000'000;
+  std::string software_version;          // what joiners must run; empty: what the oldest joined peer runs
+  std::vector<std::string> passes_off;   // planning passes to leave out, by name (tilewise/plan)
 };
 
 class Core {

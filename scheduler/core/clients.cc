@@ -1,0 +1,29 @@
+// What clients take back: holds and whole requests.
+#include "graphs.h"
+#include "handlers.h"
+#include "outbox.h"
+
+namespace tilewise::scheduler {
+
+void on_release(State& s, Peer& client, const msg::ReleaseArrays& release) {
+  Session& session = s.session(client.session);
+  std::vector<ArrayId> released;
+  for (const std::uint64_t number : release.arrays) {
+    const auto it = session.arrays.find(number);
+    if (it == session.arrays.end()) continue;  // released before, or never held
+    release_array(s, s.arrays.at(it->second), released);
+    session.arrays.erase(it);
+  }
+  if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)});
+}
+
+void on_cancel(State& s, Peer& client, const msg::CancelRequest& cancel) {
+  for (const GraphId id : s.session(client.session).running) {
+    const GraphRecord& graph = s.graphs.at(id);
+    if (graph.request != cancel.request) continue;
+    cancel_graph(s, id, {Errc::kCancelled, "request " + std::to_string(cancel.request) + " was cancelled by its client"});
+    return;
+  }
+}
+
+}  // namespace tilewise::scheduler

@@ -1,0 +1,94 @@
+#include <tilewise/scheduler/core.h>
+
+#include "graphs.h"
+#include "handlers.h"
+#include "outbox.h"
+
+#include <algorithm>
+
+namespace tilewise::scheduler {
+
+struct Core::Impl {
+  State s;
+
+  // A message that this kind of peer has no business sending.
+  void unexpected(const Peer& peer, const msg::Message& message) {
+    static constexpr std::string_view kRoles[] = {"worker", "client", "tool"};
+    refuse(s, peer.conn, Errc::kInvalidArgument, std::string(msg::name_of(message)) + " is not for a " +
+                                                     std::string(kRoles[static_cast<std::size_t>(peer.info.role)]) +
+                                                     " to send to the scheduler");
+  }
+
+  void from_peer(Peer& peer, msg::Message& message) {
+    const msg::Role role = peer.info.role;
+    if (role == msg::Role::kWorker) {
+      if (const auto* m = std::get_if<msg::Progress>(&message)) return on_progress(s, peer, *m);
+      if (const auto* m = std::get_if<msg::TaskFailed>(&message)) return on_task_failed(s, peer, *m);
+      if (const auto* m = std::get_if<msg::Stuck>(&message)) return on_stuck(s, peer, *m);
+    }
+    if (role == msg::Role::kClient) {
+      if (auto* m = std::get_if<msg::Submit>(&message)) return on_submit(s, peer, *m);
+      if (const auto* m = std::get_if<msg::ReleaseArrays>(&message)) return on_release(s, peer, *m);
+      if (const auto* m = std::get_if<msg::CancelRequest>(&message)) return on_cancel(s, peer, *m);
+    }
+    if (std::holds_alternative<msg::StatusRequest>(message)) return send(s, peer.conn, status_of(s));
+    if (std::holds_alternative<msg::Shutdown>(message)) return on_shutdown(s, peer.conn);
+    if (const auto* m = std::get_if<msg::Refusal>(&message)) return (void)m;  // answering one could go on for ever
+    unexpected(peer, message);
+  }
+
+  void received(Received& event) {
+    if (s.closed.contains(event.from)) return;
+    if (auto* join = std::get_if<msg::Join>(&event.message)) {
+      s.links[event.from].heard = s.now;
+      s.liveness_at = std::min(s.liveness_at, s.now);
+      return on_join(s, event.from, *join);
+    }
+    const auto it = s.links.find(event.from);
+    if (it == s.links.end()) {
+      refuse(s, event.from, Errc::kUnauthenticated, "the first message on a link must be Join, not " +
+                                                        std::string(msg::name_of(event.message)));
+      close_link(s, event.from, error(Errc::kUnauthenticated, "not joined"));
+      return;
+    }
+    it->second.heard = s.now;
+    if (std::holds_alternative<msg::Pong>(event.message)) return;
+    if (const auto* ping = std::get_if<msg::Ping>(&event.message)) return send(s, event.from, msg::Pong{ping->nonce});
+    from_peer(s.peer(it->second.peer), event.message);
+  }
+};
+
+Core::Core(Options options) : impl_(std::make_unique<Impl>()) { impl_->s.options = std::move(options); }
+Core::~Core() = default;
+
+void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& actions) {
+  State& s = impl_->s;
+  if (!s.started) s.started = true, s.start = s.stuck_at = s.liveness_at = now;
+  s.now = std::max(s.now, now);
+  s.out = &actions;
+  for (Event& event : events) {
+    if (auto* received = std::get_if<Received>(&event)) impl_->received(*received);
+    else on_closed(s, std::get<Closed>(event).conn);
+  }
+  check_liveness(s);
+  end_stuck_graph(s);
+  retire(s);
+  tell_progress(s);
+  flush_logs(s);
+  s.out = nullptr;
+}
+
+TimeNs Core::next_deadline() const {
+  const State& s = impl_->s;
+  TimeNs next = s.links.empty() ? s.now + s.options.silence_ns : s.liveness_at;
+  if (!s.stuck.empty()) next = std::min(next, s.stuck_at);
+  for (const GraphId id : s.dirty) {
+    if (const GraphRecord* graph = s.graphs.find(id)) next = std::min(next, graph->told_at + s.options.progress_every_ns);
+  }
+  return next;
+}
+
+void Core::check_invariants() const { scheduler::check_invariants(impl_->s); }
+std::uint64_t Core::digest() const { return digest_of(impl_->s); }
+
+}  // namespace tilewise::scheduler

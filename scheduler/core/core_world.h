@@ -1,0 +1,203 @@
+// For tests: a core with its links, driven by lists of events; every step is followed by a full check.
+#pragma once
+#include <tilewise/scheduler/core.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <deque>
+
+namespace tilewise::scheduler::test {
+
+inline ir::Grid grid(const ir::Shape& shape, const ir::Shape& block) { return *ir::Grid::uniform(shape, block); }
+
+inline ir::TapeInstr constant(double value) {
+  ir::TapeInstr i;
+  i.op = ir::TapeOp::kConst;
+  i.imm_f = value;
+  return i;
+}
+inline ir::TapeInstr load(int operand) {
+  ir::TapeInstr i;
+  i.op = ir::TapeOp::kLoad;
+  i.imm_i = operand;
+  return i;
+}
+inline ir::TapeInstr instr(ir::TapeOp op, int a, int b = 0) {
+  ir::TapeInstr i;
+  i.op = op;
+  i.a = static_cast<std::uint16_t>(a);
+  i.b = static_cast<std::uint16_t>(b);
+  return i;
+}
+
+inline ir::Op fill(std::uint64_t out, const ir::Grid& g, double value = 1) {
+  ir::Op op;
+  op.kind = ir::OpKind::kMap;
+  op.outputs = {{out, ir::DType::kFloat64, g}};
+  op.space = g;
+  op.attrs = ir::MapAttrs{{{constant(value)}}};
+  return op;
+}
+inline ir::Op random(std::uint64_t out, const ir::Grid& g, std::int64_t key = 7) {
+  ir::Op op = fill(out, g);
+  ir::TapeInstr i;
+  i.op = ir::TapeOp::kUniform;
+  i.imm_i = key;
+  op.attrs = ir::MapAttrs{{{i}}};
+  return op;
+}
+// out = tape op over whole arrays of one grid
+inline ir::Op map(std::uint64_t out, const ir::Grid& g, std::vector<std::uint64_t> in, ir::TapeOp what = ir::TapeOp::kAdd) {
+  ir::Op op = fill(out, g);
+  ir::Tape tape;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    op.operands.push_back({in[i], ir::View::identity(g.shape())});
+    tape.code.push_back(load(static_cast<int>(i)));
+  }
+  tape.code.push_back(in.size() == 1 ? instr(ir::TapeOp::kNeg, 0) : instr(what, 0, 1));
+  op.attrs = ir::MapAttrs{tape};
+  return op;
+}
+inline ir::Op matmul(std::uint64_t out, const ir::Grid& a_grid, std::uint64_t a, const ir::Grid& b_grid, std::uint64_t b) {
+  ir::Op op;
+  op.kind = ir::OpKind::kMatmul;
+  op.operands = {{a, ir::View::identity(a_grid.shape())}, {b, ir::View::identity(b_grid.shape())}};
+  op.space = ir::Grid({a_grid.dim(0), b_grid.dim(1)});
+  op.outputs = {{out, ir::DType::kFloat64, op.space}};
+  op.attrs = ir::MatmulAttrs{};
+  return op;
+}
+inline ir::Op fetch(std::uint64_t array, const ir::Grid& g, DeviceId to = DeviceId{99}) {
+  ir::Op op;
+  op.kind = ir::OpKind::kFetch;
+  op.operands = {{array, ir::View::identity(g.shape())}};
+  op.space = g;
+  op.attrs = ir::FetchAttrs{to};
+  return op;
+}
+inline ir::Op provide(std::uint64_t out, const ir::Grid& g) {
+  ir::Op op;
+  op.kind = ir::OpKind::kProvide;
+  op.outputs = {{out, ir::DType::kFloat64, g}};
+  op.space = g;
+  op.attrs = ir::FetchAttrs{DeviceId{99}};
+  return op;
+}
+
+class World {
+ public:
+  explicit World(Options options = {}) : core(options) {}
+
+  // ---- events --------------------------------------------------------------------------------------------------
+  void receive(std::uint32_t conn, msg::Message message) { step({Received{Conn{conn}, std::move(message)}}); }
+  void drop(std::uint32_t conn) { step({Closed{Conn{conn}, error(Errc::kIo, "reset")}}); }
+  void wait(TimeNs ns) { now += ns, step({}); }
+  void step(std::vector<Event> events) {
+    actions.clear();
+    core.step(events, now, actions);
+    core.check_invariants();
+    for (const Action& action : actions) {
+      const auto* sent = std::get_if<Send>(&action);
+      if (sent == nullptr) continue;
+      inbox.push_back(*sent);
+      const auto* log = std::get_if<msg::Log>(&sent->message);
+      if (log == nullptr) continue;
+      for (const msg::LogEntry& entry : log->entries) logs.emplace_back(sent->to, entry);
+    }
+  }
+
+  msg::Join worker(int devices, std::string name = "w", std::int64_t memory = std::int64_t{1} << 30, int kind = 0) {
+    msg::Join join;
+    join.name = std::move(name);
+    join.software_version = "1";
+    join.host_id = join.name;
+    join.addresses = {"tcp://127.0.0.1:1"};
+    for (int i = 0; i < devices; ++i) {
+      join.devices.push_back({(kind == 0 ? "host:" : "cuda:") + std::to_string(i), static_cast<std::uint8_t>(kind),
+                              "cpu", "x", memory, 1});
+    }
+    return join;
+  }
+  msg::Join client() {
+    msg::Join join;
+    join.role = msg::Role::kClient;
+    join.name = "client";
+    join.software_version = "1";
+    join.devices = {{"host:0"}};
+    return join;
+  }
+  msg::Welcome join(std::uint32_t conn, msg::Join message) {
+    receive(conn, std::move(message));
+    return *last<msg::Welcome>(conn);
+  }
+  msg::SubmitReply submit(std::uint32_t conn, std::uint64_t request, std::vector<ir::Op> ops,
+                          std::vector<std::uint64_t> holds = {}, std::int32_t priority = 0) {
+    receive(conn, msg::Submit{request, priority, std::move(ops), std::move(holds)});
+    return *last<msg::SubmitReply>(conn);
+  }
+  // Every worker device reports all its points of every op of the plan; the log is applied.
+  void complete(const msg::Plan& plan, std::int64_t failed = 0) {
+    for (const auto& [conn, welcome] : workers) {
+      msg::Progress progress;
+      for (const msg::PlannedOp& op : plan.ops) {
+        for (const DeviceId device : welcome.devices) {
+          const std::int64_t owned = op.placement.owned_count(device);
+          if (owned > 0) progress.ops.push_back({op.id, device, owned, std::min(failed, owned)});
+        }
+      }
+      receive(conn, progress);
+    }
+  }
+  msg::Welcome add_worker(std::uint32_t conn, int devices, std::string name = "w") {
+    const msg::Welcome welcome = join(conn, worker(devices, std::move(name)));
+    workers.emplace_back(conn, welcome);
+    return welcome;
+  }
+  void apply_logs() {  // every worker says that it has applied all it was sent
+    for (const auto& [conn, welcome] : workers) {
+      msg::Progress progress;
+      for (const Send& sent : inbox) {
+        const auto* log = std::get_if<msg::Log>(&sent.message);
+        if (log != nullptr && sent.to == Conn{conn}) progress.log_applied = log->first + log->entries.size() - 1;
+      }
+      receive(conn, progress);
+    }
+  }
+
+  // ---- what came out ---------------------------------------------------------------------------------------------
+  template <class M> const M* last(std::uint32_t conn) const {
+    for (auto it = inbox.rbegin(); it != inbox.rend(); ++it) {
+      if (it->to == Conn{conn}) if (const auto* m = std::get_if<M>(&it->message)) return m;
+    }
+    return nullptr;
+  }
+  template <class M> int count(std::uint32_t conn) const {
+    return static_cast<int>(std::count_if(inbox.begin(), inbox.end(), [&](const Send& sent) {
+      return sent.to == Conn{conn} && std::holds_alternative<M>(sent.message);
+    }));
+  }
+  template <class E> std::vector<E> log(std::uint32_t conn) const {
+    std::vector<E> out;
+    for (const auto& [to, entry] : logs) {
+      if (to == Conn{conn}) if (const auto* e = std::get_if<E>(&entry)) out.push_back(*e);
+    }
+    return out;
+  }
+  bool closed(std::uint32_t conn) const {  // in the last step
+    return std::any_of(actions.begin(), actions.end(), [&](const Action& a) {
+      const auto* c = std::get_if<Close>(&a);
+      return c != nullptr && c->conn == Conn{conn};
+    });
+  }
+  bool quiet() const { return actions.empty(); }
+
+  Core core;
+  TimeNs now = kSecond;
+  std::vector<Action> actions;
+  std::deque<Send> inbox;
+  std::vector<std::pair<Conn, msg::LogEntry>> logs;
+  std::vector<std::pair<std::uint32_t, msg::Welcome>> workers;
+};
+
+}  // namespace tilewise::scheduler::test

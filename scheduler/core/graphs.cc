@@ -1,0 +1,180 @@
+#include "graphs.h"
+
+#include "outbox.h"
+
+#include <algorithm>
+
+namespace tilewise::scheduler {
+namespace {
+
+// Calls visit once for each distinct array that the op reads.
+template <class F>
+void for_each_read(State& s, const OpRecord& op, F&& visit) {
+  for (std::size_t i = 0; i < op.op.operands.size(); ++i) {
+    const std::uint64_t array = op.op.operands[i].array;
+    const bool seen = std::any_of(op.op.operands.begin(), op.op.operands.begin() + static_cast<std::ptrdiff_t>(i),
+                                  [&](const ir::Operand& o) { return o.array == array; });
+    if (!seen) visit(s.arrays.at(ArrayId{array}));
+  }
+}
+
+bool dead(const State& s, const OpRecord& op) {
+  return std::all_of(op.op.outputs.begin(), op.op.outputs.end(), [&](const ir::OutputSpec& output) {
+    const ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+    return !array.held && array.open_users == 0;
+  });
+}
+
+void erase_op(State& s, OpRecord& op) {
+  GraphRecord& graph = s.graphs.at(op.graph);
+  account_load(s, op, -1);
+  for (const ir::OutputSpec& output : op.op.outputs) s.arrays.erase(ArrayId{output.array});
+  s.retired.push_back(op.id);
+  s.ops.erase(op.id);
+  if (--graph.ops_left == 0 && !graph.running) s.graphs.erase(graph.id);
+}
+
+void end_graph(State& s, GraphRecord& graph) {
+  graph.running = false;
+  graph.dirty = false;
+  --s.running;
+  ++(graph.root_cause.ok() ? s.graphs_done : s.graphs_failed);
+  Session& session = s.session(graph.session);
+  std::erase(session.running, graph.id);
+  const msg::GraphDone done{graph.request, graph.root_cause, graph.total};
+  for (Answer& answer : session.answers) {
+    if (answer.graph == graph.id) answer.done = true, answer.graph_done = done;
+  }
+  if (session.alive) send(s, s.peer(session.peer).conn, done);
+}
+
+}  // namespace
+
+std::string describe(const State& s, const OpRecord& op) {
+  const GraphRecord& graph = s.graphs.at(op.graph);
+  std::string out = "request " + std::to_string(graph.request) + ", op " + std::to_string(op.position) + " (" +
+                    std::string(ir::name_of(op.op.kind));
+  if (!op.op.label.empty()) out += " '" + op.op.label + "'";
+  return out + ")";
+}
+
+std::string describe(const ArrayRecord& array) {
+  return "array " + std::to_string(array.number) + " " + ir::to_string(array.source.grid);
+}
+
+void account_load(State& s, const OpRecord& op, int sign) {
+  for (const OpShare& share : op.shares) {
+    if (op.points == 0) return;
+    const auto bytes = static_cast<std::int64_t>(static_cast<__int128>(op.load_bytes) * share.owned / op.points);
+    s.device(share.device)->load_bytes += sign * bytes;
+  }
+}
+
+void finish_op(State& s, OpRecord& first) {
+  // A worklist: the last block of an array ends the fetches that wait for it.
+  std::vector<OpId> work{first.id};
+  while (!work.empty()) {
+    OpRecord* found = s.ops.find(work.back());
+    work.pop_back();
+    if (found == nullptr || found->finished) continue;  // a fetch that was cancelled meanwhile
+    OpRecord& op = *found;
+    op.finished = true;
+    for_each_read(s, op, [&](ArrayRecord& array) {
+      if (--array.open_users == 0) s.retire_candidates.push_back(array.producer);
+    });
+    s.retire_candidates.push_back(op.id);
+    for (const ir::OutputSpec& output : op.op.outputs) {
+      ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+      for (const OpId fetch : array.fetches) work.push_back(fetch);
+      array.fetches.clear();
+    }
+    GraphRecord& graph = s.graphs.at(op.graph);
+    --graph.ops_open;
+    finish_graph_if_done(s, graph);
+  }
+}
+
+void finish_graph_if_done(State& s, GraphRecord& graph) {
+  if (graph.running && graph.ops_open == 0) end_graph(s, graph);
+}
+
+void fail_array(ArrayRecord& array, const msg::Outcome& why) {
+  if (array.failed.ok()) array.failed = why;
+}
+
+void cancel_graph(State& s, GraphId id, const msg::Outcome& why) {
+  std::vector<GraphId> work{id};
+  for (std::size_t at = 0; at < work.size(); ++at) {
+    GraphRecord* graph = s.graphs.find(work[at]);
+    if (graph == nullptr || graph->cancelled || !graph->running) continue;
+    graph->cancelled = true;
+    graph->root_cause = why;
+    log_to_workers(s, msg::CancelGraph{graph->id, why});
+    for (const WorkerId worker : s.live) {
+      const Peer& peer = s.peer(worker);
+      if (s.is_worker(worker)) graph->unacknowledged.push_back({worker, peer.log_next + peer.log.size() - 1});
+    }
+    if (!graph->unacknowledged.empty()) s.cancelling.push_back(graph->id);
+    // Who reads what will never be made ends with it. One sweep over the live graphs: cancellation is rare.
+    for (const OpId op_id : graph->ops) {
+      const OpRecord* op = s.ops.find(op_id);
+      if (op == nullptr) continue;
+      for (const ir::OutputSpec& output : op->op.outputs) fail_array(s.arrays.at(ArrayId{output.array}), why);
+    }
+    s.ops.for_each([&](const OpRecord& op) {
+      if (op.finished || op.graph == graph->id) return;
+      for (const ir::Operand& operand : op.op.operands) {
+        const ArrayRecord& array = s.arrays.at(ArrayId{operand.array});
+        if (s.ops.at(array.producer).graph == graph->id) {
+          work.push_back(op.graph);
+          return;
+        }
+      }
+    });
+  }
+  // Users before producers, so that a fetch of a cancelled array does not finish as if it had been made.
+  for (std::size_t at = work.size(); at-- > 0;) {
+    GraphRecord* graph = s.graphs.find(work[at]);
+    if (graph == nullptr || !graph->cancelled || !graph->running) continue;
+    const std::vector<OpId> ops = graph->ops;
+    for (const OpId op_id : ops) {
+      if (OpRecord* op = s.ops.find(op_id); op != nullptr && !op->finished) finish_op(s, *op);
+    }
+    // The last finish_op has ended the graph; one without open ops was not running.
+  }
+}
+
+void release_array(State& s, ArrayRecord& array, std::vector<ArrayId>& released) {
+  if (!array.held) return;
+  array.held = false;
+  released.push_back(array.id);
+  s.retire_candidates.push_back(array.producer);
+}
+
+void acknowledge_cancels(State& s, WorkerId worker, std::uint64_t log_applied) {
+  std::erase_if(s.cancelling, [&](GraphId id) {
+    GraphRecord* graph = s.graphs.find(id);
+    if (graph == nullptr) return true;
+    std::erase_if(graph->unacknowledged, [&](const auto& entry) {
+      return entry.first == worker && entry.second <= log_applied;
+    });
+    if (!graph->unacknowledged.empty()) return false;
+    for (const OpId op : graph->ops) s.retire_candidates.push_back(op);
+    return true;
+  });
+}
+
+void retire(State& s) {
+  // Candidates may add candidates: an op that goes ends no reads (those ended when it finished), so one pass suffices.
+  for (const OpId id : s.retire_candidates) {
+    OpRecord* op = s.ops.find(id);
+    if (op == nullptr || !op->finished || !s.graphs.at(op->graph).unacknowledged.empty() || !dead(s, *op)) continue;
+    erase_op(s, *op);
+  }
+  s.retire_candidates.clear();
+  if (s.retired.empty()) return;
+  log_to_workers(s, msg::Retire{std::move(s.retired)});
+  s.retired.clear();
+}
+
+}  // namespace tilewise::scheduler

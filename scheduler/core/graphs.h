@@ -1,0 +1,28 @@
+// The life of graphs, ops and arrays after they were planned: finishing, cancelling, releasing, retiring.
+#pragma once
+#include "state.h"
+
+namespace tilewise::scheduler {
+
+// Nothing of this op will run any more: its reads end, and fetches of its outputs are the workers' to complete.
+void finish_op(State& s, OpRecord& op);
+// Sends GraphDone when no op is open.
+void finish_graph_if_done(State& s, GraphRecord& graph);
+// Ends the graph and, first, every unfinished graph that reads what it will not make.
+void cancel_graph(State& s, GraphId id, const msg::Outcome& why);
+// The session's hold on an array ends.
+void release_array(State& s, ArrayRecord& array, std::vector<ArrayId>& released);
+// Marks an array as unusable; later submissions that name it are told why.
+void fail_array(ArrayRecord& array, const msg::Outcome& why);
+void acknowledge_cancels(State& s, WorkerId worker, std::uint64_t log_applied);
+// Forgets ops whose outputs are dead, and tells the workers in one entry.
+void retire(State& s);
+
+// "graph 3, op 5 (matmul 'gram')"
+std::string describe(const State& s, const OpRecord& op);
+std::string describe(const ArrayRecord& array);  // as its user knows it
+
+// Adds (sign 1) or takes away (sign -1) an op's results from its devices' load.
+void account_load(State& s, const OpRecord& op, int sign);
+
+}  // namespace tilewise::scheduler

@@ -1,0 +1,37 @@
+// One function per event. Each is idempotent: duplicates, late and reordered messages change nothing.
+#pragma once
+#include "state.h"
+
+namespace tilewise::scheduler {
+
+// join.cc
+void on_join(State& s, Conn from, msg::Join& join);
+
+// peers.cc
+void on_closed(State& s, Conn conn);
+void lose_peer(State& s, WorkerId id);
+void check_liveness(State& s);
+void on_shutdown(State& s, Conn from);
+
+// submit.cc
+void on_submit(State& s, Peer& client, msg::Submit& submit);
+
+// progress.cc
+void on_progress(State& s, Peer& worker, const msg::Progress& progress);
+void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure);
+void on_stuck(State& s, Peer& worker, const msg::Stuck& stuck);
+void end_stuck_graph(State& s);      // when it is time
+void tell_progress(State& s);        // to clients, at most every progress_every_ns
+
+// clients.cc
+void on_release(State& s, Peer& client, const msg::ReleaseArrays& release);
+void on_cancel(State& s, Peer& client, const msg::CancelRequest& cancel);
+
+// status.cc
+msg::StatusReply status_of(const State& s);
+
+// invariants.cc
+void check_invariants(const State& s);
+std::uint64_t digest_of(const State& s);
+
+}  // namespace tilewise::scheduler

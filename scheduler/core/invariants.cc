@@ -1,0 +1,287 @@
+// Every index checked against every other, and a digest of everything.
+#include "graphs.h"
+#include "handlers.h"
+
+#include <tilewise/base/digest.h>
+#include <tilewise/plan/plan.h>
+
+#include <algorithm>
+
+namespace tilewise::scheduler {
+namespace {
+
+void check_peers(const State& s) {
+  std::size_t alive = 0;
+  std::map<std::string, std::int32_t> offered;
+  for (const Peer& peer : s.peers) {
+    const WorkerId id = peer.info.id;
+    TW_CHECK(&s.peer(id) == &peer, "peers are dense by id");
+    TW_CHECK(std::binary_search(s.live.begin(), s.live.end(), id) == peer.alive, "live lists exactly the living");
+    TW_CHECK(peer.log.empty(), "log entries are sent in the step that makes them");
+    TW_CHECK(peer.log_applied < peer.log_next, "a peer cannot apply what was not sent");
+    const auto link = s.links.find(peer.conn);
+    const bool linked = link != s.links.end() && link->second.peer == id;
+    TW_CHECK(linked == peer.alive, "a peer lives as long as its link");
+    for (const DeviceId device : peer.info.devices) {
+      TW_CHECK(s.device(device) != nullptr && s.device(device)->peer == id && s.device(device)->alive == peer.alive,
+               "a device lives as long as its peer");
+    }
+    for (const msg::PluginDesc& plugin : peer.plugins) ++offered[plugin.kernel];
+    TW_CHECK(peer.alive || peer.plugins.empty(), "the dead offer nothing");
+    alive += peer.alive;
+  }
+  TW_CHECK(alive == s.live.size() && std::is_sorted(s.live.begin(), s.live.end()), "live peers are counted once");
+  for (const auto& [conn, link] : s.links) {
+    TW_CHECK(!link.peer || (s.peer(link.peer).conn == conn && s.peer(link.peer).alive), "a link knows its peer");
+    TW_CHECK(!s.closed.contains(conn), "a link is open or closed");
+  }
+  TW_CHECK(offered.size() == s.plugins.size(), "plug-ins are those of living workers");
+  for (const auto& [name, plugin] : s.plugins) TW_CHECK(offered[name] == plugin.workers, "plug-ins are counted");
+  for (const auto& [device, report] : s.stuck) {
+    TW_CHECK(s.device(device) != nullptr && s.device(device)->alive && report.device == device, "the dead are not stuck");
+  }
+}
+
+void check_sessions(const State& s) {
+  for (const Session& session : s.sessions) {
+    TW_CHECK(&s.session(session.id) == &session && s.peer(session.peer).session == session.id, "sessions are dense");
+    TW_CHECK(session.alive == s.peer(session.peer).alive, "a session lives as long as its client");
+    TW_CHECK(session.alive || (session.arrays.empty() && session.running.empty()), "the dead hold nothing");
+    for (const auto& [number, id] : session.arrays) {
+      const ArrayRecord* array = s.arrays.find(id);
+      TW_CHECK(array != nullptr && array->held && array->number == number && array->session == session.id,
+               "a session's numbers name arrays it holds");
+    }
+    TW_CHECK(std::is_sorted(session.running.begin(), session.running.end()), "running graphs rise");
+    for (const GraphId id : session.running) {
+      const GraphRecord* graph = s.graphs.find(id);
+      TW_CHECK(graph != nullptr && graph->running && graph->session == session.id, "running graphs run");
+    }
+    std::uint64_t last = 0;
+    for (const Answer& answer : session.answers) {
+      TW_CHECK(answer.request > last && answer.request <= session.highest_request, "answers rise");
+      last = answer.request;
+    }
+  }
+}
+
+void check_graphs(const State& s) {
+  std::int64_t running = 0;
+  s.graphs.for_each([&](const GraphRecord& graph) {
+    std::int32_t left = 0, open = 0;
+    std::int64_t done = 0;
+    for (const OpId id : graph.ops) {
+      const OpRecord* op = s.ops.find(id);
+      if (op == nullptr) continue;
+      TW_CHECK(op->graph == graph.id, "an op belongs to the graph that lists it");
+      ++left;
+      open += !op->finished;
+      done += op->completed;
+    }
+    TW_CHECK(left == graph.ops_left && left > 0, "a graph is kept while it has ops");
+    TW_CHECK(open == graph.ops_open && (open > 0) == graph.running, "a graph runs while an op is open");
+    TW_CHECK(done <= graph.done && graph.done <= graph.total && graph.failed <= graph.done, "tasks are counted once");
+    TW_CHECK(!graph.cancelled || !graph.running, "a cancelled graph has ended");
+    const auto& list = s.session(graph.session).running;
+    TW_CHECK(std::binary_search(list.begin(), list.end(), graph.id) == graph.running, "its session knows that it runs");
+    const auto count = [&](const std::vector<GraphId>& in) { return std::count(in.begin(), in.end(), graph.id); };
+    TW_CHECK(count(s.cancelling) == (graph.unacknowledged.empty() ? 0 : 1), "cancellations are waited for once");
+    TW_CHECK(count(s.dirty) == (graph.dirty ? 1 : 0), "progress is told once");
+    for (const auto& [worker, entry] : graph.unacknowledged) {
+      TW_CHECK(s.peer(worker).alive && entry > s.peer(worker).log_applied && entry < s.peer(worker).log_next,
+               "only the living still have to acknowledge");
+    }
+    running += graph.running;
+  });
+  TW_CHECK(running == s.running, "running graphs are counted");
+}
+
+bool reads(const OpRecord& op, ArrayId array) {
+  return std::any_of(op.op.operands.begin(), op.op.operands.end(),
+                     [&](const ir::Operand& o) { return o.array == array.value; });
+}
+
+void check_ops(const State& s) {
+  std::map<ArrayId, std::int32_t> open_users;
+  std::map<DeviceId, std::int64_t> load;
+  std::size_t outputs = 0;
+  s.ops.for_each([&](const OpRecord& op) {
+    const GraphRecord* graph = s.graphs.find(op.graph);
+    TW_CHECK(graph != nullptr, "an op has a graph");
+    TW_CHECK(op.finished || graph->running, "an open op keeps its graph running");
+    std::int64_t owned = 0, completed = 0, failed = 0;
+    for (std::size_t i = 0; i < op.shares.size(); ++i) {
+      const OpShare& share = op.shares[i];
+      TW_CHECK(i == 0 || op.shares[i - 1].device < share.device, "shares are sorted");
+      TW_CHECK(0 <= share.failed && share.failed <= share.completed && share.completed <= share.owned, "shares count");
+      owned += share.owned, completed += share.completed, failed += share.failed;
+      const auto bytes = static_cast<__int128>(op.load_bytes) * share.owned / op.points;
+      load[share.device] += static_cast<std::int64_t>(bytes);
+    }
+    const bool endpoint = op.op.kind == ir::OpKind::kFetch || op.op.kind == ir::OpKind::kProvide;
+    TW_CHECK(endpoint ? op.shares.empty() : owned == op.points, "every point is owned once");
+    TW_CHECK(completed == op.completed && failed == op.failed, "an op sums its shares");
+    TW_CHECK(endpoint || op.completed < op.points || op.finished, "an op with all points done is finished");
+    for (const ir::Operand& operand : op.op.operands) {
+      const ArrayId id{operand.array};
+      TW_CHECK(op.finished || s.arrays.find(id) != nullptr, "an open op's operands are kept");
+    }
+    if (!op.finished) {
+      std::set<std::uint64_t> distinct;
+      for (const ir::Operand& operand : op.op.operands) distinct.insert(operand.array);
+      for (const std::uint64_t array : distinct) ++open_users[ArrayId{array}];
+    }
+    bool wanted = false;
+    for (std::size_t i = 0; i < op.op.outputs.size(); ++i, ++outputs) {
+      const ArrayRecord* array = s.arrays.find(ArrayId{op.op.outputs[i].array});
+      TW_CHECK(array != nullptr && array->producer == op.id && array->output == i, "an op's outputs name it");
+      wanted = wanted || array->held || array->open_users > 0;
+    }
+    TW_CHECK(wanted || !op.finished || !graph->unacknowledged.empty(), "what nobody wants is forgotten");
+  });
+  TW_CHECK(outputs == s.arrays.size(), "every array has a producer");
+  s.arrays.for_each([&](const ArrayRecord& array) {
+    const auto it = open_users.find(array.id);
+    TW_CHECK(array.open_users == (it == open_users.end() ? 0 : it->second), "open users are counted");
+    const Session& session = s.session(array.session);
+    TW_CHECK(!array.held || session.arrays.contains(array.number), "its session knows what it holds");
+    for (const OpId id : array.fetches) {
+      const OpRecord* op = s.ops.find(id);
+      TW_CHECK(op == nullptr || op->finished || reads(*op, array.id), "fetches wait for what they read");
+    }
+    TW_CHECK(array.fetches.empty() || !s.ops.at(array.producer).finished, "fetches end with their producer");
+  });
+  for (const Device& device : s.devices) {
+    const auto it = load.find(device.id);
+    TW_CHECK(device.load_bytes == (it == load.end() ? 0 : it->second), "load is that of live results");
+  }
+}
+
+void mix(Digest& d, const msg::Outcome& outcome) {
+  d.mix(static_cast<std::uint64_t>(outcome.code));
+  d.mix(std::string_view(outcome.message));
+}
+
+void mix(Digest& d, const ir::Placement& placement) {
+  for (const ir::Piece& piece : placement.pieces()) {
+    for (int i = 0; i < piece.box.rank(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      d.mix(static_cast<std::uint64_t>(piece.box.lo[at]));
+      d.mix(static_cast<std::uint64_t>(piece.box.hi[at]));
+      d.mix(static_cast<std::uint64_t>(piece.rule.parts[at]) << 1 | piece.rule.cyclic[at]);
+    }
+    for (const DeviceId device : piece.rule.devices) d.mix(device.value);
+  }
+}
+
+void mix(Digest& d, const Peer& peer) {
+  for (const std::uint64_t x : {std::uint64_t{peer.info.id.value}, std::uint64_t{peer.conn.value},
+                                std::uint64_t{peer.alive}, std::uint64_t{peer.session.value}, peer.log_next,
+                                peer.log_applied, static_cast<std::uint64_t>(peer.info.role)}) {
+    d.mix(x);
+  }
+  for (const std::string* text : {&peer.info.name, &peer.info.host_id, &peer.software_version}) {
+    d.mix(std::string_view(*text));
+  }
+  for (const std::string& address : peer.info.addresses) d.mix(std::string_view(address));
+  for (const msg::DeviceDesc& desc : peer.info.descriptions) d.mix(std::string_view(desc.name));
+  for (const msg::PluginDesc& plugin : peer.plugins) d.mix(std::string_view(plugin.kernel));
+  for (const msg::LaneStats& lane : peer.lanes) {
+    d.mix(static_cast<std::uint64_t>(lane.transfers)), d.mix(static_cast<std::uint64_t>(lane.bytes));
+  }
+}
+
+void mix(Digest& d, const Device& device) {
+  d.mix(device.alive), d.mix(device.kind), d.mix(device.host);
+  const msg::DeviceStats& stats = device.stats;
+  for (const std::int64_t x : {device.memory_bytes, device.load_bytes, stats.bytes_used, stats.bytes_peak,
+                               stats.bytes_resident, stats.steps_run, stats.busy_ns}) {
+    d.mix(static_cast<std::uint64_t>(x));
+  }
+}
+
+void mix(Digest& d, const Session& session) {
+  d.mix(session.alive), d.mix(session.highest_request);
+  for (const auto& [number, id] : session.arrays) d.mix(number), d.mix(id.value);
+  for (const GraphId id : session.running) d.mix(id.value);
+  for (const Answer& answer : session.answers) {
+    d.mix(answer.request), d.mix(answer.graph.value), d.mix(answer.done);
+    mix(d, answer.reply.outcome), mix(d, answer.graph_done.outcome);
+    for (const auto& [number, id] : answer.reply.arrays) d.mix(number), d.mix(id.value);
+  }
+}
+
+void mix(Digest& d, const GraphRecord& graph) {
+  for (const std::uint64_t x : {graph.id.value, std::uint64_t{graph.session.value}, graph.request,
+                                static_cast<std::uint64_t>(graph.priority), static_cast<std::uint64_t>(graph.ops_left),
+                                static_cast<std::uint64_t>(graph.ops_open), static_cast<std::uint64_t>(graph.done),
+                                static_cast<std::uint64_t>(graph.failed), static_cast<std::uint64_t>(graph.total),
+                                std::uint64_t{graph.running}, std::uint64_t{graph.cancelled}, std::uint64_t{graph.dirty},
+                                static_cast<std::uint64_t>(graph.told_at)}) {
+    d.mix(x);
+  }
+  mix(d, graph.root_cause);
+  for (const OpId id : graph.ops) d.mix(id.value);
+  for (const auto& [worker, entry] : graph.unacknowledged) d.mix(worker.value), d.mix(entry);
+}
+
+void mix(Digest& d, const OpRecord& op) {
+  d.mix(op.id.value), d.mix(op.graph.value), d.mix(op.position), d.mix(op.finished);
+  d.mix(plan::digest(op.op, true));
+  mix(d, op.placement);
+  for (const OpShare& share : op.shares) {
+    d.mix(share.device.value);
+    for (const std::int64_t x : {share.owned, share.completed, share.failed}) d.mix(static_cast<std::uint64_t>(x));
+  }
+}
+
+void mix(Digest& d, const ArrayRecord& array) {
+  d.mix(array.id.value), d.mix(array.producer.value), d.mix(array.session.value), d.mix(array.number), d.mix(array.held);
+  d.mix(static_cast<std::uint64_t>(array.open_users));
+  for (const OpId id : array.fetches) d.mix(id.value);
+  mix(d, array.failed);
+}
+
+}  // namespace
+
+void check_invariants(const State& s) {
+  check_peers(s);
+  check_sessions(s);
+  check_graphs(s);
+  check_ops(s);
+}
+
+std::uint64_t digest_of(const State& s) {
+  Digest d;
+  for (const std::uint64_t x : {s.next_array, s.next_op, s.next_graph, s.next_nonce, static_cast<std::uint64_t>(s.now),
+                                static_cast<std::uint64_t>(s.stuck_at), static_cast<std::uint64_t>(s.liveness_at),
+                                static_cast<std::uint64_t>(s.graphs_done), static_cast<std::uint64_t>(s.graphs_failed),
+                                static_cast<std::uint64_t>(s.tasks_done), static_cast<std::uint64_t>(s.running)}) {
+    d.mix(x);
+  }
+  for (const auto& [conn, link] : s.links) {
+    d.mix(conn.value), d.mix(link.peer.value);
+    d.mix(static_cast<std::uint64_t>(link.heard)), d.mix(static_cast<std::uint64_t>(link.pinged));
+  }
+  for (const Conn conn : s.closed) d.mix(conn.value);
+  for (const Peer& peer : s.peers) mix(d, peer);
+  for (const Device& device : s.devices) mix(d, device);
+  for (const Session& session : s.sessions) mix(d, session);
+  s.graphs.for_each([&](const GraphRecord& graph) { mix(d, graph); });
+  s.ops.for_each([&](const OpRecord& op) { mix(d, op); });
+  s.arrays.for_each([&](const ArrayRecord& array) { mix(d, array); });
+  for (const auto& [name, plugin] : s.plugins) {
+    d.mix(std::string_view(name)), d.mix(std::string_view(plugin.version)), d.mix(plugin.hash);
+    d.mix(static_cast<std::uint64_t>(plugin.workers));
+  }
+  for (const auto& [host, number] : s.hosts) d.mix(std::string_view(host)), d.mix(number);
+  for (const GraphId id : s.dirty) d.mix(id.value);
+  for (const GraphId id : s.cancelling) d.mix(id.value);
+  for (const auto& [device, report] : s.stuck) {
+    d.mix(device.value), d.mix(report.op.value), d.mix(report.graph.value);
+    d.mix(static_cast<std::uint64_t>(report.bytes_needed)), d.mix(static_cast<std::uint64_t>(report.bytes_available));
+  }
+  return d.value();
+}
+
+}  // namespace tilewise::scheduler

@@ -1,0 +1,214 @@
+// Joining: who may, what they are told about the others, and what the others are told about them.
+#include "handlers.h"
+#include "outbox.h"
+
+#include <algorithm>
+
+namespace tilewise::scheduler {
+namespace {
+
+constexpr std::size_t kMaxDevices = 1024;       // of one process
+constexpr std::size_t kMaxAddresses = 16;
+constexpr std::size_t kMaxPlugins = 4096;
+constexpr std::size_t kMaxAddressBytes = 1024;
+constexpr std::int64_t kMaxMemoryBytes = std::int64_t{1} << 56;  // sums over all devices stay far from overflow
+
+Status check_limits(const State& s, const msg::Join& join) {
+  const auto too_long = [](const std::string& text) { return text.size() > limits::kMaxNameBytes; };
+  if (join.role > msg::Role::kTool) return error(Errc::kInvalidArgument, "unknown role");
+  if (too_long(join.name) || too_long(join.software_version) || too_long(join.host_id)) {
+    return error(Errc::kLimitExceeded, "name, version or host id longer than " +
+                                           std::to_string(limits::kMaxNameBytes) + " bytes");
+  }
+  if (s.live.size() >= s.options.max_peers) {
+    return error(Errc::kLimitExceeded, std::to_string(s.live.size()) + " peers have joined, the limit");
+  }
+  if (join.devices.size() > kMaxDevices || join.addresses.size() > kMaxAddresses || join.plugins.size() > kMaxPlugins) {
+    return error(Errc::kLimitExceeded, "too many devices, addresses or plug-ins in one join");
+  }
+  if (join.role == msg::Role::kClient && join.devices.size() > 1) {
+    return error(Errc::kInvalidArgument, "a client has one data endpoint, not " + std::to_string(join.devices.size()));
+  }
+  if (join.role == msg::Role::kTool && !join.devices.empty()) {
+    return error(Errc::kInvalidArgument, "a tool has no devices");
+  }
+  for (const std::string& address : join.addresses) {
+    if (address.size() > kMaxAddressBytes) return error(Errc::kLimitExceeded, "an address is too long");
+  }
+  for (std::size_t i = 0; i < join.devices.size(); ++i) {
+    const msg::DeviceDesc& device = join.devices[i];
+    if (device.name.empty() || too_long(device.name) || too_long(device.model) || too_long(device.numeric_class)) {
+      return error(Errc::kInvalidArgument, "device " + std::to_string(i) + " has no name or texts that are too long");
+    }
+    if (device.kind > place::kCudaKind || device.memory_bytes < 0 || device.memory_bytes > kMaxMemoryBytes ||
+        device.streams < 0) {
+      return error(Errc::kInvalidArgument, "device '" + device.name + "' has an unknown kind or impossible memory");
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      if (join.devices[j].name == device.name) {
+        return error(Errc::kAlreadyExists, "two devices are called '" + device.name + "'");
+      }
+    }
+  }
+  for (const msg::PluginDesc& plugin : join.plugins) {
+    if (plugin.kernel.empty() || too_long(plugin.kernel) || too_long(plugin.version)) {
+      return error(Errc::kInvalidArgument, "a plug-in kernel has no name or one that is too long");
+    }
+  }
+  return {};
+}
+
+// All processes run the same software: as told, or else as whoever has been here longest.
+Status check_version(const State& s, const msg::Join& join) {
+  const std::string* wanted = &s.options.software_version;
+  std::string whose = "the scheduler";
+  if (wanted->empty()) {
+    if (s.live.empty()) return {};
+    const Peer& oldest = s.peer(s.live.front());
+    wanted = &oldest.software_version;
+    whose = "'" + oldest.info.name + "'";
+  }
+  if (join.software_version == *wanted) return {};
+  return error(Errc::kVersionMismatch, "'" + join.name + "' runs version '" + join.software_version + "', " + whose +
+                                           " runs version '" + *wanted + "'");
+}
+
+Status check_plugins(const State& s, const msg::Join& join) {
+  std::map<std::string_view, const msg::PluginDesc*> own;
+  for (const msg::PluginDesc& plugin : join.plugins) {
+    if (!own.emplace(plugin.kernel, &plugin).second) {
+      return error(Errc::kAlreadyExists, "plug-in kernel '" + plugin.kernel + "' is offered twice");
+    }
+    const auto known = s.plugins.find(plugin.kernel);
+    if (known == s.plugins.end()) continue;
+    if (known->second.version != plugin.version) {
+      return error(Errc::kVersionMismatch, "plug-in kernel '" + plugin.kernel + "' has version '" + plugin.version +
+                                               "', in the cluster it has version '" + known->second.version + "'");
+    }
+    if (known->second.hash != plugin.hash) {
+      return error(Errc::kVersionMismatch, "plug-in kernel '" + plugin.kernel + "' version '" + plugin.version +
+                                               "' was built otherwise than the cluster's (their hashes differ)");
+    }
+  }
+  return {};
+}
+
+// A done op in a snapshot says what exists and where, not how it was made: its operands may be long gone.
+msg::PlannedOp without_history(const OpRecord& record) {
+  msg::PlannedOp out{record.id, {}, record.placement, true};
+  out.op.outputs = record.op.outputs;
+  out.op.label = record.op.label;
+  if (record.op.outputs.size() == 1) {
+    out.op.kind = ir::OpKind::kProvide;
+    out.op.space = record.op.outputs[0].grid;  // same counts as the op's own space
+    out.op.attrs = ir::FetchAttrs{record.placement.pieces().empty() || record.placement.pieces()[0].rule.devices.empty()
+                                      ? DeviceId{1}
+                                      : record.placement.pieces()[0].rule.devices[0]};
+  } else {
+    out.op.kind = ir::OpKind::kCall;
+    out.op.space = record.op.space;
+    ir::CallAttrs attrs;
+    attrs.kernel = "done";
+    out.op.attrs = std::move(attrs);
+  }
+  return out;
+}
+
+// What a session may still name: held arrays that are not lost, one plan a graph, in the order of the graphs.
+void send_snapshot(State& s, WorkerId to) {
+  std::map<GraphId, std::map<OpId, std::vector<ArrayId>>> by_graph;
+  s.arrays.for_each([&](const ArrayRecord& array) {
+    if (!array.held || !array.failed.ok()) return;
+    by_graph[s.ops.at(array.producer).graph][array.producer].push_back(array.id);
+  });
+  for (const auto& [graph_id, producers] : by_graph) {
+    msg::Plan plan{graph_id, s.graphs.at(graph_id).priority, {}, {}};
+    for (const auto& [op, arrays] : producers) {
+      plan.ops.push_back(without_history(s.ops.at(op)));
+      plan.holds.insert(plan.holds.end(), arrays.begin(), arrays.end());
+    }
+    log_to(s, to, std::move(plan));
+  }
+}
+
+void add_devices(State& s, Peer& peer, const std::vector<msg::DeviceDesc>& described) {
+  const auto host = s.hosts.emplace(peer.info.host_id, static_cast<std::uint32_t>(s.hosts.size())).first->second;
+  for (const msg::DeviceDesc& desc : described) {
+    const DeviceId id{static_cast<std::uint32_t>(s.devices.size() + 1)};
+    Device device{id, peer.info.id, true, desc.kind, host, desc.memory_bytes};
+    device.stats.device = id;
+    s.devices.push_back(device);
+    peer.info.devices.push_back(id);
+    peer.info.descriptions.push_back(desc);
+    peer.info.descriptions.back().name = "w" + std::to_string(peer.info.id.value) + "/" + desc.name;
+  }
+}
+
+// Workers hear of everyone; clients of workers only; tools of nobody, and nobody of tools.
+bool hears_of(const Peer& listener, const Peer& other) {
+  if (listener.info.id == other.info.id || listener.info.role == msg::Role::kTool) return false;
+  return other.info.role == msg::Role::kWorker ||
+         (other.info.role == msg::Role::kClient && listener.info.role == msg::Role::kWorker);
+}
+
+}  // namespace
+
+void on_join(State& s, Conn from, msg::Join& join) {
+  Link& link = s.links[from];
+  if (link.peer) {
+    // The first one is in force; a copy of it is no news.
+    refuse(s, from, Errc::kAlreadyExists, "this link has joined already");
+    return;
+  }
+  Status accepted = check_limits(s, join);
+  if (accepted) accepted = check_version(s, join);
+  if (accepted) accepted = check_plugins(s, join);
+  if (!accepted) {
+    msg::Welcome refusal;
+    refusal.term = s.options.term;
+    refusal.refused = outcome_of(accepted.error());
+    send(s, from, std::move(refusal));
+    close_link(s, from, accepted.error());
+    return;
+  }
+  const WorkerId id{static_cast<std::uint32_t>(s.peers.size() + 1)};
+  link.peer = id;
+  Peer& peer = s.peers.emplace_back();
+  peer.conn = from;
+  peer.info.id = id;
+  peer.info.role = join.role;
+  peer.info.name = std::move(join.name);
+  peer.info.host_id = std::move(join.host_id);
+  peer.info.addresses = std::move(join.addresses);
+  peer.software_version = std::move(join.software_version);
+  for (int lane = 0; lane < msg::kLaneCount; ++lane) {
+    peer.lanes[static_cast<std::size_t>(lane)].lane = static_cast<msg::Lane>(lane);
+  }
+  add_devices(s, peer, join.devices);
+  s.live.push_back(id);
+  if (join.role == msg::Role::kWorker) {
+    peer.plugins = std::move(join.plugins);
+    for (const msg::PluginDesc& plugin : peer.plugins) {
+      Plugin& known = s.plugins[plugin.kernel];
+      known.version = plugin.version;
+      known.hash = plugin.hash;
+      ++known.workers;
+    }
+  }
+  if (join.role == msg::Role::kClient) {
+    peer.session = SessionId{static_cast<std::uint32_t>(s.sessions.size() + 1)};
+    Session& session = s.sessions.emplace_back();
+    session.id = peer.session;
+    session.peer = id;
+    if (!peer.info.devices.empty()) session.device = peer.info.devices[0];
+  }
+  send(s, from, msg::Welcome{s.options.term, id, peer.session, peer.info.devices, {}});
+  for (const WorkerId other_id : s.live) {
+    const Peer& other = s.peer(other_id);
+    if (hears_of(peer, other)) log_to(s, id, msg::PeerJoined{other.info});
+    if (hears_of(other, peer)) log_to(s, other_id, msg::PeerJoined{peer.info});
+  }
+  if (join.role == msg::Role::kWorker) send_snapshot(s, id);
+}
+
+}  // namespace tilewise::scheduler

@@ -1,0 +1,15 @@
+// What leaves the scheduler: messages at once, log entries at the end of the step, in one message a peer.
+#pragma once
+#include "state.h"
+
+namespace tilewise::scheduler {
+
+void send(State& s, Conn to, msg::Message message);
+void refuse(State& s, Conn to, Errc code, std::string why);
+void close_link(State& s, Conn conn, Error why);   // forgets the link; the peer's loss is the caller's business
+
+void log_to(State& s, WorkerId peer, msg::LogEntry entry);
+void log_to_workers(State& s, const msg::LogEntry& entry);
+void flush_logs(State& s);
+
+}  // namespace tilewise::scheduler

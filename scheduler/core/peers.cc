@@ -1,0 +1,133 @@
+// Losing peers: a closed or silent link ends an incarnation. Also the beat that notices silence.
+#include "graphs.h"
+#include "handlers.h"
+#include "outbox.h"
+
+#include <algorithm>
+
+namespace tilewise::scheduler {
+namespace {
+
+bool placed_on(const State& s, const OpRecord& op, WorkerId peer) {
+  return std::any_of(op.shares.begin(), op.shares.end(),
+                     [&](const OpShare& share) { return s.device(share.device)->peer == peer; });
+}
+
+// Graphs that need the lost worker end; arrays with blocks there cannot be used any more. Nothing else is touched.
+void lose_worker(State& s, const Peer& peer) {
+  const msg::Outcome why{Errc::kWorkerLost, "worker w" + std::to_string(peer.info.id.value) + " ('" + peer.info.name +
+                                                "') was lost"};
+  std::vector<GraphId> touched;
+  s.ops.for_each([&](const OpRecord& op) {
+    if (placed_on(s, op, peer.info.id)) {
+      for (const ir::OutputSpec& output : op.op.outputs) {
+        ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+        fail_array(array, {why.code, why.message + " with blocks of " + describe(array)});
+      }
+    }
+    if (!s.graphs.at(op.graph).running) return;
+    bool needed = placed_on(s, op, peer.info.id);
+    for (const ir::Operand& operand : op.op.operands) {
+      if (op.finished || needed) break;
+      needed = placed_on(s, s.ops.at(s.arrays.at(ArrayId{operand.array}).producer), peer.info.id);
+    }
+    if (needed) touched.push_back(op.graph);
+  });
+  std::sort(touched.begin(), touched.end());
+  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+  for (const GraphId graph : touched) cancel_graph(s, graph, why);
+}
+
+void lose_session(State& s, Session& session, const std::string& name) {
+  session.alive = false;
+  const msg::Outcome why{Errc::kCancelled, "client '" + name + "' has left"};
+  const std::vector<GraphId> running = session.running;
+  for (const GraphId graph : running) cancel_graph(s, graph, why);
+  std::vector<ArrayId> released;
+  for (const auto& [number, id] : session.arrays) release_array(s, s.arrays.at(id), released);
+  session.arrays.clear();
+  session.answers.clear();
+  if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)});
+}
+
+}  // namespace
+
+void lose_peer(State& s, WorkerId id) {
+  Peer& peer = s.peer(id);
+  if (!peer.alive) return;
+  peer.alive = false;
+  std::erase(s.live, id);
+  s.links.erase(peer.conn);
+  peer.log.clear();
+  for (const DeviceId device : peer.info.devices) {
+    s.device(device)->alive = false;
+    s.stuck.erase(device);
+  }
+  for (const msg::PluginDesc& plugin : peer.plugins) {
+    const auto known = s.plugins.find(plugin.kernel);
+    if (--known->second.workers == 0) s.plugins.erase(known);
+  }
+  peer.plugins.clear();
+  // First who died, then what that means: peers discharge what the dead owed before they drop graphs.
+  if (peer.info.role != msg::Role::kTool) {
+    for (const WorkerId other : s.live) {
+      const msg::Role role = s.peer(other).info.role;
+      const bool hears = role == msg::Role::kWorker ||
+                         (role == msg::Role::kClient && peer.info.role == msg::Role::kWorker);
+      if (hears) log_to(s, other, msg::PeerLost{id});
+    }
+  }
+  acknowledge_cancels(s, id, ~std::uint64_t{0});
+  if (peer.info.role == msg::Role::kWorker) lose_worker(s, peer);
+  if (peer.info.role == msg::Role::kClient) lose_session(s, s.session(peer.session), peer.info.name);
+}
+
+void on_closed(State& s, Conn conn) {
+  s.closed.erase(conn);
+  const auto it = s.links.find(conn);
+  if (it == s.links.end()) return;
+  const WorkerId peer = it->second.peer;
+  s.links.erase(it);
+  if (peer) lose_peer(s, peer);
+}
+
+void check_liveness(State& s) {
+  if (s.now < s.liveness_at) return;
+  TimeNs next = s.now + s.options.ping_every_ns;
+  std::vector<Conn> silent;
+  for (auto& [conn, link] : s.links) {
+    if (s.now - link.heard >= s.options.silence_ns) {
+      silent.push_back(conn);
+      continue;
+    }
+    if (s.now - std::max(link.heard, link.pinged) >= s.options.ping_every_ns) {
+      link.pinged = s.now;
+      send(s, conn, msg::Ping{s.next_nonce++});
+    }
+    next = std::min({next, std::max(link.heard, link.pinged) + s.options.ping_every_ns,
+                     link.heard + s.options.silence_ns});
+  }
+  for (const Conn conn : silent) {
+    const WorkerId peer = s.links.at(conn).peer;
+    const Error why = error(Errc::kTimeout, "nothing was heard on this link for " +
+                                                std::to_string(s.options.silence_ns / kMillisecond) + " ms");
+    close_link(s, conn, why);
+    if (peer) lose_peer(s, peer);
+  }
+  s.liveness_at = std::max(next, s.now + 1);
+}
+
+void on_shutdown(State& s, Conn from) {
+  const auto it = s.links.find(from);
+  if (it == s.links.end() || !it->second.peer || s.is_worker(it->second.peer)) {
+    refuse(s, from, Errc::kPermissionDenied, "only a client or a tool may shut the cluster down");
+    return;
+  }
+  flush_logs(s);
+  for (const WorkerId id : s.live) {
+    if (s.is_worker(id)) send(s, s.peer(id).conn, msg::Shutdown{});
+  }
+  s.out->emplace_back(std::in_place_type<EndProcess>);
+}
+
+}  // namespace tilewise::scheduler

@@ -1,0 +1,196 @@
+// A rule for every op of a planned graph, and the checks that need one: memory and plug-ins.
+#include "draft.h"
+
+#include <algorithm>
+
+namespace tilewise::scheduler {
+namespace {
+
+struct Known {                       // an array that an op of the draft reads
+  ir::SourceArray source;
+  const ir::Placement* placement = nullptr;
+};
+
+double bytes_of(const ir::SourceArray& array) {
+  double bytes = static_cast<double>(ir::size_of(array.dtype));
+  for (const std::int64_t n : array.grid.shape()) bytes *= static_cast<double>(n);
+  return bytes;
+}
+
+class OpPlacer {
+ public:
+  OpPlacer(const State& s, Draft& draft) : s_(s), draft_(draft) {
+    for (const WorkerId id : s.live) {
+      if (!s.is_worker(id)) continue;
+      for (const DeviceId device : s.peer(id).info.devices) {
+        const Device& d = *s.device(device);
+        devices_.push_back({d.id, d.kind, d.host, d.load_bytes});
+      }
+    }
+    std::sort(devices_.begin(), devices_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+    draft.placements.resize(draft.ops.size());
+    for (std::size_t i = 0; i < draft.ops.size(); ++i) {
+      for (const ir::OutputSpec& output : draft.ops[i].outputs) made_by_.emplace(output.array, i);
+      // The last explicit user wins; with several, moving to one of them is as good as to another.
+      if (draft.ops[i].hint.devices.empty()) continue;
+      for (const ir::Operand& operand : draft.ops[i].operands) explicit_user_[operand.array] = i;
+    }
+  }
+
+  Status run() {
+    for (std::size_t i = 0; i < draft_.ops.size(); ++i) {
+      if (const Status status = place(i); !status) {
+        return error(status.error().code, plan::describe(draft_.ops[i], i) + ": " + status.error().message);
+      }
+    }
+    return held_results_fit();
+  }
+
+ private:
+  Known known(std::uint64_t array) const {
+    if (const auto it = made_by_.find(array); it != made_by_.end()) {
+      const ir::Op& op = draft_.ops[it->second];
+      for (const ir::OutputSpec& output : op.outputs) {
+        if (output.array == array) return {{output.dtype, output.grid}, &draft_.placements[it->second]};
+      }
+    }
+    const ArrayRecord& record = s_.arrays.at(ArrayId{array});
+    return {record.source, &s_.ops.at(record.producer).placement};
+  }
+
+  Status place(std::size_t i) {
+    const ir::Op& op = draft_.ops[i];
+    if (op.kind == ir::OpKind::kFetch || op.kind == ir::OpKind::kProvide) {
+      draft_.placements[i] = ir::Placement::whole(
+          op.space.counts(), ir::Rule::constant(op.space.rank(), op.get<ir::FetchAttrs>().to));
+      return {};
+    }
+    std::vector<Known> known_arrays;
+    std::vector<ir::SourceArray> sources;
+    for (const ir::Operand& operand : op.operands) {
+      known_arrays.push_back(known(operand.array));
+      sources.push_back(known_arrays.back().source);
+    }
+    std::vector<place::Input> inputs;
+    for (const Known& k : known_arrays) inputs.push_back({&k.source, k.placement});
+    TW_ASSIGN(const ir::Geometry geometry, ir::Geometry::make(op, std::move(sources)));
+    TW_TRY(choose_eligible(op));
+    TW_TRY(task_fits(op, geometry));
+    std::vector<ir::Placement> wanted;
+    if (op.hint.devices.empty()) explicit_wish(op, wanted);
+    TW_ASSIGN(place::Decision decision, s_.placer.place({&op, &geometry, inputs, devices_, eligible_, wanted}));
+    draft_.placements[i] = std::move(decision.placement);
+    account(op, draft_.placements[i], geometry.point_count());
+    return {};
+  }
+
+  Status choose_eligible(const ir::Op& op) {
+    place::eligible_devices(op, devices_, eligible_);
+    if (op.kind != ir::OpKind::kCall) return {};
+    const auto& call = op.get<ir::CallAttrs>();
+    const auto plugin = s_.plugins.find(call.kernel);
+    if (plugin == s_.plugins.end()) {
+      return error(Errc::kNotFound, "no worker offers the plug-in kernel '" + call.kernel + "'");
+    }
+    if (plugin->second.version != call.version) {
+      return error(Errc::kVersionMismatch, "plug-in kernel '" + call.kernel + "' has version '" +
+                                               plugin->second.version + "', not '" + call.version + "'");
+    }
+    const auto offers = [&](DeviceId id) {
+      const auto& offered = s_.peer(s_.device(id)->peer).plugins;
+      return std::any_of(offered.begin(), offered.end(), [&](const auto& p) { return p.kernel == call.kernel; });
+    };
+    std::erase_if(eligible_, [&](const place::Device& d) { return !offers(d.id); });
+    if (eligible_.empty()) {  // only on devices that automatic placement would not have chosen
+      eligible_ = devices_;
+      std::erase_if(eligible_, [&](const place::Device& d) { return !offers(d.id); });
+    }
+    for (const DeviceId id : op.hint.devices) {
+      if (!offers(id)) {
+        return error(Errc::kNotFound, "device " + std::to_string(id.value) + " has no plug-in kernel '" + call.kernel + "'");
+      }
+    }
+    return {};
+  }
+
+  // What one task writes and needs besides must fit the largest device it may run on. (Zero memory: not known.)
+  Status task_fits(const ir::Op& op, const ir::Geometry& geometry) const {
+    if (geometry.point_count() == 0) return {};
+    std::int64_t needed = geometry.output_bytes_bound();
+    if (op.kind == ir::OpKind::kCall) needed += op.get<ir::CallAttrs>().scratch_bytes;
+    std::int64_t largest = 0;
+    const auto look = [&](DeviceId id) {
+      const std::int64_t memory = s_.device(id)->memory_bytes;
+      largest = std::max(largest, memory == 0 ? INT64_MAX : memory);
+    };
+    if (!op.hint.devices.empty()) for (const DeviceId id : op.hint.devices) look(id);
+    else for (const place::Device& d : eligible_) look(d.id);
+    if (largest == 0 || needed <= largest) return {};
+    return error(Errc::kOutOfMemory, "one task needs " + std::to_string(needed) + " bytes for its results " +
+                                         (op.outputs.empty() ? "" : ir::to_string(op.outputs[0].grid)) +
+                                         ", the largest device has " + std::to_string(largest) + "; cut the array finer");
+  }
+
+  // Results that a client holds stay in memory, all of them at once.
+  Status held_results_fit() const {
+    double memory = 0;
+    for (const place::Device& d : devices_) {
+      const std::int64_t bytes = s_.device(d.id)->memory_bytes;
+      if (bytes == 0) return {};
+      memory += static_cast<double>(bytes);
+    }
+    double needed = 0;
+    std::string account;
+    for (const std::uint64_t array : draft_.graph.holds) {
+      const auto it = made_by_.find(array);
+      if (it == made_by_.end() || draft_.ops[it->second].kind == ir::OpKind::kProvide) continue;
+      const Known k = known(array);
+      needed += bytes_of(k.source);
+      if (account.size() > 512) continue;
+      const auto number = draft_.numbers.find(array);
+      account += "; array " + std::to_string(number == draft_.numbers.end() ? 0 : number->second) + " " +
+                 ir::to_string(k.source.grid) + " of " + std::string(ir::name_of(k.source.dtype)) + ": " +
+                 std::to_string(static_cast<std::uint64_t>(bytes_of(k.source))) + " bytes";
+    }
+    if (devices_.empty() || needed <= memory) return {};
+    return error(Errc::kOutOfMemory, "the held results need " + std::to_string(static_cast<std::uint64_t>(needed)) +
+                                         " bytes, the " + std::to_string(devices_.size()) + " devices have " +
+                                         std::to_string(static_cast<std::uint64_t>(memory)) + " together" + account);
+  }
+
+  // A later op with explicit devices reads this result block by block: making it there saves the move.
+  void explicit_wish(const ir::Op& op, std::vector<ir::Placement>& wanted) const {
+    for (const ir::OutputSpec& output : op.outputs) {
+      const auto it = explicit_user_.find(output.array);
+      if (it == explicit_user_.end()) continue;
+      const ir::Op& user = draft_.ops[it->second];
+      if (user.space.counts() != op.space.counts()) continue;
+      const ir::PerDim<double> even(op.space.counts().size(), 1.0);
+      wanted.push_back(user.hint.devices.size() == 1
+                           ? ir::Placement::whole(op.space.counts(),
+                                                  ir::Rule::constant(op.space.rank(), user.hint.devices[0]))
+                           : place::tiled(op.space.counts(), user.hint.devices, even, false));
+    }
+  }
+
+  void account(const ir::Op& op, const ir::Placement& placement, std::int64_t points) {
+    double bytes = 0;
+    for (const ir::OutputSpec& output : op.outputs) bytes += bytes_of({output.dtype, output.grid});
+    for (place::Device& d : devices_) {
+      if (points == 0) return;
+      const std::int64_t owned = placement.owned_count(d.id);
+      if (owned > 0) d.load_bytes += static_cast<std::int64_t>(bytes * static_cast<double>(owned) / static_cast<double>(points));
+    }
+  }
+
+  const State& s_;
+  Draft& draft_;
+  std::vector<place::Device> devices_, eligible_;
+  boost::unordered_flat_map<std::uint64_t, std::size_t> made_by_, explicit_user_;
+};
+
+}  // namespace
+
+Status place_ops(const State& s, Draft& draft) { return OpPlacer(s, draft).run(); }
+
+}  // namespace tilewise::scheduler

@@ -1,0 +1,153 @@
+// What workers report: counts, failures, and that they cannot go on.
+#include "graphs.h"
+#include "handlers.h"
+#include "outbox.h"
+
+#include <algorithm>
+
+namespace tilewise::scheduler {
+namespace {
+
+constexpr TimeNs kStuckAgainNs = kSecond;  // memory freed by one cancellation needs time to let the others go on
+
+void add_root_cause(GraphRecord& graph, msg::Outcome why) {
+  if (graph.running && graph.root_cause.ok()) graph.root_cause = std::move(why);
+}
+
+void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
+  OpRecord* op = s.ops.find(report.op);
+  if (op == nullptr || op->finished) return;  // late news of what is over
+  const auto share = std::lower_bound(op->shares.begin(), op->shares.end(), report.device,
+                                      [](const OpShare& a, DeviceId id) { return a.device < id; });
+  const Device* device = s.device(report.device);
+  if (share == op->shares.end() || share->device != report.device || device->peer != worker.info.id) {
+    refuse(s, worker.conn, Errc::kInvalidArgument, "progress of " + describe(s, *op) + " on a device that owns none of it");
+    return;
+  }
+  if (report.completed > share->owned || report.failed > report.completed || report.failed < 0) {
+    refuse(s, worker.conn, Errc::kInvalidArgument, "progress of " + describe(s, *op) + " beyond its " +
+                                                       std::to_string(share->owned) + " points there");
+    return;
+  }
+  const std::int64_t more = std::max<std::int64_t>(0, report.completed - share->completed);
+  const std::int64_t more_failed = std::max<std::int64_t>(0, report.failed - share->failed);
+  if (more == 0 && more_failed == 0) return;
+  s.stuck.erase(report.device);
+  share->completed += more;
+  share->failed += more_failed;
+  op->completed += more;
+  op->failed += more_failed;
+  s.tasks_done += more;
+  GraphRecord& graph = s.graphs.at(op->graph);
+  graph.done += more;
+  graph.failed += more_failed;
+  if (!graph.dirty) graph.dirty = true, s.dirty.push_back(graph.id);
+  // The first TaskFailed names the cause; this is for one that never came.
+  if (op->completed == op->points) {
+    if (op->failed > 0) add_root_cause(graph, {Errc::kTaskFailed, "tasks of " + describe(s, *op) + " failed"});
+    finish_op(s, *op);
+  }
+}
+
+}  // namespace
+
+void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
+  if (progress.log_applied >= worker.log_next) {
+    refuse(s, worker.conn, Errc::kInvalidArgument, "log entry " + std::to_string(progress.log_applied) +
+                                                       " was never sent");
+    return;
+  }
+  for (const msg::OpProgress& report : progress.ops) merge_op(s, worker, report);
+  for (const msg::DeviceStats& stats : progress.devices) {
+    Device* device = s.device(stats.device);
+    if (device == nullptr || device->peer != worker.info.id) continue;
+    const msg::DeviceStats before = device->stats;
+    device->stats = stats;
+    device->stats.bytes_peak = std::max(before.bytes_peak, stats.bytes_peak);
+    device->stats.steps_run = std::max(before.steps_run, stats.steps_run);
+    device->stats.busy_ns = std::max(before.busy_ns, stats.busy_ns);
+  }
+  for (const msg::LaneStats& stats : progress.lanes) {
+    const auto lane = static_cast<std::size_t>(stats.lane);
+    if (lane >= worker.lanes.size()) continue;
+    worker.lanes[lane].transfers = std::max(worker.lanes[lane].transfers, stats.transfers);
+    worker.lanes[lane].bytes = std::max(worker.lanes[lane].bytes, stats.bytes);
+  }
+  if (progress.log_applied > worker.log_applied) {
+    worker.log_applied = progress.log_applied;
+    acknowledge_cancels(s, worker.info.id, progress.log_applied);
+  }
+}
+
+void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure) {
+  const OpRecord* op = s.ops.find(failure.op);
+  const Device* device = s.device(failure.device);
+  if (op == nullptr || op->finished || (device != nullptr && device->peer != worker.info.id)) return;
+  GraphRecord& graph = s.graphs.at(op->graph);
+  if (!graph.running) return;
+  const std::string where = device == nullptr ? "w" + std::to_string(worker.info.id.value)
+                                              : "device " + std::to_string(failure.device.value);
+  msg::Outcome why{failure.why.ok() ? Errc::kTaskFailed : failure.why.code,
+                   describe(s, *op) + ", point " + std::to_string(failure.point) + ", on " + where + ": " +
+                       failure.why.message.substr(0, 4 * limits::kMaxNameBytes)};
+  if (why.code == Errc::kInternal) {
+    // The worker could not even take the op, so it will never count it: the graph would wait for ever.
+    cancel_graph(s, graph.id, why);
+    return;
+  }
+  add_root_cause(graph, std::move(why));
+}
+
+void on_stuck(State& s, Peer& worker, const msg::Stuck& stuck) {
+  const Device* device = s.device(stuck.device);
+  const OpRecord* op = s.ops.find(stuck.op);
+  if (device == nullptr || device->peer != worker.info.id || op == nullptr || op->finished || op->graph != stuck.graph) {
+    return;
+  }
+  s.stuck[stuck.device] = stuck;
+}
+
+void end_stuck_graph(State& s) {
+  std::erase_if(s.stuck, [&](const auto& entry) {
+    const OpRecord* op = s.ops.find(entry.second.op);
+    return op == nullptr || op->finished;
+  });
+  if (s.stuck.empty() || s.now < s.stuck_at) return;
+  // The lowest in the total order of tasks: everything before it is done, so nothing else can make room for it.
+  const msg::Stuck* lowest = nullptr;
+  const auto before = [&](GraphId a, GraphId b) {
+    const std::int32_t pa = s.graphs.at(a).priority, pb = s.graphs.at(b).priority;
+    return pa != pb ? pa > pb : a < b;
+  };
+  for (const auto& [device, report] : s.stuck) {
+    if (lowest == nullptr || before(report.graph, lowest->graph)) lowest = &report;
+  }
+  const Device& device = *s.device(lowest->device);
+  const Peer& peer = s.peer(device.peer);
+  const auto at = std::find(peer.info.devices.begin(), peer.info.devices.end(), device.id) - peer.info.devices.begin();
+  const msg::Outcome why{Errc::kOutOfMemory,
+                         describe(s, s.ops.at(lowest->op)) + " needs " + std::to_string(lowest->bytes_needed) +
+                             " bytes on " + peer.info.descriptions[static_cast<std::size_t>(at)].name + ", where " +
+                             std::to_string(lowest->bytes_available) + " of " + std::to_string(device.memory_bytes) +
+                             " bytes can be had"};
+  const GraphId graph = lowest->graph;
+  cancel_graph(s, graph, why);
+  std::erase_if(s.stuck, [&](const auto& entry) { return entry.second.graph == graph; });
+  s.stuck_at = s.now + kStuckAgainNs;
+}
+
+void tell_progress(State& s) {
+  std::erase_if(s.dirty, [&](GraphId id) {
+    GraphRecord* graph = s.graphs.find(id);
+    if (graph == nullptr || !graph->running) return true;
+    if (s.now - graph->told_at < s.options.progress_every_ns) return false;
+    graph->dirty = false;
+    graph->told_at = s.now;
+    graph->told = graph->done;
+    const Session& session = s.session(graph->session);
+    send(s, s.peer(session.peer).conn, msg::GraphProgress{graph->request, graph->done, graph->total});
+    return true;
+  });
+}
+
+}  // namespace tilewise::scheduler

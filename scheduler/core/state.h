@@ -1,0 +1,170 @@
+// Everything the scheduler knows. Tables:
+//
+//   links     one entry per open link                   peers     every joined incarnation, dense by WorkerId
+//   devices   dense by DeviceId                         sessions  dense by SessionId
+//   graphs    one per submission with ops left          ops       planned ops, until retired
+//   arrays    outputs of those ops
+//
+// Nothing is kept per task: an op has one counter per device that owns points of it.
+#pragma once
+#include "table.h"
+
+#include <tilewise/place/place.h>
+#include <tilewise/scheduler/core.h>
+
+#include <array>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+
+namespace tilewise::scheduler {
+
+struct Link {
+  WorkerId peer;                     // none: not joined yet
+  TimeNs heard = 0, pinged = 0;
+};
+
+struct Peer {
+  msg::PeerInfo info;                // devices carry their global names
+  Conn conn;
+  bool alive = true;
+  SessionId session;                 // clients only
+  std::string software_version;
+  std::vector<msg::PluginDesc> plugins;
+  std::uint64_t log_next = 1;        // number of the next log entry
+  std::uint64_t log_applied = 0;
+  std::vector<msg::LogEntry> log;    // of this step, not yet sent
+  std::array<msg::LaneStats, msg::kLaneCount> lanes{};
+};
+
+struct Device {
+  DeviceId id;
+  WorkerId peer;
+  bool alive = true;
+  std::uint8_t kind = 0;
+  std::uint32_t host = 0;
+  std::int64_t memory_bytes = 0;
+  std::int64_t load_bytes = 0;       // of live results placed here
+  msg::DeviceStats stats;
+};
+
+// What was answered to a request, to be said again.
+struct Answer {
+  std::uint64_t request = 0;
+  msg::SubmitReply reply;
+  GraphId graph;                     // accepted ones
+  bool done = false;
+  msg::GraphDone graph_done;
+};
+
+struct Session {
+  SessionId id;
+  WorkerId peer;
+  DeviceId device;                   // its data endpoint
+  bool alive = true;
+  std::uint64_t highest_request = 0;
+  std::deque<Answer> answers;        // the last ones, rising
+  std::map<std::uint64_t, ArrayId> arrays;  // held ones, by the session's numbers
+  std::vector<GraphId> running;      // unfinished graphs, rising
+};
+
+struct ArrayRecord {
+  ArrayId id;
+  OpId producer;
+  std::uint8_t output = 0;
+  ir::SourceArray source;
+  SessionId session;
+  std::uint64_t number = 0;          // the session's name for it while held
+  bool held = false;
+  std::int32_t open_users = 0;       // unfinished ops that read it, once each
+  std::vector<OpId> fetches;         // open kFetch ops, which finish with the producer
+  msg::Outcome failed;               // not ok: cannot be used any more, and why
+};
+
+struct OpShare {                     // what one device reported
+  DeviceId device;
+  std::int64_t owned = 0, completed = 0, failed = 0;
+};
+
+struct OpRecord {
+  OpId id;
+  GraphId graph;
+  std::uint32_t position = 0;        // in the submitted plan, for people
+  ir::Op op;
+  ir::Placement placement;
+  std::int64_t points = 0;
+  std::int64_t load_bytes = 0;       // of its outputs, spread over the shares by points
+  std::vector<OpShare> shares;       // sorted by device; empty for kFetch and kProvide
+  std::int64_t completed = 0, failed = 0;  // sums over shares
+  bool finished = false;             // nothing of it will run any more
+};
+
+struct GraphRecord {
+  GraphId id;
+  SessionId session;
+  std::uint64_t request = 0;
+  std::int32_t priority = 0;
+  std::vector<OpId> ops;             // all of the plan; retired ones are unknown to the op table
+  std::int32_t ops_left = 0;         // not yet retired
+  std::int32_t ops_open = 0;         // not yet finished
+  std::int64_t total = 0, done = 0, failed = 0;  // tasks
+  bool running = true;               // GraphDone not yet sent
+  msg::Outcome root_cause;           // of the first failure, or of the cancellation
+  bool cancelled = false;
+  // A cancelled graph's ops are retired only when these workers have applied the cancellation.
+  std::vector<std::pair<WorkerId, std::uint64_t>> unacknowledged;
+  bool dirty = false;                // progress not yet told to the client
+  std::int64_t told = 0;
+  TimeNs told_at = 0;
+};
+
+struct Plugin {
+  std::string version;
+  std::uint64_t hash = 0;
+  std::int32_t workers = 0;
+};
+
+struct State {
+  Options options;
+  place::Placer placer;
+  bool started = false;
+  TimeNs start = 0, now = 0;
+
+  std::map<Conn, Link> links;
+  std::set<Conn> closed;             // links we closed whose last messages may still arrive
+  std::deque<Peer> peers;            // WorkerId - 1
+  std::vector<WorkerId> live;        // rising
+  std::deque<Device> devices;        // DeviceId - 1
+  std::deque<Session> sessions;      // SessionId - 1
+  Table<ArrayId, ArrayRecord> arrays;
+  Table<OpId, OpRecord> ops;
+  Table<GraphId, GraphRecord> graphs;
+  std::map<std::string, Plugin> plugins;           // of live workers
+  std::map<std::string, std::uint32_t> hosts;      // host_id -> number
+  std::uint64_t next_array = 1, next_op = 1, next_graph = 1, next_nonce = 1;
+
+  std::vector<GraphId> dirty;                      // with progress to tell
+  std::vector<GraphId> cancelling;                 // with unacknowledged cancellations
+  std::map<DeviceId, msg::Stuck> stuck;            // latest report per device
+  TimeNs stuck_at = 0;                             // when to act on them
+  TimeNs liveness_at = 0;                          // when to look at silent links again
+  std::int64_t graphs_done = 0, graphs_failed = 0, tasks_done = 0, running = 0;
+
+  // Only during a step.
+  std::vector<Action>* out = nullptr;
+  std::vector<OpId> retire_candidates;
+  std::vector<OpId> retired;
+
+  Peer& peer(WorkerId id) { return peers[id.value - 1]; }
+  const Peer& peer(WorkerId id) const { return peers[id.value - 1]; }
+  Device* device(DeviceId id) { return id.value >= 1 && id.value <= devices.size() ? &devices[id.value - 1] : nullptr; }
+  const Device* device(DeviceId id) const { return const_cast<State*>(this)->device(id); }
+  Session& session(SessionId id) { return sessions[id.value - 1]; }
+  const Session& session(SessionId id) const { return sessions[id.value - 1]; }
+  bool is_worker(WorkerId id) const { return peer(id).info.role == msg::Role::kWorker; }
+};
+
+inline msg::Outcome outcome_of(const Error& e) { return {e.code, e.message}; }
+
+}  // namespace tilewise::scheduler

@@ -1,0 +1,31 @@
+#include "handlers.h"
+
+namespace tilewise::scheduler {
+
+msg::StatusReply status_of(const State& s) {
+  msg::StatusReply out;
+  out.term = s.options.term;
+  out.uptime_ns = s.now - s.start;
+  for (const WorkerId id : s.live) {
+    const Peer& peer = s.peer(id);
+    out.peers.push_back(peer.info);
+    if (!s.is_worker(id)) continue;
+    for (const DeviceId device : peer.info.devices) out.devices.push_back(s.device(device)->stats);
+    for (const msg::LaneStats& lane : peer.lanes) {
+      if (lane.transfers > 0) out.lanes.push_back({id, lane});
+    }
+  }
+  for (const Session& session : s.sessions) {
+    for (const GraphId id : session.running) {
+      const GraphRecord& graph = s.graphs.at(id);
+      out.graphs.push_back({id, graph.session, graph.done, graph.total, graph.ops_left, !graph.root_cause.ok()});
+    }
+  }
+  out.graphs_done = s.graphs_done;
+  out.graphs_failed = s.graphs_failed;
+  out.tasks_done = s.tasks_done;
+  out.arrays_live = static_cast<std::int64_t>(s.arrays.size());
+  return out;
+}
+
+}  // namespace tilewise::scheduler

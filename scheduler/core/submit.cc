@@ -1,0 +1,177 @@
+// Submissions: each request is executed once and answered as often as it is asked.
+#include "draft.h"
+#include "graphs.h"
+#include "handlers.h"
+#include "outbox.h"
+
+#include <algorithm>
+
+namespace tilewise::scheduler {
+namespace {
+
+constexpr std::size_t kRememberedAnswers = 256;  // of one session
+
+Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit) {
+  if (static_cast<std::size_t>(s.running) >= s.options.max_graphs) {
+    return error(Errc::kLimitExceeded, std::to_string(s.running) + " unfinished requests, the limit; wait for some");
+  }
+  TW_ASSIGN(Draft draft, translate(s, session, submit));
+  const auto new_array = [&] { return make_id(s.options.term, draft.next_array++); };
+  plan::Options options;
+  options.off = s.options.passes_off;
+  plan::Graph graph = std::move(draft.graph);
+  draft.graph = {};
+  draft.graph.holds = graph.holds;
+  TW_ASSIGN(plan::PlannedGraph planned, plan::run_passes(std::move(graph), new_array, options));
+  draft.ops = std::move(planned.ops);
+  if (s.ops.size() + draft.ops.size() > s.options.max_live_ops) {
+    return error(Errc::kLimitExceeded, std::to_string(s.ops.size()) + " live ops and " + std::to_string(draft.ops.size()) +
+                                           " more pass the limit of " + std::to_string(s.options.max_live_ops));
+  }
+  TW_TRY(place_ops(s, draft));
+  return draft;
+}
+
+std::int64_t output_bytes(const ir::Op& op) {
+  double bytes = 0;
+  for (const ir::OutputSpec& output : op.outputs) {
+    double of = static_cast<double>(ir::size_of(output.dtype));
+    for (const std::int64_t n : output.grid.shape()) of *= static_cast<double>(n);
+    bytes += of;
+  }
+  return static_cast<std::int64_t>(std::min(bytes, 1e18));  // sums of loads must not overflow
+}
+
+bool runs_nowhere(const ir::Op& op) { return op.kind == ir::OpKind::kFetch || op.kind == ir::OpKind::kProvide; }
+
+void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir::Placement placement, const Draft& draft) {
+  OpRecord record;
+  record.id = OpId{make_id(s.options.term, s.next_op++)};
+  record.graph = graph.id;
+  record.position = position;
+  record.points = op.space.block_count();
+  record.load_bytes = output_bytes(op);
+  if (!runs_nowhere(op)) {
+    for (const DeviceId device : placement.devices()) {
+      if (const std::int64_t owned = placement.owned_count(device); owned > 0) record.shares.push_back({device, owned});
+    }
+    graph.total += record.points;
+  }
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    const std::uint64_t array = op.operands[i].array;
+    const bool seen = std::any_of(op.operands.begin(), op.operands.begin() + static_cast<std::ptrdiff_t>(i),
+                                  [&](const ir::Operand& o) { return o.array == array; });
+    if (!seen) ++s.arrays.at(ArrayId{array}).open_users;
+  }
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    const ir::OutputSpec& output = op.outputs[i];
+    ArrayRecord array;
+    array.id = ArrayId{output.array};
+    array.producer = record.id;
+    array.output = static_cast<std::uint8_t>(i);
+    array.source = {output.dtype, output.grid};
+    array.session = graph.session;
+    const auto number = draft.numbers.find(output.array);
+    if (number != draft.numbers.end()) array.number = number->second;
+    array.held = std::binary_search(draft.graph.holds.begin(), draft.graph.holds.end(), output.array);
+    if (array.held) s.session(graph.session).arrays.emplace(array.number, array.id);
+    s.arrays.insert(array.id, std::move(array));
+  }
+  record.op = std::move(op);
+  record.placement = std::move(placement);
+  graph.ops.push_back(record.id);
+  ++graph.ops_left;
+  ++graph.ops_open;
+  account_load(s, record, 1);
+  s.ops.insert(record.id, std::move(record));
+}
+
+msg::Plan plan_of(const State& s, const GraphRecord& graph, const Draft& draft) {
+  msg::Plan plan{graph.id, graph.priority, {}, {}};
+  plan.ops.reserve(graph.ops.size());
+  for (const OpId id : graph.ops) {
+    const OpRecord& op = s.ops.at(id);
+    plan.ops.push_back({op.id, op.op, op.placement, false});
+  }
+  for (const std::uint64_t array : draft.graph.holds) plan.holds.push_back(ArrayId{array});
+  return plan;
+}
+
+// Fetches end with what they wait for; blocks that a client provides are there already; an empty op has nothing to do.
+void finish_what_is_done(State& s, GraphId id) {
+  const std::vector<OpId> ops = s.graphs.at(id).ops;
+  for (const OpId op_id : ops) {
+    OpRecord* op = s.ops.find(op_id);
+    if (op == nullptr || op->finished) continue;
+    if (op->op.kind == ir::OpKind::kFetch) {
+      ArrayRecord& array = s.arrays.at(ArrayId{op->op.operands[0].array});
+      if (!s.ops.at(array.producer).finished) {
+        array.fetches.push_back(op_id);
+        continue;
+      }
+    } else if (op->points > 0 && op->op.kind != ir::OpKind::kProvide) {
+      continue;
+    }
+    finish_op(s, *op);
+  }
+  if (GraphRecord* graph = s.graphs.find(id)) {
+    finish_graph_if_done(s, *graph);  // of no ops at all
+    if (graph->ops_left == 0) s.graphs.erase(id);
+  }
+}
+
+void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft, Answer& answer) {
+  s.next_array = draft.next_array;
+  const GraphId id{make_id(s.options.term, s.next_graph++)};
+  GraphRecord& graph = s.graphs.insert(id, {});
+  graph.id = id;
+  graph.session = client.session;
+  graph.request = submit.request;
+  graph.priority = submit.priority;
+  graph.told_at = s.now;
+  std::size_t fetch = 0;
+  for (std::size_t i = 0; i < draft.ops.size(); ++i) {
+    if (draft.ops[i].kind == ir::OpKind::kFetch) {
+      answer.reply.arrays.emplace_back(draft.fetched[fetch++], ArrayId{draft.ops[i].operands[0].array});
+    }
+    add_op(s, graph, static_cast<std::uint32_t>(i), std::move(draft.ops[i]), std::move(draft.placements[i]), draft);
+  }
+  answer.reply.arrays.insert(answer.reply.arrays.end(), draft.provided.begin(), draft.provided.end());
+  answer.reply.graph = id;
+  answer.graph = id;
+  s.session(client.session).running.push_back(id);
+  ++s.running;
+  const msg::Plan plan = plan_of(s, graph, draft);
+  if (!plan.ops.empty()) log_to_workers(s, plan);
+}
+
+}  // namespace
+
+void on_submit(State& s, Peer& client, msg::Submit& submit) {
+  Session& session = s.session(client.session);
+  if (submit.request <= session.highest_request) {
+    const auto known = std::find_if(session.answers.begin(), session.answers.end(),
+                                    [&](const Answer& a) { return a.request == submit.request; });
+    if (known != session.answers.end()) {
+      send(s, client.conn, known->reply);
+      if (known->done) send(s, client.conn, known->graph_done);
+    } else {
+      send(s, client.conn, msg::SubmitReply{submit.request,
+                                            {Errc::kUnavailable, "request " + std::to_string(submit.request) +
+                                                                     " is older than what is remembered; numbers rise"}});
+    }
+    return;
+  }
+  session.highest_request = submit.request;
+  Answer answer;
+  answer.request = answer.reply.request = submit.request;
+  Result<Draft> draft = prepare(s, session, submit);
+  if (!draft) answer.reply.outcome = outcome_of(draft.error());
+  else commit(s, client, submit, std::move(*draft), answer);
+  session.answers.push_back(answer);
+  if (session.answers.size() > kRememberedAnswers) session.answers.pop_front();
+  send(s, client.conn, answer.reply);
+  if (answer.graph) finish_what_is_done(s, answer.graph);
+}
+
+}  // namespace tilewise::scheduler

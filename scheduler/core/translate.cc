@@ -1,0 +1,145 @@
+// From a client's words to the scheduler's: session numbers become ArrayIds, and everything that names something is
+// checked. What an op means by itself is checked by ir::verify, which the planner runs first.
+#include "draft.h"
+
+#include <algorithm>
+
+namespace tilewise::scheduler {
+namespace {
+
+Error in_op(const ir::Op& op, std::size_t position, Errc code, const std::string& what) {
+  return error(code, plan::describe(op, position) + ": " + what);
+}
+
+std::string device_name(const State& s, DeviceId id) {
+  const Device* device = s.device(id);
+  if (device == nullptr) return "device " + std::to_string(id.value);
+  const msg::PeerInfo& info = s.peer(device->peer).info;
+  const auto at = std::find(info.devices.begin(), info.devices.end(), id) - info.devices.begin();
+  return info.descriptions[static_cast<std::size_t>(at)].name;
+}
+
+Status check_hint(const State& s, const ir::Op& op, std::size_t position) {
+  for (const DeviceId id : op.hint.devices) {
+    const Device* device = s.device(id);
+    if (device == nullptr || !s.is_worker(device->peer)) {
+      return in_op(op, position, Errc::kNotFound, "there is no device " + std::to_string(id.value) + " to place it on");
+    }
+    if (!device->alive) {
+      return in_op(op, position, Errc::kWorkerLost, "device " + device_name(s, id) + " was lost with its worker");
+    }
+  }
+  return {};
+}
+
+// kFetch and kProvide: the client's own endpoint, whatever it wrote.
+Status bind_endpoint(const State& s, const Session& session, ir::Op& op, std::size_t position) {
+  if (!session.device) {
+    return in_op(op, position, Errc::kInvalidArgument, "this client has joined without a data endpoint");
+  }
+  if (!op.hint.devices.empty()) {
+    return in_op(op, position, Errc::kPlacementConflict, "placed on " + device_name(s, op.hint.devices[0]) +
+                                                             ", but its blocks are on the client's " +
+                                                             device_name(s, session.device));
+  }
+  op.attrs = ir::FetchAttrs{session.device};
+  return {};
+}
+
+class Translator {
+ public:
+  Translator(const State& s, const Session& session) : s_(s), session_(session) { draft_.next_array = s.next_array; }
+
+  Status op(ir::Op& op, std::size_t position) {
+    if (op.operands.size() > static_cast<std::size_t>(limits::kMaxOperands) ||
+        op.outputs.size() > static_cast<std::size_t>(limits::kMaxOutputs)) {
+      return in_op(op, position, Errc::kLimitExceeded, std::to_string(op.operands.size()) + " operands and " +
+                                                           std::to_string(op.outputs.size()) + " outputs");
+    }
+    const bool endpoint = op.kind == ir::OpKind::kFetch || op.kind == ir::OpKind::kProvide;
+    if (op.kind == ir::OpKind::kFetch) {
+      if (op.operands.size() != 1) return in_op(op, position, Errc::kInvalidArgument, "fetches one array");
+      draft_.fetched.push_back(op.operands[0].array);
+    }
+    TW_TRY(endpoint ? bind_endpoint(s_, session_, op, position) : check_hint(s_, op, position));
+    for (ir::Operand& operand : op.operands) TW_TRY(read(op, position, operand));
+    for (ir::OutputSpec& output : op.outputs) TW_TRY(write(op, position, output));
+    return {};
+  }
+
+  Status hold(std::uint64_t number) {
+    const auto it = draft_.names.find(number);
+    if (it == draft_.names.end()) {
+      return error(Errc::kNotFound, "array " + std::to_string(number) + " is to be held, but no op of this request makes it");
+    }
+    draft_.graph.holds.push_back(it->second);
+    return {};
+  }
+
+  Draft take(std::vector<ir::Op> ops) {
+    draft_.graph.ops = std::move(ops);
+    auto& holds = draft_.graph.holds;
+    std::sort(holds.begin(), holds.end());
+    holds.erase(std::unique(holds.begin(), holds.end()), holds.end());
+    auto& externals = draft_.graph.externals;
+    std::sort(externals.begin(), externals.end(), [](const auto& a, const auto& b) { return a.array < b.array; });
+    externals.erase(std::unique(externals.begin(), externals.end(),
+                                [](const auto& a, const auto& b) { return a.array == b.array; }),
+                    externals.end());
+    return std::move(draft_);
+  }
+
+ private:
+  Status read(const ir::Op& op, std::size_t position, ir::Operand& operand) {
+    const std::uint64_t number = operand.array;
+    if (const auto own = draft_.names.find(number); own != draft_.names.end()) {
+      operand.array = own->second;
+      return {};
+    }
+    const auto held = session_.arrays.find(number);
+    if (held == session_.arrays.end()) {
+      return in_op(op, position, Errc::kNotFound, "array " + std::to_string(number) +
+                                                      " is unknown: never made, not held, or released");
+    }
+    const ArrayRecord& array = s_.arrays.at(held->second);
+    if (!array.failed.ok()) {
+      return in_op(op, position, array.failed.code, "array " + std::to_string(number) + " " +
+                                                        ir::to_string(array.source.grid) +
+                                                        " cannot be used: " + array.failed.message);
+    }
+    operand.array = array.id.value;
+    draft_.graph.externals.push_back({array.id.value, array.source});
+    return {};
+  }
+
+  Status write(const ir::Op& op, std::size_t position, ir::OutputSpec& output) {
+    const std::uint64_t id = make_id(s_.options.term, draft_.next_array);
+    if (session_.arrays.contains(output.array) || !draft_.names.emplace(output.array, id).second) {
+      return in_op(op, position, Errc::kAlreadyExists, "output number " + std::to_string(output.array) + " is in use");
+    }
+    ++draft_.next_array;
+    draft_.numbers.emplace(id, output.array);
+    if (op.kind == ir::OpKind::kProvide) draft_.provided.emplace_back(output.array, ArrayId{id});
+    output.array = id;
+    return {};
+  }
+
+  const State& s_;
+  const Session& session_;
+  Draft draft_;
+};
+
+}  // namespace
+
+Result<Draft> translate(const State& s, const Session& session, msg::Submit& submit) {
+  if (submit.ops.size() > limits::kMaxOpsPerSubmit) {
+    return error(Errc::kLimitExceeded, std::to_string(submit.ops.size()) + " ops in one request, the limit is " +
+                                           std::to_string(limits::kMaxOpsPerSubmit));
+  }
+  Translator translator(s, session);
+  for (std::size_t i = 0; i < submit.ops.size(); ++i) TW_TRY(translator.op(submit.ops[i], i));
+  for (const std::uint64_t number : submit.holds) TW_TRY(translator.hold(number));
+  return translator.take(std::move(submit.ops));
+}
+
+}  // namespace tilewise::scheduler

@@ -1,0 +1,148 @@
+#include <tilewise/place/place.h>
+
+#include <algorithm>
+
+namespace tilewise::place {
+namespace {
+
+constexpr std::size_t kAlignedOperands = 4;           // the largest ones
+constexpr std::int64_t kSmallResultBytes = 64 << 10;  // not worth a balanced choice
+
+std::vector<DeviceId> ids_of(std::span<const Device> devices) {
+  std::vector<DeviceId> out;
+  out.reserve(devices.size());
+  for (const Device& d : devices) out.push_back(d.id);
+  return out;
+}
+
+double bytes_of(const ir::SourceArray& array) {
+  double bytes = static_cast<double>(ir::size_of(array.dtype));
+  for (const std::int64_t n : array.grid.shape()) bytes *= static_cast<double>(n);
+  return bytes;
+}
+
+class Aligned final : public Policy {
+ public:
+  std::string_view name() const override { return "aligned"; }
+  void propose(const Request& request, std::vector<Candidate>& out) const override {
+    std::vector<int> order;
+    for (int i = 0; i < static_cast<int>(request.inputs.size()); ++i) order.push_back(i);
+    auto bytes = [&](int i) { return bytes_of(*request.inputs[static_cast<std::size_t>(i)].array); };
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return bytes(a) > bytes(b); });
+    if (order.size() > kAlignedOperands) order.resize(kAlignedOperands);
+    for (const int operand : order) {
+      ir::Placement placement;
+      if (align_with(request, operand, placement)) {
+        out.push_back({std::move(placement), name()});
+      }
+    }
+  }
+};
+
+class Tiled final : public Policy {
+ public:
+  explicit Tiled(bool cyclic) : cyclic_(cyclic) {}
+  std::string_view name() const override { return cyclic_ ? "block-cyclic" : "tiled"; }
+  void propose(const Request& request, std::vector<Candidate>& out) const override {
+    const ir::Shape counts = request.op->space.counts();
+    std::vector<DeviceId> devices = ids_of(request.eligible);
+    if (ir::volume(counts) == 1) devices = {quietest(request)};
+    out.push_back({tiled(counts, devices, cut_costs(request), cyclic_), name()});
+  }
+
+ private:
+  // One block: spread many small independent arrays, but keep really small ones together on the first device.
+  static DeviceId quietest(const Request& request) {
+    double bytes = 0;
+    for (const ir::OutputSpec& output : request.op->outputs) bytes += bytes_of({output.dtype, output.grid});
+    if (bytes < static_cast<double>(kSmallResultBytes)) return request.eligible.front().id;
+    return std::min_element(request.eligible.begin(), request.eligible.end(),
+                            [](const Device& a, const Device& b) { return a.load_bytes < b.load_bytes; })->id;
+  }
+  bool cyclic_;
+};
+
+class Wanted final : public Policy {
+ public:
+  std::string_view name() const override { return "wanted by a user"; }
+  void propose(const Request& request, std::vector<Candidate>& out) const override {
+    for (const ir::Placement& placement : request.wanted) out.push_back({placement, name()});
+  }
+};
+
+bool uses_only(const ir::Placement& placement, std::span<const Device> eligible) {
+  for (const ir::Piece& piece : placement.pieces()) {
+    for (const DeviceId id : piece.rule.devices) {
+      if (!std::binary_search(eligible.begin(), eligible.end(), Device{id},
+                              [](const Device& a, const Device& b) { return a.id < b.id; })) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<Policy> aligned_policy() { return std::make_unique<Aligned>(); }
+std::unique_ptr<Policy> tiled_policy() { return std::make_unique<Tiled>(false); }
+std::unique_ptr<Policy> block_cyclic_policy() { return std::make_unique<Tiled>(true); }
+std::unique_ptr<Policy> wanted_policy() { return std::make_unique<Wanted>(); }
+
+void eligible_devices(const ir::Op& op, std::span<const Device> devices, std::vector<Device>& out) {
+  const bool files = op.kind == ir::OpKind::kReadNpy || op.kind == ir::OpKind::kWriteNpy;
+  const std::uint8_t preferred = files ? kHostKind : kCudaKind;
+  const bool there = std::any_of(devices.begin(), devices.end(), [&](const Device& d) { return d.kind == preferred; });
+  out.clear();
+  for (const Device& d : devices) {
+    if ((d.kind == preferred) == there) out.push_back(d);
+  }
+}
+
+Placer::Placer() {
+  // In the order in which ties are broken: results live where inputs live.
+  policies_.push_back(aligned_policy());
+  policies_.push_back(wanted_policy());
+  policies_.push_back(tiled_policy());
+}
+Placer::Placer(std::vector<std::unique_ptr<Policy>> policies) : policies_(std::move(policies)) {}
+
+Result<Decision> Placer::place(const Request& request) const {
+  const ir::Op& op = *request.op;
+  const ir::Shape counts = op.space.counts();
+  if (!op.hint.devices.empty()) {
+    if (op.hint.devices.size() == 1) {
+      return Decision{ir::Placement::whole(counts, ir::Rule::constant(op.space.rank(), op.hint.devices[0])),
+                      "explicit device"};
+    }
+    return Decision{tiled(counts, op.hint.devices, cut_costs(request), false), "explicit subset"};
+  }
+  if (request.eligible.empty()) {
+    return error(Errc::kUnavailable, "no device can run op '" + std::string(ir::name_of(op.kind)) +
+                                         "': no worker with a fitting device has joined");
+  }
+  std::vector<Candidate> candidates;
+  for (const auto& policy : policies_) policy->propose(request, candidates);
+  std::erase_if(candidates, [&](const Candidate& c) { return !uses_only(c.placement, request.eligible); });
+  for (std::size_t i = 1; i < candidates.size();) {  // equal ones need no second estimate
+    const auto end = candidates.begin() + static_cast<std::ptrdiff_t>(i);
+    const bool seen = std::any_of(candidates.begin(), end, [&](const Candidate& c) {
+      return c.placement == candidates[i].placement;
+    });
+    seen ? void(candidates.erase(end)) : void(++i);
+  }
+  if (candidates.empty()) {
+    return error(Errc::kUnavailable, "no policy could place op '" + std::string(ir::name_of(op.kind)) + "'");
+  }
+  if (candidates.size() == 1) return Decision{std::move(candidates[0].placement), candidates[0].why};
+
+  std::size_t best = 0;
+  double best_cost = 0;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const double cost = moved_bytes(request, candidates[i].placement) + imbalance_bytes(request, candidates[i].placement);
+    if (i == 0 || cost < best_cost) best = i, best_cost = cost;
+  }
+  return Decision{std::move(candidates[best].placement), candidates[best].why, best_cost};
+}
+
+}  // namespace tilewise::place

@@ -1,0 +1,63 @@
+// Planning: named passes that rewrite the ops of one submission. Pure functions of the graph; nothing here depends on
+// the cluster (D9) or on the number of blocks.
+//
+// Every pass keeps the bits of every array that survives it. Each can be switched off by name, except lowering, which
+// workers need.
+#pragma once
+#include <tilewise/ir/geometry.h>
+#include <tilewise/ir/op.h>
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tilewise::plan {
+
+using NewArray = std::function<std::uint64_t()>;  // names an array that a pass makes up
+
+struct External {               // an array of an earlier submission
+  std::uint64_t array = 0;
+  ir::SourceArray source;
+};
+
+struct Graph {
+  std::vector<ir::Op> ops;            // user-level kinds, producers before users, each array written once
+  std::vector<External> externals;    // every array read but not written here, sorted by `array`
+  std::vector<std::uint64_t> holds;   // arrays that must survive, sorted
+};
+
+struct Options {
+  std::vector<std::string> off;       // names of passes to leave out
+  bool dump = false;                  // keep the text of the graph after each pass
+};
+
+struct PassReport {
+  std::string_view name;
+  std::size_t ops = 0;                // after the pass
+  std::string dump;                   // one line an op, if asked for
+};
+
+struct PlannedGraph {
+  std::vector<ir::Op> ops;            // lowered kinds; kFetch ops keep their number and order
+  std::vector<PassReport> passes;     // those that ran, in order
+};
+
+// "dead-code", "common-subexpressions", "fusion", "lowering", in the order in which they run.
+std::span<const std::string_view> pass_names();
+
+// Verifies every op on entry and after each pass. An error on entry is the user's and names op and shapes; one after a
+// pass is kInternal and names the pass. kInvalidArgument for an unknown name in `options.off`.
+Result<PlannedGraph> run_passes(Graph graph, const NewArray& new_array, const Options& options = {});
+
+// One line an op: "%7 = map(%3, %5) (1024, 1024) in blocks of (256, 256) 'label'", tapes indented below.
+std::string dump(std::span<const ir::Op> ops);
+
+// "op 3 (map 'residual')": how errors name an op.
+std::string describe(const ir::Op& op, std::size_t position);
+
+// Digest of all that an op means. `names`: also what its outputs are called and its label.
+std::uint64_t digest(const ir::Op& op, bool names);
+
+}  // namespace tilewise::plan

@@ -1,0 +1,18 @@
+// The passes. Each rewrites `graph.ops` in place.
+#pragma once
+#include <tilewise/plan/plan.h>
+
+namespace tilewise::plan {
+
+// Removes ops whose results nobody holds, fetches or uses.
+void remove_dead_code(Graph& graph);
+// Merges equal pure ops: same kind, operands, attributes, cuts and devices.
+void merge_common_subexpressions(Graph& graph);
+// Inlines elementwise producers into their users.
+void fuse_elementwise(Graph& graph);
+// Replaces kinds that workers do not run.
+Status lower_ops(Graph& graph, const NewArray& new_array);
+
+bool is_pure(const ir::Op& op);
+
+}  // namespace tilewise::plan

@@ -1,0 +1,74 @@
+#include "passes.h"
+#include "sources.h"
+
+#include <tilewise/ir/verify.h>
+
+#include <algorithm>
+
+namespace tilewise::plan {
+namespace {
+
+constexpr std::string_view kNames[] = {"dead-code", "common-subexpressions", "fusion", "lowering"};
+
+Status verify(const Graph& graph, ir::Stage stage) {
+  const Sources sources(graph);
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    const ir::Op& op = graph.ops[i];
+    auto of = sources.of(op);
+    const auto failed = [&](const Error& e) { return error(e.code, describe(op, i) + ": " + e.message); };
+    if (!of) return failed(of.error());
+    for (const ir::Operand& operand : op.operands) {
+      const auto* producer = sources.producer(operand.array);
+      if (producer != nullptr && producer->op >= i) {
+        return failed(error(Errc::kInvalidArgument, "reads array " + std::to_string(operand.array) + " before it is made"));
+      }
+    }
+    if (const Status status = ir::verify(op, *of, stage); !status) return failed(status.error());
+    if (stage == ir::Stage::kLowered) {
+      if (auto geometry = ir::Geometry::make(op, std::move(*of)); !geometry) return failed(geometry.error());
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const std::string_view> pass_names() { return kNames; }
+
+Result<PlannedGraph> run_passes(Graph graph, const NewArray& new_array, const Options& options) {
+  for (const std::string& name : options.off) {
+    if (std::find(std::begin(kNames), std::end(kNames), name) == std::end(kNames)) {
+      return error(Errc::kInvalidArgument, "no pass is called '" + name + "'");
+    }
+  }
+  const auto on = [&](std::string_view name) {
+    return std::find(options.off.begin(), options.off.end(), name) == options.off.end();
+  };
+  TW_TRY(verify(graph, ir::Stage::kSubmitted));
+  PlannedGraph out;
+  const auto ran = [&](std::string_view name, ir::Stage stage) -> Status {
+    if (const Status status = verify(graph, stage); !status) {
+      return error(Errc::kInternal, "after pass '" + std::string(name) + "': " + status.error().message);
+    }
+    out.passes.push_back({name, graph.ops.size(), options.dump ? dump(graph.ops) : std::string()});
+    return {};
+  };
+  if (on(kNames[0])) {
+    remove_dead_code(graph);
+    TW_TRY(ran(kNames[0], ir::Stage::kSubmitted));
+  }
+  if (on(kNames[1])) {
+    merge_common_subexpressions(graph);
+    TW_TRY(ran(kNames[1], ir::Stage::kSubmitted));
+  }
+  if (on(kNames[2])) {
+    fuse_elementwise(graph);
+    TW_TRY(ran(kNames[2], ir::Stage::kSubmitted));
+  }
+  TW_TRY(lower_ops(graph, new_array));
+  TW_TRY(ran(kNames[3], ir::Stage::kLowered));
+  out.ops = std::move(graph.ops);
+  return out;
+}
+
+}  // namespace tilewise::plan
