@@ -1,0 +1,124 @@
+#include "file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace tilewise::io {
+
+namespace {
+
+Errc classify(int code) {
+  switch (code) {
+    case ENOENT: return Errc::kNotFound;
+    case EEXIST: return Errc::kAlreadyExists;
+    case EACCES:
+    case EPERM:
+    case EROFS: return Errc::kPermissionDenied;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return Errc::kDiskFull;
+    case EISDIR:
+    case ENOTDIR:
+    case ENAMETOOLONG:
+    case ELOOP: return Errc::kInvalidArgument;
+    default: return Errc::kIo;
+  }
+}
+
+constexpr std::size_t kMaxCall = std::size_t{1} << 30;  // the kernel stops at 2 GiB anyway
+
+}  // namespace
+
+Error system_error(int code, const std::string& path, std::string_view what) {
+  return error(classify(code), path + ": " + std::string(what) + ": " + std::strerror(code));
+}
+
+Result<File> File::open(const std::string& path, int flags, int mode) {
+  // A path with a NUL inside would silently name another file.
+  if (path.empty() || path.find('\0') != std::string::npos) {
+    return error(Errc::kInvalidArgument, "a file name is empty or holds a NUL");
+  }
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+  if (fd < 0) return system_error(errno, path, "cannot open");
+  return File(path, fd);
+}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<std::int64_t> File::size() const {
+  struct stat st {};
+  if (fstat(fd_, &st) != 0) return system_error(errno, path_, "fstat");
+  if (!S_ISREG(st.st_mode)) return error(Errc::kInvalidArgument, path_ + ": not a regular file");
+  return std::int64_t{st.st_size};
+}
+
+Result<std::size_t> File::read_some(void* to, std::size_t bytes, std::int64_t offset) const {
+  std::size_t done = 0;
+  while (done < bytes) {
+    const ssize_t n = pread(fd_, static_cast<char*>(to) + done, std::min(bytes - done, kMaxCall),
+                            offset + static_cast<std::int64_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return system_error(errno, path_, "cannot read");
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
+Status File::read(void* to, std::size_t bytes, std::int64_t offset) const {
+  TW_ASSIGN(const std::size_t got, read_some(to, bytes, offset));
+  if (got == bytes) return {};
+  return error(Errc::kCorruptData, path_ + ": truncated: ends at byte " +
+                                       std::to_string(offset + static_cast<std::int64_t>(got)) + ", byte " +
+                                       std::to_string(offset + static_cast<std::int64_t>(bytes)) +
+                                       " is needed");
+}
+
+Status File::write(const void* from, std::size_t bytes, std::int64_t offset) const {
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t n = pwrite(fd_, static_cast<const char*>(from) + done, std::min(bytes - done, kMaxCall),
+                             offset + static_cast<std::int64_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return system_error(errno, path_, "cannot write");
+    done += static_cast<std::size_t>(n);
+  }
+  return {};
+}
+
+// Not posix_fallocate: where the file system cannot reserve, that one writes into every block, and would race with
+// others who write their data.
+Status File::reserve(std::int64_t bytes) const {
+  if (bytes == 0) return {};
+  int rc;
+  do {
+    rc = fallocate(fd_, 0, 0, bytes);
+  } while (rc != 0 && errno == EINTR);
+  if (rc == 0) return {};
+  const std::string what = "cannot reserve " + std::to_string(bytes) + " bytes";
+  if (errno != EOPNOTSUPP && errno != ENOSYS) return system_error(errno, path_, what);
+  TW_ASSIGN(const std::int64_t now, size());
+  if (now < bytes && ftruncate(fd_, bytes) != 0) return system_error(errno, path_, what);
+  return {};
+}
+
+Status File::sync() const {
+  // EINVAL: this file system does not sync such files (folders, mostly).
+  if (fsync(fd_) != 0 && errno != EINVAL) return system_error(errno, path_, "fsync");
+  return {};
+}
+
+}  // namespace tilewise::io

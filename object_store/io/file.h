@@ -1,0 +1,42 @@
+// System calls on files with errors as values.
+#pragma once
+#include <tilewise/base/result.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace tilewise::io {
+
+// `code` is an errno; the message is "<path>: <what>: <system's text>".
+Error system_error(int code, const std::string& path, std::string_view what);
+
+// An open file; closes itself.
+class File {
+ public:
+  static Result<File> open(const std::string& path, int flags, int mode = 0666);
+  File(File&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+  File& operator=(File&& other) noexcept;
+  ~File();
+
+  int fd() const { return fd_; }
+  const std::string& path() const { return path_; }
+
+  // The size of a regular file; kInvalidArgument for a folder, pipe or device.
+  Result<std::int64_t> size() const;
+  // Up to `bytes` from `offset`; less only at the end of the file.
+  Result<std::size_t> read_some(void* to, std::size_t bytes, std::int64_t offset) const;
+  // Exactly `bytes`, or kCorruptData if the file ends before.
+  Status read(void* to, std::size_t bytes, std::int64_t offset) const;
+  Status write(const void* from, std::size_t bytes, std::int64_t offset) const;
+  // Reserves space and extends the file to `bytes` if it is shorter; never shrinks it.
+  Status reserve(std::int64_t bytes) const;
+  Status sync() const;
+
+ private:
+  File(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  std::string path_;
+  int fd_;
+};
+
+}  // namespace tilewise::io

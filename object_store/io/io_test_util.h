@@ -1,0 +1,69 @@
+// Private to the tests of this folder.
+#pragma once
+#include <tilewise/base/result.h>
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+template <class T> struct doctest::StringMaker<boost::system::result<T, tilewise::Error>> {
+  static String convert(const boost::system::result<T, tilewise::Error>& result) {
+    if (result) return "ok";
+    const tilewise::Error error = result.error();
+    return (std::string(tilewise::name_of(error.code)) + ": " + error.message).c_str();
+  }
+};
+
+namespace tilewise::io::test {
+
+// A folder that goes away with its contents.
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tilewise-io-XXXXXX").string();
+    REQUIRE(mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  std::size_t files() const {
+    const std::filesystem::directory_iterator begin(path_), end;
+    return static_cast<std::size_t>(std::distance(begin, end));
+  }
+
+ private:
+  std::string path_;
+};
+
+inline void put(const std::string& path, const std::string& bytes) {
+  std::ofstream out(path, std::ios::binary);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  REQUIRE(out.good());
+}
+
+inline std::string get(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// A header with any text inside.
+inline std::string npy_with(const std::string& text, int major = 1) {
+  std::string out("\x93NUMPY", 6);
+  out += static_cast<char>(major);
+  out += '\0';
+  const std::size_t n = text.size();
+  for (int i = 0; i < (major == 1 ? 2 : 4); ++i) out += static_cast<char>((n >> (8 * i)) & 0xff);
+  return out + text;
+}
+
+inline bool mentions(const Error& error, const std::string& what) {
+  return error.message.find(what) != std::string::npos;
+}
+
+}  // namespace tilewise::io::test

@@ -1,0 +1,292 @@
+#include <tilewise/base/prng.h>
+#include <tilewise/io/npy.h>
+
+#include "box_reader.h"
+#include "io_test_util.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+using namespace tilewise;
+using namespace tilewise::io;
+using namespace tilewise::io::test;
+
+namespace {
+
+// Element i (C order) of a test array holds i.
+template <class T> std::vector<T> counting(std::int64_t count) {
+  std::vector<T> v(static_cast<std::size_t>(count));
+  std::iota(v.begin(), v.end(), T{0});
+  return v;
+}
+
+template <class T> std::string bytes_of(const std::vector<T>& v) {
+  return {reinterpret_cast<const char*>(v.data()), v.size() * sizeof(T)};
+}
+
+ir::Shape random_shape(Prng& rng) {
+  ir::Shape shape;
+  for (std::int64_t r = rng.between(0, 4); r > 0; --r) shape.push_back(rng.between(1, 9));
+  return shape;
+}
+
+ir::Box random_box(Prng& rng, const ir::Shape& shape) {
+  ir::Box box;
+  for (const std::int64_t extent : shape) {
+    const std::int64_t lo = rng.chance(0.3) ? 0 : rng.between(0, extent);
+    box.lo.push_back(lo);
+    box.hi.push_back(rng.chance(0.3) ? extent : rng.between(lo, extent));
+  }
+  return box;
+}
+
+// What a C-order block of `box` of the counting array holds, element by element.
+template <class T> std::vector<T> expected_block(const ir::Shape& shape, const ir::Box& box) {
+  std::vector<T> out;
+  const std::int64_t n = box.volume();
+  for (std::int64_t i = 0; i < n; ++i) {
+    ir::Index index = ir::unravel(i, box.shape());
+    for (std::size_t d = 0; d < index.size(); ++d) index[d] += box.lo[d];
+    out.push_back(static_cast<T>(ir::ravel(index, shape)));
+  }
+  return out;
+}
+
+// The counting array as a Fortran-order file.
+template <class T> std::string fortran_file(ir::DType dtype, const ir::Shape& shape) {
+  std::string header = *npy_header(dtype, shape);
+  header.replace(header.find("False,"), 6, "True, ");
+  ir::Shape reversed(shape.rbegin(), shape.rend());
+  std::vector<T> data;
+  for (std::int64_t i = 0; i < ir::volume(shape); ++i) {
+    const ir::Index r = ir::unravel(i, reversed);
+    data.push_back(static_cast<T>(ir::ravel(ir::Index(r.rbegin(), r.rend()), shape)));
+  }
+  return header + bytes_of(data);
+}
+
+template <class T> void blocks_match(ir::DType dtype, std::uint64_t seed) {
+  TempFolder folder;
+  Prng rng(seed);
+  for (int i = 0; i < 60; ++i) {
+    const ir::Shape shape = random_shape(rng);
+    const std::string c = folder / "c.npy", f = folder / "f.npy";
+    put(c, *npy_header(dtype, shape) + bytes_of(counting<T>(ir::volume(shape))));
+    put(f, fortran_file<T>(dtype, shape));
+    for (const std::string& path : {c, f}) {
+      const auto info = read_npy_header(path);
+      REQUIRE(info);
+      for (int k = 0; k < 6; ++k) {
+        const ir::Box box = random_box(rng, shape);
+        INFO(path << " seed " << seed << " shape " << ir::to_string(shape) << " box " << ir::to_string(box));
+        const auto expected = expected_block<T>(shape, box);
+        std::vector<T> out(expected.size());
+        REQUIRE(read_block(path, *info, box, out.data()));
+        REQUIRE((out == expected));
+        // The same with reads so small that every path is taken.
+        const ReadTuning tuning{.max_gap_bytes = rng.between(0, 40),
+                                .staging_bytes = rng.between(0, 100),
+                                .direct_bytes = rng.between(1, 100)};
+        const auto where = file_box(path, *info, box);
+        REQUIRE(where);
+        const auto file = File::open(path, O_RDONLY);
+        REQUIRE(file);
+        std::fill(out.begin(), out.end(), T{});
+        REQUIRE(read_box(*file, *where, reinterpret_cast<std::byte*>(out.data()), tuning));
+        REQUIRE((out == expected));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("any box of C and Fortran files is read as a C-order block") {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    blocks_match<double>(ir::DType::kFloat64, seed);
+    blocks_match<std::int32_t>(ir::DType::kInt32, seed);
+  }
+}
+
+TEST_CASE("boxes outside the array and contradictory headers are refused") {
+  TempFolder folder;
+  const std::string path = folder / "a.npy";
+  put(path, *npy_header(ir::DType::kInt32, {4, 4}) + std::string(64, '\0'));
+  const NpyInfo info = *read_npy_header(path);
+  std::int32_t out[16];
+  for (const ir::Box& box : {ir::Box{{0, 0}, {5, 4}}, ir::Box{{-1, 0}, {1, 1}}, ir::Box{{3, 0}, {2, 4}},
+                             ir::Box{{0}, {4}}, ir::Box{{0, 0, 0}, {1, 1, 1}}}) {
+    CHECK(read_block(path, info, box, out).error().code == Errc::kOutOfRange);
+  }
+  NpyInfo lie = info;
+  lie.data_bytes = 4;
+  CHECK(read_block(path, lie, {{0, 0}, {4, 4}}, out).error().code == Errc::kInvalidArgument);
+  // Cut short after its header was read.
+  REQUIRE(truncate(path.c_str(), 150) == 0);
+  const auto cut = read_block(path, info, {{0, 0}, {1, 1}}, out);
+  REQUIRE_FALSE(cut);
+  CHECK(cut.error().code == Errc::kCorruptData);
+  CHECK(mentions(cut.error(), "truncated"));
+}
+
+TEST_CASE("bytes of a bool array become 0 or 1") {
+  TempFolder folder;
+  put(folder / "b.npy", *npy_header(ir::DType::kBool, {4}) + std::string("\x00\x01\x02\xff", 4));
+  unsigned char out[4];
+  REQUIRE(read_block(folder / "b.npy", *read_npy_header(folder / "b.npy"), {{0}, {4}}, out));
+  CHECK(std::string(out, out + 4) == std::string("\x00\x01\x01\x01", 4));
+}
+
+TEST_CASE("reads are few and large") {
+  TempFolder folder;
+  const ir::Shape shape{1000, 1000};
+  put(folder / "c.npy", *npy_header(ir::DType::kFloat64, shape) + bytes_of(counting<double>(1'000'000)));
+  put(folder / "f.npy", fortran_file<double>(ir::DType::kFloat64, shape));
+  const auto reads = [&](const std::string& path, const ir::Box& box) {
+    const NpyInfo info = *read_npy_header(path);
+    std::vector<double> out(static_cast<std::size_t>(box.volume()));
+    const auto file = File::open(path, O_RDONLY);
+    const auto where = file_box(path, info, box);
+    const auto n = read_box(*file, *where, reinterpret_cast<std::byte*>(out.data()), ReadTuning());
+    REQUIRE(n);
+    CHECK((out == expected_block<double>(shape, box)));
+    return *n;
+  };
+  CHECK(reads(folder / "c.npy", {{0, 0}, {1000, 1000}}) == 1);
+  CHECK(reads(folder / "c.npy", {{100, 0}, {300, 1000}}) == 1);   // whole rows
+  CHECK(reads(folder / "c.npy", {{0, 250}, {1000, 500}}) == 2);   // 8 MB, 4 MiB at a time
+  CHECK(reads(folder / "c.npy", {{0, 999}, {1000, 1000}}) == 2);  // one column
+  CHECK(reads(folder / "f.npy", {{250, 250}, {500, 500}}) == 1);
+  CHECK(reads(folder / "f.npy", {{0, 0}, {1000, 1000}}) == 2);
+}
+
+TEST_CASE("writers in any order make one whole file") {
+  TempFolder folder;
+  const std::string final_path = folder / "out.npy";
+  const ir::Shape shape{37, 23};
+  const auto all = counting<double>(ir::volume(shape));
+  std::vector<std::thread> writers;
+  std::vector<Status> results(6);
+  for (int w = 0; w < 6; ++w) {
+    writers.emplace_back([&, w] {
+      results[w] = [&]() -> Status {
+        TW_ASSIGN(const std::string temp, create_temp(final_path, "g7-v1", ir::DType::kFloat64, shape));
+        TW_ASSIGN(const NpyInfo info, npy_info(ir::DType::kFloat64, shape));
+        for (std::int64_t i = w; i < 5 * 3; i += 6) {  // blocks of 8 x 8
+          const ir::Index at = ir::unravel(i, {5, 3});
+          const ir::Box box{
+              {at[0] * 8, at[1] * 8},
+              {std::min<std::int64_t>(37, at[0] * 8 + 8), std::min<std::int64_t>(23, at[1] * 8 + 8)}};
+          TW_TRY(write_block(temp, info, box, expected_block<double>(shape, box).data()));
+          TW_TRY(create_temp(final_path, "g7-v1", ir::DType::kFloat64, shape));  // again: changes nothing
+        }
+        return {};
+      }();
+    });
+  }
+  for (auto& writer : writers) writer.join();
+  for (const Status& result : results) CHECK(result);
+  CHECK_FALSE(std::filesystem::exists(final_path));  // all or nothing
+  CHECK(read_npy_header(final_path).error().code == Errc::kNotFound);
+  REQUIRE(commit(final_path, "g7-v1", ir::DType::kFloat64, shape));
+  CHECK(folder.files() == 1);
+  CHECK((get(final_path) == *npy_header(ir::DType::kFloat64, shape) + bytes_of(all)));
+  CHECK(commit(final_path, "g7-v1", ir::DType::kFloat64, shape));  // an answer was lost: asked again
+  CHECK(commit(final_path, "g7-v1", ir::DType::kFloat32, shape).error().code == Errc::kNotFound);
+  CHECK(discard(final_path, "g7-v1"));
+}
+
+TEST_CASE("every shape of block is written where it belongs") {
+  TempFolder folder;
+  Prng rng(3);
+  for (int i = 0; i < 200; ++i) {
+    const ir::Shape shape = random_shape(rng);
+    const ir::Box box = random_box(rng, shape);
+    INFO("shape " << ir::to_string(shape) << " box " << ir::to_string(box));
+    const std::string temp = *create_temp(folder / "a.npy", "t", ir::DType::kInt64, shape);
+    const NpyInfo info = *npy_info(ir::DType::kInt64, shape);
+    const auto block = expected_block<std::int64_t>(shape, box);
+    REQUIRE(write_block(temp, info, box, block.data()));
+    std::vector<std::int64_t> whole(static_cast<std::size_t>(ir::volume(shape)));
+    REQUIRE(read_block(temp, info, ir::box_of(shape), whole.data()));
+    for (std::int64_t k = 0; k < ir::volume(shape); ++k) {
+      const bool inside = box.contains(ir::unravel(k, shape));
+      REQUIRE(whole[static_cast<std::size_t>(k)] == (inside ? k : 0));
+    }
+    REQUIRE(discard(folder / "a.npy", "t"));
+  }
+  CHECK(folder.files() == 0);
+}
+
+TEST_CASE("tokens, other arrays' files and unfinished ones") {
+  TempFolder folder;
+  const std::string path = folder / "a.npy";
+  for (const std::string& token :
+       {std::string(), std::string("../x"), std::string("a b"), std::string(65, 'a')}) {
+    CHECK(create_temp(path, token, ir::DType::kBool, {1}).error().code == Errc::kInvalidArgument);
+    CHECK(discard(path, token).error().code == Errc::kInvalidArgument);
+  }
+  CHECK(create_temp(folder / "", "t", ir::DType::kBool, {1}).error().code == Errc::kInvalidArgument);
+  CHECK(create_temp(folder / "no/such/a.npy", "t", ir::DType::kBool, {1}).error().code == Errc::kNotFound);
+  CHECK(create_temp(path, "t", ir::DType::kInt32, {-1}).error().code == Errc::kInvalidArgument);
+
+  const std::string temp = *create_temp(path, "t", ir::DType::kInt32, {4});
+  CHECK(temp == (folder / ".a.npy.t.partial"));
+  CHECK(create_temp(path, "t", ir::DType::kInt32, {5}).error().code == Errc::kAlreadyExists);
+  CHECK(create_temp(path, "t", ir::DType::kFloat32, {4}).error().code == Errc::kAlreadyExists);
+  CHECK(commit(path, "t", ir::DType::kInt32, {5}).error().code == Errc::kCorruptData);
+  // A writer died between open and header: the next one finishes the file.
+  REQUIRE(truncate(temp.c_str(), 40) == 0);
+  CHECK(commit(path, "t", ir::DType::kInt32, {4}).error().code == Errc::kCorruptData);
+  REQUIRE(create_temp(path, "t", ir::DType::kInt32, {4}));
+  REQUIRE(commit(path, "t", ir::DType::kInt32, {4}));
+  CHECK(read_npy_header(path)->shape == ir::Shape{4});
+  // A link is not followed: the file is ours to make, or not at all.
+  REQUIRE(symlink(path.c_str(), temp.c_str()) == 0);
+  CHECK_FALSE(create_temp(path, "t", ir::DType::kInt32, {4}));
+  REQUIRE(discard(path, "t"));
+  // Empty arrays are files too.
+  REQUIRE(create_temp(path, "e", ir::DType::kInt32, {0, 3}));
+  REQUIRE(commit(path, "e", ir::DType::kInt32, {0, 3}));
+  CHECK(read_npy_header(path)->shape == ir::Shape{0, 3});
+}
+
+// In a child, since limits and signals are the process's own.
+TEST_CASE("no room is a typed error when the file is made, not when it is filled") {
+  TempFolder folder;
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{1 << 20, 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    const auto temp = create_temp(folder / "big.npy", "t", ir::DType::kFloat64, {1 << 20});
+    if (temp) _exit(1);
+    if (temp.error().code != Errc::kDiskFull) _exit(2);
+    if (!mentions(temp.error(), "big.npy") || !mentions(temp.error(), "8388736")) _exit(3);
+    if (!discard(folder / "big.npy", "t")) _exit(4);
+    const auto small = create_temp(folder / "small.npy", "t", ir::DType::kFloat64, {1000});
+    if (!small || !discard(folder / "small.npy", "t")) _exit(5);
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(folder.files() == 0);
+}
+
+TEST_CASE("a write to a full device is kDiskFull") {
+  const auto full = File::open("/dev/full", O_WRONLY);
+  if (!full) return;  // not everywhere
+  const Status written = full->write("x", 1, 0);
+  REQUIRE_FALSE(written);
+  CHECK(written.error().code == Errc::kDiskFull);
+}

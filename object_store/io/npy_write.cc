@@ -1,0 +1,132 @@
+#include <tilewise/io/npy.h>
+
+#include "file.h"
+#include "file_box.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+namespace tilewise::io {
+
+namespace {
+
+std::string folder_of(const std::string& path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+Result<std::string> temp_path(const std::string& final_path, std::string_view token) {
+  const auto fine = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
+  };
+  if (token.empty() || token.size() > 64 || !std::all_of(token.begin(), token.end(), fine)) {
+    return error(Errc::kInvalidArgument, final_path +
+                                             ": a token is 1 to 64 letters, digits, '_' or '-', not " +
+                                             std::to_string(token.size()) + " characters of something else");
+  }
+  const auto slash = final_path.rfind('/');
+  const std::size_t start = slash == std::string::npos ? 0 : slash + 1;
+  const std::string name = final_path.substr(start);
+  if (name.empty() || name == "." || name == ".." || name.find('\0') != std::string::npos) {
+    return error(Errc::kInvalidArgument, final_path + ": names no file");
+  }
+  return final_path.substr(0, start) + "." + name + "." + std::string(token) + ".partial";
+}
+
+// Whether the file starts with exactly this header. Bytes that are missing or zero may still be on their way from
+// another writer of the same header.
+enum class Head { kOurs, kUnfinished, kOther };
+Result<Head> head_of(const File& file, const std::string& header) {
+  std::string there(header.size(), '\0');
+  TW_TRY(file.read_some(there.data(), there.size(), 0));
+  if (there == header) return Head::kOurs;
+  for (std::size_t i = 0; i < header.size(); ++i) {
+    if (there[i] != header[i] && there[i] != '\0') return Head::kOther;
+  }
+  return Head::kUnfinished;
+}
+
+}  // namespace
+
+// Every caller does all of it: there is no winner whose death half-way would leave the others with a file that nobody
+// finishes. The header bytes are the same, and reserving twice changes nothing.
+Result<std::string> create_temp(const std::string& final_path, std::string_view token, ir::DType dtype,
+                                const ir::Shape& shape) {
+  TW_ASSIGN(const std::string path, temp_path(final_path, token));
+  TW_ASSIGN(const std::string header, npy_header(dtype, shape));
+  TW_ASSIGN(const NpyInfo info, npy_info(dtype, shape));
+  TW_ASSIGN(const File file, File::open(path, O_RDWR | O_CREAT | O_NOFOLLOW));
+  TW_ASSIGN(const std::int64_t size, file.size());
+  TW_ASSIGN(const Head head, head_of(file, header));
+  if (head == Head::kOther || size > info.data_offset + info.data_bytes) {
+    return error(Errc::kAlreadyExists, path + ": the token is taken by another array");
+  }
+  TW_TRY(file.reserve(info.data_offset + info.data_bytes));
+  if (head == Head::kUnfinished) TW_TRY(file.write(header.data(), header.size(), 0));
+  return path;
+}
+
+// Runs only: filling the gaps between them would undo what other writers put there.
+Status write_block(const std::string& temp_path, const NpyInfo& info, const ir::Box& box, const void* data) {
+  if (info.fortran_order) return error(Errc::kUnsupported, temp_path + ": files are written in C order");
+  TW_ASSIGN(const FileBox where, file_box(temp_path, info, box));
+  TW_ASSIGN(const File file, File::open(temp_path, O_WRONLY | O_NOFOLLOW));
+  if (where.empty) return {};
+  // The block is contiguous and so is each run in it: only the place in the file jumps. A fastest dimension that is
+  // strided in the file has runs of one element.
+  const std::int64_t run = std::max(where.run_bytes(), where.item);
+  const std::size_t outer = where.run_bytes() > 0 ? where.rank() - 1 : where.rank();
+  const std::int64_t total = box.volume() * where.item;
+  ir::Index index(outer, 0);
+  std::int64_t offset = where.first;
+  for (std::int64_t done = 0; done < total; done += run) {
+    TW_TRY(file.write(static_cast<const std::byte*>(data) + done, static_cast<std::size_t>(run), offset));
+    for (std::size_t d = outer; d-- > 0;) {
+      offset += where.dims[d].file_stride;
+      if (++index[d] < where.dims[d].extent) break;
+      offset -= where.dims[d].extent * where.dims[d].file_stride;
+      index[d] = 0;
+    }
+  }
+  return {};
+}
+
+Status commit(const std::string& final_path, std::string_view token, ir::DType dtype,
+              const ir::Shape& shape) {
+  TW_ASSIGN(const std::string path, temp_path(final_path, token));
+  TW_ASSIGN(const std::string header, npy_header(dtype, shape));
+  TW_ASSIGN(const NpyInfo info, npy_info(dtype, shape));
+  const auto opened = File::open(path, O_RDWR | O_NOFOLLOW);
+  if (!opened) {
+    if (opened.error().code != Errc::kNotFound) return opened.error();
+    // Committed before, by us or by somebody whose answer was lost?
+    const auto there = read_npy_header(final_path);
+    if (there && *there == info) return {};
+    return opened.error();
+  }
+  TW_ASSIGN(const std::int64_t size, opened->size());
+  TW_ASSIGN(const Head head, head_of(*opened, header));
+  if (head != Head::kOurs || size != info.data_offset + info.data_bytes) {
+    return error(Errc::kCorruptData, path + ": not the file that create_temp() makes for shape " +
+                                         ir::to_string(shape) + " and dtype " +
+                                         std::string(ir::name_of(dtype)));
+  }
+  TW_TRY(opened->sync());
+  if (std::rename(path.c_str(), final_path.c_str()) != 0) {
+    return system_error(errno, path, "cannot rename to " + final_path);
+  }
+  TW_ASSIGN(const File folder, File::open(folder_of(final_path), O_RDONLY | O_DIRECTORY));
+  return folder.sync();
+}
+
+Status discard(const std::string& final_path, std::string_view token) {
+  TW_ASSIGN(const std::string path, temp_path(final_path, token));
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) return system_error(errno, path, "cannot remove");
+  return {};
+}
+
+}  // namespace tilewise::io
