@@ -89,8 +89,8 @@ struct HostOptions {
   int ordinal = 0;
   int threads = 1;  // = compute streams; the executor threads of this device
   std::int64_t memory_bytes = std::int64_t{4} << 30;
-  bool huge_pages = true;   // madvise; never required
-  bool prefault = false;    // touch new slabs in the background
+  bool huge_pages = true;   // where the system allows; never required
+  bool prefault = false;    // touch new slabs (and collapse into huge pages) in the background
   TimeNs spin_ns = 20'000;  // an idle executor polls this long before it parks
 };
 std::unique_ptr<Device> make_host_device(const HostOptions& options);
