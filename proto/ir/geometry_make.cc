@@ -1,4 +1,6 @@
 // Geometry::make: the index maps of every kind, and the check that no step reads two blocks of one operand.
+#include "alignment.h"
+
 #include <tilewise/ir/geometry.h>
 #include <tilewise/ir/verify.h>
 
@@ -67,36 +69,6 @@ std::vector<OperandMap> maps_of(const Op& op) {
   }
 }
 
-// Does every region of a window or scaled span lie in one part?
-bool spans_aligned(const Walk& walk, const DimGrid& space, const DimMap& map) {
-  if (walk.count() <= 1 || space.count() == 0) return true;
-  const bool listable = std::min(space.count(), walk.count()) <= limits::kMaxExplicitCuts;
-  if (!listable) return false;  // windows that overlap meet every cut; shifts of so many blocks are gathered
-  const auto clipped = [&](std::int64_t i) {
-    std::int64_t lo = space.begin(i), hi = space.end(i);
-    apply_span(map, lo, hi);
-    return std::pair(std::max<std::int64_t>(lo, 0), std::min(hi, walk.extent()));
-  };
-  if (space.count() <= limits::kMaxExplicitCuts) {
-    for (std::int64_t i = 0; i < space.count(); ++i) {
-      const auto [lo, hi] = clipped(i);
-      if (lo < hi && walk.part_of(lo) != walk.part_of(hi - 1)) return false;
-    }
-    return true;
-  }
-  // Regions move up with their points: those that meet a cut are found by bisection.
-  for (std::int64_t p = 1; p < walk.count(); ++p) {
-    const std::int64_t cut = walk.begin(p);
-    std::int64_t lo = 0, hi = space.count();  // first point whose region ends behind the cut
-    while (lo < hi) {
-      const std::int64_t mid = lo + (hi - lo) / 2;
-      if (clipped(mid).second > cut) hi = mid; else lo = mid + 1;
-    }
-    if (lo < space.count() && clipped(lo).first < cut) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 void Geometry::set_maps(const Op& op) {
@@ -137,7 +109,7 @@ Status Geometry::check_one_part(const Op& op) const {
           if (mode_ == StepMode::kJointParts && static_cast<int>(d) == joint_dim_) {
             good = a.walk.count() == a.walk.extent();  // one partial a block
           } else if (!a.direct) {
-            good = a.plain ? aligned(a.walk, space_.dim(a.map.dim)) : spans_aligned(a.walk, space_.dim(a.map.dim), a.map);
+            good = spans_aligned(a.walk, space_.dim(a.map.dim), a.map);
           }
       }
       if (!good)

@@ -226,6 +226,24 @@ void Placement::shares(const Box& box, std::vector<Share>& out) const {
   }
 }
 
+std::optional<Index> Placement::first_owned(DeviceId device, const Box& box) const {
+  for (const Slot& slot : slots_of(device)) {  // by ordinal; within a slot, the least of each dimension comes first
+    const Piece& piece = pieces_[static_cast<std::size_t>(slot.piece)];
+    const auto c = coordinates(piece.rule, slot.place);
+    Index point(piece.box.lo.size(), 0);
+    bool found = slot.points > 0;
+    for (int d = 0; d < piece.box.rank() && found; ++d) {
+      const Deal dim = deal(piece, d);
+      const std::int64_t lo = std::max<std::int64_t>(box.lo[d] - piece.box.lo[d], 0), skipped = dim.below(c[d], lo);
+      const std::int64_t x = dim.first(c[d]) + skipped * dim.stride();
+      found = skipped < dim.count(c[d]) && piece.box.lo[d] + x < box.hi[d];
+      point[d] = piece.box.lo[d] + x;
+    }
+    if (found) return point;
+  }
+  return std::nullopt;
+}
+
 std::vector<DeviceId> Placement::devices() const {
   std::vector<DeviceId> all;
   for (const Piece& piece : pieces_) all.insert(all.end(), piece.rule.devices.begin(), piece.rule.devices.end());

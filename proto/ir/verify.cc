@@ -65,7 +65,8 @@ class Verifier {
   }
 
   Status common() const {
-    if (op_.operands.size() > static_cast<std::size_t>(limits::kMaxOperands))
+    const bool any_number = op_.kind == OpKind::kCopy && stage_ == Stage::kSubmitted;
+    if (op_.operands.size() > (any_number ? static_cast<std::size_t>(limits::kMaxOperands) : kMaxStepOperands))
       return fail(Errc::kLimitExceeded, std::to_string(op_.operands.size()) + " operands");
     if (op_.outputs.size() > static_cast<std::size_t>(limits::kMaxOutputs))
       return fail(Errc::kLimitExceeded, std::to_string(op_.outputs.size()) + " outputs");
@@ -352,7 +353,6 @@ class Verifier {
     for (std::size_t i = 0; i < op_.outputs.size(); ++i)
       if (op_.outputs[i].grid.counts() != op_.space.counts())
         return mismatch("output " + std::to_string(i) + " and iteration space differ in block counts");
-    if (op_.operands.size() > 16) return fail(Errc::kLimitExceeded, std::to_string(op_.operands.size()) + " operands");
     return a.explicit_maps.empty() ? maps(a.maps) : explicit_maps();
   }
 

@@ -54,7 +54,7 @@ class Placement {
   // Devices owning points inside `box`, with how many each; in order of first appearance by coordinates, each once.
   void shares(const Box& box, std::vector<Share>& out) const;  // clears `out` first
 
-  // The first point (C order within the first piece that has one) that `device` owns inside `box`.
+  // The point with the lowest ordinal that `device` owns inside `box`.
   std::optional<Index> first_owned(DeviceId device, const Box& box) const;
 
   std::vector<DeviceId> devices() const;  // every device named, sorted, each once

@@ -10,6 +10,8 @@ enum class Stage : std::uint8_t {
   kLowered,    // kinds that workers run (all but kReduce); Geometry::make checks alignment on top
 };
 
+constexpr std::size_t kMaxStepOperands = 16;  // of what a kernel runs; submitted copies may have kMaxOperands
+
 // `sources[i]` describes operand i. kInvalidArgument for values that can never be right, kShapeMismatch for shapes,
 // grids and dtypes that do not go together, kOutOfRange for views and products, kLimitExceeded for counted limits,
 // kUnsupported for a kind of the other stage. The text starts with the op's kind.

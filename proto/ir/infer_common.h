@@ -1,0 +1,18 @@
+// Shared by the files of inference.
+#pragma once
+#include <tilewise/ir/infer.h>
+#include <tilewise/ir/verify.h>
+
+namespace tilewise::ir {
+
+constexpr std::int64_t kDefaultBlockBytes = std::int64_t{8} << 20;
+
+// The op, verified, seen whole through its first output.
+Result<Inferred> inferred(Op op, std::span<const Source> operands);
+Operand operand_of(const Source& s);
+// NumPy's negative axis in [0, rank), or kOutOfRange naming the shape.
+Result<int> normal_axis(int axis, int rank, const Shape& shape);
+// Cuts along dimension 0 into slabs of about a default block; the other dimensions whole.
+Grid slab_grid(const Shape& shape, std::size_t element_bytes);
+
+}  // namespace tilewise::ir

@@ -1,0 +1,277 @@
+// Inference of reductions, products, and what moves elements about.
+#include "infer_common.h"
+
+#include <algorithm>
+
+namespace tilewise::ir {
+namespace {
+
+// What is reduced: the operand as the reduction's dtype.
+Tape reduction_tape(DType from, DType to) {
+  Tape tape{{{TapeOp::kLoad, from}}};
+  if (from != to) tape.code.push_back({TapeOp::kCast, to, 0});
+  return tape;
+}
+
+DType reduced_as(ReduceKind kind, DType t) {
+  switch (kind) {
+    case ReduceKind::kSum: case ReduceKind::kProd: return is_floating(t) ? t : DType::kInt64;
+    case ReduceKind::kAny: case ReduceKind::kAll: return DType::kBool;
+    case ReduceKind::kArgMin: case ReduceKind::kArgMax: return t == DType::kBool ? DType::kInt32 : t;
+    case ReduceKind::kMin: case ReduceKind::kMax: return t;
+  }
+  return t;
+}
+
+Result<std::uint32_t> axis_mask(const Shape& shape, const std::optional<std::vector<int>>& axes) {
+  const int rank = static_cast<int>(shape.size());
+  if (!axes) return (1u << rank) - 1;
+  std::uint32_t mask = 0;
+  for (const int axis : *axes) {
+    TW_ASSIGN(const int a, normal_axis(axis, rank, shape));
+    if (mask >> a & 1u) return error(Errc::kInvalidArgument, "axis " + std::to_string(axis) + " twice");
+    mask |= 1u << a;
+  }
+  return mask;
+}
+
+// Extents other than one, in order.
+std::vector<std::int64_t> essence(std::span<const std::int64_t> shape) {
+  std::vector<std::int64_t> s;
+  for (const std::int64_t e : shape)
+    if (e != 1) s.push_back(e);
+  return s;
+}
+
+// The view with extents of one removed and inserted where `to` has them. essence() of both is equal.
+Result<View> with_ones(View view, const Shape& to) {
+  for (int d = view.rank() - 1; d >= 0; --d)
+    if (view.shape[d] == 1) {
+      TW_ASSIGN(view, view.squeeze(d));
+    }
+  for (std::size_t d = 0; d < to.size(); ++d)
+    if (to[d] == 1) {
+      TW_ASSIGN(view, view.expand_dims(static_cast<int>(d)));
+    }
+  return view;
+}
+
+Result<Shape> reshaped(const Shape& from, std::span<const std::int64_t> to) {
+  const auto text = [&] {
+    std::string s = to_string(from) + " to (";
+    for (std::size_t d = 0; d < to.size(); ++d) s += (d ? ", " : "") + std::to_string(to[d]);
+    return s + ")";
+  };
+  if (to.size() > static_cast<std::size_t>(limits::kMaxRank))
+    return error(Errc::kLimitExceeded, "reshape: more than " + std::to_string(limits::kMaxRank) + " dimensions");
+  Shape shape(to.begin(), to.end()), known;
+  int open = -1;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] != -1) {
+      known.push_back(shape[d]);
+    } else if (open >= 0) {
+      return error(Errc::kInvalidArgument, "reshape: only one extent may be -1: " + text());
+    } else {
+      open = static_cast<int>(d);
+    }
+  }
+  TW_ASSIGN(const std::int64_t fixed, checked_volume(known));
+  TW_ASSIGN(const std::int64_t total, checked_volume(from));
+  if (open >= 0) {
+    if (fixed == 0 || total % fixed != 0)
+      return error(Errc::kShapeMismatch, "reshape: no extent for -1 fits: " + text());
+    shape[open] = total / fixed;
+  } else if (fixed != total) {
+    return error(Errc::kShapeMismatch, "reshape: " + text() + " changes the number of elements");
+  }
+  return shape;
+}
+
+Op copy_op(const Source& a, const Grid& grid) {
+  Op op;
+  op.kind = OpKind::kCopy;
+  op.operands = {operand_of(a)};
+  op.space = grid;
+  op.outputs = {{0, a.dtype, grid}};
+  OperandMap map;
+  for (int d = 0; d < grid.rank(); ++d) map.push_back({DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
+  op.attrs = CopyAttrs{{map}};
+  return op;
+}
+
+// Cuts of a concatenation along its axis: those of each operand, or nothing past the limit.
+std::optional<DimGrid> joined_cuts(std::span<const Source> operands, int axis) {
+  std::vector<std::int64_t> starts;
+  std::int64_t at = 0;
+  for (const Source& s : operands) {
+    const std::optional<DimGrid> cuts = Walk::of(s.view, s.grid, axis).cuts();
+    if (!cuts || static_cast<std::int64_t>(starts.size()) + cuts->count() > limits::kMaxExplicitCuts) return std::nullopt;
+    for (std::int64_t i = 0; i < cuts->count(); ++i) starts.push_back(at + cuts->begin(i));
+    at += cuts->extent();
+  }
+  Result<DimGrid> grid = DimGrid::cuts(at, std::move(starts));
+  return grid ? std::optional(std::move(*grid)) : std::nullopt;
+}
+
+}  // namespace
+
+Result<Inferred> infer_reduce(const Source& a, ReduceKind kind, const std::optional<std::vector<int>>& axes, bool keepdims) {
+  TW_ASSIGN(const std::uint32_t mask, axis_mask(a.shape(), axes));
+  const int rank = a.view.rank();
+  const std::uint32_t all = (1u << rank) - 1;
+  if (is_arg(kind) && mask != all && (mask == 0 || (mask & (mask - 1)) != 0))
+    return error(Errc::kInvalidArgument, std::string(name_of(kind)) + " takes one axis, or all");
+  const bool any_all = kind == ReduceKind::kAny || kind == ReduceKind::kAll;
+  if (!any_all && kind != ReduceKind::kSum && kind != ReduceKind::kProd)
+    for (int d = 0; d < rank; ++d)
+      if ((mask >> d & 1u) && a.shape()[d] == 0)
+        return error(Errc::kInvalidArgument, std::string(name_of(kind)) + " over axis " + std::to_string(d) + " of shape " +
+                                                 to_string(a.shape()) + ": nothing has no " + std::string(name_of(kind)));
+  if (a.dtype == DType::kBool && kind == ReduceKind::kMin) kind = ReduceKind::kAll;
+  if (a.dtype == DType::kBool && kind == ReduceKind::kMax) kind = ReduceKind::kAny;
+
+  Op op;
+  op.kind = OpKind::kReduce;
+  op.operands = {operand_of(a)};
+  TW_ASSIGN(op.space, result_grid({&a, 1}, a.shape(), size_of(a.dtype)));
+  const Tape tape = reduction_tape(a.dtype, reduced_as(kind, a.dtype));
+  op.attrs = ReduceAttrs{tape, kind, mask};
+  std::vector<DimGrid> dims;
+  for (int d = 0; d < rank; ++d) dims.push_back(mask >> d & 1u ? DimGrid::whole(1) : op.space.dim(d));
+  op.outputs = {{0, *reduced_dtype(kind, tape.result()), Grid(std::move(dims))}};
+  TW_ASSIGN(Inferred r, inferred(std::move(op), {&a, 1}));
+  for (int d = rank - 1; d >= 0 && !keepdims; --d)
+    if (mask >> d & 1u) {
+      TW_ASSIGN(r.view, r.view.squeeze(d));
+    }
+  return r;
+}
+
+Result<Inferred> infer_matmul(const Source& a, const Source& b) {
+  const std::string shapes = to_string(a.shape()) + " x " + to_string(b.shape());
+  for (const Source* s : {&a, &b}) {
+    if (s->view.rank() == 0) return error(Errc::kShapeMismatch, "matmul: " + shapes + ": a scalar has no rows or columns");
+    if (s->view.rank() > 2) return error(Errc::kUnsupported, "matmul: " + shapes + ": stacks of matrices are not there yet");
+  }
+  if (a.dtype != b.dtype)
+    return error(Errc::kShapeMismatch, "matmul: " + std::string(name_of(a.dtype)) + " x " + std::string(name_of(b.dtype)) +
+                                           ": cast to one dtype first");
+  if (a.dtype == DType::kBool) return error(Errc::kShapeMismatch, "matmul: of bool: cast to a number first");
+  const std::int64_t ka = a.shape().back(), kb = b.shape()[0];
+  if (ka != kb)
+    return error(Errc::kShapeMismatch, "matmul: " + shapes + ": inner extents " + std::to_string(ka) + " and " +
+                                           std::to_string(kb) + " differ");
+  Source x = a, y = b;
+  if (a.view.rank() == 1) {
+    TW_ASSIGN(x.view, a.view.expand_dims(0));
+  }
+  if (b.view.rank() == 1) {
+    TW_ASSIGN(y.view, b.view.expand_dims(1));
+  }
+  // Rows as the left operand sees them, columns as the right one: the rule for results, on what each contributes.
+  TW_ASSIGN(const View rows, x.view.shape[1] > 0 ? x.view.at(1, 0) : Result<View>(View{{x.view.shape[0]}, {}}));
+  TW_ASSIGN(const View columns, y.view.shape[0] > 0 ? y.view.at(0, 0) : Result<View>(View{{y.view.shape[1]}, {}}));
+  Source sides[2] = {x, y};
+  TW_ASSIGN(sides[0].view, rows.expand_dims(1));
+  sides[1].view = columns;
+  if (ka == 0) sides[0].grid = sides[1].grid = Grid();  // nothing to take cuts from
+  Op op;
+  op.kind = OpKind::kMatmul;
+  op.attrs = MatmulAttrs{};
+  op.operands = {operand_of(x), operand_of(y)};
+  TW_ASSIGN(op.space, result_grid(sides, {x.view.shape[0], y.view.shape[1]}, size_of(a.dtype)));
+  op.outputs = {{0, a.dtype, op.space}};
+  const Source operands[] = {x, y};
+  TW_ASSIGN(Inferred r, inferred(std::move(op), operands));
+  if (b.view.rank() == 1) {
+    TW_ASSIGN(r.view, r.view.squeeze(1));
+  }
+  if (a.view.rank() == 1) {
+    TW_ASSIGN(r.view, r.view.squeeze(0));
+  }
+  return r;
+}
+
+Result<Inferred> infer_concat(std::span<const Source> operands, int axis) {
+  if (operands.empty()) return error(Errc::kInvalidArgument, "concat: nothing to join");
+  const Source& first = operands[0];
+  const int rank = first.view.rank();
+  if (rank == 0) return error(Errc::kShapeMismatch, "concat: scalars have no axis to join; use stack");
+  TW_ASSIGN(axis, normal_axis(axis, rank, first.shape()));
+  if (operands.size() == 1) return Inferred{std::nullopt, first.dtype, first.view};
+  if (operands.size() > static_cast<std::size_t>(limits::kMaxOperands))
+    return error(Errc::kLimitExceeded, "concat: more than " + std::to_string(limits::kMaxOperands) + " arrays at once");
+  Shape shape = first.shape();
+  shape[axis] = 0;
+  Op op;
+  op.kind = OpKind::kCopy;
+  CopyAttrs attrs;
+  for (const Source& s : operands) {
+    Shape other = s.shape();
+    if (static_cast<int>(other.size()) == rank) other[axis] = shape[axis];
+    if (other != shape || s.dtype != first.dtype)
+      return error(Errc::kShapeMismatch, "concat along axis " + std::to_string(axis) + ": " + std::string(name_of(first.dtype)) +
+                                             " " + to_string(first.shape()) + " and " + std::string(name_of(s.dtype)) + " " +
+                                             to_string(s.shape()));
+    OperandMap map;
+    for (int d = 0; d < rank; ++d) map.push_back({DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
+    map[axis].before = shape[axis];
+    map[axis].after = -shape[axis];
+    attrs.maps.push_back(map);
+    op.operands.push_back(operand_of(s));
+    if (__builtin_add_overflow(shape[axis], s.shape()[axis], &shape[axis]))
+      return error(Errc::kOutOfRange, "concat: the joined extent passes 2^63 - 1");
+  }
+  TW_ASSIGN(const Grid standard, Grid::by_default(shape, size_of(first.dtype)));
+  TW_ASSIGN(const Grid others, result_grid(operands.first(1), first.shape(), size_of(first.dtype)));
+  std::vector<DimGrid> dims = others.dims();
+  dims[static_cast<std::size_t>(axis)] = joined_cuts(operands, axis).value_or(standard.dim(axis));
+  op.space = Grid(std::move(dims));
+  op.outputs = {{0, first.dtype, op.space}};
+  op.attrs = std::move(attrs);
+  return inferred(std::move(op), operands);
+}
+
+Result<Inferred> infer_stack(std::span<const Source> operands, int axis) {
+  if (operands.empty()) return error(Errc::kInvalidArgument, "stack: nothing to join");
+  TW_ASSIGN(axis, normal_axis(axis, operands[0].view.rank() + 1, operands[0].shape()));
+  std::vector<Source> expanded(operands.begin(), operands.end());
+  for (Source& s : expanded) {
+    if (s.shape() != operands[0].shape())
+      return error(Errc::kShapeMismatch, "stack: " + to_string(operands[0].shape()) + " and " + to_string(s.shape()));
+    TW_ASSIGN(s.view, s.view.expand_dims(axis));
+  }
+  return infer_concat(expanded, axis);
+}
+
+Result<Inferred> infer_reshape(const Source& a, std::span<const std::int64_t> to) {
+  TW_ASSIGN(const Shape shape, reshaped(a.shape(), to));
+  if (shape == a.shape()) return Inferred{std::nullopt, a.dtype, a.view};
+  if (essence(a.shape()) == essence(shape)) {
+    TW_ASSIGN(View view, with_ones(a.view, shape));
+    return Inferred{std::nullopt, a.dtype, std::move(view)};
+  }
+  Op op;
+  op.kind = OpKind::kReshape;
+  op.attrs = ReshapeAttrs{};
+  op.operands = {operand_of(a)};
+  op.space = slab_grid(shape, size_of(a.dtype));
+  op.outputs = {{0, a.dtype, op.space}};
+  return inferred(std::move(op), {&a, 1});
+}
+
+Result<Inferred> infer_reblock(const Source& a, const Grid& grid) {
+  if (grid.shape() != a.shape())
+    return error(Errc::kShapeMismatch, "reblock: a grid over " + to_string(grid.shape()) + " for an array of shape " +
+                                           to_string(a.shape()));
+  if (grid == a.grid && a.view.is_identity(a.grid.shape())) return Inferred{std::nullopt, a.dtype, a.view};
+  return inferred(copy_op(a, grid), {&a, 1});
+}
+
+Result<Inferred> infer_materialise(const Source& a) {
+  if (a.view.is_identity(a.grid.shape())) return Inferred{std::nullopt, a.dtype, a.view};
+  TW_ASSIGN(const Grid grid, result_grid({&a, 1}, a.shape(), size_of(a.dtype)));
+  return inferred(copy_op(a, grid), {&a, 1});
+}
+
+}  // namespace tilewise::ir
