@@ -12,10 +12,14 @@ void refuse(State& s, Conn to, Errc code, std::string why) {
   send(s, to, msg::Refusal{{code, std::move(why)}});
 }
 
-void close_link(State& s, Conn conn, Error why) {
+void forget_link(State& s, Conn conn) {
   s.links.erase(conn);
   s.closed.insert(conn);
   if (s.closed.size() > kRememberedClosed) s.closed.erase(s.closed.begin());
+}
+
+void close_link(State& s, Conn conn, Error why) {
+  forget_link(s, conn);
   s.out->emplace_back(std::in_place_type<Close>, conn, std::move(why));
 }
 

@@ -83,11 +83,10 @@ void lose_peer(State& s, WorkerId id) {
 }
 
 void on_closed(State& s, Conn conn) {
-  s.closed.erase(conn);
   const auto it = s.links.find(conn);
   if (it == s.links.end()) return;
   const WorkerId peer = it->second.peer;
-  s.links.erase(it);
+  forget_link(s, conn);
   if (peer) lose_peer(s, peer);
 }
 

@@ -132,7 +132,7 @@ struct State {
   TimeNs start = 0, now = 0;
 
   std::map<Conn, Link> links;
-  std::set<Conn> closed;             // links we closed whose last messages may still arrive
+  std::set<Conn> closed;             // the last closed links, whose messages may still arrive
   std::deque<Peer> peers;            // WorkerId - 1
   std::vector<WorkerId> live;        // rising
   std::deque<Device> devices;        // DeviceId - 1

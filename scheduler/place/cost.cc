@@ -7,6 +7,9 @@ namespace tilewise::place {
 namespace {
 
 constexpr double kSameHostWeight = 0.25;     // mapped or copied within a host
+// Memory is faster than links: work piled up on one device costs less than moving its inputs away, byte for byte. So
+// results live where inputs live, until arithmetic outweighs the bytes.
+constexpr double kImbalanceWeight = 0.25;
 constexpr double kFlopsPerByte = 50;         // work a device does while a byte crosses a link
 
 std::uint32_t host_of(std::span<const Device> devices, DeviceId id) {
@@ -105,8 +108,7 @@ double imbalance_bytes(const Request& request, const ir::Placement& placement) {
   const ir::Index middle = geometry.point(points / 2);
   const double work = static_cast<double>(geometry.output_bytes_bound() + geometry.bytes_read(middle)) +
                       geometry.flops(middle) / kFlopsPerByte;
-  // Half: a byte that stays where it is costs less than one that crosses, so results live where inputs live.
-  return 0.5 * static_cast<double>(std::max<std::int64_t>(0, most - fair)) * work;
+  return kImbalanceWeight * static_cast<double>(std::max<std::int64_t>(0, most - fair)) * work;
 }
 
 }  // namespace tilewise::place

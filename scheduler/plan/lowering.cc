@@ -1,16 +1,7 @@
 #include "passes.h"
 #include "sources.h"
 
-#if __has_include(<tilewise/ir/lower.h>)
 #include <tilewise/ir/lower.h>
-#else
-#include <tilewise/ir/verify.h>
-namespace tilewise::ir {
-inline Result<std::vector<Op>> lower(const Op& op, std::span<const SourceArray>, const std::function<std::uint64_t()>&) {
-  return std::vector<Op>{op};
-}
-}
-#endif
 
 namespace tilewise::plan {
 

@@ -8,7 +8,7 @@
 namespace tilewise::plan {
 namespace {
 
-constexpr std::string_view kNames[] = {"dead-code", "common-subexpressions", "fusion", "lowering"};
+constexpr std::string_view kNames[] = {"dead-code", "common-subexpressions", "fusion", "lowering", "shared-gathers"};
 
 Status verify(const Graph& graph, ir::Stage stage) {
   const Sources sources(graph);
@@ -41,6 +41,9 @@ Result<PlannedGraph> run_passes(Graph graph, const NewArray& new_array, const Op
       return error(Errc::kInvalidArgument, "no pass is called '" + name + "'");
     }
   }
+  if (std::find(options.off.begin(), options.off.end(), kNames[3]) != options.off.end()) {
+    return error(Errc::kInvalidArgument, "workers cannot do without pass 'lowering'");
+  }
   const auto on = [&](std::string_view name) {
     return std::find(options.off.begin(), options.off.end(), name) == options.off.end();
   };
@@ -67,6 +70,10 @@ Result<PlannedGraph> run_passes(Graph graph, const NewArray& new_array, const Op
   }
   TW_TRY(lower_ops(graph, new_array));
   TW_TRY(ran(kNames[3], ir::Stage::kLowered));
+  if (on(kNames[4])) {  // ops that gather the same region of the same operand gather it once
+    merge_common_subexpressions(graph);
+    TW_TRY(ran(kNames[4], ir::Stage::kLowered));
+  }
   out.ops = std::move(graph.ops);
   return out;
 }

@@ -1,0 +1,323 @@
+#include <tilewise/place/place.h>
+
+#include <tilewise/base/prng.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+
+namespace tilewise::place {
+namespace {
+
+ir::Grid grid(const ir::Shape& shape, const ir::Shape& block) { return *ir::Grid::uniform(shape, block); }
+
+ir::TapeInstr load(int operand) {
+  ir::TapeInstr i;
+  i.op = ir::TapeOp::kLoad;
+  i.imm_i = operand;
+  return i;
+}
+
+// An op with its operands' arrays and where they are.
+struct Case {
+  ir::Op op;
+  std::vector<ir::SourceArray> arrays;
+  std::vector<ir::Placement> placements;
+  std::vector<Device> devices;
+  std::vector<Input> inputs;
+  std::optional<ir::Geometry> geometry;
+
+  Request request() {
+    inputs.clear();
+    for (std::size_t i = 0; i < arrays.size(); ++i) inputs.push_back({&arrays[i], &placements[i]});
+    auto made = ir::Geometry::make(op, arrays);
+    REQUIRE_MESSAGE(made.has_value(), made.error().message);
+    geometry.emplace(std::move(*made));
+    return {&op, &*geometry, inputs, devices, devices, {}};
+  }
+};
+
+std::vector<Device> hosts(int n, int per_host = 1) {
+  std::vector<Device> out;
+  for (int i = 0; i < n; ++i) {
+    out.push_back({DeviceId{static_cast<std::uint32_t>(i + 1)}, kHostKind, static_cast<std::uint32_t>(i / per_host), 0});
+  }
+  return out;
+}
+std::vector<DeviceId> ids(const std::vector<Device>& devices) {
+  std::vector<DeviceId> out;
+  for (const Device& d : devices) out.push_back(d.id);
+  return out;
+}
+ir::Placement even(const ir::Grid& g, const std::vector<Device>& devices, bool cyclic = false) {
+  const ir::PerDim<double> cost(static_cast<std::size_t>(g.rank()), 1.0);
+  return tiled(g.counts(), ids(devices), cost, cyclic);
+}
+
+Case map_of(const ir::Grid& g, std::vector<std::pair<ir::Grid, ir::View>> operands, int devices) {
+  Case c;
+  c.devices = hosts(devices);
+  c.op.kind = ir::OpKind::kMap;
+  c.op.space = g;
+  c.op.outputs = {{100, ir::DType::kFloat64, g}};
+  ir::Tape tape;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    c.op.operands.push_back({i + 1, operands[i].second});
+    c.arrays.push_back({ir::DType::kFloat64, operands[i].first});
+    c.placements.push_back(even(operands[i].first, c.devices));
+    tape.code.push_back(load(static_cast<int>(i)));
+  }
+  if (tape.code.empty()) tape.code.push_back({});
+  if (operands.size() == 2) {
+    ir::TapeInstr add;
+    add.op = ir::TapeOp::kAdd, add.a = 0, add.b = 1;
+    tape.code.push_back(add);
+  }
+  c.op.attrs = ir::MapAttrs{tape};
+  return c;
+}
+
+Case matmul(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t block, int devices) {
+  Case c;
+  c.devices = hosts(devices);
+  const ir::Grid a = grid({m, k}, {block, block}), b = grid({k, n}, {block, block});
+  c.op.kind = ir::OpKind::kMatmul;
+  c.op.space = grid({m, n}, {block, block});
+  c.op.outputs = {{100, ir::DType::kFloat64, c.op.space}};
+  c.op.operands = {{1, ir::View::identity(a.shape())}, {2, ir::View::identity(b.shape())}};
+  c.op.attrs = ir::MatmulAttrs{};
+  c.arrays = {{ir::DType::kFloat64, a}, {ir::DType::kFloat64, b}};
+  c.placements = {even(a, c.devices), even(b, c.devices)};
+  return c;
+}
+
+std::int64_t reads_from_elsewhere(Case& c, const ir::Placement& placement) {
+  const Request request = c.request();
+  std::vector<ir::Read> reads;
+  std::int64_t moved = 0;
+  for (std::int64_t p = 0; p < c.geometry->point_count(); ++p) {
+    const ir::Index point = c.geometry->point(p);
+    for (std::int64_t step = 0; step < c.geometry->steps(point); ++step) {
+      c.geometry->reads(point, step, reads);
+      for (const ir::Read& r : reads) {
+        const ir::Index block = ir::unravel(r.block, c.arrays[r.operand].grid.counts());
+        moved += c.placements[r.operand].owner(block) != placement.owner(point);
+      }
+    }
+  }
+  return moved;
+}
+
+TEST_CASE("device grids are balanced and near square") {
+  const ir::PerDim<double> even2(2, 1.0), even1(1, 1.0), even3(3, 1.0);
+  CHECK(device_grid({8, 8}, 4, even2) == ir::PerDim<std::int32_t>{2, 2});
+  CHECK(device_grid({64, 1}, 4, even2) == ir::PerDim<std::int32_t>{4, 1});
+  CHECK(device_grid({1, 64}, 4, even2) == ir::PerDim<std::int32_t>{1, 4});
+  CHECK(device_grid({3}, 8, even1) == ir::PerDim<std::int32_t>{3});
+  CHECK(device_grid({2, 3}, 7, even2) == ir::PerDim<std::int32_t>{2, 3});
+  CHECK(device_grid({4, 4, 4}, 8, even3) == ir::PerDim<std::int32_t>{2, 2, 2});
+  CHECK(device_grid({0, 4}, 8, even2) == ir::PerDim<std::int32_t>{1, 1});
+  CHECK(device_grid({5}, 4, even1) == ir::PerDim<std::int32_t>{3});  // 2, 2, 1 is as good as 2, 2, 1, 0
+  CHECK(device_grid({}, 4, {}).empty());
+  const ir::PerDim<double> rows{1.0, 100.0};
+  CHECK(device_grid({8, 8}, 4, rows) == ir::PerDim<std::int32_t>{4, 1});
+}
+
+TEST_CASE("every point is owned once, whatever the counts and devices") {
+  Prng prng(5);
+  for (int round = 0; round < 400; ++round) {
+    ir::Shape counts;
+    for (std::int64_t d = prng.between(0, 4); d > 0; --d) counts.push_back(prng.between(round % 7 == 0 ? 0 : 1, 9));
+    const auto devices = hosts(static_cast<int>(prng.between(1, 13)));
+    const ir::PerDim<double> cost(counts.size(), 1.0);
+    const ir::Placement placement = tiled(counts, ids(devices), cost, prng.chance(0.5));
+    REQUIRE(placement.verify(counts).has_value());
+    std::int64_t owned = 0, most = 0;
+    for (const Device& d : devices) owned += placement.owned_count(d.id), most = std::max(most, placement.owned_count(d.id));
+    CHECK(owned == ir::volume(counts));
+    if (counts.size() == 1) CHECK(most == (counts[0] + static_cast<std::int64_t>(devices.size()) - 1) / static_cast<std::int64_t>(devices.size()));
+  }
+}
+
+TEST_CASE("alignment follows the index map") {
+  const ir::Grid g = grid({16, 24}, {2, 3});
+  Placer placer;
+  SUBCASE("identity") {
+    Case c = map_of(g, {{g, ir::View::identity(g.shape())}}, 4);
+    ir::Placement p;
+    REQUIRE(align_with(c.request(), 0, p));
+    CHECK(p == c.placements[0]);
+    CHECK(reads_from_elsewhere(c, placer.place(c.request())->placement) == 0);
+  }
+  SUBCASE("transposed") {
+    const ir::Grid t = grid({24, 16}, {3, 2});
+    Case c = map_of(t, {{g, *ir::View::identity(g.shape()).transpose()}}, 6);
+    ir::Placement p;
+    REQUIRE(align_with(c.request(), 0, p));
+    CHECK(reads_from_elsewhere(c, p) == 0);
+    c.placements[0] = even(g, c.devices, true);  // dealt out
+    REQUIRE(align_with(c.request(), 0, p));
+    CHECK(reads_from_elsewhere(c, p) == 0);
+  }
+  SUBCASE("reversed") {
+    Case c = map_of(g, {{g, *ir::View::identity(g.shape()).slice(0, std::nullopt, std::nullopt, -1)}}, 4);
+    ir::Placement p;
+    REQUIRE(align_with(c.request(), 0, p));
+    CHECK(reads_from_elsewhere(c, p) == 0);
+  }
+  SUBCASE("broadcast row") {
+    const ir::Grid row = grid({24}, {3});
+    Case c = map_of(g, {{row, *ir::View::identity(row.shape()).broadcast_to(g.shape())}}, 4);
+    ir::Placement p;
+    REQUIRE(align_with(c.request(), 0, p));
+    CHECK(reads_from_elsewhere(c, p) == 0);
+  }
+  SUBCASE("a slice stays on the devices that have it") {
+    const ir::Grid half = grid({8, 24}, {2, 3});
+    Case c = map_of(half, {{g, *ir::View::identity(g.shape()).slice(0, 8, 16, 1)}}, 4);
+    ir::Placement p;
+    REQUIRE(align_with(c.request(), 0, p));
+    CHECK(reads_from_elsewhere(c, p) == 0);
+    CHECK(p.devices().size() == 2);
+  }
+  SUBCASE("an integer index drops a dimension") {
+    const ir::Grid column = grid({16}, {2});
+    Case c = map_of(column, {{g, *ir::View::identity(g.shape()).at(1, 20)}}, 4);
+    ir::Placement p;
+    REQUIRE(align_with(c.request(), 0, p));
+    CHECK(reads_from_elsewhere(c, p) == 0);
+  }
+  SUBCASE("one level of a tree follows its children") {
+    for (const bool cyclic : {false, true}) {
+      Case c;
+      c.devices = hosts(4);
+      const ir::Grid partials = grid({64}, {1});
+      c.op.kind = ir::OpKind::kCombine;
+      c.op.attrs = ir::CombineAttrs{ir::ReduceKind::kSum, 0, 4};
+      c.op.operands = {{1, ir::View::identity(partials.shape())}};
+      c.op.space = grid({16}, {1});
+      c.op.outputs = {{2, ir::DType::kFloat64, c.op.space}};
+      c.arrays = {{ir::DType::kFloat64, partials}};
+      c.placements = {even(partials, c.devices, cyclic)};
+      ir::Placement p;
+      REQUIRE(align_with(c.request(), 0, p));
+      if (!cyclic) CHECK(reads_from_elsewhere(c, p) == 0);
+      if (cyclic) CHECK(reads_from_elsewhere(c, p) == 48);  // one child in four is at home
+    }
+  }
+}
+
+TEST_CASE("results live where most of their bytes live") {
+  const ir::Grid g = grid({64, 64}, {8, 8});
+  const ir::Grid row = grid({64}, {8});
+  Placer placer;
+  Case c = map_of(g, {{row, *ir::View::identity(row.shape()).broadcast_to(g.shape())}, {g, ir::View::identity(g.shape())}}, 4);
+  c.placements[1] = even(g, c.devices, true);
+  const auto decision = placer.place(c.request());
+  CHECK(decision->placement == c.placements[1]);
+  CHECK(decision->why == "aligned");
+  SUBCASE("all on one device stays there") {
+    c.placements[1] = ir::Placement::whole(g.counts(), ir::Rule::constant(2, DeviceId{3}));
+    CHECK(placer.place(c.request())->placement.devices() == std::vector<DeviceId>{DeviceId{3}});
+  }
+}
+
+TEST_CASE("matmul's device grid follows the bytes of its operands") {
+  Placer placer;
+  // Tall output: A is large, B small, so B is what every device gets: rows are cut.
+  Case tall = matmul(512, 64, 64, 8, 4);
+  const Request request = tall.request();
+  const auto cost = cut_costs(request);
+  CHECK(device_grid(tall.op.space.counts(), 4, cost) == ir::PerDim<std::int32_t>{4, 1});
+  Case square = matmul(128, 128, 128, 8, 4);
+  CHECK(device_grid(square.op.space.counts(), 4, cut_costs(square.request())) == ir::PerDim<std::int32_t>{2, 2});
+  const auto decision = placer.place(square.request());
+  CHECK(decision->placement.devices().size() == 4);
+  // An operand on one device does not pull all the work there.
+  square.placements[0] = ir::Placement::whole(square.arrays[0].grid.counts(), ir::Rule::constant(2, DeviceId{1}));
+  square.placements[1] = square.placements[0];
+  CHECK(placer.place(matmul(2048, 2048, 2048, 256, 4).request())->placement.devices().size() == 4);
+}
+
+TEST_CASE("explicit devices decide") {
+  const ir::Grid g = grid({16, 16}, {2, 2});
+  Placer placer;
+  Case c = map_of(g, {{g, ir::View::identity(g.shape())}}, 8);
+  c.op.hint.devices = {DeviceId{5}};
+  CHECK(placer.place(c.request())->placement.devices() == std::vector<DeviceId>{DeviceId{5}});
+  c.op.hint.devices = {DeviceId{7}, DeviceId{2}};
+  const auto subset = placer.place(c.request());
+  CHECK(subset->placement.devices() == std::vector<DeviceId>{DeviceId{2}, DeviceId{7}});
+  CHECK(subset->placement.owner({0, 0}) == DeviceId{7});  // in the user's order
+  CHECK(subset->placement.owned_count(DeviceId{2}) == 32);
+}
+
+TEST_CASE("kinds of devices are not mixed") {
+  std::vector<Device> mixed = hosts(4), eligible;
+  mixed[1].kind = mixed[3].kind = kCudaKind;
+  ir::Op op;
+  eligible_devices(op, mixed, eligible);
+  CHECK(ids(eligible) == std::vector<DeviceId>{DeviceId{2}, DeviceId{4}});
+  op.kind = ir::OpKind::kReadNpy;
+  eligible_devices(op, mixed, eligible);
+  CHECK(ids(eligible) == std::vector<DeviceId>{DeviceId{1}, DeviceId{3}});
+  for (Device& d : mixed) d.kind = kCudaKind;
+  eligible_devices(op, mixed, eligible);
+  CHECK(eligible.size() == 4);
+  // An operand on the host does not pull a CUDA op there.
+  const ir::Grid g = grid({16}, {2});
+  Case c = map_of(g, {{g, ir::View::identity(g.shape())}}, 4);
+  const std::vector<Device> cuda = {c.devices[3]};
+  Request request = c.request();
+  request.eligible = cuda;
+  CHECK(Placer().place(request)->placement.devices() == std::vector<DeviceId>{DeviceId{4}});
+  request.eligible = {};
+  CHECK(Placer().place(request).error().code == Errc::kUnavailable);
+}
+
+TEST_CASE("edges: no points, one point, more devices than points") {
+  Placer placer;
+  const ir::Grid none = grid({0, 8}, {2, 2});
+  Case c = map_of(none, {{none, ir::View::identity(none.shape())}}, 4);
+  CHECK(placer.place(c.request())->placement.verify(none.counts()).has_value());
+  const ir::Grid scalar;
+  Case one = map_of(scalar, {}, 4);
+  CHECK(placer.place(one.request())->placement.devices() == std::vector<DeviceId>{DeviceId{1}});
+  const ir::Grid large = grid({1 << 20}, {1 << 20});
+  Case spread = map_of(large, {}, 4);
+  spread.devices[0].load_bytes = 100;
+  CHECK(placer.place(spread.request())->placement.devices() == std::vector<DeviceId>{DeviceId{2}});
+  const ir::Grid three = grid({6}, {2});
+  Case few = map_of(three, {}, 16);
+  CHECK(placer.place(few.request())->placement.devices().size() == 3);
+}
+
+TEST_CASE("the estimate agrees with counting everything") {
+  Case c = matmul(64, 64, 64, 8, 4);
+  for (Device& d : c.devices) d.host = d.id.value;
+  const ir::Placement placement = even(c.op.space, c.devices);
+  // Distinct (block, device) pairs, 512 bytes each: what really has to move.
+  const Request request = c.request();
+  std::map<std::tuple<int, std::int64_t, DeviceId>, int> needed;
+  std::vector<ir::Read> reads;
+  for (std::int64_t p = 0; p < 64; ++p) {
+    const ir::Index point = c.geometry->point(p);
+    for (std::int64_t step = 0; step < c.geometry->steps(point); ++step) {
+      c.geometry->reads(point, step, reads);
+      for (const ir::Read& r : reads) {
+        const ir::Index block = ir::unravel(r.block, c.arrays[r.operand].grid.counts());
+        if (c.placements[r.operand].owner(block) != placement.owner(point)) {
+          ++needed[{r.operand, r.block, placement.owner(point)}];
+        }
+      }
+    }
+  }
+  const double exact = 512.0 * static_cast<double>(needed.size());
+  const double estimate = moved_bytes(request, placement);
+  CHECK(estimate > 0.7 * exact);
+  CHECK(estimate < 1.4 * exact);
+}
+
+}  // namespace
+}  // namespace tilewise::place

@@ -1,0 +1,353 @@
+#include "passes.h"
+
+#include "oracle.h"
+
+#include <tilewise/base/prng.h>
+#include <tilewise/ir/infer.h>
+#include <tilewise/ir/verify.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+namespace tilewise::plan::test {
+namespace {
+
+using ir::DType;
+using ir::Inferred;
+using ir::Source;
+using ir::TapeBuilder;
+using ir::TapeOp;
+using ir::TapeValue;
+using Values = std::span<const TapeValue>;
+
+// A client in miniature: infers ops and names their results.
+class Program {
+ public:
+  Source input(const ir::Shape& shape, const ir::Shape& block, DType dtype = DType::kFloat64) {
+    const ir::Grid grid = *ir::Grid::uniform(shape, block);
+    const std::uint64_t id = next++;
+    graph.externals.push_back({id, {dtype, grid}});
+    return Source::of(id, dtype, grid);
+  }
+  Source add(Result<Inferred> inferred) {
+    REQUIRE_MESSAGE(inferred.has_value(), inferred.error().message);
+    REQUIRE(inferred->op.has_value());
+    ir::Op op = *inferred->op;
+    op.outputs[0].array = next++;
+    graph.ops.push_back(op);
+    return {op.outputs[0].array, op.outputs[0].dtype, op.outputs[0].grid, inferred->view};
+  }
+  Source map(std::vector<Source> in, const ir::BuildTape& build) { return add(ir::infer_map(in, build)); }
+  Source neg(const Source& a) {
+    return map({a}, [](TapeBuilder& t, Values v) { return t.unary(TapeOp::kNeg, v[0]); });
+  }
+  Source plus(const Source& a, const Source& b) {
+    return map({a, b}, [](TapeBuilder& t, Values v) { return t.binary(TapeOp::kAdd, v[0], v[1]); });
+  }
+  Source fill(const ir::Shape& shape, const ir::Shape& block, double value = 2) {
+    return add(ir::infer_generate(shape, *ir::Grid::uniform(shape, block),
+                                  [&](TapeBuilder& t, Values) { return t.constant(value, DType::kFloat64); }));
+  }
+  Source random(const ir::Shape& shape, const ir::Shape& block, std::uint64_t key) {
+    return add(ir::infer_generate(shape, *ir::Grid::uniform(shape, block),
+                                  [&](TapeBuilder& t, Values) { return t.uniform(DType::kFloat64, key); }));
+  }
+  Source sum(const Source& a, std::vector<int> axes) { return add(ir::infer_reduce(a, ir::ReduceKind::kSum, axes, true)); }
+  void hold(const Source& a) {
+    graph.holds.push_back(a.array);
+    std::sort(graph.holds.begin(), graph.holds.end());
+    graph.holds.erase(std::unique(graph.holds.begin(), graph.holds.end()), graph.holds.end());
+  }
+
+  Graph graph;
+  std::uint64_t next = 1;
+};
+
+std::size_t count(const Graph& graph, ir::OpKind kind) {
+  return static_cast<std::size_t>(std::count_if(graph.ops.begin(), graph.ops.end(), [&](const ir::Op& op) { return op.kind == kind; }));
+}
+
+Arrays evaluate(const Graph& graph) {
+  Arrays arrays;
+  Prng prng(11);
+  for (const External& external : graph.externals) {
+    Array array{external.source.grid.shape(), {}};
+    for (std::int64_t i = ir::volume(array.shape); i > 0; --i) {
+      array.values.push_back(ir::is_floating(external.source.dtype)
+                                 ? Value::of(rounded(external.source.dtype, prng.uniform() - 0.5))
+                                 : Value{prng.between(-9, 9)});
+    }
+    arrays[external.array] = std::move(array);
+  }
+  for (const ir::Op& op : graph.ops) eval(op, arrays);
+  return arrays;
+}
+
+void same_results(const Graph& before, const Graph& after) {
+  const Arrays a = evaluate(before), b = evaluate(after);
+  for (const std::uint64_t held : before.holds) {
+    REQUIRE(b.contains(held));
+    CHECK(a.at(held).values == b.at(held).values);
+  }
+}
+
+TEST_CASE("dead code goes, effects stay") {
+  Program p;
+  const Source a = p.input({8}, {2});
+  const Source b = p.neg(a), c = p.neg(b);
+  p.neg(c);
+  p.add(ir::infer_write_npy(b, "x.npy", 128, 1));
+  p.hold(b);
+  remove_dead_code(p.graph);
+  CHECK(p.graph.ops.size() == 2);
+  CHECK(p.graph.ops[0].outputs[0].array == b.array);
+}
+
+TEST_CASE("equal expressions are computed once") {
+  Program p;
+  const Source a = p.input({8, 8}, {2, 2});
+  const Source x = p.neg(a), y = p.neg(a);
+  const Source r1 = p.random({8, 8}, {2, 2}, 5), r2 = p.random({8, 8}, {2, 2}, 5), r3 = p.random({8, 8}, {2, 2}, 6);
+  const Source s = p.plus(p.plus(x, y), p.plus(p.plus(r1, r2), r3));
+  p.hold(s);
+  Graph merged = p.graph;
+  merge_common_subexpressions(merged);
+  CHECK(merged.ops.size() == p.graph.ops.size() - 2);
+  same_results(p.graph, merged);
+  SUBCASE("not where both are held, on other devices, or by a plug-in") {
+    p.hold(y);
+    p.graph.ops[3].hint.devices = {DeviceId{1}};
+    Graph kept = p.graph;
+    merge_common_subexpressions(kept);
+    CHECK(kept.ops.size() == p.graph.ops.size());
+    same_results(p.graph, kept);
+  }
+  SUBCASE("0.0 is not -0.0") {
+    Program q;
+    const Source zero = q.fill({4}, {2}, 0.0), minus = q.fill({4}, {2}, -0.0);
+    q.hold(q.plus(zero, zero)), q.hold(q.plus(minus, minus));
+    Graph g = q.graph;
+    merge_common_subexpressions(g);
+    fuse_elementwise(g);
+    remove_dead_code(g);
+    same_results(q.graph, g);
+  }
+}
+
+TEST_CASE("a chain becomes one op") {
+  Program p;
+  const Source a = p.input({8, 8}, {4, 4}), b = p.input({8, 8}, {4, 4});
+  Source x = a;
+  for (int i = 0; i < 5; ++i) x = p.plus(p.neg(x), b);
+  p.hold(x);
+  Graph g = p.graph;
+  fuse_elementwise(g);
+  REQUIRE(g.ops.size() == 1);
+  CHECK(g.ops[0].operands.size() == 2);
+  same_results(p.graph, g);
+  SUBCASE("into a reduction") {
+    p.graph.holds.clear();
+    p.hold(p.sum(x, {0, 1}));
+    Graph r = p.graph;
+    fuse_elementwise(r);
+    REQUIRE(r.ops.size() == 1);
+    CHECK(r.ops[0].kind == ir::OpKind::kReduce);
+    same_results(p.graph, r);
+  }
+  SUBCASE("held results in between are kept") {
+    p.hold({p.graph.ops[3].outputs[0].array});
+    Graph h = p.graph;
+    fuse_elementwise(h);
+    CHECK(h.ops.size() == 2);
+    same_results(p.graph, h);
+  }
+}
+
+TEST_CASE("views compose, positions are rewritten") {
+  Program p;
+  const Source i = p.add(ir::infer_generate({6, 8}, *ir::Grid::uniform({6, 8}, {6, 8}), [](TapeBuilder& t, Values) {
+    return t.binary(TapeOp::kAdd, t.binary(TapeOp::kMul, t.iota(0), ir::Scalar(100)), t.iota(1));
+  }));
+  Source slice = i;
+  slice.view = *(*slice.view.slice(1, 7, 0, -2)).transpose();
+  const Source x = p.map({slice}, [](TapeBuilder& t, Values v) { return t.unary(TapeOp::kNeg, v[0]); });
+  Source row = i;
+  row.view = *row.view.at(0, 3);
+  const Source y = p.plus(x, *[&] {
+    Source s = row;
+    s.view = *s.view.slice(0, 0, 6, 1);
+    return std::optional(s);
+  }());
+  p.hold(y);
+  Graph g = p.graph;
+  fuse_elementwise(g);
+  CHECK(g.ops.size() == 1);  // a source of two readers is made twice
+  CHECK(g.ops[0].operands.empty());
+  same_results(p.graph, g);
+}
+
+TEST_CASE("random numbers move only where their counters agree, and are drawn once") {
+  Program p;
+  const Source r = p.random({8, 8}, {4, 4}, 3);
+  Source t = r;
+  t.view = *t.view.transpose();
+  SUBCASE("read as they are: inlined") {
+    p.hold(p.neg(r));
+    Graph g = p.graph;
+    fuse_elementwise(g);
+    CHECK(g.ops.size() == 1);
+    same_results(p.graph, g);
+  }
+  SUBCASE("transposed: not") {
+    p.hold(p.neg(t));
+    Graph g = p.graph;
+    fuse_elementwise(g);
+    CHECK(g.ops.size() == 2);
+  }
+  SUBCASE("two readers: not") {
+    p.hold(p.neg(r)), p.hold(p.plus(r, r));
+    Graph g = p.graph;
+    fuse_elementwise(g);
+    CHECK(g.ops.size() == 3);
+  }
+}
+
+TEST_CASE("fusion keeps cuts, devices and limits") {
+  SUBCASE("misaligned cuts are left to a gather") {
+    Program p;
+    const Source a = p.input({12}, {4});
+    const Source b = p.neg(a);
+    const Source c = p.add(ir::infer_reblock(b, *ir::Grid::uniform({12}, {3})));
+    p.hold(p.neg(c));
+    Graph g = p.graph;
+    fuse_elementwise(g);
+    CHECK(count(g, ir::OpKind::kCopy) == 1);
+    CHECK(g.ops.size() == p.graph.ops.size());
+  }
+  SUBCASE("two explicit placements stay two ops") {
+    Program p;
+    const Source a = p.input({8}, {4});
+    p.hold(p.neg(p.neg(a)));
+    p.graph.ops[0].hint.devices = {DeviceId{1}};
+    Graph g = p.graph;
+    fuse_elementwise(g);
+    CHECK(g.ops.size() == 1);
+    CHECK(g.ops[0].hint.devices == std::vector<DeviceId>{DeviceId{1}});
+    p.graph.ops[1].hint.devices = {DeviceId{2}};
+    g = p.graph;
+    fuse_elementwise(g);
+    CHECK(g.ops.size() == 2);
+  }
+  SUBCASE("tapes stay within their limits") {
+    Program p;
+    std::vector<Source> in;
+    for (int i = 0; i < 40; ++i) in.push_back(p.input({4}, {2}));
+    Source x = in[0];
+    for (int i = 0; i < 400; ++i) x = p.plus(p.neg(x), in[static_cast<std::size_t>(i % 40)]);
+    p.hold(x);
+    Graph g = p.graph;
+    fuse_elementwise(g);
+    CHECK(g.ops.size() < 100);
+    for (const ir::Op& op : g.ops) {
+      CHECK(op.operands.size() <= static_cast<std::size_t>(limits::kMaxTapeLoads));
+      CHECK(op.get<ir::MapAttrs>().tape.code.size() <= static_cast<std::size_t>(limits::kMaxTapeInstructions));
+    }
+    same_results(p.graph, g);
+  }
+}
+
+Source any_view(Prng& prng, Source s) {
+  if (s.shape().size() == 2 && prng.chance(0.3)) s.view = *s.view.transpose();
+  if (s.shape().size() == 2 && prng.chance(0.15)) s.view = *s.view.slice(0, std::nullopt, std::nullopt, -1);
+  return s;
+}
+
+TEST_CASE("random programs give the same bits with and without passes") {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    CAPTURE(seed);
+    Prng prng(seed);
+    Program p;
+    std::vector<Source> all;
+    const std::int64_t n = prng.between(2, 6), block = prng.between(1, 3);
+    for (int i = 0; i < 2; ++i) all.push_back(p.input({n, n}, {block, block}));
+    const auto pick = [&] { return any_view(prng, all[prng.below(all.size())]); };
+    for (std::int64_t i = prng.between(3, 14); i > 0; --i) {
+      switch (prng.below(7)) {
+        case 0: all.push_back(p.random({n, n}, {block, block}, prng.below(2))); break;
+        case 1:
+          all.push_back(p.add(ir::infer_generate({n, n}, *ir::Grid::uniform({n, n}, {block, block}), [](TapeBuilder& t, Values) {
+            return t.cast(t.binary(TapeOp::kSub, t.iota(0), t.iota(1)), DType::kFloat64);
+          })));
+          break;
+        case 2: all.push_back(p.fill({n, n}, {block, block}, prng.uniform())); break;
+        case 3: {
+          Source reduced = p.sum(pick(), {static_cast<int>(prng.below(2))});
+          reduced.view = *reduced.view.broadcast_to({n, n});
+          all.push_back(reduced);
+          break;
+        }
+        case 4:
+          all.push_back(p.map({pick(), pick(), pick()}, [](TapeBuilder& t, Values v) {
+            return t.where(t.binary(TapeOp::kLt, v[0], v[1]), t.binary(TapeOp::kMul, v[1], v[2]), v[0]);
+          }));
+          break;
+        default: all.push_back(p.plus(pick(), pick()));
+      }
+    }
+    for (int i = 0; i < 3; ++i) {
+      const Source& s = all[prng.below(all.size())];
+      if (s.array > 2) p.hold(s);
+    }
+    Graph g = p.graph;
+    if (prng.chance(0.8)) remove_dead_code(g);
+    if (prng.chance(0.8)) merge_common_subexpressions(g);
+    fuse_elementwise(g);
+    CHECK(g.ops.size() <= p.graph.ops.size());
+    same_results(p.graph, g);
+    std::uint64_t name = p.next;
+    for (const bool optimised : {true, false}) {
+      Options options;
+      if (!optimised) options.off = {"dead-code", "common-subexpressions", "fusion", "shared-gathers"};
+      const auto planned = run_passes(p.graph, [&] { return name++; }, options);
+      REQUIRE_MESSAGE(planned.has_value(), planned.error().message);
+    }
+  }
+}
+
+TEST_CASE("passes have names, texts and say whose fault it is") {
+  Program p;
+  const Source a = p.input({64, 64}, {8, 8});
+  const Source total = p.sum(p.neg(p.neg(a)), {0, 1});
+  p.hold(total);
+  std::uint64_t name = 100;
+  const auto new_array = [&] { return name++; };
+  Options options;
+  options.dump = true;
+  const auto planned = run_passes(p.graph, new_array, options);
+  REQUIRE_MESSAGE(planned.has_value(), planned.error().message);
+  REQUIRE(planned->passes.size() == pass_names().size());
+  CHECK(planned->passes[2].name == "fusion");
+  CHECK(planned->passes[2].ops == 1);
+  CHECK(planned->passes[2].dump.find("reduce sum(%1)") != std::string::npos);
+  CHECK(planned->passes[3].dump.find("combine") != std::string::npos);
+  CHECK(planned->ops.back().outputs[0].array == total.array);
+
+  options.off = {"speed"};
+  CHECK(run_passes(p.graph, new_array, options).error().message.find("'speed'") != std::string::npos);
+  options.off = {"lowering"};
+  CHECK_FALSE(run_passes(p.graph, new_array, options).has_value());
+
+  Graph wrong = p.graph;
+  wrong.ops[1].label = "residual";
+  wrong.ops[1].operands[0].array = 77;
+  auto refused = run_passes(wrong, new_array, {});
+  CHECK(refused.error().code == Errc::kNotFound);
+  CHECK(refused.error().message.find("op 1 (map 'residual')") != std::string::npos);
+  wrong = p.graph;
+  std::swap(wrong.ops[0], wrong.ops[1]);
+  CHECK(run_passes(wrong, new_array, {}).error().code == Errc::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace tilewise::plan::test
