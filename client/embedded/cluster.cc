@@ -104,6 +104,7 @@ class Impl final : public Cluster {
   void arm_timer(TimeNs now);
   WorkerSide* worker_of(WorkerId id);
   void on_thread(std::function<void()> fn);
+  void call(std::function<void()> fn);
 
   ClusterOptions options_;
   kernels::PluginTable plugins_;
@@ -116,12 +117,14 @@ class Impl final : public Cluster {
   std::map<std::uint32_t, WorkerId> worker_by_device_;
   std::map<std::uint32_t, LocalEndpoint*> clients_;                          // conn
   std::map<std::uint32_t, LocalEndpoint*> clients_by_id_;                    // WorkerId
-  std::mutex mutex_;  // guards the two mailboxes
+  std::mutex mutex_;  // guards the three mailboxes; calls come before mail: a receive is armed before its grant leaves
   std::vector<scheduler::Event> inbox_;
+  std::vector<std::function<void()>> calls_;
   std::vector<PeerMail> mail_;
   std::vector<scheduler::Event> events_;
   std::vector<scheduler::Action> actions_;
   std::vector<PeerMail> mail_now_;
+  std::vector<std::function<void()>> calls_now_;
   net::TimerId timer_ = 0;
   TimeNs timer_at_ = 0;
   std::uint32_t next_client_ = kFirstClientConn;
@@ -213,6 +216,14 @@ void Impl::on_thread(std::function<void()> fn) {
   done.get_future().wait();
 }
 
+void Impl::call(std::function<void()> fn) {
+  {
+    std::lock_guard lock(mutex_);
+    calls_.push_back(std::move(fn));
+  }
+  loop_->wake();
+}
+
 std::unique_ptr<client::Endpoint> Impl::connect(std::string name) {
   std::unique_ptr<LocalEndpoint> endpoint;
   on_thread([&] {
@@ -241,9 +252,11 @@ bool Impl::turn() {
     {
       std::lock_guard lock(mutex_);
       events_.swap(inbox_);
+      calls_now_.swap(calls_);
       mail_now_.swap(mail_);
     }
-    bool did = !mail_now_.empty();
+    bool did = !mail_now_.empty() || !calls_now_.empty();
+    for (const std::function<void()>& call : std::exchange(calls_now_, {})) call();
     for (PeerMail& mail : mail_now_) {
       if (WorkerSide* to = worker_of(mail.to)) to->runtime->post(worker::PeerBatchReceived{mail.from, std::move(mail.batch)});
     }
@@ -411,14 +424,14 @@ const std::byte* LocalEndpoint::map(DeviceId device, std::uint32_t slab, std::in
 
 void LocalEndpoint::receive(DeviceId, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                             std::function<void(Status)> done) {
-  cluster_.loop_->post([this, me = welcome_.you, transfer, to, bytes, done = std::move(done)] {
+  cluster_.call([this, me = welcome_.you, transfer, to, bytes, done = std::move(done)] {
     cluster_.copies_.receive(me, transfer, {to, device::Kind::kHost}, bytes, done);
   });
 }
 
 void LocalEndpoint::transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                              std::function<void(Status)> done) {
-  cluster_.loop_->post([this, to, transfer, from, bytes, done = std::move(done)] {
+  cluster_.call([this, to, transfer, from, bytes, done = std::move(done)] {
     const auto worker = cluster_.worker_by_device_.find(to.value);
     if (worker == cluster_.worker_by_device_.end()) return done(error(Errc::kNotFound, "no such device"));
     cluster_.copies_.transmit(worker->second, transfer, {const_cast<std::byte*>(from), device::Kind::kHost}, bytes, done);

@@ -62,6 +62,7 @@ class World {
   void perform(int index, worker::Actions& actions);
   void peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch);
   void deliver_peer(WorkerId from, WorkerId to, msg::PeerBatch batch);
+  bool awaited(const worker::Transmit& transmit) const;
   void arm_timer(int index);
   void run_streams(int index);
   void begin_step(int index, std::size_t device, std::size_t stream);

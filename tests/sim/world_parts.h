@@ -59,7 +59,7 @@ struct World::Client {
   std::vector<Held> held;
   std::map<std::uint64_t, std::uint64_t> ids;      // session number -> ArrayId
   std::map<std::uint32_t, WorkerId> owner_of;      // device -> process
-  std::set<std::pair<std::uint32_t, std::uint64_t>> in_transit;
+  std::set<std::pair<msg::BlockRef, std::uint64_t>> taking, took;  // (block, fetch op)
   std::map<std::uint64_t, msg::Offer> granted;     // transfer -> offer
   std::uint64_t next_transfer = 1;
 };

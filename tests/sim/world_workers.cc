@@ -93,6 +93,7 @@ void World::perform(int index, worker::Actions& actions) {
   for (const worker::Transmit& transmit : actions.transmits) {
     ++outcome_.covered["transfers"];
     at(jitter(), [this, transmit] {
+      if (!awaited(transmit)) return;  // a repeat: the bytes go nowhere
       const Cell* source = cell_at(transmit.from);
       if (transmit.bytes > 0 && (source == nullptr || !source->complete)) return violate("a transfer reads memory that holds no sealed block");
       const Cell value = source != nullptr ? *source : Cell{};
@@ -125,6 +126,16 @@ void World::perform(int index, worker::Actions& actions) {
   }
   for (const msg::Message& message : actions.to_scheduler) to_scheduler(worker.conn, message, false);
   run_streams(index);
+}
+
+bool World::awaited(const worker::Transmit& transmit) const {
+  for (const auto& w : workers_) {
+    if (w->welcome.you == transmit.to) return w->alive && w->armed.contains(transmit.transfer);
+  }
+  for (const auto& c : clients_) {
+    if (c->welcome.you == transmit.to) return c->granted.contains(transmit.transfer);
+  }
+  return false;
 }
 
 void World::peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch) {

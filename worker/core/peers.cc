@@ -149,7 +149,7 @@ void Core::Impl::on_done(const msg::Done& m) {
   if (d < 0) return void(++counts.stale);
   const auto array = array_by_id.find(m.block.array.value);
   const auto op = op_by_id.find(m.op.value);
-  if (m.op && op == op_by_id.end()) {
+  if (op == op_by_id.end()) {
     if (parked.size() < limits::kMaxParked) parked.push_back(m);
     return;
   }
@@ -158,14 +158,6 @@ void Core::Impl::on_done(const msg::Done& m) {
                         : find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
   if (slot == kNone) return void(++counts.stale);
   if (m.to == m.from) return void(++counts.stale);  // nobody discharges for the owner
-  if (!m.op) {  // a client does not know op ids: all its wishes for this block
-    std::vector<Slot> wishes;
-    for (Slot u = copies[slot].uses; u != kNone; u = uses[u].next) {
-      if (uses[u].device == m.to && ops[uses[u].op].entry->op.kind == ir::OpKind::kFetch) wishes.push_back(uses[u].op);
-    }
-    end_claims(slot, wishes, m.to);
-    return;
-  }
   drop_use(slot, op->second, m.to);
 }
 
