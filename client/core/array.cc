@@ -1,0 +1,182 @@
+#include <tilewise/array.h>
+
+#include <algorithm>
+
+#include "access.h"
+
+namespace tilewise {
+namespace client {
+
+std::vector<ir::Source> Access::sources(std::span<const Array> arrays) {
+  std::vector<ir::Source> out;
+  for (const Array& a : arrays) {
+    if (&state(a) != &state(arrays.front())) {
+      throw ArrayError(Errc::kInvalidArgument, "arrays of different sessions in one operation");
+    }
+    out.push_back(source(a));
+  }
+  return out;
+}
+
+Array Access::whole(std::shared_ptr<const Handle> handle) {
+  Array a;
+  a.view_ = ir::View::identity(handle->array.grid.shape());
+  a.handle_ = std::move(handle);
+  return a;
+}
+
+Array Access::viewed(const Array& a, Result<ir::View> view) {
+  Array out;
+  out.handle_ = a.handle_;
+  out.view_ = value_or_throw(std::move(view));
+  return out;
+}
+
+Array Access::record(SessionState& state, const Array* operand, Result<ir::Inferred> result) {
+  ir::Inferred inferred = value_or_throw(std::move(result));
+  const Array base = inferred.op ? state.add_one(std::move(*inferred.op)) : *operand;
+  return viewed(base, std::move(inferred.view));
+}
+
+ir::Op Access::copy_op(const Array& a) {
+  const ir::Source s = source(a);
+  ir::Op op;
+  op.kind = ir::OpKind::kCopy;
+  op.operands = {{s.array, s.view}};
+  op.space = value_or_throw(ir::result_grid({&s, 1}, s.shape(), size_of(s.dtype)));
+  op.outputs = {{0, s.dtype, op.space}};
+  ir::OperandMap map;
+  for (int d = 0; d < op.space.rank(); ++d) map.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
+  op.attrs = ir::CopyAttrs{{map}};
+  return op;
+}
+
+}  // namespace client
+
+using client::Access;
+
+DType Array::dtype() const { return Access::handle(*this).array.dtype; }
+
+Grid Array::grid() const { return ir::induced_grid(view_, Access::handle(*this).array.grid); }
+
+Array Array::permute(std::span<const int> axes) const {
+  Access::handle(*this);
+  return Access::viewed(*this, axes.empty() ? view_.transpose() : view_.permute(axes));
+}
+
+Array Array::slice(int axis, std::optional<std::int64_t> start, std::optional<std::int64_t> stop,
+                   std::int64_t step) const {
+  Access::handle(*this);
+  return Access::viewed(*this, view_.slice(axis, start, stop, step));
+}
+
+Array Array::at(int axis, std::int64_t index) const {
+  Access::handle(*this);
+  return Access::viewed(*this, view_.at(axis, index));
+}
+
+Array Array::expand_dims(int axis) const {
+  Access::handle(*this);
+  return Access::viewed(*this, view_.expand_dims(axis));
+}
+
+Array Array::squeeze(int axis) const {
+  Access::handle(*this);
+  return Access::viewed(*this, view_.squeeze(axis));
+}
+
+Array Array::broadcast_to(const Shape& shape) const {
+  Access::handle(*this);
+  return Access::viewed(*this, view_.broadcast_to(shape));
+}
+
+Array Array::astype(DType dtype) const { return Access::record(*this, infer_cast(Access::source(*this), dtype)); }
+
+Array Array::reshape(std::span<const std::int64_t> shape) const {
+  return Access::record(*this, infer_reshape(Access::source(*this), shape));
+}
+
+Array Array::reblock(const Shape& block) const {
+  return Access::record(
+      *this, infer_reblock(Access::source(*this), client::value_or_throw(Grid::uniform(shape(), block))));
+}
+
+Array Array::on(const std::vector<DeviceId>& devices) const {
+  const client::Handle& handle = Access::handle(*this);
+  if (devices.empty()) throw ArrayError(Errc::kInvalidArgument, "a placement on no device");
+  const ir::DeviceHint hint{devices};
+  if (view_.is_identity(handle.array.grid.shape()) && handle.session->place(handle.key, hint)) return *this;
+  ir::Op op = Access::copy_op(*this);
+  op.hint = hint;
+  return handle.session->add_one(std::move(op));
+}
+
+Array Array::named(const std::string& label) const {
+  Access::handle(*this).session->label(Access::key(*this), label);
+  return *this;
+}
+
+// ---- computing -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Get without anyone else who could wait for it: a timeout must not leave it running.
+Future fetch(const Array& a) {
+  const Array plain = Access::plain(a);
+  return Access::state(a).submit({.fetch = {Access::key(plain)}}, {});
+}
+
+template <class T>
+void check_type(const Array& a) {
+  if (a.dtype() == ir::dtype_of_v<T>) return;
+  throw ArrayError(Errc::kInvalidArgument, "the array of shape " + ir::to_string(a.shape()) + " is " +
+                                               std::string(name_of(a.dtype())) + ", not " +
+                                               std::string(name_of(ir::dtype_of_v<T>)) + ": astype() first");
+}
+
+}  // namespace
+
+template <class T>
+std::vector<T> Array::get(const WaitOptions& options) const {
+  check_type<T>(*this);
+  Future future = fetch(*this);
+  try {
+    return future.get<T>(0, options);
+  } catch (const ArrayError&) {
+    future.cancel();
+    throw;
+  }
+}
+
+template <class T>
+T Array::item(const WaitOptions& options) const {
+  check_type<T>(*this);
+  if (size() != 1) {
+    throw ArrayError(Errc::kShapeMismatch, "item() of an array of shape " + ir::to_string(shape()) + ": not one element");
+  }
+  return get<T>(options).front();
+}
+
+#define TILEWISE_INSTANTIATE(T)                                           \
+  template std::vector<T> Array::get<T>(const WaitOptions& options) const; \
+  template T Array::item<T>(const WaitOptions& options) const;
+TILEWISE_INSTANTIATE(bool)
+TILEWISE_INSTANTIATE(std::int32_t)
+TILEWISE_INSTANTIATE(std::int64_t)
+TILEWISE_INSTANTIATE(float)
+TILEWISE_INSTANTIATE(double)
+#undef TILEWISE_INSTANTIATE
+
+Future Array::persist(const ComputeOptions& options) {
+  *this = Access::plain(*this);
+  return Access::state(*this).submit({.hold = {Access::key(*this)}}, options);
+}
+
+Future Array::save_npy(const std::string& path, const ComputeOptions& options) const {
+  client::SessionState& state = Access::state(*this);
+  const Array written = Access::record(
+      *this, infer_write_npy(Access::source(*this), path, client::npy_data_offset(shape()), state.next_token()));
+  return state.submit({.run = {Access::key(written)}}, options);
+}
+
+}  // namespace tilewise

@@ -1,0 +1,164 @@
+#include "fetcher.h"
+
+#include "strided.h"
+
+namespace tilewise::client {
+namespace {
+
+constexpr int kTries = 3;  // of one transfer
+
+msg::Done done_for(const msg::Offer& offer) { return {offer.block, offer.op, offer.from, offer.to}; }
+
+}  // namespace
+
+void Fetcher::expect(ArrayId array, const std::shared_ptr<Request>& request, std::size_t target) {
+  if (request->targets[target].left == 0) return;
+  if (overflowed_) {
+    return finish_(*request, {Errc::kLimitExceeded, "too many blocks arrived before the scheduler's reply"});
+  }
+  targets_[array].push_back({request, target});
+}
+
+std::vector<Fetcher::Wanted> Fetcher::waiting(ArrayId array) {
+  const auto it = targets_.find(array);
+  if (it == targets_.end()) return {};
+  std::erase_if(it->second, [](const Wanted& w) {
+    return w.request->finished.load(std::memory_order_acquire) || w.target().left == 0;
+  });
+  std::vector<Wanted> wanted = it->second;
+  if (wanted.empty()) targets_.erase(it);
+  return wanted;
+}
+
+void Fetcher::on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& out) {
+  std::vector<Wanted> wanted = waiting(offer.block.array);
+  if (wanted.empty() && reply_due && early_.size() < limits::kMaxParked) {
+    early_.emplace_back(from, std::move(offer));
+    return;
+  }
+  if (wanted.empty()) {  // of a request that has ended, or a repeat
+    overflowed_ |= reply_due;
+    out[from].dones.push_back(done_for(offer));
+    return;
+  }
+  if (!offer.failed.ok()) {
+    out[from].dones.push_back(done_for(offer));
+    return fail(wanted, {offer.failed.code, offer.failed.message});
+  }
+  const std::int64_t block = offer.block.block;
+  const Target& first = wanted.front().target();
+  const bool known = block >= 0 && block < static_cast<std::int64_t>(first.blocks.size());
+  const std::int64_t bytes =
+      known ? wanted.front().box(block).volume() * static_cast<std::int64_t>(size_of(first.dtype)) : -1;
+  if (offer.bytes != bytes || (offer.inlined && offer.data.size() != static_cast<std::size_t>(bytes))) {
+    out[from].dones.push_back(done_for(offer));
+    return fail(wanted, {Errc::kCorruptData, "a worker offers " + std::to_string(offer.bytes) + " bytes for block " +
+                                                 std::to_string(block) + " of " + std::to_string(bytes) + " bytes"});
+  }
+  for (auto& [nonce, transfer] : transfers_) {
+    if (transfer.offer.block != offer.block || transfer.lost) continue;
+    // The bytes are coming already: they serve everyone, and this offer's Done comes with theirs.
+    transfer.owed.emplace_back(from, done_for(offer));
+    for (const Wanted& w : wanted) {
+      if (w.state(block) == BlockState::kWanted) w.state(block) = BlockState::kReceiving;
+    }
+    return;
+  }
+  std::erase_if(wanted, [&](const Wanted& w) { return w.state(block) == BlockState::kFilled; });
+  const std::byte* data = nullptr;
+  if (offer.inlined) {
+    data = reinterpret_cast<const std::byte*>(offer.data.data());
+  } else if (!wanted.empty() && bytes > 0 && offer.slab != kNoSlab) {
+    data = endpoint_.map(offer.from, offer.slab, offer.offset, offer.bytes);
+  }
+  if (data == nullptr && bytes > 0 && !wanted.empty()) return start_transfer(from, std::move(offer), wanted, out);
+  for (const Wanted& w : wanted) place(w, block, data);
+  out[from].dones.push_back(done_for(offer));
+}
+
+void Fetcher::place(const Wanted& wanted, std::int64_t block, const std::byte* bytes) {
+  Target& target = wanted.target();
+  scatter(bytes_of(target.buffer), target.shape, wanted.box(block), bytes, size_of(target.dtype));
+  filled(wanted, block);
+}
+
+void Fetcher::filled(const Wanted& wanted, std::int64_t block) {
+  wanted.state(block) = BlockState::kFilled;
+  if (--wanted.target().left > 0) return;
+  Request& request = *wanted.request;
+  if (--request.targets_left == 0 && (request.graph_done || !request.needs_done)) finish_(request, {Errc::kOk, {}});
+}
+
+void Fetcher::start_transfer(WorkerId from, msg::Offer offer, const std::vector<Wanted>& wanted, Outbox& out) {
+  Transfer transfer{.from = from};
+  transfer.owed.emplace_back(from, done_for(offer));
+  if (contiguous(wanted.front().target().shape, wanted.front().box(offer.block.block))) {
+    transfer.direct = wanted.front();
+  } else {
+    transfer.bytes.resize(static_cast<std::size_t>(offer.bytes));
+  }
+  for (const Wanted& w : wanted) w.state(offer.block.block) = BlockState::kReceiving;
+  transfer.offer = std::move(offer);
+  const std::uint64_t nonce = next_transfer_++;
+  transfers_.emplace(nonce, std::move(transfer));
+  arm(nonce, out);
+}
+
+std::byte* Fetcher::destination(Transfer& transfer) {
+  if (!transfer.direct.request) return transfer.bytes.data();
+  Target& target = transfer.direct.target();
+  return bytes_of(target.buffer) + first_element(target.shape, transfer.direct.box(transfer.offer.block.block)) *
+                                       static_cast<std::int64_t>(size_of(target.dtype));
+}
+
+void Fetcher::arm(std::uint64_t nonce, Outbox& out) {
+  Transfer& t = transfers_.at(nonce);
+  endpoint_.receive(t.offer.from, nonce, destination(t), t.offer.bytes,
+                    [this, nonce](Status status) { on_received(nonce, std::move(status)); });
+  out[t.from].grants.push_back({t.offer.block, t.offer.from, t.offer.to, nonce});
+}
+
+void Fetcher::on_received(std::uint64_t nonce, Status status) {
+  const auto it = transfers_.find(nonce);
+  if (it == transfers_.end()) return;
+  Outbox out;
+  Transfer transfer = std::move(it->second);
+  transfers_.erase(it);
+  const std::int64_t block = transfer.offer.block.block;
+  std::vector<Wanted> wanted = waiting(transfer.offer.block.array);
+  std::erase_if(wanted, [&](const Wanted& w) { return w.state(block) != BlockState::kReceiving; });
+  if (!status && !transfer.lost && !wanted.empty() && ++transfer.failures < kTries) {
+    const std::uint64_t again = next_transfer_++;
+    transfers_.emplace(again, std::move(transfer));
+    arm(again, out);
+    return send_(out);
+  }
+  for (auto& [worker, done] : transfer.owed) out[worker].dones.push_back(done);
+  if (status) {
+    for (const Wanted& w : wanted) {
+      const bool there = w.request == transfer.direct.request && w.index == transfer.direct.index;
+      there ? filled(w, block) : place(w, block, destination(transfer));
+    }
+  } else if (transfer.lost) {
+    for (const Wanted& w : wanted) w.state(block) = BlockState::kWanted;
+  } else {
+    fail(wanted, status.error());
+  }
+  send_(out);
+}
+
+void Fetcher::on_replied(bool reply_due, Outbox& out) {
+  if (!reply_due) overflowed_ = false;
+  for (auto& [from, offer] : std::exchange(early_, {})) on_offer(from, std::move(offer), reply_due, out);
+}
+
+void Fetcher::on_worker_lost(WorkerId worker) {
+  std::erase_if(early_, [&](const auto& offer) { return offer.first == worker; });
+  for (auto& [nonce, transfer] : transfers_) transfer.lost |= transfer.from == worker;
+}
+
+void Fetcher::fail(const std::vector<Wanted>& wanted, const Error& error) {
+  for (const Wanted& w : wanted) finish_(*w.request, error);
+}
+
+}  // namespace tilewise::client

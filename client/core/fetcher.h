@@ -1,0 +1,74 @@
+// Results on their way in: blocks that workers offer are copied into the arrays that futures wait for.
+//
+// A worker offers each block of a fetched array when it is sealed, perhaps more than once, perhaps before the
+// scheduler's reply has said which array that is. Each offer is owed a Done. All functions run in the endpoint's
+// callbacks, so nothing here is locked, and copying holds nobody up but the endpoint.
+#pragma once
+#include <tilewise/client/endpoint.h>
+
+#include <deque>
+#include <map>
+#include <unordered_map>
+
+#include "request.h"
+
+namespace tilewise::client {
+
+using Outbox = std::map<WorkerId, msg::PeerBatch>;  // what to send when a callback ends
+
+class Fetcher {
+ public:
+  // finish(request, error): kOk when its last block came. send(): empties an outbox.
+  Fetcher(Endpoint& endpoint, std::function<void(Request&, Error)> finish, std::function<void(Outbox&)> send)
+      : endpoint_(endpoint), finish_(std::move(finish)), send_(std::move(send)) {}
+
+  // The reply named the array of a target.
+  void expect(ArrayId array, const std::shared_ptr<Request>& request, std::size_t target);
+  // `reply_due`: some submission has not been answered, so an unknown array may yet become known.
+  void on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& out);
+  void on_replied(bool reply_due, Outbox& out);  // looks at early offers again
+  void on_worker_lost(WorkerId worker);
+
+  std::size_t expecting() const { return targets_.size(); }
+
+ private:
+  struct Wanted {
+    std::shared_ptr<Request> request;
+    std::size_t index = 0;
+    Target& target() const { return request->targets[index]; }
+    BlockState& state(std::int64_t block) const { return target().blocks[static_cast<std::size_t>(block)]; }
+    ir::Box box(std::int64_t block) const {
+      return target().grid.box(ir::unravel(block, target().grid.counts()));
+    }
+  };
+  struct Transfer {  // bytes that a worker was granted to send
+    WorkerId from;
+    msg::Offer offer;
+    std::vector<std::pair<WorkerId, msg::Done>> owed;
+    std::vector<std::byte> bytes;  // unless `direct`
+    Wanted direct;                 // with a request: bytes go straight into this array, where they are one run
+    int failures = 0;
+    bool lost = false;             // the worker is gone: the block may come from elsewhere
+  };
+
+  void place(const Wanted& wanted, std::int64_t block, const std::byte* bytes);
+  void filled(const Wanted& wanted, std::int64_t block);
+  void start_transfer(WorkerId from, msg::Offer offer, const std::vector<Wanted>& wanted, Outbox& out);
+  static std::byte* destination(Transfer& transfer);
+  void arm(std::uint64_t nonce, Outbox& out);
+  void on_received(std::uint64_t nonce, Status status);
+  void fail(const std::vector<Wanted>& wanted, const Error& error);
+  // Targets of the array that still wait; forgets those of finished requests.
+  std::vector<Wanted> waiting(ArrayId array);
+
+  Endpoint& endpoint_;
+  std::function<void(Request&, Error)> finish_;
+  std::function<void(Outbox&)> send_;
+  std::unordered_map<ArrayId, std::vector<Wanted>> targets_;
+  std::deque<std::pair<WorkerId, msg::Offer>> early_;
+  std::unordered_map<std::uint64_t, Transfer> transfers_;
+  std::uint64_t next_transfer_ = 1;
+  bool overflowed_ = false;  // early offers were dropped: what is expected next may never be complete
+};
+
+}  // namespace tilewise::client

@@ -1,0 +1,103 @@
+// The growing graph of a session: which ops were recorded, which arrays somebody still wants, and what the scheduler
+// already holds. No threads and no messages: SessionState guards it and sends what it makes.
+//
+// An array is *wanted* while a user's handle names it, a request runs on it, or a wanted op reads it. An array is
+// *remote* while the scheduler holds it for this session. Every submission names its arrays anew: a number is sent as
+// an output once, so that an op computed again is another array, and only remote ones are named by later submissions.
+//
+// Nothing here recurses: graphs are as deep as users' loops are long.
+#pragma once
+#include <tilewise/ir/geometry.h>
+#include <tilewise/ir/op.h>
+
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace tilewise::client {
+
+// One array of a session: node number * kMaxOutputs + output; 0 is none.
+using Key = std::uint64_t;
+
+// Bytes of a kProvide array, C order. Never written; alive as long as anything needs them.
+struct Memory {
+  std::shared_ptr<const void> owner;
+  const std::byte* data = nullptr;
+};
+
+// What one Submit carries, and what its numbers mean.
+struct Submission {
+  struct Named { Key key = 0; std::uint64_t number = 0; };
+  struct Provided { std::uint64_t number = 0; ir::SourceArray array; std::shared_ptr<const Memory> memory; };
+
+  std::vector<ir::Op> ops;
+  std::vector<Named> fetches;       // in the order asked for; equal keys share a number
+  std::vector<Named> holds;         // newly held by this submission
+  std::vector<Provided> provided;
+};
+
+struct Wish {
+  std::vector<Key> fetch;  // send me its blocks
+  std::vector<Key> hold;   // keep it until no longer wanted
+  std::vector<Key> run;    // of ops with an effect: compute it
+};
+
+class Graph {
+ public:
+  // Records an op whose operands name Keys. Each output has one handle from now on; output o has key + o.
+  Key add(ir::Op op, std::shared_ptr<const Memory> memory = nullptr);
+
+  const ir::OutputSpec& output(Key key) const;
+  ir::SourceArray source(Key key) const;
+  const ir::Op& op(Key key) const { return node(key).op; }
+  // Explicit placement of the op; kPlacementConflict if it has another one, naming both. `name` turns a device into
+  // text. False: the op has been submitted, so it is too late.
+  Result<bool> place(Key key, const ir::DeviceHint& hint, const std::function<std::string(DeviceId)>& name);
+
+  void label(Key key, const std::string& label) { node(key).op.label = label; }
+
+  // Handles and requests; the last one gone frees the array and what only it needed.
+  void pin(Key key) { ++out(key).pins; }
+  void unpin(Key key);
+
+  // The ops needed for the wish that the scheduler does not hold, each once, producers before users.
+  // kLimitExceeded past kMaxOpsPerSubmit.
+  Result<Submission> submit(const Wish& wish);
+  // How a submission ended: arrays held by it are there, and what they were computed from is forgotten; or they are
+  // not, and may be submitted again.
+  void held(const Submission& submission, bool ok);
+
+  bool remote(Key key) const { return outputs(key)[key % limits::kMaxOutputs].remote != 0; }
+  // Numbers the scheduler may let go; empties the list.
+  std::vector<std::uint64_t> take_released() { return std::exchange(released_, {}); }
+  std::size_t released() const { return released_.size(); }
+  std::size_t size() const { return nodes_.size(); }
+
+ private:
+  struct Output {
+    std::uint32_t pins = 0, users = 0;  // users: operands of nodes
+    std::uint64_t remote = 0;           // its number at the scheduler; 0: not held there
+  };
+  struct Node {
+    ir::Op op;
+    std::vector<Output> outputs;
+    std::shared_ptr<const Memory> memory;
+    std::uint64_t visited = 0;          // number of the last submission that reached it
+    bool submitted = false;
+  };
+
+  Node& node(Key key) { return nodes_.at(key / limits::kMaxOutputs); }
+  const Node& node(Key key) const { return nodes_.at(key / limits::kMaxOutputs); }
+  Output& out(Key key) { return node(key).outputs[key % limits::kMaxOutputs]; }
+  const std::vector<Output>& outputs(Key key) const { return node(key).outputs; }
+  void settle(Key key);  // frees what is no longer wanted, from here on
+  void collect(const std::vector<Key>& roots, std::vector<std::uint64_t>& order);
+
+  std::unordered_map<std::uint64_t, Node> nodes_;
+  std::uint64_t next_node_ = 1, next_number_ = 1, visit_ = 0;
+  std::vector<std::uint64_t> released_;
+};
+
+}  // namespace tilewise::client

@@ -1,0 +1,179 @@
+// Arrays: small values that name a node of their session's graph, seen through a view.
+//
+// Nothing is computed until somebody asks: get(), item(), persist(), save_npy() or Session::compute(). Mistakes of shape,
+// dtype, axis and grid are thrown as ArrayError by the call that makes them, with the shapes in the text. All functions
+// are thread-safe; one Array object is not to be assigned while another thread reads it.
+//
+// Typing follows NumPy and the Array API standard: ir/tape_builder.h has the exact rules.
+#pragma once
+#include <tilewise/error.h>
+#include <tilewise/future.h>
+#include <tilewise/ir/view.h>
+#include <tilewise/types.h>
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tilewise {
+
+namespace client {
+struct Handle;
+struct Access;
+}  // namespace client
+
+struct ComputeOptions {
+  std::int32_t priority = 0;  // higher first
+};
+
+class Array {
+ public:
+  Array() = default;  // names nothing; using it is kInvalidArgument
+
+  const Shape& shape() const { return view_.shape; }
+  int rank() const { return view_.rank(); }
+  std::int64_t size() const { return ir::volume(view_.shape); }  // elements
+  DType dtype() const;
+  // The cuts as this view sees them.
+  Grid grid() const;
+  explicit operator bool() const { return handle_ != nullptr; }  // names something
+
+  // ---- views: nothing is computed or moved; axes may be negative ----
+  Array T() const { return permute(); }                     // reverses the dimensions
+  Array permute(std::initializer_list<int> axes = {}) const { return permute(std::span(axes.begin(), axes.size())); }
+  Array permute(std::span<const int> axes) const;           // empty: reverse
+  // start:stop:step along an axis, with NumPy's clipping and negative numbers.
+  Array slice(int axis, std::optional<std::int64_t> start, std::optional<std::int64_t> stop = {},
+              std::int64_t step = 1) const;
+  Array at(int axis, std::int64_t index) const;             // one index; drops the axis
+  Array operator[](std::int64_t index) const { return at(0, index); }
+  Array expand_dims(int axis) const;                        // a new dimension of extent 1
+  Array squeeze(int axis) const;                            // extent must be 1
+  Array broadcast_to(const Shape& shape) const;
+
+  // ---- moved or cast ----
+  Array astype(DType dtype) const;
+  Array reshape(std::span<const std::int64_t> shape) const; // C order; one extent may be -1. A view where it can be
+  Array reshape(std::initializer_list<std::int64_t> shape) const {
+    return reshape(std::span(shape.begin(), shape.size()));
+  }
+  Array reblock(const Shape& block) const;                  // other cuts, same values
+  // On this device, or tiled over these. kPlacementConflict if the array has another explicit placement. What has been
+  // submitted already, and views, are copied there.
+  Array on(DeviceId device) const { return on(std::vector<DeviceId>{device}); }
+  Array on(const Device& device) const { return on(device.id); }
+  Array on(const std::vector<DeviceId>& devices) const;
+  Array named(const std::string& label) const;              // for people: dashboards and errors. Up to 256 bytes
+
+  // ---- computing; one message to the scheduler each ----
+  // All elements, C order. T is the dtype's type (else kInvalidArgument: astype first). Failures throw their root
+  // cause; a timeout cancels.
+  template <class T>
+  std::vector<T> get(const WaitOptions& options = {}) const;
+  // The one element of an array of size 1.
+  template <class T>
+  T item(const WaitOptions& options = {}) const;
+  // Computes the array and keeps it in the cluster until its last handle goes. Later expressions start from it. For
+  // views: what they show is copied first, and kept as `*this`.
+  Future persist(const ComputeOptions& options = {});
+  // Writes a .npy file at `path`, as workers see it; appears under that name when complete.
+  Future save_npy(const std::string& path, const ComputeOptions& options = {}) const;
+
+ private:
+  friend struct client::Access;
+
+  std::shared_ptr<const client::Handle> handle_;
+  ir::View view_;
+};
+
+// ---- elementwise; shapes broadcast ------------------------------------------------------------------------------------
+
+#define TILEWISE_BINARY(name)                       \
+  Array name(const Array& a, const Array& b);       \
+  Array name(const Array& a, const Scalar& b);      \
+  Array name(const Scalar& a, const Array& b);
+TILEWISE_BINARY(operator+)
+TILEWISE_BINARY(operator-)
+TILEWISE_BINARY(operator*)
+TILEWISE_BINARY(operator/)  // of integers: float64
+TILEWISE_BINARY(operator%)  // sign of the divisor
+TILEWISE_BINARY(operator==)
+TILEWISE_BINARY(operator!=)
+TILEWISE_BINARY(operator<)
+TILEWISE_BINARY(operator<=)
+TILEWISE_BINARY(operator>)
+TILEWISE_BINARY(operator>=)
+TILEWISE_BINARY(operator&)  // bool: logical; integers: bits
+TILEWISE_BINARY(operator|)
+TILEWISE_BINARY(operator^)
+TILEWISE_BINARY(floor_divide)
+TILEWISE_BINARY(power)
+TILEWISE_BINARY(minimum)    // propagate NaN
+TILEWISE_BINARY(maximum)
+TILEWISE_BINARY(atan2)
+TILEWISE_BINARY(left_shift)
+TILEWISE_BINARY(right_shift)
+TILEWISE_BINARY(logical_and)
+TILEWISE_BINARY(logical_or)
+TILEWISE_BINARY(logical_xor)
+#undef TILEWISE_BINARY
+
+Array operator-(const Array& a);
+Array operator!(const Array& a);  // logical not: bool
+Array operator~(const Array& a);  // bits; of bool: not
+Array abs(const Array& a);
+Array sign(const Array& a);
+Array sqrt(const Array& a);
+Array exp(const Array& a);
+Array expm1(const Array& a);
+Array log(const Array& a);
+Array log1p(const Array& a);
+Array sin(const Array& a);
+Array cos(const Array& a);
+Array tan(const Array& a);
+Array tanh(const Array& a);
+Array floor(const Array& a);
+Array ceil(const Array& a);
+Array trunc(const Array& a);
+Array round(const Array& a);  // halves to even
+Array isnan(const Array& a);
+Array isinf(const Array& a);
+Array isfinite(const Array& a);
+Array square(const Array& a);
+inline Array astype(const Array& a, DType dtype) { return a.astype(dtype); }
+
+// condition ? a : b, element by element; condition is bool.
+Array where(const Array& condition, const Array& a, const Array& b);
+Array where(const Array& condition, const Array& a, const Scalar& b);
+Array where(const Array& condition, const Scalar& a, const Array& b);
+Array where(const Array& condition, const Scalar& a, const Scalar& b);
+
+// ---- reductions; `keepdims` leaves reduced dimensions with extent 1 -------------------------------------------------------
+
+Array sum(const Array& a, const Axes& axes = {}, bool keepdims = false);   // bool and int32: int64
+Array prod(const Array& a, const Axes& axes = {}, bool keepdims = false);
+Array mean(const Array& a, const Axes& axes = {}, bool keepdims = false);  // of integers: float64
+Array min(const Array& a, const Axes& axes = {}, bool keepdims = false);   // of nothing: kInvalidArgument
+Array max(const Array& a, const Axes& axes = {}, bool keepdims = false);
+Array any(const Array& a, const Axes& axes = {}, bool keepdims = false);
+Array all(const Array& a, const Axes& axes = {}, bool keepdims = false);
+// int64: the index along one axis, or into the flattened array; ties: the lowest.
+Array argmin(const Array& a, const Axes& axis = {}, bool keepdims = false);
+Array argmax(const Array& a, const Axes& axis = {}, bool keepdims = false);
+
+// ---- products and joins ---------------------------------------------------------------------------------------------------
+
+Array matmul(const Array& a, const Array& b);  // one or two dimensions each, as in NumPy
+Array concat(std::span<const Array> arrays, int axis = 0);
+Array stack(std::span<const Array> arrays, int axis = 0);  // along a new axis
+inline Array concat(std::initializer_list<Array> arrays, int axis = 0) {
+  return concat(std::span(arrays.begin(), arrays.size()), axis);
+}
+inline Array stack(std::initializer_list<Array> arrays, int axis = 0) {
+  return stack(std::span(arrays.begin(), arrays.size()), axis);
+}
+
+}  // namespace tilewise

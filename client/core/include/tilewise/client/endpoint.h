@@ -1,0 +1,58 @@
+// What a session needs of the outside world: a link to the scheduler, links to workers' data services, and two ways to
+// get at bytes. Implemented by the embedded cluster and by the remote connection.
+#pragma once
+#include <tilewise/msg/msg.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace tilewise::client {
+
+struct EndpointCallbacks {
+  std::function<void(msg::Message)> on_message;             // from the scheduler, in order; Pings included
+  std::function<void(WorkerId, msg::PeerBatch)> on_peer;    // from a worker, in order per worker
+  std::function<void(Error)> on_lost;                       // the scheduler is gone for good; at most once
+};
+
+// Rules for implementations:
+//   - callbacks run one at a time (any thread, but never two at once) and never inside a call of this interface;
+//   - callbacks may call every function of this interface but start() and the destructor;
+//   - an endpoint answers Ping itself, besides passing it on;
+//   - after on_lost, and after a worker is gone, calls are accepted and do nothing, except that `done` callbacks of
+//     receive() and transmit() still come, with an error;
+//   - the destructor returns when no callback is running; none comes after it. Outstanding `done` callbacks are
+//     destroyed uncalled.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  // The accepted one. devices[0] is this client's data endpoint.
+  virtual const msg::Welcome& welcome() const = 0;
+
+  // Installed once by the session, before anything else is called.
+  virtual void start(EndpointCallbacks callbacks) = 0;
+
+  // To the scheduler, in the order of calls. Any thread; does not wait.
+  virtual void send(msg::Message message) = 0;
+  // To a worker's data service, in the order of calls per worker. Any thread; does not wait.
+  virtual void send(WorkerId peer, msg::PeerBatch batch) = 0;
+
+  // Bytes [offset, offset + bytes) of a worker's slab, mapped for reading until the Done for that offer has been sent;
+  // null when they cannot be mapped and must be received instead. Only called inside on_peer or on_message.
+  virtual const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) = 0;
+
+  // The copying lane. Arms a receive of exactly `bytes` tagged `transfer` from the worker of `from`; the session sends
+  // the Grant afterwards. `done` is a callback like those above; `to` stays valid until it has been called or
+  // destroyed. An error means that the transport has let go of `to`.
+  virtual void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+                       std::function<void(Status)> done) = 0;
+  // Sends bytes that the worker of `to` has granted as `transfer`. The same rules.
+  virtual void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                        std::function<void(Status)> done) = 0;
+};
+
+// The slab of an offer that carries neither inlined bytes nor a place: the receiver must grant a transfer.
+constexpr std::uint32_t kNoSlab = UINT32_MAX;
+
+}  // namespace tilewise::client

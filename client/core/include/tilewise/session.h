@@ -1,0 +1,127 @@
+// A session: where arrays come from, and where expressions are sent.
+#pragma once
+#include <tilewise/array.h>
+#include <tilewise/client/endpoint.h>
+#include <tilewise/future.h>
+#include <tilewise/types.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tilewise {
+
+struct NpyInfo {  // what the header of a .npy file says
+  DType dtype = DType::kFloat64;
+  Shape shape;
+  std::int64_t data_offset = 0;  // bytes before the first element
+  bool fortran_order = false;
+};
+
+struct SessionOptions {
+  std::string name = {};        // for people
+  std::uint64_t seed = 0;       // of random arrays without a seed of their own
+  Duration timeout{0};          // of every wait that names none; 0: for ever
+  // Reads the header of a .npy file where the client can see it; load_npy is kUnsupported without.
+  std::function<Result<NpyInfo>(const std::string& path)> npy_info = {};
+};
+
+// How new arrays look. `block`: extents of a block, of the rank of the shape; empty: the default cut, which depends on
+// shape and dtype only.
+struct CreateOptions {
+  DType dtype = DType::kFloat64;
+  Shape block = {};
+};
+struct RandomOptions {
+  std::optional<std::uint64_t> seed = {};  // same seed, same numbers; without: the next stream of the session's seed
+  Shape block = {};
+  DType dtype = DType::kFloat64;           // float32 or float64; not of integers()
+};
+struct BlockOptions {
+  Shape block = {};
+};
+struct MemoryOptions {
+  Shape block = {};
+  // Given: the span is borrowed, not copied, and `owner` is let go when nothing needs it any more. The bytes must not
+  // change until then, and letting go must not use the session.
+  std::shared_ptr<const void> owner = {};
+};
+
+// Random arrays. Element i of a stream is the same number whatever the block grid and the cluster.
+class Random {
+ public:
+  // Uniform in [low, high).
+  Array uniform(const Shape& shape, const RandomOptions& options = {}, double low = 0, double high = 1) const;
+  Array normal(const Shape& shape, const RandomOptions& options = {}, double mean = 0, double stddev = 1) const;
+  // int64, uniform in [low, high); kInvalidArgument unless low < high.
+  Array integers(std::int64_t low, std::int64_t high, const Shape& shape, const RandomOptions& options = {}) const;
+
+ private:
+  friend class Session;
+  std::shared_ptr<client::SessionState> state_;
+};
+
+// A handle; copies are the same session. Thread-safe. It ends, with everything it holds at the cluster, when the last
+// Session, Array and Future of it are gone; that must not happen inside one of its callbacks.
+class Session {
+ public:
+  explicit Session(std::shared_ptr<client::SessionState> state);
+
+  Random random;
+
+  // New arrays. Errors: kInvalidArgument and kOutOfRange for shapes and blocks, with both in the text.
+  Array zeros(const Shape& shape, const CreateOptions& options = {}) const;
+  Array ones(const Shape& shape, const CreateOptions& options = {}) const;
+  Array full(const Shape& shape, Scalar value, const CreateOptions& options = {}) const;
+  // ceil((stop - start) / step) values start + i * step; int64 if all three are integers, else float64.
+  Array arange(Scalar start, Scalar stop, Scalar step = 1, const BlockOptions& options = {}) const;
+  Array arange(Scalar stop) const { return arange(0, stop); }
+  // `count` values from start to stop, both included.
+  Array linspace(double start, double stop, std::int64_t count, const CreateOptions& options = {}) const;
+  // (rows, columns); ones where column - row == k.
+  Array eye(std::int64_t rows, std::optional<std::int64_t> columns = {}, std::int64_t k = 0,
+            const CreateOptions& options = {}) const;
+  // An array with these values, C order. Copied at the call, unless options.owner says otherwise. T: bool, int32,
+  // int64, float or double. kShapeMismatch unless shape has values.size() elements.
+  template <class T>
+  Array from_memory(std::span<const T> values, const Shape& shape, const MemoryOptions& options = {}) const {
+    return from_bytes(std::as_bytes(values), ir::dtype_of_v<T>, shape, options);
+  }
+  template <class T>
+  Array from_memory(const std::vector<T>& values, const Shape& shape, const MemoryOptions& options = {}) const {
+    return from_memory(std::span<const T>(values), shape, options);
+  }
+  Array from_bytes(std::span<const std::byte> bytes, DType dtype, const Shape& shape,
+                   const MemoryOptions& options = {}) const;
+  // The file at `path`, as workers see it; read when needed, block by block.
+  Array load_npy(const std::string& path, const BlockOptions& options = {}) const;
+
+  // Sends everything these arrays need as one message; result i is arrays[i], in the client's memory.
+  Future compute(std::span<const Array> arrays, const ComputeOptions& options = {}) const;
+  Future compute(std::initializer_list<Array> arrays, const ComputeOptions& options = {}) const {
+    return compute(std::span(arrays.begin(), arrays.size()), options);
+  }
+  // Computes and keeps them in the cluster while they have handles. Views cannot be kept: keep what they show.
+  Future persist(std::span<const Array> arrays, const ComputeOptions& options = {}) const;
+  Future persist(std::initializer_list<Array> arrays, const ComputeOptions& options = {}) const {
+    return persist(std::span(arrays.begin(), arrays.size()), options);
+  }
+
+  std::vector<Device> devices() const;  // of the workers that have joined, by id
+  Device device(const std::string& name) const;  // kNotFound, naming those there are
+  // False if there are not that many in time.
+  bool wait_for_devices(std::size_t count, Duration timeout) const;
+
+  const std::shared_ptr<client::SessionState>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<client::SessionState> state_;
+};
+
+// The seam between the API and the world; see client/endpoint.h. Throws if the endpoint's Welcome refuses.
+Session make_session(std::unique_ptr<client::Endpoint> endpoint, SessionOptions options = {});
+
+}  // namespace tilewise

@@ -1,0 +1,65 @@
+// Names from the engine that the public API shows.
+#pragma once
+#include <tilewise/base/id.h>
+#include <tilewise/ir/dtype.h>
+#include <tilewise/ir/grid.h>
+#include <tilewise/ir/op.h>
+#include <tilewise/ir/shape.h>
+#include <tilewise/ir/tape_builder.h>
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tilewise {
+
+using ir::DType;
+using ir::Grid;
+using ir::Shape;
+
+// One device of the cluster, as workers announced it.
+struct Device {
+  DeviceId id;
+  std::string name;          // global: "w3/cuda:0"
+  std::string model;
+  std::string worker;        // the process's name, for people
+  WorkerId worker_id;
+  std::int64_t memory_bytes = 0;
+};
+
+// A number of the host language in an expression. It adopts the dtype of the array beside it where its kind permits
+// (ir/tape_builder.h has the rules).
+class Scalar {
+ public:
+  Scalar(bool value) : value_(value) {}
+  template <std::integral T>
+  Scalar(T value) : value_(static_cast<std::int64_t>(value)) {}
+  template <std::floating_point T>
+  Scalar(T value) : value_(static_cast<double>(value)) {}
+
+  const ir::Scalar& value() const { return value_; }
+  bool is_float() const { return value_.kind == ir::ScalarKind::kFloat; }
+  double as_double() const { return is_float() ? value_.f : static_cast<double>(value_.i); }
+
+ private:
+  ir::Scalar value_;
+};
+
+// Which dimensions: all, one, or several; negative ones count from the end, as in NumPy.
+class Axes {
+ public:
+  Axes() = default;  // all
+  Axes(int axis) : axes_(std::vector<int>{axis}) {}
+  Axes(std::initializer_list<int> axes) : axes_(std::vector<int>(axes)) {}
+  explicit Axes(std::vector<int> axes) : axes_(std::move(axes)) {}
+
+  const std::optional<std::vector<int>>& list() const { return axes_; }  // nothing: all
+
+ private:
+  std::optional<std::vector<int>> axes_;
+};
+
+}  // namespace tilewise

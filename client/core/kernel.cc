@@ -1,0 +1,79 @@
+#include <tilewise/kernel.h>
+
+#include <algorithm>
+
+#include "access.h"
+
+namespace tilewise {
+namespace {
+
+using client::Access;
+
+std::vector<ir::OutputSpec> specs(const std::vector<OutputLike>& outputs) {
+  if (outputs.empty()) throw ArrayError(Errc::kInvalidArgument, "a kernel call without outputs");
+  std::vector<ir::OutputSpec> out;
+  for (const OutputLike& o : outputs) out.push_back({0, o.dtype, o.grid});
+  return out;
+}
+
+ir::CallAttrs attrs_of(const Kernel& kernel) {
+  ir::CallAttrs attrs;
+  attrs.kernel = kernel.name;
+  attrs.version = kernel.version;
+  attrs.params = kernel.params;
+  attrs.flops_per_point = kernel.flops_per_point;
+  attrs.scratch_bytes = kernel.scratch_bytes;
+  return attrs;
+}
+
+std::vector<Array> call(std::span<const Array> arrays, ir::CallAttrs attrs, const std::vector<OutputLike>& outputs) {
+  if (arrays.empty()) throw ArrayError(Errc::kInvalidArgument, "kernel '" + attrs.kernel + "' is called on no array");
+  const std::vector<ir::OutputSpec> out = specs(outputs);
+  const std::string name = attrs.kernel;
+  auto inferred = infer_call(Access::sources(arrays), std::move(attrs), outputs.front().grid, out);
+  if (!inferred) throw ArrayError(inferred.error().code, "kernel '" + name + "': " + inferred.error().message);
+  return Access::state(arrays.front()).add(std::move(*inferred->op));
+}
+
+}  // namespace
+
+std::vector<Array> map_blocks(const Kernel& kernel, std::span<const Array> arrays, std::vector<ir::OperandMap> maps,
+                              const std::vector<OutputLike>& outputs) {
+  ir::CallAttrs attrs = attrs_of(kernel);
+  if (maps.empty()) {
+    for (const Array& a : arrays) {
+      if (outputs.empty() || a.shape() != outputs.front().grid.shape()) {
+        throw ArrayError(Errc::kShapeMismatch,
+                         "kernel '" + kernel.name + "': an array of shape " + ir::to_string(a.shape()) +
+                             " needs an index map, because the output has shape " +
+                             (outputs.empty() ? "()" : ir::to_string(outputs.front().grid.shape())));
+      }
+      ir::OperandMap map;
+      for (int d = 0; d < a.rank(); ++d) map.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
+      maps.push_back(map);
+    }
+  }
+  attrs.maps = std::move(maps);
+  return call(arrays, std::move(attrs), outputs);
+}
+
+Array task(const Kernel& kernel, const std::vector<BlockRef>& refs, DType dtype, const Shape& shape) {
+  ir::CallAttrs attrs = attrs_of(kernel);
+  std::vector<Array> arrays;
+  for (const BlockRef& ref : refs) {
+    const client::Key key = Access::key(ref.array);
+    const auto it = std::find_if(arrays.begin(), arrays.end(), [&](const Array& a) { return Access::key(a) == key; });
+    const auto at = static_cast<std::size_t>(it - arrays.begin());
+    if (it == arrays.end()) {
+      arrays.push_back(ref.array);
+      attrs.explicit_maps.push_back({{0, 0}, {}});
+    }
+    attrs.explicit_maps[at].blocks.push_back(ref.block);
+    ++attrs.explicit_maps[at].offsets[1];
+  }
+  std::vector<ir::DimGrid> dims;
+  for (const std::int64_t extent : shape) dims.push_back(ir::DimGrid::whole(extent));
+  return std::move(call(arrays, std::move(attrs), {{dtype, Grid(std::move(dims))}}).front());
+}
+
+}  // namespace tilewise

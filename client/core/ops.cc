@@ -1,0 +1,187 @@
+// The free functions of array.h: each records one op, named in the language of tapes.
+#include <tilewise/array.h>
+
+#include "access.h"
+
+namespace tilewise {
+namespace {
+
+using client::Access;
+using ir::ReduceKind;
+using ir::TapeBuilder;
+using ir::TapeOp;
+using ir::TapeValue;
+using Values = std::span<const TapeValue>;
+
+Array map(std::initializer_list<Array> arrays, const ir::BuildTape& build) {
+  const std::span operands(arrays.begin(), arrays.size());
+  const std::vector<ir::Source> sources = Access::sources(operands);
+  return Access::record(operands.front(), infer_map(sources, build));
+}
+
+Array unary(TapeOp op, const Array& a) {
+  return map({a}, [op](TapeBuilder& t, Values v) { return t.unary(op, v[0]); });
+}
+Array binary(TapeOp op, const Array& a, const Array& b) {
+  return map({a, b}, [op](TapeBuilder& t, Values v) { return t.binary(op, v[0], v[1]); });
+}
+Array binary(TapeOp op, const Array& a, const Scalar& b) {
+  return map({a}, [&](TapeBuilder& t, Values v) { return t.binary(op, v[0], b.value()); });
+}
+Array binary(TapeOp op, const Scalar& a, const Array& b) {
+  return map({b}, [&](TapeBuilder& t, Values v) { return t.binary(op, a.value(), v[0]); });
+}
+
+// Logical functions take any dtype: what is not zero is true.
+TapeValue truth(TapeBuilder& t, TapeValue v) { return t.unary(TapeOp::kNot, t.unary(TapeOp::kNot, v)); }
+Array logical(TapeOp op, const Array& a, const Array& b) {
+  return map({a, b}, [op](TapeBuilder& t, Values v) { return t.binary(op, truth(t, v[0]), truth(t, v[1])); });
+}
+Array logical(TapeOp op, const Array& a, const Scalar& b) {  // all three are symmetric
+  return map({a}, [&](TapeBuilder& t, Values v) { return t.binary(op, truth(t, v[0]), ir::Scalar(b.as_double() != 0)); });
+}
+
+Array reduce(ReduceKind kind, const Array& a, const Axes& axes, bool keepdims) {
+  return Access::record(a, infer_reduce(Access::source(a), kind, axes.list(), keepdims));
+}
+
+}  // namespace
+
+#define TILEWISE_BINARY(name, op)                                                             \
+  Array name(const Array& a, const Array& b) { return binary(TapeOp::op, a, b); }             \
+  Array name(const Array& a, const Scalar& b) { return binary(TapeOp::op, a, b); }            \
+  Array name(const Scalar& a, const Array& b) { return binary(TapeOp::op, a, b); }
+TILEWISE_BINARY(operator+, kAdd)
+TILEWISE_BINARY(operator-, kSub)
+TILEWISE_BINARY(operator*, kMul)
+TILEWISE_BINARY(operator/, kDiv)
+TILEWISE_BINARY(operator%, kRem)
+TILEWISE_BINARY(operator==, kEq)
+TILEWISE_BINARY(operator!=, kNe)
+TILEWISE_BINARY(operator<, kLt)
+TILEWISE_BINARY(operator<=, kLe)
+TILEWISE_BINARY(operator>, kGt)
+TILEWISE_BINARY(operator>=, kGe)
+TILEWISE_BINARY(operator&, kAnd)
+TILEWISE_BINARY(operator|, kOr)
+TILEWISE_BINARY(operator^, kXor)
+TILEWISE_BINARY(floor_divide, kFloorDiv)
+TILEWISE_BINARY(power, kPow)
+TILEWISE_BINARY(minimum, kMinimum)
+TILEWISE_BINARY(maximum, kMaximum)
+TILEWISE_BINARY(atan2, kAtan2)
+TILEWISE_BINARY(left_shift, kShl)
+TILEWISE_BINARY(right_shift, kShr)
+#undef TILEWISE_BINARY
+
+#define TILEWISE_LOGICAL(name, op)                                                            \
+  Array name(const Array& a, const Array& b) { return logical(TapeOp::op, a, b); }            \
+  Array name(const Array& a, const Scalar& b) { return logical(TapeOp::op, a, b); }           \
+  Array name(const Scalar& a, const Array& b) { return logical(TapeOp::op, b, a); }
+TILEWISE_LOGICAL(logical_and, kAnd)
+TILEWISE_LOGICAL(logical_or, kOr)
+TILEWISE_LOGICAL(logical_xor, kXor)
+#undef TILEWISE_LOGICAL
+
+#define TILEWISE_UNARY(name, op) \
+  Array name(const Array& a) { return unary(TapeOp::op, a); }
+TILEWISE_UNARY(operator-, kNeg)
+TILEWISE_UNARY(operator!, kNot)
+TILEWISE_UNARY(operator~, kInvert)
+TILEWISE_UNARY(abs, kAbs)
+TILEWISE_UNARY(sign, kSign)
+TILEWISE_UNARY(sqrt, kSqrt)
+TILEWISE_UNARY(exp, kExp)
+TILEWISE_UNARY(expm1, kExpm1)
+TILEWISE_UNARY(log, kLog)
+TILEWISE_UNARY(log1p, kLog1p)
+TILEWISE_UNARY(sin, kSin)
+TILEWISE_UNARY(cos, kCos)
+TILEWISE_UNARY(tan, kTan)
+TILEWISE_UNARY(tanh, kTanh)
+TILEWISE_UNARY(floor, kFloor)
+TILEWISE_UNARY(ceil, kCeil)
+TILEWISE_UNARY(trunc, kTrunc)
+TILEWISE_UNARY(round, kRound)
+TILEWISE_UNARY(isnan, kIsNan)
+TILEWISE_UNARY(isinf, kIsInf)
+TILEWISE_UNARY(isfinite, kIsFinite)
+#undef TILEWISE_UNARY
+
+Array square(const Array& a) { return a * a; }
+
+Array where(const Array& condition, const Array& a, const Array& b) {
+  return map({condition, a, b}, [](TapeBuilder& t, Values v) { return t.where(v[0], v[1], v[2]); });
+}
+Array where(const Array& condition, const Array& a, const Scalar& b) {
+  return map({condition, a}, [&](TapeBuilder& t, Values v) {
+    return t.where(v[0], v[1], t.constant(b.value(), ir::scalar_dtype(t.dtype(v[1]), b.value().kind)));
+  });
+}
+Array where(const Array& condition, const Scalar& a, const Array& b) {
+  return map({condition, b}, [&](TapeBuilder& t, Values v) {
+    return t.where(v[0], t.constant(a.value(), ir::scalar_dtype(t.dtype(v[1]), a.value().kind)), v[1]);
+  });
+}
+Array where(const Array& condition, const Scalar& a, const Scalar& b) {
+  return map({condition}, [&](TapeBuilder& t, Values v) {
+    const auto constant = [&](const Scalar& s) {
+      return t.constant(s.value(), ir::scalar_dtype(DType::kBool, s.value().kind));
+    };
+    return t.where(v[0], constant(a), constant(b));
+  });
+}
+
+#define TILEWISE_REDUCE(name, kind)                                   \
+  Array name(const Array& a, const Axes& axes, bool keepdims) {       \
+    return reduce(ReduceKind::kind, a, axes, keepdims);               \
+  }
+TILEWISE_REDUCE(sum, kSum)
+TILEWISE_REDUCE(prod, kProd)
+TILEWISE_REDUCE(min, kMin)
+TILEWISE_REDUCE(max, kMax)
+TILEWISE_REDUCE(any, kAny)
+TILEWISE_REDUCE(all, kAll)
+TILEWISE_REDUCE(argmin, kArgMin)
+TILEWISE_REDUCE(argmax, kArgMax)
+#undef TILEWISE_REDUCE
+
+Array mean(const Array& a, const Axes& axes, bool keepdims) {
+  const Array total = sum(is_floating(a.dtype()) ? a : a.astype(DType::kFloat64), axes, keepdims);
+  // How many elements went into one: both counts are known here. Of nothing: 0 / 0, as in NumPy.
+  const std::int64_t results = total.size();
+  if (results == 0) return total;
+  return total / static_cast<double>(a.size() / results);
+}
+
+Array matmul(const Array& a, const Array& b) {
+  const std::vector<ir::Source> sources = Access::sources(std::vector{a, b});
+  // Arrays of two dtypes meet where their sum would; bool is refused below.
+  const DType common = ir::common_dtype(a.dtype(), b.dtype());
+  if (a.dtype() != b.dtype() && a.dtype() != DType::kBool && b.dtype() != DType::kBool) {
+    return matmul(a.astype(common), b.astype(common));
+  }
+  return Access::record(a, infer_matmul(sources[0], sources[1]));
+}
+
+namespace {
+
+Array join(std::span<const Array> arrays, int axis,
+           Result<ir::Inferred> (*infer)(std::span<const ir::Source>, int)) {
+  if (arrays.empty()) throw ArrayError(Errc::kInvalidArgument, "nothing to join");
+  DType common = arrays.front().dtype();
+  for (const Array& a : arrays) common = ir::common_dtype(common, a.dtype());
+  std::vector<Array> cast;
+  for (const Array& a : arrays) cast.push_back(a.astype(common));
+  return Access::record(cast.front(), infer(Access::sources(cast), axis));
+}
+
+}  // namespace
+
+Array concat(std::span<const Array> arrays, int axis) { return join(arrays, axis, ir::infer_concat); }
+
+Array stack(std::span<const Array> arrays, int axis) {
+  return join(arrays, axis, ir::infer_stack);
+}
+
+}  // namespace tilewise

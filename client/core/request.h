@@ -1,0 +1,55 @@
+// One submission in flight, shared by the futures that wait for it and the session that answers them.
+#pragma once
+#include <tilewise/future.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <variant>
+#include <vector>
+
+#include "graph.h"
+
+namespace tilewise::client {
+
+// A whole array in the client's memory, C order; bool as bytes.
+using Buffer = std::variant<std::vector<std::uint8_t>, std::vector<std::int32_t>, std::vector<std::int64_t>,
+                            std::vector<float>, std::vector<double>>;
+Buffer make_buffer(ir::DType dtype, std::int64_t elements);  // throws ArrayError: kOutOfMemory
+std::byte* bytes_of(Buffer& buffer);
+
+enum class BlockState : std::uint8_t { kWanted, kReceiving, kFilled };
+
+// One fetched array.
+struct Target {
+  std::uint64_t number = 0;  // as the submission names it
+  ir::DType dtype = ir::DType::kFloat64;
+  ir::Grid grid;
+  ir::Shape shape;
+  Buffer buffer;             // written by the endpoint's thread until the request is finished, then the future's
+  std::vector<BlockState> blocks;
+  std::int64_t left = 0;
+  std::size_t takers = 0;    // results that show this array and were not taken
+};
+
+struct Request {
+  std::uint64_t number = 0;
+  bool needs_done = false;           // holds or effects: the data alone is not the end of it
+  std::vector<Target> targets;       // each array once
+  std::vector<std::size_t> results;  // position of result i in `targets`
+  Submission submission;             // without its ops
+
+  std::int64_t targets_left = 0;     // the endpoint's callbacks only
+
+  // Under the session's mutex; graph_done is written by callbacks alone, which so may read it without.
+  bool graph_done = false;
+  std::vector<bool> taken;           // by result
+  Progress progress;
+  Error error{Errc::kOk, {}};
+  bool replied = false;
+  std::condition_variable changed;
+
+  // Set once, after `error`; then buffers belong to whoever waits.
+  std::atomic<bool> finished{false};
+};
+
+}  // namespace tilewise::client

@@ -1,0 +1,235 @@
+#include <tilewise/session.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "access.h"
+
+namespace tilewise {
+namespace {
+
+using client::Access;
+using client::SessionState;
+using client::value_or_throw;
+using ir::TapeBuilder;
+using ir::TapeOp;
+using ir::TapeValue;
+
+std::optional<Grid> grid_of(const Shape& shape, const Shape& block) {
+  if (block.empty()) return std::nullopt;
+  if (block.size() != shape.size()) {
+    throw ArrayError(Errc::kShapeMismatch, "blocks of " + ir::to_string(block) + " for an array of shape " + ir::to_string(shape));
+  }
+  return value_or_throw(Grid::uniform(shape, block));
+}
+
+Array generate(SessionState& state, const Shape& shape, const Shape& block,
+               const std::function<TapeValue(TapeBuilder&)>& build) {
+  return Access::record(state, nullptr, infer_generate(shape, grid_of(shape, block), [&](TapeBuilder& t, auto) {
+                          return build(t);
+                        }));
+}
+
+void check_floating(DType dtype, const char* what) {
+  if (!is_floating(dtype)) {
+    throw ArrayError(Errc::kInvalidArgument, std::string(what) + " of " + std::string(name_of(dtype)) +
+                                                 ": only float32 and float64");
+  }
+}
+
+}  // namespace
+
+namespace client {
+
+std::int64_t npy_data_offset(const ir::Shape& shape) {
+  // {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), } after 10 bytes of magic, before a newline. All descrs are as long.
+  std::size_t dict = std::strlen("{'descr': '<f8', 'fortran_order': False, 'shape': (), }");
+  for (const std::int64_t extent : shape) dict += std::to_string(extent).size();
+  if (shape.size() == 1) dict += 1;                          // (3,)
+  if (shape.size() > 1) dict += 2 * (shape.size() - 1);      // (3, 4)
+  return static_cast<std::int64_t>((10 + dict + 1 + 63) / 64 * 64);
+}
+
+}  // namespace client
+
+Session::Session(std::shared_ptr<client::SessionState> state) : state_(std::move(state)) { random.state_ = state_; }
+
+Session make_session(std::unique_ptr<client::Endpoint> endpoint, SessionOptions options) {
+  return Session(std::make_shared<client::SessionState>(std::move(endpoint), std::move(options)));
+}
+
+// ---- new arrays ------------------------------------------------------------------------------------------------------
+
+Array Session::zeros(const Shape& shape, const CreateOptions& options) const { return full(shape, 0, options); }
+
+Array Session::ones(const Shape& shape, const CreateOptions& options) const { return full(shape, 1, options); }
+
+Array Session::full(const Shape& shape, Scalar value, const CreateOptions& options) const {
+  return generate(*state_, shape, options.block, [&](TapeBuilder& t) {
+    return value.is_float() && !is_floating(options.dtype)
+               ? t.cast(t.constant(value.value(), DType::kFloat64), options.dtype)
+               : t.constant(value.value(), options.dtype);
+  });
+}
+
+Array Session::arange(Scalar start, Scalar stop, Scalar step, const BlockOptions& options) const {
+  const bool floating = start.is_float() || stop.is_float() || step.is_float();
+  if (step.as_double() == 0) throw ArrayError(Errc::kInvalidArgument, "arange with step 0");
+  double exact = std::ceil((stop.as_double() - start.as_double()) / step.as_double());
+  if (!(exact < 9.2e18)) throw ArrayError(Errc::kOutOfRange, "arange of " + std::to_string(exact) + " elements");
+  std::int64_t count = exact > 0 ? static_cast<std::int64_t>(exact) : 0;
+  if (!floating) {  // doubles do not hold every int64
+    const __int128 span = static_cast<__int128>(stop.value().i) - start.value().i, by = step.value().i;
+    const __int128 whole = span / by + (span % by != 0 && (span > 0) == (by > 0));
+    count = whole > 0 ? static_cast<std::int64_t>(whole) : 0;
+  }
+  return generate(*state_, {count}, options.block, [&](TapeBuilder& t) {
+    const TapeValue i = floating ? t.cast(t.iota(0), DType::kFloat64) : t.iota(0);
+    return t.binary(TapeOp::kAdd, t.binary(TapeOp::kMul, i, step.value()), start.value());
+  });
+}
+
+Array Session::linspace(double start, double stop, std::int64_t count, const CreateOptions& options) const {
+  check_floating(options.dtype, "linspace");
+  if (count < 0) throw ArrayError(Errc::kInvalidArgument, "linspace of " + std::to_string(count) + " values");
+  const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
+  return generate(*state_, {count}, options.block, [&](TapeBuilder& t) {
+    const TapeValue i = t.iota(0);
+    TapeValue v = t.binary(TapeOp::kMul, t.cast(i, DType::kFloat64), ir::Scalar(step));
+    v = t.binary(TapeOp::kAdd, v, ir::Scalar(start));
+    if (count > 1) {  // the end itself, not what rounding makes of it
+      const TapeValue last = t.binary(TapeOp::kEq, i, ir::Scalar(count - 1));
+      v = t.where(last, t.constant(ir::Scalar(stop), DType::kFloat64), v);
+    }
+    return t.cast(v, options.dtype);
+  });
+}
+
+Array Session::eye(std::int64_t rows, std::optional<std::int64_t> columns, std::int64_t k,
+                   const CreateOptions& options) const {
+  return generate(*state_, {rows, columns.value_or(rows)}, options.block, [&](TapeBuilder& t) {
+    const TapeValue off = t.binary(TapeOp::kSub, t.iota(1), t.iota(0));
+    return t.cast(t.binary(TapeOp::kEq, off, ir::Scalar(k)), options.dtype);
+  });
+}
+
+Array Session::from_bytes(std::span<const std::byte> bytes, DType dtype, const Shape& shape,
+                          const MemoryOptions& options) const {
+  const std::int64_t elements = value_or_throw(ir::checked_volume(shape));
+  if (static_cast<std::size_t>(elements) != bytes.size() / size_of(dtype)) {
+    throw ArrayError(Errc::kShapeMismatch, std::to_string(bytes.size() / size_of(dtype)) +
+                                               " values for an array of shape " + ir::to_string(shape));
+  }
+  const std::optional<Grid> given = grid_of(shape, options.block);
+  const Grid grid = given ? *given : value_or_throw(Grid::by_default(shape, size_of(dtype)));
+  auto memory = std::make_shared<client::Memory>();
+  if (options.owner) {
+    memory->owner = options.owner;
+    memory->data = bytes.data();
+  } else {
+    auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+    memory->data = copy->data();
+    memory->owner = std::move(copy);
+  }
+  ir::Inferred provide = value_or_throw(infer_provide(dtype, grid));
+  const Array provided = state_->add_one(std::move(*provide.op), std::move(memory));
+  // Workers take it from here: the copy is placed like any op, and all further reads are theirs.
+  return state_->add_one(Access::copy_op(provided));
+}
+
+Array Session::load_npy(const std::string& path, const BlockOptions& options) const {
+  if (!state_->options().npy_info) {
+    throw ArrayError(Errc::kUnsupported, "load_npy('" + path + "'): this session has nothing that reads file headers");
+  }
+  const Result<NpyInfo> info = state_->options().npy_info(path);
+  if (!info) throw ArrayError(info.error().code, "load_npy('" + path + "'): " + info.error().message);
+  return Access::record(*state_, nullptr, infer_read_npy(path, info->dtype, info->shape, info->data_offset,
+                                                         info->fortran_order, grid_of(info->shape, options.block)));
+}
+
+// ---- random numbers --------------------------------------------------------------------------------------------------
+
+namespace {
+
+// A seed of its own is a generator of its own; else streams of the session's seed, one an array.
+std::uint64_t key_of(SessionState& state, const RandomOptions& options) {
+  return options.seed ? ir::random_key(*options.seed, 0) : ir::random_key(state.options().seed, state.next_stream());
+}
+
+}  // namespace
+
+Array Random::uniform(const Shape& shape, const RandomOptions& options, double low, double high) const {
+  check_floating(options.dtype, "uniform");
+  const std::uint64_t key = key_of(*state_, options);
+  return generate(*state_, shape, options.block, [&](TapeBuilder& t) {
+    TapeValue v = t.uniform(options.dtype, key);
+    if (low == 0 && high == 1) return v;
+    v = t.binary(TapeOp::kMul, v, ir::Scalar(high - low));
+    return t.binary(TapeOp::kAdd, v, ir::Scalar(low));
+  });
+}
+
+Array Random::normal(const Shape& shape, const RandomOptions& options, double mean, double stddev) const {
+  check_floating(options.dtype, "normal");
+  const std::uint64_t key = key_of(*state_, options);
+  return generate(*state_, shape, options.block, [&](TapeBuilder& t) {
+    TapeValue v = t.normal(options.dtype, key);
+    if (stddev != 1) v = t.binary(TapeOp::kMul, v, ir::Scalar(stddev));
+    return mean == 0 ? v : t.binary(TapeOp::kAdd, v, ir::Scalar(mean));
+  });
+}
+
+Array Random::integers(std::int64_t low, std::int64_t high, const Shape& shape, const RandomOptions& options) const {
+  std::int64_t span = 0;
+  if (low >= high || __builtin_sub_overflow(high, low, &span)) {
+    throw ArrayError(Errc::kInvalidArgument,
+                     "random integers in [" + std::to_string(low) + ", " + std::to_string(high) + ")");
+  }
+  const std::uint64_t key = key_of(*state_, options);
+  return generate(*state_, shape, options.block, [&](TapeBuilder& t) {
+    const TapeValue v = t.random_below(t.constant(ir::Scalar(span), DType::kInt64), key);
+    return low == 0 ? v : t.binary(TapeOp::kAdd, v, ir::Scalar(low));
+  });
+}
+
+// ---- computing -------------------------------------------------------------------------------------------------------
+
+Future Session::compute(std::span<const Array> arrays, const ComputeOptions& options) const {
+  Access::sources(arrays);
+  std::vector<Array> plain;  // alive until the request is sent
+  client::Wish wish;
+  for (const Array& a : arrays) {
+    plain.push_back(Access::plain(a));
+    wish.fetch.push_back(Access::key(plain.back()));
+  }
+  return state_->submit(wish, options);
+}
+
+Future Session::persist(std::span<const Array> arrays, const ComputeOptions& options) const {
+  client::Wish wish;
+  for (const ir::Source& s : Access::sources(arrays)) {
+    if (!s.view.is_identity(s.grid.shape())) {
+      throw ArrayError(Errc::kUnsupported, "persist of a view of shape " + ir::to_string(s.shape()) + " on an array of shape " +
+                                               ir::to_string(s.grid.shape()) + ": call its own persist(), which copies it");
+    }
+    wish.hold.push_back(s.array);
+  }
+  return state_->submit(wish, options);
+}
+
+std::vector<Device> Session::devices() const { return state_->devices(); }
+
+Device Session::device(const std::string& name) const {
+  std::string known;
+  for (const Device& d : devices()) {
+    if (d.name == name) return d;
+    known += (known.empty() ? "" : ", ") + d.name;
+  }
+  throw ArrayError(Errc::kNotFound, "no device '" + name + "'; there are: " + (known.empty() ? "none" : known));
+}
+
+bool Session::wait_for_devices(std::size_t count, Duration timeout) const {
+  return state_->wait_for_devices(count, timeout);
+}
+
+}  // namespace tilewise

@@ -1,0 +1,370 @@
+#include "session_state.h"
+
+#include <tilewise/base/time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "access.h"
+
+namespace tilewise::client {
+namespace {
+
+constexpr TimeNs kPollNs = 50 * kMicrosecond;          // before parking: a wake-up costs about as much
+constexpr TimeNs kReleaseEveryNs = 1 * kMillisecond;   // releases in between share a message
+constexpr std::size_t kReleaseBatch = 64;
+
+Error error_of(const msg::Outcome& outcome) { return {outcome.code, outcome.message}; }
+
+}  // namespace
+
+SessionState::SessionState(std::unique_ptr<Endpoint> endpoint, SessionOptions options)
+    : options_(std::move(options)),
+      endpoint_(std::move(endpoint)),
+      fetcher_(*endpoint_, [this](Request& r, Error e) { finish(r, std::move(e)); },
+               [this](Outbox& out) { send_all(out); }),
+      provider_(*endpoint_, endpoint_->welcome().devices.empty() ? DeviceId() : endpoint_->welcome().devices[0]) {
+  const msg::Welcome& welcome = endpoint_->welcome();
+  if (!welcome.refused.ok()) throw ArrayError(error_of(welcome.refused));
+  if (welcome.devices.empty()) throw ArrayError(Errc::kInternal, "the scheduler's welcome names no data endpoint");
+  endpoint_->start({[this](msg::Message m) { on_message(std::move(m)); },
+                    [this](WorkerId from, msg::PeerBatch batch) { on_peer(from, std::move(batch)); },
+                    [this](Error why) { on_lost(std::move(why)); }});
+}
+
+SessionState::~SessionState() {
+  endpoint_.reset();  // first: its callbacks use everything else
+}
+
+std::uint64_t SessionState::next_stream() {
+  const std::scoped_lock lock(mutex_);
+  return next_stream_++;
+}
+
+std::uint64_t SessionState::next_token() {
+  const std::scoped_lock lock(mutex_);
+  const msg::Welcome& w = endpoint_->welcome();
+  return (std::uint64_t{w.term} << 48) ^ (std::uint64_t{w.session.value} << 24) ^ next_token_++;
+}
+
+// ---- the graph -------------------------------------------------------------------------------------------------------
+
+std::vector<Array> SessionState::add(ir::Op op, std::shared_ptr<const Memory> memory) {
+  std::vector<std::shared_ptr<Handle>> handles;
+  for (const ir::OutputSpec& output : op.outputs) {
+    handles.push_back(std::make_shared<Handle>());
+    handles.back()->array = {output.dtype, output.grid};
+  }
+  {
+    const std::scoped_lock lock(mutex_);
+    const Key first = graph_.add(std::move(op), std::move(memory));
+    for (std::size_t o = 0; o < handles.size(); ++o) handles[o]->key = first + o;
+  }
+  std::vector<Array> arrays;
+  for (auto& handle : handles) {
+    handle->session = shared_from_this();
+    arrays.push_back(Access::whole(std::move(handle)));
+  }
+  return arrays;
+}
+
+bool SessionState::place(Key key, const ir::DeviceHint& hint) {
+  const std::scoped_lock lock(mutex_);
+  return value_or_throw(graph_.place(key, hint, [&](DeviceId id) { return device_name(id); }));
+}
+
+void SessionState::label(Key key, const std::string& label) {
+  if (label.size() > limits::kMaxNameBytes) {
+    throw ArrayError(Errc::kLimitExceeded, "a label of " + std::to_string(label.size()) + " bytes");
+  }
+  const std::scoped_lock lock(mutex_);
+  graph_.label(key, label);
+}
+
+void SessionState::unpin(Key key) {
+  const std::scoped_lock lock(mutex_);
+  graph_.unpin(key);
+  flush_releases(false);
+}
+
+std::size_t SessionState::graph_size() {
+  const std::scoped_lock lock(mutex_);
+  return graph_.size();
+}
+
+// The first release after a pause goes at once; those close behind it share a message, sent with whatever happens
+// next: another release, a request, or a message from the scheduler, which pings at the least.
+void SessionState::flush_releases(bool force) {
+  for (const std::uint64_t number : graph_.take_released()) releases_.push_back(number);
+  if (releases_.empty() || lost_.code != Errc::kOk) return;
+  const TimeNs now = monotonic_now();
+  if (!force && releases_.size() < kReleaseBatch && now - last_release_ < kReleaseEveryNs) return;
+  last_release_ = now;
+  endpoint_->send(msg::ReleaseArrays{std::exchange(releases_, {})});
+}
+
+// ---- requests --------------------------------------------------------------------------------------------------------
+
+Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
+  auto request = std::make_shared<Request>();
+  request->needs_done = !wish.hold.empty() || !wish.run.empty();
+  std::vector<Key> keys = wish.fetch;
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  std::vector<ir::SourceArray> arrays;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const Key key : keys) arrays.push_back(graph_.source(key));
+  }
+  // Memory first, and without the lock: whoever names what this request holds must be sent after it.
+  for (ir::SourceArray& array : arrays) {
+    Target& target = request->targets.emplace_back();
+    target.dtype = array.dtype;
+    target.grid = std::move(array.grid);
+    target.shape = target.grid.shape();
+    target.left = target.grid.block_count();
+    target.buffer = make_buffer(target.dtype, ir::volume(target.shape));
+    target.blocks.assign(static_cast<std::size_t>(target.left), BlockState::kWanted);
+    request->targets_left += target.left > 0;
+  }
+  for (const Key key : wish.fetch) {
+    const auto at = static_cast<std::size_t>(std::lower_bound(keys.begin(), keys.end(), key) - keys.begin());
+    request->results.push_back(at);
+    ++request->targets[at].takers;
+  }
+  request->taken.resize(request->results.size());
+
+  const std::scoped_lock lock(mutex_);
+  if (lost_.code != Errc::kOk) throw ArrayError(lost_);
+  flush_releases(true);
+  Submission submission = value_or_throw(graph_.submit(wish));
+  for (std::size_t i = 0; i < submission.fetches.size(); ++i) {
+    request->targets[request->results[i]].number = submission.fetches[i].number;
+  }
+  request->number = next_request_++;
+  msg::Submit submit{request->number, options.priority, std::exchange(submission.ops, {}), {}};
+  for (const auto& [key, number] : submission.holds) submit.holds.push_back(number);
+  request->submission = std::move(submission);
+  requests_.emplace(request->number, request);
+  unreplied_.fetch_add(1, std::memory_order_release);
+  endpoint_->send(std::move(submit));
+  return Future(shared_from_this(), std::move(request));
+}
+
+bool SessionState::wait(Request& request, Duration timeout, const std::function<void(tilewise::Progress)>& on_progress) {
+  const auto over = [&] { return request.finished.load(std::memory_order_acquire); };
+  const TimeNs start = monotonic_now();
+  while (!over() && monotonic_now() - start < kPollNs && !on_progress) std::this_thread::yield();
+  if (over()) return true;
+  if (timeout.count() == 0) timeout = options_.timeout;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  std::unique_lock lock(mutex_);
+  tilewise::Progress shown;
+  while (!over()) {
+    if (on_progress && !(request.progress == shown)) {
+      shown = request.progress;
+      lock.unlock();
+      on_progress(shown);
+      lock.lock();
+      continue;
+    }
+    if (timeout.count() == 0) {
+      request.changed.wait(lock);
+    } else if (request.changed.wait_until(lock, deadline) == std::cv_status::timeout && !over()) {
+      return false;
+    }
+  }
+  const tilewise::Progress last = request.progress;
+  const bool ok = request.error.code == Errc::kOk;
+  lock.unlock();
+  if (on_progress && ok && !(last == shown && last.done == last.total)) on_progress({last.total, last.total});
+  return true;
+}
+
+void SessionState::cancel(Request& request) {
+  const std::scoped_lock lock(mutex_);
+  if (request.finished.load(std::memory_order_acquire)) return;
+  if (lost_.code == Errc::kOk) endpoint_->send(msg::CancelRequest{request.number});
+  finish_locked(request, {Errc::kCancelled, "request " + std::to_string(request.number) + " was cancelled"});
+}
+
+tilewise::Progress SessionState::progress(const Request& request) {
+  const std::scoped_lock lock(mutex_);
+  return request.progress;
+}
+
+void SessionState::check(const Request& request) {
+  if (request.error.code != Errc::kOk) throw ArrayError(request.error);
+}
+
+Buffer SessionState::take(Request& request, std::size_t result) {
+  const std::scoped_lock lock(mutex_);
+  if (request.taken[result]) {
+    throw ArrayError(Errc::kNotFound, "result " + std::to_string(result) + " of this future was taken already");
+  }
+  request.taken[result] = true;
+  Target& target = request.targets[request.results[result]];
+  return --target.takers > 0 ? target.buffer : std::move(target.buffer);
+}
+
+void SessionState::finish(Request& request, Error error) {
+  const std::scoped_lock lock(mutex_);
+  finish_locked(request, std::move(error));
+}
+
+void SessionState::finish_locked(Request& request, Error error) {
+  if (request.finished.load(std::memory_order_relaxed)) return;
+  request.error = std::move(error);
+  request.finished.store(true, std::memory_order_release);
+  request.changed.notify_all();
+  // Otherwise the scheduler's last word, or the loss of it, removes it: what it holds is settled then.
+  if (request.graph_done) requests_.erase(request.number);
+}
+
+// ---- callbacks -------------------------------------------------------------------------------------------------------
+
+void SessionState::send_all(Outbox& out) {
+  for (auto& [worker, batch] : out) {
+    if (!batch.empty()) endpoint_->send(worker, std::move(batch));
+  }
+  out.clear();
+}
+
+void SessionState::on_message(msg::Message message) {
+  if (auto* reply = std::get_if<msg::SubmitReply>(&message)) on_reply(std::move(*reply));
+  if (auto* done = std::get_if<msg::GraphDone>(&message)) on_done(std::move(*done));
+  if (auto* log = std::get_if<msg::Log>(&message)) on_log(std::move(*log));
+  const std::scoped_lock lock(mutex_);
+  if (const auto* progress = std::get_if<msg::GraphProgress>(&message)) {
+    if (const auto it = requests_.find(progress->request); it != requests_.end()) {
+      it->second->progress = {progress->done, progress->total};
+      it->second->changed.notify_all();
+    }
+  }
+  if (const auto* refusal = std::get_if<msg::Refusal>(&message)) {
+    // It does not say of what: nothing that still waits for its reply can be trusted to get one.
+    for (const auto& [number, request] : Requests(requests_)) {
+      if (!request->replied) finish_locked(*request, error_of(refusal->why));
+    }
+  }
+  flush_releases(true);
+}
+
+void SessionState::on_reply(msg::SubmitReply reply) {
+  std::shared_ptr<Request> request;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto it = requests_.find(reply.request);
+    if (it == requests_.end() || it->second->replied) return;  // a repeat
+    request = it->second;
+    request->replied = true;
+    if (!reply.outcome.ok()) {
+      graph_.held(request->submission, false);
+      request->graph_done = true;
+      finish_locked(*request, error_of(reply.outcome));
+      requests_.erase(reply.request);
+    }
+  }
+  unreplied_.fetch_sub(1, std::memory_order_release);
+  if (reply.outcome.ok()) {
+    std::map<std::uint64_t, ArrayId> arrays(reply.arrays.begin(), reply.arrays.end());
+    for (std::size_t i = 0; i < request->targets.size(); ++i) {
+      const auto it = arrays.find(request->targets[i].number);
+      if (it != arrays.end()) {
+        fetcher_.expect(it->second, request, i);
+      } else {
+        finish(*request, {Errc::kInternal, "the scheduler's reply does not name a fetched array"});
+      }
+    }
+    for (Submission::Provided& provided : request->submission.provided) {
+      const auto it = arrays.find(provided.number);
+      if (it != arrays.end()) provider_.provide(it->second, std::move(provided), request->number);
+    }
+    if (request->targets_left == 0 && !request->needs_done) finish(*request, {Errc::kOk, {}});
+  }
+  Outbox out;
+  fetcher_.on_replied(reply_due(), out);
+  provider_.on_replied(reply_due(), out);
+  send_all(out);
+}
+
+void SessionState::on_done(msg::GraphDone done) {
+  provider_.retire(done.request);
+  const std::scoped_lock lock(mutex_);
+  const auto it = requests_.find(done.request);
+  if (it == requests_.end() || it->second->graph_done) return;
+  const std::shared_ptr<Request> request = it->second;
+  if (!request->replied) {  // its reply was lost on the way; the end says all that counts
+    request->replied = true;
+    unreplied_.fetch_sub(1, std::memory_order_release);
+  }
+  request->graph_done = true;
+  graph_.held(request->submission, done.outcome.ok());
+  if (!done.outcome.ok()) {
+    finish_locked(*request, error_of(done.outcome));
+  } else if (request->targets_left == 0) {
+    request->progress.done = request->progress.total;
+    finish_locked(*request, {Errc::kOk, {}});
+  }
+  if (request->finished.load(std::memory_order_relaxed)) requests_.erase(done.request);
+}
+
+void SessionState::on_log(msg::Log log) {
+  for (msg::LogEntry& entry : log.entries) {
+    if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) fetcher_.on_worker_lost(lost->peer);
+    const std::scoped_lock lock(mutex_);
+    if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) {
+      std::erase_if(devices_, [&](const auto& d) { return d.second.worker_id == lost->peer; });
+    } else if (const auto* joined = std::get_if<msg::PeerJoined>(&entry)) {
+      const msg::PeerInfo& peer = joined->peer;
+      if (peer.role != msg::Role::kWorker) continue;
+      for (std::size_t i = 0; i < peer.devices.size(); ++i) {
+        const msg::DeviceDesc desc = i < peer.descriptions.size() ? peer.descriptions[i] : msg::DeviceDesc{};
+        devices_[peer.devices[i]] = {peer.devices[i], desc.name, desc.model, peer.name, peer.id, desc.memory_bytes};
+      }
+    }
+    devices_changed_.notify_all();
+  }
+}
+
+void SessionState::on_peer(WorkerId from, msg::PeerBatch batch) {
+  Outbox out;
+  for (const msg::Subscribe& subscribe : batch.subscribes) {
+    provider_.on_subscribe(from, subscribe, reply_due(), out);
+  }
+  for (msg::Offer& offer : batch.offers) fetcher_.on_offer(from, std::move(offer), reply_due(), out);
+  for (const msg::Grant& grant : batch.grants) provider_.on_grant(from, grant, out);
+  // Dones need no answer: provided blocks live until their graph is done. Gones neither: the block's failure, or
+  // its copy made elsewhere, is announced by an offer.
+  send_all(out);
+}
+
+void SessionState::on_lost(Error why) {
+  const std::scoped_lock lock(mutex_);
+  lost_ = {Errc::kUnavailable, "the scheduler is gone: " + why.message};
+  for (const auto& [number, request] : Requests(requests_)) finish_locked(*request, lost_);
+  devices_changed_.notify_all();
+}
+
+// ---- devices ---------------------------------------------------------------------------------------------------------
+
+std::string SessionState::device_name(DeviceId id) const {
+  const auto it = devices_.find(id);
+  return it != devices_.end() ? it->second.name : "device " + std::to_string(id.value);
+}
+
+std::vector<Device> SessionState::devices() {
+  const std::scoped_lock lock(mutex_);
+  std::vector<Device> all;
+  for (const auto& [id, device] : devices_) all.push_back(device);
+  return all;
+}
+
+bool SessionState::wait_for_devices(std::size_t count, Duration timeout) {
+  std::unique_lock lock(mutex_);
+  return devices_changed_.wait_for(lock, timeout, [&] { return devices_.size() >= count || lost_.code != Errc::kOk; }) &&
+         devices_.size() >= count;
+}
+
+}  // namespace tilewise::client

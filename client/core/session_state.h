@@ -1,0 +1,104 @@
+// What a Session, its Arrays and its Futures share: the graph, the requests in flight, and the endpoint.
+//
+// One mutex guards the graph and the requests' ends; it is never held while bytes are copied or a user's function
+// runs. Data moves in the endpoint's callbacks (Fetcher, Provider), which run one at a time and need no lock. Only
+// users' handles keep this alive, never a callback: so the endpoint is never destroyed on its own thread.
+#pragma once
+#include <tilewise/array.h>
+#include <tilewise/base/time.h>
+#include <tilewise/client/endpoint.h>
+#include <tilewise/session.h>
+
+#include <map>
+#include <mutex>
+
+#include "fetcher.h"
+#include "graph.h"
+#include "provider.h"
+#include "request.h"
+
+namespace tilewise::client {
+
+class SessionState : public std::enable_shared_from_this<SessionState> {
+ public:
+  SessionState(std::unique_ptr<Endpoint> endpoint, SessionOptions options);
+  ~SessionState();
+  SessionState(const SessionState&) = delete;
+  SessionState& operator=(const SessionState&) = delete;
+
+  const SessionOptions& options() const { return options_; }
+  std::uint64_t next_stream();  // of random numbers, 1, 2, ...
+  std::uint64_t next_token();   // names one written file's temporary, in the whole cluster
+
+  // Records an op; one array a output, whole.
+  std::vector<Array> add(ir::Op op, std::shared_ptr<const Memory> memory = nullptr);
+  Array add_one(ir::Op op, std::shared_ptr<const Memory> memory = nullptr) {
+    return std::move(add(std::move(op), std::move(memory)).front());
+  }
+  // See Graph::place. Throws.
+  bool place(Key key, const ir::DeviceHint& hint);
+  void label(Key key, const std::string& label);
+  void unpin(Key key);
+
+  // One Submit. Throws ArrayError (kLimitExceeded, kOutOfMemory, kUnavailable).
+  Future submit(const Wish& wish, const ComputeOptions& options);
+  // False on timeout (0: for ever). Throws nothing.
+  bool wait(Request& request, Duration timeout, const std::function<void(tilewise::Progress)>& on_progress);
+  void cancel(Request& request);
+  tilewise::Progress progress(const Request& request);
+  // Throws the failure of a finished request.
+  void check(const Request& request);
+  Buffer take(Request& request, std::size_t result);
+
+  std::vector<Device> devices();
+  bool wait_for_devices(std::size_t count, Duration timeout);
+
+  std::size_t graph_size();  // nodes, for tests
+
+ private:
+  using Requests = std::map<std::uint64_t, std::shared_ptr<Request>>;
+
+  void on_message(msg::Message message);
+  void on_peer(WorkerId from, msg::PeerBatch batch);
+  void on_lost(Error why);
+  void on_reply(msg::SubmitReply reply);
+  void on_done(msg::GraphDone done);
+  void on_log(msg::Log log);
+  void finish(Request& request, Error error);  // once; the second is ignored
+  void finish_locked(Request& request, Error error);
+  void flush_releases(bool force);             // with the mutex held
+  void send_all(Outbox& out);
+  bool reply_due() const { return unreplied_.load(std::memory_order_acquire) > 0; }
+  std::string device_name(DeviceId id) const;  // with the mutex held
+
+  const SessionOptions options_;
+  std::unique_ptr<Endpoint> endpoint_;
+
+  std::mutex mutex_;
+  Graph graph_;
+  Requests requests_;                   // not done at the scheduler
+  std::map<DeviceId, Device> devices_;
+  std::condition_variable devices_changed_;
+  Error lost_{Errc::kOk, {}};
+  std::uint64_t next_request_ = 1, next_stream_ = 1, next_token_ = 1;
+  TimeNs last_release_ = 0;
+  std::vector<std::uint64_t> releases_;  // not sent yet
+
+  std::atomic<int> unreplied_{0};
+
+  Fetcher fetcher_;                     // endpoint's callbacks only
+  Provider provider_;
+};
+
+// Bytes before the first element of a .npy file (format 1.0, header padded to 64 bytes) for this shape.
+std::int64_t npy_data_offset(const ir::Shape& shape);
+
+// The node of an array, alive while some Array names it.
+struct Handle {
+  std::shared_ptr<SessionState> session;
+  Key key = 0;
+  ir::SourceArray array;
+  ~Handle() { session->unpin(key); }
+};
+
+}  // namespace tilewise::client
