@@ -1,11 +1,13 @@
 // For tests: a core with its links, driven by lists of events; every step is followed by a full check.
 #pragma once
+#include <tilewise/ir/geometry.h>
 #include <tilewise/scheduler/core.h>
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <deque>
+#include <map>
 
 namespace tilewise::scheduler::test {
 

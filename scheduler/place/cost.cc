@@ -97,6 +97,20 @@ double moved_bytes(const Request& request, const ir::Placement& placement) {
   return total * static_cast<double>(points) / static_cast<double>(std::max<std::int64_t>(sampled, 1));
 }
 
+double wanted_bytes(const Request& request, const ir::Placement& placement) {
+  const std::int64_t points = request.geometry->point_count();
+  const std::int64_t samples = std::min(points, kSampledReads / 4);
+  std::int64_t away = 0;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    const ir::Index point =
+        request.geometry->point(static_cast<std::int64_t>((static_cast<__int128>(2 * i + 1) * points) / (2 * samples)));
+    for (const ir::Placement& user : request.wanted) away += user.owner(point) != placement.owner(point);
+  }
+  if (away == 0) return 0;
+  return static_cast<double>(away) / static_cast<double>(samples) * static_cast<double>(points) *
+         static_cast<double>(request.geometry->output_bytes_bound());
+}
+
 double imbalance_bytes(const Request& request, const ir::Placement& placement) {
   const ir::Geometry& geometry = *request.geometry;
   const auto devices = static_cast<std::int64_t>(request.eligible.size());

@@ -139,7 +139,8 @@ Result<Decision> Placer::place(const Request& request) const {
   std::size_t best = 0;
   double best_cost = 0;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const double cost = moved_bytes(request, candidates[i].placement) + imbalance_bytes(request, candidates[i].placement);
+    const double cost = moved_bytes(request, candidates[i].placement) + wanted_bytes(request, candidates[i].placement) +
+                        imbalance_bytes(request, candidates[i].placement);
     if (i == 0 || cost < best_cost) best = i, best_cost = cost;
   }
   return Decision{std::move(candidates[best].placement), candidates[best].why, best_cost};

@@ -35,7 +35,7 @@ struct Request {
   std::span<const Input> inputs;         // one per operand
   std::span<const Device> devices;       // all that exist, sorted by id
   std::span<const Device> eligible;      // those that automatic placement may use for this op, sorted by id
-  std::span<const ir::Placement> wanted; // placements of later users that are already fixed; only those of equal counts
+  std::span<const ir::Placement> wanted; // of later users with explicit devices and the same block counts
 };
 
 struct Candidate {
@@ -96,6 +96,8 @@ bool align_with(const Request& request, int operand, ir::Placement& out);
 // Estimated bytes moved between devices, from at most kSampledReads reads; bytes on the same host weigh less.
 constexpr std::int64_t kSampledReads = 256;
 double moved_bytes(const Request& request, const ir::Placement& placement);
+// The same for the way from here to the users in `request.wanted`.
+double wanted_bytes(const Request& request, const ir::Placement& placement);
 // Extra work of the busiest device over a perfect spread, in bytes.
 double imbalance_bytes(const Request& request, const ir::Placement& placement);
 

@@ -1,0 +1,282 @@
+// The life of graphs: failures, cancellation, loss, memory.
+#include "core_world.h"
+
+namespace tilewise::scheduler::test {
+namespace {
+
+const ir::Grid kGrid = grid({8, 8}, {2, 2});
+
+bool mentions(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
+
+TEST_CASE("progress is a maximum, never a difference") {
+  World w;
+  const auto me = w.add_worker(1, 1);
+  w.join(10, w.client());
+  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  const msg::PlannedOp op = w.log<msg::Plan>(1)[0].ops[0];
+  const auto report = [&](std::int64_t completed) {
+    w.receive(1, msg::Progress{0, {{op.id, me.devices[0], completed, 0}}, {}, {}});
+  };
+  w.wait(kSecond);
+  report(10);
+  report(4);
+  report(10);
+  w.wait(kSecond);
+  CHECK(w.last<msg::GraphProgress>(10)->done == 10);
+  CHECK(w.last<msg::GraphProgress>(10)->total == 16);
+  CHECK(w.count<msg::GraphDone>(10) == 0);
+  report(17);  // more than it owns
+  CHECK(w.count<msg::Refusal>(1) == 1);
+  report(16);
+  CHECK(w.count<msg::GraphDone>(10) == 1);
+  report(16);
+  w.receive(1, msg::TaskFailed{op.id, me.devices[0], 0, {Errc::kTaskFailed, "late"}});
+  CHECK(w.count<msg::GraphDone>(10) == 1);
+  w.receive(1, msg::Progress{99});
+  CHECK(mentions(w.last<msg::Refusal>(1)->why.message, "99"));
+}
+
+TEST_CASE("clients hear of progress at most so often") {
+  World w;
+  const auto me = w.add_worker(1, 1);
+  w.join(10, w.client());
+  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  const msg::PlannedOp op = w.log<msg::Plan>(1)[0].ops[0];
+  for (int i = 1; i < 16; ++i) {
+    w.now += 10 * kMillisecond;
+    w.receive(1, msg::Progress{0, {{op.id, me.devices[0], i, 0}}, {}, {}});
+  }
+  CHECK(w.count<msg::GraphProgress>(10) == 1);
+  CHECK(w.core.next_deadline() <= w.now + 100 * kMillisecond);
+  w.wait(100 * kMillisecond);
+  CHECK(w.last<msg::GraphProgress>(10)->done == 15);
+}
+
+TEST_CASE("progress for another's device is refused") {
+  World w;
+  w.add_worker(1, 1);
+  const auto other = w.add_worker(2, 1);
+  w.join(10, w.client());
+  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  const msg::PlannedOp op = w.log<msg::Plan>(1)[0].ops[0];
+  const auto before = w.core.digest();
+  w.receive(1, msg::Progress{0, {{op.id, other.devices[0], 8, 0}}, {}, {}});
+  w.receive(1, msg::Progress{0, {{OpId{12345}, other.devices[0], 8, 0}}, {}, {}});  // long retired, say
+  w.receive(1, msg::TaskFailed{op.id, other.devices[0], 0, {Errc::kTaskFailed, "not mine"}});
+  w.receive(1, msg::Stuck{GraphId{1}, op.id, other.devices[0], 1, 0});
+  CHECK(w.core.digest() == before);
+  CHECK(w.count<msg::Refusal>(1) == 1);
+}
+
+TEST_CASE("a failed task is the root cause of its graph's end") {
+  World w;
+  const auto me = w.add_worker(1, 1);
+  w.join(10, w.client());
+  ir::Op op = random(1, kGrid);
+  op.label = "noise";
+  w.submit(10, 1, {op}, {1});
+  const msg::Plan plan = w.log<msg::Plan>(1)[0];
+  w.receive(1, msg::TaskFailed{plan.ops[0].id, me.devices[0], 3, {Errc::kDeviceError, "first"}});
+  w.receive(1, msg::TaskFailed{plan.ops[0].id, me.devices[0], 4, {Errc::kDeviceError, "second"}});
+  CHECK(w.count<msg::GraphDone>(10) == 0);  // the rest still runs
+  w.complete(plan, 2);
+  const auto outcome = w.last<msg::GraphDone>(10)->outcome;
+  CHECK(outcome.code == Errc::kDeviceError);
+  CHECK(mentions(outcome.message, "first"));
+  CHECK(mentions(outcome.message, "'noise'"));
+  SUBCASE("failures without a cause have one all the same") {
+    w.submit(10, 2, {fill(2, kGrid)}, {2});
+    w.complete(w.log<msg::Plan>(1)[1], 1);
+    CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kTaskFailed);
+  }
+  SUBCASE("a worker that cannot take an op ends the graph") {
+    w.submit(10, 2, {fill(2, kGrid)}, {2});
+    w.receive(1, msg::TaskFailed{w.log<msg::Plan>(1)[1].ops[0].id, me.devices[0], 0, {Errc::kInternal, "cannot take"}});
+    CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kInternal);
+    CHECK(w.log<msg::CancelGraph>(1).size() == 1);
+  }
+}
+
+TEST_CASE("cancelling ends a graph, its readers, and nothing else") {
+  World w;
+  w.add_worker(1, 1);
+  w.join(10, w.client());
+  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  w.submit(10, 2, {map(2, kGrid, {1})}, {2});
+  w.submit(10, 3, {fill(3, kGrid)}, {3});
+  w.receive(10, msg::CancelRequest{1});
+  CHECK(w.log<msg::CancelGraph>(1).size() == 2);
+  CHECK(w.count<msg::GraphDone>(10) == 2);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kCancelled);
+  w.receive(10, msg::CancelRequest{1});
+  w.receive(10, msg::CancelRequest{77});
+  CHECK(w.count<msg::GraphDone>(10) == 2);
+  CHECK(w.submit(10, 4, {map(4, kGrid, {1})}, {4}).outcome.code == Errc::kCancelled);
+  // Nothing is forgotten before the worker knows of the cancellation.
+  w.receive(10, msg::ReleaseArrays{{1, 2}});
+  CHECK(w.log<msg::Retire>(1).empty());
+  w.apply_logs();
+  REQUIRE(w.log<msg::Retire>(1).size() == 1);
+  CHECK(w.log<msg::Retire>(1)[0].ops.size() == 2);
+  w.complete(w.log<msg::Plan>(1)[2]);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+  w.receive(10, msg::CancelRequest{3});  // too late
+  CHECK(w.log<msg::CancelGraph>(1).size() == 2);
+}
+
+TEST_CASE("a fetch ends with what it waits for, also across requests") {
+  World w;
+  w.add_worker(1, 1);
+  w.join(10, w.client());
+  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  const auto reply = w.submit(10, 2, {fetch(1, kGrid)});
+  REQUIRE(reply.arrays.size() == 1);
+  CHECK(reply.arrays[0].second == w.log<msg::Plan>(1)[0].holds[0]);
+  CHECK(w.count<msg::GraphDone>(10) == 0);
+  SUBCASE("made") {
+    w.complete(w.log<msg::Plan>(1)[0]);
+    CHECK(w.count<msg::GraphDone>(10) == 2);
+    w.submit(10, 3, {fetch(1, kGrid)});  // there already
+    CHECK(w.count<msg::GraphDone>(10) == 3);
+    CHECK(w.last<msg::GraphDone>(10)->tasks == 0);
+  }
+  SUBCASE("cancelled") {
+    w.receive(10, msg::CancelRequest{1});
+    CHECK(w.count<msg::GraphDone>(10) == 2);
+    CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kCancelled);
+    w.apply_logs();
+    w.receive(10, msg::ReleaseArrays{{1}});
+  }
+  SUBCASE("the fetch alone is cancelled") {
+    w.receive(10, msg::CancelRequest{2});
+    CHECK(w.count<msg::GraphDone>(10) == 1);
+    w.apply_logs();
+    w.complete(w.log<msg::Plan>(1)[0]);
+    CHECK(w.last<msg::GraphDone>(10)->request == 1);
+    CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+  }
+}
+
+TEST_CASE("provided blocks are there at once") {
+  World w;
+  w.add_worker(1, 2);
+  const auto me = w.join(10, w.client());
+  const auto reply = w.submit(10, 1, {provide(1, kGrid), map(2, kGrid, {1})}, {1, 2});
+  REQUIRE_MESSAGE(reply.outcome.ok(), reply.outcome.message);
+  REQUIRE(reply.arrays.size() == 1);
+  CHECK(reply.arrays[0].first == 1);
+  const msg::Plan plan = w.log<msg::Plan>(1)[0];
+  CHECK(plan.ops[0].placement.devices() == me.devices);
+  CHECK(plan.ops[1].placement.devices().size() == 2);  // never on the client
+  w.complete(plan);
+  CHECK(w.last<msg::GraphDone>(10)->tasks == 16);
+}
+
+TEST_CASE("a lost worker ends what needs it and no more") {
+  World w;
+  const auto w1 = w.add_worker(1, 1, "one"), w2 = w.add_worker(2, 1, "two");
+  w.join(10, w.client());
+  w.join(11, w.client());
+  const auto on = [&](ir::Op op, const msg::Welcome& where) {
+    op.hint.devices = {where.devices[0]};
+    return op;
+  };
+  w.submit(10, 1, {on(fill(1, kGrid), w1)}, {1});
+  w.submit(10, 2, {on(fill(2, kGrid), w2)}, {2});
+  w.submit(11, 1, {on(fill(1, kGrid), w2)}, {1});
+  w.complete(w.log<msg::Plan>(1)[0]);
+  CHECK(w.count<msg::GraphDone>(10) == 1);
+  w.submit(10, 3, {on(map(3, kGrid, {1}), w2)}, {3});  // reads from the one that dies
+  w.workers.erase(w.workers.begin());
+  w.drop(1);
+  CHECK(w.log<msg::PeerLost>(2).size() == 1);
+  CHECK(w.log<msg::PeerLost>(10).size() == 1);
+  REQUIRE(w.count<msg::GraphDone>(10) == 2);
+  CHECK(w.last<msg::GraphDone>(10)->request == 3);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kWorkerLost);
+  CHECK(mentions(w.last<msg::GraphDone>(10)->outcome.message, "w1"));
+  CHECK(mentions(w.last<msg::GraphDone>(10)->outcome.message, "one"));
+  CHECK(w.log<msg::CancelGraph>(2).size() == 1);
+  const auto lost = w.submit(10, 4, {map(4, kGrid, {1})}, {4}).outcome;
+  CHECK(lost.code == Errc::kWorkerLost);
+  CHECK(mentions(lost.message, "array 1"));
+  CHECK(mentions(lost.message, "w1"));
+  const auto dead_device = w.submit(10, 5, {on(fill(5, kGrid), w1)}, {5}).outcome;
+  CHECK(dead_device.code == Errc::kWorkerLost);
+  CHECK(mentions(dead_device.message, "w1/host:0"));
+  // The others go on, on what is left.
+  w.submit(10, 6, {fill(6, kGrid)}, {6});
+  CHECK(w.log<msg::Plan>(2).back().ops[0].placement.devices() == w2.devices);
+  for (const auto& plan : w.log<msg::Plan>(2)) w.complete(plan);
+  CHECK(w.count<msg::GraphDone>(11) == 1);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+  // Late words of the dead.
+  w.receive(1, msg::Progress{1});
+  w.drop(1);
+  CHECK(w.quiet());
+  // A worker that joins now is not told of blocks on the dead one.
+  w.add_worker(3, 1);
+  for (const auto& plan : w.log<msg::Plan>(3)) {
+    for (const auto& op : plan.ops) CHECK(op.placement.devices() == w2.devices);
+  }
+  w.receive(10, msg::ReleaseArrays{{1, 2, 3, 6}});
+  w.receive(11, msg::ReleaseArrays{{1}});
+  w.apply_logs();
+  w.receive(10, msg::StatusRequest{});
+  CHECK(w.last<msg::StatusReply>(10)->arrays_live == 0);
+}
+
+TEST_CASE("a lost client takes its work along") {
+  World w;
+  w.add_worker(1, 1);
+  w.join(10, w.client());
+  w.join(11, w.client());
+  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  w.complete(w.log<msg::Plan>(1)[0]);
+  w.submit(10, 2, {map(2, kGrid, {1}), fetch(2, kGrid)}, {2});
+  w.submit(11, 1, {fill(1, kGrid)}, {1});
+  w.drop(10);
+  CHECK(w.log<msg::PeerLost>(1).size() == 1);
+  CHECK(w.log<msg::PeerLost>(11).empty());
+  CHECK(w.log<msg::CancelGraph>(1).size() == 1);
+  REQUIRE(w.log<msg::Release>(1).size() == 1);
+  CHECK(w.log<msg::Release>(1)[0].arrays.size() == 2);
+  w.apply_logs();
+  w.complete(w.log<msg::Plan>(1)[2]);
+  CHECK(w.last<msg::GraphDone>(11)->outcome.ok());
+  w.receive(11, msg::StatusRequest{});
+  CHECK(w.last<msg::StatusReply>(11)->arrays_live == 1);
+}
+
+TEST_CASE("the stuck graph that comes first is ended, one at a time") {
+  World w;
+  const auto me = w.add_worker(1, 2);
+  w.join(10, w.client());
+  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  w.submit(10, 2, {fill(2, kGrid)}, {2}, 5);  // higher priority: before the first
+  const auto plans = w.log<msg::Plan>(1);
+  const auto stuck = [&](int i) {
+    return Received{Conn{1}, msg::Stuck{plans[static_cast<std::size_t>(i)].graph, plans[static_cast<std::size_t>(i)].ops[0].id,
+                                        me.devices[static_cast<std::size_t>(i)], 4096, 100}};
+  };
+  w.step({stuck(0), stuck(1), stuck(1)});
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  const msg::GraphDone done = *w.last<msg::GraphDone>(10);
+  CHECK(done.request == 2);
+  CHECK(done.outcome.code == Errc::kOutOfMemory);
+  CHECK(mentions(done.outcome.message, "4096"));
+  CHECK(mentions(done.outcome.message, "w1/host:1"));
+  SUBCASE("the other gets its chance") {
+    w.receive(1, msg::Progress{0, {{plans[0].ops[0].id, me.devices[0], 1, 0}}, {}, {}});
+    w.wait(2 * kSecond);
+    CHECK(w.count<msg::GraphDone>(10) == 1);
+  }
+  SUBCASE("and is ended if it does not help") {
+    CHECK(w.core.next_deadline() <= w.now + kSecond);
+    w.wait(2 * kSecond);
+    CHECK(w.count<msg::GraphDone>(10) == 2);
+  }
+}
+
+}  // namespace
+}  // namespace tilewise::scheduler::test
