@@ -3,9 +3,9 @@
 #include <tilewise/kernels/kernels.h>
 
 #include "common/strided.h"
+#include "map/evaluator_memory.h"
 #include "map/program.h"
 
-#include <memory>
 #include <span>
 
 namespace tilewise::kernels::map {
@@ -32,14 +32,16 @@ class TileEvaluator {
   struct Source {
     Collapsed where;
     const std::byte* data = nullptr;  // loads
+    std::int64_t size = 0;            // of their elements
     std::int64_t first = 0;           // value or counter of element 0 (iota, random)
   };
   struct Value {
     const void* data = nullptr;
     bool splat = false;
   };
-  struct Free {
-    void operator()(void* p) const;
+  struct Ahead {
+    const std::byte* from;
+    std::int64_t step;
   };
 
   explicit TileEvaluator(const Program& program) : program_(&program) {}
@@ -50,13 +52,13 @@ class TileEvaluator {
   Value iota(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const;
   Value random(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const;
   Value random_below(const ProgramInstr& in, Value bound, std::int64_t begin, std::int64_t n) const;
-  Value lane(const ProgramInstr& in, std::int64_t n, void* out) const;
-  void prefetch(std::int64_t begin, std::int64_t n) const;
+  Value lane(const ProgramInstr& in, std::int64_t n, void* out);
 
   const Program* program_;
-  std::unique_ptr<std::byte, Free> memory_;  // constants, one block each; then the slots
+  TileMemory memory_;  // constants, one block each; then the slots
   std::byte* tiles_ = nullptr;
   std::int64_t tile_ = 0, max_tile_ = 0, row_ = 0;
+  boost::container::static_vector<Ahead, limits::kMaxTapeInstructions + 1> ahead_;
   boost::container::static_vector<Source, limits::kMaxTapeInstructions> sources_;
   boost::container::static_vector<Value, Program::kMaxCode> values_;
 };

@@ -1,7 +1,11 @@
 #include "map/evaluator_memory.h"
 
+#include <tilewise/base/check.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace tilewise::kernels::map {
 namespace {
@@ -25,7 +29,41 @@ void gather_as(void* to, const void* from, std::int64_t stride, std::int64_t n) 
   for (std::int64_t j = 0; j < n; ++j) out[j] = in[j * stride];
 }
 
+struct Spare {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  ~Spare() { std::free(data); }
+};
+thread_local Spare spare;
+
 }  // namespace
+
+TileMemory::TileMemory(std::size_t bytes) : bytes_((bytes + 63) / 64 * 64) {
+  if (spare.bytes >= bytes_ && spare.data != nullptr) {
+    data_ = std::exchange(spare.data, nullptr);
+    bytes_ = std::exchange(spare.bytes, 0);
+  } else {
+    data_ = static_cast<std::byte*>(std::aligned_alloc(64, bytes_));
+    TW_CHECK(data_ != nullptr, "no memory for the tiles of a tape");
+  }
+}
+
+TileMemory::TileMemory(TileMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+TileMemory& TileMemory::operator=(TileMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+TileMemory::~TileMemory() {
+  if (bytes_ > spare.bytes) {
+    std::swap(data_, spare.data);
+    std::swap(bytes_, spare.bytes);
+  }
+  std::free(data_);
+}
 
 void fill_same(void* to, const void* from, std::int64_t size, std::int64_t n) {
   if (size == 8) fill_from<std::uint64_t>(to, from, n);

@@ -27,12 +27,20 @@ HWY_INLINE void binary_block(O* out, const A* a, const A* b) {
   for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::template apply<O>(a[j], b[j]);
 }
 
+HWY_INLINE void ask(const std::byte*& ahead, std::int64_t step) {
+  for (const std::byte* end = ahead + step; ahead < end; ahead += 64) __builtin_prefetch(ahead, 0, 2);
+}
+
 template <class Op, class O, class A>
 void unary_lane(const LaneArgs& args) {
   O* out = static_cast<O*>(args.out);
   const A* a = static_cast<const A*>(args.in[0]);
   std::int64_t i = 0;
-  for (; i + kLaneBlock <= args.n; i += kLaneBlock) unary_block<Op, O, A>(out + i, a + i);
+  const std::byte* ahead = args.ahead;
+  for (; i + kLaneBlock <= args.n; i += kLaneBlock) {
+    ask(ahead, args.ahead_step);
+    unary_block<Op, O, A>(out + i, a + i);
+  }
   if (const auto rest = static_cast<std::size_t>(args.n - i); rest > 0) {
     A ta[kLaneBlock] = {};
     O to[kLaneBlock];
@@ -49,7 +57,11 @@ void binary_lane(const LaneArgs& args) {
   const A* b = static_cast<const A*>(args.in[1]);
   const std::int64_t sa = args.splat[0] ? 0 : kLaneBlock, sb = args.splat[1] ? 0 : kLaneBlock;
   std::int64_t i = 0;
-  for (; i + kLaneBlock <= args.n; i += kLaneBlock, a += sa, b += sb) binary_block<Op, O, A>(out + i, a, b);
+  const std::byte* ahead = args.ahead;
+  for (; i + kLaneBlock <= args.n; i += kLaneBlock, a += sa, b += sb) {
+    ask(ahead, args.ahead_step);
+    binary_block<Op, O, A>(out + i, a, b);
+  }
   if (const auto rest = static_cast<std::size_t>(args.n - i); rest > 0) {
     A ta[kLaneBlock] = {}, tb[kLaneBlock] = {};
     O to[kLaneBlock];

@@ -3,6 +3,7 @@
 #pragma once
 #include <tilewise/ir/tape.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tilewise::kernels::map {
@@ -16,6 +17,9 @@ struct LaneArgs {
   const void* in[3] = {nullptr, nullptr, nullptr};  // n elements, or one block for splats
   bool splat[3] = {false, false, false};
   std::int64_t n = 0;
+  // Memory that the next tile will want: `ahead_step` bytes of it are asked for with each block.
+  const std::byte* ahead = nullptr;
+  std::int64_t ahead_step = 0;
 };
 using LaneFn = void (*)(const LaneArgs&);
 

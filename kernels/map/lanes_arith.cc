@@ -47,6 +47,8 @@ LaneFn binary_bits(DType t) {  // bool too
   return t == DType::kBool ? binary_lane<Op, std::uint8_t, std::uint8_t> : binary_integer<Op>(t);
 }
 
+const char* target_name() { return hwy::TargetName(HWY_TARGET); }
+
 LaneFn arith_lane(TapeOp op, DType t) {
   switch (op) {
     case TapeOp::kNeg: return unary_number<Neg>(t);
@@ -89,6 +91,7 @@ HWY_AFTER_NAMESPACE();
 namespace tilewise::kernels::map {
 HWY_EXPORT(arith_lane);
 LaneFn find_arith(ir::TapeOp op, ir::DType t) { return HWY_DYNAMIC_DISPATCH(arith_lane)(op, t); }
-const char* lane_target() { return hwy::TargetName(hwy::SupportedTargets() & -hwy::SupportedTargets()); }
+HWY_EXPORT(target_name);
+const char* lane_target() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
 }  // namespace tilewise::kernels::map
 #endif

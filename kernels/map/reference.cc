@@ -111,7 +111,10 @@ double float_binary(TapeOp op, double a, double b, DType t) {
     case TapeOp::kFloorDiv:
       return t == DType::kFloat32 ? floor_div32(static_cast<float>(a), static_cast<float>(b)) : floor_div(a, b);
     case TapeOp::kRem: return float_rem(a, b, t);
-    case TapeOp::kPow: return rounded(std::pow(static_cast<long double>(a), static_cast<long double>(b)), t);
+    case TapeOp::kPow:
+      // glibc's x87 powl errs for infinities and exponents from 2^63.
+      if (!std::isfinite(a) || !(std::fabs(b) < 0x1p62)) return rounded(std::pow(a, b), t);
+      return rounded(std::pow(static_cast<long double>(a), static_cast<long double>(b)), t);
     case TapeOp::kAtan2: return rounded(std::atan2(static_cast<long double>(a), static_cast<long double>(b)), t);
     case TapeOp::kMinimum: return extremum(a, b, true);
     case TapeOp::kMaximum: return extremum(a, b, false);

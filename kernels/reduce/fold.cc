@@ -38,19 +38,19 @@ struct Prod {
     else return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) * static_cast<std::make_unsigned_t<T>>(x));
   }
 };
-// A NaN in the accumulator fails every comparison and stays; one in x is taken.
+// A NaN in the accumulator fails every comparison and stays; one in x is taken (Highway's Ne is ordered: not for NaN).
 struct Min {
   template <class T> static constexpr T kNeutral = kHighest<T>;
   template <class T> static HWY_INLINE T apply(T a, T x) { return (x < a) | (x != x) ? x : a; }
   template <class V> static HWY_INLINE V vec(V a, V x) {
-    return hn::IfThenElse(hn::Or(hn::Lt(x, a), hn::Ne(x, x)), x, a);
+    return hn::IfThenElse(hn::Or(hn::Lt(x, a), hn::Not(hn::Eq(x, x))), x, a);
   }
 };
 struct Max {
   template <class T> static constexpr T kNeutral = kLowest<T>;
   template <class T> static HWY_INLINE T apply(T a, T x) { return (x > a) | (x != x) ? x : a; }
   template <class V> static HWY_INLINE V vec(V a, V x) {
-    return hn::IfThenElse(hn::Or(hn::Lt(a, x), hn::Ne(x, x)), x, a);
+    return hn::IfThenElse(hn::Or(hn::Lt(a, x), hn::Not(hn::Eq(x, x))), x, a);
   }
 };
 struct Any {

@@ -1,5 +1,5 @@
 // Reductions, one output at a time, over the elements in C order: integers exactly, float sums and products in long
-// double, rounded once.
+// double, rounded once. Partials are combined as the contract says: in the order of the steps, each rounded.
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -19,6 +19,7 @@ using map::RefValue;
 struct Accumulator {
   ReduceKind kind;
   DType dtype;  // of the values
+  bool stepwise = false;  // round each operation to dtype: where the contract fixes the order
   long double f = 0;
   std::uint64_t i = 0;
   RefValue best;
@@ -29,11 +30,11 @@ struct Accumulator {
     const bool is_float = ir::is_floating(dtype);
     switch (kind) {
       case ReduceKind::kSum:
-        f = empty ? value.f : f + value.f;
+        f = empty ? value.f : stepwise ? once(static_cast<double>(f) + value.f) : f + value.f;
         i += static_cast<std::uint64_t>(value.i);
         break;
       case ReduceKind::kProd:
-        f = empty ? value.f : f * value.f;
+        f = empty ? value.f : stepwise ? once(static_cast<double>(f) * value.f) : f * value.f;
         i = empty ? static_cast<std::uint64_t>(value.i) : i * static_cast<std::uint64_t>(value.i);
         break;
       case ReduceKind::kAny: i |= static_cast<std::uint64_t>(value.i); break;
@@ -46,6 +47,8 @@ struct Accumulator {
     }
     empty = false;
   }
+
+  double once(double value) const { return dtype == DType::kFloat32 ? static_cast<double>(static_cast<float>(value)) : value; }
 
   bool beats(RefValue value, std::int64_t at, bool is_float) const {
     const bool smallest = kind == ReduceKind::kMin || kind == ReduceKind::kArgMin;
@@ -144,7 +147,7 @@ Status combine_blocks(const KernelCall& call) {
   old.shape = {total};
   old.strides = {1};
   for (std::int64_t o = 0; o < total; ++o) {
-    Accumulator sum{attrs.kind, out.dtype};
+    Accumulator sum{attrs.kind, out.dtype, true};
     if (call.step > 0) {
       const std::int64_t where = ir::is_arg(attrs.kind) ? static_cast<std::int64_t*>(call.outputs[1].data)[o] : 0;
       sum.add(map::ref_load(old, {o}), where);

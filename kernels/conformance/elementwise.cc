@@ -1,0 +1,140 @@
+// Each instruction alone, on every dtype it accepts, over a grid of awkward values.
+#include <cmath>
+#include <limits>
+
+#include "conformance/harness.h"
+
+namespace tilewise::kernels::conformance {
+namespace {
+
+using ir::DType;
+using ir::TapeOp;
+constexpr DType kDTypes[] = {DType::kBool, DType::kInt32, DType::kInt64, DType::kFloat32, DType::kFloat64};
+
+bool transcendental(TapeOp op) {
+  switch (op) {
+    case TapeOp::kExp: case TapeOp::kExpm1: case TapeOp::kLog: case TapeOp::kLog1p: case TapeOp::kSin:
+    case TapeOp::kCos: case TapeOp::kTan: case TapeOp::kTanh: case TapeOp::kPow: case TapeOp::kAtan2: return true;
+    default: return false;
+  }
+}
+
+std::vector<double> floats(DType t, TapeOp op, Prng& prng) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const bool single = t == DType::kFloat32;
+  std::vector<double> v = {0.0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 3, -3, 7, 10, infinity, -infinity,
+                           std::nan(""), 1e-5, -1e-5, 1e10, -1e10, 2147483647.0, -2147483648.0, 4294967296.0,
+                           9.2e18, -9.3e18, 0x1p63, -0x1p63, 0x1p31, -0x1p31, -2147483648.5, 2147483647.5, 0.1, 3.14159265358979,
+                           1.5707963267948966, 6.283185307179586, 710.0, -746.0, 88.8, -104.0, 20.0, -20.0, 1e-300, 0.99999,
+                           single ? 1e-42 : 1e-310, single ? 3.4e38 : 1.7e308, single ? -3.4e38 : -1.7e308};
+  const int extra = ir::arity_of(op) == 1 ? 20000 : 60;
+  for (int i = 0; i < extra; ++i) {
+    v.push_back((prng.uniform() - 0.5) * std::pow(10.0, static_cast<double>(prng.between(-8, 4))));
+    if (ir::arity_of(op) == 1) v.push_back(std::ldexp(prng.uniform() - 0.5, static_cast<int>(prng.between(single ? -140 : -1040, single ? 120 : 1000))));
+  }
+  return v;
+}
+
+std::vector<std::int64_t> ints(DType t) {
+  std::vector<std::int64_t> v = {0, 1, -1, 2, -2, 3, -3, 7, -7, 10, 31, 32, 33, 63, 64, 65, 100, -100, 12345, -98765,
+                                 std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min(),
+                                 std::numeric_limits<std::int32_t>::min() + 1};
+  if (t == DType::kInt64) {
+    for (const std::int64_t x : {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min(),
+                                 std::numeric_limits<std::int64_t>::min() + 1, std::int64_t{1} << 40,
+                                 -(std::int64_t{1} << 53) - 1, (std::int64_t{1} << 53) + 1}) {
+      v.push_back(x);
+    }
+  }
+  return v;
+}
+
+// A vector of all values of a dtype, as f and i.
+struct Values {
+  std::vector<double> f;
+  std::vector<std::int64_t> i;
+  std::size_t size() const { return f.size(); }
+};
+Values values_of(DType t, TapeOp op, Prng& prng) {
+  Values v;
+  if (ir::is_floating(t)) {
+    v.f = floats(t, op, prng);
+    v.i.resize(v.f.size());
+  } else {
+    v.i = t == DType::kBool ? std::vector<std::int64_t>{0, 1} : ints(t);
+    v.f.resize(v.i.size());
+  }
+  return v;
+}
+
+// Argument k of all combinations of values.
+std::vector<Array> combinations(const std::vector<DType>& types, TapeOp op, Prng& prng) {
+  std::vector<Values> values;
+  std::int64_t total = 1;
+  for (std::size_t k = 0; k < types.size(); ++k) {
+    values.push_back(values_of(types[k], op, prng));
+    if (k == 2 && values[k].size() > 8) {  // kWhere: enough is enough
+      values[k].f.resize(8);
+      values[k].i.resize(8);
+    }
+    total *= static_cast<std::int64_t>(values[k].size());
+  }
+  std::vector<Array> arrays;
+  std::int64_t repeat = 1;
+  for (std::size_t k = 0; k < types.size(); ++k) {
+    Array a = Array::contiguous(types[k], {total});
+    const auto n = static_cast<std::int64_t>(values[k].size());
+    for (std::int64_t e = 0; e < total; ++e) {
+      const auto at = static_cast<std::size_t>(e / repeat % n);
+      a.set(e, values[k].f[at], values[k].i[at]);
+    }
+    repeat *= n;
+    arrays.push_back(std::move(a));
+  }
+  return arrays;
+}
+
+void one_op(const Subject& subject, TapeOp op, DType out, const std::vector<DType>& args, Prng& prng) {
+  ir::Tape tape;
+  for (std::size_t k = 0; k < args.size(); ++k) {
+    tape.code.push_back(instr(TapeOp::kLoad, args[k], 0, 0, 0, static_cast<std::int64_t>(k)));
+  }
+  tape.code.push_back(instr(op, out, 0, args.size() > 1 ? 1 : 0, args.size() > 2 ? 2 : 0, 5));
+  if (!tape.verify(static_cast<int>(args.size()), args, 1)) return;
+  std::vector<Array> inputs = combinations(args, op, prng);
+  const ir::Shape shape = inputs[0].shape;
+  Step step = map_step(tape, std::move(inputs), ir::box_of(shape), shape);
+  Step want = step;
+  run(subject, step);
+  run_reference(want);
+  const std::string what = std::string(ir::name_of(op)) + "." + std::string(ir::name_of(out)) + " of " + std::string(ir::name_of(args[0]));
+  if (transcendental(op) && ir::is_floating(out)) {
+    std::printf("  %-28s %.2f ulp\n", what.c_str(), max_ulps(step.outputs[0], want.outputs[0]));
+    const bool hard = op == TapeOp::kPow || op == TapeOp::kAtan2 || op == TapeOp::kTan;
+    check_ulps(step.outputs[0], want.outputs[0], hard ? subject.pow_ulps : out == DType::kFloat32 ? subject.ulps32 : subject.ulps64, what);
+  } else {
+    check_same(step.outputs[0], want.outputs[0], what);
+  }
+}
+
+}  // namespace
+
+void conform_elementwise(const Subject& subject) {
+  Prng prng(subject.seed);
+  for (int i = 0; i < static_cast<int>(TapeOp::kCount); ++i) {
+    const auto op = static_cast<TapeOp>(i);
+    const int arity = ir::arity_of(op);
+    if (arity == 0) continue;
+    for (const DType out : kDTypes) {
+      for (const DType arg : kDTypes) {
+        if (op == TapeOp::kWhere) {
+          if (arg == out) one_op(subject, op, out, {DType::kBool, arg, arg}, prng);
+        } else {
+          one_op(subject, op, out, std::vector<DType>(static_cast<std::size_t>(arity), arg), prng);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace tilewise::kernels::conformance

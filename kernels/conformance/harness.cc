@@ -1,0 +1,303 @@
+#include "conformance/harness.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace tilewise::kernels::conformance {
+
+using ir::DType;
+
+Array Array::contiguous(DType dtype, const ir::Shape& shape) {
+  Array a;
+  a.dtype = dtype;
+  a.shape = shape;
+  a.strides = ir::c_order_strides(shape);
+  a.bytes.resize(static_cast<std::size_t>(ir::volume(shape)) * ir::size_of(dtype));
+  return a;
+}
+
+std::int64_t Array::position(std::int64_t element) const {
+  const ir::Index at = ir::unravel(element, shape);
+  std::int64_t p = offset;
+  for (std::size_t d = 0; d < at.size(); ++d) p += at[d] * strides[d];
+  return p;
+}
+
+namespace {
+
+template <class T>
+T get(const Array& a, std::int64_t element) {
+  T value;
+  std::memcpy(&value, a.bytes.data() + a.position(element) * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+template <class T>
+void put(Array& a, std::int64_t element, T value) {
+  std::memcpy(a.bytes.data() + a.position(element) * static_cast<std::int64_t>(sizeof(T)), &value, sizeof(T));
+}
+
+}  // namespace
+
+double Array::as_double(std::int64_t e) const {
+  if (dtype == DType::kFloat64) return get<double>(*this, e);
+  if (dtype == DType::kFloat32) return static_cast<double>(get<float>(*this, e));
+  return static_cast<double>(as_int(e));
+}
+
+std::int64_t Array::as_int(std::int64_t e) const {
+  if (dtype == DType::kBool) return get<std::uint8_t>(*this, e);
+  if (dtype == DType::kInt32) return get<std::int32_t>(*this, e);
+  return get<std::int64_t>(*this, e);
+}
+
+void Array::set(std::int64_t e, double f, std::int64_t i) {
+  switch (dtype) {
+    case DType::kBool: return put<std::uint8_t>(*this, e, i & 1);
+    case DType::kInt32: return put<std::int32_t>(*this, e, static_cast<std::int32_t>(static_cast<std::uint32_t>(i)));
+    case DType::kInt64: return put<std::int64_t>(*this, e, i);
+    case DType::kFloat32: return put<float>(*this, e, static_cast<float>(f));
+    case DType::kFloat64: return put<double>(*this, e, f);
+  }
+}
+
+Array random_layout(Prng& prng, DType dtype, const ir::Shape& shape, bool plain) {
+  if (plain) return Array::contiguous(dtype, shape);
+  Array a;
+  a.dtype = dtype;
+  a.shape = shape;
+  a.strides.resize(shape.size());
+  std::vector<int> order(shape.size());
+  for (std::size_t d = 0; d < order.size(); ++d) order[d] = static_cast<int>(d);
+  if (prng.chance(0.5)) for (std::size_t d = order.size(); d > 1; --d) std::swap(order[d - 1], order[prng.below(d)]);
+  std::int64_t stride = prng.chance(0.2) ? 2 : 1, size = 1;
+  for (std::size_t i = order.size(); i-- > 0;) {
+    const auto d = static_cast<std::size_t>(order[i]);
+    if (prng.chance(0.2)) {
+      a.strides[d] = 0;
+      continue;
+    }
+    const std::int64_t extent = std::max<std::int64_t>(1, shape[d]);
+    size += (extent - 1) * stride;
+    const bool reversed = prng.chance(0.2);
+    a.strides[d] = reversed ? -stride : stride;
+    if (reversed) a.offset += (extent - 1) * stride;
+    stride *= extent + (prng.chance(0.3) ? prng.between(1, 3) : 0);
+  }
+  a.bytes.resize(static_cast<std::size_t>(size) * ir::size_of(dtype));
+  return a;
+}
+
+void fill_random(Prng& prng, Array& a, bool edges) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double big = a.dtype == DType::kFloat32 ? 3e38 : 1.7e308, tiny = a.dtype == DType::kFloat32 ? 1e-42 : 1e-310;
+  const double special[] = {0.0, -0.0, infinity, -infinity, std::nan(""), 1, -1, 0.5, -0.5, 2, big, -big, tiny, -tiny, 1.5, 2.5};
+  const std::int64_t ints[] = {0, 1, -1, 2, -2, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min(),
+                               std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min(), 63, 64, 31, 32};
+  const std::int64_t n = a.volume();
+  for (std::int64_t e = 0; e < n; ++e) {
+    double f = (prng.uniform() - 0.5) * std::pow(10.0, static_cast<double>(prng.between(-3, 3)));
+    std::int64_t i = prng.between(-1000, 1000);
+    if (edges && prng.chance(0.2)) f = special[prng.below(std::size(special))];
+    if (edges && prng.chance(0.3)) i = ints[prng.below(std::size(ints))];
+    a.set(e, f, i);
+  }
+}
+
+ir::Shape random_shape(Prng& prng, int max_rank, std::int64_t max_volume) {
+  ir::Shape shape;
+  std::int64_t left = max_volume;
+  const int rank = static_cast<int>(prng.between(0, max_rank));
+  for (int d = 0; d < rank; ++d) {
+    const std::int64_t most = prng.chance(0.5) ? std::min<std::int64_t>(left, 5) : left;
+    shape.push_back(prng.chance(0.03) ? 0 : prng.between(1, std::max<std::int64_t>(1, most)));
+    left /= std::max<std::int64_t>(1, shape.back());
+  }
+  for (std::size_t d = shape.size(); d > 1; --d) std::swap(shape[d - 1], shape[prng.below(d)]);
+  return shape;
+}
+
+namespace {
+
+// Slabs live as long as their device, so one is kept and reused.
+std::byte* arena(device::Device& device, std::int64_t bytes) {
+  struct Kept {
+    device::Device* device;
+    std::byte* data;
+    std::int64_t bytes;
+  };
+  static std::vector<Kept> kept;
+  for (const Kept& k : kept) if (k.device == &device && k.bytes >= bytes) return k.data;
+  const std::int64_t size = std::max<std::int64_t>(bytes, std::int64_t{32} << 20);
+  auto slab = device.add_slab(size);
+  REQUIRE_MESSAGE(static_cast<bool>(slab), (slab ? std::string() : slab.error().message));
+  kept.push_back({&device, slab->data, slab->bytes});
+  return slab->data;
+}
+
+std::int64_t rounded(std::size_t bytes) { return static_cast<std::int64_t>((bytes + 511) / 256 * 256); }
+
+KernelCall call_of(const Step& step) {
+  KernelCall call;
+  call.op = &step.op;
+  call.box = step.box;
+  call.space_shape = step.space;
+  call.step = step.step;
+  call.steps = step.steps;
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    call.input_boxes.push_back(i < step.input_boxes.size() ? step.input_boxes[i] : ir::box_of(step.inputs[i].shape));
+  }
+  for (std::size_t i = 0; i < step.outputs.size(); ++i) {
+    call.output_boxes.push_back(i < step.output_boxes.size() ? step.output_boxes[i] : ir::box_of(step.outputs[i].shape));
+  }
+  return call;
+}
+
+TensorView view_of(const Array& a, std::byte* at) {
+  TensorView view{at + a.offset * static_cast<std::int64_t>(ir::size_of(a.dtype)), a.dtype, a.shape, a.strides};
+  if (a.absent) view.data = nullptr;
+  return view;
+}
+
+void must(const Status& status) { REQUIRE_MESSAGE(static_cast<bool>(status), (status ? std::string() : status.error().message)); }
+
+}  // namespace
+
+void run(const Subject& subject, Step& step) {
+  must(subject.kernels.supports(step.op));
+  must(subject.kernels.prepare(step.op));
+  const std::int64_t scratch = subject.kernels.scratch_bytes(step.op);
+  std::int64_t bytes = rounded(static_cast<std::size_t>(scratch));
+  for (const auto* list : {&step.inputs, &step.outputs}) for (const Array& a : *list) bytes += rounded(a.bytes.size());
+  std::byte* at = arena(subject.device, bytes);
+  device::Stream& stream = subject.device.compute_stream(0);
+  KernelCall call = call_of(step);
+  if (scratch > 0) {
+    call.scratch = at;
+    at += rounded(static_cast<std::size_t>(scratch));
+  }
+  const auto upload = [&](const Array& a) {
+    std::byte* to = at;
+    at += rounded(a.bytes.size());
+    if (!a.bytes.empty()) must(stream.copy(to, a.bytes.data(), a.bytes.size()));
+    return view_of(a, to);
+  };
+  for (const Array& a : step.inputs) call.inputs.push_back(upload(a));
+  for (const Array& a : step.outputs) call.outputs.push_back(upload(a));
+  must(subject.kernels.launch(call, stream));
+  for (std::size_t i = 0; i < step.outputs.size(); ++i) {
+    Array& a = step.outputs[i];
+    if (!a.bytes.empty()) must(stream.copy(a.bytes.data(), call.outputs[i].data, a.bytes.size()));
+  }
+  stream.record();
+  subject.device.synchronize();
+  std::vector<device::StepFailure> failures;
+  stream.take_failures(failures);
+  REQUIRE_MESSAGE(failures.empty(), (failures.empty() ? std::string() : failures[0].error.message));
+}
+
+void run_reference(Step& step) {
+  static const std::unique_ptr<KernelSet> reference = make_reference_kernels(nullptr);
+  KernelCall call = call_of(step);
+  for (Array& a : step.inputs) call.inputs.push_back(view_of(a, a.bytes.data()));
+  for (Array& a : step.outputs) call.outputs.push_back(view_of(a, a.bytes.data()));
+  must(reference->run(call));
+}
+
+ir::TapeInstr instr(ir::TapeOp op, DType dtype, int a, int b, int c, std::int64_t imm_i, double imm_f) {
+  ir::TapeInstr in;
+  in.op = op;
+  in.dtype = dtype;
+  in.a = static_cast<std::uint16_t>(a);
+  in.b = static_cast<std::uint16_t>(b);
+  in.c = static_cast<std::uint16_t>(c);
+  in.imm_i = imm_i;
+  in.imm_f = imm_f;
+  return in;
+}
+
+Step map_step(ir::Tape tape, std::vector<Array> inputs, const ir::Box& box, const ir::Shape& space) {
+  Step step;
+  step.op.kind = ir::OpKind::kMap;
+  const DType result = tape.result();
+  step.op.attrs = ir::MapAttrs{std::move(tape)};
+  step.op.outputs.push_back({});
+  step.op.outputs[0].dtype = result;
+  step.box = box;
+  step.space = space;
+  step.inputs = std::move(inputs);
+  step.outputs.push_back(Array::contiguous(result, box.shape()));
+  return step;
+}
+
+namespace {
+
+template <class Same>
+void compare(const Array& got, const Array& want, const std::string& what, Same same) {
+  REQUIRE(got.volume() == want.volume());
+  const std::int64_t n = want.volume();
+  for (std::int64_t e = 0; e < n; ++e) {
+    if (same(e)) continue;
+    std::string text = what + ": element " + std::to_string(e) + " of " + ir::to_string(want.shape);
+    char values[128];
+    if (ir::is_floating(want.dtype)) {
+      std::snprintf(values, sizeof(values), " is %.17g, not %.17g", got.as_double(e), want.as_double(e));
+    } else {
+      std::snprintf(values, sizeof(values), " is %lld, not %lld", static_cast<long long>(got.as_int(e)),
+                    static_cast<long long>(want.as_int(e)));
+    }
+    text += values;
+    FAIL(text);
+  }
+}
+
+bool both_nan(const Array& a, const Array& b, std::int64_t e) {
+  return ir::is_floating(a.dtype) && std::isnan(a.as_double(e)) && std::isnan(b.as_double(e));
+}
+
+}  // namespace
+
+void check_same(const Array& got, const Array& want, const std::string& what) {
+  compare(got, want, what, [&](std::int64_t e) {
+    if (!ir::is_floating(want.dtype)) return got.as_int(e) == want.as_int(e);
+    const double g = got.as_double(e), w = want.as_double(e);
+    return both_nan(got, want, e) || (g == w && std::signbit(g) == std::signbit(w));
+  });
+}
+
+void check_equal(const Array& got, const Array& want, const std::string& what) {
+  compare(got, want, what, [&](std::int64_t e) {
+    if (!ir::is_floating(want.dtype)) return got.as_int(e) == want.as_int(e);
+    return both_nan(got, want, e) || got.as_double(e) == want.as_double(e);
+  });
+}
+
+namespace {
+
+double ulps(double got, double want, DType t) {
+  if (got == want || (std::isnan(got) && std::isnan(want))) return 0;
+  if (!std::isfinite(got) || !std::isfinite(want)) return std::numeric_limits<double>::infinity();
+  double step;
+  if (t == DType::kFloat32) {
+    const auto w = static_cast<float>(std::fabs(want));
+    step = static_cast<double>(std::nextafter(w, std::numeric_limits<float>::infinity())) - static_cast<double>(w);
+  } else {
+    step = std::nextafter(std::fabs(want), std::numeric_limits<double>::infinity()) - std::fabs(want);
+  }
+  return std::fabs(got - want) / step;
+}
+
+}  // namespace
+
+double max_ulps(const Array& got, const Array& want) {
+  double most = 0;
+  for (std::int64_t e = 0; e < want.volume(); ++e) most = std::max(most, ulps(got.as_double(e), want.as_double(e), want.dtype));
+  return most;
+}
+
+void check_ulps(const Array& got, const Array& want, double limit, const std::string& what) {
+  compare(got, want, what, [&](std::int64_t e) { return ulps(got.as_double(e), want.as_double(e), want.dtype) <= limit; });
+}
+
+}  // namespace tilewise::kernels::conformance

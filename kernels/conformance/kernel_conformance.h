@@ -1,0 +1,33 @@
+// What every kernel set must compute: each family compared with the reference on random and awkward inputs. One suite,
+// instantiated in a few lines per kind of device:
+//
+//   TEST_CASE("host kernels") { kernels::conformance::run_all({.kernels = *set, .device = *device}); }
+//
+// Everything but transcendental functions and float sums is compared bit for bit (any NaN equals any NaN); ulps of the
+// former are measured and printed. The seed is printed first.
+#pragma once
+#include <tilewise/kernels/kernels.h>
+
+#include <cstdint>
+
+namespace tilewise::kernels::conformance {
+
+struct Subject {
+  KernelSet& kernels;
+  device::Device& device;
+  std::uint64_t seed = 1;
+  double ulps64 = 4, ulps32 = 4;      // of transcendental functions
+  double pow_ulps = 4;                // kPow, kAtan2, kTan
+  double normal_ulps = 16;            // of kNormal, relative to the larger of the value and 1
+  bool integer_matmul = true;
+};
+
+void conform_elementwise(const Subject&);  // each op on each dtype it accepts, edge values
+void conform_tapes(const Subject&);        // random tapes, shapes and strides; fused equals unfused; sizes around limits
+void conform_random(const Subject&);       // known answers; numbers do not depend on the grid
+void conform_reductions(const Subject&);
+void conform_products(const Subject&);
+void conform_moves(const Subject&);
+void run_all(const Subject&);
+
+}  // namespace tilewise::kernels::conformance

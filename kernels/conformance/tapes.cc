@@ -1,0 +1,197 @@
+// Random tapes over random layouts; fused against one instruction at a time; lengths around every limit of the tiling.
+#include <tilewise/kernels/random_spec.h>
+
+#include <cmath>
+
+#include "conformance/harness.h"
+
+namespace tilewise::kernels::conformance {
+namespace {
+
+using ir::DType;
+using ir::TapeOp;
+
+// Instructions that are exact, so that a whole tape can be compared bit for bit.
+constexpr TapeOp kExact[] = {TapeOp::kNeg, TapeOp::kAbs, TapeOp::kSign, TapeOp::kSqrt, TapeOp::kFloor, TapeOp::kRound, TapeOp::kIsNan,
+                             TapeOp::kNot, TapeOp::kInvert, TapeOp::kAdd, TapeOp::kSub, TapeOp::kMul, TapeOp::kDiv, TapeOp::kFloorDiv,
+                             TapeOp::kRem, TapeOp::kMinimum, TapeOp::kMaximum, TapeOp::kEq, TapeOp::kLt, TapeOp::kGe, TapeOp::kAnd,
+                             TapeOp::kOr, TapeOp::kXor, TapeOp::kShl, TapeOp::kShr, TapeOp::kWhere, TapeOp::kCast, TapeOp::kIota,
+                             TapeOp::kConst, TapeOp::kUniform, TapeOp::kRandomInt, TapeOp::kRandomBelow};
+
+int pick(Prng& prng, const ir::Tape& tape, DType t) {
+  std::vector<int> fit;
+  for (std::size_t i = 0; i < tape.code.size(); ++i) if (tape.code[i].dtype == t) fit.push_back(static_cast<int>(i));
+  return fit.empty() ? -1 : fit[prng.below(fit.size())];
+}
+
+ir::Tape random_tape(Prng& prng, const std::vector<DType>& operands, int rank, int length) {
+  ir::Tape tape;
+  for (std::size_t k = 0; k < operands.size(); ++k) {
+    tape.code.push_back(instr(TapeOp::kLoad, operands[k], 0, 0, 0, static_cast<std::int64_t>(k)));
+  }
+  while (static_cast<int>(tape.code.size()) < length) {
+    const TapeOp op = kExact[prng.below(std::size(kExact))];
+    const auto out = static_cast<DType>(prng.below(ir::kDTypeCount)), arg = static_cast<DType>(prng.below(ir::kDTypeCount));
+    const int arity = ir::arity_of(op);
+    int a[3] = {0, 0, 0};
+    bool found = true;
+    for (int k = 0; k < arity; ++k) {
+      a[k] = pick(prng, tape, op == TapeOp::kWhere && k == 0 ? DType::kBool : arg);
+      found = found && a[k] >= 0;
+    }
+    if (!found || (op == TapeOp::kIota && rank == 0)) continue;
+    const std::int64_t imm = op == TapeOp::kIota ? static_cast<std::int64_t>(prng.below(static_cast<std::uint64_t>(rank)))
+                             : op == TapeOp::kConst ? prng.between(0, 1) : static_cast<std::int64_t>(prng.next());
+    tape.code.push_back(instr(op, out, a[0], a[1], a[2], imm, prng.uniform() * 4 - 2));
+    if (!tape.verify(static_cast<int>(operands.size()), operands, rank)) tape.code.pop_back();
+  }
+  return tape;
+}
+
+ir::Box box_at(Prng& prng, const ir::Shape& shape, ir::Shape& space) {
+  ir::Box box;
+  space = shape;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const std::int64_t before = prng.between(0, 5);
+    box.lo.push_back(before);
+    box.hi.push_back(before + shape[d]);
+    space[d] = before + shape[d] + prng.between(0, 5);
+  }
+  return box;
+}
+
+// Every instruction as a map of its own, results stored between.
+Array unfused(const Subject& subject, const Step& fused) {
+  const ir::Tape& tape = fused.op.get<ir::MapAttrs>().tape;
+  std::vector<Array> values;
+  for (const ir::TapeInstr& in : tape.code) {
+    ir::Tape one;
+    std::vector<Array> inputs;
+    const std::uint16_t args[3] = {in.a, in.b, in.c};
+    ir::TapeInstr last = in;
+    last.a = last.b = last.c = 0;
+    std::uint16_t* to[3] = {&last.a, &last.b, &last.c};
+    for (int k = 0; k < ir::arity_of(in.op); ++k) {
+      one.code.push_back(instr(TapeOp::kLoad, tape.code[args[k]].dtype, 0, 0, 0, k));
+      inputs.push_back(values[args[k]]);
+      *to[k] = static_cast<std::uint16_t>(k);
+    }
+    if (in.op == TapeOp::kLoad) {
+      inputs.push_back(fused.inputs[static_cast<std::size_t>(in.imm_i)]);
+      last.imm_i = 0;
+    }
+    one.code.push_back(last);
+    Step step = map_step(one, std::move(inputs), fused.box, fused.space);
+    run(subject, step);
+    values.push_back(std::move(step.outputs[0]));
+  }
+  return values.back();
+}
+
+void random_tapes(const Subject& subject) {
+  Prng prng(subject.seed + 1);
+  for (int round = 0; round < 150; ++round) {
+    const bool plain = prng.chance(0.3);
+    const ir::Shape shape = random_shape(prng, 4, round % 10 == 0 ? 20000 : 3000);
+    ir::Shape space;
+    const ir::Box box = box_at(prng, shape, space);
+    std::vector<DType> types;
+    std::vector<Array> inputs;
+    for (std::int64_t k = prng.between(1, 4); k > 0; --k) {
+      types.push_back(static_cast<DType>(prng.below(ir::kDTypeCount)));
+      inputs.push_back(random_layout(prng, types.back(), shape, plain));
+      fill_random(prng, inputs.back(), true);
+    }
+    const int length = static_cast<int>(types.size()) + static_cast<int>(prng.between(0, round % 20 == 0 ? 200 : 15));
+    const ir::Tape tape = random_tape(prng, types, static_cast<int>(shape.size()), length);
+    Step step = map_step(tape, std::move(inputs), box, space);
+    Step want = step;
+    run(subject, step);
+    run_reference(want);
+    const std::string what = "round " + std::to_string(round) + " over " + ir::to_string(box) + "\n" + ir::to_string(tape);
+    check_same(step.outputs[0], want.outputs[0], what);
+    if (round % 5 == 0 && length < 40) check_same(step.outputs[0], unfused(subject, step), "unfused, " + what);
+  }
+}
+
+// The same bits for the same value wherever the element stands.
+void positions(const Subject& subject) {
+  Prng prng(subject.seed + 2);
+  const ir::Tape tape{{instr(TapeOp::kLoad, DType::kFloat64), instr(TapeOp::kExp, DType::kFloat64, 0),
+                       instr(TapeOp::kSin, DType::kFloat64, 1), instr(TapeOp::kPow, DType::kFloat64, 1, 2)}};
+  Array all = Array::contiguous(DType::kFloat64, {5000});
+  fill_random(prng, all, false);
+  Step whole = map_step(tape, {all}, ir::box_of({5000}), {5000});
+  run(subject, whole);
+  for (const std::int64_t n : {0, 1, 7, 31, 32, 33, 63, 64, 255, 256, 257, 511, 512, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4097}) {
+    const std::int64_t from = prng.between(0, 5000 - n);
+    Array part = all;
+    part.shape = {n};
+    part.offset = from;
+    Step step = map_step(tape, {part}, {{from}, {from + n}}, {5000});
+    run(subject, step);
+    Array want = whole.outputs[0];
+    want.shape = {n};
+    want.offset = from;
+    check_same(step.outputs[0], want, "elements " + std::to_string(from) + " + " + std::to_string(n));
+  }
+}
+
+}  // namespace
+
+void conform_tapes(const Subject& subject) {
+  random_tapes(subject);
+  positions(subject);
+}
+
+void conform_random(const Subject& subject) {
+  const auto known = random_spec::block(0, 0);
+  CHECK(known.w[0] == 0x6627e8d5u);
+  CHECK(known.w[1] == 0xe169c58du);
+  CHECK(known.w[2] == 0xbc57ac4cu);
+  CHECK(known.w[3] == 0x9b00dbd8u);
+  Prng prng(subject.seed + 3);
+  struct Draw {
+    TapeOp op;
+    DType dtype;
+  };
+  for (const Draw draw : {Draw{TapeOp::kUniform, DType::kFloat64}, Draw{TapeOp::kUniform, DType::kFloat32},
+                          Draw{TapeOp::kRandomInt, DType::kInt64}, Draw{TapeOp::kNormal, DType::kFloat64},
+                          Draw{TapeOp::kNormal, DType::kFloat32}}) {
+    const ir::Shape space = {37, 129};
+    const ir::Tape tape{{instr(draw.op, draw.dtype, 0, 0, 0, static_cast<std::int64_t>(prng.next()))}};
+    const std::string what = std::string(ir::name_of(draw.op)) + " " + std::string(ir::name_of(draw.dtype));
+    Step whole = map_step(tape, {}, ir::box_of(space), space);
+    Step want = whole;
+    run(subject, whole);
+    run_reference(want);
+    if (draw.op == TapeOp::kNormal) {
+      // Near cos's zeros a last place is meaningless: distances against the larger of the value and 1.
+      double most = 0;
+      const double last = draw.dtype == DType::kFloat32 ? 0x1p-23 : 0x1p-52;
+      for (std::int64_t e = 0; e < want.outputs[0].volume(); ++e) {
+        const double w = want.outputs[0].as_double(e);
+        most = std::max(most, std::fabs(whole.outputs[0].as_double(e) - w) / std::max(1.0, std::fabs(w)) / last);
+      }
+      std::printf("  %-28s %.2f ulp of max(1, |x|)\n", what.c_str(), most);
+      CHECK(most <= subject.normal_ulps);
+    } else {
+      check_same(whole.outputs[0], want.outputs[0], what);
+    }
+    for (int round = 0; round < 20; ++round) {  // any block of any grid
+      ir::Box box;
+      for (const std::int64_t extent : space) {
+        box.lo.push_back(prng.between(0, extent - 1));
+        box.hi.push_back(prng.between(box.lo.back() + 1, extent));
+      }
+      Step step = map_step(tape, {}, box, space);
+      run(subject, step);
+      Array part = whole.outputs[0];
+      part.shape = box.shape();
+      part.offset = ir::ravel(box.lo, space);
+      check_same(step.outputs[0], part, what + " " + ir::to_string(box));
+    }
+  }
+}
+
+}  // namespace tilewise::kernels::conformance
