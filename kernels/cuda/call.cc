@@ -15,12 +15,7 @@ Builtin builtin(const ir::Op& op) {
 
 Status zero(const Environment& env, const KernelCall& call, CUstream stream) {
   if (call.step > 0) return {};
-  for (const TensorView& out : call.outputs) {
-    const auto bytes = static_cast<std::size_t>(ir::volume(out.shape)) * ir::size_of(out.dtype);
-    if (bytes == 0) continue;
-    TW_CUDA_TRY(*env.context.driver, cuMemsetD8Async, "cuMemsetD8Async", reinterpret_cast<CUdeviceptr>(out.data), 0,
-                bytes, stream);
-  }
+  for (const TensorView& out : call.outputs) TW_TRY(clear(env, out, stream));
   return {};
 }
 

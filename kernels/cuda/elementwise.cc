@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 
 #include "launch.h"
 
@@ -9,26 +10,37 @@ constexpr std::size_t kMaxPlaces = 1 + limits::kMaxTapeLoads + limits::kMaxRank 
 
 struct MapParams {
   Walk walk;
+  std::int64_t elements = 0;
   Place place[kMaxPlaces];  // as many as the program has are passed on
 };
 
-// The flat kernel: one dimension, output contiguous, operands contiguous or constant, all aligned to a group.
-bool is_flat(const MapParams& params, const ir::Tape& tape, const TapeSources& sources) {
-  if (params.walk.rank != 1 || (params.place[0].stride[0] != 1 && params.walk.count != 1)) return false;
-  const int width = group_width(tape);
-  const auto aligned = [&](const Place& place, ir::DType dtype) {
-    return place.base % (width * static_cast<std::int64_t>(ir::size_of(dtype))) == 0;
+// Turns the walk into one over groups of neighbours, if memory allows it: output and operands contiguous, or constant,
+// along the innermost dimension, and every group aligned.
+bool form_groups(MapParams& params, const ir::Tape& tape, const TapeSources& sources) {
+  const int width = group_width(tape), last = params.walk.rank - 1;
+  const auto grouped = [&](const Place& place, ir::DType dtype, bool may_repeat) {
+    if (may_repeat && place.stride[last] == 0) return true;
+    bool good = place.stride[last] == 1 && place.base % (width * static_cast<std::int64_t>(ir::size_of(dtype))) == 0;
+    for (int d = 0; d < last; ++d) good = good && place.stride[d] % width == 0;
+    return good;
   };
-  if (!aligned(params.place[0], tape.result())) return false;
-  for (std::size_t i = 0; i < sources.loads.size(); ++i) {
-    const Place& place = params.place[1 + i];
-    if (place.stride[0] == 0) continue;
-    if (place.stride[0] != 1 || !aligned(place, sources.loads[i].dtype)) return false;
+  if (last > 0 && (params.walk.extent[last] % width != 0 || params.walk.first != 0)) return false;
+  if (params.walk.count == 1) params.place[0].stride[last] = 1;
+  if (!grouped(params.place[0], tape.result(), false)) return false;
+  for (std::size_t i = 0; i < sources.loads.size(); ++i)
+    if (!grouped(params.place[1 + i], sources.loads[i].dtype, true)) return false;
+  for (std::size_t s = 0; s <= sources.count(); ++s) {
+    params.place[s].inner = params.place[s].stride[last];
+    params.place[s].stride[last] *= width;
   }
+  params.elements = params.walk.count;
+  params.walk.count = (params.walk.count + width - 1) / width;
+  params.walk.extent[last] = (params.walk.extent[last] + width - 1) / width;
+  set_divisors(params.walk);
   return true;
 }
 
-// Leaves positions [first, first + count). In one dimension by moving the places, which keeps the flat kernel possible.
+// Leaves positions [first, first + count). In one dimension by moving the places, which keeps groups possible.
 void narrow(MapParams& params, const Elementwise& work, const TapeSources& sources) {
   if (work.count < 0) return;
   params.walk.count = work.count;
@@ -42,6 +54,18 @@ void narrow(MapParams& params, const Elementwise& work, const TapeSources& sourc
     const std::size_t size = load || s == 0 ? ir::size_of(dtype) : 1;
     params.place[s].base += work.first * params.place[s].stride[0] * static_cast<std::int64_t>(size);
   }
+}
+
+// Two dimensions, and an operand that is contiguous along the outer one only.
+bool is_transposing(const MapParams& params, const TapeSources& sources) {
+  const Walk& walk = params.walk;
+  if (walk.rank != 2 || walk.first != 0 || walk.count != walk.extent[0] * walk.extent[1]) return false;
+  if (walk.extent[0] < 32 || walk.extent[1] < 32) return false;
+  for (std::size_t i = 0; i < sources.loads.size(); ++i) {
+    const Place& place = params.place[1 + i];
+    if (std::abs(place.stride[0]) == 1 && std::abs(place.stride[1]) > 1) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -79,9 +103,11 @@ Status elementwise(const Environment& env, const Elementwise& work, CUstream str
   if (params.walk.count == 0) return {};
   TW_ASSIGN(const Program program, env.programs.map(work.tape));
   TW_TRY(env.context.make_current());
-  if (is_flat(params, work.tape, sources)) {
-    const std::int64_t groups = (params.walk.count + group_width(work.tape) - 1) / group_width(work.tape);
-    return launch_kernel(env, program.entry[0], (groups + kThreads - 1) / kThreads, 1, &params, stream);
+  if (form_groups(params, work.tape, sources))
+    return launch_kernel(env, program.entry[0], (params.walk.count + kThreads - 1) / kThreads, 1, &params, stream);
+  if (is_transposing(params, sources)) {
+    const std::int64_t squares = ((params.walk.extent[0] + 31) / 32) * ((params.walk.extent[1] + 31) / 32);
+    return launch_kernel(env, program.entry[2], squares, 1, &params, stream);
   }
   return launch_kernel(env, program.entry[1], blocks_for(params.walk.count), 1, &params, stream);
 }
@@ -98,19 +124,30 @@ Status launch_map(const Environment& env, const KernelCall& call, CUstream strea
                            {call.inputs.data(), call.inputs.size()}, &call.box, &call.space_shape}, stream);
 }
 
-// Element x of an operand is element x + before of the space (verify.cc). Where one operand is read through a window,
-// the output block is what is left of the window when it is clipped to the operand.
+Status clear(const Environment& env, const TensorView& out, CUstream stream) {
+  const auto bytes = static_cast<std::size_t>(ir::volume(out.shape)) * ir::size_of(out.dtype);
+  if (bytes == 0) return {};
+  TW_TRY(env.context.make_current());
+  TW_CUDA_TRY(*env.context.driver, cuMemsetD8Async, "cuMemsetD8Async", reinterpret_cast<CUdeviceptr>(out.data), 0, bytes,
+              stream);
+  return {};
+}
+
+// Element x of a shifted operand is element x + before of the space (verify.cc); the output of a window is what is left
+// of it when it is clipped to the operand.
 Status launch_copy(const Environment& env, const KernelCall& call, CUstream stream) {
   const auto& maps = call.op->get<ir::CopyAttrs>().maps;
   const TensorView& out = call.outputs[0];
   const Strided block = contiguous(out.data, out.shape);
+  const auto read = [](const TensorView& in) { return in.data != nullptr; };
+  if (call.step == 0 && std::none_of(call.inputs.begin(), call.inputs.end(), read)) return clear(env, out, stream);
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const TensorView& in = call.inputs[i];
     if (in.data == nullptr || ir::volume(in.shape) == 0) continue;
     Strided part = block;
     for (std::size_t d = 0; d < in.shape.size(); ++d) {
       std::int64_t begin = call.box.lo[d] - maps[i][d].before;
-      if (call.inputs.size() == 1) begin = std::max<std::int64_t>(begin, 0);
+      if (maps[i][d].before + maps[i][d].after != 0) begin = std::max<std::int64_t>(begin, 0);
       part.base += (call.input_boxes[i].lo[d] - begin) * block.strides[d] * static_cast<std::int64_t>(ir::size_of(out.dtype));
     }
     TW_TRY(copy_region(env, in, part, stream));
@@ -123,7 +160,8 @@ Status launch_copy(const Environment& env, const KernelCall& call, CUstream stre
 Status launch_reshape(const Environment& env, const KernelCall& call, CUstream stream) {
   const TensorView &in = call.inputs[0], &out = call.outputs[0];
   const std::int64_t in_count = ir::volume(in.shape), out_count = ir::volume(out.shape);
-  if (in.data == nullptr || in_count == 0 || out_count == 0) return {};
+  if (in.data == nullptr) return call.step == 0 ? clear(env, out, stream) : Status{};
+  if (in_count == 0 || out_count == 0) return {};
   const auto start = [](const ir::Box& box, const ir::Shape& shape, std::int64_t count) {
     return shape.empty() ? 0 : box.lo[0] * (count / shape[0]);
   };

@@ -36,6 +36,8 @@ Status elementwise(const Environment& env, const Elementwise& work, CUstream str
 Strided position_place(const TapeSources::Position& which, const ir::Box& box, const ir::Shape& space_shape);
 // A region of `from` to strided memory of the same dtype.
 Status copy_region(const Environment& env, const TensorView& from, const Strided& to, CUstream stream);
+// Zeros in a contiguous output.
+Status clear(const Environment& env, const TensorView& out, CUstream stream);
 ir::Tape copy_tape(ir::DType dtype);
 
 Status launch_map(const Environment& env, const KernelCall& call, CUstream stream);

@@ -133,10 +133,7 @@ Status launch_matmul(const Environment& env, const KernelCall& call, CUstream st
                      call.inputs[0].shape[1] == 0;
   if (empty) {  // a sum over no k
     if (call.step > 0) return {};
-    TW_TRY(env.context.make_current());
-    TW_CUDA_TRY(*env.context.driver, cuMemsetD8Async, "cuMemsetD8Async", reinterpret_cast<CUdeviceptr>(out.data), 0,
-                static_cast<std::size_t>(count) * ir::size_of(out.dtype), stream);
-    return {};
+    return clear(env, out, stream);
   }
   return ir::is_floating(out.dtype) ? FloatProduct(env, call, stream).run() : integer_product(env, call, stream);
 }

@@ -17,6 +17,13 @@ void set_divisor(Walk& walk, int d) {
 
 }  // namespace
 
+void set_divisors(Walk& walk) {
+  std::int64_t count = 1;
+  for (int d = 0; d < walk.rank; ++d) count *= walk.extent[d];
+  walk.wide = count >= (std::int64_t{1} << 31);
+  for (int d = 0; d < walk.rank; ++d) set_divisor(walk, d);
+}
+
 Walk merge(const ir::Shape& shape, std::span<const Strided> strided, std::span<Place> places) {
   Walk walk;
   walk.count = 1;
@@ -36,8 +43,7 @@ Walk merge(const ir::Shape& shape, std::span<const Strided> strided, std::span<P
     walk.rank = 1;
     walk.extent[0] = 1;
   }
-  walk.wide = walk.count >= (std::int64_t{1} << 31);
-  for (int d = 0; d < walk.rank; ++d) set_divisor(walk, d);
+  set_divisors(walk);
   return walk;
 }
 

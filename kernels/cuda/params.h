@@ -10,7 +10,7 @@ namespace tilewise::cuda {
 constexpr int kThreads = 256;  // per block, of every generated kernel
 
 struct Place {
-  std::int64_t base = 0;
+  std::int64_t base = 0, inner = 0;
   std::int64_t stride[limits::kMaxRank] = {};
 };
 
@@ -20,7 +20,7 @@ struct Walk {
   std::int64_t extent[limits::kMaxRank] = {};
   std::uint32_t multiplier[limits::kMaxRank] = {}, shift[limits::kMaxRank] = {};
 };
-static_assert(sizeof(Place) == 72 && sizeof(Walk) == 152, "as on the device");
+static_assert(sizeof(Place) == 80 && sizeof(Walk) == 152, "as on the device");
 
 // A source or target of a kernel before dimensions are merged.
 struct Strided {
@@ -31,6 +31,9 @@ struct Strided {
 // Drops dimensions of extent one and merges neighbours where every place allows it: fewer divisions, and contiguous
 // regions become one dimension. Keeps C order. Rank 1 at least. `places[i]` receives strided[i].
 Walk merge(const ir::Shape& shape, std::span<const Strided> strided, std::span<Place> places);
+
+// Call again after an extent or `count` has changed.
+void set_divisors(Walk& walk);
 
 // Strides of a C-order block.
 Strided contiguous(const void* data, const ir::Shape& shape);

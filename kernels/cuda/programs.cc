@@ -1,5 +1,7 @@
 #include "programs.h"
 
+#include <tilewise/ir/verify.h>
+
 #include <chrono>
 
 #include "embedded.h"
@@ -9,8 +11,6 @@ namespace {
 
 std::string common() { return std::string(kRandomSource) + kPreludeSource; }
 
-bool is_arg(ir::ReduceKind kind) { return kind == ir::ReduceKind::kArgMin || kind == ir::ReduceKind::kArgMax; }
-
 // Sums and products of float32 are carried in float64: it costs nothing where memory is the limit.
 std::string_view accumulator(ir::DType dtype, ir::ReduceKind kind) {
   const bool adds = kind == ir::ReduceKind::kSum || kind == ir::ReduceKind::kProd;
@@ -18,7 +18,7 @@ std::string_view accumulator(ir::DType dtype, ir::ReduceKind kind) {
 }
 
 std::span<const char* const> entry_names(ProgramKind kind) {
-  static constexpr const char* kMap[] = {"tw_map_flat", "tw_map_any"};
+  static constexpr const char* kMap[] = {"tw_map_groups", "tw_map_any", "tw_map_squares"};
   static constexpr const char* kReduce[] = {"tw_reduce", "tw_finish"};
   static constexpr const char* kArgReduce[] = {"tw_reduce", "tw_finish", "tw_combine"};
   static constexpr const char* kMatmul[] = {"tw_matmul"};
@@ -38,7 +38,7 @@ std::string map_program(const ir::Tape& tape) { return common() + tape_source(ta
 std::string reduce_program(const ir::Tape& tape, ir::ReduceKind kind) {
   std::string source = common() + tape_source(tape);
   source += "constexpr int kKind = " + std::to_string(static_cast<int>(kind)) + ";\n";
-  if (is_arg(kind)) source += "#define TW_COMBINE\n";
+  if (ir::is_arg(kind)) source += "#define TW_COMBINE\n";
   source += "typedef " + std::string(accumulator(tape.result(), kind)) + " Acc;\ntypedef " +
             std::string(memory_type(tape.result())) + " Result;\n";
   return source + kReduceSource;
@@ -86,7 +86,7 @@ Result<Program> Programs::reduce(const ir::Tape& tape, ir::ReduceKind kind) {
   key.assign("r");
   key.push_back(static_cast<char>(kind));
   append_key(tape, key);
-  return get(key, is_arg(kind) ? ProgramKind::kArgReduce : ProgramKind::kReduce, [&] { return reduce_program(tape, kind); });
+  return get(key, ir::is_arg(kind) ? ProgramKind::kArgReduce : ProgramKind::kReduce, [&] { return reduce_program(tape, kind); });
 }
 
 Result<Program> Programs::matmul(ir::DType dtype) {

@@ -15,7 +15,7 @@
 
 namespace tilewise::cuda {
 
-std::string map_program(const ir::Tape& tape);                              // tw_map_flat, tw_map_any
+std::string map_program(const ir::Tape& tape);                              // tw_map_groups, tw_map_any, tw_map_squares
 std::string reduce_program(const ir::Tape& tape, ir::ReduceKind kind);      // tw_reduce, tw_finish (, tw_combine)
 std::string matmul_program(ir::DType dtype);                                // tw_matmul
 

@@ -1,6 +1,9 @@
 // kReduceBlocks and kCombine. The split of a reduction into lanes and chunks is a function of the block's shape alone.
+#include <tilewise/ir/verify.h>
+
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "launch.h"
 
@@ -15,8 +18,6 @@ constexpr std::int64_t kTargetBlocks = 2048;      // thread blocks that a large 
 constexpr std::int64_t kPerLane = 16;             // elements a lane takes at least where chunks are cut
 constexpr std::int64_t kMaxPartials = 32 * kTargetBlocks;
 constexpr std::int64_t kPartialBytes = 16;        // of the largest: a value and its position
-
-bool is_arg(ReduceKind kind) { return kind == ReduceKind::kArgMin || kind == ReduceKind::kArgMax; }
 
 // As device/reduce.cuh; the two arrays of places follow each other, `n` each.
 struct ReduceParams {
@@ -93,10 +94,28 @@ ir::Tape join_tape(ReduceKind kind, ir::DType dtype) {
   return tape;
 }
 
-// What a reduction of nothing is. Extremes of nothing are refused before a plan is made.
+// What a reduction of nothing is.
 ir::Tape nothing_tape(ReduceKind kind, ir::DType dtype) {
-  const bool one = kind == ReduceKind::kProd || kind == ReduceKind::kAll;
-  return {{ir::TapeInstr{.op = TapeOp::kConst, .dtype = dtype, .imm_f = one ? 1.0 : 0.0, .imm_i = one}}};
+  ir::TapeInstr in{.op = TapeOp::kConst, .dtype = dtype};
+  const bool wide = dtype == ir::DType::kInt64;
+  const std::int64_t highest = wide ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int32_t>::max();
+  switch (kind) {
+    case ReduceKind::kProd:
+    case ReduceKind::kAll:
+      in.imm_f = 1;
+      in.imm_i = 1;
+      break;
+    case ReduceKind::kMin:
+      in.imm_f = std::numeric_limits<double>::infinity();
+      in.imm_i = highest;
+      break;
+    case ReduceKind::kMax:
+      in.imm_f = -std::numeric_limits<double>::infinity();
+      in.imm_i = -highest - 1;
+      break;
+    default: break;
+  }
+  return {{in}};
 }
 
 Status combine_positions(const Environment& env, const KernelCall& call, CUstream stream) {
@@ -148,7 +167,7 @@ Status launch_reduce(const Environment& env, const KernelCall& call, CUstream st
   while (innermost > 0 && shape[innermost - 1] == 1) --innermost;
   split(params, params.kept.count, params.reduced.count, innermost > 0 && (attrs.axes >> (innermost - 1) & 1) == 0);
   params.out = address(call.outputs[0].data);
-  params.out_position = is_arg(attrs.kind) ? address(call.outputs[1].data) : 0;
+  params.out_position = ir::is_arg(attrs.kind) ? address(call.outputs[1].data) : 0;
   params.scratch = address(call.scratch);
   if (params.chunks > 1 && call.scratch == nullptr) return error(Errc::kInternal, "a reduction without scratch memory");
   TW_ASSIGN(const Program program, env.programs.reduce(attrs.tape, attrs.kind));
@@ -170,7 +189,7 @@ Status launch_combine(const Environment& env, const KernelCall& call, CUstream s
   if (ir::volume(call.inputs[0].shape) != ir::volume(out.shape))
     return error(Errc::kInternal, "combine: partials of shape " + ir::to_string(call.inputs[0].shape) +
                                       " into " + ir::to_string(out.shape));
-  if (is_arg(kind)) return combine_positions(env, call, stream);
+  if (ir::is_arg(kind)) return combine_positions(env, call, stream);
   if (call.step == 0) return copy_region(env, call.inputs[0], target, stream);
   TensorView sofar = out;
   sofar.strides = target.strides;
@@ -181,7 +200,7 @@ Status launch_combine(const Environment& env, const KernelCall& call, CUstream s
 Status prepare_combine(const Environment& env, const ir::Op& op) {
   const ReduceKind kind = op.get<ir::CombineAttrs>().kind;
   const ir::DType dtype = op.outputs[0].dtype;
-  if (is_arg(kind)) {
+  if (ir::is_arg(kind)) {
     TW_TRY(env.programs.reduce(copy_tape(dtype), kind));
     return {};
   }

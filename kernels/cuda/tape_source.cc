@@ -128,17 +128,18 @@ std::string loads_source(const TapeSources& sources) {
     const char* test = load.dtype == DType::kBool ? " != 0" : "";
     element += format("  %s x%d;\n", type, x);
     one += format("  element.x%d = ((const %s*)place[%d].base)[offset[%d]]%s;\n", x, memory, place, place, test);
-    group += format("  if (place[%d].stride[0] != 0) {\n", place) +
-             format("    const Pack<%s, kWidth> pack = *(const Pack<%s, kWidth>*)((const %s*)place[%d].base + i);\n",
-                    memory, memory, memory, place) +
+    group += format("  if (place[%d].inner != 0) {\n", place) +
+             format("    const Pack<%s, kWidth> pack = *(const Pack<%s, kWidth>*)((const %s*)place[%d].base + offset[%d]);\n",
+                    memory, memory, memory, place, place) +
              "#pragma unroll\n" +
              format("    for (int j = 0; j < kWidth; ++j) element[j].x%d = pack.v[j]%s;\n  } else {\n", x, test) +
-             format("    const %s value = *(const %s*)place[%d].base%s;\n", type, memory, place, test) +
+             format("    const %s value = ((const %s*)place[%d].base)[offset[%d]]%s;\n", type, memory, place, place, test) +
              "#pragma unroll\n" + format("    for (int j = 0; j < kWidth; ++j) element[j].x%d = value;\n  }\n", x);
   }
   return element + "};\n" +
          "__device__ __forceinline__ void tw_load(const Place* place, const i64* offset, Element& element) {\n" + one +
-         "}\n__device__ __forceinline__ void tw_load_group(const Place* place, i64 i, Element (&element)[kWidth]) {\n" +
+         "}\n__device__ __forceinline__ void tw_load_group(const Place* place, const i64* offset, "
+         "Element (&element)[kWidth]) {\n" +
          group + "}\n";
 }
 

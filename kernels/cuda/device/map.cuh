@@ -1,45 +1,47 @@
 // Elementwise kernels. Generated before this text: kPlaces, kWidth, Out, Value, Element, and
 //   tw_load(place, offset, element)             one element of every operand
-//   tw_load_group(place, i, elements)           kWidth neighbours of every operand, 16 bytes at a time
+//   tw_load_group(place, offset, elements)      kWidth neighbours of every operand, up to 16 bytes at a time
 //   tw_evaluate(element, place, offset) -> Out
 // Place 0 is the output, then come the operands, then numbers that follow from the position.
 
 struct MapParams {
   Walk walk;
+  i64 elements;
   Place place[kPlaces];
 };
 
-// Everything in one dimension; operands contiguous or constant, pointers aligned to kWidth elements.
-extern "C" __global__ void __launch_bounds__(kThreads) tw_map_flat(const __grid_constant__ MapParams p) {
-  const i64 i = ((i64)blockIdx.x * kThreads + threadIdx.x) * kWidth;
-  Out* const out = (Out*)p.place[0].base;
-  if (i + kWidth <= p.walk.count) {
+// The innermost dimension is visited in groups of kWidth: the walk counts groups, and place.inner is the element stride
+// inside one: 1 or 0 for memory, whatever it is for positions. Groups are whole and aligned, except that the last one of a
+// walk in one dimension may be short.
+extern "C" __global__ void __launch_bounds__(kThreads) tw_map_groups(const __grid_constant__ MapParams p) {
+  const i64 group = (i64)blockIdx.x * kThreads + threadIdx.x;
+  if (group >= p.walk.count) return;
+  i64 offset[kPlaces] = {};
+  tw_offsets<kPlaces>(p.walk, p.place, group, offset);
+  Out* const out = (Out*)p.place[0].base + offset[0];
+  if ((group + 1) * kWidth <= p.elements) {
     Element element[kWidth];
-    tw_load_group(p.place, i, element);
+    tw_load_group(p.place, offset, element);
     Pack<Out, kWidth> result;
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) {
-      i64 offset[kPlaces];
-#pragma unroll
-      for (int s = 0; s < kPlaces; ++s) offset[s] = (i + j) * p.place[s].stride[0];
       result.v[j] = tw_evaluate(element[j], p.place, offset);
-    }
-    *(Pack<Out, kWidth>*)(out + i) = result;
-  } else {
-    for (i64 k = i; k < p.walk.count; ++k) {
-      i64 offset[kPlaces];
 #pragma unroll
-      for (int s = 0; s < kPlaces; ++s) offset[s] = k * p.place[s].stride[0];
+      for (int s = 0; s < kPlaces; ++s) offset[s] += p.place[s].inner;
+    }
+    *(Pack<Out, kWidth>*)out = result;
+  } else {
+    for (int j = 0; group * kWidth + j < p.elements; ++j) {
       Element element;
       tw_load(p.place, offset, element);
-      out[k] = tw_evaluate(element, p.place, offset);
+      out[j] = tw_evaluate(element, p.place, offset);
+#pragma unroll
+      for (int s = 0; s < kPlaces; ++s) offset[s] += p.place[s].inner;
     }
   }
 }
 
-__device__ __forceinline__ void tw_one(const MapParams& p, i64 i) {
-  i64 offset[kPlaces] = {};
-  tw_offsets<kPlaces>(p.walk, p.place, i, offset);
+__device__ __forceinline__ void tw_one(const MapParams& p, const i64 (&offset)[kPlaces]) {
   Element element;
   tw_load(p.place, offset, element);
   ((Out*)p.place[0].base)[offset[0]] = tw_evaluate(element, p.place, offset);
@@ -48,5 +50,27 @@ __device__ __forceinline__ void tw_one(const MapParams& p, i64 i) {
 // Any strides, output included.
 extern "C" __global__ void __launch_bounds__(kThreads) tw_map_any(const __grid_constant__ MapParams p) {
   const i64 step = (i64)gridDim.x * kThreads;
-  for (i64 i = (i64)blockIdx.x * kThreads + threadIdx.x; i < p.walk.count; i += step) tw_one(p, p.walk.first + i);
+  for (i64 i = (i64)blockIdx.x * kThreads + threadIdx.x; i < p.walk.count; i += step) {
+    i64 offset[kPlaces] = {};
+    tw_offsets<kPlaces>(p.walk, p.place, p.walk.first + i, offset);
+    tw_one(p, offset);
+  }
+}
+
+// Two dimensions, some operand transposed: a thread block takes a square, so that what a warp reads of a transposed
+// operand is used by the block's other warps while it is in the cache next to them.
+constexpr int kSide = 32;
+extern "C" __global__ void __launch_bounds__(kThreads) tw_map_squares(const __grid_constant__ MapParams p) {
+  const i64 across = (p.walk.extent[1] + kSide - 1) / kSide;
+  const i64 row = (i64)blockIdx.x / across * kSide + threadIdx.x / kSide;
+  const i64 column = (i64)blockIdx.x % across * kSide + threadIdx.x % kSide;
+  if (column >= p.walk.extent[1]) return;
+#pragma unroll
+  for (int k = 0; k < kSide; k += kThreads / kSide) {
+    if (row + k >= p.walk.extent[0]) return;
+    i64 offset[kPlaces];
+#pragma unroll
+    for (int s = 0; s < kPlaces; ++s) offset[s] = (row + k) * p.place[s].stride[0] + column * p.place[s].stride[1];
+    tw_one(p, offset);
+  }
 }

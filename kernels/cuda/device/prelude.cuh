@@ -141,6 +141,7 @@ template <class To, class From> __device__ __forceinline__ To tw_cast(From a) {
 // number that follows from the position (iota, random) it is its first value.
 struct Place {
   i64 base;
+  i64 inner;  // map.cuh
   i64 stride[8];
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace tilewise::cuda {
 namespace {
@@ -148,12 +149,14 @@ void CudaDevice::synchronize() {
 }
 
 bool CudaDevice::poll_all() {
-  std::uint64_t done = 0;
+  std::uint64_t done = 0, host = 0;
   for (const auto& stream : streams_) {
     if (!stream->idle()) report(stream->poll());
     done += stream->completed();
+    host += stream->host_progress();
   }
-  if (done == notified_) return false;
+  const bool helped = host != std::exchange(host_progress_, host);
+  if (done == notified_) return helped;
   notified_ = done;
   const std::lock_guard lock(notify_mutex_);
   if (notify_) notify_();
@@ -169,7 +172,9 @@ void CudaDevice::run_poller() {
   auto progress = Clock::now();
   while (true) {
     const std::uint32_t seen = work_.load(std::memory_order_acquire);
+    const std::uint64_t before = host_progress_;
     if (poll_all()) progress = Clock::now();
+    const bool helped = host_progress_ != before;
     const bool idle = std::all_of(streams_.begin(), streams_.end(), [](const auto& s) { return s->idle(); });
     if (idle && stopping_.load()) return;
     if (idle) {
@@ -177,6 +182,7 @@ void CudaDevice::run_poller() {
       progress = Clock::now();
       continue;
     }
+    if (helped) continue;
     const auto waited = std::chrono::duration_cast<microseconds>(Clock::now() - progress);
     std::this_thread::sleep_for(std::clamp(waited / 8, microseconds(5), microseconds(200)));
   }

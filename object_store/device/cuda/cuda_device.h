@@ -32,7 +32,7 @@ class CudaDevice final : public device::Device {
   CudaDevice(const Context& context, device::Info info) : context_(context), info_(std::move(info)) {}
   Status open_streams();
   void run_poller();
-  bool poll_all();  // true if any step completed
+  bool poll_all();  // true if a step completed or a host task went on
   void report(const Status& status);
 
   Context context_;
@@ -41,6 +41,7 @@ class CudaDevice final : public device::Device {
   std::int64_t slab_bytes_ = 0;
   std::vector<std::unique_ptr<CudaStream>> streams_;  // compute streams, then the copy stream
   std::uint64_t notified_ = 0;                        // poller only: completed steps of all streams, as last notified
+  std::uint64_t host_progress_ = 0;                   // poller only: as last seen
   std::mutex notify_mutex_;
   std::function<void()> notify_;
   mutable std::mutex health_mutex_;

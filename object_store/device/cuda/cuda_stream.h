@@ -5,9 +5,10 @@
 // Invariants: 0 <= completed <= recorded <= completed + kRing; slot s % kRing holds the event of step s while s is
 // open; `completed` moves only under `mutex_`, so whoever holds it may use the event of an open step.
 //
-// A wait for a host stream is a number in pinned memory that the GPU waits for and the poller raises: a driver callback
-// that blocks would hold up the callbacks of all streams. Pageable host memory goes through a small pinned buffer of the
-// stream, in stream order: the driver's own way of copying it blocks the caller until earlier work is done.
+// What the GPU cannot do itself - wait for a host stream, copy from or to pageable host memory - is a *host task*: the
+// stream announces that it has come that far, stops at a word in pinned memory, and the poller does the work and raises
+// the word. (Measured on a GPU: driver callbacks mixed with copies block the caller once some 60 are queued behind a
+// stopped stream, and the driver's own copies from and to pageable memory wait for the stream. Neither may happen here.)
 #pragma once
 #include <tilewise/cuda/driver.h>
 
@@ -39,8 +40,10 @@ class CudaStream final : public device::Stream {
   // complete and failed, so that nobody waits for it.
   Status poll();
   bool idle() const {
-    return completed() == recorded_.load(std::memory_order_acquire) && host_waits_open_.load(std::memory_order_acquire) == 0;
+    return completed() == recorded_.load(std::memory_order_acquire) && host_tasks_open_.load(std::memory_order_acquire) == 0;
   }
+  // Rises whenever a look has furthered a host task: the next one should come at once. For the poller.
+  std::uint64_t host_progress() const { return host_progress_.load(std::memory_order_relaxed); }
   // Blocks until all work is done, recorded or not.
   Status synchronize();
 
@@ -52,38 +55,42 @@ class CudaStream final : public device::Stream {
     bool failed = false;  // the event could not be recorded: completes at once, failed
   };
 
-  struct HostWait {
-    Stream* other;
-    std::uint64_t sequence;
+  struct HostTask {
+    Stream* other = nullptr;     // wait for `sequence` there; or null:
+    std::uint64_t sequence = 0;  // the stream's own arrival with this number starts a copy
+    std::uint64_t step = 0;      // that a failure belongs to
+    std::byte* to = nullptr;
+    const std::byte* from = nullptr;
+    std::size_t bytes = 0, done = 0;
   };
-  static constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
-  // Pinned, one per stream.
-  struct Shared {
-    alignas(64) std::atomic<std::uint64_t> gate;  // host waits released so far
-    alignas(4096) std::byte staging[kStagingBytes];
+  static constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // copied in one look of the poller
+  // In pinned memory; written by the GPU and by the poller.
+  struct Words {
+    alignas(64) std::atomic<std::uint64_t> arrived;   // copies that the stream has come to
+    alignas(64) std::atomic<std::uint64_t> released;  // host tasks that are done
   };
 
-  CudaStream(const Context& context, CUstream stream, Shared* shared, std::function<void()> on_record);
+  CudaStream(const Context& context, CUstream stream, CUstream helper, Words* words, std::function<void()> on_record);
   Status poll_locked();
-  Status wait_for_host(Stream& other, std::uint64_t sequence);
-  void release_host_waits();
-  bool is_pageable(const void* data, bool& on_device) const;
-  Status copy_pinned(void* to, const void* from, std::size_t bytes);
-  Status copy_by_host(void* to, const void* from, std::size_t bytes);
+  bool is_pageable(const void* data) const;
+  Status add_host_task(const HostTask& task);
+  void run_host_tasks();
+  Status copy_piece(HostTask& task);
 
   const Context& context_;
   const Driver& driver_;
-  CUstream stream_;
-  Shared* shared_;
+  CUstream stream_, helper_;  // helper_: the poller's, for copies of pageable memory
+  Words* words_;
   std::function<void()> on_record_;
   std::unique_ptr<std::array<Slot, kRing>> ring_;
   std::atomic<std::uint64_t> recorded_{0}, completed_{0};
   std::mutex mutex_;
   std::vector<device::StepFailure> failures_;
   Error record_error_;  // of the last slot marked failed
-  std::deque<HostWait> host_waits_;
-  std::uint64_t host_waits_made_ = 0;
-  std::atomic<std::size_t> host_waits_open_{0};
+  std::deque<HostTask> host_tasks_;
+  std::uint64_t host_tasks_made_ = 0, arrivals_made_ = 0;
+  std::atomic<std::uint64_t> host_progress_{0};
+  std::atomic<std::size_t> host_tasks_open_{0};
 };
 
 }  // namespace tilewise::cuda
