@@ -6,8 +6,7 @@
 
 namespace tilewise::client {
 
-template <class T>
-T value_or_throw(Result<T> result) {
+template <class T> T value_or_throw(Result<T> result) {
   if (!result) throw ArrayError(result.error());
   return std::move(*result);
 }

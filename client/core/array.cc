@@ -46,7 +46,8 @@ ir::Op Access::copy_op(const Array& a) {
   op.space = value_or_throw(ir::result_grid({&s, 1}, s.shape(), size_of(s.dtype)));
   op.outputs = {{0, s.dtype, op.space}};
   ir::OperandMap map;
-  for (int d = 0; d < op.space.rank(); ++d) map.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
+  for (int d = 0; d < op.space.rank(); ++d)
+    map.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
   op.attrs = ir::CopyAttrs{{map}};
   return op;
 }
@@ -90,7 +91,9 @@ Array Array::broadcast_to(const Shape& shape) const {
   return Access::viewed(*this, view_.broadcast_to(shape));
 }
 
-Array Array::astype(DType dtype) const { return Access::record(*this, infer_cast(Access::source(*this), dtype)); }
+Array Array::astype(DType dtype) const {
+  return Access::record(*this, infer_cast(Access::source(*this), dtype));
+}
 
 Array Array::reshape(std::span<const std::int64_t> shape) const {
   return Access::record(*this, infer_reshape(Access::source(*this), shape));
@@ -126,8 +129,7 @@ Future fetch(const Array& a) {
   return Access::state(a).submit({.fetch = {Access::key(plain)}}, {});
 }
 
-template <class T>
-void check_type(const Array& a) {
+template <class T> void check_type(const Array& a) {
   if (a.dtype() == ir::dtype_of_v<T>) return;
   throw ArrayError(Errc::kInvalidArgument, "the array of shape " + ir::to_string(a.shape()) + " is " +
                                                std::string(name_of(a.dtype())) + ", not " +
@@ -136,8 +138,7 @@ void check_type(const Array& a) {
 
 }  // namespace
 
-template <class T>
-std::vector<T> Array::get(const WaitOptions& options) const {
+template <class T> std::vector<T> Array::get(const WaitOptions& options) const {
   check_type<T>(*this);
   Future future = fetch(*this);
   try {
@@ -148,16 +149,16 @@ std::vector<T> Array::get(const WaitOptions& options) const {
   }
 }
 
-template <class T>
-T Array::item(const WaitOptions& options) const {
+template <class T> T Array::item(const WaitOptions& options) const {
   check_type<T>(*this);
   if (size() != 1) {
-    throw ArrayError(Errc::kShapeMismatch, "item() of an array of shape " + ir::to_string(shape()) + ": not one element");
+    throw ArrayError(Errc::kShapeMismatch,
+                     "item() of an array of shape " + ir::to_string(shape()) + ": not one element");
   }
   return get<T>(options).front();
 }
 
-#define TILEWISE_INSTANTIATE(T)                                           \
+#define TILEWISE_INSTANTIATE(T) \
   template std::vector<T> Array::get<T>(const WaitOptions& options) const; \
   template T Array::item<T>(const WaitOptions& options) const;
 TILEWISE_INSTANTIATE(bool)
@@ -175,7 +176,8 @@ Future Array::persist(const ComputeOptions& options) {
 Future Array::save_npy(const std::string& path, const ComputeOptions& options) const {
   client::SessionState& state = Access::state(*this);
   const Array written = Access::record(
-      *this, infer_write_npy(Access::source(*this), path, client::npy_data_offset(shape()), state.next_token()));
+      *this,
+      infer_write_npy(Access::source(*this), path, client::npy_data_offset(shape()), state.next_token()));
   return state.submit({.run = {Access::key(written)}}, options);
 }
 

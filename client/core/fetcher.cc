@@ -52,8 +52,9 @@ void Fetcher::on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& 
       known ? wanted.front().box(block).volume() * static_cast<std::int64_t>(size_of(first.dtype)) : -1;
   if (offer.bytes != bytes || (offer.inlined && offer.data.size() != static_cast<std::size_t>(bytes))) {
     out[from].dones.push_back(done_for(offer));
-    return fail(wanted, {Errc::kCorruptData, "a worker offers " + std::to_string(offer.bytes) + " bytes for block " +
-                                                 std::to_string(block) + " of " + std::to_string(bytes) + " bytes"});
+    return fail(wanted,
+                {Errc::kCorruptData, "a worker offers " + std::to_string(offer.bytes) + " bytes for block " +
+                                         std::to_string(block) + " of " + std::to_string(bytes) + " bytes"});
   }
   for (auto& [nonce, transfer] : transfers_) {
     if (transfer.offer.block != offer.block || transfer.lost) continue;
@@ -71,7 +72,8 @@ void Fetcher::on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& 
   } else if (!wanted.empty() && bytes > 0 && offer.slab != kNoSlab) {
     data = endpoint_.map(offer.from, offer.slab, offer.offset, offer.bytes);
   }
-  if (data == nullptr && bytes > 0 && !wanted.empty()) return start_transfer(from, std::move(offer), wanted, out);
+  if (data == nullptr && bytes > 0 && !wanted.empty())
+    return start_transfer(from, std::move(offer), wanted, out);
   for (const Wanted& w : wanted) place(w, block, data);
   out[from].dones.push_back(done_for(offer));
 }
@@ -86,10 +88,12 @@ void Fetcher::filled(const Wanted& wanted, std::int64_t block) {
   wanted.state(block) = BlockState::kFilled;
   if (--wanted.target().left > 0) return;
   Request& request = *wanted.request;
-  if (--request.targets_left == 0 && (request.graph_done || !request.needs_done)) finish_(request, {Errc::kOk, {}});
+  if (--request.targets_left == 0 && (request.graph_done || !request.needs_done))
+    finish_(request, {Errc::kOk, {}});
 }
 
-void Fetcher::start_transfer(WorkerId from, msg::Offer offer, const std::vector<Wanted>& wanted, Outbox& out) {
+void Fetcher::start_transfer(WorkerId from, msg::Offer offer, const std::vector<Wanted>& wanted,
+                             Outbox& out) {
   Transfer transfer{.from = from};
   transfer.owed.emplace_back(from, done_for(offer));
   if (contiguous(wanted.front().target().shape, wanted.front().box(offer.block.block))) {
@@ -107,8 +111,9 @@ void Fetcher::start_transfer(WorkerId from, msg::Offer offer, const std::vector<
 std::byte* Fetcher::destination(Transfer& transfer) {
   if (!transfer.direct.request) return transfer.bytes.data();
   Target& target = transfer.direct.target();
-  return bytes_of(target.buffer) + first_element(target.shape, transfer.direct.box(transfer.offer.block.block)) *
-                                       static_cast<std::int64_t>(size_of(target.dtype));
+  return bytes_of(target.buffer) +
+         first_element(target.shape, transfer.direct.box(transfer.offer.block.block)) *
+             static_cast<std::int64_t>(size_of(target.dtype));
 }
 
 void Fetcher::arm(std::uint64_t nonce, Outbox& out) {

@@ -46,9 +46,9 @@ class Fetcher {
     msg::Offer offer;
     std::vector<std::pair<WorkerId, msg::Done>> owed;
     std::vector<std::byte> bytes;  // unless `direct`
-    Wanted direct;                 // with a request: bytes go straight into this array, where they are one run
+    Wanted direct;  // with a request: bytes go straight into this array, where they are one run
     int failures = 0;
-    bool lost = false;             // the worker is gone: the block may come from elsewhere
+    bool lost = false;  // the worker is gone: the block may come from elsewhere
   };
 
   void place(const Wanted& wanted, std::int64_t block, const std::byte* bytes);

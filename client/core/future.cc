@@ -39,9 +39,9 @@ void Future::wait(const WaitOptions& options) const {
   if (!request_) return;
   if (!session_->wait(*request_, options.timeout, options.on_progress)) {
     const Progress now = progress();
-    throw ArrayError(Errc::kTimeout, "request " + std::to_string(request_->number) + " has not ended in time; " +
-                                         std::to_string(now.done) + " of " + std::to_string(now.total) +
-                                         " tasks are done");
+    throw ArrayError(Errc::kTimeout, "request " + std::to_string(request_->number) +
+                                         " has not ended in time; " + std::to_string(now.done) + " of " +
+                                         std::to_string(now.total) + " tasks are done");
   }
   session_->check(*request_);
 }
@@ -64,13 +64,13 @@ namespace {
 const client::Target& target_of(const client::Request* request, std::size_t i) {
   const std::size_t count = request ? request->results.size() : 0;
   if (i >= count) {
-    throw ArrayError(Errc::kOutOfRange, "result " + std::to_string(i) + " of a future of " + std::to_string(count));
+    throw ArrayError(Errc::kOutOfRange,
+                     "result " + std::to_string(i) + " of a future of " + std::to_string(count));
   }
   return request->targets[request->results[i]];
 }
 
-template <class T>
-std::vector<T> typed(client::Buffer buffer) {
+template <class T> std::vector<T> typed(client::Buffer buffer) {
   if constexpr (std::is_same_v<T, bool>) {
     const auto& bytes = std::get<std::vector<std::uint8_t>>(buffer);
     return std::vector<bool>(bytes.begin(), bytes.end());
@@ -84,12 +84,12 @@ std::vector<T> typed(client::Buffer buffer) {
 ir::DType Future::dtype(std::size_t i) const { return target_of(request_.get(), i).dtype; }
 ir::Shape Future::shape(std::size_t i) const { return target_of(request_.get(), i).shape; }
 
-template <class T>
-std::vector<T> Future::get(std::size_t i, const WaitOptions& options) const {
+template <class T> std::vector<T> Future::get(std::size_t i, const WaitOptions& options) const {
   const ir::DType dtype = target_of(request_.get(), i).dtype;
   if (dtype != ir::dtype_of_v<T>) {
-    throw ArrayError(Errc::kInvalidArgument, "result " + std::to_string(i) + " is " + std::string(name_of(dtype)) +
-                                                 ", not " + std::string(name_of(ir::dtype_of_v<T>)));
+    throw ArrayError(Errc::kInvalidArgument, "result " + std::to_string(i) + " is " +
+                                                 std::string(name_of(dtype)) + ", not " +
+                                                 std::string(name_of(ir::dtype_of_v<T>)));
   }
   wait(options);
   return typed<T>(session_->take(*request_, i));
@@ -104,15 +104,19 @@ template std::vector<double> Future::get(std::size_t, const WaitOptions&) const;
 // ---- progress --------------------------------------------------------------------------------------------------------
 
 ProgressBar::ProgressBar(std::string label, std::FILE* file)
-    : label_(std::move(label)), file_(file ? file : stderr), draws_(file != nullptr || isatty(fileno(stderr)) == 1) {}
+    : label_(std::move(label)),
+      file_(file ? file : stderr),
+      draws_(file != nullptr || isatty(fileno(stderr)) == 1) {}
 
 std::string ProgressBar::text(const std::string& label, Progress progress, int width) {
   const std::int64_t total = std::max<std::int64_t>(progress.total, 1);
   const std::int64_t done = std::clamp<std::int64_t>(progress.done, 0, total);
-  const auto filled = static_cast<std::size_t>(static_cast<double>(done) / static_cast<double>(total) * width);
+  const auto filled =
+      static_cast<std::size_t>(static_cast<double>(done) / static_cast<double>(total) * width);
   std::string line = label.empty() ? "" : label + " ";
   line += "[" + std::string(filled, '#') + std::string(static_cast<std::size_t>(width) - filled, '.') + "] ";
-  std::string percent = std::to_string(static_cast<int>(100.0 * static_cast<double>(done) / static_cast<double>(total)));
+  std::string percent =
+      std::to_string(static_cast<int>(100.0 * static_cast<double>(done) / static_cast<double>(total)));
   percent.insert(0, 3 - std::min<std::size_t>(3, percent.size()), ' ');
   return line + percent + " % " + std::to_string(progress.done) + "/" + std::to_string(progress.total);
 }

@@ -25,7 +25,8 @@ ir::SourceArray Graph::source(Key key) const {
   return {spec.dtype, spec.grid};
 }
 
-Result<bool> Graph::place(Key key, const ir::DeviceHint& hint, const std::function<std::string(DeviceId)>& name) {
+Result<bool> Graph::place(Key key, const ir::DeviceHint& hint,
+                          const std::function<std::string(DeviceId)>& name) {
   Node& n = node(key);
   if (n.op.hint == hint) return true;
   if (!n.op.hint.devices.empty()) {
@@ -35,8 +36,8 @@ Result<bool> Graph::place(Key key, const ir::DeviceHint& hint, const std::functi
       return "[" + text + "]";
     };
     return error(Errc::kPlacementConflict, "the array of shape " + ir::to_string(output(key).grid.shape()) +
-                                               " is placed on " + names(n.op.hint) + " and cannot also be placed on " +
-                                               names(hint));
+                                               " is placed on " + names(n.op.hint) +
+                                               " and cannot also be placed on " + names(hint));
   }
   if (n.submitted) return false;
   n.op.hint = hint;
@@ -61,8 +62,8 @@ void Graph::settle(Key first) {
     Output& o = n.outputs[key % limits::kMaxOutputs];
     if (o.pins > 0 || o.users > 0) continue;
     if (o.remote != 0) released_.push_back(std::exchange(o.remote, 0));
-    const bool wanted =
-        std::any_of(n.outputs.begin(), n.outputs.end(), [](const Output& x) { return x.pins > 0 || x.users > 0; });
+    const bool wanted = std::any_of(n.outputs.begin(), n.outputs.end(),
+                                    [](const Output& x) { return x.pins > 0 || x.users > 0; });
     if (wanted) continue;
     for (const ir::Operand& operand : n.op.operands) {
       --out(operand.array).users;
@@ -75,7 +76,10 @@ void Graph::settle(Key first) {
 // Depth first with an explicit stack: a node is appended after everything it reads.
 void Graph::collect(const std::vector<Key>& roots, std::vector<std::uint64_t>& order) {
   ++visit_;
-  struct Frame { std::uint64_t number; std::size_t next; };
+  struct Frame {
+    std::uint64_t number;
+    std::size_t next;
+  };
   std::vector<Frame> stack;
   const auto reach = [&](Key key) {
     Node& n = node(key);
@@ -110,7 +114,8 @@ Result<Submission> Graph::submit(const Wish& wish) {
   fetch.erase(std::unique(fetch.begin(), fetch.end()), fetch.end());
   const std::size_t count = order.size() + fetch.size();
   if (count > limits::kMaxOpsPerSubmit) {
-    return error(Errc::kLimitExceeded, "an expression of " + std::to_string(count) + " ops; one request takes " +
+    return error(Errc::kLimitExceeded, "an expression of " + std::to_string(count) +
+                                           " ops; one request takes " +
                                            std::to_string(limits::kMaxOpsPerSubmit) +
                                            ": persist() an intermediate array and go on from there");
   }

@@ -29,12 +29,19 @@ struct Memory {
 
 // What one Submit carries, and what its numbers mean.
 struct Submission {
-  struct Named { Key key = 0; std::uint64_t number = 0; };
-  struct Provided { std::uint64_t number = 0; ir::SourceArray array; std::shared_ptr<const Memory> memory; };
+  struct Named {
+    Key key = 0;
+    std::uint64_t number = 0;
+  };
+  struct Provided {
+    std::uint64_t number = 0;
+    ir::SourceArray array;
+    std::shared_ptr<const Memory> memory;
+  };
 
   std::vector<ir::Op> ops;
-  std::vector<Named> fetches;       // in the order asked for; equal keys share a number
-  std::vector<Named> holds;         // newly held by this submission
+  std::vector<Named> fetches;  // in the order asked for; equal keys share a number
+  std::vector<Named> holds;    // newly held by this submission
   std::vector<Provided> provided;
 };
 
@@ -84,7 +91,7 @@ class Graph {
     ir::Op op;
     std::vector<Output> outputs;
     std::shared_ptr<const Memory> memory;
-    std::uint64_t visited = 0;          // number of the last submission that reached it
+    std::uint64_t visited = 0;  // number of the last submission that reached it
     bool submitted = false;
   };
 

@@ -26,19 +26,22 @@ ir::CallAttrs attrs_of(const Kernel& kernel) {
   return attrs;
 }
 
-std::vector<Array> call(std::span<const Array> arrays, ir::CallAttrs attrs, const std::vector<OutputLike>& outputs) {
-  if (arrays.empty()) throw ArrayError(Errc::kInvalidArgument, "kernel '" + attrs.kernel + "' is called on no array");
+std::vector<Array> call(std::span<const Array> arrays, ir::CallAttrs attrs,
+                        const std::vector<OutputLike>& outputs) {
+  if (arrays.empty())
+    throw ArrayError(Errc::kInvalidArgument, "kernel '" + attrs.kernel + "' is called on no array");
   const std::vector<ir::OutputSpec> out = specs(outputs);
   const std::string name = attrs.kernel;
   auto inferred = infer_call(Access::sources(arrays), std::move(attrs), outputs.front().grid, out);
-  if (!inferred) throw ArrayError(inferred.error().code, "kernel '" + name + "': " + inferred.error().message);
+  if (!inferred)
+    throw ArrayError(inferred.error().code, "kernel '" + name + "': " + inferred.error().message);
   return Access::state(arrays.front()).add(std::move(*inferred->op));
 }
 
 }  // namespace
 
-std::vector<Array> map_blocks(const Kernel& kernel, std::span<const Array> arrays, std::vector<ir::OperandMap> maps,
-                              const std::vector<OutputLike>& outputs) {
+std::vector<Array> map_blocks(const Kernel& kernel, std::span<const Array> arrays,
+                              std::vector<ir::OperandMap> maps, const std::vector<OutputLike>& outputs) {
   ir::CallAttrs attrs = attrs_of(kernel);
   if (maps.empty()) {
     for (const Array& a : arrays) {
@@ -49,7 +52,8 @@ std::vector<Array> map_blocks(const Kernel& kernel, std::span<const Array> array
                              (outputs.empty() ? "()" : ir::to_string(outputs.front().grid.shape())));
       }
       ir::OperandMap map;
-      for (int d = 0; d < a.rank(); ++d) map.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
+      for (int d = 0; d < a.rank(); ++d)
+        map.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
       maps.push_back(map);
     }
   }
@@ -62,7 +66,8 @@ Array task(const Kernel& kernel, const std::vector<BlockRef>& refs, DType dtype,
   std::vector<Array> arrays;
   for (const BlockRef& ref : refs) {
     const client::Key key = Access::key(ref.array);
-    const auto it = std::find_if(arrays.begin(), arrays.end(), [&](const Array& a) { return Access::key(a) == key; });
+    const auto it =
+        std::find_if(arrays.begin(), arrays.end(), [&](const Array& a) { return Access::key(a) == key; });
     const auto at = static_cast<std::size_t>(it - arrays.begin());
     if (it == arrays.end()) {
       arrays.push_back(ref.array);

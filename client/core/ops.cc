@@ -38,7 +38,9 @@ Array logical(TapeOp op, const Array& a, const Array& b) {
   return map({a, b}, [op](TapeBuilder& t, Values v) { return t.binary(op, truth(t, v[0]), truth(t, v[1])); });
 }
 Array logical(TapeOp op, const Array& a, const Scalar& b) {  // all three are symmetric
-  return map({a}, [&](TapeBuilder& t, Values v) { return t.binary(op, truth(t, v[0]), ir::Scalar(b.as_double() != 0)); });
+  return map({a}, [&](TapeBuilder& t, Values v) {
+    return t.binary(op, truth(t, v[0]), ir::Scalar(b.as_double() != 0));
+  });
 }
 
 Array reduce(ReduceKind kind, const Array& a, const Axes& axes, bool keepdims) {
@@ -47,9 +49,9 @@ Array reduce(ReduceKind kind, const Array& a, const Axes& axes, bool keepdims) {
 
 }  // namespace
 
-#define TILEWISE_BINARY(name, op)                                                             \
-  Array name(const Array& a, const Array& b) { return binary(TapeOp::op, a, b); }             \
-  Array name(const Array& a, const Scalar& b) { return binary(TapeOp::op, a, b); }            \
+#define TILEWISE_BINARY(name, op) \
+  Array name(const Array& a, const Array& b) { return binary(TapeOp::op, a, b); } \
+  Array name(const Array& a, const Scalar& b) { return binary(TapeOp::op, a, b); } \
   Array name(const Scalar& a, const Array& b) { return binary(TapeOp::op, a, b); }
 TILEWISE_BINARY(operator+, kAdd)
 TILEWISE_BINARY(operator-, kSub)
@@ -74,9 +76,9 @@ TILEWISE_BINARY(left_shift, kShl)
 TILEWISE_BINARY(right_shift, kShr)
 #undef TILEWISE_BINARY
 
-#define TILEWISE_LOGICAL(name, op)                                                            \
-  Array name(const Array& a, const Array& b) { return logical(TapeOp::op, a, b); }            \
-  Array name(const Array& a, const Scalar& b) { return logical(TapeOp::op, a, b); }           \
+#define TILEWISE_LOGICAL(name, op) \
+  Array name(const Array& a, const Array& b) { return logical(TapeOp::op, a, b); } \
+  Array name(const Array& a, const Scalar& b) { return logical(TapeOp::op, a, b); } \
   Array name(const Scalar& a, const Array& b) { return logical(TapeOp::op, b, a); }
 TILEWISE_LOGICAL(logical_and, kAnd)
 TILEWISE_LOGICAL(logical_or, kOr)
@@ -132,9 +134,9 @@ Array where(const Array& condition, const Scalar& a, const Scalar& b) {
   });
 }
 
-#define TILEWISE_REDUCE(name, kind)                                   \
-  Array name(const Array& a, const Axes& axes, bool keepdims) {       \
-    return reduce(ReduceKind::kind, a, axes, keepdims);               \
+#define TILEWISE_REDUCE(name, kind) \
+  Array name(const Array& a, const Axes& axes, bool keepdims) { \
+    return reduce(ReduceKind::kind, a, axes, keepdims); \
   }
 TILEWISE_REDUCE(sum, kSum)
 TILEWISE_REDUCE(prod, kProd)
@@ -180,8 +182,6 @@ Array join(std::span<const Array> arrays, int axis,
 
 Array concat(std::span<const Array> arrays, int axis) { return join(arrays, axis, ir::infer_concat); }
 
-Array stack(std::span<const Array> arrays, int axis) {
-  return join(arrays, axis, ir::infer_stack);
-}
+Array stack(std::span<const Array> arrays, int axis) { return join(arrays, axis, ir::infer_stack); }
 
 }  // namespace tilewise

@@ -25,10 +25,10 @@ struct Target {
   ir::DType dtype = ir::DType::kFloat64;
   ir::Grid grid;
   ir::Shape shape;
-  Buffer buffer;             // written by the endpoint's thread until the request is finished, then the future's
+  Buffer buffer;  // written by the endpoint's thread until the request is finished, then the future's
   std::vector<BlockState> blocks;
   std::int64_t left = 0;
-  std::size_t takers = 0;    // results that show this array and were not taken
+  std::size_t takers = 0;  // results that show this array and were not taken
 };
 
 struct Request {
@@ -38,11 +38,11 @@ struct Request {
   std::vector<std::size_t> results;  // position of result i in `targets`
   Submission submission;             // without its ops
 
-  std::int64_t targets_left = 0;     // the endpoint's callbacks only
+  std::int64_t targets_left = 0;  // the endpoint's callbacks only
 
   // Under the session's mutex; graph_done is written by callbacks alone, which so may read it without.
   bool graph_done = false;
-  std::vector<bool> taken;           // by result
+  std::vector<bool> taken;  // by result
   Progress progress;
   Error error{Errc::kOk, {}};
   bool replied = false;

@@ -18,22 +18,23 @@ using ir::TapeValue;
 std::optional<Grid> grid_of(const Shape& shape, const Shape& block) {
   if (block.empty()) return std::nullopt;
   if (block.size() != shape.size()) {
-    throw ArrayError(Errc::kShapeMismatch, "blocks of " + ir::to_string(block) + " for an array of shape " + ir::to_string(shape));
+    throw ArrayError(Errc::kShapeMismatch,
+                     "blocks of " + ir::to_string(block) + " for an array of shape " + ir::to_string(shape));
   }
   return value_or_throw(Grid::uniform(shape, block));
 }
 
 Array generate(SessionState& state, const Shape& shape, const Shape& block,
                const std::function<TapeValue(TapeBuilder&)>& build) {
-  return Access::record(state, nullptr, infer_generate(shape, grid_of(shape, block), [&](TapeBuilder& t, auto) {
-                          return build(t);
-                        }));
+  return Access::record(
+      state, nullptr,
+      infer_generate(shape, grid_of(shape, block), [&](TapeBuilder& t, auto) { return build(t); }));
 }
 
 void check_floating(DType dtype, const char* what) {
   if (!is_floating(dtype)) {
-    throw ArrayError(Errc::kInvalidArgument, std::string(what) + " of " + std::string(name_of(dtype)) +
-                                                 ": only float32 and float64");
+    throw ArrayError(Errc::kInvalidArgument,
+                     std::string(what) + " of " + std::string(name_of(dtype)) + ": only float32 and float64");
   }
 }
 
@@ -45,14 +46,16 @@ std::int64_t npy_data_offset(const ir::Shape& shape) {
   // {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), } after 10 bytes of magic, before a newline. All descrs are as long.
   std::size_t dict = std::strlen("{'descr': '<f8', 'fortran_order': False, 'shape': (), }");
   for (const std::int64_t extent : shape) dict += std::to_string(extent).size();
-  if (shape.size() == 1) dict += 1;                          // (3,)
-  if (shape.size() > 1) dict += 2 * (shape.size() - 1);      // (3, 4)
+  if (shape.size() == 1) dict += 1;                      // (3,)
+  if (shape.size() > 1) dict += 2 * (shape.size() - 1);  // (3, 4)
   return static_cast<std::int64_t>((10 + dict + 1 + 63) / 64 * 64);
 }
 
 }  // namespace client
 
-Session::Session(std::shared_ptr<client::SessionState> state) : state_(std::move(state)) { random.state_ = state_; }
+Session::Session(std::shared_ptr<client::SessionState> state) : state_(std::move(state)) {
+  random.state_ = state_;
+}
 
 Session make_session(std::unique_ptr<client::Endpoint> endpoint, SessionOptions options) {
   return Session(std::make_shared<client::SessionState>(std::move(endpoint), std::move(options)));
@@ -60,9 +63,13 @@ Session make_session(std::unique_ptr<client::Endpoint> endpoint, SessionOptions 
 
 // ---- new arrays ------------------------------------------------------------------------------------------------------
 
-Array Session::zeros(const Shape& shape, const CreateOptions& options) const { return full(shape, 0, options); }
+Array Session::zeros(const Shape& shape, const CreateOptions& options) const {
+  return full(shape, 0, options);
+}
 
-Array Session::ones(const Shape& shape, const CreateOptions& options) const { return full(shape, 1, options); }
+Array Session::ones(const Shape& shape, const CreateOptions& options) const {
+  return full(shape, 1, options);
+}
 
 Array Session::full(const Shape& shape, Scalar value, const CreateOptions& options) const {
   return generate(*state_, shape, options.block, [&](TapeBuilder& t) {
@@ -76,7 +83,8 @@ Array Session::arange(Scalar start, Scalar stop, Scalar step, const BlockOptions
   const bool floating = start.is_float() || stop.is_float() || step.is_float();
   if (step.as_double() == 0) throw ArrayError(Errc::kInvalidArgument, "arange with step 0");
   double exact = std::ceil((stop.as_double() - start.as_double()) / step.as_double());
-  if (!(exact < 9.2e18)) throw ArrayError(Errc::kOutOfRange, "arange of " + std::to_string(exact) + " elements");
+  if (!(exact < 9.2e18))
+    throw ArrayError(Errc::kOutOfRange, "arange of " + std::to_string(exact) + " elements");
   std::int64_t count = exact > 0 ? static_cast<std::int64_t>(exact) : 0;
   if (!floating) {  // doubles do not hold every int64
     const __int128 span = static_cast<__int128>(stop.value().i) - start.value().i, by = step.value().i;
@@ -139,12 +147,14 @@ Array Session::from_bytes(std::span<const std::byte> bytes, DType dtype, const S
 
 Array Session::load_npy(const std::string& path, const BlockOptions& options) const {
   if (!state_->options().npy_info) {
-    throw ArrayError(Errc::kUnsupported, "load_npy('" + path + "'): this session has nothing that reads file headers");
+    throw ArrayError(Errc::kUnsupported,
+                     "load_npy('" + path + "'): this session has nothing that reads file headers");
   }
   const Result<NpyInfo> info = state_->options().npy_info(path);
   if (!info) throw ArrayError(info.error().code, "load_npy('" + path + "'): " + info.error().message);
-  return Access::record(*state_, nullptr, infer_read_npy(path, info->dtype, info->shape, info->data_offset,
-                                                         info->fortran_order, grid_of(info->shape, options.block)));
+  return Access::record(*state_, nullptr,
+                        infer_read_npy(path, info->dtype, info->shape, info->data_offset, info->fortran_order,
+                                       grid_of(info->shape, options.block)));
 }
 
 // ---- random numbers --------------------------------------------------------------------------------------------------
@@ -153,7 +163,8 @@ namespace {
 
 // A seed of its own is a generator of its own; else streams of the session's seed, one an array.
 std::uint64_t key_of(SessionState& state, const RandomOptions& options) {
-  return options.seed ? ir::random_key(*options.seed, 0) : ir::random_key(state.options().seed, state.next_stream());
+  return options.seed ? ir::random_key(*options.seed, 0)
+                      : ir::random_key(state.options().seed, state.next_stream());
 }
 
 }  // namespace
@@ -179,7 +190,8 @@ Array Random::normal(const Shape& shape, const RandomOptions& options, double me
   });
 }
 
-Array Random::integers(std::int64_t low, std::int64_t high, const Shape& shape, const RandomOptions& options) const {
+Array Random::integers(std::int64_t low, std::int64_t high, const Shape& shape,
+                       const RandomOptions& options) const {
   std::int64_t span = 0;
   if (low >= high || __builtin_sub_overflow(high, low, &span)) {
     throw ArrayError(Errc::kInvalidArgument,
@@ -209,8 +221,9 @@ Future Session::persist(std::span<const Array> arrays, const ComputeOptions& opt
   client::Wish wish;
   for (const ir::Source& s : Access::sources(arrays)) {
     if (!s.view.is_identity(s.grid.shape())) {
-      throw ArrayError(Errc::kUnsupported, "persist of a view of shape " + ir::to_string(s.shape()) + " on an array of shape " +
-                                               ir::to_string(s.grid.shape()) + ": call its own persist(), which copies it");
+      throw ArrayError(Errc::kUnsupported, "persist of a view of shape " + ir::to_string(s.shape()) +
+                                               " on an array of shape " + ir::to_string(s.grid.shape()) +
+                                               ": call its own persist(), which copies it");
     }
     wish.hold.push_back(s.array);
   }
@@ -225,7 +238,8 @@ Device Session::device(const std::string& name) const {
     if (d.name == name) return d;
     known += (known.empty() ? "" : ", ") + d.name;
   }
-  throw ArrayError(Errc::kNotFound, "no device '" + name + "'; there are: " + (known.empty() ? "none" : known));
+  throw ArrayError(Errc::kNotFound,
+                   "no device '" + name + "'; there are: " + (known.empty() ? "none" : known));
 }
 
 bool Session::wait_for_devices(std::size_t count, Duration timeout) const {

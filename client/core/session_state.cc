@@ -11,8 +11,8 @@
 namespace tilewise::client {
 namespace {
 
-constexpr TimeNs kPollNs = 50 * kMicrosecond;          // before parking: a wake-up costs about as much
-constexpr TimeNs kReleaseEveryNs = 1 * kMillisecond;   // releases in between share a message
+constexpr TimeNs kPollNs = 50 * kMicrosecond;         // before parking: a wake-up costs about as much
+constexpr TimeNs kReleaseEveryNs = 1 * kMillisecond;  // releases in between share a message
 constexpr std::size_t kReleaseBatch = 64;
 
 Error error_of(const msg::Outcome& outcome) { return {outcome.code, outcome.message}; }
@@ -22,12 +22,15 @@ Error error_of(const msg::Outcome& outcome) { return {outcome.code, outcome.mess
 SessionState::SessionState(std::unique_ptr<Endpoint> endpoint, SessionOptions options)
     : options_(std::move(options)),
       endpoint_(std::move(endpoint)),
-      fetcher_(*endpoint_, [this](Request& r, Error e) { finish(r, std::move(e)); },
-               [this](Outbox& out) { send_all(out); }),
-      provider_(*endpoint_, endpoint_->welcome().devices.empty() ? DeviceId() : endpoint_->welcome().devices[0]) {
+      fetcher_(
+          *endpoint_, [this](Request& r, Error e) { finish(r, std::move(e)); },
+          [this](Outbox& out) { send_all(out); }),
+      provider_(*endpoint_,
+                endpoint_->welcome().devices.empty() ? DeviceId() : endpoint_->welcome().devices[0]) {
   const msg::Welcome& welcome = endpoint_->welcome();
   if (!welcome.refused.ok()) throw ArrayError(error_of(welcome.refused));
-  if (welcome.devices.empty()) throw ArrayError(Errc::kInternal, "the scheduler's welcome names no data endpoint");
+  if (welcome.devices.empty())
+    throw ArrayError(Errc::kInternal, "the scheduler's welcome names no data endpoint");
   endpoint_->start({[this](msg::Message m) { on_message(std::move(m)); },
                     [this](WorkerId from, msg::PeerBatch batch) { on_peer(from, std::move(batch)); },
                     [this](Error why) { on_lost(std::move(why)); }});
@@ -152,7 +155,8 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
   return Future(shared_from_this(), std::move(request));
 }
 
-bool SessionState::wait(Request& request, Duration timeout, const std::function<void(tilewise::Progress)>& on_progress) {
+bool SessionState::wait(Request& request, Duration timeout,
+                        const std::function<void(tilewise::Progress)>& on_progress) {
   const auto over = [&] { return request.finished.load(std::memory_order_acquire); };
   const TimeNs start = monotonic_now();
   while (!over() && monotonic_now() - start < kPollNs && !on_progress) std::this_thread::yield();
@@ -201,7 +205,8 @@ void SessionState::check(const Request& request) {
 Buffer SessionState::take(Request& request, std::size_t result) {
   const std::scoped_lock lock(mutex_);
   if (request.taken[result]) {
-    throw ArrayError(Errc::kNotFound, "result " + std::to_string(result) + " of this future was taken already");
+    throw ArrayError(Errc::kNotFound,
+                     "result " + std::to_string(result) + " of this future was taken already");
   }
   request.taken[result] = true;
   Target& target = request.targets[request.results[result]];
@@ -321,7 +326,8 @@ void SessionState::on_log(msg::Log log) {
       if (peer.role != msg::Role::kWorker) continue;
       for (std::size_t i = 0; i < peer.devices.size(); ++i) {
         const msg::DeviceDesc desc = i < peer.descriptions.size() ? peer.descriptions[i] : msg::DeviceDesc{};
-        devices_[peer.devices[i]] = {peer.devices[i], desc.name, desc.model, peer.name, peer.id, desc.memory_bytes};
+        devices_[peer.devices[i]] = {peer.devices[i], desc.name, desc.model,
+                                     peer.name,       peer.id,   desc.memory_bytes};
       }
     }
     devices_changed_.notify_all();
@@ -363,8 +369,9 @@ std::vector<Device> SessionState::devices() {
 
 bool SessionState::wait_for_devices(std::size_t count, Duration timeout) {
   std::unique_lock lock(mutex_);
-  return devices_changed_.wait_for(lock, timeout, [&] { return devices_.size() >= count || lost_.code != Errc::kOk; }) &&
-         devices_.size() >= count;
+  return devices_changed_.wait_for(lock, timeout, [&] {
+    return devices_.size() >= count || lost_.code != Errc::kOk;
+  }) && devices_.size() >= count;
 }
 
 }  // namespace tilewise::client

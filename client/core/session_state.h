@@ -66,7 +66,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void on_log(msg::Log log);
   void finish(Request& request, Error error);  // once; the second is ignored
   void finish_locked(Request& request, Error error);
-  void flush_releases(bool force);             // with the mutex held
+  void flush_releases(bool force);  // with the mutex held
   void send_all(Outbox& out);
   bool reply_due() const { return unreplied_.load(std::memory_order_acquire) > 0; }
   std::string device_name(DeviceId id) const;  // with the mutex held
@@ -76,7 +76,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   std::mutex mutex_;
   Graph graph_;
-  Requests requests_;                   // not done at the scheduler
+  Requests requests_;  // not done at the scheduler
   std::map<DeviceId, Device> devices_;
   std::condition_variable devices_changed_;
   Error lost_{Errc::kOk, {}};
@@ -86,7 +86,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   std::atomic<int> unreplied_{0};
 
-  Fetcher fetcher_;                     // endpoint's callbacks only
+  Fetcher fetcher_;  // endpoint's callbacks only
   Provider provider_;
 };
 

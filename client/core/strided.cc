@@ -6,8 +6,7 @@ namespace tilewise::client {
 namespace {
 
 // Calls row(offset in the whole, offset in the block, elements) for each longest run.
-template <class Row>
-void rows(const ir::Shape& shape, const ir::Box& box, Row row) {
+template <class Row> void rows(const ir::Shape& shape, const ir::Box& box, Row row) {
   if (box.volume() == 0) return;
   const ir::Strides strides = ir::c_order_strides(shape);
   // Dimensions from `inner` on form one run: all of them but the first are whole.

@@ -42,40 +42,41 @@ class Array {
   explicit operator bool() const { return handle_ != nullptr; }  // names something
 
   // ---- views: nothing is computed or moved; axes may be negative ----
-  Array T() const { return permute(); }                     // reverses the dimensions
-  Array permute(std::initializer_list<int> axes = {}) const { return permute(std::span(axes.begin(), axes.size())); }
-  Array permute(std::span<const int> axes) const;           // empty: reverse
+  Array T() const { return permute(); }  // reverses the dimensions
+  Array permute(std::initializer_list<int> axes = {}) const {
+    return permute(std::span(axes.begin(), axes.size()));
+  }
+  Array permute(std::span<const int> axes) const;  // empty: reverse
   // start:stop:step along an axis, with NumPy's clipping and negative numbers.
   Array slice(int axis, std::optional<std::int64_t> start, std::optional<std::int64_t> stop = {},
               std::int64_t step = 1) const;
-  Array at(int axis, std::int64_t index) const;             // one index; drops the axis
+  Array at(int axis, std::int64_t index) const;  // one index; drops the axis
   Array operator[](std::int64_t index) const { return at(0, index); }
-  Array expand_dims(int axis) const;                        // a new dimension of extent 1
-  Array squeeze(int axis) const;                            // extent must be 1
+  Array expand_dims(int axis) const;  // a new dimension of extent 1
+  Array squeeze(int axis) const;      // extent must be 1
   Array broadcast_to(const Shape& shape) const;
 
   // ---- moved or cast ----
   Array astype(DType dtype) const;
-  Array reshape(std::span<const std::int64_t> shape) const; // C order; one extent may be -1. A view where it can be
+  Array reshape(
+      std::span<const std::int64_t> shape) const;  // C order; one extent may be -1. A view where it can be
   Array reshape(std::initializer_list<std::int64_t> shape) const {
     return reshape(std::span(shape.begin(), shape.size()));
   }
-  Array reblock(const Shape& block) const;                  // other cuts, same values
+  Array reblock(const Shape& block) const;  // other cuts, same values
   // On this device, or tiled over these. kPlacementConflict if the array has another explicit placement. What has been
   // submitted already, and views, are copied there.
   Array on(DeviceId device) const { return on(std::vector<DeviceId>{device}); }
   Array on(const Device& device) const { return on(device.id); }
   Array on(const std::vector<DeviceId>& devices) const;
-  Array named(const std::string& label) const;              // for people: dashboards and errors. Up to 256 bytes
+  Array named(const std::string& label) const;  // for people: dashboards and errors. Up to 256 bytes
 
   // ---- computing; one message to the scheduler each ----
   // All elements, C order. T is the dtype's type (else kInvalidArgument: astype first). Failures throw their root
   // cause; a timeout cancels.
-  template <class T>
-  std::vector<T> get(const WaitOptions& options = {}) const;
+  template <class T> std::vector<T> get(const WaitOptions& options = {}) const;
   // The one element of an array of size 1.
-  template <class T>
-  T item(const WaitOptions& options = {}) const;
+  template <class T> T item(const WaitOptions& options = {}) const;
   // Computes the array and keeps it in the cluster until its last handle goes. Later expressions start from it. For
   // views: what they show is copied first, and kept as `*this`.
   Future persist(const ComputeOptions& options = {});
@@ -91,9 +92,9 @@ class Array {
 
 // ---- elementwise; shapes broadcast ------------------------------------------------------------------------------------
 
-#define TILEWISE_BINARY(name)                       \
-  Array name(const Array& a, const Array& b);       \
-  Array name(const Array& a, const Scalar& b);      \
+#define TILEWISE_BINARY(name) \
+  Array name(const Array& a, const Array& b); \
+  Array name(const Array& a, const Scalar& b); \
   Array name(const Scalar& a, const Array& b);
 TILEWISE_BINARY(operator+)
 TILEWISE_BINARY(operator-)
@@ -111,7 +112,7 @@ TILEWISE_BINARY(operator|)
 TILEWISE_BINARY(operator^)
 TILEWISE_BINARY(floor_divide)
 TILEWISE_BINARY(power)
-TILEWISE_BINARY(minimum)    // propagate NaN
+TILEWISE_BINARY(minimum)  // propagate NaN
 TILEWISE_BINARY(maximum)
 TILEWISE_BINARY(atan2)
 TILEWISE_BINARY(left_shift)
@@ -153,7 +154,7 @@ Array where(const Array& condition, const Scalar& a, const Scalar& b);
 
 // ---- reductions; `keepdims` leaves reduced dimensions with extent 1 -------------------------------------------------------
 
-Array sum(const Array& a, const Axes& axes = {}, bool keepdims = false);   // bool and int32: int64
+Array sum(const Array& a, const Axes& axes = {}, bool keepdims = false);  // bool and int32: int64
 Array prod(const Array& a, const Axes& axes = {}, bool keepdims = false);
 Array mean(const Array& a, const Axes& axes = {}, bool keepdims = false);  // of integers: float64
 Array min(const Array& a, const Axes& axes = {}, bool keepdims = false);   // of nothing: kInvalidArgument

@@ -5,8 +5,8 @@
 #include <tilewise/ir/shape.h>
 
 #include <chrono>
-#include <cstdio>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
@@ -27,8 +27,8 @@ struct Progress {
 };
 
 struct WaitOptions {
-  Duration timeout{0};                              // 0: the session's default; that may be "for ever"
-  std::function<void(Progress)> on_progress = {};   // called on the waiting thread, on every change
+  Duration timeout{0};                             // 0: the session's default; that may be "for ever"
+  std::function<void(Progress)> on_progress = {};  // called on the waiting thread, on every change
 };
 
 // The end of one request: all its arrays have arrived, are held, or are written. A value; copies are the same future.
@@ -51,8 +51,7 @@ class Future {
   ir::Shape shape(std::size_t i = 0) const;
   // Waits, then moves result i out, in C order. T: bool, std::int32_t, std::int64_t, float or double, as the array's
   // dtype (else kInvalidArgument). A second time: kNotFound.
-  template <class T>
-  std::vector<T> get(std::size_t i = 0, const WaitOptions& options = {}) const;
+  template <class T> std::vector<T> get(std::size_t i = 0, const WaitOptions& options = {}) const;
 
  private:
   friend class client::SessionState;

@@ -9,9 +9,9 @@ namespace tilewise {
 
 struct Kernel {
   std::string name;
-  std::string version = {};     // empty: whatever the workers agreed on
-  std::string params = {};      // opaque to all but the kernel; up to 64 KiB
-  double flops_per_point = 0;   // of one call
+  std::string version = {};        // empty: whatever the workers agreed on
+  std::string params = {};         // opaque to all but the kernel; up to 64 KiB
+  double flops_per_point = 0;      // of one call
   std::int64_t scratch_bytes = 0;  // device memory one call needs beyond its inputs and outputs
 };
 
@@ -23,8 +23,8 @@ struct OutputLike {
 // Calls the kernel once for each block of `outputs[0].grid`; all outputs have the same block counts. maps[i] says what
 // a call reads of arrays[i] (ir::DimMap: spans, windows, whole dimensions); empty: the block with the same place,
 // which needs arrays of the outputs' extents.
-std::vector<Array> map_blocks(const Kernel& kernel, std::span<const Array> arrays, std::vector<ir::OperandMap> maps,
-                              const std::vector<OutputLike>& outputs);
+std::vector<Array> map_blocks(const Kernel& kernel, std::span<const Array> arrays,
+                              std::vector<ir::OperandMap> maps, const std::vector<OutputLike>& outputs);
 
 struct BlockRef {
   Array array;             // whole, not a view

@@ -22,9 +22,9 @@ struct NpyInfo {  // what the header of a .npy file says
 };
 
 struct SessionOptions {
-  std::string name = {};        // for people
-  std::uint64_t seed = 0;       // of random arrays without a seed of their own
-  Duration timeout{0};          // of every wait that names none; 0: for ever
+  std::string name = {};   // for people
+  std::uint64_t seed = 0;  // of random arrays without a seed of their own
+  Duration timeout{0};     // of every wait that names none; 0: for ever
   // Reads the header of a .npy file where the client can see it; load_npy is kUnsupported without.
   std::function<Result<NpyInfo>(const std::string& path)> npy_info = {};
 };
@@ -36,9 +36,10 @@ struct CreateOptions {
   Shape block = {};
 };
 struct RandomOptions {
-  std::optional<std::uint64_t> seed = {};  // same seed, same numbers; without: the next stream of the session's seed
+  std::optional<std::uint64_t> seed =
+      {};  // same seed, same numbers; without: the next stream of the session's seed
   Shape block = {};
-  DType dtype = DType::kFloat64;           // float32 or float64; not of integers()
+  DType dtype = DType::kFloat64;  // float32 or float64; not of integers()
 };
 struct BlockOptions {
   Shape block = {};
@@ -55,9 +56,11 @@ class Random {
  public:
   // Uniform in [low, high).
   Array uniform(const Shape& shape, const RandomOptions& options = {}, double low = 0, double high = 1) const;
-  Array normal(const Shape& shape, const RandomOptions& options = {}, double mean = 0, double stddev = 1) const;
+  Array normal(const Shape& shape, const RandomOptions& options = {}, double mean = 0,
+               double stddev = 1) const;
   // int64, uniform in [low, high); kInvalidArgument unless low < high.
-  Array integers(std::int64_t low, std::int64_t high, const Shape& shape, const RandomOptions& options = {}) const;
+  Array integers(std::int64_t low, std::int64_t high, const Shape& shape,
+                 const RandomOptions& options = {}) const;
 
  private:
   friend class Session;
@@ -91,7 +94,8 @@ class Session {
     return from_bytes(std::as_bytes(values), ir::dtype_of_v<T>, shape, options);
   }
   template <class T>
-  Array from_memory(const std::vector<T>& values, const Shape& shape, const MemoryOptions& options = {}) const {
+  Array from_memory(const std::vector<T>& values, const Shape& shape,
+                    const MemoryOptions& options = {}) const {
     return from_memory(std::span<const T>(values), shape, options);
   }
   Array from_bytes(std::span<const std::byte> bytes, DType dtype, const Shape& shape,
@@ -110,7 +114,7 @@ class Session {
     return persist(std::span(arrays.begin(), arrays.size()), options);
   }
 
-  std::vector<Device> devices() const;  // of the workers that have joined, by id
+  std::vector<Device> devices() const;           // of the workers that have joined, by id
   Device device(const std::string& name) const;  // kNotFound, naming those there are
   // False if there are not that many in time.
   bool wait_for_devices(std::size_t count, Duration timeout) const;

@@ -23,9 +23,9 @@ using ir::Shape;
 // One device of the cluster, as workers announced it.
 struct Device {
   DeviceId id;
-  std::string name;          // global: "w3/cuda:0"
+  std::string name;  // global: "w3/cuda:0"
   std::string model;
-  std::string worker;        // the process's name, for people
+  std::string worker;  // the process's name, for people
   WorkerId worker_id;
   std::int64_t memory_bytes = 0;
 };
@@ -35,10 +35,8 @@ struct Device {
 class Scalar {
  public:
   Scalar(bool value) : value_(value) {}
-  template <std::integral T>
-  Scalar(T value) : value_(static_cast<std::int64_t>(value)) {}
-  template <std::floating_point T>
-  Scalar(T value) : value_(static_cast<double>(value)) {}
+  template <std::integral T> Scalar(T value) : value_(static_cast<std::int64_t>(value)) {}
+  template <std::floating_point T> Scalar(T value) : value_(static_cast<double>(value)) {}
 
   const ir::Scalar& value() const { return value_; }
   bool is_float() const { return value_.kind == ir::ScalarKind::kFloat; }

@@ -10,9 +10,9 @@
 namespace tilewise::client {
 
 struct EndpointCallbacks {
-  std::function<void(msg::Message)> on_message;             // from the scheduler, in order; Pings included
-  std::function<void(WorkerId, msg::PeerBatch)> on_peer;    // from a worker, in order per worker
-  std::function<void(Error)> on_lost;                       // the scheduler is gone for good; at most once
+  std::function<void(msg::Message)> on_message;           // from the scheduler, in order; Pings included
+  std::function<void(WorkerId, msg::PeerBatch)> on_peer;  // from a worker, in order per worker
+  std::function<void(Error)> on_lost;                     // the scheduler is gone for good; at most once
 };
 
 // Rules for implementations:
@@ -40,7 +40,8 @@ class Endpoint {
 
   // Bytes [offset, offset + bytes) of a worker's slab, mapped for reading until the Done for that offer has been sent;
   // null when they cannot be mapped and must be received instead. Only called inside on_peer or on_message.
-  virtual const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) = 0;
+  virtual const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset,
+                               std::int64_t bytes) = 0;
 
   // The copying lane. Arms a receive of exactly `bytes` tagged `transfer` from the worker of `from`; the session sends
   // the Grant afterwards. `done` is a callback like those above; `to` stays valid until it has been called or

@@ -1,0 +1,202 @@
+// A scheduler and workers made of paper: it runs nothing, checks every message a client sends, and lets a test answer.
+#pragma once
+#include <doctest/doctest.h>
+#include <tilewise/client/endpoint.h>
+#include <tilewise/ir/verify.h>
+#include <tilewise/tilewise.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+
+namespace tilewise::client {
+
+constexpr DeviceId kSelf{7};
+constexpr WorkerId kWorker{3};
+constexpr DeviceId kDevice{31};
+
+class FakeEndpoint final : public Endpoint {
+ public:
+  struct Receive {
+    DeviceId from;
+    std::byte* to = nullptr;
+    std::int64_t bytes = 0;
+    std::function<void(Status)> done;
+  };
+  struct Transmit {
+    DeviceId to;
+    std::uint64_t transfer = 0;
+    std::vector<std::byte> bytes;
+    std::function<void(Status)> done;
+  };
+
+  FakeEndpoint() { welcome_ = {1, WorkerId(9), SessionId(2), {kSelf}, {}}; }
+  ~FakeEndpoint() override {
+    if (on_destroy) on_destroy();
+  }
+
+  const msg::Welcome& welcome() const override { return welcome_; }
+  void start(EndpointCallbacks callbacks) override { up = std::move(callbacks); }
+  void send(msg::Message message) override {
+    const std::scoped_lock lock(mutex_);
+    if (const auto* submit = std::get_if<msg::Submit>(&message)) check(*submit);
+    if (const auto* release = std::get_if<msg::ReleaseArrays>(&message)) {
+      for (const std::uint64_t number : release->arrays) CHECK(held.erase(number) == 1);
+    }
+    sent.push_back(std::move(message));
+  }
+  void send(WorkerId peer, msg::PeerBatch batch) override {
+    CHECK(!batch.empty());
+    batches.emplace_back(peer, std::move(batch));
+  }
+  const std::byte* map(DeviceId device, std::uint32_t, std::int64_t offset, std::int64_t bytes) override {
+    CHECK(device == kDevice);
+    if (!can_map) return nullptr;
+    REQUIRE(offset + bytes <= static_cast<std::int64_t>(slab.size()));
+    return slab.data() + offset;
+  }
+  void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+               std::function<void(Status)> done) override {
+    receives[transfer] = {from, to, bytes, std::move(done)};
+  }
+  void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                std::function<void(Status)> done) override {
+    transmits.push_back({to, transfer, {from, from + bytes}, std::move(done)});
+  }
+
+  // ---- answers ----
+
+  template <class M> std::vector<M> all() {
+    const std::scoped_lock lock(mutex_);
+    std::vector<M> out;
+    for (const msg::Message& m : sent) {
+      if (const M* x = std::get_if<M>(&m)) out.push_back(*x);
+    }
+    return out;
+  }
+  msg::Submit last() {
+    const auto submits = all<msg::Submit>();
+    REQUIRE(!submits.empty());
+    return submits.back();
+  }
+  // The id that the replies below give an array of the session.
+  static ArrayId id_of(std::uint64_t number) { return ArrayId(1000 + number); }
+  void reply(const msg::Submit& submit) {
+    msg::SubmitReply reply{submit.request, {}, GraphId(submit.request), {}};
+    for (const ir::Op& op : submit.ops) {
+      if (op.kind == ir::OpKind::kFetch)
+        reply.arrays.emplace_back(op.operands[0].array, id_of(op.operands[0].array));
+      if (op.kind == ir::OpKind::kProvide)
+        reply.arrays.emplace_back(op.outputs[0].array, id_of(op.outputs[0].array));
+    }
+    up.on_message(reply);
+  }
+  void done(const msg::Submit& submit, msg::Outcome outcome = {}) {
+    up.on_message(msg::GraphDone{submit.request, std::move(outcome), 1});
+  }
+  // The array that the last submission fetches.
+  static std::uint64_t fetched(const msg::Submit& submit) {
+    for (const ir::Op& op : submit.ops) {
+      if (op.kind == ir::OpKind::kFetch) return op.operands[0].array;
+    }
+    FAIL("nothing is fetched");
+    return 0;
+  }
+  msg::Offer offer(std::uint64_t number, std::int64_t block, const void* data, std::size_t bytes,
+                   bool inlined = true) {
+    msg::Offer o{{id_of(number), block}, OpId(55), kDevice, kSelf};
+    o.bytes = static_cast<std::int64_t>(bytes);
+    o.inlined = inlined;
+    if (inlined) {
+      o.data.assign(static_cast<const char*>(data), bytes);
+    } else {
+      o.offset = static_cast<std::int64_t>(slab.size());
+      slab.insert(slab.end(), static_cast<const std::byte*>(data),
+                  static_cast<const std::byte*>(data) + bytes);
+    }
+    return o;
+  }
+  void deliver(std::vector<msg::Offer> offers, WorkerId from = kWorker) {
+    msg::PeerBatch batch;
+    batch.offers = std::move(offers);
+    up.on_peer(from, std::move(batch));
+  }
+  // All that was sent to workers since the last call, in one.
+  msg::PeerBatch take_batches() {
+    msg::PeerBatch all;
+    for (auto& [peer, b] : std::exchange(batches, {})) {
+      all.subscribes.insert(all.subscribes.end(), b.subscribes.begin(), b.subscribes.end());
+      all.offers.insert(all.offers.end(), b.offers.begin(), b.offers.end());
+      all.grants.insert(all.grants.end(), b.grants.begin(), b.grants.end());
+      all.dones.insert(all.dones.end(), b.dones.begin(), b.dones.end());
+      all.gones.insert(all.gones.end(), b.gones.begin(), b.gones.end());
+    }
+    return all;
+  }
+
+  EndpointCallbacks up;
+  std::vector<msg::Message> sent;
+  std::vector<std::pair<WorkerId, msg::PeerBatch>> batches;
+  std::map<std::uint64_t, Receive> receives;
+  std::vector<Transmit> transmits;
+  std::vector<std::byte> slab;
+  bool can_map = true;
+  std::set<std::uint64_t> held;  // what the session has not released
+  std::function<void()> on_destroy;
+  msg::Welcome welcome_;
+
+ private:
+  // What the scheduler will insist on: verified ops, each number written once, operands written here or held.
+  void check(const msg::Submit& submit) {
+    CHECK(submit.request == ++requests_);
+    std::set<std::uint64_t> here;
+    for (const ir::Op& op : submit.ops) {
+      std::vector<ir::SourceArray> sources;
+      for (const ir::Operand& o : op.operands) {
+        CHECK_MESSAGE((here.contains(o.array) || held.contains(o.array)), "array ", o.array, " is not there");
+        sources.push_back(arrays_[o.array]);
+      }
+      const Status good = ir::verify(op, sources);
+      CHECK_MESSAGE(good.has_value(), good.error().message);
+      for (const ir::OutputSpec& o : op.outputs) {
+        CHECK_MESSAGE(!arrays_.contains(o.array), "array ", o.array, " is written twice");
+        arrays_[o.array] = {o.dtype, o.grid};
+        here.insert(o.array);
+      }
+    }
+    for (const std::uint64_t number : submit.holds) {
+      CHECK(here.contains(number));
+      held.insert(number);
+    }
+  }
+
+  std::mutex mutex_;
+  std::uint64_t requests_ = 0;
+  std::map<std::uint64_t, ir::SourceArray> arrays_;
+};
+
+// A session and the paper world behind it.
+struct World {
+  explicit World(SessionOptions options = {}) : World(std::make_unique<FakeEndpoint>(), std::move(options)) {}
+  World(std::unique_ptr<FakeEndpoint> endpoint, SessionOptions options)
+      : fake(*endpoint), session(make_session(std::move(endpoint), std::move(options))) {}
+
+  FakeEndpoint& fake;
+  Session session;
+};
+
+template <class Fn> ArrayError thrown(Fn fn) {
+  try {
+    fn();
+  } catch (const ArrayError& e) {
+    return e;
+  }
+  return ArrayError(Errc::kOk, "nothing was thrown");
+}
+
+inline bool says(const ArrayError& e, std::string_view text) {
+  return std::string_view(e.what()).find(text) != std::string_view::npos;
+}
+
+}  // namespace tilewise::client

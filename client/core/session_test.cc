@@ -1,0 +1,382 @@
+#include <thread>
+
+#include "fake_endpoint.h"
+#include "session_state.h"
+
+namespace tilewise::client {
+namespace {
+
+using ir::OpKind;
+using namespace std::chrono_literals;
+
+std::size_t submits(FakeEndpoint& fake) { return fake.all<msg::Submit>().size(); }
+
+TEST_CASE("nothing is sent until somebody asks, then one message") {
+  World world;
+  const Array x = world.session.random.normal({200'000, 28}, {.seed = 7, .block = {25'000, 28}});
+  const Array w = world.session.zeros({28});
+  const Array p = 1.0 / (1.0 + exp(-matmul(x, w)));
+  const Array g = matmul(x.T(), p - 0.5) / 200'000;
+  CHECK(world.fake.sent.empty());
+  Future future = world.session.compute({g});
+  CHECK(world.fake.sent.size() == 1);
+  CHECK(world.fake.last().ops.back().kind == OpKind::kFetch);
+  CHECK(world.fake.last().holds.empty());
+  CHECK(future.shape() == Shape{28});
+}
+
+TEST_CASE("get waits for what another thread delivers") {
+  World world;
+  const Array x = world.session.ones({2, 2}) * 3;
+  std::thread cluster([&] {
+    while (submits(world.fake) == 0) std::this_thread::sleep_for(1ms);
+    world.fake.reply(world.fake.last());
+    const double values[] = {1, 2, 3, 4};
+    world.fake.deliver({world.fake.offer(FakeEndpoint::fetched(world.fake.last()), 0, values, 32)});
+  });
+  CHECK(x.get<double>() == std::vector<double>{1, 2, 3, 4});
+  cluster.join();
+}
+
+TEST_CASE("a view is fetched through a copy of what it shows") {
+  World world;
+  const Array x = world.session.zeros({10, 4}, {.block = {5, 4}});
+  world.session.compute({x.slice(0, 2, 4).T()});
+  const msg::Submit s = world.fake.last();
+  REQUIRE(s.ops.size() == 3);
+  CHECK(s.ops[1].kind == OpKind::kCopy);
+  CHECK(s.ops[1].outputs[0].grid.shape() == Shape{4, 2});
+}
+
+TEST_CASE("results are typed, indexed, and taken once") {
+  World world;
+  const Array x = world.session.ones({1}), y = world.session.zeros({1}, {.dtype = DType::kInt32});
+  CHECK(says(thrown([&] { x.get<float>(); }), "float64, not float32"));
+  CHECK(submits(world.fake) == 0);
+  Future f = world.session.compute({x, y, x});
+  CHECK(f.size() == 3);
+  const msg::Submit s = world.fake.last();
+  world.fake.reply(s);
+  CHECK(!f.wait_for(0ns));
+  const double one = 1;
+  const std::int32_t two = 2;
+  for (const ir::Op& op : s.ops) {
+    if (op.kind != OpKind::kFetch) continue;
+    const bool integer = op.operands[0].array == s.ops[1].outputs[0].array;
+    world.fake.deliver({world.fake.offer(op.operands[0].array, 0,
+                                         integer ? static_cast<const void*>(&two) : &one, integer ? 4 : 8)});
+  }
+  REQUIRE(f.ready());
+  CHECK(thrown([&] { f.get<double>(1); }).code() == Errc::kInvalidArgument);
+  CHECK(thrown([&] { f.get<double>(3); }).code() == Errc::kOutOfRange);
+  CHECK(f.get<std::int32_t>(1) == std::vector{2});
+  CHECK(f.get<double>(0) == std::vector{1.0});
+  CHECK(f.get<double>(2) == std::vector{1.0});  // the same array, asked for twice
+  CHECK(thrown([&] { f.get<double>(2); }).code() == Errc::kNotFound);
+}
+
+TEST_CASE("what is persisted is sent once, and named afterwards") {
+  World world;
+  Array x = world.session.ones({8}) + 1;
+  Future kept = x.persist();
+  const msg::Submit first = world.fake.last();
+  REQUIRE(first.holds.size() == 1);
+  world.fake.reply(first);
+  CHECK(!kept.ready());  // holding needs the graph's end, not only the reply
+  world.fake.done(first);
+  CHECK(kept.ready());
+  CHECK(world.session.state()->graph_size() == 1);  // its lineage is the scheduler's
+  world.session.compute({x * 2});
+  const msg::Submit second = world.fake.last();
+  REQUIRE(second.ops.size() == 2);
+  CHECK(second.ops[0].operands[0].array == first.holds[0]);
+}
+
+TEST_CASE("the last handle of a persisted array releases it") {
+  World world;
+  Array x = world.session.ones({8});
+  x.persist();
+  world.fake.done(world.fake.last());
+  Array copy = x, view = x.slice(0, 2, 4);
+  x = Array();
+  copy = Array();
+  CHECK(world.fake.held.size() == 1);
+  view = Array();
+  CHECK(world.fake.held.empty());
+  CHECK(world.fake.all<msg::ReleaseArrays>().size() == 1);
+}
+
+TEST_CASE("many releases share messages, and none is left behind") {
+  World world;
+  {
+    std::vector<Array> arrays;
+    for (int i = 0; i < 1000; ++i) arrays.push_back(world.session.ones({8}));
+    world.session.persist(arrays);
+    world.fake.done(world.fake.last());
+    CHECK(world.fake.held.size() == 1000);
+  }
+  world.fake.up.on_message(msg::Ping{1});
+  CHECK(world.fake.held.empty());
+  CHECK(world.fake.all<msg::ReleaseArrays>().size() < 200);
+}
+
+TEST_CASE("releases follow the submission that names the array") {
+  World world;
+  Array x = world.session.ones({8});
+  x.persist();
+  const Array y = x + 1;
+  x = Array();
+  CHECK(world.fake.held.size() == 1);
+  Future f = world.session.compute({y});  // the fake checks that x is still held
+  CHECK(world.fake.last().ops.size() == 2);
+}
+
+TEST_CASE("a refusal fails the future, and the array can be tried again") {
+  World world;
+  Array x = world.session.ones({8});
+  Future f = x.persist();
+  const msg::Submit s = world.fake.last();
+  world.fake.up.on_message(msg::SubmitReply{s.request, {Errc::kLimitExceeded, "65536 unfinished requests"}});
+  const ArrayError e = thrown([&] { f.wait(); });
+  CHECK(e.code() == Errc::kLimitExceeded);
+  CHECK(says(e, "65536 unfinished requests"));
+  x.persist();
+  CHECK(world.fake.last().ops.size() == 1);
+  CHECK(world.fake.last().holds.size() == 1);
+}
+
+TEST_CASE("a failed graph fails the future with its root cause") {
+  World world;
+  Future f = world.session.compute({world.session.ones({8})});
+  world.fake.reply(world.fake.last());
+  world.fake.done(world.fake.last(), {Errc::kTaskFailed, "kernel 'mine' on w1/host:0"});
+  CHECK(thrown([&] { f.get<double>(); }).code() == Errc::kTaskFailed);
+}
+
+TEST_CASE("the end of the graph may come before the last block") {
+  World world;
+  Future f = world.session.compute({world.session.ones({1})});
+  const msg::Submit s = world.fake.last();
+  world.fake.reply(s);
+  world.fake.done(s);
+  CHECK(!f.ready());
+  const double one = 1;
+  world.fake.deliver({world.fake.offer(FakeEndpoint::fetched(s), 0, &one, 8)});
+  CHECK(f.get<double>() == std::vector{1.0});
+}
+
+TEST_CASE("cancelling ends the future at once, and only once") {
+  World world;
+  Array x = world.session.ones({8});
+  Future f = x.persist();
+  const msg::Submit s = world.fake.last();
+  world.fake.reply(s);
+  f.cancel();
+  f.cancel();
+  CHECK(f.ready());
+  CHECK(thrown([&] { f.wait(); }).code() == Errc::kCancelled);
+  REQUIRE(world.fake.all<msg::CancelRequest>().size() == 1);
+  CHECK(world.fake.all<msg::CancelRequest>()[0].request == s.request);
+  world.fake.done(s, {Errc::kCancelled, "by its client"});
+  CHECK(thrown([&] { f.wait(); }).code() == Errc::kCancelled);
+  x.persist();  // not held any more: sent again
+  CHECK(world.fake.last().ops.size() == 1);
+}
+
+TEST_CASE("waits have deadlines; a get that times out cancels") {
+  World world({.timeout = 20ms});
+  Future f = world.session.compute({world.session.ones({8})});
+  CHECK(!f.wait_for(1ms));
+  CHECK(thrown([&] { f.wait(); }).code() == Errc::kTimeout);
+  CHECK(!f.ready());
+  CHECK(world.fake.all<msg::CancelRequest>().empty());
+  CHECK(thrown([&] { world.session.ones({3}).get<double>({.timeout = 1ms}); }).code() == Errc::kTimeout);
+  CHECK(world.fake.all<msg::CancelRequest>().size() == 1);
+}
+
+TEST_CASE("losing the scheduler fails everything, waiting or to come") {
+  World world;
+  Array x = world.session.ones({8});
+  Future waiting = world.session.compute({x}), kept = x.persist();
+  Future filled = world.session.compute({x});
+  world.fake.reply(world.fake.last());
+  world.fake.done(world.fake.last());  // at the scheduler all is done; the data was still to come
+  std::thread loser([&] {
+    std::this_thread::sleep_for(10ms);
+    world.fake.up.on_lost({Errc::kIo, "connection reset"});
+  });
+  const ArrayError e = thrown([&] { waiting.wait(); });
+  loser.join();
+  CHECK(e.code() == Errc::kUnavailable);
+  CHECK(says(e, "connection reset"));
+  CHECK(thrown([&] { kept.wait(); }).code() == Errc::kUnavailable);
+  CHECK(thrown([&] { filled.wait(); }).code() == Errc::kUnavailable);
+  CHECK(thrown([&] { x.get<double>(); }).code() == Errc::kUnavailable);
+}
+
+TEST_CASE("a message the scheduler could not read fails what waits for a reply") {
+  World world;
+  Future answered = world.session.compute({world.session.ones({8})});
+  world.fake.reply(world.fake.last());
+  Future open = world.session.compute({world.session.ones({8})});
+  world.fake.up.on_message(msg::Refusal{{Errc::kCorruptData, "not a message"}});
+  CHECK(!answered.ready());
+  CHECK(thrown([&] { open.wait(); }).code() == Errc::kCorruptData);
+}
+
+TEST_CASE("repeated answers change nothing") {
+  World world;
+  Array x = world.session.ones({8});
+  Future f = x.persist();
+  const msg::Submit s = world.fake.last();
+  for (int i = 0; i < 3; ++i) world.fake.reply(s);
+  for (int i = 0; i < 3; ++i) world.fake.done(s);
+  world.fake.done(s, {Errc::kInternal, "too late"});
+  f.wait();
+  CHECK(world.fake.held.size() == 1);
+  Future later = world.session.compute({x});
+  world.fake.deliver({world.fake.offer(1, 0, "", 0)});  // parked: exactly one reply is due
+  CHECK(world.fake.take_batches().empty());
+}
+
+TEST_CASE("progress is told to whoever waits, on their thread") {
+  World world;
+  Future f = world.session.compute({world.session.ones({1})});
+  const msg::Submit s = world.fake.last();
+  std::vector<Progress> seen;
+  std::thread::id where;
+  std::thread cluster([&] {
+    world.fake.reply(s);
+    for (const std::int64_t done : {1, 2}) {
+      world.fake.up.on_message(msg::GraphProgress{s.request, done, 4});
+      std::this_thread::sleep_for(20ms);
+    }
+    const double one = 1;
+    world.fake.deliver({world.fake.offer(FakeEndpoint::fetched(s), 0, &one, 8)});
+  });
+  f.wait({.on_progress = [&](Progress p) {
+    seen.push_back(p);
+    where = std::this_thread::get_id();
+  }});
+  cluster.join();
+  REQUIRE(seen.size() >= 2);
+  CHECK(where == std::this_thread::get_id());
+  CHECK(seen.back() == Progress{4, 4});
+  CHECK(f.progress() == Progress{2, 4});
+}
+
+TEST_CASE("a progress bar's text") {
+  CHECK(ProgressBar::text("fit", {12, 24}, 10) == "fit [#####.....]  50 % 12/24");
+  CHECK(ProgressBar::text("", {0, 0}, 4) == "[....]   0 % 0/0");
+  CHECK(ProgressBar::text("x", {9, 8}, 4) == "x [####] 100 % 9/8");
+}
+
+msg::Log workers() {
+  msg::PeerInfo peer{WorkerId(3), msg::Role::kWorker, "host-a/12", "h", {}, {DeviceId(31), DeviceId(32)}, {}};
+  peer.descriptions = {{"w3/host:0"}, {"w3/host:1"}};
+  return {1, 1, {msg::PeerJoined{peer}}};
+}
+
+TEST_CASE("devices come and go by the log") {
+  World world;
+  CHECK(!world.session.wait_for_devices(1, 1ms));
+  world.fake.up.on_message(workers());
+  CHECK(world.session.wait_for_devices(2, 0ns));
+  CHECK(world.session.device("w3/host:1").id == DeviceId(32));
+  CHECK(world.session.device("w3/host:1").worker == "host-a/12");
+  const ArrayError e = thrown([&] { world.session.device("w3/host:2"); });
+  CHECK(e.code() == Errc::kNotFound);
+  CHECK(says(e, "w3/host:0, w3/host:1"));
+  world.fake.up.on_message(msg::Log{1, 2, {msg::PeerLost{WorkerId(3)}}});
+  CHECK(world.session.devices().empty());
+}
+
+TEST_CASE("explicit placement") {
+  World world;
+  world.fake.up.on_message(workers());
+  const Array x = (world.session.ones({8}) + 1).on(world.session.device("w3/host:1"));
+  const ArrayError e = thrown([&] { x.on(DeviceId(31)); });
+  CHECK(e.code() == Errc::kPlacementConflict);
+  CHECK(says(e, "w3/host:1"));
+  CHECK(says(e, "w3/host:0"));
+  world.session.compute({x});
+  CHECK(world.fake.last().ops[1].hint.devices == std::vector{DeviceId(32)});
+  CHECK(world.fake.last().ops[0].hint.devices.empty());
+  // Too late, or a view: a copy is placed instead.
+  const Array late = world.session.zeros({8}), there = late;
+  world.session.compute({late});
+  world.session.compute({there.on(DeviceId(31)), late.slice(0, 0, 4).on(DeviceId(32))});
+  int placed = 0;
+  for (const ir::Op& op : world.fake.last().ops)
+    placed += op.kind == OpKind::kCopy && op.hint.devices.size() == 1;
+  CHECK(placed == 2);
+}
+
+TEST_CASE("files") {
+  const auto info = [](const std::string& path) -> Result<NpyInfo> {
+    if (path == "x.npy") return NpyInfo{DType::kFloat32, {100, 4}, 128, true};
+    return error(Errc::kNotFound, "no such file");
+  };
+  World world({.npy_info = info});
+  const Array x = world.session.load_npy("x.npy", {.block = {25, 4}});
+  CHECK(x.dtype() == DType::kFloat32);
+  CHECK(x.grid().block_count() == 4);
+  const ArrayError e = thrown([&] { world.session.load_npy("y.npy"); });
+  CHECK(e.code() == Errc::kNotFound);
+  CHECK(says(e, "'y.npy'"));
+  CHECK(thrown([&] { World().session.load_npy("x.npy"); }).code() == Errc::kUnsupported);
+
+  Future a = x.save_npy("a.npy"), b = x.save_npy("b.npy");
+  const auto all = world.fake.all<msg::Submit>();
+  REQUIRE(all.size() == 2);
+  REQUIRE(all[0].ops.size() == 2);
+  CHECK(all[0].ops[0].get<ir::NpyAttrs>().fortran_order);
+  const auto& write = all[0].ops[1].get<ir::NpyAttrs>();
+  CHECK(write.path == "a.npy");
+  CHECK(write.data_offset == 128);
+  CHECK(write.token != all[1].ops[1].get<ir::NpyAttrs>().token);
+  world.fake.reply(all[0]);
+  CHECK(!a.ready());
+  world.fake.done(all[0]);
+  a.wait();
+  CHECK(!b.ready());
+}
+
+TEST_CASE("headers of .npy files are as long as NumPy's") {
+  CHECK(npy_data_offset({}) == 128);
+  CHECK(npy_data_offset({3}) == 128);
+  CHECK(npy_data_offset({1'000'000, 1'000'000}) == 128);
+  const std::int64_t e = 1'000'000'000'000;
+  CHECK(npy_data_offset({e, 1, 1, 1, 1, 1, 1, 1}) == 128);
+  CHECK(npy_data_offset({e, e, e, e, e, 1, 1, 1}) == 192);
+}
+
+TEST_CASE("the endpoint goes with the last handle of any kind") {
+  bool gone = false;
+  auto endpoint = std::make_unique<FakeEndpoint>();
+  endpoint->on_destroy = [&] { gone = true; };
+  Future future;
+  {
+    Array array;
+    {
+      World world(std::move(endpoint), {});
+      array = world.session.ones({3});
+    }
+    CHECK(!gone);
+    future = array.persist();
+  }
+  CHECK(!gone);
+  future = Future();
+  CHECK(gone);
+}
+
+TEST_CASE("a refused client learns why") {
+  auto endpoint = std::make_unique<FakeEndpoint>();
+  endpoint->welcome_.refused = {Errc::kVersionMismatch, "scheduler 2, client 1"};
+  const ArrayError e = thrown([&] { make_session(std::move(endpoint)); });
+  CHECK(e.code() == Errc::kVersionMismatch);
+  CHECK(says(e, "scheduler 2"));
+}
+
+}  // namespace
+}  // namespace tilewise::client
