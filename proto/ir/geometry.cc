@@ -251,8 +251,8 @@ std::int64_t Geometry::bytes_read(const Index& point) const {
     for (std::size_t o = 0; o < explicit_.size(); ++o) {
       const ExplicitMap& map = explicit_[o].reads;
       for (std::uint32_t k = map.offsets[p]; k < map.offsets[p + 1]; ++k)
-        bytes += explicit_grids_[o].box(unravel(map.blocks[k], explicit_grids_[o].counts())).volume() *
-                 access_[o].element_bytes;
+        bytes = saturating_add(bytes, explicit_grids_[o].box(unravel(map.blocks[k], explicit_grids_[o].counts())).volume() *
+                                          access_[o].element_bytes);
     }
     return bytes;
   }
@@ -264,7 +264,7 @@ std::int64_t Geometry::bytes_read(const Index& point) const {
       empty |= s.lo >= s.hi;
       if (dim.block_stride != 0) elements *= s.hi - s.lo;  // what repeats is read once
     }
-    if (!empty) bytes += elements * a.element_bytes;
+    if (!empty) bytes = saturating_add(bytes, elements * a.element_bytes);
   }
   return bytes;
 }

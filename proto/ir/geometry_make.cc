@@ -148,7 +148,8 @@ Result<Geometry> Geometry::make(const Op& op, std::vector<SourceArray> sources) 
   }
   g.set_maps(op);
   for (const OutputSpec& out : op.outputs)
-    g.output_bytes_ += volume(out.grid.max_block_shape()) * static_cast<std::int64_t>(size_of(out.dtype));
+    g.output_bytes_ = saturating_add(
+        g.output_bytes_, volume(out.grid.max_block_shape()) * static_cast<std::int64_t>(size_of(out.dtype)));
 
   switch (op.kind) {
     case OpKind::kMatmul:

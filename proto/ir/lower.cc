@@ -59,7 +59,8 @@ class Lowering {
     for (int d = operand.view.rank() - 1; d >= 0; --d) {
       if (operand.view.source_of(d)) continue;
       kept.shape.erase(kept.shape.begin() + d);
-      for (SourceDim& s : kept.source) s.dim -= s.dim > d;
+      for (SourceDim& s : kept.source)
+        if (s.dim > d) s.dim = static_cast<std::int8_t>(s.dim - 1);
     }
     // The same operand gathered the same way: once.
     Op op = part(OpKind::kCopy, CopyAttrs{{map}}, Grid(std::move(from)));

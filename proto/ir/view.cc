@@ -168,6 +168,9 @@ Status View::verify(const Shape& source_shape) const {
     if (s.dim < -1 || s.dim >= rank()) return bad(*this, "a view names dimension " + std::to_string(s.dim));
     if (s.step == 0) return bad(*this, "a view with step 0");
     const std::int64_t extent = source_shape[i];
+    // A longer step means nothing, as only one element could be seen; without it, steps compose without overflow.
+    if (s.step < -std::max<std::int64_t>(extent, 1) || s.step > std::max<std::int64_t>(extent, 1))
+      return error(Errc::kOutOfRange, "a view of an extent of " + std::to_string(extent) + " with step " + std::to_string(s.step));
     if (s.dim >= 0) {
       if (named >> s.dim & 1u) return bad(*this, "a view names dimension " + std::to_string(s.dim) + " twice");
       named |= 1u << s.dim;

@@ -73,6 +73,12 @@ TEST_CASE("the verifier of views refuses what reads outside") {
   CHECK(v.verify({4}).error().code == Errc::kOutOfRange);
   View twice{{3}, {{0, 0, 1}, {0, 0, 1}}};
   CHECK(twice.verify({3, 3}).error().code == Errc::kInvalidArgument);
+  View one{{1}, {{0, 0, 4}}};
+  CHECK(one.verify({4}).has_value());
+  one.source[0].step = -5;
+  CHECK(one.verify({4}).error().code == Errc::kOutOfRange);
+  one.source[0].step = INT64_MIN;
+  CHECK(one.verify({4}).error().code == Errc::kOutOfRange);
   View nothing{{0}, {{0, 4, 1}}};
   CHECK(nothing.verify({4}).has_value());
   View vast{{std::int64_t{1} << 40, std::int64_t{1} << 40}, {}};

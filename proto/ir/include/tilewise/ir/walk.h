@@ -12,6 +12,10 @@ namespace tilewise::ir {
 // Quotients rounded down and up; b > 0.
 constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0); }
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b > 0); }
+// Sizes of several arrays together may pass what one may have.
+constexpr std::int64_t saturating_add(std::int64_t a, std::int64_t b) {  // a, b >= 0
+  return a > INT64_MAX - b ? INT64_MAX : a + b;
+}
 
 class Walk {
  public:

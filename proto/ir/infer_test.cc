@@ -1,0 +1,187 @@
+#include "random_world.h"
+
+#include <doctest/doctest.h>
+#include <tilewise/ir/infer.h>
+#include <tilewise/ir/verify.h>
+
+using namespace tilewise;
+using namespace tilewise::ir;
+
+namespace {
+
+Source array(const Shape& shape, const Shape& block, DType t = DType::kFloat64, std::uint64_t name = 1) {
+  return Source::of(name, t, *Grid::uniform(shape, block));
+}
+Source plain(const Shape& shape, DType t = DType::kFloat64) { return Source::of(1, t, *Grid::by_default(shape, size_of(t))); }
+
+Result<Inferred> add(const Source& a, const Source& b) {
+  const Source both[] = {a, b};
+  return infer_map(both, [](TapeBuilder& t, std::span<const TapeValue> v) { return t.binary(TapeOp::kAdd, v[0], v[1]); });
+}
+
+template <class T>
+std::string text(const Result<T>& r) { return r ? "fine" : r.error().message; }
+
+}  // namespace
+
+TEST_CASE("maps: shapes, dtypes, and cuts of the first operand that has them") {
+  const Inferred r = *add(array({1, 6}, {1, 2}), array({4, 6}, {3, 4}, DType::kFloat64, 2));
+  CHECK(r.dtype == DType::kFloat64);
+  CHECK(r.view == View::identity({4, 6}));
+  CHECK(r.op->space == *Grid::uniform({4, 6}, {3, 2}));
+  CHECK(r.op->operands[0].view.shape == Shape{4, 6});
+  CHECK(text(add(plain({3}), plain({4}))) == "shapes (3,) and (4,) do not broadcast");
+
+  Source t = array({8, 6}, {4, 3});
+  t.view = *t.view.transpose()->slice(1, 2, std::nullopt, 2);  // (6, 3): columns 2, 4, 6
+  CHECK(add(t, t)->op->space == Grid({*DimGrid::uniform(6, 3), *DimGrid::cuts(3, {0, 1})}));
+  CHECK(add(t, t)->op->operands.size() == 1);  // read once
+}
+
+TEST_CASE("maps: operands the tape ignores are not read") {
+  const Source a = array({4}, {2}, DType::kInt64), b = array({4}, {2}, DType::kFloat64, 2);
+  const Source both[] = {a, b};
+  const Inferred r = *infer_map(both, [](TapeBuilder& t, std::span<const TapeValue> v) {
+    return t.binary(TapeOp::kOr, t.unary(TapeOp::kIsNan, v[0]), t.unary(TapeOp::kIsNan, v[1]));
+  });
+  CHECK(r.op->operands.size() == 1);
+  CHECK(r.op->operands[0].array == 2);
+  CHECK(r.dtype == DType::kBool);
+}
+
+TEST_CASE("cuts never multiply into giants, and a view that only repeats has none to give") {
+  Source column = array({1 << 20}, {1 << 20}), row = array({1 << 20}, {1 << 20}, DType::kFloat64, 2);
+  column.view = *column.view.expand_dims(1);
+  const Inferred outer = *add(column, row);
+  CHECK(outer.op->space == *Grid::by_default({1 << 20, 1 << 20}, 8));
+  Source narrow = array({3000}, {1000}), wide = array({2000}, {500}, DType::kFloat64, 2);
+  narrow.view = *narrow.view.expand_dims(1);
+  CHECK(add(narrow, wide)->op->space == *Grid::uniform({3000, 2000}, {1000, 500}));
+  Source scalar = plain({});
+  scalar.view = *scalar.view.broadcast_to({5000, 5000});
+  CHECK(infer_materialise(scalar)->op->space == *Grid::by_default({5000, 5000}, 8));
+  // One array's own large blocks are its user's choice, and stay.
+  const Source big = array({1 << 13, 1 << 13}, {1 << 13, 1 << 13});
+  CHECK(add(big, big)->op->space == big.grid);
+}
+
+TEST_CASE("generated arrays") {
+  const auto one = [](TapeBuilder& t, std::span<const TapeValue>) { return t.constant(1.0, DType::kFloat32); };
+  CHECK(infer_generate({5000, 5000}, std::nullopt, one)->op->space == *Grid::by_default({5000, 5000}, 4));
+  CHECK(infer_generate({6}, *Grid::uniform({6}, {4}), one)->op->space == *Grid::uniform({6}, {4}));
+  CHECK(infer_generate({6}, *Grid::uniform({7}, {4}), one).error().code == Errc::kShapeMismatch);
+  CHECK(infer_generate({-1}, std::nullopt, one).error().code == Errc::kInvalidArgument);
+  CHECK(infer_generate({}, std::nullopt, one)->op->space.block_count() == 1);
+  CHECK(infer_generate({0, 4}, std::nullopt, one)->op->space.block_count() == 0);
+  CHECK(infer_generate({6}, std::nullopt, [](TapeBuilder& t, std::span<const TapeValue>) { return t.iota(1); }).error().code == Errc::kInvalidArgument);
+}
+
+TEST_CASE("reductions: dtypes, axes, what has no value") {
+  const auto dtype = [](ReduceKind kind, DType t) { return infer_reduce(plain({4, 5}, t), kind, std::nullopt, false)->dtype; };
+  CHECK(dtype(ReduceKind::kSum, DType::kBool) == DType::kInt64);
+  CHECK(dtype(ReduceKind::kSum, DType::kInt32) == DType::kInt64);
+  CHECK(dtype(ReduceKind::kProd, DType::kInt32) == DType::kInt64);
+  CHECK(dtype(ReduceKind::kSum, DType::kFloat32) == DType::kFloat32);
+  CHECK(dtype(ReduceKind::kMax, DType::kInt32) == DType::kInt32);
+  CHECK(dtype(ReduceKind::kMax, DType::kBool) == DType::kBool);
+  CHECK(dtype(ReduceKind::kAny, DType::kFloat64) == DType::kBool);
+  CHECK(dtype(ReduceKind::kArgMax, DType::kFloat64) == DType::kInt64);
+  CHECK(dtype(ReduceKind::kArgMin, DType::kBool) == DType::kInt64);
+
+  const Source a = array({4, 5, 6}, {2, 5, 4});
+  const Inferred r = *infer_reduce(a, ReduceKind::kSum, std::vector<int>{-1, 0}, false);
+  CHECK(r.view.shape == Shape{5});
+  CHECK(r.op->outputs[0].grid == *Grid::uniform({1, 5, 1}, {1, 5, 1}));
+  CHECK(infer_reduce(a, ReduceKind::kSum, std::vector<int>{1}, true)->view.shape == Shape{4, 1, 6});
+  CHECK(infer_reduce(a, ReduceKind::kArgMin, std::nullopt, false)->view.shape.empty());
+  CHECK(infer_reduce(a, ReduceKind::kArgMin, std::vector<int>{0, 1}, false).error().code == Errc::kInvalidArgument);
+  CHECK(infer_reduce(a, ReduceKind::kSum, std::vector<int>{3}, false).error().code == Errc::kOutOfRange);
+  CHECK(infer_reduce(a, ReduceKind::kSum, std::vector<int>{0, -3}, false).error().code == Errc::kInvalidArgument);
+  CHECK(text(infer_reduce(plain({0, 3}), ReduceKind::kMin, std::vector<int>{0}, false)) ==
+        "min over axis 0 of shape (0, 3): nothing has no min");
+  CHECK(infer_reduce(plain({0, 3}), ReduceKind::kMin, std::vector<int>{1}, false).has_value());
+  CHECK(infer_reduce(plain({0, 3}), ReduceKind::kSum, std::nullopt, false).has_value());
+  CHECK(infer_reduce(plain({}), ReduceKind::kArgMax, std::nullopt, false).has_value());
+}
+
+TEST_CASE("products: vectors, matrices, and shapes in the text") {
+  CHECK(infer_matmul(plain({3, 4}), plain({4, 6}))->view.shape == Shape{3, 6});
+  CHECK(infer_matmul(plain({4}), plain({4, 6}))->view.shape == Shape{6});
+  CHECK(infer_matmul(plain({3, 4}), plain({4}))->view.shape == Shape{3});
+  CHECK(infer_matmul(plain({4}), plain({4}))->view.shape.empty());
+  CHECK(infer_matmul(plain({3, 0}), plain({0, 4}))->view.shape == Shape{3, 4});
+  CHECK(infer_matmul(plain({0, 3}), plain({3, 0}))->view.shape == Shape{0, 0});
+  CHECK(text(infer_matmul(plain({3, 4}), plain({5, 6}))) == "matmul: (3, 4) x (5, 6): inner extents 4 and 5 differ");
+  CHECK(infer_matmul(plain({}), plain({5, 6})).error().code == Errc::kShapeMismatch);
+  CHECK(infer_matmul(plain({2, 3, 4}), plain({4, 6})).error().code == Errc::kUnsupported);
+  CHECK(text(infer_matmul(plain({3, 4}, DType::kInt64), plain({4, 6}))) == "matmul: int64 x float64: cast to one dtype first");
+  CHECK(infer_matmul(plain({3, 4}, DType::kBool), plain({4, 6}, DType::kBool)).error().code == Errc::kShapeMismatch);
+  CHECK(infer_matmul(array({6, 4}, {4, 2}), array({4, 9}, {3, 5}))->op->space == *Grid::uniform({6, 9}, {4, 5}));
+  Source t = array({4, 6}, {2, 4});
+  t.view = *t.view.transpose();
+  CHECK(infer_matmul(t, array({4, 9}, {3, 5}))->op->space == *Grid::uniform({6, 9}, {4, 5}));
+  // Long thin operands: neither side's blocks decide alone.
+  const Source tall = array({1 << 20, 8}, {1 << 17, 8}), flat = array({8, 1 << 20}, {8, 1 << 17});
+  CHECK(infer_matmul(tall, flat)->op->space == *Grid::by_default({1 << 20, 1 << 20}, 8));
+}
+
+TEST_CASE("joining: shapes, dtypes, cuts side by side") {
+  const Source a = array({4, 3}, {3, 3}), b = array({5, 3}, {2, 3}, DType::kFloat64, 2);
+  const Source both[] = {a, b};
+  CHECK(infer_concat(both, 0)->op->space.dim(0) == *DimGrid::cuts(9, {0, 3, 4, 6, 8}));
+  CHECK(infer_concat(both, -2)->view.shape == Shape{9, 3});
+  CHECK(text(infer_concat(both, 1)) == "concat along axis 1: float64 (4, 3) and float64 (5, 3)");
+  CHECK(infer_concat(both, 2).error().code == Errc::kOutOfRange);
+  CHECK(infer_concat({}, 0).error().code == Errc::kInvalidArgument);
+  CHECK_FALSE(infer_concat({&a, 1}, 0)->op);
+  const Source mixed[] = {a, plain({4, 3}, DType::kFloat32)};
+  CHECK(infer_concat(mixed, 0).error().code == Errc::kShapeMismatch);
+  CHECK(infer_stack(both, 0).error().code == Errc::kShapeMismatch);
+  const Source twice[] = {a, a};
+  CHECK(infer_stack(twice, -1)->view.shape == Shape{4, 3, 2});
+  const std::vector<Source> most(limits::kMaxOperands, a), more(limits::kMaxOperands + 1, a);
+  CHECK(infer_concat(most, 0).has_value());
+  CHECK(infer_concat(more, 0).error().code == Errc::kLimitExceeded);
+}
+
+TEST_CASE("reshape: views where extents of one come and go, slabs elsewhere") {
+  const Source a = array({6, 4}, {3, 2});
+  const auto reshape = [&](std::vector<std::int64_t> to) { return infer_reshape(a, to); };
+  CHECK_FALSE(reshape({6, 4})->op);
+  CHECK_FALSE(reshape({1, 6, 1, 4})->op);
+  CHECK(reshape({1, 6, 1, 4})->view.shape == Shape{1, 6, 1, 4});
+  CHECK(reshape({-1})->op->space.shape() == Shape{24});
+  CHECK(reshape({8, -1})->view.shape == Shape{8, 3});
+  CHECK(text(reshape({5, -1})) == "reshape: no extent for -1 fits: (6, 4) to (5, -1)");
+  CHECK(reshape({-1, -1}).error().code == Errc::kInvalidArgument);
+  CHECK(reshape({-2, 12}).error().code == Errc::kInvalidArgument);
+  CHECK(text(reshape({5, 5})) == "reshape: (6, 4) to (5, 5) changes the number of elements");
+  CHECK(reshape(std::vector<std::int64_t>(9, 1)).error().code == Errc::kLimitExceeded);
+  CHECK(infer_reshape(plain({0, 3}), std::vector<std::int64_t>{0})->view.shape == Shape{0});
+  CHECK(infer_reshape(plain({0, 3}), std::vector<std::int64_t>{0, -1}).error().code == Errc::kShapeMismatch);
+  CHECK_FALSE(infer_reshape(plain({1, 1}), std::vector<std::int64_t>{})->op);
+  CHECK(infer_reshape(plain({1 << 24}), std::vector<std::int64_t>{1 << 14, 1 << 10})->op->space.max_block_shape() == Shape{1 << 10, 1 << 10});
+}
+
+TEST_CASE("files, calls, fetches") {
+  CHECK(infer_read_npy("x.npy", DType::kFloat32, {5000, 5000}, 128, false, std::nullopt)->op->space == *Grid::by_default({5000, 5000}, 4));
+  CHECK(infer_read_npy("", DType::kFloat32, {5}, 128, false, std::nullopt).error().code == Errc::kInvalidArgument);
+  CHECK(infer_read_npy(std::string(limits::kMaxPathBytes, 'x'), DType::kFloat32, {5}, 128, false, std::nullopt).has_value());
+  CHECK(infer_read_npy(std::string(limits::kMaxPathBytes + 1, 'x'), DType::kFloat32, {5}, 128, false, std::nullopt).has_error());
+  CHECK(infer_write_npy(array({6, 4}, {4, 4}), "x.npy", 128, 7)->op->outputs[0].grid == *Grid::uniform({2, 1}, {1, 1}));
+  Source a = array({6, 4}, {4, 4});
+  CHECK(infer_fetch(a)->op->space == a.grid);
+  a.view = *a.view.transpose();
+  CHECK(infer_fetch(a).error().code == Errc::kUnsupported);
+  CHECK_FALSE(infer_materialise(array({6}, {4}))->op);
+  CHECK(infer_materialise(a)->op->space == *Grid::uniform({4, 6}, {4, 4}));
+  CHECK_FALSE(infer_reblock(array({6}, {4}), *Grid::uniform({6}, {4}))->op);
+  CHECK(infer_reblock(array({6}, {4}), *Grid::uniform({7}, {4})).error().code == Errc::kShapeMismatch);
+  CHECK(infer_provide(DType::kBool, a.grid)->op->kind == OpKind::kProvide);
+  CallAttrs attrs;
+  attrs.kernel = "k";
+  const Grid space = *Grid::uniform({3}, {1});
+  CHECK(infer_call({}, attrs, space, {{9, DType::kFloat64, space}})->op->outputs[0].array == 0);
+  CHECK(infer_call({}, attrs, space, {{9, DType::kFloat64, *Grid::uniform({3}, {2})}}).error().code == Errc::kShapeMismatch);
+  CHECK(infer_call({}, attrs, space, {}).error().code == Errc::kShapeMismatch);
+}
