@@ -11,7 +11,8 @@ constexpr std::size_t kMaxHostBytes = 253;  // RFC 1035
 constexpr std::size_t kMaxUnixPathBytes = sizeof(sockaddr_un::sun_path) - 1;
 
 Error bad(std::string_view text, std::string_view why) {
-  return error(Errc::kInvalidArgument, "address \"" + std::string(text.substr(0, 300)) + "\": " + std::string(why));
+  return error(Errc::kInvalidArgument,
+               "address \"" + std::string(text.substr(0, 300)) + "\": " + std::string(why));
 }
 
 bool strip(std::string_view& text, std::string_view prefix) {
@@ -28,8 +29,8 @@ bool is_ipv6(const std::string& host) {
 bool is_host_name(std::string_view host) {
   if (host.size() > kMaxHostBytes || host.front() == '-' || host.front() == '.') return false;
   for (char c : host) {
-    bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-              c == '_';
+    bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+              c == '.' || c == '_';
     if (!ok) return false;
   }
   // A name whose last label is a number would be taken for a strange form of an IPv4 address (RFC 1123 2.1).
@@ -42,7 +43,8 @@ bool is_host_name(std::string_view host) {
 Result<Address> parse_unix(std::string_view text, std::string_view path, Address::Kind kind) {
   if (path.empty()) return bad(text, "the path is empty");
   if (path.size() > kMaxUnixPathBytes) {
-    return bad(text, "the path is longer than the " + std::to_string(kMaxUnixPathBytes) + " bytes of a socket path");
+    return bad(
+        text, "the path is longer than the " + std::to_string(kMaxUnixPathBytes) + " bytes of a socket path");
   }
   if (path.find('\0') != std::string_view::npos) return bad(text, "the path holds a zero byte");
   return Address{.kind = kind, .host = "", .port = 0, .path = std::string(path)};
@@ -62,7 +64,8 @@ Result<Address> parse_tcp(std::string_view text, std::string_view rest) {
     if (colon == std::string_view::npos) return bad(text, "the port is missing (host:port)");
     std::string_view host = rest.substr(0, colon);
     port = rest.substr(colon + 1);
-    if (host.find(':') != std::string_view::npos) return bad(text, "an IPv6 address needs brackets ([::1]:port)");
+    if (host.find(':') != std::string_view::npos)
+      return bad(text, "an IPv6 address needs brackets ([::1]:port)");
     if (!host.empty()) {
       if (!is_host_name(host)) return bad(text, "bad host");
       address.host = host;
@@ -70,7 +73,8 @@ Result<Address> parse_tcp(std::string_view text, std::string_view rest) {
   }
   const char* end = port.data() + port.size();
   auto [stop, failed] = std::from_chars(port.data(), end, address.port);
-  if (port.empty() || failed != std::errc{} || stop != end) return bad(text, "bad port (expected 0 to 65535)");
+  if (port.empty() || failed != std::errc{} || stop != end)
+    return bad(text, "bad port (expected 0 to 65535)");
   return address;
 }
 
@@ -107,7 +111,8 @@ bool is_loopback(const Address& address) {
 
 Status check_exposure(const Address& address, bool has_token) {
   if (has_token || is_loopback(address)) return {};
-  return error(Errc::kPermissionDenied, "refusing the public address " + address.to_string() + " without a token");
+  return error(Errc::kPermissionDenied,
+               "refusing the public address " + address.to_string() + " without a token");
 }
 
 }  // namespace tilewise::net

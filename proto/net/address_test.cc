@@ -36,12 +36,24 @@ TEST_CASE("bad addresses say which part is bad") {
     const char* says;
   };
   const Case cases[] = {
-      {"", "port is missing"},          {"localhost", "port is missing"},     {"tcp://localhost", "port is missing"},
-      {"host:", "bad port"},            {"host:65536", "bad port"},           {"host:-1", "bad port"},
-      {"host:12x", "bad port"},         {"host: 12", "bad port"},             {"ho st:1", "bad host"},
-      {"-rf:1", "bad host"},            {"127.0.0.256:1", "bad host"},        {"1.2.3:1", "bad host"},
-      {"::1:80", "needs brackets"},     {"[::1]80", "expected [IPv6]:port"},  {"[host]:80", "not an IPv6"},
-      {"http://host:80", "unknown scheme"}, {"unix:", "path is empty"},       {"unix:/" + std::string(200, 'x'), "longer"},
+      {"", "port is missing"},
+      {"localhost", "port is missing"},
+      {"tcp://localhost", "port is missing"},
+      {"host:", "bad port"},
+      {"host:65536", "bad port"},
+      {"host:-1", "bad port"},
+      {"host:12x", "bad port"},
+      {"host: 12", "bad port"},
+      {"ho st:1", "bad host"},
+      {"-rf:1", "bad host"},
+      {"127.0.0.256:1", "bad host"},
+      {"1.2.3:1", "bad host"},
+      {"::1:80", "needs brackets"},
+      {"[::1]80", "expected [IPv6]:port"},
+      {"[host]:80", "not an IPv6"},
+      {"http://host:80", "unknown scheme"},
+      {"unix:", "path is empty"},
+      {"unix:/" + std::string(200, 'x'), "longer"},
       {"unix-abstract:" + std::string("a\0b", 3), "zero byte"},
   };
   for (const Case& c : cases) {
@@ -54,14 +66,14 @@ TEST_CASE("bad addresses say which part is bad") {
 }
 
 TEST_CASE("only loopback is safe without a token") {
-  for (const char* text : {"localhost:1", "127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "unix:/x",
-                           "unix-abstract:x", "tcp://:1"}) {
+  for (const char* text : {"localhost:1", "127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1",
+                           "unix:/x", "unix-abstract:x", "tcp://:1"}) {
     CAPTURE(text);
     CHECK(is_loopback(Address::parse(text).value()));
     CHECK(check_exposure(Address::parse(text).value(), false));
   }
-  for (const char* text : {"0.0.0.0:1", "[::]:1", "128.0.0.1:1", "10.0.0.1:1", "localhost.evil.example:1", "node7:1",
-                           "[::ffff:10.0.0.1]:1", "[fe80::1]:1"}) {
+  for (const char* text : {"0.0.0.0:1", "[::]:1", "128.0.0.1:1", "10.0.0.1:1", "localhost.evil.example:1",
+                           "node7:1", "[::ffff:10.0.0.1]:1", "[fe80::1]:1"}) {
     CAPTURE(text);
     Address address = Address::parse(text).value();
     CHECK(!is_loopback(address));

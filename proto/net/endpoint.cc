@@ -35,7 +35,8 @@ Error asio_error(const std::string& what, error_code ec) {
 
 Protocol::endpoint unix_endpoint(const Address& address) {
   bool abstract = address.kind == Address::Kind::kUnixAbstract;
-  return asio::local::stream_protocol::endpoint(abstract ? std::string(1, '\0') + address.path : address.path);
+  return asio::local::stream_protocol::endpoint(abstract ? std::string(1, '\0') + address.path
+                                                         : address.path);
 }
 
 // Somebody may have died without removing it. Only a socket that refuses connections is taken for left over.
@@ -55,8 +56,12 @@ void remove_stale_socket(EventLoop& loop, const Address& address) {
 class Listener::Core : public std::enable_shared_from_this<Listener::Core> {
  public:
   Core(EventLoop& loop, const Address& address, ListenerOptions options, OnLink on_link, OnReject on_reject)
-      : loop_(loop), address_(address), options_(std::move(options)), on_link_(std::move(on_link)),
-        on_reject_(std::move(on_reject)), acceptor_(loop.impl().io) {}
+      : loop_(loop),
+        address_(address),
+        options_(std::move(options)),
+        on_link_(std::move(on_link)),
+        on_reject_(std::move(on_reject)),
+        acceptor_(loop.impl().io) {}
 
   Status open();
   void accept();
@@ -131,7 +136,8 @@ void Listener::Core::accept() {
       if (!self->closed_) self->accept();
       return;
     }
-    // Out of descriptors or memory: the connection stays in the kernel's queue, and asking again at once would spin.
+    // Out of descriptors or memory: the connection stays in the kernel's queue, and asking again at once
+    // would spin.
     self->retry_ = self->loop_.after(kAcceptRetryNs, [core = self.get()] { core->accept(); });
     self->reject(asio_error("accept", ec), "");
   });
@@ -173,8 +179,9 @@ Listener::Listener(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 Listener::~Listener() { core_->close(); }
 const Address& Listener::address() const { return core_->address(); }
 
-Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, const Address& address, ListenerOptions options,
-                                                 OnLink on_link, OnReject on_reject) {
+Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, const Address& address,
+                                                 ListenerOptions options, OnLink on_link,
+                                                 OnReject on_reject) {
   auto core =
       std::make_shared<Core>(loop, address, std::move(options), std::move(on_link), std::move(on_reject));
   std::unique_ptr<Listener> listener(new Listener(core));
@@ -187,8 +194,13 @@ Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, const Address&
 class ConnectAttempt::Core : public std::enable_shared_from_this<ConnectAttempt::Core> {
  public:
   Core(EventLoop& loop, const Address& address, const HandshakeOptions& options, Handshake::Done done)
-      : loop_(loop), address_(address), options_(options), done_(std::move(done)), resolver_(loop.impl().io),
-        socket_(loop.impl().io), deadline_at_(monotonic_now() + options.deadline_ns) {}
+      : loop_(loop),
+        address_(address),
+        options_(options),
+        done_(std::move(done)),
+        resolver_(loop.impl().io),
+        socket_(loop.impl().io),
+        deadline_at_(monotonic_now() + options.deadline_ns) {}
 
   void begin();
   void cancel();
@@ -250,13 +262,13 @@ void ConnectAttempt::Core::try_next(Error last) {
 void ConnectAttempt::Core::shake_hands() {
   options_.deadline_ns = std::max<TimeNs>(deadline_at_ - monotonic_now(), 0);
   loop_.cancel(std::exchange(deadline_, 0));
-  handshake_ = Handshake::start(loop_, make_socket_stream(std::move(socket_)), Role::kConnector, options_,
-                                [this](Result<std::unique_ptr<Link>> link) {
-                                  auto self = shared_from_this();
-                                  if (link) return end(std::move(link));
-                                  end(error(link.error().code, "connect to " + address_.to_string() + ": " +
-                                                                   link.error().message));
-                                });
+  handshake_ = Handshake::start(
+      loop_, make_socket_stream(std::move(socket_)), Role::kConnector, options_,
+      [this](Result<std::unique_ptr<Link>> link) {
+        auto self = shared_from_this();
+        if (link) return end(std::move(link));
+        end(error(link.error().code, "connect to " + address_.to_string() + ": " + link.error().message));
+      });
 }
 
 void ConnectAttempt::Core::end(Result<std::unique_ptr<Link>> result) {
@@ -278,8 +290,8 @@ void ConnectAttempt::Core::cancel() {
 ConnectAttempt::ConnectAttempt(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 ConnectAttempt::~ConnectAttempt() { core_->cancel(); }
 
-std::unique_ptr<ConnectAttempt> connect(EventLoop& loop, const Address& address, const HandshakeOptions& options,
-                                        Handshake::Done done) {
+std::unique_ptr<ConnectAttempt> connect(EventLoop& loop, const Address& address,
+                                        const HandshakeOptions& options, Handshake::Done done) {
   auto core = std::make_shared<ConnectAttempt::Core>(loop, address, options, std::move(done));
   core->begin();
   return std::unique_ptr<ConnectAttempt>(new ConnectAttempt(std::move(core)));

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 
 using namespace tilewise;
@@ -25,7 +26,9 @@ std::string unique_name() {
 }
 
 Address unix_file() {
-  return {.kind = Address::Kind::kUnix, .host = "", .path = std::filesystem::temp_directory_path() / unique_name()};
+  return {.kind = Address::Kind::kUnix,
+          .host = "",
+          .path = std::filesystem::temp_directory_path() / unique_name()};
 }
 
 // A listener with its loop; links and rejections are kept.
@@ -37,7 +40,8 @@ struct Server {
 
   explicit Server(const Address& address, ListenerOptions options = {.handshake = {.token = token('a')}}) {
     auto opened = Listener::open(
-        *loop, address, std::move(options), [this](std::unique_ptr<Link> link) { links.push_back(std::move(link)); },
+        *loop, address, std::move(options),
+        [this](std::unique_ptr<Link> link) { links.push_back(std::move(link)); },
         [this](const Error& why, const std::string&) { rejected.push_back(why); });
     REQUIRE(opened);
     listener = std::move(*opened);
@@ -58,7 +62,8 @@ struct Server {
 
 UniqueFd raw_connect(const Address& address) {
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in where{.sin_family = AF_INET, .sin_port = htons(address.port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  sockaddr_in where{
+      .sin_family = AF_INET, .sin_port = htons(address.port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
   REQUIRE(::connect(fd.get(), reinterpret_cast<sockaddr*>(&where), sizeof(where)) == 0);
   return fd;
 }
@@ -133,9 +138,9 @@ TEST_CASE("a listener that accepts and says nothing: the connector's deadline") 
   REQUIRE(::listen(silent.get(), 5) == 0);
   REQUIRE(::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&where), &size) == 0);
   std::optional<Errc> code;
-  auto attempt = connect(*loop, {.port = ntohs(where.sin_port)},
-                         {.token = token('a'), .deadline_ns = 20 * kMillisecond},
-                         [&](Result<std::unique_ptr<Link>> r) { code = r ? Errc::kOk : r.error().code; });
+  auto attempt =
+      connect(*loop, {.port = ntohs(where.sin_port)}, {.token = token('a'), .deadline_ns = 20 * kMillisecond},
+              [&](Result<std::unique_ptr<Link>> r) { code = r ? Errc::kOk : r.error().code; });
   CHECK(loop->run_until([&] { return code.has_value(); }, kPatience));
   CHECK(*code == Errc::kTimeout);
   code.reset();
@@ -143,22 +148,27 @@ TEST_CASE("a listener that accepts and says nothing: the connector's deadline") 
                     [&](Result<std::unique_ptr<Link>>) { code = Errc::kOk; });
   loop->poll();
   attempt.reset();
-  loop->run_until([] { return false; }, 5 * kMillisecond);
+  settle(*loop, 5 * kMillisecond);
   CHECK(!code);  // a cancelled attempt says nothing
 }
 
 TEST_CASE("the oldest of too many unauthenticated connections goes; good ones still get in") {
-  Server server(Address{}, {.handshake = {.token = token('a'), .deadline_ns = kPatience}, .max_unauthenticated = 3});
+  Server server(Address{},
+                {.handshake = {.token = token('a'), .deadline_ns = kPatience}, .max_unauthenticated = 3});
   std::vector<UniqueFd> idle;
   for (int i = 0; i < 5; ++i) idle.push_back(raw_connect(server.listener->address()));
   CHECK(server.loop->run_until([&] { return server.rejected.size() == 2; }, kPatience));
   CHECK(server.rejected[0].code == Errc::kLimitExceeded);
   CHECK(server.dial(server.listener->address(), {.token = token('a')}));
   CHECK(server.rejected.size() == 3);
-  char buffer[100];
-  CHECK(::recv(idle[0].get(), buffer, sizeof(buffer), 0) >= 0);
-  CHECK(::recv(idle[0].get(), buffer, sizeof(buffer), MSG_DONTWAIT) <= 0);
-  CHECK(::recv(idle[4].get(), buffer, sizeof(buffer), MSG_DONTWAIT) == 56);  // its hello: still served
+  auto closed = [](const UniqueFd& fd) {
+    char hello[100];
+    errno = 0;
+    while (::recv(fd.get(), hello, sizeof(hello), MSG_DONTWAIT) > 0) {
+    }
+    return errno != EAGAIN;  // the end, or a reset
+  };
+  for (std::size_t i = 0; i < idle.size(); ++i) CHECK(closed(idle[i]) == (i < 3));
 }
 
 TEST_CASE("idle connections end at the deadline") {
@@ -181,8 +191,9 @@ TEST_CASE("socket files: mode 0600, a dead one is replaced, a live one is not, r
     struct stat info {};
     REQUIRE(::stat(address.path.c_str(), &info) == 0);
     CHECK((info.st_mode & 0777) == 0600);
-    CHECK(Listener::open(*server.loop, address, {.handshake = {.token = token('a')}}, [](auto) {}).error().code ==
-          Errc::kAlreadyExists);
+    CHECK(Listener::open(*server.loop, address, {.handshake = {.token = token('a')}}, [](auto) {})
+              .error()
+              .code == Errc::kAlreadyExists);
     CHECK(server.dial(address, {.token = token('a')}));
   }
   CHECK(!std::filesystem::exists(address.path));
@@ -198,12 +209,11 @@ TEST_CASE("a listener and an attempt may be destroyed in their callbacks") {
   auto loop = make_loop();
   std::unique_ptr<Listener> listener;
   std::unique_ptr<Link> accepted;
-  listener = Listener::open(*loop, Address{}, {.handshake = {.token = token('a')}},
-                            [&](std::unique_ptr<Link> link) {
-                              accepted = std::move(link);
-                              listener.reset();
-                            })
-                 .value();
+  listener =
+      Listener::open(*loop, Address{}, {.handshake = {.token = token('a')}}, [&](std::unique_ptr<Link> link) {
+        accepted = std::move(link);
+        listener.reset();
+      }).value();
   UniqueFd idle = raw_connect(listener->address());  // dropped with the listener
   std::unique_ptr<Link> mine;
   std::unique_ptr<ConnectAttempt> attempt =
@@ -216,18 +226,21 @@ TEST_CASE("a listener and an attempt may be destroyed in their callbacks") {
 }
 
 TEST_CASE("many links at once") {
-  Server server(Address{}, {.handshake = {.token = token('a'), .deadline_ns = kPatience}, .max_unauthenticated = 300});
+  Server server(Address{},
+                {.handshake = {.token = token('a'), .deadline_ns = kPatience}, .max_unauthenticated = 300});
   constexpr std::size_t kLinks = 200;
   std::vector<std::unique_ptr<ConnectAttempt>> attempts;
   std::vector<std::unique_ptr<Link>> made;
   for (std::size_t i = 0; i < kLinks; ++i) {
-    attempts.push_back(connect(*server.loop, server.listener->address(), {.token = token('a'), .deadline_ns = kPatience},
+    attempts.push_back(connect(*server.loop, server.listener->address(),
+                               {.token = token('a'), .deadline_ns = kPatience},
                                [&](Result<std::unique_ptr<Link>> link) {
                                  CHECK(link);
                                  if (link) made.push_back(std::move(*link));
                                }));
   }
-  CHECK(server.loop->run_until([&] { return made.size() == kLinks && server.links.size() == kLinks; }, kPatience));
+  CHECK(server.loop->run_until([&] { return made.size() == kLinks && server.links.size() == kLinks; },
+                               kPatience));
   // Each server link echoes, including the number of the link that asked.
   std::vector<Recorder> clients(kLinks);
   for (std::size_t i = 0; i < kLinks; ++i) {
@@ -242,7 +255,8 @@ TEST_CASE("many links at once") {
     }
   }
   auto all = [&] {
-    return std::all_of(clients.begin(), clients.end(), [](const Recorder& r) { return r.frames.size() == 5; });
+    return std::all_of(clients.begin(), clients.end(),
+                       [](const Recorder& r) { return r.frames.size() == 5; });
   };
   CHECK(server.loop->run_until(all, kPatience));
   for (std::size_t i = 0; i < kLinks; ++i) {

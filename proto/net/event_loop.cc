@@ -49,7 +49,8 @@ bool EventLoop::Impl::run_deferred() {
 }
 
 void EventLoop::Impl::park() {
-  // Either we see what another thread left before its wake(), or it sees that we are parked: both fences are needed.
+  // Either we see what another thread left before its wake(), or it sees that we are parked: both fences
+  // are needed.
   parked.store(true, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   bool work = stopping.load() || has_posted.load() || (hook && hook()) || !deferred.empty();
@@ -57,8 +58,7 @@ void EventLoop::Impl::park() {
   parked.store(false, std::memory_order_relaxed);
 }
 
-template <class Done>
-void EventLoop::Impl::run_while_not(const Done& done) {
+template <class Done> void EventLoop::Impl::run_while_not(const Done& done) {
   TimeNs last_work = 0;
   while (!done()) {
     if (turn()) {
@@ -114,7 +114,8 @@ void EventLoop::post(Fn fn) {
 void EventLoop::wake() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // Whoever takes the flag down makes the system call; everybody else's wake-up is the same one.
-  if (impl_->parked.load(std::memory_order_relaxed) && impl_->parked.exchange(false)) asio::post(impl_->io, [] {});
+  if (impl_->parked.load(std::memory_order_relaxed) && impl_->parked.exchange(false))
+    asio::post(impl_->io, [] {});
 }
 
 void EventLoop::stop() {

@@ -18,12 +18,11 @@ namespace tilewise::net {
 struct EventLoop::Impl {
   explicit Impl(EventLoopOptions o) : options(o), io(1), guard(io.get_executor()) {}
 
-  bool turn();          // one batch, the hook, the deferred; true if anything was done
+  bool turn();  // one batch, the hook, the deferred; true if anything was done
   bool run_posted();
   bool run_deferred();
   void park();
-  template <class Done>
-  void run_while_not(const Done& done);
+  template <class Done> void run_while_not(const Done& done);
   void await_signal();
 
   struct Timer {

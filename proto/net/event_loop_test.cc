@@ -1,5 +1,7 @@
 #include "net_test_util.h"
 
+#include <tilewise/base/prng.h>
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -37,23 +39,30 @@ TEST_CASE("posted functions run in order, on the loop's thread, also when it is 
 TEST_CASE("no wake-up is lost between the hook's look and parking") {
   auto loop = make_loop();
   std::atomic<int> mailbox = 0;
+  std::atomic<bool> given_up = false;
   int taken = 0;
   loop->set_batch_hook([&] {
     int n = mailbox.exchange(0);
     taken += n;
+    // Long enough for the sender to fill the mailbox between the look into it and parking.
+    for (TimeNs until = monotonic_now() + 2 * kMicrosecond; monotonic_now() < until;) {
+    }
     return n > 0;
   });
-  constexpr int kRounds = 20'000;
+  constexpr int kRounds = 4000;
   std::thread sender([&] {
-    for (int i = 0; i < kRounds; ++i) {
+    Prng prng(5);
+    for (int i = 0; i < kRounds && !given_up; ++i) {
+      TimeNs pause = prng.between(0, 10 * kMicrosecond);  // so that every moment of the loop's turn is hit
+      for (TimeNs until = monotonic_now() + pause; monotonic_now() < until;) {
+      }
       mailbox.fetch_add(1);
       loop->wake();
-      if (i % 64 == 0) {
-        while (mailbox.load() != 0) std::this_thread::yield();  // hangs if a wake-up is lost
-      }
+      while (mailbox.load() != 0 && !given_up) std::this_thread::yield();  // for ever if the wake-up is lost
     }
   });
   CHECK(loop->run_until([&] { return taken == kRounds; }, kPatience));
+  given_up = true;
   sender.join();
 }
 
@@ -110,7 +119,7 @@ TEST_CASE("timers fire in order, once, unless cancelled") {
   loop->after(0, [&] { loop->cancel(second); });
   second = loop->after(0, [&] { fired = true; });
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  loop->run_until([] { return false; }, 2 * kMillisecond);
+  settle(*loop, 2 * kMillisecond);
   CHECK(!fired);
 }
 
@@ -120,12 +129,12 @@ TEST_CASE("a watched descriptor calls once per arm, and is left open") {
   int calls = 0;
   auto watch = loop->watch_fd(fd.get(), [&] { ++calls; });
   REQUIRE(watch);
-  loop->run_until([] { return false; }, 2 * kMillisecond);
+  settle(*loop, 2 * kMillisecond);
   CHECK(calls == 0);  // not armed
   (*watch)->arm();
   (*watch)->arm();
   CHECK(loop->run_until([&] { return calls == 1; }, kPatience));
-  loop->run_until([] { return false; }, 2 * kMillisecond);
+  settle(*loop, 2 * kMillisecond);
   CHECK(calls == 1);
   (*watch)->arm();  // readable all the time: also counts
   CHECK(loop->run_until([&] { return calls == 2; }, kPatience));
@@ -133,12 +142,13 @@ TEST_CASE("a watched descriptor calls once per arm, and is left open") {
   CHECK(!twice);
   (*watch)->arm();
   watch->reset();
-  loop->run_until([] { return false; }, 2 * kMillisecond);
+  settle(*loop, 2 * kMillisecond);
   CHECK(calls == 2);
   std::uint64_t value = 0;
   CHECK(::read(fd.get(), &value, sizeof(value)) == sizeof(value));  // not closed
   std::unique_ptr<FdWatch> again;
-  again = std::move(loop->watch_fd(fd.get(), [&] { again.reset(); }).value());  // destroyed in its own callback
+  again =
+      std::move(loop->watch_fd(fd.get(), [&] { again.reset(); }).value());  // destroyed in its own callback
   again->arm();
   value = 1;
   CHECK(::write(fd.get(), &value, sizeof(value)) == sizeof(value));

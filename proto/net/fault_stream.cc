@@ -15,7 +15,8 @@ class FaultStream : public ByteStream {
   Result<std::size_t> try_read(std::span<std::byte> into, std::vector<UniqueFd>& fds) override {
     if (received_ >= faults_->end_at) return error(Errc::kUnavailable, kEndOfStream);
     if (received_ >= faults_->stall_at) return std::size_t{0};
-    std::uint64_t limit = std::min<std::uint64_t>(into.size(), std::min(faults_->end_at, faults_->stall_at) - received_);
+    std::uint64_t limit =
+        std::min<std::uint64_t>(into.size(), std::min(faults_->end_at, faults_->stall_at) - received_);
     limit = std::min<std::uint64_t>(limit, 1 + prng_.below(faults_->max_read_bytes));
     Result<std::size_t> n = inner_->try_read(into.first(static_cast<std::size_t>(limit)), fds);
     if (!n || *n == 0) return n;
@@ -41,7 +42,8 @@ class FaultStream : public ByteStream {
   void wait_readable(EventLoop::Fn fn) override {
     if (received_ >= faults_->end_at) {  // the end was cut out of the stream: nothing will wake us for it
       timer_ = loop_.after(faults_->delay_ns, std::move(fn));
-    } else if (received_ >= faults_->stall_at) {  // the inner one may be readable all the time; the fault may be lifted
+    } else if (received_ >=
+               faults_->stall_at) {  // the inner one may be readable all the time; the fault may be lifted
       timer_ = loop_.after(kMillisecond, std::move(fn));
     } else if (faults_->delay_ns == 0) {
       inner_->wait_readable(std::move(fn));

@@ -20,14 +20,15 @@ std::array<std::byte, kFrameHeaderBytes> FrameHeader::encode() const {
   return std::bit_cast<std::array<std::byte, kFrameHeaderBytes>>(*this);
 }
 
-Result<FrameHeader> FrameHeader::decode(std::span<const std::byte, kFrameHeaderBytes> bytes, std::uint16_t our_version,
-                                        std::size_t max_payload_bytes) {
+Result<FrameHeader> FrameHeader::decode(std::span<const std::byte, kFrameHeaderBytes> bytes,
+                                        std::uint16_t our_version, std::size_t max_payload_bytes) {
   FrameHeader header;
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (header.magic != kFrameMagic) return error(Errc::kCorruptData, "not a Tilewise frame (bad magic)");
   if (header.version != our_version) {
-    return error(Errc::kVersionMismatch, "the peer speaks protocol version " + std::to_string(header.version) +
-                                             ", this side version " + std::to_string(our_version));
+    return error(Errc::kVersionMismatch, "the peer speaks protocol version " +
+                                             std::to_string(header.version) + ", this side version " +
+                                             std::to_string(our_version));
   }
   if (header.payload_bytes > max_payload_bytes) {
     return error(Errc::kLimitExceeded, "a frame of " + std::to_string(header.payload_bytes) +
@@ -36,7 +37,8 @@ Result<FrameHeader> FrameHeader::decode(std::span<const std::byte, kFrameHeaderB
   if (header.fds > kMaxFdsPerFrame) {
     return error(Errc::kLimitExceeded, "a frame with " + std::to_string(header.fds) + " descriptors");
   }
-  if (header.flags != 0 || header.zero != 0) return error(Errc::kCorruptData, "a frame header with unknown flags");
+  if (header.flags != 0 || header.zero != 0)
+    return error(Errc::kCorruptData, "a frame header with unknown flags");
   return header;
 }
 
@@ -87,8 +89,8 @@ Result<std::optional<FrameReader::View>> FrameReader::next() {
   std::size_t available = end_ - begin_;
   if (available < kFrameHeaderBytes) return Next{};
   const std::byte* at = buffer_.data() + begin_;
-  auto header = FrameHeader::decode(std::span<const std::byte, kFrameHeaderBytes>(at, kFrameHeaderBytes), our_version_,
-                                    max_payload_bytes_);
+  auto header = FrameHeader::decode(std::span<const std::byte, kFrameHeaderBytes>(at, kFrameHeaderBytes),
+                                    our_version_, max_payload_bytes_);
   if (!header) return header.error();
   std::size_t frame_bytes = kFrameHeaderBytes + padded(header->payload_bytes);
   if (available >= frame_bytes) {

@@ -25,7 +25,8 @@ Parsed parse(std::string_view wire, std::size_t max_chunk, Prng& prng, std::size
   while (!wire.empty() && !parsed.failed) {
     auto space = reader.space();
     REQUIRE(!space.empty());
-    std::size_t n = std::min({space.size(), wire.size(), static_cast<std::size_t>(1 + prng.below(max_chunk))});
+    std::size_t n =
+        std::min({space.size(), wire.size(), static_cast<std::size_t>(1 + prng.below(max_chunk))});
     std::memcpy(space.data(), wire.data(), n);
     wire.remove_prefix(n);
     reader.commit(n);
@@ -49,7 +50,8 @@ Parsed parse(std::string_view wire, std::size_t max_chunk, Prng& prng, std::size
 TEST_CASE("frames survive any cutting of the stream") {
   Prng prng(7);
   const std::size_t sizes[] = {0, 1, 7, 8, 9, 100, 4096, 65519, 65520, 65521, 65536, 70000, 200'001, 3 << 20};
-  for (std::size_t max_chunk : {std::size_t{1}, std::size_t{3}, std::size_t{17}, std::size_t{5000}, std::size_t{1} << 20}) {
+  for (std::size_t max_chunk :
+       {std::size_t{1}, std::size_t{3}, std::size_t{17}, std::size_t{5000}, std::size_t{1} << 20}) {
     CAPTURE(max_chunk);
     std::string wire;
     std::vector<std::pair<std::uint16_t, std::string>> sent;
@@ -112,7 +114,8 @@ TEST_CASE("the outgoing queue gives back what was put in, whatever is consumed a
   OutQueue queue;
   std::string expected, got;
   for (int round = 0; round < 400; ++round) {
-    std::string payload = pattern(prng.below(prng.chance(0.05) ? 200'000 : 500), static_cast<std::uint64_t>(round));
+    std::string payload =
+        pattern(prng.below(prng.chance(0.05) ? 200'000 : 500), static_cast<std::uint64_t>(round));
     std::size_t half = payload.size() / 2;
     std::string_view view = payload;
     ByteStream::Piece pieces[] = {bytes_of(view.substr(0, half)), {}, bytes_of(view.substr(half))};

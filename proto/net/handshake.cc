@@ -20,10 +20,10 @@ static_assert(sizeof(Hello) == 40 && alignof(Hello) == 1, "sent as it lies in me
 
 using HelloFrame = std::array<std::byte, kFrameHeaderBytes + sizeof(Hello)>;
 using ProofFrame = std::array<std::byte, kFrameHeaderBytes + sizeof(Token::Mac)>;
-static_assert(sizeof(HelloFrame) <= kMaxUnauthenticatedBytes && sizeof(ProofFrame) <= kMaxUnauthenticatedBytes);
+static_assert(sizeof(HelloFrame) <= kMaxUnauthenticatedBytes &&
+              sizeof(ProofFrame) <= kMaxUnauthenticatedBytes);
 
-template <class Body>
-auto make_frame(std::uint16_t version, std::uint16_t type, const Body& body) {
+template <class Body> auto make_frame(std::uint16_t version, std::uint16_t type, const Body& body) {
   std::array<std::byte, kFrameHeaderBytes + sizeof(Body)> frame;
   auto header = FrameHeader{.version = version, .type = type, .payload_bytes = sizeof(Body)}.encode();
   std::memcpy(frame.data(), header.data(), header.size());
@@ -39,7 +39,8 @@ Role other(Role role) { return role == Role::kConnector ? Role::kAcceptor : Role
 
 class Handshake::Core : public std::enable_shared_from_this<Handshake::Core> {
  public:
-  Core(EventLoop& loop, std::unique_ptr<ByteStream> stream, Role role, const HandshakeOptions& options, Done done)
+  Core(EventLoop& loop, std::unique_ptr<ByteStream> stream, Role role, const HandshakeOptions& options,
+       Done done)
       : loop_(loop), stream_(std::move(stream)), role_(role), options_(options), done_(std::move(done)) {}
 
   void begin() {
@@ -72,7 +73,9 @@ class Handshake::Core : public std::enable_shared_from_this<Handshake::Core> {
   Status on_proof();
   Token::Mac mac(std::string_view label) const;
   void end(Result<std::unique_ptr<Link>> result);
-  std::size_t expected_bytes() const { return expect_ == Expect::kHello ? sizeof(HelloFrame) : sizeof(ProofFrame); }
+  std::size_t expected_bytes() const {
+    return expect_ == Expect::kHello ? sizeof(HelloFrame) : sizeof(ProofFrame);
+  }
 
   EventLoop& loop_;
   std::unique_ptr<ByteStream> stream_;
@@ -88,7 +91,8 @@ class Handshake::Core : public std::enable_shared_from_this<Handshake::Core> {
   std::size_t have_ = 0;
 };
 
-// Writes and reads until one of them has to wait. Each helper returns false when there is nothing more to do now.
+// Writes and reads until one of them has to wait. Each helper returns false when there is nothing more to
+// do now.
 void Handshake::Core::advance() {
   auto self = shared_from_this();
   while (!done_called_) {
@@ -163,7 +167,8 @@ Status Handshake::Core::on_hello() {
   std::copy_n(in_.begin(), their_hello_.size(), their_hello_.begin());
   Hello theirs;
   std::memcpy(&theirs, their_hello_.data() + kFrameHeaderBytes, sizeof(theirs));
-  bool own_nonce = std::equal(theirs.nonce.begin(), theirs.nonce.end(), our_hello_.begin() + kFrameHeaderBytes);
+  bool own_nonce =
+      std::equal(theirs.nonce.begin(), theirs.nonce.end(), our_hello_.begin() + kFrameHeaderBytes);
   if (theirs.role != other(role_) || own_nonce) {
     return error(Errc::kUnauthenticated, "no valid handshake: the peer claims our role or nonce");
   }

@@ -17,13 +17,17 @@ struct Side {
   std::optional<Error> failed;
   int calls = 0;
 
-  void start(EventLoop& loop, std::unique_ptr<ByteStream> stream, Role role, const HandshakeOptions& options) {
-    handshake = Handshake::start(loop, std::move(stream), role, options, [this](Result<std::unique_ptr<Link>> result) {
-      ++calls;
-      if (result) link = std::move(*result);
-      else failed = result.error();
-      handshake.reset();  // in its own callback
-    });
+  void start(EventLoop& loop, std::unique_ptr<ByteStream> stream, Role role,
+             const HandshakeOptions& options) {
+    handshake = Handshake::start(loop, std::move(stream), role, options,
+                                 [this](Result<std::unique_ptr<Link>> result) {
+                                   ++calls;
+                                   if (result)
+                                     link = std::move(*result);
+                                   else
+                                     failed = result.error();
+                                   handshake.reset();  // in its own callback
+                                 });
     CHECK(calls == 0);
   }
   bool ended() const { return calls > 0; }
@@ -84,8 +88,9 @@ TEST_CASE("the exchange works in single bytes, and fails if any byte is changed"
   auto meet = [&](Faults to_connector, Faults to_acceptor) {
     auto ends = make_memory_pair(*loop, *loop);
     Side connector, acceptor;
-    HandshakeOptions options{.token = token('a'), .deadline_ns = 200 * kMillisecond};
-    connector.start(*loop, inject_faults(*loop, std::move(ends.first), std::make_shared<Faults>(to_connector)),
+    HandshakeOptions options{.token = token('a'), .deadline_ns = kPatience};
+    connector.start(*loop,
+                    inject_faults(*loop, std::move(ends.first), std::make_shared<Faults>(to_connector)),
                     Role::kConnector, options);
     acceptor.start(*loop, inject_faults(*loop, std::move(ends.second), std::make_shared<Faults>(to_acceptor)),
                    Role::kAcceptor, options);
@@ -162,9 +167,9 @@ TEST_CASE("what is no handshake is refused after its header") {
       "GET / HTTP/1.1\r\nHost: tilewise\r\n\r\n",
       frame_text({.type = 0xFF00, .payload_bytes = 0xFFFFFFFF}, ""),  // huge
       frame_text({.type = 0xFF00, .payload_bytes = 4096}, ""),
-      frame_text(0xFF00, ""),                                          // empty
-      frame_text(1, pattern(40)),                                      // a message before authentication
-      frame_text(0xFF01, pattern(40)),                                 // a proof before a hello
+      frame_text(0xFF00, ""),           // empty
+      frame_text(1, pattern(40)),       // a message before authentication
+      frame_text(0xFF01, pattern(40)),  // a proof before a hello
   };
   for (Role role : {Role::kConnector, Role::kAcceptor}) {
     for (const std::string& text : cases) {
@@ -189,7 +194,8 @@ TEST_CASE("a peer that dribbles or says nothing runs into the deadline") {
     Side side;
     TimeNs begin = monotonic_now();
     side.start(*loop, std::move(ends.second), Role::kAcceptor,
-               {.token = token('a'), .deadline_ns = 20 * kMillisecond});
+               {.token = token('a'), .deadline_ns = 100 * kMillisecond});
+    loop->poll();  // its hello is out before the time is, also on a busy machine
     std::string hello = frame_text(0xFF00, pattern(40));
     std::function<void(std::size_t)> write = [&](std::size_t at) {
       if (!dribble || at == hello.size() || side.ended()) return;
@@ -199,7 +205,7 @@ TEST_CASE("a peer that dribbles or says nothing runs into the deadline") {
     write(0);
     CHECK(loop->run_until([&] { return side.ended(); }, kPatience));
     CHECK(side.code() == Errc::kTimeout);
-    CHECK(monotonic_now() - begin >= 20 * kMillisecond);
+    CHECK(monotonic_now() - begin >= 100 * kMillisecond);
     CHECK(peer.read(kHelloBytes + 1).size() == kHelloBytes);  // and the connection is closed
   }
 }
@@ -231,9 +237,10 @@ TEST_CASE("a handshake given up closes its stream and says nothing") {
   auto ends = make_memory_pair(*loop, *loop);
   RawPeer peer{*loop, std::move(ends.first)};
   Side side;
-  side.start(*loop, std::move(ends.second), Role::kAcceptor, {.token = token('a'), .deadline_ns = kMillisecond});
+  side.start(*loop, std::move(ends.second), Role::kAcceptor,
+             {.token = token('a'), .deadline_ns = kMillisecond});
   side.handshake.reset();
   CHECK(peer.read(100).empty());
-  loop->run_until([] { return false; }, 3 * kMillisecond);
+  settle(*loop, 3 * kMillisecond);
   CHECK(!side.ended());
 }

@@ -11,15 +11,22 @@ namespace {
 // One busy peer must not keep the loop from the others: so many chunks, then it waits its turn.
 constexpr int kReadsPerEvent = 8;
 constexpr int kWritesPerFlush = 16;
+constexpr int kDrainPasses = 256;  // more than any transport buffers
 }  // namespace
 
-// The stream is ours and calls nothing after close(), so its callbacks may hold a plain `this`; they take a shared
-// pointer first, because the user's handlers may destroy the Link. What is deferred to the loop holds one too.
+// The stream is ours and calls nothing after close(), so its callbacks may hold a plain `this`; they take a
+// shared pointer first, because the user's handlers may destroy the Link. What is deferred to the loop
+// holds one too.
 class Link::Core : public std::enable_shared_from_this<Link::Core> {
  public:
   Core(EventLoop& loop, std::unique_ptr<ByteStream> stream, const Cookie& cookie, LinkOptions options)
-      : loop_(loop), stream_(std::move(stream)), reader_(options.version, options.max_frame_bytes), options_(options),
-        cookie_(cookie), peer_(stream_->peer()), last_receive_ns_(monotonic_now()) {}
+      : loop_(loop),
+        stream_(std::move(stream)),
+        reader_(options.version, options.max_frame_bytes),
+        options_(options),
+        cookie_(cookie),
+        peer_(stream_->peer()),
+        last_receive_ns_(monotonic_now()) {}
 
   void start(Handlers handlers) {
     TW_CHECK(!started_, "Link::start called twice");
@@ -89,13 +96,16 @@ class Link::Core : public std::enable_shared_from_this<Link::Core> {
 
 // ---- sending ----
 
-Status Link::Core::send(std::uint16_t type, std::span<const ByteStream::Piece> pieces, std::vector<UniqueFd> fds) {
+Status Link::Core::send(std::uint16_t type, std::span<const ByteStream::Piece> pieces,
+                        std::vector<UniqueFd> fds) {
   TW_CHECK(type < kFirstReservedType, "frame type " + std::to_string(type) + " is reserved");
-  if (state_ != State::kOpen || write_failed_) return error(Errc::kUnavailable, "the link to " + peer_ + " is closed");
+  if (state_ != State::kOpen || write_failed_)
+    return error(Errc::kUnavailable, "the link to " + peer_ + " is closed");
   std::size_t payload_bytes = 0;
   for (ByteStream::Piece piece : pieces) payload_bytes += piece.size();
   if (payload_bytes > options_.max_frame_bytes) {
-    return error(Errc::kLimitExceeded, "a frame of " + std::to_string(payload_bytes) + " bytes, above the limit of " +
+    return error(Errc::kLimitExceeded, "a frame of " + std::to_string(payload_bytes) +
+                                           " bytes, above the limit of " +
                                            std::to_string(options_.max_frame_bytes));
   }
   if (fds.size() > kMaxFdsPerFrame) return error(Errc::kLimitExceeded, "too many descriptors for one frame");
@@ -161,7 +171,12 @@ void Link::Core::on_write_error(Error why) {
   write_failed_ = true;
   out_.clear();
   loop_.defer([self = shared_from_this(), why = std::move(why)] {
-    if (self->started_ && self->reading()) self->on_readable();
+    std::uint64_t before = ~std::uint64_t{0};
+    for (int i = 0;
+         i < kDrainPasses && self->started_ && self->reading() && self->counters_.bytes_in != before; ++i) {
+      before = self->counters_.bytes_in;
+      self->on_readable();
+    }
     self->fail(why);
   });
 }
@@ -215,7 +230,8 @@ bool Link::Core::deliver() {
 
 Status Link::Core::take_fds(std::size_t count, std::vector<UniqueFd>& into) {
   if (count == 0) return {};
-  if (count > fds_in_.size()) return error(Errc::kCorruptData, "a frame announced descriptors that did not come");
+  if (count > fds_in_.size())
+    return error(Errc::kCorruptData, "a frame announced descriptors that did not come");
   auto end = fds_in_.begin() + static_cast<std::ptrdiff_t>(count);
   into.assign(std::make_move_iterator(fds_in_.begin()), std::make_move_iterator(end));
   fds_in_.erase(fds_in_.begin(), end);
@@ -254,7 +270,10 @@ void Link::Core::retire(TimeNs linger_ns) {
   if (state_ != State::kOpen) return;
   state_ = State::kRetired;
   // This timer is what keeps a retired core alive.
-  linger_ = loop_.after(linger_ns, [self = shared_from_this()] { self->fail(error(Errc::kTimeout, "lingered")); });
+  linger_ = loop_.after(linger_ns, [self = shared_from_this()] {
+    self->flush();
+    self->fail(error(Errc::kTimeout, "lingered"));
+  });
   if (!started_) {
     started_ = true;
     arm_read();
@@ -265,9 +284,7 @@ void Link::Core::retire(TimeNs linger_ns) {
 // ---- the handle ----
 
 Link::Link(std::shared_ptr<Core> core) : core_(std::move(core)) {}
-Link::~Link() {
-  core_->detach();
-}
+Link::~Link() { core_->detach(); }
 
 std::unique_ptr<Link> Link::adopt(EventLoop& loop, std::unique_ptr<ByteStream> stream, const Cookie& cookie,
                                   LinkOptions options) {
@@ -279,7 +296,8 @@ void Link::start(Handlers handlers) { core_->start(std::move(handlers)); }
 Status Link::send(std::uint16_t type, std::span<const std::byte> payload, std::vector<UniqueFd> fds) {
   return core_->send(type, std::span(&payload, 1), std::move(fds));
 }
-Status Link::send(std::uint16_t type, std::span<const std::span<const std::byte>> pieces, std::vector<UniqueFd> fds) {
+Status Link::send(std::uint16_t type, std::span<const std::span<const std::byte>> pieces,
+                  std::vector<UniqueFd> fds) {
   return core_->send(type, pieces, std::move(fds));
 }
 void Link::flush() { core_->flush(); }

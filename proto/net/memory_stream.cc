@@ -147,7 +147,8 @@ class MemoryStream : public ByteStream {
 StreamPair make_memory_pair(EventLoop& first, EventLoop& second, std::size_t capacity_bytes) {
   auto there = std::make_shared<Pipe>(std::max<std::size_t>(capacity_bytes, 1));
   auto back = std::make_shared<Pipe>(std::max<std::size_t>(capacity_bytes, 1));
-  return {std::make_unique<MemoryStream>(first, back, there), std::make_unique<MemoryStream>(second, there, back)};
+  return {std::make_unique<MemoryStream>(first, back, there),
+          std::make_unique<MemoryStream>(second, there, back)};
 }
 
 }  // namespace tilewise::net

@@ -13,8 +13,7 @@
 #include <vector>
 
 // Boost's own operator<< for results wants printable values and errors.
-template <class T>
-struct doctest::StringMaker<boost::system::result<T, tilewise::Error>> {
+template <class T> struct doctest::StringMaker<boost::system::result<T, tilewise::Error>> {
   static String convert(const boost::system::result<T, tilewise::Error>& result) {
     if (result) return "a value";
     return (std::string(tilewise::name_of(result.error().code)) + ": " + result.error().message).c_str();
@@ -29,6 +28,14 @@ inline std::unique_ptr<EventLoop> make_loop(EventLoopOptions options = {}) {
   auto loop = EventLoop::create(options);
   REQUIRE(loop);
   return std::move(*loop);
+}
+
+// Until nothing more happens: some time for what the kernel brings, then whatever is ready. On a
+// busy machine the time may be over before the first turn, so the second half matters.
+inline void settle(EventLoop& loop, TimeNs time_ns = 2 * kMillisecond) {
+  loop.run_until([] { return false; }, time_ns);
+  while (loop.poll()) {
+  }
 }
 
 inline std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }

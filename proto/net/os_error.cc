@@ -12,16 +12,27 @@ namespace {
 
 Errc code_of(int err) {
   switch (err) {
-    case ECONNRESET: case EPIPE: case ECONNREFUSED: case ECONNABORTED: case EHOSTUNREACH: case ENETUNREACH:
-    case ENETDOWN: case ENOENT: case EAGAIN:
-      return Errc::kUnavailable;
+    case ECONNRESET:
+    case EPIPE:
+    case ECONNREFUSED:
+    case ECONNABORTED:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case ENETDOWN:
+    case ENOENT:
+    case EAGAIN: return Errc::kUnavailable;
     case ETIMEDOUT: return Errc::kTimeout;
-    case EACCES: case EPERM: return Errc::kPermissionDenied;
+    case EACCES:
+    case EPERM: return Errc::kPermissionDenied;
     case EADDRINUSE: return Errc::kAlreadyExists;
     case EADDRNOTAVAIL: return Errc::kInvalidArgument;
-    case EMFILE: case ENFILE: case ENOBUFS: case ETOOMANYREFS: return Errc::kLimitExceeded;
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ETOOMANYREFS: return Errc::kLimitExceeded;
     case ENOMEM: return Errc::kOutOfMemory;
-    case ENOSPC: case EDQUOT: return Errc::kDiskFull;
+    case ENOSPC:
+    case EDQUOT: return Errc::kDiskFull;
     default: return Errc::kIo;
   }
 }

@@ -11,7 +11,8 @@ constexpr std::size_t kChunkBytes = 64 << 10;
 }
 
 OutQueue::Chunk& OutQueue::chunk_for(std::size_t frame_bytes, bool own) {
-  if (!own && !chunks_.empty() && chunks_.back().capacity - chunks_.back().end >= frame_bytes) return chunks_.back();
+  if (!own && !chunks_.empty() && chunks_.back().capacity - chunks_.back().end >= frame_bytes)
+    return chunks_.back();
   if (frame_bytes <= kChunkBytes && spare_.data) {
     chunks_.push_back(std::exchange(spare_, {}));
   } else {

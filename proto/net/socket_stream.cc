@@ -23,14 +23,16 @@ std::string describe(const asio::generic::stream_protocol::endpoint& endpoint) {
   const sockaddr* address = endpoint.data();
   if (address->sa_family == AF_INET) {
     auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
-    return asio::ip::address_v4(ntohl(v4->sin_addr.s_addr)).to_string() + ":" + std::to_string(ntohs(v4->sin_port));
+    return asio::ip::address_v4(ntohl(v4->sin_addr.s_addr)).to_string() + ":" +
+           std::to_string(ntohs(v4->sin_port));
   }
   if (address->sa_family == AF_INET6) {
     auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
     asio::ip::address_v6::bytes_type bytes;
     std::memcpy(bytes.data(), &v6->sin6_addr, bytes.size());
     std::string text = "[";
-    return text.append(asio::ip::address_v6(bytes).to_string()).append("]:") + std::to_string(ntohs(v6->sin6_port));
+    return text.append(asio::ip::address_v6(bytes).to_string()).append("]:") +
+           std::to_string(ntohs(v6->sin6_port));
   }
   return "unix";
 }
@@ -43,8 +45,8 @@ constexpr std::size_t kFdSpace = CMSG_SPACE(sizeof(int) * kMaxFdsPerFrame);
 bool try_later(int err) { return err == EAGAIN || err == EWOULDBLOCK || err == EINTR; }
 
 // Asio keeps what a handler captured until the operation has ended, which may be after the stream is gone:
-// so the socket and the callbacks live in a block that handlers share. Asio waits, the calls here move the bytes:
-// descriptors travel in ancillary data, which Asio does not know.
+// so the socket and the callbacks live in a block that handlers share. Asio waits, the calls here move the
+// bytes: descriptors travel in ancillary data, which Asio does not know.
 struct State {
   explicit State(Socket s) : socket(std::move(s)) {}
 
@@ -71,8 +73,12 @@ class SocketStream : public ByteStream {
   Result<std::size_t> try_read(std::span<std::byte> into, std::vector<UniqueFd>& fds) override;
   Result<std::size_t> try_write(std::span<const Piece> pieces, std::span<const UniqueFd> fds) override;
 
-  void wait_readable(EventLoop::Fn fn) override { wait(Socket::wait_read, &State::on_readable, std::move(fn)); }
-  void wait_writable(EventLoop::Fn fn) override { wait(Socket::wait_write, &State::on_writable, std::move(fn)); }
+  void wait_readable(EventLoop::Fn fn) override {
+    wait(Socket::wait_read, &State::on_readable, std::move(fn));
+  }
+  void wait_writable(EventLoop::Fn fn) override {
+    wait(Socket::wait_write, &State::on_writable, std::move(fn));
+  }
 
   void shutdown_write() override {
     error_code ignored;
@@ -115,7 +121,8 @@ Status collect_fds(msghdr& message, std::vector<UniqueFd>& fds) {
     }
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    return error(Errc::kLimitExceeded, "the peer sent too many descriptors at once, or this process has too many open");
+    return error(Errc::kLimitExceeded,
+                 "the peer sent too many descriptors at once, or this process has too many open");
   }
   return {};
 }
@@ -127,7 +134,8 @@ Result<std::size_t> SocketStream::try_read(std::span<std::byte> into, std::vecto
   if (unix_) {
     alignas(cmsghdr) char control[kFdSpace];
     iovec piece{into.data(), into.size()};
-    msghdr message{.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+    msghdr message{
+        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
     n = ::recvmsg(handle, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (n > 0) TW_TRY(collect_fds(message, fds));
   } else {
@@ -143,11 +151,13 @@ Result<std::size_t> SocketStream::try_write(std::span<const Piece> pieces, std::
   if (state_->closed) return error(Errc::kCancelled, "the stream was closed by this side");
   std::array<iovec, kMaxPieces> io;
   std::size_t count = std::min(pieces.size(), io.size());
-  for (std::size_t i = 0; i < count; ++i) io[i] = {const_cast<std::byte*>(pieces[i].data()), pieces[i].size()};
+  for (std::size_t i = 0; i < count; ++i)
+    io[i] = {const_cast<std::byte*>(pieces[i].data()), pieces[i].size()};
   msghdr message{.msg_iov = io.data(), .msg_iovlen = count};
   alignas(cmsghdr) char control[kFdSpace] = {};
   if (!fds.empty()) {
-    if (!unix_ || fds.size() > kMaxFdsPerFrame) return error(Errc::kUnsupported, "cannot pass these descriptors");
+    if (!unix_ || fds.size() > kMaxFdsPerFrame)
+      return error(Errc::kUnsupported, "cannot pass these descriptors");
     message.msg_control = control;
     message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
     cmsghdr* c = CMSG_FIRSTHDR(&message);
@@ -173,7 +183,8 @@ std::unique_ptr<ByteStream> make_socket_stream(Socket socket) {
 
 Result<StreamPair> make_socket_pair(EventLoop& first, EventLoop& second) {
   int fds[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) return os_error("make a socket pair", errno);
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+    return os_error("make a socket pair", errno);
   UniqueFd ends[2] = {UniqueFd(fds[0]), UniqueFd(fds[1])};
   EventLoop* loops[2] = {&first, &second};
   std::unique_ptr<ByteStream> streams[2];

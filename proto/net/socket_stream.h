@@ -8,7 +8,8 @@ namespace tilewise::net {
 
 using Socket = boost::asio::generic::stream_protocol::socket;
 
-// Takes a connected socket; sets non-blocking mode and TCP_NODELAY. Never fails: a broken socket says so when used.
+// Takes a connected socket; sets non-blocking mode and TCP_NODELAY. Never fails: a broken socket says so
+// when used.
 std::unique_ptr<ByteStream> make_socket_stream(Socket socket);
 
 // "127.0.0.1:7000", "[::1]:7000" or "unix".

@@ -111,7 +111,8 @@ Result<Token> Token::create(const std::string& path) {
   // Written under a private name and linked into place: link() does not replace, and a daemon that
   // starts at the same moment never reads half a token.
   std::uint64_t nonce = 0;
-  if (!fill_random(std::as_writable_bytes(std::span(&nonce, 1)))) return error(Errc::kInternal, "no randomness");
+  if (!fill_random(std::as_writable_bytes(std::span(&nonce, 1))))
+    return error(Errc::kInternal, "no randomness");
   const std::string temporary = path + ".new" + std::to_string(nonce);
   UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return not_found_or(what, errno);

@@ -45,8 +45,8 @@ TEST_CASE("a token comes from hexadecimal text") {
 }
 
 TEST_CASE("the HMAC is HMAC-SHA256 and pieces do not run into each other") {
-  // RFC 4231 test case 1 has another key length; so compared with libcrypto's own answer for length-prefixed input:
-  // printf '\x02\0\0\0ab' | openssl dgst -sha256 -mac HMAC -macopt hexkey:$kHex
+  // RFC 4231 test case 1 has another key length; so compared with libcrypto's own answer for
+  // length-prefixed input: printf '\x02\0\0\0ab' | openssl dgst -sha256 -mac HMAC -macopt hexkey:$kHex
   auto mac = [](std::vector<std::string> texts) {
     std::vector<std::span<const std::byte>> pieces;
     for (const std::string& text : texts) pieces.push_back(std::as_bytes(std::span(text)));

@@ -1,5 +1,5 @@
 // Where a daemon listens or a client connects:
-//   tcp://host:port   tcp://[::1]:port   host:port      port 0 when listening: any free one; empty host: 127.0.0.1
+//   tcp://host:port   tcp://[::1]:port   host:port      port 0: any free one (listening); no host: 127.0.0.1
 //   unix:/path/to.sock                                  a socket file, mode 0600
 //   unix-abstract:name                                  a Linux abstract socket (no file; not usable across
 //                                                       network namespaces)

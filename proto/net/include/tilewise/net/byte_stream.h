@@ -23,8 +23,8 @@ class ByteStream {
   // Bytes read, 0 if there are none now (`into` is not empty). The peer's close is kUnavailable with
   // the message kEndOfStream. Descriptors that came along are appended to `fds`.
   virtual Result<std::size_t> try_read(std::span<std::byte> into, std::vector<UniqueFd>& fds) = 0;
-  // Bytes of the concatenated pieces written, 0 if none fit now. The descriptors (at most kMaxFdsPerFrame) travel
-  // with the first byte: sent if the result is above 0.
+  // Bytes of the concatenated pieces written, 0 if none fit now. The descriptors (at most kMaxFdsPerFrame)
+  // travel with the first byte: sent if the result is above 0.
   virtual Result<std::size_t> try_write(std::span<const Piece> pieces, std::span<const UniqueFd> fds) = 0;
 
   // One later call of fn, from the loop and never from inside the call, once trying again may help (also
@@ -47,7 +47,8 @@ struct StreamPair {
 };
 
 // The two ends of a pipe in memory, for an embedded cluster and for tests. The loops may run in different
-// threads; each end belongs to its loop's. At most `capacity_bytes` wait in each direction. Passes no descriptors.
+// threads; each end belongs to its loop's. At most `capacity_bytes` wait in each direction. Passes no
+// descriptors.
 StreamPair make_memory_pair(EventLoop& first, EventLoop& second, std::size_t capacity_bytes = 256 << 10);
 
 // A connected pair of Unix sockets, which does pass descriptors.

@@ -7,7 +7,8 @@ namespace tilewise::net {
 
 struct ListenerOptions {
   HandshakeOptions handshake;
-  // Connections that have not proven themselves yet. One more pushes out the oldest, which has had the most time.
+  // Connections that have not proven themselves yet. One more pushes out the oldest, which has had the most
+  // time.
   std::size_t max_unauthenticated = 64;
 };
 
@@ -18,8 +19,9 @@ class Listener {
 
   // A socket file left by a dead process is replaced; one in use is kAlreadyExists, as is a TCP port in use.
   // on_reject, for logs, may be empty.
-  static Result<std::unique_ptr<Listener>> open(EventLoop& loop, const Address& address, ListenerOptions options,
-                                                OnLink on_link, OnReject on_reject = {});
+  static Result<std::unique_ptr<Listener>> open(EventLoop& loop, const Address& address,
+                                                ListenerOptions options, OnLink on_link,
+                                                OnReject on_reject = {});
   ~Listener();  // closes, removes its socket file, drops the unauthenticated; allowed inside its callbacks
 
   const Address& address() const;  // with the actual port
@@ -31,14 +33,15 @@ class Listener {
 };
 
 // One attempt, to all addresses of a name in turn, then the handshake; done is called once, from the loop,
-// unless the attempt is destroyed before. The deadline in `options` covers everything; above what Handshake says:
-// kUnavailable (nobody listens there), kNotFound (unknown host).
+// unless the attempt is destroyed before. The deadline in `options` covers everything; above what Handshake
+// says: kUnavailable (nobody listens there), kNotFound (unknown host).
 class ConnectAttempt {
  public:
   ~ConnectAttempt();  // cancels; allowed inside done
 
  private:
-  friend std::unique_ptr<ConnectAttempt> connect(EventLoop&, const Address&, const HandshakeOptions&, Handshake::Done);
+  friend std::unique_ptr<ConnectAttempt> connect(EventLoop&, const Address&, const HandshakeOptions&,
+                                                 Handshake::Done);
   class Core;
   explicit ConnectAttempt(std::shared_ptr<Core> core);
   std::shared_ptr<Core> core_;

@@ -3,10 +3,10 @@
 // Everything happens on the thread that calls run(); only post(), wake() and stop() may be called from
 // others. All objects made on a loop are destroyed before it. Callbacks must not throw.
 //
-// One turn of the loop: ready events and posted functions (a bounded batch), then the batch hook, then what was
-// deferred. So a daemon feeds events to its core in callbacks, steps the core once per batch in the hook,
-// and its links write their batches afterwards with one system call each. When nothing was done for `spin_ns`
-// the thread parks in the kernel: a wake-up costs 20-30 us, a poll well under one.
+// One turn of the loop: ready events and posted functions (a bounded batch), then the batch hook, then what
+// was deferred. So a daemon feeds events to its core in callbacks, steps the core once per batch in the
+// hook, and its links write their batches afterwards with one system call each. When nothing was done for
+// `spin_ns` the thread parks in the kernel: a wake-up costs 20-30 us, a poll well under one.
 #pragma once
 #include <tilewise/base/result.h>
 #include <tilewise/base/time.h>
@@ -27,7 +27,8 @@ using TimerId = std::uint64_t;  // 0 is none
 class FdWatch {
  public:
   ~FdWatch();  // no callback afterwards; allowed inside its own callback
-  // Ask for one callback when the descriptor is readable (now or later). Does nothing while one is outstanding.
+  // Ask for one callback when the descriptor is readable (now or later). Does nothing while one is
+  // outstanding.
   void arm();
 
  private:
@@ -53,7 +54,8 @@ class EventLoop {
 
   // From any thread. Functions run in the order posted by one thread. Only a parked loop costs a system call.
   void post(Fn fn);
-  // From any thread: one more turn, so that the hook looks at its mailboxes again. Free while the loop is awake.
+  // From any thread: one more turn, so that the hook looks at its mailboxes again. Free while the loop is
+  // awake.
   void wake();
   // From any thread; not from a signal handler (see on_signals).
   void stop();
@@ -70,7 +72,8 @@ class EventLoop {
 
   // kIo for what epoll cannot watch, or watches here already.
   Result<std::unique_ptr<FdWatch>> watch_fd(int fd, Fn on_readable);
-  // SIGTERM and SIGINT come here instead of ending the process. One loop of a process may ask for this, in main().
+  // SIGTERM and SIGINT come here instead of ending the process. One loop of a process may ask for this, in
+  // main().
   Status on_signals(std::function<void(int signal)> fn);
 
   struct Impl;  // Asio, in event_loop_impl.h

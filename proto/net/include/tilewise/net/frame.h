@@ -38,13 +38,14 @@ struct FrameHeader {
   std::uint8_t zero = 0;
 
   std::array<std::byte, kFrameHeaderBytes> encode() const;
-  // kCorruptData, kVersionMismatch (naming both versions) or kLimitExceeded. Nothing is allocated before this.
-  static Result<FrameHeader> decode(std::span<const std::byte, kFrameHeaderBytes> bytes, std::uint16_t our_version,
-                                    std::size_t max_payload_bytes);
+  // kCorruptData, kVersionMismatch (naming both versions) or kLimitExceeded. Nothing is allocated before
+  // this.
+  static Result<FrameHeader> decode(std::span<const std::byte, kFrameHeaderBytes> bytes,
+                                    std::uint16_t our_version, std::size_t max_payload_bytes);
 };
 
-// Cuts a stream of bytes into frames, whatever the chunks it arrives in; no I/O. Small frames are read many at
-// a time and used where they lie; the rest of a large one goes directly into its final memory.
+// Cuts a stream of bytes into frames, whatever the chunks it arrives in; no I/O. Small frames are read many
+// at a time and used where they lie; the rest of a large one goes directly into its final memory.
 class FrameReader {
  public:
   explicit FrameReader(std::uint16_t our_version = kProtocolVersion,
@@ -55,7 +56,8 @@ class FrameReader {
     std::span<const std::byte> payload;  // 8-byte aligned; until the next call of next() or space()
   };
 
-  // Where the next bytes should be read to (never empty); then how many came. All frames must have been taken before.
+  // Where the next bytes should be read to (never empty); then how many came. All frames must have been
+  // taken before.
   std::span<std::byte> space();
   void commit(std::size_t bytes);
   // The next complete frame, if there is one. After an error the stream cannot be continued.

@@ -5,10 +5,10 @@
 //   acceptor       proof  = HMAC(token, "acceptor", the same), only after the other one was right
 //   cookie                = HMAC(token, "cookie", the same), 16 bytes, never sent
 //
-// The hellos hold nonces, roles and protocol versions, so all of them are covered; labels and roles make a reflected
-// message useless. Messages have fixed sizes and are read exactly, nothing is allocated for them, and
-// the whole exchange has one deadline. A failure is told to the peer by closing only. What follows is not
-// encrypted: an attacker who can alter packets in flight is TLS's business.
+// The hellos hold nonces, roles and protocol versions, so all of them are covered; labels and roles make a
+// reflected message useless. Messages have fixed sizes and are read exactly, nothing is allocated for them,
+// and the whole exchange has one deadline. A failure is told to the peer by closing only. What follows is
+// not encrypted: an attacker who can alter packets in flight is TLS's business.
 #pragma once
 #include <tilewise/net/link.h>
 #include <tilewise/net/token.h>
@@ -27,8 +27,8 @@ struct HandshakeOptions {
 
 class Handshake {
  public:
-  // Once, from the loop, with the stream closed if it is an error: kUnauthenticated (no or a wrong proof, or not our
-  // protocol at all), kVersionMismatch (naming both), kTimeout, or what the transport said.
+  // Once, from the loop, with the stream closed if it is an error: kUnauthenticated (no or a wrong proof,
+  // or not our protocol at all), kVersionMismatch (naming both), kTimeout, or what the transport said.
   using Done = std::function<void(Result<std::unique_ptr<Link>>)>;
 
   static std::unique_ptr<Handshake> start(EventLoop& loop, std::unique_ptr<ByteStream> stream, Role role,

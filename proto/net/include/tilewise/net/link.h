@@ -1,7 +1,7 @@
 // A Link carries frames to and from one authenticated peer, in order, over any ByteStream.
 //
-// Made by Listener, connect() (endpoint.h) and Handshake; belongs to one loop and its thread. Callbacks come from
-// the loop, never from inside a call of send(), flush() or start(), and may destroy the Link.
+// Made by Listener, connect() (endpoint.h) and Handshake; belongs to one loop and its thread. Callbacks
+// come from the loop, never from inside a call of send(), flush() or start(), and may destroy the Link.
 #pragma once
 #include <tilewise/net/byte_stream.h>
 #include <tilewise/net/frame.h>
@@ -37,16 +37,16 @@ class Link {
  public:
   struct Handlers {
     std::function<void(Frame&)> on_frame;
-    // Once, and nothing after it; not called when this side destroys or retires the Link. kUnavailable: the peer
-    // closed or died; kCorruptData, kLimitExceeded, kVersionMismatch: it broke the protocol.
+    // Once, and nothing after it; not called when this side destroys or retires the Link. kUnavailable: the
+    // peer closed or died; kCorruptData, kLimitExceeded, kVersionMismatch: it broke the protocol.
     std::function<void(const Error&)> on_close;
     // After a send() was refused with kLimitExceeded: the queue has fallen to half its limit.
     std::function<void()> on_drained;
   };
 
   // A link over a stream that needs no authentication, because it never leaves this process.
-  static std::unique_ptr<Link> adopt(EventLoop& loop, std::unique_ptr<ByteStream> stream, const Cookie& cookie,
-                                     LinkOptions options = {});
+  static std::unique_ptr<Link> adopt(EventLoop& loop, std::unique_ptr<ByteStream> stream,
+                                     const Cookie& cookie, LinkOptions options = {});
   // Closes at once; frames queued are tried once without waiting.
   ~Link();
 
@@ -54,17 +54,18 @@ class Link {
   void start(Handlers handlers);
 
   // Copies the payload into the outgoing batch, written at the end of this turn of the loop. Errors, with
-  // nothing queued: kLimitExceeded (frame too large, or the queue is full and on_drained will follow), kUnavailable
-  // (closed), kUnsupported (descriptors over TCP). type < kFirstReservedType, a bug otherwise.
+  // nothing queued: kLimitExceeded (frame too large, or the queue is full and on_drained will follow),
+  // kUnavailable (closed), kUnsupported (descriptors over TCP). type < kFirstReservedType, a bug otherwise.
   // At most kMaxFdsPerFrame descriptors.
   Status send(std::uint16_t type, std::span<const std::byte> payload, std::vector<UniqueFd> fds = {});
   // The payload is the pieces one after another.
-  Status send(std::uint16_t type, std::span<const std::span<const std::byte>> pieces, std::vector<UniqueFd> fds = {});
+  Status send(std::uint16_t type, std::span<const std::span<const std::byte>> pieces,
+              std::vector<UniqueFd> fds = {});
   // Write what the transport takes now, without waiting for the end of the turn.
   void flush();
 
-  // Gives the link up: no more callbacks, incoming frames are dropped, queued ones are still written; closed when
-  // the peer closes, at most linger_ns later. For a last word such as "rejected, because ...".
+  // Gives the link up: no more callbacks, incoming frames are dropped, queued ones are still written;
+  // closed when the peer closes, at most linger_ns later. For a last word such as "rejected, because ...".
   static void retire(std::unique_ptr<Link> link, TimeNs linger_ns = kSecond);
 
   bool is_open() const;
