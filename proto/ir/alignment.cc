@@ -8,7 +8,8 @@ namespace tilewise::ir {
 
 bool spans_aligned(const Walk& walk, const DimGrid& space, const DimMap& map) {
   if (walk.count() <= 1 || space.count() == 0) return true;
-  if (map.mul == map.div && map.before == 0 && map.after == 0 && space.extent() == walk.extent()) return aligned(walk, space);
+  if (map.mul == map.div && map.before == 0 && map.after == 0 && space.extent() == walk.extent())
+    return aligned(walk, space);
   const bool listable = std::min(space.count(), walk.count()) <= limits::kMaxExplicitCuts;
   if (!listable) return false;  // windows that overlap meet every cut; shifts of so many blocks are gathered
   const auto clipped = [&](std::int64_t i) {
@@ -29,7 +30,10 @@ bool spans_aligned(const Walk& walk, const DimGrid& space, const DimMap& map) {
     std::int64_t lo = 0, hi = space.count();  // first point whose region ends behind the cut
     while (lo < hi) {
       const std::int64_t mid = lo + (hi - lo) / 2;
-      if (clipped(mid).second > cut) hi = mid; else lo = mid + 1;
+      if (clipped(mid).second > cut)
+        hi = mid;
+      else
+        lo = mid + 1;
     }
     if (lo < space.count() && clipped(lo).first < cut) return false;
   }

@@ -16,7 +16,9 @@ std::int64_t scale_floor(std::int64_t x, std::int64_t mul, std::int64_t div) {
   const __int128 q = wide / div - (wide % div < 0);
   return q > kFar ? kFar : q < -kFar ? -kFar : static_cast<std::int64_t>(q);
 }
-std::int64_t scale_ceil(std::int64_t x, std::int64_t mul, std::int64_t div) { return -scale_floor(-x, mul, div); }
+std::int64_t scale_ceil(std::int64_t x, std::int64_t mul, std::int64_t div) {
+  return -scale_floor(-x, mul, div);
+}
 
 }  // namespace
 
@@ -197,7 +199,8 @@ void Geometry::users_explicit(int operand, std::int64_t block, std::vector<Users
   auto at = std::lower_bound(e.blocks.begin(), e.blocks.end(), block);
   for (; at != e.blocks.end() && *at == block; ++at) {
     Users& users = out.emplace_back();
-    users.points.lo = users.points.hi = unravel(e.points[static_cast<std::size_t>(at - e.blocks.begin())], counts_);
+    users.points.lo = users.points.hi =
+        unravel(e.points[static_cast<std::size_t>(at - e.blocks.begin())], counts_);
     for (std::int64_t& hi : users.points.hi) ++hi;
   }
 }
@@ -251,8 +254,9 @@ std::int64_t Geometry::bytes_read(const Index& point) const {
     for (std::size_t o = 0; o < explicit_.size(); ++o) {
       const ExplicitMap& map = explicit_[o].reads;
       for (std::uint32_t k = map.offsets[p]; k < map.offsets[p + 1]; ++k)
-        bytes = saturating_add(bytes, explicit_grids_[o].box(unravel(map.blocks[k], explicit_grids_[o].counts())).volume() *
-                                          access_[o].element_bytes);
+        bytes = saturating_add(
+            bytes, explicit_grids_[o].box(unravel(map.blocks[k], explicit_grids_[o].counts())).volume() *
+                       access_[o].element_bytes);
     }
     return bytes;
   }

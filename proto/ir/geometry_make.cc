@@ -14,10 +14,21 @@ namespace {
 double tape_flops(const Tape& tape) {
   double flops = 0;
   for (const TapeInstr& in : tape.code) switch (in.op) {
-      case TapeOp::kLoad: case TapeOp::kConst: break;
-      case TapeOp::kExp: case TapeOp::kExpm1: case TapeOp::kLog: case TapeOp::kLog1p: case TapeOp::kSin:
-      case TapeOp::kCos: case TapeOp::kTan: case TapeOp::kTanh: case TapeOp::kPow: case TapeOp::kAtan2:
-      case TapeOp::kUniform: case TapeOp::kRandomInt: case TapeOp::kRandomBelow: flops += 16; break;
+      case TapeOp::kLoad:
+      case TapeOp::kConst: break;
+      case TapeOp::kExp:
+      case TapeOp::kExpm1:
+      case TapeOp::kLog:
+      case TapeOp::kLog1p:
+      case TapeOp::kSin:
+      case TapeOp::kCos:
+      case TapeOp::kTan:
+      case TapeOp::kTanh:
+      case TapeOp::kPow:
+      case TapeOp::kAtan2:
+      case TapeOp::kUniform:
+      case TapeOp::kRandomInt:
+      case TapeOp::kRandomBelow: flops += 16; break;
       case TapeOp::kNormal: flops += 48; break;
       default: flops += 1;
     }
@@ -81,9 +92,11 @@ void Geometry::set_maps(const Op& op) {
       if (a.map.mul == a.map.div) a.map.mul = a.map.div = 1;
       if (a.map.kind != DimMap::Kind::kSpan) continue;
       const DimGrid& cut = space_.dim(a.map.dim);
-      a.plain = a.map.mul == a.map.div && a.map.before == 0 && a.map.after == 0 && cut.extent() <= a.walk.extent();
+      a.plain =
+          a.map.mul == a.map.div && a.map.before == 0 && a.map.after == 0 && cut.extent() <= a.walk.extent();
       // Not worth a list of 65,536 cuts to find out: equal counts come first.
-      a.direct = a.plain && a.walk.count() == cut.count() && aligned(a.walk, cut) && cut.extent() == a.walk.extent();
+      a.direct =
+          a.plain && a.walk.count() == cut.count() && aligned(a.walk, cut) && cut.extent() == a.walk.extent();
     }
 }
 
@@ -91,7 +104,9 @@ Status Geometry::set_step_grid() {
   const std::optional<DimGrid> a = access_[0].dims[1].walk.cuts(), b = access_[1].dims[0].walk.cuts();
   std::optional<DimGrid> both;
   if (a && b) both = common_refinement(*a, *b);
-  if (!both) return error(Errc::kShapeMismatch, "matmul: the k panels of the operands have too many cuts; needs a gather");
+  if (!both)
+    return error(Errc::kShapeMismatch,
+                 "matmul: the k panels of the operands have too many cuts; needs a gather");
   step_grid_ = std::move(*both);
   return {};
 }
@@ -113,9 +128,9 @@ Status Geometry::check_one_part(const Op& op) const {
           }
       }
       if (!good)
-        return error(Errc::kShapeMismatch, std::string(name_of(op.kind)) + ": a step reads several blocks of operand " +
-                                               std::to_string(i) + " along dimension " + std::to_string(d) +
-                                               "; needs a gather");
+        return error(Errc::kShapeMismatch,
+                     std::string(name_of(op.kind)) + ": a step reads several blocks of operand " +
+                         std::to_string(i) + " along dimension " + std::to_string(d) + "; needs a gather");
     }
   return {};
 }
@@ -162,18 +177,21 @@ Result<Geometry> Geometry::make(const Op& op, std::vector<SourceArray> sources) 
       g.flops_of_region_ = true;
       g.flops_per_element_ = 1;
       break;
-    case OpKind::kCopy: case OpKind::kReshape: g.mode_ = StepMode::kSequentialParts; break;
+    case OpKind::kCopy:
+    case OpKind::kReshape: g.mode_ = StepMode::kSequentialParts; break;
     case OpKind::kMap: g.flops_per_element_ = tape_flops(op.get<MapAttrs>().tape); break;
     case OpKind::kReduceBlocks: g.flops_per_element_ = 1 + tape_flops(op.get<ReduceAttrs>().tape); break;
     case OpKind::kMatmulPanels: g.flops_per_element_ = 2; break;
     case OpKind::kCall: g.flops_per_point_ = op.get<CallAttrs>().flops_per_point; break;
     default: break;
   }
-  if (op.kind == OpKind::kMatmul) g.flops_per_element_ = 2 * static_cast<double>(op.operands[0].view.shape[1]);
+  if (op.kind == OpKind::kMatmul)
+    g.flops_per_element_ = 2 * static_cast<double>(op.operands[0].view.shape[1]);
   if (op.kind == OpKind::kReshape && g.point_count_ > 0) {
     for (std::size_t d = 1; d < g.access_[0].dims.size(); ++d)
       if (g.access_[0].dims[d].walk.count() > 1)
-        return error(Errc::kShapeMismatch, "reshape: its operand must be cut along dimension 0 only; needs a gather");
+        return error(Errc::kShapeMismatch,
+                     "reshape: its operand must be cut along dimension 0 only; needs a gather");
   }
   if (op.kind == OpKind::kCall && !op.get<CallAttrs>().explicit_maps.empty()) {
     for (std::size_t i = 0; i < sources.size(); ++i) {

@@ -50,7 +50,8 @@ Result<DimGrid> DimGrid::cuts(std::int64_t extent, std::vector<std::int64_t> sta
   for (std::size_t i = 1; i < starts.size(); ++i)
     if (starts[i] <= starts[i - 1]) return bad("block starts must rise");
   if (starts.back() >= extent)
-    return bad("block start " + std::to_string(starts.back()) + " is outside extent " + std::to_string(extent));
+    return bad("block start " + std::to_string(starts.back()) + " is outside extent " +
+               std::to_string(extent));
 
   const auto count = static_cast<std::int64_t>(starts.size());
   if (count == 1) return whole(extent);
@@ -83,7 +84,8 @@ std::int64_t DimGrid::max_size() const {
   if (count_ == 0) return 0;
   std::int64_t m = 0;
   if (starts_.empty()) {  // any inner block is full; else the larger of the ends
-    for (std::int64_t i : {std::int64_t{0}, std::min<std::int64_t>(1, count_ - 1), count_ - 1}) m = std::max(m, size(i));
+    for (std::int64_t i : {std::int64_t{0}, std::min<std::int64_t>(1, count_ - 1), count_ - 1})
+      m = std::max(m, size(i));
     return m;
   }
   for (std::int64_t i = 0; i < count_; ++i) m = std::max(m, size(i));
@@ -130,8 +132,9 @@ Status Grid::verify() const {
   TW_TRY(checked_volume(shape()));
   TW_ASSIGN(const std::int64_t blocks, checked_volume(counts()));
   if (blocks > limits::kMaxBlocks)
-    return error(Errc::kLimitExceeded, std::to_string(blocks) + " blocks of an array of shape " + to_string(shape()) +
-                                           "; the limit is " + std::to_string(limits::kMaxBlocks));
+    return error(Errc::kLimitExceeded, std::to_string(blocks) + " blocks of an array of shape " +
+                                           to_string(shape()) + "; the limit is " +
+                                           std::to_string(limits::kMaxBlocks));
   return {};
 }
 

@@ -35,7 +35,8 @@ TEST_CASE("equal cuts compare equal, however they were given") {
   Prng rng(1);
   for (int i = 0; i < 2000; ++i) {
     const std::int64_t n = rng.between(0, 12), a = rng.between(1, 14), b = rng.between(1, 14);
-    const DimGrid x = *DimGrid::uniform(n, a, rng.between(0, a - 1)), y = *DimGrid::uniform(n, b, rng.between(0, b - 1));
+    const DimGrid x = *DimGrid::uniform(n, a, rng.between(0, a - 1)),
+                  y = *DimGrid::uniform(n, b, rng.between(0, b - 1));
     REQUIRE((x == y) == (begins(x) == begins(y)));
     REQUIRE(*DimGrid::cuts(n, begins(x)) == x);
   }

@@ -11,7 +11,8 @@ Operand operand_of(const Source& s) { return {s.array, s.view}; }
 Result<int> normal_axis(int axis, int rank, const Shape& shape) {
   const int a = axis < 0 ? axis + rank : axis;
   if (a < 0 || a >= rank)
-    return error(Errc::kOutOfRange, "axis " + std::to_string(axis) + " of an array of shape " + to_string(shape));
+    return error(Errc::kOutOfRange,
+                 "axis " + std::to_string(axis) + " of an array of shape " + to_string(shape));
   return a;
 }
 
@@ -21,7 +22,8 @@ Grid slab_grid(const Shape& shape, std::size_t element_bytes) {
   for (std::size_t d = 1; d < shape.size(); ++d) row *= std::max<std::int64_t>(1, shape[d]);
   const auto rows = static_cast<std::uint64_t>(std::max<std::int64_t>(1, kDefaultBlockBytes / row));
   for (const std::int64_t e : shape)
-    dims.push_back(dims.empty() ? *DimGrid::uniform(e, static_cast<std::int64_t>(std::bit_floor(rows))) : DimGrid::whole(e));
+    dims.push_back(dims.empty() ? *DimGrid::uniform(e, static_cast<std::int64_t>(std::bit_floor(rows)))
+                                : DimGrid::whole(e));
   return Grid(std::move(dims));
 }
 
@@ -54,7 +56,8 @@ Result<Grid> result_grid(std::span<const Source> operands, const Shape& shape, s
         break;
       }
     }
-    dims.push_back(from != nullptr ? Walk::of(from->view, from->grid, at).cuts_or_similar() : standard.dim(d));
+    dims.push_back(from != nullptr ? Walk::of(from->view, from->grid, at).cuts_or_similar()
+                                   : standard.dim(d));
     if (shape[d] <= 1) continue;
     mixed |= any && from != last;
     any = true;
@@ -118,7 +121,8 @@ Result<Inferred> infer_generate(const Shape& shape, const std::optional<Grid>& g
   op.kind = OpKind::kMap;
   if (grid) {
     if (grid->shape() != shape)
-      return error(Errc::kShapeMismatch, "a grid over " + to_string(grid->shape()) + " for an array of shape " + to_string(shape));
+      return error(Errc::kShapeMismatch,
+                   "a grid over " + to_string(grid->shape()) + " for an array of shape " + to_string(shape));
     op.space = *grid;
   } else {
     TW_ASSIGN(op.space, Grid::by_default(shape, size_of(tape.result())));
@@ -139,13 +143,15 @@ Result<Inferred> infer_read_npy(std::string path, DType dtype, const Shape& shap
   op.kind = OpKind::kReadNpy;
   op.attrs = NpyAttrs{std::move(path), data_offset, fortran_order, 0};
   if (grid && grid->shape() != shape)
-    return error(Errc::kShapeMismatch, "a grid over " + to_string(grid->shape()) + " for a file of shape " + to_string(shape));
+    return error(Errc::kShapeMismatch,
+                 "a grid over " + to_string(grid->shape()) + " for a file of shape " + to_string(shape));
   TW_ASSIGN(op.space, grid ? Result<Grid>(*grid) : Grid::by_default(shape, size_of(dtype)));
   op.outputs = {{0, dtype, op.space}};
   return inferred(std::move(op), {});
 }
 
-Result<Inferred> infer_write_npy(const Source& a, std::string path, std::int64_t data_offset, std::uint64_t token) {
+Result<Inferred> infer_write_npy(const Source& a, std::string path, std::int64_t data_offset,
+                                 std::uint64_t token) {
   Op op;
   op.kind = OpKind::kWriteNpy;
   op.attrs = NpyAttrs{std::move(path), data_offset, false, token};

@@ -15,10 +15,14 @@ Tape reduction_tape(DType from, DType to) {
 
 DType reduced_as(ReduceKind kind, DType t) {
   switch (kind) {
-    case ReduceKind::kSum: case ReduceKind::kProd: return is_floating(t) ? t : DType::kInt64;
-    case ReduceKind::kAny: case ReduceKind::kAll: return DType::kBool;
-    case ReduceKind::kArgMin: case ReduceKind::kArgMax: return t == DType::kBool ? DType::kInt32 : t;
-    case ReduceKind::kMin: case ReduceKind::kMax: return t;
+    case ReduceKind::kSum:
+    case ReduceKind::kProd: return is_floating(t) ? t : DType::kInt64;
+    case ReduceKind::kAny:
+    case ReduceKind::kAll: return DType::kBool;
+    case ReduceKind::kArgMin:
+    case ReduceKind::kArgMax: return t == DType::kBool ? DType::kInt32 : t;
+    case ReduceKind::kMin:
+    case ReduceKind::kMax: return t;
   }
   return t;
 }
@@ -63,7 +67,8 @@ Result<Shape> reshaped(const Shape& from, std::span<const std::int64_t> to) {
     return s + ")";
   };
   if (to.size() > static_cast<std::size_t>(limits::kMaxRank))
-    return error(Errc::kLimitExceeded, "reshape: more than " + std::to_string(limits::kMaxRank) + " dimensions");
+    return error(Errc::kLimitExceeded,
+                 "reshape: more than " + std::to_string(limits::kMaxRank) + " dimensions");
   Shape shape(to.begin(), to.end()), known;
   int open = -1;
   for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -105,7 +110,8 @@ std::optional<DimGrid> joined_cuts(std::span<const Source> operands, int axis) {
   std::int64_t at = 0;
   for (const Source& s : operands) {
     const std::optional<DimGrid> cuts = Walk::of(s.view, s.grid, axis).cuts();
-    if (!cuts || static_cast<std::int64_t>(starts.size()) + cuts->count() > limits::kMaxExplicitCuts) return std::nullopt;
+    if (!cuts || static_cast<std::int64_t>(starts.size()) + cuts->count() > limits::kMaxExplicitCuts)
+      return std::nullopt;
     for (std::int64_t i = 0; i < cuts->count(); ++i) starts.push_back(at + cuts->begin(i));
     at += cuts->extent();
   }
@@ -115,7 +121,8 @@ std::optional<DimGrid> joined_cuts(std::span<const Source> operands, int axis) {
 
 }  // namespace
 
-Result<Inferred> infer_reduce(const Source& a, ReduceKind kind, const std::optional<std::vector<int>>& axes, bool keepdims) {
+Result<Inferred> infer_reduce(const Source& a, ReduceKind kind, const std::optional<std::vector<int>>& axes,
+                              bool keepdims) {
   TW_ASSIGN(const std::uint32_t mask, axis_mask(a.shape(), axes));
   const int rank = a.view.rank();
   const std::uint32_t all = (1u << rank) - 1;
@@ -125,8 +132,9 @@ Result<Inferred> infer_reduce(const Source& a, ReduceKind kind, const std::optio
   if (!any_all && kind != ReduceKind::kSum && kind != ReduceKind::kProd)
     for (int d = 0; d < rank; ++d)
       if ((mask >> d & 1u) && a.shape()[d] == 0)
-        return error(Errc::kInvalidArgument, std::string(name_of(kind)) + " over axis " + std::to_string(d) + " of shape " +
-                                                 to_string(a.shape()) + ": nothing has no " + std::string(name_of(kind)));
+        return error(Errc::kInvalidArgument, std::string(name_of(kind)) + " over axis " + std::to_string(d) +
+                                                 " of shape " + to_string(a.shape()) + ": nothing has no " +
+                                                 std::string(name_of(kind)));
   if (a.dtype == DType::kBool && kind == ReduceKind::kMin) kind = ReduceKind::kAll;
   if (a.dtype == DType::kBool && kind == ReduceKind::kMax) kind = ReduceKind::kAny;
 
@@ -150,17 +158,19 @@ Result<Inferred> infer_reduce(const Source& a, ReduceKind kind, const std::optio
 Result<Inferred> infer_matmul(const Source& a, const Source& b) {
   const std::string shapes = to_string(a.shape()) + " x " + to_string(b.shape());
   for (const Source* s : {&a, &b}) {
-    if (s->view.rank() == 0) return error(Errc::kShapeMismatch, "matmul: " + shapes + ": a scalar has no rows or columns");
-    if (s->view.rank() > 2) return error(Errc::kUnsupported, "matmul: " + shapes + ": stacks of matrices are not there yet");
+    if (s->view.rank() == 0)
+      return error(Errc::kShapeMismatch, "matmul: " + shapes + ": a scalar has no rows or columns");
+    if (s->view.rank() > 2)
+      return error(Errc::kUnsupported, "matmul: " + shapes + ": stacks of matrices are not there yet");
   }
   if (a.dtype != b.dtype)
-    return error(Errc::kShapeMismatch, "matmul: " + std::string(name_of(a.dtype)) + " x " + std::string(name_of(b.dtype)) +
-                                           ": cast to one dtype first");
+    return error(Errc::kShapeMismatch, "matmul: " + std::string(name_of(a.dtype)) + " x " +
+                                           std::string(name_of(b.dtype)) + ": cast to one dtype first");
   if (a.dtype == DType::kBool) return error(Errc::kShapeMismatch, "matmul: of bool: cast to a number first");
   const std::int64_t ka = a.shape().back(), kb = b.shape()[0];
   if (ka != kb)
-    return error(Errc::kShapeMismatch, "matmul: " + shapes + ": inner extents " + std::to_string(ka) + " and " +
-                                           std::to_string(kb) + " differ");
+    return error(Errc::kShapeMismatch, "matmul: " + shapes + ": inner extents " + std::to_string(ka) +
+                                           " and " + std::to_string(kb) + " differ");
   Source x = a, y = b;
   if (a.view.rank() == 1) {
     TW_ASSIGN(x.view, a.view.expand_dims(0));
@@ -169,8 +179,10 @@ Result<Inferred> infer_matmul(const Source& a, const Source& b) {
     TW_ASSIGN(y.view, b.view.expand_dims(1));
   }
   // Rows as the left operand sees them, columns as the right one: the rule for results, on what each contributes.
-  TW_ASSIGN(const View rows, x.view.shape[1] > 0 ? x.view.at(1, 0) : Result<View>(View{{x.view.shape[0]}, {}}));
-  TW_ASSIGN(const View columns, y.view.shape[0] > 0 ? y.view.at(0, 0) : Result<View>(View{{y.view.shape[1]}, {}}));
+  TW_ASSIGN(const View rows,
+            x.view.shape[1] > 0 ? x.view.at(1, 0) : Result<View>(View{{x.view.shape[0]}, {}}));
+  TW_ASSIGN(const View columns,
+            y.view.shape[0] > 0 ? y.view.at(0, 0) : Result<View>(View{{y.view.shape[1]}, {}}));
   Source sides[2] = {x, y};
   TW_ASSIGN(sides[0].view, rows.expand_dims(1));
   sides[1].view = columns;
@@ -200,7 +212,8 @@ Result<Inferred> infer_concat(std::span<const Source> operands, int axis) {
   TW_ASSIGN(axis, normal_axis(axis, rank, first.shape()));
   if (operands.size() == 1) return Inferred{std::nullopt, first.dtype, first.view};
   if (operands.size() > static_cast<std::size_t>(limits::kMaxOperands))
-    return error(Errc::kLimitExceeded, "concat: more than " + std::to_string(limits::kMaxOperands) + " arrays at once");
+    return error(Errc::kLimitExceeded,
+                 "concat: more than " + std::to_string(limits::kMaxOperands) + " arrays at once");
   Shape shape = first.shape();
   shape[axis] = 0;
   Op op;
@@ -210,9 +223,10 @@ Result<Inferred> infer_concat(std::span<const Source> operands, int axis) {
     Shape other = s.shape();
     if (static_cast<int>(other.size()) == rank) other[axis] = shape[axis];
     if (other != shape || s.dtype != first.dtype)
-      return error(Errc::kShapeMismatch, "concat along axis " + std::to_string(axis) + ": " + std::string(name_of(first.dtype)) +
-                                             " " + to_string(first.shape()) + " and " + std::string(name_of(s.dtype)) + " " +
-                                             to_string(s.shape()));
+      return error(Errc::kShapeMismatch, "concat along axis " + std::to_string(axis) + ": " +
+                                             std::string(name_of(first.dtype)) + " " +
+                                             to_string(first.shape()) + " and " +
+                                             std::string(name_of(s.dtype)) + " " + to_string(s.shape()));
     OperandMap map;
     for (int d = 0; d < rank; ++d) map.push_back({DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
     map[axis].before = shape[axis];
@@ -238,7 +252,8 @@ Result<Inferred> infer_stack(std::span<const Source> operands, int axis) {
   std::vector<Source> expanded(operands.begin(), operands.end());
   for (Source& s : expanded) {
     if (s.shape() != operands[0].shape())
-      return error(Errc::kShapeMismatch, "stack: " + to_string(operands[0].shape()) + " and " + to_string(s.shape()));
+      return error(Errc::kShapeMismatch,
+                   "stack: " + to_string(operands[0].shape()) + " and " + to_string(s.shape()));
     TW_ASSIGN(s.view, s.view.expand_dims(axis));
   }
   return infer_concat(expanded, axis);
@@ -262,8 +277,8 @@ Result<Inferred> infer_reshape(const Source& a, std::span<const std::int64_t> to
 
 Result<Inferred> infer_reblock(const Source& a, const Grid& grid) {
   if (grid.shape() != a.shape())
-    return error(Errc::kShapeMismatch, "reblock: a grid over " + to_string(grid.shape()) + " for an array of shape " +
-                                           to_string(a.shape()));
+    return error(Errc::kShapeMismatch, "reblock: a grid over " + to_string(grid.shape()) +
+                                           " for an array of shape " + to_string(a.shape()));
   if (grid == a.grid && a.view.is_identity(a.grid.shape())) return Inferred{std::nullopt, a.dtype, a.view};
   return inferred(copy_op(a, grid), {&a, 1});
 }

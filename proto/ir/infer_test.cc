@@ -12,15 +12,17 @@ namespace {
 Source array(const Shape& shape, const Shape& block, DType t = DType::kFloat64, std::uint64_t name = 1) {
   return Source::of(name, t, *Grid::uniform(shape, block));
 }
-Source plain(const Shape& shape, DType t = DType::kFloat64) { return Source::of(1, t, *Grid::by_default(shape, size_of(t))); }
+Source plain(const Shape& shape, DType t = DType::kFloat64) {
+  return Source::of(1, t, *Grid::by_default(shape, size_of(t)));
+}
 
 Result<Inferred> add(const Source& a, const Source& b) {
   const Source both[] = {a, b};
-  return infer_map(both, [](TapeBuilder& t, std::span<const TapeValue> v) { return t.binary(TapeOp::kAdd, v[0], v[1]); });
+  return infer_map(
+      both, [](TapeBuilder& t, std::span<const TapeValue> v) { return t.binary(TapeOp::kAdd, v[0], v[1]); });
 }
 
-template <class T>
-std::string text(const Result<T>& r) { return r ? "fine" : r.error().message; }
+template <class T> std::string text(const Result<T>& r) { return r ? "fine" : r.error().message; }
 
 }  // namespace
 
@@ -66,18 +68,25 @@ TEST_CASE("cuts never multiply into giants, and a view that only repeats has non
 }
 
 TEST_CASE("generated arrays") {
-  const auto one = [](TapeBuilder& t, std::span<const TapeValue>) { return t.constant(1.0, DType::kFloat32); };
+  const auto one = [](TapeBuilder& t, std::span<const TapeValue>) {
+    return t.constant(1.0, DType::kFloat32);
+  };
   CHECK(infer_generate({5000, 5000}, std::nullopt, one)->op->space == *Grid::by_default({5000, 5000}, 4));
   CHECK(infer_generate({6}, *Grid::uniform({6}, {4}), one)->op->space == *Grid::uniform({6}, {4}));
   CHECK(infer_generate({6}, *Grid::uniform({7}, {4}), one).error().code == Errc::kShapeMismatch);
   CHECK(infer_generate({-1}, std::nullopt, one).error().code == Errc::kInvalidArgument);
   CHECK(infer_generate({}, std::nullopt, one)->op->space.block_count() == 1);
   CHECK(infer_generate({0, 4}, std::nullopt, one)->op->space.block_count() == 0);
-  CHECK(infer_generate({6}, std::nullopt, [](TapeBuilder& t, std::span<const TapeValue>) { return t.iota(1); }).error().code == Errc::kInvalidArgument);
+  CHECK(
+      infer_generate({6}, std::nullopt, [](TapeBuilder& t, std::span<const TapeValue>) { return t.iota(1); })
+          .error()
+          .code == Errc::kInvalidArgument);
 }
 
 TEST_CASE("reductions: dtypes, axes, what has no value") {
-  const auto dtype = [](ReduceKind kind, DType t) { return infer_reduce(plain({4, 5}, t), kind, std::nullopt, false)->dtype; };
+  const auto dtype = [](ReduceKind kind, DType t) {
+    return infer_reduce(plain({4, 5}, t), kind, std::nullopt, false)->dtype;
+  };
   CHECK(dtype(ReduceKind::kSum, DType::kBool) == DType::kInt64);
   CHECK(dtype(ReduceKind::kSum, DType::kInt32) == DType::kInt64);
   CHECK(dtype(ReduceKind::kProd, DType::kInt32) == DType::kInt64);
@@ -94,9 +103,11 @@ TEST_CASE("reductions: dtypes, axes, what has no value") {
   CHECK(r.op->outputs[0].grid == *Grid::uniform({1, 5, 1}, {1, 5, 1}));
   CHECK(infer_reduce(a, ReduceKind::kSum, std::vector<int>{1}, true)->view.shape == Shape{4, 1, 6});
   CHECK(infer_reduce(a, ReduceKind::kArgMin, std::nullopt, false)->view.shape.empty());
-  CHECK(infer_reduce(a, ReduceKind::kArgMin, std::vector<int>{0, 1}, false).error().code == Errc::kInvalidArgument);
+  CHECK(infer_reduce(a, ReduceKind::kArgMin, std::vector<int>{0, 1}, false).error().code ==
+        Errc::kInvalidArgument);
   CHECK(infer_reduce(a, ReduceKind::kSum, std::vector<int>{3}, false).error().code == Errc::kOutOfRange);
-  CHECK(infer_reduce(a, ReduceKind::kSum, std::vector<int>{0, -3}, false).error().code == Errc::kInvalidArgument);
+  CHECK(infer_reduce(a, ReduceKind::kSum, std::vector<int>{0, -3}, false).error().code ==
+        Errc::kInvalidArgument);
   CHECK(text(infer_reduce(plain({0, 3}), ReduceKind::kMin, std::vector<int>{0}, false)) ==
         "min over axis 0 of shape (0, 3): nothing has no min");
   CHECK(infer_reduce(plain({0, 3}), ReduceKind::kMin, std::vector<int>{1}, false).has_value());
@@ -111,12 +122,16 @@ TEST_CASE("products: vectors, matrices, and shapes in the text") {
   CHECK(infer_matmul(plain({4}), plain({4}))->view.shape.empty());
   CHECK(infer_matmul(plain({3, 0}), plain({0, 4}))->view.shape == Shape{3, 4});
   CHECK(infer_matmul(plain({0, 3}), plain({3, 0}))->view.shape == Shape{0, 0});
-  CHECK(text(infer_matmul(plain({3, 4}), plain({5, 6}))) == "matmul: (3, 4) x (5, 6): inner extents 4 and 5 differ");
+  CHECK(text(infer_matmul(plain({3, 4}), plain({5, 6}))) ==
+        "matmul: (3, 4) x (5, 6): inner extents 4 and 5 differ");
   CHECK(infer_matmul(plain({}), plain({5, 6})).error().code == Errc::kShapeMismatch);
   CHECK(infer_matmul(plain({2, 3, 4}), plain({4, 6})).error().code == Errc::kUnsupported);
-  CHECK(text(infer_matmul(plain({3, 4}, DType::kInt64), plain({4, 6}))) == "matmul: int64 x float64: cast to one dtype first");
-  CHECK(infer_matmul(plain({3, 4}, DType::kBool), plain({4, 6}, DType::kBool)).error().code == Errc::kShapeMismatch);
-  CHECK(infer_matmul(array({6, 4}, {4, 2}), array({4, 9}, {3, 5}))->op->space == *Grid::uniform({6, 9}, {4, 5}));
+  CHECK(text(infer_matmul(plain({3, 4}, DType::kInt64), plain({4, 6}))) ==
+        "matmul: int64 x float64: cast to one dtype first");
+  CHECK(infer_matmul(plain({3, 4}, DType::kBool), plain({4, 6}, DType::kBool)).error().code ==
+        Errc::kShapeMismatch);
+  CHECK(infer_matmul(array({6, 4}, {4, 2}), array({4, 9}, {3, 5}))->op->space ==
+        *Grid::uniform({6, 9}, {4, 5}));
   Source t = array({4, 6}, {2, 4});
   t.view = *t.view.transpose();
   CHECK(infer_matmul(t, array({4, 9}, {3, 5}))->op->space == *Grid::uniform({6, 9}, {4, 5}));
@@ -160,15 +175,23 @@ TEST_CASE("reshape: views where extents of one come and go, slabs elsewhere") {
   CHECK(infer_reshape(plain({0, 3}), std::vector<std::int64_t>{0})->view.shape == Shape{0});
   CHECK(infer_reshape(plain({0, 3}), std::vector<std::int64_t>{0, -1}).error().code == Errc::kShapeMismatch);
   CHECK_FALSE(infer_reshape(plain({1, 1}), std::vector<std::int64_t>{})->op);
-  CHECK(infer_reshape(plain({1 << 24}), std::vector<std::int64_t>{1 << 14, 1 << 10})->op->space.max_block_shape() == Shape{1 << 10, 1 << 10});
+  CHECK(infer_reshape(plain({1 << 24}), std::vector<std::int64_t>{1 << 14, 1 << 10})
+            ->op->space.max_block_shape() == Shape{1 << 10, 1 << 10});
 }
 
 TEST_CASE("files, calls, fetches") {
-  CHECK(infer_read_npy("x.npy", DType::kFloat32, {5000, 5000}, 128, false, std::nullopt)->op->space == *Grid::by_default({5000, 5000}, 4));
-  CHECK(infer_read_npy("", DType::kFloat32, {5}, 128, false, std::nullopt).error().code == Errc::kInvalidArgument);
-  CHECK(infer_read_npy(std::string(limits::kMaxPathBytes, 'x'), DType::kFloat32, {5}, 128, false, std::nullopt).has_value());
-  CHECK(infer_read_npy(std::string(limits::kMaxPathBytes + 1, 'x'), DType::kFloat32, {5}, 128, false, std::nullopt).has_error());
-  CHECK(infer_write_npy(array({6, 4}, {4, 4}), "x.npy", 128, 7)->op->outputs[0].grid == *Grid::uniform({2, 1}, {1, 1}));
+  CHECK(infer_read_npy("x.npy", DType::kFloat32, {5000, 5000}, 128, false, std::nullopt)->op->space ==
+        *Grid::by_default({5000, 5000}, 4));
+  CHECK(infer_read_npy("", DType::kFloat32, {5}, 128, false, std::nullopt).error().code ==
+        Errc::kInvalidArgument);
+  CHECK(
+      infer_read_npy(std::string(limits::kMaxPathBytes, 'x'), DType::kFloat32, {5}, 128, false, std::nullopt)
+          .has_value());
+  CHECK(infer_read_npy(std::string(limits::kMaxPathBytes + 1, 'x'), DType::kFloat32, {5}, 128, false,
+                       std::nullopt)
+            .has_error());
+  CHECK(infer_write_npy(array({6, 4}, {4, 4}), "x.npy", 128, 7)->op->outputs[0].grid ==
+        *Grid::uniform({2, 1}, {1, 1}));
   Source a = array({6, 4}, {4, 4});
   CHECK(infer_fetch(a)->op->space == a.grid);
   a.view = *a.view.transpose();
@@ -182,6 +205,7 @@ TEST_CASE("files, calls, fetches") {
   attrs.kernel = "k";
   const Grid space = *Grid::uniform({3}, {1});
   CHECK(infer_call({}, attrs, space, {{9, DType::kFloat64, space}})->op->outputs[0].array == 0);
-  CHECK(infer_call({}, attrs, space, {{9, DType::kFloat64, *Grid::uniform({3}, {2})}}).error().code == Errc::kShapeMismatch);
+  CHECK(infer_call({}, attrs, space, {{9, DType::kFloat64, *Grid::uniform({3}, {2})}}).error().code ==
+        Errc::kShapeMismatch);
   CHECK(infer_call({}, attrs, space, {}).error().code == Errc::kShapeMismatch);
 }

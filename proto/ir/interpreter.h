@@ -26,8 +26,14 @@ inline double run_tape(const Tape& tape, const Index& global, const std::functio
   std::vector<double> v;
   for (const TapeInstr& in : tape.code) switch (in.op) {
       case TapeOp::kLoad: v.push_back(load(static_cast<int>(in.imm_i))); break;
-      case TapeOp::kConst: v.push_back(is_floating(in.dtype) ? in.imm_f : static_cast<double>(in.imm_i)); break;
-      case TapeOp::kCast: v.push_back(in.dtype == DType::kBool ? v[in.a] != 0 : is_integer(in.dtype) ? std::trunc(v[in.a]) : v[in.a]); break;
+      case TapeOp::kConst:
+        v.push_back(is_floating(in.dtype) ? in.imm_f : static_cast<double>(in.imm_i));
+        break;
+      case TapeOp::kCast:
+        v.push_back(in.dtype == DType::kBool ? v[in.a] != 0
+                    : is_integer(in.dtype)   ? std::trunc(v[in.a])
+                                             : v[in.a]);
+        break;
       case TapeOp::kIota: v.push_back(static_cast<double>(global[static_cast<std::size_t>(in.imm_i)])); break;
       case TapeOp::kAdd: v.push_back(v[in.a] + v[in.b]); break;
       case TapeOp::kMul: v.push_back(v[in.a] * v[in.b]); break;
@@ -78,7 +84,8 @@ inline void run_op(const Op& op, Store& store) {
   REQUIRE(made.has_value());
   for (const OutputSpec& out : op.outputs) {
     REQUIRE(store.count(out.array) == 0);
-    store[out.array] = {{out.dtype, out.grid}, std::vector<double>(static_cast<std::size_t>(volume(out.grid.shape())), -777)};
+    store[out.array] = {{out.dtype, out.grid},
+                        std::vector<double>(static_cast<std::size_t>(volume(out.grid.shape())), -777)};
   }
   std::vector<Read> reads;
   const Shape space = op.space.shape();
@@ -97,7 +104,9 @@ inline void run_op(const Op& op, Store& store) {
       });
     for (std::int64_t step = 0; step < made->steps(point); ++step) {
       made->reads(point, step, reads);
-      const auto load = [&](const Read& r, const Index& i) { return at(store[op.operands[r.operand].array], op.operands[r.operand].view, i); };
+      const auto load = [&](const Read& r, const Index& i) {
+        return at(store[op.operands[r.operand].array], op.operands[r.operand].view, i);
+      };
       const auto each = [&](const Box& b, auto&& f) {
         for_each_index(b.shape(), [&](Index i) {
           for (std::size_t d = 0; d < i.size(); ++d) i[d] += b.lo[d];
@@ -105,10 +114,12 @@ inline void run_op(const Op& op, Store& store) {
         });
       };
       switch (op.kind) {
-        case OpKind::kMap: case OpKind::kReduceBlocks: {
+        case OpKind::kMap:
+        case OpKind::kReduceBlocks: {
           const Tape& tape = op.kind == OpKind::kMap ? op.get<MapAttrs>().tape : op.get<ReduceAttrs>().tape;
           each(span, [&](const Index& i) {
-            const double x = run_tape(tape, i, [&](int o) { return load(Read{static_cast<std::uint8_t>(o)}, i); });
+            const double x =
+                run_tape(tape, i, [&](int o) { return load(Read{static_cast<std::uint8_t>(o)}, i); });
             if (op.kind == OpKind::kMap) {
               put(0, i) = x;
               return;
@@ -131,7 +142,8 @@ inline void run_op(const Op& op, Store& store) {
           });
           break;
         }
-        case OpKind::kMatmul: case OpKind::kMatmulPanels: {
+        case OpKind::kMatmul:
+        case OpKind::kMatmulPanels: {
           if (reads.empty()) break;
           const int f = op.kind == OpKind::kMatmulPanels;
           const Box &x = reads.at(0).region, &y = reads.at(1).region;
@@ -139,7 +151,8 @@ inline void run_op(const Op& op, Store& store) {
           for (std::int64_t i = x.lo[0]; i < x.hi[0]; ++i)
             for (std::int64_t j = y.lo[1]; j < y.hi[1]; ++j)
               for (std::int64_t k = x.lo[1]; k < x.hi[1]; ++k)
-                put(0, f ? Index{point[0], i, j} : Index{i, j}) += load(reads[0], {i, k}) * load(reads[1], {k, j});
+                put(0, f ? Index{point[0], i, j} : Index{i, j}) +=
+                    load(reads[0], {i, k}) * load(reads[1], {k, j});
           break;
         }
         case OpKind::kCopy:

@@ -49,9 +49,11 @@ TEST_CASE("property: lowered maps, with gathers, compute the map") {
     if (!thin.empty() && rng.chance(0.5)) thin[rng.below(thin.size())] = 1;
     const Source a = stored(rng, store, shape), b = stored(rng, store, thin);
     const Source all[] = {a, b, a};
-    const Source r = run(*infer_map(all, [](TapeBuilder& t, std::span<const TapeValue> v) {
-      return t.binary(TapeOp::kAdd, t.binary(TapeOp::kMul, v[0], v[1]), v[2]);
-    }), store);
+    const Source r = run(*infer_map(all,
+                                    [](TapeBuilder& t, std::span<const TapeValue> v) {
+                                      return t.binary(TapeOp::kAdd, t.binary(TapeOp::kMul, v[0], v[1]), v[2]);
+                                    }),
+                         store);
     REQUIRE(r.shape() == shape);
     for_each_index(shape, [&](const Index& i) {
       Index j = i;
@@ -82,7 +84,8 @@ TEST_CASE("property: lowered reductions, over any axes, of any kind") {
     std::optional<std::vector<int>> axes;
     std::uint32_t mask = (1u << rank) - 1;
     if (rank > 0 && rng.chance(0.7)) {
-      mask = is_arg(kind) ? 1u << rng.below(static_cast<std::uint64_t>(rank)) : static_cast<std::uint32_t>(rng.below(1u << rank));
+      mask = is_arg(kind) ? 1u << rng.below(static_cast<std::uint64_t>(rank))
+                          : static_cast<std::uint32_t>(rng.below(1u << rank));
       axes.emplace();
       for (int d = 0; d < rank; ++d)
         if (mask >> d & 1) axes->push_back(rng.chance(0.5) ? d : d - rank);
@@ -101,14 +104,17 @@ TEST_CASE("property: lowered reductions, over any axes, of any kind") {
     for_each_index(shape, [&](const Index& i) {
       Index to = i;
       for (int d = 0; d < rank; ++d) to[d] = mask >> d & 1 ? 0 : to[d];
-      folds.try_emplace(to, Fold{kind}).first->second.add(value(store, a, i), reduced_position(i, shape, mask));
+      folds.try_emplace(to, Fold{kind})
+          .first->second.add(value(store, a, i), reduced_position(i, shape, mask));
     });
     for_each_index(r.shape(), [&](const Index& i) {
       double want = kind == ReduceKind::kProd || kind == ReduceKind::kAll;  // of nothing
-      if (const auto f = folds.find(i); f != folds.end()) want = is_arg(kind) ? static_cast<double>(f->second.position) : f->second.value;
+      if (const auto f = folds.find(i); f != folds.end())
+        want = is_arg(kind) ? static_cast<double>(f->second.position) : f->second.value;
       // Products past 2^53 round, and then their order shows.
       const double got = value(store, r, i);
-      REQUIRE((same(got, want) || (kind == ReduceKind::kProd && std::abs(got - want) <= 1e-9 * std::abs(want))));
+      REQUIRE(
+          (same(got, want) || (kind == ReduceKind::kProd && std::abs(got - want) <= 1e-9 * std::abs(want))));
     });
   }
 }
@@ -120,10 +126,12 @@ TEST_CASE("property: lowered products, split or not, of any views") {
     Prng rng(seed);
     Store store;
     const bool thin = rng.chance(0.4);
-    const std::int64_t m = thin ? rng.between(1, 3) : rng.between(0, 9), k = thin ? rng.between(30, 90) : rng.between(0, 9),
+    const std::int64_t m = thin ? rng.between(1, 3) : rng.between(0, 9),
+                       k = thin ? rng.between(30, 90) : rng.between(0, 9),
                        n = thin ? rng.between(1, 3) : rng.between(0, 9);
     const int ra = static_cast<int>(rng.between(1, 2)), rb = static_cast<int>(rng.between(1, 2));
-    const Source a = stored(rng, store, ra == 2 ? Shape{m, k} : Shape{k}), b = stored(rng, store, rb == 2 ? Shape{k, n} : Shape{k});
+    const Source a = stored(rng, store, ra == 2 ? Shape{m, k} : Shape{k}),
+                 b = stored(rng, store, rb == 2 ? Shape{k, n} : Shape{k});
     const Result<Inferred> inferred = infer_matmul(a, b);
     INFO("error: ", inferred ? "" : inferred.error().message);
     REQUIRE(inferred.has_value());
@@ -137,7 +145,8 @@ TEST_CASE("property: lowered products, split or not, of any views") {
     for_each_index(want, [&](const Index& i) {
       double sum = 0;
       for (std::int64_t x = 0; x < k; ++x)
-        sum += value(store, a, ra == 2 ? Index{i[0], x} : Index{x}) * value(store, b, rb == 2 ? Index{x, i.back()} : Index{x});
+        sum += value(store, a, ra == 2 ? Index{i[0], x} : Index{x}) *
+               value(store, b, rb == 2 ? Index{x, i.back()} : Index{x});
       REQUIRE(value(store, r, i) == sum);
     });
   }
@@ -199,7 +208,8 @@ TEST_CASE("property: concat, stack, reshape, reblock and materialise move elemen
     REQUIRE(reshaped.has_value());
     const Source r = reshaped->op ? run(*reshaped, store) : Source{a.array, a.dtype, a.grid, reshaped->view};
     REQUIRE(r.shape() == Shape(to.begin(), to.end()));
-    for (std::int64_t i = 0; i < n; ++i) REQUIRE(value(store, r, unravel(i, r.shape())) == value(store, a, unravel(i, shape)));
+    for (std::int64_t i = 0; i < n; ++i)
+      REQUIRE(value(store, r, unravel(i, r.shape())) == value(store, a, unravel(i, shape)));
   }
 }
 
@@ -228,7 +238,8 @@ TEST_CASE("property: windows of calls are unrolled to what the maps say") {
     const Grid grid(space);
     const Inferred call = *infer_call({&a, 1}, attrs, grid, {{0, DType::kFloat64, grid}});
     std::uint64_t next = 1000;
-    const Result<std::vector<Op>> ops = lower(*call.op, std::vector<SourceArray>{{a.dtype, a.grid}}, [&] { return next++; });
+    const Result<std::vector<Op>> ops =
+        lower(*call.op, std::vector<SourceArray>{{a.dtype, a.grid}}, [&] { return next++; });
     if (!ops) {
       REQUIRE(ops.error().code == Errc::kUnsupported);
       continue;
@@ -241,8 +252,10 @@ TEST_CASE("property: windows of calls are unrolled to what the maps say") {
     for_each_index(grid.counts(), [&](const Index& p) {
       Box want = grid.box(p);
       for (int d = 0; d < rank; ++d) {
-        if (map[d].kind == DimMap::Kind::kWhole) want.lo[d] = 0, want.hi[d] = shape[d];
-        else want.lo[d] -= map[d].before, want.hi[d] += map[d].after;
+        if (map[d].kind == DimMap::Kind::kWhole)
+          want.lo[d] = 0, want.hi[d] = shape[d];
+        else
+          want.lo[d] -= map[d].before, want.hi[d] += map[d].after;
       }
       want = intersect(want, box_of(shape));
       g.reads(p, 0, reads);
@@ -263,11 +276,12 @@ TEST_CASE("k is split on one side of each threshold and not on the other") {
   CHECK(splits_k(10, 10, 1000, 4, 8));
   CHECK_FALSE(splits_k(10, 10, 1000, 5, 8));
   CHECK_FALSE(splits_k(10, 10, 1000, 4, 3));
-  CHECK(splits_k(10, 10, 1000, 1, 50));        // 5000 <= 20000 / 4
+  CHECK(splits_k(10, 10, 1000, 1, 50));  // 5000 <= 20000 / 4
   CHECK_FALSE(splits_k(10, 10, 1000, 1, 51));
   CHECK_FALSE(splits_k(10, 0, 1000, 0, 8));
   CHECK_FALSE(splits_k(10, 10, 0, 1, 0));
-  CHECK_FALSE(splits_k(std::int64_t{1} << 31, std::int64_t{1} << 31, 1, 1, std::int64_t{1} << 31));  // past 2^63
+  CHECK_FALSE(
+      splits_k(std::int64_t{1} << 31, std::int64_t{1} << 31, 1, 1, std::int64_t{1} << 31));  // past 2^63
 }
 
 TEST_CASE("trees: levels, names, and equal bits of gathered operands shared") {
@@ -293,7 +307,8 @@ TEST_CASE("trees: levels, names, and equal bits of gathered operands shared") {
   Source t = x;
   t.view = *x.view.transpose();
   const Source both[] = {x, t};
-  const Inferred sum = *infer_map(both, [](TapeBuilder& b, std::span<const TapeValue> v) { return b.binary(TapeOp::kAdd, v[0], v[1]); });
+  const Inferred sum = *infer_map(
+      both, [](TapeBuilder& b, std::span<const TapeValue> v) { return b.binary(TapeOp::kAdd, v[0], v[1]); });
   const std::vector<SourceArray> sources(2, {x.dtype, x.grid});
   CHECK(lower(*sum.op, sources, fresh)->size() == 2);  // x is read in place
 }

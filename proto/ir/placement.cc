@@ -13,7 +13,9 @@ struct Deal {
   bool cyclic;
 
   // Contiguous: x lies in [ceil(c*n/parts), ceil((c+1)*n/parts)) exactly when c = floor(x*parts/n).
-  std::int64_t coordinate(std::int64_t x) const { return parts == 1 ? 0 : cyclic ? x % parts : x * parts / n; }
+  std::int64_t coordinate(std::int64_t x) const {
+    return parts == 1 ? 0 : cyclic ? x % parts : x * parts / n;
+  }
   std::int64_t first(std::int64_t c) const { return cyclic ? c : (c * n + parts - 1) / parts; }
   std::int64_t stride() const { return cyclic ? parts : 1; }
   // Owned offsets below `bound`.
@@ -35,10 +37,12 @@ bool well_formed(const Piece& p) {
   if (p.rule.devices.empty() || p.rule.devices.size() > kMaxRuleDevices) return false;
   std::int64_t places = 1, points = 1;
   for (std::size_t d = 0; d < rank; ++d) {
-    if (p.rule.parts[d] < 1 || p.box.lo[d] < 0 || p.box.hi[d] < p.box.lo[d] || p.box.hi[d] > limits::kMaxBlocks)
+    if (p.rule.parts[d] < 1 || p.box.lo[d] < 0 || p.box.hi[d] < p.box.lo[d] ||
+        p.box.hi[d] > limits::kMaxBlocks)
       return false;
     if ((places *= p.rule.parts[d]) > kMaxRuleDevices) return false;
-    if (__builtin_mul_overflow(points, p.box.hi[d] - p.box.lo[d], &points) || points > limits::kMaxBlocks) return false;
+    if (__builtin_mul_overflow(points, p.box.hi[d] - p.box.lo[d], &points) || points > limits::kMaxBlocks)
+      return false;
   }
   return places == static_cast<std::int64_t>(p.rule.devices.size());
 }
@@ -67,7 +71,9 @@ Rule Rule::constant(int rank, DeviceId device) {
   return {PerDim<std::int32_t>(n, 1), PerDim<std::uint8_t>(n, 0), {device}};
 }
 
-Placement Placement::whole(const Shape& counts, Rule rule) { return Placement({{box_of(counts), std::move(rule)}}); }
+Placement Placement::whole(const Shape& counts, Rule rule) {
+  return Placement({{box_of(counts), std::move(rule)}});
+}
 
 Placement::Placement(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
   if (pieces_.size() > kMaxPieces || !std::all_of(pieces_.begin(), pieces_.end(), well_formed)) return;
@@ -77,7 +83,8 @@ Placement::Placement(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
       const auto c = coordinates(piece.rule, static_cast<std::int64_t>(place));
       std::int64_t points = 1;
       for (int d = 0; d < piece.box.rank(); ++d) points *= deal(piece, d).count(c[d]);
-      slots_.push_back({piece.rule.devices[place], static_cast<std::int32_t>(i), static_cast<std::int32_t>(place), 0, points});
+      slots_.push_back({piece.rule.devices[place], static_cast<std::int32_t>(i),
+                        static_cast<std::int32_t>(place), 0, points});
     }
   }
   std::sort(slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) {
@@ -91,10 +98,12 @@ Placement::Placement(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
 }
 
 Status Placement::verify(const Shape& counts) const {
-  const auto bad = [](std::string text) { return error(Errc::kInvalidArgument, "placement: " + std::move(text)); };
+  const auto bad = [](std::string text) {
+    return error(Errc::kInvalidArgument, "placement: " + std::move(text));
+  };
   if (pieces_.size() > kMaxPieces)
-    return error(Errc::kLimitExceeded, "placement: " + std::to_string(pieces_.size()) + " pieces; the limit is " +
-                                           std::to_string(kMaxPieces));
+    return error(Errc::kLimitExceeded, "placement: " + std::to_string(pieces_.size()) +
+                                           " pieces; the limit is " + std::to_string(kMaxPieces));
   TW_ASSIGN(const std::int64_t total, checked_volume(counts));
   std::int64_t covered = 0;
   for (const Piece& p : pieces_) {
@@ -144,7 +153,8 @@ Index Placement::nth(DeviceId device, std::int64_t ordinal) const {
            "a device was asked for a point beyond those it owns");
   // The last slot that starts at or before the ordinal; empty ones start where the next does.
   const auto at = std::upper_bound(slots.begin(), slots.end(), ordinal,
-                                   [](std::int64_t o, const Slot& s) { return o < s.before; }) - 1;
+                                   [](std::int64_t o, const Slot& s) { return o < s.before; }) -
+                  1;
   const Piece& piece = pieces_[static_cast<std::size_t>(at->piece)];
   ordinal -= at->before;
   std::int64_t place = at->place;
@@ -227,14 +237,16 @@ void Placement::shares(const Box& box, std::vector<Share>& out) const {
 }
 
 std::optional<Index> Placement::first_owned(DeviceId device, const Box& box) const {
-  for (const Slot& slot : slots_of(device)) {  // by ordinal; within a slot, the least of each dimension comes first
+  for (const Slot& slot :
+       slots_of(device)) {  // by ordinal; within a slot, the least of each dimension comes first
     const Piece& piece = pieces_[static_cast<std::size_t>(slot.piece)];
     const auto c = coordinates(piece.rule, slot.place);
     Index point(piece.box.lo.size(), 0);
     bool found = slot.points > 0;
     for (int d = 0; d < piece.box.rank() && found; ++d) {
       const Deal dim = deal(piece, d);
-      const std::int64_t lo = std::max<std::int64_t>(box.lo[d] - piece.box.lo[d], 0), skipped = dim.below(c[d], lo);
+      const std::int64_t lo = std::max<std::int64_t>(box.lo[d] - piece.box.lo[d], 0),
+                         skipped = dim.below(c[d], lo);
       const std::int64_t x = dim.first(c[d]) + skipped * dim.stride();
       found = skipped < dim.count(c[d]) && piece.box.lo[d] + x < box.hi[d];
       point[d] = piece.box.lo[d] + x;
@@ -246,7 +258,8 @@ std::optional<Index> Placement::first_owned(DeviceId device, const Box& box) con
 
 std::vector<DeviceId> Placement::devices() const {
   std::vector<DeviceId> all;
-  for (const Piece& piece : pieces_) all.insert(all.end(), piece.rule.devices.begin(), piece.rule.devices.end());
+  for (const Piece& piece : pieces_)
+    all.insert(all.end(), piece.rule.devices.begin(), piece.rule.devices.end());
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;

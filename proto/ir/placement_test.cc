@@ -63,8 +63,10 @@ TEST_CASE("the verifier of placements") {
   CHECK(Placement::whole({5}, one).verify({5}).has_value());
   CHECK(Placement::whole({5}, one).verify({6}).error().code == Errc::kInvalidArgument);
   CHECK(Placement::whole({5}, one).verify({5, 1}).error().code == Errc::kInvalidArgument);
-  CHECK(Placement({{{{0}, {3}}, one}, {{{2}, {4}}, one}}).verify({5}).error().message.find("overlap") != std::string::npos);
-  CHECK(Placement({{{{0}, {3}}, one}, {{{4}, {5}}, one}}).verify({5}).error().message.find("covers 4 of 5") != std::string::npos);
+  CHECK(Placement({{{{0}, {3}}, one}, {{{2}, {4}}, one}}).verify({5}).error().message.find("overlap") !=
+        std::string::npos);
+  CHECK(Placement({{{{0}, {3}}, one}, {{{4}, {5}}, one}}).verify({5}).error().message.find("covers 4 of 5") !=
+        std::string::npos);
   CHECK(Placement({{{{-1}, {4}}, one}}).verify({5}).has_error());
   CHECK(Placement({{{{0}, {INT64_MAX}}, one}}).verify({5}).has_error());
   Rule wrong = one;
@@ -73,7 +75,8 @@ TEST_CASE("the verifier of placements") {
   wrong.parts[0] = 0;
   CHECK(Placement::whole({5}, wrong).verify({5}).has_error());
   CHECK(Placement::whole({5}, Rule::constant(1, DeviceId(0))).verify({5}).has_error());
-  CHECK(Placement(std::vector<Piece>(kMaxPieces + 1, Piece{{{0}, {0}}, one})).verify({0}).error().code == Errc::kLimitExceeded);
+  CHECK(Placement(std::vector<Piece>(kMaxPieces + 1, Piece{{{0}, {0}}, one})).verify({0}).error().code ==
+        Errc::kLimitExceeded);
   CHECK(Placement(std::vector<Piece>(kMaxPieces, Piece{{{0}, {0}}, one})).verify({0}).has_value());
   CHECK(Placement().verify({0}).has_value());
 }
@@ -117,7 +120,9 @@ TEST_CASE("property: nth, ordinal, owned_count and shares against enumeration of
 }
 
 TEST_CASE("in one piece that names each device once, nth is C order") {
-  const Placement p = Placement::whole({5, 7}, {{2, 3}, {1, 0}, {DeviceId(1), DeviceId(2), DeviceId(3), DeviceId(4), DeviceId(5), DeviceId(6)}});
+  const Placement p = Placement::whole(
+      {5, 7},
+      {{2, 3}, {1, 0}, {DeviceId(1), DeviceId(2), DeviceId(3), DeviceId(4), DeviceId(5), DeviceId(6)}});
   for (const DeviceId device : p.devices())
     for (std::int64_t n = 1; n < p.owned_count(device); ++n) CHECK(p.nth(device, n - 1) < p.nth(device, n));
 }

@@ -70,6 +70,17 @@ inline World random_operand(Prng& rng, const Shape& logical, bool plain = false)
   return w;
 }
 
+// Adds its operands, all float64.
+inline Tape sum_of_loads(std::size_t n) {
+  Tape t;
+  for (std::size_t i = 0; i < n; ++i)
+    t.code.push_back({TapeOp::kLoad, DType::kFloat64, 0, 0, 0, 0, static_cast<std::int64_t>(i)});
+  for (std::size_t i = 1; i < n; ++i)
+    t.code.push_back({TapeOp::kAdd, DType::kFloat64, static_cast<std::uint16_t>(t.code.size() - 1),
+                      static_cast<std::uint16_t>(i - 1)});
+  return t;
+}
+
 inline DimGrid refined(const DimGrid& a, const DimGrid& b) { return *common_refinement(a, b); }
 
 // The coarsest grid over the logical shape whose blocks lie in one block of every operand.
@@ -82,8 +93,7 @@ inline Grid common_space(const std::vector<World>& worlds) {
   return Grid(std::move(dims));
 }
 
-template <class F>
-void for_each_index(const Shape& counts, F&& f) {
+template <class F> void for_each_index(const Shape& counts, F&& f) {
   const std::int64_t n = volume(counts);
   for (std::int64_t i = 0; i < n; ++i) f(unravel(i, counts));
 }

@@ -56,7 +56,8 @@ std::int64_t volume(const Shape& shape) {
 
 Strides c_order_strides(const Shape& shape) {
   Strides s(shape.size(), 1);
-  for (int d = static_cast<int>(shape.size()) - 2; d >= 0; --d) s[d] = s[d + 1] * std::max<std::int64_t>(shape[d + 1], 1);
+  for (int d = static_cast<int>(shape.size()) - 2; d >= 0; --d)
+    s[d] = s[d + 1] * std::max<std::int64_t>(shape[d + 1], 1);
   return s;
 }
 
@@ -82,7 +83,8 @@ Result<Shape> broadcast(const Shape& a, const Shape& b) {
   for (std::size_t i = 1; i <= rank; ++i) {
     const std::int64_t x = i <= a.size() ? a[a.size() - i] : 1, y = i <= b.size() ? b[b.size() - i] : 1;
     if (x != y && x != 1 && y != 1)
-      return error(Errc::kShapeMismatch, "shapes " + to_string(a) + " and " + to_string(b) + " do not broadcast");
+      return error(Errc::kShapeMismatch,
+                   "shapes " + to_string(a) + " and " + to_string(b) + " do not broadcast");
     out[rank - i] = x == 1 ? y : x;
   }
   return out;

@@ -52,7 +52,8 @@ TEST_CASE("dtypes: names, NumPy's codes, promotion") {
   CHECK_FALSE(dtype_named(">f8"));
   CHECK_FALSE(dtype_named("|f8"));
   CHECK_FALSE(dtype_named("float16"));
-  for (int t = 0; t < kDTypeCount; ++t) CHECK(dtype_named(name_of(static_cast<DType>(t))) == static_cast<DType>(t));
+  for (int t = 0; t < kDTypeCount; ++t)
+    CHECK(dtype_named(name_of(static_cast<DType>(t))) == static_cast<DType>(t));
   CHECK(promote(DType::kInt32, DType::kInt64) == DType::kInt64);
   CHECK(promote(DType::kFloat32, DType::kFloat64) == DType::kFloat64);
   CHECK_FALSE(promote(DType::kBool, DType::kInt32));

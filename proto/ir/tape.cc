@@ -13,6 +13,7 @@ struct Entry {
   int arity;
   std::string_view name;
 };
+// clang-format off
 constexpr std::array kEntries = {
     Entry{TapeOp::kLoad, 0, "load"},        Entry{TapeOp::kConst, 0, "const"},
     Entry{TapeOp::kIota, 0, "iota"},        Entry{TapeOp::kUniform, 0, "uniform"},
@@ -40,6 +41,7 @@ constexpr std::array kEntries = {
     Entry{TapeOp::kAnd, 2, "and"},          Entry{TapeOp::kOr, 2, "or"},
     Entry{TapeOp::kXor, 2, "xor"},          Entry{TapeOp::kShl, 2, "shl"},
     Entry{TapeOp::kShr, 2, "shr"},          Entry{TapeOp::kWhere, 3, "where"}};
+// clang-format on
 
 constexpr bool entries_in_order() {
   if (kEntries.size() != static_cast<std::size_t>(TapeOp::kCount)) return false;
@@ -52,6 +54,7 @@ static_assert(entries_in_order(), "one entry an op, in the order of the enumerat
 bool numeric(DType t) { return is_integer(t) || is_floating(t); }
 bool valid(DType t) { return static_cast<int>(t) < kDTypeCount; }
 
+// clang-format off
 // What the dtypes of an instruction and its arguments must satisfy.
 bool dtypes_fit(TapeOp op, DType r, DType a, DType b, DType c) {
   switch (op) {
@@ -79,9 +82,11 @@ bool dtypes_fit(TapeOp op, DType r, DType a, DType b, DType c) {
   }
   return false;
 }
+// clang-format on
 
 std::string line(std::size_t i, const TapeInstr& in) {
-  std::string s = "%" + std::to_string(i) + " = " + std::string(name_of(in.op)) + "." + std::string(name_of(in.dtype));
+  std::string s =
+      "%" + std::to_string(i) + " = " + std::string(name_of(in.op)) + "." + std::string(name_of(in.dtype));
   const int arity = arity_of(in.op);
   if (arity > 0) s += " %" + std::to_string(in.a);
   if (arity > 1) s += " %" + std::to_string(in.b);
@@ -132,16 +137,20 @@ Status Tape::verify(int operands, std::span<const DType> operand_dtypes, int spa
     }
     if (!dtypes_fit(in.op, in.dtype, types[0], types[1], types[2])) return fail("dtypes do not fit");
     if (in.op == TapeOp::kLoad) {
-      if (in.imm_i < 0 || in.imm_i >= operands || in.imm_i >= static_cast<std::int64_t>(operand_dtypes.size()))
+      if (in.imm_i < 0 || in.imm_i >= operands ||
+          in.imm_i >= static_cast<std::int64_t>(operand_dtypes.size()))
         return fail("no such operand");
-      if (in.dtype != operand_dtypes[static_cast<std::size_t>(in.imm_i)]) return fail("not the operand's dtype");
+      if (in.dtype != operand_dtypes[static_cast<std::size_t>(in.imm_i)])
+        return fail("not the operand's dtype");
       if (++loads > limits::kMaxTapeLoads)
-        return error(Errc::kLimitExceeded, "more than " + std::to_string(limits::kMaxTapeLoads) + " loads in a tape");
+        return error(Errc::kLimitExceeded,
+                     "more than " + std::to_string(limits::kMaxTapeLoads) + " loads in a tape");
     }
     if (in.op == TapeOp::kIota && (in.imm_i < 0 || in.imm_i >= space_rank)) return fail("no such dimension");
     if (in.op == TapeOp::kConst && in.dtype == DType::kBool && in.imm_i != 0 && in.imm_i != 1)
       return fail("a bool is 0 or 1");
-    if (in.op == TapeOp::kConst && in.dtype == DType::kInt32 && in.imm_i != static_cast<std::int32_t>(in.imm_i))
+    if (in.op == TapeOp::kConst && in.dtype == DType::kInt32 &&
+        in.imm_i != static_cast<std::int32_t>(in.imm_i))
       return fail("does not fit int32");
   }
   return {};

@@ -21,7 +21,8 @@ std::optional<TapeInstr> folded(const TapeInstr& c, DType to) {
   const bool from_float = is_floating(c.dtype);
   if (is_floating(to)) {
     r.imm_f = from_float ? c.imm_f : static_cast<double>(c.imm_i);
-    if (to == DType::kFloat32) r.imm_f = from_float ? static_cast<float>(c.imm_f) : static_cast<float>(c.imm_i);
+    if (to == DType::kFloat32)
+      r.imm_f = from_float ? static_cast<float>(c.imm_f) : static_cast<float>(c.imm_i);
     return r;
   }
   if (to == DType::kBool) {
@@ -56,23 +57,28 @@ void TapeBuilder::fail(Error error) {
 }
 
 TapeValue TapeBuilder::refuse(TapeOp op, DType a, const char* why) {
-  fail(error(Errc::kInvalidArgument, std::string(name_of(op)) + " of " + std::string(name_of(a)) + ": " + why));
+  fail(error(Errc::kInvalidArgument,
+             std::string(name_of(op)) + " of " + std::string(name_of(a)) + ": " + why));
   return {};
 }
 
 TapeValue TapeBuilder::push(TapeInstr instr) {
-  const auto at = std::find_if(code_.begin(), code_.end(), [&](const TapeInstr& i) { return same(i, instr); });
+  const auto at =
+      std::find_if(code_.begin(), code_.end(), [&](const TapeInstr& i) { return same(i, instr); });
   if (at != code_.end()) return {static_cast<std::uint16_t>(at - code_.begin())};
   // Dead code may go once finished, so some slack before giving up; indices must fit 16 bits.
   if (code_.size() >= 16 * static_cast<std::size_t>(limits::kMaxTapeInstructions)) {
-    fail(error(Errc::kLimitExceeded, "an expression of more than " + std::to_string(code_.size()) + " instructions"));
+    fail(error(Errc::kLimitExceeded,
+               "an expression of more than " + std::to_string(code_.size()) + " instructions"));
     return {};
   }
   code_.push_back(instr);
   return {static_cast<std::uint16_t>(code_.size() - 1)};
 }
 
-TapeValue TapeBuilder::load(int operand, DType dtype) { return push({TapeOp::kLoad, dtype, 0, 0, 0, 0, operand}); }
+TapeValue TapeBuilder::load(int operand, DType dtype) {
+  return push({TapeOp::kLoad, dtype, 0, 0, 0, 0, operand});
+}
 
 TapeValue TapeBuilder::constant(const Scalar& value, DType dtype) {
   TapeInstr c{TapeOp::kConst, DType::kFloat64, 0, 0, 0, value.f};
@@ -86,7 +92,9 @@ TapeValue TapeBuilder::constant(const Scalar& value, DType dtype) {
   return push(folded(c, dtype).value_or(TapeInstr{TapeOp::kConst, dtype}));
 }
 
-TapeValue TapeBuilder::iota(int dimension) { return push({TapeOp::kIota, DType::kInt64, 0, 0, 0, 0, dimension}); }
+TapeValue TapeBuilder::iota(int dimension) {
+  return push({TapeOp::kIota, DType::kInt64, 0, 0, 0, 0, dimension});
+}
 
 TapeValue TapeBuilder::uniform(DType dtype, std::uint64_t key) {
   if (!is_floating(dtype)) return refuse(TapeOp::kUniform, dtype, "random numbers are float32 or float64");
@@ -103,7 +111,8 @@ TapeValue TapeBuilder::random_int(std::uint64_t key) {
 }
 
 TapeValue TapeBuilder::random_below(TapeValue bound, std::uint64_t key) {
-  return push({TapeOp::kRandomBelow, DType::kInt64, cast(bound, DType::kInt64).at, 0, 0, 0, static_cast<std::int64_t>(key)});
+  return push({TapeOp::kRandomBelow, DType::kInt64, cast(bound, DType::kInt64).at, 0, 0, 0,
+               static_cast<std::int64_t>(key)});
 }
 
 TapeValue TapeBuilder::cast(TapeValue v, DType to) {
@@ -117,20 +126,33 @@ TapeValue TapeBuilder::unary(TapeOp op, TapeValue a) {
   const DType t = dtype(a);
   const bool is_bool = t == DType::kBool;
   switch (op) {
-    case TapeOp::kNeg: case TapeOp::kSign:
+    case TapeOp::kNeg:
+    case TapeOp::kSign:
       if (is_bool) return refuse(op, t, "cast to a number first");
       return push({op, t, a.at});
     case TapeOp::kAbs: return is_bool ? a : push({op, t, a.at});
-    case TapeOp::kSqrt: case TapeOp::kExp: case TapeOp::kExpm1: case TapeOp::kLog: case TapeOp::kLog1p:
-    case TapeOp::kSin: case TapeOp::kCos: case TapeOp::kTan: case TapeOp::kTanh: {
+    case TapeOp::kSqrt:
+    case TapeOp::kExp:
+    case TapeOp::kExpm1:
+    case TapeOp::kLog:
+    case TapeOp::kLog1p:
+    case TapeOp::kSin:
+    case TapeOp::kCos:
+    case TapeOp::kTan:
+    case TapeOp::kTanh: {
       if (is_bool) return refuse(op, t, "cast to a number first");
       const TapeValue f = is_integer(t) ? cast(a, DType::kFloat64) : a;
       return push({op, dtype(f), f.at});
     }
-    case TapeOp::kFloor: case TapeOp::kCeil: case TapeOp::kTrunc: case TapeOp::kRound:
+    case TapeOp::kFloor:
+    case TapeOp::kCeil:
+    case TapeOp::kTrunc:
+    case TapeOp::kRound:
       if (is_bool) return refuse(op, t, "cast to a number first");
       return is_integer(t) ? a : push({op, t, a.at});
-    case TapeOp::kIsNan: case TapeOp::kIsInf: case TapeOp::kIsFinite:
+    case TapeOp::kIsNan:
+    case TapeOp::kIsInf:
+    case TapeOp::kIsFinite:
       if (!is_floating(t)) return constant(op == TapeOp::kIsFinite, DType::kBool);
       return push({op, DType::kBool, a.at});
     case TapeOp::kNot: return is_bool ? push({op, t, a.at}) : binary(TapeOp::kEq, a, constant(0, t));
@@ -170,7 +192,8 @@ TapeValue TapeBuilder::binary(TapeOp op, const Scalar& a, TapeValue b) {
 }
 
 TapeValue TapeBuilder::where(TapeValue condition, TapeValue a, TapeValue b) {
-  if (dtype(condition) != DType::kBool) return refuse(TapeOp::kWhere, dtype(condition), "the condition must be bool");
+  if (dtype(condition) != DType::kBool)
+    return refuse(TapeOp::kWhere, dtype(condition), "the condition must be bool");
   const DType t = common_dtype(dtype(a), dtype(b));
   const TapeValue x = cast(a, t), y = cast(b, t);
   return push({TapeOp::kWhere, t, condition.at, x.at, y.at});
@@ -198,7 +221,8 @@ Result<Tape> TapeBuilder::finish(TapeValue result) const {
   }
   if (tape.code.size() > static_cast<std::size_t>(limits::kMaxTapeInstructions))
     return error(Errc::kLimitExceeded, "an expression of " + std::to_string(tape.code.size()) +
-                                           " instructions; the limit is " + std::to_string(limits::kMaxTapeInstructions));
+                                           " instructions; the limit is " +
+                                           std::to_string(limits::kMaxTapeInstructions));
   return tape;
 }
 

@@ -8,7 +8,8 @@ using namespace tilewise::ir;
 
 namespace {
 
-constexpr DType B = DType::kBool, I4 = DType::kInt32, I8 = DType::kInt64, F4 = DType::kFloat32, F8 = DType::kFloat64;
+constexpr DType B = DType::kBool, I4 = DType::kInt32, I8 = DType::kInt64, F4 = DType::kFloat32,
+                F8 = DType::kFloat64;
 
 DType binary(TapeOp op, DType a, DType b) {
   TapeBuilder t;
@@ -82,7 +83,8 @@ TEST_CASE("scalars adopt the array's dtype where their kind permits") {
   CHECK(with(TapeOp::kEq, I4, 3) == B);
   CHECK(with(TapeOp::kDiv, I4, 2) == F8);
   TapeBuilder t;
-  CHECK(t.finish(t.binary(TapeOp::kAdd, t.load(0, I4), std::int64_t{1} << 31)).error().code == Errc::kOutOfRange);
+  CHECK(t.finish(t.binary(TapeOp::kAdd, t.load(0, I4), std::int64_t{1} << 31)).error().code ==
+        Errc::kOutOfRange);
   TapeBuilder ok;
   CHECK(ok.finish(ok.binary(TapeOp::kAdd, ok.load(0, I4), (std::int64_t{1} << 31) - 1)).has_value());
 }
@@ -116,8 +118,9 @@ TEST_CASE("equal instructions once, constants folded, dead code gone") {
   const TapeValue square = t.binary(TapeOp::kMul, x, y);
   t.unary(TapeOp::kExp, square);  // not used
   const Tape tape = *t.finish(t.binary(TapeOp::kAdd, square, t.cast(t.constant(0.1, F8), F4)));
-  CHECK(to_string(tape) == "%0 = load.float32 #0\n%1 = mul.float32 %0 %0\n"
-                           "%2 = const.float32 0.10000000149011612\n%3 = add.float32 %1 %2\n");
+  CHECK(to_string(tape) ==
+        "%0 = load.float32 #0\n%1 = mul.float32 %0 %0\n"
+        "%2 = const.float32 0.10000000149011612\n%3 = add.float32 %1 %2\n");
   TapeBuilder nan;
   CHECK(nan.constant(NAN, F8).at == nan.constant(NAN, F8).at);
   CHECK(nan.constant(0.0, F8).at != nan.constant(-0.0, F8).at);

@@ -16,7 +16,9 @@ Errc code_of(const Tape& t) {
 }  // namespace
 
 TEST_CASE("a good tape, as text and as digest") {
-  Tape t{{load(0, DType::kFloat64), {TapeOp::kConst, DType::kFloat64, 0, 0, 0, 1.5}, {TapeOp::kAdd, DType::kFloat64, 0, 1}}};
+  Tape t{{load(0, DType::kFloat64),
+          {TapeOp::kConst, DType::kFloat64, 0, 0, 0, 1.5},
+          {TapeOp::kAdd, DType::kFloat64, 0, 1}}};
   CHECK(code_of(t) == Errc::kOk);
   CHECK(to_string(t) == "%0 = load.float64 #0\n%1 = const.float64 1.5\n%2 = add.float64 %0 %1\n");
   const std::uint64_t before = t.digest();
@@ -30,8 +32,8 @@ TEST_CASE("the verifier of tapes") {
   CHECK(code_of({{load(2, f)}}) == Errc::kInvalidArgument);
   CHECK(code_of({{load(-1, f)}}) == Errc::kInvalidArgument);
   CHECK(code_of({{load(0, i)}}) == Errc::kInvalidArgument);
-  CHECK(code_of({{{TapeOp::kNeg, f, 0}}}) == Errc::kInvalidArgument);                       // itself
-  CHECK(code_of({{load(0, f), {TapeOp::kNeg, f, 0, 1}}}) == Errc::kInvalidArgument);        // too many arguments
+  CHECK(code_of({{{TapeOp::kNeg, f, 0}}}) == Errc::kInvalidArgument);                 // itself
+  CHECK(code_of({{load(0, f), {TapeOp::kNeg, f, 0, 1}}}) == Errc::kInvalidArgument);  // too many arguments
   CHECK(code_of({{load(0, f), load(1, i), {TapeOp::kAdd, f, 0, 1}}}) == Errc::kInvalidArgument);
   CHECK(code_of({{load(1, i), {TapeOp::kDiv, i, 0, 0}}}) == Errc::kInvalidArgument);
   CHECK(code_of({{load(1, i), {TapeOp::kSqrt, i, 0}}}) == Errc::kInvalidArgument);
@@ -61,7 +63,8 @@ TEST_CASE("lengths of tapes, both sides of the limits") {
 
 TEST_CASE("every op has a name of its own; keys differ by seed and stream") {
   std::set<std::string_view> names;
-  for (int op = 0; op < static_cast<int>(TapeOp::kCount); ++op) names.insert(name_of(static_cast<TapeOp>(op)));
+  for (int op = 0; op < static_cast<int>(TapeOp::kCount); ++op)
+    names.insert(name_of(static_cast<TapeOp>(op)));
   CHECK(names.size() == static_cast<std::size_t>(TapeOp::kCount));
   CHECK(arity_of(TapeOp::kWhere) == 3);
   CHECK(arity_of(TapeOp::kRandomBelow) == 1);

@@ -1,420 +1,250 @@
-#include <tilewise/ir/verify.h>
-
-#include <algorithm>
+#include "verifier.h"
 
 namespace tilewise::ir {
 namespace {
 
-constexpr std::int64_t kMaxFactor = std::int64_t{1} << 61;  // of a DimMap: sums stay inside 64 bits, products inside 128
 constexpr std::size_t kMaxHintDevices = 65'536;
-constexpr std::size_t kMaxExplicitReadsPerPoint = 16;
 
 bool valid(DType t) { return static_cast<int>(t) < kDTypeCount; }
 
-std::string operand_name(std::size_t i) { return "operand " + std::to_string(i); }
+}  // namespace
 
-class Verifier {
- public:
-  Verifier(const Op& op, std::span<const SourceArray> sources, Stage stage) : op_(op), sources_(sources), stage_(stage) {}
-
-  Status run() const {
-    TW_TRY(common());
-    switch (op_.kind) {
-      case OpKind::kMap: return map();
-      case OpKind::kReduce: return user_only(reduce());
-      case OpKind::kReduceBlocks: return lowered_only(reduce());
-      case OpKind::kCombine: return lowered_only(combine());
-      case OpKind::kMatmul: return matmul(0);
-      case OpKind::kMatmulPanels: return lowered_only(matmul(1));
-      case OpKind::kCopy: return copy();
-      case OpKind::kReshape: return reshape();
-      case OpKind::kReadNpy: return read_npy();
-      case OpKind::kWriteNpy: return write_npy();
-      case OpKind::kCall: return call();
-      case OpKind::kFetch: return fetch();
-      case OpKind::kProvide: return provide();
-    }
-    return fail(Errc::kInvalidArgument, "unknown kind");
+Status Verifier::run() const {
+  TW_TRY(common());
+  switch (op_.kind) {
+    case OpKind::kMap: return map();
+    case OpKind::kReduce: return user_only(reduce());
+    case OpKind::kReduceBlocks: return lowered_only(reduce());
+    case OpKind::kCombine: return lowered_only(combine());
+    case OpKind::kMatmul: return matmul(0);
+    case OpKind::kMatmulPanels: return lowered_only(matmul(1));
+    case OpKind::kCopy: return copy();
+    case OpKind::kReshape: return reshape();
+    case OpKind::kReadNpy: return read_npy();
+    case OpKind::kWriteNpy: return write_npy();
+    case OpKind::kCall: return call();
+    case OpKind::kFetch: return fetch();
+    case OpKind::kProvide: return provide();
   }
+  return fail(Errc::kInvalidArgument, "unknown kind");
+}
 
- private:
-  Error fail(Errc code, const std::string& what) const { return error(code, std::string(name_of(op_.kind)) + ": " + what); }
-  Error mismatch(const std::string& what) const { return fail(Errc::kShapeMismatch, what); }
+Status Verifier::array(const std::string& name, DType dtype, const Grid& grid) const {
+  if (!valid(dtype)) return fail(Errc::kInvalidArgument, name + ": unknown dtype");
+  TW_TRY(in(name, grid.verify()));
+  if (*checked_volume(grid.shape()) > INT64_MAX / static_cast<std::int64_t>(size_of(dtype)))
+    return fail(Errc::kOutOfRange, name + ": more than 2^63 - 1 bytes");
+  return {};
+}
 
-  Status lowered_only(Status s) const {
-    if (stage_ != Stage::kLowered) return fail(Errc::kUnsupported, "this kind is made by the planner only");
-    return s;
+Status Verifier::common() const {
+  const bool any_number = op_.kind == OpKind::kCopy && stage_ == Stage::kSubmitted;
+  if (op_.operands.size() > (any_number ? static_cast<std::size_t>(limits::kMaxOperands) : kMaxStepOperands))
+    return fail(Errc::kLimitExceeded, std::to_string(op_.operands.size()) + " operands");
+  if (op_.outputs.size() > static_cast<std::size_t>(limits::kMaxOutputs))
+    return fail(Errc::kLimitExceeded, std::to_string(op_.outputs.size()) + " outputs");
+  if (op_.label.size() > limits::kMaxNameBytes) return fail(Errc::kLimitExceeded, "label too long");
+  if (op_.hint.devices.size() > kMaxHintDevices)
+    return fail(Errc::kLimitExceeded, "too many devices in a hint");
+  for (const DeviceId device : op_.hint.devices)
+    if (!device) return fail(Errc::kInvalidArgument, "device 0 in a hint");
+  if (sources_.size() != op_.operands.size())
+    return fail(Errc::kInvalidArgument, std::to_string(sources_.size()) + " arrays for " +
+                                            std::to_string(op_.operands.size()) + " operands");
+  if (!attrs_fit()) return fail(Errc::kInvalidArgument, "attributes of another kind");
+  TW_TRY(in("iteration space", op_.space.verify()));
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    TW_TRY(array(operand_name(i), sources_[i].dtype, sources_[i].grid));
+    TW_TRY(in(operand_name(i), op_.operands[i].view.verify(sources_[i].grid.shape())));
   }
-  Status user_only(Status s) const {
-    if (stage_ != Stage::kSubmitted) return fail(Errc::kUnsupported, "this kind must be lowered first");
-    return s;
+  for (std::size_t i = 0; i < op_.outputs.size(); ++i)
+    TW_TRY(array("output " + std::to_string(i), op_.outputs[i].dtype, op_.outputs[i].grid));
+  return {};
+}
+
+bool Verifier::attrs_fit() const {
+  switch (op_.kind) {
+    case OpKind::kMap: return std::holds_alternative<MapAttrs>(op_.attrs);
+    case OpKind::kReduce:
+    case OpKind::kReduceBlocks: return std::holds_alternative<ReduceAttrs>(op_.attrs);
+    case OpKind::kCombine: return std::holds_alternative<CombineAttrs>(op_.attrs);
+    case OpKind::kMatmul:
+    case OpKind::kMatmulPanels: return std::holds_alternative<MatmulAttrs>(op_.attrs);
+    case OpKind::kCopy: return std::holds_alternative<CopyAttrs>(op_.attrs);
+    case OpKind::kReshape: return std::holds_alternative<ReshapeAttrs>(op_.attrs);
+    case OpKind::kReadNpy:
+    case OpKind::kWriteNpy: return std::holds_alternative<NpyAttrs>(op_.attrs);
+    case OpKind::kCall: return std::holds_alternative<CallAttrs>(op_.attrs);
+    case OpKind::kFetch:
+    case OpKind::kProvide: return std::holds_alternative<FetchAttrs>(op_.attrs);
   }
+  return false;
+}
 
-  // Errors from below, with the op's name before them.
-  Status in(const std::string& where, Status s) const {
-    if (s) return s;
-    return fail(s.error().code, where + ": " + s.error().message);
+Status Verifier::expect(std::size_t operands, std::size_t outputs) const {
+  if (op_.operands.size() != operands)
+    return mismatch(std::to_string(op_.operands.size()) + " operands, not " + std::to_string(operands));
+  if (op_.outputs.size() != outputs)
+    return mismatch(std::to_string(op_.outputs.size()) + " outputs, not " + std::to_string(outputs));
+  return {};
+}
+
+Status Verifier::elementwise_operands() const {
+  for (std::size_t i = 0; i < op_.operands.size(); ++i)
+    if (logical(i) != op_.space.shape())
+      return mismatch(operand_name(i) + " of shape " + to_string(logical(i)) + " in a space of shape " +
+                      to_string(op_.space.shape()));
+  return {};
+}
+
+Status Verifier::output_is(std::size_t i, DType dtype, const Grid& grid) const {
+  const OutputSpec& out = op_.outputs[i];
+  if (out.dtype != dtype)
+    return mismatch("output " + std::to_string(i) + " is " + std::string(name_of(out.dtype)) + ", not " +
+                    std::string(name_of(dtype)));
+  if (out.grid != grid)
+    return mismatch("output " + std::to_string(i) + " is cut as " + to_string(out.grid) + ", not as " +
+                    to_string(grid));
+  return {};
+}
+
+Status Verifier::tape(const Tape& t) const {
+  std::vector<DType> dtypes;
+  for (const SourceArray& s : sources_) dtypes.push_back(s.dtype);
+  return in("tape", t.verify(static_cast<int>(dtypes.size()), dtypes, op_.space.rank()));
+}
+
+Status Verifier::map() const {
+  TW_TRY(expect(op_.operands.size(), 1));
+  TW_TRY(elementwise_operands());
+  const Tape& t = op_.get<MapAttrs>().tape;
+  TW_TRY(tape(t));
+  return output_is(0, t.result(), op_.space);
+}
+
+Status Verifier::reduce() const {
+  const auto& a = op_.get<ReduceAttrs>();
+  const bool lowered = op_.kind == OpKind::kReduceBlocks;
+  if (a.kind > ReduceKind::kArgMax) return fail(Errc::kInvalidArgument, "unknown reduction");
+  if (a.axes >> op_.space.rank() != 0) return fail(Errc::kInvalidArgument, "axes beyond the rank");
+  TW_TRY(expect(op_.operands.size(), is_arg(a.kind) && lowered ? 2 : 1));
+  TW_TRY(elementwise_operands());
+  TW_TRY(tape(a.tape));
+  const std::optional<DType> result = reduced_dtype(a.kind, a.tape.result());
+  if (!result)
+    return mismatch(std::string(name_of(a.kind)) + " does not take " + std::string(name_of(a.tape.result())));
+  std::vector<DimGrid> dims;
+  for (int d = 0; d < op_.space.rank(); ++d) {
+    const DimGrid& cut = op_.space.dim(d);
+    const bool reduced = a.axes >> d & 1u;
+    const bool empty =
+        cut.extent() == 0 && (a.kind == ReduceKind::kMin || a.kind == ReduceKind::kMax || is_arg(a.kind));
+    if (reduced && empty && !lowered)
+      return fail(Errc::kInvalidArgument, std::string(name_of(a.kind)) + " over axis " + std::to_string(d) +
+                                              " of extent 0 has no value");
+    dims.push_back(!reduced ? cut : lowered ? *DimGrid::uniform(cut.count(), 1) : DimGrid::whole(1));
   }
+  const Grid grid(std::move(dims));
+  if (!is_arg(a.kind)) return output_is(0, *result, grid);
+  if (!lowered) return output_is(0, DType::kInt64, grid);
+  TW_TRY(output_is(0, a.tape.result(), grid));
+  return output_is(1, DType::kInt64, grid);
+}
 
-  Status array(const std::string& name, DType dtype, const Grid& grid) const {
-    if (!valid(dtype)) return fail(Errc::kInvalidArgument, name + ": unknown dtype");
-    TW_TRY(in(name, grid.verify()));
-    if (*checked_volume(grid.shape()) > INT64_MAX / static_cast<std::int64_t>(size_of(dtype)))
-      return fail(Errc::kOutOfRange, name + ": more than 2^63 - 1 bytes");
-    return {};
-  }
-
-  Status common() const {
-    const bool any_number = op_.kind == OpKind::kCopy && stage_ == Stage::kSubmitted;
-    if (op_.operands.size() > (any_number ? static_cast<std::size_t>(limits::kMaxOperands) : kMaxStepOperands))
-      return fail(Errc::kLimitExceeded, std::to_string(op_.operands.size()) + " operands");
-    if (op_.outputs.size() > static_cast<std::size_t>(limits::kMaxOutputs))
-      return fail(Errc::kLimitExceeded, std::to_string(op_.outputs.size()) + " outputs");
-    if (op_.label.size() > limits::kMaxNameBytes) return fail(Errc::kLimitExceeded, "label too long");
-    if (op_.hint.devices.size() > kMaxHintDevices) return fail(Errc::kLimitExceeded, "too many devices in a hint");
-    for (const DeviceId device : op_.hint.devices)
-      if (!device) return fail(Errc::kInvalidArgument, "device 0 in a hint");
-    if (sources_.size() != op_.operands.size())
-      return fail(Errc::kInvalidArgument, std::to_string(sources_.size()) + " arrays for " +
-                                              std::to_string(op_.operands.size()) + " operands");
-    if (!attrs_fit()) return fail(Errc::kInvalidArgument, "attributes of another kind");
-    TW_TRY(in("iteration space", op_.space.verify()));
-    for (std::size_t i = 0; i < sources_.size(); ++i) {
-      TW_TRY(array(operand_name(i), sources_[i].dtype, sources_[i].grid));
-      TW_TRY(in(operand_name(i), op_.operands[i].view.verify(sources_[i].grid.shape())));
-    }
-    for (std::size_t i = 0; i < op_.outputs.size(); ++i)
-      TW_TRY(array("output " + std::to_string(i), op_.outputs[i].dtype, op_.outputs[i].grid));
-    return {};
-  }
-
-  bool attrs_fit() const {
-    switch (op_.kind) {
-      case OpKind::kMap: return std::holds_alternative<MapAttrs>(op_.attrs);
-      case OpKind::kReduce: case OpKind::kReduceBlocks: return std::holds_alternative<ReduceAttrs>(op_.attrs);
-      case OpKind::kCombine: return std::holds_alternative<CombineAttrs>(op_.attrs);
-      case OpKind::kMatmul: case OpKind::kMatmulPanels: return std::holds_alternative<MatmulAttrs>(op_.attrs);
-      case OpKind::kCopy: return std::holds_alternative<CopyAttrs>(op_.attrs);
-      case OpKind::kReshape: return std::holds_alternative<ReshapeAttrs>(op_.attrs);
-      case OpKind::kReadNpy: case OpKind::kWriteNpy: return std::holds_alternative<NpyAttrs>(op_.attrs);
-      case OpKind::kCall: return std::holds_alternative<CallAttrs>(op_.attrs);
-      case OpKind::kFetch: case OpKind::kProvide: return std::holds_alternative<FetchAttrs>(op_.attrs);
-    }
-    return false;
-  }
-
-  Status expect(std::size_t operands, std::size_t outputs) const {
-    if (op_.operands.size() != operands)
-      return mismatch(std::to_string(op_.operands.size()) + " operands, not " + std::to_string(operands));
-    if (op_.outputs.size() != outputs)
-      return mismatch(std::to_string(op_.outputs.size()) + " outputs, not " + std::to_string(outputs));
-    return {};
-  }
-
-  const Shape& logical(std::size_t i) const { return op_.operands[i].view.shape; }
-
-  // Operands of elementwise kinds show the whole space each.
-  Status elementwise_operands() const {
-    for (std::size_t i = 0; i < op_.operands.size(); ++i)
-      if (logical(i) != op_.space.shape())
+Status Verifier::combine() const {
+  const auto& a = op_.get<CombineAttrs>();
+  if (a.kind > ReduceKind::kArgMax) return fail(Errc::kInvalidArgument, "unknown reduction");
+  const std::size_t arrays = is_arg(a.kind) ? 2 : 1;
+  TW_TRY(expect(arrays, arrays));
+  if (a.axis < 0 || a.axis >= op_.space.rank() || a.fan_in < 2 || a.fan_in > limits::kMaxExplicitCuts)
+    return fail(Errc::kInvalidArgument,
+                "axis " + std::to_string(a.axis) + ", fan-in " + std::to_string(a.fan_in));
+  for (std::size_t i = 0; i < arrays; ++i) {
+    if (static_cast<int>(logical(i).size()) != op_.space.rank() || logical(i) != logical(0))
+      return mismatch(operand_name(i) + " of shape " + to_string(logical(i)));
+    for (int d = 0; d < op_.space.rank(); ++d) {
+      const std::int64_t n = logical(i)[d];
+      const std::int64_t want = d == a.axis ? ceil_div(n, a.fan_in) : n;
+      if (op_.space.dim(d).extent() != want)
         return mismatch(operand_name(i) + " of shape " + to_string(logical(i)) + " in a space of shape " +
                         to_string(op_.space.shape()));
-    return {};
-  }
-
-  Status output_is(std::size_t i, DType dtype, const Grid& grid) const {
-    const OutputSpec& out = op_.outputs[i];
-    if (out.dtype != dtype)
-      return mismatch("output " + std::to_string(i) + " is " + std::string(name_of(out.dtype)) + ", not " +
-                      std::string(name_of(dtype)));
-    if (out.grid != grid)
-      return mismatch("output " + std::to_string(i) + " is cut as " + to_string(out.grid) + ", not as " + to_string(grid));
-    return {};
-  }
-
-  Status tape(const Tape& t) const {
-    std::vector<DType> dtypes;
-    for (const SourceArray& s : sources_) dtypes.push_back(s.dtype);
-    return in("tape", t.verify(static_cast<int>(dtypes.size()), dtypes, op_.space.rank()));
-  }
-
-  Status map() const {
-    TW_TRY(expect(op_.operands.size(), 1));
-    TW_TRY(elementwise_operands());
-    const Tape& t = op_.get<MapAttrs>().tape;
-    TW_TRY(tape(t));
-    return output_is(0, t.result(), op_.space);
-  }
-
-  Status reduce() const {
-    const auto& a = op_.get<ReduceAttrs>();
-    const bool lowered = op_.kind == OpKind::kReduceBlocks;
-    if (a.kind > ReduceKind::kArgMax) return fail(Errc::kInvalidArgument, "unknown reduction");
-    if (a.axes >> op_.space.rank() != 0) return fail(Errc::kInvalidArgument, "axes beyond the rank");
-    TW_TRY(expect(op_.operands.size(), is_arg(a.kind) && lowered ? 2 : 1));
-    TW_TRY(elementwise_operands());
-    TW_TRY(tape(a.tape));
-    const std::optional<DType> result = reduced_dtype(a.kind, a.tape.result());
-    if (!result)
-      return mismatch(std::string(name_of(a.kind)) + " does not take " + std::string(name_of(a.tape.result())));
-    std::vector<DimGrid> dims;
-    for (int d = 0; d < op_.space.rank(); ++d) {
-      const DimGrid& cut = op_.space.dim(d);
-      const bool reduced = a.axes >> d & 1u;
-      const bool empty = cut.extent() == 0 && (a.kind == ReduceKind::kMin || a.kind == ReduceKind::kMax || is_arg(a.kind));
-      if (reduced && empty && !lowered)
-        return fail(Errc::kInvalidArgument, std::string(name_of(a.kind)) + " over axis " + std::to_string(d) +
-                                                " of extent 0 has no value");
-      dims.push_back(!reduced ? cut : lowered ? *DimGrid::uniform(cut.count(), 1) : DimGrid::whole(1));
     }
-    const Grid grid(std::move(dims));
-    if (!is_arg(a.kind)) return output_is(0, *result, grid);
-    if (!lowered) return output_is(0, DType::kInt64, grid);
-    TW_TRY(output_is(0, a.tape.result(), grid));
-    return output_is(1, DType::kInt64, grid);
+    TW_TRY(output_is(i, sources_[i].dtype, op_.space));
   }
+  if (op_.space.dim(a.axis) != *DimGrid::uniform(op_.space.dim(a.axis).extent(), 1))
+    return mismatch("the combined axis must be cut into single elements");
+  if (arrays == 2 && sources_[1].dtype != DType::kInt64) return mismatch("positions must be int64");
+  if (reduced_dtype(a.kind, sources_[0].dtype).value_or(DType::kInt64) !=
+      (is_arg(a.kind) ? DType::kInt64 : sources_[0].dtype))
+    return mismatch("partials of the wrong dtype");
+  return {};
+}
 
-  Status combine() const {
-    const auto& a = op_.get<CombineAttrs>();
-    if (a.kind > ReduceKind::kArgMax) return fail(Errc::kInvalidArgument, "unknown reduction");
-    const std::size_t arrays = is_arg(a.kind) ? 2 : 1;
-    TW_TRY(expect(arrays, arrays));
-    if (a.axis < 0 || a.axis >= op_.space.rank() || a.fan_in < 2 || a.fan_in > limits::kMaxExplicitCuts)
-      return fail(Errc::kInvalidArgument, "axis " + std::to_string(a.axis) + ", fan-in " + std::to_string(a.fan_in));
-    for (std::size_t i = 0; i < arrays; ++i) {
-      if (static_cast<int>(logical(i).size()) != op_.space.rank() || logical(i) != logical(0))
-        return mismatch(operand_name(i) + " of shape " + to_string(logical(i)));
-      for (int d = 0; d < op_.space.rank(); ++d) {
-        const std::int64_t n = logical(i)[d];
-        const std::int64_t want = d == a.axis ? ceil_div(n, a.fan_in) : n;
-        if (op_.space.dim(d).extent() != want)
-          return mismatch(operand_name(i) + " of shape " + to_string(logical(i)) + " in a space of shape " +
-                          to_string(op_.space.shape()));
-      }
-      TW_TRY(output_is(i, sources_[i].dtype, op_.space));
-    }
-    if (op_.space.dim(a.axis) != *DimGrid::uniform(op_.space.dim(a.axis).extent(), 1))
-      return mismatch("the combined axis must be cut into single elements");
-    if (arrays == 2 && sources_[1].dtype != DType::kInt64) return mismatch("positions must be int64");
-    if (reduced_dtype(a.kind, sources_[0].dtype).value_or(DType::kInt64) !=
-        (is_arg(a.kind) ? DType::kInt64 : sources_[0].dtype))
-      return mismatch("partials of the wrong dtype");
-    return {};
-  }
+Status Verifier::matmul(int first) const {
+  TW_TRY(expect(2, 1));
+  if (logical(0).size() != 2 || logical(1).size() != 2) return mismatch("operands must have two dimensions");
+  const std::string shapes = to_string(logical(0)) + " x " + to_string(logical(1));
+  if (logical(0)[1] != logical(1)[0])
+    return mismatch(shapes + ": inner extents " + std::to_string(logical(0)[1]) + " and " +
+                    std::to_string(logical(1)[0]) + " differ");
+  if (sources_[0].dtype != sources_[1].dtype || sources_[0].dtype == DType::kBool)
+    return mismatch("operands must share a numeric dtype");
+  if (op_.space.rank() != first + 2 || op_.space.dim(first).extent() != logical(0)[0] ||
+      op_.space.dim(first + 1).extent() != logical(1)[1] ||
+      (first == 1 && op_.space.dim(0).extent() != logical(0)[1]))
+    return mismatch(shapes + " in a space of shape " + to_string(op_.space.shape()));
+  std::vector<DimGrid> dims = op_.space.dims();
+  if (first == 1) dims[0] = *DimGrid::uniform(dims[0].count(), 1);
+  return output_is(0, sources_[0].dtype, Grid(std::move(dims)));
+}
 
-  // first: dimensions of the output before (M, N).
-  Status matmul(int first) const {
-    TW_TRY(expect(2, 1));
-    if (logical(0).size() != 2 || logical(1).size() != 2) return mismatch("operands must have two dimensions");
-    const std::string shapes = to_string(logical(0)) + " x " + to_string(logical(1));
-    if (logical(0)[1] != logical(1)[0])
-      return mismatch(shapes + ": inner extents " + std::to_string(logical(0)[1]) + " and " +
-                      std::to_string(logical(1)[0]) + " differ");
-    if (sources_[0].dtype != sources_[1].dtype || sources_[0].dtype == DType::kBool)
-      return mismatch("operands must share a numeric dtype");
-    if (op_.space.rank() != first + 2 || op_.space.dim(first).extent() != logical(0)[0] ||
-        op_.space.dim(first + 1).extent() != logical(1)[1] ||
-        (first == 1 && op_.space.dim(0).extent() != logical(0)[1]))
-      return mismatch(shapes + " in a space of shape " + to_string(op_.space.shape()));
-    std::vector<DimGrid> dims = op_.space.dims();
-    if (first == 1) dims[0] = *DimGrid::uniform(dims[0].count(), 1);
-    return output_is(0, sources_[0].dtype, Grid(std::move(dims)));
-  }
+Status Verifier::npy() const {
+  const auto& a = op_.get<NpyAttrs>();
+  if (a.path.empty() || a.path.size() > limits::kMaxPathBytes || a.path.find('\0') != std::string::npos)
+    return fail(Errc::kInvalidArgument, "a path of " + std::to_string(a.path.size()) + " bytes");
+  if (a.data_offset < 0 || a.data_offset > kMaxFactor) return fail(Errc::kOutOfRange, "data offset");
+  return {};
+}
 
-  Status maps(const std::vector<OperandMap>& all) const {
-    if (all.size() != op_.operands.size())
-      return fail(Errc::kInvalidArgument, std::to_string(all.size()) + " index maps for " +
-                                              std::to_string(op_.operands.size()) + " operands");
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i].size() != logical(i).size())
-        return fail(Errc::kInvalidArgument, "the index map of " + operand_name(i) + " has another rank");
-      for (const DimMap& m : all[i]) {
-        const bool span = m.kind == DimMap::Kind::kSpan;
-        const bool known = span || m.kind == DimMap::Kind::kWhole ||
-                           (m.kind == DimMap::Kind::kBlock && stage_ == Stage::kLowered);
-        if (!known) return fail(Errc::kInvalidArgument, "an index map of unknown kind");
-        if (m.kind != DimMap::Kind::kWhole && (m.dim < 0 || m.dim >= op_.space.rank()))
-          return fail(Errc::kInvalidArgument, "an index map names dimension " + std::to_string(m.dim));
-        if (!span) continue;
-        const auto within = [](std::int64_t x) { return x >= -kMaxFactor && x <= kMaxFactor; };
-        if (m.mul < 1 || m.div < 1 || !within(m.mul) || !within(m.div) || !within(m.before) || !within(m.after) ||
-            m.before + m.after < 0)
-          return fail(Errc::kInvalidArgument, "an index map of " + operand_name(i) + " has a factor below 1 or a negative window");
-      }
-    }
-    return {};
-  }
+Status Verifier::read_npy() const {
+  TW_TRY(expect(0, 1));
+  TW_TRY(npy());
+  return output_is(0, op_.outputs[0].dtype, op_.space);
+}
 
-  Status copy() const {
-    const auto& a = op_.get<CopyAttrs>();
-    TW_TRY(expect(op_.operands.size(), 1));
-    if (op_.operands.empty()) return fail(Errc::kInvalidArgument, "nothing to copy");
-    TW_TRY(maps(a.maps));
-    const bool several = op_.operands.size() > 1;
-    const OutputSpec& out = op_.outputs[0];
-    std::vector<Box> boxes;  // of the operands, in the space
-    for (std::size_t i = 0; i < op_.operands.size(); ++i) {
-      if (sources_[i].dtype != out.dtype) return mismatch(operand_name(i) + " has another dtype than the output");
-      if (static_cast<int>(logical(i).size()) != op_.space.rank())
-        return mismatch(operand_name(i) + " of shape " + to_string(logical(i)) + " has another rank than the output");
-      Box box;
-      for (int d = 0; d < op_.space.rank(); ++d) {
-        const DimMap& m = a.maps[i][d];
-        if (m.kind != DimMap::Kind::kSpan || m.dim != d || m.mul != m.div || (several && m.before + m.after != 0))
-          return fail(Errc::kInvalidArgument, "a copy's index map must shift or widen its own dimension");
-        box.lo.push_back(m.before);
-        box.hi.push_back(m.before + logical(i)[d]);
-        if (several && (box.lo[d] < 0 || box.hi[d] > op_.space.dim(d).extent()))
-          return mismatch(operand_name(i) + " lies outside the output");
-      }
-      boxes.push_back(box);
-    }
-    if (!several) return copy_fills(a.maps[0]);
-    TW_TRY(output_is(0, out.dtype, op_.space));
-    std::int64_t covered = 0;
-    for (std::size_t i = 0; i < boxes.size(); ++i) {
-      for (std::size_t j = 0; j < i; ++j)
-        if (intersect(boxes[i], boxes[j]).volume() > 0) return mismatch("operands overlap in the output");
-      covered += boxes[i].volume();
-    }
-    if (covered != volume(op_.space.shape())) return mismatch("operands do not cover the output");
-    return {};
-  }
+Status Verifier::write_npy() const {
+  TW_TRY(expect(1, 1));
+  TW_TRY(npy());
+  if (op_.get<NpyAttrs>().fortran_order) return fail(Errc::kUnsupported, "files are written in C order");
+  TW_TRY(elementwise_operands());
+  std::vector<DimGrid> dims;
+  for (const DimGrid& d : op_.space.dims()) dims.push_back(*DimGrid::uniform(d.count(), 1));
+  return output_is(0, DType::kInt64, Grid(std::move(dims)));
+}
 
-  // One operand: each region, once clipped, is as large as the output block.
-  Status copy_fills(const OperandMap& map) const {
-    const Grid& out = op_.outputs[0].grid;
-    if (out.counts() != op_.space.counts()) return mismatch("output and iteration space differ in block counts");
-    for (int d = 0; d < op_.space.rank(); ++d) {
-      const DimGrid& space = op_.space.dim(d);
-      const std::int64_t n = logical(0)[d];
-      const auto fits = [&](std::int64_t i) {
-        const std::int64_t lo = std::max<std::int64_t>(0, space.begin(i) - map[d].before);
-        return std::min(n, space.end(i) + map[d].after) - lo == out.dim(d).size(i);
-      };
-      if (map[d].before == 0 && map[d].after == 0 && out.dim(d) == space && space.extent() == n) continue;
-      // Away from the ends uniform blocks repeat; windows that reach past the blocks looked at are not taken.
-      constexpr std::int64_t kEnds = limits::kMaxExplicitCuts / 2;
-      const bool all = space.count() <= 2 * kEnds;
-      bool good = all || (space.is_uniform() && out.dim(d).is_uniform() &&
-                          std::max(map[d].before, map[d].after) / space.block() < kEnds - 2);
-      for (std::int64_t i = 0; good && i < space.count(); ++i) {
-        if (!all && i == kEnds) i = space.count() - kEnds;
-        good = fits(i);
-      }
-      if (!good) return mismatch("the regions copied do not fill the output's blocks along dimension " + std::to_string(d));
-    }
-    return {};
-  }
+Status Verifier::fetch() const {
+  TW_TRY(expect(1, 0));
+  if (!op_.operands[0].view.is_identity(sources_[0].grid.shape()))
+    return fail(Errc::kUnsupported, "a view must be materialised before it is fetched");
+  if (op_.space != sources_[0].grid) return mismatch("the iteration space must be the array's own grid");
+  return {};
+}
 
-  Status reshape() const {
-    TW_TRY(expect(1, 1));
-    if (*checked_volume(logical(0)) != *checked_volume(op_.space.shape()))
-      return mismatch(to_string(logical(0)) + " does not reshape to " + to_string(op_.space.shape()));
-    for (int d = 1; d < op_.space.rank(); ++d)
-      if (op_.space.dim(d).count() > 1) return mismatch("the result must be cut along dimension 0 only");
-    return output_is(0, sources_[0].dtype, op_.space);
-  }
-
-  Status npy() const {
-    const auto& a = op_.get<NpyAttrs>();
-    if (a.path.empty() || a.path.size() > limits::kMaxPathBytes || a.path.find('\0') != std::string::npos)
-      return fail(Errc::kInvalidArgument, "a path of " + std::to_string(a.path.size()) + " bytes");
-    if (a.data_offset < 0 || a.data_offset > kMaxFactor) return fail(Errc::kOutOfRange, "data offset");
-    return {};
-  }
-
-  Status read_npy() const {
-    TW_TRY(expect(0, 1));
-    TW_TRY(npy());
-    return output_is(0, op_.outputs[0].dtype, op_.space);
-  }
-
-  Status write_npy() const {
-    TW_TRY(expect(1, 1));
-    TW_TRY(npy());
-    if (op_.get<NpyAttrs>().fortran_order) return fail(Errc::kUnsupported, "files are written in C order");
-    TW_TRY(elementwise_operands());
-    std::vector<DimGrid> dims;
-    for (const DimGrid& d : op_.space.dims()) dims.push_back(*DimGrid::uniform(d.count(), 1));
-    return output_is(0, DType::kInt64, Grid(std::move(dims)));
-  }
-
-  Status call() const {
-    const auto& a = op_.get<CallAttrs>();
-    TW_TRY(expect(op_.operands.size(), op_.outputs.size()));
-    if (op_.outputs.empty()) return mismatch("a call without outputs");
-    if (a.kernel.empty() || a.kernel.size() > limits::kMaxNameBytes || a.version.size() > limits::kMaxNameBytes)
-      return fail(Errc::kInvalidArgument, "a kernel name of " + std::to_string(a.kernel.size()) + " bytes");
-    if (a.params.size() > limits::kMaxParamBytes)
-      return fail(Errc::kLimitExceeded, std::to_string(a.params.size()) + " bytes of parameters");
-    if (!(a.flops_per_point >= 0) || a.flops_per_point > 1e30 || a.scratch_bytes < 0 || a.scratch_bytes > kMaxFactor)
-      return fail(Errc::kInvalidArgument, "cost or scratch out of range");
-    for (std::size_t i = 0; i < op_.outputs.size(); ++i)
-      if (op_.outputs[i].grid.counts() != op_.space.counts())
-        return mismatch("output " + std::to_string(i) + " and iteration space differ in block counts");
-    return a.explicit_maps.empty() ? maps(a.maps) : explicit_maps();
-  }
-
-  Status explicit_maps() const {
-    const auto& a = op_.get<CallAttrs>();
-    if (!a.maps.empty() || a.explicit_maps.size() != op_.operands.size())
-      return fail(Errc::kInvalidArgument, "explicit index maps must be given for every operand, and no others");
-    const std::int64_t points = op_.space.block_count();
-    if (points > static_cast<std::int64_t>(limits::kMaxExplicitRefs))
-      return fail(Errc::kLimitExceeded, std::to_string(points) + " points with explicit index maps");
-    std::size_t refs = 0;
-    for (std::size_t i = 0; i < a.explicit_maps.size(); ++i) {
-      const ExplicitMap& m = a.explicit_maps[i];
-      if (!op_.operands[i].view.is_identity(sources_[i].grid.shape()))
-        return fail(Errc::kUnsupported, operand_name(i) + " is read through a view and an explicit index map");
-      bool good = static_cast<std::int64_t>(m.offsets.size()) == points + 1 && m.offsets.front() == 0 &&
-                  m.offsets.back() == m.blocks.size();
-      for (std::size_t p = 1; good && p < m.offsets.size(); ++p) good = m.offsets[p] >= m.offsets[p - 1];
-      if (!good) return fail(Errc::kInvalidArgument, "offsets of the explicit index map of " + operand_name(i));
-      const std::int64_t blocks = sources_[i].grid.block_count();
-      for (const std::int64_t b : m.blocks)
-        if (b < 0 || b >= blocks) return fail(Errc::kOutOfRange, "block " + std::to_string(b) + " of " + operand_name(i));
-      refs += m.blocks.size();
-    }
-    if (refs > limits::kMaxExplicitRefs) return fail(Errc::kLimitExceeded, std::to_string(refs) + " explicit references");
-    for (std::int64_t p = 0; p < points; ++p) {
-      std::size_t reads = 0;
-      for (const ExplicitMap& m : a.explicit_maps) reads += m.offsets[p + 1] - m.offsets[p];
-      if (reads > kMaxExplicitReadsPerPoint)
-        return fail(Errc::kLimitExceeded, "point " + std::to_string(p) + " reads " + std::to_string(reads) + " blocks");
-    }
-    return {};
-  }
-
-  Status fetch() const {
-    TW_TRY(expect(1, 0));
-    if (!op_.operands[0].view.is_identity(sources_[0].grid.shape()))
-      return fail(Errc::kUnsupported, "a view must be materialised before it is fetched");
-    if (op_.space != sources_[0].grid) return mismatch("the iteration space must be the array's own grid");
-    return {};
-  }
-
-  Status provide() const {
-    TW_TRY(expect(0, 1));
-    return output_is(0, op_.outputs[0].dtype, op_.space);
-  }
-
-  const Op& op_;
-  std::span<const SourceArray> sources_;
-  Stage stage_;
-};
-
-}  // namespace
+Status Verifier::provide() const {
+  TW_TRY(expect(0, 1));
+  return output_is(0, op_.outputs[0].dtype, op_.space);
+}
 
 std::optional<DType> reduced_dtype(ReduceKind kind, DType of) {
   switch (kind) {
-    case ReduceKind::kSum: case ReduceKind::kProd:
-      return of == DType::kInt64 || is_floating(of) ? std::optional(of) : std::nullopt;
-    case ReduceKind::kMin: case ReduceKind::kMax: return of != DType::kBool ? std::optional(of) : std::nullopt;
-    case ReduceKind::kAny: case ReduceKind::kAll: return of == DType::kBool ? std::optional(of) : std::nullopt;
-    case ReduceKind::kArgMin: case ReduceKind::kArgMax:
-      return of != DType::kBool ? std::optional(DType::kInt64) : std::nullopt;
+    case ReduceKind::kSum:
+    case ReduceKind::kProd: return of == DType::kInt64 || is_floating(of) ? std::optional(of) : std::nullopt;
+    case ReduceKind::kMin:
+    case ReduceKind::kMax: return of != DType::kBool ? std::optional(of) : std::nullopt;
+    case ReduceKind::kAny:
+    case ReduceKind::kAll: return of == DType::kBool ? std::optional(of) : std::nullopt;
+    case ReduceKind::kArgMin:
+    case ReduceKind::kArgMax: return of != DType::kBool ? std::optional(DType::kInt64) : std::nullopt;
   }
   return std::nullopt;
 }

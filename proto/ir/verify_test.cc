@@ -29,8 +29,15 @@ Submitted random_good(Prng& rng) {
   std::span<const Source> used = all;
   Result<Inferred> r = error(Errc::kInternal, "");
   switch (rng.below(9)) {
-    case 0: r = infer_map(used, [](TapeBuilder& t, std::span<const TapeValue> v) { return t.binary(TapeOp::kMul, v[0], v[1]); }); break;
-    case 1: r = infer_reduce(all[0], static_cast<ReduceKind>(rng.below(2)), std::nullopt, false), used = used.first(1); break;
+    case 0:
+      r = infer_map(used, [](TapeBuilder& t, std::span<const TapeValue> v) {
+        return t.binary(TapeOp::kMul, v[0], v[1]);
+      });
+      break;
+    case 1:
+      r = infer_reduce(all[0], static_cast<ReduceKind>(rng.below(2)), std::nullopt, false),
+      used = used.first(1);
+      break;
     case 2: r = infer_matmul(all[0], all[1]); break;
     case 3: r = infer_concat(used, 0); break;
     case 4: r = infer_reshape(all[0], std::vector<std::int64_t>{-1}), used = used.first(1); break;
@@ -39,12 +46,18 @@ Submitted random_good(Prng& rng) {
       CallAttrs attrs;
       attrs.kernel = "k";
       OperandMap map;
-      for (std::size_t d = 0; d < shape.size(); ++d) map.push_back({DimMap::Kind::kSpan, static_cast<std::int8_t>(d), 1, 1, rng.between(0, 2), rng.between(0, 2)});
+      for (std::size_t d = 0; d < shape.size(); ++d)
+        map.push_back(
+            {DimMap::Kind::kSpan, static_cast<std::int8_t>(d), 1, 1, rng.between(0, 2), rng.between(0, 2)});
       attrs.maps = {map, map};
-      r = infer_call(used, attrs, all[0].view.is_identity(all[0].grid.shape()) ? all[0].grid : *Grid::by_default(shape, 8), {});
+      r = infer_call(used, attrs,
+                     all[0].view.is_identity(all[0].grid.shape()) ? all[0].grid : *Grid::by_default(shape, 8),
+                     {});
       break;
     }
-    case 7: r = infer_reduce(all[0], ReduceKind::kArgMin, std::vector<int>{0}, false), used = used.first(1); break;
+    case 7:
+      r = infer_reduce(all[0], ReduceKind::kArgMin, std::vector<int>{0}, false), used = used.first(1);
+      break;
     default: r = infer_materialise(all[0]), used = used.first(1); break;
   }
   if (!r || !r->op) return random_good(rng);
@@ -73,9 +86,12 @@ DimGrid wild_dim(Prng& rng) {
 
 Grid wild_grid(Prng& rng, const Grid& g) {
   std::vector<DimGrid> dims = g.dims();
-  if (dims.empty() || rng.chance(0.1)) dims.push_back(wild_dim(rng));
-  else if (rng.chance(0.1)) dims.resize(rng.below(11), DimGrid::whole(2));
-  else dims[rng.below(dims.size())] = rng.chance(0.5) ? wild_dim(rng) : random_cuts(rng, rng.between(0, 9));
+  if (dims.empty() || rng.chance(0.1))
+    dims.push_back(wild_dim(rng));
+  else if (rng.chance(0.1))
+    dims.resize(rng.below(11), DimGrid::whole(2));
+  else
+    dims[rng.below(dims.size())] = rng.chance(0.5) ? wild_dim(rng) : random_cuts(rng, rng.between(0, 9));
   return Grid(std::move(dims));
 }
 
@@ -99,12 +115,21 @@ void spoil(Prng& rng, Submitted& s) {
   switch (rng.below(12)) {
     case 0: s.op.kind = static_cast<OpKind>(rng.below(15)); break;
     case 1: s.op.space = wild_grid(rng, s.op.space); break;
-    case 2: if (!s.op.outputs.empty()) s.op.outputs[0].grid = wild_grid(rng, s.op.outputs[0].grid); break;
-    case 3: if (!s.op.outputs.empty()) s.op.outputs[0].dtype = static_cast<DType>(rng.below(7)); break;
+    case 2:
+      if (!s.op.outputs.empty()) s.op.outputs[0].grid = wild_grid(rng, s.op.outputs[0].grid);
+      break;
+    case 3:
+      if (!s.op.outputs.empty()) s.op.outputs[0].dtype = static_cast<DType>(rng.below(7));
+      break;
     case 4: s.op.outputs.resize(rng.below(6)); break;
-    case 5: if (!s.sources.empty()) s.sources[0].grid = wild_grid(rng, s.sources[0].grid); break;
-    case 6: if (!s.sources.empty()) s.sources.back().dtype = static_cast<DType>(rng.below(7)); break;
-    case 7: case 8:
+    case 5:
+      if (!s.sources.empty()) s.sources[0].grid = wild_grid(rng, s.sources[0].grid);
+      break;
+    case 6:
+      if (!s.sources.empty()) s.sources.back().dtype = static_cast<DType>(rng.below(7));
+      break;
+    case 7:
+    case 8:
       if (!s.op.operands.empty()) {
         View& v = s.op.operands[rng.below(s.op.operands.size())].view;
         if (!v.shape.empty() && rng.chance(0.4)) v.shape[rng.below(v.shape.size())] = wild(rng);
@@ -116,12 +141,20 @@ void spoil(Prng& rng, Submitted& s) {
         }
       }
       break;
-    case 9: if (auto* c = std::get_if<CopyAttrs>(&s.op.attrs); c && !c->maps.empty()) spoil_map(rng, c->maps[rng.below(c->maps.size())]); break;
-    case 10: if (auto* c = std::get_if<CallAttrs>(&s.op.attrs); c && !c->maps.empty()) spoil_map(rng, c->maps[rng.below(c->maps.size())]); break;
+    case 9:
+      if (auto* c = std::get_if<CopyAttrs>(&s.op.attrs); c && !c->maps.empty())
+        spoil_map(rng, c->maps[rng.below(c->maps.size())]);
+      break;
+    case 10:
+      if (auto* c = std::get_if<CallAttrs>(&s.op.attrs); c && !c->maps.empty())
+        spoil_map(rng, c->maps[rng.below(c->maps.size())]);
+      break;
     default:
       if (auto* r = std::get_if<ReduceAttrs>(&s.op.attrs)) {
-        if (rng.chance(0.5)) r->axes = static_cast<std::uint32_t>(rng.next());
-        else r->kind = static_cast<ReduceKind>(rng.below(12));
+        if (rng.chance(0.5))
+          r->axes = static_cast<std::uint32_t>(rng.next());
+        else
+          r->kind = static_cast<ReduceKind>(rng.below(12));
       } else if (!s.op.operands.empty()) {
         s.op.operands.resize(rng.below(70), s.op.operands[0]);
         s.sources.resize(rng.chance(0.8) ? s.op.operands.size() : rng.below(5), SourceArray{});
@@ -134,7 +167,8 @@ void ask(const Geometry& g, std::span<const SourceArray> sources, Prng& rng) {
   std::vector<Read> reads;
   std::vector<Geometry::Users> users;
   for (int k = 0; k < 4; ++k) {
-    const Index p = g.point(static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(g.point_count()))));
+    const Index p =
+        g.point(static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(g.point_count()))));
     const std::int64_t steps = g.steps(p);
     g.reads(p, static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(steps))), reads);
     for (const Read& r : reads) {
@@ -201,7 +235,8 @@ TEST_CASE("property: spoiled ops never abort, and what passes can be lowered and
 TEST_CASE("each counted limit, both sides") {
   const Source a = Source::of(1, DType::kFloat64, *Grid::uniform({4}, {2}));
   const auto code = [](const Op& op, std::size_t sources, Stage stage = Stage::kSubmitted) {
-    const Status s = verify(op, std::vector<SourceArray>(sources, {DType::kFloat64, *Grid::uniform({4}, {2})}), stage);
+    const Status s =
+        verify(op, std::vector<SourceArray>(sources, {DType::kFloat64, *Grid::uniform({4}, {2})}), stage);
     return s ? Errc::kOk : s.error().code;
   };
   Op op = *infer_map({&a, 1}, [](TapeBuilder&, std::span<const TapeValue> v) { return v[0]; })->op;
@@ -238,13 +273,16 @@ TEST_CASE("each counted limit, both sides") {
   attrs.explicit_maps = {{{0, 16, 16}, std::vector<std::int64_t>(16, 1)}};
   CHECK(infer_call({&a, 1}, attrs, a.grid, {{0, DType::kFloat64, a.grid}}).has_value());
   attrs.explicit_maps = {{{0, 17, 17}, std::vector<std::int64_t>(17, 1)}};
-  CHECK(infer_call({&a, 1}, attrs, a.grid, {{0, DType::kFloat64, a.grid}}).error().code == Errc::kLimitExceeded);
+  CHECK(infer_call({&a, 1}, attrs, a.grid, {{0, DType::kFloat64, a.grid}}).error().code ==
+        Errc::kLimitExceeded);
   attrs.explicit_maps = {{{0, 1, 1}, {2}}};
   CHECK(infer_call({&a, 1}, attrs, a.grid, {{0, DType::kFloat64, a.grid}}).error().code == Errc::kOutOfRange);
   attrs.explicit_maps = {{{0, 2, 1}, {1}}};
-  CHECK(infer_call({&a, 1}, attrs, a.grid, {{0, DType::kFloat64, a.grid}}).error().code == Errc::kInvalidArgument);
+  CHECK(infer_call({&a, 1}, attrs, a.grid, {{0, DType::kFloat64, a.grid}}).error().code ==
+        Errc::kInvalidArgument);
   attrs.explicit_maps = {{{}, {}}};
-  CHECK(infer_call({&a, 1}, attrs, a.grid, {{0, DType::kFloat64, a.grid}}).error().code == Errc::kInvalidArgument);
+  CHECK(infer_call({&a, 1}, attrs, a.grid, {{0, DType::kFloat64, a.grid}}).error().code ==
+        Errc::kInvalidArgument);
 }
 
 TEST_CASE("kinds belong to their stage") {

@@ -42,7 +42,8 @@ std::optional<int> View::source_of(int logical_dim) const {
 }
 
 Result<View> View::permute(std::span<const int> axes) const {
-  if (static_cast<int>(axes.size()) != rank()) return bad(*this, std::to_string(axes.size()) + " axes for a permutation");
+  if (static_cast<int>(axes.size()) != rank())
+    return bad(*this, std::to_string(axes.size()) + " axes for a permutation");
   View v = *this;
   PerDim<std::int8_t> to(shape.size(), -1);  // old dimension -> new
   for (int i = 0; i < rank(); ++i) {
@@ -96,14 +97,16 @@ Result<View> View::at(int axis, std::int64_t index) const {
     return error(Errc::kOutOfRange, "index " + std::to_string(index) + " is out of bounds for axis " +
                                         std::to_string(axis) + " of shape " + to_string(shape));
   View v = *this;
-  if (const std::optional<int> s = source_of(axis)) v.source[*s] = {-1, source[*s].start + source[*s].step * i, 1};
+  if (const std::optional<int> s = source_of(axis))
+    v.source[*s] = {-1, source[*s].start + source[*s].step * i, 1};
   drop_dim(v, axis);
   return v;
 }
 
 Result<View> View::expand_dims(int axis) const {
   if (rank() == limits::kMaxRank)
-    return error(Errc::kLimitExceeded, bad(*this, "more than " + std::to_string(limits::kMaxRank) + " dimensions").message);
+    return error(Errc::kLimitExceeded,
+                 bad(*this, "more than " + std::to_string(limits::kMaxRank) + " dimensions").message);
   TW_ASSIGN(axis, axis_in(*this, axis, rank() + 1));
   View v = *this;
   v.shape.insert(v.shape.begin() + axis, 1);
@@ -124,14 +127,16 @@ Result<View> View::broadcast_to(const Shape& to) const {
   for (int d = 0; fits && d < rank(); ++d) fits = shape[d] == to[d + added] || shape[d] == 1;
   for (const std::int64_t e : to) fits = fits && e >= 0;
   if (!fits)
-    return error(Errc::kShapeMismatch, "shape " + to_string(shape) + " does not broadcast to " + to_string(to));
+    return error(Errc::kShapeMismatch,
+                 "shape " + to_string(shape) + " does not broadcast to " + to_string(to));
   TW_TRY(checked_volume(to));
   View v = *this;
   v.shape = to;
   for (SourceDim& s : v.source) {
     if (s.dim < 0) continue;
     const int d = s.dim + added;
-    s = shape[s.dim] == to[d] ? SourceDim{static_cast<std::int8_t>(d), s.start, s.step} : SourceDim{-1, s.start, 1};
+    s = shape[s.dim] == to[d] ? SourceDim{static_cast<std::int8_t>(d), s.start, s.step}
+                              : SourceDim{-1, s.start, 1};
   }
   return v;
 }
@@ -145,7 +150,8 @@ Box View::source_box(const Box& logical) const {
     if (!empty) {
       lo = hi = s.start;
       if (s.dim >= 0) {
-        const std::int64_t first = s.start + s.step * logical.lo[s.dim], last = s.start + s.step * (logical.hi[s.dim] - 1);
+        const std::int64_t first = s.start + s.step * logical.lo[s.dim],
+                           last = s.start + s.step * (logical.hi[s.dim] - 1);
         lo = std::min(first, last);
         hi = std::max(first, last);
       }
@@ -160,8 +166,8 @@ Box View::source_box(const Box& logical) const {
 Status View::verify(const Shape& source_shape) const {
   TW_TRY(checked_volume(shape));
   if (source.size() != source_shape.size())
-    return error(Errc::kShapeMismatch, "a view of " + std::to_string(source.size()) + " dimensions on an array of shape " +
-                                           to_string(source_shape));
+    return error(Errc::kShapeMismatch, "a view of " + std::to_string(source.size()) +
+                                           " dimensions on an array of shape " + to_string(source_shape));
   unsigned named = 0;
   for (std::size_t i = 0; i < source.size(); ++i) {
     const SourceDim& s = source[i];
@@ -170,12 +176,16 @@ Status View::verify(const Shape& source_shape) const {
     const std::int64_t extent = source_shape[i];
     // A longer step means nothing, as only one element could be seen; without it, steps compose without overflow.
     if (s.step < -std::max<std::int64_t>(extent, 1) || s.step > std::max<std::int64_t>(extent, 1))
-      return error(Errc::kOutOfRange, "a view of an extent of " + std::to_string(extent) + " with step " + std::to_string(s.step));
+      return error(Errc::kOutOfRange, "a view of an extent of " + std::to_string(extent) + " with step " +
+                                          std::to_string(s.step));
     if (s.dim >= 0) {
-      if (named >> s.dim & 1u) return bad(*this, "a view names dimension " + std::to_string(s.dim) + " twice");
+      if (named >> s.dim & 1u)
+        return bad(*this, "a view names dimension " + std::to_string(s.dim) + " twice");
       named |= 1u << s.dim;
-      if (shape[s.dim] == 0) {  // reads nothing; the position is kept, within reason, for what composes with it
-        if (s.start < 0 || s.start > extent) return error(Errc::kOutOfRange, "a view starts outside its array");
+      if (shape[s.dim] ==
+          0) {  // reads nothing; the position is kept, within reason, for what composes with it
+        if (s.start < 0 || s.start > extent)
+          return error(Errc::kOutOfRange, "a view starts outside its array");
         continue;
       }
     }
@@ -185,8 +195,8 @@ Status View::verify(const Shape& source_shape) const {
       return error(Errc::kOutOfRange, "a view passes 2^63 - 1");
     if (s.dim < 0) last = s.start;
     if (std::min(s.start, last) < 0 || std::max(s.start, last) >= extent)
-      return error(Errc::kOutOfRange, "a view of shape " + to_string(shape) + " reads outside an array of shape " +
-                                          to_string(source_shape));
+      return error(Errc::kOutOfRange, "a view of shape " + to_string(shape) +
+                                          " reads outside an array of shape " + to_string(source_shape));
   }
   return {};
 }

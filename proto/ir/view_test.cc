@@ -107,7 +107,8 @@ TEST_CASE("property: chains of operations equal index arithmetic, and stay verif
       if (what == 2) apply([&](View& x) { return x.expand_dims(axis); });
       if (what == 3) apply([&](View& x) { return x.squeeze(axis); });
       if (what == 4) {
-        const auto a = rng.between(-6, 6), b = rng.between(-6, 6), s = rng.chance(0.5) ? rng.between(1, 3) : -rng.between(1, 3);
+        const auto a = rng.between(-6, 6), b = rng.between(-6, 6),
+                   s = rng.chance(0.5) ? rng.between(1, 3) : -rng.between(1, 3);
         apply([&](View& x) { return x.slice(axis, a, b, s); });
       }
       if (what == 5 && v.rank() < 4) {
@@ -162,7 +163,8 @@ TEST_CASE("property: parts of a walk are the runs of one source block") {
     // Alignment against a random space, by definition.
     const DimGrid space = random_cuts(rng, v.shape[0]);
     bool one = true;
-    for (std::int64_t i = 0; i < space.count(); ++i) one &= walk.part_of(space.begin(i)) == walk.part_of(space.end(i) - 1);
+    for (std::int64_t i = 0; i < space.count(); ++i)
+      one &= walk.part_of(space.begin(i)) == walk.part_of(space.end(i) - 1);
     REQUIRE(aligned(walk, space) == one);
   }
 }
@@ -188,9 +190,8 @@ TEST_CASE("long walks: closed forms where cuts cannot be listed") {
 }
 
 TEST_CASE("source boxes bound what a logical box touches") {
-  const View v = *View::identity({10, 10})
-                      .slice(0, std::nullopt, std::nullopt, -2)
-                      ->slice(1, 3, std::nullopt, 1);
+  const View v =
+      *View::identity({10, 10}).slice(0, std::nullopt, std::nullopt, -2)->slice(1, 3, std::nullopt, 1);
   CHECK(v.source_box({{0, 0}, {2, 3}}) == Box{{7, 3}, {10, 6}});
   CHECK(v.source_box({{0, 0}, {0, 3}}).volume() == 0);
   CHECK(v.at(0, 1)->source_box({{0}, {1}}) == Box{{7, 3}, {8, 4}});

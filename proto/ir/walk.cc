@@ -51,7 +51,8 @@ Walk Walk::over(const DimGrid& source, std::int64_t start, std::int64_t step, st
     w.begins_.push_back(i);
     w.blocks_.push_back(block);
     // The first index past this block.
-    i = step > 0 ? ceil_div(source.end(block) - start, step) : floor_div(start - source.begin(block), stride) + 1;
+    i = step > 0 ? ceil_div(source.end(block) - start, step)
+                 : floor_div(start - source.begin(block), stride) + 1;
   }
   w.count_ = static_cast<std::int64_t>(w.begins_.size());
   return w;

@@ -14,16 +14,18 @@ constexpr int kDTypeCount = 5;
 constexpr std::size_t size_of(DType t) {
   switch (t) {
     case DType::kBool: return 1;
-    case DType::kInt32: case DType::kFloat32: return 4;
-    case DType::kInt64: case DType::kFloat64: return 8;
+    case DType::kInt32:
+    case DType::kFloat32: return 4;
+    case DType::kInt64:
+    case DType::kFloat64: return 8;
   }
   return 0;
 }
 constexpr bool is_floating(DType t) { return t == DType::kFloat32 || t == DType::kFloat64; }
 constexpr bool is_integer(DType t) { return t == DType::kInt32 || t == DType::kInt64; }
 
-std::string_view name_of(DType t);                       // "float64"
-std::optional<DType> dtype_named(std::string_view name); // "float64"; also NumPy's "<f8" codes
+std::string_view name_of(DType t);                        // "float64"
+std::optional<DType> dtype_named(std::string_view name);  // "float64"; also NumPy's "<f8" codes
 
 // The standard's table for two arrays. Nothing for mixed kinds it leaves undefined: bool with a number,
 // int64/int32 with floats. (A Python scalar, by contrast, adopts the array's dtype where its kind permits: see

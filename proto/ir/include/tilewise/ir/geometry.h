@@ -15,8 +15,8 @@ struct SourceArray {  // what is known about an operand's array
 // One read of one step of one task.
 struct Read {
   std::uint8_t operand = 0;
-  std::int64_t block = 0;   // C-order number in the operand's grid
-  Box region;               // logical coordinates of the operand's view
+  std::int64_t block = 0;  // C-order number in the operand's grid
+  Box region;              // logical coordinates of the operand's view
 };
 
 class Geometry {
@@ -26,7 +26,7 @@ class Geometry {
   // error says so: lower() gathers such operands first.
   static Result<Geometry> make(const Op& op, std::vector<SourceArray> sources);
 
-  const Shape& counts() const { return counts_; }            // of the iteration space
+  const Shape& counts() const { return counts_; }  // of the iteration space
   std::int64_t point_count() const { return point_count_; }
   Index point(std::int64_t ordinal) const { return unravel(ordinal, counts_); }
 
@@ -41,11 +41,14 @@ class Geometry {
 
   // Points that read `block` of operand `operand`: a box of the iteration space (explicit maps: several), and how
   // many of a task's steps read it there.
-  struct Users { Box points; std::int64_t steps_each = 1; };
+  struct Users {
+    Box points;
+    std::int64_t steps_each = 1;
+  };
   void users(int operand, std::int64_t block, std::vector<Users>& out) const;  // clears `out` first
 
   // Upper bounds, for admission and cost.
-  std::int64_t output_bytes_bound() const;   // of one task, all outputs
+  std::int64_t output_bytes_bound() const;  // of one task, all outputs
   double flops(const Index& point) const;
   std::int64_t bytes_read(const Index& point) const;
 
@@ -56,16 +59,18 @@ class Geometry {
     kJointParts,       // step s reads index s of the region along joint_dim_, of every operand
     kSequentialParts,  // each step reads one part of one operand
   };
-  struct Span { std::int64_t lo = 0, hi = 0; };
+  struct Span {
+    std::int64_t lo = 0, hi = 0;
+  };
   // One logical dimension of one operand.
   struct DimAccess {
     DimMap map;
     Walk walk;
     std::int64_t block_stride = 0;  // of its source dimension in the numbering of blocks; 0 where it repeats
-    bool plain = false;   // the region is the span itself
-    bool direct = false;  // and the span is a part: the point's index is the part's number
+    bool plain = false;             // the region is the span itself
+    bool direct = false;            // and the span is a part: the point's index is the part's number
   };
-  struct SourceSlot {  // one source dimension, for the inverse
+  struct SourceSlot {        // one source dimension, for the inverse
     std::int64_t count = 0;  // blocks
     int dim = -1;            // logical dimension, or
     std::int64_t fixed = 0;  // the only block
@@ -110,7 +115,10 @@ class Geometry {
 };
 
 // Strided placement of a logical region inside one block: offset of region.lo and strides, in elements.
-struct BlockWindow { std::int64_t offset = 0; Strides strides; };
+struct BlockWindow {
+  std::int64_t offset = 0;
+  Strides strides;
+};
 BlockWindow window(const View& view, const Grid& source, std::int64_t block, const Box& region);
 
 // Where kCopy puts a part: the box that `region` of operand `operand` fills in the output block of the point with box

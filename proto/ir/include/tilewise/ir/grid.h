@@ -34,8 +34,8 @@ class DimGrid {
   std::int64_t max_size() const;                  // of the largest block
 
   bool is_uniform() const { return starts_.empty(); }
-  std::int64_t block() const { return block_; }  // uniform only
-  std::int64_t phase() const { return phase_; }  // uniform only
+  std::int64_t block() const { return block_; }                        // uniform only
+  std::int64_t phase() const { return phase_; }                        // uniform only
   const std::vector<std::int64_t>& starts() const { return starts_; }  // explicit only; else empty
 
   friend bool operator==(const DimGrid&, const DimGrid&) = default;
@@ -61,9 +61,9 @@ class Grid {
   const DimGrid& dim(int d) const { return dims_[static_cast<std::size_t>(d)]; }
   const std::vector<DimGrid>& dims() const { return dims_; }
   Shape shape() const;
-  Shape counts() const;              // blocks per dimension
-  std::int64_t block_count() const;  // product of counts
-  Box box(const Index& block) const; // its elements
+  Shape counts() const;               // blocks per dimension
+  std::int64_t block_count() const;   // product of counts
+  Box box(const Index& block) const;  // its elements
   Shape max_block_shape() const;
 
   friend bool operator==(const Grid&, const Grid&) = default;

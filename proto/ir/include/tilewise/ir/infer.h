@@ -47,7 +47,8 @@ Result<Inferred> infer_cast(const Source& a, DType to);  // a itself where it is
 // any and all give bool of any dtype; min and max of bool are all and any. argmin and argmax take one axis or all and
 // give int64: the index along the axis, or in the flattened array; ties: the lowest; NaN: the first. min, max, argmin
 // and argmax over nothing are kInvalidArgument; the sum of nothing is 0.
-Result<Inferred> infer_reduce(const Source& a, ReduceKind kind, const std::optional<std::vector<int>>& axes, bool keepdims);
+Result<Inferred> infer_reduce(const Source& a, ReduceKind kind, const std::optional<std::vector<int>>& axes,
+                              bool keepdims);
 
 // NumPy's matmul for one and two dimensions. Both of one numeric dtype (cast first: infer_cast).
 Result<Inferred> infer_matmul(const Source& a, const Source& b);
@@ -59,13 +60,14 @@ Result<Inferred> infer_stack(std::span<const Source> operands, int axis);  // al
 // C order; one extent may be -1. A view where extents of one come or go; otherwise row slabs, cut along dimension 0.
 Result<Inferred> infer_reshape(const Source& a, std::span<const std::int64_t> shape);
 Result<Inferred> infer_reblock(const Source& a, const Grid& grid);  // grid over a's shape
-Result<Inferred> infer_materialise(const Source& a);                // a plain array of its own; a itself where it is one
+Result<Inferred> infer_materialise(const Source& a);  // a plain array of its own; a itself where it is one
 
 // `data_offset`: bytes before the first element. `fortran_order`: the file's first index runs fastest.
 Result<Inferred> infer_read_npy(std::string path, DType dtype, const Shape& shape, std::int64_t data_offset,
                                 bool fortran_order, const std::optional<Grid>& grid);
 // The result holds the bytes written of each block.
-Result<Inferred> infer_write_npy(const Source& a, std::string path, std::int64_t data_offset, std::uint64_t token);
+Result<Inferred> infer_write_npy(const Source& a, std::string path, std::int64_t data_offset,
+                                 std::uint64_t token);
 
 // A plug-in kernel. Names of `outputs` are ignored; their grids have the block counts of `space`.
 Result<Inferred> infer_call(std::span<const Source> operands, CallAttrs attrs, const Grid& space,

@@ -10,6 +10,7 @@
 
 namespace tilewise::ir {
 
+// clang-format off
 enum class OpKind : std::uint8_t {
   kMap,           // out[i] = tape(operands[i]); no operands: fill, ranges, random
   kReduce,        // as users write it: whole reduction over axes, reduced extents become 1. Lowered away
@@ -25,6 +26,7 @@ enum class OpKind : std::uint8_t {
   kFetch,         // the client's wish: its operand's blocks are pushed to a client's device. No output, no kernel
   kProvide,       // blocks that a client's memory holds and offers; placed on the client's device. No operands, no kernel
 };
+// clang-format on
 std::string_view name_of(OpKind kind);
 
 enum class ReduceKind : std::uint8_t { kSum, kProd, kMin, kMax, kAny, kAll, kArgMin, kArgMax };
@@ -59,9 +61,12 @@ struct ExplicitMap {
   friend bool operator==(const ExplicitMap&, const ExplicitMap&) = default;
 };
 
-struct MapAttrs { Tape tape; friend bool operator==(const MapAttrs&, const MapAttrs&) = default; };
-struct ReduceAttrs {   // kReduce, kReduceBlocks
-  Tape tape;           // applied to the operands first (fused); last instruction is what is reduced
+struct MapAttrs {
+  Tape tape;
+  friend bool operator==(const MapAttrs&, const MapAttrs&) = default;
+};
+struct ReduceAttrs {  // kReduce, kReduceBlocks
+  Tape tape;          // applied to the operands first (fused); last instruction is what is reduced
   ReduceKind kind = ReduceKind::kSum;
   std::uint32_t axes = 0;  // bit d: dimension d is reduced
   friend bool operator==(const ReduceAttrs&, const ReduceAttrs&) = default;
@@ -72,34 +77,39 @@ struct CombineAttrs {
   std::int64_t fan_in = 16;
   friend bool operator==(const CombineAttrs&, const CombineAttrs&) = default;
 };
-struct MatmulAttrs { friend bool operator==(const MatmulAttrs&, const MatmulAttrs&) = default; };
+struct MatmulAttrs {
+  friend bool operator==(const MatmulAttrs&, const MatmulAttrs&) = default;
+};
 struct CopyAttrs {
   std::vector<OperandMap> maps;  // one per operand; several operands: disjoint parts of the output (concat)
   friend bool operator==(const CopyAttrs&, const CopyAttrs&) = default;
 };
-struct ReshapeAttrs { friend bool operator==(const ReshapeAttrs&, const ReshapeAttrs&) = default; };
-struct NpyAttrs {      // kReadNpy, kWriteNpy
-  std::string path;    // as the workers see it
+struct ReshapeAttrs {
+  friend bool operator==(const ReshapeAttrs&, const ReshapeAttrs&) = default;
+};
+struct NpyAttrs {                // kReadNpy, kWriteNpy
+  std::string path;              // as the workers see it
   std::int64_t data_offset = 0;  // bytes before the first element
   bool fortran_order = false;    // reading only
   std::uint64_t token = 0;       // writing: names the temporary file that all blocks of this op share
   friend bool operator==(const NpyAttrs&, const NpyAttrs&) = default;
 };
 struct CallAttrs {
-  std::string kernel, version;   // checked at join against every worker's plug-ins
-  std::string params;            // opaque bytes for the kernel
-  std::vector<OperandMap> maps;             // one per operand, unless explicit
-  std::vector<ExplicitMap> explicit_maps;   // empty, or one per operand
+  std::string kernel, version;             // checked at join against every worker's plug-ins
+  std::string params;                      // opaque bytes for the kernel
+  std::vector<OperandMap> maps;            // one per operand, unless explicit
+  std::vector<ExplicitMap> explicit_maps;  // empty, or one per operand
   double flops_per_point = 0;
   std::int64_t scratch_bytes = 0;
   friend bool operator==(const CallAttrs&, const CallAttrs&) = default;
 };
-struct FetchAttrs {  // kFetch: where to; kProvide: where from. Filled in by the scheduler: a client names only itself
+struct
+    FetchAttrs {  // kFetch: where to; kProvide: where from. Filled in by the scheduler: a client names only itself
   DeviceId to;
   friend bool operator==(const FetchAttrs&, const FetchAttrs&) = default;
 };
-using OpAttrs = std::variant<MapAttrs, ReduceAttrs, CombineAttrs, MatmulAttrs, CopyAttrs, ReshapeAttrs, NpyAttrs,
-                             CallAttrs, FetchAttrs>;
+using OpAttrs = std::variant<MapAttrs, ReduceAttrs, CombineAttrs, MatmulAttrs, CopyAttrs, ReshapeAttrs,
+                             NpyAttrs, CallAttrs, FetchAttrs>;
 
 // Explicit placement, as the user wrote it. Empty devices: automatic.
 struct DeviceHint {

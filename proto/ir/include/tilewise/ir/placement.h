@@ -50,7 +50,10 @@ class Placement {
   // Ordinal of an owned point: inverse of nth.
   std::int64_t ordinal(DeviceId device, const Index& point) const;
 
-  struct Share { DeviceId device; std::int64_t points; };
+  struct Share {
+    DeviceId device;
+    std::int64_t points;
+  };
   // Devices owning points inside `box`, with how many each; in order of first appearance by coordinates, each once.
   void shares(const Box& box, std::vector<Share>& out) const;  // clears `out` first
 

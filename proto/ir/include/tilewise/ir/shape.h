@@ -10,8 +10,7 @@
 
 namespace tilewise::ir {
 
-template <class T>
-using PerDim = boost::container::static_vector<T, limits::kMaxRank>;
+template <class T> using PerDim = boost::container::static_vector<T, limits::kMaxRank>;
 
 using Shape = PerDim<std::int64_t>;    // extents, in elements
 using Index = PerDim<std::int64_t>;    // a position (of an element, or of a block in its grid)

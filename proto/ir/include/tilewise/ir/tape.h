@@ -10,6 +10,7 @@
 namespace tilewise::ir {
 
 // Stable on the wire: append only.
+// clang-format off
 enum class TapeOp : std::uint8_t {
   // sources
   kLoad,      // operand `imm.i` at this element, as `dtype`
@@ -30,16 +31,17 @@ enum class TapeOp : std::uint8_t {
   kWhere,     // a ? b : c, a is bool
   kCount
 };
+// clang-format on
 
-int arity_of(TapeOp op);                 // 0, 1, 2 or 3
-std::string_view name_of(TapeOp op);     // "add"
+int arity_of(TapeOp op);              // 0, 1, 2 or 3
+std::string_view name_of(TapeOp op);  // "add"
 
 struct TapeInstr {
   TapeOp op = TapeOp::kConst;
-  DType dtype = DType::kFloat64;         // of the result. Integer results wrap at the dtype's width
-  std::uint16_t a = 0, b = 0, c = 0;     // earlier instructions
-  double imm_f = 0;                      // kConst of a float
-  std::int64_t imm_i = 0;                // kLoad operand, kIota dimension, key, kConst of an integer or bool
+  DType dtype = DType::kFloat64;      // of the result. Integer results wrap at the dtype's width
+  std::uint16_t a = 0, b = 0, c = 0;  // earlier instructions
+  double imm_f = 0;                   // kConst of a float
+  std::int64_t imm_i = 0;             // kLoad operand, kIota dimension, key, kConst of an integer or bool
   friend bool operator==(const TapeInstr&, const TapeInstr&) = default;
 };
 

@@ -20,18 +20,20 @@ DType common_dtype(DType a, DType b);
 // A value of the host language.
 struct Scalar {
   ScalarKind kind;
-  std::int64_t i = 0;  // bool and integers
-  double f = 0;        // floats
-  Scalar(bool v) : kind(ScalarKind::kBool), i(v) {}                  // NOLINT: meant to convert
-  Scalar(std::int64_t v) : kind(ScalarKind::kInt), i(v) {}           // NOLINT
-  Scalar(int v) : Scalar(static_cast<std::int64_t>(v)) {}            // NOLINT
-  Scalar(double v) : kind(ScalarKind::kFloat), f(v) {}               // NOLINT
+  std::int64_t i = 0;                                       // bool and integers
+  double f = 0;                                             // floats
+  Scalar(bool v) : kind(ScalarKind::kBool), i(v) {}         // NOLINT: meant to convert
+  Scalar(std::int64_t v) : kind(ScalarKind::kInt), i(v) {}  // NOLINT
+  Scalar(int v) : Scalar(static_cast<std::int64_t>(v)) {}   // NOLINT
+  Scalar(double v) : kind(ScalarKind::kFloat), f(v) {}      // NOLINT
 };
 // The dtype a scalar takes beside an array of dtype `array`.
 DType scalar_dtype(DType array, ScalarKind kind);
 
 // A value of the tape under construction. Only meaningful to the builder that made it.
-struct TapeValue { std::uint16_t at = 0; };
+struct TapeValue {
+  std::uint16_t at = 0;
+};
 
 // The first error sticks: expressions can be written without checks in between, finish() returns it.
 class TapeBuilder {

@@ -19,8 +19,8 @@ struct SourceDim {
 // Maps each logical index to one source element. A logical dimension that no source dimension names repeats
 // (broadcast). Each logical dimension is named at most once.
 struct View {
-  Shape shape;                // logical
-  PerDim<SourceDim> source;   // one entry a source dimension
+  Shape shape;               // logical
+  PerDim<SourceDim> source;  // one entry a source dimension
 
   static View identity(const Shape& shape);
   int rank() const { return static_cast<int>(shape.size()); }
@@ -29,12 +29,12 @@ struct View {
 
   // Each returns the composed view; errors carry the shapes. Axes may be negative as in NumPy.
   Result<View> permute(std::span<const int> axes) const;
-  Result<View> transpose() const;                                        // reverses all dimensions
+  Result<View> transpose() const;  // reverses all dimensions
   Result<View> slice(int axis, std::optional<std::int64_t> start, std::optional<std::int64_t> stop,
-                     std::int64_t step) const;                           // NumPy's clipping rules
-  Result<View> at(int axis, std::int64_t index) const;                   // integer index: drops the axis
+                     std::int64_t step) const;          // NumPy's clipping rules
+  Result<View> at(int axis, std::int64_t index) const;  // integer index: drops the axis
   Result<View> expand_dims(int axis) const;
-  Result<View> squeeze(int axis) const;                                  // extent must be 1
+  Result<View> squeeze(int axis) const;  // extent must be 1
   Result<View> broadcast_to(const Shape& shape) const;
 
   // The elements of the source that a logical box touches: a box with the smallest bounds (steps may skip inside).

@@ -1,0 +1,75 @@
+#include "lowering.h"
+
+namespace tilewise::ir {
+
+bool Lowering::strided(const View& v, const Grid& source) {
+  int unit = source.rank() - 1;
+  while (unit >= 0 && source.dim(unit).extent() == 1) --unit;
+  for (int d = 0; d < 2; ++d) {
+    const std::optional<int> s = v.source_of(d);
+    if (v.shape[d] <= 1) continue;
+    if (!s) return true;
+    if (v.source[*s].step < 1) return false;
+  }
+  if (unit < 0) return true;
+  const SourceDim& s = v.source[unit];
+  return v.shape[0] <= 1 || v.shape[1] <= 1 || (s.dim >= 0 && s.step == 1);
+}
+
+Status Lowering::matmul() {
+  const std::int64_t m = op_.operands[0].view.shape[0], k = op_.operands[0].view.shape[1],
+                     n = op_.operands[1].view.shape[1];
+  for (std::size_t i = 0; i < 2; ++i) {
+    const int outer = i == 0 ? 0 : 1, inner = 1 - outer;
+    const bool good = strided(op_.operands[i].view, sources_[i].grid) && walk(i, inner).cuts() &&
+                      aligned(walk(i, outer), op_.space.dim(outer));
+    if (good) continue;
+    std::vector<DimGrid> cuts(2);
+    cuts[outer] = op_.space.dim(outer);
+    cuts[inner] = inner_cuts(i, inner);
+    TW_TRY(gather(i, cuts));
+  }
+  // Where neither side's panels hold the other's and all cuts are too many to list, the right side follows the left.
+  std::optional<DimGrid> panels = common_refinement(*walk(0, 1).cuts(), *walk(1, 0).cuts());
+  if (!panels) {
+    TW_TRY(gather(1, {*walk(0, 1).cuts(), op_.space.dim(1)}));
+    panels = walk(0, 1).cuts();
+  }
+  if (!splits_k(m, n, k, op_.space.block_count(), panels->count())) {
+    out_.push_back(std::move(op_));
+    return {};
+  }
+  std::vector<DimGrid> dims{*DimGrid::uniform(panels->count(), 1), op_.space.dim(0), op_.space.dim(1)};
+  const DType t = op_.outputs[0].dtype;
+  Op product =
+      part(OpKind::kMatmulPanels, MatmulAttrs{}, Grid({*panels, op_.space.dim(0), op_.space.dim(1)}));
+  product.operands = op_.operands;
+  product.outputs = {{new_array_(), t, Grid(dims)}};
+  out_.push_back(std::move(product));
+  std::vector<int> levels;
+  for (std::int64_t c = panels->count(); c > 1; c = ceil_div(c, kFanIn)) levels.push_back(0);
+  combine(ReduceKind::kSum, levels, std::move(dims), {t}, false);
+  Op squeeze =
+      part(OpKind::kCopy, CopyAttrs{{{{DimMap::Kind::kSpan, 0}, {DimMap::Kind::kSpan, 1}}}}, op_.space);
+  TW_ASSIGN(View view, View::identity({1, m, n}).at(0, 0));
+  squeeze.operands = {{out_.back().outputs[0].array, std::move(view)}};
+  squeeze.outputs = op_.outputs;
+  out_.push_back(std::move(squeeze));
+  return {};
+}
+
+DimGrid Lowering::inner_cuts(std::size_t i, int inner) const {
+  const Walk own = walk(i, inner);
+  if (op_.operands[i].view.source_of(inner)) return own.cuts_or_similar();
+  return walk(1 - i, 1 - inner).cuts_or_similar();
+}
+
+bool splits_k(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t output_blocks,
+              std::int64_t panels) {
+  if (output_blocks < 1 || output_blocks > 4 || panels < 4 || m == 0 || n == 0 || k == 0) return false;
+  // Each product is of one array's extents, so below 2^63; their sums are not.
+  const auto wide = [](std::int64_t x) { return static_cast<__int128>(x); };
+  return wide(m) * n * panels <= (wide(m) * k + wide(k) * n) / 4;
+}
+
+}  // namespace tilewise::ir
