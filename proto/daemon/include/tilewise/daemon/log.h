@@ -1,0 +1,43 @@
+// What a daemon says: one line an event on stderr, with fields, for people (text) or machines (json). Through spdlog,
+// which stays behind log.cc. Libraries do not log; they return values. Any thread.
+#pragma once
+#include <tilewise/base/result.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace tilewise::daemon {
+
+enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarn, kError };
+
+struct Field {
+  Field(std::string_view k, std::string_view v) : key(k), value(v) {}
+  Field(std::string_view k, const char* v) : key(k), value(v) {}
+  Field(std::string_view k, const std::string& v) : key(k), value(v) {}
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  Field(std::string_view k, T v) : key(k), value(std::to_string(v)) {}
+  std::string_view key;
+  std::string value;
+};
+
+// Once, in main(). `level`: debug, info, warn, error or off; `format`: text or json. kInvalidArgument for others.
+Status start_log(std::string_view program, std::string_view level, std::string_view format);
+
+void log(LogLevel level, std::string_view event, std::initializer_list<Field> fields = {});
+
+inline void log_debug(std::string_view event, std::initializer_list<Field> f = {}) { log(LogLevel::kDebug, event, f); }
+inline void log_info(std::string_view event, std::initializer_list<Field> f = {}) { log(LogLevel::kInfo, event, f); }
+inline void log_warn(std::string_view event, std::initializer_list<Field> f = {}) { log(LogLevel::kWarn, event, f); }
+inline void log_error(std::string_view event, std::initializer_list<Field> f = {}) { log(LogLevel::kError, event, f); }
+
+// "kind: text", for fields and for the last line of a program.
+std::string to_string(const Error& error);
+
+// A JSON string with its quotes. Bytes that are not UTF-8 are the caller's business.
+std::string json_quote(std::string_view text);
+
+}  // namespace tilewise::daemon

@@ -1,0 +1,53 @@
+// What the three programs share: options that are also environment variables and lines of a config file, and how a
+// program ends.
+//
+//   command line  --log-level debug     wins over
+//   environment   TILEWISE_LOG_LEVEL    wins over
+//   --config FILE log-level = "debug"   (TOML or INI; a key that is no option is an error)
+#pragma once
+#include <tilewise/base/result.h>
+#include <tilewise/net/address.h>
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+namespace tilewise::daemon {
+
+constexpr int kExitOk = 0;
+constexpr int kExitFailure = 1;   // while running, or nobody there
+constexpr int kExitUsage = 2;     // bad options: nothing was started
+
+struct CommonOptions {
+  std::string listen = "127.0.0.1:0";
+  std::string advertise;            // empty: what is listened on
+  int cores = 0;                    // 0: what the process may use
+  std::string token_file;
+  std::string log_level = "info";
+  std::string log_format = "text";
+  std::string address_file;
+};
+
+void add_common_options(CLI::App& app, CommonOptions& common);
+
+// --help and --version print and give kExitOk; a mistake is one line on stderr and kExitUsage; nothing: go on.
+// Adds --version and --config.
+std::optional<int> parse(CLI::App& app, int argc, char** argv);
+
+// One line on stderr: "program: text". Returns `code`.
+int fail(const std::string& program, const Error& error, int code);
+
+// The cores that this process may use (affinity), or `asked` where that is above 0.
+int usable_cores(int asked);
+
+// What others should connect to: `advertise` (a port 0 or none there: the actual one), else the actual address. An
+// address that means "all interfaces" cannot be connected to: kInvalidArgument asking for --advertise.
+Result<net::Address> advertised(const std::string& advertise, const net::Address& actual);
+
+// Appears complete or not at all, with one line: the address.
+Status write_address_file(const std::string& path, const std::string& address);
+
+// "4GiB", "512MB", "1.5e9", "1024": bytes. kInvalidArgument, kOutOfRange.
+Result<std::int64_t> parse_bytes(std::string_view text);
+
+}  // namespace tilewise::daemon

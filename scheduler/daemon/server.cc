@@ -1,0 +1,183 @@
+#include "server.h"
+
+#include <tilewise/daemon/log.h>
+
+#include <algorithm>
+
+namespace tilewise::scheduler {
+namespace {
+
+constexpr TimeNs kEndNs = kSecond;  // how long workers may take to close after a Shutdown
+
+using daemon::to_string;
+
+std::string describe(const msg::Join& join) {
+  static constexpr const char* kRoles[] = {"worker", "client", "tool"};
+  return std::string(kRoles[std::min<std::size_t>(static_cast<std::size_t>(join.role), 2)]) + " " + join.name;
+}
+
+}  // namespace
+
+Server::Server(net::EventLoop& loop, const ServerOptions& options, std::function<void()> on_end)
+    : loop_(loop), on_end_(std::move(on_end)), core_(options.core) {}
+
+Server::~Server() {
+  loop_.set_batch_hook({});
+  if (timer_ != 0) loop_.cancel(timer_);
+}
+
+Result<std::unique_ptr<Server>> Server::open(net::EventLoop& loop, const ServerOptions& options,
+                                             std::function<void()> on_end) {
+  std::unique_ptr<Server> server(new Server(loop, options, std::move(on_end)));
+  net::ListenerOptions listening{.handshake = {.token = options.token}};
+  TW_ASSIGN(server->listener_,
+            net::Listener::open(
+                loop, options.listen, listening,
+                [s = server.get()](std::unique_ptr<net::Link> link) { s->accept(std::move(link)); },
+                [](const Error& why, const std::string& peer) {
+                  daemon::log_warn("connection refused", {{"peer", peer}, {"why", to_string(why)}});
+                }));
+  loop.set_batch_hook([s = server.get()] { return s->turn(); });
+  return server;
+}
+
+// ---- links in ------------------------------------------------------------------------------------------------------
+
+void Server::accept(std::unique_ptr<net::Link> link) {
+  const Conn conn{++last_conn_};
+  Peer& peer = peers_[conn];
+  peer.link = std::move(link);
+  peer.name = "unjoined " + peer.link->peer();
+  peer.link->start({[this, conn](net::Frame& frame) { on_frame(conn, frame); },
+                    [this, conn](const Error& why) { on_close(conn, why); },
+                    {}});
+}
+
+void Server::on_frame(Conn conn, const net::Frame& frame) {
+  auto message = codec::decode(frame.payload);
+  if (!message) return reject(conn, message.error());
+  if (codec::frame_type(*message) != frame.type) {
+    return reject(conn, error(Errc::kCorruptData, "the frame says type " + std::to_string(frame.type) + ", its message is a " +
+                                                      std::string(msg::name_of(*message))));
+  }
+  if (const auto* join = std::get_if<msg::Join>(&*message)) {
+    Peer& peer = peers_.at(conn);
+    peer.name = describe(*join);
+    peer.worker = join->role == msg::Role::kWorker;
+  }
+  events_.push_back(Received{conn, std::move(*message)});
+}
+
+void Server::on_close(Conn conn, const Error& why) {
+  const auto it = peers_.find(conn);
+  if (it == peers_.end()) return;
+  daemon::log_info("peer left", {{"peer", it->second.name}, {"why", to_string(why)}});
+  peers_.erase(it);
+  events_.push_back(Closed{conn, why});
+  if (ending_) finish_if_quiet();
+}
+
+void Server::reject(Conn conn, const Error& why) {
+  daemon::log_warn("bad message, link closed", {{"peer", peers_.at(conn).name}, {"why", to_string(why)}});
+  send(conn, msg::Refusal{{why.code, why.message}});
+  drop(conn, why);
+  events_.push_back(Closed{conn, why});
+}
+
+// What was queued is still written.
+void Server::drop(Conn conn, const Error& why) {
+  const auto it = peers_.find(conn);
+  if (it == peers_.end()) return;
+  daemon::log_debug("link closed", {{"peer", it->second.name}, {"why", to_string(why)}});
+  net::Link::retire(std::move(it->second.link));
+  peers_.erase(it);
+}
+
+// ---- one turn ------------------------------------------------------------------------------------------------------
+
+bool Server::turn() {
+  bool any = false;
+  // Sends that fail become events of the same batch; each closes a link, so this ends.
+  for (TimeNs now = monotonic_now(); !events_.empty() || now >= core_.next_deadline(); now = monotonic_now()) {
+    any = true;
+    core_.step(events_, now, actions_);
+    events_.clear();
+    for (Action& action : actions_) perform(action);
+    actions_.clear();
+    if (events_.empty()) break;
+  }
+  arm_timer(monotonic_now());
+  return any;
+}
+
+void Server::arm_timer(TimeNs now) {
+  const TimeNs next = core_.next_deadline();
+  if (timer_ != 0 && timer_at_ <= next) return;  // a timer that comes early arms the next one
+  if (timer_ != 0) loop_.cancel(timer_);
+  timer_at_ = next;
+  timer_ = loop_.after(std::max<TimeNs>(next - now, 10 * kMicrosecond), [this] { timer_ = 0; });
+}
+
+void Server::perform(Action& action) {
+  if (const auto* out = std::get_if<Send>(&action)) {
+    send(out->to, out->message);
+  } else if (const auto* close = std::get_if<Close>(&action)) {
+    const auto it = peers_.find(close->conn);
+    if (it != peers_.end()) {
+      daemon::log_info("peer dropped", {{"peer", it->second.name}, {"why", to_string(close->why)}});
+    }
+    drop(close->conn, close->why);
+  } else {
+    end();
+  }
+}
+
+void Server::send(Conn to, const msg::Message& message) {
+  const auto it = peers_.find(to);
+  if (it == peers_.end()) return;
+  Peer& peer = it->second;
+  if (const auto* welcome = std::get_if<msg::Welcome>(&message)) {
+    if (welcome->refused.ok()) {
+      daemon::log_info("peer joined", {{"peer", peer.name},
+                                       {"id", welcome->you.value},
+                                       {"devices", welcome->devices.size()},
+                                       {"from", peer.link->peer()}});
+    } else {
+      daemon::log_warn("join refused", {{"peer", peer.name}, {"why", welcome->refused.message}});
+    }
+  }
+  Status sent = codec::encode(message, buffer_);
+  if (sent) sent = peer.link->send(codec::frame_type(message), buffer_.bytes());
+  if (sent) return;
+  // A log with a gap is worse than none: a peer that cannot take its messages is lost.
+  daemon::log_error("cannot send, link closed", {{"peer", peer.name},
+                                                 {"message", msg::name_of(message)},
+                                                 {"why", to_string(sent.error())}});
+  drop(to, sent.error());
+  events_.push_back(Closed{to, sent.error()});
+}
+
+// ---- the end -------------------------------------------------------------------------------------------------------
+
+void Server::end() {
+  if (ending_) return;
+  ending_ = true;
+  loop_.after(kEndNs, [this] {
+    if (on_end_) std::exchange(on_end_, {})();
+  });
+  listener_.reset();
+  std::vector<Conn> others;
+  for (auto& [conn, peer] : peers_) {
+    peer.link->flush();
+    if (!peer.worker) others.push_back(conn);
+  }
+  for (const Conn conn : others) drop(conn, error(Errc::kUnavailable, "the scheduler ends"));
+  finish_if_quiet();
+}
+
+void Server::finish_if_quiet() {
+  const bool workers = std::any_of(peers_.begin(), peers_.end(), [](const auto& p) { return p.second.worker; });
+  if (!workers && on_end_) std::exchange(on_end_, {})();
+}
+
+}  // namespace tilewise::scheduler
