@@ -149,6 +149,16 @@ void reductions(const char* name, ir::Shape shape, std::uint32_t axes, ir::Reduc
   call.call.outputs.push_back({index.data(), DType::kInt64, kept, ir::c_order_strides(kept)});
   const double dn = static_cast<double>(n);
   report(name, best_of(5, [&] { call.run(); }), dn, 8 * dn);
+  if (kind != ir::ReduceKind::kSum || shape.size() != 1) return;
+  volatile double sink = 0;
+  report("  a plain read of the same memory", best_of(5, [&] {
+           std::uint64_t lanes[32] = {};
+           const auto* x = reinterpret_cast<const std::uint64_t*>(a.data());
+           for (std::int64_t i = 0; i + 32 <= n; i += 32) {
+             for (int j = 0; j < 32; ++j) lanes[j] ^= x[i + j];
+           }
+           for (const std::uint64_t lane : lanes) sink = sink + static_cast<double>(lane & 1);
+         }), dn, 8 * dn);
 }
 
 void products(std::int64_t side) {
@@ -181,10 +191,11 @@ int main(int argc, char** argv) {
   const std::int64_t n = argc > 1 ? std::atoll(argv[1]) : 1 << 24;
   std::printf("%s, %lld elements\n", kernels::host_numeric_class().c_str(), static_cast<long long>(n));
   overhead();
-  maps(n);
-  if (argc > 2) return 0;
-  transposed(1024);
-  transposed(4096);
+  if (std::getenv("REDUCE_ONLY") == nullptr) {
+    maps(n);
+    transposed(1024);
+    transposed(4096);
+  }
   using ir::ReduceKind;
   reductions("sum, all", {n}, 1, ReduceKind::kSum);
   reductions("min, all", {n}, 1, ReduceKind::kMin);

@@ -20,6 +20,8 @@ class TileEvaluator {
 
   // The most elements that one eval() takes. Unbounded where the program only passes on contiguous memory.
   std::int64_t max_tile() const { return max_tile_; }
+  // The program only passes on contiguous memory: eval() returns addresses into it, which stay valid.
+  bool in_place() const { return in_place_; }
   // A good number of elements for the tile at `begin`, so that rows are read in place; at most end - begin.
   std::int64_t tile_at(std::int64_t begin, std::int64_t end) const;
 
@@ -32,8 +34,13 @@ class TileEvaluator {
   struct Source {
     Collapsed where;
     const std::byte* data = nullptr;  // loads
-    std::int64_t size = 0;            // of their elements
+    std::int64_t size = 1;            // of their elements
     std::int64_t first = 0;           // value or counter of element 0 (iota, random)
+    // Loads across the grain of memory (transposed operands): some rows at a time are brought into C order here.
+    std::byte* strip = nullptr;
+    std::int64_t strip_rows = 0;      // at most; 0: not read in strips
+    std::int64_t strip_at = -1;       // first row held
+    std::int64_t pitch() const { return where.run() + 64 / size; }  // keeps rows out of each other's cache sets
   };
   struct Value {
     const void* data = nullptr;
@@ -48,15 +55,19 @@ class TileEvaluator {
   void allocate();
   Status bind(std::span<const TensorView> inputs, const ir::Box& box, const ir::Shape& space_shape);
   std::byte* slot(const ProgramInstr& in) const { return tiles_ + std::int64_t{in.slot} * tile_ * 8; }
-  Value load(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const;
+  Value load(const ProgramInstr& in, std::int64_t begin, std::int64_t n);
+  Value load_strips(const ProgramInstr& in, std::int64_t begin, std::int64_t n);
+  static void plan_strips(Source& source);
+  static const std::byte* strip_row(Source& source, std::int64_t row);
   Value iota(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const;
   Value random(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const;
   Value random_below(const ProgramInstr& in, Value bound, std::int64_t begin, std::int64_t n) const;
   Value lane(const ProgramInstr& in, std::int64_t n, void* out);
 
   const Program* program_;
-  TileMemory memory_;  // constants, one block each; then the slots
+  TileMemory memory_;  // constants, one block each; then the slots, then strips
   std::byte* tiles_ = nullptr;
+  bool in_place_ = false;
   std::int64_t tile_ = 0, max_tile_ = 0, row_ = 0;
   boost::container::static_vector<Ahead, limits::kMaxTapeInstructions + 1> ahead_;
   boost::container::static_vector<Source, limits::kMaxTapeInstructions> sources_;

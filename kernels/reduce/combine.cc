@@ -62,7 +62,7 @@ void combine_values(const KernelCall& call, int axis, const FoldFns& folds) {
   each_tile(call, axis, ir::volume(out.shape), [&](std::int64_t part, std::int64_t begin, std::int64_t n, bool first) {
     const std::byte* x = slice_of(call.inputs[0], axis, part).read(begin, n, buffer);
     std::byte* to = static_cast<std::byte*>(out.data) + begin * size;
-    if (!first) folds.rows(to, x, n, 1);
+    if (!first) folds.rows(to, x, n, 1, n);
     else if (to != x) std::memcpy(to, x, static_cast<std::size_t>(n * size));  // equal where the input was donated
   });
 }

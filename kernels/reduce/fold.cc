@@ -68,6 +68,8 @@ void clear(void* acc, std::int64_t width) {
   for (std::int64_t j = 0; j < width; ++j) a[j] = Op::template kNeutral<T>;
 }
 
+constexpr std::int64_t kAhead = 1024;  // elements
+
 // Sixteen lanes stay in registers.
 template <class Op, class T>
 HWY_INLINE void rows_of_16(T* acc, const T* x, std::int64_t rows) {
@@ -78,28 +80,33 @@ HWY_INLINE void rows_of_16(T* acc, const T* x, std::int64_t rows) {
   V a[kVectors];
   for (int v = 0; v < kVectors; ++v) a[v] = hn::LoadU(d, acc + v * kLanes);
   for (std::int64_t r = 0; r < rows; ++r, x += kFold) {
+    __builtin_prefetch(x + kAhead, 0, 2);  // hardware stops at the end of a page
+    if constexpr (sizeof(T) == 8) __builtin_prefetch(x + kAhead + kFold / 2, 0, 2);
     for (int v = 0; v < kVectors; ++v) a[v] = Op::vec(a[v], hn::LoadU(d, x + v * kLanes));
   }
   for (int v = 0; v < kVectors; ++v) hn::StoreU(a[v], d, acc + v * kLanes);
 }
 
 template <class Op, class T>
-void rows(void* acc, const void* from, std::int64_t width, std::int64_t rows) {
+void rows(void* acc, const void* from, std::int64_t width, std::int64_t rows, std::int64_t pitch) {
   T* HWY_RESTRICT a = static_cast<T*>(acc);
   const T* HWY_RESTRICT x = static_cast<const T*>(from);
   if constexpr (sizeof(T) >= 4 && !std::is_same_v<Op, Prod> && !std::is_same_v<Op, Any> && !std::is_same_v<Op, All>) {
-    if (width == kFold) return rows_of_16<Op, T>(a, x, rows);
+    if (width == kFold && pitch == kFold) return rows_of_16<Op, T>(a, x, rows);
   }
   std::int64_t r = 0;
-  for (; r + 4 <= rows; r += 4, x += 4 * width) {  // four rows a pass over the accumulators
+  for (; r + 4 <= rows; r += 4, x += 4 * pitch) {  // four rows a pass over the accumulators
+    if (pitch == width) {  // one stream, read in four places at once: more than the hardware foresees
+      for (std::int64_t at = 0; at < 4 * width; at += 64 / static_cast<std::int64_t>(sizeof(T))) {
+        __builtin_prefetch(x + kAhead + at, 0, 2);
+      }
+    }
+    const T *HWY_RESTRICT x1 = x + pitch, *HWY_RESTRICT x2 = x1 + pitch, *HWY_RESTRICT x3 = x2 + pitch;
     for (std::int64_t j = 0; j < width; ++j) {
-      T s = Op::apply(a[j], x[j]);
-      s = Op::apply(s, x[width + j]);
-      s = Op::apply(s, x[2 * width + j]);
-      a[j] = Op::apply(s, x[3 * width + j]);
+      a[j] = Op::apply(Op::apply(Op::apply(Op::apply(a[j], x[j]), x1[j]), x2[j]), x3[j]);
     }
   }
-  for (; r < rows; ++r, x += width) {
+  for (; r < rows; ++r, x += pitch) {
     for (std::int64_t j = 0; j < width; ++j) a[j] = Op::apply(a[j], x[j]);
   }
 }

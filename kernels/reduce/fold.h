@@ -12,8 +12,8 @@ constexpr int kFold = 16;  // virtual lanes of a folded row
 struct FoldFns {
   // acc[j] = the value that changes nothing (float sums: -0)
   void (*clear)(void* acc, std::int64_t width) = nullptr;
-  // for r: acc[j] = acc[j] op x[r * width + j], rows in order
-  void (*rows)(void* acc, const void* x, std::int64_t width, std::int64_t rows) = nullptr;
+  // for r: acc[j] = acc[j] op x[r * pitch + j], rows in order
+  void (*rows)(void* acc, const void* x, std::int64_t width, std::int64_t rows, std::int64_t pitch) = nullptr;
   // for u, j: out[u * n + j] = x[u][0][j] op x[u][1][j] op ..., x of shape (units, length, n), left to right
   void (*units)(void* out, const void* x, std::int64_t units, std::int64_t length, std::int64_t n) = nullptr;
   explicit operator bool() const { return rows != nullptr; }

@@ -21,7 +21,7 @@ namespace {
 constexpr std::int64_t kChunkRows = 64;   // rows (or folded rows) summed left to right
 constexpr std::int64_t kNarrow = 32;      // rows shorter than this are folded sixteen at a time
 constexpr std::int64_t kShort = 16;       // ... unless there are no more than this
-constexpr std::int64_t kMaxColumns = 4096;  // accumulators of one pass: within the second-level cache
+constexpr std::int64_t kMaxColumns = 1024;  // accumulators of one pass: within the first-level cache
 
 class BlockReducer {
  public:
@@ -87,7 +87,7 @@ class BlockReducer {
       if (width == layout_.n) add_rows(base + row * layout_.n, rows);
       else add_columns(base + row * layout_.n + column, rows, width);
       for (std::int64_t half = fold_ / 2; half > 0; half /= 2) {
-        folds_.rows(acc_.data(), acc_.data() + half * width * size_, half * width, 1);
+        folds_.rows(acc_.data(), acc_.data() + half * width * size_, half * width, 1, 0);
       }
       tree_.push(acc_.data());
     }
@@ -99,14 +99,17 @@ class BlockReducer {
     const std::int64_t most = std::max<std::int64_t>(1, std::min(values_.max_tile(), rows * layout_.n) / width);
     for (std::int64_t r = 0; r < whole; r += most) {
       const std::int64_t count = std::min(most, whole - r);
-      folds_.rows(acc_.data(), window(begin + r * width, count * width), width, count);
+      folds_.rows(acc_.data(), window(begin + r * width, count * width), width, count, width);
     }
-    if (rest > 0) folds_.rows(acc_.data(), window(begin + whole * width, rest), rest, 1);
+    if (rest > 0) folds_.rows(acc_.data(), window(begin + whole * width, rest), rest, 1, rest);
   }
 
   void add_columns(std::int64_t begin, std::int64_t rows, std::int64_t width) {
+    if (values_.in_place()) {
+      return folds_.rows(acc_.data(), values_.eval(begin, width, nullptr), width, rows, layout_.n);
+    }
     for (std::int64_t r = 0; r < rows; ++r) {
-      folds_.rows(acc_.data(), values_.eval(begin + r * layout_.n, width, nullptr), width, 1);
+      folds_.rows(acc_.data(), values_.eval(begin + r * layout_.n, width, nullptr), width, 1, width);
     }
   }
 

@@ -13,7 +13,7 @@ void Tree::push(std::byte* partial) {
   std::size_t l = 0;
   for (; (count_ >> l & 1) != 0; ++l) {
     std::byte* left = level(l);
-    folds_.rows(left, partial, width_, 1);
+    folds_.rows(left, partial, width_, 1, width_);
     partial = left;
   }
   std::memcpy(level(l), partial, bytes_);
@@ -25,7 +25,7 @@ void Tree::finish(std::byte* out) {
   for (std::size_t l = 0; count_ >> l != 0; ++l) {
     if ((count_ >> l & 1) == 0) continue;
     std::byte* left = level(l);
-    if (right != nullptr) folds_.rows(left, right, width_, 1);
+    if (right != nullptr) folds_.rows(left, right, width_, 1, width_);
     right = left;
   }
   std::memcpy(out, right, bytes_);
