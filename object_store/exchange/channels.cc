@@ -1,0 +1,133 @@
+// Links, from their making until a hello has said whose they are.
+#include "impl.h"
+
+namespace tilewise::exchange {
+
+namespace {
+constexpr TimeNs kAttemptTime = 5 * kSecond;       // one address, handshake included
+constexpr TimeNs kRetryPause = 200 * kMillisecond; // between rounds over all addresses
+}  // namespace
+
+ChannelId Exchange::Impl::open_channel(std::unique_ptr<net::Link> link, WorkerId peer) {
+  const ChannelId id = ++last_channel;
+  Channel& channel = channels[id];
+  channel.link = std::move(link);
+  channel.peer = peer;
+  channel.link->start({.on_frame = [this, id](net::Frame& frame) { on_frame(id, frame); },
+                       .on_close = [this, id](const Error& why) { on_closed(id, why); },
+                       .on_drained =
+                           [this, id] {
+                             if (Peer* p = find(channels.at(id).peer)) flush(*p);
+                           }});
+  return id;
+}
+
+// ---- accepting -----------------------------------------------------------------------------------------------------
+
+void Exchange::Impl::accepted(std::unique_ptr<net::Link> link) {
+  std::size_t strangers = 0;
+  ChannelId oldest = 0;
+  for (auto& [id, channel] : channels) {
+    if (channel.peer) continue;
+    if (oldest == 0) oldest = id;
+    ++strangers;
+  }
+  if (strangers >= options.max_strangers) close_stranger(oldest);  // it has had the most time
+  const ChannelId id = open_channel(std::move(link), {});
+  channels.at(id).deadline = loop.after(options.link_deadline_ns, [this, id] {
+    channels.at(id).deadline = 0;
+    close_stranger(id);
+  });
+}
+
+void Exchange::Impl::close_stranger(ChannelId id) {
+  stop(channels.at(id).deadline);
+  channels.erase(id);
+  ++counters.strangers_closed;
+}
+
+// The scheduler tells both sides of each other, so a connector may be faster than our own announcement of it.
+void Exchange::Impl::stranger_hello(ChannelId id, msg::PeerHello hello) {
+  channels.at(id).hello = std::move(hello);
+  match_strangers();
+}
+
+void Exchange::Impl::match_strangers() {
+  if (!self) return;
+  std::vector<ChannelId> waiting;
+  for (auto& [id, channel] : channels) {
+    if (channel.hello) waiting.push_back(id);
+  }
+  for (ChannelId id : waiting) {
+    const auto at = channels.find(id);
+    if (at == channels.end()) continue;
+    Channel& channel = at->second;
+    const WorkerId from = channel.hello->from;
+    // Another incarnation is meant (of us, or one that is no more): nothing it says counts.
+    if (channel.hello->to != self || lost.contains(from)) {
+      close_stranger(id);
+      continue;
+    }
+    Peer* peer = find(from);
+    if (peer == nullptr) continue;  // not announced yet; its deadline runs
+    if (peer->state != Peer::State::kAwaiting) {  // a second link, or the wrong side connected
+      close_stranger(id);
+      continue;
+    }
+    stop(channel.deadline);
+    const msg::PeerHello hello = *std::exchange(channel.hello, {});
+    channel.peer = from;
+    peer->channel = id;
+    peer->state = Peer::State::kGreeting;
+    say_hello(*peer);
+    if (peer->state == Peer::State::kGreeting) greeted(*peer, hello);
+  }
+}
+
+void Exchange::Impl::on_closed(ChannelId id, const Error& why) {
+  const auto at = channels.find(id);
+  if (at == channels.end()) return;
+  if (!at->second.peer) return close_stranger(id);
+  if (why.code != Errc::kUnavailable) ++counters.protocol_errors;
+  if (Peer* peer = find(at->second.peer)) {
+    fail(*peer, error(why.code, "the link to " + text_of(peer->info.id) + " (" + peer->info.name + ") ended: " + why.message));
+  }
+}
+
+// ---- connecting ----------------------------------------------------------------------------------------------------
+
+void Exchange::Impl::connect(Peer& peer) {
+  const WorkerId id = peer.info.id;
+  if (peer.targets.empty()) return fail(peer, error(Errc::kUnavailable, text_of(id) + " has no address for us"));
+  if (peer.next_target == peer.targets.size()) {
+    // Every address was tried. It may only be slow to listen; a wrong token does not get better.
+    if (peer.unauthenticated) return fail(peer, *peer.unauthenticated);
+    peer.next_target = 0;
+    peer.retry = loop.after(kRetryPause, [this, id] {
+      if (Peer* again = find(id)) {
+        again->retry = 0;
+        connect(*again);
+      }
+    });
+    return;
+  }
+  const net::Address& target = peer.targets[peer.next_target++];
+  peer.attempt = net::connect(loop, target, {.token = options.token, .deadline_ns = kAttemptTime},
+                              [this, id](Result<std::unique_ptr<net::Link>> link) { connected(id, std::move(link)); });
+}
+
+void Exchange::Impl::connected(WorkerId id, Result<std::unique_ptr<net::Link>> link) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return;
+  peer->attempt.reset();
+  if (peer->state != Peer::State::kConnecting) return;
+  if (!link) {
+    if (link.error().code == Errc::kUnauthenticated) peer->unauthenticated = link.error();
+    return connect(*peer);
+  }
+  peer->state = Peer::State::kGreeting;
+  peer->channel = open_channel(std::move(*link), id);
+  say_hello(*peer);
+}
+
+}  // namespace tilewise::exchange

@@ -1,0 +1,262 @@
+#include <tilewise/exchange/exchange.h>
+
+#include "impl.h"
+
+namespace tilewise::exchange {
+
+namespace {
+
+constexpr TimeNs kBusyTick = 20 * kMillisecond;   // UCX's descriptor is not trusted alone
+constexpr TimeNs kIdleTick = 100 * kMillisecond;
+constexpr int kRounds = 16;                       // of progress in one turn of the loop
+constexpr std::size_t kMaxLost = 65'536;
+
+msg::Lane lane_of(transfer::Via via) {
+  switch (via) {
+    case transfer::Via::kSharedMemory: return msg::Lane::kSharedMemory;
+    case transfer::Via::kRdma: return msg::Lane::kRdma;
+    case transfer::Via::kCudaIpc: return msg::Lane::kCudaIpc;
+    case transfer::Via::kStaged: return msg::Lane::kStaged;
+    case transfer::Via::kTcp:
+    case transfer::Via::kNone: break;
+  }
+  return msg::Lane::kTcp;
+}
+
+bool is_unix(const net::Address& address) { return address.kind != net::Address::Kind::kTcp; }
+
+}  // namespace
+
+std::string text_of(WorkerId id) { return "worker " + std::to_string(id.value); }
+
+// ---- life ----------------------------------------------------------------------------------------------------------
+
+Exchange::Exchange(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Exchange::~Exchange() = default;
+
+Exchange::Impl::~Impl() {
+  alive.reset();
+  stop(tick);
+  for (auto& [id, peer] : peers) {
+    stop(peer->timer);
+    stop(peer->retry);
+  }
+  for (auto& [id, channel] : channels) stop(channel.deadline);
+  for (auto& [id, entry] : unmapping) stop(entry.second);
+  watch.reset();  // before the engine, which owns the descriptor
+}
+
+void Exchange::Impl::stop(net::TimerId& timer) {
+  if (timer != 0) loop.cancel(std::exchange(timer, 0));
+}
+
+void Exchange::Impl::later(net::EventLoop::Fn fn) {
+  loop.defer([watched = std::weak_ptr<char>(alive), fn = std::move(fn)] {
+    if (!watched.expired()) fn();
+  });
+}
+
+Result<std::unique_ptr<Exchange>> Exchange::create(net::EventLoop& loop, Options options, Callbacks callbacks) {
+  auto impl = std::make_unique<Impl>(loop, std::move(options), std::move(callbacks));
+  if (impl->options.use_ucx) TW_TRY(impl->start_ucx());
+  return std::unique_ptr<Exchange>(new Exchange(std::move(impl)));
+}
+
+Result<std::vector<std::string>> Exchange::listen() {
+  Impl& me = *impl_;
+  std::vector<std::string> unix_addresses, tcp_addresses;
+  for (const std::string& text : me.options.listen) {
+    TW_ASSIGN(net::Address address, net::Address::parse(text));
+    const bool any_host = address.kind == net::Address::Kind::kTcp && (address.host == "0.0.0.0" || address.host == "::");
+    if (any_host && me.options.advertise.empty()) {
+      return error(Errc::kInvalidArgument, text + " is no address that peers can use: say which to advertise");
+    }
+    net::ListenerOptions options{.handshake = {.token = me.options.token}};
+    TW_ASSIGN(auto listener, net::Listener::open(
+                                 me.loop, address, options,
+                                 [&me](std::unique_ptr<net::Link> link) { me.accepted(std::move(link)); },
+                                 [&me](const Error&, const std::string&) { ++me.counters.rejected; }));
+    net::Address ours = listener->address();
+    if (!is_unix(ours) && !me.options.advertise.empty()) ours.host = me.options.advertise;
+    (is_unix(ours) ? unix_addresses : tcp_addresses).push_back(ours.to_string());
+    me.listeners.push_back(std::move(listener));
+  }
+  me.listening = !me.listeners.empty();
+  unix_addresses.insert(unix_addresses.end(), tcp_addresses.begin(), tcp_addresses.end());
+  return unix_addresses;
+}
+
+void Exchange::set_self(WorkerId self) {
+  TW_CHECK(!impl_->self && self, "an exchange gets one id, once");
+  impl_->self = self;
+  impl_->match_strangers();
+}
+
+// ---- peers ---------------------------------------------------------------------------------------------------------
+
+void Exchange::peer_joined(const msg::PeerInfo& info) {
+  Impl& me = *impl_;
+  TW_CHECK(static_cast<bool>(me.self), "peers are announced after set_self()");
+  if (info.id == me.self || !info.id || me.peers.contains(info.id) || me.lost.contains(info.id)) return;
+  const bool we_connect = !info.addresses.empty() && (!me.listening || me.self < info.id);
+  if (!we_connect && !me.listening) return;  // two clients, or a tool: they have nothing to say to each other
+  auto peer = std::make_unique<Peer>();
+  peer->info = info;
+  peer->state = we_connect ? Peer::State::kConnecting : Peer::State::kAwaiting;
+  peer->timer = me.loop.after(me.options.link_deadline_ns, [&me, id = info.id] {
+    Peer* late = me.find(id);
+    if (late == nullptr) return;
+    late->timer = 0;
+    me.fail(*late, late->unauthenticated.value_or(
+                       error(Errc::kTimeout, "no link to " + text_of(id) + " (" + late->info.name + ") in time")));
+  });
+  Peer& p = *me.peers.emplace(info.id, std::move(peer)).first->second;
+  if (!we_connect) return me.match_strangers();
+  const bool same_host = !info.host_id.empty() && info.host_id == me.options.host_id;
+  for (const std::string& text : info.addresses) {
+    auto address = net::Address::parse(text);
+    if (address && (same_host || !is_unix(*address))) p.targets.push_back(std::move(*address));
+  }
+  std::stable_partition(p.targets.begin(), p.targets.end(), is_unix);  // only they hand over memory
+  me.connect(p);
+}
+
+void Exchange::peer_lost(WorkerId id) {
+  Impl& me = *impl_;
+  me.lost.insert(id);
+  if (me.lost.size() > kMaxLost) me.lost.erase(me.lost.begin());
+  me.match_strangers();  // one that waits with its hello is not waited for
+  Peer* peer = me.find(id);
+  if (peer == nullptr) return;
+  me.shut(*peer, error(Errc::kWorkerLost, text_of(id) + " was lost"));
+  if (peer->slabs > 0) {
+    const net::TimerId timer = me.loop.after(me.options.unmap_grace_ns, [&me, id] { me.unmap(id); });
+    me.unmapping[id] = {peer->info.devices, timer};
+  }
+  me.peers.erase(id);
+}
+
+void Exchange::readers_done(WorkerId peer) { impl_->unmap(peer); }
+
+void Exchange::slab_added(DeviceId device, std::uint32_t slab, const device::Slab& memory) {
+  Impl& me = *impl_;
+  const device::Kind kind = memory.memfd >= 0 ? device::Kind::kHost : device::Kind::kCuda;
+  // One registration of a slab instead of one per block. Where it fails UCX tries again per transfer.
+  if (me.engine && me.engine->supports(kind)) (void)!me.engine->register_slab(memory, kind);
+  if (kind != device::Kind::kHost) return;
+  me.slabs.push_back({device, slab, memory.bytes, memory.memfd});
+  for (auto& [id, peer] : me.peers) {
+    if (peer->state == Peer::State::kUp) me.flush(*peer);
+  }
+}
+
+bool Exchange::inlines(WorkerId id) const {
+  const auto found = impl_->peers.find(id);
+  return found == impl_->peers.end() || !found->second->maps;
+}
+
+std::span<const std::byte> Exchange::mapped(DeviceId device, std::uint32_t slab) const {
+  const auto found = impl_->mapped.find({device, slab});
+  return found == impl_->mapped.end() ? std::span<const std::byte>() : found->second.bytes();
+}
+
+Counters Exchange::counters() const { return impl_->counters; }
+transfer::UcxCounters Exchange::ucx_counters() const {
+  return impl_->engine ? impl_->engine->counters() : transfer::UcxCounters{};
+}
+
+// ---- the copying lane ----------------------------------------------------------------------------------------------
+
+Status Exchange::Impl::start_ucx() {
+  bool loopback = !options.listen.empty();
+  for (const std::string& text : options.listen) {
+    TW_ASSIGN(const net::Address address, net::Address::parse(text));
+    loopback &= net::is_loopback(address);
+  }
+  // UCX listens too, on all devices if it may; its port proves nobody's identity before our cookies are looked at.
+  if (loopback && options.ucx.net_devices.empty()) options.ucx.net_devices = "lo";
+  TW_ASSIGN(engine, transfer::UcxEngine::create(options.ucx));
+  TW_ASSIGN(watch, loop.watch_fd(engine->event_fd(), [this] { drive(); }));
+  arm_tick();
+  kick();
+  return {};
+}
+
+void Exchange::Impl::arm_tick() {
+  tick = loop.after(engine->idle() ? kIdleTick : kBusyTick, [this] {
+    drive();
+    arm_tick();
+  });
+}
+
+void Exchange::Impl::kick() {
+  if (driving || !engine) return;
+  driving = true;
+  later([this] {
+    driving = false;
+    drive();
+  });
+}
+
+void Exchange::Impl::drive() {
+  for (int i = 0; i < kRounds; ++i) {
+    if (engine->progress()) continue;
+    if (engine->arm()) return watch->arm();
+  }
+  kick();  // others are to have their turn
+}
+
+bool Exchange::poll() {
+  if (!impl_->engine) return false;
+  bool any = false;
+  for (int i = 0; i < kRounds && impl_->engine->progress(); ++i) any = true;
+  if (any) impl_->kick();  // the descriptor has to be armed again
+  return any;
+}
+
+transfer::Done Exchange::Impl::translate(Done done) const {
+  return [strict = options.strict_lanes, done = std::move(done)](Status status, transfer::Via via) {
+    const msg::Lane lane = lane_of(via);
+    if (strict && status && lane == msg::Lane::kStaged) {
+      status = error(Errc::kLaneDenied, "UCX staged a transfer of device memory through the host");
+    }
+    if (done) done(std::move(status), lane);
+  };
+}
+
+namespace {
+
+// Runs `post` for a peer with a copying lane; whatever prevents it is heard from `done` like a late failure.
+template <class Post>
+void begin(Exchange::Impl& me, WorkerId id, device::Kind kind, Exchange::Done& done, Post post) {
+  Peer* peer = me.find(id);
+  Status status;
+  if (peer == nullptr || !peer->data) {
+    status = error(Errc::kUnavailable, "no copying lane to " + text_of(id));
+  } else if (!me.engine->supports(kind) && me.options.strict_lanes) {
+    status = error(Errc::kLaneDenied, "this UCX moves no memory of kind " + std::string(name_of(kind)));
+  } else {
+    status = post(me.channels.at(peer->channel).link->cookie());
+  }
+  me.kick();
+  if (status || status.error().code == Errc::kAlreadyExists || !done) return;
+  me.later([done = std::move(done), status] { done(status, msg::Lane::kTcp); });
+}
+
+}  // namespace
+
+void Exchange::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                        device::Kind kind, Done done) {
+  begin(*impl_, to, kind, done, [&](const net::Cookie& cookie) {
+    return impl_->engine->transmit(cookie, transfer, from, bytes, kind, impl_->translate(done));
+  });
+}
+
+void Exchange::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind,
+                       Done done) {
+  begin(*impl_, from, kind, done, [&](const net::Cookie& cookie) {
+    return impl_->engine->expect(cookie, transfer, to, bytes, kind, impl_->translate(done));
+  });
+}
+
+}  // namespace tilewise::exchange

@@ -1,0 +1,159 @@
+// Two processes: this test program starts itself again.
+#include "exchange_test_util.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
+
+using namespace tilewise;
+using namespace tilewise::exchange;
+using namespace tilewise::exchange::test;
+
+namespace {
+
+constexpr auto kHost = device::Kind::kHost;
+constexpr std::int64_t kBytes = std::int64_t{16} << 20;
+
+Options child_options(bool maps, const std::string& transports) {
+  Options options = options_of();
+  options.map_peers = maps;
+  options.ucx.transports = transports;
+  return options;
+}
+
+// Worker 2 in a process of its own. Its answers are its addresses; it is told ours in return.
+class Child {
+ public:
+  Child(bool maps, const std::string& transports) {
+    int pair[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
+    const std::string socket = std::to_string(pair[1]);
+    pid_ = ::fork();
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::close(pair[0]);
+      ::setenv("EXCHANGE_TEST_SOCKET", socket.c_str(), 1);
+      ::setenv("EXCHANGE_TEST_TLS", transports.c_str(), 1);
+      ::setenv("EXCHANGE_TEST_MAPS", maps ? "1" : "0", 1);
+      ::execl("/proc/self/exe", "exchange_test", "--test-case=child: worker 2", "--no-skip", "--minimal", nullptr);
+      ::_exit(127);
+    }
+    ::close(pair[1]);
+    socket_ = pair[0];
+    char text[4096];
+    const ssize_t n = ::recv(socket_, text, sizeof text, 0);
+    REQUIRE(n > 0);
+    addresses_.assign(1, std::string(text, static_cast<std::size_t>(n)));
+  }
+  ~Child() {
+    kill(SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    ::close(socket_);
+  }
+  void kill(int signal) { ::kill(pid_, signal); }
+  msg::PeerInfo info() const {
+    return {.id = WorkerId{2}, .name = "child", .host_id = "this-host", .addresses = addresses_,
+            .devices = {DeviceId{200}}, .descriptions = {{.name = "host:0"}}};
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int socket_ = -1;
+  std::vector<std::string> addresses_;
+};
+
+}  // namespace
+
+TEST_CASE("child: worker 2" * doctest::skip()) {
+  const int socket = std::atoi(std::getenv("EXCHANGE_TEST_SOCKET"));
+  auto loop = make_loop();
+  Node node(*loop, 2, child_options(std::getenv("EXCHANGE_TEST_MAPS")[0] == '1', std::getenv("EXCHANGE_TEST_TLS")));
+  node.add_slab(kBytes, "child's memory");
+  node.exchange->peer_joined({.id = WorkerId{1}, .name = "parent", .host_id = "this-host",
+                              .addresses = {"tcp://127.0.0.1:1"}, .devices = {DeviceId{100}}});
+  // Transmits what is granted, except that it grants itself nothing of transfer 13: that never comes.
+  node.on_batch = [&](WorkerId from, msg::PeerBatch batch) {
+    for (const msg::Grant& grant : batch.grants) {
+      if (grant.transfer != 13) node.exchange->transmit(from, grant.transfer, node.slabs[0].data, kBytes, kHost, {});
+    }
+    REQUIRE(node.exchange->send(from, std::move(batch)));
+  };
+  REQUIRE(::send(socket, node.addresses[0].data(), node.addresses[0].size(), 0) > 0);
+  loop->run();
+}
+
+TEST_CASE("another process's slab is read in place, also for a while after it was killed") {
+  auto loop = make_loop();
+  Child child(true, "");
+  Node node(*loop, 1, options_of());
+  node.exchange->peer_joined(child.info());
+  REQUIRE(node.exchange->send(WorkerId{2}, grant_of(13)));
+  REQUIRE(loop->run_until([&] { return node.batches.size() == 1; }, kPatience));
+  CHECK(node.ready[WorkerId{2}]);
+  const auto slab = node.exchange->mapped(DeviceId{200}, 0);
+  REQUIRE(slab.size() == static_cast<std::size_t>(kBytes));
+  CHECK(std::memcmp(slab.data(), "child's memory", 14) == 0);
+  child.kill(SIGKILL);
+  REQUIRE(loop->run_until([&] { return node.unreachable.contains(WorkerId{2}); }, kPatience));
+  CHECK(node.why(WorkerId{2}) == Errc::kUnavailable);
+  node.exchange->peer_lost(WorkerId{2});
+  CHECK(std::memcmp(slab.data(), "child's memory", 14) == 0);
+  node.exchange->readers_done(WorkerId{2});
+  CHECK(node.exchange->mapped(DeviceId{200}, 0).empty());
+}
+
+TEST_CASE("bytes from another process over the copying lane, and its death in the middle") {
+  for (const std::string transports : {"", "tcp"}) {
+    CAPTURE(transports);
+    auto loop = make_loop();
+    Child child(false, transports);
+    Node node(*loop, 1, child_options(true, transports));
+    node.exchange->peer_joined(child.info());
+    REQUIRE(loop->run_until([&] { return node.ready.contains(WorkerId{2}); }, kPatience));
+    CHECK(!node.ready[WorkerId{2}]);
+    std::vector<std::byte> memory(static_cast<std::size_t>(kBytes));
+    End good, never;
+    node.exchange->receive(WorkerId{2}, 12, memory.data(), kBytes, kHost, into(good));
+    REQUIRE(node.exchange->send(WorkerId{2}, grant_of(12)));
+    REQUIRE(loop->run_until([&] { return good.times > 0; }, kPatience));
+    CHECK(good.code() == Errc::kOk);
+    CHECK(std::memcmp(memory.data(), "child's memory", 14) == 0);
+    CHECK((transports.empty() || good.lane == msg::Lane::kTcp));
+    MESSAGE("lane: " << std::string(name_of(good.lane)));
+    node.exchange->receive(WorkerId{2}, 13, memory.data(), kBytes, kHost, into(never));
+    REQUIRE(node.exchange->send(WorkerId{2}, grant_of(13)));
+    loop->run_until([] { return false; }, 100 * kMillisecond);
+    child.kill(SIGKILL);
+    const TimeNs killed = monotonic_now();
+    REQUIRE(loop->run_until([&] { return never.times > 0 && node.unreachable.contains(WorkerId{2}); }, kPatience));
+    CHECK(monotonic_now() - killed < 10 * kSecond);
+    CHECK(never.code() == Errc::kUnavailable);
+    CHECK(never.times == 1);
+    CHECK(node.exchange->ucx_counters().quarantined == 0);
+  }
+}
+
+TEST_CASE("a stopped peer is not noticed here; losing it by decree frees what it held") {
+  auto loop = make_loop();
+  Child child(false, "tcp");
+  Node node(*loop, 1, child_options(false, "tcp"));
+  node.exchange->peer_joined(child.info());
+  REQUIRE(loop->run_until([&] { return node.ready.contains(WorkerId{2}); }, kPatience));
+  child.kill(SIGSTOP);
+  std::vector<std::byte> memory(static_cast<std::size_t>(kBytes));
+  End sending;
+  node.exchange->transmit(WorkerId{2}, 20, memory.data(), kBytes, kHost, into(sending));
+  loop->run_until([] { return false; }, 200 * kMillisecond);
+  CHECK(sending.times == 0);
+  CHECK(node.unreachable.empty());
+  node.exchange->peer_lost(WorkerId{2});
+  REQUIRE(loop->run_until([&] { return sending.times > 0; }, kPatience));
+  CHECK(sending.code() == Errc::kWorkerLost);
+  CHECK(node.exchange->ucx_counters().quarantined == 0);
+}

@@ -1,0 +1,111 @@
+// What peers send. They hold the token, but they may be broken, old or half dead: nothing they say is relied on before
+// it was checked, and a peer that breaks the rules loses its own link, no more.
+#include "impl.h"
+
+namespace tilewise::exchange {
+
+void Exchange::Impl::broke_protocol(ChannelId id, const Error& why) {
+  const WorkerId owner = channels.at(id).peer;
+  ++counters.protocol_errors;
+  Peer* peer = find(owner);
+  if (peer == nullptr) return close_stranger(id);
+  fail(*peer, error(why.code, text_of(owner) + " (" + peer->info.name + ") broke the protocol: " + why.message));
+}
+
+void Exchange::Impl::on_frame(ChannelId id, net::Frame& frame) {
+  auto decoded = codec::decode(frame.payload);
+  if (!decoded) return broke_protocol(id, decoded.error());
+  if (codec::frame_type(*decoded) != frame.type) {
+    return broke_protocol(id, error(Errc::kCorruptData, "a frame of type " + std::to_string(frame.type) + " holds a " +
+                                                            std::string(name_of(*decoded))));
+  }
+  const auto unexpected = [&] {
+    broke_protocol(id, error(Errc::kCorruptData, "an unexpected " + std::string(name_of(*decoded))));
+  };
+  auto* map = std::get_if<msg::ArenaMap>(&*decoded);
+  if (map == nullptr && !frame.fds.empty()) return unexpected();
+  Channel& channel = channels.at(id);
+  if (!channel.peer) {
+    auto* hello = std::get_if<msg::PeerHello>(&*decoded);
+    if (hello == nullptr || channel.hello) return unexpected();
+    return stranger_hello(id, std::move(*hello));
+  }
+  Peer& peer = *find(channel.peer);
+  if (peer.state == Peer::State::kGreeting) {  // we connected
+    const auto* hello = std::get_if<msg::PeerHello>(&*decoded);
+    if (hello == nullptr) return unexpected();
+    if (hello->from != peer.info.id || hello->to != self) {
+      return broke_protocol(id, error(Errc::kNotFound, "there is " + text_of(hello->from) + ", looking for " +
+                                                           text_of(hello->to)));
+    }
+    return greeted(peer, *hello);
+  }
+  if (map != nullptr) {
+    const bool first = !peer.ready;
+    if (const Status ok = take_map(peer, *map, frame.fds); !ok) return broke_protocol(id, ok.error());
+    if (!first) return;
+    peer.ready = true;
+    stop(peer.timer);
+    ++counters.links;
+    if (callbacks.on_ready) callbacks.on_ready(peer.info.id, peer.maps);
+    return;
+  }
+  auto* batch = std::get_if<msg::PeerBatch>(&*decoded);
+  if (batch == nullptr || !peer.ready) return unexpected();
+  if (const Status ok = check(peer, *batch); !ok) return broke_protocol(id, ok.error());
+  ++counters.batches_in;
+  if (callbacks.on_batch) callbacks.on_batch(peer.info.id, std::move(*batch));
+}
+
+Status Exchange::Impl::take_map(Peer& peer, const msg::ArenaMap& map, std::vector<net::UniqueFd>& fds) {
+  if (fds.size() != map.slabs.size() || (!peer.maps && !fds.empty())) {
+    return error(Errc::kCorruptData, std::to_string(map.slabs.size()) + " slabs with " + std::to_string(fds.size()) +
+                                         " descriptors");
+  }
+  if (peer.slabs + map.slabs.size() > options.max_slabs) {
+    return error(Errc::kLimitExceeded, "more than " + std::to_string(options.max_slabs) + " slabs");
+  }
+  for (std::size_t i = 0; i < map.slabs.size(); ++i) {
+    const msg::SlabDesc& slab = map.slabs[i];
+    if (!peer.owns(slab.device)) {
+      return error(Errc::kPermissionDenied, "a slab of device " + std::to_string(slab.device.value) + ", not its own");
+    }
+    if (mapped.contains({slab.device, slab.slab})) {
+      return error(Errc::kAlreadyExists, "slab " + std::to_string(slab.slab) + " again");
+    }
+    TW_ASSIGN(auto memory, transfer::MappedSlab::import(fds[i].get(), slab.bytes));
+    mapped.emplace(std::pair(slab.device, slab.slab), std::move(memory));
+    counters.mapped_bytes += slab.bytes;
+    ++peer.slabs;
+  }
+  if (engine && !peer.data && !map.ucx_address.empty()) {
+    TW_TRY(engine->add_peer(channels.at(peer.channel).link->cookie(), map.ucx_address));
+    peer.data = true;
+  }
+  return {};
+}
+
+// Whoever acts on an offer of mapped memory reads it without looking again.
+Status Exchange::Impl::check(const Peer& peer, const msg::PeerBatch& batch) const {
+  for (const msg::Offer& offer : batch.offers) {
+    const auto at = std::find(peer.info.devices.begin(), peer.info.devices.end(), offer.from);
+    if (at == peer.info.devices.end()) {
+      return error(Errc::kPermissionDenied, "an offer of device " + std::to_string(offer.from.value) + ", not its own");
+    }
+    const auto position = static_cast<std::size_t>(at - peer.info.devices.begin());
+    const bool host = position >= peer.info.descriptions.size() ||
+                      peer.info.descriptions[position].kind == static_cast<std::uint8_t>(device::Kind::kHost);
+    // Clients offer without a place; device memory is fetched.
+    if (!offer.failed.ok() || !peer.maps || peer.info.role == msg::Role::kClient || !host) continue;
+    const auto slab = mapped.find({offer.from, offer.slab});
+    const std::int64_t there = slab == mapped.end() ? -1 : static_cast<std::int64_t>(slab->second.bytes().size());
+    if (offer.offset < 0 || offer.bytes < 0 || offer.bytes > there || offer.offset > there - offer.bytes) {
+      return error(Errc::kOutOfRange, "an offer of " + std::to_string(offer.bytes) + " bytes at " +
+                                          std::to_string(offer.offset) + " of slab " + std::to_string(offer.slab) +
+                                          ", which has " + std::to_string(there));
+    }
+  }
+  return {};
+}
+
+}  // namespace tilewise::exchange

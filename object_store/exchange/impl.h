@@ -1,0 +1,134 @@
+// Private. Four sources: exchange.cc (the public face), channels.cc (links until they are a peer's), peers.cc (peers and
+// what is sent to them), frames.cc (what they send).
+//
+// A channel is a link, from its making to its end; it belongs to a stranger until a hello has named its peer. Connector:
+// the process with the lower id, or the one that does not listen. It says hello first. Each side that has both sent and
+// received hello sends an ArenaMap, then batches; so the first thing a peer hears after our hello is our ArenaMap.
+#pragma once
+#include <tilewise/base/check.h>
+#include <tilewise/codec/codec.h>
+#include <tilewise/exchange/exchange.h>
+#include <tilewise/transfer/mapped_slab.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace tilewise::exchange {
+
+using ChannelId = std::uint64_t;
+
+struct Channel {
+  std::unique_ptr<net::Link> link;
+  WorkerId peer;                        // none: a stranger's
+  std::optional<msg::PeerHello> hello;  // a stranger's, waiting for its peer to be announced
+  net::TimerId deadline = 0;            // a stranger's
+};
+
+struct Peer {
+  enum class State : std::uint8_t {
+    kConnecting,  // we do
+    kAwaiting,    // it does
+    kGreeting,    // a link is there, its hello is not
+    kUp,
+    kFailed,      // told to the owner, who will say peer_lost
+  };
+  msg::PeerInfo info;
+  State state = State::kAwaiting;
+  std::vector<net::Address> targets;    // where to connect, best first
+  std::size_t next_target = 0;
+  std::optional<Error> unauthenticated; // of some target in this round
+  std::unique_ptr<net::ConnectAttempt> attempt;
+  ChannelId channel = 0;
+  bool maps = false;                    // each of us reads the other's slabs in place
+  bool ready = false;                   // its first ArenaMap came
+  bool data = false;                    // the engine knows it
+  std::size_t announced = 0;            // of our slabs
+  bool address_sent = false;
+  std::size_t slabs = 0;                // of its own, mapped here
+  std::deque<std::pair<msg::PeerBatch, std::size_t>> queue;  // with their approximate bytes
+  std::size_t queued_bytes = 0;
+  net::TimerId timer = 0;               // the deadline until it is ready
+  net::TimerId retry = 0;
+
+  bool owns(DeviceId device) const {
+    return std::find(info.devices.begin(), info.devices.end(), device) != info.devices.end();
+  }
+};
+
+struct OwnSlab {
+  DeviceId device;
+  std::uint32_t slab = 0;
+  std::int64_t bytes = 0;
+  int memfd = -1;                       // the device's
+};
+
+struct Exchange::Impl {
+  net::EventLoop& loop;
+  Options options;
+  Callbacks callbacks;
+  WorkerId self;
+  bool listening = false;               // this process has addresses
+  std::vector<std::unique_ptr<net::Listener>> listeners;
+  std::map<ChannelId, Channel> channels;
+  ChannelId last_channel = 0;
+  std::map<WorkerId, std::unique_ptr<Peer>> peers;
+  std::set<WorkerId> lost;              // bounded; ids rise, so the oldest go first
+  std::map<WorkerId, std::pair<std::vector<DeviceId>, net::TimerId>> unmapping;
+  std::vector<OwnSlab> slabs;
+  std::map<std::pair<DeviceId, std::uint32_t>, transfer::MappedSlab> mapped;
+  std::unique_ptr<transfer::UcxEngine> engine;
+  std::unique_ptr<net::FdWatch> watch;
+  net::TimerId tick = 0;
+  bool driving = false;                 // drive() is deferred
+  codec::Buffer buffer;
+  Counters counters;
+  std::shared_ptr<char> alive = std::make_shared<char>();  // deferred functions look whether we still are
+
+  Impl(net::EventLoop& l, Options o, Callbacks c) : loop(l), options(std::move(o)), callbacks(std::move(c)) {}
+  ~Impl();
+  void later(net::EventLoop::Fn fn);
+  void stop(net::TimerId& timer);
+
+  // exchange.cc
+  Status start_ucx();
+  void drive();
+  void kick();
+  void arm_tick();
+  transfer::Done translate(Done done) const;
+
+  // channels.cc
+  ChannelId open_channel(std::unique_ptr<net::Link> link, WorkerId peer);
+  void accepted(std::unique_ptr<net::Link> link);
+  void close_stranger(ChannelId id);
+  void stranger_hello(ChannelId id, msg::PeerHello hello);
+  void match_strangers();
+  void on_closed(ChannelId id, const Error& why);
+  void connect(Peer& peer);
+  void connected(WorkerId id, Result<std::unique_ptr<net::Link>> link);
+
+  // peers.cc
+  Peer* find(WorkerId id);
+  void say_hello(Peer& peer);
+  void greeted(Peer& peer, const msg::PeerHello& hello);
+  void fail(Peer& peer, const Error& why);
+  void shut(Peer& peer, const Error& why);  // link, transfers, timers; tells nobody
+  Status announce(Peer& peer);
+  Status write(Peer& peer, const msg::Message& message, std::vector<net::UniqueFd> fds = {});
+  Status write_batch(Peer& peer, msg::PeerBatch& batch);
+  void flush(Peer& peer);
+  void unmap(WorkerId id);
+
+  // frames.cc
+  void on_frame(ChannelId id, net::Frame& frame);
+  void broke_protocol(ChannelId id, const Error& why);
+  Status take_map(Peer& peer, const msg::ArenaMap& map, std::vector<net::UniqueFd>& fds);
+  Status check(const Peer& peer, const msg::PeerBatch& batch) const;
+};
+
+std::string text_of(WorkerId id);
+
+}  // namespace tilewise::exchange
