@@ -69,14 +69,22 @@ Outcome World::run() {
   if (!outcome_.violation.empty()) return outcome_;
   // Rest: everything answered, nothing left (invariants 6, 8, 14).
   for (std::size_t c = 0; c < clients_.size(); ++c) client_finish(static_cast<int>(c));
+  if (!outcome_.violation.empty()) {
+    for (const auto& worker : workers_) {
+      if (worker->alive) outcome_.violation += "\n" + worker->core->describe();
+    }
+    return outcome_;
+  }
   Digest h;
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     Worker& worker = *workers_[w];
     if (!worker.alive) continue;
     h.mix(worker.core->digest());
     const worker::Counters counts = worker.core->counters();
-    if (counts.copies_live != 0) violate("worker " + std::to_string(w) + " kept " + std::to_string(counts.copies_live) +
-                                         " copies after the last release");
+    if (counts.copies_live != 0) {
+      violate("worker " + std::to_string(w) + " kept " + std::to_string(counts.copies_live) +
+              " copies after the last release\n" + worker.core->describe());
+    }
     if (counts.tasks_live != 0) violate("worker " + std::to_string(w) + " kept " + std::to_string(counts.tasks_live) + " tasks");
     for (const msg::DeviceStats& stats : worker.core->device_stats()) h.mix(static_cast<std::uint64_t>(stats.bytes_peak));
     outcome_.covered["donations"] += counts.donated;
@@ -95,14 +103,13 @@ void World::to_scheduler(scheduler::Conn from, msg::Message message, bool ordere
     delay = std::max(delay, until + 1 - now_);
     until = now_ + delay;
   } else if (prng_.chance(knobs_.duplicate)) {
-    at(jitter(), [this, from, message] { step_scheduler(scheduler::Received{from, message}); });
+    at(jitter(), [this, from, message] { step_scheduler({scheduler::Received{from, message}}); });
     ++outcome_.covered["duplicates to the scheduler"];
   }
-  at(delay, [this, from, message = std::move(message)] { step_scheduler(scheduler::Received{from, message}); });
+  at(delay, [this, from, message = std::move(message)] { step_scheduler({scheduler::Received{from, message}}); });
 }
 
-void World::step_scheduler(scheduler::Event event) {
-  std::vector<scheduler::Event> events{std::move(event)};
+void World::step_scheduler(std::vector<scheduler::Event> events) {
   std::vector<scheduler::Action> actions;
   scheduler_->step(events, now_, actions);
   scheduler_->check_invariants();
@@ -110,6 +117,13 @@ void World::step_scheduler(scheduler::Event event) {
     if (auto* send = std::get_if<scheduler::Send>(&action)) from_scheduler(send->to, std::move(send->message));
     else if (auto* close = std::get_if<scheduler::Close>(&action)) ++outcome_.covered["closed by the scheduler"], (void)close;
   }
+  const TimeNs wait = scheduler_->next_deadline() - now_;
+  if (scheduler_timer_ || wait > 1000 * kSecond) return;
+  scheduler_timer_ = true;
+  at(std::max<TimeNs>(1, wait), [this] {
+    scheduler_timer_ = false;
+    step_scheduler({});
+  });
 }
 
 void World::from_scheduler(scheduler::Conn to, msg::Message message) {

@@ -53,7 +53,7 @@ class World {
 
   // scheduler side
   void to_scheduler(scheduler::Conn from, msg::Message message, bool ordered);
-  void step_scheduler(scheduler::Event event);
+  void step_scheduler(std::vector<scheduler::Event> events);
   void from_scheduler(scheduler::Conn to, msg::Message message);
 
   // workers
@@ -99,6 +99,7 @@ class World {
   std::map<std::uint32_t, TimeNs> ordered_until_;  // FIFO links: nothing overtakes
   Oracle oracle_;
   Outcome outcome_;
+  bool scheduler_timer_ = false;
 };
 
 }  // namespace tilewise::sim

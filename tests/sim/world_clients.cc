@@ -91,6 +91,11 @@ void World::client_message(int index, msg::Message message) {
       if (id == client.ids.end()) return violate("a fetched array was not named in the reply");
       for (std::int64_t b = 0; b < oracle_.blocks(id->second); ++b) request.wanted[id->second].insert(b);
     }
+    for (auto& [from, offer] : std::exchange(client.early, {})) {
+      msg::PeerBatch again;
+      again.offers.push_back(offer);
+      client_batch(index, from, std::move(again));
+    }
   } else if (auto* done = std::get_if<msg::GraphDone>(&message)) {
     Client::Request& request = client.requests[done->request];
     if (request.done) return;  // a repeat after a repeated submit
@@ -117,6 +122,18 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
     // One hand-over a wish: repeats are answered when it is over, and ignored while it is on.
     if (client.took.contains({offer.block, offer.op.value})) {
       client_took(index, offer);
+      continue;
+    }
+    // It may overtake the reply that says what it is for.
+    bool wanted = false, reply_due = false;
+    for (const auto& [number, request] : client.requests) {
+      const auto w = request.wanted.find(offer.block.array.value);
+      wanted |= w != request.wanted.end() && w->second.contains(offer.block.block);
+      reply_due |= !request.replied;
+    }
+    if (!wanted && reply_due) {
+      ++outcome_.covered["offers before their reply"];
+      client.early.emplace_back(from, offer);
       continue;
     }
     if (!client.taking.insert({offer.block, offer.op.value}).second) continue;

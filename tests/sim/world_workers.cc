@@ -79,6 +79,15 @@ void World::perform(int index, worker::Actions& actions) {
     if (peer.role != msg::Role::kWorker) continue;
     at(jitter(), [this, index, id = peer.id] { deliver_worker(index, worker::PeerReady{id, knobs_.map_peers}); });
   }
+  for (WorkerId lost : actions.lost) {  // the transport lets go of what was to come from there
+    std::erase_if(worker.armed, [&](const auto& entry) {
+      if (entry.second.from != lost) return false;
+      at(jitter(), [this, index, transfer = entry.first] {
+        deliver_worker(index, worker::TransferDone{transfer, {Errc::kUnavailable, "the sender died"}, msg::Lane::kTcp});
+      });
+      return true;
+    });
+  }
   for (const worker::AddSlab& slab : actions.slabs) {
     at(jitter(), [this, index, slab] { deliver_worker(index, worker::SlabAdded{slab.device, slab.bytes, true}); });
   }
@@ -277,7 +286,7 @@ void World::kill(int index) {
   worker.alive = false;
   ++outcome_.covered["killed workers"];
   at(jitter(), [this, conn = worker.conn] {
-    step_scheduler(scheduler::Closed{conn, {Errc::kUnavailable, "killed by the simulator"}});
+    step_scheduler({scheduler::Closed{conn, {Errc::kUnavailable, "killed by the simulator"}}});
   });
 }
 

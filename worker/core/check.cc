@@ -2,6 +2,7 @@
 #include "state.h"
 
 #include <set>
+#include <sstream>
 
 namespace tilewise::worker {
 
@@ -92,6 +93,43 @@ void Core::Impl::check_invariants() const {
     }
   }
   TW_CHECK(op_tasks == live_tasks, "live tasks of ops and queues disagree");
+}
+
+std::string Core::Impl::describe() const {
+  static constexpr const char* kTaskStates[] = {"ready", "waiting", "out of memory", "running"};
+  static constexpr const char* kCopyStates[] = {"expected", "offered", "receiving", "enqueued", "sealed", "failed"};
+  static constexpr const char* kCopyKinds[] = {"produced", "remote", "borrowed", "replica"};
+  std::ostringstream s;
+  const auto counter = [](std::uint64_t id) { return id & ((std::uint64_t{1} << 40) - 1); };
+  for (const DeviceState& device : devices) {
+    s << "device " << device.spec.id.value << ": " << device.arena.bytes_in_use() << " of " << device.spec.memory_bytes
+      << " bytes, largest free " << device.arena.largest_free() << ", reserve "
+      << (device.reserve ? device.reserve->bytes : 0) << "/" << device.reserve_bytes << "\n";
+    for (Slot q : device.queues) {
+      for (Slot t : queues[q].order) {
+        const Task& task = tasks[t];
+        if (task.finished) continue;
+        const OpEntry& entry = *ops[task.op].entry;
+        s << "  task " << name_of(entry.op.kind) << " op " << counter(entry.id.value) << " point " << task.point << " step "
+          << task.next << "/" << task.steps << " " << kTaskStates[static_cast<int>(task.state)]
+          << (task.outcome != kNone ? " failed" : "") << (ops[task.op].cancelled != kNone ? " cancelled" : "") << "\n";
+      }
+    }
+  }
+  for (const auto& [id, a] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {
+    for (Slot c = arrays[a].copies; c != kNone; c = copies[c].next) {
+      const Copy& copy = copies[c];
+      s << "  copy of array " << counter(id) << (arrays[a].held ? " (held)" : "") << " block " << copy.block << " on "
+        << devices[copy.device].spec.id.value << ": " << kCopyKinds[static_cast<int>(copy.kind)] << " "
+        << kCopyStates[static_cast<int>(copy.state)] << (copy.waiters != kNone ? ", waited for" : "");
+      for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
+        s << "; op " << counter(ops[uses[u].op].entry->id.value) << " on " << uses[u].device.value << " left "
+          << uses[u].left << (uses[u].subscribed ? " subscribed" : "") << (uses[u].offered ? " offered" : "");
+      }
+      s << "\n";
+    }
+  }
+  return s.str();
 }
 
 std::uint64_t Core::Impl::digest() const {

@@ -21,6 +21,7 @@ void Core::step(std::vector<Event>& events, TimeNs now, Actions& actions) { impl
 TimeNs Core::next_deadline() const { return impl_->next_deadline(); }
 void Core::check_invariants() const { impl_->check_invariants(); }
 std::uint64_t Core::digest() const { return impl_->digest(); }
+std::string Core::describe() const { return impl_->describe(); }
 std::vector<msg::DeviceStats> Core::device_stats() const { return impl_->device_stats(); }
 
 Counters Core::counters() const {
@@ -146,9 +147,7 @@ TimeNs Core::Impl::next_deadline() const {
   if (!dirty.empty() || lanes_dirty || log_moved) next = last_report + options.report_ns;
   if (!stuck_reported) {
     for (const DeviceState& device : devices) {
-      for (Slot q : device.queues) {
-        if (!queues[q].blocked.empty()) next = std::min(next, last_change + options.stuck_ns);
-      }
+      if (starved_task(device) != kNone) next = std::min(next, last_change + options.stuck_ns);
     }
   }
   return next;

@@ -47,7 +47,9 @@ void Core::Impl::apply(msg::LogEntry& entry) {
             remote[peer.devices[i].value] = {peer.id, kind, peer.role == msg::Role::kClient, false};
           }
           out->joined.push_back(peer);
+          last_joined = std::max(last_joined, peer.id);
           peers[peer.id.value] = {std::move(e.peer), false};
+          for (PeerBatchReceived& early : std::exchange(parked_batches, {})) on_batch(early.from, early.batch);
         } else if constexpr (std::is_same_v<E, msg::PeerLost>) on_peer_lost(e.peer);
       },
       entry);
@@ -242,6 +244,7 @@ void Core::Impl::cancel_op(Slot slot, Slot why) {
       if (copies[c].state == CopyState::kExpected && copies[c].kind == CopyKind::kProduced &&
           copies[c].producer_task == kNone) {
         fail_copy(c, why);
+        maybe_release(c);
       } else if (copies[c].kind != CopyKind::kProduced && copies[c].state == CopyState::kExpected) {
         fail_copy(c, why);
       }

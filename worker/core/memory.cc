@@ -54,12 +54,15 @@ void Core::Impl::retry_blocked(std::uint16_t d) {
   }
 }
 
+// What tasks wait for comes first; a large block that does not fit does not keep smaller ones out.
 void Core::Impl::try_grants(std::uint16_t d) {
   DeviceState& device = devices[d];
-  while (!device.ungranted.empty()) {
-    const Slot c = device.ungranted.front();
-    if (copies[c].state == CopyState::kOffered && !grant(c, false)) return;
-    device.ungranted.pop_front();
+  for (const bool waited : {true, false}) {
+    std::erase_if(device.ungranted, [&](Slot c) {
+      if (copies[c].state != CopyState::kOffered) return true;
+      const Slot waiter = copies[c].waiters;
+      return (waiter != kNone) == waited && grant(c, waited && is_lowest(waiter));
+    });
   }
 }
 
@@ -82,24 +85,37 @@ bool Core::Impl::grant(Slot slot, bool lowest) {
   return true;
 }
 
-// The lowest task of a device does not fit, and nothing here has moved for a while: say so. Time only delays the
-// word (a peer may still be reading what it borrowed from us); it decides nothing by itself.
+// A task that memory alone keeps from running, or none: one whose outputs do not fit, or that waits for an offered
+// block for which there is no room.
+Slot Core::Impl::starved_task(const DeviceState& device) const {
+  for (Slot q : device.queues) {
+    if (!queues[q].blocked.empty()) return queues[q].blocked.front();
+  }
+  for (Slot c : device.ungranted) {
+    if (copies[c].waiters != kNone) return copies[c].waiters;
+  }
+  return kNone;
+}
+
+// Memory is wanted and nothing here has moved for a while: say so. Time only delays the word (a peer may still be
+// reading what it borrowed from us); it decides nothing by itself.
 void Core::Impl::check_stuck() {
   if (stuck_reported || now - last_change < options.stuck_ns) return;
-  for (DeviceState& device : devices) {
-    if (device.slab_pending) continue;
-    bool in_flight = false;
+  for (const DeviceState& device : devices) {
+    bool in_flight = device.slab_pending;
     for (const StreamState& stream : device.streams) in_flight |= !stream.flight.empty();
-    if (in_flight) continue;
-    for (Slot q : device.queues) {
-      if (queues[q].blocked.empty()) continue;
-      const Task& task = tasks[queues[q].blocked.front()];
-      const OpEntry& entry = *ops[task.op].entry;
-      out->to_scheduler.push_back(msg::Stuck{entry.graph, entry.id, device.spec.id,
-                                             entry.geometry.output_bytes_bound(), device.arena.largest_free()});
-      stuck_reported = true;
-      return;
+    const Slot t = in_flight ? kNone : starved_task(device);
+    if (t == kNone) continue;
+    const Task& task = tasks[t];
+    const OpEntry& entry = *ops[task.op].entry;
+    std::int64_t needed = entry.geometry.output_bytes_bound();
+    for (Slot c : device.ungranted) {
+      if (copies[c].waiters == t) needed = copies[c].bytes;
     }
+    out->to_scheduler.push_back(
+        msg::Stuck{entry.graph, entry.id, device.spec.id, needed, device.arena.largest_settled()});
+    stuck_reported = true;
+    return;
   }
 }
 

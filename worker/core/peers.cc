@@ -6,8 +6,10 @@
 namespace tilewise::worker {
 
 void Core::Impl::on_batch(WorkerId from, msg::PeerBatch& batch) {
-  if (from != options.self && !peers.contains(from.value)) {  // never announced, or lost: nothing from it counts
-    ++counts.stale;
+  if (from != options.self && !peers.contains(from.value)) {
+    // Its announcement is still in the log; or it is lost, and nothing from it counts any more.
+    if (from > last_joined && parked_batches.size() < limits::kMaxParked) parked_batches.push_back({from, std::move(batch)});
+    else ++counts.stale;
     return;
   }
   for (const auto& m : batch.subscribes) on_subscribe(m);
@@ -34,6 +36,19 @@ void Core::Impl::subscribe(Slot slot, Slot op) {
                                               devices[copy.device].spec.id});
 }
 
+bool Core::Impl::valid_block(const msg::BlockRef& block, Slot array) const {
+  return block.block >= 0 && block.block < arrays[array].grid.block_count();
+}
+
+// The block is `owner`'s (one of our devices) to make, and its task has not been expanded yet.
+bool Core::Impl::to_come(Slot array, std::int64_t block, DeviceId owner) const {
+  const OpState& producer = ops[arrays[array].producer];
+  const ir::Index point = ir::unravel(block, arrays[array].counts);
+  if (!producer.runs() || producer.entry->placement.owner(point) != owner) return false;
+  return producer.entry->placement.ordinal(owner, point) >=
+         producer.shares[static_cast<std::size_t>(local(owner))].next;
+}
+
 void Core::Impl::on_subscribe(const msg::Subscribe& m) {
   const int d = local(m.from);
   const auto op = op_by_id.find(m.op.value);
@@ -44,18 +59,16 @@ void Core::Impl::on_subscribe(const msg::Subscribe& m) {
     if (parked.size() < limits::kMaxParked) parked.push_back(m);
     return;
   }
-  if (!remote.contains(m.to.value) || remote[m.to.value].lost || m.block.block < 0 ||
-      m.block.block >= arrays[array->second].grid.block_count()) {
+  if (!remote.contains(m.to.value) || remote[m.to.value].lost || !valid_block(m.block, array->second)) {
     return void(++counts.stale);
   }
   const auto device = static_cast<std::uint16_t>(d);
   Slot slot = find_copy(array->second, m.block.block, device);
   if (slot == kNone) {
-    const OpState& producer = ops[arrays[array->second].producer];
-    const ir::Index point = ir::unravel(m.block.block, arrays[array->second].counts);
-    if (producer.entry->placement.owner(point) != m.from) return void(++counts.stale);
-    const bool ran = producer.entry->placement.ordinal(m.from, point) < producer.shares[device].next;
-    if (ran && producer.cancelled == kNone) return void(++counts.stale);  // discharged already: a late duplicate
+    const bool cancelled = ops[arrays[array->second].producer].cancelled != kNone;
+    if (!to_come(array->second, m.block.block, m.from) && !cancelled) {
+      return void(++counts.stale);  // discharged already: a late duplicate
+    }
     slot = make_copy(array->second, m.block.block, device, m.from);
   }
   const bool ready = copies[slot].state == CopyState::kSealed || copies[slot].state == CopyState::kFailed;
@@ -84,7 +97,11 @@ void Core::Impl::on_offer(msg::Offer& m) {
                         ? kNone
                         : find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
   if (slot == kNone || copies[slot].kind == CopyKind::kProduced || copies[slot].source != m.from) {
-    // Nobody here wants it any more (cancelled, or an old duplicate): the lender may let go.
+    // Nobody here wants it any more (cancelled, or an old duplicate): the lender may let go, unless kernels that read
+    // it are still in flight; then its Done is on its way already.
+    for (const PendingDone& pending : devices[static_cast<std::size_t>(d)].pending_dones) {
+      if (pending.done.block == m.block && pending.done.op == m.op) return void(++counts.stale);
+    }
     if (remote.contains(m.from.value)) batch_to(m.from).dones.push_back({m.block, m.op, m.from, m.to});
     ++counts.stale;
     return;
@@ -153,11 +170,15 @@ void Core::Impl::on_done(const msg::Done& m) {
     if (parked.size() < limits::kMaxParked) parked.push_back(m);
     return;
   }
-  const Slot slot = array == array_by_id.end()
-                        ? kNone
-                        : find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
-  if (slot == kNone) return void(++counts.stale);
-  if (m.to == m.from) return void(++counts.stale);  // nobody discharges for the owner
+  if (array == array_by_id.end() || m.to == m.from || !valid_block(m.block, array->second)) {
+    return void(++counts.stale);
+  }
+  Slot slot = find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
+  if (slot == kNone) {
+    // A user that failed does not wait for the block: its word may come before the block's task is expanded here.
+    if (!to_come(array->second, m.block.block, m.from)) return void(++counts.stale);
+    slot = make_copy(array->second, m.block.block, static_cast<std::uint16_t>(d), m.from);
+  }
   drop_use(slot, op->second, m.to);
 }
 

@@ -285,6 +285,7 @@ struct Core::Impl {
   void try_grants(std::uint16_t device);
   bool grant(Slot copy, bool lowest);
   void retry_blocked(std::uint16_t device);
+  Slot starved_task(const DeviceState& device) const;
   void check_stuck();
 
   // Peers (peers.cc)
@@ -297,6 +298,8 @@ struct Core::Impl {
   void on_transfer(const TransferDone& event);
   void end_claims(Slot copy, const std::vector<Slot>& claims, DeviceId device);
   void subscribe(Slot copy, Slot op);
+  bool valid_block(const msg::BlockRef& block, Slot array) const;
+  bool to_come(Slot array, std::int64_t block, DeviceId owner) const;
   bool can_map(DeviceId from, std::uint16_t to) const;
 
   // Reports (report.cc)
@@ -307,6 +310,7 @@ struct Core::Impl {
   // Self-checks (check.cc)
   void check_invariants() const;
   std::uint64_t digest() const;
+  std::string describe() const;
 
   Options options;
   TimeNs now = 0;
@@ -327,6 +331,8 @@ struct Core::Impl {
   std::uint64_t log_next = 1;
   std::map<std::uint64_t, msg::LogEntry> log_early;     // arrived before its turn
   std::deque<std::variant<msg::Subscribe, msg::Done>> parked;  // about ops not known yet
+  std::deque<PeerBatchReceived> parked_batches;                // from peers not announced yet
+  WorkerId last_joined;                                        // ids rise: an unknown one above it will be announced
   std::map<std::uint64_t, Slot> transfers;              // nonce -> copy
   std::uint64_t next_transfer = 1;
   std::vector<Slot> retiring;

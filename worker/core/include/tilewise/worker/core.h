@@ -139,6 +139,8 @@ class Core {
 
   void check_invariants() const;
   std::uint64_t digest() const;
+  // Every live task and copy, one line each, for people who ask why nothing moves.
+  std::string describe() const;
   // For the simulator's oracle: a block that this worker holds sealed, owned, and where.
   bool holds(msg::BlockRef block) const;
 

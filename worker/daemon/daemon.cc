@@ -1,0 +1,188 @@
+#include "daemon.h"
+
+#include <tilewise/config/version.h>
+#include <tilewise/daemon/log.h>
+
+#include <algorithm>
+
+#include "service.h"
+
+namespace tilewise::worker {
+namespace {
+
+constexpr TimeNs kRetryNs = 200 * kMillisecond;
+constexpr TimeNs kHealthNs = 100 * kMillisecond;
+// A dead peer is reported lost by the scheduler at once, a silent one within its silence limit; one that is still a
+// member of the cluster after this is out of reach for us alone.
+constexpr TimeNs kUnreachableNs = 15 * kSecond;
+
+using daemon::to_string;
+
+}  // namespace
+
+Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOptions options,
+                                              std::vector<std::unique_ptr<device::Device>> devices,
+                                              const kernels::PluginTable& plugins,
+                                              std::function<void(const std::vector<std::string>&)> on_ready,
+                                              std::function<void(Status)> on_end) {
+  std::unique_ptr<Daemon> daemon(new Daemon(loop, std::move(options)));
+  Daemon& d = *daemon;
+  d.on_ready_ = std::move(on_ready);
+  d.on_end_ = std::move(on_end);
+  for (const auto& entry : plugins.entries()) {
+    for (const std::string& kernel : entry.kernels) d.plugins_.push_back({kernel, entry.version, entry.hash});
+  }
+  exchange::Options peers{.token = d.options_.token};
+  peers.host_id = config::host_id();
+  peers.listen = d.options_.listen;
+  peers.advertise = d.options_.advertise;
+  peers.map_peers = d.options_.map_peers;
+  peers.strict_lanes = d.options_.strict_lanes;
+  exchange::Callbacks callbacks;
+  callbacks.on_batch = [&d](WorkerId from, msg::PeerBatch batch) {
+    d.runtime_->post(PeerBatchReceived{from, std::move(batch)});
+  };
+  callbacks.on_ready = [&d](WorkerId peer, bool mapped) {
+    daemon::log_debug("peer ready", {{"id", peer.value}, {"mapped", mapped}});
+    d.runtime_->post(PeerReady{peer, mapped});
+  };
+  callbacks.on_unreachable = [&d](WorkerId peer, const Error& why) { d.on_unreachable(peer, why); };
+  TW_ASSIGN(d.exchange_, exchange::Exchange::create(loop, std::move(peers), std::move(callbacks)));
+  TW_ASSIGN(d.addresses_, d.exchange_->listen());
+  for (const auto& device : devices) d.devices_.push_back(device.get());
+  RuntimeOptions runtime;
+  runtime.map_peers = d.options_.map_peers;
+  runtime.reference_kernels = d.options_.reference_kernels;
+  d.service_ = std::make_unique<Service>();
+  d.runtime_ = std::make_unique<Runtime>(std::move(devices), &plugins, runtime, [&loop] { loop.wake(); });
+  d.service_->bind(*d.exchange_, *d.runtime_);
+  loop.set_batch_hook([&d] { return d.turn(); });
+  d.give_up_at_ = monotonic_now() + d.options_.connect_timeout_ns;
+  d.connect();
+  return daemon;
+}
+
+Daemon::~Daemon() {
+  loop_.set_batch_hook({});
+  if (retry_ != 0) loop_.cancel(retry_);
+  if (timer_ != 0) loop_.cancel(timer_);
+  link_.reset();  // the scheduler sees at once that we go
+  // Queued kernels may read peers' memory, and transfers ours: devices come to rest, then the exchange lets go, then
+  // the slabs are freed.
+  for (device::Device* device : devices_) device->synchronize();
+  exchange_.reset();
+  runtime_.reset();
+}
+
+// ---- the scheduler -------------------------------------------------------------------------------------------------
+
+void Daemon::connect() {
+  net::HandshakeOptions handshake{.token = options_.token};
+  attempt_ = net::connect(loop_, options_.scheduler, handshake,
+                          [this](Result<std::unique_ptr<net::Link>> link) { on_connected(std::move(link)); });
+}
+
+void Daemon::on_connected(Result<std::unique_ptr<net::Link>> link) {
+  const std::string where = "scheduler " + options_.scheduler.to_string() + ": ";
+  if (!link) {
+    const Error& why = link.error();
+    const bool hopeless = why.code == Errc::kUnauthenticated || why.code == Errc::kVersionMismatch;
+    if (hopeless || monotonic_now() + kRetryNs > give_up_at_) return end(error(why.code, where + why.message));
+    daemon::log_debug("no scheduler yet", {{"why", to_string(why)}});
+    retry_ = loop_.after(kRetryNs, [this] {
+      retry_ = 0;
+      connect();
+    });
+    return;
+  }
+  link_ = std::move(*link);
+  link_->start({[this](net::Frame& frame) { on_frame(frame); },
+                [this, where](const Error& why) { end(error(why.code, where + why.message)); },
+                {}});
+  msg::Join join;
+  join.role = msg::Role::kWorker;
+  join.name = options_.name;
+  join.software_version = config::software_version();
+  join.host_id = config::host_id();
+  join.addresses = addresses_;
+  join.devices = runtime_->describe();
+  join.plugins = plugins_;
+  send(join);
+}
+
+void Daemon::on_frame(const net::Frame& frame) {
+  auto message = codec::decode(frame.payload);
+  if (!message) return end(error(message.error().code, "the scheduler sent what cannot be read: " + message.error().message));
+  if (const auto* welcome = std::get_if<msg::Welcome>(&*message)) return on_welcome(*welcome);
+  if (const auto* ping = std::get_if<msg::Ping>(&*message)) return send(msg::Pong{ping->nonce});
+  if (std::holds_alternative<msg::Shutdown>(*message)) return end({});
+  if (const auto* refusal = std::get_if<msg::Refusal>(&*message)) {
+    return daemon::log_warn("the scheduler refused a message", {{"why", refusal->why.message}});
+  }
+  if (auto* log = std::get_if<msg::Log>(&*message); log != nullptr && self_) return runtime_->post(std::move(*log));
+  daemon::log_warn("unexpected message", {{"message", msg::name_of(*message)}});
+}
+
+void Daemon::on_welcome(const msg::Welcome& welcome) {
+  if (!welcome.refused.ok()) return end(error(welcome.refused.code, "the scheduler refused us: " + welcome.refused.message));
+  if (self_) return;
+  self_ = welcome.you;
+  exchange_->set_self(self_);
+  const Status started = runtime_->start(welcome, *service_, [this](const msg::Message& m) { send(m); });
+  if (!started) return end(started);
+  daemon::log_info("joined", {{"id", self_.value}, {"scheduler", options_.scheduler.to_string()}, {"term", welcome.term}});
+  on_ready_(addresses_);
+}
+
+void Daemon::send(const msg::Message& message) {
+  if (ended_ || !link_) return;
+  Status sent = codec::encode(message, buffer_);
+  if (sent) sent = link_->send(codec::frame_type(message), buffer_.bytes());
+  if (!sent) end(error(sent.error().code, "cannot send a " + std::string(msg::name_of(message)) + " to the scheduler: " +
+                                              sent.error().message));
+}
+
+// ---- peers ---------------------------------------------------------------------------------------------------------
+
+// Two workers that cannot reach each other would wait for each other's blocks for ever. If the scheduler still thinks
+// that both are there after a while, the younger one leaves, which ends what depended on it with a typed error.
+void Daemon::on_unreachable(WorkerId peer, const Error& why) {
+  if (service_->is_lost(peer)) return;
+  daemon::log_warn("peer unreachable", {{"id", peer.value}, {"why", to_string(why)}});
+  if (peer > self_ || !service_->is_worker(peer)) return;
+  loop_.after(kUnreachableNs, [this, peer, why] {
+    if (!service_->is_lost(peer)) end(error(why.code, "cannot reach worker " + std::to_string(peer.value) + ": " + why.message));
+  });
+}
+
+// ---- one turn ------------------------------------------------------------------------------------------------------
+
+bool Daemon::turn() {
+  if (ended_) return false;
+  const TimeNs now = monotonic_now();
+  bool did = runtime_->pump(now);
+  did |= exchange_->poll();
+  if (now >= healthy_at_) {
+    healthy_at_ = now + kHealthNs;
+    if (Status ok = runtime_->health(); !ok) end(ok);
+  }
+  if (!did) arm_timer(now);
+  return did;
+}
+
+void Daemon::arm_timer(TimeNs now) {
+  if (!self_) return;
+  const TimeNs next = std::min(runtime_->next_deadline(), now + kSecond);
+  if (timer_ != 0 && timer_at_ <= next) return;  // one that comes early arms the next
+  if (timer_ != 0) loop_.cancel(timer_);
+  timer_at_ = next;
+  timer_ = loop_.after(std::max<TimeNs>(next - now, 10 * kMicrosecond), [this] { timer_ = 0; });
+}
+
+void Daemon::end(Status why) {
+  if (std::exchange(ended_, true)) return;
+  // Not now: we may be inside the runtime or a link.
+  loop_.defer([this, why = std::move(why)] { on_end_(why); });
+}
+
+}  // namespace tilewise::worker

@@ -1,0 +1,73 @@
+// The shell of one worker process: a link to the scheduler, an exchange with peers, and the runtime between them. One
+// thread, the loop's; executors are the devices' own.
+#pragma once
+#include <tilewise/codec/codec.h>
+#include <tilewise/exchange/exchange.h>
+#include <tilewise/net/endpoint.h>
+#include <tilewise/worker/runtime.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tilewise::worker {
+
+struct DaemonOptions {
+  net::Address scheduler;
+  net::Token token;
+  std::string name;
+  std::vector<std::string> listen;   // for peers
+  std::string advertise;             // host of our TCP addresses
+  bool map_peers = true;
+  bool strict_lanes = false;
+  bool reference_kernels = false;
+  TimeNs connect_timeout_ns = 30 * kSecond;
+};
+
+class Daemon {
+ public:
+  // Opens the peer addresses and begins to connect. `plugins` outlives it. on_ready once, with our addresses, when the
+  // scheduler has accepted us; on_end once: ok for a Shutdown, else the story. Neither from inside this call.
+  static Result<std::unique_ptr<Daemon>> start(net::EventLoop& loop, DaemonOptions options,
+                                               std::vector<std::unique_ptr<device::Device>> devices,
+                                               const kernels::PluginTable& plugins,
+                                               std::function<void(const std::vector<std::string>&)> on_ready,
+                                               std::function<void(Status)> on_end);
+  ~Daemon();  // waits for what the devices are doing
+
+ private:
+  class Service;
+
+  Daemon(net::EventLoop& loop, DaemonOptions options) : loop_(loop), options_(std::move(options)) {}
+  void connect();
+  void on_connected(Result<std::unique_ptr<net::Link>> link);
+  void on_frame(const net::Frame& frame);
+  void on_welcome(const msg::Welcome& welcome);
+  void on_unreachable(WorkerId peer, const Error& why);
+  void send(const msg::Message& message);
+  bool turn();
+  void arm_timer(TimeNs now);
+  void end(Status why);
+
+  net::EventLoop& loop_;
+  DaemonOptions options_;
+  std::function<void(const std::vector<std::string>&)> on_ready_;
+  std::function<void(Status)> on_end_;
+  std::vector<device::Device*> devices_;   // the runtime's
+  std::vector<msg::PluginDesc> plugins_;
+  std::vector<std::string> addresses_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<exchange::Exchange> exchange_;
+  std::unique_ptr<net::ConnectAttempt> attempt_;
+  std::unique_ptr<net::Link> link_;
+  codec::Buffer buffer_;
+  WorkerId self_;
+  TimeNs give_up_at_ = 0, healthy_at_ = 0;
+  net::TimerId retry_ = 0, timer_ = 0;
+  TimeNs timer_at_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace tilewise::worker

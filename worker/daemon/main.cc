@@ -1,0 +1,155 @@
+// tilewise-worker: one or more on every host of a cluster.
+#include <tilewise/config/token.h>
+#include <tilewise/config/version.h>
+#include <tilewise/daemon/log.h>
+#include <tilewise/daemon/program.h>
+#include <tilewise/device/cuda.h>
+#include <tilewise/kernels/plugin.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <thread>
+#include <unistd.h>
+
+#include "daemon.h"
+#include "devices.h"
+
+using namespace tilewise;
+
+namespace {
+
+const std::string kName = "tilewise-worker";
+constexpr auto kEndTime = std::chrono::milliseconds(1'500);  // for kernels under way, after which nobody waits for them
+
+struct Settings {
+  daemon::CommonOptions common;
+  std::string scheduler, devices, memory, name;
+  std::vector<std::string> plugins;
+  double connect_timeout_s = 30;
+  bool no_map = false, strict_lanes = false, reference_kernels = false;
+};
+
+// The peers' addresses: an abstract socket, over which memory can be handed over, and the network's.
+std::vector<std::string> peer_addresses(const net::Address& listen) {
+  std::vector<std::string> all;
+  if (listen.kind == net::Address::Kind::kTcp) {
+    std::array<std::byte, 8> random{};
+    std::uint64_t number = 0;
+    if (net::fill_random(random)) std::memcpy(&number, random.data(), sizeof number);
+    all.push_back("unix-abstract:tilewise-" + std::to_string(getpid()) + "-" + std::to_string(number));
+  }
+  all.push_back(listen.to_string());
+  return all;
+}
+
+struct Setup {
+  worker::DaemonOptions options;
+  std::vector<worker::DeviceName> names;
+  worker::DevicePlan plan;
+};
+
+// Everything that can be wrong with the options, before anything is started.
+Result<Setup> check(const Settings& settings) {
+  Setup setup{{.scheduler = {}, .token = *net::Token::generate()}, {}, {}};
+  if (settings.scheduler.empty()) {
+    return error(Errc::kInvalidArgument, "which scheduler? Give --scheduler HOST:PORT or set TILEWISE_SCHEDULER");
+  }
+  TW_ASSIGN(setup.options.scheduler, net::Address::parse(settings.scheduler));
+  TW_ASSIGN(const net::Address listen, net::Address::parse(settings.common.listen));
+  const auto token = config::find_token(settings.common.token_file, false);
+  TW_TRY(net::check_exposure(listen, token.has_value()));
+  if (!token) return token.error();
+  setup.options.token = token->token;
+  setup.options.listen = peer_addresses(listen);
+  setup.options.advertise = settings.common.advertise;
+  setup.options.name = settings.name.empty() ? config::process_name() : settings.name;
+  setup.options.map_peers = !settings.no_map;
+  setup.options.strict_lanes = settings.strict_lanes;
+  setup.options.reference_kernels = settings.reference_kernels;
+  setup.options.connect_timeout_ns = static_cast<TimeNs>(settings.connect_timeout_s * 1e9);
+  setup.plan.cores = daemon::usable_cores(settings.common.cores);
+  if (!settings.memory.empty()) {
+    TW_ASSIGN(setup.plan.memory_bytes, daemon::parse_bytes(settings.memory));
+  }
+  // The driver is asked only where a GPU is wanted: it takes its time.
+  const bool cuda = settings.devices.find("cuda") != std::string::npos;
+  TW_ASSIGN(setup.names, worker::parse_devices(settings.devices, cuda ? device::cuda_device_count() : 0));
+  return setup;
+}
+
+// A kernel of minutes must not keep a process that was told to end.
+void end_in_time(int code) {
+  std::thread([code] {
+    std::this_thread::sleep_for(kEndTime);
+    daemon::log_warn("kernels still running, ending without them");
+    _exit(code);
+  }).detach();
+}
+
+int work(const Settings& settings) {
+  const auto usage = [](const Error& error) { return daemon::fail(kName, error, daemon::kExitUsage); };
+  const auto failure = [](const Error& error) { return daemon::fail(kName, error, daemon::kExitFailure); };
+  const daemon::CommonOptions& common = settings.common;
+  if (Status ok = daemon::start_log(kName, common.log_level, common.log_format); !ok) return usage(ok.error());
+  auto setup = check(settings);
+  if (!setup) return usage(setup.error());
+  kernels::PluginTable plugins;
+  if (Status ok = plugins.add(kernels::builtin_kernels()); !ok) return failure(ok.error());
+  for (const std::string& path : settings.plugins) {
+    if (Status ok = plugins.load(path); !ok) return usage(ok.error());
+  }
+  auto devices = worker::make_devices(setup->names, setup->plan);
+  if (!devices) return failure(devices.error());
+
+  const bool spare = setup->plan.cores > static_cast<int>(setup->names.size());
+  auto loop = net::EventLoop::create({.spin_ns = spare ? 20 * kMicrosecond : 0});
+  if (!loop) return failure(loop.error());
+  Status outcome;
+  const Status signals = (*loop)->on_signals([&](int signal) {
+    daemon::log_info("ending", {{"signal", strsignal(signal)}});
+    (*loop)->stop();
+  });
+  if (!signals) return failure(signals.error());
+  const auto ended = [&](Status why) {
+    outcome = std::move(why);
+    (*loop)->stop();
+  };
+  const auto ready = [&](const std::vector<std::string>& addresses) {
+    daemon::log_info("ready", {{"address", addresses.back()}, {"devices", settings.devices}, {"cores", setup->plan.cores}});
+    if (common.address_file.empty()) return;
+    if (Status ok = daemon::write_address_file(common.address_file, addresses.back()); !ok) ended(ok);
+  };
+  auto worker = worker::Daemon::start(**loop, setup->options, std::move(*devices), plugins, ready, ended);
+  if (!worker) return worker.error().code == Errc::kInvalidArgument ? usage(worker.error()) : failure(worker.error());
+  (*loop)->run();
+  const int code = outcome ? daemon::kExitOk : failure(outcome.error());
+  end_in_time(code);
+  worker->reset();
+  daemon::log_info("ended");
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  transfer::UcxEngine::prepare_process();
+  Settings s;
+  s.devices = "host:0";
+  CLI::App app("A worker of a Tilewise cluster: devices, their memory and what runs on them", kName);
+  daemon::add_common_options(app, s.common);
+  app.add_option("--scheduler", s.scheduler, "Address of the scheduler, HOST:PORT");
+  app.add_option("--devices", s.devices, "host:0-3, host:4, cuda:0-1, cuda:all; several with commas")->capture_default_str();
+  app.add_option("--memory", s.memory, "Memory of each device, e.g. 4GiB; default: 60 % of what is free, shared");
+  app.add_option("--plugin", s.plugins, "Shared object with kernels; may be repeated")->delimiter(',');
+  app.add_option("--name", s.name, "Name for people; default HOST/PID");
+  app.add_option("--connect-timeout", s.connect_timeout_s, "Seconds to go on trying to reach the scheduler")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--no-map", s.no_map, "Copy blocks between processes of this host instead of reading them in place");
+  app.add_flag("--strict-lanes", s.strict_lanes, "A transfer that would be staged through the host is an error");
+  app.add_flag("--reference-kernels", s.reference_kernels, "Plain, slow kernels, for comparison");
+  if (const auto code = daemon::parse(app, argc, argv)) return *code;
+  return work(s);
+}

@@ -1,0 +1,46 @@
+#include "service.h"
+
+#include <tilewise/daemon/log.h>
+
+namespace tilewise::worker {
+
+void Daemon::Service::peer_joined(const msg::PeerInfo& peer) {
+  if (peer.role == msg::Role::kWorker) workers_.insert(peer.id);
+  daemon::log_debug("peer announced", {{"peer", peer.name}, {"id", peer.id.value}});
+  exchange_->peer_joined(peer);
+}
+
+void Daemon::Service::peer_lost(WorkerId peer) {
+  daemon::log_debug("peer lost", {{"id", peer.value}});
+  workers_.erase(peer);
+  lost_.insert(peer);
+  exchange_->peer_lost(peer);
+}
+
+void Daemon::Service::slab_added(DeviceId device, std::uint32_t slab, const device::Slab& memory) {
+  exchange_->slab_added(device, slab, memory);
+}
+
+void Daemon::Service::send(WorkerId peer, msg::PeerBatch batch) {
+  // A peer that cannot be told is unreachable, which on_unreachable says too, or lost, which is no news.
+  const Status sent = exchange_->send(peer, std::move(batch));
+  if (!sent) daemon::log_debug("batch dropped", {{"peer", peer.value}, {"why", daemon::to_string(sent.error())}});
+}
+
+void Daemon::Service::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                               device::Kind kind) {
+  exchange_->transmit(to, transfer, from, bytes, kind, [to, transfer](const Status& status, msg::Lane) {
+    if (!status) {
+      daemon::log_warn("send failed", {{"peer", to.value}, {"transfer", transfer}, {"why", daemon::to_string(status.error())}});
+    }
+  });
+}
+
+void Daemon::Service::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+                              device::Kind kind) {
+  exchange_->receive(from, transfer, to, bytes, kind, [this, transfer](const Status& status, msg::Lane lane) {
+    runtime_->post(TransferDone{transfer, status ? Error{Errc::kOk, {}} : status.error(), lane});
+  });
+}
+
+}  // namespace tilewise::worker
