@@ -3,8 +3,6 @@
 #include <doctest/doctest.h>
 #include <tilewise/ir/verify.h>
 
-#include <chrono>
-
 using namespace tilewise;
 using namespace tilewise::ir;
 using namespace tilewise::ir::testing;
@@ -242,20 +240,14 @@ TEST_CASE("how long a query takes") {
     std::vector<Read> reads;
     std::vector<Geometry::Users> users;
     std::int64_t sink = 0;
-    const auto time = [&](auto&& f) {
-      const auto from = std::chrono::steady_clock::now();
-      for (std::int64_t i = 0; i < 100'000; ++i) f(i);
-      return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - from).count() /
-             100'000;
-    };
-    const double r = time([&](std::int64_t i) {
+    const double r = nanoseconds([&](std::int64_t i) {
       n.g.reads({i & 63, n.g.counts()[1] == 1 ? 0 : (i >> 6) & 63}, i & 63, reads);
       sink += static_cast<std::int64_t>(reads.size());
     });
-    const double s = time([&](std::int64_t i) {
+    const double s = nanoseconds([&](std::int64_t i) {
       sink += n.g.steps({i & 63, n.g.counts()[1] == 1 ? 0 : (i >> 6) & 63});
     });
-    const double u = time([&](std::int64_t i) {
+    const double u = nanoseconds([&](std::int64_t i) {
       n.g.users(0, i & 4095, users);
       sink += static_cast<std::int64_t>(users.size());
     });

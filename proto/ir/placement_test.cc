@@ -126,3 +126,25 @@ TEST_CASE("in one piece that names each device once, nth is C order") {
   for (const DeviceId device : p.devices())
     for (std::int64_t n = 1; n < p.owned_count(device); ++n) CHECK(p.nth(device, n - 1) < p.nth(device, n));
 }
+
+// Not a check but a figure, printed: workers ask these for every task and every block they see.
+TEST_CASE("how long a question takes") {
+  std::vector<DeviceId> devices;
+  for (std::uint32_t i = 1; i <= 64; ++i) devices.push_back(DeviceId(i));
+  const Placement p = Placement::whole({256, 256}, {{8, 8}, {0, 1}, devices});
+  std::int64_t sink = 0;
+  std::vector<Placement::Share> shares;
+  const double owner = nanoseconds([&](std::int64_t i) { sink += p.owner({i & 255, (i >> 8) & 255}).value; });
+  const double nth = nanoseconds([&](std::int64_t i) { sink += p.nth(DeviceId(9), i & 1023)[1]; });
+  const double ordinal = nanoseconds([&](std::int64_t i) {
+    sink += p.ordinal(DeviceId(1), {i & 31, i & 248});
+  });
+  const double count = nanoseconds([&](std::int64_t i) { sink += p.owned_count(DeviceId(1 + (i & 63))); });
+  const double row = nanoseconds([&](std::int64_t i) {
+    p.shares({{i & 255, 0}, {(i & 255) + 1, 256}}, shares);
+    sink += static_cast<std::int64_t>(shares.size());
+  });
+  MESSAGE("owner " << owner << " ns, nth " << nth << " ns, ordinal " << ordinal << " ns, owned_count "
+                   << count << " ns, shares of a row over 8 devices " << row << " ns");
+  CHECK(sink > 0);
+}

@@ -5,6 +5,7 @@
 #include <tilewise/ir/walk.h>
 
 #include <algorithm>
+#include <chrono>
 
 namespace tilewise::ir::testing {
 
@@ -91,6 +92,18 @@ inline Grid common_space(const std::vector<World>& worlds) {
     for (std::size_t d = 0; d < dims.size(); ++d) dims[d] = refined(dims[d], g.dim(static_cast<int>(d)));
   }
   return Grid(std::move(dims));
+}
+
+// Nanoseconds of one f(i): the best of 20 rounds, so that a busy machine does not count.
+template <class F> double nanoseconds(F&& f) {
+  double best = 1e18;
+  for (int round = 0; round < 20; ++round) {
+    const auto from = std::chrono::steady_clock::now();
+    for (std::int64_t i = 0; i < 5'000; ++i) f(i);
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - from;
+    best = std::min(best, took.count() / 5'000);
+  }
+  return best;
 }
 
 template <class F> void for_each_index(const Shape& counts, F&& f) {
