@@ -6,7 +6,7 @@
 #include "gpu.h"
 
 #include <doctest/doctest.h>
-#include <tilewise/base/check.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -168,6 +168,8 @@ int main(int argc, char** argv) {
   }
   std::printf("%s: %s, %s\n", info.name.c_str(), info.model.c_str(), info.numeric_class.c_str());
   std::fflush(stdout);
+  // A check that hangs must not hold a machine: ten minutes are several times what everything takes.
+  ::alarm(600);
   const int failed = options.checks ? gpu::run_checks(argc, argv, options.doctest_from) : 0;
   std::vector<gpu::Figure> figures;
   if (options.bench) figures = gpu::run_benchmarks();

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
 
 namespace tilewise::cuda {
 namespace {
@@ -69,14 +68,19 @@ Result<std::unique_ptr<device::Device>> CudaDevice::make(const device::CudaOptio
 }
 
 Status CudaDevice::open_streams() {
-  const auto wake = [this] {
-    work_.fetch_add(1, std::memory_order_release);
-    work_.notify_one();  // no system call unless the poller is parked
-  };
+  const CudaStream::Wakes wakes{.poller =
+                                    [this] {
+                                      work_.fetch_add(1, std::memory_order_release);
+                                      work_.notify_one();  // no system call unless the poller is parked
+                                    },
+                                .host_thread = [this] { host_thread_->wake(); }};
+  std::vector<HostTasks*> tasks;
   for (int i = 0; i <= info_.compute_streams; ++i) {
-    TW_ASSIGN(auto stream, CudaStream::make(context_, wake));
+    TW_ASSIGN(auto stream, CudaStream::make(context_, wakes));
+    tasks.push_back(&stream->host_tasks());
     streams_.push_back(std::move(stream));
   }
+  host_thread_ = std::make_unique<HostThread>(std::move(tasks));
   return {};
 }
 
@@ -86,6 +90,7 @@ CudaDevice::~CudaDevice() {
   work_.fetch_add(1, std::memory_order_release);
   work_.notify_one();
   if (poller_.joinable()) poller_.join();
+  host_thread_.reset();
   streams_.clear();
   if (context_.make_current())
     for (const device::Slab& slab : slabs_) context_.driver->cuMemFree_(reinterpret_cast<CUdeviceptr>(slab.data));
@@ -149,14 +154,12 @@ void CudaDevice::synchronize() {
 }
 
 bool CudaDevice::poll_all() {
-  std::uint64_t done = 0, host = 0;
+  std::uint64_t done = 0;
   for (const auto& stream : streams_) {
     if (!stream->idle()) report(stream->poll());
     done += stream->completed();
-    host += stream->host_progress();
   }
-  const bool helped = host != std::exchange(host_progress_, host);
-  if (done == notified_) return helped;
+  if (done == notified_) return false;
   notified_ = done;
   const std::lock_guard lock(notify_mutex_);
   if (notify_) notify_();
@@ -172,9 +175,7 @@ void CudaDevice::run_poller() {
   auto progress = Clock::now();
   while (true) {
     const std::uint32_t seen = work_.load(std::memory_order_acquire);
-    const std::uint64_t before = host_progress_;
     if (poll_all()) progress = Clock::now();
-    const bool helped = host_progress_ != before;
     const bool idle = std::all_of(streams_.begin(), streams_.end(), [](const auto& s) { return s->idle(); });
     if (idle && stopping_.load()) return;
     if (idle) {
@@ -182,7 +183,6 @@ void CudaDevice::run_poller() {
       progress = Clock::now();
       continue;
     }
-    if (helped) continue;
     const auto waited = std::chrono::duration_cast<microseconds>(Clock::now() - progress);
     std::this_thread::sleep_for(std::clamp(waited / 8, microseconds(5), microseconds(200)));
   }

@@ -1,4 +1,4 @@
-// A GPU as a Device: its primary context, an arena of plain allocations, streams, and one thread that polls.
+// A GPU as a Device: its primary context, an arena of plain allocations, streams, a thread that polls, and one for host tasks.
 #pragma once
 #include <tilewise/device/cuda.h>
 
@@ -8,7 +8,7 @@
 
 namespace tilewise::cuda {
 
-// The poller is the only thread of a CUDA device. It sleeps while nothing is enqueued; while the GPU works it asks for
+// The poller sleeps while nothing is enqueued; while the GPU works it asks for
 // the oldest open event of each stream after 5 us, then at intervals of an eighth of the time since the last progress,
 // at most 200 us: steps are noticed within 12.5 % of their length, at a few percent of a core. (Driver callbacks per
 // step would delay the stream itself; one blocking wait cannot watch several streams.)
@@ -32,7 +32,7 @@ class CudaDevice final : public device::Device {
   CudaDevice(const Context& context, device::Info info) : context_(context), info_(std::move(info)) {}
   Status open_streams();
   void run_poller();
-  bool poll_all();  // true if a step completed or a host task went on
+  bool poll_all();  // true if a step completed
   void report(const Status& status);
 
   Context context_;
@@ -41,7 +41,6 @@ class CudaDevice final : public device::Device {
   std::int64_t slab_bytes_ = 0;
   std::vector<std::unique_ptr<CudaStream>> streams_;  // compute streams, then the copy stream
   std::uint64_t notified_ = 0;                        // poller only: completed steps of all streams, as last notified
-  std::uint64_t host_progress_ = 0;                   // poller only: as last seen
   std::mutex notify_mutex_;
   std::function<void()> notify_;
   mutable std::mutex health_mutex_;
@@ -49,6 +48,7 @@ class CudaDevice final : public device::Device {
   std::atomic<std::uint32_t> work_{0};  // bumped by each record(); the parked poller waits on it
   std::atomic<bool> stopping_{false};
   std::thread poller_;
+  std::unique_ptr<HostThread> host_thread_;
 };
 
 }  // namespace tilewise::cuda

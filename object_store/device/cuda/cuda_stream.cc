@@ -6,36 +6,30 @@
 
 namespace tilewise::cuda {
 
-Result<std::unique_ptr<CudaStream>> CudaStream::make(const Context& context, std::function<void()> on_record) {
+Result<std::unique_ptr<CudaStream>> CudaStream::make(const Context& context, Wakes wakes) {
   TW_TRY(context.make_current());
   const Driver& driver = *context.driver;
-  CUstream stream = nullptr, helper = nullptr;
+  CUstream stream = nullptr;
+  // Non-blocking: never ordered behind the legacy default stream, which other libraries of the process may use.
+  TW_CUDA_TRY(driver, cuStreamCreate, "cuStreamCreate", &stream, CU_STREAM_NON_BLOCKING);
   void* words = nullptr;
-  const auto open = [&]() -> Status {
-    // Non-blocking: never ordered behind the legacy default stream, which other libraries of the process may use.
-    TW_CUDA_TRY(driver, cuStreamCreate, "cuStreamCreate", &stream, CU_STREAM_NON_BLOCKING);
-    TW_CUDA_TRY(driver, cuStreamCreate, "cuStreamCreate", &helper, CU_STREAM_NON_BLOCKING);
-    TW_CUDA_TRY(driver, cuMemHostAlloc, "pinned memory of a stream", &words, sizeof(Words), CU_MEMHOSTALLOC_PORTABLE);
-    return {};
-  }();
-  if (open)
-    return std::unique_ptr<CudaStream>(new CudaStream(context, stream, helper, new (words) Words{}, std::move(on_record)));
-  if (stream != nullptr) driver.cuStreamDestroy_(stream);
-  if (helper != nullptr) driver.cuStreamDestroy_(helper);
-  return open.error();
+  if (const CUresult code = driver.cuMemHostAlloc_(&words, sizeof(HostTaskWords), CU_MEMHOSTALLOC_PORTABLE);
+      code != CUDA_SUCCESS) {
+    driver.cuStreamDestroy_(stream);
+    return cuda_error(driver, code, "pinned memory of a stream");
+  }
+  return std::unique_ptr<CudaStream>(new CudaStream(context, stream, new (words) HostTaskWords{}, std::move(wakes)));
 }
 
-CudaStream::CudaStream(const Context& context, CUstream stream, CUstream helper, Words* words,
-                       std::function<void()> on_record)
-    : context_(context), driver_(*context.driver), stream_(stream), helper_(helper), words_(words),
-      on_record_(std::move(on_record)), ring_(std::make_unique<std::array<Slot, kRing>>()) {}
+CudaStream::CudaStream(const Context& context, CUstream stream, HostTaskWords* words, Wakes wakes)
+    : context_(context), driver_(*context.driver), stream_(stream), words_(words), host_tasks_(words),
+      wakes_(std::move(wakes)), ring_(std::make_unique<std::array<Slot, kRing>>()) {}
 
 CudaStream::~CudaStream() {
   if (!context_.make_current()) return;
   for (Slot& slot : *ring_)
     if (slot.event != nullptr) driver_.cuEventDestroy_(slot.event);
   driver_.cuStreamDestroy_(stream_);
-  driver_.cuStreamDestroy_(helper_);
   driver_.cuMemFreeHost_(words_);
 }
 
@@ -54,71 +48,57 @@ Status CudaStream::copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return {};
   TW_TRY(context_.make_current());
   if (is_pageable(to) || is_pageable(from))
-    return add_host_task({.step = recorded_.load(std::memory_order_relaxed) + 1, .to = static_cast<std::byte*>(to),
-                          .from = static_cast<const std::byte*>(from), .bytes = bytes});
+    return copy_pageable(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+  return copy_now(to, from, bytes);
+}
+
+Status CudaStream::copy_now(void* to, const void* from, std::size_t bytes) {
   // Unified addressing: the driver tells host, device, peer and mapped memory apart by address.
   TW_CUDA_TRY(driver_, cuMemcpyAsync, "cuMemcpyAsync of " + std::to_string(bytes) + " bytes",
               reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes, stream_);
   return {};
 }
 
-Status CudaStream::add_host_task(const HostTask& task) {
-  {
-    const std::lock_guard lock(mutex_);
-    HostTask added = task;
-    if (added.other == nullptr) {
-      added.sequence = arrivals_made_ + 1;
-      TW_CUDA_TRY(driver_, cuStreamWriteValue64, "cuStreamWriteValue64", stream_,
-                  reinterpret_cast<CUdeviceptr>(&words_->arrived), added.sequence, CU_STREAM_WRITE_VALUE_DEFAULT);
-      ++arrivals_made_;
-    }
-    TW_CUDA_TRY(driver_, cuStreamWaitValue64, "cuStreamWaitValue64", stream_,
-                reinterpret_cast<CUdeviceptr>(&words_->released), host_tasks_made_ + 1, CU_STREAM_WAIT_VALUE_GEQ);
-    ++host_tasks_made_;
-    host_tasks_.push_back(added);
-    host_tasks_open_.store(host_tasks_.size(), std::memory_order_release);
-  }
-  on_record_();
-  return {};
-}
-
-Status CudaStream::copy_piece(HostTask& task) {
-  const std::size_t piece = std::min(kPieceBytes, task.bytes - task.done);
-  const auto to = reinterpret_cast<CUdeviceptr>(task.to + task.done);
-  const auto from = reinterpret_cast<CUdeviceptr>(task.from + task.done);
-  task.done += piece;
-  TW_CUDA_TRY(driver_, cuMemcpyAsync, "a copy from or to pageable memory", to, from, piece, helper_);
-  TW_CUDA_TRY(driver_, cuStreamSynchronize, "a copy from or to pageable memory", helper_);
-  return {};
-}
-
-// One piece at most, so that completions are not noticed late.
-void CudaStream::run_host_tasks() {
-  while (!host_tasks_.empty()) {
-    HostTask& task = host_tasks_.front();
-    const std::uint64_t reached =
-        task.other != nullptr ? task.other->completed() : words_->arrived.load(std::memory_order_acquire);
-    if (reached < task.sequence) return;
-    ++host_progress_;
-    const bool copies = task.other == nullptr;
-    if (copies) {
-      if (const Status copied = copy_piece(task); !copied) {
-        failures_.push_back({task.step, copied.error()});
-        task.done = task.bytes;
+// Through the pinned staging buffer, a piece at a time. Host memory of both kinds on both sides goes this way too.
+Status CudaStream::copy_pageable(std::byte* to, const std::byte* from, std::size_t bytes) {
+  const bool to_pageable = is_pageable(to), from_pageable = is_pageable(from);
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t piece = std::min(HostTaskWords::kStagingBytes, bytes - done);
+    std::byte* staged = words_->staging;
+    if (from_pageable) {
+      staged = host_tasks_.join_move(from + done, piece);
+      if (staged == nullptr) {
+        staged = words_->staging;
+        TW_TRY(stop_for(host_tasks_.add_move(staged, from + done, piece)));
       }
-      if (task.done < task.bytes) return;
+    } else {
+      TW_TRY(copy_now(staged, from + done, piece));
     }
-    host_tasks_.pop_front();
-    words_->released.store(host_tasks_made_ - host_tasks_.size(), std::memory_order_release);
-    host_tasks_open_.store(host_tasks_.size(), std::memory_order_release);
-    if (copies) return;
+    if (to_pageable) {
+      TW_TRY(stop_for(host_tasks_.add_move(to + done, staged, piece)));
+    } else {
+      TW_TRY(copy_now(to + done, staged, piece));
+    }
+    done += piece;
   }
+  return {};
+}
+
+Status CudaStream::stop_for(HostTasks::Ticket ticket) {
+  if (ticket.arrival != 0)
+    TW_CUDA_TRY(driver_, cuStreamWriteValue64, "cuStreamWriteValue64", stream_,
+                reinterpret_cast<CUdeviceptr>(&words_->arrived), ticket.arrival, CU_STREAM_WRITE_VALUE_DEFAULT);
+  TW_CUDA_TRY(driver_, cuStreamWaitValue64, "cuStreamWaitValue64", stream_,
+              reinterpret_cast<CUdeviceptr>(&words_->released), ticket.release, CU_STREAM_WAIT_VALUE_GEQ);
+  wakes_.host_thread();
+  return {};
 }
 
 Status CudaStream::wait(Stream& other, std::uint64_t sequence) {
   if (other.completed() >= sequence) return {};
   TW_TRY(context_.make_current());
-  if (other.kind() == device::Kind::kHost) return add_host_task({.other = &other, .sequence = sequence});
+  if (other.kind() == device::Kind::kHost) return stop_for(host_tasks_.add_wait(other, sequence));
+  host_tasks_.close();
   auto& stream = static_cast<CudaStream&>(other);
   const std::lock_guard lock(stream.mutex_);  // the step cannot complete, so its event cannot be taken for another
   if (stream.completed() >= sequence) return {};
@@ -150,7 +130,7 @@ std::uint64_t CudaStream::record() {
     record_error_ = recorded.error();
   }
   recorded_.store(sequence, std::memory_order_release);
-  on_record_();
+  wakes_.poller();
   return sequence;
 }
 
@@ -166,7 +146,6 @@ Status CudaStream::poll() {
 }
 
 Status CudaStream::poll_locked() {
-  run_host_tasks();
   const std::uint64_t recorded = recorded_.load(std::memory_order_acquire);
   std::uint64_t done = completed();
   Status status;
@@ -180,8 +159,7 @@ Status CudaStream::poll_locked() {
       status = cuda_error(driver_, code, "a step on cuda:" + std::to_string(context_.ordinal));
       for (std::uint64_t step = done + 1; step <= recorded; ++step) failures_.push_back({step, status.error()});
       done = recorded;
-      host_tasks_.clear();
-      host_tasks_open_.store(0, std::memory_order_release);
+      host_tasks_.abandon();
       break;
     }
     ++done;
