@@ -109,7 +109,7 @@ void one_op(const Subject& subject, TapeOp op, DType out, const std::vector<DTyp
   run_reference(want);
   const std::string what = std::string(ir::name_of(op)) + "." + std::string(ir::name_of(out)) + " of " + std::string(ir::name_of(args[0]));
   if (transcendental(op) && ir::is_floating(out)) {
-    std::printf("  %-28s %.2f ulp\n", what.c_str(), max_ulps(step.outputs[0], want.outputs[0]));
+    MESSAGE("" << what << ": " << max_ulps(step.outputs[0], want.outputs[0]) << " ulp");
     const bool hard = op == TapeOp::kPow || op == TapeOp::kAtan2 || op == TapeOp::kTan;
     check_ulps(step.outputs[0], want.outputs[0], hard ? subject.pow_ulps : out == DType::kFloat32 ? subject.ulps32 : subject.ulps64, what);
   } else {

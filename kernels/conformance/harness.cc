@@ -120,20 +120,14 @@ ir::Shape random_shape(Prng& prng, int max_rank, std::int64_t max_volume) {
 
 namespace {
 
-// Slabs live as long as their device, so one is kept and reused.
-std::byte* arena(device::Device& device, std::int64_t bytes) {
-  struct Kept {
-    device::Device* device;
-    std::byte* data;
-    std::int64_t bytes;
-  };
-  static std::vector<Kept> kept;
-  for (const Kept& k : kept) if (k.device == &device && k.bytes >= bytes) return k.data;
-  const std::int64_t size = std::max<std::int64_t>(bytes, std::int64_t{32} << 20);
-  auto slab = device.add_slab(size);
-  REQUIRE_MESSAGE(static_cast<bool>(slab), (slab ? std::string() : slab.error().message));
-  kept.push_back({&device, slab->data, slab->bytes});
-  return slab->data;
+// Slabs live as long as their device, so one is reused.
+std::byte* arena(const Subject& subject, std::int64_t bytes) {
+  if (subject.arena.bytes < bytes) {
+    auto slab = subject.device.add_slab(std::max<std::int64_t>(bytes, std::int64_t{32} << 20));
+    REQUIRE_MESSAGE(slab.has_value(), (slab ? std::string() : slab.error().message));
+    subject.arena = *slab;
+  }
+  return subject.arena.data;
 }
 
 std::int64_t rounded(std::size_t bytes) { return static_cast<std::int64_t>((bytes + 511) / 256 * 256); }
@@ -170,7 +164,7 @@ void run(const Subject& subject, Step& step) {
   const std::int64_t scratch = subject.kernels.scratch_bytes(step.op);
   std::int64_t bytes = rounded(static_cast<std::size_t>(scratch));
   for (const auto* list : {&step.inputs, &step.outputs}) for (const Array& a : *list) bytes += rounded(a.bytes.size());
-  std::byte* at = arena(subject.device, bytes);
+  std::byte* at = arena(subject, bytes);
   device::Stream& stream = subject.device.compute_stream(0);
   KernelCall call = call_of(step);
   if (scratch > 0) {

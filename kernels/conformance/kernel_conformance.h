@@ -4,7 +4,7 @@
 //   TEST_CASE("host kernels") { kernels::conformance::run_all({.kernels = *set, .device = *device}); }
 //
 // Everything but transcendental functions and float sums is compared bit for bit (any NaN equals any NaN); ulps of the
-// former are measured and printed. The seed is printed first.
+// former are measured and reported, as is the seed, through doctest messages.
 #pragma once
 #include <tilewise/kernels/kernels.h>
 
@@ -20,6 +20,7 @@ struct Subject {
   double pow_ulps = 4;                // kPow, kAtan2, kTan
   double normal_ulps = 16;            // of kNormal, relative to the larger of the value and 1
   bool integer_matmul = true;
+  mutable device::Slab arena;         // filled by the suite; freed with the device
 };
 
 void conform_elementwise(const Subject&);  // each op on each dtype it accepts, edge values

@@ -237,8 +237,7 @@ void conform_moves(const Subject& subject) {
 }
 
 void run_all(const Subject& subject) {
-  std::printf("%s kernels, seed %llu\n", std::string(device::name_of(subject.device.info().kind)).c_str(),
-              static_cast<unsigned long long>(subject.seed));
+  MESSAGE("" << std::string(device::name_of(subject.device.info().kind)) << " kernels, seed " << subject.seed);
   conform_elementwise(subject);
   conform_tapes(subject);
   conform_random(subject);

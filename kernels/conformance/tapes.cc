@@ -173,7 +173,7 @@ void conform_random(const Subject& subject) {
         const double w = want.outputs[0].as_double(e);
         most = std::max(most, std::fabs(whole.outputs[0].as_double(e) - w) / std::max(1.0, std::fabs(w)) / last);
       }
-      std::printf("  %-28s %.2f ulp of max(1, |x|)\n", what.c_str(), most);
+      MESSAGE("" << what << ": " << most << " ulp of max(1, |x|)");
       CHECK(most <= subject.normal_ulps);
     } else {
       check_same(whole.outputs[0], want.outputs[0], what);
