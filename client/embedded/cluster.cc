@@ -50,6 +50,7 @@ class LocalEndpoint final : public client::Endpoint {
 
  private:
   friend class Impl;
+  friend class LocalService;
   Impl& cluster_;
   scheduler::Conn conn_;
   msg::Welcome welcome_;
@@ -161,6 +162,7 @@ Status Impl::init() {
   if (options_.workers < 1 || options_.workers > 1024 || options_.host_devices < 0 || options_.host_devices > 1024) {
     return error(Errc::kInvalidArgument, "an embedded cluster has 1 to 1024 workers of 0 to 1024 host devices");
   }
+  TW_TRY(plugins_.add(kernels::builtin_kernels()));
   for (const std::string& path : options_.plugins) TW_TRY(plugins_.load(path));
   TW_ASSIGN(loop_, net::EventLoop::create({.spin_ns = options_.spin_ns}));
   std::vector<std::promise<void>> ready(static_cast<std::size_t>(options_.workers));
@@ -179,7 +181,9 @@ Status Impl::init() {
     join.software_version = "embedded";
     join.host_id = "self";
     join.devices = side.runtime->describe();
-    for (const auto& kernel : plugins_.kernels()) join.plugins.push_back({kernel.name, kernel.version, kernel.hash});
+    for (const auto& plugin : plugins_.entries()) {
+      for (const std::string& kernel : plugin.kernels) join.plugins.push_back({kernel, plugin.version, plugin.hash});
+    }
     inbox_.push_back(scheduler::Received{scheduler::Conn{static_cast<std::uint32_t>(w + 1)}, std::move(join)});
     workers_.push_back(std::move(side));
   }

@@ -20,6 +20,8 @@ using daemon::to_string;
 
 }  // namespace
 
+Daemon::Daemon(net::EventLoop& loop, DaemonOptions options) : loop_(loop), options_(std::move(options)) {}
+
 Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOptions options,
                                               std::vector<std::unique_ptr<device::Device>> devices,
                                               const kernels::PluginTable& plugins,

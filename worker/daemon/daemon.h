@@ -39,7 +39,7 @@ class Daemon {
  private:
   class Service;
 
-  Daemon(net::EventLoop& loop, DaemonOptions options) : loop_(loop), options_(std::move(options)) {}
+  Daemon(net::EventLoop& loop, DaemonOptions options);
   void connect();
   void on_connected(Result<std::unique_ptr<net::Link>> link);
   void on_frame(const net::Frame& frame);

@@ -1,0 +1,137 @@
+// Array programs on embedded clusters of every form against values computed here in plain loops.
+#include "clusters.h"
+
+#include <cmath>
+#include <doctest/doctest.h>
+#include <numeric>
+
+using namespace tilewise;
+
+TEST_CASE("an elementwise expression gives the plain loop's values on every form of cluster") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    Session& s = cluster.session;
+    const std::int64_t n = 1000;
+    std::vector<double> a(n), b(n);
+    for (std::int64_t i = 0; i < n; ++i) a[i] = 0.5 * static_cast<double>(i) - 100, b[i] = std::sin(static_cast<double>(i));
+    const Array x = s.from_memory(a, {n}, {.block = {130}});
+    const Array y = s.from_memory(b, {n}, {.block = {77}});  // other cuts: one side is gathered
+    const std::vector<double> got = ((x * y + 1.0) - sqrt(abs(x))).get<double>();
+    REQUIRE(got.size() == a.size());
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double product = a[i] * b[i];
+      CHECK(got[i] == (product + 1.0) - std::sqrt(std::abs(a[i])));
+    }
+  }
+}
+
+TEST_CASE("matmul of ragged blocks, transposed and sliced, is exact on integers in float64") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    Session& s = cluster.session;
+    const std::int64_t m = 37, k = 53, n = 29;
+    std::vector<double> a(m * k), b(n * k);
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<double>(i % 11) - 5;
+    for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<double>(i % 7) - 3;
+    const Array x = s.from_memory(a, {m, k}, {.block = {10, 16}});
+    const Array y = s.from_memory(b, {n, k}, {.block = {8, 20}});
+    const std::vector<double> got = matmul(x, y.T()).get<double>();
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (std::int64_t q = 0; q < k; ++q) sum += a[i * k + q] * b[j * k + q];
+        CHECK(got[i * n + j] == sum);
+      }
+    }
+    // Every second row and a shifted window of k.
+    const Array part = matmul(x.slice(0, 0, m, 2).slice(1, 3, 50), y.slice(1, 3, 50).T());
+    const std::vector<double> sliced = part.get<double>();
+    for (std::int64_t i = 0; i < (m + 1) / 2; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (std::int64_t q = 3; q < 50; ++q) sum += a[2 * i * k + q] * b[j * k + q];
+        CHECK(sliced[i * n + j] == sum);
+      }
+    }
+  }
+}
+
+TEST_CASE("reductions over any axes") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    Session& s = cluster.session;
+    const std::int64_t m = 23, n = 41;
+    std::vector<std::int64_t> a(m * n);
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<std::int64_t>((i * 7919) % 1009) - 500;
+    const Array x = s.from_memory(a, {m, n}, {.block = {5, 9}});
+    CHECK(sum(x).item<std::int64_t>() == std::accumulate(a.begin(), a.end(), std::int64_t{0}));
+    CHECK(max(x).item<std::int64_t>() == *std::max_element(a.begin(), a.end()));
+    CHECK(argmin(x).item<std::int64_t>() == std::min_element(a.begin(), a.end()) - a.begin());
+    const std::vector<std::int64_t> rows = sum(x, 1).get<std::int64_t>();
+    const std::vector<std::int64_t> best = argmax(x, 0).get<std::int64_t>();
+    for (std::int64_t i = 0; i < m; ++i) {
+      CHECK(rows[i] == std::accumulate(a.begin() + i * n, a.begin() + (i + 1) * n, std::int64_t{0}));
+    }
+    for (std::int64_t j = 0; j < n; ++j) {
+      std::int64_t at = 0;
+      for (std::int64_t i = 1; i < m; ++i) {
+        if (a[i * n + j] > a[at * n + j]) at = i;
+      }
+      CHECK(best[j] == at);
+    }
+    CHECK(mean(x).item<double>() == doctest::Approx(static_cast<double>(sum(x).item<std::int64_t>()) / (m * n)));
+    CHECK(any(x > 400).item<bool>() == true);
+    CHECK(all(x > -600).item<bool>() == true);
+  }
+}
+
+TEST_CASE("the same bits whatever the cluster") {
+  std::vector<double> first;
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    if (form.options.reference_kernels) continue;  // another numeric class
+    TestCluster cluster(form);
+    Session& s = cluster.session;
+    const Array x = s.random.normal({500, 40}, {.seed = 11, .block = {64, 40}});
+    const Array g = matmul(x.T(), exp(-square(x.slice(1, 0, 3))));
+    std::vector<double> got = g.get<double>();
+    const std::vector<double> total = sum(x * 1.25 + 0.1).get<double>();
+    got.insert(got.end(), total.begin(), total.end());
+    if (first.empty()) first = got;
+    CHECK(got == first);
+  }
+}
+
+TEST_CASE("results outlive their expressions, and go with the last handle") {
+  TestCluster cluster(kForms[1]);
+  Session& s = cluster.session;
+  Array x = s.random.uniform({300, 300}, {.seed = 3, .block = {100, 100}});
+  x.persist().wait();
+  const double a = sum(x).item<double>(), b = sum(x).item<double>();
+  CHECK(a == b);
+  Array y = x + 1.0;
+  x = Array{};
+  CHECK(sum(y).item<double>() == doctest::Approx(a + 90'000));
+}
+
+TEST_CASE("mistakes are reported where they are made, with the shapes") {
+  TestCluster cluster(kForms[0]);
+  Session& s = cluster.session;
+  const Array x = s.zeros({3, 4}), y = s.zeros({5, 6});
+  const auto text_of = [](auto&& f) {
+    try {
+      f();
+    } catch (const ArrayError& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  CHECK(text_of([&] { (void)(x + y); }).find("(3, 4)") != std::string::npos);
+  CHECK(text_of([&] { (void)matmul(x, y); }).find("(5, 6)") != std::string::npos);
+  CHECK(text_of([&] { (void)s.zeros({-1}); }) != "no error");
+  CHECK(text_of([&] { (void)s.zeros({std::int64_t{1} << 40, std::int64_t{1} << 40}); }) != "no error");
+  CHECK(sum(x).item<double>() == 0);  // the session goes on
+}

@@ -1,0 +1,112 @@
+// Whole programs: the shapes that users bring.
+#include "clusters.h"
+
+#include <cmath>
+#include <doctest/doctest.h>
+
+using namespace tilewise;
+
+TEST_CASE("logistic regression by Newton's method finds the plain solution") {
+  const std::int64_t n = 2000, d = 5;
+  // Data by a small generator, so that the plain solution below sees the same numbers.
+  std::vector<double> x(n * d), y(n);
+  std::uint64_t h = 12345;
+  const auto uniform = [&] {
+    h = h * 6364136223846793005ull + 1442695040888963407ull;
+    return static_cast<double>(h >> 11) * 0x1.0p-53;
+  };
+  for (std::int64_t i = 0; i < n; ++i) {
+    double z = 0.3;
+    for (std::int64_t j = 0; j < d; ++j) {
+      x[i * d + j] = j == 0 ? 1.0 : 2 * uniform() - 1;
+      z += x[i * d + j] * (static_cast<double>(j) - 1.5);
+    }
+    y[i] = uniform() < 1 / (1 + std::exp(-z)) ? 1 : 0;
+  }
+  const auto solve = [&](std::vector<double> a, std::vector<double> b) {  // Gauss with pivots, d x d
+    for (std::int64_t c = 0; c < d; ++c) {
+      std::int64_t p = c;
+      for (std::int64_t r = c; r < d; ++r) {
+        if (std::abs(a[r * d + c]) > std::abs(a[p * d + c])) p = r;
+      }
+      for (std::int64_t q = 0; q < d; ++q) std::swap(a[c * d + q], a[p * d + q]);
+      std::swap(b[c], b[p]);
+      for (std::int64_t r = c + 1; r < d; ++r) {
+        const double f = a[r * d + c] / a[c * d + c];
+        for (std::int64_t q = c; q < d; ++q) a[r * d + q] -= f * a[c * d + q];
+        b[r] -= f * b[c];
+      }
+    }
+    for (std::int64_t c = d - 1; c >= 0; --c) {
+      for (std::int64_t q = c + 1; q < d; ++q) b[c] -= a[c * d + q] * b[q];
+      b[c] /= a[c * d + c];
+    }
+    return b;
+  };
+  std::vector<double> plain(d, 0.0);
+  for (int round = 0; round < 8; ++round) {
+    std::vector<double> g(d, 0.0), hess(d * d, 0.0);
+    for (std::int64_t i = 0; i < n; ++i) {
+      double z = 0;
+      for (std::int64_t j = 0; j < d; ++j) z += x[i * d + j] * plain[j];
+      const double p = 1 / (1 + std::exp(-z));
+      for (std::int64_t j = 0; j < d; ++j) {
+        g[j] += x[i * d + j] * (p - y[i]);
+        for (std::int64_t q = 0; q < d; ++q) hess[j * d + q] += x[i * d + j] * x[i * d + q] * p * (1 - p);
+      }
+    }
+    const std::vector<double> step = solve(hess, g);
+    for (std::int64_t j = 0; j < d; ++j) plain[j] -= step[j];
+  }
+
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    Session& s = cluster.session;
+    Array features = s.from_memory(x, {n, d}, {.block = {150, d}});
+    Array labels = s.from_memory(y, {n}, {.block = {150}});
+    s.persist({features, labels}).wait();
+    std::vector<double> w(d, 0.0);
+    for (int round = 0; round < 8; ++round) {
+      const Array p = 1.0 / (1.0 + exp(-matmul(features, s.from_memory(w, {d}))));
+      const Array gradient = matmul(features.T(), p - labels);
+      const Array weighted = features * (p * (1.0 - p)).expand_dims(1);
+      const Array hessian = matmul(features.T(), weighted);
+      Future both = s.compute({gradient, hessian});
+      const std::vector<double> step = solve(both.get<double>(1), both.get<double>(0));
+      for (std::int64_t j = 0; j < d; ++j) w[j] -= step[j];
+    }
+    for (std::int64_t j = 0; j < d; ++j) CHECK(w[j] == doctest::Approx(plain[j]).epsilon(1e-8));
+  }
+}
+
+TEST_CASE("structure: concat, stack, reshape, reblock and friends") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    Session& s = cluster.session;
+    const Array a = s.arange(0, 60).reshape({6, 10}).reblock({4, 3});
+    std::vector<std::int64_t> got = concat({a, a.slice(0, 1, 3)}, 0).get<std::int64_t>();
+    REQUIRE(got.size() == 80);
+    CHECK(got[0] == 0);
+    CHECK(got[60] == 10);
+    CHECK(got[79] == 29);
+    got = stack({a, a + 100}, 0).get<std::int64_t>();
+    CHECK(got[60] == 100);
+    CHECK(a.reshape({3, 20}).T().get<std::int64_t>()[1] == 20);
+    CHECK(a.slice(1, {}, {}, -1).get<std::int64_t>()[0] == 9);
+    CHECK(sum(s.zeros({0, 5})).item<double>() == 0);
+    CHECK((s.full({}, 2.5) * 2.0).item<double>() == 5.0);
+    CHECK(s.eye(4).get<double>()[5] == 1.0);
+    CHECK(s.linspace(0, 1, 5).get<double>()[4] == 1.0);
+  }
+}
+
+TEST_CASE("two clients at once do not disturb each other") {
+  TestCluster cluster(kForms[1]);
+  Session other = make_session(cluster.cluster->connect("other"), {.timeout = std::chrono::seconds(60)});
+  Future long_one = cluster.session.compute({sum(cluster.session.random.normal({2000, 500}, {.block = {20, 500}}))});
+  CHECK(sum(other.ones({100, 100})).item<double>() == 10'000);
+  CHECK_THROWS_AS(matmul(other.ones({2, 3}), other.ones({2, 3})), ArrayError);
+  long_one.wait();
+}
