@@ -1,0 +1,25 @@
+// What the tool prints. Each command returns the exit code of the program.
+#pragma once
+#include <tilewise/msg/msg.h>
+
+#include <string>
+
+namespace tilewise::cli {
+
+enum class Format : std::uint8_t { kText, kJson };
+
+// "1.5 GiB"; "0 B".
+std::string bytes_text(std::int64_t bytes);
+
+void print_status(const msg::StatusReply& status, const std::string& address, Format format);
+void print_devices(const msg::StatusReply& status, Format format);
+
+struct DoctorOptions {
+  std::string scheduler;   // empty: not asked
+  std::string token_file;
+  TimeNs timeout_ns = 5'000'000'000;
+};
+// One line a check: ok, warn or fail, and why. 1 if anything failed.
+int doctor(const DoctorOptions& options);
+
+}  // namespace tilewise::cli

@@ -1,0 +1,168 @@
+// Looks at this machine the way a worker would, and says what is not as it should be.
+#include <tilewise/config/token.h>
+#include <tilewise/config/version.h>
+#include <tilewise/daemon/log.h>
+#include <tilewise/device/cuda.h>
+#include <tilewise/transfer/ucx_engine.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "control.h"
+
+namespace tilewise::cli {
+namespace {
+
+class Report {
+ public:
+  void ok(const char* what, const std::string& text) { line("ok", what, text); }
+  void warn(const char* what, const std::string& text) { line("warn", what, text), ++warnings_; }
+  void fail(const char* what, const std::string& text) { line("fail", what, text), ++failures_; }
+  int finish() const {
+    std::printf("%d failed, %d warnings\n", failures_, warnings_);
+    return failures_ > 0 ? 1 : 0;
+  }
+
+ private:
+  static void line(const char* verdict, const char* what, const std::string& text) {
+    std::printf("%-5s %-12s %s\n", verdict, what, text.c_str());
+  }
+  int failures_ = 0, warnings_ = 0;
+};
+
+std::string read_line(const char* path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+void check_ucx(Report& report) {
+  transfer::UcxEngine::prepare_process();
+  auto engine = transfer::UcxEngine::create({});
+  if (!engine) return report.fail("ucx", engine.error().message);
+  const bool cuda = (*engine)->supports(device::Kind::kCuda);
+  report.ok("ucx", std::string("works; memory types: host") + (cuda ? ", cuda" : "") +
+                       ", worker address " + std::to_string((*engine)->address().size()) + " bytes");
+  if (!cuda && device::cuda_device_count() > 0) {
+    report.warn("ucx", "this build cannot move CUDA memory: blocks between hosts will be staged through the host");
+  }
+  const char* tls = std::getenv("UCX_TLS");
+  if (tls != nullptr) report.warn("ucx", std::string("UCX_TLS=") + tls + " limits its choice of transports");
+}
+
+void check_shared_memory(Report& report) {
+  struct statvfs shm {};
+  if (statvfs("/dev/shm", &shm) != 0) {
+    report.warn("/dev/shm", std::string(std::strerror(errno)) + ": UCX falls back to other transports");
+  } else {
+    const auto free_bytes = static_cast<std::int64_t>(shm.f_bavail) * static_cast<std::int64_t>(shm.f_frsize);
+    const std::string text = bytes_text(free_bytes) + " free";
+    if (free_bytes < (64 << 20)) report.warn("/dev/shm", text + ": UCX's shared memory wants 64 MiB (docker: --shm-size)");
+    else report.ok("/dev/shm", text);
+  }
+  const int fd = memfd_create("tilewise-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0 || ftruncate(fd, 1 << 20) != 0) {
+    report.fail("memfd", std::string(std::strerror(errno)) + ": host devices keep their blocks in memfds");
+  } else {
+    report.ok("memfd", "can be made");
+  }
+  if (fd >= 0) close(fd);
+}
+
+void check_huge_pages(Report& report) {
+  const std::string shmem = read_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  if (shmem.empty()) return report.warn("huge pages", "this kernel has none for shared memory: first touch of slabs is slow");
+  if (shmem.find("[advise]") == std::string::npos && shmem.find("[always]") == std::string::npos &&
+      shmem.find("[within_size]") == std::string::npos && shmem.find("[force]") == std::string::npos) {
+    return report.warn("huge pages", "shmem_enabled is " + shmem + ": first touch of slabs is slow; root can write " +
+                                         "'advise' to /sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  }
+  report.ok("huge pages", "shmem_enabled " + shmem);
+}
+
+void check_limits(Report& report) {
+  struct rlimit limit {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const std::string files = std::to_string(limit.rlim_cur) + " open files (hard limit " + std::to_string(limit.rlim_max) + ")";
+  if (limit.rlim_cur < 1024) report.warn("nofile", files + ": a scheduler needs one a peer, a worker a few a peer");
+  else report.ok("nofile", files);
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  if (limit.rlim_cur == RLIM_INFINITY) report.ok("memlock", "unlimited");
+  else report.warn("memlock", bytes_text(static_cast<std::int64_t>(limit.rlim_cur)) +
+                                  ": RDMA and pinned memory need 'ulimit -l unlimited'; TCP and shared memory do not");
+}
+
+void check_cuda(Report& report) {
+  const int count = device::cuda_device_count();
+  if (count > 0) return report.ok("cuda", std::to_string(count) + " usable device" + (count == 1 ? "" : "s"));
+  report.warn("cuda", "none: " + device::cuda_unavailable_reason() + "; host devices are used");
+}
+
+void check_environment(Report& report) {
+  for (const char* name : {"OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr) continue;
+    report.warn("openblas", std::string(name) + "=" + value +
+                                (std::strcmp(name, "OPENBLAS_CORETYPE") == 0
+                                     ? " presets the kernels of OpenBLAS and can halve their speed: unset it"
+                                     : " is ignored: the engine owns the threads"));
+  }
+  if (std::getenv("OPENBLAS_CORETYPE") == nullptr) report.ok("openblas", "picks its kernels for this CPU");
+}
+
+void check_processes(Report& report) {
+  const std::string scope = read_line("/proc/sys/kernel/yama/ptrace_scope");
+  if (scope.empty() || scope == "0") report.ok("ptrace", "processes of one user may read each other (cma)");
+  else report.warn("ptrace", "yama/ptrace_scope is " + scope + ": UCX copies between processes without cma, more slowly; " +
+                                 "mapped memory is not affected");
+  // The inode of the first PID namespace is fixed by the kernel (PROC_PID_INIT_INO).
+  char ns[64] = {};
+  if (readlink("/proc/self/ns/pid", ns, sizeof ns - 1) > 0 && std::string(ns) != "pid:[4026531836]") {
+    report.warn("pid", std::string("own PID namespace ") + ns + ": workers in different ones cannot share GPU memory");
+  } else {
+    report.ok("pid", "the host's PID namespace");
+  }
+}
+
+void check_scheduler(Report& report, const DoctorOptions& options) {
+  if (options.scheduler.empty()) {
+    return report.warn("scheduler", "not asked: give --scheduler or set TILEWISE_SCHEDULER");
+  }
+  auto control = Control::connect(options.scheduler, options.token_file, options.timeout_ns);
+  if (!control) return report.fail("scheduler", daemon::to_string(control.error()));
+  auto status = (*control)->status();
+  if (!status) return report.fail("scheduler", daemon::to_string(status.error()));
+  const std::string text = (*control)->address() + " answers: " + std::to_string(status->devices.size()) + " devices";
+  if (status->devices.empty()) report.warn("scheduler", text + ", so nothing can run: start tilewise-worker");
+  else report.ok("scheduler", text);
+}
+
+}  // namespace
+
+int doctor(const DoctorOptions& options) {
+  Report report;
+  report.ok("version", config::software_version() + ", host id " + config::host_id());
+  check_ucx(report);
+  check_shared_memory(report);
+  check_huge_pages(report);
+  check_limits(report);
+  check_cuda(report);
+  check_environment(report);
+  check_processes(report);
+  if (auto token = config::find_token(options.token_file, false)) report.ok("token", "from " + token->source);
+  else report.warn("token", token.error().message);
+  check_scheduler(report, options);
+  return report.finish();
+}
+
+}  // namespace tilewise::cli

@@ -1,0 +1,92 @@
+// tilewise: the user's and the operator's tool.
+#include <tilewise/config/version.h>
+#include <tilewise/daemon/log.h>
+#include <tilewise/daemon/program.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <unistd.h>
+
+#include "commands.h"
+#include "control.h"
+
+using namespace tilewise;
+
+namespace {
+
+const std::string kName = "tilewise";
+
+struct Settings {
+  std::string scheduler, token_file;
+  std::string log_level = "warn", log_format = "text";
+  double timeout_s = 10;
+  bool json = false;
+};
+
+TimeNs timeout_of(const Settings& s) { return static_cast<TimeNs>(s.timeout_s * 1e9); }
+
+template <class Fn>
+int with_scheduler(const Settings& s, Fn&& fn) {
+  if (s.scheduler.empty()) {
+    return daemon::fail(kName, error(Errc::kInvalidArgument, "which scheduler? Give --scheduler HOST:PORT or set TILEWISE_SCHEDULER"),
+                        daemon::kExitUsage);
+  }
+  auto control = cli::Control::connect(s.scheduler, s.token_file, timeout_of(s));
+  if (!control) return daemon::fail(kName, control.error(), daemon::kExitFailure);
+  const Status done = fn(**control);
+  return done ? daemon::kExitOk : daemon::fail(kName, done.error(), daemon::kExitFailure);
+}
+
+// The demonstration is a program of its own, beside this one.
+int run_demo(std::vector<std::string> arguments) {
+  std::error_code ignored;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  const std::string program = (self.parent_path() / "tilewise-demo").string();
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (std::string& a : arguments) argv.push_back(a.data());
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  return daemon::fail(kName, error(Errc::kNotFound, program + ": " + std::strerror(errno) + " (from a source tree: ./dev demo)"),
+                      daemon::kExitFailure);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings s;
+  CLI::App app("Looks after a Tilewise cluster", kName);
+  app.add_option("--scheduler", s.scheduler, "Address of the scheduler, HOST:PORT");
+  app.add_option("--token-file", s.token_file, "File with the cluster's token; default ~/.config/tilewise/token");
+  app.add_option("--timeout", s.timeout_s, "Seconds to wait for an answer")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--log-level", s.log_level, "debug, info, warn, error or off")->capture_default_str();
+  app.add_option("--log-format", s.log_format, "text or json")->capture_default_str();
+  app.add_flag("--json", s.json, "Print JSON");
+  app.require_subcommand(1);
+  app.fallthrough();
+  auto* status = app.add_subcommand("status", "What runs where: workers, clients, graphs, lanes");
+  auto* devices = app.add_subcommand("devices", "The cluster's devices, their memory and their work");
+  auto* doctor = app.add_subcommand("doctor", "Check this machine: UCX, shared memory, limits, CUDA, the scheduler");
+  auto* shutdown = app.add_subcommand("shutdown", "End the scheduler and all workers");
+  auto* demo = app.add_subcommand("demo", "Run the demonstration (arguments are passed on)");
+  demo->prefix_command();
+  auto* version = app.add_subcommand("version", "Print the version");
+  if (const auto code = daemon::parse(app, argc, argv)) return *code;
+  if (Status ok = daemon::start_log(kName, s.log_level, s.log_format); !ok) {
+    return daemon::fail(kName, ok.error(), daemon::kExitUsage);
+  }
+  const cli::Format format = s.json ? cli::Format::kJson : cli::Format::kText;
+  if (*version) return std::printf("tilewise %s\n", config::software_version().c_str()), daemon::kExitOk;
+  if (*demo) return run_demo(demo->remaining());
+  if (*doctor) return cli::doctor({s.scheduler, s.token_file, timeout_of(s)});
+  if (*shutdown) return with_scheduler(s, [](cli::Control& c) { return c.shutdown(); });
+  if (*status || *devices) {
+    return with_scheduler(s, [&](cli::Control& c) -> Status {
+      TW_ASSIGN(const msg::StatusReply reply, c.status());
+      if (*status) cli::print_status(reply, c.address(), format);
+      else cli::print_devices(reply, format);
+      return {};
+    });
+  }
+  return daemon::kExitUsage;
+}

@@ -1,0 +1,81 @@
+// tilewise::connect(): a session with the cluster that the environment names, or with one inside this process.
+#include <tilewise/embedded/cluster.h>
+#include <tilewise/io/npy.h>
+#include <tilewise/remote/connect.h>
+#include <tilewise/tilewise.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace tilewise {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+int number(const char* name) { return std::atoi(variable(name).c_str()); }
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> items;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    if (comma > at) items.push_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return items;
+}
+
+// A client with a cluster to itself: both end with the session.
+class OwnCluster final : public client::Endpoint {
+ public:
+  OwnCluster(std::unique_ptr<embedded::Cluster> cluster, std::unique_ptr<client::Endpoint> endpoint)
+      : cluster_(std::move(cluster)), endpoint_(std::move(endpoint)) {}
+  const msg::Welcome& welcome() const override { return endpoint_->welcome(); }
+  void start(client::EndpointCallbacks callbacks) override { endpoint_->start(std::move(callbacks)); }
+  void send(msg::Message message) override { endpoint_->send(std::move(message)); }
+  void send(WorkerId peer, msg::PeerBatch batch) override { endpoint_->send(peer, std::move(batch)); }
+  const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) override {
+    return endpoint_->map(device, slab, offset, bytes);
+  }
+  void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+               std::function<void(Status)> done) override {
+    endpoint_->receive(from, transfer, to, bytes, std::move(done));
+  }
+  void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                std::function<void(Status)> done) override {
+    endpoint_->transmit(to, transfer, from, bytes, std::move(done));
+  }
+
+ private:
+  std::unique_ptr<embedded::Cluster> cluster_;
+  std::unique_ptr<client::Endpoint> endpoint_;  // ends first
+};
+
+Result<std::unique_ptr<client::Endpoint>> embedded_endpoint(const std::string& name) {
+  embedded::ClusterOptions options;
+  options.host_devices = number("TILEWISE_HOST_DEVICES");
+  options.cores = number("TILEWISE_CORES");
+  options.plugins = split(variable("TILEWISE_PLUGIN"));
+  TW_ASSIGN(auto cluster, embedded::Cluster::start(options));
+  auto endpoint = cluster->connect(name);
+  return std::unique_ptr<client::Endpoint>(std::make_unique<OwnCluster>(std::move(cluster), std::move(endpoint)));
+}
+
+Result<NpyInfo> read_header(const std::string& path) {
+  TW_ASSIGN(const io::NpyInfo info, io::read_npy_header(path));
+  return NpyInfo{info.dtype, info.shape, info.data_offset, info.fortran_order};
+}
+
+}  // namespace
+
+Session connect(SessionOptions options) {
+  const std::string scheduler = variable("TILEWISE_SCHEDULER");
+  auto endpoint = scheduler.empty() ? embedded_endpoint(options.name) : remote::connect_from_environment(scheduler, options.name);
+  if (!endpoint) throw ArrayError(endpoint.error());
+  if (!options.npy_info) options.npy_info = read_header;
+  return make_session(std::move(*endpoint), std::move(options));
+}
+
+}  // namespace tilewise

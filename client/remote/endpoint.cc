@@ -1,0 +1,244 @@
+#include "endpoint.h"
+
+#include <tilewise/config/token.h>
+#include <tilewise/config/version.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace tilewise::remote {
+namespace {
+
+constexpr TimeNs kRetryNs = 100 * kMillisecond;
+constexpr TimeNs kUnreachableNs = 12 * kSecond;  // longer than the scheduler's silence limit: a dead worker is lost by then
+
+}  // namespace
+
+// ---- beginning and end ---------------------------------------------------------------------------------------------
+
+// Runs the loop on the calling thread; nobody else knows of it yet.
+Result<std::unique_ptr<net::Link>> RemoteEndpoint::dial(TimeNs until) {
+  const std::string where = "scheduler " + options_.scheduler.to_string() + ": ";
+  for (;;) {
+    net::HandshakeOptions handshake{.token = options_.token};
+    handshake.deadline_ns = std::max(until - monotonic_now(), kRetryNs);
+    std::optional<Result<std::unique_ptr<net::Link>>> made;
+    const auto attempt = net::connect(*loop_, options_.scheduler, handshake,
+                                      [&](Result<std::unique_ptr<net::Link>> link) { made.emplace(std::move(link)); });
+    loop_->run_until([&] { return made.has_value(); }, handshake.deadline_ns + kSecond);
+    if (!made) return error(Errc::kTimeout, where + "no answer");
+    if (*made) return std::move(**made);
+    const Error& why = made->error();
+    // A launcher may start the scheduler and its clients at once.
+    if (why.code != Errc::kUnavailable || monotonic_now() + kRetryNs > until) return error(why.code, where + why.message);
+    loop_->run_until([] { return false; }, kRetryNs);
+  }
+}
+
+Status RemoteEndpoint::init() {
+  const TimeNs until = monotonic_now() + options_.timeout_ns;
+  TW_ASSIGN(loop_, net::EventLoop::create());
+  TW_ASSIGN(link_, dial(until));
+  exchange::Options peers{.token = options_.token};
+  peers.host_id = config::host_id();
+  peers.map_peers = options_.map_peers;
+  peers.strict_lanes = options_.strict_lanes;
+  if (net::is_loopback(options_.scheduler)) peers.ucx.net_devices = "lo";
+  exchange::Callbacks callbacks;
+  callbacks.on_batch = [this](WorkerId from, msg::PeerBatch batch) {
+    if (!told_) callbacks_.on_peer(from, std::move(batch));
+  };
+  callbacks.on_unreachable = [this](WorkerId peer, const Error& why) { on_unreachable(peer, why); };
+  TW_ASSIGN(exchange_, exchange::Exchange::create(*loop_, std::move(peers), std::move(callbacks)));
+
+  link_->start({[this](net::Frame& frame) { on_frame(frame); }, [this](const Error& why) { lose(why); }, {}});
+  msg::Join join;
+  join.role = msg::Role::kClient;
+  join.name = options_.name.empty() ? config::process_name() : options_.name;
+  join.software_version = config::software_version();
+  join.host_id = config::host_id();
+  join.devices.push_back({"client", 0, "client memory", "", 0, 1});
+  msg::Message message = std::move(join);
+  perform(message);
+  const auto welcomed = [&] { return welcome_.you || !welcome_.refused.ok() || lost_; };
+  if (!loop_->run_until(welcomed, std::max(until - monotonic_now(), kRetryNs))) {
+    return error(Errc::kTimeout, "the scheduler at " + options_.scheduler.to_string() + " did not welcome us");
+  }
+  if (!welcome_.refused.ok()) return error(welcome_.refused.code, welcome_.refused.message);
+  if (!welcome_.you) return *lost_;
+  exchange_->set_self(welcome_.you);
+  loop_->set_batch_hook([this] { return turn(); });
+  thread_ = std::thread([this] { loop_->run(); });
+  return {};
+}
+
+RemoteEndpoint::~RemoteEndpoint() {
+  if (thread_.joinable()) {
+    loop_->post([this] {
+      turn();  // the last calls: releases, say
+      if (link_) link_->flush();
+      loop_->stop();
+    });
+    thread_.join();
+  }
+  exchange_.reset();
+  link_.reset();
+  calls_.clear();
+}
+
+void RemoteEndpoint::start(client::EndpointCallbacks callbacks) {
+  loop_->post([this, callbacks = std::move(callbacks)]() mutable {
+    callbacks_ = std::move(callbacks);
+    started_ = true;
+    for (msg::Message& message : std::exchange(early_, {})) deliver(std::move(message));
+    if (lost_) lose(*lost_);
+  });
+}
+
+// ---- calls, from any thread ----------------------------------------------------------------------------------------
+
+void RemoteEndpoint::call(Call call) {
+  bool first;
+  {
+    const std::scoped_lock lock(mutex_);
+    first = calls_.empty();
+    calls_.push_back(std::move(call));
+  }
+  if (first) loop_->wake();
+}
+
+void RemoteEndpoint::send(msg::Message message) { call(std::move(message)); }
+void RemoteEndpoint::send(WorkerId peer, msg::PeerBatch batch) { call(ToPeer{peer, std::move(batch)}); }
+
+void RemoteEndpoint::receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+                             std::function<void(Status)> done) {
+  call(Transfer{true, from, transfer, to, bytes, std::move(done)});
+}
+
+void RemoteEndpoint::transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                              std::function<void(Status)> done) {
+  call(Transfer{false, to, transfer, const_cast<std::byte*>(from), bytes, std::move(done)});
+}
+
+const std::byte* RemoteEndpoint::map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) {
+  const std::span<const std::byte> memory = exchange_->mapped(device, slab);
+  const auto size = static_cast<std::int64_t>(memory.size());
+  if (offset < 0 || bytes < 0 || offset > size || bytes > size - offset) return nullptr;
+  return memory.empty() ? nullptr : memory.data() + offset;
+}
+
+// ---- the endpoint's thread -----------------------------------------------------------------------------------------
+
+bool RemoteEndpoint::turn() {
+  {
+    const std::scoped_lock lock(mutex_);
+    calls_now_.swap(calls_);
+  }
+  bool did = !calls_now_.empty();
+  for (Call& call : calls_now_) std::visit([this](auto& c) { perform(c); }, call);
+  calls_now_.clear();
+  did |= exchange_->poll();
+  return did;
+}
+
+void RemoteEndpoint::perform(msg::Message& message) {
+  if (lost_ || !link_) return;
+  Status sent = codec::encode(message, buffer_);
+  if (sent) sent = link_->send(codec::frame_type(message), buffer_.bytes());
+  if (sent) return;
+  const std::string text = "a " + std::string(msg::name_of(message)) + " could not be sent: " + sent.error().message;
+  // What the codec refuses concerns one request; a gap in the stream concerns them all.
+  if (const auto* submit = std::get_if<msg::Submit>(&message)) {
+    msg::SubmitReply refused{submit->request, {sent.error().code, text}, {}, {}};
+    return loop_->defer([this, refused = std::move(refused)] { deliver(refused); });
+  }
+  loop_->defer([this, why = error(sent.error().code, text)] { lose(why); });
+}
+
+void RemoteEndpoint::perform(ToPeer& out) {
+  (void)!exchange_->send(out.peer, std::move(out.batch));  // unreachable peers are told about elsewhere
+}
+
+void RemoteEndpoint::perform(Transfer& t) {
+  const auto owner = owners_.find(t.device);
+  const WorkerId worker = owner == owners_.end() ? WorkerId{} : owner->second;  // none: `done` says so
+  auto done = [done = std::move(t.done)](const Status& status, msg::Lane) {
+    if (done) done(status);
+  };
+  if (t.receive) exchange_->receive(worker, t.transfer, t.bytes, t.size, device::Kind::kHost, std::move(done));
+  else exchange_->transmit(worker, t.transfer, t.bytes, t.size, device::Kind::kHost, std::move(done));
+}
+
+void RemoteEndpoint::on_frame(const net::Frame& frame) {
+  auto message = codec::decode(frame.payload);
+  if (!message) return lose(error(message.error().code, "the scheduler sent what cannot be read: " + message.error().message));
+  if (const auto* welcome = std::get_if<msg::Welcome>(&*message)) {
+    if (!welcome_.you) welcome_ = *welcome;
+    return;
+  }
+  if (const auto* ping = std::get_if<msg::Ping>(&*message)) {
+    msg::Message pong = msg::Pong{ping->nonce};
+    perform(pong);
+  }
+  if (started_) deliver(std::move(*message));
+  else early_.push_back(std::move(*message));
+}
+
+void RemoteEndpoint::deliver(msg::Message message) {
+  if (told_ || !started_) return;
+  if (const auto* log = std::get_if<msg::Log>(&message)) follow(*log);
+  if (callbacks_.on_message) callbacks_.on_message(std::move(message));
+}
+
+void RemoteEndpoint::follow(const msg::Log& log) {
+  for (const msg::LogEntry& entry : log.entries) {
+    if (const auto* joined = std::get_if<msg::PeerJoined>(&entry)) {
+      if (joined->peer.role != msg::Role::kWorker) continue;
+      for (DeviceId device : joined->peer.devices) owners_[device] = joined->peer.id;
+      workers_.insert(joined->peer.id);
+      exchange_->peer_joined(joined->peer);
+    } else if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) {
+      workers_.erase(lost->peer);
+      std::erase_if(owners_, [&](const auto& owner) { return owner.second == lost->peer; });
+      exchange_->peer_lost(lost->peer);
+    }
+  }
+}
+
+// The scheduler believes that this worker is there, so results would be waited for without end.
+void RemoteEndpoint::on_unreachable(WorkerId peer, const Error& why) {
+  loop_->after(kUnreachableNs, [this, peer, why] {
+    if (workers_.contains(peer)) lose(error(why.code, "worker " + std::to_string(peer.value) + " cannot be reached: " + why.message));
+  });
+}
+
+void RemoteEndpoint::lose(Error why) {
+  if (!lost_) {
+    lost_ = error(why.code, "scheduler " + options_.scheduler.to_string() + ": " + why.message);
+    for (WorkerId peer : std::exchange(workers_, {})) exchange_->peer_lost(peer);  // ends what is under way
+    owners_.clear();
+  }
+  if (!started_ || std::exchange(told_, true)) return;
+  if (callbacks_.on_lost) callbacks_.on_lost(*lost_);
+}
+
+Result<std::unique_ptr<client::Endpoint>> connect(const Options& options) {
+  auto endpoint = std::make_unique<RemoteEndpoint>(options);
+  TW_TRY(endpoint->init());
+  return std::unique_ptr<client::Endpoint>(std::move(endpoint));
+}
+
+Result<std::unique_ptr<client::Endpoint>> connect_from_environment(const std::string& scheduler, const std::string& name) {
+  const auto variable = [](const char* variable_name) {
+    const char* value = std::getenv(variable_name);
+    return value == nullptr ? std::string() : std::string(value);
+  };
+  TW_ASSIGN(const net::Address address, net::Address::parse(scheduler));
+  TW_ASSIGN(const config::FoundToken token, config::find_token(variable("TILEWISE_TOKEN_FILE"), false));
+  Options options{.scheduler = address, .token = token.token};
+  options.name = name;
+  options.map_peers = variable("TILEWISE_NO_MAP").empty() || variable("TILEWISE_NO_MAP") == "0";
+  return connect(options);
+}
+
+}  // namespace tilewise::remote

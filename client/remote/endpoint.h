@@ -1,0 +1,82 @@
+// Private. Everything but the mailbox belongs to the endpoint's thread (before start: to the connecting one).
+#pragma once
+#include <tilewise/codec/codec.h>
+#include <tilewise/exchange/exchange.h>
+#include <tilewise/net/endpoint.h>
+#include <tilewise/remote/connect.h>
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <variant>
+#include <vector>
+
+namespace tilewise::remote {
+
+class RemoteEndpoint final : public client::Endpoint {
+ public:
+  explicit RemoteEndpoint(const Options& options) : options_(options) {}
+  ~RemoteEndpoint() override;
+  Status init();
+
+  const msg::Welcome& welcome() const override { return welcome_; }
+  void start(client::EndpointCallbacks callbacks) override;
+  void send(msg::Message message) override;
+  void send(WorkerId peer, msg::PeerBatch batch) override;
+  const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) override;
+  void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+               std::function<void(Status)> done) override;
+  void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                std::function<void(Status)> done) override;
+
+ private:
+  struct ToPeer {
+    WorkerId peer;
+    msg::PeerBatch batch;
+  };
+  struct Transfer {
+    bool receive = false;
+    DeviceId device;
+    std::uint64_t transfer = 0;
+    std::byte* bytes = nullptr;  // read only where it is not a receive
+    std::int64_t size = 0;
+    std::function<void(Status)> done;
+  };
+  // Calls of all threads in one order: a receive is armed before its Grant leaves, a release follows its submit.
+  using Call = std::variant<msg::Message, ToPeer, Transfer>;
+
+  Result<std::unique_ptr<net::Link>> dial(TimeNs until);
+  void call(Call call);
+  bool turn();
+  void perform(msg::Message& message);
+  void perform(ToPeer& out);
+  void perform(Transfer& transfer);
+  void on_frame(const net::Frame& frame);
+  void deliver(msg::Message message);
+  void follow(const msg::Log& log);
+  void on_unreachable(WorkerId peer, const Error& why);
+  void lose(Error why);
+
+  const Options options_;
+  msg::Welcome welcome_;
+  std::unique_ptr<net::EventLoop> loop_;
+  std::unique_ptr<exchange::Exchange> exchange_;
+  std::unique_ptr<net::Link> link_;
+  codec::Buffer buffer_;
+  client::EndpointCallbacks callbacks_;
+  bool started_ = false;
+  std::vector<msg::Message> early_;                  // came before start()
+  std::map<DeviceId, WorkerId> owners_;              // of the workers' devices
+  std::set<WorkerId> workers_;                       // there now
+  std::optional<Error> lost_;
+  bool told_ = false;                                // on_lost
+
+  std::mutex mutex_;                                 // guards calls_
+  std::vector<Call> calls_;
+  std::vector<Call> calls_now_;
+  std::thread thread_;
+};
+
+}  // namespace tilewise::remote

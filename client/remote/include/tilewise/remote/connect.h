@@ -1,0 +1,28 @@
+// A client's endpoint on a cluster of other processes: a link to the scheduler and an exchange with the workers, on a
+// thread of its own.
+#pragma once
+#include <tilewise/client/endpoint.h>
+#include <tilewise/net/address.h>
+#include <tilewise/net/token.h>
+
+#include <memory>
+#include <string>
+
+namespace tilewise::remote {
+
+struct Options {
+  net::Address scheduler;
+  net::Token token;
+  std::string name;              // for people; empty: host/pid
+  bool map_peers = true;         // false: blocks are copied even from workers of this host
+  bool strict_lanes = false;
+  TimeNs timeout_ns = 10 * kSecond;  // for connecting and being welcomed, retries included
+};
+
+// kUnavailable (nobody listens), kUnauthenticated (another token), kVersionMismatch, kTimeout, or the scheduler's refusal.
+Result<std::unique_ptr<client::Endpoint>> connect(const Options& options);
+
+// With the token found as every program finds it, and with $TILEWISE_TOKEN_FILE and $TILEWISE_NO_MAP.
+Result<std::unique_ptr<client::Endpoint>> connect_from_environment(const std::string& scheduler, const std::string& name);
+
+}  // namespace tilewise::remote

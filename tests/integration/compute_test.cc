@@ -1,0 +1,128 @@
+// Client programs on a cluster of real processes: what comes back is what was computed here.
+#include <cmath>
+#include <doctest/doctest.h>
+#include <numeric>
+#include <thread>
+
+#include "harness.h"
+
+using namespace tilewise;
+using namespace tilewise::testing;
+
+namespace {
+
+std::vector<double> counting(std::size_t n, double scale) {
+  std::vector<double> out(n);
+  for (std::size_t i = 0; i < n; ++i) out[i] = scale * static_cast<double>(i % 17) - 3.0;
+  return out;
+}
+
+// Integers in float64: sums and products are exact in any order.
+std::vector<double> product(const std::vector<double>& a, const std::vector<double>& b, std::size_t n, std::size_t k,
+                            std::size_t m) {
+  std::vector<double> c(n * m, 0.0);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t p = 0; p < k; ++p) {
+      for (std::size_t j = 0; j < m; ++j) c[i * m + j] += a[i * k + p] * b[p * m + j];
+    }
+  }
+  return c;
+}
+
+void check_programs(const Session& session) {
+  const std::size_t n = 150, k = 170, m = 90;
+  const std::vector<double> a = counting(n * k, 1.0), b = counting(k * m, 2.0);
+  const Array x = session.from_memory(a, {150, 170}, {.block = {64, 50}});
+  const Array y = session.from_memory(b, {170, 90}, {.block = {40, 64}});
+  CHECK(matmul(x, y).get<double>() == product(a, b, n, k, m));
+  CHECK(sum(x).item<double>() == std::accumulate(a.begin(), a.end(), 0.0));
+  const std::vector<double> mixed = (x * 2.0 + abs(x)).get<double>();
+  REQUIRE(mixed.size() == a.size());
+  bool same = true;
+  for (std::size_t i = 0; i < a.size(); ++i) same &= mixed[i] == a[i] * 2.0 + std::abs(a[i]);
+  CHECK(same);
+  CHECK(session.arange(0, 1000, 1, {.block = {100}}).get<std::int64_t>()[999] == 999);
+  CHECK(session.from_memory(a, {150, 170}, {.block = {64, 50}}).get<double>() == a);
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("programs on two workers of this host, which read each other's memory") {
+  Cluster cluster;
+  INFO(cluster.words());
+  {
+    const Session session = cluster.session();
+    REQUIRE(session.wait_for_devices(4, kPatience));
+    check_programs(session);
+    Array kept = session.random.uniform({256, 256}, {.seed = 5, .block = {64, 64}});
+    kept.persist().wait({.timeout = kPatience});
+    const double first = sum(kept).item<double>();
+    CHECK(sum(kept).item<double>() == first);
+    CHECK(first == doctest::Approx(256 * 256 * 0.5).epsilon(0.02));
+  }
+  CHECK(eventually([&] { return count(cluster.status(), "\"arrays_live\":0,") == 1; }));
+  const Ran program = run({client_program(), "compute"}, cluster.environment());
+  CAPTURE(program.output);
+  CHECK(program.code == 0);
+}
+
+TEST_CASE("results do not depend on the number of workers, nor on how bytes travel") {
+  const auto compute = [](const Cluster& cluster, bool map) {
+    const Session session = cluster.session("bits", map);
+    const Array x = session.random.normal({300, 200}, {.seed = 11, .block = {64, 64}});
+    return matmul(x, exp(x * 0.1).T()).get<double>();
+  };
+  Cluster two({.worker_args = {"--no-map"}});
+  INFO(two.words());
+  const std::vector<double> copied = compute(two, false);
+  const std::string status = two.status();
+  CAPTURE(status);
+  CHECK(count(status, "\"mapped\"") == 0);
+  CHECK(count(status, "\"tcp\"") + count(status, "\"shared-memory\"") > 0);
+  check_programs(two.session("unmapped", false));
+  Cluster one({.workers = 1, .devices = 3});
+  CHECK(compute(one, true) == copied);
+}
+
+TEST_CASE("several clients at once do not disturb each other") {
+  Cluster cluster;
+  INFO(cluster.words());
+  std::vector<std::unique_ptr<Process>> programs;
+  for (int i = 0; i < 3; ++i) {
+    programs.push_back(std::make_unique<Process>("client", std::vector<std::string>{client_program(), "compute"},
+                                                 cluster.environment()));
+  }
+  const Session session = cluster.session();
+  check_programs(session);
+  for (auto& program : programs) {
+    CHECK(program->wait() == 0);
+    CHECK(program->output() == "right");
+  }
+}
+
+TEST_CASE("a user's mistakes are typed, and the session goes on") {
+  Cluster cluster({.workers = 1});
+  const Session session = cluster.session();
+  const auto code = [](const auto& fn) {
+    try {
+      fn();
+    } catch (const ArrayError& e) {
+      return e.code();
+    }
+    return Errc::kOk;
+  };
+  CHECK(code([&] { (void)(session.ones({3, 4}) + session.ones({5})); }) == Errc::kShapeMismatch);
+  CHECK(code([&] { (void)session.device("w9/host:9"); }) == Errc::kNotFound);
+  // More than the device has.
+  CHECK(code([&] {
+          Array big = session.ones({20'000, 20'000}, {.block = {20'000, 20'000}});
+          big.persist().wait({.timeout = kPatience});
+        }) == Errc::kOutOfMemory);
+  CHECK(sum(session.ones({10})).item<double>() == 10);
+}

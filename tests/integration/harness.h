@@ -1,0 +1,112 @@
+// Real processes for tests: a program that cannot outlive the test, and a cluster of them.
+#pragma once
+#include <tilewise/net/token.h>
+#include <tilewise/tilewise.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tilewise::testing {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::seconds;
+
+// Far above what anything takes, far below what a test may: on a busy machine a test is late, not wrong.
+constexpr seconds kPatience{40};
+
+// Asks until it is true; false when the time is over.
+bool eventually(const std::function<bool()>& condition, Clock::duration within = kPatience);
+
+class Folder {  // temporary
+ public:
+  Folder();
+  ~Folder();
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string read_file(const std::string& path);
+
+using Environment = std::map<std::string, std::string>;
+
+// Killed with the test, whatever ends that. Output goes to files.
+class Process {
+ public:
+  Process(const std::string& label, std::vector<std::string> command, const Environment& environment = {});
+  ~Process();  // SIGKILL, if it is still there
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  int pid() const { return pid_; }
+  void signal(int number) const;
+  // The exit code, 128 + the signal's number, or nothing if it runs on.
+  std::optional<int> wait(Clock::duration within = kPatience);
+  bool running() { return !wait(Clock::duration(0)).has_value(); }
+  std::string output() const { return read_file(output_); }  // stdout
+  std::string errors() const { return read_file(errors_); }
+
+ private:
+  std::string output_, errors_;
+  int pid_ = 0;
+  std::optional<int> code_;
+};
+
+struct Ran {
+  int code = -1;  // -1: killed for being late
+  std::string output, errors;
+};
+Ran run(std::vector<std::string> command, const Environment& environment = {}, Clock::duration within = kPatience);
+
+std::string scheduler_program();
+std::string worker_program();
+std::string tool_program();
+std::string client_program();  // client.cc
+
+struct ClusterOptions {
+  int workers = 2;
+  int devices = 2;                         // of each worker
+  std::vector<std::string> scheduler_args = {};
+  std::vector<std::string> worker_args = {};
+};
+
+// A scheduler and workers, all ready. Throws, with the programs' own words, where that does not come about.
+class Cluster {
+ public:
+  explicit Cluster(const ClusterOptions& options = {});
+
+  const std::string& address() const { return address_; }
+  const std::string& token_file() const { return token_file_; }
+  net::Token token() const { return *net::Token::load(token_file_); }
+  Process& scheduler() { return *scheduler_; }
+  Process& worker(int i) { return *workers_[static_cast<std::size_t>(i)]; }
+  // Where peers connect to worker i.
+  std::string worker_address(int i) const { return read_file(worker_file(i)); }
+  Environment environment() const;         // what a client or the tool needs
+  Ran tool(std::vector<std::string> arguments) const;
+  std::string status() const;              // as JSON
+  Session session(const std::string& name = "test", bool map_peers = true) const;
+  void add_worker(const std::vector<std::string>& arguments);
+  std::string words() const;               // all logs
+
+ private:
+  std::string worker_file(int i) const { return folder_ / ("worker" + std::to_string(i)); }
+
+  Folder folder_;
+  std::string token_file_, address_;
+  int devices_ = 0;
+  std::unique_ptr<Process> scheduler_;
+  std::vector<std::unique_ptr<Process>> workers_;
+};
+
+// Minutes of small tasks: something to be in the middle of.
+Array long_work(const Session& session);
+
+}  // namespace tilewise::testing

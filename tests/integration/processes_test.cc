@@ -1,0 +1,170 @@
+// Programs as an operator meets them: options, exit codes, files, signals.
+#include <algorithm>
+#include <csignal>
+#include <doctest/doctest.h>
+#include <fstream>
+#include <sys/stat.h>
+
+#include "harness.h"
+
+using namespace tilewise;
+using namespace tilewise::testing;
+
+namespace {
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::size_t lines(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + (text.empty() || text.back() == '\n' ? 0 : 1);
+}
+
+// One line on stderr and this exit code.
+void refused(const Ran& ran, int code, const std::string& part) {
+  CAPTURE(ran.errors);
+  CHECK(ran.code == code);
+  CHECK(lines(ran.errors) == 1);
+  CHECK(has(ran.errors, part));
+}
+
+}  // namespace
+
+TEST_CASE("help and version") {
+  for (const std::string& program : {scheduler_program(), worker_program(), tool_program()}) {
+    CAPTURE(program);
+    const Ran help = run({program, "--help"});
+    CHECK(help.code == 0);
+    for (const char* option : {"--version", "--config", "--token-file", "--log-level", "--log-format"}) {
+      CHECK(has(help.output, option));
+    }
+    const Ran version = run({program, "--version"});
+    CHECK(version.code == 0);
+    CHECK(has(version.output, "0.1.0"));
+  }
+  for (const char* option : {"--listen", "--advertise", "--cores", "--address-file"}) {
+    CHECK(has(run({scheduler_program(), "--help"}).output, option));
+    CHECK(has(run({worker_program(), "--help"}).output, option));
+  }
+}
+
+TEST_CASE("bad options are one line and exit code 2") {
+  Folder folder;
+  const std::string token = folder / "token";
+  refused(run({scheduler_program(), "--nonsense"}), 2, "nonsense");
+  refused(run({scheduler_program(), "--listen", "127.0.0.1:99999"}), 2, "99999");
+  refused(run({scheduler_program(), "--log-level", "loud"}), 2, "loud");
+  refused(run({worker_program(), "--token-file", token}), 2, "scheduler");
+  REQUIRE(net::Token::create(token));
+  const std::vector<std::string> worker{worker_program(), "--scheduler", "127.0.0.1:1", "--token-file", token};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), worker.begin(), worker.end());
+    return run(more);
+  };
+  refused(with({"--devices", "tpu:0"}), 2, "tpu:0");
+  refused(with({"--devices", "host:3-1"}), 2, "3-1");
+  refused(with({"--devices", "cuda:999"}), 2, "cuda:999");
+  refused(with({"--memory", "much"}), 2, "much");
+  refused(with({"--plugin", folder / "no.so"}), 2, "no.so");
+  refused(with({"--listen", "0.0.0.0:0"}), 2, "advertise");
+  refused(run({tool_program(), "frobnicate"}), 2, "frobnicate");
+  refused(run({tool_program(), "status"}), 2, "scheduler");
+}
+
+TEST_CASE("what is wrong at run time is exit code 1") {
+  Folder folder;
+  const std::string token = folder / "token";
+  REQUIRE(net::Token::create(token));
+  refused(run({worker_program(), "--scheduler", "127.0.0.1:1", "--token-file", token, "--connect-timeout", "0", "--log-level",
+               "off"}),
+          1, "127.0.0.1:1");
+  refused(run({tool_program(), "status", "--scheduler", "127.0.0.1:1", "--token-file", token}), 1, "127.0.0.1:1");
+}
+
+TEST_CASE("a public address needs a token that somebody chose") {
+  Folder folder;
+  const std::string token = folder / "token", address = folder / "address";
+  refused(run({scheduler_program(), "--listen", "0.0.0.0:0", "--token-file", folder / "none"}), 2, "token");
+  CHECK(!std::filesystem::exists(folder / "none"));
+  REQUIRE(net::Token::create(token));
+  Process scheduler("public", {scheduler_program(), "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1", "--token-file", token,
+                               "--address-file", address});
+  CHECK(eventually([&] { return std::filesystem::exists(address); }));
+  CHECK(has(read_file(address), "127.0.0.1:"));
+}
+
+TEST_CASE("the first scheduler makes the token, for its owner alone") {
+  Folder folder;
+  Process scheduler("first", {scheduler_program(), "--listen", "127.0.0.1:0", "--address-file", folder / "address"},
+                    {{"XDG_CONFIG_HOME", folder / "config"}});
+  REQUIRE(eventually([&] { return std::filesystem::exists(folder / "address"); }));
+  struct stat info {};
+  REQUIRE(stat((folder / "config/tilewise/token").c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("options from the environment and a config file; logs as json") {
+  Folder folder;
+  const std::string token = folder / "token";
+  REQUIRE(net::Token::create(token));
+  std::ofstream(folder / "tilewise.toml") << "log-format = \"json\"\ntoken-file = \"" << token << "\"\nterm = 7\n";
+  Process scheduler("configured", {scheduler_program(), "--config", folder / "tilewise.toml"},
+                    {{"TILEWISE_LISTEN", "127.0.0.1:0"}, {"TILEWISE_ADDRESS_FILE", folder / "address"}});
+  REQUIRE(eventually([&] { return std::filesystem::exists(folder / "address"); }));
+  const Ran status = run({tool_program(), "status", "--scheduler", read_file(folder / "address"), "--token-file", token});
+  CHECK(status.code == 0);
+  CHECK(has(status.output, "term 7"));
+  CHECK(has(scheduler.errors(), "\"event\":\"ready\""));
+}
+
+TEST_CASE("signals end programs cleanly and soon") {
+  for (const int number : {SIGTERM, SIGINT}) {
+    Cluster cluster({.workers = 2});
+    const auto begin = Clock::now();
+    cluster.worker(0).signal(number);
+    CHECK(cluster.worker(0).wait() == 0);
+    CHECK(eventually([&] { return !has(cluster.status(), "worker-0"); }));
+    // The scheduler goes: it ends well, and the worker that is left says what happened to it.
+    cluster.scheduler().signal(number);
+    CHECK(cluster.scheduler().wait() == 0);
+    CHECK(cluster.worker(1).wait() == 1);
+    CHECK(has(cluster.worker(1).errors(), "scheduler"));
+    CHECK(Clock::now() - begin < seconds(10));  // 2 s each where the machine is not busy
+  }
+}
+
+TEST_CASE("status, devices, doctor, shutdown") {
+  Cluster cluster;
+  const Ran status = cluster.tool({"status"});
+  CHECK(status.code == 0);
+  CHECK(has(status.output, "workers 2  devices 4"));
+  CHECK(has(status.output, "worker-1"));
+  CHECK(has(cluster.status(), "\"arrays_live\":0"));
+  const Ran devices = cluster.tool({"devices"});
+  CHECK(devices.code == 0);
+  CHECK(lines(devices.output) == 5);
+  CHECK(has(devices.output, "/host:1"));
+  CHECK(has(devices.output, "512.0 MiB"));
+  const Ran doctor = cluster.tool({"doctor"});
+  CAPTURE(doctor.output);
+  CHECK(doctor.code == 0);
+  for (const char* what : {"ucx", "memfd", "/dev/shm", "huge pages", "nofile", "memlock", "cuda", "ptrace", "pid", "scheduler"}) {
+    CHECK(has(doctor.output, what));
+  }
+  CHECK(has(doctor.output, "answers: 4 devices"));
+  const Ran shutdown = cluster.tool({"shutdown"});
+  CHECK(shutdown.code == 0);
+  CHECK(cluster.scheduler().wait() == 0);
+  CHECK(cluster.worker(0).wait() == 0);
+  CHECK(cluster.worker(1).wait() == 0);
+  CHECK(cluster.tool({"status", "--timeout", "2"}).code == 1);
+}
+
+TEST_CASE("another token, or another version, does not get in") {
+  Cluster cluster({.workers = 0});
+  Folder folder;
+  const std::string other = folder / "token";
+  REQUIRE(net::Token::create(other));
+  refused(run({tool_program(), "status", "--scheduler", cluster.address(), "--token-file", other}), 1, "unauthenticated");
+  refused(run({worker_program(), "--scheduler", cluster.address(), "--token-file", other, "--log-level", "off"}), 1,
+          "unauthenticated");
+  CHECK(cluster.tool({"status"}).code == 0);
+}
