@@ -90,7 +90,7 @@ Array unfused(const Subject& subject, const Step& fused) {
 
 void random_tapes(const Subject& subject) {
   Prng prng(subject.seed + 1);
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < 300; ++round) {
     const bool plain = prng.chance(0.3);
     const ir::Shape shape = random_shape(prng, 4, round % 10 == 0 ? 20000 : 3000);
     ir::Shape space;
@@ -111,6 +111,28 @@ void random_tapes(const Subject& subject) {
     const std::string what = "round " + std::to_string(round) + " over " + ir::to_string(box) + "\n" + ir::to_string(tape);
     check_same(step.outputs[0], want.outputs[0], what);
     if (round % 5 == 0 && length < 40) check_same(step.outputs[0], unfused(subject, step), "unfused, " + what);
+  }
+}
+
+// A value computed from constants alone is one block, repeated; its memory may be wanted for the result.
+void repeated_values(const Subject& subject) {
+  Prng prng(subject.seed + 4);
+  for (const TapeOp op : {TapeOp::kMaximum, TapeOp::kSub, TapeOp::kWhere}) {
+    const auto D = DType::kFloat64;
+    ir::Tape tape{{instr(TapeOp::kConst, D, 0, 0, 0, 0, 0.25), instr(TapeOp::kNeg, D, 0), instr(TapeOp::kLoad, D)}};
+    if (op == TapeOp::kWhere) {
+      tape.code.push_back(instr(TapeOp::kLt, DType::kBool, 1, 2));
+      tape.code.push_back(instr(op, D, 3, 1, 2));
+    } else {
+      tape.code.push_back(instr(op, D, 1, 2));
+    }
+    Array a = Array::contiguous(D, {700});
+    fill_random(prng, a, false);
+    Step step = map_step(tape, {a}, ir::box_of({700}), {700});
+    Step want = step;
+    run(subject, step);
+    run_reference(want);
+    check_same(step.outputs[0], want.outputs[0], ir::to_string(tape));
   }
 }
 
@@ -140,6 +162,7 @@ void positions(const Subject& subject) {
 }  // namespace
 
 void conform_tapes(const Subject& subject) {
+  repeated_values(subject);
   random_tapes(subject);
   positions(subject);
 }

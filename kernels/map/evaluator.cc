@@ -251,6 +251,13 @@ TileEvaluator::Value TileEvaluator::lane(const ProgramInstr& in, std::int64_t n,
   }
   args.out = out != nullptr && !splat ? out : slot(in);
   args.n = splat ? kLaneBlock : n;
+  // In place is element by element: a repeated argument must survive the first block of results.
+  alignas(64) std::byte repeated[3][kSplatBytes];
+  for (int k = 0; k < in.arity && !splat; ++k) {
+    if (!args.splat[k] || args.in[k] != args.out) continue;
+    std::memcpy(repeated[k], args.in[k], kSplatBytes);
+    args.in[k] = repeated[k];
+  }
   if (!ahead_.empty() && !splat) {
     args.ahead = ahead_.back().from;
     args.ahead_step = ahead_.back().step;
