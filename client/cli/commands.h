@@ -1,5 +1,6 @@
 // What the tool prints. Each command returns the exit code of the program.
 #pragma once
+#include <tilewise/base/time.h>
 #include <tilewise/msg/msg.h>
 
 #include <string>
@@ -17,7 +18,7 @@ void print_devices(const msg::StatusReply& status, Format format);
 struct DoctorOptions {
   std::string scheduler;   // empty: not asked
   std::string token_file;
-  TimeNs timeout_ns = 5'000'000'000;
+  TimeNs timeout_ns = 5 * kSecond;
 };
 // One line a check: ok, warn or fail, and why. 1 if anything failed.
 int doctor(const DoctorOptions& options);

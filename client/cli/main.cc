@@ -68,16 +68,16 @@ int main(int argc, char** argv) {
   auto* devices = app.add_subcommand("devices", "The cluster's devices, their memory and their work");
   auto* doctor = app.add_subcommand("doctor", "Check this machine: UCX, shared memory, limits, CUDA, the scheduler");
   auto* shutdown = app.add_subcommand("shutdown", "End the scheduler and all workers");
-  auto* demo = app.add_subcommand("demo", "Run the demonstration (arguments are passed on)");
-  demo->prefix_command();
+  app.add_subcommand("demo", "Run the demonstration (arguments are passed on)");
   auto* version = app.add_subcommand("version", "Print the version");
+  // Its arguments are its own; only what stands before the word is ours.
+  if (argc > 1 && std::strcmp(argv[1], "demo") == 0) return run_demo({argv + 2, argv + argc});
   if (const auto code = daemon::parse(app, argc, argv)) return *code;
   if (Status ok = daemon::start_log(kName, s.log_level, s.log_format); !ok) {
     return daemon::fail(kName, ok.error(), daemon::kExitUsage);
   }
   const cli::Format format = s.json ? cli::Format::kJson : cli::Format::kText;
   if (*version) return std::printf("tilewise %s\n", config::software_version().c_str()), daemon::kExitOk;
-  if (*demo) return run_demo(demo->remaining());
   if (*doctor) return cli::doctor({s.scheduler, s.token_file, timeout_of(s)});
   if (*shutdown) return with_scheduler(s, [](cli::Control& c) { return c.shutdown(); });
   if (*status || *devices) {

@@ -54,7 +54,7 @@ bool thrown_out(const std::string& address, const net::Token& token, const std::
 
 std::pair<int, std::string> frame_of(const msg::Message& message) {
   codec::Buffer buffer;
-  REQUIRE(codec::encode(message, buffer));
+  REQUIRE(codec::encode(message, buffer).has_value());
   const auto bytes = buffer.bytes();
   return {codec::frame_type(message), std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())};
 }

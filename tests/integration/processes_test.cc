@@ -53,7 +53,7 @@ TEST_CASE("bad options are one line and exit code 2") {
   refused(run({scheduler_program(), "--listen", "127.0.0.1:99999"}), 2, "99999");
   refused(run({scheduler_program(), "--log-level", "loud"}), 2, "loud");
   refused(run({worker_program(), "--token-file", token}), 2, "scheduler");
-  REQUIRE(net::Token::create(token));
+  REQUIRE(net::Token::create(token).has_value());
   const std::vector<std::string> worker{worker_program(), "--scheduler", "127.0.0.1:1", "--token-file", token};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), worker.begin(), worker.end());
@@ -72,7 +72,7 @@ TEST_CASE("bad options are one line and exit code 2") {
 TEST_CASE("what is wrong at run time is exit code 1") {
   Folder folder;
   const std::string token = folder / "token";
-  REQUIRE(net::Token::create(token));
+  REQUIRE(net::Token::create(token).has_value());
   refused(run({worker_program(), "--scheduler", "127.0.0.1:1", "--token-file", token, "--connect-timeout", "0", "--log-level",
                "off"}),
           1, "127.0.0.1:1");
@@ -84,7 +84,7 @@ TEST_CASE("a public address needs a token that somebody chose") {
   const std::string token = folder / "token", address = folder / "address";
   refused(run({scheduler_program(), "--listen", "0.0.0.0:0", "--token-file", folder / "none"}), 2, "token");
   CHECK(!std::filesystem::exists(folder / "none"));
-  REQUIRE(net::Token::create(token));
+  REQUIRE(net::Token::create(token).has_value());
   Process scheduler("public", {scheduler_program(), "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1", "--token-file", token,
                                "--address-file", address});
   CHECK(eventually([&] { return std::filesystem::exists(address); }));
@@ -104,7 +104,7 @@ TEST_CASE("the first scheduler makes the token, for its owner alone") {
 TEST_CASE("options from the environment and a config file; logs as json") {
   Folder folder;
   const std::string token = folder / "token";
-  REQUIRE(net::Token::create(token));
+  REQUIRE(net::Token::create(token).has_value());
   std::ofstream(folder / "tilewise.toml") << "log-format = \"json\"\ntoken-file = \"" << token << "\"\nterm = 7\n";
   Process scheduler("configured", {scheduler_program(), "--config", folder / "tilewise.toml"},
                     {{"TILEWISE_LISTEN", "127.0.0.1:0"}, {"TILEWISE_ADDRESS_FILE", folder / "address"}});
@@ -162,7 +162,7 @@ TEST_CASE("another token, or another version, does not get in") {
   Cluster cluster({.workers = 0});
   Folder folder;
   const std::string other = folder / "token";
-  REQUIRE(net::Token::create(other));
+  REQUIRE(net::Token::create(other).has_value());
   refused(run({tool_program(), "status", "--scheduler", cluster.address(), "--token-file", other}), 1, "unauthenticated");
   refused(run({worker_program(), "--scheduler", cluster.address(), "--token-file", other, "--log-level", "off"}), 1,
           "unauthenticated");

@@ -1,6 +1,7 @@
 // A client's endpoint on a cluster of other processes: a link to the scheduler and an exchange with the workers, on a
 // thread of its own.
 #pragma once
+#include <tilewise/base/time.h>
 #include <tilewise/client/endpoint.h>
 #include <tilewise/net/address.h>
 #include <tilewise/net/token.h>
