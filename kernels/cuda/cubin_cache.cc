@@ -25,7 +25,8 @@ bool is_private_folder(const std::string& folder) {
 }  // namespace
 
 std::string CubinCache::default_folder() {
-  if (const char* own = std::getenv("TILEWISE_KERNEL_CACHE")) return std::string_view(own) == "off" ? "" : own;
+  if (const char* own = std::getenv("TILEWISE_KERNEL_CACHE"))
+    return std::string_view(own) == "off" ? "" : own;
   if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/')
     return std::string(cache) + "/tilewise/kernels";
   if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
@@ -74,8 +75,8 @@ void CubinCache::store(const std::string& key, const std::string& cubin) const {
   std::string temporary = folder_ + "/new-XXXXXX";
   const int fd = ::mkstemp(temporary.data());  // mode 0600
   if (fd < 0) return;
-  const std::string all =
-      std::string(kMagic) + std::to_string(key.size()) + " " + std::to_string(cubin.size()) + "\n" + key + cubin;
+  const std::string all = std::string(kMagic) + std::to_string(key.size()) + " " +
+                          std::to_string(cubin.size()) + "\n" + key + cubin;
   std::size_t written = 0;
   while (written < all.size()) {
     const ssize_t n = ::write(fd, all.data() + written, all.size() - written);

@@ -43,7 +43,8 @@ TEST_CASE("damaged files are misses") {
   cache.store("key", std::string(1000, 'x'));
   for (const auto& entry : fs::directory_iterator(folder.path)) fs::resize_file(entry.path(), 500);
   CHECK_FALSE(cache.find("key"));
-  for (const auto& entry : fs::directory_iterator(folder.path)) std::ofstream(entry.path()) << "tilewise-cubin-1\n99999999999999999999 -1\n";
+  for (const auto& entry : fs::directory_iterator(folder.path))
+    std::ofstream(entry.path()) << "tilewise-cubin-1\n99999999999999999999 -1\n";
   CHECK_FALSE(cache.find("key"));
 }
 

@@ -16,8 +16,8 @@ enum Operation : int { kAsIs = 0, kTransposed = 1 };
 constexpr int kDefaultMath = 0;  // full precision of the type
 
 template <class T>
-using GemmFunction = Code (*)(void* handle, Operation a, Operation b, int m, int n, int k, const T* alpha, const T* A,
-                              int lda, const T* B, int ldb, const T* beta, T* C, int ldc);
+using GemmFunction = Code (*)(void* handle, Operation a, Operation b, int m, int n, int k, const T* alpha,
+                              const T* A, int lda, const T* B, int ldb, const T* beta, T* C, int ldc);
 
 Error blas_error(Code code, const char* doing) {
   // 3: CUBLAS_STATUS_ALLOC_FAILED
@@ -25,8 +25,7 @@ Error blas_error(Code code, const char* doing) {
                std::string(doing) + ": cuBLAS status " + std::to_string(code));
 }
 
-template <class T>
-Status call(GemmFunction<T> function, void* handle, const Gemm& g) {
+template <class T> Status call(GemmFunction<T> function, void* handle, const Gemm& g) {
   const T one = 1, beta = g.accumulate ? T(1) : T(0);
   // cuBLAS is column-major: a row-major product is the product of the transposes, operands exchanged.
   const Code code = function(handle, g.transpose_b ? kTransposed : kAsIs, g.transpose_a ? kTransposed : kAsIs,
@@ -82,13 +81,15 @@ Result<void*> Cublas::handle_for(CUstream stream) {
   const std::lock_guard lock(mutex_);
   if (const auto it = handles_.find(stream); it != handles_.end()) return it->second.handle;
   Handle made;
-  if (const Code code = functions_->create(&made.handle); code != kSuccess) return blas_error(code, "cublasCreate");
+  if (const Code code = functions_->create(&made.handle); code != kSuccess)
+    return blas_error(code, "cublasCreate");
   const auto set_up = [&]() -> Status {
     TW_CUDA_TRY(*context_.driver, cuMemAlloc, "a cuBLAS workspace", &made.workspace, kWorkspaceBytes);
     if (const Code code = functions_->set_stream(made.handle, stream); code != kSuccess)
       return blas_error(code, "cublasSetStream");
     // After SetStream, which resets it. With a workspace of its own per stream results do not depend on other streams.
-    if (const Code code = functions_->set_workspace(made.handle, reinterpret_cast<void*>(made.workspace), kWorkspaceBytes);
+    if (const Code code =
+            functions_->set_workspace(made.handle, reinterpret_cast<void*>(made.workspace), kWorkspaceBytes);
         code != kSuccess)
       return blas_error(code, "cublasSetWorkspace");
     if (const Code code = functions_->set_math_mode(made.handle, kDefaultMath); code != kSuccess)
@@ -113,7 +114,8 @@ Status Cublas::prepare(CUstream stream) {
 Status Cublas::multiply(const Gemm& gemm, CUstream stream) {
   constexpr std::int64_t kMax = std::numeric_limits<int>::max();
   for (const std::int64_t extent : {gemm.m, gemm.n, gemm.k, gemm.lda, gemm.ldb, gemm.ldc})
-    if (extent > kMax) return error(Errc::kLimitExceeded, "a matrix product with an extent of " + std::to_string(extent));
+    if (extent > kMax)
+      return error(Errc::kLimitExceeded, "a matrix product with an extent of " + std::to_string(extent));
   TW_TRY(context_.make_current());
   TW_ASSIGN(void* const handle, handle_for(stream));
   return gemm.dtype == ir::DType::kFloat32 ? call(functions_->sgemm, handle, gemm)

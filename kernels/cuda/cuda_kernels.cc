@@ -4,7 +4,8 @@
 
 namespace tilewise::cuda {
 
-Result<std::unique_ptr<CudaKernels>> CudaKernels::make(device::Device& device, const kernels::PluginTable* plugins) {
+Result<std::unique_ptr<CudaKernels>> CudaKernels::make(device::Device& device,
+                                                       const kernels::PluginTable* plugins) {
   TW_ASSIGN(const Context* const context, context_of(device));
   TW_ASSIGN(auto nvrtc, Nvrtc::open(context->driver->version / 1000));
   // Without cuBLAS everything else still runs; supports() names what is missing.
@@ -35,7 +36,8 @@ Status CudaKernels::supports(const ir::Op& op) const {
       const ir::DType dtype = op.outputs.at(0).dtype;
       if (dtype == ir::DType::kBool) return refuse("no products of bool");
       if (ir::is_floating(dtype) && cublas_ == nullptr)
-        return refuse("products of " + std::string(name_of(dtype)) + " need cuBLAS, which was not found (TILEWISE_CUBLAS_PATH)");
+        return refuse("products of " + std::string(name_of(dtype)) +
+                      " need cuBLAS, which was not found (TILEWISE_CUBLAS_PATH)");
       return {};
     }
     case ir::OpKind::kCall: return call_supports(env_, op);
@@ -59,7 +61,8 @@ std::int64_t CudaKernels::scratch_bytes(const ir::Op& op) const {
 }
 
 Status CudaKernels::launch(const KernelCall& call, device::Stream& stream) {
-  if (stream.kind() != device::Kind::kCuda) return error(Errc::kInvalidArgument, "a CUDA kernel on a host stream");
+  if (stream.kind() != device::Kind::kCuda)
+    return error(Errc::kInvalidArgument, "a CUDA kernel on a host stream");
   auto* const native = static_cast<CUstream>(stream.native());
   switch (call.op->kind) {
     case ir::OpKind::kMap: return launch_map(env_, call, native);

@@ -6,7 +6,8 @@ namespace tilewise::cuda {
 
 class CudaKernels final : public kernels::KernelSet {
  public:
-  static Result<std::unique_ptr<CudaKernels>> make(device::Device& device, const kernels::PluginTable* plugins);
+  static Result<std::unique_ptr<CudaKernels>> make(device::Device& device,
+                                                   const kernels::PluginTable* plugins);
 
   Status supports(const ir::Op& op) const override;
   std::int64_t scratch_bytes(const ir::Op& op) const override;
@@ -18,10 +19,12 @@ class CudaKernels final : public kernels::KernelSet {
   Programs& programs() { return programs_; }
 
  private:
-  CudaKernels(device::Device& device, const Context& context, std::unique_ptr<Nvrtc> nvrtc, std::unique_ptr<Cublas> cublas,
-              const kernels::PluginTable* plugins)
-      : device_(device), programs_(context, std::move(nvrtc), CubinCache(CubinCache::default_folder())),
-        cublas_(std::move(cublas)), env_{context, programs_, cublas_.get(), plugins} {}
+  CudaKernels(device::Device& device, const Context& context, std::unique_ptr<Nvrtc> nvrtc,
+              std::unique_ptr<Cublas> cublas, const kernels::PluginTable* plugins)
+      : device_(device),
+        programs_(context, std::move(nvrtc), CubinCache(CubinCache::default_folder())),
+        cublas_(std::move(cublas)),
+        env_{context, programs_, cublas_.get(), plugins} {}
 
   device::Device& device_;
   Programs programs_;

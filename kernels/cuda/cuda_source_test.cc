@@ -69,7 +69,8 @@ TEST_CASE("every tape op on every dtype compiles") {
     source += "namespace " + name + " {\n" + tape_source(tapes[i]) +
               "__global__ void kernel(const __grid_constant__ Walk walk, const Place* place) {\n"
               "  i64 offset[kPlaces] = {};\n  tw_offsets<kPlaces>(walk, place, threadIdx.x, offset);\n"
-              "  Element one, group[kWidth];\n  tw_load(place, offset, one);\n  tw_load_group(place, offset, group);\n"
+              "  Element one, group[kWidth];\n  tw_load(place, offset, one);\n  tw_load_group(place, offset, "
+              "group);\n"
               "  ((Out*)place[0].base)[0] = tw_evaluate(one, place, offset);\n"
               "  ((Out*)place[0].base)[1] = tw_evaluate(group[1], place, offset);\n}\n}\n";
   }
@@ -78,16 +79,20 @@ TEST_CASE("every tape op on every dtype compiles") {
 
 TEST_CASE("whole map programs compile") {
   if (compiler() == nullptr) return;
-  for (const DType dtype : kAll) check_compiles(map_program({{load(dtype, 0)}}), "copy of " + std::string(name_of(dtype)));
+  for (const DType dtype : kAll)
+    check_compiles(map_program({{load(dtype, 0)}}), "copy of " + std::string(name_of(dtype)));
   // Mixed sizes, positions, constants without a literal.
-  const Tape mixed{{load(DType::kBool, 0), load(DType::kFloat32, 3), {.op = TapeOp::kCast, .dtype = DType::kFloat64, .a = 1},
-                    {.op = TapeOp::kIota, .dtype = DType::kInt64, .imm_i = 1},
-                    {.op = TapeOp::kCast, .dtype = DType::kFloat64, .a = 3},
-                    {.op = TapeOp::kNormal, .dtype = DType::kFloat64, .imm_i = -7},
-                    {.op = TapeOp::kConst, .dtype = DType::kFloat64, .imm_f = -std::numeric_limits<double>::infinity()},
-                    {.op = TapeOp::kMaximum, .dtype = DType::kFloat64, .a = 2, .b = 6},
-                    {.op = TapeOp::kAdd, .dtype = DType::kFloat64, .a = 4, .b = 5},
-                    {.op = TapeOp::kWhere, .dtype = DType::kFloat64, .a = 0, .b = 7, .c = 8}}};
+  const Tape mixed{
+      {load(DType::kBool, 0),
+       load(DType::kFloat32, 3),
+       {.op = TapeOp::kCast, .dtype = DType::kFloat64, .a = 1},
+       {.op = TapeOp::kIota, .dtype = DType::kInt64, .imm_i = 1},
+       {.op = TapeOp::kCast, .dtype = DType::kFloat64, .a = 3},
+       {.op = TapeOp::kNormal, .dtype = DType::kFloat64, .imm_i = -7},
+       {.op = TapeOp::kConst, .dtype = DType::kFloat64, .imm_f = -std::numeric_limits<double>::infinity()},
+       {.op = TapeOp::kMaximum, .dtype = DType::kFloat64, .a = 2, .b = 6},
+       {.op = TapeOp::kAdd, .dtype = DType::kFloat64, .a = 4, .b = 5},
+       {.op = TapeOp::kWhere, .dtype = DType::kFloat64, .a = 0, .b = 7, .c = 8}}};
   check_compiles(map_program(mixed), "a mixed tape");
 }
 
@@ -98,11 +103,13 @@ TEST_CASE("every reduction of every dtype compiles") {
     for (const DType dtype : kAll) {
       const auto kind = static_cast<ReduceKind>(k);
       if (!ir::reduced_dtype(kind, dtype)) continue;
-      check_compiles(reduce_program({{load(dtype, 0)}}, kind), std::string(name_of(kind)) + " of " + std::string(name_of(dtype)));
+      check_compiles(reduce_program({{load(dtype, 0)}}, kind),
+                     std::string(name_of(kind)) + " of " + std::string(name_of(dtype)));
       ++programs;
     }
   CHECK(programs == 24);
-  const Tape squares{{load(DType::kFloat64, 0), {.op = TapeOp::kUniform, .dtype = DType::kFloat64, .imm_i = 3},
+  const Tape squares{{load(DType::kFloat64, 0),
+                      {.op = TapeOp::kUniform, .dtype = DType::kFloat64, .imm_i = 3},
                       {.op = TapeOp::kMul, .dtype = DType::kFloat64, .a = 0, .b = 1}}};
   check_compiles(reduce_program(squares, ReduceKind::kArgMin), "a fused reduction");
 }

@@ -20,7 +20,8 @@ bool form_groups(MapParams& params, const ir::Tape& tape, const TapeSources& sou
   const int width = group_width(tape), last = params.walk.rank - 1;
   const auto grouped = [&](const Place& place, ir::DType dtype, bool may_repeat) {
     if (may_repeat && place.stride[last] == 0) return true;
-    bool good = place.stride[last] == 1 && place.base % (width * static_cast<std::int64_t>(ir::size_of(dtype))) == 0;
+    bool good =
+        place.stride[last] == 1 && place.base % (width * static_cast<std::int64_t>(ir::size_of(dtype))) == 0;
     for (int d = 0; d < last; ++d) good = good && place.stride[d] % width == 0;
     return good;
   };
@@ -96,7 +97,8 @@ Status elementwise(const Environment& env, const Elementwise& work, CUstream str
       return error(Errc::kInternal, "operand " + std::to_string(load.operand) + " of a step has no memory");
     places.push_back(strided(work.inputs[load.operand], work.shape));
   }
-  for (const auto& which : sources.positions) places.push_back(position_place(which, *work.box, *work.space_shape));
+  for (const auto& which : sources.positions)
+    places.push_back(position_place(which, *work.box, *work.space_shape));
   MapParams params;
   params.walk = merge(work.shape, places, params.place);
   narrow(params, work, sources);
@@ -104,7 +106,8 @@ Status elementwise(const Environment& env, const Elementwise& work, CUstream str
   TW_ASSIGN(const Program program, env.programs.map(work.tape));
   TW_TRY(env.context.make_current());
   if (form_groups(params, work.tape, sources))
-    return launch_kernel(env, program.entry[0], (params.walk.count + kThreads - 1) / kThreads, 1, &params, stream);
+    return launch_kernel(env, program.entry[0], (params.walk.count + kThreads - 1) / kThreads, 1, &params,
+                         stream);
   if (is_transposing(params, sources)) {
     const std::int64_t squares = ((params.walk.extent[0] + 31) / 32) * ((params.walk.extent[1] + 31) / 32);
     return launch_kernel(env, program.entry[2], squares, 1, &params, stream);
@@ -120,16 +123,22 @@ Status copy_region(const Environment& env, const TensorView& from, const Strided
 
 Status launch_map(const Environment& env, const KernelCall& call, CUstream stream) {
   const ir::Shape shape = call.box.shape();
-  return elementwise(env, {call.op->get<ir::MapAttrs>().tape, shape, contiguous(call.outputs[0].data, shape),
-                           {call.inputs.data(), call.inputs.size()}, &call.box, &call.space_shape}, stream);
+  return elementwise(env,
+                     {call.op->get<ir::MapAttrs>().tape,
+                      shape,
+                      contiguous(call.outputs[0].data, shape),
+                      {call.inputs.data(), call.inputs.size()},
+                      &call.box,
+                      &call.space_shape},
+                     stream);
 }
 
 Status clear(const Environment& env, const TensorView& out, CUstream stream) {
   const auto bytes = static_cast<std::size_t>(ir::volume(out.shape)) * ir::size_of(out.dtype);
   if (bytes == 0) return {};
   TW_TRY(env.context.make_current());
-  TW_CUDA_TRY(*env.context.driver, cuMemsetD8Async, "cuMemsetD8Async", reinterpret_cast<CUdeviceptr>(out.data), 0, bytes,
-              stream);
+  TW_CUDA_TRY(*env.context.driver, cuMemsetD8Async, "cuMemsetD8Async",
+              reinterpret_cast<CUdeviceptr>(out.data), 0, bytes, stream);
   return {};
 }
 
@@ -140,7 +149,8 @@ Status launch_copy(const Environment& env, const KernelCall& call, CUstream stre
   const TensorView& out = call.outputs[0];
   const Strided block = contiguous(out.data, out.shape);
   const auto read = [](const TensorView& in) { return in.data != nullptr; };
-  if (call.step == 0 && std::none_of(call.inputs.begin(), call.inputs.end(), read)) return clear(env, out, stream);
+  if (call.step == 0 && std::none_of(call.inputs.begin(), call.inputs.end(), read))
+    return clear(env, out, stream);
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const TensorView& in = call.inputs[i];
     if (in.data == nullptr || ir::volume(in.shape) == 0) continue;
@@ -148,7 +158,8 @@ Status launch_copy(const Environment& env, const KernelCall& call, CUstream stre
     for (std::size_t d = 0; d < in.shape.size(); ++d) {
       std::int64_t begin = call.box.lo[d] - maps[i][d].before;
       if (maps[i][d].before + maps[i][d].after != 0) begin = std::max<std::int64_t>(begin, 0);
-      part.base += (call.input_boxes[i].lo[d] - begin) * block.strides[d] * static_cast<std::int64_t>(ir::size_of(out.dtype));
+      part.base += (call.input_boxes[i].lo[d] - begin) * block.strides[d] *
+                   static_cast<std::int64_t>(ir::size_of(out.dtype));
     }
     TW_TRY(copy_region(env, in, part, stream));
   }

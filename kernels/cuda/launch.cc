@@ -5,14 +5,15 @@
 
 namespace tilewise::cuda {
 
-Status launch_kernel(const Environment& env, CUfunction function, std::int64_t blocks_x, std::int64_t blocks_y,
-                     void* params, CUstream stream) {
+Status launch_kernel(const Environment& env, CUfunction function, std::int64_t blocks_x,
+                     std::int64_t blocks_y, void* params, CUstream stream) {
   if (blocks_x > std::numeric_limits<std::int32_t>::max() || blocks_y > 65'535)
-    return error(Errc::kLimitExceeded, "a kernel over " + std::to_string(blocks_x) + " x " + std::to_string(blocks_y) +
-                                           " thread blocks");
+    return error(Errc::kLimitExceeded, "a kernel over " + std::to_string(blocks_x) + " x " +
+                                           std::to_string(blocks_y) + " thread blocks");
   void* arguments[] = {params};
-  TW_CUDA_TRY(*env.context.driver, cuLaunchKernel, "cuLaunchKernel on cuda:" + std::to_string(env.context.ordinal),
-              function, static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y), 1, kThreads, 1, 1, 0, stream,
+  TW_CUDA_TRY(*env.context.driver, cuLaunchKernel,
+              "cuLaunchKernel on cuda:" + std::to_string(env.context.ordinal), function,
+              static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y), 1, kThreads, 1, 1, 0, stream,
               arguments, nullptr);
   return {};
 }

@@ -64,8 +64,8 @@ Status launch_call(const Environment& env, const KernelCall& call, CUstream stre
 // ---- launch.cc
 
 // One generated kernel; `params` is laid out as its single parameter.
-Status launch_kernel(const Environment& env, CUfunction function, std::int64_t blocks_x, std::int64_t blocks_y,
-                     void* params, CUstream stream);
+Status launch_kernel(const Environment& env, CUfunction function, std::int64_t blocks_x,
+                     std::int64_t blocks_y, void* params, CUstream stream);
 // Blocks for a grid-stride loop over `count` elements.
 std::int64_t blocks_for(std::int64_t count);
 // The strides of a view as those of a box of `shape`: extents of one where the box is longer repeat.

@@ -7,7 +7,8 @@
 namespace tilewise::cuda {
 namespace {
 
-constexpr std::int64_t kPiece = 1024;  // of k, where an operand must be copied; part of the order of additions
+constexpr std::int64_t kPiece =
+    1024;  // of k, where an operand must be copied; part of the order of additions
 
 struct MatmulParams {
   std::int64_t c, a, b, m, n, k, a_row, a_column, b_row, b_column;
@@ -22,7 +23,8 @@ struct Matrix {
 };
 
 bool readable(const TensorView& view, Matrix& matrix) {
-  const std::int64_t rows = view.shape[0], columns = view.shape[1], s0 = view.strides[0], s1 = view.strides[1];
+  const std::int64_t rows = view.shape[0], columns = view.shape[1], s0 = view.strides[0],
+                     s1 = view.strides[1];
   matrix.data = view.data;
   if ((s1 == 1 || columns == 1) && (s0 >= columns || rows == 1)) {
     matrix.leading = std::max<std::int64_t>(rows == 1 ? columns : s0, 1);
@@ -50,7 +52,8 @@ TensorView slice(const TensorView& view, int axis, std::int64_t begin, std::int6
   TensorView part = view;
   const auto d = static_cast<std::size_t>(axis);
   part.shape[d] = end - begin;
-  part.data = static_cast<std::byte*>(view.data) + begin * view.strides[d] * static_cast<std::int64_t>(ir::size_of(view.dtype));
+  part.data = static_cast<std::byte*>(view.data) +
+              begin * view.strides[d] * static_cast<std::int64_t>(ir::size_of(view.dtype));
   return part;
 }
 
@@ -58,11 +61,13 @@ std::int64_t align(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 class FloatProduct {
  public:
-  FloatProduct(const Environment& env, const KernelCall& call, CUstream stream) : env_(env), call_(call), stream_(stream) {}
+  FloatProduct(const Environment& env, const KernelCall& call, CUstream stream)
+      : env_(env), call_(call), stream_(stream) {}
 
   Status run() {
     const TensorView &a = call_.inputs[0], &b = call_.inputs[1];
-    if (env_.cublas == nullptr) return error(Errc::kUnavailable, "matmul of floats needs cuBLAS, which was not found");
+    if (env_.cublas == nullptr)
+      return error(Errc::kUnavailable, "matmul of floats needs cuBLAS, which was not found");
     Matrix unused;
     const std::int64_t k = a.shape[1];
     const bool whole = readable(a, unused) && readable(b, unused);
@@ -79,7 +84,8 @@ class FloatProduct {
   Result<Matrix> matrix(const TensorView& view) {
     Matrix m;
     if (readable(view, m)) return m;
-    if (call_.scratch == nullptr) return error(Errc::kInternal, "matmul: an operand that must be copied, and no scratch");
+    if (call_.scratch == nullptr)
+      return error(Errc::kInternal, "matmul: an operand that must be copied, and no scratch");
     std::byte* const to = call_.scratch + used_;
     used_ += align(ir::volume(view.shape) * static_cast<std::int64_t>(ir::size_of(view.dtype)));
     TW_TRY(copy_region(env_, view, contiguous(to, view.shape), stream_));
@@ -89,11 +95,20 @@ class FloatProduct {
   Status multiply(const TensorView& a, const TensorView& b, bool accumulate) {
     TW_ASSIGN(const Matrix left, matrix(a));
     TW_ASSIGN(const Matrix right, matrix(b));
-    return env_.cublas->multiply({.dtype = a.dtype, .m = a.shape[0], .n = b.shape[1], .k = a.shape[1],
-                                  .a = left.data, .b = right.data, .c = call_.outputs[0].data,
-                                  .lda = left.leading, .ldb = right.leading, .ldc = b.shape[1],
-                                  .transpose_a = left.transposed, .transpose_b = right.transposed,
-                                  .accumulate = accumulate}, stream_);
+    return env_.cublas->multiply({.dtype = a.dtype,
+                                  .m = a.shape[0],
+                                  .n = b.shape[1],
+                                  .k = a.shape[1],
+                                  .a = left.data,
+                                  .b = right.data,
+                                  .c = call_.outputs[0].data,
+                                  .lda = left.leading,
+                                  .ldb = right.leading,
+                                  .ldc = b.shape[1],
+                                  .transpose_a = left.transposed,
+                                  .transpose_b = right.transposed,
+                                  .accumulate = accumulate},
+                                 stream_);
   }
 
   const Environment& env_;
@@ -104,8 +119,18 @@ class FloatProduct {
 
 Status integer_product(const Environment& env, const KernelCall& call, CUstream stream) {
   const TensorView &a = call.inputs[0], &b = call.inputs[1];
-  MatmulParams params{address(call.outputs[0].data), address(a.data), address(b.data), a.shape[0], b.shape[1], a.shape[1],
-                      a.strides[0], a.strides[1], b.strides[0], b.strides[1], call.step > 0, 0};
+  MatmulParams params{address(call.outputs[0].data),
+                      address(a.data),
+                      address(b.data),
+                      a.shape[0],
+                      b.shape[1],
+                      a.shape[1],
+                      a.strides[0],
+                      a.strides[1],
+                      b.strides[0],
+                      b.strides[1],
+                      call.step > 0,
+                      0};
   TW_ASSIGN(const Program program, env.programs.matmul(a.dtype));
   TW_TRY(env.context.make_current());
   return launch_kernel(env, program.entry[0], (params.n + 15) / 16, (params.m + 15) / 16, &params, stream);
@@ -129,13 +154,14 @@ Status launch_matmul(const Environment& env, const KernelCall& call, CUstream st
   const TensorView& out = call.outputs[0];
   const std::int64_t count = ir::volume(out.shape);
   if (count == 0) return {};
-  const bool empty = call.inputs.size() < 2 || call.inputs[0].data == nullptr || call.inputs[1].data == nullptr ||
-                     call.inputs[0].shape[1] == 0;
+  const bool empty = call.inputs.size() < 2 || call.inputs[0].data == nullptr ||
+                     call.inputs[1].data == nullptr || call.inputs[0].shape[1] == 0;
   if (empty) {  // a sum over no k
     if (call.step > 0) return {};
     return clear(env, out, stream);
   }
-  return ir::is_floating(out.dtype) ? FloatProduct(env, call, stream).run() : integer_product(env, call, stream);
+  return ir::is_floating(out.dtype) ? FloatProduct(env, call, stream).run()
+                                    : integer_product(env, call, stream);
 }
 
 }  // namespace tilewise::cuda

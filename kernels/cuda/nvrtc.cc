@@ -18,7 +18,8 @@ constexpr Code kSuccess = 0;
 struct Nvrtc::Functions {
   const char* (*error_text)(Code);
   Code (*version)(int*, int*);
-  Code (*create)(Program*, const char* source, const char* name, int headers, const char* const*, const char* const*);
+  Code (*create)(Program*, const char* source, const char* name, int headers, const char* const*,
+                 const char* const*);
   Code (*compile)(Program, int count, const char* const* options);
   Code (*destroy)(Program*);
   Code (*cubin_size)(Program, std::size_t*);
@@ -57,7 +58,8 @@ Result<std::unique_ptr<Nvrtc>> Nvrtc::open(int preferred_major) {
 Result<std::string> Nvrtc::compile(const std::string& source, int architecture) const {
   const Functions& f = *functions_;
   Program program = nullptr;
-  if (const Code code = f.create(&program, source.c_str(), "tilewise.cu", 0, nullptr, nullptr); code != kSuccess)
+  if (const Code code = f.create(&program, source.c_str(), "tilewise.cu", 0, nullptr, nullptr);
+      code != kSuccess)
     return error(Errc::kInternal, std::string("nvrtcCreateProgram: ") + f.error_text(code));
   const std::string arch = "--gpu-architecture=sm_" + std::to_string(architecture);
   // No contraction: a fused program must round as its operations one by one do (D9).
@@ -76,8 +78,8 @@ Result<std::string> Nvrtc::compile(const std::string& source, int architecture) 
   }
   f.destroy(&program);
   if (compiled != kSuccess)
-    return error(Errc::kInternal, std::string("generated CUDA source does not compile: ") + f.error_text(compiled) +
-                                      "\n" + result.substr(0, 8000));
+    return error(Errc::kInternal, std::string("generated CUDA source does not compile: ") +
+                                      f.error_text(compiled) + "\n" + result.substr(0, 8000));
   if (result.empty()) return error(Errc::kInternal, "NVRTC returned no machine code");
   return result;
 }

@@ -11,7 +11,8 @@ void set_divisor(Walk& walk, int d) {
   const auto divisor = static_cast<std::uint64_t>(walk.extent[d]);
   if (divisor < 2 || walk.wide) return;
   const int log2 = 64 - std::countl_zero(divisor - 1);
-  walk.multiplier[d] = static_cast<std::uint32_t>(((std::uint64_t{1} << (31 + log2)) + divisor - 1) / divisor);
+  walk.multiplier[d] =
+      static_cast<std::uint32_t>(((std::uint64_t{1} << (31 + log2)) + divisor - 1) / divisor);
   walk.shift[d] = static_cast<std::uint32_t>(log2 - 1);
 }
 

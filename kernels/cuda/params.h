@@ -37,6 +37,8 @@ void set_divisors(Walk& walk);
 
 // Strides of a C-order block.
 Strided contiguous(const void* data, const ir::Shape& shape);
-inline std::int64_t address(const void* data) { return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(data)); }
+inline std::int64_t address(const void* data) {
+  return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(data));
+}
 
 }  // namespace tilewise::cuda

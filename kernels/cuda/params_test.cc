@@ -76,7 +76,8 @@ TEST_CASE("division by multiplication is exact below 2^31") {
     Place place;
     place.stride[0] = 1;
     const std::int64_t n = prng.between(0, (std::int64_t{1} << 31) - 1);
-    for (const std::int64_t at : {n, n / divisor * divisor, std::max<std::int64_t>(0, n / divisor * divisor - 1)})
+    for (const std::int64_t at :
+         {n, n / divisor * divisor, std::max<std::int64_t>(0, n / divisor * divisor - 1)})
       CHECK(offset_of(walk, place, at) == at / divisor);
   }
 }

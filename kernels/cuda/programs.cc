@@ -86,7 +86,8 @@ Result<Program> Programs::reduce(const ir::Tape& tape, ir::ReduceKind kind) {
   key.assign("r");
   key.push_back(static_cast<char>(kind));
   append_key(tape, key);
-  return get(key, ir::is_arg(kind) ? ProgramKind::kArgReduce : ProgramKind::kReduce, [&] { return reduce_program(tape, kind); });
+  return get(key, ir::is_arg(kind) ? ProgramKind::kArgReduce : ProgramKind::kReduce,
+             [&] { return reduce_program(tape, kind); });
 }
 
 Result<Program> Programs::matmul(ir::DType dtype) {
@@ -96,7 +97,8 @@ Result<Program> Programs::matmul(ir::DType dtype) {
 
 Result<std::string> Programs::machine_code(const std::string& source) {
   const int architecture = context_.compute_major * 10 + context_.compute_minor;
-  const std::string key = "sm_" + std::to_string(architecture) + " nvrtc " + nvrtc_->version() + "\n" + source;
+  const std::string key =
+      "sm_" + std::to_string(architecture) + " nvrtc " + nvrtc_->version() + "\n" + source;
   if (auto cached = cache_.find(key)) {
     const std::lock_guard lock(counts_mutex_);
     ++counts_.from_disk;

@@ -15,9 +15,9 @@
 
 namespace tilewise::cuda {
 
-std::string map_program(const ir::Tape& tape);                              // tw_map_groups, tw_map_any, tw_map_squares
-std::string reduce_program(const ir::Tape& tape, ir::ReduceKind kind);      // tw_reduce, tw_finish (, tw_combine)
-std::string matmul_program(ir::DType dtype);                                // tw_matmul
+std::string map_program(const ir::Tape& tape);  // tw_map_groups, tw_map_any, tw_map_squares
+std::string reduce_program(const ir::Tape& tape, ir::ReduceKind kind);  // tw_reduce, tw_finish (, tw_combine)
+std::string matmul_program(ir::DType dtype);                            // tw_matmul
 
 // The entry points of each, in this order.
 enum class ProgramKind : std::uint8_t { kMap, kReduce, kArgReduce, kMatmul };
@@ -47,8 +47,7 @@ class Programs {
     CUmodule module = nullptr;
     Result<Program> program = error(Errc::kInternal, "not built");
   };
-  template <class Source>
-  Result<Program> get(const std::string& key, ProgramKind kind, const Source& source);
+  template <class Source> Result<Program> get(const std::string& key, ProgramKind kind, const Source& source);
   Result<Program> build(Entry& entry, ProgramKind kind, const std::string& source);
   Result<std::string> machine_code(const std::string& source);
 

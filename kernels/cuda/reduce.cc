@@ -14,10 +14,10 @@ using ir::ReduceKind;
 using ir::TapeOp;
 
 constexpr std::size_t kMaxPlaces = 1 + limits::kMaxTapeLoads + limits::kMaxRank + 1;
-constexpr std::int64_t kTargetBlocks = 2048;      // thread blocks that a large reduction is cut into
-constexpr std::int64_t kPerLane = 16;             // elements a lane takes at least where chunks are cut
+constexpr std::int64_t kTargetBlocks = 2048;  // thread blocks that a large reduction is cut into
+constexpr std::int64_t kPerLane = 16;         // elements a lane takes at least where chunks are cut
 constexpr std::int64_t kMaxPartials = 32 * kTargetBlocks;
-constexpr std::int64_t kPartialBytes = 16;        // of the largest: a value and its position
+constexpr std::int64_t kPartialBytes = 16;  // of the largest: a value and its position
 
 // As device/reduce.cuh; the two arrays of places follow each other, `n` each.
 struct ReduceParams {
@@ -43,7 +43,8 @@ void split(ReduceParams& p, std::int64_t outputs, std::int64_t count, bool inner
   const std::int64_t blocks = (outputs + width - 1) / width;
   const std::int64_t least = p.lanes * kPerLane;
   const std::int64_t chunks =
-      std::clamp<std::int64_t>((count + least - 1) / least, 1, std::max<std::int64_t>(1, kTargetBlocks / std::max<std::int64_t>(1, blocks)));
+      std::clamp<std::int64_t>((count + least - 1) / least, 1,
+                               std::max<std::int64_t>(1, kTargetBlocks / std::max<std::int64_t>(1, blocks)));
   const std::int64_t step = 4 * p.lanes;
   p.chunk = std::max<std::int64_t>(1, ((count + chunks - 1) / chunks + step - 1) / step * step);
   p.chunks = static_cast<std::int32_t>(std::max<std::int64_t>(1, (count + p.chunk - 1) / p.chunk));
@@ -56,10 +57,12 @@ struct Halves {
 };
 Halves halves_of(const ir::Shape& shape, std::uint32_t axes, std::span<const Strided> places) {
   Halves halves;
-  for (std::size_t d = 0; d < shape.size(); ++d) (axes >> d & 1 ? halves.reduced : halves.kept).push_back(shape[d]);
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    (axes >> d & 1 ? halves.reduced : halves.kept).push_back(shape[d]);
   for (const Strided& place : places) {
     Strided kept{place.base, {}}, reduced{0, {}};
-    for (std::size_t d = 0; d < shape.size(); ++d) (axes >> d & 1 ? reduced : kept).strides.push_back(place.strides[d]);
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      (axes >> d & 1 ? reduced : kept).strides.push_back(place.strides[d]);
     halves.kept_places.push_back(kept);
     halves.reduced_places.push_back(reduced);
   }
@@ -98,7 +101,8 @@ ir::Tape join_tape(ReduceKind kind, ir::DType dtype) {
 ir::Tape nothing_tape(ReduceKind kind, ir::DType dtype) {
   ir::TapeInstr in{.op = TapeOp::kConst, .dtype = dtype};
   const bool wide = dtype == ir::DType::kInt64;
-  const std::int64_t highest = wide ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int32_t>::max();
+  const std::int64_t highest =
+      wide ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int32_t>::max();
   switch (kind) {
     case ReduceKind::kProd:
     case ReduceKind::kAll:
@@ -128,7 +132,8 @@ Status combine_positions(const Environment& env, const KernelCall& call, CUstrea
   params.walk = merge(out.shape, places, params.place);
   params.initialise = call.step == 0;
   if (params.walk.count == 0) return {};
-  TW_ASSIGN(const Program program, env.programs.reduce(copy_tape(out.dtype), call.op->get<ir::CombineAttrs>().kind));
+  TW_ASSIGN(const Program program,
+            env.programs.reduce(copy_tape(out.dtype), call.op->get<ir::CombineAttrs>().kind));
   TW_TRY(env.context.make_current());
   return launch_kernel(env, program.entry[2], blocks_for(params.walk.count), 1, &params, stream);
 }
@@ -156,7 +161,8 @@ Status launch_reduce(const Environment& env, const KernelCall& call, CUstream st
     TW_TRY(null_operand(call, load.operand));
     places.push_back(strided(call.inputs[load.operand], shape));
   }
-  for (const auto& which : sources.positions) places.push_back(position_place(which, call.box, call.space_shape));
+  for (const auto& which : sources.positions)
+    places.push_back(position_place(which, call.box, call.space_shape));
   const Halves halves = halves_of(shape, attrs.axes, places);
   ReduceParams params;
   const std::size_t n = places.size();
@@ -165,15 +171,18 @@ Status launch_reduce(const Environment& env, const KernelCall& call, CUstream st
   if (params.kept.count == 0) return {};
   std::size_t innermost = shape.size();
   while (innermost > 0 && shape[innermost - 1] == 1) --innermost;
-  split(params, params.kept.count, params.reduced.count, innermost > 0 && (attrs.axes >> (innermost - 1) & 1) == 0);
+  split(params, params.kept.count, params.reduced.count,
+        innermost > 0 && (attrs.axes >> (innermost - 1) & 1) == 0);
   params.out = address(call.outputs[0].data);
   params.out_position = ir::is_arg(attrs.kind) ? address(call.outputs[1].data) : 0;
   params.scratch = address(call.scratch);
-  if (params.chunks > 1 && call.scratch == nullptr) return error(Errc::kInternal, "a reduction without scratch memory");
+  if (params.chunks > 1 && call.scratch == nullptr)
+    return error(Errc::kInternal, "a reduction without scratch memory");
   TW_ASSIGN(const Program program, env.programs.reduce(attrs.tape, attrs.kind));
   TW_TRY(env.context.make_current());
   const std::int64_t width = kThreads / params.lanes;
-  TW_TRY(launch_kernel(env, program.entry[0], (params.kept.count + width - 1) / width, params.chunks, &params, stream));
+  TW_TRY(launch_kernel(env, program.entry[0], (params.kept.count + width - 1) / width, params.chunks, &params,
+                       stream));
   if (params.chunks == 1) return {};
   return launch_kernel(env, program.entry[1], params.kept.count, 1, &params, stream);
 }

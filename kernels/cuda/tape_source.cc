@@ -10,8 +10,7 @@ namespace {
 using ir::DType;
 using ir::TapeOp;
 
-template <class... Args>
-std::string format(const char* pattern, Args... args) {
+template <class... Args> std::string format(const char* pattern, Args... args) {
   char text[256];
   std::snprintf(text, sizeof text, pattern, args...);
   return text;
@@ -23,7 +22,8 @@ std::string constant(const ir::TapeInstr& in) {
     case DType::kInt32: return format("(int)%lldll", static_cast<long long>(in.imm_i));
     // Bits, for the most negative number has no literal, and NaN and infinity have none either.
     case DType::kInt64: return format("(i64)0x%llxull", static_cast<unsigned long long>(in.imm_i));
-    case DType::kFloat32: return format("__uint_as_float(0x%xu)", std::bit_cast<std::uint32_t>(static_cast<float>(in.imm_f)));
+    case DType::kFloat32:
+      return format("__uint_as_float(0x%xu)", std::bit_cast<std::uint32_t>(static_cast<float>(in.imm_f)));
     case DType::kFloat64:
       return format("__longlong_as_double(0x%llxll)",
                     static_cast<unsigned long long>(std::bit_cast<std::uint64_t>(in.imm_f)));
@@ -35,8 +35,13 @@ std::string constant(const ir::TapeInstr& in) {
 class Expression {
  public:
   Expression(const ir::Tape& tape, const ir::TapeInstr& in, std::string at)
-      : in_(in), at_(std::move(at)), a_(format("v%u", in.a)), b_(format("v%u", in.b)), c_(format("v%u", in.c)),
-        type_(register_type(in.dtype)), float_(in.dtype == DType::kFloat32),
+      : in_(in),
+        at_(std::move(at)),
+        a_(format("v%u", in.a)),
+        b_(format("v%u", in.b)),
+        c_(format("v%u", in.c)),
+        type_(register_type(in.dtype)),
+        float_(in.dtype == DType::kFloat32),
         argument_(ir::arity_of(in.op) > 0 ? tape.code[in.a].dtype : in.dtype) {}
 
   std::string text() const {
@@ -50,7 +55,9 @@ class Expression {
       case TapeOp::kRandomInt: return random("(i64)tw_draw64", key);
       case TapeOp::kRandomBelow: return "tw_random_below(" + key + ", (u64)(" + at_ + "), " + a_ + ")";
       case TapeOp::kCast:
-        return argument_ == in_.dtype ? a_ : "tw_cast<" + type_ + ", " + std::string(register_type(argument_)) + ">(" + a_ + ")";
+        return argument_ == in_.dtype
+                   ? a_
+                   : "tw_cast<" + type_ + ", " + std::string(register_type(argument_)) + ">(" + a_ + ")";
       case TapeOp::kNeg: return call("tw_neg");
       case TapeOp::kAbs: return call("tw_abs");
       case TapeOp::kSign: return call("tw_sign");
@@ -101,7 +108,9 @@ class Expression {
 
  private:
   std::string call(const char* name) const { return std::string(name) + "<" + type_ + ">(" + a_ + ")"; }
-  std::string call2(const char* name) const { return std::string(name) + "<" + type_ + ">(" + a_ + ", " + b_ + ")"; }
+  std::string call2(const char* name) const {
+    return std::string(name) + "<" + type_ + ">(" + a_ + ", " + b_ + ")";
+  }
   std::string math(const char* name) const { return std::string(name) + (float_ ? "f(" : "(") + a_ + ")"; }
   std::string infix(const char* sign) const { return a_ + " " + sign + " " + b_; }
   std::string random(const char* name, const std::string& key) const {
@@ -115,7 +124,8 @@ class Expression {
 };
 
 bool is_random(TapeOp op) {
-  return op == TapeOp::kUniform || op == TapeOp::kNormal || op == TapeOp::kRandomInt || op == TapeOp::kRandomBelow;
+  return op == TapeOp::kUniform || op == TapeOp::kNormal || op == TapeOp::kRandomInt ||
+         op == TapeOp::kRandomBelow;
 }
 
 std::string loads_source(const TapeSources& sources) {
@@ -127,17 +137,24 @@ std::string loads_source(const TapeSources& sources) {
     const char* memory = memory_type(load.dtype).data();
     const char* test = load.dtype == DType::kBool ? " != 0" : "";
     element += format("  %s x%d;\n", type, x);
-    one += format("  element.x%d = ((const %s*)place[%d].base)[offset[%d]]%s;\n", x, memory, place, place, test);
-    group += format("  if (place[%d].inner != 0) {\n", place) +
-             format("    const Pack<%s, kWidth> pack = *(const Pack<%s, kWidth>*)((const %s*)place[%d].base + offset[%d]);\n",
-                    memory, memory, memory, place, place) +
-             "#pragma unroll\n" +
-             format("    for (int j = 0; j < kWidth; ++j) element[j].x%d = pack.v[j]%s;\n  } else {\n", x, test) +
-             format("    const %s value = ((const %s*)place[%d].base)[offset[%d]]%s;\n", type, memory, place, place, test) +
-             "#pragma unroll\n" + format("    for (int j = 0; j < kWidth; ++j) element[j].x%d = value;\n  }\n", x);
+    one +=
+        format("  element.x%d = ((const %s*)place[%d].base)[offset[%d]]%s;\n", x, memory, place, place, test);
+    group +=
+        format("  if (place[%d].inner != 0) {\n", place) +
+        format(
+            "    const Pack<%s, kWidth> pack = *(const Pack<%s, kWidth>*)((const %s*)place[%d].base + "
+            "offset[%d]);\n",
+            memory, memory, memory, place, place) +
+        "#pragma unroll\n" +
+        format("    for (int j = 0; j < kWidth; ++j) element[j].x%d = pack.v[j]%s;\n  } else {\n", x, test) +
+        format("    const %s value = ((const %s*)place[%d].base)[offset[%d]]%s;\n", type, memory, place,
+               place, test) +
+        "#pragma unroll\n" + format("    for (int j = 0; j < kWidth; ++j) element[j].x%d = value;\n  }\n", x);
   }
   return element + "};\n" +
-         "__device__ __forceinline__ void tw_load(const Place* place, const i64* offset, Element& element) {\n" + one +
+         "__device__ __forceinline__ void tw_load(const Place* place, const i64* offset, Element& element) "
+         "{\n" +
+         one +
          "}\n__device__ __forceinline__ void tw_load_group(const Place* place, const i64* offset, "
          "Element (&element)[kWidth]) {\n" +
          group + "}\n";
@@ -164,7 +181,8 @@ TapeSources sources_of(const ir::Tape& tape) {
     if (in.op == TapeOp::kLoad) {
       const auto operand = static_cast<std::uint8_t>(in.imm_i);
       const auto same = [&](const auto& load) { return load.operand == operand; };
-      if (std::none_of(sources.loads.begin(), sources.loads.end(), same)) sources.loads.push_back({operand, in.dtype});
+      if (std::none_of(sources.loads.begin(), sources.loads.end(), same))
+        sources.loads.push_back({operand, in.dtype});
     } else if (in.op == TapeOp::kIota || is_random(in.op)) {
       const TapeSources::Position position{is_random(in.op),
                                            static_cast<std::uint8_t>(in.op == TapeOp::kIota ? in.imm_i : 0)};
@@ -183,8 +201,8 @@ int group_width(const ir::Tape& tape) {
 
 std::string tape_source(const ir::Tape& tape) {
   const TapeSources sources = sources_of(tape);
-  std::string source = format("constexpr int kPlaces = %zu, kWidth = %d;\n",
-                              sources.count() + 1, group_width(tape));
+  std::string source =
+      format("constexpr int kPlaces = %zu, kWidth = %d;\n", sources.count() + 1, group_width(tape));
   source += "typedef " + std::string(register_type(tape.result())) + " Value;\ntypedef " +
             std::string(memory_type(tape.result())) + " Out;\n" + loads_source(sources) +
             "__device__ __forceinline__ Value tw_evaluate(const Element& element, const Place* place, "
@@ -197,7 +215,8 @@ std::string tape_source(const ir::Tape& tape) {
     const ir::TapeInstr& in = tape.code[i];
     const TapeSources::Position wanted{is_random(in.op),
                                        static_cast<std::uint8_t>(in.op == TapeOp::kIota ? in.imm_i : 0)};
-    const auto p = std::find(sources.positions.begin(), sources.positions.end(), wanted) - sources.positions.begin();
+    const auto p =
+        std::find(sources.positions.begin(), sources.positions.end(), wanted) - sources.positions.begin();
     source += format("  const %s v%zu = ", register_type(in.dtype).data(), i) +
               Expression(tape, in, format("at%td", p)).text() + ";\n";
   }

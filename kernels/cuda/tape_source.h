@@ -17,7 +17,7 @@ struct TapeSources {
     ir::DType dtype;
   };
   struct Position {
-    bool whole;     // C-order position in the op's space (random numbers), or
+    bool whole;        // C-order position in the op's space (random numbers), or
     std::uint8_t dim;  // the index along one dimension
     friend bool operator==(const Position&, const Position&) = default;
   };

@@ -13,8 +13,12 @@ class WithScratch final : public kernels::KernelSet {
   explicit WithScratch(KernelSet& set) : set_(set) {}
   Status supports(const ir::Op& op) const override { return set_.supports(op); }
   std::int64_t scratch_bytes(const ir::Op&) const override { return std::int64_t{8} << 20; }
-  Status launch(const kernels::KernelCall& call, device::Stream& stream) override { return set_.launch(call, stream); }
-  Status prepare(const ir::Op&) override { return {}; }  // some of the suite's ops lack what prepare() looks at
+  Status launch(const kernels::KernelCall& call, device::Stream& stream) override {
+    return set_.launch(call, stream);
+  }
+  Status prepare(const ir::Op&) override {
+    return {};
+  }  // some of the suite's ops lack what prepare() looks at
 
  private:
   KernelSet& set_;

@@ -33,11 +33,11 @@ TEST_CASE("copies between pinned, pageable and device memory, longer than the st
   const auto in = conformance::numbers(kCount, 11);
   std::vector<std::int32_t> out(kCount), host(kCount);
   Stream& stream = device->copy_stream();
-  REQUIRE(stream.copy(slab->data, in.data(), kCount * 4));             // pageable -> device
-  REQUIRE(stream.copy((*pinned)->data(), slab->data, kCount * 4));     // device -> pinned
-  REQUIRE(stream.copy(host.data(), (*pinned)->data(), kCount * 4));    // pinned -> pageable
-  REQUIRE(stream.copy(slab->data, (*pinned)->data(), kCount * 4));     // pinned -> device
-  REQUIRE(stream.copy(out.data(), slab->data, kCount * 4));            // device -> pageable
+  REQUIRE(stream.copy(slab->data, in.data(), kCount * 4));           // pageable -> device
+  REQUIRE(stream.copy((*pinned)->data(), slab->data, kCount * 4));   // device -> pinned
+  REQUIRE(stream.copy(host.data(), (*pinned)->data(), kCount * 4));  // pinned -> pageable
+  REQUIRE(stream.copy(slab->data, (*pinned)->data(), kCount * 4));   // pinned -> device
+  REQUIRE(stream.copy(out.data(), slab->data, kCount * 4));          // device -> pageable
   stream.record();
   device->synchronize();
   CHECK(host == in);

@@ -48,8 +48,10 @@ void Gpu::finish() {
   device_->synchronize();
   must(device_->health(), "device");
   std::vector<device::StepFailure> failures;
-  for (int i = 0; i < device_->info().compute_streams; ++i) device_->compute_stream(i).take_failures(failures);
-  if (!failures.empty()) stop("step " + std::to_string(failures[0].sequence) + ": " + failures[0].error.message);
+  for (int i = 0; i < device_->info().compute_streams; ++i)
+    device_->compute_stream(i).take_failures(failures);
+  if (!failures.empty())
+    stop("step " + std::to_string(failures[0].sequence) + ": " + failures[0].error.message);
 }
 
 ir::Tape tape(std::initializer_list<ir::TapeInstr> code) { return {{code}}; }
@@ -104,14 +106,19 @@ Options parse(int argc, char** argv) {
   options.doctest_from = argc;
   for (int i = 1; i < argc; ++i) {
     const std::string_view arg = argv[i];
-    if (arg == "--require-gpu") options.require_gpu = true;
-    else if (arg == "--no-bench") options.bench = false;
-    else if (arg == "--only-bench") options.checks = false;
-    else if (arg == "--json" && i + 1 < argc) options.json = argv[++i];
+    if (arg == "--require-gpu")
+      options.require_gpu = true;
+    else if (arg == "--no-bench")
+      options.bench = false;
+    else if (arg == "--only-bench")
+      options.checks = false;
+    else if (arg == "--json" && i + 1 < argc)
+      options.json = argv[++i];
     else if (arg == "--") {
       options.doctest_from = i + 1;
       break;
-    } else stop("usage: gpu_check [--require-gpu] [--no-bench] [--only-bench] [--json FILE] [-- doctest options]");
+    } else
+      stop("usage: gpu_check [--require-gpu] [--no-bench] [--only-bench] [--json FILE] [-- doctest options]");
   }
   return options;
 }
@@ -128,19 +135,21 @@ void print(const std::vector<Figure>& figures) {
   std::printf("\n%-44s %12s %-8s\n", "measurement", "value", "unit");
   for (const Figure& f : figures) {
     std::printf("%-44s %12.2f %-8s", f.name.c_str(), f.value, f.unit.c_str());
-    if (f.reference > 0) std::printf(" %5.1f %% of %.2f (%s)", 100 * f.value / f.reference, f.reference, f.of.c_str());
+    if (f.reference > 0)
+      std::printf(" %5.1f %% of %.2f (%s)", 100 * f.value / f.reference, f.reference, f.of.c_str());
     std::printf("\n");
   }
 }
 
-void write_json(const std::string& file, const device::Info& info, int failed, const std::vector<Figure>& figures) {
+void write_json(const std::string& file, const device::Info& info, int failed,
+                const std::vector<Figure>& figures) {
   std::ofstream out(file);
   out << "{\n  \"model\": \"" << info.model << "\",\n  \"numeric_class\": \"" << info.numeric_class
       << "\",\n  \"checks_failed\": " << failed << ",\n  \"figures\": [";
   for (std::size_t i = 0; i < figures.size(); ++i) {
     const Figure& f = figures[i];
-    out << (i ? ",\n    " : "\n    ") << "{\"name\": \"" << f.name << "\", \"value\": " << f.value << ", \"unit\": \""
-        << f.unit << "\"";
+    out << (i ? ",\n    " : "\n    ") << "{\"name\": \"" << f.name << "\", \"value\": " << f.value
+        << ", \"unit\": \"" << f.unit << "\"";
     if (f.reference > 0) out << ", \"reference\": " << f.reference << ", \"of\": \"" << f.of << "\"";
     out << "}";
   }
@@ -153,7 +162,8 @@ void write_json(const std::string& file, const device::Info& info, int failed, c
 
 int main(int argc, char** argv) {
   using namespace tilewise;
-  if (argc == 4 && std::string_view(argv[1]) == "--ipc-child") return gpu::ipc_child(argv[2], std::atoll(argv[3]));
+  if (argc == 4 && std::string_view(argv[1]) == "--ipc-child")
+    return gpu::ipc_child(argv[2], std::atoll(argv[3]));
   const gpu::Options options = gpu::parse(argc, argv);
   gpu::set_program(argv[0]);
   if (const std::string reason = device::cuda_unavailable_reason(); !reason.empty()) {

@@ -37,7 +37,8 @@ int spawn_child(const std::string& handle, std::int64_t bytes) {
   const std::string hex = to_hex(handle), size = std::to_string(bytes);
   const char* const arguments[] = {program_path.c_str(), "--ipc-child", hex.c_str(), size.c_str(), nullptr};
   pid_t child = 0;
-  if (::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, const_cast<char* const*>(arguments), environ) != 0)
+  if (::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, const_cast<char* const*>(arguments),
+                    environ) != 0)
     return -1;
   int status = 0;
   ::waitpid(child, &status, 0);

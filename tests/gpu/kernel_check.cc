@@ -19,7 +19,8 @@ TEST_CASE("products whose operands must be copied, a piece of k at a time") {
     Prng prng(seed);
     Mirror mirror(gpu, true);
     const DType dtype = prng.chance(0.5) ? DType::kFloat64 : DType::kFloat32;
-    const std::int64_t m = prng.between(1, 70), n = prng.between(1, 70), k = prng.chance(0.3) ? prng.between(1000, 2100) : prng.between(1, 90);
+    const std::int64_t m = prng.between(1, 70), n = prng.between(1, 70),
+                       k = prng.chance(0.3) ? prng.between(1000, 2100) : prng.between(1, 90);
     ir::Op op = map_op(tape({{.op = ir::TapeOp::kLoad, .dtype = dtype, .imm_i = 0}}), {m, n}, 2);
     op.kind = ir::OpKind::kMatmul;
     op.attrs = ir::MatmulAttrs{};

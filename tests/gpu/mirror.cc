@@ -39,7 +39,8 @@ void fill_random(void* data, ir::DType dtype, std::int64_t count, Prng& prng, bo
                          : special < 0.06 ? 0.0
                          : special < 0.10 ? std::round(number)
                                           : number;
-    const std::int64_t integer = prng.chance(0.02) ? static_cast<std::int64_t>(prng.next()) : prng.between(-9, 9);
+    const std::int64_t integer =
+        prng.chance(0.02) ? static_cast<std::int64_t>(prng.next()) : prng.between(-9, 9);
     switch (dtype) {
       case ir::DType::kBool: static_cast<std::uint8_t*>(data)[i] = prng.chance(0.5); break;
       case ir::DType::kInt32: static_cast<std::int32_t*>(data)[i] = static_cast<std::int32_t>(integer); break;
@@ -163,7 +164,9 @@ double Mirror::difference(const TensorView& output, double tolerance) const {
   const std::int64_t count = ir::volume(output.shape);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (!ir::is_floating(output.dtype))
-    return std::memcmp(expected, got, static_cast<std::size_t>(count) * ir::size_of(output.dtype)) == 0 ? 0 : kInfinity;
+    return std::memcmp(expected, got, static_cast<std::size_t>(count) * ir::size_of(output.dtype)) == 0
+               ? 0
+               : kInfinity;
   double worst = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const double x = value_at(expected, output.dtype, i), y = value_at(got, output.dtype, i);

@@ -45,7 +45,8 @@ TEST_CASE("random numbers equal the host's") {
       const std::int64_t first = ir::ravel(call.box.lo, call.space_shape);
       std::int64_t got;
       std::memcpy(&got, mirror.gpu_bytes(call.outputs[0].data), 8);
-      CHECK(got == static_cast<std::int64_t>(kernels::random_spec::draw64(kKey, static_cast<std::uint64_t>(first))));
+      CHECK(got ==
+            static_cast<std::int64_t>(kernels::random_spec::draw64(kKey, static_cast<std::uint64_t>(first))));
     }
   }
   // Normals agree within what log and cos are good for.
@@ -64,17 +65,26 @@ TEST_CASE("random numbers equal the host's") {
 TEST_CASE("fused equals unfused") {
   Gpu gpu(std::int64_t{64} << 20);
   for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
-    const TapeInstr x{.op = TapeOp::kLoad, .dtype = dtype, .imm_i = 0}, y{.op = TapeOp::kLoad, .dtype = dtype, .imm_i = 1};
+    const TapeInstr x{.op = TapeOp::kLoad, .dtype = dtype, .imm_i = 0},
+        y{.op = TapeOp::kLoad, .dtype = dtype, .imm_i = 1};
     const auto op2 = [&](TapeOp op, int a, int b) {
-      return TapeInstr{.op = op, .dtype = dtype, .a = static_cast<std::uint16_t>(a), .b = static_cast<std::uint16_t>(b)};
+      return TapeInstr{
+          .op = op, .dtype = dtype, .a = static_cast<std::uint16_t>(a), .b = static_cast<std::uint16_t>(b)};
     };
-    const ir::Tape fused = tape({x, y, op2(TapeOp::kMul, 0, 1), op2(TapeOp::kAdd, 2, 0), op2(TapeOp::kSub, 1, 0),
-                                 op2(TapeOp::kDiv, 3, 4), {.op = TapeOp::kExp, .dtype = dtype, .a = 5},
-                                 op2(TapeOp::kMul, 6, 1), op2(TapeOp::kSub, 7, 2)});
+    const ir::Tape fused = tape({x,
+                                 y,
+                                 op2(TapeOp::kMul, 0, 1),
+                                 op2(TapeOp::kAdd, 2, 0),
+                                 op2(TapeOp::kSub, 1, 0),
+                                 op2(TapeOp::kDiv, 3, 4),
+                                 {.op = TapeOp::kExp, .dtype = dtype, .a = 5},
+                                 op2(TapeOp::kMul, 6, 1),
+                                 op2(TapeOp::kSub, 7, 2)});
     Prng prng(5);
     const ir::Shape shape{301, 77};
     Mirror all(gpu);
-    const kernels::TensorView vx = all.random_view(dtype, shape, prng, true), vy = all.random_view(dtype, shape, prng, true);
+    const kernels::TensorView vx = all.random_view(dtype, shape, prng, true),
+                              vy = all.random_view(dtype, shape, prng, true);
     const auto bytes = static_cast<std::size_t>(ir::volume(shape)) * ir::size_of(dtype);
     // Unfused: every instruction is a map of its own whose operands are earlier results.
     std::vector<std::vector<std::byte>> values;
@@ -116,8 +126,9 @@ TEST_CASE("fused equals unfused") {
         view.strides[0] = wide[1];
         const auto row = static_cast<std::size_t>(shape[1]) * ir::size_of(dtype);
         for (std::int64_t r = 0; r < shape[0]; ++r)
-          std::memcpy(static_cast<std::byte*>(view.data) + static_cast<std::size_t>(r * wide[1]) * ir::size_of(dtype),
-                      static_cast<const std::byte*>(from->data) + static_cast<std::size_t>(r) * row, row);
+          std::memcpy(
+              static_cast<std::byte*>(view.data) + static_cast<std::size_t>(r * wide[1]) * ir::size_of(dtype),
+              static_cast<const std::byte*>(from->data) + static_cast<std::size_t>(r) * row, row);
         call.inputs.push_back(view);
         call.input_boxes.push_back(call.box);
       }
@@ -132,7 +143,8 @@ TEST_CASE("fused equals unfused") {
 TEST_CASE("a sum has the same bits every time") {
   Gpu gpu(std::int64_t{64} << 20);
   const ir::Shape shape{1'000'003};
-  const ir::Op op = reduce_op(tape({{.op = TapeOp::kLoad, .dtype = DType::kFloat64, .imm_i = 0}}), ir::ReduceKind::kSum, 1, shape);
+  const ir::Op op = reduce_op(tape({{.op = TapeOp::kLoad, .dtype = DType::kFloat64, .imm_i = 0}}),
+                              ir::ReduceKind::kSum, 1, shape);
   double first = 0;
   for (int round = 0; round < 20; ++round) {
     Prng prng(3);

@@ -70,7 +70,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_map_squares(const __gr
     if (row + k >= p.walk.extent[0]) return;
     i64 offset[kPlaces];
 #pragma unroll
-    for (int s = 0; s < kPlaces; ++s) offset[s] = (row + k) * p.place[s].stride[0] + column * p.place[s].stride[1];
+    for (int s = 0; s < kPlaces; ++s)
+      offset[s] = (row + k) * p.place[s].stride[0] + column * p.place[s].stride[1];
     tw_one(p, offset);
   }
 }

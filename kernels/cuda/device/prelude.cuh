@@ -20,10 +20,10 @@ template <class A, class B> constexpr bool kSame = false;
 template <class A> constexpr bool kSame<A, A> = true;
 
 // Integers wrap; unsigned arithmetic says so without undefined behaviour. (bool never gets here.)
-#define TW_WRAP(name, op)                                                                  \
-  template <class T> __device__ __forceinline__ T name(T a, T b) {                         \
-    typedef typename UnsignedOf<T>::type U;                                                \
-    return (T)((U)a op (U)b);                                                              \
+#define TW_WRAP(name, op) \
+  template <class T> __device__ __forceinline__ T name(T a, T b) { \
+    typedef typename UnsignedOf<T>::type U; \
+    return (T)((U)a op(U) b); \
   }
 TW_WRAP(tw_add, +)
 TW_WRAP(tw_sub, -)
@@ -31,17 +31,24 @@ TW_WRAP(tw_mul, *)
 
 template <class T> __device__ __forceinline__ T tw_neg(T a) {
   typedef typename UnsignedOf<T>::type U;
-  if constexpr (kIsFloat<T>) return -a;
-  else return (T)(U(0) - (U)a);
+  if constexpr (kIsFloat<T>)
+    return -a;
+  else
+    return (T)(U(0) - (U)a);
 }
 template <class T> __device__ __forceinline__ T tw_abs(T a) {
-  if constexpr (kSame<T, double>) return fabs(a);
-  else if constexpr (kSame<T, float>) return fabsf(a);
-  else return a < 0 ? tw_neg(a) : a;
+  if constexpr (kSame<T, double>)
+    return fabs(a);
+  else if constexpr (kSame<T, float>)
+    return fabsf(a);
+  else
+    return a < 0 ? tw_neg(a) : a;
 }
 template <class T> __device__ __forceinline__ T tw_sign(T a) {
-  if constexpr (kIsFloat<T>) return a != a ? a : (T)((a > 0) - (a < 0));
-  else return (T)((a > 0) - (a < 0));
+  if constexpr (kIsFloat<T>)
+    return a != a ? a : (T)((a > 0) - (a < 0));
+  else
+    return (T)((a > 0) - (a < 0));
 }
 // NaN wins (the sum makes it quiet); of two zeros minimum takes -0 and maximum +0, so the order never matters.
 template <class T, bool kMin> __device__ __forceinline__ T tw_extremum(T a, T b) {
@@ -74,9 +81,7 @@ template <class T> __device__ __forceinline__ T tw_shr(T a, T b) {
 
 // Towards minus infinity; the remainder has the divisor's sign. Integers: division by zero gives 0, MIN / -1 wraps.
 // Floats: as Python and NumPy.
-template <class T> struct DivMod {
-  T quotient, remainder;
-};
+template <class T> struct DivMod { T quotient, remainder; };
 template <class T> __device__ __forceinline__ DivMod<T> tw_divmod(T a, T b) {
   if constexpr (kIsFloat<T>) {
     T r = fmod(a, b);
@@ -125,14 +130,18 @@ template <class T> __device__ __forceinline__ T tw_pow(T base, T exponent) {
 
 // float -> integer as x86 cvttsd2si: truncates; NaN and overflow give the most negative value.
 template <class To, class From> __device__ __forceinline__ To tw_cast(From a) {
-  if constexpr (kSame<To, bool>) return a != 0;
+  if constexpr (kSame<To, bool>)
+    return a != 0;
   else if constexpr (kIsFloat<From> && kSame<To, i64>)
-    return a >= (From)-9223372036854775808.0 && a < (From)9223372036854775808.0 ? (i64)a : (i64)(u64(1) << 63);
+    return a >= (From)-9223372036854775808.0 && a < (From)9223372036854775808.0 ? (i64)a
+                                                                                : (i64)(u64(1) << 63);
   else if constexpr (kIsFloat<From> && kSame<To, int>) {
     const double x = a;
     return x > -2147483649.0 && x < 2147483648.0 ? (int)x : (int)(1u << 31);
-  } else if constexpr (kSame<To, int>) return (int)(u32)(u64)a;
-  else return (To)a;
+  } else if constexpr (kSame<To, int>)
+    return (int)(u32)(u64)a;
+  else
+    return (To)a;
 }
 
 // ---- places -------------------------------------------------------------------------------------------------
@@ -164,8 +173,8 @@ __device__ __forceinline__ i64 tw_divide(const Walk& walk, i64 i, int d) {
 }
 
 // offset[s] += the element offset of position i at place s.
-template <int N> __device__ __forceinline__ void tw_offsets(const Walk& walk, const Place* places, i64 i,
-                                                            i64 (&offset)[N]) {
+template <int N>
+__device__ __forceinline__ void tw_offsets(const Walk& walk, const Place* places, i64 i, i64 (&offset)[N]) {
   for (int d = walk.rank - 1; d > 0; --d) {
     const i64 q = tw_divide(walk, i, d);
     const i64 r = i - q * walk.extent[d];
@@ -177,9 +186,7 @@ template <int N> __device__ __forceinline__ void tw_offsets(const Walk& walk, co
   for (int s = 0; s < N; ++s) offset[s] += i * places[s].stride[0];
 }
 
-template <class T, int N> struct alignas(sizeof(T) * N) Pack {
-  T v[N];
-};
+template <class T, int N> struct alignas(sizeof(T) * N) Pack { T v[N]; };
 
 // ---- random numbers: random_spec.h says what they are ---------------------------------------------------------
 
@@ -189,7 +196,9 @@ __device__ __forceinline__ u64 tw_draw64(u64 key, u64 i) {
   const spec::Words x = spec::block(key, i / 2);
   return i & 1 ? x.w[2] | (u64)x.w[3] << 32 : x.w[0] | (u64)x.w[1] << 32;
 }
-__device__ __forceinline__ double tw_uniform64(u64 key, u64 i) { return (double)(tw_draw64(key, i) >> 11) * 0x1.0p-53; }
+__device__ __forceinline__ double tw_uniform64(u64 key, u64 i) {
+  return (double)(tw_draw64(key, i) >> 11) * 0x1.0p-53;
+}
 __device__ __forceinline__ float tw_uniform32(u64 key, u64 i) {
   const spec::Words x = spec::block(key, i / 4);
   const u32 word = i & 2 ? (i & 1 ? x.w[3] : x.w[2]) : (i & 1 ? x.w[1] : x.w[0]);

@@ -11,11 +11,11 @@ constexpr bool kIsArg = kKind == kArgMin || kKind == kArgMax;
 struct ReduceParams {
   Walk kept, reduced;
   i64 out, out_position, scratch;
-  i64 chunk;    // elements of R per chunk
+  i64 chunk;  // elements of R per chunk
   int chunks, lanes;
   int columns;  // neighbouring threads take neighbouring outputs (the innermost dimension is kept)
   int unused;
-  Place kept_place[kPlaces];     // place 0: the position that argmin and argmax report
+  Place kept_place[kPlaces];  // place 0: the position that argmin and argmax report
   Place reduced_place[kPlaces];
 };
 
@@ -28,23 +28,34 @@ template <> struct Carried<true> { typedef Positioned type; };
 typedef typename Carried<kIsArg>::type Partial;
 
 template <class T> __device__ __forceinline__ T tw_lowest() {
-  if constexpr (kSame<T, double>) return __longlong_as_double(0xfff0000000000000ll);
-  else if constexpr (kSame<T, float>) return __int_as_float(0xff800000);
-  else return (T)((T)1 << (sizeof(T) * 8 - 1));
+  if constexpr (kSame<T, double>)
+    return __longlong_as_double(0xfff0000000000000ll);
+  else if constexpr (kSame<T, float>)
+    return __int_as_float(0xff800000);
+  else
+    return (T)((T)1 << (sizeof(T) * 8 - 1));
 }
 template <class T> __device__ __forceinline__ T tw_highest() {
-  if constexpr (kIsFloat<T>) return -tw_lowest<T>();
-  else return ~tw_lowest<T>();
+  if constexpr (kIsFloat<T>)
+    return -tw_lowest<T>();
+  else
+    return ~tw_lowest<T>();
 }
 
 // Templates, for `if constexpr` drops what does not fit a type only there. T is always Partial.
 template <class T> __device__ __forceinline__ T tw_nothing() {
-  if constexpr (kIsArg) return {Value(0), -1};
-  else if constexpr (kKind == kSum && kIsFloat<T>) return T(-0.0);  // 0 would turn a sum of -0 into +0
-  else if constexpr (kKind == kSum || kKind == kAny) return T(0);
-  else if constexpr (kKind == kProd || kKind == kAll) return T(1);
-  else if constexpr (kKind == kMin) return tw_highest<T>();
-  else return tw_lowest<T>();
+  if constexpr (kIsArg)
+    return {Value(0), -1};
+  else if constexpr (kKind == kSum && kIsFloat<T>)
+    return T(-0.0);  // 0 would turn a sum of -0 into +0
+  else if constexpr (kKind == kSum || kKind == kAny)
+    return T(0);
+  else if constexpr (kKind == kProd || kKind == kAll)
+    return T(1);
+  else if constexpr (kKind == kMin)
+    return tw_highest<T>();
+  else
+    return tw_lowest<T>();
 }
 
 // Of equals, and of NaNs, the first; a NaN comes before every number.
@@ -59,13 +70,20 @@ __device__ __forceinline__ Positioned tw_first(Positioned a, Positioned b) {
 }
 
 template <class T> __device__ __forceinline__ T tw_join(T a, T b) {
-  if constexpr (kIsArg) return tw_first(a, b);
-  else if constexpr (kKind == kSum) return tw_add<T>(a, b);
-  else if constexpr (kKind == kProd) return tw_mul<T>(a, b);
-  else if constexpr (kKind == kMin) return tw_min<T>(a, b);
-  else if constexpr (kKind == kMax) return tw_max<T>(a, b);
-  else if constexpr (kKind == kAny) return a || b;
-  else return a && b;
+  if constexpr (kIsArg)
+    return tw_first(a, b);
+  else if constexpr (kKind == kSum)
+    return tw_add<T>(a, b);
+  else if constexpr (kKind == kProd)
+    return tw_mul<T>(a, b);
+  else if constexpr (kKind == kMin)
+    return tw_min<T>(a, b);
+  else if constexpr (kKind == kMax)
+    return tw_max<T>(a, b);
+  else if constexpr (kKind == kAny)
+    return a || b;
+  else
+    return a && b;
 }
 
 template <class T>
@@ -77,8 +95,10 @@ __device__ __forceinline__ T tw_value(const ReduceParams& p, const i64 (&kept)[k
   Element element;
   tw_load(p.kept_place, offset, element);
   const Value value = tw_evaluate(element, p.kept_place, offset);
-  if constexpr (kIsArg) return {value, p.kept_place[0].base + offset[0]};
-  else return (T)value;
+  if constexpr (kIsArg)
+    return {value, p.kept_place[0].base + offset[0]};
+  else
+    return (T)value;
 }
 
 // Joins the lanes of each output of this block; the result is lane 0's.
@@ -88,7 +108,9 @@ __device__ __forceinline__ Partial tw_join_lanes(Partial mine, int column, int l
   shared[lane * width + column] = mine;
   for (int half = lanes / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (lane < half) shared[lane * width + column] = tw_join(shared[lane * width + column], shared[(lane + half) * width + column]);
+    if (lane < half)
+      shared[lane * width + column] =
+          tw_join(shared[lane * width + column], shared[(lane + half) * width + column]);
   }
   return shared[lane * width + column];
 }
@@ -128,8 +150,10 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_reduce(const __grid_co
   Partial all = tw_join(tw_join(part[0], part[1]), tw_join(part[2], part[3]));
   all = tw_join_lanes(all, column, lane, lanes);
   if (lane != 0 || k >= p.kept.count) return;
-  if (p.chunks == 1) tw_write(p, k, all);
-  else ((Partial*)p.scratch)[k * p.chunks + blockIdx.y] = all;
+  if (p.chunks == 1)
+    tw_write(p, k, all);
+  else
+    ((Partial*)p.scratch)[k * p.chunks + blockIdx.y] = all;
 }
 
 // One block of 256 lanes per output joins its chunks.

@@ -21,12 +21,15 @@ Result<Context> retain_context(const Driver& driver, int ordinal) {
   int count = 0;
   TW_CUDA_TRY(driver, cuDeviceGetCount, "cuDeviceGetCount", &count);
   if (ordinal < 0 || ordinal >= count)
-    return error(Errc::kNotFound,
-                 "no cuda:" + std::to_string(ordinal) + "; this host has " + std::to_string(count) + " CUDA GPUs");
+    return error(Errc::kNotFound, "no cuda:" + std::to_string(ordinal) + "; this host has " +
+                                      std::to_string(count) + " CUDA GPUs");
   TW_CUDA_TRY(driver, cuDeviceGet, "cuDeviceGet", &context.device, ordinal);
-  TW_ASSIGN(context.compute_major, attribute(driver, context.device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
-  TW_ASSIGN(context.compute_minor, attribute(driver, context.device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
-  TW_ASSIGN(context.multiprocessors, attribute(driver, context.device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  TW_ASSIGN(context.compute_major,
+            attribute(driver, context.device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+  TW_ASSIGN(context.compute_minor,
+            attribute(driver, context.device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  TW_ASSIGN(context.multiprocessors,
+            attribute(driver, context.device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   // The primary context: shared with cuBLAS, plug-ins and whatever else of the process uses the run-time API.
   TW_CUDA_TRY(driver, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain of cuda:" + std::to_string(ordinal),
               &context.context, context.device);
@@ -35,7 +38,8 @@ Result<Context> retain_context(const Driver& driver, int ordinal) {
 
 Result<device::Info> describe(const Context& context, const device::CudaOptions& options) {
   const Driver& driver = *context.driver;
-  device::Info info{.kind = device::Kind::kCuda, .ordinal = context.ordinal,
+  device::Info info{.kind = device::Kind::kCuda,
+                    .ordinal = context.ordinal,
                     .name = "cuda:" + std::to_string(context.ordinal),
                     .compute_streams = std::clamp(options.compute_streams, 1, 16)};
   char model[256] = "";
@@ -44,11 +48,12 @@ Result<device::Info> describe(const Context& context, const device::CudaOptions&
   std::size_t free_bytes = 0, total_bytes = 0;
   TW_CUDA_TRY(driver, cuMemGetInfo, "cuMemGetInfo", &free_bytes, &total_bytes);
   // The rest is for contexts, cuBLAS workspaces and other users of the GPU.
-  info.memory_bytes =
-      options.memory_bytes > 0 ? options.memory_bytes : static_cast<std::int64_t>(0.85 * static_cast<double>(free_bytes));
+  info.memory_bytes = options.memory_bytes > 0
+                          ? options.memory_bytes
+                          : static_cast<std::int64_t>(0.85 * static_cast<double>(free_bytes));
   // cuBLAS may choose a kernel by the number of multiprocessors; everything generated depends on the compiler only.
-  info.numeric_class = "cuda sm_" + std::to_string(context.compute_major) + std::to_string(context.compute_minor) +
-                       " x" + std::to_string(context.multiprocessors);
+  info.numeric_class = "cuda sm_" + std::to_string(context.compute_major) +
+                       std::to_string(context.compute_minor) + " x" + std::to_string(context.multiprocessors);
   if (const std::string versions = library_versions(driver.version / 1000); !versions.empty())
     info.numeric_class += ", " + versions;
   return info;
@@ -93,7 +98,8 @@ CudaDevice::~CudaDevice() {
   host_thread_.reset();
   streams_.clear();
   if (context_.make_current())
-    for (const device::Slab& slab : slabs_) context_.driver->cuMemFree_(reinterpret_cast<CUdeviceptr>(slab.data));
+    for (const device::Slab& slab : slabs_)
+      context_.driver->cuMemFree_(reinterpret_cast<CUdeviceptr>(slab.data));
   context_.driver->cuDevicePrimaryCtxRelease_(context_.device);
 }
 
@@ -101,9 +107,9 @@ Result<device::Slab> CudaDevice::add_slab(std::int64_t bytes) {
   if (bytes <= 0) return error(Errc::kInvalidArgument, "a slab of " + std::to_string(bytes) + " bytes");
   const std::int64_t left = info_.memory_bytes - slab_bytes_;
   const auto no_memory = [&](std::int64_t there) {
-    return error(Errc::kOutOfMemory, info_.name + ": a slab of " + std::to_string(bytes) + " bytes does not fit, " +
-                                         std::to_string(there) + " of " + std::to_string(info_.memory_bytes) +
-                                         " bytes are left");
+    return error(Errc::kOutOfMemory, info_.name + ": a slab of " + std::to_string(bytes) +
+                                         " bytes does not fit, " + std::to_string(there) + " of " +
+                                         std::to_string(info_.memory_bytes) + " bytes are left");
   };
   if (bytes > left) return no_memory(left);
   TW_TRY(context_.make_current());

@@ -40,7 +40,7 @@ class CudaDevice final : public device::Device {
   std::vector<device::Slab> slabs_;
   std::int64_t slab_bytes_ = 0;
   std::vector<std::unique_ptr<CudaStream>> streams_;  // compute streams, then the copy stream
-  std::uint64_t notified_ = 0;                        // poller only: completed steps of all streams, as last notified
+  std::uint64_t notified_ = 0;  // poller only: completed steps of all streams, as last notified
   std::mutex notify_mutex_;
   std::function<void()> notify_;
   mutable std::mutex health_mutex_;

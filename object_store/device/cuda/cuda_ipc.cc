@@ -26,7 +26,8 @@ Result<std::byte*> CudaPeers::open(std::uint64_t peer, const std::string& ipc_ha
   if (!state_->context) return state_->context.error();
   CUipcMemHandle handle;
   if (ipc_handle.size() != sizeof handle)
-    return error(Errc::kInvalidArgument, "a CUDA IPC handle of " + std::to_string(ipc_handle.size()) + " bytes");
+    return error(Errc::kInvalidArgument,
+                 "a CUDA IPC handle of " + std::to_string(ipc_handle.size()) + " bytes");
   std::memcpy(&handle, ipc_handle.data(), sizeof handle);
   const std::lock_guard lock(state_->mutex);
   auto& address = state_->mapped[{peer, ipc_handle}];
@@ -39,8 +40,10 @@ Result<std::byte*> CudaPeers::open(std::uint64_t peer, const std::string& ipc_ha
                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     return reinterpret_cast<std::byte*>(pointer);
   }();
-  if (opened) address = *opened;
-  else state_->mapped.erase({peer, ipc_handle});
+  if (opened)
+    address = *opened;
+  else
+    state_->mapped.erase({peer, ipc_handle});
   return opened;
 }
 
@@ -65,7 +68,8 @@ Status enable_peer_access(Device& from, Device& to) {
   if (source->device == target->device) return {};
   const cuda::Driver& driver = *source->driver;
   int possible = 0;
-  TW_CUDA_TRY(driver, cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer", &possible, source->device, target->device);
+  TW_CUDA_TRY(driver, cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer", &possible, source->device,
+              target->device);
   if (possible == 0)
     return error(Errc::kUnsupported, from.info().name + " cannot reach the memory of " + to.info().name);
   TW_TRY(source->make_current());

@@ -8,8 +8,8 @@ Result<std::unique_ptr<PinnedBuffer>> PinnedBuffer::make(Device& device, std::si
   TW_TRY(context->make_current());
   void* data = nullptr;
   TW_CUDA_TRY(*context->driver, cuMemHostAlloc,
-              "pinning " + std::to_string(bytes) + " bytes of host memory for " + device.info().name, &data, bytes,
-              CU_MEMHOSTALLOC_PORTABLE);
+              "pinning " + std::to_string(bytes) + " bytes of host memory for " + device.info().name, &data,
+              bytes, CU_MEMHOSTALLOC_PORTABLE);
   return std::unique_ptr<PinnedBuffer>(new PinnedBuffer(device, static_cast<std::byte*>(data), bytes));
 }
 
@@ -21,8 +21,8 @@ PinnedBuffer::~PinnedBuffer() {
 Status pin_host_memory(Device& device, void* data, std::size_t bytes) {
   TW_ASSIGN(const cuda::Context* const context, cuda::context_of(device));
   TW_TRY(context->make_current());
-  TW_CUDA_TRY(*context->driver, cuMemHostRegister, "cuMemHostRegister of " + std::to_string(bytes) + " bytes", data,
-              bytes, CU_MEMHOSTREGISTER_PORTABLE);
+  TW_CUDA_TRY(*context->driver, cuMemHostRegister, "cuMemHostRegister of " + std::to_string(bytes) + " bytes",
+              data, bytes, CU_MEMHOSTREGISTER_PORTABLE);
   return {};
 }
 

@@ -18,12 +18,18 @@ Result<std::unique_ptr<CudaStream>> CudaStream::make(const Context& context, Wak
     driver.cuStreamDestroy_(stream);
     return cuda_error(driver, code, "pinned memory of a stream");
   }
-  return std::unique_ptr<CudaStream>(new CudaStream(context, stream, new (words) HostTaskWords{}, std::move(wakes)));
+  return std::unique_ptr<CudaStream>(
+      new CudaStream(context, stream, new (words) HostTaskWords{}, std::move(wakes)));
 }
 
 CudaStream::CudaStream(const Context& context, CUstream stream, HostTaskWords* words, Wakes wakes)
-    : context_(context), driver_(*context.driver), stream_(stream), words_(words), host_tasks_(words),
-      wakes_(std::move(wakes)), ring_(std::make_unique<std::array<Slot, kRing>>()) {}
+    : context_(context),
+      driver_(*context.driver),
+      stream_(stream),
+      words_(words),
+      host_tasks_(words),
+      wakes_(std::move(wakes)),
+      ring_(std::make_unique<std::array<Slot, kRing>>()) {}
 
 CudaStream::~CudaStream() {
   if (!context_.make_current()) return;
@@ -40,8 +46,8 @@ Status CudaStream::enqueue(HostWork) {
 bool CudaStream::is_pageable(const void* data) const {
   CUmemorytype type{};
   // Fails for memory that the driver has never heard of.
-  return driver_.cuPointerGetAttribute_(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(data)) !=
-         CUDA_SUCCESS;
+  return driver_.cuPointerGetAttribute_(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        reinterpret_cast<CUdeviceptr>(data)) != CUDA_SUCCESS;
 }
 
 Status CudaStream::copy(void* to, const void* from, std::size_t bytes) {
@@ -87,7 +93,8 @@ Status CudaStream::copy_pageable(std::byte* to, const std::byte* from, std::size
 Status CudaStream::stop_for(HostTasks::Ticket ticket) {
   if (ticket.arrival != 0)
     TW_CUDA_TRY(driver_, cuStreamWriteValue64, "cuStreamWriteValue64", stream_,
-                reinterpret_cast<CUdeviceptr>(&words_->arrived), ticket.arrival, CU_STREAM_WRITE_VALUE_DEFAULT);
+                reinterpret_cast<CUdeviceptr>(&words_->arrived), ticket.arrival,
+                CU_STREAM_WRITE_VALUE_DEFAULT);
   TW_CUDA_TRY(driver_, cuStreamWaitValue64, "cuStreamWaitValue64", stream_,
               reinterpret_cast<CUdeviceptr>(&words_->released), ticket.release, CU_STREAM_WAIT_VALUE_GEQ);
   wakes_.host_thread();
@@ -100,10 +107,12 @@ Status CudaStream::wait(Stream& other, std::uint64_t sequence) {
   if (other.kind() == device::Kind::kHost) return stop_for(host_tasks_.add_wait(other, sequence));
   host_tasks_.close();
   auto& stream = static_cast<CudaStream&>(other);
-  const std::lock_guard lock(stream.mutex_);  // the step cannot complete, so its event cannot be taken for another
+  const std::lock_guard lock(
+      stream.mutex_);  // the step cannot complete, so its event cannot be taken for another
   if (stream.completed() >= sequence) return {};
   if (sequence > stream.recorded_.load(std::memory_order_acquire))
-    return error(Errc::kInvalidArgument, "wait for step " + std::to_string(sequence) + ", which is not recorded");
+    return error(Errc::kInvalidArgument,
+                 "wait for step " + std::to_string(sequence) + ", which is not recorded");
   const Slot& slot = (*stream.ring_)[sequence % kRing];
   if (slot.failed) return {};  // its failure is reported by the other stream
   TW_CUDA_TRY(driver_, cuStreamWaitEvent, "cuStreamWaitEvent", stream_, slot.event, CU_EVENT_WAIT_DEFAULT);
@@ -157,7 +166,8 @@ Status CudaStream::poll_locked() {
       break;
     } else if (code != CUDA_SUCCESS) {
       status = cuda_error(driver_, code, "a step on cuda:" + std::to_string(context_.ordinal));
-      for (std::uint64_t step = done + 1; step <= recorded; ++step) failures_.push_back({step, status.error()});
+      for (std::uint64_t step = done + 1; step <= recorded; ++step)
+        failures_.push_back({step, status.error()});
       done = recorded;
       host_tasks_.abandon();
       break;

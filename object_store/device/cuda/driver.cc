@@ -12,9 +12,9 @@ Result<const Driver*> open_driver() {
   void* handle = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) return error(Errc::kUnavailable, "no CUDA driver: libcuda.so.1 cannot be opened");
   static Driver table;
-#define TW_CUDA_LOOKUP(name)                                                                             \
-  table.name##_ = reinterpret_cast<decltype(table.name##_)>(::dlsym(handle, TW_SYMBOL(name)));           \
-  if (table.name##_ == nullptr)                                                                          \
+#define TW_CUDA_LOOKUP(name) \
+  table.name##_ = reinterpret_cast<decltype(table.name##_)>(::dlsym(handle, TW_SYMBOL(name))); \
+  if (table.name##_ == nullptr) \
     return error(Errc::kUnavailable, "the CUDA driver is too old: it has no " TW_SYMBOL(name));
   TW_CUDA_FUNCTIONS(TW_CUDA_LOOKUP)
 #undef TW_CUDA_LOOKUP
@@ -39,7 +39,8 @@ Error cuda_error(const Driver& driver, CUresult code, std::string_view doing) {
   message += ": ";
   message += name ? name : "CUDA error " + std::to_string(static_cast<int>(code));
   if (text) message += std::string(" (") + text + ")";
-  return error(code == CUDA_ERROR_OUT_OF_MEMORY ? Errc::kOutOfMemory : Errc::kDeviceError, std::move(message));
+  return error(code == CUDA_ERROR_OUT_OF_MEMORY ? Errc::kOutOfMemory : Errc::kDeviceError,
+               std::move(message));
 }
 
 bool is_sticky(CUresult code) {

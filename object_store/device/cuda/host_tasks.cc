@@ -59,7 +59,8 @@ void HostTasks::abandon() {
   open_.store(0, std::memory_order_release);
 }
 
-HostThread::HostThread(std::vector<HostTasks*> tasks) : tasks_(std::move(tasks)), thread_([this] { run(); }) {}
+HostThread::HostThread(std::vector<HostTasks*> tasks)
+    : tasks_(std::move(tasks)), thread_([this] { run(); }) {}
 
 HostThread::~HostThread() {
   stopping_.store(true);

@@ -21,8 +21,9 @@ namespace tilewise::cuda {
 // The part in pinned memory, one per stream.
 struct HostTaskWords {
   static constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
-  alignas(64) std::atomic<std::uint64_t> arrived;   // moves that the stream has come to; written by the GPU
-  alignas(64) std::atomic<std::uint64_t> released;  // tasks done; written by the thread, waited for by the GPU
+  alignas(64) std::atomic<std::uint64_t> arrived;  // moves that the stream has come to; written by the GPU
+  alignas(
+      64) std::atomic<std::uint64_t> released;  // tasks done; written by the thread, waited for by the GPU
   alignas(4096) std::byte staging[kStagingBytes];
 };
 
@@ -43,9 +44,9 @@ class HostTasks {
   // The next move starts a task of its own: something lies between that it may depend on.
   void close() { joinable_ = false; }
 
-  bool run();                // true if a task was done
+  bool run();  // true if a task was done
   bool open() const { return open_.load(std::memory_order_acquire) > 0; }
-  void abandon();            // the context is broken: nothing will arrive any more
+  void abandon();  // the context is broken: nothing will arrive any more
 
  private:
   struct Move {
@@ -64,8 +65,8 @@ class HostTasks {
   std::mutex mutex_;
   std::deque<Task> tasks_;
   std::uint64_t made_ = 0, arrivals_ = 0;
-  std::size_t staged_ = 0;   // bytes of staging that the last task fills
-  bool joinable_ = false;    // driving thread only
+  std::size_t staged_ = 0;  // bytes of staging that the last task fills
+  bool joinable_ = false;   // driving thread only
   std::atomic<std::size_t> open_{0};
 };
 

@@ -25,7 +25,8 @@ std::vector<std::string> split_path(const char* value) {
 std::vector<std::string> entries(const fs::path& folder, std::string_view prefix) {
   std::vector<std::string> found;
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, ignored))
+  for (const auto& entry :
+       fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, ignored))
     if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path().string());
   std::sort(found.begin(), found.end());
   return found;
@@ -66,7 +67,8 @@ std::vector<std::string> toolkit_folders(const LibrarySpec& spec) {
   return folders;
 }
 
-void* open_in(const std::string& folder, const LibrarySpec& spec, const std::string& soname, std::string& path) {
+void* open_in(const std::string& folder, const LibrarySpec& spec, const std::string& soname,
+              std::string& path) {
   std::error_code missing;
   if (!fs::exists(folder, missing)) return nullptr;
   // An environment variable may name the file itself.
@@ -129,7 +131,8 @@ Result<Library> open_library(const LibrarySpec& spec) {
     for (const auto& folder : python)
       if (void* handle = open_in(folder, spec, soname, path)) return Library{handle, path};
   }
-  std::string message = "lib" + spec.name + ".so." + std::to_string(spec.majors.front()) + " not found; looked in";
+  std::string message =
+      "lib" + spec.name + ".so." + std::to_string(spec.majors.front()) + " not found; looked in";
   for (const auto& folder : library_folders(spec)) message += " " + folder;
   return error(Errc::kUnavailable, message + " and the loader's path; set " + spec.environment);
 }

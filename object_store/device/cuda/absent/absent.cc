@@ -10,12 +10,16 @@ constexpr const char* kReason = "this build has no CUDA module (no cuda.h was fo
 
 int cuda_device_count() { return 0; }
 std::string cuda_unavailable_reason() { return kReason; }
-Result<std::unique_ptr<Device>> make_cuda_device(const CudaOptions&) { return error(Errc::kUnavailable, kReason); }
+Result<std::unique_ptr<Device>> make_cuda_device(const CudaOptions&) {
+  return error(Errc::kUnavailable, kReason);
+}
 
 struct CudaPeers::State {};
 CudaPeers::CudaPeers(Device&) {}
 CudaPeers::~CudaPeers() = default;
-Result<std::byte*> CudaPeers::open(std::uint64_t, const std::string&) { return error(Errc::kUnavailable, kReason); }
+Result<std::byte*> CudaPeers::open(std::uint64_t, const std::string&) {
+  return error(Errc::kUnavailable, kReason);
+}
 Status CudaPeers::close(std::uint64_t) { return {}; }
 Status enable_peer_access(Device&, Device&) { return error(Errc::kUnavailable, kReason); }
 

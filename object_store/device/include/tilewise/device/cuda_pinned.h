@@ -20,7 +20,8 @@ class PinnedBuffer {
   std::size_t size() const { return bytes_; }
 
  private:
-  PinnedBuffer(Device& device, std::byte* data, std::size_t bytes) : device_(&device), data_(data), bytes_(bytes) {}
+  PinnedBuffer(Device& device, std::byte* data, std::size_t bytes)
+      : device_(&device), data_(data), bytes_(bytes) {}
   Device* device_;
   std::byte* data_;
   std::size_t bytes_;

@@ -10,16 +10,18 @@ namespace tilewise::cuda {
 
 // Every driver function Tilewise uses. cuda.h renames some to versioned symbols (cuMemAlloc -> cuMemAlloc_v2); the
 // table looks up the renamed symbol, so that type and function always match.
-#define TW_CUDA_FUNCTIONS(X)                                                                                    \
-  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString)                                         \
-  X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute)             \
-  X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) X(cuMemGetInfo)  \
-  X(cuDeviceCanAccessPeer) X(cuCtxEnablePeerAccess)                                                             \
-  X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister)     \
-  X(cuMemcpyAsync) X(cuMemsetD8Async) X(cuPointerGetAttribute) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)         \
-  X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamWaitValue64) X(cuStreamWriteValue64)          \
-  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                     \
-  X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuLaunchKernel)
+#define TW_CUDA_FUNCTIONS(X) \
+  X(cuInit) \
+  X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet) \
+      X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) \
+          X(cuCtxSetCurrent) X(cuMemGetInfo) X(cuDeviceCanAccessPeer) X(cuCtxEnablePeerAccess) X(cuMemAlloc) \
+              X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister) \
+                  X(cuMemcpyAsync) X(cuMemsetD8Async) X(cuPointerGetAttribute) X(cuIpcGetMemHandle) \
+                      X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle) X(cuStreamCreate) X(cuStreamDestroy) \
+                          X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamWaitValue64) \
+                              X(cuStreamWriteValue64) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) \
+                                  X(cuEventQuery) X(cuEventSynchronize) X(cuModuleLoadData) \
+                                      X(cuModuleUnload) X(cuModuleGetFunction) X(cuLaunchKernel)
 
 struct Driver {
 #define TW_CUDA_MEMBER(name) decltype(&::name) name##_ = nullptr;
@@ -58,8 +60,9 @@ Result<const Context*> context_of(device::Device& device);
 }  // namespace tilewise::cuda
 
 // Calls a driver function through table `drv`; returns the error from the enclosing Status or Result function.
-#define TW_CUDA_TRY(drv, function, doing, ...)                                                            \
-  do {                                                                                                    \
-    const CUresult tw_code = (drv).function##_(__VA_ARGS__);                                              \
-    if (tw_code != CUDA_SUCCESS) [[unlikely]] return ::tilewise::cuda::cuda_error((drv), tw_code, (doing)); \
+#define TW_CUDA_TRY(drv, function, doing, ...) \
+  do { \
+    const CUresult tw_code = (drv).function##_(__VA_ARGS__); \
+    if (tw_code != CUDA_SUCCESS) [[unlikely]] \
+      return ::tilewise::cuda::cuda_error((drv), tw_code, (doing)); \
   } while (false)

@@ -9,11 +9,12 @@
 namespace tilewise::cuda {
 
 struct LibrarySpec {
-  std::string name;                     // "nvrtc": libnvrtc.so.<major>
-  std::string environment;              // "TILEWISE_NVRTC_PATH": a folder (or several, ':'), or the file itself
-  std::vector<std::string> companions;  // opened first from the same folder, as far as they are there: file name
-                                        // patterns; wheels do not always set a run path
-  std::vector<int> majors;              // acceptable versions, best first
+  std::string name;         // "nvrtc": libnvrtc.so.<major>
+  std::string environment;  // "TILEWISE_NVRTC_PATH": a folder (or several, ':'), or the file itself
+  std::vector<std::string>
+      companions;           // opened first from the same folder, as far as they are there: file name
+                            // patterns; wheels do not always set a run path
+  std::vector<int> majors;  // acceptable versions, best first
 };
 LibrarySpec nvrtc_library(int preferred_major);
 LibrarySpec cublas_library(int preferred_major);
