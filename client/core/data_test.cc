@@ -182,6 +182,47 @@ TEST_CASE("a lost worker's block is taken from elsewhere") {
   f.check_counting();
 }
 
+TEST_CASE("an offer from elsewhere waits until a lost transfer has let go") {
+  Fetching f({2}, {2});
+  FakeEndpoint& fake = f.world.fake;
+  fake.can_map = false;
+  fake.deliver({f.offer(0, false)});
+  const std::uint64_t nonce = fake.take_batches().grants.at(0).transfer;
+  fake.up.on_message(msg::Log{1, 1, {msg::PeerLost{kWorker}}});
+  fake.deliver({f.offer(0, false)}, WorkerId(4));
+  CHECK(fake.take_batches().empty());
+  fake.receives.at(nonce).done(error(Errc::kWorkerLost, "gone"));
+  const msg::PeerBatch out = fake.take_batches();
+  REQUIRE(out.grants.size() == 1);
+  const double values[] = {0, 1};
+  std::memcpy(fake.receives.at(out.grants[0].transfer).to, values, 16);
+  fake.receives.at(out.grants[0].transfer).done({});
+  f.check_counting();
+}
+
+TEST_CASE("no more is granted at a time than the client means to have in flight") {
+  constexpr std::int64_t kBlock = 8 << 20;  // 64 MiB
+  World world;
+  FakeEndpoint& fake = world.fake;
+  fake.can_map = false;
+  Future f = world.session.compute({world.session.zeros({6 * kBlock}, {.block = {kBlock}})});
+  fake.reply(fake.last());
+  for (std::int64_t b = 0; b < 6; ++b) {
+    msg::Offer offer{{FakeEndpoint::id_of(FakeEndpoint::fetched(fake.last())), b}, OpId(1), kDevice, kSelf};
+    offer.bytes = kBlock * 8;
+    fake.deliver({offer});
+  }
+  std::vector<msg::Grant> grants = fake.take_batches().grants;
+  CHECK(grants.size() == 4);
+  for (std::size_t i = 0; i < grants.size(); ++i) {
+    fake.receives.at(grants[i].transfer).done({});
+    const std::vector<msg::Grant> more = fake.take_batches().grants;
+    grants.insert(grants.end(), more.begin(), more.end());
+  }
+  CHECK(grants.size() == 6);
+  CHECK(f.ready());
+}
+
 TEST_CASE("two futures of one held array are both served by one transfer") {
   World world;
   FakeEndpoint& fake = world.fake;
@@ -326,6 +367,16 @@ TEST_CASE("memory is copied at the call, or borrowed until nothing needs it") {
   CHECK(!alive.expired());  // the transport has not finished
   p.world.fake.transmits.clear();
   CHECK(alive.expired());  // and the array is the cluster's now
+}
+
+TEST_CASE("a single value is a constant, not a transfer") {
+  World world;
+  world.session.compute({world.session.from_memory(std::vector<float>{2.5f}, {1, 1})});
+  const msg::Submit s = world.fake.last();
+  REQUIRE(s.ops.size() == 2);
+  REQUIRE(s.ops[0].kind == OpKind::kMap);
+  CHECK(s.ops[0].get<ir::MapAttrs>().tape.code.back().imm_f == 2.5);
+  CHECK(s.ops[0].outputs[0].dtype == DType::kFloat32);
 }
 
 TEST_CASE("shapes that do not fit their values are refused") {

@@ -5,7 +5,8 @@
 namespace tilewise::client {
 namespace {
 
-constexpr int kTries = 3;  // of one transfer
+constexpr int kTries = 3;                         // of one transfer
+constexpr std::int64_t kMaxInFlight = 256 << 20;  // bytes granted and not here; one block always may
 
 msg::Done done_for(const msg::Offer& offer) { return {offer.block, offer.op, offer.from, offer.to}; }
 
@@ -56,10 +57,13 @@ void Fetcher::on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& 
                 {Errc::kCorruptData, "a worker offers " + std::to_string(offer.bytes) + " bytes for block " +
                                          std::to_string(block) + " of " + std::to_string(bytes) + " bytes"});
   }
-  for (auto& [nonce, transfer] : transfers_) {
-    if (transfer.offer.block != offer.block || transfer.lost) continue;
+  if (const auto it = transfers_.find(offer.block); it != transfers_.end()) {
+    if (it->second.lost) {  // until the transport has let go of where those bytes were to be put
+      postponed_.emplace_back(from, std::move(offer));
+      return;
+    }
     // The bytes are coming already: they serve everyone, and this offer's Done comes with theirs.
-    transfer.owed.emplace_back(from, done_for(offer));
+    it->second.owed.emplace_back(from, done_for(offer));
     for (const Wanted& w : wanted) {
       if (w.state(block) == BlockState::kWanted) w.state(block) = BlockState::kReceiving;
     }
@@ -72,8 +76,14 @@ void Fetcher::on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& 
   } else if (!wanted.empty() && bytes > 0 && offer.slab != kNoSlab) {
     data = endpoint_.map(offer.from, offer.slab, offer.offset, offer.bytes);
   }
-  if (data == nullptr && bytes > 0 && !wanted.empty())
-    return start_transfer(from, std::move(offer), wanted, out);
+  if (data == nullptr && bytes > 0 && !wanted.empty()) {
+    if (in_flight_ > 0 && in_flight_ + bytes > kMaxInFlight) {
+      postponed_.emplace_back(from, std::move(offer));
+    } else {
+      start_transfer(from, std::move(offer), wanted, out);
+    }
+    return;
+  }
   for (const Wanted& w : wanted) place(w, block, data);
   out[from].dones.push_back(done_for(offer));
 }
@@ -102,10 +112,10 @@ void Fetcher::start_transfer(WorkerId from, msg::Offer offer, const std::vector<
     transfer.bytes.resize(static_cast<std::size_t>(offer.bytes));
   }
   for (const Wanted& w : wanted) w.state(offer.block.block) = BlockState::kReceiving;
+  const msg::BlockRef block = offer.block;
+  in_flight_ += offer.bytes;
   transfer.offer = std::move(offer);
-  const std::uint64_t nonce = next_transfer_++;
-  transfers_.emplace(nonce, std::move(transfer));
-  arm(nonce, out);
+  arm(transfers_[block] = std::move(transfer), out);
 }
 
 std::byte* Fetcher::destination(Transfer& transfer) {
@@ -116,39 +126,41 @@ std::byte* Fetcher::destination(Transfer& transfer) {
              static_cast<std::int64_t>(size_of(target.dtype));
 }
 
-void Fetcher::arm(std::uint64_t nonce, Outbox& out) {
-  Transfer& t = transfers_.at(nonce);
-  endpoint_.receive(t.offer.from, nonce, destination(t), t.offer.bytes,
-                    [this, nonce](Status status) { on_received(nonce, std::move(status)); });
-  out[t.from].grants.push_back({t.offer.block, t.offer.from, t.offer.to, nonce});
+void Fetcher::arm(Transfer& t, Outbox& out) {
+  t.nonce = next_transfer_++;
+  endpoint_.receive(t.offer.from, t.nonce, destination(t), t.offer.bytes,
+                    [this, block = t.offer.block, nonce = t.nonce](Status status) {
+                      on_received(block, nonce, std::move(status));
+                    });
+  out[t.from].grants.push_back({t.offer.block, t.offer.from, t.offer.to, t.nonce});
 }
 
-void Fetcher::on_received(std::uint64_t nonce, Status status) {
-  const auto it = transfers_.find(nonce);
-  if (it == transfers_.end()) return;
+void Fetcher::on_received(msg::BlockRef ref, std::uint64_t nonce, Status status) {
+  const auto it = transfers_.find(ref);
+  if (it == transfers_.end() || it->second.nonce != nonce) return;
   Outbox out;
-  Transfer transfer = std::move(it->second);
-  transfers_.erase(it);
-  const std::int64_t block = transfer.offer.block.block;
-  std::vector<Wanted> wanted = waiting(transfer.offer.block.array);
-  std::erase_if(wanted, [&](const Wanted& w) { return w.state(block) != BlockState::kReceiving; });
-  if (!status && !transfer.lost && !wanted.empty() && ++transfer.failures < kTries) {
-    const std::uint64_t again = next_transfer_++;
-    transfers_.emplace(again, std::move(transfer));
-    arm(again, out);
+  std::vector<Wanted> wanted = waiting(ref.array);
+  std::erase_if(wanted, [&](const Wanted& w) { return w.state(ref.block) != BlockState::kReceiving; });
+  if (!status && !it->second.lost && !wanted.empty() && ++it->second.failures < kTries) {
+    arm(it->second, out);
     return send_(out);
   }
+  Transfer transfer = std::move(it->second);
+  transfers_.erase(it);
+  in_flight_ -= transfer.offer.bytes;
   for (auto& [worker, done] : transfer.owed) out[worker].dones.push_back(done);
   if (status) {
     for (const Wanted& w : wanted) {
       const bool there = w.request == transfer.direct.request && w.index == transfer.direct.index;
-      there ? filled(w, block) : place(w, block, destination(transfer));
+      there ? filled(w, ref.block) : place(w, ref.block, destination(transfer));
     }
   } else if (transfer.lost) {
-    for (const Wanted& w : wanted) w.state(block) = BlockState::kWanted;
+    for (const Wanted& w : wanted) w.state(ref.block) = BlockState::kWanted;
   } else {
     fail(wanted, status.error());
   }
+  // Room again, or a place let go: those that cannot go yet come back to the list.
+  for (auto& [from, offer] : std::exchange(postponed_, {})) on_offer(from, std::move(offer), false, out);
   send_(out);
 }
 
@@ -159,7 +171,8 @@ void Fetcher::on_replied(bool reply_due, Outbox& out) {
 
 void Fetcher::on_worker_lost(WorkerId worker) {
   std::erase_if(early_, [&](const auto& offer) { return offer.first == worker; });
-  for (auto& [nonce, transfer] : transfers_) transfer.lost |= transfer.from == worker;
+  std::erase_if(postponed_, [&](const auto& offer) { return offer.first == worker; });
+  for (auto& [block, transfer] : transfers_) transfer.lost |= transfer.from == worker;
 }
 
 void Fetcher::fail(const std::vector<Wanted>& wanted, const Error& error) {

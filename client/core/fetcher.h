@@ -42,6 +42,7 @@ class Fetcher {
     }
   };
   struct Transfer {  // bytes that a worker was granted to send
+    std::uint64_t nonce = 0;
     WorkerId from;
     msg::Offer offer;
     std::vector<std::pair<WorkerId, msg::Done>> owed;
@@ -55,8 +56,8 @@ class Fetcher {
   void filled(const Wanted& wanted, std::int64_t block);
   void start_transfer(WorkerId from, msg::Offer offer, const std::vector<Wanted>& wanted, Outbox& out);
   static std::byte* destination(Transfer& transfer);
-  void arm(std::uint64_t nonce, Outbox& out);
-  void on_received(std::uint64_t nonce, Status status);
+  void arm(Transfer& transfer, Outbox& out);
+  void on_received(msg::BlockRef block, std::uint64_t nonce, Status status);
   void fail(const std::vector<Wanted>& wanted, const Error& error);
   // Targets of the array that still wait; forgets those of finished requests.
   std::vector<Wanted> waiting(ArrayId array);
@@ -66,7 +67,9 @@ class Fetcher {
   std::function<void(Outbox&)> send_;
   std::unordered_map<ArrayId, std::vector<Wanted>> targets_;
   std::deque<std::pair<WorkerId, msg::Offer>> early_;
-  std::unordered_map<std::uint64_t, Transfer> transfers_;
+  std::deque<std::pair<WorkerId, msg::Offer>> postponed_;  // until some transfer ends
+  std::map<msg::BlockRef, Transfer> transfers_;
+  std::int64_t in_flight_ = 0;  // bytes of transfers_
   std::uint64_t next_transfer_ = 1;
   bool overflowed_ = false;  // early offers were dropped: what is expected next may never be complete
 };

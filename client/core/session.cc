@@ -121,6 +121,26 @@ Array Session::eye(std::int64_t rows, std::optional<std::int64_t> columns, std::
   });
 }
 
+namespace {
+
+// A single value is a constant of the op that reads it: no memory, no transfer.
+TapeValue value_of(TapeBuilder& t, std::span<const std::byte> bytes, DType dtype) {
+  const auto as = [&]<class T>(T value) {
+    std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  };
+  switch (dtype) {
+    case DType::kBool: return t.constant(as(std::uint8_t{}) != 0, dtype);
+    case DType::kInt32: return t.constant(static_cast<std::int64_t>(as(std::int32_t{})), dtype);
+    case DType::kInt64: return t.constant(as(std::int64_t{}), dtype);
+    case DType::kFloat32: return t.constant(static_cast<double>(as(float{})), dtype);
+    case DType::kFloat64: return t.constant(as(double{}), dtype);
+  }
+  return {};
+}
+
+}  // namespace
+
 Array Session::from_bytes(std::span<const std::byte> bytes, DType dtype, const Shape& shape,
                           const MemoryOptions& options) const {
   const std::int64_t elements = value_or_throw(ir::checked_volume(shape));
@@ -129,6 +149,8 @@ Array Session::from_bytes(std::span<const std::byte> bytes, DType dtype, const S
                                                " values for an array of shape " + ir::to_string(shape));
   }
   const std::optional<Grid> given = grid_of(shape, options.block);
+  if (elements == 1)
+    return generate(*state_, shape, options.block, [&](TapeBuilder& t) { return value_of(t, bytes, dtype); });
   const Grid grid = given ? *given : value_or_throw(Grid::by_default(shape, size_of(dtype)));
   auto memory = std::make_shared<client::Memory>();
   if (options.owner) {

@@ -21,23 +21,24 @@ Error error_of(const msg::Outcome& outcome) { return {outcome.code, outcome.mess
 
 SessionState::SessionState(std::unique_ptr<Endpoint> endpoint, SessionOptions options)
     : options_(std::move(options)),
-      endpoint_(std::move(endpoint)),
+      owner_(std::move(endpoint)),
+      endpoint_(*owner_),
       fetcher_(
-          *endpoint_, [this](Request& r, Error e) { finish(r, std::move(e)); },
+          endpoint_, [this](Request& r, Error e) { finish(r, std::move(e)); },
           [this](Outbox& out) { send_all(out); }),
-      provider_(*endpoint_,
-                endpoint_->welcome().devices.empty() ? DeviceId() : endpoint_->welcome().devices[0]) {
-  const msg::Welcome& welcome = endpoint_->welcome();
+      provider_(endpoint_,
+                endpoint_.welcome().devices.empty() ? DeviceId() : endpoint_.welcome().devices[0]) {
+  const msg::Welcome& welcome = endpoint_.welcome();
   if (!welcome.refused.ok()) throw ArrayError(error_of(welcome.refused));
   if (welcome.devices.empty())
     throw ArrayError(Errc::kInternal, "the scheduler's welcome names no data endpoint");
-  endpoint_->start({[this](msg::Message m) { on_message(std::move(m)); },
-                    [this](WorkerId from, msg::PeerBatch batch) { on_peer(from, std::move(batch)); },
-                    [this](Error why) { on_lost(std::move(why)); }});
+  endpoint_.start({[this](msg::Message m) { on_message(std::move(m)); },
+                   [this](WorkerId from, msg::PeerBatch batch) { on_peer(from, std::move(batch)); },
+                   [this](Error why) { on_lost(std::move(why)); }});
 }
 
 SessionState::~SessionState() {
-  endpoint_.reset();  // first: its callbacks use everything else
+  owner_.reset();  // first: until it returns, callbacks use everything else
 }
 
 std::uint64_t SessionState::next_stream() {
@@ -47,7 +48,7 @@ std::uint64_t SessionState::next_stream() {
 
 std::uint64_t SessionState::next_token() {
   const std::scoped_lock lock(mutex_);
-  const msg::Welcome& w = endpoint_->welcome();
+  const msg::Welcome& w = endpoint_.welcome();
   return (std::uint64_t{w.term} << 48) ^ (std::uint64_t{w.session.value} << 24) ^ next_token_++;
 }
 
@@ -104,7 +105,7 @@ void SessionState::flush_releases(bool force) {
   const TimeNs now = monotonic_now();
   if (!force && releases_.size() < kReleaseBatch && now - last_release_ < kReleaseEveryNs) return;
   last_release_ = now;
-  endpoint_->send(msg::ReleaseArrays{std::exchange(releases_, {})});
+  endpoint_.send(msg::ReleaseArrays{std::exchange(releases_, {})});
 }
 
 // ---- requests --------------------------------------------------------------------------------------------------------
@@ -141,6 +142,17 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
   const std::scoped_lock lock(mutex_);
   if (lost_.code != Errc::kOk) throw ArrayError(lost_);
   flush_releases(true);
+  if (wish.fetch.empty() && wish.run.empty() && wish.hold.size() == 1) {
+    // Being persisted already: the same end, not an empty request that would end before it.
+    for (const auto& [number, running] : requests_) {
+      const auto& holds = running->submission.holds;
+      const bool same =
+          std::any_of(holds.begin(), holds.end(), [&](const auto& h) { return h.key == wish.hold[0]; });
+      if (same && graph_.remote(wish.hold[0]) && !running->finished.load(std::memory_order_relaxed)) {
+        return Future(shared_from_this(), running);
+      }
+    }
+  }
   Submission submission = value_or_throw(graph_.submit(wish));
   for (std::size_t i = 0; i < submission.fetches.size(); ++i) {
     request->targets[request->results[i]].number = submission.fetches[i].number;
@@ -151,7 +163,7 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
   request->submission = std::move(submission);
   requests_.emplace(request->number, request);
   unreplied_.fetch_add(1, std::memory_order_release);
-  endpoint_->send(std::move(submit));
+  endpoint_.send(std::move(submit));
   return Future(shared_from_this(), std::move(request));
 }
 
@@ -189,7 +201,7 @@ bool SessionState::wait(Request& request, Duration timeout,
 void SessionState::cancel(Request& request) {
   const std::scoped_lock lock(mutex_);
   if (request.finished.load(std::memory_order_acquire)) return;
-  if (lost_.code == Errc::kOk) endpoint_->send(msg::CancelRequest{request.number});
+  if (lost_.code == Errc::kOk) endpoint_.send(msg::CancelRequest{request.number});
   finish_locked(request, {Errc::kCancelled, "request " + std::to_string(request.number) + " was cancelled"});
 }
 
@@ -231,7 +243,7 @@ void SessionState::finish_locked(Request& request, Error error) {
 
 void SessionState::send_all(Outbox& out) {
   for (auto& [worker, batch] : out) {
-    if (!batch.empty()) endpoint_->send(worker, std::move(batch));
+    if (!batch.empty()) endpoint_.send(worker, std::move(batch));
   }
   out.clear();
 }

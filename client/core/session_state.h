@@ -72,7 +72,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   std::string device_name(DeviceId id) const;  // with the mutex held
 
   const SessionOptions options_;
-  std::unique_ptr<Endpoint> endpoint_;
+  std::unique_ptr<Endpoint> owner_;
+  Endpoint& endpoint_;  // callbacks use it while its destructor waits for them
 
   std::mutex mutex_;
   Graph graph_;
@@ -98,7 +99,9 @@ struct Handle {
   std::shared_ptr<SessionState> session;
   Key key = 0;
   ir::SourceArray array;
-  ~Handle() { session->unpin(key); }
+  ~Handle() {
+    if (session) session->unpin(key);
+  }
 };
 
 }  // namespace tilewise::client

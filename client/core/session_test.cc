@@ -92,6 +92,18 @@ TEST_CASE("what is persisted is sent once, and named afterwards") {
   CHECK(second.ops[0].operands[0].array == first.holds[0]);
 }
 
+TEST_CASE("persisting what is being persisted ends with it") {
+  World world;
+  Array x = world.session.ones({8});
+  Future first = x.persist(), second = x.persist();
+  REQUIRE(submits(world.fake) == 1);
+  CHECK(!second.ready());
+  world.fake.reply(world.fake.last());
+  world.fake.done(world.fake.last());
+  CHECK(first.ready());
+  CHECK(second.ready());
+}
+
 TEST_CASE("the last handle of a persisted array releases it") {
   World world;
   Array x = world.session.ones({8});
