@@ -69,7 +69,7 @@ double float_rem(double a, double b, DType t) {
   double r = std::fmod(a, b);
   if (b == 0 || std::isnan(r)) return r;
   if (r == 0) return std::copysign(0.0, b);
-  return (b < 0) != (r < 0) ? rounded(static_cast<long double>(r) + b, t) : r;
+  return (b < 0) != (r < 0) ? rounded(r + b, t) : r;
 }
 
 double extremum(double a, double b, bool smallest) {
