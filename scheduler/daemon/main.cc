@@ -28,7 +28,7 @@ int serve(const Settings& settings) {
   if (Status ok = daemon::start_log(kName, common.log_level, common.log_format); !ok) return usage(ok.error());
   const auto listen = net::Address::parse(common.listen);
   if (!listen) return usage(listen.error());
-  const auto token = config::find_token(common.token_file, !common.token_file.empty() || net::is_loopback(*listen));
+  const auto token = config::find_token(common.token_file, net::is_loopback(*listen));
   if (!token && net::is_loopback(*listen)) return failure(token.error());
   // A token made up at this start is known to nobody: an address for other hosts needs one that somebody chose.
   if (Status ok = net::check_exposure(*listen, token && token->chosen); !ok) return usage(ok.error());

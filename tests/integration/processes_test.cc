@@ -21,6 +21,7 @@ std::size_t lines(const std::string& text) {
 // One line on stderr and this exit code.
 void refused(const Ran& ran, int code, const std::string& part) {
   CAPTURE(ran.errors);
+  CAPTURE(part);
   CHECK(ran.code == code);
   CHECK(lines(ran.errors) == 1);
   CHECK(has(ran.errors, part));
@@ -85,7 +86,7 @@ TEST_CASE("a public address needs a token that somebody chose") {
   refused(run({scheduler_program(), "--listen", "0.0.0.0:0", "--token-file", folder / "none"}), 2, "token");
   CHECK(!std::filesystem::exists(folder / "none"));
   REQUIRE(net::Token::create(token).has_value());
-  Process scheduler("public", {scheduler_program(), "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1", "--token-file", token,
+  Process scheduler("public", {scheduler_program(), "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1:0", "--token-file", token,
                                "--address-file", address});
   CHECK(eventually([&] { return std::filesystem::exists(address); }));
   CHECK(has(read_file(address), "127.0.0.1:"));
