@@ -25,6 +25,16 @@ bool dead(const State& s, const OpRecord& op) {
   });
 }
 
+bool reads_from(const State& s, const GraphRecord& reader, const GraphRecord& producer) {
+  return std::any_of(reader.ops.begin(), reader.ops.end(), [&](OpId id) {
+    const OpRecord* op = s.ops.find(id);
+    if (op == nullptr || op->finished) return false;
+    return std::any_of(op->op.operands.begin(), op->op.operands.end(), [&](const ir::Operand& operand) {
+      return s.ops.at(s.arrays.at(ArrayId{operand.array}).producer).graph == producer.id;
+    });
+  });
+}
+
 void erase_op(State& s, OpRecord& op) {
   GraphRecord& graph = s.graphs.at(op.graph);
   account_load(s, op, -1);
@@ -52,7 +62,7 @@ void end_graph(State& s, GraphRecord& graph) {
 
 std::string describe(const State& s, const OpRecord& op) {
   const GraphRecord& graph = s.graphs.at(op.graph);
-  std::string out = "request " + std::to_string(graph.request) + ", op " + std::to_string(op.position) + " (" +
+  std::string out = "request " + std::to_string(graph.request) + ", planned op " + std::to_string(op.position) + " (" +
                     std::string(ir::name_of(op.op.kind));
   if (!op.op.label.empty()) out += " '" + op.op.label + "'";
   return out + ")";
@@ -115,24 +125,17 @@ void cancel_graph(State& s, GraphId id, const msg::Outcome& why) {
       if (s.is_worker(worker)) graph->unacknowledged.push_back({worker, peer.log_next + peer.log.size() - 1});
     }
     if (!graph->unacknowledged.empty()) s.cancelling.push_back(graph->id);
-    // Who reads what will never be made ends with it. One sweep over the live graphs: cancellation is rare.
+    // Who reads what will never be made ends with it: arrays are the session's own, and readers come later.
     for (const OpId op_id : graph->ops) {
       const OpRecord* op = s.ops.find(op_id);
       if (op == nullptr) continue;
       for (const ir::OutputSpec& output : op->op.outputs) fail_array(s.arrays.at(ArrayId{output.array}), why);
     }
-    s.ops.for_each([&](const OpRecord& op) {
-      if (op.finished || op.graph == graph->id) return;
-      for (const ir::Operand& operand : op.op.operands) {
-        const ArrayRecord& array = s.arrays.at(ArrayId{operand.array});
-        if (s.ops.at(array.producer).graph == graph->id) {
-          work.push_back(op.graph);
-          return;
-        }
-      }
-    });
+    for (const GraphId later : s.session(graph->session).running) {
+      if (later > graph->id && reads_from(s, s.graphs.at(later), *graph)) work.push_back(later);
+    }
   }
-  // Users before producers, so that a fetch of a cancelled array does not finish as if it had been made.
+  // Root causes are set: the last op to be finished sends each graph's.
   for (std::size_t at = work.size(); at-- > 0;) {
     GraphRecord* graph = s.graphs.find(work[at]);
     if (graph == nullptr || !graph->cancelled || !graph->running) continue;
@@ -140,7 +143,6 @@ void cancel_graph(State& s, GraphId id, const msg::Outcome& why) {
     for (const OpId op_id : ops) {
       if (OpRecord* op = s.ops.find(op_id); op != nullptr && !op->finished) finish_op(s, *op);
     }
-    // The last finish_op has ended the graph; one without open ops was not running.
   }
 }
 

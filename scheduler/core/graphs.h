@@ -18,7 +18,7 @@ void acknowledge_cancels(State& s, WorkerId worker, std::uint64_t log_applied);
 // Forgets ops whose outputs are dead, and tells the workers in one entry.
 void retire(State& s);
 
-// "graph 3, op 5 (matmul 'gram')"
+// "request 3, planned op 5 (matmul 'gram')"
 std::string describe(const State& s, const OpRecord& op);
 std::string describe(const ArrayRecord& array);  // as its user knows it
 

@@ -40,7 +40,7 @@ class OpPlacer {
   Status run() {
     for (std::size_t i = 0; i < draft_.ops.size(); ++i) {
       if (const Status status = place(i); !status) {
-        return error(status.error().code, plan::describe(draft_.ops[i], i) + ": " + status.error().message);
+        return error(status.error().code, "planned " + plan::describe(draft_.ops[i], i) + ": " + status.error().message);
       }
     }
     return held_results_fit();
