@@ -4,8 +4,8 @@
 namespace tilewise::exchange {
 
 namespace {
-constexpr TimeNs kAttemptTime = 5 * kSecond;       // one address, handshake included
-constexpr TimeNs kRetryPause = 200 * kMillisecond; // between rounds over all addresses
+constexpr TimeNs kAttemptTime = 5 * kSecond;        // one address, handshake included
+constexpr TimeNs kRetryPause = 200 * kMillisecond;  // between rounds over all addresses
 }  // namespace
 
 ChannelId Exchange::Impl::open_channel(std::unique_ptr<net::Link> link, WorkerId peer) {
@@ -22,7 +22,7 @@ ChannelId Exchange::Impl::open_channel(std::unique_ptr<net::Link> link, WorkerId
   return id;
 }
 
-// ---- accepting -----------------------------------------------------------------------------------------------------
+// ---- accepting --------------------------------------------------------------------------------------------
 
 void Exchange::Impl::accepted(std::unique_ptr<net::Link> link) {
   std::size_t strangers = 0;
@@ -69,7 +69,7 @@ void Exchange::Impl::match_strangers() {
       continue;
     }
     Peer* peer = find(from);
-    if (peer == nullptr) continue;  // not announced yet; its deadline runs
+    if (peer == nullptr) continue;                // not announced yet; its deadline runs
     if (peer->state != Peer::State::kAwaiting) {  // a second link, or the wrong side connected
       close_stranger(id);
       continue;
@@ -90,15 +90,17 @@ void Exchange::Impl::on_closed(ChannelId id, const Error& why) {
   if (!at->second.peer) return close_stranger(id);
   if (why.code != Errc::kUnavailable) ++counters.protocol_errors;
   if (Peer* peer = find(at->second.peer)) {
-    fail(*peer, error(why.code, "the link to " + text_of(peer->info.id) + " (" + peer->info.name + ") ended: " + why.message));
+    fail(*peer, error(why.code, "the link to " + text_of(peer->info.id) + " (" + peer->info.name +
+                                    ") ended: " + why.message));
   }
 }
 
-// ---- connecting ----------------------------------------------------------------------------------------------------
+// ---- connecting -------------------------------------------------------------------------------------------
 
 void Exchange::Impl::connect(Peer& peer) {
   const WorkerId id = peer.info.id;
-  if (peer.targets.empty()) return fail(peer, error(Errc::kUnavailable, text_of(id) + " has no address for us"));
+  if (peer.targets.empty())
+    return fail(peer, error(Errc::kUnavailable, text_of(id) + " has no address for us"));
   if (peer.next_target == peer.targets.size()) {
     // Every address was tried. It may only be slow to listen; a wrong token does not get better.
     if (peer.unauthenticated) return fail(peer, *peer.unauthenticated);
@@ -112,8 +114,9 @@ void Exchange::Impl::connect(Peer& peer) {
     return;
   }
   const net::Address& target = peer.targets[peer.next_target++];
-  peer.attempt = net::connect(loop, target, {.token = options.token, .deadline_ns = kAttemptTime},
-                              [this, id](Result<std::unique_ptr<net::Link>> link) { connected(id, std::move(link)); });
+  peer.attempt =
+      net::connect(loop, target, {.token = options.token, .deadline_ns = kAttemptTime},
+                   [this, id](Result<std::unique_ptr<net::Link>> link) { connected(id, std::move(link)); });
 }
 
 void Exchange::Impl::connected(WorkerId id, Result<std::unique_ptr<net::Link>> link) {

@@ -6,9 +6,9 @@ namespace tilewise::exchange {
 
 namespace {
 
-constexpr TimeNs kBusyTick = 20 * kMillisecond;   // UCX's descriptor is not trusted alone
+constexpr TimeNs kBusyTick = 20 * kMillisecond;  // UCX's descriptor is not trusted alone
 constexpr TimeNs kIdleTick = 100 * kMillisecond;
-constexpr int kRounds = 16;                       // of progress in one turn of the loop
+constexpr int kRounds = 16;  // of progress in one turn of the loop
 constexpr std::size_t kMaxLost = 65'536;
 
 msg::Lane lane_of(transfer::Via via) {
@@ -29,7 +29,7 @@ bool is_unix(const net::Address& address) { return address.kind != net::Address:
 
 std::string text_of(WorkerId id) { return "worker " + std::to_string(id.value); }
 
-// ---- life ----------------------------------------------------------------------------------------------------------
+// ---- life -------------------------------------------------------------------------------------------------
 
 Exchange::Exchange(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Exchange::~Exchange() = default;
@@ -56,7 +56,8 @@ void Exchange::Impl::later(net::EventLoop::Fn fn) {
   });
 }
 
-Result<std::unique_ptr<Exchange>> Exchange::create(net::EventLoop& loop, Options options, Callbacks callbacks) {
+Result<std::unique_ptr<Exchange>> Exchange::create(net::EventLoop& loop, Options options,
+                                                   Callbacks callbacks) {
   auto impl = std::make_unique<Impl>(loop, std::move(options), std::move(callbacks));
   if (impl->options.use_ucx) TW_TRY(impl->start_ucx());
   return std::unique_ptr<Exchange>(new Exchange(std::move(impl)));
@@ -67,9 +68,11 @@ Result<std::vector<std::string>> Exchange::listen() {
   std::vector<std::string> unix_addresses, tcp_addresses;
   for (const std::string& text : me.options.listen) {
     TW_ASSIGN(net::Address address, net::Address::parse(text));
-    const bool any_host = address.kind == net::Address::Kind::kTcp && (address.host == "0.0.0.0" || address.host == "::");
+    const bool any_host =
+        address.kind == net::Address::Kind::kTcp && (address.host == "0.0.0.0" || address.host == "::");
     if (any_host && me.options.advertise.empty()) {
-      return error(Errc::kInvalidArgument, text + " is no address that peers can use: say which to advertise");
+      return error(Errc::kInvalidArgument,
+                   text + " is no address that peers can use: say which to advertise");
     }
     net::ListenerOptions options{.handshake = {.token = me.options.token}};
     TW_ASSIGN(auto listener, net::Listener::open(
@@ -92,7 +95,7 @@ void Exchange::set_self(WorkerId self) {
   impl_->match_strangers();
 }
 
-// ---- peers ---------------------------------------------------------------------------------------------------------
+// ---- peers ------------------------------------------------------------------------------------------------
 
 void Exchange::peer_joined(const msg::PeerInfo& info) {
   Impl& me = *impl_;
@@ -107,8 +110,8 @@ void Exchange::peer_joined(const msg::PeerInfo& info) {
     Peer* late = me.find(id);
     if (late == nullptr) return;
     late->timer = 0;
-    me.fail(*late, late->unauthenticated.value_or(
-                       error(Errc::kTimeout, "no link to " + text_of(id) + " (" + late->info.name + ") in time")));
+    me.fail(*late, late->unauthenticated.value_or(error(
+                       Errc::kTimeout, "no link to " + text_of(id) + " (" + late->info.name + ") in time")));
   });
   Peer& p = *me.peers.emplace(info.id, std::move(peer)).first->second;
   if (!we_connect) return me.match_strangers();
@@ -165,7 +168,7 @@ transfer::UcxCounters Exchange::ucx_counters() const {
   return impl_->engine ? impl_->engine->counters() : transfer::UcxCounters{};
 }
 
-// ---- the copying lane ----------------------------------------------------------------------------------------------
+// ---- the copying lane -------------------------------------------------------------------------------------
 
 Status Exchange::Impl::start_ucx() {
   bool loopback = !options.listen.empty();
@@ -173,7 +176,8 @@ Status Exchange::Impl::start_ucx() {
     TW_ASSIGN(const net::Address address, net::Address::parse(text));
     loopback &= net::is_loopback(address);
   }
-  // UCX listens too, on all devices if it may; its port proves nobody's identity before our cookies are looked at.
+  // UCX listens too, on all devices if it may; its port proves nobody's identity before our cookies are
+  // looked at.
   if (loopback && options.ucx.net_devices.empty()) options.ucx.net_devices = "lo";
   TW_ASSIGN(engine, transfer::UcxEngine::create(options.ucx));
   TW_ASSIGN(watch, loop.watch_fd(engine->event_fd(), [this] { drive(); }));
@@ -252,8 +256,8 @@ void Exchange::transmit(WorkerId to, std::uint64_t transfer, const std::byte* fr
   });
 }
 
-void Exchange::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind,
-                       Done done) {
+void Exchange::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+                       device::Kind kind, Done done) {
   begin(*impl_, from, kind, done, [&](const net::Cookie& cookie) {
     return impl_->engine->expect(cookie, transfer, to, bytes, kind, impl_->translate(done));
   });

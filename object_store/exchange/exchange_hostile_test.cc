@@ -24,16 +24,22 @@ struct Hostile {
   int frames = 0;
 
   Hostile(net::EventLoop& l, Node& v) : loop(l), victim(v) {
-    attempt = net::connect(loop, net::Address::parse(victim.addresses[0]).value(), {.token = token()}, [this](auto made) {
-      REQUIRE(made);
-      link = std::move(*made);
-      link->start({.on_frame = [this](net::Frame&) { ++frames; }, .on_close = [this](const Error&) { closed = true; }});
-    });
+    attempt = net::connect(loop, net::Address::parse(victim.addresses[0]).value(), {.token = token()},
+                           [this](auto made) {
+                             REQUIRE(made);
+                             link = std::move(*made);
+                             link->start({.on_frame = [this](net::Frame&) { ++frames; },
+                                          .on_close = [this](const Error&) { closed = true; }});
+                           });
     REQUIRE(loop.run_until([&] { return link != nullptr; }, kPatience));
   }
   msg::PeerInfo info() const {
-    return {.id = id, .name = "hostile", .host_id = victim.host_id, .addresses = {"tcp://127.0.0.1:1"},
-            .devices = {device}, .descriptions = {{.name = "host:0"}}};
+    return {.id = id,
+            .name = "hostile",
+            .host_id = victim.host_id,
+            .addresses = {"tcp://127.0.0.1:1"},
+            .devices = {device},
+            .descriptions = {{.name = "host:0"}}};
   }
   void send(const msg::Message& message, std::vector<net::UniqueFd> fds = {}) {
     codec::Buffer buffer;
@@ -86,12 +92,15 @@ struct Misdeed {
 
 TEST_CASE("a peer that breaks the rules loses its own link, typed") {
   const Misdeed misdeeds[] = {
-      {"garbage", Errc::kCorruptData, [](Hostile& h) {
+      {"garbage", Errc::kCorruptData,
+       [](Hostile& h) {
          const std::vector<std::byte> junk(1'000, std::byte{0xA5});
          REQUIRE(h.link->send(20, junk));
        }},
-      {"an empty frame", Errc::kCorruptData, [](Hostile& h) { REQUIRE(h.link->send(20, std::span<const std::byte>())); }},
-      {"a type that is not the payload's", Errc::kCorruptData, [](Hostile& h) {
+      {"an empty frame", Errc::kCorruptData,
+       [](Hostile& h) { REQUIRE(h.link->send(20, std::span<const std::byte>())); }},
+      {"a type that is not the payload's", Errc::kCorruptData,
+       [](Hostile& h) {
          codec::Buffer buffer;
          REQUIRE(codec::encode(msg::Message(msg::PeerBatch{}), buffer));
          REQUIRE(h.link->send(19, buffer.bytes()));
@@ -99,10 +108,12 @@ TEST_CASE("a peer that breaks the rules loses its own link, typed") {
       {"hello again", Errc::kCorruptData, [](Hostile& h) { h.hello(); }},
       {"a scheduler's message", Errc::kCorruptData, [](Hostile& h) { h.send(msg::Shutdown{}); }},
       {"a batch before the map", Errc::kCorruptData, [](Hostile& h) { h.send(grant_of(1)); }},
-      {"a slab without a descriptor", Errc::kCorruptData, [](Hostile& h) { h.send(map_of(h.device, 0, 4'096)); }},
+      {"a slab without a descriptor", Errc::kCorruptData,
+       [](Hostile& h) { h.send(map_of(h.device, 0, 4'096)); }},
       {"a descriptor without a slab", Errc::kCorruptData,
        [](Hostile& h) { h.send(msg::ArenaMap{}, one(sealed(4'096))); }},
-      {"descriptors with a batch", Errc::kCorruptData, [](Hostile& h) {
+      {"descriptors with a batch", Errc::kCorruptData,
+       [](Hostile& h) {
          h.send(msg::ArenaMap{});
          h.send(grant_of(1), one(sealed(4'096)));
        }},
@@ -116,29 +127,35 @@ TEST_CASE("a peer that breaks the rules loses its own link, typed") {
        [](Hostile& h) { h.send(map_of(DeviceId{300}, 0, 4'096), one(sealed(4'096))); }},
       {"a slab of our own device", Errc::kPermissionDenied,
        [](Hostile& h) { h.send(map_of(DeviceId{200}, 0, 4'096), one(sealed(4'096))); }},
-      {"the same slab twice", Errc::kAlreadyExists, [](Hostile& h) {
+      {"the same slab twice", Errc::kAlreadyExists,
+       [](Hostile& h) {
          h.send(map_of(h.device, 0, 4'096), one(sealed(4'096)));
          h.send(map_of(h.device, 0, 4'096), one(sealed(4'096)));
        }},
       {"a UCX address that is none", Errc::kCorruptData,
        [](Hostile& h) { h.send(map_of(h.device, 0, 4'096, std::string(300, 'u')), one(sealed(4'096))); }},
-      {"an offer outside the slab", Errc::kOutOfRange, [](Hostile& h) {
+      {"an offer outside the slab", Errc::kOutOfRange,
+       [](Hostile& h) {
          h.send(map_of(h.device, 0, 4'096), one(sealed(4'096)));
          h.send(offer_of(h.device, 0, 4'000, 97));
        }},
-      {"an offer that wraps around", Errc::kOutOfRange, [](Hostile& h) {
+      {"an offer that wraps around", Errc::kOutOfRange,
+       [](Hostile& h) {
          h.send(map_of(h.device, 0, 4'096), one(sealed(4'096)));
          h.send(offer_of(h.device, 0, INT64_MAX, 4'096));
        }},
-      {"an offer before the slab", Errc::kOutOfRange, [](Hostile& h) {
+      {"an offer before the slab", Errc::kOutOfRange,
+       [](Hostile& h) {
          h.send(map_of(h.device, 0, 4'096), one(sealed(4'096)));
          h.send(offer_of(h.device, 0, -1, 1));
        }},
-      {"an offer of an unknown slab", Errc::kOutOfRange, [](Hostile& h) {
+      {"an offer of an unknown slab", Errc::kOutOfRange,
+       [](Hostile& h) {
          h.send(map_of(h.device, 0, 4'096), one(sealed(4'096)));
          h.send(offer_of(h.device, 1, 0, 1));
        }},
-      {"an offer of somebody else's device", Errc::kPermissionDenied, [](Hostile& h) {
+      {"an offer of somebody else's device", Errc::kPermissionDenied,
+       [](Hostile& h) {
          h.send(map_of(h.device, 0, 4'096), one(sealed(4'096)));
          h.send(offer_of(DeviceId{300}, 0, 0, 100));
        }},
@@ -155,13 +172,14 @@ TEST_CASE("a peer that breaks the rules loses its own link, typed") {
     Hostile hostile(*loop, victim);
     hostile.settle();
     misdeed.commit(hostile);
-    REQUIRE(loop->run_until([&] { return victim.unreachable.contains(hostile.id) && hostile.closed; }, kPatience));
+    REQUIRE(loop->run_until([&] { return victim.unreachable.contains(hostile.id) && hostile.closed; },
+                            kPatience));
     CHECK(victim.why(hostile.id) == misdeed.expected);
     CHECK(victim.exchange->counters().protocol_errors == 1);
     // The others do not notice.
     REQUIRE(friend_of.exchange->send(victim.id, grant_of(9)));
-    CHECK(loop->run_until([&] { return !victim.batches.empty() && victim.batches.back().first == friend_of.id; },
-                          kPatience));
+    CHECK(loop->run_until(
+        [&] { return !victim.batches.empty() && victim.batches.back().first == friend_of.id; }, kPatience));
     CHECK(friend_of.unreachable.empty());
     victim.exchange->peer_lost(hostile.id);
     victim.exchange->readers_done(hostile.id);

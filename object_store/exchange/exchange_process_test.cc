@@ -41,7 +41,8 @@ class Child {
       ::setenv("EXCHANGE_TEST_SOCKET", socket.c_str(), 1);
       ::setenv("EXCHANGE_TEST_TLS", transports.c_str(), 1);
       ::setenv("EXCHANGE_TEST_MAPS", maps ? "1" : "0", 1);
-      ::execl("/proc/self/exe", "exchange_test", "--test-case=child: worker 2", "--no-skip", "--minimal", nullptr);
+      ::execl("/proc/self/exe", "exchange_test", "--test-case=child: worker 2", "--no-skip", "--minimal",
+              nullptr);
       ::_exit(127);
     }
     ::close(pair[1]);
@@ -58,8 +59,12 @@ class Child {
   }
   void kill(int signal) { ::kill(pid_, signal); }
   msg::PeerInfo info() const {
-    return {.id = WorkerId{2}, .name = "child", .host_id = "this-host", .addresses = addresses_,
-            .devices = {DeviceId{200}}, .descriptions = {{.name = "host:0"}}};
+    return {.id = WorkerId{2},
+            .name = "child",
+            .host_id = "this-host",
+            .addresses = addresses_,
+            .devices = {DeviceId{200}},
+            .descriptions = {{.name = "host:0"}}};
   }
 
  private:
@@ -73,14 +78,19 @@ class Child {
 TEST_CASE("child: worker 2" * doctest::skip()) {
   const int socket = std::atoi(std::getenv("EXCHANGE_TEST_SOCKET"));
   auto loop = make_loop();
-  Node node(*loop, 2, child_options(std::getenv("EXCHANGE_TEST_MAPS")[0] == '1', std::getenv("EXCHANGE_TEST_TLS")));
+  Node node(*loop, 2,
+            child_options(std::getenv("EXCHANGE_TEST_MAPS")[0] == '1', std::getenv("EXCHANGE_TEST_TLS")));
   node.add_slab(kBytes, "child's memory");
-  node.exchange->peer_joined({.id = WorkerId{1}, .name = "parent", .host_id = "this-host",
-                              .addresses = {"tcp://127.0.0.1:1"}, .devices = {DeviceId{100}}});
+  node.exchange->peer_joined({.id = WorkerId{1},
+                              .name = "parent",
+                              .host_id = "this-host",
+                              .addresses = {"tcp://127.0.0.1:1"},
+                              .devices = {DeviceId{100}}});
   // Transmits what is granted, except that it grants itself nothing of transfer 13: that never comes.
   node.on_batch = [&](WorkerId from, msg::PeerBatch batch) {
     for (const msg::Grant& grant : batch.grants) {
-      if (grant.transfer != 13) node.exchange->transmit(from, grant.transfer, node.slabs[0].data, kBytes, kHost, {});
+      if (grant.transfer != 13)
+        node.exchange->transmit(from, grant.transfer, node.slabs[0].data, kBytes, kHost, {});
     }
     REQUIRE(node.exchange->send(from, std::move(batch)));
   };
@@ -131,7 +141,8 @@ TEST_CASE("bytes from another process over the copying lane, and its death in th
     loop->run_until([] { return false; }, 100 * kMillisecond);
     child.kill(SIGKILL);
     const TimeNs killed = monotonic_now();
-    REQUIRE(loop->run_until([&] { return never.times > 0 && node.unreachable.contains(WorkerId{2}); }, kPatience));
+    REQUIRE(loop->run_until([&] { return never.times > 0 && node.unreachable.contains(WorkerId{2}); },
+                            kPatience));
     CHECK(monotonic_now() - killed < 10 * kSecond);
     CHECK(never.code() == Errc::kUnavailable);
     CHECK(never.times == 1);

@@ -57,8 +57,7 @@ TEST_CASE("a slab added later is mapped before an offer that names it arrives") 
     }
   };
   for (std::uint32_t i = 0; i < 40; ++i) {  // more than one frame takes
-    b.add_slab(5'000)
-        .data[0] = static_cast<std::byte>(i);
+    b.add_slab(5'000).data[0] = static_cast<std::byte>(i);
     msg::PeerBatch batch;
     batch.offers.push_back(b.offer(i, 0, 5'000, a));
     REQUIRE(b.exchange->send(a.id, std::move(batch)));
@@ -119,12 +118,13 @@ TEST_CASE("a process that does not listen connects to all, whatever the ids") {
   Options quiet = options_of();
   quiet.listen.clear();
   Options quiet_too = quiet;
-  Node worker(*loop, 1, options_of()), client(*loop, 9, std::move(quiet)), other(*loop, 8, std::move(quiet_too));
+  Node worker(*loop, 1, options_of()), client(*loop, 9, std::move(quiet)),
+      other(*loop, 8, std::move(quiet_too));
   worker.add_slab(1'000, "result");
   worker.exchange->peer_joined(client.info(msg::Role::kClient));
   client.exchange->peer_joined(worker.info());
-  REQUIRE(loop->run_until([&] { return client.ready.contains(worker.id) && worker.ready.contains(client.id); },
-                          kPatience));
+  REQUIRE(loop->run_until(
+      [&] { return client.ready.contains(worker.id) && worker.ready.contains(client.id); }, kPatience));
   CHECK(std::memcmp(client.exchange->mapped(worker.device_id(), 0).data(), "result", 6) == 0);
   // Clients do not look for each other.
   client.exchange->peer_joined(other.info(msg::Role::kClient));
@@ -161,7 +161,8 @@ TEST_CASE("who has another token is rejected, on both sides typed") {
   ours.link_deadline_ns = 500 * kMillisecond;
   Node a(*loop, 1, std::move(other)), b(*loop, 2, std::move(ours));
   introduce(a, b);
-  REQUIRE(loop->run_until([&] { return a.unreachable.contains(b.id) && b.unreachable.contains(a.id); }, kPatience));
+  REQUIRE(loop->run_until([&] { return a.unreachable.contains(b.id) && b.unreachable.contains(a.id); },
+                          kPatience));
   CHECK(a.why(b.id) == Errc::kUnauthenticated);
   CHECK(b.why(a.id) == Errc::kTimeout);
   CHECK(b.exchange->counters().rejected >= 1);
@@ -279,15 +280,18 @@ TEST_CASE("each on a thread of its own") {
   // b grants, a transmits, b says that it has it; a thousand small batches go along.
   a.on_batch = [&](WorkerId, msg::PeerBatch batch) {
     for (const msg::Grant& grant : batch.grants) {
-      if (grant.transfer == 1) a.exchange->transmit(b.id, 1, out.data(), 300'000, kHost, {});
-      else REQUIRE(a.exchange->send(b.id, grant_of(grant.transfer)));
+      if (grant.transfer == 1)
+        a.exchange->transmit(b.id, 1, out.data(), 300'000, kHost, {});
+      else
+        REQUIRE(a.exchange->send(b.id, grant_of(grant.transfer)));
     }
   };
   b.on_batch = [&](WorkerId, msg::PeerBatch batch) {
     for (const msg::Grant& grant : batch.grants) echoed += grant.transfer == echoed + 2;
   };
   std::jthread thread([&] { loops[0]->run(); });
-  b.exchange->receive(a.id, 1, in.data(), 300'000, kHost, [](Status, msg::Lane) {});  // too early: no link yet
+  b.exchange->receive(a.id, 1, in.data(), 300'000, kHost,
+                      [](Status, msg::Lane) {});  // too early: no link yet
   REQUIRE(loops[1]->run_until([&] { return b.ready.contains(a.id); }, kPatience));
   b.exchange->receive(a.id, 1, in.data(), 300'000, kHost, into(received));
   for (std::uint64_t i = 1; i <= kMany + 1; ++i) REQUIRE(b.exchange->send(a.id, grant_of(i)));

@@ -1,4 +1,5 @@
-// Private to the tests of this folder: processes in miniature, each with a host device, on one loop or several.
+// Private to the tests of this folder: processes in miniature, each with a host device, on one loop or
+// several.
 #pragma once
 #include <tilewise/exchange/exchange.h>
 
@@ -15,8 +16,7 @@
 #include <unistd.h>
 
 // Boost's own operator<< for results wants printable values and errors.
-template <class T>
-struct doctest::StringMaker<boost::system::result<T, tilewise::Error>> {
+template <class T> struct doctest::StringMaker<boost::system::result<T, tilewise::Error>> {
   static String convert(const boost::system::result<T, tilewise::Error>& result) {
     if (result) return "a value";
     return (std::string(tilewise::name_of(result.error().code)) + ": " + result.error().message).c_str();
@@ -41,9 +41,9 @@ inline Options options_of(const char* hex = kTokenHex) {
   static std::atomic<int> serial{0};
   Options options{.token = token(hex)};
   options.host_id = "this-host";
-  options.listen = {"unix-abstract:tilewise-exchange-test-" + std::to_string(::getpid()) + "-" +
-                        std::to_string(++serial),
-                    "tcp://127.0.0.1:0"};
+  options.listen = {
+      "unix-abstract:tilewise-exchange-test-" + std::to_string(::getpid()) + "-" + std::to_string(++serial),
+      "tcp://127.0.0.1:0"};
   return options;
 }
 
@@ -72,7 +72,8 @@ struct Node {
                batches.emplace_back(from, std::move(batch));
              },
          .on_ready = [this](WorkerId peer, bool mapped) { CHECK(ready.emplace(peer, mapped).second); },
-         .on_unreachable = [this](WorkerId peer, const Error& why) { CHECK(unreachable.emplace(peer, why).second); }});
+         .on_unreachable = [this](WorkerId peer,
+                                  const Error& why) { CHECK(unreachable.emplace(peer, why).second); }});
     REQUIRE(made);
     exchange = std::move(*made);
     auto listening = exchange->listen();
@@ -83,8 +84,13 @@ struct Node {
 
   DeviceId device_id() const { return DeviceId{id.value * 100}; }
   msg::PeerInfo info(msg::Role role = msg::Role::kWorker) const {
-    return {.id = id, .role = role, .name = "node-" + std::to_string(id.value), .host_id = host_id,
-            .addresses = addresses, .devices = {device_id()}, .descriptions = {{.name = "host:0"}}};
+    return {.id = id,
+            .role = role,
+            .name = "node-" + std::to_string(id.value),
+            .host_id = host_id,
+            .addresses = addresses,
+            .devices = {device_id()},
+            .descriptions = {{.name = "host:0"}}};
   }
   device::Slab& add_slab(std::int64_t bytes, std::string_view text = {}) {
     auto slab = device->add_slab(bytes);
@@ -120,7 +126,8 @@ inline bool meet(net::EventLoop& loop, Node& a, Node& b) {
 
 inline msg::PeerBatch grant_of(std::uint64_t transfer) {
   msg::PeerBatch batch;
-  batch.grants.push_back({.block = {ArrayId{7}, 0}, .from = DeviceId{1}, .to = DeviceId{2}, .transfer = transfer});
+  batch.grants.push_back(
+      {.block = {ArrayId{7}, 0}, .from = DeviceId{1}, .to = DeviceId{2}, .transfer = transfer});
   return batch;
 }
 

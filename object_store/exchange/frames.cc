@@ -1,5 +1,5 @@
-// What peers send. They hold the token, but they may be broken, old or half dead: nothing they say is relied on before
-// it was checked, and a peer that breaks the rules loses its own link, no more.
+// What peers send. They hold the token, but they may be broken, old or half dead: nothing they say is relied
+// on before it was checked, and a peer that breaks the rules loses its own link, no more.
 #include "impl.h"
 
 namespace tilewise::exchange {
@@ -9,15 +9,16 @@ void Exchange::Impl::broke_protocol(ChannelId id, const Error& why) {
   ++counters.protocol_errors;
   Peer* peer = find(owner);
   if (peer == nullptr) return close_stranger(id);
-  fail(*peer, error(why.code, text_of(owner) + " (" + peer->info.name + ") broke the protocol: " + why.message));
+  fail(*peer,
+       error(why.code, text_of(owner) + " (" + peer->info.name + ") broke the protocol: " + why.message));
 }
 
 void Exchange::Impl::on_frame(ChannelId id, net::Frame& frame) {
   auto decoded = codec::decode(frame.payload);
   if (!decoded) return broke_protocol(id, decoded.error());
   if (codec::frame_type(*decoded) != frame.type) {
-    return broke_protocol(id, error(Errc::kCorruptData, "a frame of type " + std::to_string(frame.type) + " holds a " +
-                                                            std::string(name_of(*decoded))));
+    return broke_protocol(id, error(Errc::kCorruptData, "a frame of type " + std::to_string(frame.type) +
+                                                            " holds a " + std::string(name_of(*decoded))));
   }
   const auto unexpected = [&] {
     broke_protocol(id, error(Errc::kCorruptData, "an unexpected " + std::string(name_of(*decoded))));
@@ -59,8 +60,8 @@ void Exchange::Impl::on_frame(ChannelId id, net::Frame& frame) {
 
 Status Exchange::Impl::take_map(Peer& peer, const msg::ArenaMap& map, std::vector<net::UniqueFd>& fds) {
   if (fds.size() != map.slabs.size() || (!peer.maps && !fds.empty())) {
-    return error(Errc::kCorruptData, std::to_string(map.slabs.size()) + " slabs with " + std::to_string(fds.size()) +
-                                         " descriptors");
+    return error(Errc::kCorruptData, std::to_string(map.slabs.size()) + " slabs with " +
+                                         std::to_string(fds.size()) + " descriptors");
   }
   if (peer.slabs + map.slabs.size() > options.max_slabs) {
     return error(Errc::kLimitExceeded, "more than " + std::to_string(options.max_slabs) + " slabs");
@@ -68,7 +69,8 @@ Status Exchange::Impl::take_map(Peer& peer, const msg::ArenaMap& map, std::vecto
   for (std::size_t i = 0; i < map.slabs.size(); ++i) {
     const msg::SlabDesc& slab = map.slabs[i];
     if (!peer.owns(slab.device)) {
-      return error(Errc::kPermissionDenied, "a slab of device " + std::to_string(slab.device.value) + ", not its own");
+      return error(Errc::kPermissionDenied,
+                   "a slab of device " + std::to_string(slab.device.value) + ", not its own");
     }
     if (mapped.contains({slab.device, slab.slab})) {
       return error(Errc::kAlreadyExists, "slab " + std::to_string(slab.slab) + " again");
@@ -90,7 +92,8 @@ Status Exchange::Impl::check(const Peer& peer, const msg::PeerBatch& batch) cons
   for (const msg::Offer& offer : batch.offers) {
     const auto at = std::find(peer.info.devices.begin(), peer.info.devices.end(), offer.from);
     if (at == peer.info.devices.end()) {
-      return error(Errc::kPermissionDenied, "an offer of device " + std::to_string(offer.from.value) + ", not its own");
+      return error(Errc::kPermissionDenied,
+                   "an offer of device " + std::to_string(offer.from.value) + ", not its own");
     }
     const auto position = static_cast<std::size_t>(at - peer.info.devices.begin());
     const bool host = position >= peer.info.descriptions.size() ||
@@ -98,11 +101,13 @@ Status Exchange::Impl::check(const Peer& peer, const msg::PeerBatch& batch) cons
     // Clients offer without a place; device memory is fetched.
     if (!offer.failed.ok() || !peer.maps || peer.info.role == msg::Role::kClient || !host) continue;
     const auto slab = mapped.find({offer.from, offer.slab});
-    const std::int64_t there = slab == mapped.end() ? -1 : static_cast<std::int64_t>(slab->second.bytes().size());
+    const std::int64_t there =
+        slab == mapped.end() ? -1 : static_cast<std::int64_t>(slab->second.bytes().size());
     if (offer.offset < 0 || offer.bytes < 0 || offer.bytes > there || offer.offset > there - offer.bytes) {
       return error(Errc::kOutOfRange, "an offer of " + std::to_string(offer.bytes) + " bytes at " +
-                                          std::to_string(offer.offset) + " of slab " + std::to_string(offer.slab) +
-                                          ", which has " + std::to_string(there));
+                                          std::to_string(offer.offset) + " of slab " +
+                                          std::to_string(offer.slab) + ", which has " +
+                                          std::to_string(there));
     }
   }
   return {};

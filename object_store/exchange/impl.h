@@ -1,9 +1,10 @@
-// Private. Four sources: exchange.cc (the public face), channels.cc (links until they are a peer's), peers.cc (peers and
-// what is sent to them), frames.cc (what they send).
+// Private. Four sources: exchange.cc (the public face), channels.cc (links until they are a peer's), peers.cc
+// (peers and what is sent to them), frames.cc (what they send).
 //
-// A channel is a link, from its making to its end; it belongs to a stranger until a hello has named its peer. Connector:
-// the process with the lower id, or the one that does not listen. It says hello first. Each side that has both sent and
-// received hello sends an ArenaMap, then batches; so the first thing a peer hears after our hello is our ArenaMap.
+// A channel is a link, from its making to its end; it belongs to a stranger until a hello has named its peer.
+// Connector: the process with the lower id, or the one that does not listen. It says hello first. Each side
+// that has both sent and received hello sends an ArenaMap, then batches; so the first thing a peer hears
+// after our hello is our ArenaMap.
 #pragma once
 #include <tilewise/base/check.h>
 #include <tilewise/codec/codec.h>
@@ -34,24 +35,24 @@ struct Peer {
     kAwaiting,    // it does
     kGreeting,    // a link is there, its hello is not
     kUp,
-    kFailed,      // told to the owner, who will say peer_lost
+    kFailed,  // told to the owner, who will say peer_lost
   };
   msg::PeerInfo info;
   State state = State::kAwaiting;
-  std::vector<net::Address> targets;    // where to connect, best first
+  std::vector<net::Address> targets;  // where to connect, best first
   std::size_t next_target = 0;
-  std::optional<Error> unauthenticated; // of some target in this round
+  std::optional<Error> unauthenticated;  // of some target in this round
   std::unique_ptr<net::ConnectAttempt> attempt;
   ChannelId channel = 0;
-  bool maps = false;                    // each of us reads the other's slabs in place
-  bool ready = false;                   // its first ArenaMap came
-  bool data = false;                    // the engine knows it
-  std::size_t announced = 0;            // of our slabs
+  bool maps = false;          // each of us reads the other's slabs in place
+  bool ready = false;         // its first ArenaMap came
+  bool data = false;          // the engine knows it
+  std::size_t announced = 0;  // of our slabs
   bool address_sent = false;
-  std::size_t slabs = 0;                // of its own, mapped here
+  std::size_t slabs = 0;                                     // of its own, mapped here
   std::deque<std::pair<msg::PeerBatch, std::size_t>> queue;  // with their approximate bytes
   std::size_t queued_bytes = 0;
-  net::TimerId timer = 0;               // the deadline until it is ready
+  net::TimerId timer = 0;  // the deadline until it is ready
   net::TimerId retry = 0;
 
   bool owns(DeviceId device) const {
@@ -63,7 +64,7 @@ struct OwnSlab {
   DeviceId device;
   std::uint32_t slab = 0;
   std::int64_t bytes = 0;
-  int memfd = -1;                       // the device's
+  int memfd = -1;  // the device's
 };
 
 struct Exchange::Impl {
@@ -71,19 +72,19 @@ struct Exchange::Impl {
   Options options;
   Callbacks callbacks;
   WorkerId self;
-  bool listening = false;               // this process has addresses
+  bool listening = false;  // this process has addresses
   std::vector<std::unique_ptr<net::Listener>> listeners;
   std::map<ChannelId, Channel> channels;
   ChannelId last_channel = 0;
   std::map<WorkerId, std::unique_ptr<Peer>> peers;
-  std::set<WorkerId> lost;              // bounded; ids rise, so the oldest go first
+  std::set<WorkerId> lost;  // bounded; ids rise, so the oldest go first
   std::map<WorkerId, std::pair<std::vector<DeviceId>, net::TimerId>> unmapping;
   std::vector<OwnSlab> slabs;
   std::map<std::pair<DeviceId, std::uint32_t>, transfer::MappedSlab> mapped;
   std::unique_ptr<transfer::UcxEngine> engine;
   std::unique_ptr<net::FdWatch> watch;
   net::TimerId tick = 0;
-  bool driving = false;                 // drive() is deferred
+  bool driving = false;  // drive() is deferred
   codec::Buffer buffer;
   Counters counters;
   std::shared_ptr<char> alive = std::make_shared<char>();  // deferred functions look whether we still are

@@ -15,7 +15,8 @@ std::size_t bytes_of(const msg::PeerBatch& batch) {
 }
 
 std::size_t entries_of(const msg::PeerBatch& batch) {
-  return batch.subscribes.size() + batch.offers.size() + batch.grants.size() + batch.dones.size() + batch.gones.size();
+  return batch.subscribes.size() + batch.offers.size() + batch.grants.size() + batch.dones.size() +
+         batch.gones.size();
 }
 
 // Moves the first `count` entries, in the order in which they are processed, out of a batch.
@@ -72,11 +73,12 @@ void Exchange::Impl::greeted(Peer& peer, const msg::PeerHello& hello) {
   flush(peer);
 }
 
-// ---- sending -------------------------------------------------------------------------------------------------------
+// ---- sending ----------------------------------------------------------------------------------------------
 
 Status Exchange::Impl::write(Peer& peer, const msg::Message& message, std::vector<net::UniqueFd> fds) {
   if (const Status ok = codec::encode(message, buffer); !ok) {
-    return error(Errc::kInternal, "cannot encode: " + ok.error().message);  // whatever it says: not a full link
+    return error(Errc::kInternal,
+                 "cannot encode: " + ok.error().message);  // whatever it says: not a full link
   }
   return channels.at(peer.channel).link->send(codec::frame_type(message), buffer.bytes(), std::move(fds));
 }
@@ -101,19 +103,22 @@ Status Exchange::Impl::announce(Peer& peer) {
   return {};
 }
 
-// Sends the batch, in parts where one message cannot hold it. After kLimitExceeded the batch holds what is left.
+// Sends the batch, in parts where one message cannot hold it. After kLimitExceeded the batch holds what is
+// left.
 Status Exchange::Impl::write_batch(Peer& peer, msg::PeerBatch& batch) {
   net::Link& link = *channels.at(peer.channel).link;
   while (!batch.empty()) {
     msg::Message message = std::exchange(batch, {});
     msg::PeerBatch& part = std::get<msg::PeerBatch>(message);
     Status encoded = codec::encode(message, buffer);
-    for (std::size_t n = entries_of(part); is_full(encoded) && n > 1; encoded = codec::encode(message, buffer)) {
+    for (std::size_t n = entries_of(part); is_full(encoded) && n > 1;
+         encoded = codec::encode(message, buffer)) {
       msg::PeerBatch front = split_front(part, n /= 2);
       append(part, batch);
       batch = std::exchange(part, std::move(front));
     }
-    if (!encoded) return error(Errc::kInternal, "a message for a peer cannot be encoded: " + encoded.error().message);
+    if (!encoded)
+      return error(Errc::kInternal, "a message for a peer cannot be encoded: " + encoded.error().message);
     if (Status sent = link.send(codec::frame_type(message), buffer.bytes()); !sent) {
       append(part, batch);
       batch = std::move(part);
@@ -140,12 +145,15 @@ void Exchange::Impl::flush(Peer& peer) {
 Status Exchange::send(WorkerId id, msg::PeerBatch batch) {
   Peer* peer = impl_->find(id);
   if (peer == nullptr) return error(Errc::kNotFound, text_of(id) + " is no peer");
-  if (peer->state == Peer::State::kFailed) return error(Errc::kUnavailable, text_of(id) + " cannot be reached");
+  if (peer->state == Peer::State::kFailed)
+    return error(Errc::kUnavailable, text_of(id) + " cannot be reached");
   if (batch.empty()) return {};
   const std::size_t bytes = bytes_of(batch);
-  if (bytes > impl_->options.max_queued_bytes - std::min(peer->queued_bytes, impl_->options.max_queued_bytes)) {
-    const Error why = error(Errc::kLimitExceeded, std::to_string(peer->queued_bytes) + " bytes of messages wait for " +
-                                                      text_of(id) + ", who does not take them");
+  if (bytes >
+      impl_->options.max_queued_bytes - std::min(peer->queued_bytes, impl_->options.max_queued_bytes)) {
+    const Error why =
+        error(Errc::kLimitExceeded, std::to_string(peer->queued_bytes) + " bytes of messages wait for " +
+                                        text_of(id) + ", who does not take them");
     impl_->fail(*peer, why);
     return why;
   }
@@ -155,7 +163,7 @@ Status Exchange::send(WorkerId id, msg::PeerBatch batch) {
   return {};
 }
 
-// ---- ending --------------------------------------------------------------------------------------------------------
+// ---- ending -----------------------------------------------------------------------------------------------
 
 void Exchange::Impl::shut(Peer& peer, const Error& why) {
   stop(peer.timer);
@@ -177,7 +185,8 @@ void Exchange::Impl::fail(Peer& peer, const Error& why) {
   shut(peer, why);
   peer.state = Peer::State::kFailed;
   later([this, id = peer.info.id, why] {
-    if (find(id) != nullptr && callbacks.on_unreachable) callbacks.on_unreachable(id, why);  // not lost meanwhile
+    if (find(id) != nullptr && callbacks.on_unreachable)
+      callbacks.on_unreachable(id, why);  // not lost meanwhile
   });
 }
 

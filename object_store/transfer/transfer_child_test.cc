@@ -40,9 +40,7 @@ Child::~Child() {
 
 namespace {
 
-void send_order(int socket, const Order& order) {
-  (void)!::send(socket, &order, sizeof order, MSG_NOSIGNAL);
-}
+void send_order(int socket, const Order& order) { (void)!::send(socket, &order, sizeof order, MSG_NOSIGNAL); }
 
 std::optional<Order> receive_order(int socket, bool wait) {
   Order order;
@@ -89,14 +87,18 @@ void Pair::turn() {
     }
   }
   for (auto order = child.poll(); order; order = child.poll()) {
-    if (order->what == Order::What::kHello) hello = *order;
-    else if (order->what == Order::What::kArmed) child_armed.insert(order->transfer);
-    else child_done[order->transfer] = *order;
+    if (order->what == Order::What::kHello)
+      hello = *order;
+    else if (order->what == Order::What::kArmed)
+      child_armed.insert(order->transfer);
+    else
+      child_done[order->transfer] = *order;
   }
 }
 
 void Pair::child_transmits(std::uint64_t transfer, std::int64_t bytes, std::uint64_t seed, int cookie) {
-  child.send({.what = Order::What::kTransmit, .cookie = cookie, .transfer = transfer, .bytes = bytes, .seed = seed});
+  child.send(
+      {.what = Order::What::kTransmit, .cookie = cookie, .transfer = transfer, .bytes = bytes, .seed = seed});
 }
 
 void Pair::child_expects(std::uint64_t transfer, std::int64_t bytes, std::uint64_t seed) {
@@ -180,7 +182,8 @@ TEST_CASE("child: stranger" * doctest::skip()) {
     p.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     p.flags = flags;
     void* request = ucp_am_send_nbx(ep, kAmId, head, head_bytes, data.data(), bytes, &p);
-    while (UCS_PTR_IS_PTR(request) && ucp_request_check_status(request) == UCS_INPROGRESS) ucp_worker_progress(worker);
+    while (UCS_PTR_IS_PTR(request) && ucp_request_check_status(request) == UCS_INPROGRESS)
+      ucp_worker_progress(worker);
     if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
   };
   for (std::size_t head_bytes : {0, 1, 8, 31, 33, 32}) {
@@ -190,7 +193,8 @@ TEST_CASE("child: stranger" * doctest::skip()) {
   send(&claims, sizeof claims, 999, UCP_AM_SEND_FLAG_EAGER);
   ucp_request_param_t flush{};
   void* request = ucp_ep_flush_nbx(ep, &flush);
-  while (UCS_PTR_IS_PTR(request) && ucp_request_check_status(request) == UCS_INPROGRESS) ucp_worker_progress(worker);
+  while (UCS_PTR_IS_PTR(request) && ucp_request_check_status(request) == UCS_INPROGRESS)
+    ucp_worker_progress(worker);
   Order done;
   done.what = Order::What::kDone;
   send_order(socket, done);

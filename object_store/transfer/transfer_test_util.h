@@ -15,8 +15,7 @@
 #include <sys/types.h>
 
 // Boost's own operator<< for results wants printable values and errors.
-template <class T>
-struct doctest::StringMaker<boost::system::result<T, tilewise::Error>> {
+template <class T> struct doctest::StringMaker<boost::system::result<T, tilewise::Error>> {
   static String convert(const boost::system::result<T, tilewise::Error>& result) {
     if (result) return "a value";
     return (std::string(tilewise::name_of(result.error().code)) + ": " + result.error().message).c_str();
@@ -104,8 +103,7 @@ struct Pair {
 
   explicit Pair(UcxOptions options, const std::string& child_test = "child: engine");
   // Progress until `done`; false after `patience_ns`.
-  template <class Fn>
-  bool run_until(Fn done, TimeNs patience_ns = kPatience) {
+  template <class Fn> bool run_until(Fn done, TimeNs patience_ns = kPatience) {
     const TimeNs end = monotonic_now() + patience_ns;
     while (!done()) {
       if (monotonic_now() > end) return false;

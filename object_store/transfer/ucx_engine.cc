@@ -14,8 +14,8 @@ namespace tilewise::transfer {
 namespace {
 
 constexpr TimeNs kCloseTime = 2 * kSecond;
-// Wraps a worker's address: UCX reads what it is given without a length, so ours carries one, a digest, and the
-// version of UCX, whose wire format changes between releases.
+// Wraps a worker's address: UCX reads what it is given without a length, so ours carries one, a digest, and
+// the version of UCX, whose wire format changes between releases.
 constexpr char kAddressMagic[4] = {'T', 'W', 'X', '1'};
 struct AddressHeader {
   char magic[4];
@@ -53,10 +53,12 @@ Error ucx_error(const std::string& what, ucs_status_t status) {
 void UcxEngine::prepare_process() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // Memory domains read the environment only. With it a process that dies is noticed in milliseconds even where its
-    // memory was read directly (cma); without it such lanes are not used when errors are to be reported.
+    // Memory domains read the environment only. With it a process that dies is noticed in milliseconds even
+    // where its memory was read directly (cma); without it such lanes are not used when errors are to be
+    // reported.
     ::setenv("UCX_CMA_MEMORY_INVALIDATE", "y", 0);
-    // Read when the library was loaded, so the environment comes too late for these. Memory kinds are always told.
+    // Read when the library was loaded, so the environment comes too late for these. Memory kinds are always
+    // told.
     if (std::getenv("UCX_MEMTYPE_CACHE") == nullptr) ucs_global_opts_set_value("MEMTYPE_CACHE", "n");
     // It logs to standard output; what it has to say about a dead peer comes back as an Error.
     if (std::getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
@@ -72,7 +74,8 @@ Status UcxEngine::Impl::init() {
   if (status != UCS_OK) return ucx_error("reading the configuration", status);
   const auto set = [&](const char* key, const std::string& value, bool over_user) {
     const bool user = std::getenv((std::string("UCX_") + key).c_str()) != nullptr;
-    if (!value.empty() && status == UCS_OK && (over_user || !user)) status = ucp_config_modify(config, key, value.c_str());
+    if (!value.empty() && status == UCS_OK && (over_user || !user))
+      status = ucp_config_modify(config, key, value.c_str());
   };
   set("TLS", options.transports, true);
   set("NET_DEVICES", options.net_devices, false);
@@ -155,7 +158,8 @@ bool UcxEngine::supports(device::Kind kind) const {
 }
 
 Status UcxEngine::register_slab(const device::Slab& slab, device::Kind kind) {
-  if (!supports(kind)) return error(Errc::kUnsupported, "UCX moves no memory of kind " + std::string(name_of(kind)));
+  if (!supports(kind))
+    return error(Errc::kUnsupported, "UCX moves no memory of kind " + std::string(name_of(kind)));
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
   params.address = slab.data;
@@ -177,7 +181,8 @@ Status UcxEngine::register_slab(const device::Slab& slab, device::Kind kind) {
 }
 
 Status UcxEngine::add_peer(const Cookie& cookie, std::string_view address) {
-  if (impl_->peers.size() >= impl_->options.max_peers) return error(Errc::kLimitExceeded, "too many data peers");
+  if (impl_->peers.size() >= impl_->options.max_peers)
+    return error(Errc::kLimitExceeded, "too many data peers");
   auto peer = std::make_unique<Peer>();
   peer->cookie = cookie;
   if (!address.empty()) {
@@ -187,13 +192,14 @@ Status UcxEngine::add_peer(const Cookie& cookie, std::string_view address) {
     }
     std::memcpy(&header, address.data(), sizeof header);
     const std::string_view raw = address.substr(sizeof header);
-    if (std::memcmp(header.magic, kAddressMagic, sizeof header.magic) != 0 || header.digest != digest_of(raw)) {
+    if (std::memcmp(header.magic, kAddressMagic, sizeof header.magic) != 0 ||
+        header.digest != digest_of(raw)) {
       return error(Errc::kCorruptData, "what should be a UCX address is none");
     }
     if (header.ucx_version != ucx_version()) {
-      return error(Errc::kVersionMismatch, "the peer has UCX " + std::to_string(header.ucx_version >> 16) + "." +
-                                               std::to_string(header.ucx_version & 0xFFFF) + ", this process " +
-                                               std::to_string(ucx_version() >> 16) + "." +
+      return error(Errc::kVersionMismatch, "the peer has UCX " + std::to_string(header.ucx_version >> 16) +
+                                               "." + std::to_string(header.ucx_version & 0xFFFF) +
+                                               ", this process " + std::to_string(ucx_version() >> 16) + "." +
                                                std::to_string(ucx_version() & 0xFFFF));
     }
     peer->address.assign(raw);
@@ -223,6 +229,8 @@ bool UcxEngine::arm() {
   return ucp_worker_arm(impl_->worker) != UCS_ERR_BUSY;
 }
 
-TimeNs UcxEngine::next_deadline() const { return impl_->alarms.empty() ? kNever : impl_->alarms.begin()->first; }
+TimeNs UcxEngine::next_deadline() const {
+  return impl_->alarms.empty() ? kNever : impl_->alarms.begin()->first;
+}
 
 }  // namespace tilewise::transfer

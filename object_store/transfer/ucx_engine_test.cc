@@ -21,15 +21,16 @@ TEST_CASE("bytes of any size go both ways, by the transports chosen and by tcp a
     CAPTURE(transports);
     Pair pair({.transports = transports});
     std::uint64_t transfer = 1;
-    for (std::int64_t bytes : {std::int64_t{1}, std::int64_t{7}, std::int64_t{4096}, std::int64_t{8192},
-                               std::int64_t{8193}, std::int64_t{100'001}, std::int64_t{4} << 20,
-                               (std::int64_t{64} << 20) + 3}) {
+    for (std::int64_t bytes :
+         {std::int64_t{1}, std::int64_t{7}, std::int64_t{4096}, std::int64_t{8192}, std::int64_t{8193},
+          std::int64_t{100'001}, std::int64_t{4} << 20, (std::int64_t{64} << 20) + 3}) {
       CAPTURE(bytes);
       std::vector<std::byte> in(static_cast<std::size_t>(bytes)), out(in.size());
       fill(out, transfer);
       End received, sent;
       REQUIRE(pair.engine->expect(cookie_of(0), transfer, in.data(), bytes, kHost, into(received)));
-      CHECK(code_of(pair.engine->expect(cookie_of(0), transfer, in.data(), bytes, kHost, {})) == Errc::kAlreadyExists);
+      CHECK(code_of(pair.engine->expect(cookie_of(0), transfer, in.data(), bytes, kHost, {})) ==
+            Errc::kAlreadyExists);
       pair.child_transmits(transfer, bytes, transfer + 1000);
       pair.child_expects(transfer + 1, bytes, transfer);
       REQUIRE(pair.run_until([&] { return received.times > 0; }));
@@ -68,7 +69,8 @@ TEST_CASE("many transfers at once, each done once") {
     pair.child_transmits(1 + i, bytes, 1 + i);
     if (i % 8 == 7) pair.turn();  // else the two sockets fill
   }
-  CHECK(pair.run_until([&] { return std::ranges::all_of(ends, [](const End& end) { return end.times > 0; }); }));
+  CHECK(pair.run_until(
+      [&] { return std::ranges::all_of(ends, [](const End& end) { return end.times > 0; }); }));
   for (int i = 0; i < kMany; ++i) {
     CHECK(code_of(ends[i].status) == Errc::kOk);
     CHECK(ends[i].times == 1);
@@ -85,8 +87,10 @@ TEST_CASE("what is not expected, under a wrong cookie or of another length touch
     REQUIRE(pair.engine->expect(cookie_of(0), 5, memory.data(), bytes, kHost, into(end)));
     pair.child_transmits(6, bytes, 1);     // never granted
     pair.child_transmits(5, bytes, 1, 1);  // granted to another pair
-    REQUIRE(pair.run_until([&] { return pair.child_done.contains(5) && pair.child_done.contains(6) &&
-                                        pair.engine->counters().refused_unknown == 2; }));
+    REQUIRE(pair.run_until([&] {
+      return pair.child_done.contains(5) && pair.child_done.contains(6) &&
+             pair.engine->counters().refused_unknown == 2;
+    }));
     CHECK(end.times == 0);
     CHECK(memory == zeros);
     pair.child_transmits(5, bytes - 1, 1);
@@ -198,8 +202,8 @@ TEST_CASE("addresses that are none, kinds that UCX cannot move and sizes that ca
   const std::string good = (*engine)->address();
   std::string flipped = good;
   flipped[flipped.size() / 2] ^= 1;
-  for (const std::string& bad : {std::string("x"), good.substr(0, 16), good.substr(0, good.size() - 1), flipped,
-                                 std::string(100'000, 'a')}) {
+  for (const std::string& bad : {std::string("x"), good.substr(0, 16), good.substr(0, good.size() - 1),
+                                 flipped, std::string(100'000, 'a')}) {
     CHECK(code_of((*engine)->add_peer(cookie_of(1), bad)) == Errc::kCorruptData);
   }
   REQUIRE((*engine)->add_peer(cookie_of(1), good));
@@ -207,7 +211,8 @@ TEST_CASE("addresses that are none, kinds that UCX cannot move and sizes that ca
   CHECK((*engine)->supports(kHost));
   std::byte byte{};
   if (!(*engine)->supports(device::Kind::kCuda)) {
-    CHECK(code_of((*engine)->expect(cookie_of(1), 1, &byte, 1, device::Kind::kCuda, {})) == Errc::kUnsupported);
+    CHECK(code_of((*engine)->expect(cookie_of(1), 1, &byte, 1, device::Kind::kCuda, {})) ==
+          Errc::kUnsupported);
   }
   CHECK(code_of((*engine)->expect(cookie_of(1), 1, &byte, -1, kHost, {})) == Errc::kInvalidArgument);
   std::vector<std::byte> slab(1 << 20);
@@ -219,12 +224,14 @@ TEST_CASE("addresses that are none, kinds that UCX cannot move and sizes that ca
 
 TEST_CASE("lanes are read from UCX's description") {
   const Lanes cma = read_lanes(
-      "#                 lane[0]:  1:tcp/lo.0 md[1]      -> md[1]/tcp/sysdev[255] am am_bw#0 keepalive wireup\n"
+      "#                 lane[0]:  1:tcp/lo.0 md[1]      -> md[1]/tcp/sysdev[255] am am_bw#0 keepalive "
+      "wireup\n"
       "#                 lane[1]:  4:cma/memory.0 md[4]  -> md[4]/cma/sysdev[255] rma_bw#0\n");
   CHECK(cma.eager == Via::kTcp);
   CHECK(cma.bulk == Via::kSharedMemory);
   CHECK(cma.bulk_cuda == Via::kStaged);
-  const Lanes tcp = read_lanes("#  lane[0]:  0:tcp/lo.0 md[0]  -> md[0]/tcp/sysdev[255] am am_bw#0 keepalive wireup\n");
+  const Lanes tcp =
+      read_lanes("#  lane[0]:  0:tcp/lo.0 md[0]  -> md[0]/tcp/sysdev[255] am am_bw#0 keepalive wireup\n");
   CHECK(tcp.eager == Via::kTcp);
   CHECK(tcp.bulk == Via::kTcp);
   const Lanes gpu = read_lanes(

@@ -1,12 +1,12 @@
 // The engine behind ucx_engine.h. Three sources: ucx_engine.cc (life), ucx_peers.cc (connections), ucx_ops.cc
 // (transfers).
 //
-// An op is in exactly one state: kWaiting (a receive of which UCX knows nothing), kActive (UCX holds its memory),
-// or finished, which means that it left `ops` and lies in `finished` until progress() delivers it. A given-up active op
-// (failure set) stays active until UCX completes it: that is the quarantine.
+// An op is in exactly one state: kWaiting (a receive of which UCX knows nothing), kActive (UCX holds its
+// memory), or finished, which means that it left `ops` and lies in `finished` until progress() delivers it. A
+// given-up active op (failure set) stays active until UCX completes it: that is the quarantine.
 //
-// UCX calls back inside ucp_worker_progress(), ucp_ep_close_nbx() and the posting calls. Those callbacks only touch
-// tables; closing, connecting and calling `done` happen in progress() after UCX has returned.
+// UCX calls back inside ucp_worker_progress(), ucp_ep_close_nbx() and the posting calls. Those callbacks only
+// touch tables; closing, connecting and calling `done` happen in progress() after UCX has returned.
 #pragma once
 #include "ucx_lanes.h"
 
@@ -55,12 +55,12 @@ struct OpKeyHash {
 
 struct Op {
   UcxEngine::Impl* engine = nullptr;
-  AmHeader header;             // a sender's must live until completion
+  AmHeader header;  // a sender's must live until completion
   bool sending = false, active = false, bulk = false, forced = false;
   device::Kind kind = device::Kind::kHost;
   std::byte* data = nullptr;
-  TimeNs deadline = 0;         // of the transfer
-  TimeNs wake = 0;             // its entry in `alarms`
+  TimeNs deadline = 0;           // of the transfer
+  TimeNs wake = 0;               // its entry in `alarms`
   Error failure{Errc::kOk, {}};  // set when given up: what `done` will hear
   void* request = nullptr;
   Done done;
@@ -68,7 +68,7 @@ struct Op {
 
 struct Peer {
   Cookie cookie{};
-  std::string address;         // raw, padded; empty: cannot connect
+  std::string address;  // raw, padded; empty: cannot connect
   ucp_ep_h ep = nullptr;
   Lanes lanes;
   int lanes_read = 0;
@@ -93,19 +93,19 @@ struct UcxEngine::Impl {
   std::unordered_map<Cookie, std::unique_ptr<Peer>, CookieHash> peers;
   std::unordered_map<ucp_ep_h, Cookie> peer_by_ep;
   std::unordered_map<OpKey, std::unique_ptr<Op>, OpKeyHash> ops;
-  std::set<std::pair<TimeNs, Op*>> alarms;            // one entry an op
+  std::set<std::pair<TimeNs, Op*>> alarms;  // one entry an op
   std::vector<Finished> finished, delivering;
-  std::vector<std::pair<ucp_ep_h, Error>> broken;      // reported by UCX, to be closed
-  std::vector<void*> closing;                          // requests of closes
+  std::vector<std::pair<ucp_ep_h, Error>> broken;  // reported by UCX, to be closed
+  std::vector<void*> closing;                      // requests of closes
   std::vector<ucp_mem_h> registered;
-  bool progressing = false;                            // progress() must not be entered from a callback
+  bool progressing = false;  // progress() must not be entered from a callback
 
   ~Impl();
   Status init();
 
   // ucx_peers.cc
   Status connect(Peer& peer);
-  void close(Peer& peer, const Error& why);            // waiting receives go on
+  void close(Peer& peer, const Error& why);  // waiting receives go on
   void fail_waiting(const Cookie& cookie, const Error& why);
   void handle_broken();
   void reap_closes();
@@ -114,9 +114,10 @@ struct UcxEngine::Impl {
   // ucx_ops.cc
   Result<Op*> add_op(const OpKey& key, std::byte* data, std::int64_t bytes, device::Kind kind, Done& done);
   void post_send(Op& op, Peer& peer);
-  ucs_status_t on_message(const void* header, std::size_t header_bytes, void* data, std::size_t bytes, bool bulk);
-  void take_result(Op& op, ucs_status_ptr_t result);   // of a posting call
-  void complete(Op& op, ucs_status_t status);          // UCX has let go
+  ucs_status_t on_message(const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
+                          bool bulk);
+  void take_result(Op& op, ucs_status_ptr_t result);  // of a posting call
+  void complete(Op& op, ucs_status_t status);         // UCX has let go
   void finish(Op& op, Status status);
   void give_up(Op& op, const Error& why);
   void expire(TimeNs now);

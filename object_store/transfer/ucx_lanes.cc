@@ -24,11 +24,20 @@ struct Transport {
 };
 // UCX's names of transports ("rc_mlx5", "sysv" ...), by how they begin.
 constexpr Transport kTransports[] = {
-    {"tcp", Via::kTcp},           {"sysv", Via::kSharedMemory},  {"posix", Via::kSharedMemory},
-    {"cma", Via::kSharedMemory},  {"xpmem", Via::kSharedMemory}, {"knem", Via::kSharedMemory},
-    {"self", Via::kSharedMemory}, {"rc", Via::kRdma},            {"dc", Via::kRdma},
-    {"ud", Via::kRdma},           {"srd", Via::kRdma},           {"cuda_ipc", Via::kCudaIpc},
-    {"cuda_copy", Via::kStaged},  {"gdr_copy", Via::kStaged},
+    {"tcp", Via::kTcp},
+    {"sysv", Via::kSharedMemory},
+    {"posix", Via::kSharedMemory},
+    {"cma", Via::kSharedMemory},
+    {"xpmem", Via::kSharedMemory},
+    {"knem", Via::kSharedMemory},
+    {"self", Via::kSharedMemory},
+    {"rc", Via::kRdma},
+    {"dc", Via::kRdma},
+    {"ud", Via::kRdma},
+    {"srd", Via::kRdma},
+    {"cuda_ipc", Via::kCudaIpc},
+    {"cuda_copy", Via::kStaged},
+    {"gdr_copy", Via::kStaged},
 };
 
 Via via_of(std::string_view transport) {

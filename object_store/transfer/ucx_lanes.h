@@ -1,4 +1,5 @@
-// Which transports UCX chose for an endpoint, read from its own description: this UCX has no other way to tell.
+// Which transports UCX chose for an endpoint, read from its own description: this UCX has no other way to
+// tell.
 #pragma once
 #include <tilewise/transfer/ucx_engine.h>
 
@@ -7,9 +8,9 @@
 namespace tilewise::transfer {
 
 struct Lanes {
-  Via eager = Via::kNone;            // small messages, of host memory
-  Via bulk = Via::kNone;             // rendezvous of host memory
-  Via bulk_cuda = Via::kNone;        // rendezvous of CUDA memory
+  Via eager = Via::kNone;      // small messages, of host memory
+  Via bulk = Via::kNone;       // rendezvous of host memory
+  Via bulk_cuda = Via::kNone;  // rendezvous of CUDA memory
 };
 
 // From the text of ucp_ep_print_info(); everything kNone if it is not understood.

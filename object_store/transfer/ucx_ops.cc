@@ -5,8 +5,8 @@ namespace tilewise::transfer {
 namespace {
 
 constexpr std::int64_t kMaxTransferBytes = std::int64_t{1} << 46;
-// A receiver may read the sender's memory directly. It counts from before the sender does and distrusts what came
-// after its own deadline; the sender keeps the bytes in place until well after that.
+// A receiver may read the sender's memory directly. It counts from before the sender does and distrusts what
+// came after its own deadline; the sender keeps the bytes in place until well after that.
 constexpr TimeNs kSenderMargin = kSecond;
 
 void on_sent(void* request, ucs_status_t status, void* user_data) {
@@ -24,13 +24,13 @@ ucs_memory_type_t memory_type(device::Kind kind) {
 }
 
 std::string text_of(const Op& op) {
-  return (op.sending ? "sending" : "receiving") + std::string(" transfer ") + std::to_string(op.header.transfer) +
-         " of " + std::to_string(op.header.bytes) + " bytes";
+  return (op.sending ? "sending" : "receiving") + std::string(" transfer ") +
+         std::to_string(op.header.transfer) + " of " + std::to_string(op.header.bytes) + " bytes";
 }
 
 }  // namespace
 
-// ---- beginning -----------------------------------------------------------------------------------------------------
+// ---- beginning --------------------------------------------------------------------------------------------
 
 Result<Op*> UcxEngine::Impl::add_op(const OpKey& key, std::byte* data, std::int64_t bytes, device::Kind kind,
                                     Done& done) {
@@ -44,7 +44,8 @@ Result<Op*> UcxEngine::Impl::add_op(const OpKey& key, std::byte* data, std::int6
     return error(Errc::kLimitExceeded, std::to_string(ops.size()) + " transfers are under way");
   }
   auto [at, fresh] = ops.try_emplace(key);
-  if (!fresh) return error(Errc::kAlreadyExists, "transfer " + std::to_string(key.transfer) + " is under way");
+  if (!fresh)
+    return error(Errc::kAlreadyExists, "transfer " + std::to_string(key.transfer) + " is under way");
   auto op = std::make_unique<Op>();
   op->engine = this;
   op->header = {key.cookie, key.transfer, static_cast<std::uint64_t>(bytes)};
@@ -59,12 +60,13 @@ Result<Op*> UcxEngine::Impl::add_op(const OpKey& key, std::byte* data, std::int6
   return at->second.get();
 }
 
-Status UcxEngine::transmit(const Cookie& cookie, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                           device::Kind kind, Done done) {
+Status UcxEngine::transmit(const Cookie& cookie, std::uint64_t transfer, const std::byte* from,
+                           std::int64_t bytes, device::Kind kind, Done done) {
   const auto peer = impl_->peers.find(cookie);
   if (peer == impl_->peers.end()) return error(Errc::kNotFound, "no such data peer");
   TW_TRY(impl_->connect(*peer->second));
-  TW_ASSIGN(Op * op, impl_->add_op({cookie, transfer, true}, const_cast<std::byte*>(from), bytes, kind, done));
+  TW_ASSIGN(Op * op,
+            impl_->add_op({cookie, transfer, true}, const_cast<std::byte*>(from), bytes, kind, done));
   impl_->post_send(*op, *peer->second);
   return {};
 }
@@ -74,7 +76,8 @@ Status UcxEngine::expect(const Cookie& cookie, std::uint64_t transfer, std::byte
   const auto peer = impl_->peers.find(cookie);
   if (peer == impl_->peers.end()) return error(Errc::kNotFound, "no such data peer");
   TW_ASSIGN(Op * op, impl_->add_op({cookie, transfer, false}, to, bytes, kind, done));
-  // While the grant travels the connection is made; and an endpoint of our own can be closed if the peer hangs.
+  // While the grant travels the connection is made; and an endpoint of our own can be closed if the peer
+  // hangs.
   if (peer->second->address.empty()) return {};
   if (Status ok = impl_->connect(*peer->second); !ok) impl_->finish(*op, ok);
   return {};
@@ -91,13 +94,15 @@ void UcxEngine::Impl::post_send(Op& op, Peer& peer) {
   params.cb.send = on_sent;
   params.user_data = &op;
   params.memory_type = memory_type(op.kind);
-  take_result(op, ucp_am_send_nbx(peer.ep, kAmId, &op.header, sizeof op.header, op.data, op.header.bytes, &params));
+  take_result(
+      op, ucp_am_send_nbx(peer.ep, kAmId, &op.header, sizeof op.header, op.data, op.header.bytes, &params));
 }
 
 // Called by UCX for every data message. Nothing of the op's memory is touched before all of the header fits.
-ucs_status_t UcxEngine::Impl::on_message(const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
-                                         bool bulk) {
-  const ucs_status_t refused = bulk ? UCS_ERR_REJECTED : UCS_OK;  // an eager message is dropped by taking nothing
+ucs_status_t UcxEngine::Impl::on_message(const void* header, std::size_t header_bytes, void* data,
+                                         std::size_t bytes, bool bulk) {
+  const ucs_status_t refused =
+      bulk ? UCS_ERR_REJECTED : UCS_OK;  // an eager message is dropped by taking nothing
   AmHeader wanted;
   if (header_bytes != sizeof wanted) {
     ++counters.refused_malformed;
@@ -113,8 +118,8 @@ ucs_status_t UcxEngine::Impl::on_message(const void* header, std::size_t header_
   const bool eager_to_device = !bulk && op.kind != device::Kind::kHost;
   if (wanted.bytes != op.header.bytes || bytes != op.header.bytes || eager_to_device) {
     ++counters.refused_length;
-    finish(op, error(Errc::kCorruptData, text_of(op) + ": the peer sent " + std::to_string(bytes) + ", announced as " +
-                                             std::to_string(wanted.bytes)));
+    finish(op, error(Errc::kCorruptData, text_of(op) + ": the peer sent " + std::to_string(bytes) +
+                                             ", announced as " + std::to_string(wanted.bytes)));
     return refused;
   }
   op.active = true;
@@ -134,7 +139,7 @@ ucs_status_t UcxEngine::Impl::on_message(const void* header, std::size_t header_
   return UCS_OK;
 }
 
-// ---- ending --------------------------------------------------------------------------------------------------------
+// ---- ending -----------------------------------------------------------------------------------------------
 
 void UcxEngine::Impl::take_result(Op& op, ucs_status_ptr_t result) {
   if (UCS_PTR_IS_PTR(result)) {
@@ -185,7 +190,8 @@ void UcxEngine::Impl::expire(TimeNs now) {
   while (!alarms.empty() && alarms.begin()->first <= now) {
     Op& op = *alarms.begin()->second;
     alarms.erase(alarms.begin());
-    // First ask; one grace later take the connection away, which makes UCX let go of everything on it; then wait.
+    // First ask; one grace later take the connection away, which makes UCX let go of everything on it; then
+    // wait.
     const bool first = op.wake == op.deadline;
     op.wake = first ? now + options.grace_ns : kNever;
     alarms.emplace(op.wake, &op);
@@ -196,7 +202,8 @@ void UcxEngine::Impl::expire(TimeNs now) {
     }
     const auto peer = peers.find(op.header.cookie);
     if (peer == peers.end()) continue;
-    close(*peer->second, error(Errc::kUnavailable, "the connection was closed because " + text_of(op) + " hung"));
+    close(*peer->second,
+          error(Errc::kUnavailable, "the connection was closed because " + text_of(op) + " hung"));
   }
 }
 

@@ -9,7 +9,8 @@ namespace {
 
 // Inside UCX: only noted. Arrives once per endpoint, which then must be closed.
 void on_endpoint_error(void* arg, ucp_ep_h ep, ucs_status_t status) {
-  static_cast<UcxEngine::Impl*>(arg)->broken.emplace_back(ep, ucx_error("the connection to a peer broke", status));
+  static_cast<UcxEngine::Impl*>(arg)->broken.emplace_back(
+      ep, ucx_error("the connection to a peer broke", status));
 }
 
 std::string describe(ucp_ep_h ep) {
@@ -46,7 +47,8 @@ Status UcxEngine::Impl::connect(Peer& peer) {
   return {};
 }
 
-// Force: the peer is dead, stuck, or not to be waited for. UCX completes what it still held, now or a little later.
+// Force: the peer is dead, stuck, or not to be waited for. UCX completes what it still held, now or a little
+// later.
 void UcxEngine::Impl::close(Peer& peer, const Error& why) {
   if (peer.ep == nullptr) return;
   const ucp_ep_h ep = std::exchange(peer.ep, nullptr);

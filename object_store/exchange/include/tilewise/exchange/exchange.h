@@ -1,11 +1,12 @@
-// All peer links of one process: finds its peers, proves who they are, maps their memory or moves bytes over UCX, and
-// carries batches of messages. Workers and clients' data endpoints use the same object.
+// All peer links of one process: finds its peers, proves who they are, maps their memory or moves bytes over
+// UCX, and carries batches of messages. Workers and clients' data endpoints use the same object.
 //
-// Everything happens on the event loop's thread. Callbacks come from the loop, never from inside a call made here, and
-// may call everything but poll() and the destructor.
+// Everything happens on the event loop's thread. Callbacks come from the loop, never from inside a call made
+// here, and may call everything but poll() and the destructor.
 //
-// A peer is one incarnation. It is announced (peer_joined), gets one link, becomes ready, and ends: a link that cannot
-// be made or breaks is never made again, that is the scheduler's decision to take (peer_lost, a new incarnation).
+// A peer is one incarnation. It is announced (peer_joined), gets one link, becomes ready, and ends: a link
+// that cannot be made or breaks is never made again, that is the scheduler's decision to take (peer_lost, a
+// new incarnation).
 #pragma once
 #include <tilewise/device/device.h>
 #include <tilewise/msg/msg.h>
@@ -24,35 +25,37 @@ namespace tilewise::exchange {
 
 struct Options {
   net::Token token;
-  std::string host_id;                 // equal on two processes that may share memory; empty: shares with nobody
-  std::vector<std::string> listen;     // "unix-abstract:...", "tcp://0.0.0.0:0"; none: this process connects to all
-  std::string advertise;               // the host that peers use for our TCP addresses; empty: the one listened on
-  bool map_peers = true;               // false: neither maps peers nor lets them map; all blocks are copied
-  bool strict_lanes = false;           // a transfer staged through the host is an error
-  bool use_ucx = true;                 // false: no copying lane at all
-  transfer::UcxOptions ucx;            // net_devices empty and all listening loopback: loopback
-  TimeNs link_deadline_ns = 15 * kSecond;   // from peer_joined to on_ready
-  TimeNs unmap_grace_ns = 30 * kSecond;     // a lost peer's memory stays mapped so long, see mapped()
+  std::string host_id;  // equal on two processes that may share memory; empty: shares with nobody
+  // "unix-abstract:...", "tcp://0.0.0.0:0"; none: this process connects to all.
+  std::vector<std::string> listen;
+  std::string advertise;      // the host that peers use for our TCP addresses; empty: the one listened on
+  bool map_peers = true;      // false: neither maps peers nor lets them map; all blocks are copied
+  bool strict_lanes = false;  // a transfer staged through the host is an error
+  bool use_ucx = true;        // false: no copying lane at all
+  transfer::UcxOptions ucx;   // net_devices empty and all listening loopback: loopback
+  TimeNs link_deadline_ns = 15 * kSecond;     // from peer_joined to on_ready
+  TimeNs unmap_grace_ns = 30 * kSecond;       // a lost peer's memory stays mapped so long, see mapped()
   std::size_t max_queued_bytes = 256u << 20;  // of messages to one peer not yet taken by its link
-  std::size_t max_strangers = 64;      // links that have not said hello, or that of a peer not yet announced
-  std::size_t max_slabs = 4'096;       // of one peer
+  std::size_t max_strangers = 64;  // links that have not said hello, or that of a peer not yet announced
+  std::size_t max_slabs = 4'096;   // of one peer
 };
 
 struct Callbacks {
-  std::function<void(WorkerId, msg::PeerBatch)> on_batch;       // in order per peer, after its on_ready
-  std::function<void(WorkerId, bool mapped)> on_ready;          // once; mapped: its host slabs can be read in place
+  std::function<void(WorkerId, msg::PeerBatch)> on_batch;  // in order per peer, after its on_ready
+  std::function<void(WorkerId, bool mapped)> on_ready;  // once; mapped: its host slabs can be read in place
   // At most once, instead of or after on_ready; transfers end with the same error. kTimeout, kUnavailable,
   // kUnauthenticated; kLimitExceeded when it does not take its messages; other codes: it broke the protocol.
   std::function<void(WorkerId, const Error&)> on_unreachable;
 };
 
 struct Counters {
-  std::int64_t links = 0;              // peers ready now
-  std::int64_t rejected = 0;           // connections without the token
-  std::int64_t strangers_closed = 0;   // links with it, but for another incarnation, a lost peer, or nobody announced
-  std::int64_t protocol_errors = 0;    // links closed for what came over them
+  std::int64_t links = 0;     // peers ready now
+  std::int64_t rejected = 0;  // connections without the token
+  // Links with it, but for another incarnation, a lost peer, or nobody announced.
+  std::int64_t strangers_closed = 0;
+  std::int64_t protocol_errors = 0;  // links closed for what came over them
   std::int64_t batches_in = 0, batches_out = 0;
-  std::int64_t mapped_bytes = 0;       // of peers' slabs, now
+  std::int64_t mapped_bytes = 0;  // of peers' slabs, now
 };
 
 class Exchange {
@@ -78,22 +81,23 @@ class Exchange {
   // A new slab of ours: peers that may map it are told, before any later message. The device keeps owning it.
   void slab_added(DeviceId device, std::uint32_t slab, const device::Slab& memory);
 
-  // Until the link is ready messages wait. Errors: kNotFound, kUnavailable (unreachable), kLimitExceeded (the peer does
-  // not take its messages, and is unreachable from now on).
+  // Until the link is ready messages wait. Errors: kNotFound, kUnavailable (unreachable), kLimitExceeded (the
+  // peer does not take its messages, and is unreachable from now on).
   Status send(WorkerId peer, msg::PeerBatch batch);
   // The peer does not map our memory: small blocks should travel inside their offers.
   bool inlines(WorkerId peer) const;
-  // A peer's slab in our address space, or nothing. Offers that name mapped slabs of workers were checked to lie inside.
-  // Valid until the grace after peer_lost() is over: kernels that read may still be queued then. Dead peers' pages
-  // stay in memory as long.
+  // A peer's slab in our address space, or nothing. Offers that name mapped slabs of workers were checked to
+  // lie inside. Valid until the grace after peer_lost() is over: kernels that read may still be queued then.
+  // Dead peers' pages stay in memory as long.
   std::span<const std::byte> mapped(DeviceId device, std::uint32_t slab) const;
 
-  // The copying lane; the memory belongs to it until `done`, which always comes later, once. A repeat of a transfer
-  // under way does nothing and its `done` is dropped. Errors as transfer::UcxEngine's, kUnavailable when
-  // there is no such peer or it has no UCX, kLaneDenied when strict.
-  void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes, device::Kind kind,
-                Done done);
-  void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind, Done done);
+  // The copying lane; the memory belongs to it until `done`, which always comes later, once. A repeat of a
+  // transfer under way does nothing and its `done` is dropped. Errors as transfer::UcxEngine's, kUnavailable
+  // when there is no such peer or it has no UCX, kLaneDenied when strict.
+  void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                device::Kind kind, Done done);
+  void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind,
+               Done done);
 
   // For the loop's batch hook, where a thread polls before it sleeps: moves bytes now. Not needed otherwise.
   bool poll();

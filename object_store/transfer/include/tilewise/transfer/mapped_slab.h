@@ -11,10 +11,10 @@ namespace tilewise::transfer {
 
 class MappedSlab {
  public:
-  // Maps what the peer announced as `bytes` behind `memfd`; the descriptor stays the caller's and may be closed
-  // afterwards. The announcement is not trusted: kOutOfRange for a size that cannot be, kCorruptData where the
-  // descriptor is no memfd of exactly that size or could still shrink (a reader would die of SIGBUS), kOutOfMemory
-  // where address space is short.
+  // Maps what the peer announced as `bytes` behind `memfd`; the descriptor stays the caller's and may be
+  // closed afterwards. The announcement is not trusted: kOutOfRange for a size that cannot be, kCorruptData
+  // where the descriptor is no memfd of exactly that size or could still shrink (a reader would die of
+  // SIGBUS), kOutOfMemory where address space is short.
   static Result<MappedSlab> import(int memfd, std::int64_t bytes);
 
   MappedSlab() = default;

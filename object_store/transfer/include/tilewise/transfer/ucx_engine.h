@@ -1,13 +1,13 @@
 // The copying lane: blocks from one process to another over UCX, paced by the receiver.
 //
-// A pair of processes shares a cookie (from its authenticated control link). The receiver calls expect() for exactly
-// so many bytes under a number of its choice, tells the peer over the control link, and the peer calls transmit().
-// What arrives without a fitting expectation is refused before any memory is touched.
+// A pair of processes shares a cookie (from its authenticated control link). The receiver calls expect() for
+// exactly so many bytes under a number of its choice, tells the peer over the control link, and the peer
+// calls transmit(). What arrives without a fitting expectation is refused before any memory is touched.
 //
-// Ownership of memory: from a successful transmit() or expect() until its `done`, the bytes belong to the transport.
-// `done` comes exactly once, from progress(), and means that the transport has let go, whatever the outcome: a
-// transfer past its deadline is first cancelled, then its connection is closed, and its memory stays in quarantine
-// until UCX has completed the request.
+// Ownership of memory: from a successful transmit() or expect() until its `done`, the bytes belong to the
+// transport. `done` comes exactly once, from progress(), and means that the transport has let go, whatever
+// the outcome: a transfer past its deadline is first cancelled, then its connection is closed, and its memory
+// stays in quarantine until UCX has completed the request.
 //
 // One thread at a time (D8). Nothing blocks but the destructor, for at most two seconds.
 #pragma once
@@ -33,23 +33,23 @@ enum class Via : std::uint8_t { kNone = 0, kSharedMemory, kRdma, kTcp, kCudaIpc,
 std::string_view name_of(Via via);
 
 struct UcxOptions {
-  std::string transports;            // as UCX_TLS, e.g. "tcp"; empty: what the user has set, or UCX's choice
-  std::string net_devices;           // as UCX_NET_DEVICES, e.g. "lo"; ignored where the user has set that
-  TimeNs deadline_ns = 30 * kSecond; // of a receive; a send gets one second more (see ucx_ops.cc)
-  TimeNs grace_ns = kSecond;         // between asking UCX to cancel and closing the connection
-  std::size_t eager_bytes = 8'192;   // up to this, host memory is sent without asking first
-  std::size_t max_pending = 65'536;  // transfers not done
+  std::string transports;             // as UCX_TLS, e.g. "tcp"; empty: what the user has set, or UCX's choice
+  std::string net_devices;            // as UCX_NET_DEVICES, e.g. "lo"; ignored where the user has set that
+  TimeNs deadline_ns = 30 * kSecond;  // of a receive; a send gets one second more (see ucx_ops.cc)
+  TimeNs grace_ns = kSecond;          // between asking UCX to cancel and closing the connection
+  std::size_t eager_bytes = 8'192;    // up to this, host memory is sent without asking first
+  std::size_t max_pending = 65'536;   // transfers not done
   std::size_t max_peers = 4'096;
 };
 
 struct UcxCounters {
-  std::int64_t sent = 0, sent_bytes = 0;          // completed without error
+  std::int64_t sent = 0, sent_bytes = 0;  // completed without error
   std::int64_t received = 0, received_bytes = 0;
-  std::int64_t failed = 0, timed_out = 0;         // timed_out is part of failed
-  std::int64_t quarantined = 0;                   // now: given up, but UCX still holds their memory
-  std::int64_t refused_malformed = 0;             // headers that are none
-  std::int64_t refused_unknown = 0;               // not expected: no such cookie or number, or too late
-  std::int64_t refused_length = 0;                // expected, with other bytes
+  std::int64_t failed = 0, timed_out = 0;  // timed_out is part of failed
+  std::int64_t quarantined = 0;            // now: given up, but UCX still holds their memory
+  std::int64_t refused_malformed = 0;      // headers that are none
+  std::int64_t refused_unknown = 0;        // not expected: no such cookie or number, or too late
+  std::int64_t refused_length = 0;         // expected, with other bytes
   std::int64_t endpoints_failed = 0;
 };
 
@@ -57,9 +57,9 @@ using Done = std::function<void(Status, Via)>;
 
 class UcxEngine {
  public:
-  // Settings that UCX takes from the process only: error reporting between processes of one host, and no signal
-  // handlers. What the user has set stays. create() calls it too; a program with threads calls it first thing in
-  // main(), because it changes the environment.
+  // Settings that UCX takes from the process only: error reporting between processes of one host, and no
+  // signal handlers. What the user has set stays. create() calls it too; a program with threads calls it
+  // first thing in main(), because it changes the environment.
   static void prepare_process();
 
   // kUnavailable with UCX's reason. CUDA memory needs the context current, now and in all calls.
@@ -70,24 +70,26 @@ class UcxEngine {
   const std::string& address() const;
   // This build, driver and choice of transports can move memory of this kind.
   bool supports(device::Kind kind) const;
-  // Proves it for one slab, and registers that with the network where there is one: kDeviceError if UCX takes the
-  // memory for another kind, since it would then read it from the CPU and crash. Kept until the engine ends.
+  // Proves it for one slab, and registers that with the network where there is one: kDeviceError if UCX takes
+  // the memory for another kind, since it would then read it from the CPU and crash. Kept until the engine
+  // ends.
   Status register_slab(const device::Slab& slab, device::Kind kind);
 
-  // `address` is what the peer's address() says; empty for one that can only be received from. Connects on first use,
-  // and again after a failure.
+  // `address` is what the peer's address() says; empty for one that can only be received from. Connects on
+  // first use, and again after a failure.
   Status add_peer(const Cookie& cookie, std::string_view address);
   // Fails its transfers with `why`, each once UCX has let go, and closes the connection.
   void remove_peer(const Cookie& cookie, const Error& why);
 
-  // Errors here mean that nothing was begun and `done` will not be called: kNotFound (no such peer), kAlreadyExists
-  // (the same number is under way in this direction), kLimitExceeded, kUnsupported (kind), kInvalidArgument (size).
-  // `done` gets kTimeout, kUnavailable (peer or connection gone), kCorruptData (the peer sent other than `bytes`)
-  // or what remove_peer() said. A send that the peer refused counts as sent: the receiver knows better.
+  // Errors here mean that nothing was begun and `done` will not be called: kNotFound (no such peer),
+  // kAlreadyExists (the same number is under way in this direction), kLimitExceeded, kUnsupported (kind),
+  // kInvalidArgument (size). `done` gets kTimeout, kUnavailable (peer or connection gone), kCorruptData (the
+  // peer sent other than `bytes`) or what remove_peer() said. A send that the peer refused counts as sent:
+  // the receiver knows better.
   Status transmit(const Cookie& cookie, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                   device::Kind kind, Done done);
-  Status expect(const Cookie& cookie, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind,
-                Done done);
+  Status expect(const Cookie& cookie, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+                device::Kind kind, Done done);
 
   // Moves what can be moved, then calls `done`s. True if anything happened: call again before arm().
   bool progress();
