@@ -80,7 +80,7 @@ void TileEvaluator::allocate() {
   std::int64_t bytes = constants * kSplatBytes + program.slots * tile_ * 8;
   for (Source& source : sources_) {
     plan_strips(source);
-    bytes += source.strip_rows * source.pitch() * source.size;
+    bytes += source.strip_bytes();
   }
   memory_ = TileMemory(static_cast<std::size_t>(bytes));
   values_.resize(program.code.size());
@@ -88,7 +88,7 @@ void TileEvaluator::allocate() {
   std::byte* strip = tiles_ + program.slots * tile_ * 8;
   for (Source& source : sources_) {
     source.strip = strip;
-    strip += source.strip_rows * source.pitch() * source.size;
+    strip += source.strip_bytes();
   }
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const ProgramInstr& in = program.code[i];

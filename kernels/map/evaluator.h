@@ -41,6 +41,7 @@ class TileEvaluator {
     std::int64_t strip_rows = 0;      // at most; 0: not read in strips
     std::int64_t strip_at = -1;       // first row held
     std::int64_t pitch() const { return where.run() + 64 / size; }  // keeps rows out of each other's cache sets
+    std::int64_t strip_bytes() const { return (strip_rows * pitch() * size + 63) / 64 * 64; }
   };
   struct Value {
     const void* data = nullptr;
