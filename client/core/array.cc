@@ -1,4 +1,5 @@
 #include <tilewise/array.h>
+#include <tilewise/kernel.h>
 
 #include <algorithm>
 
@@ -175,10 +176,17 @@ Future Array::persist(const ComputeOptions& options) {
 
 Future Array::save_npy(const std::string& path, const ComputeOptions& options) const {
   client::SessionState& state = Access::state(*this);
+  const std::uint64_t token = state.next_token();
   const Array written = Access::record(
-      *this,
-      infer_write_npy(Access::source(*this), path, client::npy_data_offset(shape()), state.next_token()));
-  return state.submit({.run = {Access::key(written)}}, options);
+      *this, infer_write_npy(Access::source(*this), path, client::npy_data_offset(shape()), token));
+  // The file gets its name when every block has reported: one small task reads all the reports.
+  std::string params = std::to_string(token) + ' ' + std::to_string(static_cast<int>(dtype())) + ' ' + std::to_string(rank());
+  for (std::int64_t extent : shape()) params += ' ' + std::to_string(extent);
+  ir::OperandMap all;
+  for (int d = 0; d < written.rank(); ++d) all.push_back({.kind = ir::DimMap::Kind::kWhole});
+  const Array committed = map_blocks({.name = "tilewise.commit_npy", .version = "1", .params = params + '\n' + path}, written,
+                                     {all}, {DType::kInt64, ir::Grid({ir::DimGrid::whole(1)})});
+  return state.submit({.run = {Access::key(committed)}}, options);
 }
 
 }  // namespace tilewise

@@ -1,8 +1,11 @@
 #include <tilewise/kernels/plugin.h>
 
+#include "file/file.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 
 namespace tilewise::kernels {
 namespace {
@@ -51,8 +54,11 @@ constexpr tilewise_kernel_v1 kKernels[] = {
     {"tilewise.noop", noop, nullptr, -1, -1, nullptr},
     {"tilewise.zero", zero, nullptr, -1, -1, nullptr},
     {"tilewise.compute", compute, nullptr, -1, -1, nullptr},
+#ifdef TILEWISE_KERNELS_IO
+    {"tilewise.commit_npy", file::commit_npy, nullptr, 1, 1, nullptr},
+#endif
 };
-constexpr tilewise_plugin_v1 kPlugin = {TILEWISE_PLUGIN_ABI, "tilewise", "1", 3, kKernels};
+constexpr tilewise_plugin_v1 kPlugin = {TILEWISE_PLUGIN_ABI, "tilewise", "1", static_cast<int32_t>(std::size(kKernels)), kKernels};
 
 }  // namespace
 

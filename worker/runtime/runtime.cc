@@ -5,6 +5,7 @@
 #include <tilewise/base/check.h>
 
 #include <cstring>
+#include <memory>
 
 namespace tilewise::worker {
 
@@ -17,6 +18,7 @@ struct Runtime::Local {
   // Launches that could not even be enqueued, by stream: failed when their step number completes.
   std::vector<StepFailed> refused;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> copies;  // (copy stream sequence, transfer)
+  std::vector<device::Slab> scratch;  // per compute stream: its steps run one after another and share it
 };
 
 Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const kernels::PluginTable* plugins,
@@ -25,6 +27,7 @@ Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const ker
   for (auto& device : devices) {
     auto local = std::make_unique<Local>();
     local->seen.assign(static_cast<std::size_t>(device->info().compute_streams), 0);
+    local->scratch.resize(local->seen.size());
     local->device = std::move(device);
     local->device->on_progress([this] { wake_(); });
     locals_.push_back(std::move(local));
@@ -167,6 +170,21 @@ void Runtime::inline_small(WorkerId peer, msg::PeerBatch& batch) const {
   }
 }
 
+// Scratch grows outside the arena, a stream's at a time; what it outgrows stays with the device.
+Status Runtime::launch_on_cuda(Local& local, const ResolvedStep& step, std::uint8_t s) {
+  const ir::Op& op = step.op->op;
+  kernels::KernelCall call;
+  build_call(step, reads_, call);
+  if (const std::int64_t bytes = local.kernels->scratch_bytes(op); bytes > 0) {
+    device::Slab& scratch = local.scratch[s];
+    if (scratch.bytes < bytes) {
+      TW_ASSIGN(scratch, local.device->add_slab(std::max<std::int64_t>(bytes, 1 << 20)));
+    }
+    call.scratch = scratch.data;
+  }
+  return local.kernels->launch(call, local.device->compute_stream(s));
+}
+
 void Runtime::launch(const Launch& launch) {
   Local& local = *locals_[launch.device];
   device::Stream& stream = local.device->compute_stream(launch.stream);
@@ -188,13 +206,19 @@ void Runtime::launch(const Launch& launch) {
         thread_local std::vector<ir::Read> reads;
         thread_local kernels::KernelCall call;
         build_call(step, reads, call);
+        thread_local std::vector<std::byte> scratch;
+        if (const std::int64_t bytes = kernels->scratch_bytes(*call.op); bytes > 0) {
+          scratch.resize(static_cast<std::size_t>(bytes) + 256);
+          void* at = scratch.data();
+          std::size_t room = scratch.size();
+          call.scratch = static_cast<std::byte*>(std::align(256, static_cast<std::size_t>(bytes), at, room));
+        } else {
+          call.scratch = nullptr;
+        }
         return kernels->run(call);
       });
     } else {
-      std::vector<ir::Read> reads;
-      kernels::KernelCall call;
-      build_call(step, reads, call);
-      ok = local.kernels->launch(call, stream);
+      ok = launch_on_cuda(local, step, launch.stream);
     }
   }
   const std::uint64_t sequence = stream.record();

@@ -13,6 +13,8 @@
 
 namespace tilewise::worker {
 
+struct ResolvedStep;
+
 struct RuntimeOptions {
   std::int64_t slab_bytes = 256 << 20;
   bool map_peers = true;
@@ -41,10 +43,10 @@ class Runtime {
 
  private:
   struct Local;
-  struct Step;
   void collect_completions();
   void perform();
   void launch(const Launch& launch);
+  Status launch_on_cuda(Local& local, const ResolvedStep& step, std::uint8_t stream);
   std::byte* address(const MemoryRef& ref) const;
   void inline_small(WorkerId peer, msg::PeerBatch& batch) const;
 
@@ -59,6 +61,7 @@ class Runtime {
   std::vector<Event> inbox_;
   std::vector<Event> events_;
   Actions actions_;
+  std::vector<ir::Read> reads_;   // scratch
   TimeNs now_ = 0;
 };
 
