@@ -127,6 +127,7 @@ int main(int argc, char** argv) {
       if (gpus == 0) ok = regression_part(session, cluster.folder()) && ok;
       std::printf("\n3. The cluster's own account\n");
       std::fputs(cluster.run_tool("status").c_str(), stdout);
+      std::fputs(cluster.run_tool("devices").c_str(), stdout);
     }
     std::printf("\n%s\n", ok ? "All results are right." : "SOMETHING IS WRONG, see above.");
     return ok ? 0 : 1;

@@ -10,8 +10,10 @@ void remove_dead_code(Graph& graph) {
   std::vector<bool> live(graph.ops.size(), false);
   for (std::size_t i = graph.ops.size(); i-- > 0;) {
     const ir::Op& op = graph.ops[i];
-    // kProvide stays: the client waits to learn the array's name, and it costs nothing.
-    const bool effect = op.kind == ir::OpKind::kFetch || op.kind == ir::OpKind::kWriteNpy || op.kind == ir::OpKind::kProvide;
+    // kProvide stays: the client waits to learn the array's name, and it costs nothing. A plug-in's kernel may do more
+    // than fill its outputs, and a client sends only what it wants to have run.
+    const bool effect = op.kind == ir::OpKind::kFetch || op.kind == ir::OpKind::kWriteNpy ||
+                        op.kind == ir::OpKind::kProvide || op.kind == ir::OpKind::kCall;
     const bool held = std::any_of(op.outputs.begin(), op.outputs.end(), [&](const ir::OutputSpec& output) {
       return std::binary_search(graph.holds.begin(), graph.holds.end(), output.array);
     });

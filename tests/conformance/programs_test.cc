@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <doctest/doctest.h>
+#include <filesystem>
+#include <unistd.h>
 
 using namespace tilewise;
 
@@ -109,4 +111,25 @@ TEST_CASE("two clients at once do not disturb each other") {
   CHECK(sum(other.ones({100, 100})).item<double>() == 10'000);
   CHECK_THROWS_AS(matmul(other.ones({2, 3}), other.ones({2, 3})), ArrayError);
   long_one.wait();
+}
+
+TEST_CASE("a saved file comes back, whole or not at all") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    Session& s = cluster.session;
+    const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("tilewise-save-" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder);
+    const Array x = s.random.uniform({90, 70}, {.seed = 4, .block = {32, 50}});
+    const std::string path = folder / "x.npy";
+    x.save_npy(path).wait();
+    REQUIRE(std::filesystem::exists(path));
+    CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);  // no temporary is left
+    CHECK(s.load_npy(path, {.block = {20, 70}}).get<double>() == x.get<double>());
+    s.zeros({0, 4}).save_npy(folder / "empty.npy").wait();
+    CHECK(s.load_npy(folder / "empty.npy").get<double>().empty());
+    CHECK_THROWS_AS(x.save_npy(folder / "missing" / "x.npy").wait(), ArrayError);
+    CHECK_THROWS_AS(s.load_npy(folder / "nothing.npy"), ArrayError);
+    std::filesystem::remove_all(folder);
+  }
 }
