@@ -54,7 +54,7 @@ int run(const std::string& plugin) {
   const std::int64_t n = 100'003;
   const int steps = 40;
   tilewise::Array u = session.from_memory(start(n), {n}, {.block = {12'000}});
-  const tilewise::Kernel windowed{.name = "heat.windowed", .params = params(), .flops_per_point = 4.0 * 12'000};
+  const tilewise::Kernel windowed{.name = "heat.windowed", .version = "1.0", .params = params(), .flops_per_point = 4.0 * 12'000};
   tilewise::ir::DimMap window;       // of the span of the block's own elements ...
   window.before = window.after = 1;  // ... and one more at each side, clipped at the ends of the rod
   for (int s = 0; s < steps; ++s) {
@@ -65,12 +65,12 @@ int run(const std::string& plugin) {
   // task: calls one by one, on blocks by number. Here a short rod in one block.
   const std::int64_t m = 1000;
   tilewise::Array v = session.from_memory(start(m), {m}, {.block = {m}});
-  const tilewise::Kernel whole{.name = "heat.whole", .params = params()};
+  const tilewise::Kernel whole{.name = "heat.whole", .version = "1.0", .params = params()};
   for (int s = 0; s < 5; ++s) v = tilewise::task(whole, {{v, 0}}, tilewise::DType::kFloat64, {m});
   good &= same("task, 5 steps", v.get<double>(), plain(start(m), 5));
 
   // A kernel's own complaint reaches the line that waits.
-  const tilewise::Kernel bad{.name = "heat.whole"};
+  const tilewise::Kernel bad{.name = "heat.whole", .version = "1.0"};
   try {
     (void)tilewise::task(bad, {{v, 0}}, tilewise::DType::kFloat64, {m}).get<double>();
     good = false;
