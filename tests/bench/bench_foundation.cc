@@ -1,0 +1,481 @@
+// The figures of the foundation, each beside what the machine itself can do, in the same run and in turns.
+//
+//   bench_foundation --json FILE [--quick] [--only PART]     parts: matmul fused start get noop
+//
+// Clusters are real processes: a scheduler and two workers with one core and one host device each. Operands are
+// persisted before the clock starts, results are persisted, not fetched. --quick shrinks the sizes: for trying, not for
+// figures.
+#include <tilewise/codec/codec.h>
+#include <tilewise/embedded/cluster.h>
+#include <tilewise/remote/connect.h>
+#include <tilewise/tilewise.h>
+
+#include <arpa/inet.h>
+#include <cblas.h>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <netinet/tcp.h>
+#include <string>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "../integration/harness.h"
+#include "loop.h"
+#include "report.h"
+
+extern "C" char* openblas_get_corename(void);
+
+namespace tilewise::bench {
+namespace {
+
+struct Settings {
+  std::string json, only;
+  bool quick = false;
+  int repeats = 5;
+};
+
+constexpr Duration kLong = std::chrono::seconds(300);
+
+// ---- both sides -----------------------------------------------------------------------------------------------------
+
+// The tests' harness chooses memory and logs for tests; figures want their own.
+class Cluster {
+ public:
+  explicit Cluster(const std::string& memory, const std::vector<std::string>& more = {}) {
+    const std::string address_file = folder_ / "scheduler";
+    start({testing::scheduler_program(), "--listen", "127.0.0.1:0"}, address_file);
+    address_ = testing::read_file(address_file);
+    for (int i = 0; i < 2; ++i) {
+      std::vector<std::string> command{testing::worker_program(), "--scheduler", address_, "--cores", "1", "--devices",
+                                       "host:0", "--memory", memory};
+      command.insert(command.end(), more.begin(), more.end());
+      start(command, folder_ / ("worker" + std::to_string(i)));
+    }
+  }
+
+  std::unique_ptr<client::Endpoint> endpoint() const {
+    const auto token = net::Token::load(folder_ / "token");
+    if (!token) throw ArrayError(token.error());
+    auto endpoint = remote::connect({.scheduler = *net::Address::parse(address_), .token = *token, .name = "bench"});
+    if (!endpoint) throw ArrayError(endpoint.error());
+    return std::move(*endpoint);
+  }
+  static Session session(std::unique_ptr<client::Endpoint> endpoint) {
+    Session session = make_session(std::move(endpoint), {.name = "bench", .timeout = kLong});
+    if (!session.wait_for_devices(2, testing::kPatience)) throw std::runtime_error("the workers are not there");
+    return session;
+  }
+  Session session() const { return session(endpoint()); }
+
+ private:
+  void start(std::vector<std::string> command, const std::string& address_file) {
+    for (const char* word : {"--token-file", "TOKEN", "--address-file", "FILE", "--log-level", "warn"}) {
+      command.push_back(word == std::string("TOKEN") ? folder_ / "token" : word == std::string("FILE") ? address_file : word);
+    }
+    processes_.push_back(std::make_unique<testing::Process>("bench", command));
+    testing::Process& process = *processes_.back();
+    testing::eventually([&] { return std::filesystem::exists(address_file) || !process.running(); });
+    if (!std::filesystem::exists(address_file)) {
+      throw std::runtime_error("the cluster did not start: " + process.output() + process.errors());
+    }
+  }
+
+  testing::Folder folder_;
+  std::string address_;
+  std::vector<std::unique_ptr<testing::Process>> processes_;
+};
+
+// Time to compute `expression` into the cluster's memory. The result is let go outside of it.
+double persist_seconds(Array expression) {
+  return seconds_of([&] { expression.persist().wait(); });
+}
+
+template <class Body> void two_threads(std::int64_t n, const Body& body) {
+  std::thread second([&] { body(n / 2, n, 1); });
+  body(0, n / 2, 0);
+  second.join();
+}
+
+class Buffer {  // doubles in huge pages where the system gives them, as the engine's own memory
+ public:
+  explicit Buffer(std::int64_t n) : bytes_(static_cast<std::size_t>(n) * sizeof(double)) {
+    void* at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) throw std::bad_alloc();
+    madvise(at, bytes_, MADV_HUGEPAGE);
+    at_ = static_cast<double*>(at);
+    two_threads(n, [&](std::int64_t begin, std::int64_t end, int) {  // any values in (0, 1)
+      for (std::int64_t i = begin; i < end; ++i) at_[i] = static_cast<double>((i * 2'654'435'761) % 1000 + 1) / 1001;
+    });
+  }
+  ~Buffer() { munmap(at_, bytes_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  double* data() const { return at_; }
+
+ private:
+  std::size_t bytes_;
+  double* at_ = nullptr;
+};
+
+// ---- (a) matmul -----------------------------------------------------------------------------------------------------
+
+double raw_matmul(std::int64_t n, const double* a, const double* b, double* c) {
+  return seconds_of([&] {
+    two_threads(n, [&](std::int64_t begin, std::int64_t end, int) {
+      cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(end - begin), static_cast<int>(n),
+                  static_cast<int>(n), 1.0, a + begin * n, static_cast<int>(n), b, static_cast<int>(n), 0.0, c + begin * n,
+                  static_cast<int>(n));
+    });
+  });
+}
+
+void bench_matmul(const Settings& settings, Report& report) {
+  std::printf("OpenBLAS kernel: %s\n", openblas_get_corename());
+  const std::vector<std::int64_t> sizes = settings.quick ? std::vector<std::int64_t>{2048} : std::vector<std::int64_t>{4096, 8192};
+  for (const std::int64_t n : sizes) {
+    const char* wanted = std::getenv("BENCH_MATMUL_BLOCK");  // to try others
+    const std::int64_t block = wanted != nullptr ? std::atoll(wanted) : std::min<std::int64_t>(2048, n / 2);
+    const Cluster cluster("2GiB");
+    const Session session = cluster.session();
+    Array a = session.random.uniform({n, n}, {.seed = 1, .block = {block, block}});
+    Array b = session.random.uniform({n, n}, {.seed = 2, .block = {block, block}});
+    session.persist({a, b}).wait();
+    Buffer x(n * n), y(n * n), z(n * n);
+    {  // both sides once untimed; and is ours right?
+      Array c = matmul(a, b);
+      c.persist().wait();
+      const double got = sum(c).item<double>(), want = matmul(sum(a, 0), sum(b, 1)).item<double>();
+      if (std::abs(got - want) > 1e-9 * std::abs(want)) throw std::runtime_error("matmul is wrong");
+      raw_matmul(n, x.data(), y.data(), z.data());
+    }
+    const double flops = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) * 1e-9;
+    std::vector<double> ours, raw;
+    for (int i = 0; i < (n > 4096 ? 3 : settings.repeats); ++i) {
+      ours.push_back(flops / persist_seconds(matmul(a, b)));
+      raw.push_back(flops / raw_matmul(n, x.data(), y.data(), z.data()));
+    }
+    report.at_least({.metric = "matmul " + std::to_string(n), .value = median(ours), .unit = "GFLOP/s",
+                     .reference = "OpenBLAS dgemm, 2 threads", .reference_value = median(raw)}, 0.93);
+  }
+}
+
+// ---- (b) fused elementwise ------------------------------------------------------------------------------------------
+
+class NumPy {  // a process that answers a line with the seconds of one evaluation
+ public:
+  explicit NumPy(std::int64_t n) {
+    int to[2], from[2];
+    if (pipe(to) != 0 || pipe(from) != 0) return;
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(to[0], 0);
+      dup2(from[1], 1);
+      for (int fd = 3; fd < 64; ++fd) close(fd);
+      const std::string count = std::to_string(n);
+      execlp("python3", "python3", BENCH_NUMPY_SIDE, count.c_str(), nullptr);
+      _exit(127);
+    }
+    close(to[0]);
+    close(from[1]);
+    in_ = fdopen(from[0], "r");
+    out_ = fdopen(to[1], "w");
+    char word[16] = "", version[48] = "";
+    if (std::fscanf(in_, "%15s %47s", word, version) == 2 && std::strcmp(word, "ready") == 0) version_ = version;
+  }
+  ~NumPy() {
+    if (out_ != nullptr) std::fclose(out_);
+    if (in_ != nullptr) std::fclose(in_);
+  }
+  const std::string& version() const { return version_; }  // empty: there is no NumPy here
+  double seconds(bool summed) {
+    double took = 0;
+    std::fputs(summed ? "sum\n" : "store\n", out_);
+    std::fflush(out_);
+    if (std::fscanf(in_, "%lf", &took) != 1) throw std::runtime_error("NumPy went away");
+    return took;
+  }
+
+ private:
+  int pid_ = -1;
+  std::FILE *in_ = nullptr, *out_ = nullptr;
+  std::string version_;
+};
+
+void bench_fused(const Settings& settings, Report& report) {
+  const std::int64_t n = settings.quick ? 10'000'000 : 100'000'000;
+  const Cluster cluster(settings.quick ? "512MiB" : "3GiB");
+  const Session session = cluster.session();
+  const char* wanted = std::getenv("BENCH_FUSED_BLOCK");
+  const RandomOptions look{.block = {wanted != nullptr ? std::atoll(wanted) : 1'000'000}};
+  Array a = session.random.uniform({n}, look), b = session.random.uniform({n}, look),
+        c = session.random.uniform({n}, look), d = session.random.uniform({n}, look);
+  session.persist({a, b, c, d}).wait();
+  Buffer x(n), y(n), z(n), w(n), out(n);
+  NumPy numpy(n);
+  const auto ours = [&](bool summed) {
+    const Array e = (a * b + c) * d - sqrt(abs(a));
+    return persist_seconds(summed ? sum(e) : e);
+  };
+  const auto raw = [&](bool summed) {
+    return seconds_of([&] {
+      double totals[2] = {};
+      two_threads(n, [&](std::int64_t begin, std::int64_t end, int i) {
+        if (summed) totals[i] = fused_sum(x.data(), y.data(), z.data(), w.data(), begin, end);
+        else fused_store(x.data(), y.data(), z.data(), w.data(), out.data(), begin, end);
+      });
+      volatile double used = totals[0] + totals[1];
+      (void)used;
+    });
+  };
+  for (const bool summed : {false, true}) {
+    const std::string name = summed ? "fused, summed" : "fused, stored";
+    std::vector<double> t_ours, t_raw, t_numpy;
+    for (int i = -1; i < settings.repeats; ++i) {  // the first is not counted
+      const double one = ours(summed), two = raw(summed), three = numpy.version().empty() ? 0 : numpy.seconds(summed);
+      if (i < 0) continue;
+      t_ours.push_back(one * 1e3);
+      t_raw.push_back(two * 1e3);
+      t_numpy.push_back(three * 1e3);
+    }
+    report.at_most({.metric = name + ", " + std::to_string(n), .value = median(t_ours), .unit = "ms",
+                    .reference = "loop, 2 threads, -O3 -march=native", .reference_value = median(t_raw)}, 1.2);
+    if (numpy.version().empty()) {
+      report.note("no python3 with NumPy here: no row for it");
+      continue;
+    }
+    // As rates, so that more is better on both sides.
+    report.at_least({.metric = name + ", beside NumPy", .value = 1e-3 * static_cast<double>(n) / median(t_ours),
+                     .unit = "M elem/s", .reference = "NumPy " + numpy.version(),
+                     .reference_value = 1e-3 * static_cast<double>(n) / median(t_numpy)}, 2.0);
+  }
+}
+
+// ---- (c) from the call to the first task ----------------------------------------------------------------------------
+
+// Counts what a session sends.
+class Counting final : public client::Endpoint {
+ public:
+  Counting(std::unique_ptr<client::Endpoint> real, std::size_t& submit_bytes)
+      : real_(std::move(real)), submit_bytes_(submit_bytes) {}
+  const msg::Welcome& welcome() const override { return real_->welcome(); }
+  void start(client::EndpointCallbacks callbacks) override { real_->start(std::move(callbacks)); }
+  void send(msg::Message message) override {
+    if (std::holds_alternative<msg::Submit>(message)) {
+      codec::Buffer buffer;
+      if (codec::encode(message, buffer)) submit_bytes_ = buffer.bytes().size();
+    }
+    real_->send(std::move(message));
+  }
+  void send(WorkerId peer, msg::PeerBatch batch) override { real_->send(peer, std::move(batch)); }
+  const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) override {
+    return real_->map(device, slab, offset, bytes);
+  }
+  void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+               std::function<void(Status)> done) override {
+    real_->receive(from, transfer, to, bytes, std::move(done));
+  }
+  void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                std::function<void(Status)> done) override {
+    real_->transmit(to, transfer, from, bytes, std::move(done));
+  }
+
+ private:
+  std::unique_ptr<client::Endpoint> real_;
+  std::size_t& submit_bytes_;
+};
+
+// `tasks` calls of a kernel, all reading one small array, one element out each.
+Array calls(const Array& small, const Kernel& kernel, std::int64_t tasks) {
+  ir::DimMap whole;
+  whole.kind = ir::DimMap::Kind::kWhole;
+  return map_blocks(kernel, std::vector{small}, {{whole}}, {{DType::kFloat64, *Grid::uniform({tasks}, {1})}}).front();
+}
+
+void bench_start(const Settings& settings, Report& report) {
+  const std::int64_t many = settings.quick ? 100'000 : 1'000'000;
+  const Cluster cluster("1GiB", {"--plugin", BENCH_STAMP_PLUGIN});
+  const testing::Folder folder;
+  std::size_t submit_bytes = 0;
+  const Session session = Cluster::session(std::make_unique<Counting>(cluster.endpoint(), submit_bytes));
+  Array small = session.ones({1});
+  small.persist().wait();
+
+  int count = 0;
+  const auto first_task_ms = [&](std::int64_t tasks) {
+    const std::string path = folder / ("stamp" + std::to_string(++count));
+    std::ofstream(path, std::ios::binary) << std::string(8, '\0');
+    Array out = calls(small, {.name = "bench.stamp", .version = "1.0", .params = path}, tasks);
+    const double start = now();
+    Future done = out.persist();
+    done.wait();
+    std::int64_t first = 0;
+    std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(&first), sizeof(first));
+    return (static_cast<double>(first) * 1e-9 - start) * 1e3;
+  };
+  std::vector<double> few_ms, many_ms;
+  std::size_t few_bytes = 0, many_bytes = 0;
+  for (int i = -1; i < settings.repeats; ++i) {
+    const double one = first_task_ms(10);
+    few_bytes = submit_bytes;
+    const double two = first_task_ms(many);
+    many_bytes = submit_bytes;
+    if (i < 0) continue;
+    few_ms.push_back(one);
+    many_ms.push_back(two);
+  }
+  report.at_most({.metric = "call to first task, " + std::to_string(many) + " tasks", .value = median(many_ms), .unit = "ms"}, 50);
+  report.note("the same with 10 tasks: " + std::to_string(median(few_ms)) + " ms");
+  report.at_most({.metric = "Submit of " + std::to_string(many) + " tasks", .value = static_cast<double>(many_bytes),
+                  .unit = "bytes", .reference = "Submit of 10 tasks", .reference_value = static_cast<double>(few_bytes)}, 1);
+}
+
+// ---- (d) one tiny get -----------------------------------------------------------------------------------------------
+
+class Loopback {  // a TCP connection to a thread that sends back what it reads, both blocking
+ public:
+  Loopback() {
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(at);
+    client_ = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, reinterpret_cast<sockaddr*>(&at), size) != 0 || listen(listener, 1) != 0 ||
+        getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size) != 0 ||
+        connect(client_, reinterpret_cast<sockaddr*>(&at), size) != 0) {
+      throw std::runtime_error("no loopback connection");
+    }
+    server_ = accept(listener, nullptr, nullptr);
+    close(listener);
+    const int one = 1;
+    setsockopt(client_, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    setsockopt(server_, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    echo_ = std::thread([this] {
+      char bytes[8];
+      while (read(server_, bytes, 8) == 8 && write(server_, bytes, 8) == 8) {}
+    });
+  }
+  ~Loopback() {
+    close(client_);
+    echo_.join();
+    close(server_);
+  }
+  void round_trip() const {
+    char bytes[8] = {};
+    if (write(client_, bytes, 8) != 8 || read(client_, bytes, 8) != 8) throw std::runtime_error("loopback broke");
+  }
+
+ private:
+  int client_ = -1, server_ = -1;
+  std::thread echo_;
+};
+
+void bench_get(const Settings& settings, Report& report) {
+  const int each = settings.quick ? 50 : 300;
+  const Loopback loopback;
+  const auto batch = [&](const auto& body) {  // median of one call, microseconds
+    std::vector<double> times;
+    for (int i = 0; i < each; ++i) times.push_back(seconds_of(body) * 1e6);
+    return median(times);
+  };
+  const Cluster cluster("256MiB");
+  const Session session = cluster.session();
+  auto inside = embedded::Cluster::start({.workers = 1, .host_devices = 1, .use_cuda = false, .memory_bytes = 256 << 20});
+  if (!inside) throw ArrayError(inside.error());
+  const Session own = make_session((*inside)->connect("bench"));
+  Array far = session.ones({1}), near = own.ones({1});
+  far.persist().wait();
+  near.persist().wait();
+  // A new expression each time: submitted, planned, run as one task, and its result brought back.
+  const auto remote_get = [&] { (void)(far + 1.0).get<double>(); };
+  const auto own_get = [&] { (void)(near + 1.0).get<double>(); };
+  const auto trip = [&] { loopback.round_trip(); };
+  const auto remote_held = [&] { (void)far.get<double>(); };
+  std::vector<double> t_remote, t_held, t_trip, t_own;
+  for (int i = -1; i < settings.repeats; ++i) {
+    const double one = batch(remote_get), two = batch(trip), three = batch(own_get), four = batch(remote_held);
+    if (i < 0) continue;
+    t_remote.push_back(one);
+    t_trip.push_back(two);
+    t_own.push_back(three);
+    t_held.push_back(four);
+  }
+  report.at_most({.metric = "tiny get, processes", .value = median(t_remote), .unit = "us",
+                  .reference = "blocking TCP round trip", .reference_value = median(t_trip)}, 5);
+  report.note("of an array that is there already, without a task: " + std::to_string(median(t_held)) + " us");
+  report.at_most({.metric = "tiny get, embedded", .value = median(t_own), .unit = "us"}, 60);
+}
+
+// ---- (e) tasks that do nothing ----------------------------------------------------------------------------------------
+
+void bench_noop(const Settings& settings, Report& report) {
+  const std::int64_t tasks = settings.quick ? 100'000 : 1'000'000;
+  const Cluster cluster("1GiB");
+  const Session session = cluster.session();
+  Array small = session.ones({1});
+  small.persist().wait();
+  std::vector<double> rates;
+  for (int i = -1; i < settings.repeats; ++i) {
+    const double took = persist_seconds(calls(small, {.name = "tilewise.noop", .version = "1"}, tasks));
+    if (i >= 0) rates.push_back(static_cast<double>(tasks) / took);
+  }
+  report.at_least({.metric = "no-op tasks, " + std::to_string(tasks), .value = median(rates), .unit = "tasks/s"}, 400'000);
+}
+
+int run(const Settings& settings) {
+  Report report;
+  const std::pair<const char*, void (*)(const Settings&, Report&)> parts[] = {
+      {"matmul", bench_matmul}, {"fused", bench_fused}, {"start", bench_start}, {"get", bench_get}, {"noop", bench_noop}};
+  bool failed = false;
+  for (const auto& [name, part] : parts) {
+    if (!settings.only.empty() && settings.only != name) continue;
+    try {
+      part(settings, report);
+    } catch (const std::exception& e) {
+      report.note(std::string(name) + " FAILED: " + e.what());
+      failed = true;
+    }
+  }
+  if (!settings.json.empty() && !report.write(settings.json)) {
+    std::fprintf(stderr, "cannot write %s\n", settings.json.c_str());
+    failed = true;
+  }
+  return failed ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace tilewise::bench
+
+int main(int argc, char** argv) {
+  // OpenBLAS reads its variables when it is loaded, before main: start again without them.
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, "OPENBLAS_", 9) == 0) names.emplace_back(*entry, std::strchr(*entry, '='));
+  }
+  for (const std::string& name : names) unsetenv(name.c_str());
+  if (!names.empty()) {
+    execv("/proc/self/exe", argv);
+    std::perror("execv");
+    return 1;
+  }
+  tilewise::bench::Settings settings;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--quick") settings.quick = true;
+    else if (argument == "--json" && i + 1 < argc) settings.json = argv[++i];
+    else if (argument == "--only" && i + 1 < argc) settings.only = argv[++i];
+    else {
+      std::fprintf(stderr, "usage: %s [--json FILE] [--quick] [--only matmul|fused|start|get|noop]\n", argv[0]);
+      return 2;
+    }
+  }
+  return tilewise::bench::run(settings);
+}
