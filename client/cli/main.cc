@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
   app.add_option("--log-level", s.log_level, "debug, info, warn, error or off")->capture_default_str();
   app.add_option("--log-format", s.log_format, "text or json")->capture_default_str();
   app.add_flag("--json", s.json, "Print JSON");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none is checked below: CLI11 would complain of that before an unknown word
   app.fallthrough();
   auto* status = app.add_subcommand("status", "What runs where: workers, clients, graphs, lanes");
   auto* devices = app.add_subcommand("devices", "The cluster's devices, their memory and their work");
@@ -73,6 +73,9 @@ int main(int argc, char** argv) {
   // Its arguments are its own; only what stands before the word is ours.
   if (argc > 1 && std::strcmp(argv[1], "demo") == 0) return run_demo({argv + 2, argv + argc});
   if (const auto code = daemon::parse(app, argc, argv)) return *code;
+  if (app.get_subcommands().empty()) {
+    return daemon::fail(kName, error(Errc::kInvalidArgument, "which subcommand? See --help"), daemon::kExitUsage);
+  }
   if (Status ok = daemon::start_log(kName, s.log_level, s.log_format); !ok) {
     return daemon::fail(kName, ok.error(), daemon::kExitUsage);
   }

@@ -184,9 +184,10 @@ Future Array::save_npy(const std::string& path, const ComputeOptions& options) c
   for (std::int64_t extent : shape()) params += ' ' + std::to_string(extent);
   ir::OperandMap all;
   for (int d = 0; d < written.rank(); ++d) all.push_back({.kind = ir::DimMap::Kind::kWhole});
-  const Array committed = map_blocks({.name = "tilewise.commit_npy", .version = "1", .params = params + '\n' + path}, written,
-                                     {all}, {DType::kInt64, ir::Grid({ir::DimGrid::whole(1)})});
-  return state.submit({.run = {Access::key(committed)}}, options);
+  const Kernel commit{.name = "tilewise.commit_npy", .version = "1", .params = params + '\n' + path};
+  const std::vector<Array> committed = map_blocks(commit, std::span(&written, 1), {all},
+                                                  {{DType::kInt64, ir::Grid({ir::DimGrid::whole(1)})}});
+  return state.submit({.run = {Access::key(committed[0])}}, options);
 }
 
 }  // namespace tilewise

@@ -4,6 +4,7 @@
 
 #include <tilewise/base/check.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 
@@ -18,6 +19,7 @@ struct Runtime::Local {
   // Launches that could not even be enqueued, by stream: failed when their step number completes.
   std::vector<StepFailed> refused;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> copies;  // (copy stream sequence, transfer)
+  std::atomic<std::int64_t> busy_ns{0};  // spent inside host kernels, all threads
   std::vector<device::Slab> scratch;  // per compute stream: its steps run one after another and share it
 };
 
@@ -71,8 +73,10 @@ Status Runtime::start(const msg::Welcome& welcome, DataService& service,
       local.kernels = options_.reference_kernels ? kernels::make_reference_kernels(plugins_)
                                                  : kernels::make_host_kernels(plugins_);
     }
+    // A GPU has memory for larger slabs, and each is opened once per peer.
+    const std::int64_t slab_bytes = info.kind == device::Kind::kCuda ? 8 * options_.slab_bytes : options_.slab_bytes;
     options.devices.push_back({local.id, static_cast<std::uint8_t>(info.kind), info.memory_bytes,
-                               std::min(options_.slab_bytes, info.memory_bytes),
+                               std::min(slab_bytes, info.memory_bytes),
                                std::min(info.compute_streams, kMaxStreams)});
   }
   service_ = &service;
@@ -91,35 +95,43 @@ void Runtime::post(Event event) {
   if (first) wake_();
 }
 
+// Failures before completions, of all streams: a step that read the result of a failed one on another stream completes
+// after it, so once its completion has been read, the failure it depends on is there to be taken.
 void Runtime::collect_completions() {
+  std::vector<StreamCompleted> completed;
   std::vector<device::StepFailure> failures;
   for (std::uint16_t d = 0; d < locals_.size(); ++d) {
     Local& local = *locals_[d];
+    const std::size_t first = completed.size();
     for (std::size_t s = 0; s < local.seen.size(); ++s) {
-      device::Stream& stream = local.device->compute_stream(static_cast<int>(s));
-      const std::uint64_t done = stream.completed();
+      const std::uint64_t done = local.device->compute_stream(static_cast<int>(s)).completed();
       if (done == local.seen[s]) continue;
       local.seen[s] = done;
+      completed.push_back({d, static_cast<std::uint8_t>(s), done});
+    }
+    if (completed.size() == first) continue;
+    for (std::size_t s = 0; s < local.seen.size(); ++s) {
       failures.clear();
-      stream.take_failures(failures);
+      local.device->compute_stream(static_cast<int>(s)).take_failures(failures);
       for (auto& f : failures) {
         events_.push_back(StepFailed{d, static_cast<std::uint8_t>(s), f.sequence, std::move(f.error)});
       }
       std::erase_if(local.refused, [&](StepFailed& f) {
-        if (f.stream != s || f.sequence > done) return false;
+        if (f.stream != s || f.sequence > local.seen[s]) return false;
         events_.push_back(std::move(f));
         return true;
       });
-      events_.push_back(StreamCompleted{d, static_cast<std::uint8_t>(s), done});
     }
-    if (!local.copies.empty()) {
-      const std::uint64_t done = local.device->copy_stream().completed();
-      std::erase_if(local.copies, [&](const auto& copy) {
-        if (copy.first > done) return false;
-        events_.push_back(TransferDone{copy.second, {Errc::kOk, {}}, msg::Lane::kInline});
-        return true;
-      });
-    }
+  }
+  for (const StreamCompleted& event : completed) events_.push_back(event);
+  for (auto& local : locals_) {
+    if (local->copies.empty()) continue;
+    const std::uint64_t done = local->device->copy_stream().completed();
+    std::erase_if(local->copies, [&](const auto& copy) {
+      if (copy.first > done) return false;
+      events_.push_back(TransferDone{copy.second, {Errc::kOk, {}}, msg::Lane::kInline});
+      return true;
+    });
   }
 }
 
@@ -202,7 +214,7 @@ void Runtime::launch(const Launch& launch) {
   }
   if (ok) {
     if (stream.kind() == device::Kind::kHost) {
-      ok = stream.enqueue([kernels = local.kernels.get(), step = std::move(step)]() -> Status {
+      ok = stream.enqueue([kernels = local.kernels.get(), busy = &local.busy_ns, step = std::move(step)]() -> Status {
         thread_local std::vector<ir::Read> reads;
         thread_local kernels::KernelCall call;
         build_call(step, reads, call);
@@ -215,7 +227,10 @@ void Runtime::launch(const Launch& launch) {
         } else {
           call.scratch = nullptr;
         }
-        return kernels->run(call);
+        const TimeNs start = monotonic_now();
+        Status done = kernels->run(call);
+        busy->fetch_add(monotonic_now() - start, std::memory_order_relaxed);
+        return done;
       });
     } else {
       ok = launch_on_cuda(local, step, launch.stream);
@@ -267,7 +282,14 @@ void Runtime::perform() {
     }
     service_->transmit(t.to, t.transfer, address(t.from), t.bytes, kind);
   }
-  for (msg::Message& message : actions_.to_scheduler) to_scheduler_(std::move(message));
+  for (msg::Message& message : actions_.to_scheduler) {
+    if (auto* progress = std::get_if<msg::Progress>(&message)) {
+      for (std::size_t d = 0; d < progress->devices.size() && d < locals_.size(); ++d) {
+        progress->devices[d].busy_ns = locals_[d]->busy_ns.load(std::memory_order_relaxed);
+      }
+    }
+    to_scheduler_(std::move(message));
+  }
 }
 
 }  // namespace tilewise::worker

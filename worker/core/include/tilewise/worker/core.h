@@ -63,6 +63,7 @@ struct OpEntry {
 struct PeerBatchReceived { WorkerId from; msg::PeerBatch batch; };
 struct PeerReady { WorkerId peer; bool mapped = false; };  // its arenas can be read in place
 struct StreamCompleted { std::uint16_t device = 0; std::uint8_t stream = 0; std::uint64_t sequence = 0; };
+// Comes before the StreamCompleted of every step that may have read the failed one's result, on whatever stream.
 struct StepFailed { std::uint16_t device = 0; std::uint8_t stream = 0; std::uint64_t sequence = 0; Error why; };
 struct TransferDone { std::uint64_t transfer = 0; Error failed{Errc::kOk, {}}; msg::Lane lane = msg::Lane::kTcp; };
 struct SlabAdded { std::uint16_t device = 0; std::int64_t bytes = 0; bool ok = true; };

@@ -1,0 +1,105 @@
+// Array programs through the whole engine on a GPU: client, scheduler, worker core, runtime, CUDA kernels, and the way
+// back to the client's memory.
+#include <tilewise/embedded/cluster.h>
+#include <tilewise/tilewise.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <doctest/doctest.h>
+#include <numeric>
+
+using namespace tilewise;
+
+namespace {
+
+struct GpuCluster {
+  GpuCluster() {
+    auto started = embedded::Cluster::start({.workers = 1, .memory_bytes = std::int64_t{2} << 30});
+    REQUIRE(started.has_value());
+    cluster = std::move(*started);
+    session.emplace(make_session(cluster->connect("gpu_check"), {.seed = 1, .timeout = std::chrono::seconds(120)}));
+  }
+  std::unique_ptr<embedded::Cluster> cluster;
+  std::optional<Session> session;
+};
+
+}  // namespace
+
+TEST_CASE("cluster: uploads, elementwise, matmul, reductions and results on a GPU") {
+  GpuCluster gpu;
+  Session& s = *gpu.session;
+  const std::vector<Device> devices = s.devices();
+  REQUIRE(!devices.empty());
+  CHECK(devices[0].name.find("cuda:0") != std::string::npos);
+  const std::int64_t m = 300, k = 257, n = 190;
+  std::vector<double> a(m * k), b(n * k);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<double>(i % 11) - 5;
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<double>(i % 7) - 3;
+  Array x = s.from_memory(a, {m, k}, {.block = {100, 64}});
+  Array y = s.from_memory(b, {n, k}, {.block = {64, 90}});
+  s.persist({x, y}).wait();
+  const std::vector<double> product = matmul(x, y.T()).get<double>();
+  bool exact = true;
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (std::int64_t q = 0; q < k; ++q) sum += a[i * k + q] * b[j * k + q];
+      exact &= product[static_cast<std::size_t>(i * n + j)] == sum;
+    }
+  }
+  CHECK(exact);
+  CHECK(sum(x).item<double>() == std::accumulate(a.begin(), a.end(), 0.0));
+  const std::vector<double> mapped = ((x * 2.0 + 1.0) - sqrt(abs(x))).get<double>();
+  bool same = true;
+  for (std::size_t i = 0; i < a.size(); ++i) same &= mapped[i] == (a[i] * 2.0 + 1.0) - std::sqrt(std::abs(a[i]));
+  CHECK(same);
+  CHECK(argmax(x.slice(0, 5, 200).T()).item<std::int64_t>() >= 0);
+  const std::vector<double> rows = sum(x, 1).get<double>();
+  CHECK(rows[3] == std::accumulate(a.begin() + 3 * k, a.begin() + 4 * k, 0.0));
+  CHECK(concat({x, x.slice(0, 0, 7)}, 0).get<double>().size() == static_cast<std::size_t>((m + 7) * k));
+  CHECK((s.full({}, 2.5) * 2.0).item<double>() == 5.0);
+  CHECK_THROWS_AS(matmul(x, y), ArrayError);
+}
+
+TEST_CASE("cluster: random numbers and regression steps agree with the host") {
+  GpuCluster gpu;
+  auto host = embedded::Cluster::start({.host_devices = 2, .use_cuda = false, .memory_bytes = 256 << 20});
+  REQUIRE(host.has_value());
+  Session other = make_session((*host)->connect("host"), {.seed = 1, .timeout = std::chrono::seconds(120)});
+  const auto program = [](Session& s) {
+    const Array x = s.random.uniform({20'000, 8}, {.seed = 3, .block = {3'000, 8}});
+    const Array w = s.linspace(-1, 1, 8);
+    const Array p = 1.0 / (1.0 + exp(-matmul(x, w)));
+    return matmul(x.T(), p - 0.5).get<double>();
+  };
+  CHECK(gpu.session->random.uniform({1000}, {.seed = 9}).get<double>() == other.random.uniform({1000}, {.seed = 9}).get<double>());
+  const std::vector<double> on_gpu = program(*gpu.session), on_host = program(other);
+  for (std::size_t i = 0; i < on_gpu.size(); ++i) CHECK(on_gpu[i] == doctest::Approx(on_host[i]).epsilon(1e-10));
+}
+
+TEST_CASE("cluster: a blocked product through the engine, timed") {
+  GpuCluster gpu;
+  Session& s = *gpu.session;
+  const std::int64_t n = 16'384;
+  Array a = s.random.uniform({n, n}, {.seed = 1, .block = {4096, 4096}}), b = s.random.uniform({n, n}, {.seed = 2, .block = {4096, 4096}});
+  s.persist({a, b}).wait();
+  double best = 1e9;
+  for (int round = 0; round < 3; ++round) {
+    Array c = matmul(a, b);
+    const auto start = std::chrono::steady_clock::now();
+    c.persist().wait();
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  std::printf("engine: dgemm %lld, blocks of 4096: %.1f TFLOP/s\n", static_cast<long long>(n), 2e-12 * n * n * n / best);
+  std::vector<double> tiny;
+  for (int i = 0; i < 50; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    (void)(s.full({}, 1.0) + 1.0).item<double>();
+    tiny.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  std::sort(tiny.begin(), tiny.end());
+  std::printf("engine: tiny get() %.0f us (median)\n", 1e6 * tiny[tiny.size() / 2]);
+  CHECK(best < 60);
+}
