@@ -59,6 +59,7 @@ void Core::Impl::apply(msg::LogEntry& entry) {
 void Core::Impl::apply_plan(msg::Plan& plan) {
   std::vector<Slot> added;
   for (msg::PlannedOp& planned : plan.ops) {
+    last_op = std::max(last_op, planned.id);
     if (op_by_id.contains(planned.id.value)) {
       ++counts.stale;
       continue;

@@ -36,6 +36,13 @@ void Core::Impl::subscribe(Slot slot, Slot op) {
                                               devices[copy.device].spec.id});
 }
 
+// About an op that is not known: its plan is still on its way, unless the log has passed its number (ids rise): then it
+// is retired, and the message is an old one.
+void Core::Impl::park(std::variant<msg::Subscribe, msg::Done> message, OpId op) {
+  if (op <= last_op || parked.size() >= limits::kMaxParked) return void(++counts.stale);
+  parked.push_back(std::move(message));
+}
+
 bool Core::Impl::valid_block(const msg::BlockRef& block, Slot array) const {
   return block.block >= 0 && block.block < arrays[array].grid.block_count();
 }
@@ -54,11 +61,7 @@ void Core::Impl::on_subscribe(const msg::Subscribe& m) {
   const auto op = op_by_id.find(m.op.value);
   const auto array = array_by_id.find(m.block.array.value);
   if (d < 0) return void(++counts.stale);
-  if (op == op_by_id.end() || array == array_by_id.end()) {
-    // Not known yet, or no more. Ids rise: an op older than everything is forgotten, the others will come.
-    if (parked.size() < limits::kMaxParked) parked.push_back(m);
-    return;
-  }
+  if (op == op_by_id.end() || array == array_by_id.end()) return park(m, m.op);
   if (!remote.contains(m.to.value) || remote[m.to.value].lost || !valid_block(m.block, array->second)) {
     return void(++counts.stale);
   }
@@ -166,10 +169,7 @@ void Core::Impl::on_done(const msg::Done& m) {
   if (d < 0) return void(++counts.stale);
   const auto array = array_by_id.find(m.block.array.value);
   const auto op = op_by_id.find(m.op.value);
-  if (op == op_by_id.end()) {
-    if (parked.size() < limits::kMaxParked) parked.push_back(m);
-    return;
-  }
+  if (op == op_by_id.end()) return park(m, m.op);
   if (array == array_by_id.end() || m.to == m.from || !valid_block(m.block, array->second)) {
     return void(++counts.stale);
   }

@@ -298,6 +298,7 @@ struct Core::Impl {
   void on_transfer(const TransferDone& event);
   void end_claims(Slot copy, const std::vector<Slot>& claims, DeviceId device);
   void subscribe(Slot copy, Slot op);
+  void park(std::variant<msg::Subscribe, msg::Done> message, OpId op);
   bool valid_block(const msg::BlockRef& block, Slot array) const;
   bool to_come(Slot array, std::int64_t block, DeviceId owner) const;
   bool can_map(DeviceId from, std::uint16_t to) const;
@@ -332,6 +333,7 @@ struct Core::Impl {
   std::map<std::uint64_t, msg::LogEntry> log_early;     // arrived before its turn
   std::deque<std::variant<msg::Subscribe, msg::Done>> parked;  // about ops not known yet
   std::deque<PeerBatchReceived> parked_batches;                // from peers not announced yet
+  OpId last_op;                                                // the highest planned: ids rise along the log
   WorkerId last_joined;                                        // ids rise: an unknown one above it will be announced
   std::map<std::uint64_t, Slot> transfers;              // nonce -> copy
   std::uint64_t next_transfer = 1;
