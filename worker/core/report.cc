@@ -1,6 +1,8 @@
 // Progress in batches: cumulative numbers, so that the scheduler may see them twice or out of order.
 #include "state.h"
 
+#include <algorithm>
+
 namespace tilewise::worker {
 
 void Core::Impl::mark_dirty(Slot op, std::uint16_t device) {
@@ -37,7 +39,9 @@ void Core::Impl::report(bool force) {
 std::vector<msg::DeviceStats> Core::Impl::device_stats() const {
   std::vector<msg::DeviceStats> stats;
   for (const DeviceState& device : devices) {
-    stats.push_back({device.spec.id, device.arena.bytes_in_use(), device.bytes_peak, device.arena.bytes_resident(),
+    // The reserve is nobody's data.
+    const std::int64_t reserve = device.reserve ? device.reserve->bytes : 0;
+    stats.push_back({device.spec.id, std::max<std::int64_t>(0, device.arena.bytes_in_use() - (reserve + 255) / 256 * 256), device.bytes_peak, device.arena.bytes_resident(),
                      device.steps_run, device.busy_ns});
   }
   return stats;

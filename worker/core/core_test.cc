@@ -1,0 +1,239 @@
+// The worker core as lists: events in, actions compared.
+#include <tilewise/worker/core.h>
+
+#include <doctest/doctest.h>
+
+using namespace tilewise;
+using namespace tilewise::worker;
+
+namespace {
+
+constexpr DeviceId kHere{1}, kPeer{2}, kClient{3};
+constexpr WorkerId kSelf{1}, kOther{2}, kClientProcess{3};
+
+ir::Op source(std::uint64_t array, std::int64_t blocks, std::int64_t extent = 8) {
+  ir::Op op;
+  op.kind = ir::OpKind::kMap;
+  op.space = *ir::Grid::uniform({blocks * extent}, {extent});
+  op.outputs.push_back({array, ir::DType::kFloat64, op.space});
+  op.attrs = ir::MapAttrs{{{ir::TapeInstr{}}}};
+  return op;
+}
+
+ir::Op map_of(std::uint64_t from, std::uint64_t array, const ir::Grid& grid) {
+  ir::Op op = source(array, 1);
+  op.space = op.outputs[0].grid = grid;
+  op.operands.push_back({from, ir::View::identity(grid.shape())});
+  ir::TapeInstr load;
+  load.op = ir::TapeOp::kLoad;
+  op.attrs = ir::MapAttrs{{{load}}};
+  return op;
+}
+
+ir::Op fetch_of(std::uint64_t from, const ir::Grid& grid) {
+  ir::Op op;
+  op.kind = ir::OpKind::kFetch;
+  op.space = grid;
+  op.operands.push_back({from, ir::View::identity(grid.shape())});
+  op.attrs = ir::FetchAttrs{kClient};
+  return op;
+}
+
+msg::PlannedOp on(DeviceId device, std::uint64_t id, ir::Op op) {
+  const ir::Shape counts = op.space.counts();
+  return {OpId{id}, std::move(op), ir::Placement::whole(counts, ir::Rule::constant(static_cast<int>(counts.size()), device)), false};
+}
+
+struct Lists {
+  explicit Lists(std::int64_t memory = 1 << 20) {
+    Options options;
+    options.self = kSelf;
+    options.devices.push_back({kHere, 0, memory, memory, 1});
+    options.window = 8;
+    core = std::make_unique<Core>(options);
+    msg::PeerInfo peer{kOther, msg::Role::kWorker, "other", "host", {}, {kPeer}, {}};
+    msg::PeerInfo client{kClientProcess, msg::Role::kClient, "client", "host", {}, {kClient}, {}};
+    log({msg::PeerJoined{peer}, msg::PeerJoined{client}});
+    step({PeerReady{kOther, true}});
+  }
+  const Actions& step(std::vector<Event> events) {
+    now += kMicrosecond;
+    core->step(events, now, actions);
+    core->check_invariants();
+    for (const AddSlab& slab : std::vector<AddSlab>(actions.slabs)) {  // the shell always obliges
+      std::vector<Launch> launches = actions.launches;
+      std::vector<Event> added{SlabAdded{slab.device, slab.bytes, true}};
+      core->step(added, now, actions);
+      actions.launches.insert(actions.launches.begin(), launches.begin(), launches.end());
+    }
+    return actions;
+  }
+  const Actions& log(std::vector<msg::LogEntry> entries) {
+    msg::Log log{1, next, std::move(entries)};
+    next += log.entries.size();
+    return step({log});
+  }
+  const Actions& completed(std::uint64_t sequence) { return step({StreamCompleted{0, 0, sequence}}); }
+  const Actions& from_peer(msg::PeerBatch batch, WorkerId peer = kOther) { return step({PeerBatchReceived{peer, std::move(batch)}}); }
+
+  std::unique_ptr<Core> core;
+  Actions actions;
+  TimeNs now = 0;
+  std::uint64_t next = 1;
+};
+
+msg::Plan plan_of(std::vector<msg::PlannedOp> ops, std::vector<ArrayId> holds = {}, std::uint64_t graph = 1) {
+  return {GraphId{graph}, 0, std::move(ops), std::move(holds)};
+}
+
+}  // namespace
+
+TEST_CASE("dependent steps are launched without waiting, and memory returns when the last use is enqueued") {
+  Lists lists;
+  const ir::Op a = source(10, 2);
+  const Actions& actions = lists.log({plan_of({on(kHere, 1, a), on(kHere, 2, map_of(10, 11, a.space))})});
+  REQUIRE(actions.launches.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(actions.launches[i].sequence == i + 1);
+  CHECK(lists.core->counters().donated == 2);  // the maps took their inputs' memory
+  lists.completed(4);
+  CHECK(lists.core->counters().tasks_done == 4);
+  CHECK(lists.core->counters().copies_live == 0);  // nobody held or fetched the results
+}
+
+TEST_CASE("a log entry is applied once, in order, however it arrives") {
+  Lists lists;
+  const ir::Op a = source(10, 1);
+  const msg::Log second{1, lists.next + 1, {plan_of({on(kHere, 2, map_of(10, 11, a.space))}, {}, 2)}};
+  const msg::Log first{1, lists.next, {plan_of({on(kHere, 1, a)}, {ArrayId{10}})}};
+  CHECK(lists.step({second}).launches.empty());
+  CHECK(lists.step({first}).launches.size() == 2);
+  CHECK(lists.step({first, second}).launches.empty());
+  const msg::Log other_term{7, lists.next + 2, {plan_of({on(kHere, 3, source(12, 1))})}};
+  CHECK(lists.step({other_term}).launches.empty());  // an older scheduler commands nobody
+}
+
+TEST_CASE("a held array stays until its release") {
+  Lists lists;
+  lists.log({plan_of({on(kHere, 1, source(10, 3))}, {ArrayId{10}})});
+  lists.completed(3);
+  CHECK(lists.core->counters().copies_live == 3);
+  CHECK(lists.core->holds({ArrayId{10}, 2}));
+  lists.log({msg::Release{{ArrayId{10}}}});
+  CHECK(lists.core->counters().copies_live == 0);
+  CHECK(lists.core->device_stats()[0].bytes_used == 0);
+  lists.log({msg::Release{{ArrayId{10}}}});  // again: nothing
+}
+
+TEST_CASE("a fetched block is offered when sealed and freed by its Done, once") {
+  Lists lists;
+  const ir::Op a = source(10, 1);
+  CHECK(lists.log({plan_of({on(kHere, 1, a), on(kClient, 2, fetch_of(10, a.space))})}).batches.empty());
+  const Actions& sealed = lists.completed(1);
+  REQUIRE(sealed.batches.size() == 1);
+  CHECK(sealed.batches[0].first == kClientProcess);
+  REQUIRE(sealed.batches[0].second.offers.size() == 1);
+  const msg::Offer offer = sealed.batches[0].second.offers[0];
+  CHECK(offer.op == OpId{2});
+  CHECK(offer.bytes == 64);
+  msg::PeerBatch done;
+  done.dones.push_back({offer.block, OpId{9}, kHere, kClient});
+  lists.from_peer(done, kClientProcess);  // of an op that nobody planned: parked, harmless
+  CHECK(lists.core->counters().copies_live == 1);
+  done.dones[0].op = OpId{2};
+  lists.from_peer(done, kClientProcess);
+  CHECK(lists.core->counters().copies_live == 0);
+  lists.from_peer(done, kClientProcess);
+}
+
+TEST_CASE("a peer's block is borrowed in place, and its Done waits for the kernels that read it") {
+  Lists lists;
+  const ir::Op a = source(10, 1);
+  const Actions& planned = lists.log({plan_of({on(kPeer, 1, a), on(kHere, 2, map_of(10, 11, a.space))})});
+  REQUIRE(planned.batches.size() == 1);
+  REQUIRE(planned.batches[0].second.subscribes.size() == 1);
+  CHECK(planned.batches[0].second.subscribes[0].op == OpId{2});
+  msg::PeerBatch batch;
+  msg::Offer offer;
+  offer.block = {ArrayId{10}, 0}, offer.op = OpId{2}, offer.from = kPeer, offer.to = kHere, offer.offset = 512, offer.bytes = 64;
+  batch.offers.push_back(offer);
+  const Actions& launched = lists.from_peer(batch);
+  REQUIRE(launched.launches.size() == 1);
+  CHECK(launched.launches[0].inputs[0] == MemoryRef{kPeer, 0, 512});
+  CHECK(launched.batches.empty());
+  CHECK(lists.from_peer(batch).batches.empty());  // repeated while the kernel reads: no Done yet
+  const Actions& ended = lists.completed(1);
+  REQUIRE(ended.batches.size() == 1);
+  CHECK(ended.batches[0].second.dones.size() == 1);
+  CHECK(lists.from_peer(batch).batches[0].second.dones.size() == 1);  // repeated when all is over: let go again
+}
+
+TEST_CASE("an offer of the wrong size fails the dependents, not the process") {
+  Lists lists;
+  const ir::Op a = source(10, 1);
+  lists.log({plan_of({on(kPeer, 1, a), on(kHere, 2, map_of(10, 11, a.space))})});
+  msg::PeerBatch batch;
+  msg::Offer offer;
+  offer.block = {ArrayId{10}, 0}, offer.op = OpId{2}, offer.from = kPeer, offer.to = kHere, offer.bytes = 63;
+  batch.offers.push_back(offer);
+  CHECK(lists.from_peer(batch).launches.empty());
+  CHECK(lists.core->counters().tasks_failed == 1);
+  msg::PeerBatch nonsense;
+  nonsense.subscribes.push_back({{ArrayId{10}, -5}, OpId{2}, kHere, kPeer});
+  nonsense.subscribes.push_back({{ArrayId{11}, 99}, OpId{2}, kHere, kPeer});
+  nonsense.grants.push_back({{ArrayId{11}, 0}, kHere, DeviceId{77}, 1});
+  nonsense.dones.push_back({{ArrayId{10}, 1 << 20}, OpId{2}, kHere, kPeer});
+  nonsense.gones.push_back({{ArrayId{10}, 0}, kPeer, DeviceId{77}});
+  lists.from_peer(nonsense);
+  lists.from_peer(nonsense, WorkerId{44});  // a stranger
+}
+
+TEST_CASE("a failed step fails exactly its dependents, enqueued ones included") {
+  Lists lists;
+  const ir::Op a = source(10, 2);
+  lists.log({plan_of({on(kHere, 1, a), on(kHere, 2, map_of(10, 11, a.space))}, {ArrayId{11}})});
+  lists.step({StepFailed{0, 0, 1, {Errc::kTaskFailed, "told to"}}, StreamCompleted{0, 0, 4}});
+  CHECK(lists.core->counters().tasks_failed == 2);  // block 0 and what was made of it
+  CHECK(!lists.core->holds({ArrayId{11}, 0}));
+  CHECK(lists.core->holds({ArrayId{11}, 1}));
+  int told = 0;
+  for (const msg::Message& m : lists.actions.to_scheduler) {
+    if (const auto* failed = std::get_if<msg::TaskFailed>(&m)) {
+      ++told;
+      CHECK(failed->why.message.find("told to") != std::string::npos);
+    }
+  }
+  CHECK(told == 2);  // each op names the root cause once
+}
+
+TEST_CASE("what never fits is reported stuck, and a cancellation frees everything") {
+  Lists lists(2048);
+  const ir::Op a = source(10, 4, 128);  // 1 KiB a block: two fit beside nothing else
+  lists.log({plan_of({on(kHere, 1, a)}, {ArrayId{10}})});
+  lists.completed(1);
+  lists.now += 20 * kSecond;
+  lists.step({});
+  bool stuck = false;
+  for (int i = 0; i < 4 && !stuck; ++i) {
+    for (const msg::Message& m : lists.actions.to_scheduler) stuck |= std::holds_alternative<msg::Stuck>(m);
+    lists.completed(static_cast<std::uint64_t>(lists.core->counters().launches));
+    for (const msg::Message& m : lists.actions.to_scheduler) stuck |= std::holds_alternative<msg::Stuck>(m);
+    lists.now += 20 * kSecond;
+    lists.step({});
+    for (const msg::Message& m : lists.actions.to_scheduler) stuck |= std::holds_alternative<msg::Stuck>(m);
+  }
+  CHECK(stuck);
+  lists.log({msg::CancelGraph{GraphId{1}, {Errc::kOutOfMemory, "does not fit"}}, msg::Release{{ArrayId{10}}}});
+  CHECK(lists.core->counters().tasks_live == 0);
+  CHECK(lists.core->counters().copies_live == 0);
+}
+
+TEST_CASE("the death of a peer discharges what it owed and fails what it had not delivered") {
+  Lists lists;
+  const ir::Op a = source(10, 1), b = source(20, 1);
+  lists.log({plan_of({on(kHere, 1, a), on(kPeer, 2, map_of(10, 11, a.space)), on(kPeer, 3, b), on(kHere, 4, map_of(20, 21, b.space))})});
+  lists.completed(1);
+  CHECK(lists.core->counters().copies_live > 0);
+  lists.log({msg::PeerLost{kOther}});
+  CHECK(lists.core->counters().copies_live == 0);
+  CHECK(lists.core->counters().tasks_failed == 1);
+}
