@@ -71,6 +71,11 @@ void World::client_message(int index, msg::Message message) {
     for (const msg::LogEntry& entry : log->entries) {
       if (const auto* joined = std::get_if<msg::PeerJoined>(&entry)) {
         for (DeviceId d : joined->peer.devices) client.owner_of[d.value] = joined->peer.id;
+      } else if (std::holds_alternative<msg::PeerLost>(entry)) {
+        // Results that were done but not delivered went with it: the session fails them by itself.
+        for (auto& [number, request] : client.requests) {
+          for (const auto& [array, blocks] : request.wanted) request.failed |= !blocks.empty();
+        }
       }
     }
   } else if (auto* reply = std::get_if<msg::SubmitReply>(&message)) {

@@ -124,7 +124,11 @@ void Core::Impl::drop_use(Slot slot, Slot op, DeviceId device) {
     (before == kNone ? copy.uses : uses[before].next) = uses[u].next;
     uses.drop(u);
     --ops[op].open_uses;
-    if (is_local && copy.kind != CopyKind::kProduced && copy.kind != CopyKind::kReplica) owe_done(copy, op);
+    if (is_local && copy.kind != CopyKind::kProduced && copy.kind != CopyKind::kReplica) {
+      owe_done(copy, op);
+      // That Done ends the subscription made in this op's name, and others may still wait for the block.
+      if (copy.state == CopyState::kExpected && copy.uses != kNone) subscribe(slot, uses[copy.uses].op);
+    }
     maybe_release(slot);
     return;
   }
