@@ -2,6 +2,7 @@
 //
 //   kernels_bench [elements]     (clear OPENBLAS_CORETYPE first: it would choose slower kernels for both sides)
 #include <cblas.h>
+#include <sys/mman.h>
 #include <tilewise/kernels/host_info.h>
 #include <tilewise/kernels/kernels.h>
 
@@ -53,7 +54,23 @@ ir::TapeInstr instr(TapeOp op, DType t, int a = 0, int b = 0, std::int64_t imm =
   return in;
 }
 
-using Buffer = std::vector<double>;
+// Memory as a device's arena gives it: aligned, in huge pages where the system has them.
+template <class T>
+struct Aligned {
+  using value_type = T;
+  Aligned() = default;
+  template <class U> Aligned(const Aligned<U>&) {}
+  T* allocate(std::size_t n) {
+    constexpr std::size_t kHuge = std::size_t{2} << 20;
+    const std::size_t bytes = (n * sizeof(T) + kHuge - 1) / kHuge * kHuge;
+    void* p = std::aligned_alloc(kHuge, bytes);
+    madvise(p, bytes, MADV_HUGEPAGE);
+    return static_cast<T*>(p);
+  }
+  void deallocate(T* p, std::size_t) { std::free(p); }
+  friend bool operator==(const Aligned&, const Aligned&) { return true; }
+};
+using Buffer = std::vector<double, Aligned<double>>;
 kernels::TensorView view(Buffer& data, ir::Shape shape) {
   return {data.data(), DType::kFloat64, shape, ir::c_order_strides(shape)};
 }
@@ -193,9 +210,11 @@ int main(int argc, char** argv) {
   overhead();
   if (std::getenv("REDUCE_ONLY") == nullptr) {
     maps(n);
+    if (std::getenv("FUSED_ONLY") != nullptr) return 0;
     transposed(1024);
     transposed(4096);
   }
+  if (std::getenv("FUSED_ONLY") != nullptr) return 0;
   using ir::ReduceKind;
   reductions("sum, all", {n}, 1, ReduceKind::kSum);
   reductions("min, all", {n}, 1, ReduceKind::kMin);

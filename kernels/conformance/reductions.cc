@@ -18,7 +18,10 @@ Step reduce_step(ReduceKind kind, DType dtype, Array input, const ir::Box& box, 
   Step step;
   step.op.kind = ir::OpKind::kReduceBlocks;
   ir::Tape tape{{instr(TapeOp::kLoad, dtype)}};
-  if (fused && dtype != DType::kBool) tape.code.push_back(instr(TapeOp::kAbs, dtype, 0));
+  if (fused && dtype != DType::kBool) {  // two: a tape of one instruction has other tiles
+    tape.code.push_back(instr(TapeOp::kAbs, dtype, 0));
+    tape.code.push_back(instr(TapeOp::kAbs, dtype, 1));
+  }
   step.op.attrs = ir::ReduceAttrs{tape, kind, axes};
   ir::Shape kept = box.shape();
   for (std::size_t d = 0; d < kept.size(); ++d) if (axes >> d & 1) kept[d] = 1;
@@ -121,7 +124,7 @@ void sizes(const Subject& subject) {
       one(subject, prng, ReduceKind::kArgMin, t, {n, 2}, 1, true, true);
       one(subject, prng, ReduceKind::kMax, t, {n}, 1, true, true);
       if (n > 5000) continue;
-      for (const std::int64_t narrow : {2, 3, 31, 32, 33}) one(subject, prng, ReduceKind::kSum, t, {n, narrow}, 1, true, false);
+      for (const std::int64_t narrow : {2, 3, 31, 32, 33, 600, 1100}) if (n * narrow < 80000) one(subject, prng, ReduceKind::kSum, t, {n, narrow}, 1, true, false);
     }
   }
 }

@@ -11,19 +11,18 @@ constexpr std::int64_t kSplatBytes = kLaneBlock * 8;
 constexpr std::int64_t kMinRow = 256;  // shorter rows are gathered into full tiles
 constexpr std::int64_t kMaxStripRun = 8192;  // strips stay within the second-level cache
 
-// Measured on Zen 5: short tiles keep all streams and slots of a tape in a first-level cache of few ways, and asking for
-// memory this far ahead, a block at a time, keeps the bus busy while a tile is computed (without: 2.4 times slower).
-// A tape of one instruction gains nothing from short tiles and saves dispatch by long ones.
-constexpr std::int64_t kTile = 256, kLongTile = 1024;
-constexpr std::int64_t kAhead = 2048;  // elements
+// Measured on Zen 5 with streams that share their cache sets, as blocks of an arena do: past 128 elements they and the
+// slots push each other out of a first-level cache of twelve ways (256: 1.3 times the time), below the dispatch shows. A tape of one
+// instruction has few streams and gains by long tiles.
+constexpr std::int64_t kTile = 128, kLongTile = 1024;
 
 }  // namespace
 
 Result<TileEvaluator> TileEvaluator::make(const Program& program, std::span<const TensorView> inputs,
-                                          const ir::Box& box, const ir::Shape& space_shape) {
+                                          const ir::Box& box, const ir::Shape& space_shape, std::int64_t least_tile) {
   TileEvaluator out(program);
   TW_TRY(out.bind(inputs, box, space_shape));
-  out.allocate();
+  out.allocate(least_tile);
   return out;
 }
 
@@ -63,18 +62,18 @@ Status TileEvaluator::bind(std::span<const TensorView> inputs, const ir::Box& bo
   return {};
 }
 
-void TileEvaluator::allocate() {
+void TileEvaluator::allocate(std::int64_t least_tile) {
   const Program& program = *program_;
   const auto lanes = std::count_if(program.code.begin(), program.code.end(),
                                    [](const ProgramInstr& in) { return in.kind == Kind::kLane; });
-  tile_ = lanes > 1 ? kTile : kLongTile;
+  tile_ = lanes > 1 ? std::max(kTile, least_tile) : kLongTile;
   max_tile_ = tile_;
   row_ = 0;
   for (const Source& source : sources_) {
     if (source.where.is_flat() || source.where.run() < kMinRow) continue;
     row_ = row_ == 0 ? source.where.run() : std::min(row_, source.where.run());
   }
-  in_place_ = program.is_one_load() && sources_[0].where.is_flat() && sources_[0].where.stride() == 1;
+  in_place_ = program.is_one_load() && sources_[0].in_order();
   if (in_place_) max_tile_ = std::int64_t{1} << 40;
   const auto constants = static_cast<std::int64_t>(program.code.size());
   std::int64_t bytes = constants * kSplatBytes + program.slots * tile_ * 8;
@@ -90,13 +89,23 @@ void TileEvaluator::allocate() {
     source.strip = strip;
     strip += source.strip_bytes();
   }
-  for (std::size_t i = 0; i < program.code.size(); ++i) {
-    const ProgramInstr& in = program.code[i];
+  if (build_straight()) return;
+  for (const ProgramInstr& in : program.code) {
     if (in.kind != Kind::kConst) continue;
-    std::byte* at = memory_.get() + static_cast<std::int64_t>(i) * kSplatBytes;
-    fill_constant(at, in.dtype, in.imm_f, in.imm_i, kLaneBlock);
-    values_[i] = {at, true};
+    fill_constant(block(in), in.dtype, in.imm_f, in.imm_i, kLaneBlock);
+    values_[static_cast<std::size_t>(&in - program.code.data())] = {block(in), true};
   }
+}
+
+bool TileEvaluator::build_straight() {
+  boost::container::static_vector<StraightTape::Operand, limits::kMaxTapeInstructions> operands;
+  for (const Source& source : sources_) {
+    const bool repeated = source.where.is_flat() && source.where.stride() == 0;
+    if (source.data == nullptr || !(repeated || source.in_order())) return false;
+    operands.push_back({source.data, repeated});
+  }
+  is_straight_ = straight_.build(*program_, operands.data(), memory_.get(), tiles_, tile_ * 8);
+  return is_straight_;
 }
 
 std::int64_t TileEvaluator::tile_at(std::int64_t begin, std::int64_t end) const {
@@ -169,7 +178,7 @@ TileEvaluator::Value TileEvaluator::load(const ProgramInstr& in, std::int64_t be
   const Source& source = sources_[in.source];
   if (source.strip_rows > 0) return load_strips(in, begin, n);
   const auto size = static_cast<std::int64_t>(ir::size_of(in.dtype));
-  if (source.where.is_flat() && source.where.stride() == 1) return {source.data + begin * size, false};
+  if (source.in_order()) return {source.data + begin * size, false};
   std::byte* out = slot(in);
   const std::int64_t stride = source.where.stride();
   Value value{out, false};
@@ -179,8 +188,8 @@ TileEvaluator::Value TileEvaluator::load(const ProgramInstr& in, std::int64_t be
     if (count == n && stride == 1) {
       value.data = from;
     } else if (count == n && stride == 0) {
-      fill_same(out, from, size, kLaneBlock);
-      value.splat = true;
+      fill_same(block(in), from, size, kLaneBlock);
+      value = {block(in), true};
     } else {
       gather(out + done * size, from, size, stride, count);
     }
@@ -191,17 +200,17 @@ TileEvaluator::Value TileEvaluator::load(const ProgramInstr& in, std::int64_t be
 
 TileEvaluator::Value TileEvaluator::iota(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const {
   const Source& source = sources_[in.source];
-  auto* out = reinterpret_cast<std::int64_t*>(slot(in));
   const std::int64_t stride = source.where.stride();
-  bool splat = false;
+  Value value{slot(in), false};
   std::int64_t done = 0;
   for_runs(source.where, begin, n, [&](std::int64_t offset, std::int64_t count) {
-    splat = count == n && stride == 0;
-    const std::int64_t first = source.first + offset, length = splat ? kLaneBlock : count;
-    for (std::int64_t j = 0; j < length; ++j) out[done + j] = first + j * stride;
+    if (count == n && stride == 0) value = {block(in), true};
+    auto* out = reinterpret_cast<std::int64_t*>(value.splat ? block(in) : slot(in)) + done;
+    const std::int64_t first = source.first + offset, length = value.splat ? kLaneBlock : count;
+    for (std::int64_t j = 0; j < length; ++j) out[j] = first + j * stride;
     done += count;
   });
-  return {out, splat};
+  return value;
 }
 
 TileEvaluator::Value TileEvaluator::random(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const {
@@ -240,7 +249,7 @@ TileEvaluator::Value TileEvaluator::random_below(const ProgramInstr& in, Value b
   return draws;
 }
 
-TileEvaluator::Value TileEvaluator::lane(const ProgramInstr& in, std::int64_t n, void* out) {
+TileEvaluator::Value TileEvaluator::lane(const ProgramInstr& in, std::int64_t n, void* out) const {
   LaneArgs args;
   bool splat = true;
   for (int k = 0; k < in.arity; ++k) {
@@ -249,33 +258,17 @@ TileEvaluator::Value TileEvaluator::lane(const ProgramInstr& in, std::int64_t n,
     args.splat[k] = value.splat;
     splat = splat && value.splat;
   }
-  args.out = out != nullptr && !splat ? out : slot(in);
+  // Splats have blocks of their own: in a slot that the result takes over they would not survive its first elements.
+  args.out = splat ? block(in) : (out != nullptr ? out : slot(in));
   args.n = splat ? kLaneBlock : n;
-  // In place is element by element: a repeated argument must survive the first block of results.
-  alignas(64) std::byte repeated[3][kSplatBytes];
-  for (int k = 0; k < in.arity && !splat; ++k) {
-    if (!args.splat[k] || args.in[k] != args.out) continue;
-    std::memcpy(repeated[k], args.in[k], kSplatBytes);
-    args.in[k] = repeated[k];
-  }
-  if (!ahead_.empty() && !splat) {
-    args.ahead = ahead_.back().from;
-    args.ahead_step = ahead_.back().step;
-    ahead_.pop_back();
-  }
   in.lane(args);
   return {args.out, splat};
 }
 
 const void* TileEvaluator::eval(std::int64_t begin, std::int64_t n, void* out) {
+  if (is_straight_) return straight_.eval(begin, n, out);
+  if (in_place_ && out == nullptr) return sources_[0].data + begin * sources_[0].size;
   const std::size_t count = program_->code.size();
-  ahead_.clear();  // one stream an instruction
-  for (const Source& source : sources_) {
-    if (source.data == nullptr || !source.where.is_flat() || source.where.stride() != 1) continue;
-    ahead_.push_back({source.data + (begin + kAhead) * source.size, source.size * kLaneBlock});
-  }
-  const auto out_size = static_cast<std::int64_t>(ir::size_of(program_->result()));
-  if (out != nullptr) ahead_.push_back({static_cast<std::byte*>(out) + kAhead * out_size, out_size * kLaneBlock});
   for (std::size_t i = 0; i < count; ++i) {
     const ProgramInstr& in = program_->code[i];
     switch (in.kind) {
@@ -284,9 +277,7 @@ const void* TileEvaluator::eval(std::int64_t begin, std::int64_t n, void* out) {
       case Kind::kIota: values_[i] = iota(in, begin, n); break;
       case Kind::kRandom: values_[i] = random(in, begin, n); break;
       case Kind::kRandomBelow: values_[i] = random_below(in, values_[in.args[0]], begin, n); break;
-      case Kind::kLane:
-        values_[i] = lane(in, n, i + 1 == count ? out : nullptr);
-        break;
+      case Kind::kLane: values_[i] = lane(in, n, i + 1 == count ? out : nullptr); break;
     }
   }
   const ProgramInstr& last = program_->code.back();

@@ -5,6 +5,7 @@
 #include "common/strided.h"
 #include "map/evaluator_memory.h"
 #include "map/program.h"
+#include "map/straight.h"
 
 #include <span>
 
@@ -15,8 +16,9 @@ namespace tilewise::kernels::map {
 class TileEvaluator {
  public:
   // `inputs[i]` is operand i, of the box's shape. kShapeMismatch, or kInternal for an operand without memory.
+  // max_tile() is at least `least_tile`, which is at most 1024.
   static Result<TileEvaluator> make(const Program& program, std::span<const TensorView> inputs, const ir::Box& box,
-                                    const ir::Shape& space_shape);
+                                    const ir::Shape& space_shape, std::int64_t least_tile = 0);
 
   // The most elements that one eval() takes. Unbounded where the program only passes on contiguous memory.
   std::int64_t max_tile() const { return max_tile_; }
@@ -36,6 +38,7 @@ class TileEvaluator {
     const std::byte* data = nullptr;  // loads
     std::int64_t size = 1;            // of their elements
     std::int64_t first = 0;           // value or counter of element 0 (iota, random)
+    bool in_order() const { return where.is_flat() && where.stride() == 1; }
     // Loads across the grain of memory (transposed operands): some rows at a time are brought into C order here.
     std::byte* strip = nullptr;
     std::int64_t strip_rows = 0;      // at most; 0: not read in strips
@@ -47,14 +50,13 @@ class TileEvaluator {
     const void* data = nullptr;
     bool splat = false;
   };
-  struct Ahead {
-    const std::byte* from;
-    std::int64_t step;
-  };
 
   explicit TileEvaluator(const Program& program) : program_(&program) {}
-  void allocate();
+  void allocate(std::int64_t least_tile);
   Status bind(std::span<const TensorView> inputs, const ir::Box& box, const ir::Shape& space_shape);
+  bool build_straight();
+  // Where an instruction's result goes: a tile's worth, or one block if it is the same for every element.
+  std::byte* block(const ProgramInstr& in) const { return memory_.get() + (&in - program_->code.data()) * kLaneBlock * 8; }
   std::byte* slot(const ProgramInstr& in) const { return tiles_ + std::int64_t{in.slot} * tile_ * 8; }
   Value load(const ProgramInstr& in, std::int64_t begin, std::int64_t n);
   Value load_strips(const ProgramInstr& in, std::int64_t begin, std::int64_t n);
@@ -63,14 +65,14 @@ class TileEvaluator {
   Value iota(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const;
   Value random(const ProgramInstr& in, std::int64_t begin, std::int64_t n) const;
   Value random_below(const ProgramInstr& in, Value bound, std::int64_t begin, std::int64_t n) const;
-  Value lane(const ProgramInstr& in, std::int64_t n, void* out);
+  Value lane(const ProgramInstr& in, std::int64_t n, void* out) const;
 
   const Program* program_;
-  TileMemory memory_;  // constants, one block each; then the slots, then strips
+  TileMemory memory_;  // a block for each instruction; then the slots, then strips
   std::byte* tiles_ = nullptr;
-  bool in_place_ = false;
+  StraightTape straight_;
+  bool is_straight_ = false, in_place_ = false;
   std::int64_t tile_ = 0, max_tile_ = 0, row_ = 0;
-  boost::container::static_vector<Ahead, limits::kMaxTapeInstructions + 1> ahead_;
   boost::container::static_vector<Source, limits::kMaxTapeInstructions> sources_;
   boost::container::static_vector<Value, Program::kMaxCode> values_;
 };

@@ -68,7 +68,7 @@ void clear(void* acc, std::int64_t width) {
   for (std::int64_t j = 0; j < width; ++j) a[j] = Op::template kNeutral<T>;
 }
 
-constexpr std::int64_t kAhead = 1024;  // elements
+constexpr std::int64_t kAhead = 1024;  // elements to ask for early
 
 // Sixteen lanes stay in registers.
 template <class Op, class T>
@@ -80,8 +80,6 @@ HWY_INLINE void rows_of_16(T* acc, const T* x, std::int64_t rows) {
   V a[kVectors];
   for (int v = 0; v < kVectors; ++v) a[v] = hn::LoadU(d, acc + v * kLanes);
   for (std::int64_t r = 0; r < rows; ++r, x += kFold) {
-    __builtin_prefetch(x + kAhead, 0, 2);  // hardware stops at the end of a page
-    if constexpr (sizeof(T) == 8) __builtin_prefetch(x + kAhead + kFold / 2, 0, 2);
     for (int v = 0; v < kVectors; ++v) a[v] = Op::vec(a[v], hn::LoadU(d, x + v * kLanes));
   }
   for (int v = 0; v < kVectors; ++v) hn::StoreU(a[v], d, acc + v * kLanes);
@@ -93,6 +91,10 @@ void rows(void* acc, const void* from, std::int64_t width, std::int64_t rows, st
   const T* HWY_RESTRICT x = static_cast<const T*>(from);
   if constexpr (sizeof(T) >= 4 && !std::is_same_v<Op, Prod> && !std::is_same_v<Op, Any> && !std::is_same_v<Op, All>) {
     if (width == kFold && pitch == kFold) return rows_of_16<Op, T>(a, x, rows);
+  }
+  if (width == 1 && rows == 1) {
+    *a = Op::apply(*a, *x);
+    return;
   }
   std::int64_t r = 0;
   for (; r + 4 <= rows; r += 4, x += 4 * pitch) {  // four rows a pass over the accumulators
@@ -112,6 +114,20 @@ void rows(void* acc, const void* from, std::int64_t width, std::int64_t rows, st
 }
 
 template <class Op, class T>
+void lanes(void* acc, std::int64_t n) {
+  T* a = static_cast<T*>(acc);
+  if (n == 1) {
+    for (int half = kFold / 2; half > 0; half /= 2) {
+      for (int l = 0; l < half; ++l) a[l] = Op::apply(a[l], a[l + half]);
+    }
+    return;
+  }
+  for (std::int64_t half = kFold / 2 * n; half >= n; half /= 2) {
+    for (std::int64_t j = 0; j < half; ++j) a[j] = Op::apply(a[j], a[j + half]);
+  }
+}
+
+template <class Op, class T>
 void units(void* to, const void* from, std::int64_t units, std::int64_t length, std::int64_t n) {
   T* HWY_RESTRICT out = static_cast<T*>(to);
   const T* HWY_RESTRICT x = static_cast<const T*>(from);
@@ -125,7 +141,7 @@ void units(void* to, const void* from, std::int64_t units, std::int64_t length, 
 }
 
 template <class Op, class T>
-FoldFns fns() { return {clear<Op, T>, rows<Op, T>, units<Op, T>}; }
+FoldFns fns() { return {clear<Op, T>, rows<Op, T>, lanes<Op, T>, units<Op, T>}; }
 
 template <class Op>
 FoldFns number_fns(DType t) {

@@ -14,6 +14,8 @@ struct FoldFns {
   void (*clear)(void* acc, std::int64_t width) = nullptr;
   // for r: acc[j] = acc[j] op x[r * pitch + j], rows in order
   void (*rows)(void* acc, const void* x, std::int64_t width, std::int64_t rows, std::int64_t pitch) = nullptr;
+  // acc[j] = the kFold lanes acc[l * n + j] by halves: l with l + 8, then + 4, + 2, + 1
+  void (*lanes)(void* acc, std::int64_t n) = nullptr;
   // for u, j: out[u * n + j] = x[u][0][j] op x[u][1][j] op ..., x of shape (units, length, n), left to right
   void (*units)(void* out, const void* x, std::int64_t units, std::int64_t length, std::int64_t n) = nullptr;
   explicit operator bool() const { return rows != nullptr; }

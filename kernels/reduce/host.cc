@@ -21,6 +21,7 @@ namespace {
 constexpr std::int64_t kChunkRows = 64;   // rows (or folded rows) summed left to right
 constexpr std::int64_t kNarrow = 32;      // rows shorter than this are folded sixteen at a time
 constexpr std::int64_t kShort = 16;       // ... unless there are no more than this
+constexpr std::int64_t kLeastTile = kNarrow * kFold;  // one folded row
 constexpr std::int64_t kMaxColumns = 1024;  // accumulators of one pass: within the first-level cache
 
 class BlockReducer {
@@ -86,9 +87,7 @@ class BlockReducer {
       folds_.clear(acc_.data(), fold_ * width);
       if (width == layout_.n) add_rows(base + row * layout_.n, rows);
       else add_columns(base + row * layout_.n + column, rows, width);
-      for (std::int64_t half = fold_ / 2; half > 0; half /= 2) {
-        folds_.rows(acc_.data(), acc_.data() + half * width * size_, half * width, 1, 0);
-      }
+      if (fold_ == kFold) folds_.lanes(acc_.data(), width);
       tree_.push(acc_.data());
     }
   }
@@ -133,7 +132,7 @@ Status reduce_blocks(const KernelCall& call) {
   const std::int64_t outputs = ir::volume(out.shape);
   if (call.box.volume() == 0) return clear_output(attrs.kind, out);
   TW_ASSIGN(const map::Program program, map::Program::make(attrs.tape, out.dtype));
-  TW_ASSIGN(map::TileEvaluator values, map::TileEvaluator::make(program, call.inputs, call.box, call.space_shape));
+  TW_ASSIGN(map::TileEvaluator values, map::TileEvaluator::make(program, call.inputs, call.box, call.space_shape, kLeastTile));
   const Layout layout = layout_of(shape, attrs.axes);
   if (layout.outputs * layout.n != outputs) {
     return error(Errc::kShapeMismatch, "a reduction of " + ir::to_string(call.box) + " into " + ir::to_string(out.shape));
