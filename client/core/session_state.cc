@@ -333,6 +333,13 @@ void SessionState::on_log(msg::Log log) {
     const std::scoped_lock lock(mutex_);
     if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) {
       std::erase_if(devices_, [&](const auto& d) { return d.second.worker_id == lost->peer; });
+      // A graph that is done is the scheduler's business no more: blocks that were not delivered may have died with the
+      // worker, and nobody would say so. The expression is still there: asking again computes it again.
+      for (const auto& [number, request] : Requests(requests_)) {
+        if (!request->graph_done || request->targets_left == 0) continue;
+        finish_locked(*request, {Errc::kWorkerLost, "a worker was lost before all results were delivered"});
+        requests_.erase(number);
+      }
     } else if (const auto* joined = std::get_if<msg::PeerJoined>(&entry)) {
       const msg::PeerInfo& peer = joined->peer;
       if (peer.role != msg::Role::kWorker) continue;

@@ -388,6 +388,13 @@ void LocalService::receive(WorkerId, std::uint64_t transfer, std::byte* to, std:
 
 LocalEndpoint::~LocalEndpoint() {
   cluster_.on_thread([this] {
+    // What this endpoint has asked for and was not begun: begun while it lives, then forgotten.
+    std::vector<std::function<void()>> due;
+    {
+      std::lock_guard lock(cluster_.mutex_);
+      due.swap(cluster_.calls_);
+    }
+    for (const std::function<void()>& call : due) call();
     cluster_.clients_.erase(conn_.value);
     cluster_.clients_by_id_.erase(welcome_.you.value);
     cluster_.copies_.forget(welcome_.you);

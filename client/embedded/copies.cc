@@ -1,6 +1,7 @@
 #include "copies.h"
 
 #include <cstring>
+#include <thread>
 
 namespace tilewise::embedded {
 namespace {
@@ -11,8 +12,13 @@ void Copies::receive(WorkerId receiver, std::uint64_t transfer, Place to, std::i
   armed_[{receiver.value, transfer}] = {to, bytes, std::move(done)};
 }
 
-void Copies::forget(WorkerId receiver) {
-  std::erase_if(armed_, [&](const auto& entry) { return entry.first.first == receiver.value; });
+void Copies::forget(WorkerId client) {
+  std::erase_if(armed_, [&](const auto& entry) { return entry.first.first == client.value; });
+  // Copies to and from clients are few and bounded; which end is whose does not matter for waiting.
+  for (Pending& p : pending_) {
+    while (p.stream->completed() < p.sequence) std::this_thread::yield();
+    if (p.receiver == client) p.received = {};
+  }
 }
 
 // Null: copy on this thread.
@@ -47,26 +53,35 @@ void Copies::transmit(WorkerId receiver, std::uint64_t transfer, Place from, std
     armed.done(ok);
     return sent(ok);
   }
-  pending_.push_back({stream, sequence, std::move(armed.done), std::move(sent)});
+  pending_.push_back({stream, sequence, receiver, std::move(armed.done), std::move(sent)});
 }
 
 bool Copies::poll() {
+  if (pending_.empty()) return false;
+  // All streams' ends first, then their failures: taking them drains the stream, so they are kept until their copy's turn.
+  std::map<device::Stream*, std::uint64_t> completed;
+  for (const Pending& p : pending_) completed.emplace(p.stream, p.stream->completed());
+  std::vector<device::StepFailure> failures;
+  for (const auto& [stream, sequence] : completed) {
+    failures.clear();
+    stream->take_failures(failures);
+    for (device::StepFailure& f : failures) failed_.emplace(std::pair{stream, f.sequence}, std::move(f.error));
+  }
   bool any = false;
   for (std::size_t i = 0; i < pending_.size();) {
-    if (pending_[i].stream->completed() < pending_[i].sequence) {
+    if (completed[pending_[i].stream] < pending_[i].sequence) {
       ++i;
       continue;
     }
     const Pending done = std::move(pending_[i]);
     pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-    std::vector<device::StepFailure> failures;
-    done.stream->take_failures(failures);
     Status status;
-    for (const device::StepFailure& f : failures) {
-      if (f.sequence == done.sequence) status = f.error;
+    if (const auto f = failed_.find({done.stream, done.sequence}); f != failed_.end()) {
+      status = f->second;
+      failed_.erase(f);
     }
-    done.received(status);
-    done.sent(status);
+    if (done.received) done.received(status);
+    if (done.sent) done.sent(status);
     any = true;
   }
   return any;

@@ -24,7 +24,8 @@ class Copies {
   void transmit(WorkerId receiver, std::uint64_t transfer, Place from, std::int64_t bytes, Done sent);
   // Calls what has completed. True if anything had.
   bool poll();
-  void forget(WorkerId receiver);  // drops its receives uncalled
+  // Drops its receives uncalled; when this returns no copy touches its memory any more. May wait for copies in flight.
+  void forget(WorkerId client);
 
  private:
   struct Armed {
@@ -35,6 +36,7 @@ class Copies {
   struct Pending {
     device::Stream* stream = nullptr;
     std::uint64_t sequence = 0;
+    WorkerId receiver;
     Done received, sent;
   };
   device::Stream* stream_for(Place from, Place to, std::int64_t bytes);
@@ -42,6 +44,7 @@ class Copies {
   std::vector<device::Device*> devices_;
   std::map<std::pair<std::uint32_t, std::uint64_t>, Armed> armed_;
   std::vector<Pending> pending_;
+  std::map<std::pair<device::Stream*, std::uint64_t>, Error> failed_;  // taken from their stream, not yet looked at
 };
 
 }  // namespace tilewise::embedded

@@ -5,6 +5,8 @@
 #include <tilewise/tilewise.h>
 
 #include <algorithm>
+#include <charconv>
+#include <chrono>
 #include <cstdlib>
 
 namespace tilewise {
@@ -15,7 +17,16 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : value;
 }
 
-int number(const char* name) { return std::atoi(variable(name).c_str()); }
+// Nothing set: 0. What is no number from 0 to 1024 is a user's mistake.
+int number(const char* name) {
+  const std::string text = variable(name);
+  int value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (!text.empty() && (failed != std::errc() || end != text.data() + text.size() || value < 0 || value > 1024)) {
+    throw ArrayError(Errc::kInvalidArgument, std::string(name) + "='" + text + "' is no number from 0 to 1024");
+  }
+  return value;
+}
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> items;
@@ -75,7 +86,10 @@ Session connect(SessionOptions options) {
   auto endpoint = scheduler.empty() ? embedded_endpoint(options.name) : remote::connect_from_environment(scheduler, options.name);
   if (!endpoint) throw ArrayError(endpoint.error());
   if (!options.npy_info) options.npy_info = read_header;
-  return make_session(std::move(*endpoint), std::move(options));
+  Session session = make_session(std::move(*endpoint), std::move(options));
+  // The list of workers follows the welcome; a cluster without any is the user's to find out at the first compute.
+  session.wait_for_devices(1, std::chrono::seconds(scheduler.empty() ? 0 : 2));
+  return session;
 }
 
 }  // namespace tilewise

@@ -101,7 +101,12 @@ int main(int argc, char** argv) {
       std::printf("demo [--size N]   the main job: an N x N product (default 8192, a multiple of 4) and a regression\n");
       return 0;
     }
-    if (std::strcmp(argv[i], "--size") == 0 && i + 1 < argc) n = std::atoi(argv[++i]);
+    if (std::strcmp(argv[i], "--size") == 0 && i + 1 < argc) {
+      n = std::atoi(argv[++i]);
+      continue;
+    }
+    std::fprintf(stderr, "demo: unknown argument '%s'; see --help\n", argv[i]);
+    return 2;
   }
   if (n < 64 || n > 32'768 || n % 4 != 0) {
     std::fprintf(stderr, "demo: --size wants a multiple of 4 from 64 to 32768\n");

@@ -199,6 +199,7 @@ void Core::Impl::free_memory(Copy& copy) {
     }
   }
   device.arena.free(copy.extent, fence);
+  device.last_change = now;
   copy.has_memory = false;
   device.memory_freed = true;
 }
@@ -231,6 +232,7 @@ void Core::Impl::seal(Slot slot) {
 void Core::Impl::fail_copy(Slot slot, Slot why) {
   Copy& copy = copies[slot];
   if (copy.state == CopyState::kFailed) return;
+  if (copy.state == CopyState::kOffered) std::erase(devices[copy.device].ungranted, slot);
   free_memory(copy);
   copy.state = CopyState::kFailed;
   copy.outcome = why;

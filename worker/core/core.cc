@@ -86,7 +86,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
   now = at;
   actions.clear();
   out = &actions;
-  if (!events.empty()) last_change = now, stuck_reported = false;
+  if (!events.empty()) stuck_reported = false;
   for (Event& event : events) {
     std::visit(
         [&](auto& e) {
@@ -103,6 +103,8 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
             DeviceState& device = devices[e.device];
             device.slab_pending = false;
             if (e.ok) device.arena.add_slab(e.bytes);
+            else device.full = true;
+            device.last_change = now;
             device.memory_freed = true;
           }
         },
@@ -147,7 +149,7 @@ TimeNs Core::Impl::next_deadline() const {
   if (!dirty.empty() || lanes_dirty || log_moved) next = last_report + options.report_ns;
   if (!stuck_reported) {
     for (const DeviceState& device : devices) {
-      if (starved_task(device) != kNone) next = std::min(next, last_change + options.stuck_ns);
+      if (idle(device) && starved_task(device) != kNone) next = std::min(next, device.last_change + options.stuck_ns);
     }
   }
   return next;

@@ -217,8 +217,9 @@ void Core::Impl::cancel_op(Slot slot, Slot why) {
     share.failed += left;
     mark_dirty(slot, d);
   }
-  for (std::uint16_t d = 0; d < devices.size(); ++d) {
+  for (std::uint16_t d = 0; d < devices.size() && op.live_tasks > 0; ++d) {
     for (Slot q : devices[d].queues) {
+      if (queues[q].graph != op.entry->graph) continue;
       for (Slot t : queues[q].order) {
         if (!tasks[t].finished && tasks[t].op == slot) fail_task(t, why);
       }
@@ -340,7 +341,8 @@ void Core::Impl::on_peer_lost(WorkerId worker) {
       const Slot next = copies[c].next;
       Copy& copy = copies[c];
       if (copy.kind != CopyKind::kProduced && is_dead(copy.source) &&
-          (copy.state == CopyState::kExpected || copy.state == CopyState::kOffered)) {
+          (copy.state == CopyState::kExpected || copy.state == CopyState::kOffered ||
+           copy.kind == CopyKind::kBorrowed)) {  // what it lent is unmapped soon: nothing new may read it
         fail_copy(c, why);
       }
       c = next;

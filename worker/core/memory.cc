@@ -12,7 +12,7 @@ std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t byte
   };
   auto extent = attempt();
   if (!extent) {
-    if (const std::int64_t wanted = device.arena.wants_slab(bytes); wanted > 0) {
+    if (const std::int64_t wanted = device.full ? 0 : device.arena.wants_slab(bytes); wanted > 0) {
       if (!device.slab_pending) {
         device.slab_pending = true;
         out->slabs.push_back({d, wanted});
@@ -38,7 +38,8 @@ void Core::Impl::restore_reserve(std::uint16_t d) {
     device.reserve.reset();
   }
   if (device.reserve || device.reserve_bytes == 0) return;
-  if (device.arena.bytes_resident() == 0 || device.arena.wants_slab(device.reserve_bytes) > 0) return;
+  if (device.arena.bytes_resident() == 0) return;
+  if (!device.full && device.arena.wants_slab(device.reserve_bytes) > 0) return;
   device.reserve = device.arena.allocate_settled(device.reserve_bytes);
 }
 
@@ -54,6 +55,13 @@ void Core::Impl::retry_blocked(std::uint16_t d) {
   }
 }
 
+bool Core::Impl::lowest_waits(Slot copy) const {
+  for (Slot t = copies[copy].waiters; t != kNone; t = tasks[t].next_waiter) {
+    if (is_lowest(t)) return true;
+  }
+  return false;
+}
+
 // What tasks wait for comes first; a large block that does not fit does not keep smaller ones out.
 void Core::Impl::try_grants(std::uint16_t d) {
   DeviceState& device = devices[d];
@@ -61,7 +69,7 @@ void Core::Impl::try_grants(std::uint16_t d) {
     std::erase_if(device.ungranted, [&](Slot c) {
       if (copies[c].state != CopyState::kOffered) return true;
       const Slot waiter = copies[c].waiters;
-      return (waiter != kNone) == waited && grant(c, waited && is_lowest(waiter));
+      return (waiter != kNone) == waited && grant(c, waited && lowest_waits(c));
     });
   }
 }
@@ -72,6 +80,7 @@ bool Core::Impl::grant(Slot slot, bool lowest) {
   alloc::Fence none;
   const auto extent = take(copy.device, copy.bytes, true, lowest, none);
   if (!extent) return false;
+  devices[copy.device].last_change = now;
   copy.extent = *extent;
   copy.has_memory = true;
   copy.at = {devices[copy.device].spec.id, extent->slab, extent->offset};
@@ -97,14 +106,20 @@ Slot Core::Impl::starved_task(const DeviceState& device) const {
   return kNone;
 }
 
+bool Core::Impl::idle(const DeviceState& device) const {
+  for (const StreamState& stream : device.streams) {
+    if (!stream.flight.empty()) return false;
+  }
+  return !device.slab_pending;
+}
+
 // Memory is wanted and nothing here has moved for a while: say so. Time only delays the word (a peer may still be
 // reading what it borrowed from us); it decides nothing by itself.
 void Core::Impl::check_stuck() {
-  if (stuck_reported || now - last_change < options.stuck_ns) return;
+  if (stuck_reported) return;
   for (const DeviceState& device : devices) {
-    bool in_flight = device.slab_pending;
-    for (const StreamState& stream : device.streams) in_flight |= !stream.flight.empty();
-    const Slot t = in_flight ? kNone : starved_task(device);
+    if (now - device.last_change < options.stuck_ns || !idle(device)) continue;
+    const Slot t = starved_task(device);
     if (t == kNone) continue;
     const Task& task = tasks[t];
     const OpEntry& entry = *ops[task.op].entry;

@@ -12,11 +12,18 @@ void Core::Impl::on_batch(WorkerId from, msg::PeerBatch& batch) {
     else ++counts.stale;
     return;
   }
-  for (const auto& m : batch.subscribes) on_subscribe(m);
-  for (auto& m : batch.offers) on_offer(m);
-  for (const auto& m : batch.grants) on_grant(m);
-  for (const auto& m : batch.dones) on_done(m);
-  for (const auto& m : batch.gones) on_gone(m);
+  // Each speaks for its own devices only: a forged Done would free what a third party reads.
+  const auto its_own = [&](DeviceId device) {
+    const auto it = remote.find(device.value);
+    if (it != remote.end() && it->second.worker == from) return true;
+    ++counts.stale;
+    return false;
+  };
+  for (const auto& m : batch.subscribes) if (its_own(m.to)) on_subscribe(m);
+  for (auto& m : batch.offers) if (its_own(m.from)) on_offer(m);
+  for (const auto& m : batch.grants) if (its_own(m.to)) on_grant(m);
+  for (const auto& m : batch.dones) if (its_own(m.to)) on_done(m);
+  for (const auto& m : batch.gones) if (its_own(m.from)) on_gone(m);
 }
 
 bool Core::Impl::can_map(DeviceId from, std::uint16_t to) const {
@@ -96,7 +103,7 @@ void Core::Impl::on_offer(msg::Offer& m) {
   const int d = local(m.to);
   if (d < 0) return void(++counts.stale);
   const auto array = array_by_id.find(m.block.array.value);
-  const Slot slot = array == array_by_id.end()
+  const Slot slot = array == array_by_id.end() || !valid_block(m.block, array->second)
                         ? kNone
                         : find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
   if (slot == kNone || copies[slot].kind == CopyKind::kProduced || copies[slot].source != m.from) {
@@ -151,14 +158,14 @@ void Core::Impl::on_offer(msg::Offer& m) {
   // Surplus memory is granted at once; when it is short, only to what a task is waiting for.
   const alloc::Arena& arena = devices[copy.device].arena;
   const bool plenty = arena.bytes_in_use() + copy.bytes <= arena.max_bytes() / 2;
-  if ((plenty || copy.waiters != kNone) && grant(slot, copy.waiters != kNone && is_lowest(copy.waiters))) return;
+  if ((plenty || copy.waiters != kNone) && grant(slot, lowest_waits(slot))) return;
   devices[copy.device].ungranted.push_back(slot);
 }
 
 void Core::Impl::on_grant(const msg::Grant& m) {
   const int d = local(m.from);
   const auto array = array_by_id.find(m.block.array.value);
-  if (d < 0 || array == array_by_id.end() || !remote.contains(m.to.value)) return void(++counts.stale);
+  if (d < 0 || array == array_by_id.end() || !valid_block(m.block, array->second)) return void(++counts.stale);
   const Slot slot = find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
   if (slot == kNone || copies[slot].state != CopyState::kSealed) return void(++counts.stale);
   out->transmits.push_back({remote[m.to.value].worker, m.transfer, copies[slot].at, copies[slot].bytes});
@@ -185,7 +192,7 @@ void Core::Impl::on_done(const msg::Done& m) {
 void Core::Impl::on_gone(const msg::Gone& m) {
   const int d = local(m.to);
   const auto array = array_by_id.find(m.block.array.value);
-  if (d < 0 || array == array_by_id.end()) return void(++counts.stale);
+  if (d < 0 || array == array_by_id.end() || !valid_block(m.block, array->second)) return void(++counts.stale);
   const Slot slot = find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
   if (slot == kNone || copies[slot].kind == CopyKind::kProduced || copies[slot].state != CopyState::kExpected) {
     return void(++counts.stale);

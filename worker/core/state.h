@@ -201,6 +201,8 @@ struct DeviceState {
   std::optional<alloc::Extent> reserve;
   std::int64_t reserve_bytes = 0;                         // wanted: the largest admitted step
   bool slab_pending = false, memory_freed = false;
+  bool full = false;                                      // a slab could not be made: the arena is what it is
+  TimeNs last_change = 0;                                 // when memory or streams last moved
   std::int64_t bytes_peak = 0, steps_run = 0, busy_ns = 0;
 };
 
@@ -285,6 +287,8 @@ struct Core::Impl {
   void try_grants(std::uint16_t device);
   bool grant(Slot copy, bool lowest);
   void retry_blocked(std::uint16_t device);
+  bool idle(const DeviceState& device) const;
+  bool lowest_waits(Slot copy) const;
   Slot starved_task(const DeviceState& device) const;
   void check_stuck();
 
@@ -340,7 +344,7 @@ struct Core::Impl {
   std::vector<Slot> retiring;
   std::vector<std::pair<Slot, std::uint16_t>> dirty;
   bool report_now = false, log_moved = false;
-  TimeNs last_report = 0, last_change = 0;
+  TimeNs last_report = 0;
   bool stuck_reported = false;
   msg::PeerBatch loopback;
   std::map<std::uint32_t, msg::PeerBatch> outgoing;     // WorkerId -> batch of this step

@@ -370,6 +370,7 @@ void Core::Impl::finish_task(Slot t) {
       seal(c);
     }
   }
+  devices[task.device].memory_freed = true;  // another task may be the lowest now, and use the reserve
   ShareState& share = op.shares[task.device];
   ++share.completed;
   ++counts.tasks_done;
@@ -390,6 +391,7 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
   if (event.sequence <= stream.completed) return;
   TW_CHECK(event.sequence <= stream.issued, "a stream completed a step that was never launched");
   stream.completed = event.sequence;
+  device.last_change = now;
   device.arena.completed(event.stream, event.sequence);
   device.memory_freed = true;
   while (!stream.flight.empty() && stream.flight.front().sequence <= event.sequence) {

@@ -1,9 +1,9 @@
 // A project that knows Tilewise only as installed: headers and libraries must be complete and agree.
-#include <tilewise/base/result.h>
-#include <tilewise/ir/shape.h>
+#include <tilewise/kernels/plugin_abi.h>
+#include <tilewise/tilewise.h>
 
 int main() {
-  const tilewise::ir::Shape shape{3, 4};
-  const auto volume = tilewise::ir::checked_volume(shape);
-  return volume && *volume == 12 && tilewise::name_of(tilewise::Errc::kOk) == "ok" ? 0 : 1;
+  auto session = tilewise::connect({.name = "outside"});
+  const auto a = session.ones({30, 20}), b = session.ones({20, 10});
+  return tilewise::sum(tilewise::matmul(a, b)).item<double>() == 30 * 20 * 10 ? 0 : 1;
 }
