@@ -92,7 +92,7 @@ class OpPlacer {
     if (plugin == s_.plugins.end()) {
       return error(Errc::kNotFound, "no worker offers the plug-in kernel '" + call.kernel + "'");
     }
-    if (plugin->second.version != call.version) {
+    if (!call.version.empty() && plugin->second.version != call.version) {  // empty: what the workers agreed on
       return error(Errc::kVersionMismatch, "plug-in kernel '" + call.kernel + "' has version '" +
                                                plugin->second.version + "', not '" + call.version + "'");
     }

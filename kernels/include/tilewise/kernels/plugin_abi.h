@@ -27,7 +27,8 @@ struct tilewise_view_v1 {
   int32_t rank;
   int64_t shape[TILEWISE_MAX_RANK];
   int64_t strides[TILEWISE_MAX_RANK];   /* in elements, signed */
-  int64_t lo[TILEWISE_MAX_RANK];        /* where the region starts in its array (inputs: in the operand's view) */
+  int64_t lo[TILEWISE_MAX_RANK];        /* where the region starts in its array (inputs: in the
+                                           operand's view; a halo window: in the array it was gathered into) */
 };
 
 /* One step of one task. */
