@@ -341,8 +341,10 @@ TEST_CASE("files") {
   Future a = x.save_npy("a.npy"), b = x.save_npy("b.npy");
   const auto all = world.fake.all<msg::Submit>();
   REQUIRE(all.size() == 2);
-  REQUIRE(all[0].ops.size() == 2);
+  REQUIRE(all[0].ops.size() == 3);  // read, write, and the task that names the file when all is written
   CHECK(all[0].ops[0].get<ir::NpyAttrs>().fortran_order);
+  CHECK(all[0].ops[2].get<ir::CallAttrs>().kernel == "tilewise.commit_npy");
+  CHECK(all[0].ops[2].get<ir::CallAttrs>().params.ends_with("\na.npy"));
   const auto& write = all[0].ops[1].get<ir::NpyAttrs>();
   CHECK(write.path == "a.npy");
   CHECK(write.data_offset == 128);
@@ -352,6 +354,21 @@ TEST_CASE("files") {
   world.fake.done(all[0]);
   a.wait();
   CHECK(!b.ready());
+}
+
+TEST_CASE("results that died with a worker after their graph was done fail typed, and can be asked for again") {
+  World world;
+  const Array x = world.session.zeros({4});
+  Future lost = world.session.compute({x});
+  const msg::Submit submit = world.fake.all<msg::Submit>().back();
+  world.fake.reply(submit);
+  world.fake.done(submit);
+  CHECK(!lost.ready());  // done, but nothing was delivered
+  world.fake.up.on_message(msg::Log{1, 9, {msg::PeerLost{kWorker}}});
+  CHECK(lost.ready());
+  CHECK(thrown([&] { lost.wait(); }).code() == Errc::kWorkerLost);
+  (void)world.session.compute({x});
+  CHECK(world.fake.all<msg::Submit>().back().request > submit.request);
 }
 
 TEST_CASE("headers of .npy files are as long as NumPy's") {
