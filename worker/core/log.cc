@@ -231,10 +231,15 @@ void Core::Impl::cancel_op(Slot slot, Slot why) {
     for (Slot c = arrays[array].copies; c != kNone;) {
       const Slot next = copies[c].next;
       for (Slot u = copies[c].uses; u != kNone;) {
+        const Slot at = u;
         const Use use = uses[u];
         u = use.next;
         if (use.op != slot) continue;
-        if (local(use.device) == copies[c].device || !use.offered) drop_use(c, slot, use.device);
+        if (local(use.device) == copies[c].device || !use.offered) {
+          drop_use(c, slot, use.device);
+        } else if (copies[c].state == CopyState::kSealed || copies[c].state == CopyState::kFailed) {
+          offer(c, uses[at]);  // it may have borrowed the block for another op only: then this brings its Done
+        }
       }
       c = next;
     }

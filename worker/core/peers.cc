@@ -99,6 +99,21 @@ void Core::Impl::on_subscribe(const msg::Subscribe& m) {
   ++counts.stale;
 }
 
+bool Core::Impl::claims(Slot copy, Slot op) const {
+  for (Slot u = copies[copy].uses; u != kNone; u = uses[u].next) {
+    if (uses[u].op == op) return true;
+  }
+  return false;
+}
+
+// A Done for this offer waits until kernels in flight are complete.
+bool Core::Impl::owes(int device, const msg::Offer& m) const {
+  for (const PendingDone& pending : devices[static_cast<std::size_t>(device)].pending_dones) {
+    if (pending.done.block == m.block && pending.done.op == m.op) return true;
+  }
+  return false;
+}
+
 void Core::Impl::on_offer(msg::Offer& m) {
   const int d = local(m.to);
   if (d < 0) return void(++counts.stale);
@@ -109,14 +124,15 @@ void Core::Impl::on_offer(msg::Offer& m) {
   if (slot == kNone || copies[slot].kind == CopyKind::kProduced || copies[slot].source != m.from) {
     // Nobody here wants it any more (cancelled, or an old duplicate): the lender may let go, unless kernels that read
     // it are still in flight; then its Done is on its way already.
-    for (const PendingDone& pending : devices[static_cast<std::size_t>(d)].pending_dones) {
-      if (pending.done.block == m.block && pending.done.op == m.op) return void(++counts.stale);
-    }
+    if (owes(d, m)) return void(++counts.stale);
     if (remote.contains(m.from.value)) batch_to(m.from).dones.push_back({m.block, m.op, m.from, m.to});
     ++counts.stale;
     return;
   }
   Copy& copy = copies[slot];
+  if (const auto op = op_by_id.find(m.op.value); op != op_by_id.end() && !claims(slot, op->second) && !owes(d, m)) {
+    send_done(copy, op->second);  // here for other ops' sake
+  }
   if (copy.state != CopyState::kExpected) return void(++counts.stale);
   if (!m.failed.ok()) {
     fail_copy(slot, outcome(std::move(m.failed)));
