@@ -37,7 +37,7 @@ TILEWISE_MATH(Expm1, Expm1, std::expm1, x >= T(kDouble ? -700 : -87) && x <= T(k
 TILEWISE_MATH(Log, Log, std::log, x > T(0) && x < std::numeric_limits<T>::infinity())
 TILEWISE_MATH(Log1p, Log1p, std::log1p, x > T(-1) && x < std::numeric_limits<T>::max() / 2)
 TILEWISE_MATH(Sin, Sin, std::sin, x > T(-30) && x < T(30))
-TILEWISE_MATH(Cos, Cos, std::cos, x > T(-30) && x < T(30))
+TILEWISE_MATH(Cos, Cos, std::cos, x > T(-30) && x < T(30) && x != T(0))  // the standard wants cos(0) == 1 exactly
 TILEWISE_MATH(Tanh, Tanh, std::tanh, x > T(-300) && x < T(300))
 #undef TILEWISE_MATH
 
