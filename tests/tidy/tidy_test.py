@@ -21,7 +21,7 @@ CASES = [  # rule, path, wrong, right
     ("no-using-namespace", "proto/base/a.h", ONCE + "using namespace std;\n", ONCE + "using std::size_t;\n"),
     ("no-printing", "proto/base/a.cc", 'std::printf("x");\n', 'std::snprintf(b, 1, "x");\n'),
     ("no-deferred-work", "docs/a.md", "TO" + "DO later\n", "to do\n"),
-    ("no-local-paths", "docs/a.md", "in /ho" + "me/ann/x\n", "in build/work/x\n"),
+    ("no-local-paths", "docs/a.md", "in /ho" + "me/ann/x\n", "in build/release/x\n"),
     ("pragma-once", "proto/base/a.h", "int x;\n", ONCE),
     ("long-file", "proto/base/a.cc", "\n" * 701, "\n" * 700),
     ("ordered-iteration", "worker/core/a.cc", "std::unordered_map<int, Vec<int>> m_;\nfor (auto& x : m_) {}\n",

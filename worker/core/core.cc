@@ -135,7 +135,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
   }
   forget_retired();
   check_stuck();
-  report(false);
+  report();
   for (auto& [worker, batch] : outgoing) {
     if (batch.empty()) continue;
     actions.batches.emplace_back(WorkerId{worker}, std::move(batch));

@@ -105,7 +105,6 @@ bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned) {
   op.entry = std::make_unique<OpEntry>(OpEntry{planned.id, plan.graph, std::move(planned.op), std::move(planned.placement),
                                                std::move(sources), std::move(*geometry)});
   op.operands = std::move(operands);
-  op.priority = plan.priority;
   op.done = planned.done;
   op.shares.resize(devices.size());
   op_by_id[planned.id.value] = slot;

@@ -14,9 +14,9 @@ void Core::Impl::mark_dirty(Slot op, std::uint16_t device) {
   if (share.completed == share.owned) report_now = true;  // somebody may be waiting for exactly this
 }
 
-void Core::Impl::report(bool force) {
+void Core::Impl::report() {
   if (dirty.empty() && !lanes_dirty && !log_moved) return;
-  if (!force && !report_now && now - last_report < options.report_ns) return;
+  if (!report_now && now - last_report < options.report_ns) return;
   msg::Progress progress;
   progress.log_applied = log_next - 1;
   for (const auto& [slot, d] : dirty) {

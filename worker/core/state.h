@@ -126,7 +126,6 @@ struct OpState {
   std::unique_ptr<OpEntry> entry;
   std::vector<Slot> operands;      // arrays
   std::vector<Slot> outputs;       // arrays
-  std::int32_t priority = 0;
   std::vector<ShareState> shares;  // one per local device
   std::int64_t live_tasks = 0;
   std::int64_t open_uses = 0;      // uses naming this op
@@ -310,7 +309,7 @@ struct Core::Impl {
   bool can_map(DeviceId from, std::uint16_t to) const;
 
   // Reports (report.cc)
-  void report(bool force);
+  void report();
   void mark_dirty(Slot op, std::uint16_t device);
   std::vector<msg::DeviceStats> device_stats() const;
 

@@ -286,8 +286,7 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
   out->launches.push_back(std::move(launch));
   ++counts.launches;
 
-  const std::vector<Slot> used = in;  // discharging may free records
-  for (Slot c : used) discharge_read(c, task.op);
+  for (Slot c : in) discharge_read(c, task.op);  // a record goes with its last read, so each is still there at its turn
   if (task.next < task.steps) return;
   task.state = TaskState::kRunning;
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {

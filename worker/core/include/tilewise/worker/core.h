@@ -32,7 +32,6 @@ struct Options {
   std::uint32_t term = 1;
   std::vector<DeviceSpec> devices;
   std::int32_t window = 512;           // tasks expanded and unfinished, per device and graph
-  std::int32_t step_lookahead = 4;     // steps of a task whose inputs are subscribed to ahead
   std::int32_t queue_steps = 256;      // steps enqueued and unfinished, per stream
   TimeNs queue_ns = 2 * kMillisecond;  // predicted work enqueued per stream (always at least two steps)
   TimeNs report_ns = 10 * kMillisecond;
