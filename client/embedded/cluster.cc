@@ -163,7 +163,6 @@ Status Impl::init() {
     return error(Errc::kInvalidArgument, "an embedded cluster has 1 to 1024 workers of 0 to 1024 host devices");
   }
   TW_TRY(plugins_.add(kernels::builtin_kernels()));
-  if (options_.spin_ns < 0) options_.spin_ns = usable_cores() >= 4 ? 50 * kMicrosecond : 0;
   for (const std::string& path : options_.plugins) TW_TRY(plugins_.load(path));
   TW_ASSIGN(loop_, net::EventLoop::create({.spin_ns = options_.spin_ns}));
   std::vector<std::promise<void>> ready(static_cast<std::size_t>(options_.workers));

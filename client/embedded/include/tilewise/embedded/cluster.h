@@ -20,9 +20,7 @@ struct ClusterOptions {
   std::vector<std::string> plugins;      // shared objects with kernels
   bool reference_kernels = false;
   bool map_peers = true;                 // false: workers copy blocks instead of reading each other's memory
-  // How long the cluster's thread polls before it parks; -1: not at all where fewer than four cores would share it with
-  // the devices' threads and the waiting client (polling then starves what it waits for), else 50 us.
-  TimeNs spin_ns = -1;
+  TimeNs spin_ns = 50'000;               // how long the cluster's thread polls before it parks
 };
 
 class Cluster {
