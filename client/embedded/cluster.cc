@@ -99,6 +99,7 @@ class Impl final : public Cluster {
   };
 
   Result<std::vector<std::unique_ptr<device::Device>>> make_devices(int worker);
+  TimeNs spin_ns() const { return options_.spin_ns.value_or(usable_cores() >= 4 ? 50'000 : 0); }
   bool turn();
   void route(scheduler::Action& action);
   void to_worker(std::size_t index, msg::Message& message);
@@ -152,7 +153,7 @@ Result<std::vector<std::unique_ptr<device::Device>>> Impl::make_devices(int work
     device::HostOptions host;
     host.ordinal = i;
     host.memory_bytes = memory;
-    host.spin_ns = options_.spin_ns / 2;
+    host.spin_ns = spin_ns() / 2;
     devices.push_back(device::make_host_device(host));
   }
   return devices;
@@ -164,7 +165,7 @@ Status Impl::init() {
   }
   TW_TRY(plugins_.add(kernels::builtin_kernels()));
   for (const std::string& path : options_.plugins) TW_TRY(plugins_.load(path));
-  TW_ASSIGN(loop_, net::EventLoop::create({.spin_ns = options_.spin_ns}));
+  TW_ASSIGN(loop_, net::EventLoop::create({.spin_ns = spin_ns()}));
   std::vector<std::promise<void>> ready(static_cast<std::size_t>(options_.workers));
   for (int w = 0; w < options_.workers; ++w) {
     TW_ASSIGN(auto devices, make_devices(w));

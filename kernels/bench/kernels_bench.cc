@@ -205,6 +205,7 @@ void overhead() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  openblas_set_num_threads(1);  // who compares brings threads of its own, and idle ones of OpenBLAS would poll
   const std::int64_t n = argc > 1 ? std::atoll(argv[1]) : 1 << 24;
   std::printf("%s, %lld elements\n", kernels::host_numeric_class().c_str(), static_cast<long long>(n));
   overhead();

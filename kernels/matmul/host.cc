@@ -1,4 +1,4 @@
-// Products by OpenBLAS (serial: the engine owns the threads), transposition and leading dimension taken from the views'
+// Products by OpenBLAS (one thread: the engine owns the threads), transposition and leading dimension taken from the views'
 // strides, so that slices and transposes of blocks are not copied. Integers and bool by plain blocked loops.
 #include <cblas.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "map/evaluator_memory.h"
-#include "matmul/blas_core.h"
+#include "matmul/blas.h"
 #include "matmul/integer.h"
 #include "matmul/matmul.h"
 #include "matmul/operand.h"
@@ -73,6 +73,7 @@ Status float_product(const Product& p) {
   if (p.m > kMost || p.n > kMost || p.k > kMost || a.ld > kMost || b.ld > kMost) {
     return error(Errc::kLimitExceeded, "a block of a product with an extent or row stride past 2^31 - 1");
   }
+  const BlasTurn turn;
   gemm(p, a, b);
   return {};
 }
@@ -95,7 +96,5 @@ Status host(const KernelCall& call, const PluginTable*) {
   integer_product(p, b.data, b.ld);
   return {};
 }
-
-const char* blas_core() { return openblas_get_corename(); }
 
 }  // namespace tilewise::kernels::matmul

@@ -32,8 +32,6 @@
 #include "loop.h"
 #include "report.h"
 
-extern "C" char* openblas_get_corename(void);
-
 namespace tilewise::bench {
 namespace {
 
@@ -485,6 +483,7 @@ int main(int argc, char** argv) {
     std::perror("execv");
     return 1;
   }
+  openblas_set_num_threads(1);  // who compares brings threads of its own, and idle ones of OpenBLAS would poll
   tilewise::bench::Settings settings;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];

@@ -1,4 +1,4 @@
-// The forms of cluster that every program is run on.
+// The forms of cluster that every program is run on. Some threads poll, some park at once: that changes who meets whom.
 #pragma once
 #include <tilewise/embedded/cluster.h>
 #include <tilewise/io/npy.h>
@@ -14,10 +14,11 @@ struct Form {
 };
 
 inline const Form kForms[] = {
-    {"one device", {.workers = 1, .host_devices = 1, .use_cuda = false, .memory_bytes = 64 << 20}},
-    {"two workers of three devices", {.workers = 2, .host_devices = 3, .use_cuda = false, .memory_bytes = 64 << 20}},
+    {"one device", {.workers = 1, .host_devices = 1, .use_cuda = false, .memory_bytes = 64 << 20, .spin_ns = 50'000}},
+    {"two workers of three devices",
+     {.workers = 2, .host_devices = 3, .use_cuda = false, .memory_bytes = 64 << 20, .spin_ns = 0}},
     {"copies instead of mappings",
-     {.workers = 3, .host_devices = 1, .use_cuda = false, .memory_bytes = 64 << 20, .map_peers = false}},
+     {.workers = 3, .host_devices = 1, .use_cuda = false, .memory_bytes = 64 << 20, .map_peers = false, .spin_ns = 0}},
     {"reference kernels",
      {.workers = 1, .host_devices = 2, .use_cuda = false, .memory_bytes = 64 << 20, .reference_kernels = true}},
 };

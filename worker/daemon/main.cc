@@ -4,6 +4,7 @@
 #include <tilewise/daemon/log.h>
 #include <tilewise/daemon/program.h>
 #include <tilewise/device/cuda.h>
+#include <tilewise/kernels/host_info.h>
 #include <tilewise/kernels/plugin.h>
 
 #include <atomic>
@@ -117,6 +118,7 @@ int work(const Settings& settings) {
     (*loop)->stop();
   };
   const auto ready = [&](const std::vector<std::string>& addresses) {
+    if (const std::string why = kernels::host_warning(); !why.empty()) daemon::log_warn("slow products", {{"why", why}});
     daemon::log_info("ready", {{"address", addresses.back()}, {"devices", settings.devices}, {"cores", setup->plan.cores}});
     if (common.address_file.empty()) return;
     if (Status ok = daemon::write_address_file(common.address_file, addresses.back()); !ok) ended(ok);

@@ -8,4 +8,7 @@ namespace tilewise::kernels {
 // latter is chosen when the library is loaded; OPENBLAS_CORETYPE overrides it, so benchmarks clear that first.
 std::string host_numeric_class();
 
+// What an operator should change about the libraries that were loaded; empty if nothing.
+std::string host_warning();
+
 }  // namespace tilewise::kernels

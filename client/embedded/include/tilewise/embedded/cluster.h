@@ -6,6 +6,7 @@
 #include <tilewise/kernels/plugin.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,9 @@ struct ClusterOptions {
   std::vector<std::string> plugins;      // shared objects with kernels
   bool reference_kernels = false;
   bool map_peers = true;                 // false: workers copy blocks instead of reading each other's memory
-  TimeNs spin_ns = 50'000;               // how long the cluster's thread polls before it parks
+  // How long the cluster's thread polls before it parks. Default: 50 us from four CPUs on, else nothing, as who polls keeps
+  // the thread it waits for from running.
+  std::optional<TimeNs> spin_ns;
 };
 
 class Cluster {

@@ -1,5 +1,0 @@
-#pragma once
-
-namespace tilewise::kernels::matmul {
-const char* blas_core();  // "SkylakeX": whose kernels OpenBLAS runs
-}
