@@ -39,8 +39,8 @@ int run(const std::string& folder) {
   }
   int wrong = 0;
   for (std::int64_t j = 0; j < d; ++j) wrong += near(gradient[j], plain[j] / static_cast<double>(n)) ? 0 : 1;
-  std::printf("gradient[0] = %.6f, by hand %.6f; %d of %d differ\n", gradient[0], plain[0] / static_cast<double>(n),
-              wrong, static_cast<int>(d));
+  std::printf("gradient[0] = %.6f, by hand %.6f; %d of %d differ\n", gradient[0],
+              plain[0] / static_cast<double>(n), wrong, static_cast<int>(d));
 
   // Files: every worker writes and reads its own blocks; a file appears under its name when it is complete.
   const std::string path = folder + "/features.npy";

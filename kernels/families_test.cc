@@ -18,8 +18,9 @@ TEST_CASE("each op kind has at most one family, and those without have none to r
       CHECK(kernels::family_of(op) == &family);
     }
   }
-  for (const OpKind op : {OpKind::kMap, OpKind::kReduceBlocks, OpKind::kCombine, OpKind::kMatmul, OpKind::kMatmulPanels,
-                          OpKind::kCopy, OpKind::kReshape, OpKind::kReadNpy, OpKind::kWriteNpy, OpKind::kCall}) {
+  for (const OpKind op :
+       {OpKind::kMap, OpKind::kReduceBlocks, OpKind::kCombine, OpKind::kMatmul, OpKind::kMatmulPanels,
+        OpKind::kCopy, OpKind::kReshape, OpKind::kReadNpy, OpKind::kWriteNpy, OpKind::kCall}) {
     CHECK(seen.count(op) == 1);
   }
   for (const OpKind op : {OpKind::kReduce, OpKind::kFetch}) {
@@ -62,8 +63,9 @@ TEST_CASE("a donated input may be the output") {
     return i;
   };
   // ((x + y) * x) - x, written over x
-  op.attrs = ir::MapAttrs{{{in(ir::TapeOp::kLoad, 0, 0, 0), in(ir::TapeOp::kLoad, 0, 0, 1), in(ir::TapeOp::kAdd, 0, 1, 0),
-                            in(ir::TapeOp::kMul, 2, 0, 0), in(ir::TapeOp::kSub, 3, 0, 0)}}};
+  op.attrs = ir::MapAttrs{
+      {{in(ir::TapeOp::kLoad, 0, 0, 0), in(ir::TapeOp::kLoad, 0, 0, 1), in(ir::TapeOp::kAdd, 0, 1, 0),
+        in(ir::TapeOp::kMul, 2, 0, 0), in(ir::TapeOp::kSub, 3, 0, 0)}}};
   std::vector<double> x(3000), y(3000), want(3000);
   for (std::size_t i = 0; i < x.size(); ++i) {
     x[i] = static_cast<double>(i % 17) + 0.25;

@@ -12,7 +12,8 @@ class CpuKernels final : public KernelSet {
 
   Status supports(const ir::Op& op) const override {
     const Family* family = family_of(op.kind);
-    if (family == nullptr) return error(Errc::kUnsupported, "no kernel for " + std::string(ir::name_of(op.kind)));
+    if (family == nullptr)
+      return error(Errc::kUnsupported, "no kernel for " + std::string(ir::name_of(op.kind)));
     return family->supports(op, plugins_);
   }
 
@@ -46,7 +47,8 @@ class CpuKernels final : public KernelSet {
 }  // namespace
 
 Status KernelSet::run(const KernelCall& call) const {
-  return error(Errc::kUnsupported, std::string(ir::name_of(call.op->kind)) + " cannot run on the calling thread here");
+  return error(Errc::kUnsupported,
+               std::string(ir::name_of(call.op->kind)) + " cannot run on the calling thread here");
 }
 
 std::unique_ptr<KernelSet> make_host_kernels(const PluginTable* plugins) {

@@ -16,7 +16,7 @@ void print_status(const msg::StatusReply& status, const std::string& address, Fo
 void print_devices(const msg::StatusReply& status, Format format);
 
 struct DoctorOptions {
-  std::string scheduler;   // empty: not asked
+  std::string scheduler;  // empty: not asked
   std::string token_file;
   TimeNs timeout_ns = 5 * kSecond;
 };

@@ -19,12 +19,14 @@ Result<std::unique_ptr<Control>> Control::connect(const std::string& scheduler, 
   net::HandshakeOptions handshake{.token = token.token};
   handshake.deadline_ns = timeout_ns;
   std::optional<Result<std::unique_ptr<net::Link>>> connected;
-  c.attempt_ = net::connect(*c.loop_, address, handshake,
-                            [&connected](Result<std::unique_ptr<net::Link>> link) { connected.emplace(std::move(link)); });
+  c.attempt_ = net::connect(
+      *c.loop_, address, handshake,
+      [&connected](Result<std::unique_ptr<net::Link>> link) { connected.emplace(std::move(link)); });
   if (!c.loop_->run_until([&] { return connected.has_value(); }, 2 * timeout_ns)) {
     return error(Errc::kTimeout, "no answer from " + c.address_);
   }
-  if (!*connected) return error(connected->error().code, "scheduler " + c.address_ + ": " + connected->error().message);
+  if (!*connected)
+    return error(connected->error().code, "scheduler " + c.address_ + ": " + connected->error().message);
   c.link_ = std::move(**connected);
   c.link_->start({[&c](net::Frame& frame) {
                     auto message = codec::decode(frame.payload);
@@ -56,8 +58,7 @@ Status Control::send(const msg::Message& message) {
   return link_->send(codec::frame_type(message), buffer_.bytes());
 }
 
-template <class T>
-Result<T> Control::receive() {
+template <class T> Result<T> Control::receive() {
   std::optional<T> found;
   const auto look = [&] {
     for (msg::Message& message : std::exchange(inbox_, {})) {

@@ -26,8 +26,7 @@ class Control {
   Control() = default;
   Status send(const msg::Message& message);
   // Answers pings meanwhile; others' messages are dropped.
-  template <class T>
-  Result<T> receive();
+  template <class T> Result<T> receive();
 
   std::unique_ptr<net::EventLoop> loop_;
   std::unique_ptr<net::ConnectAttempt> attempt_;

@@ -5,16 +5,16 @@
 #include <tilewise/device/cuda.h>
 #include <tilewise/transfer/ucx_engine.h>
 
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "commands.h"
 #include "control.h"
@@ -51,10 +51,11 @@ void check_ucx(Report& report) {
   auto engine = transfer::UcxEngine::create({});
   if (!engine) return report.fail("ucx", engine.error().message);
   const bool cuda = (*engine)->supports(device::Kind::kCuda);
-  report.ok("ucx", std::string("works; memory types: host") + (cuda ? ", cuda" : "") +
-                       ", worker address " + std::to_string((*engine)->address().size()) + " bytes");
+  report.ok("ucx", std::string("works; memory types: host") + (cuda ? ", cuda" : "") + ", worker address " +
+                       std::to_string((*engine)->address().size()) + " bytes");
   if (!cuda && device::cuda_device_count() > 0) {
-    report.warn("ucx", "this build cannot move CUDA memory: blocks between hosts will be staged through the host");
+    report.warn("ucx",
+                "this build cannot move CUDA memory: blocks between hosts will be staged through the host");
   }
   const char* tls = std::getenv("UCX_TLS");
   if (tls != nullptr) report.warn("ucx", std::string("UCX_TLS=") + tls + " limits its choice of transports");
@@ -67,8 +68,10 @@ void check_shared_memory(Report& report) {
   } else {
     const auto free_bytes = static_cast<std::int64_t>(shm.f_bavail) * static_cast<std::int64_t>(shm.f_frsize);
     const std::string text = bytes_text(free_bytes) + " free";
-    if (free_bytes < (64 << 20)) report.warn("/dev/shm", text + ": UCX's shared memory wants 64 MiB (docker: --shm-size)");
-    else report.ok("/dev/shm", text);
+    if (free_bytes < (64 << 20))
+      report.warn("/dev/shm", text + ": UCX's shared memory wants 64 MiB (docker: --shm-size)");
+    else
+      report.ok("/dev/shm", text);
   }
   const int fd = memfd_create("tilewise-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0 || ftruncate(fd, 1 << 20) != 0) {
@@ -81,10 +84,12 @@ void check_shared_memory(Report& report) {
 
 void check_huge_pages(Report& report) {
   const std::string shmem = read_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
-  if (shmem.empty()) return report.warn("huge pages", "this kernel has none for shared memory: first touch of slabs is slow");
+  if (shmem.empty())
+    return report.warn("huge pages", "this kernel has none for shared memory: first touch of slabs is slow");
   if (shmem.find("[advise]") == std::string::npos && shmem.find("[always]") == std::string::npos &&
       shmem.find("[within_size]") == std::string::npos && shmem.find("[force]") == std::string::npos) {
-    return report.warn("huge pages", "shmem_enabled is " + shmem + ": first touch of slabs is slow; root can write " +
+    return report.warn("huge pages", "shmem_enabled is " + shmem +
+                                         ": first touch of slabs is slow; root can write " +
                                          "'advise' to /sys/kernel/mm/transparent_hugepage/shmem_enabled");
   }
   report.ok("huge pages", "shmem_enabled " + shmem);
@@ -93,13 +98,19 @@ void check_huge_pages(Report& report) {
 void check_limits(Report& report) {
   struct rlimit limit {};
   getrlimit(RLIMIT_NOFILE, &limit);
-  const std::string files = std::to_string(limit.rlim_cur) + " open files (hard limit " + std::to_string(limit.rlim_max) + ")";
-  if (limit.rlim_cur < 1024) report.warn("nofile", files + ": a scheduler needs one a peer, a worker a few a peer");
-  else report.ok("nofile", files);
+  const std::string files =
+      std::to_string(limit.rlim_cur) + " open files (hard limit " + std::to_string(limit.rlim_max) + ")";
+  if (limit.rlim_cur < 1024)
+    report.warn("nofile", files + ": a scheduler needs one a peer, a worker a few a peer");
+  else
+    report.ok("nofile", files);
   getrlimit(RLIMIT_MEMLOCK, &limit);
-  if (limit.rlim_cur == RLIM_INFINITY) report.ok("memlock", "unlimited");
-  else report.warn("memlock", bytes_text(static_cast<std::int64_t>(limit.rlim_cur)) +
-                                  ": RDMA and pinned memory need 'ulimit -l unlimited'; TCP and shared memory do not");
+  if (limit.rlim_cur == RLIM_INFINITY)
+    report.ok("memlock", "unlimited");
+  else
+    report.warn("memlock",
+                bytes_text(static_cast<std::int64_t>(limit.rlim_cur)) +
+                    ": RDMA and pinned memory need 'ulimit -l unlimited'; TCP and shared memory do not");
 }
 
 void check_cuda(Report& report) {
@@ -122,13 +133,17 @@ void check_environment(Report& report) {
 
 void check_processes(Report& report) {
   const std::string scope = read_line("/proc/sys/kernel/yama/ptrace_scope");
-  if (scope.empty() || scope == "0") report.ok("ptrace", "processes of one user may read each other (cma)");
-  else report.warn("ptrace", "yama/ptrace_scope is " + scope + ": UCX copies between processes without cma, more slowly; " +
-                                 "mapped memory is not affected");
+  if (scope.empty() || scope == "0")
+    report.ok("ptrace", "processes of one user may read each other (cma)");
+  else
+    report.warn("ptrace", "yama/ptrace_scope is " + scope +
+                              ": UCX copies between processes without cma, more slowly; " +
+                              "mapped memory is not affected");
   // The inode of the first PID namespace is fixed by the kernel (PROC_PID_INIT_INO).
   char ns[64] = {};
   if (readlink("/proc/self/ns/pid", ns, sizeof ns - 1) > 0 && std::string(ns) != "pid:[4026531836]") {
-    report.warn("pid", std::string("own PID namespace ") + ns + ": workers in different ones cannot share GPU memory");
+    report.warn("pid", std::string("own PID namespace ") + ns +
+                           ": workers in different ones cannot share GPU memory");
   } else {
     report.ok("pid", "the host's PID namespace");
   }
@@ -142,9 +157,12 @@ void check_scheduler(Report& report, const DoctorOptions& options) {
   if (!control) return report.fail("scheduler", daemon::to_string(control.error()));
   auto status = (*control)->status();
   if (!status) return report.fail("scheduler", daemon::to_string(status.error()));
-  const std::string text = (*control)->address() + " answers: " + std::to_string(status->devices.size()) + " devices";
-  if (status->devices.empty()) report.warn("scheduler", text + ", so nothing can run: start tilewise-worker");
-  else report.ok("scheduler", text);
+  const std::string text =
+      (*control)->address() + " answers: " + std::to_string(status->devices.size()) + " devices";
+  if (status->devices.empty())
+    report.warn("scheduler", text + ", so nothing can run: start tilewise-worker");
+  else
+    report.ok("scheduler", text);
 }
 
 }  // namespace
@@ -159,8 +177,10 @@ int doctor(const DoctorOptions& options) {
   check_cuda(report);
   check_environment(report);
   check_processes(report);
-  if (auto token = config::find_token(options.token_file, false)) report.ok("token", "from " + token->source);
-  else report.warn("token", token.error().message);
+  if (auto token = config::find_token(options.token_file, false))
+    report.ok("token", "from " + token->source);
+  else
+    report.warn("token", token.error().message);
   check_scheduler(report, options);
   return report.finish();
 }

@@ -3,10 +3,10 @@
 #include <tilewise/daemon/log.h>
 #include <tilewise/daemon/program.h>
 
+#include <unistd.h>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <unistd.h>
 
 #include "commands.h"
 #include "control.h"
@@ -26,10 +26,11 @@ struct Settings {
 
 TimeNs timeout_of(const Settings& s) { return static_cast<TimeNs>(s.timeout_s * 1e9); }
 
-template <class Fn>
-int with_scheduler(const Settings& s, Fn&& fn) {
+template <class Fn> int with_scheduler(const Settings& s, Fn&& fn) {
   if (s.scheduler.empty()) {
-    return daemon::fail(kName, error(Errc::kInvalidArgument, "which scheduler? Give --scheduler HOST:PORT or set TILEWISE_SCHEDULER"),
+    return daemon::fail(kName,
+                        error(Errc::kInvalidArgument,
+                              "which scheduler? Give --scheduler HOST:PORT or set TILEWISE_SCHEDULER"),
                         daemon::kExitUsage);
   }
   auto control = cli::Control::connect(s.scheduler, s.token_file, timeout_of(s));
@@ -47,8 +48,10 @@ int run_demo(std::vector<std::string> arguments) {
   for (std::string& a : arguments) argv.push_back(a.data());
   argv.push_back(nullptr);
   execv(program.c_str(), argv.data());
-  return daemon::fail(kName, error(Errc::kNotFound, program + ": " + std::strerror(errno) + " (from a source tree: ./dev demo)"),
-                      daemon::kExitFailure);
+  return daemon::fail(
+      kName,
+      error(Errc::kNotFound, program + ": " + std::strerror(errno) + " (from a source tree: ./dev demo)"),
+      daemon::kExitFailure);
 }
 
 }  // namespace
@@ -57,8 +60,11 @@ int main(int argc, char** argv) {
   Settings s;
   CLI::App app("Looks after a Tilewise cluster", kName);
   app.add_option("--scheduler", s.scheduler, "Address of the scheduler, HOST:PORT");
-  app.add_option("--token-file", s.token_file, "File with the cluster's token; default ~/.config/tilewise/token");
-  app.add_option("--timeout", s.timeout_s, "Seconds to wait for an answer")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--token-file", s.token_file,
+                 "File with the cluster's token; default ~/.config/tilewise/token");
+  app.add_option("--timeout", s.timeout_s, "Seconds to wait for an answer")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_option("--log-level", s.log_level, "debug, info, warn, error or off")->capture_default_str();
   app.add_option("--log-format", s.log_format, "text or json")->capture_default_str();
   app.add_flag("--json", s.json, "Print JSON");
@@ -66,7 +72,8 @@ int main(int argc, char** argv) {
   app.fallthrough();
   auto* status = app.add_subcommand("status", "What runs where: workers, clients, graphs, lanes");
   auto* devices = app.add_subcommand("devices", "The cluster's devices, their memory and their work");
-  auto* doctor = app.add_subcommand("doctor", "Check this machine: UCX, shared memory, limits, CUDA, the scheduler");
+  auto* doctor =
+      app.add_subcommand("doctor", "Check this machine: UCX, shared memory, limits, CUDA, the scheduler");
   auto* shutdown = app.add_subcommand("shutdown", "End the scheduler and all workers");
   app.add_subcommand("demo", "Run the demonstration (arguments are passed on)");
   auto* version = app.add_subcommand("version", "Print the version");
@@ -74,7 +81,8 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "demo") == 0) return run_demo({argv + 2, argv + argc});
   if (const auto code = daemon::parse(app, argc, argv)) return *code;
   if (app.get_subcommands().empty()) {
-    return daemon::fail(kName, error(Errc::kInvalidArgument, "which subcommand? See --help"), daemon::kExitUsage);
+    return daemon::fail(kName, error(Errc::kInvalidArgument, "which subcommand? See --help"),
+                        daemon::kExitUsage);
   }
   if (Status ok = daemon::start_log(kName, s.log_level, s.log_format); !ok) {
     return daemon::fail(kName, ok.error(), daemon::kExitUsage);
@@ -86,8 +94,10 @@ int main(int argc, char** argv) {
   if (*status || *devices) {
     return with_scheduler(s, [&](cli::Control& c) -> Status {
       TW_ASSIGN(const msg::StatusReply reply, c.status());
-      if (*status) cli::print_status(reply, c.address(), format);
-      else cli::print_devices(reply, format);
+      if (*status)
+        cli::print_status(reply, c.address(), format);
+      else
+        cli::print_devices(reply, format);
       return {};
     });
   }

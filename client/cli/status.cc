@@ -35,23 +35,25 @@ std::map<msg::Lane, msg::LaneStats> lanes_of(const msg::StatusReply& status) {
 std::string lane_name(msg::Lane lane) { return std::string(msg::name_of(lane)); }
 
 void print_status_json(const msg::StatusReply& s, const std::string& address) {
-  std::printf("{\"scheduler\":%s,\"term\":%u,\"uptime_s\":%.3f,\"graphs_done\":%lld,\"graphs_failed\":%lld,"
-              "\"tasks_done\":%lld,\"arrays_live\":%lld,\"peers\":[",
-              json_quote(address).c_str(), s.term, static_cast<double>(s.uptime_ns) * 1e-9,
-              static_cast<long long>(s.graphs_done), static_cast<long long>(s.graphs_failed),
-              static_cast<long long>(s.tasks_done), static_cast<long long>(s.arrays_live));
+  std::printf(
+      "{\"scheduler\":%s,\"term\":%u,\"uptime_s\":%.3f,\"graphs_done\":%lld,\"graphs_failed\":%lld,"
+      "\"tasks_done\":%lld,\"arrays_live\":%lld,\"peers\":[",
+      json_quote(address).c_str(), s.term, static_cast<double>(s.uptime_ns) * 1e-9,
+      static_cast<long long>(s.graphs_done), static_cast<long long>(s.graphs_failed),
+      static_cast<long long>(s.tasks_done), static_cast<long long>(s.arrays_live));
   const char* comma = "";
   for (const msg::PeerInfo& peer : s.peers) {
-    std::printf("%s{\"id\":%u,\"role\":\"%s\",\"name\":%s,\"devices\":%zu}", comma, peer.id.value, role_of(peer.role),
-                json_quote(peer.name).c_str(), peer.devices.size());
+    std::printf("%s{\"id\":%u,\"role\":\"%s\",\"name\":%s,\"devices\":%zu}", comma, peer.id.value,
+                role_of(peer.role), json_quote(peer.name).c_str(), peer.devices.size());
     comma = ",";
   }
   std::printf("],\"graphs\":[");
   comma = "";
   for (const msg::GraphStatus& graph : s.graphs) {
     std::printf("%s{\"id\":%llu,\"session\":%u,\"done\":%lld,\"total\":%lld,\"failed\":%s}", comma,
-                static_cast<unsigned long long>(graph.graph.value), graph.session.value, static_cast<long long>(graph.done),
-                static_cast<long long>(graph.total), graph.failed ? "true" : "false");
+                static_cast<unsigned long long>(graph.graph.value), graph.session.value,
+                static_cast<long long>(graph.done), static_cast<long long>(graph.total),
+                graph.failed ? "true" : "false");
     comma = ",";
   }
   std::printf("],\"lanes\":{");
@@ -79,13 +81,15 @@ std::string bytes_text(std::int64_t bytes) {
 void print_status(const msg::StatusReply& s, const std::string& address, Format format) {
   if (format == Format::kJson) return print_status_json(s, address);
   const auto count = [&](msg::Role role) {
-    return std::count_if(s.peers.begin(), s.peers.end(), [&](const msg::PeerInfo& p) { return p.role == role; });
+    return std::count_if(s.peers.begin(), s.peers.end(),
+                         [&](const msg::PeerInfo& p) { return p.role == role; });
   };
-  std::printf("scheduler %s  term %u  up %.1f s\n", address.c_str(), s.term, static_cast<double>(s.uptime_ns) * 1e-9);
+  std::printf("scheduler %s  term %u  up %.1f s\n", address.c_str(), s.term,
+              static_cast<double>(s.uptime_ns) * 1e-9);
   std::printf("workers %td  devices %zu  clients %td\n", count(msg::Role::kWorker), s.devices.size(),
               count(msg::Role::kClient));
-  std::printf("graphs  running %zu  done %lld  failed %lld   tasks done %lld   live arrays %lld\n", s.graphs.size(),
-              static_cast<long long>(s.graphs_done), static_cast<long long>(s.graphs_failed),
+  std::printf("graphs  running %zu  done %lld  failed %lld   tasks done %lld   live arrays %lld\n",
+              s.graphs.size(), static_cast<long long>(s.graphs_done), static_cast<long long>(s.graphs_failed),
               static_cast<long long>(s.tasks_done), static_cast<long long>(s.arrays_live));
   for (const msg::PeerInfo& peer : s.peers) {
     std::printf("%-6s w%-5u %zu device%s  %s\n", role_of(peer.role), peer.id.value, peer.devices.size(),
@@ -93,12 +97,13 @@ void print_status(const msg::StatusReply& s, const std::string& address, Format 
   }
   for (const msg::GraphStatus& graph : s.graphs) {
     std::printf("graph  %llu  session %u  %lld/%lld tasks  %d ops left%s\n",
-                static_cast<unsigned long long>(graph.graph.value), graph.session.value, static_cast<long long>(graph.done),
-                static_cast<long long>(graph.total), graph.ops, graph.failed ? "  failing" : "");
+                static_cast<unsigned long long>(graph.graph.value), graph.session.value,
+                static_cast<long long>(graph.done), static_cast<long long>(graph.total), graph.ops,
+                graph.failed ? "  failing" : "");
   }
   for (const auto& [lane, stats] : lanes_of(s)) {
-    std::printf("lane   %-14s %lld transfers  %s\n", lane_name(lane).c_str(), static_cast<long long>(stats.transfers),
-                bytes_text(stats.bytes).c_str());
+    std::printf("lane   %-14s %lld transfers  %s\n", lane_name(lane).c_str(),
+                static_cast<long long>(stats.transfers), bytes_text(stats.bytes).c_str());
   }
 }
 
@@ -106,7 +111,8 @@ void print_devices(const msg::StatusReply& s, Format format) {
   std::map<DeviceId, msg::DeviceStats> stats;
   for (const msg::DeviceStats& d : s.devices) stats[d.device] = d;
   if (format == Format::kText) {
-    std::printf("%-5s %-16s %11s %11s %11s %10s %9s  %s\n", "id", "name", "memory", "used", "peak", "steps", "busy s", "model");
+    std::printf("%-5s %-16s %11s %11s %11s %10s %9s  %s\n", "id", "name", "memory", "used", "peak", "steps",
+                "busy s", "model");
   } else {
     std::printf("[");
   }
@@ -117,19 +123,21 @@ void print_devices(const msg::StatusReply& s, Format format) {
       const msg::DeviceDesc& device = peer.descriptions[i];
       const msg::DeviceStats& d = stats[peer.devices[i]];
       if (format == Format::kText) {
-        std::printf("%-5u %-16s %11s %11s %11s %10lld %9.2f  %s\n", peer.devices[i].value, device.name.c_str(),
-                    bytes_text(device.memory_bytes).c_str(), bytes_text(d.bytes_used).c_str(),
-                    bytes_text(d.bytes_peak).c_str(), static_cast<long long>(d.steps_run),
-                    static_cast<double>(d.busy_ns) * 1e-9, device.model.c_str());
+        std::printf("%-5u %-16s %11s %11s %11s %10lld %9.2f  %s\n", peer.devices[i].value,
+                    device.name.c_str(), bytes_text(device.memory_bytes).c_str(),
+                    bytes_text(d.bytes_used).c_str(), bytes_text(d.bytes_peak).c_str(),
+                    static_cast<long long>(d.steps_run), static_cast<double>(d.busy_ns) * 1e-9,
+                    device.model.c_str());
         continue;
       }
-      std::printf("%s{\"id\":%u,\"name\":%s,\"worker\":%s,\"kind\":%s,\"model\":%s,\"memory_bytes\":%lld,"
-                  "\"used_bytes\":%lld,\"peak_bytes\":%lld,\"steps\":%lld,\"busy_s\":%.6f,\"numeric_class\":%s}",
-                  comma, peer.devices[i].value, json_quote(device.name).c_str(), json_quote(peer.name).c_str(),
-                  device.kind == 0 ? "\"host\"" : "\"cuda\"", json_quote(device.model).c_str(),
-                  static_cast<long long>(device.memory_bytes), static_cast<long long>(d.bytes_used),
-                  static_cast<long long>(d.bytes_peak), static_cast<long long>(d.steps_run),
-                  static_cast<double>(d.busy_ns) * 1e-9, json_quote(device.numeric_class).c_str());
+      std::printf(
+          "%s{\"id\":%u,\"name\":%s,\"worker\":%s,\"kind\":%s,\"model\":%s,\"memory_bytes\":%lld,"
+          "\"used_bytes\":%lld,\"peak_bytes\":%lld,\"steps\":%lld,\"busy_s\":%.6f,\"numeric_class\":%s}",
+          comma, peer.devices[i].value, json_quote(device.name).c_str(), json_quote(peer.name).c_str(),
+          device.kind == 0 ? "\"host\"" : "\"cuda\"", json_quote(device.model).c_str(),
+          static_cast<long long>(device.memory_bytes), static_cast<long long>(d.bytes_used),
+          static_cast<long long>(d.bytes_peak), static_cast<long long>(d.steps_run),
+          static_cast<double>(d.busy_ns) * 1e-9, json_quote(device.numeric_class).c_str());
       comma = ",";
     }
   }

@@ -180,13 +180,14 @@ Future Array::save_npy(const std::string& path, const ComputeOptions& options) c
   const Array written = Access::record(
       *this, infer_write_npy(Access::source(*this), path, client::npy_data_offset(shape()), token));
   // The file gets its name when every block has reported: one small task reads all the reports.
-  std::string params = std::to_string(token) + ' ' + std::to_string(static_cast<int>(dtype())) + ' ' + std::to_string(rank());
+  std::string params =
+      std::to_string(token) + ' ' + std::to_string(static_cast<int>(dtype())) + ' ' + std::to_string(rank());
   for (std::int64_t extent : shape()) params += ' ' + std::to_string(extent);
   ir::OperandMap all;
   for (int d = 0; d < written.rank(); ++d) all.push_back({.kind = ir::DimMap::Kind::kWhole});
   const Kernel commit{.name = "tilewise.commit_npy", .version = "1", .params = params + '\n' + path};
-  const std::vector<Array> committed = map_blocks(commit, std::span(&written, 1), {all},
-                                                  {{DType::kInt64, ir::Grid({ir::DimGrid::whole(1)})}});
+  const std::vector<Array> committed =
+      map_blocks(commit, std::span(&written, 1), {all}, {{DType::kInt64, ir::Grid({ir::DimGrid::whole(1)})}});
   return state.submit({.run = {Access::key(committed[0])}}, options);
 }
 

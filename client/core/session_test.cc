@@ -356,7 +356,8 @@ TEST_CASE("files") {
   CHECK(!b.ready());
 }
 
-TEST_CASE("results that died with a worker after their graph was done fail typed, and can be asked for again") {
+TEST_CASE(
+    "results that died with a worker after their graph was done fail typed, and can be asked for again") {
   World world;
   const Array x = world.session.zeros({4});
   Future lost = world.session.compute({x});

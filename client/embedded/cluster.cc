@@ -7,13 +7,13 @@
 #include <tilewise/scheduler/core.h>
 #include <tilewise/worker/runtime.h>
 
+#include <sched.h>
+#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <future>
 #include <mutex>
-#include <sched.h>
 #include <thread>
-#include <unistd.h>
 
 namespace tilewise::embedded {
 namespace {
@@ -55,8 +55,8 @@ class LocalEndpoint final : public client::Endpoint {
   scheduler::Conn conn_;
   msg::Welcome welcome_;
   std::promise<void> welcomed_;
-  client::EndpointCallbacks callbacks_;    // the cluster's thread only
-  std::vector<msg::Message> early_;        // came before start()
+  client::EndpointCallbacks callbacks_;  // the cluster's thread only
+  std::vector<msg::Message> early_;      // came before start()
 };
 
 // A worker's way to its peers, all of them in this process.
@@ -71,7 +71,8 @@ class LocalService final : public worker::DataService {
   const std::byte* mapped(DeviceId device, std::uint32_t slab) const override;
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 device::Kind kind) override;
-  void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind) override;
+  void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+               device::Kind kind) override;
 
  private:
   Impl& cluster_;
@@ -115,11 +116,12 @@ class Impl final : public Cluster {
   Copies copies_;
   std::vector<WorkerSide> workers_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, device::Slab> slabs_;  // (device, slab)
-  std::map<std::uint32_t, device::Kind> kinds_;                             // device
+  std::map<std::uint32_t, device::Kind> kinds_;                            // device
   std::map<std::uint32_t, WorkerId> worker_by_device_;
-  std::map<std::uint32_t, LocalEndpoint*> clients_;                          // conn
-  std::map<std::uint32_t, LocalEndpoint*> clients_by_id_;                    // WorkerId
-  std::mutex mutex_;  // guards the three mailboxes; calls come before mail: a receive is armed before its grant leaves
+  std::map<std::uint32_t, LocalEndpoint*> clients_;        // conn
+  std::map<std::uint32_t, LocalEndpoint*> clients_by_id_;  // WorkerId
+  std::mutex
+      mutex_;  // guards the three mailboxes; calls come before mail: a receive is armed before its grant leaves
   std::vector<scheduler::Event> inbox_;
   std::vector<std::function<void()>> calls_;
   std::vector<PeerMail> mail_;
@@ -160,8 +162,10 @@ Result<std::vector<std::unique_ptr<device::Device>>> Impl::make_devices(int work
 }
 
 Status Impl::init() {
-  if (options_.workers < 1 || options_.workers > 1024 || options_.host_devices < 0 || options_.host_devices > 1024) {
-    return error(Errc::kInvalidArgument, "an embedded cluster has 1 to 1024 workers of 0 to 1024 host devices");
+  if (options_.workers < 1 || options_.workers > 1024 || options_.host_devices < 0 ||
+      options_.host_devices > 1024) {
+    return error(Errc::kInvalidArgument,
+                 "an embedded cluster has 1 to 1024 workers of 0 to 1024 host devices");
   }
   TW_TRY(plugins_.add(kernels::builtin_kernels()));
   for (const std::string& path : options_.plugins) TW_TRY(plugins_.load(path));
@@ -175,7 +179,8 @@ Status Impl::init() {
     worker::RuntimeOptions runtime;
     runtime.map_peers = options_.map_peers;
     runtime.reference_kernels = options_.reference_kernels;
-    side.runtime = std::make_unique<worker::Runtime>(std::move(devices), &plugins_, runtime, [this] { loop_->wake(); });
+    side.runtime =
+        std::make_unique<worker::Runtime>(std::move(devices), &plugins_, runtime, [this] { loop_->wake(); });
     msg::Join join;
     join.role = msg::Role::kWorker;
     join.name = "embedded-" + std::to_string(w);
@@ -183,9 +188,11 @@ Status Impl::init() {
     join.host_id = "self";
     join.devices = side.runtime->describe();
     for (const auto& plugin : plugins_.entries()) {
-      for (const std::string& kernel : plugin.kernels) join.plugins.push_back({kernel, plugin.version, plugin.hash});
+      for (const std::string& kernel : plugin.kernels)
+        join.plugins.push_back({kernel, plugin.version, plugin.hash});
     }
-    inbox_.push_back(scheduler::Received{scheduler::Conn{static_cast<std::uint32_t>(w + 1)}, std::move(join)});
+    inbox_.push_back(
+        scheduler::Received{scheduler::Conn{static_cast<std::uint32_t>(w + 1)}, std::move(join)});
     workers_.push_back(std::move(side));
   }
   loop_->set_batch_hook([this] { return turn(); });
@@ -202,7 +209,8 @@ Impl::~Impl() {
   if (thread_.joinable()) {
     on_thread([this] {
       for (auto& [conn, endpoint] : clients_) {
-        if (endpoint->callbacks_.on_lost) endpoint->callbacks_.on_lost(error(Errc::kUnavailable, "the embedded cluster ended"));
+        if (endpoint->callbacks_.on_lost)
+          endpoint->callbacks_.on_lost(error(Errc::kUnavailable, "the embedded cluster ended"));
       }
     });
     loop_->stop();
@@ -263,7 +271,8 @@ bool Impl::turn() {
     bool did = !mail_now_.empty() || !calls_now_.empty();
     for (const std::function<void()>& call : std::exchange(calls_now_, {})) call();
     for (PeerMail& mail : mail_now_) {
-      if (WorkerSide* to = worker_of(mail.to)) to->runtime->post(worker::PeerBatchReceived{mail.from, std::move(mail.batch)});
+      if (WorkerSide* to = worker_of(mail.to))
+        to->runtime->post(worker::PeerBatchReceived{mail.from, std::move(mail.batch)});
     }
     mail_now_.clear();
     if (!events_.empty() || now >= scheduler_.next_deadline()) {
@@ -311,8 +320,10 @@ void Impl::route(scheduler::Action& action) {
     std::lock_guard lock(mutex_);
     inbox_.push_back(scheduler::Received{send->to, msg::Pong{ping->nonce}});
   }
-  if (endpoint.callbacks_.on_message) endpoint.callbacks_.on_message(std::move(send->message));
-  else endpoint.early_.push_back(std::move(send->message));
+  if (endpoint.callbacks_.on_message)
+    endpoint.callbacks_.on_message(std::move(send->message));
+  else
+    endpoint.early_.push_back(std::move(send->message));
 }
 
 void Impl::to_worker(std::size_t index, msg::Message& message) {
@@ -378,11 +389,14 @@ void LocalService::transmit(WorkerId to, std::uint64_t transfer, const std::byte
   cluster_.copies_.transmit(to, transfer, {const_cast<std::byte*>(from), kind}, bytes, [](Status) {});
 }
 
-void LocalService::receive(WorkerId, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind) {
+void LocalService::receive(WorkerId, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+                           device::Kind kind) {
   Impl::WorkerSide& side = cluster_.workers_[index_];
-  cluster_.copies_.receive(side.id, transfer, {to, kind}, bytes, [runtime = side.runtime.get(), transfer](Status ok) {
-    runtime->post(worker::TransferDone{transfer, ok ? Error{Errc::kOk, {}} : ok.error(), msg::Lane::kPeerCopy});
-  });
+  cluster_.copies_.receive(
+      side.id, transfer, {to, kind}, bytes, [runtime = side.runtime.get(), transfer](Status ok) {
+        runtime->post(
+            worker::TransferDone{transfer, ok ? Error{Errc::kOk, {}} : ok.error(), msg::Lane::kPeerCopy});
+      });
 }
 
 // ---- a client ------------------------------------------------------------------------------------------------------
@@ -446,7 +460,8 @@ void LocalEndpoint::transmit(DeviceId to, std::uint64_t transfer, const std::byt
   cluster_.call([this, to, transfer, from, bytes, done = std::move(done)] {
     const auto worker = cluster_.worker_by_device_.find(to.value);
     if (worker == cluster_.worker_by_device_.end()) return done(error(Errc::kNotFound, "no such device"));
-    cluster_.copies_.transmit(worker->second, transfer, {const_cast<std::byte*>(from), device::Kind::kHost}, bytes, done);
+    cluster_.copies_.transmit(worker->second, transfer, {const_cast<std::byte*>(from), device::Kind::kHost},
+                              bytes, done);
   });
 }
 

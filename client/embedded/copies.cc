@@ -65,7 +65,8 @@ bool Copies::poll() {
   for (const auto& [stream, sequence] : completed) {
     failures.clear();
     stream->take_failures(failures);
-    for (device::StepFailure& f : failures) failed_.emplace(std::pair{stream, f.sequence}, std::move(f.error));
+    for (device::StepFailure& f : failures)
+      failed_.emplace(std::pair{stream, f.sequence}, std::move(f.error));
   }
   bool any = false;
   for (std::size_t i = 0; i < pending_.size();) {

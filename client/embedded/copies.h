@@ -44,7 +44,8 @@ class Copies {
   std::vector<device::Device*> devices_;
   std::map<std::pair<std::uint32_t, std::uint64_t>, Armed> armed_;
   std::vector<Pending> pending_;
-  std::map<std::pair<device::Stream*, std::uint64_t>, Error> failed_;  // taken from their stream, not yet looked at
+  std::map<std::pair<device::Stream*, std::uint64_t>, Error>
+      failed_;  // taken from their stream, not yet looked at
 };
 
 }  // namespace tilewise::embedded

@@ -22,8 +22,10 @@ int number(const char* name) {
   const std::string text = variable(name);
   int value = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (!text.empty() && (failed != std::errc() || end != text.data() + text.size() || value < 0 || value > 1024)) {
-    throw ArrayError(Errc::kInvalidArgument, std::string(name) + "='" + text + "' is no number from 0 to 1024");
+  if (!text.empty() &&
+      (failed != std::errc() || end != text.data() + text.size() || value < 0 || value > 1024)) {
+    throw ArrayError(Errc::kInvalidArgument,
+                     std::string(name) + "='" + text + "' is no number from 0 to 1024");
   }
   return value;
 }
@@ -47,7 +49,8 @@ class OwnCluster final : public client::Endpoint {
   void start(client::EndpointCallbacks callbacks) override { endpoint_->start(std::move(callbacks)); }
   void send(msg::Message message) override { endpoint_->send(std::move(message)); }
   void send(WorkerId peer, msg::PeerBatch batch) override { endpoint_->send(peer, std::move(batch)); }
-  const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) override {
+  const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset,
+                       std::int64_t bytes) override {
     return endpoint_->map(device, slab, offset, bytes);
   }
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
@@ -71,7 +74,8 @@ Result<std::unique_ptr<client::Endpoint>> embedded_endpoint(const std::string& n
   options.plugins = split(variable("TILEWISE_PLUGIN"));
   TW_ASSIGN(auto cluster, embedded::Cluster::start(options));
   auto endpoint = cluster->connect(name);
-  return std::unique_ptr<client::Endpoint>(std::make_unique<OwnCluster>(std::move(cluster), std::move(endpoint)));
+  return std::unique_ptr<client::Endpoint>(
+      std::make_unique<OwnCluster>(std::move(cluster), std::move(endpoint)));
 }
 
 Result<NpyInfo> read_header(const std::string& path) {
@@ -83,7 +87,8 @@ Result<NpyInfo> read_header(const std::string& path) {
 
 Session connect(SessionOptions options) {
   const std::string scheduler = variable("TILEWISE_SCHEDULER");
-  auto endpoint = scheduler.empty() ? embedded_endpoint(options.name) : remote::connect_from_environment(scheduler, options.name);
+  auto endpoint = scheduler.empty() ? embedded_endpoint(options.name)
+                                    : remote::connect_from_environment(scheduler, options.name);
   if (!endpoint) throw ArrayError(endpoint.error());
   if (!options.npy_info) options.npy_info = read_header;
   Session session = make_session(std::move(*endpoint), std::move(options));

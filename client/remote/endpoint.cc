@@ -10,7 +10,8 @@ namespace tilewise::remote {
 namespace {
 
 constexpr TimeNs kRetryNs = 100 * kMillisecond;
-constexpr TimeNs kUnreachableNs = 12 * kSecond;  // longer than the scheduler's silence limit: a dead worker is lost by then
+constexpr TimeNs kUnreachableNs =
+    12 * kSecond;  // longer than the scheduler's silence limit: a dead worker is lost by then
 
 }  // namespace
 
@@ -23,14 +24,16 @@ Result<std::unique_ptr<net::Link>> RemoteEndpoint::dial(TimeNs until) {
     net::HandshakeOptions handshake{.token = options_.token};
     handshake.deadline_ns = std::max(until - monotonic_now(), kRetryNs);
     std::optional<Result<std::unique_ptr<net::Link>>> made;
-    const auto attempt = net::connect(*loop_, options_.scheduler, handshake,
-                                      [&](Result<std::unique_ptr<net::Link>> link) { made.emplace(std::move(link)); });
+    const auto attempt =
+        net::connect(*loop_, options_.scheduler, handshake,
+                     [&](Result<std::unique_ptr<net::Link>> link) { made.emplace(std::move(link)); });
     loop_->run_until([&] { return made.has_value(); }, handshake.deadline_ns + kSecond);
     if (!made) return error(Errc::kTimeout, where + "no answer");
     if (*made) return std::move(**made);
     const Error& why = made->error();
     // A launcher may start the scheduler and its clients at once.
-    if (why.code != Errc::kUnavailable || monotonic_now() + kRetryNs > until) return error(why.code, where + why.message);
+    if (why.code != Errc::kUnavailable || monotonic_now() + kRetryNs > until)
+      return error(why.code, where + why.message);
     loop_->run_until([] { return false; }, kRetryNs);
   }
 }
@@ -62,7 +65,8 @@ Status RemoteEndpoint::init() {
   perform(message);
   const auto welcomed = [&] { return welcome_.you || !welcome_.refused.ok() || lost_; };
   if (!loop_->run_until(welcomed, std::max(until - monotonic_now(), kRetryNs))) {
-    return error(Errc::kTimeout, "the scheduler at " + options_.scheduler.to_string() + " did not welcome us");
+    return error(Errc::kTimeout,
+                 "the scheduler at " + options_.scheduler.to_string() + " did not welcome us");
   }
   if (!welcome_.refused.ok()) return error(welcome_.refused.code, welcome_.refused.message);
   if (!welcome_.you) return *lost_;
@@ -120,7 +124,8 @@ void RemoteEndpoint::transmit(DeviceId to, std::uint64_t transfer, const std::by
   call(Transfer{false, to, transfer, const_cast<std::byte*>(from), bytes, std::move(done)});
 }
 
-const std::byte* RemoteEndpoint::map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) {
+const std::byte* RemoteEndpoint::map(DeviceId device, std::uint32_t slab, std::int64_t offset,
+                                     std::int64_t bytes) {
   const std::span<const std::byte> memory = exchange_->mapped(device, slab);
   const auto size = static_cast<std::int64_t>(memory.size());
   if (offset < 0 || bytes < 0 || offset > size || bytes > size - offset) return nullptr;
@@ -146,7 +151,8 @@ void RemoteEndpoint::perform(msg::Message& message) {
   Status sent = codec::encode(message, buffer_);
   if (sent) sent = link_->send(codec::frame_type(message), buffer_.bytes());
   if (sent) return;
-  const std::string text = "a " + std::string(msg::name_of(message)) + " could not be sent: " + sent.error().message;
+  const std::string text =
+      "a " + std::string(msg::name_of(message)) + " could not be sent: " + sent.error().message;
   // What the codec refuses concerns one request; a gap in the stream concerns them all.
   if (const auto* submit = std::get_if<msg::Submit>(&message)) {
     msg::SubmitReply refused{submit->request, {sent.error().code, text}, {}, {}};
@@ -165,13 +171,17 @@ void RemoteEndpoint::perform(Transfer& t) {
   auto done = [done = std::move(t.done)](const Status& status, msg::Lane) {
     if (done) done(status);
   };
-  if (t.receive) exchange_->receive(worker, t.transfer, t.bytes, t.size, device::Kind::kHost, std::move(done));
-  else exchange_->transmit(worker, t.transfer, t.bytes, t.size, device::Kind::kHost, std::move(done));
+  if (t.receive)
+    exchange_->receive(worker, t.transfer, t.bytes, t.size, device::Kind::kHost, std::move(done));
+  else
+    exchange_->transmit(worker, t.transfer, t.bytes, t.size, device::Kind::kHost, std::move(done));
 }
 
 void RemoteEndpoint::on_frame(const net::Frame& frame) {
   auto message = codec::decode(frame.payload);
-  if (!message) return lose(error(message.error().code, "the scheduler sent what cannot be read: " + message.error().message));
+  if (!message)
+    return lose(
+        error(message.error().code, "the scheduler sent what cannot be read: " + message.error().message));
   if (const auto* welcome = std::get_if<msg::Welcome>(&*message)) {
     if (!welcome_.you) welcome_ = *welcome;
     return;
@@ -180,8 +190,10 @@ void RemoteEndpoint::on_frame(const net::Frame& frame) {
     msg::Message pong = msg::Pong{ping->nonce};
     perform(pong);
   }
-  if (started_) deliver(std::move(*message));
-  else early_.push_back(std::move(*message));
+  if (started_)
+    deliver(std::move(*message));
+  else
+    early_.push_back(std::move(*message));
 }
 
 void RemoteEndpoint::deliver(msg::Message message) {
@@ -208,7 +220,8 @@ void RemoteEndpoint::follow(const msg::Log& log) {
 // The scheduler believes that this worker is there, so results would be waited for without end.
 void RemoteEndpoint::on_unreachable(WorkerId peer, const Error& why) {
   loop_->after(kUnreachableNs, [this, peer, why] {
-    if (workers_.contains(peer)) lose(error(why.code, "worker " + std::to_string(peer.value) + " cannot be reached: " + why.message));
+    if (workers_.contains(peer))
+      lose(error(why.code, "worker " + std::to_string(peer.value) + " cannot be reached: " + why.message));
   });
 }
 
@@ -228,7 +241,8 @@ Result<std::unique_ptr<client::Endpoint>> connect(const Options& options) {
   return std::unique_ptr<client::Endpoint>(std::move(endpoint));
 }
 
-Result<std::unique_ptr<client::Endpoint>> connect_from_environment(const std::string& scheduler, const std::string& name) {
+Result<std::unique_ptr<client::Endpoint>> connect_from_environment(const std::string& scheduler,
+                                                                   const std::string& name) {
   const auto variable = [](const char* variable_name) {
     const char* value = std::getenv(variable_name);
     return value == nullptr ? std::string() : std::string(value);

@@ -67,13 +67,13 @@ class RemoteEndpoint final : public client::Endpoint {
   codec::Buffer buffer_;
   client::EndpointCallbacks callbacks_;
   bool started_ = false;
-  std::vector<msg::Message> early_;                  // came before start()
-  std::map<DeviceId, WorkerId> owners_;              // of the workers' devices
-  std::set<WorkerId> workers_;                       // there now
+  std::vector<msg::Message> early_;      // came before start()
+  std::map<DeviceId, WorkerId> owners_;  // of the workers' devices
+  std::set<WorkerId> workers_;           // there now
   std::optional<Error> lost_;
-  bool told_ = false;                                // on_lost
+  bool told_ = false;  // on_lost
 
-  std::mutex mutex_;                                 // guards calls_
+  std::mutex mutex_;  // guards calls_
   std::vector<Call> calls_;
   std::vector<Call> calls_now_;
   std::thread thread_;

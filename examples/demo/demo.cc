@@ -17,7 +17,9 @@ namespace {
 using tilewise::Array;
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // Raw OpenBLAS with `threads` threads, each with its share of the rows.
 double raw_dgemm_seconds(const std::vector<double>& a, const std::vector<double>& b, int n, int threads) {
@@ -28,8 +30,8 @@ double raw_dgemm_seconds(const std::vector<double>& a, const std::vector<double>
     team.emplace_back([&, t] {
       const int from = n * t / threads, rows = n * (t + 1) / threads - from;
       const std::size_t at = static_cast<std::size_t>(from) * static_cast<std::size_t>(n);
-      cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, n, n, 1.0, a.data() + at, n, b.data(), n, 0.0,
-                  c.data() + at, n);
+      cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, n, n, 1.0, a.data() + at, n, b.data(), n,
+                  0.0, c.data() + at, n);
     });
   }
   for (std::thread& thread : team) thread.join();
@@ -53,17 +55,20 @@ bool matmul_part(tilewise::Session& session, int n, int cores) {
     const std::int64_t row = static_cast<std::int64_t>(sample) * (n - 1) / 4;
     const std::vector<double> got = c.at(0, row).get<double>();
     std::vector<double> direct(static_cast<std::size_t>(n));
-    cblas_dgemv(CblasRowMajor, CblasTrans, n, n, 1.0, right.data(), n, left.data() + row * n, 1, 0.0, direct.data(), 1);
+    cblas_dgemv(CblasRowMajor, CblasTrans, n, n, 1.0, right.data(), n, left.data() + row * n, 1, 0.0,
+                direct.data(), 1);
     for (int j = 0; j < n; ++j) {
-      worst = std::max(worst, std::abs(got[static_cast<std::size_t>(j)] - direct[static_cast<std::size_t>(j)]));
+      worst =
+          std::max(worst, std::abs(got[static_cast<std::size_t>(j)] - direct[static_cast<std::size_t>(j)]));
     }
   }
   const double raw = raw_dgemm_seconds(left, right, n, cores);
   const double gflop = 2.0 * n * n * n * 1e-9, tolerance = 1e-10 * std::sqrt(static_cast<double>(n));
-  std::printf("   Tilewise %.2f s (%.1f GFLOP/s), raw OpenBLAS (%s, %d threads) %.2f s (%.1f GFLOP/s): ratio %.2f\n",
-              seconds, gflop / seconds, openblas_get_corename(), cores, raw, gflop / raw, raw / seconds);
-  std::printf("   5 rows against a direct BLAS product: largest difference %.2e (allowed %.2e): %s\n", worst, tolerance,
-              worst <= tolerance ? "ok" : "WRONG");
+  std::printf(
+      "   Tilewise %.2f s (%.1f GFLOP/s), raw OpenBLAS (%s, %d threads) %.2f s (%.1f GFLOP/s): ratio %.2f\n",
+      seconds, gflop / seconds, openblas_get_corename(), cores, raw, gflop / raw, raw / seconds);
+  std::printf("   5 rows against a direct BLAS product: largest difference %.2e (allowed %.2e): %s\n", worst,
+              tolerance, worst <= tolerance ? "ok" : "WRONG");
   return worst <= tolerance;
 }
 
@@ -81,9 +86,10 @@ bool regression_part(tilewise::Session& session, const std::filesystem::path& fo
     largest = std::max(largest, std::abs(plain.coefficients[j]));
   }
   const bool ok = worst <= 1e-6 * largest && std::abs(got.loss - plain.loss) <= 1e-9;
-  std::printf("   %d iterations, loss %.9f in %.2f s; plain single-process loops: %.9f in %.2f s\n", got.iterations,
-              got.loss, got.seconds, plain.loss, plain.seconds);
-  std::printf("   largest difference of a coefficient %.2e of %.2f: %s\n", worst, largest, ok ? "ok" : "WRONG");
+  std::printf("   %d iterations, loss %.9f in %.2f s; plain single-process loops: %.9f in %.2f s\n",
+              got.iterations, got.loss, got.seconds, plain.loss, plain.seconds);
+  std::printf("   largest difference of a coefficient %.2e of %.2f: %s\n", worst, largest,
+              ok ? "ok" : "WRONG");
   return ok;
 }
 
@@ -95,11 +101,14 @@ int usable_cores() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  openblas_set_num_threads(1);  // who compares brings threads of its own, and idle ones of OpenBLAS would poll
+  openblas_set_num_threads(
+      1);  // who compares brings threads of its own, and idle ones of OpenBLAS would poll
   int n = 8192;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--help") == 0) {
-      std::printf("demo [--size N]   the main job: an N x N product (default 8192, a multiple of 4) and a regression\n");
+      std::printf(
+          "demo [--size N]   the main job: an N x N product (default 8192, a multiple of 4) and a "
+          "regression\n");
       return 0;
     }
     if (std::strcmp(argv[i], "--size") == 0 && i + 1 < argc) {
@@ -121,14 +130,15 @@ int main(int argc, char** argv) {
       options.workers = 1;
       options.devices = "cuda:all";
     }
-    std::printf("Starting one scheduler and %d worker%s with %s each\n", options.workers, options.workers == 1 ? "" : "s",
-                options.devices.c_str());
+    std::printf("Starting one scheduler and %d worker%s with %s each\n", options.workers,
+                options.workers == 1 ? "" : "s", options.devices.c_str());
     const demo::ProcessCluster cluster(options);
     cluster.enter_environment();
     bool ok = true;
     {
       tilewise::Session session = tilewise::connect({.name = "demo", .timeout = std::chrono::minutes(10)});
-      session.wait_for_devices(static_cast<std::size_t>(gpus > 0 ? gpus : 2 * options.workers), std::chrono::seconds(30));
+      session.wait_for_devices(static_cast<std::size_t>(gpus > 0 ? gpus : 2 * options.workers),
+                               std::chrono::seconds(30));
       ok = matmul_part(session, n, cores);
       if (gpus == 0) ok = regression_part(session, cluster.folder()) && ok;
       std::printf("\n3. The cluster's own account\n");

@@ -17,14 +17,16 @@ Flights parse(const std::string& text, const std::string& path) {
   std::size_t at = 0;
   while ((at = text.find('{', at)) != std::string::npos) {
     const std::size_t end = text.find('}', at);
-    if (end == std::string::npos) throw std::runtime_error(path + ": record at byte " + std::to_string(at) + " has no end");
+    if (end == std::string::npos)
+      throw std::runtime_error(path + ": record at byte " + std::to_string(at) + " has no end");
     for (const char* key : kKeys) {
       const std::size_t name = text.find(key, at);
       double value = 0;
       const char* from = text.data() + name + std::string(key).size();
       if (name == std::string::npos || name > end ||
           std::from_chars(from, text.data() + end, value).ec != std::errc()) {
-        throw std::runtime_error(path + ": record at byte " + std::to_string(at) + " has no number for " + key);
+        throw std::runtime_error(path + ": record at byte " + std::to_string(at) + " has no number for " +
+                                 key);
       }
       flights.table.push_back(value);
     }
@@ -66,7 +68,8 @@ Flights load_flights(const std::string& path) {
   return flights;
 }
 
-void write_npy(const std::string& path, const std::vector<double>& values, std::int64_t rows, std::int64_t columns) {
+void write_npy(const std::string& path, const std::vector<double>& values, std::int64_t rows,
+               std::int64_t columns) {
   std::string header = "{'descr': '<f8', 'fortran_order': False, 'shape': (" + std::to_string(rows) + ", " +
                        std::to_string(columns) + "), }";
   header.append(63 - (10 + header.size()) % 64, ' ');
@@ -76,7 +79,8 @@ void write_npy(const std::string& path, const std::vector<double>& values, std::
   file.write("\x93NUMPY\x01\x00", 8);
   file.write(reinterpret_cast<const char*>(&length), 2);
   file << header;
-  file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(double)));
+  file.write(reinterpret_cast<const char*>(values.data()),
+             static_cast<std::streamsize>(values.size() * sizeof(double)));
   if (!file.flush()) throw std::runtime_error("cannot write " + path);
 }
 

@@ -1,17 +1,17 @@
 #include "launch.h"
 
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fcntl.h>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 
 namespace demo {
 namespace {
@@ -31,14 +31,15 @@ ProcessCluster::ProcessCluster(const Options& options) {
   if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
   folder_ = pattern;
   const std::string token = folder_ / "token";
-  spawn({TILEWISE_SCHEDULER_PROGRAM, "--listen", "127.0.0.1:0", "--address-file", folder_ / "scheduler", "--token-file",
-         token, "--log-level", "warn"},
+  spawn({TILEWISE_SCHEDULER_PROGRAM, "--listen", "127.0.0.1:0", "--address-file", folder_ / "scheduler",
+         "--token-file", token, "--log-level", "warn"},
         "scheduler.log");
   address_ = await_file("scheduler", "scheduler.log");
   for (int w = 0; w < options.workers; ++w) {
     const std::string name = "worker" + std::to_string(w);
-    spawn({TILEWISE_WORKER_PROGRAM, "--scheduler", address_, "--token-file", token, "--address-file", folder_ / name,
-           "--devices", options.devices, "--cores", std::to_string(options.cores), "--name", name, "--log-level", "warn"},
+    spawn({TILEWISE_WORKER_PROGRAM, "--scheduler", address_, "--token-file", token, "--address-file",
+           folder_ / name, "--devices", options.devices, "--cores", std::to_string(options.cores), "--name",
+           name, "--log-level", "warn"},
           name + ".log");
   }
   for (int w = 0; w < options.workers; ++w) {

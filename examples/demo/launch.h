@@ -2,9 +2,9 @@
 #pragma once
 #include <tilewise/tilewise.h>
 
+#include <sys/types.h>
 #include <filesystem>
 #include <string>
-#include <sys/types.h>
 #include <vector>
 
 namespace demo {

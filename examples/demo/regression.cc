@@ -12,8 +12,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kFeatures = 9;
 constexpr int kIterations = 8;
 constexpr double kPi = 3.14159265358979323846;
-constexpr double kLate = 15;       // minutes
-constexpr double kDistance = 1000; // miles: keeps powers near one
+constexpr double kLate = 15;        // minutes
+constexpr double kDistance = 1000;  // miles: keeps powers near one
 
 // Gaussian elimination with partial pivoting; the systems have kFeatures unknowns.
 std::vector<double> solve(std::vector<double> a, std::vector<double> b) {
@@ -38,7 +38,9 @@ std::vector<double> solve(std::vector<double> a, std::vector<double> b) {
   return b;
 }
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 }  // namespace
 
@@ -47,8 +49,15 @@ Fit fit_on_cluster(tilewise::Session& session, const std::string& npy) {
   const Array table = session.load_npy(npy, {.block = {16'384, 3}});
   const Array distance = table.at(1, 1) / kDistance, time = table.at(1, 2) * (2 * kPi / 24);
   const Array one = distance * 0.0 + 1.0;
-  const std::vector<Array> columns{one, distance, distance * distance, distance * distance * distance, sin(time),
-                                   cos(time), sin(time * 2.0), cos(time * 2.0), distance * sin(time)};
+  const std::vector<Array> columns{one,
+                                   distance,
+                                   distance * distance,
+                                   distance * distance * distance,
+                                   sin(time),
+                                   cos(time),
+                                   sin(time * 2.0),
+                                   cos(time * 2.0),
+                                   distance * sin(time)};
   Array x = tilewise::stack(columns, 1).reblock({16'384, kFeatures});
   Array y = (table.at(1, 0) > kLate).astype(tilewise::DType::kFloat64);
   session.persist({x, y}).wait();
@@ -61,11 +70,13 @@ Fit fit_on_cluster(tilewise::Session& session, const std::string& npy) {
     const Array p = 1.0 / (1.0 + tilewise::exp(-z));
     const Array gradient = tilewise::matmul(x.T(), p - y);
     const Array hessian = tilewise::matmul(x.T(), x * (p * (1.0 - p)).expand_dims(1));
-    const Array loss = tilewise::mean(tilewise::log1p(tilewise::exp(-tilewise::abs(z))) + tilewise::maximum(z, 0.0) - y * z);
+    const Array loss =
+        tilewise::mean(tilewise::log1p(tilewise::exp(-tilewise::abs(z))) + tilewise::maximum(z, 0.0) - y * z);
     tilewise::Future step = session.compute({gradient, hessian, loss});
     fit.loss = step.get<double>(2)[0];
     const std::vector<double> delta = solve(step.get<double>(1), step.get<double>(0));
-    for (int j = 0; j < kFeatures; ++j) fit.coefficients[static_cast<std::size_t>(j)] -= delta[static_cast<std::size_t>(j)];
+    for (int j = 0; j < kFeatures; ++j)
+      fit.coefficients[static_cast<std::size_t>(j)] -= delta[static_cast<std::size_t>(j)];
   }
   fit.seconds = seconds_since(start);
   return fit;
@@ -82,7 +93,15 @@ Fit fit_plainly(const Flights& flights) {
     for (std::int64_t i = 0; i < flights.rows; ++i) {
       const double* row = flights.table.data() + 3 * i;
       const double d = row[1] / kDistance, t = row[2] * (2 * kPi / 24), y = row[0] > kLate ? 1 : 0;
-      f = {1, d, d * d, d * d * d, std::sin(t), std::cos(t), std::sin(2 * t), std::cos(2 * t), d * std::sin(t)};
+      f = {1,
+           d,
+           d * d,
+           d * d * d,
+           std::sin(t),
+           std::cos(t),
+           std::sin(2 * t),
+           std::cos(2 * t),
+           d * std::sin(t)};
       double z = 0;
       for (std::size_t j = 0; j < kFeatures; ++j) z += f[j] * fit.coefficients[j];
       const double p = 1 / (1 + std::exp(-z));

@@ -8,7 +8,7 @@ namespace demo {
 
 struct Fit {
   std::vector<double> coefficients;
-  double loss = 0;      // mean negative log-likelihood
+  double loss = 0;  // mean negative log-likelihood
   int iterations = 0;
   double seconds = 0;
 };

@@ -40,7 +40,8 @@ int windowed(const tilewise_call_v1* call) {
   if (!rate(call, r)) return 1;
   const tilewise_view_v1& in = call->inputs[0];
   auto* out = static_cast<double*>(call->outputs[0].data);
-  const int64_t first = call->box_lo[0] > 0 ? call->box_lo[0] - 1 : 0;  // of the window: clipped at the rod's start
+  const int64_t first =
+      call->box_lo[0] > 0 ? call->box_lo[0] - 1 : 0;  // of the window: clipped at the rod's start
   for (int64_t i = call->box_lo[0]; i < call->box_hi[0]; ++i) {
     const int64_t j = i - first;
     const bool end = i == 0 || i + 1 == call->space[0];

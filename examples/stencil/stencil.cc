@@ -24,7 +24,8 @@ std::string params() {
 
 std::vector<double> start(std::int64_t n) {
   std::vector<double> u(static_cast<std::size_t>(n));
-  for (std::size_t i = 0; i < u.size(); ++i) u[i] = std::sin(0.01 * static_cast<double>(i)) + (i % 7 == 0 ? 1.0 : 0.0);
+  for (std::size_t i = 0; i < u.size(); ++i)
+    u[i] = std::sin(0.01 * static_cast<double>(i)) + (i % 7 == 0 ? 1.0 : 0.0);
   return u;
 }
 
@@ -39,7 +40,8 @@ std::vector<double> plain(std::vector<double> u, int steps) {
 
 bool same(const char* what, const std::vector<double>& got, const std::vector<double>& want) {
   double worst = got.size() == want.size() ? 0 : INFINITY;
-  for (std::size_t i = 0; i < got.size() && i < want.size(); ++i) worst = std::max(worst, std::abs(got[i] - want[i]));
+  for (std::size_t i = 0; i < got.size() && i < want.size(); ++i)
+    worst = std::max(worst, std::abs(got[i] - want[i]));
   std::printf("%s: largest difference from a plain loop %g\n", what, worst);
   return worst <= 1e-12;
 }
@@ -54,13 +56,16 @@ int run(const std::string& plugin) {
   const std::int64_t n = 100'003;
   const int steps = 40;
   tilewise::Array u = session.from_memory(start(n), {n}, {.block = {12'000}});
-  const tilewise::Kernel windowed{.name = "heat.windowed", .version = "1.0", .params = params(), .flops_per_point = 4.0 * 12'000};
+  const tilewise::Kernel windowed{
+      .name = "heat.windowed", .version = "1.0", .params = params(), .flops_per_point = 4.0 * 12'000};
   tilewise::ir::DimMap window;       // of the span of the block's own elements ...
   window.before = window.after = 1;  // ... and one more at each side, clipped at the ends of the rod
   for (int s = 0; s < steps; ++s) {
-    u = tilewise::map_blocks(windowed, std::vector{u}, {{window}}, {{tilewise::DType::kFloat64, u.grid()}}).front();
+    u = tilewise::map_blocks(windowed, std::vector{u}, {{window}}, {{tilewise::DType::kFloat64, u.grid()}})
+            .front();
   }
-  bool good = same("map_blocks, 40 steps", u.get<double>(), plain(start(n), steps));  // one message, 360 tasks
+  bool good =
+      same("map_blocks, 40 steps", u.get<double>(), plain(start(n), steps));  // one message, 360 tasks
 
   // task: calls one by one, on blocks by number. Here a short rod in one block.
   const std::int64_t m = 1000;

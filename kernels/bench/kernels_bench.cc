@@ -7,10 +7,10 @@
 #include <tilewise/kernels/kernels.h>
 
 #include <algorithm>
-#include <ctime>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
 #include <vector>
 
@@ -28,8 +28,7 @@ double seconds() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-template <class F>
-double best_of(int times, F&& f) {
+template <class F> double best_of(int times, F&& f) {
   double best = 1e30;
   for (int i = 0; i < times; ++i) {
     const double start = seconds();
@@ -40,7 +39,8 @@ double best_of(int times, F&& f) {
 }
 
 void report(const char* name, double seconds, double elements, double bytes) {
-  std::printf("%-44s %8.3f ms %8.3f ns/element %8.2f GB/s\n", name, seconds * 1e3, seconds / elements * 1e9, bytes / seconds / 1e9);
+  std::printf("%-44s %8.3f ms %8.3f ns/element %8.2f GB/s\n", name, seconds * 1e3, seconds / elements * 1e9,
+              bytes / seconds / 1e9);
 }
 
 ir::TapeInstr instr(TapeOp op, DType t, int a = 0, int b = 0, std::int64_t imm = 0, double f = 0) {
@@ -55,8 +55,7 @@ ir::TapeInstr instr(TapeOp op, DType t, int a = 0, int b = 0, std::int64_t imm =
 }
 
 // Memory as a device's arena gives it: aligned, in huge pages where the system has them.
-template <class T>
-struct Aligned {
+template <class T> struct Aligned {
   using value_type = T;
   Aligned() = default;
   template <class U> Aligned(const Aligned<U>&) {}
@@ -101,8 +100,9 @@ ir::Tape map_tape(TapeOp op) {
 void maps(std::int64_t n) {
   Buffer a(n, 1.5), b(n, 2.5), c(n, -3.0), d(n, 0.25), out(n, 0.0);
   const auto D = DType::kFloat64;
-  const ir::Tape tape{{instr(TapeOp::kLoad, D, 0, 0, 0), instr(TapeOp::kLoad, D, 0, 0, 1), instr(TapeOp::kLoad, D, 0, 0, 2),
-                       instr(TapeOp::kLoad, D, 0, 0, 3), instr(TapeOp::kMul, D, 0, 1), instr(TapeOp::kAdd, D, 4, 2),
+  const ir::Tape tape{{instr(TapeOp::kLoad, D, 0, 0, 0), instr(TapeOp::kLoad, D, 0, 0, 1),
+                       instr(TapeOp::kLoad, D, 0, 0, 2), instr(TapeOp::kLoad, D, 0, 0, 3),
+                       instr(TapeOp::kMul, D, 0, 1), instr(TapeOp::kAdd, D, 4, 2),
                        instr(TapeOp::kMul, D, 5, 3), instr(TapeOp::kAbs, D, 0), instr(TapeOp::kSqrt, D, 7),
                        instr(TapeOp::kSub, D, 6, 8)}};
   Call call(ir::OpKind::kMap, ir::MapAttrs{tape}, {n});
@@ -110,14 +110,19 @@ void maps(std::int64_t n) {
   call.call.outputs.push_back(view(out, {n}));
   const double dn = static_cast<double>(n);
   report("(a*b+c)*d - sqrt(abs(a))", best_of(7, [&] { call.run(); }), dn, 40 * dn);
-  report("  the same, hand-written loop", best_of(7, [&] {
-           const double *pa = a.data(), *pb = b.data(), *pc = c.data(), *pd = d.data();
-           double* po = out.data();
-           for (std::int64_t i = 0; i < n; ++i) po[i] = (pa[i] * pb[i] + pc[i]) * pd[i] - std::sqrt(std::fabs(pa[i]));
-         }), dn, 40 * dn);
+  report("  the same, hand-written loop",
+         best_of(7,
+                 [&] {
+                   const double *pa = a.data(), *pb = b.data(), *pc = c.data(), *pd = d.data();
+                   double* po = out.data();
+                   for (std::int64_t i = 0; i < n; ++i)
+                     po[i] = (pa[i] * pb[i] + pc[i]) * pd[i] - std::sqrt(std::fabs(pa[i]));
+                 }),
+         dn, 40 * dn);
   if (std::getenv("FUSED_ONLY") != nullptr) return;
   for (std::int64_t i = 0; i < n; ++i) a[i] = 0.001 * static_cast<double>(i % 5000) + 0.01;
-  for (const TapeOp op : {TapeOp::kExp, TapeOp::kLog, TapeOp::kSin, TapeOp::kTanh, TapeOp::kExpm1, TapeOp::kLog1p, TapeOp::kFloor}) {
+  for (const TapeOp op : {TapeOp::kExp, TapeOp::kLog, TapeOp::kSin, TapeOp::kTanh, TapeOp::kExpm1,
+                          TapeOp::kLog1p, TapeOp::kFloor}) {
     Call unary(ir::OpKind::kMap, ir::MapAttrs{map_tape(op)}, {n});
     unary.call.inputs.push_back(view(a, {n}));
     unary.call.outputs.push_back(view(out, {n}));
@@ -133,7 +138,8 @@ void maps(std::int64_t n) {
 void transposed(std::int64_t side) {
   Buffer a(side * side, 1.5), out(side * side, 0.0);
   const auto D = DType::kFloat64;
-  const ir::Tape tape{{instr(TapeOp::kLoad, D, 0, 0, 0), instr(TapeOp::kLoad, D, 0, 0, 1), instr(TapeOp::kAdd, D, 0, 1)}};
+  const ir::Tape tape{
+      {instr(TapeOp::kLoad, D, 0, 0, 0), instr(TapeOp::kLoad, D, 0, 0, 1), instr(TapeOp::kAdd, D, 0, 1)}};
   Call call(ir::OpKind::kMap, ir::MapAttrs{tape}, {side, side});
   call.call.inputs.push_back(view(a, {side, side}));
   call.call.inputs.push_back(view(a, {side, side}));
@@ -157,10 +163,12 @@ void reductions(const char* name, ir::Shape shape, std::uint32_t axes, ir::Reduc
   Buffer a(n, 1.5);
   for (std::int64_t i = 0; i < n; ++i) a[i] = std::sin(static_cast<double>(i));
   ir::Shape kept = shape;
-  for (std::size_t d = 0; d < shape.size(); ++d) if (axes >> d & 1) kept[d] = 1;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (axes >> d & 1) kept[d] = 1;
   Buffer out(ir::volume(kept));
   std::vector<std::int64_t> index(out.size());
-  Call call(ir::OpKind::kReduceBlocks, ir::ReduceAttrs{ir::Tape{{instr(TapeOp::kLoad, DType::kFloat64)}}, kind, axes}, shape);
+  Call call(ir::OpKind::kReduceBlocks,
+            ir::ReduceAttrs{ir::Tape{{instr(TapeOp::kLoad, DType::kFloat64)}}, kind, axes}, shape);
   call.call.inputs.push_back(view(a, shape));
   call.call.outputs.push_back(view(out, kept));
   call.call.outputs.push_back({index.data(), DType::kInt64, kept, ir::c_order_strides(kept)});
@@ -168,14 +176,17 @@ void reductions(const char* name, ir::Shape shape, std::uint32_t axes, ir::Reduc
   report(name, best_of(5, [&] { call.run(); }), dn, 8 * dn);
   if (kind != ir::ReduceKind::kSum || shape.size() != 1) return;
   volatile double sink = 0;
-  report("  a plain read of the same memory", best_of(5, [&] {
-           std::uint64_t lanes[32] = {};
-           const auto* x = reinterpret_cast<const std::uint64_t*>(a.data());
-           for (std::int64_t i = 0; i + 32 <= n; i += 32) {
-             for (int j = 0; j < 32; ++j) lanes[j] ^= x[i + j];
-           }
-           for (const std::uint64_t lane : lanes) sink = sink + static_cast<double>(lane & 1);
-         }), dn, 8 * dn);
+  report("  a plain read of the same memory",
+         best_of(5,
+                 [&] {
+                   std::uint64_t lanes[32] = {};
+                   const auto* x = reinterpret_cast<const std::uint64_t*>(a.data());
+                   for (std::int64_t i = 0; i + 32 <= n; i += 32) {
+                     for (int j = 0; j < 32; ++j) lanes[j] ^= x[i + j];
+                   }
+                   for (const std::uint64_t lane : lanes) sink = sink + static_cast<double>(lane & 1);
+                 }),
+         dn, 8 * dn);
 }
 
 void products(std::int64_t side) {
@@ -184,13 +195,16 @@ void products(std::int64_t side) {
   call.call.inputs.push_back(view(a, {side, side}));
   call.call.inputs.push_back(view(b, {side, side}));
   call.call.outputs.push_back(view(c, {side, side}));
-  const double flops = 2.0 * static_cast<double>(side) * static_cast<double>(side) * static_cast<double>(side);
+  const double flops =
+      2.0 * static_cast<double>(side) * static_cast<double>(side) * static_cast<double>(side);
   const auto n = static_cast<blasint>(side);
   const double ours = best_of(9, [&] { call.run(); });
   const double raw = best_of(9, [&] {
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0, a.data(), n, b.data(), n, 0.0, c.data(), n);
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0, a.data(), n, b.data(), n, 0.0,
+                c.data(), n);
   });
-  std::printf("dgemm %lld: %.1f GFLOP/s, raw %.1f, ratio %.3f\n", static_cast<long long>(side), flops / ours / 1e9, flops / raw / 1e9, raw / ours);
+  std::printf("dgemm %lld: %.1f GFLOP/s, raw %.1f, ratio %.3f\n", static_cast<long long>(side),
+              flops / ours / 1e9, flops / raw / 1e9, raw / ours);
 }
 
 void overhead() {
@@ -198,14 +212,17 @@ void overhead() {
   Call call(ir::OpKind::kMap, ir::MapAttrs{map_tape(TapeOp::kNeg)}, {16});
   call.call.inputs.push_back(view(a, {16}));
   call.call.outputs.push_back(view(out, {16}));
-  const double t = best_of(5, [&] { for (int i = 0; i < 1000; ++i) call.run(); });
+  const double t = best_of(5, [&] {
+    for (int i = 0; i < 1000; ++i) call.run();
+  });
   std::printf("a 16-element map: %.0f ns\n", t * 1e6);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  openblas_set_num_threads(1);  // who compares brings threads of its own, and idle ones of OpenBLAS would poll
+  openblas_set_num_threads(
+      1);  // who compares brings threads of its own, and idle ones of OpenBLAS would poll
   const std::int64_t n = argc > 1 ? std::atoll(argv[1]) : 1 << 24;
   std::printf("%s, %lld elements\n", kernels::host_numeric_class().c_str(), static_cast<long long>(n));
   overhead();

@@ -17,7 +17,9 @@ std::int64_t volume(const tilewise_view_v1& view) {
 }
 
 std::int64_t bytes_of(const tilewise_view_v1& view) {
-  return volume(view) * (view.dtype == TILEWISE_BOOL ? 1 : view.dtype == TILEWISE_INT32 || view.dtype == TILEWISE_FLOAT32 ? 4 : 8);
+  return volume(view) * (view.dtype == TILEWISE_BOOL                                      ? 1
+                         : view.dtype == TILEWISE_INT32 || view.dtype == TILEWISE_FLOAT32 ? 4
+                                                                                          : 8);
 }
 
 int noop(const tilewise_call_v1*) { return 0; }
@@ -58,7 +60,8 @@ constexpr tilewise_kernel_v1 kKernels[] = {
     {"tilewise.commit_npy", file::commit_npy, nullptr, 1, 1, nullptr},
 #endif
 };
-constexpr tilewise_plugin_v1 kPlugin = {TILEWISE_PLUGIN_ABI, "tilewise", "1", static_cast<int32_t>(std::size(kKernels)), kKernels};
+constexpr tilewise_plugin_v1 kPlugin = {TILEWISE_PLUGIN_ABI, "tilewise", "1",
+                                        static_cast<int32_t>(std::size(kKernels)), kKernels};
 
 }  // namespace
 

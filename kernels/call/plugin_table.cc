@@ -12,7 +12,9 @@
 namespace tilewise::kernels {
 namespace {
 
-bool named(const char* name) { return name != nullptr && *name != '\0' && std::strlen(name) <= limits::kMaxNameBytes; }
+bool named(const char* name) {
+  return name != nullptr && *name != '\0' && std::strlen(name) <= limits::kMaxNameBytes;
+}
 
 Result<std::uint64_t> hash_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -28,7 +30,8 @@ Status well_formed(const tilewise_plugin_v1& plugin) {
     return error(Errc::kVersionMismatch, "a plug-in of ABI " + std::to_string(plugin.abi) + "; this is ABI " +
                                              std::to_string(TILEWISE_PLUGIN_ABI));
   }
-  if (!named(plugin.name) || plugin.version == nullptr || std::strlen(plugin.version) > limits::kMaxNameBytes) {
+  if (!named(plugin.name) || plugin.version == nullptr ||
+      std::strlen(plugin.version) > limits::kMaxNameBytes) {
     return error(Errc::kInvalidArgument, "a plug-in without a name or version");
   }
   if (plugin.kernel_count < 0 || (plugin.kernel_count > 0 && plugin.kernels == nullptr)) {
@@ -37,10 +40,12 @@ Status well_formed(const tilewise_plugin_v1& plugin) {
   std::set<std::string> seen;
   for (int i = 0; i < plugin.kernel_count; ++i) {
     if (!named(plugin.kernels[i].name)) {
-      return error(Errc::kInvalidArgument, std::string("plug-in ") + plugin.name + " has a kernel without a name");
+      return error(Errc::kInvalidArgument,
+                   std::string("plug-in ") + plugin.name + " has a kernel without a name");
     }
     if (!seen.insert(plugin.kernels[i].name).second) {
-      return error(Errc::kAlreadyExists, std::string("plug-in ") + plugin.name + " has two kernels " + plugin.kernels[i].name);
+      return error(Errc::kAlreadyExists,
+                   std::string("plug-in ") + plugin.name + " has two kernels " + plugin.kernels[i].name);
     }
   }
   return {};
@@ -62,7 +67,8 @@ PluginTable::~PluginTable() = default;
 Status PluginTable::register_plugin(const tilewise_plugin_v1& plugin, std::uint64_t hash) {
   TW_TRY(well_formed(plugin));
   for (const Entry& entry : entries_) {
-    if (entry.name == plugin.name) return error(Errc::kAlreadyExists, "plug-in " + entry.name + " is already loaded");
+    if (entry.name == plugin.name)
+      return error(Errc::kAlreadyExists, "plug-in " + entry.name + " is already loaded");
   }
   Entry entry{plugin.name, plugin.version, hash, {}};
   for (int i = 0; i < plugin.kernel_count; ++i) {

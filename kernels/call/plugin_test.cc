@@ -19,12 +19,14 @@ int add_params(const tilewise_call_v1* call) {
   std::memcpy(&by, call->params, sizeof(by));
   const tilewise_view_v1 &in = call->inputs[0], &out = call->outputs[0];
   for (std::int64_t i = 0; i < in.shape[0]; ++i) {
-    static_cast<double*>(out.data)[i] = static_cast<const double*>(in.data)[i * in.strides[0]] + by + static_cast<double>(in.lo[0]);
+    static_cast<double*>(out.data)[i] =
+        static_cast<const double*>(in.data)[i * in.strides[0]] + by + static_cast<double>(in.lo[0]);
   }
   return 0;
 }
 
-int only_doubles(const std::int32_t* in, std::int32_t n, const std::int32_t*, std::int32_t, char* message, std::size_t bytes) {
+int only_doubles(const std::int32_t* in, std::int32_t n, const std::int32_t*, std::int32_t, char* message,
+                 std::size_t bytes) {
   for (int i = 0; i < n; ++i) {
     if (in[i] != TILEWISE_FLOAT64) {
       std::snprintf(message, bytes, "operand %d is not float64", i);
@@ -96,7 +98,8 @@ TEST_CASE("failures are typed and carry the kernel's message") {
   attrs.version = "3";
   h.op.attrs = attrs;
   CHECK(set->supports(h.op).error().code == Errc::kShapeMismatch);
-  CHECK(plugin_kernel(Fixture("test.add").op, &table, PluginTarget::kCuda).error().code == Errc::kUnsupported);
+  CHECK(plugin_kernel(Fixture("test.add").op, &table, PluginTarget::kCuda).error().code ==
+        Errc::kUnsupported);
 }
 
 TEST_CASE("a table refuses what it cannot trust and stays as it was") {

@@ -22,8 +22,9 @@ tilewise_view_v1 view_of(const TensorView& from, const ir::Box& box) {
 
 Status failed(const std::string& kernel, int code, std::array<char, kMessageBytes>& message) {
   message.back() = '\0';
-  return error(Errc::kTaskFailed, "kernel " + kernel + ": " +
-                                      (message[0] != '\0' ? message.data() : "error " + std::to_string(code)));
+  return error(
+      Errc::kTaskFailed,
+      "kernel " + kernel + ": " + (message[0] != '\0' ? message.data() : "error " + std::to_string(code)));
 }
 
 Status check_dtypes(const tilewise_kernel_v1& kernel, const tilewise_call_v1& call, const std::string& name) {
@@ -32,27 +33,34 @@ Status check_dtypes(const tilewise_kernel_v1& kernel, const tilewise_call_v1& ca
   for (int i = 0; i < call.input_count; ++i) in[static_cast<std::size_t>(i)] = call.inputs[i].dtype;
   for (int i = 0; i < call.output_count; ++i) out[static_cast<std::size_t>(i)] = call.outputs[i].dtype;
   std::array<char, kMessageBytes> message{};
-  const int code = kernel.check(in.data(), call.input_count, out.data(), call.output_count, message.data(), message.size());
+  const int code = kernel.check(in.data(), call.input_count, out.data(), call.output_count, message.data(),
+                                message.size());
   return code == 0 ? Status{} : failed(name, code, message);
 }
 
 }  // namespace
 
-Result<const tilewise_kernel_v1*> plugin_kernel(const ir::Op& op, const PluginTable* plugins, PluginTarget target) {
+Result<const tilewise_kernel_v1*> plugin_kernel(const ir::Op& op, const PluginTable* plugins,
+                                                PluginTarget target) {
   const auto& attrs = op.get<ir::CallAttrs>();
   const tilewise_kernel_v1* kernel = plugins == nullptr ? nullptr : plugins->find(attrs.kernel);
   if (kernel == nullptr) return error(Errc::kNotFound, "no plug-in brings kernel " + attrs.kernel);
   const std::string version = plugins->version_of(attrs.kernel);
   if (!attrs.version.empty() && attrs.version != version) {
-    return error(Errc::kVersionMismatch, "kernel " + attrs.kernel + " has version " + version + ", not " + attrs.version);
+    return error(Errc::kVersionMismatch,
+                 "kernel " + attrs.kernel + " has version " + version + ", not " + attrs.version);
   }
   const bool host = target == PluginTarget::kHost;
   if ((host ? kernel->host : kernel->cuda) == nullptr) {
-    return error(Errc::kUnsupported, "kernel " + attrs.kernel + " has no version for " + (host ? "the host" : "CUDA"));
+    return error(Errc::kUnsupported,
+                 "kernel " + attrs.kernel + " has no version for " + (host ? "the host" : "CUDA"));
   }
-  const auto suits = [](std::int32_t want, std::size_t is) { return want < 0 || static_cast<std::size_t>(want) == is; };
+  const auto suits = [](std::int32_t want, std::size_t is) {
+    return want < 0 || static_cast<std::size_t>(want) == is;
+  };
   if (!suits(kernel->input_count, op.operands.size()) || !suits(kernel->output_count, op.outputs.size())) {
-    return error(Errc::kShapeMismatch, "kernel " + attrs.kernel + " takes another number of operands or outputs");
+    return error(Errc::kShapeMismatch,
+                 "kernel " + attrs.kernel + " takes another number of operands or outputs");
   }
   return kernel;
 }
@@ -61,8 +69,10 @@ Status run_plugin(const KernelCall& call, const PluginTable* plugins, PluginTarg
   TW_ASSIGN(const tilewise_kernel_v1* kernel, plugin_kernel(*call.op, plugins, target));
   const auto& attrs = call.op->get<ir::CallAttrs>();
   boost::container::static_vector<tilewise_view_v1, 16> inputs, outputs;
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) inputs.push_back(view_of(call.inputs[i], call.input_boxes[i]));
-  for (std::size_t i = 0; i < call.outputs.size(); ++i) outputs.push_back(view_of(call.outputs[i], call.output_boxes[i]));
+  for (std::size_t i = 0; i < call.inputs.size(); ++i)
+    inputs.push_back(view_of(call.inputs[i], call.input_boxes[i]));
+  for (std::size_t i = 0; i < call.outputs.size(); ++i)
+    outputs.push_back(view_of(call.outputs[i], call.output_boxes[i]));
   std::array<char, kMessageBytes> message{};
   tilewise_call_v1 c{};
   c.params = attrs.params.data();

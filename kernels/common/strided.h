@@ -12,7 +12,7 @@ struct Collapsed {
   ir::Shape shape;
   ir::Strides strides;  // in elements
 
-  std::int64_t run() const { return shape.back(); }     // length of the innermost run
+  std::int64_t run() const { return shape.back(); }  // length of the innermost run
   std::int64_t stride() const { return strides.back(); }
   bool is_flat() const { return shape.size() == 1; }
 };
@@ -38,8 +38,7 @@ inline Collapsed collapse(const ir::Shape& shape, const ir::Strides& strides) {
 
 // Calls visit(offset, count) for the runs that make up elements [begin, begin + n), in order; each run has stride
 // c.stride(). Offsets are in elements.
-template <class Visit>
-void for_runs(const Collapsed& c, std::int64_t begin, std::int64_t n, Visit&& visit) {
+template <class Visit> void for_runs(const Collapsed& c, std::int64_t begin, std::int64_t n, Visit&& visit) {
   const int last = static_cast<int>(c.shape.size()) - 1;
   if (last == 0) {
     if (n > 0) visit(begin * c.strides[0], n);

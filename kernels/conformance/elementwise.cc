@@ -13,8 +13,16 @@ constexpr DType kDTypes[] = {DType::kBool, DType::kInt32, DType::kInt64, DType::
 
 bool transcendental(TapeOp op) {
   switch (op) {
-    case TapeOp::kExp: case TapeOp::kExpm1: case TapeOp::kLog: case TapeOp::kLog1p: case TapeOp::kSin:
-    case TapeOp::kCos: case TapeOp::kTan: case TapeOp::kTanh: case TapeOp::kPow: case TapeOp::kAtan2: return true;
+    case TapeOp::kExp:
+    case TapeOp::kExpm1:
+    case TapeOp::kLog:
+    case TapeOp::kLog1p:
+    case TapeOp::kSin:
+    case TapeOp::kCos:
+    case TapeOp::kTan:
+    case TapeOp::kTanh:
+    case TapeOp::kPow:
+    case TapeOp::kAtan2: return true;
     default: return false;
   }
 }
@@ -22,27 +30,94 @@ bool transcendental(TapeOp op) {
 std::vector<double> floats(DType t, TapeOp op, Prng& prng) {
   const double infinity = std::numeric_limits<double>::infinity();
   const bool single = t == DType::kFloat32;
-  std::vector<double> v = {0.0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 3, -3, 7, 10, infinity, -infinity,
-                           std::nan(""), 1e-5, -1e-5, 1e10, -1e10, 2147483647.0, -2147483648.0, 4294967296.0,
-                           9.2e18, -9.3e18, 0x1p63, -0x1p63, 0x1p31, -0x1p31, -2147483648.5, 2147483647.5, 0.1, 3.14159265358979,
-                           1.5707963267948966, 6.283185307179586, 710.0, -746.0, 88.8, -104.0, 20.0, -20.0, 1e-300, 0.99999,
-                           single ? 1e-42 : 1e-310, single ? 3.4e38 : 1.7e308, single ? -3.4e38 : -1.7e308};
+  std::vector<double> v = {0.0,
+                           -0.0,
+                           1,
+                           -1,
+                           2,
+                           -2,
+                           0.5,
+                           -0.5,
+                           1.5,
+                           -1.5,
+                           2.5,
+                           -2.5,
+                           3,
+                           -3,
+                           7,
+                           10,
+                           infinity,
+                           -infinity,
+                           std::nan(""),
+                           1e-5,
+                           -1e-5,
+                           1e10,
+                           -1e10,
+                           2147483647.0,
+                           -2147483648.0,
+                           4294967296.0,
+                           9.2e18,
+                           -9.3e18,
+                           0x1p63,
+                           -0x1p63,
+                           0x1p31,
+                           -0x1p31,
+                           -2147483648.5,
+                           2147483647.5,
+                           0.1,
+                           3.14159265358979,
+                           1.5707963267948966,
+                           6.283185307179586,
+                           710.0,
+                           -746.0,
+                           88.8,
+                           -104.0,
+                           20.0,
+                           -20.0,
+                           1e-300,
+                           0.99999,
+                           single ? 1e-42 : 1e-310,
+                           single ? 3.4e38 : 1.7e308,
+                           single ? -3.4e38 : -1.7e308};
   const int extra = ir::arity_of(op) == 1 ? 20000 : 60;
   for (int i = 0; i < extra; ++i) {
     v.push_back((prng.uniform() - 0.5) * std::pow(10.0, static_cast<double>(prng.between(-8, 4))));
-    if (ir::arity_of(op) == 1) v.push_back(std::ldexp(prng.uniform() - 0.5, static_cast<int>(prng.between(single ? -140 : -1040, single ? 120 : 1000))));
+    if (ir::arity_of(op) == 1)
+      v.push_back(std::ldexp(prng.uniform() - 0.5,
+                             static_cast<int>(prng.between(single ? -140 : -1040, single ? 120 : 1000))));
   }
   return v;
 }
 
 std::vector<std::int64_t> ints(DType t) {
-  std::vector<std::int64_t> v = {0, 1, -1, 2, -2, 3, -3, 7, -7, 10, 31, 32, 33, 63, 64, 65, 100, -100, 12345, -98765,
-                                 std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min(),
+  std::vector<std::int64_t> v = {0,
+                                 1,
+                                 -1,
+                                 2,
+                                 -2,
+                                 3,
+                                 -3,
+                                 7,
+                                 -7,
+                                 10,
+                                 31,
+                                 32,
+                                 33,
+                                 63,
+                                 64,
+                                 65,
+                                 100,
+                                 -100,
+                                 12345,
+                                 -98765,
+                                 std::numeric_limits<std::int32_t>::max(),
+                                 std::numeric_limits<std::int32_t>::min(),
                                  std::numeric_limits<std::int32_t>::min() + 1};
   if (t == DType::kInt64) {
-    for (const std::int64_t x : {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min(),
-                                 std::numeric_limits<std::int64_t>::min() + 1, std::int64_t{1} << 40,
-                                 -(std::int64_t{1} << 53) - 1, (std::int64_t{1} << 53) + 1}) {
+    for (const std::int64_t x :
+         {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min(),
+          std::numeric_limits<std::int64_t>::min() + 1, std::int64_t{1} << 40, -(std::int64_t{1} << 53) - 1,
+          (std::int64_t{1} << 53) + 1}) {
       v.push_back(x);
     }
   }
@@ -107,11 +182,16 @@ void one_op(const Subject& subject, TapeOp op, DType out, const std::vector<DTyp
   Step want = step;
   run(subject, step);
   run_reference(want);
-  const std::string what = std::string(ir::name_of(op)) + "." + std::string(ir::name_of(out)) + " of " + std::string(ir::name_of(args[0]));
+  const std::string what = std::string(ir::name_of(op)) + "." + std::string(ir::name_of(out)) + " of " +
+                           std::string(ir::name_of(args[0]));
   if (transcendental(op) && ir::is_floating(out)) {
     MESSAGE("" << what << ": " << max_ulps(step.outputs[0], want.outputs[0]) << " ulp");
     const bool hard = op == TapeOp::kPow || op == TapeOp::kAtan2 || op == TapeOp::kTan;
-    check_ulps(step.outputs[0], want.outputs[0], hard ? subject.pow_ulps : out == DType::kFloat32 ? subject.ulps32 : subject.ulps64, what);
+    check_ulps(step.outputs[0], want.outputs[0],
+               hard                     ? subject.pow_ulps
+               : out == DType::kFloat32 ? subject.ulps32
+                                        : subject.ulps64,
+               what);
   } else {
     check_same(step.outputs[0], want.outputs[0], what);
   }

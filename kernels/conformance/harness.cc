@@ -27,14 +27,12 @@ std::int64_t Array::position(std::int64_t element) const {
 
 namespace {
 
-template <class T>
-T get(const Array& a, std::int64_t element) {
+template <class T> T get(const Array& a, std::int64_t element) {
   T value;
   std::memcpy(&value, a.bytes.data() + a.position(element) * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
   return value;
 }
-template <class T>
-void put(Array& a, std::int64_t element, T value) {
+template <class T> void put(Array& a, std::int64_t element, T value) {
   std::memcpy(a.bytes.data() + a.position(element) * static_cast<std::int64_t>(sizeof(T)), &value, sizeof(T));
 }
 
@@ -55,7 +53,8 @@ std::int64_t Array::as_int(std::int64_t e) const {
 void Array::set(std::int64_t e, double f, std::int64_t i) {
   switch (dtype) {
     case DType::kBool: return put<std::uint8_t>(*this, e, i & 1);
-    case DType::kInt32: return put<std::int32_t>(*this, e, static_cast<std::int32_t>(static_cast<std::uint32_t>(i)));
+    case DType::kInt32:
+      return put<std::int32_t>(*this, e, static_cast<std::int32_t>(static_cast<std::uint32_t>(i)));
     case DType::kInt64: return put<std::int64_t>(*this, e, i);
     case DType::kFloat32: return put<float>(*this, e, static_cast<float>(f));
     case DType::kFloat64: return put<double>(*this, e, f);
@@ -70,7 +69,8 @@ Array random_layout(Prng& prng, DType dtype, const ir::Shape& shape, bool plain)
   a.strides.resize(shape.size());
   std::vector<int> order(shape.size());
   for (std::size_t d = 0; d < order.size(); ++d) order[d] = static_cast<int>(d);
-  if (prng.chance(0.5)) for (std::size_t d = order.size(); d > 1; --d) std::swap(order[d - 1], order[prng.below(d)]);
+  if (prng.chance(0.5))
+    for (std::size_t d = order.size(); d > 1; --d) std::swap(order[d - 1], order[prng.below(d)]);
   std::int64_t stride = prng.chance(0.2) ? 2 : 1, size = 1;
   for (std::size_t i = order.size(); i-- > 0;) {
     const auto d = static_cast<std::size_t>(order[i]);
@@ -91,10 +91,23 @@ Array random_layout(Prng& prng, DType dtype, const ir::Shape& shape, bool plain)
 
 void fill_random(Prng& prng, Array& a, bool edges) {
   const double infinity = std::numeric_limits<double>::infinity();
-  const double big = a.dtype == DType::kFloat32 ? 3e38 : 1.7e308, tiny = a.dtype == DType::kFloat32 ? 1e-42 : 1e-310;
-  const double special[] = {0.0, -0.0, infinity, -infinity, std::nan(""), 1, -1, 0.5, -0.5, 2, big, -big, tiny, -tiny, 1.5, 2.5};
-  const std::int64_t ints[] = {0, 1, -1, 2, -2, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min(),
-                               std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min(), 63, 64, 31, 32};
+  const double big = a.dtype == DType::kFloat32 ? 3e38 : 1.7e308,
+               tiny = a.dtype == DType::kFloat32 ? 1e-42 : 1e-310;
+  const double special[] = {0.0,  -0.0, infinity, -infinity, std::nan(""), 1,     -1,  0.5,
+                            -0.5, 2,    big,      -big,      tiny,         -tiny, 1.5, 2.5};
+  const std::int64_t ints[] = {0,
+                               1,
+                               -1,
+                               2,
+                               -2,
+                               std::numeric_limits<std::int64_t>::max(),
+                               std::numeric_limits<std::int64_t>::min(),
+                               std::numeric_limits<std::int32_t>::max(),
+                               std::numeric_limits<std::int32_t>::min(),
+                               63,
+                               64,
+                               31,
+                               32};
   const std::int64_t n = a.volume();
   for (std::int64_t e = 0; e < n; ++e) {
     double f = (prng.uniform() - 0.5) * std::pow(10.0, static_cast<double>(prng.between(-3, 3)));
@@ -140,21 +153,26 @@ KernelCall call_of(const Step& step) {
   call.step = step.step;
   call.steps = step.steps;
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {
-    call.input_boxes.push_back(i < step.input_boxes.size() ? step.input_boxes[i] : ir::box_of(step.inputs[i].shape));
+    call.input_boxes.push_back(i < step.input_boxes.size() ? step.input_boxes[i]
+                                                           : ir::box_of(step.inputs[i].shape));
   }
   for (std::size_t i = 0; i < step.outputs.size(); ++i) {
-    call.output_boxes.push_back(i < step.output_boxes.size() ? step.output_boxes[i] : ir::box_of(step.outputs[i].shape));
+    call.output_boxes.push_back(i < step.output_boxes.size() ? step.output_boxes[i]
+                                                             : ir::box_of(step.outputs[i].shape));
   }
   return call;
 }
 
 TensorView view_of(const Array& a, std::byte* at) {
-  TensorView view{at + a.offset * static_cast<std::int64_t>(ir::size_of(a.dtype)), a.dtype, a.shape, a.strides};
+  TensorView view{at + a.offset * static_cast<std::int64_t>(ir::size_of(a.dtype)), a.dtype, a.shape,
+                  a.strides};
   if (a.absent) view.data = nullptr;
   return view;
 }
 
-void must(const Status& status) { REQUIRE_MESSAGE(static_cast<bool>(status), (status ? std::string() : status.error().message)); }
+void must(const Status& status) {
+  REQUIRE_MESSAGE(static_cast<bool>(status), (status ? std::string() : status.error().message));
+}
 
 }  // namespace
 
@@ -163,7 +181,8 @@ void run(const Subject& subject, Step& step) {
   must(subject.kernels.prepare(step.op));
   const std::int64_t scratch = subject.kernels.scratch_bytes(step.op);
   std::int64_t bytes = rounded(static_cast<std::size_t>(scratch));
-  for (const auto* list : {&step.inputs, &step.outputs}) for (const Array& a : *list) bytes += rounded(a.bytes.size());
+  for (const auto* list : {&step.inputs, &step.outputs})
+    for (const Array& a : *list) bytes += rounded(a.bytes.size());
   std::byte* at = arena(subject, bytes);
   device::Stream& stream = subject.device.compute_stream(0);
   KernelCall call = call_of(step);
@@ -227,8 +246,7 @@ Step map_step(ir::Tape tape, std::vector<Array> inputs, const ir::Box& box, cons
 
 namespace {
 
-template <class Same>
-void compare(const Array& got, const Array& want, const std::string& what, Same same) {
+template <class Same> void compare(const Array& got, const Array& want, const std::string& what, Same same) {
   REQUIRE(got.volume() == want.volume());
   const std::int64_t n = want.volume();
   for (std::int64_t e = 0; e < n; ++e) {
@@ -275,7 +293,8 @@ double ulps(double got, double want, DType t) {
   double step;
   if (t == DType::kFloat32) {
     const auto w = static_cast<float>(std::fabs(want));
-    step = static_cast<double>(std::nextafter(w, std::numeric_limits<float>::infinity())) - static_cast<double>(w);
+    step = static_cast<double>(std::nextafter(w, std::numeric_limits<float>::infinity())) -
+           static_cast<double>(w);
   } else {
     step = std::nextafter(std::fabs(want), std::numeric_limits<double>::infinity()) - std::fabs(want);
   }
@@ -286,12 +305,14 @@ double ulps(double got, double want, DType t) {
 
 double max_ulps(const Array& got, const Array& want) {
   double most = 0;
-  for (std::int64_t e = 0; e < want.volume(); ++e) most = std::max(most, ulps(got.as_double(e), want.as_double(e), want.dtype));
+  for (std::int64_t e = 0; e < want.volume(); ++e)
+    most = std::max(most, ulps(got.as_double(e), want.as_double(e), want.dtype));
   return most;
 }
 
 void check_ulps(const Array& got, const Array& want, double limit, const std::string& what) {
-  compare(got, want, what, [&](std::int64_t e) { return ulps(got.as_double(e), want.as_double(e), want.dtype) <= limit; });
+  compare(got, want, what,
+          [&](std::int64_t e) { return ulps(got.as_double(e), want.as_double(e), want.dtype) <= limit; });
 }
 
 }  // namespace tilewise::kernels::conformance

@@ -17,7 +17,7 @@ struct Array {
   ir::Strides strides;
   std::int64_t offset = 0;  // of element (0, ..., 0) in `bytes`, in elements
   std::vector<std::byte> bytes;
-  bool absent = false;      // an operand not read in this step
+  bool absent = false;  // an operand not read in this step
 
   static Array contiguous(ir::DType dtype, const ir::Shape& shape);
   std::int64_t volume() const { return ir::volume(shape); }
@@ -40,8 +40,8 @@ struct Step {
   ir::Shape space;
   std::int64_t step = 0, steps = 1;
   std::vector<Array> inputs;
-  std::vector<ir::Box> input_boxes;    // default: from zero
-  std::vector<Array> outputs;          // contents before; after run() contents after
+  std::vector<ir::Box> input_boxes;  // default: from zero
+  std::vector<Array> outputs;        // contents before; after run() contents after
   std::vector<ir::Box> output_boxes;
 };
 
@@ -49,7 +49,8 @@ struct Step {
 void run(const Subject& subject, Step& step);
 void run_reference(Step& step);
 
-ir::TapeInstr instr(ir::TapeOp op, ir::DType dtype, int a = 0, int b = 0, int c = 0, std::int64_t imm_i = 0, double imm_f = 0);
+ir::TapeInstr instr(ir::TapeOp op, ir::DType dtype, int a = 0, int b = 0, int c = 0, std::int64_t imm_i = 0,
+                    double imm_f = 0);
 Step map_step(ir::Tape tape, std::vector<Array> inputs, const ir::Box& box, const ir::Shape& space);
 
 // Bit for bit, NaNs alike. On a mismatch fails with `what`, the element and both values.

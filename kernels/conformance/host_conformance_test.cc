@@ -14,8 +14,9 @@ void conform() {
   const auto kernels = kernels::make_host_kernels(nullptr);
   const auto device = device::make_host_device({.threads = 1, .memory_bytes = std::int64_t{1} << 30});
   const char* seed = std::getenv("TILEWISE_SEED");  // to look for trouble by hand
-  kernels::conformance::run_all(
-      {.kernels = *kernels, .device = *device, .seed = seed == nullptr ? 1 : std::strtoull(seed, nullptr, 10)});
+  kernels::conformance::run_all({.kernels = *kernels,
+                                 .device = *device,
+                                 .seed = seed == nullptr ? 1 : std::strtoull(seed, nullptr, 10)});
 }
 
 // Other machines' instruction sets, as far as this one has them.

@@ -16,16 +16,17 @@ struct Subject {
   KernelSet& kernels;
   device::Device& device;
   std::uint64_t seed = 1;
-  double ulps64 = 4, ulps32 = 4;      // of transcendental functions
-  double pow_ulps = 4;                // kPow, kAtan2, kTan
-  double normal_ulps = 16;            // of kNormal, relative to the larger of the value and 1
+  double ulps64 = 4, ulps32 = 4;  // of transcendental functions
+  double pow_ulps = 4;            // kPow, kAtan2, kTan
+  double normal_ulps = 16;        // of kNormal, relative to the larger of the value and 1
   bool integer_matmul = true;
-  mutable device::Slab arena;         // filled by the suite; freed with the device
+  mutable device::Slab arena;  // filled by the suite; freed with the device
 };
 
 void conform_elementwise(const Subject&);  // each op on each dtype it accepts, edge values
-void conform_tapes(const Subject&);        // random tapes, shapes and strides; fused equals unfused; sizes around limits
-void conform_random(const Subject&);       // known answers; numbers do not depend on the grid
+void conform_tapes(
+    const Subject&);  // random tapes, shapes and strides; fused equals unfused; sizes around limits
+void conform_random(const Subject&);  // known answers; numbers do not depend on the grid
 void conform_reductions(const Subject&);
 void conform_products(const Subject&);
 void conform_moves(const Subject&);

@@ -8,7 +8,8 @@ using ir::DType;
 
 std::vector<std::int64_t> cuts(Prng& prng, std::int64_t extent) {
   std::vector<std::int64_t> at = {0};
-  while (at.back() < extent) at.push_back(std::min(extent, at.back() + prng.between(1, std::max<std::int64_t>(1, extent))));
+  while (at.back() < extent)
+    at.push_back(std::min(extent, at.back() + prng.between(1, std::max<std::int64_t>(1, extent))));
   return at;
 }
 
@@ -40,7 +41,8 @@ Array part(const Array& whole, const ir::Box& box) {
 ir::OperandMap shift_map(const ir::Index& by, std::int64_t before = 0, std::int64_t after = 0) {
   ir::OperandMap map;
   for (std::size_t d = 0; d < by.size(); ++d) {
-    map.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d), 1, 1, by[d] + before, -by[d] + after});
+    map.push_back(
+        {ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d), 1, 1, by[d] + before, -by[d] + after});
   }
   return map;
 }
@@ -91,7 +93,8 @@ Array source_array(Prng& prng, DType t, const ir::Shape& shape) {
 }
 
 // What the output must hold, said without maps: output index x shows element x - by of the operand that has it.
-void check_elements(const Step& step, const std::vector<Array>& arrays, const std::vector<ir::Index>& by, const ir::Index& first) {
+void check_elements(const Step& step, const std::vector<Array>& arrays, const std::vector<ir::Index>& by,
+                    const ir::Index& first) {
   const Array& out = step.outputs[0];
   for (std::int64_t e = 0; e < out.volume(); ++e) {
     const ir::Index at = ir::unravel(e, out.shape);
@@ -237,7 +240,8 @@ void conform_moves(const Subject& subject) {
 }
 
 void run_all(const Subject& subject) {
-  MESSAGE("" << std::string(device::name_of(subject.device.info().kind)) << " kernels, seed " << subject.seed);
+  MESSAGE("" << std::string(device::name_of(subject.device.info().kind)) << " kernels, seed "
+             << subject.seed);
   conform_elementwise(subject);
   conform_tapes(subject);
   conform_random(subject);

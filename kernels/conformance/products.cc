@@ -11,18 +11,21 @@ using ir::DType;
 Array matrix(Prng& prng, DType t, std::int64_t rows, std::int64_t cols, bool plain) {
   Array a = random_layout(prng, t, {rows, cols}, plain);
   fill_random(prng, a, false);
-  if (!ir::is_floating(t)) for (std::int64_t e = 0; e < a.volume(); ++e) a.set(e, 0, static_cast<std::int64_t>(prng.next()));
+  if (!ir::is_floating(t))
+    for (std::int64_t e = 0; e < a.volume(); ++e) a.set(e, 0, static_cast<std::int64_t>(prng.next()));
   return a;
 }
 
-void check_product(const Step& got, const Step& want, std::int64_t depth, double magnitude, const std::string& what) {
+void check_product(const Step& got, const Step& want, std::int64_t depth, double magnitude,
+                   const std::string& what) {
   const Array &g = got.outputs[0], &w = want.outputs[0];
   if (!ir::is_floating(w.dtype)) return check_same(g, w, what);
   const double eps = w.dtype == DType::kFloat32 ? 0x1p-24 : 0x1p-53;
   const double bound = static_cast<double>(depth + 2) * eps * magnitude;
   for (std::int64_t e = 0; e < w.volume(); ++e) {
     if (!(std::fabs(g.as_double(e) - w.as_double(e)) <= bound)) {
-      FAIL("" << what << ": element " << e << " is " << g.as_double(e) << ", not " << w.as_double(e) << " +- " << bound);
+      FAIL("" << what << ": element " << e << " is " << g.as_double(e) << ", not " << w.as_double(e) << " +- "
+              << bound);
     }
   }
 }
@@ -33,7 +36,8 @@ double largest(const Array& a) {
   return most;
 }
 
-void one(const Subject& subject, Prng& prng, DType t, std::int64_t m, std::int64_t n, std::int64_t k, int panels, bool plain, bool panel_op) {
+void one(const Subject& subject, Prng& prng, DType t, std::int64_t m, std::int64_t n, std::int64_t k,
+         int panels, bool plain, bool panel_op) {
   Step got;
   got.op.kind = panel_op ? ir::OpKind::kMatmulPanels : ir::OpKind::kMatmul;
   got.op.attrs = ir::MatmulAttrs{};
@@ -50,15 +54,16 @@ void one(const Subject& subject, Prng& prng, DType t, std::int64_t m, std::int64
   for (got.step = 0; got.step < got.steps; ++got.step) {
     got.inputs = {matrix(prng, t, m, k, plain), matrix(prng, t, k, n, plain)};
     if (k == 0 && prng.chance(0.5)) got.inputs[0].absent = got.inputs[1].absent = true;
-    magnitude += largest(got.inputs[0]) * largest(got.inputs[1]) * static_cast<double>(std::max<std::int64_t>(1, k));
+    magnitude +=
+        largest(got.inputs[0]) * largest(got.inputs[1]) * static_cast<double>(std::max<std::int64_t>(1, k));
     want.inputs = got.inputs;
     want.step = got.step;
     want.steps = got.steps;
     run(subject, got);
     run_reference(want);
     check_product(got, want, k * (got.step + 1), magnitude,
-                  std::string(ir::name_of(t)) + " " + std::to_string(m) + " x " + std::to_string(k) + " x " + std::to_string(n) +
-                      " step " + std::to_string(got.step));
+                  std::string(ir::name_of(t)) + " " + std::to_string(m) + " x " + std::to_string(k) + " x " +
+                      std::to_string(n) + " step " + std::to_string(got.step));
   }
 }
 
@@ -67,11 +72,13 @@ void one(const Subject& subject, Prng& prng, DType t, std::int64_t m, std::int64
 void conform_products(const Subject& subject) {
   Prng prng(subject.seed + 20);
   for (int round = 0; round < 120; ++round) {
-    constexpr DType kTypes[] = {DType::kFloat64, DType::kFloat32, DType::kFloat64, DType::kFloat32, DType::kInt32, DType::kInt64};
+    constexpr DType kTypes[] = {DType::kFloat64, DType::kFloat32, DType::kFloat64,
+                                DType::kFloat32, DType::kInt32,   DType::kInt64};
     const DType t = kTypes[prng.below(subject.integer_matmul ? 6 : 4)];
     const auto extent = [&] { return prng.chance(0.2) ? prng.between(0, 2) : prng.between(1, 70); };
     const bool panel_op = prng.chance(0.2);
-    one(subject, prng, t, extent(), extent(), extent(), panel_op ? 1 : static_cast<int>(prng.between(1, 3)), prng.chance(0.4), panel_op);
+    one(subject, prng, t, extent(), extent(), extent(), panel_op ? 1 : static_cast<int>(prng.between(1, 3)),
+        prng.chance(0.4), panel_op);
   }
   for (const std::int64_t k : {63, 64, 65, 129, 513}) {
     one(subject, prng, DType::kFloat64, 33, 17, k, 2, true, false);

@@ -12,9 +12,12 @@ using ir::ReduceKind;
 using ir::TapeOp;
 
 bool is_arg(ReduceKind k) { return k == ReduceKind::kArgMin || k == ReduceKind::kArgMax; }
-bool rounds(ReduceKind k, DType t) { return ir::is_floating(t) && (k == ReduceKind::kSum || k == ReduceKind::kProd); }
+bool rounds(ReduceKind k, DType t) {
+  return ir::is_floating(t) && (k == ReduceKind::kSum || k == ReduceKind::kProd);
+}
 
-Step reduce_step(ReduceKind kind, DType dtype, Array input, const ir::Box& box, const ir::Shape& space, std::uint32_t axes, bool fused) {
+Step reduce_step(ReduceKind kind, DType dtype, Array input, const ir::Box& box, const ir::Shape& space,
+                 std::uint32_t axes, bool fused) {
   Step step;
   step.op.kind = ir::OpKind::kReduceBlocks;
   ir::Tape tape{{instr(TapeOp::kLoad, dtype)}};
@@ -24,7 +27,8 @@ Step reduce_step(ReduceKind kind, DType dtype, Array input, const ir::Box& box, 
   }
   step.op.attrs = ir::ReduceAttrs{tape, kind, axes};
   ir::Shape kept = box.shape();
-  for (std::size_t d = 0; d < kept.size(); ++d) if (axes >> d & 1) kept[d] = 1;
+  for (std::size_t d = 0; d < kept.size(); ++d)
+    if (axes >> d & 1) kept[d] = 1;
   step.outputs.push_back(Array::contiguous(dtype, kept));
   if (is_arg(kind)) step.outputs.push_back(Array::contiguous(DType::kInt64, kept));
   for (const Array& a : step.outputs) {
@@ -41,7 +45,8 @@ Step reduce_step(ReduceKind kind, DType dtype, Array input, const ir::Box& box, 
 void check_sum(const Step& got, const Step& want, const Step& magnitudes, const std::string& what) {
   const Array& w = want.outputs[0];
   const double eps = w.dtype == DType::kFloat32 ? 0x1p-24 : 0x1p-53;
-  const auto per = static_cast<double>(std::max<std::int64_t>(1, want.inputs[0].volume() / std::max<std::int64_t>(1, w.volume())));
+  const auto per = static_cast<double>(
+      std::max<std::int64_t>(1, want.inputs[0].volume() / std::max<std::int64_t>(1, w.volume())));
   for (std::int64_t e = 0; e < w.volume(); ++e) {
     const double g = got.outputs[0].as_double(e), x = w.as_double(e);
     if (!std::isfinite(x)) {
@@ -53,11 +58,13 @@ void check_sum(const Step& got, const Step& want, const Step& magnitudes, const 
     const bool product = want.op.get<ir::ReduceAttrs>().kind == ReduceKind::kProd;
     const double roundings = product ? 2 * per : std::min(per, 128 + std::log2(per + 1));
     const double bound = (roundings * magnitudes.outputs[0].as_double(e) + std::fabs(x)) * eps;
-    if (!(std::fabs(g - x) <= bound)) FAIL("" << what << ": output " << e << " is " << g << ", not " << x << " +- " << bound);
+    if (!(std::fabs(g - x) <= bound))
+      FAIL("" << what << ": output " << e << " is " << g << ", not " << x << " +- " << bound);
   }
 }
 
-void one(const Subject& subject, Prng& prng, ReduceKind kind, DType dtype, const ir::Shape& shape, std::uint32_t axes, bool plain, bool edges) {
+void one(const Subject& subject, Prng& prng, ReduceKind kind, DType dtype, const ir::Shape& shape,
+         std::uint32_t axes, bool plain, bool edges) {
   ir::Box box;
   ir::Shape space = shape;
   for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -71,13 +78,15 @@ void one(const Subject& subject, Prng& prng, ReduceKind kind, DType dtype, const
     for (std::int64_t e = 0; e < input.volume(); ++e) input.set(e, 1 + (prng.uniform() - 0.5) * 1e-3, 0);
   }
   if (is_arg(kind) && !edges && prng.chance(0.5)) {  // ties
-    for (std::int64_t e = 0; e < input.volume(); ++e) input.set(e, static_cast<double>(prng.between(0, 2)), prng.between(0, 2));
+    for (std::int64_t e = 0; e < input.volume(); ++e)
+      input.set(e, static_cast<double>(prng.between(0, 2)), prng.between(0, 2));
   }
   Step step = reduce_step(kind, dtype, input, box, space, axes, prng.chance(0.3));
   Step want = step;
   run(subject, step);
   run_reference(want);
-  const std::string what = std::string(ir::name_of(kind)) + " " + std::string(ir::name_of(dtype)) + ir::to_string(shape) + " axes " + std::to_string(axes);
+  const std::string what = std::string(ir::name_of(kind)) + " " + std::string(ir::name_of(dtype)) +
+                           ir::to_string(shape) + " axes " + std::to_string(axes);
   if (rounds(kind, dtype)) {
     Step magnitudes = reduce_step(kind, dtype, input, box, space, axes, true);
     run_reference(magnitudes);
@@ -89,7 +98,8 @@ void one(const Subject& subject, Prng& prng, ReduceKind kind, DType dtype, const
     run(subject, again);
     check_same(again.outputs[0], step.outputs[0], "another layout: " + what);
   } else {
-    for (std::size_t o = 0; o < want.outputs.size(); ++o) check_equal(step.outputs[o], want.outputs[o], what + " output " + std::to_string(o));
+    for (std::size_t o = 0; o < want.outputs.size(); ++o)
+      check_equal(step.outputs[o], want.outputs[o], what + " output " + std::to_string(o));
   }
 }
 
@@ -114,7 +124,8 @@ void random_reductions(const Subject& subject) {
 
 void sizes(const Subject& subject) {
   Prng prng(subject.seed + 11);
-  constexpr std::int64_t kLengths[] = {1, 2, 15, 16, 17, 31, 32, 63, 64, 65, 255, 256, 257, 1023, 1024, 1025, 2047, 2049, 4097, 70001};
+  constexpr std::int64_t kLengths[] = {1,   2,   15,  16,   17,   31,   32,   63,   64,   65,
+                                       255, 256, 257, 1023, 1024, 1025, 2047, 2049, 4097, 70001};
   for (const std::int64_t n : kLengths) {
     for (const DType t : {DType::kFloat64, DType::kFloat32, DType::kInt64}) {
       one(subject, prng, ReduceKind::kSum, t, {n}, 1, true, false);
@@ -124,7 +135,8 @@ void sizes(const Subject& subject) {
       one(subject, prng, ReduceKind::kArgMin, t, {n, 2}, 1, true, true);
       one(subject, prng, ReduceKind::kMax, t, {n}, 1, true, true);
       if (n > 5000) continue;
-      for (const std::int64_t narrow : {2, 3, 31, 32, 33, 600, 1100}) if (n * narrow < 80000) one(subject, prng, ReduceKind::kSum, t, {n, narrow}, 1, true, false);
+      for (const std::int64_t narrow : {2, 3, 31, 32, 33, 600, 1100})
+        if (n * narrow < 80000) one(subject, prng, ReduceKind::kSum, t, {n, narrow}, 1, true, false);
     }
   }
 }
@@ -162,7 +174,8 @@ void combines(const Subject& subject) {
       fill_random(prng, got.inputs[0], prng.chance(0.3) && kind != ReduceKind::kProd);
       if (is_arg(kind)) {
         got.inputs.push_back(copy_of(Array::contiguous(DType::kInt64, shape), DType::kInt64, shape));
-        for (std::int64_t e = 0; e < got.inputs[1].volume(); ++e) got.inputs[1].set(e, 0, prng.between(0, 1000) * 8 + got.step);
+        for (std::int64_t e = 0; e < got.inputs[1].volume(); ++e)
+          got.inputs[1].set(e, 0, prng.between(0, 1000) * 8 + got.step);
       }
       // One rounding a step, the reference's too: both follow the order of the steps exactly.
       want.inputs = got.inputs;
@@ -170,8 +183,11 @@ void combines(const Subject& subject) {
       want.steps = got.steps;
       run(subject, got);
       run_reference(want);
-      const std::string what = "combine " + std::string(ir::name_of(kind)) + " " + std::string(ir::name_of(t)) + ir::to_string(shape) + " step " + std::to_string(got.step);
-      for (std::size_t o = 0; o < want.outputs.size(); ++o) check_equal(got.outputs[o], want.outputs[o], what);
+      const std::string what = "combine " + std::string(ir::name_of(kind)) + " " +
+                               std::string(ir::name_of(t)) + ir::to_string(shape) + " step " +
+                               std::to_string(got.step);
+      for (std::size_t o = 0; o < want.outputs.size(); ++o)
+        check_equal(got.outputs[o], want.outputs[o], what);
     }
   }
 }

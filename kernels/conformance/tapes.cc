@@ -12,15 +12,19 @@ using ir::DType;
 using ir::TapeOp;
 
 // Instructions that are exact, so that a whole tape can be compared bit for bit.
-constexpr TapeOp kExact[] = {TapeOp::kNeg, TapeOp::kAbs, TapeOp::kSign, TapeOp::kSqrt, TapeOp::kFloor, TapeOp::kRound, TapeOp::kIsNan,
-                             TapeOp::kNot, TapeOp::kInvert, TapeOp::kAdd, TapeOp::kSub, TapeOp::kMul, TapeOp::kDiv, TapeOp::kFloorDiv,
-                             TapeOp::kRem, TapeOp::kMinimum, TapeOp::kMaximum, TapeOp::kEq, TapeOp::kLt, TapeOp::kGe, TapeOp::kAnd,
-                             TapeOp::kOr, TapeOp::kXor, TapeOp::kShl, TapeOp::kShr, TapeOp::kWhere, TapeOp::kCast, TapeOp::kIota,
-                             TapeOp::kConst, TapeOp::kUniform, TapeOp::kRandomInt, TapeOp::kRandomBelow};
+constexpr TapeOp kExact[] = {TapeOp::kNeg,     TapeOp::kAbs,      TapeOp::kSign,      TapeOp::kSqrt,
+                             TapeOp::kFloor,   TapeOp::kRound,    TapeOp::kIsNan,     TapeOp::kNot,
+                             TapeOp::kInvert,  TapeOp::kAdd,      TapeOp::kSub,       TapeOp::kMul,
+                             TapeOp::kDiv,     TapeOp::kFloorDiv, TapeOp::kRem,       TapeOp::kMinimum,
+                             TapeOp::kMaximum, TapeOp::kEq,       TapeOp::kLt,        TapeOp::kGe,
+                             TapeOp::kAnd,     TapeOp::kOr,       TapeOp::kXor,       TapeOp::kShl,
+                             TapeOp::kShr,     TapeOp::kWhere,    TapeOp::kCast,      TapeOp::kIota,
+                             TapeOp::kConst,   TapeOp::kUniform,  TapeOp::kRandomInt, TapeOp::kRandomBelow};
 
 int pick(Prng& prng, const ir::Tape& tape, DType t) {
   std::vector<int> fit;
-  for (std::size_t i = 0; i < tape.code.size(); ++i) if (tape.code[i].dtype == t) fit.push_back(static_cast<int>(i));
+  for (std::size_t i = 0; i < tape.code.size(); ++i)
+    if (tape.code[i].dtype == t) fit.push_back(static_cast<int>(i));
   return fit.empty() ? -1 : fit[prng.below(fit.size())];
 }
 
@@ -31,7 +35,8 @@ ir::Tape random_tape(Prng& prng, const std::vector<DType>& operands, int rank, i
   }
   while (static_cast<int>(tape.code.size()) < length) {
     const TapeOp op = kExact[prng.below(std::size(kExact))];
-    const auto out = static_cast<DType>(prng.below(ir::kDTypeCount)), arg = static_cast<DType>(prng.below(ir::kDTypeCount));
+    const auto out = static_cast<DType>(prng.below(ir::kDTypeCount)),
+               arg = static_cast<DType>(prng.below(ir::kDTypeCount));
     const int arity = ir::arity_of(op);
     int a[3] = {0, 0, 0};
     bool found = true;
@@ -40,8 +45,10 @@ ir::Tape random_tape(Prng& prng, const std::vector<DType>& operands, int rank, i
       found = found && a[k] >= 0;
     }
     if (!found || (op == TapeOp::kIota && rank == 0)) continue;
-    const std::int64_t imm = op == TapeOp::kIota ? static_cast<std::int64_t>(prng.below(static_cast<std::uint64_t>(rank)))
-                             : op == TapeOp::kConst ? prng.between(0, 1) : static_cast<std::int64_t>(prng.next());
+    const std::int64_t imm = op == TapeOp::kIota
+                                 ? static_cast<std::int64_t>(prng.below(static_cast<std::uint64_t>(rank)))
+                             : op == TapeOp::kConst ? prng.between(0, 1)
+                                                    : static_cast<std::int64_t>(prng.next());
     tape.code.push_back(instr(op, out, a[0], a[1], a[2], imm, prng.uniform() * 4 - 2));
     if (!tape.verify(static_cast<int>(operands.size()), operands, rank)) tape.code.pop_back();
   }
@@ -102,15 +109,18 @@ void random_tapes(const Subject& subject) {
       inputs.push_back(random_layout(prng, types.back(), shape, plain));
       fill_random(prng, inputs.back(), true);
     }
-    const int length = static_cast<int>(types.size()) + static_cast<int>(prng.between(0, round % 20 == 0 ? 200 : 15));
+    const int length =
+        static_cast<int>(types.size()) + static_cast<int>(prng.between(0, round % 20 == 0 ? 200 : 15));
     const ir::Tape tape = random_tape(prng, types, static_cast<int>(shape.size()), length);
     Step step = map_step(tape, std::move(inputs), box, space);
     Step want = step;
     run(subject, step);
     run_reference(want);
-    const std::string what = "round " + std::to_string(round) + " over " + ir::to_string(box) + "\n" + ir::to_string(tape);
+    const std::string what =
+        "round " + std::to_string(round) + " over " + ir::to_string(box) + "\n" + ir::to_string(tape);
     check_same(step.outputs[0], want.outputs[0], what);
-    if (round % 5 == 0 && length < 40) check_same(step.outputs[0], unfused(subject, step), "unfused, " + what);
+    if (round % 5 == 0 && length < 40)
+      check_same(step.outputs[0], unfused(subject, step), "unfused, " + what);
   }
 }
 
@@ -119,7 +129,8 @@ void repeated_values(const Subject& subject) {
   Prng prng(subject.seed + 4);
   for (const TapeOp op : {TapeOp::kMaximum, TapeOp::kSub, TapeOp::kWhere}) {
     const auto D = DType::kFloat64;
-    ir::Tape tape{{instr(TapeOp::kConst, D, 0, 0, 0, 0, 0.25), instr(TapeOp::kNeg, D, 0), instr(TapeOp::kLoad, D)}};
+    ir::Tape tape{
+        {instr(TapeOp::kConst, D, 0, 0, 0, 0, 0.25), instr(TapeOp::kNeg, D, 0), instr(TapeOp::kLoad, D)}};
     if (op == TapeOp::kWhere) {
       tape.code.push_back(instr(TapeOp::kLt, DType::kBool, 1, 2));
       tape.code.push_back(instr(op, D, 3, 1, 2));
@@ -145,7 +156,8 @@ void positions(const Subject& subject) {
   fill_random(prng, all, false);
   Step whole = map_step(tape, {all}, ir::box_of({5000}), {5000});
   run(subject, whole);
-  for (const std::int64_t n : {0, 1, 7, 31, 32, 33, 63, 64, 255, 256, 257, 511, 512, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4097}) {
+  for (const std::int64_t n : {0,   1,   7,    31,   32,   33,   63,   64,   255,  256, 257,
+                               511, 512, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4097}) {
     const std::int64_t from = prng.between(0, 5000 - n);
     Array part = all;
     part.shape = {n};
@@ -194,7 +206,8 @@ void conform_random(const Subject& subject) {
       const double last = draw.dtype == DType::kFloat32 ? 0x1p-23 : 0x1p-52;
       for (std::int64_t e = 0; e < want.outputs[0].volume(); ++e) {
         const double w = want.outputs[0].as_double(e);
-        most = std::max(most, std::fabs(whole.outputs[0].as_double(e) - w) / std::max(1.0, std::fabs(w)) / last);
+        most =
+            std::max(most, std::fabs(whole.outputs[0].as_double(e) - w) / std::max(1.0, std::fabs(w)) / last);
       }
       MESSAGE("" << what << ": " << most << " ulp of max(1, |x|)");
       CHECK(most <= subject.normal_ulps);

@@ -28,7 +28,8 @@ Result<Parameters> parse(const std::string& text) {
   p.dtype = static_cast<ir::DType>(dtype);
   for (int d = 0; d < rank; ++d) {
     std::int64_t extent = -1;
-    if (!(in >> extent) || extent < 0) return error(Errc::kInvalidArgument, "tilewise.commit_npy: malformed shape");
+    if (!(in >> extent) || extent < 0)
+      return error(Errc::kInvalidArgument, "tilewise.commit_npy: malformed shape");
     p.shape.push_back(extent);
   }
   const std::size_t line = text.find('\n');
@@ -46,7 +47,8 @@ Status commit(const tilewise_call_v1* call) {
     if (!made) return made.error();
   }
   TW_TRY(io::commit(p.path, p.token, p.dtype, p.shape));
-  *static_cast<std::int64_t*>(call->outputs[0].data) = elements * static_cast<std::int64_t>(ir::size_of(p.dtype));
+  *static_cast<std::int64_t*>(call->outputs[0].data) =
+      elements * static_cast<std::int64_t>(ir::size_of(p.dtype));
   return {};
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 using Kind = ProgramInstr::Kind;
 constexpr std::int64_t kSplatBytes = kLaneBlock * 8;
-constexpr std::int64_t kMinRow = 256;  // shorter rows are gathered into full tiles
+constexpr std::int64_t kMinRow = 256;        // shorter rows are gathered into full tiles
 constexpr std::int64_t kMaxStripRun = 8192;  // strips stay within the second-level cache
 
 // Measured on Zen 5 with streams that share their cache sets, as blocks of an arena do: past 128 elements they and the
@@ -19,14 +19,16 @@ constexpr std::int64_t kTile = 128, kLongTile = 1024;
 }  // namespace
 
 Result<TileEvaluator> TileEvaluator::make(const Program& program, std::span<const TensorView> inputs,
-                                          const ir::Box& box, const ir::Shape& space_shape, std::int64_t least_tile) {
+                                          const ir::Box& box, const ir::Shape& space_shape,
+                                          std::int64_t least_tile) {
   TileEvaluator out(program);
   TW_TRY(out.bind(inputs, box, space_shape));
   out.allocate(least_tile);
   return out;
 }
 
-Status TileEvaluator::bind(std::span<const TensorView> inputs, const ir::Box& box, const ir::Shape& space_shape) {
+Status TileEvaluator::bind(std::span<const TensorView> inputs, const ir::Box& box,
+                           const ir::Shape& space_shape) {
   const ir::Shape shape = box.shape();
   const ir::Strides counters = ir::c_order_strides(space_shape);
   for (const ProgramInstr& in : program_->code) {
@@ -37,11 +39,12 @@ Status TileEvaluator::bind(std::span<const TensorView> inputs, const ir::Box& bo
       }
       const TensorView& view = inputs[static_cast<std::size_t>(in.imm_i)];
       if (view.shape != shape || view.dtype != in.dtype) {
-        return error(Errc::kShapeMismatch, "operand " + std::to_string(in.imm_i) + " is " +
-                                               std::string(ir::name_of(view.dtype)) + ir::to_string(view.shape) +
-                                               ", its task " + ir::to_string(box));
+        return error(Errc::kShapeMismatch,
+                     "operand " + std::to_string(in.imm_i) + " is " + std::string(ir::name_of(view.dtype)) +
+                         ir::to_string(view.shape) + ", its task " + ir::to_string(box));
       }
-      if (view.data == nullptr && box.volume() > 0) return error(Errc::kInternal, "an operand of a map has no memory");
+      if (view.data == nullptr && box.volume() > 0)
+        return error(Errc::kInternal, "an operand of a map has no memory");
       source.where = collapse(view.shape, view.strides);
       source.data = static_cast<const std::byte*>(view.data);
       source.size = static_cast<std::int64_t>(ir::size_of(in.dtype));
@@ -133,8 +136,8 @@ void TileEvaluator::plan_strips(Source& source) {
 namespace {
 
 template <class T>
-void transpose_strip(std::byte* to, std::int64_t pitch, const std::byte* from, std::int64_t across, std::int64_t along,
-                     std::int64_t rows, std::int64_t run) {
+void transpose_strip(std::byte* to, std::int64_t pitch, const std::byte* from, std::int64_t across,
+                     std::int64_t along, std::int64_t rows, std::int64_t run) {
   T* out = reinterpret_cast<T*>(to);
   const T* in = reinterpret_cast<const T*>(from);
   for (std::int64_t c = 0; c < run; ++c, in += along) {
@@ -152,8 +155,9 @@ const std::byte* TileEvaluator::strip_row(Source& source, std::int64_t row) {
     source.strip_at = first;
     const std::int64_t rows = std::min(source.strip_rows, extent - first % extent);
     for_runs(source.where, first * source.where.run(), 1, [&](std::int64_t offset, std::int64_t) {
-      const auto transpose = source.size == 8 ? transpose_strip<std::uint64_t>
-                             : source.size == 4 ? transpose_strip<std::uint32_t> : transpose_strip<std::uint8_t>;
+      const auto transpose = source.size == 8   ? transpose_strip<std::uint64_t>
+                             : source.size == 4 ? transpose_strip<std::uint32_t>
+                                                : transpose_strip<std::uint8_t>;
       transpose(source.strip, source.pitch(), source.data + offset * source.size, source.where.strides[outer],
                 source.where.stride(), rows, source.where.run());
     });

@@ -17,8 +17,9 @@ class TileEvaluator {
  public:
   // `inputs[i]` is operand i, of the box's shape. kShapeMismatch, or kInternal for an operand without memory.
   // max_tile() is at least `least_tile`, which is at most 1024.
-  static Result<TileEvaluator> make(const Program& program, std::span<const TensorView> inputs, const ir::Box& box,
-                                    const ir::Shape& space_shape, std::int64_t least_tile = 0);
+  static Result<TileEvaluator> make(const Program& program, std::span<const TensorView> inputs,
+                                    const ir::Box& box, const ir::Shape& space_shape,
+                                    std::int64_t least_tile = 0);
 
   // The most elements that one eval() takes. Unbounded where the program only passes on contiguous memory.
   std::int64_t max_tile() const { return max_tile_; }
@@ -41,9 +42,11 @@ class TileEvaluator {
     bool in_order() const { return where.is_flat() && where.stride() == 1; }
     // Loads across the grain of memory (transposed operands): some rows at a time are brought into C order here.
     std::byte* strip = nullptr;
-    std::int64_t strip_rows = 0;      // at most; 0: not read in strips
-    std::int64_t strip_at = -1;       // first row held
-    std::int64_t pitch() const { return where.run() + 64 / size; }  // keeps rows out of each other's cache sets
+    std::int64_t strip_rows = 0;  // at most; 0: not read in strips
+    std::int64_t strip_at = -1;   // first row held
+    std::int64_t pitch() const {
+      return where.run() + 64 / size;
+    }  // keeps rows out of each other's cache sets
     std::int64_t strip_bytes() const { return (strip_rows * pitch() * size + 63) / 64 * 64; }
   };
   struct Value {
@@ -56,7 +59,9 @@ class TileEvaluator {
   Status bind(std::span<const TensorView> inputs, const ir::Box& box, const ir::Shape& space_shape);
   bool build_straight();
   // Where an instruction's result goes: a tile's worth, or one block if it is the same for every element.
-  std::byte* block(const ProgramInstr& in) const { return memory_.get() + (&in - program_->code.data()) * kLaneBlock * 8; }
+  std::byte* block(const ProgramInstr& in) const {
+    return memory_.get() + (&in - program_->code.data()) * kLaneBlock * 8;
+  }
   std::byte* slot(const ProgramInstr& in) const { return tiles_ + std::int64_t{in.slot} * tile_ * 8; }
   Value load(const ProgramInstr& in, std::int64_t begin, std::int64_t n);
   Value load_strips(const ProgramInstr& in, std::int64_t begin, std::int64_t n);

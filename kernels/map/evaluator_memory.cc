@@ -10,20 +10,17 @@
 namespace tilewise::kernels::map {
 namespace {
 
-template <class T>
-void fill_as(void* to, T value, std::int64_t n) {
+template <class T> void fill_as(void* to, T value, std::int64_t n) {
   std::fill_n(static_cast<T*>(to), n, value);
 }
 
-template <class T>
-void fill_from(void* to, const void* from, std::int64_t n) {
+template <class T> void fill_from(void* to, const void* from, std::int64_t n) {
   T value;
   std::memcpy(&value, from, sizeof(T));
   fill_as(to, value, n);
 }
 
-template <class T>
-void gather_as(void* to, const void* from, std::int64_t stride, std::int64_t n) {
+template <class T> void gather_as(void* to, const void* from, std::int64_t stride, std::int64_t n) {
   T* out = static_cast<T*>(to);
   const T* in = static_cast<const T*>(from);
   for (std::int64_t j = 0; j < n; ++j) out[j] = in[j * stride];
@@ -66,17 +63,25 @@ TileMemory::~TileMemory() {
 }
 
 void fill_same(void* to, const void* from, std::int64_t size, std::int64_t n) {
-  if (size == 8) fill_from<std::uint64_t>(to, from, n);
-  else if (size == 4) fill_from<std::uint32_t>(to, from, n);
-  else fill_from<std::uint8_t>(to, from, n);
+  if (size == 8)
+    fill_from<std::uint64_t>(to, from, n);
+  else if (size == 4)
+    fill_from<std::uint32_t>(to, from, n);
+  else
+    fill_from<std::uint8_t>(to, from, n);
 }
 
 void gather(void* to, const void* from, std::int64_t size, std::int64_t stride, std::int64_t n) {
-  if (stride == 1) std::memcpy(to, from, static_cast<std::size_t>(n * size));
-  else if (stride == 0) fill_same(to, from, size, n);
-  else if (size == 8) gather_as<std::uint64_t>(to, from, stride, n);
-  else if (size == 4) gather_as<std::uint32_t>(to, from, stride, n);
-  else gather_as<std::uint8_t>(to, from, stride, n);
+  if (stride == 1)
+    std::memcpy(to, from, static_cast<std::size_t>(n * size));
+  else if (stride == 0)
+    fill_same(to, from, size, n);
+  else if (size == 8)
+    gather_as<std::uint64_t>(to, from, stride, n);
+  else if (size == 4)
+    gather_as<std::uint32_t>(to, from, stride, n);
+  else
+    gather_as<std::uint8_t>(to, from, stride, n);
 }
 
 void fill_constant(void* to, ir::DType dtype, double f, std::int64_t i, std::int64_t n) {

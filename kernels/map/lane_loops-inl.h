@@ -16,13 +16,11 @@ namespace tilewise::kernels::map {
 namespace HWY_NAMESPACE {
 
 // Constant trip counts vectorise fully, without a remainder. `ivdep`: out may equal an input, element by element.
-template <class Op, class O, class A>
-HWY_INLINE void unary_block(O* out, const A* a) {
+template <class Op, class O, class A> HWY_INLINE void unary_block(O* out, const A* a) {
 #pragma GCC ivdep
   for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::template apply<O>(a[j]);
 }
-template <class Op, class O, class A>
-HWY_INLINE void binary_block(O* out, const A* a, const A* b) {
+template <class Op, class O, class A> HWY_INLINE void binary_block(O* out, const A* a, const A* b) {
 #pragma GCC ivdep
   for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::template apply<O>(a[j], b[j]);
 }
@@ -31,8 +29,7 @@ HWY_INLINE void ask(const std::byte*& ahead, std::int64_t step) {
   for (const std::byte* end = ahead + step; ahead < end; ahead += 64) __builtin_prefetch(ahead, 0, 2);
 }
 
-template <class Op, class O, class A>
-void unary_lane(const LaneArgs& args) {
+template <class Op, class O, class A> void unary_lane(const LaneArgs& args) {
   O* out = static_cast<O*>(args.out);
   const A* a = static_cast<const A*>(args.in[0]);
   std::int64_t i = 0;
@@ -50,8 +47,7 @@ void unary_lane(const LaneArgs& args) {
   }
 }
 
-template <class Op, class O, class A>
-void binary_lane(const LaneArgs& args) {
+template <class Op, class O, class A> void binary_lane(const LaneArgs& args) {
   O* out = static_cast<O*>(args.out);
   const A* a = static_cast<const A*>(args.in[0]);
   const A* b = static_cast<const A*>(args.in[1]);
@@ -72,14 +68,12 @@ void binary_lane(const LaneArgs& args) {
   }
 }
 
-template <class T>
-HWY_INLINE void where_block(T* out, const std::uint8_t* m, const T* a, const T* b) {
+template <class T> HWY_INLINE void where_block(T* out, const std::uint8_t* m, const T* a, const T* b) {
 #pragma GCC ivdep
   for (int j = 0; j < kLaneBlock; ++j) out[j] = m[j] != 0 ? a[j] : b[j];
 }
 
-template <class T>
-void where_lane(const LaneArgs& args) {
+template <class T> void where_lane(const LaneArgs& args) {
   T* out = static_cast<T*>(args.out);
   const auto* m = static_cast<const std::uint8_t*>(args.in[0]);
   const T* a = static_cast<const T*>(args.in[1]);
@@ -87,7 +81,8 @@ void where_lane(const LaneArgs& args) {
   const std::int64_t sm = args.splat[0] ? 0 : kLaneBlock, sa = args.splat[1] ? 0 : kLaneBlock,
                      sb = args.splat[2] ? 0 : kLaneBlock;
   std::int64_t i = 0;
-  for (; i + kLaneBlock <= args.n; i += kLaneBlock, m += sm, a += sa, b += sb) where_block<T>(out + i, m, a, b);
+  for (; i + kLaneBlock <= args.n; i += kLaneBlock, m += sm, a += sa, b += sb)
+    where_block<T>(out + i, m, a, b);
   if (const auto rest = static_cast<std::size_t>(args.n - i); rest > 0) {
     std::uint8_t tm[kLaneBlock] = {};
     T ta[kLaneBlock] = {}, tb[kLaneBlock] = {}, to[kLaneBlock];

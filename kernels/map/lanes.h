@@ -13,7 +13,7 @@ namespace tilewise::kernels::map {
 constexpr int kLaneBlock = 32;
 
 struct LaneArgs {
-  void* out = nullptr;                       // n elements; may be one of `in` when sizes are equal
+  void* out = nullptr;                              // n elements; may be one of `in` when sizes are equal
   const void* in[3] = {nullptr, nullptr, nullptr};  // n elements, or one block for splats
   bool splat[3] = {false, false, false};
   std::int64_t n = 0;

@@ -15,8 +15,7 @@ namespace HWY_NAMESPACE {
 using ir::DType;
 using ir::TapeOp;
 
-template <class Op>
-LaneFn unary_number(DType t) {
+template <class Op> LaneFn unary_number(DType t) {
   switch (t) {
     case DType::kBool: return nullptr;
     case DType::kInt32: return unary_lane<Op, std::int32_t, std::int32_t>;
@@ -26,24 +25,20 @@ LaneFn unary_number(DType t) {
   }
   return nullptr;
 }
-template <class Op>
-LaneFn binary_integer(DType t) {
+template <class Op> LaneFn binary_integer(DType t) {
   if (t == DType::kInt32) return binary_lane<Op, std::int32_t, std::int32_t>;
   if (t == DType::kInt64) return binary_lane<Op, std::int64_t, std::int64_t>;
   return nullptr;
 }
-template <class Op>
-LaneFn binary_float(DType t) {
+template <class Op> LaneFn binary_float(DType t) {
   if (t == DType::kFloat32) return binary_lane<Op, float, float>;
   if (t == DType::kFloat64) return binary_lane<Op, double, double>;
   return nullptr;
 }
-template <class Op>
-LaneFn binary_number(DType t) {
+template <class Op> LaneFn binary_number(DType t) {
   return ir::is_floating(t) ? binary_float<Op>(t) : binary_integer<Op>(t);
 }
-template <class Op>
-LaneFn binary_bits(DType t) {  // bool too
+template <class Op> LaneFn binary_bits(DType t) {  // bool too
   return t == DType::kBool ? binary_lane<Op, std::uint8_t, std::uint8_t> : binary_integer<Op>(t);
 }
 

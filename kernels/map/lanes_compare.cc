@@ -16,8 +16,8 @@ using ir::DType;
 using ir::TapeOp;
 using Bool = std::uint8_t;
 
-#define TILEWISE_COMPARE(Name, sign)                                                                   \
-  struct Name {                                                                                        \
+#define TILEWISE_COMPARE(Name, sign) \
+  struct Name { \
     template <class O, class T> static HWY_INLINE O apply(T a, T b) { return static_cast<O>(a sign b); } \
   };
 TILEWISE_COMPARE(Eq, ==)
@@ -33,14 +33,18 @@ struct IsNan {
 };
 struct IsInf {
   template <class O, class T> static HWY_INLINE O apply(T a) {
-    if constexpr (is_float<T>) return static_cast<O>(Abs::apply<T>(a) == std::numeric_limits<T>::infinity());
-    else return 0;
+    if constexpr (is_float<T>)
+      return static_cast<O>(Abs::apply<T>(a) == std::numeric_limits<T>::infinity());
+    else
+      return 0;
   }
 };
 struct IsFinite {
   template <class O, class T> static HWY_INLINE O apply(T a) {
-    if constexpr (is_float<T>) return static_cast<O>(Abs::apply<T>(a) < std::numeric_limits<T>::infinity());
-    else return 1;
+    if constexpr (is_float<T>)
+      return static_cast<O>(Abs::apply<T>(a) < std::numeric_limits<T>::infinity());
+    else
+      return 1;
   }
 };
 
@@ -53,8 +57,10 @@ struct Cast {
       constexpr T kLow = static_cast<T>(std::numeric_limits<O>::min());
       // float64 -> int32 accepts everything above -2^31 - 1 that truncates into range; elsewhere the bound is exact.
       bool inside;
-      if constexpr (sizeof(T) > sizeof(O)) inside = a > kLow - 1 && a < -kLow;
-      else inside = a >= kLow && a < -kLow;
+      if constexpr (sizeof(T) > sizeof(O))
+        inside = a > kLow - 1 && a < -kLow;
+      else
+        inside = a >= kLow && a < -kLow;
       const O value = static_cast<O>(inside ? a : T{0});
       return inside ? value : std::numeric_limits<O>::min();
     } else {
@@ -63,8 +69,7 @@ struct Cast {
   }
 };
 
-template <class Op>
-LaneFn unary_to_bool(DType t) {
+template <class Op> LaneFn unary_to_bool(DType t) {
   switch (t) {
     case DType::kBool: return unary_lane<Op, Bool, Bool>;
     case DType::kInt32: return unary_lane<Op, Bool, std::int32_t>;
@@ -74,8 +79,7 @@ LaneFn unary_to_bool(DType t) {
   }
   return nullptr;
 }
-template <class Op>
-LaneFn binary_to_bool(DType t) {
+template <class Op> LaneFn binary_to_bool(DType t) {
   switch (t) {
     case DType::kBool: return binary_lane<Op, Bool, Bool>;
     case DType::kInt32: return binary_lane<Op, Bool, std::int32_t>;
@@ -85,8 +89,7 @@ LaneFn binary_to_bool(DType t) {
   }
   return nullptr;
 }
-template <class From>
-LaneFn cast_from(DType to) {
+template <class From> LaneFn cast_from(DType to) {
   switch (to) {
     case DType::kBool: return unary_lane<Cast, Bool, From>;
     case DType::kInt32: return unary_lane<Cast, std::int32_t, From>;

@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "map/lanes_math.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
 #include <hwy/contrib/math/math-inl.h>
 
 #include <cmath>
@@ -21,15 +22,15 @@ using ir::DType;
 using ir::TapeOp;
 
 // vec: Highway's version; fallback: the C library's; good: where vec is used.
-#define TILEWISE_MATH(Name, hwy_function, std_function, domain)                                         \
-  struct Name {                                                                                         \
-    template <class D, class V> static HWY_INLINE V vec(D d, V x) { return hn::hwy_function(d, x); }     \
-    template <class T> static HWY_INLINE bool good(T x) {                                               \
-      constexpr bool kDouble = sizeof(T) == 8;                                                          \
-      (void)kDouble;                                                                                    \
-      return domain;                                                                                    \
-    }                                                                                                   \
-    template <class T> static T fallback(T x) { return std_function(x); }                               \
+#define TILEWISE_MATH(Name, hwy_function, std_function, domain) \
+  struct Name { \
+    template <class D, class V> static HWY_INLINE V vec(D d, V x) { return hn::hwy_function(d, x); } \
+    template <class T> static HWY_INLINE bool good(T x) { \
+      constexpr bool kDouble = sizeof(T) == 8; \
+      (void)kDouble; \
+      return domain; \
+    } \
+    template <class T> static T fallback(T x) { return std_function(x); } \
   };
 // The bounds keep clear of overflow, subnormal results and the zeros near which Highway's reductions lose digits.
 TILEWISE_MATH(Exp, Exp, std::exp, x >= T(kDouble ? -700 : -87) && x <= T(kDouble ? 700 : 88))
@@ -37,12 +38,12 @@ TILEWISE_MATH(Expm1, Expm1, std::expm1, x >= T(kDouble ? -700 : -87) && x <= T(k
 TILEWISE_MATH(Log, Log, std::log, x > T(0) && x < std::numeric_limits<T>::infinity())
 TILEWISE_MATH(Log1p, Log1p, std::log1p, x > T(-1) && x < std::numeric_limits<T>::max() / 2)
 TILEWISE_MATH(Sin, Sin, std::sin, x > T(-30) && x < T(30))
-TILEWISE_MATH(Cos, Cos, std::cos, x > T(-30) && x < T(30) && x != T(0))  // the standard wants cos(0) == 1 exactly
+TILEWISE_MATH(Cos, Cos, std::cos,
+              x > T(-30) && x < T(30) && x != T(0))  // the standard wants cos(0) == 1 exactly
 TILEWISE_MATH(Tanh, Tanh, std::tanh, x > T(-300) && x < T(300))
 #undef TILEWISE_MATH
 
-template <class Op, class T>
-HWY_INLINE void math_block(T* out, const T* a) {
+template <class Op, class T> HWY_INLINE void math_block(T* out, const T* a) {
   const hn::CappedTag<T, kLaneBlock> d;
   constexpr int kStep = static_cast<int>(HWY_LANES(T) < kLaneBlock ? HWY_LANES(T) : kLaneBlock);
   alignas(64) T in[kLaneBlock];
@@ -56,8 +57,7 @@ HWY_INLINE void math_block(T* out, const T* a) {
   }
 }
 
-template <class Op, class T>
-void math_lane(const LaneArgs& args) {
+template <class Op, class T> void math_lane(const LaneArgs& args) {
   T* out = static_cast<T*>(args.out);
   const T* a = static_cast<const T*>(args.in[0]);
   std::int64_t i = 0;
@@ -76,16 +76,17 @@ struct Tan {
 };
 struct Pow {  // squares are common, exact to the last bit and need no pow
   template <class O, class T> static HWY_INLINE O apply(T a, T b) {
-    if constexpr (is_float<T>) return b == T(2) ? a * a : std::pow(a, b);
-    else return integer_power<T>(a, b);
+    if constexpr (is_float<T>)
+      return b == T(2) ? a * a : std::pow(a, b);
+    else
+      return integer_power<T>(a, b);
   }
 };
 struct Atan2 {
   template <class O, class T> static HWY_INLINE O apply(T a, T b) { return std::atan2(a, b); }
 };
 
-template <class Op>
-LaneFn math_float(DType t) {
+template <class Op> LaneFn math_float(DType t) {
   if (t == DType::kFloat32) return math_lane<Op, float>;
   return t == DType::kFloat64 ? math_lane<Op, double> : nullptr;
 }

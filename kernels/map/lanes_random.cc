@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "map/lanes_random.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
 #include <hwy/contrib/math/math-inl.h>
 
 #include <tilewise/kernels/random_spec.h>
@@ -102,18 +103,22 @@ void generate(std::uint64_t key, std::uint64_t first, std::int64_t n, void* to) 
 
 struct Uniform64 {
   static HWY_INLINE void run(const std::uint64_t* words, double* out) {
-    for (int i = 0; i < 2 * kChunk; ++i) out[i] = static_cast<double>(static_cast<std::int64_t>(words[i] >> 11)) * 0x1.0p-53;
+    for (int i = 0; i < 2 * kChunk; ++i)
+      out[i] = static_cast<double>(static_cast<std::int64_t>(words[i] >> 11)) * 0x1.0p-53;
   }
 };
 struct Uniform32 {
   static HWY_INLINE void run(const std::uint64_t* words, float* out) {
     std::uint32_t halves[4 * kChunk];
     std::memcpy(halves, words, sizeof(halves));
-    for (int i = 0; i < 4 * kChunk; ++i) out[i] = static_cast<float>(static_cast<std::int32_t>(halves[i] >> 8)) * 0x1.0p-24f;
+    for (int i = 0; i < 4 * kChunk; ++i)
+      out[i] = static_cast<float>(static_cast<std::int32_t>(halves[i] >> 8)) * 0x1.0p-24f;
   }
 };
 struct Raw64 {
-  static HWY_INLINE void run(const std::uint64_t* words, std::int64_t* out) { std::memcpy(out, words, 16 * kChunk); }
+  static HWY_INLINE void run(const std::uint64_t* words, std::int64_t* out) {
+    std::memcpy(out, words, 16 * kChunk);
+  }
 };
 struct Normal64 {
   static HWY_INLINE void run(const std::uint64_t* words, double* out) {
@@ -135,7 +140,8 @@ struct Normal32 {
     const hn::ScalableTag<float> d;
     alignas(64) float u[kChunk], v[kChunk];
     for (int i = 0; i < kChunk; ++i) {
-      const auto w0 = static_cast<std::uint32_t>(words[2 * i]), w1 = static_cast<std::uint32_t>(words[2 * i] >> 32);
+      const auto w0 = static_cast<std::uint32_t>(words[2 * i]),
+                 w1 = static_cast<std::uint32_t>(words[2 * i] >> 32);
       u[i] = static_cast<float>(static_cast<std::int32_t>((1u << 24) - (w0 >> 8))) * 0x1.0p-24f;
       v[i] = static_cast<float>(static_cast<std::int32_t>(w1 >> 8)) * 0x1.0p-24f;
     }
@@ -156,8 +162,7 @@ RandomFn random_of(TapeOp op, DType dtype) {
       if (dtype == DType::kFloat64) return generate<double, 1, Normal64>;
       return dtype == DType::kFloat32 ? generate<float, 1, Normal32> : nullptr;
     case TapeOp::kRandomInt:
-    case TapeOp::kRandomBelow:
-      return dtype == DType::kInt64 ? generate<std::int64_t, 2, Raw64> : nullptr;
+    case TapeOp::kRandomBelow: return dtype == DType::kInt64 ? generate<std::int64_t, 2, Raw64> : nullptr;
     default: return nullptr;
   }
 }

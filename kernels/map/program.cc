@@ -16,9 +16,7 @@ Result<ProgramInstr> lower(const ir::Tape& tape, const ir::TapeInstr& in) {
   out.arity = static_cast<std::uint8_t>(ir::arity_of(in.op));
   const std::uint16_t args[3] = {in.a, in.b, in.c};
   for (int k = 0; k < out.arity; ++k) out.args[k] = args[k];
-  const auto arg_type = [&] {
-    return tape.code[in.op == TapeOp::kWhere ? in.b : in.a].dtype;
-  };
+  const auto arg_type = [&] { return tape.code[in.op == TapeOp::kWhere ? in.b : in.a].dtype; };
   bool found = true;
   switch (in.op) {
     case TapeOp::kLoad: out.kind = Kind::kLoad; break;
@@ -27,7 +25,10 @@ Result<ProgramInstr> lower(const ir::Tape& tape, const ir::TapeInstr& in) {
       out.kind = Kind::kIota;
       found = in.dtype == ir::DType::kInt64;
       break;
-    case TapeOp::kUniform: case TapeOp::kNormal: case TapeOp::kRandomInt: case TapeOp::kRandomBelow:
+    case TapeOp::kUniform:
+    case TapeOp::kNormal:
+    case TapeOp::kRandomInt:
+    case TapeOp::kRandomBelow:
       out.kind = in.op == TapeOp::kRandomBelow ? Kind::kRandomBelow : Kind::kRandom;
       out.random = find_random(in.op, in.dtype);
       found = out.random != nullptr;
@@ -49,7 +50,8 @@ void allocate_slots(Program& program) {
   std::array<std::uint16_t, Program::kMaxCode> last{};  // index of the last reader
   for (std::size_t i = 0; i < n; ++i) {
     last[i] = static_cast<std::uint16_t>(i);
-    for (int k = 0; k < program.code[i].arity; ++k) last[program.code[i].args[k]] = static_cast<std::uint16_t>(i);
+    for (int k = 0; k < program.code[i].arity; ++k)
+      last[program.code[i].args[k]] = static_cast<std::uint16_t>(i);
   }
   last[n - 1] = Program::kMaxCode;  // read by the caller
   boost::container::static_vector<std::uint16_t, Program::kMaxCode> free;
@@ -63,8 +65,10 @@ void allocate_slots(Program& program) {
       if (seen) continue;
       // In place only between elements of one size: a wider result would overtake its argument.
       const bool same = ir::size_of(program.code[a].dtype) == ir::size_of(in.dtype);
-      if (same) free.push_back(program.code[a].slot);
-      else later.push_back(program.code[a].slot);
+      if (same)
+        free.push_back(program.code[a].slot);
+      else
+        later.push_back(program.code[a].slot);
     }
     if (free.empty()) {
       in.slot = static_cast<std::uint16_t>(program.slots++);

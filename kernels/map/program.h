@@ -13,8 +13,8 @@ struct ProgramInstr {
   ir::DType dtype = ir::DType::kFloat64;
   std::uint8_t arity = 0;
   std::uint16_t args[3] = {0, 0, 0};
-  std::uint16_t slot = 0;   // tile buffer of the result, shared by instructions whose lives do not overlap
-  std::uint16_t source = 0; // kLoad, kIota, kRandom*: which of the program's sources
+  std::uint16_t slot = 0;    // tile buffer of the result, shared by instructions whose lives do not overlap
+  std::uint16_t source = 0;  // kLoad, kIota, kRandom*: which of the program's sources
   LaneFn lane = nullptr;
   RandomFn random = nullptr;
   std::int64_t imm_i = 0;

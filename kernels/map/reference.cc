@@ -109,13 +109,15 @@ double float_binary(TapeOp op, double a, double b, DType t) {
     case TapeOp::kMul: return rounded(a * b, t);
     case TapeOp::kDiv: return rounded(a / b, t);
     case TapeOp::kFloorDiv:
-      return t == DType::kFloat32 ? floor_div32(static_cast<float>(a), static_cast<float>(b)) : floor_div(a, b);
+      return t == DType::kFloat32 ? floor_div32(static_cast<float>(a), static_cast<float>(b))
+                                  : floor_div(a, b);
     case TapeOp::kRem: return float_rem(a, b, t);
     case TapeOp::kPow:
       // glibc's x87 powl errs for infinities and exponents from 2^63.
       if (!std::isfinite(a) || !(std::fabs(b) < 0x1p62)) return rounded(std::pow(a, b), t);
       return rounded(std::pow(static_cast<long double>(a), static_cast<long double>(b)), t);
-    case TapeOp::kAtan2: return rounded(std::atan2(static_cast<long double>(a), static_cast<long double>(b)), t);
+    case TapeOp::kAtan2:
+      return rounded(std::atan2(static_cast<long double>(a), static_cast<long double>(b)), t);
     case TapeOp::kMinimum: return extremum(a, b, true);
     case TapeOp::kMaximum: return extremum(a, b, false);
     default: return std::numeric_limits<double>::quiet_NaN();
@@ -143,7 +145,10 @@ std::int64_t int_op(TapeOp op, std::int64_t a, std::int64_t b, DType t) {
     case TapeOp::kNeg: return wrap(-x, t);
     case TapeOp::kAbs: return wrap(x < 0 ? -x : x, t);
     case TapeOp::kSign: return (a > 0) - (a < 0);
-    case TapeOp::kFloor: case TapeOp::kCeil: case TapeOp::kTrunc: case TapeOp::kRound: return a;
+    case TapeOp::kFloor:
+    case TapeOp::kCeil:
+    case TapeOp::kTrunc:
+    case TapeOp::kRound: return a;
     case TapeOp::kNot: return a == 0;
     case TapeOp::kInvert: return t == DType::kBool ? a == 0 : ~a;
     case TapeOp::kAdd: return wrap(x + y, t);
@@ -157,14 +162,14 @@ std::int64_t int_op(TapeOp op, std::int64_t a, std::int64_t b, DType t) {
     case TapeOp::kAnd: return a & b;
     case TapeOp::kOr: return a | b;
     case TapeOp::kXor: return a ^ b;
-    case TapeOp::kShl: return inside ? wrap(static_cast<__int128>(static_cast<unsigned __int128>(x) << b), t) : 0;
+    case TapeOp::kShl:
+      return inside ? wrap(static_cast<__int128>(static_cast<unsigned __int128>(x) << b), t) : 0;
     case TapeOp::kShr: return a >> (inside ? b : bits - 1);
     default: return 0;
   }
 }
 
-template <class T>
-bool compare(TapeOp op, T a, T b) {
+template <class T> bool compare(TapeOp op, T a, T b) {
   switch (op) {
     case TapeOp::kEq: return a == b;
     case TapeOp::kNe: return a != b;
@@ -185,7 +190,8 @@ double normal(std::uint64_t key, std::uint64_t counter, DType t) {
     const auto cos_v = static_cast<float>(std::cos(static_cast<double>(spec::kTwoPiF * v)));
     return std::sqrt(-2.0f * log_u) * cos_v;
   }
-  const std::uint64_t first = x.w[0] | (std::uint64_t{x.w[1]} << 32), second = x.w[2] | (std::uint64_t{x.w[3]} << 32);
+  const std::uint64_t first = x.w[0] | (std::uint64_t{x.w[1]} << 32),
+                      second = x.w[2] | (std::uint64_t{x.w[3]} << 32);
   const double u = static_cast<double>((std::uint64_t{1} << 53) - (first >> 11)) * 0x1p-53;
   const double v = static_cast<double>(second >> 11) * 0x1p-53;
   return std::sqrt(-2.0 * static_cast<double>(std::log(static_cast<long double>(u)))) *
@@ -199,8 +205,10 @@ RefValue source(const ir::TapeInstr& in, const RefSite& at) {
   switch (in.op) {
     case TapeOp::kLoad: return ref_load((*at.inputs)[static_cast<std::size_t>(in.imm_i)], at.local);
     case TapeOp::kConst:
-      if (ir::is_floating(in.dtype)) r.f = rounded(in.imm_f, in.dtype);
-      else r.i = in.imm_i;
+      if (ir::is_floating(in.dtype))
+        r.f = rounded(in.imm_f, in.dtype);
+      else
+        r.i = in.imm_i;
       return r;
     case TapeOp::kIota: r.i = at.global[static_cast<std::size_t>(in.imm_i)]; return r;
     case TapeOp::kUniform:
@@ -221,7 +229,12 @@ RefValue compute(const ir::TapeInstr& in, const RefValue* values, const ir::Tape
     case TapeOp::kIsNan: r.i = ir::is_floating(arg) && std::isnan(a.f); return r;
     case TapeOp::kIsInf: r.i = ir::is_floating(arg) && std::isinf(a.f); return r;
     case TapeOp::kIsFinite: r.i = !ir::is_floating(arg) || std::isfinite(a.f); return r;
-    case TapeOp::kEq: case TapeOp::kNe: case TapeOp::kLt: case TapeOp::kLe: case TapeOp::kGt: case TapeOp::kGe:
+    case TapeOp::kEq:
+    case TapeOp::kNe:
+    case TapeOp::kLt:
+    case TapeOp::kLe:
+    case TapeOp::kGt:
+    case TapeOp::kGe:
       r.i = ir::is_floating(arg) ? compare(in.op, a.f, b.f) : compare(in.op, a.i, b.i);
       return r;
     case TapeOp::kWhere: return a.i != 0 ? b : values[in.c];
@@ -233,9 +246,12 @@ RefValue compute(const ir::TapeInstr& in, const RefValue* values, const ir::Tape
     default: break;
   }
   if (ir::arity_of(in.op) == 0) return source(in, at);
-  if (!ir::is_floating(in.dtype)) r.i = int_op(in.op, a.i, b.i, in.dtype);
-  else if (ir::arity_of(in.op) == 1) r.f = float_unary(in.op, a.f, in.dtype);
-  else r.f = float_binary(in.op, a.f, b.f, in.dtype);
+  if (!ir::is_floating(in.dtype))
+    r.i = int_op(in.op, a.i, b.i, in.dtype);
+  else if (ir::arity_of(in.op) == 1)
+    r.f = float_unary(in.op, a.f, in.dtype);
+  else
+    r.f = float_binary(in.op, a.f, b.f, in.dtype);
   return r;
 }
 
@@ -258,7 +274,9 @@ RefValue ref_load(const TensorView& view, const ir::Index& at) {
 void ref_store(const TensorView& view, std::int64_t position, RefValue value) {
   switch (view.dtype) {
     case DType::kBool: static_cast<std::uint8_t*>(view.data)[position] = value.i != 0; break;
-    case DType::kInt32: static_cast<std::int32_t*>(view.data)[position] = static_cast<std::int32_t>(value.i); break;
+    case DType::kInt32:
+      static_cast<std::int32_t*>(view.data)[position] = static_cast<std::int32_t>(value.i);
+      break;
     case DType::kInt64: static_cast<std::int64_t*>(view.data)[position] = value.i; break;
     case DType::kFloat32: static_cast<float*>(view.data)[position] = static_cast<float>(value.f); break;
     case DType::kFloat64: static_cast<double*>(view.data)[position] = value.f; break;
@@ -267,7 +285,8 @@ void ref_store(const TensorView& view, std::int64_t position, RefValue value) {
 
 RefValue ref_tape(const ir::Tape& tape, const RefSite& at) {
   std::vector<RefValue> values(tape.code.size());
-  for (std::size_t i = 0; i < tape.code.size(); ++i) values[i] = compute(tape.code[i], values.data(), tape, at);
+  for (std::size_t i = 0; i < tape.code.size(); ++i)
+    values[i] = compute(tape.code[i], values.data(), tape, at);
   return values.back();
 }
 

@@ -21,12 +21,14 @@ template <class T> using Unsigned = std::make_unsigned_t<T>;
 template <class T> using BitsOf = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
 // Integers go through the unsigned type: wraps at the dtype's width.
-#define TILEWISE_WRAPPING(Name, sign)                                              \
-  struct Name {                                                                    \
-    template <class O, class T> static HWY_INLINE O apply(T a, T b) {              \
-      if constexpr (is_float<T>) return a sign b;                                  \
-      else return static_cast<T>(static_cast<Unsigned<T>>(a) sign static_cast<Unsigned<T>>(b)); \
-    }                                                                              \
+#define TILEWISE_WRAPPING(Name, sign) \
+  struct Name { \
+    template <class O, class T> static HWY_INLINE O apply(T a, T b) { \
+      if constexpr (is_float<T>) \
+        return a sign b; \
+      else \
+        return static_cast<T>(static_cast<Unsigned<T>>(a) sign static_cast<Unsigned<T>>(b)); \
+    } \
   };
 TILEWISE_WRAPPING(Add, +)
 TILEWISE_WRAPPING(Sub, -)
@@ -39,37 +41,49 @@ struct Div {
 
 struct Neg {
   template <class O, class T> static HWY_INLINE O apply(T a) {
-    if constexpr (is_float<T>) return -a;
-    else return static_cast<T>(Unsigned<T>{0} - static_cast<Unsigned<T>>(a));
+    if constexpr (is_float<T>)
+      return -a;
+    else
+      return static_cast<T>(Unsigned<T>{0} - static_cast<Unsigned<T>>(a));
   }
 };
 struct Abs {
   template <class O, class T> static HWY_INLINE O apply(T a) {
-    if constexpr (std::is_same_v<T, double>) return __builtin_fabs(a);
-    else if constexpr (std::is_same_v<T, float>) return __builtin_fabsf(a);
-    else return a < 0 ? Neg::apply<T>(a) : a;
+    if constexpr (std::is_same_v<T, double>)
+      return __builtin_fabs(a);
+    else if constexpr (std::is_same_v<T, float>)
+      return __builtin_fabsf(a);
+    else
+      return a < 0 ? Neg::apply<T>(a) : a;
   }
 };
 struct Sign {  // NaN stays, both zeros become +0
   template <class O, class T> static HWY_INLINE O apply(T a) {
-    if constexpr (is_float<T>) return a != a ? a : static_cast<T>(static_cast<T>(a > 0) - static_cast<T>(a < 0));
-    else return static_cast<T>((a > 0) - (a < 0));
+    if constexpr (is_float<T>)
+      return a != a ? a : static_cast<T>(static_cast<T>(a > 0) - static_cast<T>(a < 0));
+    else
+      return static_cast<T>((a > 0) - (a < 0));
   }
 };
 struct Sqrt {
   template <class O, class T> static HWY_INLINE O apply(T a) {
-    if constexpr (std::is_same_v<T, double>) return __builtin_sqrt(a);
-    else return __builtin_sqrtf(a);
+    if constexpr (std::is_same_v<T, double>)
+      return __builtin_sqrt(a);
+    else
+      return __builtin_sqrtf(a);
   }
 };
 
-#define TILEWISE_ROUNDING(Name, function)                            \
-  struct Name {                                                      \
-    template <class O, class T> static HWY_INLINE O apply(T a) {     \
-      if constexpr (std::is_same_v<T, double>) return function(a);   \
-      else if constexpr (std::is_same_v<T, float>) return function##f(a); \
-      else return a;                                                 \
-    }                                                                \
+#define TILEWISE_ROUNDING(Name, function) \
+  struct Name { \
+    template <class O, class T> static HWY_INLINE O apply(T a) { \
+      if constexpr (std::is_same_v<T, double>) \
+        return function(a); \
+      else if constexpr (std::is_same_v<T, float>) \
+        return function##f(a); \
+      else \
+        return a; \
+    } \
   };
 TILEWISE_ROUNDING(Floor, __builtin_floor)
 TILEWISE_ROUNDING(Ceil, __builtin_ceil)
@@ -79,8 +93,7 @@ TILEWISE_ROUNDING(Round, __builtin_nearbyint)  // half to even
 
 // Any NaN wins (a + b makes it quiet); of two zeros, minimum takes -0 and maximum +0: equal numbers have equal bits
 // except zeros, so or-ing (and-ing) bits settles ties.
-template <class T, bool kMin>
-HWY_INLINE T extremum(T a, T b) {
+template <class T, bool kMin> HWY_INLINE T extremum(T a, T b) {
   if constexpr (is_float<T>) {
     const auto ba = std::bit_cast<BitsOf<T>>(a), bb = std::bit_cast<BitsOf<T>>(b);
     const T tie = std::bit_cast<T>(kMin ? (ba | bb) : (ba & bb));
@@ -103,8 +116,10 @@ struct Not {
 };
 struct Invert {
   template <class O, class T> static HWY_INLINE O apply(T a) {
-    if constexpr (sizeof(T) == 1) return static_cast<O>(a ^ 1);
-    else return static_cast<O>(~a);
+    if constexpr (sizeof(T) == 1)
+      return static_cast<O>(a ^ 1);
+    else
+      return static_cast<O>(~a);
   }
 };
 struct And {
@@ -136,16 +151,14 @@ struct Shr {
 
 // Towards minus infinity. Integers: division by zero gives 0, INT_MIN / -1 wraps. Floats: as Python and NumPy divide,
 // which meets the Array API's special cases; fmod is exact, so no bit depends on how it is computed.
-template <class T>
-struct DivMod {
-  T quotient, remainder;
-};
-template <class T>
-HWY_INLINE DivMod<T> floor_divmod(T a, T b) {
+template <class T> struct DivMod { T quotient, remainder; };
+template <class T> HWY_INLINE DivMod<T> floor_divmod(T a, T b) {
   if constexpr (is_float<T>) {
     T r, q;
-    if constexpr (std::is_same_v<T, double>) r = __builtin_fmod(a, b);
-    else r = __builtin_fmodf(a, b);
+    if constexpr (std::is_same_v<T, double>)
+      r = __builtin_fmod(a, b);
+    else
+      r = __builtin_fmodf(a, b);
     if (b == 0) return {a / b, r};
     q = (a - r) / b;
     if (r != 0) {
@@ -183,8 +196,7 @@ struct Rem {
 };
 
 // Integers, by squaring, wrapping. Negative exponents: exact where the result is an integer (bases 1 and -1), else 0.
-template <class T>
-HWY_INLINE T integer_power(T base, T exponent) {
+template <class T> HWY_INLINE T integer_power(T base, T exponent) {
   if (exponent < 0) {
     if (base == 1) return 1;
     if (base == -1) return exponent % 2 == 0 ? 1 : -1;

@@ -14,7 +14,8 @@ class StraightTape {
   // False where the tape is not of this kind: with other sources than loads and constants, or a result that needs no
   // loop. `operands[k]` belongs to the program's source k. `blocks`: a splat block for each instruction; `tiles`: the
   // slots, `tile_bytes` apart. Computes what depends on constants alone.
-  bool build(const Program& program, const Operand* operands, std::byte* blocks, std::byte* tiles, std::int64_t tile_bytes);
+  bool build(const Program& program, const Operand* operands, std::byte* blocks, std::byte* tiles,
+             std::int64_t tile_bytes);
   // As TileEvaluator::eval.
   const void* eval(std::int64_t begin, std::int64_t n, void* out);
 
@@ -25,9 +26,9 @@ class StraightTape {
   };
   struct Lane {
     LaneFn fn = nullptr;
-    LaneArgs args;                        // complete but for what moves with the tile
-    std::int8_t moving[3] = {-1, -1, -1}; // arguments that are streams
-    std::int8_t ahead = -1;               // the stream it asks for
+    LaneArgs args;                         // complete but for what moves with the tile
+    std::int8_t moving[3] = {-1, -1, -1};  // arguments that are streams
+    std::int8_t ahead = -1;                // the stream it asks for
     bool asks_for_output = false;
   };
   void share_streams(std::int64_t out_size);

@@ -21,14 +21,20 @@ bool products_are_right(kernels::KernelSet& set, const ir::Op& op, unsigned seed
     std::vector<double> c(static_cast<std::size_t>(m * n));
     for (double& v : a) v = static_cast<double>(below(7)) - 3;
     for (double& v : b) v = static_cast<double>(below(7)) - 3;
-    const auto a_at = [&](std::int64_t i, std::int64_t p) { return a[static_cast<std::size_t>(a_turned ? p * m + i : i * k + p)]; };
-    const auto b_at = [&](std::int64_t p, std::int64_t j) { return b[static_cast<std::size_t>(b_turned ? j * k + p : p * n + j)]; };
+    const auto a_at = [&](std::int64_t i, std::int64_t p) {
+      return a[static_cast<std::size_t>(a_turned ? p * m + i : i * k + p)];
+    };
+    const auto b_at = [&](std::int64_t p, std::int64_t j) {
+      return b[static_cast<std::size_t>(b_turned ? j * k + p : p * n + j)];
+    };
     kernels::KernelCall call;
     call.op = &op;
     call.box = ir::box_of({m, n});
     call.space_shape = {m, n};
-    call.inputs.push_back({a.data(), ir::DType::kFloat64, {m, k}, a_turned ? ir::Strides{1, m} : ir::Strides{k, 1}});
-    call.inputs.push_back({b.data(), ir::DType::kFloat64, {k, n}, b_turned ? ir::Strides{1, k} : ir::Strides{n, 1}});
+    call.inputs.push_back(
+        {a.data(), ir::DType::kFloat64, {m, k}, a_turned ? ir::Strides{1, m} : ir::Strides{k, 1}});
+    call.inputs.push_back(
+        {b.data(), ir::DType::kFloat64, {k, n}, b_turned ? ir::Strides{1, k} : ir::Strides{n, 1}});
     call.outputs.push_back({c.data(), ir::DType::kFloat64, {m, n}, {n, 1}});
     if (set.run(call).has_error()) return false;
     for (std::int64_t i = 0; i < m; ++i) {

@@ -3,8 +3,8 @@
 #include <cblas.h>
 
 #include <cstring>
-#include <memory>
 #include <limits>
+#include <memory>
 
 #include "map/evaluator_memory.h"
 #include "matmul/blas.h"
@@ -32,7 +32,8 @@ Matrix packed(const TensorView& view) {
   m.ld = cols;
   const auto* from = static_cast<const std::byte*>(view.data);
   for (std::int64_t r = 0; r < rows; ++r) {
-    map::gather(m.copy.get() + r * cols * size, from + r * view.strides[0] * size, size, view.strides[1], cols);
+    map::gather(m.copy.get() + r * cols * size, from + r * view.strides[0] * size, size, view.strides[1],
+                cols);
   }
   return m;
 }
@@ -60,10 +61,12 @@ void gemm(const Product& p, const Matrix& a, const Matrix& b) {
   const auto lda = static_cast<blasint>(a.ld), ldb = static_cast<blasint>(b.ld);
   if (p.out->dtype == ir::DType::kFloat64) {
     cblas_dgemm(CblasRowMajor, a.trans, b.trans, m, n, k, 1.0, static_cast<const double*>(a.data), lda,
-                static_cast<const double*>(b.data), ldb, p.accumulate ? 1.0 : 0.0, static_cast<double*>(p.out->data), n);
+                static_cast<const double*>(b.data), ldb, p.accumulate ? 1.0 : 0.0,
+                static_cast<double*>(p.out->data), n);
   } else {
     cblas_sgemm(CblasRowMajor, a.trans, b.trans, m, n, k, 1.0f, static_cast<const float*>(a.data), lda,
-                static_cast<const float*>(b.data), ldb, p.accumulate ? 1.0f : 0.0f, static_cast<float*>(p.out->data), n);
+                static_cast<const float*>(b.data), ldb, p.accumulate ? 1.0f : 0.0f,
+                static_cast<float*>(p.out->data), n);
   }
 }
 
@@ -86,7 +89,8 @@ Status host(const KernelCall& call, const PluginTable*) {
   TW_ASSIGN(const Product p, product_of(call));
   if (p.m == 0 || p.n == 0) return {};
   if (p.empty()) {  // also keeps BLAS from reading an output that holds nothing yet
-    if (!p.accumulate) std::memset(p.out->data, 0, static_cast<std::size_t>(p.m * p.n) * ir::size_of(p.out->dtype));
+    if (!p.accumulate)
+      std::memset(p.out->data, 0, static_cast<std::size_t>(p.m * p.n) * ir::size_of(p.out->dtype));
     return {};
   }
   if (ir::is_floating(p.out->dtype)) return float_product(p);

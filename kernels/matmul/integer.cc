@@ -28,8 +28,7 @@ HWY_INLINE void add_row(T* HWY_RESTRICT out, const T* HWY_RESTRICT b, T a, std::
   }
 }
 
-template <class T>
-void product(const Product& p, const void* from, std::int64_t ldb) {
+template <class T> void product(const Product& p, const void* from, std::int64_t ldb) {
   const T* a = static_cast<const T*>(p.a->data);
   const T* b = static_cast<const T*>(from);
   T* out = static_cast<T*>(p.out->data);

@@ -21,8 +21,9 @@ Result<Product> product_of(const KernelCall& call) {
                     p.b->shape[1] == p.n && p.a->shape[1] == p.b->shape[0] && p.a->dtype == out.dtype &&
                     p.b->dtype == out.dtype;
   if (!fits) {
-    return error(Errc::kShapeMismatch, std::string(ir::name_of(p.a->dtype)) + ir::to_string(p.a->shape) + " x " +
-                                           std::string(ir::name_of(p.b->dtype)) + ir::to_string(p.b->shape) + " into " +
+    return error(Errc::kShapeMismatch, std::string(ir::name_of(p.a->dtype)) + ir::to_string(p.a->shape) +
+                                           " x " + std::string(ir::name_of(p.b->dtype)) +
+                                           ir::to_string(p.b->shape) + " into " +
                                            std::string(ir::name_of(out.dtype)) + ir::to_string(out.shape));
   }
   p.k = p.a->shape[1];

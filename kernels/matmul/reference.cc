@@ -8,7 +8,8 @@ Status reference(const KernelCall& call, const PluginTable*) {
   const TensorView& out = call.outputs[0];
   const std::size_t rank = out.shape.size();
   const std::int64_t m = out.shape[rank - 2], n = out.shape[rank - 1];
-  const bool reads = call.inputs.size() == 2 && call.inputs[0].data != nullptr && call.inputs[1].data != nullptr;
+  const bool reads =
+      call.inputs.size() == 2 && call.inputs[0].data != nullptr && call.inputs[1].data != nullptr;
   const std::int64_t k = reads ? call.inputs[0].shape[1] : 0;
   const bool accumulate = call.op->kind == ir::OpKind::kMatmul && call.step > 0;
   TensorView flat = out;
@@ -21,7 +22,8 @@ Status reference(const KernelCall& call, const PluginTable*) {
       auto sum = static_cast<std::uint64_t>(old.i);
       bool any = old.i != 0;
       for (std::int64_t p = 0; p < k; ++p) {
-        const map::RefValue a = map::ref_load(call.inputs[0], {i, p}), b = map::ref_load(call.inputs[1], {p, j});
+        const map::RefValue a = map::ref_load(call.inputs[0], {i, p}),
+                            b = map::ref_load(call.inputs[1], {p, j});
         f += static_cast<long double>(a.f) * b.f;
         sum += static_cast<std::uint64_t>(a.i) * static_cast<std::uint64_t>(b.i);
         any = any || (a.i != 0 && b.i != 0);
@@ -29,7 +31,8 @@ Status reference(const KernelCall& call, const PluginTable*) {
       map::RefValue value;
       value.f = static_cast<double>(f);
       value.i = out.dtype == ir::DType::kBool ? any : static_cast<std::int64_t>(sum);
-      if (out.dtype == ir::DType::kInt32) value.i = static_cast<std::int32_t>(static_cast<std::uint32_t>(sum));
+      if (out.dtype == ir::DType::kInt32)
+        value.i = static_cast<std::int32_t>(static_cast<std::uint32_t>(sum));
       map::ref_store(out, i * n + j, value);
     }
   }

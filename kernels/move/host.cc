@@ -12,7 +12,8 @@ namespace tilewise::kernels::move {
 namespace {
 
 bool reads_nothing(const KernelCall& call) {
-  return std::all_of(call.inputs.begin(), call.inputs.end(), [](const TensorView& v) { return v.data == nullptr; });
+  return std::all_of(call.inputs.begin(), call.inputs.end(),
+                     [](const TensorView& v) { return v.data == nullptr; });
 }
 
 Status same_dtype(const TensorView& in, const TensorView& out) {
@@ -31,8 +32,9 @@ Status copy(const KernelCall& call) {
     TW_ASSIGN(const ir::Index position, copy_position(call, i));
     std::int64_t offset = 0;
     for (std::size_t d = 0; d < position.size(); ++d) offset += position[d] * out.strides[d];
-    strided_copy(static_cast<std::byte*>(out.data) + offset * size, out.strides, static_cast<const std::byte*>(in.data),
-                 in.strides, in.shape, static_cast<std::size_t>(size));
+    strided_copy(static_cast<std::byte*>(out.data) + offset * size, out.strides,
+                 static_cast<const std::byte*>(in.data), in.strides, in.shape,
+                 static_cast<std::size_t>(size));
   }
   return {};
 }
@@ -72,7 +74,8 @@ Status supports(const ir::Op&, const PluginTable*) { return {}; }
 Status host(const KernelCall& call, const PluginTable*) {
   const TensorView& out = call.outputs[0];
   if (reads_nothing(call)) {
-    if (call.step == 0) std::memset(out.data, 0, static_cast<std::size_t>(ir::volume(out.shape)) * ir::size_of(out.dtype));
+    if (call.step == 0)
+      std::memset(out.data, 0, static_cast<std::size_t>(ir::volume(out.shape)) * ir::size_of(out.dtype));
     return {};
   }
   return call.op->kind == ir::OpKind::kReshape ? reshape(call) : copy(call);

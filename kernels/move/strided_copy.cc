@@ -20,7 +20,8 @@ Dims normalised(const ir::Strides& to, const ir::Strides& from, const ir::Shape&
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] != 1) dims.push_back({shape[d], to[d], from[d]});
   }
-  std::stable_sort(dims.begin(), dims.end(), [](const Dim& a, const Dim& b) { return std::abs(a.to) > std::abs(b.to); });
+  std::stable_sort(dims.begin(), dims.end(),
+                   [](const Dim& a, const Dim& b) { return std::abs(a.to) > std::abs(b.to); });
   Dims out;
   for (const Dim& d : dims) {
     if (!out.empty() && out.back().to == d.to * d.extent && out.back().from == d.from * d.extent) {
@@ -35,15 +36,17 @@ Dims normalised(const ir::Strides& to, const ir::Strides& from, const ir::Shape&
 
 template <class T>
 void copy_row(T* to, std::int64_t to_stride, const T* from, std::int64_t from_stride, std::int64_t n) {
-  if (to_stride == 1 && from_stride == 1) std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
-  else if (to_stride == 1 && from_stride == 0) std::fill_n(to, n, *from);
-  else for (std::int64_t j = 0; j < n; ++j) to[j * to_stride] = from[j * from_stride];
+  if (to_stride == 1 && from_stride == 1)
+    std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
+  else if (to_stride == 1 && from_stride == 0)
+    std::fill_n(to, n, *from);
+  else
+    for (std::int64_t j = 0; j < n; ++j) to[j * to_stride] = from[j * from_stride];
 }
 
 // One side runs along rows, the other along columns: squares of 8 KiB and less keep every touched line in the
 // first-level cache until all of it is used.
-template <class T>
-void transpose(T* to, const T* from, const Dim& rows, const Dim& cols) {
+template <class T> void transpose(T* to, const T* from, const Dim& rows, const Dim& cols) {
   constexpr std::int64_t kSquare = 32;
   for (std::int64_t r0 = 0; r0 < rows.extent; r0 += kSquare) {
     const std::int64_t r1 = std::min(rows.extent, r0 + kSquare);
@@ -58,8 +61,7 @@ void transpose(T* to, const T* from, const Dim& rows, const Dim& cols) {
   }
 }
 
-template <class T>
-void copy_dims(T* to, const T* from, const Dims& dims, std::size_t d) {
+template <class T> void copy_dims(T* to, const T* from, const Dims& dims, std::size_t d) {
   const Dim& dim = dims[d];
   if (d + 1 == dims.size()) return copy_row(to, dim.to, from, dim.from, dim.extent);
   if (d + 2 == dims.size() && std::abs(dim.from) < std::abs(dims[d + 1].from)) {
@@ -68,8 +70,7 @@ void copy_dims(T* to, const T* from, const Dims& dims, std::size_t d) {
   for (std::int64_t i = 0; i < dim.extent; ++i) copy_dims(to + i * dim.to, from + i * dim.from, dims, d + 1);
 }
 
-template <class T>
-void copy_as(std::byte* to, const std::byte* from, Dims dims) {
+template <class T> void copy_as(std::byte* to, const std::byte* from, Dims dims) {
   // The dimension along which the source is densest goes next to the innermost, where transpose() finds it.
   if (dims.size() > 2 && std::abs(dims.back().from) != 1) {
     const auto dense = std::min_element(dims.begin(), dims.end() - 1, [](const Dim& a, const Dim& b) {
@@ -82,13 +83,16 @@ void copy_as(std::byte* to, const std::byte* from, Dims dims) {
 
 }  // namespace
 
-void strided_copy(std::byte* to, const ir::Strides& to_strides, const std::byte* from, const ir::Strides& from_strides,
-                  const ir::Shape& shape, std::size_t element_bytes) {
+void strided_copy(std::byte* to, const ir::Strides& to_strides, const std::byte* from,
+                  const ir::Strides& from_strides, const ir::Shape& shape, std::size_t element_bytes) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return;
   const Dims dims = normalised(to_strides, from_strides, shape);
-  if (element_bytes == 8) copy_as<std::uint64_t>(to, from, dims);
-  else if (element_bytes == 4) copy_as<std::uint32_t>(to, from, dims);
-  else copy_as<std::uint8_t>(to, from, dims);
+  if (element_bytes == 8)
+    copy_as<std::uint64_t>(to, from, dims);
+  else if (element_bytes == 4)
+    copy_as<std::uint32_t>(to, from, dims);
+  else
+    copy_as<std::uint8_t>(to, from, dims);
 }
 
 }  // namespace tilewise::kernels::move

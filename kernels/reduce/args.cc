@@ -73,13 +73,16 @@ Status arg_blocks(const KernelCall& call) {
     return error(Errc::kShapeMismatch, "argmin and argmax write values and int64 indices");
   }
   const TensorView& out = call.outputs[0];
-  if (call.box.volume() == 0) return error(Errc::kInvalidArgument, std::string(ir::name_of(attrs.kind)) + " of nothing");
+  if (call.box.volume() == 0)
+    return error(Errc::kInvalidArgument, std::string(ir::name_of(attrs.kind)) + " of nothing");
   const Layout layout = layout_of(call.box.shape(), attrs.axes);
   if (layout.outputs * layout.n != ir::volume(out.shape)) {
-    return error(Errc::kShapeMismatch, "a reduction of " + ir::to_string(call.box) + " into " + ir::to_string(out.shape));
+    return error(Errc::kShapeMismatch,
+                 "a reduction of " + ir::to_string(call.box) + " into " + ir::to_string(out.shape));
   }
   TW_ASSIGN(const map::Program program, map::Program::make(attrs.tape, out.dtype));
-  TW_ASSIGN(map::TileEvaluator values, map::TileEvaluator::make(program, call.inputs, call.box, call.space_shape));
+  TW_ASSIGN(map::TileEvaluator values,
+            map::TileEvaluator::make(program, call.inputs, call.box, call.space_shape));
   const ArgFns args = find_args(attrs.kind == ir::ReduceKind::kArgMin, out.dtype);
   const GlobalPosition global(call.box, call.space_shape, attrs.axes);
   const Scan scan{values, layout, args, static_cast<std::int64_t>(ir::size_of(out.dtype))};
@@ -87,8 +90,10 @@ Status arg_blocks(const KernelCall& call) {
   for (std::int64_t o = 0; o < layout.outputs; ++o) {
     std::byte* best = static_cast<std::byte*>(out.data) + o * layout.n * scan.size;
     std::int64_t* row = index + o * layout.n;
-    if (layout.n == 1) scan.rows(o, best, row);
-    else scan.columns(o, best, row);
+    if (layout.n == 1)
+      scan.rows(o, best, row);
+    else
+      scan.columns(o, best, row);
     for (std::int64_t j = 0; j < layout.n; ++j) row[j] = global(row[j]);
   }
   return {};

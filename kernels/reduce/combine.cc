@@ -44,8 +44,7 @@ Slice slice_of(const TensorView& view, int axis, std::int64_t at) {
 }
 
 // Every part of the step's operands in order; `first` where the output holds nothing yet.
-template <class Fold>
-void each_tile(const KernelCall& call, int axis, std::int64_t total, Fold&& fold) {
+template <class Fold> void each_tile(const KernelCall& call, int axis, std::int64_t total, Fold&& fold) {
   const TensorView& in = call.inputs[0];
   const std::int64_t parts = in.shape[static_cast<std::size_t>(axis)];
   for (std::int64_t part = 0; part < parts; ++part) {
@@ -59,30 +58,34 @@ void combine_values(const KernelCall& call, int axis, const FoldFns& folds) {
   const TensorView& out = call.outputs[0];
   const auto size = static_cast<std::int64_t>(ir::size_of(out.dtype));
   alignas(64) std::byte buffer[kTile * 8];
-  each_tile(call, axis, ir::volume(out.shape), [&](std::int64_t part, std::int64_t begin, std::int64_t n, bool first) {
-    const std::byte* x = slice_of(call.inputs[0], axis, part).read(begin, n, buffer);
-    std::byte* to = static_cast<std::byte*>(out.data) + begin * size;
-    if (!first) folds.rows(to, x, n, 1, n);
-    else if (to != x) std::memcpy(to, x, static_cast<std::size_t>(n * size));  // equal where the input was donated
-  });
+  each_tile(call, axis, ir::volume(out.shape),
+            [&](std::int64_t part, std::int64_t begin, std::int64_t n, bool first) {
+              const std::byte* x = slice_of(call.inputs[0], axis, part).read(begin, n, buffer);
+              std::byte* to = static_cast<std::byte*>(out.data) + begin * size;
+              if (!first)
+                folds.rows(to, x, n, 1, n);
+              else if (to != x)
+                std::memcpy(to, x, static_cast<std::size_t>(n * size));  // equal where the input was donated
+            });
 }
 
 void combine_args(const KernelCall& call, int axis, const ArgFns& args) {
   const TensorView& out = call.outputs[0];
   const auto size = static_cast<std::int64_t>(ir::size_of(out.dtype));
   alignas(64) std::byte buffer[kTile * 8], index_buffer[kTile * 8];
-  each_tile(call, axis, ir::volume(out.shape), [&](std::int64_t part, std::int64_t begin, std::int64_t n, bool first) {
-    const std::byte* x = slice_of(call.inputs[0], axis, part).read(begin, n, buffer);
-    const std::byte* i = slice_of(call.inputs[1], axis, part).read(begin, n, index_buffer);
-    std::byte* to = static_cast<std::byte*>(out.data) + begin * size;
-    auto* to_index = static_cast<std::int64_t*>(call.outputs[1].data) + begin;
-    if (first) {
-      std::memmove(to, x, static_cast<std::size_t>(n * size));
-      std::memmove(to_index, i, static_cast<std::size_t>(n) * 8);
-    } else {
-      args.merge(x, reinterpret_cast<const std::int64_t*>(i), n, to, to_index);
-    }
-  });
+  each_tile(call, axis, ir::volume(out.shape),
+            [&](std::int64_t part, std::int64_t begin, std::int64_t n, bool first) {
+              const std::byte* x = slice_of(call.inputs[0], axis, part).read(begin, n, buffer);
+              const std::byte* i = slice_of(call.inputs[1], axis, part).read(begin, n, index_buffer);
+              std::byte* to = static_cast<std::byte*>(out.data) + begin * size;
+              auto* to_index = static_cast<std::int64_t*>(call.outputs[1].data) + begin;
+              if (first) {
+                std::memmove(to, x, static_cast<std::size_t>(n * size));
+                std::memmove(to_index, i, static_cast<std::size_t>(n) * 8);
+              } else {
+                args.merge(x, reinterpret_cast<const std::int64_t*>(i), n, to, to_index);
+              }
+            });
 }
 
 }  // namespace
@@ -91,8 +94,10 @@ Status clear_output(ir::ReduceKind kind, const TensorView& out) {
   const FoldFns folds = find_folds(kind, out.dtype);
   if (!folds) return error(Errc::kInvalidArgument, std::string(ir::name_of(kind)) + " of nothing");
   const std::int64_t n = ir::volume(out.shape);
-  if (kind == ir::ReduceKind::kSum) std::memset(out.data, 0, static_cast<std::size_t>(n) * ir::size_of(out.dtype));
-  else folds.clear(out.data, n);
+  if (kind == ir::ReduceKind::kSum)
+    std::memset(out.data, 0, static_cast<std::size_t>(n) * ir::size_of(out.dtype));
+  else
+    folds.clear(out.data, n);
   return {};
 }
 
@@ -109,8 +114,9 @@ Status combine(const KernelCall& call) {
   const bool shaped = axis >= 0 && axis < static_cast<int>(in.shape.size()) && in.dtype == out.dtype &&
                       ir::volume(in.shape) == total * in.shape[static_cast<std::size_t>(axis)];
   if (!shaped) {
-    return error(Errc::kShapeMismatch, "combining " + std::string(ir::name_of(in.dtype)) + ir::to_string(in.shape) +
-                                           " into " + std::string(ir::name_of(out.dtype)) + ir::to_string(out.shape));
+    return error(Errc::kShapeMismatch, "combining " + std::string(ir::name_of(in.dtype)) +
+                                           ir::to_string(in.shape) + " into " +
+                                           std::string(ir::name_of(out.dtype)) + ir::to_string(out.shape));
   }
   if (ir::is_arg(attrs.kind)) {
     if (call.inputs.size() < 2 || call.outputs.size() < 2 || call.inputs[1].shape != in.shape ||
@@ -121,7 +127,9 @@ Status combine(const KernelCall& call) {
     return {};
   }
   const FoldFns folds = find_folds(attrs.kind, out.dtype);
-  if (!folds) return error(Errc::kUnsupported, std::string(ir::name_of(attrs.kind)) + " of " + std::string(ir::name_of(out.dtype)));
+  if (!folds)
+    return error(Errc::kUnsupported,
+                 std::string(ir::name_of(attrs.kind)) + " of " + std::string(ir::name_of(out.dtype)));
   combine_values(call, axis, folds);
   return {};
 }

@@ -18,24 +18,34 @@ using ir::DType;
 using ir::ReduceKind;
 
 template <class T> constexpr bool is_float = std::is_floating_point_v<T>;
-template <class T> constexpr T kHighest = is_float<T> ? std::numeric_limits<T>::infinity()
-                                        : sizeof(T) == 1 ? T{1} : std::numeric_limits<T>::max();
-template <class T> constexpr T kLowest = is_float<T> ? -std::numeric_limits<T>::infinity()
-                                       : sizeof(T) == 1 ? T{0} : std::numeric_limits<T>::min();
+template <class T>
+constexpr T kHighest = is_float<T>      ? std::numeric_limits<T>::infinity()
+                       : sizeof(T) == 1 ? T{1}
+                                        : std::numeric_limits<T>::max();
+template <class T>
+constexpr T kLowest = is_float<T>      ? -std::numeric_limits<T>::infinity()
+                      : sizeof(T) == 1 ? T{0}
+                                       : std::numeric_limits<T>::min();
 
 struct Sum {
   template <class T> static constexpr T kNeutral = is_float<T> ? T(-0.0) : T(0);
   template <class T> static HWY_INLINE T apply(T a, T x) {
-    if constexpr (is_float<T>) return a + x;
-    else return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) + static_cast<std::make_unsigned_t<T>>(x));
+    if constexpr (is_float<T>)
+      return a + x;
+    else
+      return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) +
+                            static_cast<std::make_unsigned_t<T>>(x));
   }
   template <class V> static HWY_INLINE V vec(V a, V x) { return hn::Add(a, x); }
 };
 struct Prod {
   template <class T> static constexpr T kNeutral = T(1);
   template <class T> static HWY_INLINE T apply(T a, T x) {
-    if constexpr (is_float<T>) return a * x;
-    else return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) * static_cast<std::make_unsigned_t<T>>(x));
+    if constexpr (is_float<T>)
+      return a * x;
+    else
+      return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) *
+                            static_cast<std::make_unsigned_t<T>>(x));
   }
 };
 // A NaN in the accumulator fails every comparison and stays; one in x is taken (Highway's Ne is ordered: not for NaN).
@@ -62,8 +72,7 @@ struct All {
   template <class T> static HWY_INLINE T apply(T a, T x) { return a & x; }
 };
 
-template <class Op, class T>
-void clear(void* acc, std::int64_t width) {
+template <class Op, class T> void clear(void* acc, std::int64_t width) {
   T* a = static_cast<T*>(acc);
   for (std::int64_t j = 0; j < width; ++j) a[j] = Op::template kNeutral<T>;
 }
@@ -71,8 +80,7 @@ void clear(void* acc, std::int64_t width) {
 constexpr std::int64_t kAhead = 1024;  // elements to ask for early
 
 // Sixteen lanes stay in registers.
-template <class Op, class T>
-HWY_INLINE void rows_of_16(T* acc, const T* x, std::int64_t rows) {
+template <class Op, class T> HWY_INLINE void rows_of_16(T* acc, const T* x, std::int64_t rows) {
   const hn::CappedTag<T, kFold> d;
   constexpr int kLanes = static_cast<int>(HWY_LANES(T) < kFold ? HWY_LANES(T) : kFold);
   constexpr int kVectors = kFold / kLanes;
@@ -89,7 +97,8 @@ template <class Op, class T>
 void rows(void* acc, const void* from, std::int64_t width, std::int64_t rows, std::int64_t pitch) {
   T* HWY_RESTRICT a = static_cast<T*>(acc);
   const T* HWY_RESTRICT x = static_cast<const T*>(from);
-  if constexpr (sizeof(T) >= 4 && !std::is_same_v<Op, Prod> && !std::is_same_v<Op, Any> && !std::is_same_v<Op, All>) {
+  if constexpr (sizeof(T) >= 4 && !std::is_same_v<Op, Prod> && !std::is_same_v<Op, Any> &&
+                !std::is_same_v<Op, All>) {
     if (width == kFold && pitch == kFold) return rows_of_16<Op, T>(a, x, rows);
   }
   if (width == 1 && rows == 1) {
@@ -113,8 +122,7 @@ void rows(void* acc, const void* from, std::int64_t width, std::int64_t rows, st
   }
 }
 
-template <class Op, class T>
-void lanes(void* acc, std::int64_t n) {
+template <class Op, class T> void lanes(void* acc, std::int64_t n) {
   T* a = static_cast<T*>(acc);
   if (n == 1) {
     for (int half = kFold / 2; half > 0; half /= 2) {
@@ -140,11 +148,9 @@ void units(void* to, const void* from, std::int64_t units, std::int64_t length, 
   }
 }
 
-template <class Op, class T>
-FoldFns fns() { return {clear<Op, T>, rows<Op, T>, lanes<Op, T>, units<Op, T>}; }
+template <class Op, class T> FoldFns fns() { return {clear<Op, T>, rows<Op, T>, lanes<Op, T>, units<Op, T>}; }
 
-template <class Op>
-FoldFns number_fns(DType t) {
+template <class Op> FoldFns number_fns(DType t) {
   switch (t) {
     case DType::kBool: return {};
     case DType::kInt32: return fns<Op, std::int32_t>();
@@ -164,20 +170,21 @@ FoldFns folds_of(ReduceKind kind, DType t) {
     case ReduceKind::kMax: return is_bool ? fns<Any, std::uint8_t>() : number_fns<Max>(t);
     case ReduceKind::kAny: return is_bool ? fns<Any, std::uint8_t>() : FoldFns{};
     case ReduceKind::kAll: return is_bool ? fns<All, std::uint8_t>() : FoldFns{};
-    case ReduceKind::kArgMin: case ReduceKind::kArgMax: return {};
+    case ReduceKind::kArgMin:
+    case ReduceKind::kArgMax: return {};
   }
   return {};
 }
 
-template <bool kMin, class T>
-HWY_INLINE bool better(T x, T best) {
+template <bool kMin, class T> HWY_INLINE bool better(T x, T best) {
   const bool beats = kMin ? x < best : x > best;
   return beats | ((x != x) & (best == best));
 }
 
 // Blocks without a candidate, nearly all of them, cost one vector pass.
 template <bool kMin, class T>
-void arg_row(const void* from, std::int64_t n, std::int64_t first, bool empty, void* best, std::int64_t* best_index) {
+void arg_row(const void* from, std::int64_t n, std::int64_t first, bool empty, void* best,
+             std::int64_t* best_index) {
   const T* x = static_cast<const T*>(from);
   T value = *static_cast<T*>(best);
   std::int64_t index = *best_index, i = 0;
@@ -206,7 +213,8 @@ void arg_row(const void* from, std::int64_t n, std::int64_t first, bool empty, v
 }
 
 template <bool kMin, class T>
-void arg_columns(const void* from, std::int64_t n, std::int64_t number, bool empty, void* to, std::int64_t* best_index) {
+void arg_columns(const void* from, std::int64_t n, std::int64_t number, bool empty, void* to,
+                 std::int64_t* best_index) {
   const T* HWY_RESTRICT x = static_cast<const T*>(from);
   T* HWY_RESTRICT best = static_cast<T*>(to);
   std::int64_t* HWY_RESTRICT index = best_index;
@@ -218,7 +226,8 @@ void arg_columns(const void* from, std::int64_t n, std::int64_t number, bool emp
 }
 
 template <bool kMin, class T>
-void arg_merge(const void* from, const std::int64_t* from_index, std::int64_t n, void* to, std::int64_t* best_index) {
+void arg_merge(const void* from, const std::int64_t* from_index, std::int64_t n, void* to,
+               std::int64_t* best_index) {
   const T* x = static_cast<const T*>(from);
   T* best = static_cast<T*>(to);
   for (std::int64_t j = 0; j < n; ++j) {
@@ -230,8 +239,7 @@ void arg_merge(const void* from, const std::int64_t* from_index, std::int64_t n,
   }
 }
 
-template <bool kMin>
-ArgFns args_for(DType t) {
+template <bool kMin> ArgFns args_for(DType t) {
   switch (t) {
     case DType::kBool:
       return {arg_row<kMin, std::uint8_t>, arg_columns<kMin, std::uint8_t>, arg_merge<kMin, std::uint8_t>};
@@ -255,7 +263,9 @@ HWY_AFTER_NAMESPACE();
 namespace tilewise::kernels::reduce {
 HWY_EXPORT(folds_of);
 HWY_EXPORT(args_of);
-FoldFns find_folds(ir::ReduceKind kind, ir::DType dtype) { return HWY_DYNAMIC_DISPATCH(folds_of)(kind, dtype); }
+FoldFns find_folds(ir::ReduceKind kind, ir::DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(folds_of)(kind, dtype);
+}
 ArgFns find_args(bool smallest, ir::DType dtype) { return HWY_DYNAMIC_DISPATCH(args_of)(smallest, dtype); }
 }  // namespace tilewise::kernels::reduce
 #endif

@@ -27,11 +27,14 @@ FoldFns find_folds(ir::ReduceKind kind, ir::DType dtype);
 // ties keep what is there. The first NaN wins. `best` and `best_index` hold what was found; `empty` starts anew.
 struct ArgFns {
   // one output: candidates x[0..n) numbered first, first + 1, ...
-  void (*row)(const void* x, std::int64_t n, std::int64_t first, bool empty, void* best, std::int64_t* best_index) = nullptr;
+  void (*row)(const void* x, std::int64_t n, std::int64_t first, bool empty, void* best,
+              std::int64_t* best_index) = nullptr;
   // n outputs: candidate `number` of each
-  void (*columns)(const void* x, std::int64_t n, std::int64_t number, bool empty, void* best, std::int64_t* best_index) = nullptr;
+  void (*columns)(const void* x, std::int64_t n, std::int64_t number, bool empty, void* best,
+                  std::int64_t* best_index) = nullptr;
   // n outputs: candidates with indices of their own, in any order; of equal values the lowest index wins
-  void (*merge)(const void* x, const std::int64_t* index, std::int64_t n, void* best, std::int64_t* best_index) = nullptr;
+  void (*merge)(const void* x, const std::int64_t* index, std::int64_t n, void* best,
+                std::int64_t* best_index) = nullptr;
 };
 ArgFns find_args(bool smallest, ir::DType dtype);
 

@@ -18,22 +18,27 @@
 namespace tilewise::kernels::reduce {
 namespace {
 
-constexpr std::int64_t kChunkRows = 64;   // rows (or folded rows) summed left to right
-constexpr std::int64_t kNarrow = 32;      // rows shorter than this are folded sixteen at a time
-constexpr std::int64_t kShort = 16;       // ... unless there are no more than this
+constexpr std::int64_t kChunkRows = 64;               // rows (or folded rows) summed left to right
+constexpr std::int64_t kNarrow = 32;                  // rows shorter than this are folded sixteen at a time
+constexpr std::int64_t kShort = 16;                   // ... unless there are no more than this
 constexpr std::int64_t kLeastTile = kNarrow * kFold;  // one folded row
 constexpr std::int64_t kMaxColumns = 1024;  // accumulators of one pass: within the first-level cache
 
 class BlockReducer {
  public:
   BlockReducer(map::TileEvaluator& values, const FoldFns& folds, const Layout& layout, std::size_t size)
-      : values_(values), folds_(folds), layout_(layout), size_(static_cast<std::int64_t>(size)),
+      : values_(values),
+        folds_(folds),
+        layout_(layout),
+        size_(static_cast<std::int64_t>(size)),
         fold_(layout.n < kNarrow && layout.length > kShort ? kFold : 1),
-        columns_(std::min({layout.n, values.max_tile(), kMaxColumns})), tree_(folds, columns_, size),
+        columns_(std::min({layout.n, values.max_tile(), kMaxColumns})),
+        tree_(folds, columns_, size),
         acc_(static_cast<std::size_t>(fold_ * columns_) * size) {}
 
   void run(std::byte* out) {
-    if (fold_ == 1 && layout_.sequential() && layout_.length <= kChunkRows && layout_.unit_size() <= unit_limit()) {
+    if (fold_ == 1 && layout_.sequential() && layout_.length <= kChunkRows &&
+        layout_.unit_size() <= unit_limit()) {
       return run_short(out);
     }
     for (std::int64_t o = 0; o < layout_.outputs; ++o) {
@@ -70,7 +75,8 @@ class BlockReducer {
       std::int64_t count = n;
       if (layout_.sequential() && layout_.unit_size() <= values_.max_tile()) {
         const std::int64_t unit = layout_.unit_size();
-        const std::int64_t units = std::min(std::max<std::int64_t>(1, unit_limit() / unit), layout_.outputs - begin / unit);
+        const std::int64_t units =
+            std::min(std::max<std::int64_t>(1, unit_limit() / unit), layout_.outputs - begin / unit);
         if (begin % unit == 0) count = std::max(n, units * unit);
       }
       window_ = static_cast<const std::byte*>(values_.eval(begin, count, nullptr));
@@ -85,8 +91,10 @@ class BlockReducer {
     for (std::int64_t row = 0; row < layout_.length; row += rows_a_chunk) {
       const std::int64_t rows = std::min(rows_a_chunk, layout_.length - row);
       folds_.clear(acc_.data(), fold_ * width);
-      if (width == layout_.n) add_rows(base + row * layout_.n, rows);
-      else add_columns(base + row * layout_.n + column, rows, width);
+      if (width == layout_.n)
+        add_rows(base + row * layout_.n, rows);
+      else
+        add_columns(base + row * layout_.n + column, rows, width);
       if (fold_ == kFold) folds_.lanes(acc_.data(), width);
       tree_.push(acc_.data());
     }
@@ -95,7 +103,8 @@ class BlockReducer {
   void add_rows(std::int64_t begin, std::int64_t rows) {
     const std::int64_t width = fold_ * layout_.n;
     const std::int64_t whole = rows / fold_, rest = rows % fold_ * layout_.n;
-    const std::int64_t most = std::max<std::int64_t>(1, std::min(values_.max_tile(), rows * layout_.n) / width);
+    const std::int64_t most =
+        std::max<std::int64_t>(1, std::min(values_.max_tile(), rows * layout_.n) / width);
     for (std::int64_t r = 0; r < whole; r += most) {
       const std::int64_t count = std::min(most, whole - r);
       folds_.rows(acc_.data(), window(begin + r * width, count * width), width, count, width);
@@ -128,14 +137,18 @@ Status reduce_blocks(const KernelCall& call) {
   const ir::Shape shape = call.box.shape();
   if (ir::is_arg(attrs.kind)) return arg_blocks(call);
   const FoldFns folds = find_folds(attrs.kind, out.dtype);
-  if (!folds) return error(Errc::kUnsupported, std::string(ir::name_of(attrs.kind)) + " into " + std::string(ir::name_of(out.dtype)));
+  if (!folds)
+    return error(Errc::kUnsupported,
+                 std::string(ir::name_of(attrs.kind)) + " into " + std::string(ir::name_of(out.dtype)));
   const std::int64_t outputs = ir::volume(out.shape);
   if (call.box.volume() == 0) return clear_output(attrs.kind, out);
   TW_ASSIGN(const map::Program program, map::Program::make(attrs.tape, out.dtype));
-  TW_ASSIGN(map::TileEvaluator values, map::TileEvaluator::make(program, call.inputs, call.box, call.space_shape, kLeastTile));
+  TW_ASSIGN(map::TileEvaluator values,
+            map::TileEvaluator::make(program, call.inputs, call.box, call.space_shape, kLeastTile));
   const Layout layout = layout_of(shape, attrs.axes);
   if (layout.outputs * layout.n != outputs) {
-    return error(Errc::kShapeMismatch, "a reduction of " + ir::to_string(call.box) + " into " + ir::to_string(out.shape));
+    return error(Errc::kShapeMismatch,
+                 "a reduction of " + ir::to_string(call.box) + " into " + ir::to_string(out.shape));
   }
   BlockReducer(values, folds, layout, ir::size_of(out.dtype)).run(static_cast<std::byte*>(out.data));
   return {};
@@ -145,10 +158,11 @@ Status reduce_blocks(const KernelCall& call) {
 
 Status supports(const ir::Op& op, const PluginTable*) {
   const ir::DType out = op.outputs[0].dtype;
-  const ir::ReduceKind kind = op.kind == ir::OpKind::kCombine ? op.get<ir::CombineAttrs>().kind
-                                                              : op.get<ir::ReduceAttrs>().kind;
+  const ir::ReduceKind kind =
+      op.kind == ir::OpKind::kCombine ? op.get<ir::CombineAttrs>().kind : op.get<ir::ReduceAttrs>().kind;
   if (!ir::is_arg(kind) && !find_folds(kind, out)) {
-    return error(Errc::kUnsupported, std::string(ir::name_of(kind)) + " into " + std::string(ir::name_of(out)));
+    return error(Errc::kUnsupported,
+                 std::string(ir::name_of(kind)) + " into " + std::string(ir::name_of(out)));
   }
   if (op.kind == ir::OpKind::kCombine) return {};
   const auto program = map::Program::make(op.get<ir::ReduceAttrs>().tape, out);

@@ -13,10 +13,10 @@ namespace tilewise::kernels::reduce {
 
 struct Layout {
   std::int64_t length = 1, n = 1;
-  ir::Shape kept, reduced;                  // outer groups' extents
+  ir::Shape kept, reduced;                    // outer groups' extents
   ir::Strides kept_strides, reduced_strides;  // in units
-  std::int64_t outputs = 1;                 // product of kept: outputs are n-wide rows
-  std::int64_t repeats = 1;                 // product of reduced: units per output
+  std::int64_t outputs = 1;                   // product of kept: outputs are n-wide rows
+  std::int64_t repeats = 1;                   // product of reduced: units per output
 
   std::int64_t unit_size() const { return length * n; }
   // Units of consecutive outputs are adjacent in C order.
@@ -45,8 +45,10 @@ inline Layout layout_of(const ir::Shape& shape, std::uint32_t axes) {
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] == 1) continue;
     const bool reduced = (axes >> d & 1) != 0;
-    if (!groups.empty() && groups.back().reduced == reduced) groups.back().extent *= shape[d];
-    else groups.push_back({shape[d], reduced});
+    if (!groups.empty() && groups.back().reduced == reduced)
+      groups.back().extent *= shape[d];
+    else
+      groups.push_back({shape[d], reduced});
   }
   Layout out;
   if (!groups.empty() && !groups.back().reduced) {

@@ -18,7 +18,7 @@ using map::RefValue;
 
 struct Accumulator {
   ReduceKind kind;
-  DType dtype;  // of the values
+  DType dtype;            // of the values
   bool stepwise = false;  // round each operation to dtype: where the contract fixes the order
   long double f = 0;
   std::uint64_t i = 0;
@@ -38,7 +38,9 @@ struct Accumulator {
         i = empty ? static_cast<std::uint64_t>(value.i) : i * static_cast<std::uint64_t>(value.i);
         break;
       case ReduceKind::kAny: i |= static_cast<std::uint64_t>(value.i); break;
-      case ReduceKind::kAll: i = empty ? static_cast<std::uint64_t>(value.i) : (i & static_cast<std::uint64_t>(value.i)); break;
+      case ReduceKind::kAll:
+        i = empty ? static_cast<std::uint64_t>(value.i) : (i & static_cast<std::uint64_t>(value.i));
+        break;
       default:
         if (empty || beats(value, at, is_float)) {
           best = value;
@@ -48,7 +50,9 @@ struct Accumulator {
     empty = false;
   }
 
-  double once(double value) const { return dtype == DType::kFloat32 ? static_cast<double>(static_cast<float>(value)) : value; }
+  double once(double value) const {
+    return dtype == DType::kFloat32 ? static_cast<double>(static_cast<float>(value)) : value;
+  }
 
   bool beats(RefValue value, std::int64_t at, bool is_float) const {
     const bool smallest = kind == ReduceKind::kMin || kind == ReduceKind::kArgMin;
@@ -65,13 +69,16 @@ struct Accumulator {
   RefValue result() const {
     RefValue r;
     if (kind == ReduceKind::kSum || kind == ReduceKind::kProd) {
-      r.f = static_cast<double>(dtype == DType::kFloat32 ? static_cast<long double>(static_cast<float>(f)) : f);
+      r.f =
+          static_cast<double>(dtype == DType::kFloat32 ? static_cast<long double>(static_cast<float>(f)) : f);
       r.i = static_cast<std::int64_t>(i);
       if (dtype == DType::kInt32) r.i = static_cast<std::int32_t>(static_cast<std::uint32_t>(i));
       return r;
     }
-    if (kind == ReduceKind::kAny || kind == ReduceKind::kAll) r.i = static_cast<std::int64_t>(i);
-    else r = best;
+    if (kind == ReduceKind::kAny || kind == ReduceKind::kAll)
+      r.i = static_cast<std::int64_t>(i);
+    else
+      r = best;
     return r;
   }
 };
@@ -81,21 +88,28 @@ std::optional<RefValue> neutral(ReduceKind kind, DType t) {
   const bool wide = t == DType::kInt64;
   RefValue r;
   switch (kind) {
-    case ReduceKind::kSum: case ReduceKind::kAny: return r;
-    case ReduceKind::kProd: r.f = 1; r.i = 1; return r;
+    case ReduceKind::kSum:
+    case ReduceKind::kAny: return r;
+    case ReduceKind::kProd:
+      r.f = 1;
+      r.i = 1;
+      return r;
     case ReduceKind::kAll: r.i = 1; return r;
     case ReduceKind::kMin:
       r.f = infinity;
-      r.i = t == DType::kBool ? 1 : (wide ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int32_t>::max());
+      r.i = t == DType::kBool ? 1
+                              : (wide ? std::numeric_limits<std::int64_t>::max()
+                                      : std::numeric_limits<std::int32_t>::max());
       return r;
     case ReduceKind::kMax:
       r.f = -infinity;
-      r.i = t == DType::kBool ? 0 : (wide ? std::numeric_limits<std::int64_t>::min() : std::numeric_limits<std::int32_t>::min());
+      r.i = t == DType::kBool ? 0
+                              : (wide ? std::numeric_limits<std::int64_t>::min()
+                                      : std::numeric_limits<std::int32_t>::min());
       return r;
     default: return std::nullopt;
   }
 }
-
 
 // Position of a global index among the reduced axes of the space.
 std::int64_t position_of(const ir::Index& global, const ir::Shape& space, std::uint32_t axes) {
@@ -114,7 +128,8 @@ Status reduce_blocks(const KernelCall& call) {
   for (std::size_t d = 0; d < kept.size(); ++d) {
     if (attrs.axes >> d & 1) kept[d] = 1;
   }
-  std::vector<Accumulator> sums(static_cast<std::size_t>(ir::volume(kept)), Accumulator{attrs.kind, out.dtype});
+  std::vector<Accumulator> sums(static_cast<std::size_t>(ir::volume(kept)),
+                                Accumulator{attrs.kind, out.dtype});
   const std::int64_t total = ir::volume(shape);
   for (std::int64_t i = 0; i < total; ++i) {
     const map::RefSite at = map::ref_site(call, shape, i);
@@ -123,7 +138,8 @@ Status reduce_blocks(const KernelCall& call) {
       if (attrs.axes >> d & 1) to[d] = 0;
     }
     const RefValue value = map::ref_cast(map::ref_tape(attrs.tape, at), attrs.tape.result(), out.dtype);
-    sums[static_cast<std::size_t>(ir::ravel(to, kept))].add(value, position_of(at.global, call.space_shape, attrs.axes));
+    sums[static_cast<std::size_t>(ir::ravel(to, kept))].add(
+        value, position_of(at.global, call.space_shape, attrs.axes));
   }
   for (std::size_t o = 0; o < sums.size(); ++o) {
     const auto empty = neutral(attrs.kind, out.dtype);
@@ -149,13 +165,15 @@ Status combine_blocks(const KernelCall& call) {
   for (std::int64_t o = 0; o < total; ++o) {
     Accumulator sum{attrs.kind, out.dtype, true};
     if (call.step > 0) {
-      const std::int64_t where = ir::is_arg(attrs.kind) ? static_cast<std::int64_t*>(call.outputs[1].data)[o] : 0;
+      const std::int64_t where =
+          ir::is_arg(attrs.kind) ? static_cast<std::int64_t*>(call.outputs[1].data)[o] : 0;
       sum.add(map::ref_load(old, {o}), where);
     }
     for (std::int64_t part = 0; part < parts; ++part) {
       ir::Index at = ir::unravel(o, rest);
       at[static_cast<std::size_t>(attrs.axis)] = part;
-      const std::int64_t where = ir::is_arg(attrs.kind) ? map::ref_load(call.inputs[1], at).i : part + call.step;
+      const std::int64_t where =
+          ir::is_arg(attrs.kind) ? map::ref_load(call.inputs[1], at).i : part + call.step;
       sum.add(map::ref_load(call.inputs[0], at), where);
     }
     const auto empty = neutral(attrs.kind, out.dtype);

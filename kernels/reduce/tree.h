@@ -27,7 +27,8 @@ class Tree {
   std::int64_t width_;
   std::size_t bytes_;
   std::uint64_t count_ = 0;
-  std::vector<std::vector<std::byte>> levels_;  // level l holds the sum of 2^l partials where bit l of count_ is set
+  std::vector<std::vector<std::byte>>
+      levels_;  // level l holds the sum of 2^l partials where bit l of count_ is set
 };
 
 }  // namespace tilewise::kernels::reduce

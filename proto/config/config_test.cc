@@ -1,9 +1,9 @@
 #include <tilewise/config/token.h>
 
-#include <cstdlib>
 #include <doctest/doctest.h>
-#include <filesystem>
 #include <unistd.h>
+#include <cstdlib>
+#include <filesystem>
 
 using namespace tilewise;
 namespace fs = std::filesystem;
@@ -11,7 +11,9 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Folder {
-  Folder() : path(fs::temp_directory_path() / ("config_test." + std::to_string(getpid()))) { fs::create_directories(path); }
+  Folder() : path(fs::temp_directory_path() / ("config_test." + std::to_string(getpid()))) {
+    fs::create_directories(path);
+  }
   ~Folder() { fs::remove_all(path); }
   fs::path path;
 };
@@ -25,7 +27,8 @@ TEST_CASE("a token is created once, loaded afterwards, and the environment wins"
   const auto made = config::find_token(file, true);
   REQUIRE(made.has_value());
   CHECK(!made->chosen);
-  CHECK((fs::status(file).permissions() & fs::perms::all) == (fs::perms::owner_read | fs::perms::owner_write));
+  CHECK((fs::status(file).permissions() & fs::perms::all) ==
+        (fs::perms::owner_read | fs::perms::owner_write));
   const auto loaded = config::find_token(file, false);
   REQUIRE(loaded.has_value());
   CHECK(loaded->chosen);

@@ -1,8 +1,8 @@
 #include <tilewise/config/token.h>
 
+#include <sys/stat.h>
 #include <cstdlib>
 #include <filesystem>
-#include <sys/stat.h>
 
 namespace tilewise::config {
 
@@ -11,7 +11,8 @@ Result<std::string> default_token_path() {
   if (config != nullptr && *config == '/') return std::string(config) + "/tilewise/token";
   const char* home = std::getenv("HOME");
   if (home != nullptr && *home == '/') return std::string(home) + "/.config/tilewise/token";
-  return error(Errc::kNotFound, "no place for the token: neither XDG_CONFIG_HOME nor HOME is set; use --token-file");
+  return error(Errc::kNotFound,
+               "no place for the token: neither XDG_CONFIG_HOME nor HOME is set; use --token-file");
 }
 
 Result<FoundToken> find_token(const std::string& file, bool create) {
@@ -31,7 +32,8 @@ Result<FoundToken> find_token(const std::string& file, bool create) {
     auto token = net::Token::load(path);
     if (token) return FoundToken{*token, true, path};
     if (token.error().code == Errc::kNotFound) {
-      return error(Errc::kNotFound, "no token at " + path + ": start the scheduler once on this host, copy its token " +
+      return error(Errc::kNotFound, "no token at " + path +
+                                        ": start the scheduler once on this host, copy its token " +
                                         "here (mode 0600), or set TILEWISE_TOKEN");
     }
     return token.error();

@@ -1,8 +1,8 @@
 #include <tilewise/config/version.h>
 
+#include <unistd.h>
 #include <climits>
 #include <fstream>
-#include <unistd.h>
 
 namespace tilewise::config {
 

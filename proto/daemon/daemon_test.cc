@@ -1,11 +1,11 @@
 #include <tilewise/daemon/log.h>
 #include <tilewise/daemon/program.h>
 
-#include <cstdlib>
 #include <doctest/doctest.h>
+#include <unistd.h>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <unistd.h>
 
 using namespace tilewise;
 namespace fs = std::filesystem;
@@ -29,7 +29,9 @@ Parsed parse(std::vector<std::string> arguments) {
 }
 
 struct Folder {
-  Folder() : path(fs::temp_directory_path() / ("daemon_test." + std::to_string(getpid()))) { fs::create_directories(path); }
+  Folder() : path(fs::temp_directory_path() / ("daemon_test." + std::to_string(getpid()))) {
+    fs::create_directories(path);
+  }
   ~Folder() { fs::remove_all(path); }
   fs::path path;
 };

@@ -33,18 +33,28 @@ Status start_log(std::string_view program, std::string_view level, std::string_v
     return error(Errc::kInvalidArgument, "log format '" + std::string(format) + "' is neither text nor json");
   }
   spdlog::level::level_enum at = spdlog::level::info;
-  if (level == "debug") at = spdlog::level::debug;
-  else if (level == "info") at = spdlog::level::info;
-  else if (level == "warn") at = spdlog::level::warn;
-  else if (level == "error") at = spdlog::level::err;
-  else if (level == "off") at = spdlog::level::off;
-  else return error(Errc::kInvalidArgument, "log level '" + std::string(level) + "' is none of debug, info, warn, error, off");
-  auto logger = std::make_shared<spdlog::logger>(std::string(program), std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  if (level == "debug")
+    at = spdlog::level::debug;
+  else if (level == "info")
+    at = spdlog::level::info;
+  else if (level == "warn")
+    at = spdlog::level::warn;
+  else if (level == "error")
+    at = spdlog::level::err;
+  else if (level == "off")
+    at = spdlog::level::off;
+  else
+    return error(Errc::kInvalidArgument,
+                 "log level '" + std::string(level) + "' is none of debug, info, warn, error, off");
+  auto logger = std::make_shared<spdlog::logger>(std::string(program),
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_level(at);
   logger->flush_on(spdlog::level::debug);
   json_lines = format == "json";
-  if (json_lines) logger->set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","program":"%n","pid":%P,"level":"%l",%v})");
-  else logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %n[%P] %l: %v");
+  if (json_lines)
+    logger->set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","program":"%n","pid":%P,"level":"%l",%v})");
+  else
+    logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %n[%P] %l: %v");
   spdlog::set_default_logger(std::move(logger));
   return {};
 }
@@ -71,10 +81,14 @@ std::string json_quote(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') (out += '\\') += c;
-    else if (c == '\n') out += "\\n";
-    else if (byte < 0x20) ((out += "\\u00") += kHex[byte >> 4]) += kHex[byte & 15];
-    else out += c;
+    if (c == '"' || c == '\\')
+      (out += '\\') += c;
+    else if (c == '\n')
+      out += "\\n";
+    else if (byte < 0x20)
+      ((out += "\\u00") += kHex[byte >> 4]) += kHex[byte & 15];
+    else
+      out += c;
   }
   return out + '"';
 }

@@ -1,12 +1,12 @@
-#include <tilewise/daemon/program.h>
 #include <tilewise/config/version.h>
+#include <tilewise/daemon/program.h>
 
+#include <sched.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <sched.h>
-#include <unistd.h>
 
 namespace tilewise::daemon {
 namespace {
@@ -41,27 +41,34 @@ std::vector<std::string> with_environment(const CLI::App& app, std::vector<std::
 }  // namespace
 
 void add_common_options(CLI::App& app, CommonOptions& common) {
-  app.add_option("--listen", common.listen, "Address to listen on: HOST:PORT (port 0: any), unix:PATH, unix-abstract:NAME")
+  app.add_option("--listen", common.listen,
+                 "Address to listen on: HOST:PORT (port 0: any), unix:PATH, unix-abstract:NAME")
       ->capture_default_str();
-  app.add_option("--advertise", common.advertise, "Address that others connect to, where it differs from --listen");
-  app.add_option("--cores", common.cores, "Cores that this process may keep busy; 0: all it is allowed to use")
+  app.add_option("--advertise", common.advertise,
+                 "Address that others connect to, where it differs from --listen");
+  app.add_option("--cores", common.cores,
+                 "Cores that this process may keep busy; 0: all it is allowed to use")
       ->capture_default_str()
       ->check(CLI::Range(0, 4096));
-  app.add_option("--token-file", common.token_file,
-                 "File (mode 0600) with the cluster's token; default ~/.config/tilewise/token. TILEWISE_TOKEN holds one "
-                 "in hex instead");
+  app.add_option(
+      "--token-file", common.token_file,
+      "File (mode 0600) with the cluster's token; default ~/.config/tilewise/token. TILEWISE_TOKEN holds one "
+      "in hex instead");
   app.add_option("--log-level", common.log_level, "debug, info, warn, error or off")->capture_default_str();
   app.add_option("--log-format", common.log_format, "text or json")->capture_default_str();
-  app.add_option("--address-file", common.address_file, "Write the actual address here once ready, for launchers");
+  app.add_option("--address-file", common.address_file,
+                 "Write the actual address here once ready, for launchers");
 }
 
 std::optional<int> parse(CLI::App& app, int argc, char** argv) {
-  app.set_version_flag("--version", app.get_name() + " " + config::software_version(), "Print the version and exit");
+  app.set_version_flag("--version", app.get_name() + " " + config::software_version(),
+                       "Print the version and exit");
   app.set_config("--config", "", "Read options from this TOML or INI file");
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.get_formatter()->column_width(34);
-  app.footer("Every option is also an environment variable (--log-level: TILEWISE_LOG_LEVEL) and a line of the\n"
-             "file given with --config (log-level = \"debug\"). The command line wins, then the environment.");
+  app.footer(
+      "Every option is also an environment variable (--log-level: TILEWISE_LOG_LEVEL) and a line of the\n"
+      "file given with --config (log-level = \"debug\"). The command line wins, then the environment.");
   try {
     std::vector<std::string> arguments = with_environment(app, {argv + 1, argv + argc});
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
@@ -79,8 +86,9 @@ int fail(const std::string& program, const Error& error, int code) {
   std::string text = error.message;
   std::replace(text.begin(), text.end(), '\n', ' ');
   const std::string line = program + ": " + std::string(name_of(error.code)) + ": " + text + "\n";
-  const ssize_t written = write(STDERR_FILENO, line.data(), line.size());  // one call: one line among other processes'
-  (void)written;  // nobody is left to tell
+  const ssize_t written =
+      write(STDERR_FILENO, line.data(), line.size());  // one call: one line among other processes'
+  (void)written;                                       // nobody is left to tell
   return code;
 }
 
@@ -124,7 +132,8 @@ Result<std::int64_t> parse_bytes(std::string_view text) {
   const double number = std::strtod(copy.c_str(), &end);
   std::string unit(end);
   const auto wrong = [&] {
-    return error(Errc::kInvalidArgument, "'" + copy + "' is no size: write 512MiB, 4GiB, 1.5GB or a number of bytes");
+    return error(Errc::kInvalidArgument,
+                 "'" + copy + "' is no size: write 512MiB, 4GiB, 1.5GB or a number of bytes");
   };
   if (end == copy.c_str() || !std::isfinite(number) || number <= 0) return wrong();
   while (!unit.empty() && unit.front() == ' ') unit.erase(0, 1);

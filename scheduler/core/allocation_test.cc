@@ -15,7 +15,8 @@ void* operator new(std::size_t bytes) {
   if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
   throw std::bad_alloc();
 }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {  // stable_sort asks for its buffer this way
+void* operator new(std::size_t bytes,
+                   const std::nothrow_t&) noexcept {  // stable_sort asks for its buffer this way
   allocated_bytes += bytes, ++allocations;
   return std::malloc(bytes == 0 ? 1 : bytes);
 }
@@ -25,9 +26,12 @@ void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 namespace tilewise::scheduler::test {
 namespace {
 
-struct Cost { std::size_t bytes = 0, count = 0; };
+struct Cost {
+  std::size_t bytes = 0, count = 0;
+};
 
-Cost cost_of_submitting(World& w, std::uint64_t request, std::vector<ir::Op> ops, std::vector<std::uint64_t> holds) {
+Cost cost_of_submitting(World& w, std::uint64_t request, std::vector<ir::Op> ops,
+                        std::vector<std::uint64_t> holds) {
   std::vector<Event> events;
   events.push_back(Received{Conn{10}, msg::Submit{request, 0, std::move(ops), std::move(holds)}});
   std::vector<Action> actions;
@@ -64,8 +68,8 @@ TEST_CASE("planning 10^7 blocks costs no more than planning 10^4") {
   cost_of_submitting(w, 1, program(100, 100), {103});  // tables grow to their first sizes
   const Cost small = cost_of_submitting(w, 2, program(100, 200), {203});
   const Cost large = cost_of_submitting(w, 3, program(3200, 300), {303});
-  MESSAGE("10^4 blocks: " << small.bytes << " bytes in " << small.count << " allocations; 10^7 blocks: " << large.bytes
-                          << " in " << large.count);
+  MESSAGE("10^4 blocks: " << small.bytes << " bytes in " << small.count
+                          << " allocations; 10^7 blocks: " << large.bytes << " in " << large.count);
   CHECK(large.bytes < (1u << 20));
   CHECK(large.count < 2 * small.count);
 }

@@ -21,7 +21,9 @@ void on_cancel(State& s, Peer& client, const msg::CancelRequest& cancel) {
   for (const GraphId id : s.session(client.session).running) {
     const GraphRecord& graph = s.graphs.at(id);
     if (graph.request != cancel.request) continue;
-    cancel_graph(s, id, {Errc::kCancelled, "request " + std::to_string(cancel.request) + " was cancelled by its client"});
+    cancel_graph(
+        s, id,
+        {Errc::kCancelled, "request " + std::to_string(cancel.request) + " was cancelled by its client"});
     return;
   }
 }

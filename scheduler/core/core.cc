@@ -14,9 +14,9 @@ struct Core::Impl {
   // A message that this kind of peer has no business sending.
   void unexpected(const Peer& peer, const msg::Message& message) {
     static constexpr std::string_view kRoles[] = {"worker", "client", "tool"};
-    refuse(s, peer.conn, Errc::kInvalidArgument, std::string(msg::name_of(message)) + " is not for a " +
-                                                     std::string(kRoles[static_cast<std::size_t>(peer.info.role)]) +
-                                                     " to send to the scheduler");
+    refuse(s, peer.conn, Errc::kInvalidArgument,
+           std::string(msg::name_of(message)) + " is not for a " +
+               std::string(kRoles[static_cast<std::size_t>(peer.info.role)]) + " to send to the scheduler");
   }
 
   void from_peer(Peer& peer, msg::Message& message) {
@@ -33,7 +33,8 @@ struct Core::Impl {
     }
     if (std::holds_alternative<msg::StatusRequest>(message)) return send(s, peer.conn, status_of(s));
     if (std::holds_alternative<msg::Shutdown>(message)) return on_shutdown(s, peer.conn);
-    if (const auto* m = std::get_if<msg::Refusal>(&message)) return (void)m;  // answering one could go on for ever
+    if (const auto* m = std::get_if<msg::Refusal>(&message))
+      return (void)m;  // answering one could go on for ever
     unexpected(peer, message);
   }
 
@@ -46,14 +47,15 @@ struct Core::Impl {
     }
     const auto it = s.links.find(event.from);
     if (it == s.links.end()) {
-      refuse(s, event.from, Errc::kUnauthenticated, "the first message on a link must be Join, not " +
-                                                        std::string(msg::name_of(event.message)));
+      refuse(s, event.from, Errc::kUnauthenticated,
+             "the first message on a link must be Join, not " + std::string(msg::name_of(event.message)));
       close_link(s, event.from, error(Errc::kUnauthenticated, "not joined"));
       return;
     }
     it->second.heard = s.now;
     if (std::holds_alternative<msg::Pong>(event.message)) return;
-    if (const auto* ping = std::get_if<msg::Ping>(&event.message)) return send(s, event.from, msg::Pong{ping->nonce});
+    if (const auto* ping = std::get_if<msg::Ping>(&event.message))
+      return send(s, event.from, msg::Pong{ping->nonce});
     from_peer(s.peer(it->second.peer), event.message);
   }
 };
@@ -67,8 +69,10 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
   s.now = std::max(s.now, now);
   s.out = &actions;
   for (Event& event : events) {
-    if (auto* received = std::get_if<Received>(&event)) impl_->received(*received);
-    else on_closed(s, std::get<Closed>(event).conn);
+    if (auto* received = std::get_if<Received>(&event))
+      impl_->received(*received);
+    else
+      on_closed(s, std::get<Closed>(event).conn);
   }
   check_liveness(s);
   end_stuck_graph(s);
@@ -83,7 +87,8 @@ TimeNs Core::next_deadline() const {
   TimeNs next = s.links.empty() ? s.now + s.options.silence_ns : s.liveness_at;
   if (!s.stuck.empty()) next = std::min(next, s.stuck_at);
   for (const GraphId id : s.dirty) {
-    if (const GraphRecord* graph = s.graphs.find(id)) next = std::min(next, graph->told_at + s.options.progress_every_ns);
+    if (const GraphRecord* graph = s.graphs.find(id))
+      next = std::min(next, graph->told_at + s.options.progress_every_ns);
   }
   return next;
 }

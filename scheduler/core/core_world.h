@@ -11,7 +11,9 @@
 
 namespace tilewise::scheduler::test {
 
-inline ir::Grid grid(const ir::Shape& shape, const ir::Shape& block) { return *ir::Grid::uniform(shape, block); }
+inline ir::Grid grid(const ir::Shape& shape, const ir::Shape& block) {
+  return *ir::Grid::uniform(shape, block);
+}
 
 inline ir::TapeInstr constant(double value) {
   ir::TapeInstr i;
@@ -50,7 +52,8 @@ inline ir::Op random(std::uint64_t out, const ir::Grid& g, std::int64_t key = 7)
   return op;
 }
 // out = tape op over whole arrays of one grid
-inline ir::Op map(std::uint64_t out, const ir::Grid& g, std::vector<std::uint64_t> in, ir::TapeOp what = ir::TapeOp::kAdd) {
+inline ir::Op map(std::uint64_t out, const ir::Grid& g, std::vector<std::uint64_t> in,
+                  ir::TapeOp what = ir::TapeOp::kAdd) {
   ir::Op op = fill(out, g);
   ir::Tape tape;
   for (std::size_t i = 0; i < in.size(); ++i) {
@@ -61,7 +64,8 @@ inline ir::Op map(std::uint64_t out, const ir::Grid& g, std::vector<std::uint64_
   op.attrs = ir::MapAttrs{tape};
   return op;
 }
-inline ir::Op matmul(std::uint64_t out, const ir::Grid& a_grid, std::uint64_t a, const ir::Grid& b_grid, std::uint64_t b) {
+inline ir::Op matmul(std::uint64_t out, const ir::Grid& a_grid, std::uint64_t a, const ir::Grid& b_grid,
+                     std::uint64_t b) {
   ir::Op op;
   op.kind = ir::OpKind::kMatmul;
   op.operands = {{a, ir::View::identity(a_grid.shape())}, {b, ir::View::identity(b_grid.shape())}};
@@ -109,15 +113,16 @@ class World {
     }
   }
 
-  msg::Join worker(int devices, std::string name = "w", std::int64_t memory = std::int64_t{1} << 30, int kind = 0) {
+  msg::Join worker(int devices, std::string name = "w", std::int64_t memory = std::int64_t{1} << 30,
+                   int kind = 0) {
     msg::Join join;
     join.name = std::move(name);
     join.software_version = "1";
     join.host_id = join.name;
     join.addresses = {"tcp://127.0.0.1:1"};
     for (int i = 0; i < devices; ++i) {
-      join.devices.push_back({(kind == 0 ? "host:" : "cuda:") + std::to_string(i), static_cast<std::uint8_t>(kind),
-                              "cpu", "x", memory, 1});
+      join.devices.push_back({(kind == 0 ? "host:" : "cuda:") + std::to_string(i),
+                              static_cast<std::uint8_t>(kind), "cpu", "x", memory, 1});
     }
     return join;
   }
@@ -161,7 +166,8 @@ class World {
       msg::Progress progress;
       for (const Send& sent : inbox) {
         const auto* log = std::get_if<msg::Log>(&sent.message);
-        if (log != nullptr && sent.to == Conn{conn}) progress.log_applied = log->first + log->entries.size() - 1;
+        if (log != nullptr && sent.to == Conn{conn})
+          progress.log_applied = log->first + log->entries.size() - 1;
       }
       receive(conn, progress);
     }
@@ -170,7 +176,8 @@ class World {
   // ---- what came out ---------------------------------------------------------------------------------------------
   template <class M> const M* last(std::uint32_t conn) const {
     for (auto it = inbox.rbegin(); it != inbox.rend(); ++it) {
-      if (it->to == Conn{conn}) if (const auto* m = std::get_if<M>(&it->message)) return m;
+      if (it->to == Conn{conn})
+        if (const auto* m = std::get_if<M>(&it->message)) return m;
     }
     return nullptr;
   }
@@ -182,7 +189,8 @@ class World {
   template <class E> std::vector<E> log(std::uint32_t conn) const {
     std::vector<E> out;
     for (const auto& [to, entry] : logs) {
-      if (to == Conn{conn}) if (const auto* e = std::get_if<E>(&entry)) out.push_back(*e);
+      if (to == Conn{conn})
+        if (const auto* e = std::get_if<E>(&entry)) out.push_back(*e);
     }
     return out;
   }

@@ -9,15 +9,15 @@
 namespace tilewise::scheduler {
 
 struct Draft {
-  plan::Graph graph;                       // named by ArrayId
+  plan::Graph graph;                                              // named by ArrayId
   boost::unordered_flat_map<std::uint64_t, std::uint64_t> names;  // session number -> ArrayId, of its outputs
   boost::unordered_flat_map<std::uint64_t, std::uint64_t> numbers;  // and back
-  std::vector<std::uint64_t> fetched;      // session numbers of the operands of kFetch, in order
+  std::vector<std::uint64_t> fetched;  // session numbers of the operands of kFetch, in order
   std::vector<std::pair<std::uint64_t, ArrayId>> provided;
   std::uint64_t next_array = 0;
   // after planning and placing:
   std::vector<ir::Op> ops;
-  std::vector<ir::Placement> placements;   // parallel to ops
+  std::vector<ir::Placement> placements;  // parallel to ops
 };
 
 // translate.cc: checks names, devices and limits, and gives every array its id.

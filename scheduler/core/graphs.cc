@@ -8,12 +8,12 @@ namespace tilewise::scheduler {
 namespace {
 
 // Calls visit once for each distinct array that the op reads.
-template <class F>
-void for_each_read(State& s, const OpRecord& op, F&& visit) {
+template <class F> void for_each_read(State& s, const OpRecord& op, F&& visit) {
   for (std::size_t i = 0; i < op.op.operands.size(); ++i) {
     const std::uint64_t array = op.op.operands[i].array;
-    const bool seen = std::any_of(op.op.operands.begin(), op.op.operands.begin() + static_cast<std::ptrdiff_t>(i),
-                                  [&](const ir::Operand& o) { return o.array == array; });
+    const bool seen =
+        std::any_of(op.op.operands.begin(), op.op.operands.begin() + static_cast<std::ptrdiff_t>(i),
+                    [&](const ir::Operand& o) { return o.array == array; });
     if (!seen) visit(s.arrays.at(ArrayId{array}));
   }
 }
@@ -62,8 +62,8 @@ void end_graph(State& s, GraphRecord& graph) {
 
 std::string describe(const State& s, const OpRecord& op) {
   const GraphRecord& graph = s.graphs.at(op.graph);
-  std::string out = "request " + std::to_string(graph.request) + ", planned op " + std::to_string(op.position) + " (" +
-                    std::string(ir::name_of(op.op.kind));
+  std::string out = "request " + std::to_string(graph.request) + ", planned op " +
+                    std::to_string(op.position) + " (" + std::string(ir::name_of(op.op.kind));
   if (!op.op.label.empty()) out += " '" + op.op.label + "'";
   return out + ")";
 }
@@ -75,7 +75,8 @@ std::string describe(const ArrayRecord& array) {
 void account_load(State& s, const OpRecord& op, int sign) {
   for (const OpShare& share : op.shares) {
     if (op.points == 0) return;
-    const auto bytes = static_cast<std::int64_t>(static_cast<__int128>(op.load_bytes) * share.owned / op.points);
+    const auto bytes =
+        static_cast<std::int64_t>(static_cast<__int128>(op.load_bytes) * share.owned / op.points);
     s.device(share.device)->load_bytes += sign * bytes;
   }
 }
@@ -157,9 +158,8 @@ void acknowledge_cancels(State& s, WorkerId worker, std::uint64_t log_applied) {
   std::erase_if(s.cancelling, [&](GraphId id) {
     GraphRecord* graph = s.graphs.find(id);
     if (graph == nullptr) return true;
-    std::erase_if(graph->unacknowledged, [&](const auto& entry) {
-      return entry.first == worker && entry.second <= log_applied;
-    });
+    std::erase_if(graph->unacknowledged,
+                  [&](const auto& entry) { return entry.first == worker && entry.second <= log_applied; });
     if (!graph->unacknowledged.empty()) return false;
     for (const OpId op : graph->ops) s.retire_candidates.push_back(op);
     return true;
@@ -170,7 +170,8 @@ void retire(State& s) {
   // Candidates may add candidates: an op that goes ends no reads (those ended when it finished), so one pass suffices.
   for (const OpId id : s.retire_candidates) {
     OpRecord* op = s.ops.find(id);
-    if (op == nullptr || !op->finished || !s.graphs.at(op->graph).unacknowledged.empty() || !dead(s, *op)) continue;
+    if (op == nullptr || !op->finished || !s.graphs.at(op->graph).unacknowledged.empty() || !dead(s, *op))
+      continue;
     erase_op(s, *op);
   }
   s.retire_candidates.clear();

@@ -6,7 +6,9 @@ namespace {
 
 const ir::Grid kGrid = grid({8, 8}, {2, 2});
 
-bool mentions(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
+bool mentions(const std::string& text, const std::string& what) {
+  return text.find(what) != std::string::npos;
+}
 
 TEST_CASE("progress is a maximum, never a difference") {
   World w;
@@ -91,7 +93,8 @@ TEST_CASE("a failed task is the root cause of its graph's end") {
   }
   SUBCASE("a worker that cannot take an op ends the graph") {
     w.submit(10, 2, {fill(2, kGrid)}, {2});
-    w.receive(1, msg::TaskFailed{w.log<msg::Plan>(1)[1].ops[0].id, me.devices[0], 0, {Errc::kInternal, "cannot take"}});
+    w.receive(1, msg::TaskFailed{
+                     w.log<msg::Plan>(1)[1].ops[0].id, me.devices[0], 0, {Errc::kInternal, "cannot take"}});
     CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kInternal);
     CHECK(w.log<msg::CancelGraph>(1).size() == 1);
   }
@@ -256,7 +259,8 @@ TEST_CASE("the stuck graph that comes first is ended, one at a time") {
   w.submit(10, 2, {fill(2, kGrid)}, {2}, 5);  // higher priority: before the first
   const auto plans = w.log<msg::Plan>(1);
   const auto stuck = [&](int i) {
-    return Received{Conn{1}, msg::Stuck{plans[static_cast<std::size_t>(i)].graph, plans[static_cast<std::size_t>(i)].ops[0].id,
+    return Received{Conn{1}, msg::Stuck{plans[static_cast<std::size_t>(i)].graph,
+                                        plans[static_cast<std::size_t>(i)].ops[0].id,
                                         me.devices[static_cast<std::size_t>(i)], 4096, 100}};
   };
   w.step({stuck(0), stuck(1), stuck(1)});

@@ -20,8 +20,8 @@ void on_submit(State& s, Peer& client, msg::Submit& submit);
 void on_progress(State& s, Peer& worker, const msg::Progress& progress);
 void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure);
 void on_stuck(State& s, Peer& worker, const msg::Stuck& stuck);
-void end_stuck_graph(State& s);      // when it is time
-void tell_progress(State& s);        // to clients, at most every progress_every_ns
+void end_stuck_graph(State& s);  // when it is time
+void tell_progress(State& s);    // to clients, at most every progress_every_ns
 
 // clients.cc
 void on_release(State& s, Peer& client, const msg::ReleaseArrays& release);

@@ -16,35 +16,42 @@ void check_peers(const State& s) {
   for (const Peer& peer : s.peers) {
     const WorkerId id = peer.info.id;
     TW_CHECK(&s.peer(id) == &peer, "peers are dense by id");
-    TW_CHECK(std::binary_search(s.live.begin(), s.live.end(), id) == peer.alive, "live lists exactly the living");
+    TW_CHECK(std::binary_search(s.live.begin(), s.live.end(), id) == peer.alive,
+             "live lists exactly the living");
     TW_CHECK(peer.log.empty(), "log entries are sent in the step that makes them");
     TW_CHECK(peer.log_applied < peer.log_next, "a peer cannot apply what was not sent");
     const auto link = s.links.find(peer.conn);
     const bool linked = link != s.links.end() && link->second.peer == id;
     TW_CHECK(linked == peer.alive, "a peer lives as long as its link");
     for (const DeviceId device : peer.info.devices) {
-      TW_CHECK(s.device(device) != nullptr && s.device(device)->peer == id && s.device(device)->alive == peer.alive,
+      TW_CHECK(s.device(device) != nullptr && s.device(device)->peer == id &&
+                   s.device(device)->alive == peer.alive,
                "a device lives as long as its peer");
     }
     for (const msg::PluginDesc& plugin : peer.plugins) ++offered[plugin.kernel];
     TW_CHECK(peer.alive || peer.plugins.empty(), "the dead offer nothing");
     alive += peer.alive;
   }
-  TW_CHECK(alive == s.live.size() && std::is_sorted(s.live.begin(), s.live.end()), "live peers are counted once");
+  TW_CHECK(alive == s.live.size() && std::is_sorted(s.live.begin(), s.live.end()),
+           "live peers are counted once");
   for (const auto& [conn, link] : s.links) {
-    TW_CHECK(!link.peer || (s.peer(link.peer).conn == conn && s.peer(link.peer).alive), "a link knows its peer");
+    TW_CHECK(!link.peer || (s.peer(link.peer).conn == conn && s.peer(link.peer).alive),
+             "a link knows its peer");
     TW_CHECK(!s.closed.contains(conn), "a link is open or closed");
   }
   TW_CHECK(offered.size() == s.plugins.size(), "plug-ins are those of living workers");
-  for (const auto& [name, plugin] : s.plugins) TW_CHECK(offered[name] == plugin.workers, "plug-ins are counted");
+  for (const auto& [name, plugin] : s.plugins)
+    TW_CHECK(offered[name] == plugin.workers, "plug-ins are counted");
   for (const auto& [device, report] : s.stuck) {
-    TW_CHECK(s.device(device) != nullptr && s.device(device)->alive && report.device == device, "the dead are not stuck");
+    TW_CHECK(s.device(device) != nullptr && s.device(device)->alive && report.device == device,
+             "the dead are not stuck");
   }
 }
 
 void check_sessions(const State& s) {
   for (const Session& session : s.sessions) {
-    TW_CHECK(&s.session(session.id) == &session && s.peer(session.peer).session == session.id, "sessions are dense");
+    TW_CHECK(&s.session(session.id) == &session && s.peer(session.peer).session == session.id,
+             "sessions are dense");
     TW_CHECK(session.alive == s.peer(session.peer).alive, "a session lives as long as its client");
     TW_CHECK(session.alive || (session.arrays.empty() && session.running.empty()), "the dead hold nothing");
     for (const auto& [number, id] : session.arrays) {
@@ -80,12 +87,17 @@ void check_graphs(const State& s) {
     }
     TW_CHECK(left == graph.ops_left && left > 0, "a graph is kept while it has ops");
     TW_CHECK(open == graph.ops_open && (open > 0) == graph.running, "a graph runs while an op is open");
-    TW_CHECK(done <= graph.done && graph.done <= graph.total && graph.failed <= graph.done, "tasks are counted once");
+    TW_CHECK(done <= graph.done && graph.done <= graph.total && graph.failed <= graph.done,
+             "tasks are counted once");
     TW_CHECK(!graph.cancelled || !graph.running, "a cancelled graph has ended");
     const auto& list = s.session(graph.session).running;
-    TW_CHECK(std::binary_search(list.begin(), list.end(), graph.id) == graph.running, "its session knows that it runs");
-    const auto count = [&](const std::vector<GraphId>& in) { return std::count(in.begin(), in.end(), graph.id); };
-    TW_CHECK(count(s.cancelling) == (graph.unacknowledged.empty() ? 0 : 1), "cancellations are waited for once");
+    TW_CHECK(std::binary_search(list.begin(), list.end(), graph.id) == graph.running,
+             "its session knows that it runs");
+    const auto count = [&](const std::vector<GraphId>& in) {
+      return std::count(in.begin(), in.end(), graph.id);
+    };
+    TW_CHECK(count(s.cancelling) == (graph.unacknowledged.empty() ? 0 : 1),
+             "cancellations are waited for once");
     TW_CHECK(count(s.dirty) == (graph.dirty ? 1 : 0), "progress is told once");
     for (const auto& [worker, entry] : graph.unacknowledged) {
       TW_CHECK(s.peer(worker).alive && entry > s.peer(worker).log_applied && entry < s.peer(worker).log_next,
@@ -113,7 +125,8 @@ void check_ops(const State& s) {
     for (std::size_t i = 0; i < op.shares.size(); ++i) {
       const OpShare& share = op.shares[i];
       TW_CHECK(i == 0 || op.shares[i - 1].device < share.device, "shares are sorted");
-      TW_CHECK(0 <= share.failed && share.failed <= share.completed && share.completed <= share.owned, "shares count");
+      TW_CHECK(0 <= share.failed && share.failed <= share.completed && share.completed <= share.owned,
+               "shares count");
       owned += share.owned, completed += share.completed, failed += share.failed;
       const auto bytes = static_cast<__int128>(op.load_bytes) * share.owned / op.points;
       load[share.device] += static_cast<std::int64_t>(bytes);
@@ -212,12 +225,13 @@ void mix(Digest& d, const Session& session) {
 }
 
 void mix(Digest& d, const GraphRecord& graph) {
-  for (const std::uint64_t x : {graph.id.value, std::uint64_t{graph.session.value}, graph.request,
-                                static_cast<std::uint64_t>(graph.priority), static_cast<std::uint64_t>(graph.ops_left),
-                                static_cast<std::uint64_t>(graph.ops_open), static_cast<std::uint64_t>(graph.done),
-                                static_cast<std::uint64_t>(graph.failed), static_cast<std::uint64_t>(graph.total),
-                                std::uint64_t{graph.running}, std::uint64_t{graph.cancelled}, std::uint64_t{graph.dirty},
-                                static_cast<std::uint64_t>(graph.told_at)}) {
+  for (const std::uint64_t x :
+       {graph.id.value, std::uint64_t{graph.session.value}, graph.request,
+        static_cast<std::uint64_t>(graph.priority), static_cast<std::uint64_t>(graph.ops_left),
+        static_cast<std::uint64_t>(graph.ops_open), static_cast<std::uint64_t>(graph.done),
+        static_cast<std::uint64_t>(graph.failed), static_cast<std::uint64_t>(graph.total),
+        std::uint64_t{graph.running}, std::uint64_t{graph.cancelled}, std::uint64_t{graph.dirty},
+        static_cast<std::uint64_t>(graph.told_at)}) {
     d.mix(x);
   }
   mix(d, graph.root_cause);
@@ -231,12 +245,14 @@ void mix(Digest& d, const OpRecord& op) {
   mix(d, op.placement);
   for (const OpShare& share : op.shares) {
     d.mix(share.device.value);
-    for (const std::int64_t x : {share.owned, share.completed, share.failed}) d.mix(static_cast<std::uint64_t>(x));
+    for (const std::int64_t x : {share.owned, share.completed, share.failed})
+      d.mix(static_cast<std::uint64_t>(x));
   }
 }
 
 void mix(Digest& d, const ArrayRecord& array) {
-  d.mix(array.id.value), d.mix(array.producer.value), d.mix(array.session.value), d.mix(array.number), d.mix(array.held);
+  d.mix(array.id.value), d.mix(array.producer.value), d.mix(array.session.value), d.mix(array.number),
+      d.mix(array.held);
   d.mix(static_cast<std::uint64_t>(array.open_users));
   for (const OpId id : array.fetches) d.mix(id.value);
   mix(d, array.failed);
@@ -253,10 +269,11 @@ void check_invariants(const State& s) {
 
 std::uint64_t digest_of(const State& s) {
   Digest d;
-  for (const std::uint64_t x : {s.next_array, s.next_op, s.next_graph, s.next_nonce, static_cast<std::uint64_t>(s.now),
-                                static_cast<std::uint64_t>(s.stuck_at), static_cast<std::uint64_t>(s.liveness_at),
-                                static_cast<std::uint64_t>(s.graphs_done), static_cast<std::uint64_t>(s.graphs_failed),
-                                static_cast<std::uint64_t>(s.tasks_done), static_cast<std::uint64_t>(s.running)}) {
+  for (const std::uint64_t x :
+       {s.next_array, s.next_op, s.next_graph, s.next_nonce, static_cast<std::uint64_t>(s.now),
+        static_cast<std::uint64_t>(s.stuck_at), static_cast<std::uint64_t>(s.liveness_at),
+        static_cast<std::uint64_t>(s.graphs_done), static_cast<std::uint64_t>(s.graphs_failed),
+        static_cast<std::uint64_t>(s.tasks_done), static_cast<std::uint64_t>(s.running)}) {
     d.mix(x);
   }
   for (const auto& [conn, link] : s.links) {
@@ -279,7 +296,8 @@ std::uint64_t digest_of(const State& s) {
   for (const GraphId id : s.cancelling) d.mix(id.value);
   for (const auto& [device, report] : s.stuck) {
     d.mix(device.value), d.mix(report.op.value), d.mix(report.graph.value);
-    d.mix(static_cast<std::uint64_t>(report.bytes_needed)), d.mix(static_cast<std::uint64_t>(report.bytes_available));
+    d.mix(static_cast<std::uint64_t>(report.bytes_needed)),
+        d.mix(static_cast<std::uint64_t>(report.bytes_available));
   }
   return d.value();
 }

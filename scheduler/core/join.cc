@@ -7,27 +7,30 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::size_t kMaxDevices = 1024;       // of one process
+constexpr std::size_t kMaxDevices = 1024;  // of one process
 constexpr std::size_t kMaxAddresses = 16;
 constexpr std::size_t kMaxPlugins = 4096;
 constexpr std::size_t kMaxAddressBytes = 1024;
-constexpr std::int64_t kMaxMemoryBytes = std::int64_t{1} << 56;  // sums over all devices stay far from overflow
+constexpr std::int64_t kMaxMemoryBytes = std::int64_t{1}
+                                         << 56;  // sums over all devices stay far from overflow
 
 Status check_limits(const State& s, const msg::Join& join) {
   const auto too_long = [](const std::string& text) { return text.size() > limits::kMaxNameBytes; };
   if (join.role > msg::Role::kTool) return error(Errc::kInvalidArgument, "unknown role");
   if (too_long(join.name) || too_long(join.software_version) || too_long(join.host_id)) {
-    return error(Errc::kLimitExceeded, "name, version or host id longer than " +
-                                           std::to_string(limits::kMaxNameBytes) + " bytes");
+    return error(Errc::kLimitExceeded,
+                 "name, version or host id longer than " + std::to_string(limits::kMaxNameBytes) + " bytes");
   }
   if (s.live.size() >= s.options.max_peers) {
     return error(Errc::kLimitExceeded, std::to_string(s.live.size()) + " peers have joined, the limit");
   }
-  if (join.devices.size() > kMaxDevices || join.addresses.size() > kMaxAddresses || join.plugins.size() > kMaxPlugins) {
+  if (join.devices.size() > kMaxDevices || join.addresses.size() > kMaxAddresses ||
+      join.plugins.size() > kMaxPlugins) {
     return error(Errc::kLimitExceeded, "too many devices, addresses or plug-ins in one join");
   }
   if (join.role == msg::Role::kClient && join.devices.size() > 1) {
-    return error(Errc::kInvalidArgument, "a client has one data endpoint, not " + std::to_string(join.devices.size()));
+    return error(Errc::kInvalidArgument,
+                 "a client has one data endpoint, not " + std::to_string(join.devices.size()));
   }
   if (join.role == msg::Role::kTool && !join.devices.empty()) {
     return error(Errc::kInvalidArgument, "a tool has no devices");
@@ -37,12 +40,15 @@ Status check_limits(const State& s, const msg::Join& join) {
   }
   for (std::size_t i = 0; i < join.devices.size(); ++i) {
     const msg::DeviceDesc& device = join.devices[i];
-    if (device.name.empty() || too_long(device.name) || too_long(device.model) || too_long(device.numeric_class)) {
-      return error(Errc::kInvalidArgument, "device " + std::to_string(i) + " has no name or texts that are too long");
+    if (device.name.empty() || too_long(device.name) || too_long(device.model) ||
+        too_long(device.numeric_class)) {
+      return error(Errc::kInvalidArgument,
+                   "device " + std::to_string(i) + " has no name or texts that are too long");
     }
     if (device.kind > place::kCudaKind || device.memory_bytes < 0 || device.memory_bytes > kMaxMemoryBytes ||
         device.streams < 0) {
-      return error(Errc::kInvalidArgument, "device '" + device.name + "' has an unknown kind or impossible memory");
+      return error(Errc::kInvalidArgument,
+                   "device '" + device.name + "' has an unknown kind or impossible memory");
     }
     for (std::size_t j = 0; j < i; ++j) {
       if (join.devices[j].name == device.name) {
@@ -69,8 +75,8 @@ Status check_version(const State& s, const msg::Join& join) {
     whose = "'" + oldest.info.name + "'";
   }
   if (join.software_version == *wanted) return {};
-  return error(Errc::kVersionMismatch, "'" + join.name + "' runs version '" + join.software_version + "', " + whose +
-                                           " runs version '" + *wanted + "'");
+  return error(Errc::kVersionMismatch, "'" + join.name + "' runs version '" + join.software_version + "', " +
+                                           whose + " runs version '" + *wanted + "'");
 }
 
 Status check_plugins(const State& s, const msg::Join& join) {
@@ -82,12 +88,14 @@ Status check_plugins(const State& s, const msg::Join& join) {
     const auto known = s.plugins.find(plugin.kernel);
     if (known == s.plugins.end()) continue;
     if (known->second.version != plugin.version) {
-      return error(Errc::kVersionMismatch, "plug-in kernel '" + plugin.kernel + "' has version '" + plugin.version +
-                                               "', in the cluster it has version '" + known->second.version + "'");
+      return error(Errc::kVersionMismatch, "plug-in kernel '" + plugin.kernel + "' has version '" +
+                                               plugin.version + "', in the cluster it has version '" +
+                                               known->second.version + "'");
     }
     if (known->second.hash != plugin.hash) {
-      return error(Errc::kVersionMismatch, "plug-in kernel '" + plugin.kernel + "' version '" + plugin.version +
-                                               "' was built otherwise than the cluster's (their hashes differ)");
+      return error(Errc::kVersionMismatch,
+                   "plug-in kernel '" + plugin.kernel + "' version '" + plugin.version +
+                       "' was built otherwise than the cluster's (their hashes differ)");
     }
   }
   return {};
@@ -101,9 +109,10 @@ msg::PlannedOp without_history(const OpRecord& record) {
   if (record.op.outputs.size() == 1) {
     out.op.kind = ir::OpKind::kProvide;
     out.op.space = record.op.outputs[0].grid;  // same counts as the op's own space
-    out.op.attrs = ir::FetchAttrs{record.placement.pieces().empty() || record.placement.pieces()[0].rule.devices.empty()
-                                      ? DeviceId{1}
-                                      : record.placement.pieces()[0].rule.devices[0]};
+    out.op.attrs =
+        ir::FetchAttrs{record.placement.pieces().empty() || record.placement.pieces()[0].rule.devices.empty()
+                           ? DeviceId{1}
+                           : record.placement.pieces()[0].rule.devices[0]};
   } else {
     out.op.kind = ir::OpKind::kCall;
     out.op.space = record.op.space;
@@ -132,7 +141,8 @@ void send_snapshot(State& s, WorkerId to) {
 }
 
 void add_devices(State& s, Peer& peer, const std::vector<msg::DeviceDesc>& described) {
-  const auto host = s.hosts.emplace(peer.info.host_id, static_cast<std::uint32_t>(s.hosts.size())).first->second;
+  const auto host =
+      s.hosts.emplace(peer.info.host_id, static_cast<std::uint32_t>(s.hosts.size())).first->second;
   for (const msg::DeviceDesc& desc : described) {
     const DeviceId id{static_cast<std::uint32_t>(s.devices.size() + 1)};
     Device device{id, peer.info.id, true, desc.kind, host, desc.memory_bytes};

@@ -6,8 +6,9 @@ namespace tilewise::scheduler {
 
 void send(State& s, Conn to, msg::Message message);
 void refuse(State& s, Conn to, Errc code, std::string why);
-void forget_link(State& s, Conn conn);              // late messages of it will be ignored
-void close_link(State& s, Conn conn, Error why);   // forgets the link; the peer's loss is the caller's business
+void forget_link(State& s, Conn conn);  // late messages of it will be ignored
+void close_link(State& s, Conn conn,
+                Error why);  // forgets the link; the peer's loss is the caller's business
 
 void log_to(State& s, WorkerId peer, msg::LogEntry entry);
 void log_to_workers(State& s, const msg::LogEntry& entry);

@@ -15,8 +15,8 @@ bool placed_on(const State& s, const OpRecord& op, WorkerId peer) {
 
 // Graphs that need the lost worker end; arrays with blocks there cannot be used any more. Nothing else is touched.
 void lose_worker(State& s, const Peer& peer) {
-  const msg::Outcome why{Errc::kWorkerLost, "worker w" + std::to_string(peer.info.id.value) + " ('" + peer.info.name +
-                                                "') was lost"};
+  const msg::Outcome why{Errc::kWorkerLost, "worker w" + std::to_string(peer.info.id.value) + " ('" +
+                                                peer.info.name + "') was lost"};
   std::vector<GraphId> touched;
   s.ops.for_each([&](const OpRecord& op) {
     if (placed_on(s, op, peer.info.id)) {
@@ -72,8 +72,8 @@ void lose_peer(State& s, WorkerId id) {
   if (peer.info.role != msg::Role::kTool) {
     for (const WorkerId other : s.live) {
       const msg::Role role = s.peer(other).info.role;
-      const bool hears = role == msg::Role::kWorker ||
-                         (role == msg::Role::kClient && peer.info.role == msg::Role::kWorker);
+      const bool hears =
+          role == msg::Role::kWorker || (role == msg::Role::kClient && peer.info.role == msg::Role::kWorker);
       if (hears) log_to(s, other, msg::PeerLost{id});
     }
   }

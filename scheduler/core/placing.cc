@@ -6,7 +6,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-struct Known {                       // an array that an op of the draft reads
+struct Known {  // an array that an op of the draft reads
   ir::SourceArray source;
   const ir::Placement* placement = nullptr;
 };
@@ -40,7 +40,8 @@ class OpPlacer {
   Status run() {
     for (std::size_t i = 0; i < draft_.ops.size(); ++i) {
       if (const Status status = place(i); !status) {
-        return error(status.error().code, "planned " + plan::describe(draft_.ops[i], i) + ": " + status.error().message);
+        return error(status.error().code,
+                     "planned " + plan::describe(draft_.ops[i], i) + ": " + status.error().message);
       }
     }
     return held_results_fit();
@@ -78,7 +79,8 @@ class OpPlacer {
     TW_TRY(task_fits(op, geometry));
     std::vector<ir::Placement> wanted;
     if (op.hint.devices.empty()) explicit_wish(op, wanted);
-    TW_ASSIGN(place::Decision decision, s_.placer.place({&op, &geometry, inputs, devices_, eligible_, wanted}));
+    TW_ASSIGN(place::Decision decision,
+              s_.placer.place({&op, &geometry, inputs, devices_, eligible_, wanted}));
     draft_.placements[i] = std::move(decision.placement);
     account(op, draft_.placements[i], geometry.point_count());
     return {};
@@ -92,13 +94,15 @@ class OpPlacer {
     if (plugin == s_.plugins.end()) {
       return error(Errc::kNotFound, "no worker offers the plug-in kernel '" + call.kernel + "'");
     }
-    if (!call.version.empty() && plugin->second.version != call.version) {  // empty: what the workers agreed on
+    if (!call.version.empty() &&
+        plugin->second.version != call.version) {  // empty: what the workers agreed on
       return error(Errc::kVersionMismatch, "plug-in kernel '" + call.kernel + "' has version '" +
                                                plugin->second.version + "', not '" + call.version + "'");
     }
     const auto offers = [&](DeviceId id) {
       const auto& offered = s_.peer(s_.device(id)->peer).plugins;
-      return std::any_of(offered.begin(), offered.end(), [&](const auto& p) { return p.kernel == call.kernel; });
+      return std::any_of(offered.begin(), offered.end(),
+                         [&](const auto& p) { return p.kernel == call.kernel; });
     };
     std::erase_if(eligible_, [&](const place::Device& d) { return !offers(d.id); });
     if (eligible_.empty()) {  // only on devices that automatic placement would not have chosen
@@ -107,7 +111,8 @@ class OpPlacer {
     }
     for (const DeviceId id : op.hint.devices) {
       if (!offers(id)) {
-        return error(Errc::kNotFound, "device " + std::to_string(id.value) + " has no plug-in kernel '" + call.kernel + "'");
+        return error(Errc::kNotFound,
+                     "device " + std::to_string(id.value) + " has no plug-in kernel '" + call.kernel + "'");
       }
     }
     return {};
@@ -123,12 +128,15 @@ class OpPlacer {
       const std::int64_t memory = s_.device(id)->memory_bytes;
       largest = std::max(largest, memory == 0 ? INT64_MAX : memory);
     };
-    if (!op.hint.devices.empty()) for (const DeviceId id : op.hint.devices) look(id);
-    else for (const place::Device& d : eligible_) look(d.id);
+    if (!op.hint.devices.empty())
+      for (const DeviceId id : op.hint.devices) look(id);
+    else
+      for (const place::Device& d : eligible_) look(d.id);
     if (largest == 0 || needed <= largest) return {};
     return error(Errc::kOutOfMemory, "one task needs " + std::to_string(needed) + " bytes for its results " +
                                          (op.outputs.empty() ? "" : ir::to_string(op.outputs[0].grid)) +
-                                         ", the largest device has " + std::to_string(largest) + "; cut the array finer");
+                                         ", the largest device has " + std::to_string(largest) +
+                                         "; cut the array finer");
   }
 
   // Results that a client holds stay in memory, all of them at once.
@@ -153,9 +161,10 @@ class OpPlacer {
                  std::to_string(static_cast<std::uint64_t>(bytes_of(k.source))) + " bytes";
     }
     if (devices_.empty() || needed <= memory) return {};
-    return error(Errc::kOutOfMemory, "the held results need " + std::to_string(static_cast<std::uint64_t>(needed)) +
-                                         " bytes, the " + std::to_string(devices_.size()) + " devices have " +
-                                         std::to_string(static_cast<std::uint64_t>(memory)) + " together" + account);
+    return error(Errc::kOutOfMemory,
+                 "the held results need " + std::to_string(static_cast<std::uint64_t>(needed)) +
+                     " bytes, the " + std::to_string(devices_.size()) + " devices have " +
+                     std::to_string(static_cast<std::uint64_t>(memory)) + " together" + account);
   }
 
   // A later op with explicit devices reads this result block by block: making it there saves the move.
@@ -179,7 +188,9 @@ class OpPlacer {
     for (place::Device& d : devices_) {
       if (points == 0) return;
       const std::int64_t owned = placement.owned_count(d.id);
-      if (owned > 0) d.load_bytes += static_cast<std::int64_t>(bytes * static_cast<double>(owned) / static_cast<double>(points));
+      if (owned > 0)
+        d.load_bytes +=
+            static_cast<std::int64_t>(bytes * static_cast<double>(owned) / static_cast<double>(points));
     }
   }
 

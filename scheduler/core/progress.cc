@@ -8,7 +8,8 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr TimeNs kStuckAgainNs = kSecond;  // memory freed by one cancellation needs time to let the others go on
+constexpr TimeNs kStuckAgainNs =
+    kSecond;  // memory freed by one cancellation needs time to let the others go on
 
 void add_root_cause(GraphRecord& graph, msg::Outcome why) {
   if (graph.running && graph.root_cause.ok()) graph.root_cause = std::move(why);
@@ -21,12 +22,14 @@ void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
                                       [](const OpShare& a, DeviceId id) { return a.device < id; });
   const Device* device = s.device(report.device);
   if (share == op->shares.end() || share->device != report.device || device->peer != worker.info.id) {
-    refuse(s, worker.conn, Errc::kInvalidArgument, "progress of " + describe(s, *op) + " on a device that owns none of it");
+    refuse(s, worker.conn, Errc::kInvalidArgument,
+           "progress of " + describe(s, *op) + " on a device that owns none of it");
     return;
   }
   if (report.completed > share->owned || report.failed > report.completed || report.failed < 0) {
-    refuse(s, worker.conn, Errc::kInvalidArgument, "progress of " + describe(s, *op) + " beyond its " +
-                                                       std::to_string(share->owned) + " points there");
+    refuse(
+        s, worker.conn, Errc::kInvalidArgument,
+        "progress of " + describe(s, *op) + " beyond its " + std::to_string(share->owned) + " points there");
     return;
   }
   const std::int64_t more = std::max<std::int64_t>(0, report.completed - share->completed);
@@ -44,7 +47,8 @@ void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
   if (!graph.dirty) graph.dirty = true, s.dirty.push_back(graph.id);
   // The first TaskFailed names the cause; this is for one that never came.
   if (op->completed == op->points) {
-    if (op->failed > 0) add_root_cause(graph, {Errc::kTaskFailed, "tasks of " + describe(s, *op) + " failed"});
+    if (op->failed > 0)
+      add_root_cause(graph, {Errc::kTaskFailed, "tasks of " + describe(s, *op) + " failed"});
     finish_op(s, *op);
   }
 }
@@ -53,8 +57,8 @@ void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
 
 void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
   if (progress.log_applied >= worker.log_next) {
-    refuse(s, worker.conn, Errc::kInvalidArgument, "log entry " + std::to_string(progress.log_applied) +
-                                                       " was never sent");
+    refuse(s, worker.conn, Errc::kInvalidArgument,
+           "log entry " + std::to_string(progress.log_applied) + " was never sent");
     return;
   }
   for (const msg::OpProgress& report : progress.ops) merge_op(s, worker, report);
@@ -101,7 +105,8 @@ void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure) {
 void on_stuck(State& s, Peer& worker, const msg::Stuck& stuck) {
   const Device* device = s.device(stuck.device);
   const OpRecord* op = s.ops.find(stuck.op);
-  if (device == nullptr || device->peer != worker.info.id || op == nullptr || op->finished || op->graph != stuck.graph) {
+  if (device == nullptr || device->peer != worker.info.id || op == nullptr || op->finished ||
+      op->graph != stuck.graph) {
     return;
   }
   s.stuck[stuck.device] = stuck;
@@ -124,12 +129,14 @@ void end_stuck_graph(State& s) {
   }
   const Device& device = *s.device(lowest->device);
   const Peer& peer = s.peer(device.peer);
-  const auto at = std::find(peer.info.devices.begin(), peer.info.devices.end(), device.id) - peer.info.devices.begin();
-  const msg::Outcome why{Errc::kOutOfMemory,
-                         describe(s, s.ops.at(lowest->op)) + " needs " + std::to_string(lowest->bytes_needed) +
-                             " bytes on " + peer.info.descriptions[static_cast<std::size_t>(at)].name + ", where " +
-                             std::to_string(lowest->bytes_available) + " of " + std::to_string(device.memory_bytes) +
-                             " bytes can be had"};
+  const auto at =
+      std::find(peer.info.devices.begin(), peer.info.devices.end(), device.id) - peer.info.devices.begin();
+  const msg::Outcome why{Errc::kOutOfMemory, describe(s, s.ops.at(lowest->op)) + " needs " +
+                                                 std::to_string(lowest->bytes_needed) + " bytes on " +
+                                                 peer.info.descriptions[static_cast<std::size_t>(at)].name +
+                                                 ", where " + std::to_string(lowest->bytes_available) +
+                                                 " of " + std::to_string(device.memory_bytes) +
+                                                 " bytes can be had"};
   const GraphId graph = lowest->graph;
   cancel_graph(s, graph, why);
   std::erase_if(s.stuck, [&](const auto& entry) { return entry.second.graph == graph; });

@@ -21,20 +21,20 @@
 namespace tilewise::scheduler {
 
 struct Link {
-  WorkerId peer;                     // none: not joined yet
+  WorkerId peer;  // none: not joined yet
   TimeNs heard = 0, pinged = 0;
 };
 
 struct Peer {
-  msg::PeerInfo info;                // devices carry their global names
+  msg::PeerInfo info;  // devices carry their global names
   Conn conn;
   bool alive = true;
-  SessionId session;                 // clients only
+  SessionId session;  // clients only
   std::string software_version;
   std::vector<msg::PluginDesc> plugins;
-  std::uint64_t log_next = 1;        // number of the next log entry
+  std::uint64_t log_next = 1;  // number of the next log entry
   std::uint64_t log_applied = 0;
-  std::vector<msg::LogEntry> log;    // of this step, not yet sent
+  std::vector<msg::LogEntry> log;  // of this step, not yet sent
   std::array<msg::LaneStats, msg::kLaneCount> lanes{};
 };
 
@@ -45,7 +45,7 @@ struct Device {
   std::uint8_t kind = 0;
   std::uint32_t host = 0;
   std::int64_t memory_bytes = 0;
-  std::int64_t load_bytes = 0;       // of live results placed here
+  std::int64_t load_bytes = 0;  // of live results placed here
   msg::DeviceStats stats;
 };
 
@@ -53,7 +53,7 @@ struct Device {
 struct Answer {
   std::uint64_t request = 0;
   msg::SubmitReply reply;
-  GraphId graph;                     // accepted ones
+  GraphId graph;  // accepted ones
   bool done = false;
   msg::GraphDone graph_done;
 };
@@ -61,12 +61,12 @@ struct Answer {
 struct Session {
   SessionId id;
   WorkerId peer;
-  DeviceId device;                   // its data endpoint
+  DeviceId device;  // its data endpoint
   bool alive = true;
   std::uint64_t highest_request = 0;
-  std::deque<Answer> answers;        // the last ones, rising
+  std::deque<Answer> answers;               // the last ones, rising
   std::map<std::uint64_t, ArrayId> arrays;  // held ones, by the session's numbers
-  std::vector<GraphId> running;      // unfinished graphs, rising
+  std::vector<GraphId> running;             // unfinished graphs, rising
 };
 
 struct ArrayRecord {
@@ -75,14 +75,14 @@ struct ArrayRecord {
   std::uint8_t output = 0;
   ir::SourceArray source;
   SessionId session;
-  std::uint64_t number = 0;          // the session's name for it while held
+  std::uint64_t number = 0;  // the session's name for it while held
   bool held = false;
-  std::int32_t open_users = 0;       // unfinished ops that read it, once each
-  std::vector<OpId> fetches;         // open kFetch ops, which finish with the producer
-  msg::Outcome failed;               // not ok: cannot be used any more, and why
+  std::int32_t open_users = 0;  // unfinished ops that read it, once each
+  std::vector<OpId> fetches;    // open kFetch ops, which finish with the producer
+  msg::Outcome failed;          // not ok: cannot be used any more, and why
 };
 
-struct OpShare {                     // what one device reported
+struct OpShare {  // what one device reported
   DeviceId device;
   std::int64_t owned = 0, completed = 0, failed = 0;
 };
@@ -90,14 +90,14 @@ struct OpShare {                     // what one device reported
 struct OpRecord {
   OpId id;
   GraphId graph;
-  std::uint32_t position = 0;        // in the submitted plan, for people
+  std::uint32_t position = 0;  // in the submitted plan, for people
   ir::Op op;
   ir::Placement placement;
   std::int64_t points = 0;
-  std::int64_t load_bytes = 0;       // of its outputs, spread over the shares by points
-  std::vector<OpShare> shares;       // sorted by device; empty for kFetch and kProvide
+  std::int64_t load_bytes = 0;             // of its outputs, spread over the shares by points
+  std::vector<OpShare> shares;             // sorted by device; empty for kFetch and kProvide
   std::int64_t completed = 0, failed = 0;  // sums over shares
-  bool finished = false;             // nothing of it will run any more
+  bool finished = false;                   // nothing of it will run any more
 };
 
 struct GraphRecord {
@@ -105,16 +105,16 @@ struct GraphRecord {
   SessionId session;
   std::uint64_t request = 0;
   std::int32_t priority = 0;
-  std::vector<OpId> ops;             // all of the plan; retired ones are unknown to the op table
-  std::int32_t ops_left = 0;         // not yet retired
-  std::int32_t ops_open = 0;         // not yet finished
+  std::vector<OpId> ops;                         // all of the plan; retired ones are unknown to the op table
+  std::int32_t ops_left = 0;                     // not yet retired
+  std::int32_t ops_open = 0;                     // not yet finished
   std::int64_t total = 0, done = 0, failed = 0;  // tasks
-  bool running = true;               // GraphDone not yet sent
-  msg::Outcome root_cause;           // of the first failure, or of the cancellation
+  bool running = true;                           // GraphDone not yet sent
+  msg::Outcome root_cause;                       // of the first failure, or of the cancellation
   bool cancelled = false;
   // A cancelled graph's ops are retired only when these workers have applied the cancellation.
   std::vector<std::pair<WorkerId, std::uint64_t>> unacknowledged;
-  bool dirty = false;                // progress not yet told to the client
+  bool dirty = false;  // progress not yet told to the client
   std::int64_t told = 0;
   TimeNs told_at = 0;
 };
@@ -132,23 +132,23 @@ struct State {
   TimeNs start = 0, now = 0;
 
   std::map<Conn, Link> links;
-  std::set<Conn> closed;             // the last closed links, whose messages may still arrive
-  std::deque<Peer> peers;            // WorkerId - 1
-  std::vector<WorkerId> live;        // rising
-  std::deque<Device> devices;        // DeviceId - 1
-  std::deque<Session> sessions;      // SessionId - 1
+  std::set<Conn> closed;         // the last closed links, whose messages may still arrive
+  std::deque<Peer> peers;        // WorkerId - 1
+  std::vector<WorkerId> live;    // rising
+  std::deque<Device> devices;    // DeviceId - 1
+  std::deque<Session> sessions;  // SessionId - 1
   Table<ArrayId, ArrayRecord> arrays;
   Table<OpId, OpRecord> ops;
   Table<GraphId, GraphRecord> graphs;
-  std::map<std::string, Plugin> plugins;           // of live workers
-  std::map<std::string, std::uint32_t> hosts;      // host_id -> number
+  std::map<std::string, Plugin> plugins;       // of live workers
+  std::map<std::string, std::uint32_t> hosts;  // host_id -> number
   std::uint64_t next_array = 1, next_op = 1, next_graph = 1, next_nonce = 1;
 
-  std::vector<GraphId> dirty;                      // with progress to tell
-  std::vector<GraphId> cancelling;                 // with unacknowledged cancellations
-  std::map<DeviceId, msg::Stuck> stuck;            // latest report per device
-  TimeNs stuck_at = 0;                             // when to act on them
-  TimeNs liveness_at = 0;                          // when to look at silent links again
+  std::vector<GraphId> dirty;            // with progress to tell
+  std::vector<GraphId> cancelling;       // with unacknowledged cancellations
+  std::map<DeviceId, msg::Stuck> stuck;  // latest report per device
+  TimeNs stuck_at = 0;                   // when to act on them
+  TimeNs liveness_at = 0;                // when to look at silent links again
   std::int64_t graphs_done = 0, graphs_failed = 0, tasks_done = 0, running = 0;
 
   // Only during a step.
@@ -158,7 +158,9 @@ struct State {
 
   Peer& peer(WorkerId id) { return peers[id.value - 1]; }
   const Peer& peer(WorkerId id) const { return peers[id.value - 1]; }
-  Device* device(DeviceId id) { return id.value >= 1 && id.value <= devices.size() ? &devices[id.value - 1] : nullptr; }
+  Device* device(DeviceId id) {
+    return id.value >= 1 && id.value <= devices.size() ? &devices[id.value - 1] : nullptr;
+  }
   const Device* device(DeviceId id) const { return const_cast<State*>(this)->device(id); }
   Session& session(SessionId id) { return sessions[id.value - 1]; }
   const Session& session(SessionId id) const { return sessions[id.value - 1]; }

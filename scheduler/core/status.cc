@@ -18,7 +18,8 @@ msg::StatusReply status_of(const State& s) {
   for (const Session& session : s.sessions) {
     for (const GraphId id : session.running) {
       const GraphRecord& graph = s.graphs.at(id);
-      out.graphs.push_back({id, graph.session, graph.done, graph.total, graph.ops_left, !graph.root_cause.ok()});
+      out.graphs.push_back(
+          {id, graph.session, graph.done, graph.total, graph.ops_left, !graph.root_cause.ok()});
     }
   }
   out.graphs_done = s.graphs_done;

@@ -13,7 +13,8 @@ constexpr std::size_t kRememberedAnswers = 256;  // of one session
 
 Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit) {
   if (static_cast<std::size_t>(s.running) >= s.options.max_graphs) {
-    return error(Errc::kLimitExceeded, std::to_string(s.running) + " unfinished requests, the limit; wait for some");
+    return error(Errc::kLimitExceeded,
+                 std::to_string(s.running) + " unfinished requests, the limit; wait for some");
   }
   TW_ASSIGN(Draft draft, translate(s, session, submit));
   const auto new_array = [&] { return make_id(s.options.term, draft.next_array++); };
@@ -25,8 +26,9 @@ Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submi
   TW_ASSIGN(plan::PlannedGraph planned, plan::run_passes(std::move(graph), new_array, options));
   draft.ops = std::move(planned.ops);
   if (s.ops.size() + draft.ops.size() > s.options.max_live_ops) {
-    return error(Errc::kLimitExceeded, std::to_string(s.ops.size()) + " live ops and " + std::to_string(draft.ops.size()) +
-                                           " more pass the limit of " + std::to_string(s.options.max_live_ops));
+    return error(Errc::kLimitExceeded, std::to_string(s.ops.size()) + " live ops and " +
+                                           std::to_string(draft.ops.size()) + " more pass the limit of " +
+                                           std::to_string(s.options.max_live_ops));
   }
   TW_TRY(place_ops(s, draft));
   return draft;
@@ -42,9 +44,12 @@ std::int64_t output_bytes(const ir::Op& op) {
   return static_cast<std::int64_t>(std::min(bytes, 1e18));  // sums of loads must not overflow
 }
 
-bool runs_nowhere(const ir::Op& op) { return op.kind == ir::OpKind::kFetch || op.kind == ir::OpKind::kProvide; }
+bool runs_nowhere(const ir::Op& op) {
+  return op.kind == ir::OpKind::kFetch || op.kind == ir::OpKind::kProvide;
+}
 
-void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir::Placement placement, const Draft& draft) {
+void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir::Placement placement,
+            const Draft& draft) {
   OpRecord record;
   record.id = OpId{make_id(s.options.term, s.next_op++)};
   record.graph = graph.id;
@@ -53,7 +58,8 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
   record.load_bytes = output_bytes(op);
   if (!runs_nowhere(op)) {
     for (const DeviceId device : placement.devices()) {
-      if (const std::int64_t owned = placement.owned_count(device); owned > 0) record.shares.push_back({device, owned});
+      if (const std::int64_t owned = placement.owned_count(device); owned > 0)
+        record.shares.push_back({device, owned});
     }
     graph.total += record.points;
   }
@@ -134,7 +140,8 @@ void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft
     if (draft.ops[i].kind == ir::OpKind::kFetch) {
       answer.reply.arrays.emplace_back(draft.fetched[fetch++], ArrayId{draft.ops[i].operands[0].array});
     }
-    add_op(s, graph, static_cast<std::uint32_t>(i), std::move(draft.ops[i]), std::move(draft.placements[i]), draft);
+    add_op(s, graph, static_cast<std::uint32_t>(i), std::move(draft.ops[i]), std::move(draft.placements[i]),
+           draft);
   }
   answer.reply.arrays.insert(answer.reply.arrays.end(), draft.provided.begin(), draft.provided.end());
   answer.reply.graph = id;
@@ -156,9 +163,10 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
       send(s, client.conn, known->reply);
       if (known->done) send(s, client.conn, known->graph_done);
     } else {
-      send(s, client.conn, msg::SubmitReply{submit.request,
-                                            {Errc::kUnavailable, "request " + std::to_string(submit.request) +
-                                                                     " is older than what is remembered; numbers rise"}});
+      send(s, client.conn,
+           msg::SubmitReply{submit.request,
+                            {Errc::kUnavailable, "request " + std::to_string(submit.request) +
+                                                     " is older than what is remembered; numbers rise"}});
     }
     return;
   }
@@ -166,8 +174,10 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
   Answer answer;
   answer.request = answer.reply.request = submit.request;
   Result<Draft> draft = prepare(s, session, submit);
-  if (!draft) answer.reply.outcome = outcome_of(draft.error());
-  else commit(s, client, submit, std::move(*draft), answer);
+  if (!draft)
+    answer.reply.outcome = outcome_of(draft.error());
+  else
+    commit(s, client, submit, std::move(*draft), answer);
   session.answers.push_back(answer);
   if (session.answers.size() > kRememberedAnswers) session.answers.pop_front();
   send(s, client.conn, answer.reply);

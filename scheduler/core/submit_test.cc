@@ -69,7 +69,9 @@ TEST_CASE("a submission becomes a plan, progress and a result") {
 namespace tilewise::scheduler::test {
 namespace {
 
-bool mentions(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
+bool mentions(const std::string& text, const std::string& what) {
+  return text.find(what) != std::string::npos;
+}
 
 TEST_CASE("a refused submission says why and leaves no trace") {
   World w;
@@ -78,7 +80,8 @@ TEST_CASE("a refused submission says why and leaves no trace") {
   w.join(11, w.client());
   w.submit(11, 1, {fill(1, kGrid)}, {1});
   std::uint64_t request = 0;
-  const auto refused = [&](std::vector<ir::Op> ops, std::vector<std::uint64_t> holds, Errc code, const std::string& what) {
+  const auto refused = [&](std::vector<ir::Op> ops, std::vector<std::uint64_t> holds, Errc code,
+                           const std::string& what) {
     const int plans = static_cast<int>(w.log<msg::Plan>(1).size());
     const auto reply = w.submit(10, ++request, std::move(ops), std::move(holds));
     CHECK_MESSAGE(reply.outcome.code == code, reply.outcome.message);
@@ -97,8 +100,10 @@ TEST_CASE("a refused submission says why and leaves no trace") {
 
   const ir::Grid wide = grid({8, 9}, {2, 3});
   refused({fill(1, kGrid), map(2, wide, {1})}, {2}, Errc::kOutOfRange, "op 1");
-  refused({fill(1, kGrid), fill(2, wide), matmul(3, wide, 2, kGrid, 1)}, {3}, Errc::kShapeMismatch, "op 2 (matmul)");
-  refused({fill(1, kGrid), fill(2, wide), matmul(3, wide, 2, kGrid, 1)}, {3}, Errc::kShapeMismatch, "(8, 9) x (8, 8)");
+  refused({fill(1, kGrid), fill(2, wide), matmul(3, wide, 2, kGrid, 1)}, {3}, Errc::kShapeMismatch,
+          "op 2 (matmul)");
+  refused({fill(1, kGrid), fill(2, wide), matmul(3, wide, 2, kGrid, 1)}, {3}, Errc::kShapeMismatch,
+          "(8, 9) x (8, 8)");
 
   op = fill(1, kGrid);
   op.hint.devices = {DeviceId{77}};
@@ -191,7 +196,8 @@ TEST_CASE("limits of graphs and ops") {
   w.add_worker(1, 1);
   w.join(10, w.client());
   CHECK(w.submit(10, 1, {fill(1, kGrid)}, {1}).outcome.ok());
-  CHECK(w.submit(10, 2, {fill(2, kGrid), fill(3, kGrid, 2), fill(4, kGrid, 3)}, {2, 3, 4}).outcome.code == Errc::kLimitExceeded);
+  CHECK(w.submit(10, 2, {fill(2, kGrid), fill(3, kGrid, 2), fill(4, kGrid, 3)}, {2, 3, 4}).outcome.code ==
+        Errc::kLimitExceeded);
   CHECK(w.submit(10, 3, {fill(2, kGrid)}, {2}).outcome.ok());
   CHECK(w.submit(10, 4, {fill(3, kGrid)}, {3}).outcome.code == Errc::kLimitExceeded);
 }

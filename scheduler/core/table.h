@@ -11,8 +11,7 @@
 
 namespace tilewise::scheduler {
 
-template <class IdT, class T>
-class Table {
+template <class IdT, class T> class Table {
  public:
   T& insert(IdT id, T record) {
     std::uint32_t slot;
@@ -49,10 +48,12 @@ class Table {
   std::size_t size() const { return index_.size(); }
 
   template <class F> void for_each(F&& visit) {
-    for (auto& slot : slots_) if (slot) visit(*slot);
+    for (auto& slot : slots_)
+      if (slot) visit(*slot);
   }
   template <class F> void for_each(F&& visit) const {
-    for (const auto& slot : slots_) if (slot) visit(*slot);
+    for (const auto& slot : slots_)
+      if (slot) visit(*slot);
   }
 
  private:

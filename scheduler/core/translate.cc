@@ -23,10 +23,12 @@ Status check_hint(const State& s, const ir::Op& op, std::size_t position) {
   for (const DeviceId id : op.hint.devices) {
     const Device* device = s.device(id);
     if (device == nullptr || !s.is_worker(device->peer)) {
-      return in_op(op, position, Errc::kNotFound, "there is no device " + std::to_string(id.value) + " to place it on");
+      return in_op(op, position, Errc::kNotFound,
+                   "there is no device " + std::to_string(id.value) + " to place it on");
     }
     if (!device->alive) {
-      return in_op(op, position, Errc::kWorkerLost, "device " + device_name(s, id) + " was lost with its worker");
+      return in_op(op, position, Errc::kWorkerLost,
+                   "device " + device_name(s, id) + " was lost with its worker");
     }
   }
   return {};
@@ -38,9 +40,9 @@ Status bind_endpoint(const State& s, const Session& session, ir::Op& op, std::si
     return in_op(op, position, Errc::kInvalidArgument, "this client has joined without a data endpoint");
   }
   if (!op.hint.devices.empty()) {
-    return in_op(op, position, Errc::kPlacementConflict, "placed on " + device_name(s, op.hint.devices[0]) +
-                                                             ", but its blocks are on the client's " +
-                                                             device_name(s, session.device));
+    return in_op(op, position, Errc::kPlacementConflict,
+                 "placed on " + device_name(s, op.hint.devices[0]) + ", but its blocks are on the client's " +
+                     device_name(s, session.device));
   }
   op.attrs = ir::FetchAttrs{session.device};
   return {};
@@ -48,13 +50,16 @@ Status bind_endpoint(const State& s, const Session& session, ir::Op& op, std::si
 
 class Translator {
  public:
-  Translator(const State& s, const Session& session) : s_(s), session_(session) { draft_.next_array = s.next_array; }
+  Translator(const State& s, const Session& session) : s_(s), session_(session) {
+    draft_.next_array = s.next_array;
+  }
 
   Status op(ir::Op& op, std::size_t position) {
     if (op.operands.size() > static_cast<std::size_t>(limits::kMaxOperands) ||
         op.outputs.size() > static_cast<std::size_t>(limits::kMaxOutputs)) {
-      return in_op(op, position, Errc::kLimitExceeded, std::to_string(op.operands.size()) + " operands and " +
-                                                           std::to_string(op.outputs.size()) + " outputs");
+      return in_op(op, position, Errc::kLimitExceeded,
+                   std::to_string(op.operands.size()) + " operands and " + std::to_string(op.outputs.size()) +
+                       " outputs");
     }
     const bool endpoint = op.kind == ir::OpKind::kFetch || op.kind == ir::OpKind::kProvide;
     if (op.kind == ir::OpKind::kFetch) {
@@ -70,7 +75,8 @@ class Translator {
   Status hold(std::uint64_t number) {
     const auto it = draft_.names.find(number);
     if (it == draft_.names.end()) {
-      return error(Errc::kNotFound, "array " + std::to_string(number) + " is to be held, but no op of this request makes it");
+      return error(Errc::kNotFound,
+                   "array " + std::to_string(number) + " is to be held, but no op of this request makes it");
     }
     draft_.graph.holds.push_back(it->second);
     return {};
@@ -82,7 +88,8 @@ class Translator {
     std::sort(holds.begin(), holds.end());
     holds.erase(std::unique(holds.begin(), holds.end()), holds.end());
     auto& externals = draft_.graph.externals;
-    std::sort(externals.begin(), externals.end(), [](const auto& a, const auto& b) { return a.array < b.array; });
+    std::sort(externals.begin(), externals.end(),
+              [](const auto& a, const auto& b) { return a.array < b.array; });
     externals.erase(std::unique(externals.begin(), externals.end(),
                                 [](const auto& a, const auto& b) { return a.array == b.array; }),
                     externals.end());
@@ -98,14 +105,14 @@ class Translator {
     }
     const auto held = session_.arrays.find(number);
     if (held == session_.arrays.end()) {
-      return in_op(op, position, Errc::kNotFound, "array " + std::to_string(number) +
-                                                      " is unknown: never made, not held, or released");
+      return in_op(op, position, Errc::kNotFound,
+                   "array " + std::to_string(number) + " is unknown: never made, not held, or released");
     }
     const ArrayRecord& array = s_.arrays.at(held->second);
     if (!array.failed.ok()) {
-      return in_op(op, position, array.failed.code, "array " + std::to_string(number) + " " +
-                                                        ir::to_string(array.source.grid) +
-                                                        " cannot be used: " + array.failed.message);
+      return in_op(op, position, array.failed.code,
+                   "array " + std::to_string(number) + " " + ir::to_string(array.source.grid) +
+                       " cannot be used: " + array.failed.message);
     }
     operand.array = array.id.value;
     draft_.graph.externals.push_back({array.id.value, array.source});
@@ -115,7 +122,8 @@ class Translator {
   Status write(const ir::Op& op, std::size_t position, ir::OutputSpec& output) {
     const std::uint64_t id = make_id(s_.options.term, draft_.next_array);
     if (session_.arrays.contains(output.array) || !draft_.names.emplace(output.array, id).second) {
-      return in_op(op, position, Errc::kAlreadyExists, "output number " + std::to_string(output.array) + " is in use");
+      return in_op(op, position, Errc::kAlreadyExists,
+                   "output number " + std::to_string(output.array) + " is in use");
     }
     ++draft_.next_array;
     draft_.numbers.emplace(id, output.array);
@@ -133,7 +141,8 @@ class Translator {
 
 Result<Draft> translate(const State& s, const Session& session, msg::Submit& submit) {
   if (submit.ops.size() > limits::kMaxOpsPerSubmit) {
-    return error(Errc::kLimitExceeded, std::to_string(submit.ops.size()) + " ops in one request, the limit is " +
+    return error(Errc::kLimitExceeded, std::to_string(submit.ops.size()) +
+                                           " ops in one request, the limit is " +
                                            std::to_string(limits::kMaxOpsPerSubmit));
   }
   Translator translator(s, session);

@@ -25,7 +25,8 @@ int serve(const Settings& settings) {
   const auto usage = [](const Error& error) { return daemon::fail(kName, error, daemon::kExitUsage); };
   const auto failure = [](const Error& error) { return daemon::fail(kName, error, daemon::kExitFailure); };
   const daemon::CommonOptions& common = settings.common;
-  if (Status ok = daemon::start_log(kName, common.log_level, common.log_format); !ok) return usage(ok.error());
+  if (Status ok = daemon::start_log(kName, common.log_level, common.log_format); !ok)
+    return usage(ok.error());
   const auto listen = net::Address::parse(common.listen);
   if (!listen) return usage(listen.error());
   const auto token = config::find_token(common.token_file, net::is_loopback(*listen));
@@ -34,7 +35,8 @@ int serve(const Settings& settings) {
   if (Status ok = net::check_exposure(*listen, token && token->chosen); !ok) return usage(ok.error());
   if (!token) return failure(token.error());
 
-  auto loop = net::EventLoop::create({.spin_ns = daemon::usable_cores(common.cores) > 2 ? 20 * kMicrosecond : 0});
+  auto loop =
+      net::EventLoop::create({.spin_ns = daemon::usable_cores(common.cores) > 2 ? 20 * kMicrosecond : 0});
   if (!loop) return failure(loop.error());
   scheduler::ServerOptions options{*listen, token->token, {}};
   options.core.term = settings.term;
@@ -51,7 +53,8 @@ int serve(const Settings& settings) {
   });
   if (!signals) return failure(signals.error());
   if (!common.address_file.empty()) {
-    if (Status ok = daemon::write_address_file(common.address_file, address->to_string()); !ok) return failure(ok.error());
+    if (Status ok = daemon::write_address_file(common.address_file, address->to_string()); !ok)
+      return failure(ok.error());
   }
   daemon::log_info("ready", {{"address", address->to_string()},
                              {"token", token->source},
@@ -70,10 +73,12 @@ int main(int argc, char** argv) {
   settings.common.listen = "127.0.0.1:7420";
   CLI::App app("The scheduler of a Tilewise cluster", kName);
   daemon::add_common_options(app, settings.common);
-  app.add_option("--term", settings.term, "Number of this scheduler life; must rise from one life to the next")
+  app.add_option("--term", settings.term,
+                 "Number of this scheduler life; must rise from one life to the next")
       ->capture_default_str()
       ->check(CLI::Range(1u, 0xFFFFFFu));
-  app.add_option("--passes-off", settings.passes_off, "Planning passes to leave out, by name")->delimiter(',');
+  app.add_option("--passes-off", settings.passes_off, "Planning passes to leave out, by name")
+      ->delimiter(',');
   app.add_option("--max-peers", settings.max_peers, "Workers, clients and tools that may be joined at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));

@@ -57,8 +57,9 @@ void Server::on_frame(Conn conn, const net::Frame& frame) {
   auto message = codec::decode(frame.payload);
   if (!message) return reject(conn, message.error());
   if (codec::frame_type(*message) != frame.type) {
-    return reject(conn, error(Errc::kCorruptData, "the frame says type " + std::to_string(frame.type) + ", its message is a " +
-                                                      std::string(msg::name_of(*message))));
+    return reject(conn,
+                  error(Errc::kCorruptData, "the frame says type " + std::to_string(frame.type) +
+                                                ", its message is a " + std::string(msg::name_of(*message))));
   }
   if (const auto* join = std::get_if<msg::Join>(&*message)) {
     Peer& peer = peers_.at(conn);
@@ -98,7 +99,8 @@ void Server::drop(Conn conn, const Error& why) {
 bool Server::turn() {
   bool any = false;
   // Sends that fail become events of the same batch; each closes a link, so this ends.
-  for (TimeNs now = monotonic_now(); !events_.empty() || now >= core_.next_deadline(); now = monotonic_now()) {
+  for (TimeNs now = monotonic_now(); !events_.empty() || now >= core_.next_deadline();
+       now = monotonic_now()) {
     any = true;
     core_.step(events_, now, actions_);
     events_.clear();
@@ -150,9 +152,9 @@ void Server::send(Conn to, const msg::Message& message) {
   if (sent) sent = peer.link->send(codec::frame_type(message), buffer_.bytes());
   if (sent) return;
   // A log with a gap is worse than none: a peer that cannot take its messages is lost.
-  daemon::log_error("cannot send, link closed", {{"peer", peer.name},
-                                                 {"message", msg::name_of(message)},
-                                                 {"why", to_string(sent.error())}});
+  daemon::log_error(
+      "cannot send, link closed",
+      {{"peer", peer.name}, {"message", msg::name_of(message)}, {"why", to_string(sent.error())}});
   drop(to, sent.error());
   events_.push_back(Closed{to, sent.error()});
 }
@@ -176,7 +178,8 @@ void Server::end() {
 }
 
 void Server::finish_if_quiet() {
-  const bool workers = std::any_of(peers_.begin(), peers_.end(), [](const auto& p) { return p.second.worker; });
+  const bool workers =
+      std::any_of(peers_.begin(), peers_.end(), [](const auto& p) { return p.second.worker; });
   if (!workers && on_end_) std::exchange(on_end_, {})();
 }
 

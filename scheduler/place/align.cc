@@ -49,12 +49,14 @@ std::int64_t coordinate(std::int64_t b, std::int64_t n, std::int64_t parts, bool
 
 // One space dimension that walks one source dimension: the blocks read at its ends and in between.
 struct Walk {
-  std::int64_t points = 0;                    // along the dimension
-  std::int64_t first = 0, second = 0, middle = 0, last = 0;  // source blocks, counted from the piece's low corner
+  std::int64_t points = 0;  // along the dimension
+  std::int64_t first = 0, second = 0, middle = 0,
+               last = 0;  // source blocks, counted from the piece's low corner
 };
 
 // The new rule's coordinates along one dimension, as coordinates of the old rule; false: no closed form.
-bool carry(const Walk& walk, std::int64_t blocks, std::int64_t parts, bool cyclic, std::vector<std::int64_t>& out) {
+bool carry(const Walk& walk, std::int64_t blocks, std::int64_t parts, bool cyclic,
+           std::vector<std::int64_t>& out) {
   if (!cyclic) {
     const std::int64_t from = coordinate(walk.first, blocks, parts, false);
     const std::int64_t to = coordinate(walk.last, blocks, parts, false);
@@ -63,7 +65,8 @@ bool carry(const Walk& walk, std::int64_t blocks, std::int64_t parts, bool cycli
     return true;
   }
   const std::int64_t stride = walk.second - walk.first;
-  if (walk.middle != walk.first + stride * (walk.points / 2) || walk.last != walk.first + stride * (walk.points - 1)) {
+  if (walk.middle != walk.first + stride * (walk.points / 2) ||
+      walk.last != walk.first + stride * (walk.points - 1)) {
     return false;
   }
   const std::int64_t period = stride == 0 ? 1 : parts / std::gcd(parts, stride < 0 ? -stride : stride);
@@ -123,7 +126,8 @@ bool align_with(const Request& request, int operand, ir::Placement& out) {
       if (!first_read.at(at, block)) block = base_block;
       return block;
     };
-    const ir::Index first = read_at(0), second = read_at(1), middle = read_at(counts[d] / 2), last = read_at(counts[d] - 1);
+    const ir::Index first = read_at(0), second = read_at(1), middle = read_at(counts[d] / 2),
+                    last = read_at(counts[d] - 1);
     bool cyclic = false;
     for (std::size_t s = 0; s < source_rank && along[d].empty(); ++s) {
       if (walked_by[s] >= 0 || rule.parts[s] == 1 || (first[s] == last[s] && first[s] == middle[s])) continue;

@@ -6,11 +6,11 @@
 namespace tilewise::place {
 namespace {
 
-constexpr double kSameHostWeight = 0.25;     // mapped or copied within a host
+constexpr double kSameHostWeight = 0.25;  // mapped or copied within a host
 // Memory is faster than links: work piled up on one device costs less than moving its inputs away, byte for byte. So
 // results live where inputs live, until arithmetic outweighs the bytes.
 constexpr double kImbalanceWeight = 0.25;
-constexpr double kFlopsPerByte = 50;         // work a device does while a byte crosses a link
+constexpr double kFlopsPerByte = 50;  // work a device does while a byte crosses a link
 
 std::uint32_t host_of(std::span<const Device> devices, DeviceId id) {
   const auto it = std::lower_bound(devices.begin(), devices.end(), id,
@@ -19,8 +19,8 @@ std::uint32_t host_of(std::span<const Device> devices, DeviceId id) {
 }
 
 // How many of one device's points along a dimension lie in [lo, hi): n points over `parts`, `c` owns them.
-std::int64_t owned_between(std::int64_t lo, std::int64_t hi, std::int64_t n, std::int64_t parts, std::int64_t c,
-                           bool cyclic) {
+std::int64_t owned_between(std::int64_t lo, std::int64_t hi, std::int64_t n, std::int64_t parts,
+                           std::int64_t c, bool cyclic) {
   if (hi <= lo || n <= 0) return 0;
   if (cyclic) {
     auto below = [&](std::int64_t x) { return x <= c ? 0 : (x - c + parts - 1) / parts; };
@@ -41,9 +41,10 @@ std::int64_t sharers(const ir::Placement& placement, const ir::Index& point, con
       const std::int64_t lo = piece.box.lo[d], n = piece.box.hi[d] - lo, parts = piece.rule.parts[d];
       const bool cyclic = piece.rule.cyclic[d] != 0;
       const std::int64_t at = point[d] - lo;
-      const std::int64_t c = cyclic ? at % parts : static_cast<std::int64_t>(static_cast<__int128>(at) * parts / n);
-      count *= std::max<std::int64_t>(
-          1, owned_between(std::max(box.lo[d] - lo, std::int64_t{0}), std::min(box.hi[d] - lo, n), n, parts, c, cyclic));
+      const std::int64_t c =
+          cyclic ? at % parts : static_cast<std::int64_t>(static_cast<__int128>(at) * parts / n);
+      count *= std::max<std::int64_t>(1, owned_between(std::max(box.lo[d] - lo, std::int64_t{0}),
+                                                       std::min(box.hi[d] - lo, n), n, parts, c, cyclic));
     }
     return count;
   }
@@ -66,13 +67,15 @@ double moved_bytes(const Request& request, const ir::Placement& placement) {
   std::int64_t budget = kSampledReads;
   std::int64_t sampled = 0;
   for (std::int64_t i = 0; i < samples && budget > 0; ++i) {
-    const ir::Index point = geometry.point(static_cast<std::int64_t>((static_cast<__int128>(2 * i + 1) * points) / (2 * samples)));
+    const ir::Index point = geometry.point(
+        static_cast<std::int64_t>((static_cast<__int128>(2 * i + 1) * points) / (2 * samples)));
     const DeviceId here = placement.owner(point);
     const std::int64_t steps = geometry.steps(point);
     const std::int64_t tried = std::clamp<std::int64_t>(budget / ((samples - i) * operands), 1, steps);
     double of_point = 0;
     for (std::int64_t t = 0; t < tried; ++t) {
-      geometry.reads(point, static_cast<std::int64_t>((static_cast<__int128>(2 * t + 1) * steps) / (2 * tried)), reads);
+      geometry.reads(
+          point, static_cast<std::int64_t>((static_cast<__int128>(2 * t + 1) * steps) / (2 * tried)), reads);
       budget -= static_cast<std::int64_t>(reads.size());
       for (const ir::Read& read : reads) {
         const Input& input = request.inputs[read.operand];
@@ -102,8 +105,8 @@ double wanted_bytes(const Request& request, const ir::Placement& placement) {
   const std::int64_t samples = std::min(points, kSampledReads / 4);
   std::int64_t away = 0;
   for (std::int64_t i = 0; i < samples; ++i) {
-    const ir::Index point =
-        request.geometry->point(static_cast<std::int64_t>((static_cast<__int128>(2 * i + 1) * points) / (2 * samples)));
+    const ir::Index point = request.geometry->point(
+        static_cast<std::int64_t>((static_cast<__int128>(2 * i + 1) * points) / (2 * samples)));
     for (const ir::Placement& user : request.wanted) away += user.owner(point) != placement.owner(point);
   }
   if (away == 0) return 0;

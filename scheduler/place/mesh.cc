@@ -13,7 +13,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 struct Search {
   const ir::Shape& counts;
   std::span<const double> cut_cost;
-  std::vector<int> dims;                 // those searched
+  std::vector<int> dims;  // those searched
   ir::PerDim<std::int32_t> current, best;
   std::int64_t best_load = -1;
   double best_cost = 0;
@@ -81,7 +81,8 @@ ir::PerDim<double> cut_costs(const Request& request) {
   // Near-square by default: a cut costs the face it exposes, and a whisper more towards the last dimension, so that
   // ties go to whole rows.
   for (std::size_t d = 0; d < counts.size(); ++d) {
-    cost[d] = points / static_cast<double>(std::max<std::int64_t>(counts[d], 1)) * (1 + 1e-6 * static_cast<double>(d));
+    cost[d] = points / static_cast<double>(std::max<std::int64_t>(counts[d], 1)) *
+              (1 + 1e-6 * static_cast<double>(d));
   }
   // An operand whose blocks are read all along dimension d is wanted by every device along d.
   std::vector<ir::Geometry::Users> users;
@@ -99,8 +100,8 @@ ir::PerDim<double> cut_costs(const Request& request) {
   return cost;
 }
 
-ir::Placement tiled(const ir::Shape& counts, std::span<const DeviceId> devices, std::span<const double> cut_cost,
-                    bool cyclic) {
+ir::Placement tiled(const ir::Shape& counts, std::span<const DeviceId> devices,
+                    std::span<const double> cut_cost, bool cyclic) {
   ir::Rule rule;
   rule.parts = device_grid(counts, static_cast<std::int64_t>(devices.size()), cut_cost);
   rule.cyclic.assign(counts.size(), cyclic ? 1 : 0);

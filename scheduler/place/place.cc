@@ -57,7 +57,8 @@ class Tiled final : public Policy {
     for (const ir::OutputSpec& output : request.op->outputs) bytes += bytes_of({output.dtype, output.grid});
     if (bytes < static_cast<double>(kSmallResultBytes)) return request.eligible.front().id;
     return std::min_element(request.eligible.begin(), request.eligible.end(),
-                            [](const Device& a, const Device& b) { return a.load_bytes < b.load_bytes; })->id;
+                            [](const Device& a, const Device& b) { return a.load_bytes < b.load_bytes; })
+        ->id;
   }
   bool cyclic_;
 };
@@ -92,7 +93,8 @@ std::unique_ptr<Policy> wanted_policy() { return std::make_unique<Wanted>(); }
 void eligible_devices(const ir::Op& op, std::span<const Device> devices, std::vector<Device>& out) {
   const bool files = op.kind == ir::OpKind::kReadNpy || op.kind == ir::OpKind::kWriteNpy;
   const std::uint8_t preferred = files ? kHostKind : kCudaKind;
-  const bool there = std::any_of(devices.begin(), devices.end(), [&](const Device& d) { return d.kind == preferred; });
+  const bool there =
+      std::any_of(devices.begin(), devices.end(), [&](const Device& d) { return d.kind == preferred; });
   out.clear();
   for (const Device& d : devices) {
     if ((d.kind == preferred) == there) out.push_back(d);
@@ -126,9 +128,8 @@ Result<Decision> Placer::place(const Request& request) const {
   std::erase_if(candidates, [&](const Candidate& c) { return !uses_only(c.placement, request.eligible); });
   for (std::size_t i = 1; i < candidates.size();) {  // equal ones need no second estimate
     const auto end = candidates.begin() + static_cast<std::ptrdiff_t>(i);
-    const bool seen = std::any_of(candidates.begin(), end, [&](const Candidate& c) {
-      return c.placement == candidates[i].placement;
-    });
+    const bool seen = std::any_of(candidates.begin(), end,
+                                  [&](const Candidate& c) { return c.placement == candidates[i].placement; });
     seen ? void(candidates.erase(end)) : void(++i);
   }
   if (candidates.empty()) {
@@ -139,7 +140,8 @@ Result<Decision> Placer::place(const Request& request) const {
   std::size_t best = 0;
   double best_cost = 0;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const double cost = moved_bytes(request, candidates[i].placement) + wanted_bytes(request, candidates[i].placement) +
+    const double cost = moved_bytes(request, candidates[i].placement) +
+                        wanted_bytes(request, candidates[i].placement) +
                         imbalance_bytes(request, candidates[i].placement);
     if (i == 0 || cost < best_cost) best = i, best_cost = cost;
   }

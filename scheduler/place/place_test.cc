@@ -41,7 +41,8 @@ struct Case {
 std::vector<Device> hosts(int n, int per_host = 1) {
   std::vector<Device> out;
   for (int i = 0; i < n; ++i) {
-    out.push_back({DeviceId{static_cast<std::uint32_t>(i + 1)}, kHostKind, static_cast<std::uint32_t>(i / per_host), 0});
+    out.push_back({DeviceId{static_cast<std::uint32_t>(i + 1)}, kHostKind,
+                   static_cast<std::uint32_t>(i / per_host), 0});
   }
   return out;
 }
@@ -128,15 +129,19 @@ TEST_CASE("every point is owned once, whatever the counts and devices") {
   Prng prng(5);
   for (int round = 0; round < 400; ++round) {
     ir::Shape counts;
-    for (std::int64_t d = prng.between(0, 4); d > 0; --d) counts.push_back(prng.between(round % 7 == 0 ? 0 : 1, 9));
+    for (std::int64_t d = prng.between(0, 4); d > 0; --d)
+      counts.push_back(prng.between(round % 7 == 0 ? 0 : 1, 9));
     const auto devices = hosts(static_cast<int>(prng.between(1, 13)));
     const ir::PerDim<double> cost(counts.size(), 1.0);
     const ir::Placement placement = tiled(counts, ids(devices), cost, prng.chance(0.5));
     REQUIRE(placement.verify(counts).has_value());
     std::int64_t owned = 0, most = 0;
-    for (const Device& d : devices) owned += placement.owned_count(d.id), most = std::max(most, placement.owned_count(d.id));
+    for (const Device& d : devices)
+      owned += placement.owned_count(d.id), most = std::max(most, placement.owned_count(d.id));
     CHECK(owned == ir::volume(counts));
-    if (counts.size() == 1) CHECK(most == (counts[0] + static_cast<std::int64_t>(devices.size()) - 1) / static_cast<std::int64_t>(devices.size()));
+    if (counts.size() == 1)
+      CHECK(most == (counts[0] + static_cast<std::int64_t>(devices.size()) - 1) /
+                        static_cast<std::int64_t>(devices.size()));
   }
 }
 
@@ -212,7 +217,10 @@ TEST_CASE("results live where most of their bytes live") {
   const ir::Grid g = grid({64, 64}, {8, 8});
   const ir::Grid row = grid({64}, {8});
   Placer placer;
-  Case c = map_of(g, {{row, *ir::View::identity(row.shape()).broadcast_to(g.shape())}, {g, ir::View::identity(g.shape())}}, 4);
+  Case c = map_of(
+      g,
+      {{row, *ir::View::identity(row.shape()).broadcast_to(g.shape())}, {g, ir::View::identity(g.shape())}},
+      4);
   c.placements[1] = even(g, c.devices, true);
   const auto decision = placer.place(c.request());
   CHECK(decision->placement == c.placements[1]);
@@ -231,11 +239,13 @@ TEST_CASE("matmul's device grid follows the bytes of its operands") {
   const auto cost = cut_costs(request);
   CHECK(device_grid(tall.op.space.counts(), 4, cost) == ir::PerDim<std::int32_t>{4, 1});
   Case square = matmul(128, 128, 128, 8, 4);
-  CHECK(device_grid(square.op.space.counts(), 4, cut_costs(square.request())) == ir::PerDim<std::int32_t>{2, 2});
+  CHECK(device_grid(square.op.space.counts(), 4, cut_costs(square.request())) ==
+        ir::PerDim<std::int32_t>{2, 2});
   const auto decision = placer.place(square.request());
   CHECK(decision->placement.devices().size() == 4);
   // An operand on one device does not pull all the work there.
-  square.placements[0] = ir::Placement::whole(square.arrays[0].grid.counts(), ir::Rule::constant(2, DeviceId{1}));
+  square.placements[0] =
+      ir::Placement::whole(square.arrays[0].grid.counts(), ir::Rule::constant(2, DeviceId{1}));
   square.placements[1] = square.placements[0];
   CHECK(placer.place(matmul(2048, 2048, 2048, 256, 4).request())->placement.devices().size() == 4);
 }

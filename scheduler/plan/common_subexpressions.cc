@@ -7,21 +7,19 @@ namespace tilewise::plan {
 
 bool is_pure(const ir::Op& op) {
   switch (op.kind) {
-    case ir::OpKind::kMap:       // random numbers are functions of key and position: equal keys, equal numbers
+    case ir::OpKind::kMap:  // random numbers are functions of key and position: equal keys, equal numbers
     case ir::OpKind::kReduce:
     case ir::OpKind::kReduceBlocks:
     case ir::OpKind::kCombine:
     case ir::OpKind::kMatmul:
     case ir::OpKind::kMatmulPanels:
     case ir::OpKind::kCopy:
-    case ir::OpKind::kReshape:
-      return true;
-    case ir::OpKind::kReadNpy:   // the file may change
+    case ir::OpKind::kReshape: return true;
+    case ir::OpKind::kReadNpy:  // the file may change
     case ir::OpKind::kWriteNpy:
-    case ir::OpKind::kCall:      // nothing is known about a plug-in
+    case ir::OpKind::kCall:  // nothing is known about a plug-in
     case ir::OpKind::kFetch:
-    case ir::OpKind::kProvide:
-      return false;
+    case ir::OpKind::kProvide: return false;
   }
   return false;
 }
@@ -29,8 +27,8 @@ bool is_pure(const ir::Op& op) {
 namespace {
 
 bool equal_but_for_names(const ir::Op& a, const ir::Op& b) {
-  if (a.kind != b.kind || a.operands != b.operands || a.space != b.space || a.attrs != b.attrs || a.hint != b.hint ||
-      a.outputs.size() != b.outputs.size()) {
+  if (a.kind != b.kind || a.operands != b.operands || a.space != b.space || a.attrs != b.attrs ||
+      a.hint != b.hint || a.outputs.size() != b.outputs.size()) {
     return false;
   }
   for (std::size_t i = 0; i < a.outputs.size(); ++i) {
@@ -42,8 +40,8 @@ bool equal_but_for_names(const ir::Op& a, const ir::Op& b) {
 }  // namespace
 
 void merge_common_subexpressions(Graph& graph) {
-  boost::unordered_flat_map<std::uint64_t, std::uint64_t> renamed;           // array -> equal, earlier array
-  boost::unordered_flat_map<std::uint64_t, std::vector<std::size_t>> seen;   // digest -> positions in `kept`
+  boost::unordered_flat_map<std::uint64_t, std::uint64_t> renamed;          // array -> equal, earlier array
+  boost::unordered_flat_map<std::uint64_t, std::vector<std::size_t>> seen;  // digest -> positions in `kept`
   std::vector<ir::Op> kept;
   kept.reserve(graph.ops.size());
   for (ir::Op& op : graph.ops) {

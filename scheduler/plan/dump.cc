@@ -8,7 +8,8 @@ namespace {
 void append_view(std::string& out, const ir::View& view) {
   bool plain = view.source.size() == view.shape.size();
   for (std::size_t s = 0; plain && s < view.source.size(); ++s) {
-    plain = view.source[s].dim == static_cast<int>(s) && view.source[s].start == 0 && view.source[s].step == 1;
+    plain =
+        view.source[s].dim == static_cast<int>(s) && view.source[s].start == 0 && view.source[s].step == 1;
   }
   if (plain) return;
   out += '[';

@@ -19,7 +19,8 @@ using ir::TapeInstr;
 using ir::TapeOp;
 
 bool is_random(TapeOp op) {
-  return op == TapeOp::kUniform || op == TapeOp::kNormal || op == TapeOp::kRandomInt || op == TapeOp::kRandomBelow;
+  return op == TapeOp::kUniform || op == TapeOp::kNormal || op == TapeOp::kRandomInt ||
+         op == TapeOp::kRandomBelow;
 }
 
 const ir::Tape* tape_of(const ir::Op& op) {
@@ -35,7 +36,8 @@ class TapeBuilder {
   std::uint16_t add(const TapeInstr& instr) {
     const auto same = std::find_if(code_.begin(), code_.end(), [&](const TapeInstr& other) {
       // Bits decide: 0.0 and -0.0 compare equal and are not.
-      return other == instr && std::bit_cast<std::uint64_t>(other.imm_f) == std::bit_cast<std::uint64_t>(instr.imm_f);
+      return other == instr &&
+             std::bit_cast<std::uint64_t>(other.imm_f) == std::bit_cast<std::uint64_t>(instr.imm_f);
     });
     if (same != code_.end()) return static_cast<std::uint16_t>(same - code_.begin());
     code_.push_back(instr);
@@ -142,7 +144,8 @@ class Fuser {
     const ir::Op& consumer = graph_.ops[c];
     if (producer.kind != ir::OpKind::kMap || producer.outputs.size() != 1) return false;
     // Two explicit placements stay two ops: both wishes are kept.
-    if (!producer.hint.devices.empty() && !consumer.hint.devices.empty() && producer.hint != consumer.hint) return false;
+    if (!producer.hint.devices.empty() && !consumer.hint.devices.empty() && producer.hint != consumer.hint)
+      return false;
     if (uses_[p] == 1 && !held(producer)) return true;
     // A source without operands costs less to make again than to load, random numbers excepted.
     if (!producer.operands.empty() || !producer.hint.devices.empty()) return false;
@@ -155,7 +158,8 @@ class Fuser {
     const ir::View& view = consumer.operands[slot].view;
     const ir::Tape& inner = *tape_of(producer);
     const ir::Tape& outer = *tape_of(consumer);
-    const bool same_positions = view.is_identity(producer.space.shape()) && producer.space.shape() == consumer.space.shape();
+    const bool same_positions =
+        view.is_identity(producer.space.shape()) && producer.space.shape() == consumer.space.shape();
     for (const TapeInstr& instr : inner.code) {
       if (is_random(instr.op) && !same_positions) return std::nullopt;
     }
@@ -225,7 +229,8 @@ class Fuser {
     if (!of) return false;
     for (std::size_t i = 0; i < fused.operands.size(); ++i) {
       const ir::Operand& operand = fused.operands[i];
-      const bool old = std::find(consumer.operands.begin(), consumer.operands.end(), operand) != consumer.operands.end();
+      const bool old =
+          std::find(consumer.operands.begin(), consumer.operands.end(), operand) != consumer.operands.end();
       if (!old && !ir::aligned(operand.view, (*of)[i].grid, fused.space)) return false;
     }
     return static_cast<bool>(ir::verify(fused, *of));
@@ -233,7 +238,7 @@ class Fuser {
 
   Graph& graph_;
   Sources sources_;
-  std::vector<std::int64_t> uses_;   // distinct operands that read an op's results
+  std::vector<std::int64_t> uses_;  // distinct operands that read an op's results
 };
 
 }  // namespace

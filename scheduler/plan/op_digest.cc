@@ -12,8 +12,10 @@ void mix(Digest& d, const ir::Grid& grid) {
   mix(d, grid.rank());
   for (const ir::DimGrid& dim : grid.dims()) {
     mix(d, dim.extent()), mix(d, dim.count());
-    if (dim.is_uniform()) mix(d, dim.block()), mix(d, dim.phase());
-    else for (const std::int64_t at : dim.starts()) mix(d, at);
+    if (dim.is_uniform())
+      mix(d, dim.block()), mix(d, dim.phase());
+    else
+      for (const std::int64_t at : dim.starts()) mix(d, at);
   }
 }
 
@@ -27,7 +29,8 @@ void mix(Digest& d, const std::vector<ir::OperandMap>& maps) {
   for (const ir::OperandMap& map : maps) {
     mix(d, static_cast<std::int64_t>(map.size()));
     for (const ir::DimMap& m : map) {
-      mix(d, static_cast<std::int64_t>(m.kind)), mix(d, m.dim), mix(d, m.mul), mix(d, m.div), mix(d, m.before), mix(d, m.after);
+      mix(d, static_cast<std::int64_t>(m.kind)), mix(d, m.dim), mix(d, m.mul), mix(d, m.div),
+          mix(d, m.before), mix(d, m.after);
     }
   }
 }

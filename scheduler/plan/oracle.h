@@ -10,7 +10,7 @@
 
 namespace tilewise::plan::test {
 
-struct Value {                       // floats as the bits of a double, integers and bools as they are
+struct Value {  // floats as the bits of a double, integers and bools as they are
   std::int64_t i = 0;
   double f() const { return std::bit_cast<double>(i); }
   static Value of(double v) { return {std::bit_cast<std::int64_t>(v)}; }
@@ -19,7 +19,7 @@ struct Value {                       // floats as the bits of a double, integers
 
 struct Array {
   ir::Shape shape;
-  std::vector<Value> values;         // C order
+  std::vector<Value> values;  // C order
 };
 using Arrays = std::map<std::uint64_t, Array>;
 
@@ -37,13 +37,22 @@ inline Value apply(const ir::TapeInstr& in, ir::DType from, Value a, Value b, Va
       const double v = real ? a.f() : static_cast<double>(a.i);
       if (ir::is_floating(in.dtype)) return f(v);
       const std::int64_t whole = real ? static_cast<std::int64_t>(v) : a.i;
-      return {in.dtype == ir::DType::kBool ? whole != 0 : in.dtype == ir::DType::kInt32 ? static_cast<std::int32_t>(whole) : whole};
+      return {in.dtype == ir::DType::kBool    ? whole != 0
+              : in.dtype == ir::DType::kInt32 ? static_cast<std::int32_t>(whole)
+                                              : whole};
     }
-    case Op::kNeg: return real ? f(-a.f()) : Value{static_cast<std::int64_t>(-static_cast<std::uint64_t>(a.i))};
+    case Op::kNeg:
+      return real ? f(-a.f()) : Value{static_cast<std::int64_t>(-static_cast<std::uint64_t>(a.i))};
     case Op::kAbs: return real ? f(std::fabs(a.f())) : Value{a.i < 0 ? -a.i : a.i};
-    case Op::kAdd: return real ? f(a.f() + b.f()) : wrap([](auto x, auto y) { return static_cast<std::int64_t>(x + y); }, a, b);
-    case Op::kSub: return real ? f(a.f() - b.f()) : wrap([](auto x, auto y) { return static_cast<std::int64_t>(x - y); }, a, b);
-    case Op::kMul: return real ? f(a.f() * b.f()) : wrap([](auto x, auto y) { return static_cast<std::int64_t>(x * y); }, a, b);
+    case Op::kAdd:
+      return real ? f(a.f() + b.f())
+                  : wrap([](auto x, auto y) { return static_cast<std::int64_t>(x + y); }, a, b);
+    case Op::kSub:
+      return real ? f(a.f() - b.f())
+                  : wrap([](auto x, auto y) { return static_cast<std::int64_t>(x - y); }, a, b);
+    case Op::kMul:
+      return real ? f(a.f() * b.f())
+                  : wrap([](auto x, auto y) { return static_cast<std::int64_t>(x * y); }, a, b);
     case Op::kDiv: return f(a.f() / b.f());
     case Op::kLt: return {real ? a.f() < b.f() : a.i < b.i};
     case Op::kWhere: return a.i != 0 ? b : c;
@@ -55,7 +64,8 @@ inline std::int64_t source_position(const ir::View& view, const ir::Shape& sourc
   std::int64_t position = 0;
   for (std::size_t s = 0; s < source.size(); ++s) {
     const ir::SourceDim& d = view.source[s];
-    position = position * source[s] + d.start + (d.dim < 0 ? 0 : d.step * at[static_cast<std::size_t>(d.dim)]);
+    position =
+        position * source[s] + d.start + (d.dim < 0 ? 0 : d.step * at[static_cast<std::size_t>(d.dim)]);
   }
   return position;
 }
@@ -71,11 +81,14 @@ inline Value eval_tape(const ir::Tape& tape, const ir::Op& op, const Arrays& arr
         v[i] = array.values[static_cast<std::size_t>(source_position(operand.view, array.shape, at))];
         break;
       }
-      case ir::TapeOp::kConst: v[i] = ir::is_floating(in.dtype) ? Value::of(rounded(in.dtype, in.imm_f)) : Value{in.imm_i}; break;
+      case ir::TapeOp::kConst:
+        v[i] = ir::is_floating(in.dtype) ? Value::of(rounded(in.dtype, in.imm_f)) : Value{in.imm_i};
+        break;
       case ir::TapeOp::kIota: v[i] = {at[static_cast<std::size_t>(in.imm_i)]}; break;
       case ir::TapeOp::kUniform: {  // any function of key and global position will do
-        const std::uint64_t x = (static_cast<std::uint64_t>(ir::ravel(at, op.space.shape())) * 0x9E3779B97F4A7C15ull) ^
-                                static_cast<std::uint64_t>(in.imm_i) * 0xBF58476D1CE4E5B9ull;
+        const std::uint64_t x =
+            (static_cast<std::uint64_t>(ir::ravel(at, op.space.shape())) * 0x9E3779B97F4A7C15ull) ^
+            static_cast<std::uint64_t>(in.imm_i) * 0xBF58476D1CE4E5B9ull;
         v[i] = Value::of(rounded(in.dtype, static_cast<double>(x >> 11) * 0x1.0p-53));
         break;
       }
@@ -90,7 +103,8 @@ inline void eval(const ir::Op& op, Arrays& arrays) {
   if (op.kind == ir::OpKind::kMap) {
     Array out{shape, std::vector<Value>(static_cast<std::size_t>(ir::volume(shape)))};
     for (std::int64_t i = 0; i < ir::volume(shape); ++i) {
-      out.values[static_cast<std::size_t>(i)] = eval_tape(op.get<ir::MapAttrs>().tape, op, arrays, ir::unravel(i, shape));
+      out.values[static_cast<std::size_t>(i)] =
+          eval_tape(op.get<ir::MapAttrs>().tape, op, arrays, ir::unravel(i, shape));
     }
     arrays[op.outputs[0].array] = std::move(out);
   } else if (op.kind == ir::OpKind::kReduce) {
@@ -104,7 +118,8 @@ inline void eval(const ir::Op& op, Arrays& arrays) {
       std::map<std::int64_t, Value> partial;
       for (std::int64_t i = 0; i < box.volume(); ++i) {
         ir::Index at = ir::unravel(i, box.shape()), to;
-        for (std::size_t d = 0; d < at.size(); ++d) at[d] += box.lo[d], to.push_back(attrs.axes >> d & 1u ? 0 : at[d]);
+        for (std::size_t d = 0; d < at.size(); ++d)
+          at[d] += box.lo[d], to.push_back(attrs.axes >> d & 1u ? 0 : at[d]);
         Value& sum = partial[ir::ravel(to, result)];
         ir::TapeInstr add{ir::TapeOp::kAdd, dtype};
         Value v = eval_tape(attrs.tape, op, arrays, at);

@@ -46,14 +46,17 @@ class Program {
     return map({a, b}, [](TapeBuilder& t, Values v) { return t.binary(TapeOp::kAdd, v[0], v[1]); });
   }
   Source fill(const ir::Shape& shape, const ir::Shape& block, double value = 2) {
-    return add(ir::infer_generate(shape, *ir::Grid::uniform(shape, block),
-                                  [&](TapeBuilder& t, Values) { return t.constant(value, DType::kFloat64); }));
+    return add(ir::infer_generate(shape, *ir::Grid::uniform(shape, block), [&](TapeBuilder& t, Values) {
+      return t.constant(value, DType::kFloat64);
+    }));
   }
   Source random(const ir::Shape& shape, const ir::Shape& block, std::uint64_t key) {
     return add(ir::infer_generate(shape, *ir::Grid::uniform(shape, block),
                                   [&](TapeBuilder& t, Values) { return t.uniform(DType::kFloat64, key); }));
   }
-  Source sum(const Source& a, std::vector<int> axes) { return add(ir::infer_reduce(a, ir::ReduceKind::kSum, axes, true)); }
+  Source sum(const Source& a, std::vector<int> axes) {
+    return add(ir::infer_reduce(a, ir::ReduceKind::kSum, axes, true));
+  }
   void hold(const Source& a) {
     graph.holds.push_back(a.array);
     std::sort(graph.holds.begin(), graph.holds.end());
@@ -65,7 +68,8 @@ class Program {
 };
 
 std::size_t count(const Graph& graph, ir::OpKind kind) {
-  return static_cast<std::size_t>(std::count_if(graph.ops.begin(), graph.ops.end(), [&](const ir::Op& op) { return op.kind == kind; }));
+  return static_cast<std::size_t>(
+      std::count_if(graph.ops.begin(), graph.ops.end(), [&](const ir::Op& op) { return op.kind == kind; }));
 }
 
 Arrays evaluate(const Graph& graph) {
@@ -108,7 +112,8 @@ TEST_CASE("equal expressions are computed once") {
   Program p;
   const Source a = p.input({8, 8}, {2, 2});
   const Source x = p.neg(a), y = p.neg(a);
-  const Source r1 = p.random({8, 8}, {2, 2}, 5), r2 = p.random({8, 8}, {2, 2}, 5), r3 = p.random({8, 8}, {2, 2}, 6);
+  const Source r1 = p.random({8, 8}, {2, 2}, 5), r2 = p.random({8, 8}, {2, 2}, 5),
+               r3 = p.random({8, 8}, {2, 2}, 6);
   const Source s = p.plus(p.plus(x, y), p.plus(p.plus(r1, r2), r3));
   p.hold(s);
   Graph merged = p.graph;
@@ -166,19 +171,21 @@ TEST_CASE("a chain becomes one op") {
 
 TEST_CASE("views compose, positions are rewritten") {
   Program p;
-  const Source i = p.add(ir::infer_generate({6, 8}, *ir::Grid::uniform({6, 8}, {6, 8}), [](TapeBuilder& t, Values) {
-    return t.binary(TapeOp::kAdd, t.binary(TapeOp::kMul, t.iota(0), ir::Scalar(100)), t.iota(1));
-  }));
+  const Source i =
+      p.add(ir::infer_generate({6, 8}, *ir::Grid::uniform({6, 8}, {6, 8}), [](TapeBuilder& t, Values) {
+        return t.binary(TapeOp::kAdd, t.binary(TapeOp::kMul, t.iota(0), ir::Scalar(100)), t.iota(1));
+      }));
   Source slice = i;
   slice.view = *(*slice.view.slice(1, 7, 0, -2)).transpose();
   const Source x = p.map({slice}, [](TapeBuilder& t, Values v) { return t.unary(TapeOp::kNeg, v[0]); });
   Source row = i;
   row.view = *row.view.at(0, 3);
-  const Source y = p.plus(x, *[&] {
-    Source s = row;
-    s.view = *s.view.slice(0, 0, 6, 1);
-    return std::optional(s);
-  }());
+  const Source y = p.plus(
+      x, *[&] {
+        Source s = row;
+        s.view = *s.view.slice(0, 0, 6, 1);
+        return std::optional(s);
+      }());
   p.hold(y);
   Graph g = p.graph;
   fuse_elementwise(g);
@@ -251,7 +258,8 @@ TEST_CASE("fusion keeps cuts, devices and limits") {
     CHECK(g.ops.size() < 100);
     for (const ir::Op& op : g.ops) {
       CHECK(op.operands.size() <= static_cast<std::size_t>(limits::kMaxTapeLoads));
-      CHECK(op.get<ir::MapAttrs>().tape.code.size() <= static_cast<std::size_t>(limits::kMaxTapeInstructions));
+      CHECK(op.get<ir::MapAttrs>().tape.code.size() <=
+            static_cast<std::size_t>(limits::kMaxTapeInstructions));
     }
     same_results(p.graph, g);
   }
@@ -276,9 +284,10 @@ TEST_CASE("random programs give the same bits with and without passes") {
       switch (prng.below(7)) {
         case 0: all.push_back(p.random({n, n}, {block, block}, prng.below(2))); break;
         case 1:
-          all.push_back(p.add(ir::infer_generate({n, n}, *ir::Grid::uniform({n, n}, {block, block}), [](TapeBuilder& t, Values) {
-            return t.cast(t.binary(TapeOp::kSub, t.iota(0), t.iota(1)), DType::kFloat64);
-          })));
+          all.push_back(p.add(ir::infer_generate(
+              {n, n}, *ir::Grid::uniform({n, n}, {block, block}), [](TapeBuilder& t, Values) {
+                return t.cast(t.binary(TapeOp::kSub, t.iota(0), t.iota(1)), DType::kFloat64);
+              })));
           break;
         case 2: all.push_back(p.fill({n, n}, {block, block}, prng.uniform())); break;
         case 3: {
@@ -309,7 +318,8 @@ TEST_CASE("random programs give the same bits with and without passes") {
     for (const bool optimised : {true, false}) {
       Options options;
       if (!optimised) options.off = {"dead-code", "common-subexpressions", "fusion", "shared-gathers"};
-      const auto planned = run_passes(p.graph, [&] { return name++; }, options);
+      const auto planned = run_passes(
+          p.graph, [&] { return name++; }, options);
       REQUIRE_MESSAGE(planned.has_value(), planned.error().message);
     }
   }

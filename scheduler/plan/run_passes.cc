@@ -8,7 +8,8 @@
 namespace tilewise::plan {
 namespace {
 
-constexpr std::string_view kNames[] = {"dead-code", "common-subexpressions", "fusion", "lowering", "shared-gathers"};
+constexpr std::string_view kNames[] = {"dead-code", "common-subexpressions", "fusion", "lowering",
+                                       "shared-gathers"};
 
 Status verify(const Graph& graph, ir::Stage stage) {
   const Sources sources(graph);
@@ -20,7 +21,8 @@ Status verify(const Graph& graph, ir::Stage stage) {
     for (const ir::Operand& operand : op.operands) {
       const auto* producer = sources.producer(operand.array);
       if (producer != nullptr && producer->op >= i) {
-        return failed(error(Errc::kInvalidArgument, "reads array " + std::to_string(operand.array) + " before it is made"));
+        return failed(error(Errc::kInvalidArgument,
+                            "reads array " + std::to_string(operand.array) + " before it is made"));
       }
     }
     if (const Status status = ir::verify(op, *of, stage); !status) return failed(status.error());

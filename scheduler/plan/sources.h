@@ -9,7 +9,10 @@ namespace tilewise::plan {
 // Names of arrays are looked up, never iterated over.
 class Sources {
  public:
-  struct Producer { std::size_t op = 0; std::size_t output = 0; };
+  struct Producer {
+    std::size_t op = 0;
+    std::size_t output = 0;
+  };
 
   explicit Sources(const Graph& graph) : graph_(graph) {
     for (std::size_t i = 0; i < graph.externals.size(); ++i) externals_.emplace(graph.externals[i].array, i);
@@ -40,7 +43,8 @@ class Sources {
     for (std::size_t i = 0; i < op.operands.size(); ++i) {
       if (!find(op.operands[i].array, out[i])) {
         return error(Errc::kNotFound, "operand " + std::to_string(i) + " names array " +
-                                          std::to_string(op.operands[i].array) + ", which nothing before it makes");
+                                          std::to_string(op.operands[i].array) +
+                                          ", which nothing before it makes");
       }
     }
     return out;

@@ -12,6 +12,11 @@
 
 #include <arpa/inet.h>
 #include <cblas.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -19,13 +24,8 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <netinet/tcp.h>
-#include <sched.h>
 #include <string>
-#include <sys/mman.h>
-#include <sys/socket.h>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 #include "../integration/harness.h"
@@ -53,8 +53,15 @@ class Cluster {
     start({testing::scheduler_program(), "--listen", "127.0.0.1:0"}, address_file);
     address_ = testing::read_file(address_file);
     for (int i = 0; i < 2; ++i) {
-      std::vector<std::string> command{testing::worker_program(), "--scheduler", address_, "--cores", "1", "--devices",
-                                       "host:0", "--memory", memory};
+      std::vector<std::string> command{testing::worker_program(),
+                                       "--scheduler",
+                                       address_,
+                                       "--cores",
+                                       "1",
+                                       "--devices",
+                                       "host:0",
+                                       "--memory",
+                                       memory};
       command.insert(command.end(), more.begin(), more.end());
       start(command, folder_ / ("worker" + std::to_string(i)));
     }
@@ -63,13 +70,15 @@ class Cluster {
   std::unique_ptr<client::Endpoint> endpoint() const {
     const auto token = net::Token::load(folder_ / "token");
     if (!token) throw ArrayError(token.error());
-    auto endpoint = remote::connect({.scheduler = *net::Address::parse(address_), .token = *token, .name = "bench"});
+    auto endpoint =
+        remote::connect({.scheduler = *net::Address::parse(address_), .token = *token, .name = "bench"});
     if (!endpoint) throw ArrayError(endpoint.error());
     return std::move(*endpoint);
   }
   static Session session(std::unique_ptr<client::Endpoint> endpoint) {
     Session session = make_session(std::move(endpoint), {.name = "bench", .timeout = kLong});
-    if (!session.wait_for_devices(2, testing::kPatience)) throw std::runtime_error("the workers are not there");
+    if (!session.wait_for_devices(2, testing::kPatience))
+      throw std::runtime_error("the workers are not there");
     return session;
   }
   Session session() const { return session(endpoint()); }
@@ -77,7 +86,9 @@ class Cluster {
  private:
   void start(std::vector<std::string> command, const std::string& address_file) {
     for (const char* word : {"--token-file", "TOKEN", "--address-file", "FILE", "--log-level", "warn"}) {
-      command.push_back(word == std::string("TOKEN") ? folder_ / "token" : word == std::string("FILE") ? address_file : word);
+      command.push_back(word == std::string("TOKEN")  ? folder_ / "token"
+                        : word == std::string("FILE") ? address_file
+                                                      : word);
     }
     processes_.push_back(std::make_unique<testing::Process>("bench", command));
     testing::Process& process = *processes_.back();
@@ -111,7 +122,8 @@ class Buffer {  // doubles in huge pages where the system gives them, as the eng
     madvise(at, bytes_, MADV_HUGEPAGE);
     at_ = static_cast<double*>(at);
     two_threads(n, [&](std::int64_t begin, std::int64_t end, int) {  // any values in (0, 1)
-      for (std::int64_t i = begin; i < end; ++i) at_[i] = static_cast<double>((i * 2'654'435'761) % 1000 + 1) / 1001;
+      for (std::int64_t i = begin; i < end; ++i)
+        at_[i] = static_cast<double>((i * 2'654'435'761) % 1000 + 1) / 1001;
     });
   }
   ~Buffer() { munmap(at_, bytes_); }
@@ -129,16 +141,17 @@ class Buffer {  // doubles in huge pages where the system gives them, as the eng
 double raw_matmul(std::int64_t n, const double* a, const double* b, double* c) {
   return seconds_of([&] {
     two_threads(n, [&](std::int64_t begin, std::int64_t end, int) {
-      cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(end - begin), static_cast<int>(n),
-                  static_cast<int>(n), 1.0, a + begin * n, static_cast<int>(n), b, static_cast<int>(n), 0.0, c + begin * n,
-                  static_cast<int>(n));
+      cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(end - begin),
+                  static_cast<int>(n), static_cast<int>(n), 1.0, a + begin * n, static_cast<int>(n), b,
+                  static_cast<int>(n), 0.0, c + begin * n, static_cast<int>(n));
     });
   });
 }
 
 void bench_matmul(const Settings& settings, Report& report) {
   std::printf("OpenBLAS kernel: %s\n", openblas_get_corename());
-  const std::vector<std::int64_t> sizes = settings.quick ? std::vector<std::int64_t>{2048} : std::vector<std::int64_t>{4096, 8192};
+  const std::vector<std::int64_t> sizes =
+      settings.quick ? std::vector<std::int64_t>{2048} : std::vector<std::int64_t>{4096, 8192};
   for (const std::int64_t n : sizes) {
     const char* wanted = std::getenv("BENCH_MATMUL_BLOCK");  // to try others
     const std::int64_t block = wanted != nullptr ? std::atoll(wanted) : std::min<std::int64_t>(2048, n / 2);
@@ -155,14 +168,19 @@ void bench_matmul(const Settings& settings, Report& report) {
       if (std::abs(got - want) > 1e-9 * std::abs(want)) throw std::runtime_error("matmul is wrong");
       raw_matmul(n, x.data(), y.data(), z.data());
     }
-    const double flops = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) * 1e-9;
+    const double flops =
+        2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) * 1e-9;
     std::vector<double> ours, raw;
     for (int i = 0; i < (n > 4096 ? 3 : settings.repeats); ++i) {
       ours.push_back(flops / persist_seconds(matmul(a, b)));
       raw.push_back(flops / raw_matmul(n, x.data(), y.data(), z.data()));
     }
-    report.at_least({.metric = "matmul " + std::to_string(n), .value = median(ours), .unit = "GFLOP/s",
-                     .reference = "OpenBLAS dgemm, 2 threads", .reference_value = median(raw)}, 0.93);
+    report.at_least({.metric = "matmul " + std::to_string(n),
+                     .value = median(ours),
+                     .unit = "GFLOP/s",
+                     .reference = "OpenBLAS dgemm, 2 threads",
+                     .reference_value = median(raw)},
+                    0.93);
   }
 }
 
@@ -187,7 +205,8 @@ class NumPy {  // a process that answers a line with the seconds of one evaluati
     in_ = fdopen(from[0], "r");
     out_ = fdopen(to[1], "w");
     char word[16] = "", version[48] = "";
-    if (std::fscanf(in_, "%15s %47s", word, version) == 2 && std::strcmp(word, "ready") == 0) version_ = version;
+    if (std::fscanf(in_, "%15s %47s", word, version) == 2 && std::strcmp(word, "ready") == 0)
+      version_ = version;
   }
   ~NumPy() {
     if (out_ != nullptr) std::fclose(out_);
@@ -218,7 +237,8 @@ void bench_fused(const Settings& settings, Report& report) {
         c = session.random.uniform({n}, look), d = session.random.uniform({n}, look);
   session.persist({a, b, c, d}).wait();
   Buffer x(n), y(n), z(n), w(n), out(n);
-  const std::int64_t n_numpy = n / 4;  // its temporaries would not fit beside the rest; far beyond caches all the same
+  const std::int64_t n_numpy =
+      n / 4;  // its temporaries would not fit beside the rest; far beyond caches all the same
   NumPy numpy(n_numpy);
   const auto ours = [&](bool summed) {
     const Array e = (a * b + c) * d - sqrt(abs(a));
@@ -228,8 +248,10 @@ void bench_fused(const Settings& settings, Report& report) {
     return seconds_of([&] {
       double totals[2] = {};
       two_threads(n, [&](std::int64_t begin, std::int64_t end, int i) {
-        if (summed) totals[i] = fused_sum(x.data(), y.data(), z.data(), w.data(), begin, end);
-        else fused_store(x.data(), y.data(), z.data(), w.data(), out.data(), begin, end);
+        if (summed)
+          totals[i] = fused_sum(x.data(), y.data(), z.data(), w.data(), begin, end);
+        else
+          fused_store(x.data(), y.data(), z.data(), w.data(), out.data(), begin, end);
       });
       volatile double used = totals[0] + totals[1];
       (void)used;
@@ -239,22 +261,30 @@ void bench_fused(const Settings& settings, Report& report) {
     const std::string name = summed ? "fused, summed" : "fused, stored";
     std::vector<double> t_ours, t_raw, t_numpy;
     for (int i = -1; i < settings.repeats; ++i) {  // the first is not counted
-      const double one = ours(summed), two = raw(summed), three = numpy.version().empty() ? 0 : numpy.seconds(summed);
+      const double one = ours(summed), two = raw(summed),
+                   three = numpy.version().empty() ? 0 : numpy.seconds(summed);
       if (i < 0) continue;
       t_ours.push_back(one * 1e3);
       t_raw.push_back(two * 1e3);
       t_numpy.push_back(three * 1e3);
     }
-    report.at_most({.metric = name + ", " + std::to_string(n), .value = median(t_ours), .unit = "ms",
-                    .reference = "loop, 2 threads, -O3 -march=native", .reference_value = median(t_raw)}, 1.2);
+    report.at_most({.metric = name + ", " + std::to_string(n),
+                    .value = median(t_ours),
+                    .unit = "ms",
+                    .reference = "loop, 2 threads, -O3 -march=native",
+                    .reference_value = median(t_raw)},
+                   1.2);
     if (numpy.version().empty()) {
       report.note("no python3 with NumPy here: no row for it");
       continue;
     }
     // As rates, so that more is better on both sides.
-    report.at_least({.metric = name + ", beside NumPy", .value = 1e-3 * static_cast<double>(n) / median(t_ours),
-                     .unit = "M elem/s", .reference = "NumPy " + numpy.version(),
-                     .reference_value = 1e-3 * static_cast<double>(n_numpy) / median(t_numpy)}, 2.0);
+    report.at_least({.metric = name + ", beside NumPy",
+                     .value = 1e-3 * static_cast<double>(n) / median(t_ours),
+                     .unit = "M elem/s",
+                     .reference = "NumPy " + numpy.version(),
+                     .reference_value = 1e-3 * static_cast<double>(n_numpy) / median(t_numpy)},
+                    2.0);
   }
 }
 
@@ -275,7 +305,8 @@ class Counting final : public client::Endpoint {
     real_->send(std::move(message));
   }
   void send(WorkerId peer, msg::PeerBatch batch) override { real_->send(peer, std::move(batch)); }
-  const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) override {
+  const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset,
+                       std::int64_t bytes) override {
     return real_->map(device, slab, offset, bytes);
   }
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
@@ -296,7 +327,8 @@ class Counting final : public client::Endpoint {
 Array calls(const Array& small, const Kernel& kernel, std::int64_t tasks) {
   ir::DimMap whole;
   whole.kind = ir::DimMap::Kind::kWhole;
-  return map_blocks(kernel, std::vector{small}, {{whole}}, {{DType::kFloat64, *Grid::uniform({tasks}, {1})}}).front();
+  return map_blocks(kernel, std::vector{small}, {{whole}}, {{DType::kFloat64, *Grid::uniform({tasks}, {1})}})
+      .front();
 }
 
 void bench_start(const Settings& settings, Report& report) {
@@ -331,11 +363,18 @@ void bench_start(const Settings& settings, Report& report) {
     few_ms.push_back(one);
     many_ms.push_back(two);
   }
-  report.at_most({.metric = "call to first task, " + std::to_string(many) + " tasks", .value = median(many_ms), .unit = "ms"}, 50);
-  report.note("the same with 10 tasks, sent while the workers still let go of " + std::to_string(many) + " blocks: " +
-              std::to_string(median(few_ms)) + " ms");
-  report.at_most({.metric = "Submit of " + std::to_string(many) + " tasks", .value = static_cast<double>(many_bytes),
-                  .unit = "bytes", .reference = "Submit of 10 tasks", .reference_value = static_cast<double>(few_bytes)}, 1);
+  report.at_most({.metric = "call to first task, " + std::to_string(many) + " tasks",
+                  .value = median(many_ms),
+                  .unit = "ms"},
+                 50);
+  report.note("the same with 10 tasks, sent while the workers still let go of " + std::to_string(many) +
+              " blocks: " + std::to_string(median(few_ms)) + " ms");
+  report.at_most({.metric = "Submit of " + std::to_string(many) + " tasks",
+                  .value = static_cast<double>(many_bytes),
+                  .unit = "bytes",
+                  .reference = "Submit of 10 tasks",
+                  .reference_value = static_cast<double>(few_bytes)},
+                 1);
 }
 
 // ---- (d) one tiny get -----------------------------------------------------------------------------------------------
@@ -369,7 +408,8 @@ class Loopback {  // a TCP connection to a thread that sends back what it reads,
     echo_ = std::thread([this, core] {
       if (core >= 0) pin(core);
       char bytes[8];
-      while (read(server_, bytes, 8) == 8 && write(server_, bytes, 8) == 8) {}
+      while (read(server_, bytes, 8) == 8 && write(server_, bytes, 8) == 8) {
+      }
     });
   }
   ~Loopback() {
@@ -379,7 +419,8 @@ class Loopback {  // a TCP connection to a thread that sends back what it reads,
   }
   void round_trip() const {
     char bytes[8] = {};
-    if (write(client_, bytes, 8) != 8 || read(client_, bytes, 8) != 8) throw std::runtime_error("loopback broke");
+    if (write(client_, bytes, 8) != 8 || read(client_, bytes, 8) != 8)
+      throw std::runtime_error("loopback broke");
   }
 
  private:
@@ -397,7 +438,8 @@ void bench_get(const Settings& settings, Report& report) {
   };
   const Cluster cluster("256MiB");
   const Session session = cluster.session();
-  auto inside = embedded::Cluster::start({.workers = 1, .host_devices = 1, .use_cuda = false, .memory_bytes = 256 << 20});
+  auto inside = embedded::Cluster::start(
+      {.workers = 1, .host_devices = 1, .use_cuda = false, .memory_bytes = 256 << 20});
   if (!inside) throw ArrayError(inside.error());
   const Session own = make_session((*inside)->connect("bench"));
   Array far = session.ones({1}), near = own.ones({1});
@@ -410,24 +452,30 @@ void bench_get(const Settings& settings, Report& report) {
   const auto remote_held = [&] { (void)far.get<double>(); };
   std::vector<double> t_remote, t_held, t_trip, t_own;
   for (int i = -1; i < settings.repeats; ++i) {
-    const double one = batch(remote_get), two = batch(trip), three = batch(own_get), four = batch(remote_held);
+    const double one = batch(remote_get), two = batch(trip), three = batch(own_get),
+                 four = batch(remote_held);
     if (i < 0) continue;
     t_remote.push_back(one);
     t_trip.push_back(two);
     t_own.push_back(three);
     t_held.push_back(four);
   }
-  report.at_most({.metric = "tiny get, processes", .value = median(t_remote), .unit = "us",
-                  .reference = "blocking TCP round trip", .reference_value = median(t_trip)}, 5);
+  report.at_most({.metric = "tiny get, processes",
+                  .value = median(t_remote),
+                  .unit = "us",
+                  .reference = "blocking TCP round trip",
+                  .reference_value = median(t_trip)},
+                 5);
   report.note("of an array that is there already, without a task: " + std::to_string(median(t_held)) + " us");
   double apart = 0;
   std::thread([&] {  // the reference depends on where the system puts the two ends: here on two cores
     pin(0);
     const Loopback other(1);
     apart = batch([&] { other.round_trip(); });
-  }).join();
-  report.note("a TCP round trip between two cores: " + std::to_string(apart) + " us; the ratio to it: " +
-              std::to_string(median(t_remote) / apart));
+  })
+      .join();
+  report.note("a TCP round trip between two cores: " + std::to_string(apart) +
+              " us; the ratio to it: " + std::to_string(median(t_remote) / apart));
   report.at_most({.metric = "tiny get, embedded", .value = median(t_own), .unit = "us"}, 60);
 }
 
@@ -444,13 +492,18 @@ void bench_noop(const Settings& settings, Report& report) {
     const double took = persist_seconds(calls(small, {.name = "tilewise.noop", .version = "1"}, tasks));
     if (i >= 0) rates.push_back(static_cast<double>(tasks) / took);
   }
-  report.at_least({.metric = "no-op tasks, " + std::to_string(tasks), .value = median(rates), .unit = "tasks/s"}, 400'000);
+  report.at_least(
+      {.metric = "no-op tasks, " + std::to_string(tasks), .value = median(rates), .unit = "tasks/s"},
+      400'000);
 }
 
 int run(const Settings& settings) {
   Report report;
-  const std::pair<const char*, void (*)(const Settings&, Report&)> parts[] = {
-      {"matmul", bench_matmul}, {"fused", bench_fused}, {"start", bench_start}, {"get", bench_get}, {"noop", bench_noop}};
+  const std::pair<const char*, void (*)(const Settings&, Report&)> parts[] = {{"matmul", bench_matmul},
+                                                                              {"fused", bench_fused},
+                                                                              {"start", bench_start},
+                                                                              {"get", bench_get},
+                                                                              {"noop", bench_noop}};
   bool failed = false;
   for (const auto& [name, part] : parts) {
     if (!settings.only.empty() && settings.only != name) continue;
@@ -483,15 +536,20 @@ int main(int argc, char** argv) {
     std::perror("execv");
     return 1;
   }
-  openblas_set_num_threads(1);  // who compares brings threads of its own, and idle ones of OpenBLAS would poll
+  openblas_set_num_threads(
+      1);  // who compares brings threads of its own, and idle ones of OpenBLAS would poll
   tilewise::bench::Settings settings;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
-    if (argument == "--quick") settings.quick = true;
-    else if (argument == "--json" && i + 1 < argc) settings.json = argv[++i];
-    else if (argument == "--only" && i + 1 < argc) settings.only = argv[++i];
+    if (argument == "--quick")
+      settings.quick = true;
+    else if (argument == "--json" && i + 1 < argc)
+      settings.json = argv[++i];
+    else if (argument == "--only" && i + 1 < argc)
+      settings.only = argv[++i];
     else {
-      std::fprintf(stderr, "usage: %s [--json FILE] [--quick] [--only matmul|fused|start|get|noop]\n", argv[0]);
+      std::fprintf(stderr, "usage: %s [--json FILE] [--quick] [--only matmul|fused|start|get|noop]\n",
+                   argv[0]);
       return 2;
     }
   }

@@ -5,8 +5,8 @@
 namespace tilewise::bench {
 
 // out = (a*b + c)*d - sqrt(abs(a)), elements [begin, end).
-void fused_store(const double* a, const double* b, const double* c, const double* d, double* out, std::int64_t begin,
-                 std::int64_t end);
+void fused_store(const double* a, const double* b, const double* c, const double* d, double* out,
+                 std::int64_t begin, std::int64_t end);
 // Its sum.
 double fused_sum(const double* a, const double* b, const double* c, const double* d, std::int64_t begin,
                  std::int64_t end);

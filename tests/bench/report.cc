@@ -14,12 +14,15 @@ std::string number(double value) {
 }  // namespace
 
 void Report::add(Figure figure, const char* sign, double bound) {
-  if (figure.reference.empty()) figure.ratio = figure.value;
-  else figure.ratio = figure.reference_value > 0 ? figure.value / figure.reference_value : 0;
+  if (figure.reference.empty())
+    figure.ratio = figure.value;
+  else
+    figure.ratio = figure.reference_value > 0 ? figure.value / figure.reference_value : 0;
   figure.met = sign[0] == '>' ? figure.ratio >= bound : figure.ratio <= bound;
   figure.target = std::string(sign) + " " + number(bound);
   if (figures_.empty()) {
-    std::printf("%-44s %11s %-8s %11s %9s %-10s\n", "metric", "value", "unit", "reference", "ratio", "target");
+    std::printf("%-44s %11s %-8s %11s %9s %-10s\n", "metric", "value", "unit", "reference", "ratio",
+                "target");
   }
   std::printf("%-44s %11s %-8s %11s %9s %-10s %s%s%s\n", figure.metric.c_str(), number(figure.value).c_str(),
               figure.unit.c_str(), figure.reference.empty() ? "-" : number(figure.reference_value).c_str(),
@@ -37,7 +40,8 @@ void Report::note(const std::string& text) {
   std::fflush(stdout);
 }
 
-bool Report::write(const std::string& path) const {  // names and units here hold nothing that JSON would escape
+bool Report::write(
+    const std::string& path) const {  // names and units here hold nothing that JSON would escape
   std::FILE* file = std::fopen(path.c_str(), "w");
   if (file == nullptr) return false;
   std::fprintf(file, "[\n");

@@ -30,7 +30,7 @@ struct Figure {
   double value = 0;
   std::string unit, reference;  // no reference: empty
   double reference_value = 0, ratio = 0;
-  std::string target;           // for people: ">= 0.93"
+  std::string target;  // for people: ">= 0.93"
   bool met = false;
 };
 

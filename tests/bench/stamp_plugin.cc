@@ -2,13 +2,13 @@
 // nanoseconds once. All processes of a machine share that clock.
 #include <tilewise/kernels/plugin_abi.h>
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <atomic>
 #include <cstdio>
 #include <ctime>
-#include <fcntl.h>
 #include <string>
-#include <sys/mman.h>
-#include <unistd.h>
 
 namespace {
 

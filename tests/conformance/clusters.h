@@ -14,18 +14,30 @@ struct Form {
 };
 
 inline const Form kForms[] = {
-    {"one device", {.workers = 1, .host_devices = 1, .use_cuda = false, .memory_bytes = 64 << 20, .spin_ns = 50'000}},
+    {"one device",
+     {.workers = 1, .host_devices = 1, .use_cuda = false, .memory_bytes = 64 << 20, .spin_ns = 50'000}},
     {"two workers of three devices",
      {.workers = 2, .host_devices = 3, .use_cuda = false, .memory_bytes = 64 << 20, .spin_ns = 0}},
     {"copies instead of mappings",
-     {.workers = 3, .host_devices = 1, .use_cuda = false, .memory_bytes = 64 << 20, .map_peers = false, .spin_ns = 0}},
+     {.workers = 3,
+      .host_devices = 1,
+      .use_cuda = false,
+      .memory_bytes = 64 << 20,
+      .map_peers = false,
+      .spin_ns = 0}},
     {"reference kernels",
-     {.workers = 1, .host_devices = 2, .use_cuda = false, .memory_bytes = 64 << 20, .reference_kernels = true}},
+     {.workers = 1,
+      .host_devices = 2,
+      .use_cuda = false,
+      .memory_bytes = 64 << 20,
+      .reference_kernels = true}},
 };
 
 struct TestCluster {
   explicit TestCluster(const Form& form)
-      : cluster(start(form.options)), session(make_session(cluster->connect("test"), {.seed = 5, .timeout = std::chrono::seconds(60), .npy_info = npy_info})) {}
+      : cluster(start(form.options)),
+        session(make_session(cluster->connect("test"),
+                             {.seed = 5, .timeout = std::chrono::seconds(60), .npy_info = npy_info})) {}
   static Result<NpyInfo> npy_info(const std::string& path) {
     auto header = io::read_npy_header(path);
     if (!header) return header.error();

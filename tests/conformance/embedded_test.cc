@@ -1,8 +1,8 @@
 // Array programs on embedded clusters of every form against values computed here in plain loops.
 #include "clusters.h"
 
-#include <cmath>
 #include <doctest/doctest.h>
+#include <cmath>
 #include <numeric>
 
 using namespace tilewise;
@@ -14,7 +14,8 @@ TEST_CASE("an elementwise expression gives the plain loop's values on every form
     Session& s = cluster.session;
     const std::int64_t n = 1000;
     std::vector<double> a(n), b(n);
-    for (std::int64_t i = 0; i < n; ++i) a[i] = 0.5 * static_cast<double>(i) - 100, b[i] = std::sin(static_cast<double>(i));
+    for (std::int64_t i = 0; i < n; ++i)
+      a[i] = 0.5 * static_cast<double>(i) - 100, b[i] = std::sin(static_cast<double>(i));
     const Array x = s.from_memory(a, {n}, {.block = {130}});
     const Array y = s.from_memory(b, {n}, {.block = {77}});  // other cuts: one side is gathered
     const std::vector<double> got = ((x * y + 1.0) - sqrt(abs(x))).get<double>();
@@ -82,7 +83,8 @@ TEST_CASE("reductions over any axes") {
       }
       CHECK(best[j] == at);
     }
-    CHECK(mean(x).item<double>() == doctest::Approx(static_cast<double>(sum(x).item<std::int64_t>()) / (m * n)));
+    CHECK(mean(x).item<double>() ==
+          doctest::Approx(static_cast<double>(sum(x).item<std::int64_t>()) / (m * n)));
     CHECK(any(x > 400).item<bool>() == true);
     CHECK(all(x > -600).item<bool>() == true);
   }

@@ -1,8 +1,8 @@
 // Breadth: operations and dtypes through the whole engine, on ragged blocks, against plain loops.
 #include "clusters.h"
 
-#include <cmath>
 #include <doctest/doctest.h>
+#include <cmath>
 #include <functional>
 #include <set>
 
@@ -12,16 +12,15 @@ namespace {
 
 const std::int64_t kN = 57;
 
-template <class T>
-std::vector<T> numbers(std::int64_t n, int shift) {
+template <class T> std::vector<T> numbers(std::int64_t n, int shift) {
   std::vector<T> out(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i) out[static_cast<std::size_t>(i)] = static_cast<T>((i * 37 + shift) % 23 - 9);
+  for (std::int64_t i = 0; i < n; ++i)
+    out[static_cast<std::size_t>(i)] = static_cast<T>((i * 37 + shift) % 23 - 9);
   return out;
 }
 
 // The same expression on arrays of T with different cuts, and element by element.
-template <class T>
-void check_arithmetic(Session& s) {
+template <class T> void check_arithmetic(Session& s) {
   const std::vector<T> a = numbers<T>(kN, 1), b = numbers<T>(kN, 5);
   const Array x = s.from_memory(a, {kN}, {.block = {10}}), y = s.from_memory(b, {kN}, {.block = {16}});
   const std::vector<T> sum_of = (x * y + x - y).template get<T>(), low = minimum(x, y).template get<T>(),
@@ -37,11 +36,14 @@ void check_arithmetic(Session& s) {
   // A product small enough to be exact in every dtype.
   const std::int64_t m = 9, k = 11, n = 7;
   const std::vector<T> left = numbers<T>(m * k, 2), right = numbers<T>(k * n, 3);
-  const std::vector<T> product = matmul(s.from_memory(left, {m, k}, {.block = {4, 3}}), s.from_memory(right, {k, n}, {.block = {5, 4}})).template get<T>();
+  const std::vector<T> product =
+      matmul(s.from_memory(left, {m, k}, {.block = {4, 3}}), s.from_memory(right, {k, n}, {.block = {5, 4}}))
+          .template get<T>();
   for (std::int64_t i = 0; i < m; ++i) {
     for (std::int64_t j = 0; j < n; ++j) {
       T expected = 0;
-      for (std::int64_t q = 0; q < k; ++q) expected += left[static_cast<std::size_t>(i * k + q)] * right[static_cast<std::size_t>(q * n + j)];
+      for (std::int64_t q = 0; q < k; ++q)
+        expected += left[static_cast<std::size_t>(i * k + q)] * right[static_cast<std::size_t>(q * n + j)];
       CHECK(product[static_cast<std::size_t>(i * n + j)] == expected);
     }
   }
@@ -67,7 +69,8 @@ TEST_CASE("integer division, logic on bools, casts and functions") {
     Session& s = cluster.session;
     const std::vector<std::int64_t> a = numbers<std::int64_t>(kN, 4);
     const Array x = s.from_memory(a, {kN}, {.block = {11}});
-    const std::vector<std::int64_t> quotient = floor_divide(x, 4).get<std::int64_t>(), rest = (x % 4).get<std::int64_t>();
+    const std::vector<std::int64_t> quotient = floor_divide(x, 4).get<std::int64_t>(),
+                                    rest = (x % 4).get<std::int64_t>();
     const std::vector<bool> both = ((x > 0) & !(x > 5)).get<bool>();
     const std::vector<double> tanhs = tanh(x.astype(DType::kFloat64) / 3.0).get<double>();
     const std::vector<double> powers = power(x.astype(DType::kFloat64), 3.0).get<double>();
@@ -103,7 +106,8 @@ TEST_CASE("axes: keepdims, permute, broadcast_to, vectors, and an empty inner ex
     CHECK(moved[0] == 0);
     CHECK(moved[1] == 4);
     CHECK(moved[6] == 1);
-    CHECK((s.arange(0, 4).broadcast_to({3, 4}) + s.zeros({3, 1}, {.dtype = DType::kInt64})).get<std::int64_t>()[9] == 1);
+    CHECK((s.arange(0, 4).broadcast_to({3, 4}) + s.zeros({3, 1}, {.dtype = DType::kInt64}))
+              .get<std::int64_t>()[9] == 1);
     const Array v = s.arange(0, 10).astype(DType::kFloat64);
     CHECK(matmul(v, v).item<double>() == 285.0);
     CHECK(matmul(s.zeros({3, 0}), s.zeros({0, 2})).get<double>() == std::vector<double>(6, 0.0));
@@ -115,9 +119,12 @@ TEST_CASE("random numbers do not depend on cuts, and integers stay in range") {
     INFO(form.name);
     TestCluster cluster(form);
     Session& s = cluster.session;
-    CHECK(s.random.uniform({31, 17}, {.seed = 8, .block = {31, 17}}).get<double>() == s.random.uniform({31, 17}, {.seed = 8, .block = {4, 5}}).get<double>());
-    const std::vector<std::int64_t> draws = s.random.integers(-3, 4, {500}, {.seed = 2, .block = {64}}).get<std::int64_t>();
-    CHECK(std::set<std::int64_t>(draws.begin(), draws.end()) == std::set<std::int64_t>{-3, -2, -1, 0, 1, 2, 3});
+    CHECK(s.random.uniform({31, 17}, {.seed = 8, .block = {31, 17}}).get<double>() ==
+          s.random.uniform({31, 17}, {.seed = 8, .block = {4, 5}}).get<double>());
+    const std::vector<std::int64_t> draws =
+        s.random.integers(-3, 4, {500}, {.seed = 2, .block = {64}}).get<std::int64_t>();
+    CHECK(std::set<std::int64_t>(draws.begin(), draws.end()) ==
+          std::set<std::int64_t>{-3, -2, -1, 0, 1, 2, 3});
   }
 }
 

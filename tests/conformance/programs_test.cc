@@ -1,10 +1,10 @@
 // Whole programs: the shapes that users bring.
 #include "clusters.h"
 
-#include <cmath>
 #include <doctest/doctest.h>
-#include <filesystem>
 #include <unistd.h>
+#include <cmath>
+#include <filesystem>
 
 using namespace tilewise;
 
@@ -107,7 +107,8 @@ TEST_CASE("structure: concat, stack, reshape, reblock and friends") {
 TEST_CASE("two clients at once do not disturb each other") {
   TestCluster cluster(kForms[1]);
   Session other = make_session(cluster.cluster->connect("other"), {.timeout = std::chrono::seconds(60)});
-  Future long_one = cluster.session.compute({sum(cluster.session.random.normal({2000, 500}, {.block = {20, 500}}))});
+  Future long_one =
+      cluster.session.compute({sum(cluster.session.random.normal({2000, 500}, {.block = {20, 500}}))});
   CHECK(sum(other.ones({100, 100})).item<double>() == 10'000);
   CHECK_THROWS_AS(matmul(other.ones({2, 3}), other.ones({2, 3})), ArrayError);
   long_one.wait();
@@ -118,7 +119,8 @@ TEST_CASE("a saved file comes back, whole or not at all") {
     INFO(form.name);
     TestCluster cluster(form);
     Session& s = cluster.session;
-    const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("tilewise-save-" + std::to_string(getpid()));
+    const std::filesystem::path folder =
+        std::filesystem::temp_directory_path() / ("tilewise-save-" + std::to_string(getpid()));
     std::filesystem::create_directories(folder);
     const Array x = s.random.uniform({90, 70}, {.seed = 4, .block = {32, 50}});
     const std::string path = folder / "x.npy";

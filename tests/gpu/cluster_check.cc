@@ -3,11 +3,11 @@
 #include <tilewise/embedded/cluster.h>
 #include <tilewise/tilewise.h>
 
+#include <doctest/doctest.h>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <doctest/doctest.h>
 #include <numeric>
 
 using namespace tilewise;
@@ -19,7 +19,8 @@ struct GpuCluster {
     auto started = embedded::Cluster::start({.workers = 1, .memory_bytes = std::int64_t{2} << 30});
     REQUIRE(started.has_value());
     cluster = std::move(*started);
-    session.emplace(make_session(cluster->connect("gpu_check"), {.seed = 1, .timeout = std::chrono::seconds(120)}));
+    session.emplace(
+        make_session(cluster->connect("gpu_check"), {.seed = 1, .timeout = std::chrono::seconds(120)}));
   }
   std::unique_ptr<embedded::Cluster> cluster;
   std::optional<Session> session;
@@ -53,7 +54,8 @@ TEST_CASE("cluster: uploads, elementwise, matmul, reductions and results on a GP
   CHECK(sum(x).item<double>() == std::accumulate(a.begin(), a.end(), 0.0));
   const std::vector<double> mapped = ((x * 2.0 + 1.0) - sqrt(abs(x))).get<double>();
   bool same = true;
-  for (std::size_t i = 0; i < a.size(); ++i) same &= mapped[i] == (a[i] * 2.0 + 1.0) - std::sqrt(std::abs(a[i]));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    same &= mapped[i] == (a[i] * 2.0 + 1.0) - std::sqrt(std::abs(a[i]));
   CHECK(same);
   CHECK(argmax(x.slice(0, 5, 200).T()).item<std::int64_t>() >= 0);
   const std::vector<double> rows = sum(x, 1).get<double>();
@@ -74,16 +76,19 @@ TEST_CASE("cluster: random numbers and regression steps agree with the host") {
     const Array p = 1.0 / (1.0 + exp(-matmul(x, w)));
     return matmul(x.T(), p - 0.5).get<double>();
   };
-  CHECK(gpu.session->random.uniform({1000}, {.seed = 9}).get<double>() == other.random.uniform({1000}, {.seed = 9}).get<double>());
+  CHECK(gpu.session->random.uniform({1000}, {.seed = 9}).get<double>() ==
+        other.random.uniform({1000}, {.seed = 9}).get<double>());
   const std::vector<double> on_gpu = program(*gpu.session), on_host = program(other);
-  for (std::size_t i = 0; i < on_gpu.size(); ++i) CHECK(on_gpu[i] == doctest::Approx(on_host[i]).epsilon(1e-10));
+  for (std::size_t i = 0; i < on_gpu.size(); ++i)
+    CHECK(on_gpu[i] == doctest::Approx(on_host[i]).epsilon(1e-10));
 }
 
 TEST_CASE("cluster: a blocked product through the engine, timed") {
   GpuCluster gpu;
   Session& s = *gpu.session;
   const std::int64_t n = 16'384;
-  Array a = s.random.uniform({n, n}, {.seed = 1, .block = {4096, 4096}}), b = s.random.uniform({n, n}, {.seed = 2, .block = {4096, 4096}});
+  Array a = s.random.uniform({n, n}, {.seed = 1, .block = {4096, 4096}}),
+        b = s.random.uniform({n, n}, {.seed = 2, .block = {4096, 4096}});
   s.persist({a, b}).wait();
   double best = 1e9;
   for (int round = 0; round < 3; ++round) {
@@ -92,7 +97,8 @@ TEST_CASE("cluster: a blocked product through the engine, timed") {
     c.persist().wait();
     best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  std::printf("engine: dgemm %lld, blocks of 4096: %.1f TFLOP/s\n", static_cast<long long>(n), 2e-12 * n * n * n / best);
+  std::printf("engine: dgemm %lld, blocks of 4096: %.1f TFLOP/s\n", static_cast<long long>(n),
+              2e-12 * n * n * n / best);
   std::vector<double> tiny;
   for (int i = 0; i < 50; ++i) {
     const auto start = std::chrono::steady_clock::now();

@@ -1,6 +1,6 @@
 // Client programs on a cluster of real processes: what comes back is what was computed here.
-#include <cmath>
 #include <doctest/doctest.h>
+#include <cmath>
 #include <numeric>
 #include <thread>
 
@@ -18,8 +18,8 @@ std::vector<double> counting(std::size_t n, double scale) {
 }
 
 // Integers in float64: sums and products are exact in any order.
-std::vector<double> product(const std::vector<double>& a, const std::vector<double>& b, std::size_t n, std::size_t k,
-                            std::size_t m) {
+std::vector<double> product(const std::vector<double>& a, const std::vector<double>& b, std::size_t n,
+                            std::size_t k, std::size_t m) {
   std::vector<double> c(n * m, 0.0);
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t p = 0; p < k; ++p) {
@@ -78,7 +78,8 @@ TEST_CASE("results do not depend on the number of workers, nor on how bytes trav
     const Array x = session.random.normal({300, 200}, {.seed = 11, .block = {64, 64}});
     return matmul(x, exp(x * 0.1).T()).get<double>();
   };
-  Cluster two({.devices = 1, .worker_args = {"--no-map"}});  // devices of one worker read each other in any case
+  Cluster two(
+      {.devices = 1, .worker_args = {"--no-map"}});  // devices of one worker read each other in any case
   INFO(two.words());
   const std::vector<double> copied = compute(two, false);
   const std::string status = two.status();
@@ -95,8 +96,8 @@ TEST_CASE("several clients at once do not disturb each other") {
   INFO(cluster.words());
   std::vector<std::unique_ptr<Process>> programs;
   for (int i = 0; i < 3; ++i) {
-    programs.push_back(std::make_unique<Process>("client", std::vector<std::string>{client_program(), "compute"},
-                                                 cluster.environment()));
+    programs.push_back(std::make_unique<Process>(
+        "client", std::vector<std::string>{client_program(), "compute"}, cluster.environment()));
   }
   const Session session = cluster.session();
   check_programs(session);

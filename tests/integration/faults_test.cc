@@ -3,11 +3,11 @@
 #include <tilewise/net/endpoint.h>
 
 #include <arpa/inet.h>
-#include <csignal>
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <csignal>
 
 #include "harness.h"
 
@@ -29,19 +29,23 @@ bool closes_on(const std::string& address, const std::string& bytes) {
   while (closed) {
     pollfd waiting{fd, POLLIN, 0};
     char sink[4096];
-    if (poll(&waiting, 1, 20'000) <= 0) closed = false;
-    else if (recv(fd, sink, sizeof sink, 0) <= 0) break;
+    if (poll(&waiting, 1, 20'000) <= 0)
+      closed = false;
+    else if (recv(fd, sink, sizeof sink, 0) <= 0)
+      break;
   }
   close(fd);
   return closed;
 }
 
 // Joins the conversation with the right token, says these frames, and waits until it is thrown out. True if it was.
-bool thrown_out(const std::string& address, const net::Token& token, const std::vector<std::pair<int, std::string>>& frames) {
+bool thrown_out(const std::string& address, const net::Token& token,
+                const std::vector<std::pair<int, std::string>>& frames) {
   auto loop = *net::EventLoop::create();
   std::optional<Result<std::unique_ptr<net::Link>>> made;
-  const auto attempt = net::connect(*loop, *net::Address::parse(address), {.token = token},
-                                    [&](Result<std::unique_ptr<net::Link>> link) { made.emplace(std::move(link)); });
+  const auto attempt =
+      net::connect(*loop, *net::Address::parse(address), {.token = token},
+                   [&](Result<std::unique_ptr<net::Link>> link) { made.emplace(std::move(link)); });
   if (!loop->run_until([&] { return made.has_value(); }, 20 * kSecond) || !*made) return false;
   net::Link& link = ***made;
   bool closed = false;

@@ -2,19 +2,19 @@
 
 #include <tilewise/remote/connect.h>
 
-#include <csignal>
-#include <cstdlib>
-#include <cstring>
 #include <fcntl.h>
-#include <fstream>
 #include <poll.h>
-#include <sstream>
-#include <stdexcept>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
 
 namespace tilewise::testing {
 namespace {
@@ -140,13 +140,15 @@ std::string client_program() { return TILEWISE_CLIENT_PROGRAM; }
 
 Cluster::Cluster(const ClusterOptions& options) : token_file_(folder_ / "token"), devices_(options.devices) {
   const std::string address_file = folder_ / "scheduler";
-  std::vector<std::string> command{scheduler_program(), "--listen",  "127.0.0.1:0", "--address-file", address_file,
-                                   "--token-file",      token_file_, "--log-level", "debug"};
+  std::vector<std::string> command{scheduler_program(), "--listen",    "127.0.0.1:0",
+                                   "--address-file",    address_file,  "--token-file",
+                                   token_file_,         "--log-level", "debug"};
   command.insert(command.end(), options.scheduler_args.begin(), options.scheduler_args.end());
   scheduler_ = std::make_unique<Process>("scheduler", command);
   const auto there = [&](const std::string& file, Process& process) {
     const bool ok = eventually([&] { return std::filesystem::exists(file) || !process.running(); });
-    if (!ok || !std::filesystem::exists(file)) throw std::runtime_error("the cluster did not start:\n" + words());
+    if (!ok || !std::filesystem::exists(file))
+      throw std::runtime_error("the cluster did not start:\n" + words());
   };
   there(address_file, *scheduler_);
   address_ = read_file(address_file);
@@ -156,10 +158,23 @@ Cluster::Cluster(const ClusterOptions& options) : token_file_(folder_ / "token")
 
 void Cluster::add_worker(const std::vector<std::string>& arguments) {
   const int i = static_cast<int>(workers_.size());
-  std::vector<std::string> command{worker_program(), "--scheduler", address_, "--token-file", token_file_,
-                                   "--address-file", worker_file(i), "--cores", "1", "--memory", "512MiB",
-                                   "--name", "worker-" + std::to_string(i), "--log-level", "debug",
-                                   "--devices", "host:0-" + std::to_string(devices_ - 1)};
+  std::vector<std::string> command{worker_program(),
+                                   "--scheduler",
+                                   address_,
+                                   "--token-file",
+                                   token_file_,
+                                   "--address-file",
+                                   worker_file(i),
+                                   "--cores",
+                                   "1",
+                                   "--memory",
+                                   "512MiB",
+                                   "--name",
+                                   "worker-" + std::to_string(i),
+                                   "--log-level",
+                                   "debug",
+                                   "--devices",
+                                   "host:0-" + std::to_string(devices_ - 1)};
   command.insert(command.end(), arguments.begin(), arguments.end());
   workers_.push_back(std::make_unique<Process>("worker", command));
 }

@@ -63,7 +63,8 @@ struct Ran {
   int code = -1;  // -1: killed for being late
   std::string output, errors;
 };
-Ran run(std::vector<std::string> command, const Environment& environment = {}, Clock::duration within = kPatience);
+Ran run(std::vector<std::string> command, const Environment& environment = {},
+        Clock::duration within = kPatience);
 
 std::string scheduler_program();
 std::string worker_program();
@@ -72,7 +73,7 @@ std::string client_program();  // client.cc
 
 struct ClusterOptions {
   int workers = 2;
-  int devices = 2;                         // of each worker
+  int devices = 2;  // of each worker
   std::vector<std::string> scheduler_args = {};
   std::vector<std::string> worker_args = {};
 };
@@ -89,12 +90,12 @@ class Cluster {
   Process& worker(int i) { return *workers_[static_cast<std::size_t>(i)]; }
   // Where peers connect to worker i.
   std::string worker_address(int i) const { return read_file(worker_file(i)); }
-  Environment environment() const;         // what a client or the tool needs
+  Environment environment() const;  // what a client or the tool needs
   Ran tool(std::vector<std::string> arguments) const;
-  std::string status() const;              // as JSON
+  std::string status() const;  // as JSON
   Session session(const std::string& name = "test", bool map_peers = true) const;
   void add_worker(const std::vector<std::string>& arguments);
-  std::string words() const;               // all logs
+  std::string words() const;  // all logs
 
  private:
   std::string worker_file(int i) const { return folder_ / ("worker" + std::to_string(i)); }

@@ -1,9 +1,9 @@
 // Programs as an operator meets them: options, exit codes, files, signals.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <algorithm>
 #include <csignal>
-#include <doctest/doctest.h>
 #include <fstream>
-#include <sys/stat.h>
 
 #include "harness.h"
 
@@ -15,7 +15,8 @@ namespace {
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::size_t lines(const std::string& text) {
-  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + (text.empty() || text.back() == '\n' ? 0 : 1);
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) +
+         (text.empty() || text.back() == '\n' ? 0 : 1);
 }
 
 // One line on stderr and this exit code.
@@ -55,7 +56,8 @@ TEST_CASE("bad options are one line and exit code 2") {
   refused(run({scheduler_program(), "--log-level", "loud"}), 2, "loud");
   refused(run({worker_program(), "--token-file", token}), 2, "scheduler");
   REQUIRE(net::Token::create(token).has_value());
-  const std::vector<std::string> worker{worker_program(), "--scheduler", "127.0.0.1:1", "--token-file", token};
+  const std::vector<std::string> worker{worker_program(), "--scheduler", "127.0.0.1:1", "--token-file",
+                                        token};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), worker.begin(), worker.end());
     return run(more);
@@ -74,10 +76,11 @@ TEST_CASE("what is wrong at run time is exit code 1") {
   Folder folder;
   const std::string token = folder / "token";
   REQUIRE(net::Token::create(token).has_value());
-  refused(run({worker_program(), "--scheduler", "127.0.0.1:1", "--token-file", token, "--connect-timeout", "0", "--log-level",
-               "off"}),
+  refused(run({worker_program(), "--scheduler", "127.0.0.1:1", "--token-file", token, "--connect-timeout",
+               "0", "--log-level", "off"}),
           1, "127.0.0.1:1");
-  refused(run({tool_program(), "status", "--scheduler", "127.0.0.1:1", "--token-file", token}), 1, "127.0.0.1:1");
+  refused(run({tool_program(), "status", "--scheduler", "127.0.0.1:1", "--token-file", token}), 1,
+          "127.0.0.1:1");
 }
 
 TEST_CASE("a public address needs a token that somebody chose") {
@@ -86,15 +89,16 @@ TEST_CASE("a public address needs a token that somebody chose") {
   refused(run({scheduler_program(), "--listen", "0.0.0.0:0", "--token-file", folder / "none"}), 2, "token");
   CHECK(!std::filesystem::exists(folder / "none"));
   REQUIRE(net::Token::create(token).has_value());
-  Process scheduler("public", {scheduler_program(), "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1:0", "--token-file", token,
-                               "--address-file", address});
+  Process scheduler("public", {scheduler_program(), "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1:0",
+                               "--token-file", token, "--address-file", address});
   CHECK(eventually([&] { return std::filesystem::exists(address); }));
   CHECK(has(read_file(address), "127.0.0.1:"));
 }
 
 TEST_CASE("the first scheduler makes the token, for its owner alone") {
   Folder folder;
-  Process scheduler("first", {scheduler_program(), "--listen", "127.0.0.1:0", "--address-file", folder / "address"},
+  Process scheduler("first",
+                    {scheduler_program(), "--listen", "127.0.0.1:0", "--address-file", folder / "address"},
                     {{"XDG_CONFIG_HOME", folder / "config"}});
   REQUIRE(eventually([&] { return std::filesystem::exists(folder / "address"); }));
   struct stat info {};
@@ -106,11 +110,13 @@ TEST_CASE("options from the environment and a config file; logs as json") {
   Folder folder;
   const std::string token = folder / "token";
   REQUIRE(net::Token::create(token).has_value());
-  std::ofstream(folder / "tilewise.toml") << "log-format = \"json\"\ntoken-file = \"" << token << "\"\nterm = 7\n";
+  std::ofstream(folder / "tilewise.toml")
+      << "log-format = \"json\"\ntoken-file = \"" << token << "\"\nterm = 7\n";
   Process scheduler("configured", {scheduler_program(), "--config", folder / "tilewise.toml"},
                     {{"TILEWISE_LISTEN", "127.0.0.1:0"}, {"TILEWISE_ADDRESS_FILE", folder / "address"}});
   REQUIRE(eventually([&] { return std::filesystem::exists(folder / "address"); }));
-  const Ran status = run({tool_program(), "status", "--scheduler", read_file(folder / "address"), "--token-file", token});
+  const Ran status =
+      run({tool_program(), "status", "--scheduler", read_file(folder / "address"), "--token-file", token});
   CHECK(status.code == 0);
   CHECK(has(status.output, "term 7"));
   CHECK(has(scheduler.errors(), "\"event\":\"ready\""));
@@ -147,7 +153,8 @@ TEST_CASE("status, devices, doctor, shutdown") {
   const Ran doctor = cluster.tool({"doctor"});
   CAPTURE(doctor.output);
   CHECK(doctor.code == 0);
-  for (const char* what : {"ucx", "memfd", "/dev/shm", "huge pages", "nofile", "memlock", "cuda", "ptrace", "pid", "scheduler"}) {
+  for (const char* what : {"ucx", "memfd", "/dev/shm", "huge pages", "nofile", "memlock", "cuda", "ptrace",
+                           "pid", "scheduler"}) {
     CHECK(has(doctor.output, what));
   }
   CHECK(has(doctor.output, "answers: 4 devices"));
@@ -164,8 +171,10 @@ TEST_CASE("another token, or another version, does not get in") {
   Folder folder;
   const std::string other = folder / "token";
   REQUIRE(net::Token::create(other).has_value());
-  refused(run({tool_program(), "status", "--scheduler", cluster.address(), "--token-file", other}), 1, "unauthenticated");
-  refused(run({worker_program(), "--scheduler", cluster.address(), "--token-file", other, "--log-level", "off"}), 1,
+  refused(run({tool_program(), "status", "--scheduler", cluster.address(), "--token-file", other}), 1,
           "unauthenticated");
+  refused(
+      run({worker_program(), "--scheduler", cluster.address(), "--token-file", other, "--log-level", "off"}),
+      1, "unauthenticated");
   CHECK(cluster.tool({"status"}).code == 0);
 }

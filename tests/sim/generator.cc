@@ -34,7 +34,8 @@ class Generator {
     for (std::int64_t extent : shape) {
       if (extent > 1 && prng_.chance(0.2)) {  // explicit cuts
         std::vector<std::int64_t> starts{0};
-        for (std::int64_t at = prng_.between(1, extent); at < extent; at += prng_.between(1, extent)) starts.push_back(at);
+        for (std::int64_t at = prng_.between(1, extent); at < extent; at += prng_.between(1, extent))
+          starts.push_back(at);
         dims.push_back(*ir::DimGrid::cuts(extent, starts));
       } else {
         dims.push_back(*ir::DimGrid::uniform(extent, prng_.between(1, std::max<std::int64_t>(1, extent))));
@@ -103,8 +104,9 @@ class Generator {
   void map() {
     const Named& first = pick();
     const ir::View view = random_view(first);
-    Op op = base(OpKind::kMap, prng_.chance(0.6) ? ir::induced_grid(view, first.grid) : random_grid(view.shape),
-                 DType::kFloat64);
+    Op op =
+        base(OpKind::kMap, prng_.chance(0.6) ? ir::induced_grid(view, first.grid) : random_grid(view.shape),
+             DType::kFloat64);
     op.operands.push_back({first.number, view});
     ir::Tape tape;
     ir::TapeInstr load;
@@ -147,7 +149,8 @@ class Generator {
     ir::TapeInstr load;
     load.op = ir::TapeOp::kLoad;
     load.dtype = source.dtype;
-    op.attrs = ir::ReduceAttrs{{{load}}, prng_.chance(0.5) ? ir::ReduceKind::kSum : ir::ReduceKind::kMax, axes};
+    op.attrs =
+        ir::ReduceAttrs{{{load}}, prng_.chance(0.5) ? ir::ReduceKind::kSum : ir::ReduceKind::kMax, axes};
     finish(std::move(op));
   }
 

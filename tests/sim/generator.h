@@ -7,8 +7,8 @@
 
 namespace tilewise::sim {
 
-struct Named {                  // an array the program may use
-  std::uint64_t number = 0;     // the session's
+struct Named {               // an array the program may use
+  std::uint64_t number = 0;  // the session's
   ir::DType dtype = ir::DType::kFloat64;
   ir::Grid grid;
 };

@@ -15,7 +15,8 @@ void Oracle::learn(const msg::Plan& plan) {
       sources.push_back({spec.dtype, spec.grid});
     }
     auto geometry = ir::Geometry::make(planned.op, std::move(sources));
-    TW_CHECK(geometry.has_value(), "the scheduler planned an op without a geometry: " + geometry.error().message);
+    TW_CHECK(geometry.has_value(),
+             "the scheduler planned an op without a geometry: " + geometry.error().message);
     for (std::size_t i = 0; i < planned.op.outputs.size(); ++i) {
       producer_[planned.op.outputs[i].array] = {planned.id.value, static_cast<int>(i)};
     }
@@ -23,7 +24,8 @@ void Oracle::learn(const msg::Plan& plan) {
   }
 }
 
-std::vector<std::pair<std::uint64_t, std::int64_t>> Oracle::reads(OpId op, std::int64_t point, std::int64_t step) {
+std::vector<std::pair<std::uint64_t, std::int64_t>> Oracle::reads(OpId op, std::int64_t point,
+                                                                  std::int64_t step) {
   const Known& known = ops_.at(op.value);
   std::vector<ir::Read> reads;
   known.geometry.reads(known.geometry.point(point), step, reads);

@@ -1,8 +1,8 @@
 // A few hundred worlds, each run twice. `TILEWISE_SIM_SEEDS=n` and `TILEWISE_SIM_SEED=s` choose others.
 #include "world.h"
 
-#include <cstdlib>
 #include <doctest/doctest.h>
+#include <cstdlib>
 #include <iostream>
 
 using namespace tilewise;
@@ -29,7 +29,8 @@ TEST_CASE("random worlds keep every invariant, twice alike") {
       FAIL_CHECK("replay with TILEWISE_SIM_SEED=" << seed << ": " << outcome.violation);
       continue;
     }
-    CHECK_MESSAGE(sim::World(knobs).run().digest == outcome.digest, "seed " << seed << " does not repeat itself");
+    CHECK_MESSAGE(sim::World(knobs).run().digest == outcome.digest,
+                  "seed " << seed << " does not repeat itself");
     events += outcome.events;
     checked += outcome.blocks_checked;
     for (const auto& [what, times] : outcome.covered) covered[what] += times;

@@ -29,10 +29,11 @@ Knobs Knobs::from_seed(std::uint64_t seed) {
 
 std::string Knobs::describe() const {
   std::ostringstream s;
-  s << "seed " << seed << ": " << workers << " workers x " << devices_each << " devices x " << streams << " streams, "
-    << clients << " clients x " << requests << " requests, " << memory_bytes << " bytes a device, "
-    << (map_peers ? "mapped" : "copied") << ", duplicates " << duplicate << ", delay <= " << max_delay_ns
-    << " ns, window " << window << ", failing steps " << fail_step << ", cancels " << cancel << ", kill " << kill_worker;
+  s << "seed " << seed << ": " << workers << " workers x " << devices_each << " devices x " << streams
+    << " streams, " << clients << " clients x " << requests << " requests, " << memory_bytes
+    << " bytes a device, " << (map_peers ? "mapped" : "copied") << ", duplicates " << duplicate
+    << ", delay <= " << max_delay_ns << " ns, window " << window << ", failing steps " << fail_step
+    << ", cancels " << cancel << ", kill " << kill_worker;
   return s.str();
 }
 
@@ -45,18 +46,22 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
 }
 World::~World() = default;
 
-void World::at(TimeNs delay, std::function<void()> what) { events_.push({now_ + delay, order_++, std::move(what)}); }
+void World::at(TimeNs delay, std::function<void()> what) {
+  events_.push({now_ + delay, order_++, std::move(what)});
+}
 TimeNs World::jitter() { return prng_.between(100, knobs_.max_delay_ns); }
 
 void World::violate(std::string what) {
-  if (outcome_.violation.empty()) outcome_.violation = "t=" + std::to_string(now_) + " ns: " + std::move(what);
+  if (outcome_.violation.empty())
+    outcome_.violation = "t=" + std::to_string(now_) + " ns: " + std::move(what);
 }
 
 Outcome World::run() {
   for (int w = 0; w < knobs_.workers; ++w) start_worker(w);
   for (int c = 0; c < knobs_.clients; ++c) at(knobs_.max_delay_ns * 4, [this, c] { start_client(c); });
   if (prng_.chance(knobs_.kill_worker)) {
-    at(prng_.between(1, 40) * knobs_.max_delay_ns, [this] { kill(static_cast<int>(prng_.below(workers_.size()))); });
+    at(prng_.between(1, 40) * knobs_.max_delay_ns,
+       [this] { kill(static_cast<int>(prng_.below(workers_.size()))); });
   }
   constexpr std::int64_t kMaxEvents = 2'000'000;
   while (!events_.empty() && outcome_.violation.empty()) {
@@ -85,8 +90,10 @@ Outcome World::run() {
       violate("worker " + std::to_string(w) + " kept " + std::to_string(counts.copies_live) +
               " copies after the last release\n" + worker.core->describe());
     }
-    if (counts.tasks_live != 0) violate("worker " + std::to_string(w) + " kept " + std::to_string(counts.tasks_live) + " tasks");
-    for (const msg::DeviceStats& stats : worker.core->device_stats()) h.mix(static_cast<std::uint64_t>(stats.bytes_peak));
+    if (counts.tasks_live != 0)
+      violate("worker " + std::to_string(w) + " kept " + std::to_string(counts.tasks_live) + " tasks");
+    for (const msg::DeviceStats& stats : worker.core->device_stats())
+      h.mix(static_cast<std::uint64_t>(stats.bytes_peak));
     outcome_.covered["donations"] += counts.donated;
     outcome_.covered["stale messages"] += counts.stale;
   }
@@ -106,7 +113,9 @@ void World::to_scheduler(scheduler::Conn from, msg::Message message, bool ordere
     at(jitter(), [this, from, message] { step_scheduler({scheduler::Received{from, message}}); });
     ++outcome_.covered["duplicates to the scheduler"];
   }
-  at(delay, [this, from, message = std::move(message)] { step_scheduler({scheduler::Received{from, message}}); });
+  at(delay, [this, from, message = std::move(message)] {
+    step_scheduler({scheduler::Received{from, message}});
+  });
 }
 
 void World::step_scheduler(std::vector<scheduler::Event> events) {
@@ -114,8 +123,10 @@ void World::step_scheduler(std::vector<scheduler::Event> events) {
   scheduler_->step(events, now_, actions);
   scheduler_->check_invariants();
   for (scheduler::Action& action : actions) {
-    if (auto* send = std::get_if<scheduler::Send>(&action)) from_scheduler(send->to, std::move(send->message));
-    else if (auto* close = std::get_if<scheduler::Close>(&action)) ++outcome_.covered["closed by the scheduler"], (void)close;
+    if (auto* send = std::get_if<scheduler::Send>(&action))
+      from_scheduler(send->to, std::move(send->message));
+    else if (auto* close = std::get_if<scheduler::Close>(&action))
+      ++outcome_.covered["closed by the scheduler"], (void)close;
   }
   const TimeNs wait = scheduler_->next_deadline() - now_;
   if (scheduler_timer_ || wait > 1000 * kSecond) return;

@@ -122,7 +122,8 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
   if (client.dead) return;
   for (const msg::Offer& offer : batch.offers) {
-    const bool wrong = offer.failed.ok() && offer.bytes != oracle_.bytes(offer.block.array.value, offer.block.block);
+    const bool wrong =
+        offer.failed.ok() && offer.bytes != oracle_.bytes(offer.block.array.value, offer.block.block);
     if (wrong) return violate("an offer of the wrong size");
     // One hand-over a wish: repeats are answered when it is over, and ignored while it is on.
     if (client.took.contains({offer.block, offer.op.value})) {
@@ -187,7 +188,8 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
           cell.value = oracle_.value(g.block.array.value, g.block.block);
           cell.complete = true;
         }
-        deliver_worker(static_cast<int>(w), worker::TransferDone{g.transfer, {Errc::kOk, {}}, msg::Lane::kTcp});
+        deliver_worker(static_cast<int>(w),
+                       worker::TransferDone{g.transfer, {Errc::kOk, {}}, msg::Lane::kTcp});
         return;
       }
     });
@@ -220,10 +222,12 @@ void World::client_finish(int index) {
     if (!request.done) return violate(name + " never ended");
     if (request.failed || request.refused) continue;
     for (const auto& [array, blocks] : request.wanted) {
-      if (!blocks.empty()) return violate(name + " ended well, yet " + std::to_string(blocks.size()) + " blocks never came");
+      if (!blocks.empty())
+        return violate(name + " ended well, yet " + std::to_string(blocks.size()) + " blocks never came");
     }
   }
-  if (client.next_request <= static_cast<std::uint64_t>(knobs_.requests)) violate("a client did not get to its end");
+  if (client.next_request <= static_cast<std::uint64_t>(knobs_.requests))
+    violate("a client did not get to its end");
 }
 
 }  // namespace tilewise::sim

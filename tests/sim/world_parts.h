@@ -29,10 +29,11 @@ struct World::Worker {
     bool busy = false;
     std::uint64_t accumulated = 0;
   };
-  std::vector<std::vector<Stream>> streams;                            // [device][stream]
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::map<std::int64_t, Cell>> memory;  // (device, slab) -> offset
-  std::map<std::uint64_t, worker::Receive> armed;                       // transfer -> where
-  std::vector<std::uint32_t> slabs;                                     // per device
+  std::vector<std::vector<Stream>> streams;  // [device][stream]
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::map<std::int64_t, Cell>>
+      memory;                                      // (device, slab) -> offset
+  std::map<std::uint64_t, worker::Receive> armed;  // transfer -> where
+  std::vector<std::uint32_t> slabs;                // per device
   bool timer = false;
 
   void begin(const Knobs& knobs);
@@ -57,11 +58,11 @@ struct World::Client {
     ir::Grid grid;
   };
   std::vector<Held> held;
-  std::map<std::uint64_t, std::uint64_t> ids;      // session number -> ArrayId
-  std::map<std::uint32_t, WorkerId> owner_of;      // device -> process
+  std::map<std::uint64_t, std::uint64_t> ids;                      // session number -> ArrayId
+  std::map<std::uint32_t, WorkerId> owner_of;                      // device -> process
   std::set<std::pair<msg::BlockRef, std::uint64_t>> taking, took;  // (block, fetch op)
   std::vector<std::pair<WorkerId, msg::Offer>> early;
-  std::map<std::uint64_t, msg::Offer> granted;     // transfer -> offer
+  std::map<std::uint64_t, msg::Offer> granted;  // transfer -> offer
   std::uint64_t next_transfer = 1;
 };
 

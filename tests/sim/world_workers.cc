@@ -30,7 +30,8 @@ void World::start_worker(int index) {
   join.software_version = "sim";
   join.host_id = "sim";
   for (int d = 0; d < knobs_.devices_each; ++d) {
-    join.devices.push_back({"host:" + std::to_string(d), 0, "simulated", "sim", knobs_.memory_bytes, knobs_.streams});
+    join.devices.push_back(
+        {"host:" + std::to_string(d), 0, "simulated", "sim", knobs_.memory_bytes, knobs_.streams});
   }
   to_scheduler(workers_.back()->conn, std::move(join), true);
   // Logs that came before the welcome was read.
@@ -77,19 +78,24 @@ void World::perform(int index, worker::Actions& actions) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   for (const msg::PeerInfo& peer : actions.joined) {
     if (peer.role != msg::Role::kWorker) continue;
-    at(jitter(), [this, index, id = peer.id] { deliver_worker(index, worker::PeerReady{id, knobs_.map_peers}); });
+    at(jitter(), [this, index, id = peer.id] {
+      deliver_worker(index, worker::PeerReady{id, knobs_.map_peers});
+    });
   }
   for (WorkerId lost : actions.lost) {  // the transport lets go of what was to come from there
     std::erase_if(worker.armed, [&](const auto& entry) {
       if (entry.second.from != lost) return false;
       at(jitter(), [this, index, transfer = entry.first] {
-        deliver_worker(index, worker::TransferDone{transfer, {Errc::kUnavailable, "the sender died"}, msg::Lane::kTcp});
+        deliver_worker(
+            index, worker::TransferDone{transfer, {Errc::kUnavailable, "the sender died"}, msg::Lane::kTcp});
       });
       return true;
     });
   }
   for (const worker::AddSlab& slab : actions.slabs) {
-    at(jitter(), [this, index, slab] { deliver_worker(index, worker::SlabAdded{slab.device, slab.bytes, true}); });
+    at(jitter(), [this, index, slab] {
+      deliver_worker(index, worker::SlabAdded{slab.device, slab.bytes, true});
+    });
   }
   for (worker::Launch& launch : actions.launches) {
     worker.streams[launch.device][launch.stream].queue.push_back(std::move(launch));
@@ -104,7 +110,8 @@ void World::perform(int index, worker::Actions& actions) {
     at(jitter(), [this, transmit] {
       if (!awaited(transmit)) return;  // a repeat: the bytes go nowhere
       const Cell* source = cell_at(transmit.from);
-      if (transmit.bytes > 0 && (source == nullptr || !source->complete)) return violate("a transfer reads memory that holds no sealed block");
+      if (transmit.bytes > 0 && (source == nullptr || !source->complete))
+        return violate("a transfer reads memory that holds no sealed block");
       const Cell value = source != nullptr ? *source : Cell{};
       for (std::size_t w = 0; w < workers_.size(); ++w) {
         Worker& to = *workers_[w];
@@ -118,7 +125,8 @@ void World::perform(int index, worker::Actions& actions) {
           cell.value = value.value;
           cell.complete = true;
         }
-        deliver_worker(static_cast<int>(w), worker::TransferDone{transmit.transfer, {Errc::kOk, {}}, msg::Lane::kTcp});
+        deliver_worker(static_cast<int>(w),
+                       worker::TransferDone{transmit.transfer, {Errc::kOk, {}}, msg::Lane::kTcp});
         return;
       }
       for (std::size_t c = 0; c < clients_.size(); ++c) {
@@ -128,7 +136,8 @@ void World::perform(int index, worker::Actions& actions) {
         if (granted == client.granted.end()) return;
         const msg::Offer offer = granted->second;
         client.granted.erase(granted);
-        if (offer.bytes > 0 && value.value != oracle_.value(offer.block.array.value, offer.block.block)) violate("a client received wrong bytes");
+        if (offer.bytes > 0 && value.value != oracle_.value(offer.block.array.value, offer.block.block))
+          violate("a client received wrong bytes");
         client_took(static_cast<int>(c), offer);
       }
     });
@@ -211,7 +220,8 @@ World::Cell& World::write_cell(const worker::MemoryRef& ref, std::int64_t bytes,
 // Each input is where the launch says, complete, and what the oracle says (invariants 2, 5, 12, 13).
 void World::check_reads(const worker::Launch& launch, bool at_end) {
   const auto expected = oracle_.reads(launch.op->id, launch.point, launch.step);
-  if (expected.size() != launch.inputs.size()) return violate("a launch has another number of inputs than its step");
+  if (expected.size() != launch.inputs.size())
+    return violate("a launch has another number of inputs than its step");
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const auto& [array, block] = expected[i];
     if (oracle_.bytes(array, block) == 0) continue;
@@ -220,9 +230,9 @@ void World::check_reads(const worker::Launch& launch, bool at_end) {
     if (donated && at_end) continue;
     const Cell* cell = cell_at(launch.inputs[i]);
     ++outcome_.blocks_checked;
-    const std::string name = "block " + std::to_string(block) + " of array " + std::to_string(array & 0xFFFFFF) +
-                             (at_end ? " at the end" : " at the start") + " of a step of " +
-                             std::string(name_of(launch.op->op.kind));
+    const std::string name = "block " + std::to_string(block) + " of array " +
+                             std::to_string(array & 0xFFFFFF) + (at_end ? " at the end" : " at the start") +
+                             " of a step of " + std::string(name_of(launch.op->op.kind));
     if (cell == nullptr) return violate(name + ": memory was given to somebody else");
     if (cell->array != array || cell->block != block) return violate(name + ": another block is there");
     if (!cell->complete) return violate(name + ": not complete");
@@ -241,8 +251,10 @@ void World::begin_step(int index, std::size_t device, std::size_t s) {
     const std::uint64_t array = launch.op->op.outputs[i].array;
     const std::int64_t bytes = oracle_.bytes(array, launch.point);
     if (bytes == 0) continue;
-    if (launch.step == 0 && !donated) write_cell(launch.outputs[i], bytes, array, launch.point);
-    else if (launch.step > 0 && cell_at(launch.outputs[i]) == nullptr) return violate("an accumulator lost its memory");
+    if (launch.step == 0 && !donated)
+      write_cell(launch.outputs[i], bytes, array, launch.point);
+    else if (launch.step > 0 && cell_at(launch.outputs[i]) == nullptr)
+      return violate("an accumulator lost its memory");
   }
   at(prng_.between(200, 200'000), [this, index, device, s] { end_step(index, device, s); });
 }

@@ -20,7 +20,8 @@ void Core::Impl::check_invariants() const {
       TW_CHECK(copy.array == a, "a copy hangs in another array's list");
       TW_CHECK(find_copy(a, copy.block, copy.device) == c, "a copy is not in its device's index");
       TW_CHECK(copy.has_memory || copy.state != CopyState::kEnqueued, "an enqueued copy has no memory");
-      TW_CHECK(!(copy.has_memory && copy.kind == CopyKind::kBorrowed), "a borrowed copy has memory of its own");
+      TW_CHECK(!(copy.has_memory && copy.kind == CopyKind::kBorrowed),
+               "a borrowed copy has memory of its own");
       TW_CHECK(needed(copy) || copy.state == CopyState::kFailed || copy.producer_task != kNone,
                "a copy that nobody needs is still here");
       if (copy.has_memory) memory[copy.device] += copy.extent.bytes;
@@ -28,16 +29,19 @@ void Core::Impl::check_invariants() const {
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
         ++listed_uses;
         ++open[uses[u].op];
-        TW_CHECK(seen.insert({uses[u].op, uses[u].device.value}).second, "two claims of one op and device on a copy");
+        TW_CHECK(seen.insert({uses[u].op, uses[u].device.value}).second,
+                 "two claims of one op and device on a copy");
         const bool is_local = uses[u].device == devices[copy.device].spec.id;
-        TW_CHECK(is_local || copy.kind == CopyKind::kProduced, "a remote claim on a copy that is not the owner's");
+        TW_CHECK(is_local || copy.kind == CopyKind::kProduced,
+                 "a remote claim on a copy that is not the owner's");
         TW_CHECK(uses[u].left > 0 || copy.state == CopyState::kReceiving, "a spent claim is still here");
       }
       for (Slot t = copy.waiters; t != kNone; t = tasks[t].next_waiter) {
         TW_CHECK(tasks[t].state == TaskState::kWaiting, "a task waits without knowing");
         TW_CHECK(waiting.emplace(t, c).second, "a task waits for two copies");
         TW_CHECK(copy.state != CopyState::kSealed && copy.state != CopyState::kEnqueued &&
-                     copy.state != CopyState::kFailed, "a task waits for a copy that is there");
+                     copy.state != CopyState::kFailed,
+                 "a task waits for a copy that is there");
       }
     }
     TW_CHECK(live == arrays[a].live_copies, "live copies of an array miscounted");
@@ -55,7 +59,8 @@ void Core::Impl::check_invariants() const {
     device.arena.check_invariants();
     const std::int64_t reserve = device.reserve ? device.reserve->bytes : 0;
     // The arena rounds up to 256 bytes an extent.
-    TW_CHECK(device.arena.bytes_in_use() >= memory[d] + reserve, "memory in use that no copy owns is missing");
+    TW_CHECK(device.arena.bytes_in_use() >= memory[d] + reserve,
+             "memory in use that no copy owns is missing");
     TW_CHECK(device.arena.bytes_in_use() <= memory[d] + reserve + 256 * (copies.live() + 1), "memory leaked");
     for (const StreamState& stream : device.streams) {
       std::uint64_t last = stream.completed;
@@ -78,8 +83,10 @@ void Core::Impl::check_invariants() const {
         TW_CHECK(task.device == d && task.queue == q, "a task is in another device's queue");
         const int expected = task.state == TaskState::kReady || task.state == TaskState::kBlocked ? 1 : 0;
         TW_CHECK(listed_in[t] == expected, "a task is listed as ready the wrong number of times");
-        TW_CHECK((task.state == TaskState::kWaiting) == waiting.contains(t), "a waiting task hangs on no copy");
-        TW_CHECK(task.state != TaskState::kRunning || task.in_flight > 0, "a running task has nothing in flight");
+        TW_CHECK((task.state == TaskState::kWaiting) == waiting.contains(t),
+                 "a waiting task hangs on no copy");
+        TW_CHECK(task.state != TaskState::kRunning || task.in_flight > 0,
+                 "a running task has nothing in flight");
       }
       TW_CHECK(live == queues[q].live, "live tasks of a queue miscounted");
     }
@@ -89,7 +96,8 @@ void Core::Impl::check_invariants() const {
     op_tasks += ops[slot].live_tasks;
     TW_CHECK(open[slot] == ops[slot].open_uses, "open claims of an op miscounted");
     for (const ShareState& share : ops[slot].shares) {
-      TW_CHECK(share.completed <= share.next && share.next <= share.owned, "a share's cursor is out of order");
+      TW_CHECK(share.completed <= share.next && share.next <= share.owned,
+               "a share's cursor is out of order");
     }
   }
   TW_CHECK(op_tasks == live_tasks, "live tasks of ops and queues disagree");
@@ -97,31 +105,33 @@ void Core::Impl::check_invariants() const {
 
 std::string Core::Impl::describe() const {
   static constexpr const char* kTaskStates[] = {"ready", "waiting", "out of memory", "running"};
-  static constexpr const char* kCopyStates[] = {"expected", "offered", "receiving", "enqueued", "sealed", "failed"};
+  static constexpr const char* kCopyStates[] = {"expected", "offered", "receiving",
+                                                "enqueued", "sealed",  "failed"};
   static constexpr const char* kCopyKinds[] = {"produced", "remote", "borrowed", "replica"};
   std::ostringstream s;
   const auto counter = [](std::uint64_t id) { return id & ((std::uint64_t{1} << 40) - 1); };
   for (const DeviceState& device : devices) {
-    s << "device " << device.spec.id.value << ": " << device.arena.bytes_in_use() << " of " << device.spec.memory_bytes
-      << " bytes, largest free " << device.arena.largest_free() << ", reserve "
+    s << "device " << device.spec.id.value << ": " << device.arena.bytes_in_use() << " of "
+      << device.spec.memory_bytes << " bytes, largest free " << device.arena.largest_free() << ", reserve "
       << (device.reserve ? device.reserve->bytes : 0) << "/" << device.reserve_bytes << "\n";
     for (Slot q : device.queues) {
       for (Slot t : queues[q].order) {
         const Task& task = tasks[t];
         if (task.finished) continue;
         const OpEntry& entry = *ops[task.op].entry;
-        s << "  task " << name_of(entry.op.kind) << " op " << counter(entry.id.value) << " point " << task.point << " step "
-          << task.next << "/" << task.steps << " " << kTaskStates[static_cast<int>(task.state)]
-          << (task.outcome != kNone ? " failed" : "") << (ops[task.op].cancelled != kNone ? " cancelled" : "") << "\n";
+        s << "  task " << name_of(entry.op.kind) << " op " << counter(entry.id.value) << " point "
+          << task.point << " step " << task.next << "/" << task.steps << " "
+          << kTaskStates[static_cast<int>(task.state)] << (task.outcome != kNone ? " failed" : "")
+          << (ops[task.op].cancelled != kNone ? " cancelled" : "") << "\n";
       }
     }
   }
   for (const auto& [id, a] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {
     for (Slot c = arrays[a].copies; c != kNone; c = copies[c].next) {
       const Copy& copy = copies[c];
-      s << "  copy of array " << counter(id) << (arrays[a].held ? " (held)" : "") << " block " << copy.block << " on "
-        << devices[copy.device].spec.id.value << ": " << kCopyKinds[static_cast<int>(copy.kind)] << " "
-        << kCopyStates[static_cast<int>(copy.state)] << (copy.waiters != kNone ? ", waited for" : "");
+      s << "  copy of array " << counter(id) << (arrays[a].held ? " (held)" : "") << " block " << copy.block
+        << " on " << devices[copy.device].spec.id.value << ": " << kCopyKinds[static_cast<int>(copy.kind)]
+        << " " << kCopyStates[static_cast<int>(copy.state)] << (copy.waiters != kNone ? ", waited for" : "");
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
         s << "; op " << counter(ops[uses[u].op].entry->id.value) << " on " << uses[u].device.value << " left "
           << uses[u].left << (uses[u].subscribed ? " subscribed" : "") << (uses[u].offered ? " offered" : "");

@@ -40,8 +40,9 @@ Slot Core::Impl::make_copy(Slot array, std::int64_t block, std::uint16_t device,
                                                       std::to_string(devices[device].spec.id.value)}));
     }
   } else if (remote[owner.value].lost) {
-    fail_copy(slot, outcome({Errc::kWorkerLost, "the worker that owned block " + std::to_string(block) +
-                                                    " of array " + std::to_string(state.id.value) + " was lost"}));
+    fail_copy(slot,
+              outcome({Errc::kWorkerLost, "the worker that owned block " + std::to_string(block) +
+                                              " of array " + std::to_string(state.id.value) + " was lost"}));
   }
   return slot;
 }
@@ -59,7 +60,8 @@ void Core::Impl::count_uses(Slot copy) {
       bool fresh = false;
       for (const auto& users : users_out) {
         const auto first = op.entry->placement.first_owned(self, users.points);
-        if (first && op.entry->placement.ordinal(self, *first) >= op.shares[copies[copy].device].next) fresh = true;
+        if (first && op.entry->placement.ordinal(self, *first) >= op.shares[copies[copy].device].next)
+          fresh = true;
       }
       if (!fresh) continue;
     }
@@ -117,7 +119,8 @@ void Core::Impl::drop_use(Slot slot, Slot op, DeviceId device) {
   for (Slot u = copy.uses; u != kNone; before = u, u = uses[u].next) {
     if (uses[u].op != op || uses[u].device != device) continue;
     const bool is_local = device == devices[copy.device].spec.id;
-    if (is_local && copy.state == CopyState::kReceiving) {  // the lender must not let go while bytes are on their way
+    if (is_local &&
+        copy.state == CopyState::kReceiving) {  // the lender must not let go while bytes are on their way
       uses[u].left = 0;
       return;
     }
@@ -145,15 +148,19 @@ void Core::Impl::discharge_read(Slot slot, Slot op) {
 
 void Core::Impl::send_done(const Copy& copy, Slot op) {
   if (remote[copy.source.value].lost) return;
-  batch_to(copy.source).dones.push_back({{arrays[copy.array].id, copy.block}, ops[op].entry->id, copy.source,
-                                         devices[copy.device].spec.id});
+  batch_to(copy.source)
+      .dones.push_back({{arrays[copy.array].id, copy.block},
+                        ops[op].entry->id,
+                        copy.source,
+                        devices[copy.device].spec.id});
 }
 
 // A borrowed block may be read by kernels still in flight: the lender hears of it when they are complete.
 void Core::Impl::owe_done(const Copy& copy, Slot op) {
   const DeviceState& device = devices[copy.device];
   bool busy = false;
-  for (std::size_t s = 0; s < device.streams.size(); ++s) busy |= copy.readers[s] > device.streams[s].completed;
+  for (std::size_t s = 0; s < device.streams.size(); ++s)
+    busy |= copy.readers[s] > device.streams[s].completed;
   if (!busy) return send_done(copy, op);
   devices[copy.device].pending_dones.push_back(
       {copy.readers, {{arrays[copy.array].id, copy.block}, ops[op].entry->id, copy.source, device.spec.id}});

@@ -17,7 +17,9 @@ void Actions::clear() {
 
 Core::Core(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 Core::~Core() = default;
-void Core::step(std::vector<Event>& events, TimeNs now, Actions& actions) { impl_->step(events, now, actions); }
+void Core::step(std::vector<Event>& events, TimeNs now, Actions& actions) {
+  impl_->step(events, now, actions);
+}
 TimeNs Core::next_deadline() const { return impl_->next_deadline(); }
 void Core::check_invariants() const { impl_->check_invariants(); }
 std::uint64_t Core::digest() const { return impl_->digest(); }
@@ -37,18 +39,21 @@ bool Core::holds(msg::BlockRef block) const {
   if (a == impl_->array_by_id.end()) return false;
   for (std::uint16_t d = 0; d < impl_->devices.size(); ++d) {
     const Slot c = impl_->find_copy(a->second, block.block, d);
-    if (c != kNone && impl_->copies[c].state == CopyState::kSealed && impl_->copies[c].has_memory) return true;
+    if (c != kNone && impl_->copies[c].state == CopyState::kSealed && impl_->copies[c].has_memory)
+      return true;
   }
   return false;
 }
 
 Core::Impl::Impl(Options o) : options(std::move(o)) {
   for (const DeviceSpec& spec : options.devices) {
-    TW_CHECK(spec.streams >= 1 && spec.streams <= kMaxStreams, "a device needs 1 to kMaxStreams compute streams");
+    TW_CHECK(spec.streams >= 1 && spec.streams <= kMaxStreams,
+             "a device needs 1 to kMaxStreams compute streams");
     devices.emplace_back(spec);
     remote[spec.id.value] = {options.self, spec.kind, false, false};
   }
-  for (int lane = 0; lane < msg::kLaneCount; ++lane) lanes[static_cast<std::size_t>(lane)].lane = msg::Lane(lane);
+  for (int lane = 0; lane < msg::kLaneCount; ++lane)
+    lanes[static_cast<std::size_t>(lane)].lane = msg::Lane(lane);
 }
 
 int Core::Impl::local(DeviceId id) const {
@@ -91,19 +96,26 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
     std::visit(
         [&](auto& e) {
           using E = std::decay_t<decltype(e)>;
-          if constexpr (std::is_same_v<E, msg::Log>) on_log(e);
-          else if constexpr (std::is_same_v<E, PeerBatchReceived>) on_batch(e.from, e.batch);
+          if constexpr (std::is_same_v<E, msg::Log>)
+            on_log(e);
+          else if constexpr (std::is_same_v<E, PeerBatchReceived>)
+            on_batch(e.from, e.batch);
           else if constexpr (std::is_same_v<E, PeerReady>) {
             const auto peer = peers.find(e.peer.value);
             if (peer != peers.end()) peer->second.mapped = e.mapped && options.map_peers;
-          } else if constexpr (std::is_same_v<E, StreamCompleted>) on_completed(e);
-          else if constexpr (std::is_same_v<E, StepFailed>) on_step_failed(e);
-          else if constexpr (std::is_same_v<E, TransferDone>) on_transfer(e);
+          } else if constexpr (std::is_same_v<E, StreamCompleted>)
+            on_completed(e);
+          else if constexpr (std::is_same_v<E, StepFailed>)
+            on_step_failed(e);
+          else if constexpr (std::is_same_v<E, TransferDone>)
+            on_transfer(e);
           else if constexpr (std::is_same_v<E, SlabAdded>) {
             DeviceState& device = devices[e.device];
             device.slab_pending = false;
-            if (e.ok) device.arena.add_slab(e.bytes);
-            else device.full = true;
+            if (e.ok)
+              device.arena.add_slab(e.bytes);
+            else
+              device.full = true;
             device.last_change = now;
             device.memory_freed = true;
           }
@@ -149,7 +161,8 @@ TimeNs Core::Impl::next_deadline() const {
   if (!dirty.empty() || lanes_dirty || log_moved) next = last_report + options.report_ns;
   if (!stuck_reported) {
     for (const DeviceState& device : devices) {
-      if (idle(device) && starved_task(device) != kNone) next = std::min(next, device.last_change + options.stuck_ns);
+      if (idle(device) && starved_task(device) != kNone)
+        next = std::min(next, device.last_change + options.stuck_ns);
     }
   }
   return next;

@@ -41,7 +41,8 @@ ir::Op fetch_of(std::uint64_t from, const ir::Grid& grid) {
 
 msg::PlannedOp on(DeviceId device, std::uint64_t id, ir::Op op) {
   const ir::Shape counts = op.space.counts();
-  return {OpId{id}, std::move(op), ir::Placement::whole(counts, ir::Rule::constant(static_cast<int>(counts.size()), device)), false};
+  return {OpId{id}, std::move(op),
+          ir::Placement::whole(counts, ir::Rule::constant(static_cast<int>(counts.size()), device)), false};
 }
 
 struct Lists {
@@ -74,7 +75,9 @@ struct Lists {
     return step({log});
   }
   const Actions& completed(std::uint64_t sequence) { return step({StreamCompleted{0, 0, sequence}}); }
-  const Actions& from_peer(msg::PeerBatch batch, WorkerId peer = kOther) { return step({PeerBatchReceived{peer, std::move(batch)}}); }
+  const Actions& from_peer(msg::PeerBatch batch, WorkerId peer = kOther) {
+    return step({PeerBatchReceived{peer, std::move(batch)}});
+  }
 
   std::unique_ptr<Core> core;
   Actions actions;
@@ -154,7 +157,8 @@ TEST_CASE("a peer's block is borrowed in place, and its Done waits for the kerne
   CHECK(planned.batches[0].second.subscribes[0].op == OpId{2});
   msg::PeerBatch batch;
   msg::Offer offer;
-  offer.block = {ArrayId{10}, 0}, offer.op = OpId{2}, offer.from = kPeer, offer.to = kHere, offer.offset = 512, offer.bytes = 64;
+  offer.block = {ArrayId{10}, 0}, offer.op = OpId{2}, offer.from = kPeer, offer.to = kHere,
+  offer.offset = 512, offer.bytes = 64;
   batch.offers.push_back(offer);
   const Actions& launched = lists.from_peer(batch);
   REQUIRE(launched.launches.size() == 1);
@@ -164,7 +168,8 @@ TEST_CASE("a peer's block is borrowed in place, and its Done waits for the kerne
   const Actions& ended = lists.completed(1);
   REQUIRE(ended.batches.size() == 1);
   CHECK(ended.batches[0].second.dones.size() == 1);
-  CHECK(lists.from_peer(batch).batches[0].second.dones.size() == 1);  // repeated when all is over: let go again
+  CHECK(lists.from_peer(batch).batches[0].second.dones.size() ==
+        1);  // repeated when all is over: let go again
 }
 
 TEST_CASE("an offer of the wrong size fails the dependents, not the process") {
@@ -222,7 +227,8 @@ TEST_CASE("what never fits is reported stuck, and a cancellation frees everythin
     for (const msg::Message& m : lists.actions.to_scheduler) stuck |= std::holds_alternative<msg::Stuck>(m);
   }
   CHECK(stuck);
-  lists.log({msg::CancelGraph{GraphId{1}, {Errc::kOutOfMemory, "does not fit"}}, msg::Release{{ArrayId{10}}}});
+  lists.log(
+      {msg::CancelGraph{GraphId{1}, {Errc::kOutOfMemory, "does not fit"}}, msg::Release{{ArrayId{10}}}});
   CHECK(lists.core->counters().tasks_live == 0);
   CHECK(lists.core->counters().copies_live == 0);
 }
@@ -230,7 +236,8 @@ TEST_CASE("what never fits is reported stuck, and a cancellation frees everythin
 TEST_CASE("the death of a peer discharges what it owed and fails what it had not delivered") {
   Lists lists;
   const ir::Op a = source(10, 1), b = source(20, 1);
-  lists.log({plan_of({on(kHere, 1, a), on(kPeer, 2, map_of(10, 11, a.space)), on(kPeer, 3, b), on(kHere, 4, map_of(20, 21, b.space))})});
+  lists.log({plan_of({on(kHere, 1, a), on(kPeer, 2, map_of(10, 11, a.space)), on(kPeer, 3, b),
+                      on(kHere, 4, map_of(20, 21, b.space))})});
   lists.completed(1);
   CHECK(lists.core->counters().copies_live > 0);
   lists.log({msg::PeerLost{kOther}});

@@ -35,10 +35,14 @@ void Core::Impl::apply(msg::LogEntry& entry) {
   std::visit(
       [&](auto& e) {
         using E = std::decay_t<decltype(e)>;
-        if constexpr (std::is_same_v<E, msg::Plan>) apply_plan(e);
-        else if constexpr (std::is_same_v<E, msg::Release>) apply_release(e);
-        else if constexpr (std::is_same_v<E, msg::CancelGraph>) apply_cancel(e);
-        else if constexpr (std::is_same_v<E, msg::Retire>) apply_retire(e);
+        if constexpr (std::is_same_v<E, msg::Plan>)
+          apply_plan(e);
+        else if constexpr (std::is_same_v<E, msg::Release>)
+          apply_release(e);
+        else if constexpr (std::is_same_v<E, msg::CancelGraph>)
+          apply_cancel(e);
+        else if constexpr (std::is_same_v<E, msg::Retire>)
+          apply_retire(e);
         else if constexpr (std::is_same_v<E, msg::PeerJoined>) {
           const msg::PeerInfo& peer = e.peer;
           if (peer.id == options.self) return;
@@ -49,8 +53,10 @@ void Core::Impl::apply(msg::LogEntry& entry) {
           out->joined.push_back(peer);
           last_joined = std::max(last_joined, peer.id);
           peers[peer.id.value] = {std::move(e.peer), false};
-          for (PeerBatchReceived& early : std::exchange(parked_batches, {})) on_batch(early.from, early.batch);
-        } else if constexpr (std::is_same_v<E, msg::PeerLost>) on_peer_lost(e.peer);
+          for (PeerBatchReceived& early : std::exchange(parked_batches, {}))
+            on_batch(early.from, early.batch);
+        } else if constexpr (std::is_same_v<E, msg::PeerLost>)
+          on_peer_lost(e.peer);
       },
       entry);
   drain_loopback();
@@ -78,8 +84,11 @@ void Core::Impl::apply_plan(msg::Plan& plan) {
 bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned) {
   const auto refuse = [&](std::string why) {
     out->to_scheduler.push_back(msg::TaskFailed{
-        planned.id, devices.empty() ? DeviceId{} : devices[0].spec.id, 0,
-        {Errc::kInternal, "worker cannot take op " + std::string(name_of(planned.op.kind)) + ": " + std::move(why)}});
+        planned.id,
+        devices.empty() ? DeviceId{} : devices[0].spec.id,
+        0,
+        {Errc::kInternal,
+         "worker cannot take op " + std::string(name_of(planned.op.kind)) + ": " + std::move(why)}});
     return false;
   };
   std::vector<ir::SourceArray> sources;
@@ -88,7 +97,8 @@ bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned) {
     const auto it = array_by_id.find(operand.array);
     if (it == array_by_id.end()) return refuse("unknown operand array " + std::to_string(operand.array));
     const ArrayState& array = arrays[it->second];
-    sources.push_back({ops[array.producer].entry->op.outputs[static_cast<std::size_t>(array.output)].dtype, array.grid});
+    sources.push_back(
+        {ops[array.producer].entry->op.outputs[static_cast<std::size_t>(array.output)].dtype, array.grid});
     operands.push_back(it->second);
   }
   auto geometry = ir::Geometry::make(planned.op, sources);
@@ -102,8 +112,9 @@ bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned) {
 
   const Slot slot = ops.add();
   OpState& op = ops[slot];
-  op.entry = std::make_unique<OpEntry>(OpEntry{planned.id, plan.graph, std::move(planned.op), std::move(planned.placement),
-                                               std::move(sources), std::move(*geometry)});
+  op.entry = std::make_unique<OpEntry>(OpEntry{planned.id, plan.graph, std::move(planned.op),
+                                               std::move(planned.placement), std::move(sources),
+                                               std::move(*geometry)});
   op.operands = std::move(operands);
   op.done = planned.done;
   op.shares.resize(devices.size());
@@ -144,8 +155,9 @@ void Core::Impl::enqueue_op(Slot slot, const msg::Plan& plan) {
   if (geometry.point_count() > 0) {
     // One host core: about 20 GFLOP/s in unblocked kernels and 10 GB/s; a few hundred ns to launch. Only the order of
     // magnitude matters: it bounds what is queued.
-    op.est_ns = 300 + static_cast<std::int64_t>(geometry.flops(first) / 20.0) /
-                          std::max<std::int64_t>(1, geometry.steps(first)) +
+    op.est_ns = 300 +
+                static_cast<std::int64_t>(geometry.flops(first) / 20.0) /
+                    std::max<std::int64_t>(1, geometry.steps(first)) +
                 (geometry.bytes_read(first) + geometry.output_bytes_bound()) / 10 /
                     std::max<std::int64_t>(1, geometry.steps(first));
   }
@@ -157,7 +169,8 @@ void Core::Impl::enqueue_op(Slot slot, const msg::Plan& plan) {
     DeviceState& device = devices[d];
     device.reserve_bytes = std::max(device.reserve_bytes, geometry.output_bytes_bound());
     const auto before = [&](Slot q, GraphId graph) {
-      return queues[q].priority != plan.priority ? queues[q].priority > plan.priority : queues[q].graph < graph;
+      return queues[q].priority != plan.priority ? queues[q].priority > plan.priority
+                                                 : queues[q].graph < graph;
     };
     auto it = std::lower_bound(device.queues.begin(), device.queues.end(), plan.graph, before);
     if (it == device.queues.end() || queues[*it].graph != plan.graph) {
@@ -189,7 +202,8 @@ void Core::Impl::apply_cancel(const msg::CancelGraph& cancel) {
   std::vector<Slot> mine;
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
     for (Slot q : devices[d].queues) {
-      if (queues[q].graph == cancel.graph) mine.insert(mine.end(), queues[q].ops.begin(), queues[q].ops.end());
+      if (queues[q].graph == cancel.graph)
+        mine.insert(mine.end(), queues[q].ops.begin(), queues[q].ops.end());
     }
   }
   // Ops without a share here still have claims on copies here: find them through the arrays they read.
@@ -237,7 +251,8 @@ void Core::Impl::cancel_op(Slot slot, Slot why) {
         if (local(use.device) == copies[c].device || !use.offered) {
           drop_use(c, slot, use.device);
         } else if (copies[c].state == CopyState::kSealed || copies[c].state == CopyState::kFailed) {
-          offer(c, uses[at]);  // it may have borrowed the block for another op only: then this brings its Done
+          offer(c,
+                uses[at]);  // it may have borrowed the block for another op only: then this brings its Done
         }
       }
       c = next;
@@ -358,8 +373,10 @@ void Core::Impl::unpark() {
   std::deque<std::variant<msg::Subscribe, msg::Done>> again;
   std::swap(again, parked);
   for (auto& message : again) {
-    if (auto* subscribe = std::get_if<msg::Subscribe>(&message)) on_subscribe(*subscribe);
-    else on_done(std::get<msg::Done>(message));
+    if (auto* subscribe = std::get_if<msg::Subscribe>(&message))
+      on_subscribe(*subscribe);
+    else
+      on_done(std::get<msg::Done>(message));
   }
 }
 

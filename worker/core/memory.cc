@@ -88,9 +88,11 @@ bool Core::Impl::grant(Slot slot, bool lowest) {
   copy.kind = CopyKind::kRemote;
   copy.transfer = next_transfer++;
   transfers[copy.transfer] = slot;
-  out->receives.push_back({remote[copy.source.value].worker, copy.transfer, copy.device, copy.at, copy.bytes});
-  batch_to(copy.source).grants.push_back(
-      {{arrays[copy.array].id, copy.block}, copy.source, devices[copy.device].spec.id, copy.transfer});
+  out->receives.push_back(
+      {remote[copy.source.value].worker, copy.transfer, copy.device, copy.at, copy.bytes});
+  batch_to(copy.source)
+      .grants.push_back(
+          {{arrays[copy.array].id, copy.block}, copy.source, devices[copy.device].spec.id, copy.transfer});
   return true;
 }
 

@@ -8,8 +8,10 @@ namespace tilewise::worker {
 void Core::Impl::on_batch(WorkerId from, msg::PeerBatch& batch) {
   if (from != options.self && !peers.contains(from.value)) {
     // Its announcement is still in the log; or it is lost, and nothing from it counts any more.
-    if (from > last_joined && parked_batches.size() < limits::kMaxParked) parked_batches.push_back({from, std::move(batch)});
-    else ++counts.stale;
+    if (from > last_joined && parked_batches.size() < limits::kMaxParked)
+      parked_batches.push_back({from, std::move(batch)});
+    else
+      ++counts.stale;
     return;
   }
   // Each speaks for its own devices only: a forged Done would free what a third party reads.
@@ -19,11 +21,16 @@ void Core::Impl::on_batch(WorkerId from, msg::PeerBatch& batch) {
     ++counts.stale;
     return false;
   };
-  for (const auto& m : batch.subscribes) if (its_own(m.to)) on_subscribe(m);
-  for (auto& m : batch.offers) if (its_own(m.from)) on_offer(m);
-  for (const auto& m : batch.grants) if (its_own(m.to)) on_grant(m);
-  for (const auto& m : batch.dones) if (its_own(m.to)) on_done(m);
-  for (const auto& m : batch.gones) if (its_own(m.from)) on_gone(m);
+  for (const auto& m : batch.subscribes)
+    if (its_own(m.to)) on_subscribe(m);
+  for (auto& m : batch.offers)
+    if (its_own(m.from)) on_offer(m);
+  for (const auto& m : batch.grants)
+    if (its_own(m.to)) on_grant(m);
+  for (const auto& m : batch.dones)
+    if (its_own(m.to)) on_done(m);
+  for (const auto& m : batch.gones)
+    if (its_own(m.from)) on_gone(m);
 }
 
 bool Core::Impl::can_map(DeviceId from, std::uint16_t to) const {
@@ -39,8 +46,11 @@ bool Core::Impl::can_map(DeviceId from, std::uint16_t to) const {
 void Core::Impl::subscribe(Slot slot, Slot op) {
   const Copy& copy = copies[slot];
   if (!remote.contains(copy.source.value) || remote[copy.source.value].lost) return;
-  batch_to(copy.source).subscribes.push_back({{arrays[copy.array].id, copy.block}, ops[op].entry->id, copy.source,
-                                              devices[copy.device].spec.id});
+  batch_to(copy.source)
+      .subscribes.push_back({{arrays[copy.array].id, copy.block},
+                             ops[op].entry->id,
+                             copy.source,
+                             devices[copy.device].spec.id});
 }
 
 // About an op that is not known: its plan is still on its way, unless the log has passed its number (ids rise): then it
@@ -130,7 +140,8 @@ void Core::Impl::on_offer(msg::Offer& m) {
     return;
   }
   Copy& copy = copies[slot];
-  if (const auto op = op_by_id.find(m.op.value); op != op_by_id.end() && !claims(slot, op->second) && !owes(d, m)) {
+  if (const auto op = op_by_id.find(m.op.value);
+      op != op_by_id.end() && !claims(slot, op->second) && !owes(d, m)) {
     send_done(copy, op->second);  // here for other ops' sake
   }
   if (copy.state != CopyState::kExpected) return void(++counts.stale);
@@ -139,8 +150,8 @@ void Core::Impl::on_offer(msg::Offer& m) {
     return;
   }
   if (m.bytes != copy.bytes) {
-    fail_copy(slot, outcome({Errc::kCorruptData, "offer of " + std::to_string(m.bytes) + " bytes for a block of " +
-                                                     std::to_string(copy.bytes)}));
+    fail_copy(slot, outcome({Errc::kCorruptData, "offer of " + std::to_string(m.bytes) +
+                                                     " bytes for a block of " + std::to_string(copy.bytes)}));
     return;
   }
   const auto account = [&](msg::Lane lane) {
@@ -181,7 +192,8 @@ void Core::Impl::on_offer(msg::Offer& m) {
 void Core::Impl::on_grant(const msg::Grant& m) {
   const int d = local(m.from);
   const auto array = array_by_id.find(m.block.array.value);
-  if (d < 0 || array == array_by_id.end() || !valid_block(m.block, array->second)) return void(++counts.stale);
+  if (d < 0 || array == array_by_id.end() || !valid_block(m.block, array->second))
+    return void(++counts.stale);
   const Slot slot = find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
   if (slot == kNone || copies[slot].state != CopyState::kSealed) return void(++counts.stale);
   out->transmits.push_back({remote[m.to.value].worker, m.transfer, copies[slot].at, copies[slot].bytes});
@@ -208,9 +220,11 @@ void Core::Impl::on_done(const msg::Done& m) {
 void Core::Impl::on_gone(const msg::Gone& m) {
   const int d = local(m.to);
   const auto array = array_by_id.find(m.block.array.value);
-  if (d < 0 || array == array_by_id.end() || !valid_block(m.block, array->second)) return void(++counts.stale);
+  if (d < 0 || array == array_by_id.end() || !valid_block(m.block, array->second))
+    return void(++counts.stale);
   const Slot slot = find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
-  if (slot == kNone || copies[slot].kind == CopyKind::kProduced || copies[slot].state != CopyState::kExpected) {
+  if (slot == kNone || copies[slot].kind == CopyKind::kProduced ||
+      copies[slot].state != CopyState::kExpected) {
     return void(++counts.stale);
   }
   fail_copy(slot, outcome({Errc::kWorkerLost, "block " + std::to_string(m.block.block) + " of array " +
@@ -223,7 +237,8 @@ void Core::Impl::on_transfer(const TransferDone& event) {
   const Slot slot = it->second;
   transfers.erase(it);
   Copy& copy = copies[slot];
-  TW_CHECK(copy.state == CopyState::kReceiving && copy.transfer == event.transfer, "a transfer ended that was not on");
+  TW_CHECK(copy.state == CopyState::kReceiving && copy.transfer == event.transfer,
+           "a transfer ended that was not on");
   std::vector<Slot> claims;
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) claims.push_back(uses[u].op);
   if (event.failed.code == Errc::kOk) {
@@ -245,9 +260,10 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     if (++copy.attempts < 3 && !remote[copy.source.value].lost && !claims.empty()) {
       subscribe(slot, claims.front());
     } else {
-      fail_copy(slot, outcome({event.failed.code, "transfer of block " + std::to_string(copy.block) + " of array " +
-                                                      std::to_string(arrays[copy.array].id.value) + ": " +
-                                                      event.failed.message}));
+      fail_copy(slot,
+                outcome({event.failed.code, "transfer of block " + std::to_string(copy.block) + " of array " +
+                                                std::to_string(arrays[copy.array].id.value) + ": " +
+                                                event.failed.message}));
     }
   }
   std::vector<Slot> spent;  // claims that ended while the bytes were on their way

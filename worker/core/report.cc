@@ -41,8 +41,9 @@ std::vector<msg::DeviceStats> Core::Impl::device_stats() const {
   for (const DeviceState& device : devices) {
     // The reserve is nobody's data.
     const std::int64_t reserve = device.reserve ? device.reserve->bytes : 0;
-    stats.push_back({device.spec.id, std::max<std::int64_t>(0, device.arena.bytes_in_use() - (reserve + 255) / 256 * 256), device.bytes_peak, device.arena.bytes_resident(),
-                     device.steps_run, device.busy_ns});
+    stats.push_back({device.spec.id,
+                     std::max<std::int64_t>(0, device.arena.bytes_in_use() - (reserve + 255) / 256 * 256),
+                     device.bytes_peak, device.arena.bytes_resident(), device.steps_run, device.busy_ns});
   }
   return stats;
 }

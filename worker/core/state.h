@@ -28,8 +28,7 @@ using Slot = std::uint32_t;
 constexpr Slot kNone = 0xFFFFFFFFu;
 
 // A table with stable slots and a free list.
-template <class T>
-class Pool {
+template <class T> class Pool {
  public:
   Slot add() {
     if (!free_.empty()) {
@@ -74,7 +73,12 @@ enum class CopyState : std::uint8_t {
   kSealed,     // complete; usable by anyone
   kFailed,     // there will be no bytes
 };
-enum class CopyKind : std::uint8_t { kProduced, kRemote /* kind of lane not known yet */, kBorrowed, kReplica };
+enum class CopyKind : std::uint8_t {
+  kProduced,
+  kRemote /* kind of lane not known yet */,
+  kBorrowed,
+  kReplica
+};
 
 struct Copy {
   Slot array = kNone;
@@ -84,19 +88,19 @@ struct Copy {
   CopyKind kind = CopyKind::kProduced;
   std::uint8_t attempts = 0;
   bool has_memory = false;
-  DeviceId source;                 // remote kinds: the owner
-  MemoryRef at;                    // where the bytes are
+  DeviceId source;  // remote kinds: the owner
+  MemoryRef at;     // where the bytes are
   std::int64_t bytes = 0;
-  alloc::Extent extent;            // has_memory
-  std::uint8_t stream = 0;         // kEnqueued: produced there ...
-  std::uint64_t sequence = 0;      // ... by this step
+  alloc::Extent extent;                              // has_memory
+  std::uint8_t stream = 0;                           // kEnqueued: produced there ...
+  std::uint64_t sequence = 0;                        // ... by this step
   std::array<std::uint64_t, kMaxStreams> readers{};  // last enqueued reader per stream
   std::uint64_t transfer = 0;
-  Slot producer_task = kNone;      // while its task is live
+  Slot producer_task = kNone;  // while its task is live
   Slot uses = kNone;
-  Slot waiters = kNone;            // tasks
-  Slot prev = kNone, next = kNone; // same array
-  Slot outcome = kNone;            // kFailed: why
+  Slot waiters = kNone;             // tasks
+  Slot prev = kNone, next = kNone;  // same array
+  Slot outcome = kNone;             // kFailed: why
 };
 
 struct User {
@@ -113,11 +117,11 @@ struct ArrayState {
   ir::Shape counts;
   std::vector<User> users;
   bool held = false;
-  Slot copies = kNone;             // list
+  Slot copies = kNone;  // list
   std::int64_t live_copies = 0;
 };
 
-struct ShareState {                // an op's share on one local device
+struct ShareState {  // an op's share on one local device
   std::int64_t owned = 0, next = 0, completed = 0, failed = 0;
   bool dirty = false;
 };
@@ -128,15 +132,20 @@ struct OpState {
   std::vector<Slot> outputs;       // arrays
   std::vector<ShareState> shares;  // one per local device
   std::int64_t live_tasks = 0;
-  std::int64_t open_uses = 0;      // uses naming this op
-  std::int64_t est_ns = 0;         // predicted time of a step
-  bool done = false;               // snapshot: blocks exist, nothing to run
+  std::int64_t open_uses = 0;  // uses naming this op
+  std::int64_t est_ns = 0;     // predicted time of a step
+  bool done = false;           // snapshot: blocks exist, nothing to run
   bool retired = false;
-  Slot cancelled = kNone;          // outcome
+  Slot cancelled = kNone;  // outcome
   bool runs() const { return entry->op.kind != ir::OpKind::kFetch && entry->op.kind != ir::OpKind::kProvide; }
 };
 
-enum class TaskState : std::uint8_t { kReady, kWaiting, kBlocked /* on memory */, kRunning /* all enqueued */ };
+enum class TaskState : std::uint8_t {
+  kReady,
+  kWaiting,
+  kBlocked /* on memory */,
+  kRunning /* all enqueued */
+};
 
 struct Task {
   Slot op = kNone;
@@ -144,34 +153,35 @@ struct Task {
   std::uint16_t device = 0;
   std::uint8_t stream = 0;
   TaskState state = TaskState::kReady;
-  bool admitted = false;           // outputs have memory, stream chosen
-  bool finished = false;           // tombstone in the queue's order
+  bool admitted = false;  // outputs have memory, stream chosen
+  bool finished = false;  // tombstone in the queue's order
   std::int64_t point = 0;
   std::int64_t steps = 1, next = 0;
   std::int64_t in_flight = 0;
   std::int64_t weight = 1;
   std::array<Slot, limits::kMaxOutputs> outputs{};
   std::uint64_t last_sequence = 0;
-  Slot outcome = kNone;            // failed
+  Slot outcome = kNone;  // failed
   Slot next_waiter = kNone;
 };
 
-struct Queue {                     // one device's part of one graph
+struct Queue {  // one device's part of one graph
   GraphId graph;
   std::int32_t priority = 0;
-  std::vector<Slot> ops;           // plan order
-  std::size_t at = 0;              // first op not fully expanded
+  std::vector<Slot> ops;  // plan order
+  std::size_t at = 0;     // first op not fully expanded
   std::int64_t live = 0, weight = 0;
-  std::deque<Slot> order;          // expanded, lowest first; finished ones linger until they reach the front
+  std::deque<Slot> order;  // expanded, lowest first; finished ones linger until they reach the front
   std::deque<Slot> ready;
-  std::deque<Slot> blocked;        // on memory, lowest first
+  std::deque<Slot> blocked;  // on memory, lowest first
 };
 
 struct InFlight {
   std::uint64_t sequence = 0;
   Slot task = kNone;
   std::int64_t est_ns = 0;
-  boost::container::small_vector<std::pair<std::uint8_t, std::uint64_t>, 2> unproven;  // steps whose results it reads
+  boost::container::small_vector<std::pair<std::uint8_t, std::uint64_t>, 2>
+      unproven;  // steps whose results it reads
 };
 struct StreamState {
   std::uint64_t issued = 0, completed = 0;
@@ -187,21 +197,23 @@ struct PendingDone {
 
 struct DeviceState {
   explicit DeviceState(const DeviceSpec& s)
-      : spec(s), arena({.max_bytes = s.memory_bytes, .slab_bytes = std::min(s.slab_bytes, s.memory_bytes)}),
+      : spec(s),
+        arena({.max_bytes = s.memory_bytes, .slab_bytes = std::min(s.slab_bytes, s.memory_bytes)}),
         streams(static_cast<std::size_t>(s.streams)) {}
   DeviceSpec spec;
   alloc::Arena arena;
   std::vector<StreamState> streams;
-  boost::unordered_flat_map<std::uint64_t, Slot> index;  // (array slot, block) -> copy; looked up, never walked
-  std::vector<Slot> queues;                               // by (priority, graph)
-  std::size_t turn = 0;                                   // round robin among them
-  std::deque<Slot> ungranted;                             // offered copies that wait for memory
+  boost::unordered_flat_map<std::uint64_t, Slot>
+      index;                   // (array slot, block) -> copy; looked up, never walked
+  std::vector<Slot> queues;    // by (priority, graph)
+  std::size_t turn = 0;        // round robin among them
+  std::deque<Slot> ungranted;  // offered copies that wait for memory
   std::deque<PendingDone> pending_dones;
   std::optional<alloc::Extent> reserve;
-  std::int64_t reserve_bytes = 0;                         // wanted: the largest admitted step
+  std::int64_t reserve_bytes = 0;  // wanted: the largest admitted step
   bool slab_pending = false, memory_freed = false;
-  bool full = false;                                      // a slab could not be made: the arena is what it is
-  TimeNs last_change = 0;                                 // when memory or streams last moved
+  bool full = false;       // a slab could not be made: the arena is what it is
+  TimeNs last_change = 0;  // when memory or streams last moved
   std::int64_t bytes_peak = 0, steps_run = 0, busy_ns = 0;
 };
 
@@ -330,17 +342,17 @@ struct Core::Impl {
   Pool<Task> tasks;
   Pool<Queue> queues;
   std::vector<msg::Outcome> outcomes;
-  boost::unordered_flat_map<std::uint64_t, Slot> op_by_id, array_by_id;       // looked up, never walked
-  boost::unordered_flat_map<std::uint32_t, RemoteDevice> remote;              // DeviceId -> where
-  std::map<std::uint32_t, PeerState> peers;                                   // WorkerId -> peer
+  boost::unordered_flat_map<std::uint64_t, Slot> op_by_id, array_by_id;  // looked up, never walked
+  boost::unordered_flat_map<std::uint32_t, RemoteDevice> remote;         // DeviceId -> where
+  std::map<std::uint32_t, PeerState> peers;                              // WorkerId -> peer
 
   std::uint64_t log_next = 1;
-  std::map<std::uint64_t, msg::LogEntry> log_early;     // arrived before its turn
+  std::map<std::uint64_t, msg::LogEntry> log_early;            // arrived before its turn
   std::deque<std::variant<msg::Subscribe, msg::Done>> parked;  // about ops not known yet
   std::deque<PeerBatchReceived> parked_batches;                // from peers not announced yet
   OpId last_op;                                                // the highest planned: ids rise along the log
-  WorkerId last_joined;                                        // ids rise: an unknown one above it will be announced
-  std::map<std::uint64_t, Slot> transfers;              // nonce -> copy
+  WorkerId last_joined;                     // ids rise: an unknown one above it will be announced
+  std::map<std::uint64_t, Slot> transfers;  // nonce -> copy
   std::uint64_t next_transfer = 1;
   std::vector<Slot> retiring;
   std::vector<std::pair<Slot, std::uint16_t>> dirty;
@@ -348,7 +360,7 @@ struct Core::Impl {
   TimeNs last_report = 0;
   bool stuck_reported = false;
   msg::PeerBatch loopback;
-  std::map<std::uint32_t, msg::PeerBatch> outgoing;     // WorkerId -> batch of this step
+  std::map<std::uint32_t, msg::PeerBatch> outgoing;  // WorkerId -> batch of this step
   std::array<msg::LaneStats, msg::kLaneCount> lanes{};
   bool lanes_dirty = false;
   Counters counts;

@@ -5,7 +5,8 @@
 
 namespace tilewise::worker {
 namespace {
-constexpr std::int64_t kMaxWeight = 65'536;  // block reads of expanded, unfinished tasks, per device and graph
+constexpr std::int64_t kMaxWeight =
+    65'536;  // block reads of expanded, unfinished tasks, per device and graph
 }
 
 void Core::Impl::expand_all() {
@@ -57,9 +58,11 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
       const Slot array = op.operands[read.operand];
       if (find_copy(array, read.block, d) != kNone) continue;
       const ArrayState& source = arrays[array];
-      const DeviceId owner = ops[source.producer].entry->placement.owner(ir::unravel(read.block, source.counts));
+      const DeviceId owner =
+          ops[source.producer].entry->placement.owner(ir::unravel(read.block, source.counts));
       const Slot c = make_copy(array, read.block, d, owner);
-      if (copies[c].kind != CopyKind::kProduced && copies[c].state == CopyState::kExpected) subscribe(c, op_slot);
+      if (copies[c].kind != CopyKind::kProduced && copies[c].state == CopyState::kExpected)
+        subscribe(c, op_slot);
     }
   }
   ++op.shares[d].next;
@@ -120,7 +123,7 @@ void Core::Impl::advance(std::uint16_t d) {
       continue;
     }
     switch (launch_steps(t)) {
-      case Launched::kYes:       // its stream is full: first in line next time
+      case Launched::kYes:  // its stream is full: first in line next time
         queues[q].ready.push_front(t);
         return;
       case Launched::kBlocked:
@@ -129,8 +132,7 @@ void Core::Impl::advance(std::uint16_t d) {
         stalled = true;
         break;
       case Launched::kWaiting:
-      case Launched::kFinished:
-        break;
+      case Launched::kFinished: break;
     }
   }
 }
@@ -161,7 +163,8 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
         task.state = TaskState::kWaiting;
         task.next_waiter = copy.waiters;
         copy.waiters = t;
-        if (copy.state == CopyState::kOffered && grant(c, is_lowest(t))) std::erase(devices[task.device].ungranted, c);
+        if (copy.state == CopyState::kOffered && grant(c, is_lowest(t)))
+          std::erase(devices[task.device].ungranted, c);
         return Launched::kWaiting;
       }
       inputs.push_back(c);
@@ -221,7 +224,8 @@ bool Core::Impl::donate(Slot t, const std::vector<Slot>& in) {
     Copy& copy = copies[in[i]];
     const ir::Operand& operand = entry.op.operands[reads[i].operand];
     const ArrayState& source = arrays[copy.array];
-    const ir::DType dtype = ops[source.producer].entry->op.outputs[static_cast<std::size_t>(source.output)].dtype;
+    const ir::DType dtype =
+        ops[source.producer].entry->op.outputs[static_cast<std::size_t>(source.output)].dtype;
     if (!copy.has_memory || copy.bytes != output.bytes || copy.bytes == 0 || source.held) continue;
     if (dtype != entry.op.outputs[0].dtype || !operand.view.is_identity(source.grid.shape())) continue;
     if (source.grid != arrays[output.array].grid) continue;
@@ -267,8 +271,10 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
       if (copy.stream != task.stream) {
         auto it = std::find_if(launch.waits.begin(), launch.waits.end(),
                                [&](const auto& w) { return w.first == copy.stream; });
-        if (it == launch.waits.end()) launch.waits.push_back({copy.stream, copy.sequence});
-        else it->second = std::max(it->second, copy.sequence);
+        if (it == launch.waits.end())
+          launch.waits.push_back({copy.stream, copy.sequence});
+        else
+          it->second = std::max(it->second, copy.sequence);
       }
     }
   }
@@ -286,7 +292,8 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
   out->launches.push_back(std::move(launch));
   ++counts.launches;
 
-  for (Slot c : in) discharge_read(c, task.op);  // a record goes with its last read, so each is still there at its turn
+  for (Slot c : in)
+    discharge_read(c, task.op);  // a record goes with its last read, so each is still there at its turn
   if (task.next < task.steps) return;
   task.state = TaskState::kRunning;
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
@@ -400,7 +407,8 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
     ++device.steps_run;
     Task& task = tasks[flight.task];
     --task.in_flight;
-    if (task.in_flight == 0 && task.next == task.steps && task.state == TaskState::kRunning) finish_task(flight.task);
+    if (task.in_flight == 0 && task.next == task.steps && task.state == TaskState::kRunning)
+      finish_task(flight.task);
   }
   flush_pending_dones(event.device);
 }
@@ -417,18 +425,22 @@ void Core::Impl::on_step_failed(const StepFailed& event) {
   }
   const OpEntry& entry = *ops[tasks[it->task].op].entry;
   const std::string name = entry.op.label.empty() ? std::string(name_of(entry.op.kind)) : entry.op.label;
-  const Slot why = outcome({event.why.code, name + ", block " + std::to_string(tasks[it->task].point) + " on device " +
-                                                std::to_string(device.spec.id.value) + ": " + event.why.message});
+  const Slot why =
+      outcome({event.why.code, name + ", block " + std::to_string(tasks[it->task].point) + " on device " +
+                                   std::to_string(device.spec.id.value) + ": " + event.why.message});
   std::vector<Slot> failed{it->task};
   for (std::size_t i = 0; i < failed.size(); ++i) {
-    const std::pair<std::uint8_t, std::uint64_t> proof{tasks[failed[i]].stream, tasks[failed[i]].last_sequence};
+    const std::pair<std::uint8_t, std::uint64_t> proof{tasks[failed[i]].stream,
+                                                       tasks[failed[i]].last_sequence};
     const bool all_out = tasks[failed[i]].next == tasks[failed[i]].steps;
     fail_task(failed[i], why);
     if (!all_out) continue;
     for (const StreamState& other : device.streams) {
       for (const InFlight& flight : other.flight) {
-        if (std::find(flight.unproven.begin(), flight.unproven.end(), proof) == flight.unproven.end()) continue;
-        if (std::find(failed.begin(), failed.end(), flight.task) == failed.end()) failed.push_back(flight.task);
+        if (std::find(flight.unproven.begin(), flight.unproven.end(), proof) == flight.unproven.end())
+          continue;
+        if (std::find(failed.begin(), failed.end(), flight.task) == failed.end())
+          failed.push_back(flight.task);
       }
     }
   }

@@ -89,7 +89,8 @@ void Daemon::on_connected(Result<std::unique_ptr<net::Link>> link) {
   if (!link) {
     const Error& why = link.error();
     const bool hopeless = why.code == Errc::kUnauthenticated || why.code == Errc::kVersionMismatch;
-    if (hopeless || monotonic_now() + kRetryNs > give_up_at_) return end(error(why.code, where + why.message));
+    if (hopeless || monotonic_now() + kRetryNs > give_up_at_)
+      return end(error(why.code, where + why.message));
     daemon::log_debug("no scheduler yet", {{"why", to_string(why)}});
     retry_ = loop_.after(kRetryNs, [this] {
       retry_ = 0;
@@ -114,25 +115,30 @@ void Daemon::on_connected(Result<std::unique_ptr<net::Link>> link) {
 
 void Daemon::on_frame(const net::Frame& frame) {
   auto message = codec::decode(frame.payload);
-  if (!message) return end(error(message.error().code, "the scheduler sent what cannot be read: " + message.error().message));
+  if (!message)
+    return end(
+        error(message.error().code, "the scheduler sent what cannot be read: " + message.error().message));
   if (const auto* welcome = std::get_if<msg::Welcome>(&*message)) return on_welcome(*welcome);
   if (const auto* ping = std::get_if<msg::Ping>(&*message)) return send(msg::Pong{ping->nonce});
   if (std::holds_alternative<msg::Shutdown>(*message)) return end({});
   if (const auto* refusal = std::get_if<msg::Refusal>(&*message)) {
     return daemon::log_warn("the scheduler refused a message", {{"why", refusal->why.message}});
   }
-  if (auto* log = std::get_if<msg::Log>(&*message); log != nullptr && self_) return runtime_->post(std::move(*log));
+  if (auto* log = std::get_if<msg::Log>(&*message); log != nullptr && self_)
+    return runtime_->post(std::move(*log));
   daemon::log_warn("unexpected message", {{"message", msg::name_of(*message)}});
 }
 
 void Daemon::on_welcome(const msg::Welcome& welcome) {
-  if (!welcome.refused.ok()) return end(error(welcome.refused.code, "the scheduler refused us: " + welcome.refused.message));
+  if (!welcome.refused.ok())
+    return end(error(welcome.refused.code, "the scheduler refused us: " + welcome.refused.message));
   if (self_) return;
   self_ = welcome.you;
   exchange_->set_self(self_);
   const Status started = runtime_->start(welcome, *service_, [this](const msg::Message& m) { send(m); });
   if (!started) return end(started);
-  daemon::log_info("joined", {{"id", self_.value}, {"scheduler", options_.scheduler.to_string()}, {"term", welcome.term}});
+  daemon::log_info(
+      "joined", {{"id", self_.value}, {"scheduler", options_.scheduler.to_string()}, {"term", welcome.term}});
   on_ready_(addresses_);
 }
 
@@ -140,8 +146,9 @@ void Daemon::send(const msg::Message& message) {
   if (ended_ || !link_) return;
   Status sent = codec::encode(message, buffer_);
   if (sent) sent = link_->send(codec::frame_type(message), buffer_.bytes());
-  if (!sent) end(error(sent.error().code, "cannot send a " + std::string(msg::name_of(message)) + " to the scheduler: " +
-                                              sent.error().message));
+  if (!sent)
+    end(error(sent.error().code, "cannot send a " + std::string(msg::name_of(message)) +
+                                     " to the scheduler: " + sent.error().message));
 }
 
 // ---- peers ---------------------------------------------------------------------------------------------------------
@@ -153,7 +160,8 @@ void Daemon::on_unreachable(WorkerId peer, const Error& why) {
   daemon::log_warn("peer unreachable", {{"id", peer.value}, {"why", to_string(why)}});
   if (peer > self_ || !service_->is_worker(peer)) return;
   loop_.after(kUnreachableNs, [this, peer, why] {
-    if (!service_->is_lost(peer)) end(error(why.code, "cannot reach worker " + std::to_string(peer.value) + ": " + why.message));
+    if (!service_->is_lost(peer))
+      end(error(why.code, "cannot reach worker " + std::to_string(peer.value) + ": " + why.message));
   });
 }
 

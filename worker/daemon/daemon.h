@@ -17,8 +17,8 @@ struct DaemonOptions {
   net::Address scheduler;
   net::Token token;
   std::string name;
-  std::vector<std::string> listen;   // for peers
-  std::string advertise;             // host of our TCP addresses
+  std::vector<std::string> listen;  // for peers
+  std::string advertise;            // host of our TCP addresses
   bool map_peers = true;
   bool strict_lanes = false;
   bool reference_kernels = false;
@@ -54,7 +54,7 @@ class Daemon {
   DaemonOptions options_;
   std::function<void(const std::vector<std::string>&)> on_ready_;
   std::function<void(Status)> on_end_;
-  std::vector<device::Device*> devices_;   // the runtime's
+  std::vector<device::Device*> devices_;  // the runtime's
   std::vector<msg::PluginDesc> plugins_;
   std::vector<std::string> addresses_;
   std::unique_ptr<Service> service_;

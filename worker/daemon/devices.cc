@@ -2,9 +2,9 @@
 
 #include <tilewise/device/cuda.h>
 
+#include <unistd.h>
 #include <algorithm>
 #include <charconv>
-#include <unistd.h>
 
 namespace tilewise::worker {
 namespace {
@@ -18,7 +18,9 @@ bool parse_number(std::string_view text, int& out) {
 }
 
 Status add_range(const std::string& item, int cuda_count, std::vector<DeviceName>& out) {
-  const auto wrong = [&](const std::string& why) { return error(Errc::kInvalidArgument, "device '" + item + "': " + why); };
+  const auto wrong = [&](const std::string& why) {
+    return error(Errc::kInvalidArgument, "device '" + item + "': " + why);
+  };
   const std::size_t colon = item.find(':');
   if (colon == std::string::npos) return wrong("write host:0, host:0-3, cuda:0 or cuda:all");
   const std::string kind = item.substr(0, colon), which = item.substr(colon + 1);
@@ -26,7 +28,8 @@ Status add_range(const std::string& item, int cuda_count, std::vector<DeviceName
   const bool cuda = kind == "cuda";
   int first = 0, last = 0;
   if (cuda && which == "all") {
-    if (cuda_count == 0) return error(Errc::kNotFound, "cuda:all: no GPU, " + device::cuda_unavailable_reason());
+    if (cuda_count == 0)
+      return error(Errc::kNotFound, "cuda:all: no GPU, " + device::cuda_unavailable_reason());
     last = cuda_count - 1;
   } else {
     const std::size_t dash = which.find('-');
@@ -37,8 +40,9 @@ Status add_range(const std::string& item, int cuda_count, std::vector<DeviceName
     }
   }
   if (cuda && last >= cuda_count) {
-    return error(Errc::kNotFound, "device 'cuda:" + std::to_string(last) + "': there are " + std::to_string(cuda_count) +
-                                      " usable GPUs" + (cuda_count == 0 ? ", " + device::cuda_unavailable_reason() : ""));
+    return error(Errc::kNotFound, "device 'cuda:" + std::to_string(last) + "': there are " +
+                                      std::to_string(cuda_count) + " usable GPUs" +
+                                      (cuda_count == 0 ? ", " + device::cuda_unavailable_reason() : ""));
   }
   for (int i = first; i <= last; ++i) {
     const DeviceName name{cuda ? device::Kind::kCuda : device::Kind::kHost, i};
@@ -68,14 +72,15 @@ Result<std::vector<DeviceName>> parse_devices(const std::string& text, int cuda_
 
 Result<std::vector<std::unique_ptr<device::Device>>> make_devices(const std::vector<DeviceName>& names,
                                                                   const DevicePlan& plan) {
-  const auto hosts = static_cast<int>(
-      std::count_if(names.begin(), names.end(), [](const DeviceName& n) { return n.kind == device::Kind::kHost; }));
+  const auto hosts = static_cast<int>(std::count_if(
+      names.begin(), names.end(), [](const DeviceName& n) { return n.kind == device::Kind::kHost; }));
   const int threads = hosts > 0 ? std::max(1, plan.cores / hosts) : 1;
   const std::int64_t share = hosts > 0 ? free_memory() / 10 * 6 / hosts : 0;
   std::vector<std::unique_ptr<device::Device>> devices;
   for (const DeviceName& name : names) {
     if (name.kind == device::Kind::kCuda) {
-      TW_ASSIGN(auto device, device::make_cuda_device({.ordinal = name.ordinal, .memory_bytes = plan.memory_bytes}));
+      TW_ASSIGN(auto device,
+                device::make_cuda_device({.ordinal = name.ordinal, .memory_bytes = plan.memory_bytes}));
       devices.push_back(std::move(device));
       continue;
     }

@@ -19,8 +19,9 @@ struct DeviceName {
 Result<std::vector<DeviceName>> parse_devices(const std::string& text, int cuda_count);
 
 struct DevicePlan {
-  int cores = 1;                   // what this process may keep busy
-  std::int64_t memory_bytes = 0;   // of each device; 0: a share of 60 % of what is free (CUDA: its own default)
+  int cores = 1;  // what this process may keep busy
+  std::int64_t memory_bytes =
+      0;  // of each device; 0: a share of 60 % of what is free (CUDA: its own default)
 };
 
 // One executor thread a host device, more where cores are left over; none of them polls when there are more executors

@@ -18,8 +18,8 @@ TEST_CASE("device lists") {
 }
 
 TEST_CASE("mistakes in device lists are named") {
-  for (const char* bad : {"", "host", "host:", "host:x", "host:3-1", "host:0-", "host:-1", "tpu:0", "host:0,,host:1",
-                          "host:99999999999", "host:0-5000"}) {
+  for (const char* bad : {"", "host", "host:", "host:x", "host:3-1", "host:0-", "host:-1", "tpu:0",
+                          "host:0,,host:1", "host:99999999999", "host:0-5000"}) {
     CAPTURE(bad);
     const auto result = parse_devices(bad, 0);
     CHECK(!result.has_value());

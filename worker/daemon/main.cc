@@ -7,12 +7,12 @@
 #include <tilewise/kernels/host_info.h>
 #include <tilewise/kernels/plugin.h>
 
+#include <unistd.h>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <thread>
-#include <unistd.h>
 
 #include "daemon.h"
 #include "devices.h"
@@ -22,7 +22,8 @@ using namespace tilewise;
 namespace {
 
 const std::string kName = "tilewise-worker";
-constexpr auto kEndTime = std::chrono::milliseconds(1'500);  // for kernels under way, after which nobody waits for them
+constexpr auto kEndTime =
+    std::chrono::milliseconds(1'500);  // for kernels under way, after which nobody waits for them
 
 struct Settings {
   daemon::CommonOptions common;
@@ -55,7 +56,8 @@ struct Setup {
 Result<Setup> check(const Settings& settings) {
   Setup setup{{.scheduler = {}, .token = *net::Token::generate()}, {}, {}};
   if (settings.scheduler.empty()) {
-    return error(Errc::kInvalidArgument, "which scheduler? Give --scheduler HOST:PORT or set TILEWISE_SCHEDULER");
+    return error(Errc::kInvalidArgument,
+                 "which scheduler? Give --scheduler HOST:PORT or set TILEWISE_SCHEDULER");
   }
   TW_ASSIGN(setup.options.scheduler, net::Address::parse(settings.scheduler));
   TW_ASSIGN(const net::Address listen, net::Address::parse(settings.common.listen));
@@ -93,7 +95,8 @@ int work(const Settings& settings) {
   const auto usage = [](const Error& error) { return daemon::fail(kName, error, daemon::kExitUsage); };
   const auto failure = [](const Error& error) { return daemon::fail(kName, error, daemon::kExitFailure); };
   const daemon::CommonOptions& common = settings.common;
-  if (Status ok = daemon::start_log(kName, common.log_level, common.log_format); !ok) return usage(ok.error());
+  if (Status ok = daemon::start_log(kName, common.log_level, common.log_format); !ok)
+    return usage(ok.error());
   auto setup = check(settings);
   if (!setup) return usage(setup.error());
   kernels::PluginTable plugins;
@@ -118,13 +121,17 @@ int work(const Settings& settings) {
     (*loop)->stop();
   };
   const auto ready = [&](const std::vector<std::string>& addresses) {
-    if (const std::string why = kernels::host_warning(); !why.empty()) daemon::log_warn("slow products", {{"why", why}});
-    daemon::log_info("ready", {{"address", addresses.back()}, {"devices", settings.devices}, {"cores", setup->plan.cores}});
+    if (const std::string why = kernels::host_warning(); !why.empty())
+      daemon::log_warn("slow products", {{"why", why}});
+    daemon::log_info(
+        "ready",
+        {{"address", addresses.back()}, {"devices", settings.devices}, {"cores", setup->plan.cores}});
     if (common.address_file.empty()) return;
     if (Status ok = daemon::write_address_file(common.address_file, addresses.back()); !ok) ended(ok);
   };
   auto worker = worker::Daemon::start(**loop, setup->options, std::move(*devices), plugins, ready, ended);
-  if (!worker) return worker.error().code == Errc::kInvalidArgument ? usage(worker.error()) : failure(worker.error());
+  if (!worker)
+    return worker.error().code == Errc::kInvalidArgument ? usage(worker.error()) : failure(worker.error());
   (*loop)->run();
   const int code = outcome ? daemon::kExitOk : failure(outcome.error());
   end_in_time(code);
@@ -142,15 +149,19 @@ int main(int argc, char** argv) {
   CLI::App app("A worker of a Tilewise cluster: devices, their memory and what runs on them", kName);
   daemon::add_common_options(app, s.common);
   app.add_option("--scheduler", s.scheduler, "Address of the scheduler, HOST:PORT");
-  app.add_option("--devices", s.devices, "host:0-3, host:4, cuda:0-1, cuda:all; several with commas")->capture_default_str();
-  app.add_option("--memory", s.memory, "Memory of each device, e.g. 4GiB; default: 60 % of what is free, shared");
+  app.add_option("--devices", s.devices, "host:0-3, host:4, cuda:0-1, cuda:all; several with commas")
+      ->capture_default_str();
+  app.add_option("--memory", s.memory,
+                 "Memory of each device, e.g. 4GiB; default: 60 % of what is free, shared");
   app.add_option("--plugin", s.plugins, "Shared object with kernels; may be repeated")->delimiter(',');
   app.add_option("--name", s.name, "Name for people; default HOST/PID");
   app.add_option("--connect-timeout", s.connect_timeout_s, "Seconds to go on trying to reach the scheduler")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("--no-map", s.no_map, "Copy blocks between processes of this host instead of reading them in place");
-  app.add_flag("--strict-lanes", s.strict_lanes, "A transfer that would be staged through the host is an error");
+  app.add_flag("--no-map", s.no_map,
+               "Copy blocks between processes of this host instead of reading them in place");
+  app.add_flag("--strict-lanes", s.strict_lanes,
+               "A transfer that would be staged through the host is an error");
   app.add_flag("--reference-kernels", s.reference_kernels, "Plain, slow kernels, for comparison");
   if (const auto code = daemon::parse(app, argc, argv)) return *code;
   return work(s);

@@ -24,14 +24,17 @@ void Daemon::Service::slab_added(DeviceId device, std::uint32_t slab, const devi
 void Daemon::Service::send(WorkerId peer, msg::PeerBatch batch) {
   // A peer that cannot be told is unreachable, which on_unreachable says too, or lost, which is no news.
   const Status sent = exchange_->send(peer, std::move(batch));
-  if (!sent) daemon::log_debug("batch dropped", {{"peer", peer.value}, {"why", daemon::to_string(sent.error())}});
+  if (!sent)
+    daemon::log_debug("batch dropped", {{"peer", peer.value}, {"why", daemon::to_string(sent.error())}});
 }
 
 void Daemon::Service::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                                device::Kind kind) {
   exchange_->transmit(to, transfer, from, bytes, kind, [to, transfer](const Status& status, msg::Lane) {
     if (!status) {
-      daemon::log_warn("send failed", {{"peer", to.value}, {"transfer", transfer}, {"why", daemon::to_string(status.error())}});
+      daemon::log_warn(
+          "send failed",
+          {{"peer", to.value}, {"transfer", transfer}, {"why", daemon::to_string(status.error())}});
     }
   });
 }

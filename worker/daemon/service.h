@@ -26,7 +26,8 @@ class Daemon::Service final : public DataService {
   }
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 device::Kind kind) override;
-  void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind) override;
+  void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+               device::Kind kind) override;
 
  private:
   exchange::Exchange* exchange_ = nullptr;

@@ -19,7 +19,7 @@ struct Runtime::Local {
   // Launches that could not even be enqueued, by stream: failed when their step number completes.
   std::vector<StepFailed> refused;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> copies;  // (copy stream sequence, transfer)
-  std::atomic<std::int64_t> busy_ns{0};  // spent inside host kernels, all threads
+  std::atomic<std::int64_t> busy_ns{0};                         // spent inside host kernels, all threads
   std::vector<device::Slab> scratch;  // per compute stream: its steps run one after another and share it
 };
 
@@ -45,8 +45,8 @@ std::vector<msg::DeviceDesc> Runtime::describe() const {
   std::vector<msg::DeviceDesc> out;
   for (const auto& local : locals_) {
     const device::Info& info = local->device->info();
-    out.push_back({info.name, static_cast<std::uint8_t>(info.kind), info.model, info.numeric_class, info.memory_bytes,
-                   info.compute_streams});
+    out.push_back({info.name, static_cast<std::uint8_t>(info.kind), info.model, info.numeric_class,
+                   info.memory_bytes, info.compute_streams});
   }
   return out;
 }
@@ -54,8 +54,8 @@ std::vector<msg::DeviceDesc> Runtime::describe() const {
 Status Runtime::start(const msg::Welcome& welcome, DataService& service,
                       std::function<void(msg::Message)> to_scheduler) {
   if (welcome.devices.size() != locals_.size()) {
-    return error(Errc::kInternal, "the scheduler named " + std::to_string(welcome.devices.size()) + " devices for " +
-                                      std::to_string(locals_.size()));
+    return error(Errc::kInternal, "the scheduler named " + std::to_string(welcome.devices.size()) +
+                                      " devices for " + std::to_string(locals_.size()));
   }
   Options options;
   options.self = welcome.you;
@@ -74,7 +74,8 @@ Status Runtime::start(const msg::Welcome& welcome, DataService& service,
                                                  : kernels::make_host_kernels(plugins_);
     }
     // A GPU has memory for larger slabs, and each is opened once per peer.
-    const std::int64_t slab_bytes = info.kind == device::Kind::kCuda ? 8 * options_.slab_bytes : options_.slab_bytes;
+    const std::int64_t slab_bytes =
+        info.kind == device::Kind::kCuda ? 8 * options_.slab_bytes : options_.slab_bytes;
     options.devices.push_back({local.id, static_cast<std::uint8_t>(info.kind), info.memory_bytes,
                                std::min(slab_bytes, info.memory_bytes),
                                std::min(info.compute_streams, kMaxStreams)});
@@ -214,7 +215,8 @@ void Runtime::launch(const Launch& launch) {
   }
   if (ok) {
     if (stream.kind() == device::Kind::kHost) {
-      ok = stream.enqueue([kernels = local.kernels.get(), busy = &local.busy_ns, step = std::move(step)]() -> Status {
+      ok = stream.enqueue([kernels = local.kernels.get(), busy = &local.busy_ns,
+                           step = std::move(step)]() -> Status {
         thread_local std::vector<ir::Read> reads;
         thread_local kernels::KernelCall call;
         build_call(step, reads, call);
@@ -266,10 +268,13 @@ void Runtime::perform() {
       continue;
     }
     device::Stream& stream = local.device->copy_stream();
-    Status ok = stream.copy(to, store.data.data(), store.data.size());  // pageable source: staged before it returns
+    Status ok =
+        stream.copy(to, store.data.data(), store.data.size());  // pageable source: staged before it returns
     const std::uint64_t sequence = stream.record();
-    if (ok) local.copies.emplace_back(sequence, store.transfer);
-    else post(TransferDone{store.transfer, ok.error(), msg::Lane::kInline});
+    if (ok)
+      local.copies.emplace_back(sequence, store.transfer);
+    else
+      post(TransferDone{store.transfer, ok.error(), msg::Lane::kInline});
   }
   for (auto& [peer, batch] : actions_.batches) {
     inline_small(peer, batch);

@@ -32,7 +32,8 @@ void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels:
       call.input_boxes.emplace_back();
     }
     const ir::SourceArray& source = step.op->sources[read.operand];
-    const ir::BlockWindow window = ir::window(op.operands[read.operand].view, source.grid, read.block, read.region);
+    const ir::BlockWindow window =
+        ir::window(op.operands[read.operand].view, source.grid, read.block, read.region);
     kernels::TensorView& view = call.inputs[at];
     view.data = step.inputs[i] + window.offset * static_cast<std::int64_t>(ir::size_of(source.dtype));
     view.shape = read.region.shape();

@@ -7,7 +7,8 @@ namespace {
 int triple(const tilewise_call_v1* call) {
   const tilewise_view_v1& in = call->inputs[0];
   auto* out = static_cast<double*>(call->outputs[0].data);
-  for (int64_t i = 0; i < in.shape[0]; ++i) out[i] = 3 * static_cast<const double*>(in.data)[i * in.strides[0]];
+  for (int64_t i = 0; i < in.shape[0]; ++i)
+    out[i] = 3 * static_cast<const double*>(in.data)[i * in.strides[0]];
   return 0;
 }
 

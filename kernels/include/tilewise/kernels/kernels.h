@@ -19,15 +19,17 @@ struct TensorView {
 
 // One step of one task.
 struct KernelCall {
-  const ir::Op* op = nullptr;        // outlives completion of the step
-  ir::Box box;                       // the point's elements in the op's space (global indices: iota, random)
-  ir::Shape space_shape;             // extents of the op's space (random counters are C-order positions in it)
+  const ir::Op* op = nullptr;  // outlives completion of the step
+  ir::Box box;                 // the point's elements in the op's space (global indices: iota, random)
+  ir::Shape space_shape;       // extents of the op's space (random counters are C-order positions in it)
   std::int64_t step = 0, steps = 1;  // first step initialises the output, later ones accumulate into it
-  boost::container::static_vector<TensorView, 16> inputs;     // one per operand
-  boost::container::static_vector<ir::Box, 16> input_boxes;   // their regions, in the operand views' coordinates
-  boost::container::static_vector<TensorView, limits::kMaxOutputs> outputs;      // C-order, contiguous blocks
-  boost::container::static_vector<ir::Box, limits::kMaxOutputs> output_boxes;    // in the output array's coordinates
-  std::byte* scratch = nullptr;      // scratch_bytes(op) of device memory, 256-byte aligned; null if none
+  boost::container::static_vector<TensorView, 16> inputs;  // one per operand
+  boost::container::static_vector<ir::Box, 16>
+      input_boxes;  // their regions, in the operand views' coordinates
+  boost::container::static_vector<TensorView, limits::kMaxOutputs> outputs;  // C-order, contiguous blocks
+  boost::container::static_vector<ir::Box, limits::kMaxOutputs>
+      output_boxes;              // in the output array's coordinates
+  std::byte* scratch = nullptr;  // scratch_bytes(op) of device memory, 256-byte aligned; null if none
 };
 
 // What a device kind can compute.

@@ -18,35 +18,41 @@ extern "C" {
 #define TILEWISE_MAX_RANK 8
 
 /* Values of ir::DType. */
-enum tilewise_dtype { TILEWISE_BOOL = 0, TILEWISE_INT32 = 1, TILEWISE_INT64 = 2, TILEWISE_FLOAT32 = 3, TILEWISE_FLOAT64 = 4 };
+enum tilewise_dtype {
+  TILEWISE_BOOL = 0,
+  TILEWISE_INT32 = 1,
+  TILEWISE_INT64 = 2,
+  TILEWISE_FLOAT32 = 3,
+  TILEWISE_FLOAT64 = 4
+};
 
 /* Memory of one region. Outputs are C-order and contiguous; inputs may have any strides, 0 repeats. */
 struct tilewise_view_v1 {
-  void* data;                           /* of element (0, ..., 0); device memory for cuda launches; null: not read in this step */
-  int32_t dtype;                        /* enum tilewise_dtype */
+  void* data;    /* of element (0, ..., 0); device memory for cuda launches; null: not read in this step */
+  int32_t dtype; /* enum tilewise_dtype */
   int32_t rank;
   int64_t shape[TILEWISE_MAX_RANK];
-  int64_t strides[TILEWISE_MAX_RANK];   /* in elements, signed */
-  int64_t lo[TILEWISE_MAX_RANK];        /* where the region starts in its array (inputs: in the
+  int64_t strides[TILEWISE_MAX_RANK]; /* in elements, signed */
+  int64_t lo[TILEWISE_MAX_RANK];      /* where the region starts in its array (inputs: in the
                                            operand's view; a halo window: in the array it was gathered into) */
 };
 
 /* One step of one task. */
 struct tilewise_call_v1 {
-  const void* params;                   /* opaque bytes from the caller of map_blocks or task */
+  const void* params; /* opaque bytes from the caller of map_blocks or task */
   size_t params_bytes;
-  int32_t rank;                         /* of the op's space */
-  int64_t box_lo[TILEWISE_MAX_RANK];    /* the task's elements there: [lo, hi) */
+  int32_t rank;                      /* of the op's space */
+  int64_t box_lo[TILEWISE_MAX_RANK]; /* the task's elements there: [lo, hi) */
   int64_t box_hi[TILEWISE_MAX_RANK];
-  int64_t space[TILEWISE_MAX_RANK];     /* the space's extents */
-  int64_t step, steps;                  /* explicit index maps read several blocks, one a step; the first initialises */
+  int64_t space[TILEWISE_MAX_RANK]; /* the space's extents */
+  int64_t step, steps; /* explicit index maps read several blocks, one a step; the first initialises */
   int32_t input_count, output_count;
   const struct tilewise_view_v1* inputs;
   const struct tilewise_view_v1* outputs;
-  void* scratch;                        /* the op's scratch_bytes, 256-byte aligned; null if none */
-  void* stream;                         /* cuda: CUstream; host: null */
-  char* message;                        /* a failing kernel writes why, zero-terminated, ... */
-  size_t message_bytes;                 /* ... in at most this many bytes */
+  void* scratch;        /* the op's scratch_bytes, 256-byte aligned; null if none */
+  void* stream;         /* cuda: CUstream; host: null */
+  char* message;        /* a failing kernel writes why, zero-terminated, ... */
+  size_t message_bytes; /* ... in at most this many bytes */
 };
 
 /* Returns 0, or anything else with a message. Runs on any thread, several at once; must not throw, block on other
@@ -54,17 +60,17 @@ struct tilewise_call_v1 {
 typedef int (*tilewise_kernel_fn)(const struct tilewise_call_v1* call);
 
 struct tilewise_kernel_v1 {
-  const char* name;                     /* "solver.relax": unique among all plug-ins of a worker */
-  tilewise_kernel_fn host;              /* null: not on the host */
-  tilewise_kernel_fn cuda;              /* null: not on CUDA */
-  int32_t input_count, output_count;    /* -1: any */
+  const char* name;                  /* "solver.relax": unique among all plug-ins of a worker */
+  tilewise_kernel_fn host;           /* null: not on the host */
+  tilewise_kernel_fn cuda;           /* null: not on CUDA */
+  int32_t input_count, output_count; /* -1: any */
   /* Null, or 0 when the dtypes suit; runs before the first launch. */
-  int (*check)(const int32_t* input_dtypes, int32_t inputs, const int32_t* output_dtypes, int32_t outputs, char* message,
-               size_t message_bytes);
+  int (*check)(const int32_t* input_dtypes, int32_t inputs, const int32_t* output_dtypes, int32_t outputs,
+               char* message, size_t message_bytes);
 };
 
 struct tilewise_plugin_v1 {
-  uint32_t abi;                         /* TILEWISE_PLUGIN_ABI */
+  uint32_t abi; /* TILEWISE_PLUGIN_ABI */
   const char* name;
   const char* version;
   int32_t kernel_count;

@@ -9,7 +9,8 @@ enum class PluginTarget : std::uint8_t { kHost, kCuda };
 
 // The kernel that a kCall op names, with a version for that target and of the op's counts. kNotFound, kVersionMismatch,
 // kUnsupported.
-Result<const tilewise_kernel_v1*> plugin_kernel(const ir::Op& op, const PluginTable* plugins, PluginTarget target);
+Result<const tilewise_kernel_v1*> plugin_kernel(const ir::Op& op, const PluginTable* plugins,
+                                                PluginTarget target);
 // Checks the dtypes, calls it; a failure becomes kTaskFailed with the kernel's message. `stream`: CUstream, or null.
 Status run_plugin(const KernelCall& call, const PluginTable* plugins, PluginTarget target, void* stream);
 

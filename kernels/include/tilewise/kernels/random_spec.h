@@ -54,8 +54,8 @@ TILEWISE_SPEC Words philox(Words counter, u32 key0, u32 key1) {
 }
 
 TILEWISE_SPEC Words block(u64 key, u64 number) {
-  return philox(Words{{static_cast<u32>(number), static_cast<u32>(number >> 32), 0, 0}}, static_cast<u32>(key),
-                static_cast<u32>(key >> 32));
+  return philox(Words{{static_cast<u32>(number), static_cast<u32>(number >> 32), 0, 0}},
+                static_cast<u32>(key), static_cast<u32>(key >> 32));
 }
 
 TILEWISE_SPEC u64 draw64(u64 key, u64 element) {

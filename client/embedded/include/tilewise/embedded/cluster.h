@@ -13,14 +13,14 @@
 namespace tilewise::embedded {
 
 struct ClusterOptions {
-  int workers = 1;                       // fault domains, in name only: they die together
-  int host_devices = 0;                  // of each worker; 0: one a core, or none where GPUs are used
-  bool use_cuda = true;                  // the GPUs found go to the first worker
-  int cores = 0;                         // executor threads in all; 0: what the process may use
-  std::int64_t memory_bytes = 0;         // of each host device; 0: a share of 60 % of what is free
-  std::vector<std::string> plugins;      // shared objects with kernels
+  int workers = 1;                   // fault domains, in name only: they die together
+  int host_devices = 0;              // of each worker; 0: one a core, or none where GPUs are used
+  bool use_cuda = true;              // the GPUs found go to the first worker
+  int cores = 0;                     // executor threads in all; 0: what the process may use
+  std::int64_t memory_bytes = 0;     // of each host device; 0: a share of 60 % of what is free
+  std::vector<std::string> plugins;  // shared objects with kernels
   bool reference_kernels = false;
-  bool map_peers = true;                 // false: workers copy blocks instead of reading each other's memory
+  bool map_peers = true;  // false: workers copy blocks instead of reading each other's memory
   // How long the cluster's thread polls before it parks. Default: 50 us from four CPUs on, else nothing, as who polls keeps
   // the thread it waits for from running.
   std::optional<TimeNs> spin_ns;

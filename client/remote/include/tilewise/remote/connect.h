@@ -14,8 +14,8 @@ namespace tilewise::remote {
 struct Options {
   net::Address scheduler;
   net::Token token;
-  std::string name;              // for people; empty: host/pid
-  bool map_peers = true;         // false: blocks are copied even from workers of this host
+  std::string name;       // for people; empty: host/pid
+  bool map_peers = true;  // false: blocks are copied even from workers of this host
   bool strict_lanes = false;
   TimeNs timeout_ns = 10 * kSecond;  // for connecting and being welcomed, retries included
 };
@@ -24,6 +24,7 @@ struct Options {
 Result<std::unique_ptr<client::Endpoint>> connect(const Options& options);
 
 // With the token found as every program finds it, and with $TILEWISE_TOKEN_FILE and $TILEWISE_NO_MAP.
-Result<std::unique_ptr<client::Endpoint>> connect_from_environment(const std::string& scheduler, const std::string& name);
+Result<std::unique_ptr<client::Endpoint>> connect_from_environment(const std::string& scheduler,
+                                                                   const std::string& name);
 
 }  // namespace tilewise::remote

@@ -9,7 +9,8 @@ namespace tilewise {
 }  // namespace tilewise
 
 // Kept in release builds; `story` is evaluated only on failure and may build a string.
-#define TW_CHECK(condition, story)                                                             \
-  do {                                                                                         \
-    if (!(condition)) [[unlikely]] ::tilewise::check_failed(__FILE__, __LINE__, #condition, (story)); \
+#define TW_CHECK(condition, story) \
+  do { \
+    if (!(condition)) [[unlikely]] \
+      ::tilewise::check_failed(__FILE__, __LINE__, #condition, (story)); \
   } while (false)

@@ -6,8 +6,7 @@
 
 namespace tilewise {
 
-template <class Tag, class Rep>
-struct Id {
+template <class Tag, class Rep> struct Id {
   using rep = Rep;
   Rep value = 0;  // 0 is "none"
 
@@ -33,8 +32,7 @@ constexpr std::uint64_t make_id(std::uint32_t term, std::uint64_t counter) {
 
 }  // namespace tilewise
 
-template <class Tag, class Rep>
-struct std::hash<tilewise::Id<Tag, Rep>> {
+template <class Tag, class Rep> struct std::hash<tilewise::Id<Tag, Rep>> {
   std::size_t operator()(tilewise::Id<Tag, Rep> id) const noexcept {
     std::uint64_t x = id.value * 0x9E3779B97F4A7C15ull;
     return static_cast<std::size_t>(x ^ (x >> 32));

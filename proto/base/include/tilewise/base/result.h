@@ -11,27 +11,27 @@ namespace tilewise {
 // Stable on the wire: append only.
 enum class Errc : std::uint16_t {
   kOk = 0,
-  kInvalidArgument,   // a value that can never be right (negative size, unknown dtype ...)
-  kShapeMismatch,     // shapes, grids or dtypes that do not go together
-  kOutOfRange,        // index or size outside its bounds, products past 2^63
-  kNotFound,          // unknown array, worker, device, file
+  kInvalidArgument,  // a value that can never be right (negative size, unknown dtype ...)
+  kShapeMismatch,    // shapes, grids or dtypes that do not go together
+  kOutOfRange,       // index or size outside its bounds, products past 2^63
+  kNotFound,         // unknown array, worker, device, file
   kAlreadyExists,
-  kPlacementConflict, // two different explicit placements
-  kLimitExceeded,     // a counted limit of D11
-  kOutOfMemory,       // names op, device, bytes needed and there
+  kPlacementConflict,  // two different explicit placements
+  kLimitExceeded,      // a counted limit of D11
+  kOutOfMemory,        // names op, device, bytes needed and there
   kDiskFull,
-  kCorruptData,       // a malformed file or message
-  kIo,                // the operating system said no
+  kCorruptData,  // a malformed file or message
+  kIo,           // the operating system said no
   kUnauthenticated,
   kPermissionDenied,
-  kVersionMismatch,   // protocol, plug-in
-  kUnavailable,       // not there now; may be later
-  kWorkerLost,        // a fault domain died with copies that were needed
+  kVersionMismatch,  // protocol, plug-in
+  kUnavailable,      // not there now; may be later
+  kWorkerLost,       // a fault domain died with copies that were needed
   kCancelled,
   kTimeout,
-  kLaneDenied,        // strict mode and only a slow lane
-  kDeviceError,       // driver or kernel failure
-  kTaskFailed,        // a kernel reported an error
+  kLaneDenied,   // strict mode and only a slow lane
+  kDeviceError,  // driver or kernel failure
+  kTaskFailed,   // a kernel reported an error
   kUnsupported,
   kInternal,
 };
@@ -45,8 +45,7 @@ struct [[nodiscard]] Error {
   friend bool operator==(const Error&, const Error&) = default;
 };
 
-template <class T>
-using Result = boost::system::result<T, Error>;
+template <class T> using Result = boost::system::result<T, Error>;
 using Status = Result<void>;
 
 // `.value()` on an error throws this; code inside Tilewise asks first.
@@ -59,13 +58,13 @@ inline Error error(Errc code, std::string message) { return Error{code, std::mov
 // Propagate an error from a Result-returning function.
 #define TW_CONCAT_INNER(a, b) a##b
 #define TW_CONCAT(a, b) TW_CONCAT_INNER(a, b)
-#define TW_TRY(expr)                                         \
-  do {                                                       \
-    auto&& tw_try_status = (expr);                           \
+#define TW_TRY(expr) \
+  do { \
+    auto&& tw_try_status = (expr); \
     if (!tw_try_status) return std::move(tw_try_status).error(); \
   } while (false)
 #define TW_ASSIGN_IMPL(tmp, lhs, expr) \
-  auto tmp = (expr);                   \
+  auto tmp = (expr); \
   if (!tmp) return std::move(tmp).error(); \
   lhs = std::move(*tmp)
 #define TW_ASSIGN(lhs, expr) TW_ASSIGN_IMPL(TW_CONCAT(tw_result_, __LINE__), lhs, expr)

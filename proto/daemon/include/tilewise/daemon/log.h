@@ -18,8 +18,7 @@ struct Field {
   Field(std::string_view k, const char* v) : key(k), value(v) {}
   Field(std::string_view k, const std::string& v) : key(k), value(v) {}
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Field(std::string_view k, T v) : key(k), value(std::to_string(v)) {}
+  requires std::is_arithmetic_v<T> Field(std::string_view k, T v) : key(k), value(std::to_string(v)) {}
   std::string_view key;
   std::string value;
 };
@@ -29,10 +28,18 @@ Status start_log(std::string_view program, std::string_view level, std::string_v
 
 void log(LogLevel level, std::string_view event, std::initializer_list<Field> fields = {});
 
-inline void log_debug(std::string_view event, std::initializer_list<Field> f = {}) { log(LogLevel::kDebug, event, f); }
-inline void log_info(std::string_view event, std::initializer_list<Field> f = {}) { log(LogLevel::kInfo, event, f); }
-inline void log_warn(std::string_view event, std::initializer_list<Field> f = {}) { log(LogLevel::kWarn, event, f); }
-inline void log_error(std::string_view event, std::initializer_list<Field> f = {}) { log(LogLevel::kError, event, f); }
+inline void log_debug(std::string_view event, std::initializer_list<Field> f = {}) {
+  log(LogLevel::kDebug, event, f);
+}
+inline void log_info(std::string_view event, std::initializer_list<Field> f = {}) {
+  log(LogLevel::kInfo, event, f);
+}
+inline void log_warn(std::string_view event, std::initializer_list<Field> f = {}) {
+  log(LogLevel::kWarn, event, f);
+}
+inline void log_error(std::string_view event, std::initializer_list<Field> f = {}) {
+  log(LogLevel::kError, event, f);
+}
 
 // "kind: text", for fields and for the last line of a program.
 std::string to_string(const Error& error);

@@ -15,13 +15,13 @@
 namespace tilewise::daemon {
 
 constexpr int kExitOk = 0;
-constexpr int kExitFailure = 1;   // while running, or nobody there
-constexpr int kExitUsage = 2;     // bad options: nothing was started
+constexpr int kExitFailure = 1;  // while running, or nobody there
+constexpr int kExitUsage = 2;    // bad options: nothing was started
 
 struct CommonOptions {
   std::string listen = "127.0.0.1:0";
-  std::string advertise;            // empty: what is listened on
-  int cores = 0;                    // 0: what the process may use
+  std::string advertise;  // empty: what is listened on
+  int cores = 0;          // 0: what the process may use
   std::string token_file;
   std::string log_level = "info";
   std::string log_format = "text";

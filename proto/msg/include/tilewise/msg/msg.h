@@ -28,11 +28,15 @@ struct Outcome {
 
 // ---- joining: first message on every link to the scheduler ---------------------------------------------------------
 
-enum class Role : std::uint8_t { kWorker = 0, kClient = 1, kTool = 2 /* status and control only, no devices */ };
+enum class Role : std::uint8_t {
+  kWorker = 0,
+  kClient = 1,
+  kTool = 2 /* status and control only, no devices */
+};
 
 struct DeviceDesc {
-  std::string name;            // local: "host:0"
-  std::uint8_t kind = 0;       // device::Kind
+  std::string name;       // local: "host:0"
+  std::uint8_t kind = 0;  // device::Kind
   std::string model;
   std::string numeric_class;
   std::int64_t memory_bytes = 0;
@@ -46,20 +50,21 @@ struct PluginDesc {
 };
 struct Join {
   Role role = Role::kWorker;
-  std::string name;                     // for people: "host-a/1234"
+  std::string name;  // for people: "host-a/1234"
   std::string software_version;
-  std::string host_id;                  // equal on two processes that may share memory
-  std::vector<std::string> addresses;   // where peers connect, best first: "unix-abstract:...", "tcp://10.0.0.7:41233"
-  std::vector<DeviceDesc> devices;      // client: its one endpoint
+  std::string host_id;  // equal on two processes that may share memory
+  std::vector<std::string>
+      addresses;  // where peers connect, best first: "unix-abstract:...", "tcp://10.0.0.7:41233"
+  std::vector<DeviceDesc> devices;  // client: its one endpoint
   std::vector<PluginDesc> plugins;
   friend bool operator==(const Join&, const Join&) = default;
 };
 struct Welcome {
   std::uint32_t term = 0;
   WorkerId you;
-  SessionId session;                    // clients only
-  std::vector<DeviceId> devices;        // in the order of Join
-  Outcome refused;                      // ok: accepted; else the link closes after this
+  SessionId session;              // clients only
+  std::vector<DeviceId> devices;  // in the order of Join
+  Outcome refused;                // ok: accepted; else the link closes after this
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 
@@ -84,12 +89,12 @@ struct PlannedOp {
 };
 struct Plan {
   GraphId graph;
-  std::int32_t priority = 0;          // higher first; total order of tasks: (priority, graph, op order, ordinal)
-  std::vector<PlannedOp> ops;         // producers before users
-  std::vector<ArrayId> holds;         // arrays of this plan that a client keeps until a Release
+  std::int32_t priority = 0;   // higher first; total order of tasks: (priority, graph, op order, ordinal)
+  std::vector<PlannedOp> ops;  // producers before users
+  std::vector<ArrayId> holds;  // arrays of this plan that a client keeps until a Release
   friend bool operator==(const Plan&, const Plan&) = default;
 };
-struct Release {                      // the client's hold ends; copies go when their other uses are discharged
+struct Release {  // the client's hold ends; copies go when their other uses are discharged
   std::vector<ArrayId> arrays;
   friend bool operator==(const Release&, const Release&) = default;
 };
@@ -98,17 +103,23 @@ struct CancelGraph {
   Outcome why;
   friend bool operator==(const CancelGraph&, const CancelGraph&) = default;
 };
-struct Retire {                       // these ops are finished everywhere and their arrays gone: forget them
+struct Retire {  // these ops are finished everywhere and their arrays gone: forget them
   std::vector<OpId> ops;
   friend bool operator==(const Retire&, const Retire&) = default;
 };
-struct PeerJoined { PeerInfo peer; friend bool operator==(const PeerJoined&, const PeerJoined&) = default; };
-struct PeerLost { WorkerId peer; friend bool operator==(const PeerLost&, const PeerLost&) = default; };
+struct PeerJoined {
+  PeerInfo peer;
+  friend bool operator==(const PeerJoined&, const PeerJoined&) = default;
+};
+struct PeerLost {
+  WorkerId peer;
+  friend bool operator==(const PeerLost&, const PeerLost&) = default;
+};
 
 using LogEntry = std::variant<Plan, Release, CancelGraph, Retire, PeerJoined, PeerLost>;
 struct Log {
   std::uint32_t term = 0;
-  std::uint64_t first = 1;            // number of entries[0]
+  std::uint64_t first = 1;  // number of entries[0]
   std::vector<LogEntry> entries;
   friend bool operator==(const Log&, const Log&) = default;
 };
@@ -116,19 +127,28 @@ struct Log {
 // ---- worker -> scheduler -------------------------------------------------------------------------------------------
 
 // Lanes: how bytes really went. Stable on the wire.
-enum class Lane : std::uint8_t { kSameDevice = 0, kMapped, kPeerCopy, kCudaIpc, kSharedMemory, kRdma, kTcp, kStaged,
-                                 kInline };
+enum class Lane : std::uint8_t {
+  kSameDevice = 0,
+  kMapped,
+  kPeerCopy,
+  kCudaIpc,
+  kSharedMemory,
+  kRdma,
+  kTcp,
+  kStaged,
+  kInline
+};
 constexpr int kLaneCount = 9;
 std::string_view name_of(Lane lane);
 
-struct OpProgress {                   // cumulative, so duplicates and reordering do no harm
+struct OpProgress {  // cumulative, so duplicates and reordering do no harm
   OpId op;
   DeviceId device;
-  std::int64_t completed = 0;         // points finished, failed ones included
+  std::int64_t completed = 0;  // points finished, failed ones included
   std::int64_t failed = 0;
   friend bool operator==(const OpProgress&, const OpProgress&) = default;
 };
-struct DeviceStats {                  // cumulative or current
+struct DeviceStats {  // cumulative or current
   DeviceId device;
   std::int64_t bytes_used = 0, bytes_peak = 0, bytes_resident = 0;
   std::int64_t steps_run = 0;
@@ -141,7 +161,7 @@ struct LaneStats {
   friend bool operator==(const LaneStats&, const LaneStats&) = default;
 };
 struct Progress {
-  std::uint64_t log_applied = 0;      // highest contiguous log entry applied
+  std::uint64_t log_applied = 0;  // highest contiguous log entry applied
   std::vector<OpProgress> ops;
   std::vector<DeviceStats> devices;
   std::vector<LaneStats> lanes;
@@ -150,11 +170,11 @@ struct Progress {
 struct TaskFailed {
   OpId op;
   DeviceId device;
-  std::int64_t point = 0;             // C-order number in the op's space
+  std::int64_t point = 0;  // C-order number in the op's space
   Outcome why;
   friend bool operator==(const TaskFailed&, const TaskFailed&) = default;
 };
-struct Stuck {                        // nothing evictable, nothing in flight, and the lowest task does not fit
+struct Stuck {  // nothing evictable, nothing in flight, and the lowest task does not fit
   GraphId graph;
   OpId op;
   DeviceId device;
@@ -166,27 +186,27 @@ struct Stuck {                        // nothing evictable, nothing in flight, a
 
 // Arrays are named by the session's own numbers; the scheduler answers with ArrayIds.
 struct Submit {
-  std::uint64_t request = 0;          // rising per session; a repeat is answered again, not executed again
+  std::uint64_t request = 0;  // rising per session; a repeat is answered again, not executed again
   std::int32_t priority = 0;
-  std::vector<ir::Op> ops;            // user-level kinds; producers before users; operands may name earlier submits'
-  std::vector<std::uint64_t> holds;   // outputs the session keeps until it releases them
+  std::vector<ir::Op> ops;  // user-level kinds; producers before users; operands may name earlier submits'
+  std::vector<std::uint64_t> holds;  // outputs the session keeps until it releases them
   friend bool operator==(const Submit&, const Submit&) = default;
 };
 struct SubmitReply {
   std::uint64_t request = 0;
-  Outcome outcome;                    // refused: nothing of it was executed
+  Outcome outcome;  // refused: nothing of it was executed
   GraphId graph;
   std::vector<std::pair<std::uint64_t, ArrayId>> arrays;  // operands of kFetch and outputs of kProvide
   friend bool operator==(const SubmitReply&, const SubmitReply&) = default;
 };
 struct GraphProgress {
   std::uint64_t request = 0;
-  std::int64_t done = 0, total = 0;   // tasks
+  std::int64_t done = 0, total = 0;  // tasks
   friend bool operator==(const GraphProgress&, const GraphProgress&) = default;
 };
 struct GraphDone {
   std::uint64_t request = 0;
-  Outcome outcome;                    // root cause of the first failure
+  Outcome outcome;  // root cause of the first failure
   std::int64_t tasks = 0;
   friend bool operator==(const GraphDone&, const GraphDone&) = default;
 };
@@ -201,7 +221,9 @@ struct CancelRequest {
 
 // ---- status and control --------------------------------------------------------------------------------------------
 
-struct StatusRequest { friend bool operator==(const StatusRequest&, const StatusRequest&) = default; };
+struct StatusRequest {
+  friend bool operator==(const StatusRequest&, const StatusRequest&) = default;
+};
 struct GraphStatus {
   GraphId graph;
   SessionId session;
@@ -216,69 +238,77 @@ struct StatusReply {
   std::vector<PeerInfo> peers;
   std::vector<DeviceStats> devices;
   std::vector<std::pair<WorkerId, LaneStats>> lanes;
-  std::vector<GraphStatus> graphs;    // running ones
+  std::vector<GraphStatus> graphs;  // running ones
   std::int64_t graphs_done = 0, graphs_failed = 0, tasks_done = 0, arrays_live = 0;
   friend bool operator==(const StatusReply&, const StatusReply&) = default;
 };
-struct Shutdown { friend bool operator==(const Shutdown&, const Shutdown&) = default; };  // ends scheduler and workers
-struct Ping { std::uint64_t nonce = 0; friend bool operator==(const Ping&, const Ping&) = default; };
-struct Pong { std::uint64_t nonce = 0; friend bool operator==(const Pong&, const Pong&) = default; };
-struct Refusal {                      // a message that could not be taken; the link stays unless it says otherwise
+struct Shutdown {
+  friend bool operator==(const Shutdown&, const Shutdown&) = default;
+};  // ends scheduler and workers
+struct Ping {
+  std::uint64_t nonce = 0;
+  friend bool operator==(const Ping&, const Ping&) = default;
+};
+struct Pong {
+  std::uint64_t nonce = 0;
+  friend bool operator==(const Pong&, const Pong&) = default;
+};
+struct Refusal {  // a message that could not be taken; the link stays unless it says otherwise
   Outcome why;
   friend bool operator==(const Refusal&, const Refusal&) = default;
 };
 
 // ---- between peers (workers, and clients' data endpoints) ----------------------------------------------------------
 
-struct PeerHello {                    // first on a peer link, after authentication
-  WorkerId from, to;                  // a wrong `to` (another incarnation) closes the link
+struct PeerHello {    // first on a peer link, after authentication
+  WorkerId from, to;  // a wrong `to` (another incarnation) closes the link
   std::string host_id;
-  std::int32_t slab_fds = 0;          // arenas handed over with this or a later ArenaMap
+  std::int32_t slab_fds = 0;  // arenas handed over with this or a later ArenaMap
   friend bool operator==(const PeerHello&, const PeerHello&) = default;
 };
 struct SlabDesc {
   DeviceId device;
   std::uint32_t slab = 0;
   std::int64_t bytes = 0;
-  std::string ipc_handle;             // cuda; host slabs travel as file descriptors beside the frame, in this order
+  std::string ipc_handle;  // cuda; host slabs travel as file descriptors beside the frame, in this order
   friend bool operator==(const SlabDesc&, const SlabDesc&) = default;
 };
-struct ArenaMap {                     // these slabs of the sender may now be mapped
+struct ArenaMap {  // these slabs of the sender may now be mapped
   std::vector<SlabDesc> slabs;
-  std::string ucx_address;            // worker address blob, for the copying lanes; may be empty
+  std::string ucx_address;  // worker address blob, for the copying lanes; may be empty
   friend bool operator==(const ArenaMap&, const ArenaMap&) = default;
 };
 
 struct BlockRef {
   ArrayId array;
-  std::int64_t block = 0;             // C-order number
+  std::int64_t block = 0;  // C-order number
   friend auto operator<=>(const BlockRef&, const BlockRef&) = default;
 };
 // `op`, a user of the block placed on device `to`, will need it: offer it when sealed. Soft state, may be repeated.
 struct Subscribe {
   BlockRef block;
   OpId op;
-  DeviceId from;                      // the block's owner
+  DeviceId from;  // the block's owner
   DeviceId to;
   friend bool operator==(const Subscribe&, const Subscribe&) = default;
 };
 // The block is sealed at `from`; `to` may map or fetch it, and owes a Done for each op it uses it for.
 struct Offer {
   BlockRef block;
-  OpId op;                            // the user that subscribed, or the kFetch that wished for it; owed a Done in any case
+  OpId op;  // the user that subscribed, or the kFetch that wished for it; owed a Done in any case
   DeviceId from, to;
   std::uint32_t slab = 0;
   std::int64_t offset = 0, bytes = 0;
-  Outcome failed;                     // not ok: there will be no bytes; dependents fail with this root cause
+  Outcome failed;  // not ok: there will be no bytes; dependents fail with this root cause
   bool inlined = false;
-  std::string data;                   // the bytes themselves, up to limits::kMaxInlineBytes
+  std::string data;  // the bytes themselves, up to limits::kMaxInlineBytes
   friend bool operator==(const Offer&, const Offer&) = default;
 };
 // The receiver has memory: send the bytes over the copying lane, tagged with `transfer`.
 struct Grant {
   BlockRef block;
-  DeviceId from, to;                  // as in the offer
-  std::uint64_t transfer = 0;         // the receiver's nonce
+  DeviceId from, to;           // as in the offer
+  std::uint64_t transfer = 0;  // the receiver's nonce
   friend bool operator==(const Grant&, const Grant&) = default;
 };
 // User `op` on device `to` needs the copy at `from` no more. Discharge is a set: repeats do nothing.
@@ -294,7 +324,7 @@ struct Gone {
   DeviceId from, to;
   friend bool operator==(const Gone&, const Gone&) = default;
 };
-struct PeerBatch {                    // processed in this order
+struct PeerBatch {  // processed in this order
   std::vector<Subscribe> subscribes;
   std::vector<Offer> offers;
   std::vector<Grant> grants;
@@ -308,9 +338,9 @@ struct PeerBatch {                    // processed in this order
 };
 
 // The wire tag of a message is its index here: append only.
-using Message = std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply, GraphProgress,
-                             GraphDone, ReleaseArrays, CancelRequest, StatusRequest, StatusReply, Shutdown, Ping, Pong,
-                             Refusal, PeerHello, ArenaMap, PeerBatch>;
+using Message = std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply,
+                             GraphProgress, GraphDone, ReleaseArrays, CancelRequest, StatusRequest,
+                             StatusReply, Shutdown, Ping, Pong, Refusal, PeerHello, ArenaMap, PeerBatch>;
 std::string_view name_of(const Message& message);
 
 }  // namespace tilewise::msg

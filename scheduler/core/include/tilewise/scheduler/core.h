@@ -13,12 +13,24 @@ namespace tilewise::scheduler {
 // A link to another process, numbered by the shell; never reused.
 using Conn = Id<struct ConnTag, std::uint32_t>;
 
-struct Received { Conn from; msg::Message message; };
-struct Closed { Conn conn; Error why; };
+struct Received {
+  Conn from;
+  msg::Message message;
+};
+struct Closed {
+  Conn conn;
+  Error why;
+};
 using Event = std::variant<Received, Closed>;
 
-struct Send { Conn to; msg::Message message; };
-struct Close { Conn conn; Error why; };
+struct Send {
+  Conn to;
+  msg::Message message;
+};
+struct Close {
+  Conn conn;
+  Error why;
+};
 struct EndProcess {};  // an operator's Shutdown has been passed on to every worker
 using Action = std::variant<Send, Close, EndProcess>;
 
@@ -26,13 +38,13 @@ struct Options {
   std::uint32_t term = 1;
   std::uint64_t seed = 1;
   TimeNs ping_every_ns = 2 * kSecond;
-  TimeNs silence_ns = 10 * kSecond;      // a link silent this long is closed and its peer lost
+  TimeNs silence_ns = 10 * kSecond;               // a link silent this long is closed and its peer lost
   TimeNs progress_every_ns = 100 * kMillisecond;  // GraphProgress to clients, at most this often
   std::size_t max_peers = 4096;
-  std::size_t max_graphs = 65'536;       // unfinished ones
+  std::size_t max_graphs = 65'536;  // unfinished ones
   std::size_t max_live_ops = 4'000'000;
-  std::string software_version;          // what joiners must run; empty: what the oldest joined peer runs
-  std::vector<std::string> passes_off;   // planning passes to leave out, by name (tilewise/plan)
+  std::string software_version;         // what joiners must run; empty: what the oldest joined peer runs
+  std::vector<std::string> passes_off;  // planning passes to leave out, by name (tilewise/plan)
 };
 
 class Core {

@@ -19,8 +19,8 @@ constexpr std::uint8_t kCudaKind = 1;
 struct Device {
   DeviceId id;
   std::uint8_t kind = kHostKind;
-  std::uint32_t host = 0;           // equal: memory may be shared, moving bytes is cheap
-  std::int64_t load_bytes = 0;      // of live results placed there
+  std::uint32_t host = 0;       // equal: memory may be shared, moving bytes is cheap
+  std::int64_t load_bytes = 0;  // of live results placed there
 };
 
 // An operand's array: what it is and who owns its blocks. Borrowed.
@@ -30,17 +30,17 @@ struct Input {
 };
 
 struct Request {
-  const ir::Op* op = nullptr;            // lowered
+  const ir::Op* op = nullptr;              // lowered
   const ir::Geometry* geometry = nullptr;  // of `op` and the inputs' arrays
-  std::span<const Input> inputs;         // one per operand
-  std::span<const Device> devices;       // all that exist, sorted by id
-  std::span<const Device> eligible;      // those that automatic placement may use for this op, sorted by id
-  std::span<const ir::Placement> wanted; // of later users with explicit devices and the same block counts
+  std::span<const Input> inputs;           // one per operand
+  std::span<const Device> devices;         // all that exist, sorted by id
+  std::span<const Device> eligible;        // those that automatic placement may use for this op, sorted by id
+  std::span<const ir::Placement> wanted;   // of later users with explicit devices and the same block counts
 };
 
 struct Candidate {
   ir::Placement placement;
-  std::string_view why;                  // names the policy; for people
+  std::string_view why;  // names the policy; for people
 };
 
 // Proposes placements of an op. Policies are stateless and deterministic.
@@ -59,12 +59,12 @@ std::unique_ptr<Policy> wanted_policy();        // as later users with explicit 
 struct Decision {
   ir::Placement placement;
   std::string_view why;
-  double cost = 0;                       // bytes, see cost.cc
+  double cost = 0;  // bytes, see cost.cc
 };
 
 class Placer {
  public:
-  Placer();                              // the foundation's policies
+  Placer();  // the foundation's policies
   explicit Placer(std::vector<std::unique_ptr<Policy>> policies);
   // The op's explicit devices, if any, decide; else the cheapest candidate, the earlier of equals.
   // kUnavailable where no device may run the op.
@@ -82,12 +82,13 @@ void eligible_devices(const ir::Op& op, std::span<const Device> devices, std::ve
 
 // How many devices along each dimension. Uses no more than there are blocks; the most loaded device has as few points
 // as possible; then the sum of `cut_cost[d] * (parts[d] - 1)` is smallest.
-ir::PerDim<std::int32_t> device_grid(const ir::Shape& counts, std::int64_t devices, std::span<const double> cut_cost);
+ir::PerDim<std::int32_t> device_grid(const ir::Shape& counts, std::int64_t devices,
+                                     std::span<const double> cut_cost);
 // What a cut across each dimension of the op's space costs, in bytes: the operands that every device along it reads.
 ir::PerDim<double> cut_costs(const Request& request);
 
-ir::Placement tiled(const ir::Shape& counts, std::span<const DeviceId> devices, std::span<const double> cut_cost,
-                    bool cyclic);
+ir::Placement tiled(const ir::Shape& counts, std::span<const DeviceId> devices,
+                    std::span<const double> cut_cost, bool cyclic);
 
 // The rule of an operand's array carried through the op's index map: points run where the first block they read is.
 // False where the operand has no blocks or its rule does not survive the map.

@@ -17,31 +17,31 @@ namespace tilewise::plan {
 
 using NewArray = std::function<std::uint64_t()>;  // names an array that a pass makes up
 
-struct External {               // an array of an earlier submission
+struct External {  // an array of an earlier submission
   std::uint64_t array = 0;
   ir::SourceArray source;
 };
 
 struct Graph {
-  std::vector<ir::Op> ops;            // user-level kinds, producers before users, each array written once
-  std::vector<External> externals;    // every array read but not written here, sorted by `array`
-  std::vector<std::uint64_t> holds;   // arrays that must survive, sorted
+  std::vector<ir::Op> ops;           // user-level kinds, producers before users, each array written once
+  std::vector<External> externals;   // every array read but not written here, sorted by `array`
+  std::vector<std::uint64_t> holds;  // arrays that must survive, sorted
 };
 
 struct Options {
-  std::vector<std::string> off;       // names of passes to leave out
-  bool dump = false;                  // keep the text of the graph after each pass
+  std::vector<std::string> off;  // names of passes to leave out
+  bool dump = false;             // keep the text of the graph after each pass
 };
 
 struct PassReport {
   std::string_view name;
-  std::size_t ops = 0;                // after the pass
-  std::string dump;                   // one line an op, if asked for
+  std::size_t ops = 0;  // after the pass
+  std::string dump;     // one line an op, if asked for
 };
 
 struct PlannedGraph {
-  std::vector<ir::Op> ops;            // lowered kinds; kFetch ops keep their number and order
-  std::vector<PassReport> passes;     // those that ran, in order
+  std::vector<ir::Op> ops;         // lowered kinds; kFetch ops keep their number and order
+  std::vector<PassReport> passes;  // those that ran, in order
 };
 
 // "dead-code", "common-subexpressions", "fusion", "lowering", "shared-gathers", in the order in which they run.

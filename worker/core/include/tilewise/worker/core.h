@@ -11,8 +11,8 @@
 #include <tilewise/ir/geometry.h>
 #include <tilewise/msg/msg.h>
 
-#include <boost/container/static_vector.hpp>
 #include <boost/container/small_vector.hpp>
+#include <boost/container/static_vector.hpp>
 #include <memory>
 #include <vector>
 
@@ -20,10 +20,10 @@ namespace tilewise::worker {
 
 struct DeviceSpec {
   DeviceId id;
-  std::uint8_t kind = 0;               // device::Kind
-  std::int64_t memory_bytes = 0;       // bound of the arena
+  std::uint8_t kind = 0;          // device::Kind
+  std::int64_t memory_bytes = 0;  // bound of the arena
   std::int64_t slab_bytes = 256 << 20;
-  std::int32_t streams = 1;            // compute streams, at most kMaxStreams
+  std::int32_t streams = 1;  // compute streams, at most kMaxStreams
 };
 constexpr int kMaxStreams = 4;
 
@@ -35,8 +35,8 @@ struct Options {
   std::int32_t queue_steps = 256;      // steps enqueued and unfinished, per stream
   TimeNs queue_ns = 2 * kMillisecond;  // predicted work enqueued per stream (always at least two steps)
   TimeNs report_ns = 10 * kMillisecond;
-  TimeNs stuck_ns = 5 * kSecond;       // blocked this long with nothing moving: report stuck
-  bool map_peers = true;               // false: never read a peer's memory in place, always copy
+  TimeNs stuck_ns = 5 * kSecond;  // blocked this long with nothing moving: report stuck
+  bool map_peers = true;          // false: never read a peer's memory in place, always copy
 };
 
 // Where bytes are: a slab of a device of this worker or, mapped, of another.
@@ -59,65 +59,93 @@ struct OpEntry {
 
 // ---- events --------------------------------------------------------------------------------------------------------
 
-struct PeerBatchReceived { WorkerId from; msg::PeerBatch batch; };
-struct PeerReady { WorkerId peer; bool mapped = false; };  // its arenas can be read in place
-struct StreamCompleted { std::uint16_t device = 0; std::uint8_t stream = 0; std::uint64_t sequence = 0; };
+struct PeerBatchReceived {
+  WorkerId from;
+  msg::PeerBatch batch;
+};
+struct PeerReady {
+  WorkerId peer;
+  bool mapped = false;
+};  // its arenas can be read in place
+struct StreamCompleted {
+  std::uint16_t device = 0;
+  std::uint8_t stream = 0;
+  std::uint64_t sequence = 0;
+};
 // Comes before the StreamCompleted of every step that may have read the failed one's result, on whatever stream.
-struct StepFailed { std::uint16_t device = 0; std::uint8_t stream = 0; std::uint64_t sequence = 0; Error why; };
-struct TransferDone { std::uint64_t transfer = 0; Error failed{Errc::kOk, {}}; msg::Lane lane = msg::Lane::kTcp; };
-struct SlabAdded { std::uint16_t device = 0; std::int64_t bytes = 0; bool ok = true; };
-using Event = std::variant<msg::Log, PeerBatchReceived, PeerReady, StreamCompleted, StepFailed, TransferDone, SlabAdded>;
+struct StepFailed {
+  std::uint16_t device = 0;
+  std::uint8_t stream = 0;
+  std::uint64_t sequence = 0;
+  Error why;
+};
+struct TransferDone {
+  std::uint64_t transfer = 0;
+  Error failed{Errc::kOk, {}};
+  msg::Lane lane = msg::Lane::kTcp;
+};
+struct SlabAdded {
+  std::uint16_t device = 0;
+  std::int64_t bytes = 0;
+  bool ok = true;
+};
+using Event = std::variant<msg::Log, PeerBatchReceived, PeerReady, StreamCompleted, StepFailed, TransferDone,
+                           SlabAdded>;
 
 // ---- actions -------------------------------------------------------------------------------------------------------
 
 // One step of one task: exactly one record() on that stream, in this order. Its number is `sequence`.
 struct Launch {
-  std::uint16_t device = 0;            // position in Options::devices
+  std::uint16_t device = 0;  // position in Options::devices
   std::uint8_t stream = 0;
   std::uint64_t sequence = 0;
   const OpEntry* op = nullptr;
-  std::int64_t point = 0;              // C-order number in the op's space
+  std::int64_t point = 0;  // C-order number in the op's space
   std::int64_t step = 0, steps = 1;
-  boost::container::small_vector<MemoryRef, 4> inputs;    // in the order of Geometry::reads
+  boost::container::small_vector<MemoryRef, 4> inputs;  // in the order of Geometry::reads
   boost::container::static_vector<MemoryRef, limits::kMaxOutputs> outputs;
-  boost::container::static_vector<std::pair<std::uint8_t, std::uint64_t>, kMaxStreams> waits;  // (stream, sequence)
+  boost::container::static_vector<std::pair<std::uint8_t, std::uint64_t>, kMaxStreams>
+      waits;  // (stream, sequence)
 };
-struct Transmit {                      // over the copying lane; repeat-safe
+struct Transmit {  // over the copying lane; repeat-safe
   WorkerId to;
   std::uint64_t transfer = 0;
   MemoryRef from;
   std::int64_t bytes = 0;
 };
-struct Receive {                       // arm before the Grant is sent; ends in TransferDone
+struct Receive {  // arm before the Grant is sent; ends in TransferDone
   WorkerId from;
   std::uint64_t transfer = 0;
   std::uint16_t device = 0;
   MemoryRef to;
   std::int64_t bytes = 0;
 };
-struct Store {                         // write these inlined bytes now (host devices), then TransferDone
+struct Store {  // write these inlined bytes now (host devices), then TransferDone
   std::uint64_t transfer = 0;
   std::uint16_t device = 0;
   MemoryRef to;
   std::string data;
 };
-struct AddSlab { std::uint16_t device = 0; std::int64_t bytes = 0; };
+struct AddSlab {
+  std::uint16_t device = 0;
+  std::int64_t bytes = 0;
+};
 
 // Independent lists; inside each, order matters.
 struct Actions {
   std::vector<Launch> launches;
-  std::vector<std::pair<WorkerId, msg::PeerBatch>> batches;   // one per peer
+  std::vector<std::pair<WorkerId, msg::PeerBatch>> batches;  // one per peer
   std::vector<msg::Message> to_scheduler;
   std::vector<Transmit> transmits;
   std::vector<Receive> receives;
   std::vector<Store> stores;
   std::vector<AddSlab> slabs;
-  std::vector<msg::PeerInfo> joined;   // connect to these
-  std::vector<WorkerId> lost;          // and forget these
+  std::vector<msg::PeerInfo> joined;  // connect to these
+  std::vector<WorkerId> lost;         // and forget these
   void clear();
 };
 
-struct Counters {                      // for tests, status and the simulator
+struct Counters {  // for tests, status and the simulator
   std::int64_t launches = 0, tasks_done = 0, tasks_failed = 0, copies_live = 0, tasks_live = 0, parked = 0,
                stale = 0, donated = 0;
 };
@@ -135,7 +163,9 @@ class Core {
   std::vector<msg::DeviceStats> device_stats() const;
   // Inlining small blocks into offers needs their bytes: the shell looks them up here when it sends a batch. True when
   // the block is at most limits::kMaxInlineBytes and on a host device.
-  static bool inlinable(const msg::Offer& offer) { return offer.bytes <= static_cast<std::int64_t>(limits::kMaxInlineBytes); }
+  static bool inlinable(const msg::Offer& offer) {
+    return offer.bytes <= static_cast<std::int64_t>(limits::kMaxInlineBytes);
+  }
 
   void check_invariants() const;
   std::uint64_t digest() const;

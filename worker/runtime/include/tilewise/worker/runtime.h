@@ -18,7 +18,7 @@ struct ResolvedStep;
 struct RuntimeOptions {
   std::int64_t slab_bytes = 256 << 20;
   bool map_peers = true;
-  bool reference_kernels = false;   // slow and plain, for comparison
+  bool reference_kernels = false;  // slow and plain, for comparison
 };
 
 class Runtime {
@@ -30,7 +30,8 @@ class Runtime {
 
   std::vector<msg::DeviceDesc> describe() const;
   // After the scheduler's welcome; ids in the order of describe(). `service` and `to_scheduler` outlive the runtime.
-  Status start(const msg::Welcome& welcome, DataService& service, std::function<void(msg::Message)> to_scheduler);
+  Status start(const msg::Welcome& welcome, DataService& service,
+               std::function<void(msg::Message)> to_scheduler);
 
   void post(Event event);
   // Events in, core step, actions out. True when anything was done. Does nothing before start().
@@ -57,11 +58,11 @@ class Runtime {
   std::unique_ptr<Core> core_;
   DataService* service_ = nullptr;
   std::function<void(msg::Message)> to_scheduler_;
-  std::mutex mutex_;              // guards inbox_ only
+  std::mutex mutex_;  // guards inbox_ only
   std::vector<Event> inbox_;
   std::vector<Event> events_;
   Actions actions_;
-  std::vector<ir::Read> reads_;   // scratch
+  std::vector<ir::Read> reads_;  // scratch
   TimeNs now_ = 0;
 };
 
