@@ -124,6 +124,37 @@ void random_tapes(const Subject& subject) {
   }
 }
 
+// Every pair of neighbours that one loop may do together, both orders, with splats, in place of their two loops.
+void neighbours(const Subject& subject) {
+  Prng prng(subject.seed + 6);
+  for (const DType t : {DType::kFloat32, DType::kFloat64}) {
+    for (const TapeOp inner : {TapeOp::kAdd, TapeOp::kSub, TapeOp::kMul, TapeOp::kAbs, TapeOp::kNeg}) {
+      for (const TapeOp outer :
+           {TapeOp::kAdd, TapeOp::kSub, TapeOp::kMul, TapeOp::kAbs, TapeOp::kNeg, TapeOp::kSqrt}) {
+        for (int variant = 0; variant < 6; ++variant) {
+          const bool second = variant % 2 == 1, splat = variant / 2 == 1, used_twice = variant / 2 == 2;
+          ir::Tape tape{
+              {instr(TapeOp::kLoad, t, 0, 0, 0, 0), instr(TapeOp::kLoad, t, 0, 0, 0, 1),
+               splat ? instr(TapeOp::kConst, t, 0, 0, 0, 0, 1.5) : instr(TapeOp::kLoad, t, 0, 0, 0, 2),
+               instr(inner, t, 0, 1), second ? instr(outer, t, 2, 3) : instr(outer, t, 3, 2)}};
+          if (ir::arity_of(outer) == 1) tape.code.back() = instr(outer, t, 3);
+          if (used_twice) tape.code.push_back(instr(TapeOp::kMaximum, t, 3, 4));
+          std::vector<Array> inputs;
+          for (int k = 0; k < 3; ++k) {
+            inputs.push_back(Array::contiguous(t, {1000}));
+            fill_random(prng, inputs.back(), true);
+          }
+          Step step = map_step(tape, std::move(inputs), ir::box_of({1000}), {1000});
+          Step want = step;
+          run(subject, step);
+          run_reference(want);
+          check_same(step.outputs[0], want.outputs[0], ir::to_string(tape));
+        }
+      }
+    }
+  }
+}
+
 // A value computed from constants alone is one block, repeated; its memory may be wanted for the result.
 void repeated_values(const Subject& subject) {
   Prng prng(subject.seed + 4);
@@ -175,6 +206,7 @@ void positions(const Subject& subject) {
 
 void conform_tapes(const Subject& subject) {
   repeated_values(subject);
+  neighbours(subject);
   random_tapes(subject);
   positions(subject);
 }

@@ -16,10 +16,8 @@ namespace tilewise::kernels::map {
 class TileEvaluator {
  public:
   // `inputs[i]` is operand i, of the box's shape. kShapeMismatch, or kInternal for an operand without memory.
-  // max_tile() is at least `least_tile`, which is at most 1024.
   static Result<TileEvaluator> make(const Program& program, std::span<const TensorView> inputs,
-                                    const ir::Box& box, const ir::Shape& space_shape,
-                                    std::int64_t least_tile = 0);
+                                    const ir::Box& box, const ir::Shape& space_shape);
 
   // The most elements that one eval() takes. Unbounded where the program only passes on contiguous memory.
   std::int64_t max_tile() const { return max_tile_; }
@@ -32,6 +30,9 @@ class TileEvaluator {
   // valid until the next call. `out` may be an operand's memory only where that operand is read element by element in
   // place (the same address for the same element).
   const void* eval(std::int64_t begin, std::int64_t n, void* out);
+  // The same for any n: where the elements are if the program only passes on contiguous memory, else tile by tile at
+  // `buffer`, which is returned.
+  const void* eval_window(std::int64_t begin, std::int64_t n, void* buffer);
 
  private:
   struct Source {
@@ -55,7 +56,7 @@ class TileEvaluator {
   };
 
   explicit TileEvaluator(const Program& program) : program_(&program) {}
-  void allocate(std::int64_t least_tile);
+  void allocate();
   Status bind(std::span<const TensorView> inputs, const ir::Box& box, const ir::Shape& space_shape);
   bool build_straight();
   // Where an instruction's result goes: a tile's worth, or one block if it is the same for every element.

@@ -25,26 +25,44 @@ template <class Op, class O, class A> HWY_INLINE void binary_block(O* out, const
   for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::template apply<O>(a[j], b[j]);
 }
 
-HWY_INLINE void ask(const std::byte*& ahead, std::int64_t step) {
-  for (const std::byte* end = ahead + step; ahead < end; ahead += 64) __builtin_prefetch(ahead, 0, 2);
+template <class Op, class T> HWY_INLINE void ternary_block(T* out, const T* a, const T* b, const T* c) {
+#pragma GCC ivdep
+  for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::template apply<T>(a[j], b[j], c[j]);
+}
+
+// The ragged end, through a padded block. Kept out of the loops: its arrays would cost them a frame on each call.
+template <class Op, class O, class A> HWY_NOINLINE void unary_rest(O* out, const A* a, std::size_t n) {
+  A pa[kLaneBlock] = {};
+  O to[kLaneBlock];
+  std::memcpy(pa, a, n * sizeof(A));
+  unary_block<Op, O, A>(to, pa);
+  std::memcpy(out, to, n * sizeof(O));
+}
+template <class Op, class O, class A>
+HWY_NOINLINE void binary_rest(O* out, const A* a, const A* b, std::size_t n) {
+  A pa[kLaneBlock] = {}, pb[kLaneBlock] = {};
+  O to[kLaneBlock];
+  std::memcpy(pa, a, n * sizeof(A));
+  std::memcpy(pb, b, n * sizeof(A));
+  binary_block<Op, O, A>(to, pa, pb);
+  std::memcpy(out, to, n * sizeof(O));
+}
+template <class Op, class T>
+HWY_NOINLINE void ternary_rest(T* out, const T* a, const T* b, const T* c, std::size_t n) {
+  T pa[kLaneBlock] = {}, pb[kLaneBlock] = {}, pc[kLaneBlock] = {}, to[kLaneBlock];
+  std::memcpy(pa, a, n * sizeof(T));
+  std::memcpy(pb, b, n * sizeof(T));
+  std::memcpy(pc, c, n * sizeof(T));
+  ternary_block<Op, T>(to, pa, pb, pc);
+  std::memcpy(out, to, n * sizeof(T));
 }
 
 template <class Op, class O, class A> void unary_lane(const LaneArgs& args) {
   O* out = static_cast<O*>(args.out);
   const A* a = static_cast<const A*>(args.in[0]);
-  std::int64_t i = 0;
-  const std::byte* ahead = args.ahead;
-  for (; i + kLaneBlock <= args.n; i += kLaneBlock) {
-    ask(ahead, args.ahead_step);
-    unary_block<Op, O, A>(out + i, a + i);
-  }
-  if (const auto rest = static_cast<std::size_t>(args.n - i); rest > 0) {
-    A ta[kLaneBlock] = {};
-    O to[kLaneBlock];
-    std::memcpy(ta, a + i, rest * sizeof(A));
-    unary_block<Op, O, A>(to, ta);
-    std::memcpy(out + i, to, rest * sizeof(O));
-  }
+  std::int64_t n = args.n;
+  for (; n >= kLaneBlock; n -= kLaneBlock, out += kLaneBlock, a += kLaneBlock) unary_block<Op, O, A>(out, a);
+  if (n > 0) unary_rest<Op, O, A>(out, a, static_cast<std::size_t>(n));
 }
 
 template <class Op, class O, class A> void binary_lane(const LaneArgs& args) {
@@ -52,20 +70,25 @@ template <class Op, class O, class A> void binary_lane(const LaneArgs& args) {
   const A* a = static_cast<const A*>(args.in[0]);
   const A* b = static_cast<const A*>(args.in[1]);
   const std::int64_t sa = args.splat[0] ? 0 : kLaneBlock, sb = args.splat[1] ? 0 : kLaneBlock;
-  std::int64_t i = 0;
-  const std::byte* ahead = args.ahead;
-  for (; i + kLaneBlock <= args.n; i += kLaneBlock, a += sa, b += sb) {
-    ask(ahead, args.ahead_step);
-    binary_block<Op, O, A>(out + i, a, b);
+  std::int64_t n = args.n;
+  for (; n >= kLaneBlock; n -= kLaneBlock, out += kLaneBlock, a += sa, b += sb) {
+    binary_block<Op, O, A>(out, a, b);
   }
-  if (const auto rest = static_cast<std::size_t>(args.n - i); rest > 0) {
-    A ta[kLaneBlock] = {}, tb[kLaneBlock] = {};
-    O to[kLaneBlock];
-    std::memcpy(ta, a, rest * sizeof(A));
-    std::memcpy(tb, b, rest * sizeof(A));
-    binary_block<Op, O, A>(to, ta, tb);
-    std::memcpy(out + i, to, rest * sizeof(O));
+  if (n > 0) binary_rest<Op, O, A>(out, a, b, static_cast<std::size_t>(n));
+}
+
+template <class Op, class T> void ternary_lane(const LaneArgs& args) {
+  T* out = static_cast<T*>(args.out);
+  const T* a = static_cast<const T*>(args.in[0]);
+  const T* b = static_cast<const T*>(args.in[1]);
+  const T* c = static_cast<const T*>(args.in[2]);
+  const std::int64_t sa = args.splat[0] ? 0 : kLaneBlock, sb = args.splat[1] ? 0 : kLaneBlock,
+                     sc = args.splat[2] ? 0 : kLaneBlock;
+  std::int64_t n = args.n;
+  for (; n >= kLaneBlock; n -= kLaneBlock, out += kLaneBlock, a += sa, b += sb, c += sc) {
+    ternary_block<Op, T>(out, a, b, c);
   }
+  if (n > 0) ternary_rest<Op, T>(out, a, b, c, static_cast<std::size_t>(n));
 }
 
 template <class T> HWY_INLINE void where_block(T* out, const std::uint8_t* m, const T* a, const T* b) {

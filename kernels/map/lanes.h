@@ -17,15 +17,16 @@ struct LaneArgs {
   const void* in[3] = {nullptr, nullptr, nullptr};  // n elements, or one block for splats
   bool splat[3] = {false, false, false};
   std::int64_t n = 0;
-  // Memory that the next tile will want: `ahead_step` bytes of it are asked for with each block.
-  const std::byte* ahead = nullptr;
-  std::int64_t ahead_step = 0;
 };
 using LaneFn = void (*)(const LaneArgs&);
 
 // The loop for a unary, binary or ternary op with result dtype `out` and arguments of dtype `arg` (kWhere: of b and c).
 // Null when the op does not accept them. bool arrays hold 0 or 1 in bytes.
 LaneFn find_lane(ir::TapeOp op, ir::DType out, ir::DType arg);
+
+// Two of them in one: outer(inner(a, b), c), or outer(c, inner(a, b)) unless `first`; without c for a unary outer,
+// without b for a unary inner. All of dtype `t`. Null for pairs that are not worth a loop of their own.
+LaneFn find_fused(ir::TapeOp outer, ir::TapeOp inner, bool first, ir::DType t);
 
 // Philox blocks [first, first + n) as their little-endian words, two 64-bit values a block. See random_spec.h.
 using PhiloxFn = void (*)(std::uint64_t key, std::uint64_t first, std::int64_t n, std::uint64_t* out);

@@ -45,6 +45,45 @@ Result<ProgramInstr> lower(const ir::Tape& tape, const ir::TapeInstr& in) {
   return out;
 }
 
+// Joins an instruction with the only reader of its result where one loop does both: loads, stores and dispatch of what
+// lies between are saved. `ops[i]` is what code[i] came from.
+void fuse_pairs(Program& program, const std::array<TapeOp, Program::kMaxCode>& ops) {
+  const std::size_t n = program.code.size();
+  std::array<std::uint16_t, Program::kMaxCode> uses{}, moved{};
+  for (const ProgramInstr& in : program.code) {
+    for (int k = 0; k < in.arity; ++k) ++uses[in.args[k]];
+  }
+  ++uses[n - 1];
+  std::array<bool, Program::kMaxCode> joined{}, gone{};
+  for (std::size_t i = 0; i < n; ++i) {
+    ProgramInstr& outer = program.code[i];
+    if (outer.kind != Kind::kLane || outer.arity > 2) continue;
+    for (int k = 0; k < outer.arity; ++k) {
+      const std::uint16_t at = outer.args[k];
+      const ProgramInstr& inner = program.code[at];
+      if (inner.kind != Kind::kLane || uses[at] != 1 || joined[at] || inner.dtype != outer.dtype) continue;
+      const LaneFn lane = find_fused(ops[i], ops[at], k == 0, outer.dtype);
+      if (lane == nullptr) continue;
+      const std::uint16_t other = outer.args[1 - k];
+      outer.lane = lane;
+      for (int a = 0; a < inner.arity; ++a) outer.args[a] = inner.args[a];
+      if (outer.arity == 2) outer.args[inner.arity] = other;
+      outer.arity = static_cast<std::uint8_t>(outer.arity - 1 + inner.arity);
+      joined[i] = gone[at] = true;
+      break;
+    }
+  }
+  std::uint16_t kept = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    moved[i] = kept;
+    if (gone[i]) continue;
+    ProgramInstr in = program.code[i];
+    for (int k = 0; k < in.arity; ++k) in.args[k] = moved[in.args[k]];
+    program.code[kept++] = in;
+  }
+  program.code.resize(kept);
+}
+
 void allocate_slots(Program& program) {
   const std::size_t n = program.code.size();
   std::array<std::uint16_t, Program::kMaxCode> last{};  // index of the last reader
@@ -88,7 +127,9 @@ Result<Program> Program::make(const ir::Tape& tape, std::optional<ir::DType> as)
     return error(Errc::kInvalidArgument, "a tape of " + std::to_string(tape.code.size()) + " instructions");
   }
   Program program;
+  std::array<TapeOp, Program::kMaxCode> ops{};
   for (const ir::TapeInstr& in : tape.code) {
+    ops[program.code.size()] = in.op;
     TW_ASSIGN(ProgramInstr out, lower(tape, in));
     if (out.kind != Kind::kConst && out.kind != Kind::kLane) {
       out.source = static_cast<std::uint16_t>(program.sources++);
@@ -97,6 +138,7 @@ Result<Program> Program::make(const ir::Tape& tape, std::optional<ir::DType> as)
   }
   if (as && *as != tape.result()) {
     ProgramInstr cast;
+    ops[program.code.size()] = TapeOp::kCast;
     cast.kind = Kind::kLane;
     cast.dtype = *as;
     cast.arity = 1;
@@ -104,6 +146,7 @@ Result<Program> Program::make(const ir::Tape& tape, std::optional<ir::DType> as)
     cast.lane = find_lane(TapeOp::kCast, *as, tape.result());
     program.code.push_back(cast);
   }
+  fuse_pairs(program, ops);
   allocate_slots(program);
   return program;
 }

@@ -6,7 +6,6 @@ namespace tilewise::kernels::map {
 namespace {
 
 using Kind = ProgramInstr::Kind;
-constexpr std::int64_t kAhead = 1024;  // elements
 constexpr std::int64_t kSplatBytes = kLaneBlock * 8;
 
 }  // namespace
@@ -56,18 +55,7 @@ bool StraightTape::build(const Program& program, const Operand* operands, std::b
   }
   if (program.code.back().kind != Kind::kLane || values.back().splat) return false;
   slot_ = lanes_.back().args.out;
-  share_streams(static_cast<std::int64_t>(ir::size_of(program.result())));
   return true;
-}
-
-// Each instruction asks for one stream's share of a later tile: the bus stays busy while the tile is computed.
-void StraightTape::share_streams(std::int64_t out_size) {
-  for (std::size_t l = 0; l < lanes_.size() && l <= streams_.size(); ++l) {
-    Lane& lane = lanes_[l];
-    lane.asks_for_output = l == streams_.size();
-    if (!lane.asks_for_output) lane.ahead = static_cast<std::int8_t>(l);
-    lane.args.ahead_step = (lane.asks_for_output ? out_size : streams_[l].size) * kLaneBlock;
-  }
 }
 
 const void* StraightTape::eval(std::int64_t begin, std::int64_t n, void* out) {
@@ -78,12 +66,6 @@ const void* StraightTape::eval(std::int64_t begin, std::int64_t n, void* out) {
       if (lane.moving[k] < 0) continue;
       const Stream& stream = streams_[static_cast<std::size_t>(lane.moving[k])];
       lane.args.in[k] = stream.data + begin * stream.size;
-    }
-    if (lane.ahead >= 0) {
-      const Stream& stream = streams_[static_cast<std::size_t>(lane.ahead)];
-      lane.args.ahead = stream.data + (begin + kAhead) * stream.size;
-    } else if (lane.asks_for_output) {
-      lane.args.ahead = static_cast<const std::byte*>(to) + kAhead / kLaneBlock * lane.args.ahead_step;
     }
     lane.args.n = n;
     lane.fn(lane.args);

@@ -28,10 +28,7 @@ class StraightTape {
     LaneFn fn = nullptr;
     LaneArgs args;                         // complete but for what moves with the tile
     std::int8_t moving[3] = {-1, -1, -1};  // arguments that are streams
-    std::int8_t ahead = -1;                // the stream it asks for
-    bool asks_for_output = false;
   };
-  void share_streams(std::int64_t out_size);
 
   boost::container::static_vector<Stream, limits::kMaxTapeLoads> streams_;
   boost::container::static_vector<Lane, Program::kMaxCode> lanes_;

@@ -31,11 +31,14 @@ class GlobalPosition {
   ir::Index lo_;
 };
 
+constexpr std::int64_t kWindow = 512;  // elements of the tape looked at at once
+
 struct Scan {
   map::TileEvaluator& values;
   const Layout& layout;
   const ArgFns& args;
   std::int64_t size;
+  map::TileMemory buffer;
 
   // Rows of one element: candidates follow each other.
   void rows(std::int64_t output, std::byte* best, std::int64_t* index) const {
@@ -43,8 +46,9 @@ struct Scan {
     for (std::int64_t r = 0; r < layout.repeats; ++r) {
       const std::int64_t base = layout.unit(output, r) * layout.length;
       for (std::int64_t at = 0; at < layout.length;) {
-        const std::int64_t n = values.tile_at(base + at, base + layout.length);
-        args.row(values.eval(base + at, n, nullptr), n, r * layout.length + at, empty, best, index);
+        const std::int64_t n = std::min(kWindow, layout.length - at);
+        args.row(values.eval_window(base + at, n, buffer.get()), n, r * layout.length + at, empty, best,
+                 index);
         empty = false;
         at += n;
       }
@@ -53,12 +57,12 @@ struct Scan {
 
   // Rows of several: every column has its own best.
   void columns(std::int64_t output, std::byte* best, std::int64_t* index) const {
-    const std::int64_t width = std::min<std::int64_t>(values.max_tile(), 4096);
+    const std::int64_t width = kWindow;
     for (std::int64_t c = 0; c < layout.n; c += width) {
       const std::int64_t n = std::min(width, layout.n - c);
       for (std::int64_t r = 0; r < layout.repeats * layout.length; ++r) {
         const std::int64_t base = layout.unit(output, r / layout.length) * layout.unit_size();
-        const void* x = values.eval(base + r % layout.length * layout.n + c, n, nullptr);
+        const void* x = values.eval_window(base + r % layout.length * layout.n + c, n, buffer.get());
         args.columns(x, n, r, r == 0, best + c * size, index + c);
       }
     }
@@ -85,7 +89,8 @@ Status arg_blocks(const KernelCall& call) {
             map::TileEvaluator::make(program, call.inputs, call.box, call.space_shape));
   const ArgFns args = find_args(attrs.kind == ir::ReduceKind::kArgMin, out.dtype);
   const GlobalPosition global(call.box, call.space_shape, attrs.axes);
-  const Scan scan{values, layout, args, static_cast<std::int64_t>(ir::size_of(out.dtype))};
+  const Scan scan{values, layout, args, static_cast<std::int64_t>(ir::size_of(out.dtype)),
+                  map::TileMemory(kWindow * 8)};
   auto* index = static_cast<std::int64_t*>(call.outputs[1].data);
   for (std::int64_t o = 0; o < layout.outputs; ++o) {
     std::byte* best = static_cast<std::byte*>(out.data) + o * layout.n * scan.size;

@@ -18,11 +18,12 @@
 namespace tilewise::kernels::reduce {
 namespace {
 
-constexpr std::int64_t kChunkRows = 64;               // rows (or folded rows) summed left to right
-constexpr std::int64_t kNarrow = 32;                  // rows shorter than this are folded sixteen at a time
-constexpr std::int64_t kShort = 16;                   // ... unless there are no more than this
-constexpr std::int64_t kLeastTile = kNarrow * kFold;  // one folded row
-constexpr std::int64_t kMaxColumns = 1024;  // accumulators of one pass: within the first-level cache
+constexpr std::int64_t kChunkRows = 64;  // rows (or folded rows) summed left to right
+constexpr std::int64_t kNarrow = 32;     // rows shorter than this are folded sixteen at a time
+constexpr std::int64_t kShort = 16;      // ... unless there are no more than this
+constexpr std::int64_t kWindow =
+    512;  // elements of the tape folded at once; at least a folded row (kNarrow * kFold)
+constexpr std::int64_t kMaxColumns = kWindow;  // accumulators of one pass: within the first-level cache
 
 class BlockReducer {
  public:
@@ -31,14 +32,14 @@ class BlockReducer {
         folds_(folds),
         layout_(layout),
         size_(static_cast<std::int64_t>(size)),
-        fold_(layout.n < kNarrow && layout.length > kShort ? kFold : 1),
-        columns_(std::min({layout.n, values.max_tile(), kMaxColumns})),
+        fold_(folds_rows(layout) ? kFold : 1),
+        columns_(std::min(layout.n, kMaxColumns)),
         tree_(folds, columns_, size),
         acc_(static_cast<std::size_t>(fold_ * columns_) * size) {}
 
   void run(std::byte* out) {
     if (fold_ == 1 && layout_.sequential() && layout_.length <= kChunkRows &&
-        layout_.unit_size() <= unit_limit()) {
+        layout_.unit_size() <= kWindow) {
       return run_short(out);
     }
     for (std::int64_t o = 0; o < layout_.outputs; ++o) {
@@ -57,14 +58,19 @@ class BlockReducer {
   }
 
  private:
-  std::int64_t unit_limit() const { return std::min<std::int64_t>(values_.max_tile(), 1024); }
+  static bool folds_rows(const Layout& layout) { return layout.n < kNarrow && layout.length > kShort; }
+  // The most elements that evaluate() takes.
+  std::int64_t limit() const { return values_.in_place() ? std::int64_t{1} << 40 : kWindow; }
+  const std::byte* evaluate(std::int64_t begin, std::int64_t n) {
+    return static_cast<const std::byte*>(values_.eval_window(begin, n, buffer_.get()));
+  }
 
   // Many units a tile, each left to right.
   void run_short(std::byte* out) {
-    const std::int64_t unit = layout_.unit_size(), batch = std::max<std::int64_t>(1, unit_limit() / unit);
+    const std::int64_t unit = layout_.unit_size(), batch = std::max<std::int64_t>(1, kWindow / unit);
     for (std::int64_t o = 0; o < layout_.outputs; o += batch) {
       const std::int64_t count = std::min(batch, layout_.outputs - o);
-      const void* x = values_.eval(o * unit, count * unit, nullptr);
+      const void* x = evaluate(o * unit, count * unit);
       folds_.units(out + o * layout_.n * size_, x, count, layout_.length, layout_.n);
     }
   }
@@ -73,13 +79,13 @@ class BlockReducer {
   const std::byte* window(std::int64_t begin, std::int64_t n) {
     if (begin < window_begin_ || begin + n > window_end_) {
       std::int64_t count = n;
-      if (layout_.sequential() && layout_.unit_size() <= values_.max_tile()) {
+      if (layout_.sequential() && layout_.unit_size() <= limit()) {
         const std::int64_t unit = layout_.unit_size();
         const std::int64_t units =
-            std::min(std::max<std::int64_t>(1, unit_limit() / unit), layout_.outputs - begin / unit);
+            std::min(std::max<std::int64_t>(1, kWindow / unit), layout_.outputs - begin / unit);
         if (begin % unit == 0) count = std::max(n, units * unit);
       }
-      window_ = static_cast<const std::byte*>(values_.eval(begin, count, nullptr));
+      window_ = evaluate(begin, count);
       window_begin_ = begin;
       window_end_ = begin + count;
     }
@@ -103,8 +109,7 @@ class BlockReducer {
   void add_rows(std::int64_t begin, std::int64_t rows) {
     const std::int64_t width = fold_ * layout_.n;
     const std::int64_t whole = rows / fold_, rest = rows % fold_ * layout_.n;
-    const std::int64_t most =
-        std::max<std::int64_t>(1, std::min(values_.max_tile(), rows * layout_.n) / width);
+    const std::int64_t most = std::max<std::int64_t>(1, std::min(limit(), rows * layout_.n) / width);
     for (std::int64_t r = 0; r < whole; r += most) {
       const std::int64_t count = std::min(most, whole - r);
       folds_.rows(acc_.data(), window(begin + r * width, count * width), width, count, width);
@@ -114,10 +119,10 @@ class BlockReducer {
 
   void add_columns(std::int64_t begin, std::int64_t rows, std::int64_t width) {
     if (values_.in_place()) {
-      return folds_.rows(acc_.data(), values_.eval(begin, width, nullptr), width, rows, layout_.n);
+      return folds_.rows(acc_.data(), evaluate(begin, width), width, rows, layout_.n);
     }
     for (std::int64_t r = 0; r < rows; ++r) {
-      folds_.rows(acc_.data(), values_.eval(begin + r * layout_.n, width, nullptr), width, 1, width);
+      folds_.rows(acc_.data(), evaluate(begin + r * layout_.n, width), width, 1, width);
     }
   }
 
@@ -127,6 +132,7 @@ class BlockReducer {
   std::int64_t size_, fold_, columns_;
   Tree tree_;
   std::vector<std::byte> acc_;
+  map::TileMemory buffer_{kWindow * 8};
   const std::byte* window_ = nullptr;
   std::int64_t window_begin_ = 0, window_end_ = 0;
 };
@@ -143,9 +149,9 @@ Status reduce_blocks(const KernelCall& call) {
   const std::int64_t outputs = ir::volume(out.shape);
   if (call.box.volume() == 0) return clear_output(attrs.kind, out);
   TW_ASSIGN(const map::Program program, map::Program::make(attrs.tape, out.dtype));
-  TW_ASSIGN(map::TileEvaluator values,
-            map::TileEvaluator::make(program, call.inputs, call.box, call.space_shape, kLeastTile));
   const Layout layout = layout_of(shape, attrs.axes);
+  TW_ASSIGN(map::TileEvaluator values,
+            map::TileEvaluator::make(program, call.inputs, call.box, call.space_shape));
   if (layout.outputs * layout.n != outputs) {
     return error(Errc::kShapeMismatch,
                  "a reduction of " + ir::to_string(call.box) + " into " + ir::to_string(out.shape));

@@ -86,6 +86,45 @@ TEST_CASE("what work holds is released before its step is complete") {
   }
 }
 
+TEST_CASE("an idle stream runs work on the calling thread, a busy one refuses") {
+  auto device = small(2);
+  Stream& stream = device->compute_stream(0);
+  std::thread::id where;
+  const Stream::HostWork note = [&]() -> Status {
+    where = std::this_thread::get_id();
+    return {};
+  };
+  for (int i = 1; i <= 100; ++i) {
+    REQUIRE(stream.run_now(note));
+    CHECK(where == std::this_thread::get_id());
+    CHECK(stream.completed() == static_cast<std::uint64_t>(2 * i - 1));
+    REQUIRE(stream.enqueue(note));  // the executor takes over, and hands back
+    CHECK_FALSE(stream.run_now(note));
+    const std::uint64_t step = stream.record();
+    CHECK(step == static_cast<std::uint64_t>(2 * i));
+    REQUIRE(eventually([&] { return stream.completed() >= step; }));
+    CHECK(where != std::this_thread::get_id());
+  }
+  // Others may wait for it, and its failures are kept.
+  Stream& other = device->compute_stream(1);
+  Gate gate;
+  gate.hold(other);
+  REQUIRE(other.wait(stream, 201));
+  const std::uint64_t after = other.record();
+  REQUIRE(stream.run_now([] { return Status(error(Errc::kInternal, "on purpose")); }));
+  REQUIRE(stream.run_now([]() -> Status { throw std::runtime_error("thrown"); }));
+  CHECK_FALSE(other.run_now(note));
+  gate.open();
+  CHECK(eventually([&] { return other.completed() >= after; }));
+  std::vector<StepFailure> failures;
+  stream.take_failures(failures);
+  REQUIRE(failures.size() == 2);
+  CHECK(failures[0].sequence == 201);
+  CHECK(failures[0].error.message == "on purpose");
+  CHECK(failures[1].sequence == 202);
+  CHECK(failures[1].error.message.find("thrown") != std::string::npos);
+}
+
 TEST_CASE("a waiting or idle stream does not burn a core") {
   auto device = small(2);
   Gate gate;

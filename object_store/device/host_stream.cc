@@ -28,6 +28,7 @@ void HostStream::stop() {
 }
 
 void HostStream::push(Item&& item) {
+  step_open_ = !std::holds_alternative<Record>(item);
   queue_.push(std::move(item));
   parker_.wake();
 }
@@ -36,6 +37,15 @@ Status HostStream::enqueue(HostWork work) {
   if (!work) return error(Errc::kInvalidArgument, name_ + ": empty work");
   push(std::move(work));
   return {};
+}
+
+bool HostStream::run_now(const HostWork& work) {
+  if (step_open_ || progress_->completed() != recorded_) return false;
+  perform_guarded([&] { return work(); });
+  ++recorded_;
+  keep_failure();
+  progress_->complete(current_++);
+  return true;
 }
 
 Status HostStream::copy(void* to, const void* from, std::size_t bytes) {
@@ -105,16 +115,20 @@ void HostStream::run() {
 
 void HostStream::execute(Item& item) {
   if (std::holds_alternative<Record>(item)) return finish_step();
+  perform_guarded([&] { return std::visit([this](auto& x) { return perform(x); }, item); });
+  // What the work holds is released before its step is complete.
+  item = Record{};
+}
+
+template <class Work> void HostStream::perform_guarded(Work&& work) {
   Status status;
   try {
-    status = std::visit([this](auto& x) { return perform(x); }, item);
+    status = work();
   } catch (const std::exception& e) {
     status = error(Errc::kInternal, name_ + ": work threw: " + e.what());
   } catch (...) {
     status = error(Errc::kInternal, name_ + ": work threw something that is no std::exception");
   }
-  // What the work holds is released before its step is complete.
-  item = Record{};
   if (!status && !step_failed_) {
     step_failed_ = true;
     step_error_ = std::move(status).error();
@@ -142,13 +156,16 @@ Status HostStream::perform(WaitForeign& wait) {
   return {};
 }
 
+void HostStream::keep_failure() {
+  if (!step_failed_) return;
+  std::lock_guard lock(failures_mutex_);
+  failures_.push_back({current_, std::move(step_error_)});
+  step_failed_ = false;
+  has_failures_.store(true, std::memory_order_release);
+}
+
 void HostStream::finish_step() {
-  if (step_failed_) {
-    std::lock_guard lock(failures_mutex_);
-    failures_.push_back({current_, std::move(step_error_)});
-    step_failed_ = false;
-    has_failures_.store(true, std::memory_order_release);
-  }
+  keep_failure();
   if (progress_->complete(current_++) && *notify_) (*notify_)();
 }
 

@@ -27,6 +27,7 @@ class HostStream final : public Stream {
   Kind kind() const override { return Kind::kHost; }
   void* native() const override { return nullptr; }
   Status enqueue(HostWork work) override;
+  bool run_now(const HostWork& work) override;
   Status copy(void* to, const void* from, std::size_t bytes) override;
   // The other stream may be destroyed while this one waits: the step then fails unless the sequence was reached. A
   // stream of another kind is polled every 50 us and must outlive the wait.
@@ -57,11 +58,13 @@ class HostStream final : public Stream {
   void push(Item&& item);
   void run();
   void execute(Item& item);
+  template <class Work> void perform_guarded(Work&& work);
   Status perform(Record&);
   Status perform(HostWork& work);
   Status perform(Copy& copy);
   Status perform(WaitHost& wait);
   Status perform(WaitForeign& wait);
+  void keep_failure();
   void finish_step();
 
   const std::string name_;
@@ -72,10 +75,13 @@ class HostStream final : public Stream {
   Parker parker_;       // sleeps while the queue is empty
   Parker wait_parker_;  // sleeps in a wait: pushes must not stir it
   std::atomic<bool> stopping_{false};
-  std::uint64_t recorded_ = 0;  // the caller's
-  std::uint64_t current_ = 1;   // the executor's: the step that runs
-  bool step_failed_ = false;    // the executor's
-  Error step_error_;            // the executor's, of the current step
+  // The caller's:
+  std::uint64_t recorded_ = 0;
+  bool step_open_ = false;  // work was pushed since the last record
+  // The executor's; the caller's while all recorded steps are complete and none is open:
+  std::uint64_t current_ = 1;  // the step that runs
+  bool step_failed_ = false;
+  Error step_error_;  // of the current step
   std::atomic<bool> has_failures_{false};
   std::mutex failures_mutex_;
   std::vector<StepFailure> failures_;

@@ -9,6 +9,52 @@
 #include <memory>
 
 namespace tilewise::worker {
+namespace {
+
+// Steps up to this size take a few microseconds, less than waking an executor.
+constexpr std::int64_t kSmallElements = 2048;
+constexpr std::int64_t kSmallProduct = 32'768;  // multiplications
+
+// Never work that may block (files) or whose duration nobody knows (plug-ins).
+bool is_small(const kernels::KernelCall& call) {
+  switch (call.op->kind) {
+    case ir::OpKind::kMap:
+    case ir::OpKind::kReduceBlocks:
+    case ir::OpKind::kCombine:
+    case ir::OpKind::kCopy:
+    case ir::OpKind::kReshape:
+    case ir::OpKind::kMatmul:
+    case ir::OpKind::kMatmulPanels: break;
+    default: return false;
+  }
+  std::int64_t elements = 0;
+  for (const kernels::TensorView& view : call.inputs) elements += ir::volume(view.shape);
+  for (const kernels::TensorView& view : call.outputs) elements += ir::volume(view.shape);
+  if (elements > kSmallElements) return false;
+  if (call.op->kind != ir::OpKind::kMatmul && call.op->kind != ir::OpKind::kMatmulPanels) return true;
+  const bool reads =
+      call.inputs[0].data != nullptr && call.inputs[1].data != nullptr;  // else it fills with zeros
+  return !reads || ir::volume(call.inputs[0].shape) * call.inputs[1].shape.back() <= kSmallProduct;
+}
+
+// Runs a step whose call is built, on this thread, with scratch that the thread keeps.
+Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call,
+                   std::atomic<std::int64_t>& busy_ns) {
+  thread_local std::vector<std::byte> scratch;
+  call.scratch = nullptr;
+  if (const std::int64_t bytes = kernels.scratch_bytes(*call.op); bytes > 0) {
+    scratch.resize(static_cast<std::size_t>(bytes) + 256);
+    void* at = scratch.data();
+    std::size_t room = scratch.size();
+    call.scratch = static_cast<std::byte*>(std::align(256, static_cast<std::size_t>(bytes), at, room));
+  }
+  const TimeNs start = monotonic_now();
+  Status done = kernels.run(call);
+  busy_ns.fetch_add(monotonic_now() - start, std::memory_order_relaxed);
+  return done;
+}
+
+}  // namespace
 
 struct Runtime::Local {
   std::unique_ptr<device::Device> device;
@@ -198,9 +244,32 @@ Status Runtime::launch_on_cuda(Local& local, const ResolvedStep& step, std::uint
   return local.kernels->launch(call, local.device->compute_stream(s));
 }
 
+// A step that comes alone and is small runs here: nobody could run it sooner.
+bool Runtime::run_small(Local& local, const Launch& launch, const ResolvedStep& step) {
+  device::Stream& stream = local.device->compute_stream(launch.stream);
+  if (actions_.launches.size() != 1 || !launch.waits.empty() || stream.kind() != device::Kind::kHost)
+    return false;
+  build_call(step, reads_, call_);
+  if (!is_small(call_)) return false;
+  return stream.run_now([&] { return run_on_host(*local.kernels, call_, local.busy_ns); });
+}
+
+Status Runtime::enqueue(Local& local, const Launch& launch, ResolvedStep step) {
+  device::Stream& stream = local.device->compute_stream(launch.stream);
+  for (const auto& [other, sequence] : launch.waits) {
+    TW_TRY(stream.wait(local.device->compute_stream(other), sequence));
+  }
+  if (stream.kind() != device::Kind::kHost) return launch_on_cuda(local, step, launch.stream);
+  return stream.enqueue([&local, step = std::move(step)]() -> Status {
+    thread_local std::vector<ir::Read> reads;
+    thread_local kernels::KernelCall call;
+    build_call(step, reads, call);
+    return run_on_host(*local.kernels, call, local.busy_ns);
+  });
+}
+
 void Runtime::launch(const Launch& launch) {
   Local& local = *locals_[launch.device];
-  device::Stream& stream = local.device->compute_stream(launch.stream);
   ResolvedStep step;
   step.op = launch.op;
   step.point = launch.point;
@@ -208,37 +277,9 @@ void Runtime::launch(const Launch& launch) {
   step.steps = launch.steps;
   for (const MemoryRef& ref : launch.inputs) step.inputs.push_back(address(ref));
   for (const MemoryRef& ref : launch.outputs) step.outputs.push_back(address(ref));
-  Status ok;
-  for (const auto& [other, sequence] : launch.waits) {
-    ok = stream.wait(local.device->compute_stream(other), sequence);
-    if (!ok) break;
-  }
-  if (ok) {
-    if (stream.kind() == device::Kind::kHost) {
-      ok = stream.enqueue([kernels = local.kernels.get(), busy = &local.busy_ns,
-                           step = std::move(step)]() -> Status {
-        thread_local std::vector<ir::Read> reads;
-        thread_local kernels::KernelCall call;
-        build_call(step, reads, call);
-        thread_local std::vector<std::byte> scratch;
-        if (const std::int64_t bytes = kernels->scratch_bytes(*call.op); bytes > 0) {
-          scratch.resize(static_cast<std::size_t>(bytes) + 256);
-          void* at = scratch.data();
-          std::size_t room = scratch.size();
-          call.scratch = static_cast<std::byte*>(std::align(256, static_cast<std::size_t>(bytes), at, room));
-        } else {
-          call.scratch = nullptr;
-        }
-        const TimeNs start = monotonic_now();
-        Status done = kernels->run(call);
-        busy->fetch_add(monotonic_now() - start, std::memory_order_relaxed);
-        return done;
-      });
-    } else {
-      ok = launch_on_cuda(local, step, launch.stream);
-    }
-  }
-  const std::uint64_t sequence = stream.record();
+  if (run_small(local, launch, step)) return;
+  const Status ok = enqueue(local, launch, std::move(step));
+  const std::uint64_t sequence = local.device->compute_stream(launch.stream).record();
   TW_CHECK(sequence == launch.sequence, "the core and the stream count steps differently");
   if (!ok) local.refused.push_back({launch.device, launch.stream, launch.sequence, ok.error()});
 }

@@ -53,6 +53,10 @@ class Stream {
 
   // Host: appends work, run in order by the device's threads. CUDA: kUnsupported; kernels launch on native().
   virtual Status enqueue(HostWork work) = 0;
+  // Runs `work` on the calling thread as a step of its own, complete on return, if nothing is queued or running here;
+  // false, and nothing is done, otherwise. Saves waking a thread for less than waking costs. on_progress() is not
+  // called. CUDA: always false.
+  virtual bool run_now(const HostWork& work) = 0;
   // Appends a copy of contiguous bytes between any two addresses this device can reach (its own slabs, host memory,
   // mapped or peer slabs).
   virtual Status copy(void* to, const void* from, std::size_t bytes) = 0;

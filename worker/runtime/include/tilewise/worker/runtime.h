@@ -47,6 +47,8 @@ class Runtime {
   void collect_completions();
   void perform();
   void launch(const Launch& launch);
+  bool run_small(Local& local, const Launch& launch, const ResolvedStep& step);
+  Status enqueue(Local& local, const Launch& launch, ResolvedStep step);
   Status launch_on_cuda(Local& local, const ResolvedStep& step, std::uint8_t stream);
   std::byte* address(const MemoryRef& ref) const;
   void inline_small(WorkerId peer, msg::PeerBatch& batch) const;
@@ -62,7 +64,8 @@ class Runtime {
   std::vector<Event> inbox_;
   std::vector<Event> events_;
   Actions actions_;
-  std::vector<ir::Read> reads_;  // scratch
+  std::vector<ir::Read> reads_;  // scratch, as is the next
+  kernels::KernelCall call_;
   TimeNs now_ = 0;
 };
 

@@ -10,22 +10,18 @@ namespace tilewise::cuda {
 
 // Every driver function Tilewise uses. cuda.h renames some to versioned symbols (cuMemAlloc -> cuMemAlloc_v2); the
 // table looks up the renamed symbol, so that type and function always match.
+// clang-format off
 #define TW_CUDA_FUNCTIONS(X) \
-  X(cuInit) \
-  X(cuDriverGetVersion) \
-  X(cuGetErrorName) \
-  X(cuGetErrorString) \
-  X(cuDeviceGetCount) \
-  X(cuDeviceGet) \
-  X(cuDeviceGetName) \
-  X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) \
-      X(cuMemGetInfo) X(cuDeviceCanAccessPeer) X(cuCtxEnablePeerAccess) X(cuMemAlloc) X(cuMemFree) \
-          X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemcpyAsync) \
-              X(cuMemsetD8Async) X(cuPointerGetAttribute) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) \
-                  X(cuIpcCloseMemHandle) X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) \
-                      X(cuStreamWaitEvent) X(cuStreamWaitValue64) X(cuStreamWriteValue64) X(cuEventCreate) \
-                          X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) \
-                              X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuLaunchKernel)
+  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount) \
+  X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) \
+  X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) X(cuMemGetInfo) X(cuDeviceCanAccessPeer) \
+  X(cuCtxEnablePeerAccess) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) \
+  X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemcpyAsync) X(cuMemsetD8Async) \
+  X(cuPointerGetAttribute) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle) \
+  X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamWaitValue64) \
+  X(cuStreamWriteValue64) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) \
+  X(cuEventSynchronize) X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuLaunchKernel)
+// clang-format on
 
 struct Driver {
 #define TW_CUDA_MEMBER(name) decltype(&::name) name##_ = nullptr;
