@@ -14,7 +14,7 @@ void on_release(State& s, Peer& client, const msg::ReleaseArrays& release) {
     release_array(s, s.arrays.at(it->second), released);
     session.arrays.erase(it);
   }
-  if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)});
+  if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)}, Haste::kLazy);
 }
 
 void on_cancel(State& s, Peer& client, const msg::CancelRequest& cancel) {

@@ -85,6 +85,7 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
 TimeNs Core::next_deadline() const {
   const State& s = impl_->s;
   TimeNs next = s.links.empty() ? s.now + s.options.silence_ns : s.liveness_at;
+  next = std::min(next, s.lazy_at);
   if (!s.stuck.empty()) next = std::min(next, s.stuck_at);
   for (const GraphId id : s.dirty) {
     if (const GraphRecord* graph = s.graphs.find(id))

@@ -93,7 +93,9 @@ inline ir::Op provide(std::uint64_t out, const ir::Grid& g) {
 
 class World {
  public:
-  explicit World(Options options = {}) : core(options) {}
+  // Log entries go at once unless a test is about those that need not.
+  explicit World(Options options = {}, TimeNs lazy_ns = 0)
+      : core((options.lazy_ns = lazy_ns, std::move(options))) {}
 
   // ---- events --------------------------------------------------------------------------------------------------
   void receive(std::uint32_t conn, msg::Message message) { step({Received{Conn{conn}, std::move(message)}}); }

@@ -176,7 +176,7 @@ void retire(State& s) {
   }
   s.retire_candidates.clear();
   if (s.retired.empty()) return;
-  log_to_workers(s, msg::Retire{std::move(s.retired)});
+  log_to_workers(s, msg::Retire{std::move(s.retired)}, Haste::kLazy);
   s.retired.clear();
 }
 

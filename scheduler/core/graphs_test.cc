@@ -282,5 +282,44 @@ TEST_CASE("the stuck graph that comes first is ended, one at a time") {
   }
 }
 
+TEST_CASE("log entries that nobody waits for wait for company") {
+  World w({}, 1 * kMillisecond);
+  w.add_worker(1, 1);
+  w.add_worker(2, 1);
+  w.join(10, w.client());
+  const ir::Grid one = grid({4}, {4});
+  const auto on = [](ir::Op op, std::uint32_t device) {
+    op.hint.devices = {DeviceId{device}};
+    return op;
+  };
+  REQUIRE(w.submit(10, 1, {on(fill(1, one), 1)}, {1}).outcome.ok());
+  CHECK(w.log<msg::Plan>(1).size() == 1);  // runs it
+  CHECK(w.log<msg::Plan>(2).empty());
+  w.wait(1 * kMillisecond - 1);
+  CHECK(w.log<msg::Plan>(2).empty());
+  w.wait(1);
+  CHECK(w.log<msg::Plan>(2).size() == 1);  // and knows it before somebody can ask
+  w.complete(w.log<msg::Plan>(1)[0]);
+
+  // Reading what the other one has wakes the other one, and takes along what is left, in order.
+  w.receive(10, msg::ReleaseArrays{{7}});
+  REQUIRE(w.submit(10, 2, {on(map(2, one, {1}), 2)}, {2}).outcome.ok());
+  CHECK(w.log<msg::Plan>(1).size() == 2);
+  CHECK(w.log<msg::Plan>(2).size() == 2);
+  w.complete(w.log<msg::Plan>(2)[1]);
+  w.receive(10, msg::ReleaseArrays{{1}});
+  CHECK(w.log<msg::Release>(1).empty());
+  CHECK(w.log<msg::Retire>(1).empty());
+  REQUIRE(w.submit(10, 3, {on(map(3, one, {2}), 2)}, {3}).outcome.ok());
+  CHECK(w.log<msg::Release>(1).empty());
+  CHECK(w.log<msg::Release>(2).size() == 1);
+  CHECK(w.log<msg::Retire>(2).size() == 1);
+  CHECK(w.log<msg::Plan>(2).size() == 3);
+  CHECK(w.core.next_deadline() <= w.now + 1 * kMillisecond);
+  w.wait(1 * kMillisecond);
+  CHECK(w.log<msg::Release>(1).size() == 1);
+  CHECK(w.log<msg::Plan>(1).size() == 3);
+}
+
 }  // namespace
 }  // namespace tilewise::scheduler::test

@@ -18,7 +18,9 @@ void check_peers(const State& s) {
     TW_CHECK(&s.peer(id) == &peer, "peers are dense by id");
     TW_CHECK(std::binary_search(s.live.begin(), s.live.end(), id) == peer.alive,
              "live lists exactly the living");
-    TW_CHECK(peer.log.empty(), "log entries are sent in the step that makes them");
+    TW_CHECK(peer.log.empty() || !peer.alive || s.lazy_at != kNever,
+             "what is left of a log has a time to go");
+    TW_CHECK(!peer.log_urgent, "urgent log entries are sent in the step that makes them");
     TW_CHECK(peer.log_applied < peer.log_next, "a peer cannot apply what was not sent");
     const auto link = s.links.find(peer.conn);
     const bool linked = link != s.links.end() && link->second.peer == id;
@@ -188,9 +190,10 @@ void mix(Digest& d, const ir::Placement& placement) {
 }
 
 void mix(Digest& d, const Peer& peer) {
-  for (const std::uint64_t x : {std::uint64_t{peer.info.id.value}, std::uint64_t{peer.conn.value},
-                                std::uint64_t{peer.alive}, std::uint64_t{peer.session.value}, peer.log_next,
-                                peer.log_applied, static_cast<std::uint64_t>(peer.info.role)}) {
+  for (const std::uint64_t x :
+       {std::uint64_t{peer.info.id.value}, std::uint64_t{peer.conn.value}, std::uint64_t{peer.alive},
+        std::uint64_t{peer.session.value}, peer.log_next + peer.log.size(), peer.log_applied,
+        static_cast<std::uint64_t>(peer.info.role)}) {
     d.mix(x);
   }
   for (const std::string* text : {&peer.info.name, &peer.info.host_id, &peer.software_version}) {

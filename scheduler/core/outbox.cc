@@ -1,5 +1,7 @@
 #include "outbox.h"
 
+#include <algorithm>
+
 namespace tilewise::scheduler {
 
 constexpr std::size_t kRememberedClosed = 4096;
@@ -23,26 +25,34 @@ void close_link(State& s, Conn conn, Error why) {
   s.out->emplace_back(std::in_place_type<Close>, conn, std::move(why));
 }
 
-void log_to(State& s, WorkerId id, msg::LogEntry entry) {
+void log_to(State& s, WorkerId id, msg::LogEntry entry, Haste haste) {
   Peer& peer = s.peer(id);
-  if (peer.alive) peer.log.push_back(std::move(entry));
+  if (!peer.alive) return;
+  peer.log.push_back(std::move(entry));
+  if (haste == Haste::kNow)
+    peer.log_urgent = true;
+  else
+    s.lazy_at = std::min(s.lazy_at, s.now + s.options.lazy_ns);
 }
 
-void log_to_workers(State& s, const msg::LogEntry& entry) {
+void log_to_workers(State& s, const msg::LogEntry& entry, Haste haste) {
   for (const WorkerId id : s.live) {
-    if (s.is_worker(id)) log_to(s, id, entry);
+    if (s.is_worker(id)) log_to(s, id, entry, haste);
   }
 }
 
 void flush_logs(State& s) {
+  const bool due = s.now >= s.lazy_at;
   for (const WorkerId id : s.live) {
     Peer& peer = s.peer(id);
-    if (peer.log.empty()) continue;
+    if (peer.log.empty() || !(peer.log_urgent || due)) continue;
     msg::Log log{s.options.term, peer.log_next, std::move(peer.log)};
     peer.log.clear();
+    peer.log_urgent = false;
     peer.log_next += log.entries.size();
     send(s, peer.conn, std::move(log));
   }
+  if (due) s.lazy_at = kNever;
 }
 
 }  // namespace tilewise::scheduler

@@ -1,4 +1,6 @@
-// What leaves the scheduler: messages at once, log entries at the end of the step, in one message a peer.
+// What leaves the scheduler: messages at once, log entries at the end of the step, in one message a peer. Entries that
+// nobody waits for stay until one that somebody does wait for goes to the same peer, or for Options::lazy_ns: a worker
+// without a part in a graph is then not woken for it.
 #pragma once
 #include "state.h"
 
@@ -10,8 +12,9 @@ void forget_link(State& s, Conn conn);  // late messages of it will be ignored
 void close_link(State& s, Conn conn,
                 Error why);  // forgets the link; the peer's loss is the caller's business
 
-void log_to(State& s, WorkerId peer, msg::LogEntry entry);
-void log_to_workers(State& s, const msg::LogEntry& entry);
+enum class Haste : std::uint8_t { kNow, kLazy };
+void log_to(State& s, WorkerId peer, msg::LogEntry entry, Haste haste = Haste::kNow);
+void log_to_workers(State& s, const msg::LogEntry& entry, Haste haste = Haste::kNow);
 void flush_logs(State& s);
 
 }  // namespace tilewise::scheduler

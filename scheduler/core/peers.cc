@@ -47,7 +47,7 @@ void lose_session(State& s, Session& session, const std::string& name) {
   for (const auto& [number, id] : session.arrays) release_array(s, s.arrays.at(id), released);
   session.arrays.clear();
   session.answers.clear();
-  if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)});
+  if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)}, Haste::kLazy);
 }
 
 }  // namespace
@@ -59,6 +59,7 @@ void lose_peer(State& s, WorkerId id) {
   std::erase(s.live, id);
   s.links.erase(peer.conn);
   peer.log.clear();
+  peer.log_urgent = false;
   for (const DeviceId device : peer.info.devices) {
     s.device(device)->alive = false;
     s.stuck.erase(device);

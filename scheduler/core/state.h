@@ -14,11 +14,14 @@
 
 #include <array>
 #include <deque>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
 
 namespace tilewise::scheduler {
+
+constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
 
 struct Link {
   WorkerId peer;  // none: not joined yet
@@ -34,7 +37,8 @@ struct Peer {
   std::vector<msg::PluginDesc> plugins;
   std::uint64_t log_next = 1;  // number of the next log entry
   std::uint64_t log_applied = 0;
-  std::vector<msg::LogEntry> log;  // of this step, not yet sent
+  std::vector<msg::LogEntry> log;  // not yet sent; after a step: lazy ones
+  bool log_urgent = false;         // one of them is not lazy
   std::array<msg::LaneStats, msg::kLaneCount> lanes{};
 };
 
@@ -148,6 +152,7 @@ struct State {
   std::vector<GraphId> cancelling;       // with unacknowledged cancellations
   std::map<DeviceId, msg::Stuck> stuck;  // latest report per device
   TimeNs stuck_at = 0;                   // when to act on them
+  TimeNs lazy_at = kNever;               // when to send the lazy entries that are left
   TimeNs liveness_at = 0;                // when to look at silent links again
   std::int64_t graphs_done = 0, graphs_failed = 0, tasks_done = 0, running = 0;
 

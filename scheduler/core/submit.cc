@@ -103,6 +103,21 @@ msg::Plan plan_of(const State& s, const GraphRecord& graph, const Draft& draft) 
   return plan;
 }
 
+// Workers that run a share of the graph or own blocks that it reads. The others only remember its plan.
+std::set<WorkerId> takers(const State& s, const GraphRecord& graph) {
+  std::set<WorkerId> workers;
+  const auto add = [&](const OpRecord& op) {
+    for (const OpShare& share : op.shares) workers.insert(s.device(share.device)->peer);
+  };
+  for (const OpId id : graph.ops) {
+    const OpRecord& op = s.ops.at(id);
+    add(op);
+    for (const ir::Operand& operand : op.op.operands)
+      add(s.ops.at(s.arrays.at(ArrayId{operand.array}).producer));
+  }
+  return workers;
+}
+
 // Fetches end with what they wait for; blocks that a client provides are there already; an empty op has nothing to do.
 void finish_what_is_done(State& s, GraphId id) {
   const std::vector<OpId> ops = s.graphs.at(id).ops;
@@ -149,7 +164,12 @@ void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft
   s.session(client.session).running.push_back(id);
   ++s.running;
   const msg::Plan plan = plan_of(s, graph, draft);
-  if (!plan.ops.empty()) log_to_workers(s, plan);
+  if (plan.ops.empty()) return;
+  const std::set<WorkerId> waited_for = takers(s, graph);
+  for (const WorkerId worker : s.live) {
+    if (s.is_worker(worker))
+      log_to(s, worker, plan, waited_for.contains(worker) ? Haste::kNow : Haste::kLazy);
+  }
 }
 
 }  // namespace

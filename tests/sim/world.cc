@@ -24,6 +24,7 @@ Knobs Knobs::from_seed(std::uint64_t seed) {
   // Most worlds have plenty of memory; some are so small that the order of grants matters.
   k.memory_bytes = p.chance(0.3) ? p.between(16, 64) * 1024 : 4 << 20;
   k.slab_bytes = std::min<std::int64_t>(k.memory_bytes, p.chance(0.5) ? 32 * 1024 : 1 << 20);
+  if (p.chance(0.7)) k.lazy_ns = p.between(0, 10) * k.max_delay_ns;
   return k;
 }
 
@@ -32,8 +33,8 @@ std::string Knobs::describe() const {
   s << "seed " << seed << ": " << workers << " workers x " << devices_each << " devices x " << streams
     << " streams, " << clients << " clients x " << requests << " requests, " << memory_bytes
     << " bytes a device, " << (map_peers ? "mapped" : "copied") << ", duplicates " << duplicate
-    << ", delay <= " << max_delay_ns << " ns, window " << window << ", failing steps " << fail_step
-    << ", cancels " << cancel << ", kill " << kill_worker;
+    << ", delay <= " << max_delay_ns << " ns, lazy " << lazy_ns << " ns, window " << window
+    << ", failing steps " << fail_step << ", cancels " << cancel << ", kill " << kill_worker;
   return s.str();
 }
 
@@ -42,6 +43,7 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   options.seed = knobs.seed;
   options.ping_every_ns = 3600 * kSecond;  // liveness is the daemons' test; here a lost link is an event
   options.silence_ns = 7200 * kSecond;
+  options.lazy_ns = knobs.lazy_ns;
   scheduler_ = std::make_unique<scheduler::Core>(options);
 }
 World::~World() = default;

@@ -23,6 +23,7 @@ struct Knobs {
   bool map_peers = true;
   double duplicate = 0.1, fail_step = 0, cancel = 0, kill_worker = 0;
   TimeNs max_delay_ns = 200'000;
+  TimeNs lazy_ns = 0;  // the scheduler's
   int window = 16;
   static Knobs from_seed(std::uint64_t seed);
   std::string describe() const;

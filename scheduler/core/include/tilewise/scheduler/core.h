@@ -40,6 +40,7 @@ struct Options {
   TimeNs ping_every_ns = 2 * kSecond;
   TimeNs silence_ns = 10 * kSecond;               // a link silent this long is closed and its peer lost
   TimeNs progress_every_ns = 100 * kMillisecond;  // GraphProgress to clients, at most this often
+  TimeNs lazy_ns = 1 * kMillisecond;              // how long log entries that nobody waits for may stay
   std::size_t max_peers = 4096;
   std::size_t max_graphs = 65'536;  // unfinished ones
   std::size_t max_live_ops = 4'000'000;
