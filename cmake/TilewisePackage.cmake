@@ -1,4 +1,4 @@
-# `cmake --install`: headers, the client's static libraries, the three programs, and what lets another project
+# `cmake --install`: headers, the client's static libraries, the programs, and what lets another project
 # find them: the CMake package Tilewise (target tilewise::tilewise) and tilewise.pc for pkg-config.
 #
 # The package is the closure of the target tilewise::tilewise, computed when every folder has been read: whatever a
@@ -6,7 +6,7 @@
 include_guard()
 include(CMakePackageConfigHelpers)
 set(TILEWISE_TEMPLATES ${CMAKE_CURRENT_LIST_DIR})
-set(TILEWISE_PROGRAMS tilewise tilewise-scheduler tilewise-worker)
+set(TILEWISE_PROGRAMS tilewise tilewise-demo tilewise-scheduler tilewise-worker)
 
 # Depth first, so that `reached` ends with every target before the targets it uses: a linker's order.
 #   libraries: our own targets     modules: pkg-config names     flags: everything else, as the linker wants it

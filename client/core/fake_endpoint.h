@@ -92,6 +92,9 @@ class FakeEndpoint final : public Endpoint {
     }
     up.on_message(reply);
   }
+  void refuse(const msg::Submit& submit, msg::Outcome why) {
+    up.on_message(msg::SubmitReply{submit.request, std::move(why), {}, {}});
+  }
   void done(const msg::Submit& submit, msg::Outcome outcome = {}) {
     up.on_message(msg::GraphDone{submit.request, std::move(outcome), 1});
   }

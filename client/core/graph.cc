@@ -125,7 +125,9 @@ Result<Submission> Graph::submit(const Wish& wish) {
   std::unordered_map<Key, std::uint64_t> numbers;
   const auto number_of = [&](Key key) {
     const auto it = numbers.find(key);
-    return it != numbers.end() ? it->second : out(key).remote;
+    if (it != numbers.end()) return it->second;
+    s.named.push_back(out(key).remote);
+    return out(key).remote;
   };
   for (const std::uint64_t number : order) {
     Node& n = nodes_.at(number);

@@ -43,6 +43,7 @@ struct Submission {
   std::vector<Named> fetches;  // in the order asked for; equal keys share a number
   std::vector<Named> holds;    // newly held by this submission
   std::vector<Provided> provided;
+  std::vector<std::uint64_t> named;  // arrays of earlier submissions
 };
 
 struct Wish {

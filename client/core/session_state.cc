@@ -16,6 +16,7 @@ namespace {
 constexpr TimeNs kPollNs = 250 * kMicrosecond;
 constexpr TimeNs kReleaseEveryNs = 1 * kMillisecond;  // releases in between share a message
 constexpr std::size_t kReleaseBatch = 64;
+constexpr std::size_t kRememberedRefusals = 1024;
 
 Error error_of(const msg::Outcome& outcome) { return {outcome.code, outcome.message}; }
 
@@ -279,9 +280,17 @@ void SessionState::on_reply(msg::SubmitReply reply) {
     request = it->second;
     request->replied = true;
     if (!reply.outcome.ok()) {
+      // Who names an array of a refused request, before that is known here, is told what was wrong with that one.
+      Error why = error_of(reply.outcome);
+      for (const std::uint64_t number : request->submission.named) {
+        if (why.code != Errc::kNotFound) break;
+        if (const auto refused = refused_.find(number); refused != refused_.end()) why = refused->second;
+      }
+      for (const auto& [key, number] : request->submission.holds) refused_[number] = why;
+      while (refused_.size() > kRememberedRefusals) refused_.erase(refused_.begin());
       graph_.held(request->submission, false);
       request->graph_done = true;
-      finish_locked(*request, error_of(reply.outcome));
+      finish_locked(*request, std::move(why));
       requests_.erase(reply.request);
     }
   }

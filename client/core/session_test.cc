@@ -157,6 +157,23 @@ TEST_CASE("a refusal fails the future, and the array can be tried again") {
   CHECK(world.fake.last().holds.size() == 1);
 }
 
+TEST_CASE("whoever builds on a refused array before the refusal is known is told its cause") {
+  World world;
+  Array x = world.session.ones({4});
+  Future persisted = x.persist();
+  const msg::Submit first = world.fake.last();
+  Future built = world.session.compute({x + 1.0});  // names x, as it is being made
+  const msg::Submit second = world.fake.last();
+  world.fake.refuse(first, {Errc::kOutOfMemory, "no device has room for 32 bytes"});
+  world.fake.refuse(second, {Errc::kNotFound, "array 1 is unknown"});
+  CHECK(says(thrown([&] { persisted.wait(); }), "no device has room"));
+  CHECK(says(thrown([&] { built.get<double>(); }), "no device has room"));
+  // Other causes stay.
+  Future third = world.session.compute({x + 2.0});
+  world.fake.refuse(world.fake.last(), {Errc::kNotFound, "plug-in kernel 'f' is unknown"});
+  CHECK(says(thrown([&] { third.get<double>(); }), "'f' is unknown"));
+}
+
 TEST_CASE("a failed graph fails the future with its root cause") {
   World world;
   Future f = world.session.compute({world.session.ones({8})});

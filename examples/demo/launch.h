@@ -28,12 +28,15 @@ class ProcessCluster {
   std::string run_tool(const std::string& arguments) const;        // the tool's output
 
  private:
+  void watch_over_folder();
   pid_t spawn(const std::vector<std::string>& command, const std::string& log);
   std::string await_file(const std::string& name, const std::string& log) const;
 
   std::filesystem::path folder_;
   std::string address_;
   std::vector<pid_t> processes_;
+  pid_t janitor_ = -1;
+  int alive_ = -1;  // open as long as this process lives
 };
 
 }  // namespace demo

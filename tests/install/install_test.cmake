@@ -11,6 +11,7 @@ run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${PREFIX})
 foreach(program tilewise tilewise-scheduler tilewise-worker)
   run(${PREFIX}/bin/${program} --help)
 endforeach()
+run(${PREFIX}/bin/tilewise demo --size 512)
 
 run(${CMAKE_COMMAND} -S ${OUTSIDE} -B ${SCRATCH}/cmake -G Ninja -D CMAKE_CXX_COMPILER=${CXX}
   -D CMAKE_PREFIX_PATH=${PREFIX} "-D CMAKE_EXE_LINKER_FLAGS=${LINKER_FLAGS}")

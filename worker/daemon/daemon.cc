@@ -12,6 +12,7 @@ namespace {
 
 constexpr TimeNs kRetryNs = 200 * kMillisecond;
 constexpr TimeNs kHealthNs = 100 * kMillisecond;
+constexpr TimeNs kLeavingNs = 1 * kSecond;
 // A dead peer is reported lost by the scheduler at once, a silent one within its silence limit; one that is still a
 // member of the cluster after this is out of reach for us alone.
 constexpr TimeNs kUnreachableNs = 15 * kSecond;
@@ -157,7 +158,12 @@ void Daemon::send(const msg::Message& message) {
 // that both are there after a while, the younger one leaves, which ends what depended on it with a typed error.
 void Daemon::on_unreachable(WorkerId peer, const Error& why) {
   if (service_->is_lost(peer)) return;
-  daemon::log_warn("peer unreachable", {{"id", peer.value}, {"why", to_string(why)}});
+  daemon::log_debug("peer unreachable", {{"id", peer.value}, {"why", to_string(why)}});
+  // Whoever leaves closes this link and then the scheduler's, which is the usual case and no matter for operators.
+  loop_.after(kLeavingNs, [this, peer, why] {
+    if (!service_->is_lost(peer))
+      daemon::log_warn("peer unreachable", {{"id", peer.value}, {"why", to_string(why)}});
+  });
   if (peer > self_ || !service_->is_worker(peer)) return;
   loop_.after(kUnreachableNs, [this, peer, why] {
     if (!service_->is_lost(peer))
