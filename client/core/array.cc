@@ -185,10 +185,16 @@ Future Array::save_npy(const std::string& path, const ComputeOptions& options) c
   for (std::int64_t extent : shape()) params += ' ' + std::to_string(extent);
   ir::OperandMap all;
   for (int d = 0; d < written.rank(); ++d) all.push_back({.kind = ir::DimMap::Kind::kWhole});
-  const Kernel commit{.name = "tilewise.commit_npy", .version = "1", .params = params + '\n' + path};
+  params += '\n' + path;
+  const Kernel commit{.name = "tilewise.commit_npy", .version = "1", .params = params};
   const std::vector<Array> committed =
       map_blocks(commit, std::span(&written, 1), {all}, {{DType::kInt64, ir::Grid({ir::DimGrid::whole(1)})}});
-  return state.submit({.run = {Access::key(committed[0])}}, options);
+  ir::Op undo;
+  undo.kind = ir::OpKind::kCall;
+  undo.space = ir::Grid({ir::DimGrid::whole(1)});
+  undo.outputs = {{0, DType::kInt64, undo.space}};
+  undo.attrs = ir::CallAttrs{.kernel = "tilewise.discard_npy", .version = "1", .params = std::move(params)};
+  return state.submit({.run = {Access::key(committed[0])}, .undo = std::move(undo)}, options);
 }
 
 }  // namespace tilewise

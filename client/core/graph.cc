@@ -147,6 +147,10 @@ Result<Submission> Graph::submit(const Wish& wish) {
     op.attrs = ir::FetchAttrs{};
     s.ops.push_back(std::move(op));
   }
+  if (wish.undo) {
+    s.undo = wish.undo;
+    s.undo->outputs[0].array = next_number_++;
+  }
   for (const Key key : wish.fetch) s.fetches.push_back({key, number_of(key)});
   for (const Key key : wish.hold) {
     if (out(key).remote != 0) continue;  // held already, or named twice

@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -44,12 +45,14 @@ struct Submission {
   std::vector<Named> holds;    // newly held by this submission
   std::vector<Provided> provided;
   std::vector<std::uint64_t> named;  // arrays of earlier submissions
+  std::optional<ir::Op> undo;
 };
 
 struct Wish {
-  std::vector<Key> fetch;  // send me its blocks
-  std::vector<Key> hold;   // keep it until no longer wanted
-  std::vector<Key> run;    // of ops with an effect: compute it
+  std::vector<Key> fetch;           // send me its blocks
+  std::vector<Key> hold;            // keep it until no longer wanted
+  std::vector<Key> run;             // of ops with an effect: compute it
+  std::optional<ir::Op> undo = {};  // to be run if this fails after it was accepted: no operands, one output
 };
 
 class Graph {

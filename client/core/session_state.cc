@@ -330,6 +330,10 @@ void SessionState::on_done(msg::GraphDone done) {
   request->graph_done = true;
   graph_.held(request->submission, done.outcome.ok());
   if (!done.outcome.ok()) {
+    // All that ran of it has ended. Nobody waits for this; a scheduler that refuses it has lost more than a file.
+    if (auto& undo = request->submission.undo; undo && lost_.code == Errc::kOk) {
+      endpoint_.send(msg::Submit{next_request_++, 0, {*std::exchange(undo, {})}, {}});
+    }
     finish_locked(*request, error_of(done.outcome));
   } else if (request->targets_left == 0) {
     request->progress.done = request->progress.total;

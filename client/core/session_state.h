@@ -84,7 +84,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   std::uint64_t next_request_ = 1, next_stream_ = 1, next_token_ = 1;
   TimeNs last_release_ = 0;
   std::map<std::uint64_t, Error> refused_;  // arrays that the last refused requests were to hold, and why not
-  std::vector<std::uint64_t> releases_;  // not sent yet
+  std::vector<std::uint64_t> releases_;     // not sent yet
 
   std::atomic<int> unreplied_{0};
 

@@ -389,6 +389,32 @@ TEST_CASE(
   CHECK(world.fake.all<msg::Submit>().back().request > submit.request);
 }
 
+TEST_CASE("a save that failed is undone once; one that was refused left nothing") {
+  World world;
+  const Array x = world.session.ones({8});
+  Future save = x.save_npy("/data/x.npy");
+  const msg::Submit s = world.fake.last();
+  world.fake.reply(s);
+  world.fake.done(s, {Errc::kDiskFull, "no space"});
+  CHECK(thrown([&] { save.wait(); }).code() == Errc::kDiskFull);
+  REQUIRE(submits(world.fake) == 2);
+  const msg::Submit undo = world.fake.last();
+  REQUIRE(undo.ops.size() == 1);
+  CHECK(undo.ops[0].get<ir::CallAttrs>().kernel == "tilewise.discard_npy");
+  CHECK(undo.ops[0].get<ir::CallAttrs>().params == s.ops.back().get<ir::CallAttrs>().params);
+  CHECK(undo.request > s.request);
+  CHECK(undo.holds.empty());
+  world.fake.done(s, {Errc::kDiskFull, "no space"});
+  world.fake.reply(undo);
+  world.fake.done(undo, {Errc::kIo, "gone"});
+  CHECK(submits(world.fake) == 2);
+
+  Future refused = x.save_npy("/data/x.npy");
+  world.fake.refuse(world.fake.last(), {Errc::kLimitExceeded, "too much"});
+  CHECK(thrown([&] { refused.wait(); }).code() == Errc::kLimitExceeded);
+  CHECK(submits(world.fake) == 3);
+}
+
 TEST_CASE("headers of .npy files are as long as NumPy's") {
   CHECK(npy_data_offset({}) == 128);
   CHECK(npy_data_offset({3}) == 128);

@@ -42,15 +42,15 @@ ProcessCluster::ProcessCluster(const Options& options) {
   folder_ = pattern;
   watch_over_folder();
   const std::string token = folder_ / "token";
-  spawn({program("tilewise-scheduler", "../../scheduler/daemon"), "--listen", "127.0.0.1:0", "--address-file", folder_ / "scheduler",
-         "--token-file", token, "--log-level", "warn"},
+  spawn({program("tilewise-scheduler", "../../scheduler/daemon"), "--listen", "127.0.0.1:0", "--address-file",
+         folder_ / "scheduler", "--token-file", token, "--log-level", "warn"},
         "scheduler.log");
   address_ = await_file("scheduler", "scheduler.log");
   for (int w = 0; w < options.workers; ++w) {
     const std::string name = "worker" + std::to_string(w);
-    spawn({program("tilewise-worker", "../../worker/daemon"), "--scheduler", address_, "--token-file", token, "--address-file",
-           folder_ / name, "--devices", options.devices, "--cores", std::to_string(options.cores), "--name",
-           name, "--log-level", "warn"},
+    spawn({program("tilewise-worker", "../../worker/daemon"), "--scheduler", address_, "--token-file", token,
+           "--address-file", folder_ / name, "--devices", options.devices, "--cores",
+           std::to_string(options.cores), "--name", name, "--log-level", "warn"},
           name + ".log");
   }
   for (int w = 0; w < options.workers; ++w) {
@@ -96,7 +96,8 @@ void ProcessCluster::watch_over_folder() {
   while (read(ends[0], &byte, 1) < 0 && errno == EINTR) {
   }
   std::error_code ignored;
-  for (int i = 0; i < 20 && std::filesystem::exists(folder_, ignored); ++i) {  // what still ends may still write
+  for (int i = 0; i < 20 && std::filesystem::exists(folder_, ignored);
+       ++i) {  // what still ends may still write
     std::filesystem::remove_all(folder_, ignored);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }

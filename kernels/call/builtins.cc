@@ -58,6 +58,7 @@ constexpr tilewise_kernel_v1 kKernels[] = {
     {"tilewise.compute", compute, nullptr, -1, -1, nullptr},
 #ifdef TILEWISE_KERNELS_IO
     {"tilewise.commit_npy", file::commit_npy, nullptr, 1, 1, nullptr},
+    {"tilewise.discard_npy", file::discard_npy, nullptr, 0, 1, nullptr},
 #endif
 };
 constexpr tilewise_plugin_v1 kPlugin = {TILEWISE_PLUGIN_ABI, "tilewise", "1",

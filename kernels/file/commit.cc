@@ -1,5 +1,6 @@
 // tilewise.commit_npy: the last task of a save. It reads what every kWriteNpy block reported, so it runs when all of
 // them are done, makes the file durable and gives it its name: whole files appear, or none.
+// tilewise.discard_npy: what a client sends after a save that failed, with the same parameters: the temporary file goes.
 #include <tilewise/io/npy.h>
 
 #include <cstdio>
@@ -23,17 +24,16 @@ Result<Parameters> parse(const std::string& text) {
   int dtype = -1, rank = -1;
   in >> p.token >> dtype >> rank;
   if (!in || dtype < 0 || dtype >= ir::kDTypeCount || rank < 0 || rank > limits::kMaxRank) {
-    return error(Errc::kInvalidArgument, "tilewise.commit_npy: malformed parameters");
+    return error(Errc::kInvalidArgument, "saving: malformed parameters");
   }
   p.dtype = static_cast<ir::DType>(dtype);
   for (int d = 0; d < rank; ++d) {
     std::int64_t extent = -1;
-    if (!(in >> extent) || extent < 0)
-      return error(Errc::kInvalidArgument, "tilewise.commit_npy: malformed shape");
+    if (!(in >> extent) || extent < 0) return error(Errc::kInvalidArgument, "saving: malformed shape");
     p.shape.push_back(extent);
   }
   const std::size_t line = text.find('\n');
-  if (line == std::string::npos) return error(Errc::kInvalidArgument, "tilewise.commit_npy: no path");
+  if (line == std::string::npos) return error(Errc::kInvalidArgument, "saving: no path");
   p.path = text.substr(line + 1);
   return p;
 }
@@ -52,12 +52,22 @@ Status commit(const tilewise_call_v1* call) {
   return {};
 }
 
-}  // namespace
+Status discard(const tilewise_call_v1* call) {
+  TW_ASSIGN(const Parameters p,
+            parse(std::string(static_cast<const char*>(call->params), call->params_bytes)));
+  TW_TRY(io::discard(p.path, p.token));
+  *static_cast<std::int64_t*>(call->outputs[0].data) = 0;
+  return {};
+}
 
-int commit_npy(const tilewise_call_v1* call) {
-  const Status ok = commit(call);
+int answer(const tilewise_call_v1* call, const Status& ok) {
   if (!ok) std::snprintf(call->message, call->message_bytes, "%s", ok.error().message.c_str());
   return ok ? 0 : 1;
 }
+
+}  // namespace
+
+int commit_npy(const tilewise_call_v1* call) { return answer(call, commit(call)); }
+int discard_npy(const tilewise_call_v1* call) { return answer(call, discard(call)); }
 
 }  // namespace tilewise::kernels::file

@@ -9,6 +9,7 @@ Status supports(const ir::Op& op, const PluginTable* plugins);
 Status host(const KernelCall& call, const PluginTable* plugins);
 Status reference(const KernelCall& call, const PluginTable* plugins);
 
-int commit_npy(const tilewise_call_v1* call);  // a built-in kernel, see commit.cc
+int commit_npy(const tilewise_call_v1* call);  // built-in kernels, see commit.cc
+int discard_npy(const tilewise_call_v1* call);
 
 }  // namespace tilewise::kernels::file

@@ -1,5 +1,6 @@
 #include "harness.h"
 
+#include <tilewise/io/npy.h>
 #include <tilewise/remote/connect.h>
 
 #include <fcntl.h>
@@ -196,7 +197,11 @@ Session Cluster::session(const std::string& name, bool map_peers) const {
   options.map_peers = map_peers;
   auto endpoint = remote::connect(options);
   if (!endpoint) throw ArrayError(endpoint.error());
-  return make_session(std::move(*endpoint), {.name = name, .timeout = kPatience});
+  const auto header = [](const std::string& path) -> Result<NpyInfo> {
+    TW_ASSIGN(const io::NpyInfo info, io::read_npy_header(path));
+    return NpyInfo{info.dtype, info.shape, info.data_offset, info.fortran_order};
+  };
+  return make_session(std::move(*endpoint), {.name = name, .timeout = kPatience, .npy_info = header});
 }
 
 std::string Cluster::words() const {

@@ -13,7 +13,13 @@ int triple(const tilewise_call_v1* call) {
 }
 
 const tilewise_kernel_v1 kKernels[] = {{"sample.triple", triple, nullptr, 1, 1, nullptr}};
-const tilewise_plugin_v1 kPlugin = {TILEWISE_PLUGIN_ABI, "sample", "1.0", 1, kKernels};
+#ifndef SAMPLE_VERSION  // the tests build others, to be refused
+#define SAMPLE_VERSION "1.0"
+#endif
+#ifndef SAMPLE_ABI
+#define SAMPLE_ABI TILEWISE_PLUGIN_ABI
+#endif
+const tilewise_plugin_v1 kPlugin = {SAMPLE_ABI, "sample", SAMPLE_VERSION, 1, kKernels};
 
 }  // namespace
 

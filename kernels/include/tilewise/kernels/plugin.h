@@ -57,6 +57,7 @@ class PluginTable {
 //   tilewise.compute  Task Bench's compute-bound kernel: params = int64 iterations; each is 64 fused multiply-adds on 64
 //                     float64; writes the first output's leading elements (as many as fit) with their values
 //   tilewise.commit_npy  the last task of a save: gives the file its name (file/commit.cc)
+//   tilewise.discard_npy  after a save that failed: removes what was written
 const tilewise_plugin_v1& builtin_kernels();
 
 }  // namespace tilewise::kernels
