@@ -1,10 +1,10 @@
 #include <tilewise/embedded/cluster.h>
 
-#include "copies.h"
 
 #include <tilewise/device/cuda.h>
 #include <tilewise/net/event_loop.h>
 #include <tilewise/scheduler/core.h>
+#include <tilewise/worker/local_lane.h>
 #include <tilewise/worker/runtime.h>
 
 #include <sched.h>
@@ -113,7 +113,8 @@ class Impl final : public Cluster {
   kernels::PluginTable plugins_;
   std::unique_ptr<net::EventLoop> loop_;
   scheduler::Core scheduler_;
-  Copies copies_;
+  device::Copier copier_;
+  worker::LocalLane lane_{copier_};
   std::vector<WorkerSide> workers_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, device::Slab> slabs_;  // (device, slab)
   std::map<std::uint32_t, device::Kind> kinds_;                            // device
@@ -173,14 +174,13 @@ Status Impl::init() {
   std::vector<std::promise<void>> ready(static_cast<std::size_t>(options_.workers));
   for (int w = 0; w < options_.workers; ++w) {
     TW_ASSIGN(auto devices, make_devices(w));
-    for (auto& device : devices) copies_.add_device(device.get());
     WorkerSide side;
     side.service = std::make_unique<LocalService>(*this, static_cast<std::size_t>(w));
     worker::RuntimeOptions runtime;
     runtime.map_peers = options_.map_peers;
     runtime.reference_kernels = options_.reference_kernels;
     side.runtime =
-        std::make_unique<worker::Runtime>(std::move(devices), &plugins_, runtime, [this] { loop_->wake(); });
+        std::make_unique<worker::Runtime>(std::move(devices), &plugins_, runtime, copier_, [this] { loop_->wake(); });
     msg::Join join;
     join.role = msg::Role::kWorker;
     join.name = "embedded-" + std::to_string(w);
@@ -283,7 +283,7 @@ bool Impl::turn() {
       for (scheduler::Action& action : actions_) route(action);
     }
     for (WorkerSide& side : workers_) did |= side.runtime->pump(now);
-    did |= copies_.poll();
+    did |= copier_.poll();
     any |= did;
     if (!did) {
       arm_timer(now);
@@ -386,14 +386,14 @@ const std::byte* LocalService::mapped(DeviceId device, std::uint32_t slab) const
 
 void LocalService::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                             device::Kind kind) {
-  cluster_.copies_.transmit(to, transfer, {const_cast<std::byte*>(from), kind}, bytes, [](Status) {});
+  cluster_.lane_.transmit(to, transfer, {const_cast<std::byte*>(from), kind}, bytes, [](const Status&) {});
 }
 
 void LocalService::receive(WorkerId, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                            device::Kind kind) {
   Impl::WorkerSide& side = cluster_.workers_[index_];
-  cluster_.copies_.receive(
-      side.id, transfer, {to, kind}, bytes, [runtime = side.runtime.get(), transfer](Status ok) {
+  cluster_.lane_.receive(
+      side.id, transfer, {to, kind}, bytes, [runtime = side.runtime.get(), transfer](const Status& ok) {
         runtime->post(
             worker::TransferDone{transfer, ok ? Error{Errc::kOk, {}} : ok.error(), msg::Lane::kPeerCopy});
       });
@@ -412,7 +412,7 @@ LocalEndpoint::~LocalEndpoint() {
     for (const std::function<void()>& call : due) call();
     cluster_.clients_.erase(conn_.value);
     cluster_.clients_by_id_.erase(welcome_.you.value);
-    cluster_.copies_.forget(welcome_.you);
+    cluster_.lane_.forget(welcome_.you);
     std::lock_guard lock(cluster_.mutex_);
     cluster_.inbox_.push_back(scheduler::Closed{conn_, error(Errc::kUnavailable, "the session ended")});
   });
@@ -451,7 +451,7 @@ const std::byte* LocalEndpoint::map(DeviceId device, std::uint32_t slab, std::in
 void LocalEndpoint::receive(DeviceId, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                             std::function<void(Status)> done) {
   cluster_.call([this, me = welcome_.you, transfer, to, bytes, done = std::move(done)] {
-    cluster_.copies_.receive(me, transfer, {to, device::Kind::kHost}, bytes, done);
+    cluster_.lane_.receive(me, transfer, {to, device::Kind::kHost}, bytes, done);
   });
 }
 
@@ -460,7 +460,7 @@ void LocalEndpoint::transmit(DeviceId to, std::uint64_t transfer, const std::byt
   cluster_.call([this, to, transfer, from, bytes, done = std::move(done)] {
     const auto worker = cluster_.worker_by_device_.find(to.value);
     if (worker == cluster_.worker_by_device_.end()) return done(error(Errc::kNotFound, "no such device"));
-    cluster_.copies_.transmit(worker->second, transfer, {const_cast<std::byte*>(from), device::Kind::kHost},
+    cluster_.lane_.transmit(worker->second, transfer, {const_cast<std::byte*>(from), device::Kind::kHost},
                               bytes, done);
   });
 }

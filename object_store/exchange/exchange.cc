@@ -168,6 +168,8 @@ transfer::UcxCounters Exchange::ucx_counters() const {
   return impl_->engine ? impl_->engine->counters() : transfer::UcxCounters{};
 }
 
+bool Exchange::takes(device::Kind kind) const { return impl_->engine && impl_->engine->supports(kind); }
+
 // ---- the copying lane -------------------------------------------------------------------------------------
 
 Status Exchange::Impl::start_ucx() {

@@ -53,16 +53,31 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   TW_ASSIGN(d.exchange_, exchange::Exchange::create(loop, std::move(peers), std::move(callbacks)));
   TW_ASSIGN(d.addresses_, d.exchange_->listen());
   for (const auto& device : devices) d.devices_.push_back(device.get());
+  TW_TRY(d.check_lanes());
   RuntimeOptions runtime;
   runtime.map_peers = d.options_.map_peers;
   runtime.reference_kernels = d.options_.reference_kernels;
-  d.service_ = std::make_unique<Service>();
-  d.runtime_ = std::make_unique<Runtime>(std::move(devices), &plugins, runtime, [&loop] { loop.wake(); });
-  d.service_->bind(*d.exchange_, *d.runtime_);
+  d.service_ = std::make_unique<Service>(*d.exchange_, d.copier_);
+  d.runtime_ =
+      std::make_unique<Runtime>(std::move(devices), &plugins, runtime, d.copier_, [&loop] { loop.wake(); });
   loop.set_batch_hook([&d] { return d.turn(); });
   d.give_up_at_ = monotonic_now() + d.options_.connect_timeout_ns;
   d.connect();
   return daemon;
+}
+
+// A slow way is taken with a word, or not at all.
+Status Daemon::check_lanes() const {
+  const bool cuda = std::any_of(devices_.begin(), devices_.end(), [](const device::Device* device) {
+    return device->info().kind == device::Kind::kCuda;
+  });
+  if (!cuda || exchange_->takes(device::Kind::kCuda)) return {};
+  const std::string why = "this UCX was built without CUDA";
+  if (options_.strict_lanes) {
+    return error(Errc::kLaneDenied, why + ": GPU memory could cross processes through the host only");
+  }
+  daemon::log_warn("GPU memory crosses processes through the host", {{"why", why}});
+  return {};
 }
 
 Daemon::~Daemon() {
@@ -136,6 +151,7 @@ void Daemon::on_welcome(const msg::Welcome& welcome) {
   if (self_) return;
   self_ = welcome.you;
   exchange_->set_self(self_);
+  service_->bind(self_, *runtime_);
   const Status started = runtime_->start(welcome, *service_, [this](const msg::Message& m) { send(m); });
   if (!started) return end(started);
   daemon::log_info(
@@ -178,6 +194,7 @@ bool Daemon::turn() {
   const TimeNs now = monotonic_now();
   bool did = runtime_->pump(now);
   did |= exchange_->poll();
+  did |= service_->poll();
   if (now >= healthy_at_) {
     healthy_at_ = now + kHealthNs;
     if (Status ok = runtime_->health(); !ok) end(ok);

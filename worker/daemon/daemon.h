@@ -40,6 +40,7 @@ class Daemon {
   class Service;
 
   Daemon(net::EventLoop& loop, DaemonOptions options);
+  Status check_lanes() const;
   void connect();
   void on_connected(Result<std::unique_ptr<net::Link>> link);
   void on_frame(const net::Frame& frame);
@@ -57,6 +58,7 @@ class Daemon {
   std::vector<device::Device*> devices_;  // the runtime's
   std::vector<msg::PluginDesc> plugins_;
   std::vector<std::string> addresses_;
+  device::Copier copier_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<exchange::Exchange> exchange_;

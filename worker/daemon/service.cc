@@ -30,20 +30,33 @@ void Daemon::Service::send(WorkerId peer, msg::PeerBatch batch) {
 
 void Daemon::Service::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                                device::Kind kind) {
-  exchange_->transmit(to, transfer, from, bytes, kind, [to, transfer](const Status& status, msg::Lane) {
+  const auto done = [to, transfer](const Status& status, msg::Lane) {
     if (!status) {
       daemon::log_warn(
           "send failed",
           {{"peer", to.value}, {"transfer", transfer}, {"why", daemon::to_string(status.error())}});
     }
-  });
+  };
+  if (to == self_) {
+    const device::Place place{const_cast<std::byte*>(from), kind};
+    return local_.transmit(self_, transfer, place, bytes,
+                           [done](const Status& ok) { done(ok, msg::Lane::kPeerCopy); });
+  }
+  if (staged(kind)) return staging_.transmit(to, transfer, from, bytes, done);
+  exchange_->transmit(to, transfer, from, bytes, kind, done);
 }
 
 void Daemon::Service::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                               device::Kind kind) {
-  exchange_->receive(from, transfer, to, bytes, kind, [this, transfer](const Status& status, msg::Lane lane) {
+  const auto done = [this, transfer](const Status& status, msg::Lane lane) {
     runtime_->post(TransferDone{transfer, status ? Error{Errc::kOk, {}} : status.error(), lane});
-  });
+  };
+  if (from == self_) {
+    return local_.receive(self_, transfer, {to, kind}, bytes,
+                          [done](const Status& ok) { done(ok, msg::Lane::kPeerCopy); });
+  }
+  if (staged(kind)) return staging_.receive(from, transfer, to, bytes, done);
+  exchange_->receive(from, transfer, to, bytes, kind, done);
 }
 
 }  // namespace tilewise::worker

@@ -1,6 +1,7 @@
-// The runtime's way to its peers: an exchange.
+// The runtime's way to its peers: an exchange, and around it what stays in this process.
 #pragma once
-#include <tilewise/exchange/exchange.h>
+#include <tilewise/exchange/staging.h>
+#include <tilewise/worker/local_lane.h>
 #include <tilewise/worker/runtime.h>
 
 #include <set>
@@ -11,8 +12,12 @@ namespace tilewise::worker {
 
 class Daemon::Service final : public DataService {
  public:
+  Service(exchange::Exchange& exchange, device::Copier& copier)
+      : exchange_(&exchange), copier_(copier), local_(copier), staging_(exchange, copier) {}
   // Before anything is called.
-  void bind(exchange::Exchange& exchange, Runtime& runtime) { exchange_ = &exchange, runtime_ = &runtime; }
+  void bind(WorkerId self, Runtime& runtime) { self_ = self, runtime_ = &runtime; }
+  // Moves bytes inside this process. True if any arrived.
+  bool poll() { return copier_.poll(); }
   bool is_lost(WorkerId peer) const { return lost_.contains(peer); }
   bool is_worker(WorkerId peer) const { return workers_.contains(peer); }
 
@@ -30,7 +35,13 @@ class Daemon::Service final : public DataService {
                device::Kind kind) override;
 
  private:
-  exchange::Exchange* exchange_ = nullptr;
+  bool staged(device::Kind kind) const { return kind == device::Kind::kCuda && !exchange_->takes(kind); }
+
+  exchange::Exchange* exchange_;
+  device::Copier& copier_;
+  LocalLane local_;  // between our own devices, where one cannot read the other's memory
+  exchange::Staging staging_;
+  WorkerId self_;
   Runtime* runtime_ = nullptr;
   std::set<WorkerId> workers_, lost_;
 };

@@ -5,7 +5,6 @@
 #include <tilewise/base/check.h>
 
 #include <atomic>
-#include <cstring>
 #include <memory>
 
 namespace tilewise::worker {
@@ -64,20 +63,20 @@ struct Runtime::Local {
   std::vector<std::uint64_t> seen;  // completed() last told to the core, per compute stream
   // Launches that could not even be enqueued, by stream: failed when their step number completes.
   std::vector<StepFailed> refused;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> copies;  // (copy stream sequence, transfer)
   std::atomic<std::int64_t> busy_ns{0};                         // spent inside host kernels, all threads
   std::vector<device::Slab> scratch;  // per compute stream: its steps run one after another and share it
 };
 
 Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const kernels::PluginTable* plugins,
-                 RuntimeOptions options, std::function<void()> wake)
-    : plugins_(plugins), options_(options), wake_(std::move(wake)) {
+                 RuntimeOptions options, device::Copier& copier, std::function<void()> wake)
+    : plugins_(plugins), options_(options), copier_(copier), wake_(std::move(wake)) {
   for (auto& device : devices) {
     auto local = std::make_unique<Local>();
     local->seen.assign(static_cast<std::size_t>(device->info().compute_streams), 0);
     local->scratch.resize(local->seen.size());
     local->device = std::move(device);
     local->device->on_progress([this] { wake_(); });
+    copier_.add_device(local->device.get());
     locals_.push_back(std::move(local));
   }
 }
@@ -171,15 +170,6 @@ void Runtime::collect_completions() {
     }
   }
   for (const StreamCompleted& event : completed) events_.push_back(event);
-  for (auto& local : locals_) {
-    if (local->copies.empty()) continue;
-    const std::uint64_t done = local->device->copy_stream().completed();
-    std::erase_if(local->copies, [&](const auto& copy) {
-      if (copy.first > done) return false;
-      events_.push_back(TransferDone{copy.second, {Errc::kOk, {}}, msg::Lane::kInline});
-      return true;
-    });
-  }
 }
 
 bool Runtime::pump(TimeNs now) {
@@ -300,22 +290,13 @@ void Runtime::perform() {
   for (const Receive& r : actions_.receives) {
     service_->receive(r.from, r.transfer, address(r.to), r.bytes, locals_[r.device]->device->info().kind);
   }
-  for (const Store& store : actions_.stores) {
-    Local& local = *locals_[store.device];
-    std::byte* to = address(store.to);
-    if (local.device->info().kind == device::Kind::kHost) {
-      std::memcpy(to, store.data.data(), store.data.size());
-      post(TransferDone{store.transfer, {Errc::kOk, {}}, msg::Lane::kInline});
-      continue;
-    }
-    device::Stream& stream = local.device->copy_stream();
-    Status ok =
-        stream.copy(to, store.data.data(), store.data.size());  // pageable source: staged before it returns
-    const std::uint64_t sequence = stream.record();
-    if (ok)
-      local.copies.emplace_back(sequence, store.transfer);
-    else
-      post(TransferDone{store.transfer, ok.error(), msg::Lane::kInline});
+  for (Store& store : actions_.stores) {
+    const auto data = std::make_shared<const std::string>(std::move(store.data));  // kept until it is copied
+    auto* from = reinterpret_cast<std::byte*>(const_cast<char*>(data->data()));
+    copier_.copy({address(store.to), locals_[store.device]->device->info().kind}, {from, device::Kind::kHost},
+                 static_cast<std::int64_t>(data->size()), [this, data, transfer = store.transfer](const Status& ok) {
+                   post(TransferDone{transfer, ok ? Error{Errc::kOk, {}} : ok.error(), msg::Lane::kInline});
+                 });
   }
   for (auto& [peer, batch] : actions_.batches) {
     inline_small(peer, batch);

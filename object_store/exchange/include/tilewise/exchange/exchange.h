@@ -91,6 +91,8 @@ class Exchange {
   // Dead peers' pages stay in memory as long.
   std::span<const std::byte> mapped(DeviceId device, std::uint32_t slab) const;
 
+  // Whether the copying lane takes memory of this kind: UCX may have been built without CUDA.
+  bool takes(device::Kind kind) const;
   // The copying lane; the memory belongs to it until `done`, which always comes later, once. A repeat of a
   // transfer under way does nothing and its `done` is dropped. Errors as transfer::UcxEngine's, kUnavailable
   // when there is no such peer or it has no UCX, kLaneDenied when strict.

@@ -1,6 +1,7 @@
 // The shell around a worker core: owns devices and kernels, turns actions into launches and messages, and completions
 // back into events. Everything runs on one thread, the one that calls pump(); post() alone may be called from any.
 #pragma once
+#include <tilewise/device/copier.h>
 #include <tilewise/kernels/kernels.h>
 #include <tilewise/kernels/plugin.h>
 #include <tilewise/worker/core.h>
@@ -23,9 +24,10 @@ struct RuntimeOptions {
 
 class Runtime {
  public:
-  // `wake` is called from any thread when pump() has something to do. `plugins` outlives the runtime; may be null.
+  // `wake` is called from any thread when pump() has something to do. `plugins` outlives the runtime; may be null. The
+  // devices are added to `copier`, which outlives it too and which the caller polls as well.
   Runtime(std::vector<std::unique_ptr<device::Device>> devices, const kernels::PluginTable* plugins,
-          RuntimeOptions options, std::function<void()> wake);
+          RuntimeOptions options, device::Copier& copier, std::function<void()> wake);
   ~Runtime();
 
   std::vector<msg::DeviceDesc> describe() const;
@@ -56,6 +58,7 @@ class Runtime {
   std::vector<std::unique_ptr<Local>> locals_;
   const kernels::PluginTable* plugins_;
   RuntimeOptions options_;
+  device::Copier& copier_;
   std::function<void()> wake_;
   std::unique_ptr<Core> core_;
   DataService* service_ = nullptr;

@@ -1,0 +1,33 @@
+// The copying lane inside one process: a receive waits for its transmit, then the bytes are copied.
+#pragma once
+#include <tilewise/base/id.h>
+#include <tilewise/device/copier.h>
+
+#include <map>
+
+namespace tilewise::worker {
+
+// One thread, the copier's.
+class LocalLane {
+ public:
+  using Done = device::Copier::Done;
+
+  explicit LocalLane(device::Copier& copier) : copier_(copier) {}  // outlives this
+  void receive(WorkerId receiver, std::uint64_t transfer, device::Place to, std::int64_t bytes, Done done);
+  // A transfer that nobody waits for (any more) is ignored, its `sent` called all the same.
+  void transmit(WorkerId receiver, std::uint64_t transfer, device::Place from, std::int64_t bytes, Done sent);
+  // Drops what the client has armed, uncalled; ends what is under way, calling it. Then no copy touches its memory.
+  void forget(WorkerId client);
+
+ private:
+  struct Armed {
+    device::Place to;
+    std::int64_t bytes = 0;
+    Done done;
+  };
+
+  device::Copier& copier_;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, Armed> armed_;
+};
+
+}  // namespace tilewise::worker
