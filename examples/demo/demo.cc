@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
       session.wait_for_devices(static_cast<std::size_t>(gpus > 0 ? gpus : 2 * options.workers),
                                std::chrono::seconds(30));
       ok = matmul_part(session, n, cores);
-      if (gpus == 0) ok = regression_part(session, cluster.folder()) && ok;
+      ok = regression_part(session, cluster.folder()) && ok;
       std::printf("\n3. The cluster's own account\n");
       std::fputs(cluster.run_tool("status").c_str(), stdout);
       std::fputs(cluster.run_tool("devices").c_str(), stdout);

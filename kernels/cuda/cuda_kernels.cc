@@ -42,7 +42,7 @@ Status CudaKernels::supports(const ir::Op& op) const {
     }
     case ir::OpKind::kCall: return call_supports(env_, op);
     case ir::OpKind::kReadNpy:
-    case ir::OpKind::kWriteNpy: return refuse("files are read and written by host devices");
+    case ir::OpKind::kWriteNpy: return refuse("no kernel; the host reads and writes files");
     case ir::OpKind::kReduce:
     case ir::OpKind::kFetch:
     case ir::OpKind::kProvide: break;

@@ -1,26 +1,11 @@
 // Staging, with a device that says it is a GPU and whose memory is the host's.
 #include <tilewise/exchange/staging.h>
 
+#include "../../tests/make_believe_gpu.h"
 #include "exchange_test_util.h"
 
 namespace tilewise::exchange::test {
 namespace {
-
-class MakeBelieveGpu final : public device::Device {
- public:
-  MakeBelieveGpu() { info_.kind = device::Kind::kCuda, info_.name = "cuda:0"; }
-  const device::Info& info() const override { return info_; }
-  Result<device::Slab> add_slab(std::int64_t bytes) override { return host_->add_slab(bytes); }
-  device::Stream& compute_stream(int i) override { return host_->compute_stream(i); }
-  device::Stream& copy_stream() override { return host_->copy_stream(); }
-  void on_progress(std::function<void()> notify) override { host_->on_progress(std::move(notify)); }
-  Status health() const override { return host_->health(); }
-  void synchronize() override { host_->synchronize(); }
-
- private:
-  device::Info info_;
-  std::unique_ptr<device::Device> host_ = device::make_host_device({.memory_bytes = 1 << 26});
-};
 
 // A node whose memory is a GPU's, with so much host memory to pass through.
 struct GpuNode {
@@ -29,7 +14,7 @@ struct GpuNode {
     copier.add_device(&gpu);
     staging.emplace(*node.exchange, copier, limit);
   }
-  MakeBelieveGpu gpu;
+  testing::MakeBelieveGpu gpu;
   device::Copier copier;
   Node node;
   std::optional<Staging> staging;

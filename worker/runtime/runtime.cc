@@ -1,5 +1,6 @@
 #include <tilewise/worker/runtime.h>
 
+#include "host_fallback.h"
 #include "step.h"
 
 #include <tilewise/base/check.h>
@@ -36,28 +37,12 @@ bool is_small(const kernels::KernelCall& call) {
   return !reads || ir::volume(call.inputs[0].shape) * call.inputs[1].shape.back() <= kSmallProduct;
 }
 
-// Runs a step whose call is built, on this thread, with scratch that the thread keeps.
-Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call,
-                   std::atomic<std::int64_t>& busy_ns) {
-  thread_local std::vector<std::byte> scratch;
-  call.scratch = nullptr;
-  if (const std::int64_t bytes = kernels.scratch_bytes(*call.op); bytes > 0) {
-    scratch.resize(static_cast<std::size_t>(bytes) + 256);
-    void* at = scratch.data();
-    std::size_t room = scratch.size();
-    call.scratch = static_cast<std::byte*>(std::align(256, static_cast<std::size_t>(bytes), at, room));
-  }
-  const TimeNs start = monotonic_now();
-  Status done = kernels.run(call);
-  busy_ns.fetch_add(monotonic_now() - start, std::memory_order_relaxed);
-  return done;
-}
-
 }  // namespace
 
 struct Runtime::Local {
   std::unique_ptr<device::Device> device;
   std::unique_ptr<kernels::KernelSet> kernels;
+  std::unique_ptr<HostFallback> fallback;  // of CUDA devices
   DeviceId id;
   std::vector<device::Slab> slabs;
   std::vector<std::uint64_t> seen;  // completed() last told to the core, per compute stream
@@ -114,6 +99,7 @@ Status Runtime::start(const msg::Welcome& welcome, DataService& service,
       auto made = kernels::make_cuda_kernels(*local.device, plugins_);
       if (!made) return made.error();
       local.kernels = std::move(*made);
+      local.fallback = std::make_unique<HostFallback>(*local.device, kernels::make_host_kernels(plugins_));
     } else {
       local.kernels = options_.reference_kernels ? kernels::make_reference_kernels(plugins_)
                                                  : kernels::make_host_kernels(plugins_);
@@ -159,6 +145,7 @@ void Runtime::collect_completions() {
     for (std::size_t s = 0; s < local.seen.size(); ++s) {
       failures.clear();
       local.device->compute_stream(static_cast<int>(s)).take_failures(failures);
+      if (local.fallback) local.fallback->settle(static_cast<std::uint8_t>(s), local.seen[s], failures);
       for (auto& f : failures) {
         events_.push_back(StepFailed{d, static_cast<std::uint8_t>(s), f.sequence, std::move(f.error)});
       }
@@ -249,7 +236,12 @@ Status Runtime::enqueue(Local& local, const Launch& launch, ResolvedStep step) {
   for (const auto& [other, sequence] : launch.waits) {
     TW_TRY(stream.wait(local.device->compute_stream(other), sequence));
   }
-  if (stream.kind() != device::Kind::kHost) return launch_on_cuda(local, step, launch.stream);
+  if (stream.kind() != device::Kind::kHost) {
+    if (local.kernels->supports(step.op->op) || !local.fallback->supports(step.op->op)) {
+      return launch_on_cuda(local, step, launch.stream);
+    }
+    return local.fallback->launch(launch, step, local.busy_ns);
+  }
   return stream.enqueue([&local, step = std::move(step)]() -> Status {
     thread_local std::vector<ir::Read> reads;
     thread_local kernels::KernelCall call;

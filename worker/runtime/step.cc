@@ -1,5 +1,10 @@
 #include "step.h"
 
+#include <tilewise/base/time.h>
+
+#include <memory>
+#include <vector>
+
 namespace tilewise::worker {
 
 void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels::KernelCall& call) {
@@ -49,6 +54,22 @@ void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels:
     view.shape = call.output_boxes.back().shape();
     view.strides = ir::c_order_strides(view.shape);
   }
+}
+
+Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call,
+                   std::atomic<std::int64_t>& busy_ns) {
+  thread_local std::vector<std::byte> scratch;
+  call.scratch = nullptr;
+  if (const std::int64_t bytes = kernels.scratch_bytes(*call.op); bytes > 0) {
+    scratch.resize(static_cast<std::size_t>(bytes) + 256);
+    void* at = scratch.data();
+    std::size_t room = scratch.size();
+    call.scratch = static_cast<std::byte*>(std::align(256, static_cast<std::size_t>(bytes), at, room));
+  }
+  const TimeNs start = monotonic_now();
+  Status done = kernels.run(call);
+  busy_ns.fetch_add(monotonic_now() - start, std::memory_order_relaxed);
+  return done;
 }
 
 }  // namespace tilewise::worker

@@ -4,6 +4,8 @@
 #include <tilewise/kernels/kernels.h>
 #include <tilewise/worker/core.h>
 
+#include <atomic>
+
 namespace tilewise::worker {
 
 struct ResolvedStep {
@@ -15,5 +17,9 @@ struct ResolvedStep {
 
 // Fills `call`. Thread-safe; `reads` is scratch.
 void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels::KernelCall& call);
+
+// Runs a step whose call is built, on this thread, with scratch that the thread keeps. Thread-safe.
+Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call,
+                   std::atomic<std::int64_t>& busy_ns);
 
 }  // namespace tilewise::worker

@@ -36,7 +36,7 @@ struct KernelCall {
 class KernelSet {
  public:
   virtual ~KernelSet() = default;
-  // Can this op run here, whatever its point? Names op and dtype if not. Plans are checked with it before they start.
+  // Can this op run here, whatever its point? Names op and dtype if not. Cheap on CUDA, where the host runs what cannot.
   virtual Status supports(const ir::Op& op) const = 0;
   virtual std::int64_t scratch_bytes(const ir::Op& op) const = 0;
   // Enqueues one step on `stream`, returns at once; the caller records. Host kernels run inside the stream's thread.

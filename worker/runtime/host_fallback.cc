@@ -1,0 +1,83 @@
+#include "host_fallback.h"
+
+#include <algorithm>
+
+namespace tilewise::worker {
+
+HostFallback::HostFallback(device::Device& device, std::unique_ptr<kernels::KernelSet> kernels)
+    : device_(device),
+      kernels_(std::move(kernels)),
+      host_(device::make_host_device({.ordinal = 900 + device.info().ordinal, .memory_bytes = 1, .spin_ns = 0})) {}
+
+Status HostFallback::launch(const Launch& launch, const ResolvedStep& step,
+                            std::atomic<std::int64_t>& busy_ns) {
+  device::Stream& stream = device_.compute_stream(launch.stream);
+  device::Stream& fetch = device_.copy_stream();  // a step of its own, which the host can wait for
+  device::Stream& host = host_->compute_stream(0);
+  const OpEntry& entry = *step.op;
+  // Held from the first copy on, also if a later one is refused.
+  Held& held = held_.emplace_back(Held{launch.stream, launch.sequence, 0, {}});
+  const auto buffer = [&](std::int64_t bytes) {
+    held.buffers.push_back(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes)));
+    return held.buffers.back().get();
+  };
+  const auto size_of = [](const ir::Grid& grid, std::int64_t block, ir::DType dtype) {
+    return grid.box(ir::unravel(block, grid.counts())).volume() * static_cast<std::int64_t>(ir::size_of(dtype));
+  };
+
+  if (launch.sequence > 1) TW_TRY(fetch.wait(stream, launch.sequence - 1));
+  for (const auto& [other, sequence] : launch.waits) {
+    TW_TRY(fetch.wait(device_.compute_stream(other), sequence));
+  }
+  ResolvedStep here = step;
+  entry.geometry.reads(entry.geometry.point(step.point), step.step, reads_);
+  for (std::size_t i = 0; i < reads_.size(); ++i) {
+    const ir::SourceArray& source = entry.sources[reads_[i].operand];
+    const std::int64_t bytes = size_of(source.grid, reads_[i].block, source.dtype);
+    here.inputs[i] = buffer(bytes);
+    TW_TRY(fetch.copy(here.inputs[i], step.inputs[i], static_cast<std::size_t>(bytes)));
+  }
+  std::vector<std::int64_t> output_bytes;
+  for (std::size_t o = 0; o < step.outputs.size(); ++o) {
+    const ir::OutputSpec& output = entry.op.outputs[o];
+    output_bytes.push_back(size_of(output.grid, step.point, output.dtype));
+    here.outputs[o] = buffer(output_bytes[o]);
+    if (step.step > 0)  // it goes on with what earlier steps left
+      TW_TRY(fetch.copy(here.outputs[o], step.outputs[o], static_cast<std::size_t>(output_bytes[o])));
+  }
+  const std::uint64_t fetched = fetch.record();
+
+  TW_TRY(host.wait(fetch, fetched));
+  TW_TRY(host.enqueue([here, kernels = kernels_.get(), busy = &busy_ns]() -> Status {
+    std::vector<ir::Read> reads;
+    kernels::KernelCall call;
+    build_call(here, reads, call);
+    return run_on_host(*kernels, call, *busy);
+  }));
+  held.host_sequence = host.record();
+
+  TW_TRY(stream.wait(host, held.host_sequence));
+  for (std::size_t o = 0; o < step.outputs.size(); ++o) {
+    TW_TRY(stream.copy(step.outputs[o], here.outputs[o], static_cast<std::size_t>(output_bytes[o])));
+  }
+  return {};
+}
+
+void HostFallback::settle(std::uint8_t stream, std::uint64_t completed,
+                          std::vector<device::StepFailure>& failures) {
+  if (held_.empty()) return;
+  std::vector<device::StepFailure> failed;  // of any GPU stream: kept with their step until its turn
+  host_->compute_stream(0).take_failures(failed);
+  for (device::StepFailure& f : failed) {
+    for (Held& held : held_) {
+      if (held.host_sequence == f.sequence) held.failed = std::move(f.error);
+    }
+  }
+  std::erase_if(held_, [&](Held& held) {
+    if (held.stream != stream || held.sequence > completed) return false;
+    if (held.failed.code != Errc::kOk) failures.push_back({held.sequence, std::move(held.failed)});
+    return true;
+  });
+}
+
+}  // namespace tilewise::worker
