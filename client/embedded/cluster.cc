@@ -1,6 +1,5 @@
 #include <tilewise/embedded/cluster.h>
 
-
 #include <tilewise/device/cuda.h>
 #include <tilewise/net/event_loop.h>
 #include <tilewise/scheduler/core.h>
@@ -179,8 +178,8 @@ Status Impl::init() {
     worker::RuntimeOptions runtime;
     runtime.map_peers = options_.map_peers;
     runtime.reference_kernels = options_.reference_kernels;
-    side.runtime =
-        std::make_unique<worker::Runtime>(std::move(devices), &plugins_, runtime, copier_, [this] { loop_->wake(); });
+    side.runtime = std::make_unique<worker::Runtime>(std::move(devices), &plugins_, runtime, copier_,
+                                                     [this] { loop_->wake(); });
     msg::Join join;
     join.role = msg::Role::kWorker;
     join.name = "embedded-" + std::to_string(w);
@@ -461,7 +460,7 @@ void LocalEndpoint::transmit(DeviceId to, std::uint64_t transfer, const std::byt
     const auto worker = cluster_.worker_by_device_.find(to.value);
     if (worker == cluster_.worker_by_device_.end()) return done(error(Errc::kNotFound, "no such device"));
     cluster_.lane_.transmit(worker->second, transfer, {const_cast<std::byte*>(from), device::Kind::kHost},
-                              bytes, done);
+                            bytes, done);
   });
 }
 

@@ -8,9 +8,8 @@ using device::Place;
 void Staging::enter(Queue& queue, std::int64_t bytes, std::function<void()> begin) {
   // One that is larger than the limit goes alone.
   if (queue.bytes > 0 && queue.bytes + bytes > limit_) {
-    queue.waiting.push_back([this, &queue, bytes, begin = std::move(begin)]() mutable {
-      enter(queue, bytes, std::move(begin));
-    });
+    queue.waiting.push_back(
+        [this, &queue, bytes, begin = std::move(begin)]() mutable { enter(queue, bytes, std::move(begin)); });
     return;
   }
   queue.bytes += bytes;

@@ -22,7 +22,8 @@ struct GpuNode {
 
 std::vector<std::byte> pattern(std::size_t bytes, int seed) {
   std::vector<std::byte> out(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 31 + static_cast<std::size_t>(seed));
+  for (std::size_t i = 0; i < bytes; ++i)
+    out[i] = static_cast<std::byte>(i * 31 + static_cast<std::size_t>(seed));
   return out;
 }
 

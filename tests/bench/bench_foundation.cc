@@ -171,7 +171,7 @@ void bench_matmul(const Settings& settings, Report& report) {
     const double flops =
         2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) * 1e-9;
     std::vector<double> ours, raw;
-    for (int i = 0; i < (n > 4096 ? 3 : settings.repeats); ++i) {
+    for (int i = 0; i < settings.repeats; ++i) {
       ours.push_back(flops / persist_seconds(matmul(a, b)));
       raw.push_back(flops / raw_matmul(n, x.data(), y.data(), z.data()));
     }

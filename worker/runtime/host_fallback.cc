@@ -7,7 +7,8 @@ namespace tilewise::worker {
 HostFallback::HostFallback(device::Device& device, std::unique_ptr<kernels::KernelSet> kernels)
     : device_(device),
       kernels_(std::move(kernels)),
-      host_(device::make_host_device({.ordinal = 900 + device.info().ordinal, .memory_bytes = 1, .spin_ns = 0})) {}
+      host_(device::make_host_device(
+          {.ordinal = 900 + device.info().ordinal, .memory_bytes = 1, .spin_ns = 0})) {}
 
 Status HostFallback::launch(const Launch& launch, const ResolvedStep& step,
                             std::atomic<std::int64_t>& busy_ns) {
@@ -22,7 +23,8 @@ Status HostFallback::launch(const Launch& launch, const ResolvedStep& step,
     return held.buffers.back().get();
   };
   const auto size_of = [](const ir::Grid& grid, std::int64_t block, ir::DType dtype) {
-    return grid.box(ir::unravel(block, grid.counts())).volume() * static_cast<std::int64_t>(ir::size_of(dtype));
+    return grid.box(ir::unravel(block, grid.counts())).volume() *
+           static_cast<std::int64_t>(ir::size_of(dtype));
   };
 
   if (launch.sequence > 1) TW_TRY(fetch.wait(stream, launch.sequence - 1));

@@ -18,8 +18,8 @@ struct World {
   std::vector<device::StepFailure> failures;
 
   // One step of a single-step op over blocks at these addresses; its number on the stream.
-  std::uint64_t run(const OpEntry& entry, std::int64_t point, std::vector<std::byte*> inputs, std::byte* output,
-                    std::uint8_t stream = 0) {
+  std::uint64_t run(const OpEntry& entry, std::int64_t point, std::vector<std::byte*> inputs,
+                    std::byte* output, std::uint8_t stream = 0) {
     Launch launch;
     launch.stream = stream;
     launch.sequence = next[stream]++;

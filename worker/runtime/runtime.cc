@@ -48,8 +48,8 @@ struct Runtime::Local {
   std::vector<std::uint64_t> seen;  // completed() last told to the core, per compute stream
   // Launches that could not even be enqueued, by stream: failed when their step number completes.
   std::vector<StepFailed> refused;
-  std::atomic<std::int64_t> busy_ns{0};                         // spent inside host kernels, all threads
-  std::vector<device::Slab> scratch;  // per compute stream: its steps run one after another and share it
+  std::atomic<std::int64_t> busy_ns{0};  // spent inside host kernels, all threads
+  std::vector<device::Slab> scratch;     // per compute stream: its steps run one after another and share it
 };
 
 Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const kernels::PluginTable* plugins,
@@ -286,7 +286,8 @@ void Runtime::perform() {
     const auto data = std::make_shared<const std::string>(std::move(store.data));  // kept until it is copied
     auto* from = reinterpret_cast<std::byte*>(const_cast<char*>(data->data()));
     copier_.copy({address(store.to), locals_[store.device]->device->info().kind}, {from, device::Kind::kHost},
-                 static_cast<std::int64_t>(data->size()), [this, data, transfer = store.transfer](const Status& ok) {
+                 static_cast<std::int64_t>(data->size()),
+                 [this, data, transfer = store.transfer](const Status& ok) {
                    post(TransferDone{transfer, ok ? Error{Errc::kOk, {}} : ok.error(), msg::Lane::kInline});
                  });
   }

@@ -20,8 +20,7 @@ class Staging {
   // As Exchange's, of CUDA memory, but for repeats, which are made again.
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 Exchange::Done done);
-  void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-               Exchange::Done done);
+  void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, Exchange::Done done);
 
  private:
   using Buffer = std::shared_ptr<std::byte[]>;
