@@ -114,6 +114,27 @@ TEST_CASE("two clients at once do not disturb each other") {
   long_one.wait();
 }
 
+TEST_CASE("several clusters live in one process, each with its own arrays, and end in any order") {
+  auto first = std::make_unique<TestCluster>(kForms[1]);
+  TestCluster second(kForms[2]);
+  Array here = first->session.arange(0.0, 1000.0, 1.0, {.block = {70}});
+  Array there = second.session.arange(0.0, 1000.0, 1.0, {.block = {300}});
+  here.persist().wait();
+  std::vector<Future> futures;
+  for (int i = 0; i < 20; ++i) {
+    futures.push_back(first->session.compute({sum(here * static_cast<double>(i))}));
+    futures.push_back(second.session.compute({sum(there * static_cast<double>(i))}));
+  }
+  for (int i = 0; i < 40; ++i) {
+    CHECK(futures[static_cast<std::size_t>(i)].get<double>()[0] == 499'500.0 * (i / 2));
+  }
+  CHECK_THROWS_AS(here + there, ArrayError);  // arrays of two sessions
+  futures.clear();
+  here = Array();
+  first.reset();
+  CHECK(sum(there).item<double>() == 499'500.0);
+}
+
 TEST_CASE("a saved file comes back, whole or not at all") {
   for (const Form& form : kForms) {
     INFO(form.name);

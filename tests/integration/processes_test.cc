@@ -95,6 +95,34 @@ TEST_CASE("a public address needs a token that somebody chose") {
   CHECK(has(read_file(address), "127.0.0.1:"));
 }
 
+TEST_CASE("a cluster whose control plane is a Unix socket") {
+  Folder folder;
+  const std::string token = folder / "token", socket = "unix:" + (folder / "socket"),
+                    ready = folder / "worker";
+  REQUIRE(net::Token::create(token).has_value());
+  Process scheduler("scheduler", {scheduler_program(), "--listen", socket, "--token-file", token});
+  Process worker("worker", {worker_program(), "--scheduler", socket, "--token-file", token, "--devices",
+                            "host:0-1", "--memory", "64MiB", "--address-file", ready});
+  REQUIRE_MESSAGE(eventually([&] { return std::filesystem::exists(ready); }),
+                  (scheduler.errors() + worker.errors()));
+  const Environment environment{{"TILEWISE_SCHEDULER", socket}, {"TILEWISE_TOKEN_FILE", token}};
+  const Ran client = run({client_program(), "compute"}, environment);
+  CHECK_MESSAGE(client.output == "right", (client.output + client.errors));
+  const Ran devices = run({tool_program(), "devices"}, environment);
+  CHECK(devices.code == 0);
+  CHECK(has(devices.output, "host:1"));
+  scheduler.signal(SIGTERM);
+  CHECK(scheduler.wait() == 0);
+  CHECK(worker.wait().has_value());
+  // The socket of one that was killed does not keep the next one from starting.
+  Process second("second", {scheduler_program(), "--listen", socket, "--token-file", token});
+  Process tool("tool", {tool_program(), "status"}, environment);
+  second.signal(SIGKILL);
+  second.wait();
+  Process third("third", {scheduler_program(), "--listen", socket, "--token-file", token});
+  CHECK(eventually([&] { return run({tool_program(), "status"}, environment).code == 0; }));
+}
+
 TEST_CASE("the first scheduler makes the token, for its owner alone") {
   Folder folder;
   Process scheduler("first",
