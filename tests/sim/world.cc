@@ -25,6 +25,7 @@ Knobs Knobs::from_seed(std::uint64_t seed) {
   k.memory_bytes = p.chance(0.3) ? p.between(16, 64) * 1024 : 4 << 20;
   k.slab_bytes = std::min<std::int64_t>(k.memory_bytes, p.chance(0.5) ? 32 * 1024 : 1 << 20);
   if (p.chance(0.7)) k.lazy_ns = p.between(0, 10) * k.max_delay_ns;
+  if (p.chance(0.5)) k.releases_a_step = static_cast<int>(p.between(1, 6));
   return k;
 }
 
@@ -33,8 +34,9 @@ std::string Knobs::describe() const {
   s << "seed " << seed << ": " << workers << " workers x " << devices_each << " devices x " << streams
     << " streams, " << clients << " clients x " << requests << " requests, " << memory_bytes
     << " bytes a device, " << (map_peers ? "mapped" : "copied") << ", duplicates " << duplicate
-    << ", delay <= " << max_delay_ns << " ns, lazy " << lazy_ns << " ns, window " << window
-    << ", failing steps " << fail_step << ", cancels " << cancel << ", kill " << kill_worker;
+    << ", delay <= " << max_delay_ns << " ns, lazy " << lazy_ns << " ns, window " << window << ", releases "
+    << releases_a_step << ", failing steps " << fail_step << ", cancels " << cancel << ", kill "
+    << kill_worker;
   return s.str();
 }
 

@@ -25,6 +25,7 @@ struct Knobs {
   TimeNs max_delay_ns = 200'000;
   TimeNs lazy_ns = 0;  // the scheduler's
   int window = 16;
+  int releases_a_step = 2048;
   static Knobs from_seed(std::uint64_t seed);
   std::string describe() const;
 };

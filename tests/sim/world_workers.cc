@@ -10,6 +10,7 @@ void World::Worker::begin(const Knobs& knobs) {
   options.self = welcome.you;
   options.term = welcome.term;
   options.window = knobs.window;
+  options.releases_a_step = knobs.releases_a_step;
   options.map_peers = knobs.map_peers;
   options.stuck_ns = 50 * kMillisecond + knobs.max_delay_ns * 20;
   for (DeviceId id : welcome.devices) {

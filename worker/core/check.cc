@@ -22,7 +22,8 @@ void Core::Impl::check_invariants() const {
       TW_CHECK(copy.has_memory || copy.state != CopyState::kEnqueued, "an enqueued copy has no memory");
       TW_CHECK(!(copy.has_memory && copy.kind == CopyKind::kBorrowed),
                "a borrowed copy has memory of its own");
-      TW_CHECK(needed(copy) || copy.state == CopyState::kFailed || copy.producer_task != kNone,
+      TW_CHECK(needed(copy) || copy.state == CopyState::kFailed || copy.producer_task != kNone ||
+                   arrays[copy.array].to_release != kNone,
                "a copy that nobody needs is still here");
       if (copy.has_memory) memory[copy.device] += copy.extent.bytes;
       std::set<std::pair<Slot, std::uint32_t>> seen;

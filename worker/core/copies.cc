@@ -222,6 +222,7 @@ void Core::Impl::destroy_copy(Slot slot) {
   if (copy.state == CopyState::kOffered) std::erase(devices[copy.device].ungranted, slot);
   free_memory(copy);
   ArrayState& array = arrays[copy.array];
+  if (array.to_release == slot) array.to_release = copy.next;
   (copy.prev == kNone ? array.copies : copies[copy.prev].next) = copy.next;
   if (copy.next != kNone) copies[copy.next].prev = copy.prev;
   --array.live_copies;

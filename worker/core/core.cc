@@ -125,6 +125,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
   }
   events.clear();
 
+  release_some();
   // Until nothing moves: expanding may subscribe to a sibling device, which may offer at once.
   for (bool again = true; again;) {
     again = false;
@@ -157,6 +158,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
 }
 
 TimeNs Core::Impl::next_deadline() const {
+  if (!releasing.empty()) return now;
   TimeNs next = now + 3600 * kSecond;
   if (!dirty.empty() || lanes_dirty || log_moved) next = last_report + options.report_ns;
   if (!stuck_reported) {

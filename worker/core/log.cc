@@ -189,11 +189,20 @@ void Core::Impl::apply_release(const msg::Release& release) {
     if (it == array_by_id.end()) continue;
     ArrayState& array = arrays[it->second];
     array.held = false;
-    for (Slot c = array.copies; c != kNone;) {
-      const Slot next = copies[c].next;
-      maybe_release(c);
-      c = next;
+    array.to_release = array.copies;
+    if (array.to_release != kNone) releasing.push_back(it->second);
+  }
+}
+
+// Some at a time: letting go of a million blocks takes as long as a thousand small requests.
+void Core::Impl::release_some() {
+  for (int left = options.releases_a_step; left > 0 && !releasing.empty();) {
+    ArrayState& array = arrays[releasing.front()];
+    for (; left > 0 && array.to_release != kNone; --left) {
+      const Slot copy = std::exchange(array.to_release, copies[array.to_release].next);
+      maybe_release(copy);
     }
+    if (array.to_release == kNone) releasing.pop_front();
   }
 }
 

@@ -117,7 +117,8 @@ struct ArrayState {
   ir::Shape counts;
   std::vector<User> users;
   bool held = false;
-  Slot copies = kNone;  // list
+  Slot copies = kNone;      // list
+  Slot to_release = kNone;  // of a released array: the next copy to look at
   std::int64_t live_copies = 0;
 };
 
@@ -245,6 +246,7 @@ struct Core::Impl {
   bool add_op(const msg::Plan& plan, msg::PlannedOp& planned);
   void enqueue_op(Slot op, const msg::Plan& plan);
   void apply_release(const msg::Release& release);
+  void release_some();
   void apply_cancel(const msg::CancelGraph& cancel);
   void cancel_op(Slot op, Slot why);
   void apply_retire(const msg::Retire& retire);
@@ -355,6 +357,7 @@ struct Core::Impl {
   std::map<std::uint64_t, Slot> transfers;  // nonce -> copy
   std::uint64_t next_transfer = 1;
   std::vector<Slot> retiring;
+  std::deque<Slot> releasing;  // arrays with copies to look at
   std::vector<std::pair<Slot, std::uint16_t>> dirty;
   bool report_now = false, log_moved = false;
   TimeNs last_report = 0;

@@ -35,8 +35,9 @@ struct Options {
   std::int32_t queue_steps = 256;      // steps enqueued and unfinished, per stream
   TimeNs queue_ns = 2 * kMillisecond;  // predicted work enqueued per stream (always at least two steps)
   TimeNs report_ns = 10 * kMillisecond;
-  TimeNs stuck_ns = 5 * kSecond;  // blocked this long with nothing moving: report stuck
-  bool map_peers = true;          // false: never read a peer's memory in place, always copy
+  std::int32_t releases_a_step = 2048;  // copies of released arrays looked at before other work has its turn
+  TimeNs stuck_ns = 5 * kSecond;        // blocked this long with nothing moving: report stuck
+  bool map_peers = true;                // false: never read a peer's memory in place, always copy
 };
 
 // Where bytes are: a slab of a device of this worker or, mapped, of another.
