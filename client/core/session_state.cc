@@ -275,6 +275,7 @@ void SessionState::on_reply(msg::SubmitReply reply) {
   std::shared_ptr<Request> request;
   {
     const std::scoped_lock lock(mutex_);
+    if (!reply.outcome.ok() && undone(reply.request)) return;
     const auto it = requests_.find(reply.request);
     if (it == requests_.end() || it->second->replied) return;  // a repeat
     request = it->second;
@@ -317,9 +318,21 @@ void SessionState::on_reply(msg::SubmitReply reply) {
   send_all(out);
 }
 
+// Whatever became of it, the failure it belongs to is told now.
+bool SessionState::undone(std::uint64_t number) {
+  const auto it = undoing_.find(number);
+  if (it == undoing_.end()) return false;
+  const auto [request, why] = std::move(it->second);
+  undoing_.erase(it);
+  finish_locked(*request, why);
+  requests_.erase(request->number);
+  return true;
+}
+
 void SessionState::on_done(msg::GraphDone done) {
   provider_.retire(done.request);
   const std::scoped_lock lock(mutex_);
+  if (undone(done.request)) return;
   const auto it = requests_.find(done.request);
   if (it == requests_.end() || it->second->graph_done) return;
   const std::shared_ptr<Request> request = it->second;
@@ -330,9 +343,12 @@ void SessionState::on_done(msg::GraphDone done) {
   request->graph_done = true;
   graph_.held(request->submission, done.outcome.ok());
   if (!done.outcome.ok()) {
-    // All that ran of it has ended. Nobody waits for this; a scheduler that refuses it has lost more than a file.
-    if (auto& undo = request->submission.undo; undo && lost_.code == Errc::kOk) {
-      endpoint_.send(msg::Submit{next_request_++, 0, {*std::exchange(undo, {})}, {}});
+    auto& undo = request->submission.undo;
+    if (undo && lost_.code == Errc::kOk) {
+      // Who waits goes on when that is over: a program that ends with the error ends its session, and what is left in it.
+      endpoint_.send(msg::Submit{next_request_, 0, {*std::exchange(undo, {})}, {}});
+      undoing_[next_request_++] = {request, error_of(done.outcome)};
+      return;
     }
     finish_locked(*request, error_of(done.outcome));
   } else if (request->targets_left == 0) {
@@ -383,6 +399,7 @@ void SessionState::on_peer(WorkerId from, msg::PeerBatch batch) {
 void SessionState::on_lost(Error why) {
   const std::scoped_lock lock(mutex_);
   lost_ = {Errc::kUnavailable, "the scheduler is gone: " + why.message};
+  undoing_.clear();
   for (const auto& [number, request] : Requests(requests_)) finish_locked(*request, lost_);
   devices_changed_.notify_all();
 }

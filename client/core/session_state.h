@@ -63,6 +63,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void on_lost(Error why);
   void on_reply(msg::SubmitReply reply);
   void on_done(msg::GraphDone done);
+  bool undone(std::uint64_t number);  // with the mutex held
   void on_log(msg::Log log);
   void finish(Request& request, Error error);  // once; the second is ignored
   void finish_locked(Request& request, Error error);
@@ -83,6 +84,11 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   Error lost_{Errc::kOk, {}};
   std::uint64_t next_request_ = 1, next_stream_ = 1, next_token_ = 1;
   TimeNs last_release_ = 0;
+  struct Undoing {
+    std::shared_ptr<Request> request;
+    Error why;
+  };
+  std::map<std::uint64_t, Undoing> undoing_;  // by the number of the request that undoes
   std::map<std::uint64_t, Error> refused_;  // arrays that the last refused requests were to hold, and why not
   std::vector<std::uint64_t> releases_;     // not sent yet
 

@@ -3,13 +3,17 @@
 // tilewise.discard_npy: what a client sends after a save that failed, with the same parameters: the temporary file goes.
 #include <tilewise/io/npy.h>
 
+#include <chrono>
 #include <cstdio>
 #include <sstream>
+#include <thread>
 
 #include "file/file.h"
 
 namespace tilewise::kernels::file {
 namespace {
+
+constexpr int kDiscardRounds = 10;
 
 // Parameters, as text: token, dtype, rank, extents, a newline, the path.
 struct Parameters {
@@ -55,7 +59,11 @@ Status commit(const tilewise_call_v1* call) {
 Status discard(const tilewise_call_v1* call) {
   TW_ASSIGN(const Parameters p,
             parse(std::string(static_cast<const char*>(call->params), call->params_bytes)));
-  TW_TRY(io::discard(p.path, p.token));
+  // Blocks of a cancelled save may still be being written, each by whoever makes the file if it is not there.
+  for (int i = 0; i < kDiscardRounds; ++i) {
+    if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    TW_TRY(io::discard(p.path, p.token));
+  }
   *static_cast<std::int64_t*>(call->outputs[0].data) = 0;
   return {};
 }

@@ -25,10 +25,9 @@ void Copier::copy(Place to, Place from, std::int64_t bytes, Done done) {
   }
   if (device == nullptr) return done(error(Errc::kUnavailable, "no device here can copy CUDA memory"));
   Stream& stream = device->copy_stream();
-  const Status ok = stream.copy(to.data, from.data, static_cast<std::size_t>(bytes));
+  Status ok = stream.copy(to.data, from.data, static_cast<std::size_t>(bytes));
   const std::uint64_t sequence = stream.record();
-  if (!ok) return done(ok);
-  pending_.push_back({&stream, sequence, std::move(done)});
+  pending_.push_back({&stream, sequence, std::move(done), std::move(ok)});
 }
 
 void Copier::drain() {
@@ -57,7 +56,7 @@ bool Copier::poll() {
     }
     const Pending over = std::move(pending_[i]);
     pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-    Status status;
+    Status status = over.status;
     if (const auto f = failed_.find({over.stream, over.sequence}); f != failed_.end()) {
       status = f->second;
       failed_.erase(f);

@@ -133,6 +133,56 @@ inline void copies_in_order_and_numbers_steps(Device& device) {
   CHECK(failures.empty());
 }
 
+// Between copies to and from memory that the call looks at and changes.
+inline void makes_calls_in_stream_order(Device& device) {
+  auto slab = device.add_slab(1 << 16);
+  REQUIRE(slab);
+  Stream& stream = device.compute_stream(0);
+  Gate gate;
+  gate.hold(stream);
+  std::vector<std::int32_t> in = numbers(1024, 1), middle(1024), out(1024);
+  std::atomic<int> calls{0};
+  REQUIRE(stream.copy(slab->data, in.data(), 4096));
+  REQUIRE(stream.copy(middle.data(), slab->data, 4096));
+  REQUIRE(stream.call([&] {
+    ++calls;
+    for (std::int32_t& x : middle) x += 7;
+  }));
+  REQUIRE(stream.copy(slab->data, middle.data(), 4096));
+  REQUIRE(stream.call([&] { ++calls; }));
+  REQUIRE(stream.copy(out.data(), slab->data, 4096));
+  const std::uint64_t last = stream.record();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  CHECK(calls == 0);
+  gate.open();
+  CHECK(eventually([&] { return stream.completed() == last; }));
+  CHECK(calls == 2);
+  for (std::int32_t& x : in) x += 7;
+  CHECK(out == in);
+  // A host stream goes on when the call is made, and this stream when the host stream has: the way of a step that the host
+  // makes in the middle of a device's stream.
+  auto host = make_host_device({.ordinal = 98, .memory_bytes = 1 << 20, .spin_ns = 0});
+  for (int i = 0; i < 20; ++i) {
+    auto came = std::make_shared<std::promise<void>>();
+    std::shared_future<void> gone = came->get_future().share();
+    REQUIRE(stream.copy(middle.data(), slab->data, 4096));
+    REQUIRE(stream.call([came] { came->set_value(); }));
+    REQUIRE(host->compute_stream(0).enqueue([gone, &middle] {
+      gone.wait();
+      for (std::int32_t& x : middle) x += 1;
+      return Status();
+    }));
+    REQUIRE(stream.wait(host->compute_stream(0), host->compute_stream(0).record()));
+    REQUIRE(stream.copy(slab->data, middle.data(), 4096));
+    stream.record();
+  }
+  REQUIRE(stream.copy(out.data(), slab->data, 4096));
+  const std::uint64_t end = stream.record();
+  CHECK(eventually([&] { return stream.completed() == end; }));
+  for (std::int32_t& x : in) x += 20;
+  CHECK(out == in);
+}
+
 inline void returns_at_once_behind_a_blocked_event(Device& device) {
   auto slab = device.add_slab(1 << 16);
   REQUIRE(slab);
@@ -308,6 +358,7 @@ inline void device_conformance(const conformance::Subject& subject) {
   SUBCASE("grows, and names what is missing") { grows_and_names_what_is_missing(*device); }
   SUBCASE("copies in order and numbers steps") { copies_in_order_and_numbers_steps(*device); }
   SUBCASE("returns at once behind a blocked event") { returns_at_once_behind_a_blocked_event(*device); }
+  SUBCASE("makes calls in stream order") { makes_calls_in_stream_order(*device); }
   SUBCASE("waits for another stream, and only the waiting stream does") {
     waits_for_another_stream_only(*device);
   }

@@ -48,6 +48,13 @@ bool HostStream::run_now(const HostWork& work) {
   return true;
 }
 
+Status HostStream::call(std::function<void()> fn) {
+  return enqueue([fn = std::move(fn)]() -> Status {
+    fn();
+    return {};
+  });
+}
+
 Status HostStream::copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return {};
   if (to == nullptr || from == nullptr) {

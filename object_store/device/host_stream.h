@@ -28,6 +28,7 @@ class HostStream final : public Stream {
   void* native() const override { return nullptr; }
   Status enqueue(HostWork work) override;
   bool run_now(const HostWork& work) override;
+  Status call(std::function<void()> fn) override;
   Status copy(void* to, const void* from, std::size_t bytes) override;
   // The other stream may be destroyed while this one waits: the step then fails unless the sequence was reached. A
   // stream of another kind is polled every 50 us and must outlive the wait.

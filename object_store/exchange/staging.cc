@@ -1,65 +1,77 @@
 #include <tilewise/exchange/staging.h>
 
+#include <memory>
+#include <new>
+
 namespace tilewise::exchange {
 
 using device::Kind;
-using device::Place;
 
-void Staging::enter(Queue& queue, std::int64_t bytes, std::function<void()> begin) {
-  // One that is larger than the limit goes alone.
-  if (queue.bytes > 0 && queue.bytes + bytes > limit_) {
-    queue.waiting.push_back(
-        [this, &queue, bytes, begin = std::move(begin)]() mutable { enter(queue, bytes, std::move(begin)); });
-    return;
-  }
-  queue.bytes += bytes;
-  begin();
+namespace {
+
+using Buffer = std::shared_ptr<std::byte[]>;
+
+Result<Buffer> make_buffer(std::int64_t bytes) {
+  Buffer buffer(new (std::nothrow) std::byte[static_cast<std::size_t>(bytes)]);
+  if (buffer == nullptr)
+    return error(Errc::kOutOfMemory, std::to_string(bytes) + " bytes of host memory to stage a transfer in");
+  return buffer;
 }
 
-void Staging::leave(Queue& queue, std::int64_t bytes) {
-  queue.bytes -= bytes;
-  for (std::size_t left = queue.waiting.size(); left > 0; --left) {
-    auto next = std::move(queue.waiting.front());
-    queue.waiting.pop_front();
-    next();
-  }
-}
+}  // namespace
 
 void Staging::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                        Exchange::Done done) {
-  enter(out_, bytes, [=, this, done = std::move(done)] {
-    auto buffer = std::make_shared_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
-    const auto copied = [=, this](const Status& ok) {
-      if (!ok) {
-        leave(out_, bytes);
-        return done(ok, msg::Lane::kStaged);
-      }
-      exchange_.transmit(to, transfer, buffer.get(), bytes, Kind::kHost,
-                         [=, this](const Status& sent, msg::Lane) {
-                           leave(out_, bytes);
-                           done(sent, msg::Lane::kStaged);
-                           (void)buffer;
-                         });
-    };
-    copier_.copy({buffer.get(), Kind::kHost}, {const_cast<std::byte*>(from), Kind::kCuda}, bytes, copied);
-  });
+  if (!sending_.insert({to, transfer}).second) return;
+  waiting_.push_back({to, transfer, from, bytes, std::move(done)});
+  begin_sends();
+}
+
+// One that is larger than the limit goes alone. Sends that fail at once come back here: they leave the loop to the first.
+void Staging::begin_sends() {
+  if (beginning_) return;
+  beginning_ = true;
+  while (!waiting_.empty() && (held_ == 0 || held_ + waiting_.front().bytes <= limit_)) {
+    Send send = std::move(waiting_.front());
+    waiting_.pop_front();
+    held_ += send.bytes;
+    begin(std::move(send));
+  }
+  beginning_ = false;
+}
+
+void Staging::begin(Send send) {
+  const Result<Buffer> made = make_buffer(send.bytes);
+  if (!made) return end(send, made.error());
+  const Buffer buffer = *made;
+  const device::Place from{const_cast<std::byte*>(send.from), Kind::kCuda};
+  const std::int64_t bytes = send.bytes;
+  copier_.copy({buffer.get(), Kind::kHost}, from, bytes,
+               [this, buffer, send = std::move(send)](const Status& ok) {
+                 if (!ok) return end(send, ok);
+                 exchange_.transmit(send.to, send.transfer, buffer.get(), send.bytes, Kind::kHost,
+                                    [this, buffer, send](const Status& sent, msg::Lane) { end(send, sent); });
+               });
+}
+
+void Staging::end(const Send& send, const Status& status) {
+  held_ -= send.bytes;
+  sending_.erase({send.to, send.transfer});
+  if (send.done) send.done(status, msg::Lane::kStaged);
+  begin_sends();
 }
 
 void Staging::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                       Exchange::Done done) {
-  enter(in_, bytes, [=, this, done = std::move(done)] {
-    auto buffer = std::make_shared_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
-    const auto arrived = [=, this](const Status& ok, msg::Lane) {
-      const auto copied = [=, this](const Status& there) {
-        leave(in_, bytes);
-        done(there, msg::Lane::kStaged);
-        (void)buffer;
-      };
-      if (!ok) return copied(ok);
-      copier_.copy({to, Kind::kCuda}, {buffer.get(), Kind::kHost}, bytes, copied);
-    };
-    exchange_.receive(from, transfer, buffer.get(), bytes, Kind::kHost, arrived);
-  });
+  const Result<Buffer> made = make_buffer(bytes);
+  if (!made) return done(made.error(), msg::Lane::kStaged);
+  const Buffer buffer = *made;
+  const auto arrived = [this, to, bytes, buffer, done = std::move(done)](const Status& ok, msg::Lane) {
+    if (!ok) return done(ok, msg::Lane::kStaged);
+    copier_.copy({to, Kind::kCuda}, {buffer.get(), Kind::kHost}, bytes,
+                 [buffer, done](const Status& there) { done(there, msg::Lane::kStaged); });
+  };
+  exchange_.receive(from, transfer, buffer.get(), bytes, Kind::kHost, arrived);
 }
 
 }  // namespace tilewise::exchange

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 #include "harness.h"
 
@@ -68,6 +69,28 @@ TEST_CASE("two worker processes write one file and read it again, under another 
   // Writing over it: readers of the old file see it whole until the new one is.
   (x * 2.0).save_npy(path).wait({.timeout = kPatience});
   CHECK(session.load_npy(path).get<double>() == (x + x).get<double>());
+}
+
+TEST_CASE("a save that is cancelled leaves a whole file or none") {
+  Cluster cluster;
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  const Folder folder;
+  const std::string path = folder / "x.npy";
+  Array x = session.random.uniform({4000, 1000}, {.seed = 3, .block = {100, 250}});
+  x.persist().wait({.timeout = kPatience});
+  for (int round = 0; round < 5; ++round) {
+    Future save = x.save_npy(path);
+    if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2 * round));
+    save.cancel();
+    CHECK(error_of([&] { save.wait(); }).code() == Errc::kCancelled);
+    CHECK(eventually([&] {
+      return files_in(folder / "") == 0 || (files_in(folder / "") == 1 && std::filesystem::exists(path));
+    }));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // nothing comes back
+  CHECK(files_in(folder / "") <= 1);
+  CHECK(sum(x).item<double>() > 0);
 }
 
 TEST_CASE("files that are missing, no .npy, or too short are named") {

@@ -38,9 +38,10 @@ class HostFallback {
 
   device::Device& device_;
   std::unique_ptr<kernels::KernelSet> kernels_;
-  std::unique_ptr<device::Device> host_;  // for its stream: it holds no blocks
-  std::vector<ir::Read> reads_;           // scratch
-  std::deque<Held> held_;                 // host_sequence rises
+  std::vector<ir::Read> reads_;  // scratch
+  std::deque<Held> held_;        // host_sequence rises
+  std::unique_ptr<device::Device>
+      host_;  // for its stream: it holds no blocks. Ends before what its work uses
 };
 
 }  // namespace tilewise::worker

@@ -19,13 +19,14 @@ void LocalLane::transmit(WorkerId receiver, std::uint64_t transfer, device::Plac
     return sent({});
   }
   copier_.copy(armed.to, from, bytes,
-               [received = std::move(armed.done), sent = std::move(sent)](const Status& ok) {
-                 received(ok);
+               [this, receiver, received = std::move(armed.done), sent = std::move(sent)](const Status& ok) {
+                 if (!gone_.contains(receiver)) received(ok);
                  sent(ok);
                });
 }
 
 void LocalLane::forget(WorkerId client) {
+  gone_.insert(client);
   std::erase_if(armed_, [&](const auto& entry) { return entry.first.first == client.value; });
   copier_.drain();
   copier_.poll();

@@ -4,6 +4,7 @@
 #include "step.h"
 
 #include <tilewise/base/check.h>
+#include <tilewise/kernels/host_info.h>
 
 #include <atomic>
 #include <memory>
@@ -32,9 +33,24 @@ bool is_small(const kernels::KernelCall& call) {
   for (const kernels::TensorView& view : call.outputs) elements += ir::volume(view.shape);
   if (elements > kSmallElements) return false;
   if (call.op->kind != ir::OpKind::kMatmul && call.op->kind != ir::OpKind::kMatmulPanels) return true;
+  static const bool may_wait = !kernels::host_warning().empty();  // for other products to end
+  if (may_wait) return false;
   const bool reads =
       call.inputs[0].data != nullptr && call.inputs[1].data != nullptr;  // else it fills with zeros
   return !reads || ir::volume(call.inputs[0].shape) * call.inputs[1].shape.back() <= kSmallProduct;
+}
+
+// Ops that GPUs have no kernel for by nature. Others that lack one (cuBLAS was not found, say) are an error that says so,
+// not a GPU that is silently slow.
+bool host_may_step_in(const ir::Op& op) {
+  switch (op.kind) {
+    case ir::OpKind::kReadNpy:
+    case ir::OpKind::kWriteNpy:
+    case ir::OpKind::kCall: return true;
+    case ir::OpKind::kMatmul:
+    case ir::OpKind::kMatmulPanels: return op.outputs[0].dtype == ir::DType::kBool;
+    default: return false;
+  }
 }
 
 }  // namespace
@@ -237,10 +253,11 @@ Status Runtime::enqueue(Local& local, const Launch& launch, ResolvedStep step) {
     TW_TRY(stream.wait(local.device->compute_stream(other), sequence));
   }
   if (stream.kind() != device::Kind::kHost) {
-    if (local.kernels->supports(step.op->op) || !local.fallback->supports(step.op->op)) {
-      return launch_on_cuda(local, step, launch.stream);
+    if (host_may_step_in(step.op->op) && !local.kernels->supports(step.op->op) &&
+        local.fallback->supports(step.op->op)) {
+      return local.fallback->launch(launch, step, local.busy_ns);
     }
-    return local.fallback->launch(launch, step, local.busy_ns);
+    return launch_on_cuda(local, step, launch.stream);
   }
   return stream.enqueue([&local, step = std::move(step)]() -> Status {
     thread_local std::vector<ir::Read> reads;

@@ -90,6 +90,11 @@ Status CudaStream::copy_pageable(std::byte* to, const std::byte* from, std::size
   return {};
 }
 
+Status CudaStream::call(std::function<void()> fn) {
+  TW_TRY(context_.make_current());
+  return stop_for(host_tasks_.add_call(std::move(fn)));
+}
+
 Status CudaStream::stop_for(HostTasks::Ticket ticket) {
   if (ticket.arrival != 0)
     TW_CUDA_TRY(driver_, cuStreamWriteValue64, "cuStreamWriteValue64", stream_,

@@ -30,6 +30,7 @@ class CudaStream final : public device::Stream {
   void* native() const override { return stream_; }
   Status enqueue(HostWork work) override;
   bool run_now(const HostWork&) override { return false; }
+  Status call(std::function<void()> fn) override;
   Status copy(void* to, const void* from, std::size_t bytes) override;
   // A host stream as `other` must live until the step is complete there. kInvalidArgument for a step of a CUDA stream
   // that is not recorded yet: a driver event has no meaning before.

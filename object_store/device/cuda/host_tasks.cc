@@ -27,6 +27,12 @@ HostTasks::Ticket HostTasks::add_move(std::byte* to, const std::byte* from, std:
   return push({.sequence = arrivals_, .moves = {{to, from, bytes}}}, arrivals_);
 }
 
+HostTasks::Ticket HostTasks::add_call(std::function<void()> fn) {
+  close();
+  ++arrivals_;
+  return push({.sequence = arrivals_, .call = std::move(fn)}, arrivals_);
+}
+
 std::byte* HostTasks::join_move(const std::byte* from, std::size_t bytes) {
   const std::size_t at = (staged_ + 255) / 256 * 256;
   if (!joinable_ || at + bytes > HostTaskWords::kStagingBytes) return nullptr;
@@ -47,6 +53,7 @@ bool HostTasks::run() {
       task.other != nullptr ? task.other->completed() : words_->arrived.load(std::memory_order_acquire);
   if (reached < task.sequence) return false;
   for (const Move& move : task.moves) std::memcpy(move.to, move.from, move.bytes);
+  if (task.call) task.call();
   tasks_.pop_front();
   words_->released.store(made_ - tasks_.size(), std::memory_order_release);
   open_.store(tasks_.size(), std::memory_order_release);

@@ -1,8 +1,8 @@
-// What the GPU cannot do itself, done by a thread of the host at its place in a stream: waiting for a host stream, and
-// moving bytes between pageable memory and a pinned buffer.
+// What the GPU cannot do itself, done by a thread of the host at its place in a stream: waiting for a host stream,
+// moving bytes between pageable memory and a pinned buffer, calling functions.
 //
-// A stream stops at a word in pinned memory (cuStreamWaitValue64) until the task with that number is done; for a move it
-// first announces that it has come there (cuStreamWriteValue64). Tasks of a stream are done in order. The thread makes no
+// A stream stops at a word in pinned memory (cuStreamWaitValue64) until the task with that number is done; for a move or
+// a call it first announces that it has come there (cuStreamWriteValue64). Tasks of a stream are done in order. The thread makes no
 // driver call and takes no lock that is held during one: the driver waits for the whole GPU, with its own lock held, when
 // it loads a kernel or allocates, and a stream that then waits for a thread that wants that lock never goes on.
 //
@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -39,6 +40,8 @@ class HostTasks {
   Ticket add_wait(device::Stream& other, std::uint64_t sequence);
   // Copies `bytes` <= kStagingBytes when the stream has arrived. Stream order alone protects the staging buffer.
   Ticket add_move(std::byte* to, const std::byte* from, std::size_t bytes);
+  // Calls `fn` when the stream has arrived. It must not block: other streams wait meanwhile.
+  Ticket add_call(std::function<void()> fn);
   // Adds a move into staging to the last task, if that is an unfinished one of the kind and has room: its place there.
   std::byte* join_move(const std::byte* from, std::size_t bytes);
   // The next move starts a task of its own: something lies between that it may depend on.
@@ -58,6 +61,7 @@ class HostTasks {
     device::Stream* other = nullptr;
     std::uint64_t sequence = 0;  // of `other`, or the arrival
     std::vector<Move> moves;
+    std::function<void()> call;
   };
   Ticket push(Task task, std::uint64_t arrival);
 

@@ -33,6 +33,7 @@ class Copier {
     Stream* stream = nullptr;
     std::uint64_t sequence = 0;
     Done done;
+    Status status;  // of a copy that was refused half-way: told when its other half has ended
   };
   Device* device_for(Place to, Place from) const;
 

@@ -57,6 +57,9 @@ class Stream {
   // false, and nothing is done, otherwise. Saves waking a thread for less than waking costs. on_progress() is not
   // called. CUDA: always false.
   virtual bool run_now(const HostWork& work) = 0;
+  // Appends a call that a thread of the device makes when the stream has come there. It must neither block nor call the
+  // device's driver. A stream that breaks before destroys it uncalled.
+  virtual Status call(std::function<void()> fn) = 0;
   // Appends a copy of contiguous bytes between any two addresses this device can reach (its own slabs, host memory,
   // mapped or peer slabs).
   virtual Status copy(void* to, const void* from, std::size_t bytes) = 0;

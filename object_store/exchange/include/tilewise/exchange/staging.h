@@ -5,36 +5,44 @@
 #include <tilewise/exchange/exchange.h>
 
 #include <deque>
-#include <functional>
-#include <memory>
+#include <set>
+#include <utility>
 
 namespace tilewise::exchange {
 
-// The loop's thread. A transfer holds host memory of its size from here to its end; past `limit_bytes` of that others wait
-// for their turn, in order, sends and receives apart so that neither waits for the other.
+// The loop's thread. A transfer holds host memory of its size from here to its end. Sends past `limit_bytes` of that wait for
+// their turn, in order. Receives do not: their sender has been told to begin, and what was granted at once is bounded by
+// the device's memory.
 class Staging {
  public:
   // Both outlive this, and it outlives what it has given them: they let go of that when they end.
   Staging(Exchange& exchange, device::Copier& copier, std::int64_t limit_bytes = std::int64_t{1} << 30)
       : exchange_(exchange), copier_(copier), limit_(limit_bytes) {}
-  // As Exchange's, of CUDA memory, but for repeats, which are made again.
+  // As Exchange's, of CUDA memory. kOutOfMemory where the host has none to stage in. A repeat of a send under way does
+  // nothing, its `done` is dropped.
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 Exchange::Done done);
   void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, Exchange::Done done);
 
  private:
-  using Buffer = std::shared_ptr<std::byte[]>;
-  struct Queue {
-    std::int64_t bytes = 0;  // held now
-    std::deque<std::function<void()>> waiting;
+  struct Send {
+    WorkerId to;
+    std::uint64_t transfer = 0;
+    const std::byte* from = nullptr;
+    std::int64_t bytes = 0;
+    Exchange::Done done;
   };
-  void enter(Queue& queue, std::int64_t bytes, std::function<void()> begin);
-  void leave(Queue& queue, std::int64_t bytes);
+  void begin_sends();
+  void begin(Send send);
+  void end(const Send& send, const Status& status);
 
   Exchange& exchange_;
   device::Copier& copier_;
   const std::int64_t limit_;
-  Queue out_, in_;
+  std::int64_t held_ = 0;  // bytes of sends that have begun
+  std::deque<Send> waiting_;
+  std::set<std::pair<WorkerId, std::uint64_t>> sending_;  // begun or waiting
+  bool beginning_ = false;                                // begin_sends() is on the stack
 };
 
 }  // namespace tilewise::exchange

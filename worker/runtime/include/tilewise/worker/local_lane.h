@@ -4,6 +4,7 @@
 #include <tilewise/device/copier.h>
 
 #include <map>
+#include <set>
 
 namespace tilewise::worker {
 
@@ -16,7 +17,8 @@ class LocalLane {
   void receive(WorkerId receiver, std::uint64_t transfer, device::Place to, std::int64_t bytes, Done done);
   // A transfer that nobody waits for (any more) is ignored, its `sent` called all the same.
   void transmit(WorkerId receiver, std::uint64_t transfer, device::Place from, std::int64_t bytes, Done sent);
-  // Drops what the client has armed, uncalled; ends what is under way, calling it. Then no copy touches its memory.
+  // Ends the client's transfers, uncalled: when this returns no copy touches its memory any more. For good: ids of clients
+  // are never used again.
   void forget(WorkerId client);
 
  private:
@@ -28,6 +30,7 @@ class LocalLane {
 
   device::Copier& copier_;
   std::map<std::pair<std::uint32_t, std::uint64_t>, Armed> armed_;
+  std::set<WorkerId> gone_;
 };
 
 }  // namespace tilewise::worker
