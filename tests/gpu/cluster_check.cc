@@ -1,13 +1,16 @@
 // Array programs through the whole engine on a GPU: client, scheduler, worker core, runtime, CUDA kernels, and the way
 // back to the client's memory.
 #include <tilewise/embedded/cluster.h>
+#include <tilewise/io/npy.h>
 #include <tilewise/tilewise.h>
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <numeric>
 
 using namespace tilewise;
@@ -19,8 +22,12 @@ struct GpuCluster {
     auto started = embedded::Cluster::start({.workers = 1, .memory_bytes = std::int64_t{2} << 30});
     REQUIRE(started.has_value());
     cluster = std::move(*started);
-    session.emplace(
-        make_session(cluster->connect("gpu_check"), {.seed = 1, .timeout = std::chrono::seconds(120)}));
+    const auto header = [](const std::string& path) -> Result<NpyInfo> {
+      TW_ASSIGN(const io::NpyInfo info, io::read_npy_header(path));
+      return NpyInfo{info.dtype, info.shape, info.data_offset, info.fortran_order};
+    };
+    session.emplace(make_session(cluster->connect("gpu_check"),
+                                 {.seed = 1, .timeout = std::chrono::seconds(120), .npy_info = header}));
   }
   std::unique_ptr<embedded::Cluster> cluster;
   std::optional<Session> session;
@@ -63,6 +70,45 @@ TEST_CASE("cluster: uploads, elementwise, matmul, reductions and results on a GP
   CHECK(concat({x, x.slice(0, 0, 7)}, 0).get<double>().size() == static_cast<std::size_t>((m + 7) * k));
   CHECK((s.full({}, 2.5) * 2.0).item<double>() == 5.0);
   CHECK_THROWS_AS(matmul(x, y), ArrayError);
+}
+
+// The host makes these steps in the middle of the GPU's streams, while kernels that are new have to be loaded, for which the
+// driver waits for the whole GPU.
+TEST_CASE("cluster: files through a GPU, between kernels that are loaded meanwhile") {
+  GpuCluster gpu;
+  Session& s = *gpu.session;
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("tilewise-gpu-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  std::vector<double> values(300 * 200);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 101) - 50;
+  const Array x = s.from_memory(values, {300, 200}, {.block = {64, 90}});
+  for (int round = 0; round < 6; ++round) {
+    const std::string path = folder / ("x" + std::to_string(round) + ".npy");
+    x.save_npy(path).wait();
+    // Another tape each round, on blocks that are still being read.
+    Array y = s.load_npy(path, {.block = {37, 200}});
+    for (int i = 0; i <= round; ++i) y = y * 2.0 + static_cast<double>(round);
+    double scale = 1, shift = 0;
+    for (int i = 0; i <= round; ++i) scale *= 2, shift = shift * 2 + round;
+    const std::vector<double> got = (y - abs(y)).get<double>();
+    bool same = got.size() == values.size();
+    for (std::size_t i = 0; same && i < got.size(); ++i) {
+      const double want = values[i] * scale + shift;
+      same = got[i] == want - std::abs(want);
+    }
+    CHECK(same);
+  }
+  const Array gone = s.load_npy(folder / "x0.npy", {.block = {50, 200}});
+  std::filesystem::remove(folder / "x0.npy");
+  try {
+    (void)gone.get<double>();
+    FAIL("a file that is gone was read");
+  } catch (const ArrayError& e) {
+    CHECK(e.code() == Errc::kNotFound);
+  }
+  CHECK(s.load_npy(folder / "x1.npy").get<double>() == values);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("cluster: random numbers and regression steps agree with the host") {
