@@ -1,0 +1,160 @@
+// Functions made of others, against plain loops, on every form of cluster; their mistakes.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "clusters.h"
+
+using namespace tilewise;
+
+namespace {
+
+using Doubles = std::vector<double>;
+
+Doubles numbers(std::int64_t n, int seed) {
+  Doubles out(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i)
+    out[static_cast<std::size_t>(i)] = static_cast<double>((i * 37 + seed) % 23) - 11;
+  return out;
+}
+
+// rows x columns, row by row.
+Doubles table(std::int64_t rows, std::int64_t columns,
+              const std::function<double(std::int64_t, std::int64_t)>& f) {
+  Doubles out;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) out.push_back(f(i, j));
+  }
+  return out;
+}
+
+Errc code_of(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const ArrayError& e) {
+    return e.code();
+  }
+  return Errc::kOk;
+}
+
+}  // namespace
+
+TEST_CASE("structure: axes moved, reversed, rolled, repeated, tiled, cut along diagonals") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const std::int64_t m = 13, n = 9;
+    const Doubles a = numbers(m * n, 1);
+    const auto at = [&](std::int64_t i, std::int64_t j) { return a[static_cast<std::size_t>(i * n + j)]; };
+    const Array x = s.from_memory(a, {m, n}, {.block = {5, 4}});
+    CHECK(flip(x).get<double>() == table(m, n, [&](auto i, auto j) { return at(m - 1 - i, n - 1 - j); }));
+    CHECK(flip(x, -1).get<double>() == table(m, n, [&](auto i, auto j) { return at(i, n - 1 - j); }));
+    for (const std::int64_t shift : {0, 1, 4, -3, 9, 100, -100}) {
+      CAPTURE(shift);
+      CHECK(roll(x, shift, 1).get<double>() ==
+            table(m, n, [&](auto i, auto j) { return at(i, ((j - shift) % n + n) % n); }));
+    }
+    CHECK(roll(x, 2, 0).get<double>() == table(m, n, [&](auto i, auto j) { return at((i + m - 2) % m, j); }));
+    CHECK(repeat(x, 3, 0).get<double>() == table(3 * m, n, [&](auto i, auto j) { return at(i / 3, j); }));
+    CHECK(repeat(x, 2, -1).get<double>() == table(m, 2 * n, [&](auto i, auto j) { return at(i, j / 2); }));
+    CHECK(tile(x, {2, 3}).get<double>() ==
+          table(2 * m, 3 * n, [&](auto i, auto j) { return at(i % m, j % n); }));
+    CHECK(repeat(x, 0, 0).shape() == Shape{0, n});
+    CHECK(diff(x, 0).get<double>() ==
+          table(m - 1, n, [&](auto i, auto j) { return at(i + 1, j) - at(i, j); }));
+    for (const std::int64_t k : {0, 2, -3, 50, -50}) {
+      CAPTURE(k);
+      CHECK(tril(x, k).get<double>() ==
+            table(m, n, [&](auto i, auto j) { return j - i > k ? 0 : at(i, j); }));
+      CHECK(triu(x, k).get<double>() ==
+            table(m, n, [&](auto i, auto j) { return j - i < k ? 0 : at(i, j); }));
+      double sum = 0;
+      for (std::int64_t i = 0; i < m; ++i) sum += i + k >= 0 && i + k < n ? at(i, i + k) : 0;
+      CHECK(trace(x, k).item<double>() == sum);
+    }
+    CHECK(tril(x.T()).get<double>() == table(n, m, [&](auto i, auto j) { return j > i ? 0 : at(j, i); }));
+    const Array cube = x.reshape({13, 3, 3});
+    CHECK(moveaxis(cube, 0, -1).shape() == Shape{3, 3, 13});
+    CHECK(swapaxes(cube, 0, 2).get<double>()[13] == at(0, 3));
+    CHECK(moveaxis(cube, -1, 0).at(0, 1).get<double>() ==
+          table(m, 3, [&](auto i, auto j) { return at(i, 3 * j + 1); }));
+    const std::vector<Array> grid = meshgrid({s.arange(3), s.arange(4) * 10});
+    CHECK((grid[0] + grid[1]).get<std::int64_t>()[7] == 1 + 30);
+    CHECK(grid[1].shape() == Shape{3, 4});
+  }
+}
+
+TEST_CASE("statistics and products") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const std::int64_t m = 40, n = 11;
+    const Doubles a = numbers(m * n, 3), b = numbers(n, 5);
+    const auto at = [&](std::int64_t i, std::int64_t j) { return a[static_cast<std::size_t>(i * n + j)]; };
+    const Array x = s.from_memory(a, {m, n}, {.block = {16, 6}}), y = s.from_memory(b, {n}, {.block = {4}});
+    // A large mean costs no digits.
+    const Array far = x + 1e9;
+    const Doubles got = var(far, 0, 1).get<double>();
+    REQUIRE(got.size() == static_cast<std::size_t>(n));
+    for (std::int64_t j = 0; j < n; ++j) {
+      double mean = 0, want = 0;
+      for (std::int64_t i = 0; i < m; ++i) mean += at(i, j) / static_cast<double>(m);
+      for (std::int64_t i = 0; i < m; ++i) want += (at(i, j) - mean) * (at(i, j) - mean);
+      CHECK(got[static_cast<std::size_t>(j)] ==
+            doctest::Approx(want / static_cast<double>(m - 1)).epsilon(1e-6));
+    }
+    CHECK(stddev(s.full({10, 10}, 3.0)).item<double>() == 0);
+    CHECK(var(x, {}, 0, true).shape() == Shape{1, 1});
+    CHECK(std::isnan(var(s.ones({1}), {}, 1).item<double>()));
+    CHECK(var(s.arange(4)).item<double>() == 1.25);
+    CHECK(count_nonzero(x).item<std::int64_t>() ==
+          std::count_if(a.begin(), a.end(), [](double v) { return v != 0; }));
+    CHECK(count_nonzero(x > 0.0, 1).get<std::int64_t>()[0] ==
+          std::count_if(a.begin(), a.begin() + n, [](double v) { return v > 0; }));
+    CHECK(norm(s.from_memory(Doubles{3, 4}, {2})).item<double>() == 5);
+    CHECK(norm(s.arange(3, 5)).item<double>() == 5);
+    CHECK(clip(x, -2, 3).get<double>() ==
+          table(m, n, [&](auto i, auto j) { return std::clamp(at(i, j), -2.0, 3.0); }));
+    CHECK(clip(x, {}, 0).dtype() == DType::kFloat64);
+    CHECK(clip(s.arange(5), 1, 3).get<std::int64_t>() == std::vector<std::int64_t>{1, 1, 2, 3, 3});
+    CHECK(outer(y, y).get<double>() == table(n, n, [&](auto i, auto j) {
+            return b[static_cast<std::size_t>(i)] * b[static_cast<std::size_t>(j)];
+          }));
+    Doubles dots;
+    for (std::int64_t i = 0; i < m; ++i) {
+      dots.push_back(std::inner_product(b.begin(), b.end(), a.begin() + i * n, 0.0));
+    }
+    CHECK(vecdot(x, y).get<double>() == dots);
+    CHECK(tensordot(x, y, 1).get<double>() == dots);
+    CHECK(tensordot(x, x, 2).item<double>() == std::inner_product(a.begin(), a.end(), a.begin(), 0.0));
+    CHECK(tensordot(y, y, 0).get<double>() == outer(y, y).get<double>());
+    const Array cube = x.reshape({5, 8, 11});
+    CHECK(tensordot(cube, y, 1).shape() == Shape{5, 8});
+    CHECK(tensordot(cube, y, 1).get<double>() == dots);
+    CHECK(atan(s.ones({1})).item<double>() == std::atan(1.0));
+    CHECK(reciprocal(s.full({1}, 4.0)).item<double>() == 0.25);
+  }
+}
+
+TEST_CASE("mistakes in functions made of others name what was wrong") {
+  TestCluster cluster(kForms[0]);
+  const Session& s = cluster.session;
+  const Array x = s.ones({3, 4}), v = s.ones({4});
+  CHECK(code_of([&] { roll(x, 1, 2); }) == Errc::kOutOfRange);
+  CHECK(code_of([&] { flip(x, -3); }) == Errc::kOutOfRange);
+  CHECK(code_of([&] { repeat(x, -1, 0); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { repeat(x, std::int64_t{1} << 62, 0); }) == Errc::kOutOfRange);
+  CHECK(code_of([&] { tile(x, {2}); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { tril(v); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { trace(v); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { outer(x, v); }) == Errc::kShapeMismatch);
+  CHECK(code_of([&] { vecdot(x, s.ones({3})); }) == Errc::kShapeMismatch);
+  CHECK(code_of([&] { tensordot(x, v, 2); }) == Errc::kOutOfRange);
+  CHECK(code_of([&] { tensordot(x, x, 1); }) == Errc::kShapeMismatch);
+  CHECK(code_of([&] { meshgrid({x}); }) == Errc::kShapeMismatch);
+  CHECK(code_of([&] { var(Array()); }) == Errc::kInvalidArgument);
+}
