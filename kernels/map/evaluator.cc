@@ -300,6 +300,10 @@ const void* TileEvaluator::eval(std::int64_t begin, std::int64_t n, void* out) {
 
 const void* TileEvaluator::eval_window(std::int64_t begin, std::int64_t n, void* buffer) {
   if (in_place_) return eval(begin, n, nullptr);
+  if (is_straight_) {
+    straight_.sweep(begin, n, tile_, buffer);
+    return buffer;
+  }
   const auto size = static_cast<std::int64_t>(ir::size_of(program_->result()));
   for (std::int64_t done = 0; done < n;) {
     const std::int64_t tile = tile_at(begin + done, begin + n);

@@ -1,5 +1,7 @@
 // kMap on the host: the tape is interpreted tile by tile, each instruction a vector loop over a tile in cache. No
 // temporary of the block's size exists.
+#include <cstring>
+
 #include "map/evaluator.h"
 #include "map/map.h"
 
@@ -17,13 +19,8 @@ Status host(const KernelCall& call, const PluginTable*) {
   if (total == 0) return {};
   TW_ASSIGN(const Program program, Program::make(call.op->get<ir::MapAttrs>().tape, out.dtype));
   TW_ASSIGN(TileEvaluator evaluator, TileEvaluator::make(program, call.inputs, call.box, call.space_shape));
-  const auto size = static_cast<std::int64_t>(ir::size_of(out.dtype));
-  auto* to = static_cast<std::byte*>(out.data);
-  for (std::int64_t begin = 0; begin < total;) {
-    const std::int64_t n = evaluator.tile_at(begin, total);
-    evaluator.eval(begin, n, to + begin * size);
-    begin += n;
-  }
+  const void* at = evaluator.eval_window(0, total, out.data);
+  if (at != out.data) std::memcpy(out.data, at, static_cast<std::size_t>(total) * ir::size_of(out.dtype));
   return {};
 }
 

@@ -15,7 +15,7 @@ bool StraightTape::build(const Program& program, const Operand* operands, std::b
   struct Value {
     const void* data = nullptr;
     bool splat = false;
-    std::int8_t stream = -1;
+    std::int64_t moving = 0;  // element size of an operand that moves; 0: stays
   };
   boost::container::static_vector<Value, Program::kMaxCode> values;
   for (const ProgramInstr& in : program.code) {
@@ -27,9 +27,8 @@ bool StraightTape::build(const Program& program, const Operand* operands, std::b
     } else if (in.kind == Kind::kLoad && operands[in.source].repeated) {
       fill_same(block, operands[in.source].data, size, kLaneBlock);
       values.push_back({block, true});
-    } else if (in.kind == Kind::kLoad && streams_.size() < streams_.capacity()) {
-      streams_.push_back({operands[in.source].data, size});
-      values.push_back({nullptr, false, static_cast<std::int8_t>(streams_.size() - 1)});
+    } else if (in.kind == Kind::kLoad) {
+      values.push_back({operands[in.source].data, false, size});
     } else if (in.kind == Kind::kLane) {
       Lane lane;
       lane.fn = in.lane;
@@ -38,8 +37,11 @@ bool StraightTape::build(const Program& program, const Operand* operands, std::b
         const Value& value = values[in.args[k]];
         lane.args.in[k] = value.data;
         lane.args.splat[k] = value.splat;
-        lane.moving[k] = value.stream;
         splat = splat && value.splat;
+        if (value.moving > 0) {
+          streams_.push_back({static_cast<std::uint16_t>(lanes_.size()), static_cast<std::uint8_t>(k),
+                              static_cast<const std::byte*>(value.data), value.moving});
+        }
       }
       lane.args.out = splat ? block : tiles + in.slot * tile_bytes;
       values.push_back({lane.args.out, splat});
@@ -55,22 +57,41 @@ bool StraightTape::build(const Program& program, const Operand* operands, std::b
   }
   if (program.code.back().kind != Kind::kLane || values.back().splat) return false;
   slot_ = lanes_.back().args.out;
+  out_size_ = static_cast<std::int64_t>(ir::size_of(program.result()));
   return true;
 }
 
+void StraightTape::move_to(std::int64_t begin) {
+  for (const Stream& stream : streams_) {
+    lanes_[stream.lane].args.in[stream.arg] = stream.data + begin * stream.size;
+  }
+}
+
 const void* StraightTape::eval(std::int64_t begin, std::int64_t n, void* out) {
-  void* to = out != nullptr ? out : slot_;
-  lanes_.back().args.out = to;
+  move_to(begin);
+  lanes_.back().args.out = out != nullptr ? out : slot_;
   for (Lane& lane : lanes_) {
-    for (int k = 0; k < 3; ++k) {
-      if (lane.moving[k] < 0) continue;
-      const Stream& stream = streams_[static_cast<std::size_t>(lane.moving[k])];
-      lane.args.in[k] = stream.data + begin * stream.size;
-    }
     lane.args.n = n;
     lane.fn(lane.args);
   }
-  return to;
+  return lanes_.back().args.out;
+}
+
+void StraightTape::sweep(std::int64_t begin, std::int64_t n, std::int64_t tile, void* out) {
+  move_to(begin);
+  auto* to = static_cast<std::byte*>(out);
+  for (Lane& lane : lanes_) lane.args.n = tile;
+  for (; n >= tile; n -= tile) {
+    lanes_.back().args.out = to;
+    for (Lane& lane : lanes_) lane.fn(lane.args);
+    for (const Stream& stream : streams_) {
+      const void*& in = lanes_[stream.lane].args.in[stream.arg];
+      in = static_cast<const std::byte*>(in) + tile * stream.size;
+    }
+    to += tile * out_size_;
+    begin += tile;
+  }
+  if (n > 0) eval(begin, n, to);
 }
 
 }  // namespace tilewise::kernels::map

@@ -1,6 +1,8 @@
 // The common tape, whose operands are all contiguous or repeated: what can be decided before the first tile is, so that
 // a tile costs little more than its vector loops.
 #pragma once
+#include <boost/container/small_vector.hpp>
+
 #include "map/program.h"
 
 namespace tilewise::kernels::map {
@@ -18,21 +20,26 @@ class StraightTape {
              std::int64_t tile_bytes);
   // As TileEvaluator::eval.
   const void* eval(std::int64_t begin, std::int64_t n, void* out);
+  // Any number of elements, at `out`, `tile` at a time: what moves is set once and then moves on.
+  void sweep(std::int64_t begin, std::int64_t n, std::int64_t tile, void* out);
 
  private:
-  struct Stream {
-    const std::byte* data;
-    std::int64_t size;
+  struct Stream {  // an argument that moves with the tile
+    std::uint16_t lane = 0;
+    std::uint8_t arg = 0;
+    const std::byte* data = nullptr;  // of element 0
+    std::int64_t size = 1;            // of an element
   };
   struct Lane {
     LaneFn fn = nullptr;
-    LaneArgs args;                         // complete but for what moves with the tile
-    std::int8_t moving[3] = {-1, -1, -1};  // arguments that are streams
+    LaneArgs args;  // complete but for what moves
   };
+  void move_to(std::int64_t begin);
 
-  boost::container::static_vector<Stream, limits::kMaxTapeLoads> streams_;
+  boost::container::small_vector<Stream, 16> streams_;
   boost::container::static_vector<Lane, Program::kMaxCode> lanes_;
-  void* slot_ = nullptr;  // of the result
+  void* slot_ = nullptr;      // of the result
+  std::int64_t out_size_ = 1;  // of an element of it
 };
 
 }  // namespace tilewise::kernels::map
