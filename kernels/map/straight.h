@@ -38,7 +38,7 @@ class StraightTape {
 
   boost::container::small_vector<Stream, 16> streams_;
   boost::container::static_vector<Lane, Program::kMaxCode> lanes_;
-  void* slot_ = nullptr;      // of the result
+  void* slot_ = nullptr;       // of the result
   std::int64_t out_size_ = 1;  // of an element of it
 };
 

@@ -167,7 +167,10 @@ void Core::Impl::enqueue_op(Slot slot, const msg::Plan& plan) {
     if (op.done) share.next = share.completed = share.owned;
     if (share.owned == 0 || op.done) continue;
     DeviceState& device = devices[d];
-    device.reserve_bytes = std::max(device.reserve_bytes, geometry.output_bytes_bound());
+    if (const std::int64_t bytes = step_bytes(*op.entry); bytes > device.reserve_bytes) {
+      device.reserve_bytes = bytes;
+      device.memory_freed = true;  // carve it before the op's tasks take what there is
+    }
     const auto before = [&](Slot q, GraphId graph) {
       return queues[q].priority != plan.priority ? queues[q].priority > plan.priority
                                                  : queues[q].graph < graph;

@@ -1,6 +1,9 @@
 // Memory is granted as offsets, in an order that cannot deadlock (D6): the lowest unfinished task of a device may
-// always use the reserve, which is as large as the largest admitted step and is an extent, not a count of bytes.
+// always use the reserve, which is as large as the largest admitted step, its inputs included where they are copied, and is
+// an extent, not a count of bytes.
 #include "state.h"
+
+#include <algorithm>
 
 namespace tilewise::worker {
 
@@ -20,27 +23,49 @@ std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t byte
       return std::nullopt;
     }
     if (lowest && device.reserve) {
+      // The rest stays reserved: the same step may need room for its inputs, one after another, and its outputs.
+      const std::int64_t reserved = device.reserve->bytes;
       device.arena.free(*device.reserve, alloc::Fence{});
-      device.reserve.reset();
       extent = attempt();
+      const std::int64_t rest = extent ? reserved - (extent->bytes + 255) / 256 * 256 : reserved;
+      device.reserve = rest > 0 ? device.arena.allocate_settled(rest) : std::nullopt;
     }
   }
   if (extent) device.bytes_peak = std::max(device.bytes_peak, device.arena.bytes_in_use());
   return extent;
 }
 
-// Once the arena can grow no further, the reserve is carved before anybody else is served.
+// What a step needs at once: room for its outputs and, where peers' blocks have to be copied here, for what it reads. Blocks
+// at edges are not larger than those in the middle of a grid.
+std::int64_t Core::Impl::step_bytes(const OpEntry& entry) const {
+  const ir::Geometry& geometry = entry.geometry;
+  std::int64_t bytes = geometry.output_bytes_bound();
+  const bool copied = std::any_of(peers.begin(), peers.end(), [](const auto& peer) {
+    return peer.second.info.role == msg::Role::kWorker && !peer.second.mapped;
+  });
+  if (!copied || geometry.point_count() == 0) return bytes;
+  std::vector<ir::Read> reads;
+  geometry.reads(geometry.point(geometry.point_count() / 2), 0, reads);
+  for (const ir::Read& read : reads) {
+    const ir::SourceArray& source = entry.sources[read.operand];
+    bytes += (source.grid.box(ir::unravel(read.block, source.grid.counts())).volume() *
+                  static_cast<std::int64_t>(ir::size_of(source.dtype)) +
+              255) /
+             256 * 256;
+  }
+  return bytes;
+}
+
+// Once the arena can grow no further, the reserve is carved before anybody else is served. It grows when there is room, and
+// is kept as it is while there is none.
 void Core::Impl::restore_reserve(std::uint16_t d) {
   DeviceState& device = devices[d];
-  const bool wrong_size = device.reserve && device.reserve->bytes < device.reserve_bytes;
-  if (wrong_size) {
-    device.arena.free(*device.reserve, alloc::Fence{});
-    device.reserve.reset();
-  }
-  if (device.reserve || device.reserve_bytes == 0) return;
-  if (device.arena.bytes_resident() == 0) return;
+  const std::int64_t kept = device.reserve ? device.reserve->bytes : 0;
+  if (kept >= device.reserve_bytes || device.arena.bytes_resident() == 0) return;
   if (!device.full && device.arena.wants_slab(device.reserve_bytes) > 0) return;
+  if (device.reserve) device.arena.free(*device.reserve, alloc::Fence{});
   device.reserve = device.arena.allocate_settled(device.reserve_bytes);
+  if (!device.reserve && kept > 0) device.reserve = device.arena.allocate_settled(kept);
 }
 
 void Core::Impl::retry_blocked(std::uint16_t d) {

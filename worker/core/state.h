@@ -296,6 +296,7 @@ struct Core::Impl {
   // Memory (memory.cc)
   std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled, bool lowest,
                                     alloc::Fence& wait_for);
+  std::int64_t step_bytes(const OpEntry& entry) const;
   void restore_reserve(std::uint16_t device);
   void try_grants(std::uint16_t device);
   bool grant(Slot copy, bool lowest);
