@@ -15,6 +15,13 @@ void add_root_cause(GraphRecord& graph, msg::Outcome why) {
   if (graph.running && graph.root_cause.ok()) graph.root_cause = std::move(why);
 }
 
+// "w1/host:0"
+std::string name_of(const State& s, const Device& device) {
+  const msg::PeerInfo& info = s.peer(device.peer).info;
+  const auto at = std::find(info.devices.begin(), info.devices.end(), device.id) - info.devices.begin();
+  return info.descriptions[static_cast<std::size_t>(at)].name;
+}
+
 void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
   OpRecord* op = s.ops.find(report.op);
   if (op == nullptr || op->finished) return;  // late news of what is over
@@ -89,8 +96,8 @@ void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure) {
   if (op == nullptr || op->finished || (device != nullptr && device->peer != worker.info.id)) return;
   GraphRecord& graph = s.graphs.at(op->graph);
   if (!graph.running) return;
-  const std::string where = device == nullptr ? "w" + std::to_string(worker.info.id.value)
-                                              : "device " + std::to_string(failure.device.value);
+  const std::string where =
+      device == nullptr ? "w" + std::to_string(worker.info.id.value) : name_of(s, *device);
   msg::Outcome why{failure.why.ok() ? Errc::kTaskFailed : failure.why.code,
                    describe(s, *op) + ", point " + std::to_string(failure.point) + ", on " + where + ": " +
                        failure.why.message.substr(0, 4 * limits::kMaxNameBytes)};
@@ -128,15 +135,11 @@ void end_stuck_graph(State& s) {
     if (lowest == nullptr || before(report.graph, lowest->graph)) lowest = &report;
   }
   const Device& device = *s.device(lowest->device);
-  const Peer& peer = s.peer(device.peer);
-  const auto at =
-      std::find(peer.info.devices.begin(), peer.info.devices.end(), device.id) - peer.info.devices.begin();
   const msg::Outcome why{Errc::kOutOfMemory, describe(s, s.ops.at(lowest->op)) + " needs " +
                                                  std::to_string(lowest->bytes_needed) + " bytes on " +
-                                                 peer.info.descriptions[static_cast<std::size_t>(at)].name +
-                                                 ", where " + std::to_string(lowest->bytes_available) +
-                                                 " of " + std::to_string(device.memory_bytes) +
-                                                 " bytes can be had"};
+                                                 name_of(s, device) + ", where " +
+                                                 std::to_string(lowest->bytes_available) + " of " +
+                                                 std::to_string(device.memory_bytes) + " bytes can be had"};
   const GraphId graph = lowest->graph;
   cancel_graph(s, graph, why);
   std::erase_if(s.stuck, [&](const auto& entry) { return entry.second.graph == graph; });

@@ -425,9 +425,8 @@ void Core::Impl::on_step_failed(const StepFailed& event) {
   }
   const OpEntry& entry = *ops[tasks[it->task].op].entry;
   const std::string name = entry.op.label.empty() ? std::string(name_of(entry.op.kind)) : entry.op.label;
-  const Slot why =
-      outcome({event.why.code, name + ", block " + std::to_string(tasks[it->task].point) + " on device " +
-                                   std::to_string(device.spec.id.value) + ": " + event.why.message});
+  const Slot why = outcome(
+      {event.why.code, name + ", block " + std::to_string(tasks[it->task].point) + ": " + event.why.message});
   std::vector<Slot> failed{it->task};
   for (std::size_t i = 0; i < failed.size(); ++i) {
     const std::pair<std::uint8_t, std::uint64_t> proof{tasks[failed[i]].stream,
