@@ -51,19 +51,15 @@ struct Cublas::Functions {
 Result<std::unique_ptr<Cublas>> Cublas::open(const Context& context) {
   TW_ASSIGN(const Library library, open_library(cublas_library(context.driver->version / 1000)));
   auto functions = std::make_shared<Functions>();
-  std::string missing;
-  const auto look_up = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::decay_t<decltype(function)>>(symbol(library, name));
-    if (function == nullptr) missing = name;
-  };
-  look_up(functions->create, "cublasCreate_v2");
-  look_up(functions->destroy, "cublasDestroy_v2");
-  look_up(functions->set_stream, "cublasSetStream_v2");
-  look_up(functions->set_workspace, "cublasSetWorkspace_v2");
-  look_up(functions->set_math_mode, "cublasSetMathMode");
-  look_up(functions->sgemm, "cublasSgemm_v2");
-  look_up(functions->dgemm, "cublasDgemm_v2");
-  if (!missing.empty()) return error(Errc::kUnavailable, library.path + " has no " + missing);
+  Symbols symbols(library);
+  symbols.get(functions->create, "cublasCreate_v2");
+  symbols.get(functions->destroy, "cublasDestroy_v2");
+  symbols.get(functions->set_stream, "cublasSetStream_v2");
+  symbols.get(functions->set_workspace, "cublasSetWorkspace_v2");
+  symbols.get(functions->set_math_mode, "cublasSetMathMode");
+  symbols.get(functions->sgemm, "cublasSgemm_v2");
+  symbols.get(functions->dgemm, "cublasDgemm_v2");
+  TW_TRY(symbols.all_found());
   std::unique_ptr<Cublas> cublas(new Cublas(context));
   cublas->functions_ = std::move(functions);
   return cublas;

@@ -31,21 +31,17 @@ struct Nvrtc::Functions {
 Result<std::unique_ptr<Nvrtc>> Nvrtc::open(int preferred_major) {
   TW_ASSIGN(const Library library, open_library(nvrtc_library(preferred_major)));
   auto functions = std::make_shared<Functions>();
-  std::string missing;
-  const auto look_up = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::decay_t<decltype(function)>>(symbol(library, name));
-    if (function == nullptr) missing = name;
-  };
-  look_up(functions->error_text, "nvrtcGetErrorString");
-  look_up(functions->version, "nvrtcVersion");
-  look_up(functions->create, "nvrtcCreateProgram");
-  look_up(functions->compile, "nvrtcCompileProgram");
-  look_up(functions->destroy, "nvrtcDestroyProgram");
-  look_up(functions->cubin_size, "nvrtcGetCUBINSize");
-  look_up(functions->cubin, "nvrtcGetCUBIN");
-  look_up(functions->log_size, "nvrtcGetProgramLogSize");
-  look_up(functions->log, "nvrtcGetProgramLog");
-  if (!missing.empty()) return error(Errc::kUnavailable, library.path + " has no " + missing);
+  Symbols symbols(library);
+  symbols.get(functions->error_text, "nvrtcGetErrorString");
+  symbols.get(functions->version, "nvrtcVersion");
+  symbols.get(functions->create, "nvrtcCreateProgram");
+  symbols.get(functions->compile, "nvrtcCompileProgram");
+  symbols.get(functions->destroy, "nvrtcDestroyProgram");
+  symbols.get(functions->cubin_size, "nvrtcGetCUBINSize");
+  symbols.get(functions->cubin, "nvrtcGetCUBIN");
+  symbols.get(functions->log_size, "nvrtcGetProgramLogSize");
+  symbols.get(functions->log, "nvrtcGetProgramLog");
+  TW_TRY(symbols.all_found());
   int major = 0, minor = 0;
   functions->version(&major, &minor);
   std::unique_ptr<Nvrtc> nvrtc(new Nvrtc);

@@ -33,6 +33,24 @@ Result<Library> open_library(const LibrarySpec& spec);
 // A symbol of it, or null.
 void* symbol(const Library& library, const char* name);
 
+// Fills function pointers from a library and remembers what it lacks.
+class Symbols {
+ public:
+  explicit Symbols(const Library& library) : library_(library) {}
+  template <class Function> void get(Function*& function, const char* name) {
+    function = reinterpret_cast<Function*>(symbol(library_, name));
+    if (function == nullptr) missing_ = name;
+  }
+  Status all_found() const {  // kUnavailable names library and symbol
+    if (missing_.empty()) return {};
+    return error(Errc::kUnavailable, library_.path + " has no " + missing_);
+  }
+
+ private:
+  const Library& library_;
+  std::string missing_;
+};
+
 // "nvrtc 13.0, cublas 13.1.0": part of a device's numeric class. Missing libraries are left out.
 std::string library_versions(int preferred_major);
 
