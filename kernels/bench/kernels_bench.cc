@@ -1,6 +1,8 @@
 // Single-core figures of the host kernels beside hand-written loops. Prints a line each: name, ns an element, GB/s.
 //
 //   kernels_bench [elements]     (clear OPENBLAS_CORETYPE first: it would choose slower kernels for both sides)
+//
+// With FUSED_ONLY set only the fused chain and its sum; with NOHUGE set in pages of 4 KiB, as shared memory often has.
 #include <cblas.h>
 #include <sys/mman.h>
 #include <tilewise/kernels/host_info.h>

@@ -69,14 +69,12 @@ void TileEvaluator::allocate() {
   const auto lanes = std::count_if(program.code.begin(), program.code.end(),
                                    [](const ProgramInstr& in) { return in.kind == Kind::kLane; });
   tile_ = lanes > 1 ? kTile : kLongTile;
-  max_tile_ = tile_;
   row_ = 0;
   for (const Source& source : sources_) {
     if (source.where.is_flat() || source.where.run() < kMinRow) continue;
     row_ = row_ == 0 ? source.where.run() : std::min(row_, source.where.run());
   }
   in_place_ = program.is_one_load() && sources_[0].in_order();
-  if (in_place_) max_tile_ = std::int64_t{1} << 40;
   const auto constants = static_cast<std::int64_t>(program.code.size());
   std::int64_t bytes = constants * kSplatBytes + program.slots * tile_ * 8;
   for (Source& source : sources_) {
@@ -111,12 +109,12 @@ bool TileEvaluator::build_straight() {
 }
 
 std::int64_t TileEvaluator::tile_at(std::int64_t begin, std::int64_t end) const {
-  std::int64_t n = std::min(max_tile_, end - begin);
+  std::int64_t n = std::min(tile_, end - begin);
   if (row_ == 0) return n;
   const std::int64_t left = row_ - begin % row_;  // of this row
-  if (left <= max_tile_) return std::min(n, left);
+  if (left <= tile_) return std::min(n, left);
   // Even pieces of a row rather than a full tile and a crumb.
-  const std::int64_t pieces = (row_ + max_tile_ - 1) / max_tile_;
+  const std::int64_t pieces = (row_ + tile_ - 1) / tile_;
   const std::int64_t piece = ((row_ + pieces - 1) / pieces + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
   return std::min({n, left, piece});
 }
@@ -268,9 +266,7 @@ TileEvaluator::Value TileEvaluator::lane(const ProgramInstr& in, std::int64_t n,
   return {args.out, splat};
 }
 
-const void* TileEvaluator::eval(std::int64_t begin, std::int64_t n, void* out) {
-  if (is_straight_) return straight_.eval(begin, n, out);
-  if (in_place_ && out == nullptr) return sources_[0].data + begin * sources_[0].size;
+void TileEvaluator::eval_tile(std::int64_t begin, std::int64_t n, std::byte* out) {
   const std::size_t count = program_->code.size();
   for (std::size_t i = 0; i < count; ++i) {
     const ProgramInstr& in = program_->code[i];
@@ -283,32 +279,27 @@ const void* TileEvaluator::eval(std::int64_t begin, std::int64_t n, void* out) {
       case Kind::kLane: values_[i] = lane(in, n, i + 1 == count ? out : nullptr); break;
     }
   }
-  const ProgramInstr& last = program_->code.back();
   const Value& result = values_.back();
-  const auto size = static_cast<std::int64_t>(ir::size_of(last.dtype));
-  if (result.splat) {
-    void* to = out != nullptr ? out : slot(last);
-    fill_same(to, result.data, size, n);
-    return to;
-  }
-  if (out != nullptr && result.data != out) {
+  const auto size = static_cast<std::int64_t>(ir::size_of(program_->result()));
+  if (result.splat)
+    fill_same(out, result.data, size, n);
+  else if (result.data != out)
     std::memcpy(out, result.data, static_cast<std::size_t>(n * size));
-    return out;
-  }
-  return result.data;
 }
 
-const void* TileEvaluator::eval_window(std::int64_t begin, std::int64_t n, void* buffer) {
-  if (in_place_) return eval(begin, n, nullptr);
+const void* TileEvaluator::eval(std::int64_t begin, std::int64_t n, void* buffer) {
+  const auto size = static_cast<std::int64_t>(ir::size_of(program_->result()));
+  if (in_place_) return sources_[0].data + begin * size;
+  auto* out = static_cast<std::byte*>(buffer);
   if (is_straight_) {
-    straight_.sweep(begin, n, tile_, buffer);
+    straight_.sweep(begin, n, tile_, out);
     return buffer;
   }
-  const auto size = static_cast<std::int64_t>(ir::size_of(program_->result()));
-  for (std::int64_t done = 0; done < n;) {
-    const std::int64_t tile = tile_at(begin + done, begin + n);
-    eval(begin + done, tile, static_cast<std::byte*>(buffer) + done * size);
-    done += tile;
+  for (const std::int64_t end = begin + n; begin < end;) {
+    const std::int64_t tile = tile_at(begin, end);
+    eval_tile(begin, tile, out);
+    begin += tile;
+    out += tile * size;
   }
   return buffer;
 }

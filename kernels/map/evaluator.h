@@ -19,20 +19,12 @@ class TileEvaluator {
   static Result<TileEvaluator> make(const Program& program, std::span<const TensorView> inputs,
                                     const ir::Box& box, const ir::Shape& space_shape);
 
-  // The most elements that one eval() takes. Unbounded where the program only passes on contiguous memory.
-  std::int64_t max_tile() const { return max_tile_; }
   // The program only passes on contiguous memory: eval() returns addresses into it, which stay valid.
   bool in_place() const { return in_place_; }
-  // A good number of elements for the tile at `begin`, so that rows are read in place; at most end - begin.
-  std::int64_t tile_at(std::int64_t begin, std::int64_t end) const;
-
-  // Elements [begin, begin + n), contiguous in the result dtype: at `out` if given (returned), else wherever they are,
-  // valid until the next call. `out` may be an operand's memory only where that operand is read element by element in
-  // place (the same address for the same element).
-  const void* eval(std::int64_t begin, std::int64_t n, void* out);
-  // The same for any n: where the elements are if the program only passes on contiguous memory, else tile by tile at
-  // `buffer`, which is returned.
-  const void* eval_window(std::int64_t begin, std::int64_t n, void* buffer);
+  // Elements [begin, begin + n), contiguous in the result dtype: where they are if in_place(), else tile by tile at `buffer`,
+  // which is returned. `buffer` may be an operand's memory only where that operand is read element by element in place
+  // (the same address for the same element).
+  const void* eval(std::int64_t begin, std::int64_t n, void* buffer);
 
  private:
   struct Source {
@@ -57,6 +49,9 @@ class TileEvaluator {
 
   explicit TileEvaluator(const Program& program) : program_(&program) {}
   void allocate();
+  // A good number of elements for the tile at `begin`, so that rows are read in place; at most end - begin.
+  std::int64_t tile_at(std::int64_t begin, std::int64_t end) const;
+  void eval_tile(std::int64_t begin, std::int64_t n, std::byte* out);
   Status bind(std::span<const TensorView> inputs, const ir::Box& box, const ir::Shape& space_shape);
   bool build_straight();
   // Where an instruction's result goes: a tile's worth, or one block if it is the same for every element.
@@ -78,7 +73,7 @@ class TileEvaluator {
   std::byte* tiles_ = nullptr;
   StraightTape straight_;
   bool is_straight_ = false, in_place_ = false;
-  std::int64_t tile_ = 0, max_tile_ = 0, row_ = 0;
+  std::int64_t tile_ = 0, row_ = 0;
   boost::container::static_vector<Source, limits::kMaxTapeInstructions> sources_;
   boost::container::static_vector<Value, Program::kMaxCode> values_;
 };

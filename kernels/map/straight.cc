@@ -2,6 +2,8 @@
 
 #include "map/evaluator_memory.h"
 
+#include <algorithm>
+
 namespace tilewise::kernels::map {
 namespace {
 
@@ -56,42 +58,28 @@ bool StraightTape::build(const Program& program, const Operand* operands, std::b
     }
   }
   if (program.code.back().kind != Kind::kLane || values.back().splat) return false;
-  slot_ = lanes_.back().args.out;
   out_size_ = static_cast<std::int64_t>(ir::size_of(program.result()));
   return true;
 }
 
-void StraightTape::move_to(std::int64_t begin) {
+void StraightTape::sweep(std::int64_t begin, std::int64_t n, std::int64_t tile, std::byte* out) {
   for (const Stream& stream : streams_) {
     lanes_[stream.lane].args.in[stream.arg] = stream.data + begin * stream.size;
   }
-}
-
-const void* StraightTape::eval(std::int64_t begin, std::int64_t n, void* out) {
-  move_to(begin);
-  lanes_.back().args.out = out != nullptr ? out : slot_;
-  for (Lane& lane : lanes_) {
-    lane.args.n = n;
-    lane.fn(lane.args);
-  }
-  return lanes_.back().args.out;
-}
-
-void StraightTape::sweep(std::int64_t begin, std::int64_t n, std::int64_t tile, void* out) {
-  move_to(begin);
-  auto* to = static_cast<std::byte*>(out);
-  for (Lane& lane : lanes_) lane.args.n = tile;
-  for (; n >= tile; n -= tile) {
-    lanes_.back().args.out = to;
-    for (Lane& lane : lanes_) lane.fn(lane.args);
+  while (n > 0) {
+    const std::int64_t count = std::min(tile, n);
+    lanes_.back().args.out = out;
+    for (Lane& lane : lanes_) {
+      lane.args.n = count;
+      lane.fn(lane.args);
+    }
     for (const Stream& stream : streams_) {
       const void*& in = lanes_[stream.lane].args.in[stream.arg];
-      in = static_cast<const std::byte*>(in) + tile * stream.size;
+      in = static_cast<const std::byte*>(in) + count * stream.size;
     }
-    to += tile * out_size_;
-    begin += tile;
+    out += count * out_size_;
+    n -= count;
   }
-  if (n > 0) eval(begin, n, to);
 }
 
 }  // namespace tilewise::kernels::map

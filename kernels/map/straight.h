@@ -18,10 +18,8 @@ class StraightTape {
   // slots, `tile_bytes` apart. Computes what depends on constants alone.
   bool build(const Program& program, const Operand* operands, std::byte* blocks, std::byte* tiles,
              std::int64_t tile_bytes);
-  // As TileEvaluator::eval.
-  const void* eval(std::int64_t begin, std::int64_t n, void* out);
-  // Any number of elements, at `out`, `tile` at a time: what moves is set once and then moves on.
-  void sweep(std::int64_t begin, std::int64_t n, std::int64_t tile, void* out);
+  // Elements [begin, begin + n) at `out`, `tile` at a time: what moves is set once and then moves on.
+  void sweep(std::int64_t begin, std::int64_t n, std::int64_t tile, std::byte* out);
 
  private:
   struct Stream {  // an argument that moves with the tile
@@ -34,11 +32,9 @@ class StraightTape {
     LaneFn fn = nullptr;
     LaneArgs args;  // complete but for what moves
   };
-  void move_to(std::int64_t begin);
 
   boost::container::small_vector<Stream, 16> streams_;
   boost::container::static_vector<Lane, Program::kMaxCode> lanes_;
-  void* slot_ = nullptr;       // of the result
   std::int64_t out_size_ = 1;  // of an element of it
 };
 

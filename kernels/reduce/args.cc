@@ -47,8 +47,7 @@ struct Scan {
       const std::int64_t base = layout.unit(output, r) * layout.length;
       for (std::int64_t at = 0; at < layout.length;) {
         const std::int64_t n = std::min(kWindow, layout.length - at);
-        args.row(values.eval_window(base + at, n, buffer.get()), n, r * layout.length + at, empty, best,
-                 index);
+        args.row(values.eval(base + at, n, buffer.get()), n, r * layout.length + at, empty, best, index);
         empty = false;
         at += n;
       }
@@ -62,7 +61,7 @@ struct Scan {
       const std::int64_t n = std::min(width, layout.n - c);
       for (std::int64_t r = 0; r < layout.repeats * layout.length; ++r) {
         const std::int64_t base = layout.unit(output, r / layout.length) * layout.unit_size();
-        const void* x = values.eval_window(base + r % layout.length * layout.n + c, n, buffer.get());
+        const void* x = values.eval(base + r % layout.length * layout.n + c, n, buffer.get());
         args.columns(x, n, r, r == 0, best + c * size, index + c);
       }
     }

@@ -62,7 +62,7 @@ class BlockReducer {
   // The most elements that evaluate() takes.
   std::int64_t limit() const { return values_.in_place() ? std::int64_t{1} << 40 : kWindow; }
   const std::byte* evaluate(std::int64_t begin, std::int64_t n) {
-    return static_cast<const std::byte*>(values_.eval_window(begin, n, buffer_.get()));
+    return static_cast<const std::byte*>(values_.eval(begin, n, buffer_.get()));
   }
 
   // Many units a tile, each left to right.
