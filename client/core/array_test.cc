@@ -266,11 +266,24 @@ TEST_CASE("plug-in kernels") {
   const Array y = world.session.zeros({4}, {.block = {2}});
   const Array one = task(kernel, {{x, 3}, {y, 1}, {x, 0}}, DType::kFloat64, {5});
   const ir::Op point = ops_of(world, one).back();
-  REQUIRE(point.operands.size() == 2);
-  CHECK(point.get<ir::CallAttrs>().explicit_maps[0].blocks == std::vector<std::int64_t>{3, 0});
+  REQUIRE(point.operands.size() == 3);  // so that the kernel's inputs come in this order
+  CHECK(point.operands[0].array == point.operands[2].array);
+  CHECK(point.get<ir::CallAttrs>().explicit_maps[0].blocks == std::vector<std::int64_t>{3});
   CHECK(point.get<ir::CallAttrs>().explicit_maps[1].blocks == std::vector<std::int64_t>{1});
+  CHECK(point.get<ir::CallAttrs>().explicit_maps[2].blocks == std::vector<std::int64_t>{0});
   CHECK(point.space.block_count() == 1);
   CHECK(thrown([&] { task(kernel, {{x, 4}}, DType::kFloat64, {5}); }).code() == Errc::kOutOfRange);
+
+  // Listed blocks: a call for each block of the output, with any number of inputs.
+  const Grid two = *Grid::uniform({4}, {2});
+  const Array listed =
+      map_blocks(kernel, {{x, {{0, 3}, {}}}, {y, {{1}, {0, 1}}}}, {{DType::kFloat64, two}})[0];
+  const ir::Op calls = ops_of(world, listed).back();
+  CHECK(calls.get<ir::CallAttrs>().explicit_maps[0].offsets == std::vector<std::uint32_t>{0, 2, 2});
+  CHECK(calls.get<ir::CallAttrs>().explicit_maps[1].blocks == std::vector<std::int64_t>{1, 0, 1});
+  CHECK(thrown([&] {
+          map_blocks(kernel, {{x, {{0}}}}, {{DType::kFloat64, two}});
+        }).code() == Errc::kInvalidArgument);
 }
 
 TEST_CASE("labels travel with their op") {

@@ -1,7 +1,5 @@
 #include <tilewise/kernel.h>
 
-#include <algorithm>
-
 #include "access.h"
 
 namespace tilewise {
@@ -61,24 +59,34 @@ std::vector<Array> map_blocks(const Kernel& kernel, std::span<const Array> array
   return call(arrays, std::move(attrs), outputs);
 }
 
-Array task(const Kernel& kernel, const std::vector<BlockRef>& refs, DType dtype, const Shape& shape) {
+std::vector<Array> map_blocks(const Kernel& kernel, const std::vector<BlockLists>& inputs,
+                              const std::vector<OutputLike>& outputs) {
   ir::CallAttrs attrs = attrs_of(kernel);
   std::vector<Array> arrays;
-  for (const BlockRef& ref : refs) {
-    const client::Key key = Access::key(ref.array);
-    const auto it =
-        std::find_if(arrays.begin(), arrays.end(), [&](const Array& a) { return Access::key(a) == key; });
-    const auto at = static_cast<std::size_t>(it - arrays.begin());
-    if (it == arrays.end()) {
-      arrays.push_back(ref.array);
-      attrs.explicit_maps.push_back({{0, 0}, {}});
+  for (const BlockLists& input : inputs) {
+    arrays.push_back(input.array);
+    ir::ExplicitMap& map = attrs.explicit_maps.emplace_back();
+    map.offsets.reserve(input.blocks.size() + 1);
+    map.offsets.push_back(0);
+    for (const std::vector<std::int64_t>& blocks : input.blocks) {
+      map.blocks.insert(map.blocks.end(), blocks.begin(), blocks.end());
+      map.offsets.push_back(static_cast<std::uint32_t>(map.blocks.size()));
     }
-    attrs.explicit_maps[at].blocks.push_back(ref.block);
-    ++attrs.explicit_maps[at].offsets[1];
+  }
+  return call(arrays, std::move(attrs), outputs);
+}
+
+Array task(const Kernel& kernel, const std::vector<BlockRef>& refs, DType dtype, const Shape& shape) {
+  // One operand for each run of blocks of one array: so the kernel sees them in the order of `refs`.
+  std::vector<BlockLists> inputs;
+  for (const BlockRef& ref : refs) {
+    if (inputs.empty() || Access::key(inputs.back().array) != Access::key(ref.array))
+      inputs.push_back({ref.array, {{}}});
+    inputs.back().blocks.front().push_back(ref.block);
   }
   std::vector<ir::DimGrid> dims;
   for (const std::int64_t extent : shape) dims.push_back(ir::DimGrid::whole(extent));
-  return std::move(call(arrays, std::move(attrs), {{dtype, Grid(std::move(dims))}}).front());
+  return std::move(map_blocks(kernel, inputs, {{dtype, Grid(std::move(dims))}}).front());
 }
 
 }  // namespace tilewise

@@ -27,9 +27,16 @@ Status failed(const std::string& kernel, int code, std::array<char, kMessageByte
       "kernel " + kernel + ": " + (message[0] != '\0' ? message.data() : "error " + std::to_string(code)));
 }
 
+// A kernel that declares -1 takes any number.
+Status check_count(const std::string& kernel, const char* what, std::int32_t takes, std::size_t given) {
+  if (takes < 0 || static_cast<std::size_t>(takes) == given) return {};
+  return error(Errc::kShapeMismatch, "kernel " + kernel + " takes " + std::to_string(takes) + " " + what +
+                                         ", and is given " + std::to_string(given));
+}
+
 Status check_dtypes(const tilewise_kernel_v1& kernel, const tilewise_call_v1& call, const std::string& name) {
   if (kernel.check == nullptr) return {};
-  std::array<std::int32_t, 16> in{}, out{};
+  std::array<std::int32_t, limits::kMaxOperands> in{}, out{};
   for (int i = 0; i < call.input_count; ++i) in[static_cast<std::size_t>(i)] = call.inputs[i].dtype;
   for (int i = 0; i < call.output_count; ++i) out[static_cast<std::size_t>(i)] = call.outputs[i].dtype;
   std::array<char, kMessageBytes> message{};
@@ -55,20 +62,18 @@ Result<const tilewise_kernel_v1*> plugin_kernel(const ir::Op& op, const PluginTa
     return error(Errc::kUnsupported,
                  "kernel " + attrs.kernel + " has no version for " + (host ? "the host" : "CUDA"));
   }
-  const auto suits = [](std::int32_t want, std::size_t is) {
-    return want < 0 || static_cast<std::size_t>(want) == is;
-  };
-  if (!suits(kernel->input_count, op.operands.size()) || !suits(kernel->output_count, op.outputs.size())) {
-    return error(Errc::kShapeMismatch,
-                 "kernel " + attrs.kernel + " takes another number of operands or outputs");
-  }
+  if (attrs.explicit_maps.empty())
+    TW_TRY(check_count(attrs.kernel, "inputs", kernel->input_count, op.operands.size()));
+  TW_TRY(check_count(attrs.kernel, "outputs", kernel->output_count, op.outputs.size()));
   return kernel;
 }
 
 Status run_plugin(const KernelCall& call, const PluginTable* plugins, PluginTarget target, void* stream) {
   TW_ASSIGN(const tilewise_kernel_v1* kernel, plugin_kernel(*call.op, plugins, target));
   const auto& attrs = call.op->get<ir::CallAttrs>();
-  boost::container::static_vector<tilewise_view_v1, 16> inputs, outputs;
+  if (!attrs.explicit_maps.empty())  // their number may differ from call to call
+    TW_TRY(check_count(attrs.kernel, "inputs", kernel->input_count, call.inputs.size()));
+  boost::container::small_vector<tilewise_view_v1, 8> inputs, outputs;
   for (std::size_t i = 0; i < call.inputs.size(); ++i)
     inputs.push_back(view_of(call.inputs[i], call.input_boxes[i]));
   for (std::size_t i = 0; i < call.outputs.size(); ++i)

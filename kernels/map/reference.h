@@ -13,7 +13,7 @@ struct RefValue {
 // Where an element is.
 struct RefSite {
   ir::Index local, global;  // in the task's box, in the op's space
-  const boost::container::static_vector<TensorView, 16>* inputs = nullptr;
+  const boost::container::small_vector<TensorView, 16>* inputs = nullptr;
   const ir::Shape* space_shape = nullptr;
 };
 RefSite ref_site(const KernelCall& call, const ir::Shape& shape, std::int64_t position);

@@ -6,7 +6,7 @@
 namespace tilewise::ir {
 namespace {
 
-constexpr std::size_t kMaxExplicitReadsPerPoint = 16;
+constexpr std::size_t kMaxExplicitReadsPerPoint = 64;
 
 }  // namespace
 

@@ -270,9 +270,9 @@ TEST_CASE("each counted limit, both sides") {
   attrs.flops_per_point = -1;
   CHECK(infer_call({}, attrs, a.grid, {{0, DType::kFloat64, a.grid}}).error().code == Errc::kInvalidArgument);
   attrs.flops_per_point = 0;
-  attrs.explicit_maps = {{{0, 16, 16}, std::vector<std::int64_t>(16, 1)}};
+  attrs.explicit_maps = {{{0, 64, 64}, std::vector<std::int64_t>(64, 1)}};
   CHECK(infer_call({&a, 1}, attrs, a.grid, {{0, DType::kFloat64, a.grid}}).has_value());
-  attrs.explicit_maps = {{{0, 17, 17}, std::vector<std::int64_t>(17, 1)}};
+  attrs.explicit_maps = {{{0, 65, 65}, std::vector<std::int64_t>(65, 1)}};
   CHECK(infer_call({&a, 1}, attrs, a.grid, {{0, DType::kFloat64, a.grid}}).error().code ==
         Errc::kLimitExceeded);
   attrs.explicit_maps = {{{0, 1, 1}, {2}}};

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <thread>
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
@@ -65,6 +66,8 @@ template <class Done> void EventLoop::Impl::run_while_not(const Done& done) {
       if (options.spin_ns > 0) last_work = monotonic_now();
     } else if (options.spin_ns == 0 || monotonic_now() - last_work >= options.spin_ns) {
       if (!done()) park();
+    } else {
+      std::this_thread::yield();  // whoever we wait for may want this very core
     }
   }
 }
@@ -124,6 +127,8 @@ void EventLoop::stop() {
 }
 
 void EventLoop::defer(Fn fn) { impl_->deferred.push_back(std::move(fn)); }
+
+void EventLoop::set_spin(TimeNs spin_ns) { impl_->options.spin_ns = spin_ns; }
 
 void EventLoop::set_batch_hook(std::function<bool()> hook) { impl_->hook = std::move(hook); }
 

@@ -7,7 +7,6 @@
 // figures.
 #include <tilewise/codec/codec.h>
 #include <tilewise/embedded/cluster.h>
-#include <tilewise/remote/connect.h>
 #include <tilewise/tilewise.h>
 
 #include <arpa/inet.h>
@@ -21,14 +20,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "../integration/harness.h"
+#include "cluster.h"
 #include "loop.h"
 #include "report.h"
 
@@ -41,67 +40,7 @@ struct Settings {
   int repeats = 5;
 };
 
-constexpr Duration kLong = std::chrono::seconds(300);
-
 // ---- both sides -----------------------------------------------------------------------------------------------------
-
-// The tests' harness chooses memory and logs for tests; figures want their own.
-class Cluster {
- public:
-  explicit Cluster(const std::string& memory, const std::vector<std::string>& more = {}) {
-    const std::string address_file = folder_ / "scheduler";
-    start({testing::scheduler_program(), "--listen", "127.0.0.1:0"}, address_file);
-    address_ = testing::read_file(address_file);
-    for (int i = 0; i < 2; ++i) {
-      std::vector<std::string> command{testing::worker_program(),
-                                       "--scheduler",
-                                       address_,
-                                       "--cores",
-                                       "1",
-                                       "--devices",
-                                       "host:0",
-                                       "--memory",
-                                       memory};
-      command.insert(command.end(), more.begin(), more.end());
-      start(command, folder_ / ("worker" + std::to_string(i)));
-    }
-  }
-
-  std::unique_ptr<client::Endpoint> endpoint() const {
-    const auto token = net::Token::load(folder_ / "token");
-    if (!token) throw ArrayError(token.error());
-    auto endpoint =
-        remote::connect({.scheduler = *net::Address::parse(address_), .token = *token, .name = "bench"});
-    if (!endpoint) throw ArrayError(endpoint.error());
-    return std::move(*endpoint);
-  }
-  static Session session(std::unique_ptr<client::Endpoint> endpoint) {
-    Session session = make_session(std::move(endpoint), {.name = "bench", .timeout = kLong});
-    if (!session.wait_for_devices(2, testing::kPatience))
-      throw std::runtime_error("the workers are not there");
-    return session;
-  }
-  Session session() const { return session(endpoint()); }
-
- private:
-  void start(std::vector<std::string> command, const std::string& address_file) {
-    for (const char* word : {"--token-file", "TOKEN", "--address-file", "FILE", "--log-level", "warn"}) {
-      command.push_back(word == std::string("TOKEN")  ? folder_ / "token"
-                        : word == std::string("FILE") ? address_file
-                                                      : word);
-    }
-    processes_.push_back(std::make_unique<testing::Process>("bench", command));
-    testing::Process& process = *processes_.back();
-    testing::eventually([&] { return std::filesystem::exists(address_file) || !process.running(); });
-    if (!std::filesystem::exists(address_file)) {
-      throw std::runtime_error("the cluster did not start: " + process.output() + process.errors());
-    }
-  }
-
-  testing::Folder folder_;
-  std::string address_;
-  std::vector<std::unique_ptr<testing::Process>> processes_;
-};
 
 // Time to compute `expression` into the cluster's memory. The result is let go outside of it.
 double persist_seconds(Array expression) {

@@ -127,6 +127,7 @@ void Core::Impl::drop_use(Slot slot, Slot op, DeviceId device) {
     (before == kNone ? copy.uses : uses[before].next) = uses[u].next;
     uses.drop(u);
     --ops[op].open_uses;
+    maybe_forget(op);
     if (is_local && copy.kind != CopyKind::kProduced && copy.kind != CopyKind::kReplica) {
       owe_done(copy, op);
       // That Done ends the subscription made in this op's name, and others may still wait for the block.
@@ -225,7 +226,7 @@ void Core::Impl::destroy_copy(Slot slot) {
   if (array.to_release == slot) array.to_release = copy.next;
   (copy.prev == kNone ? array.copies : copies[copy.prev].next) = copy.next;
   if (copy.next != kNone) copies[copy.next].prev = copy.prev;
-  --array.live_copies;
+  if (--array.live_copies == 0) maybe_forget(array.producer);
   devices[copy.device].index.erase(copy_key(copy.array, copy.block));
   copies.drop(slot);
 }

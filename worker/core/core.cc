@@ -26,6 +26,10 @@ std::uint64_t Core::digest() const { return impl_->digest(); }
 std::string Core::describe() const { return impl_->describe(); }
 std::vector<msg::DeviceStats> Core::device_stats() const { return impl_->device_stats(); }
 
+const std::vector<std::string>& Core::families() const { return impl_->families; }
+
+bool Core::has_tasks() const { return impl_->tasks.live() > 0; }
+
 Counters Core::counters() const {
   Counters c = impl_->counts;
   c.copies_live = impl_->copies.live();

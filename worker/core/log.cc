@@ -79,6 +79,15 @@ void Core::Impl::apply_plan(msg::Plan& plan) {
   unpark();
 }
 
+// Plug-ins bring few kernels, so the list is short for good.
+std::uint32_t Core::Impl::family(const ir::Op& op) {
+  std::string name = ir::family_of(op);
+  const auto it = std::find(families.begin(), families.end(), name);
+  if (it != families.end()) return static_cast<std::uint32_t>(it - families.begin());
+  families.push_back(std::move(name));
+  return static_cast<std::uint32_t>(families.size() - 1);
+}
+
 // Registers an op, its outputs and its claims. False (and TaskFailed to the scheduler) when it cannot be executed: the
 // scheduler verifies plans, so this is a scheduler of another mind, not a user's mistake.
 bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned) {
@@ -115,6 +124,9 @@ bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned) {
   op.entry = std::make_unique<OpEntry>(OpEntry{planned.id, plan.graph, std::move(planned.op),
                                                std::move(planned.placement), std::move(sources),
                                                std::move(*geometry)});
+  op.entry->family = family(op.entry->op);
+  if (const ir::Geometry& g = op.entry->geometry; g.point_count() > 0)
+    op.entry->model_ns = static_cast<std::int64_t>(ir::model_step_ns(g, g.point(0)));
   op.operands = std::move(operands);
   op.done = planned.done;
   op.shares.resize(devices.size());
@@ -150,17 +162,6 @@ void Core::Impl::enqueue_op(Slot slot, const msg::Plan& plan) {
     }
   }
   if (!op.runs()) return;
-  const ir::Geometry& geometry = op.entry->geometry;
-  const ir::Index first = geometry.point_count() > 0 ? geometry.point(0) : ir::Index{};
-  if (geometry.point_count() > 0) {
-    // One host core: about 20 GFLOP/s in unblocked kernels and 10 GB/s; a few hundred ns to launch. Only the order of
-    // magnitude matters: it bounds what is queued.
-    op.est_ns = 300 +
-                static_cast<std::int64_t>(geometry.flops(first) / 20.0) /
-                    std::max<std::int64_t>(1, geometry.steps(first)) +
-                (geometry.bytes_read(first) + geometry.output_bytes_bound()) / 10 /
-                    std::max<std::int64_t>(1, geometry.steps(first));
-  }
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
     ShareState& share = op.shares[d];
     share.owned = op.entry->placement.owned_count(devices[d].spec.id);
@@ -183,6 +184,7 @@ void Core::Impl::enqueue_op(Slot slot, const msg::Plan& plan) {
       it = device.queues.insert(it, q);
     }
     queues[*it].ops.push_back(slot);
+    share.queued = true;
   }
 }
 
@@ -241,6 +243,7 @@ void Core::Impl::cancel_op(Slot slot, Slot why) {
     share.completed += left;
     share.failed += left;
     mark_dirty(slot, d);
+    report_now = true;
   }
   for (std::uint16_t d = 0; d < devices.size() && op.live_tasks > 0; ++d) {
     for (Slot q : devices[d].queues) {
@@ -291,55 +294,67 @@ void Core::Impl::apply_retire(const msg::Retire& retire) {
     const auto it = op_by_id.find(id.value);
     if (it == op_by_id.end() || ops[it->second].retired) continue;
     ops[it->second].retired = true;
-    retiring.push_back(it->second);
+    maybe_forget(it->second);
   }
+}
+
+void Core::Impl::maybe_forget(Slot op) {
+  if (!ops[op].retired || std::exchange(ops[op].to_forget, true)) return;
+  to_forget.push_back(op);
+}
+
+// Something of each listed op has ended, or of the last op that read its results: looked at once, and again only when
+// the next thing of it ends.
+void Core::Impl::forget_retired() {
+  while (!to_forget.empty()) {
+    const Slot op = to_forget.back();
+    to_forget.pop_back();
+    ops[op].to_forget = false;
+    forget(op);
+  }
+  if (std::exchange(queue_ended, false)) drop_ended_queues();
 }
 
 // A retired op goes when nothing here refers to it: no live task, no claim, no copy of its outputs, no later user of
 // its outputs.
-void Core::Impl::forget_retired() {
-  if (retiring.empty()) return;
-  const auto gone = [&](Slot slot) {
-    OpState& op = ops[slot];
-    if (op.live_tasks != 0 || op.open_uses != 0) return false;
-    for (Slot a : op.outputs) {
-      if (arrays[a].live_copies != 0 || !arrays[a].users.empty()) return false;
+bool Core::Impl::forget(Slot slot) {
+  OpState& op = ops[slot];
+  if (op.live_tasks != 0 || op.open_uses != 0) return false;
+  for (Slot a : op.outputs) {
+    if (arrays[a].live_copies != 0 || !arrays[a].users.empty()) return false;
+  }
+  for (const ShareState& share : op.shares) {
+    if (share.next < share.owned || share.dirty) return false;
+  }
+  for (std::uint16_t d = 0; d < devices.size(); ++d) {  // cancelled before its turn came
+    if (!op.shares[d].queued) continue;
+    for (Slot q : devices[d].queues) {
+      if (queues[q].graph == op.entry->graph) std::erase(queues[q].ops, slot);
     }
-    for (const ShareState& share : op.shares) {
-      if (share.next < share.owned || share.dirty) return false;
-    }
-    for (Slot a : op.operands) std::erase_if(arrays[a].users, [&](const User& u) { return u.op == slot; });
-    for (Slot a : op.outputs) {
-      array_by_id.erase(arrays[a].id.value);
-      arrays[a] = ArrayState{};
-      arrays.drop(a);
-    }
-    for (DeviceState& device : devices) {
-      for (Slot q : device.queues) {
-        Queue& queue = queues[q];
-        const auto it = std::find(queue.ops.begin(), queue.ops.end(), slot);
-        if (it == queue.ops.end()) continue;
-        if (static_cast<std::size_t>(it - queue.ops.begin()) < queue.at) --queue.at;
-        queue.ops.erase(it);
-      }
-      std::erase_if(device.queues, [&](Slot q) {
-        if (!queues[q].ops.empty() || queues[q].live != 0) return false;
-        queues.drop(q);
-        return true;
-      });
-    }
-    op_by_id.erase(op.entry->id.value);
-    ops[slot] = OpState{};
-    ops.drop(slot);
-    return true;
-  };
-  // Users before producers: walk backwards until a pass forgets nothing.
-  for (bool again = true; again;) {
-    const std::size_t before = retiring.size();
-    std::reverse(retiring.begin(), retiring.end());
-    std::erase_if(retiring, gone);
-    std::reverse(retiring.begin(), retiring.end());
-    again = retiring.size() != before && !retiring.empty();
+    queue_ended = true;
+  }
+  for (Slot a : op.operands) {
+    std::erase_if(arrays[a].users, [&](const User& u) { return u.op == slot; });
+    if (arrays[a].users.empty()) maybe_forget(arrays[a].producer);
+  }
+  for (Slot a : op.outputs) {
+    array_by_id.erase(arrays[a].id.value);
+    arrays[a] = ArrayState{};
+    arrays.drop(a);
+  }
+  op_by_id.erase(op.entry->id.value);
+  ops[slot] = OpState{};
+  ops.drop(slot);
+  return true;
+}
+
+void Core::Impl::drop_ended_queues() {
+  for (DeviceState& device : devices) {
+    std::erase_if(device.queues, [&](Slot q) {
+      if (!queues[q].ops.empty() || queues[q].live != 0) return false;
+      queues.drop(q);
+      return true;
+    });
   }
 }
 

@@ -11,7 +11,6 @@ void Core::Impl::mark_dirty(Slot op, std::uint16_t device) {
     share.dirty = true;
     dirty.emplace_back(op, device);
   }
-  if (share.completed == share.owned) report_now = true;  // somebody may be waiting for exactly this
 }
 
 void Core::Impl::report() {
@@ -23,6 +22,7 @@ void Core::Impl::report() {
     ShareState& share = ops[slot].shares[d];
     share.dirty = false;
     progress.ops.push_back({ops[slot].entry->id, devices[d].spec.id, share.completed, share.failed});
+    maybe_forget(slot);
   }
   dirty.clear();
   progress.devices = device_stats();

@@ -14,6 +14,7 @@
 #pragma once
 #include <tilewise/base/check.h>
 #include <tilewise/base/digest.h>
+#include <tilewise/ir/cost.h>
 #include <tilewise/worker/core.h>
 
 #include <array>
@@ -125,6 +126,7 @@ struct ArrayState {
 struct ShareState {  // an op's share on one local device
   std::int64_t owned = 0, next = 0, completed = 0, failed = 0;
   bool dirty = false;
+  bool queued = false;  // in its queue's list of ops
 };
 
 struct OpState {
@@ -134,9 +136,9 @@ struct OpState {
   std::vector<ShareState> shares;  // one per local device
   std::int64_t live_tasks = 0;
   std::int64_t open_uses = 0;  // uses naming this op
-  std::int64_t est_ns = 0;     // predicted time of a step
   bool done = false;           // snapshot: blocks exist, nothing to run
   bool retired = false;
+  bool to_forget = false;  // in the list of those to look at
   Slot cancelled = kNone;  // outcome
   bool runs() const { return entry->op.kind != ir::OpKind::kFetch && entry->op.kind != ir::OpKind::kProvide; }
 };
@@ -169,8 +171,7 @@ struct Task {
 struct Queue {  // one device's part of one graph
   GraphId graph;
   std::int32_t priority = 0;
-  std::vector<Slot> ops;  // plan order
-  std::size_t at = 0;     // first op not fully expanded
+  std::deque<Slot> ops;  // not fully expanded, in plan order
   std::int64_t live = 0, weight = 0;
   std::deque<Slot> order;  // expanded, lowest first; finished ones linger until they reach the front
   std::deque<Slot> ready;
@@ -180,7 +181,7 @@ struct Queue {  // one device's part of one graph
 struct InFlight {
   std::uint64_t sequence = 0;
   Slot task = kNone;
-  std::int64_t est_ns = 0;
+  std::int64_t model_ns = 0;
   boost::container::small_vector<std::pair<std::uint8_t, std::uint64_t>, 2>
       unproven;  // steps whose results it reads
 };
@@ -244,13 +245,17 @@ struct Core::Impl {
   void apply(msg::LogEntry& entry);
   void apply_plan(msg::Plan& plan);
   bool add_op(const msg::Plan& plan, msg::PlannedOp& planned);
+  std::uint32_t family(const ir::Op& op);
   void enqueue_op(Slot op, const msg::Plan& plan);
   void apply_release(const msg::Release& release);
   void release_some();
   void apply_cancel(const msg::CancelGraph& cancel);
   void cancel_op(Slot op, Slot why);
   void apply_retire(const msg::Retire& retire);
+  void maybe_forget(Slot op);
   void forget_retired();
+  bool forget(Slot op);
+  void drop_ended_queues();
   void on_peer_lost(WorkerId peer);
   void unpark();
 
@@ -357,8 +362,9 @@ struct Core::Impl {
   WorkerId last_joined;                     // ids rise: an unknown one above it will be announced
   std::map<std::uint64_t, Slot> transfers;  // nonce -> copy
   std::uint64_t next_transfer = 1;
-  std::vector<Slot> retiring;
-  std::deque<Slot> releasing;  // arrays with copies to look at
+  std::vector<Slot> to_forget;  // retired ops of which something has just ended
+  bool queue_ended = false;     // some queue may have nothing left
+  std::deque<Slot> releasing;   // arrays with copies to look at
   std::vector<std::pair<Slot, std::uint16_t>> dirty;
   bool report_now = false, log_moved = false;
   TimeNs last_report = 0;
@@ -368,6 +374,7 @@ struct Core::Impl {
   std::array<msg::LaneStats, msg::kLaneCount> lanes{};
   bool lanes_dirty = false;
   Counters counts;
+  std::vector<std::string> families;  // names of those seen, by number
 
   // Scratch, reused.
   std::vector<ir::Read> reads;

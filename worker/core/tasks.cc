@@ -21,16 +21,21 @@ void Core::Impl::expand_all() {
 
 bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
   Queue& queue = queues[q];
-  while (queue.at < queue.ops.size() &&
-         ops[queue.ops[queue.at]].shares[d].next >= ops[queue.ops[queue.at]].shares[d].owned) {
-    ++queue.at;
+  while (!queue.ops.empty()) {
+    ShareState& share = ops[queue.ops.front()].shares[d];
+    if (share.next < share.owned) break;
+    share.queued = false;
+    queue.ops.pop_front();
   }
-  if (queue.at == queue.ops.size()) return false;
+  if (queue.ops.empty()) {
+    queue_ended |= queue.live == 0;
+    return false;
+  }
   if (queue.live >= options.window || (queue.live > 0 && queue.weight >= kMaxWeight) ||
       queue.order.size() >= static_cast<std::size_t>(options.window) * 16) {
     return false;
   }
-  const Slot op_slot = queue.ops[queue.at];
+  const Slot op_slot = queue.ops.front();
   OpState& op = ops[op_slot];
   const OpEntry& entry = *op.entry;
   const DeviceId self = devices[d].spec.id;
@@ -261,7 +266,7 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
   launch.step = task.next;
   launch.steps = task.steps;
 
-  InFlight flight{launch.sequence, t, op.est_ns, {}};
+  InFlight flight{launch.sequence, t, op.entry->model_ns, {}};
   for (Slot c : in) {
     Copy& copy = copies[c];
     launch.inputs.push_back(copy.at);
@@ -284,7 +289,7 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
     output.stream = task.stream;  // from now on its memory has a writer in flight
     output.sequence = launch.sequence;
   }
-  stream.queued_ns += op.est_ns;
+  stream.queued_ns += op.entry->model_ns;
   stream.flight.push_back(std::move(flight));
   ++task.in_flight;
   ++task.next;
@@ -384,6 +389,12 @@ void Core::Impl::finish_task(Slot t) {
   mark_dirty(task.op, task.device);
   --op.live_tasks;
   --queue.live;
+  maybe_forget(task.op);
+  if (queue.live ==
+      0) {  // unless more is expanded, this was the last of the graph here, and somebody may wait
+    queue_ended = true;
+    report_now |= queue.ops.empty() || (queue.ops.size() == 1 && share.next == share.owned);
+  }
   queue.weight -= task.weight;
   while (!queue.order.empty() && tasks[queue.order.front()].finished) {
     tasks.drop(queue.order.front());
@@ -403,7 +414,7 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
   while (!stream.flight.empty() && stream.flight.front().sequence <= event.sequence) {
     const InFlight flight = std::move(stream.flight.front());
     stream.flight.pop_front();
-    stream.queued_ns -= flight.est_ns;
+    stream.queued_ns -= flight.model_ns;
     ++device.steps_run;
     Task& task = tasks[flight.task];
     --task.in_flight;

@@ -12,6 +12,10 @@ namespace {
 
 constexpr TimeNs kRetryNs = 200 * kMillisecond;
 constexpr TimeNs kHealthNs = 100 * kMillisecond;
+// With one core, while no executor wants it. Two workers that wait for each other's blocks, and park, take a wake-up a hop
+// for good: so a wait in the middle of work outlasts a peer's wake-up and its task.
+constexpr TimeNs kIdleSpinNs = 50 * kMicrosecond;
+constexpr TimeNs kWaitSpinNs = 500 * kMicrosecond;
 constexpr TimeNs kLeavingNs = 1 * kSecond;
 // A dead peer is reported lost by the scheduler at once, a silent one within its silence limit; one that is still a
 // member of the cluster after this is out of reach for us alone.
@@ -57,6 +61,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   RuntimeOptions runtime;
   runtime.map_peers = d.options_.map_peers;
   runtime.reference_kernels = d.options_.reference_kernels;
+  runtime.one_core = d.options_.one_core;
   d.service_ = std::make_unique<Service>(*d.exchange_, d.copier_);
   d.runtime_ =
       std::make_unique<Runtime>(std::move(devices), &plugins, runtime, d.copier_, [&loop] { loop.wake(); });
@@ -199,6 +204,8 @@ bool Daemon::turn() {
     healthy_at_ = now + kHealthNs;
     if (Status ok = runtime_->health(); !ok) end(ok);
   }
+  if (options_.one_core)
+    loop_.set_spin(runtime_->executing() ? 0 : runtime_->has_tasks() ? kWaitSpinNs : kIdleSpinNs);
   if (!did) arm_timer(now);
   return did;
 }

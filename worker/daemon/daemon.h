@@ -22,6 +22,7 @@ struct DaemonOptions {
   bool map_peers = true;
   bool strict_lanes = false;
   bool reference_kernels = false;
+  bool one_core = false;  // RuntimeOptions
   TimeNs connect_timeout_ns = 30 * kSecond;
 };
 

@@ -88,7 +88,8 @@ Result<std::vector<std::unique_ptr<device::Device>>> make_devices(const std::vec
     host.ordinal = name.ordinal;
     host.threads = threads;
     host.memory_bytes = plan.memory_bytes > 0 ? plan.memory_bytes : share;
-    host.spin_ns = hosts * threads <= plan.cores ? kSpinNs : 0;
+    // A single core is the main thread's, which runs short steps itself (RuntimeOptions::one_core).
+    host.spin_ns = plan.cores > 1 && hosts * threads <= plan.cores ? kSpinNs : 0;
     devices.push_back(device::make_host_device(host));
   }
   return devices;

@@ -108,6 +108,8 @@ int work(const Settings& settings) {
   if (!devices) return failure(devices.error());
 
   const bool spare = setup->plan.cores > static_cast<int>(setup->names.size());
+  setup->options.one_core =
+      setup->plan.cores == 1 && setup->names.size() == 1 && setup->names[0].kind == device::Kind::kHost;
   auto loop = net::EventLoop::create({.spin_ns = spare ? 20 * kMicrosecond : 0});
   if (!loop) return failure(loop.error());
   Status outcome;

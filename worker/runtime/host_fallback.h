@@ -4,14 +4,11 @@
 #pragma once
 #include <tilewise/device/device.h>
 #include <tilewise/kernels/kernels.h>
-#include <tilewise/worker/core.h>
+#include <tilewise/worker/step.h>
 
-#include <atomic>
 #include <deque>
 #include <memory>
 #include <vector>
-
-#include "step.h"
 
 namespace tilewise::worker {
 
@@ -23,7 +20,7 @@ class HostFallback {
   Status supports(const ir::Op& op) const { return kernels_->supports(op); }
   // Appends the step to its stream; what the launch waits for has been appended already, and the caller records. Host
   // memory of the step's blocks is held until the step is complete.
-  Status launch(const Launch& launch, const ResolvedStep& step, std::atomic<std::int64_t>& busy_ns);
+  Status launch(const Launch& launch, const ResolvedStep& step, Meter& meter);
   // Failures of steps of `stream` up to `completed`, appended; frees what those steps held. To be called for each stream
   // whose completed() has moved.
   void settle(std::uint8_t stream, std::uint64_t completed, std::vector<device::StepFailure>& failures);

@@ -14,7 +14,7 @@ namespace {
 struct World {
   testing::MakeBelieveGpu gpu;
   HostFallback fallback{gpu, kernels::make_host_kernels(nullptr)};
-  std::atomic<std::int64_t> busy{0};
+  Meter busy;
   std::vector<device::StepFailure> failures;
 
   // One step of a single-step op over blocks at these addresses; its number on the stream.
@@ -92,7 +92,7 @@ TEST_CASE("a step without a kernel on the GPU runs on the host, in the order of 
   CHECK(y == std::vector<double>{-1, -2, -3, -4});
   CHECK(z == x);
   CHECK(out == std::vector<double>{-9, -10});
-  CHECK(w.busy > 0);
+  CHECK(w.busy.busy_ns() > 0);
 }
 
 TEST_CASE("a failure on the host fails the GPU's step, and no other") {

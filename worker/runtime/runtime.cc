@@ -1,43 +1,33 @@
 #include <tilewise/worker/runtime.h>
 
 #include "host_fallback.h"
-#include "step.h"
 
 #include <tilewise/base/check.h>
 #include <tilewise/kernels/host_info.h>
 
-#include <atomic>
+#include <algorithm>
+#include <deque>
 #include <memory>
 
 namespace tilewise::worker {
 namespace {
 
-// Steps up to this size take a few microseconds, less than waking an executor.
-constexpr std::int64_t kSmallElements = 2048;
-constexpr std::int64_t kSmallProduct = 32'768;  // multiplications
+constexpr TimeNs kLoneNs = 4 * kMicrosecond;     // less than waking an executor
+constexpr TimeNs kShortNs = 250 * kMicrosecond;  // so long may messages wait where there is one core
+constexpr TimeNs kTurnNs = 30 * kMicrosecond;    // short steps of one turn: results wait no longer to be told
 
-// Never work that may block (files) or whose duration nobody knows (plug-ins).
-bool is_small(const kernels::KernelCall& call) {
-  switch (call.op->kind) {
-    case ir::OpKind::kMap:
-    case ir::OpKind::kReduceBlocks:
-    case ir::OpKind::kCombine:
-    case ir::OpKind::kCopy:
-    case ir::OpKind::kReshape:
+// Work that may sleep: files, and what reads the bytes of many others.
+bool may_sleep(const ir::Op& op) {
+  switch (op.kind) {
+    case ir::OpKind::kReadNpy:
+    case ir::OpKind::kWriteNpy: return true;
     case ir::OpKind::kMatmul:
-    case ir::OpKind::kMatmulPanels: break;
+    case ir::OpKind::kMatmulPanels: {
+      static const bool may_wait = !kernels::host_warning().empty();  // for other products to end
+      return may_wait;
+    }
     default: return false;
   }
-  std::int64_t elements = 0;
-  for (const kernels::TensorView& view : call.inputs) elements += ir::volume(view.shape);
-  for (const kernels::TensorView& view : call.outputs) elements += ir::volume(view.shape);
-  if (elements > kSmallElements) return false;
-  if (call.op->kind != ir::OpKind::kMatmul && call.op->kind != ir::OpKind::kMatmulPanels) return true;
-  static const bool may_wait = !kernels::host_warning().empty();  // for other products to end
-  if (may_wait) return false;
-  const bool reads =
-      call.inputs[0].data != nullptr && call.inputs[1].data != nullptr;  // else it fills with zeros
-  return !reads || ir::volume(call.inputs[0].shape) * call.inputs[1].shape.back() <= kSmallProduct;
 }
 
 // Ops that GPUs have no kernel for by nature. Others that lack one (cuBLAS was not found, say) are an error that says so,
@@ -61,11 +51,17 @@ struct Runtime::Local {
   std::unique_ptr<HostFallback> fallback;  // of CUDA devices
   DeviceId id;
   std::vector<device::Slab> slabs;
-  std::vector<std::uint64_t> seen;  // completed() last told to the core, per compute stream
+  std::vector<std::uint64_t> seen;      // completed() last told to the core, per compute stream
+  std::vector<std::uint64_t> enqueued;  // the last step that went to the executor, likewise
   // Launches that could not even be enqueued, by stream: failed when their step number completes.
   std::vector<StepFailed> refused;
-  std::atomic<std::int64_t> busy_ns{0};  // spent inside host kernels, all threads
-  std::vector<device::Slab> scratch;     // per compute stream: its steps run one after another and share it
+  std::deque<Meter> meters;           // of host kernels, by family; added on the runtime's thread only
+  std::vector<device::Slab> scratch;  // per compute stream: its steps run one after another and share it
+
+  Meter& meter(const OpEntry& op) {
+    while (meters.size() <= op.family) meters.emplace_back();
+    return meters[op.family];
+  }
 };
 
 Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const kernels::PluginTable* plugins,
@@ -74,6 +70,7 @@ Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const ker
   for (auto& device : devices) {
     auto local = std::make_unique<Local>();
     local->seen.assign(static_cast<std::size_t>(device->info().compute_streams), 0);
+    local->enqueued = local->seen;
     local->scratch.resize(local->seen.size());
     local->device = std::move(device);
     local->device->on_progress([this] { wake_(); });
@@ -183,10 +180,15 @@ bool Runtime::pump(TimeNs now) {
     events_.swap(inbox_);
   }
   collect_completions();
-  if (events_.empty() && now < core_->next_deadline()) return false;
-  core_->step(events_, now, actions_);
-  perform();
-  return true;
+  if (events_.empty() && here_.empty() && now < core_->next_deadline()) return false;
+  bool did = false;
+  if (!events_.empty() || now >= core_->next_deadline()) {
+    did = true;
+    core_->step(events_, now, actions_);
+    perform();
+  }
+  did |= run_here();
+  return did;
 }
 
 TimeNs Runtime::next_deadline() const { return core_ ? core_->next_deadline() : now_ + kSecond; }
@@ -237,50 +239,106 @@ Status Runtime::launch_on_cuda(Local& local, const ResolvedStep& step, std::uint
   return local.kernels->launch(call, local.device->compute_stream(s));
 }
 
-// A step that comes alone and is small runs here: nobody could run it sooner.
-bool Runtime::run_small(Local& local, const Launch& launch, const ResolvedStep& step) {
-  device::Stream& stream = local.device->compute_stream(launch.stream);
-  if (actions_.launches.size() != 1 || !launch.waits.empty() || stream.kind() != device::Kind::kHost)
-    return false;
-  build_call(step, reads_, call_);
-  if (!is_small(call_)) return false;
-  return stream.run_now([&] { return run_on_host(*local.kernels, call_, local.busy_ns); });
-}
-
-Status Runtime::enqueue(Local& local, const Launch& launch, ResolvedStep step) {
-  device::Stream& stream = local.device->compute_stream(launch.stream);
-  for (const auto& [other, sequence] : launch.waits) {
-    TW_TRY(stream.wait(local.device->compute_stream(other), sequence));
-  }
-  if (stream.kind() != device::Kind::kHost) {
-    if (host_may_step_in(step.op->op) && !local.kernels->supports(step.op->op) &&
-        local.fallback->supports(step.op->op)) {
-      return local.fallback->launch(launch, step, local.busy_ns);
-    }
-    return launch_on_cuda(local, step, launch.stream);
-  }
-  return stream.enqueue([&local, step = std::move(step)]() -> Status {
-    thread_local std::vector<ir::Read> reads;
-    thread_local kernels::KernelCall call;
-    build_call(step, reads, call);
-    return run_on_host(*local.kernels, call, local.busy_ns);
-  });
-}
-
-void Runtime::launch(const Launch& launch) {
-  Local& local = *locals_[launch.device];
-  ResolvedStep step;
+void Runtime::resolve(const Launch& launch, ResolvedStep& step) const {
   step.op = launch.op;
   step.point = launch.point;
   step.step = launch.step;
   step.steps = launch.steps;
+  step.inputs.clear();
+  step.outputs.clear();
   for (const MemoryRef& ref : launch.inputs) step.inputs.push_back(address(ref));
   for (const MemoryRef& ref : launch.outputs) step.outputs.push_back(address(ref));
-  if (run_small(local, launch, step)) return;
-  const Status ok = enqueue(local, launch, std::move(step));
-  const std::uint64_t sequence = local.device->compute_stream(launch.stream).record();
+}
+
+// Host steps that end soon for all we know; of kernels that users bring, once one has been timed.
+bool Runtime::may_run_here(const Local& local, const Launch& launch, TimeNs limit) const {
+  if (local.device->info().kind != device::Kind::kHost || may_sleep(launch.op->op)) return false;
+  const std::size_t family = launch.op->family;
+  if (family >= local.meters.size() || local.meters[family].steps() == 0)
+    return launch.op->op.kind != ir::OpKind::kCall && launch.op->model_ns <= limit;
+  const Meter& meter = local.meters[family];
+  return !meter.erratic() && meter.predict(launch.op->model_ns) <= static_cast<double>(limit);
+}
+
+// In order, for about a turn's time. False if the executor must end something first.
+bool Runtime::run_here() {
+  const TimeNs until = here_.empty() ? 0 : monotonic_now() + kTurnNs;
+  bool ran = false;
+  while (!here_.empty()) {
+    const Launch& launch = here_.front();
+    Local& local = *locals_[launch.device];
+    resolve(launch, step_);
+    build_call(step_, reads_, call_);
+    Meter& meter = local.meter(*launch.op);
+    const auto work = [&] { return run_on_host(*local.kernels, call_, launch.op->model_ns, meter); };
+    if (!local.device->compute_stream(launch.stream).run_now(work)) return ran;
+    ran = true;
+    here_.pop_front();
+    if (monotonic_now() >= until) break;
+  }
+  return ran;
+}
+
+Status Runtime::enqueue_on_host(Local& local, const Launch& launch, ResolvedStep step) {
+  return local.device->compute_stream(launch.stream)
+      .enqueue([&local, &meter = local.meter(*launch.op), step = std::move(step)]() -> Status {
+        thread_local std::vector<ir::Read> reads;
+        thread_local kernels::KernelCall call;
+        build_call(step, reads, call);
+        return run_on_host(*local.kernels, call, step.op->model_ns, meter);
+      });
+}
+
+Status Runtime::enqueue_on_cuda(Local& local, const Launch& launch, ResolvedStep step) {
+  if (host_may_step_in(step.op->op) && !local.kernels->supports(step.op->op) &&
+      local.fallback->supports(step.op->op)) {
+    return local.fallback->launch(launch, step, local.meter(*launch.op));
+  }
+  return launch_on_cuda(local, step, launch.stream);
+}
+
+void Runtime::enqueue(Local& local, const Launch& launch) {
+  device::Stream& stream = local.device->compute_stream(launch.stream);
+  const auto append = [&]() -> Status {
+    for (const auto& [other, sequence] : launch.waits)
+      TW_TRY(stream.wait(local.device->compute_stream(other), sequence));
+    ResolvedStep step;
+    resolve(launch, step);
+    return stream.kind() == device::Kind::kHost ? enqueue_on_host(local, launch, std::move(step))
+                                                : enqueue_on_cuda(local, launch, std::move(step));
+  };
+  const Status ok = append();
+  const std::uint64_t sequence = stream.record();
   TW_CHECK(sequence == launch.sequence, "the core and the stream count steps differently");
   if (!ok) local.refused.push_back({launch.device, launch.stream, launch.sequence, ok.error()});
+}
+
+// A step that comes alone and is small runs on this thread: nobody could run it sooner. Where this thread has the only
+// core, so do all short ones that do not come behind a long one.
+void Runtime::launch(Launch& launch) {
+  Local& local = *locals_[launch.device];
+  const device::Stream& stream = local.device->compute_stream(launch.stream);
+  std::uint64_t& enqueued = local.enqueued[launch.stream];
+  const bool idle = options_.one_core
+                        ? stream.completed() >= enqueued
+                        : actions_.launches.size() == 1 && stream.completed() + 1 == launch.sequence;
+  if (idle && launch.waits.empty() && may_run_here(local, launch, options_.one_core ? kShortNs : kLoneNs)) {
+    here_.push_back(std::move(launch));
+    return;
+  }
+  for (const Launch& before : here_) enqueue(*locals_[before.device], before);
+  here_.clear();
+  enqueue(local, launch);
+  enqueued = launch.sequence;
+}
+
+bool Runtime::executing() const {
+  return std::any_of(locals_.begin(), locals_.end(), [](const auto& local) {
+    for (std::size_t s = 0; s < local->seen.size(); ++s) {
+      if (local->enqueued[s] > local->seen[s]) return true;
+    }
+    return false;
+  });
 }
 
 void Runtime::perform() {
@@ -295,7 +353,7 @@ void Runtime::perform() {
   }
   for (const msg::PeerInfo& peer : actions_.joined) service_->peer_joined(peer);
   for (WorkerId peer : actions_.lost) service_->peer_lost(peer);
-  for (const Launch& l : actions_.launches) launch(l);
+  for (Launch& l : actions_.launches) launch(l);
   for (const Receive& r : actions_.receives) {
     service_->receive(r.from, r.transfer, address(r.to), r.bytes, locals_[r.device]->device->info().kind);
   }
@@ -322,7 +380,7 @@ void Runtime::perform() {
   for (msg::Message& message : actions_.to_scheduler) {
     if (auto* progress = std::get_if<msg::Progress>(&message)) {
       for (std::size_t d = 0; d < progress->devices.size() && d < locals_.size(); ++d) {
-        progress->devices[d].busy_ns = locals_[d]->busy_ns.load(std::memory_order_relaxed);
+        for (const Meter& meter : locals_[d]->meters) progress->devices[d].busy_ns += meter.busy_ns();
       }
     }
     to_scheduler_(std::move(message));

@@ -1,4 +1,4 @@
-#include "step.h"
+#include <tilewise/worker/step.h>
 
 #include <tilewise/base/time.h>
 
@@ -22,20 +22,18 @@ void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels:
   call.output_boxes.clear();
 
   geometry.reads(point, step.step, reads);
-  call.inputs.resize(op.operands.size());
-  call.input_boxes.resize(op.operands.size());
-  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+  // One input an operand, or, where blocks are listed, one a block.
+  const bool listed = geometry.lists_blocks();
+  const std::size_t inputs = listed ? reads.size() : op.operands.size();
+  call.inputs.resize(inputs);
+  call.input_boxes.resize(inputs);
+  for (std::size_t i = 0; i < inputs; ++i) {
     call.inputs[i].data = nullptr;
-    call.inputs[i].dtype = step.op->sources[i].dtype;
+    call.inputs[i].dtype = step.op->sources[listed ? reads[i].operand : i].dtype;
   }
   for (std::size_t i = 0; i < reads.size(); ++i) {
     const ir::Read& read = reads[i];
-    std::size_t at = read.operand;
-    if (call.inputs[at].data != nullptr) {  // an explicit map may read several blocks through one operand
-      at = call.inputs.size();
-      call.inputs.emplace_back(call.inputs[read.operand]);
-      call.input_boxes.emplace_back();
-    }
+    const std::size_t at = listed ? i : read.operand;
     const ir::SourceArray& source = step.op->sources[read.operand];
     const ir::BlockWindow window =
         ir::window(op.operands[read.operand].view, source.grid, read.block, read.region);
@@ -56,8 +54,8 @@ void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels:
   }
 }
 
-Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call,
-                   std::atomic<std::int64_t>& busy_ns) {
+Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call, std::int64_t model_ns,
+                   Meter& meter) {
   thread_local std::vector<std::byte> scratch;
   call.scratch = nullptr;
   if (const std::int64_t bytes = kernels.scratch_bytes(*call.op); bytes > 0) {
@@ -68,7 +66,7 @@ Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call,
   }
   const TimeNs start = monotonic_now();
   Status done = kernels.run(call);
-  busy_ns.fetch_add(monotonic_now() - start, std::memory_order_relaxed);
+  meter.add(model_ns, monotonic_now() - start);
   return done;
 }
 

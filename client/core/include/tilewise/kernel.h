@@ -31,8 +31,20 @@ struct BlockRef {
   std::int64_t block = 0;  // C-order number
 };
 
-// One call on any blocks of any arrays, in this order per array; each output is one block. kOutOfRange for blocks that
-// are not there.
+// A graph of one's own: which blocks of an array each call reads. blocks[p] are those of the call that makes block p
+// (C-order number) of the outputs; up to 64 blocks a call over all arrays.
+struct BlockLists {
+  Array array;  // whole, not a view
+  std::vector<std::vector<std::int64_t>> blocks;
+};
+
+// One call for each block of `outputs[0].grid`, on listed blocks. The kernel's inputs are the blocks of inputs[0] in the
+// order of their list, then those of inputs[1] ..., so their number may differ from call to call. kOutOfRange for blocks
+// that are not there, kInvalidArgument where a list is missing, kLimitExceeded for too many.
+std::vector<Array> map_blocks(const Kernel& kernel, const std::vector<BlockLists>& inputs,
+                              const std::vector<OutputLike>& outputs);
+
+// One call on any blocks of any arrays: the kernel's inputs, in this order. The output is one block. Errors as above.
 Array task(const Kernel& kernel, const std::vector<BlockRef>& refs, DType dtype, const Shape& shape);
 
 }  // namespace tilewise

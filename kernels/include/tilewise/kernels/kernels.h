@@ -4,6 +4,7 @@
 #include <tilewise/ir/op.h>
 
 #include <array>
+#include <boost/container/small_vector.hpp>
 #include <memory>
 #include <string>
 
@@ -23,8 +24,8 @@ struct KernelCall {
   ir::Box box;                 // the point's elements in the op's space (global indices: iota, random)
   ir::Shape space_shape;       // extents of the op's space (random counters are C-order positions in it)
   std::int64_t step = 0, steps = 1;  // first step initialises the output, later ones accumulate into it
-  boost::container::static_vector<TensorView, 16> inputs;  // one per operand
-  boost::container::static_vector<ir::Box, 16>
+  boost::container::small_vector<TensorView, 16> inputs;  // one per operand; of listed blocks: one per block
+  boost::container::small_vector<ir::Box, 16>
       input_boxes;  // their regions, in the operand views' coordinates
   boost::container::static_vector<TensorView, limits::kMaxOutputs> outputs;  // C-order, contiguous blocks
   boost::container::static_vector<ir::Box, limits::kMaxOutputs>

@@ -36,6 +36,8 @@ class Geometry {
   // The reads of one step, in operand order. At most one block per operand (explicit maps: several, in their order);
   // operands not read are left out.
   void reads(const Index& point, std::int64_t step, std::vector<Read>& out) const;  // clears `out` first
+  // An explicit index map: a step reads any number of blocks of an operand, in the order of operands and lists.
+  bool lists_blocks() const { return !explicit_.empty(); }
   // Step grid of kMatmul (k panels), else one step.
   const DimGrid& step_grid() const { return step_grid_; }
 

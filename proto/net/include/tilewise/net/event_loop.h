@@ -62,6 +62,8 @@ class EventLoop {
 
   // Runs at the end of this turn, after the hook; never inside the call.
   void defer(Fn fn);
+  // Changes EventLoopOptions::spin_ns; from the loop's thread.
+  void set_spin(TimeNs spin_ns);
   // Called after each batch and once more before parking; true if it did work (then the loop does not park).
   void set_batch_hook(std::function<bool()> hook);
 

@@ -56,6 +56,8 @@ struct OpEntry {
   ir::Placement placement;
   std::vector<ir::SourceArray> sources;  // what its operands read
   ir::Geometry geometry;
+  std::uint32_t family = 0;   // number of ir::family_of(op), from 0 (Core::families)
+  std::int64_t model_ns = 0;  // ir::model_step_ns of its first point
 };
 
 // ---- events --------------------------------------------------------------------------------------------------------
@@ -161,6 +163,9 @@ class Core {
   TimeNs next_deadline() const;
 
   Counters counters() const;
+  bool has_tasks() const;  // expanded and unfinished
+  // Names of the families of ops seen so far, by number.
+  const std::vector<std::string>& families() const;
   std::vector<msg::DeviceStats> device_stats() const;
   // Inlining small blocks into offers needs their bytes: the shell looks them up here when it sends a batch. True when
   // the block is at most limits::kMaxInlineBytes and on a host device.

@@ -6,7 +6,9 @@
 #include <tilewise/kernels/plugin.h>
 #include <tilewise/worker/core.h>
 #include <tilewise/worker/data_service.h>
+#include <tilewise/worker/step.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,12 +16,12 @@
 
 namespace tilewise::worker {
 
-struct ResolvedStep;
-
 struct RuntimeOptions {
   std::int64_t slab_bytes = 256 << 20;
   bool map_peers = true;
   bool reference_kernels = false;  // slow and plain, for comparison
+  // There is no core for an executor beside this thread: short steps run here, where no wake-up stands between them.
+  bool one_core = false;
 };
 
 class Runtime {
@@ -39,6 +41,10 @@ class Runtime {
   // Events in, core step, actions out. True when anything was done. Does nothing before start().
   bool pump(TimeNs now);
   TimeNs next_deadline() const;  // when to pump although nothing was posted
+  // Executors are at work: where cores are scarce, polling would take theirs.
+  bool executing() const;
+  // Tasks have begun that wait for something, most likely for peers' blocks.
+  bool has_tasks() const { return core_ && core_->has_tasks(); }
 
   Counters counters() const { return core_ ? core_->counters() : Counters{}; }
   // A device that reports a sticky failure: the process should end with this story.
@@ -48,9 +54,13 @@ class Runtime {
   struct Local;
   void collect_completions();
   void perform();
-  void launch(const Launch& launch);
-  bool run_small(Local& local, const Launch& launch, const ResolvedStep& step);
-  Status enqueue(Local& local, const Launch& launch, ResolvedStep step);
+  void launch(Launch& launch);
+  bool may_run_here(const Local& local, const Launch& launch, TimeNs limit) const;
+  bool run_here();
+  void enqueue(Local& local, const Launch& launch);
+  Status enqueue_on_host(Local& local, const Launch& launch, ResolvedStep step);
+  Status enqueue_on_cuda(Local& local, const Launch& launch, ResolvedStep step);
+  void resolve(const Launch& launch, ResolvedStep& step) const;
   Status launch_on_cuda(Local& local, const ResolvedStep& step, std::uint8_t stream);
   std::byte* address(const MemoryRef& ref) const;
   void inline_small(WorkerId peer, msg::PeerBatch& batch) const;
@@ -67,8 +77,10 @@ class Runtime {
   std::vector<Event> inbox_;
   std::vector<Event> events_;
   Actions actions_;
-  std::vector<ir::Read> reads_;  // scratch, as is the next
+  std::deque<Launch> here_;      // steps for this thread, in order
+  std::vector<ir::Read> reads_;  // scratch, as are the next two
   kernels::KernelCall call_;
+  ResolvedStep step_;
   TimeNs now_ = 0;
 };
 

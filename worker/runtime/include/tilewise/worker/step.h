@@ -3,8 +3,7 @@
 #pragma once
 #include <tilewise/kernels/kernels.h>
 #include <tilewise/worker/core.h>
-
-#include <atomic>
+#include <tilewise/worker/meter.h>
 
 namespace tilewise::worker {
 
@@ -19,7 +18,7 @@ struct ResolvedStep {
 void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels::KernelCall& call);
 
 // Runs a step whose call is built, on this thread, with scratch that the thread keeps. Thread-safe.
-Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call,
-                   std::atomic<std::int64_t>& busy_ns);
+Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call, std::int64_t model_ns,
+                   Meter& meter);
 
 }  // namespace tilewise::worker

@@ -1,0 +1,219 @@
+// What a task costs when it is small: Task Bench over real processes, and the scheduler's own share.
+//
+//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks taskbench get start
+//
+// The method of METG(50 %): docs/figures.md.
+#include <tilewise/kernel.h>
+#include <tilewise/tilewise.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cluster.h"
+#include "report.h"
+#include "task_bench.h"
+
+namespace tilewise::bench {
+namespace {
+
+struct Settings {
+  std::string json, only;
+  bool quick = false;
+  int repeats = 5;
+};
+
+constexpr int kCores = 2;
+
+// ---- Task Bench -------------------------------------------------------------------------------------------------------
+
+struct Case {
+  Pattern pattern;
+  std::int32_t radix = 0;
+  std::int64_t width = 8;
+};
+
+std::string name_of(const Case& c) {
+  std::string name(kPatternNames[static_cast<std::size_t>(c.pattern)]);
+  if (c.radix > 0) name += " " + std::to_string(c.radix);
+  return name + ", width " + std::to_string(c.width);
+}
+
+// `rows` rows of calls; the last row's array.
+Array record(const Array& start, const Case& c, std::int64_t rows, std::int64_t iterations) {
+  Array row = start;
+  const Grid grid = *Grid::uniform({2 * c.width}, {2});
+  for (std::int64_t t = 0; t < rows; ++t) {
+    const RowParams params{t, c.width, c.pattern, c.radix, iterations};
+    BlockLists lists{row, {}};
+    for (std::int64_t i = 0; i < c.width; ++i) lists.blocks.push_back(dependencies(params, i));
+    const Kernel kernel{.name = "task_bench.point",
+                        .version = "1.0",
+                        .params = {reinterpret_cast<const char*>(&params), sizeof(params)},
+                        .flops_per_point = flops_of(iterations)};
+    row = map_blocks(kernel, {lists}, {{DType::kInt64, grid}}).front();
+  }
+  return row;
+}
+
+// FLOP/s of the kernel alone on all cores, about 10 ms of it.
+double peak_rate() {
+  constexpr std::int64_t kIterations = 1 << 21;
+  volatile double used = 0;
+  const double took = seconds_of([&] {
+    std::thread second([&] { used = compute(kIterations); });
+    volatile double mine = compute(kIterations);
+    (void)mine;
+    second.join();
+  });
+  return kCores * flops_of(kIterations) / took;
+}
+
+struct Sample {
+  double granularity_us = 0, efficiency = 0;
+};
+
+Sample sample(const Session& session, const Array& start, const Case& c, std::int64_t rows,
+              std::int64_t iterations, int repeats) {
+  const double tasks = static_cast<double>(rows * c.width);
+  std::vector<double> granularities, efficiencies;
+  for (int i = 0; i < repeats; ++i) {
+    // The clock of a shared machine changes from second to second: the peak is taken beside each run.
+    const double before = peak_rate();
+    Array last = record(start, c, rows, iterations);
+    const double wall = seconds_of([&] { last.persist().wait(); });
+    const double peak = (before + peak_rate()) / 2;
+    granularities.push_back(wall * kCores / tasks * 1e6);
+    efficiencies.push_back(tasks * flops_of(iterations) / wall / peak);
+  }
+  return {median(granularities), median(efficiencies)};
+}
+
+// Smallest granularity with an efficiency of one half, between the last sample that has it and the first that has not.
+double metg_us(const Session& session, const Array& start, const Case& c, std::int64_t rows, int repeats,
+               Report& report) {
+  const Sample smallest = sample(session, start, c, rows, 1, repeats);
+  if (std::getenv("BENCH_VERBOSE") != nullptr)
+    std::printf("  %s: empty tasks, %.2f us\n", name_of(c).c_str(), smallest.granularity_us);
+  Sample above;
+  for (std::int64_t iterations = 1 << 14;; iterations /= 2) {
+    const Sample here = sample(session, start, c, rows, iterations, repeats);
+    if (std::getenv("BENCH_VERBOSE") != nullptr)
+      std::printf("  %s: %lld iterations, %.2f us, efficiency %.3f\n", name_of(c).c_str(),
+                  static_cast<long long>(iterations), here.granularity_us, here.efficiency);
+    if (here.efficiency < 0.5) {
+      if (above.efficiency == 0) {
+        report.note(name_of(c) + ": efficiency is below one half from the start");
+        return here.granularity_us;
+      }
+      const double share = (above.efficiency - 0.5) / (above.efficiency - here.efficiency);
+      return above.granularity_us + share * std::min(0.0, here.granularity_us - above.granularity_us);
+    }
+    above = here;
+    if (iterations == 1) return here.granularity_us;
+  }
+}
+
+void bench_task_bench(const Settings& settings, Report& report) {
+  report.note("peak rate of the kernel on two threads: " + std::to_string(peak_rate() * 1e-9) + " GFLOP/s");
+  const Cluster cluster("256MiB", {"--plugin", BENCH_TASK_PLUGIN});
+  const Session session = cluster.session();
+  const std::int64_t rows = settings.quick ? 200 : 1000;
+  const struct {
+    Case c;
+    double target;
+  } cases[] = {{{Pattern::kTrivial}, 5},   {{Pattern::kNoComm}, 0},        {{Pattern::kStencil1d}, 10},
+               {{Pattern::kFft}, 0},       {{Pattern::kTree}, 0},          {{Pattern::kNearest, 5}, 15},
+               {{Pattern::kSpread, 5}, 0}, {{Pattern::kTrivial, 0, 2}, 0}, {{Pattern::kStencil1d, 0, 2}, 0}};
+  for (const auto& [c, target] : cases) {
+    Array start = session.zeros({2 * c.width}, {.dtype = DType::kInt64, .block = {2}});
+    start.persist().wait();
+    if (const char* only = std::getenv("BENCH_EMPTY")) {  // to look at with a profiler
+      if (name_of(c).find(only) == std::string::npos) continue;
+      const Sample one =
+          sample(session, start, c, rows,
+                 std::getenv("BENCH_ITERATIONS") ? std::atoll(std::getenv("BENCH_ITERATIONS")) : 1, 200);
+      report.note(name_of(c) + ", empty tasks: " + std::to_string(one.granularity_us) + " us");
+      return;
+    }
+    const double metg = metg_us(session, start, c, rows, settings.repeats, report);
+    const Figure figure{.metric = "METG(50 %), " + name_of(c), .value = metg, .unit = "us"};
+    if (target > 0)
+      report.at_most(figure, target);
+    else
+      report.note(figure.metric + ": " + std::to_string(metg) + " us");
+  }
+}
+
+// ---- the scheduler's share ----------------------------------------------------------------------------------------------
+
+void bench_tasks(const Settings& settings, Report& report) {
+  const std::int64_t tasks = settings.quick ? 100'000 : 1'000'000;
+  const Cluster cluster("1GiB");
+  const Session session = cluster.session();
+  Array small = session.ones({1});
+  small.persist().wait();
+  ir::DimMap whole;
+  whole.kind = ir::DimMap::Kind::kWhole;
+  std::vector<double> block_ops;
+  for (int i = -1; i < settings.repeats; ++i) {
+    const double before = cluster.scheduler_cpu_seconds();
+    map_blocks({.name = "tilewise.noop", .version = "1"}, std::vector{small}, {{whole}},
+               {{DType::kFloat64, *Grid::uniform({tasks}, {1})}})
+        .front()
+        .persist()
+        .wait();
+    if (i >= 0)
+      block_ops.push_back((cluster.scheduler_cpu_seconds() - before) / static_cast<double>(tasks) * 1e6);
+  }
+  report.at_most({.metric = "scheduler CPU a task, " + std::to_string(tasks) + " no-ops of one op",
+                  .value = median(block_ops),
+                  .unit = "us"},
+                 0.3);
+}
+
+int run(const Settings& settings) {
+  Report report;
+  const std::pair<const char*, void (*)(const Settings&, Report&)> parts[] = {
+      {"tasks", bench_tasks}, {"taskbench", bench_task_bench}};
+  bool failed = false;
+  for (const auto& [name, part] : parts) {
+    if (!settings.only.empty() && settings.only != name) continue;
+    try {
+      part(settings, report);
+    } catch (const std::exception& e) {
+      report.note(std::string(name) + " FAILED: " + e.what());
+      failed = true;
+    }
+  }
+  if (!settings.json.empty() && !report.write(settings.json)) {
+    std::fprintf(stderr, "cannot write %s\n", settings.json.c_str());
+    failed = true;
+  }
+  return failed ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace tilewise::bench
+
+int main(int argc, char** argv) {
+  tilewise::bench::Settings settings;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--quick")
+      settings.quick = true;
+    else if (argument == "--json" && i + 1 < argc)
+      settings.json = argv[++i];
+    else if (argument == "--only" && i + 1 < argc)
+      settings.only = argv[++i];
+    else {
+      std::fprintf(stderr, "usage: %s [--json FILE] [--quick] [--only tasks|taskbench]\n", argv[0]);
+      return 2;
+    }
+  }
+  return tilewise::bench::run(settings);
+}

@@ -1,0 +1,81 @@
+#include "cluster.h"
+
+#include <tilewise/remote/connect.h>
+
+#include <unistd.h>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+namespace tilewise::bench {
+namespace {
+
+constexpr Duration kLong = std::chrono::seconds(300);
+
+}  // namespace
+
+Cluster::Cluster(const std::string& memory, const std::vector<std::string>& more) {
+  const std::string address_file = folder_ / "scheduler";
+  start({testing::scheduler_program(), "--listen", "127.0.0.1:0"}, address_file);
+  address_ = testing::read_file(address_file);
+  for (int i = 0; i < 2; ++i) {
+    // Each on a core of its own, as a batch system would place them.
+    std::vector<std::string> command{
+        "/usr/bin/taskset", "-c",     std::to_string(i), testing::worker_program(),
+        "--scheduler",      address_, "--cores",         "1",
+        "--devices",        "host:0", "--memory",        memory};
+    command.insert(command.end(), more.begin(), more.end());
+    start(command, folder_ / ("worker" + std::to_string(i)));
+  }
+}
+
+std::unique_ptr<client::Endpoint> Cluster::endpoint() const {
+  const auto token = net::Token::load(folder_ / "token");
+  if (!token) throw ArrayError(token.error());
+  auto endpoint =
+      remote::connect({.scheduler = *net::Address::parse(address_), .token = *token, .name = "bench"});
+  if (!endpoint) throw ArrayError(endpoint.error());
+  return std::move(*endpoint);
+}
+
+Session Cluster::session(std::unique_ptr<client::Endpoint> endpoint) {
+  Session session = make_session(std::move(endpoint), {.name = "bench", .timeout = kLong});
+  if (!session.wait_for_devices(2, testing::kPatience)) throw std::runtime_error("the workers are not there");
+  return session;
+}
+
+double Cluster::scheduler_cpu_seconds() const {
+  std::ifstream stat("/proc/" + std::to_string(processes_.front()->pid()) + "/stat");
+  std::string line;
+  std::getline(stat, line);
+  std::istringstream fields(line.substr(line.rfind(')') + 2));  // the name may hold anything
+  std::string skipped;
+  for (int i = 0; i < 11; ++i) fields >> skipped;
+  double user = 0, system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+std::int64_t Cluster::scheduler_resident_bytes() const {
+  std::ifstream statm("/proc/" + std::to_string(processes_.front()->pid()) + "/statm");
+  std::int64_t size = 0, resident = 0;
+  statm >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+void Cluster::start(std::vector<std::string> command, const std::string& address_file) {
+  for (const char* word : {"--token-file", "TOKEN", "--address-file", "FILE", "--log-level", "warn"}) {
+    command.push_back(word == std::string("TOKEN")  ? folder_ / "token"
+                      : word == std::string("FILE") ? address_file
+                                                    : word);
+  }
+  processes_.push_back(std::make_unique<testing::Process>("bench", command));
+  testing::Process& process = *processes_.back();
+  testing::eventually([&] { return std::filesystem::exists(address_file) || !process.running(); });
+  if (!std::filesystem::exists(address_file)) {
+    throw std::runtime_error("the cluster did not start: " + process.output() + process.errors());
+  }
+}
+
+}  // namespace tilewise::bench
