@@ -106,9 +106,25 @@ Array Array::reblock(const Shape& block) const {
 }
 
 Array Array::on(const std::vector<DeviceId>& devices) const {
-  const client::Handle& handle = Access::handle(*this);
   if (devices.empty()) throw ArrayError(Errc::kInvalidArgument, "a placement on no device");
-  const ir::DeviceHint hint{devices};
+  return placed({devices});
+}
+
+Array Array::on(const Mesh& mesh, const PartitionSpec& spec) const {
+  ir::DeviceHint hint = sharding(mesh, spec, rank());
+  const Shape counts = grid().counts();
+  Shape block = shape();
+  bool finer = false;
+  for (int d = 0; d < rank(); ++d) {
+    const std::int64_t parts = hint.parts[static_cast<std::size_t>(d)];
+    finer |= counts[d] < parts && counts[d] < shape()[d];
+    block[d] = std::max<std::int64_t>(1, counts[d] < parts ? (shape()[d] + parts - 1) / parts : grid().dim(d).size(0));
+  }
+  return finer ? reblock(block).placed(hint) : placed(hint);
+}
+
+Array Array::placed(const ir::DeviceHint& hint) const {
+  const client::Handle& handle = Access::handle(*this);
   if (view_.is_identity(handle.array.grid.shape()) && handle.session->place(handle.key, hint)) return *this;
   ir::Op op = Access::copy_op(*this);
   op.hint = hint;

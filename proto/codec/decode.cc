@@ -225,6 +225,8 @@ ir::Op Reader::op(wire::Op::Reader r) {
   op.space = grid(r.getSpace());
   op.attrs = attrs(r.getAttrs());
   op.hint.devices = ids<DeviceId>(r.getHint());
+  op.hint.parts = per_dim<std::int32_t>(r.getHintParts());
+  op.hint.copies = r.getHintCopies();
   op.label = name(r.getLabel());
   if (op.attrs.index() != attrs_of(op.kind)) {
     refuse(Errc::kInvalidArgument,
@@ -240,7 +242,8 @@ ir::Placement Reader::placement(capnp::List<wire::Piece>::Reader r) {
         ir::Piece piece{
             {per_dim<std::int64_t>(p.getLo()), per_dim<std::int64_t>(p.getHi())},
             {per_dim<std::int32_t>(rule.getParts()), per_dim<std::uint8_t>(rule.getCyclic()),
-             numbers<DeviceId>(rule.getDevices(), ir::kMaxRuleDevices, "devices of a placement")}};
+             numbers<DeviceId>(rule.getDevices(), ir::kMaxRuleDevices, "devices of a placement"),
+             rule.getCopies()}};
         if (piece.box.lo.size() != piece.box.hi.size() || piece.rule.parts.size() != piece.box.lo.size() ||
             piece.rule.cyclic.size() != piece.box.lo.size()) {
           refuse(Errc::kInvalidArgument, "a placement whose box and rule differ in rank");

@@ -191,6 +191,8 @@ void write(wire::Op::Builder b, const ir::Op& op) {
        });
   write(b.initSpace(), op.space);
   ids(b.initHint(any_count(op.hint.devices.size())), op.hint.devices);
+  numbers(b.initHintParts(any_count(op.hint.parts.size())), op.hint.parts);
+  b.setHintCopies(op.hint.copies);
   b.setLabel(name(op.label));
   std::visit([&](const auto& attrs) { write(b.getAttrs(), attrs); }, op.attrs);
 }
@@ -204,6 +206,7 @@ void write(capnp::List<wire::Piece>::Builder b, const ir::Placement& placement) 
     numbers(r.initCyclic(any_count(piece.rule.cyclic.size())), piece.rule.cyclic);
     ids(r.initDevices(count(piece.rule.devices.size(), ir::kMaxRuleDevices, "devices of a placement")),
         piece.rule.devices);
+    r.setCopies(piece.rule.copies);
   });
 }
 

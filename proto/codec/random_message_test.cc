@@ -108,6 +108,7 @@ struct Gen {
     o.space = grid();
     o.attrs = attrs(kind);
     o.hint.devices = list(3, [&] { return id<DeviceId>(); });
+    if (flag()) o.hint.parts = {1, 2}, o.hint.copies = 3;
     o.label = text();
     return o;
   }

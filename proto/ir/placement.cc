@@ -34,7 +34,7 @@ Deal deal(const Piece& piece, int d) {
 bool well_formed(const Piece& p) {
   const std::size_t rank = p.box.lo.size();
   if (p.box.hi.size() != rank || p.rule.parts.size() != rank || p.rule.cyclic.size() != rank) return false;
-  if (p.rule.devices.empty() || p.rule.devices.size() > kMaxRuleDevices) return false;
+  if (p.rule.devices.empty() || p.rule.devices.size() > kMaxRuleDevices || p.rule.copies < 1) return false;
   std::int64_t places = 1, points = 1;
   for (std::size_t d = 0; d < rank; ++d) {
     if (p.rule.parts[d] < 1 || p.box.lo[d] < 0 || p.box.hi[d] < p.box.lo[d] ||
@@ -44,7 +44,7 @@ bool well_formed(const Piece& p) {
     if (__builtin_mul_overflow(points, p.box.hi[d] - p.box.lo[d], &points) || points > limits::kMaxBlocks)
       return false;
   }
-  return places == static_cast<std::int64_t>(p.rule.devices.size());
+  return places * p.rule.copies == static_cast<std::int64_t>(p.rule.devices.size());
 }
 
 // Coordinates of a place in the rule's device grid.
@@ -68,7 +68,7 @@ std::int64_t place_of(const Piece& piece, const Index& point) {
 
 Rule Rule::constant(int rank, DeviceId device) {
   const auto n = static_cast<std::size_t>(rank);
-  return {PerDim<std::int32_t>(n, 1), PerDim<std::uint8_t>(n, 0), {device}};
+  return {PerDim<std::int32_t>(n, 1), PerDim<std::uint8_t>(n, 0), {device}, 1};
 }
 
 Placement Placement::whole(const Shape& counts, Rule rule) {
@@ -79,11 +79,12 @@ Placement::Placement(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
   if (pieces_.size() > kMaxPieces || !std::all_of(pieces_.begin(), pieces_.end(), well_formed)) return;
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     const Piece& piece = pieces_[i];
-    for (std::size_t place = 0; place < piece.rule.devices.size(); ++place) {
+    const auto copies = static_cast<std::size_t>(piece.rule.copies);
+    for (std::size_t place = 0; place < piece.rule.devices.size() / copies; ++place) {
       const auto c = coordinates(piece.rule, static_cast<std::int64_t>(place));
       std::int64_t points = 1;
       for (int d = 0; d < piece.box.rank(); ++d) points *= deal(piece, d).count(c[d]);
-      slots_.push_back({piece.rule.devices[place], static_cast<std::int32_t>(i),
+      slots_.push_back({piece.rule.devices[place * copies], static_cast<std::int32_t>(i),
                         static_cast<std::int32_t>(place), 0, points});
     }
   }
@@ -128,9 +129,22 @@ DeviceId Placement::owner(const Index& point) const {
   for (const Piece& piece : pieces_)
     if (piece.box.contains(point)) {
       if (piece.rule.devices.size() == 1) return piece.rule.devices[0];
-      return piece.rule.devices[static_cast<std::size_t>(place_of(piece, point))];
+      return piece.rule.devices[static_cast<std::size_t>(place_of(piece, point) * piece.rule.copies)];
     }
   return {};
+}
+
+bool Placement::holds(const Index& point, DeviceId device) const {
+  for (const Piece& piece : pieces_) {
+    if (!piece.box.contains(point)) continue;
+    const auto from = piece.rule.devices.begin() + place_of(piece, point) * piece.rule.copies;
+    return std::find(from, from + piece.rule.copies, device) != from + piece.rule.copies;
+  }
+  return false;
+}
+
+bool Placement::replicated() const {
+  return std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& p) { return p.rule.copies > 1; });
 }
 
 std::span<const Placement::Slot> Placement::slots_of(DeviceId device) const {
@@ -218,7 +232,7 @@ void Placement::shares(const Box& box, std::vector<Share>& out) const {
         place = place * dim.parts + c;
         points *= dim.below(c, hi[d]) - dim.below(c, lo[d]);
       }
-      const DeviceId device = piece.rule.devices[static_cast<std::size_t>(place)];
+      const DeviceId device = piece.rule.devices[static_cast<std::size_t>(place * piece.rule.copies)];
       if (points > 0) {  // a coordinate between two others may own nothing when parts exceed the extent
         auto known = out.end();
         if (repeats_)

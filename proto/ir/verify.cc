@@ -48,6 +48,16 @@ Status Verifier::common() const {
     return fail(Errc::kLimitExceeded, "too many devices in a hint");
   for (const DeviceId device : op_.hint.devices)
     if (!device) return fail(Errc::kInvalidArgument, "device 0 in a hint");
+  if (!op_.hint.parts.empty()) {
+    std::int64_t devices = op_.hint.copies;
+    for (const std::int32_t parts : op_.hint.parts) {
+      if (parts < 1 || devices < 1 || devices > static_cast<std::int64_t>(kMaxHintDevices))
+        return fail(Errc::kInvalidArgument, "parts of a hint");
+      devices *= parts;
+    }
+    if (devices != static_cast<std::int64_t>(op_.hint.devices.size()))
+      return fail(Errc::kInvalidArgument, "a hint's parts and copies do not make up its devices");
+  }
   if (sources_.size() != op_.operands.size())
     return fail(Errc::kInvalidArgument, std::to_string(sources_.size()) + " arrays for " +
                                             std::to_string(op_.operands.size()) + " operands");

@@ -186,6 +186,7 @@ void mix(Digest& d, const ir::Placement& placement) {
       d.mix(static_cast<std::uint64_t>(piece.rule.parts[at]) << 1 | piece.rule.cyclic[at]);
     }
     for (const DeviceId device : piece.rule.devices) d.mix(device.value);
+    d.mix(static_cast<std::uint64_t>(piece.rule.copies));
   }
 }
 

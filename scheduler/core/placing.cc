@@ -175,10 +175,7 @@ class OpPlacer {
       const ir::Op& user = draft_.ops[it->second];
       if (user.space.counts() != op.space.counts()) continue;
       const ir::PerDim<double> even(op.space.counts().size(), 1.0);
-      wanted.push_back(user.hint.devices.size() == 1
-                           ? ir::Placement::whole(op.space.counts(),
-                                                  ir::Rule::constant(op.space.rank(), user.hint.devices[0]))
-                           : place::tiled(op.space.counts(), user.hint.devices, even, false));
+      wanted.push_back(place::hinted(user.hint, op.space.counts(), even));
     }
   }
 

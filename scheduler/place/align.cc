@@ -152,7 +152,8 @@ bool align_with(const Request& request, int operand, ir::Placement& out) {
       const auto d = static_cast<std::size_t>(walked_by[s]);
       from[s] = along[d][static_cast<std::size_t>(to[d])];
     }
-    carried.devices.push_back(rule.devices[static_cast<std::size_t>(ir::ravel(from, source_parts))]);
+    carried.devices.push_back(
+        rule.devices[static_cast<std::size_t>(ir::ravel(from, source_parts) * rule.copies)]);
   }
   out = ir::Placement::whole(counts, std::move(carried));
   return true;

@@ -80,8 +80,8 @@ double moved_bytes(const Request& request, const ir::Placement& placement) {
       for (const ir::Read& read : reads) {
         const Input& input = request.inputs[read.operand];
         const ir::Index block = ir::unravel(read.block, input.array->grid.counts());
+        if (input.placement->holds(block, here)) continue;
         const DeviceId there = input.placement->owner(block);
-        if (there == here) continue;
         const ir::View& view = op.operands[read.operand].view;
         const std::int64_t elements = std::min(read.region.volume(), view.source_box(read.region).volume());
         double bytes = static_cast<double>(elements) * static_cast<double>(ir::size_of(input.array->dtype));

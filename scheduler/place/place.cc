@@ -113,11 +113,9 @@ Result<Decision> Placer::place(const Request& request) const {
   const ir::Op& op = *request.op;
   const ir::Shape counts = op.space.counts();
   if (!op.hint.devices.empty()) {
-    if (op.hint.devices.size() == 1) {
-      return Decision{ir::Placement::whole(counts, ir::Rule::constant(op.space.rank(), op.hint.devices[0])),
-                      "explicit device"};
-    }
-    return Decision{tiled(counts, op.hint.devices, cut_costs(request), false), "explicit subset"};
+    return Decision{hinted(op.hint, counts, cut_costs(request)), op.hint.devices.size() == 1 ? "explicit device"
+                                                                 : op.hint.parts.empty()     ? "explicit subset"
+                                                                                             : "explicit mesh"};
   }
   if (request.eligible.empty()) {
     return error(Errc::kUnavailable, "no device can run op '" + std::string(ir::name_of(op.kind)) +

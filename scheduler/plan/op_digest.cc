@@ -76,6 +76,8 @@ std::uint64_t digest(const ir::Op& op, bool names) {
   mix(d, static_cast<std::int64_t>(op.attrs.index()));
   std::visit(MixAttrs{d}, op.attrs);
   for (const DeviceId device : op.hint.devices) mix(d, device.value);
+  for (const std::int32_t parts : op.hint.parts) mix(d, static_cast<std::uint64_t>(parts));
+  mix(d, static_cast<std::uint64_t>(op.hint.copies));
   if (names) d.mix(std::string_view(op.label));
   return d.value();
 }

@@ -182,13 +182,26 @@ void Core::Impl::flush_pending_dones(std::uint16_t d) {
 
 bool Core::Impl::needed(const Copy& copy) const {
   if (copy.uses != kNone || copy.state == CopyState::kReceiving) return true;
+  if (copy.kind == CopyKind::kReplica) return copy.state == CopyState::kSealed && keeps(copy);
   if (copy.kind != CopyKind::kProduced) return false;
   if (copy.state == CopyState::kExpected) return true;  // its task will come; it then finds nobody waiting
   return arrays[copy.array].held && copy.state != CopyState::kFailed;
 }
 
+// A held array that is replicated here: what was read once stays, while there is room (take()).
+bool Core::Impl::keeps(const Copy& copy) const {
+  const ArrayState& array = arrays[copy.array];
+  const OpEntry& producer = *ops[array.producer].entry;
+  return array.held && producer.placement.replicated() &&
+         producer.placement.holds(ir::unravel(copy.block, array.counts), devices[copy.device].spec.id);
+}
+
 void Core::Impl::maybe_release(Slot slot) {
-  if (needed(copies[slot])) return;
+  if (Copy& copy = copies[slot]; needed(copy)) {
+    if (copy.kind == CopyKind::kReplica && copy.uses == kNone && !std::exchange(copy.spare, true))
+      devices[copy.device].spares.push_back(copy_key(copy.array, copy.block));
+    return;
+  }
   // A held failure stays, so that a later user learns why.
   if (copies[slot].state == CopyState::kFailed && arrays[copies[slot].array].held) return;
   destroy_copy(slot);

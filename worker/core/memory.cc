@@ -22,7 +22,8 @@ std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t byte
       }
       return std::nullopt;
     }
-    if (lowest && device.reserve) {
+    if (evict(d, bytes)) extent = attempt();
+    if (!extent && lowest && device.reserve) {
       // The rest stays reserved: the same step may need room for its inputs, one after another, and its outputs.
       const std::int64_t reserved = device.reserve->bytes;
       device.arena.free(*device.reserve, alloc::Fence{});
@@ -33,6 +34,22 @@ std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t byte
   }
   if (extent) device.bytes_peak = std::max(device.bytes_peak, device.arena.bytes_in_use());
   return extent;
+}
+
+// Lets go of replicas that are kept for later readers only, oldest first, about as many bytes as are wanted.
+bool Core::Impl::evict(std::uint16_t d, std::int64_t bytes) {
+  DeviceState& device = devices[d];
+  std::int64_t freed = 0;
+  while (freed < bytes && !device.spares.empty()) {
+    const auto found = device.index.find(device.spares.front());
+    device.spares.pop_front();
+    if (found == device.index.end()) continue;
+    Copy& copy = copies[found->second];
+    if (!std::exchange(copy.spare, false) || copy.uses != kNone) continue;
+    freed += copy.bytes;
+    destroy_copy(found->second);
+  }
+  return freed > 0;
 }
 
 // What a step needs at once: room for its outputs and, where peers' blocks have to be copied here, for what it reads. Blocks

@@ -89,6 +89,7 @@ struct Copy {
   CopyKind kind = CopyKind::kProduced;
   std::uint8_t attempts = 0;
   bool has_memory = false;
+  bool spare = false;  // in the device's list of replicas that may go
   DeviceId source;  // remote kinds: the owner
   MemoryRef at;     // where the bytes are
   std::int64_t bytes = 0;
@@ -211,6 +212,7 @@ struct DeviceState {
   std::size_t turn = 0;        // round robin among them
   std::deque<Slot> ungranted;  // offered copies that wait for memory
   std::deque<PendingDone> pending_dones;
+  std::deque<std::uint64_t> spares;  // keys of replicas kept without a use, oldest first; some are gone or used again
   std::optional<alloc::Extent> reserve;
   std::int64_t reserve_bytes = 0;  // wanted: the largest admitted step
   bool slab_pending = false, memory_freed = false;
@@ -270,6 +272,7 @@ struct Core::Impl {
   void owe_done(const Copy& copy, Slot op);
   void send_done(const Copy& copy, Slot op);
   bool needed(const Copy& copy) const;
+  bool keeps(const Copy& copy) const;
   void maybe_release(Slot copy);
   void free_memory(Copy& copy);
   void destroy_copy(Slot copy);
@@ -301,6 +304,7 @@ struct Core::Impl {
   // Memory (memory.cc)
   std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled, bool lowest,
                                     alloc::Fence& wait_for);
+  bool evict(std::uint16_t device, std::int64_t bytes);
   std::int64_t step_bytes(const OpEntry& entry) const;
   void restore_reserve(std::uint16_t device);
   void try_grants(std::uint16_t device);

@@ -127,13 +127,16 @@ struct Op {
     }
     fetch @27 :UInt32;            # fetch, provide: the client's device; 0 from a client, which names only itself
   }
+  hintParts @28 :List(Int32);     # as in Rule, of the first output; empty: tiled over the hint's devices
+  hintCopies @29 :Int32 = 1;
 }
 
 struct Rule {
   # Points of a box, tiled over a grid of devices.
   parts @0 :List(Int32);   # device grid, one entry a dimension
   cyclic @1 :List(UInt8);  # 0 contiguous, 1 cyclic; one entry a dimension
-  devices @2 :List(UInt32);  # product of `parts` entries, C order
+  devices @2 :List(UInt32);  # product of `parts` and `copies` entries, C order; the first of each part's owns it
+  copies @3 :Int32 = 1;
 }
 
 struct Piece {

@@ -9,6 +9,7 @@
 #include <tilewise/error.h>
 #include <tilewise/future.h>
 #include <tilewise/ir/view.h>
+#include <tilewise/mesh.h>
 #include <tilewise/types.h>
 
 #include <initializer_list>
@@ -69,6 +70,10 @@ class Array {
   Array on(DeviceId device) const { return on(std::vector<DeviceId>{device}); }
   Array on(const Device& device) const { return on(device.id); }
   Array on(const std::vector<DeviceId>& devices) const;
+  // Cut over a mesh, as many parts a dimension as its axes have devices; an array with fewer blocks than parts is cut
+  // finer first. Over axes that the spec leaves out the array is replicated: each device keeps the blocks it has read
+  // for as long as the array is held (persist), while it has room. Errors as above, and of sharding().
+  Array on(const Mesh& mesh, const PartitionSpec& spec) const;
   Array named(const std::string& label) const;  // for people: dashboards and errors. Up to 256 bytes
 
   // ---- computing; one message to the scheduler each ----
@@ -85,6 +90,7 @@ class Array {
 
  private:
   friend struct client::Access;
+  Array placed(const ir::DeviceHint& hint) const;
 
   std::shared_ptr<const client::Handle> handle_;
   ir::View view_;

@@ -114,6 +114,10 @@ using OpAttrs = std::variant<MapAttrs, ReduceAttrs, CombineAttrs, MatmulAttrs, C
 // Explicit placement, as the user wrote it. Empty devices: automatic.
 struct DeviceHint {
   std::vector<DeviceId> devices;  // one: that device; several: a subset, tiled over contiguously
+  // Given (a mesh with a partition spec): parts of each dimension of the result, as in Rule, with `copies` devices each.
+  // product(parts) * copies == devices.size(). Ops of another rank that the op is lowered to use the devices alone.
+  PerDim<std::int32_t> parts = {};
+  std::int32_t copies = 1;
   friend bool operator==(const DeviceHint&, const DeviceHint&) = default;
 };
 

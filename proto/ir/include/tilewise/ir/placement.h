@@ -13,11 +13,13 @@ constexpr int kMaxRuleDevices = 65'536;  // of one rule
 
 // Points of a box tiled over a device grid. Along dimension d, coordinate c of `parts[d]` owns, counted from the box's
 // low corner: contiguous: [ceil(c*n/parts), ceil((c+1)*n/parts)); cyclic: every parts[d]-th, starting at c.
-// devices[ravel(coordinates, parts)] is the owner.
+// devices[ravel(coordinates, parts) * copies] is the owner, which runs the task. The copies - 1 devices after it are
+// holders: they keep their copy of the block, once they have read it, for as long as the owner keeps its own.
 struct Rule {
   PerDim<std::int32_t> parts;
   PerDim<std::uint8_t> cyclic;  // 0 or 1 per dimension
   std::vector<DeviceId> devices;
+  std::int32_t copies = 1;
   static Rule constant(int rank, DeviceId device);
   friend bool operator==(const Rule&, const Rule&) = default;
 };
@@ -41,6 +43,9 @@ class Placement {
   Status verify(const Shape& counts) const;
 
   DeviceId owner(const Index& point) const;  // none (0) for a point in no piece
+  // Owner or holder.
+  bool holds(const Index& point, DeviceId device) const;
+  bool replicated() const;  // some rule has holders
 
   // The points a device owns, piece by piece; within a piece in C order: a product of progressions, enumerated
   // without a list. (A rule that names a device several times gives it several such products, one after the other.)
@@ -65,7 +70,7 @@ class Placement {
   friend bool operator==(const Placement& a, const Placement& b) { return a.pieces_ == b.pieces_; }
 
  private:
-  // One mention of a device: coordinates `place` (C-order number in the rule's device grid) of a piece. Sorted by
+  // One mention of an owner: coordinates `place` (C-order number in the rule's device grid) of a piece. Sorted by
   // device, then piece and place; `before` counts the device's points in earlier slots.
   struct Slot {
     DeviceId device;

@@ -87,6 +87,9 @@ ir::PerDim<std::int32_t> device_grid(const ir::Shape& counts, std::int64_t devic
 // What a cut across each dimension of the op's space costs, in bytes: the operands that every device along it reads.
 ir::PerDim<double> cut_costs(const Request& request);
 
+// What the user asked for: one device, a subset, or parts of a mesh where their rank is the op's.
+ir::Placement hinted(const ir::DeviceHint& hint, const ir::Shape& counts, std::span<const double> cut_cost);
+
 ir::Placement tiled(const ir::Shape& counts, std::span<const DeviceId> devices,
                     std::span<const double> cut_cost, bool cyclic);
 
