@@ -28,6 +28,7 @@ std::string text(capnp::Text::Reader t, std::size_t limit, const char* what) {
   return {t.begin(), t.size()};
 }
 std::string name(capnp::Text::Reader t) { return text(t, limits::kMaxNameBytes, "bytes of a name"); }
+std::string line(capnp::Text::Reader t) { return text(t, limits::kMaxPathBytes, "bytes of a line"); }
 std::string data(capnp::Data::Reader d, std::size_t limit, const char* what) {
   bounded(d.size(), limit, what);
   return {reinterpret_cast<const char*>(d.begin()), d.size()};
@@ -100,6 +101,11 @@ class Reader {
   msg::PeerInfo peer(wire::PeerInfo::Reader r);
   msg::DeviceStats stats(wire::DeviceStats::Reader r);
   msg::LaneStats stats(wire::LaneStats::Reader r);
+  msg::FamilyStats stats(wire::FamilyStats::Reader r);
+  msg::Submit submit(wire::Submit::Reader r);
+  msg::OpAccount account(wire::OpAccount::Reader r);
+  msg::ArrayAccount account(wire::ArrayAccount::Reader r);
+  msg::Explanation explanation(wire::Explanation::Reader r);
   msg::Plan plan(wire::Plan::Reader r);
   msg::LogEntry entry(wire::LogEntry::Reader r);
   msg::Join join(wire::Join::Reader r);
@@ -339,7 +345,63 @@ msg::Progress Reader::progress(wire::Progress::Reader r) {
   });
   p.devices = list<msg::DeviceStats>(r.getDevices(), [&](auto d) { return stats(d); });
   p.lanes = list<msg::LaneStats>(r.getLanes(), [&](auto l) { return stats(l); });
+  p.families = list<msg::FamilyStats>(r.getFamilies(), [&](auto f) { return stats(f); });
   return p;
+}
+
+msg::FamilyStats Reader::stats(wire::FamilyStats::Reader r) {
+  return {DeviceId(r.getDevice()), line(r.getFamily()), r.getSteps(), r.getBusyNs(), r.getModelNs()};
+}
+
+msg::Submit Reader::submit(wire::Submit::Reader r) {
+  return {r.getRequest(), r.getPriority(),
+          list<ir::Op>(r.getOps(), limits::kMaxOpsPerSubmit, "ops of a submission",
+                       [&](wire::Op::Reader o) { return op(o); }),
+          ids<std::uint64_t>(r.getHolds())};
+}
+
+msg::OpAccount Reader::account(wire::OpAccount::Reader r) {
+  msg::OpAccount op{line(r.getOp()),     r.getTasks(),  r.getSteps(), r.getFlops(), r.getBytesWritten(),
+                    r.getBytesMoved(),   r.getBeginS(), r.getEndS(),  r.getBusyS(), r.getCriticalS(),
+                    {}};
+  op.choices = list<msg::ChoiceAccount>(r.getChoices(), [](wire::ChoiceAccount::Reader c) {
+    return msg::ChoiceAccount{line(c.getPolicy()), line(c.getPlacement()), c.getSeconds()};
+  });
+  return op;
+}
+
+msg::ArrayAccount Reader::account(wire::ArrayAccount::Reader r) {
+  return {r.getArray(), dtype(r.getDtype()), grid(r.getGrid()), placement(r.getPlacement()), r.getPlanned()};
+}
+
+msg::Explanation Reader::explanation(wire::Explanation::Reader r) {
+  msg::Explanation e;
+  e.request = r.getRequest();
+  e.outcome = outcome(r.getOutcome());
+  e.simulated = r.getSimulated();
+  e.tasks = r.getTasks();
+  e.steps = r.getSteps();
+  e.flops = r.getFlops();
+  e.seconds = r.getSeconds();
+  e.bound_s = r.getBoundS();
+  e.passes = list<msg::PassAccount>(r.getPasses(), [](wire::PassAccount::Reader p) {
+    return msg::PassAccount{line(p.getName()), p.getOps(),
+                            text(p.getDump(), limits::kMaxMessageBytes, "bytes of a dump")};
+  });
+  e.ops = list<msg::OpAccount>(r.getOps(), [&](auto o) { return account(o); });
+  e.devices = list<msg::DeviceAccount>(r.getDevices(), [](wire::DeviceAccount::Reader d) {
+    return msg::DeviceAccount{DeviceId(d.getDevice()), d.getTasks(),       d.getBytesBefore(), d.getBytesPeak(),
+                              d.getBytesAfter(),       d.getBytesMemory(), d.getBusyS()};
+  });
+  e.links = list<msg::LinkAccount>(r.getLinks(), [](wire::LinkAccount::Reader l) {
+    return msg::LinkAccount{DeviceId(l.getFrom()), DeviceId(l.getTo()), l.getMapped(),
+                            l.getBlocks(),         l.getBytes(),        l.getBusyS()};
+  });
+  e.critical = list<msg::CriticalAccount>(r.getCritical(), [](wire::CriticalAccount::Reader c) {
+    return msg::CriticalAccount{c.getOp(), DeviceId(c.getDevice()), line(c.getWhat()), c.getSeconds()};
+  });
+  e.arrays = list<msg::ArrayAccount>(r.getArrays(), [&](auto a) { return account(a); });
+  return e;
 }
 
 msg::StatusReply Reader::status(wire::StatusReply::Reader r) {
@@ -360,6 +422,7 @@ msg::StatusReply Reader::status(wire::StatusReply::Reader r) {
   s.graphs_failed = r.getGraphsFailed();
   s.tasks_done = r.getTasksDone();
   s.arrays_live = r.getArraysLive();
+  s.families = list<msg::FamilyStats>(r.getFamilies(), [&](auto f) { return stats(f); });
   return s;
 }
 
@@ -413,13 +476,7 @@ msg::Message Reader::message(wire::Message::Reader r) {
       return msg::Stuck{GraphId(s.getGraph()), OpId(s.getOp()), DeviceId(s.getDevice()), s.getBytesNeeded(),
                         s.getBytesAvailable()};
     }
-    case wire::Message::SUBMIT: {
-      const auto s = r.getSubmit();
-      return msg::Submit{s.getRequest(), s.getPriority(),
-                         list<ir::Op>(s.getOps(), limits::kMaxOpsPerSubmit, "ops of a submission",
-                                      [&](wire::Op::Reader o) { return op(o); }),
-                         ids<std::uint64_t>(s.getHolds())};
-    }
+    case wire::Message::SUBMIT: return submit(r.getSubmit());
     case wire::Message::SUBMIT_REPLY: {
       const auto s = r.getSubmitReply();
       return msg::SubmitReply{
@@ -460,6 +517,11 @@ msg::Message Reader::message(wire::Message::Reader r) {
           data(a.getUcxAddress(), limits::kMaxParamBytes, "bytes of a UCX address")};
     }
     case wire::Message::PEER_BATCH: return batch(r.getPeerBatch());
+    case wire::Message::EXPLAIN: {
+      const auto e = r.getExplain();
+      return msg::Explain{submit(e.getSubmit()), ids<std::uint64_t>(e.getArrays())};
+    }
+    case wire::Message::EXPLANATION: return explanation(r.getExplanation());
   }
   refuse(Errc::kInvalidArgument, "unknown message type " + std::to_string(static_cast<int>(r.which())));
 }

@@ -50,6 +50,7 @@ capnp::Text::Reader text(const std::string& s, std::size_t limit, const char* wh
   return {s.c_str(), bounded(s.size(), limit, what)};
 }
 capnp::Text::Reader name(const std::string& s) { return text(s, limits::kMaxNameBytes, "bytes of a name"); }
+capnp::Text::Reader line(const std::string& s) { return text(s, limits::kMaxPathBytes, "bytes of a line"); }
 capnp::Data::Reader data(const std::string& s, std::size_t limit, const char* what) {
   return {reinterpret_cast<const kj::byte*>(s.data()), bounded(s.size(), limit, what)};
 }
@@ -264,6 +265,95 @@ void write(wire::LaneStats::Builder b, const msg::LaneStats& s) {
   b.setBytes(s.bytes);
 }
 
+void write(wire::FamilyStats::Builder b, const msg::FamilyStats& s) {
+  b.setDevice(s.device.value);
+  b.setFamily(line(s.family));
+  b.setSteps(s.steps);
+  b.setBusyNs(s.busy_ns);
+  b.setModelNs(s.model_ns);
+}
+
+void write(wire::Submit::Builder b, const msg::Submit& m) {
+  b.setRequest(m.request);
+  b.setPriority(m.priority);
+  each(b.initOps(count(m.ops.size(), limits::kMaxOpsPerSubmit, "ops of a submission")), m.ops,
+       [](wire::Op::Builder o, const ir::Op& op) { write(o, op); });
+  numbers(b.initHolds(any_count(m.holds.size())), m.holds);
+}
+
+void write(wire::OpAccount::Builder b, const msg::OpAccount& op) {
+  b.setOp(line(op.op));
+  b.setTasks(op.tasks);
+  b.setSteps(op.steps);
+  b.setFlops(op.flops);
+  b.setBytesWritten(op.bytes_written);
+  b.setBytesMoved(op.bytes_moved);
+  b.setBeginS(op.begin_s);
+  b.setEndS(op.end_s);
+  b.setBusyS(op.busy_s);
+  b.setCriticalS(op.critical_s);
+  each(b.initChoices(any_count(op.choices.size())), op.choices,
+       [](wire::ChoiceAccount::Builder c, const msg::ChoiceAccount& choice) {
+         c.setPolicy(line(choice.policy));
+         c.setPlacement(line(choice.placement));
+         c.setSeconds(choice.seconds);
+       });
+}
+
+void write(wire::Explanation::Builder b, const msg::Explanation& m) {
+  b.setRequest(m.request);
+  write_outcome(m.outcome, [&] { return b.initOutcome(); });
+  b.setSimulated(m.simulated);
+  b.setTasks(m.tasks);
+  b.setSteps(m.steps);
+  b.setFlops(m.flops);
+  b.setSeconds(m.seconds);
+  b.setBoundS(m.bound_s);
+  each(b.initPasses(any_count(m.passes.size())), m.passes,
+       [](wire::PassAccount::Builder p, const msg::PassAccount& pass) {
+         p.setName(line(pass.name));
+         p.setOps(pass.ops);
+         p.setDump(text(pass.dump, limits::kMaxMessageBytes, "bytes of a dump"));
+       });
+  each(b.initOps(any_count(m.ops.size())), m.ops,
+       [](wire::OpAccount::Builder o, const msg::OpAccount& op) { write(o, op); });
+  each(b.initDevices(any_count(m.devices.size())), m.devices,
+       [](wire::DeviceAccount::Builder d, const msg::DeviceAccount& device) {
+         d.setDevice(device.device.value);
+         d.setTasks(device.tasks);
+         d.setBytesBefore(device.bytes_before);
+         d.setBytesPeak(device.bytes_peak);
+         d.setBytesAfter(device.bytes_after);
+         d.setBytesMemory(device.bytes_memory);
+         d.setBusyS(device.busy_s);
+       });
+  each(b.initLinks(any_count(m.links.size())), m.links,
+       [](wire::LinkAccount::Builder l, const msg::LinkAccount& link) {
+         l.setFrom(link.from.value);
+         l.setTo(link.to.value);
+         l.setMapped(link.mapped);
+         l.setBlocks(link.blocks);
+         l.setBytes(link.bytes);
+         l.setBusyS(link.busy_s);
+       });
+  each(b.initCritical(any_count(m.critical.size())), m.critical,
+       [](wire::CriticalAccount::Builder c, const msg::CriticalAccount& step) {
+         c.setOp(step.op);
+         c.setDevice(step.device.value);
+         c.setWhat(line(step.what));
+         c.setSeconds(step.seconds);
+       });
+  each(b.initArrays(any_count(m.arrays.size())), m.arrays,
+       [](wire::ArrayAccount::Builder a, const msg::ArrayAccount& array) {
+         a.setArray(array.array);
+         a.setDtype(wire::DType{wire_enum(array.dtype)});
+         write(a.initGrid(), array.grid);
+         write(a.initPlacement(count(array.placement.pieces().size(), ir::kMaxPieces, "pieces of a placement")),
+               array.placement);
+         a.setPlanned(array.planned);
+       });
+}
+
 struct WriteEntry {
   wire::LogEntry::Builder b;
 
@@ -341,6 +431,8 @@ struct WriteMessage {
          [](wire::DeviceStats::Builder d, const msg::DeviceStats& stats) { write(d, stats); });
     each(p.initLanes(any_count(m.lanes.size())), m.lanes,
          [](wire::LaneStats::Builder s, const msg::LaneStats& stats) { write(s, stats); });
+    each(p.initFamilies(any_count(m.families.size())), m.families,
+         [](wire::FamilyStats::Builder s, const msg::FamilyStats& stats) { write(s, stats); });
   }
   void operator()(const msg::TaskFailed& m) {
     auto t = b.initTaskFailed();
@@ -357,14 +449,13 @@ struct WriteMessage {
     s.setBytesNeeded(m.bytes_needed);
     s.setBytesAvailable(m.bytes_available);
   }
-  void operator()(const msg::Submit& m) {
-    auto s = b.initSubmit();
-    s.setRequest(m.request);
-    s.setPriority(m.priority);
-    each(s.initOps(count(m.ops.size(), limits::kMaxOpsPerSubmit, "ops of a submission")), m.ops,
-         [](wire::Op::Builder o, const ir::Op& op) { write(o, op); });
-    numbers(s.initHolds(any_count(m.holds.size())), m.holds);
+  void operator()(const msg::Submit& m) { write(b.initSubmit(), m); }
+  void operator()(const msg::Explain& m) {
+    auto e = b.initExplain();
+    write(e.initSubmit(), m.submit);
+    numbers(e.initArrays(any_count(m.arrays.size())), m.arrays);
   }
+  void operator()(const msg::Explanation& m) { write(b.initExplanation(), m); }
   void operator()(const msg::SubmitReply& m) {
     auto s = b.initSubmitReply();
     s.setRequest(m.request);
@@ -418,6 +509,8 @@ struct WriteMessage {
     s.setGraphsFailed(m.graphs_failed);
     s.setTasksDone(m.tasks_done);
     s.setArraysLive(m.arrays_live);
+    each(s.initFamilies(any_count(m.families.size())), m.families,
+         [](wire::FamilyStats::Builder f, const msg::FamilyStats& stats) { write(f, stats); });
   }
   void operator()(const msg::Shutdown&) { b.setShutdown(); }
   void operator()(const msg::Ping& m) { b.setPing(m.nonce); }

@@ -147,6 +147,8 @@ struct Gen {
   }
   msg::DeviceStats device_stats() { return {id<DeviceId>(), i64(), i64(), i64(), i64(), i64()}; }
   msg::LaneStats lane_stats() { return {pick<msg::Lane>(msg::kLaneCount), i64(), i64()}; }
+  msg::FamilyStats family_stats() { return {id<DeviceId>(), text(), i64(), i64(), i64()}; }
+  double real() { return static_cast<double>(i64()) / 1024; }
   msg::LogEntry entry() {
     switch (prng.below(std::variant_size_v<msg::LogEntry>)) {
       case 0:
@@ -188,7 +190,8 @@ struct Gen {
               [&] {
                 return msg::OpProgress{id<OpId>(), id<DeviceId>(), i64(), i64()};
               }),
-         list(4, [&] { return device_stats(); }), list(4, [&] { return lane_stats(); })};
+         list(4, [&] { return device_stats(); }), list(4, [&] { return lane_stats(); }),
+         list(4, [&] { return family_stats(); })};
   }
   void fill(msg::TaskFailed& m) { m = {id<OpId>(), id<DeviceId>(), i64(), outcome()}; }
   void fill(msg::Stuck& m) { m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64()}; }
@@ -216,7 +219,8 @@ struct Gen {
          i64(),
          i64(),
          i64(),
-         i64()};
+         i64(),
+         list(3, [&] { return family_stats(); })};
   }
   void fill(msg::Shutdown&) {}
   void fill(msg::Ping& m) { m = {u64()}; }
@@ -237,6 +241,27 @@ struct Gen {
     m.grants = list(9, [&] { return msg::Grant{block(), id<DeviceId>(), id<DeviceId>(), u64()}; });
     m.dones = list(9, [&] { return msg::Done{block(), id<OpId>(), id<DeviceId>(), id<DeviceId>()}; });
     m.gones = list(9, [&] { return msg::Gone{block(), id<DeviceId>(), id<DeviceId>()}; });
+  }
+
+  void fill(msg::Explain& m) {
+    fill(m.submit);
+    m.arrays = list(9, [&] { return u64(); });
+  }
+  void fill(msg::Explanation& m) {
+    m = {u64(), outcome(), flag(), i64(), i64(), real(), real(), real(), {}, {}, {}, {}, {}, {}};
+    m.passes = list(3, [&] { return msg::PassAccount{text(), u32(), text(300)}; });
+    m.ops = list(3, [&] {
+      return msg::OpAccount{text(), i64(),  i64(),  real(), i64(), i64(), real(), real(), real(), real(),
+                            list(3, [&] { return msg::ChoiceAccount{text(), text(), real()}; })};
+    });
+    m.devices = list(3, [&] {
+      return msg::DeviceAccount{id<DeviceId>(), i64(), i64(), i64(), i64(), i64(), real()};
+    });
+    m.links = list(3, [&] {
+      return msg::LinkAccount{id<DeviceId>(), id<DeviceId>(), flag(), i64(), i64(), real()};
+    });
+    m.critical = list(3, [&] { return msg::CriticalAccount{u32(), id<DeviceId>(), text(), real()}; });
+    m.arrays = list(3, [&] { return msg::ArrayAccount{u64(), pick<ir::DType>(ir::kDTypeCount), grid(), placement(), flag()}; });
   }
 
   // A new alternative without a fill() does not compile.

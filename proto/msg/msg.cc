@@ -22,7 +22,7 @@ std::string_view name_of(const Message& message) {
       "Join",          "Welcome",     "Log",           "Progress",  "TaskFailed",    "Stuck",
       "Submit",        "SubmitReply", "GraphProgress", "GraphDone", "ReleaseArrays", "CancelRequest",
       "StatusRequest", "StatusReply", "Shutdown",      "Ping",      "Pong",          "Refusal",
-      "PeerHello",     "ArenaMap",    "PeerBatch"};
+      "PeerHello",     "ArenaMap",    "PeerBatch",     "Explain",   "Explanation"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

@@ -17,7 +17,9 @@ struct Draft {
   std::uint64_t next_array = 0;
   // after planning and placing:
   std::vector<ir::Op> ops;
-  std::vector<ir::Placement> placements;  // parallel to ops
+  std::vector<ir::Placement> placements;   // parallel to ops
+  std::vector<place::Decision> decisions;  // likewise: why there (without the placement itself)
+  std::vector<plan::PassReport> passes;    // what happened before
 };
 
 // translate.cc: checks names, devices and limits, and gives every array its id.

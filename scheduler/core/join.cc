@@ -145,7 +145,7 @@ void add_devices(State& s, Peer& peer, const std::vector<msg::DeviceDesc>& descr
       s.hosts.emplace(peer.info.host_id, static_cast<std::uint32_t>(s.hosts.size())).first->second;
   for (const msg::DeviceDesc& desc : described) {
     const DeviceId id{static_cast<std::uint32_t>(s.devices.size() + 1)};
-    Device device{id, peer.info.id, true, desc.kind, host, desc.memory_bytes};
+    Device device{id, peer.info.id, true, desc.kind, host, std::max(1, desc.streams), desc.memory_bytes};
     device.stats.device = id;
     s.devices.push_back(device);
     peer.info.devices.push_back(id);

@@ -62,6 +62,7 @@ void lose_peer(State& s, WorkerId id) {
   peer.log_urgent = false;
   for (const DeviceId device : peer.info.devices) {
     s.device(device)->alive = false;
+    s.speeds.forget(device);
     s.stuck.erase(device);
   }
   for (const msg::PluginDesc& plugin : peer.plugins) {

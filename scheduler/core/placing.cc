@@ -24,11 +24,12 @@ class OpPlacer {
       if (!s.is_worker(id)) continue;
       for (const DeviceId device : s.peer(id).info.devices) {
         const Device& d = *s.device(device);
-        devices_.push_back({d.id, d.kind, d.host, d.load_bytes});
+        devices_.push_back(place_device(d));
       }
     }
     std::sort(devices_.begin(), devices_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
     draft.placements.resize(draft.ops.size());
+    draft.decisions.resize(draft.ops.size());
     for (std::size_t i = 0; i < draft.ops.size(); ++i) {
       for (const ir::OutputSpec& output : draft.ops[i].outputs) made_by_.emplace(output.array, i);
       // The last explicit user wins; with several, moving to one of them is as good as to another.
@@ -80,8 +81,9 @@ class OpPlacer {
     std::vector<ir::Placement> wanted;
     if (op.hint.devices.empty()) explicit_wish(op, wanted);
     TW_ASSIGN(place::Decision decision,
-              s_.placer.place({&op, &geometry, inputs, devices_, eligible_, wanted}));
+              s_.placer.place({&op, &geometry, inputs, devices_, eligible_, wanted, &s_.speeds}));
     draft_.placements[i] = std::move(decision.placement);
+    draft_.decisions[i] = std::move(decision);
     account(op, draft_.placements[i], geometry.point_count());
     return {};
   }

@@ -60,6 +60,18 @@ void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
   }
 }
 
+constexpr std::size_t kMaxFamilies = 4096;  // of one device: kinds of ops, and kernels of plug-ins
+
+void learn(State& s, const Peer& worker, const msg::FamilyStats& stats) {
+  Device* device = s.device(stats.device);
+  if (device == nullptr || device->peer != worker.info.id || stats.busy_ns < 0 || stats.model_ns < 0) return;
+  if (device->families.size() >= kMaxFamilies && !device->families.contains(stats.family)) return;
+  msg::FamilyStats& known = device->families[stats.family];
+  if (stats.steps < known.steps) return;  // a late report
+  known = stats;
+  s.speeds.learn(place_device(*device), stats.family, stats.busy_ns, stats.model_ns);
+}
+
 }  // namespace
 
 void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
@@ -78,6 +90,7 @@ void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
     device->stats.steps_run = std::max(before.steps_run, stats.steps_run);
     device->stats.busy_ns = std::max(before.busy_ns, stats.busy_ns);
   }
+  for (const msg::FamilyStats& stats : progress.families) learn(s, worker, stats);
   for (const msg::LaneStats& stats : progress.lanes) {
     const auto lane = static_cast<std::size_t>(stats.lane);
     if (lane >= worker.lanes.size()) continue;

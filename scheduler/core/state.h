@@ -48,9 +48,11 @@ struct Device {
   bool alive = true;
   std::uint8_t kind = 0;
   std::uint32_t host = 0;
+  std::int32_t streams = 1;
   std::int64_t memory_bytes = 0;
   std::int64_t load_bytes = 0;  // of live results placed here
   msg::DeviceStats stats;
+  std::map<std::string, msg::FamilyStats> families;  // as reported; plug-ins bring few
 };
 
 // What was answered to a request, to be said again.
@@ -132,6 +134,7 @@ struct Plugin {
 struct State {
   Options options;
   place::Placer placer;
+  place::Speeds speeds;
   bool started = false;
   TimeNs start = 0, now = 0;
 
@@ -172,6 +175,9 @@ struct State {
   bool is_worker(WorkerId id) const { return peer(id).info.role == msg::Role::kWorker; }
 };
 
+inline place::Device place_device(const Device& d) {
+  return {d.id, d.kind, d.host, d.load_bytes, d.peer, d.streams, d.memory_bytes};
+}
 inline msg::Outcome outcome_of(const Error& e) { return {e.code, e.message}; }
 
 }  // namespace tilewise::scheduler

@@ -10,7 +10,10 @@ msg::StatusReply status_of(const State& s) {
     const Peer& peer = s.peer(id);
     out.peers.push_back(peer.info);
     if (!s.is_worker(id)) continue;
-    for (const DeviceId device : peer.info.devices) out.devices.push_back(s.device(device)->stats);
+    for (const DeviceId device : peer.info.devices) {
+      out.devices.push_back(s.device(device)->stats);
+      for (const auto& [name, family] : s.device(device)->families) out.families.push_back(family);
+    }
     for (const msg::LaneStats& lane : peer.lanes) {
       if (lane.transfers > 0) out.lanes.push_back({id, lane});
     }

@@ -115,7 +115,9 @@ Result<Decision> Placer::place(const Request& request) const {
   if (!op.hint.devices.empty()) {
     return Decision{hinted(op.hint, counts, cut_costs(request)), op.hint.devices.size() == 1 ? "explicit device"
                                                                  : op.hint.parts.empty()     ? "explicit subset"
-                                                                                             : "explicit mesh"};
+                                                                                             : "explicit mesh",
+                    0,
+                    {}};
   }
   if (request.eligible.empty()) {
     return error(Errc::kUnavailable, "no device can run op '" + std::string(ir::name_of(op.kind)) +
@@ -133,17 +135,36 @@ Result<Decision> Placer::place(const Request& request) const {
   if (candidates.empty()) {
     return error(Errc::kUnavailable, "no policy could place op '" + std::string(ir::name_of(op.kind)) + "'");
   }
-  if (candidates.size() == 1) return Decision{std::move(candidates[0].placement), candidates[0].why};
+  if (candidates.size() == 1) return Decision{std::move(candidates[0].placement), candidates[0].why, 0, {}};
 
-  std::size_t best = 0;
-  double best_cost = 0;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const double cost = moved_bytes(request, candidates[i].placement) +
-                        wanted_bytes(request, candidates[i].placement) +
-                        imbalance_bytes(request, candidates[i].placement);
-    if (i == 0 || cost < best_cost) best = i, best_cost = cost;
+  std::vector<std::pair<double, std::size_t>> order;  // by cost, the earlier of equals first
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    order.emplace_back(estimate(request, candidates[i].placement).seconds, i);
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  Candidate& best = candidates[order[0].second];
+  Decision decision{std::move(best.placement), best.why, order[0].first, {}};
+  for (std::size_t i = 1; i < order.size() && i <= 2; ++i) {
+    Candidate& other = candidates[order[i].second];
+    decision.rejected.push_back({std::move(other.placement), other.why, order[i].first});
   }
-  return Decision{std::move(candidates[best].placement), candidates[best].why, best_cost};
+  return decision;
+}
+
+std::string describe(const ir::Placement& placement) {
+  const std::size_t devices = placement.devices().size();
+  if (placement.pieces().size() != 1)
+    return std::to_string(placement.pieces().size()) + " boxes over " + std::to_string(devices) + " devices";
+  const ir::Rule& rule = placement.pieces()[0].rule;
+  if (rule.devices.size() == 1) return "device " + std::to_string(rule.devices[0].value);
+  std::string parts;
+  bool cyclic = false;
+  for (std::size_t d = 0; d < rule.parts.size(); ++d) {
+    parts += (d > 0 ? "x" : "") + std::to_string(rule.parts[d]);
+    cyclic |= rule.cyclic[d] != 0;
+  }
+  std::string out = parts + (cyclic ? " cyclic" : "") + " tiles over " + std::to_string(devices) + " devices";
+  if (rule.copies > 1) out += ", " + std::to_string(rule.copies) + " copies each";
+  return out;
 }
 
 }  // namespace tilewise::place

@@ -56,6 +56,7 @@ struct Runtime::Local {
   // Launches that could not even be enqueued, by stream: failed when their step number completes.
   std::vector<StepFailed> refused;
   std::deque<Meter> meters;           // of host kernels, by family; added on the runtime's thread only
+  std::vector<std::int64_t> told;     // steps of each that the scheduler knows of
   std::vector<device::Slab> scratch;  // per compute stream: its steps run one after another and share it
 
   Meter& meter(const OpEntry& op) {
@@ -341,6 +342,17 @@ bool Runtime::executing() const {
   });
 }
 
+void Runtime::tell_meters(Local& local, msg::Progress& progress, msg::DeviceStats& stats) const {
+  local.told.resize(local.meters.size(), 0);
+  for (std::size_t i = 0; i < local.meters.size(); ++i) {
+    const Meter& meter = local.meters[i];
+    stats.busy_ns += meter.busy_ns();
+    const std::int64_t steps = meter.steps();
+    if (std::exchange(local.told[i], steps) == steps) continue;
+    progress.families.push_back({local.id, core_->families()[i], steps, meter.busy_ns(), meter.model_ns()});
+  }
+}
+
 void Runtime::perform() {
   for (const AddSlab& want : actions_.slabs) {
     Local& local = *locals_[want.device];
@@ -380,7 +392,7 @@ void Runtime::perform() {
   for (msg::Message& message : actions_.to_scheduler) {
     if (auto* progress = std::get_if<msg::Progress>(&message)) {
       for (std::size_t d = 0; d < progress->devices.size() && d < locals_.size(); ++d) {
-        for (const Meter& meter : locals_[d]->meters) progress->devices[d].busy_ns += meter.busy_ns();
+        tell_meters(*locals_[d], *progress, progress->devices[d]);
       }
     }
     to_scheduler_(std::move(message));

@@ -122,6 +122,16 @@ struct Progress {
   ops @1 :List(OpProgress);
   devices @2 :List(DeviceStats);
   lanes @3 :List(LaneStats);
+  families @4 :List(FamilyStats);  # those that have moved
+}
+
+struct FamilyStats {
+  # Cumulative: what steps of one family of ops took, beside the plain model.
+  device @0 :UInt32;
+  family @1 :Text;
+  steps @2 :Int64;
+  busyNs @3 :Int64;
+  modelNs @4 :Int64;
 }
 
 struct TaskFailed {
@@ -186,6 +196,78 @@ struct StatusReply {
   graphsFailed @7 :Int64;
   tasksDone @8 :Int64;
   arraysLive @9 :Int64;
+  families @10 :List(FamilyStats);
+}
+
+# ---- explaining ------------------------------------------------------------------------------------------------------
+
+struct Explain {
+  submit @0 :Submit;         # its request numbers the answer only
+  arrays @1 :List(UInt64);   # whose placements are wanted, by the session's numbers
+}
+
+struct PassAccount { name @0 :Text; ops @1 :UInt32; dump @2 :Text; }
+
+struct ChoiceAccount { policy @0 :Text; placement @1 :Text; seconds @2 :Float64; }
+
+struct OpAccount {
+  op @0 :Text;
+  tasks @1 :Int64;
+  steps @2 :Int64;
+  flops @3 :Float64;
+  bytesWritten @4 :Int64;
+  bytesMoved @5 :Int64;
+  beginS @6 :Float64;
+  endS @7 :Float64;
+  busyS @8 :Float64;
+  criticalS @9 :Float64;
+  choices @10 :List(ChoiceAccount);  # the one taken, then the best of those rejected
+}
+
+struct DeviceAccount {
+  device @0 :UInt32;
+  tasks @1 :Int64;
+  bytesBefore @2 :Int64;
+  bytesPeak @3 :Int64;
+  bytesAfter @4 :Int64;
+  bytesMemory @5 :Int64;
+  busyS @6 :Float64;
+}
+
+struct LinkAccount {
+  from @0 :UInt32;
+  to @1 :UInt32;
+  mapped @2 :Bool;
+  blocks @3 :Int64;
+  bytes @4 :Int64;
+  busyS @5 :Float64;
+}
+
+struct CriticalAccount { op @0 :UInt32; device @1 :UInt32; what @2 :Text; seconds @3 :Float64; }
+
+struct ArrayAccount {
+  array @0 :UInt64;          # the session's number
+  dtype @1 :Ir.DType;
+  grid @2 :Ir.Grid;
+  placement @3 :List(Ir.Piece);
+  planned @4 :Bool;          # not submitted yet
+}
+
+struct Explanation {
+  request @0 :UInt64;
+  outcome @1 :Outcome;       # why it would be refused
+  simulated @2 :Bool;
+  tasks @3 :Int64;
+  steps @4 :Int64;
+  flops @5 :Float64;
+  seconds @6 :Float64;
+  boundS @7 :Float64;
+  passes @8 :List(PassAccount);
+  ops @9 :List(OpAccount);
+  devices @10 :List(DeviceAccount);
+  links @11 :List(LinkAccount);
+  critical @12 :List(CriticalAccount);
+  arrays @13 :List(ArrayAccount);
 }
 
 # ---- between peers --------------------------------------------------------------------------------------------------
@@ -268,5 +350,7 @@ struct Message {
     peerHello @18 :PeerHello;
     arenaMap @19 :ArenaMap;
     peerBatch @20 :PeerBatch;
+    explain @21 :Explain;
+    explanation @22 :Explanation;
   }
 }

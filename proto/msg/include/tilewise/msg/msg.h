@@ -7,6 +7,7 @@
 #include <tilewise/base/id.h>
 #include <tilewise/ir/op.h>
 #include <tilewise/ir/placement.h>
+#include <tilewise/msg/account.h>
 
 #include <cstdint>
 #include <string>
@@ -160,11 +161,18 @@ struct LaneStats {
   std::int64_t transfers = 0, bytes = 0;
   friend bool operator==(const LaneStats&, const LaneStats&) = default;
 };
+struct FamilyStats {  // cumulative: what steps of one family of ops (ir/cost.h) took, beside the plain model
+  DeviceId device;
+  std::string family;
+  std::int64_t steps = 0, busy_ns = 0, model_ns = 0;
+  friend bool operator==(const FamilyStats&, const FamilyStats&) = default;
+};
 struct Progress {
   std::uint64_t log_applied = 0;  // highest contiguous log entry applied
   std::vector<OpProgress> ops;
   std::vector<DeviceStats> devices;
   std::vector<LaneStats> lanes;
+  std::vector<FamilyStats> families;  // those that have moved
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 struct TaskFailed {
@@ -219,6 +227,31 @@ struct CancelRequest {
   friend bool operator==(const CancelRequest&, const CancelRequest&) = default;
 };
 
+// ---- explaining --------------------------------------------------------------------------------------------------------
+
+// What would be done about these ops, and where arrays are or would be. Changes nothing.
+struct Explain {
+  Submit submit;                      // its request numbers the answer only
+  std::vector<std::uint64_t> arrays;  // by the session's numbers: of earlier submits, or made here
+  friend bool operator==(const Explain&, const Explain&) = default;
+};
+struct Explanation {
+  std::uint64_t request = 0;
+  Outcome outcome;         // why it would be refused; then only the passes that ran are told
+  bool simulated = false;  // too many steps otherwise: seconds, peaks and links are missing
+  std::int64_t tasks = 0, steps = 0;
+  double flops = 0;
+  double seconds = 0;         // from the first task to the end
+  double bound_s = 0;         // no schedule is shorter: all work spread evenly, or the longest chain of steps
+  std::vector<PassAccount> passes;
+  std::vector<OpAccount> ops;
+  std::vector<DeviceAccount> devices;
+  std::vector<LinkAccount> links;
+  std::vector<CriticalAccount> critical;
+  std::vector<ArrayAccount> arrays;
+  friend bool operator==(const Explanation&, const Explanation&) = default;
+};
+
 // ---- status and control --------------------------------------------------------------------------------------------
 
 struct StatusRequest {
@@ -240,6 +273,7 @@ struct StatusReply {
   std::vector<std::pair<WorkerId, LaneStats>> lanes;
   std::vector<GraphStatus> graphs;  // running ones
   std::int64_t graphs_done = 0, graphs_failed = 0, tasks_done = 0, arrays_live = 0;
+  std::vector<FamilyStats> families;
   friend bool operator==(const StatusReply&, const StatusReply&) = default;
 };
 struct Shutdown {
@@ -340,7 +374,8 @@ struct PeerBatch {  // processed in this order
 // The wire tag of a message is its index here: append only.
 using Message = std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply,
                              GraphProgress, GraphDone, ReleaseArrays, CancelRequest, StatusRequest,
-                             StatusReply, Shutdown, Ping, Pong, Refusal, PeerHello, ArenaMap, PeerBatch>;
+                             StatusReply, Shutdown, Ping, Pong, Refusal, PeerHello, ArenaMap, PeerBatch,
+                             Explain, Explanation>;
 std::string_view name_of(const Message& message);
 
 }  // namespace tilewise::msg

@@ -3,6 +3,7 @@
 #pragma once
 #include <tilewise/ir/geometry.h>
 #include <tilewise/ir/placement.h>
+#include <tilewise/place/speeds.h>
 
 #include <memory>
 #include <span>
@@ -11,17 +12,6 @@
 #include <vector>
 
 namespace tilewise::place {
-
-// Mirrors device::Kind on the wire; the scheduler never sees the device library.
-constexpr std::uint8_t kHostKind = 0;
-constexpr std::uint8_t kCudaKind = 1;
-
-struct Device {
-  DeviceId id;
-  std::uint8_t kind = kHostKind;
-  std::uint32_t host = 0;       // equal: memory may be shared, moving bytes is cheap
-  std::int64_t load_bytes = 0;  // of live results placed there
-};
 
 // An operand's array: what it is and who owns its blocks. Borrowed.
 struct Input {
@@ -36,6 +26,7 @@ struct Request {
   std::span<const Device> devices;         // all that exist, sorted by id
   std::span<const Device> eligible;        // those that automatic placement may use for this op, sorted by id
   std::span<const ir::Placement> wanted;   // of later users with explicit devices and the same block counts
+  const Speeds* speeds = nullptr;          // null: as if nothing had been measured
 };
 
 struct Candidate {
@@ -56,10 +47,16 @@ std::unique_ptr<Policy> tiled_policy();         // contiguous tiles over a near-
 std::unique_ptr<Policy> block_cyclic_policy();  // the same grid, dealt out in turn; not among the defaults
 std::unique_ptr<Policy> wanted_policy();        // as later users with explicit devices want it
 
+struct Rejected {
+  ir::Placement placement;
+  std::string_view why;
+  double seconds = 0;
+};
 struct Decision {
   ir::Placement placement;
   std::string_view why;
-  double cost = 0;  // bytes, see cost.cc
+  double seconds = 0;              // estimated; 0 where there was no choice
+  std::vector<Rejected> rejected;  // the best two of the others, better first
 };
 
 class Placer {
@@ -97,12 +94,14 @@ ir::Placement tiled(const ir::Shape& counts, std::span<const DeviceId> devices,
 // False where the operand has no blocks or its rule does not survive the map.
 bool align_with(const Request& request, int operand, ir::Placement& out);
 
-// Estimated bytes moved between devices, from at most kSampledReads reads; bytes on the same host weigh less.
-constexpr std::int64_t kSampledReads = 256;
-double moved_bytes(const Request& request, const ir::Placement& placement);
-// The same for the way from here to the users in `request.wanted`.
-double wanted_bytes(const Request& request, const ir::Placement& placement);
-// Extra work of the busiest device over a perfect spread, in bytes.
-double imbalance_bytes(const Request& request, const ir::Placement& placement);
+struct Estimate {
+  double seconds = 0;      // of the busiest device, computing and waiting for bytes, and a little for all traffic
+  double moved_bytes = 0;  // between devices, to where `request.wanted` wants the results included
+};
+constexpr std::int64_t kSampledReads = 256;  // at most so many are looked at
+Estimate estimate(const Request& request, const ir::Placement& placement);
+
+// "4x2 tiles over 8 devices", "one device": for people.
+std::string describe(const ir::Placement& placement);
 
 }  // namespace tilewise::place

@@ -60,6 +60,7 @@ class Runtime {
   void enqueue(Local& local, const Launch& launch);
   Status enqueue_on_host(Local& local, const Launch& launch, ResolvedStep step);
   Status enqueue_on_cuda(Local& local, const Launch& launch, ResolvedStep step);
+  void tell_meters(Local& local, msg::Progress& progress, msg::DeviceStats& stats) const;
   void resolve(const Launch& launch, ResolvedStep& step) const;
   Status launch_on_cuda(Local& local, const ResolvedStep& step, std::uint8_t stream);
   std::byte* address(const MemoryRef& ref) const;

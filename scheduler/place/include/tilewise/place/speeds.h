@@ -1,0 +1,55 @@
+// What is known about how fast devices compute and bytes travel: measured where something has been measured, else a
+// guess per kind of device and link. A plain value; deterministic.
+#pragma once
+#include <tilewise/base/id.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace tilewise::place {
+
+// Mirrors device::Kind on the wire; the scheduler never sees the device library.
+constexpr std::uint8_t kHostKind = 0;
+constexpr std::uint8_t kCudaKind = 1;
+
+struct Device {
+  DeviceId id;
+  std::uint8_t kind = kHostKind;
+  std::uint32_t host = 0;       // equal: memory may be shared, moving bytes is cheap
+  std::int64_t load_bytes = 0;  // of live results placed there
+  WorkerId worker = {};         // the process that owns it
+  std::int32_t streams = 1;     // steps that run at once
+  std::int64_t memory_bytes = 0;  // bound of its blocks; 0: not known
+};
+
+struct LinkSpeed {
+  double bytes_per_s = 0;  // 0: nothing has to move
+  double latency_s = 0;
+  bool mapped = false;  // read in place: takes no memory there
+};
+// By topology alone: same device, memory that can be read in place, same host, elsewhere.
+LinkSpeed link_between(const Device& from, const Device& to);
+
+// Ratios of measured time to the plain model's (ir/cost.h).
+class Speeds {
+ public:
+  // Cumulative figures of one device and family; less than before is ignored.
+  void learn(const Device& device, std::string_view family, std::int64_t busy_ns, std::int64_t model_ns);
+  void forget(DeviceId device);
+  // That device's; else that of its kind; else a guess.
+  double ratio(const Device& device, std::string_view family) const;
+  // Something of this family has been measured on the device.
+  bool measured(DeviceId device, std::string_view family) const;
+
+ private:
+  struct Sum {
+    std::int64_t busy_ns = 0, model_ns = 0;
+  };
+  using Families = std::map<std::string, Sum, std::less<>>;
+  std::map<DeviceId, Families> devices_;
+  std::map<std::uint8_t, Families> kinds_;  // of all devices there have been
+};
+
+}  // namespace tilewise::place

@@ -1,0 +1,56 @@
+#include <tilewise/place/speeds.h>
+
+#include <algorithm>
+
+namespace tilewise::place {
+namespace {
+
+// Before anything has run: one core is what the plain model describes; a GPU is some fifty times that.
+constexpr double kCudaRatio = 0.02;
+constexpr std::int64_t kEnoughNs = 100'000;  // of model time: less says little
+
+}  // namespace
+
+LinkSpeed link_between(const Device& from, const Device& to) {
+  if (from.id == to.id) return {};
+  const bool hosts = from.kind == kHostKind && to.kind == kHostKind;
+  if (from.host == to.host && hosts) return {20e9, 10e-6, true};
+  if (from.worker == to.worker && from.worker) return {20e9, 10e-6, false};
+  if (from.host == to.host) return {5e9, 30e-6, false};
+  return {2.5e9, 60e-6, false};
+}
+
+void Speeds::learn(const Device& device, std::string_view family, std::int64_t busy_ns, std::int64_t model_ns) {
+  Sum& own = devices_[device.id].try_emplace(std::string(family)).first->second;
+  if (busy_ns < own.busy_ns || model_ns < own.model_ns) return;
+  Sum& all = kinds_[device.kind].try_emplace(std::string(family)).first->second;
+  all.busy_ns += busy_ns - own.busy_ns;
+  all.model_ns += model_ns - own.model_ns;
+  own = {busy_ns, model_ns};
+}
+
+void Speeds::forget(DeviceId device) { devices_.erase(device); }
+
+double Speeds::ratio(const Device& device, std::string_view family) const {
+  const auto of = [&](const Families& families) -> double {
+    const auto it = families.find(family);
+    if (it == families.end() || it->second.model_ns < kEnoughNs) return 0;
+    return static_cast<double>(it->second.busy_ns) / static_cast<double>(it->second.model_ns);
+  };
+  if (const auto it = devices_.find(device.id); it != devices_.end()) {
+    if (const double ratio = of(it->second); ratio > 0) return ratio;
+  }
+  if (const auto it = kinds_.find(device.kind); it != kinds_.end()) {
+    if (const double ratio = of(it->second); ratio > 0) return ratio;
+  }
+  return device.kind == kCudaKind ? kCudaRatio : 1;
+}
+
+bool Speeds::measured(DeviceId device, std::string_view family) const {
+  const auto it = devices_.find(device);
+  if (it == devices_.end()) return false;
+  const auto sum = it->second.find(family);
+  return sum != it->second.end() && sum->second.model_ns >= kEnoughNs;
+}
+
+}  // namespace tilewise::place
