@@ -9,9 +9,6 @@ namespace tilewise::cli {
 
 enum class Format : std::uint8_t { kText, kJson };
 
-// "1.5 GiB"; "0 B".
-std::string bytes_text(std::int64_t bytes);
-
 void print_status(const msg::StatusReply& status, const std::string& address, Format format);
 void print_devices(const msg::StatusReply& status, Format format);
 

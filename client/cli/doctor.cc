@@ -9,6 +9,8 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+#include <tilewise/base/text.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

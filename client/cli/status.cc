@@ -1,4 +1,4 @@
-#include <tilewise/daemon/log.h>
+#include <tilewise/base/text.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -8,8 +8,6 @@
 
 namespace tilewise::cli {
 namespace {
-
-using daemon::json_quote;
 
 const char* role_of(msg::Role role) {
   switch (role) {
@@ -67,16 +65,6 @@ void print_status_json(const msg::StatusReply& s, const std::string& address) {
 }
 
 }  // namespace
-
-std::string bytes_text(std::int64_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  double value = static_cast<double>(bytes);
-  int unit = 0;
-  for (; value >= 1024 && unit < 5; ++unit) value /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
-  return text;
-}
 
 void print_status(const msg::StatusReply& s, const std::string& address, Format format) {
   if (format == Format::kJson) return print_status_json(s, address);

@@ -102,7 +102,7 @@ void Graph::collect(const std::vector<Key>& roots, std::vector<std::uint64_t>& o
   }
 }
 
-Result<Submission> Graph::submit(const Wish& wish) {
+Result<Submission> Graph::submit(const Wish& wish, bool only_look) {
   std::vector<Key> roots = wish.fetch;
   roots.insert(roots.end(), wish.hold.begin(), wish.hold.end());
   roots.insert(roots.end(), wish.run.begin(), wish.run.end());
@@ -121,9 +121,10 @@ Result<Submission> Graph::submit(const Wish& wish) {
   }
 
   Submission s;
+  const std::uint64_t first_number = next_number_;
   s.ops.reserve(count);
   std::unordered_map<Key, std::uint64_t> numbers;
-  const auto number_of = [&](Key key) {
+  const auto number_of = [&](Key key) -> std::uint64_t {
     const auto it = numbers.find(key);
     if (it != numbers.end()) return it->second;
     s.named.push_back(out(key).remote);
@@ -131,7 +132,7 @@ Result<Submission> Graph::submit(const Wish& wish) {
   };
   for (const std::uint64_t number : order) {
     Node& n = nodes_.at(number);
-    n.submitted = true;
+    n.submitted |= !only_look;
     ir::Op op = n.op;
     for (ir::Operand& operand : op.operands) operand.array = number_of(operand.array);
     for (ir::OutputSpec& output : op.outputs) {
@@ -153,10 +154,12 @@ Result<Submission> Graph::submit(const Wish& wish) {
   }
   for (const Key key : wish.fetch) s.fetches.push_back({key, number_of(key)});
   for (const Key key : wish.hold) {
-    if (out(key).remote != 0) continue;  // held already, or named twice
-    out(key).remote = number_of(key);
+    const bool named = std::any_of(s.holds.begin(), s.holds.end(), [&](const auto& h) { return h.key == key; });
+    if (out(key).remote != 0 || named) continue;  // held already, or named twice
     s.holds.push_back({key, number_of(key)});
+    if (!only_look) out(key).remote = number_of(key);
   }
+  if (only_look) next_number_ = first_number;
   return s;
 }
 

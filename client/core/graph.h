@@ -75,12 +75,14 @@ class Graph {
 
   // The ops needed for the wish that the scheduler does not hold, each once, producers before users.
   // kLimitExceeded past kMaxOpsPerSubmit.
-  Result<Submission> submit(const Wish& wish);
+  // `only_look`: nothing is remembered; the numbers are those that a submission would use.
+  Result<Submission> submit(const Wish& wish, bool only_look = false);
   // How a submission ended: arrays held by it are there, and what they were computed from is forgotten; or they are
   // not, and may be submitted again.
   void held(const Submission& submission, bool ok);
 
-  bool remote(Key key) const { return outputs(key)[key % limits::kMaxOutputs].remote != 0; }
+  bool remote(Key key) const { return remote_number(key) != 0; }
+  std::uint64_t remote_number(Key key) const { return outputs(key)[key % limits::kMaxOutputs].remote; }
   // Numbers the scheduler may let go; empties the list.
   std::vector<std::uint64_t> take_released() { return std::exchange(released_, {}); }
   std::size_t released() const { return released_.size(); }

@@ -252,6 +252,19 @@ Future Session::persist(std::span<const Array> arrays, const ComputeOptions& opt
   return state_->submit(wish, options);
 }
 
+Explanation Session::explain(std::span<const Array> arrays) const {
+  std::vector<Array> plain;  // alive until the answer is there
+  std::vector<client::Key> keys;
+  Access::sources(arrays);
+  for (const Array& a : arrays) {
+    plain.push_back(Access::plain(a));
+    keys.push_back(Access::key(plain.back()));
+  }
+  return Explanation(state_->explain(keys), devices());
+}
+
+std::string Session::visualize(const Array& array) const { return explain(array).drawing(); }
+
 std::vector<Device> Session::devices() const { return state_->devices(); }
 
 Device Session::device(const std::string& name) const {

@@ -170,6 +170,36 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
   return Future(shared_from_this(), std::move(request));
 }
 
+msg::Explanation SessionState::explain(const std::vector<Key>& keys) {
+  std::unique_lock lock(mutex_);
+  if (lost_.code != Errc::kOk) throw ArrayError(lost_);
+  flush_releases(true);
+  Wish wish;
+  wish.hold = keys;
+  Submission submission = value_or_throw(graph_.submit(wish, true));
+  msg::Explain explain;
+  explain.submit.ops = std::move(submission.ops);
+  for (const auto& [key, number] : submission.holds) explain.submit.holds.push_back(number);
+  for (const Key key : keys) {
+    const auto hold = std::find_if(submission.holds.begin(), submission.holds.end(),
+                                   [&](const auto& h) { return h.key == key; });
+    explain.arrays.push_back(hold != submission.holds.end() ? hold->number : graph_.remote_number(key));
+  }
+  const std::uint64_t number = explain.submit.request = next_explain_++;
+  explaining_[number];
+  endpoint_.send(std::move(explain));
+  const auto answered = [&] { return explaining_[number].has_value() || lost_.code != Errc::kOk; };
+  bool came = true;
+  if (options_.timeout.count() == 0)
+    explained_.wait(lock, answered);
+  else
+    came = explained_.wait_for(lock, options_.timeout, answered);
+  const std::optional<msg::Explanation> answer = std::move(explaining_[number]);
+  explaining_.erase(number);
+  if (answer) return *answer;
+  throw came ? ArrayError(lost_) : ArrayError(Errc::kTimeout, "the scheduler did not explain in time");
+}
+
 bool SessionState::wait(Request& request, Duration timeout,
                         const std::function<void(tilewise::Progress)>& on_progress) {
   const auto over = [&] { return request.finished.load(std::memory_order_acquire); };
@@ -261,6 +291,11 @@ void SessionState::on_message(msg::Message message) {
       it->second->progress = {progress->done, progress->total};
       it->second->changed.notify_all();
     }
+  }
+  if (auto* explanation = std::get_if<msg::Explanation>(&message)) {
+    const auto it = explaining_.find(explanation->request);
+    if (it != explaining_.end()) it->second = std::move(*explanation);
+    explained_.notify_all();
   }
   if (const auto* refusal = std::get_if<msg::Refusal>(&message)) {
     // It does not say of what: nothing that still waits for its reply can be trusted to get one.
@@ -400,6 +435,7 @@ void SessionState::on_lost(Error why) {
   const std::scoped_lock lock(mutex_);
   lost_ = {Errc::kUnavailable, "the scheduler is gone: " + why.message};
   undoing_.clear();
+  explained_.notify_all();
   for (const auto& [number, request] : Requests(requests_)) finish_locked(*request, lost_);
   devices_changed_.notify_all();
 }

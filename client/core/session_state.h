@@ -50,6 +50,9 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void check(const Request& request);
   Buffer take(Request& request, std::size_t result);
 
+  // What submit() would do about arrays to be held; their numbers there. Throws; waits for the scheduler's answer.
+  msg::Explanation explain(const std::vector<Key>& keys);
+
   std::vector<Device> devices();
   bool wait_for_devices(std::size_t count, Duration timeout);
 
@@ -91,6 +94,10 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   std::map<std::uint64_t, Undoing> undoing_;  // by the number of the request that undoes
   std::map<std::uint64_t, Error> refused_;  // arrays that the last refused requests were to hold, and why not
   std::vector<std::uint64_t> releases_;     // not sent yet
+
+  std::map<std::uint64_t, std::optional<msg::Explanation>> explaining_;
+  std::condition_variable explained_;
+  std::uint64_t next_explain_ = 1;
 
   std::atomic<int> unreplied_{0};
 

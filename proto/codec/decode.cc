@@ -519,7 +519,7 @@ msg::Message Reader::message(wire::Message::Reader r) {
     case wire::Message::PEER_BATCH: return batch(r.getPeerBatch());
     case wire::Message::EXPLAIN: {
       const auto e = r.getExplain();
-      return msg::Explain{submit(e.getSubmit()), ids<std::uint64_t>(e.getArrays())};
+      return msg::Explain{submit(e.getSubmit()), ids<std::uint64_t>(e.getArrays()), GraphId(e.getGraph())};
     }
     case wire::Message::EXPLANATION: return explanation(r.getExplanation());
   }

@@ -454,6 +454,7 @@ struct WriteMessage {
     auto e = b.initExplain();
     write(e.initSubmit(), m.submit);
     numbers(e.initArrays(any_count(m.arrays.size())), m.arrays);
+    e.setGraph(m.graph.value);
   }
   void operator()(const msg::Explanation& m) { write(b.initExplanation(), m); }
   void operator()(const msg::SubmitReply& m) {

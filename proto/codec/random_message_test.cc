@@ -246,6 +246,7 @@ struct Gen {
   void fill(msg::Explain& m) {
     fill(m.submit);
     m.arrays = list(9, [&] { return u64(); });
+    m.graph = id<GraphId>();
   }
   void fill(msg::Explanation& m) {
     m = {u64(), outcome(), flag(), i64(), i64(), real(), real(), real(), {}, {}, {}, {}, {}, {}};

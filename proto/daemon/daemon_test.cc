@@ -1,3 +1,4 @@
+#include <tilewise/base/text.h>
 #include <tilewise/daemon/log.h>
 #include <tilewise/daemon/program.h>
 
@@ -86,5 +87,5 @@ TEST_CASE("what is advertised can be connected to") {
 }
 
 TEST_CASE("json strings are quoted") {
-  CHECK(daemon::json_quote("a\"b\\c\n\x01") == "\"a\\\"b\\\\c\\n\\u0001\"");
+  CHECK(json_quote("a\"b\\c\n\x01") == "\"a\\\"b\\\\c\\n\\u0001\"");
 }

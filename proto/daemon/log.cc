@@ -1,3 +1,4 @@
+#include <tilewise/base/text.h>
 #include <tilewise/daemon/log.h>
 
 #include <spdlog/sinks/stdout_sinks.h>
@@ -75,22 +76,5 @@ void log(LogLevel level, std::string_view event, std::initializer_list<Field> fi
 }
 
 std::string to_string(const Error& error) { return std::string(name_of(error.code)) + ": " + error.message; }
-
-std::string json_quote(std::string_view text) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      (out += '\\') += c;
-    else if (c == '\n')
-      out += "\\n";
-    else if (byte < 0x20)
-      ((out += "\\u00") += kHex[byte >> 4]) += kHex[byte & 15];
-    else
-      out += c;
-  }
-  return out + '"';
-}
 
 }  // namespace tilewise::daemon

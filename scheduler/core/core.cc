@@ -31,6 +31,8 @@ struct Core::Impl {
       if (const auto* m = std::get_if<msg::ReleaseArrays>(&message)) return on_release(s, peer, *m);
       if (const auto* m = std::get_if<msg::CancelRequest>(&message)) return on_cancel(s, peer, *m);
     }
+    if (auto* m = std::get_if<msg::Explain>(&message); m != nullptr && (m->graph || role == msg::Role::kClient))
+      return on_explain(s, peer, *m);
     if (std::holds_alternative<msg::StatusRequest>(message)) return send(s, peer.conn, status_of(s));
     if (std::holds_alternative<msg::Shutdown>(message)) return on_shutdown(s, peer.conn);
     if (const auto* m = std::get_if<msg::Refusal>(&message))

@@ -25,6 +25,9 @@ struct Draft {
 // translate.cc: checks names, devices and limits, and gives every array its id.
 Result<Draft> translate(const State& s, const Session& session, msg::Submit& submit);
 
+// submit.cc: all of it: translated, rewritten, placed. `dump`: keep the graph after each pass as text.
+Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit, bool dump);
+
 // placing.cc: a rule for every op of draft.ops; refuses what can never fit.
 Status place_ops(const State& s, Draft& draft);
 

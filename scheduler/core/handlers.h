@@ -16,6 +16,9 @@ void on_shutdown(State& s, Conn from);
 // submit.cc
 void on_submit(State& s, Peer& client, msg::Submit& submit);
 
+// explain.cc
+void on_explain(State& s, Peer& peer, msg::Explain& explain);
+
 // progress.cc
 void on_progress(State& s, Peer& worker, const msg::Progress& progress);
 void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure);

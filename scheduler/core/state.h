@@ -104,6 +104,10 @@ struct OpRecord {
   std::vector<OpShare> shares;             // sorted by device; empty for kFetch and kProvide
   std::int64_t completed = 0, failed = 0;  // sums over shares
   bool finished = false;                   // nothing of it will run any more
+  struct {
+    std::string_view why;  // a policy's name, which outlives everything
+    double seconds = 0;
+  } decision;
 };
 
 struct GraphRecord {

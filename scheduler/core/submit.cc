@@ -11,29 +11,6 @@ namespace {
 
 constexpr std::size_t kRememberedAnswers = 256;  // of one session
 
-Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit) {
-  if (static_cast<std::size_t>(s.running) >= s.options.max_graphs) {
-    return error(Errc::kLimitExceeded,
-                 std::to_string(s.running) + " unfinished requests, the limit; wait for some");
-  }
-  TW_ASSIGN(Draft draft, translate(s, session, submit));
-  const auto new_array = [&] { return make_id(s.options.term, draft.next_array++); };
-  plan::Options options;
-  options.off = s.options.passes_off;
-  plan::Graph graph = std::move(draft.graph);
-  draft.graph = {};
-  draft.graph.holds = graph.holds;
-  TW_ASSIGN(plan::PlannedGraph planned, plan::run_passes(std::move(graph), new_array, options));
-  draft.ops = std::move(planned.ops);
-  if (s.ops.size() + draft.ops.size() > s.options.max_live_ops) {
-    return error(Errc::kLimitExceeded, std::to_string(s.ops.size()) + " live ops and " +
-                                           std::to_string(draft.ops.size()) + " more pass the limit of " +
-                                           std::to_string(s.options.max_live_ops));
-  }
-  TW_TRY(place_ops(s, draft));
-  return draft;
-}
-
 std::int64_t output_bytes(const ir::Op& op) {
   double bytes = 0;
   for (const ir::OutputSpec& output : op.outputs) {
@@ -49,7 +26,7 @@ bool runs_nowhere(const ir::Op& op) {
 }
 
 void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir::Placement placement,
-            const Draft& draft) {
+            Draft& draft) {
   OpRecord record;
   record.id = OpId{make_id(s.options.term, s.next_op++)};
   record.graph = graph.id;
@@ -85,6 +62,7 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
   }
   record.op = std::move(op);
   record.placement = std::move(placement);
+  record.decision = {draft.decisions[position].why, draft.decisions[position].seconds};
   graph.ops.push_back(record.id);
   ++graph.ops_left;
   ++graph.ops_open;
@@ -174,6 +152,31 @@ void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft
 
 }  // namespace
 
+Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit, bool dump) {
+  if (static_cast<std::size_t>(s.running) >= s.options.max_graphs) {
+    return error(Errc::kLimitExceeded,
+                 std::to_string(s.running) + " unfinished requests, the limit; wait for some");
+  }
+  TW_ASSIGN(Draft draft, translate(s, session, submit));
+  const auto new_array = [&] { return make_id(s.options.term, draft.next_array++); };
+  plan::Options options;
+  options.off = s.options.passes_off;
+  options.dump = dump;
+  plan::Graph graph = std::move(draft.graph);
+  draft.graph = {};
+  draft.graph.holds = graph.holds;
+  TW_ASSIGN(plan::PlannedGraph planned, plan::run_passes(std::move(graph), new_array, options));
+  draft.ops = std::move(planned.ops);
+  draft.passes = std::move(planned.passes);
+  if (s.ops.size() + draft.ops.size() > s.options.max_live_ops) {
+    return error(Errc::kLimitExceeded, std::to_string(s.ops.size()) + " live ops and " +
+                                           std::to_string(draft.ops.size()) + " more pass the limit of " +
+                                           std::to_string(s.options.max_live_ops));
+  }
+  TW_TRY(place_ops(s, draft));
+  return draft;
+}
+
 void on_submit(State& s, Peer& client, msg::Submit& submit) {
   Session& session = s.session(client.session);
   if (submit.request <= session.highest_request) {
@@ -193,7 +196,7 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
   session.highest_request = submit.request;
   Answer answer;
   answer.request = answer.reply.request = submit.request;
-  Result<Draft> draft = prepare(s, session, submit);
+  Result<Draft> draft = prepare(s, session, submit, false);
   if (!draft)
     answer.reply.outcome = outcome_of(draft.error());
   else

@@ -204,6 +204,7 @@ struct StatusReply {
 struct Explain {
   submit @0 :Submit;         # its request numbers the answer only
   arrays @1 :List(UInt64);   # whose placements are wanted, by the session's numbers
+  graph @2 :UInt64;          # given: this one instead of `submit`
 }
 
 struct PassAccount { name @0 :Text; ops @1 :UInt32; dump @2 :Text; }

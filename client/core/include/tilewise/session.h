@@ -2,6 +2,7 @@
 #pragma once
 #include <tilewise/array.h>
 #include <tilewise/client/endpoint.h>
+#include <tilewise/explain.h>
 #include <tilewise/future.h>
 #include <tilewise/types.h>
 
@@ -113,6 +114,15 @@ class Session {
   Future persist(std::initializer_list<Array> arrays, const ComputeOptions& options = {}) const {
     return persist(std::span(arrays.begin(), arrays.size()), options);
   }
+
+  // What persist() of these arrays would do: the ops after each pass, where each runs and why, what moves, what it takes
+  // and for how long, by what has been measured so far. Runs nothing. Throws as persist() does; that the scheduler would
+  // refuse it is told in the explanation.
+  Explanation explain(std::span<const Array> arrays) const;
+  Explanation explain(const Array& array) const { return explain(std::span(&array, 1)); }
+  // Which device holds which block of an array, drawn as text; of one that is not computed yet: where it would be.
+  // Grids of more than two dimensions are drawn slice by slice.
+  std::string visualize(const Array& array) const;
 
   std::vector<Device> devices() const;           // of the workers that have joined, by id
   Device device(const std::string& name) const;  // kNotFound, naming those there are

@@ -44,7 +44,4 @@ inline void log_error(std::string_view event, std::initializer_list<Field> f = {
 // "kind: text", for fields and for the last line of a program.
 std::string to_string(const Error& error);
 
-// A JSON string with its quotes. Bytes that are not UTF-8 are the caller's business.
-std::string json_quote(std::string_view text);
-
 }  // namespace tilewise::daemon

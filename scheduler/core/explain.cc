@@ -1,0 +1,216 @@
+// What a plan will do, told before it runs: planned and placed as if it had been submitted, then run on paper. Changes
+// nothing.
+#include "draft.h"
+#include "graphs.h"
+#include "handlers.h"
+#include "outbox.h"
+
+#include <tilewise/place/simulate.h>
+
+#include <algorithm>
+#include <deque>
+
+namespace tilewise::scheduler {
+namespace {
+
+constexpr std::size_t kMaxDumpBytes = 1 << 20;  // of all passes
+constexpr std::size_t kMaxLinks = 4096, kMaxCritical = 256;
+
+std::int64_t bytes_written(const ir::Op& op) {
+  double bytes = 0;
+  for (const ir::OutputSpec& output : op.outputs) {
+    double of = static_cast<double>(ir::size_of(output.dtype));
+    for (const std::int64_t n : output.grid.shape()) of *= static_cast<double>(n);
+    bytes += of;
+  }
+  return static_cast<std::int64_t>(std::min(bytes, 9e18));
+}
+
+// Ops and arrays in the form that the simulation wants.
+class Paper {
+ public:
+  explicit Paper(const State& s) : s_(s) {
+    for (const WorkerId id : s.live) {
+      if (!s.is_worker(id)) continue;
+      for (const DeviceId device : s.peer(id).info.devices) devices_.push_back(place_device(*s.device(device)));
+    }
+    std::sort(devices_.begin(), devices_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  }
+
+  // `held`: by ArrayId, sorted. All of it outlives this.
+  void add(const ir::Op& op, const ir::Placement& placement, const std::vector<std::uint64_t>& held) {
+    place::SimOp sim;
+    sim.op = &op;
+    sim.placement = &placement;
+    std::vector<ir::SourceArray> sources;
+    for (const ir::Operand& operand : op.operands) {
+      sim.inputs.push_back(array(operand.array));
+      sources.push_back(arrays_[sim.inputs.back()].source);
+    }
+    const bool provided = op.kind == ir::OpKind::kProvide;
+    if (op.kind == ir::OpKind::kFetch || provided) {
+      sim.to = op.get<ir::FetchAttrs>().to;
+    } else if (auto geometry = ir::Geometry::make(op, std::move(sources))) {
+      geometries_.push_back(std::move(*geometry));
+      sim.geometry = &geometries_.back();
+    }
+    for (const ir::OutputSpec& output : op.outputs) {
+      sim.outputs.push_back(arrays_.size());
+      index_.emplace(output.array, arrays_.size());
+      const bool holds = std::binary_search(held.begin(), held.end(), output.array);
+      arrays_.push_back({{output.dtype, output.grid}, &placement, provided, holds});
+    }
+    ops_.push_back(std::move(sim));
+  }
+
+  void account(msg::Explanation& out) const {
+    const place::Simulation done = place::simulate(ops_, arrays_, devices_, s_.speeds);
+    out.simulated = done.complete;
+    out.tasks = done.tasks;
+    out.steps = done.steps;
+    out.flops = done.flops;
+    out.seconds = done.seconds;
+    out.bound_s = done.bound_s;
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      const place::SimOpResult& from = done.ops[i];
+      msg::OpAccount& op = out.ops[i];
+      op.tasks = from.tasks;
+      op.steps = from.steps;
+      op.flops = from.flops;
+      op.bytes_moved = from.bytes_moved;
+      op.begin_s = from.begin_s;
+      op.end_s = from.end_s;
+      op.busy_s = from.busy_s;
+      op.critical_s = from.critical_s;
+      op.bytes_written = bytes_written(*ops_[i].op);
+    }
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      const place::SimDevice& d = done.devices[i];
+      out.devices.push_back({d.id, d.tasks, d.bytes_before, d.bytes_peak, d.bytes_after,
+                             devices_[i].memory_bytes, d.busy_s});
+    }
+    for (const place::SimLink& link : done.links)
+      out.links.push_back({link.from, link.to, link.mapped, link.blocks, link.bytes, link.busy_s});
+    std::stable_sort(out.links.begin(), out.links.end(),
+                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    if (out.links.size() > kMaxLinks) out.links.resize(kMaxLinks);
+    for (const place::SimCritical& c : done.critical) {
+      out.critical.push_back(
+          {static_cast<std::uint32_t>(c.op), c.device, c.moves ? "moves" : "runs", c.seconds});
+    }
+    // What is cut is at the beginning: the end is where the time is decided.
+    if (out.critical.size() > kMaxCritical)
+      out.critical.erase(out.critical.begin(),
+                         out.critical.end() - static_cast<std::ptrdiff_t>(kMaxCritical));
+  }
+
+ private:
+  std::size_t array(std::uint64_t id) {
+    if (const auto it = index_.find(id); it != index_.end()) return it->second;
+    const ArrayRecord& record = s_.arrays.at(ArrayId{id});
+    arrays_.push_back({record.source, &s_.ops.at(record.producer).placement, true, record.held});
+    index_.emplace(id, arrays_.size() - 1);
+    return arrays_.size() - 1;
+  }
+
+  const State& s_;
+  std::vector<place::Device> devices_;
+  std::deque<ir::Geometry> geometries_;
+  std::vector<place::SimArray> arrays_;
+  std::vector<place::SimOp> ops_;
+  boost::unordered_flat_map<std::uint64_t, std::size_t> index_;
+};
+
+void explain_graph(const State& s, const GraphRecord& graph, msg::Explanation& out) {
+  Paper paper(s);
+  const std::vector<std::uint64_t> nothing;
+  std::vector<std::uint64_t> held;
+  std::vector<const OpRecord*> ops;
+  for (const OpId id : graph.ops) {
+    const OpRecord* op = s.ops.find(id);
+    if (op == nullptr) continue;
+    ops.push_back(op);
+    for (const ir::OutputSpec& output : op->op.outputs) {
+      if (s.arrays.at(ArrayId{output.array}).held) held.push_back(output.array);
+    }
+  }
+  std::sort(held.begin(), held.end());
+  for (const OpRecord* op : ops) {
+    paper.add(op->op, op->placement, held);
+    msg::OpAccount& account = out.ops.emplace_back();
+    account.op = plan::describe(op->op, op->position);
+    account.choices.push_back(
+        {std::string(op->decision.why), place::describe(op->placement), op->decision.seconds});
+  }
+  paper.account(out);
+}
+
+void explain_draft(const State& s, const Draft& draft, msg::Explanation& out) {
+  std::size_t dumped = 0;
+  for (const plan::PassReport& pass : draft.passes) {
+    const std::size_t room = kMaxDumpBytes - std::min(kMaxDumpBytes, dumped);
+    dumped += pass.dump.size();
+    out.passes.push_back({std::string(pass.name), static_cast<std::uint32_t>(pass.ops),
+                          pass.dump.size() <= room ? pass.dump : pass.dump.substr(0, room) + "...\n"});
+  }
+  Paper paper(s);
+  for (std::size_t i = 0; i < draft.ops.size(); ++i) {
+    paper.add(draft.ops[i], draft.placements[i], draft.graph.holds);
+    msg::OpAccount& account = out.ops.emplace_back();
+    account.op = plan::describe(draft.ops[i], i);
+    const place::Decision& decision = draft.decisions[i];
+    account.choices.push_back(
+        {std::string(decision.why), place::describe(draft.placements[i]), decision.seconds});
+    for (const place::Rejected& other : decision.rejected)
+      account.choices.push_back({std::string(other.why), place::describe(other.placement), other.seconds});
+  }
+  paper.account(out);
+}
+
+void add_arrays(const State& s, const Session& session, const msg::Explain& explain, const Draft* draft,
+                msg::Explanation& out) {
+  for (const std::uint64_t number : explain.arrays) {
+    if (const auto held = session.arrays.find(number); held != session.arrays.end()) {
+      const ArrayRecord& array = s.arrays.at(held->second);
+      out.arrays.push_back({number, array.source.dtype, array.source.grid, s.ops.at(array.producer).placement, false});
+      continue;
+    }
+    const auto name = draft == nullptr ? decltype(draft->names.end()){} : draft->names.find(number);
+    if (draft == nullptr || name == draft->names.end()) continue;
+    for (std::size_t i = 0; i < draft->ops.size(); ++i) {
+      for (const ir::OutputSpec& output : draft->ops[i].outputs) {
+        if (output.array == name->second)
+          out.arrays.push_back({number, output.dtype, output.grid, draft->placements[i], true});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void on_explain(State& s, Peer& peer, msg::Explain& explain) {
+  msg::Explanation out;
+  out.request = explain.submit.request;
+  if (explain.graph) {
+    if (const GraphRecord* graph = s.graphs.find(explain.graph))
+      explain_graph(s, *graph, out);
+    else
+      out.outcome = {Errc::kNotFound, "no graph " + std::to_string(explain.graph.value) + " is known any more"};
+    return send(s, peer.conn, out);
+  }
+  const Session& session = s.session(peer.session);
+  if (explain.submit.ops.empty()) {
+    add_arrays(s, session, explain, nullptr, out);
+    return send(s, peer.conn, out);
+  }
+  const Result<Draft> draft = prepare(s, session, explain.submit, true);
+  if (draft) {
+    explain_draft(s, *draft, out);
+    add_arrays(s, session, explain, &*draft, out);
+  } else {
+    out.outcome = outcome_of(draft.error());
+  }
+  send(s, peer.conn, out);
+}
+
+}  // namespace tilewise::scheduler

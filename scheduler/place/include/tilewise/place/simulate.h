@@ -1,0 +1,72 @@
+// Runs a placed plan on paper: every step of every task, every block, every transfer, in the order in which workers would
+// take them. Exact in bytes and counts where workers follow the same rules; seconds are those of Speeds and links.
+#pragma once
+#include <tilewise/ir/geometry.h>
+#include <tilewise/ir/placement.h>
+#include <tilewise/place/speeds.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tilewise::place {
+
+struct SimArray {
+  ir::SourceArray source;
+  const ir::Placement* placement = nullptr;
+  bool exists = false;  // before the plan begins
+  bool held = false;    // stays after its last reader
+};
+struct SimOp {
+  const ir::Op* op = nullptr;
+  const ir::Geometry* geometry = nullptr;  // null: nothing runs, its one operand's blocks go to `to` (kFetch)
+  const ir::Placement* placement = nullptr;
+  std::vector<std::size_t> inputs;  // arrays, one an operand
+  std::vector<std::size_t> outputs;
+  DeviceId to;
+};
+struct SimOptions {
+  std::int64_t max_steps = 200'000;  // beyond, nothing is simulated
+  std::int32_t window = 512;         // tasks a device looks ahead
+  double client_bytes_per_s = 5e9;   // results on their way to clients
+};
+
+struct SimDevice {
+  DeviceId id;
+  std::int64_t tasks = 0;
+  std::int64_t bytes_before = 0, bytes_peak = 0, bytes_after = 0;  // of blocks, multiples of 256
+  double busy_s = 0;
+};
+struct SimLink {
+  DeviceId from, to;
+  bool mapped = false;
+  std::int64_t blocks = 0, bytes = 0;
+  double busy_s = 0;
+};
+struct SimOpResult {
+  std::int64_t tasks = 0, steps = 0, bytes_moved = 0;
+  double flops = 0, begin_s = 0, end_s = 0, busy_s = 0, critical_s = 0;
+};
+struct SimCritical {  // one stretch of the chain that decides the end
+  bool moves = false;  // bytes on their way to it; else it runs
+  std::size_t op = 0;
+  DeviceId device;
+  double seconds = 0;
+};
+struct Simulation {
+  bool complete = false;  // false: more steps than allowed; then only counts are filled in
+  std::int64_t tasks = 0, steps = 0;
+  double flops = 0;
+  double seconds = 0;
+  double bound_s = 0;  // all work spread evenly over the devices that are used, or the longest chain of steps
+  std::vector<SimDevice> devices;  // those of `devices`, in their order
+  std::vector<SimLink> links;      // by (from, to)
+  std::vector<SimOpResult> ops;
+  std::vector<SimCritical> critical;
+};
+
+// `devices` sorted by id. Ops in plan order: that and the C order of points is the order of tasks.
+Simulation simulate(std::span<const SimOp> ops, std::span<const SimArray> arrays, std::span<const Device> devices,
+                    const Speeds& speeds, const SimOptions& options = {});
+
+}  // namespace tilewise::place

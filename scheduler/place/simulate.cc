@@ -1,0 +1,504 @@
+#include <tilewise/base/check.h>
+#include <tilewise/ir/cost.h>
+#include <tilewise/place/simulate.h>
+
+#include <algorithm>
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <map>
+#include <queue>
+
+namespace tilewise::place {
+namespace {
+
+using Index = std::int32_t;
+constexpr Index kNone = -1;
+
+std::int64_t rounded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+struct Copy {
+  std::size_t array = 0;
+  std::int64_t bytes = 0;
+  Index device = 0, home = kNone;  // home: the owner's copy; kNone: this is it
+  std::int64_t uses = 0;           // reads here, and at home one for each copy elsewhere
+  bool ready = false, requested = false, mapped = false, in_memory = false, keeps = false;
+  Index made_by = kNone;  // record
+  double chain_s = 0;     // longest chain of steps behind it
+  Index next = kNone;     // of the same block
+  std::vector<Index> waiters, wanted;  // tasks here; copies elsewhere
+};
+
+struct Task {
+  std::size_t op = 0;
+  Index device = 0;
+  std::int64_t point = 0, steps = 1, next = 0;
+  double ready_s = 0, chain_s = 0;
+  Index ready_by = kNone;  // copy whose arrival made it ready
+  std::vector<Index> outputs;
+};
+
+struct Record {  // one step that ran
+  std::size_t op = 0;
+  Index device = 0;
+  double start_s = 0, end_s = 0;
+  Index cause = kNone;  // record that had to end first
+  bool moved = false;   // and whose result had to come from elsewhere
+};
+
+struct Event {
+  double at = 0;
+  std::int64_t number = 0;  // equal times in order of creation
+  bool step = false;        // a task's step has ended; else a copy has come
+  Index index = 0;
+  bool operator<(const Event& other) const {
+    return at != other.at ? at > other.at : number > other.number;
+  }
+};
+
+struct Place {  // a device while the plan runs
+  Device device;
+  bool client = false;
+  std::vector<Index> tasks;  // its share, in order
+  std::size_t next = 0;
+  std::int32_t live = 0, free_streams = 1;
+  std::priority_queue<Index, std::vector<Index>, std::greater<>> ready;
+  Index last_record = kNone;
+  std::int64_t bytes = 0;
+  double sends_until = 0, receives_until = 0;
+};
+
+class Run {
+ public:
+  Run(std::span<const SimOp> ops, std::span<const SimArray> arrays, std::span<const Device> devices,
+      const Speeds& speeds, const SimOptions& options, Simulation& out)
+      : ops_(ops), arrays_(arrays), speeds_(speeds), options_(options), out_(out) {
+    for (const Device& device : devices) add_place(device, false);
+    out_.ops.resize(ops.size());
+    for (const Device& device : devices) {
+      const std::int64_t bytes = device.load_bytes;
+      out_.devices.push_back({device.id, 0, bytes, bytes, bytes, 0});
+    }
+  }
+
+  bool small_enough() {
+    double steps = 0;
+    for (std::size_t o = 0; o < ops_.size(); ++o) {
+      const SimOp& op = ops_[o];
+      if (op.geometry == nullptr) {
+        for (const std::size_t array : op.inputs) steps += static_cast<double>(arrays_[array].source.grid.block_count());
+        continue;
+      }
+      const std::int64_t points = op.geometry->point_count();
+      if (points == 0) continue;
+      const ir::Index middle = op.geometry->point(points / 2);
+      SimOpResult& result = out_.ops[o];
+      result.tasks = points;
+      result.steps = points * op.geometry->steps(middle);
+      result.flops = op.geometry->flops(middle) * static_cast<double>(points);
+      out_.tasks += result.tasks;
+      out_.steps += result.steps;
+      out_.flops += result.flops;
+      steps += static_cast<double>(result.steps);
+    }
+    return steps <= static_cast<double>(options_.max_steps);
+  }
+
+  void run() {
+    build();
+    for (Index p = 0; p < static_cast<Index>(places_.size()); ++p) expand(p);
+    for (const Index copy : fetched_) request(copy);
+    for (Index p = 0; p < static_cast<Index>(places_.size()); ++p) dispatch(p);
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.at;
+      if (event.step)
+        ended(event.index);
+      else
+        arrived(event.index);
+    }
+    finish();
+  }
+
+ private:
+  Index add_place(const Device& device, bool client) {
+    places_.push_back({});
+    places_.back().device = device;
+    places_.back().client = client;
+    places_.back().free_streams = std::max(1, device.streams);
+    places_.back().bytes = device.load_bytes;
+    place_of_[device.id] = static_cast<Index>(places_.size() - 1);
+    return static_cast<Index>(places_.size() - 1);
+  }
+  Index place(DeviceId id) {  // clients' endpoints and devices that left are added as they are met
+    const auto it = place_of_.find(id);
+    return it != place_of_.end() ? it->second : add_place({.id = id, .host = ~0u}, true);
+  }
+
+  // ---- what there is to do ----
+
+  Index copy_at(std::size_t array, std::int64_t block, Index device) {
+    const SimArray& source = arrays_[array];
+    const auto [it, fresh] = first_.try_emplace((static_cast<std::uint64_t>(array) << 32) |
+                                                    static_cast<std::uint64_t>(block),
+                                                kNone);
+    const ir::Index at = ir::unravel(block, source.source.grid.counts());
+    if (fresh) {
+      Copy home;
+      home.array = array;
+      home.bytes = source.source.grid.box(at).volume() * static_cast<std::int64_t>(ir::size_of(source.source.dtype));
+      home.device = place(source.placement->owner(at));
+      home.ready = home.in_memory = source.exists;
+      it->second = add(std::move(home));
+    }
+    for (Index c = it->second; c != kNone; c = copies_[static_cast<std::size_t>(c)].next) {
+      if (copies_[static_cast<std::size_t>(c)].device == device) return c;
+    }
+    Copy copy;
+    copy.array = array;
+    copy.bytes = at_(it->second).bytes;
+    copy.device = device;
+    copy.home = it->second;
+    const Place& there = places_[static_cast<std::size_t>(device)];
+    copy.mapped = !there.client && !owner(it->second).client && link(it->second, device).mapped;
+    copy.keeps = source.held && source.placement->holds(at, there.device.id);
+    copy.next = at_(it->second).next;
+    const Index made = add(std::move(copy));
+    at_(it->second).next = made;
+    ++at_(it->second).uses;
+    return made;
+  }
+  Index add(Copy copy) {
+    copies_.push_back(std::move(copy));
+    return static_cast<Index>(copies_.size() - 1);
+  }
+  Copy& at_(Index copy) { return copies_[static_cast<std::size_t>(copy)]; }
+  Place& owner(Index copy) { return places_[static_cast<std::size_t>(at_(copy).device)]; }
+  LinkSpeed link(Index home, Index device) {
+    const Place &from = owner(home), &to = places_[static_cast<std::size_t>(device)];
+    if (from.client || to.client) return {options_.client_bytes_per_s, 30e-6, false};
+    return link_between(from.device, to.device);
+  }
+
+  void build() {
+    for (std::size_t o = 0; o < ops_.size(); ++o) {
+      const SimOp& op = ops_[o];
+      if (op.geometry == nullptr) {
+        if (op.inputs.empty()) continue;  // kProvide: its blocks exist
+        const Index client = place(op.to);
+        for (std::int64_t b = 0; b < arrays_[op.inputs[0]].source.grid.block_count(); ++b) {
+          const Index copy = copy_at(op.inputs[0], b, client);
+          if (at_(copy).home != kNone) fetched_.push_back(copy);
+        }
+        continue;
+      }
+      for (const DeviceId device : op.placement->devices()) {
+        const std::int64_t owned = op.placement->owned_count(device);
+        const Index here = place(device);
+        for (std::int64_t i = 0; i < owned; ++i) add_task(o, here, op.placement->nth(device, i));
+      }
+    }
+  }
+  void add_task(std::size_t o, Index here, const ir::Index& point) {
+    const SimOp& op = ops_[o];
+    Task task;
+    task.op = o;
+    task.device = here;
+    task.point = ir::ravel(point, op.geometry->counts());
+    task.steps = op.geometry->steps(point);
+    for (std::int64_t s = 0; s < task.steps; ++s) {
+      op.geometry->reads(point, s, reads_);
+      for (const ir::Read& read : reads_) ++at_(copy_at(op.inputs[read.operand], read.block, here)).uses;
+    }
+    for (const std::size_t array : op.outputs) task.outputs.push_back(copy_at(array, task.point, here));
+    places_[static_cast<std::size_t>(here)].tasks.push_back(static_cast<Index>(tasks_.size()));
+    tasks_.push_back(std::move(task));
+  }
+
+  // ---- memory ----
+
+  void take(Index copy) {
+    Copy& c = at_(copy);
+    if (std::exchange(c.in_memory, true)) return;
+    Place& p = owner(copy);
+    p.bytes += rounded(c.bytes);
+    if (static_cast<std::size_t>(c.device) < out_.devices.size()) {
+      SimDevice& device = out_.devices[static_cast<std::size_t>(c.device)];
+      device.bytes_peak = std::max(device.bytes_peak, p.bytes);
+    }
+  }
+  void let_go(Index copy) {
+    Copy& c = at_(copy);
+    if (c.uses > 0 || !c.ready) return;
+    if (c.home != kNone && c.mapped) discharge(c.home);
+    if (arrays_[c.array].held && (c.home == kNone || c.keeps)) return;
+    if (!std::exchange(c.in_memory, false)) return;
+    owner(copy).bytes -= rounded(c.bytes);
+  }
+  void discharge(Index copy) {
+    if (--at_(copy).uses == 0) let_go(copy);
+  }
+
+  // ---- blocks on their way ----
+
+  void request(Index copy) {
+    Copy& c = at_(copy);
+    if (c.home == kNone || std::exchange(c.requested, true)) return;
+    if (at_(c.home).ready)
+      send(copy);
+    else
+      at_(c.home).wanted.push_back(copy);
+  }
+  void send(Index copy) {
+    Copy& c = at_(copy);
+    Place &from = owner(c.home), &to = owner(copy);
+    const LinkSpeed speed = link(c.home, c.device);
+    double start = now_, took = 0;
+    if (!c.mapped) {
+      take(copy);
+      start = std::max({now_, from.sends_until, to.receives_until});
+      took = speed.bytes_per_s > 0 ? static_cast<double>(c.bytes) / speed.bytes_per_s : 0;
+      from.sends_until = to.receives_until = start + took;
+    }
+    SimLink& total = links_[{from.device.id, to.device.id}];
+    total.mapped = c.mapped;
+    ++total.blocks;
+    total.bytes += c.bytes;
+    total.busy_s += took;
+    events_.push({start + took + (c.mapped ? 0.1 : 1) * speed.latency_s, ++number_, false, copy});
+  }
+  void arrived(Index copy) {
+    Copy& c = at_(copy);
+    c.ready = true;
+    c.made_by = at_(c.home).made_by;
+    c.chain_s = at_(c.home).chain_s;
+    if (!c.mapped) discharge(c.home);
+    wake(copy);
+    let_go(copy);
+    dispatch(c.device);
+  }
+  void wake(Index copy) {
+    for (const Index task : std::exchange(at_(copy).waiters, {})) consider(task, copy);
+  }
+
+  // ---- tasks ----
+
+  void expand(Index p) {
+    Place& here = places_[static_cast<std::size_t>(p)];
+    while (here.live < options_.window && here.next < here.tasks.size()) {
+      const Index t = here.tasks[here.next++];
+      ++here.live;
+      const Task& task = tasks_[static_cast<std::size_t>(t)];
+      const SimOp& op = ops_[task.op];
+      const ir::Index point = op.geometry->point(task.point);
+      for (std::int64_t s = 0; s < task.steps; ++s) {
+        op.geometry->reads(point, s, reads_);
+        const std::vector<ir::Read> all = reads_;
+        for (const ir::Read& read : all) request(copy_at(op.inputs[read.operand], read.block, p));
+      }
+      consider(t, kNone);
+    }
+  }
+  void consider(Index t, Index came) {
+    Task& task = tasks_[static_cast<std::size_t>(t)];
+    const SimOp& op = ops_[task.op];
+    op.geometry->reads(op.geometry->point(task.point), task.next, reads_);
+    for (const ir::Read& read : reads_) {
+      Copy& c = at_(copy_at(op.inputs[read.operand], read.block, task.device));
+      if (c.ready) continue;
+      c.waiters.push_back(t);
+      return;
+    }
+    task.ready_s = now_;
+    task.ready_by = came;
+    places_[static_cast<std::size_t>(task.device)].ready.push(t);
+  }
+  void dispatch(Index p) {
+    Place& here = places_[static_cast<std::size_t>(p)];
+    while (here.free_streams > 0 && !here.ready.empty()) {
+      const Index t = here.ready.top();
+      here.ready.pop();
+      --here.free_streams;
+      start(t);
+    }
+  }
+  void start(Index t) {
+    Task& task = tasks_[static_cast<std::size_t>(t)];
+    const SimOp& op = ops_[task.op];
+    Place& here = places_[static_cast<std::size_t>(task.device)];
+    const ir::Index point = op.geometry->point(task.point);
+    op.geometry->reads(point, task.next, reads_);
+    for (const ir::Read& read : reads_) {
+      task.chain_s = std::max(task.chain_s, at_(copy_at(op.inputs[read.operand], read.block, task.device)).chain_s);
+    }
+    if (task.next == 0 && !donated(task, op)) {
+      for (const Index output : task.outputs) take(output);
+    }
+    const double took = ir::model_step_ns(*op.geometry, point) * 1e-9 *
+                        speeds_.ratio(here.device, family(task.op));
+    Record record{task.op, task.device, now_, now_ + took, kNone, false};
+    if (now_ > task.ready_s) {
+      record.cause = here.last_record;
+    } else if (task.ready_by != kNone) {
+      record.cause = at_(task.ready_by).made_by;
+      record.moved = at_(task.ready_by).home != kNone;
+    } else if (task.next > 0) {
+      record.cause = here.last_record;
+    }
+    task.chain_s += took;
+    last_of_.resize(tasks_.size(), kNone);
+    last_of_[static_cast<std::size_t>(t)] = static_cast<Index>(records_.size());
+    records_.push_back(record);
+    SimOpResult& result = out_.ops[task.op];
+    result.begin_s = result.busy_s == 0 ? now_ : std::min(result.begin_s, now_);
+    result.end_s = std::max(result.end_s, record.end_s);
+    result.busy_s += took;
+    if (static_cast<std::size_t>(task.device) < out_.devices.size())
+      out_.devices[static_cast<std::size_t>(task.device)].busy_s += took;
+    events_.push({record.end_s, ++number_, true, t});
+  }
+  // The output takes the memory of an input that nobody else needs (the worker's rule, worker/core/tasks.cc).
+  bool donated(const Task& task, const SimOp& op) {
+    if (op.op->kind != ir::OpKind::kMap || task.steps != 1 || task.outputs.size() != 1) return false;
+    const SimArray& target = arrays_[op.outputs[0]];
+    for (const ir::Read& read : reads_) {
+      const std::size_t array = op.inputs[read.operand];
+      const SimArray& source = arrays_[array];
+      Copy& c = at_(copy_at(array, read.block, task.device));
+      if (!c.in_memory || c.uses != 1 || source.held || c.bytes != at_(task.outputs[0]).bytes) continue;
+      if (source.source.dtype != target.source.dtype || source.source.grid != target.source.grid) continue;
+      if (!op.op->operands[read.operand].view.is_identity(source.source.grid.shape())) continue;
+      c.in_memory = false;
+      at_(task.outputs[0]).in_memory = true;
+      return true;
+    }
+    return false;
+  }
+  void ended(Index t) {
+    Task& task = tasks_[static_cast<std::size_t>(t)];
+    const SimOp& op = ops_[task.op];
+    const Index p = task.device;
+    Place& here = places_[static_cast<std::size_t>(p)];
+    const Index record = last_of_[static_cast<std::size_t>(t)];
+    here.last_record = record;
+    ++here.free_streams;
+    op.geometry->reads(op.geometry->point(task.point), task.next, reads_);
+    const std::vector<ir::Read> all = reads_;
+    for (const ir::Read& read : all) discharge(copy_at(op.inputs[read.operand], read.block, p));
+    if (++task.next < task.steps) {
+      consider(t, kNone);
+    } else {
+      if (static_cast<std::size_t>(p) < out_.devices.size()) ++out_.devices[static_cast<std::size_t>(p)].tasks;
+      --here.live;
+      for (const Index output : task.outputs) {
+        Copy& c = at_(output);
+        c.ready = true;
+        c.made_by = record;
+        c.chain_s = task.chain_s;
+        for (const Index copy : std::exchange(c.wanted, {})) send(copy);
+        wake(output);
+        let_go(output);
+      }
+      longest_s_ = std::max(longest_s_, task.chain_s);
+      expand(p);
+    }
+    dispatch(p);
+  }
+
+  const std::string& family(std::size_t op) {
+    if (families_.empty()) {
+      for (const SimOp& o : ops_) families_.push_back(o.geometry == nullptr ? std::string() : ir::family_of(*o.op));
+    }
+    return families_[op];
+  }
+
+  void finish() {
+    Index last = kNone;
+    double busy_s = 0, streams = 0;
+    for (std::size_t r = 0; r < records_.size(); ++r) {
+      if (last == kNone || records_[r].end_s > records_[static_cast<std::size_t>(last)].end_s)
+        last = static_cast<Index>(r);
+    }
+    out_.seconds = now_;
+    for (std::size_t p = 0; p < out_.devices.size(); ++p) {
+      out_.devices[p].bytes_after = places_[p].bytes;
+      busy_s += out_.devices[p].busy_s;
+      if (out_.devices[p].tasks > 0) streams += std::max(1, places_[p].device.streams);
+    }
+    out_.bound_s = std::max(longest_s_, streams > 0 ? busy_s / streams : 0);
+    for (const auto& [ends, total] : links_) {
+      out_.links.push_back(total);
+      out_.links.back().from = ends.first;
+      out_.links.back().to = ends.second;
+    }
+    for (const Copy& c : copies_) {
+      if (c.home == kNone || !c.requested) continue;
+      moved_of_array_[c.array] += c.bytes;
+    }
+    for (std::size_t o = 0; o < ops_.size(); ++o) {
+      for (std::size_t i = 0; i < ops_[o].inputs.size(); ++i) {
+        const auto end = ops_[o].inputs.begin() + static_cast<std::ptrdiff_t>(i);
+        if (std::find(ops_[o].inputs.begin(), end, ops_[o].inputs[i]) == end)
+          out_.ops[o].bytes_moved += moved_of_array_[ops_[o].inputs[i]];
+      }
+    }
+    critical_path(last);
+    out_.complete = true;
+  }
+  void critical_path(Index last) {
+    const auto add = [&](std::size_t op, Index device, bool moves, double seconds) {
+      const DeviceId id = places_[static_cast<std::size_t>(device)].device.id;
+      if (!out_.critical.empty()) {
+        SimCritical& before = out_.critical.back();
+        if (before.op == op && before.device == id && before.moves == moves) {
+          before.seconds += seconds;
+          return;
+        }
+      }
+      out_.critical.push_back({moves, op, id, seconds});
+    };
+    for (Index r = last; r != kNone;) {
+      const Record& record = records_[static_cast<std::size_t>(r)];
+      add(record.op, record.device, false, record.end_s - record.start_s);
+      out_.ops[record.op].critical_s += record.end_s - record.start_s;
+      const double before =
+          record.cause == kNone ? 0 : records_[static_cast<std::size_t>(record.cause)].end_s;
+      if (record.start_s - before > 1e-12 && (record.moved || record.cause == kNone))
+        add(record.op, record.device, true, record.start_s - before);
+      r = record.cause;
+    }
+    std::reverse(out_.critical.begin(), out_.critical.end());
+  }
+
+  std::span<const SimOp> ops_;
+  std::span<const SimArray> arrays_;
+  const Speeds& speeds_;
+  const SimOptions& options_;
+  Simulation& out_;
+  double now_ = 0, longest_s_ = 0;
+  std::int64_t number_ = 0;
+  std::vector<Place> places_;  // those given, then clients
+  std::map<DeviceId, Index> place_of_;
+  std::vector<Copy> copies_;
+  boost::unordered_flat_map<std::uint64_t, Index> first_;  // (array, block) -> home; looked up, never walked
+  std::vector<Task> tasks_;
+  std::vector<Record> records_;
+  std::vector<Index> last_of_;  // by task
+  std::vector<Index> fetched_;
+  std::priority_queue<Event> events_;
+  std::map<std::pair<DeviceId, DeviceId>, SimLink> links_;
+  std::map<std::size_t, std::int64_t> moved_of_array_;
+  std::vector<std::string> families_;
+  std::vector<ir::Read> reads_;
+};
+
+}  // namespace
+
+Simulation simulate(std::span<const SimOp> ops, std::span<const SimArray> arrays, std::span<const Device> devices,
+                    const Speeds& speeds, const SimOptions& options) {
+  Simulation out;
+  Run run(ops, arrays, devices, speeds, options, out);
+  if (run.small_enough()) run.run();
+  return out;
+}
+
+}  // namespace tilewise::place

@@ -1,0 +1,148 @@
+#include <tilewise/place/simulate.h>
+
+#include <tilewise/ir/cost.h>
+#include <tilewise/place/place.h>
+
+#include <doctest/doctest.h>
+
+#include <deque>
+
+namespace tilewise::place {
+namespace {
+
+constexpr std::int64_t kBlock = 1024;  // elements of a block: 8192 bytes
+
+// A chain of maps over vectors of blocks, placed by hand.
+struct Plan {
+  std::deque<ir::Op> ops;
+  std::deque<ir::Geometry> geometries;
+  std::deque<ir::Placement> placements;
+  std::vector<SimOp> sim;
+  std::vector<SimArray> arrays;
+
+  ir::Grid grid(std::int64_t blocks) { return *ir::Grid::uniform({blocks * kBlock}, {kBlock}); }
+  std::size_t exists(std::int64_t blocks, ir::Placement placement, bool held) {
+    placements.push_back(std::move(placement));
+    arrays.push_back({{ir::DType::kFloat64, grid(blocks)}, &placements.back(), true, held});
+    return arrays.size() - 1;
+  }
+  // out = sum of the operands, element by element.
+  std::size_t map(std::int64_t blocks, std::vector<std::size_t> operands, ir::Placement placement, bool held) {
+    ir::Op op;
+    op.kind = ir::OpKind::kMap;
+    op.space = grid(blocks);
+    op.outputs = {{100 + arrays.size(), ir::DType::kFloat64, op.space}};
+    ir::Tape tape;
+    std::vector<ir::SourceArray> sources;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      op.operands.push_back({100 + operands[i], ir::View::identity(op.space.shape())});
+      sources.push_back(arrays[operands[i]].source);
+      ir::TapeInstr load;
+      load.op = ir::TapeOp::kLoad;
+      load.imm_i = static_cast<std::int64_t>(i);
+      tape.code.push_back(load);
+    }
+    if (operands.size() == 2) {
+      ir::TapeInstr add;
+      add.op = ir::TapeOp::kAdd, add.a = 0, add.b = 1;
+      tape.code.push_back(add);
+    }
+    if (operands.empty()) tape.code.push_back({});
+    op.attrs = ir::MapAttrs{tape};
+    ops.push_back(std::move(op));
+    auto geometry = ir::Geometry::make(ops.back(), sources);
+    REQUIRE_MESSAGE(geometry.has_value(), geometry.error().message);
+    geometries.push_back(std::move(*geometry));
+    placements.push_back(std::move(placement));
+    arrays.push_back({{ir::DType::kFloat64, grid(blocks)}, &placements.back(), false, held});
+    sim.push_back({&ops.back(), &geometries.back(), &placements.back(), std::move(operands), {arrays.size() - 1}, {}});
+    return arrays.size() - 1;
+  }
+  double step_s(std::size_t op) { return ir::model_step_ns(geometries[op], geometries[op].point(0)) * 1e-9; }
+};
+
+std::vector<Device> devices(int n, bool one_host) {
+  std::vector<Device> out;
+  for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(n); ++i)
+    out.push_back({.id = DeviceId{i + 1}, .host = one_host ? 0 : i, .worker = WorkerId{i + 1}});
+  return out;
+}
+ir::Placement over(std::int64_t blocks, int n) {
+  std::vector<DeviceId> ids;
+  for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(n); ++i) ids.push_back(DeviceId{i + 1});
+  const ir::PerDim<double> even(1, 1.0);
+  return tiled({blocks}, ids, even, false);
+}
+
+TEST_CASE("a chain on one device: every step, one after another, and what it holds at once") {
+  Plan p;
+  const auto a = p.map(4, {}, over(4, 1), false);
+  const auto b = p.map(4, {a}, over(4, 1), true);
+  (void)b;
+  const auto cluster = devices(1, true);
+  const Simulation s = simulate(p.sim, p.arrays, cluster, Speeds{});
+  REQUIRE(s.complete);
+  CHECK(s.tasks == 8);
+  CHECK(s.seconds == doctest::Approx(4 * (p.step_s(0) + p.step_s(1))));
+  CHECK(s.bound_s == doctest::Approx(s.seconds));
+  CHECK(s.links.empty());
+  // Results take the memory of what they are made of: nothing is held twice.
+  CHECK(s.devices[0].bytes_peak == 4 * kBlock * 8);
+  CHECK(s.devices[0].bytes_after == 4 * kBlock * 8);
+  double critical = 0;
+  for (const SimCritical& c : s.critical) critical += c.seconds;
+  CHECK(critical == doctest::Approx(s.seconds));
+}
+
+TEST_CASE("what is read elsewhere moves once a device, and is freed there after its last reader") {
+  for (const bool one_host : {true, false}) {
+    Plan p;
+    const auto a = p.exists(8, over(8, 1), true);
+    const auto b = p.map(8, {a}, over(8, 2), false);
+    p.map(8, {b, a}, over(8, 2), true);
+    const auto cluster = devices(2, one_host);
+    const Simulation s = simulate(p.sim, p.arrays, cluster, Speeds{});
+    REQUIRE(s.complete);
+    REQUIRE(s.links.size() == 1);
+    CHECK(s.links[0].from == DeviceId{1});
+    CHECK(s.links[0].to == DeviceId{2});
+    CHECK(s.links[0].blocks == 4);
+    CHECK(s.links[0].bytes == 4 * kBlock * 8);
+    CHECK(s.links[0].mapped == one_host);
+    // Device 2: b and, where it is copied, a; the last op's results take b's place.
+    const std::int64_t four = 4 * kBlock * 8;
+    CHECK(s.devices[1].bytes_peak >= four);
+    CHECK(s.devices[1].bytes_peak <= (one_host ? four : 2 * four));
+    CHECK(s.devices[1].bytes_after == four);
+    CHECK(s.seconds >= s.bound_s);
+  }
+}
+
+TEST_CASE("measured speeds count: a slow device ends last") {
+  Plan p;
+  p.map(8, {}, over(8, 2), true);
+  const auto cluster = devices(2, true);
+  Speeds speeds;
+  speeds.learn(cluster[1], "map", 30'000'000, 10'000'000);
+  CHECK(speeds.ratio(cluster[1], "map") == doctest::Approx(3));
+  CHECK(speeds.ratio(cluster[0], "map") == doctest::Approx(3));  // its own is not known, others of its kind are
+  speeds.learn(cluster[0], "map", 1'000'000, 1'000'000);
+  CHECK(speeds.ratio(cluster[0], "map") == doctest::Approx(1));
+  const Simulation s = simulate(p.sim, p.arrays, cluster, speeds);
+  CHECK(s.devices[1].busy_s == doctest::Approx(3 * s.devices[0].busy_s));
+  CHECK(s.seconds == doctest::Approx(s.devices[1].busy_s));
+  CHECK(s.critical.back().device == DeviceId{2});
+}
+
+TEST_CASE("a plan that is too large is counted, not run") {
+  Plan p;
+  p.map(1000, {}, over(1000, 2), true);
+  const auto cluster = devices(2, true);
+  const Simulation s = simulate(p.sim, p.arrays, cluster, Speeds{}, {.max_steps = 999});
+  CHECK(!s.complete);
+  CHECK(s.tasks == 1000);
+  CHECK(s.seconds == 0);
+}
+
+}  // namespace
+}  // namespace tilewise::place
