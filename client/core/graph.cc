@@ -29,6 +29,7 @@ Result<bool> Graph::place(Key key, const ir::DeviceHint& hint,
                           const std::function<std::string(DeviceId)>& name) {
   Node& n = node(key);
   if (n.op.hint == hint) return true;
+  if (n.submitted) return false;
   if (!n.op.hint.devices.empty()) {
     const auto names = [&](const ir::DeviceHint& h) {
       std::string text;
@@ -39,7 +40,6 @@ Result<bool> Graph::place(Key key, const ir::DeviceHint& hint,
                                                " is placed on " + names(n.op.hint) +
                                                " and cannot also be placed on " + names(hint));
   }
-  if (n.submitted) return false;
   n.op.hint = hint;
   return true;
 }

@@ -63,8 +63,8 @@ class Graph {
   const ir::OutputSpec& output(Key key) const;
   ir::SourceArray source(Key key) const;
   const ir::Op& op(Key key) const { return node(key).op; }
-  // Explicit placement of the op; kPlacementConflict if it has another one, naming both. `name` turns a device into
-  // text. False: the op has been submitted, so it is too late.
+  // Explicit placement of the op. False: the op has been submitted, so it is too late. kPlacementConflict if it has
+  // another one, naming both; `name` turns a device into text.
   Result<bool> place(Key key, const ir::DeviceHint& hint, const std::function<std::string(DeviceId)>& name);
 
   void label(Key key, const std::string& label) { node(key).op.label = label; }

@@ -386,8 +386,10 @@ void SessionState::on_done(msg::GraphDone done) {
       return;
     }
     finish_locked(*request, error_of(done.outcome));
-  } else if (request->targets_left == 0) {
-    request->progress.done = request->progress.total;
+  } else {
+    request->progress = {done.tasks, done.tasks};
+  }
+  if (done.outcome.ok() && request->targets_left == 0) {
     finish_locked(*request, {Errc::kOk, {}});
   }
   if (request->finished.load(std::memory_order_relaxed)) requests_.erase(done.request);

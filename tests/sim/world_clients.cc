@@ -18,6 +18,27 @@ void World::start_client(int index) {
   to_scheduler(clients_[static_cast<std::size_t>(index)]->conn, std::move(join), true);
 }
 
+// Now and then users say where: on a device, over some, or over a mesh with copies on the rest of it.
+void World::hint_some(const Client& client, std::vector<ir::Op>& ops) {
+  if (client.places.empty() || !prng_.chance(0.4)) return;
+  for (ir::Op& op : ops) {
+    if (op.kind == ir::OpKind::kFetch || op.kind == ir::OpKind::kProvide || !prng_.chance(0.4)) continue;
+    std::vector<DeviceId> places = client.places;
+    for (std::size_t i = places.size(); i-- > 1;) std::swap(places[i], places[prng_.below(i + 1)]);
+    const auto rank = static_cast<std::size_t>(op.outputs.empty() ? 0 : op.outputs[0].grid.rank());
+    op.hint.devices = {places.begin(), places.begin() + static_cast<std::ptrdiff_t>(1 + prng_.below(places.size()))};
+    if (rank == 0 || op.hint.devices.size() < 2 || prng_.chance(0.3)) continue;
+    // All devices of the mesh along one dimension, or half of them, each with a holder.
+    const auto count = static_cast<std::int32_t>(op.hint.devices.size() / 2 * 2);
+    op.hint.devices.resize(static_cast<std::size_t>(count));
+    op.hint.copies = prng_.chance(0.3) ? 1 : prng_.chance(0.5) ? 2 : count;
+    op.hint.parts.assign(rank, 1);
+    op.hint.parts[prng_.below(rank)] = count / op.hint.copies;
+    ++outcome_.covered["meshes"];
+    if (op.hint.copies > 1) ++outcome_.covered["replicated"];
+  }
+}
+
 void World::client_next(int index) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
   if (client.next_request > static_cast<std::uint64_t>(knobs_.requests)) {
@@ -36,6 +57,7 @@ void World::client_next(int index) {
   msg::Submit submit;
   submit.request = client.next_request++;
   submit.ops = std::move(program.ops);
+  hint_some(client, submit.ops);
   submit.holds = program.holds;
   Client::Request& request = client.requests[submit.request];
   request.number = submit.request;
@@ -70,7 +92,10 @@ void World::client_message(int index, msg::Message message) {
   } else if (auto* log = std::get_if<msg::Log>(&message)) {
     for (const msg::LogEntry& entry : log->entries) {
       if (const auto* joined = std::get_if<msg::PeerJoined>(&entry)) {
-        for (DeviceId d : joined->peer.devices) client.owner_of[d.value] = joined->peer.id;
+        for (DeviceId d : joined->peer.devices) {
+          client.owner_of[d.value] = joined->peer.id;
+          if (joined->peer.role == msg::Role::kWorker) client.places.push_back(d);
+        }
       } else if (std::holds_alternative<msg::PeerLost>(entry)) {
         // Results that were done but not delivered went with it: the session fails them by itself.
         for (auto& [number, request] : client.requests) {

@@ -60,6 +60,7 @@ struct World::Client {
   std::vector<Held> held;
   std::map<std::uint64_t, std::uint64_t> ids;                      // session number -> ArrayId
   std::map<std::uint32_t, WorkerId> owner_of;                      // device -> process
+  std::vector<DeviceId> places;                                    // workers' devices
   std::set<std::pair<msg::BlockRef, std::uint64_t>> taking, took;  // (block, fetch op)
   std::vector<std::pair<WorkerId, msg::Offer>> early;
   std::map<std::uint64_t, msg::Offer> granted;  // transfer -> offer

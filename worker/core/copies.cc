@@ -198,8 +198,10 @@ bool Core::Impl::keeps(const Copy& copy) const {
 
 void Core::Impl::maybe_release(Slot slot) {
   if (Copy& copy = copies[slot]; needed(copy)) {
-    if (copy.kind == CopyKind::kReplica && copy.uses == kNone && !std::exchange(copy.spare, true))
+    if (copy.kind == CopyKind::kReplica && copy.uses == kNone && !std::exchange(copy.spare, true)) {
+      ++counts.kept;
       devices[copy.device].spares.push_back(copy_key(copy.array, copy.block));
+    }
     return;
   }
   // A held failure stays, so that a later user learns why.

@@ -47,6 +47,7 @@ bool Core::Impl::evict(std::uint16_t d, std::int64_t bytes) {
     Copy& copy = copies[found->second];
     if (!std::exchange(copy.spare, false) || copy.uses != kNone) continue;
     freed += copy.bytes;
+    ++counts.evicted;
     destroy_copy(found->second);
   }
   return freed > 0;

@@ -65,8 +65,8 @@ class Array {
     return reshape(std::span(shape.begin(), shape.size()));
   }
   Array reblock(const Shape& block) const;  // other cuts, same values
-  // On this device, or tiled over these. kPlacementConflict if the array has another explicit placement. What has been
-  // submitted already, and views, are copied there.
+  // On this device, or tiled over these. What has been submitted already, and views, are copied there: so a computed
+  // array moves. kPlacementConflict if one that has not been submitted has another explicit placement.
   Array on(DeviceId device) const { return on(std::vector<DeviceId>{device}); }
   Array on(const Device& device) const { return on(device.id); }
   Array on(const std::vector<DeviceId>& devices) const;
