@@ -99,6 +99,7 @@ Outcome World::run() {
     for (const msg::DeviceStats& stats : worker.core->device_stats())
       h.mix(static_cast<std::uint64_t>(stats.bytes_peak));
     outcome_.covered["donations"] += counts.donated;
+    outcome_.covered["eager tasks"] += counts.eager;
     outcome_.covered["replicas kept"] += counts.kept;
     outcome_.covered["replicas evicted"] += counts.evicted;
     outcome_.covered["stale messages"] += counts.stale;

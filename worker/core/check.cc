@@ -77,7 +77,14 @@ void Core::Impl::check_invariants() const {
       std::map<Slot, int> listed_in;
       for (Slot t : queues[q].ready) ++listed_in[t];
       for (Slot t : queues[q].blocked) ++listed_in[t];
-      for (Slot t : queues[q].order) {
+      std::vector<Slot> expanded(queues[q].order.begin(), queues[q].order.end());
+      expanded.insert(expanded.end(), queues[q].eager.begin(), queues[q].eager.end());
+      for (std::size_t i = 0; i < queues[q].eager.size(); ++i) {
+        const Task& task = tasks[queues[q].eager[i]];
+        TW_CHECK(task.eager && !task.finished && task.eager_at == i, "an eager task is not where it thinks");
+        TW_CHECK(!queues[q].ops.empty() && queues[q].ops.front() != task.op, "an eager task whose turn has come");
+      }
+      for (Slot t : expanded) {
         const Task& task = tasks[t];
         if (task.finished) continue;
         ++live, ++live_tasks;
@@ -116,7 +123,9 @@ std::string Core::Impl::describe() const {
       << device.spec.memory_bytes << " bytes, largest free " << device.arena.largest_free() << ", reserve "
       << (device.reserve ? device.reserve->bytes : 0) << "/" << device.reserve_bytes << "\n";
     for (Slot q : device.queues) {
-      for (Slot t : queues[q].order) {
+      std::vector<Slot> expanded(queues[q].order.begin(), queues[q].order.end());
+      expanded.insert(expanded.end(), queues[q].eager.begin(), queues[q].eager.end());
+      for (Slot t : expanded) {
         const Task& task = tasks[t];
         if (task.finished) continue;
         const OpEntry& entry = *ops[task.op].entry;

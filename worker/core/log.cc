@@ -248,8 +248,11 @@ void Core::Impl::cancel_op(Slot slot, Slot why) {
   for (std::uint16_t d = 0; d < devices.size() && op.live_tasks > 0; ++d) {
     for (Slot q : devices[d].queues) {
       if (queues[q].graph != op.entry->graph) continue;
-      for (Slot t : queues[q].order) {
+      for (const Slot t : queues[q].order) {
         if (!tasks[t].finished && tasks[t].op == slot) fail_task(t, why);
+      }
+      for (const Slot t : queues[q].eager) {
+        if (tasks[t].op == slot) fail_task(t, why);
       }
     }
   }
@@ -327,9 +330,11 @@ bool Core::Impl::forget(Slot slot) {
     if (share.next < share.owned || share.dirty) return false;
   }
   for (std::uint16_t d = 0; d < devices.size(); ++d) {  // cancelled before its turn came
-    if (!op.shares[d].queued) continue;
+    if (!op.shares[d].queued && !op.shares[d].usable) continue;
     for (Slot q : devices[d].queues) {
-      if (queues[q].graph == op.entry->graph) std::erase(queues[q].ops, slot);
+      if (queues[q].graph != op.entry->graph) continue;
+      std::erase(queues[q].ops, slot);
+      std::erase(queues[q].usable, slot);
     }
     queue_ended = true;
   }

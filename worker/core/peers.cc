@@ -166,6 +166,7 @@ void Core::Impl::on_offer(msg::Offer& m) {
     copy.state = CopyState::kSealed;
     account(msg::Lane::kMapped);
     wake(slot);
+    usable(slot);
     return;
   }
   copy.state = CopyState::kOffered;
@@ -250,6 +251,7 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     copy.state = CopyState::kSealed;
     for (Slot op : claims) send_done(copy, op);
     wake(slot);
+    usable(slot);
   } else {
     // Never published. The transport has let go of the memory, else this event would not be here.
     devices[copy.device].arena.free(copy.extent, alloc::Fence{});

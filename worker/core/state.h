@@ -128,6 +128,7 @@ struct ShareState {  // an op's share on one local device
   std::int64_t owned = 0, next = 0, completed = 0, failed = 0;
   bool dirty = false;
   bool queued = false;  // in its queue's list of ops
+  bool usable = false;  // in its queue's list of ops to look at
 };
 
 struct OpState {
@@ -159,6 +160,9 @@ struct Task {
   TaskState state = TaskState::kReady;
   bool admitted = false;  // outputs have memory, stream chosen
   bool finished = false;  // tombstone in the queue's order
+  bool eager = false;     // in the queue's eager list, at `eager_at`
+  std::uint32_t eager_at = 0;
+  std::int64_t ordinal = 0;  // in its op's share here
   std::int64_t point = 0;
   std::int64_t steps = 1, next = 0;
   std::int64_t in_flight = 0;
@@ -175,6 +179,10 @@ struct Queue {  // one device's part of one graph
   std::deque<Slot> ops;  // not fully expanded, in plan order
   std::int64_t live = 0, weight = 0;
   std::deque<Slot> order;  // expanded, lowest first; finished ones linger until they reach the front
+  // Tasks of later ops, expanded because all they read is here: they run before more is made, so that what is made is used
+  // and freed. When their op's turn comes they move to `order`.
+  std::vector<Slot> eager;
+  std::vector<Slot> usable;  // ops that may have such tasks: something they read has just come
   std::deque<Slot> ready;
   std::deque<Slot> blocked;  // on memory, lowest first
 };
@@ -286,6 +294,12 @@ struct Core::Impl {
   // Tasks (tasks.cc)
   void expand_all();
   bool expand_one(std::uint16_t device, Slot queue);
+  bool expand_eager(std::uint16_t device, Slot queue);
+  Slot expand_task(std::uint16_t device, Slot queue, Slot op);
+  void next_op(std::uint16_t device, Queue& queue);
+  bool all_here(Slot op, std::uint16_t device, const ir::Index& point);
+  void usable(Slot copy);
+  void leave_eager(Slot task);
   void advance(std::uint16_t device);
   enum class Launched { kYes, kWaiting, kBlocked, kFinished };
   Launched launch_steps(Slot task);

@@ -13,29 +13,121 @@ void Core::Impl::expand_all() {
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
     // By position: expansion may append to nothing here, but loopback handling between calls may add queues.
     for (std::size_t i = 0; i < devices[d].queues.size(); ++i) {
+      while (expand_eager(d, devices[d].queues[i])) {
+      }
       while (expand_one(d, devices[d].queues[i])) {
       }
     }
   }
 }
 
+// The front op is expanded to its end: its successor's eager tasks are the lowest now.
+void Core::Impl::next_op(std::uint16_t d, Queue& queue) {
+  ops[queue.ops.front()].shares[d].queued = false;
+  queue.ops.pop_front();
+  if (queue.ops.empty() || queue.eager.empty()) return;
+  std::vector<Slot> mine;
+  for (std::size_t i = 0; i < queue.eager.size();) {
+    const Slot t = queue.eager[i];
+    if (tasks[t].op != queue.ops.front()) {
+      ++i;
+      continue;
+    }
+    leave_eager(t);
+    mine.push_back(t);
+  }
+  std::sort(mine.begin(), mine.end(), [&](Slot a, Slot b) { return tasks[a].ordinal < tasks[b].ordinal; });
+  queue.order.insert(queue.order.end(), mine.begin(), mine.end());
+}
+
+void Core::Impl::leave_eager(Slot t) {
+  std::vector<Slot>& eager = queues[tasks[t].queue].eager;
+  const std::uint32_t at = tasks[t].eager_at;
+  tasks[eager.back()].eager_at = at;
+  eager[at] = eager.back();
+  eager.pop_back();
+  tasks[t].eager = false;
+}
+
 bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
   Queue& queue = queues[q];
   while (!queue.ops.empty()) {
-    ShareState& share = ops[queue.ops.front()].shares[d];
+    const ShareState& share = ops[queue.ops.front()].shares[d];
     if (share.next < share.owned) break;
-    share.queued = false;
-    queue.ops.pop_front();
+    next_op(d, queue);
   }
   if (queue.ops.empty()) {
     queue_ended |= queue.live == 0;
     return false;
   }
-  if (queue.live >= options.window || (queue.live > 0 && queue.weight >= kMaxWeight) ||
+  if (queue.live - static_cast<std::int64_t>(queue.eager.size()) >= options.window ||
+      (queue.live > 0 && queue.weight >= kMaxWeight) ||
       queue.order.size() >= static_cast<std::size_t>(options.window) * 16) {
     return false;
   }
-  const Slot op_slot = queue.ops.front();
+  const Slot t = expand_task(d, q, queue.ops.front());
+  queue.order.push_back(t);
+  queue.ready.push_back(t);
+  return true;
+}
+
+// A copy on this device can be read now: tasks of later ops of the same graph may have all they need.
+void Core::Impl::usable(Slot c) {
+  const Copy& copy = copies[c];
+  for (const User& user : arrays[copy.array].users) {
+    OpState& op = ops[user.op];
+    ShareState& share = op.shares[copy.device];
+    if (!share.queued || share.usable || share.next >= share.owned || op.cancelled != kNone) continue;
+    for (const Slot q : devices[copy.device].queues) {
+      if (queues[q].graph != op.entry->graph || queues[q].ops.front() == user.op) continue;
+      share.usable = true;
+      queues[q].usable.push_back(user.op);
+    }
+  }
+}
+
+bool Core::Impl::all_here(Slot slot, std::uint16_t d, const ir::Index& point) {
+  const OpState& op = ops[slot];
+  const ir::Geometry& geometry = op.entry->geometry;
+  for (std::int64_t s = geometry.steps(point); s-- > 0;) {  // the last is made last, as a rule
+    geometry.reads(point, s, reads);
+    for (const ir::Read& read : reads) {
+      const Slot c = find_copy(op.operands[read.operand], read.block, d);
+      if (c == kNone || (copies[c].state != CopyState::kEnqueued && copies[c].state != CopyState::kSealed))
+        return false;
+    }
+  }
+  return true;
+}
+
+bool Core::Impl::expand_eager(std::uint16_t d, Slot q) {
+  Queue& queue = queues[q];
+  while (!queue.usable.empty()) {
+    const Slot slot = queue.usable.back();
+    ShareState& share = ops[slot].shares[d];
+    const OpEntry& entry = *ops[slot].entry;
+    const bool open = ops[slot].cancelled == kNone && share.next < share.owned && !queue.ops.empty() &&
+                      queue.ops.front() != slot && queue.eager.size() < static_cast<std::size_t>(options.window);
+    if (!open || !all_here(slot, d, entry.placement.nth(devices[d].spec.id, share.next))) {
+      share.usable = false;
+      queue.usable.pop_back();
+      continue;
+    }
+    const Slot t = expand_task(d, q, slot);
+    Task& task = tasks[t];
+    task.eager = true;
+    task.eager_at = static_cast<std::uint32_t>(queue.eager.size());
+    queue.eager.push_back(t);
+    queue.ready.push_front(t);
+    ++counts.eager;
+    return true;
+  }
+  return false;
+}
+
+// The next task of the op's share here, with its records.
+Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot) {
+  Queue& queue = queues[q];
   OpState& op = ops[op_slot];
   const OpEntry& entry = *op.entry;
   const DeviceId self = devices[d].spec.id;
@@ -70,13 +162,11 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
         subscribe(c, op_slot);
     }
   }
-  ++op.shares[d].next;
+  task.ordinal = op.shares[d].next++;
   ++op.live_tasks;
   ++queue.live;
   queue.weight += task.weight;
-  queue.order.push_back(t);
-  queue.ready.push_back(t);
-  return true;
+  return t;
 }
 
 bool Core::Impl::is_lowest(Slot t) const {
@@ -306,6 +396,7 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
     if (c == kNone) continue;
     copies[c].state = CopyState::kEnqueued;
     wake(c);
+    usable(c);
     maybe_release(c);
   }
 }
@@ -396,6 +487,11 @@ void Core::Impl::finish_task(Slot t) {
     report_now |= queue.ops.empty() || (queue.ops.size() == 1 && share.next == share.owned);
   }
   queue.weight -= task.weight;
+  if (task.eager) {
+    leave_eager(t);
+    tasks.drop(t);
+    return;
+  }
   while (!queue.order.empty() && tasks[queue.order.front()].finished) {
     tasks.drop(queue.order.front());
     queue.order.pop_front();

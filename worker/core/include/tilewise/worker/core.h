@@ -150,7 +150,7 @@ struct Actions {
 
 struct Counters {  // for tests, status and the simulator
   std::int64_t launches = 0, tasks_done = 0, tasks_failed = 0, copies_live = 0, tasks_live = 0, parked = 0,
-               stale = 0, donated = 0, kept = 0, evicted = 0;
+               stale = 0, donated = 0, kept = 0, evicted = 0, eager = 0;
 };
 
 class Core {
