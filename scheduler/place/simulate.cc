@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
+#include <deque>
 #include <map>
 #include <queue>
 
@@ -31,6 +32,7 @@ struct Task {
   std::size_t op = 0;
   Index device = 0;
   std::int64_t point = 0, steps = 1, next = 0;
+  bool eager = false;
   double ready_s = 0, chain_s = 0;
   Index ready_by = kNone;  // copy whose arrival made it ready
   std::vector<Index> outputs;
@@ -57,10 +59,13 @@ struct Event {
 struct Place {  // a device while the plan runs
   Device device;
   bool client = false;
-  std::vector<Index> tasks;  // its share, in order
-  std::size_t next = 0;
-  std::int32_t live = 0, free_streams = 1;
-  std::priority_queue<Index, std::vector<Index>, std::greater<>> ready;
+  struct Share {  // of one op, in plan order
+    std::size_t op = 0, next = 0, end = 0;  // tasks
+  };
+  std::vector<Share> shares;
+  std::size_t front = 0;  // first share not expanded to its end
+  std::int32_t live = 0, eager = 0, free_streams = 1;
+  std::deque<Index> ready;
   Index last_record = kNone;
   std::int64_t bytes = 0;
   double sends_until = 0, receives_until = 0;
@@ -180,6 +185,13 @@ class Run {
   }
 
   void build() {
+    readers_.resize(arrays_.size());
+    for (std::size_t o = 0; o < ops_.size(); ++o) {
+      if (ops_[o].geometry == nullptr) continue;
+      for (const std::size_t array : ops_[o].inputs) {
+        if (readers_[array].empty() || readers_[array].back() != o) readers_[array].push_back(o);
+      }
+    }
     for (std::size_t o = 0; o < ops_.size(); ++o) {
       const SimOp& op = ops_[o];
       if (op.geometry == nullptr) {
@@ -210,8 +222,10 @@ class Run {
       for (const ir::Read& read : reads_) ++at_(copy_at(op.inputs[read.operand], read.block, here)).uses;
     }
     for (const std::size_t array : op.outputs) task.outputs.push_back(copy_at(array, task.point, here));
-    places_[static_cast<std::size_t>(here)].tasks.push_back(static_cast<Index>(tasks_.size()));
+    Place& there = places_[static_cast<std::size_t>(here)];
+    if (there.shares.empty() || there.shares.back().op != o) there.shares.push_back({o, tasks_.size(), tasks_.size()});
     tasks_.push_back(std::move(task));
+    ++there.shares.back().end;
   }
 
   // ---- memory ----
@@ -273,19 +287,24 @@ class Run {
     c.chain_s = at_(c.home).chain_s;
     if (!c.mapped) discharge(c.home);
     wake(copy);
+    use(copy);
     let_go(copy);
     dispatch(c.device);
   }
   void wake(Index copy) {
-    for (const Index task : std::exchange(at_(copy).waiters, {})) consider(task, copy);
+    const std::vector<Index> waiters = std::exchange(at_(copy).waiters, {});
+    for (std::size_t i = waiters.size(); i-- > 0;) consider(waiters[i], copy);  // the longest waiting first
   }
 
   // ---- tasks ----
 
+  // As workers do (worker/core/tasks.cc): ops in order, a window of tasks at a time ...
   void expand(Index p) {
     Place& here = places_[static_cast<std::size_t>(p)];
-    while (here.live < options_.window && here.next < here.tasks.size()) {
-      const Index t = here.tasks[here.next++];
+    for (;;) {
+      while (here.front < here.shares.size() && here.shares[here.front].next == here.shares[here.front].end) ++here.front;
+      if (here.front == here.shares.size() || here.live - here.eager >= options_.window) return;
+      const auto t = static_cast<Index>(here.shares[here.front].next++);
       ++here.live;
       const Task& task = tasks_[static_cast<std::size_t>(t)];
       const SimOp& op = ops_[task.op];
@@ -297,6 +316,41 @@ class Run {
       }
       consider(t, kNone);
     }
+  }
+  // ... but first those tasks of later ops that have all they read, now that this copy has come.
+  void use(Index copy) {
+    const Index p = at_(copy).device;
+    Place& here = places_[static_cast<std::size_t>(p)];
+    for (const std::size_t op : readers_[at_(copy).array]) {
+      const auto share = std::lower_bound(here.shares.begin(), here.shares.end(), op,
+                                          [](const Place::Share& s, std::size_t o) { return s.op < o; });
+      if (share == here.shares.end() || share->op != op) continue;
+      const bool front = share - here.shares.begin() <= static_cast<std::ptrdiff_t>(here.front);
+      while (share->next < share->end &&
+             (front ? here.live < 3 * options_.window : here.eager < options_.window) &&
+             all_here(static_cast<Index>(share->next))) {
+        const auto t = static_cast<Index>(share->next++);
+        Task& task = tasks_[static_cast<std::size_t>(t)];
+        task.eager = !front;
+        task.ready_s = now_;
+        task.ready_by = copy;
+        ++here.live;
+        here.eager += task.eager ? 1 : 0;
+        here.ready.push_front(t);
+      }
+    }
+  }
+  bool all_here(Index t) {
+    const Task& task = tasks_[static_cast<std::size_t>(t)];
+    const SimOp& op = ops_[task.op];
+    const ir::Index point = op.geometry->point(task.point);
+    for (std::int64_t s = task.steps; s-- > 0;) {
+      op.geometry->reads(point, s, reads_);
+      for (const ir::Read& read : reads_) {
+        if (!at_(copy_at(op.inputs[read.operand], read.block, task.device)).ready) return false;
+      }
+    }
+    return true;
   }
   void consider(Index t, Index came) {
     Task& task = tasks_[static_cast<std::size_t>(t)];
@@ -310,13 +364,14 @@ class Run {
     }
     task.ready_s = now_;
     task.ready_by = came;
-    places_[static_cast<std::size_t>(task.device)].ready.push(t);
+    Place& here = places_[static_cast<std::size_t>(task.device)];
+    came == kNone ? here.ready.push_back(t) : here.ready.push_front(t);
   }
   void dispatch(Index p) {
     Place& here = places_[static_cast<std::size_t>(p)];
     while (here.free_streams > 0 && !here.ready.empty()) {
-      const Index t = here.ready.top();
-      here.ready.pop();
+      const Index t = here.ready.front();
+      here.ready.pop_front();
       --here.free_streams;
       start(t);
     }
@@ -389,6 +444,7 @@ class Run {
     } else {
       if (static_cast<std::size_t>(p) < out_.devices.size()) ++out_.devices[static_cast<std::size_t>(p)].tasks;
       --here.live;
+      here.eager -= task.eager ? 1 : 0;
       for (const Index output : task.outputs) {
         Copy& c = at_(output);
         c.ready = true;
@@ -396,6 +452,7 @@ class Run {
         c.chain_s = task.chain_s;
         for (const Index copy : std::exchange(c.wanted, {})) send(copy);
         wake(output);
+        use(output);
         let_go(output);
       }
       longest_s_ = std::max(longest_s_, task.chain_s);
@@ -480,7 +537,8 @@ class Run {
   std::map<DeviceId, Index> place_of_;
   std::vector<Copy> copies_;
   boost::unordered_flat_map<std::uint64_t, Index> first_;  // (array, block) -> home; looked up, never walked
-  std::vector<Task> tasks_;
+  std::vector<Task> tasks_;                        // by op, device, and order there
+  std::vector<std::vector<std::size_t>> readers_;  // ops, by array
   std::vector<Record> records_;
   std::vector<Index> last_of_;  // by task
   std::vector<Index> fetched_;

@@ -118,6 +118,18 @@ TEST_CASE("what is read elsewhere moves once a device, and is freed there after 
   }
 }
 
+TEST_CASE("blocks are used as soon as they are made") {
+  Plan p;
+  const auto a = p.map(1000, {}, over(1000, 1), false);
+  const auto b = p.map(1000, {a, a}, over(1000, 1), false);
+  p.map(1000, {b}, over(1000, 1), false);
+  const Simulation s = simulate(p.sim, p.arrays, devices(1, true), Speeds{});
+  REQUIRE(s.complete);
+  CHECK(s.devices[0].tasks == 3000);
+  CHECK(s.devices[0].bytes_peak <= 4 * kBlock * 8);
+  CHECK(s.devices[0].bytes_after == 0);
+}
+
 TEST_CASE("measured speeds count: a slow device ends last") {
   Plan p;
   p.map(8, {}, over(8, 2), true);

@@ -79,7 +79,7 @@ void Core::Impl::usable(Slot c) {
     ShareState& share = op.shares[copy.device];
     if (!share.queued || share.usable || share.next >= share.owned || op.cancelled != kNone) continue;
     for (const Slot q : devices[copy.device].queues) {
-      if (queues[q].graph != op.entry->graph || queues[q].ops.front() == user.op) continue;
+      if (queues[q].graph != op.entry->graph) continue;
       share.usable = true;
       queues[q].usable.push_back(user.op);
     }
@@ -106,20 +106,27 @@ bool Core::Impl::expand_eager(std::uint16_t d, Slot q) {
     const Slot slot = queue.usable.back();
     ShareState& share = ops[slot].shares[d];
     const OpEntry& entry = *ops[slot].entry;
+    // The front op's own tasks come in order anyway: but while its predecessors fill the window, they may pass it.
+    const bool front = !queue.ops.empty() && queue.ops.front() == slot;
     const bool open = ops[slot].cancelled == kNone && share.next < share.owned && !queue.ops.empty() &&
-                      queue.ops.front() != slot && queue.eager.size() < static_cast<std::size_t>(options.window);
+                      (front ? queue.live < 3 * options.window
+                             : queue.eager.size() < static_cast<std::size_t>(options.window));
     if (!open || !all_here(slot, d, entry.placement.nth(devices[d].spec.id, share.next))) {
       share.usable = false;
       queue.usable.pop_back();
       continue;
     }
     const Slot t = expand_task(d, q, slot);
+    queue.ready.push_front(t);
+    ++counts.eager;
+    if (front) {
+      queue.order.push_back(t);
+      return true;
+    }
     Task& task = tasks[t];
     task.eager = true;
     task.eager_at = static_cast<std::uint32_t>(queue.eager.size());
     queue.eager.push_back(t);
-    queue.ready.push_front(t);
-    ++counts.eager;
     return true;
   }
   return false;
