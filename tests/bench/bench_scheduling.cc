@@ -1,6 +1,6 @@
 // What a task costs when it is small: Task Bench over real processes, and the scheduler's own share.
 //
-//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks taskbench get start
+//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks memory explain taskbench
 //
 // The method of METG(50 %): docs/figures.md.
 #include <tilewise/kernel.h>
@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -176,10 +177,104 @@ void bench_tasks(const Settings& settings, Report& report) {
                  0.3);
 }
 
+// ---- memory that does not follow the number of tasks ----------------------------------------------------------------------
+
+void bench_memory(const Settings& settings, Report& report) {
+  const std::int64_t few = 10'000, many = settings.quick ? 1'000'000 : 10'000'000;
+  const Cluster cluster("256MiB");
+  const Session session = cluster.session();
+  // Every block is made, used and freed; nothing is held but one number.
+  const auto total = [&](std::int64_t n) { return sum(session.ones({n}, {.block = {1}})).item<double>(); };
+  if (total(few) != static_cast<double>(few)) throw std::runtime_error("the sum is wrong");
+  std::int64_t before[3], most[3] = {};
+  for (std::size_t i = 0; i < 3; ++i) before[i] = cluster.resident_bytes(i);
+  bool over = false, right = false;
+  std::thread work([&] {
+    right = total(many) == static_cast<double>(many);
+    over = true;
+  });
+  while (!over) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    for (std::size_t i = 0; i < 3; ++i) most[i] = std::max(most[i], cluster.resident_bytes(i) - before[i]);
+  }
+  work.join();
+  if (!right) throw std::runtime_error("the large sum is wrong");
+  const auto mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  const std::string between = ", " + std::to_string(few) + " to " + std::to_string(many) + " block tasks";
+  report.at_most({.metric = "scheduler memory grows by" + between, .value = mib(most[0]), .unit = "MiB"}, 64);
+  report.at_most(
+      {.metric = "a worker's memory grows by" + between, .value = mib(std::max(most[1], most[2])), .unit = "MiB"},
+      64);
+}
+
+// ---- what was predicted, beside what was -----------------------------------------------------------------------------------
+
+void bench_explain(const Settings& settings, Report& report) {
+  const std::int64_t n = settings.quick ? 1024 : 4096, rows = settings.quick ? 100'000 : 1'000'000;
+  const struct {
+    const char* name;
+    std::function<Array(const Session&)> make;
+  } graphs[] = {
+      {"matmul",
+       [&](const Session& s) {
+         Array a = s.random.uniform({n, n}, {.seed = 1, .block = {n / 4, n / 4}});
+         Array b = s.random.uniform({n, n}, {.seed = 2, .block = {n / 4, n / 4}});
+         s.persist({a, b}).wait();
+         return matmul(a, b);
+       }},
+      {"one step of a regression",
+       [&](const Session& s) {
+         Array x = s.random.normal({rows, 28}, {.seed = 1, .block = {rows / 16, 28}});
+         Array y = s.random.uniform({rows}, {.seed = 2, .block = {rows / 16}});
+         Array w = s.zeros({28});
+         s.persist({x, y, w}).wait();
+         const Array p = 1.0 / (1.0 + exp(-matmul(x, w)));
+         return matmul(x.T() * (p * (1.0 - p)), x);
+       }},
+      {"matmul of operands made on the way",
+       [&](const Session& s) {
+         Array a = s.random.uniform({n, n}, {.seed = 1, .block = {n / 4, n / 4}});
+         return matmul(a + 1.0, a.T()) * 2.0;
+       }},
+  };
+  for (const auto& graph : graphs) {
+    std::vector<double> time_ratios, peak_ratios;
+    double predicted_s = 0, took = 0;
+    for (int i = 0; i < settings.repeats; ++i) {
+      const Cluster cluster("2GiB");
+      const Session session = cluster.session();
+      Array wanted = graph.make(session);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      if (std::getenv("BENCH_VERBOSE")) for (auto b : cluster.peaks()) std::printf("  prepared %.2f MiB\n", b / 1048576.0);
+      const Explanation told = session.explain(wanted);
+      if (told.refused()) throw std::runtime_error(told.text());
+      took = seconds_of([&] { wanted.persist().wait(); });
+      predicted_s = told.account().seconds;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the last report
+      const std::vector<std::int64_t> peaks = cluster.peaks();
+      double worst = 0;
+      for (std::size_t d = 0; d < peaks.size() && d < told.account().devices.size(); ++d) {
+        const double ratio = static_cast<double>(told.account().devices[d].bytes_peak) /
+                             static_cast<double>(std::max<std::int64_t>(peaks[d], 1));
+        if (std::getenv("BENCH_VERBOSE")) std::printf("  %s device %zu: predicted %.2f MiB (before %.2f), measured %.2f MiB\n", graph.name, d, told.account().devices[d].bytes_peak / 1048576.0, told.account().devices[d].bytes_before / 1048576.0, peaks[d] / 1048576.0);
+        worst = std::max(worst, std::abs(ratio - 1));
+      }
+      peak_ratios.push_back(worst);
+      time_ratios.push_back(predicted_s / took);
+    }
+    report.at_most({.metric = std::string("predicted peak bytes, ") + graph.name + ": furthest off",
+                    .value = 100 * median(peak_ratios),
+                    .unit = "%"},
+                   10);
+    report.note(std::string("predicted time of it, before its kernels were measured there: ") +
+                std::to_string(median(time_ratios)) + " of the measured one");
+  }
+}
+
 int run(const Settings& settings) {
   Report report;
   const std::pair<const char*, void (*)(const Settings&, Report&)> parts[] = {
-      {"tasks", bench_tasks}, {"taskbench", bench_task_bench}};
+      {"tasks", bench_tasks}, {"memory", bench_memory}, {"explain", bench_explain}, {"taskbench", bench_task_bench}};
   bool failed = false;
   for (const auto& [name, part] : parts) {
     if (!settings.only.empty() && settings.only != name) continue;
@@ -211,7 +306,7 @@ int main(int argc, char** argv) {
     else if (argument == "--only" && i + 1 < argc)
       settings.only = argv[++i];
     else {
-      std::fprintf(stderr, "usage: %s [--json FILE] [--quick] [--only tasks|taskbench]\n", argv[0]);
+      std::fprintf(stderr, "usage: %s [--json FILE] [--quick] [--only tasks|memory|explain|taskbench]\n", argv[0]);
       return 2;
     }
   }

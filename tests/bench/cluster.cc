@@ -57,11 +57,22 @@ double Cluster::scheduler_cpu_seconds() const {
   return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-std::int64_t Cluster::scheduler_resident_bytes() const {
-  std::ifstream statm("/proc/" + std::to_string(processes_.front()->pid()) + "/statm");
+std::int64_t Cluster::resident_bytes(std::size_t process) const {
+  std::ifstream statm("/proc/" + std::to_string(processes_[process]->pid()) + "/statm");
   std::int64_t size = 0, resident = 0;
   statm >> size >> resident;
   return resident * sysconf(_SC_PAGESIZE);
+}
+
+std::vector<std::int64_t> Cluster::peaks() const {
+  const testing::Ran ran = testing::run(
+      {testing::tool_program(), "--scheduler", address_, "--token-file", folder_ / "token", "--json", "devices"});
+  std::vector<std::int64_t> out;
+  static const std::string key = "\"peak_bytes\":";
+  for (std::size_t at = ran.output.find(key); at != std::string::npos; at = ran.output.find(key, at + 1))
+    out.push_back(std::stoll(ran.output.substr(at + key.size())));
+  if (out.empty()) throw std::runtime_error("no devices in the tool's answer: " + ran.output + ran.errors);
+  return out;
 }
 
 void Cluster::start(std::vector<std::string> command, const std::string& address_file) {

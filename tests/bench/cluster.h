@@ -22,8 +22,10 @@ class Cluster {
 
   // CPU time of the scheduler's process so far.
   double scheduler_cpu_seconds() const;
-  // Most memory that the scheduler's process has had, and has, resident.
-  std::int64_t scheduler_resident_bytes() const;
+  // Memory that a process has resident now: 0 the scheduler, then the workers.
+  std::int64_t resident_bytes(std::size_t process) const;
+  // Most bytes of blocks that each device has had at once, as the workers say.
+  std::vector<std::int64_t> peaks() const;
 
  private:
   void start(std::vector<std::string> command, const std::string& address_file);

@@ -295,7 +295,8 @@ struct Core::Impl {
   void expand_all();
   bool expand_one(std::uint16_t device, Slot queue);
   bool expand_eager(std::uint16_t device, Slot queue);
-  Slot expand_task(std::uint16_t device, Slot queue, Slot op);
+  Slot expand_task(std::uint16_t device, Slot queue, Slot op, Slot& missing);
+  void wait_for(Slot task, Slot copy);
   void next_op(std::uint16_t device, Queue& queue);
   bool all_here(Slot op, std::uint16_t device, const ir::Index& point);
   void usable(Slot copy);

@@ -65,10 +65,24 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
       queue.order.size() >= static_cast<std::size_t>(options.window) * 16) {
     return false;
   }
-  const Slot t = expand_task(d, q, queue.ops.front());
+  Slot missing = kNone;
+  const Slot t = expand_task(d, q, queue.ops.front(), missing);
   queue.order.push_back(t);
-  queue.ready.push_back(t);
+  if (missing == kNone)
+    queue.ready.push_back(t);
+  else
+    wait_for(t, missing);
   return true;
+}
+
+void Core::Impl::wait_for(Slot t, Slot c) {
+  Task& task = tasks[t];
+  Copy& copy = copies[c];
+  task.state = TaskState::kWaiting;
+  task.next_waiter = copy.waiters;
+  copy.waiters = t;
+  if (copy.state == CopyState::kOffered && grant(c, is_lowest(t)))
+    std::erase(devices[task.device].ungranted, c);
 }
 
 // A copy on this device can be read now: tasks of later ops of the same graph may have all they need.
@@ -116,7 +130,8 @@ bool Core::Impl::expand_eager(std::uint16_t d, Slot q) {
       queue.usable.pop_back();
       continue;
     }
-    const Slot t = expand_task(d, q, slot);
+    Slot missing = kNone;
+    const Slot t = expand_task(d, q, slot, missing);
     queue.ready.push_front(t);
     ++counts.eager;
     if (front) {
@@ -132,8 +147,8 @@ bool Core::Impl::expand_eager(std::uint16_t d, Slot q) {
   return false;
 }
 
-// The next task of the op's share here, with its records.
-Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot) {
+// The next task of the op's share here, with its records. `missing`: an input of its first step that is not here yet.
+Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot, Slot& missing) {
   Queue& queue = queues[q];
   OpState& op = ops[op_slot];
   const OpEntry& entry = *op.entry;
@@ -160,13 +175,19 @@ Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot) {
     task.weight += static_cast<std::int64_t>(reads.size());
     for (const ir::Read& read : reads) {
       const Slot array = op.operands[read.operand];
-      if (find_copy(array, read.block, d) != kNone) continue;
-      const ArrayState& source = arrays[array];
-      const DeviceId owner =
-          ops[source.producer].entry->placement.owner(ir::unravel(read.block, source.counts));
-      const Slot c = make_copy(array, read.block, d, owner);
-      if (copies[c].kind != CopyKind::kProduced && copies[c].state == CopyState::kExpected)
-        subscribe(c, op_slot);
+      Slot c = find_copy(array, read.block, d);
+      if (c == kNone) {
+        const ArrayState& source = arrays[array];
+        const DeviceId owner =
+            ops[source.producer].entry->placement.owner(ir::unravel(read.block, source.counts));
+        c = make_copy(array, read.block, d, owner);
+        if (copies[c].kind != CopyKind::kProduced && copies[c].state == CopyState::kExpected)
+          subscribe(c, op_slot);
+      }
+      const CopyState state = copies[c].state;
+      if (s == 0 && missing == kNone && state != CopyState::kEnqueued && state != CopyState::kSealed &&
+          state != CopyState::kFailed)
+        missing = c;
     }
   }
   task.ordinal = op.shares[d].next++;
@@ -262,11 +283,7 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
         return Launched::kFinished;
       }
       if (copy.state != CopyState::kEnqueued && copy.state != CopyState::kSealed) {
-        task.state = TaskState::kWaiting;
-        task.next_waiter = copy.waiters;
-        copy.waiters = t;
-        if (copy.state == CopyState::kOffered && grant(c, is_lowest(t)))
-          std::erase(devices[task.device].ungranted, c);
+        wait_for(t, c);
         return Launched::kWaiting;
       }
       inputs.push_back(c);
