@@ -89,15 +89,20 @@ int run() {
     x[r * kInputs] = a, x[r * kInputs + 1] = b;
     y[r] = std::sin(3 * a) + b * b;
   }
-  Plain plain{std::vector<double>(kInputs * kHidden), std::vector<double>(kHidden), std::vector<double>(kHidden), {0}};
+  Plain plain{std::vector<double>(kInputs * kHidden),
+              std::vector<double>(kHidden),
+              std::vector<double>(kHidden),
+              {0}};
   for (std::size_t i = 0; i < plain.w1.size(); ++i) plain.w1[i] = std::sin(1.7 * static_cast<double>(i) + 1);
-  for (std::size_t i = 0; i < plain.w2.size(); ++i) plain.w2[i] = 0.3 * std::cos(2.3 * static_cast<double>(i));
+  for (std::size_t i = 0; i < plain.w2.size(); ++i)
+    plain.w2[i] = 0.3 * std::cos(2.3 * static_cast<double>(i));
 
   // The batch: an eighth of the rows on each device. The parameters: whole, on every device.
   Array batch = session.from_memory(x, {kRows, kInputs}).on(mesh, {"batch"});
   Array target = session.from_memory(y, {kRows}).on(mesh, {"batch"});
   const auto parameter = [&](const std::vector<double>& values, const Shape& shape) {
-    return Parameter{session.from_memory(values, shape).on(mesh, {}), session.zeros(shape), session.zeros(shape)};
+    return Parameter{session.from_memory(values, shape).on(mesh, {}), session.zeros(shape),
+                     session.zeros(shape)};
   };
   Parameter w1 = parameter(plain.w1, {kInputs, kHidden}), b1 = parameter(plain.b1, {kHidden}),
             w2 = parameter(plain.w2, {kHidden}), b2 = parameter(plain.b2, {1});
@@ -125,10 +130,10 @@ int run() {
     for (std::size_t i = 0; i < p.size(); ++i) {
       m[i] = kBeta1 * m[i] + (1 - kBeta1) * g[i];
       v[i] = kBeta2 * v[i] + (1 - kBeta2) * g[i] * g[i];
-      *p[i] -= kRate * (m[i] / (1 - std::pow(kBeta1, step))) / (std::sqrt(v[i] / (1 - std::pow(kBeta2, step))) + kEpsilon);
+      *p[i] -= kRate * (m[i] / (1 - std::pow(kBeta1, step))) /
+               (std::sqrt(v[i] / (1 - std::pow(kBeta2, step))) + kEpsilon);
     }
-    if (step == 1 || step % 40 == 0)
-      std::printf("step %2d: loss %.9f, plain %.9f\n", step, loss, plain_loss);
+    if (step == 1 || step % 40 == 0) std::printf("step %2d: loss %.9f, plain %.9f\n", step, loss, plain_loss);
   }
   double worst = std::abs(loss - plain_loss);
   const std::vector<double> got = w1.value.get<double>();

@@ -32,9 +32,9 @@ int run() {
   Array x = session.arange(n * m).reshape({n, m}).astype(DType::kFloat64).on(mesh, {"x", "y"});
   Array w = session.linspace(0, 1, m).on(mesh, {"y"});
   session.persist({x, w}).wait();
-  std::printf("%s, x by %s, w by %s\n%s%s", mesh.to_string().c_str(), PartitionSpec{"x", "y"}.to_string().c_str(),
-              PartitionSpec{"y"}.to_string().c_str(), session.visualize(x).c_str(),
-              session.visualize(w).c_str());
+  std::printf("%s, x by %s, w by %s\n%s%s", mesh.to_string().c_str(),
+              PartitionSpec{"x", "y"}.to_string().c_str(), PartitionSpec{"y"}.to_string().c_str(),
+              session.visualize(x).c_str(), session.visualize(w).c_str());
 
   const Array total = sum(sin(x) * w);
   std::printf("\nsum(sin(x) * w), before it runs:\n%s\n", session.explain(total).text().c_str());
@@ -52,7 +52,8 @@ int run() {
   y.persist().wait();
   Array z = (y + 1.0).on(second, {"row", "column"});
   z.persist().wait();
-  std::printf("\nfrom one half\n%sto the other\n%s", session.visualize(y).c_str(), session.visualize(z).c_str());
+  std::printf("\nfrom one half\n%sto the other\n%s", session.visualize(y).c_str(),
+              session.visualize(z).c_str());
   good &= close("sum after the move", sum(z).item<double>(), 4.0 * static_cast<double>(n * m));
 
   // Mistakes say what was wrong.

@@ -12,6 +12,11 @@ enum class Format : std::uint8_t { kText, kJson };
 void print_status(const msg::StatusReply& status, const std::string& address, Format format);
 void print_devices(const msg::StatusReply& status, Format format);
 
+class Control;
+Status explain(Control& control, GraphId graph, Format format);
+// Writes the file whole or not at all; "-": standard output.
+Status trace(Control& control, const std::string& file);
+
 struct DoctorOptions {
   std::string scheduler;  // empty: not asked
   std::string token_file;

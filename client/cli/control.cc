@@ -61,9 +61,13 @@ Status Control::send(const msg::Message& message) {
 template <class T> Result<T> Control::receive() {
   std::optional<T> found;
   const auto look = [&] {
-    for (msg::Message& message : std::exchange(inbox_, {})) {
-      if (auto* wanted = std::get_if<T>(&message)) found = std::move(*wanted);
+    auto next = inbox_.begin();
+    while (next != inbox_.end() && !std::holds_alternative<T>(*next)) ++next;
+    if (next != inbox_.end()) {
+      found = std::move(std::get<T>(*next));
+      ++next;
     }
+    inbox_.erase(inbox_.begin(), next);  // what came before it was for nobody
     return found.has_value() || closed_.has_value();
   };
   if (!loop_->run_until(look, timeout_ns_)) return error(Errc::kTimeout, "no answer from " + address_);
@@ -74,6 +78,23 @@ template <class T> Result<T> Control::receive() {
 Result<msg::StatusReply> Control::status() {
   TW_TRY(send(msg::StatusRequest{}));
   return receive<msg::StatusReply>();
+}
+
+Result<std::vector<msg::TraceReply>> Control::trace() {
+  TW_TRY(send(msg::TraceRequest{1, {}}));
+  std::vector<msg::TraceReply> replies;
+  do {
+    TW_ASSIGN(auto reply, receive<msg::TraceReply>());
+    replies.push_back(std::move(reply));
+  } while (replies.size() < replies.front().of);
+  return replies;
+}
+
+Result<msg::Explanation> Control::explain(GraphId graph) {
+  msg::Explain explain;
+  explain.graph = graph;
+  TW_TRY(send(explain));
+  return receive<msg::Explanation>();
 }
 
 Status Control::shutdown() {

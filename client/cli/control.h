@@ -19,6 +19,8 @@ class Control {
   const msg::Welcome& welcome() const { return welcome_; }
   const std::string& address() const { return address_; }
   Result<msg::StatusReply> status();
+  Result<std::vector<msg::TraceReply>> trace();
+  Result<msg::Explanation> explain(GraphId graph);
   // Returns when the scheduler has closed the link, which is how it says that it is ending.
   Status shutdown();
 

@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 #include <tilewise/base/text.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>

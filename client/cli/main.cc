@@ -74,6 +74,13 @@ int main(int argc, char** argv) {
   auto* devices = app.add_subcommand("devices", "The cluster's devices, their memory and their work");
   auto* doctor =
       app.add_subcommand("doctor", "Check this machine: UCX, shared memory, limits, CUDA, the scheduler");
+  auto* explain =
+      app.add_subcommand("explain", "What the scheduler expects of a running graph (see status), and why");
+  std::uint64_t graph = 0;
+  explain->add_option("GRAPH", graph, "Its number")->required();
+  auto* trace = app.add_subcommand("trace", "Write what ran last, for Perfetto or chrome://tracing");
+  std::string trace_file;
+  trace->add_option("FILE", trace_file, "JSON; - for standard output")->required();
   auto* shutdown = app.add_subcommand("shutdown", "End the scheduler and all workers");
   app.add_subcommand("demo", "Run the demonstration (arguments are passed on)");
   auto* version = app.add_subcommand("version", "Print the version");
@@ -91,6 +98,9 @@ int main(int argc, char** argv) {
   if (*version) return std::printf("tilewise %s\n", config::software_version().c_str()), daemon::kExitOk;
   if (*doctor) return cli::doctor({s.scheduler, s.token_file, timeout_of(s)});
   if (*shutdown) return with_scheduler(s, [](cli::Control& c) { return c.shutdown(); });
+  if (*explain)
+    return with_scheduler(s, [&](cli::Control& c) { return cli::explain(c, GraphId{graph}, format); });
+  if (*trace) return with_scheduler(s, [&](cli::Control& c) { return cli::trace(c, trace_file); });
   if (*status || *devices) {
     return with_scheduler(s, [&](cli::Control& c) -> Status {
       TW_ASSIGN(const msg::StatusReply reply, c.status());

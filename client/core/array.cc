@@ -118,7 +118,8 @@ Array Array::on(const Mesh& mesh, const PartitionSpec& spec) const {
   for (int d = 0; d < rank(); ++d) {
     const std::int64_t parts = hint.parts[static_cast<std::size_t>(d)];
     finer |= counts[d] < parts && counts[d] < shape()[d];
-    block[d] = std::max<std::int64_t>(1, counts[d] < parts ? (shape()[d] + parts - 1) / parts : grid().dim(d).size(0));
+    block[d] = std::max<std::int64_t>(
+        1, counts[d] < parts ? (shape()[d] + parts - 1) / parts : grid().dim(d).size(0));
   }
   return finer ? reblock(block).placed(hint) : placed(hint);
 }

@@ -9,7 +9,7 @@ namespace tilewise {
 namespace {
 
 constexpr std::size_t kMaxOps = 60, kMaxLinks = 12, kMaxCritical = 12;  // lines of text
-constexpr std::int64_t kMaxDrawn = 16;                                  // blocks along a dimension, and slices
+constexpr std::int64_t kMaxDrawn = 16;  // blocks along a dimension, and slices
 
 [[gnu::format(printf, 2, 3)]] void add(std::string& out, const char* format, ...) {
   char line[512];
@@ -64,9 +64,9 @@ std::string Explanation::text(bool passes) const {
   add(out, "\n%-32s %9s %10s %10s %10s %10s  %s\n", "op", "tasks", "from", "to", "busy", "moved", "placed");
   for (std::size_t i = 0; i < a.ops.size() && i < kMaxOps; ++i) {
     const msg::OpAccount& op = a.ops[i];
-    add(out, "%-32s %9lld %10s %10s %10s %10s  ", op.op.substr(0, 32).c_str(), static_cast<long long>(op.tasks),
-        seconds_text(op.begin_s).c_str(), seconds_text(op.end_s).c_str(), seconds_text(op.busy_s).c_str(),
-        bytes_text(op.bytes_moved).c_str());
+    add(out, "%-32s %9lld %10s %10s %10s %10s  ", op.op.substr(0, 32).c_str(),
+        static_cast<long long>(op.tasks), seconds_text(op.begin_s).c_str(), seconds_text(op.end_s).c_str(),
+        seconds_text(op.busy_s).c_str(), bytes_text(op.bytes_moved).c_str());
     for (std::size_t c = 0; c < op.choices.size(); ++c) {
       const msg::ChoiceAccount& choice = op.choices[c];
       out += c == 0 ? "" : c == 1 ? "; rather than " : ", ";
@@ -77,11 +77,13 @@ std::string Explanation::text(bool passes) const {
   }
   if (a.ops.size() > kMaxOps) add(out, "... and %zu more ops\n", a.ops.size() - kMaxOps);
   if (!a.simulated) return out;
-  add(out, "\n%-24s %9s %10s %12s %12s %12s %12s\n", "device", "tasks", "busy", "before", "peak", "after", "memory");
+  add(out, "\n%-24s %9s %10s %12s %12s %12s %12s\n", "device", "tasks", "busy", "before", "peak", "after",
+      "memory");
   for (const msg::DeviceAccount& d : a.devices) {
-    add(out, "%-24s %9lld %10s %12s %12s %12s %12s\n", name_of(d.device).c_str(), static_cast<long long>(d.tasks),
-        seconds_text(d.busy_s).c_str(), bytes_text(d.bytes_before).c_str(), bytes_text(d.bytes_peak).c_str(),
-        bytes_text(d.bytes_after).c_str(), d.bytes_memory > 0 ? bytes_text(d.bytes_memory).c_str() : "?");
+    add(out, "%-24s %9lld %10s %12s %12s %12s %12s\n", name_of(d.device).c_str(),
+        static_cast<long long>(d.tasks), seconds_text(d.busy_s).c_str(), bytes_text(d.bytes_before).c_str(),
+        bytes_text(d.bytes_peak).c_str(), bytes_text(d.bytes_after).c_str(),
+        d.bytes_memory > 0 ? bytes_text(d.bytes_memory).c_str() : "?");
   }
   if (!a.links.empty()) out += "\nlinks\n";
   for (std::size_t i = 0; i < a.links.size() && i < kMaxLinks; ++i) {

@@ -154,7 +154,8 @@ Result<Submission> Graph::submit(const Wish& wish, bool only_look) {
   }
   for (const Key key : wish.fetch) s.fetches.push_back({key, number_of(key)});
   for (const Key key : wish.hold) {
-    const bool named = std::any_of(s.holds.begin(), s.holds.end(), [&](const auto& h) { return h.key == key; });
+    const bool named =
+        std::any_of(s.holds.begin(), s.holds.end(), [&](const auto& h) { return h.key == key; });
     if (out(key).remote != 0 || named) continue;  // held already, or named twice
     s.holds.push_back({key, number_of(key)});
     if (!only_look) out(key).remote = number_of(key);

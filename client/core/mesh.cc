@@ -11,9 +11,11 @@ Mesh::Mesh(std::vector<Device> devices, std::vector<MeshAxis> axes)
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     const MeshAxis& axis = axes_[i];
     if (axis.name.empty() || axis.size < 1)
-      throw ArrayError(Errc::kInvalidArgument, "mesh axis " + std::to_string(i) + " needs a name and a size of at least 1");
+      throw ArrayError(Errc::kInvalidArgument,
+                       "mesh axis " + std::to_string(i) + " needs a name and a size of at least 1");
     for (std::size_t j = 0; j < i; ++j) {
-      if (axes_[j].name == axis.name) throw ArrayError(Errc::kInvalidArgument, "two mesh axes are called '" + axis.name + "'");
+      if (axes_[j].name == axis.name)
+        throw ArrayError(Errc::kInvalidArgument, "two mesh axes are called '" + axis.name + "'");
     }
     product *= axis.size;
     if (product > static_cast<std::int64_t>(devices_.size())) break;
@@ -65,7 +67,8 @@ ir::DeviceHint sharding(const Mesh& mesh, const PartitionSpec& spec, int rank) {
     for (const std::string& name : spec.dims()[d].axes) {
       hint.parts[d] *= mesh.size(name);
       const auto at = static_cast<std::size_t>(
-          std::find_if(axes.begin(), axes.end(), [&](const MeshAxis& a) { return a.name == name; }) - axes.begin());
+          std::find_if(axes.begin(), axes.end(), [&](const MeshAxis& a) { return a.name == name; }) -
+          axes.begin());
       if (std::find(order.begin(), order.end(), at) != order.end())
         throw ArrayError(Errc::kInvalidArgument, spec.to_string() + " uses axis '" + name + "' twice");
       order.push_back(at);
@@ -77,11 +80,13 @@ ir::DeviceHint sharding(const Mesh& mesh, const PartitionSpec& spec, int rank) {
     hint.copies *= axes[a].size;
   }
   std::vector<std::size_t> stride(axes.size(), 1);  // of an axis in the mesh's devices
-  for (std::size_t a = axes.size(); a-- > 1;) stride[a - 1] = stride[a] * static_cast<std::size_t>(axes[a].size);
+  for (std::size_t a = axes.size(); a-- > 1;)
+    stride[a - 1] = stride[a] * static_cast<std::size_t>(axes[a].size);
   std::vector<int> at(axes.size(), 0);  // coordinates, in `order`
   for (std::size_t n = 0; n < mesh.devices().size(); ++n) {
     std::size_t device = 0;
-    for (std::size_t i = 0; i < order.size(); ++i) device += stride[order[i]] * static_cast<std::size_t>(at[i]);
+    for (std::size_t i = 0; i < order.size(); ++i)
+      device += stride[order[i]] * static_cast<std::size_t>(at[i]);
     hint.devices.push_back(mesh.devices()[device].id);
     for (std::size_t i = order.size(); i-- > 0 && ++at[i] == axes[order[i]].size;) at[i] = 0;
   }

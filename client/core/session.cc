@@ -263,6 +263,8 @@ Explanation Session::explain(std::span<const Array> arrays) const {
   return Explanation(state_->explain(keys), devices());
 }
 
+Trace Session::trace() const { return make_trace(state_->trace(), devices()); }
+
 std::string Session::visualize(const Array& array) const { return explain(array).drawing(); }
 
 std::vector<Device> Session::devices() const { return state_->devices(); }

@@ -185,19 +185,44 @@ msg::Explanation SessionState::explain(const std::vector<Key>& keys) {
                                    [&](const auto& h) { return h.key == key; });
     explain.arrays.push_back(hold != submission.holds.end() ? hold->number : graph_.remote_number(key));
   }
-  const std::uint64_t number = explain.submit.request = next_explain_++;
-  explaining_[number];
+  const std::uint64_t number = explain.submit.request = next_question_++;
+  std::optional<msg::Explanation>& answer = explaining_[number];
   endpoint_.send(std::move(explain));
-  const auto answered = [&] { return explaining_[number].has_value() || lost_.code != Errc::kOk; };
-  bool came = true;
-  if (options_.timeout.count() == 0)
-    explained_.wait(lock, answered);
-  else
-    came = explained_.wait_for(lock, options_.timeout, answered);
-  const std::optional<msg::Explanation> answer = std::move(explaining_[number]);
+  await(lock, [&] { return answer.has_value(); });
+  const std::optional<msg::Explanation> came = std::move(answer);
   explaining_.erase(number);
-  if (answer) return *answer;
-  throw came ? ArrayError(lost_) : ArrayError(Errc::kTimeout, "the scheduler did not explain in time");
+  if (!came)
+    throw ArrayError(
+        lost_.code != Errc::kOk ? lost_ : Error{Errc::kTimeout, "the scheduler did not explain in time"});
+  return *came;
+}
+
+std::vector<msg::TraceReply> SessionState::trace() {
+  std::unique_lock lock(mutex_);
+  if (lost_.code != Errc::kOk) throw ArrayError(lost_);
+  const std::uint64_t number = next_question_++;
+  std::vector<msg::TraceReply>& replies = tracing_[number];
+  endpoint_.send(msg::TraceRequest{number, {}});
+  const auto complete = [&] { return !replies.empty() && replies.size() >= replies.front().of; };
+  await(lock, complete);
+  const bool all = complete();
+  std::vector<msg::TraceReply> came = std::move(replies);
+  tracing_.erase(number);
+  if (!all)
+    throw ArrayError(lost_.code != Errc::kOk
+                         ? lost_
+                         : Error{Errc::kTimeout, "not all workers told what they ran in time"});
+  return came;
+}
+
+// Until it is answered, the scheduler is lost, or the session's time is over.
+template <class Answered>
+void SessionState::await(std::unique_lock<std::mutex>& lock, const Answered& answered) {
+  const auto over = [&] { return answered() || lost_.code != Errc::kOk; };
+  if (options_.timeout.count() == 0)
+    answered_.wait(lock, over);
+  else
+    answered_.wait_for(lock, options_.timeout, over);
 }
 
 bool SessionState::wait(Request& request, Duration timeout,
@@ -295,7 +320,12 @@ void SessionState::on_message(msg::Message message) {
   if (auto* explanation = std::get_if<msg::Explanation>(&message)) {
     const auto it = explaining_.find(explanation->request);
     if (it != explaining_.end()) it->second = std::move(*explanation);
-    explained_.notify_all();
+    answered_.notify_all();
+  }
+  if (auto* reply = std::get_if<msg::TraceReply>(&message)) {
+    const auto it = tracing_.find(reply->nonce);
+    if (it != tracing_.end()) it->second.push_back(std::move(*reply));
+    answered_.notify_all();
   }
   if (const auto* refusal = std::get_if<msg::Refusal>(&message)) {
     // It does not say of what: nothing that still waits for its reply can be trusted to get one.
@@ -437,7 +467,7 @@ void SessionState::on_lost(Error why) {
   const std::scoped_lock lock(mutex_);
   lost_ = {Errc::kUnavailable, "the scheduler is gone: " + why.message};
   undoing_.clear();
-  explained_.notify_all();
+  answered_.notify_all();
   for (const auto& [number, request] : Requests(requests_)) finish_locked(*request, lost_);
   devices_changed_.notify_all();
 }

@@ -53,6 +53,9 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   // What submit() would do about arrays to be held; their numbers there. Throws; waits for the scheduler's answer.
   msg::Explanation explain(const std::vector<Key>& keys);
 
+  // The workers' replies. Throws; waits for all of them.
+  std::vector<msg::TraceReply> trace();
+
   std::vector<Device> devices();
   bool wait_for_devices(std::size_t count, Duration timeout);
 
@@ -95,9 +98,12 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   std::map<std::uint64_t, Error> refused_;  // arrays that the last refused requests were to hold, and why not
   std::vector<std::uint64_t> releases_;     // not sent yet
 
+  // Questions to the scheduler, by their numbers.
+  template <class Answered> void await(std::unique_lock<std::mutex>& lock, const Answered& answered);
   std::map<std::uint64_t, std::optional<msg::Explanation>> explaining_;
-  std::condition_variable explained_;
-  std::uint64_t next_explain_ = 1;
+  std::map<std::uint64_t, std::vector<msg::TraceReply>> tracing_;
+  std::condition_variable answered_;
+  std::uint64_t next_question_ = 1;
 
   std::atomic<int> unreplied_{0};
 

@@ -345,6 +345,10 @@ void Impl::to_worker(std::size_t index, msg::Message& message) {
   } else if (const auto* ping = std::get_if<msg::Ping>(&message)) {
     std::lock_guard lock(mutex_);
     inbox_.push_back(scheduler::Received{conn, msg::Pong{ping->nonce}});
+  } else if (const auto* trace = std::get_if<msg::TraceRequest>(&message)) {
+    msg::TraceReply reply = side.runtime->trace(*trace);
+    std::lock_guard lock(mutex_);
+    inbox_.push_back(scheduler::Received{conn, std::move(reply)});
   }
 }
 

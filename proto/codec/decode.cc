@@ -245,11 +245,10 @@ ir::Placement Reader::placement(capnp::List<wire::Piece>::Reader r) {
   return ir::Placement(
       list<ir::Piece>(r, ir::kMaxPieces, "pieces of a placement", [&](wire::Piece::Reader p) {
         const auto rule = p.getRule();
-        ir::Piece piece{
-            {per_dim<std::int64_t>(p.getLo()), per_dim<std::int64_t>(p.getHi())},
-            {per_dim<std::int32_t>(rule.getParts()), per_dim<std::uint8_t>(rule.getCyclic()),
-             numbers<DeviceId>(rule.getDevices(), ir::kMaxRuleDevices, "devices of a placement"),
-             rule.getCopies()}};
+        ir::Piece piece{{per_dim<std::int64_t>(p.getLo()), per_dim<std::int64_t>(p.getHi())},
+                        {per_dim<std::int32_t>(rule.getParts()), per_dim<std::uint8_t>(rule.getCyclic()),
+                         numbers<DeviceId>(rule.getDevices(), ir::kMaxRuleDevices, "devices of a placement"),
+                         rule.getCopies()}};
         if (piece.box.lo.size() != piece.box.hi.size() || piece.rule.parts.size() != piece.box.lo.size() ||
             piece.rule.cyclic.size() != piece.box.lo.size()) {
           refuse(Errc::kInvalidArgument, "a placement whose box and rule differ in rank");
@@ -361,8 +360,16 @@ msg::Submit Reader::submit(wire::Submit::Reader r) {
 }
 
 msg::OpAccount Reader::account(wire::OpAccount::Reader r) {
-  msg::OpAccount op{line(r.getOp()),     r.getTasks(),  r.getSteps(), r.getFlops(), r.getBytesWritten(),
-                    r.getBytesMoved(),   r.getBeginS(), r.getEndS(),  r.getBusyS(), r.getCriticalS(),
+  msg::OpAccount op{line(r.getOp()),
+                    r.getTasks(),
+                    r.getSteps(),
+                    r.getFlops(),
+                    r.getBytesWritten(),
+                    r.getBytesMoved(),
+                    r.getBeginS(),
+                    r.getEndS(),
+                    r.getBusyS(),
+                    r.getCriticalS(),
                     {}};
   op.choices = list<msg::ChoiceAccount>(r.getChoices(), [](wire::ChoiceAccount::Reader c) {
     return msg::ChoiceAccount{line(c.getPolicy()), line(c.getPlacement()), c.getSeconds()};
@@ -390,8 +397,9 @@ msg::Explanation Reader::explanation(wire::Explanation::Reader r) {
   });
   e.ops = list<msg::OpAccount>(r.getOps(), [&](auto o) { return account(o); });
   e.devices = list<msg::DeviceAccount>(r.getDevices(), [](wire::DeviceAccount::Reader d) {
-    return msg::DeviceAccount{DeviceId(d.getDevice()), d.getTasks(),       d.getBytesBefore(), d.getBytesPeak(),
-                              d.getBytesAfter(),       d.getBytesMemory(), d.getBusyS()};
+    return msg::DeviceAccount{
+        DeviceId(d.getDevice()), d.getTasks(),       d.getBytesBefore(), d.getBytesPeak(),
+        d.getBytesAfter(),       d.getBytesMemory(), d.getBusyS()};
   });
   e.links = list<msg::LinkAccount>(r.getLinks(), [](wire::LinkAccount::Reader l) {
     return msg::LinkAccount{DeviceId(l.getFrom()), DeviceId(l.getTo()), l.getMapped(),
@@ -522,6 +530,24 @@ msg::Message Reader::message(wire::Message::Reader r) {
       return msg::Explain{submit(e.getSubmit()), ids<std::uint64_t>(e.getArrays()), GraphId(e.getGraph())};
     }
     case wire::Message::EXPLANATION: return explanation(r.getExplanation());
+    case wire::Message::TRACE_REQUEST: {
+      const auto t = r.getTraceRequest();
+      return msg::TraceRequest{t.getNonce(), GraphId(t.getGraph())};
+    }
+    case wire::Message::TRACE_REPLY: {
+      const auto t = r.getTraceReply();
+      return msg::TraceReply{
+          t.getNonce(),
+          WorkerId(t.getWorker()),
+          t.getOf(),
+          t.getLost(),
+          list<std::string>(t.getFamilies(), [](capnp::Text::Reader f) { return line(f); }),
+          list<msg::TracedStep>(t.getSteps(), [](wire::TracedStep::Reader s) {
+            return msg::TracedStep{
+                OpId(s.getOp()),         GraphId(s.getGraph()), s.getPoint(),   s.getFamily(),
+                DeviceId(s.getDevice()), s.getStream(),         s.getStartNs(), s.getEndNs()};
+          })};
+    }
   }
   refuse(Errc::kInvalidArgument, "unknown message type " + std::to_string(static_cast<int>(r.which())));
 }

@@ -348,8 +348,9 @@ void write(wire::Explanation::Builder b, const msg::Explanation& m) {
          a.setArray(array.array);
          a.setDtype(wire::DType{wire_enum(array.dtype)});
          write(a.initGrid(), array.grid);
-         write(a.initPlacement(count(array.placement.pieces().size(), ir::kMaxPieces, "pieces of a placement")),
-               array.placement);
+         write(
+             a.initPlacement(count(array.placement.pieces().size(), ir::kMaxPieces, "pieces of a placement")),
+             array.placement);
          a.setPlanned(array.planned);
        });
 }
@@ -457,6 +458,32 @@ struct WriteMessage {
     e.setGraph(m.graph.value);
   }
   void operator()(const msg::Explanation& m) { write(b.initExplanation(), m); }
+  void operator()(const msg::TraceRequest& m) {
+    auto t = b.initTraceRequest();
+    t.setNonce(m.nonce);
+    t.setGraph(m.graph.value);
+  }
+  void operator()(const msg::TraceReply& m) {
+    auto t = b.initTraceReply();
+    t.setNonce(m.nonce);
+    t.setWorker(m.worker.value);
+    t.setOf(m.of);
+    t.setLost(m.lost);
+    auto families = t.initFamilies(any_count(m.families.size()));
+    unsigned i = 0;
+    for (const std::string& family : m.families) families.set(i++, line(family));
+    each(t.initSteps(any_count(m.steps.size())), m.steps,
+         [](wire::TracedStep::Builder s, const msg::TracedStep& step) {
+           s.setOp(step.op.value);
+           s.setGraph(step.graph.value);
+           s.setPoint(step.point);
+           s.setFamily(step.family);
+           s.setDevice(step.device.value);
+           s.setStream(step.stream);
+           s.setStartNs(step.start_ns);
+           s.setEndNs(step.end_ns);
+         });
+  }
   void operator()(const msg::SubmitReply& m) {
     auto s = b.initSubmitReply();
     s.setRequest(m.request);

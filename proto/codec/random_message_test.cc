@@ -252,17 +252,28 @@ struct Gen {
     m = {u64(), outcome(), flag(), i64(), i64(), real(), real(), real(), {}, {}, {}, {}, {}, {}};
     m.passes = list(3, [&] { return msg::PassAccount{text(), u32(), text(300)}; });
     m.ops = list(3, [&] {
-      return msg::OpAccount{text(), i64(),  i64(),  real(), i64(), i64(), real(), real(), real(), real(),
-                            list(3, [&] { return msg::ChoiceAccount{text(), text(), real()}; })};
+      return msg::OpAccount{
+          text(), i64(), i64(), real(), i64(), i64(), real(), real(), real(), real(), list(3, [&] {
+            return msg::ChoiceAccount{text(), text(), real()};
+          })};
     });
-    m.devices = list(3, [&] {
-      return msg::DeviceAccount{id<DeviceId>(), i64(), i64(), i64(), i64(), i64(), real()};
-    });
-    m.links = list(3, [&] {
-      return msg::LinkAccount{id<DeviceId>(), id<DeviceId>(), flag(), i64(), i64(), real()};
-    });
+    m.devices = list(
+        3, [&] { return msg::DeviceAccount{id<DeviceId>(), i64(), i64(), i64(), i64(), i64(), real()}; });
+    m.links = list(
+        3, [&] { return msg::LinkAccount{id<DeviceId>(), id<DeviceId>(), flag(), i64(), i64(), real()}; });
     m.critical = list(3, [&] { return msg::CriticalAccount{u32(), id<DeviceId>(), text(), real()}; });
-    m.arrays = list(3, [&] { return msg::ArrayAccount{u64(), pick<ir::DType>(ir::kDTypeCount), grid(), placement(), flag()}; });
+    m.arrays = list(3, [&] {
+      return msg::ArrayAccount{u64(), pick<ir::DType>(ir::kDTypeCount), grid(), placement(), flag()};
+    });
+  }
+
+  void fill(msg::TraceRequest& m) { m = {u64(), id<GraphId>()}; }
+  void fill(msg::TraceReply& m) {
+    m = {u64(), id<WorkerId>(), u32(), u64(), list(3, [&] { return text(); }), list(9, [&] {
+           return msg::TracedStep{id<OpId>(), id<GraphId>(),  i64(),
+                                  u32(),      id<DeviceId>(), static_cast<std::uint8_t>(prng.below(4)),
+                                  i64(),      i64()};
+         })};
   }
 
   // A new alternative without a fill() does not compile.

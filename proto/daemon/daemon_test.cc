@@ -86,6 +86,4 @@ TEST_CASE("what is advertised can be connected to") {
   CHECK(daemon::advertised("", {net::Address::Kind::kTcp, "127.0.0.1", 5, {}})->port == 5);
 }
 
-TEST_CASE("json strings are quoted") {
-  CHECK(json_quote("a\"b\\c\n\x01") == "\"a\\\"b\\\\c\\n\\u0001\"");
-}
+TEST_CASE("json strings are quoted") { CHECK(json_quote("a\"b\\c\n\x01") == "\"a\\\"b\\\\c\\n\\u0001\""); }

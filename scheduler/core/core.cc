@@ -25,14 +25,18 @@ struct Core::Impl {
       if (const auto* m = std::get_if<msg::Progress>(&message)) return on_progress(s, peer, *m);
       if (const auto* m = std::get_if<msg::TaskFailed>(&message)) return on_task_failed(s, peer, *m);
       if (const auto* m = std::get_if<msg::Stuck>(&message)) return on_stuck(s, peer, *m);
+      if (auto* m = std::get_if<msg::TraceReply>(&message)) return on_trace_reply(s, peer, *m);
     }
     if (role == msg::Role::kClient) {
       if (auto* m = std::get_if<msg::Submit>(&message)) return on_submit(s, peer, *m);
       if (const auto* m = std::get_if<msg::ReleaseArrays>(&message)) return on_release(s, peer, *m);
       if (const auto* m = std::get_if<msg::CancelRequest>(&message)) return on_cancel(s, peer, *m);
     }
-    if (auto* m = std::get_if<msg::Explain>(&message); m != nullptr && (m->graph || role == msg::Role::kClient))
+    if (auto* m = std::get_if<msg::Explain>(&message);
+        m != nullptr && (m->graph || role == msg::Role::kClient))
       return on_explain(s, peer, *m);
+    if (const auto* m = std::get_if<msg::TraceRequest>(&message); m != nullptr && role != msg::Role::kWorker)
+      return on_trace_request(s, peer, *m);
     if (std::holds_alternative<msg::StatusRequest>(message)) return send(s, peer.conn, status_of(s));
     if (std::holds_alternative<msg::Shutdown>(message)) return on_shutdown(s, peer.conn);
     if (const auto* m = std::get_if<msg::Refusal>(&message))

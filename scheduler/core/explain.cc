@@ -32,7 +32,8 @@ class Paper {
   explicit Paper(const State& s) : s_(s) {
     for (const WorkerId id : s.live) {
       if (!s.is_worker(id)) continue;
-      for (const DeviceId device : s.peer(id).info.devices) devices_.push_back(place_device(*s.device(device)));
+      for (const DeviceId device : s.peer(id).info.devices)
+        devices_.push_back(place_device(*s.device(device)));
     }
     std::sort(devices_.begin(), devices_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   }
@@ -86,8 +87,8 @@ class Paper {
     }
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       const place::SimDevice& d = done.devices[i];
-      out.devices.push_back({d.id, d.tasks, d.bytes_before, d.bytes_peak, d.bytes_after,
-                             devices_[i].memory_bytes, d.busy_s});
+      out.devices.push_back(
+          {d.id, d.tasks, d.bytes_before, d.bytes_peak, d.bytes_after, devices_[i].memory_bytes, d.busy_s});
     }
     for (const place::SimLink& link : done.links)
       out.links.push_back({link.from, link.to, link.mapped, link.blocks, link.bytes, link.busy_s});
@@ -172,7 +173,8 @@ void add_arrays(const State& s, const Session& session, const msg::Explain& expl
   for (const std::uint64_t number : explain.arrays) {
     if (const auto held = session.arrays.find(number); held != session.arrays.end()) {
       const ArrayRecord& array = s.arrays.at(held->second);
-      out.arrays.push_back({number, array.source.dtype, array.source.grid, s.ops.at(array.producer).placement, false});
+      out.arrays.push_back(
+          {number, array.source.dtype, array.source.grid, s.ops.at(array.producer).placement, false});
       continue;
     }
     const auto name = draft == nullptr ? decltype(draft->names.end()){} : draft->names.find(number);
@@ -195,7 +197,8 @@ void on_explain(State& s, Peer& peer, msg::Explain& explain) {
     if (const GraphRecord* graph = s.graphs.find(explain.graph))
       explain_graph(s, *graph, out);
     else
-      out.outcome = {Errc::kNotFound, "no graph " + std::to_string(explain.graph.value) + " is known any more"};
+      out.outcome = {Errc::kNotFound,
+                     "no graph " + std::to_string(explain.graph.value) + " is known any more"};
     return send(s, peer.conn, out);
   }
   const Session& session = s.session(peer.session);

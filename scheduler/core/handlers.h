@@ -19,6 +19,10 @@ void on_submit(State& s, Peer& client, msg::Submit& submit);
 // explain.cc
 void on_explain(State& s, Peer& peer, msg::Explain& explain);
 
+// trace.cc
+void on_trace_request(State& s, Peer& peer, const msg::TraceRequest& request);
+void on_trace_reply(State& s, Peer& worker, msg::TraceReply& reply);
+
 // progress.cc
 void on_progress(State& s, Peer& worker, const msg::Progress& progress);
 void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure);

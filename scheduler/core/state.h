@@ -135,6 +135,12 @@ struct Plugin {
   std::int32_t workers = 0;
 };
 
+struct Trace {  // being collected
+  Conn to;
+  std::uint64_t nonce = 0;  // the asker's
+  std::uint32_t of = 0, came = 0;
+};
+
 struct State {
   Options options;
   place::Placer placer;
@@ -155,12 +161,13 @@ struct State {
   std::map<std::string, std::uint32_t> hosts;  // host_id -> number
   std::uint64_t next_array = 1, next_op = 1, next_graph = 1, next_nonce = 1;
 
-  std::vector<GraphId> dirty;            // with progress to tell
-  std::vector<GraphId> cancelling;       // with unacknowledged cancellations
-  std::map<DeviceId, msg::Stuck> stuck;  // latest report per device
-  TimeNs stuck_at = 0;                   // when to act on them
-  TimeNs lazy_at = kNever;               // when to send the lazy entries that are left
-  TimeNs liveness_at = 0;                // when to look at silent links again
+  std::map<std::uint64_t, Trace> traces;  // by our nonce
+  std::vector<GraphId> dirty;             // with progress to tell
+  std::vector<GraphId> cancelling;        // with unacknowledged cancellations
+  std::map<DeviceId, msg::Stuck> stuck;   // latest report per device
+  TimeNs stuck_at = 0;                    // when to act on them
+  TimeNs lazy_at = kNever;                // when to send the lazy entries that are left
+  TimeNs liveness_at = 0;                 // when to look at silent links again
   std::int64_t graphs_done = 0, graphs_failed = 0, tasks_done = 0, running = 0;
 
   // Only during a step.

@@ -113,9 +113,10 @@ Result<Decision> Placer::place(const Request& request) const {
   const ir::Op& op = *request.op;
   const ir::Shape counts = op.space.counts();
   if (!op.hint.devices.empty()) {
-    return Decision{hinted(op.hint, counts, cut_costs(request)), op.hint.devices.size() == 1 ? "explicit device"
-                                                                 : op.hint.parts.empty()     ? "explicit subset"
-                                                                                             : "explicit mesh",
+    return Decision{hinted(op.hint, counts, cut_costs(request)),
+                    op.hint.devices.size() == 1 ? "explicit device"
+                    : op.hint.parts.empty()     ? "explicit subset"
+                                                : "explicit mesh",
                     0,
                     {}};
   }
@@ -140,7 +141,8 @@ Result<Decision> Placer::place(const Request& request) const {
   std::vector<std::pair<double, std::size_t>> order;  // by cost, the earlier of equals first
   for (std::size_t i = 0; i < candidates.size(); ++i)
     order.emplace_back(estimate(request, candidates[i].placement).seconds, i);
-  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   Candidate& best = candidates[order[0].second];
   Decision decision{std::move(best.placement), best.why, order[0].first, {}};
   for (std::size_t i = 1; i < order.size() && i <= 2; ++i) {

@@ -22,9 +22,9 @@ struct Copy {
   Index device = 0, home = kNone;  // home: the owner's copy; kNone: this is it
   std::int64_t uses = 0;           // reads here, and at home one for each copy elsewhere
   bool ready = false, requested = false, mapped = false, in_memory = false, keeps = false;
-  Index made_by = kNone;  // record
-  double chain_s = 0;     // longest chain of steps behind it
-  Index next = kNone;     // of the same block
+  Index made_by = kNone;               // record
+  double chain_s = 0;                  // longest chain of steps behind it
+  Index next = kNone;                  // of the same block
   std::vector<Index> waiters, wanted;  // tasks here; copies elsewhere
 };
 
@@ -51,15 +51,13 @@ struct Event {
   std::int64_t number = 0;  // equal times in order of creation
   bool step = false;        // a task's step has ended; else a copy has come
   Index index = 0;
-  bool operator<(const Event& other) const {
-    return at != other.at ? at > other.at : number > other.number;
-  }
+  bool operator<(const Event& other) const { return at != other.at ? at > other.at : number > other.number; }
 };
 
 struct Place {  // a device while the plan runs
   Device device;
   bool client = false;
-  struct Share {  // of one op, in plan order
+  struct Share {                            // of one op, in plan order
     std::size_t op = 0, next = 0, end = 0;  // tasks
   };
   std::vector<Share> shares;
@@ -89,7 +87,8 @@ class Run {
     for (std::size_t o = 0; o < ops_.size(); ++o) {
       const SimOp& op = ops_[o];
       if (op.geometry == nullptr) {
-        for (const std::size_t array : op.inputs) steps += static_cast<double>(arrays_[array].source.grid.block_count());
+        for (const std::size_t array : op.inputs)
+          steps += static_cast<double>(arrays_[array].source.grid.block_count());
         continue;
       }
       const std::int64_t points = op.geometry->point_count();
@@ -143,14 +142,14 @@ class Run {
 
   Index copy_at(std::size_t array, std::int64_t block, Index device) {
     const SimArray& source = arrays_[array];
-    const auto [it, fresh] = first_.try_emplace((static_cast<std::uint64_t>(array) << 32) |
-                                                    static_cast<std::uint64_t>(block),
-                                                kNone);
+    const auto [it, fresh] = first_.try_emplace(
+        (static_cast<std::uint64_t>(array) << 32) | static_cast<std::uint64_t>(block), kNone);
     const ir::Index at = ir::unravel(block, source.source.grid.counts());
     if (fresh) {
       Copy home;
       home.array = array;
-      home.bytes = source.source.grid.box(at).volume() * static_cast<std::int64_t>(ir::size_of(source.source.dtype));
+      home.bytes =
+          source.source.grid.box(at).volume() * static_cast<std::int64_t>(ir::size_of(source.source.dtype));
       home.device = place(source.placement->owner(at));
       home.ready = home.in_memory = source.exists;
       it->second = add(std::move(home));
@@ -223,7 +222,8 @@ class Run {
     }
     for (const std::size_t array : op.outputs) task.outputs.push_back(copy_at(array, task.point, here));
     Place& there = places_[static_cast<std::size_t>(here)];
-    if (there.shares.empty() || there.shares.back().op != o) there.shares.push_back({o, tasks_.size(), tasks_.size()});
+    if (there.shares.empty() || there.shares.back().op != o)
+      there.shares.push_back({o, tasks_.size(), tasks_.size()});
     tasks_.push_back(std::move(task));
     ++there.shares.back().end;
   }
@@ -302,7 +302,8 @@ class Run {
   void expand(Index p) {
     Place& here = places_[static_cast<std::size_t>(p)];
     for (;;) {
-      while (here.front < here.shares.size() && here.shares[here.front].next == here.shares[here.front].end) ++here.front;
+      while (here.front < here.shares.size() && here.shares[here.front].next == here.shares[here.front].end)
+        ++here.front;
       if (here.front == here.shares.size() || here.live - here.eager >= options_.window) return;
       const auto t = static_cast<Index>(here.shares[here.front].next++);
       ++here.live;
@@ -383,13 +384,14 @@ class Run {
     const ir::Index point = op.geometry->point(task.point);
     op.geometry->reads(point, task.next, reads_);
     for (const ir::Read& read : reads_) {
-      task.chain_s = std::max(task.chain_s, at_(copy_at(op.inputs[read.operand], read.block, task.device)).chain_s);
+      task.chain_s =
+          std::max(task.chain_s, at_(copy_at(op.inputs[read.operand], read.block, task.device)).chain_s);
     }
     if (task.next == 0 && !donated(task, op)) {
       for (const Index output : task.outputs) take(output);
     }
-    const double took = ir::model_step_ns(*op.geometry, point) * 1e-9 *
-                        speeds_.ratio(here.device, family(task.op));
+    const double took =
+        ir::model_step_ns(*op.geometry, point) * 1e-9 * speeds_.ratio(here.device, family(task.op));
     Record record{task.op, task.device, now_, now_ + took, kNone, false};
     if (now_ > task.ready_s) {
       record.cause = here.last_record;
@@ -442,7 +444,8 @@ class Run {
     if (++task.next < task.steps) {
       consider(t, kNone);
     } else {
-      if (static_cast<std::size_t>(p) < out_.devices.size()) ++out_.devices[static_cast<std::size_t>(p)].tasks;
+      if (static_cast<std::size_t>(p) < out_.devices.size())
+        ++out_.devices[static_cast<std::size_t>(p)].tasks;
       --here.live;
       here.eager -= task.eager ? 1 : 0;
       for (const Index output : task.outputs) {
@@ -463,7 +466,8 @@ class Run {
 
   const std::string& family(std::size_t op) {
     if (families_.empty()) {
-      for (const SimOp& o : ops_) families_.push_back(o.geometry == nullptr ? std::string() : ir::family_of(*o.op));
+      for (const SimOp& o : ops_)
+        families_.push_back(o.geometry == nullptr ? std::string() : ir::family_of(*o.op));
     }
     return families_[op];
   }
@@ -537,8 +541,8 @@ class Run {
   std::map<DeviceId, Index> place_of_;
   std::vector<Copy> copies_;
   boost::unordered_flat_map<std::uint64_t, Index> first_;  // (array, block) -> home; looked up, never walked
-  std::vector<Task> tasks_;                        // by op, device, and order there
-  std::vector<std::vector<std::size_t>> readers_;  // ops, by array
+  std::vector<Task> tasks_;                                // by op, device, and order there
+  std::vector<std::vector<std::size_t>> readers_;          // ops, by array
   std::vector<Record> records_;
   std::vector<Index> last_of_;  // by task
   std::vector<Index> fetched_;
@@ -551,8 +555,8 @@ class Run {
 
 }  // namespace
 
-Simulation simulate(std::span<const SimOp> ops, std::span<const SimArray> arrays, std::span<const Device> devices,
-                    const Speeds& speeds, const SimOptions& options) {
+Simulation simulate(std::span<const SimOp> ops, std::span<const SimArray> arrays,
+                    std::span<const Device> devices, const Speeds& speeds, const SimOptions& options) {
   Simulation out;
   Run run(ops, arrays, devices, speeds, options, out);
   if (run.small_enough()) run.run();

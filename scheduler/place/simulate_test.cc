@@ -27,7 +27,8 @@ struct Plan {
     return arrays.size() - 1;
   }
   // out = sum of the operands, element by element.
-  std::size_t map(std::int64_t blocks, std::vector<std::size_t> operands, ir::Placement placement, bool held) {
+  std::size_t map(std::int64_t blocks, std::vector<std::size_t> operands, ir::Placement placement,
+                  bool held) {
     ir::Op op;
     op.kind = ir::OpKind::kMap;
     op.space = grid(blocks);
@@ -55,7 +56,8 @@ struct Plan {
     geometries.push_back(std::move(*geometry));
     placements.push_back(std::move(placement));
     arrays.push_back({{ir::DType::kFloat64, grid(blocks)}, &placements.back(), false, held});
-    sim.push_back({&ops.back(), &geometries.back(), &placements.back(), std::move(operands), {arrays.size() - 1}, {}});
+    sim.push_back(
+        {&ops.back(), &geometries.back(), &placements.back(), std::move(operands), {arrays.size() - 1}, {}});
     return arrays.size() - 1;
   }
   double step_s(std::size_t op) { return ir::model_step_ns(geometries[op], geometries[op].point(0)) * 1e-9; }
@@ -137,7 +139,8 @@ TEST_CASE("measured speeds count: a slow device ends last") {
   Speeds speeds;
   speeds.learn(cluster[1], "map", 30'000'000, 10'000'000);
   CHECK(speeds.ratio(cluster[1], "map") == doctest::Approx(3));
-  CHECK(speeds.ratio(cluster[0], "map") == doctest::Approx(3));  // its own is not known, others of its kind are
+  CHECK(speeds.ratio(cluster[0], "map") ==
+        doctest::Approx(3));  // its own is not known, others of its kind are
   speeds.learn(cluster[0], "map", 1'000'000, 1'000'000);
   CHECK(speeds.ratio(cluster[0], "map") == doctest::Approx(1));
   const Simulation s = simulate(p.sim, p.arrays, cluster, speeds);

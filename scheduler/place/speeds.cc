@@ -20,7 +20,8 @@ LinkSpeed link_between(const Device& from, const Device& to) {
   return {2.5e9, 60e-6, false};
 }
 
-void Speeds::learn(const Device& device, std::string_view family, std::int64_t busy_ns, std::int64_t model_ns) {
+void Speeds::learn(const Device& device, std::string_view family, std::int64_t busy_ns,
+                   std::int64_t model_ns) {
   Sum& own = devices_[device.id].try_emplace(std::string(family)).first->second;
   if (busy_ns < own.busy_ns || model_ns < own.model_ns) return;
   Sum& all = kinds_[device.kind].try_emplace(std::string(family)).first->second;

@@ -202,9 +202,10 @@ void bench_memory(const Settings& settings, Report& report) {
   const auto mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   const std::string between = ", " + std::to_string(few) + " to " + std::to_string(many) + " block tasks";
   report.at_most({.metric = "scheduler memory grows by" + between, .value = mib(most[0]), .unit = "MiB"}, 64);
-  report.at_most(
-      {.metric = "a worker's memory grows by" + between, .value = mib(std::max(most[1], most[2])), .unit = "MiB"},
-      64);
+  report.at_most({.metric = "a worker's memory grows by" + between,
+                  .value = mib(std::max(most[1], most[2])),
+                  .unit = "MiB"},
+                 64);
 }
 
 // ---- what was predicted, beside what was -----------------------------------------------------------------------------------
@@ -245,7 +246,8 @@ void bench_explain(const Settings& settings, Report& report) {
       const Session session = cluster.session();
       Array wanted = graph.make(session);
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      if (std::getenv("BENCH_VERBOSE")) for (auto b : cluster.peaks()) std::printf("  prepared %.2f MiB\n", b / 1048576.0);
+      if (std::getenv("BENCH_VERBOSE"))
+        for (auto b : cluster.peaks()) std::printf("  prepared %.2f MiB\n", b / 1048576.0);
       const Explanation told = session.explain(wanted);
       if (told.refused()) throw std::runtime_error(told.text());
       took = seconds_of([&] { wanted.persist().wait(); });
@@ -256,7 +258,10 @@ void bench_explain(const Settings& settings, Report& report) {
       for (std::size_t d = 0; d < peaks.size() && d < told.account().devices.size(); ++d) {
         const double ratio = static_cast<double>(told.account().devices[d].bytes_peak) /
                              static_cast<double>(std::max<std::int64_t>(peaks[d], 1));
-        if (std::getenv("BENCH_VERBOSE")) std::printf("  %s device %zu: predicted %.2f MiB (before %.2f), measured %.2f MiB\n", graph.name, d, told.account().devices[d].bytes_peak / 1048576.0, told.account().devices[d].bytes_before / 1048576.0, peaks[d] / 1048576.0);
+        if (std::getenv("BENCH_VERBOSE"))
+          std::printf("  %s device %zu: predicted %.2f MiB (before %.2f), measured %.2f MiB\n", graph.name, d,
+                      told.account().devices[d].bytes_peak / 1048576.0,
+                      told.account().devices[d].bytes_before / 1048576.0, peaks[d] / 1048576.0);
         worst = std::max(worst, std::abs(ratio - 1));
       }
       peak_ratios.push_back(worst);
@@ -274,7 +279,10 @@ void bench_explain(const Settings& settings, Report& report) {
 int run(const Settings& settings) {
   Report report;
   const std::pair<const char*, void (*)(const Settings&, Report&)> parts[] = {
-      {"tasks", bench_tasks}, {"memory", bench_memory}, {"explain", bench_explain}, {"taskbench", bench_task_bench}};
+      {"tasks", bench_tasks},
+      {"memory", bench_memory},
+      {"explain", bench_explain},
+      {"taskbench", bench_task_bench}};
   bool failed = false;
   for (const auto& [name, part] : parts) {
     if (!settings.only.empty() && settings.only != name) continue;
@@ -306,7 +314,8 @@ int main(int argc, char** argv) {
     else if (argument == "--only" && i + 1 < argc)
       settings.only = argv[++i];
     else {
-      std::fprintf(stderr, "usage: %s [--json FILE] [--quick] [--only tasks|memory|explain|taskbench]\n", argv[0]);
+      std::fprintf(stderr, "usage: %s [--json FILE] [--quick] [--only tasks|memory|explain|taskbench]\n",
+                   argv[0]);
       return 2;
     }
   }

@@ -65,8 +65,8 @@ std::int64_t Cluster::resident_bytes(std::size_t process) const {
 }
 
 std::vector<std::int64_t> Cluster::peaks() const {
-  const testing::Ran ran = testing::run(
-      {testing::tool_program(), "--scheduler", address_, "--token-file", folder_ / "token", "--json", "devices"});
+  const testing::Ran ran = testing::run({testing::tool_program(), "--scheduler", address_, "--token-file",
+                                         folder_ / "token", "--json", "devices"});
   std::vector<std::int64_t> out;
   static const std::string key = "\"peak_bytes\":";
   for (std::size_t at = ran.output.find(key); at != std::string::npos; at = ran.output.find(key, at + 1))

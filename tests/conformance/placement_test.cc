@@ -107,7 +107,8 @@ TEST_CASE("what is explained is what is done") {
       tasks += op.tasks;
       REQUIRE(!op.choices.empty());
       CHECK(!op.choices[0].policy.empty());
-      for (std::size_t c = 1; c < op.choices.size(); ++c) CHECK(op.choices[c].seconds >= op.choices[0].seconds);
+      for (std::size_t c = 1; c < op.choices.size(); ++c)
+        CHECK(op.choices[c].seconds >= op.choices[0].seconds);
     }
     CHECK(tasks == account.tasks);
     for (const msg::CriticalAccount& c : account.critical) critical += c.seconds;

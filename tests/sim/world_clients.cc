@@ -26,7 +26,8 @@ void World::hint_some(const Client& client, std::vector<ir::Op>& ops) {
     std::vector<DeviceId> places = client.places;
     for (std::size_t i = places.size(); i-- > 1;) std::swap(places[i], places[prng_.below(i + 1)]);
     const auto rank = static_cast<std::size_t>(op.outputs.empty() ? 0 : op.outputs[0].grid.rank());
-    op.hint.devices = {places.begin(), places.begin() + static_cast<std::ptrdiff_t>(1 + prng_.below(places.size()))};
+    op.hint.devices = {places.begin(),
+                       places.begin() + static_cast<std::ptrdiff_t>(1 + prng_.below(places.size()))};
     if (rank == 0 || op.hint.devices.size() < 2 || prng_.chance(0.3)) continue;
     // All devices of the mesh along one dimension, or half of them, each with a holder.
     const auto count = static_cast<std::int32_t>(op.hint.devices.size() / 2 * 2);

@@ -82,7 +82,8 @@ void Core::Impl::check_invariants() const {
       for (std::size_t i = 0; i < queues[q].eager.size(); ++i) {
         const Task& task = tasks[queues[q].eager[i]];
         TW_CHECK(task.eager && !task.finished && task.eager_at == i, "an eager task is not where it thinks");
-        TW_CHECK(!queues[q].ops.empty() && queues[q].ops.front() != task.op, "an eager task whose turn has come");
+        TW_CHECK(!queues[q].ops.empty() && queues[q].ops.front() != task.op,
+                 "an eager task whose turn has come");
       }
       for (Slot t : expanded) {
         const Task& task = tasks[t];

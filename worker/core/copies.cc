@@ -270,7 +270,8 @@ void Core::Impl::wake(Slot slot) {
     Task& task = tasks[t];
     const Slot next = std::exchange(task.next_waiter, kNone);
     task.state = TaskState::kReady;
-    queues[task.queue].ready.push_front(t);  // what it reads may go when it has run; the longest waiting first
+    queues[task.queue].ready.push_front(
+        t);  // what it reads may go when it has run; the longest waiting first
     t = next;
   }
 }

@@ -90,8 +90,8 @@ struct Copy {
   std::uint8_t attempts = 0;
   bool has_memory = false;
   bool spare = false;  // in the device's list of replicas that may go
-  DeviceId source;  // remote kinds: the owner
-  MemoryRef at;     // where the bytes are
+  DeviceId source;     // remote kinds: the owner
+  MemoryRef at;        // where the bytes are
   std::int64_t bytes = 0;
   alloc::Extent extent;                              // has_memory
   std::uint8_t stream = 0;                           // kEnqueued: produced there ...
@@ -220,7 +220,8 @@ struct DeviceState {
   std::size_t turn = 0;        // round robin among them
   std::deque<Slot> ungranted;  // offered copies that wait for memory
   std::deque<PendingDone> pending_dones;
-  std::deque<std::uint64_t> spares;  // keys of replicas kept without a use, oldest first; some are gone or used again
+  std::deque<std::uint64_t>
+      spares;  // keys of replicas kept without a use, oldest first; some are gone or used again
   std::optional<alloc::Extent> reserve;
   std::int64_t reserve_bytes = 0;  // wanted: the largest admitted step
   bool slab_pending = false, memory_freed = false;

@@ -142,6 +142,7 @@ void Daemon::on_frame(const net::Frame& frame) {
   if (const auto* welcome = std::get_if<msg::Welcome>(&*message)) return on_welcome(*welcome);
   if (const auto* ping = std::get_if<msg::Ping>(&*message)) return send(msg::Pong{ping->nonce});
   if (std::holds_alternative<msg::Shutdown>(*message)) return end({});
+  if (const auto* trace = std::get_if<msg::TraceRequest>(&*message)) return send(runtime_->trace(*trace));
   if (const auto* refusal = std::get_if<msg::Refusal>(&*message)) {
     return daemon::log_warn("the scheduler refused a message", {{"why", refusal->why.message}});
   }

@@ -14,7 +14,7 @@ HostFallback::HostFallback(device::Device& device, std::unique_ptr<kernels::Kern
 
 // The stream calls when the inputs have come, rather than the host waiting for one of its steps: only the driver could tell
 // of those, and the driver may be waiting for this very stream (host_tasks.h).
-Status HostFallback::launch(const Launch& launch, const ResolvedStep& step, Meter& meter) {
+Status HostFallback::launch(const Launch& launch, const ResolvedStep& step, const StepSink& sink) {
   device::Stream& stream = device_.compute_stream(launch.stream);
   device::Stream& host = host_->compute_stream(0);
   const OpEntry& entry = *step.op;
@@ -54,7 +54,7 @@ Status HostFallback::launch(const Launch& launch, const ResolvedStep& step, Mete
   std::shared_future<void> inputs = came->get_future().share();
   TW_TRY(stream.call([came] { came->set_value(); }));
 
-  TW_TRY(host.enqueue([here, inputs, kernels = kernels_.get(), meter = &meter]() -> Status {
+  TW_TRY(host.enqueue([here, inputs, kernels = kernels_.get(), sink]() -> Status {
     try {
       inputs.get();
     } catch (const std::future_error&) {  // the stream broke, and the call was destroyed
@@ -63,7 +63,7 @@ Status HostFallback::launch(const Launch& launch, const ResolvedStep& step, Mete
     std::vector<ir::Read> reads;
     kernels::KernelCall call;
     build_call(here, reads, call);
-    return run_on_host(*kernels, call, here.op->model_ns, *meter);
+    return run_on_host(*kernels, call, here, sink);
   }));
   held.host_sequence = host.record();
 

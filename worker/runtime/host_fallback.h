@@ -20,7 +20,7 @@ class HostFallback {
   Status supports(const ir::Op& op) const { return kernels_->supports(op); }
   // Appends the step to its stream; what the launch waits for has been appended already, and the caller records. Host
   // memory of the step's blocks is held until the step is complete.
-  Status launch(const Launch& launch, const ResolvedStep& step, Meter& meter);
+  Status launch(const Launch& launch, const ResolvedStep& step, const StepSink& sink);
   // Failures of steps of `stream` up to `completed`, appended; frees what those steps held. To be called for each stream
   // whose completed() has moved.
   void settle(std::uint8_t stream, std::uint64_t completed, std::vector<device::StepFailure>& failures);

@@ -28,7 +28,7 @@ struct World {
     step.point = point;
     for (std::byte* at : inputs) step.inputs.push_back(at);
     step.outputs.push_back(output);
-    REQUIRE(fallback.launch(launch, step, busy).has_value());
+    REQUIRE(fallback.launch(launch, step, {.meter = &busy}).has_value());
     REQUIRE(gpu.compute_stream(stream).record() == launch.sequence);
     return launch.sequence;
   }

@@ -240,6 +240,23 @@ Status Runtime::launch_on_cuda(Local& local, const ResolvedStep& step, std::uint
   return local.kernels->launch(call, local.device->compute_stream(s));
 }
 
+StepSink Runtime::sink(Local& local, const Launch& launch) {
+  return {&local.meter(*launch.op), &steps_, launch.device, launch.stream};
+}
+
+msg::TraceReply Runtime::trace(const msg::TraceRequest& request) const {
+  msg::TraceReply reply;
+  reply.nonce = request.nonce;
+  if (!core_) return reply;
+  reply.families = core_->families();
+  for (const StepRecord& r : steps_.read(reply.lost)) {
+    if (request.graph && r.graph != request.graph) continue;
+    reply.steps.push_back(
+        {r.op, r.graph, r.point, r.family, locals_[r.device]->id, r.stream, r.start_ns, r.end_ns});
+  }
+  return reply;
+}
+
 void Runtime::resolve(const Launch& launch, ResolvedStep& step) const {
   step.op = launch.op;
   step.point = launch.point;
@@ -270,8 +287,8 @@ bool Runtime::run_here() {
     Local& local = *locals_[launch.device];
     resolve(launch, step_);
     build_call(step_, reads_, call_);
-    Meter& meter = local.meter(*launch.op);
-    const auto work = [&] { return run_on_host(*local.kernels, call_, launch.op->model_ns, meter); };
+    const StepSink sink = this->sink(local, launch);
+    const auto work = [&] { return run_on_host(*local.kernels, call_, step_, sink); };
     if (!local.device->compute_stream(launch.stream).run_now(work)) return ran;
     ran = true;
     here_.pop_front();
@@ -282,18 +299,18 @@ bool Runtime::run_here() {
 
 Status Runtime::enqueue_on_host(Local& local, const Launch& launch, ResolvedStep step) {
   return local.device->compute_stream(launch.stream)
-      .enqueue([&local, &meter = local.meter(*launch.op), step = std::move(step)]() -> Status {
+      .enqueue([&local, sink = sink(local, launch), step = std::move(step)]() -> Status {
         thread_local std::vector<ir::Read> reads;
         thread_local kernels::KernelCall call;
         build_call(step, reads, call);
-        return run_on_host(*local.kernels, call, step.op->model_ns, meter);
+        return run_on_host(*local.kernels, call, step, sink);
       });
 }
 
 Status Runtime::enqueue_on_cuda(Local& local, const Launch& launch, ResolvedStep step) {
   if (host_may_step_in(step.op->op) && !local.kernels->supports(step.op->op) &&
       local.fallback->supports(step.op->op)) {
-    return local.fallback->launch(launch, step, local.meter(*launch.op));
+    return local.fallback->launch(launch, step, sink(local, launch));
   }
   return launch_on_cuda(local, step, launch.stream);
 }

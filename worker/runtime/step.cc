@@ -54,8 +54,8 @@ void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels:
   }
 }
 
-Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call, std::int64_t model_ns,
-                   Meter& meter) {
+Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call, const ResolvedStep& step,
+                   const StepSink& sink) {
   thread_local std::vector<std::byte> scratch;
   call.scratch = nullptr;
   if (const std::int64_t bytes = kernels.scratch_bytes(*call.op); bytes > 0) {
@@ -66,7 +66,11 @@ Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call,
   }
   const TimeNs start = monotonic_now();
   Status done = kernels.run(call);
-  meter.add(model_ns, monotonic_now() - start);
+  const TimeNs end = monotonic_now();
+  const OpEntry& op = *step.op;
+  sink.meter->add(op.model_ns, end - start);
+  if (sink.log != nullptr)
+    sink.log->add({op.id, op.graph, step.point, op.family, sink.device, sink.stream, start, end});
   return done;
 }
 

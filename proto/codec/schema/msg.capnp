@@ -271,6 +271,30 @@ struct Explanation {
   arrays @13 :List(ArrayAccount);
 }
 
+# ---- tracing ---------------------------------------------------------------------------------------------------------
+
+struct TraceRequest { nonce @0 :UInt64; graph @1 :UInt64; }
+
+struct TracedStep {
+  op @0 :UInt64;
+  graph @1 :UInt64;
+  point @2 :Int64;
+  family @3 :UInt32;       # place in TraceReply.families
+  device @4 :UInt32;
+  stream @5 :UInt8;
+  startNs @6 :Int64;       # monotonic clock of that host
+  endNs @7 :Int64;
+}
+
+struct TraceReply {
+  nonce @0 :UInt64;
+  worker @1 :UInt32;
+  of @2 :UInt32;           # replies to expect
+  lost @3 :UInt64;         # older steps that were forgotten
+  families @4 :List(Text);
+  steps @5 :List(TracedStep);
+}
+
 # ---- between peers --------------------------------------------------------------------------------------------------
 
 struct PeerHello {
@@ -353,5 +377,7 @@ struct Message {
     peerBatch @20 :PeerBatch;
     explain @21 :Explain;
     explanation @22 :Explanation;
+    traceRequest @23 :TraceRequest;
+    traceReply @24 :TraceReply;
   }
 }

@@ -4,6 +4,7 @@
 #include <tilewise/client/endpoint.h>
 #include <tilewise/explain.h>
 #include <tilewise/future.h>
+#include <tilewise/trace.h>
 #include <tilewise/types.h>
 
 #include <functional>
@@ -123,6 +124,9 @@ class Session {
   // Which device holds which block of an array, drawn as text; of one that is not computed yet: where it would be.
   // Grids of more than two dimensions are drawn slice by slice.
   std::string visualize(const Array& array) const;
+
+  // The last steps that ran on the workers' host devices, of all clients. Costs the workers nothing until it is asked for.
+  Trace trace() const;
 
   std::vector<Device> devices() const;           // of the workers that have joined, by id
   Device device(const std::string& name) const;  // kNotFound, naming those there are

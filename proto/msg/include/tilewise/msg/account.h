@@ -27,10 +27,10 @@ struct OpAccount {  // one planned op
   std::int64_t tasks = 0, steps = 0;
   double flops = 0;
   std::int64_t bytes_written = 0;
-  std::int64_t bytes_moved = 0;                       // of its inputs, to the devices that run it
-  double begin_s = 0, end_s = 0, busy_s = 0;          // busy: summed over devices
-  double critical_s = 0;                              // of the critical path
-  std::vector<ChoiceAccount> choices;                 // the one taken, then the best of those rejected, up to two
+  std::int64_t bytes_moved = 0;               // of its inputs, to the devices that run it
+  double begin_s = 0, end_s = 0, busy_s = 0;  // busy: summed over devices
+  double critical_s = 0;                      // of the critical path
+  std::vector<ChoiceAccount> choices;         // the one taken, then the best of those rejected, up to two
   friend bool operator==(const OpAccount&, const OpAccount&) = default;
 };
 struct DeviceAccount {

@@ -233,7 +233,7 @@ struct CancelRequest {
 struct Explain {
   Submit submit;                      // its request numbers the answer only
   std::vector<std::uint64_t> arrays;  // by the session's numbers: of earlier submits, or made here
-  GraphId graph;                      // given: this one, as far as its ops are still known, instead of `submit`
+  GraphId graph;  // given: this one, as far as its ops are still known, instead of `submit`
   friend bool operator==(const Explain&, const Explain&) = default;
 };
 struct Explanation {
@@ -242,8 +242,8 @@ struct Explanation {
   bool simulated = false;  // too many steps otherwise: seconds, peaks and links are missing
   std::int64_t tasks = 0, steps = 0;
   double flops = 0;
-  double seconds = 0;         // from the first task to the end
-  double bound_s = 0;         // no schedule is shorter: all work spread evenly, or the longest chain of steps
+  double seconds = 0;  // from the first task to the end
+  double bound_s = 0;  // no schedule is shorter: all work spread evenly, or the longest chain of steps
   std::vector<PassAccount> passes;
   std::vector<OpAccount> ops;
   std::vector<DeviceAccount> devices;
@@ -251,6 +251,35 @@ struct Explanation {
   std::vector<CriticalAccount> critical;
   std::vector<ArrayAccount> arrays;
   friend bool operator==(const Explanation&, const Explanation&) = default;
+};
+
+// ---- tracing -----------------------------------------------------------------------------------------------------------
+
+// The last steps that workers remember. From a client or a tool to the scheduler, which asks every worker and passes on
+// each answer.
+struct TraceRequest {
+  std::uint64_t nonce = 0;
+  GraphId graph;  // given: of this one only
+  friend bool operator==(const TraceRequest&, const TraceRequest&) = default;
+};
+struct TracedStep {
+  OpId op;
+  GraphId graph;
+  std::int64_t point = 0;
+  std::uint32_t family = 0;  // place in TraceReply::families
+  DeviceId device;
+  std::uint8_t stream = 0;
+  std::int64_t start_ns = 0, end_ns = 0;  // monotonic clock of that host: not to be compared with another's
+  friend bool operator==(const TracedStep&, const TracedStep&) = default;
+};
+struct TraceReply {  // one a worker
+  std::uint64_t nonce = 0;
+  WorkerId worker;
+  std::uint32_t of = 0;    // replies to expect; filled in by the scheduler. 0: there is no worker
+  std::uint64_t lost = 0;  // older steps that were forgotten
+  std::vector<std::string> families;
+  std::vector<TracedStep> steps;  // oldest first
+  friend bool operator==(const TraceReply&, const TraceReply&) = default;
 };
 
 // ---- status and control --------------------------------------------------------------------------------------------
@@ -373,10 +402,10 @@ struct PeerBatch {  // processed in this order
 };
 
 // The wire tag of a message is its index here: append only.
-using Message = std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply,
-                             GraphProgress, GraphDone, ReleaseArrays, CancelRequest, StatusRequest,
-                             StatusReply, Shutdown, Ping, Pong, Refusal, PeerHello, ArenaMap, PeerBatch,
-                             Explain, Explanation>;
+using Message =
+    std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply, GraphProgress,
+                 GraphDone, ReleaseArrays, CancelRequest, StatusRequest, StatusReply, Shutdown, Ping, Pong,
+                 Refusal, PeerHello, ArenaMap, PeerBatch, Explain, Explanation, TraceRequest, TraceReply>;
 std::string_view name_of(const Message& message);
 
 }  // namespace tilewise::msg

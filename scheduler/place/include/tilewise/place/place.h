@@ -95,7 +95,7 @@ ir::Placement tiled(const ir::Shape& counts, std::span<const DeviceId> devices,
 bool align_with(const Request& request, int operand, ir::Placement& out);
 
 struct Estimate {
-  double seconds = 0;      // of the busiest device, computing and waiting for bytes, and a little for all traffic
+  double seconds = 0;  // of the busiest device, computing and waiting for bytes, and a little for all traffic
   double moved_bytes = 0;  // between devices, to where `request.wanted` wants the results included
 };
 constexpr std::int64_t kSampledReads = 256;  // at most so many are looked at

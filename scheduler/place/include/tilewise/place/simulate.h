@@ -47,7 +47,7 @@ struct SimOpResult {
   std::int64_t tasks = 0, steps = 0, bytes_moved = 0;
   double flops = 0, begin_s = 0, end_s = 0, busy_s = 0, critical_s = 0;
 };
-struct SimCritical {  // one stretch of the chain that decides the end
+struct SimCritical {   // one stretch of the chain that decides the end
   bool moves = false;  // bytes on their way to it; else it runs
   std::size_t op = 0;
   DeviceId device;
@@ -66,7 +66,7 @@ struct Simulation {
 };
 
 // `devices` sorted by id. Ops in plan order: that and the C order of points is the order of tasks.
-Simulation simulate(std::span<const SimOp> ops, std::span<const SimArray> arrays, std::span<const Device> devices,
-                    const Speeds& speeds, const SimOptions& options = {});
+Simulation simulate(std::span<const SimOp> ops, std::span<const SimArray> arrays,
+                    std::span<const Device> devices, const Speeds& speeds, const SimOptions& options = {});
 
 }  // namespace tilewise::place

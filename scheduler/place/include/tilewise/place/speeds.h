@@ -17,10 +17,10 @@ constexpr std::uint8_t kCudaKind = 1;
 struct Device {
   DeviceId id;
   std::uint8_t kind = kHostKind;
-  std::uint32_t host = 0;       // equal: memory may be shared, moving bytes is cheap
-  std::int64_t load_bytes = 0;  // of live results placed there
-  WorkerId worker = {};         // the process that owns it
-  std::int32_t streams = 1;     // steps that run at once
+  std::uint32_t host = 0;         // equal: memory may be shared, moving bytes is cheap
+  std::int64_t load_bytes = 0;    // of live results placed there
+  WorkerId worker = {};           // the process that owns it
+  std::int32_t streams = 1;       // steps that run at once
   std::int64_t memory_bytes = 0;  // bound of its blocks; 0: not known
 };
 

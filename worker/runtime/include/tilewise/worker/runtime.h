@@ -47,6 +47,8 @@ class Runtime {
   bool has_tasks() const { return core_ && core_->has_tasks(); }
 
   Counters counters() const { return core_ ? core_->counters() : Counters{}; }
+  // The last steps of host kernels, oldest first; `worker` and `of` are left to others.
+  msg::TraceReply trace(const msg::TraceRequest& request) const;
   // A device that reports a sticky failure: the process should end with this story.
   Status health() const;
 
@@ -61,11 +63,13 @@ class Runtime {
   Status enqueue_on_host(Local& local, const Launch& launch, ResolvedStep step);
   Status enqueue_on_cuda(Local& local, const Launch& launch, ResolvedStep step);
   void tell_meters(Local& local, msg::Progress& progress, msg::DeviceStats& stats) const;
+  StepSink sink(Local& local, const Launch& launch);
   void resolve(const Launch& launch, ResolvedStep& step) const;
   Status launch_on_cuda(Local& local, const ResolvedStep& step, std::uint8_t stream);
   std::byte* address(const MemoryRef& ref) const;
   void inline_small(WorkerId peer, msg::PeerBatch& batch) const;
 
+  StepLog steps_;  // outlives the devices' threads, which write to it
   std::vector<std::unique_ptr<Local>> locals_;
   const kernels::PluginTable* plugins_;
   RuntimeOptions options_;

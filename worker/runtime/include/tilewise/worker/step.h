@@ -4,6 +4,7 @@
 #include <tilewise/kernels/kernels.h>
 #include <tilewise/worker/core.h>
 #include <tilewise/worker/meter.h>
+#include <tilewise/worker/step_log.h>
 
 namespace tilewise::worker {
 
@@ -14,11 +15,19 @@ struct ResolvedStep {
   boost::container::static_vector<std::byte*, limits::kMaxOutputs> outputs;
 };
 
+// Where a step's time is written down.
+struct StepSink {
+  Meter* meter = nullptr;
+  StepLog* log = nullptr;  // may be null
+  std::uint16_t device = 0;
+  std::uint8_t stream = 0;
+};
+
 // Fills `call`. Thread-safe; `reads` is scratch.
 void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels::KernelCall& call);
 
 // Runs a step whose call is built, on this thread, with scratch that the thread keeps. Thread-safe.
-Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call, std::int64_t model_ns,
-                   Meter& meter);
+Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call, const ResolvedStep& step,
+                   const StepSink& sink);
 
 }  // namespace tilewise::worker

@@ -1,0 +1,69 @@
+// Commands that look closer than status: explain, trace.
+#include <tilewise/explain.h>
+#include <tilewise/trace.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "commands.h"
+#include "control.h"
+
+namespace tilewise::cli {
+namespace {
+
+Result<std::vector<Device>> devices_of(Control& control) {
+  TW_ASSIGN(const msg::StatusReply status, control.status());
+  std::vector<Device> devices;
+  for (const msg::PeerInfo& peer : status.peers) {
+    for (std::size_t i = 0; i < peer.devices.size() && i < peer.descriptions.size(); ++i) {
+      const msg::DeviceDesc& d = peer.descriptions[i];
+      devices.push_back({peer.devices[i], d.name, d.model, peer.name, peer.id, d.memory_bytes});
+    }
+  }
+  return devices;
+}
+
+Status write_file(const std::string& path, const std::string& text) {
+  const std::string partial = path + ".partial";
+  const auto failed = [&](const char* what) {
+    const std::string why = std::strerror(errno);
+    std::remove(partial.c_str());
+    return error(Errc::kIo, std::string(what) + " " + path + ": " + why);
+  };
+  std::FILE* file = std::fopen(partial.c_str(), "w");
+  if (file == nullptr) return failed("open");
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) != 0 || !written) return failed("write");
+  if (std::rename(partial.c_str(), path.c_str()) != 0) return failed("write");
+  return {};
+}
+
+}  // namespace
+
+Status explain(Control& control, GraphId graph, Format format) {
+  TW_ASSIGN(const std::vector<Device> devices, devices_of(control));
+  TW_ASSIGN(msg::Explanation account, control.explain(graph));
+  if (!account.outcome.ok()) return error(account.outcome.code, account.outcome.message);
+  const Explanation explanation(std::move(account), devices);
+  std::fputs((format == Format::kJson ? explanation.json() + "\n" : explanation.text()).c_str(), stdout);
+  return {};
+}
+
+Status trace(Control& control, const std::string& file) {
+  TW_ASSIGN(const std::vector<Device> devices, devices_of(control));
+  TW_ASSIGN(const std::vector<msg::TraceReply> replies, control.trace());
+  const Trace trace = make_trace(replies, devices);
+  if (trace.lost > 0)
+    std::fprintf(stderr, "%llu older steps had been forgotten\n",
+                 static_cast<unsigned long long>(trace.lost));
+  if (file == "-") {
+    std::fputs(trace.chrome_json().c_str(), stdout);
+    return {};
+  }
+  TW_TRY(write_file(file, trace.chrome_json()));
+  std::fprintf(stderr, "%zu steps in %s\n", trace.steps.size(), file.c_str());
+  return {};
+}
+
+}  // namespace tilewise::cli
