@@ -61,6 +61,7 @@ Status Control::send(const msg::Message& message) {
 template <class T> Result<T> Control::receive() {
   std::optional<T> found;
   const auto look = [&] {
+    if (found) return true;  // the loop asks once more at its end
     auto next = inbox_.begin();
     while (next != inbox_.end() && !std::holds_alternative<T>(*next)) ++next;
     if (next != inbox_.end()) {

@@ -178,6 +178,37 @@ TEST_CASE("status, devices, doctor, shutdown") {
   CHECK(lines(devices.output) == 5);
   CHECK(has(devices.output, "/host:1"));
   CHECK(has(devices.output, "512.0 MiB"));
+  // What ran, and what is expected of what runs.
+  {
+    const Session session = cluster.session();
+    CHECK(sum(session.ones({1000}, {.block = {100}}) * 2.0).item<double>() == 2000);
+    const Ran trace = cluster.tool({"trace", "-"});
+    CAPTURE(trace.errors);
+    CHECK(trace.code == 0);
+    CHECK(has(trace.output, "\"traceEvents\""));
+    CHECK(has(trace.output, "/host:0\""));
+    CHECK(has(trace.output, "\"name\":\"reduce_blocks\""));
+    CHECK(cluster.tool({"trace", "/nowhere/at/all"}).code == 1);
+    const Ran unknown = cluster.tool({"explain", "12345"});
+    CHECK(unknown.code == 1);
+    CHECK(has(unknown.errors, "no graph 12345"));
+    Array work = long_work(session);
+    Future running = work.persist();
+    std::string number;
+    REQUIRE(eventually([&] {
+      const std::string status = cluster.status();
+      const auto at = status.find("\"graphs\":[{\"id\":");
+      if (at == std::string::npos) return false;
+      number = std::to_string(std::stoull(status.substr(at + 16)));
+      return true;
+    }));
+    const Ran explained = cluster.tool({"explain", number});
+    CAPTURE(explained.errors);
+    CHECK(explained.code == 0);
+    CHECK(has(explained.output, "tasks"));
+    CHECK(has(cluster.tool({"--json", "explain", number}).output, "\"choices\""));
+    running.cancel();
+  }
   const Ran doctor = cluster.tool({"doctor"});
   CAPTURE(doctor.output);
   CHECK(doctor.code == 0);

@@ -1,0 +1,113 @@
+#include "core_world.h"
+
+#include <doctest/doctest.h>
+
+namespace tilewise::scheduler::test {
+namespace {
+
+const ir::Grid kGrid = grid({64, 64}, {8, 8});
+
+TEST_CASE("explaining changes nothing, and says what a submit then does") {
+  World w;
+  w.add_worker(1, 4);
+  w.join(10, w.client());
+  const std::uint64_t before = w.core.digest();
+  msg::Explain explain;
+  explain.submit = {7, 0, {random(1, kGrid), map(2, kGrid, {1})}, {2}};
+  explain.arrays = {2, 99};
+  w.receive(10, explain);
+  CHECK(w.core.digest() == before);
+  const msg::Explanation told = *w.last<msg::Explanation>(10);
+  CHECK(told.request == 7);
+  REQUIRE_MESSAGE(told.outcome.ok(), told.outcome.message);
+  CHECK(told.simulated);
+  CHECK(told.passes.size() == 5);
+  CHECK(!told.passes.back().dump.empty());
+  REQUIRE(told.arrays.size() == 1);  // 99 is nobody's
+  CHECK(told.arrays[0].planned);
+  CHECK(w.log<msg::Plan>(1).empty());
+
+  CHECK(w.submit(10, 1, {random(1, kGrid), map(2, kGrid, {1})}, {2}).outcome.ok());
+  const msg::Plan plan = w.log<msg::Plan>(1).back();
+  REQUIRE(plan.ops.size() == told.ops.size());
+  CHECK(plan.ops.back().placement == told.arrays[0].placement);
+  // The running graph, told to anyone who may ask.
+  msg::Explain running;
+  running.graph = plan.graph;
+  w.receive(10, running);
+  CHECK(w.last<msg::Explanation>(10)->ops.size() == told.ops.size());
+  running.graph = GraphId{12345};
+  w.receive(10, running);
+  CHECK(w.last<msg::Explanation>(10)->outcome.code == Errc::kNotFound);
+  w.core.check_invariants();
+}
+
+TEST_CASE("what would be refused is explained with its reason") {
+  World w;
+  w.join(10, w.client());  // no worker
+  msg::Explain explain;
+  explain.submit = {1, 0, {random(1, kGrid)}, {1}};
+  w.receive(10, explain);
+  CHECK(w.last<msg::Explanation>(10)->outcome.code == Errc::kUnavailable);
+  explain.submit.ops = {map(2, kGrid, {77})};
+  w.receive(10, explain);
+  CHECK(!w.last<msg::Explanation>(10)->outcome.ok());
+  // A worker has no business asking for what is not submitted.
+  w.add_worker(1, 1);
+  w.receive(1, explain);
+  CHECK(w.last<msg::Explanation>(1) == nullptr);
+  CHECK(w.last<msg::Refusal>(1) != nullptr);
+}
+
+TEST_CASE("times are predicted by measured speeds; nonsense is ignored") {
+  World w;
+  const msg::Welcome worker = w.add_worker(1, 2);
+  w.join(10, w.client());
+  msg::Progress slow;
+  slow.families.push_back({worker.devices[0], "map", 100, 50'000'000, 1'000'000});
+  slow.families.push_back({worker.devices[1], "map", 100, 1'000'000, 1'000'000});
+  slow.families.push_back({DeviceId{999}, "map", 100, 1, 1});           // nobody's
+  slow.families.push_back({worker.devices[1], "map", 5, -4, -4});       // nonsense
+  w.receive(1, slow);
+  msg::Explain explain;
+  explain.submit = {1, 0, {random(1, kGrid)}, {1}};
+  w.receive(10, explain);
+  const msg::Explanation told = *w.last<msg::Explanation>(10);
+  REQUIRE(told.devices.size() == 2);
+  REQUIRE(told.devices[0].tasks == 32);
+  REQUIRE(told.devices[1].tasks == 32);
+  CHECK(told.devices[0].busy_s > 40 * told.devices[1].busy_s);
+  w.core.check_invariants();
+}
+
+TEST_CASE("traces are collected from every worker, and late or strange ones dropped") {
+  World w;
+  w.join(10, w.client());
+  w.receive(10, msg::TraceRequest{5, {}});
+  CHECK(w.last<msg::TraceReply>(10)->of == 0);  // nobody to ask
+  w.add_worker(1, 1);
+  w.add_worker(2, 1);
+  w.receive(10, msg::TraceRequest{6, GraphId{3}});
+  const msg::TraceRequest asked = *w.last<msg::TraceRequest>(1);
+  CHECK(asked.graph == GraphId{3});
+  CHECK(w.last<msg::TraceRequest>(2)->nonce == asked.nonce);
+  w.receive(1, msg::TraceReply{asked.nonce, {}, 0, 4, {"map"}, {}});
+  const msg::TraceReply first = *w.last<msg::TraceReply>(10);
+  CHECK(first.nonce == 6);
+  CHECK(first.of == 2);
+  CHECK(first.lost == 4);
+  w.receive(2, msg::TraceReply{asked.nonce, {}, 0, 0, {}, {}});
+  CHECK(w.count<msg::TraceReply>(10) == 3);
+  w.receive(2, msg::TraceReply{asked.nonce, {}, 0, 0, {}, {}});  // again
+  w.receive(2, msg::TraceReply{asked.nonce + 5, {}, 0, 0, {}, {}});
+  CHECK(w.count<msg::TraceReply>(10) == 3);
+  // Who asked has gone.
+  w.receive(10, msg::TraceRequest{7, {}});
+  const std::uint64_t nonce = w.last<msg::TraceRequest>(1)->nonce;
+  w.drop(10);
+  w.receive(1, msg::TraceReply{nonce, {}, 0, 0, {}, {}});
+  w.core.check_invariants();
+}
+
+}  // namespace
+}  // namespace tilewise::scheduler::test
