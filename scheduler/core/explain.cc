@@ -129,7 +129,7 @@ void explain_graph(const State& s, const GraphRecord& graph, msg::Explanation& o
   std::vector<const OpRecord*> ops;
   for (const OpId id : graph.ops) {
     const OpRecord* op = s.ops.find(id);
-    if (op == nullptr) continue;
+    if (op == nullptr || op->finished) continue;  // what a finished op has read may be forgotten
     ops.push_back(op);
     for (const ir::OutputSpec& output : op->op.outputs) {
       if (s.arrays.at(ArrayId{output.array}).held) held.push_back(output.array);

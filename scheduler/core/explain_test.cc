@@ -36,6 +36,13 @@ TEST_CASE("explaining changes nothing, and says what a submit then does") {
   running.graph = plan.graph;
   w.receive(10, running);
   CHECK(w.last<msg::Explanation>(10)->ops.size() == told.ops.size());
+  // Its first op ends: what is left can be explained.
+  w.receive(1, msg::Progress{0, {{plan.ops[0].id, DeviceId{1}, 16, 0}}, {}, {}, {}});
+  for (int d = 2; d <= 4; ++d)
+    w.receive(1, msg::Progress{0, {{plan.ops[0].id, DeviceId{static_cast<std::uint32_t>(d)}, 16, 0}}, {}, {}, {}});
+  w.receive(10, running);
+  CHECK(w.last<msg::Explanation>(10)->outcome.ok());
+  CHECK(w.last<msg::Explanation>(10)->ops.size() == told.ops.size() - 1);
   running.graph = GraphId{12345};
   w.receive(10, running);
   CHECK(w.last<msg::Explanation>(10)->outcome.code == Errc::kNotFound);

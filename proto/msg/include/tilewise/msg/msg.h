@@ -233,7 +233,7 @@ struct CancelRequest {
 struct Explain {
   Submit submit;                      // its request numbers the answer only
   std::vector<std::uint64_t> arrays;  // by the session's numbers: of earlier submits, or made here
-  GraphId graph;  // given: this one, as far as its ops are still known, instead of `submit`
+  GraphId graph;                      // given: its unfinished ops, as if they began now, instead of `submit`
   friend bool operator==(const Explain&, const Explain&) = default;
 };
 struct Explanation {
