@@ -14,7 +14,6 @@ constexpr TimeNs kRetryNs = 200 * kMillisecond;
 constexpr TimeNs kHealthNs = 100 * kMillisecond;
 // With one core, while no executor wants it. Two workers that wait for each other's blocks, and park, take a wake-up a hop
 // for good: so a wait in the middle of work outlasts a peer's wake-up and its task.
-constexpr TimeNs kIdleSpinNs = 50 * kMicrosecond;
 constexpr TimeNs kWaitSpinNs = 500 * kMicrosecond;
 constexpr TimeNs kLeavingNs = 1 * kSecond;
 // A dead peer is reported lost by the scheduler at once, a silent one within its silence limit; one that is still a
@@ -205,8 +204,10 @@ bool Daemon::turn() {
     healthy_at_ = now + kHealthNs;
     if (Status ok = runtime_->health(); !ok) end(ok);
   }
-  if (options_.one_core)
-    loop_.set_spin(runtime_->executing() ? 0 : runtime_->has_tasks() ? kWaitSpinNs : kIdleSpinNs);
+  if (options_.one_core) {
+    const bool waiting = runtime_->has_tasks() && !runtime_->executing();
+    loop_.set_spin(waiting ? kWaitSpinNs : 0);
+  }
   if (!did) arm_timer(now);
   return did;
 }
