@@ -270,8 +270,7 @@ void Core::Impl::wake(Slot slot) {
     Task& task = tasks[t];
     const Slot next = std::exchange(task.next_waiter, kNone);
     task.state = TaskState::kReady;
-    queues[task.queue].ready.push_front(
-        t);  // what it reads may go when it has run; the longest waiting first
+    make_ready(t, copies[slot].bytes);
     t = next;
   }
 }

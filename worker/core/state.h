@@ -298,8 +298,9 @@ struct Core::Impl {
   bool expand_eager(std::uint16_t device, Slot queue);
   Slot expand_task(std::uint16_t device, Slot queue, Slot op, Slot& missing);
   void wait_for(Slot task, Slot copy);
+  void make_ready(Slot task, std::int64_t bytes);
   void next_op(std::uint16_t device, Queue& queue);
-  bool all_here(Slot op, std::uint16_t device, const ir::Index& point);
+  bool all_here(Slot op, std::uint16_t device, const ir::Index& point, std::int64_t& bytes);
   void usable(Slot copy);
   void leave_eager(Slot task);
   void advance(std::uint16_t device);

@@ -5,6 +5,7 @@
 
 namespace tilewise::worker {
 namespace {
+constexpr std::int64_t kLargeBytes = 64 << 10;  // of a block: worth running its readers early for
 constexpr std::int64_t kMaxWeight =
     65'536;  // block reads of expanded, unfinished tasks, per device and graph
 }
@@ -75,6 +76,20 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
   return true;
 }
 
+// A task whose last input has come. It goes first if somebody elsewhere waits for what it makes, or if what it reads is
+// large and may go when it has run; else in turn, so that no chain of small tasks keeps others waiting.
+void Core::Impl::make_ready(Slot t, std::int64_t bytes) {
+  const Task& task = tasks[t];
+  bool first = bytes >= kLargeBytes;
+  for (std::size_t i = 0; i < ops[task.op].outputs.size() && !first; ++i) {
+    if (task.outputs[i] == kNone) continue;
+    for (Slot u = copies[task.outputs[i]].uses; u != kNone && !first; u = uses[u].next)
+      first = uses[u].device != devices[task.device].spec.id;
+  }
+  std::deque<Slot>& ready = queues[task.queue].ready;
+  first ? ready.push_front(t) : ready.push_back(t);
+}
+
 void Core::Impl::wait_for(Slot t, Slot c) {
   Task& task = tasks[t];
   Copy& copy = copies[c];
@@ -100,7 +115,8 @@ void Core::Impl::usable(Slot c) {
   }
 }
 
-bool Core::Impl::all_here(Slot slot, std::uint16_t d, const ir::Index& point) {
+// `bytes`: of the largest block that the task reads.
+bool Core::Impl::all_here(Slot slot, std::uint16_t d, const ir::Index& point, std::int64_t& bytes) {
   const OpState& op = ops[slot];
   const ir::Geometry& geometry = op.entry->geometry;
   for (std::int64_t s = geometry.steps(point); s-- > 0;) {  // the last is made last, as a rule
@@ -109,6 +125,7 @@ bool Core::Impl::all_here(Slot slot, std::uint16_t d, const ir::Index& point) {
       const Slot c = find_copy(op.operands[read.operand], read.block, d);
       if (c == kNone || (copies[c].state != CopyState::kEnqueued && copies[c].state != CopyState::kSealed))
         return false;
+      bytes = std::max(bytes, copies[c].bytes);
     }
   }
   return true;
@@ -118,6 +135,7 @@ bool Core::Impl::expand_eager(std::uint16_t d, Slot q) {
   Queue& queue = queues[q];
   while (!queue.usable.empty()) {
     const Slot slot = queue.usable.back();
+    std::int64_t bytes = 0;
     ShareState& share = ops[slot].shares[d];
     const OpEntry& entry = *ops[slot].entry;
     // The front op's own tasks come in order anyway: but while its predecessors fill the window, they may pass it.
@@ -125,14 +143,14 @@ bool Core::Impl::expand_eager(std::uint16_t d, Slot q) {
     const bool open = ops[slot].cancelled == kNone && share.next < share.owned && !queue.ops.empty() &&
                       (front ? queue.live < 3 * options.window
                              : queue.eager.size() < static_cast<std::size_t>(options.window));
-    if (!open || !all_here(slot, d, entry.placement.nth(devices[d].spec.id, share.next))) {
+    if (!open || !all_here(slot, d, entry.placement.nth(devices[d].spec.id, share.next), bytes)) {
       share.usable = false;
       queue.usable.pop_back();
       continue;
     }
     Slot missing = kNone;
     const Slot t = expand_task(d, q, slot, missing);
-    queue.ready.push_front(t);
+    make_ready(t, bytes);
     ++counts.eager;
     if (front) {
       queue.order.push_back(t);
