@@ -111,17 +111,18 @@ Array Array::on(const std::vector<DeviceId>& devices) const {
 }
 
 Array Array::on(const Mesh& mesh, const PartitionSpec& spec) const {
-  ir::DeviceHint hint = sharding(mesh, spec, rank());
-  const Shape counts = grid().counts();
-  Shape block = shape();
-  bool finer = false;
+  const ir::DeviceHint hint = sharding(mesh, spec, rank());
+  const Grid old = grid();
+  std::vector<ir::DimGrid> dims;  // those with enough blocks stay as they are
   for (int d = 0; d < rank(); ++d) {
-    const std::int64_t parts = hint.parts[static_cast<std::size_t>(d)];
-    finer |= counts[d] < parts && counts[d] < shape()[d];
-    block[d] = std::max<std::int64_t>(
-        1, counts[d] < parts ? (shape()[d] + parts - 1) / parts : grid().dim(d).size(0));
+    const std::int64_t parts = hint.parts[static_cast<std::size_t>(d)], extent = shape()[d];
+    const bool finer = old.dim(d).count() < std::min(parts, extent);
+    dims.push_back(finer ? client::value_or_throw(ir::DimGrid::uniform(extent, (extent + parts - 1) / parts))
+                         : old.dim(d));
   }
-  return finer ? reblock(block).placed(hint) : placed(hint);
+  const Grid cut(std::move(dims));
+  if (cut == old) return placed(hint);
+  return Access::record(*this, infer_reblock(Access::source(*this), cut)).placed(hint);
 }
 
 Array Array::placed(const ir::DeviceHint& hint) const {

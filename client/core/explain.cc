@@ -45,7 +45,7 @@ std::string Explanation::text(bool passes) const {
   const msg::Explanation& a = account_;
   std::string out;
   if (refused()) return "would be refused: " + a.outcome.message + "\n";
-  add(out, "%zu ops, %lld tasks, %lld steps, %s", a.ops.size(), static_cast<long long>(a.tasks),
+  add(out, "%u ops, %lld tasks, %lld steps, %s", a.op_count, static_cast<long long>(a.tasks),
       static_cast<long long>(a.steps), flops_text(a.flops).c_str());
   if (a.simulated)
     add(out, ": %s predicted; no schedule is shorter than %s\n", seconds_text(a.seconds).c_str(),
@@ -187,6 +187,7 @@ std::string Explanation::drawing() const {
   std::string out;
   for (const msg::ArrayAccount& array : account_.arrays) {
     const ir::Shape counts = array.grid.counts();
+    if (!array.placement.verify(counts)) continue;  // not ours to draw
     const int rank = array.grid.rank();
     out += ir::to_string(array.grid) + (array.planned ? ", not computed yet\n" : "\n");
     const auto cell = [&](const ir::Index& at) {

@@ -191,9 +191,7 @@ msg::Explanation SessionState::explain(const std::vector<Key>& keys) {
   await(lock, [&] { return answer.has_value(); });
   const std::optional<msg::Explanation> came = std::move(answer);
   explaining_.erase(number);
-  if (!came)
-    throw ArrayError(
-        lost_.code != Errc::kOk ? lost_ : Error{Errc::kTimeout, "the scheduler did not explain in time"});
+  if (!came) throw unanswered("the scheduler did not explain in time");
   return *came;
 }
 
@@ -208,17 +206,22 @@ std::vector<msg::TraceReply> SessionState::trace() {
   const bool all = complete();
   std::vector<msg::TraceReply> came = std::move(replies);
   tracing_.erase(number);
-  if (!all)
-    throw ArrayError(lost_.code != Errc::kOk
-                         ? lost_
-                         : Error{Errc::kTimeout, "not all workers told what they ran in time"});
+  if (!all) throw unanswered("not all workers told what they ran in time");
   return came;
 }
 
-// Until it is answered, the scheduler is lost, or the session's time is over.
+ArrayError SessionState::unanswered(const char* late) const {
+  if (lost_.code != Errc::kOk) return ArrayError(lost_);
+  if (refusal_.code != Errc::kOk) return ArrayError(refusal_);
+  return ArrayError(Errc::kTimeout, late);
+}
+
+// Until it is answered, something is refused (a Refusal does not say what), the scheduler is lost, or the session's
+// time is over.
 template <class Answered>
 void SessionState::await(std::unique_lock<std::mutex>& lock, const Answered& answered) {
-  const auto over = [&] { return answered() || lost_.code != Errc::kOk; };
+  const std::uint64_t before = refusals_;
+  const auto over = [&] { return answered() || lost_.code != Errc::kOk || refusals_ != before; };
   if (options_.timeout.count() == 0)
     answered_.wait(lock, over);
   else
@@ -328,6 +331,9 @@ void SessionState::on_message(msg::Message message) {
     answered_.notify_all();
   }
   if (const auto* refusal = std::get_if<msg::Refusal>(&message)) {
+    refusal_ = error_of(refusal->why);
+    ++refusals_;
+    answered_.notify_all();
     // It does not say of what: nothing that still waits for its reply can be trusted to get one.
     for (const auto& [number, request] : Requests(requests_)) {
       if (!request->replied) finish_locked(*request, error_of(refusal->why));

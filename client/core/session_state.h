@@ -103,6 +103,9 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   std::map<std::uint64_t, std::optional<msg::Explanation>> explaining_;
   std::map<std::uint64_t, std::vector<msg::TraceReply>> tracing_;
   std::condition_variable answered_;
+  ArrayError unanswered(const char* late) const;  // why, with the mutex held
+  std::uint64_t refusals_ = 0;
+  Error refusal_{Errc::kOk, {}};  // the last one
   std::uint64_t next_question_ = 1;
 
   std::atomic<int> unreplied_{0};

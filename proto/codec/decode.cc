@@ -391,6 +391,7 @@ msg::Explanation Reader::explanation(wire::Explanation::Reader r) {
   e.flops = r.getFlops();
   e.seconds = r.getSeconds();
   e.bound_s = r.getBoundS();
+  e.op_count = r.getOpCount();
   e.passes = list<msg::PassAccount>(r.getPasses(), [](wire::PassAccount::Reader p) {
     return msg::PassAccount{line(p.getName()), p.getOps(),
                             text(p.getDump(), limits::kMaxMessageBytes, "bytes of a dump")};
@@ -532,7 +533,7 @@ msg::Message Reader::message(wire::Message::Reader r) {
     case wire::Message::EXPLANATION: return explanation(r.getExplanation());
     case wire::Message::TRACE_REQUEST: {
       const auto t = r.getTraceRequest();
-      return msg::TraceRequest{t.getNonce(), GraphId(t.getGraph())};
+      return msg::TraceRequest{t.getNonce(), GraphId(t.getGraph()), t.getMaxSteps()};
     }
     case wire::Message::TRACE_REPLY: {
       const auto t = r.getTraceReply();

@@ -309,6 +309,7 @@ void write(wire::Explanation::Builder b, const msg::Explanation& m) {
   b.setFlops(m.flops);
   b.setSeconds(m.seconds);
   b.setBoundS(m.bound_s);
+  b.setOpCount(m.op_count);
   each(b.initPasses(any_count(m.passes.size())), m.passes,
        [](wire::PassAccount::Builder p, const msg::PassAccount& pass) {
          p.setName(line(pass.name));
@@ -462,6 +463,7 @@ struct WriteMessage {
     auto t = b.initTraceRequest();
     t.setNonce(m.nonce);
     t.setGraph(m.graph.value);
+    t.setMaxSteps(m.max_steps);
   }
   void operator()(const msg::TraceReply& m) {
     auto t = b.initTraceReply();

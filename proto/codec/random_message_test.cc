@@ -249,7 +249,7 @@ struct Gen {
     m.graph = id<GraphId>();
   }
   void fill(msg::Explanation& m) {
-    m = {u64(), outcome(), flag(), i64(), i64(), real(), real(), real(), {}, {}, {}, {}, {}, {}};
+    m = {u64(), outcome(), flag(), i64(), i64(), real(), real(), real(), {}, u32(), {}, {}, {}, {}, {}};
     m.passes = list(3, [&] { return msg::PassAccount{text(), u32(), text(300)}; });
     m.ops = list(3, [&] {
       return msg::OpAccount{
@@ -267,7 +267,7 @@ struct Gen {
     });
   }
 
-  void fill(msg::TraceRequest& m) { m = {u64(), id<GraphId>()}; }
+  void fill(msg::TraceRequest& m) { m = {u64(), id<GraphId>(), u32()}; }
   void fill(msg::TraceReply& m) {
     m = {u64(), id<WorkerId>(), u32(), u64(), list(3, [&] { return text(); }), list(9, [&] {
            return msg::TracedStep{id<OpId>(), id<GraphId>(),  i64(),

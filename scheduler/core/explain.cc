@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::size_t kMaxDumpBytes = 1 << 20;  // of all passes
 constexpr std::size_t kMaxLinks = 4096, kMaxCritical = 256;
+constexpr std::size_t kMaxOps = 8192;              // told one by one; all are counted
+constexpr std::size_t kMaxArrays = 1024;           // of one question
+constexpr std::size_t kMaxArrayDevices = 1 << 20;  // named by the rules of all of them
 
 std::int64_t bytes_written(const ir::Op& op) {
   double bytes = 0;
@@ -122,6 +125,16 @@ class Paper {
   boost::unordered_flat_map<std::uint64_t, std::size_t> index_;
 };
 
+// What is told of many ops must fit a message. The end decides the time, so the beginning is cut.
+void cut_ops(msg::Explanation& out) {
+  out.op_count = static_cast<std::uint32_t>(out.ops.size());
+  if (out.ops.size() <= kMaxOps) return;
+  const std::size_t cut = out.ops.size() - kMaxOps;
+  out.ops.erase(out.ops.begin(), out.ops.begin() + static_cast<std::ptrdiff_t>(cut));
+  std::erase_if(out.critical, [&](const msg::CriticalAccount& c) { return c.op < cut; });
+  for (msg::CriticalAccount& c : out.critical) c.op -= static_cast<std::uint32_t>(cut);
+}
+
 void explain_graph(const State& s, const GraphRecord& graph, msg::Explanation& out) {
   Paper paper(s);
   const std::vector<std::uint64_t> nothing;
@@ -144,6 +157,7 @@ void explain_graph(const State& s, const GraphRecord& graph, msg::Explanation& o
         {std::string(op->decision.why), place::describe(op->placement), op->decision.seconds});
   }
   paper.account(out);
+  cut_ops(out);
 }
 
 void explain_draft(const State& s, const Draft& draft, msg::Explanation& out) {
@@ -166,25 +180,37 @@ void explain_draft(const State& s, const Draft& draft, msg::Explanation& out) {
       account.choices.push_back({std::string(other.why), place::describe(other.placement), other.seconds});
   }
   paper.account(out);
+  cut_ops(out);
 }
 
-void add_arrays(const State& s, const Session& session, const msg::Explain& explain, const Draft* draft,
-                msg::Explanation& out) {
-  for (const std::uint64_t number : explain.arrays) {
+void add_arrays(const State& s, const Session& session, std::vector<std::uint64_t> wanted,
+                const Draft* draft, msg::Explanation& out) {
+  boost::unordered_flat_map<std::uint64_t, std::pair<std::size_t, std::size_t>> made;  // (op, output)
+  for (std::size_t i = 0; draft != nullptr && i < draft->ops.size(); ++i) {
+    for (std::size_t o = 0; o < draft->ops[i].outputs.size(); ++o)
+      made.emplace(draft->ops[i].outputs[o].array, std::pair(i, o));
+  }
+  std::sort(wanted.begin(), wanted.end());
+  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  std::size_t devices = 0;
+  const auto add = [&](std::uint64_t number, ir::DType dtype, const ir::Grid& grid,
+                       const ir::Placement& placement, bool planned) {
+    for (const ir::Piece& piece : placement.pieces()) devices += piece.rule.devices.size();
+    if (devices <= kMaxArrayDevices) out.arrays.push_back({number, dtype, grid, placement, planned});
+  };
+  for (const std::uint64_t number : wanted) {
     if (const auto held = session.arrays.find(number); held != session.arrays.end()) {
       const ArrayRecord& array = s.arrays.at(held->second);
-      out.arrays.push_back(
-          {number, array.source.dtype, array.source.grid, s.ops.at(array.producer).placement, false});
+      add(number, array.source.dtype, array.source.grid, s.ops.at(array.producer).placement, false);
       continue;
     }
-    const auto name = draft == nullptr ? decltype(draft->names.end()){} : draft->names.find(number);
-    if (draft == nullptr || name == draft->names.end()) continue;
-    for (std::size_t i = 0; i < draft->ops.size(); ++i) {
-      for (const ir::OutputSpec& output : draft->ops[i].outputs) {
-        if (output.array == name->second)
-          out.arrays.push_back({number, output.dtype, output.grid, draft->placements[i], true});
-      }
-    }
+    if (draft == nullptr) continue;
+    const auto name = draft->names.find(number);
+    const auto at = name == draft->names.end() ? made.end() : made.find(name->second);
+    if (at == made.end()) continue;
+    const auto [op, output] = at->second;
+    add(number, draft->ops[op].outputs[output].dtype, draft->ops[op].outputs[output].grid,
+        draft->placements[op], true);
   }
 }
 
@@ -201,15 +227,21 @@ void on_explain(State& s, Peer& peer, msg::Explain& explain) {
                      "no graph " + std::to_string(explain.graph.value) + " is known any more"};
     return send(s, peer.conn, out);
   }
+  if (explain.arrays.size() > kMaxArrays) {
+    out.outcome = {Errc::kLimitExceeded, "the places of " + std::to_string(explain.arrays.size()) +
+                                             " arrays are asked for, the limit is " +
+                                             std::to_string(kMaxArrays)};
+    return send(s, peer.conn, out);
+  }
   const Session& session = s.session(peer.session);
   if (explain.submit.ops.empty()) {
-    add_arrays(s, session, explain, nullptr, out);
+    add_arrays(s, session, std::move(explain.arrays), nullptr, out);
     return send(s, peer.conn, out);
   }
   const Result<Draft> draft = prepare(s, session, explain.submit, true);
   if (draft) {
     explain_draft(s, *draft, out);
-    add_arrays(s, session, explain, &*draft, out);
+    add_arrays(s, session, std::move(explain.arrays), &*draft, out);
   } else {
     out.outcome = outcome_of(draft.error());
   }

@@ -39,7 +39,8 @@ TEST_CASE("explaining changes nothing, and says what a submit then does") {
   // Its first op ends: what is left can be explained.
   w.receive(1, msg::Progress{0, {{plan.ops[0].id, DeviceId{1}, 16, 0}}, {}, {}, {}});
   for (int d = 2; d <= 4; ++d)
-    w.receive(1, msg::Progress{0, {{plan.ops[0].id, DeviceId{static_cast<std::uint32_t>(d)}, 16, 0}}, {}, {}, {}});
+    w.receive(
+        1, msg::Progress{0, {{plan.ops[0].id, DeviceId{static_cast<std::uint32_t>(d)}, 16, 0}}, {}, {}, {}});
   w.receive(10, running);
   CHECK(w.last<msg::Explanation>(10)->outcome.ok());
   CHECK(w.last<msg::Explanation>(10)->ops.size() == told.ops.size() - 1);
@@ -73,8 +74,8 @@ TEST_CASE("times are predicted by measured speeds; nonsense is ignored") {
   msg::Progress slow;
   slow.families.push_back({worker.devices[0], "map", 100, 50'000'000, 1'000'000});
   slow.families.push_back({worker.devices[1], "map", 100, 1'000'000, 1'000'000});
-  slow.families.push_back({DeviceId{999}, "map", 100, 1, 1});           // nobody's
-  slow.families.push_back({worker.devices[1], "map", 5, -4, -4});       // nonsense
+  slow.families.push_back({DeviceId{999}, "map", 100, 1, 1});      // nobody's
+  slow.families.push_back({worker.devices[1], "map", 5, -4, -4});  // nonsense
   w.receive(1, slow);
   msg::Explain explain;
   explain.submit = {1, 0, {random(1, kGrid)}, {1}};
@@ -108,6 +109,19 @@ TEST_CASE("traces are collected from every worker, and late or strange ones drop
   w.receive(2, msg::TraceReply{asked.nonce, {}, 0, 0, {}, {}});  // again
   w.receive(2, msg::TraceReply{asked.nonce + 5, {}, 0, 0, {}, {}});
   CHECK(w.count<msg::TraceReply>(10) == 3);
+  // A worker that is lost has said all it will.
+  w.receive(10, msg::TraceRequest{8, {}});
+  w.receive(1, msg::TraceReply{w.last<msg::TraceRequest>(1)->nonce, {}, 0, 0, {}, {}});
+  w.drop(2);
+  CHECK(w.last<msg::TraceReply>(10)->nonce == 8);
+  CHECK(w.count<msg::TraceReply>(10) == 5);
+  // Who asks for too many at once is refused.
+  for (std::uint64_t n = 20; n < 24; ++n) w.receive(10, msg::TraceRequest{n, {}});
+  CHECK(w.last<msg::Refusal>(10) == nullptr);
+  w.receive(10, msg::TraceRequest{24, {}});
+  CHECK(w.last<msg::Refusal>(10) != nullptr);
+  for (std::uint64_t n = 4; n > 0; --n)
+    w.receive(1, msg::TraceReply{w.last<msg::TraceRequest>(1)->nonce - n + 1, {}, 0, 0, {}, {}});
   // Who asked has gone.
   w.receive(10, msg::TraceRequest{7, {}});
   const std::uint64_t nonce = w.last<msg::TraceRequest>(1)->nonce;

@@ -22,6 +22,7 @@ void on_explain(State& s, Peer& peer, msg::Explain& explain);
 // trace.cc
 void on_trace_request(State& s, Peer& peer, const msg::TraceRequest& request);
 void on_trace_reply(State& s, Peer& worker, msg::TraceReply& reply);
+void drop_from_traces(State& s, WorkerId worker);
 
 // progress.cc
 void on_progress(State& s, Peer& worker, const msg::Progress& progress);

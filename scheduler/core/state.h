@@ -138,7 +138,8 @@ struct Plugin {
 struct Trace {  // being collected
   Conn to;
   std::uint64_t nonce = 0;  // the asker's
-  std::uint32_t of = 0, came = 0;
+  std::uint32_t of = 0;
+  std::set<WorkerId> waiting;
 };
 
 struct State {

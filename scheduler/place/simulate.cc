@@ -14,6 +14,8 @@ namespace {
 using Index = std::int32_t;
 constexpr Index kNone = -1;
 
+constexpr std::int64_t kReadsAStep = 4;  // on average, of plans that are looked at whole
+
 std::int64_t rounded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 struct Copy {
@@ -96,7 +98,8 @@ class Run {
       const ir::Index middle = op.geometry->point(points / 2);
       SimOpResult& result = out_.ops[o];
       result.tasks = points;
-      result.steps = points * op.geometry->steps(middle);
+      const double all = static_cast<double>(points) * static_cast<double>(op.geometry->steps(middle));
+      result.steps = static_cast<std::int64_t>(std::min(all, 1e15));
       result.flops = op.geometry->flops(middle) * static_cast<double>(points);
       out_.tasks += result.tasks;
       out_.steps += result.steps;
@@ -107,7 +110,7 @@ class Run {
   }
 
   void run() {
-    build();
+    if (!build()) return;
     for (Index p = 0; p < static_cast<Index>(places_.size()); ++p) expand(p);
     for (const Index copy : fetched_) request(copy);
     for (Index p = 0; p < static_cast<Index>(places_.size()); ++p) dispatch(p);
@@ -183,7 +186,8 @@ class Run {
     return link_between(from.device, to.device);
   }
 
-  void build() {
+  // False: more steps, or reads, than may be looked at.
+  bool build() {
     readers_.resize(arrays_.size());
     for (std::size_t o = 0; o < ops_.size(); ++o) {
       if (ops_[o].geometry == nullptr) continue;
@@ -205,19 +209,25 @@ class Run {
       for (const DeviceId device : op.placement->devices()) {
         const std::int64_t owned = op.placement->owned_count(device);
         const Index here = place(device);
-        for (std::int64_t i = 0; i < owned; ++i) add_task(o, here, op.placement->nth(device, i));
+        for (std::int64_t i = 0; i < owned; ++i) {
+          if (!add_task(o, here, op.placement->nth(device, i))) return false;
+        }
       }
     }
+    return true;
   }
-  void add_task(std::size_t o, Index here, const ir::Index& point) {
+  bool add_task(std::size_t o, Index here, const ir::Index& point) {
     const SimOp& op = ops_[o];
     Task task;
     task.op = o;
     task.device = here;
     task.point = ir::ravel(point, op.geometry->counts());
     task.steps = op.geometry->steps(point);
+    looked_at_ += task.steps;
     for (std::int64_t s = 0; s < task.steps; ++s) {
       op.geometry->reads(point, s, reads_);
+      looked_at_ += static_cast<std::int64_t>(reads_.size());
+      if (looked_at_ > kReadsAStep * options_.max_steps) return false;
       for (const ir::Read& read : reads_) ++at_(copy_at(op.inputs[read.operand], read.block, here)).uses;
     }
     for (const std::size_t array : op.outputs) task.outputs.push_back(copy_at(array, task.point, here));
@@ -226,6 +236,7 @@ class Run {
       there.shares.push_back({o, tasks_.size(), tasks_.size()});
     tasks_.push_back(std::move(task));
     ++there.shares.back().end;
+    return true;
   }
 
   // ---- memory ----
@@ -536,6 +547,7 @@ class Run {
   const SimOptions& options_;
   Simulation& out_;
   double now_ = 0, longest_s_ = 0;
+  std::int64_t looked_at_ = 0;  // steps and reads
   std::int64_t number_ = 0;
   std::vector<Place> places_;  // those given, then clients
   std::map<DeviceId, Index> place_of_;

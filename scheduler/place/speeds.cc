@@ -7,6 +7,7 @@ namespace {
 
 // Before anything has run: one core is what the plain model describes; a GPU is some fifty times that.
 constexpr double kCudaRatio = 0.02;
+constexpr std::int64_t kTooMuchNs = 1e16;    // four months: nonsense, and sums of it might overflow
 constexpr std::int64_t kEnoughNs = 100'000;  // of model time: less says little
 
 }  // namespace
@@ -23,7 +24,8 @@ LinkSpeed link_between(const Device& from, const Device& to) {
 void Speeds::learn(const Device& device, std::string_view family, std::int64_t busy_ns,
                    std::int64_t model_ns) {
   Sum& own = devices_[device.id].try_emplace(std::string(family)).first->second;
-  if (busy_ns < own.busy_ns || model_ns < own.model_ns) return;
+  if (busy_ns < own.busy_ns || model_ns < own.model_ns || busy_ns > kTooMuchNs || model_ns > kTooMuchNs)
+    return;
   Sum& all = kinds_[device.kind].try_emplace(std::string(family)).first->second;
   all.busy_ns += busy_ns - own.busy_ns;
   all.model_ns += model_ns - own.model_ns;

@@ -196,11 +196,23 @@ bool Core::Impl::keeps(const Copy& copy) const {
          producer.placement.holds(ir::unravel(copy.block, array.counts), devices[copy.device].spec.id);
 }
 
+// Keys of replicas that went or are used again stay in the list until they are most of it.
+void Core::Impl::forget_spares(std::uint16_t d) {
+  DeviceState& device = devices[d];
+  if (device.spares.size() < device.spares_checked * 2 + 1024) return;
+  std::erase_if(device.spares, [&](std::uint64_t key) {
+    const auto found = device.index.find(key);
+    return found == device.index.end() || !copies[found->second].spare;
+  });
+  device.spares_checked = device.spares.size();
+}
+
 void Core::Impl::maybe_release(Slot slot) {
   if (Copy& copy = copies[slot]; needed(copy)) {
     if (copy.kind == CopyKind::kReplica && copy.uses == kNone && !std::exchange(copy.spare, true)) {
       ++counts.kept;
       devices[copy.device].spares.push_back(copy_key(copy.array, copy.block));
+      forget_spares(copy.device);
     }
     return;
   }

@@ -8,7 +8,8 @@
 // Invariants (checked by check_invariants()):
 //   * A copy is in its device's index under (array, block) and in its array's list, exactly once.
 //   * Uses of a copy have distinct (op, device). A local use counts reads not yet enqueued.
-//   * A copy without uses and without hold exists only while expected, receiving, or not yet complete.
+//   * A copy without uses and without hold exists only while expected, receiving, or not yet complete; a replica also
+//     while its array is held and its device is to keep copies.
 //   * Memory of copies plus the reserve is what the arena says is in use.
 //   * A waiting task hangs on exactly one unready copy; a ready one is in its queue's ready list exactly once.
 #pragma once
@@ -177,14 +178,14 @@ struct Queue {  // one device's part of one graph
   GraphId graph;
   std::int32_t priority = 0;
   std::deque<Slot> ops;  // not fully expanded, in plan order
-  std::int64_t live = 0, weight = 0;
+  std::int64_t live = 0, weight = 0, eager_weight = 0;
   std::deque<Slot> order;  // expanded, lowest first; finished ones linger until they reach the front
   // Tasks of later ops, expanded because all they read is here: they run before more is made, so that what is made is used
   // and freed. When their op's turn comes they move to `order`.
   std::vector<Slot> eager;
   std::vector<Slot> usable;  // ops that may have such tasks: something they read has just come
   std::deque<Slot> ready;
-  std::deque<Slot> blocked;  // on memory, lowest first
+  std::deque<Slot> blocked;  // on memory
 };
 
 struct InFlight {
@@ -222,6 +223,7 @@ struct DeviceState {
   std::deque<PendingDone> pending_dones;
   std::deque<std::uint64_t>
       spares;  // keys of replicas kept without a use, oldest first; some are gone or used again
+  std::size_t spares_checked = 0;  // how many there were when those that are gone were last left out
   std::optional<alloc::Extent> reserve;
   std::int64_t reserve_bytes = 0;  // wanted: the largest admitted step
   bool slab_pending = false, memory_freed = false;
@@ -282,6 +284,7 @@ struct Core::Impl {
   void send_done(const Copy& copy, Slot op);
   bool needed(const Copy& copy) const;
   bool keeps(const Copy& copy) const;
+  void forget_spares(std::uint16_t device);
   void maybe_release(Slot copy);
   void free_memory(Copy& copy);
   void destroy_copy(Slot copy);

@@ -8,7 +8,7 @@ namespace {
 constexpr std::int64_t kLargeBytes = 64 << 10;  // of a block: worth running its readers early for
 constexpr std::int64_t kMaxWeight =
     65'536;  // block reads of expanded, unfinished tasks, per device and graph
-}
+}  // namespace
 
 void Core::Impl::expand_all() {
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
@@ -48,6 +48,7 @@ void Core::Impl::leave_eager(Slot t) {
   eager[at] = eager.back();
   eager.pop_back();
   tasks[t].eager = false;
+  queues[tasks[t].queue].eager_weight -= tasks[t].weight;
 }
 
 bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
@@ -61,8 +62,9 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
     queue_ended |= queue.live == 0;
     return false;
   }
-  if (queue.live - static_cast<std::int64_t>(queue.eager.size()) >= options.window ||
-      (queue.live > 0 && queue.weight >= kMaxWeight) ||
+  // Eager tasks do not count: they may all wait for memory that only the lowest task, which is not one of them, can get.
+  const std::int64_t in_order = queue.live - static_cast<std::int64_t>(queue.eager.size());
+  if (in_order >= options.window || (in_order > 0 && queue.weight - queue.eager_weight >= kMaxWeight) ||
       queue.order.size() >= static_cast<std::size_t>(options.window) * 16) {
     return false;
   }
@@ -141,8 +143,10 @@ bool Core::Impl::expand_eager(std::uint16_t d, Slot q) {
     // The front op's own tasks come in order anyway: but while its predecessors fill the window, they may pass it.
     const bool front = !queue.ops.empty() && queue.ops.front() == slot;
     const bool open = ops[slot].cancelled == kNone && share.next < share.owned && !queue.ops.empty() &&
-                      (front ? queue.live < 3 * options.window
-                             : queue.eager.size() < static_cast<std::size_t>(options.window));
+                      (front ? queue.live < 3 * options.window &&
+                                   queue.order.size() < static_cast<std::size_t>(options.window) * 16
+                             : queue.eager.size() < static_cast<std::size_t>(options.window)) &&
+                      queue.weight < kMaxWeight;
     if (!open || !all_here(slot, d, entry.placement.nth(devices[d].spec.id, share.next), bytes)) {
       share.usable = false;
       queue.usable.pop_back();
@@ -160,6 +164,7 @@ bool Core::Impl::expand_eager(std::uint16_t d, Slot q) {
     task.eager = true;
     task.eager_at = static_cast<std::uint32_t>(queue.eager.size());
     queue.eager.push_back(t);
+    queue.eager_weight += task.weight;
     return true;
   }
   return false;
@@ -526,7 +531,7 @@ void Core::Impl::finish_task(Slot t) {
   if (queue.live ==
       0) {  // unless more is expanded, this was the last of the graph here, and somebody may wait
     queue_ended = true;
-    report_now |= queue.ops.empty() || (queue.ops.size() == 1 && share.next == share.owned);
+    report_now |= queue.ops.empty();
   }
   queue.weight -= task.weight;
   if (task.eager) {

@@ -28,6 +28,8 @@ TEST_CASE("a family with a step that is long beyond all prediction is told") {
   other.add(1000, 1000);
   other.add(1000, 50'000'000);
   CHECK(other.erratic());
+  for (int i = 0; i < 1000; ++i) other.add(1000, 1000);
+  CHECK(!other.erratic());
 }
 
 }  // namespace

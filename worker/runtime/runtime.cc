@@ -12,15 +12,18 @@
 namespace tilewise::worker {
 namespace {
 
-constexpr TimeNs kLoneNs = 4 * kMicrosecond;     // less than waking an executor
-constexpr TimeNs kShortNs = 250 * kMicrosecond;  // so long may messages wait where there is one core
-constexpr TimeNs kTurnNs = 30 * kMicrosecond;    // short steps of one turn: results wait no longer to be told
+constexpr TimeNs kLoneNs = 4 * kMicrosecond;        // less than waking an executor
+constexpr TimeNs kShortNs = 250 * kMicrosecond;     // so long may messages wait where there is one core
+constexpr TimeNs kShortCallNs = 50 * kMicrosecond;  // of users' kernels, whose time may depend on their data
+constexpr TimeNs kTurnNs = 30 * kMicrosecond;  // short steps of one turn: results wait no longer to be told
 
 // Work that may sleep: files, and what reads the bytes of many others.
 bool may_sleep(const ir::Op& op) {
   switch (op.kind) {
     case ir::OpKind::kReadNpy:
     case ir::OpKind::kWriteNpy: return true;
+    case ir::OpKind::kCall:
+      return op.get<ir::CallAttrs>().kernel.ends_with("_npy");  // of the built-in ones, that sync
     case ir::OpKind::kMatmul:
     case ir::OpKind::kMatmulPanels: {
       static const bool may_wait = !kernels::host_warning().empty();  // for other products to end
@@ -47,6 +50,9 @@ bool host_may_step_in(const ir::Op& op) {
 
 struct Runtime::Local {
   std::unique_ptr<device::Device> device;
+  std::deque<Meter>
+      meters;  // of host kernels, by family; added on the runtime's thread only; outlives the fallback
+  std::vector<std::int64_t> told;  // steps of each that the scheduler knows of
   std::unique_ptr<kernels::KernelSet> kernels;
   std::unique_ptr<HostFallback> fallback;  // of CUDA devices
   DeviceId id;
@@ -55,8 +61,6 @@ struct Runtime::Local {
   std::vector<std::uint64_t> enqueued;  // the last step that went to the executor, likewise
   // Launches that could not even be enqueued, by stream: failed when their step number completes.
   std::vector<StepFailed> refused;
-  std::deque<Meter> meters;           // of host kernels, by family; added on the runtime's thread only
-  std::vector<std::int64_t> told;     // steps of each that the scheduler knows of
   std::vector<device::Slab> scratch;  // per compute stream: its steps run one after another and share it
 
   Meter& meter(const OpEntry& op) {
@@ -254,6 +258,11 @@ msg::TraceReply Runtime::trace(const msg::TraceRequest& request) const {
     reply.steps.push_back(
         {r.op, r.graph, r.point, r.family, locals_[r.device]->id, r.stream, r.start_ns, r.end_ns});
   }
+  if (request.max_steps > 0 && reply.steps.size() > request.max_steps) {
+    const std::size_t older = reply.steps.size() - request.max_steps;
+    reply.lost += older;
+    reply.steps.erase(reply.steps.begin(), reply.steps.begin() + static_cast<std::ptrdiff_t>(older));
+  }
   return reply;
 }
 
@@ -271,6 +280,7 @@ void Runtime::resolve(const Launch& launch, ResolvedStep& step) const {
 // Host steps that end soon for all we know; of kernels that users bring, once one has been timed.
 bool Runtime::may_run_here(const Local& local, const Launch& launch, TimeNs limit) const {
   if (local.device->info().kind != device::Kind::kHost || may_sleep(launch.op->op)) return false;
+  if (launch.op->op.kind == ir::OpKind::kCall) limit = std::min(limit, kShortCallNs);
   const std::size_t family = launch.op->family;
   if (family >= local.meters.size() || local.meters[family].steps() == 0)
     return launch.op->op.kind != ir::OpKind::kCall && launch.op->model_ns <= limit;

@@ -269,11 +269,12 @@ struct Explanation {
   links @11 :List(LinkAccount);
   critical @12 :List(CriticalAccount);
   arrays @13 :List(ArrayAccount);
+  opCount @14 :UInt32;       # planned; of very many only the last are in `ops`
 }
 
 # ---- tracing ---------------------------------------------------------------------------------------------------------
 
-struct TraceRequest { nonce @0 :UInt64; graph @1 :UInt64; }
+struct TraceRequest { nonce @0 :UInt64; graph @1 :UInt64; maxSteps @2 :UInt32; }
 
 struct TracedStep {
   op @0 :UInt64;

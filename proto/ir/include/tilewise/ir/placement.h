@@ -14,7 +14,7 @@ constexpr int kMaxRuleDevices = 65'536;  // of one rule
 // Points of a box tiled over a device grid. Along dimension d, coordinate c of `parts[d]` owns, counted from the box's
 // low corner: contiguous: [ceil(c*n/parts), ceil((c+1)*n/parts)); cyclic: every parts[d]-th, starting at c.
 // devices[ravel(coordinates, parts) * copies] is the owner, which runs the task. The copies - 1 devices after it are
-// holders: they keep their copy of the block, once they have read it, for as long as the owner keeps its own.
+// holders: while the array is held they keep the block, once they have read a copy of it, as long as there is room.
 struct Rule {
   PerDim<std::int32_t> parts;
   PerDim<std::uint8_t> cyclic;  // 0 or 1 per dimension

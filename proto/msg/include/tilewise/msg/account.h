@@ -51,7 +51,7 @@ struct LinkAccount {  // blocks read by `to` that `from` owns
 struct CriticalAccount {  // a stretch of the critical path, first to last
   std::uint32_t op = 0;   // place in Explanation::ops
   DeviceId device;
-  std::string what;  // "runs", "moves", "waits for the device"
+  std::string what;  // "runs", or "moves": bytes are on their way to it
   double seconds = 0;
   friend bool operator==(const CriticalAccount&, const CriticalAccount&) = default;
 };

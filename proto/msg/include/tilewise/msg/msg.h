@@ -238,13 +238,14 @@ struct Explain {
 };
 struct Explanation {
   std::uint64_t request = 0;
-  Outcome outcome;         // why it would be refused; then only the passes that ran are told
+  Outcome outcome;         // why it would be refused; then nothing else is told
   bool simulated = false;  // too many steps otherwise: seconds, peaks and links are missing
   std::int64_t tasks = 0, steps = 0;
   double flops = 0;
   double seconds = 0;  // from the first task to the end
   double bound_s = 0;  // no schedule is shorter: all work spread evenly, or the longest chain of steps
   std::vector<PassAccount> passes;
+  std::uint32_t op_count = 0;  // planned; of very many only the last are in `ops`
   std::vector<OpAccount> ops;
   std::vector<DeviceAccount> devices;
   std::vector<LinkAccount> links;
@@ -259,7 +260,8 @@ struct Explanation {
 // each answer.
 struct TraceRequest {
   std::uint64_t nonce = 0;
-  GraphId graph;  // given: of this one only
+  GraphId graph;                // given: of this one only
+  std::uint32_t max_steps = 0;  // the newest so many of a worker; filled in by the scheduler
   friend bool operator==(const TraceRequest&, const TraceRequest&) = default;
 };
 struct TracedStep {

@@ -14,8 +14,8 @@ class Meter {
   double predict(std::int64_t model_ns) const {
     return static_cast<double>(model_ns) * ratio_.load(std::memory_order_relaxed);
   }
-  // A step took far longer than was predicted, and long: nobody should wait for one of this family.
-  bool erratic() const { return erratic_.load(std::memory_order_relaxed); }
+  // One of the last thousand steps took far longer than was predicted, and long: nobody should wait for this family.
+  bool erratic() const { return trust_.load(std::memory_order_relaxed) < 0; }
 
   std::int64_t steps() const { return steps_.load(std::memory_order_relaxed); }
   std::int64_t busy_ns() const { return busy_ns_.load(std::memory_order_relaxed); }  // sum of what they took
@@ -24,7 +24,7 @@ class Meter {
  private:
   std::atomic<std::int64_t> steps_{0}, busy_ns_{0}, model_ns_{0};
   std::atomic<float> ratio_{1};  // took / model, of the last few steps
-  std::atomic<bool> erratic_{false};
+  std::atomic<std::int32_t> trust_{0};
 };
 
 }  // namespace tilewise::worker
