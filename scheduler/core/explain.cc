@@ -183,8 +183,8 @@ void explain_draft(const State& s, const Draft& draft, msg::Explanation& out) {
   cut_ops(out);
 }
 
-void add_arrays(const State& s, const Session& session, std::vector<std::uint64_t> wanted,
-                const Draft* draft, msg::Explanation& out) {
+void add_arrays(const State& s, const Session& session, std::vector<std::uint64_t> wanted, const Draft* draft,
+                msg::Explanation& out) {
   boost::unordered_flat_map<std::uint64_t, std::pair<std::size_t, std::size_t>> made;  // (op, output)
   for (std::size_t i = 0; draft != nullptr && i < draft->ops.size(); ++i) {
     for (std::size_t o = 0; o < draft->ops[i].outputs.size(); ++o)

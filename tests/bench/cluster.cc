@@ -5,7 +5,6 @@
 #include <unistd.h>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <stdexcept>
 
 namespace tilewise::bench {
@@ -46,15 +45,10 @@ Session Cluster::session(std::unique_ptr<client::Endpoint> endpoint) {
 }
 
 double Cluster::scheduler_cpu_seconds() const {
-  std::ifstream stat("/proc/" + std::to_string(processes_.front()->pid()) + "/stat");
-  std::string line;
-  std::getline(stat, line);
-  std::istringstream fields(line.substr(line.rfind(')') + 2));  // the name may hold anything
-  std::string skipped;
-  for (int i = 0; i < 11; ++i) fields >> skipped;
-  double user = 0, system = 0;
-  fields >> user >> system;
-  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  std::ifstream stat("/proc/" + std::to_string(processes_.front()->pid()) + "/schedstat");  // nanoseconds
+  double ns = 0;
+  stat >> ns;
+  return ns * 1e-9;
 }
 
 std::int64_t Cluster::resident_bytes(std::size_t process) const {

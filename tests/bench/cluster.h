@@ -20,7 +20,7 @@ class Cluster {
   static Session session(std::unique_ptr<client::Endpoint> endpoint);
   Session session() const { return session(endpoint()); }
 
-  // CPU time of the scheduler's process so far.
+  // CPU time of the scheduler so far: of its main thread, which does all the work.
   double scheduler_cpu_seconds() const;
   // Memory that a process has resident now: 0 the scheduler, then the workers.
   std::int64_t resident_bytes(std::size_t process) const;
