@@ -64,6 +64,14 @@ std::vector<Array> map_blocks(const Kernel& kernel, const std::vector<BlockLists
   ir::CallAttrs attrs = attrs_of(kernel);
   std::vector<Array> arrays;
   for (const BlockLists& input : inputs) {
+    if (outputs.empty() ||
+        static_cast<std::int64_t>(input.blocks.size()) != outputs.front().grid.block_count()) {
+      throw ArrayError(Errc::kInvalidArgument,
+                       "kernel '" + kernel.name + "': input " + std::to_string(arrays.size()) + " has " +
+                           std::to_string(input.blocks.size()) + " lists of blocks for " +
+                           std::to_string(outputs.empty() ? 0 : outputs.front().grid.block_count()) +
+                           " calls");
+    }
     arrays.push_back(input.array);
     ir::ExplicitMap& map = attrs.explicit_maps.emplace_back();
     map.offsets.reserve(input.blocks.size() + 1);

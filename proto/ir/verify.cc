@@ -48,7 +48,7 @@ Status Verifier::common() const {
     return fail(Errc::kLimitExceeded, "too many devices in a hint");
   for (const DeviceId device : op_.hint.devices)
     if (!device) return fail(Errc::kInvalidArgument, "device 0 in a hint");
-  if (!op_.hint.parts.empty()) {
+  if (!op_.hint.parts.empty() || op_.hint.copies != 1) {
     std::int64_t devices = op_.hint.copies;
     for (const std::int32_t parts : op_.hint.parts) {
       if (parts < 1 || devices < 1 || devices > static_cast<std::int64_t>(kMaxHintDevices))

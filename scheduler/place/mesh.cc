@@ -103,8 +103,8 @@ ir::PerDim<double> cut_costs(const Request& request) {
 ir::Placement hinted(const ir::DeviceHint& hint, const ir::Shape& counts, std::span<const double> cut_cost) {
   if (hint.devices.size() == 1)
     return ir::Placement::whole(counts, ir::Rule::constant(static_cast<int>(counts.size()), hint.devices[0]));
-  if (hint.parts.empty() || hint.parts.size() != counts.size())
-    return tiled(counts, hint.devices, cut_cost, false);
+  const bool mesh = !hint.parts.empty() || hint.copies > 1;  // of a scalar: copies alone
+  if (!mesh || hint.parts.size() != counts.size()) return tiled(counts, hint.devices, cut_cost, false);
   const ir::PerDim<std::uint8_t> contiguous(counts.size(), 0);
   return ir::Placement::whole(counts, {hint.parts, contiguous, hint.devices, hint.copies});
 }

@@ -51,6 +51,11 @@ TEST_CASE("arrays on meshes: right values, right devices") {
         CHECK((a * 2.0 + b).get<double>() == plain(size, 3));
       }
     }
+    Array scalar = session.full({}, 2.5).on(mesh, {});
+    scalar.persist().wait();
+    for (const Device& d : devices)
+      CHECK(session.explain(scalar).account().arrays[0].placement.holds({}, d.id));
+    CHECK(scalar.item<double>() == 2.5);
     // Moved from the first device to the others.
     Array c = (session.ones({size}) * 5.0).on(devices.front());
     c.persist().wait();
