@@ -49,10 +49,10 @@ bool host_may_step_in(const ir::Op& op) {
 }  // namespace
 
 struct Runtime::Local {
-  std::unique_ptr<device::Device> device;
-  std::deque<Meter>
-      meters;  // of host kernels, by family; added on the runtime's thread only; outlives the fallback
+  // Of host kernels, by family; added on the runtime's thread only. Outlive the threads that write to them.
+  std::deque<Meter> meters;
   std::vector<std::int64_t> told;  // steps of each that the scheduler knows of
+  std::unique_ptr<device::Device> device;
   std::unique_ptr<kernels::KernelSet> kernels;
   std::unique_ptr<HostFallback> fallback;  // of CUDA devices
   DeviceId id;
