@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -118,7 +119,8 @@ int run(const char* file) {
     same &= std::equal(got.begin(), got.end(), whole.begin() + part * kRows * kWidth);
   }
   std::printf("the same without stages: %s\n", same ? "equal" : "DIFFERENT");
-  return same && overlaps && most >= 2 ? 0 : 1;
+  const bool cores = std::thread::hardware_concurrency() >= 2;  // on one, stages alternate instead
+  return same && overlaps && (most >= 2 || !cores) ? 0 : 1;
 }
 
 }  // namespace
