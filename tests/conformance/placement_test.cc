@@ -71,21 +71,21 @@ TEST_CASE("copies that stay make room for what is needed") {
   TestCluster cluster(form);
   Session& session = cluster.session;
   const Mesh mesh(session.devices(), {{"x", 3}});
-  const std::int64_t rows = 1 << 20;  // 8 MiB a block
+  const std::int64_t rows = 1 << 19;  // 4 MiB a block
   Array w = session.full({4 * rows}, 2.0, {.block = {rows}}).on(mesh, {});
   w.persist().wait();
   Array shards = session.ones({3 * rows}, {.block = {rows}}).on(mesh, {"x"});
   shards.persist().wait();
-  for (int part = 0; part < 4; ++part) {  // every device reads all of w: 32 MiB stay on each
+  for (int part = 0; part < 4; ++part) {  // every device reads all of w: 16 MiB stay on each
     const Array piece = w.slice(0, part * rows, (part + 1) * rows);
     CHECK(sum(shards * concat({piece, piece, piece})).item<double>() == 6.0 * static_cast<double>(rows));
   }
   // More than what is left beside those copies, on the devices that do not own w.
   const std::vector<Device> devices = session.devices();
   const Mesh others({devices[1], devices[2]}, {{"x", 2}});
-  Array large = (session.ones({10 * rows}, {.block = {rows}}) * 3.0).on(others, {"x"});
+  Array large = (session.ones({24 * rows}, {.block = {rows}}) * 3.0).on(others, {"x"});
   large.persist().wait();
-  CHECK(sum(large).item<double>() == 30.0 * static_cast<double>(rows));
+  CHECK(sum(large).item<double>() == 72.0 * static_cast<double>(rows));
 }
 
 TEST_CASE("what is explained is what is done") {

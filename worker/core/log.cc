@@ -360,6 +360,12 @@ void Core::Impl::drop_ended_queues() {
       queues.drop(q);
       return true;
     });
+    // The reserve is for the largest step of what is under way, not of what once was.
+    if (device.queues.empty()) {
+      device.reserve_bytes = 0;
+      if (device.reserve) device.arena.free(*device.reserve, alloc::Fence{});
+      device.reserve.reset();
+    }
   }
 }
 

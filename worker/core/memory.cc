@@ -83,6 +83,8 @@ void Core::Impl::restore_reserve(std::uint16_t d) {
   if (!device.full && device.arena.wants_slab(device.reserve_bytes) > 0) return;
   if (device.reserve) device.arena.free(*device.reserve, alloc::Fence{});
   device.reserve = device.arena.allocate_settled(device.reserve_bytes);
+  while (!device.reserve && evict(d, 1))  // spare replicas go, before a task could take their place
+    device.reserve = device.arena.allocate_settled(device.reserve_bytes);
   if (!device.reserve && kept > 0) device.reserve = device.arena.allocate_settled(kept);
 }
 
