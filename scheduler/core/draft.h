@@ -25,6 +25,9 @@ struct Draft {
 // translate.cc: checks names, devices and limits, and gives every array its id.
 Result<Draft> translate(const State& s, const Session& session, msg::Submit& submit);
 
+// submit.cc: of all outputs together; cut off at 1e18, so that sums of loads do not overflow.
+std::int64_t output_bytes(const ir::Op& op);
+
 // submit.cc: all of it: translated, rewritten, placed. `dump`: keep the graph after each pass as text.
 Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit, bool dump);
 

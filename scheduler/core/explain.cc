@@ -19,16 +19,6 @@ constexpr std::size_t kMaxOps = 8192;              // told one by one; all are c
 constexpr std::size_t kMaxArrays = 1024;           // of one question
 constexpr std::size_t kMaxArrayDevices = 1 << 20;  // named by the rules of all of them
 
-std::int64_t bytes_written(const ir::Op& op) {
-  double bytes = 0;
-  for (const ir::OutputSpec& output : op.outputs) {
-    double of = static_cast<double>(ir::size_of(output.dtype));
-    for (const std::int64_t n : output.grid.shape()) of *= static_cast<double>(n);
-    bytes += of;
-  }
-  return static_cast<std::int64_t>(std::min(bytes, 9e18));
-}
-
 // Ops and arrays in the form that the simulation wants.
 class Paper {
  public:
@@ -86,7 +76,7 @@ class Paper {
       op.end_s = from.end_s;
       op.busy_s = from.busy_s;
       op.critical_s = from.critical_s;
-      op.bytes_written = bytes_written(*ops_[i].op);
+      op.bytes_written = output_bytes(*ops_[i].op);
     }
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       const place::SimDevice& d = done.devices[i];

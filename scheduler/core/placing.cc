@@ -11,11 +11,7 @@ struct Known {  // an array that an op of the draft reads
   const ir::Placement* placement = nullptr;
 };
 
-double bytes_of(const ir::SourceArray& array) {
-  double bytes = static_cast<double>(ir::size_of(array.dtype));
-  for (const std::int64_t n : array.grid.shape()) bytes *= static_cast<double>(n);
-  return bytes;
-}
+using place::bytes_of;
 
 class OpPlacer {
  public:

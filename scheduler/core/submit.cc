@@ -11,16 +11,6 @@ namespace {
 
 constexpr std::size_t kRememberedAnswers = 256;  // of one session
 
-std::int64_t output_bytes(const ir::Op& op) {
-  double bytes = 0;
-  for (const ir::OutputSpec& output : op.outputs) {
-    double of = static_cast<double>(ir::size_of(output.dtype));
-    for (const std::int64_t n : output.grid.shape()) of *= static_cast<double>(n);
-    bytes += of;
-  }
-  return static_cast<std::int64_t>(std::min(bytes, 1e18));  // sums of loads must not overflow
-}
-
 bool runs_nowhere(const ir::Op& op) {
   return op.kind == ir::OpKind::kFetch || op.kind == ir::OpKind::kProvide;
 }
@@ -151,6 +141,12 @@ void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft
 }
 
 }  // namespace
+
+std::int64_t output_bytes(const ir::Op& op) {
+  double bytes = 0;
+  for (const ir::OutputSpec& output : op.outputs) bytes += place::bytes_of({output.dtype, output.grid});
+  return static_cast<std::int64_t>(std::min(bytes, 1e18));
+}
 
 Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit, bool dump) {
   if (static_cast<std::size_t>(s.running) >= s.options.max_graphs) {

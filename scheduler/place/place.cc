@@ -15,12 +15,6 @@ std::vector<DeviceId> ids_of(std::span<const Device> devices) {
   return out;
 }
 
-double bytes_of(const ir::SourceArray& array) {
-  double bytes = static_cast<double>(ir::size_of(array.dtype));
-  for (const std::int64_t n : array.grid.shape()) bytes *= static_cast<double>(n);
-  return bytes;
-}
-
 class Aligned final : public Policy {
  public:
   std::string_view name() const override { return "aligned"; }
@@ -84,6 +78,12 @@ bool uses_only(const ir::Placement& placement, std::span<const Device> eligible)
 }
 
 }  // namespace
+
+double bytes_of(const ir::SourceArray& array) {
+  double bytes = static_cast<double>(ir::size_of(array.dtype));
+  for (const std::int64_t n : array.grid.shape()) bytes *= static_cast<double>(n);
+  return bytes;
+}
 
 std::unique_ptr<Policy> aligned_policy() { return std::make_unique<Aligned>(); }
 std::unique_ptr<Policy> tiled_policy() { return std::make_unique<Tiled>(false); }

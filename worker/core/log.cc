@@ -320,14 +320,14 @@ void Core::Impl::forget_retired() {
 
 // A retired op goes when nothing here refers to it: no live task, no claim, no copy of its outputs, no later user of
 // its outputs.
-bool Core::Impl::forget(Slot slot) {
+void Core::Impl::forget(Slot slot) {
   OpState& op = ops[slot];
-  if (op.live_tasks != 0 || op.open_uses != 0) return false;
+  if (op.live_tasks != 0 || op.open_uses != 0) return;
   for (Slot a : op.outputs) {
-    if (arrays[a].live_copies != 0 || !arrays[a].users.empty()) return false;
+    if (arrays[a].live_copies != 0 || !arrays[a].users.empty()) return;
   }
   for (const ShareState& share : op.shares) {
-    if (share.next < share.owned || share.dirty) return false;
+    if (share.next < share.owned || share.dirty) return;
   }
   for (std::uint16_t d = 0; d < devices.size(); ++d) {  // cancelled before its turn came
     if (!op.shares[d].queued && !op.shares[d].usable) continue;
@@ -350,7 +350,6 @@ bool Core::Impl::forget(Slot slot) {
   op_by_id.erase(op.entry->id.value);
   ops[slot] = OpState{};
   ops.drop(slot);
-  return true;
 }
 
 void Core::Impl::drop_ended_queues() {

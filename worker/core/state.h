@@ -267,7 +267,7 @@ struct Core::Impl {
   void apply_retire(const msg::Retire& retire);
   void maybe_forget(Slot op);
   void forget_retired();
-  bool forget(Slot op);
+  void forget(Slot op);
   void drop_ended_queues();
   void on_peer_lost(WorkerId peer);
   void unpark();
@@ -309,8 +309,6 @@ struct Core::Impl {
   void advance(std::uint16_t device);
   enum class Launched { kYes, kWaiting, kBlocked, kFinished };
   Launched launch_steps(Slot task);
-  bool admit(Slot task);
-  bool allocate_outputs(Slot task, std::uint8_t stream, bool lowest);
   void enqueue_step(Slot task, const std::vector<Slot>& inputs, Launch& launch);
   bool donate(Slot task, const std::vector<Slot>& inputs);
   void run_failed(Slot task);

@@ -101,6 +101,8 @@ struct Estimate {
 constexpr std::int64_t kSampledReads = 256;  // at most so many are looked at
 Estimate estimate(const Request& request, const ir::Placement& placement);
 
+double bytes_of(const ir::SourceArray& array);  // all of it
+
 // "4x2 tiles over 8 devices", "one device": for people.
 std::string describe(const ir::Placement& placement);
 
