@@ -233,6 +233,45 @@ TEST_CASE("what never fits is reported stuck, and a cancellation frees everythin
   CHECK(lists.core->counters().copies_live == 0);
 }
 
+// 2048 bytes, 256 a block: six held, a reserve wanted for four, so what is free belongs to the lowest task.
+TEST_CASE("blocks for later tasks do not fill what the lowest task needs, where the reserve finds no place") {
+  Lists lists(2048);
+  lists.step({PeerReady{kOther, false}});  // peers' blocks are copied
+  const ir::Op held = source(10, 6, 32), x = source(11, 2, 32), y = source(12, 1, 32);
+  lists.log({plan_of({on(kHere, 1, held)}, {ArrayId{10}})});
+  for (std::uint64_t i = 1; i <= 6; ++i) lists.completed(i);
+  REQUIRE(lists.core->counters().tasks_live == 0);
+
+  ir::Op wide = map_of(12, 14, y.space);  // one block, three times: counted as three
+  wide.operands.resize(3, wide.operands[0]);
+  ir::TapeInstr load;
+  load.op = ir::TapeOp::kLoad;
+  wide.attrs = ir::MapAttrs{{{load}}};
+  lists.log(
+      {plan_of({on(kPeer, 2, x), on(kPeer, 3, y), on(kHere, 4, map_of(11, 13, x.space)), on(kHere, 5, wide),
+                on(kClient, 6, fetch_of(13, x.space)), on(kClient, 7, fetch_of(14, y.space))},
+               {}, 2)});
+  const auto offer = [&](std::uint64_t array, std::int64_t block, std::uint64_t op) {
+    msg::PeerBatch batch;
+    msg::Offer offer;
+    offer.block = {ArrayId{array}, block}, offer.op = OpId{op}, offer.from = kPeer, offer.to = kHere,
+    offer.bytes = 256;
+    batch.offers.push_back(offer);
+    return lists.from_peer(batch).receives;
+  };
+  CHECK(offer(12, 0, 5).empty());
+  CHECK(offer(11, 1, 4).empty());
+  lists.now += 20 * kSecond;
+  for (const msg::Message& m : lists.step({}).to_scheduler)  // the lowest waits for its block, not for memory
+    CHECK_FALSE(std::holds_alternative<msg::Stuck>(m));
+  const std::vector<Receive> granted = offer(11, 0, 4);
+  REQUIRE(granted.size() == 1);
+  const Actions& launched = lists.step({TransferDone{granted[0].transfer}});
+  REQUIRE(launched.launches.size() == 1);
+  CHECK(launched.launches[0].op->id == OpId{4});
+  CHECK(launched.launches[0].point == 0);
+}
+
 TEST_CASE("the death of a peer discharges what it owed and fails what it had not delivered") {
   Lists lists;
   const ir::Op a = source(10, 1), b = source(20, 1);

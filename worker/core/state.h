@@ -242,6 +242,13 @@ struct RemoteDevice {
   bool client = false, lost = false;
 };
 
+// What may be taken from a device's memory when it is short (memory.cc).
+enum class Claim : std::uint8_t {
+  kOrdinary,   // may not touch what is owed to the reserve
+  kReleasing,  // of a task that frees as much as it takes
+  kLowest      // of the lowest unfinished task: the reserve too
+};
+
 struct Core::Impl {
   explicit Impl(Options o);
 
@@ -311,17 +318,20 @@ struct Core::Impl {
   Launched launch_steps(Slot task);
   void enqueue_step(Slot task, const std::vector<Slot>& inputs, Launch& launch);
   bool donate(Slot task, const std::vector<Slot>& inputs);
+  Claim claim_of(Slot task, const std::vector<Slot>& inputs) const;
   void run_failed(Slot task);
   void finish_task(Slot task);
   void fail_task(Slot task, Slot why);
+  Slot lowest_task(const DeviceState& device) const;
   bool is_lowest(Slot task) const;
   int pick_stream(std::uint16_t device) const;
   void on_completed(const StreamCompleted& event);
   void on_step_failed(const StepFailed& event);
 
   // Memory (memory.cc)
-  std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled, bool lowest,
+  std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled, Claim claim,
                                     alloc::Fence& wait_for);
+  bool owes_reserve(const DeviceState& device, std::int64_t bytes) const;
   bool evict(std::uint16_t device, std::int64_t bytes);
   std::int64_t step_bytes(const OpEntry& entry) const;
   void restore_reserve(std::uint16_t device);
@@ -330,6 +340,7 @@ struct Core::Impl {
   void retry_blocked(std::uint16_t device);
   bool idle(const DeviceState& device) const;
   bool lowest_waits(Slot copy) const;
+  Slot ungranted_input(const DeviceState& device, Slot task) const;
   Slot starved_task(const DeviceState& device) const;
   void check_stuck();
 
