@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <deque>
+
 using namespace tilewise;
 using namespace tilewise::worker;
 
@@ -46,11 +48,12 @@ msg::PlannedOp on(DeviceId device, std::uint64_t id, ir::Op op) {
 }
 
 struct Lists {
-  explicit Lists(std::int64_t memory = 1 << 20) {
+  explicit Lists(std::int64_t memory = 1 << 20, std::int32_t queue_steps = 256) {
     Options options;
     options.self = kSelf;
     options.devices.push_back({kHere, 0, memory, memory, 1});
     options.window = 8;
+    options.queue_steps = queue_steps;
     core = std::make_unique<Core>(options);
     msg::PeerInfo peer{kOther, msg::Role::kWorker, "other", "host", {}, {kPeer}, {}};
     msg::PeerInfo client{kClientProcess, msg::Role::kClient, "client", "host", {}, {kClient}, {}};
@@ -270,6 +273,52 @@ TEST_CASE("blocks for later tasks do not fill what the lowest task needs, where 
   REQUIRE(launched.launches.size() == 1);
   CHECK(launched.launches[0].op->id == OpId{4});
   CHECK(launched.launches[0].point == 0);
+}
+
+namespace {
+
+// Two sessions with 400 blocks each to make; how many of the first's are among the first 200 steps. `slow`: the first one's
+// steps take so many times what was predicted.
+int steps_of_first(std::uint32_t weight, std::uint32_t other_weight, std::int64_t slow) {
+  Lists lists(1 << 20, 2);
+  msg::Plan one = plan_of({on(kHere, 1, source(10, 400))}, {}, 1);
+  msg::Plan two = plan_of({on(kHere, 2, source(11, 400))}, {}, 2);
+  one.session = SessionId{1}, one.weight = weight;
+  two.session = SessionId{2}, two.weight = other_weight;
+  std::deque<Launch> flying;
+  const auto take = [&](const Actions& actions) {
+    flying.insert(flying.end(), actions.launches.begin(), actions.launches.end());
+  };
+  take(lists.log({one, two}));
+  int mine = 0;
+  for (int i = 0; i < 400 + 200; ++i) {
+    REQUIRE(!flying.empty());
+    const Launch launch = flying.front();
+    flying.pop_front();
+    const bool first = launch.op->id == OpId{1};
+    if (i >= 300) mine += first && i < 500;  // what was queued before is not what was shared
+    take(lists.step({StreamCompleted{0, 0, launch.sequence, launch.op->model_ns * (first ? slow : 1)}}));
+  }
+  return mine;
+}
+
+}  // namespace
+
+TEST_CASE("sessions share a device's time by weight, as it was taken, not as it was predicted") {
+  CHECK(steps_of_first(100, 100, 1) == doctest::Approx(100).epsilon(0.1));
+  CHECK(steps_of_first(300, 100, 1) == doctest::Approx(150).epsilon(0.1));
+  CHECK(steps_of_first(100, 100, 3) == doctest::Approx(50).epsilon(0.1));
+}
+
+TEST_CASE("of one session's graphs the one of higher priority goes first") {
+  Lists lists;
+  msg::Plan later = plan_of({on(kHere, 2, source(11, 4))}, {}, 2);
+  later.priority = 1;
+  // Both at once: nothing has been launched yet.
+  const Actions& actions = lists.log({plan_of({on(kHere, 1, source(10, 4))}), later});
+  REQUIRE(actions.launches.size() == 8);
+  for (int i = 0; i < 8; ++i)
+    CHECK(actions.launches[static_cast<std::size_t>(i)].op->id == OpId{i < 4 ? 2u : 1u});
 }
 
 TEST_CASE("the death of a peer discharges what it owed and fails what it had not delivered") {

@@ -246,19 +246,12 @@ int Core::Impl::pick_stream(std::uint16_t d) const {
   return best;
 }
 
-// Launches what is ready, round robin over graphs of equal standing, until the streams have enough.
+// Launches what is ready until the streams have enough.
 void Core::Impl::advance(std::uint16_t d) {
   DeviceState& device = devices[d];
   bool stalled = false;  // out of memory: only the lowest task may still try
   for (;;) {
-    Slot q = kNone;
-    for (std::size_t i = 0; i < device.queues.size() && q == kNone; ++i) {
-      const std::size_t at = (device.turn + i) % device.queues.size();
-      if (!queues[device.queues[at]].ready.empty()) {
-        q = device.queues[at];
-        device.turn = at + 1;
-      }
-    }
+    const Slot q = next_queue(device);
     if (q == kNone) return;
     const Slot t = queues[q].ready.front();
     Task& task = tasks[t];
@@ -448,6 +441,7 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
     output.sequence = launch.sequence;
   }
   stream.queued_ns += op.entry->model_ns;
+  charge(device, task.queue, static_cast<double>(op.entry->model_ns));
   stream.flight.push_back(std::move(flight));
   ++task.in_flight;
   ++task.next;
@@ -575,12 +569,20 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
   device.last_change = now;
   device.arena.completed(event.stream, event.sequence);
   device.memory_freed = true;
+  double predicted = 0;
+  for (const InFlight& flight : stream.flight) {
+    if (flight.sequence > event.sequence) break;
+    predicted += static_cast<double>(flight.model_ns);
+  }
+  const double correction =
+      event.took_ns > 0 && predicted > 0 ? static_cast<double>(event.took_ns) / predicted - 1 : 0;
   while (!stream.flight.empty() && stream.flight.front().sequence <= event.sequence) {
     const InFlight flight = std::move(stream.flight.front());
     stream.flight.pop_front();
     stream.queued_ns -= flight.model_ns;
     ++device.steps_run;
     Task& task = tasks[flight.task];
+    charge(device, task.queue, correction * static_cast<double>(flight.model_ns));
     --task.in_flight;
     if (task.in_flight == 0 && task.next == task.steps && task.state == TaskState::kRunning)
       finish_task(flight.task);
