@@ -75,7 +75,7 @@ void EventLoop::Impl::park() {
 }
 
 template <class Done> void EventLoop::Impl::run_while_not(const Done& done) {
-  TimeNs last_work = 0;
+  TimeNs last_work = options.spin_ns > 0 ? monotonic_now() : 0;  // whoever starts to wait polls first
   while (!done()) {
     if (turn()) {
       if (options.spin_ns > 0) last_work = monotonic_now();
