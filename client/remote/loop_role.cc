@@ -7,7 +7,8 @@ namespace tilewise::remote {
 void LoopRole::serve() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    if (holder_ == Holder::kUser) {
+    // Once let go for somebody it is his, however late he wakes up.
+    if (holder_ == Holder::kUser || (holder_ == Holder::kFree && wanted_)) {
       resting_ = true;
       background_.wait(lock);
       resting_ = false;
@@ -24,7 +25,7 @@ void LoopRole::serve() {
     loop_.run();  // until stop() or take()
     lock.lock();
     holder_ = Holder::kFree;
-    lease_until_ = monotonic_now() + kLeaseNs;
+    lease_until_ = monotonic_now() + lease_ns_;
     user_.notify_all();
   }
 }
@@ -48,7 +49,7 @@ bool LoopRole::take(TimeNs until) {
     user_.wait_for(lock, std::chrono::nanoseconds(until - monotonic_now()),
                    [&] { return holder_ == Holder::kFree; });
     wanted_ = false;
-    if (holder_ != Holder::kFree) return false;
+    if (holder_ != Holder::kFree) return false;  // it does not run again before the lease is over: no harm
   }
   holder_ = Holder::kUser;
   return true;
@@ -66,7 +67,7 @@ void LoopRole::release() {
   {
     const std::scoped_lock lock(mutex_);
     holder_ = Holder::kFree;
-    lease_until_ = monotonic_now() + kLeaseNs;
+    lease_until_ = monotonic_now() + lease_ns_;
     urgent_ |= std::exchange(others_, false);
     tell = resting_ || urgent_;
   }

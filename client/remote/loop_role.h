@@ -17,7 +17,7 @@ class LoopRole {
  public:
   static constexpr TimeNs kLeaseNs = 2 * kMillisecond;
 
-  explicit LoopRole(net::EventLoop& loop) : loop_(loop) {}
+  explicit LoopRole(net::EventLoop& loop, TimeNs lease_ns = kLeaseNs) : loop_(loop), lease_ns_(lease_ns) {}
 
   // The background thread's body, until stop().
   void serve();
@@ -36,6 +36,7 @@ class LoopRole {
   enum class Holder : std::uint8_t { kBackground, kUser, kFree };
 
   net::EventLoop& loop_;
+  const TimeNs lease_ns_;
   std::mutex mutex_;
   std::condition_variable background_, user_;
   Holder holder_ = Holder::kBackground;

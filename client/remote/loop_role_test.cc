@@ -14,8 +14,9 @@ namespace {
 constexpr TimeNs kPatience = 20 * kSecond;
 
 struct Running {
+  explicit Running(TimeNs lease_ns = LoopRole::kLeaseNs) : role(*loop, lease_ns) {}
   std::unique_ptr<net::EventLoop> loop = std::move(net::EventLoop::create().value());
-  LoopRole role{*loop};
+  LoopRole role;
   std::thread background{[this] { role.serve(); }};
 
   ~Running() { stop(); }
@@ -105,9 +106,20 @@ TEST_CASE("role: a take gives up when the background thread does not let go") {
   CHECK(r.served());
 }
 
+TEST_CASE("role: whoever it was let go for gets it, although the lease is over when he wakes up") {
+  Running r(0);
+  for (int i = 0; i < 2'000; ++i) {
+    REQUIRE(r.take());
+    r.role.release();
+  }
+}
+
 TEST_CASE("role: one thread at a time runs the loop, and what is posted is always done") {
   constexpr int kThreads = 4, kRounds = 300;
-  Running r;
+  TimeNs lease_ns = LoopRole::kLeaseNs;
+  SUBCASE("with a lease") {}
+  SUBCASE("without") { lease_ns = 0; }
+  Running r(lease_ns);
   int inside = 0;  // not atomic: the role is what protects it
   std::atomic<int> clashes = 0, missed = 0;
   const auto user = [&](int seed) {
