@@ -115,6 +115,7 @@ struct GraphRecord {
   SessionId session;
   std::uint64_t request = 0;
   std::int32_t priority = 0;
+  std::uint32_t weight = msg::kDefaultWeight;    // of the session when it submitted
   std::vector<OpId> ops;                         // all of the plan; retired ones are unknown to the op table
   std::int32_t ops_left = 0;                     // not yet retired
   std::int32_t ops_open = 0;                     // not yet finished
