@@ -1,6 +1,6 @@
 // What a task costs when it is small: Task Bench over real processes, and the scheduler's own share.
 //
-//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks memory explain taskbench
+//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks memory explain hop taskbench
 //
 // The method of METG(50 %): docs/figures.md.
 #include <tilewise/kernel.h>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cluster.h"
+#include "hop.h"
 #include "report.h"
 #include "task_bench.h"
 
@@ -282,6 +283,7 @@ int run(const Settings& settings) {
       {"tasks", bench_tasks},
       {"memory", bench_memory},
       {"explain", bench_explain},
+      {"hop", [](const Settings&, Report& r) { bench_hop(r); }},
       {"taskbench", bench_task_bench}};
   bool failed = false;
   for (const auto& [name, part] : parts) {
@@ -314,7 +316,7 @@ int main(int argc, char** argv) {
     else if (argument == "--only" && i + 1 < argc)
       settings.only = argv[++i];
     else {
-      std::fprintf(stderr, "usage: %s [--json FILE] [--quick] [--only tasks|memory|explain|taskbench]\n",
+      std::fprintf(stderr, "usage: %s [--json FILE] [--quick] [--only tasks|memory|explain|hop|taskbench]\n",
                    argv[0]);
       return 2;
     }
