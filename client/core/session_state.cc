@@ -162,7 +162,8 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
     request->targets[request->results[i]].number = submission.fetches[i].number;
   }
   request->number = next_request_++;
-  msg::Submit submit{request->number, options.priority, std::exchange(submission.ops, {}), {}, options_.weight};
+  msg::Submit submit{
+      request->number, options.priority, std::exchange(submission.ops, {}), {}, options_.weight};
   for (const auto& [key, number] : submission.holds) submit.holds.push_back(number);
   request->submission = std::move(submission);
   requests_.emplace(request->number, request);

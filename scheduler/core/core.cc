@@ -101,6 +101,7 @@ TimeNs Core::next_deadline() const {
 }
 
 void Core::check_invariants() const { scheduler::check_invariants(impl_->s); }
+std::uint64_t Core::replays() const { return impl_->s.plans.replays(); }
 std::uint64_t Core::digest() const { return digest_of(impl_->s); }
 
 }  // namespace tilewise::scheduler

@@ -7,6 +7,7 @@
 //
 // Nothing is kept per task: an op has one counter per device that owns points of it.
 #pragma once
+#include "replay.h"
 #include "table.h"
 
 #include <tilewise/place/place.h>
@@ -147,6 +148,7 @@ struct State {
   Options options;
   place::Placer placer;
   place::Speeds speeds;
+  PlanCache plans;
   bool started = false;
   TimeNs start = 0, now = 0;
 

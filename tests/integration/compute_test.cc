@@ -91,7 +91,8 @@ TEST_CASE("results do not depend on the number of workers, nor on how bytes trav
   CHECK(compute(one, true) == copied);
 }
 
-TEST_CASE("several threads of a client wait at once, each for its own, with and without an end to their patience") {
+TEST_CASE(
+    "several threads of a client wait at once, each for its own, with and without an end to their patience") {
   Cluster cluster;
   INFO(cluster.words());
   const Session session = cluster.session();
