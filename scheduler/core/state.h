@@ -7,7 +7,11 @@
 //
 // Nothing is kept per task: an op has one counter per device that owns points of it.
 #pragma once
+<<<<<<< HEAD
 #include "history.h"
+=======
+#include "replay.h"
+>>>>>>> 5fbebb42979671bc77062d1a2f33a064e901ed64
 #include "table.h"
 
 #include <tilewise/place/place.h>
@@ -150,6 +154,7 @@ struct State {
   Options options;
   place::Placer placer;
   place::Speeds speeds;
+  PlanCache plans;
   bool started = false;
   TimeNs start = 0, now = 0;
 

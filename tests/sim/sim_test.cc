@@ -43,7 +43,7 @@ TEST_CASE("random worlds keep every invariant, twice alike") {
   if (only == 0) {  // a simulator that reaches nothing proves nothing
     for (const char* what :
          {"duplicates between peers", "transfers", "uploads", "cancels", "failed steps", "killed workers",
-          "donations", "replicas kept", "eager tasks", "meshes", "requests done"}) {
+          "donations", "replicas kept", "eager tasks", "meshes", "plans replayed", "requests done"}) {
       CHECK_MESSAGE(covered[what] > 0, what << " never happened");
     }
   }
