@@ -46,6 +46,7 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   options.ping_every_ns = 3600 * kSecond;  // liveness is the daemons' test; here a lost link is an event
   options.silence_ns = 7200 * kSecond;
   options.lazy_ns = knobs.lazy_ns;
+  options.history_graphs = 3;
   scheduler_ = std::make_unique<scheduler::Core>(options);
 }
 World::~World() = default;
