@@ -5,6 +5,7 @@
 //   bench_dashboard --json FILE [--quick] [--only cost|page]
 #include <tilewise/config/role.h>
 #include <tilewise/json/json.h>
+#include <tilewise/net/address.h>
 #include <tilewise/tilewise.h>
 
 #include <boost/asio/io_context.hpp>
