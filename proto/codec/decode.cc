@@ -302,6 +302,8 @@ msg::Plan Reader::plan(wire::Plan::Reader r) {
     return msg::PlannedOp{OpId(o.getId()), op(o.getOp()), placement(o.getPlacement()), o.getDone()};
   });
   p.holds = ids<ArrayId>(r.getHolds());
+  p.session = SessionId(r.getSession());
+  p.weight = r.getWeight();
   return p;
 }
 
@@ -356,7 +358,7 @@ msg::Submit Reader::submit(wire::Submit::Reader r) {
   return {r.getRequest(), r.getPriority(),
           list<ir::Op>(r.getOps(), limits::kMaxOpsPerSubmit, "ops of a submission",
                        [&](wire::Op::Reader o) { return op(o); }),
-          ids<std::uint64_t>(r.getHolds())};
+          ids<std::uint64_t>(r.getHolds()), r.getWeight()};
 }
 
 msg::OpAccount Reader::account(wire::OpAccount::Reader r) {

@@ -152,12 +152,15 @@ struct Gen {
   msg::LogEntry entry() {
     switch (prng.below(std::variant_size_v<msg::LogEntry>)) {
       case 0:
-        return msg::Plan{id<GraphId>(), i32(),
+        return msg::Plan{id<GraphId>(),
+                         i32(),
                          list(3,
                               [&] {
                                 return msg::PlannedOp{id<OpId>(), op(), placement(), flag()};
                               }),
-                         list(3, [&] { return id<ArrayId>(); })};
+                         list(3, [&] { return id<ArrayId>(); }),
+                         id<SessionId>(),
+                         u32()};
       case 1: return msg::Release{list(9, [&] { return id<ArrayId>(); })};
       case 2: return msg::CancelGraph{id<GraphId>(), outcome()};
       case 3: return msg::Retire{list(9, [&] { return id<OpId>(); })};
@@ -196,7 +199,7 @@ struct Gen {
   void fill(msg::TaskFailed& m) { m = {id<OpId>(), id<DeviceId>(), i64(), outcome()}; }
   void fill(msg::Stuck& m) { m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64()}; }
   void fill(msg::Submit& m) {
-    m = {u64(), i32(), list(9, [&] { return op(); }), list(9, [&] { return u64(); })};
+    m = {u64(), i32(), list(9, [&] { return op(); }), list(9, [&] { return u64(); }), u32()};
   }
   void fill(msg::SubmitReply& m) {
     m = {u64(), outcome(), id<GraphId>(), list(5, [&] { return std::pair(u64(), id<ArrayId>()); })};

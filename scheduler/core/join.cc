@@ -131,7 +131,8 @@ void send_snapshot(State& s, WorkerId to) {
     by_graph[s.ops.at(array.producer).graph][array.producer].push_back(array.id);
   });
   for (const auto& [graph_id, producers] : by_graph) {
-    msg::Plan plan{graph_id, s.graphs.at(graph_id).priority, {}, {}};
+    const GraphRecord& graph = s.graphs.at(graph_id);
+    msg::Plan plan{graph_id, graph.priority, {}, {}, graph.session, graph.weight};
     for (const auto& [op, arrays] : producers) {
       plan.ops.push_back(without_history(s.ops.at(op)));
       plan.holds.insert(plan.holds.end(), arrays.begin(), arrays.end());

@@ -118,6 +118,7 @@ struct GraphRecord {
   SessionId session;
   std::uint64_t request = 0;
   std::int32_t priority = 0;
+  std::uint32_t weight = msg::kDefaultWeight;    // of the session when it submitted
   std::vector<OpId> ops;                         // all of the plan; retired ones are unknown to the op table
   std::int32_t ops_left = 0;                     // not yet retired
   std::int32_t ops_open = 0;                     // not yet finished
@@ -170,8 +171,9 @@ struct State {
   std::vector<GraphId> cancelling;        // with unacknowledged cancellations
   std::map<DeviceId, msg::Stuck> stuck;   // latest report per device
   TimeNs stuck_at = 0;                    // when to act on them
-  TimeNs lazy_at = kNever;                // when to send the lazy entries that are left
-  TimeNs liveness_at = 0;                 // when to look at silent links again
+  std::vector<WorkerId> with_log;  // peers with entries not yet sent, each once, in the order of their first
+  TimeNs lazy_at = kNever;         // when to send the lazy entries that are left
+  TimeNs liveness_at = 0;          // when to look at silent links again
   std::int64_t graphs_done = 0, graphs_failed = 0, tasks_done = 0, running = 0;
 
   History history;

@@ -64,8 +64,22 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
   s.ops.insert(record.id, std::move(record));
 }
 
+// The order of tasks must agree with dependencies, across graphs too, or a task that waits for a later one could hold the
+// memory that this one needs: nothing goes before the unfinished work that it reads.
+std::int32_t priority_after_inputs(const State& s, std::int32_t wanted, const Draft& draft) {
+  for (const ir::Op& op : draft.ops) {
+    for (const ir::Operand& operand : op.operands) {
+      const ArrayRecord* array = s.arrays.find(ArrayId{operand.array});
+      if (array == nullptr) continue;  // of this very draft
+      const OpRecord& producer = s.ops.at(array->producer);
+      if (!producer.finished) wanted = std::min(wanted, s.graphs.at(producer.graph).priority);
+    }
+  }
+  return wanted;
+}
+
 msg::Plan plan_of(const State& s, const GraphRecord& graph, const Draft& draft) {
-  msg::Plan plan{graph.id, graph.priority, {}, {}};
+  msg::Plan plan{graph.id, graph.priority, {}, {}, graph.session, graph.weight};
   plan.ops.reserve(graph.ops.size());
   for (const OpId id : graph.ops) {
     const OpRecord& op = s.ops.at(id);
@@ -123,7 +137,8 @@ void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft
   graph.id = id;
   graph.session = client.session;
   graph.request = submit.request;
-  graph.priority = submit.priority;
+  graph.priority = priority_after_inputs(s, submit.priority, draft);
+  graph.weight = submit.weight;
   graph.told_at = s.now;
   std::size_t fetch = 0;
   for (std::size_t i = 0; i < draft.ops.size(); ++i) {
