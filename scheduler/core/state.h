@@ -7,11 +7,8 @@
 //
 // Nothing is kept per task: an op has one counter per device that owns points of it.
 #pragma once
-<<<<<<< HEAD
 #include "history.h"
-=======
 #include "replay.h"
->>>>>>> 5fbebb42979671bc77062d1a2f33a064e901ed64
 #include "table.h"
 
 #include <tilewise/place/place.h>

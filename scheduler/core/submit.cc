@@ -243,15 +243,10 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
   Result<Draft> draft = prepare(s, session, submit, false);
   if (!draft) {
     answer.reply.outcome = outcome_of(draft.error());
-<<<<<<< HEAD
-  else
-    commit(s, client, submit, std::move(*draft), std::move(past), answer);
-=======
   } else {
     s.plans.accepted(s, *draft);
-    commit(s, client, submit, std::move(*draft), answer);
+    commit(s, client, submit, std::move(*draft), std::move(past), answer);
   }
->>>>>>> 5fbebb42979671bc77062d1a2f33a064e901ed64
   session.answers.push_back(answer);
   if (session.answers.size() > kRememberedAnswers) session.answers.pop_front();
   send(s, client.conn, answer.reply);

@@ -42,8 +42,9 @@ TEST_CASE("random worlds keep every invariant, twice alike") {
   for (const auto& [what, times] : covered) std::cout << "  " << what << ": " << times << "\n";
   if (only == 0) {  // a simulator that reaches nothing proves nothing
     for (const char* what :
-         {"duplicates between peers", "transfers", "uploads", "cancels", "failed steps", "killed workers",
-          "donations", "replicas kept", "eager tasks", "meshes", "plans replayed", "requests done"}) {
+         {"duplicates between peers", "transfers", "uploads", "cancels", "cancelled by an operator",
+          "released by an operator", "failed steps", "killed workers", "donations", "replicas kept",
+          "eager tasks", "meshes", "plans replayed", "requests done"}) {
       CHECK_MESSAGE(covered[what] > 0, what << " never happened");
     }
   }

@@ -47,6 +47,7 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   options.silence_ns = 7200 * kSecond;
   options.lazy_ns = knobs.lazy_ns;
   options.check_replays = true;
+  options.history_graphs = 3;
   scheduler_ = std::make_unique<scheduler::Core>(options);
 }
 World::~World() = default;

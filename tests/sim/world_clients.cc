@@ -97,6 +97,21 @@ bool World::repeat_last(Client& client, msg::Submit& submit, std::vector<std::ui
   return true;
 }
 
+// An operator takes away what a session holds, which the session may be taking back itself just now.
+void World::operator_releases(SessionId session) {
+  const std::uint64_t before = scheduler_->digest();
+  const scheduler::View view = scheduler_->view(scheduler::ArraysRequest{session}, now_);
+  scheduler_->view(scheduler::OverviewRequest{}, now_);
+  if (scheduler_->digest() != before) return violate("looking at the scheduler changed it");
+  std::vector<scheduler::Event> wishes;
+  for (const scheduler::ArrayView& array : std::get<scheduler::ArrayList>(view).arrays) {
+    if (!array.held) continue;
+    ++outcome_.covered["released by an operator"];
+    wishes.emplace_back(scheduler::OperatorRelease{array.id});
+  }
+  step_scheduler(std::move(wishes));
+}
+
 void World::client_next(int index) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
   if (client.next_request > static_cast<std::uint64_t>(knobs_.requests)) {
@@ -105,6 +120,7 @@ void World::client_next(int index) {
     for (const Client::Held& held : client.held) release.arrays.push_back(held.number);
     client.held.clear();
     if (release.arrays.empty()) return;
+    if (prng_.chance(0.5)) operator_releases(client.welcome.session);
     to_scheduler(client.conn, release, true);
     to_scheduler(client.conn, release, true);
     return;
@@ -169,6 +185,12 @@ void World::client_message(int index, msg::Message message) {
       ++outcome_.covered["refused: " + std::string(name_of(reply->outcome.code))];
       at(jitter(), [this, index] { client_next(index); });
       return;
+    }
+    if (prng_.chance(knobs_.cancel / 4)) {
+      request.cancelled = true;
+      ++outcome_.covered["cancelled by an operator"];
+      at(prng_.between(0, 30) * knobs_.max_delay_ns,
+         [this, graph = reply->graph] { step_scheduler({scheduler::OperatorCancel{graph}}); });
     }
     for (const auto& [number, id] : reply->arrays) client.ids[number] = id.value;
     for (std::uint64_t number : request.fetched) {

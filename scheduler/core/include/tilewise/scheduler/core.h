@@ -62,11 +62,8 @@ struct Options {
   std::size_t max_live_ops = 4'000'000;
   std::string software_version;         // what joiners must run; empty: what the oldest joined peer runs
   std::vector<std::string> passes_off;  // planning passes to leave out, by name (tilewise/plan)
-<<<<<<< HEAD
   std::size_t history_graphs = 0;       // how many that ended are remembered, for people (view)
-=======
   bool check_replays = false;           // tests: plan again what is replayed, and stop where the two differ
->>>>>>> 5fbebb42979671bc77062d1a2f33a064e901ed64
 };
 
 class Core {
