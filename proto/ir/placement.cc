@@ -75,6 +75,12 @@ Placement Placement::whole(const Shape& counts, Rule rule) {
   return Placement({{box_of(counts), std::move(rule)}});
 }
 
+Placement Placement::of_runs(Shape counts, std::vector<Run> runs) {
+  Placement placement;
+  placement.listed_.emplace(std::move(counts), std::move(runs));
+  return placement;
+}
+
 Placement::Placement(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
   if (pieces_.size() > kMaxPieces || !std::all_of(pieces_.begin(), pieces_.end(), well_formed)) return;
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
@@ -99,6 +105,7 @@ Placement::Placement(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
 }
 
 Status Placement::verify(const Shape& counts) const {
+  if (listed_) return listed_->verify(counts);
   const auto bad = [](std::string text) {
     return error(Errc::kInvalidArgument, "placement: " + std::move(text));
   };
@@ -126,6 +133,7 @@ Status Placement::verify(const Shape& counts) const {
 }
 
 DeviceId Placement::owner(const Index& point) const {
+  if (listed_) return listed_->owner(point);
   for (const Piece& piece : pieces_)
     if (piece.box.contains(point)) {
       if (piece.rule.devices.size() == 1) return piece.rule.devices[0];
@@ -135,6 +143,7 @@ DeviceId Placement::owner(const Index& point) const {
 }
 
 bool Placement::holds(const Index& point, DeviceId device) const {
+  if (listed_) return listed_->owner(point) == device;
   for (const Piece& piece : pieces_) {
     if (!piece.box.contains(point)) continue;
     const auto from = piece.rule.devices.begin() + place_of(piece, point) * piece.rule.copies;
@@ -157,11 +166,13 @@ std::span<const Placement::Slot> Placement::slots_of(DeviceId device) const {
 }
 
 std::int64_t Placement::owned_count(DeviceId device) const {
+  if (listed_) return listed_->owned_count(device);
   const std::span<const Slot> slots = slots_of(device);
   return slots.empty() ? 0 : slots.back().before + slots.back().points;
 }
 
 Index Placement::nth(DeviceId device, std::int64_t ordinal) const {
+  if (listed_) return listed_->nth(device, ordinal);
   const std::span<const Slot> slots = slots_of(device);
   TW_CHECK(!slots.empty() && ordinal >= 0 && ordinal < slots.back().before + slots.back().points,
            "a device was asked for a point beyond those it owns");
@@ -184,6 +195,7 @@ Index Placement::nth(DeviceId device, std::int64_t ordinal) const {
 }
 
 std::int64_t Placement::ordinal(DeviceId device, const Index& point) const {
+  if (listed_) return listed_->ordinal(device, point);
   const std::span<const Slot> slots = slots_of(device);
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     const Piece& piece = pieces_[i];
@@ -209,6 +221,15 @@ std::int64_t Placement::ordinal(DeviceId device, const Index& point) const {
 
 void Placement::shares(const Box& box, std::vector<Share>& out) const {
   out.clear();
+  if (listed_) {
+    listed_->each_inside(box, [&](DeviceId device, std::int64_t points) {
+      const auto known = std::find_if(out.begin(), out.end(), [&](const Share& s) { return s.device == device; });
+      if (known != out.end())
+        known->points += points;
+      else
+        out.push_back({device, points});
+    });
+  }
   for (const Piece& piece : pieces_) {
     const int rank = piece.box.rank();
     // Per dimension: the coordinates met, in order of first appearance; a cyclic dimension may start anywhere.
@@ -251,6 +272,7 @@ void Placement::shares(const Box& box, std::vector<Share>& out) const {
 }
 
 std::optional<Index> Placement::first_owned(DeviceId device, const Box& box) const {
+  if (listed_) return listed_->first_owned(device, box);
   for (const Slot& slot :
        slots_of(device)) {  // by ordinal; within a slot, the least of each dimension comes first
     const Piece& piece = pieces_[static_cast<std::size_t>(slot.piece)];
@@ -271,6 +293,7 @@ std::optional<Index> Placement::first_owned(DeviceId device, const Box& box) con
 }
 
 std::vector<DeviceId> Placement::devices() const {
+  if (listed_) return listed_->devices();
   std::vector<DeviceId> all;
   for (const Piece& piece : pieces_)
     all.insert(all.end(), piece.rule.devices.begin(), piece.rule.devices.end());

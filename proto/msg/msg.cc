@@ -23,7 +23,8 @@ std::string_view name_of(const Message& message) {
       "Stuck",         "Submit",        "SubmitReply",   "GraphProgress", "GraphDone",
       "ReleaseArrays", "CancelRequest", "StatusRequest", "StatusReply",   "Shutdown",
       "Ping",          "Pong",          "Refusal",       "PeerHello",     "ArenaMap",
-      "PeerBatch",     "Explain",       "Explanation",   "TraceRequest",  "TraceReply"};
+      "PeerBatch",     "Explain",       "Explanation",   "TraceRequest",  "TraceReply",
+      "Held"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

@@ -4,6 +4,10 @@
 
 namespace tilewise::scheduler {
 
+// Of a layer: whose blocks it makes again; else itself.
+OpRecord& head_of(State& s, OpRecord& op);
+// It and all its layers.
+bool group_finished(const State& s, const OpRecord& head);
 // Nothing of this op will run any more: its reads end, and fetches of its outputs are the workers' to complete.
 void finish_op(State& s, OpRecord& op);
 // Sends GraphDone when no op is open.

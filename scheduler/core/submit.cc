@@ -34,7 +34,7 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
     const std::uint64_t array = op.operands[i].array;
     const bool seen = std::any_of(op.operands.begin(), op.operands.begin() + static_cast<std::ptrdiff_t>(i),
                                   [&](const ir::Operand& o) { return o.array == array; });
-    if (!seen) ++s.arrays.at(ArrayId{array}).open_users;
+    if (!seen) ++s.arrays.at(ArrayId{array}).open_users, ++s.arrays.at(ArrayId{array}).readers;
   }
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     const ir::OutputSpec& output = op.outputs[i];
@@ -65,7 +65,7 @@ msg::Plan plan_of(const State& s, const GraphRecord& graph, const Draft& draft) 
   plan.ops.reserve(graph.ops.size());
   for (const OpId id : graph.ops) {
     const OpRecord& op = s.ops.at(id);
-    plan.ops.push_back({op.id, op.op, op.placement, false});
+    plan.ops.push_back({op.id, op.op, op.placement, false, {}});
   }
   for (const std::uint64_t array : draft.graph.holds) plan.holds.push_back(ArrayId{array});
   return plan;
@@ -76,6 +76,9 @@ std::set<WorkerId> takers(const State& s, const GraphRecord& graph) {
   std::set<WorkerId> workers;
   const auto add = [&](const OpRecord& op) {
     for (const OpShare& share : op.shares) workers.insert(s.device(share.device)->peer);
+    for (const OpId layer : op.layers) {
+      for (const OpShare& share : s.ops.at(layer).shares) workers.insert(s.device(share.device)->peer);
+    }
   };
   for (const OpId id : graph.ops) {
     const OpRecord& op = s.ops.at(id);
@@ -94,7 +97,7 @@ void finish_what_is_done(State& s, GraphId id) {
     if (op == nullptr || op->finished) continue;
     if (op->op.kind == ir::OpKind::kFetch) {
       ArrayRecord& array = s.arrays.at(ArrayId{op->op.operands[0].array});
-      if (!s.ops.at(array.producer).finished) {
+      if (!group_finished(s, s.ops.at(array.producer))) {
         array.fetches.push_back(op_id);
         continue;
       }
@@ -164,8 +167,9 @@ Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submi
   TW_ASSIGN(plan::PlannedGraph planned, plan::run_passes(std::move(graph), new_array, options));
   draft.ops = std::move(planned.ops);
   draft.passes = std::move(planned.passes);
-  if (s.ops.size() + draft.ops.size() > s.options.max_live_ops) {
-    return error(Errc::kLimitExceeded, std::to_string(s.ops.size()) + " live ops and " +
+  const std::size_t live = s.ops.size() - s.lineage.size();
+  if (live + draft.ops.size() > s.options.max_live_ops) {
+    return error(Errc::kLimitExceeded, std::to_string(live) + " live ops and " +
                                            std::to_string(draft.ops.size()) + " more pass the limit of " +
                                            std::to_string(s.options.max_live_ops));
   }

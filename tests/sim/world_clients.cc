@@ -100,7 +100,9 @@ void World::client_message(int index, msg::Message message) {
       } else if (std::holds_alternative<msg::PeerLost>(entry)) {
         // Results that were done but not delivered went with it: the session fails them by itself.
         for (auto& [number, request] : client.requests) {
+          if (!request.done || request.failed) continue;
           for (const auto& [array, blocks] : request.wanted) request.failed |= !blocks.empty();
+          if (request.failed) ++outcome_.covered["done, but lost before delivery"];
         }
       }
     }

@@ -54,6 +54,7 @@ void Core::Impl::check_invariants() const {
   for (const DeviceState& device : devices) indexed += static_cast<std::int64_t>(device.index.size());
   TW_CHECK(indexed == copies.live(), "the index holds a copy that is gone");
 
+  for (const auto& [transfer, gone] : abandoned) memory[gone.device] += gone.extent.bytes;
   std::int64_t live_tasks = 0;
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
     const DeviceState& device = devices[d];
@@ -62,7 +63,8 @@ void Core::Impl::check_invariants() const {
     // The arena rounds up to 256 bytes an extent.
     TW_CHECK(device.arena.bytes_in_use() >= memory[d] + reserve,
              "memory in use that no copy owns is missing");
-    TW_CHECK(device.arena.bytes_in_use() <= memory[d] + reserve + 256 * (copies.live() + 1), "memory leaked");
+    TW_CHECK(device.arena.bytes_in_use() <= memory[d] + reserve + 256 * (copies.live() + 1 + static_cast<std::int64_t>(abandoned.size())),
+             "memory leaked");
     for (const StreamState& stream : device.streams) {
       std::uint64_t last = stream.completed;
       for (const InFlight& flight : stream.flight) {
@@ -157,6 +159,9 @@ std::uint64_t Core::Impl::digest() const {
   Digest h;
   h.mix(log_next);
   h.mix(next_transfer);
+  h.mix(recovery);
+  h.mix(losing);
+  h.mix(abandoned.size());
   h.mix(static_cast<std::uint64_t>(counts.launches));
   h.mix(static_cast<std::uint64_t>(counts.tasks_done));
   h.mix(static_cast<std::uint64_t>(counts.stale));

@@ -1,7 +1,7 @@
 // Placement rules: who owns each point of an iteration space, in closed form. Everyone evaluates them alike.
 #pragma once
 #include <tilewise/base/id.h>
-#include <tilewise/ir/shape.h>
+#include <tilewise/ir/run_map.h>
 
 #include <optional>
 #include <vector>
@@ -38,8 +38,12 @@ class Placement {
   // Takes anything, so that what came from outside can be given to verify(); only then ask the rest.
   explicit Placement(std::vector<Piece> pieces);
 
-  const std::vector<Piece>& pieces() const { return pieces_; }
-  // Pieces disjoint, covering `counts`; parts match devices; bounded.
+  // Some points only, listed: after a loss. Nobody owns the others.
+  static Placement of_runs(Shape counts, std::vector<Run> runs);
+
+  const std::vector<Piece>& pieces() const { return pieces_; }  // none if it is listed
+  const RunMap* listed() const { return listed_ ? &*listed_ : nullptr; }
+  // Pieces disjoint, covering `counts`; parts match devices; bounded. Or as RunMap::verify.
   Status verify(const Shape& counts) const;
 
   DeviceId owner(const Index& point) const;  // none (0) for a point in no piece
@@ -67,7 +71,9 @@ class Placement {
 
   std::vector<DeviceId> devices() const;  // every device named, sorted, each once
 
-  friend bool operator==(const Placement& a, const Placement& b) { return a.pieces_ == b.pieces_; }
+  friend bool operator==(const Placement& a, const Placement& b) {
+    return a.pieces_ == b.pieces_ && a.listed_ == b.listed_;
+  }
 
  private:
   // One mention of an owner: coordinates `place` (C-order number in the rule's device grid) of a piece. Sorted by
@@ -81,6 +87,7 @@ class Placement {
 
   std::vector<Piece> pieces_;
   std::vector<Slot> slots_;
+  std::optional<RunMap> listed_;
   bool repeats_ = false;  // some device has several slots
 };
 
