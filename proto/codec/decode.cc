@@ -301,7 +301,8 @@ msg::Plan Reader::plan(wire::Plan::Reader r) {
   p.graph = GraphId(r.getGraph());
   p.priority = r.getPriority();
   p.ops = list<msg::PlannedOp>(r.getOps(), [&](wire::PlannedOp::Reader o) {
-    msg::PlannedOp planned{OpId(o.getId()), op(o.getOp()), placement(o.getPlacement()), o.getDone(), OpId(o.getOf())};
+    msg::PlannedOp planned{OpId(o.getId()), op(o.getOp()), placement(o.getPlacement()), o.getDone(),
+                           OpId(o.getOf())};
     if (o.getListed()) {
       planned.placement = ir::Placement::of_runs(
           planned.op.space.counts(),

@@ -357,29 +357,28 @@ void write(wire::Explanation::Builder b, const msg::Explanation& m) {
 }
 
 void write(wire::Plan::Builder p, const msg::Plan& plan) {
-    p.setGraph(plan.graph.value);
-    p.setPriority(plan.priority);
-    each(p.initOps(any_count(plan.ops.size())), plan.ops,
-         [](wire::PlannedOp::Builder o, const msg::PlannedOp& op) {
-           o.setId(op.id.value);
-           write(o.initOp(), op.op);
-           write(
-               o.initPlacement(count(op.placement.pieces().size(), ir::kMaxPieces, "pieces of a placement")),
+  p.setGraph(plan.graph.value);
+  p.setPriority(plan.priority);
+  each(p.initOps(any_count(plan.ops.size())), plan.ops,
+       [](wire::PlannedOp::Builder o, const msg::PlannedOp& op) {
+         o.setId(op.id.value);
+         write(o.initOp(), op.op);
+         write(o.initPlacement(count(op.placement.pieces().size(), ir::kMaxPieces, "pieces of a placement")),
                op.placement);
-           o.setDone(op.done);
-           o.setOf(op.of.value);
-           if (const ir::RunMap* listed = op.placement.listed()) {
-             o.setListed(true);
-             each(o.initRuns(count(listed->runs().size(), ir::kMaxRuns, "runs of a placement")), listed->runs(),
-                  [](wire::Run::Builder r, const ir::Run& run) {
-                    r.setFirst(run.first);
-                    r.setCount(run.count);
-                    r.setDevice(run.device.value);
-                  });
-           }
-         });
-    ids(p.initHolds(any_count(plan.holds.size())), plan.holds);
-  }
+         o.setDone(op.done);
+         o.setOf(op.of.value);
+         if (const ir::RunMap* listed = op.placement.listed()) {
+           o.setListed(true);
+           each(o.initRuns(count(listed->runs().size(), ir::kMaxRuns, "runs of a placement")), listed->runs(),
+                [](wire::Run::Builder r, const ir::Run& run) {
+                  r.setFirst(run.first);
+                  r.setCount(run.count);
+                  r.setDevice(run.device.value);
+                });
+         }
+       });
+  ids(p.initHolds(any_count(plan.holds.size())), plan.holds);
+}
 
 void write(capnp::List<wire::Range>::Builder b, const std::vector<msg::Range>& ranges) {
   each(b, ranges, [](wire::Range::Builder r, const msg::Range& range) {

@@ -152,8 +152,9 @@ struct Gen {
   msg::PlannedOp planned() {
     msg::PlannedOp p{id<OpId>(), op(), placement(), flag(), id<OpId>()};
     if (flag()) {
-      p.placement = ir::Placement::of_runs(p.op.space.counts(),
-                                           list(5, [&] { return ir::Run{i64(), i64(), id<DeviceId>()}; }));
+      p.placement = ir::Placement::of_runs(p.op.space.counts(), list(5, [&] {
+                                             return ir::Run{i64(), i64(), id<DeviceId>()};
+                                           }));
     }
     return p;
   }

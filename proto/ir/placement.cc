@@ -223,7 +223,8 @@ void Placement::shares(const Box& box, std::vector<Share>& out) const {
   out.clear();
   if (listed_) {
     listed_->each_inside(box, [&](DeviceId device, std::int64_t points) {
-      const auto known = std::find_if(out.begin(), out.end(), [&](const Share& s) { return s.device == device; });
+      const auto known =
+          std::find_if(out.begin(), out.end(), [&](const Share& s) { return s.device == device; });
       if (known != out.end())
         known->points += points;
       else

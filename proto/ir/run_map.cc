@@ -30,8 +30,8 @@ Status RunMap::verify(const Shape& counts) const {
     return error(Errc::kInvalidArgument, "placement: " + std::move(text));
   };
   if (runs_.size() > kMaxRuns) {
-    return error(Errc::kLimitExceeded, "placement: " + std::to_string(runs_.size()) +
-                                           " runs; the limit is " + std::to_string(kMaxRuns));
+    return error(Errc::kLimitExceeded, "placement: " + std::to_string(runs_.size()) + " runs; the limit is " +
+                                           std::to_string(kMaxRuns));
   }
   if (counts != counts_) return bad("runs of another space");
   TW_ASSIGN(const std::int64_t total, checked_volume(counts));
@@ -61,8 +61,8 @@ DeviceId RunMap::owner(const Index& point) const {
 std::span<const RunMap::Owned> RunMap::owned_by(DeviceId device) const {
   const auto less = [](const Owned& o, DeviceId id) { return o.device < id; };
   const auto from = std::lower_bound(owned_.begin(), owned_.end(), device, less);
-  const auto to = std::upper_bound(from, owned_.end(), device,
-                                   [](DeviceId id, const Owned& o) { return id < o.device; });
+  const auto to =
+      std::upper_bound(from, owned_.end(), device, [](DeviceId id, const Owned& o) { return id < o.device; });
   return {from, to};
 }
 
@@ -84,10 +84,9 @@ Index RunMap::nth(DeviceId device, std::int64_t ordinal) const {
 std::int64_t RunMap::ordinal(DeviceId device, const Index& point) const {
   const std::int64_t p = ravel(point, counts_);
   const auto mine = owned_by(device);
-  const auto at =
-      std::upper_bound(mine.begin(), mine.end(), p, [&](std::int64_t value, const Owned& owned) {
-        return value < runs_[owned.run].first + runs_[owned.run].count;
-      });
+  const auto at = std::upper_bound(mine.begin(), mine.end(), p, [&](std::int64_t value, const Owned& owned) {
+    return value < runs_[owned.run].first + runs_[owned.run].count;
+  });
   TW_CHECK(at != mine.end() && runs_[at->run].first <= p,
            "the ordinal of a point was asked of a device that does not own it");
   return at->before + p - runs_[at->run].first;

@@ -98,6 +98,10 @@ bool group_finished(const State& s, const OpRecord& head) {
                                       [&](OpId layer) { return s.ops.at(layer).finished; });
 }
 
+bool complete(const State& s, const OpRecord& head) {
+  return group_finished(s, head) && !(s.recovery.pending && s.recovery.asked.contains(head.id));
+}
+
 std::string describe(const State& s, const OpRecord& op) {
   const GraphRecord& graph = s.graphs.at(op.graph);
   std::string out = "request " + std::to_string(graph.request) + ", planned op " +
@@ -134,7 +138,7 @@ void finish_op(State& s, OpRecord& first) {
     const OpRecord& head = head_of(s, op);
     s.retire_candidates.push_back(head.id);
     for (const ir::OutputSpec& output : head.op.outputs) {
-      if (!group_finished(s, head)) break;
+      if (!complete(s, head)) break;
       ArrayRecord& array = s.arrays.at(ArrayId{output.array});
       for (const OpId fetch : array.fetches) work.push_back(fetch);
       array.fetches.clear();
@@ -209,7 +213,8 @@ void acknowledge_cancels(State& s, WorkerId worker, std::uint64_t log_applied) {
 
 void retire(State& s) {
   if (s.recovery.pending) return;  // workers have been asked about them
-  for (std::size_t at = 0; at < s.retire_candidates.size(); ++at) {  // the end of one may be the end of others
+  for (std::size_t at = 0; at < s.retire_candidates.size();
+       ++at) {  // the end of one may be the end of others
     OpRecord* op = s.ops.find(s.retire_candidates[at]);
     if (op == nullptr || op->of || !group_finished(s, *op) ||
         !s.graphs.at(op->graph).unacknowledged.empty() || !dead(s, *op))

@@ -8,6 +8,8 @@ namespace tilewise::scheduler {
 OpRecord& head_of(State& s, OpRecord& op);
 // It and all its layers.
 bool group_finished(const State& s, const OpRecord& head);
+// Its results can be delivered: all are made, and none of them may have been lost meanwhile.
+bool complete(const State& s, const OpRecord& head);
 // Nothing of this op will run any more: its reads end, and fetches of its outputs are the workers' to complete.
 void finish_op(State& s, OpRecord& op);
 // Sends GraphDone when no op is open.

@@ -127,7 +127,8 @@ void check_ops(const State& s) {
     TW_CHECK(op.finished || graph->running || op.of, "an open op keeps its graph running");
     if (op.of) {
       const OpRecord* head = s.ops.find(op.of);
-      TW_CHECK(head != nullptr && !head->of && !head->retired, "a layer lies on a planned op that workers know");
+      TW_CHECK(head != nullptr && !head->of && !head->retired,
+               "a layer lies on a planned op that workers know");
       TW_CHECK(std::binary_search(head->layers.begin(), head->layers.end(), op.id), "an op knows its layers");
     }
     TW_CHECK(op.retired == s.lineage.contains(op.id), "lineage is what was retired");
@@ -184,7 +185,7 @@ void check_ops(const State& s) {
       const OpRecord* op = s.ops.find(id);
       TW_CHECK(op == nullptr || op->finished || reads(*op, array.id), "fetches wait for what they read");
     }
-    TW_CHECK(array.fetches.empty() || !group_finished(s, s.ops.at(array.producer)),
+    TW_CHECK(array.fetches.empty() || !complete(s, s.ops.at(array.producer)),
              "fetches end with their producer");
   });
   for (const Device& device : s.devices) {

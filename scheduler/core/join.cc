@@ -126,8 +126,9 @@ msg::PlannedOp without_history(const OpRecord& record) {
 namespace {
 
 msg::PlannedOp as_it_is(const OpRecord& record) {
-  msg::PlannedOp planned = record.finished ? without_history(record)
-                                           : msg::PlannedOp{record.id, record.op, record.placement, false, {}};
+  msg::PlannedOp planned = record.finished
+                               ? without_history(record)
+                               : msg::PlannedOp{record.id, record.op, record.placement, false, {}};
   planned.of = record.of;
   return planned;
 }

@@ -59,7 +59,8 @@ void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
     if (op->failed > 0 && op->of) {
       for (const ir::OutputSpec& output : op->op.outputs) {
         ArrayRecord& array = s.arrays.at(ArrayId{output.array});
-        fail_array(array, {Errc::kWorkerLost, "lost blocks of " + describe(array) + " could not be made again"});
+        fail_array(array,
+                   {Errc::kWorkerLost, "lost blocks of " + describe(array) + " could not be made again"});
       }
     }
     finish_op(s, *op);

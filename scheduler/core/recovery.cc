@@ -5,6 +5,7 @@
 #include "outbox.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tilewise::scheduler {
 namespace {
@@ -15,7 +16,8 @@ bool lost(const State& s, const OpShare& share) { return !s.device(share.device)
 bool hurt(const State& s, const OpRecord& head) {
   if (head.retired) return false;
   const auto on_lost = [&](const OpRecord& op) {
-    return std::any_of(op.shares.begin(), op.shares.end(), [&](const OpShare& share) { return lost(s, share); });
+    return std::any_of(op.shares.begin(), op.shares.end(),
+                       [&](const OpShare& share) { return lost(s, share); });
   };
   if (!on_lost(head) && std::none_of(head.layers.begin(), head.layers.end(),
                                      [&](OpId layer) { return on_lost(s.ops.at(layer)); }))
@@ -84,9 +86,22 @@ void settle(State& s, std::vector<msg::Plan> plans) {
   r.pending = false;
   r.settled = r.version;
   r.answers.clear();
-  r.asked.clear();
   r.waiting.clear();
+  const std::set<OpId> asked = std::exchange(r.asked, {});
   close_lost_shares(s);
+  for (const OpId id : asked) {  // what was complete all the time
+    OpRecord* head = s.ops.find(id);
+    if (head == nullptr || !complete(s, *head)) continue;
+    std::vector<OpId> fetches;
+    for (const ir::OutputSpec& output : head->op.outputs) {
+      std::vector<OpId>& waiting = s.arrays.at(ArrayId{output.array}).fetches;
+      fetches.insert(fetches.end(), waiting.begin(), waiting.end());
+      waiting.clear();
+    }
+    for (const OpId fetch : fetches) {
+      if (OpRecord* op = s.ops.find(fetch); op != nullptr && !op->finished) finish_op(s, *op);
+    }
+  }
   log_to_workers(s, msg::Recover{r.version, std::move(plans)});
 }
 
@@ -151,7 +166,8 @@ void on_held(State& s, Peer& worker, msg::Held& held) {
 void check_recovery(State& s) {
   Recovery& r = s.recovery;
   if (!r.pending || !r.waiting.empty()) return;
-  const bool somebody = std::any_of(s.live.begin(), s.live.end(), [&](WorkerId id) { return s.is_worker(id); });
+  const bool somebody =
+      std::any_of(s.live.begin(), s.live.end(), [&](WorkerId id) { return s.is_worker(id); });
   if (somebody) {
     std::vector<msg::Plan> plans = plan_recovery(s);
     return settle(s, std::move(plans));
@@ -162,7 +178,8 @@ void check_recovery(State& s) {
 ir::Placement placement_now(const State& s, const OpRecord& op) {
   std::vector<DeviceId> living;
   for (const WorkerId id : s.live) {
-    if (s.is_worker(id)) living.insert(living.end(), s.peer(id).info.devices.begin(), s.peer(id).info.devices.end());
+    if (s.is_worker(id))
+      living.insert(living.end(), s.peer(id).info.devices.begin(), s.peer(id).info.devices.end());
   }
   std::vector<ir::Piece> pieces = op.placement.pieces();
   std::size_t next = 0;

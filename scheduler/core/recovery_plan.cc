@@ -33,7 +33,8 @@ class Planner {
       for (const auto& blocks : held.blocks) blocks_[blocks.array].push_back(&blocks);
     }
     for (auto& [array, devices] : blocks_) {
-      std::sort(devices.begin(), devices.end(), [](const auto* a, const auto* b) { return a->device < b->device; });
+      std::sort(devices.begin(), devices.end(),
+                [](const auto* a, const auto* b) { return a->device < b->device; });
     }
     s.ops.for_each([&](OpRecord& op) {
       if (op.finished) return;
@@ -76,12 +77,12 @@ class Planner {
   struct Group {
     OpRecord* head = nullptr;
     std::optional<ir::Geometry> geometry;
-    std::vector<std::int64_t> demand;    // by points that are made again
-    std::vector<OpId> demanded_by;       // whose they are
-    std::vector<std::int64_t> again;     // points, rising
-    std::vector<DeviceId> before;        // parallel: who had it
-    std::vector<ir::Run> kept;           // rising
-    bool provided = false;               // workers are to know a client's array again
+    std::vector<std::int64_t> demand;  // by points that are made again
+    std::vector<OpId> demanded_by;     // whose they are
+    std::vector<std::int64_t> again;   // points, rising
+    std::vector<DeviceId> before;      // parallel: who had it
+    std::vector<ir::Run> kept;         // rising
+    bool provided = false;             // workers are to know a client's array again
   };
 
   // ---- what is there ----
@@ -141,9 +142,8 @@ class Planner {
       if (!array.failed.ok()) continue;
       if (array.held || !array.fetches.empty()) return true;
       const auto blocks = blocks_.find(id);
-      if (blocks != blocks_.end() &&
-          std::any_of(blocks->second.begin(), blocks->second.end(),
-                      [&](const auto* on) { return contains(on->wanted, point); }))
+      if (blocks != blocks_.end() && std::any_of(blocks->second.begin(), blocks->second.end(),
+                                                 [&](const auto* on) { return contains(on->wanted, point); }))
         return true;
       for (const auto& [user, operand] : users_[id]) {
         if (will_read(user, operand, point)) return true;
@@ -169,7 +169,8 @@ class Planner {
         const DeviceId device = user->placement.owner(at);
         if (device && alive(device) && maker(head, at) == user) {
           const auto share = shares_.find({user->id, device});
-          if (share == shares_.end() || user->placement.ordinal(device, at) >= share->second->next) return true;
+          if (share == shares_.end() || user->placement.ordinal(device, at) >= share->second->next)
+            return true;
         }
         int d = box.points.rank() - 1;
         for (; d >= 0 && ++at[d] == box.points.hi[d]; --d) at[d] = box.points.lo[d];
@@ -183,7 +184,8 @@ class Planner {
     if (!group.geometry) {
       group.head = &head;
       std::vector<ir::SourceArray> sources;
-      for (const ir::Operand& operand : head.op.operands) sources.push_back(s_.arrays.at(ArrayId{operand.array}).source);
+      for (const ir::Operand& operand : head.op.operands)
+        sources.push_back(s_.arrays.at(ArrayId{operand.array}).source);
       auto geometry = ir::Geometry::make(head.op, std::move(sources));
       TW_CHECK(geometry.has_value(), "a planned op has lost its geometry");
       group.geometry = std::move(*geometry);
@@ -239,7 +241,8 @@ class Planner {
         ir::append(group.kept, point, device);
         continue;
       }
-      if (sealed_in_part(head, point)) return broken(group, "some results of a task are left, others are not");
+      if (sealed_in_part(head, point))
+        return broken(group, "some results of a task are left, others are not");
       group.again.push_back(point);
       group.before.push_back(owner ? owner : head.placement.owner(at));
     }
@@ -251,7 +254,8 @@ class Planner {
     const OpRecord& head = *group.head;
     total_ += group.again.size();
     if (total_ > s_.options.max_recovered_blocks)
-      return broken(group, "more than " + std::to_string(s_.options.max_recovered_blocks) + " blocks were lost");
+      return broken(group,
+                    "more than " + std::to_string(s_.options.max_recovered_blocks) + " blocks were lost");
     if (head.failed > 0) return broken(group, "some of its tasks had failed");
     if (head.op.kind == ir::OpKind::kCall && head.op.get<ir::CallAttrs>().kernel.starts_with("tilewise."))
       return broken(group, "a file was being put in place");
@@ -260,8 +264,7 @@ class Planner {
         return broken(group, "what it was made from is no longer known");
     }
     for (const DeviceId device : group.before) {
-      if (eligible(head, device).empty())
-        return broken(group, "no device of its numeric class is left");
+      if (eligible(head, device).empty()) return broken(group, "no device of its numeric class is left");
     }
     return true;
   }
@@ -307,7 +310,8 @@ class Planner {
         ArrayRecord& array = s_.arrays.at(ArrayId{output.array});
         fail_array(array, {Errc::kWorkerLost, lost + " with blocks of " + describe(array) + ": " + why});
         for (const auto& [user, operand] : users_[array.id]) {
-          if (const OpRecord* op = s_.ops.find(user); op != nullptr && !op->finished) graphs.push_back(op->graph);
+          if (const OpRecord* op = s_.ops.find(user); op != nullptr && !op->finished)
+            graphs.push_back(op->graph);
         }
       }
       for (const OpId reader : groups_[id].demanded_by) {
@@ -357,7 +361,8 @@ class Planner {
   // What a lost device had is dealt out in pieces of equal size, so that ops whose lost blocks belong together stay
   // together; what a living one has let go it makes again itself.
   std::vector<ir::Run> place(const Group& group) {
-    std::map<DeviceId, std::pair<std::size_t, std::size_t>> dealt;  // of a lost device: how many, and how many so far
+    std::map<DeviceId, std::pair<std::size_t, std::size_t>>
+        dealt;  // of a lost device: how many, and how many so far
     for (const DeviceId device : group.before) ++dealt[device].first;
     std::vector<ir::Run> runs;
     for (std::size_t i = 0; i < group.again.size(); ++i) {

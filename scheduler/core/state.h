@@ -109,8 +109,9 @@ struct OpRecord {
   // one that names an owner of it has it.
   OpId of;                   // of a layer: whose blocks these are
   std::vector<OpId> layers;  // of a planned op: rising
-  bool retired = false;      // no worker knows it; kept to make its blocks again for those that read them (lineage)
-  bool forgotten = false;    // was retired once: its placement says nothing any more
+  bool retired =
+      false;  // no worker knows it; kept to make its blocks again for those that read them (lineage)
+  bool forgotten = false;  // was retired once: its placement says nothing any more
   struct {
     std::string_view why;  // a policy's name, which outlives everything
     double seconds = 0;
@@ -151,14 +152,15 @@ struct Trace {  // being collected
 
 // From the loss of a worker until every other one has said what it has.
 struct Recovery {
-  std::uint64_t version = 0;        // rises with each loss
-  std::uint64_t settled = 0;        // of the last Recover
-  bool pending = false;             // a PeerLost of `version` is not answered by a Recover yet
-  TimeNs give_up_at = 0;            // without any worker
-  std::set<OpId> asked;             // ops whose blocks are pinned
-  std::set<WorkerId> waiting;       // for their Held
-  std::vector<msg::Held> answers;   // of this version
-  std::int64_t recovered = 0, kept = 0, unrecoverable = 0;  // blocks made again, found elsewhere; ops given up
+  std::uint64_t version = 0;       // rises with each loss
+  std::uint64_t settled = 0;       // of the last Recover
+  bool pending = false;            // a PeerLost of `version` is not answered by a Recover yet
+  TimeNs give_up_at = 0;           // without any worker
+  std::set<OpId> asked;            // ops whose blocks are pinned
+  std::set<WorkerId> waiting;      // for their Held
+  std::vector<msg::Held> answers;  // of this version
+  std::int64_t recovered = 0, kept = 0,
+               unrecoverable = 0;  // blocks made again, found elsewhere; ops given up
 };
 
 struct State {

@@ -97,7 +97,7 @@ void finish_what_is_done(State& s, GraphId id) {
     if (op == nullptr || op->finished) continue;
     if (op->op.kind == ir::OpKind::kFetch) {
       ArrayRecord& array = s.arrays.at(ArrayId{op->op.operands[0].array});
-      if (!group_finished(s, s.ops.at(array.producer))) {
+      if (!complete(s, s.ops.at(array.producer))) {
         array.fetches.push_back(op_id);
         continue;
       }

@@ -29,6 +29,20 @@ Knobs Knobs::from_seed(std::uint64_t seed) {
   return k;
 }
 
+Knobs Knobs::storm(std::uint64_t seed) {
+  Knobs k = from_seed(seed);
+  Prng p(seed * 0x5EED + 3);
+  k.fail_step = k.cancel = k.kill_worker = 0;
+  k.workers = static_cast<int>(p.between(2, 4));
+  k.requests = static_cast<int>(p.between(2, 6));
+  if (p.chance(0.9)) k.memory_bytes = 4 << 20;
+  k.kills = static_cast<int>(p.between(1, p.chance(0.3) ? 6 : 2));
+  k.respawn = p.chance(0.5) ? 1 : p.uniform();
+  k.kill_span_ns = p.between(2, 200) * std::max<TimeNs>(k.max_delay_ns, 100'000);
+  k.recovery_wait_ns = p.chance(0.5) ? 30 * kSecond : k.max_delay_ns;
+  return k;
+}
+
 std::string Knobs::describe() const {
   std::ostringstream s;
   s << "seed " << seed << ": " << workers << " workers x " << devices_each << " devices x " << streams
@@ -36,7 +50,7 @@ std::string Knobs::describe() const {
     << " bytes a device, " << (map_peers ? "mapped" : "copied") << ", duplicates " << duplicate
     << ", delay <= " << max_delay_ns << " ns, lazy " << lazy_ns << " ns, window " << window << ", releases "
     << releases_a_step << ", failing steps " << fail_step << ", cancels " << cancel << ", kill "
-    << kill_worker;
+    << kill_worker << ", kills " << kills << " in " << kill_span_ns << " ns, respawn " << respawn;
   return s.str();
 }
 
@@ -46,6 +60,7 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   options.ping_every_ns = 3600 * kSecond;  // liveness is the daemons' test; here a lost link is an event
   options.silence_ns = 7200 * kSecond;
   options.lazy_ns = knobs.lazy_ns;
+  options.recovery_wait_ns = knobs.recovery_wait_ns;
   scheduler_ = std::make_unique<scheduler::Core>(options);
 }
 World::~World() = default;
@@ -67,6 +82,8 @@ Outcome World::run() {
     at(prng_.between(1, 40) * knobs_.max_delay_ns,
        [this] { kill(static_cast<int>(prng_.below(workers_.size()))); });
   }
+  for (int i = 0; i < knobs_.kills; ++i)
+    at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { kill_some(); });
   constexpr std::int64_t kMaxEvents = 2'000'000;
   while (!events_.empty() && outcome_.violation.empty()) {
     if (++outcome_.events > kMaxEvents) violate("no end after 2e6 events");
@@ -145,6 +162,18 @@ void World::step_scheduler(std::vector<scheduler::Event> events) {
 }
 
 void World::from_scheduler(scheduler::Conn to, msg::Message message) {
+  if (std::getenv("SIMLOG")) if (auto* log = std::get_if<msg::Log>(&message)) for (auto& e : log->entries) {
+    auto c=[](std::uint64_t id){return id&0xFFFFFF;};
+    fprintf(stderr, "t=%ld to conn %u: ", (long)now_, to.value);
+    auto plan=[&](const msg::Plan& p){ fprintf(stderr," graph %lu:", c(p.graph.value)); for (auto& o: p.ops) { fprintf(stderr," [op %lu of %lu %s%s in(", c(o.id.value), c(o.of.value), std::string(name_of(o.op.kind)).c_str(), o.done?" done":""); for (auto& x:o.op.operands) fprintf(stderr,"%lu ",c(x.array)); fprintf(stderr,") out("); for (auto& x:o.op.outputs) fprintf(stderr,"%lu ",c(x.array)); fprintf(stderr,")"); if (auto* l=o.placement.listed()) for (auto& r: l->runs()) fprintf(stderr," %ld+%ld@%u",(long)r.first,(long)r.count,r.device.value); else for (auto d:o.placement.devices()) fprintf(stderr," d%u",d.value); fprintf(stderr,"]"); } };
+    if (auto* p=std::get_if<msg::Plan>(&e)) { fprintf(stderr,"PLAN"); plan(*p); }
+    if (auto* p=std::get_if<msg::Recover>(&e)) { fprintf(stderr,"RECOVER v%lu",p->version); for (auto& q:p->plans) plan(q); }
+    if (auto* p=std::get_if<msg::PeerLost>(&e)) { fprintf(stderr,"LOST w%u v%lu",p->peer.value,p->version); for (auto& q:p->ops) fprintf(stderr," %lu",c(q.value)); }
+    if (auto* p=std::get_if<msg::Retire>(&e)) { fprintf(stderr,"RETIRE"); for (auto& q:p->ops) fprintf(stderr," %lu",c(q.value)); }
+    if (auto* p=std::get_if<msg::CancelGraph>(&e)) { fprintf(stderr,"CANCEL %lu",c(p->graph.value)); }
+    if (std::get_if<msg::Release>(&e)) fprintf(stderr,"RELEASE");
+    if (auto* p=std::get_if<msg::PeerJoined>(&e)) fprintf(stderr,"JOINED w%u",p->peer.id.value);
+    fprintf(stderr,"\n"); }
   if (to.value > 1000) {
     const int client = static_cast<int>(to.value - 1001);
     TimeNs& until = ordered_until_[to.value + 1'000'000];

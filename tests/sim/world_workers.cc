@@ -166,6 +166,16 @@ void World::peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch) {
 }
 
 void World::deliver_peer(WorkerId from, WorkerId to, msg::PeerBatch batch) {
+  if (const char* f = std::getenv("SIMBLOCK")) {
+    unsigned long a, b; sscanf(f, "%lu/%lu", &a, &b);
+    auto c=[](std::uint64_t id){return id&0xFFFFFF;};
+    auto m=[&](const char* n, auto& x, std::uint64_t op){ if (c(x.block.array.value)==a && x.block.block==(long)b) fprintf(stderr,"t=%ld w%u->w%u r%lu %s op %lu from %u to %u\n",(long)now_,from.value,to.value,batch.recovery,n,c(op),x.from.value,x.to.value); };
+    for (auto& x: batch.subscribes) m("subscribe",x,x.op.value);
+    for (auto& x: batch.offers) m("offer",x,x.op.value);
+    for (auto& x: batch.grants) m("grant",x,x.transfer);
+    for (auto& x: batch.dones) m("done",x,x.op.value);
+    for (auto& x: batch.gones) m("gone",x,0);
+  }
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     if (workers_[w]->welcome.you != to) continue;
     return deliver_worker(static_cast<int>(w), worker::PeerBatchReceived{from, std::move(batch)});
@@ -291,6 +301,21 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
   worker.core->check_invariants();
   perform(index, actions);
   arm_timer(index);
+}
+
+void World::kill_some() {
+  std::vector<int> living;
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    if (workers_[w]->alive && workers_[w]->core != nullptr) living.push_back(static_cast<int>(w));
+  }
+  if (living.empty()) return;
+  if (living.size() == 1) ++outcome_.covered["the last worker killed"];
+  kill(living[prng_.below(living.size())]);
+  if (!prng_.chance(knobs_.respawn)) return;
+  at(prng_.between(1, 40) * knobs_.max_delay_ns, [this] {
+    ++outcome_.covered["respawned workers"];
+    start_worker(static_cast<int>(workers_.size()));
+  });
 }
 
 void World::kill(int index) {

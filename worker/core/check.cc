@@ -63,8 +63,10 @@ void Core::Impl::check_invariants() const {
     // The arena rounds up to 256 bytes an extent.
     TW_CHECK(device.arena.bytes_in_use() >= memory[d] + reserve,
              "memory in use that no copy owns is missing");
-    TW_CHECK(device.arena.bytes_in_use() <= memory[d] + reserve + 256 * (copies.live() + 1 + static_cast<std::int64_t>(abandoned.size())),
-             "memory leaked");
+    TW_CHECK(
+        device.arena.bytes_in_use() <=
+            memory[d] + reserve + 256 * (copies.live() + 1 + static_cast<std::int64_t>(abandoned.size())),
+        "memory leaked");
     for (const StreamState& stream : device.streams) {
       std::uint64_t last = stream.completed;
       for (const InFlight& flight : stream.flight) {
@@ -144,7 +146,8 @@ std::string Core::Impl::describe() const {
       const Copy& copy = copies[c];
       s << "  copy of array " << counter(id) << (arrays[a].held ? " (held)" : "") << " block " << copy.block
         << " on " << devices[copy.device].spec.id.value << ": " << kCopyKinds[static_cast<int>(copy.kind)]
-        << " " << kCopyStates[static_cast<int>(copy.state)] << (copy.waiters != kNone ? ", waited for" : "");
+        << " " << kCopyStates[static_cast<int>(copy.state)] << (copy.kind != CopyKind::kProduced ? " from " + std::to_string(copy.source.value) : "")
+        << (copy.waiters != kNone ? ", waited for" : "");
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
         s << "; op " << counter(ops[uses[u].op].entry->id.value) << " on " << uses[u].device.value << " left "
           << uses[u].left << (uses[u].subscribed ? " subscribed" : "") << (uses[u].offered ? " offered" : "");

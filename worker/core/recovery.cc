@@ -97,7 +97,12 @@ void Core::Impl::answer(const msg::PeerLost& lost) {
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
     for (const Slot q : devices[d].queues) {
       const auto look = [&](Slot t) {
-        if (!tasks[t].finished && tasks[t].outcome == kNone) begun[{tasks[t].op, d}].push_back(tasks[t].point);
+        const Task& task = tasks[t];
+        // Of a task in flight whose results have been read by what is enqueued behind it nothing will be left.
+        bool stays = !task.finished && task.outcome == kNone;
+        for (std::size_t i = 0; i < ops[task.op].outputs.size() && stays; ++i)
+          stays = task.outputs[i] != kNone;
+        if (stays) begun[{task.op, d}].push_back(task.point);
       };
       for (const Slot t : queues[q].order) look(t);
       for (const Slot t : queues[q].eager) look(t);
@@ -245,7 +250,8 @@ void Core::Impl::end_pins(std::uint64_t version) {
     for (Slot c = array.copies; c != kNone && losing == 0;) {
       const Copy& copy = copies[c];
       const Slot next = copy.next;
-      if (copy.kind == CopyKind::kRemote && copy.state == CopyState::kExpected && remote[copy.source.value].lost)
+      if (copy.kind == CopyKind::kRemote && copy.state == CopyState::kExpected &&
+          remote[copy.source.value].lost)
         fail_copy(c, why);
       c = next;
     }

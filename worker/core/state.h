@@ -126,8 +126,8 @@ struct ArrayState {
   std::vector<User> users;
   bool held = false;
   std::uint64_t pinned = 0;  // by the loss of this version: copies stay until the Recover that answers it
-  Slot copies = kNone;      // list
-  Slot to_release = kNone;  // of a released array: the next copy to look at
+  Slot copies = kNone;       // list
+  Slot to_release = kNone;   // of a released array: the next copy to look at
   std::int64_t live_copies = 0;
 };
 
@@ -410,13 +410,14 @@ struct Core::Impl {
     std::uint16_t device = 0;
     alloc::Extent extent;
   };
-  std::map<std::uint64_t, Abandoned> abandoned;  // receives from lost peers: memory until the transport lets go
-  std::uint64_t recovery = 0;                    // version of the last Recover applied
-  std::uint64_t losing = 0;                      // of a loss that no Recover has answered yet, or 0
-  std::uint64_t batch_recovery = 0;              // of the sender of the batch being handled
-  std::vector<Slot> to_forget;  // retired ops of which something has just ended
-  bool queue_ended = false;     // some queue may have nothing left
-  std::deque<Slot> releasing;   // arrays with copies to look at
+  std::map<std::uint64_t, Abandoned>
+      abandoned;                     // receives from lost peers: memory until the transport lets go
+  std::uint64_t recovery = 0;        // version of the last Recover applied
+  std::uint64_t losing = 0;          // of a loss that no Recover has answered yet, or 0
+  std::uint64_t batch_recovery = 0;  // of the sender of the batch being handled
+  std::vector<Slot> to_forget;       // retired ops of which something has just ended
+  bool queue_ended = false;          // some queue may have nothing left
+  std::deque<Slot> releasing;        // arrays with copies to look at
   std::vector<std::pair<Slot, std::uint16_t>> dirty;
   bool report_now = false, log_moved = false;
   TimeNs last_report = 0;

@@ -68,17 +68,19 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
   if (first.version != 0) {
     // Tasks behind it may fill the window and wait for what this one makes again: it has a window of its own.
     if (first.live_tasks >= options.window) return false;
-  } else if (in_order >= options.window || (in_order > 0 && queue.weight - queue.eager_weight >= kMaxWeight) ||
-      queue.order.size() >= static_cast<std::size_t>(options.window) * 16) {
+  } else if (in_order >= options.window ||
+             (in_order > 0 && queue.weight - queue.eager_weight >= kMaxWeight) ||
+             queue.order.size() >= static_cast<std::size_t>(options.window) * 16) {
     return false;
   }
   Slot missing = kNone;
   const Slot t = expand_task(d, q, queue.ops.front(), missing);
-  const auto behind = ops[tasks[t].op].version == 0
-                          ? queue.order.end()
-                          : std::find_if(queue.order.begin(), queue.order.end(), [&](Slot other) {
-                              return !tasks[other].finished && ops[tasks[other].op].order > ops[tasks[t].op].order;
-                            });
+  const auto behind =
+      ops[tasks[t].op].version == 0
+          ? queue.order.end()
+          : std::find_if(queue.order.begin(), queue.order.end(), [&](Slot other) {
+              return !tasks[other].finished && ops[tasks[other].op].order > ops[tasks[t].op].order;
+            });
   queue.order.insert(behind, t);
   if (missing == kNone)
     queue.ready.push_back(t);

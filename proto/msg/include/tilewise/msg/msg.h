@@ -85,7 +85,7 @@ struct PlannedOp {
   OpId id;
   ir::Op op;                // operands and outputs named by ArrayId::value
   ir::Placement placement;  // of op.space
-  bool done = false;        // its blocks exist, nothing is to be run: in a late joiner's snapshot, and in Recover
+  bool done = false;  // its blocks exist, nothing is to be run: in a late joiner's snapshot, and in Recover
   OpId of;  // in Recover: the op some of whose blocks this one makes again, or that has them elsewhere now
   friend bool operator==(const PlannedOp&, const PlannedOp&) = default;
 };
@@ -431,7 +431,7 @@ struct Gone {
   DeviceId from, to;
   friend bool operator==(const Gone&, const Gone&) = default;
 };
-struct PeerBatch {  // processed in this order
+struct PeerBatch {             // processed in this order
   std::uint64_t recovery = 0;  // the last Recover that the sender has applied
   std::vector<Subscribe> subscribes;
   std::vector<Offer> offers;
@@ -446,10 +446,10 @@ struct PeerBatch {  // processed in this order
 };
 
 // The wire tag of a message is its index here: append only.
-using Message =
-    std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply, GraphProgress,
-                 GraphDone, ReleaseArrays, CancelRequest, StatusRequest, StatusReply, Shutdown, Ping, Pong,
-                 Refusal, PeerHello, ArenaMap, PeerBatch, Explain, Explanation, TraceRequest, TraceReply, Held>;
+using Message = std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply,
+                             GraphProgress, GraphDone, ReleaseArrays, CancelRequest, StatusRequest,
+                             StatusReply, Shutdown, Ping, Pong, Refusal, PeerHello, ArenaMap, PeerBatch,
+                             Explain, Explanation, TraceRequest, TraceReply, Held>;
 std::string_view name_of(const Message& message);
 
 }  // namespace tilewise::msg
