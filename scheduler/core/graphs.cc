@@ -123,28 +123,45 @@ void account_load(State& s, const OpRecord& op, int sign) {
   }
 }
 
+bool deliverable(const State& s, const OpRecord& fetch) {
+  const GraphRecord& graph = s.graphs.at(fetch.graph);
+  return graph.ops_open == graph.fetches_open &&
+         complete(s, s.ops.at(s.arrays.at(ArrayId{fetch.op.operands[0].array}).producer));
+}
+
 void finish_op(State& s, OpRecord& first) {
-  // A worklist: the last block of an array ends the fetches that wait for it.
-  std::vector<OpId> work{first.id};
+  // A worklist: the last block of an array, or the last op of a graph, ends the fetches that wait for it.
+  const OpId asked = first.id;
+  std::vector<OpId> work{asked};
   while (!work.empty()) {
     OpRecord* found = s.ops.find(work.back());
     work.pop_back();
     if (found == nullptr || found->finished) continue;  // a fetch that was cancelled meanwhile
     OpRecord& op = *found;
+    const bool fetch = op.op.kind == ir::OpKind::kFetch;
+    if (fetch && op.id != asked && !deliverable(s, op)) continue;
     op.finished = true;
     for_each_read(s, op, [&](ArrayRecord& array) {
+      if (fetch) std::erase(array.fetches, op.id);
       if (--array.open_users == 0) s.retire_candidates.push_back(array.producer);
     });
     const OpRecord& head = head_of(s, op);
     s.retire_candidates.push_back(head.id);
     for (const ir::OutputSpec& output : head.op.outputs) {
       if (!complete(s, head)) break;
-      ArrayRecord& array = s.arrays.at(ArrayId{output.array});
-      for (const OpId fetch : array.fetches) work.push_back(fetch);
-      array.fetches.clear();
+      const ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+      work.insert(work.end(), array.fetches.begin(), array.fetches.end());
     }
     GraphRecord& graph = s.graphs.at(op.graph);
     --graph.ops_open;
+    if (fetch) {
+      --graph.fetches_open;
+    } else if (graph.fetches_open > 0 && graph.ops_open == graph.fetches_open) {
+      for (const OpId id : graph.ops) {
+        const OpRecord* other = s.ops.find(id);
+        if (other != nullptr && other->op.kind == ir::OpKind::kFetch) work.push_back(id);
+      }
+    }
     finish_graph_if_done(s, graph);
   }
 }

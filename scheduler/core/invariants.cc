@@ -77,7 +77,7 @@ void check_sessions(const State& s) {
 void check_graphs(const State& s) {
   std::int64_t running = 0;
   s.graphs.for_each([&](const GraphRecord& graph) {
-    std::int32_t left = 0, open = 0, planned = 0;
+    std::int32_t left = 0, open = 0, planned = 0, fetches = 0;
     std::int64_t done = 0;
     for (const OpId id : graph.ops) {
       const OpRecord* op = s.ops.find(id);
@@ -86,11 +86,13 @@ void check_graphs(const State& s) {
       ++left;
       open += !op->finished;
       planned += !op->finished && !op->of;
+      fetches += !op->finished && op->op.kind == ir::OpKind::kFetch;
       done += op->completed;
     }
     TW_CHECK(left == graph.ops_left && left > 0, "a graph is kept while it has ops");
     TW_CHECK(open == graph.ops_open && (graph.running ? open > 0 : planned == 0),
              "a graph runs while an op is open");
+    TW_CHECK(fetches == graph.fetches_open, "open fetches are counted");
     TW_CHECK(done <= graph.done && graph.done <= graph.total && graph.failed <= graph.done,
              "tasks are counted once");
     TW_CHECK(!graph.cancelled || !graph.running, "a cancelled graph has ended");
@@ -183,10 +185,9 @@ void check_ops(const State& s) {
     TW_CHECK(!array.held || session.arrays.contains(array.number), "its session knows what it holds");
     for (const OpId id : array.fetches) {
       const OpRecord* op = s.ops.find(id);
-      TW_CHECK(op == nullptr || op->finished || reads(*op, array.id), "fetches wait for what they read");
+      TW_CHECK(op != nullptr && !op->finished && reads(*op, array.id), "fetches wait for what they read");
+      TW_CHECK(!deliverable(s, *op), "fetches end with their graph");
     }
-    TW_CHECK(array.fetches.empty() || !complete(s, s.ops.at(array.producer)),
-             "fetches end with their producer");
   });
   for (const Device& device : s.devices) {
     const auto it = load.find(device.id);

@@ -94,12 +94,11 @@ void settle(State& s, std::vector<msg::Plan> plans) {
     if (head == nullptr || !complete(s, *head)) continue;
     std::vector<OpId> fetches;
     for (const ir::OutputSpec& output : head->op.outputs) {
-      std::vector<OpId>& waiting = s.arrays.at(ArrayId{output.array}).fetches;
+      const std::vector<OpId>& waiting = s.arrays.at(ArrayId{output.array}).fetches;
       fetches.insert(fetches.end(), waiting.begin(), waiting.end());
-      waiting.clear();
     }
     for (const OpId fetch : fetches) {
-      if (OpRecord* op = s.ops.find(fetch); op != nullptr && !op->finished) finish_op(s, *op);
+      if (OpRecord* op = s.ops.find(fetch); op != nullptr && !op->finished && deliverable(s, *op)) finish_op(s, *op);
     }
   }
   log_to_workers(s, msg::Recover{r.version, std::move(plans)});

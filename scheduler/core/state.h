@@ -85,7 +85,7 @@ struct ArrayRecord {
   bool held = false;
   std::int32_t open_users = 0;  // unfinished ops that read it, once each
   std::int32_t readers = 0;     // ops that read it, those kept as lineage included, once each
-  std::vector<OpId> fetches;    // open kFetch ops, which finish with the producer
+  std::vector<OpId> fetches;    // open kFetch ops
   msg::Outcome failed;          // not ok: cannot be used any more, and why
 };
 
@@ -126,6 +126,7 @@ struct GraphRecord {
   std::vector<OpId> ops;                         // all of the plan; retired ones are unknown to the op table
   std::int32_t ops_left = 0;                     // not yet retired
   std::int32_t ops_open = 0;                     // not yet finished
+  std::int32_t fetches_open = 0;                 // those of them that are kFetch
   std::int64_t total = 0, done = 0, failed = 0;  // tasks
   bool running = true;                           // GraphDone not yet sent
   msg::Outcome root_cause;                       // of the first failure, or of the cancellation

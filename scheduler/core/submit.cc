@@ -56,6 +56,7 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
   graph.ops.push_back(record.id);
   ++graph.ops_left;
   ++graph.ops_open;
+  if (record.op.kind == ir::OpKind::kFetch) ++graph.fetches_open;
   account_load(s, record, 1);
   s.ops.insert(record.id, std::move(record));
 }
@@ -93,14 +94,15 @@ std::set<WorkerId> takers(const State& s, const GraphRecord& graph) {
 void finish_what_is_done(State& s, GraphId id) {
   const std::vector<OpId> ops = s.graphs.at(id).ops;
   for (const OpId op_id : ops) {
+    const OpRecord& op = s.ops.at(op_id);
+    if (op.op.kind == ir::OpKind::kFetch)
+      s.arrays.at(ArrayId{op.op.operands[0].array}).fetches.push_back(op_id);
+  }
+  for (const OpId op_id : ops) {
     OpRecord* op = s.ops.find(op_id);
     if (op == nullptr || op->finished) continue;
     if (op->op.kind == ir::OpKind::kFetch) {
-      ArrayRecord& array = s.arrays.at(ArrayId{op->op.operands[0].array});
-      if (!complete(s, s.ops.at(array.producer))) {
-        array.fetches.push_back(op_id);
-        continue;
-      }
+      if (!deliverable(s, *op)) continue;
     } else if (op->points > 0 && op->op.kind != ir::OpKind::kProvide) {
       continue;
     }
