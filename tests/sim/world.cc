@@ -162,18 +162,6 @@ void World::step_scheduler(std::vector<scheduler::Event> events) {
 }
 
 void World::from_scheduler(scheduler::Conn to, msg::Message message) {
-  if (std::getenv("SIMLOG")) if (auto* log = std::get_if<msg::Log>(&message)) for (auto& e : log->entries) {
-    auto c=[](std::uint64_t id){return id&0xFFFFFF;};
-    fprintf(stderr, "t=%ld to conn %u: ", (long)now_, to.value);
-    auto plan=[&](const msg::Plan& p){ fprintf(stderr," graph %lu:", c(p.graph.value)); for (auto& o: p.ops) { fprintf(stderr," [op %lu of %lu %s%s in(", c(o.id.value), c(o.of.value), std::string(name_of(o.op.kind)).c_str(), o.done?" done":""); for (auto& x:o.op.operands) fprintf(stderr,"%lu ",c(x.array)); fprintf(stderr,") out("); for (auto& x:o.op.outputs) fprintf(stderr,"%lu ",c(x.array)); fprintf(stderr,")"); if (auto* l=o.placement.listed()) for (auto& r: l->runs()) fprintf(stderr," %ld+%ld@%u",(long)r.first,(long)r.count,r.device.value); else for (auto d:o.placement.devices()) fprintf(stderr," d%u",d.value); fprintf(stderr,"]"); } };
-    if (auto* p=std::get_if<msg::Plan>(&e)) { fprintf(stderr,"PLAN"); plan(*p); }
-    if (auto* p=std::get_if<msg::Recover>(&e)) { fprintf(stderr,"RECOVER v%lu",p->version); for (auto& q:p->plans) plan(q); }
-    if (auto* p=std::get_if<msg::PeerLost>(&e)) { fprintf(stderr,"LOST w%u v%lu",p->peer.value,p->version); for (auto& q:p->ops) fprintf(stderr," %lu",c(q.value)); }
-    if (auto* p=std::get_if<msg::Retire>(&e)) { fprintf(stderr,"RETIRE"); for (auto& q:p->ops) fprintf(stderr," %lu",c(q.value)); }
-    if (auto* p=std::get_if<msg::CancelGraph>(&e)) { fprintf(stderr,"CANCEL %lu",c(p->graph.value)); }
-    if (std::get_if<msg::Release>(&e)) fprintf(stderr,"RELEASE");
-    if (auto* p=std::get_if<msg::PeerJoined>(&e)) fprintf(stderr,"JOINED w%u",p->peer.id.value);
-    fprintf(stderr,"\n"); }
   if (to.value > 1000) {
     const int client = static_cast<int>(to.value - 1001);
     TimeNs& until = ordered_until_[to.value + 1'000'000];

@@ -166,18 +166,11 @@ void World::peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch) {
 }
 
 void World::deliver_peer(WorkerId from, WorkerId to, msg::PeerBatch batch) {
-  if (const char* f = std::getenv("SIMBLOCK")) {
-    unsigned long a, b; sscanf(f, "%lu/%lu", &a, &b);
-    auto c=[](std::uint64_t id){return id&0xFFFFFF;};
-    auto m=[&](const char* n, auto& x, std::uint64_t op){ if (c(x.block.array.value)==a && x.block.block==(long)b) fprintf(stderr,"t=%ld w%u->w%u r%lu %s op %lu from %u to %u\n",(long)now_,from.value,to.value,batch.recovery,n,c(op),x.from.value,x.to.value); };
-    for (auto& x: batch.subscribes) m("subscribe",x,x.op.value);
-    for (auto& x: batch.offers) m("offer",x,x.op.value);
-    for (auto& x: batch.grants) m("grant",x,x.transfer);
-    for (auto& x: batch.dones) m("done",x,x.op.value);
-    for (auto& x: batch.gones) m("gone",x,0);
-  }
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     if (workers_[w]->welcome.you != to) continue;
+    if (workers_[w]->alive && workers_[w]->core == nullptr) {  // the link comes up when the other side does
+      return at(jitter(), [this, from, to, batch = std::move(batch)] { deliver_peer(from, to, batch); });
+    }
     return deliver_worker(static_cast<int>(w), worker::PeerBatchReceived{from, std::move(batch)});
   }
   for (std::size_t c = 0; c < clients_.size(); ++c) {
