@@ -98,7 +98,8 @@ void settle(State& s, std::vector<msg::Plan> plans) {
       fetches.insert(fetches.end(), waiting.begin(), waiting.end());
     }
     for (const OpId fetch : fetches) {
-      if (OpRecord* op = s.ops.find(fetch); op != nullptr && !op->finished && deliverable(s, *op)) finish_op(s, *op);
+      if (OpRecord* op = s.ops.find(fetch); op != nullptr && !op->finished && deliverable(s, *op))
+        finish_op(s, *op);
     }
   }
   log_to_workers(s, msg::Recover{r.version, std::move(plans)});

@@ -7,7 +7,9 @@ namespace {
 
 const ir::Grid kGrid = grid({40}, {10});  // 4 blocks
 
-bool mentions(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool mentions(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // Two workers of one device, a client, and everything on the first worker unless said otherwise.
 struct Losing : World {
@@ -116,7 +118,8 @@ TEST_CASE("only what is needed is made again") {
     REQUIRE(recover.plans.size() == 1);
     REQUIRE(recover.plans[0].ops.size() == 1);
     CHECK(recover.plans[0].ops[0].of == plan.ops[0].id);
-    CHECK(recover.plans[0].ops[0].placement.listed()->runs() == std::vector<ir::Run>{{2, 2, w.w2.devices[0]}});
+    CHECK(recover.plans[0].ops[0].placement.listed()->runs() ==
+          std::vector<ir::Run>{{2, 2, w.w2.devices[0]}});
     w.finish(recover);
   }
   SUBCASE("what another has a copy of is not made at all") {
@@ -126,8 +129,10 @@ TEST_CASE("only what is needed is made again") {
     REQUIRE(recover.plans.size() == 1);
     REQUIRE(recover.plans[0].ops.size() == 2);
     CHECK(recover.plans[0].ops[0].done);
-    CHECK(recover.plans[0].ops[0].placement.listed()->runs() == std::vector<ir::Run>{{3, 1, w.w2.devices[0]}});
-    CHECK(recover.plans[0].ops[1].placement.listed()->runs() == std::vector<ir::Run>{{2, 1, w.w2.devices[0]}});
+    CHECK(recover.plans[0].ops[0].placement.listed()->runs() ==
+          std::vector<ir::Run>{{3, 1, w.w2.devices[0]}});
+    CHECK(recover.plans[0].ops[1].placement.listed()->runs() ==
+          std::vector<ir::Run>{{2, 1, w.w2.devices[0]}});
     w.finish(recover);
   }
   SUBCASE("an answer that was cut tells nothing") {

@@ -78,7 +78,8 @@ TEST_CASE("a worker killed in the middle: the graph goes on and ends with the sa
     const Future future = session.compute({c.program(session)});
     REQUIRE(eventually([&] {
       const auto progress = future.progress();
-      return progress.total > 0 && static_cast<double>(progress.done) >= c.at * static_cast<double>(progress.total);
+      return progress.total > 0 &&
+             static_cast<double>(progress.done) >= c.at * static_cast<double>(progress.total);
     }));
     cluster.worker(1).signal(SIGKILL);
     CHECK(same_bits(values(future), expected));
@@ -123,7 +124,9 @@ TEST_CASE("files are read again; uploads that are gone are a typed error that na
   REQUIRE(session.wait_for_devices(2, kPatience));
   Folder folder;
   const std::string path = folder / "x.npy";
-  session.random.normal({400, 30}, {.seed = 2, .block = {40, 30}}).save_npy(path).wait({.timeout = kPatience});
+  session.random.normal({400, 30}, {.seed = 2, .block = {40, 30}})
+      .save_npy(path)
+      .wait({.timeout = kPatience});
   Array file = session.load_npy(path, {.block = {50, 30}});
   const std::vector<double> numbers(64 * 64, 1.5);
   Array upload = session.from_memory(numbers, {64, 64}, {.block = {8, 64}});

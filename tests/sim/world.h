@@ -26,8 +26,8 @@ struct Knobs {
   TimeNs lazy_ns = 0;  // the scheduler's
   int window = 16;
   int releases_a_step = 2048;
-  int kills = 0;        // workers that die, one after another, besides kill_worker's
-  double respawn = 0;   // and for each, whether another one comes after a while
+  int kills = 0;       // workers that die, one after another, besides kill_worker's
+  double respawn = 0;  // and for each, whether another one comes after a while
   TimeNs kill_span_ns = 0;
   TimeNs recovery_wait_ns = 30 * kSecond;
   static Knobs from_seed(std::uint64_t seed);

@@ -155,7 +155,9 @@ void World::client_message(int index, msg::Message message) {
     request.failed ? ++outcome_.requests_failed : ++outcome_.requests_done;
     if (request.failed) {
       ++outcome_.covered["failed: " + std::string(name_of(done->outcome.code))];
-      const auto says = [&](const char* what) { return done->outcome.message.find(what) != std::string::npos; };
+      const auto says = [&](const char* what) {
+        return done->outcome.message.find(what) != std::string::npos;
+      };
       // What no other worker can make again, or nobody is left to make.
       const bool lost = knobs_.kills > 0 && done->outcome.code == Errc::kWorkerLost &&
                         (says("uploaded by the client") || says("no other one came in time"));

@@ -65,7 +65,7 @@ struct World::Client {
   std::set<std::pair<msg::BlockRef, std::uint64_t>> taking, took;  // (block, fetch op)
   std::vector<std::pair<WorkerId, msg::Offer>> early;
   std::vector<std::pair<WorkerId, msg::Offer>> again;  // of a block that is being taken from elsewhere
-  std::map<std::uint64_t, msg::Offer> granted;  // transfer -> offer
+  std::map<std::uint64_t, msg::Offer> granted;         // transfer -> offer
   std::uint64_t next_transfer = 1;
 };
 

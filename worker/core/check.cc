@@ -146,7 +146,8 @@ std::string Core::Impl::describe() const {
       const Copy& copy = copies[c];
       s << "  copy of array " << counter(id) << (arrays[a].held ? " (held)" : "") << " block " << copy.block
         << " on " << devices[copy.device].spec.id.value << ": " << kCopyKinds[static_cast<int>(copy.kind)]
-        << " " << kCopyStates[static_cast<int>(copy.state)] << (copy.kind != CopyKind::kProduced ? " from " + std::to_string(copy.source.value) : "")
+        << " " << kCopyStates[static_cast<int>(copy.state)]
+        << (copy.kind != CopyKind::kProduced ? " from " + std::to_string(copy.source.value) : "")
         << (copy.waiters != kNone ? ", waited for" : "");
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
         s << "; op " << counter(ops[uses[u].op].entry->id.value) << " on " << uses[u].device.value << " left "
