@@ -16,7 +16,7 @@
 namespace {
 
 constexpr int kStages = 4, kParts = 12;
-constexpr std::int64_t kRows = 128, kWidth = 256;
+constexpr std::int64_t kRows = 512, kWidth = 256;
 
 struct Span {
   std::int64_t begin = INT64_MAX, end = 0;

@@ -172,7 +172,10 @@ void Exchange::Impl::shut(Peer& peer, const Error& why) {
   peer.attempt.reset();
   peer.queue.clear();
   peer.queued_bytes = 0;
-  if (peer.ready && peer.state == Peer::State::kUp) --counters.links;
+  if (peer.ready && peer.state == Peer::State::kUp) {
+    --counters.links;
+    counters.ring_links -= has_ring(peer);
+  }
   if (const auto at = channels.find(peer.channel); at != channels.end()) {
     if (std::exchange(peer.data, false)) engine->remove_peer(at->second.link->cookie(), why);
     channels.erase(at);

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 
 namespace tilewise::transfer::test {
@@ -63,8 +64,21 @@ std::string address_in(const Order& hello) {
 
 }  // namespace
 
-void Child::send(const Order& order) { send_order(socket_, order); }
-std::optional<Order> Child::poll() { return receive_order(socket_, false); }
+// Never waits without reading: the child may itself be waiting to tell what it has done.
+void Child::send(const Order& order) {
+  while (::send(socket_, &order, sizeof order, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
+         (errno == EAGAIN || errno == EINTR)) {
+    pollfd fd{socket_, POLLIN | POLLOUT, 0};
+    ::poll(&fd, 1, 100);
+    if (auto told = receive_order(socket_, false)) unread_.push_back(*told);
+  }
+}
+std::optional<Order> Child::poll() {
+  if (unread_.empty()) return receive_order(socket_, false);
+  const Order order = unread_.front();
+  unread_.pop_front();
+  return order;
+}
 
 int parent_socket() { return std::atoi(std::getenv("TRANSFER_TEST_SOCKET")); }
 std::string child_transports() { return std::getenv("TRANSFER_TEST_TLS"); }

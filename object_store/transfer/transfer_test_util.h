@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -87,6 +88,7 @@ class Child {
  private:
   pid_t pid_ = -1;
   int socket_ = -1;
+  std::deque<Order> unread_;  // came while sending
 };
 
 // The child's side of that socket, and the transports it was told to use.

@@ -67,7 +67,7 @@ TEST_CASE("many transfers at once, each done once") {
     const auto bytes = static_cast<std::int64_t>(memory[i].size());
     REQUIRE(pair.engine->expect(cookie_of(0), 1 + i, memory[i].data(), bytes, kHost, into(ends[i])));
     pair.child_transmits(1 + i, bytes, 1 + i);
-    if (i % 8 == 7) pair.turn();  // else the two sockets fill
+    if (i % 8 == 7) pair.turn();
   }
   CHECK(pair.run_until(
       [&] { return std::ranges::all_of(ends, [](const End& end) { return end.times > 0; }); }));

@@ -313,6 +313,8 @@ msg::Plan Reader::plan(wire::Plan::Reader r) {
     return planned;
   });
   p.holds = ids<ArrayId>(r.getHolds());
+  p.session = SessionId(r.getSession());
+  p.weight = r.getWeight();
   return p;
 }
 
@@ -374,7 +376,7 @@ msg::Submit Reader::submit(wire::Submit::Reader r) {
   return {r.getRequest(), r.getPriority(),
           list<ir::Op>(r.getOps(), limits::kMaxOpsPerSubmit, "ops of a submission",
                        [&](wire::Op::Reader o) { return op(o); }),
-          ids<std::uint64_t>(r.getHolds())};
+          ids<std::uint64_t>(r.getHolds()), r.getWeight()};
 }
 
 msg::OpAccount Reader::account(wire::OpAccount::Reader r) {

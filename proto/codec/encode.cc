@@ -279,6 +279,7 @@ void write(wire::Submit::Builder b, const msg::Submit& m) {
   each(b.initOps(count(m.ops.size(), limits::kMaxOpsPerSubmit, "ops of a submission")), m.ops,
        [](wire::Op::Builder o, const ir::Op& op) { write(o, op); });
   numbers(b.initHolds(any_count(m.holds.size())), m.holds);
+  b.setWeight(m.weight);
 }
 
 void write(wire::OpAccount::Builder b, const msg::OpAccount& op) {
@@ -378,6 +379,8 @@ void write(wire::Plan::Builder p, const msg::Plan& plan) {
          }
        });
   ids(p.initHolds(any_count(plan.holds.size())), plan.holds);
+  p.setSession(plan.session.value);
+  p.setWeight(plan.weight);
 }
 
 void write(capnp::List<wire::Range>::Builder b, const std::vector<msg::Range>& ranges) {

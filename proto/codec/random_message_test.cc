@@ -159,7 +159,12 @@ struct Gen {
     return p;
   }
   msg::Plan plan() {
-    return {id<GraphId>(), i32(), list(3, [&] { return planned(); }), list(3, [&] { return id<ArrayId>(); })};
+    return {id<GraphId>(),
+            i32(),
+            list(3, [&] { return planned(); }),
+            list(3, [&] { return id<ArrayId>(); }),
+            id<SessionId>(),
+            u32()};
   }
   std::vector<msg::Range> ranges() {
     return list(4, [&] { return msg::Range{i64(), i64()}; });
@@ -206,7 +211,7 @@ struct Gen {
   void fill(msg::TaskFailed& m) { m = {id<OpId>(), id<DeviceId>(), i64(), outcome()}; }
   void fill(msg::Stuck& m) { m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64()}; }
   void fill(msg::Submit& m) {
-    m = {u64(), i32(), list(9, [&] { return op(); }), list(9, [&] { return u64(); })};
+    m = {u64(), i32(), list(9, [&] { return op(); }), list(9, [&] { return u64(); }), u32()};
   }
   void fill(msg::SubmitReply& m) {
     m = {u64(), outcome(), id<GraphId>(), list(5, [&] { return std::pair(u64(), id<ArrayId>()); })};

@@ -24,7 +24,7 @@ TEST_CASE("listed points answer like a plain list of them") {
       append(runs, p, DeviceId{device});
     }
     const Placement placement = Placement::of_runs(counts, runs);
-    REQUIRE(placement.verify(counts));
+    REQUIRE(placement.verify(counts).has_value());
     std::map<DeviceId, std::int64_t> owned;
     for (std::int64_t p = 0; p < total; ++p) {
       const Index at = unravel(p, counts);
@@ -73,10 +73,10 @@ TEST_CASE("wrong runs are refused and answer nothing") {
   };
   for (const auto& runs : wrong) {
     const Placement placement = Placement::of_runs(counts, runs);
-    CHECK(!placement.verify(counts));
+    CHECK(!placement.verify(counts).has_value());
     CHECK(placement.owned_count(DeviceId{1}) == 0);
   }
-  CHECK(!Placement::of_runs(counts, {}).verify({5, 4}));
-  CHECK(Placement::of_runs(counts, {}).verify(counts));
+  CHECK(!Placement::of_runs(counts, {}).verify({5, 4}).has_value());
+  CHECK(Placement::of_runs(counts, {}).verify(counts).has_value());
   CHECK(Placement::of_runs(counts, {}).devices().empty());
 }

@@ -39,6 +39,7 @@ bool reads_from(const State& s, const GraphRecord& reader, const GraphRecord& pr
 // What it read may have been kept for its sake alone.
 void erase_op(State& s, OpRecord& op) {
   GraphRecord& graph = s.graphs.at(op.graph);
+  if (!op.of) remember_op(s, op);
   account_load(s, op, -1);
   for (std::size_t i = 0; i < op.op.operands.size(); ++i) {
     const std::uint64_t id = op.op.operands[i].array;
@@ -79,6 +80,7 @@ void end_graph(State& s, GraphRecord& graph) {
   graph.running = false;
   graph.dirty = false;
   --s.running;
+  remember_end(s, graph);
   ++(graph.root_cause.ok() ? s.graphs_done : s.graphs_failed);
   Session& session = s.session(graph.session);
   std::erase(session.running, graph.id);
@@ -141,6 +143,7 @@ void finish_op(State& s, OpRecord& first) {
     const bool fetch = op.op.kind == ir::OpKind::kFetch;
     if (fetch && op.id != asked && !deliverable(s, op)) continue;
     op.finished = true;
+    if (op.ended == kNotYet) op.ended = s.now - s.start;
     for_each_read(s, op, [&](ArrayRecord& array) {
       if (fetch) std::erase(array.fetches, op.id);
       if (--array.open_users == 0) s.retire_candidates.push_back(array.producer);

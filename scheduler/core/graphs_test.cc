@@ -228,6 +228,38 @@ TEST_CASE("the stuck graph that comes first is ended, one at a time") {
   }
 }
 
+TEST_CASE("nothing goes before the unfinished work that it reads, whatever its priority") {
+  World w;
+  w.add_worker(1, 1);
+  w.join(10, w.client());
+  w.submit(10, 1, {fill(1, kGrid)}, {1}, -2);
+  w.submit(10, 2, {map(2, kGrid, {1})}, {2}, 5);
+  w.submit(10, 3, {fill(3, kGrid)}, {3}, 5);
+  const auto plans = w.log<msg::Plan>(1);
+  REQUIRE(plans.size() == 3);
+  CHECK(plans[1].priority == -2);
+  CHECK(plans[2].priority == 5);
+  w.complete(plans[0]);
+  w.submit(10, 4, {map(4, kGrid, {1})}, {4}, 5);
+  CHECK(w.log<msg::Plan>(1).back().priority == 5);
+}
+
+TEST_CASE("a session's weight goes with its plans, and one that is none is refused") {
+  World w;
+  w.add_worker(1, 1);
+  w.join(10, w.client());
+  w.receive(10, msg::Submit{1, 0, {fill(1, kGrid)}, {1}, 250});
+  const msg::Plan plan = w.log<msg::Plan>(1).at(0);
+  CHECK(plan.weight == 250);
+  CHECK(plan.session == w.last<msg::Welcome>(10)->session);
+  for (const std::uint32_t weight : {0u, msg::kMaxWeight + 1}) {
+    w.receive(10, msg::Submit{2 + weight, 0, {fill(2, kGrid)}, {2}, weight});
+    const auto reply = *w.last<msg::SubmitReply>(10);
+    CHECK(reply.outcome.code == Errc::kInvalidArgument);
+    CHECK(mentions(reply.outcome.message, "weight"));
+  }
+}
+
 TEST_CASE("log entries that nobody waits for wait for company") {
   World w({}, 1 * kMillisecond);
   w.add_worker(1, 1);

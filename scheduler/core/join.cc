@@ -151,7 +151,8 @@ void send_snapshot(State& s, WorkerId to) {
     if (wanted) by_graph[op.graph].emplace(op.id, std::move(held));
   });
   for (const auto& [graph_id, ops] : by_graph) {
-    msg::Plan plan{graph_id, s.graphs.at(graph_id).priority, {}, {}};
+    const GraphRecord& graph = s.graphs.at(graph_id);
+    msg::Plan plan{graph_id, graph.priority, {}, {}, graph.session, graph.weight};
     for (const auto& [op, arrays] : ops) {
       plan.ops.push_back(as_it_is(s.ops.at(op)));
       plan.holds.insert(plan.holds.end(), arrays.begin(), arrays.end());
@@ -161,7 +162,8 @@ void send_snapshot(State& s, WorkerId to) {
   if (s.recovery.settled == 0) return;
   msg::Recover recover{s.recovery.settled, {}};
   for (const auto& [id, op] : layers) {
-    recover.plans.push_back({op->graph, s.graphs.at(op->graph).priority, {as_it_is(*op)}, {}});
+    const GraphRecord& graph = s.graphs.at(op->graph);
+    recover.plans.push_back({graph.id, graph.priority, {as_it_is(*op)}, {}, graph.session, graph.weight});
   }
   log_to(s, to, std::move(recover));
 }

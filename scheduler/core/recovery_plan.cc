@@ -442,7 +442,7 @@ class Planner {
     }
     account_load(s_, layer, 1);
     if (plans.empty() || plans.back().graph != head.graph)
-      plans.push_back({head.graph, graph.priority, {}, {}});
+      plans.push_back({head.graph, graph.priority, {}, {}, graph.session, graph.weight});
     plans.back().ops.push_back(std::move(planned));
     s_.retire_candidates.push_back(head.id);
     s_.ops.insert(id, std::move(layer));

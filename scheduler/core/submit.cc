@@ -34,7 +34,12 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
     const std::uint64_t array = op.operands[i].array;
     const bool seen = std::any_of(op.operands.begin(), op.operands.begin() + static_cast<std::ptrdiff_t>(i),
                                   [&](const ir::Operand& o) { return o.array == array; });
-    if (!seen) ++s.arrays.at(ArrayId{array}).open_users, ++s.arrays.at(ArrayId{array}).readers;
+    if (seen) continue;
+    ArrayRecord& read = s.arrays.at(ArrayId{array});
+    ++read.open_users;
+    ++read.readers;
+    const OpRecord& producer = s.ops.at(read.producer);
+    if (producer.graph == graph.id) record.inputs.push_back(producer.position);
   }
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     const ir::OutputSpec& output = op.outputs[i];
@@ -61,8 +66,22 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
   s.ops.insert(record.id, std::move(record));
 }
 
+// The order of tasks must agree with dependencies, across graphs too, or a task that waits for a later one could hold the
+// memory that this one needs: nothing goes before the unfinished work that it reads.
+std::int32_t priority_after_inputs(const State& s, std::int32_t wanted, const Draft& draft) {
+  for (const ir::Op& op : draft.ops) {
+    for (const ir::Operand& operand : op.operands) {
+      const ArrayRecord* array = s.arrays.find(ArrayId{operand.array});
+      if (array == nullptr) continue;  // of this very draft
+      const OpRecord& producer = s.ops.at(array->producer);
+      if (!group_finished(s, producer)) wanted = std::min(wanted, s.graphs.at(producer.graph).priority);
+    }
+  }
+  return wanted;
+}
+
 msg::Plan plan_of(const State& s, const GraphRecord& graph, const Draft& draft) {
-  msg::Plan plan{graph.id, graph.priority, {}, {}};
+  msg::Plan plan{graph.id, graph.priority, {}, {}, graph.session, graph.weight};
   plan.ops.reserve(graph.ops.size());
   for (const OpId id : graph.ops) {
     const OpRecord& op = s.ops.at(id);
@@ -114,14 +133,18 @@ void finish_what_is_done(State& s, GraphId id) {
   }
 }
 
-void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft, Answer& answer) {
+void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft, PastGraph past,
+            Answer& answer) {
+  for (const plan::PassReport& pass : draft.passes)
+    past.passes.push_back({pass.name, static_cast<std::uint32_t>(pass.ops)});
   s.next_array = draft.next_array;
   const GraphId id{make_id(s.options.term, s.next_graph++)};
   GraphRecord& graph = s.graphs.insert(id, {});
   graph.id = id;
   graph.session = client.session;
   graph.request = submit.request;
-  graph.priority = submit.priority;
+  graph.priority = priority_after_inputs(s, submit.priority, draft);
+  graph.weight = submit.weight;
   graph.told_at = s.now;
   std::size_t fetch = 0;
   for (std::size_t i = 0; i < draft.ops.size(); ++i) {
@@ -131,6 +154,7 @@ void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft
     add_op(s, graph, static_cast<std::uint32_t>(i), std::move(draft.ops[i]), std::move(draft.placements[i]),
            draft);
   }
+  remember_graph(s, graph, std::move(past));
   answer.reply.arrays.insert(answer.reply.arrays.end(), draft.provided.begin(), draft.provided.end());
   answer.reply.graph = id;
   answer.graph = id;
@@ -198,11 +222,13 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
   session.highest_request = submit.request;
   Answer answer;
   answer.request = answer.reply.request = submit.request;
+  PastGraph past{.source = source_of(s, submit.ops),
+                 .source_count = static_cast<std::uint32_t>(submit.ops.size())};
   Result<Draft> draft = prepare(s, session, submit, false);
   if (!draft)
     answer.reply.outcome = outcome_of(draft.error());
   else
-    commit(s, client, submit, std::move(*draft), answer);
+    commit(s, client, submit, std::move(*draft), std::move(past), answer);
   session.answers.push_back(answer);
   if (session.answers.size() > kRememberedAnswers) session.answers.pop_front();
   send(s, client.conn, answer.reply);

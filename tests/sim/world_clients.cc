@@ -59,6 +59,8 @@ void World::client_next(int index) {
   submit.request = client.next_request++;
   submit.ops = std::move(program.ops);
   hint_some(client, submit.ops);
+  if (prng_.chance(0.3)) submit.priority = static_cast<std::int32_t>(prng_.between(-1, 1));
+  if (prng_.chance(0.3)) submit.weight = static_cast<std::uint32_t>(prng_.between(1, msg::kMaxWeight));
   submit.holds = program.holds;
   Client::Request& request = client.requests[submit.request];
   request.number = submit.request;

@@ -1,6 +1,8 @@
 // Full sweeps for tests: every index against every other, and a digest of all state.
 #include "state.h"
 
+#include <algorithm>
+#include <bit>
 #include <set>
 #include <sstream>
 
@@ -67,6 +69,12 @@ void Core::Impl::check_invariants() const {
         device.arena.bytes_in_use() <=
             memory[d] + reserve + 256 * (copies.live() + 1 + static_cast<std::int64_t>(abandoned.size())),
         "memory leaked");
+    std::set<SessionId> sharing, queued;
+    for (const FairShare& share : device.fair) sharing.insert(share.session);
+    for (const Slot q : device.queues) queued.insert(queues[q].session);
+    TW_CHECK(sharing.size() == device.fair.size() &&
+                 std::includes(sharing.begin(), sharing.end(), queued.begin(), queued.end()),
+             "a session with a queue has not one share");
     for (const StreamState& stream : device.streams) {
       std::uint64_t last = stream.completed;
       for (const InFlight& flight : stream.flight) {
@@ -193,6 +201,7 @@ std::uint64_t Core::Impl::digest() const {
     }
   }
   for (const DeviceState& device : devices) {
+    for (const FairShare& share : device.fair) h.mix(std::bit_cast<std::uint64_t>(share.served));
     device.arena.digest(h);
     for (const StreamState& stream : device.streams) {
       h.mix(stream.issued);

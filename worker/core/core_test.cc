@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <deque>
+
 using namespace tilewise;
 using namespace tilewise::worker;
 
@@ -46,11 +48,12 @@ msg::PlannedOp on(DeviceId device, std::uint64_t id, ir::Op op) {
 }
 
 struct Lists {
-  explicit Lists(std::int64_t memory = 1 << 20) {
+  explicit Lists(std::int64_t memory = 1 << 20, std::int32_t queue_steps = 256) {
     Options options;
     options.self = kSelf;
     options.devices.push_back({kHere, 0, memory, memory, 1});
     options.window = 8;
+    options.queue_steps = queue_steps;
     core = std::make_unique<Core>(options);
     msg::PeerInfo peer{kOther, msg::Role::kWorker, "other", "host", {}, {kPeer}, {}};
     msg::PeerInfo client{kClientProcess, msg::Role::kClient, "client", "host", {}, {kClient}, {}};
@@ -231,6 +234,91 @@ TEST_CASE("what never fits is reported stuck, and a cancellation frees everythin
       {msg::CancelGraph{GraphId{1}, {Errc::kOutOfMemory, "does not fit"}}, msg::Release{{ArrayId{10}}}});
   CHECK(lists.core->counters().tasks_live == 0);
   CHECK(lists.core->counters().copies_live == 0);
+}
+
+// 2048 bytes, 256 a block: six held, a reserve wanted for four, so what is free belongs to the lowest task.
+TEST_CASE("blocks for later tasks do not fill what the lowest task needs, where the reserve finds no place") {
+  Lists lists(2048);
+  lists.step({PeerReady{kOther, false}});  // peers' blocks are copied
+  const ir::Op held = source(10, 6, 32), x = source(11, 2, 32), y = source(12, 1, 32);
+  lists.log({plan_of({on(kHere, 1, held)}, {ArrayId{10}})});
+  for (std::uint64_t i = 1; i <= 6; ++i) lists.completed(i);
+  REQUIRE(lists.core->counters().tasks_live == 0);
+
+  ir::Op wide = map_of(12, 14, y.space);  // one block, three times: counted as three
+  wide.operands.resize(3, wide.operands[0]);
+  ir::TapeInstr load;
+  load.op = ir::TapeOp::kLoad;
+  wide.attrs = ir::MapAttrs{{{load}}};
+  lists.log(
+      {plan_of({on(kPeer, 2, x), on(kPeer, 3, y), on(kHere, 4, map_of(11, 13, x.space)), on(kHere, 5, wide),
+                on(kClient, 6, fetch_of(13, x.space)), on(kClient, 7, fetch_of(14, y.space))},
+               {}, 2)});
+  const auto offer = [&](std::uint64_t array, std::int64_t block, std::uint64_t op) {
+    msg::PeerBatch batch;
+    msg::Offer offer;
+    offer.block = {ArrayId{array}, block}, offer.op = OpId{op}, offer.from = kPeer, offer.to = kHere,
+    offer.bytes = 256;
+    batch.offers.push_back(offer);
+    return lists.from_peer(batch).receives;
+  };
+  CHECK(offer(12, 0, 5).empty());
+  CHECK(offer(11, 1, 4).empty());
+  lists.now += 20 * kSecond;
+  for (const msg::Message& m : lists.step({}).to_scheduler)  // the lowest waits for its block, not for memory
+    CHECK_FALSE(std::holds_alternative<msg::Stuck>(m));
+  const std::vector<Receive> granted = offer(11, 0, 4);
+  REQUIRE(granted.size() == 1);
+  const Actions& launched = lists.step({TransferDone{granted[0].transfer}});
+  REQUIRE(launched.launches.size() == 1);
+  CHECK(launched.launches[0].op->id == OpId{4});
+  CHECK(launched.launches[0].point == 0);
+}
+
+namespace {
+
+// Two sessions with 400 blocks each to make; how many of the first's are among the first 200 steps. `slow`: the first one's
+// steps take so many times what was predicted.
+int steps_of_first(std::uint32_t weight, std::uint32_t other_weight, std::int64_t slow) {
+  Lists lists(1 << 20, 2);
+  msg::Plan one = plan_of({on(kHere, 1, source(10, 400))}, {}, 1);
+  msg::Plan two = plan_of({on(kHere, 2, source(11, 400))}, {}, 2);
+  one.session = SessionId{1}, one.weight = weight;
+  two.session = SessionId{2}, two.weight = other_weight;
+  std::deque<Launch> flying;
+  const auto take = [&](const Actions& actions) {
+    flying.insert(flying.end(), actions.launches.begin(), actions.launches.end());
+  };
+  take(lists.log({one, two}));
+  int mine = 0;
+  for (int i = 0; i < 400 + 200; ++i) {
+    REQUIRE(!flying.empty());
+    const Launch launch = flying.front();
+    flying.pop_front();
+    const bool first = launch.op->id == OpId{1};
+    if (i >= 300) mine += first && i < 500;  // what was queued before is not what was shared
+    take(lists.step({StreamCompleted{0, 0, launch.sequence, launch.op->model_ns * (first ? slow : 1)}}));
+  }
+  return mine;
+}
+
+}  // namespace
+
+TEST_CASE("sessions share a device's time by weight, as it was taken, not as it was predicted") {
+  CHECK(steps_of_first(100, 100, 1) == doctest::Approx(100).epsilon(0.1));
+  CHECK(steps_of_first(300, 100, 1) == doctest::Approx(150).epsilon(0.1));
+  CHECK(steps_of_first(100, 100, 3) == doctest::Approx(50).epsilon(0.1));
+}
+
+TEST_CASE("of one session's graphs the one of higher priority goes first") {
+  Lists lists;
+  msg::Plan later = plan_of({on(kHere, 2, source(11, 4))}, {}, 2);
+  later.priority = 1;
+  // Both at once: nothing has been launched yet.
+  const Actions& actions = lists.log({plan_of({on(kHere, 1, source(10, 4))}), later});
+  REQUIRE(actions.launches.size() == 8);
+  for (int i = 0; i < 8; ++i)
+    CHECK(actions.launches[static_cast<std::size_t>(i)].op->id == OpId{i < 4 ? 2u : 1u});
 }
 
 TEST_CASE("the death of a peer discharges what it owed and fails what it had not delivered") {

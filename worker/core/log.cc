@@ -188,6 +188,8 @@ void Core::Impl::enqueue_op(Slot slot, const msg::Plan& plan) {
       const Slot q = queues.add();
       queues[q].graph = plan.graph;
       queues[q].priority = plan.priority;
+      queues[q].session = plan.session;
+      join_share(device, plan.session, plan.weight);
       it = device.queues.insert(it, q);
     }
     std::deque<Slot>& in_order = queues[*it].ops;
@@ -375,6 +377,7 @@ void Core::Impl::drop_ended_queues() {
       queues.drop(q);
       return true;
     });
+    leave_shares(device);
     // The reserve is for the largest step of what is under way, not of what once was.
     if (device.queues.empty()) {
       device.reserve_bytes = 0;

@@ -7,9 +7,10 @@
 
 namespace tilewise::worker {
 
-std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t bytes, bool settled, bool lowest,
+std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t bytes, bool settled, Claim claim,
                                               alloc::Fence& wait_for) {
   DeviceState& device = devices[d];
+  if (claim == Claim::kOrdinary && owes_reserve(device, bytes)) return std::nullopt;
   const auto attempt = [&] {
     return settled ? device.arena.allocate_settled(bytes) : device.arena.allocate(bytes, wait_for);
   };
@@ -23,7 +24,7 @@ std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t byte
       return std::nullopt;
     }
     if (evict(d, bytes)) extent = attempt();
-    if (!extent && lowest && device.reserve) {
+    if (!extent && claim == Claim::kLowest && device.reserve) {
       // The rest stays reserved: the same step may need room for its inputs, one after another, and its outputs.
       const std::int64_t reserved = device.reserve->bytes;
       device.arena.free(*device.reserve, alloc::Fence{});
@@ -34,6 +35,17 @@ std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t byte
   }
   if (extent) device.bytes_peak = std::max(device.bytes_peak, device.arena.bytes_in_use());
   return extent;
+}
+
+// The reserve could not be carved, or is in use: what is free then belongs to the lowest task, or blocks on their way to later
+// ones would fill it. Twice the reserve in pieces is enough not to keep the others waiting.
+bool Core::Impl::owes_reserve(const DeviceState& device, std::int64_t bytes) const {
+  const std::int64_t kept = device.reserve ? device.reserve->bytes : 0;
+  const alloc::Arena& arena = device.arena;
+  if (kept >= device.reserve_bytes || arena.bytes_resident() == 0) return false;
+  if (!device.full && arena.wants_slab(device.reserve_bytes) > 0) return false;
+  const std::int64_t limit = device.full ? arena.bytes_resident() : device.spec.memory_bytes;
+  return limit - arena.bytes_in_use() - bytes < 2 * device.reserve_bytes;
 }
 
 // Lets go of replicas that are kept for later readers only, oldest first, about as many bytes as are wanted.
@@ -123,7 +135,7 @@ void Core::Impl::try_grants(std::uint16_t d) {
 bool Core::Impl::grant(Slot slot, bool lowest) {
   Copy& copy = copies[slot];
   alloc::Fence none;
-  const auto extent = take(copy.device, copy.bytes, true, lowest, none);
+  const auto extent = take(copy.device, copy.bytes, true, lowest ? Claim::kLowest : Claim::kOrdinary, none);
   if (!extent) return false;
   devices[copy.device].last_change = now;
   copy.extent = *extent;
@@ -141,16 +153,22 @@ bool Core::Impl::grant(Slot slot, bool lowest) {
   return true;
 }
 
-// A task that memory alone keeps from running, or none: one whose outputs do not fit, or that waits for an offered
-// block for which there is no room.
-Slot Core::Impl::starved_task(const DeviceState& device) const {
-  for (Slot q : device.queues) {
-    if (!queues[q].blocked.empty()) return queues[q].blocked.front();
-  }
+// The offered block without memory that a task waits for, or none.
+Slot Core::Impl::ungranted_input(const DeviceState& device, Slot t) const {
   for (Slot c : device.ungranted) {
-    if (copies[c].waiters != kNone) return copies[c].waiters;
+    for (Slot waiter = copies[c].waiters; waiter != kNone; waiter = tasks[waiter].next_waiter) {
+      if (waiter == t) return c;
+    }
   }
   return kNone;
+}
+
+// The lowest unfinished task, where memory alone keeps it from running: its outputs do not fit, or it waits for an offered
+// block for which there is no room. Later tasks do not count: the lowest may wait for a slow peer, and they for it.
+Slot Core::Impl::starved_task(const DeviceState& device) const {
+  const Slot t = lowest_task(device);
+  if (t == kNone) return kNone;
+  return tasks[t].state == TaskState::kBlocked || ungranted_input(device, t) != kNone ? t : kNone;
 }
 
 bool Core::Impl::idle(const DeviceState& device) const {
@@ -170,10 +188,8 @@ void Core::Impl::check_stuck() {
     if (t == kNone) continue;
     const Task& task = tasks[t];
     const OpEntry& entry = *ops[task.op].entry;
-    std::int64_t needed = entry.geometry.output_bytes_bound();
-    for (Slot c : device.ungranted) {
-      if (copies[c].waiters == t) needed = copies[c].bytes;
-    }
+    const Slot input = ungranted_input(device, t);
+    const std::int64_t needed = input != kNone ? copies[input].bytes : entry.geometry.output_bytes_bound();
     out->to_scheduler.push_back(
         msg::Stuck{entry.graph, entry.id, device.spec.id, needed, device.arena.largest_settled()});
     stuck_reported = true;

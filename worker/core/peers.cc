@@ -188,7 +188,7 @@ void Core::Impl::on_offer(msg::Offer& m) {
   copy.state = CopyState::kOffered;
   if (m.inlined && static_cast<std::int64_t>(m.data.size()) == copy.bytes) {
     alloc::Fence none;
-    if (const auto extent = take(copy.device, copy.bytes, true, false, none)) {
+    if (const auto extent = take(copy.device, copy.bytes, true, Claim::kOrdinary, none)) {
       copy.extent = *extent;
       copy.has_memory = true;
       copy.at = {devices[copy.device].spec.id, extent->slab, extent->offset};

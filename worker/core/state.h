@@ -184,6 +184,7 @@ struct Task {
 
 struct Queue {  // one device's part of one graph
   GraphId graph;
+  SessionId session;
   std::int32_t priority = 0;
   std::deque<Slot> ops;  // not fully expanded, in plan order
   std::int64_t live = 0, weight = 0, eager_weight = 0;
@@ -215,6 +216,13 @@ struct PendingDone {
   msg::Done done;
 };
 
+// What a session with queues on a device has had of its time (fair_share.cc).
+struct FairShare {
+  SessionId session;
+  std::uint32_t weight = msg::kDefaultWeight;
+  double served = 0;  // nanoseconds over weight
+};
+
 struct DeviceState {
   explicit DeviceState(const DeviceSpec& s)
       : spec(s),
@@ -224,10 +232,11 @@ struct DeviceState {
   alloc::Arena arena;
   std::vector<StreamState> streams;
   boost::unordered_flat_map<std::uint64_t, Slot>
-      index;                   // (array slot, block) -> copy; looked up, never walked
-  std::vector<Slot> queues;    // by (priority, graph)
-  std::size_t turn = 0;        // round robin among them
-  std::deque<Slot> ungranted;  // offered copies that wait for memory
+      index;                    // (array slot, block) -> copy; looked up, never walked
+  std::vector<Slot> queues;     // by (priority, graph)
+  std::size_t turn = 0;         // round robin among those of equal standing
+  std::vector<FairShare> fair;  // of the sessions with queues here, rising
+  std::deque<Slot> ungranted;   // offered copies that wait for memory
   std::deque<PendingDone> pending_dones;
   std::deque<std::uint64_t>
       spares;  // keys of replicas kept without a use, oldest first; some are gone or used again
@@ -248,6 +257,13 @@ struct RemoteDevice {
   WorkerId worker;
   std::uint8_t kind = 0;
   bool client = false, lost = false;
+};
+
+// What may be taken from a device's memory when it is short (memory.cc).
+enum class Claim : std::uint8_t {
+  kOrdinary,   // may not touch what is owed to the reserve
+  kReleasing,  // of a task that frees as much as it takes
+  kLowest      // of the lowest unfinished task: the reserve too
 };
 
 struct Core::Impl {
@@ -332,17 +348,26 @@ struct Core::Impl {
   Launched launch_steps(Slot task);
   void enqueue_step(Slot task, const std::vector<Slot>& inputs, Launch& launch);
   bool donate(Slot task, const std::vector<Slot>& inputs);
+  Claim claim_of(Slot task, const std::vector<Slot>& inputs) const;
   void run_failed(Slot task);
   void finish_task(Slot task);
   void fail_task(Slot task, Slot why);
+  Slot lowest_task(const DeviceState& device) const;
   bool is_lowest(Slot task) const;
   int pick_stream(std::uint16_t device) const;
   void on_completed(const StreamCompleted& event);
   void on_step_failed(const StepFailed& event);
 
+  // Whose turn it is (fair_share.cc)
+  void join_share(DeviceState& device, SessionId session, std::uint32_t weight);
+  void leave_shares(DeviceState& device);
+  void charge(DeviceState& device, Slot queue, double ns);
+  Slot next_queue(DeviceState& device);
+
   // Memory (memory.cc)
-  std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled, bool lowest,
+  std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled, Claim claim,
                                     alloc::Fence& wait_for);
+  bool owes_reserve(const DeviceState& device, std::int64_t bytes) const;
   bool evict(std::uint16_t device, std::int64_t bytes);
   std::int64_t step_bytes(const OpEntry& entry) const;
   void restore_reserve(std::uint16_t device);
@@ -351,6 +376,7 @@ struct Core::Impl {
   void retry_blocked(std::uint16_t device);
   bool idle(const DeviceState& device) const;
   bool lowest_waits(Slot copy) const;
+  Slot ungranted_input(const DeviceState& device, Slot task) const;
   Slot starved_task(const DeviceState& device) const;
   void check_stuck();
 

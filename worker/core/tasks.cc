@@ -228,15 +228,16 @@ Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot, Slot& missin
   return t;
 }
 
-bool Core::Impl::is_lowest(Slot t) const {
-  const DeviceState& device = devices[tasks[t].device];
+Slot Core::Impl::lowest_task(const DeviceState& device) const {
   for (Slot q : device.queues) {
-    for (Slot first : queues[q].order) {
-      if (!tasks[first].finished) return first == t;
+    for (Slot t : queues[q].order) {
+      if (!tasks[t].finished) return t;
     }
   }
-  return false;
+  return kNone;
 }
+
+bool Core::Impl::is_lowest(Slot t) const { return lowest_task(devices[tasks[t].device]) == t; }
 
 // The compute stream with the least predicted work that has room, or -1.
 int Core::Impl::pick_stream(std::uint16_t d) const {
@@ -253,19 +254,12 @@ int Core::Impl::pick_stream(std::uint16_t d) const {
   return best;
 }
 
-// Launches what is ready, round robin over graphs of equal standing, until the streams have enough.
+// Launches what is ready until the streams have enough.
 void Core::Impl::advance(std::uint16_t d) {
   DeviceState& device = devices[d];
   bool stalled = false;  // out of memory: only the lowest task may still try
   for (;;) {
-    Slot q = kNone;
-    for (std::size_t i = 0; i < device.queues.size() && q == kNone; ++i) {
-      const std::size_t at = (device.turn + i) % device.queues.size();
-      if (!queues[device.queues[at]].ready.empty()) {
-        q = device.queues[at];
-        device.turn = at + 1;
-      }
-    }
+    const Slot q = next_queue(device);
     if (q == kNone) return;
     const Slot t = queues[q].ready.front();
     Task& task = tasks[t];
@@ -331,10 +325,11 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
       task.stream = static_cast<std::uint8_t>(room);
       alloc::Fence wait_for;
       if (!donate(t, inputs)) {
+        const Claim claim = claim_of(t, inputs);
         for (std::size_t i = 0; i < op.outputs.size(); ++i) {
           Copy& output = copies[task.outputs[i]];
           alloc::Fence fence;
-          auto extent = take(task.device, output.bytes, false, is_lowest(t), fence);
+          auto extent = take(task.device, output.bytes, false, claim, fence);
           if (!extent) {
             for (std::size_t j = 0; j < i; ++j) {  // all or nothing; nobody has touched it
               Copy& given_back = copies[task.outputs[j]];
@@ -397,6 +392,26 @@ bool Core::Impl::donate(Slot t, const std::vector<Slot>& in) {
   return false;
 }
 
+// What the task's outputs may take. One that is the last to read as many bytes as it writes leaves more room than it found.
+Claim Core::Impl::claim_of(Slot t, const std::vector<Slot>& in) const {
+  const Task& task = tasks[t];
+  const DeviceState& device = devices[task.device];
+  if (is_lowest(t)) return Claim::kLowest;
+  std::int64_t written = 0, freed = 0;
+  for (std::size_t i = 0; i < ops[task.op].outputs.size(); ++i) written += copies[task.outputs[i]].bytes;
+  if (task.steps != 1 || !owes_reserve(device, written)) return Claim::kOrdinary;
+  for (auto it = in.begin(); it != in.end(); ++it) {
+    const Copy& copy = copies[*it];
+    const ArrayState& source = arrays[copy.array];
+    if (!copy.has_memory || source.held || source.pinned != 0 || std::find(in.begin(), it, *it) != it) continue;
+    const Use* use = copy.uses == kNone ? nullptr : &uses[copy.uses];
+    const bool last = use != nullptr && use->next == kNone && use->op == task.op &&
+                      use->device == device.spec.id && use->left == std::count(it, in.end(), *it);
+    if (last) freed += copy.bytes;
+  }
+  return freed >= written ? Claim::kReleasing : Claim::kOrdinary;
+}
+
 void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launch) {
   Task& task = tasks[t];
   OpState& op = ops[task.op];
@@ -434,6 +449,7 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
     output.sequence = launch.sequence;
   }
   stream.queued_ns += op.entry->model_ns;
+  charge(device, task.queue, static_cast<double>(op.entry->model_ns));
   stream.flight.push_back(std::move(flight));
   ++task.in_flight;
   ++task.next;
@@ -561,12 +577,20 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
   device.last_change = now;
   device.arena.completed(event.stream, event.sequence);
   device.memory_freed = true;
+  double predicted = 0;
+  for (const InFlight& flight : stream.flight) {
+    if (flight.sequence > event.sequence) break;
+    predicted += static_cast<double>(flight.model_ns);
+  }
+  const double correction =
+      event.took_ns > 0 && predicted > 0 ? static_cast<double>(event.took_ns) / predicted - 1 : 0;
   while (!stream.flight.empty() && stream.flight.front().sequence <= event.sequence) {
     const InFlight flight = std::move(stream.flight.front());
     stream.flight.pop_front();
     stream.queued_ns -= flight.model_ns;
     ++device.steps_run;
     Task& task = tasks[flight.task];
+    charge(device, task.queue, correction * static_cast<double>(flight.model_ns));
     --task.in_flight;
     if (task.in_flight == 0 && task.next == task.steps && task.state == TaskState::kRunning)
       finish_task(flight.task);

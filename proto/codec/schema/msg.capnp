@@ -74,6 +74,8 @@ struct Plan {
   priority @1 :Int32;      # higher first
   ops @2 :List(PlannedOp); # producers before users
   holds @3 :List(UInt64);  # ArrayIds a client keeps until a Release
+  session @4 :UInt64;      # whose share of the devices' time it takes
+  weight @5 :UInt32;       # of that session, 1 to 10,000
 }
 
 struct CancelGraph { graph @0 :UInt64; why @1 :Outcome; }
@@ -172,6 +174,7 @@ struct Submit {
   priority @1 :Int32;
   ops @2 :List(Ir.Op);     # arrays named by the session's numbers; producers before users; at most 65,536
   holds @3 :List(UInt64);  # outputs I keep until I release them
+  weight @4 :UInt32;       # my share of contended devices beside other sessions', 1 to 10,000
 }
 
 struct NamedArray { number @0 :UInt64; array @1 :UInt64; }  # the session's number, the ArrayId

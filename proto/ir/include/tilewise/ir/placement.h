@@ -3,6 +3,7 @@
 #include <tilewise/base/id.h>
 #include <tilewise/ir/run_map.h>
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct Piece {
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
+// A value. Copies share what they hold, which never changes: a plan for 10,000 workers names each rule once in memory.
 class Placement {
  public:
   Placement() = default;
@@ -41,8 +43,8 @@ class Placement {
   // Some points only, listed: after a loss. Nobody owns the others.
   static Placement of_runs(Shape counts, std::vector<Run> runs);
 
-  const std::vector<Piece>& pieces() const { return pieces_; }  // none if it is listed
-  const RunMap* listed() const { return listed_ ? &*listed_ : nullptr; }
+  const std::vector<Piece>& pieces() const { return body().pieces; }  // none if it is listed
+  const RunMap* listed() const { return body().listed ? &*body().listed : nullptr; }
   // Pieces disjoint, covering `counts`; parts match devices; bounded. Or as RunMap::verify.
   Status verify(const Shape& counts) const;
 
@@ -55,6 +57,8 @@ class Placement {
   // without a list. (A rule that names a device several times gives it several such products, one after the other.)
   // O(log slots), where a slot is one mention of a device in one piece.
   std::int64_t owned_count(DeviceId device) const;
+  std::int64_t owned_count(DeviceId device,
+                           const Box& box) const;  // of those inside `box`; O(slots of the device)
   Index nth(DeviceId device, std::int64_t ordinal) const;
   // Ordinal of an owned point: inverse of nth.
   std::int64_t ordinal(DeviceId device, const Index& point) const;
@@ -72,7 +76,7 @@ class Placement {
   std::vector<DeviceId> devices() const;  // every device named, sorted, each once
 
   friend bool operator==(const Placement& a, const Placement& b) {
-    return a.pieces_ == b.pieces_ && a.listed_ == b.listed_;
+    return a.body_ == b.body_ || (a.pieces() == b.pieces() && a.body().listed == b.body().listed);
   }
 
  private:
@@ -83,12 +87,17 @@ class Placement {
     std::int32_t piece = 0, place = 0;
     std::int64_t before = 0, points = 0;
   };
+  struct Body {
+    std::vector<Piece> pieces;
+    std::vector<Slot> slots;
+    bool repeats = false;  // some device has several slots
+    std::optional<RunMap> listed;
+  };
+  static const Body kNoBody;
+  const Body& body() const { return body_ ? *body_ : kNoBody; }
   std::span<const Slot> slots_of(DeviceId device) const;
 
-  std::vector<Piece> pieces_;
-  std::vector<Slot> slots_;
-  std::optional<RunMap> listed_;
-  bool repeats_ = false;  // some device has several slots
+  std::shared_ptr<const Body> body_;
 };
 
 }  // namespace tilewise::ir

@@ -89,11 +89,16 @@ struct PlannedOp {
   OpId of;  // in Recover: the op some of whose blocks this one makes again, or that has them elsewhere now
   friend bool operator==(const PlannedOp&, const PlannedOp&) = default;
 };
+// A session's share of a device that several sessions use, beside the others'.
+constexpr std::uint32_t kDefaultWeight = 100, kMaxWeight = 10'000;
+
 struct Plan {
   GraphId graph;
   std::int32_t priority = 0;   // higher first; total order of tasks: (priority, graph, op order, ordinal)
   std::vector<PlannedOp> ops;  // producers before users
   std::vector<ArrayId> holds;  // arrays of this plan that a client keeps until a Release
+  SessionId session;           // whose share of the devices' time it takes
+  std::uint32_t weight = kDefaultWeight;  // of that session, from now on
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 struct Release {  // the client's hold ends; copies go when their other uses are discharged
@@ -238,7 +243,8 @@ struct Submit {
   std::uint64_t request = 0;  // rising per session; a repeat is answered again, not executed again
   std::int32_t priority = 0;
   std::vector<ir::Op> ops;  // user-level kinds; producers before users; operands may name earlier submits'
-  std::vector<std::uint64_t> holds;  // outputs the session keeps until it releases them
+  std::vector<std::uint64_t> holds;       // outputs the session keeps until it releases them
+  std::uint32_t weight = kDefaultWeight;  // of the session: its share of contended devices, 1 to kMaxWeight
   friend bool operator==(const Submit&, const Submit&) = default;
 };
 struct SubmitReply {
