@@ -163,10 +163,25 @@ void World::client_message(int index, msg::Message message) {
           client.owner_of[d.value] = joined->peer.id;
           if (joined->peer.role == msg::Role::kWorker) client.places.push_back(d);
         }
-      } else if (std::holds_alternative<msg::PeerLost>(entry)) {
+      } else if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) {
+        client.lost.insert(lost->peer);
+        // What was to come from there comes from elsewhere; offers of that may be here already.
+        std::erase_if(client.granted, [&](const auto& granted) {
+          if (client.owner_of[granted.second.from.value] != lost->peer) return false;
+          client.taking.erase({granted.second.block, granted.second.op.value});
+          return true;
+        });
+        for (auto& [from, offer] : std::exchange(client.again, {})) {
+          if (from == lost->peer) continue;
+          msg::PeerBatch batch;
+          batch.offers.push_back(offer);
+          client_batch(index, from, std::move(batch));
+        }
         // Results that were done but not delivered went with it: the session fails them by itself.
         for (auto& [number, request] : client.requests) {
+          if (!request.done || request.failed) continue;
           for (const auto& [array, blocks] : request.wanted) request.failed |= !blocks.empty();
+          if (request.failed) ++outcome_.covered["done, but lost before delivery"];
         }
       }
     }
@@ -212,7 +227,14 @@ void World::client_message(int index, msg::Message message) {
     request.failed ? ++outcome_.requests_failed : ++outcome_.requests_done;
     if (request.failed) {
       ++outcome_.covered["failed: " + std::string(name_of(done->outcome.code))];
-      const bool allowed = request.cancelled || knobs_.fail_step > 0 || knobs_.kill_worker > 0 ||
+      const auto says = [&](const char* what) {
+        return done->outcome.message.find(what) != std::string::npos;
+      };
+      // What no other worker can make again, or nobody is left to make.
+      const bool lost = knobs_.kills > 0 && done->outcome.code == Errc::kWorkerLost &&
+                        (says("uploaded by the client") || says("no other one came in time"));
+      if (lost) ++outcome_.covered[says("uploaded") ? "lost: uploaded" : "lost: nobody left"];
+      const bool allowed = request.cancelled || knobs_.fail_step > 0 || knobs_.kill_worker > 0 || lost ||
                            done->outcome.code == Errc::kOutOfMemory || knobs_.cancel > 0;
       if (!allowed) return violate("a graph failed without cause: " + done->outcome.message);
     }
@@ -222,7 +244,7 @@ void World::client_message(int index, msg::Message message) {
 
 void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
-  if (client.dead) return;
+  if (client.dead || client.lost.contains(from)) return;
   for (const msg::Offer& offer : batch.offers) {
     const bool wrong =
         offer.failed.ok() && offer.bytes != oracle_.bytes(offer.block.array.value, offer.block.block);
@@ -244,7 +266,10 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
       client.early.emplace_back(from, offer);
       continue;
     }
-    if (!client.taking.insert({offer.block, offer.op.value}).second) continue;
+    if (!client.taking.insert({offer.block, offer.op.value}).second) {
+      client.again.emplace_back(from, offer);
+      continue;
+    }
     if (offer.failed.ok() && offer.bytes > 0 && prng_.chance(0.5)) {  // through the copying lane
       const std::uint64_t transfer = client.next_transfer++;
       client.granted[transfer] = offer;
@@ -311,6 +336,12 @@ void World::client_took(int index, const msg::Offer& offer) {
   msg::PeerBatch done;
   done.dones.push_back({offer.block, offer.op, offer.from, offer.to});
   client.took.insert({offer.block, offer.op.value});
+  for (const auto& [from, other] : std::exchange(client.again, {})) {  // those of this block get their Done
+    if (other.block != offer.block || other.op != offer.op)
+      client.again.emplace_back(from, other);
+    else
+      client_took(index, other);
+  }
   peer_send(client.welcome.you, owner->second, std::move(done));
 }
 
