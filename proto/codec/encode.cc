@@ -371,10 +371,8 @@ void write(wire::Plan::Builder p, const msg::Plan& plan) {
          if (const ir::RunMap* listed = op.placement.listed()) {
            o.setListed(true);
            each(o.initRuns(count(listed->runs().size(), ir::kMaxRuns, "runs of a placement")), listed->runs(),
-                [](wire::Run::Builder r, const ir::Run& run) {
-                  r.setFirst(run.first);
-                  r.setCount(run.count);
-                  r.setDevice(run.device.value);
+                [](auto r, const ir::Run& x) {
+                  r.setFirst(x.first), r.setCount(x.count), r.setDevice(x.device.value);
                 });
          }
        });
@@ -384,10 +382,7 @@ void write(wire::Plan::Builder p, const msg::Plan& plan) {
 }
 
 void write(capnp::List<wire::Range>::Builder b, const std::vector<msg::Range>& ranges) {
-  each(b, ranges, [](wire::Range::Builder r, const msg::Range& range) {
-    r.setFirst(range.first);
-    r.setCount(range.count);
-  });
+  each(b, ranges, [](auto r, const msg::Range& x) { r.setFirst(x.first), r.setCount(x.count); });
 }
 
 struct WriteEntry {
@@ -411,8 +406,7 @@ struct WriteEntry {
   void operator()(const msg::Recover& m) {
     auto r = b.initRecover();
     r.setVersion(m.version);
-    each(r.initPlans(any_count(m.plans.size())), m.plans,
-         [](wire::Plan::Builder p, const msg::Plan& plan) { write(p, plan); });
+    each(r.initPlans(any_count(m.plans.size())), m.plans, [](auto p, const msg::Plan& x) { write(p, x); });
   }
 };
 
@@ -601,20 +595,15 @@ struct WriteMessage {
   void operator()(const msg::Held& m) {
     auto h = b.initHeld();
     h.setVersion(m.version);
-    each(h.initShares(any_count(m.shares.size())), m.shares,
-         [](wire::Held::Share::Builder s, const msg::Held::Share& share) {
-           s.setOp(share.op.value);
-           s.setDevice(share.device.value);
-           s.setNext(share.next);
-           write(s.initBegun(any_count(share.begun.size())), share.begun);
-         });
-    each(h.initBlocks(any_count(m.blocks.size())), m.blocks,
-         [](wire::Held::Blocks::Builder s, const msg::Held::Blocks& blocks) {
-           s.setArray(blocks.array.value);
-           s.setDevice(blocks.device.value);
-           write(s.initSealed(any_count(blocks.sealed.size())), blocks.sealed);
-           write(s.initWanted(any_count(blocks.wanted.size())), blocks.wanted);
-         });
+    each(h.initShares(any_count(m.shares.size())), m.shares, [](auto s, const msg::Held::Share& x) {
+      s.setOp(x.op.value), s.setDevice(x.device.value), s.setNext(x.next);
+      write(s.initBegun(any_count(x.begun.size())), x.begun);
+    });
+    each(h.initBlocks(any_count(m.blocks.size())), m.blocks, [](auto s, const msg::Held::Blocks& x) {
+      s.setArray(x.array.value), s.setDevice(x.device.value);
+      write(s.initSealed(any_count(x.sealed.size())), x.sealed);
+      write(s.initWanted(any_count(x.wanted.size())), x.wanted);
+    });
     h.setCut(m.cut);
   }
   // All five start with the block and name two devices.
