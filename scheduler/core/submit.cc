@@ -37,6 +37,7 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
     if (seen) continue;
     ArrayRecord& read = s.arrays.at(ArrayId{array});
     ++read.open_users;
+    ++read.readers;
     const OpRecord& producer = s.ops.at(read.producer);
     if (producer.graph == graph.id) record.inputs.push_back(producer.position);
   }
@@ -60,6 +61,7 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
   graph.ops.push_back(record.id);
   ++graph.ops_left;
   ++graph.ops_open;
+  if (record.op.kind == ir::OpKind::kFetch) ++graph.fetches_open;
   account_load(s, record, 1);
   s.ops.insert(record.id, std::move(record));
 }
@@ -72,7 +74,7 @@ std::int32_t priority_after_inputs(const State& s, std::int32_t wanted, const Dr
       const ArrayRecord* array = s.arrays.find(ArrayId{operand.array});
       if (array == nullptr) continue;  // of this very draft
       const OpRecord& producer = s.ops.at(array->producer);
-      if (!producer.finished) wanted = std::min(wanted, s.graphs.at(producer.graph).priority);
+      if (!group_finished(s, producer)) wanted = std::min(wanted, s.graphs.at(producer.graph).priority);
     }
   }
   return wanted;
@@ -83,7 +85,7 @@ msg::Plan plan_of(const State& s, const GraphRecord& graph, const Draft& draft) 
   plan.ops.reserve(graph.ops.size());
   for (const OpId id : graph.ops) {
     const OpRecord& op = s.ops.at(id);
-    plan.ops.push_back({op.id, op.op, op.placement, false});
+    plan.ops.push_back({op.id, op.op, op.placement, false, {}});
   }
   for (const std::uint64_t array : draft.graph.holds) plan.holds.push_back(ArrayId{array});
   return plan;
@@ -94,6 +96,9 @@ std::set<WorkerId> takers(const State& s, const GraphRecord& graph) {
   std::set<WorkerId> workers;
   const auto add = [&](const OpRecord& op) {
     for (const OpShare& share : op.shares) workers.insert(s.device(share.device)->peer);
+    for (const OpId layer : op.layers) {
+      for (const OpShare& share : s.ops.at(layer).shares) workers.insert(s.device(share.device)->peer);
+    }
   };
   for (const OpId id : graph.ops) {
     const OpRecord& op = s.ops.at(id);
@@ -108,14 +113,15 @@ std::set<WorkerId> takers(const State& s, const GraphRecord& graph) {
 void finish_what_is_done(State& s, GraphId id) {
   const std::vector<OpId> ops = s.graphs.at(id).ops;
   for (const OpId op_id : ops) {
+    const OpRecord& op = s.ops.at(op_id);
+    if (op.op.kind == ir::OpKind::kFetch)
+      s.arrays.at(ArrayId{op.op.operands[0].array}).fetches.push_back(op_id);
+  }
+  for (const OpId op_id : ops) {
     OpRecord* op = s.ops.find(op_id);
     if (op == nullptr || op->finished) continue;
     if (op->op.kind == ir::OpKind::kFetch) {
-      ArrayRecord& array = s.arrays.at(ArrayId{op->op.operands[0].array});
-      if (!s.ops.at(array.producer).finished) {
-        array.fetches.push_back(op_id);
-        continue;
-      }
+      if (!deliverable(s, *op)) continue;
     } else if (op->points > 0 && op->op.kind != ir::OpKind::kProvide) {
       continue;
     }
@@ -171,12 +177,40 @@ std::int64_t output_bytes(const ir::Op& op) {
   return static_cast<std::int64_t>(std::min(bytes, 1e18));
 }
 
+namespace {
+
+Status room_for(const State& s, const Draft& draft) {
+  const std::size_t live = s.ops.size() - s.lineage.size();
+  if (live + draft.ops.size() <= s.options.max_live_ops) return {};
+  return error(Errc::kLimitExceeded, std::to_string(live) + " live ops and " +
+                                         std::to_string(draft.ops.size()) + " more pass the limit of " +
+                                         std::to_string(s.options.max_live_ops));
+}
+
+// Passes depend on nothing but the program: what is replayed is what they would say, names included.
+void check_replay(const State& s, plan::Graph graph, const Draft& draft) {
+  std::uint64_t next = s.next_array + draft.numbers.size();
+  const auto fresh = plan::run_passes(std::move(graph), [&] { return make_id(s.options.term, next++); },
+                                      {.off = s.options.passes_off});
+  TW_CHECK(fresh.has_value(), "a program that cannot be planned was replayed: " + fresh.error().message);
+  TW_CHECK(fresh->ops == draft.ops && next == draft.next_array, "a replayed plan is another one");
+}
+
+}  // namespace
+
 Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit, bool dump) {
   if (static_cast<std::size_t>(s.running) >= s.options.max_graphs) {
     return error(Errc::kLimitExceeded,
                  std::to_string(s.running) + " unfinished requests, the limit; wait for some");
   }
   TW_ASSIGN(Draft draft, translate(s, session, submit));
+  plan::Graph whole;
+  if (s.options.check_replays) whole = draft.graph;
+  if (s.plans.replay(s, draft, dump)) {
+    if (s.options.check_replays) check_replay(s, std::move(whole), draft);
+    TW_TRY(room_for(s, draft));
+    return draft;
+  }
   const auto new_array = [&] { return make_id(s.options.term, draft.next_array++); };
   plan::Options options;
   options.off = s.options.passes_off;
@@ -187,11 +221,7 @@ Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submi
   TW_ASSIGN(plan::PlannedGraph planned, plan::run_passes(std::move(graph), new_array, options));
   draft.ops = std::move(planned.ops);
   draft.passes = std::move(planned.passes);
-  if (s.ops.size() + draft.ops.size() > s.options.max_live_ops) {
-    return error(Errc::kLimitExceeded, std::to_string(s.ops.size()) + " live ops and " +
-                                           std::to_string(draft.ops.size()) + " more pass the limit of " +
-                                           std::to_string(s.options.max_live_ops));
-  }
+  TW_TRY(room_for(s, draft));
   TW_TRY(place_ops(s, draft));
   return draft;
 }
@@ -218,10 +248,12 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
   PastGraph past{.source = source_of(s, submit.ops),
                  .source_count = static_cast<std::uint32_t>(submit.ops.size())};
   Result<Draft> draft = prepare(s, session, submit, false);
-  if (!draft)
+  if (!draft) {
     answer.reply.outcome = outcome_of(draft.error());
-  else
+  } else {
+    s.plans.accepted(s, *draft);
     commit(s, client, submit, std::move(*draft), std::move(past), answer);
+  }
   session.answers.push_back(answer);
   if (session.answers.size() > kRememberedAnswers) session.answers.pop_front();
   send(s, client.conn, answer.reply);

@@ -199,11 +199,11 @@ ArrayView array_view(const State& s, const ArrayRecord& array) {
 
 View array_list(const State& s, const ArraysRequest& request) {
   ArrayList out;
-  out.live = static_cast<std::int64_t>(s.arrays.size());
+  s.arrays.for_each([&](const ArrayRecord& array) { out.live += !s.ops.at(array.producer).retired; });
   std::vector<std::pair<double, const ArrayRecord*>> found;  // what comes first, larger
   std::size_t budget = ViewLimits::kScannedArrays;
   s.arrays.for_each([&](const ArrayRecord& array) {
-    if (budget == 0) return;
+    if (budget == 0 || s.ops.at(array.producer).retired) return;
     --budget, ++out.listed_of;
     if (request.session && array.session != request.session) return;
     found.emplace_back(place::bytes_of(array.source) + (array.held ? 1e19 : 0), &array);

@@ -56,6 +56,7 @@ void Core::Impl::check_invariants() const {
   for (const DeviceState& device : devices) indexed += static_cast<std::int64_t>(device.index.size());
   TW_CHECK(indexed == copies.live(), "the index holds a copy that is gone");
 
+  for (const auto& [transfer, gone] : abandoned) memory[gone.device] += gone.extent.bytes;
   std::int64_t live_tasks = 0;
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
     const DeviceState& device = devices[d];
@@ -64,7 +65,10 @@ void Core::Impl::check_invariants() const {
     // The arena rounds up to 256 bytes an extent.
     TW_CHECK(device.arena.bytes_in_use() >= memory[d] + reserve,
              "memory in use that no copy owns is missing");
-    TW_CHECK(device.arena.bytes_in_use() <= memory[d] + reserve + 256 * (copies.live() + 1), "memory leaked");
+    TW_CHECK(
+        device.arena.bytes_in_use() <=
+            memory[d] + reserve + 256 * (copies.live() + 1 + static_cast<std::int64_t>(abandoned.size())),
+        "memory leaked");
     std::set<SessionId> sharing, queued;
     for (const FairShare& share : device.fair) sharing.insert(share.session);
     for (const Slot q : device.queues) queued.insert(queues[q].session);
@@ -150,7 +154,9 @@ std::string Core::Impl::describe() const {
       const Copy& copy = copies[c];
       s << "  copy of array " << counter(id) << (arrays[a].held ? " (held)" : "") << " block " << copy.block
         << " on " << devices[copy.device].spec.id.value << ": " << kCopyKinds[static_cast<int>(copy.kind)]
-        << " " << kCopyStates[static_cast<int>(copy.state)] << (copy.waiters != kNone ? ", waited for" : "");
+        << " " << kCopyStates[static_cast<int>(copy.state)]
+        << (copy.kind != CopyKind::kProduced ? " from " + std::to_string(copy.source.value) : "")
+        << (copy.waiters != kNone ? ", waited for" : "");
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
         s << "; op " << counter(ops[uses[u].op].entry->id.value) << " on " << uses[u].device.value << " left "
           << uses[u].left << (uses[u].subscribed ? " subscribed" : "") << (uses[u].offered ? " offered" : "");
@@ -165,6 +171,9 @@ std::uint64_t Core::Impl::digest() const {
   Digest h;
   h.mix(log_next);
   h.mix(next_transfer);
+  h.mix(recovery);
+  h.mix(losing);
+  h.mix(abandoned.size());
   h.mix(static_cast<std::uint64_t>(counts.launches));
   h.mix(static_cast<std::uint64_t>(counts.tasks_done));
   h.mix(static_cast<std::uint64_t>(counts.stale));
