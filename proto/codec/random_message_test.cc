@@ -159,12 +159,9 @@ struct Gen {
     return p;
   }
   msg::Plan plan() {
-    return {id<GraphId>(),
-            i32(),
-            list(3, [&] { return planned(); }),
-            list(3, [&] { return id<ArrayId>(); }),
-            id<SessionId>(),
-            u32()};
+    return {
+        id<GraphId>(),   i32(), list(3, [&] { return planned(); }), list(3, [&] { return id<ArrayId>(); }),
+        id<SessionId>(), u32()};
   }
   std::vector<msg::Range> ranges() {
     return list(4, [&] { return msg::Range{i64(), i64()}; });

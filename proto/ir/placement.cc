@@ -184,7 +184,8 @@ std::int64_t Placement::owned_count(DeviceId device) const {
 std::int64_t Placement::owned_count(DeviceId device, const Box& box) const {
   std::int64_t count = 0;
   if (const RunMap* map = listed()) {
-    map->each_inside(box, [&](DeviceId owner, std::int64_t points) { count += owner == device ? points : 0; });
+    map->each_inside(box,
+                     [&](DeviceId owner, std::int64_t points) { count += owner == device ? points : 0; });
     return count;
   }
   for (const Slot& slot : slots_of(device)) {

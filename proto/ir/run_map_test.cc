@@ -13,7 +13,8 @@ TEST_CASE("listed points answer like a plain list of them") {
     CAPTURE(seed);
     Prng prng(seed);
     Shape counts;
-    for (int rank = static_cast<int>(prng.between(0, 3)); rank > 0; --rank) counts.push_back(prng.between(1, 6));
+    for (int rank = static_cast<int>(prng.between(0, 3)); rank > 0; --rank)
+      counts.push_back(prng.between(1, 6));
     const std::int64_t total = *checked_volume(counts);
     std::map<std::int64_t, DeviceId> owner;
     std::vector<Run> runs;
@@ -62,14 +63,14 @@ TEST_CASE("listed points answer like a plain list of them") {
 TEST_CASE("wrong runs are refused and answer nothing") {
   const Shape counts{4, 5};
   const std::vector<std::vector<Run>> wrong = {
-      {{0, 1, DeviceId{}}},                            // nobody
-      {{0, 0, DeviceId{1}}},                           // nothing
-      {{-1, 2, DeviceId{1}}},                          // before the first
-      {{19, 2, DeviceId{1}}},                          // beyond the last
-      {{INT64_MAX, 2, DeviceId{1}}},                   //
-      {{3, INT64_MAX, DeviceId{1}}},                   //
-      {{5, 2, DeviceId{1}}, {6, 1, DeviceId{2}}},      // twice
-      {{5, 1, DeviceId{1}}, {0, 1, DeviceId{2}}},      // falling
+      {{0, 1, DeviceId{}}},                        // nobody
+      {{0, 0, DeviceId{1}}},                       // nothing
+      {{-1, 2, DeviceId{1}}},                      // before the first
+      {{19, 2, DeviceId{1}}},                      // beyond the last
+      {{INT64_MAX, 2, DeviceId{1}}},               //
+      {{3, INT64_MAX, DeviceId{1}}},               //
+      {{5, 2, DeviceId{1}}, {6, 1, DeviceId{2}}},  // twice
+      {{5, 1, DeviceId{1}}, {0, 1, DeviceId{2}}},  // falling
   };
   for (const auto& runs : wrong) {
     const Placement placement = Placement::of_runs(counts, runs);

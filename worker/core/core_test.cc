@@ -343,7 +343,8 @@ const msg::Held* told(const Actions& actions) {
 }
 
 // What op `of` made is made again by `id`, all of it, on a device.
-msg::Recover made_again(std::uint64_t version, std::uint64_t id, std::uint64_t of, ir::Op op, DeviceId device) {
+msg::Recover made_again(std::uint64_t version, std::uint64_t id, std::uint64_t of, ir::Op op,
+                        DeviceId device) {
   const std::int64_t blocks = op.space.block_count();
   msg::PlannedOp layer{OpId{id}, std::move(op), {}, false, OpId{of}};
   layer.placement = ir::Placement::of_runs(layer.op.space.counts(), {{0, blocks, device}});
@@ -392,7 +393,8 @@ TEST_CASE("after a loss what is missing is waited for, told, and made again") {
   CHECK(!lists.core->holds({ArrayId{20}, 0}));
 }
 
-TEST_CASE("a batch from ahead waits for the recovery it speaks of, and an offer from before it is not believed") {
+TEST_CASE(
+    "a batch from ahead waits for the recovery it speaks of, and an offer from before it is not believed") {
   Lists lists;
   constexpr DeviceId kThird{5};
   constexpr WorkerId kThirdProcess{4};

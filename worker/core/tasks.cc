@@ -403,7 +403,8 @@ Claim Core::Impl::claim_of(Slot t, const std::vector<Slot>& in) const {
   for (auto it = in.begin(); it != in.end(); ++it) {
     const Copy& copy = copies[*it];
     const ArrayState& source = arrays[copy.array];
-    if (!copy.has_memory || source.held || source.pinned != 0 || std::find(in.begin(), it, *it) != it) continue;
+    if (!copy.has_memory || source.held || source.pinned != 0 || std::find(in.begin(), it, *it) != it)
+      continue;
     const Use* use = copy.uses == kNone ? nullptr : &uses[copy.uses];
     const bool last = use != nullptr && use->next == kNone && use->op == task.op &&
                       use->device == device.spec.id && use->left == std::count(it, in.end(), *it);
