@@ -39,7 +39,7 @@ const browser = await Browser.start(options.chromium);
 try {
   const page = await browser.page();
   await page.go(`http://127.0.0.1:${server.address().port}/#/timeline`);
-  await page.until("document.getElementById('open-trace')", "the page is there");
+  await page.until("document.querySelector('.link-state').innerText === 'Not logged in' && document.getElementById('open-trace')", "the page is there");
   const { root } = await page.send("DOM.getDocument");
   const { nodeId } = await page.send("DOM.querySelector", { nodeId: root.nodeId, selector: "#open-trace" });
   await page.send("DOM.setFileInputFiles", { nodeId, files: [trace] });
