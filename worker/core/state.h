@@ -91,6 +91,7 @@ struct Copy {
   std::uint8_t attempts = 0;
   bool has_memory = false;
   bool spare = false;  // in the device's list of replicas that may go
+  bool timed = false;  // its transfer counts in `links`
   DeviceId source;     // remote kinds: the owner
   MemoryRef at;        // where the bytes are
   std::int64_t bytes = 0;
@@ -361,6 +362,20 @@ struct Core::Impl {
   bool to_come(Slot array, std::int64_t block, DeviceId owner) const;
   bool can_map(DeviceId from, std::uint16_t to) const;
 
+  // Speeds of links (links.cc)
+  static constexpr std::size_t kMaxLinks = 16'384;
+  struct LinkState {
+    msg::LinkStats stats;
+    std::int32_t under_way = 0;
+    TimeNs since = 0;  // counted up to here
+    bool dirty = false;
+  };
+  LinkState* link_of(const Copy& copy, bool make);
+  void transfer_began(Copy& copy);
+  void transfer_ended(Copy& copy, bool arrived);
+  void report_links(std::vector<msg::LinkStats>& out_links);
+  void forget_links(WorkerId peer);
+
   // Reports (report.cc)
   void report();
   void mark_dirty(Slot op, std::uint16_t device);
@@ -406,6 +421,7 @@ struct Core::Impl {
   std::map<std::uint32_t, msg::PeerBatch> outgoing;  // WorkerId -> batch of this step
   std::array<msg::LaneStats, msg::kLaneCount> lanes{};
   bool lanes_dirty = false;
+  std::map<std::pair<WorkerId, std::uint8_t>, LinkState> links;  // by peer and class of size
   Counters counts;
   std::vector<std::string> families;  // names of those seen, by number
 
