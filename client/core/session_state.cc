@@ -14,6 +14,7 @@ namespace {
 // A waiting thread yields for so long before it parks. It takes nothing from others, but keeps a processor from sleeping:
 // in a virtual machine the answer would otherwise have to wait for it to come back.
 constexpr TimeNs kPollNs = 250 * kMicrosecond;
+constexpr TimeNs kForeverNs = 100'000 * kSecond;
 constexpr TimeNs kReleaseEveryNs = 1 * kMillisecond;  // releases in between share a message
 constexpr std::size_t kReleaseBatch = 64;
 constexpr std::size_t kRememberedRefusals = 1024;
@@ -161,7 +162,8 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
     request->targets[request->results[i]].number = submission.fetches[i].number;
   }
   request->number = next_request_++;
-  msg::Submit submit{request->number, options.priority, std::exchange(submission.ops, {}), {}};
+  msg::Submit submit{
+      request->number, options.priority, std::exchange(submission.ops, {}), {}, options_.weight};
   for (const auto& [key, number] : submission.holds) submit.holds.push_back(number);
   request->submission = std::move(submission);
   requests_.emplace(request->number, request);
@@ -231,11 +233,16 @@ void SessionState::await(std::unique_lock<std::mutex>& lock, const Answered& ans
 bool SessionState::wait(Request& request, Duration timeout,
                         const std::function<void(tilewise::Progress)>& on_progress) {
   const auto over = [&] { return request.finished.load(std::memory_order_acquire); };
-  const TimeNs start = monotonic_now();
-  while (!over() && monotonic_now() - start < kPollNs && !on_progress) std::this_thread::yield();
-  if (over()) return true;
   if (timeout.count() == 0) timeout = options_.timeout;
   const auto deadline = std::chrono::steady_clock::now() + timeout;
+  if (!on_progress) {
+    const TimeNs time = timeout.count() == 0 ? kForeverNs : std::chrono::nanoseconds(timeout).count();
+    const TimeNs start = monotonic_now();
+    if (!endpoint_.drive(over, time)) {
+      while (!over() && monotonic_now() - start < kPollNs) std::this_thread::yield();
+    }
+  }
+  if (over()) return true;
   std::unique_lock lock(mutex_);
   tilewise::Progress shown;
   while (!over()) {

@@ -49,6 +49,9 @@ class OwnCluster final : public client::Endpoint {
   void start(client::EndpointCallbacks callbacks) override { endpoint_->start(std::move(callbacks)); }
   void send(msg::Message message) override { endpoint_->send(std::move(message)); }
   void send(WorkerId peer, msg::PeerBatch batch) override { endpoint_->send(peer, std::move(batch)); }
+  bool drive(const std::function<bool()>& done, TimeNs timeout_ns) override {
+    return endpoint_->drive(done, timeout_ns);
+  }
   const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset,
                        std::int64_t bytes) override {
     return endpoint_->map(device, slab, offset, bytes);

@@ -10,6 +10,9 @@ namespace tilewise::remote {
 namespace {
 
 constexpr TimeNs kRetryNs = 100 * kMillisecond;
+// A waiting thread yields for so long before it parks. It takes nothing from others, but keeps a processor from sleeping:
+// in a virtual machine the answer would otherwise have to wait for it to come back.
+constexpr TimeNs kWaitSpinNs = 250 * kMicrosecond;
 constexpr TimeNs kUnreachableNs =
     12 * kSecond;  // longer than the scheduler's silence limit: a dead worker is lost by then
 
@@ -72,18 +75,17 @@ Status RemoteEndpoint::init() {
   if (!welcome_.you) return *lost_;
   exchange_->set_self(welcome_.you);
   loop_->set_batch_hook([this] { return turn(); });
-  thread_ = std::thread([this] { loop_->run(); });
+  role_.emplace(*loop_);
+  thread_ = std::thread([this] { role_->serve(); });
   return {};
 }
 
 RemoteEndpoint::~RemoteEndpoint() {
   if (thread_.joinable()) {
-    loop_->post([this] {
-      turn();  // the last calls: releases, say
-      if (link_) link_->flush();
-      loop_->stop();
-    });
+    role_->stop();
     thread_.join();
+    perform_calls();  // the last ones: releases, say
+    if (link_) link_->flush();
   }
   exchange_.reset();
   link_.reset();
@@ -102,13 +104,30 @@ void RemoteEndpoint::start(client::EndpointCallbacks callbacks) {
 // ---- calls, from any thread ----------------------------------------------------------------------------------------
 
 void RemoteEndpoint::call(Call call) {
+  const bool message = std::holds_alternative<msg::Message>(call);
   bool first;
   {
     const std::scoped_lock lock(mutex_);
     first = calls_.empty();
     calls_.push_back(std::move(call));
   }
-  if (first) loop_->wake();
+  if (!first) return;
+  // Between two waits of a user's thread nobody runs the loop. A message can be written without it: that brings no
+  // callback, and saves waking a thread.
+  if (!role_->take_free()) return loop_->wake();
+  if (message && perform_calls()) link_->flush();
+  role_->release();
+  if (!message) role_->hurry();
+}
+
+bool RemoteEndpoint::drive(const std::function<bool()>& done, TimeNs timeout_ns) {
+  const TimeNs until = monotonic_now() + timeout_ns;
+  if (!role_->take(until)) return false;
+  loop_->set_spin(kWaitSpinNs);
+  loop_->run_until(done, std::max<TimeNs>(until - monotonic_now(), 1));
+  loop_->set_spin(0);
+  role_->release();
+  return true;
 }
 
 void RemoteEndpoint::send(msg::Message message) { call(std::move(message)); }
@@ -135,15 +154,20 @@ const std::byte* RemoteEndpoint::map(DeviceId device, std::uint32_t slab, std::i
 // ---- the endpoint's thread -----------------------------------------------------------------------------------------
 
 bool RemoteEndpoint::turn() {
+  bool did = perform_calls();
+  did |= exchange_->poll();
+  return did;
+}
+
+bool RemoteEndpoint::perform_calls() {
   {
     const std::scoped_lock lock(mutex_);
     calls_now_.swap(calls_);
   }
-  bool did = !calls_now_.empty();
+  const bool any = !calls_now_.empty();
   for (Call& call : calls_now_) std::visit([this](auto& c) { perform(c); }, call);
   calls_now_.clear();
-  did |= exchange_->poll();
-  return did;
+  return any && link_;
 }
 
 void RemoteEndpoint::perform(msg::Message& message) {

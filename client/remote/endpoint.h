@@ -1,4 +1,5 @@
-// Private. Everything but the mailbox belongs to the endpoint's thread (before start: to the connecting one).
+// Private. Everything but the mailbox belongs to the thread that runs the loop: the endpoint's own, or a user's that
+// waits (loop_role.h); before start, the connecting one.
 #pragma once
 #include <tilewise/codec/codec.h>
 #include <tilewise/exchange/exchange.h>
@@ -13,6 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include "loop_role.h"
+
 namespace tilewise::remote {
 
 class RemoteEndpoint final : public client::Endpoint {
@@ -25,6 +28,7 @@ class RemoteEndpoint final : public client::Endpoint {
   void start(client::EndpointCallbacks callbacks) override;
   void send(msg::Message message) override;
   void send(WorkerId peer, msg::PeerBatch batch) override;
+  bool drive(const std::function<bool()>& done, TimeNs timeout_ns) override;
   const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) override;
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                std::function<void(Status)> done) override;
@@ -50,6 +54,7 @@ class RemoteEndpoint final : public client::Endpoint {
   Result<std::unique_ptr<net::Link>> dial(TimeNs until);
   void call(Call call);
   bool turn();
+  bool perform_calls();
   void perform(msg::Message& message);
   void perform(ToPeer& out);
   void perform(Transfer& transfer);
@@ -76,6 +81,7 @@ class RemoteEndpoint final : public client::Endpoint {
   std::mutex mutex_;  // guards calls_
   std::vector<Call> calls_;
   std::vector<Call> calls_now_;
+  std::optional<LoopRole> role_;  // once connected
   std::thread thread_;
 };
 

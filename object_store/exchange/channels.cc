@@ -114,9 +114,11 @@ void Exchange::Impl::connect(Peer& peer) {
     return;
   }
   const net::Address& target = peer.targets[peer.next_target++];
-  peer.attempt =
-      net::connect(loop, target, {.token = options.token, .deadline_ns = kAttemptTime},
-                   [this, id](Result<std::unique_ptr<net::Link>> link) { connected(id, std::move(link)); });
+  net::HandshakeOptions how = handshake();
+  how.deadline_ns = kAttemptTime;
+  peer.attempt = net::connect(loop, target, how, [this, id](Result<std::unique_ptr<net::Link>> link) {
+    connected(id, std::move(link));
+  });
 }
 
 void Exchange::Impl::connected(WorkerId id, Result<std::unique_ptr<net::Link>> link) {

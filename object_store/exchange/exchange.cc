@@ -50,6 +50,10 @@ void Exchange::Impl::stop(net::TimerId& timer) {
   if (timer != 0) loop.cancel(std::exchange(timer, 0));
 }
 
+net::HandshakeOptions Exchange::Impl::handshake() const {
+  return {.token = options.token, .ring_bytes = options.map_peers ? net::kUsualRingBytes : 0};
+}
+
 void Exchange::Impl::later(net::EventLoop::Fn fn) {
   loop.defer([watched = std::weak_ptr<char>(alive), fn = std::move(fn)] {
     if (!watched.expired()) fn();
@@ -74,7 +78,7 @@ Result<std::vector<std::string>> Exchange::listen() {
       return error(Errc::kInvalidArgument,
                    text + " is no address that peers can use: say which to advertise");
     }
-    net::ListenerOptions options{.handshake = {.token = me.options.token}};
+    net::ListenerOptions options{.handshake = me.handshake()};
     TW_ASSIGN(auto listener, net::Listener::open(
                                  me.loop, address, options,
                                  [&me](std::unique_ptr<net::Link> link) { me.accepted(std::move(link)); },
@@ -156,6 +160,11 @@ void Exchange::slab_added(DeviceId device, std::uint32_t slab, const device::Sla
 bool Exchange::inlines(WorkerId id) const {
   const auto found = impl_->peers.find(id);
   return found == impl_->peers.end() || !found->second->maps;
+}
+
+bool Exchange::shares_ring(WorkerId id) const {
+  const auto found = impl_->peers.find(id);
+  return found != impl_->peers.end() && impl_->has_ring(*found->second);
 }
 
 std::span<const std::byte> Exchange::mapped(DeviceId device, std::uint32_t slab) const {

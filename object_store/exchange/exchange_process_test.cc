@@ -106,12 +106,15 @@ TEST_CASE("another process's slab is read in place, also for a while after it wa
   REQUIRE(node.exchange->send(WorkerId{2}, grant_of(13)));
   REQUIRE(loop->run_until([&] { return node.batches.size() == 1; }, kPatience));
   CHECK(node.ready[WorkerId{2}]);
+  CHECK(node.exchange->shares_ring(WorkerId{2}));
+  CHECK(node.exchange->counters().ring_links == 1);
   const auto slab = node.exchange->mapped(DeviceId{200}, 0);
   REQUIRE(slab.size() == static_cast<std::size_t>(kBytes));
   CHECK(std::memcmp(slab.data(), "child's memory", 14) == 0);
   child.kill(SIGKILL);
   REQUIRE(loop->run_until([&] { return node.unreachable.contains(WorkerId{2}); }, kPatience));
   CHECK(node.why(WorkerId{2}) == Errc::kUnavailable);
+  CHECK(node.exchange->counters().ring_links == 0);
   node.exchange->peer_lost(WorkerId{2});
   CHECK(std::memcmp(slab.data(), "child's memory", 14) == 0);
   node.exchange->readers_done(WorkerId{2});
@@ -127,6 +130,7 @@ TEST_CASE("bytes from another process over the copying lane, and its death in th
     node.exchange->peer_joined(child.info());
     REQUIRE(loop->run_until([&] { return node.ready.contains(WorkerId{2}); }, kPatience));
     CHECK(!node.ready[WorkerId{2}]);
+    CHECK(!node.exchange->shares_ring(WorkerId{2}));  // who shares no memory shares none
     std::vector<std::byte> memory(static_cast<std::size_t>(kBytes));
     End good, never;
     node.exchange->receive(WorkerId{2}, 12, memory.data(), kBytes, kHost, into(good));

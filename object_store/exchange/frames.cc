@@ -48,6 +48,7 @@ void Exchange::Impl::on_frame(ChannelId id, net::Frame& frame) {
     peer.ready = true;
     stop(peer.timer);
     ++counters.links;
+    counters.ring_links += has_ring(peer);
     if (callbacks.on_ready) callbacks.on_ready(peer.info.id, peer.maps);
     return;
   }

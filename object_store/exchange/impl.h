@@ -93,6 +93,7 @@ struct Exchange::Impl {
   ~Impl();
   void later(net::EventLoop::Fn fn);
   void stop(net::TimerId& timer);
+  net::HandshakeOptions handshake() const;
 
   // exchange.cc
   Status start_ucx();
@@ -113,6 +114,10 @@ struct Exchange::Impl {
 
   // peers.cc
   Peer* find(WorkerId id);
+  bool has_ring(const Peer& peer) const {
+    const auto at = channels.find(peer.channel);
+    return at != channels.end() && at->second.link->is_shared_memory();
+  }
   void say_hello(Peer& peer);
   void greeted(Peer& peer, const msg::PeerHello& hello);
   void fail(Peer& peer, const Error& why);

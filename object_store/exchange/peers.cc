@@ -22,6 +22,7 @@ std::size_t entries_of(const msg::PeerBatch& batch) {
 // Moves the first `count` entries, in the order in which they are processed, out of a batch.
 msg::PeerBatch split_front(msg::PeerBatch& batch, std::size_t count) {
   msg::PeerBatch front;
+  front.recovery = batch.recovery;
   const auto take = [&count](auto& from, auto& to) {
     const auto n = static_cast<std::ptrdiff_t>(std::min(count, from.size()));
     to.assign(std::make_move_iterator(from.begin()), std::make_move_iterator(from.begin() + n));
@@ -171,7 +172,10 @@ void Exchange::Impl::shut(Peer& peer, const Error& why) {
   peer.attempt.reset();
   peer.queue.clear();
   peer.queued_bytes = 0;
-  if (peer.ready && peer.state == Peer::State::kUp) --counters.links;
+  if (peer.ready && peer.state == Peer::State::kUp) {
+    --counters.links;
+    counters.ring_links -= has_ring(peer);
+  }
   if (const auto at = channels.find(peer.channel); at != channels.end()) {
     if (std::exchange(peer.data, false)) engine->remove_peer(at->second.link->cookie(), why);
     channels.erase(at);

@@ -112,6 +112,8 @@ class Reader {
   msg::Progress progress(wire::Progress::Reader r);
   msg::StatusReply status(wire::StatusReply::Reader r);
   msg::PeerBatch batch(wire::PeerBatch::Reader r);
+  std::vector<msg::Range> ranges(capnp::List<wire::Range>::Reader r);
+  msg::Held held(wire::Held::Reader r);
   std::vector<std::string> addresses(capnp::List<capnp::Text>::Reader r);
 
   std::size_t max_entries_, budget_;
@@ -299,9 +301,20 @@ msg::Plan Reader::plan(wire::Plan::Reader r) {
   p.graph = GraphId(r.getGraph());
   p.priority = r.getPriority();
   p.ops = list<msg::PlannedOp>(r.getOps(), [&](wire::PlannedOp::Reader o) {
-    return msg::PlannedOp{OpId(o.getId()), op(o.getOp()), placement(o.getPlacement()), o.getDone()};
+    msg::PlannedOp planned{OpId(o.getId()), op(o.getOp()), placement(o.getPlacement()), o.getDone(),
+                           OpId(o.getOf())};
+    if (o.getListed()) {
+      planned.placement = ir::Placement::of_runs(
+          planned.op.space.counts(),
+          list<ir::Run>(o.getRuns(), ir::kMaxRuns, "runs of a placement", [](wire::Run::Reader run) {
+            return ir::Run{run.getFirst(), run.getCount(), DeviceId(run.getDevice())};
+          }));
+    }
+    return planned;
   });
   p.holds = ids<ArrayId>(r.getHolds());
+  p.session = SessionId(r.getSession());
+  p.weight = r.getWeight();
   return p;
 }
 
@@ -315,7 +328,14 @@ msg::LogEntry Reader::entry(wire::LogEntry::Reader r) {
     }
     case wire::LogEntry::RETIRE: return msg::Retire{ids<OpId>(r.getRetire())};
     case wire::LogEntry::PEER_JOINED: return msg::PeerJoined{peer(r.getPeerJoined())};
-    case wire::LogEntry::PEER_LOST: return msg::PeerLost{WorkerId(r.getPeerLost())};
+    case wire::LogEntry::PEER_LOST: {
+      const auto l = r.getPeerLost();
+      return msg::PeerLost{WorkerId(l.getPeer()), l.getVersion(), ids<OpId>(l.getOps())};
+    }
+    case wire::LogEntry::RECOVER: {
+      const auto l = r.getRecover();
+      return msg::Recover{l.getVersion(), list<msg::Plan>(l.getPlans(), [&](auto p) { return plan(p); })};
+    }
   }
   refuse(Errc::kInvalidArgument, "unknown log entry " + std::to_string(static_cast<int>(r.which())));
 }
@@ -360,7 +380,7 @@ msg::Submit Reader::submit(wire::Submit::Reader r) {
   return {r.getRequest(), r.getPriority(),
           list<ir::Op>(r.getOps(), limits::kMaxOpsPerSubmit, "ops of a submission",
                        [&](wire::Op::Reader o) { return op(o); }),
-          ids<std::uint64_t>(r.getHolds())};
+          ids<std::uint64_t>(r.getHolds()), r.getWeight()};
 }
 
 msg::OpAccount Reader::account(wire::OpAccount::Reader r) {
@@ -443,6 +463,7 @@ template <class R> msg::BlockRef block(const R& r) { return {ArrayId(r.getArray(
 
 msg::PeerBatch Reader::batch(wire::PeerBatch::Reader r) {
   msg::PeerBatch b;
+  b.recovery = r.getRecovery();
   b.subscribes = list<msg::Subscribe>(r.getSubscribes(), [](wire::Subscribe::Reader s) {
     return msg::Subscribe{block(s), OpId(s.getOp()), DeviceId(s.getFrom()), DeviceId(s.getTo())};
   });
@@ -464,6 +485,24 @@ msg::PeerBatch Reader::batch(wire::PeerBatch::Reader r) {
     return msg::Gone{block(g), DeviceId(g.getFrom()), DeviceId(g.getTo())};
   });
   return b;
+}
+
+std::vector<msg::Range> Reader::ranges(capnp::List<wire::Range>::Reader r) {
+  return list<msg::Range>(r, [](wire::Range::Reader x) { return msg::Range{x.getFirst(), x.getCount()}; });
+}
+
+msg::Held Reader::held(wire::Held::Reader r) {
+  msg::Held h;
+  h.version = r.getVersion();
+  h.shares = list<msg::Held::Share>(r.getShares(), [&](wire::Held::Share::Reader s) {
+    return msg::Held::Share{OpId(s.getOp()), DeviceId(s.getDevice()), s.getNext(), ranges(s.getBegun())};
+  });
+  h.blocks = list<msg::Held::Blocks>(r.getBlocks(), [&](wire::Held::Blocks::Reader b) {
+    return msg::Held::Blocks{ArrayId(b.getArray()), DeviceId(b.getDevice()), ranges(b.getSealed()),
+                             ranges(b.getWanted())};
+  });
+  h.cut = r.getCut();
+  return h;
 }
 
 msg::Message Reader::message(wire::Message::Reader r) {
@@ -539,6 +578,7 @@ msg::Message Reader::message(wire::Message::Reader r) {
       const auto t = r.getTraceRequest();
       return msg::TraceRequest{t.getNonce(), GraphId(t.getGraph()), t.getMaxSteps()};
     }
+    case wire::Message::HELD: return held(r.getHeld());
     case wire::Message::TRACE_REPLY: {
       const auto t = r.getTraceReply();
       return msg::TraceReply{

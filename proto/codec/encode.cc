@@ -279,6 +279,7 @@ void write(wire::Submit::Builder b, const msg::Submit& m) {
   each(b.initOps(count(m.ops.size(), limits::kMaxOpsPerSubmit, "ops of a submission")), m.ops,
        [](wire::Op::Builder o, const ir::Op& op) { write(o, op); });
   numbers(b.initHolds(any_count(m.holds.size())), m.holds);
+  b.setWeight(m.weight);
 }
 
 void write(wire::OpAccount::Builder b, const msg::OpAccount& op) {
@@ -358,24 +359,43 @@ void write(wire::Explanation::Builder b, const msg::Explanation& m) {
        });
 }
 
+void write(wire::Plan::Builder p, const msg::Plan& plan) {
+  p.setGraph(plan.graph.value);
+  p.setPriority(plan.priority);
+  each(p.initOps(any_count(plan.ops.size())), plan.ops,
+       [](wire::PlannedOp::Builder o, const msg::PlannedOp& op) {
+         o.setId(op.id.value);
+         write(o.initOp(), op.op);
+         write(o.initPlacement(count(op.placement.pieces().size(), ir::kMaxPieces, "pieces of a placement")),
+               op.placement);
+         o.setDone(op.done);
+         o.setOf(op.of.value);
+         if (const ir::RunMap* listed = op.placement.listed()) {
+           o.setListed(true);
+           each(o.initRuns(count(listed->runs().size(), ir::kMaxRuns, "runs of a placement")), listed->runs(),
+                [](wire::Run::Builder r, const ir::Run& run) {
+                  r.setFirst(run.first);
+                  r.setCount(run.count);
+                  r.setDevice(run.device.value);
+                });
+         }
+       });
+  ids(p.initHolds(any_count(plan.holds.size())), plan.holds);
+  p.setSession(plan.session.value);
+  p.setWeight(plan.weight);
+}
+
+void write(capnp::List<wire::Range>::Builder b, const std::vector<msg::Range>& ranges) {
+  each(b, ranges, [](wire::Range::Builder r, const msg::Range& range) {
+    r.setFirst(range.first);
+    r.setCount(range.count);
+  });
+}
+
 struct WriteEntry {
   wire::LogEntry::Builder b;
 
-  void operator()(const msg::Plan& plan) {
-    auto p = b.initPlan();
-    p.setGraph(plan.graph.value);
-    p.setPriority(plan.priority);
-    each(p.initOps(any_count(plan.ops.size())), plan.ops,
-         [](wire::PlannedOp::Builder o, const msg::PlannedOp& op) {
-           o.setId(op.id.value);
-           write(o.initOp(), op.op);
-           write(
-               o.initPlacement(count(op.placement.pieces().size(), ir::kMaxPieces, "pieces of a placement")),
-               op.placement);
-           o.setDone(op.done);
-         });
-    ids(p.initHolds(any_count(plan.holds.size())), plan.holds);
-  }
+  void operator()(const msg::Plan& plan) { write(b.initPlan(), plan); }
   void operator()(const msg::Release& r) { ids(b.initRelease(any_count(r.arrays.size())), r.arrays); }
   void operator()(const msg::CancelGraph& c) {
     auto g = b.initCancelGraph();
@@ -384,7 +404,18 @@ struct WriteEntry {
   }
   void operator()(const msg::Retire& r) { ids(b.initRetire(any_count(r.ops.size())), r.ops); }
   void operator()(const msg::PeerJoined& p) { write(b.initPeerJoined(), p.peer); }
-  void operator()(const msg::PeerLost& p) { b.setPeerLost(p.peer.value); }
+  void operator()(const msg::PeerLost& p) {
+    auto l = b.initPeerLost();
+    l.setPeer(p.peer.value);
+    l.setVersion(p.version);
+    ids(l.initOps(any_count(p.ops.size())), p.ops);
+  }
+  void operator()(const msg::Recover& m) {
+    auto r = b.initRecover();
+    r.setVersion(m.version);
+    each(r.initPlans(any_count(m.plans.size())), m.plans,
+         [](wire::Plan::Builder p, const msg::Plan& plan) { write(p, plan); });
+  }
 };
 
 struct WriteMessage {
@@ -577,6 +608,25 @@ struct WriteMessage {
          });
     a.setUcxAddress(data(m.ucx_address, limits::kMaxParamBytes, "bytes of a UCX address"));
   }
+  void operator()(const msg::Held& m) {
+    auto h = b.initHeld();
+    h.setVersion(m.version);
+    each(h.initShares(any_count(m.shares.size())), m.shares,
+         [](wire::Held::Share::Builder s, const msg::Held::Share& share) {
+           s.setOp(share.op.value);
+           s.setDevice(share.device.value);
+           s.setNext(share.next);
+           write(s.initBegun(any_count(share.begun.size())), share.begun);
+         });
+    each(h.initBlocks(any_count(m.blocks.size())), m.blocks,
+         [](wire::Held::Blocks::Builder s, const msg::Held::Blocks& blocks) {
+           s.setArray(blocks.array.value);
+           s.setDevice(blocks.device.value);
+           write(s.initSealed(any_count(blocks.sealed.size())), blocks.sealed);
+           write(s.initWanted(any_count(blocks.wanted.size())), blocks.wanted);
+         });
+    h.setCut(m.cut);
+  }
   // All five start with the block and name two devices.
   template <class B, class T> static void head(B b, const T& x) {
     b.setArray(x.block.array.value);
@@ -586,6 +636,7 @@ struct WriteMessage {
   }
   void operator()(const msg::PeerBatch& m) {
     auto p = b.initPeerBatch();
+    p.setRecovery(m.recovery);
     if (!m.subscribes.empty()) {
       each(p.initSubscribes(any_count(m.subscribes.size())), m.subscribes,
            [](auto s, const msg::Subscribe& x) {

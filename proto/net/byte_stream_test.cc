@@ -15,6 +15,7 @@ struct Kind {
 const Kind kKinds[] = {
     {"memory", [](EventLoop& loop) { return make_memory_pair(loop, loop, 1000); }},
     {"socket pair", [](EventLoop& loop) { return std::move(make_socket_pair(loop, loop).value()); }},
+    {"rings", [](EventLoop& loop) { return std::move(make_ring_pair(loop, loop, 4096).value()); }},
     {"without faults",
      [](EventLoop& loop) {
        auto pair = make_memory_pair(loop, loop, 1000);

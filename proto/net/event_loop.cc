@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <thread>
+#include <utility>
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
@@ -24,6 +25,7 @@ bool EventLoop::Impl::turn() {
   while (handlers < kMaxBatch && io.poll_one() > 0) ++handlers;
   bool worked = handlers > 0;
   worked |= run_posted();
+  worked |= run_pollers();
   if (hook) worked |= hook();
   worked |= run_deferred();
   return worked;
@@ -49,18 +51,31 @@ bool EventLoop::Impl::run_deferred() {
   return true;
 }
 
+bool EventLoop::Impl::run_pollers() {
+  if (std::exchange(pollers_removed, false)) std::erase(pollers, nullptr);
+  bool worked = false;
+  for (std::size_t i = 0; i < pollers.size(); ++i) {  // it may grow meanwhile
+    if (pollers[i]) worked |= pollers[i]->poll();
+  }
+  return worked;
+}
+
 void EventLoop::Impl::park() {
   // Either we see what another thread left before its wake(), or it sees that we are parked: both fences
   // are needed.
   parked.store(true, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   bool work = stopping.load() || has_posted.load() || (hook && hook()) || !deferred.empty();
+  for (std::size_t i = 0; i < pollers.size() && !work; ++i) work = pollers[i] && pollers[i]->before_park();
   if (!work) io.run_one();
   parked.store(false, std::memory_order_relaxed);
+  for (const auto& poller : pollers) {
+    if (poller) poller->after_park();
+  }
 }
 
 template <class Done> void EventLoop::Impl::run_while_not(const Done& done) {
-  TimeNs last_work = 0;
+  TimeNs last_work = options.spin_ns > 0 ? monotonic_now() : 0;  // whoever starts to wait polls first
   while (!done()) {
     if (turn()) {
       if (options.spin_ns > 0) last_work = monotonic_now();
@@ -131,6 +146,17 @@ void EventLoop::defer(Fn fn) { impl_->deferred.push_back(std::move(fn)); }
 void EventLoop::set_spin(TimeNs spin_ns) { impl_->options.spin_ns = spin_ns; }
 
 void EventLoop::set_batch_hook(std::function<bool()> hook) { impl_->hook = std::move(hook); }
+
+void EventLoop::add_poller(std::shared_ptr<Poller> poller) { impl_->pollers.push_back(std::move(poller)); }
+
+void EventLoop::remove_poller(const Poller* poller) {
+  for (auto& each : impl_->pollers) {
+    if (each.get() != poller) continue;
+    each.reset();
+    impl_->pollers_removed = true;
+    return;
+  }
+}
 
 TimerId EventLoop::after(TimeNs delay_ns, Fn fn) {
   TimerId id = ++impl_->last_timer;

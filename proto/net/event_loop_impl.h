@@ -21,6 +21,7 @@ struct EventLoop::Impl {
   bool turn();  // one batch, the hook, the deferred; true if anything was done
   bool run_posted();
   bool run_deferred();
+  bool run_pollers();
   void park();
   template <class Done> void run_while_not(const Done& done);
   void await_signal();
@@ -40,6 +41,8 @@ struct EventLoop::Impl {
   std::function<void(int)> on_signal;
   std::function<bool()> hook;
   std::vector<Fn> deferred, deferred_running;
+  std::vector<std::shared_ptr<Poller>> pollers;  // null: removed, and to be taken out
+  bool pollers_removed = false;
 
   // Shared with other threads.
   std::atomic<bool> stopping = false;

@@ -3,23 +3,30 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
+
+#include "ring_stream.h"
 
 namespace tilewise::net {
 namespace {
 
 constexpr std::uint16_t kHelloType = kFirstReservedType;
 constexpr std::uint16_t kProofType = kFirstReservedType + 1;
+constexpr std::uint16_t kRingsType = kFirstReservedType + 2;
 
 struct Hello {
   std::array<std::byte, 32> nonce;
   Role role;
-  std::array<std::byte, 7> zeros{};
+  std::uint8_t shares = 0;  // 1: would talk through shared memory
+  std::array<std::byte, 6> zeros{};
 };
 static_assert(sizeof(Hello) == 40 && alignof(Hello) == 1, "sent as it lies in memory");
 
 using HelloFrame = std::array<std::byte, kFrameHeaderBytes + sizeof(Hello)>;
 using ProofFrame = std::array<std::byte, kFrameHeaderBytes + sizeof(Token::Mac)>;
+using RingsFrame = std::array<std::byte, kFrameHeaderBytes + sizeof(std::uint64_t)>;
+static_assert(sizeof(RingsFrame) < sizeof(ProofFrame));
 static_assert(sizeof(HelloFrame) <= kMaxUnauthenticatedBytes &&
               sizeof(ProofFrame) <= kMaxUnauthenticatedBytes);
 
@@ -44,7 +51,9 @@ class Handshake::Core : public std::enable_shared_from_this<Handshake::Core> {
       : loop_(loop), stream_(std::move(stream)), role_(role), options_(options), done_(std::move(done)) {}
 
   void begin() {
+    if (!stream_->can_pass_fds()) options_.ring_bytes = 0;
     Hello hello{.role = role_};
+    hello.shares = options_.ring_bytes > 0;
     TW_CHECK(fill_random(hello.nonce), "the operating system has no randomness");
     our_hello_ = make_frame(options_.link.version, kHelloType, hello);
     queue(our_hello_);
@@ -62,7 +71,7 @@ class Handshake::Core : public std::enable_shared_from_this<Handshake::Core> {
   }
 
  private:
-  enum class Expect : std::uint8_t { kHello, kProof, kNothing };
+  enum class Expect : std::uint8_t { kHello, kProof, kRings, kNothing };
 
   void queue(std::span<const std::byte> frame) { out_.insert(out_.end(), frame.begin(), frame.end()); }
   void advance();
@@ -71,10 +80,19 @@ class Handshake::Core : public std::enable_shared_from_this<Handshake::Core> {
   Status on_header() const;
   Status on_hello();
   Status on_proof();
+  Status on_rings();
+  void offer_rings();
+  void queue_rings(std::uint64_t capacity, std::uint8_t fds);
+  void finish();
   Token::Mac mac(std::string_view label) const;
   void end(Result<std::unique_ptr<Link>> result);
   std::size_t expected_bytes() const {
-    return expect_ == Expect::kHello ? sizeof(HelloFrame) : sizeof(ProofFrame);
+    return expect_ == Expect::kHello   ? sizeof(HelloFrame)
+           : expect_ == Expect::kProof ? sizeof(ProofFrame)
+                                       : sizeof(RingsFrame);
+  }
+  std::uint16_t expected_type() const {
+    return expect_ == Expect::kHello ? kHelloType : expect_ == Expect::kProof ? kProofType : kRingsType;
   }
 
   EventLoop& loop_;
@@ -89,6 +107,8 @@ class Handshake::Core : public std::enable_shared_from_this<Handshake::Core> {
   std::vector<std::byte> out_;
   std::array<std::byte, std::max(sizeof(HelloFrame), sizeof(ProofFrame))> in_{};
   std::size_t have_ = 0;
+  std::vector<UniqueFd> out_fds_, in_fds_;
+  std::optional<SharedRings> rings_;
 };
 
 // Writes and reads until one of them has to wait. Each helper returns false when there is nothing more to
@@ -99,25 +119,35 @@ void Handshake::Core::advance() {
     if (!out_.empty()) {
       if (!write_some()) return;
     } else if (expect_ == Expect::kNothing) {
-      Token::Mac secret = mac("tilewise cookie");
-      Cookie cookie;
-      std::copy_n(secret.begin(), cookie.size(), cookie.begin());
-      return end(Link::adopt(loop_, std::move(stream_), cookie, options_.link));
+      return finish();
     } else if (!read_some()) {
       return;
     }
   }
 }
 
+void Handshake::Core::finish() {
+  if (rings_) {
+    stream_ = make_ring_stream(loop_, std::move(stream_), std::move(*rings_), role_ == Role::kConnector);
+  }
+  Token::Mac secret = mac("tilewise cookie");
+  Cookie cookie;
+  std::copy_n(secret.begin(), cookie.size(), cookie.begin());
+  end(Link::adopt(loop_, std::move(stream_), cookie, options_.link));
+}
+
 bool Handshake::Core::write_some() {
   ByteStream::Piece piece(out_);
-  auto written = stream_->try_write({&piece, 1}, {});
+  auto written = stream_->try_write({&piece, 1}, out_fds_);
   if (!written) {
     end(written.error());
     return false;
   }
   out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(*written));
-  if (*written > 0) return true;
+  if (*written > 0) {
+    out_fds_.clear();
+    return true;
+  }
   stream_->wait_writable([this] { advance(); });
   return false;
 }
@@ -125,8 +155,7 @@ bool Handshake::Core::write_some() {
 bool Handshake::Core::read_some() {
   // The header first: a peer of another version may send a longer or shorter hello.
   std::size_t until = have_ < kFrameHeaderBytes ? kFrameHeaderBytes : expected_bytes();
-  std::vector<UniqueFd> fds;
-  auto got = stream_->try_read(std::span(in_).subspan(have_, until - have_), fds);
+  auto got = stream_->try_read(std::span(in_).subspan(have_, until - have_), in_fds_);
   if (!got) {
     // The peer tells a failure by closing; before its hello it may just have been too busy.
     Errc code = expect_ == Expect::kProof ? Errc::kUnauthenticated : got.error().code;
@@ -140,13 +169,14 @@ bool Handshake::Core::read_some() {
   }
   have_ += *got;
   Status status;
-  if (!fds.empty()) {
-    status = error(Errc::kUnauthenticated, "descriptors came before authentication");
+  const bool rings_come = expect_ == Expect::kRings && role_ == Role::kAcceptor;
+  if (in_fds_.size() > (rings_come ? 1 : 0)) {
+    status = error(Errc::kUnauthenticated, "descriptors came during authentication");
   } else if (have_ == kFrameHeaderBytes) {
     status = on_header();
   } else if (have_ == expected_bytes()) {
     have_ = 0;
-    status = expect_ == Expect::kHello ? on_hello() : on_proof();
+    status = expect_ == Expect::kHello ? on_hello() : expect_ == Expect::kProof ? on_proof() : on_rings();
   }
   if (!status) end(status.error());
   return !done_called_;
@@ -157,8 +187,8 @@ Status Handshake::Core::on_header() const {
                                     expected_bytes() - kFrameHeaderBytes);
   if (!header && header.error().code == Errc::kVersionMismatch) return header.error();
   if (!header) return error(Errc::kUnauthenticated, "no valid handshake: " + header.error().message);
-  bool fits = header->payload_bytes == expected_bytes() - kFrameHeaderBytes && header->fds == 0 &&
-              header->type == (expect_ == Expect::kHello ? kHelloType : kProofType);
+  bool fits = header->payload_bytes == expected_bytes() - kFrameHeaderBytes &&
+              header->fds == in_fds_.size() && header->type == expected_type();
   if (!fits) return error(Errc::kUnauthenticated, "no valid handshake: an unexpected frame");
   return {};
 }
@@ -172,6 +202,7 @@ Status Handshake::Core::on_hello() {
   if (theirs.role != other(role_) || own_nonce) {
     return error(Errc::kUnauthenticated, "no valid handshake: the peer claims our role or nonce");
   }
+  if (theirs.shares == 0) options_.ring_bytes = 0;
   expect_ = Expect::kProof;
   if (role_ == Role::kConnector) {
     queue(make_frame(options_.link.version, kProofType, mac("tilewise connector proof")));
@@ -186,7 +217,55 @@ Status Handshake::Core::on_proof() {
     return error(Errc::kUnauthenticated, "the peer does not hold this cluster's token");
   }
   if (!connector) queue(make_frame(options_.link.version, kProofType, mac("tilewise acceptor proof")));
+  expect_ = options_.ring_bytes > 0 ? Expect::kRings : Expect::kNothing;
+  if (connector && options_.ring_bytes > 0) offer_rings();
+  return {};
+}
+
+// ---- shared memory, after both have proven themselves ----
+
+void Handshake::Core::queue_rings(std::uint64_t capacity, std::uint8_t fds) {
+  RingsFrame frame = make_frame(options_.link.version, kRingsType, capacity);
+  const FrameHeader header{
+      .version = options_.link.version, .type = kRingsType, .payload_bytes = sizeof(capacity), .fds = fds};
+  std::ranges::copy(header.encode(), frame.begin());
+  queue(frame);
+}
+
+void Handshake::Core::offer_rings() {
+  auto rings = SharedRings::create(options_.ring_bytes);
+  auto memfd = rings ? duplicate(rings->memfd()) : Result<UniqueFd>(rings.error());
+  if (!memfd) return queue_rings(0, 0);
+  rings_.emplace(std::move(*rings));
+  out_fds_.push_back(std::move(*memfd));
+  queue_rings(rings_->capacity(), 1);
+}
+
+Status Handshake::Core::on_rings() {
   expect_ = Expect::kNothing;
+  std::uint64_t capacity = 0;
+  std::memcpy(&capacity, in_.data() + kFrameHeaderBytes, sizeof(capacity));
+  if (role_ == Role::kConnector) {
+    if (capacity == 0) {
+      rings_.reset();
+    } else if (!rings_ || capacity != rings_->capacity()) {
+      return error(Errc::kCorruptData, "the peer took memory that it was not given");
+    }
+    return {};
+  }
+  if (in_fds_.empty()) {
+    if (capacity != 0) return error(Errc::kCorruptData, "the peer announced memory that did not come");
+  } else {
+    // Memory that does not fit ends the link: a peer that hands it over is broken. No room to map it does not.
+    auto rings = SharedRings::import(std::move(in_fds_.front()), capacity);
+    in_fds_.clear();
+    if (rings) {
+      rings_.emplace(std::move(*rings));
+    } else if (rings.error().code == Errc::kCorruptData) {
+      return rings.error();
+    }
+  }
+  queue_rings(rings_ ? capacity : 0, 0);
   return {};
 }
 

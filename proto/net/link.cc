@@ -51,6 +51,7 @@ class Link::Core : public std::enable_shared_from_this<Link::Core> {
   const Cookie& cookie() const { return cookie_; }
   const std::string& peer() const { return peer_; }
   bool can_pass_fds() const { return stream_->can_pass_fds(); }
+  bool is_shared_memory() const { return stream_->is_shared_memory(); }
   const LinkCounters& counters() const { return counters_; }
 
  private:
@@ -310,6 +311,7 @@ TimeNs Link::last_receive_ns() const { return core_->last_receive_ns(); }
 const Cookie& Link::cookie() const { return core_->cookie(); }
 const std::string& Link::peer() const { return core_->peer(); }
 bool Link::can_pass_fds() const { return core_->can_pass_fds(); }
+bool Link::is_shared_memory() const { return core_->is_shared_memory(); }
 const LinkCounters& Link::counters() const { return core_->counters(); }
 
 }  // namespace tilewise::net

@@ -14,11 +14,22 @@ using namespace tilewise::net::test;
 
 namespace {
 
-StreamPair streams(EventLoop& loop, bool sockets) {
-  if (!sockets) return make_memory_pair(loop, loop, 4096);
-  auto pair = make_socket_pair(loop, loop);
+enum class Over : std::uint8_t { kMemory, kSocket, kRing };
+constexpr Over kEvery[] = {Over::kMemory, Over::kSocket, Over::kRing};
+
+StreamPair streams(EventLoop& loop, Over over) {
+  if (over == Over::kMemory) return make_memory_pair(loop, loop, 4096);
+  auto pair = over == Over::kSocket ? make_socket_pair(loop, loop) : make_ring_pair(loop, loop, 4096);
   REQUIRE(pair);
   return std::move(*pair);
+}
+
+// Runs the test case once over each stream that passes descriptors.
+Over between_processes() {
+  Over over = Over::kSocket;
+  SUBCASE("over a socket") {}
+  SUBCASE("over rings") { over = Over::kRing; }
+  return over;
 }
 
 UniqueFd memfd(std::string_view text) {
@@ -36,11 +47,11 @@ std::string content(const UniqueFd& fd) {
 }  // namespace
 
 TEST_CASE("frames arrive in order and unchanged, both ways, over memory and sockets") {
-  for (bool sockets : {false, true}) {
-    CAPTURE(sockets);
+  for (Over over : kEvery) {
+    CAPTURE(static_cast<int>(over));
     auto loop = make_loop();
     LinkPair pair;
-    start_pair(*loop, streams(*loop, sockets), pair);
+    start_pair(*loop, streams(*loop, over), pair);
     Prng prng(11);
     std::vector<std::pair<std::uint16_t, std::string>> there, back;
     for (int i = 0; i < 300; ++i) {
@@ -63,22 +74,24 @@ TEST_CASE("frames arrive in order and unchanged, both ways, over memory and sock
 }
 
 TEST_CASE("a batch of small frames is one write") {
+  const Over over = between_processes();
   auto loop = make_loop();
   LinkPair pair;
-  start_pair(*loop, streams(*loop, true), pair);
+  start_pair(*loop, streams(*loop, over), pair);
   std::string_view first = "fi", second = "rst";
   std::span<const std::byte> pieces[] = {bytes_of(first), bytes_of(second)};
   REQUIRE(pair.a.link->send(1, std::span(pieces)));
   for (int i = 0; i < 999; ++i) REQUIRE(pair.a.link->send(2, bytes_of("small")));
   CHECK(loop->run_until([&] { return pair.b.frames.size() == 1000; }, kPatience));
   CHECK(pair.b.frames[0].second == "first");
-  CHECK(pair.a.link->counters().writes == 1);
+  CHECK(pair.a.link->counters().writes == (over == Over::kRing ? 24'000 / 4096 + 1 : 1));
 }
 
 TEST_CASE("flush writes at once, and the receive time moves") {
+  const Over over = between_processes();
   auto loop = make_loop();
   LinkPair pair;
-  start_pair(*loop, streams(*loop, true), pair);
+  start_pair(*loop, streams(*loop, over), pair);
   TimeNs before = pair.b.link->last_receive_ns();
   REQUIRE(pair.a.link->send(1, bytes_of("now")));
   CHECK(pair.a.link->outgoing_bytes() > 0);
@@ -89,9 +102,9 @@ TEST_CASE("flush writes at once, and the receive time moves") {
 }
 
 TEST_CASE("backpressure: a full queue refuses, and tells when it has drained") {
-  for (bool sockets : {false, true}) {
+  for (Over over : kEvery) {
     auto loop = make_loop();
-    auto ends = streams(*loop, sockets);
+    auto ends = streams(*loop, over);
     Recorder a;
     a.start(Link::adopt(*loop, std::move(ends.first), Cookie{}, {.max_outgoing_bytes = 4 << 20}));
     const std::string payload = pattern(50'000);
@@ -117,7 +130,7 @@ TEST_CASE("backpressure: a full queue refuses, and tells when it has drained") {
 
 TEST_CASE("a frame above the limit is refused by the sender, and by the receiver") {
   auto loop = make_loop();
-  auto ends = streams(*loop, false);
+  auto ends = streams(*loop, Over::kMemory);
   Recorder a, b;
   a.start(Link::adopt(*loop, std::move(ends.first), Cookie{}));
   b.start(Link::adopt(*loop, std::move(ends.second), Cookie{}, {.max_frame_bytes = 100}));
@@ -134,11 +147,11 @@ TEST_CASE("a frame above the limit is refused by the sender, and by the receiver
 }
 
 TEST_CASE("close: frames before it are delivered, then one on_close with the reason") {
-  for (bool sockets : {false, true}) {
-    CAPTURE(sockets);
+  for (Over over : kEvery) {
+    CAPTURE(static_cast<int>(over));
     auto loop = make_loop();
     LinkPair pair;
-    start_pair(*loop, streams(*loop, sockets), pair);
+    start_pair(*loop, streams(*loop, over), pair);
     REQUIRE(pair.a.link->send(1, bytes_of("last words")));
     pair.a.link.reset();  // tries once what was queued
     REQUIRE(pair.b.link->send(1, bytes_of("into the void")));
@@ -169,8 +182,9 @@ TEST_CASE("a failing write does not cost what the peer had said before it left")
 }
 
 TEST_CASE("an end in the middle of a frame says so") {
+  const Over over = between_processes();
   auto loop = make_loop();
-  auto ends = streams(*loop, true);
+  auto ends = streams(*loop, over);
   RawPeer peer{*loop, std::move(ends.first)};
   Recorder b;
   b.start(Link::adopt(*loop, std::move(ends.second), Cookie{}));
@@ -184,8 +198,9 @@ TEST_CASE("an end in the middle of a frame says so") {
 }
 
 TEST_CASE("garbage after good frames closes the link with a typed error") {
+  const Over over = between_processes();
   auto loop = make_loop();
-  auto ends = streams(*loop, true);
+  auto ends = streams(*loop, over);
   RawPeer peer{*loop, std::move(ends.first)};
   Recorder b;
   b.start(Link::adopt(*loop, std::move(ends.second), Cookie{}));
@@ -197,10 +212,10 @@ TEST_CASE("garbage after good frames closes the link with a typed error") {
 }
 
 TEST_CASE("retire writes what is queued, drops what comes, and needs nobody") {
-  for (bool sockets : {false, true}) {
+  for (Over over : kEvery) {
     auto loop = make_loop();
     LinkPair pair;
-    start_pair(*loop, streams(*loop, sockets), pair);
+    start_pair(*loop, streams(*loop, over), pair);
     const std::string payload = pattern(3'000'000);
     REQUIRE(pair.b.link->send(1, bytes_of(payload)));  // in flight towards the one that retires
     REQUIRE(pair.a.link->send(1, bytes_of(payload)));
@@ -216,8 +231,9 @@ TEST_CASE("retire writes what is queued, drops what comes, and needs nobody") {
 }
 
 TEST_CASE("retire gives up after its time when the peer does not close") {
+  const Over over = between_processes();
   auto loop = make_loop();
-  auto ends = streams(*loop, true);
+  auto ends = streams(*loop, over);
   RawPeer peer{*loop, std::move(ends.second)};
   Recorder a;
   a.start(Link::adopt(*loop, std::move(ends.first), Cookie{}));
@@ -237,11 +253,11 @@ TEST_CASE("retire gives up after its time when the peer does not close") {
 }
 
 TEST_CASE("a link may be destroyed in each of its callbacks") {
-  for (bool sockets : {false, true}) {
-    CAPTURE(sockets);
+  for (Over over : kEvery) {
+    CAPTURE(static_cast<int>(over));
     auto loop = make_loop();
     {  // on_frame, with more frames in the same read; what the handler captured stays alive until it returns
-      auto ends = streams(*loop, sockets);
+      auto ends = streams(*loop, over);
       Recorder b;
       b.start(Link::adopt(*loop, std::move(ends.second), Cookie{}));
       auto a = Link::adopt(*loop, std::move(ends.first), Cookie{});
@@ -267,7 +283,7 @@ TEST_CASE("a link may be destroyed in each of its callbacks") {
     }
     {  // on_close
       LinkPair pair;
-      auto ends = streams(*loop, sockets);
+      auto ends = streams(*loop, over);
       auto a = Link::adopt(*loop, std::move(ends.first), Cookie{});
       bool closed = false;
       a->start({.on_frame = [](Frame&) {},
@@ -280,7 +296,7 @@ TEST_CASE("a link may be destroyed in each of its callbacks") {
       CHECK(loop->run_until([&] { return closed; }, kPatience));
     }
     {  // on_drained
-      auto ends = streams(*loop, sockets);
+      auto ends = streams(*loop, over);
       auto a = Link::adopt(*loop, std::move(ends.first), Cookie{}, {.max_outgoing_bytes = 1000});
       a->start({.on_frame = [](Frame&) {},
                 .on_close = [](const Error&) { CHECK(false); },
@@ -290,7 +306,7 @@ TEST_CASE("a link may be destroyed in each of its callbacks") {
       CHECK(loop->run_until([&] { return !a; }, kPatience));
     }
     {  // and before anything was started, with frames queued and errors pending
-      auto ends = streams(*loop, sockets);
+      auto ends = streams(*loop, over);
       auto a = Link::adopt(*loop, std::move(ends.first), Cookie{});
       ends.second.reset();
       REQUIRE(a->send(1, bytes_of("x")));
@@ -302,8 +318,9 @@ TEST_CASE("a link may be destroyed in each of its callbacks") {
 }
 
 TEST_CASE("a transport that fails before start is reported after it") {
+  const Over over = between_processes();
   auto loop = make_loop();
-  auto ends = streams(*loop, true);
+  auto ends = streams(*loop, over);
   auto link = Link::adopt(*loop, std::move(ends.first), Cookie{});
   ends.second.reset();
   REQUIRE(link->send(1, bytes_of("x")));
@@ -316,9 +333,10 @@ TEST_CASE("a transport that fails before start is reported after it") {
 }
 
 TEST_CASE("descriptors arrive with their frame, among many others") {
+  const Over over = between_processes();
   auto loop = make_loop();
   LinkPair pair;
-  start_pair(*loop, streams(*loop, true), pair);
+  start_pair(*loop, streams(*loop, over), pair);
   CHECK(pair.a.link->can_pass_fds());
   std::vector<std::string> sent;
   for (int i = 0; i < 200; ++i) {
@@ -338,8 +356,9 @@ TEST_CASE("descriptors arrive with their frame, among many others") {
 }
 
 TEST_CASE("descriptors that are not taken are closed; too many, or over memory, are refused") {
+  const Over over = between_processes();
   auto loop = make_loop();
-  auto ends = streams(*loop, true);
+  auto ends = streams(*loop, over);
   Recorder a;
   a.start(Link::adopt(*loop, std::move(ends.first), Cookie{}));
   auto b = Link::adopt(*loop, std::move(ends.second), Cookie{});
@@ -355,7 +374,7 @@ TEST_CASE("descriptors that are not taken are closed; too many, or over memory, 
   for (int i = 0; i < 17; ++i) many.push_back(memfd("x"));
   CHECK(a.link->send(1, bytes_of("with"), std::move(many)).error().code == Errc::kLimitExceeded);
   LinkPair memory;
-  start_pair(*loop, streams(*loop, false), memory);
+  start_pair(*loop, streams(*loop, Over::kMemory), memory);
   CHECK(!memory.a.link->can_pass_fds());
   one.clear();
   one.push_back(memfd("x"));
@@ -363,10 +382,11 @@ TEST_CASE("descriptors that are not taken are closed; too many, or over memory, 
 }
 
 TEST_CASE("descriptors that no frame announced, or announced ones that are missing, end the link") {
+  const Over over = between_processes();
   auto loop = make_loop();
   for (int announced : {0, 2}) {
     CAPTURE(announced);
-    auto ends = streams(*loop, true);
+    auto ends = streams(*loop, over);
     Recorder b;
     b.start(Link::adopt(*loop, std::move(ends.second), Cookie{}));
     std::string wire = frame_text({.type = 1, .fds = static_cast<std::uint8_t>(announced)}, "");

@@ -186,17 +186,18 @@ Result<StreamPair> make_socket_pair(EventLoop& first, EventLoop& second) {
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
     return os_error("make a socket pair", errno);
   UniqueFd ends[2] = {UniqueFd(fds[0]), UniqueFd(fds[1])};
-  EventLoop* loops[2] = {&first, &second};
-  std::unique_ptr<ByteStream> streams[2];
-  for (int i = 0; i < 2; ++i) {
-    Socket socket(loops[i]->impl().io);
-    error_code ec;
-    socket.assign(asio::generic::stream_protocol(AF_UNIX, 0), ends[i].get(), ec);
-    if (ec) return os_error("watch a socket pair", ec.value());
-    ends[i].release();
-    streams[i] = make_socket_stream(std::move(socket));
-  }
-  return StreamPair{std::move(streams[0]), std::move(streams[1])};
+  TW_ASSIGN(auto one, adopt_socket(first, std::move(ends[0])));
+  TW_ASSIGN(auto other, adopt_socket(second, std::move(ends[1])));
+  return StreamPair{std::move(one), std::move(other)};
+}
+
+Result<std::unique_ptr<ByteStream>> adopt_socket(EventLoop& loop, UniqueFd connected) {
+  Socket socket(loop.impl().io);
+  error_code ec;
+  socket.assign(asio::generic::stream_protocol(AF_UNIX, 0), connected.get(), ec);
+  if (ec) return os_error("watch a socket", ec.value());
+  connected.release();
+  return make_socket_stream(std::move(socket));
 }
 
 }  // namespace tilewise::net

@@ -25,6 +25,7 @@ struct Core::Impl {
       if (const auto* m = std::get_if<msg::Progress>(&message)) return on_progress(s, peer, *m);
       if (const auto* m = std::get_if<msg::TaskFailed>(&message)) return on_task_failed(s, peer, *m);
       if (const auto* m = std::get_if<msg::Stuck>(&message)) return on_stuck(s, peer, *m);
+      if (auto* m = std::get_if<msg::Held>(&message)) return on_held(s, peer, *m);
       if (auto* m = std::get_if<msg::TraceReply>(&message)) return on_trace_reply(s, peer, *m);
     }
     if (role == msg::Role::kClient) {
@@ -77,10 +78,15 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
   for (Event& event : events) {
     if (auto* received = std::get_if<Received>(&event))
       impl_->received(*received);
+    else if (const auto* closed = std::get_if<Closed>(&event))
+      on_closed(s, closed->conn);
+    else if (const auto* cancel = std::get_if<OperatorCancel>(&event))
+      on_operator_cancel(s, *cancel);
     else
-      on_closed(s, std::get<Closed>(event).conn);
+      on_operator_release(s, std::get<OperatorRelease>(event));
   }
   check_liveness(s);
+  check_recovery(s);
   end_stuck_graph(s);
   retire(s);
   tell_progress(s);
@@ -93,6 +99,7 @@ TimeNs Core::next_deadline() const {
   TimeNs next = s.links.empty() ? s.now + s.options.silence_ns : s.liveness_at;
   next = std::min(next, s.lazy_at);
   if (!s.stuck.empty()) next = std::min(next, s.stuck_at);
+  if (s.recovery.pending && s.recovery.waiting.empty()) next = std::min(next, s.recovery.give_up_at);
   for (const GraphId id : s.dirty) {
     if (const GraphRecord* graph = s.graphs.find(id))
       next = std::min(next, graph->told_at + s.options.progress_every_ns);
@@ -100,7 +107,17 @@ TimeNs Core::next_deadline() const {
   return next;
 }
 
+View Core::view(const ViewRequest& request, TimeNs now) const {
+  const State& s = impl_->s;
+  View out = view_of(s, request);
+  // The last step may be seconds ago where nothing happens.
+  const TimeNs since = s.started ? std::max(s.now, now) - s.start : 0;
+  if (auto* overview = std::get_if<Overview>(&out)) overview->now = since;
+  if (auto* graph = std::get_if<GraphView>(&out)) graph->now = since;
+  return out;
+}
 void Core::check_invariants() const { scheduler::check_invariants(impl_->s); }
+std::uint64_t Core::replays() const { return impl_->s.plans.replays(); }
 std::uint64_t Core::digest() const { return digest_of(impl_->s); }
 
 }  // namespace tilewise::scheduler

@@ -43,6 +43,8 @@ void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
   const std::int64_t more_failed = std::max<std::int64_t>(0, report.failed - share->failed);
   if (more == 0 && more_failed == 0) return;
   s.stuck.erase(report.device);
+  if (op->began == kNotYet) op->began = s.now - s.start;
+  op->ended = s.now - s.start;
   share->completed += more;
   share->failed += more_failed;
   op->completed += more;
@@ -51,11 +53,18 @@ void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
   GraphRecord& graph = s.graphs.at(op->graph);
   graph.done += more;
   graph.failed += more_failed;
-  if (!graph.dirty) graph.dirty = true, s.dirty.push_back(graph.id);
+  if (!graph.dirty && graph.running) graph.dirty = true, s.dirty.push_back(graph.id);
   // The first TaskFailed names the cause; this is for one that never came.
   if (op->completed == op->points) {
     if (op->failed > 0)
       add_root_cause(graph, {Errc::kTaskFailed, "tasks of " + describe(s, *op) + " failed"});
+    if (op->failed > 0 && op->of) {
+      for (const ir::OutputSpec& output : op->op.outputs) {
+        ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+        fail_array(array,
+                   {Errc::kWorkerLost, "lost blocks of " + describe(array) + " could not be made again"});
+      }
+    }
     finish_op(s, *op);
   }
 }
@@ -116,7 +125,7 @@ void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure) {
   const Device* device = s.device(failure.device);
   if (op == nullptr || op->finished || (device != nullptr && device->peer != worker.info.id)) return;
   GraphRecord& graph = s.graphs.at(op->graph);
-  if (!graph.running) return;
+  if (!graph.running && !op->of) return;
   const std::string where =
       device == nullptr ? "w" + std::to_string(worker.info.id.value) : name_of(s, *device);
   msg::Outcome why{failure.why.ok() ? Errc::kTaskFailed : failure.why.code,
@@ -145,7 +154,8 @@ void end_stuck_graph(State& s) {
     const OpRecord* op = s.ops.find(entry.second.op);
     return op == nullptr || op->finished;
   });
-  if (s.stuck.empty() || s.now < s.stuck_at) return;
+  // What is pinned for a recovery goes soon.
+  if (s.stuck.empty() || s.now < s.stuck_at || s.recovery.pending) return;
   // The lowest in the total order of tasks: everything before it is done, so nothing else can make room for it.
   const msg::Stuck* lowest = nullptr;
   const auto before = [&](GraphId a, GraphId b) {

@@ -34,7 +34,12 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
     const std::uint64_t array = op.operands[i].array;
     const bool seen = std::any_of(op.operands.begin(), op.operands.begin() + static_cast<std::ptrdiff_t>(i),
                                   [&](const ir::Operand& o) { return o.array == array; });
-    if (!seen) ++s.arrays.at(ArrayId{array}).open_users;
+    if (seen) continue;
+    ArrayRecord& read = s.arrays.at(ArrayId{array});
+    ++read.open_users;
+    ++read.readers;
+    const OpRecord& producer = s.ops.at(read.producer);
+    if (producer.graph == graph.id) record.inputs.push_back(producer.position);
   }
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     const ir::OutputSpec& output = op.outputs[i];
@@ -56,16 +61,31 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
   graph.ops.push_back(record.id);
   ++graph.ops_left;
   ++graph.ops_open;
+  if (record.op.kind == ir::OpKind::kFetch) ++graph.fetches_open;
   account_load(s, record, 1);
   s.ops.insert(record.id, std::move(record));
 }
 
+// The order of tasks must agree with dependencies, across graphs too, or a task that waits for a later one could hold the
+// memory that this one needs: nothing goes before the unfinished work that it reads.
+std::int32_t priority_after_inputs(const State& s, std::int32_t wanted, const Draft& draft) {
+  for (const ir::Op& op : draft.ops) {
+    for (const ir::Operand& operand : op.operands) {
+      const ArrayRecord* array = s.arrays.find(ArrayId{operand.array});
+      if (array == nullptr) continue;  // of this very draft
+      const OpRecord& producer = s.ops.at(array->producer);
+      if (!group_finished(s, producer)) wanted = std::min(wanted, s.graphs.at(producer.graph).priority);
+    }
+  }
+  return wanted;
+}
+
 msg::Plan plan_of(const State& s, const GraphRecord& graph, const Draft& draft) {
-  msg::Plan plan{graph.id, graph.priority, {}, {}};
+  msg::Plan plan{graph.id, graph.priority, {}, {}, graph.session, graph.weight};
   plan.ops.reserve(graph.ops.size());
   for (const OpId id : graph.ops) {
     const OpRecord& op = s.ops.at(id);
-    plan.ops.push_back({op.id, op.op, op.placement, false});
+    plan.ops.push_back({op.id, op.op, op.placement, false, {}});
   }
   for (const std::uint64_t array : draft.graph.holds) plan.holds.push_back(ArrayId{array});
   return plan;
@@ -76,6 +96,9 @@ std::set<WorkerId> takers(const State& s, const GraphRecord& graph) {
   std::set<WorkerId> workers;
   const auto add = [&](const OpRecord& op) {
     for (const OpShare& share : op.shares) workers.insert(s.device(share.device)->peer);
+    for (const OpId layer : op.layers) {
+      for (const OpShare& share : s.ops.at(layer).shares) workers.insert(s.device(share.device)->peer);
+    }
   };
   for (const OpId id : graph.ops) {
     const OpRecord& op = s.ops.at(id);
@@ -90,14 +113,15 @@ std::set<WorkerId> takers(const State& s, const GraphRecord& graph) {
 void finish_what_is_done(State& s, GraphId id) {
   const std::vector<OpId> ops = s.graphs.at(id).ops;
   for (const OpId op_id : ops) {
+    const OpRecord& op = s.ops.at(op_id);
+    if (op.op.kind == ir::OpKind::kFetch)
+      s.arrays.at(ArrayId{op.op.operands[0].array}).fetches.push_back(op_id);
+  }
+  for (const OpId op_id : ops) {
     OpRecord* op = s.ops.find(op_id);
     if (op == nullptr || op->finished) continue;
     if (op->op.kind == ir::OpKind::kFetch) {
-      ArrayRecord& array = s.arrays.at(ArrayId{op->op.operands[0].array});
-      if (!s.ops.at(array.producer).finished) {
-        array.fetches.push_back(op_id);
-        continue;
-      }
+      if (!deliverable(s, *op)) continue;
     } else if (op->points > 0 && op->op.kind != ir::OpKind::kProvide) {
       continue;
     }
@@ -109,14 +133,18 @@ void finish_what_is_done(State& s, GraphId id) {
   }
 }
 
-void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft, Answer& answer) {
+void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft, PastGraph past,
+            Answer& answer) {
+  for (const plan::PassReport& pass : draft.passes)
+    past.passes.push_back({pass.name, static_cast<std::uint32_t>(pass.ops)});
   s.next_array = draft.next_array;
   const GraphId id{make_id(s.options.term, s.next_graph++)};
   GraphRecord& graph = s.graphs.insert(id, {});
   graph.id = id;
   graph.session = client.session;
   graph.request = submit.request;
-  graph.priority = submit.priority;
+  graph.priority = priority_after_inputs(s, submit.priority, draft);
+  graph.weight = submit.weight;
   graph.told_at = s.now;
   std::size_t fetch = 0;
   for (std::size_t i = 0; i < draft.ops.size(); ++i) {
@@ -126,6 +154,7 @@ void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft
     add_op(s, graph, static_cast<std::uint32_t>(i), std::move(draft.ops[i]), std::move(draft.placements[i]),
            draft);
   }
+  remember_graph(s, graph, std::move(past));
   answer.reply.arrays.insert(answer.reply.arrays.end(), draft.provided.begin(), draft.provided.end());
   answer.reply.graph = id;
   answer.graph = id;
@@ -148,12 +177,40 @@ std::int64_t output_bytes(const ir::Op& op) {
   return static_cast<std::int64_t>(std::min(bytes, 1e18));
 }
 
+namespace {
+
+Status room_for(const State& s, const Draft& draft) {
+  const std::size_t live = s.ops.size() - s.lineage.size();
+  if (live + draft.ops.size() <= s.options.max_live_ops) return {};
+  return error(Errc::kLimitExceeded, std::to_string(live) + " live ops and " +
+                                         std::to_string(draft.ops.size()) + " more pass the limit of " +
+                                         std::to_string(s.options.max_live_ops));
+}
+
+// Passes depend on nothing but the program: what is replayed is what they would say, names included.
+void check_replay(const State& s, plan::Graph graph, const Draft& draft) {
+  std::uint64_t next = s.next_array + draft.numbers.size();
+  const auto fresh = plan::run_passes(std::move(graph), [&] { return make_id(s.options.term, next++); },
+                                      {.off = s.options.passes_off});
+  TW_CHECK(fresh.has_value(), "a program that cannot be planned was replayed: " + fresh.error().message);
+  TW_CHECK(fresh->ops == draft.ops && next == draft.next_array, "a replayed plan is another one");
+}
+
+}  // namespace
+
 Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit, bool dump) {
   if (static_cast<std::size_t>(s.running) >= s.options.max_graphs) {
     return error(Errc::kLimitExceeded,
                  std::to_string(s.running) + " unfinished requests, the limit; wait for some");
   }
   TW_ASSIGN(Draft draft, translate(s, session, submit));
+  plan::Graph whole;
+  if (s.options.check_replays) whole = draft.graph;
+  if (s.plans.replay(s, draft, dump)) {
+    if (s.options.check_replays) check_replay(s, std::move(whole), draft);
+    TW_TRY(room_for(s, draft));
+    return draft;
+  }
   const auto new_array = [&] { return make_id(s.options.term, draft.next_array++); };
   plan::Options options;
   options.off = s.options.passes_off;
@@ -164,11 +221,7 @@ Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submi
   TW_ASSIGN(plan::PlannedGraph planned, plan::run_passes(std::move(graph), new_array, options));
   draft.ops = std::move(planned.ops);
   draft.passes = std::move(planned.passes);
-  if (s.ops.size() + draft.ops.size() > s.options.max_live_ops) {
-    return error(Errc::kLimitExceeded, std::to_string(s.ops.size()) + " live ops and " +
-                                           std::to_string(draft.ops.size()) + " more pass the limit of " +
-                                           std::to_string(s.options.max_live_ops));
-  }
+  TW_TRY(room_for(s, draft));
   TW_TRY(place_ops(s, draft));
   return draft;
 }
@@ -192,11 +245,15 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
   session.highest_request = submit.request;
   Answer answer;
   answer.request = answer.reply.request = submit.request;
+  PastGraph past{.source = source_of(s, submit.ops),
+                 .source_count = static_cast<std::uint32_t>(submit.ops.size())};
   Result<Draft> draft = prepare(s, session, submit, false);
-  if (!draft)
+  if (!draft) {
     answer.reply.outcome = outcome_of(draft.error());
-  else
-    commit(s, client, submit, std::move(*draft), answer);
+  } else {
+    s.plans.accepted(s, *draft);
+    commit(s, client, submit, std::move(*draft), std::move(past), answer);
+  }
   session.answers.push_back(answer);
   if (session.answers.size() > kRememberedAnswers) session.answers.pop_front();
   send(s, client.conn, answer.reply);

@@ -1,6 +1,6 @@
 // What a task costs when it is small: Task Bench over real processes, and the scheduler's own share.
 //
-//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks memory explain scale taskbench
+//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks memory explain scale hop taskbench
 //
 // The method of METG(50 %): docs/figures.md.
 #include <tilewise/kernel.h>
@@ -19,6 +19,7 @@
 #include "bench_scale.h"
 #include "cluster.h"
 #include "dask.h"
+#include "hop.h"
 #include "report.h"
 #include "task_bench.h"
 
@@ -288,6 +289,7 @@ int run(const Settings& settings) {
       {"tasks", bench_tasks},
       {"memory", bench_memory},
       {"explain", bench_explain},
+      {"hop", [](const Settings&, Report& r) { bench_hop(r); }},
       {"scale", [](const Settings& s, Report& r) { bench_scale(s.quick, r); }},
       {"taskbench", bench_task_bench}};
   bool failed = false;
@@ -322,7 +324,7 @@ int main(int argc, char** argv) {
       settings.only = argv[++i];
     else {
       std::fprintf(stderr,
-                   "usage: %s [--json FILE] [--quick] [--only tasks|memory|explain|scale|taskbench]\n",
+                   "usage: %s [--json FILE] [--quick] [--only tasks|memory|explain|scale|hop|taskbench]\n",
                    argv[0]);
       return 2;
     }

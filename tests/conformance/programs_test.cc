@@ -2,9 +2,11 @@
 #include "clusters.h"
 
 #include <doctest/doctest.h>
+
 #include <unistd.h>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 using namespace tilewise;
 
@@ -112,6 +114,41 @@ TEST_CASE("two clients at once do not disturb each other") {
   CHECK(sum(other.ones({100, 100})).item<double>() == 10'000);
   CHECK_THROWS_AS(matmul(other.ones({2, 3}), other.ones({2, 3})), ArrayError);
   long_one.wait();
+}
+
+// Read from the timeline: of the time in which both had work, who had how much of the device. Not at once: what was queued
+// before the second one came still runs, and counts.
+TEST_CASE("sessions get their shares of a device's time") {
+  TestCluster cluster(kForms[0]);
+  Session heavy =
+      make_session(cluster.cluster->connect("heavy"), {.weight = 300, .timeout = std::chrono::seconds(60)});
+  Session light = make_session(cluster.cluster->connect("light"), {.timeout = std::chrono::seconds(60)});
+  const auto work = [](Session& session) {
+    Array x = session.random.uniform({12000 * 64, 100}, {.seed = 1, .block = {64, 100}});
+    return session.compute({sum(exp(sin(x)))});
+  };
+  Future one = work(heavy), two = work(light);
+  one.wait();
+  two.wait();
+  std::map<std::uint64_t, std::vector<TraceStep>> graphs;
+  for (const TraceStep& step : cluster.session.trace().steps) graphs[step.graph].push_back(step);
+  REQUIRE(graphs.size() == 2);
+  const auto& a = graphs.begin()->second;
+  const auto& b = graphs.rbegin()->second;
+  const std::int64_t to = std::min(a.back().end_ns, b.back().end_ns);
+  const std::int64_t from = (std::max(a.front().start_ns, b.front().start_ns) + to) / 2;
+  const auto busy = [&](const std::vector<TraceStep>& steps) {
+    double ns = 0;
+    for (const TraceStep& step : steps)
+      if (step.start_ns >= from && step.end_ns <= to) ns += static_cast<double>(step.end_ns - step.start_ns);
+    return ns;
+  };
+  REQUIRE(busy(b) > 0);
+  const double ratio = busy(a) / busy(b);
+  CHECK(ratio > 2);
+  CHECK(ratio < 4.5);
+  CHECK_THROWS_AS(sum(make_session(cluster.cluster->connect("none"), {.weight = 0}).ones({4})).item<double>(),
+                  ArrayError);
 }
 
 TEST_CASE("several clusters live in one process, each with its own arrays, and end in any order") {

@@ -3,6 +3,7 @@
 #include "world.h"
 
 #include <deque>
+#include <optional>
 #include <set>
 
 namespace tilewise::sim {
@@ -43,6 +44,7 @@ struct World::Client {
   scheduler::Conn conn;
   msg::Welcome welcome;
   bool welcomed = false, dead = false;
+  std::set<WorkerId> lost;
   std::uint64_t next_array = 1, next_request = 1;
   struct Request {
     std::uint64_t number = 0;
@@ -58,12 +60,21 @@ struct World::Client {
     ir::Grid grid;
   };
   std::vector<Held> held;
+  struct Last {  // program, to be submitted again
+    std::vector<ir::Op> ops;
+    std::vector<std::uint64_t> holds, fetches;
+    std::vector<Held> made, read;
+    std::uint64_t first = 0, next = 0;  // numbers of its own arrays
+    bool again = false;                 // it came more than once
+  };
+  std::optional<Last> last;
   std::map<std::uint64_t, std::uint64_t> ids;                      // session number -> ArrayId
   std::map<std::uint32_t, WorkerId> owner_of;                      // device -> process
   std::vector<DeviceId> places;                                    // workers' devices
   std::set<std::pair<msg::BlockRef, std::uint64_t>> taking, took;  // (block, fetch op)
   std::vector<std::pair<WorkerId, msg::Offer>> early;
-  std::map<std::uint64_t, msg::Offer> granted;  // transfer -> offer
+  std::vector<std::pair<WorkerId, msg::Offer>> again;  // of a block that is being taken from elsewhere
+  std::map<std::uint64_t, msg::Offer> granted;         // transfer -> offer
   std::uint64_t next_transfer = 1;
 };
 

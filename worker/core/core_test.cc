@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <deque>
+
 using namespace tilewise;
 using namespace tilewise::worker;
 
@@ -46,11 +48,12 @@ msg::PlannedOp on(DeviceId device, std::uint64_t id, ir::Op op) {
 }
 
 struct Lists {
-  explicit Lists(std::int64_t memory = 1 << 20) {
+  explicit Lists(std::int64_t memory = 1 << 20, std::int32_t queue_steps = 256) {
     Options options;
     options.self = kSelf;
     options.devices.push_back({kHere, 0, memory, memory, 1});
     options.window = 8;
+    options.queue_steps = queue_steps;
     core = std::make_unique<Core>(options);
     msg::PeerInfo peer{kOther, msg::Role::kWorker, "other", "host", {}, {kPeer}, {}};
     msg::PeerInfo client{kClientProcess, msg::Role::kClient, "client", "host", {}, {kClient}, {}};
@@ -314,6 +317,52 @@ TEST_CASE(
   step({TransferDone{last, {Errc::kUnavailable, "gone"}, msg::Lane::kTcp}}, kMillisecond);
 }
 
+namespace {
+
+// Two sessions with 400 blocks each to make; how many of the first's are among the first 200 steps. `slow`: the first one's
+// steps take so many times what was predicted.
+int steps_of_first(std::uint32_t weight, std::uint32_t other_weight, std::int64_t slow) {
+  Lists lists(1 << 20, 2);
+  msg::Plan one = plan_of({on(kHere, 1, source(10, 400))}, {}, 1);
+  msg::Plan two = plan_of({on(kHere, 2, source(11, 400))}, {}, 2);
+  one.session = SessionId{1}, one.weight = weight;
+  two.session = SessionId{2}, two.weight = other_weight;
+  std::deque<Launch> flying;
+  const auto take = [&](const Actions& actions) {
+    flying.insert(flying.end(), actions.launches.begin(), actions.launches.end());
+  };
+  take(lists.log({one, two}));
+  int mine = 0;
+  for (int i = 0; i < 400 + 200; ++i) {
+    REQUIRE(!flying.empty());
+    const Launch launch = flying.front();
+    flying.pop_front();
+    const bool first = launch.op->id == OpId{1};
+    if (i >= 300) mine += first && i < 500;  // what was queued before is not what was shared
+    take(lists.step({StreamCompleted{0, 0, launch.sequence, launch.op->model_ns * (first ? slow : 1)}}));
+  }
+  return mine;
+}
+
+}  // namespace
+
+TEST_CASE("sessions share a device's time by weight, as it was taken, not as it was predicted") {
+  CHECK(steps_of_first(100, 100, 1) == doctest::Approx(100).epsilon(0.1));
+  CHECK(steps_of_first(300, 100, 1) == doctest::Approx(150).epsilon(0.1));
+  CHECK(steps_of_first(100, 100, 3) == doctest::Approx(50).epsilon(0.1));
+}
+
+TEST_CASE("of one session's graphs the one of higher priority goes first") {
+  Lists lists;
+  msg::Plan later = plan_of({on(kHere, 2, source(11, 4))}, {}, 2);
+  later.priority = 1;
+  // Both at once: nothing has been launched yet.
+  const Actions& actions = lists.log({plan_of({on(kHere, 1, source(10, 4))}), later});
+  REQUIRE(actions.launches.size() == 8);
+  for (int i = 0; i < 8; ++i)
+    CHECK(actions.launches[static_cast<std::size_t>(i)].op->id == OpId{i < 4 ? 2u : 1u});
+}
+
 TEST_CASE("the death of a peer discharges what it owed and fails what it had not delivered") {
   Lists lists;
   const ir::Op a = source(10, 1), b = source(20, 1);
@@ -324,4 +373,91 @@ TEST_CASE("the death of a peer discharges what it owed and fails what it had not
   lists.log({msg::PeerLost{kOther}});
   CHECK(lists.core->counters().copies_live == 0);
   CHECK(lists.core->counters().tasks_failed == 1);
+}
+
+namespace {
+
+const msg::Held* told(const Actions& actions) {
+  for (const msg::Message& m : actions.to_scheduler) {
+    if (const auto* held = std::get_if<msg::Held>(&m)) return held;
+  }
+  return nullptr;
+}
+
+// What op `of` made is made again by `id`, all of it, on a device.
+msg::Recover made_again(std::uint64_t version, std::uint64_t id, std::uint64_t of, ir::Op op,
+                        DeviceId device) {
+  const std::int64_t blocks = op.space.block_count();
+  msg::PlannedOp layer{OpId{id}, std::move(op), {}, false, OpId{of}};
+  layer.placement = ir::Placement::of_runs(layer.op.space.counts(), {{0, blocks, device}});
+  return {version, {plan_of({std::move(layer)})}};
+}
+
+}  // namespace
+
+TEST_CASE("after a loss what is missing is waited for, told, and made again") {
+  Lists lists;
+  const ir::Op a = source(10, 2), b = source(20, 2);
+  lists.log({plan_of({on(kPeer, 1, a), on(kHere, 2, map_of(10, 11, a.space)), on(kHere, 3, b)},
+                     {ArrayId{10}, ArrayId{20}})});
+  lists.completed(static_cast<std::uint64_t>(lists.core->counters().launches));
+  lists.log({msg::PeerLost{kOther, 7, {OpId{1}, OpId{2}, OpId{3}}}});
+  const msg::Held* held = told(lists.actions);
+  REQUIRE(held != nullptr);
+  CHECK(held->version == 7);
+  REQUIRE(held->shares.size() == 2);
+  CHECK(held->shares[0] == msg::Held::Share{OpId{2}, kHere, 2, {{0, 2}}});  // both tasks wait
+  CHECK(held->shares[1] == msg::Held::Share{OpId{3}, kHere, 2, {}});
+  REQUIRE(held->blocks.size() == 2);
+  CHECK(held->blocks[0] == msg::Held::Blocks{ArrayId{10}, kHere, {}, {{0, 2}}});
+  CHECK(held->blocks[1] == msg::Held::Blocks{ArrayId{20}, kHere, {{0, 2}}, {}});
+  lists.log({msg::Release{{ArrayId{20}}}});
+  CHECK(lists.core->holds({ArrayId{20}, 0}));  // pinned
+  CHECK(lists.core->counters().tasks_failed == 0);
+  SUBCASE("here") {
+    const Actions& actions = lists.log({made_again(7, 9, 1, a, kHere)});
+    CHECK(actions.launches.size() == 4);  // both blocks, and those who waited for them
+    lists.completed(static_cast<std::uint64_t>(lists.core->counters().launches));
+    CHECK(lists.core->counters().tasks_failed == 0);
+    CHECK(lists.core->holds({ArrayId{10}, 1}));
+  }
+  SUBCASE("not at all: then who waits fails") {
+    lists.log({msg::Recover{7, {}}});
+    CHECK(lists.core->counters().tasks_failed == 2);
+  }
+  SUBCASE("an answer to an older loss does not fail what a younger one may bring") {
+    lists.log({msg::Recover{6, {}}});
+    CHECK(lists.core->counters().tasks_failed == 0);
+    CHECK(lists.core->holds({ArrayId{20}, 0}));
+    lists.log({msg::Recover{7, {}}});
+  }
+  lists.step({});
+  CHECK(!lists.core->holds({ArrayId{20}, 0}));
+}
+
+TEST_CASE(
+    "a batch from ahead waits for the recovery it speaks of, and an offer from before it is not believed") {
+  Lists lists;
+  constexpr DeviceId kThird{5};
+  constexpr WorkerId kThirdProcess{4};
+  msg::PeerInfo third{kThirdProcess, msg::Role::kWorker, "third", "host", {}, {kThird}, {}};
+  const ir::Op a = source(10, 1);
+  lists.log({msg::PeerJoined{third}, plan_of({on(kPeer, 1, a), on(kHere, 2, map_of(10, 11, a.space))})});
+  lists.step({PeerReady{kThirdProcess, true}});
+  lists.log({msg::PeerLost{kOther, 1, {OpId{1}, OpId{2}}}});
+  msg::PeerBatch offer;
+  offer.offers.push_back({{ArrayId{10}, 0}, OpId{2}, kThird, kHere, 0, 0, 64, {}, false, {}});
+  offer.recovery = 1;
+  lists.from_peer(offer, kThirdProcess);
+  CHECK(lists.actions.launches.empty());
+  SUBCASE("ahead") {
+    const Actions& actions = lists.log({made_again(1, 9, 1, a, kThird)});
+    CHECK(actions.launches.size() == 1);
+  }
+  SUBCASE("behind") {
+    lists.log({made_again(2, 9, 1, a, kThird)});
+    CHECK(lists.actions.launches.empty());
+    offer.recovery = 2;
+    CHECK(lists.from_peer(offer, kThirdProcess).launches.size() == 1);
+  }
 }

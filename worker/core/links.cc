@@ -4,37 +4,30 @@
 
 namespace tilewise::worker {
 
-Core::Impl::LinkState* Core::Impl::link_of(const Copy& copy, bool make) {
-  const auto peer = remote.find(copy.source.value);
-  if (peer == remote.end() || peer->second.lost) return nullptr;
-  const std::pair key(peer->second.worker, msg::size_class_of(copy.bytes));
-  const auto it = links.find(key);
-  if (it != links.end()) return &it->second;
-  if (!make || links.size() >= kMaxLinks) return nullptr;
-  LinkState& link = links[key];
-  link.stats.from = key.first;
-  link.stats.size_class = key.second;
-  return &link;
-}
-
 void Core::Impl::transfer_began(Copy& copy) {
-  LinkState* link = link_of(copy, true);
-  copy.timed = link != nullptr;
-  if (link != nullptr && link->under_way++ == 0) link->since = now;
+  const auto peer = remote.find(copy.source.value);
+  if (peer == remote.end() || peer->second.lost) return;
+  const std::pair key(peer->second.worker, msg::size_class_of(copy.bytes));
+  if (links.size() >= kMaxLinks && !links.contains(key)) return;
+  LinkState& link = links[key];
+  link.stats.from = copy.timed = key.first;
+  link.stats.size_class = key.second;
+  if (link.under_way++ == 0) link.since = now;
 }
 
 void Core::Impl::transfer_ended(Copy& copy, bool arrived) {
-  if (!std::exchange(copy.timed, false)) return;
-  LinkState* link = link_of(copy, false);
-  if (link == nullptr) return;  // its peer was lost meanwhile
-  --link->under_way;
+  const WorkerId from = std::exchange(copy.timed, WorkerId{});  // the copy's source may be another by now
+  const auto it = links.find({from, msg::size_class_of(copy.bytes)});
+  if (!from || it == links.end()) return;  // or its peer was lost
+  LinkState& link = it->second;
+  --link.under_way;
   if (arrived) {
-    ++link->stats.transfers;
-    link->stats.bytes += copy.bytes;
-    link->stats.busy_ns += now - link->since;
-    link->dirty = true;
+    ++link.stats.transfers;
+    link.stats.bytes += copy.bytes;
+    link.stats.busy_ns += now - link.since;
+    link.dirty = true;
   }
-  link->since = now;
+  link.since = now;
 }
 
 void Core::Impl::report_links(std::vector<msg::LinkStats>& out_links) {

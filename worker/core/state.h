@@ -11,6 +11,8 @@
 //   * A copy without uses and without hold exists only while expected, receiving, or not yet complete; a replica also
 //     while its array is held and its device is to keep copies.
 //   * Memory of copies plus the reserve is what the arena says is in use.
+//   * After a loss, until the Recover that answers it: a copy expected from a lost device has no source and waits; copies of
+//     pinned arrays stay.
 //   * A waiting task hangs on exactly one unready copy; a ready one is in its queue's ready list exactly once.
 #pragma once
 #include <tilewise/base/check.h>
@@ -91,7 +93,6 @@ struct Copy {
   std::uint8_t attempts = 0;
   bool has_memory = false;
   bool spare = false;  // in the device's list of replicas that may go
-  bool timed = false;  // its transfer counts in `links`
   DeviceId source;     // remote kinds: the owner
   MemoryRef at;        // where the bytes are
   std::int64_t bytes = 0;
@@ -100,6 +101,7 @@ struct Copy {
   std::uint64_t sequence = 0;                        // ... by this step
   std::array<std::uint64_t, kMaxStreams> readers{};  // last enqueued reader per stream
   std::uint64_t transfer = 0;
+  WorkerId timed;              // none, or on whose link its transfer counts
   Slot producer_task = kNone;  // while its task is live
   Slot uses = kNone;
   Slot waiters = kNone;             // tasks
@@ -114,15 +116,19 @@ struct User {
 
 struct ArrayState {
   ArrayId id;
-  Slot producer = kNone;
+  // Ops that make its blocks: the planned one, then those of recoveries. The last one that names an owner of a block
+  // makes it (maker()).
+  boost::container::small_vector<Slot, 1> makers;
   int output = 0;
+  ir::DType dtype = ir::DType::kFloat64;
   std::size_t element_bytes = 0;
   ir::Grid grid;
   ir::Shape counts;
   std::vector<User> users;
   bool held = false;
-  Slot copies = kNone;      // list
-  Slot to_release = kNone;  // of a released array: the next copy to look at
+  std::uint64_t pinned = 0;  // by the loss of this version: copies stay until the Recover that answers it
+  Slot copies = kNone;       // list
+  Slot to_release = kNone;   // of a released array: the next copy to look at
   std::int64_t live_copies = 0;
 };
 
@@ -141,6 +147,8 @@ struct OpState {
   std::int64_t live_tasks = 0;
   std::int64_t open_uses = 0;  // uses naming this op
   bool done = false;           // snapshot: blocks exist, nothing to run
+  std::uint64_t version = 0;   // of the Recover that brought it; 0: planned
+  OpId order;                  // its place in the plan: its own id, or of the op whose blocks it makes again
   bool retired = false;
   bool to_forget = false;  // in the list of those to look at
   Slot cancelled = kNone;  // outcome
@@ -177,6 +185,7 @@ struct Task {
 
 struct Queue {  // one device's part of one graph
   GraphId graph;
+  SessionId session;
   std::int32_t priority = 0;
   std::deque<Slot> ops;  // not fully expanded, in plan order
   std::int64_t live = 0, weight = 0, eager_weight = 0;
@@ -208,6 +217,13 @@ struct PendingDone {
   msg::Done done;
 };
 
+// What a session with queues on a device has had of its time (fair_share.cc).
+struct FairShare {
+  SessionId session;
+  std::uint32_t weight = msg::kDefaultWeight;
+  double served = 0;  // nanoseconds over weight
+};
+
 struct DeviceState {
   explicit DeviceState(const DeviceSpec& s)
       : spec(s),
@@ -217,10 +233,11 @@ struct DeviceState {
   alloc::Arena arena;
   std::vector<StreamState> streams;
   boost::unordered_flat_map<std::uint64_t, Slot>
-      index;                   // (array slot, block) -> copy; looked up, never walked
-  std::vector<Slot> queues;    // by (priority, graph)
-  std::size_t turn = 0;        // round robin among them
-  std::deque<Slot> ungranted;  // offered copies that wait for memory
+      index;                    // (array slot, block) -> copy; looked up, never walked
+  std::vector<Slot> queues;     // by (priority, graph)
+  std::size_t turn = 0;         // round robin among those of equal standing
+  std::vector<FairShare> fair;  // of the sessions with queues here, rising
+  std::deque<Slot> ungranted;   // offered copies that wait for memory
   std::deque<PendingDone> pending_dones;
   std::deque<std::uint64_t>
       spares;  // keys of replicas kept without a use, oldest first; some are gone or used again
@@ -265,7 +282,7 @@ struct Core::Impl {
   void on_log(msg::Log& log);
   void apply(msg::LogEntry& entry);
   void apply_plan(msg::Plan& plan);
-  bool add_op(const msg::Plan& plan, msg::PlannedOp& planned);
+  bool add_op(const msg::Plan& plan, msg::PlannedOp& planned, std::uint64_t version = 0);
   std::uint32_t family(const ir::Op& op);
   void enqueue_op(Slot op, const msg::Plan& plan);
   void apply_release(const msg::Release& release);
@@ -277,14 +294,27 @@ struct Core::Impl {
   void forget_retired();
   void forget(Slot op);
   void drop_ended_queues();
-  void on_peer_lost(WorkerId peer);
+  void on_peer_lost(const msg::PeerLost& lost);
   void unpark();
+
+  // After a loss (recovery.cc)
+  Slot maker(Slot array, std::int64_t block) const;
+  DeviceId owner_of(Slot array, std::int64_t block) const;
+  bool reads_ahead(User user, std::int64_t block, std::uint16_t device);
+  void pin(const msg::PeerLost& lost);
+  void orphan(Slot copy);
+  void answer(const msg::PeerLost& lost);
+  void apply_recover(msg::Recover& recover);
+  void settle_block(Slot op, Slot array, std::int64_t block, DeviceId owner);
+  void adopt(Slot op, Slot copy);
+  bool made_before(Slot task);
+  void end_pins(std::uint64_t version);
 
   // Copies and uses (copies.cc)
   Slot find_copy(Slot array, std::int64_t block, std::uint16_t device) const;
   Slot make_copy(Slot array, std::int64_t block, std::uint16_t device, DeviceId owner);
   void count_uses(Slot copy);
-  void add_uses(Slot copy, User user);
+  void add_uses(Slot copy, User user, bool here = true, bool elsewhere = true);
   void add_use(Slot copy, Slot op, DeviceId device, std::int64_t reads);
   void drop_use(Slot copy, Slot op, DeviceId device);
   void discharge_read(Slot copy, Slot op);
@@ -329,6 +359,12 @@ struct Core::Impl {
   void on_completed(const StreamCompleted& event);
   void on_step_failed(const StepFailed& event);
 
+  // Whose turn it is (fair_share.cc)
+  void join_share(DeviceState& device, SessionId session, std::uint32_t weight);
+  void leave_shares(DeviceState& device);
+  void charge(DeviceState& device, Slot queue, double ns);
+  Slot next_queue(DeviceState& device);
+
   // Memory (memory.cc)
   std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled, Claim claim,
                                     alloc::Fence& wait_for);
@@ -347,6 +383,7 @@ struct Core::Impl {
 
   // Peers (peers.cc)
   void on_batch(WorkerId from, msg::PeerBatch& batch);
+  void unpark_batches();
   void on_subscribe(const msg::Subscribe& m);
   void on_offer(msg::Offer& m);
   void on_grant(const msg::Grant& m);
@@ -370,7 +407,6 @@ struct Core::Impl {
     TimeNs since = 0;  // counted up to here
     bool dirty = false;
   };
-  LinkState* link_of(const Copy& copy, bool make);
   void transfer_began(Copy& copy);
   void transfer_ended(Copy& copy, bool arrived);
   void report_links(std::vector<msg::LinkStats>& out_links);
@@ -410,9 +446,18 @@ struct Core::Impl {
   WorkerId last_joined;                     // ids rise: an unknown one above it will be announced
   std::map<std::uint64_t, Slot> transfers;  // nonce -> copy
   std::uint64_t next_transfer = 1;
-  std::vector<Slot> to_forget;  // retired ops of which something has just ended
-  bool queue_ended = false;     // some queue may have nothing left
-  std::deque<Slot> releasing;   // arrays with copies to look at
+  struct Abandoned {
+    std::uint16_t device = 0;
+    alloc::Extent extent;
+  };
+  std::map<std::uint64_t, Abandoned>
+      abandoned;                     // receives from lost peers: memory until the transport lets go
+  std::uint64_t recovery = 0;        // version of the last Recover applied
+  std::uint64_t losing = 0;          // of a loss that no Recover has answered yet, or 0
+  std::uint64_t batch_recovery = 0;  // of the sender of the batch being handled
+  std::vector<Slot> to_forget;       // retired ops of which something has just ended
+  bool queue_ended = false;          // some queue may have nothing left
+  std::deque<Slot> releasing;        // arrays with copies to look at
   std::vector<std::pair<Slot, std::uint16_t>> dirty;
   bool report_now = false, log_moved = false;
   TimeNs last_report = 0;

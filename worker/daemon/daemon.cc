@@ -49,7 +49,12 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
     d.runtime_->post(PeerBatchReceived{from, std::move(batch)});
   };
   callbacks.on_ready = [&d](WorkerId peer, bool mapped) {
-    daemon::log_debug("peer ready", {{"id", peer.value}, {"mapped", mapped}});
+    daemon::log_debug("peer ready",
+                      {{"id", peer.value},
+                       {"mapped", mapped},
+                       {"messages", d.exchange_->shares_ring(peer) ? "shared memory" : "socket"}});
+    if (mapped && !d.exchange_->shares_ring(peer))
+      daemon::log_warn("messages to a peer of this host go through a socket", {{"id", peer.value}});
     d.runtime_->post(PeerReady{peer, mapped});
   };
   callbacks.on_unreachable = [&d](WorkerId peer, const Error& why) { d.on_unreachable(peer, why); };

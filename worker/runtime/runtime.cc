@@ -6,6 +6,8 @@
 #include <tilewise/kernels/host_info.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <deque>
 #include <memory>
 
@@ -51,7 +53,9 @@ bool host_may_step_in(const ir::Op& op) {
 struct Runtime::Local {
   // Of host kernels, by family; added on the runtime's thread only. Outlive the threads that write to them.
   std::deque<Meter> meters;
-  std::vector<std::int64_t> told;  // steps of each that the scheduler knows of
+  std::array<std::atomic<std::int64_t>, kMaxStreams> busy_ns{};  // of host steps, per compute stream
+  std::array<std::int64_t, kMaxStreams> charged_ns{};            // of that, what the core knows of
+  std::vector<std::int64_t> told;                                // steps of each that the scheduler knows of
   std::unique_ptr<device::Device> device;
   std::unique_ptr<kernels::KernelSet> kernels;
   std::unique_ptr<HostFallback> fallback;  // of CUDA devices
@@ -157,7 +161,9 @@ void Runtime::collect_completions() {
       const std::uint64_t done = local.device->compute_stream(static_cast<int>(s)).completed();
       if (done == local.seen[s]) continue;
       local.seen[s] = done;
-      completed.push_back({d, static_cast<std::uint8_t>(s), done});
+      const std::int64_t busy = local.busy_ns[s].load(std::memory_order_relaxed);
+      const std::int64_t took = busy - std::exchange(local.charged_ns[s], busy);
+      completed.push_back({d, static_cast<std::uint8_t>(s), done, took});
     }
     if (completed.size() == first) continue;
     for (std::size_t s = 0; s < local.seen.size(); ++s) {
@@ -245,7 +251,7 @@ Status Runtime::launch_on_cuda(Local& local, const ResolvedStep& step, std::uint
 }
 
 StepSink Runtime::sink(Local& local, const Launch& launch) {
-  return {&local.meter(*launch.op), &steps_, launch.device, launch.stream};
+  return {&local.meter(*launch.op), &steps_, &local.busy_ns[launch.stream], launch.device, launch.stream};
 }
 
 msg::TraceReply Runtime::trace(const msg::TraceRequest& request) const {

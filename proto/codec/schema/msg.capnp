@@ -63,7 +63,10 @@ struct PlannedOp {
   id @0 :UInt64;
   op @1 :Ir.Op;            # arrays named by ArrayId
   placement @2 :List(Ir.Piece);  # of the op's space: disjoint boxes that cover it
-  done @3 :Bool;           # in a late joiner's snapshot: its blocks exist
+  done @3 :Bool;           # in a late joiner's snapshot and in a recovery: its blocks exist
+  of @4 :UInt64;           # in a recovery: OpId of the op whose blocks these are
+  listed @5 :Bool;         # the placement is `runs`
+  runs @6 :List(Ir.Run);   # rising
 }
 
 struct Plan {
@@ -71,9 +74,22 @@ struct Plan {
   priority @1 :Int32;      # higher first
   ops @2 :List(PlannedOp); # producers before users
   holds @3 :List(UInt64);  # ArrayIds a client keeps until a Release
+  session @4 :UInt64;      # whose share of the devices' time it takes
+  weight @5 :UInt32;       # of that session, 1 to 10,000
 }
 
 struct CancelGraph { graph @0 :UInt64; why @1 :Outcome; }
+
+struct PeerLost {
+  peer @0 :UInt32;         # WorkerId
+  version @1 :UInt64;      # of the recovery that follows; 0: none
+  ops @2 :List(UInt64);    # OpIds whose results are pinned
+}
+
+struct Recover {
+  version @0 :UInt64;
+  plans @1 :List(Plan);    # producers before users
+}
 
 struct LogEntry {
   union {
@@ -82,7 +98,8 @@ struct LogEntry {
     cancelGraph @2 :CancelGraph;
     retire @3 :List(UInt64);    # OpIds to forget
     peerJoined @4 :PeerInfo;
-    peerLost @5 :UInt32;        # WorkerId
+    peerLost @5 :PeerLost;
+    recover @6 :Recover;
   }
 }
 
@@ -167,6 +184,7 @@ struct Submit {
   priority @1 :Int32;
   ops @2 :List(Ir.Op);     # arrays named by the session's numbers; producers before users; at most 65,536
   holds @3 :List(UInt64);  # outputs I keep until I release them
+  weight @4 :UInt32;       # my share of contended devices beside other sessions', 1 to 10,000
 }
 
 struct NamedArray { number @0 :UInt64; array @1 :UInt64; }  # the session's number, the ArrayId
@@ -353,6 +371,19 @@ struct Done { array @0 :UInt64; block @1 :Int64; op @2 :UInt64; from @3 :UInt32;
 
 struct Gone { array @0 :UInt64; block @1 :Int64; from @2 :UInt32; to @3 :UInt32; }
 
+struct Range { first @0 :Int64; count @1 :Int64; }  # blocks [first, first + count) in C order
+
+struct Held {
+  # What I have of the ops that a PeerLost names.
+  version @0 :UInt64;
+  shares @1 :List(Share);
+  blocks @2 :List(Blocks);
+  cut @3 :Bool;            # too many ranges to tell
+
+  struct Share { op @0 :UInt64; device @1 :UInt32; next @2 :Int64; begun @3 :List(Range); }
+  struct Blocks { array @0 :UInt64; device @1 :UInt32; sealed @2 :List(Range); wanted @3 :List(Range); }
+}
+
 struct PeerBatch {
   # Processed in this order.
   subscribes @0 :List(Subscribe);
@@ -360,6 +391,7 @@ struct PeerBatch {
   grants @2 :List(Grant);
   dones @3 :List(Done);
   gones @4 :List(Gone);
+  recovery @5 :UInt64;     # version of the last Recover that I have applied
 }
 
 # ---- the root -------------------------------------------------------------------------------------------------------
@@ -392,5 +424,6 @@ struct Message {
     explanation @22 :Explanation;
     traceRequest @23 :TraceRequest;
     traceReply @24 :TraceReply;
+    held @25 :Held;
   }
 }

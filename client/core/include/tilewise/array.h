@@ -27,7 +27,8 @@ struct Access;
 }  // namespace client
 
 struct ComputeOptions {
-  std::int32_t priority = 0;  // higher first
+  // Of one session's requests higher ones go first; never before unfinished work that they read.
+  std::int32_t priority = 0;
 };
 
 class Array {

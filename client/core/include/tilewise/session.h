@@ -26,7 +26,10 @@ struct NpyInfo {  // what the header of a .npy file says
 struct SessionOptions {
   std::string name = {};   // for people
   std::uint64_t seed = 0;  // of random arrays without a seed of their own
-  Duration timeout{0};     // of every wait that names none; 0: for ever
+  // Share of devices that several sessions use at once, beside the others' weights: 200 gets twice the device time of 100.
+  // 1 to 10,000; kInvalidArgument from whatever computes, otherwise.
+  std::uint32_t weight = 100;
+  Duration timeout{0};  // of every wait that names none; 0: for ever
   // Reads the header of a .npy file where the client can see it; load_npy is kUnsupported without.
   std::function<Result<NpyInfo>(const std::string& path)> npy_info = {};
 };

@@ -1,6 +1,7 @@
 // What a session needs of the outside world: a link to the scheduler, links to workers' data services, and two ways to
 // get at bytes. Implemented by the embedded cluster and by the remote connection.
 #pragma once
+#include <tilewise/base/time.h>
 #include <tilewise/msg/msg.h>
 
 #include <cstddef>
@@ -16,8 +17,9 @@ struct EndpointCallbacks {
 };
 
 // Rules for implementations:
-//   - callbacks run one at a time (any thread, but never two at once) and never inside a call of this interface;
-//   - callbacks may call every function of this interface but start() and the destructor;
+//   - callbacks run one at a time (any thread, but never two at once) and never inside a call of this interface
+//     other than drive();
+//   - callbacks may call every function of this interface but start(), drive() and the destructor;
 //   - an endpoint answers Ping itself, besides passing it on;
 //   - after on_lost, and after a worker is gone, calls are accepted and do nothing, except that `done` callbacks of
 //     receive() and transmit() still come, with an error;
@@ -37,6 +39,14 @@ class Endpoint {
   virtual void send(msg::Message message) = 0;
   // To a worker's data service, in the order of calls per worker. Any thread; does not wait.
   virtual void send(WorkerId peer, msg::PeerBatch batch) = 0;
+
+  // For a thread that waits: may run callbacks here, on the calling thread, until done() is true or the time is over.
+  // done() is asked often, is cheap and calls nothing here. False if that was not possible, because another thread runs
+  // them: then wait for it by other means. Not from within a callback.
+  virtual bool drive(const std::function<bool()>& done, TimeNs timeout_ns) {
+    (void)done, (void)timeout_ns;
+    return false;
+  }
 
   // Bytes [offset, offset + bytes) of a worker's slab, mapped for reading until the Done for that offer has been sent;
   // null when they cannot be mapped and must be received instead. Only called inside on_peer or on_message.

@@ -28,11 +28,12 @@ struct Options {
   std::string host_id;  // equal on two processes that may share memory; empty: shares with nobody
   // "unix-abstract:...", "tcp://0.0.0.0:0"; none: this process connects to all.
   std::vector<std::string> listen;
-  std::string advertise;      // the host that peers use for our TCP addresses; empty: the one listened on
-  bool map_peers = true;      // false: neither maps peers nor lets them map; all blocks are copied
-  bool strict_lanes = false;  // a transfer staged through the host is an error
-  bool use_ucx = true;        // false: no copying lane at all
-  transfer::UcxOptions ucx;   // net_devices empty and all listening loopback: loopback
+  std::string advertise;  // the host that peers use for our TCP addresses; empty: the one listened on
+  // false: shares no memory with peers, neither blocks (all are copied) nor rings for messages (net/handshake.h)
+  bool map_peers = true;
+  bool strict_lanes = false;                  // a transfer staged through the host is an error
+  bool use_ucx = true;                        // false: no copying lane at all
+  transfer::UcxOptions ucx;                   // net_devices empty and all listening loopback: loopback
   TimeNs link_deadline_ns = 15 * kSecond;     // from peer_joined to on_ready
   TimeNs unmap_grace_ns = 30 * kSecond;       // a lost peer's memory stays mapped so long, see mapped()
   std::size_t max_queued_bytes = 256u << 20;  // of messages to one peer not yet taken by its link
@@ -49,8 +50,9 @@ struct Callbacks {
 };
 
 struct Counters {
-  std::int64_t links = 0;     // peers ready now
-  std::int64_t rejected = 0;  // connections without the token
+  std::int64_t links = 0;       // peers ready now
+  std::int64_t ring_links = 0;  // of these, with messages through shared memory
+  std::int64_t rejected = 0;    // connections without the token
   // Links with it, but for another incarnation, a lost peer, or nobody announced.
   std::int64_t strangers_closed = 0;
   std::int64_t protocol_errors = 0;  // links closed for what came over them
@@ -90,6 +92,9 @@ class Exchange {
   // lie inside. Valid until the grace after peer_lost() is over: kernels that read may still be queued then.
   // Dead peers' pages stay in memory as long.
   std::span<const std::byte> mapped(DeviceId device, std::uint32_t slab) const;
+
+  // Messages to and from this peer go through shared memory, not a socket.
+  bool shares_ring(WorkerId peer) const;
 
   // Whether the copying lane takes memory of this kind: UCX may have been built without CUDA.
   bool takes(device::Kind kind) const;

@@ -1,5 +1,5 @@
-// A connected two-way stream of bytes, of which TCP, Unix sockets and in-memory pairs are implementations;
-// fault_stream.h wraps one for tests, TLS would be another. "Try, then wait": no buffer is handed over, so
+// A connected two-way stream of bytes, of which TCP, Unix sockets, rings in shared memory and pairs in one
+// process's memory are implementations; fault_stream.h wraps one for tests, TLS would be another. "Try, then wait": no buffer is handed over, so
 // nothing can outlive its owner.
 #pragma once
 #include <tilewise/base/result.h>
@@ -37,6 +37,7 @@ class ByteStream {
   virtual void close() = 0;
 
   virtual bool can_pass_fds() const = 0;
+  virtual bool is_shared_memory() const { return false; }  // between processes, without system calls
   virtual std::string peer() const = 0;  // for messages to people, and for TCP "address:port"
 
   static constexpr const char* kEndOfStream = "the peer closed the connection";
@@ -53,5 +54,12 @@ StreamPair make_memory_pair(EventLoop& first, EventLoop& second, std::size_t cap
 
 // A connected pair of Unix sockets, which does pass descriptors.
 Result<StreamPair> make_socket_pair(EventLoop& first, EventLoop& second);
+
+// One end of such a pair, from another process.
+Result<std::unique_ptr<ByteStream>> adopt_socket(EventLoop& loop, UniqueFd connected);
+
+// The same with rings in shared memory beside it, through which the bytes go. A power of two from 4 KiB on.
+Result<StreamPair> make_ring_pair(EventLoop& first, EventLoop& second,
+                                  std::size_t capacity_bytes = 256 << 10);
 
 }  // namespace tilewise::net

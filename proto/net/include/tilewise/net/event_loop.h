@@ -38,6 +38,18 @@ class FdWatch {
   std::shared_ptr<State> state_;
 };
 
+// Something that no descriptor tells of: memory that another process writes. Called by the loop's thread.
+class Poller {
+ public:
+  virtual ~Poller() = default;
+  // Every turn: calls whoever waits for what has come. True if it did.
+  virtual bool poll() = 0;
+  // The thread is about to sleep: from now on whoever writes has to wake it, through a descriptor. True if
+  // there is something after all; then it does not sleep. after_park() follows in either case.
+  virtual bool before_park() = 0;
+  virtual void after_park() = 0;
+};
+
 class EventLoop {
  public:
   using Fn = std::function<void()>;
@@ -66,6 +78,10 @@ class EventLoop {
   void set_spin(TimeNs spin_ns);
   // Called after each batch and once more before parking; true if it did work (then the loop does not park).
   void set_batch_hook(std::function<bool()> hook);
+
+  // Looked at in every turn, before the hook. May be removed at any time, in its own calls too.
+  void add_poller(std::shared_ptr<Poller> poller);
+  void remove_poller(const Poller* poller);
 
   // One call of fn in delay_ns or a little later. cancel() of a timer that has fired does nothing; after
   // cancel() fn is not called.

@@ -7,7 +7,14 @@
 //
 // The hellos hold nonces, roles and protocol versions, so all of them are covered; labels and roles make a
 // reflected message useless. Messages have fixed sizes and are read exactly, nothing is allocated for them,
-// and the whole exchange has one deadline. A failure is told to the peer by closing only. What follows is
+// and the whole exchange has one deadline.
+//
+// Where both sides said in their hellos that they would, and not before both have proven themselves, a third step
+// follows over a Unix socket: the connector hands over memory for two rings (capacity, one memfd) or says that it
+// has none, the acceptor answers with the capacity or with 0. From then on the link's bytes go through that memory,
+// or through the socket as before.
+//
+// A failure is told to the peer by closing only. What follows is
 // not encrypted: an attacker who can alter packets in flight is TLS's business.
 #pragma once
 #include <tilewise/net/link.h>
@@ -19,10 +26,17 @@ constexpr std::size_t kMaxUnauthenticatedBytes = 4096;  // of one message before
 
 enum class Role : std::uint8_t { kConnector = 1, kAcceptor = 2 };
 
+// Large enough for bursts of messages, small enough to stay in a core's cache.
+constexpr std::size_t kUsualRingBytes = 256 << 10;
+
 struct HandshakeOptions {
   Token token;
   TimeNs deadline_ns = 5 * kSecond;
   LinkOptions link = {};
+  // 0: bytes go through the socket. Else, over Unix sockets and if the peer wants it too, through rings in shared
+  // memory of so many bytes in each direction (a power of two, 4 KiB to 64 MiB; the connector's choice), where
+  // the operating system allows.
+  std::size_t ring_bytes = 0;
 };
 
 class Handshake {

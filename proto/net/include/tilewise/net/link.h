@@ -74,6 +74,7 @@ class Link {
   const Cookie& cookie() const;
   const std::string& peer() const;  // for people
   bool can_pass_fds() const;
+  bool is_shared_memory() const;  // its bytes take no system calls
   const LinkCounters& counters() const;
 
  private:

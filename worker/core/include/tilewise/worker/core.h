@@ -74,6 +74,7 @@ struct StreamCompleted {
   std::uint16_t device = 0;
   std::uint8_t stream = 0;
   std::uint64_t sequence = 0;
+  std::int64_t took_ns = 0;  // the stream's steps since the last such event, where they are timed
 };
 // Comes before the StreamCompleted of every step that may have read the failed one's result, on whatever stream.
 struct StepFailed {

@@ -6,6 +6,8 @@
 #include <tilewise/worker/meter.h>
 #include <tilewise/worker/step_log.h>
 
+#include <atomic>
+
 namespace tilewise::worker {
 
 struct ResolvedStep {
@@ -18,7 +20,8 @@ struct ResolvedStep {
 // Where a step's time is written down.
 struct StepSink {
   Meter* meter = nullptr;
-  StepLog* log = nullptr;  // may be null
+  StepLog* log = nullptr;                        // may be null
+  std::atomic<std::int64_t>* busy_ns = nullptr;  // of the stream, in all
   std::uint16_t device = 0;
   std::uint8_t stream = 0;
 };
