@@ -1,4 +1,5 @@
 // tilewise: the user's and the operator's tool.
+#include <tilewise/config/token.h>
 #include <tilewise/config/version.h>
 #include <tilewise/daemon/log.h>
 #include <tilewise/daemon/program.h>
@@ -10,6 +11,7 @@
 
 #include "commands.h"
 #include "control.h"
+#include "live.h"
 
 using namespace tilewise;
 
@@ -18,7 +20,7 @@ namespace {
 const std::string kName = "tilewise";
 
 struct Settings {
-  std::string scheduler, token_file;
+  std::string scheduler, token_file, dashboard;
   std::string log_level = "warn", log_format = "text";
   double timeout_s = 10;
   bool json = false;
@@ -37,6 +39,19 @@ template <class Fn> int with_scheduler(const Settings& s, Fn&& fn) {
   if (!control) return daemon::fail(kName, control.error(), daemon::kExitFailure);
   const Status done = fn(**control);
   return done ? daemon::kExitOk : daemon::fail(kName, done.error(), daemon::kExitFailure);
+}
+
+template <class Fn> int with_dashboard(const Settings& s, config::Role role, Fn&& fn) {
+  const auto web = cli::Web::open({s.dashboard, s.scheduler, s.token_file, timeout_of(s)}, role);
+  if (!web) return daemon::fail(kName, web.error(), daemon::kExitFailure);
+  const Status done = fn(*web);
+  return done ? daemon::kExitOk : daemon::fail(kName, done.error(), daemon::kExitFailure);
+}
+
+int print_token(const Settings& s, config::Role role) {
+  const auto token = config::find_token(s.token_file, false);
+  if (!token) return daemon::fail(kName, token.error(), daemon::kExitFailure);
+  return std::printf("%s\n", config::role_token(token->token, role).c_str()), daemon::kExitOk;
 }
 
 // The demonstration is a program of its own, beside this one.
@@ -62,6 +77,8 @@ int main(int argc, char** argv) {
   app.add_option("--scheduler", s.scheduler, "Address of the scheduler, HOST:PORT");
   app.add_option("--token-file", s.token_file,
                  "File with the cluster's token; default ~/.config/tilewise/token");
+  app.add_option("--dashboard", s.dashboard,
+                 "Address of the dashboard, HOST:PORT; default: the scheduler's host, port 7421");
   app.add_option("--timeout", s.timeout_s, "Seconds to wait for an answer")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
@@ -81,6 +98,25 @@ int main(int argc, char** argv) {
   auto* trace = app.add_subcommand("trace", "Write what ran last, for Perfetto or chrome://tracing");
   std::string trace_file;
   trace->add_option("FILE", trace_file, "JSON; - for standard output")->required();
+  auto* top = app.add_subcommand("top", "What runs now, again and again: graphs, devices, lanes, warnings");
+  double interval_s = 1;
+  bool once = false;
+  top->add_option("--interval", interval_s, "Seconds between looks")
+      ->capture_default_str()
+      ->check(CLI::Range(0.2, 3600.0));
+  top->add_flag("--once", once, "Print one page and end");
+  auto* arrays = app.add_subcommand("arrays", "The arrays that are alive, held ones first");
+  auto* graph_view = app.add_subcommand(
+      "graph", "The ops of a graph, running or ended; without a number: all that are known");
+  std::string graph_id;
+  graph_view->add_option("GRAPH", graph_id, "Its number");
+  auto* dashboard =
+      app.add_subcommand("dashboard", "Print a link that logs a browser in to the dashboard, once");
+  std::string role = "operator", token_role;
+  dashboard->add_option("--role", role, "reader (looks) or operator (may cancel and release)")
+      ->capture_default_str();
+  dashboard->add_option("--print-token", token_role,
+                        "Print this role's lasting token instead, for Prometheus and scripts");
   auto* shutdown = app.add_subcommand("shutdown", "End the scheduler and all workers");
   app.add_subcommand("demo", "Run the demonstration (arguments are passed on)");
   auto* version = app.add_subcommand("version", "Print the version");
@@ -96,6 +132,24 @@ int main(int argc, char** argv) {
   }
   const cli::Format format = s.json ? cli::Format::kJson : cli::Format::kText;
   if (*version) return std::printf("tilewise %s\n", config::software_version().c_str()), daemon::kExitOk;
+  if (*top) {
+    return with_dashboard(s, config::Role::kReader,
+                          [&](const cli::Web& w) { return cli::top(w, format, interval_s, once); });
+  }
+  if (*arrays)
+    return with_dashboard(s, config::Role::kReader,
+                          [&](const cli::Web& w) { return cli::arrays(w, format); });
+  if (*graph_view)
+    return with_dashboard(s, config::Role::kReader,
+                          [&](const cli::Web& w) { return cli::graph(w, graph_id, format); });
+  if (*dashboard) {
+    const auto wanted = config::role_of(token_role.empty() ? role : token_role);
+    if (!wanted)
+      return daemon::fail(kName, error(Errc::kInvalidArgument, "the role is reader or operator"),
+                          daemon::kExitUsage);
+    if (!token_role.empty()) return print_token(s, *wanted);
+    return with_dashboard(s, *wanted, [&](const cli::Web& w) { return cli::login_link(w, *wanted, format); });
+  }
   if (*doctor) return cli::doctor({s.scheduler, s.token_file, timeout_of(s)});
   if (*shutdown) return with_scheduler(s, [](cli::Control& c) { return c.shutdown(); });
   if (*explain)

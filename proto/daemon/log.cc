@@ -9,6 +9,7 @@
 namespace tilewise::daemon {
 namespace {
 
+LogTap log_tap;                       // set once, as the next
 std::atomic<bool> json_lines{false};  // set once by start_log, before other threads start
 
 spdlog::level::level_enum level_of(LogLevel level) {
@@ -60,10 +61,13 @@ Status start_log(std::string_view program, std::string_view level, std::string_v
   return {};
 }
 
+void set_log_tap(LogTap tap) { log_tap = std::move(tap); }
+
 void log(LogLevel level, std::string_view event, std::initializer_list<Field> fields) {
   spdlog::logger* logger = spdlog::default_logger_raw();
   const auto at = level_of(level);
   if (!logger->should_log(at)) return;
+  if (log_tap) log_tap(level, event, fields);
   std::string line;
   if (json_lines) {
     line = "\"event\":" + json_quote(event);

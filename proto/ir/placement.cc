@@ -75,39 +75,46 @@ Placement Placement::whole(const Shape& counts, Rule rule) {
   return Placement({{box_of(counts), std::move(rule)}});
 }
 
-Placement::Placement(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
-  if (pieces_.size() > kMaxPieces || !std::all_of(pieces_.begin(), pieces_.end(), well_formed)) return;
-  for (std::size_t i = 0; i < pieces_.size(); ++i) {
-    const Piece& piece = pieces_[i];
+Placement::Placement(std::vector<Piece> pieces) {
+  auto body = std::make_shared<Body>();
+  body->pieces = std::move(pieces);
+  std::vector<Slot>& slots = body->slots;
+  const bool usable =
+      body->pieces.size() <= kMaxPieces && std::all_of(body->pieces.begin(), body->pieces.end(), well_formed);
+  for (std::size_t i = 0; usable && i < body->pieces.size(); ++i) {
+    const Piece& piece = body->pieces[i];
     const auto copies = static_cast<std::size_t>(piece.rule.copies);
     for (std::size_t place = 0; place < piece.rule.devices.size() / copies; ++place) {
       const auto c = coordinates(piece.rule, static_cast<std::int64_t>(place));
       std::int64_t points = 1;
       for (int d = 0; d < piece.box.rank(); ++d) points *= deal(piece, d).count(c[d]);
-      slots_.push_back({piece.rule.devices[place * copies], static_cast<std::int32_t>(i),
-                        static_cast<std::int32_t>(place), 0, points});
+      slots.push_back({piece.rule.devices[place * copies], static_cast<std::int32_t>(i),
+                       static_cast<std::int32_t>(place), 0, points});
     }
   }
-  std::sort(slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) {
+  std::sort(slots.begin(), slots.end(), [](const Slot& a, const Slot& b) {
     return std::tie(a.device, a.piece, a.place) < std::tie(b.device, b.piece, b.place);
   });
-  for (std::size_t i = 1; i < slots_.size(); ++i) {
-    if (slots_[i].device != slots_[i - 1].device) continue;
-    slots_[i].before = slots_[i - 1].before + slots_[i - 1].points;
-    repeats_ = true;
+  for (std::size_t i = 1; i < slots.size(); ++i) {
+    if (slots[i].device != slots[i - 1].device) continue;
+    slots[i].before = slots[i - 1].before + slots[i - 1].points;
+    body->repeats = true;
   }
+  body_ = std::move(body);
 }
+
+const Placement::Body Placement::kNoBody{};
 
 Status Placement::verify(const Shape& counts) const {
   const auto bad = [](std::string text) {
     return error(Errc::kInvalidArgument, "placement: " + std::move(text));
   };
-  if (pieces_.size() > kMaxPieces)
-    return error(Errc::kLimitExceeded, "placement: " + std::to_string(pieces_.size()) +
+  if (pieces().size() > kMaxPieces)
+    return error(Errc::kLimitExceeded, "placement: " + std::to_string(pieces().size()) +
                                            " pieces; the limit is " + std::to_string(kMaxPieces));
   TW_ASSIGN(const std::int64_t total, checked_volume(counts));
   std::int64_t covered = 0;
-  for (const Piece& p : pieces_) {
+  for (const Piece& p : pieces()) {
     if (p.box.lo.size() != counts.size() || !well_formed(p))
       return bad("a rule that does not fit its box or device list");
     for (std::size_t d = 0; d < counts.size(); ++d)
@@ -116,17 +123,17 @@ Status Placement::verify(const Shape& counts) const {
       if (!device) return bad("device 0");
     covered += p.box.volume();  // at most kMaxPieces * kMaxBlocks
   }
-  for (std::size_t i = 0; i < pieces_.size(); ++i)
+  for (std::size_t i = 0; i < pieces().size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
-      if (intersect(pieces_[i].box, pieces_[j].box).volume() > 0)
-        return bad("boxes " + to_string(pieces_[j].box) + " and " + to_string(pieces_[i].box) + " overlap");
+      if (intersect(pieces()[i].box, pieces()[j].box).volume() > 0)
+        return bad("boxes " + to_string(pieces()[j].box) + " and " + to_string(pieces()[i].box) + " overlap");
   if (covered != total)
     return bad("covers " + std::to_string(covered) + " of " + std::to_string(total) + " points");
   return {};
 }
 
 DeviceId Placement::owner(const Index& point) const {
-  for (const Piece& piece : pieces_)
+  for (const Piece& piece : pieces())
     if (piece.box.contains(point)) {
       if (piece.rule.devices.size() == 1) return piece.rule.devices[0];
       return piece.rule.devices[static_cast<std::size_t>(place_of(piece, point) * piece.rule.copies)];
@@ -135,7 +142,7 @@ DeviceId Placement::owner(const Index& point) const {
 }
 
 bool Placement::holds(const Index& point, DeviceId device) const {
-  for (const Piece& piece : pieces_) {
+  for (const Piece& piece : pieces()) {
     if (!piece.box.contains(point)) continue;
     const auto from = piece.rule.devices.begin() + place_of(piece, point) * piece.rule.copies;
     return std::find(from, from + piece.rule.copies, device) != from + piece.rule.copies;
@@ -144,14 +151,15 @@ bool Placement::holds(const Index& point, DeviceId device) const {
 }
 
 bool Placement::replicated() const {
-  return std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& p) { return p.rule.copies > 1; });
+  return std::any_of(pieces().begin(), pieces().end(), [](const Piece& p) { return p.rule.copies > 1; });
 }
 
 std::span<const Placement::Slot> Placement::slots_of(DeviceId device) const {
-  const auto from = std::lower_bound(slots_.begin(), slots_.end(), device,
+  const std::vector<Slot>& slots = body().slots;
+  const auto from = std::lower_bound(slots.begin(), slots.end(), device,
                                      [](const Slot& slot, DeviceId id) { return slot.device < id; });
-  if (!repeats_) return {from, from + (from != slots_.end() && from->device == device)};
-  const auto to = std::upper_bound(from, slots_.end(), device,
+  if (!body().repeats) return {from, from + (from != slots.end() && from->device == device)};
+  const auto to = std::upper_bound(from, slots.end(), device,
                                    [](DeviceId id, const Slot& slot) { return id < slot.device; });
   return {from, to};
 }
@@ -159,6 +167,24 @@ std::span<const Placement::Slot> Placement::slots_of(DeviceId device) const {
 std::int64_t Placement::owned_count(DeviceId device) const {
   const std::span<const Slot> slots = slots_of(device);
   return slots.empty() ? 0 : slots.back().before + slots.back().points;
+}
+
+std::int64_t Placement::owned_count(DeviceId device, const Box& box) const {
+  std::int64_t count = 0;
+  for (const Slot& slot : slots_of(device)) {
+    const Piece& piece = pieces()[static_cast<std::size_t>(slot.piece)];
+    std::int64_t points = 1, place = slot.place;
+    for (int d = piece.box.rank() - 1; d >= 0 && points > 0; --d) {
+      const Deal dim = deal(piece, d);
+      const std::int64_t c = place % dim.parts, lo = piece.box.lo[d];
+      place /= dim.parts;
+      const std::int64_t from = std::clamp<std::int64_t>(box.lo[d] - lo, 0, dim.n);
+      const std::int64_t to = std::clamp<std::int64_t>(box.hi[d] - lo, from, dim.n);
+      points *= dim.below(c, to) - dim.below(c, from);
+    }
+    count += points;
+  }
+  return count;
 }
 
 Index Placement::nth(DeviceId device, std::int64_t ordinal) const {
@@ -169,7 +195,7 @@ Index Placement::nth(DeviceId device, std::int64_t ordinal) const {
   const auto at = std::upper_bound(slots.begin(), slots.end(), ordinal,
                                    [](std::int64_t o, const Slot& s) { return o < s.before; }) -
                   1;
-  const Piece& piece = pieces_[static_cast<std::size_t>(at->piece)];
+  const Piece& piece = pieces()[static_cast<std::size_t>(at->piece)];
   ordinal -= at->before;
   std::int64_t place = at->place;
   Index point(piece.box.lo.size(), 0);
@@ -185,8 +211,8 @@ Index Placement::nth(DeviceId device, std::int64_t ordinal) const {
 
 std::int64_t Placement::ordinal(DeviceId device, const Index& point) const {
   const std::span<const Slot> slots = slots_of(device);
-  for (std::size_t i = 0; i < pieces_.size(); ++i) {
-    const Piece& piece = pieces_[i];
+  for (std::size_t i = 0; i < pieces().size(); ++i) {
+    const Piece& piece = pieces()[i];
     if (!piece.box.contains(point)) continue;
     std::int64_t place = 0, within = 0;
     for (int d = 0; d < piece.box.rank(); ++d) {
@@ -209,7 +235,7 @@ std::int64_t Placement::ordinal(DeviceId device, const Index& point) const {
 
 void Placement::shares(const Box& box, std::vector<Share>& out) const {
   out.clear();
-  for (const Piece& piece : pieces_) {
+  for (const Piece& piece : pieces()) {
     const int rank = piece.box.rank();
     // Per dimension: the coordinates met, in order of first appearance; a cyclic dimension may start anywhere.
     Index lo(rank, 0), hi(rank, 0), first(rank, 0), met(rank, 0), at(rank, 0);
@@ -235,7 +261,7 @@ void Placement::shares(const Box& box, std::vector<Share>& out) const {
       const DeviceId device = piece.rule.devices[static_cast<std::size_t>(place * piece.rule.copies)];
       if (points > 0) {  // a coordinate between two others may own nothing when parts exceed the extent
         auto known = out.end();
-        if (repeats_)
+        if (body().repeats)
           known = std::find_if(out.begin(), out.end(), [&](const Share& s) { return s.device == device; });
         if (known != out.end()) {
           known->points += points;
@@ -253,7 +279,7 @@ void Placement::shares(const Box& box, std::vector<Share>& out) const {
 std::optional<Index> Placement::first_owned(DeviceId device, const Box& box) const {
   for (const Slot& slot :
        slots_of(device)) {  // by ordinal; within a slot, the least of each dimension comes first
-    const Piece& piece = pieces_[static_cast<std::size_t>(slot.piece)];
+    const Piece& piece = pieces()[static_cast<std::size_t>(slot.piece)];
     const auto c = coordinates(piece.rule, slot.place);
     Index point(piece.box.lo.size(), 0);
     bool found = slot.points > 0;
@@ -272,7 +298,7 @@ std::optional<Index> Placement::first_owned(DeviceId device, const Box& box) con
 
 std::vector<DeviceId> Placement::devices() const {
   std::vector<DeviceId> all;
-  for (const Piece& piece : pieces_)
+  for (const Piece& piece : pieces())
     all.insert(all.end(), piece.rule.devices.begin(), piece.rule.devices.end());
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());

@@ -116,6 +116,7 @@ TEST_CASE("property: nth, ordinal, owned_count and shares against enumeration of
     p.shares(box, shares);
     REQUIRE(shares.size() == expected.size());
     for (const Placement::Share& s : shares) REQUIRE(expected[s.device] == s.points);
+    for (const DeviceId device : p.devices()) REQUIRE(p.owned_count(device, box) == expected[device]);
   }
 }
 

@@ -70,7 +70,7 @@ TEST_CASE("planning 10^7 blocks costs no more than planning 10^4") {
   const Cost large = cost_of_submitting(w, 3, program(3200, 300), {303});
   MESSAGE("10^4 blocks: " << small.bytes << " bytes in " << small.count
                           << " allocations; 10^7 blocks: " << large.bytes << " in " << large.count);
-  CHECK(large.bytes < (1u << 20));
+  CHECK(large.bytes < (4u << 20));  // policies that search look at a bounded number of points
   CHECK(large.count < 2 * small.count);
 }
 

@@ -28,4 +28,21 @@ void on_cancel(State& s, Peer& client, const msg::CancelRequest& cancel) {
   }
 }
 
+void on_operator_cancel(State& s, const OperatorCancel& cancel) {
+  const GraphRecord* graph = s.graphs.find(cancel.graph);
+  if (graph == nullptr || !graph->running) return;
+  cancel_graph(
+      s, cancel.graph,
+      {Errc::kCancelled, "request " + std::to_string(graph->request) + " was cancelled by an operator"});
+}
+
+void on_operator_release(State& s, const OperatorRelease& release) {
+  ArrayRecord* array = s.arrays.find(release.array);
+  if (array == nullptr || !array->held) return;
+  std::vector<ArrayId> released;
+  release_array(s, *array, released);
+  s.session(array->session).arrays.erase(array->number);
+  log_to_workers(s, msg::Release{std::move(released)}, Haste::kLazy);
+}
+
 }  // namespace tilewise::scheduler

@@ -77,8 +77,12 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
   for (Event& event : events) {
     if (auto* received = std::get_if<Received>(&event))
       impl_->received(*received);
+    else if (const auto* closed = std::get_if<Closed>(&event))
+      on_closed(s, closed->conn);
+    else if (const auto* cancel = std::get_if<OperatorCancel>(&event))
+      on_operator_cancel(s, *cancel);
     else
-      on_closed(s, std::get<Closed>(event).conn);
+      on_operator_release(s, std::get<OperatorRelease>(event));
   }
   check_liveness(s);
   end_stuck_graph(s);
@@ -100,6 +104,15 @@ TimeNs Core::next_deadline() const {
   return next;
 }
 
+View Core::view(const ViewRequest& request, TimeNs now) const {
+  const State& s = impl_->s;
+  View out = view_of(s, request);
+  // The last step may be seconds ago where nothing happens.
+  const TimeNs since = s.started ? std::max(s.now, now) - s.start : 0;
+  if (auto* overview = std::get_if<Overview>(&out)) overview->now = since;
+  if (auto* graph = std::get_if<GraphView>(&out)) graph->now = since;
+  return out;
+}
 void Core::check_invariants() const { scheduler::check_invariants(impl_->s); }
 std::uint64_t Core::replays() const { return impl_->s.plans.replays(); }
 std::uint64_t Core::digest() const { return digest_of(impl_->s); }

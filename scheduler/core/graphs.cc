@@ -37,6 +37,7 @@ bool reads_from(const State& s, const GraphRecord& reader, const GraphRecord& pr
 
 void erase_op(State& s, OpRecord& op) {
   GraphRecord& graph = s.graphs.at(op.graph);
+  remember_op(s, op);
   account_load(s, op, -1);
   for (const ir::OutputSpec& output : op.op.outputs) s.arrays.erase(ArrayId{output.array});
   s.retired.push_back(op.id);
@@ -48,6 +49,7 @@ void end_graph(State& s, GraphRecord& graph) {
   graph.running = false;
   graph.dirty = false;
   --s.running;
+  remember_end(s, graph);
   ++(graph.root_cause.ok() ? s.graphs_done : s.graphs_failed);
   Session& session = s.session(graph.session);
   std::erase(session.running, graph.id);
@@ -90,6 +92,7 @@ void finish_op(State& s, OpRecord& first) {
     if (found == nullptr || found->finished) continue;  // a fetch that was cancelled meanwhile
     OpRecord& op = *found;
     op.finished = true;
+    if (op.ended == kNotYet) op.ended = s.now - s.start;
     for_each_read(s, op, [&](ArrayRecord& array) {
       if (--array.open_users == 0) s.retire_candidates.push_back(array.producer);
     });

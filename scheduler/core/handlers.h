@@ -35,6 +35,12 @@ void tell_progress(State& s);    // to clients, at most every progress_every_ns
 void on_release(State& s, Peer& client, const msg::ReleaseArrays& release);
 void on_cancel(State& s, Peer& client, const msg::CancelRequest& cancel);
 
+void on_operator_cancel(State& s, const OperatorCancel& cancel);
+void on_operator_release(State& s, const OperatorRelease& release);
+
+// view.cc
+View view_of(const State& s, const ViewRequest& request);
+
 // status.cc
 msg::StatusReply status_of(const State& s);
 

@@ -20,6 +20,8 @@ void check_peers(const State& s) {
              "live lists exactly the living");
     TW_CHECK(peer.log.empty() || !peer.alive || s.lazy_at != kNever,
              "what is left of a log has a time to go");
+    TW_CHECK(std::count(s.with_log.begin(), s.with_log.end(), id) == (peer.log.empty() ? 0 : 1),
+             "what is left of logs is listed once");
     TW_CHECK(!peer.log_urgent, "urgent log entries are sent in the step that makes them");
     TW_CHECK(peer.log_applied < peer.log_next, "a peer cannot apply what was not sent");
     const auto link = s.links.find(peer.conn);

@@ -28,6 +28,7 @@ void close_link(State& s, Conn conn, Error why) {
 void log_to(State& s, WorkerId id, msg::LogEntry entry, Haste haste) {
   Peer& peer = s.peer(id);
   if (!peer.alive) return;
+  if (peer.log.empty()) s.with_log.push_back(id);
   peer.log.push_back(std::move(entry));
   if (haste == Haste::kNow)
     peer.log_urgent = true;
@@ -43,15 +44,17 @@ void log_to_workers(State& s, const msg::LogEntry& entry, Haste haste) {
 
 void flush_logs(State& s) {
   const bool due = s.now >= s.lazy_at;
-  for (const WorkerId id : s.live) {
+  std::erase_if(s.with_log, [&](WorkerId id) {
     Peer& peer = s.peer(id);
-    if (peer.log.empty() || !(peer.log_urgent || due)) continue;
+    if (peer.log.empty()) return true;  // it was lost
+    if (!(peer.log_urgent || due)) return false;
     msg::Log log{s.options.term, peer.log_next, std::move(peer.log)};
     peer.log.clear();
     peer.log_urgent = false;
     peer.log_next += log.entries.size();
     send(s, peer.conn, std::move(log));
-  }
+    return true;
+  });
   if (due) s.lazy_at = kNever;
 }
 

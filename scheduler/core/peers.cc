@@ -55,6 +55,7 @@ void lose_session(State& s, Session& session, const std::string& name) {
 void lose_peer(State& s, WorkerId id) {
   Peer& peer = s.peer(id);
   if (!peer.alive) return;
+  remember_loss(s, peer);
   drop_from_traces(s, id);
   peer.alive = false;
   std::erase(s.live, id);

@@ -1,6 +1,8 @@
 // A rule for every op of a planned graph, and the checks that need one: memory and plug-ins.
 #include "draft.h"
 
+#include <tilewise/ir/cost.h>
+
 #include <algorithm>
 
 namespace tilewise::scheduler {
@@ -24,6 +26,7 @@ class OpPlacer {
       }
     }
     std::sort(devices_.begin(), devices_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+    busy_s_.resize(devices_.size());
     draft.placements.resize(draft.ops.size());
     draft.decisions.resize(draft.ops.size());
     for (std::size_t i = 0; i < draft.ops.size(); ++i) {
@@ -77,8 +80,9 @@ class OpPlacer {
     std::vector<ir::Placement> wanted;
     if (op.hint.devices.empty()) explicit_wish(op, wanted);
     TW_ASSIGN(place::Decision decision,
-              s_.placer.place({&op, &geometry, inputs, devices_, eligible_, wanted, &s_.speeds}));
+              s_.placer.place({&op, &geometry, inputs, devices_, eligible_, wanted, &s_.speeds, busy_s_}));
     draft_.placements[i] = std::move(decision.placement);
+    add_work(op, geometry, draft_.placements[i]);
     draft_.decisions[i] = std::move(decision);
     account(op, draft_.placements[i], geometry.point_count());
     return {};
@@ -177,6 +181,21 @@ class OpPlacer {
     }
   }
 
+  // So that later ops of the plan know who has much to do already.
+  void add_work(const ir::Op& op, const ir::Geometry& geometry, const ir::Placement& placement) {
+    if (geometry.point_count() == 0 || devices_.size() < 2) return;
+    const ir::Index middle = geometry.point(geometry.point_count() / 2);
+    const double point_s =
+        ir::model_step_ns(geometry, middle) * static_cast<double>(geometry.steps(middle)) * 1e-9;
+    const std::string family = ir::family_of(op);
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      const std::int64_t owned = placement.owned_count(devices_[d].id);
+      if (owned == 0) continue;
+      busy_s_[d] += point_s * static_cast<double>(owned) * s_.speeds.ratio(devices_[d], family) /
+                    static_cast<double>(std::max(1, devices_[d].streams));
+    }
+  }
+
   void account(const ir::Op& op, const ir::Placement& placement, std::int64_t points) {
     double bytes = 0;
     for (const ir::OutputSpec& output : op.outputs) bytes += bytes_of({output.dtype, output.grid});
@@ -192,6 +211,7 @@ class OpPlacer {
   const State& s_;
   Draft& draft_;
   std::vector<place::Device> devices_, eligible_;
+  std::vector<double> busy_s_;  // by device: work of this plan so far
   boost::unordered_flat_map<std::uint64_t, std::size_t> made_by_, explicit_user_;
 };
 

@@ -43,6 +43,8 @@ void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
   const std::int64_t more_failed = std::max<std::int64_t>(0, report.failed - share->failed);
   if (more == 0 && more_failed == 0) return;
   s.stuck.erase(report.device);
+  if (op->began == kNotYet) op->began = s.now - s.start;
+  op->ended = s.now - s.start;
   share->completed += more;
   share->failed += more_failed;
   op->completed += more;

@@ -7,6 +7,7 @@
 //
 // Nothing is kept per task: an op has one counter per device that owns points of it.
 #pragma once
+#include "history.h"
 #include "replay.h"
 #include "table.h"
 
@@ -109,6 +110,8 @@ struct OpRecord {
     std::string_view why;  // a policy's name, which outlives everything
     double seconds = 0;
   } decision;
+  std::vector<std::uint32_t> inputs;        // for people: positions of the ops of this plan that it reads
+  TimeNs began = kNotYet, ended = kNotYet;  // the same: first and last news of its tasks, since the start
 };
 
 struct GraphRecord {
@@ -170,9 +173,12 @@ struct State {
   std::vector<GraphId> cancelling;        // with unacknowledged cancellations
   std::map<DeviceId, msg::Stuck> stuck;   // latest report per device
   TimeNs stuck_at = 0;                    // when to act on them
-  TimeNs lazy_at = kNever;                // when to send the lazy entries that are left
-  TimeNs liveness_at = 0;                 // when to look at silent links again
+  std::vector<WorkerId> with_log;  // peers with entries not yet sent, each once, in the order of their first
+  TimeNs lazy_at = kNever;         // when to send the lazy entries that are left
+  TimeNs liveness_at = 0;          // when to look at silent links again
   std::int64_t graphs_done = 0, graphs_failed = 0, tasks_done = 0, running = 0;
+
+  History history;
 
   // Only during a step.
   std::vector<Action>* out = nullptr;

@@ -34,7 +34,11 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
     const std::uint64_t array = op.operands[i].array;
     const bool seen = std::any_of(op.operands.begin(), op.operands.begin() + static_cast<std::ptrdiff_t>(i),
                                   [&](const ir::Operand& o) { return o.array == array; });
-    if (!seen) ++s.arrays.at(ArrayId{array}).open_users;
+    if (seen) continue;
+    ArrayRecord& read = s.arrays.at(ArrayId{array});
+    ++read.open_users;
+    const OpRecord& producer = s.ops.at(read.producer);
+    if (producer.graph == graph.id) record.inputs.push_back(producer.position);
   }
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     const ir::OutputSpec& output = op.outputs[i];
@@ -123,7 +127,10 @@ void finish_what_is_done(State& s, GraphId id) {
   }
 }
 
-void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft, Answer& answer) {
+void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft, PastGraph past,
+            Answer& answer) {
+  for (const plan::PassReport& pass : draft.passes)
+    past.passes.push_back({pass.name, static_cast<std::uint32_t>(pass.ops)});
   s.next_array = draft.next_array;
   const GraphId id{make_id(s.options.term, s.next_graph++)};
   GraphRecord& graph = s.graphs.insert(id, {});
@@ -141,6 +148,7 @@ void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft
     add_op(s, graph, static_cast<std::uint32_t>(i), std::move(draft.ops[i]), std::move(draft.placements[i]),
            draft);
   }
+  remember_graph(s, graph, std::move(past));
   answer.reply.arrays.insert(answer.reply.arrays.end(), draft.provided.begin(), draft.provided.end());
   answer.reply.graph = id;
   answer.graph = id;
@@ -230,12 +238,14 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
   session.highest_request = submit.request;
   Answer answer;
   answer.request = answer.reply.request = submit.request;
+  PastGraph past{.source = source_of(s, submit.ops),
+                 .source_count = static_cast<std::uint32_t>(submit.ops.size())};
   Result<Draft> draft = prepare(s, session, submit, false);
   if (!draft) {
     answer.reply.outcome = outcome_of(draft.error());
   } else {
     s.plans.accepted(s, *draft);
-    commit(s, client, submit, std::move(*draft), answer);
+    commit(s, client, submit, std::move(*draft), std::move(past), answer);
   }
   session.answers.push_back(answer);
   if (session.answers.size() > kRememberedAnswers) session.answers.pop_front();

@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-#include "server.h"
+#include "bridge.h"
 
 using namespace tilewise;
 
@@ -19,7 +19,38 @@ struct Settings {
   std::uint32_t term = 1;
   std::vector<std::string> passes_off;
   std::size_t max_peers = 4096;
+  std::string dashboard_listen, dashboard_address_file;  // empty: the usual one, if it is free
+  std::vector<std::string> dashboard_hosts;
 };
+
+constexpr const char* kDashboardListen = "127.0.0.1:7421";
+constexpr std::size_t kHistoryGraphs = 128;  // that ended, shown by the dashboard
+
+bool has_dashboard(const Settings& settings) { return settings.dashboard_listen != "off"; }
+
+void keep_log(dashboard::LogRing& ring, daemon::LogLevel level, std::string_view event,
+              std::initializer_list<daemon::Field> fields) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  dashboard::LogLine line{0,
+                          std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
+                          static_cast<int>(level),
+                          std::string(event),
+                          {}};
+  for (const daemon::Field& field : fields) line.fields.emplace_back(field.key, field.value);
+  ring.add(std::move(line));
+}
+
+// Its own address, its own rule about public ones (D12): what is wrong here is wrong with the options.
+Result<dashboard::Options> dashboard_options(const Settings& settings, const config::FoundToken& token) {
+  TW_ASSIGN(
+      net::Address address,
+      net::Address::parse(settings.dashboard_listen.empty() ? kDashboardListen : settings.dashboard_listen));
+  TW_TRY(net::check_exposure(address, token.chosen));
+  return dashboard::Options{.listen = std::move(address),
+                            .hosts = settings.dashboard_hosts,
+                            .token = token.token,
+                            .version = config::software_version()};
+}
 
 int serve(const Settings& settings) {
   const auto usage = [](const Error& error) { return daemon::fail(kName, error, daemon::kExitUsage); };
@@ -43,8 +74,35 @@ int serve(const Settings& settings) {
   options.core.software_version = config::software_version();
   options.core.passes_off = settings.passes_off;
   options.core.max_peers = settings.max_peers;
+  if (has_dashboard(settings)) options.core.history_graphs = kHistoryGraphs;
   auto server = scheduler::Server::open(**loop, options, [&loop] { (*loop)->stop(); });
   if (!server) return failure(server.error());
+  dashboard::LogRing lines;
+  scheduler::Bridge bridge(**loop, **server);
+  std::unique_ptr<dashboard::Dashboard> dashboard;  // its thread ends before what it asks
+  if (has_dashboard(settings)) {
+    const auto page = dashboard_options(settings, *token);
+    if (!page) return usage(page.error());
+    daemon::set_log_tap(
+        [&lines](daemon::LogLevel level, std::string_view event,
+                 std::initializer_list<daemon::Field> fields) { keep_log(lines, level, event, fields); });
+    auto opened = dashboard::Dashboard::open(*page, bridge, lines);
+    if (!opened && !settings.dashboard_listen.empty()) return failure(opened.error());
+    if (opened)
+      dashboard = std::move(*opened);
+    else  // somebody else's scheduler has it, most likely: not worth ending for
+      daemon::log_warn("no dashboard", {{"why", opened.error().message}, {"option", "--dashboard-listen"}});
+  }
+  if (dashboard) {
+    daemon::log_info("dashboard", {{"address", "http://" + dashboard->address().to_string().substr(6)},
+                                   {"login", "tilewise dashboard"}});
+    if (!settings.dashboard_address_file.empty()) {
+      if (Status ok =
+              daemon::write_address_file(settings.dashboard_address_file, dashboard->address().to_string());
+          !ok)
+        return failure(ok.error());
+    }
+  }
   const auto address = daemon::advertised(common.advertise, (*server)->address());
   if (!address) return usage(address.error());
   const Status signals = (*loop)->on_signals([&](int signal) {
@@ -61,8 +119,10 @@ int serve(const Settings& settings) {
                              {"version", config::software_version()},
                              {"term", settings.term}});
   (*loop)->run();
+  dashboard.reset();
   server->reset();  // closes every link: workers and clients see it at once
   daemon::log_info("ended");
+  daemon::set_log_tap({});
   return daemon::kExitOk;
 }
 
@@ -82,6 +142,13 @@ int main(int argc, char** argv) {
   app.add_option("--max-peers", settings.max_peers, "Workers, clients and tools that may be joined at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--dashboard-listen", settings.dashboard_listen,
+                 "Where the dashboard listens, HOST:PORT, 127.0.0.1:7421 by default; off: nowhere");
+  app.add_option("--dashboard-host", settings.dashboard_hosts,
+                 "Another name, with the port if it is not the dashboard's, by which browsers reach it")
+      ->delimiter(',');
+  app.add_option("--dashboard-address-file", settings.dashboard_address_file,
+                 "File to write the dashboard's address to");
   if (const auto code = daemon::parse(app, argc, argv)) return *code;
   return serve(settings);
 }

@@ -1,5 +1,6 @@
 #include "server.h"
 
+#include <tilewise/config/version.h>
 #include <tilewise/daemon/log.h>
 
 #include <algorithm>
@@ -53,6 +54,20 @@ void Server::accept(std::unique_ptr<net::Link> link) {
                     {}});
 }
 
+Conn Server::join_local(const std::string& name, std::function<void(const msg::Message&)> receive) {
+  const Conn conn{++last_conn_};
+  Peer& peer = peers_[conn];
+  peer.name = name;
+  peer.receive = std::move(receive);
+  msg::Join join;
+  join.role = msg::Role::kTool;
+  join.name = name;
+  join.software_version = config::software_version();
+  join.host_id = config::host_id();
+  push(Received{conn, std::move(join)});
+  return conn;
+}
+
 void Server::on_frame(Conn conn, const net::Frame& frame) {
   auto message = codec::decode(frame.payload);
   if (!message) return reject(conn, message.error());
@@ -65,6 +80,14 @@ void Server::on_frame(Conn conn, const net::Frame& frame) {
     Peer& peer = peers_.at(conn);
     peer.name = describe(*join);
     peer.worker = join->role == msg::Role::kWorker;
+  }
+  if (const auto* failed = std::get_if<msg::TaskFailed>(&*message)) {
+    daemon::log_warn("task failed", {{"worker", peers_.at(conn).name},
+                                     {"op", failed->op.value},
+                                     {"device", failed->device.value},
+                                     {"point", failed->point},
+                                     {"cause", name_of(failed->why.code)},
+                                     {"why", failed->why.message}});
   }
   events_.push_back(Received{conn, std::move(*message)});
 }
@@ -90,7 +113,7 @@ void Server::drop(Conn conn, const Error& why) {
   const auto it = peers_.find(conn);
   if (it == peers_.end()) return;
   daemon::log_debug("link closed", {{"peer", it->second.name}, {"why", to_string(why)}});
-  net::Link::retire(std::move(it->second.link));
+  if (it->second.link) net::Link::retire(std::move(it->second.link));
   peers_.erase(it);
 }
 
@@ -112,6 +135,18 @@ bool Server::turn() {
   return any;
 }
 
+void Server::log_end(const GraphEnded& ended) {
+  const daemon::LogLevel level = ended.cause.ok() ? daemon::LogLevel::kDebug : daemon::LogLevel::kWarn;
+  daemon::log(level, ended.cause.ok() ? "graph done" : "graph ended early",
+              {{"graph", ended.graph.value},
+               {"session", ended.session.value},
+               {"request", ended.request},
+               {"tasks", ended.tasks},
+               {"seconds", static_cast<double>(ended.took) * 1e-9},
+               {"cause", name_of(ended.cause.code)},
+               {"why", ended.cause.message}});
+}
+
 void Server::arm_timer(TimeNs now) {
   const TimeNs next = core_.next_deadline();
   if (timer_ != 0 && timer_at_ <= next) return;  // a timer that comes early arms the next one
@@ -129,6 +164,8 @@ void Server::perform(Action& action) {
       daemon::log_info("peer dropped", {{"peer", it->second.name}, {"why", to_string(close->why)}});
     }
     drop(close->conn, close->why);
+  } else if (const auto* ended = std::get_if<GraphEnded>(&action)) {
+    log_end(*ended);
   } else {
     end();
   }
@@ -138,6 +175,7 @@ void Server::send(Conn to, const msg::Message& message) {
   const auto it = peers_.find(to);
   if (it == peers_.end()) return;
   Peer& peer = it->second;
+  if (peer.receive) return peer.receive(message);
   if (const auto* welcome = std::get_if<msg::Welcome>(&message)) {
     if (welcome->refused.ok()) {
       daemon::log_info("peer joined", {{"peer", peer.name},
@@ -170,7 +208,7 @@ void Server::end() {
   listener_.reset();
   std::vector<Conn> others;
   for (auto& [conn, peer] : peers_) {
-    peer.link->flush();
+    if (peer.link) peer.link->flush();
     if (!peer.worker) others.push_back(conn);
   }
   for (const Conn conn : others) drop(conn, error(Errc::kUnavailable, "the scheduler ends"));

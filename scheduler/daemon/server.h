@@ -24,6 +24,12 @@ class Server {
                                               std::function<void()> on_end);
   ~Server();
 
+  // For the dashboard, on the loop's thread. What happens to events is seen by looking again.
+  View view(const ViewRequest& request) const { return core_.view(request, monotonic_now()); }
+  void push(Event event) { events_.push_back(std::move(event)); }
+  // A tool of this process, without a link: what it sends is pushed, what it is sent goes to `receive`.
+  Conn join_local(const std::string& name, std::function<void(const msg::Message&)> receive);
+
   const net::Address& address() const { return listener_->address(); }
   // Stops listening, lets what is queued be written, waits shortly for workers to close, then on_end.
   void end();
@@ -33,6 +39,7 @@ class Server {
     std::unique_ptr<net::Link> link;
     std::string name;  // "worker host/123", for logs
     bool worker = false;
+    std::function<void(const msg::Message&)> receive;  // instead of a link
   };
 
   Server(net::EventLoop& loop, const ServerOptions& options, std::function<void()> on_end);
@@ -42,6 +49,7 @@ class Server {
   bool turn();
   void arm_timer(TimeNs now);
   void perform(Action& action);
+  void log_end(const GraphEnded& ended);
   void send(Conn to, const msg::Message& message);
   // Says why, closes this link alone, and tells the core.
   void reject(Conn conn, const Error& why);

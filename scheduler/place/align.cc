@@ -76,6 +76,15 @@ bool carry(const Walk& walk, std::int64_t blocks, std::int64_t parts, bool cycli
   return true;
 }
 
+// A contiguous rule with more parts than points gives most of them nothing: only those that own a point are named.
+void thin(std::vector<std::int64_t>& along, std::int64_t points, bool cyclic) {
+  const auto parts = static_cast<std::int64_t>(along.size());
+  if (cyclic || parts <= points) return;
+  for (std::int64_t i = 0; i < points; ++i)
+    along[static_cast<std::size_t>(i)] = along[static_cast<std::size_t>(i * parts / points)];
+  along.resize(static_cast<std::size_t>(points));
+}
+
 bool is_identity(const Request& request, int operand) {
   const auto at = static_cast<std::size_t>(operand);
   const ir::Grid& source = request.inputs[at].array->grid;
@@ -138,6 +147,7 @@ bool align_with(const Request& request, int operand, ir::Placement& out) {
       walked_by[s] = static_cast<int>(d);
     }
     if (along[d].empty()) along[d].push_back(0);
+    thin(along[d], counts[d], cyclic);
     carried.parts.push_back(static_cast<std::int32_t>(along[d].size()));
     carried.cyclic.push_back(cyclic ? 1 : 0);
   }

@@ -2,6 +2,8 @@
 #include <tilewise/ir/cost.h>
 #include <tilewise/place/place.h>
 
+#include "shares.h"
+
 #include <algorithm>
 #include <map>
 
@@ -31,40 +33,24 @@ LinkSpeed link(const Request& request, DeviceId from, DeviceId to) {
   return link_between(a == nullptr ? elsewhere : *a, b == nullptr ? elsewhere : *b);
 }
 
-// How many of one device's points along a dimension lie in [lo, hi): n points over `parts`, `c` owns them.
-std::int64_t owned_between(std::int64_t lo, std::int64_t hi, std::int64_t n, std::int64_t parts,
-                           std::int64_t c, bool cyclic) {
-  if (hi <= lo || n <= 0) return 0;
-  if (cyclic) {
-    auto below = [&](std::int64_t x) { return x <= c ? 0 : (x - c + parts - 1) / parts; };
-    return below(hi) - below(lo);
+double busy_least(const Request& request) {
+  double least = 0;
+  bool any = false;
+  for (const Device& device : request.eligible) {
+    const double busy_s = busy_so_far(request, device);
+    least = any ? std::min(least, busy_s) : busy_s;
+    any = true;
   }
-  auto ceil_of = [&](std::int64_t x) {
-    return static_cast<std::int64_t>((static_cast<__int128>(x) * n + parts - 1) / parts);
-  };
-  return std::max<std::int64_t>(0, std::min(hi, ceil_of(c + 1)) - std::max(lo, ceil_of(c)));
-}
-
-// Points of `box` that the owner of `point` owns too: they share one transfer of what they all read.
-std::int64_t sharers(const ir::Placement& placement, const ir::Index& point, const ir::Box& box) {
-  for (const ir::Piece& piece : placement.pieces()) {
-    if (!piece.box.contains(point)) continue;
-    std::int64_t count = 1;
-    for (std::size_t d = 0; d < point.size(); ++d) {
-      const std::int64_t lo = piece.box.lo[d], n = piece.box.hi[d] - lo, parts = piece.rule.parts[d];
-      const bool cyclic = piece.rule.cyclic[d] != 0;
-      const std::int64_t at = point[d] - lo;
-      const std::int64_t c =
-          cyclic ? at % parts : static_cast<std::int64_t>(static_cast<__int128>(at) * parts / n);
-      count *= std::max<std::int64_t>(1, owned_between(std::max(box.lo[d] - lo, std::int64_t{0}),
-                                                       std::min(box.hi[d] - lo, n), n, parts, c, cyclic));
-    }
-    return count;
-  }
-  return 1;
+  return least;
 }
 
 }  // namespace
+
+double busy_so_far(const Request& request, const Device& device) {
+  if (request.busy_s.empty()) return 0;
+  const Device* at = find(request.devices, device.id);
+  return at == nullptr ? 0 : request.busy_s[static_cast<std::size_t>(at - request.devices.data())];
+}
 
 Estimate estimate(const Request& request, const ir::Placement& placement) {
   const ir::Op& op = *request.op;
@@ -76,12 +62,12 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
   const std::string family = ir::family_of(op);
   struct Sampled {
     std::int64_t points = 0;
-    double seconds = 0;
+    double in_s = 0;  // waiting for bytes
   };
   std::map<DeviceId, Sampled> sampled_on;
   std::vector<ir::Read> reads;
   std::vector<ir::Geometry::Users> users;
-  double in_s = 0;
+  double in_s = 0, work_s = 0;
   std::int64_t budget = kSampledReads;
   std::int64_t sampled = 0;
   // Few steps of many points rather than the reverse; all of it within the budget of reads.
@@ -108,19 +94,15 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
         double blocks = 1;
         geometry.users(read.operand, read.block, users);
         if (users.size() == 1 && users[0].points.volume() > 1)
-          blocks /= static_cast<double>(sharers(placement, point, users[0].points));
+          blocks /=
+              static_cast<double>(std::max<std::int64_t>(1, placement.owned_count(here, users[0].points)));
         bytes *= blocks;
         bytes_of_point += bytes;
         in_of_point += seconds(speed, bytes, blocks);
       }
     }
     const double all_steps = static_cast<double>(steps) / static_cast<double>(tried);
-    const Device* device = find(request.devices, here);
-    double busy_s = ir::model_step_ns(geometry, point) * static_cast<double>(steps) * 1e-9;
-    if (device != nullptr) {
-      if (request.speeds != nullptr) busy_s *= request.speeds->ratio(*device, family);
-      busy_s /= static_cast<double>(std::max(1, device->streams));
-    }
+    work_s += ir::model_step_ns(geometry, point) * static_cast<double>(steps) * 1e-9;
     // Where results go next, if a later user says where it wants them.
     for (const ir::Placement& user : request.wanted) {
       if (user.holds(point, here)) continue;
@@ -132,14 +114,29 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
     in_s += in_of_point * all_steps;
     Sampled& on = sampled_on[here];
     ++on.points;
-    on.seconds += busy_s + in_of_point * all_steps;
+    on.in_s += in_of_point * all_steps;
     ++sampled;
   }
-  const double each = static_cast<double>(points) / static_cast<double>(std::max<std::int64_t>(sampled, 1));
+  const auto looked_at = static_cast<double>(std::max<std::int64_t>(sampled, 1));
+  const double each = static_cast<double>(points) / looked_at;
   out.moved_bytes *= each;
-  for (const auto& [device, on] : sampled_on) {
-    out.seconds = std::max(out.seconds, on.seconds / static_cast<double>(on.points) *
-                                            static_cast<double>(placement.owned_count(device)));
+  // Of each owner, what it computes; and what its points wait for, or where none was looked at, what the average does.
+  const double idle_s = busy_least(request);
+  for (const DeviceId id : placement.devices()) {
+    const Device* device = find(request.devices, id);
+    double step_s = work_s / looked_at;
+    if (device != nullptr) {
+      if (request.speeds != nullptr) step_s *= request.speeds->ratio(*device, family);
+      step_s /= static_cast<double>(std::max(1, device->streams));
+    }
+    const auto on = sampled_on.find(id);
+    step_s +=
+        on == sampled_on.end() ? in_s / looked_at : on->second.in_s / static_cast<double>(on->second.points);
+    const double busy_s =
+        device == nullptr || request.busy_s.empty()
+            ? 0
+            : request.busy_s[static_cast<std::size_t>(device - request.devices.data())] - idle_s;
+    out.seconds = std::max(out.seconds, busy_s + step_s * static_cast<double>(placement.owned_count(id)));
   }
   out.seconds += kTrafficWeight * in_s * each;
   return out;

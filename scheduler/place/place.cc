@@ -1,5 +1,7 @@
 #include <tilewise/place/place.h>
 
+#include "shares.h"
+
 #include <algorithm>
 
 namespace tilewise::place {
@@ -77,6 +79,78 @@ bool uses_only(const ir::Placement& placement, std::span<const Device> eligible)
   return true;
 }
 
+constexpr double kSearchGain_s = 1e-3;  // what a search costs, about
+constexpr double kSearchGain = 0.03;
+
+// Candidates and their costs, each different one once.
+class Contest {
+ public:
+  explicit Contest(const Request& request) : request_(request) {}
+
+  void hear(const Policy& policy) {
+    proposed_.clear();
+    policy.propose(request_, proposed_);
+    for (Candidate& candidate : proposed_) {
+      if (!uses_only(candidate.placement, request_.eligible)) continue;
+      if (std::none_of(candidates_.begin(), candidates_.end(),
+                       [&](const Candidate& c) { return c.placement == candidate.placement; }))
+        candidates_.push_back(std::move(candidate));
+    }
+  }
+
+  // Against all work spread evenly over all devices, with no bytes to wait for.
+  bool worth_a_search() {
+    if (candidates_.empty()) return true;
+    if (request_.eligible.size() < 2) return false;
+    score();
+    const auto best =
+        std::min_element(costs_.begin(), costs_.end(),
+                         [](const Estimate& a, const Estimate& b) { return a.seconds < b.seconds; });
+    if (best->seconds < kSearchGain_s) return false;
+    const Pace pace = pace_of(request_);
+    const double first_s = *std::min_element(pace.busy_s.begin(), pace.busy_s.end());
+    double points = static_cast<double>(request_.geometry->point_count()), speed = 0;
+    for (std::size_t d = 0; d < pace.point_s.size(); ++d) {
+      points += (pace.busy_s[d] - first_s) / pace.point_s[d];
+      speed += 1 / pace.point_s[d];
+    }
+    const double gain_s = best->seconds - points / speed;
+    return gain_s > kSearchGain_s && gain_s > kSearchGain * best->seconds;
+  }
+
+  // The cheapest, the earlier of equals.
+  Result<Decision> decide() {
+    if (candidates_.empty()) {
+      return error(Errc::kUnavailable,
+                   "no policy could place op '" + std::string(ir::name_of(request_.op->kind)) + "'");
+    }
+    if (candidates_.size() == 1)
+      return Decision{std::move(candidates_[0].placement), candidates_[0].why, 0, {}};
+    score();
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < candidates_.size(); ++i) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return costs_[a].seconds < costs_[b].seconds; });
+    Candidate& best = candidates_[order[0]];
+    Decision decision{std::move(best.placement), best.why, costs_[order[0]].seconds, {}};
+    for (std::size_t i = 1; i < order.size() && i <= 2; ++i) {
+      Candidate& other = candidates_[order[i]];
+      decision.rejected.push_back({std::move(other.placement), other.why, costs_[order[i]].seconds});
+    }
+    return decision;
+  }
+
+ private:
+  void score() {
+    for (std::size_t i = costs_.size(); i < candidates_.size(); ++i)
+      costs_.push_back(estimate(request_, candidates_[i].placement));
+  }
+
+  const Request& request_;
+  std::vector<Candidate> candidates_, proposed_;
+  std::vector<Estimate> costs_;  // of the first so many candidates
+};
+
 }  // namespace
 
 double bytes_of(const ir::SourceArray& array) {
@@ -106,6 +180,8 @@ Placer::Placer() {
   policies_.push_back(aligned_policy());
   policies_.push_back(wanted_policy());
   policies_.push_back(tiled_policy());
+  policies_.push_back(balanced_policy());
+  policies_.push_back(following_policy());
 }
 Placer::Placer(std::vector<std::unique_ptr<Policy>> policies) : policies_(std::move(policies)) {}
 
@@ -124,32 +200,13 @@ Result<Decision> Placer::place(const Request& request) const {
     return error(Errc::kUnavailable, "no device can run op '" + std::string(ir::name_of(op.kind)) +
                                          "': no worker with a fitting device has joined");
   }
-  std::vector<Candidate> candidates;
-  for (const auto& policy : policies_) policy->propose(request, candidates);
-  std::erase_if(candidates, [&](const Candidate& c) { return !uses_only(c.placement, request.eligible); });
-  for (std::size_t i = 1; i < candidates.size();) {  // equal ones need no second estimate
-    const auto end = candidates.begin() + static_cast<std::ptrdiff_t>(i);
-    const bool seen = std::any_of(candidates.begin(), end,
-                                  [&](const Candidate& c) { return c.placement == candidates[i].placement; });
-    seen ? void(candidates.erase(end)) : void(++i);
-  }
-  if (candidates.empty()) {
-    return error(Errc::kUnavailable, "no policy could place op '" + std::string(ir::name_of(op.kind)) + "'");
-  }
-  if (candidates.size() == 1) return Decision{std::move(candidates[0].placement), candidates[0].why, 0, {}};
-
-  std::vector<std::pair<double, std::size_t>> order;  // by cost, the earlier of equals first
-  for (std::size_t i = 0; i < candidates.size(); ++i)
-    order.emplace_back(estimate(request, candidates[i].placement).seconds, i);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  Candidate& best = candidates[order[0].second];
-  Decision decision{std::move(best.placement), best.why, order[0].first, {}};
-  for (std::size_t i = 1; i < order.size() && i <= 2; ++i) {
-    Candidate& other = candidates[order[i].second];
-    decision.rejected.push_back({std::move(other.placement), other.why, order[i].first});
-  }
-  return decision;
+  Contest contest(request);
+  for (const auto& policy : policies_)
+    if (!policy->searches()) contest.hear(*policy);
+  if (contest.worth_a_search())
+    for (const auto& policy : policies_)
+      if (policy->searches()) contest.hear(*policy);
+  return contest.decide();
 }
 
 std::string describe(const ir::Placement& placement) {
@@ -158,6 +215,8 @@ std::string describe(const ir::Placement& placement) {
     return std::to_string(placement.pieces().size()) + " boxes over " + std::to_string(devices) + " devices";
   const ir::Rule& rule = placement.pieces()[0].rule;
   if (rule.devices.size() == 1) return "device " + std::to_string(rule.devices[0].value);
+  if (rule.devices.size() > devices * static_cast<std::size_t>(rule.copies))
+    return std::to_string(rule.devices.size()) + " chunks over " + std::to_string(devices) + " devices";
   std::string parts;
   bool cyclic = false;
   for (std::size_t d = 0; d < rule.parts.size(); ++d) {

@@ -4,7 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include "shares.h"
+
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace tilewise::place {
@@ -327,6 +330,166 @@ TEST_CASE("the estimate agrees with counting everything") {
   const double moved = estimate(request, placement).moved_bytes;
   CHECK(moved > 0.7 * exact);
   CHECK(moved < 1.4 * exact);
+}
+
+// A device of ratio r takes r times as long; of one family, measured.
+Speeds speeds_of(const std::vector<Device>& devices, const std::vector<double>& ratios,
+                 std::string_view family) {
+  Speeds speeds;
+  for (std::size_t d = 0; d < devices.size(); ++d)
+    speeds.learn(devices[d], family, static_cast<std::int64_t>(1e9 * ratios[d]), 1'000'000'000);
+  return speeds;
+}
+
+TEST_CASE("unequal devices get unequal shares, in one piece each where they can") {
+  const ir::Grid g = grid({1 << 26}, {1 << 20});  // 64 blocks
+  Case c = map_of(g, {}, 4);
+  const Speeds speeds = speeds_of(c.devices, {1, 1, 1, 3}, "map");
+  Request request = c.request();
+  request.speeds = &speeds;
+  const Decision decision = *Placer().place(request);
+  CHECK(decision.why == "shares by speed");
+  REQUIRE(decision.placement.verify(g.counts()).has_value());
+  for (std::uint32_t d = 1; d <= 3; ++d)
+    CHECK(std::abs(decision.placement.owned_count(DeviceId{d}) - 19) <= 1);
+  CHECK(std::abs(decision.placement.owned_count(DeviceId{4}) - 6) <= 1);
+  int borders = 0;
+  for (std::int64_t b = 1; b < 64; ++b)
+    borders += decision.placement.owner({b}) != decision.placement.owner({b - 1});
+  CHECK(borders == 3);
+  // Equal ones get equal tiles, by the regular rule.
+  request.speeds = nullptr;
+  CHECK(Placer().place(request)->why == "tiled");
+}
+
+TEST_CASE("shares by speed: no device could do with less, for any speeds and what was given before") {
+  Prng prng(11);
+  for (int round = 0; round < 300; ++round) {
+    Pace pace;
+    const auto n = static_cast<std::size_t>(prng.between(1, 9));
+    for (std::size_t d = 0; d < n; ++d) {
+      pace.point_s.push_back(static_cast<double>(prng.between(1, 50)));
+      pace.busy_s.push_back(prng.chance(0.5) ? 0 : static_cast<double>(prng.between(0, 500)));
+    }
+    const std::int64_t items = prng.between(0, 200);
+    const std::vector<std::int64_t> shares = shares_by_speed(pace, items);
+    double end = 0;
+    std::int64_t all = 0;
+    for (std::size_t d = 0; d < n; ++d) {
+      REQUIRE(shares[d] >= 0);
+      all += shares[d];
+      if (shares[d] > 0)
+        end = std::max(end, pace.busy_s[d] + static_cast<double>(shares[d]) * pace.point_s[d]);
+    }
+    REQUIRE(all == items);
+    // Within less time, all devices together could not have done as many.
+    std::int64_t sooner = 0;
+    for (std::size_t d = 0; d < n; ++d)
+      sooner += static_cast<std::int64_t>(
+          std::max(0.0, std::ceil((end - pace.busy_s[d]) / pace.point_s[d] - 1e-9) - 1));
+    CHECK((items == 0 || sooner < items));
+  }
+}
+
+TEST_CASE("counts that no regular grid divides evenly are shared out all the same") {
+  const ir::Grid g =
+      grid({8 * 1024, 8 * 1024}, {1024, 1024});  // 64 blocks, 7 devices: a grid gives one of them 16
+  Case c = map_of(g, {}, 7);
+  const Decision decision = *Placer().place(c.request());
+  REQUIRE(decision.placement.verify(g.counts()).has_value());
+  for (const Device& d : c.devices) CHECK(decision.placement.owned_count(d.id) <= 10);
+}
+
+TEST_CASE("very many blocks: the rule stays bounded") {
+  const ir::Grid g = grid({1 << 20, 1 << 20}, {128, 128});  // 64 million blocks
+  Case c = map_of(g, {}, 5);
+  const Speeds speeds = speeds_of(c.devices, {1, 2, 3, 4, 5}, "map");
+  Request request = c.request();
+  request.speeds = &speeds;
+  const Decision decision = *Placer().place(request);
+  REQUIRE(decision.placement.pieces().size() == 1);
+  CHECK(decision.placement.pieces()[0].rule.devices.size() <= 4096);
+  const auto first = static_cast<double>(decision.placement.owned_count(DeviceId{1}));
+  const auto last = static_cast<double>(decision.placement.owned_count(DeviceId{5}));
+  CHECK(first / last == doctest::Approx(5).epsilon(0.05));
+}
+
+TEST_CASE("points follow what they read, within their devices' shares") {
+  // Each point reads one block; the lists turn the order round.
+  const ir::Grid g = grid({64 << 16}, {1 << 16});
+  Case c = map_of(g, {{g, ir::View::identity(g.shape())}}, 4);
+  for (Device& d : c.devices) d.host = d.id.value;
+  ir::CallAttrs call;
+  call.kernel = "k";
+  call.flops_per_point = 1e6;
+  call.explicit_maps.resize(1);
+  Prng prng(3);
+  std::vector<std::int64_t> order(64);
+  for (std::int64_t i = 0; i < 64; ++i) order[static_cast<std::size_t>(i)] = i;
+  for (std::size_t i = 63; i > 0; --i) std::swap(order[i], order[prng.below(i + 1)]);
+  call.explicit_maps[0].offsets = {0};
+  for (const std::int64_t b : order) {
+    call.explicit_maps[0].blocks.push_back(b);
+    call.explicit_maps[0].offsets.push_back(static_cast<std::uint32_t>(call.explicit_maps[0].blocks.size()));
+  }
+  c.op.kind = ir::OpKind::kCall;
+  c.op.attrs = call;
+  const Decision decision = *Placer().place(c.request());
+  CHECK(decision.why == "follows its inputs");
+  CHECK(reads_from_elsewhere(c, decision.placement) == 0);
+  for (const Device& d : c.devices) CHECK(decision.placement.owned_count(d.id) == 16);
+  // All of it on one device: three quarters have to move, and no device gets more than its share.
+  c.placements[0] = ir::Placement::whole(g.counts(), ir::Rule::constant(1, DeviceId{2}));
+  std::vector<Candidate> out;
+  following_policy()->propose(c.request(), out);
+  REQUIRE(out.size() == 1);
+  CHECK(reads_from_elsewhere(c, out[0].placement) == 48);
+  CHECK(out[0].placement.owned_count(DeviceId{2}) == 16);
+}
+
+TEST_CASE("a search is asked only where much could be won") {
+  struct Counted final : Policy {
+    mutable int asked = 0;
+    std::string_view name() const override { return "counted"; }
+    bool searches() const override { return true; }
+    void propose(const Request&, std::vector<Candidate>&) const override { ++asked; }
+  };
+  const auto ask = [](Case& c) {
+    std::vector<std::unique_ptr<Policy>> policies;
+    policies.push_back(aligned_policy());
+    policies.push_back(tiled_policy());
+    auto counted = std::make_unique<Counted>();
+    const Counted& seen = *counted;
+    policies.push_back(std::move(counted));
+    const Placer placer(std::move(policies));
+    REQUIRE(placer.place(c.request()).has_value());
+    return seen.asked;
+  };
+  const ir::Grid g = grid({1 << 22}, {1 << 16});
+  Case even = map_of(g, {{g, ir::View::identity(g.shape())}}, 4);
+  CHECK(ask(even) == 0);
+  Case lopsided = map_of(g, {{g, ir::View::identity(g.shape())}}, 4);
+  lopsided.placements[0] = ir::Placement::whole(g.counts(), ir::Rule::constant(1, DeviceId{1}));
+  for (Device& d : lopsided.devices) d.host = d.id.value;
+  CHECK(ask(lopsided) == 1);
+  const ir::Grid small = grid({64}, {1});
+  Case tiny = map_of(small, {{small, ir::View::identity(small.shape())}}, 4);
+  tiny.placements[0] = ir::Placement::whole(small.counts(), ir::Rule::constant(1, DeviceId{1}));
+  CHECK(ask(tiny) == 0);
+}
+
+TEST_CASE("work given by earlier ops counts: a second op goes to those that are free") {
+  const ir::Grid one = grid({1 << 22}, {1 << 22});
+  Case c = map_of(one, {}, 3);
+  Request request = c.request();
+  const std::vector<double> busy{0.5, 0, 0.7};
+  request.busy_s = busy;
+  const ir::Grid two = grid({1 << 22}, {1 << 21});
+  Case pair = map_of(two, {}, 3);
+  Request both = pair.request();
+  both.busy_s = busy;
+  const Decision decision = *Placer().place(both);
+  CHECK(decision.placement.devices() == std::vector<DeviceId>{DeviceId{2}});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // What a task costs when it is small: Task Bench over real processes, and the scheduler's own share.
 //
-//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks memory explain hop taskbench
+//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks memory explain scale hop taskbench
 //
 // The method of METG(50 %): docs/figures.md.
 #include <tilewise/kernel.h>
@@ -10,12 +10,15 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench_scale.h"
 #include "cluster.h"
+#include "dask.h"
 #include "hop.h"
 #include "report.h"
 #include "task_bench.h"
@@ -131,6 +134,7 @@ void bench_task_bench(const Settings& settings, Report& report) {
   } cases[] = {{{Pattern::kTrivial}, 5},   {{Pattern::kNoComm}, 0},        {{Pattern::kStencil1d}, 10},
                {{Pattern::kFft}, 0},       {{Pattern::kTree}, 0},          {{Pattern::kNearest, 5}, 15},
                {{Pattern::kSpread, 5}, 0}, {{Pattern::kTrivial, 0, 2}, 0}, {{Pattern::kStencil1d, 0, 2}, 0}};
+  std::map<std::string, double> of_width_8;
   for (const auto& [c, target] : cases) {
     Array start = session.zeros({2 * c.width}, {.dtype = DType::kInt64, .block = {2}});
     start.persist().wait();
@@ -143,12 +147,14 @@ void bench_task_bench(const Settings& settings, Report& report) {
       return;
     }
     const double metg = metg_us(session, start, c, rows, settings.repeats, report);
+    if (c.width == 8) of_width_8[std::string(kPatternNames[static_cast<std::size_t>(c.pattern)])] = metg;
     const Figure figure{.metric = "METG(50 %), " + name_of(c), .value = metg, .unit = "us"};
     if (target > 0)
       report.at_most(figure, target);
     else
       report.note(figure.metric + ": " + std::to_string(metg) + " us");
   }
+  beside_dask(of_width_8, settings.quick, report);
 }
 
 // ---- the scheduler's share ----------------------------------------------------------------------------------------------
@@ -284,6 +290,7 @@ int run(const Settings& settings) {
       {"memory", bench_memory},
       {"explain", bench_explain},
       {"hop", [](const Settings&, Report& r) { bench_hop(r); }},
+      {"scale", [](const Settings& s, Report& r) { bench_scale(s.quick, r); }},
       {"taskbench", bench_task_bench}};
   bool failed = false;
   for (const auto& [name, part] : parts) {
@@ -316,7 +323,8 @@ int main(int argc, char** argv) {
     else if (argument == "--only" && i + 1 < argc)
       settings.only = argv[++i];
     else {
-      std::fprintf(stderr, "usage: %s [--json FILE] [--quick] [--only tasks|memory|explain|hop|taskbench]\n",
+      std::fprintf(stderr,
+                   "usage: %s [--json FILE] [--quick] [--only tasks|memory|explain|scale|hop|taskbench]\n",
                    argv[0]);
       return 2;
     }

@@ -16,7 +16,7 @@ constexpr Duration kLong = std::chrono::seconds(300);
 
 Cluster::Cluster(const std::string& memory, const std::vector<std::string>& more) {
   const std::string address_file = folder_ / "scheduler";
-  start({testing::scheduler_program(), "--listen", "127.0.0.1:0"}, address_file);
+  start({testing::scheduler_program(), "--listen", "127.0.0.1:0", "--dashboard-listen", "off"}, address_file);
   address_ = testing::read_file(address_file);
   for (int i = 0; i < 2; ++i) {
     // Each on a core of its own, as a batch system would place them.

@@ -144,6 +144,10 @@ Cluster::Cluster(const ClusterOptions& options) : token_file_(folder_ / "token")
   std::vector<std::string> command{scheduler_program(), "--listen",    "127.0.0.1:0",
                                    "--address-file",    address_file,  "--token-file",
                                    token_file_,         "--log-level", "debug"};
+  // A dashboard where a test asks for one: its usual port is one for all.
+  if (std::find(options.scheduler_args.begin(), options.scheduler_args.end(), "--dashboard-listen") ==
+      options.scheduler_args.end())
+    command.insert(command.end(), {"--dashboard-listen", "off"});
   command.insert(command.end(), options.scheduler_args.begin(), options.scheduler_args.end());
   scheduler_ = std::make_unique<Process>("scheduler", command);
   const auto there = [&](const std::string& file, Process& process) {

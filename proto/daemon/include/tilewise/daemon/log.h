@@ -4,6 +4,7 @@
 #include <tilewise/base/result.h>
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -25,6 +26,10 @@ struct Field {
 
 // Once, in main(). `level`: debug, info, warn, error or off; `format`: text or json. kInvalidArgument for others.
 Status start_log(std::string_view program, std::string_view level, std::string_view format);
+
+// Every line that is logged goes here too, whoever logs it and on whatever thread. Once, before other threads start.
+using LogTap = std::function<void(LogLevel, std::string_view event, std::initializer_list<Field> fields)>;
+void set_log_tap(LogTap tap);
 
 void log(LogLevel level, std::string_view event, std::initializer_list<Field> fields = {});
 

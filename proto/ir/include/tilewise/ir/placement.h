@@ -3,6 +3,7 @@
 #include <tilewise/base/id.h>
 #include <tilewise/ir/shape.h>
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct Piece {
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
+// A value. Copies share what they hold, which never changes: a plan for 10,000 workers names each rule once in memory.
 class Placement {
  public:
   Placement() = default;
@@ -38,7 +40,7 @@ class Placement {
   // Takes anything, so that what came from outside can be given to verify(); only then ask the rest.
   explicit Placement(std::vector<Piece> pieces);
 
-  const std::vector<Piece>& pieces() const { return pieces_; }
+  const std::vector<Piece>& pieces() const { return body().pieces; }
   // Pieces disjoint, covering `counts`; parts match devices; bounded.
   Status verify(const Shape& counts) const;
 
@@ -51,6 +53,8 @@ class Placement {
   // without a list. (A rule that names a device several times gives it several such products, one after the other.)
   // O(log slots), where a slot is one mention of a device in one piece.
   std::int64_t owned_count(DeviceId device) const;
+  std::int64_t owned_count(DeviceId device,
+                           const Box& box) const;  // of those inside `box`; O(slots of the device)
   Index nth(DeviceId device, std::int64_t ordinal) const;
   // Ordinal of an owned point: inverse of nth.
   std::int64_t ordinal(DeviceId device, const Index& point) const;
@@ -67,7 +71,9 @@ class Placement {
 
   std::vector<DeviceId> devices() const;  // every device named, sorted, each once
 
-  friend bool operator==(const Placement& a, const Placement& b) { return a.pieces_ == b.pieces_; }
+  friend bool operator==(const Placement& a, const Placement& b) {
+    return a.body_ == b.body_ || a.pieces() == b.pieces();
+  }
 
  private:
   // One mention of an owner: coordinates `place` (C-order number in the rule's device grid) of a piece. Sorted by
@@ -77,11 +83,16 @@ class Placement {
     std::int32_t piece = 0, place = 0;
     std::int64_t before = 0, points = 0;
   };
+  struct Body {
+    std::vector<Piece> pieces;
+    std::vector<Slot> slots;
+    bool repeats = false;  // some device has several slots
+  };
+  static const Body kNoBody;
+  const Body& body() const { return body_ ? *body_ : kNoBody; }
   std::span<const Slot> slots_of(DeviceId device) const;
 
-  std::vector<Piece> pieces_;
-  std::vector<Slot> slots_;
-  bool repeats_ = false;  // some device has several slots
+  std::shared_ptr<const Body> body_;
 };
 
 }  // namespace tilewise::ir

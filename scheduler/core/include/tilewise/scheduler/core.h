@@ -3,6 +3,7 @@
 #pragma once
 #include <tilewise/base/time.h>
 #include <tilewise/msg/msg.h>
+#include <tilewise/scheduler/view.h>
 
 #include <memory>
 #include <string>
@@ -21,7 +22,14 @@ struct Closed {
   Conn conn;
   Error why;
 };
-using Event = std::variant<Received, Closed>;
+// An operator's wish, which the shell has checked. Nothing happens if there is no such graph or array any more.
+struct OperatorCancel {
+  GraphId graph;
+};
+struct OperatorRelease {  // ends the session's hold
+  ArrayId array;
+};
+using Event = std::variant<Received, Closed, OperatorCancel, OperatorRelease>;
 
 struct Send {
   Conn to;
@@ -32,7 +40,15 @@ struct Close {
   Error why;
 };
 struct EndProcess {};  // an operator's Shutdown has been passed on to every worker
-using Action = std::variant<Send, Close, EndProcess>;
+struct GraphEnded {    // for the log; only where history is kept
+  GraphId graph;
+  SessionId session;
+  std::uint64_t request = 0;
+  std::int64_t tasks = 0;
+  TimeNs took = 0;
+  msg::Outcome cause;  // ok: all of it was done
+};
+using Action = std::variant<Send, Close, EndProcess, GraphEnded>;
 
 struct Options {
   std::uint32_t term = 1;
@@ -47,6 +63,7 @@ struct Options {
   std::string software_version;         // what joiners must run; empty: what the oldest joined peer runs
   std::vector<std::string> passes_off;  // planning passes to leave out, by name (tilewise/plan)
   bool check_replays = false;           // tests: plan again what is replayed, and stop where the two differ
+  std::size_t history_graphs = 0;       // how many that ended are remembered, for people (view)
 };
 
 class Core {
@@ -59,6 +76,9 @@ class Core {
 
   // When to step again though nothing arrives (pings, silence).
   TimeNs next_deadline() const;
+
+  // For people (tilewise/scheduler/view.h). Error: kNotFound.
+  View view(const ViewRequest& request, TimeNs now) const;
 
   // Checks every index against every other (tests). Stops the process with the story on a violation.
   void check_invariants() const;

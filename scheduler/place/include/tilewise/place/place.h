@@ -27,6 +27,8 @@ struct Request {
   std::span<const Device> eligible;        // those that automatic placement may use for this op, sorted by id
   std::span<const ir::Placement> wanted;   // of later users with explicit devices and the same block counts
   const Speeds* speeds = nullptr;          // null: as if nothing had been measured
+  // Seconds of work that earlier ops of the same plan have given to each of `devices`; empty: none.
+  std::span<const double> busy_s = {};
 };
 
 struct Candidate {
@@ -39,6 +41,8 @@ class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
+  // It looks at every point, under a budget: asked only where enough could be won to pay for that.
+  virtual bool searches() const { return false; }
   virtual void propose(const Request& request, std::vector<Candidate>& out) const = 0;
 };
 
@@ -46,6 +50,8 @@ std::unique_ptr<Policy> aligned_policy();       // with each of the largest oper
 std::unique_ptr<Policy> tiled_policy();         // contiguous tiles over a near-square device grid
 std::unique_ptr<Policy> block_cyclic_policy();  // the same grid, dealt out in turn; not among the defaults
 std::unique_ptr<Policy> wanted_policy();        // as later users with explicit devices want it
+std::unique_ptr<Policy> balanced_policy();      // shares by speed, where equal tiles cannot be even
+std::unique_ptr<Policy> following_policy();     // searches: each point to its inputs, within shares by speed
 
 struct Rejected {
   ir::Placement placement;
@@ -95,7 +101,9 @@ ir::Placement tiled(const ir::Shape& counts, std::span<const DeviceId> devices,
 bool align_with(const Request& request, int operand, ir::Placement& out);
 
 struct Estimate {
-  double seconds = 0;  // of the busiest device, computing and waiting for bytes, and a little for all traffic
+  // Until the busiest device is done, computing and waiting for bytes, and a little for all traffic; counted from when the
+  // device with the least work so far would be free.
+  double seconds = 0;
   double moved_bytes = 0;  // between devices, to where `request.wanted` wants the results included
 };
 constexpr std::int64_t kSampledReads = 256;  // at most so many are looked at

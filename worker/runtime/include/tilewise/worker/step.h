@@ -20,7 +20,7 @@ struct ResolvedStep {
 // Where a step's time is written down.
 struct StepSink {
   Meter* meter = nullptr;
-  StepLog* log = nullptr;  // may be null
+  StepLog* log = nullptr;                        // may be null
   std::atomic<std::int64_t>* busy_ns = nullptr;  // of the stream, in all
   std::uint16_t device = 0;
   std::uint8_t stream = 0;

@@ -1,0 +1,274 @@
+#include "live.h"
+
+#include <tilewise/base/text.h>
+
+#include <unistd.h>
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <map>
+#include <thread>
+
+namespace tilewise::cli {
+namespace {
+
+using json::value;
+
+[[gnu::format(printf, 2, 3)]] void add(std::string& out, const char* format, ...) {
+  char line[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  out += line;
+}
+
+// Members that are missing, or something else than expected, read as nothing: another version may be at the other end.
+const value* member(const value& v, const char* key) {
+  const auto* object = v.if_object();
+  return object == nullptr ? nullptr : object->if_contains(key);
+}
+double number(const value& v, const char* key) {
+  const value* found = member(v, key);
+  return found != nullptr && found->is_number() ? found->to_number<double>() : 0;
+}
+long long whole(const value& v, const char* key) { return static_cast<long long>(number(v, key)); }
+std::string text(const value& v, const char* key) {
+  const value* found = member(v, key);
+  return found != nullptr && found->is_string() ? printable(std::string_view(found->get_string()))
+                                                : std::string();
+}
+const json::array& list(const value& v, const char* key) {
+  static const json::array kNone;
+  const value* found = member(v, key);
+  return found != nullptr && found->is_array() ? found->get_array() : kNone;
+}
+std::string bytes(const value& v, const char* key) {
+  return bytes_text(static_cast<std::int64_t>(number(v, key)));
+}
+
+std::string bar(double share, int width) {
+  const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * width + 0.5);
+  return "[" + std::string(static_cast<std::size_t>(full), '#') +
+         std::string(static_cast<std::size_t>(width - full), '.') + "]";
+}
+
+// The part of an id that differs within one life of the scheduler, as on the page.
+std::string short_id(const std::string& id) {
+  const std::uint64_t all = std::strtoull(id.c_str(), nullptr, 10);
+  return std::to_string(all & ((std::uint64_t{1} << 40) - 1));
+}
+
+std::string name_of(const value& op) {
+  const std::string label = text(op, "label");
+  return text(op, "kind") + (label.empty() ? "" : " '" + label.substr(0, 40) + "'");
+}
+
+std::map<long long, double> busy_of(const value* overview) {
+  std::map<long long, double> out;
+  if (overview == nullptr) return out;
+  for (const value& d : list(*overview, "devices")) out[whole(d, "id")] = number(d, "busy_s");
+  return out;
+}
+
+void add_graph_line(std::string& out, const value& g) {
+  const double tasks = number(g, "tasks"), share = tasks > 0 ? number(g, "done") / tasks : 1;
+  add(out, "%-8s %-9s %s %3.0f %%  %lld/%lld tasks  %lld ops  %s\n", short_id(text(g, "id")).c_str(),
+      text(g, "state").c_str(), bar(share, 20).c_str(), share * 100, whole(g, "done"), whole(g, "tasks"),
+      whole(g, "ops"), text(g, "client").substr(0, 40).c_str());
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte < 0x20 || byte == 0x7F ? '?' : c;
+  }
+  return out;
+}
+
+std::string top_text(const json::value& o, const json::value* before) {
+  std::string out;
+  const value* totals = member(o, "totals");
+  const value none(nullptr);
+  const value& t = totals != nullptr ? *totals : none;
+  const double passed = before == nullptr ? 0 : number(o, "now") - number(*before, "now");
+  const value* earlier = before == nullptr ? nullptr : member(*before, "totals");
+  const double rate = earlier == nullptr || passed <= 0
+                          ? 0
+                          : (number(t, "tasks_done") - number(*earlier, "tasks_done")) / passed;
+  add(out,
+      "tilewise %s   up %s   graphs: %lld running, %lld done, %lld failed   tasks: %lld, %.0f/s   arrays: "
+      "%lld\n",
+      text(o, "version").c_str(), seconds_text(number(o, "now")).c_str(), whole(t, "graphs_running"),
+      whole(t, "graphs_done"), whole(t, "graphs_failed"), whole(t, "tasks_done"), rate, whole(t, "arrays"));
+  for (const value& w : list(o, "warnings")) {
+    const value* serious = member(w, "serious");
+    const bool problem = serious != nullptr && serious->is_bool() && serious->get_bool();
+    out += std::string(problem ? "PROBLEM: " : "warning: ") + text(w, "what") + "\n         " +
+           text(w, "to_do") + "\n";
+  }
+  out += "\n";
+  add(out, "%-18s %-5s %27s %30s\n", "device", "kind", "load", "memory");
+  const std::map<long long, double> was = busy_of(before);
+  for (const value& d : list(o, "devices")) {
+    const auto it = was.find(whole(d, "id"));
+    const double load = it == was.end() || passed <= 0 ? 0
+                                                       : (number(d, "busy_s") - it->second) / passed /
+                                                             std::max(1.0, number(d, "streams"));
+    const double memory = number(d, "memory");
+    add(out, "%-18s %-5s %s %3.0f %%  %s %s of %s\n", text(d, "name").substr(0, 18).c_str(),
+        text(d, "kind").c_str(), bar(load, 20).c_str(), std::clamp(load, 0.0, 1.0) * 100,
+        bar(memory > 0 ? number(d, "used") / memory : 0, 14).c_str(), bytes(d, "used").c_str(),
+        bytes(d, "memory").c_str());
+  }
+  out += "\ngraph    state\n";
+  int shown = 0;
+  for (const value& g : list(o, "graphs")) {
+    if (shown++ == 12) break;
+    add_graph_line(out, g);
+    if (text(g, "state") != "running") continue;
+    for (const value& op : list(g, "groups")) {
+      if (number(op, "tasks") <= 0) continue;
+      const double share = number(op, "done") / number(op, "tasks");
+      add(out, "           %s %3.0f %%  %s x %lld\n", bar(share, 12).c_str(), share * 100,
+          name_of(op).c_str(), whole(op, "ops"));
+    }
+  }
+  std::map<std::string, double> lanes, lanes_before;
+  for (const value& l : list(o, "lanes")) lanes[text(l, "lane")] += number(l, "bytes");
+  if (before != nullptr)
+    for (const value& l : list(*before, "lanes")) lanes_before[text(l, "lane")] += number(l, "bytes");
+  if (!lanes.empty()) out += "\n";
+  for (const auto& [lane, total] : lanes) {
+    const double per_s =
+        passed > 0 && lanes_before.contains(lane) ? (total - lanes_before[lane]) / passed : 0;
+    add(out, "lane %-14s %12s/s %12s in all\n", lane.c_str(),
+        bytes_text(static_cast<std::int64_t>(per_s)).c_str(),
+        bytes_text(static_cast<std::int64_t>(total)).c_str());
+  }
+  return out;
+}
+
+std::string arrays_text(const json::value& all) {
+  std::string out;
+  add(out, "%lld arrays alive\n%-16s %-10s %-24s %12s %20s  %-6s %s\n", whole(all, "live"), "id", "type",
+      "shape", "bytes", "blocks made", "held", "where; name");
+  for (const value& a : list(all, "arrays")) {
+    std::string shape;
+    for (const value& n : list(a, "shape"))
+      shape += (shape.empty() ? "" : ", ") + std::to_string(n.is_number() ? n.to_number<std::int64_t>() : 0);
+    const value* held = member(a, "held");
+    add(out, "%-16s %-10s %-24s %12s %9lld/%-10lld  %-6s %s; %s\n", text(a, "id").c_str(),
+        text(a, "dtype").c_str(), ("(" + shape + ")").c_str(), bytes(a, "bytes").c_str(), whole(a, "made"),
+        whole(a, "blocks"), held != nullptr && held->is_bool() && held->get_bool() ? "yes" : "no",
+        text(a, "placement").c_str(), name_of(a).c_str());
+  }
+  return out;
+}
+
+std::string graph_text(const json::value& g) {
+  std::string out;
+  const value* summary = member(g, "summary");
+  if (summary == nullptr) return out;
+  add_graph_line(out, *summary);
+  if (const value* cause = member(*summary, "cause"); cause != nullptr && cause->is_object())
+    out += "ended because: " + text(*cause, "message") + "\n";
+  add(out, "as written %lld ops", whole(g, "source_count"));
+  for (const value& p : list(g, "passes")) add(out, ", %s %lld", text(p, "name").c_str(), whole(p, "ops"));
+  out += "\n\n";
+  add(out, "%-44s %22s %10s %10s %12s  %s\n", "op", "tasks", "began", "took", "result", "placed");
+  for (const value& op : list(g, "ops")) {
+    const value *began = member(op, "began"), *ended = member(op, "ended");
+    const bool ran = began != nullptr && began->is_number() && ended != nullptr && ended->is_number();
+    add(out, "%-44s %10lld/%-11lld %10s %10s %12s  %s\n",
+        (std::to_string(whole(op, "position")) + " " + name_of(op)).substr(0, 44).c_str(), whole(op, "done"),
+        whole(op, "tasks"),
+        ran ? seconds_text(number(op, "began") - number(*summary, "submitted")).c_str() : "-",
+        ran ? seconds_text(number(op, "ended") - number(op, "began")).c_str() : "-",
+        bytes(op, "bytes").c_str(), text(op, "why").c_str());
+  }
+  if (number(g, "forgotten") > 0) add(out, "%lld ops are not remembered\n", whole(g, "forgotten"));
+  return out;
+}
+
+Status top(const Web& web, Format format, double interval_s, bool once) {
+  if (format == Format::kJson) {
+    TW_ASSIGN(const std::string body, web.get("/api/overview"));
+    std::puts(body.c_str());
+    return {};
+  }
+  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  value before(nullptr);
+  for (bool first = true;; first = false) {
+    TW_ASSIGN(value now, web.get_json("/api/overview"));
+    const bool last = once || !terminal;
+    if (last && first) {  // rates need two looks
+      before = std::move(now);
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      continue;
+    }
+    const std::string page = top_text(now, before.is_null() ? nullptr : &before);
+    if (!last) std::fputs("\x1b[H\x1b[2J", stdout);
+    std::fputs(page.c_str(), stdout);
+    std::fflush(stdout);
+    if (last) return {};
+    before = std::move(now);
+    std::this_thread::sleep_for(std::chrono::duration<double>(interval_s));
+  }
+}
+
+Status arrays(const Web& web, Format format) {
+  if (format == Format::kJson) {
+    TW_ASSIGN(const std::string body, web.get("/api/arrays"));
+    std::puts(body.c_str());
+    return {};
+  }
+  TW_ASSIGN(const value all, web.get_json("/api/arrays"));
+  std::fputs(arrays_text(all).c_str(), stdout);
+  return {};
+}
+
+Status graph(const Web& web, const std::string& id, Format format) {
+  TW_ASSIGN(const value overview, web.get_json("/api/overview"));
+  if (id.empty()) {
+    if (format == Format::kJson) {
+      std::puts(boost::json::serialize(list(overview, "graphs")).c_str());
+      return {};
+    }
+    std::string out;
+    for (const value& g : list(overview, "graphs")) add_graph_line(out, g);
+    std::fputs(out.empty() ? "no graph has run yet\n" : out.c_str(), stdout);
+    return {};
+  }
+  // As it is printed: short ids are of this life of the scheduler.
+  std::string full = id;
+  for (const value& g : list(overview, "graphs"))
+    if (short_id(text(g, "id")) == id) full = text(g, "id");
+  if (full.find_first_not_of("0123456789") != std::string::npos)
+    return error(Errc::kInvalidArgument, "graph '" + printable(id) + "' is no number");
+  TW_ASSIGN(const std::string body, web.get("/api/graph?id=" + full));
+  if (format == Format::kJson) {
+    std::puts(body.c_str());
+    return {};
+  }
+  boost::system::error_code ec;
+  std::fputs(graph_text(boost::json::parse(body, ec)).c_str(), stdout);
+  return {};
+}
+
+Status login_link(const Web& web, config::Role role, Format format) {
+  TW_ASSIGN(const std::string body, web.post("/api/login-link", {{"role", config::name_of(role)}}));
+  boost::system::error_code ec;
+  const value answer = boost::json::parse(body, ec);
+  const std::string link = web.origin() + text(answer, "path");
+  if (format == Format::kJson)
+    std::printf("{\"link\":%s}\n", json_quote(link).c_str());
+  else
+    std::printf("%s\n", link.c_str());
+  return {};
+}
+
+}  // namespace tilewise::cli

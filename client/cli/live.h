@@ -1,0 +1,25 @@
+// Commands that ask the dashboard.
+#pragma once
+#include "commands.h"
+#include "web.h"
+
+namespace tilewise::cli {
+
+// A page of text, drawn again and again until interrupted; once if `once`, or if standard output is no terminal.
+Status top(const Web& web, Format format, double interval_s, bool once);
+Status arrays(const Web& web, Format format);
+Status graph(const Web& web, const std::string& id,
+             Format format);  // empty: a list of all that are remembered
+// Prints a link that logs a browser in, once.
+Status login_link(const Web& web, config::Role role, Format format);
+
+// ---- texts, for tests ------------------------------------------------------------------------------------------------
+
+// `before`: an earlier overview, for rates; null at first.
+std::string top_text(const json::value& overview, const json::value* before);
+std::string arrays_text(const json::value& arrays);
+std::string graph_text(const json::value& graph);
+// What would move a terminal's cursor, or worse, becomes a question mark.
+std::string printable(std::string_view text);
+
+}  // namespace tilewise::cli

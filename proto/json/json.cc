@@ -1,0 +1,2 @@
+// Boost.JSON, compiled once: Debian's headers carry its sources, so nothing has to be linked.
+#include <boost/json/src.hpp>

@@ -1,0 +1,103 @@
+#include "history.h"
+
+#include "graphs.h"
+#include "state.h"
+
+#include <tilewise/plan/plan.h>
+
+#include <algorithm>
+
+namespace tilewise::scheduler {
+namespace {
+
+bool kept(const State& s) { return s.options.history_graphs > 0; }
+
+// The oldest graphs go, whole, when there are too many of them or of their ops.
+void trim(State& s) {
+  History& h = s.history;
+  while (!h.ended.empty() && (h.ended.size() > s.options.history_graphs || h.ops > kMaxPastOps)) {
+    const auto it = h.graphs.find(h.ended.front());
+    h.ops -= it->second.ops.size();
+    h.graphs.erase(it);
+    h.ended.pop_front();
+  }
+}
+
+}  // namespace
+
+std::vector<SourceOp> source_of(const State& s, const std::vector<ir::Op>& ops) {
+  std::vector<SourceOp> out;
+  if (!kept(s)) return out;
+  out.reserve(std::min(ops.size(), kMaxSourceOps));
+  boost::unordered_flat_map<std::uint64_t, std::uint32_t> made;
+  for (const ir::Op& op : ops) {
+    if (out.size() == kMaxSourceOps) break;
+    SourceOp source{op.kind, op.label, {}};
+    for (const ir::Operand& operand : op.operands) {
+      if (const auto it = made.find(operand.array); it != made.end()) source.inputs.push_back(it->second);
+    }
+    for (const ir::OutputSpec& output : op.outputs)
+      made.emplace(output.array, static_cast<std::uint32_t>(out.size()));
+    out.push_back(std::move(source));
+  }
+  return out;
+}
+
+void remember_graph(State& s, const GraphRecord& graph, PastGraph past) {
+  if (!kept(s)) return;
+  GraphSummary& g = past.summary;
+  g.id = graph.id;
+  g.session = graph.session;
+  g.client = s.peer(s.session(graph.session).peer).info.name;
+  g.request = graph.request;
+  g.priority = graph.priority;
+  g.submitted = s.now - s.start;
+  g.ops = static_cast<std::uint32_t>(graph.ops.size());
+  g.tasks = graph.total;
+  s.history.graphs.emplace(graph.id, std::move(past));
+}
+
+void remember_end(State& s, const GraphRecord& graph) {
+  const auto it = s.history.graphs.find(graph.id);
+  if (it == s.history.graphs.end()) return;
+  GraphSummary& g = it->second.summary;
+  g.running = false;
+  g.cancelled = graph.cancelled;
+  g.done = graph.done;
+  g.failed = graph.failed;
+  g.ended = s.now - s.start;
+  g.cause = graph.root_cause;
+  if (!g.cause.ok()) {
+    for (const OpId id : graph.ops) {
+      const OpRecord* op = s.ops.find(id);
+      if (op == nullptr || (op->failed == 0 && op->completed == op->points)) continue;
+      if (g.affected.size() < kMaxAffected) g.affected.push_back(plan::describe(op->op, op->position));
+      ++g.affected_count;
+    }
+  }
+  s.out->push_back(GraphEnded{g.id, g.session, g.request, g.tasks, g.ended - g.submitted, g.cause});
+  s.history.ended.push_back(graph.id);
+  trim(s);
+}
+
+void remember_op(State& s, const OpRecord& op) {
+  const auto it = s.history.graphs.find(op.graph);
+  if (it == s.history.graphs.end()) return;
+  PastGraph& past = it->second;
+  // A running graph cannot be dropped for room: of a very large one the first that go are remembered.
+  if (s.history.ops >= 2 * kMaxPastOps || past.ops.size() >= ViewLimits::kOps) {
+    ++past.forgotten;
+    return;
+  }
+  past.ops.push_back(view_of(s, op));
+  ++s.history.ops;
+  if (!past.summary.running) trim(s);
+}
+
+void remember_loss(State& s, const Peer& peer) {
+  if (!kept(s)) return;
+  s.history.lost.push_back({peer.info.id, peer.info.role, peer.info.name, s.now - s.start});
+  if (s.history.lost.size() > kMaxLostPeers) s.history.lost.pop_front();
+}
+
+}  // namespace tilewise::scheduler

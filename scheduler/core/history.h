@@ -1,0 +1,46 @@
+// What is remembered, for people, of graphs and ops beyond their lives: bounded, never looked at by any decision, and
+// not there at all where Options::history_graphs is 0.
+#pragma once
+#include <tilewise/scheduler/view.h>
+
+#include <deque>
+#include <map>
+
+namespace tilewise::scheduler {
+
+struct State;
+struct GraphRecord;
+struct OpRecord;
+struct Peer;
+
+constexpr std::size_t kMaxPastOps = 65'536;   // of all graphs
+constexpr std::size_t kMaxSourceOps = 4'096;  // of one graph
+constexpr std::size_t kMaxLostPeers = 64;
+constexpr std::size_t kMaxAffected = 16;  // dependents named of one failure
+
+struct PastGraph {
+  GraphSummary summary;  // while it runs: only what does not change
+  std::vector<SourceOp> source;
+  std::uint32_t source_count = 0;
+  std::vector<PassCount> passes;
+  std::vector<OpView> ops;  // retired ones, in the order in which they went
+  std::uint32_t forgotten = 0;
+};
+
+struct History {
+  std::map<GraphId, PastGraph> graphs;  // running ones, and those that ended last
+  std::deque<GraphId> ended;            // oldest first
+  std::size_t ops = 0;                  // in all graphs
+  std::deque<LostPeer> lost;            // oldest first
+};
+
+std::vector<SourceOp> source_of(const State& s, const std::vector<ir::Op>& ops);
+void remember_graph(State& s, const GraphRecord& graph, PastGraph past);
+void remember_end(State& s, const GraphRecord& graph);
+void remember_op(State& s, const OpRecord& op);  // about to be forgotten
+void remember_loss(State& s, const Peer& peer);
+
+// view.cc, shared: without shares
+OpView view_of(const State& s, const OpRecord& op);
+
+}  // namespace tilewise::scheduler

@@ -1,0 +1,166 @@
+// What people may see of a scheduler: plain values, made when somebody asks. Making them changes nothing; what it costs is
+// bounded by the limits below, whatever the size of the cluster and its graphs. Times are since the scheduler's start.
+#pragma once
+#include <tilewise/base/time.h>
+#include <tilewise/msg/msg.h>
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace tilewise::scheduler {
+
+struct ViewLimits {
+  static constexpr std::size_t kGraphs = 256;  // running ones, the latest; ended ones are bounded by History
+  static constexpr std::size_t kScannedOps = 16'384;  // of running graphs, for the counts by kind
+  static constexpr std::size_t kOpGroups = 12;        // a graph
+  static constexpr std::size_t kOps = 16'384;         // of one GraphView
+  static constexpr std::size_t kSessions = 1024;
+  static constexpr std::size_t kArrays = 2'000;
+  static constexpr std::size_t kScannedArrays = 65'536;
+  static constexpr std::size_t kShares = 64;  // devices of one op or array
+};
+
+constexpr TimeNs kNotYet = -1;
+
+// Ops of one kind and label, in one graph.
+struct OpGroup {
+  ir::OpKind kind = ir::OpKind::kMap;
+  std::string label;
+  std::uint32_t ops = 0, ops_done = 0;
+  std::int64_t tasks = 0, done = 0, failed = 0;
+};
+
+struct GraphSummary {
+  GraphId id;
+  SessionId session;
+  std::string client;
+  std::uint64_t request = 0;
+  std::int32_t priority = 0;
+  bool running = true, cancelled = false;
+  std::int64_t tasks = 0, done = 0, failed = 0;
+  std::uint32_t ops = 0, ops_open = 0;
+  TimeNs submitted = 0, ended = kNotYet;
+  msg::Outcome cause;                 // of the first failure, or of the cancellation
+  std::vector<std::string> affected;  // planned ops that did not complete because of it, the first few
+  std::uint32_t affected_count = 0;
+  std::vector<OpGroup> groups;  // by number of tasks, largest first
+};
+
+struct SessionView {
+  SessionId id;
+  WorkerId peer;
+  std::string client;
+  std::int64_t held_arrays = 0, held_bytes = 0;
+  bool counted = true;  // false: too many arrays to add up their bytes
+  std::uint32_t running = 0;
+};
+
+struct LostPeer {
+  WorkerId id;
+  msg::Role role = msg::Role::kWorker;
+  std::string name;
+  TimeNs at = 0;
+};
+
+struct Overview {
+  TimeNs now = 0;
+  msg::StatusReply status;  // without its `graphs`
+  std::int64_t running = 0;
+  std::vector<GraphSummary> graphs;  // running ones by id, then those that ended, latest first
+  std::vector<SessionView> sessions;
+  std::vector<msg::Stuck> stuck;
+  std::vector<LostPeer> lost;  // latest first
+};
+
+struct ShareView {
+  DeviceId device;
+  std::int64_t owned = 0, completed = 0;
+};
+
+struct OpView {
+  OpId id;
+  std::uint32_t position = 0;  // in the plan
+  ir::OpKind kind = ir::OpKind::kMap;
+  std::string label;
+  std::uint32_t fused = 0;            // instructions of its tape; 0: it has none
+  std::vector<std::uint32_t> inputs;  // positions of the ops of this plan that it reads
+  bool reads_earlier = false;         // perhaps arrays of earlier graphs too
+  std::int64_t tasks = 0, done = 0, failed = 0, bytes = 0;
+  bool finished = false;
+  TimeNs began = kNotYet, ended = kNotYet;  // when the scheduler first and last heard of its tasks
+  double predicted_s = 0;                   // of the busiest device, when it was placed; 0: not estimated
+  std::string_view why;                     // the policy that placed it
+  std::vector<ShareView> shares;            // the first few devices; none once it is forgotten by the core
+};
+
+// As the client wrote it, before any pass.
+struct SourceOp {
+  ir::OpKind kind = ir::OpKind::kMap;
+  std::string label;
+  std::vector<std::uint32_t> inputs;  // positions among the source ops
+};
+struct PassCount {
+  std::string_view name;
+  std::uint32_t ops = 0;  // after it
+};
+
+struct GraphView {
+  GraphSummary summary;
+  TimeNs now = 0;
+  std::vector<SourceOp> source;
+  std::uint32_t source_count = 0;
+  std::vector<PassCount> passes;
+  std::vector<OpView> ops;      // by position; those that changed since GraphRequest::since
+  std::uint32_t forgotten = 0;  // ops of which nothing is known any more
+};
+
+struct ArrayView {
+  ArrayId id;
+  SessionId session;
+  std::string client;
+  std::uint64_t number = 0;  // the session's name for it
+  bool held = false;
+  ir::DType dtype = ir::DType::kFloat64;
+  ir::Grid grid;
+  std::int64_t bytes = 0, blocks = 0, made = 0;  // made: blocks that are complete
+  std::int32_t open_users = 0;
+  GraphId graph;
+  OpId producer;
+  std::uint32_t position = 0;
+  ir::OpKind kind = ir::OpKind::kMap;
+  std::string label;
+  std::string placement;  // "4x2 tiles over 8 devices"
+  std::int32_t copies = 1;
+  std::vector<ShareView> shares;
+  msg::Outcome failed;
+};
+struct ArrayList {
+  std::int64_t live = 0, listed_of = 0;  // all; those looked at
+  std::vector<ArrayView> arrays;         // held ones first, then the largest
+};
+struct ArrayDetail {
+  ArrayView array;
+  ir::Placement placement;  // of its blocks
+  OpView producer;
+  std::string program;          // the op that makes it, as planned
+  std::vector<OpView> readers;  // of the ops looked at, those that read it
+};
+
+struct OverviewRequest {};
+struct GraphRequest {
+  GraphId graph;
+  TimeNs since = kNotYet;   // only ops that changed later
+  std::uint32_t first = 0;  // position of the first op to tell
+};
+struct ArraysRequest {
+  SessionId session;  // of this one only, if given
+};
+struct ArrayRequest {
+  ArrayId array;
+};
+using ViewRequest = std::variant<OverviewRequest, GraphRequest, ArraysRequest, ArrayRequest>;
+using View = std::variant<Error, Overview, GraphView, ArrayList, ArrayDetail>;
+
+}  // namespace tilewise::scheduler

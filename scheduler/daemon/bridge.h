@@ -1,0 +1,46 @@
+// Between the dashboard's thread and the scheduler's: questions are posted to the loop, answered there, and go back.
+#pragma once
+#include <tilewise/dashboard/dashboard.h>
+
+#include "server.h"
+
+#include <deque>
+
+namespace tilewise::scheduler {
+
+class Bridge final : public dashboard::Source {
+ public:
+  Bridge(net::EventLoop& loop, Server& server) : loop_(loop), server_(server) {}
+
+  void view(ViewRequest request, std::function<void(View)> answer) override;
+  void explain(GraphId graph, std::function<void(msg::Explanation)> answer) override;
+  void trace(GraphId graph, std::function<void(std::vector<msg::TraceReply>)> answer) override;
+  void cancel(GraphId graph) override;
+  void release(ArrayId array) override;
+
+ private:
+  struct Explaining {
+    std::uint64_t request = 0;
+    std::function<void(msg::Explanation)> answer;
+  };
+  struct Tracing {
+    std::uint64_t nonce = 0;
+    std::vector<msg::TraceReply> replies;
+    std::function<void(std::vector<msg::TraceReply>)> answer;
+  };
+  static constexpr std::size_t kMaxWaiting = 8;  // of each kind; the oldest are given up
+
+  // What follows runs on the loop's thread.
+  Conn conn();  // joins when it is needed first
+  void receive(const msg::Message& message);
+  void on_trace(const msg::TraceReply& reply);
+
+  net::EventLoop& loop_;
+  Server& server_;
+  Conn conn_;
+  std::uint64_t last_ = 0;
+  std::deque<Explaining> explaining_;
+  std::deque<Tracing> tracing_;
+};
+
+}  // namespace tilewise::scheduler

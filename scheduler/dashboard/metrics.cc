@@ -1,0 +1,149 @@
+#include "metrics.h"
+
+#include <tilewise/json/json.h>
+
+#include <cstdio>
+
+namespace tilewise::dashboard {
+namespace {
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : json::utf8(text)) {
+    if (c == '\\' || c == '"')
+      (out += '\\') += c;
+    else if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+class Text {
+ public:
+  void family(const char* name, const char* type, const char* help) {
+    name_ = name;
+    out_ += std::string("# HELP ") + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
+  }
+  void sample(double value, const std::string& labels = {}) {
+    char number[40];
+    std::snprintf(number, sizeof number, " %.17g\n", value);
+    out_ += name_ + (labels.empty() ? "" : "{" + labels + "}") + number;
+  }
+  template <class T> void sample(T value, const std::string& labels = {}) {
+    out_ += name_ + (labels.empty() ? "" : "{" + labels + "}") + " " + std::to_string(value) + "\n";
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string name_, out_;
+};
+
+struct NamedDevice {
+  std::string labels;
+  const msg::DeviceStats* stats;
+  std::int64_t memory;
+};
+
+std::vector<NamedDevice> named_devices(const msg::StatusReply& status) {
+  std::vector<NamedDevice> out;
+  std::size_t next = 0;
+  for (const msg::PeerInfo& peer : status.peers) {
+    if (peer.role != msg::Role::kWorker) continue;
+    for (std::size_t i = 0; i < peer.devices.size() && next < status.devices.size(); ++i, ++next) {
+      const msg::DeviceDesc& about = peer.descriptions[i];
+      out.push_back({"device=" + quoted(about.name) + ",kind=\"" + (about.kind == 0 ? "host" : "cuda") + "\"",
+                     &status.devices[next], about.memory_bytes});
+    }
+  }
+  return out;
+}
+
+void about_cluster(Text& t, const scheduler::Overview& o) {
+  const msg::StatusReply& s = o.status;
+  std::size_t count[3] = {};
+  for (const msg::PeerInfo& peer : s.peers) ++count[static_cast<std::size_t>(peer.role)];
+  t.family("tilewise_scheduler_uptime_seconds", "gauge", "Time since the scheduler started.");
+  t.sample(static_cast<double>(o.now) * 1e-9);
+  t.family("tilewise_scheduler_term", "gauge", "Number of this scheduler life.");
+  t.sample(s.term);
+  t.family("tilewise_peers", "gauge", "Joined processes by role.");
+  t.sample(count[0], "role=\"worker\"");
+  t.sample(count[1], "role=\"client\"");
+  t.sample(count[2], "role=\"tool\"");
+  t.family("tilewise_graphs_running", "gauge", "Submitted graphs that have not ended.");
+  t.sample(o.running);
+  t.family("tilewise_graphs_ended_total", "counter",
+           "Graphs that ended, by outcome; cancelled ones count as failed.");
+  t.sample(s.graphs_done, "outcome=\"done\"");
+  t.sample(s.graphs_failed, "outcome=\"failed\"");
+  t.family("tilewise_tasks_completed_total", "counter",
+           "Tasks that workers reported as completed, failed ones included.");
+  t.sample(s.tasks_done);
+  t.family("tilewise_arrays", "gauge", "Arrays that the scheduler knows.");
+  t.sample(s.arrays_live);
+}
+
+void about_devices(Text& t, const msg::StatusReply& status) {
+  const std::vector<NamedDevice> devices = named_devices(status);
+  const auto each = [&](const char* name, const char* type, const char* help, auto&& value) {
+    t.family(name, type, help);
+    for (const NamedDevice& d : devices) t.sample(value(d), d.labels);
+  };
+  each("tilewise_device_memory_limit_bytes", "gauge", "Bound of the device's arena.",
+       [](const NamedDevice& d) { return d.memory; });
+  each("tilewise_device_memory_used_bytes", "gauge", "Bytes of blocks on the device.",
+       [](const NamedDevice& d) { return d.stats->bytes_used; });
+  each("tilewise_device_memory_peak_bytes", "gauge", "Most bytes of blocks at once since the worker joined.",
+       [](const NamedDevice& d) { return d.stats->bytes_peak; });
+  each("tilewise_device_memory_resident_bytes", "gauge", "Bytes of the arena that are backed by memory.",
+       [](const NamedDevice& d) { return d.stats->bytes_resident; });
+  each("tilewise_device_steps_total", "counter", "Kernel steps run.",
+       [](const NamedDevice& d) { return d.stats->steps_run; });
+  each("tilewise_device_busy_seconds_total", "counter",
+       "Time in which the device's streams ran steps, summed over them.",
+       [](const NamedDevice& d) { return static_cast<double>(d.stats->busy_ns) * 1e-9; });
+}
+
+void about_lanes(Text& t, const msg::StatusReply& status) {
+  const auto labels = [](const auto& entry) {
+    return "worker=\"w" + std::to_string(entry.first.value) +
+           "\",lane=" + quoted(msg::name_of(entry.second.lane));
+  };
+  t.family("tilewise_lane_bytes_total", "counter",
+           "Bytes that a worker took in, by the lane they came over.");
+  for (const auto& entry : status.lanes) t.sample(entry.second.bytes, labels(entry));
+  t.family("tilewise_lane_transfers_total", "counter", "Blocks that a worker took in, by lane.");
+  for (const auto& entry : status.lanes) t.sample(entry.second.transfers, labels(entry));
+}
+
+}  // namespace
+
+std::string metrics_text(const scheduler::Overview& overview, const std::vector<Warning>& found,
+                         const ServerCounts& counts, const std::string& version) {
+  Text t;
+  t.family("tilewise_build_info", "gauge", "The version, as a label.");
+  t.sample(1, "version=" + quoted(version));
+  about_cluster(t, overview);
+  about_devices(t, overview.status);
+  about_lanes(t, overview.status);
+  t.family("tilewise_warnings", "gauge", "Warnings that the dashboard shows, by code.");
+  for (const std::string_view code : warning_codes()) {
+    int n = 0;
+    for (const Warning& w : found) n += w.code == code ? 1 : 0;
+    t.sample(n, "code=" + quoted(code));
+  }
+  t.family("tilewise_dashboard_connections", "gauge", "Open connections to the dashboard.");
+  t.sample(counts.connections);
+  t.family("tilewise_dashboard_watchers", "gauge", "Those of them that follow live views.");
+  t.sample(counts.sockets);
+  t.family("tilewise_dashboard_requests_total", "counter", "Requests that the dashboard answered.");
+  t.sample(counts.requests);
+  t.family("tilewise_dashboard_refused_total", "counter",
+           "Requests that the dashboard refused: no token, wrong host, too large.");
+  t.sample(counts.refused);
+  return t.take();
+}
+
+}  // namespace tilewise::dashboard

@@ -1,0 +1,191 @@
+#include "warnings.h"
+
+#include <tilewise/base/text.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+namespace tilewise::dashboard {
+namespace {
+
+using scheduler::Overview;
+
+constexpr TimeNs kRecent = 300 * kSecond;
+constexpr double kFull = 0.9;               // of a device's memory
+constexpr double kBusy = 0.5, kIdle = 0.1;  // shares of the time between two looks
+constexpr std::array<std::string_view, 9> kCodes = {"no-workers",  "worker-lost",     "stuck",
+                                                    "memory-full", "graph-failed",    "imbalance",
+                                                    "staged-lane", "tcp-on-one-host", "no-progress"};
+
+struct DeviceInfo {
+  std::string name;
+  std::int64_t memory = 0;
+  std::string host;
+};
+using Devices = std::map<DeviceId, DeviceInfo>;
+
+Devices devices_of(const Overview& o) {
+  Devices out;
+  for (const msg::PeerInfo& peer : o.status.peers) {
+    for (std::size_t i = 0; i < peer.devices.size() && i < peer.descriptions.size(); ++i) {
+      if (peer.role == msg::Role::kWorker)
+        out[peer.devices[i]] = {peer.descriptions[i].name, peer.descriptions[i].memory_bytes, peer.host_id};
+    }
+  }
+  return out;
+}
+
+std::string seconds_ago(TimeNs now, TimeNs then) { return std::to_string((now - then) / kSecond) + " s ago"; }
+
+std::string names(const std::vector<std::string>& all) {
+  std::string out;
+  for (std::size_t i = 0; i < all.size() && i < 4; ++i) out += (i > 0 ? ", " : "") + all[i];
+  if (all.size() > 4) out += " and " + std::to_string(all.size() - 4) + " more";
+  return out;
+}
+
+void about_workers(const Overview& now, const Devices& devices, std::vector<Warning>& out) {
+  if (devices.empty()) {
+    out.push_back({true, "no-workers", "No worker has joined: nothing can run.",
+                   "Start tilewise-worker with this scheduler's address and token; its log says why if it "
+                   "cannot join."});
+  }
+  for (const scheduler::LostPeer& lost : now.lost) {
+    if (lost.role != msg::Role::kWorker || now.now - lost.at > kRecent) continue;
+    out.push_back({true, "worker-lost",
+                   "Worker w" + std::to_string(lost.id.value) + " (" + lost.name + ") was lost " +
+                       seconds_ago(now.now, lost.at) + ", with every block that only it held.",
+                   "Look at its log and at the kernel's (out of memory?), then start it again. Clients see "
+                   "errors for the "
+                   "arrays that were there and have to compute them again."});
+  }
+}
+
+void about_memory(const Overview& now, const Devices& devices, std::vector<Warning>& out) {
+  for (const msg::Stuck& stuck : now.stuck) {
+    const auto device = devices.find(stuck.device);
+    out.push_back({true, "stuck",
+                   "A task on " + (device == devices.end() ? "a device" : device->second.name) + " needs " +
+                       bytes_text(stuck.bytes_needed) + " and only " + bytes_text(stuck.bytes_available) +
+                       " can be had; nothing there moves.",
+                   "The first graph in line will be ended. Use smaller blocks, release arrays that are not "
+                   "needed, or give "
+                   "workers more --memory."});
+  }
+  std::vector<std::string> full;
+  for (const msg::DeviceStats& stats : now.status.devices) {
+    const auto device = devices.find(stats.device);
+    if (device == devices.end() || device->second.memory <= 0) continue;
+    if (static_cast<double>(stats.bytes_used) > kFull * static_cast<double>(device->second.memory))
+      full.push_back(device->second.name);
+  }
+  if (!full.empty()) {
+    out.push_back(
+        {false, "memory-full", "More than 90 % of the memory of " + names(full) + " is in use.",
+         "There is no spilling in this version: what does not fit fails. Release arrays (see Arrays), or add "
+         "workers."});
+  }
+}
+
+void about_graphs(const Overview& now, std::vector<Warning>& out) {
+  int failed = 0;
+  const scheduler::GraphSummary* last = nullptr;
+  for (const scheduler::GraphSummary& graph : now.graphs) {
+    const bool ended_badly = !graph.running && !graph.cause.ok() && graph.cause.code != Errc::kCancelled;
+    if (!ended_badly || now.now - graph.ended > kRecent) continue;
+    ++failed;
+    if (last == nullptr || graph.ended > last->ended) last = &graph;
+  }
+  if (failed == 0) return;
+  out.push_back(
+      {false, "graph-failed",
+       std::to_string(failed) + (failed == 1 ? " graph" : " graphs") +
+           " failed in the last five minutes; the latest because of: " + last->cause.message.substr(0, 300),
+       "Errors has each root cause and what depended on it."});
+}
+
+std::map<DeviceId, double> busy_shares(const Overview& now, const Overview& before) {
+  std::map<DeviceId, double> out, earlier;
+  const double seconds = static_cast<double>(now.now - before.now) * 1e-9;
+  if (seconds < 0.2) return out;
+  for (const msg::DeviceStats& d : before.status.devices) earlier[d.device] = static_cast<double>(d.busy_ns);
+  for (const msg::DeviceStats& d : now.status.devices) {
+    if (const auto it = earlier.find(d.device); it != earlier.end())
+      out[d.device] = (static_cast<double>(d.busy_ns) - it->second) * 1e-9 / seconds;
+  }
+  return out;
+}
+
+void about_balance(const Overview& now, const Overview* before, const Devices& devices,
+                   std::vector<Warning>& out) {
+  if (before == nullptr || now.running == 0 || before->running == 0) return;
+  std::vector<std::string> busy, idle;
+  const std::map<DeviceId, double> shares = busy_shares(now, *before);
+  for (const auto& [id, share] : shares) {
+    const auto device = devices.find(id);
+    if (device == devices.end()) continue;
+    if (share > kBusy) busy.push_back(device->second.name);
+    if (share < kIdle) idle.push_back(device->second.name);
+  }
+  if (!busy.empty() && !idle.empty()) {
+    out.push_back({false, "imbalance", names(idle) + " hardly worked while " + names(busy) + " did.",
+                   "Arrays may have fewer blocks than there are devices, or be placed by hand: see Explain "
+                   "for why each "
+                   "op is where it is. Smaller blocks spread more evenly."});
+  }
+  // Nothing was done by anybody for as long as we look.
+  if (now.now - before->now >= 5 * kSecond && now.status.tasks_done == before->status.tasks_done &&
+      busy.empty() && shares.size() == idle.size() && !shares.empty()) {
+    out.push_back({false, "no-progress",
+                   "Graphs are running, but for " + std::to_string((now.now - before->now) / kSecond) +
+                       " s no task was completed and no device worked.",
+                   "A client may be slow to take its results, or to provide its data. See Clients."});
+  }
+}
+
+void about_lanes(const Overview& now, const Devices& devices, std::vector<Warning>& out) {
+  std::int64_t staged = 0, tcp = 0;
+  for (const auto& [worker, lane] : now.status.lanes) {
+    if (lane.lane == msg::Lane::kStaged) staged += lane.bytes;
+    if (lane.lane == msg::Lane::kTcp) tcp += lane.bytes;
+  }
+  if (staged > 0) {
+    out.push_back(
+        {false, "staged-lane",
+         bytes_text(staged) +
+             " went from device to device by way of host memory, which is several times slower.",
+         "Use a UCX that was built with CUDA (tilewise doctor says what this one can), or start workers with "
+         "strict lanes to make it an error."});
+  }
+  std::set<std::string> hosts;
+  for (const auto& [id, device] : devices) hosts.insert(device.host);
+  if (tcp > 0 && hosts.size() == 1 && !devices.empty()) {
+    out.push_back(
+        {false, "tcp-on-one-host",
+         bytes_text(tcp) + " went over TCP between processes of one host, where memory could be shared.",
+         "Check that workers see each other's /dev/shm and process ids (containers: share both); tilewise "
+         "doctor "
+         "tests it."});
+  }
+}
+
+}  // namespace
+
+std::vector<std::string_view> warning_codes() { return {kCodes.begin(), kCodes.end()}; }
+
+std::vector<Warning> warnings(const Overview& now, const Overview* before) {
+  std::vector<Warning> out;
+  const Devices devices = devices_of(now);
+  about_workers(now, devices, out);
+  about_memory(now, devices, out);
+  about_graphs(now, out);
+  about_balance(now, before, devices, out);
+  about_lanes(now, devices, out);
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Warning& a, const Warning& b) { return a.serious > b.serious; });
+  return out;
+}
+
+}  // namespace tilewise::dashboard

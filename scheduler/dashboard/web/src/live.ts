@@ -1,0 +1,148 @@
+// The link to the server: what the current view watches, what came, and whether we are connected and logged in.
+import type { ArrayDetail, ArrayList, Graph, LogLine, Message, Op, Overview } from "./types";
+
+export interface Watch { view: "overview" | "graph" | "arrays" | "array" | "log"; id?: string }
+
+// One moment of what changes all the time, for rates and charts.
+export interface Sample { t: number; tasks: number; used: Map<number, number>; busy: Map<number, number>; lanes: Map<string, number> }
+const kSamples = 1200;  // ten minutes
+
+type State = "connecting" | "live" | "offline" | "locked";
+
+class Live {
+  state: State = "connecting";
+  role: "reader" | "operator" | null = null;
+  overview: Overview | null = null;
+  overviewAt = 0;
+  samples: Sample[] = [];
+  graph: Graph | null = null;
+  arrays: ArrayList | null = null;
+  array: ArrayDetail | null = null;
+  gone: string | null = null;
+  log: LogLine[] = [];
+  changed: () => void = () => {};
+
+  private socket: WebSocket | null = null;
+  private watching: Watch[] = [];
+  private retry = 250;
+
+  start(): void {
+    void this.connect();
+  }
+
+  watch(what: Watch[]): void {
+    this.watching = what;
+    const graph = what.find((w) => w.view === "graph");
+    if (this.graph && this.graph.id !== graph?.id) this.graph = null;
+    const array = what.find((w) => w.view === "array");
+    if (this.array && this.array.id !== array?.id) this.array = null;
+    this.gone = null;
+    this.tell();
+  }
+
+  private tell(): void {
+    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify({ watch: this.watching }));
+  }
+
+  private set(state: State): void {
+    this.state = state;
+    this.changed();
+  }
+
+  private async connect(): Promise<void> {
+    try {
+      const me = await fetch("/api/me");
+      if (me.status === 401) return this.set("locked");
+      if (!me.ok) throw new Error(me.statusText);
+      this.role = (await me.json()).role;
+    } catch {
+      return this.later();
+    }
+    const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`);
+    this.socket = socket;
+    socket.onopen = () => {
+      this.retry = 250;
+      this.graph = null;  // another life of the scheduler may have begun
+      this.log = [];
+      this.tell();
+    };
+    socket.onmessage = (event) => this.take(JSON.parse(event.data as string) as Message);
+    socket.onclose = () => this.later();
+  }
+
+  private later(): void {
+    this.set("offline");
+    setTimeout(() => void this.connect(), this.retry);
+    this.retry = Math.min(5000, this.retry * 2);
+  }
+
+  private take(message: Message): void {
+    switch (message.view) {
+      case "overview": this.takeOverview(message); break;
+      case "graph": this.takeGraph(message); break;
+      case "arrays": this.arrays = message; break;
+      case "array": this.array = message; break;
+      case "gone": this.gone = message.error; break;
+      case "log": {
+        const last = this.log.at(-1)?.number ?? 0;
+        this.log.push(...message.lines.filter((l) => l.number > last));
+        if (this.log.length > 2000) this.log.splice(0, this.log.length - 2000);
+      }
+    }
+    this.changed();
+  }
+
+  private takeOverview(o: Overview): void {
+    if (this.overview && (o.now < this.overview.now || o.term !== this.overview.term)) this.samples = [];
+    this.overview = o;
+    this.overviewAt = performance.now();
+    this.state = "live";
+    // One look is told to every watcher, and told again when the view changes.
+    if (o.now - (this.samples.at(-1)?.t ?? -1) < 0.2) return;
+    const lanes = new Map<string, number>();
+    for (const lane of o.lanes) lanes.set(lane.lane, (lanes.get(lane.lane) ?? 0) + lane.bytes);
+    this.samples.push({
+      t: o.now, tasks: o.totals.tasks_done, lanes,
+      used: new Map(o.devices.map((d) => [d.id, d.used])), busy: new Map(o.devices.map((d) => [d.id, d.busy_s])),
+    });
+    if (this.samples.length > kSamples) this.samples.shift();
+  }
+
+  private takeGraph(g: Graph): void {
+    if (!g.whole && this.graph?.id === g.id) {
+      const ops = new Map<number, Op>(this.graph.ops.map((op) => [op.position, op]));
+      for (const op of g.ops) ops.set(op.position, op);
+      g.ops = [...ops.values()].sort((a, b) => a.position - b.position);
+      g.source = this.graph.source;
+    }
+    this.graph = g;
+  }
+
+  // Per second over about the last `span` seconds.
+  rate(value: (s: Sample) => number, span = 2): number {
+    const last = this.samples.at(-1);
+    if (!last) return 0;
+    let first = last;
+    for (let i = this.samples.length - 1; i >= 0 && last.t - first.t < span; --i) first = this.samples[i]!;
+    return last.t > first.t ? Math.max(0, (value(last) - value(first)) / (last.t - first.t)) : 0;
+  }
+
+  busy(device: number): number {
+    const streams = this.overview?.devices.find((d) => d.id === device)?.streams ?? 1;
+    return Math.min(1, this.rate((s) => s.busy.get(device) ?? 0) / Math.max(1, streams));
+  }
+}
+
+export const live = new Live();
+
+export async function get<T>(path: string): Promise<T> {
+  const answer = await fetch(path);
+  const body = await answer.json();
+  if (!answer.ok) throw new Error((body as { error?: string }).error ?? answer.statusText);
+  return body as T;
+}
+
+export async function post(path: string, body: Record<string, string>): Promise<void> {
+  const answer = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+  if (!answer.ok) throw new Error(((await answer.json()) as { error?: string }).error ?? answer.statusText);
+}

@@ -1,0 +1,103 @@
+// What the scheduler predicts of a graph beside what happened.
+import { bytes, count, h, replace, seconds, shortId } from "../dom";
+import { get, live } from "../live";
+import { badge, section, Table, type View } from "../parts";
+import type { Explanation, Op } from "../types";
+
+interface Row { position: number; name: string; predicted: Explanation["ops"][number] | null; op: Op | null }
+
+const kRows = 400;
+
+export function explain(root: HTMLElement, id: string | undefined): View {
+  let said: Explanation | null = null, busy = false, why = "";
+  const pick = h("select", { id: "explain-graph", change: () => (location.hash = `#/explain/${pick.value}`) });
+  const ask = h("button", { type: "button", click: () => void predict() }, "Predict what is left of it");
+  const status = h("p", { class: "muted", role: "status" });
+  const totals = h("p");
+  const device = (n: number) => live.overview?.devices.find((d) => d.id === n)?.name ?? `client ${n}`;
+  const ops = new Table<Row>({
+    caption: "Ops, predicted beside observed", key: (r) => String(r.position), empty: "Choose a graph.",
+    columns: [
+      { title: "Op", cell: (r) => r.name },
+      { title: "Tasks", number: true, cell: (r) => count(r.op?.tasks ?? r.predicted?.tasks ?? 0) },
+      { title: "Estimate when placed", number: true, cell: (r) => r.op && r.op.predicted_s > 0 ? seconds(r.op.predicted_s) : "–", help: "Of the busiest device, from the cost model" },
+      { title: "Predicted", number: true, cell: (r) => r.predicted ? `${seconds(r.predicted.begin_s)} to ${seconds(r.predicted.end_s)}` : "–", help: "From the moment of asking" },
+      { title: "Observed", number: true, cell: (r) => r.op?.began != null && r.op.ended !== null ? `${seconds(r.op.ended - r.op.began)}${r.op.finished ? "" : " so far"}` : "–", help: "From the first report of its tasks to the last, as the scheduler heard them (every 10 ms)" },
+      { title: "Moved", number: true, cell: (r) => r.predicted ? bytes(r.predicted.bytes_moved) : "–" },
+      { title: "Placed", cell: (r) => r.predicted?.choices[0] ? `${r.predicted.choices[0].policy} (${r.predicted.choices[0].placement})` : r.op?.why ?? "–" },
+      { title: "Rather than", cell: (r) => r.predicted?.choices.slice(1).map((c) => `${c.policy} (${c.placement}) ${seconds(c.seconds)}`).join("; ") || "–" },
+    ],
+  });
+  const rest = h("div");
+  root.append(section("Account of a graph", h("div", { class: "row" }, h("label", { for: "explain-graph" }, "Graph"), pick, ask), status, totals, ops.node), rest);
+
+  async function predict(): Promise<void> {
+    if (!id || busy) return;
+    busy = true;
+    why = "";
+    status.textContent = "The scheduler runs the plan on paper …";
+    try {
+      said = await get<Explanation>(`/api/explain?id=${id}`);
+    } catch (error) {
+      why = (error as Error).message;
+    }
+    busy = false;
+    drawAccount();
+    view.update();
+  }
+
+  function drawAccount(): void {
+    replace(rest);
+    status.textContent = why || (said ? "" : "A prediction is made when you ask: it takes the scheduler some milliseconds.");
+    if (!said) return;
+    totals.textContent = said.refused ? `Would be refused: ${said.refused.message}` :
+      `${count(said.op_count)} ops left, ${count(said.tasks)} tasks, ${count(said.steps)} steps. ` + (said.simulated ?
+        `Predicted ${seconds(said.seconds)}; no schedule is shorter than ${seconds(said.bound_s)}.` : "Too many steps to run them on paper: no times, peaks and links.");
+    const devices = new Table<Explanation["devices"][number]>({
+      caption: "Devices, predicted", key: (d) => String(d.device), empty: "Not simulated.",
+      columns: [{ title: "Device", cell: (d) => device(d.device) }, { title: "Tasks", number: true, cell: (d) => count(d.tasks) },
+                { title: "Busy", number: true, cell: (d) => seconds(d.busy_s) }, { title: "Peak predicted", number: true, cell: (d) => bytes(d.peak) },
+                { title: "Peak measured", number: true, cell: (d) => bytes(live.overview?.devices.find((x) => x.id === d.device)?.peak ?? null), help: "Since the worker joined, of all graphs" }],
+    });
+    devices.update(said.devices);
+    const links = new Table<Explanation["links"][number]>({
+      caption: "Links, predicted", key: (l) => `${l.from}-${l.to}`, empty: "Nothing is read from another device.",
+      columns: [{ title: "From", cell: (l) => device(l.from) }, { title: "To", cell: (l) => device(l.to) }, { title: "Blocks", number: true, cell: (l) => count(l.blocks) },
+                { title: "Bytes", number: true, cell: (l) => bytes(l.bytes) }, { title: "How", cell: (l) => l.mapped ? "read in place" : seconds(l.busy_s) }],
+    });
+    links.update(said.links.slice(0, 100));
+    const path = said.critical.slice(-20).map((c) => h("li", null, `${said!.ops[c.op]?.op ?? "?"} ${c.what === "moves" ? "waits for bytes to" : "runs on"} ${device(c.device)}: ${seconds(c.seconds)}`));
+    replace(rest, h("div", { class: "columns" }, section("Devices", devices.node), section("Links", links.node)),
+      section("Critical path", path.length ? h("ol", null, ...path) : h("p", { class: "empty" }, "None was found.")));
+  }
+
+  let options = "";
+  const view: View = {
+    update() {
+      const o = live.overview;
+      if (!o) return;
+      const key = o.graphs.map((g) => g.id + g.state).join();
+      if (key !== options) {
+        options = key;
+        replace(pick, h("option", { value: "" }, "choose …"), ...o.graphs.slice(0, 100).map((g) =>
+          h("option", { value: g.id, selected: g.id === id }, `${shortId(g.id)} ${g.state}, ${g.client}, ${count(g.tasks)} tasks`)));
+      }
+      ask.disabled = !id || busy;
+      const g = live.graph;
+      const rows = new Map<number, Row>();
+      for (const op of g?.ops ?? []) rows.set(op.position, { position: op.position, name: `${op.position} ${op.kind}${op.label ? ` “${op.label}”` : ""}`, predicted: null, op });
+      for (const p of said?.ops ?? []) {
+        const position = Number(/^op (\d+)/.exec(p.op)?.[1] ?? -1);
+        const row = rows.get(position) ?? { position, name: p.op, predicted: null, op: null };
+        row.predicted = p;
+        rows.set(position, row);
+      }
+      const all = [...rows.values()].sort((a, b) => Number(!a.predicted) - Number(!b.predicted) || a.position - b.position);
+      ops.update(all.slice(0, kRows));
+      if (g && !said) replace(totals, badge(g.summary.state), ` ${count(g.summary.ops)} ops, ${count(g.summary.tasks)} tasks` +
+        (all.length > kRows ? `; the first ${kRows} are listed` : ""));
+    },
+  };
+  drawAccount();
+  return view;
+}

@@ -1,0 +1,164 @@
+// Shares by speed: as many blocks a device as it can compute in the time of the others, in pieces that stay together.
+//
+// A rule of this kind names the owner of each chunk (a block, or several where there are very many) in its device list:
+// bounded, evaluated like any other. Used where a regular grid of equal tiles cannot be even: unequal devices, or block
+// counts that the number of devices does not divide.
+#include <tilewise/ir/cost.h>
+#include <tilewise/place/place.h>
+
+#include "shares.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <queue>
+
+namespace tilewise::place {
+namespace {
+
+constexpr std::int64_t kMinChunks = 4096;   // of one rule, where there are as many blocks
+constexpr double kAlike = 1.3;              // measured speeds that differ by less are noise
+constexpr double kStep = 1.25;              // and the others are told apart in steps of this
+constexpr std::int64_t kChunksADevice = 4;  // at least, for more devices
+
+// Coordinates of chunks in an order in which neighbours are near each other: strips along the longest dimension's
+// partner, walked to and fro.
+std::vector<std::int64_t> near_order(const ir::Shape& parts, double chunks_each) {
+  const std::int64_t total = ir::volume(parts);
+  std::vector<std::int64_t> out(static_cast<std::size_t>(total));
+  std::iota(out.begin(), out.end(), std::int64_t{0});
+  std::vector<std::size_t> wide;
+  for (std::size_t d = 0; d < parts.size(); ++d)
+    if (parts[d] > 1) wide.push_back(d);
+  if (wide.size() < 2) return out;
+  const std::size_t a = wide[0], b = wide[1];  // strips cut a; within a strip the walk goes along b
+  const auto strips = std::clamp<std::int64_t>(
+      std::llround(static_cast<double>(parts[a]) / std::max(1.0, std::sqrt(chunks_each))), 1, parts[a]);
+  const auto key = [&](std::int64_t chunk) {
+    const ir::Index at = ir::unravel(chunk, parts);
+    const std::int64_t strip = at[a] * strips / parts[a];
+    const std::int64_t along = strip % 2 == 0 ? at[b] : parts[b] - 1 - at[b];
+    return std::tuple(strip, along, along % 2 == 0 ? at[a] : -at[a], chunk);
+  };
+  std::sort(out.begin(), out.end(), [&](std::int64_t x, std::int64_t y) { return key(x) < key(y); });
+  return out;
+}
+
+class Balanced final : public Policy {
+ public:
+  std::string_view name() const override { return "shares by speed"; }
+  bool searches() const override { return true; }
+  void propose(const Request& request, std::vector<Candidate>& out) const override {
+    const ir::Shape counts = request.op->space.counts();
+    const auto devices = static_cast<std::int64_t>(request.eligible.size());
+    if (devices < 2 || ir::volume(counts) < 2 || even_tiles(request, counts)) return;
+    const ir::Shape parts = chunks_of(counts, std::max(kMinChunks, kChunksADevice * devices));
+    const std::int64_t chunks = ir::volume(parts);
+    Pace pace = pace_of(request);
+    for (double& point_s : pace.point_s)
+      point_s *= static_cast<double>(ir::volume(counts)) / static_cast<double>(chunks);
+    const std::vector<std::int64_t> quotas = shares_by_speed(pace, chunks);
+    const std::vector<std::int64_t> order =
+        near_order(parts, static_cast<double>(chunks) / static_cast<double>(devices));
+    ir::Rule rule;
+    rule.parts.assign(parts.begin(), parts.end());
+    rule.cyclic.assign(parts.size(), 0);
+    rule.devices.resize(static_cast<std::size_t>(chunks));
+    std::size_t at = 0;
+    for (std::size_t d = 0; d < quotas.size(); ++d) {
+      for (std::int64_t i = 0; i < quotas[d]; ++i)
+        rule.devices[static_cast<std::size_t>(order[at++])] = request.eligible[d].id;
+    }
+    out.push_back({ir::Placement::whole(counts, std::move(rule)), name()});
+  }
+
+ private:
+  // Equal devices, equally busy, and a regular grid gives none of them more than it has to.
+  static bool even_tiles(const Request& request, const ir::Shape& counts) {
+    const Pace pace = pace_of(request);
+    for (std::size_t d = 1; d < pace.point_s.size(); ++d) {
+      if (pace.point_s[d] != pace.point_s[0]) return false;
+      if (std::abs(pace.busy_s[d] - pace.busy_s[0]) > pace.point_s[0]) return false;
+    }
+    const auto devices = static_cast<std::int64_t>(pace.point_s.size());
+    const ir::PerDim<std::int32_t> grid = device_grid(counts, devices, cut_costs(request));
+    std::int64_t load = 1;
+    for (std::size_t d = 0; d < counts.size(); ++d) load *= ir::ceil_div(counts[d], grid[d]);
+    return load == ir::ceil_div(ir::volume(counts), devices);
+  }
+};
+
+}  // namespace
+
+ir::Shape chunks_of(const ir::Shape& counts, std::int64_t most) {
+  ir::Shape parts = counts;
+  most = std::min<std::int64_t>(most, ir::kMaxRuleDevices);
+  while (ir::volume(parts) > most) {
+    auto largest = std::max_element(parts.begin(), parts.end());
+    *largest = ir::ceil_div(*largest, 2);
+  }
+  return parts;
+}
+
+Pace pace_of(const Request& request) {
+  const std::string family = ir::family_of(*request.op);
+  const ir::Geometry& geometry = *request.geometry;
+  Pace out;
+  double model_s = 0;
+  if (geometry.point_count() > 0) {
+    const ir::Index middle = geometry.point(geometry.point_count() / 2);
+    model_s = ir::model_step_ns(geometry, middle) * 1e-9 * static_cast<double>(geometry.steps(middle));
+  }
+  std::vector<double> ratios;
+  for (const Device& device : request.eligible)
+    ratios.push_back(request.speeds == nullptr ? 1 : request.speeds->ratio(device, family));
+  const double fastest = ratios.empty() ? 1 : *std::min_element(ratios.begin(), ratios.end());
+  for (std::size_t d = 0; d < ratios.size(); ++d) {
+    const Device& device = request.eligible[d];
+    const double slower = ratios[d] / fastest;
+    const double ratio =
+        fastest * (slower < kAlike ? 1 : std::pow(kStep, std::round(std::log(slower) / std::log(kStep))));
+    out.point_s.push_back(model_s * ratio / static_cast<double>(std::max(1, device.streams)));
+    out.busy_s.push_back(busy_so_far(request, device));
+  }
+  return out;
+}
+
+std::vector<std::int64_t> shares_by_speed(const Pace& pace, std::int64_t items) {
+  const std::size_t n = pace.point_s.size();
+  // When all would be done if points could be divided: between the least busy device now and any one doing everything.
+  double from = *std::min_element(pace.busy_s.begin(), pace.busy_s.end());
+  double to = pace.busy_s[0] + pace.point_s[0] * static_cast<double>(items);
+  const auto share = [&](std::size_t d, double until) {
+    return std::max(0.0, (until - pace.busy_s[d]) / pace.point_s[d]);
+  };
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (from + to) / 2;
+    double done = 0;
+    for (std::size_t d = 0; d < n; ++d) done += share(d, middle);
+    (done < static_cast<double>(items) ? from : to) = middle;
+  }
+  std::vector<std::int64_t> out;
+  std::int64_t given = 0;
+  for (std::size_t d = 0; d < n; ++d) {
+    out.push_back(std::min(static_cast<std::int64_t>(share(d, from)), items - given));
+    given += out.back();
+  }
+  using Next = std::pair<double, std::size_t>;  // when a device would end with one more
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
+  const auto end_s = [&](std::size_t d) {
+    return pace.busy_s[d] + static_cast<double>(out[d] + 1) * pace.point_s[d];
+  };
+  for (std::size_t d = 0; d < n; ++d) next.emplace(end_s(d), d);
+  for (; given < items; ++given) {
+    const std::size_t d = next.top().second;
+    next.pop();
+    ++out[d];
+    next.emplace(end_s(d), d);
+  }
+  return out;
+}
+
+std::unique_ptr<Policy> balanced_policy() { return std::make_unique<Balanced>(); }
+
+}  // namespace tilewise::place

@@ -1,0 +1,163 @@
+#include "programs.h"
+
+#include <tilewise/base/check.h>
+#include <tilewise/base/prng.h>
+
+#include <cmath>
+
+namespace tilewise::scale {
+
+using ir::Source;
+using ir::TapeBuilder;
+using ir::TapeOp;
+using ir::TapeValue;
+
+Source Recorder::push(Result<ir::Inferred> inferred) {
+  TW_CHECK(inferred.has_value(), "a program of the bench is wrong: " + inferred.error().message);
+  TW_CHECK(inferred->op.has_value() && inferred->op->outputs.size() == 1,
+           "an op with one output was expected");
+  ir::Op op = std::move(*inferred->op);
+  op.outputs[0].array = next_++;
+  Source out{op.outputs[0].array, inferred->dtype, op.outputs[0].grid, inferred->view};
+  program_.ops.push_back(std::move(op));
+  return out;
+}
+
+Source Recorder::random(const ir::Shape& shape, const ir::Shape& block) {
+  const auto key = next_;
+  return push(ir::infer_generate(shape, *ir::Grid::uniform(shape, block),
+                                 [&](TapeBuilder& t, std::span<const TapeValue>) {
+                                   return t.uniform(ir::DType::kFloat64, ir::random_key(key, key));
+                                 }));
+}
+Source Recorder::map(std::vector<Source> operands, const ir::BuildTape& build) {
+  return push(ir::infer_map(operands, build));
+}
+Source Recorder::add(const Source& a, const Source& b) {
+  return map({a, b},
+             [](TapeBuilder& t, std::span<const TapeValue> v) { return t.binary(TapeOp::kAdd, v[0], v[1]); });
+}
+Source Recorder::matmul(const Source& a, const Source& b) { return push(ir::infer_matmul(a, b)); }
+Source Recorder::sum(const Source& a, std::optional<std::vector<int>> axes) {
+  return push(ir::infer_reduce(a, ir::ReduceKind::kSum, axes, true));
+}
+
+Source Recorder::stencil(const Source& a, std::int64_t reach, double flops_per_point) {
+  ir::CallAttrs call;
+  call.kernel = "paper.stencil";
+  call.flops_per_point = flops_per_point;
+  ir::OperandMap map;
+  for (int d = 0; d < a.grid.rank(); ++d)
+    map.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d), 1, 1, reach, reach});
+  call.maps = {map};
+  return push(ir::infer_call(std::vector{a}, std::move(call), a.grid, {{0, a.dtype, a.grid}}));
+}
+
+Source Recorder::row(const Source& a, ir::ExplicitMap lists, double flops_per_point) {
+  ir::CallAttrs call;
+  call.kernel = "paper.row";
+  call.flops_per_point = flops_per_point;
+  call.explicit_maps.push_back(std::move(lists));
+  return push(ir::infer_call(std::vector{a}, std::move(call), a.grid, {{0, a.dtype, a.grid}}));
+}
+
+Source Recorder::transposed(Source a) {
+  a.view = *a.view.transpose();
+  return a;
+}
+
+Program Recorder::take(std::string name) {
+  program_.name = std::move(name);
+  return std::move(program_);
+}
+
+Program matmul_program(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t block, int devices) {
+  Recorder r;
+  const Source a = r.random({m, k}, {block, block}), b = r.random({k, n}, {block, block});
+  r.hold(r.matmul(a, b));
+  Program out = r.take("matmul");
+  // Of a device that multiplies an even share into its own part of C: it reads a face of A and one of B, of which it
+  // holds a share already (Irony, Toledo and Tiskin 2004, the two-dimensional case).
+  const double p = devices;
+  const double elements =
+      2 * std::sqrt(static_cast<double>(m) * static_cast<double>(n) / p) * static_cast<double>(k);
+  const double own = (static_cast<double>(m) + static_cast<double>(n)) * static_cast<double>(k) / p;
+  out.received_bytes = std::max(0.0, 8 * (elements - own));
+  return out;
+}
+
+Program matmul_program(int devices) {
+  const auto side = static_cast<std::int64_t>(std::ceil(std::sqrt(devices)));
+  return matmul_program(2048 * side, 2048 * side, 16384, 1024, devices);
+}
+
+Program reductions_program(int devices) {
+  Recorder r;
+  const std::int64_t n = devices;
+  const Source x = r.random({16 * n * 512, 2048}, {512, 512});
+  const Source columns = r.sum(x, std::vector{0}), rows = r.sum(x, std::vector{1});
+  const Source squares = r.sum(
+      r.map({x},
+            [](TapeBuilder& t, std::span<const TapeValue> v) { return t.binary(TapeOp::kMul, v[0], v[0]); }),
+      std::nullopt);
+  for (const Source& held : {columns, rows, squares}) r.hold(held);
+  return r.take("reductions");
+}
+
+Program stencil_program(int devices) {
+  Recorder r;
+  const auto side = static_cast<std::int64_t>(std::ceil(std::sqrt(devices)));
+  Source x = r.random({side * 4 * 512, side * 4 * 512}, {512, 512});
+  for (int i = 0; i < 10; ++i) x = r.stencil(x, 1, 1e8);
+  r.hold(x);
+  return r.take("stencil");
+}
+
+Program regression_program(int devices) {
+  Recorder r;
+  const std::int64_t rows = std::int64_t{16384} * devices * 4;
+  const Source x = r.random({rows, 32}, {16384, 32}), y = r.random({rows}, {16384});
+  Source w = r.random({32}, {32});
+  for (int i = 0; i < 5; ++i) {
+    const Source error = r.map({r.matmul(x, w), y}, [](TapeBuilder& t, std::span<const TapeValue> v) {
+      const TapeValue e = t.unary(TapeOp::kExp, t.unary(TapeOp::kNeg, v[0]));
+      return t.binary(TapeOp::kSub, t.binary(TapeOp::kDiv, 1.0, t.binary(TapeOp::kAdd, e, 1.0)), v[1]);
+    });
+    w = r.map({w, r.matmul(Recorder::transposed(x), error)},
+              [](TapeBuilder& t, std::span<const TapeValue> v) {
+                return t.binary(TapeOp::kSub, v[0], t.binary(TapeOp::kMul, v[1], 1e-6));
+              });
+  }
+  r.hold(w);
+  return r.take("logistic regression");
+}
+
+Program random_program(int devices, std::uint64_t seed) {
+  Recorder r;
+  Prng prng(seed);
+  const std::int64_t width = 8 * devices;
+  Source x = r.random({width * 32768}, {32768});
+  for (int level = 0; level < 20; ++level) {
+    ir::ExplicitMap lists;
+    lists.offsets.push_back(0);
+    for (std::int64_t i = 0; i < width; ++i) {
+      for (int k = 0; k < 2; ++k)
+        lists.blocks.push_back(static_cast<std::int64_t>(prng.below(static_cast<std::uint64_t>(width))));
+      lists.offsets.push_back(static_cast<std::uint32_t>(lists.blocks.size()));
+    }
+    x = r.row(x, std::move(lists), 1e8);
+  }
+  r.hold(x);
+  return r.take("random graph");
+}
+
+Program rows_program(std::int64_t tasks, std::int64_t ops) {
+  Recorder r;
+  const std::int64_t width = tasks / ops;
+  Source x = r.random({width * 16}, {16});
+  for (std::int64_t i = 1; i < ops; ++i) x = r.stencil(x, 0, 2e7);
+  r.hold(x);
+  return r.take("rows");
+}
+
+}  // namespace tilewise::scale

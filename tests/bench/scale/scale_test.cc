@@ -1,0 +1,132 @@
+// The paper machine itself, and that what the real core plans can be run on it.
+#include "control.h"
+#include "rivals.h"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+
+namespace tilewise::scale {
+namespace {
+
+// Hand-made graphs: one op, tasks of one step.
+struct Task {
+  std::vector<std::uint32_t> reads;
+  float seconds = 1;
+  std::uint32_t bytes = 1000;
+};
+Unrolled graph_of(const std::vector<Task>& tasks) {
+  Unrolled g;
+  g.ops.push_back({OpId{1}, "map", 0, static_cast<std::uint32_t>(tasks.size()), false, {}});
+  g.first_step.push_back(0);
+  g.first_read.push_back(0);
+  for (const Task& task : tasks) {
+    g.op_of.push_back(0);
+    g.bytes.push_back(task.bytes);
+    g.step_s.push_back(task.seconds);
+    g.reads.insert(g.reads.end(), task.reads.begin(), task.reads.end());
+    g.first_read.push_back(static_cast<std::uint32_t>(g.reads.size()));
+    g.first_step.push_back(g.steps());
+  }
+  return g;
+}
+Machine machine_of(int devices, int a_host) {
+  Machine m;
+  for (int d = 0; d < devices; ++d)
+    m.devices.push_back({DeviceId{static_cast<std::uint32_t>(d + 2)}, place::kHostKind,
+                         static_cast<std::uint32_t>(d / a_host), 0,
+                         WorkerId{static_cast<std::uint32_t>(d + 2)}});
+  return m;
+}
+
+TEST_CASE("a chain on one device takes the sum, a slower device more, and leaves no bytes but the peak") {
+  const Unrolled g = graph_of({{{}, 1}, {{0}, 2}, {{1}, 3}});
+  Machine m = machine_of(1, 1);
+  const Outcome one = run(g, m, {0, 0, 0});
+  CHECK(one.seconds == doctest::Approx(6));
+  CHECK(one.moved_bytes == 0);
+  CHECK(one.peak_bytes == 2000);  // a task's input and output, never all three
+  m.slower = {2.5};
+  CHECK(run(g, m, {0, 0, 0}).seconds == doctest::Approx(15));
+  CHECK(lower_bound_s(g, m, 0) == doctest::Approx(15));
+}
+
+TEST_CASE("bytes take the time of their link, once a device, and ports serve one after the other") {
+  const std::uint32_t bytes = 2'500'000'000;  // a second between hosts
+  const Machine far = machine_of(3, 1), near = machine_of(3, 3);
+  const Unrolled twice = graph_of({{{}, 1, bytes}, {{0}, 1}, {{0}, 1}});
+  const Outcome once = run(twice, far, {0, 1, 1});
+  CHECK(once.seconds == doctest::Approx(1 + 1 + 60e-6 + 2));
+  CHECK(once.moved_bytes == bytes);
+  CHECK(once.crossing_bytes == bytes);
+  const Outcome both = run(twice, far, {0, 1, 2});
+  CHECK(both.seconds == doctest::Approx(1 + 2 + 60e-6 + 1));  // the second copy leaves after the first
+  CHECK(both.moved_bytes == 2ll * bytes);
+  const Outcome mapped = run(twice, near, {0, 1, 2});
+  CHECK(mapped.moved_bytes == 0);
+  CHECK(mapped.seconds == doctest::Approx(2 + 1e-6));
+}
+
+TEST_CASE("what another device waits for is made first") {
+  // Block 2 is wanted elsewhere; 0 and 1 are not.
+  const Unrolled g = graph_of({{{}, 1}, {{}, 1}, {{}, 1}, {{2}, 3}});
+  CHECK(run(g, machine_of(2, 2), {0, 0, 0, 1}).seconds == doctest::Approx(4 + 1e-6));
+}
+
+TEST_CASE("Dask's rule: to the holder unless waiting there costs more than the bytes") {
+  const Machine m = machine_of(2, 1);
+  const Unrolled small = graph_of({{{}, 1}, {{0}, 1}, {{0}, 1}});
+  CHECK(run(small, m, like_dask(1e6)).seconds == doctest::Approx(2).epsilon(0.01));
+  CHECK(run(small, m, like_dask(1e2)).seconds == doctest::Approx(3));  // ten seconds of bytes: stays
+}
+
+TEST_CASE("no schedule beats the lower bound, and the core agrees that everything has run") {
+  const Layout equal{.hosts = 2, .workers_a_host = 2, .devices_a_worker = 2};
+  Layout unequal = equal;
+  unequal.slower = {1, 1, 1, 3, 1, 1, 1, 3};
+  for (const Layout& layout : {equal, unequal}) {
+    Control control(layout);
+    const int n = layout.devices();
+    for (const Program& program : {random_program(n, 3), matmul_program(n), reductions_program(n),
+                                   stencil_program(n), regression_program(n), rows_program(2000, 10)}) {
+      CAPTURE(program.name);
+      const msg::Plan& plan = control.submit(program);
+      const Unrolled graph = unroll(plan);
+      const Machine& machine = control.machine();
+      const Outcome ours = run(graph, machine, owners(graph, plan, machine.devices), control.reporter(graph));
+      control.deliver();
+      CHECK(control.graph_done());
+      control.core().check_invariants();
+      const double bound_s = lower_bound_s(graph, machine, program.received_bytes);
+      const std::size_t devices = machine.devices.size();
+      const Outcome dealt = run(graph, machine, round_robin(graph, devices));
+      const Outcome drawn = run(graph, machine, at_random(graph, devices, 1));
+      const Outcome dask = run(graph, machine, like_dask());
+      for (const Outcome& outcome : {ours, dealt, drawn, dask}) {
+        CHECK(outcome.tasks == graph.tasks());
+        CHECK(outcome.seconds >= bound_s * (1 - 1e-6));
+      }
+      CHECK(ours.seconds <= 1.2 * bound_s);
+      CHECK(ours.seconds <= 1.05 * std::min({dealt.seconds, drawn.seconds, dask.seconds}));
+    }
+  }
+}
+
+TEST_CASE("a rule's owners are those of the plan") {
+  Control control({.hosts = 2, .workers_a_host = 4});
+  const Program program = stencil_program(8);
+  const msg::Plan& plan = control.submit(program);
+  const Unrolled graph = unroll(plan);
+  const std::vector<std::int32_t> all = owners(graph, plan, control.machine().devices);
+  REQUIRE(all.size() == graph.tasks());
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    for (std::size_t d = 0; d < control.machine().devices.size(); ++d) {
+      const auto first = all.begin() + graph.ops[o].first_task;
+      CHECK(std::count(first, first + graph.ops[o].tasks, static_cast<std::int32_t>(d)) ==
+            plan.ops[o].placement.owned_count(control.machine().devices[d].id));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilewise::scale
