@@ -96,7 +96,7 @@ TEST_CASE(
   Cluster cluster;
   INFO(cluster.words());
   const Session session = cluster.session();
-  const Array base = session.full({8}, 3.0, {.block = {4}});
+  Array base = session.full({8}, 3.0, {.block = {4}});
   base.persist().wait({.timeout = kPatience});
   std::vector<int> wrong(4, 0);
   std::vector<std::thread> threads;
@@ -104,7 +104,7 @@ TEST_CASE(
     threads.emplace_back([&, t] {
       for (int i = 0; i < 60; ++i) {
         const double n = 100.0 * t + i;
-        const Future future = (base + n).compute();
+        const Future future = session.compute({base + n});
         if (i % 3 == 0) (void)future.wait_for(std::chrono::microseconds(50));  // gives up, most likely
         if (i % 7 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));
         const auto shown = [](Progress) {};
