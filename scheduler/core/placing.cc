@@ -192,11 +192,11 @@ class OpPlacer {
     const ir::Index middle = geometry.point(geometry.point_count() / 2);
     const double point_s =
         ir::model_step_ns(geometry, middle) * static_cast<double>(geometry.steps(middle)) * 1e-9;
-    const std::string family = ir::family_of(op);
+    const std::vector<double> ratios = s_.speeds.coarse_ratios(devices_, ir::family_of(op));
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       const std::int64_t owned = placement.owned_count(devices_[d].id);
       if (owned == 0) continue;
-      busy_s_[d] += point_s * static_cast<double>(owned) * s_.speeds.ratio(devices_[d], family) /
+      busy_s_[d] += point_s * static_cast<double>(owned) * ratios[d] /
                     static_cast<double>(std::max(1, devices_[d].streams));
     }
   }

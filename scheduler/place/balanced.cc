@@ -17,8 +17,6 @@ namespace tilewise::place {
 namespace {
 
 constexpr std::int64_t kMinChunks = 4096;   // of one rule, where there are as many blocks
-constexpr double kAlike = 1.3;              // measured speeds that differ by less are noise
-constexpr double kStep = 1.25;              // and the others are told apart in steps of this
 constexpr std::int64_t kChunksADevice = 4;  // at least, for more devices
 
 // Coordinates of chunks in an order in which neighbours are near each other: strips along the longest dimension's
@@ -120,16 +118,11 @@ Pace pace_of(const Request& request) {
     const ir::Index middle = geometry.point(geometry.point_count() / 2);
     model_s = ir::model_step_ns(geometry, middle) * 1e-9 * static_cast<double>(geometry.steps(middle));
   }
-  std::vector<double> ratios;
-  for (const Device& device : request.eligible)
-    ratios.push_back(request.speeds == nullptr ? 1 : request.speeds->ratio(device, family));
-  const double fastest = ratios.empty() ? 1 : *std::min_element(ratios.begin(), ratios.end());
+  std::vector<double> ratios(request.eligible.size(), 1.0);
+  if (request.speeds != nullptr) ratios = request.speeds->coarse_ratios(request.eligible, family);
   for (std::size_t d = 0; d < ratios.size(); ++d) {
     const Device& device = request.eligible[d];
-    const double slower = ratios[d] / fastest;
-    const double ratio =
-        fastest * (slower < kAlike ? 1 : std::pow(kStep, std::round(std::log(slower) / std::log(kStep))));
-    out.point_s.push_back(model_s * ratio / static_cast<double>(std::max(1, device.streams)));
+    out.point_s.push_back(model_s * ratios[d] / static_cast<double>(std::max(1, device.streams)));
     out.busy_s.push_back(busy_so_far(request, device));
     const std::int64_t each = std::max<std::int64_t>(1, geometry.output_bytes_bound());
     out.most.push_back(device.memory_bytes > 0 ? device.memory_bytes / each : INT64_MAX);

@@ -127,11 +127,17 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
   out.moved_bytes *= each;
   // Of each owner, what it computes; and what its points wait for, or where none was looked at, what the average does.
   const double idle_s = busy_least(request);
+  std::vector<double> ratios;
+  if (request.speeds != nullptr) ratios = request.speeds->coarse_ratios(request.eligible, family);
   for (const DeviceId id : placement.devices()) {
     const Device* device = find(request.devices, id);
     double step_s = work_s / looked_at;
     if (device != nullptr) {
-      if (request.speeds != nullptr) step_s *= request.speeds->ratio(*device, family);
+      const Device* eligible = find(request.eligible, id);
+      if (eligible != nullptr && !ratios.empty())
+        step_s *= ratios[static_cast<std::size_t>(eligible - request.eligible.data())];
+      else if (request.speeds != nullptr)
+        step_s *= request.speeds->ratio(*device, family);
       step_s /= static_cast<double>(std::max(1, device->streams));
     }
     const auto on = sampled_on.find(id);

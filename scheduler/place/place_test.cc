@@ -409,6 +409,21 @@ TEST_CASE("unequal devices get unequal shares, in one piece each where they can"
   CHECK(Placer().place(request)->why == "tiled");
 }
 
+TEST_CASE("speeds that are about equal count as equal, so that noise adds up to nothing over many ops") {
+  const auto devices = hosts(3);
+  const Speeds speeds = speeds_of(devices, {1.0, 1.2, 2.1}, "map");
+  const std::vector<double> ratios = speeds.coarse_ratios(devices, "map");
+  CHECK(ratios[0] == ratios[1]);
+  CHECK(ratios[2] == doctest::Approx(1.953125));  // 1.25 cubed
+  CHECK(speeds.coarse_ratios({}, "map").empty());
+  const ir::Grid g = grid({1 << 26}, {1 << 20});
+  Case c = map_of(g, {}, 2);
+  const Speeds noisy = speeds_of(c.devices, {1.0, 1.2}, "map");
+  Request request = c.request();
+  request.speeds = &noisy;
+  CHECK(Placer().place(request)->why == "tiled");
+}
+
 TEST_CASE("shares by speed: no device could do with less, for any speeds and what was given before") {
   Prng prng(11);
   for (int round = 0; round < 300; ++round) {

@@ -1,6 +1,7 @@
 #include <tilewise/place/speeds.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace tilewise::place {
 namespace {
@@ -8,6 +9,8 @@ namespace {
 // Before anything has run: one core is what the plain model describes; a GPU is some fifty times that.
 constexpr double kCudaRatio = 0.02;
 constexpr std::int64_t kTooMuchNs = 1e16;  // four months: nonsense, and sums of it might overflow
+constexpr double kAlike = 1.3;             // measured speeds that differ by less are noise
+constexpr double kStep = 1.25;             // and the others are told apart in steps of this
 constexpr std::int64_t kTooManyBytes = 1e18;
 constexpr std::int64_t kEnoughBytes = 4 << 20, kEnoughTransfers = 8;  // of a link
 constexpr std::int64_t kEnoughNs = 100'000;                           // of model time: less says little
@@ -49,6 +52,19 @@ double Speeds::ratio(const Device& device, std::string_view family) const {
     if (const double ratio = of(it->second); ratio > 0) return ratio;
   }
   return device.kind == kCudaKind ? kCudaRatio : 1;
+}
+
+std::vector<double> Speeds::coarse_ratios(std::span<const Device> devices, std::string_view family) const {
+  std::vector<double> out;
+  out.reserve(devices.size());
+  for (const Device& device : devices) out.push_back(ratio(device, family));
+  if (out.empty()) return out;
+  const double fastest = *std::min_element(out.begin(), out.end());
+  for (double& ratio : out) {
+    const double slower = ratio / fastest;
+    ratio = fastest * (slower < kAlike ? 1 : std::pow(kStep, std::round(std::log(slower) / std::log(kStep))));
+  }
+  return out;
 }
 
 bool Speeds::measured(DeviceId device, std::string_view family) const {

@@ -6,9 +6,11 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace tilewise::place {
 
@@ -43,6 +45,9 @@ class Speeds {
   void forget(DeviceId device);
   // That device's; else that of its kind; else a guess.
   double ratio(const Device& device, std::string_view family) const;
+  // Of each of them, for decisions: those that are about as fast as the fastest count as equal, the others are told apart in
+  // coarse steps. What was measured is noisy, and must not cut every op another way.
+  std::vector<double> coarse_ratios(std::span<const Device> devices, std::string_view family) const;
   // Something of this family has been measured on the device.
   bool measured(DeviceId device, std::string_view family) const;
 
