@@ -100,8 +100,8 @@ double cost_of(const Cluster& cluster, const Session& session, std::int64_t n) {
 }
 
 void bench_cost(const Settings& settings, Report& report) {
-  const std::int64_t n = settings.quick ? 500'000 : 2'000'000;
-  const int rounds = settings.quick ? 3 : 9;
+  const std::int64_t n = settings.quick ? 500'000 : 1'000'000;
+  const int rounds = settings.quick ? 3 : 7;
   const Cluster without("256MiB"), with("256MiB", {}, true);
   const Session plain = without.session(), looked_at = with.session();
   for (int i = 0; i < 2; ++i) cost_of(without, plain, n), cost_of(with, looked_at, n);
