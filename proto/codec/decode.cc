@@ -365,6 +365,10 @@ msg::Progress Reader::progress(wire::Progress::Reader r) {
   p.devices = list<msg::DeviceStats>(r.getDevices(), [&](auto d) { return stats(d); });
   p.lanes = list<msg::LaneStats>(r.getLanes(), [&](auto l) { return stats(l); });
   p.families = list<msg::FamilyStats>(r.getFamilies(), [&](auto f) { return stats(f); });
+  p.links = list<msg::LinkStats>(r.getLinks(), [](wire::LinkStats::Reader l) {
+    return msg::LinkStats{WorkerId(l.getFrom()), l.getSizeClass(), l.getTransfers(), l.getBytes(),
+                          l.getBusyNs()};
+  });
   return p;
 }
 
@@ -423,8 +427,8 @@ msg::Explanation Reader::explanation(wire::Explanation::Reader r) {
         d.getBytesAfter(),       d.getBytesMemory(), d.getBusyS()};
   });
   e.links = list<msg::LinkAccount>(r.getLinks(), [](wire::LinkAccount::Reader l) {
-    return msg::LinkAccount{DeviceId(l.getFrom()), DeviceId(l.getTo()), l.getMapped(),
-                            l.getBlocks(),         l.getBytes(),        l.getBusyS()};
+    return msg::LinkAccount{DeviceId(l.getFrom()), DeviceId(l.getTo()), l.getMapped(),    l.getBlocks(),
+                            l.getBytes(),          l.getBusyS(),        l.getBytesPerS(), l.getMeasured()};
   });
   e.critical = list<msg::CriticalAccount>(r.getCritical(), [](wire::CriticalAccount::Reader c) {
     return msg::CriticalAccount{c.getOp(), DeviceId(c.getDevice()), line(c.getWhat()), c.getSeconds()};

@@ -337,6 +337,8 @@ void write(wire::Explanation::Builder b, const msg::Explanation& m) {
          l.setBlocks(link.blocks);
          l.setBytes(link.bytes);
          l.setBusyS(link.busy_s);
+         l.setBytesPerS(link.bytes_per_s);
+         l.setMeasured(link.measured);
        });
   each(b.initCritical(any_count(m.critical.size())), m.critical,
        [](wire::CriticalAccount::Builder c, const msg::CriticalAccount& step) {
@@ -460,6 +462,14 @@ struct WriteMessage {
          [](wire::LaneStats::Builder s, const msg::LaneStats& stats) { write(s, stats); });
     each(p.initFamilies(any_count(m.families.size())), m.families,
          [](wire::FamilyStats::Builder s, const msg::FamilyStats& stats) { write(s, stats); });
+    each(p.initLinks(any_count(m.links.size())), m.links,
+         [](wire::LinkStats::Builder s, const msg::LinkStats& stats) {
+           s.setFrom(stats.from.value);
+           s.setSizeClass(stats.size_class);
+           s.setTransfers(stats.transfers);
+           s.setBytes(stats.bytes);
+           s.setBusyNs(stats.busy_ns);
+         });
   }
   void operator()(const msg::TaskFailed& m) {
     auto t = b.initTaskFailed();

@@ -202,8 +202,13 @@ struct Gen {
               [&] {
                 return msg::OpProgress{id<OpId>(), id<DeviceId>(), i64(), i64()};
               }),
-         list(4, [&] { return device_stats(); }), list(4, [&] { return lane_stats(); }),
-         list(4, [&] { return family_stats(); })};
+         list(4, [&] { return device_stats(); }),
+         list(4, [&] { return lane_stats(); }),
+         list(4, [&] { return family_stats(); }),
+         list(4, [&] {
+           return msg::LinkStats{id<WorkerId>(), static_cast<std::uint8_t>(prng.below(256)), i64(), i64(),
+                                 i64()};
+         })};
   }
   void fill(msg::TaskFailed& m) { m = {id<OpId>(), id<DeviceId>(), i64(), outcome()}; }
   void fill(msg::Stuck& m) { m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64()}; }
@@ -278,8 +283,9 @@ struct Gen {
     });
     m.devices = list(
         3, [&] { return msg::DeviceAccount{id<DeviceId>(), i64(), i64(), i64(), i64(), i64(), real()}; });
-    m.links = list(
-        3, [&] { return msg::LinkAccount{id<DeviceId>(), id<DeviceId>(), flag(), i64(), i64(), real()}; });
+    m.links = list(3, [&] {
+      return msg::LinkAccount{id<DeviceId>(), id<DeviceId>(), flag(), i64(), i64(), real(), real(), flag()};
+    });
     m.critical = list(3, [&] { return msg::CriticalAccount{u32(), id<DeviceId>(), text(), real()}; });
     m.arrays = list(3, [&] {
       return msg::ArrayAccount{u64(), pick<ir::DType>(ir::kDTypeCount), grid(), placement(), flag()};

@@ -95,7 +95,7 @@ class World {
  public:
   // Log entries go at once unless a test is about those that need not.
   explicit World(Options options = {}, TimeNs lazy_ns = 0)
-      : core((options.lazy_ns = lazy_ns, std::move(options))) {}
+      : core((options.lazy_ns = lazy_ns, options.check_replays = true, std::move(options))) {}
 
   // ---- events --------------------------------------------------------------------------------------------------
   void receive(std::uint32_t conn, msg::Message message) { step({Received{Conn{conn}, std::move(message)}}); }

@@ -1,5 +1,6 @@
 // A submission on its way to becoming a graph. Nothing here changes the state: a refused submission leaves no trace.
 #pragma once
+#include "replay.h"
 #include "state.h"
 
 #include <tilewise/plan/plan.h>
@@ -19,7 +20,8 @@ struct Draft {
   std::vector<ir::Op> ops;
   std::vector<ir::Placement> placements;   // parallel to ops
   std::vector<place::Decision> decisions;  // likewise: why there (without the placement itself)
-  std::vector<plan::PassReport> passes;    // what happened before
+  std::vector<plan::PassReport> passes;    // what happened before; "replayed" alone: nothing
+  Program program;
 };
 
 // translate.cc: checks names, devices and limits, and gives every array its id.

@@ -296,6 +296,8 @@ void mix(Digest& d, const ArrayRecord& array) {
 }  // namespace
 
 void check_invariants(const State& s) {
+  TW_CHECK(s.plans.size() <= PlanCache::kMaxPlans && s.plans.ops() <= PlanCache::kMaxOps,
+           "more plans are kept than may be");
   check_peers(s);
   check_sessions(s);
   check_graphs(s);
@@ -327,6 +329,7 @@ std::uint64_t digest_of(const State& s) {
     d.mix(static_cast<std::uint64_t>(plugin.workers));
   }
   for (const auto& [host, number] : s.hosts) d.mix(std::string_view(host)), d.mix(number);
+  s.plans.mix_into(d);
   d.mix(s.recovery.version), d.mix(s.recovery.settled), d.mix(s.recovery.pending);
   for (const WorkerId id : s.recovery.waiting) d.mix(id.value);
   for (const GraphId id : s.dirty) d.mix(id.value);

@@ -32,6 +32,7 @@ void lose_peer(State& s, WorkerId id) {
   s.links.erase(peer.conn);
   peer.log.clear();
   peer.log_urgent = false;
+  s.speeds.forget_links(id);
   for (const DeviceId device : peer.info.devices) {
     s.device(device)->alive = false;
     s.speeds.forget(device);

@@ -81,6 +81,13 @@ void learn(State& s, const Peer& worker, const msg::FamilyStats& stats) {
   s.speeds.learn(place_device(*device), stats.family, stats.busy_ns, stats.model_ns);
 }
 
+void learn_link(State& s, const Peer& worker, const msg::LinkStats& stats) {
+  const bool known = stats.from.value >= 1 && stats.from.value <= s.peers.size();
+  if (!known || !s.peer(stats.from).alive || !s.is_worker(stats.from)) return;
+  s.speeds.learn_link(stats.from, worker.info.id, stats.size_class, stats.transfers, stats.bytes,
+                      stats.busy_ns);
+}
+
 }  // namespace
 
 void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
@@ -100,6 +107,7 @@ void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
     device->stats.busy_ns = std::max(before.busy_ns, stats.busy_ns);
   }
   for (const msg::FamilyStats& stats : progress.families) learn(s, worker, stats);
+  for (const msg::LinkStats& stats : progress.links) learn_link(s, worker, stats);
   for (const msg::LaneStats& stats : progress.lanes) {
     const auto lane = static_cast<std::size_t>(stats.lane);
     if (lane >= worker.lanes.size()) continue;

@@ -8,6 +8,7 @@
 // Nothing is kept per task: an op has one counter per device that owns points of it.
 #pragma once
 #include "history.h"
+#include "replay.h"
 #include "table.h"
 
 #include <tilewise/place/place.h>
@@ -172,6 +173,7 @@ struct State {
   Options options;
   place::Placer placer;
   place::Speeds speeds;
+  PlanCache plans;
   bool started = false;
   TimeNs start = 0, now = 0;
 

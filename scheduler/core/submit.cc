@@ -177,12 +177,40 @@ std::int64_t output_bytes(const ir::Op& op) {
   return static_cast<std::int64_t>(std::min(bytes, 1e18));
 }
 
+namespace {
+
+Status room_for(const State& s, const Draft& draft) {
+  const std::size_t live = s.ops.size() - s.lineage.size();
+  if (live + draft.ops.size() <= s.options.max_live_ops) return {};
+  return error(Errc::kLimitExceeded, std::to_string(live) + " live ops and " +
+                                         std::to_string(draft.ops.size()) + " more pass the limit of " +
+                                         std::to_string(s.options.max_live_ops));
+}
+
+// Passes depend on nothing but the program: what is replayed is what they would say, names included.
+void check_replay(const State& s, plan::Graph graph, const Draft& draft) {
+  std::uint64_t next = s.next_array + draft.numbers.size();
+  const auto fresh = plan::run_passes(std::move(graph), [&] { return make_id(s.options.term, next++); },
+                                      {.off = s.options.passes_off});
+  TW_CHECK(fresh.has_value(), "a program that cannot be planned was replayed: " + fresh.error().message);
+  TW_CHECK(fresh->ops == draft.ops && next == draft.next_array, "a replayed plan is another one");
+}
+
+}  // namespace
+
 Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit, bool dump) {
   if (static_cast<std::size_t>(s.running) >= s.options.max_graphs) {
     return error(Errc::kLimitExceeded,
                  std::to_string(s.running) + " unfinished requests, the limit; wait for some");
   }
   TW_ASSIGN(Draft draft, translate(s, session, submit));
+  plan::Graph whole;
+  if (s.options.check_replays) whole = draft.graph;
+  if (s.plans.replay(s, draft, dump)) {
+    if (s.options.check_replays) check_replay(s, std::move(whole), draft);
+    TW_TRY(room_for(s, draft));
+    return draft;
+  }
   const auto new_array = [&] { return make_id(s.options.term, draft.next_array++); };
   plan::Options options;
   options.off = s.options.passes_off;
@@ -193,12 +221,7 @@ Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submi
   TW_ASSIGN(plan::PlannedGraph planned, plan::run_passes(std::move(graph), new_array, options));
   draft.ops = std::move(planned.ops);
   draft.passes = std::move(planned.passes);
-  const std::size_t live = s.ops.size() - s.lineage.size();
-  if (live + draft.ops.size() > s.options.max_live_ops) {
-    return error(Errc::kLimitExceeded, std::to_string(live) + " live ops and " +
-                                           std::to_string(draft.ops.size()) + " more pass the limit of " +
-                                           std::to_string(s.options.max_live_ops));
-  }
+  TW_TRY(room_for(s, draft));
   TW_TRY(place_ops(s, draft));
   return draft;
 }
@@ -225,10 +248,12 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
   PastGraph past{.source = source_of(s, submit.ops),
                  .source_count = static_cast<std::uint32_t>(submit.ops.size())};
   Result<Draft> draft = prepare(s, session, submit, false);
-  if (!draft)
+  if (!draft) {
     answer.reply.outcome = outcome_of(draft.error());
-  else
+  } else {
+    s.plans.accepted(s, *draft);
     commit(s, client, submit, std::move(*draft), std::move(past), answer);
+  }
   session.answers.push_back(answer);
   if (session.answers.size() > kRememberedAnswers) session.answers.pop_front();
   send(s, client.conn, answer.reply);

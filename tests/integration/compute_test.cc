@@ -91,6 +91,33 @@ TEST_CASE("results do not depend on the number of workers, nor on how bytes trav
   CHECK(compute(one, true) == copied);
 }
 
+TEST_CASE(
+    "several threads of a client wait at once, each for its own, with and without an end to their patience") {
+  Cluster cluster;
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  const Array base = session.full({8}, 3.0, {.block = {4}});
+  base.persist().wait({.timeout = kPatience});
+  std::vector<int> wrong(4, 0);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 60; ++i) {
+        const double n = 100.0 * t + i;
+        const Future future = (base + n).compute();
+        if (i % 3 == 0) (void)future.wait_for(std::chrono::microseconds(50));  // gives up, most likely
+        if (i % 7 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        const auto shown = [](Progress) {};
+        const auto got = i % 5 == 0 ? future.get<double>(0, {.timeout = kPatience, .on_progress = shown})
+                                    : future.get<double>(0, {.timeout = kPatience});
+        wrong[static_cast<std::size_t>(t)] += got != std::vector<double>(8, 3.0 + n);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == std::vector<int>(4, 0));
+}
+
 TEST_CASE("several clients at once do not disturb each other") {
   Cluster cluster;
   INFO(cluster.words());

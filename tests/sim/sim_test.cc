@@ -50,8 +50,9 @@ void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_v
 
 TEST_CASE("random worlds keep every invariant, twice alike") {
   run_worlds(sim::Knobs::from_seed, "TILEWISE_SIM_SEED",
-             {"duplicates between peers", "transfers", "uploads", "cancels", "failed steps", "killed workers",
-              "donations", "replicas kept", "eager tasks", "meshes", "requests done"});
+             {"duplicates between peers", "transfers", "uploads", "cancels", "cancelled by an operator",
+              "released by an operator", "failed steps", "killed workers", "donations", "replicas kept",
+              "eager tasks", "meshes", "plans replayed", "requests done"});
 }
 
 TEST_CASE("workers die all the time, and graphs end well") {

@@ -60,6 +60,8 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   options.ping_every_ns = 3600 * kSecond;  // liveness is the daemons' test; here a lost link is an event
   options.silence_ns = 7200 * kSecond;
   options.lazy_ns = knobs.lazy_ns;
+  options.check_replays = true;
+  options.history_graphs = 3;
   options.recovery_wait_ns = knobs.recovery_wait_ns;
   scheduler_ = std::make_unique<scheduler::Core>(options);
 }
@@ -121,6 +123,7 @@ Outcome World::run() {
     outcome_.covered["replicas evicted"] += counts.evicted;
     outcome_.covered["stale messages"] += counts.stale;
   }
+  outcome_.covered["plans replayed"] += static_cast<std::int64_t>(scheduler_->replays());
   h.mix(scheduler_->digest());
   h.mix(static_cast<std::uint64_t>(outcome_.events));
   outcome_.digest = h.value();

@@ -88,6 +88,9 @@ class World {
   void client_message(int index, msg::Message message);
   void client_batch(int index, WorkerId from, msg::PeerBatch batch);
   void client_next(int index);
+  void new_program(Client& client, msg::Submit& submit, std::vector<std::uint64_t>& fetches);
+  bool repeat_last(Client& client, msg::Submit& submit, std::vector<std::uint64_t>& fetches);
+  void operator_releases(SessionId session);
   void hint_some(const Client& client, std::vector<ir::Op>& ops);
   void client_finish(int index);
   void client_took(int index, const msg::Offer& offer);

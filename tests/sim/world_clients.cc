@@ -40,6 +40,78 @@ void World::hint_some(const Client& client, std::vector<ir::Op>& ops) {
   }
 }
 
+void World::new_program(Client& client, msg::Submit& submit, std::vector<std::uint64_t>& fetches) {
+  std::vector<Named> known;
+  for (const Client::Held& held : client.held) known.push_back({held.number, held.dtype, held.grid});
+  Client::Last& last = client.last.emplace();
+  last.first = client.next_array;
+  Program program = random_program(prng_, known, client.next_array);
+  last.next = client.next_array;
+  hint_some(client, program.ops);
+  for (const Client::Held& held : client.held) {
+    const bool read = std::any_of(program.ops.begin(), program.ops.end(), [&](const ir::Op& op) {
+      return std::any_of(op.operands.begin(), op.operands.end(),
+                         [&](const ir::Operand& operand) { return operand.array == held.number; });
+    });
+    if (read) last.read.push_back(held);
+  }
+  for (const Named& made : program.made) {
+    if (std::find(program.holds.begin(), program.holds.end(), made.number) != program.holds.end())
+      last.made.push_back({made.number, made.dtype, made.grid});
+  }
+  client.held.insert(client.held.end(), last.made.begin(), last.made.end());
+  submit.ops = last.ops = std::move(program.ops);
+  submit.holds = last.holds = std::move(program.holds);
+  fetches = last.fetches = std::move(program.fetches);
+}
+
+// The last program again, as in a client's loop: what it makes has new numbers, what it reads may be other arrays
+// of the same form. Not if something that it reads is not held any more.
+bool World::repeat_last(Client& client, msg::Submit& submit, std::vector<std::uint64_t>& fetches) {
+  if (!client.last || !prng_.chance(client.last->again ? 0.75 : 0.15)) return false;  // few, but long loops
+  Client::Last& last = *client.last;
+  std::map<std::uint64_t, std::uint64_t> names;
+  for (Client::Held& read : last.read) {
+    std::vector<std::uint64_t> alike;
+    for (const Client::Held& held : client.held) {
+      if (held.dtype == read.dtype && held.grid == read.grid) alike.push_back(held.number);
+    }
+    if (alike.empty()) return false;
+    names[read.number] = alike[prng_.below(alike.size())];
+  }
+  const auto name = [&](std::uint64_t number) {
+    return number >= last.first ? number - last.first + client.next_array : names.at(number);
+  };
+  submit.ops = last.ops;
+  for (ir::Op& op : submit.ops) {
+    for (ir::Operand& operand : op.operands) operand.array = name(operand.array);
+    for (ir::OutputSpec& output : op.outputs) output.array = name(output.array);
+  }
+  for (const std::uint64_t number : last.holds) submit.holds.push_back(name(number));
+  for (const std::uint64_t number : last.fetches) fetches.push_back(name(number));
+  for (const Client::Held& made : last.made)
+    client.held.push_back({name(made.number), made.dtype, made.grid});
+  client.next_array += last.next - last.first;
+  last.again = true;
+  ++outcome_.covered["programs again"];
+  return true;
+}
+
+// An operator takes away what a session holds, which the session may be taking back itself just now.
+void World::operator_releases(SessionId session) {
+  const std::uint64_t before = scheduler_->digest();
+  const scheduler::View view = scheduler_->view(scheduler::ArraysRequest{session}, now_);
+  scheduler_->view(scheduler::OverviewRequest{}, now_);
+  if (scheduler_->digest() != before) return violate("looking at the scheduler changed it");
+  std::vector<scheduler::Event> wishes;
+  for (const scheduler::ArrayView& array : std::get<scheduler::ArrayList>(view).arrays) {
+    if (!array.held) continue;
+    ++outcome_.covered["released by an operator"];
+    wishes.emplace_back(scheduler::OperatorRelease{array.id});
+  }
+  step_scheduler(std::move(wishes));
+}
+
 void World::client_next(int index) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
   if (client.next_request > static_cast<std::uint64_t>(knobs_.requests)) {
@@ -48,28 +120,20 @@ void World::client_next(int index) {
     for (const Client::Held& held : client.held) release.arrays.push_back(held.number);
     client.held.clear();
     if (release.arrays.empty()) return;
+    if (prng_.chance(0.5)) operator_releases(client.welcome.session);
     to_scheduler(client.conn, release, true);
     to_scheduler(client.conn, release, true);
     return;
   }
-  std::vector<Named> known;
-  for (const Client::Held& held : client.held) known.push_back({held.number, held.dtype, held.grid});
-  Program program = random_program(prng_, known, client.next_array);
   msg::Submit submit;
   submit.request = client.next_request++;
-  submit.ops = std::move(program.ops);
-  hint_some(client, submit.ops);
+  std::vector<std::uint64_t> fetches;
+  if (!repeat_last(client, submit, fetches)) new_program(client, submit, fetches);
   if (prng_.chance(0.3)) submit.priority = static_cast<std::int32_t>(prng_.between(-1, 1));
   if (prng_.chance(0.3)) submit.weight = static_cast<std::uint32_t>(prng_.between(1, msg::kMaxWeight));
-  submit.holds = program.holds;
   Client::Request& request = client.requests[submit.request];
   request.number = submit.request;
-  request.fetched = program.fetches;
-  for (const Named& made : program.made) {
-    if (std::find(submit.holds.begin(), submit.holds.end(), made.number) != submit.holds.end()) {
-      client.held.push_back({made.number, made.dtype, made.grid});
-    }
-  }
+  request.fetched = std::move(fetches);
   ++outcome_.covered["submits"];
   to_scheduler(client.conn, submit, true);
   if (prng_.chance(knobs_.duplicate)) to_scheduler(client.conn, submit, true);
@@ -136,6 +200,12 @@ void World::client_message(int index, msg::Message message) {
       ++outcome_.covered["refused: " + std::string(name_of(reply->outcome.code))];
       at(jitter(), [this, index] { client_next(index); });
       return;
+    }
+    if (prng_.chance(knobs_.cancel / 4)) {
+      request.cancelled = true;
+      ++outcome_.covered["cancelled by an operator"];
+      at(prng_.between(0, 30) * knobs_.max_delay_ns,
+         [this, graph = reply->graph] { step_scheduler({scheduler::OperatorCancel{graph}}); });
     }
     for (const auto& [number, id] : reply->arrays) client.ids[number] = id.value;
     for (std::uint64_t number : request.fetched) {

@@ -3,6 +3,7 @@
 #include "world.h"
 
 #include <deque>
+#include <optional>
 #include <set>
 
 namespace tilewise::sim {
@@ -59,6 +60,14 @@ struct World::Client {
     ir::Grid grid;
   };
   std::vector<Held> held;
+  struct Last {  // program, to be submitted again
+    std::vector<ir::Op> ops;
+    std::vector<std::uint64_t> holds, fetches;
+    std::vector<Held> made, read;
+    std::uint64_t first = 0, next = 0;  // numbers of its own arrays
+    bool again = false;                 // it came more than once
+  };
+  std::optional<Last> last;
   std::map<std::uint64_t, std::uint64_t> ids;                      // session number -> ArrayId
   std::map<std::uint32_t, WorkerId> owner_of;                      // device -> process
   std::vector<DeviceId> places;                                    // workers' devices

@@ -13,7 +13,8 @@ void Core::Impl::check_invariants() const {
   std::int64_t listed = 0, listed_uses = 0;
   std::vector<std::int64_t> memory(devices.size(), 0);
   std::map<Slot, std::int64_t> open;
-  std::map<Slot, Slot> waiting;  // task -> copy
+  std::map<Slot, Slot> waiting;                                         // task -> copy
+  std::map<std::pair<WorkerId, std::uint8_t>, std::int32_t> under_way;  // transfers that count on a link
   for (const auto& [id, a] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {
     std::int64_t live = 0;
     for (Slot c = arrays[a].copies; c != kNone; c = copies[c].next) {
@@ -28,6 +29,8 @@ void Core::Impl::check_invariants() const {
                    arrays[copy.array].to_release != kNone,
                "a copy that nobody needs is still here");
       if (copy.has_memory) memory[copy.device] += copy.extent.bytes;
+      TW_CHECK(!copy.timed || copy.state == CopyState::kReceiving, "a transfer that is not on is timed");
+      if (copy.timed) ++under_way[{copy.timed, msg::size_class_of(copy.bytes)}];
       std::set<std::pair<Slot, std::uint32_t>> seen;
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
         ++listed_uses;
@@ -51,6 +54,11 @@ void Core::Impl::check_invariants() const {
     listed += live;
   }
   TW_CHECK(listed == copies.live(), "a copy belongs to no array");
+  for (const auto& [key, link] : links) {
+    const auto counted = under_way.find(key);
+    TW_CHECK(link.under_way == (counted == under_way.end() ? 0 : counted->second),
+             "transfers of a link miscounted");
+  }
   TW_CHECK(listed_uses == uses.live(), "a claim belongs to no copy");
   std::int64_t indexed = 0;
   for (const DeviceState& device : devices) indexed += static_cast<std::int64_t>(device.index.size());

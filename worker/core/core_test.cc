@@ -275,6 +275,48 @@ TEST_CASE("blocks for later tasks do not fill what the lowest task needs, where 
   CHECK(launched.launches[0].point == 0);
 }
 
+TEST_CASE(
+    "transfers are timed a peer: those beside each other share the time, failed ones and other lanes do not "
+    "count") {
+  Lists lists;
+  lists.step({PeerReady{kOther, false}});  // peers' blocks are copied
+  const ir::Op x = source(11, 4, 32);
+  lists.log({plan_of({on(kPeer, 2, x), on(kHere, 4, map_of(11, 13, x.space))}, {ArrayId{13}})});
+  const auto offer = [&](std::int64_t block) {
+    msg::PeerBatch batch;
+    msg::Offer offer;
+    offer.block = {ArrayId{11}, block}, offer.op = OpId{4}, offer.from = kPeer, offer.to = kHere,
+    offer.bytes = 256;
+    batch.offers.push_back(offer);
+    return lists.from_peer(batch).receives.at(0).transfer;
+  };
+  std::vector<msg::LinkStats> told;
+  const auto step = [&](std::vector<Event> events, TimeNs later) {
+    lists.now += later;
+    for (const msg::Message& m : lists.step(std::move(events)).to_scheduler) {
+      if (const auto* progress = std::get_if<msg::Progress>(&m))
+        told.insert(told.end(), progress->links.begin(), progress->links.end());
+    }
+  };
+  const std::uint64_t first = offer(0), second = offer(1);  // each step takes 1 us
+  step({TransferDone{first, {Errc::kOk, {}}, msg::Lane::kTcp}}, 0);
+  step({TransferDone{second, {Errc::kOk, {}}, msg::Lane::kTcp}}, 0);
+  step({}, 100 * kMillisecond);
+  const std::uint64_t third = offer(2);
+  step({TransferDone{third, {Errc::kIo, "torn"}, msg::Lane::kTcp}}, 5 * kMillisecond);
+  step({}, 100 * kMillisecond);
+  REQUIRE(!told.empty());
+  CHECK(told.back().from == kOther);
+  CHECK(told.back().size_class == 0);
+  CHECK(told.back().transfers == 2);
+  CHECK(told.back().bytes == 512);
+  CHECK(told.back().busy_ns == 3 * kMicrosecond);  // from the first grant to the second arrival
+  // A peer that dies while bytes are on their way is forgotten, and what ends then harms nothing.
+  const std::uint64_t last = offer(3);
+  lists.log({msg::PeerLost{kOther}});
+  step({TransferDone{last, {Errc::kUnavailable, "gone"}, msg::Lane::kTcp}}, kMillisecond);
+}
+
 namespace {
 
 // Two sessions with 400 blocks each to make; how many of the first's are among the first 200 steps. `slow`: the first one's

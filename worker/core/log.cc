@@ -398,6 +398,7 @@ void Core::Impl::on_peer_lost(const msg::PeerLost& lost) {
     outgoing.erase(lost.peer.value);
     out->lost.push_back(lost.peer);
     for (DeviceId device : dead) remote[device.value].lost = true;
+    forget_links(lost.peer);
     const auto is_dead = [&](DeviceId d) { return std::find(dead.begin(), dead.end(), d) != dead.end(); };
     std::vector<Slot> in_order;  // arrays by id, so that the order does not depend on the hash
     for (const auto& [id, slot] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {

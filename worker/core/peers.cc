@@ -262,6 +262,7 @@ void Core::Impl::on_transfer(const TransferDone& event) {
   Copy& copy = copies[slot];
   TW_CHECK(copy.state == CopyState::kReceiving && copy.transfer == event.transfer,
            "a transfer ended that was not on");
+  transfer_ended(copy, event.failed.code == Errc::kOk);
   std::vector<Slot> claims;
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) claims.push_back(uses[u].op);
   if (event.failed.code == Errc::kOk) {

@@ -101,6 +101,7 @@ struct Copy {
   std::uint64_t sequence = 0;                        // ... by this step
   std::array<std::uint64_t, kMaxStreams> readers{};  // last enqueued reader per stream
   std::uint64_t transfer = 0;
+  WorkerId timed;              // none, or on whose link its transfer counts
   Slot producer_task = kNone;  // while its task is live
   Slot uses = kNone;
   Slot waiters = kNone;             // tasks
@@ -398,6 +399,19 @@ struct Core::Impl {
   bool to_come(Slot array, std::int64_t block, DeviceId owner) const;
   bool can_map(DeviceId from, std::uint16_t to) const;
 
+  // Speeds of links (links.cc)
+  static constexpr std::size_t kMaxLinks = 16'384;
+  struct LinkState {
+    msg::LinkStats stats;
+    std::int32_t under_way = 0;
+    TimeNs since = 0;  // counted up to here
+    bool dirty = false;
+  };
+  void transfer_began(Copy& copy);
+  void transfer_ended(Copy& copy, bool arrived);
+  void report_links(std::vector<msg::LinkStats>& out_links);
+  void forget_links(WorkerId peer);
+
   // Reports (report.cc)
   void report();
   void mark_dirty(Slot op, std::uint16_t device);
@@ -452,6 +466,7 @@ struct Core::Impl {
   std::map<std::uint32_t, msg::PeerBatch> outgoing;  // WorkerId -> batch of this step
   std::array<msg::LaneStats, msg::kLaneCount> lanes{};
   bool lanes_dirty = false;
+  std::map<std::pair<WorkerId, std::uint8_t>, LinkState> links;  // by peer and class of size
   Counters counts;
   std::vector<std::string> families;  // names of those seen, by number
 

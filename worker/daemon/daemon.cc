@@ -53,6 +53,8 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
                       {{"id", peer.value},
                        {"mapped", mapped},
                        {"messages", d.exchange_->shares_ring(peer) ? "shared memory" : "socket"}});
+    if (mapped && !d.exchange_->shares_ring(peer))
+      daemon::log_warn("messages to a peer of this host go through a socket", {{"id", peer.value}});
     d.runtime_->post(PeerReady{peer, mapped});
   };
   callbacks.on_unreachable = [&d](WorkerId peer, const Error& why) { d.on_unreachable(peer, why); };

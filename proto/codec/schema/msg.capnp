@@ -140,6 +140,16 @@ struct Progress {
   devices @2 :List(DeviceStats);
   lanes @3 :List(LaneStats);
   families @4 :List(FamilyStats);  # those that have moved
+  links @5 :List(LinkStats);       # likewise
+}
+
+struct LinkStats {
+  # Cumulative: blocks of one class of sizes that were copied from one peer to the reporter.
+  from @0 :UInt32;
+  sizeClass @1 :UInt8;
+  transfers @2 :Int64;
+  bytes @3 :Int64;
+  busyNs @4 :Int64;        # with at least one of them under way
 }
 
 struct FamilyStats {
@@ -260,6 +270,8 @@ struct LinkAccount {
   blocks @3 :Int64;
   bytes @4 :Int64;
   busyS @5 :Float64;
+  bytesPerS @6 :Float64;
+  measured @7 :Bool;       # by transfers; else by topology
 }
 
 struct CriticalAccount { op @0 :UInt32; device @1 :UInt32; what @2 :Text; seconds @3 :Float64; }

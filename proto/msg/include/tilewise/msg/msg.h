@@ -180,6 +180,18 @@ struct LaneStats {
   std::int64_t transfers = 0, bytes = 0;
   friend bool operator==(const LaneStats&, const LaneStats&) = default;
 };
+// Sizes of blocks that say something about a link: the small ones its latency, the large ones its throughput.
+constexpr std::uint8_t kSizeClasses = 3;
+constexpr std::uint8_t size_class_of(std::int64_t bytes) {
+  return bytes < (64 << 10) ? 0 : bytes < (4 << 20) ? 1 : 2;
+}
+struct LinkStats {  // cumulative: blocks of one class that were copied from one peer to the reporter
+  WorkerId from;
+  std::uint8_t size_class = 0;
+  std::int64_t transfers = 0, bytes = 0;
+  std::int64_t busy_ns = 0;  // with at least one of them under way, from grant to arrival
+  friend bool operator==(const LinkStats&, const LinkStats&) = default;
+};
 struct FamilyStats {  // cumulative: what steps of one family of ops (ir/cost.h) took, beside the plain model
   DeviceId device;
   std::string family;
@@ -192,6 +204,7 @@ struct Progress {
   std::vector<DeviceStats> devices;
   std::vector<LaneStats> lanes;
   std::vector<FamilyStats> families;  // those that have moved
+  std::vector<LinkStats> links;       // likewise
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 struct TaskFailed {

@@ -66,6 +66,7 @@ struct Options {
   std::string software_version;         // what joiners must run; empty: what the oldest joined peer runs
   std::vector<std::string> passes_off;  // planning passes to leave out, by name (tilewise/plan)
   std::size_t history_graphs = 0;       // how many that ended are remembered, for people (view)
+  bool check_replays = false;           // tests: plan again what is replayed, and stop where the two differ
 };
 
 class Core {
@@ -84,6 +85,8 @@ class Core {
 
   // Checks every index against every other (tests). Stops the process with the story on a violation.
   void check_invariants() const;
+  // Submissions that took a plan made before.
+  std::uint64_t replays() const;
   // Order-sensitive digest of the whole state: two runs of one seed agree.
   std::uint64_t digest() const;
 

@@ -1,0 +1,184 @@
+#include "replay.h"
+
+#include <tilewise/base/digest.h>
+
+#include <algorithm>
+
+#include "draft.h"
+
+namespace tilewise::scheduler {
+namespace {
+
+constexpr std::uint64_t kExternal = std::uint64_t{1} << 63;  // ArrayIds have no such bit
+constexpr std::int64_t kLargeBlockBytes = 64 << 10;  // from here on a single block goes where there is least
+
+template <class Rename> void rename(std::vector<ir::Op>& ops, Rename&& name) {
+  for (ir::Op& op : ops) {
+    for (ir::Operand& operand : op.operands) operand.array = name(operand.array);
+    for (ir::OutputSpec& output : op.outputs) output.array = name(output.array);
+  }
+}
+
+// From ids to places and back. What is read from outside gets its place when it is first asked for.
+class Places {
+ public:
+  explicit Places(Program& program) : program_(program) {
+    for (std::size_t i = 0; i < program.externals.size(); ++i) index_.emplace(program.externals[i], i);
+  }
+  std::uint64_t operator()(std::uint64_t id) {
+    if (id >= program_.first) return id - program_.first;
+    const auto [it, fresh] = index_.emplace(id, program_.externals.size());
+    if (fresh) program_.externals.push_back(id);
+    return kExternal | it->second;
+  }
+
+ private:
+  Program& program_;
+  boost::unordered_flat_map<std::uint64_t, std::size_t> index_;
+};
+
+std::uint64_t id_of(const Program& program, std::uint64_t place) {
+  return (place & kExternal) != 0 ? program.externals[place & ~kExternal] : program.first + place;
+}
+
+std::vector<DeviceId> worker_devices(const State& s) {
+  std::vector<DeviceId> devices;
+  for (const WorkerId id : s.live) {
+    if (!s.is_worker(id)) continue;
+    const auto& own = s.peer(id).info.devices;
+    devices.insert(devices.end(), own.begin(), own.end());
+  }
+  return devices;
+}
+
+const ir::Placement& placement_of(const State& s, const ArrayRecord& array) {
+  return s.ops.at(array.producer).placement;
+}
+
+// Its place follows from what every device held at that moment, which is another one next time.
+bool went_where_least_was(const ir::Op& op) {
+  return op.kind != ir::OpKind::kFetch && op.kind != ir::OpKind::kProvide && op.hint.devices.empty() &&
+         op.space.block_count() == 1 && output_bytes(op) >= kLargeBlockBytes;
+}
+
+}  // namespace
+
+std::optional<std::size_t> PlanCache::find(const State& s, const Draft& draft) const {
+  const Program& program = draft.program;
+  const auto same = [&](const Plan& plan) {
+    if (plan.digest != program.digest || plan.replays >= plan.patience) return false;
+    if (plan.sources.size() != program.externals.size() || plan.program != draft.graph.ops) return false;
+    const auto held = [&](std::uint64_t id, std::uint64_t place) { return id == program.first + place; };
+    if (!std::equal(draft.graph.holds.begin(), draft.graph.holds.end(), plan.holds.begin(), plan.holds.end(),
+                    held))
+      return false;
+    for (std::size_t i = 0; i < program.externals.size(); ++i) {
+      const ArrayRecord& array = s.arrays.at(ArrayId{program.externals[i]});
+      if (array.source.dtype != plan.sources[i].dtype || !(array.source.grid == plan.sources[i].grid) ||
+          !(placement_of(s, array) == plan.inputs[i]))
+        return false;
+    }
+    return plan.devices == worker_devices(s);
+  };
+  const auto found = std::find_if(plans_.begin(), plans_.end(), same);
+  if (found == plans_.end()) return {};
+  return static_cast<std::size_t>(found - plans_.begin());
+}
+
+bool PlanCache::replay(const State& s, Draft& draft, bool dump) const {
+  Program& program = draft.program;
+  program = {};
+  program.first = make_id(s.options.term, s.next_array);
+  std::vector<ir::Op>& ops = draft.graph.ops;
+  rename(ops, Places(program));
+  Digest digest;
+  for (const ir::Op& op : ops) digest.mix(plan::digest(op, true));
+  for (const std::uint64_t id : draft.graph.holds) digest.mix(id - program.first);
+  program.digest = digest.value();
+  const auto id = [&](std::uint64_t place) { return id_of(program, place); };
+  const auto found = find(s, draft);
+  if (!found) {
+    const bool known =
+        std::find(once_.begin(), once_.end(), program.digest) != once_.end() ||
+        std::any_of(plans_.begin(), plans_.end(), [&](const Plan& p) { return p.digest == program.digest; });
+    if (known && ops.size() <= kMaxOps / 4) program.ops = ops;
+    rename(ops, id);
+    return false;
+  }
+  const Plan* plan = &plans_[*found];
+  program.replayed = true;
+  program.plan = *found;
+  draft.ops = plan->ops;
+  rename(draft.ops, id);
+  draft.placements = plan->placements;
+  draft.decisions = plan->decisions;
+  draft.next_array = s.next_array + plan->names;
+  draft.passes.push_back({"replayed", draft.ops.size(), dump ? plan::dump(draft.ops) : std::string()});
+  ops.clear();
+  return true;
+}
+
+void PlanCache::accepted(const State& s, const Draft& draft) {
+  const Program& program = draft.program;
+  ++clock_;
+  if (program.replayed) {
+    Plan& plan = plans_[program.plan];
+    ++plan.replays, ++replays_;
+    plan.used = clock_;
+    return;
+  }
+  if (program.ops.empty()) {
+    once_.push_back(program.digest);
+    if (once_.size() > kRemembered) once_.pop_front();
+    return;
+  }
+  if (std::any_of(draft.ops.begin(), draft.ops.end(), went_where_least_was)) return;
+  Plan plan;
+  plan.digest = program.digest;
+  plan.program = program.ops;
+  for (const std::uint64_t id : draft.graph.holds) plan.holds.push_back(id - program.first);
+  for (const std::uint64_t id : program.externals) {
+    const ArrayRecord& array = s.arrays.at(ArrayId{id});
+    plan.sources.push_back(array.source);
+    plan.inputs.push_back(placement_of(s, array));
+  }
+  plan.devices = worker_devices(s);
+  plan.names = draft.next_array - s.next_array;
+  plan.ops = draft.ops;
+  Program places = program;
+  rename(plan.ops, Places(places));
+  plan.placements = draft.placements;
+  plan.decisions = draft.decisions;
+  keep(std::move(plan));
+}
+
+std::size_t PlanCache::ops() const {
+  std::size_t ops = 0;
+  for (const Plan& plan : plans_) ops += plan.ops.size() + plan.program.size();
+  return ops;
+}
+
+void PlanCache::keep(Plan plan) {
+  plan.used = clock_;
+  const auto old =
+      std::find_if(plans_.begin(), plans_.end(), [&](const Plan& p) { return p.digest == plan.digest; });
+  if (old != plans_.end()) {
+    plan.patience = std::min(kMostReplays, 2 * old->patience);
+    plans_.erase(old);
+  }
+  const std::size_t more = plan.ops.size() + plan.program.size();
+  if (more > kMaxOps) return;
+  while (plans_.size() >= kMaxPlans || ops() + more > kMaxOps) {
+    plans_.erase(std::min_element(plans_.begin(), plans_.end(),
+                                  [](const Plan& a, const Plan& b) { return a.used < b.used; }));
+  }
+  plans_.push_back(std::move(plan));
+}
+
+void PlanCache::mix_into(Digest& digest) const {
+  digest.mix(clock_), digest.mix(replays_);
+  for (const Plan& plan : plans_) digest.mix(plan.digest), digest.mix(plan.replays), digest.mix(plan.used);
+  for (const std::uint64_t once : once_) digest.mix(once);
+}
+
+}  // namespace tilewise::scheduler

@@ -1,0 +1,81 @@
+// Plans made before, for programs that come again on other arrays: a loop of small steps is planned and placed once.
+//
+// A program is the ops of a submission as the client sent them, with every array named by its place in it: what the
+// program makes by its order, what it reads from outside by the order of first mention. Two submissions are the same program
+// if nothing else differs: kinds, attributes, views, grids, hints, labels, what is held. A plan is replayed if besides
+// its inputs are cut and placed as they were and the workers' devices are the same; then passes and placement would say
+// what they said before, but for what placement learned meanwhile (speeds, loads). So a plan is made anew after 1, 2, 4 ...
+// kMostReplays replays; and not kept at all where a large single block went to the device that had least.
+//
+// A program is kept when it comes for the second time: most come once. Everything is counted and bounded; what is
+// looked at least recently goes first.
+#pragma once
+#include <tilewise/ir/placement.h>
+#include <tilewise/place/place.h>
+#include <tilewise/plan/plan.h>
+
+#include <deque>
+#include <optional>
+#include <vector>
+
+namespace tilewise {
+class Digest;
+}
+
+namespace tilewise::scheduler {
+
+struct Draft;
+struct State;
+
+// What a draft knows of its program between planning and its acceptance.
+struct Program {
+  std::uint64_t digest = 0;
+  std::uint64_t first =
+      0;  // the first ArrayId that the draft could give; those up to its next_array are its own
+  std::vector<std::uint64_t> externals;  // ArrayIds, in the order of first mention
+  std::vector<ir::Op> ops;               // by place, where the program is to be kept
+  bool replayed = false;
+  std::size_t plan = 0;  // which, if it was
+};
+
+class PlanCache {
+ public:
+  static constexpr std::size_t kMaxPlans = 64;
+  static constexpr std::size_t kMaxOps = 65'536;   // of all plans together, programs included
+  static constexpr std::size_t kRemembered = 256;  // programs that came once
+  static constexpr std::uint32_t kMostReplays = 256;
+
+  // A translated draft, not planned yet: planned and placed as its program was before. False: it is as it was.
+  bool replay(const State& s, Draft& draft, bool dump) const;
+  // The draft, planned and placed, becomes a graph.
+  void accepted(const State& s, const Draft& draft);
+
+  std::uint64_t replays() const { return replays_; }
+  std::size_t size() const { return plans_.size(); }
+  std::size_t ops() const;
+  void mix_into(Digest& digest) const;
+
+ private:
+  struct Plan {
+    std::uint64_t digest = 0;
+    std::vector<ir::Op> program;
+    std::vector<std::uint64_t> holds;
+    std::vector<ir::SourceArray> sources;  // of the externals, and where they are
+    std::vector<ir::Placement> inputs;
+    std::vector<DeviceId> devices;  // of all workers
+    std::uint64_t names = 0;        // that the draft gave
+    std::vector<ir::Op> ops;
+    std::vector<ir::Placement> placements;
+    std::vector<place::Decision> decisions;
+    std::uint32_t replays = 0, patience = 1;
+    std::uint64_t used = 0;
+  };
+  std::optional<std::size_t> find(const State& s, const Draft& draft) const;
+  void keep(Plan plan);
+
+  std::vector<Plan> plans_;
+  std::deque<std::uint64_t> once_;  // digests
+  std::uint64_t clock_ = 0, replays_ = 0;
+};
+
+}  // namespace tilewise::scheduler

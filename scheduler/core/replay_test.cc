@@ -1,0 +1,197 @@
+// Programs that come again are planned and placed as before. World plans them again and compares (check_replays).
+#include <set>
+
+#include "core_world.h"
+
+namespace tilewise::scheduler::test {
+namespace {
+
+const ir::Grid kGrid = grid({8, 8}, {2, 2});
+
+// One step of a loop: reads `from`, makes and holds `out`; two arrays in between.
+struct Step {
+  std::uint64_t from, out;
+  ir::TapeOp what = ir::TapeOp::kAdd;
+  std::vector<ir::Op> ops() const {
+    return {map(out + 1, kGrid, {from}), map(out + 2, kGrid, {from, out + 1}, what),
+            matmul(out, kGrid, out + 2, kGrid, from)};
+  }
+};
+
+struct Loop : World {
+  explicit Loop(Options options = {}) : World(std::move(options)) {
+    add_worker(1, 2);
+    join(10, client());
+    start(1000);
+  }
+  void start(std::uint64_t number) {
+    REQUIRE(submit(10, next++, {random(number, kGrid)}, {number}).outcome.ok());
+    settle();
+  }
+  msg::Plan step(const Step& s) {
+    const auto reply = submit(10, next++, s.ops(), {s.out});
+    REQUIRE_MESSAGE(reply.outcome.ok(), reply.outcome.message);
+    const msg::Plan plan = log<msg::Plan>(1).back();
+    settle();
+    CHECK(last<msg::GraphDone>(10)->outcome.ok());
+    return plan;
+  }
+  void settle() {
+    complete(log<msg::Plan>(1).back());
+    apply_logs();
+  }
+  std::uint64_t next = 1;
+};
+
+// The same but for names.
+bool alike(const msg::Plan& a, const msg::Plan& b) {
+  if (a.ops.size() != b.ops.size()) return false;
+  for (std::size_t i = 0; i < a.ops.size(); ++i) {
+    if (a.ops[i].op.kind != b.ops[i].op.kind || !(a.ops[i].placement == b.ops[i].placement)) return false;
+  }
+  return true;
+}
+
+TEST_CASE("a loop of small steps is planned a few times only, and every step does the same") {
+  Loop w;
+  std::uint64_t from = 1000;
+  std::vector<msg::Plan> plans;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const std::uint64_t out = 2000 + 10 * i;
+    plans.push_back(w.step({from, out}));
+    w.receive(10, msg::ReleaseArrays{{from}});
+    from = out;
+  }
+  CHECK(w.core.replays() >=
+        85);  // planned: once, to be kept, then after 1, 2, 4 ... replays, and for other inputs
+  for (const msg::Plan& plan : plans) CHECK(alike(plan, plans[0]));
+  std::set<std::uint64_t> names;
+  for (const msg::Plan& plan : plans) {
+    for (const msg::PlannedOp& op : plan.ops) {
+      CHECK(names.insert(op.op.outputs[0].array).second);  // each has arrays of its own
+    }
+  }
+  w.receive(10, msg::ReleaseArrays{{from}});
+  w.apply_logs();
+  w.receive(10, msg::StatusRequest{});
+  CHECK(w.last<msg::StatusReply>(10)->arrays_live == 0);
+}
+
+TEST_CASE("what is not the same program, or not on the same inputs, is planned") {
+  Loop w;
+  for (std::uint64_t i = 0; i < 3; ++i) w.step({1000, 2000 + 10 * i});
+  REQUIRE(w.core.replays() == 1);
+  SUBCASE("another operation") {
+    w.step({1000, 3000, ir::TapeOp::kMul});
+    CHECK(w.core.replays() == 1);
+  }
+  SUBCASE("something else is held") {
+    const Step s{1000, 3000};
+    const auto reply = w.submit(10, w.next++, s.ops(), {s.out, s.out + 2});
+    REQUIRE(reply.outcome.ok());
+    CHECK(w.core.replays() == 1);
+    CHECK(w.log<msg::Plan>(1).back().holds.size() == 2);
+  }
+  SUBCASE("two inputs where one was named twice") {
+    w.start(1001);
+    const Step s{1000, 3000};
+    auto ops = s.ops();
+    ops[2].operands[1].array = 1001;
+    REQUIRE(w.submit(10, w.next++, ops, {s.out}).outcome.ok());
+    CHECK(w.core.replays() == 1);
+  }
+  SUBCASE("an input that lies elsewhere") {
+    const DeviceId second = w.workers[0].second.devices[1];
+    auto there = random(1001, kGrid);
+    there.hint.devices = {second};
+    REQUIRE(w.submit(10, w.next++, {there}, {1001}).outcome.ok());
+    w.settle();
+    const auto before = w.core.replays();
+    const msg::Plan plan = w.step({1001, 3000});
+    CHECK(w.core.replays() == before);
+    for (const msg::PlannedOp& op : plan.ops) CHECK(op.placement.verify(op.op.space.counts()).has_value());
+  }
+  SUBCASE("an input of another grid") {
+    const ir::Grid other = grid({8, 8}, {4, 4});
+    REQUIRE(w.submit(10, w.next++, {random(1001, other)}, {1001}).outcome.ok());
+    w.settle();
+    REQUIRE(w.submit(10, w.next++, Step{1001, 3000}.ops(), {3000}).outcome.ok());  // gathers it first
+    CHECK(w.core.replays() == 1);
+  }
+  SUBCASE("another device has come, and one has gone") {
+    w.step({1000, 3000});
+    w.add_worker(2, 2, "w2");
+    const auto before = w.core.replays();
+    const msg::Plan wider = w.step({1000, 3010});
+    CHECK(w.core.replays() == before);
+    CHECK(std::any_of(wider.ops.begin(), wider.ops.end(), [](const msg::PlannedOp& op) {
+            return op.placement.devices().size() > 2;
+          }) == (wider.ops[0].placement.devices().size() > 2));
+    w.drop(2);
+    w.workers.pop_back();
+    for (const msg::PlannedOp& op : w.step({1000, 3020}).ops) {
+      for (const DeviceId device : op.placement.devices()) CHECK(device.value <= 2);
+    }
+  }
+}
+
+TEST_CASE("refused and explained programs are not remembered; explain says what will be replayed") {
+  Loop w;
+  const auto explained = [&](std::uint64_t out) {
+    msg::Explain explain;
+    explain.submit.request = 1;
+    explain.submit.ops = Step{1000, out}.ops();
+    explain.submit.holds = {out};
+    w.receive(10, std::move(explain));
+    const auto* told = w.last<msg::Explanation>(10);
+    REQUIRE(told != nullptr);
+    REQUIRE_MESSAGE(told->outcome.ok(), told->outcome.message);
+    return *told;
+  };
+  for (std::uint64_t i = 0; i < 5; ++i) CHECK(explained(2000 + 10 * i).passes.front().name != "replayed");
+  const auto fresh = explained(2000);
+  w.step({1000, 2000}), w.step({1000, 2010});
+  const auto again = explained(2020);
+  REQUIRE(again.passes.size() == 1);
+  CHECK(again.passes[0].name == "replayed");
+  CHECK(again.passes[0].ops == again.ops.size());
+  REQUIRE(again.ops.size() == fresh.ops.size());
+  for (std::size_t i = 0; i < fresh.ops.size(); ++i)
+    CHECK(again.ops[i].choices[0].placement == fresh.ops[i].choices[0].placement);
+  CHECK(w.core.replays() == 0);  // told only
+}
+
+TEST_CASE("plans are kept in bounded number, the least recently used goes") {
+  Loop w;
+  const auto program = [&](int kind) {  // as many different ones as wanted
+    const std::uint64_t out = 10'000 + w.next;
+    auto op = random(out, kGrid, kind);
+    REQUIRE(w.submit(10, w.next++, {op}, {out}).outcome.ok());
+    w.settle();
+    w.receive(10, msg::ReleaseArrays{{out}});
+  };
+  program(0), program(0), program(0);
+  CHECK(w.core.replays() == 1);
+  for (int kind = 1; kind <= 70; ++kind) program(kind), program(kind);
+  const auto before = w.core.replays();
+  program(70);  // still there
+  CHECK(w.core.replays() == before + 1);
+  program(0);  // pushed out
+  CHECK(w.core.replays() == before + 1);
+}
+
+TEST_CASE("a large single block goes where there is least each time: such plans are not kept") {
+  Loop w;
+  const ir::Grid one = grid({128, 128}, {128, 128});
+  std::set<std::uint32_t> used;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    REQUIRE(w.submit(10, w.next++, {random(5000 + i, one)}, {5000 + i}).outcome.ok());
+    used.insert(w.log<msg::Plan>(1).back().ops[0].placement.devices()[0].value);
+    w.settle();
+  }
+  CHECK(w.core.replays() == 0);
+  CHECK(used.size() == 2);
+}
+
+}  // namespace
+}  // namespace tilewise::scheduler::test
