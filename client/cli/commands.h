@@ -14,8 +14,9 @@ void print_devices(const msg::StatusReply& status, Format format);
 
 class Control;
 Status explain(Control& control, GraphId graph, Format format);
-// Writes the file whole or not at all; "-": standard output.
-Status trace(Control& control, const std::string& file);
+struct WebOptions;
+// Writes the file whole or not at all; "-": standard output. With arrows between ops if the dashboard can be asked.
+Status trace(Control& control, const WebOptions& dashboard, const std::string& file);
 
 struct DoctorOptions {
   std::string scheduler;  // empty: not asked

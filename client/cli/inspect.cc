@@ -5,9 +5,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <set>
 
 #include "commands.h"
 #include "control.h"
+#include "flows.h"
+#include "web.h"
 
 namespace tilewise::cli {
 namespace {
@@ -39,6 +42,24 @@ Status write_file(const std::string& path, const std::string& text) {
   return {};
 }
 
+// Arrows between the steps of these graphs, as far as the dashboard remembers them; how many graphs it was not asked for.
+void add_flows(Trace& trace, const Web& web) {
+  constexpr std::size_t kMaxGraphs = 64;
+  std::set<std::uint64_t> graphs;
+  for (const TraceStep& step : trace.steps) graphs.insert(step.graph);
+  std::vector<json::value> known;
+  for (const std::uint64_t graph : graphs) {
+    if (known.size() == kMaxGraphs) break;
+    auto told = web.get_json("/api/graph?id=" + std::to_string(graph));
+    if (!told && told.error().code != Errc::kNotFound) {
+      std::fprintf(stderr, "no arrows between steps: %s\n", told.error().message.c_str());
+      return;
+    }
+    if (told) known.push_back(std::move(*told));
+  }
+  trace.flows = flows_of(trace.steps, known);
+}
+
 }  // namespace
 
 Status explain(Control& control, GraphId graph, Format format) {
@@ -50,10 +71,11 @@ Status explain(Control& control, GraphId graph, Format format) {
   return {};
 }
 
-Status trace(Control& control, const std::string& file) {
+Status trace(Control& control, const WebOptions& dashboard, const std::string& file) {
   TW_ASSIGN(const std::vector<Device> devices, devices_of(control));
   TW_ASSIGN(const std::vector<msg::TraceReply> replies, control.trace());
-  const Trace trace = make_trace(replies, devices);
+  Trace trace = make_trace(replies, devices);
+  if (const auto web = Web::open(dashboard, config::Role::kReader)) add_flows(trace, *web);
   if (trace.lost > 0)
     std::fprintf(stderr, "%llu older steps had been forgotten\n",
                  static_cast<unsigned long long>(trace.lost));
@@ -62,7 +84,8 @@ Status trace(Control& control, const std::string& file) {
     return {};
   }
   TW_TRY(write_file(file, trace.chrome_json()));
-  std::fprintf(stderr, "%zu steps in %s\n", trace.steps.size(), file.c_str());
+  std::fprintf(stderr, "%zu steps and %zu arrows in %s\n", trace.steps.size(), trace.flows.size(),
+               file.c_str());
   return {};
 }
 

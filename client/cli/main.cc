@@ -154,7 +154,10 @@ int main(int argc, char** argv) {
   if (*shutdown) return with_scheduler(s, [](cli::Control& c) { return c.shutdown(); });
   if (*explain)
     return with_scheduler(s, [&](cli::Control& c) { return cli::explain(c, GraphId{graph}, format); });
-  if (*trace) return with_scheduler(s, [&](cli::Control& c) { return cli::trace(c, trace_file); });
+  if (*trace)
+    return with_scheduler(s, [&](cli::Control& c) {
+      return cli::trace(c, {s.dashboard, s.scheduler, s.token_file, timeout_of(s)}, trace_file);
+    });
   if (*status || *devices) {
     return with_scheduler(s, [&](cli::Control& c) -> Status {
       TW_ASSIGN(const msg::StatusReply reply, c.status());

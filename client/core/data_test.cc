@@ -200,6 +200,24 @@ TEST_CASE("an offer from elsewhere waits until a lost transfer has let go") {
   f.check_counting();
 }
 
+TEST_CASE("an offer from elsewhere that comes before the news of the loss is taken when the transfer fails") {
+  Fetching f({2}, {2});
+  FakeEndpoint& fake = f.world.fake;
+  fake.can_map = false;
+  fake.deliver({f.offer(0, false)});
+  const std::uint64_t nonce = fake.take_batches().grants.at(0).transfer;
+  fake.deliver({f.offer(0, false)}, WorkerId(4));
+  fake.up.on_message(msg::Log{1, 1, {msg::PeerLost{kWorker}}});
+  CHECK(fake.take_batches().empty());
+  fake.receives.at(nonce).done(error(Errc::kWorkerLost, "gone"));
+  const msg::PeerBatch out = fake.take_batches();
+  REQUIRE(out.grants.size() == 1);
+  const double values[] = {0, 1};
+  std::memcpy(fake.receives.at(out.grants[0].transfer).to, values, 16);
+  fake.receives.at(out.grants[0].transfer).done({});
+  f.check_counting();
+}
+
 TEST_CASE("no more is granted at a time than the client means to have in flight") {
   constexpr std::int64_t kBlock = 8 << 20;  // 64 MiB
   World world;

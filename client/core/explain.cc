@@ -90,7 +90,11 @@ std::string Explanation::text(bool passes) const {
     const msg::LinkAccount& link = a.links[i];
     add(out, "  %s -> %s: %lld blocks, %s%s\n", name_of(link.from).c_str(), name_of(link.to).c_str(),
         static_cast<long long>(link.blocks), bytes_text(link.bytes).c_str(),
-        link.mapped ? ", read in place" : (", " + seconds_text(link.busy_s)).c_str());
+        link.mapped ? ", read in place"
+                    : (", " + seconds_text(link.busy_s) + " at " +
+                       bytes_text(static_cast<std::int64_t>(link.bytes_per_s)) + "/s" +
+                       (link.measured ? ", measured" : ""))
+                          .c_str());
   }
   if (a.links.size() > kMaxLinks) add(out, "  ... and %zu more\n", a.links.size() - kMaxLinks);
   out += "\ncritical path\n";
@@ -172,6 +176,8 @@ std::string Explanation::json() const {
     number("blocks", static_cast<double>(link.blocks));
     number("bytes", static_cast<double>(link.bytes));
     number("busy_seconds", link.busy_s);
+    number("bytes_per_second", link.bytes_per_s);
+    flag("measured", link.measured);
   });
   list("critical_path", a.critical, [&](const msg::CriticalAccount& c) {
     number("op", c.op);

@@ -63,7 +63,7 @@ void Fetcher::on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& 
       return;
     }
     // The bytes are coming already: they serve everyone, and this offer's Done comes with theirs.
-    it->second.owed.emplace_back(from, done_for(offer));
+    it->second.owed.emplace_back(from, std::move(offer));
     for (const Wanted& w : wanted) {
       if (w.state(block) == BlockState::kWanted) w.state(block) = BlockState::kReceiving;
     }
@@ -105,7 +105,7 @@ void Fetcher::filled(const Wanted& wanted, std::int64_t block) {
 void Fetcher::start_transfer(WorkerId from, msg::Offer offer, const std::vector<Wanted>& wanted,
                              Outbox& out) {
   Transfer transfer{.from = from};
-  transfer.owed.emplace_back(from, done_for(offer));
+  transfer.owed.emplace_back(from, offer);
   if (contiguous(wanted.front().target().shape, wanted.front().box(offer.block.block))) {
     transfer.direct = wanted.front();
   } else {
@@ -148,7 +148,12 @@ void Fetcher::on_received(msg::BlockRef ref, std::uint64_t nonce, Status status)
   Transfer transfer = std::move(it->second);
   transfers_.erase(it);
   in_flight_ -= transfer.offer.bytes;
-  for (auto& [worker, done] : transfer.owed) out[worker].dones.push_back(done);
+  for (auto& [worker, owed] : transfer.owed) {
+    if (transfer.lost && worker != transfer.from)  // it came before the news: the block is to be had there
+      postponed_.emplace_back(worker, std::move(owed));
+    else
+      out[worker].dones.push_back(done_for(owed));
+  }
   if (status) {
     for (const Wanted& w : wanted) {
       const bool there = w.request == transfer.direct.request && w.index == transfer.direct.index;
@@ -172,7 +177,11 @@ void Fetcher::on_replied(bool reply_due, Outbox& out) {
 void Fetcher::on_worker_lost(WorkerId worker) {
   std::erase_if(early_, [&](const auto& offer) { return offer.first == worker; });
   std::erase_if(postponed_, [&](const auto& offer) { return offer.first == worker; });
-  for (auto& [block, transfer] : transfers_) transfer.lost |= transfer.from == worker;
+  for (auto& [block, transfer] : transfers_) {
+    transfer.lost |= transfer.from == worker;
+    std::erase_if(transfer.owed,
+                  [&](const auto& offer) { return offer.first == worker && worker != transfer.from; });
+  }
 }
 
 void Fetcher::fail(const std::vector<Wanted>& wanted, const Error& error) {

@@ -45,8 +45,8 @@ class Fetcher {
     std::uint64_t nonce = 0;
     WorkerId from;
     msg::Offer offer;
-    std::vector<std::pair<WorkerId, msg::Done>> owed;
-    std::vector<std::byte> bytes;  // unless `direct`
+    std::vector<std::pair<WorkerId, msg::Offer>> owed;  // this offer, and others of the same block meanwhile
+    std::vector<std::byte> bytes;                       // unless `direct`
     Wanted direct;  // with a request: bytes go straight into this array, where they are one run
     int failures = 0;
     bool lost = false;  // the worker is gone: the block may come from elsewhere

@@ -48,6 +48,21 @@ std::string Trace::chrome_json() const {
            ",\"graph\":" + std::to_string(step.graph) + ",\"point\":" + std::to_string(step.point) + "}}";
     comma = ",";
   }
+  std::size_t arrow = 0;
+  for (const TraceFlow& flow : flows) {
+    if (flow.from >= steps.size() || flow.to >= steps.size()) continue;
+    ++arrow;
+    for (const bool begins : {true, false}) {
+      const TraceStep& step = steps[begins ? flow.from : flow.to];
+      // An arrow hangs on the step that is under way at its time.
+      const std::int64_t at = begins ? std::max(step.start_ns, step.end_ns - 1) : step.start_ns;
+      std::snprintf(number, sizeof number, "%.3f", static_cast<double>(at) * 1e-3);
+      out += std::string(comma) + (begins ? "{\"ph\":\"s\"" : "{\"ph\":\"f\",\"bp\":\"e\"") +
+             ",\"cat\":\"feeds\",\"name\":\"feeds\",\"id\":" + std::to_string(arrow) +
+             ",\"pid\":" + std::to_string(rows.at(step.device)) + ",\"tid\":" + std::to_string(step.stream) +
+             ",\"ts\":" + number + "}";
+    }
+  }
   return out + "]}\n";
 }
 

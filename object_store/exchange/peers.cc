@@ -22,6 +22,7 @@ std::size_t entries_of(const msg::PeerBatch& batch) {
 // Moves the first `count` entries, in the order in which they are processed, out of a batch.
 msg::PeerBatch split_front(msg::PeerBatch& batch, std::size_t count) {
   msg::PeerBatch front;
+  front.recovery = batch.recovery;
   const auto take = [&count](auto& from, auto& to) {
     const auto n = static_cast<std::ptrdiff_t>(std::min(count, from.size()));
     to.assign(std::make_move_iterator(from.begin()), std::make_move_iterator(from.begin() + n));

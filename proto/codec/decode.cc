@@ -112,6 +112,8 @@ class Reader {
   msg::Progress progress(wire::Progress::Reader r);
   msg::StatusReply status(wire::StatusReply::Reader r);
   msg::PeerBatch batch(wire::PeerBatch::Reader r);
+  std::vector<msg::Range> ranges(capnp::List<wire::Range>::Reader r);
+  msg::Held held(wire::Held::Reader r);
   std::vector<std::string> addresses(capnp::List<capnp::Text>::Reader r);
 
   std::size_t max_entries_, budget_;
@@ -299,7 +301,16 @@ msg::Plan Reader::plan(wire::Plan::Reader r) {
   p.graph = GraphId(r.getGraph());
   p.priority = r.getPriority();
   p.ops = list<msg::PlannedOp>(r.getOps(), [&](wire::PlannedOp::Reader o) {
-    return msg::PlannedOp{OpId(o.getId()), op(o.getOp()), placement(o.getPlacement()), o.getDone()};
+    msg::PlannedOp planned{OpId(o.getId()), op(o.getOp()), placement(o.getPlacement()), o.getDone(),
+                           OpId(o.getOf())};
+    if (o.getListed()) {
+      planned.placement = ir::Placement::of_runs(
+          planned.op.space.counts(),
+          list<ir::Run>(o.getRuns(), ir::kMaxRuns, "runs of a placement", [](wire::Run::Reader run) {
+            return ir::Run{run.getFirst(), run.getCount(), DeviceId(run.getDevice())};
+          }));
+    }
+    return planned;
   });
   p.holds = ids<ArrayId>(r.getHolds());
   p.session = SessionId(r.getSession());
@@ -317,7 +328,14 @@ msg::LogEntry Reader::entry(wire::LogEntry::Reader r) {
     }
     case wire::LogEntry::RETIRE: return msg::Retire{ids<OpId>(r.getRetire())};
     case wire::LogEntry::PEER_JOINED: return msg::PeerJoined{peer(r.getPeerJoined())};
-    case wire::LogEntry::PEER_LOST: return msg::PeerLost{WorkerId(r.getPeerLost())};
+    case wire::LogEntry::PEER_LOST: {
+      const auto l = r.getPeerLost();
+      return msg::PeerLost{WorkerId(l.getPeer()), l.getVersion(), ids<OpId>(l.getOps())};
+    }
+    case wire::LogEntry::RECOVER: {
+      const auto l = r.getRecover();
+      return msg::Recover{l.getVersion(), list<msg::Plan>(l.getPlans(), [&](auto p) { return plan(p); })};
+    }
   }
   refuse(Errc::kInvalidArgument, "unknown log entry " + std::to_string(static_cast<int>(r.which())));
 }
@@ -347,6 +365,10 @@ msg::Progress Reader::progress(wire::Progress::Reader r) {
   p.devices = list<msg::DeviceStats>(r.getDevices(), [&](auto d) { return stats(d); });
   p.lanes = list<msg::LaneStats>(r.getLanes(), [&](auto l) { return stats(l); });
   p.families = list<msg::FamilyStats>(r.getFamilies(), [&](auto f) { return stats(f); });
+  p.links = list<msg::LinkStats>(r.getLinks(), [](wire::LinkStats::Reader l) {
+    return msg::LinkStats{WorkerId(l.getFrom()), l.getSizeClass(), l.getTransfers(), l.getBytes(),
+                          l.getBusyNs()};
+  });
   return p;
 }
 
@@ -405,8 +427,8 @@ msg::Explanation Reader::explanation(wire::Explanation::Reader r) {
         d.getBytesAfter(),       d.getBytesMemory(), d.getBusyS()};
   });
   e.links = list<msg::LinkAccount>(r.getLinks(), [](wire::LinkAccount::Reader l) {
-    return msg::LinkAccount{DeviceId(l.getFrom()), DeviceId(l.getTo()), l.getMapped(),
-                            l.getBlocks(),         l.getBytes(),        l.getBusyS()};
+    return msg::LinkAccount{DeviceId(l.getFrom()), DeviceId(l.getTo()), l.getMapped(),    l.getBlocks(),
+                            l.getBytes(),          l.getBusyS(),        l.getBytesPerS(), l.getMeasured()};
   });
   e.critical = list<msg::CriticalAccount>(r.getCritical(), [](wire::CriticalAccount::Reader c) {
     return msg::CriticalAccount{c.getOp(), DeviceId(c.getDevice()), line(c.getWhat()), c.getSeconds()};
@@ -441,6 +463,7 @@ template <class R> msg::BlockRef block(const R& r) { return {ArrayId(r.getArray(
 
 msg::PeerBatch Reader::batch(wire::PeerBatch::Reader r) {
   msg::PeerBatch b;
+  b.recovery = r.getRecovery();
   b.subscribes = list<msg::Subscribe>(r.getSubscribes(), [](wire::Subscribe::Reader s) {
     return msg::Subscribe{block(s), OpId(s.getOp()), DeviceId(s.getFrom()), DeviceId(s.getTo())};
   });
@@ -462,6 +485,24 @@ msg::PeerBatch Reader::batch(wire::PeerBatch::Reader r) {
     return msg::Gone{block(g), DeviceId(g.getFrom()), DeviceId(g.getTo())};
   });
   return b;
+}
+
+std::vector<msg::Range> Reader::ranges(capnp::List<wire::Range>::Reader r) {
+  return list<msg::Range>(r, [](wire::Range::Reader x) { return msg::Range{x.getFirst(), x.getCount()}; });
+}
+
+msg::Held Reader::held(wire::Held::Reader r) {
+  msg::Held h;
+  h.version = r.getVersion();
+  h.shares = list<msg::Held::Share>(r.getShares(), [&](wire::Held::Share::Reader s) {
+    return msg::Held::Share{OpId(s.getOp()), DeviceId(s.getDevice()), s.getNext(), ranges(s.getBegun())};
+  });
+  h.blocks = list<msg::Held::Blocks>(r.getBlocks(), [&](wire::Held::Blocks::Reader b) {
+    return msg::Held::Blocks{ArrayId(b.getArray()), DeviceId(b.getDevice()), ranges(b.getSealed()),
+                             ranges(b.getWanted())};
+  });
+  h.cut = r.getCut();
+  return h;
 }
 
 msg::Message Reader::message(wire::Message::Reader r) {
@@ -537,6 +578,7 @@ msg::Message Reader::message(wire::Message::Reader r) {
       const auto t = r.getTraceRequest();
       return msg::TraceRequest{t.getNonce(), GraphId(t.getGraph()), t.getMaxSteps()};
     }
+    case wire::Message::HELD: return held(r.getHeld());
     case wire::Message::TRACE_REPLY: {
       const auto t = r.getTraceReply();
       return msg::TraceReply{

@@ -337,6 +337,8 @@ void write(wire::Explanation::Builder b, const msg::Explanation& m) {
          l.setBlocks(link.blocks);
          l.setBytes(link.bytes);
          l.setBusyS(link.busy_s);
+         l.setBytesPerS(link.bytes_per_s);
+         l.setMeasured(link.measured);
        });
   each(b.initCritical(any_count(m.critical.size())), m.critical,
        [](wire::CriticalAccount::Builder c, const msg::CriticalAccount& step) {
@@ -357,26 +359,38 @@ void write(wire::Explanation::Builder b, const msg::Explanation& m) {
        });
 }
 
+void write(wire::Plan::Builder p, const msg::Plan& plan) {
+  p.setGraph(plan.graph.value);
+  p.setPriority(plan.priority);
+  each(p.initOps(any_count(plan.ops.size())), plan.ops,
+       [](wire::PlannedOp::Builder o, const msg::PlannedOp& op) {
+         o.setId(op.id.value);
+         write(o.initOp(), op.op);
+         write(o.initPlacement(count(op.placement.pieces().size(), ir::kMaxPieces, "pieces of a placement")),
+               op.placement);
+         o.setDone(op.done);
+         o.setOf(op.of.value);
+         if (const ir::RunMap* listed = op.placement.listed()) {
+           o.setListed(true);
+           each(o.initRuns(count(listed->runs().size(), ir::kMaxRuns, "runs of a placement")), listed->runs(),
+                [](auto r, const ir::Run& x) {
+                  r.setFirst(x.first), r.setCount(x.count), r.setDevice(x.device.value);
+                });
+         }
+       });
+  ids(p.initHolds(any_count(plan.holds.size())), plan.holds);
+  p.setSession(plan.session.value);
+  p.setWeight(plan.weight);
+}
+
+void write(capnp::List<wire::Range>::Builder b, const std::vector<msg::Range>& ranges) {
+  each(b, ranges, [](auto r, const msg::Range& x) { r.setFirst(x.first), r.setCount(x.count); });
+}
+
 struct WriteEntry {
   wire::LogEntry::Builder b;
 
-  void operator()(const msg::Plan& plan) {
-    auto p = b.initPlan();
-    p.setGraph(plan.graph.value);
-    p.setPriority(plan.priority);
-    each(p.initOps(any_count(plan.ops.size())), plan.ops,
-         [](wire::PlannedOp::Builder o, const msg::PlannedOp& op) {
-           o.setId(op.id.value);
-           write(o.initOp(), op.op);
-           write(
-               o.initPlacement(count(op.placement.pieces().size(), ir::kMaxPieces, "pieces of a placement")),
-               op.placement);
-           o.setDone(op.done);
-         });
-    ids(p.initHolds(any_count(plan.holds.size())), plan.holds);
-    p.setSession(plan.session.value);
-    p.setWeight(plan.weight);
-  }
+  void operator()(const msg::Plan& plan) { write(b.initPlan(), plan); }
   void operator()(const msg::Release& r) { ids(b.initRelease(any_count(r.arrays.size())), r.arrays); }
   void operator()(const msg::CancelGraph& c) {
     auto g = b.initCancelGraph();
@@ -385,7 +399,17 @@ struct WriteEntry {
   }
   void operator()(const msg::Retire& r) { ids(b.initRetire(any_count(r.ops.size())), r.ops); }
   void operator()(const msg::PeerJoined& p) { write(b.initPeerJoined(), p.peer); }
-  void operator()(const msg::PeerLost& p) { b.setPeerLost(p.peer.value); }
+  void operator()(const msg::PeerLost& p) {
+    auto l = b.initPeerLost();
+    l.setPeer(p.peer.value);
+    l.setVersion(p.version);
+    ids(l.initOps(any_count(p.ops.size())), p.ops);
+  }
+  void operator()(const msg::Recover& m) {
+    auto r = b.initRecover();
+    r.setVersion(m.version);
+    each(r.initPlans(any_count(m.plans.size())), m.plans, [](auto p, const msg::Plan& x) { write(p, x); });
+  }
 };
 
 struct WriteMessage {
@@ -438,6 +462,14 @@ struct WriteMessage {
          [](wire::LaneStats::Builder s, const msg::LaneStats& stats) { write(s, stats); });
     each(p.initFamilies(any_count(m.families.size())), m.families,
          [](wire::FamilyStats::Builder s, const msg::FamilyStats& stats) { write(s, stats); });
+    each(p.initLinks(any_count(m.links.size())), m.links,
+         [](wire::LinkStats::Builder s, const msg::LinkStats& stats) {
+           s.setFrom(stats.from.value);
+           s.setSizeClass(stats.size_class);
+           s.setTransfers(stats.transfers);
+           s.setBytes(stats.bytes);
+           s.setBusyNs(stats.busy_ns);
+         });
   }
   void operator()(const msg::TaskFailed& m) {
     auto t = b.initTaskFailed();
@@ -570,6 +602,20 @@ struct WriteMessage {
          });
     a.setUcxAddress(data(m.ucx_address, limits::kMaxParamBytes, "bytes of a UCX address"));
   }
+  void operator()(const msg::Held& m) {
+    auto h = b.initHeld();
+    h.setVersion(m.version);
+    each(h.initShares(any_count(m.shares.size())), m.shares, [](auto s, const msg::Held::Share& x) {
+      s.setOp(x.op.value), s.setDevice(x.device.value), s.setNext(x.next);
+      write(s.initBegun(any_count(x.begun.size())), x.begun);
+    });
+    each(h.initBlocks(any_count(m.blocks.size())), m.blocks, [](auto s, const msg::Held::Blocks& x) {
+      s.setArray(x.array.value), s.setDevice(x.device.value);
+      write(s.initSealed(any_count(x.sealed.size())), x.sealed);
+      write(s.initWanted(any_count(x.wanted.size())), x.wanted);
+    });
+    h.setCut(m.cut);
+  }
   // All five start with the block and name two devices.
   template <class B, class T> static void head(B b, const T& x) {
     b.setArray(x.block.array.value);
@@ -579,6 +625,7 @@ struct WriteMessage {
   }
   void operator()(const msg::PeerBatch& m) {
     auto p = b.initPeerBatch();
+    p.setRecovery(m.recovery);
     if (!m.subscribes.empty()) {
       each(p.initSubscribes(any_count(m.subscribes.size())), m.subscribes,
            [](auto s, const msg::Subscribe& x) {

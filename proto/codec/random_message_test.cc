@@ -149,23 +149,32 @@ struct Gen {
   msg::LaneStats lane_stats() { return {pick<msg::Lane>(msg::kLaneCount), i64(), i64()}; }
   msg::FamilyStats family_stats() { return {id<DeviceId>(), text(), i64(), i64(), i64()}; }
   double real() { return static_cast<double>(i64()) / 1024; }
+  msg::PlannedOp planned() {
+    msg::PlannedOp p{id<OpId>(), op(), placement(), flag(), id<OpId>()};
+    if (flag()) {
+      p.placement = ir::Placement::of_runs(p.op.space.counts(), list(5, [&] {
+                                             return ir::Run{i64(), i64(), id<DeviceId>()};
+                                           }));
+    }
+    return p;
+  }
+  msg::Plan plan() {
+    return {
+        id<GraphId>(),   i32(), list(3, [&] { return planned(); }), list(3, [&] { return id<ArrayId>(); }),
+        id<SessionId>(), u32()};
+  }
+  std::vector<msg::Range> ranges() {
+    return list(4, [&] { return msg::Range{i64(), i64()}; });
+  }
   msg::LogEntry entry() {
     switch (prng.below(std::variant_size_v<msg::LogEntry>)) {
-      case 0:
-        return msg::Plan{id<GraphId>(),
-                         i32(),
-                         list(3,
-                              [&] {
-                                return msg::PlannedOp{id<OpId>(), op(), placement(), flag()};
-                              }),
-                         list(3, [&] { return id<ArrayId>(); }),
-                         id<SessionId>(),
-                         u32()};
+      case 0: return plan();
       case 1: return msg::Release{list(9, [&] { return id<ArrayId>(); })};
       case 2: return msg::CancelGraph{id<GraphId>(), outcome()};
       case 3: return msg::Retire{list(9, [&] { return id<OpId>(); })};
       case 4: return msg::PeerJoined{peer()};
-      default: return msg::PeerLost{id<WorkerId>()};
+      case 5: return msg::PeerLost{id<WorkerId>(), u64(), list(9, [&] { return id<OpId>(); })};
+      default: return msg::Recover{u64(), list(2, [&] { return plan(); })};
     }
   }
   msg::BlockRef block() { return {id<ArrayId>(), i64()}; }
@@ -193,8 +202,13 @@ struct Gen {
               [&] {
                 return msg::OpProgress{id<OpId>(), id<DeviceId>(), i64(), i64()};
               }),
-         list(4, [&] { return device_stats(); }), list(4, [&] { return lane_stats(); }),
-         list(4, [&] { return family_stats(); })};
+         list(4, [&] { return device_stats(); }),
+         list(4, [&] { return lane_stats(); }),
+         list(4, [&] { return family_stats(); }),
+         list(4, [&] {
+           return msg::LinkStats{id<WorkerId>(), static_cast<std::uint8_t>(prng.below(256)), i64(), i64(),
+                                 i64()};
+         })};
   }
   void fill(msg::TaskFailed& m) { m = {id<OpId>(), id<DeviceId>(), i64(), outcome()}; }
   void fill(msg::Stuck& m) { m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64()}; }
@@ -233,7 +247,14 @@ struct Gen {
   void fill(msg::ArenaMap& m) {
     m = {list(3, [&] { return msg::SlabDesc{id<DeviceId>(), u32(), i64(), text(64)}; }), text(300)};
   }
+  void fill(msg::Held& m) {
+    m.version = u64();
+    m.shares = list(3, [&] { return msg::Held::Share{id<OpId>(), id<DeviceId>(), i64(), ranges()}; });
+    m.blocks = list(3, [&] { return msg::Held::Blocks{id<ArrayId>(), id<DeviceId>(), ranges(), ranges()}; });
+    m.cut = flag();
+  }
   void fill(msg::PeerBatch& m) {
+    m.recovery = u64();
     m.subscribes = list(9, [&] {
       return msg::Subscribe{block(), id<OpId>(), id<DeviceId>(), id<DeviceId>()};
     });
@@ -262,8 +283,9 @@ struct Gen {
     });
     m.devices = list(
         3, [&] { return msg::DeviceAccount{id<DeviceId>(), i64(), i64(), i64(), i64(), i64(), real()}; });
-    m.links = list(
-        3, [&] { return msg::LinkAccount{id<DeviceId>(), id<DeviceId>(), flag(), i64(), i64(), real()}; });
+    m.links = list(3, [&] {
+      return msg::LinkAccount{id<DeviceId>(), id<DeviceId>(), flag(), i64(), i64(), real(), real(), flag()};
+    });
     m.critical = list(3, [&] { return msg::CriticalAccount{u32(), id<DeviceId>(), text(), real()}; });
     m.arrays = list(3, [&] {
       return msg::ArrayAccount{u64(), pick<ir::DType>(ir::kDTypeCount), grid(), placement(), flag()};

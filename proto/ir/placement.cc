@@ -75,6 +75,14 @@ Placement Placement::whole(const Shape& counts, Rule rule) {
   return Placement({{box_of(counts), std::move(rule)}});
 }
 
+Placement Placement::of_runs(Shape counts, std::vector<Run> runs) {
+  auto body = std::make_shared<Body>();
+  body->listed.emplace(std::move(counts), std::move(runs));
+  Placement placement;
+  placement.body_ = std::move(body);
+  return placement;
+}
+
 Placement::Placement(std::vector<Piece> pieces) {
   auto body = std::make_shared<Body>();
   body->pieces = std::move(pieces);
@@ -106,6 +114,7 @@ Placement::Placement(std::vector<Piece> pieces) {
 const Placement::Body Placement::kNoBody{};
 
 Status Placement::verify(const Shape& counts) const {
+  if (const RunMap* map = listed()) return map->verify(counts);
   const auto bad = [](std::string text) {
     return error(Errc::kInvalidArgument, "placement: " + std::move(text));
   };
@@ -133,6 +142,7 @@ Status Placement::verify(const Shape& counts) const {
 }
 
 DeviceId Placement::owner(const Index& point) const {
+  if (const RunMap* map = listed()) return map->owner(point);
   for (const Piece& piece : pieces())
     if (piece.box.contains(point)) {
       if (piece.rule.devices.size() == 1) return piece.rule.devices[0];
@@ -142,6 +152,7 @@ DeviceId Placement::owner(const Index& point) const {
 }
 
 bool Placement::holds(const Index& point, DeviceId device) const {
+  if (const RunMap* map = listed()) return map->owner(point) == device;
   for (const Piece& piece : pieces()) {
     if (!piece.box.contains(point)) continue;
     const auto from = piece.rule.devices.begin() + place_of(piece, point) * piece.rule.copies;
@@ -165,12 +176,18 @@ std::span<const Placement::Slot> Placement::slots_of(DeviceId device) const {
 }
 
 std::int64_t Placement::owned_count(DeviceId device) const {
+  if (const RunMap* map = listed()) return map->owned_count(device);
   const std::span<const Slot> slots = slots_of(device);
   return slots.empty() ? 0 : slots.back().before + slots.back().points;
 }
 
 std::int64_t Placement::owned_count(DeviceId device, const Box& box) const {
   std::int64_t count = 0;
+  if (const RunMap* map = listed()) {
+    map->each_inside(box,
+                     [&](DeviceId owner, std::int64_t points) { count += owner == device ? points : 0; });
+    return count;
+  }
   for (const Slot& slot : slots_of(device)) {
     const Piece& piece = pieces()[static_cast<std::size_t>(slot.piece)];
     std::int64_t points = 1, place = slot.place;
@@ -188,6 +205,7 @@ std::int64_t Placement::owned_count(DeviceId device, const Box& box) const {
 }
 
 Index Placement::nth(DeviceId device, std::int64_t ordinal) const {
+  if (const RunMap* map = listed()) return map->nth(device, ordinal);
   const std::span<const Slot> slots = slots_of(device);
   TW_CHECK(!slots.empty() && ordinal >= 0 && ordinal < slots.back().before + slots.back().points,
            "a device was asked for a point beyond those it owns");
@@ -210,6 +228,7 @@ Index Placement::nth(DeviceId device, std::int64_t ordinal) const {
 }
 
 std::int64_t Placement::ordinal(DeviceId device, const Index& point) const {
+  if (const RunMap* map = listed()) return map->ordinal(device, point);
   const std::span<const Slot> slots = slots_of(device);
   for (std::size_t i = 0; i < pieces().size(); ++i) {
     const Piece& piece = pieces()[i];
@@ -235,6 +254,16 @@ std::int64_t Placement::ordinal(DeviceId device, const Index& point) const {
 
 void Placement::shares(const Box& box, std::vector<Share>& out) const {
   out.clear();
+  if (const RunMap* map = listed()) {
+    map->each_inside(box, [&](DeviceId device, std::int64_t points) {
+      const auto known =
+          std::find_if(out.begin(), out.end(), [&](const Share& s) { return s.device == device; });
+      if (known != out.end())
+        known->points += points;
+      else
+        out.push_back({device, points});
+    });
+  }
   for (const Piece& piece : pieces()) {
     const int rank = piece.box.rank();
     // Per dimension: the coordinates met, in order of first appearance; a cyclic dimension may start anywhere.
@@ -277,6 +306,7 @@ void Placement::shares(const Box& box, std::vector<Share>& out) const {
 }
 
 std::optional<Index> Placement::first_owned(DeviceId device, const Box& box) const {
+  if (const RunMap* map = listed()) return map->first_owned(device, box);
   for (const Slot& slot :
        slots_of(device)) {  // by ordinal; within a slot, the least of each dimension comes first
     const Piece& piece = pieces()[static_cast<std::size_t>(slot.piece)];
@@ -297,6 +327,7 @@ std::optional<Index> Placement::first_owned(DeviceId device, const Box& box) con
 }
 
 std::vector<DeviceId> Placement::devices() const {
+  if (const RunMap* map = listed()) return map->devices();
   std::vector<DeviceId> all;
   for (const Piece& piece : pieces())
     all.insert(all.end(), piece.rule.devices.begin(), piece.rule.devices.end());

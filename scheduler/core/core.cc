@@ -25,6 +25,7 @@ struct Core::Impl {
       if (const auto* m = std::get_if<msg::Progress>(&message)) return on_progress(s, peer, *m);
       if (const auto* m = std::get_if<msg::TaskFailed>(&message)) return on_task_failed(s, peer, *m);
       if (const auto* m = std::get_if<msg::Stuck>(&message)) return on_stuck(s, peer, *m);
+      if (auto* m = std::get_if<msg::Held>(&message)) return on_held(s, peer, *m);
       if (auto* m = std::get_if<msg::TraceReply>(&message)) return on_trace_reply(s, peer, *m);
     }
     if (role == msg::Role::kClient) {
@@ -85,6 +86,7 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
       on_operator_release(s, std::get<OperatorRelease>(event));
   }
   check_liveness(s);
+  check_recovery(s);
   end_stuck_graph(s);
   retire(s);
   tell_progress(s);
@@ -97,6 +99,7 @@ TimeNs Core::next_deadline() const {
   TimeNs next = s.links.empty() ? s.now + s.options.silence_ns : s.liveness_at;
   next = std::min(next, s.lazy_at);
   if (!s.stuck.empty()) next = std::min(next, s.stuck_at);
+  if (s.recovery.pending && s.recovery.waiting.empty()) next = std::min(next, s.recovery.give_up_at);
   for (const GraphId id : s.dirty) {
     if (const GraphRecord* graph = s.graphs.find(id))
       next = std::min(next, graph->told_at + s.options.progress_every_ns);

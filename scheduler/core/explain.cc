@@ -83,8 +83,11 @@ class Paper {
       out.devices.push_back(
           {d.id, d.tasks, d.bytes_before, d.bytes_peak, d.bytes_after, devices_[i].memory_bytes, d.busy_s});
     }
-    for (const place::SimLink& link : done.links)
-      out.links.push_back({link.from, link.to, link.mapped, link.blocks, link.bytes, link.busy_s});
+    for (const place::SimLink& link : done.links) {
+      const place::LinkSpeed speed = speed_of(link.from, link.to);
+      out.links.push_back({link.from, link.to, link.mapped, link.blocks, link.bytes, link.busy_s,
+                           speed.bytes_per_s, speed.measured});
+    }
     std::stable_sort(out.links.begin(), out.links.end(),
                      [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
     if (out.links.size() > kMaxLinks) out.links.resize(kMaxLinks);
@@ -105,6 +108,16 @@ class Paper {
     arrays_.push_back({record.source, &s_.ops.at(record.producer).placement, true, record.held});
     index_.emplace(id, arrays_.size() - 1);
     return arrays_.size() - 1;
+  }
+
+  // Nothing is known of links to clients.
+  place::LinkSpeed speed_of(DeviceId from, DeviceId to) const {
+    const auto find = [&](DeviceId id) {
+      return std::find_if(devices_.begin(), devices_.end(),
+                          [&](const place::Device& d) { return d.id == id; });
+    };
+    const auto a = find(from), b = find(to);
+    return a == devices_.end() || b == devices_.end() ? place::LinkSpeed{} : s_.speeds.link(*a, *b);
   }
 
   const State& s_;

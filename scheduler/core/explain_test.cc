@@ -88,6 +88,34 @@ TEST_CASE("times are predicted by measured speeds; nonsense is ignored") {
   w.core.check_invariants();
 }
 
+TEST_CASE("links are reckoned as they were measured, and forgotten with their process") {
+  World w;
+  const msg::Welcome a = w.join(1, w.worker(1, "a", std::int64_t{1} << 30, 1));
+  const msg::Welcome b = w.join(2, w.worker(1, "b", std::int64_t{1} << 30, 1));
+  w.join(10, w.client());
+  msg::Explain explain;
+  ir::Op here = random(1, kGrid), there = map(2, kGrid, {1});
+  here.hint.devices = {a.devices[0]};
+  there.hint.devices = {b.devices[0]};
+  explain.submit = {1, 0, {here, there}, {2}};
+  const auto link = [&] {
+    w.receive(10, explain);
+    const msg::Explanation* told = w.last<msg::Explanation>(10);
+    REQUIRE_MESSAGE(told->outcome.ok(), told->outcome.message);
+    REQUIRE(told->links.size() == 1);
+    return told->links[0];
+  };
+  CHECK(!link().measured);
+  msg::Progress progress;
+  progress.links.push_back({a.you, 2, 100, 1'000'000'000, 10'000'000'000});
+  progress.links.push_back({WorkerId{999}, 2, 100, 1, 1});  // nobody's
+  w.receive(2, progress);
+  CHECK(link().measured);
+  CHECK(link().bytes_per_s == doctest::Approx(1e8));
+  CHECK(link().busy_s == doctest::Approx(64 * 64 * 8 / 1e8).epsilon(0.01));
+  w.core.check_invariants();
+}
+
 TEST_CASE("traces are collected from every worker, and late or strange ones dropped") {
   World w;
   w.join(10, w.client());

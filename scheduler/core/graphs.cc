@@ -3,6 +3,7 @@
 #include "outbox.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tilewise::scheduler {
 namespace {
@@ -35,14 +36,44 @@ bool reads_from(const State& s, const GraphRecord& reader, const GraphRecord& pr
   });
 }
 
+// What it read may have been kept for its sake alone.
 void erase_op(State& s, OpRecord& op) {
   GraphRecord& graph = s.graphs.at(op.graph);
-  remember_op(s, op);
+  if (!op.of) remember_op(s, op);
   account_load(s, op, -1);
-  for (const ir::OutputSpec& output : op.op.outputs) s.arrays.erase(ArrayId{output.array});
-  s.retired.push_back(op.id);
+  for (std::size_t i = 0; i < op.op.operands.size(); ++i) {
+    const std::uint64_t id = op.op.operands[i].array;
+    const bool seen =
+        std::any_of(op.op.operands.begin(), op.op.operands.begin() + static_cast<std::ptrdiff_t>(i),
+                    [&](const ir::Operand& o) { return o.array == id; });
+    ArrayRecord* array = seen ? nullptr : s.arrays.find(ArrayId{id});  // none: lineage was cut there
+    if (array != nullptr && --array->readers == 0) s.retire_candidates.push_back(array->producer);
+  }
+  if (!op.of) {
+    for (const ir::OutputSpec& output : op.op.outputs) s.arrays.erase(ArrayId{output.array});
+    s.lineage.erase(op.id);
+  }
   s.ops.erase(op.id);
   if (--graph.ops_left == 0 && !graph.running) s.graphs.erase(graph.id);
+}
+
+// Workers forget it. The record stays as long as a later result may have to be made again from it.
+void retire_group(State& s, OpRecord& head) {
+  if (!head.forgotten) s.retired.push_back(head.id);
+  for (const OpId layer : std::exchange(head.layers, {})) {
+    s.retired.push_back(layer);
+    erase_op(s, s.ops.at(layer));
+  }
+  account_load(s, head, -1);
+  head.load_bytes = 0;
+  head.retired = head.forgotten = true;
+  s.lineage.insert(head.id);
+}
+
+bool read_by_some(const State& s, const OpRecord& op) {
+  return std::any_of(op.op.outputs.begin(), op.op.outputs.end(), [&](const ir::OutputSpec& output) {
+    return s.arrays.at(ArrayId{output.array}).readers > 0;
+  });
 }
 
 void end_graph(State& s, GraphRecord& graph) {
@@ -61,6 +92,17 @@ void end_graph(State& s, GraphRecord& graph) {
 }
 
 }  // namespace
+
+OpRecord& head_of(State& s, OpRecord& op) { return op.of ? s.ops.at(op.of) : op; }
+
+bool group_finished(const State& s, const OpRecord& head) {
+  return head.finished && std::all_of(head.layers.begin(), head.layers.end(),
+                                      [&](OpId layer) { return s.ops.at(layer).finished; });
+}
+
+bool complete(const State& s, const OpRecord& head) {
+  return group_finished(s, head) && !(s.recovery.pending && s.recovery.asked.contains(head.id));
+}
 
 std::string describe(const State& s, const OpRecord& op) {
   const GraphRecord& graph = s.graphs.at(op.graph);
@@ -83,27 +125,46 @@ void account_load(State& s, const OpRecord& op, int sign) {
   }
 }
 
+bool deliverable(const State& s, const OpRecord& fetch) {
+  const GraphRecord& graph = s.graphs.at(fetch.graph);
+  return graph.ops_open == graph.fetches_open &&
+         complete(s, s.ops.at(s.arrays.at(ArrayId{fetch.op.operands[0].array}).producer));
+}
+
 void finish_op(State& s, OpRecord& first) {
-  // A worklist: the last block of an array ends the fetches that wait for it.
-  std::vector<OpId> work{first.id};
+  // A worklist: the last block of an array, or the last op of a graph, ends the fetches that wait for it.
+  const OpId asked = first.id;
+  std::vector<OpId> work{asked};
   while (!work.empty()) {
     OpRecord* found = s.ops.find(work.back());
     work.pop_back();
     if (found == nullptr || found->finished) continue;  // a fetch that was cancelled meanwhile
     OpRecord& op = *found;
+    const bool fetch = op.op.kind == ir::OpKind::kFetch;
+    if (fetch && op.id != asked && !deliverable(s, op)) continue;
     op.finished = true;
     if (op.ended == kNotYet) op.ended = s.now - s.start;
     for_each_read(s, op, [&](ArrayRecord& array) {
+      if (fetch) std::erase(array.fetches, op.id);
       if (--array.open_users == 0) s.retire_candidates.push_back(array.producer);
     });
-    s.retire_candidates.push_back(op.id);
-    for (const ir::OutputSpec& output : op.op.outputs) {
-      ArrayRecord& array = s.arrays.at(ArrayId{output.array});
-      for (const OpId fetch : array.fetches) work.push_back(fetch);
-      array.fetches.clear();
+    const OpRecord& head = head_of(s, op);
+    s.retire_candidates.push_back(head.id);
+    for (const ir::OutputSpec& output : head.op.outputs) {
+      if (!complete(s, head)) break;
+      const ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+      work.insert(work.end(), array.fetches.begin(), array.fetches.end());
     }
     GraphRecord& graph = s.graphs.at(op.graph);
     --graph.ops_open;
+    if (fetch) {
+      --graph.fetches_open;
+    } else if (graph.fetches_open > 0 && graph.ops_open == graph.fetches_open) {
+      for (const OpId id : graph.ops) {
+        const OpRecord* other = s.ops.find(id);
+        if (other != nullptr && other->op.kind == ir::OpKind::kFetch) work.push_back(id);
+      }
+    }
     finish_graph_if_done(s, graph);
   }
 }
@@ -120,7 +181,8 @@ void cancel_graph(State& s, GraphId id, const msg::Outcome& why) {
   std::vector<GraphId> work{id};
   for (std::size_t at = 0; at < work.size(); ++at) {
     GraphRecord* graph = s.graphs.find(work[at]);
-    if (graph == nullptr || graph->cancelled || !graph->running) continue;
+    // One that has ended may still have lost blocks made again.
+    if (graph == nullptr || graph->cancelled || graph->ops_open == 0) continue;
     graph->cancelled = true;
     graph->root_cause = why;
     log_to_workers(s, msg::CancelGraph{graph->id, why});
@@ -142,7 +204,7 @@ void cancel_graph(State& s, GraphId id, const msg::Outcome& why) {
   // Root causes are set: the last op to be finished sends each graph's.
   for (std::size_t at = work.size(); at-- > 0;) {
     GraphRecord* graph = s.graphs.find(work[at]);
-    if (graph == nullptr || !graph->cancelled || !graph->running) continue;
+    if (graph == nullptr || !graph->cancelled || graph->ops_open == 0) continue;
     const std::vector<OpId> ops = graph->ops;
     for (const OpId op_id : ops) {
       if (OpRecord* op = s.ops.find(op_id); op != nullptr && !op->finished) finish_op(s, *op);
@@ -170,14 +232,18 @@ void acknowledge_cancels(State& s, WorkerId worker, std::uint64_t log_applied) {
 }
 
 void retire(State& s) {
-  // Candidates may add candidates: an op that goes ends no reads (those ended when it finished), so one pass suffices.
-  for (const OpId id : s.retire_candidates) {
-    OpRecord* op = s.ops.find(id);
-    if (op == nullptr || !op->finished || !s.graphs.at(op->graph).unacknowledged.empty() || !dead(s, *op))
+  if (s.recovery.pending) return;  // workers have been asked about them
+  for (std::size_t at = 0; at < s.retire_candidates.size();
+       ++at) {  // the end of one may be the end of others
+    OpRecord* op = s.ops.find(s.retire_candidates[at]);
+    if (op == nullptr || op->of || !group_finished(s, *op) ||
+        !s.graphs.at(op->graph).unacknowledged.empty() || !dead(s, *op))
       continue;
-    erase_op(s, *op);
+    if (!op->retired) retire_group(s, *op);
+    if (!read_by_some(s, *op)) erase_op(s, *op);
   }
   s.retire_candidates.clear();
+  while (s.lineage.size() > s.options.max_lineage_ops) erase_op(s, s.ops.at(*s.lineage.begin()));
   if (s.retired.empty()) return;
   log_to_workers(s, msg::Retire{std::move(s.retired)}, Haste::kLazy);
   s.retired.clear();

@@ -4,6 +4,14 @@
 
 namespace tilewise::scheduler {
 
+// Of a layer: whose blocks it makes again; else itself.
+OpRecord& head_of(State& s, OpRecord& op);
+// It and all its layers.
+bool group_finished(const State& s, const OpRecord& head);
+// Its results can be delivered: all are made, and none of them may have been lost meanwhile.
+bool complete(const State& s, const OpRecord& head);
+// A fetch ends with the rest of its graph: until then what it may not have got yet is made again if it is lost.
+bool deliverable(const State& s, const OpRecord& fetch);
 // Nothing of this op will run any more: its reads end, and fetches of its outputs are the workers' to complete.
 void finish_op(State& s, OpRecord& op);
 // Sends GraphDone when no op is open.

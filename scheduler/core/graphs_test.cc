@@ -175,60 +175,6 @@ TEST_CASE("provided blocks are there at once") {
   CHECK(w.last<msg::GraphDone>(10)->tasks == 16);
 }
 
-TEST_CASE("a lost worker ends what needs it and no more") {
-  World w;
-  const auto w1 = w.add_worker(1, 1, "one"), w2 = w.add_worker(2, 1, "two");
-  w.join(10, w.client());
-  w.join(11, w.client());
-  const auto on = [&](ir::Op op, const msg::Welcome& where) {
-    op.hint.devices = {where.devices[0]};
-    return op;
-  };
-  w.submit(10, 1, {on(fill(1, kGrid), w1)}, {1});
-  w.submit(10, 2, {on(fill(2, kGrid), w2)}, {2});
-  w.submit(11, 1, {on(fill(1, kGrid), w2)}, {1});
-  w.complete(w.log<msg::Plan>(1)[0]);
-  CHECK(w.count<msg::GraphDone>(10) == 1);
-  w.submit(10, 3, {on(map(3, kGrid, {1}), w2)}, {3});  // reads from the one that dies
-  w.workers.erase(w.workers.begin());
-  w.drop(1);
-  CHECK(w.log<msg::PeerLost>(2).size() == 1);
-  CHECK(w.log<msg::PeerLost>(10).size() == 1);
-  REQUIRE(w.count<msg::GraphDone>(10) == 2);
-  CHECK(w.last<msg::GraphDone>(10)->request == 3);
-  CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kWorkerLost);
-  CHECK(mentions(w.last<msg::GraphDone>(10)->outcome.message, "w1"));
-  CHECK(mentions(w.last<msg::GraphDone>(10)->outcome.message, "one"));
-  CHECK(w.log<msg::CancelGraph>(2).size() == 1);
-  const auto lost = w.submit(10, 4, {map(4, kGrid, {1})}, {4}).outcome;
-  CHECK(lost.code == Errc::kWorkerLost);
-  CHECK(mentions(lost.message, "array 1"));
-  CHECK(mentions(lost.message, "w1"));
-  const auto dead_device = w.submit(10, 5, {on(fill(5, kGrid), w1)}, {5}).outcome;
-  CHECK(dead_device.code == Errc::kWorkerLost);
-  CHECK(mentions(dead_device.message, "w1/host:0"));
-  // The others go on, on what is left.
-  w.submit(10, 6, {fill(6, kGrid)}, {6});
-  CHECK(w.log<msg::Plan>(2).back().ops[0].placement.devices() == w2.devices);
-  for (const auto& plan : w.log<msg::Plan>(2)) w.complete(plan);
-  CHECK(w.count<msg::GraphDone>(11) == 1);
-  CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
-  // Late words of the dead.
-  w.receive(1, msg::Progress{1});
-  w.drop(1);
-  CHECK(w.quiet());
-  // A worker that joins now is not told of blocks on the dead one.
-  w.add_worker(3, 1);
-  for (const auto& plan : w.log<msg::Plan>(3)) {
-    for (const auto& op : plan.ops) CHECK(op.placement.devices() == w2.devices);
-  }
-  w.receive(10, msg::ReleaseArrays{{1, 2, 3, 6}});
-  w.receive(11, msg::ReleaseArrays{{1}});
-  w.apply_logs();
-  w.receive(10, msg::StatusRequest{});
-  CHECK(w.last<msg::StatusReply>(10)->arrays_live == 0);
-}
-
 TEST_CASE("a lost client takes its work along") {
   World w;
   w.add_worker(1, 1);

@@ -6,12 +6,23 @@ namespace tilewise::scheduler {
 
 // join.cc
 void on_join(State& s, Conn from, msg::Join& join);
+msg::PlannedOp without_history(const OpRecord& record);  // its blocks exist; how they were made is left out
 
 // peers.cc
 void on_closed(State& s, Conn conn);
 void lose_peer(State& s, WorkerId id);
 void check_liveness(State& s);
 void on_shutdown(State& s, Conn from);
+
+// recovery.cc
+void begin_recovery(State& s, const Peer& dead);  // tells the others of the loss, and asks them
+void on_held(State& s, Peer& worker, msg::Held& held);
+void check_recovery(State& s);  // goes on when everybody has answered; gives up when nobody is left
+// Where the blocks of the op's results are, for placing what reads them. Lost devices are replaced by others.
+ir::Placement placement_now(const State& s, const OpRecord& op);
+
+// recovery_plan.cc
+std::vector<msg::Plan> plan_recovery(State& s);
 
 // submit.cc
 void on_submit(State& s, Peer& client, msg::Submit& submit);

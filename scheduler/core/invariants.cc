@@ -79,7 +79,7 @@ void check_sessions(const State& s) {
 void check_graphs(const State& s) {
   std::int64_t running = 0;
   s.graphs.for_each([&](const GraphRecord& graph) {
-    std::int32_t left = 0, open = 0;
+    std::int32_t left = 0, open = 0, planned = 0, fetches = 0;
     std::int64_t done = 0;
     for (const OpId id : graph.ops) {
       const OpRecord* op = s.ops.find(id);
@@ -87,10 +87,14 @@ void check_graphs(const State& s) {
       TW_CHECK(op->graph == graph.id, "an op belongs to the graph that lists it");
       ++left;
       open += !op->finished;
+      planned += !op->finished && !op->of;
+      fetches += !op->finished && op->op.kind == ir::OpKind::kFetch;
       done += op->completed;
     }
     TW_CHECK(left == graph.ops_left && left > 0, "a graph is kept while it has ops");
-    TW_CHECK(open == graph.ops_open && (open > 0) == graph.running, "a graph runs while an op is open");
+    TW_CHECK(open == graph.ops_open && (graph.running ? open > 0 : planned == 0),
+             "a graph runs while an op is open");
+    TW_CHECK(fetches == graph.fetches_open, "open fetches are counted");
     TW_CHECK(done <= graph.done && graph.done <= graph.total && graph.failed <= graph.done,
              "tasks are counted once");
     TW_CHECK(!graph.cancelled || !graph.running, "a cancelled graph has ended");
@@ -118,13 +122,21 @@ bool reads(const OpRecord& op, ArrayId array) {
 }
 
 void check_ops(const State& s) {
-  std::map<ArrayId, std::int32_t> open_users;
+  std::map<ArrayId, std::int32_t> open_users, readers;
   std::map<DeviceId, std::int64_t> load;
   std::size_t outputs = 0;
   s.ops.for_each([&](const OpRecord& op) {
     const GraphRecord* graph = s.graphs.find(op.graph);
     TW_CHECK(graph != nullptr, "an op has a graph");
-    TW_CHECK(op.finished || graph->running, "an open op keeps its graph running");
+    TW_CHECK(op.finished || graph->running || op.of, "an open op keeps its graph running");
+    if (op.of) {
+      const OpRecord* head = s.ops.find(op.of);
+      TW_CHECK(head != nullptr && !head->of && !head->retired,
+               "a layer lies on a planned op that workers know");
+      TW_CHECK(std::binary_search(head->layers.begin(), head->layers.end(), op.id), "an op knows its layers");
+    }
+    TW_CHECK(op.retired == s.lineage.contains(op.id), "lineage is what was retired");
+    TW_CHECK(!op.retired || (op.finished && op.layers.empty() && op.forgotten), "what is retired is over");
     std::int64_t owned = 0, completed = 0, failed = 0;
     for (std::size_t i = 0; i < op.shares.size(); ++i) {
       const OpShare& share = op.shares[i];
@@ -143,30 +155,41 @@ void check_ops(const State& s) {
       const ArrayId id{operand.array};
       TW_CHECK(op.finished || s.arrays.find(id) != nullptr, "an open op's operands are kept");
     }
+    {
+      std::set<std::uint64_t> distinct;
+      for (const ir::Operand& operand : op.op.operands) distinct.insert(operand.array);
+      for (const std::uint64_t array : distinct) ++readers[ArrayId{array}];
+    }
     if (!op.finished) {
       std::set<std::uint64_t> distinct;
       for (const ir::Operand& operand : op.op.operands) distinct.insert(operand.array);
       for (const std::uint64_t array : distinct) ++open_users[ArrayId{array}];
     }
+    if (op.of) return;
     bool wanted = false;
     for (std::size_t i = 0; i < op.op.outputs.size(); ++i, ++outputs) {
       const ArrayRecord* array = s.arrays.find(ArrayId{op.op.outputs[i].array});
       TW_CHECK(array != nullptr && array->producer == op.id && array->output == i, "an op's outputs name it");
       wanted = wanted || array->held || array->open_users > 0;
     }
-    TW_CHECK(wanted || !op.finished || !graph->unacknowledged.empty(), "what nobody wants is forgotten");
+    TW_CHECK(wanted || !group_finished(s, op) || !graph->unacknowledged.empty() || op.retired ||
+                 s.recovery.pending,
+             "what nobody wants is forgotten");
+    TW_CHECK(!op.retired || !wanted, "what is wanted is not forgotten");
   });
   TW_CHECK(outputs == s.arrays.size(), "every array has a producer");
   s.arrays.for_each([&](const ArrayRecord& array) {
     const auto it = open_users.find(array.id);
     TW_CHECK(array.open_users == (it == open_users.end() ? 0 : it->second), "open users are counted");
+    TW_CHECK(array.readers == readers[array.id], "readers are counted");
+    TW_CHECK(array.readers > 0 || !s.ops.at(array.producer).retired, "lineage that nobody needs is dropped");
     const Session& session = s.session(array.session);
     TW_CHECK(!array.held || session.arrays.contains(array.number), "its session knows what it holds");
     for (const OpId id : array.fetches) {
       const OpRecord* op = s.ops.find(id);
-      TW_CHECK(op == nullptr || op->finished || reads(*op, array.id), "fetches wait for what they read");
+      TW_CHECK(op != nullptr && !op->finished && reads(*op, array.id), "fetches wait for what they read");
+      TW_CHECK(!deliverable(s, *op), "fetches end with their graph");
     }
-    TW_CHECK(array.fetches.empty() || !s.ops.at(array.producer).finished, "fetches end with their producer");
   });
   for (const Device& device : s.devices) {
     const auto it = load.find(device.id);
@@ -180,6 +203,11 @@ void mix(Digest& d, const msg::Outcome& outcome) {
 }
 
 void mix(Digest& d, const ir::Placement& placement) {
+  if (const ir::RunMap* listed = placement.listed()) {
+    for (const ir::Run& run : listed->runs())
+      d.mix(static_cast<std::uint64_t>(run.first)), d.mix(static_cast<std::uint64_t>(run.count)),
+          d.mix(run.device.value);
+  }
   for (const ir::Piece& piece : placement.pieces()) {
     for (int i = 0; i < piece.box.rank(); ++i) {
       const auto at = static_cast<std::size_t>(i);
@@ -246,7 +274,8 @@ void mix(Digest& d, const GraphRecord& graph) {
 }
 
 void mix(Digest& d, const OpRecord& op) {
-  d.mix(op.id.value), d.mix(op.graph.value), d.mix(op.position), d.mix(op.finished);
+  d.mix(op.id.value), d.mix(op.graph.value), d.mix(op.position), d.mix(op.finished), d.mix(op.of.value);
+  d.mix(op.retired);
   d.mix(plan::digest(op.op, true));
   mix(d, op.placement);
   for (const OpShare& share : op.shares) {
@@ -301,6 +330,8 @@ std::uint64_t digest_of(const State& s) {
   }
   for (const auto& [host, number] : s.hosts) d.mix(std::string_view(host)), d.mix(number);
   s.plans.mix_into(d);
+  d.mix(s.recovery.version), d.mix(s.recovery.settled), d.mix(s.recovery.pending);
+  for (const WorkerId id : s.recovery.waiting) d.mix(id.value);
   for (const GraphId id : s.dirty) d.mix(id.value);
   for (const GraphId id : s.cancelling) d.mix(id.value);
   for (const auto& [device, report] : s.stuck) {

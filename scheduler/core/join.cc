@@ -101,18 +101,18 @@ Status check_plugins(const State& s, const msg::Join& join) {
   return {};
 }
 
+}  // namespace
+
 // A done op in a snapshot says what exists and where, not how it was made: its operands may be long gone.
 msg::PlannedOp without_history(const OpRecord& record) {
-  msg::PlannedOp out{record.id, {}, record.placement, true};
+  msg::PlannedOp out{record.id, {}, record.placement, true, {}};
   out.op.outputs = record.op.outputs;
   out.op.label = record.op.label;
   if (record.op.outputs.size() == 1) {
     out.op.kind = ir::OpKind::kProvide;
     out.op.space = record.op.outputs[0].grid;  // same counts as the op's own space
     out.op.attrs =
-        ir::FetchAttrs{record.placement.pieces().empty() || record.placement.pieces()[0].rule.devices.empty()
-                           ? DeviceId{1}
-                           : record.placement.pieces()[0].rule.devices[0]};
+        ir::FetchAttrs{record.placement.devices().empty() ? DeviceId{1} : record.placement.devices()[0]};
   } else {
     out.op.kind = ir::OpKind::kCall;
     out.op.space = record.op.space;
@@ -123,22 +123,49 @@ msg::PlannedOp without_history(const OpRecord& record) {
   return out;
 }
 
-// What a session may still name: held arrays that are not lost, one plan a graph, in the order of the graphs.
+namespace {
+
+msg::PlannedOp as_it_is(const OpRecord& record) {
+  msg::PlannedOp planned = record.finished
+                               ? without_history(record)
+                               : msg::PlannedOp{record.id, record.op, record.placement, false, {}};
+  planned.of = record.of;
+  return planned;
+}
+
+// What a session may still name and what is under way, so that the newcomer can take part in recoveries: one plan a graph,
+// in the order of the graphs; then what earlier recoveries have moved.
 void send_snapshot(State& s, WorkerId to) {
   std::map<GraphId, std::map<OpId, std::vector<ArrayId>>> by_graph;
-  s.arrays.for_each([&](const ArrayRecord& array) {
-    if (!array.held || !array.failed.ok()) return;
-    by_graph[s.ops.at(array.producer).graph][array.producer].push_back(array.id);
+  std::map<OpId, const OpRecord*> layers;
+  s.ops.for_each([&](const OpRecord& op) {
+    if (op.of) layers.emplace(op.id, &op);
+    if (op.of || op.forgotten) return;
+    bool wanted = !op.finished;
+    std::vector<ArrayId> held;
+    for (const ir::OutputSpec& output : op.op.outputs) {
+      const ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+      wanted = wanted || array.held || array.open_users > 0;
+      if (array.held) held.push_back(array.id);
+    }
+    if (wanted) by_graph[op.graph].emplace(op.id, std::move(held));
   });
-  for (const auto& [graph_id, producers] : by_graph) {
+  for (const auto& [graph_id, ops] : by_graph) {
     const GraphRecord& graph = s.graphs.at(graph_id);
     msg::Plan plan{graph_id, graph.priority, {}, {}, graph.session, graph.weight};
-    for (const auto& [op, arrays] : producers) {
-      plan.ops.push_back(without_history(s.ops.at(op)));
+    for (const auto& [op, arrays] : ops) {
+      plan.ops.push_back(as_it_is(s.ops.at(op)));
       plan.holds.insert(plan.holds.end(), arrays.begin(), arrays.end());
     }
     log_to(s, to, std::move(plan));
   }
+  if (s.recovery.settled == 0) return;
+  msg::Recover recover{s.recovery.settled, {}};
+  for (const auto& [id, op] : layers) {
+    const GraphRecord& graph = s.graphs.at(op->graph);
+    recover.plans.push_back({graph.id, graph.priority, {as_it_is(*op)}, {}, graph.session, graph.weight});
+  }
+  log_to(s, to, std::move(recover));
 }
 
 void add_devices(State& s, Peer& peer, const std::vector<msg::DeviceDesc>& described) {

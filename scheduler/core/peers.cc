@@ -8,36 +8,6 @@
 namespace tilewise::scheduler {
 namespace {
 
-bool placed_on(const State& s, const OpRecord& op, WorkerId peer) {
-  return std::any_of(op.shares.begin(), op.shares.end(),
-                     [&](const OpShare& share) { return s.device(share.device)->peer == peer; });
-}
-
-// Graphs that need the lost worker end; arrays with blocks there cannot be used any more. Nothing else is touched.
-void lose_worker(State& s, const Peer& peer) {
-  const msg::Outcome why{Errc::kWorkerLost, "worker w" + std::to_string(peer.info.id.value) + " ('" +
-                                                peer.info.name + "') was lost"};
-  std::vector<GraphId> touched;
-  s.ops.for_each([&](const OpRecord& op) {
-    if (placed_on(s, op, peer.info.id)) {
-      for (const ir::OutputSpec& output : op.op.outputs) {
-        ArrayRecord& array = s.arrays.at(ArrayId{output.array});
-        fail_array(array, {why.code, why.message + " with blocks of " + describe(array)});
-      }
-    }
-    if (!s.graphs.at(op.graph).running) return;
-    bool needed = placed_on(s, op, peer.info.id);
-    for (const ir::Operand& operand : op.op.operands) {
-      if (op.finished || needed) break;
-      needed = placed_on(s, s.ops.at(s.arrays.at(ArrayId{operand.array}).producer), peer.info.id);
-    }
-    if (needed) touched.push_back(op.graph);
-  });
-  std::sort(touched.begin(), touched.end());
-  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
-  for (const GraphId graph : touched) cancel_graph(s, graph, why);
-}
-
 void lose_session(State& s, Session& session, const std::string& name) {
   session.alive = false;
   const msg::Outcome why{Errc::kCancelled, "client '" + name + "' has left"};
@@ -62,6 +32,7 @@ void lose_peer(State& s, WorkerId id) {
   s.links.erase(peer.conn);
   peer.log.clear();
   peer.log_urgent = false;
+  s.speeds.forget_links(id);
   for (const DeviceId device : peer.info.devices) {
     s.device(device)->alive = false;
     s.speeds.forget(device);
@@ -73,16 +44,14 @@ void lose_peer(State& s, WorkerId id) {
   }
   peer.plugins.clear();
   // First who died, then what that means: peers discharge what the dead owed before they drop graphs.
-  if (peer.info.role != msg::Role::kTool) {
+  if (peer.info.role == msg::Role::kClient) log_to_workers(s, msg::PeerLost{id, 0, {}});
+  if (peer.info.role == msg::Role::kWorker) {
     for (const WorkerId other : s.live) {
-      const msg::Role role = s.peer(other).info.role;
-      const bool hears =
-          role == msg::Role::kWorker || (role == msg::Role::kClient && peer.info.role == msg::Role::kWorker);
-      if (hears) log_to(s, other, msg::PeerLost{id});
+      if (s.peer(other).info.role == msg::Role::kClient) log_to(s, other, msg::PeerLost{id, 0, {}});
     }
+    begin_recovery(s, peer);
   }
   acknowledge_cancels(s, id, ~std::uint64_t{0});
-  if (peer.info.role == msg::Role::kWorker) lose_worker(s, peer);
   if (peer.info.role == msg::Role::kClient) lose_session(s, s.session(peer.session), peer.info.name);
 }
 

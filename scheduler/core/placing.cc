@@ -1,5 +1,6 @@
 // A rule for every op of a planned graph, and the checks that need one: memory and plug-ins.
 #include "draft.h"
+#include "handlers.h"
 
 #include <tilewise/ir/cost.h>
 
@@ -56,7 +57,11 @@ class OpPlacer {
       }
     }
     const ArrayRecord& record = s_.arrays.at(ArrayId{array});
-    return {record.source, &s_.ops.at(record.producer).placement};
+    const OpRecord& producer = s_.ops.at(record.producer);
+    const std::vector<DeviceId> on = producer.placement.devices();
+    if (std::all_of(on.begin(), on.end(), [&](DeviceId id) { return s_.device(id)->alive; }))
+      return {record.source, &producer.placement};
+    return {record.source, &replaced_.emplace_back(placement_now(s_, producer))};
   }
 
   Status place(std::size_t i) {
@@ -210,6 +215,7 @@ class OpPlacer {
 
   const State& s_;
   Draft& draft_;
+  mutable std::deque<ir::Placement> replaced_;  // of arrays with blocks on lost devices
   std::vector<place::Device> devices_, eligible_;
   std::vector<double> busy_s_;  // by device: work of this plan so far
   boost::unordered_flat_map<std::uint64_t, std::size_t> made_by_, explicit_user_;

@@ -53,11 +53,18 @@ void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
   GraphRecord& graph = s.graphs.at(op->graph);
   graph.done += more;
   graph.failed += more_failed;
-  if (!graph.dirty) graph.dirty = true, s.dirty.push_back(graph.id);
+  if (!graph.dirty && graph.running) graph.dirty = true, s.dirty.push_back(graph.id);
   // The first TaskFailed names the cause; this is for one that never came.
   if (op->completed == op->points) {
     if (op->failed > 0)
       add_root_cause(graph, {Errc::kTaskFailed, "tasks of " + describe(s, *op) + " failed"});
+    if (op->failed > 0 && op->of) {
+      for (const ir::OutputSpec& output : op->op.outputs) {
+        ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+        fail_array(array,
+                   {Errc::kWorkerLost, "lost blocks of " + describe(array) + " could not be made again"});
+      }
+    }
     finish_op(s, *op);
   }
 }
@@ -72,6 +79,13 @@ void learn(State& s, const Peer& worker, const msg::FamilyStats& stats) {
   if (stats.steps < known.steps) return;  // a late report
   known = stats;
   s.speeds.learn(place_device(*device), stats.family, stats.busy_ns, stats.model_ns);
+}
+
+void learn_link(State& s, const Peer& worker, const msg::LinkStats& stats) {
+  const bool known = stats.from.value >= 1 && stats.from.value <= s.peers.size();
+  if (!known || !s.peer(stats.from).alive || !s.is_worker(stats.from)) return;
+  s.speeds.learn_link(stats.from, worker.info.id, stats.size_class, stats.transfers, stats.bytes,
+                      stats.busy_ns);
 }
 
 }  // namespace
@@ -93,6 +107,7 @@ void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
     device->stats.busy_ns = std::max(before.busy_ns, stats.busy_ns);
   }
   for (const msg::FamilyStats& stats : progress.families) learn(s, worker, stats);
+  for (const msg::LinkStats& stats : progress.links) learn_link(s, worker, stats);
   for (const msg::LaneStats& stats : progress.lanes) {
     const auto lane = static_cast<std::size_t>(stats.lane);
     if (lane >= worker.lanes.size()) continue;
@@ -110,7 +125,7 @@ void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure) {
   const Device* device = s.device(failure.device);
   if (op == nullptr || op->finished || (device != nullptr && device->peer != worker.info.id)) return;
   GraphRecord& graph = s.graphs.at(op->graph);
-  if (!graph.running) return;
+  if (!graph.running && !op->of) return;
   const std::string where =
       device == nullptr ? "w" + std::to_string(worker.info.id.value) : name_of(s, *device);
   msg::Outcome why{failure.why.ok() ? Errc::kTaskFailed : failure.why.code,
@@ -139,7 +154,8 @@ void end_stuck_graph(State& s) {
     const OpRecord* op = s.ops.find(entry.second.op);
     return op == nullptr || op->finished;
   });
-  if (s.stuck.empty() || s.now < s.stuck_at) return;
+  // What is pinned for a recovery goes soon.
+  if (s.stuck.empty() || s.now < s.stuck_at || s.recovery.pending) return;
   // The lowest in the total order of tasks: everything before it is done, so nothing else can make room for it.
   const msg::Stuck* lowest = nullptr;
   const auto before = [&](GraphId a, GraphId b) {

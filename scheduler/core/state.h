@@ -86,7 +86,8 @@ struct ArrayRecord {
   std::uint64_t number = 0;  // the session's name for it while held
   bool held = false;
   std::int32_t open_users = 0;  // unfinished ops that read it, once each
-  std::vector<OpId> fetches;    // open kFetch ops, which finish with the producer
+  std::int32_t readers = 0;     // ops that read it, those kept as lineage included, once each
+  std::vector<OpId> fetches;    // open kFetch ops
   msg::Outcome failed;          // not ok: cannot be used any more, and why
 };
 
@@ -106,6 +107,13 @@ struct OpRecord {
   std::vector<OpShare> shares;             // sorted by device; empty for kFetch and kProvide
   std::int64_t completed = 0, failed = 0;  // sums over shares
   bool finished = false;                   // nothing of it will run any more
+  // After a loss. An op and those that make some of its blocks again (its *layers*) stand for each block together: the last
+  // one that names an owner of it has it.
+  OpId of;                   // of a layer: whose blocks these are
+  std::vector<OpId> layers;  // of a planned op: rising
+  bool retired =
+      false;  // no worker knows it; kept to make its blocks again for those that read them (lineage)
+  bool forgotten = false;  // was retired once: its placement says nothing any more
   struct {
     std::string_view why;  // a policy's name, which outlives everything
     double seconds = 0;
@@ -123,6 +131,7 @@ struct GraphRecord {
   std::vector<OpId> ops;                         // all of the plan; retired ones are unknown to the op table
   std::int32_t ops_left = 0;                     // not yet retired
   std::int32_t ops_open = 0;                     // not yet finished
+  std::int32_t fetches_open = 0;                 // those of them that are kFetch
   std::int64_t total = 0, done = 0, failed = 0;  // tasks
   bool running = true;                           // GraphDone not yet sent
   msg::Outcome root_cause;                       // of the first failure, or of the cancellation
@@ -147,6 +156,19 @@ struct Trace {  // being collected
   std::set<WorkerId> waiting;
 };
 
+// From the loss of a worker until every other one has said what it has.
+struct Recovery {
+  std::uint64_t version = 0;       // rises with each loss
+  std::uint64_t settled = 0;       // of the last Recover
+  bool pending = false;            // a PeerLost of `version` is not answered by a Recover yet
+  TimeNs give_up_at = 0;           // without any worker
+  std::set<OpId> asked;            // ops whose blocks are pinned
+  std::set<WorkerId> waiting;      // for their Held
+  std::vector<msg::Held> answers;  // of this version
+  std::int64_t recovered = 0, kept = 0,
+               unrecoverable = 0;  // blocks made again, found elsewhere; ops given up
+};
+
 struct State {
   Options options;
   place::Placer placer;
@@ -168,6 +190,8 @@ struct State {
   std::map<std::string, std::uint32_t> hosts;  // host_id -> number
   std::uint64_t next_array = 1, next_op = 1, next_graph = 1, next_nonce = 1;
 
+  Recovery recovery;
+  std::set<OpId> lineage;                 // retired ops that are kept
   std::map<std::uint64_t, Trace> traces;  // by our nonce
   std::vector<GraphId> dirty;             // with progress to tell
   std::vector<GraphId> cancelling;        // with unacknowledged cancellations

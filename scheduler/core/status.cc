@@ -28,7 +28,7 @@ msg::StatusReply status_of(const State& s) {
   out.graphs_done = s.graphs_done;
   out.graphs_failed = s.graphs_failed;
   out.tasks_done = s.tasks_done;
-  out.arrays_live = static_cast<std::int64_t>(s.arrays.size());
+  s.arrays.for_each([&](const ArrayRecord& array) { out.arrays_live += !s.ops.at(array.producer).retired; });
   return out;
 }
 

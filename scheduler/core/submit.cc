@@ -37,6 +37,7 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
     if (seen) continue;
     ArrayRecord& read = s.arrays.at(ArrayId{array});
     ++read.open_users;
+    ++read.readers;
     const OpRecord& producer = s.ops.at(read.producer);
     if (producer.graph == graph.id) record.inputs.push_back(producer.position);
   }
@@ -60,6 +61,7 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
   graph.ops.push_back(record.id);
   ++graph.ops_left;
   ++graph.ops_open;
+  if (record.op.kind == ir::OpKind::kFetch) ++graph.fetches_open;
   account_load(s, record, 1);
   s.ops.insert(record.id, std::move(record));
 }
@@ -72,7 +74,7 @@ std::int32_t priority_after_inputs(const State& s, std::int32_t wanted, const Dr
       const ArrayRecord* array = s.arrays.find(ArrayId{operand.array});
       if (array == nullptr) continue;  // of this very draft
       const OpRecord& producer = s.ops.at(array->producer);
-      if (!producer.finished) wanted = std::min(wanted, s.graphs.at(producer.graph).priority);
+      if (!group_finished(s, producer)) wanted = std::min(wanted, s.graphs.at(producer.graph).priority);
     }
   }
   return wanted;
@@ -83,7 +85,7 @@ msg::Plan plan_of(const State& s, const GraphRecord& graph, const Draft& draft) 
   plan.ops.reserve(graph.ops.size());
   for (const OpId id : graph.ops) {
     const OpRecord& op = s.ops.at(id);
-    plan.ops.push_back({op.id, op.op, op.placement, false});
+    plan.ops.push_back({op.id, op.op, op.placement, false, {}});
   }
   for (const std::uint64_t array : draft.graph.holds) plan.holds.push_back(ArrayId{array});
   return plan;
@@ -94,6 +96,9 @@ std::set<WorkerId> takers(const State& s, const GraphRecord& graph) {
   std::set<WorkerId> workers;
   const auto add = [&](const OpRecord& op) {
     for (const OpShare& share : op.shares) workers.insert(s.device(share.device)->peer);
+    for (const OpId layer : op.layers) {
+      for (const OpShare& share : s.ops.at(layer).shares) workers.insert(s.device(share.device)->peer);
+    }
   };
   for (const OpId id : graph.ops) {
     const OpRecord& op = s.ops.at(id);
@@ -108,14 +113,15 @@ std::set<WorkerId> takers(const State& s, const GraphRecord& graph) {
 void finish_what_is_done(State& s, GraphId id) {
   const std::vector<OpId> ops = s.graphs.at(id).ops;
   for (const OpId op_id : ops) {
+    const OpRecord& op = s.ops.at(op_id);
+    if (op.op.kind == ir::OpKind::kFetch)
+      s.arrays.at(ArrayId{op.op.operands[0].array}).fetches.push_back(op_id);
+  }
+  for (const OpId op_id : ops) {
     OpRecord* op = s.ops.find(op_id);
     if (op == nullptr || op->finished) continue;
     if (op->op.kind == ir::OpKind::kFetch) {
-      ArrayRecord& array = s.arrays.at(ArrayId{op->op.operands[0].array});
-      if (!s.ops.at(array.producer).finished) {
-        array.fetches.push_back(op_id);
-        continue;
-      }
+      if (!deliverable(s, *op)) continue;
     } else if (op->points > 0 && op->op.kind != ir::OpKind::kProvide) {
       continue;
     }
@@ -174,8 +180,9 @@ std::int64_t output_bytes(const ir::Op& op) {
 namespace {
 
 Status room_for(const State& s, const Draft& draft) {
-  if (s.ops.size() + draft.ops.size() <= s.options.max_live_ops) return {};
-  return error(Errc::kLimitExceeded, std::to_string(s.ops.size()) + " live ops and " +
+  const std::size_t live = s.ops.size() - s.lineage.size();
+  if (live + draft.ops.size() <= s.options.max_live_ops) return {};
+  return error(Errc::kLimitExceeded, std::to_string(live) + " live ops and " +
                                          std::to_string(draft.ops.size()) + " more pass the limit of " +
                                          std::to_string(s.options.max_live_ops));
 }

@@ -58,7 +58,7 @@ std::vector<OpGroup> groups_of(const State& s, GraphId id, const std::vector<OpI
   for (const OpId op_id : ops) {
     if (budget == 0) break;
     --budget;
-    if (const OpRecord* op = s.ops.find(op_id))
+    if (const OpRecord* op = s.ops.find(op_id); op != nullptr && !op->of)
       add_to(groups, op->op.kind, op->op.label, op->shares.empty() ? 0 : op->points, op->completed,
              op->failed, op->finished);
   }
@@ -157,7 +157,7 @@ View graph_view(const State& s, const GraphRequest& request) {
   for (std::size_t i = request.first; graph != nullptr && i < graph->ops.size() && budget > 0;
        ++i, --budget) {
     const OpRecord* op = s.ops.find(graph->ops[i]);
-    if (op == nullptr || !wanted(op->position, std::max<TimeNs>(op->ended, 0))) continue;
+    if (op == nullptr || op->of || !wanted(op->position, std::max<TimeNs>(op->ended, 0))) continue;
     out.ops.push_back(view_of(s, *op));
     out.ops.back().shares = shares_of(*op);
   }
@@ -182,7 +182,8 @@ ArrayView array_view(const State& s, const ArrayRecord& array) {
   out.bytes = static_cast<std::int64_t>(place::bytes_of(array.source));
   out.blocks = array.source.grid.block_count();
   // Blocks are numbered as their makers' tasks; what a client provides is there from the start.
-  out.made = producer.shares.empty() ? out.blocks : producer.completed - producer.failed;
+  out.made =
+      producer.shares.empty() ? out.blocks : std::min(out.blocks, producer.completed - producer.failed);
   out.open_users = array.open_users;
   out.graph = producer.graph;
   out.producer = producer.id;
@@ -199,12 +200,13 @@ ArrayView array_view(const State& s, const ArrayRecord& array) {
 
 View array_list(const State& s, const ArraysRequest& request) {
   ArrayList out;
-  out.live = static_cast<std::int64_t>(s.arrays.size());
+  s.arrays.for_each([&](const ArrayRecord& array) { out.live += !s.ops.at(array.producer).retired; });
   std::vector<std::pair<double, const ArrayRecord*>> found;  // what comes first, larger
   std::size_t budget = ViewLimits::kScannedArrays;
   s.arrays.for_each([&](const ArrayRecord& array) {
-    if (budget == 0) return;
+    if (budget == 0 || s.ops.at(array.producer).retired) return;
     --budget, ++out.listed_of;
+    if (s.ops.at(array.producer).retired) return;  // kept as lineage: it has no bytes any more
     if (request.session && array.session != request.session) return;
     found.emplace_back(place::bytes_of(array.source) + (array.held ? 1e19 : 0), &array);
   });

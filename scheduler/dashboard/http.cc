@@ -82,6 +82,7 @@ Task<void> Dashboard::Impl::serve(tcp::socket socket) {
           co_return;
         }
         response = std::move(*refusal);
+        response.keep_alive(false);
       } else {
         response = co_await answer(request);
       }

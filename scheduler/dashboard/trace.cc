@@ -34,7 +34,7 @@ json::object to_json(const std::vector<msg::TraceReply>& replies) {
     }
     for (const msg::TracedStep& step : reply.steps) {
       const auto [op, fresh] = ops.emplace(step.op.value, static_cast<std::uint32_t>(ops.size()));
-      const std::int64_t kind = step.family < family.size() ? family[step.family] : -1;
+      const std::int64_t kind = step.family < family.size() ? std::int64_t{family[step.family]} : -1;
       if (fresh) {
         op_ids.push_back(json::value(json::id_text(step.op.value)));
         op_graphs.push_back(json::value(json::id_text(step.graph.value)));

@@ -57,9 +57,9 @@ void about_workers(const Overview& now, const Devices& devices, std::vector<Warn
     out.push_back({true, "worker-lost",
                    "Worker w" + std::to_string(lost.id.value) + " (" + lost.name + ") was lost " +
                        seconds_ago(now.now, lost.at) + ", with every block that only it held.",
-                   "Look at its log and at the kernel's (out of memory?), then start it again. Clients see "
-                   "errors for the "
-                   "arrays that were there and have to compute them again."});
+                   "Look at its log and at the kernel's (out of memory?), then start it again. What it held "
+                   "is made again "
+                   "where that can be done; Errors names the graphs for which it could not."});
   }
 }
 

@@ -44,6 +44,14 @@ std::vector<std::int64_t> near_order(const ir::Shape& parts, double chunks_each)
   return out;
 }
 
+// When even the slowest device alone would be done.
+double alone_s(const Pace& pace, std::int64_t items) {
+  double last = 0;
+  for (std::size_t d = 0; d < pace.point_s.size(); ++d)
+    last = std::max(last, pace.busy_s[d] + pace.point_s[d] * static_cast<double>(items));
+  return last;
+}
+
 class Balanced final : public Policy {
  public:
   std::string_view name() const override { return "shares by speed"; }
@@ -55,8 +63,10 @@ class Balanced final : public Policy {
     const ir::Shape parts = chunks_of(counts, std::max(kMinChunks, kChunksADevice * devices));
     const std::int64_t chunks = ir::volume(parts);
     Pace pace = pace_of(request);
-    for (double& point_s : pace.point_s)
-      point_s *= static_cast<double>(ir::volume(counts)) / static_cast<double>(chunks);
+    const double each = static_cast<double>(ir::volume(counts)) / static_cast<double>(chunks);
+    for (double& point_s : pace.point_s) point_s *= each;
+    for (std::int64_t& most : pace.most)
+      if (most != INT64_MAX) most = static_cast<std::int64_t>(static_cast<double>(most) / each);
     const std::vector<std::int64_t> quotas = shares_by_speed(pace, chunks);
     const std::vector<std::int64_t> order =
         near_order(parts, static_cast<double>(chunks) / static_cast<double>(devices));
@@ -84,7 +94,8 @@ class Balanced final : public Policy {
     const ir::PerDim<std::int32_t> grid = device_grid(counts, devices, cut_costs(request));
     std::int64_t load = 1;
     for (std::size_t d = 0; d < counts.size(); ++d) load *= ir::ceil_div(counts[d], grid[d]);
-    return load == ir::ceil_div(ir::volume(counts), devices);
+    const std::int64_t least = *std::min_element(pace.most.begin(), pace.most.end());
+    return load == ir::ceil_div(ir::volume(counts), devices) && load <= least;
   }
 };
 
@@ -120,17 +131,23 @@ Pace pace_of(const Request& request) {
         fastest * (slower < kAlike ? 1 : std::pow(kStep, std::round(std::log(slower) / std::log(kStep))));
     out.point_s.push_back(model_s * ratio / static_cast<double>(std::max(1, device.streams)));
     out.busy_s.push_back(busy_so_far(request, device));
+    const std::int64_t each = std::max<std::int64_t>(1, geometry.output_bytes_bound());
+    out.most.push_back(device.memory_bytes > 0 ? device.memory_bytes / each : INT64_MAX);
   }
   return out;
 }
 
 std::vector<std::int64_t> shares_by_speed(const Pace& pace, std::int64_t items) {
   const std::size_t n = pace.point_s.size();
-  // When all would be done if points could be divided: between the least busy device now and any one doing everything.
+  // When all would be done if points could be divided: between the least busy device now and the slowest doing everything.
   double from = *std::min_element(pace.busy_s.begin(), pace.busy_s.end());
-  double to = pace.busy_s[0] + pace.point_s[0] * static_cast<double>(items);
+  double to = alone_s(pace, items);
+  std::vector<std::int64_t> most = pace.most;
+  std::int64_t room = 0;
+  for (const std::int64_t m : most) room = ir::saturating_add(room, m);
+  if (most.empty() || room < items) most.assign(n, INT64_MAX);
   const auto share = [&](std::size_t d, double until) {
-    return std::max(0.0, (until - pace.busy_s[d]) / pace.point_s[d]);
+    return std::clamp((until - pace.busy_s[d]) / pace.point_s[d], 0.0, static_cast<double>(most[d]));
   };
   for (int i = 0; i < 60; ++i) {
     const double middle = (from + to) / 2;
@@ -147,6 +164,7 @@ std::vector<std::int64_t> shares_by_speed(const Pace& pace, std::int64_t items) 
   using Next = std::pair<double, std::size_t>;  // when a device would end with one more
   std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
   const auto end_s = [&](std::size_t d) {
+    if (out[d] >= most[d]) return HUGE_VAL;
     return pace.busy_s[d] + static_cast<double>(out[d] + 1) * pace.point_s[d];
   };
   for (std::size_t d = 0; d < n; ++d) next.emplace(end_s(d), d);

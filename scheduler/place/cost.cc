@@ -10,6 +10,7 @@
 namespace tilewise::place {
 namespace {
 
+constexpr double kAwayBytesPerS = 1e9;
 constexpr double kTrafficWeight = 0.05;  // of all bytes on the way, beside the busiest device: breaks ties
 
 const Device* find(std::span<const Device> devices, DeviceId id) {
@@ -30,7 +31,7 @@ LinkSpeed link(const Request& request, DeviceId from, DeviceId to) {
   const Device *a = find(request.devices, from), *b = find(request.devices, to);
   static const Device elsewhere{.host = ~0u};
   if (a == nullptr && b == nullptr) return {};
-  return link_between(a == nullptr ? elsewhere : *a, b == nullptr ? elsewhere : *b);
+  return link_of(request, a == nullptr ? elsewhere : *a, b == nullptr ? elsewhere : *b);
 }
 
 double busy_least(const Request& request) {
@@ -45,6 +46,10 @@ double busy_least(const Request& request) {
 }
 
 }  // namespace
+
+LinkSpeed link_of(const Request& request, const Device& from, const Device& to) {
+  return request.speeds == nullptr ? link_between(from, to) : request.speeds->link(from, to);
+}
 
 double busy_so_far(const Request& request, const Device& device) {
   if (request.busy_s.empty()) return 0;
@@ -136,7 +141,15 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
         device == nullptr || request.busy_s.empty()
             ? 0
             : request.busy_s[static_cast<std::size_t>(device - request.devices.data())] - idle_s;
-    out.seconds = std::max(out.seconds, busy_s + step_s * static_cast<double>(placement.owned_count(id)));
+    const auto owned = static_cast<double>(placement.owned_count(id));
+    // Results that memory cannot hold together would have to go elsewhere and come back.
+    double over_s = 0;
+    if (device != nullptr && device->memory_bytes > 0) {
+      const double over = owned * static_cast<double>(geometry.output_bytes_bound()) -
+                          static_cast<double>(device->memory_bytes);
+      over_s = std::max(0.0, over / kAwayBytesPerS);
+    }
+    out.seconds = std::max(out.seconds, busy_s + step_s * owned + over_s);
   }
   out.seconds += kTrafficWeight * in_s * each;
   return out;

@@ -81,8 +81,8 @@ class Follower {
     for (const Wanted& w : wanted_) {
       if (here(w, device)) continue;
       const auto from = place_of_.find(w.owner.value);
-      const LinkSpeed speed = link_between(
-          from == place_of_.end() ? Device{.host = ~0u} : request_.eligible[from->second], device);
+      const LinkSpeed speed = link_of(
+          request_, from == place_of_.end() ? Device{.host = ~0u} : request_.eligible[from->second], device);
       if (speed.bytes_per_s > 0 && !speed.mapped) seconds += w.bytes / speed.bytes_per_s;
       seconds += 0.1 * speed.latency_s;
     }

@@ -1,3 +1,4 @@
+#include <tilewise/ir/cost.h>
 #include <tilewise/place/place.h>
 
 #include "shares.h"
@@ -101,7 +102,7 @@ class Contest {
   // Against all work spread evenly over all devices, with no bytes to wait for.
   bool worth_a_search() {
     if (candidates_.empty()) return true;
-    if (request_.eligible.size() < 2) return false;
+    if (request_.eligible.size() < 2 || little_work()) return false;
     score();
     const auto best =
         std::min_element(costs_.begin(), costs_.end(),
@@ -141,6 +142,18 @@ class Contest {
   }
 
  private:
+  // One candidate, and nothing to be won even if all of it would run on one device: not worth an estimate.
+  bool little_work() const {
+    const ir::Geometry& geometry = *request_.geometry;
+    const std::int64_t points = geometry.point_count();
+    if (candidates_.size() > 1 || points == 0) return points == 0;
+    const double bytes = static_cast<double>(geometry.output_bytes_bound()) * static_cast<double>(points);
+    for (const Device& device : request_.eligible)
+      if (device.memory_bytes > 0 && bytes > static_cast<double>(device.memory_bytes)) return false;
+    const ir::Index middle = geometry.point(points / 2);
+    const double steps = static_cast<double>(points) * static_cast<double>(geometry.steps(middle));
+    return ir::model_step_ns(geometry, middle) * 1e-9 * steps < kSearchGain_s;
+  }
   void score() {
     for (std::size_t i = costs_.size(); i < candidates_.size(); ++i)
       costs_.push_back(estimate(request_, candidates_[i].placement));

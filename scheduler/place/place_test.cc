@@ -341,6 +341,53 @@ Speeds speeds_of(const std::vector<Device>& devices, const std::vector<double>& 
   return speeds;
 }
 
+TEST_CASE(
+    "links: by topology until enough has been measured, then throughput from large blocks, latency from "
+    "small") {
+  Speeds speeds;
+  const Device a{.id = DeviceId{1}, .kind = kCudaKind, .host = 0, .worker = WorkerId{1}};
+  const Device b{.id = DeviceId{2}, .kind = kCudaKind, .host = 1, .worker = WorkerId{2}};
+  Device beside = a;  // of the same process
+  beside.id = DeviceId{3};
+  const LinkSpeed guess = link_between(a, b);
+  CHECK(!speeds.link(a, b).measured);
+  CHECK(speeds.link(a, b).bytes_per_s == guess.bytes_per_s);
+  speeds.learn_link(a.worker, b.worker, 2, 1, 1 << 20, 1'000'000);  // too little
+  CHECK(!speeds.link(a, b).measured);
+  speeds.learn_link(a.worker, b.worker, 2, 100, 10'000'000'000, 1'000'000'000);
+  CHECK(speeds.link(a, b).measured);
+  CHECK(speeds.link(a, b).bytes_per_s == doctest::Approx(10e9));
+  CHECK(speeds.link(a, b).latency_s == guess.latency_s);
+  speeds.learn_link(a.worker, b.worker, 0, 1000, 8000, 5'000'000);
+  CHECK(speeds.link(a, b).latency_s == doctest::Approx(5e-6));
+  CHECK(!speeds.link(b, a).measured);  // the other way is another link
+  CHECK(speeds.link(a, beside).bytes_per_s == link_between(a, beside).bytes_per_s);
+  speeds.learn_link(a.worker, b.worker, 2, 50, 1, 1);   // late
+  speeds.learn_link(a.worker, b.worker, 7, 500, 1, 1);  // nonsense
+  speeds.learn_link(a.worker, b.worker, 2, 500, -1, 1);
+  CHECK(speeds.link(a, b).bytes_per_s == doctest::Approx(10e9));
+  speeds.forget_links(b.worker);
+  CHECK(!speeds.link(a, b).measured);
+}
+
+TEST_CASE("a measured link draws work away from a slow one") {
+  // All of it on device 1; 2 is beside it by a slow link, 3 by a fast one, equal by topology.
+  const ir::Grid g = grid({64 << 16}, {1 << 16});
+  Case c = map_of(g, {{g, ir::View::identity(g.shape())}}, 3);
+  for (Device& d : c.devices) d.host = d.id.value, d.worker = WorkerId{d.id.value};
+  c.placements[0] = ir::Placement::whole(g.counts(), ir::Rule::constant(1, DeviceId{1}));
+  Speeds speeds;
+  speeds.learn_link(WorkerId{1}, WorkerId{2}, 2, 100, 1'000'000'000, 10'000'000'000);  // 0.1 GB/s
+  speeds.learn_link(WorkerId{1}, WorkerId{3}, 2, 100, 10'000'000'000, 1'000'000'000);  // 10 GB/s
+  const auto cost = [&](std::uint32_t to, const Speeds* known) {
+    Request request = c.request();
+    request.speeds = known;
+    return estimate(request, ir::Placement::whole(g.counts(), ir::Rule::constant(1, DeviceId{to}))).seconds;
+  };
+  CHECK(cost(2, nullptr) == doctest::Approx(cost(3, nullptr)));
+  CHECK(cost(2, &speeds) > 5 * cost(3, &speeds));
+}
+
 TEST_CASE("unequal devices get unequal shares, in one piece each where they can") {
   const ir::Grid g = grid({1 << 26}, {1 << 20});  // 64 blocks
   Case c = map_of(g, {}, 4);
@@ -372,11 +419,16 @@ TEST_CASE("shares by speed: no device could do with less, for any speeds and wha
       pace.busy_s.push_back(prng.chance(0.5) ? 0 : static_cast<double>(prng.between(0, 500)));
     }
     const std::int64_t items = prng.between(0, 200);
+    const bool bounded = prng.chance(0.5);
+    std::int64_t room = 0;
+    for (std::size_t d = 0; d < n && bounded; ++d) room += pace.most.emplace_back(prng.between(0, 80));
+    const bool bounds_hold = bounded && room >= items;
     const std::vector<std::int64_t> shares = shares_by_speed(pace, items);
     double end = 0;
     std::int64_t all = 0;
     for (std::size_t d = 0; d < n; ++d) {
       REQUIRE(shares[d] >= 0);
+      if (bounds_hold) REQUIRE(shares[d] <= pace.most[d]);
       all += shares[d];
       if (shares[d] > 0)
         end = std::max(end, pace.busy_s[d] + static_cast<double>(shares[d]) * pace.point_s[d]);
@@ -384,11 +436,28 @@ TEST_CASE("shares by speed: no device could do with less, for any speeds and wha
     REQUIRE(all == items);
     // Within less time, all devices together could not have done as many.
     std::int64_t sooner = 0;
-    for (std::size_t d = 0; d < n; ++d)
-      sooner += static_cast<std::int64_t>(
+    for (std::size_t d = 0; d < n; ++d) {
+      const auto can = static_cast<std::int64_t>(
           std::max(0.0, std::ceil((end - pace.busy_s[d]) / pace.point_s[d] - 1e-9) - 1));
+      sooner += bounds_hold ? std::min(can, pace.most[d]) : can;
+    }
     CHECK((items == 0 || sooner < items));
   }
+}
+
+TEST_CASE("memory bounds shares: what equal tiles would not fit goes where there is room") {
+  const ir::Grid g = grid({32 << 20}, {1 << 20});  // 32 blocks of 8 MiB
+  Case c = map_of(g, {}, 2);
+  c.devices[0].memory_bytes = 64 << 20;  // 8 of them
+  c.devices[1].memory_bytes = 256 << 20;
+  const Decision decision = *Placer().place(c.request());
+  CHECK(decision.why == "shares by speed");
+  CHECK(decision.placement.owned_count(DeviceId{1}) == 8);
+  CHECK(decision.placement.owned_count(DeviceId{2}) == 24);
+  c.devices[1].memory_bytes = 128 << 20;  // not enough for all: bounds do not help
+  std::vector<Candidate> out;
+  balanced_policy()->propose(c.request(), out);
+  for (const Candidate& candidate : out) CHECK(candidate.placement.verify(g.counts()).has_value());
 }
 
 TEST_CASE("counts that no regular grid divides evenly are shared out all the same") {

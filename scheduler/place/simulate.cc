@@ -183,7 +183,7 @@ class Run {
   LinkSpeed link(Index home, Index device) {
     const Place &from = owner(home), &to = places_[static_cast<std::size_t>(device)];
     if (from.client || to.client) return {options_.client_bytes_per_s, 30e-6, false};
-    return link_between(from.device, to.device);
+    return speeds_.link(from.device, to.device);
   }
 
   // False: more steps, or reads, than may be looked at.

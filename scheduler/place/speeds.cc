@@ -7,8 +7,10 @@ namespace {
 
 // Before anything has run: one core is what the plain model describes; a GPU is some fifty times that.
 constexpr double kCudaRatio = 0.02;
-constexpr std::int64_t kTooMuchNs = 1e16;    // four months: nonsense, and sums of it might overflow
-constexpr std::int64_t kEnoughNs = 100'000;  // of model time: less says little
+constexpr std::int64_t kTooMuchNs = 1e16;  // four months: nonsense, and sums of it might overflow
+constexpr std::int64_t kTooManyBytes = 1e18;
+constexpr std::int64_t kEnoughBytes = 4 << 20, kEnoughTransfers = 8;  // of a link
+constexpr std::int64_t kEnoughNs = 100'000;                           // of model time: less says little
 
 }  // namespace
 
@@ -54,6 +56,42 @@ bool Speeds::measured(DeviceId device, std::string_view family) const {
   if (it == devices_.end()) return false;
   const auto sum = it->second.find(family);
   return sum != it->second.end() && sum->second.model_ns >= kEnoughNs;
+}
+
+void Speeds::learn_link(WorkerId from, WorkerId to, std::uint8_t size_class, std::int64_t transfers,
+                        std::int64_t bytes, std::int64_t busy_ns) {
+  if (size_class >= kSizes || transfers < 0 || bytes < 0 || busy_ns < 0 || bytes > kTooManyBytes ||
+      busy_ns > kTooMuchNs)
+    return;
+  LinkSum& sum = links_[{from, to}][size_class];
+  if (transfers > sum.transfers) sum = {transfers, bytes, busy_ns};
+}
+
+void Speeds::forget_links(WorkerId process) {
+  std::erase_if(
+      links_, [&](const auto& link) { return link.first.first == process || link.first.second == process; });
+}
+
+LinkSpeed Speeds::link(const Device& from, const Device& to) const {
+  LinkSpeed speed = link_between(from, to);
+  if (speed.mapped || speed.bytes_per_s == 0 || from.worker == to.worker) return speed;
+  const auto it = links_.find({from.worker, to.worker});
+  if (it == links_.end()) return speed;
+  const auto& [small, medium, large] = it->second;
+  // Throughput from the largest blocks of which enough has moved, latency from the smallest.
+  for (const LinkSum* sum : {&large, &medium}) {
+    if (sum->bytes < kEnoughBytes || sum->busy_ns <= 0) continue;
+    speed.bytes_per_s =
+        std::clamp(1e9 * static_cast<double>(sum->bytes) / static_cast<double>(sum->busy_ns), 1e5, 1e12);
+    speed.measured = true;
+    break;
+  }
+  if (small.transfers >= kEnoughTransfers) {
+    const double each_s = 1e-9 * static_cast<double>(small.busy_ns) / static_cast<double>(small.transfers);
+    speed.latency_s = std::clamp(each_s, 1e-6, 0.1);
+    speed.measured = true;
+  }
+  return speed;
 }
 
 }  // namespace tilewise::place

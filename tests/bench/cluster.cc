@@ -14,9 +14,12 @@ constexpr Duration kLong = std::chrono::seconds(300);
 
 }  // namespace
 
-Cluster::Cluster(const std::string& memory, const std::vector<std::string>& more) {
+Cluster::Cluster(const std::string& memory, const std::vector<std::string>& more, bool dashboard) {
   const std::string address_file = folder_ / "scheduler";
-  start({testing::scheduler_program(), "--listen", "127.0.0.1:0", "--dashboard-listen", "off"}, address_file);
+  std::vector<std::string> scheduler{testing::scheduler_program(), "--listen", "127.0.0.1:0",
+                                     "--dashboard-listen", dashboard ? "127.0.0.1:0" : "off"};
+  if (dashboard) scheduler.insert(scheduler.end(), {"--dashboard-address-file", folder_ / "dashboard"});
+  start(scheduler, address_file);
   address_ = testing::read_file(address_file);
   for (int i = 0; i < 2; ++i) {
     // Each on a core of its own, as a batch system would place them.
@@ -49,6 +52,19 @@ double Cluster::scheduler_cpu_seconds() const {
   double ns = 0;
   stat >> ns;
   return ns * 1e-9;
+}
+
+double Cluster::cpu_seconds() const {
+  double sum = 0;
+  for (const auto& process : processes_) {
+    for (const auto& thread :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(process->pid()) + "/task")) {
+      std::ifstream stat(thread.path() / "schedstat");  // nanoseconds
+      double ns = 0;
+      if (stat >> ns) sum += ns * 1e-9;
+    }
+  }
+  return sum;
 }
 
 std::int64_t Cluster::resident_bytes(std::size_t process) const {

@@ -13,7 +13,8 @@ namespace tilewise::bench {
 // The tests' harness chooses memory and logs for tests; figures want their own.
 class Cluster {
  public:
-  explicit Cluster(const std::string& memory, const std::vector<std::string>& more = {});
+  explicit Cluster(const std::string& memory, const std::vector<std::string>& more = {},
+                   bool dashboard = false);
 
   std::unique_ptr<client::Endpoint> endpoint() const;
   // With both workers there. Throws where they do not come.
@@ -22,6 +23,12 @@ class Cluster {
 
   // CPU time of the scheduler so far: of its main thread, which does all the work.
   double scheduler_cpu_seconds() const;
+  // CPU time of all threads of all its processes so far.
+  double cpu_seconds() const;
+  std::string dashboard() const {
+    return testing::read_file(folder_ / "dashboard");
+  }  // "tcp://127.0.0.1:..."
+  net::Token token() const { return *net::Token::load(folder_ / "token"); }
   // Memory that a process has resident now: 0 the scheduler, then the workers.
   std::int64_t resident_bytes(std::size_t process) const;
   // Most bytes of blocks that each device has had at once, as the workers say.

@@ -57,7 +57,7 @@ export class Browser {
   async close() {
     this.#process.kill("SIGKILL");
     await new Promise((resolve) => this.#process.once("exit", resolve));
-    rmSync(this.#folder, { recursive: true, force: true, maxRetries: 5 });
+    rmSync(this.#folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   }
 }
 

@@ -1,7 +1,8 @@
-// A client for the dashboard's tests and pictures: does what each line of its standard input says, and says "ok" when it
+// dashboard_client [NAME]: a client for the dashboard's tests and pictures: does what each line of its standard input says, and says "ok" when it
 // is under way. Ends with its input.
 //
-//   hold      holds a product of known size, and an array whose name is hostile
+//   hold      holds a product of known size
+//   hostile   holds an array whose name is hostile
 //   known     runs a graph of known numbers of ops and tasks to its end
 //   work      begins a graph of many products; the page may cancel it
 //   fail      runs a graph that fails, with ops that depend on it
@@ -30,11 +31,15 @@ struct Client {
   void hold() {
     const Array a = session.random.uniform({2048, 1024}, {.seed = 1, .block = {256, 256}}).named("features");
     const Array gram = matmul(a.T(), a).named("gram matrix");
-    const Array hostile = (session.ones({64, 64}, {.block = {16, 16}}) * 2.0).named(kHostile);
-    for (Array array : {a, gram, hostile}) {
+    for (Array array : {a, gram}) {
       array.persist().wait();
       held.push_back(array);
     }
+  }
+
+  void hostile() {
+    held.push_back((session.ones({64, 64}, {.block = {16, 16}}) * 2.0).named(kHostile));
+    held.back().persist().wait();
   }
 
   // 64 blocks of ones, 64 of their doubles (fused with them or not), summed: 128 * 128 * 2.
@@ -70,7 +75,7 @@ struct Client {
   void wide() {
     std::vector<Array> results;
     for (int chain = 0; chain < 100; ++chain) {
-      Array x = session.ones({4, 4}, {.block = {4, 4}});
+      Array x = session.full({4, 4}, 1.0 / (chain + 2), {.block = {4, 4}});
       for (int i = 0; i < 50; ++i) x = matmul(x, x).named("layer " + std::to_string(i)) * 0.25;
       results.push_back(x);
     }
@@ -78,13 +83,13 @@ struct Client {
   }
 };
 
-int run() {
-  auto endpoint =
-      remote::connect_from_environment(std::getenv("TILEWISE_SCHEDULER"), "tester " + kHostile.substr(0, 40));
+int run(const std::string& name) {
+  auto endpoint = remote::connect_from_environment(std::getenv("TILEWISE_SCHEDULER"), name);
   if (!endpoint) throw ArrayError(endpoint.error());
-  Client client{make_session(std::move(*endpoint), {.name = "tester"}), {}, {}};
+  Client client{make_session(std::move(*endpoint), {.name = name}), {}, {}};
   for (std::string line; std::getline(std::cin, line);) {
     if (line == "hold") client.hold();
+    if (line == "hostile") client.hostile();
     if (line == "known") client.known();
     if (line == "work") client.work();
     if (line == "fail") client.fail();
@@ -98,9 +103,9 @@ int run() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   try {
-    return run();
+    return run(argc > 1 ? argv[1] : kHostile.substr(0, 40));
   } catch (const std::exception& e) {
     std::cerr << e.what() << "\n";
     return 1;

@@ -107,27 +107,6 @@ TEST_CASE("hostile bytes close the link they came over, and nothing else") {
   still_computes(cluster);
 }
 
-TEST_CASE("a worker killed in the middle of a graph ends it with a typed error, soon") {
-  Cluster cluster;
-  INFO(cluster.words());
-  const Session session = cluster.session();
-  REQUIRE(session.wait_for_devices(4, kPatience));
-  const Future future = session.compute({long_work(session)});
-  REQUIRE(eventually([&] { return future.progress().done > 0; }));
-  const auto begin = Clock::now();
-  cluster.worker(1).signal(SIGKILL);
-  Errc code = Errc::kOk;
-  try {
-    future.wait({.timeout = kPatience});
-  } catch (const ArrayError& e) {
-    code = e.code();
-  }
-  CHECK(code == Errc::kWorkerLost);
-  CHECK(Clock::now() - begin < seconds(10));
-  // Whoever is left goes on with new work.
-  still_computes(cluster);
-}
-
 TEST_CASE("a client that vanishes in the middle of a graph leaves nothing behind") {
   Cluster cluster;
   INFO(cluster.words());

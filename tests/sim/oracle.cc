@@ -24,6 +24,18 @@ void Oracle::learn(const msg::Plan& plan) {
   }
 }
 
+void Oracle::learn(const msg::Recover& recover) {
+  for (const msg::Plan& plan : recover.plans) {
+    for (const msg::PlannedOp& planned : plan.ops) {
+      const auto original = ops_.find(planned.of.value);
+      TW_CHECK(original != ops_.end(), "a recovery of an op that was never planned");
+      const Known known = original->second;
+      TW_CHECK(planned.done || planned.op == known.op, "a recovery makes a block otherwise");
+      ops_.emplace(planned.id.value, known);
+    }
+  }
+}
+
 std::vector<std::pair<std::uint64_t, std::int64_t>> Oracle::reads(OpId op, std::int64_t point,
                                                                   std::int64_t step) {
   const Known& known = ops_.at(op.value);

@@ -11,6 +11,7 @@ namespace tilewise::sim {
 class Oracle {
  public:
   void learn(const msg::Plan& plan);
+  void learn(const msg::Recover& recover);  // the same blocks, made by ops of other names
   bool knows(std::uint64_t array) const { return producer_.contains(array); }
   // The value of a block: a hash of the op and of everything its task reads, in the order it reads it.
   std::uint64_t value(std::uint64_t array, std::int64_t block);
@@ -21,7 +22,7 @@ class Oracle {
 
  private:
   struct Known {
-    OpId id;
+    OpId id;  // of the op as it was planned
     ir::Op op;
     ir::Geometry geometry;
   };

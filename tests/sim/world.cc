@@ -29,6 +29,20 @@ Knobs Knobs::from_seed(std::uint64_t seed) {
   return k;
 }
 
+Knobs Knobs::storm(std::uint64_t seed) {
+  Knobs k = from_seed(seed);
+  Prng p(seed * 0x5EED + 3);
+  k.fail_step = k.cancel = k.kill_worker = 0;
+  k.workers = static_cast<int>(p.between(2, 4));
+  k.requests = static_cast<int>(p.between(2, 6));
+  if (p.chance(0.9)) k.memory_bytes = 4 << 20;
+  k.kills = static_cast<int>(p.between(1, p.chance(0.3) ? 6 : 2));
+  k.respawn = p.chance(0.5) ? 1 : p.uniform();
+  k.kill_span_ns = p.between(2, 200) * std::max<TimeNs>(k.max_delay_ns, 100'000);
+  k.recovery_wait_ns = p.chance(0.5) ? 30 * kSecond : k.max_delay_ns;
+  return k;
+}
+
 std::string Knobs::describe() const {
   std::ostringstream s;
   s << "seed " << seed << ": " << workers << " workers x " << devices_each << " devices x " << streams
@@ -36,7 +50,7 @@ std::string Knobs::describe() const {
     << " bytes a device, " << (map_peers ? "mapped" : "copied") << ", duplicates " << duplicate
     << ", delay <= " << max_delay_ns << " ns, lazy " << lazy_ns << " ns, window " << window << ", releases "
     << releases_a_step << ", failing steps " << fail_step << ", cancels " << cancel << ", kill "
-    << kill_worker;
+    << kill_worker << ", kills " << kills << " in " << kill_span_ns << " ns, respawn " << respawn;
   return s.str();
 }
 
@@ -47,6 +61,8 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   options.silence_ns = 7200 * kSecond;
   options.lazy_ns = knobs.lazy_ns;
   options.check_replays = true;
+  options.history_graphs = 3;
+  options.recovery_wait_ns = knobs.recovery_wait_ns;
   scheduler_ = std::make_unique<scheduler::Core>(options);
 }
 World::~World() = default;
@@ -68,6 +84,8 @@ Outcome World::run() {
     at(prng_.between(1, 40) * knobs_.max_delay_ns,
        [this] { kill(static_cast<int>(prng_.below(workers_.size()))); });
   }
+  for (int i = 0; i < knobs_.kills; ++i)
+    at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { kill_some(); });
   constexpr std::int64_t kMaxEvents = 2'000'000;
   while (!events_.empty() && outcome_.violation.empty()) {
     if (++outcome_.events > kMaxEvents) violate("no end after 2e6 events");
@@ -168,6 +186,7 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
   if (log == nullptr) return;  // pings
   for (const msg::LogEntry& entry : log->entries) {
     if (const auto* plan = std::get_if<msg::Plan>(&entry)) oracle_.learn(*plan);
+    if (const auto* recover = std::get_if<msg::Recover>(&entry)) oracle_.learn(*recover);
   }
   const auto deliver = [this, index](msg::Log copy) {
     Worker& w = *workers_[static_cast<std::size_t>(index)];

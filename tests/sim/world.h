@@ -26,7 +26,13 @@ struct Knobs {
   TimeNs lazy_ns = 0;  // the scheduler's
   int window = 16;
   int releases_a_step = 2048;
+  int kills = 0;       // workers that die, one after another, besides kill_worker's
+  double respawn = 0;  // and for each, whether another one comes after a while
+  TimeNs kill_span_ns = 0;
+  TimeNs recovery_wait_ns = 30 * kSecond;
   static Knobs from_seed(std::uint64_t seed);
+  // The same with workers dying all the time, and nothing else that could end a graph.
+  static Knobs storm(std::uint64_t seed);
   std::string describe() const;
 };
 
@@ -71,6 +77,7 @@ class World {
   void end_step(int index, std::size_t device, std::size_t stream);
   void check_reads(const worker::Launch& launch, bool at_end);
   void kill(int index);
+  void kill_some();
 
   // memory, as values
   Cell* cell_at(const worker::MemoryRef& ref);
@@ -83,6 +90,7 @@ class World {
   void client_next(int index);
   void new_program(Client& client, msg::Submit& submit, std::vector<std::uint64_t>& fetches);
   bool repeat_last(Client& client, msg::Submit& submit, std::vector<std::uint64_t>& fetches);
+  void operator_releases(SessionId session);
   void hint_some(const Client& client, std::vector<ir::Op>& ops);
   void client_finish(int index);
   void client_took(int index, const msg::Offer& offer);

@@ -97,6 +97,21 @@ bool World::repeat_last(Client& client, msg::Submit& submit, std::vector<std::ui
   return true;
 }
 
+// An operator takes away what a session holds, which the session may be taking back itself just now.
+void World::operator_releases(SessionId session) {
+  const std::uint64_t before = scheduler_->digest();
+  const scheduler::View view = scheduler_->view(scheduler::ArraysRequest{session}, now_);
+  scheduler_->view(scheduler::OverviewRequest{}, now_);
+  if (scheduler_->digest() != before) return violate("looking at the scheduler changed it");
+  std::vector<scheduler::Event> wishes;
+  for (const scheduler::ArrayView& array : std::get<scheduler::ArrayList>(view).arrays) {
+    if (!array.held) continue;
+    ++outcome_.covered["released by an operator"];
+    wishes.emplace_back(scheduler::OperatorRelease{array.id});
+  }
+  step_scheduler(std::move(wishes));
+}
+
 void World::client_next(int index) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
   if (client.next_request > static_cast<std::uint64_t>(knobs_.requests)) {
@@ -105,6 +120,7 @@ void World::client_next(int index) {
     for (const Client::Held& held : client.held) release.arrays.push_back(held.number);
     client.held.clear();
     if (release.arrays.empty()) return;
+    if (prng_.chance(0.5)) operator_releases(client.welcome.session);
     to_scheduler(client.conn, release, true);
     to_scheduler(client.conn, release, true);
     return;
@@ -147,10 +163,25 @@ void World::client_message(int index, msg::Message message) {
           client.owner_of[d.value] = joined->peer.id;
           if (joined->peer.role == msg::Role::kWorker) client.places.push_back(d);
         }
-      } else if (std::holds_alternative<msg::PeerLost>(entry)) {
+      } else if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) {
+        client.lost.insert(lost->peer);
+        // What was to come from there comes from elsewhere; offers of that may be here already.
+        std::erase_if(client.granted, [&](const auto& granted) {
+          if (client.owner_of[granted.second.from.value] != lost->peer) return false;
+          client.taking.erase({granted.second.block, granted.second.op.value});
+          return true;
+        });
+        for (auto& [from, offer] : std::exchange(client.again, {})) {
+          if (from == lost->peer) continue;
+          msg::PeerBatch batch;
+          batch.offers.push_back(offer);
+          client_batch(index, from, std::move(batch));
+        }
         // Results that were done but not delivered went with it: the session fails them by itself.
         for (auto& [number, request] : client.requests) {
+          if (!request.done || request.failed) continue;
           for (const auto& [array, blocks] : request.wanted) request.failed |= !blocks.empty();
+          if (request.failed) ++outcome_.covered["done, but lost before delivery"];
         }
       }
     }
@@ -169,6 +200,12 @@ void World::client_message(int index, msg::Message message) {
       ++outcome_.covered["refused: " + std::string(name_of(reply->outcome.code))];
       at(jitter(), [this, index] { client_next(index); });
       return;
+    }
+    if (prng_.chance(knobs_.cancel / 4)) {
+      request.cancelled = true;
+      ++outcome_.covered["cancelled by an operator"];
+      at(prng_.between(0, 30) * knobs_.max_delay_ns,
+         [this, graph = reply->graph] { step_scheduler({scheduler::OperatorCancel{graph}}); });
     }
     for (const auto& [number, id] : reply->arrays) client.ids[number] = id.value;
     for (std::uint64_t number : request.fetched) {
@@ -190,7 +227,14 @@ void World::client_message(int index, msg::Message message) {
     request.failed ? ++outcome_.requests_failed : ++outcome_.requests_done;
     if (request.failed) {
       ++outcome_.covered["failed: " + std::string(name_of(done->outcome.code))];
-      const bool allowed = request.cancelled || knobs_.fail_step > 0 || knobs_.kill_worker > 0 ||
+      const auto says = [&](const char* what) {
+        return done->outcome.message.find(what) != std::string::npos;
+      };
+      // What no other worker can make again, or nobody is left to make.
+      const bool lost = knobs_.kills > 0 && done->outcome.code == Errc::kWorkerLost &&
+                        (says("uploaded by the client") || says("no other one came in time"));
+      if (lost) ++outcome_.covered[says("uploaded") ? "lost: uploaded" : "lost: nobody left"];
+      const bool allowed = request.cancelled || knobs_.fail_step > 0 || knobs_.kill_worker > 0 || lost ||
                            done->outcome.code == Errc::kOutOfMemory || knobs_.cancel > 0;
       if (!allowed) return violate("a graph failed without cause: " + done->outcome.message);
     }
@@ -200,7 +244,7 @@ void World::client_message(int index, msg::Message message) {
 
 void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
-  if (client.dead) return;
+  if (client.dead || client.lost.contains(from)) return;
   for (const msg::Offer& offer : batch.offers) {
     const bool wrong =
         offer.failed.ok() && offer.bytes != oracle_.bytes(offer.block.array.value, offer.block.block);
@@ -222,7 +266,10 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
       client.early.emplace_back(from, offer);
       continue;
     }
-    if (!client.taking.insert({offer.block, offer.op.value}).second) continue;
+    if (!client.taking.insert({offer.block, offer.op.value}).second) {
+      client.again.emplace_back(from, offer);
+      continue;
+    }
     if (offer.failed.ok() && offer.bytes > 0 && prng_.chance(0.5)) {  // through the copying lane
       const std::uint64_t transfer = client.next_transfer++;
       client.granted[transfer] = offer;
@@ -289,6 +336,12 @@ void World::client_took(int index, const msg::Offer& offer) {
   msg::PeerBatch done;
   done.dones.push_back({offer.block, offer.op, offer.from, offer.to});
   client.took.insert({offer.block, offer.op.value});
+  for (const auto& [from, other] : std::exchange(client.again, {})) {  // those of this block get their Done
+    if (other.block != offer.block || other.op != offer.op)
+      client.again.emplace_back(from, other);
+    else
+      client_took(index, other);
+  }
   peer_send(client.welcome.you, owner->second, std::move(done));
 }
 

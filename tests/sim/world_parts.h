@@ -44,6 +44,7 @@ struct World::Client {
   scheduler::Conn conn;
   msg::Welcome welcome;
   bool welcomed = false, dead = false;
+  std::set<WorkerId> lost;
   std::uint64_t next_array = 1, next_request = 1;
   struct Request {
     std::uint64_t number = 0;
@@ -72,7 +73,8 @@ struct World::Client {
   std::vector<DeviceId> places;                                    // workers' devices
   std::set<std::pair<msg::BlockRef, std::uint64_t>> taking, took;  // (block, fetch op)
   std::vector<std::pair<WorkerId, msg::Offer>> early;
-  std::map<std::uint64_t, msg::Offer> granted;  // transfer -> offer
+  std::vector<std::pair<WorkerId, msg::Offer>> again;  // of a block that is being taken from elsewhere
+  std::map<std::uint64_t, msg::Offer> granted;         // transfer -> offer
   std::uint64_t next_transfer = 1;
 };
 

@@ -168,6 +168,9 @@ void World::peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch) {
 void World::deliver_peer(WorkerId from, WorkerId to, msg::PeerBatch batch) {
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     if (workers_[w]->welcome.you != to) continue;
+    if (workers_[w]->alive && workers_[w]->core == nullptr) {  // the link comes up when the other side does
+      return at(jitter(), [this, from, to, batch = std::move(batch)] { deliver_peer(from, to, batch); });
+    }
     return deliver_worker(static_cast<int>(w), worker::PeerBatchReceived{from, std::move(batch)});
   }
   for (std::size_t c = 0; c < clients_.size(); ++c) {
@@ -291,6 +294,21 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
   worker.core->check_invariants();
   perform(index, actions);
   arm_timer(index);
+}
+
+void World::kill_some() {
+  std::vector<int> living;
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    if (workers_[w]->alive && workers_[w]->core != nullptr) living.push_back(static_cast<int>(w));
+  }
+  if (living.empty()) return;
+  if (living.size() == 1) ++outcome_.covered["the last worker killed"];
+  kill(living[prng_.below(living.size())]);
+  if (!prng_.chance(knobs_.respawn)) return;
+  at(prng_.between(1, 40) * knobs_.max_delay_ns, [this] {
+    ++outcome_.covered["respawned workers"];
+    start_worker(static_cast<int>(workers_.size()));
+  });
 }
 
 void World::kill(int index) {

@@ -13,7 +13,8 @@ void Core::Impl::check_invariants() const {
   std::int64_t listed = 0, listed_uses = 0;
   std::vector<std::int64_t> memory(devices.size(), 0);
   std::map<Slot, std::int64_t> open;
-  std::map<Slot, Slot> waiting;  // task -> copy
+  std::map<Slot, Slot> waiting;                                         // task -> copy
+  std::map<std::pair<WorkerId, std::uint8_t>, std::int32_t> under_way;  // transfers that count on a link
   for (const auto& [id, a] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {
     std::int64_t live = 0;
     for (Slot c = arrays[a].copies; c != kNone; c = copies[c].next) {
@@ -28,6 +29,8 @@ void Core::Impl::check_invariants() const {
                    arrays[copy.array].to_release != kNone,
                "a copy that nobody needs is still here");
       if (copy.has_memory) memory[copy.device] += copy.extent.bytes;
+      TW_CHECK(!copy.timed || copy.state == CopyState::kReceiving, "a transfer that is not on is timed");
+      if (copy.timed) ++under_way[{copy.timed, msg::size_class_of(copy.bytes)}];
       std::set<std::pair<Slot, std::uint32_t>> seen;
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
         ++listed_uses;
@@ -51,11 +54,17 @@ void Core::Impl::check_invariants() const {
     listed += live;
   }
   TW_CHECK(listed == copies.live(), "a copy belongs to no array");
+  for (const auto& [key, link] : links) {
+    const auto counted = under_way.find(key);
+    TW_CHECK(link.under_way == (counted == under_way.end() ? 0 : counted->second),
+             "transfers of a link miscounted");
+  }
   TW_CHECK(listed_uses == uses.live(), "a claim belongs to no copy");
   std::int64_t indexed = 0;
   for (const DeviceState& device : devices) indexed += static_cast<std::int64_t>(device.index.size());
   TW_CHECK(indexed == copies.live(), "the index holds a copy that is gone");
 
+  for (const auto& [transfer, gone] : abandoned) memory[gone.device] += gone.extent.bytes;
   std::int64_t live_tasks = 0;
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
     const DeviceState& device = devices[d];
@@ -64,7 +73,10 @@ void Core::Impl::check_invariants() const {
     // The arena rounds up to 256 bytes an extent.
     TW_CHECK(device.arena.bytes_in_use() >= memory[d] + reserve,
              "memory in use that no copy owns is missing");
-    TW_CHECK(device.arena.bytes_in_use() <= memory[d] + reserve + 256 * (copies.live() + 1), "memory leaked");
+    TW_CHECK(
+        device.arena.bytes_in_use() <=
+            memory[d] + reserve + 256 * (copies.live() + 1 + static_cast<std::int64_t>(abandoned.size())),
+        "memory leaked");
     std::set<SessionId> sharing, queued;
     for (const FairShare& share : device.fair) sharing.insert(share.session);
     for (const Slot q : device.queues) queued.insert(queues[q].session);
@@ -150,7 +162,9 @@ std::string Core::Impl::describe() const {
       const Copy& copy = copies[c];
       s << "  copy of array " << counter(id) << (arrays[a].held ? " (held)" : "") << " block " << copy.block
         << " on " << devices[copy.device].spec.id.value << ": " << kCopyKinds[static_cast<int>(copy.kind)]
-        << " " << kCopyStates[static_cast<int>(copy.state)] << (copy.waiters != kNone ? ", waited for" : "");
+        << " " << kCopyStates[static_cast<int>(copy.state)]
+        << (copy.kind != CopyKind::kProduced ? " from " + std::to_string(copy.source.value) : "")
+        << (copy.waiters != kNone ? ", waited for" : "");
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
         s << "; op " << counter(ops[uses[u].op].entry->id.value) << " on " << uses[u].device.value << " left "
           << uses[u].left << (uses[u].subscribed ? " subscribed" : "") << (uses[u].offered ? " offered" : "");
@@ -165,6 +179,9 @@ std::uint64_t Core::Impl::digest() const {
   Digest h;
   h.mix(log_next);
   h.mix(next_transfer);
+  h.mix(recovery);
+  h.mix(losing);
+  h.mix(abandoned.size());
   h.mix(static_cast<std::uint64_t>(counts.launches));
   h.mix(static_cast<std::uint64_t>(counts.tasks_done));
   h.mix(static_cast<std::uint64_t>(counts.stale));

@@ -28,18 +28,25 @@ Slot Core::Impl::make_copy(Slot array, std::int64_t block, std::uint16_t device,
   devices[device].index[copy_key(array, block)] = slot;
   count_uses(slot);
 
-  const OpState& producer = ops[state.producer];
+  const Slot made_by = maker(array, block);
+  if (made_by == kNone || owner == DeviceId{}) {
+    fail_copy(slot, outcome({Errc::kWorkerLost, "nobody has block " + std::to_string(block) + " of array " +
+                                                    std::to_string(state.id.value)}));
+    return slot;
+  }
+  const OpState& producer = ops[made_by];
   if (producer.cancelled != kNone) {
     fail_copy(slot, producer.cancelled);
   } else if (copy.kind == CopyKind::kProduced) {
     const ir::Index point = ir::unravel(block, state.counts);
-    const std::int64_t ordinal = producer.entry->placement.ordinal(devices[device].spec.id, point);
-    if (producer.done || ordinal < producer.shares[device].next) {
+    const ir::Placement& placement = producer.entry->placement;
+    if (producer.done || placement.owner(point) != owner ||
+        placement.ordinal(owner, point) < producer.shares[device].next) {
       fail_copy(slot, outcome({Errc::kWorkerLost, "block " + std::to_string(block) + " of array " +
                                                       std::to_string(state.id.value) + " is gone from " +
                                                       std::to_string(devices[device].spec.id.value)}));
     }
-  } else if (remote[owner.value].lost) {
+  } else if (remote[owner.value].lost && losing == 0) {
     fail_copy(slot,
               outcome({Errc::kWorkerLost, "the worker that owned block " + std::to_string(block) +
                                               " of array " + std::to_string(state.id.value) + " was lost"}));
@@ -47,29 +54,22 @@ Slot Core::Impl::make_copy(Slot array, std::int64_t block, std::uint16_t device,
   return slot;
 }
 
-void Core::Impl::count_uses(Slot copy) {
-  const ArrayState& array = arrays[copies[copy].array];
-  for (const User& user : array.users) {
+void Core::Impl::count_uses(Slot slot) {
+  const Copy& copy = copies[slot];
+  // Others may have read an earlier copy of a block that is made again. They say so when they apply the Recover, so
+  // here every claim counts; but of ops that are over everywhere nobody speaks any more.
+  const Slot made_by = maker(copy.array, copy.block);
+  const bool again = copy.kind == CopyKind::kProduced && made_by != kNone && ops[made_by].version != 0;
+  for (const User& user : arrays[copy.array].users) {
     const OpState& op = ops[user.op];
-    if (op.done || op.cancelled != kNone) continue;
-    if (copies[copy].kind != CopyKind::kProduced) {
-      // This device may have used the block for this op, all of it, and let it go. Its points are expanded in order
-      // and a copy lives until its last local read, so one look at the lowest reader decides.
-      op.entry->geometry.users(user.operand, copies[copy].block, users_out);
-      const DeviceId self = devices[copies[copy].device].spec.id;
-      bool fresh = false;
-      for (const auto& users : users_out) {
-        const auto first = op.entry->placement.first_owned(self, users.points);
-        if (first && op.entry->placement.ordinal(self, *first) >= op.shares[copies[copy].device].next)
-          fresh = true;
-      }
-      if (!fresh) continue;
-    }
-    add_uses(copy, user);
+    if (op.done || op.cancelled != kNone || (again && op.retired)) continue;
+    const bool here =
+        (copy.kind == CopyKind::kProduced && !again) || reads_ahead(user, copy.block, copy.device);
+    if (here || again) add_uses(slot, user, here);
   }
 }
 
-void Core::Impl::add_uses(Slot slot, User user) {
+void Core::Impl::add_uses(Slot slot, User user, bool here, bool elsewhere) {
   const OpState& op = ops[user.op];
   Copy& copy = copies[slot];
   const DeviceId self = devices[copy.device].spec.id;
@@ -79,9 +79,10 @@ void Core::Impl::add_uses(Slot slot, User user) {
     op.entry->placement.shares(users_out[i].points, shares_out);
     for (const ir::Placement::Share& share : shares_out) {
       if (share.device == self) {
+        if (!here) continue;
         mine = true;
         add_use(slot, user.op, self, share.points * users_out[i].steps_each);
-      } else if (copy.kind == CopyKind::kProduced) {
+      } else if (copy.kind == CopyKind::kProduced && elsewhere) {
         add_use(slot, user.op, share.device, 1);
       }
     }
@@ -182,6 +183,8 @@ void Core::Impl::flush_pending_dones(std::uint16_t d) {
 
 bool Core::Impl::needed(const Copy& copy) const {
   if (copy.uses != kNone || copy.state == CopyState::kReceiving) return true;
+  if (arrays[copy.array].pinned != 0 && copy.has_memory) return true;
+  if (copy.state == CopyState::kSealed && copy.producer_task != kNone) return true;  // made_before()
   if (copy.kind == CopyKind::kReplica) return copy.state == CopyState::kSealed && keeps(copy);
   if (copy.kind != CopyKind::kProduced) return false;
   if (copy.state == CopyState::kExpected) return true;  // its task will come; it then finds nobody waiting
@@ -191,8 +194,11 @@ bool Core::Impl::needed(const Copy& copy) const {
 // A held array that is replicated here: what was read once stays, while there is room (take()).
 bool Core::Impl::keeps(const Copy& copy) const {
   const ArrayState& array = arrays[copy.array];
-  const OpEntry& producer = *ops[array.producer].entry;
-  return array.held && producer.placement.replicated() &&
+  if (!array.held) return false;
+  const Slot made_by = maker(copy.array, copy.block);
+  if (made_by == kNone) return false;
+  const OpEntry& producer = *ops[made_by].entry;
+  return producer.placement.replicated() &&
          producer.placement.holds(ir::unravel(copy.block, array.counts), devices[copy.device].spec.id);
 }
 
@@ -253,7 +259,9 @@ void Core::Impl::destroy_copy(Slot slot) {
   if (array.to_release == slot) array.to_release = copy.next;
   (copy.prev == kNone ? array.copies : copies[copy.prev].next) = copy.next;
   if (copy.next != kNone) copies[copy.next].prev = copy.prev;
-  if (--array.live_copies == 0) maybe_forget(array.producer);
+  if (--array.live_copies == 0) {
+    for (const Slot made_by : array.makers) maybe_forget(made_by);
+  }
   devices[copy.device].index.erase(copy_key(copy.array, copy.block));
   copies.drop(slot);
 }

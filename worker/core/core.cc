@@ -87,6 +87,7 @@ void Core::Impl::drain_loopback() {
     TW_CHECK(rounds < 1'000'000, "devices of one worker do not stop talking to each other");
     msg::PeerBatch batch;
     std::swap(batch, loopback);
+    batch.recovery = recovery;
     on_batch(options.self, batch);
   }
 }
@@ -155,6 +156,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
   report();
   for (auto& [worker, batch] : outgoing) {
     if (batch.empty()) continue;
+    batch.recovery = recovery;
     actions.batches.emplace_back(WorkerId{worker}, std::move(batch));
     batch = {};
   }

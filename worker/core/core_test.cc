@@ -275,6 +275,48 @@ TEST_CASE("blocks for later tasks do not fill what the lowest task needs, where 
   CHECK(launched.launches[0].point == 0);
 }
 
+TEST_CASE(
+    "transfers are timed a peer: those beside each other share the time, failed ones and other lanes do not "
+    "count") {
+  Lists lists;
+  lists.step({PeerReady{kOther, false}});  // peers' blocks are copied
+  const ir::Op x = source(11, 4, 32);
+  lists.log({plan_of({on(kPeer, 2, x), on(kHere, 4, map_of(11, 13, x.space))}, {ArrayId{13}})});
+  const auto offer = [&](std::int64_t block) {
+    msg::PeerBatch batch;
+    msg::Offer offer;
+    offer.block = {ArrayId{11}, block}, offer.op = OpId{4}, offer.from = kPeer, offer.to = kHere,
+    offer.bytes = 256;
+    batch.offers.push_back(offer);
+    return lists.from_peer(batch).receives.at(0).transfer;
+  };
+  std::vector<msg::LinkStats> told;
+  const auto step = [&](std::vector<Event> events, TimeNs later) {
+    lists.now += later;
+    for (const msg::Message& m : lists.step(std::move(events)).to_scheduler) {
+      if (const auto* progress = std::get_if<msg::Progress>(&m))
+        told.insert(told.end(), progress->links.begin(), progress->links.end());
+    }
+  };
+  const std::uint64_t first = offer(0), second = offer(1);  // each step takes 1 us
+  step({TransferDone{first, {Errc::kOk, {}}, msg::Lane::kTcp}}, 0);
+  step({TransferDone{second, {Errc::kOk, {}}, msg::Lane::kTcp}}, 0);
+  step({}, 100 * kMillisecond);
+  const std::uint64_t third = offer(2);
+  step({TransferDone{third, {Errc::kIo, "torn"}, msg::Lane::kTcp}}, 5 * kMillisecond);
+  step({}, 100 * kMillisecond);
+  REQUIRE(!told.empty());
+  CHECK(told.back().from == kOther);
+  CHECK(told.back().size_class == 0);
+  CHECK(told.back().transfers == 2);
+  CHECK(told.back().bytes == 512);
+  CHECK(told.back().busy_ns == 3 * kMicrosecond);  // from the first grant to the second arrival
+  // A peer that dies while bytes are on their way is forgotten, and what ends then harms nothing.
+  const std::uint64_t last = offer(3);
+  lists.log({msg::PeerLost{kOther}});
+  step({TransferDone{last, {Errc::kUnavailable, "gone"}, msg::Lane::kTcp}}, kMillisecond);
+}
+
 namespace {
 
 // Two sessions with 400 blocks each to make; how many of the first's are among the first 200 steps. `slow`: the first one's
@@ -331,4 +373,91 @@ TEST_CASE("the death of a peer discharges what it owed and fails what it had not
   lists.log({msg::PeerLost{kOther}});
   CHECK(lists.core->counters().copies_live == 0);
   CHECK(lists.core->counters().tasks_failed == 1);
+}
+
+namespace {
+
+const msg::Held* told(const Actions& actions) {
+  for (const msg::Message& m : actions.to_scheduler) {
+    if (const auto* held = std::get_if<msg::Held>(&m)) return held;
+  }
+  return nullptr;
+}
+
+// What op `of` made is made again by `id`, all of it, on a device.
+msg::Recover made_again(std::uint64_t version, std::uint64_t id, std::uint64_t of, ir::Op op,
+                        DeviceId device) {
+  const std::int64_t blocks = op.space.block_count();
+  msg::PlannedOp layer{OpId{id}, std::move(op), {}, false, OpId{of}};
+  layer.placement = ir::Placement::of_runs(layer.op.space.counts(), {{0, blocks, device}});
+  return {version, {plan_of({std::move(layer)})}};
+}
+
+}  // namespace
+
+TEST_CASE("after a loss what is missing is waited for, told, and made again") {
+  Lists lists;
+  const ir::Op a = source(10, 2), b = source(20, 2);
+  lists.log({plan_of({on(kPeer, 1, a), on(kHere, 2, map_of(10, 11, a.space)), on(kHere, 3, b)},
+                     {ArrayId{10}, ArrayId{20}})});
+  lists.completed(static_cast<std::uint64_t>(lists.core->counters().launches));
+  lists.log({msg::PeerLost{kOther, 7, {OpId{1}, OpId{2}, OpId{3}}}});
+  const msg::Held* held = told(lists.actions);
+  REQUIRE(held != nullptr);
+  CHECK(held->version == 7);
+  REQUIRE(held->shares.size() == 2);
+  CHECK(held->shares[0] == msg::Held::Share{OpId{2}, kHere, 2, {{0, 2}}});  // both tasks wait
+  CHECK(held->shares[1] == msg::Held::Share{OpId{3}, kHere, 2, {}});
+  REQUIRE(held->blocks.size() == 2);
+  CHECK(held->blocks[0] == msg::Held::Blocks{ArrayId{10}, kHere, {}, {{0, 2}}});
+  CHECK(held->blocks[1] == msg::Held::Blocks{ArrayId{20}, kHere, {{0, 2}}, {}});
+  lists.log({msg::Release{{ArrayId{20}}}});
+  CHECK(lists.core->holds({ArrayId{20}, 0}));  // pinned
+  CHECK(lists.core->counters().tasks_failed == 0);
+  SUBCASE("here") {
+    const Actions& actions = lists.log({made_again(7, 9, 1, a, kHere)});
+    CHECK(actions.launches.size() == 4);  // both blocks, and those who waited for them
+    lists.completed(static_cast<std::uint64_t>(lists.core->counters().launches));
+    CHECK(lists.core->counters().tasks_failed == 0);
+    CHECK(lists.core->holds({ArrayId{10}, 1}));
+  }
+  SUBCASE("not at all: then who waits fails") {
+    lists.log({msg::Recover{7, {}}});
+    CHECK(lists.core->counters().tasks_failed == 2);
+  }
+  SUBCASE("an answer to an older loss does not fail what a younger one may bring") {
+    lists.log({msg::Recover{6, {}}});
+    CHECK(lists.core->counters().tasks_failed == 0);
+    CHECK(lists.core->holds({ArrayId{20}, 0}));
+    lists.log({msg::Recover{7, {}}});
+  }
+  lists.step({});
+  CHECK(!lists.core->holds({ArrayId{20}, 0}));
+}
+
+TEST_CASE(
+    "a batch from ahead waits for the recovery it speaks of, and an offer from before it is not believed") {
+  Lists lists;
+  constexpr DeviceId kThird{5};
+  constexpr WorkerId kThirdProcess{4};
+  msg::PeerInfo third{kThirdProcess, msg::Role::kWorker, "third", "host", {}, {kThird}, {}};
+  const ir::Op a = source(10, 1);
+  lists.log({msg::PeerJoined{third}, plan_of({on(kPeer, 1, a), on(kHere, 2, map_of(10, 11, a.space))})});
+  lists.step({PeerReady{kThirdProcess, true}});
+  lists.log({msg::PeerLost{kOther, 1, {OpId{1}, OpId{2}}}});
+  msg::PeerBatch offer;
+  offer.offers.push_back({{ArrayId{10}, 0}, OpId{2}, kThird, kHere, 0, 0, 64, {}, false, {}});
+  offer.recovery = 1;
+  lists.from_peer(offer, kThirdProcess);
+  CHECK(lists.actions.launches.empty());
+  SUBCASE("ahead") {
+    const Actions& actions = lists.log({made_again(1, 9, 1, a, kThird)});
+    CHECK(actions.launches.size() == 1);
+  }
+  SUBCASE("behind") {
+    lists.log({made_again(2, 9, 1, a, kThird)});
+    CHECK(lists.actions.launches.empty());
+    offer.recovery = 2;
+    CHECK(lists.from_peer(offer, kThirdProcess).launches.size() == 1);
+  }
 }

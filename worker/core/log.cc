@@ -53,10 +53,11 @@ void Core::Impl::apply(msg::LogEntry& entry) {
           out->joined.push_back(peer);
           last_joined = std::max(last_joined, peer.id);
           peers[peer.id.value] = {std::move(e.peer), false};
-          for (PeerBatchReceived& early : std::exchange(parked_batches, {}))
-            on_batch(early.from, early.batch);
+          unpark_batches();
         } else if constexpr (std::is_same_v<E, msg::PeerLost>)
-          on_peer_lost(e.peer);
+          on_peer_lost(e);
+        else if constexpr (std::is_same_v<E, msg::Recover>)
+          apply_recover(e);
       },
       entry);
   drain_loopback();
@@ -90,7 +91,7 @@ std::uint32_t Core::Impl::family(const ir::Op& op) {
 
 // Registers an op, its outputs and its claims. False (and TaskFailed to the scheduler) when it cannot be executed: the
 // scheduler verifies plans, so this is a scheduler of another mind, not a user's mistake.
-bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned) {
+bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned, std::uint64_t version) {
   const auto refuse = [&](std::string why) {
     out->to_scheduler.push_back(msg::TaskFailed{
         planned.id,
@@ -106,17 +107,15 @@ bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned) {
     const auto it = array_by_id.find(operand.array);
     if (it == array_by_id.end()) return refuse("unknown operand array " + std::to_string(operand.array));
     const ArrayState& array = arrays[it->second];
-    sources.push_back(
-        {ops[array.producer].entry->op.outputs[static_cast<std::size_t>(array.output)].dtype, array.grid});
+    sources.push_back({array.dtype, array.grid});
     operands.push_back(it->second);
   }
   auto geometry = ir::Geometry::make(planned.op, sources);
   if (!geometry) return refuse(geometry.error().message);
   if (Status ok = planned.placement.verify(geometry->counts()); !ok) return refuse(ok.error().message);
-  for (const ir::Piece& piece : planned.placement.pieces()) {
-    for (DeviceId device : piece.rule.devices) {
-      if (!remote.contains(device.value)) return refuse("placed on an unknown device");
-    }
+  for (const DeviceId device : planned.placement.devices()) {
+    // Of a worker that was lost before this one came: what it made is elsewhere, or is being made again.
+    if (!remote.contains(device.value)) remote[device.value].lost = true;
   }
 
   const Slot slot = ops.add();
@@ -129,15 +128,23 @@ bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned) {
     op.entry->model_ns = static_cast<std::int64_t>(ir::model_step_ns(g, g.point(0)));
   op.operands = std::move(operands);
   op.done = planned.done;
+  op.version = version;
+  op.order = planned.of ? planned.of : planned.id;
   op.shares.resize(devices.size());
   op_by_id[planned.id.value] = slot;
   for (std::size_t i = 0; i < op.entry->op.outputs.size(); ++i) {
     const ir::OutputSpec& spec = op.entry->op.outputs[i];
+    if (const auto known = array_by_id.find(spec.array); known != array_by_id.end()) {
+      arrays[known->second].makers.push_back(slot);
+      op.outputs.push_back(known->second);
+      continue;
+    }
     const Slot array = arrays.add();
     ArrayState& state = arrays[array];
     state.id = ArrayId{spec.array};
-    state.producer = slot;
+    state.makers.push_back(slot);
     state.output = static_cast<int>(i);
+    state.dtype = spec.dtype;
     state.element_bytes = ir::size_of(spec.dtype);
     state.grid = spec.grid;
     state.counts = spec.grid.counts();
@@ -185,7 +192,12 @@ void Core::Impl::enqueue_op(Slot slot, const msg::Plan& plan) {
       join_share(device, plan.session, plan.weight);
       it = device.queues.insert(it, q);
     }
-    queues[*it].ops.push_back(slot);
+    std::deque<Slot>& in_order = queues[*it].ops;
+    // What is made again comes where the plan had it: those behind may wait for it.
+    const auto at = op.version == 0 ? in_order.end()
+                                    : std::find_if(in_order.begin(), in_order.end(),
+                                                   [&](Slot other) { return ops[other].order > op.order; });
+    in_order.insert(at, slot);
     share.queued = true;
   }
 }
@@ -342,9 +354,13 @@ void Core::Impl::forget(Slot slot) {
   }
   for (Slot a : op.operands) {
     std::erase_if(arrays[a].users, [&](const User& u) { return u.op == slot; });
-    if (arrays[a].users.empty()) maybe_forget(arrays[a].producer);
+    if (!arrays[a].users.empty()) continue;
+    for (const Slot maker : arrays[a].makers) maybe_forget(maker);
   }
   for (Slot a : op.outputs) {
+    auto& makers = arrays[a].makers;
+    makers.erase(std::find(makers.begin(), makers.end(), slot));
+    if (!makers.empty()) continue;
     array_by_id.erase(arrays[a].id.value);
     arrays[a] = ArrayState{};
     arrays.drop(a);
@@ -371,42 +387,48 @@ void Core::Impl::drop_ended_queues() {
   }
 }
 
-// The death of an incarnation discharges all it owed and fails what it had not delivered.
-void Core::Impl::on_peer_lost(WorkerId worker) {
-  const auto it = peers.find(worker.value);
-  if (it == peers.end()) return;
-  const Slot why = outcome({Errc::kWorkerLost, "worker " + it->second.info.name + " was lost"});
-  const std::vector<DeviceId> dead = it->second.info.devices;
-  peers.erase(it);
-  outgoing.erase(worker.value);
-  out->lost.push_back(worker);
-  for (DeviceId device : dead) remote[device.value].lost = true;
-  const auto is_dead = [&](DeviceId d) { return std::find(dead.begin(), dead.end(), d) != dead.end(); };
-  std::vector<Slot> in_order;  // arrays by id, so that the order does not depend on the hash
-  for (const auto& [id, slot] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {
-    in_order.push_back(slot);
-  }
-  for (Slot array : in_order) {
-    for (Slot c = arrays[array].copies; c != kNone;) {
-      const Slot next = copies[c].next;
-      for (Slot u = copies[c].uses; u != kNone;) {
-        const Use use = uses[u];
-        u = use.next;
-        if (is_dead(use.device)) drop_use(c, use.op, use.device);
-      }
-      c = next;
+// The death of an incarnation discharges all it owed. What it had not delivered comes from elsewhere, if the scheduler
+// says so (recovery.cc), or fails.
+void Core::Impl::on_peer_lost(const msg::PeerLost& lost) {
+  pin(lost);  // before anything goes with the claims of the dead
+  if (const auto it = peers.find(lost.peer.value); it != peers.end()) {
+    const Slot why = outcome({Errc::kWorkerLost, "worker " + it->second.info.name + " was lost"});
+    const std::vector<DeviceId> dead = it->second.info.devices;
+    peers.erase(it);
+    outgoing.erase(lost.peer.value);
+    out->lost.push_back(lost.peer);
+    for (DeviceId device : dead) remote[device.value].lost = true;
+    forget_links(lost.peer);
+    const auto is_dead = [&](DeviceId d) { return std::find(dead.begin(), dead.end(), d) != dead.end(); };
+    std::vector<Slot> in_order;  // arrays by id, so that the order does not depend on the hash
+    for (const auto& [id, slot] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {
+      in_order.push_back(slot);
     }
-    for (Slot c = arrays[array].copies; c != kNone;) {
-      const Slot next = copies[c].next;
-      Copy& copy = copies[c];
-      if (copy.kind != CopyKind::kProduced && is_dead(copy.source) &&
-          (copy.state == CopyState::kExpected || copy.state == CopyState::kOffered ||
-           copy.kind == CopyKind::kBorrowed)) {  // what it lent is unmapped soon: nothing new may read it
-        fail_copy(c, why);
+    for (Slot array : in_order) {
+      for (Slot c = arrays[array].copies; c != kNone;) {
+        const Slot next = copies[c].next;
+        for (Slot u = copies[c].uses; u != kNone;) {
+          const Use use = uses[u];
+          u = use.next;
+          if (is_dead(use.device)) drop_use(c, use.op, use.device);
+        }
+        c = next;
       }
-      c = next;
+      for (Slot c = arrays[array].copies; c != kNone;) {
+        const Slot next = copies[c].next;
+        const Copy& copy = copies[c];
+        if ((copy.kind == CopyKind::kRemote || copy.kind == CopyKind::kBorrowed) && is_dead(copy.source) &&
+            copy.state != CopyState::kFailed) {  // what it lent is unmapped soon: nothing new may read it
+          if (lost.version != 0)
+            orphan(c);
+          else if (copy.state != CopyState::kReceiving)
+            fail_copy(c, why);
+        }
+        c = next;
+      }
     }
   }
+  if (lost.version != 0) answer(lost);
 }
 
 void Core::Impl::unpark() {

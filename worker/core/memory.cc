@@ -145,6 +145,7 @@ bool Core::Impl::grant(Slot slot, bool lowest) {
   copy.kind = CopyKind::kRemote;
   copy.transfer = next_transfer++;
   transfers[copy.transfer] = slot;
+  transfer_began(copy);
   out->receives.push_back(
       {remote[copy.source.value].worker, copy.transfer, copy.device, copy.at, copy.bytes});
   batch_to(copy.source)

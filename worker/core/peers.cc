@@ -5,15 +5,23 @@
 
 namespace tilewise::worker {
 
+// Those that still cannot be taken are parked again.
+void Core::Impl::unpark_batches() {
+  for (PeerBatchReceived& early : std::exchange(parked_batches, {})) on_batch(early.from, early.batch);
+}
+
 void Core::Impl::on_batch(WorkerId from, msg::PeerBatch& batch) {
-  if (from != options.self && !peers.contains(from.value)) {
-    // Its announcement is still in the log; or it is lost, and nothing from it counts any more.
-    if (from > last_joined && parked_batches.size() < limits::kMaxParked)
+  const bool known = from == options.self || peers.contains(from.value);
+  if (!known || batch.recovery > recovery) {
+    // Its announcement, or the recovery that it speaks of, is still in the log; or it is lost, and nothing from it counts
+    // any more.
+    if ((known || from > last_joined) && parked_batches.size() < limits::kMaxParked)
       parked_batches.push_back({from, std::move(batch)});
     else
       ++counts.stale;
     return;
   }
+  batch_recovery = batch.recovery;
   // Each speaks for its own devices only: a forged Done would free what a third party reads.
   const auto its_own = [&](DeviceId device) {
     const auto it = remote.find(device.value);
@@ -66,7 +74,9 @@ bool Core::Impl::valid_block(const msg::BlockRef& block, Slot array) const {
 
 // The block is `owner`'s (one of our devices) to make, and its task has not been expanded yet.
 bool Core::Impl::to_come(Slot array, std::int64_t block, DeviceId owner) const {
-  const OpState& producer = ops[arrays[array].producer];
+  const Slot made_by = maker(array, block);
+  if (made_by == kNone) return false;
+  const OpState& producer = ops[made_by];
   const ir::Index point = ir::unravel(block, arrays[array].counts);
   if (!producer.runs() || producer.entry->placement.owner(point) != owner) return false;
   return producer.entry->placement.ordinal(owner, point) >=
@@ -85,7 +95,8 @@ void Core::Impl::on_subscribe(const msg::Subscribe& m) {
   const auto device = static_cast<std::uint16_t>(d);
   Slot slot = find_copy(array->second, m.block.block, device);
   if (slot == kNone) {
-    const bool cancelled = ops[arrays[array->second].producer].cancelled != kNone;
+    const Slot made_by = maker(array->second, m.block.block);
+    const bool cancelled = made_by != kNone && ops[made_by].cancelled != kNone;
     if (!to_come(array->second, m.block.block, m.from) && !cancelled) {
       return void(++counts.stale);  // discharged already: a late duplicate
     }
@@ -145,6 +156,11 @@ void Core::Impl::on_offer(msg::Offer& m) {
     send_done(copy, op->second);  // here for other ops' sake
   }
   if (copy.state != CopyState::kExpected) return void(++counts.stale);
+  // From before the block was made again: what it says of addresses is no longer so.
+  if (const Slot made_by = maker(copy.array, copy.block);
+      made_by != kNone && ops[made_by].version > batch_recovery && !remote[m.from.value].client) {
+    return void(++counts.stale);
+  }
   if (!m.failed.ok()) {
     fail_copy(slot, outcome(std::move(m.failed)));
     return;
@@ -233,6 +249,12 @@ void Core::Impl::on_gone(const msg::Gone& m) {
 }
 
 void Core::Impl::on_transfer(const TransferDone& event) {
+  if (const auto gone = abandoned.find(event.transfer); gone != abandoned.end()) {
+    devices[gone->second.device].arena.free(gone->second.extent, alloc::Fence{});
+    devices[gone->second.device].memory_freed = true;
+    abandoned.erase(gone);
+    return;
+  }
   const auto it = transfers.find(event.transfer);
   if (it == transfers.end()) return void(++counts.stale);
   const Slot slot = it->second;
@@ -240,6 +262,7 @@ void Core::Impl::on_transfer(const TransferDone& event) {
   Copy& copy = copies[slot];
   TW_CHECK(copy.state == CopyState::kReceiving && copy.transfer == event.transfer,
            "a transfer ended that was not on");
+  transfer_ended(copy, event.failed.code == Errc::kOk);
   std::vector<Slot> claims;
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) claims.push_back(uses[u].op);
   if (event.failed.code == Errc::kOk) {

@@ -30,6 +30,7 @@ void Core::Impl::report() {
     for (const msg::LaneStats& lane : lanes) {
       if (lane.transfers > 0) progress.lanes.push_back(lane);
     }
+    report_links(progress.links);
   }
   log_moved = report_now = false;
   last_report = now;

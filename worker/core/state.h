@@ -11,6 +11,8 @@
 //   * A copy without uses and without hold exists only while expected, receiving, or not yet complete; a replica also
 //     while its array is held and its device is to keep copies.
 //   * Memory of copies plus the reserve is what the arena says is in use.
+//   * After a loss, until the Recover that answers it: a copy expected from a lost device has no source and waits; copies of
+//     pinned arrays stay.
 //   * A waiting task hangs on exactly one unready copy; a ready one is in its queue's ready list exactly once.
 #pragma once
 #include <tilewise/base/check.h>
@@ -99,6 +101,7 @@ struct Copy {
   std::uint64_t sequence = 0;                        // ... by this step
   std::array<std::uint64_t, kMaxStreams> readers{};  // last enqueued reader per stream
   std::uint64_t transfer = 0;
+  WorkerId timed;              // none, or on whose link its transfer counts
   Slot producer_task = kNone;  // while its task is live
   Slot uses = kNone;
   Slot waiters = kNone;             // tasks
@@ -113,15 +116,19 @@ struct User {
 
 struct ArrayState {
   ArrayId id;
-  Slot producer = kNone;
+  // Ops that make its blocks: the planned one, then those of recoveries. The last one that names an owner of a block
+  // makes it (maker()).
+  boost::container::small_vector<Slot, 1> makers;
   int output = 0;
+  ir::DType dtype = ir::DType::kFloat64;
   std::size_t element_bytes = 0;
   ir::Grid grid;
   ir::Shape counts;
   std::vector<User> users;
   bool held = false;
-  Slot copies = kNone;      // list
-  Slot to_release = kNone;  // of a released array: the next copy to look at
+  std::uint64_t pinned = 0;  // by the loss of this version: copies stay until the Recover that answers it
+  Slot copies = kNone;       // list
+  Slot to_release = kNone;   // of a released array: the next copy to look at
   std::int64_t live_copies = 0;
 };
 
@@ -140,6 +147,8 @@ struct OpState {
   std::int64_t live_tasks = 0;
   std::int64_t open_uses = 0;  // uses naming this op
   bool done = false;           // snapshot: blocks exist, nothing to run
+  std::uint64_t version = 0;   // of the Recover that brought it; 0: planned
+  OpId order;                  // its place in the plan: its own id, or of the op whose blocks it makes again
   bool retired = false;
   bool to_forget = false;  // in the list of those to look at
   Slot cancelled = kNone;  // outcome
@@ -273,7 +282,7 @@ struct Core::Impl {
   void on_log(msg::Log& log);
   void apply(msg::LogEntry& entry);
   void apply_plan(msg::Plan& plan);
-  bool add_op(const msg::Plan& plan, msg::PlannedOp& planned);
+  bool add_op(const msg::Plan& plan, msg::PlannedOp& planned, std::uint64_t version = 0);
   std::uint32_t family(const ir::Op& op);
   void enqueue_op(Slot op, const msg::Plan& plan);
   void apply_release(const msg::Release& release);
@@ -285,14 +294,27 @@ struct Core::Impl {
   void forget_retired();
   void forget(Slot op);
   void drop_ended_queues();
-  void on_peer_lost(WorkerId peer);
+  void on_peer_lost(const msg::PeerLost& lost);
   void unpark();
+
+  // After a loss (recovery.cc)
+  Slot maker(Slot array, std::int64_t block) const;
+  DeviceId owner_of(Slot array, std::int64_t block) const;
+  bool reads_ahead(User user, std::int64_t block, std::uint16_t device);
+  void pin(const msg::PeerLost& lost);
+  void orphan(Slot copy);
+  void answer(const msg::PeerLost& lost);
+  void apply_recover(msg::Recover& recover);
+  void settle_block(Slot op, Slot array, std::int64_t block, DeviceId owner);
+  void adopt(Slot op, Slot copy);
+  bool made_before(Slot task);
+  void end_pins(std::uint64_t version);
 
   // Copies and uses (copies.cc)
   Slot find_copy(Slot array, std::int64_t block, std::uint16_t device) const;
   Slot make_copy(Slot array, std::int64_t block, std::uint16_t device, DeviceId owner);
   void count_uses(Slot copy);
-  void add_uses(Slot copy, User user);
+  void add_uses(Slot copy, User user, bool here = true, bool elsewhere = true);
   void add_use(Slot copy, Slot op, DeviceId device, std::int64_t reads);
   void drop_use(Slot copy, Slot op, DeviceId device);
   void discharge_read(Slot copy, Slot op);
@@ -361,6 +383,7 @@ struct Core::Impl {
 
   // Peers (peers.cc)
   void on_batch(WorkerId from, msg::PeerBatch& batch);
+  void unpark_batches();
   void on_subscribe(const msg::Subscribe& m);
   void on_offer(msg::Offer& m);
   void on_grant(const msg::Grant& m);
@@ -375,6 +398,19 @@ struct Core::Impl {
   bool valid_block(const msg::BlockRef& block, Slot array) const;
   bool to_come(Slot array, std::int64_t block, DeviceId owner) const;
   bool can_map(DeviceId from, std::uint16_t to) const;
+
+  // Speeds of links (links.cc)
+  static constexpr std::size_t kMaxLinks = 16'384;
+  struct LinkState {
+    msg::LinkStats stats;
+    std::int32_t under_way = 0;
+    TimeNs since = 0;  // counted up to here
+    bool dirty = false;
+  };
+  void transfer_began(Copy& copy);
+  void transfer_ended(Copy& copy, bool arrived);
+  void report_links(std::vector<msg::LinkStats>& out_links);
+  void forget_links(WorkerId peer);
 
   // Reports (report.cc)
   void report();
@@ -410,9 +446,18 @@ struct Core::Impl {
   WorkerId last_joined;                     // ids rise: an unknown one above it will be announced
   std::map<std::uint64_t, Slot> transfers;  // nonce -> copy
   std::uint64_t next_transfer = 1;
-  std::vector<Slot> to_forget;  // retired ops of which something has just ended
-  bool queue_ended = false;     // some queue may have nothing left
-  std::deque<Slot> releasing;   // arrays with copies to look at
+  struct Abandoned {
+    std::uint16_t device = 0;
+    alloc::Extent extent;
+  };
+  std::map<std::uint64_t, Abandoned>
+      abandoned;                     // receives from lost peers: memory until the transport lets go
+  std::uint64_t recovery = 0;        // version of the last Recover applied
+  std::uint64_t losing = 0;          // of a loss that no Recover has answered yet, or 0
+  std::uint64_t batch_recovery = 0;  // of the sender of the batch being handled
+  std::vector<Slot> to_forget;       // retired ops of which something has just ended
+  bool queue_ended = false;          // some queue may have nothing left
+  std::deque<Slot> releasing;        // arrays with copies to look at
   std::vector<std::pair<Slot, std::uint16_t>> dirty;
   bool report_now = false, log_moved = false;
   TimeNs last_report = 0;
@@ -421,6 +466,7 @@ struct Core::Impl {
   std::map<std::uint32_t, msg::PeerBatch> outgoing;  // WorkerId -> batch of this step
   std::array<msg::LaneStats, msg::kLaneCount> lanes{};
   bool lanes_dirty = false;
+  std::map<std::pair<WorkerId, std::uint8_t>, LinkState> links;  // by peer and class of size
   Counters counts;
   std::vector<std::string> families;  // names of those seen, by number
 

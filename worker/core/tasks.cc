@@ -64,13 +64,24 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
   }
   // Eager tasks do not count: they may all wait for memory that only the lowest task, which is not one of them, can get.
   const std::int64_t in_order = queue.live - static_cast<std::int64_t>(queue.eager.size());
-  if (in_order >= options.window || (in_order > 0 && queue.weight - queue.eager_weight >= kMaxWeight) ||
-      queue.order.size() >= static_cast<std::size_t>(options.window) * 16) {
+  const OpState& first = ops[queue.ops.front()];
+  if (first.version != 0) {
+    // Tasks behind it may fill the window and wait for what this one makes again: it has a window of its own.
+    if (first.live_tasks >= options.window) return false;
+  } else if (in_order >= options.window ||
+             (in_order > 0 && queue.weight - queue.eager_weight >= kMaxWeight) ||
+             queue.order.size() >= static_cast<std::size_t>(options.window) * 16) {
     return false;
   }
   Slot missing = kNone;
   const Slot t = expand_task(d, q, queue.ops.front(), missing);
-  queue.order.push_back(t);
+  const auto behind =
+      ops[tasks[t].op].version == 0
+          ? queue.order.end()
+          : std::find_if(queue.order.begin(), queue.order.end(), [&](Slot other) {
+              return !tasks[other].finished && ops[tasks[other].op].order > ops[tasks[t].op].order;
+            });
+  queue.order.insert(behind, t);
   if (missing == kNone)
     queue.ready.push_back(t);
   else
@@ -200,10 +211,7 @@ Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot, Slot& missin
       const Slot array = op.operands[read.operand];
       Slot c = find_copy(array, read.block, d);
       if (c == kNone) {
-        const ArrayState& source = arrays[array];
-        const DeviceId owner =
-            ops[source.producer].entry->placement.owner(ir::unravel(read.block, source.counts));
-        c = make_copy(array, read.block, d, owner);
+        c = make_copy(array, read.block, d, owner_of(array, read.block));
         if (copies[c].kind != CopyKind::kProduced && copies[c].state == CopyState::kExpected)
           subscribe(c, op_slot);
       }
@@ -280,7 +288,7 @@ void Core::Impl::advance(std::uint16_t d) {
 // Enqueues steps until an input is missing, the stream is full, or all are out.
 Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
   Task& task = tasks[t];
-  if (task.outcome != kNone) {
+  if (task.outcome != kNone || made_before(t)) {
     run_failed(t);
     return Launched::kFinished;
   }
@@ -361,10 +369,9 @@ bool Core::Impl::donate(Slot t, const std::vector<Slot>& in) {
     Copy& copy = copies[in[i]];
     const ir::Operand& operand = entry.op.operands[reads[i].operand];
     const ArrayState& source = arrays[copy.array];
-    const ir::DType dtype =
-        ops[source.producer].entry->op.outputs[static_cast<std::size_t>(source.output)].dtype;
     if (!copy.has_memory || copy.bytes != output.bytes || copy.bytes == 0 || source.held) continue;
-    if (dtype != entry.op.outputs[0].dtype || !operand.view.is_identity(source.grid.shape())) continue;
+    if (source.pinned != 0) continue;
+    if (source.dtype != entry.op.outputs[0].dtype || !operand.view.is_identity(source.grid.shape())) continue;
     if (source.grid != arrays[output.array].grid) continue;
     const Slot u = copy.uses;
     if (u == kNone || uses[u].next != kNone || uses[u].left != 1 || uses[u].op != task.op) continue;
@@ -395,7 +402,9 @@ Claim Core::Impl::claim_of(Slot t, const std::vector<Slot>& in) const {
   if (task.steps != 1 || !owes_reserve(device, written)) return Claim::kOrdinary;
   for (auto it = in.begin(); it != in.end(); ++it) {
     const Copy& copy = copies[*it];
-    if (!copy.has_memory || arrays[copy.array].held || std::find(in.begin(), it, *it) != it) continue;
+    const ArrayState& source = arrays[copy.array];
+    if (!copy.has_memory || source.held || source.pinned != 0 || std::find(in.begin(), it, *it) != it)
+      continue;
     const Use* use = copy.uses == kNone ? nullptr : &uses[copy.uses];
     const bool last = use != nullptr && use->next == kNone && use->op == task.op &&
                       use->device == device.spec.id && use->left == std::count(it, in.end(), *it);
@@ -463,7 +472,7 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
   }
 }
 
-// A failed or cancelled task launches nothing more, but what it would have read is discharged all the same (D4).
+// A failed or cancelled task, or one whose results are here, launches nothing more, but what it would have read is discharged all the same (D4).
 void Core::Impl::run_failed(Slot t) {
   Task& task = tasks[t];
   OpState& op = ops[task.op];

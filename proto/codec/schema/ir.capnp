@@ -144,3 +144,10 @@ struct Piece {
   hi @1 :List(Int64);
   rule @2 :Rule;
 }
+
+struct Run {
+  # Points [first, first + count) in C order of a space, and who owns them.
+  first @0 :Int64;
+  count @1 :Int64;
+  device @2 :UInt32;
+}

@@ -63,7 +63,10 @@ struct PlannedOp {
   id @0 :UInt64;
   op @1 :Ir.Op;            # arrays named by ArrayId
   placement @2 :List(Ir.Piece);  # of the op's space: disjoint boxes that cover it
-  done @3 :Bool;           # in a late joiner's snapshot: its blocks exist
+  done @3 :Bool;           # in a late joiner's snapshot and in a recovery: its blocks exist
+  of @4 :UInt64;           # in a recovery: OpId of the op whose blocks these are
+  listed @5 :Bool;         # the placement is `runs`
+  runs @6 :List(Ir.Run);   # rising
 }
 
 struct Plan {
@@ -77,6 +80,17 @@ struct Plan {
 
 struct CancelGraph { graph @0 :UInt64; why @1 :Outcome; }
 
+struct PeerLost {
+  peer @0 :UInt32;         # WorkerId
+  version @1 :UInt64;      # of the recovery that follows; 0: none
+  ops @2 :List(UInt64);    # OpIds whose results are pinned
+}
+
+struct Recover {
+  version @0 :UInt64;
+  plans @1 :List(Plan);    # producers before users
+}
+
 struct LogEntry {
   union {
     plan @0 :Plan;
@@ -84,7 +98,8 @@ struct LogEntry {
     cancelGraph @2 :CancelGraph;
     retire @3 :List(UInt64);    # OpIds to forget
     peerJoined @4 :PeerInfo;
-    peerLost @5 :UInt32;        # WorkerId
+    peerLost @5 :PeerLost;
+    recover @6 :Recover;
   }
 }
 
@@ -125,6 +140,16 @@ struct Progress {
   devices @2 :List(DeviceStats);
   lanes @3 :List(LaneStats);
   families @4 :List(FamilyStats);  # those that have moved
+  links @5 :List(LinkStats);       # likewise
+}
+
+struct LinkStats {
+  # Cumulative: blocks of one class of sizes that were copied from one peer to the reporter.
+  from @0 :UInt32;
+  sizeClass @1 :UInt8;
+  transfers @2 :Int64;
+  bytes @3 :Int64;
+  busyNs @4 :Int64;        # with at least one of them under way
 }
 
 struct FamilyStats {
@@ -245,6 +270,8 @@ struct LinkAccount {
   blocks @3 :Int64;
   bytes @4 :Int64;
   busyS @5 :Float64;
+  bytesPerS @6 :Float64;
+  measured @7 :Bool;       # by transfers; else by topology
 }
 
 struct CriticalAccount { op @0 :UInt32; device @1 :UInt32; what @2 :Text; seconds @3 :Float64; }
@@ -344,6 +371,19 @@ struct Done { array @0 :UInt64; block @1 :Int64; op @2 :UInt64; from @3 :UInt32;
 
 struct Gone { array @0 :UInt64; block @1 :Int64; from @2 :UInt32; to @3 :UInt32; }
 
+struct Range { first @0 :Int64; count @1 :Int64; }  # blocks [first, first + count) in C order
+
+struct Held {
+  # What I have of the ops that a PeerLost names.
+  version @0 :UInt64;
+  shares @1 :List(Share);
+  blocks @2 :List(Blocks);
+  cut @3 :Bool;            # too many ranges to tell
+
+  struct Share { op @0 :UInt64; device @1 :UInt32; next @2 :Int64; begun @3 :List(Range); }
+  struct Blocks { array @0 :UInt64; device @1 :UInt32; sealed @2 :List(Range); wanted @3 :List(Range); }
+}
+
 struct PeerBatch {
   # Processed in this order.
   subscribes @0 :List(Subscribe);
@@ -351,6 +391,7 @@ struct PeerBatch {
   grants @2 :List(Grant);
   dones @3 :List(Done);
   gones @4 :List(Gone);
+  recovery @5 :UInt64;     # version of the last Recover that I have applied
 }
 
 # ---- the root -------------------------------------------------------------------------------------------------------
@@ -383,5 +424,6 @@ struct Message {
     explanation @22 :Explanation;
     traceRequest @23 :TraceRequest;
     traceReply @24 :TraceReply;
+    held @25 :Held;
   }
 }

@@ -19,8 +19,13 @@ struct TraceStep {
   std::int64_t start_ns = 0, end_ns = 0;  // monotonic clock of the worker's host: compare within a host only
 };
 
+struct TraceFlow {  // what `from` made was needed for `to`: places in Trace::steps
+  std::size_t from = 0, to = 0;
+};
+
 struct Trace {
   std::vector<TraceStep> steps;  // by start
+  std::vector<TraceFlow> flows;  // drawn as arrows; filled in by who knows them (`tilewise trace`)
   std::uint64_t lost = 0;        // older ones that workers had forgotten
 
   // For chrome://tracing and Perfetto: a row for each device and stream; microseconds.

@@ -1,7 +1,7 @@
 // Placement rules: who owns each point of an iteration space, in closed form. Everyone evaluates them alike.
 #pragma once
 #include <tilewise/base/id.h>
-#include <tilewise/ir/shape.h>
+#include <tilewise/ir/run_map.h>
 
 #include <memory>
 #include <optional>
@@ -40,8 +40,12 @@ class Placement {
   // Takes anything, so that what came from outside can be given to verify(); only then ask the rest.
   explicit Placement(std::vector<Piece> pieces);
 
-  const std::vector<Piece>& pieces() const { return body().pieces; }
-  // Pieces disjoint, covering `counts`; parts match devices; bounded.
+  // Some points only, listed: after a loss. Nobody owns the others.
+  static Placement of_runs(Shape counts, std::vector<Run> runs);
+
+  const std::vector<Piece>& pieces() const { return body().pieces; }  // none if it is listed
+  const RunMap* listed() const { return body().listed ? &*body().listed : nullptr; }
+  // Pieces disjoint, covering `counts`; parts match devices; bounded. Or as RunMap::verify.
   Status verify(const Shape& counts) const;
 
   DeviceId owner(const Index& point) const;  // none (0) for a point in no piece
@@ -72,7 +76,7 @@ class Placement {
   std::vector<DeviceId> devices() const;  // every device named, sorted, each once
 
   friend bool operator==(const Placement& a, const Placement& b) {
-    return a.body_ == b.body_ || a.pieces() == b.pieces();
+    return a.body_ == b.body_ || (a.pieces() == b.pieces() && a.body().listed == b.body().listed);
   }
 
  private:
@@ -87,6 +91,7 @@ class Placement {
     std::vector<Piece> pieces;
     std::vector<Slot> slots;
     bool repeats = false;  // some device has several slots
+    std::optional<RunMap> listed;
   };
   static const Body kNoBody;
   const Body& body() const { return body_ ? *body_ : kNoBody; }

@@ -46,6 +46,8 @@ struct LinkAccount {  // blocks read by `to` that `from` owns
   bool mapped = false;  // read in place
   std::int64_t blocks = 0, bytes = 0;
   double busy_s = 0;
+  double bytes_per_s = 0;  // as reckoned
+  bool measured = false;   // by transfers; else by topology
   friend bool operator==(const LinkAccount&, const LinkAccount&) = default;
 };
 struct CriticalAccount {  // a stretch of the critical path, first to last

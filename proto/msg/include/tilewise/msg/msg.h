@@ -85,7 +85,8 @@ struct PlannedOp {
   OpId id;
   ir::Op op;                // operands and outputs named by ArrayId::value
   ir::Placement placement;  // of op.space
-  bool done = false;        // in a late joiner's snapshot: its blocks exist, nothing is to be run
+  bool done = false;  // its blocks exist, nothing is to be run: in a late joiner's snapshot, and in Recover
+  OpId of;  // in Recover: the op some of whose blocks this one makes again, or that has them elsewhere now
   friend bool operator==(const PlannedOp&, const PlannedOp&) = default;
 };
 // A session's share of a device that several sessions use, beside the others'.
@@ -117,12 +118,25 @@ struct PeerJoined {
   PeerInfo peer;
   friend bool operator==(const PeerJoined&, const PeerJoined&) = default;
 };
+// A lost worker: `version` numbers the recovery that follows (none: 0). The results of `ops` are pinned, what came from
+// the lost worker is waited for, and each worker answers with Held; then comes a Recover of this or a later version.
 struct PeerLost {
   WorkerId peer;
+  std::uint64_t version = 0;
+  std::vector<OpId> ops;
   friend bool operator==(const PeerLost&, const PeerLost&) = default;
 };
 
-using LogEntry = std::variant<Plan, Release, CancelGraph, Retire, PeerJoined, PeerLost>;
+// What is made again, and where blocks are now. Each op writes arrays of an earlier one (`of`), or arrays that were
+// forgotten; its placement lists points. What no op names is where it was. Pins of this and earlier versions end; what is
+// still waited for from a lost worker fails.
+struct Recover {
+  std::uint64_t version = 0;
+  std::vector<Plan> plans;  // producers before users, so a graph may come several times
+  friend bool operator==(const Recover&, const Recover&) = default;
+};
+
+using LogEntry = std::variant<Plan, Release, CancelGraph, Retire, PeerJoined, PeerLost, Recover>;
 struct Log {
   std::uint32_t term = 0;
   std::uint64_t first = 1;  // number of entries[0]
@@ -166,6 +180,18 @@ struct LaneStats {
   std::int64_t transfers = 0, bytes = 0;
   friend bool operator==(const LaneStats&, const LaneStats&) = default;
 };
+// Sizes of blocks that say something about a link: the small ones its latency, the large ones its throughput.
+constexpr std::uint8_t kSizeClasses = 3;
+constexpr std::uint8_t size_class_of(std::int64_t bytes) {
+  return bytes < (64 << 10) ? 0 : bytes < (4 << 20) ? 1 : 2;
+}
+struct LinkStats {  // cumulative: blocks of one class that were copied from one peer to the reporter
+  WorkerId from;
+  std::uint8_t size_class = 0;
+  std::int64_t transfers = 0, bytes = 0;
+  std::int64_t busy_ns = 0;  // with at least one of them under way, from grant to arrival
+  friend bool operator==(const LinkStats&, const LinkStats&) = default;
+};
 struct FamilyStats {  // cumulative: what steps of one family of ops (ir/cost.h) took, beside the plain model
   DeviceId device;
   std::string family;
@@ -178,6 +204,7 @@ struct Progress {
   std::vector<DeviceStats> devices;
   std::vector<LaneStats> lanes;
   std::vector<FamilyStats> families;  // those that have moved
+  std::vector<LinkStats> links;       // likewise
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 struct TaskFailed {
@@ -193,6 +220,33 @@ struct Stuck {  // nothing evictable, nothing in flight, and the lowest task doe
   DeviceId device;
   std::int64_t bytes_needed = 0, bytes_available = 0;
   friend bool operator==(const Stuck&, const Stuck&) = default;
+};
+
+struct Range {  // blocks [first, first + count) in C order
+  std::int64_t first = 0, count = 0;
+  friend bool operator==(const Range&, const Range&) = default;
+};
+// What a worker has of the ops that a PeerLost names, at the moment it applies it.
+struct Held {
+  struct Share {  // points of an op that a device of the worker owns
+    OpId op;
+    DeviceId device;
+    std::int64_t next = 0;     // those of this ordinal and above are not begun
+    std::vector<Range> begun;  // of those below: not finished yet
+    friend bool operator==(const Share&, const Share&) = default;
+  };
+  struct Blocks {
+    ArrayId array;
+    DeviceId device;
+    std::vector<Range> sealed;  // in the device's memory; pinned
+    std::vector<Range> wanted;  // not here, and expected from a lost worker
+    friend bool operator==(const Blocks&, const Blocks&) = default;
+  };
+  std::uint64_t version = 0;
+  std::vector<Share> shares;
+  std::vector<Blocks> blocks;
+  bool cut = false;  // too many ranges to tell: nothing can be concluded
+  friend bool operator==(const Held&, const Held&) = default;
 };
 
 // ---- client <-> scheduler ------------------------------------------------------------------------------------------
@@ -396,7 +450,8 @@ struct Gone {
   DeviceId from, to;
   friend bool operator==(const Gone&, const Gone&) = default;
 };
-struct PeerBatch {  // processed in this order
+struct PeerBatch {             // processed in this order
+  std::uint64_t recovery = 0;  // the last Recover that the sender has applied
   std::vector<Subscribe> subscribes;
   std::vector<Offer> offers;
   std::vector<Grant> grants;
@@ -410,10 +465,10 @@ struct PeerBatch {  // processed in this order
 };
 
 // The wire tag of a message is its index here: append only.
-using Message =
-    std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply, GraphProgress,
-                 GraphDone, ReleaseArrays, CancelRequest, StatusRequest, StatusReply, Shutdown, Ping, Pong,
-                 Refusal, PeerHello, ArenaMap, PeerBatch, Explain, Explanation, TraceRequest, TraceReply>;
+using Message = std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply,
+                             GraphProgress, GraphDone, ReleaseArrays, CancelRequest, StatusRequest,
+                             StatusReply, Shutdown, Ping, Pong, Refusal, PeerHello, ArenaMap, PeerBatch,
+                             Explain, Explanation, TraceRequest, TraceReply, Held>;
 std::string_view name_of(const Message& message);
 
 }  // namespace tilewise::msg

@@ -60,10 +60,13 @@ struct Options {
   std::size_t max_peers = 4096;
   std::size_t max_graphs = 65'536;  // unfinished ones
   std::size_t max_live_ops = 4'000'000;
+  std::size_t max_lineage_ops = 200'000;         // forgotten by workers, kept to make lost blocks again
+  std::size_t max_recovered_blocks = 4'000'000;  // of one recovery
+  TimeNs recovery_wait_ns = 30 * kSecond;        // how long lost blocks wait for a worker when there is none
   std::string software_version;         // what joiners must run; empty: what the oldest joined peer runs
   std::vector<std::string> passes_off;  // planning passes to leave out, by name (tilewise/plan)
-  bool check_replays = false;           // tests: plan again what is replayed, and stop where the two differ
   std::size_t history_graphs = 0;       // how many that ended are remembered, for people (view)
+  bool check_replays = false;           // tests: plan again what is replayed, and stop where the two differ
 };
 
 class Core {

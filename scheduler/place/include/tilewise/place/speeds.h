@@ -3,10 +3,12 @@
 #pragma once
 #include <tilewise/base/id.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tilewise::place {
 
@@ -27,9 +29,10 @@ struct Device {
 struct LinkSpeed {
   double bytes_per_s = 0;  // 0: nothing has to move
   double latency_s = 0;
-  bool mapped = false;  // read in place: takes no memory there
+  bool mapped = false;    // read in place: takes no memory there
+  bool measured = false;  // by transfers
 };
-// By topology alone: same device, memory that can be read in place, same host, elsewhere.
+// Before anything has been measured, by topology alone: same device, memory that can be read in place, same host, elsewhere.
 LinkSpeed link_between(const Device& from, const Device& to);
 
 // Ratios of measured time to the plain model's (ir/cost.h).
@@ -43,11 +46,25 @@ class Speeds {
   // Something of this family has been measured on the device.
   bool measured(DeviceId device, std::string_view family) const;
 
+  // Cumulative figures of blocks of one class of sizes, copied from one process to another; less than before, and what
+  // cannot be, is ignored. `size_class`: 0 small (they tell the latency) to 2 large (the throughput).
+  void learn_link(WorkerId from, WorkerId to, std::uint8_t size_class, std::int64_t transfers,
+                  std::int64_t bytes, std::int64_t busy_ns);
+  void forget_links(WorkerId process);
+  // By topology, with the latency and throughput that were measured between the two processes. What is read in place or
+  // stays within a process keeps the guess.
+  LinkSpeed link(const Device& from, const Device& to) const;
+
  private:
   struct Sum {
     std::int64_t busy_ns = 0, model_ns = 0;
   };
   using Families = std::map<std::string, Sum, std::less<>>;
+  struct LinkSum {
+    std::int64_t transfers = 0, bytes = 0, busy_ns = 0;
+  };
+  static constexpr std::size_t kSizes = 3;
+  std::map<std::pair<WorkerId, WorkerId>, std::array<LinkSum, kSizes>> links_;
   std::map<DeviceId, Families> devices_;
   std::map<std::uint8_t, Families> kinds_;  // of all devices there have been
 };

@@ -1,0 +1,194 @@
+// A worker is lost: the others are asked what they have, and told what is made again where. What is needed is computed in
+// recovery_plan.cc; docs/design/recovery.md says why this is safe.
+#include "graphs.h"
+#include "handlers.h"
+#include "outbox.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tilewise::scheduler {
+namespace {
+
+bool lost(const State& s, const OpShare& share) { return !s.device(share.device)->alive; }
+
+// Something of its results may have been lost and may still be wanted.
+bool hurt(const State& s, const OpRecord& head) {
+  if (head.retired) return false;
+  const auto on_lost = [&](const OpRecord& op) {
+    return std::any_of(op.shares.begin(), op.shares.end(),
+                       [&](const OpShare& share) { return lost(s, share); });
+  };
+  if (!on_lost(head) && std::none_of(head.layers.begin(), head.layers.end(),
+                                     [&](OpId layer) { return on_lost(s.ops.at(layer)); }))
+    return false;
+  return !group_finished(s, head) ||
+         std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
+           const ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+           return array.held || array.open_users > 0;
+         });
+}
+
+// Hurt ops, everything that they can be made again from, and who reads any of it.
+std::set<OpId> concerned(State& s) {
+  std::vector<OpId> work;
+  s.ops.for_each([&](const OpRecord& op) {
+    if (!op.of && hurt(s, op)) work.push_back(op.id);
+  });
+  std::set<OpId> heads(work.begin(), work.end());
+  while (!work.empty()) {
+    const OpRecord& op = s.ops.at(work.back());
+    work.pop_back();
+    for (const ir::Operand& operand : op.op.operands) {
+      const ArrayRecord* array = s.arrays.find(ArrayId{operand.array});
+      if (array != nullptr && heads.insert(array->producer).second) work.push_back(array->producer);
+    }
+  }
+  if (heads.empty()) return heads;
+  std::vector<OpId> users;
+  s.ops.for_each([&](OpRecord& op) {
+    if (op.finished) return;
+    const bool reads = std::any_of(op.op.operands.begin(), op.op.operands.end(), [&](const ir::Operand& o) {
+      return heads.contains(s.arrays.at(ArrayId{o.array}).producer);
+    });
+    if (reads) users.push_back(head_of(s, op).id);
+  });
+  heads.insert(users.begin(), users.end());
+  return heads;
+}
+
+// What is under way on lost devices is no longer waited for; what of it is needed has layers by now.
+void close_lost_shares(State& s) {
+  std::vector<OpId> over;
+  s.ops.for_each([&](OpRecord& op) {
+    if (op.finished || std::none_of(op.shares.begin(), op.shares.end(),
+                                    [&](const OpShare& share) { return lost(s, share); }))
+      return;
+    account_load(s, op, -1);
+    GraphRecord& graph = s.graphs.at(op.graph);
+    for (OpShare& share : op.shares) {
+      if (!lost(s, share)) continue;
+      op.points -= share.owned - share.completed;
+      graph.total -= share.owned - share.completed;
+      share.owned = share.completed;
+    }
+    std::erase_if(op.shares, [](const OpShare& share) { return share.owned == 0; });
+    account_load(s, op, 1);
+    if (op.completed == op.points) over.push_back(op.id);
+  });
+  for (const OpId id : over) {
+    if (OpRecord* op = s.ops.find(id); op != nullptr && !op->finished) finish_op(s, *op);
+  }
+}
+
+void settle(State& s, std::vector<msg::Plan> plans) {
+  Recovery& r = s.recovery;
+  r.pending = false;
+  r.settled = r.version;
+  r.answers.clear();
+  r.waiting.clear();
+  const std::set<OpId> asked = std::exchange(r.asked, {});
+  close_lost_shares(s);
+  for (const OpId id : asked) {  // what was complete all the time
+    OpRecord* head = s.ops.find(id);
+    if (head == nullptr || !complete(s, *head)) continue;
+    std::vector<OpId> fetches;
+    for (const ir::OutputSpec& output : head->op.outputs) {
+      const std::vector<OpId>& waiting = s.arrays.at(ArrayId{output.array}).fetches;
+      fetches.insert(fetches.end(), waiting.begin(), waiting.end());
+    }
+    for (const OpId fetch : fetches) {
+      if (OpRecord* op = s.ops.find(fetch); op != nullptr && !op->finished && deliverable(s, *op))
+        finish_op(s, *op);
+    }
+  }
+  log_to_workers(s, msg::Recover{r.version, std::move(plans)});
+}
+
+// Nobody is left who could make anything again.
+void give_up(State& s) {
+  const msg::Outcome why{Errc::kWorkerLost, "workers were lost, and no other one came in time"};
+  std::vector<GraphId> graphs;
+  s.ops.for_each([&](OpRecord& op) {
+    if (op.of || !hurt(s, op)) return;
+    ++s.recovery.unrecoverable;
+    for (const ir::OutputSpec& output : op.op.outputs) {
+      ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+      fail_array(array, {why.code, "blocks of " + describe(array) + " were lost: " + why.message});
+    }
+  });
+  s.graphs.for_each([&](const GraphRecord& graph) {
+    if (graph.ops_open > 0) graphs.push_back(graph.id);
+  });
+  std::sort(graphs.begin(), graphs.end());
+  for (const GraphId graph : graphs) cancel_graph(s, graph, why);
+  settle(s, {});
+}
+
+}  // namespace
+
+void begin_recovery(State& s, const Peer& dead) {
+  Recovery& r = s.recovery;
+  ++r.version;
+  r.pending = true;
+  r.answers.clear();
+  r.asked = concerned(s);
+  r.waiting.clear();
+  msg::PeerLost entry{dead.info.id, r.version, {}};
+  for (const OpId head : r.asked) {
+    const OpRecord& op = s.ops.at(head);
+    if (op.retired) continue;
+    if (!op.forgotten) entry.ops.push_back(head);
+    entry.ops.insert(entry.ops.end(), op.layers.begin(), op.layers.end());
+  }
+  for (const WorkerId worker : s.live) {
+    if (!s.is_worker(worker)) continue;
+    log_to(s, worker, entry);
+    r.waiting.insert(worker);
+  }
+  r.give_up_at = s.now + s.options.recovery_wait_ns;
+  if (r.asked.empty()) settle(s, {});
+}
+
+void on_held(State& s, Peer& worker, msg::Held& held) {
+  Recovery& r = s.recovery;
+  if (!r.pending || held.version != r.version || r.waiting.erase(worker.info.id) == 0) return;
+  // What it says of others' devices is not its to say.
+  const auto others = [&](const auto& entry) {
+    const Device* device = s.device(entry.device);
+    return device == nullptr || device->peer != worker.info.id;
+  };
+  std::erase_if(held.shares, others);
+  std::erase_if(held.blocks, others);
+  r.answers.push_back(std::move(held));
+}
+
+void check_recovery(State& s) {
+  Recovery& r = s.recovery;
+  if (!r.pending || !r.waiting.empty()) return;
+  const bool somebody =
+      std::any_of(s.live.begin(), s.live.end(), [&](WorkerId id) { return s.is_worker(id); });
+  if (somebody) {
+    std::vector<msg::Plan> plans = plan_recovery(s);
+    return settle(s, std::move(plans));
+  }
+  if (s.now >= r.give_up_at) give_up(s);
+}
+
+ir::Placement placement_now(const State& s, const OpRecord& op) {
+  std::vector<DeviceId> living;
+  for (const WorkerId id : s.live) {
+    if (s.is_worker(id))
+      living.insert(living.end(), s.peer(id).info.devices.begin(), s.peer(id).info.devices.end());
+  }
+  std::vector<ir::Piece> pieces = op.placement.pieces();
+  std::size_t next = 0;
+  for (ir::Piece& piece : pieces) {
+    for (DeviceId& device : piece.rule.devices) {
+      if (!s.device(device)->alive && !living.empty()) device = living[next++ % living.size()];
+    }
+  }
+  return ir::Placement(std::move(pieces));
+}
+
+}  // namespace tilewise::scheduler

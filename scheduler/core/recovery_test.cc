@@ -1,0 +1,273 @@
+#include <doctest/doctest.h>
+
+#include "core_world.h"
+
+namespace tilewise::scheduler::test {
+namespace {
+
+const ir::Grid kGrid = grid({40}, {10});  // 4 blocks
+
+bool mentions(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Two workers of one device, a client, and everything on the first worker unless said otherwise.
+struct Losing : World {
+  explicit Losing(Options options = {}) : World(std::move(options)) {
+    w1 = add_worker(1, 1, "one");
+    w2 = add_worker(2, 1, "two");
+    join(10, client());
+  }
+  ir::Op on(ir::Op op, const msg::Welcome& where) const {
+    op.hint.devices = {where.devices[0]};
+    return op;
+  }
+  void lose_first() {
+    workers.erase(workers.begin());
+    drop(1);
+  }
+  // Whoever is asked has nothing.
+  void answer(std::uint32_t conn, std::vector<msg::Held::Blocks> blocks = {}) {
+    const msg::PeerLost lost = log<msg::PeerLost>(conn).back();
+    msg::Held held;
+    held.version = lost.version;
+    held.blocks = std::move(blocks);
+    receive(conn, held);
+  }
+  void finish(const msg::Recover& recover) {
+    for (const msg::Plan& plan : recover.plans) complete(plan);
+  }
+  msg::Welcome w1, w2;
+};
+
+std::int64_t points(const msg::PlannedOp& op) {
+  std::int64_t all = 0;
+  for (const ir::Run& run : op.placement.listed()->runs()) all += run.count;
+  return all;
+}
+
+TEST_CASE("what was on a lost worker is made again on another, and who waits gets it") {
+  Losing w;
+  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1)}, {1});
+  w.complete(w.log<msg::Plan>(1)[0]);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  w.submit(10, 2, {w.on(map(2, kGrid, {1}), w.w1)}, {2});
+  w.lose_first();
+  REQUIRE(w.log<msg::PeerLost>(2).size() == 1);
+  CHECK(w.log<msg::PeerLost>(2)[0].version == 1);
+  CHECK(w.log<msg::PeerLost>(2)[0].ops.size() == 2);
+  CHECK(w.log<msg::PeerLost>(10).size() == 1);
+  CHECK(w.log<msg::Recover>(2).empty());
+  SUBCASE("") { w.answer(2); }
+  SUBCASE("answers of others, of older losses and repeats change nothing") {
+    w.receive(2, msg::Held{0, {}, {}, false});
+    w.receive(10, msg::Held{1, {}, {}, false});
+    CHECK(w.log<msg::Recover>(2).empty());
+    w.answer(2);
+    w.answer(2);
+  }
+  REQUIRE(w.log<msg::Recover>(2).size() == 1);
+  const msg::Recover recover = w.log<msg::Recover>(2)[0];
+  REQUIRE(recover.plans.size() == 2);
+  CHECK(recover.plans[0].graph == w.log<msg::Plan>(2)[0].graph);
+  const std::vector<msg::Plan> plans = w.log<msg::Plan>(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const msg::PlannedOp& op = recover.plans[i].ops[0];
+    const msg::PlannedOp& planned = plans[i].ops[0];
+    CHECK(op.of == planned.id);
+    CHECK(op.op == planned.op);
+    CHECK(points(op) == 4);
+    CHECK(op.placement.devices() == w.w2.devices);
+  }
+  CHECK(w.count<msg::GraphDone>(10) == 1);
+  w.finish(recover);
+  REQUIRE(w.count<msg::GraphDone>(10) == 2);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+  // Later requests read what was made again, and are placed where it is.
+  REQUIRE(w.submit(10, 3, {map(3, kGrid, {2})}, {3}).outcome.ok());
+  CHECK(w.log<msg::Plan>(2).back().ops[0].placement.devices() == w.w2.devices);
+  w.complete(w.log<msg::Plan>(2).back());
+  const auto dead_device = w.submit(10, 4, {w.on(fill(4, kGrid), w.w1)}, {4}).outcome;
+  CHECK(dead_device.code == Errc::kWorkerLost);
+  CHECK(mentions(dead_device.message, "w1/host:0"));
+  // Late words of the dead.
+  w.receive(1, msg::Progress{1});
+  w.drop(1);
+  CHECK(w.quiet());
+  w.receive(10, msg::ReleaseArrays{{1, 2, 3}});
+  w.apply_logs();
+  w.receive(10, msg::StatusRequest{});
+  CHECK(w.last<msg::StatusReply>(10)->arrays_live == 0);
+}
+
+TEST_CASE("only what is needed is made again") {
+  Losing w;
+  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), w.on(map(2, kGrid, {1}), w.w2)}, {2});
+  const msg::Plan plan = w.log<msg::Plan>(2)[0];
+  REQUIRE(plan.ops.size() == 2);
+  w.lose_first();
+  msg::Held held;
+  held.version = 1;
+  // The second op has used blocks 0 and 1; block 2 waits in a task that was begun, block 3 was not looked at.
+  held.shares = {{plan.ops[1].id, w.w2.devices[0], 3, {{2, 1}}}};
+  held.blocks = {{ArrayId{plan.ops[0].op.outputs[0].array}, w.w2.devices[0], {}, {{2, 1}}},
+                 {ArrayId{plan.ops[1].op.outputs[0].array}, w.w2.devices[0], {{0, 2}}, {}}};
+  SUBCASE("") {
+    w.receive(2, held);
+    const msg::Recover recover = w.log<msg::Recover>(2).at(0);
+    REQUIRE(recover.plans.size() == 1);
+    REQUIRE(recover.plans[0].ops.size() == 1);
+    CHECK(recover.plans[0].ops[0].of == plan.ops[0].id);
+    CHECK(recover.plans[0].ops[0].placement.listed()->runs() ==
+          std::vector<ir::Run>{{2, 2, w.w2.devices[0]}});
+    w.finish(recover);
+  }
+  SUBCASE("what another has a copy of is not made at all") {
+    held.blocks[0].sealed = {{3, 1}};
+    w.receive(2, held);
+    const msg::Recover recover = w.log<msg::Recover>(2).at(0);
+    REQUIRE(recover.plans.size() == 1);
+    REQUIRE(recover.plans[0].ops.size() == 2);
+    CHECK(recover.plans[0].ops[0].done);
+    CHECK(recover.plans[0].ops[0].placement.listed()->runs() ==
+          std::vector<ir::Run>{{3, 1, w.w2.devices[0]}});
+    CHECK(recover.plans[0].ops[1].placement.listed()->runs() ==
+          std::vector<ir::Run>{{2, 1, w.w2.devices[0]}});
+    w.finish(recover);
+  }
+  SUBCASE("an answer that was cut tells nothing") {
+    w.receive(2, msg::Held{1, {}, {}, true});
+    CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kWorkerLost);
+    return;
+  }
+  w.complete(plan);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+}
+
+TEST_CASE("forgotten ancestors are made again, unless lineage is over its limit") {
+  for (const std::size_t limit : {std::size_t{100}, std::size_t{0}}) {
+    CAPTURE(limit);
+    Options options;
+    options.max_lineage_ops = limit;
+    options.passes_off = {"fusion"};
+    Losing w(options);
+    w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), w.on(map(2, kGrid, {1}), w.w1)}, {2});
+    const msg::Plan plan = w.log<msg::Plan>(1)[0];
+    REQUIRE(plan.ops.size() == 2);
+    w.complete(plan);
+    CHECK(w.log<msg::Retire>(2).size() == 1);  // the first one
+    w.lose_first();
+    w.answer(2);
+    REQUIRE(w.log<msg::Recover>(2).size() == 1);
+    const msg::Recover recover = w.log<msg::Recover>(2)[0];
+    if (limit > 0) {
+      REQUIRE(recover.plans.size() == 1);
+      CHECK(recover.plans[0].ops.size() == 2);
+      w.finish(recover);
+      CHECK(w.submit(10, 2, {map(3, kGrid, {2})}, {3}).outcome.ok());
+    } else {
+      CHECK(recover.plans.empty());
+      const auto lost = w.submit(10, 2, {map(3, kGrid, {2})}, {3}).outcome;
+      CHECK(lost.code == Errc::kWorkerLost);
+      CHECK(mentions(lost.message, "array 2"));
+      CHECK(mentions(lost.message, "w1"));
+    }
+  }
+}
+
+TEST_CASE("uploaded blocks whose only copies died are a typed error naming the array") {
+  Losing w;
+  w.submit(10, 1, {provide(1, kGrid), w.on(map(2, kGrid, {1}), w.w1)}, {2});
+  w.complete(w.log<msg::Plan>(1)[0]);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  w.submit(10, 2, {w.on(map(3, kGrid, {2}), w.w2)}, {3});
+  w.submit(10, 3, {w.on(fill(4, kGrid), w.w2)}, {4});
+  w.lose_first();
+  w.answer(2);
+  REQUIRE(w.count<msg::GraphDone>(10) == 2);
+  CHECK(w.last<msg::GraphDone>(10)->request == 2);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kWorkerLost);
+  CHECK(mentions(w.last<msg::GraphDone>(10)->outcome.message, "uploaded"));
+  const auto lost = w.submit(10, 4, {map(5, kGrid, {2})}, {5}).outcome;
+  CHECK(lost.code == Errc::kWorkerLost);
+  CHECK(mentions(lost.message, "array 2"));
+}
+
+TEST_CASE("a second loss while the others are asked asks again") {
+  Losing w;
+  const auto w3 = w.add_worker(3, 1, "three");
+  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1)}, {1});
+  w.complete(w.log<msg::Plan>(1)[0]);
+  w.lose_first();
+  w.answer(2);
+  CHECK(w.log<msg::Recover>(3).empty());  // the third has not answered
+  w.workers.erase(w.workers.begin());
+  w.drop(2);
+  CHECK(w.log<msg::PeerLost>(3).back().version == 2);
+  w.receive(3, msg::Held{1, {}, {}, false});
+  CHECK(w.log<msg::Recover>(3).empty());
+  w.answer(3);
+  REQUIRE(w.log<msg::Recover>(3).size() == 1);
+  CHECK(w.log<msg::Recover>(3)[0].version == 2);
+  CHECK(w.log<msg::Recover>(3)[0].plans.at(0).ops.at(0).placement.devices() == w3.devices);
+}
+
+TEST_CASE("without any worker, lost blocks wait for one, and not for ever") {
+  Options options;
+  options.recovery_wait_ns = kSecond;
+  Losing w(options);
+  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1)}, {1});
+  w.complete(w.log<msg::Plan>(1)[0]);
+  w.submit(10, 2, {w.on(map(2, kGrid, {1}), w.w2)}, {2});
+  w.lose_first();
+  w.workers.clear();
+  w.drop(2);
+  CHECK(w.core.next_deadline() <= w.now + kSecond);
+  SUBCASE("one comes") {
+    const auto w3 = w.add_worker(3, 1, "three");
+    REQUIRE(w.log<msg::Recover>(3).size() == 1);
+    const msg::Recover recover = w.log<msg::Recover>(3)[0];
+    REQUIRE(recover.plans.size() == 2);
+    CHECK(recover.plans[0].ops[0].placement.devices() == w3.devices);
+    w.finish(recover);
+    CHECK(w.last<msg::GraphDone>(10)->request == 2);
+    CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+  }
+  SUBCASE("none comes") {
+    w.wait(kSecond);
+    CHECK(w.last<msg::GraphDone>(10)->request == 2);
+    CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kWorkerLost);
+    w.add_worker(3, 1, "three");
+    CHECK(w.submit(10, 3, {map(3, kGrid, {1})}, {3}).outcome.code == Errc::kWorkerLost);
+  }
+}
+
+TEST_CASE("only devices of the same numeric class make a block again") {
+  World w;
+  msg::Join other = w.worker(1, "other");
+  other.devices[0].numeric_class = "y";
+  const auto w1 = w.add_worker(1, 1, "one");
+  w.workers.emplace_back(2, w.join(2, other));
+  w.join(10, w.client());
+  ir::Op op = fill(1, kGrid);
+  op.hint.devices = w1.devices;
+  w.submit(10, 1, {op}, {1});
+  w.workers.erase(w.workers.begin());
+  w.drop(1);
+  w.receive(2, msg::Held{1, {}, {}, false});
+  CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kWorkerLost);
+  CHECK(mentions(w.last<msg::GraphDone>(10)->outcome.message, "numeric class"));
+}
+
+TEST_CASE("a loss that concerns nobody asks nobody") {
+  Losing w;
+  w.submit(10, 1, {w.on(fill(1, kGrid), w.w2)}, {1});
+  w.lose_first();
+  CHECK(w.log<msg::PeerLost>(2).at(0).ops.empty());
+  CHECK(w.log<msg::Recover>(2).size() == 1);
+  w.complete(w.log<msg::Plan>(2)[0]);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+}
+
+}  // namespace
+}  // namespace tilewise::scheduler::test

@@ -1,0 +1,215 @@
+// What people see: true, bounded, and without any effect.
+#include "core_world.h"
+
+namespace tilewise::scheduler::test {
+namespace {
+
+const ir::Grid kGrid = grid({8, 8}, {2, 2});
+
+World watched() {
+  Options options;
+  options.history_graphs = 2;
+  return World(options);
+}
+
+template <class V> V seen(const World& w, const ViewRequest& request) {
+  const View view = w.core.view(request, w.now);
+  REQUIRE(std::holds_alternative<V>(view));
+  return std::get<V>(view);
+}
+Overview overview(const World& w) { return seen<Overview>(w, OverviewRequest{}); }
+
+ir::Op named(ir::Op op, std::string label) {
+  op.label = std::move(label);
+  return op;
+}
+
+TEST_CASE("a graph is seen from its submission to beyond its end") {
+  World w = watched();
+  const auto me = w.add_worker(1, 1);
+  w.join(10, w.client());
+  const GraphId id =
+      w.submit(10, 1, {named(random(1, kGrid), "noise"), named(map(2, kGrid, {1}), "minus")}, {2}).graph;
+  w.now += kSecond;
+  GraphView g = seen<GraphView>(w, GraphRequest{id});
+  CHECK(g.summary.running);
+  CHECK(g.summary.client == "client");
+  CHECK(g.source_count == 2);
+  REQUIRE(g.source.size() == 2);
+  CHECK(g.source[0].label == "noise");
+  CHECK(g.source[1].inputs == std::vector<std::uint32_t>{0});
+  CHECK(!g.passes.empty());
+  CHECK(g.passes.back().ops == g.summary.ops);
+  REQUIRE(!g.ops.empty());
+  CHECK(g.ops[0].began == kNotYet);
+  CHECK(g.ops[0].tasks == 16);
+
+  const msg::Plan plan = w.log<msg::Plan>(1)[0];
+  w.receive(1, msg::Progress{0, {{plan.ops[0].id, me.devices[0], 5, 0}}, {}, {}});
+  const TimeNs reported = w.now;
+  g = seen<GraphView>(w, GraphRequest{id});
+  CHECK(g.ops[0].done == 5);
+  CHECK(g.ops[0].began >= 0);
+  CHECK(overview(w).graphs.at(0).groups.at(0).done >= 5);
+  // Only what changed since.
+  w.now += kSecond;
+  CHECK(seen<GraphView>(w, GraphRequest{id, g.now}).ops.empty());
+  w.receive(1, msg::Progress{0, {{plan.ops[0].id, me.devices[0], 6, 0}}, {}, {}});
+  CHECK(seen<GraphView>(w, GraphRequest{id, g.now}).ops.size() == 1);
+  CHECK(w.now > reported);
+
+  w.complete(plan);
+  g = seen<GraphView>(w, GraphRequest{id});
+  CHECK(!g.summary.running);
+  CHECK(g.summary.cause.ok());
+  CHECK(g.summary.done == g.summary.tasks);
+  CHECK(g.ops.size() == plan.ops.size());  // retired or not
+  CHECK(g.forgotten == 0);
+  w.receive(10, msg::ReleaseArrays{{2}});
+  g = seen<GraphView>(w, GraphRequest{id});
+  CHECK(g.ops.size() == plan.ops.size());
+  CHECK(overview(w).graphs.at(0).id == id);
+}
+
+TEST_CASE("only the last graphs are remembered") {
+  World w = watched();
+  w.add_worker(1, 1);
+  w.join(10, w.client());
+  std::vector<GraphId> ids;
+  for (std::uint64_t i = 1; i <= 4; ++i) {
+    ids.push_back(w.submit(10, i, {fill(i, kGrid)}, {i}).graph);
+    w.complete(w.log<msg::Plan>(1).back());
+    w.receive(10, msg::ReleaseArrays{{i}});
+    w.apply_logs();
+  }
+  const Overview o = overview(w);
+  REQUIRE(o.graphs.size() == 2);
+  CHECK(o.graphs[0].id == ids[3]);
+  CHECK(o.graphs[1].id == ids[2]);
+  CHECK(std::holds_alternative<Error>(w.core.view(GraphRequest{ids[0]}, w.now)));
+}
+
+TEST_CASE("nothing is remembered where nobody asked for it") {
+  World w;
+  w.add_worker(1, 1);
+  w.join(10, w.client());
+  const GraphId id = w.submit(10, 1, {fill(1, kGrid)}, {1}).graph;
+  CHECK(overview(w).graphs.size() == 1);  // running ones are always seen
+  w.complete(w.log<msg::Plan>(1)[0]);
+  CHECK(overview(w).graphs.empty());
+  w.receive(10, msg::ReleaseArrays{{1}});
+  CHECK(std::holds_alternative<Error>(w.core.view(GraphRequest{id}, w.now)));
+}
+
+TEST_CASE("a failure names its root cause and what depended on it") {
+  World w = watched();
+  const auto me = w.add_worker(1, 1);
+  w.join(10, w.client());
+  w.submit(10, 1, {named(random(1, kGrid), "noise"), named(random(2, kGrid, 8), "other")}, {1, 2});
+  const msg::Plan plan = w.log<msg::Plan>(1)[0];
+  w.receive(1, msg::TaskFailed{plan.ops[0].id, me.devices[0], 3, {Errc::kTaskFailed, "it broke"}});
+  w.complete(plan, 1);
+  const GraphSummary g = overview(w).graphs.at(0);
+  CHECK(g.cause.message.find("it broke") != std::string::npos);
+  CHECK(g.affected_count == 2);
+  REQUIRE(g.affected.size() == 2);
+  CHECK(g.affected[0].find("noise") != std::string::npos);
+  const auto* ended =
+      std::get_if<GraphEnded>(&*std::find_if(w.actions.begin(), w.actions.end(), [](const Action& a) {
+        return std::holds_alternative<GraphEnded>(a);
+      }));
+  REQUIRE(ended != nullptr);
+  CHECK(ended->graph == g.id);
+  CHECK(ended->cause == g.cause);
+}
+
+TEST_CASE("arrays are listed with where their blocks are") {
+  World w = watched();
+  const auto me = w.add_worker(1, 2);
+  w.join(10, w.client());
+  w.submit(10, 1, {named(fill(1, kGrid), "small"), named(fill(2, grid({64, 64}, {8, 8})), "large")}, {1, 2});
+  ArrayList list = seen<ArrayList>(w, ArraysRequest{});
+  REQUIRE(list.arrays.size() == 2);
+  CHECK(list.arrays[0].label == "large");
+  CHECK(list.arrays[0].bytes == 64 * 64 * 8);
+  CHECK(list.arrays[0].blocks == 64);
+  CHECK(list.arrays[0].made == 0);
+  REQUIRE(list.arrays[0].shares.size() == 2);
+  CHECK(list.arrays[0].shares[0].owned + list.arrays[0].shares[1].owned == 64);
+  w.complete(w.log<msg::Plan>(1)[0]);
+  list = seen<ArrayList>(w, ArraysRequest{});
+  CHECK(list.arrays[0].made == 64);
+  const ArrayDetail detail = seen<ArrayDetail>(w, ArrayRequest{list.arrays[0].id});
+  CHECK(detail.placement.verify(list.arrays[0].grid.counts()).has_value());
+  CHECK(detail.program.find("large") != std::string::npos);
+  CHECK(detail.producer.label == "large");
+  CHECK(seen<ArrayList>(w, ArraysRequest{SessionId{77}}).arrays.empty());
+  CHECK(std::holds_alternative<Error>(w.core.view(ArrayRequest{ArrayId{4711}}, w.now)));
+  const SessionView session = overview(w).sessions.at(0);
+  CHECK(session.held_arrays == 2);
+  CHECK(session.held_bytes == 64 * 64 * 8 + 8 * 8 * 8);
+  (void)me;
+}
+
+TEST_CASE("looking changes nothing") {
+  World w = watched();
+  w.add_worker(1, 1);
+  w.join(10, w.client());
+  const GraphId id = w.submit(10, 1, {fill(1, kGrid)}, {1}).graph;
+  const std::uint64_t before = w.core.digest();
+  for (const ViewRequest& request : {ViewRequest(OverviewRequest{}), ViewRequest(GraphRequest{id}),
+                                     ViewRequest(ArraysRequest{}), ViewRequest(ArrayRequest{ArrayId{1}})})
+    w.core.view(request, w.now + kSecond);
+  CHECK(w.core.digest() == before);
+  Core fresh(Options{});
+  CHECK(std::get<Overview>(fresh.view(OverviewRequest{}, 5 * kSecond)).now == 0);  // it has not begun
+}
+
+TEST_CASE("a lost worker is remembered") {
+  World w = watched();
+  w.add_worker(1, 1, "first");
+  w.wait(kSecond);
+  w.drop(1);
+  const Overview o = overview(w);
+  REQUIRE(o.lost.size() == 1);
+  CHECK(o.lost[0].name == "first");
+  CHECK(o.lost[0].at == kSecond);
+  CHECK(o.status.devices.empty());
+}
+
+TEST_CASE("an operator cancels a graph, once") {
+  World w = watched();
+  w.add_worker(1, 1);
+  w.join(10, w.client());
+  const GraphId id = w.submit(10, 1, {fill(1, kGrid)}, {1}).graph;
+  w.step({OperatorCancel{GraphId{99}}});
+  CHECK(w.count<msg::GraphDone>(10) == 0);
+  w.step({OperatorCancel{id}});
+  CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kCancelled);
+  CHECK(w.log<msg::CancelGraph>(1).size() == 1);
+  w.step({OperatorCancel{id}});
+  CHECK(w.count<msg::GraphDone>(10) == 1);
+  CHECK(overview(w).graphs.at(0).cancelled);
+}
+
+TEST_CASE("an operator releases an array: its session's hold ends") {
+  World w = watched();
+  w.add_worker(1, 1);
+  w.join(10, w.client());
+  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  w.complete(w.log<msg::Plan>(1)[0]);
+  const ArrayId id = seen<ArrayList>(w, ArraysRequest{}).arrays.at(0).id;
+  w.step({OperatorRelease{ArrayId{99}}});
+  CHECK(w.log<msg::Release>(1).empty());
+  w.step({OperatorRelease{id}});
+  REQUIRE(w.log<msg::Release>(1).size() == 1);
+  CHECK(w.log<msg::Release>(1)[0].arrays == std::vector<ArrayId>{id});
+  CHECK(seen<ArrayList>(w, ArraysRequest{}).arrays.empty());
+  w.step({OperatorRelease{id}});
+  w.receive(10, msg::ReleaseArrays{{1}});
+  CHECK(w.log<msg::Release>(1).size() == 1);
+  CHECK(!w.submit(10, 2, {map(3, kGrid, {1})}, {3}).outcome.ok());  // its client can name it no more
+}
+
+}  // namespace
+}  // namespace tilewise::scheduler::test

@@ -1,0 +1,140 @@
+#include "warnings.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "metrics.h"
+#include "test_cluster.h"
+#include "views.h"
+
+namespace tilewise::dashboard {
+namespace {
+
+using test::cluster;
+
+bool has(const std::vector<Warning>& all, const std::string& code, const std::string& words = "") {
+  return std::any_of(all.begin(), all.end(), [&](const Warning& w) {
+    return w.code == code && w.what.find(words) != std::string::npos && !w.to_do.empty();
+  });
+}
+
+TEST_CASE("a healthy cluster has nothing to be warned of") {
+  const scheduler::Overview o = cluster();
+  CHECK(warnings(o, nullptr).empty());
+  CHECK(warnings(o, &o).empty());
+}
+
+TEST_CASE("each trouble is named") {
+  scheduler::Overview o = cluster();
+  SUBCASE("nobody there") { CHECK(has(warnings(cluster(0), nullptr), "no-workers")); }
+  SUBCASE("a worker was lost, lately") {
+    o.lost.push_back({WorkerId{7}, msg::Role::kWorker, "gone/7", o.now - 3 * kSecond});
+    CHECK(has(warnings(o, nullptr), "worker-lost", "gone/7"));
+    CHECK(has(warnings(o, nullptr), "worker-lost", "3 s ago"));
+    o.lost[0].at = o.now - 1000 * kSecond;
+    CHECK(warnings(o, nullptr).empty());
+    o.lost[0] = {WorkerId{7}, msg::Role::kClient, "a client may go", o.now};
+    CHECK(warnings(o, nullptr).empty());
+  }
+  SUBCASE("memory") {
+    o.status.devices[1].bytes_used = 950;
+    CHECK(has(warnings(o, nullptr), "memory-full", "w2/host:0"));
+    o.stuck.push_back({GraphId{1}, OpId{1}, DeviceId{1}, 4096, 10});
+    CHECK(has(warnings(o, nullptr), "stuck", "4.0 KiB"));
+    CHECK(warnings(o, nullptr)[0].serious);
+  }
+  SUBCASE("graphs") {
+    scheduler::GraphSummary g;
+    g.running = false;
+    g.ended = o.now - kSecond;
+    g.cause = {Errc::kTaskFailed, "it broke"};
+    o.graphs = {g};
+    CHECK(has(warnings(o, nullptr), "graph-failed", "it broke"));
+    o.graphs[0].cause.code = Errc::kCancelled;  // somebody wanted that
+    CHECK(warnings(o, nullptr).empty());
+  }
+  SUBCASE("lanes") {
+    o.status.lanes.emplace_back(WorkerId{1}, msg::LaneStats{msg::Lane::kStaged, 1, 2048});
+    CHECK(has(warnings(o, nullptr), "staged-lane", "2.0 KiB"));
+    o.status.lanes.emplace_back(WorkerId{1}, msg::LaneStats{msg::Lane::kTcp, 1, 10});
+    CHECK(has(warnings(o, nullptr), "tcp-on-one-host"));
+    o.status.peers[1].host_id = "two";
+    CHECK(!has(warnings(o, nullptr), "tcp-on-one-host"));
+  }
+}
+
+TEST_CASE("imbalance is judged between two looks, while something runs") {
+  scheduler::Overview before = cluster(), now = cluster();
+  before.running = now.running = 1;
+  now.now = before.now + 10 * kSecond;
+  now.status.devices[0].busy_ns = 9 * kSecond;
+  CHECK(has(warnings(now, &before), "imbalance", "w2/host:0 hardly worked while w1/host:0"));
+  CHECK(warnings(now, nullptr).empty());
+  now.status.devices[1].busy_ns = 8 * kSecond;
+  CHECK(warnings(now, &before).empty());
+  now.status.devices[0].busy_ns = now.status.devices[1].busy_ns = 0;
+  CHECK(has(warnings(now, &before), "no-progress"));
+  now.status.tasks_done = 5;
+  CHECK(!has(warnings(now, &before), "no-progress"));
+  now.running = 0;
+  CHECK(warnings(now, &before).empty());
+}
+
+TEST_CASE("every warning has a known code") {
+  const auto codes = warning_codes();
+  for (const char* code : {"no-workers", "worker-lost", "stuck", "memory-full", "graph-failed", "imbalance",
+                           "staged-lane", "tcp-on-one-host", "no-progress"})
+    CHECK(std::find(codes.begin(), codes.end(), code) != codes.end());
+}
+
+TEST_CASE("metrics are lines of Prometheus' format, whatever names say") {
+  scheduler::Overview o = cluster();
+  o.status.peers[0].descriptions[0].name = "w1/\"evil\"\n\\x\xFF";
+  o.status.lanes.emplace_back(WorkerId{1}, msg::LaneStats{msg::Lane::kMapped, 3, 2048});
+  const std::string text = metrics_text(o, warnings(o, nullptr), {1, 2, 3, 4}, "0.1.0");
+  CHECK(text.find("tilewise_device_memory_used_bytes{device=\"w2/host:0\",kind=\"host\"} 100\n") !=
+        std::string::npos);
+  CHECK(text.find("device=\"w1/\\\"evil\\\"\\n\\\\x\xEF\xBF\xBD\"") != std::string::npos);
+  CHECK(text.find("tilewise_lane_bytes_total{worker=\"w1\",lane=\"mapped\"} 2048\n") != std::string::npos);
+  CHECK(text.find("tilewise_scheduler_uptime_seconds 100\n") != std::string::npos);
+  CHECK(text.find("tilewise_warnings{code=\"stuck\"} 0\n") != std::string::npos);
+  CHECK(text.back() == '\n');
+  std::size_t from = 0;
+  while (from < text.size()) {
+    const std::string line = text.substr(from, text.find('\n', from) - from);
+    CHECK((line.starts_with("# HELP tilewise_") || line.starts_with("# TYPE tilewise_") ||
+           line.starts_with("tilewise_")));
+    from += line.size() + 1;
+  }
+}
+
+TEST_CASE("hostile names stay text in JSON") {
+  scheduler::Overview o = cluster(1, test::kHostile);
+  const std::string text = boost::json::serialize(to_json(o, {{true, "x", test::kHostile, "y"}}));
+  const json::value back = boost::json::parse(text);
+  CHECK(back.at("peers").as_array()[0].at("name").as_string() == "<script>alert(1)</script>\"\n\xEF\xBF\xBD");
+  CHECK(back.at("warnings").as_array()[0].at("what").as_string().starts_with("<script>"));
+}
+
+TEST_CASE("steps become columns") {
+  msg::TraceReply a{1, WorkerId{1}, 2, 5, {"map", "matmul"}, {}}, b{1, WorkerId{2}, 2, 0, {"matmul"}, {}};
+  a.steps = {{OpId{1}, GraphId{9}, 3, 1, DeviceId{1}, 0, 1000, 1500}};
+  b.steps = {{OpId{1}, GraphId{9}, 4, 0, DeviceId{2}, 1, 900, 1000},
+             {OpId{2}, GraphId{9}, 0, 77, DeviceId{2}, 1, 1100, 1200}};
+  const json::object o = to_json(std::vector{a, b});
+  CHECK(o.at("lost").to_number<int>() == 5);
+  CHECK(o.at("families").as_array().size() == 2);
+  for (const char* column : {"family", "device", "stream", "start", "took", "op", "point"})
+    CHECK(o.at(column).as_array().size() == 3);
+  CHECK(o.at("start").as_array()[0].to_number<int>() == 100);
+  CHECK(o.at("start").as_array()[1].to_number<int>() == 0);
+  CHECK(o.at("family").as_array()[1] ==
+        o.at("family").as_array()[0]);                         // by name, not by each worker's number
+  CHECK(o.at("family").as_array()[2].to_number<int>() == -1);  // a worker that names none
+  CHECK(o.at("ops").as_array().size() == 2);
+  CHECK(to_json(std::vector<msg::TraceReply>{}).at("start").as_array().empty());
+}
+
+}  // namespace
+}  // namespace tilewise::dashboard

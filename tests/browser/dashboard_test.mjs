@@ -1,0 +1,291 @@
+// The dashboard in a real browser, against a live cluster whose numbers are known.
+//
+//   node dashboard_test.mjs --programs SCHEDULER,WORKER,TOOL,CLIENT --chromium PROGRAM [--pictures FOLDER]
+//
+// With --pictures the pictures of docs/ are taken on the way.
+import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { Browser } from "./chromium.mjs";
+import { Cluster, pause } from "./cluster.mjs";
+
+const { values: options } = parseArgs({ options: { programs: { type: "string" }, chromium: { type: "string" }, pictures: { type: "string" } } });
+const folder = mkdtempSync(join(tmpdir(), "tilewise-browser-"));
+const cluster = new Cluster(options.programs.split(","), folder);
+if (options.pictures) mkdirSync(options.pictures, { recursive: true });
+
+let browser, page, passed = 0;
+async function check(what, body) {
+  const begin = Date.now();
+  await body();
+  ++passed;
+  console.log(`ok ${passed} ${what} (${Date.now() - begin} ms)`);
+}
+const show = (view) => page.go(`${cluster.base}/#/${view}`);
+const text = (selector) => page.run(`document.querySelector(${JSON.stringify(selector)})?.innerText ?? ""`);
+const press = (label) => page.run(`(() => { const b = [...document.querySelectorAll("button, .button")].find((b) => b.innerText.startsWith(${JSON.stringify(label)})); b?.click(); return !!b; })()`);
+const says = (what, seconds) => page.until(`document.querySelector("main").innerText.includes(${JSON.stringify(what)})`, `the page says "${what}"`, seconds);
+async function picture(name) {
+  if (!options.pictures) return;
+  await pause(700);
+  await page.picture(join(options.pictures, `${name}.png`));
+}
+
+async function tests() {
+  await cluster.start(2);
+  const client = await cluster.client("notebook");
+  browser = await Browser.start(options.chromium);
+  page = await browser.page();
+
+  await check("without a role the page shows nothing but how to log in", async () => {
+    await show("overview");
+    await says("Log in");
+    assert.equal(await page.run("document.querySelectorAll('table').length"), 0);
+    assert.equal(await page.run("fetch('/api/overview').then((r) => r.status)"), 401);
+    page.complaints.length = 0;  // the browser notes each 401
+  });
+
+  await check("a login link works once and leaves no trace in the address", async () => {
+    const link = await cluster.loginLink("operator");
+    await page.go(link);
+    await page.until("document.querySelector('.link-state.live')", "it is live");
+    assert.equal(await page.run("location.href"), `${cluster.base}/`);
+    assert.equal(await page.run("document.cookie"), "");
+    assert.equal((await fetch(link, { redirect: "manual" })).status, 401);
+  });
+
+  await check("overview: the workers and devices that there are", async () => {
+    await show("overview");
+    await says("4 devices on 2 workers");
+    await page.until("document.querySelectorAll('[aria-label=\"Devices with load and memory\"] tbody tr').length === 4", "four devices");
+    assert.match(await text(".warnings"), /Nothing to worry about/);
+  });
+
+  await client.do("hold");
+  await client.do("known");
+  await check("arrays: shapes, bytes and blocks of known arrays", async () => {
+    await show("arrays");
+    await says("“gram matrix”");
+    const rows = await page.run("[...document.querySelectorAll('tbody tr')].map((r) => [...r.cells].map((c) => c.innerText))");
+    const features = rows.find((r) => r[0].includes("features")), gram = rows.find((r) => r[0].includes("gram matrix"));
+    assert.deepEqual(features.slice(1, 4), ["float64", "(2048, 1024)", "16.0 MiB"]);
+    assert.match(features[4], /32 of 32 blocks/);
+    assert.deepEqual(gram.slice(1, 4), ["float64", "(1024, 1024)", "8.0 MiB"]);
+    assert.match(gram[4], /16 of 16 blocks/);
+  });
+
+  await check("arrays: a block's owner and story", async () => {
+    await page.run("[...document.querySelectorAll('tbody tr')].find((r) => r.innerText.includes('gram matrix')).click()");
+    await page.until("document.querySelector('canvas.blocks')?.width > 0 && /owns/.test(document.querySelector('canvas.blocks').getAttribute('aria-label') ?? '')", "the grid is drawn");
+    assert.match(await page.run("document.querySelector('canvas.blocks').getAttribute('aria-label')"), /4 by 4 shown.*(owns 4.*){4}/);
+    await page.run("document.querySelector('canvas.blocks').focus()");
+    for (const key of ["ArrowRight", "ArrowDown"]) await page.send("Input.dispatchKeyEvent", { type: "keyDown", key, code: key });
+    await says("Block (1, 0)");
+    await says("matmul “gram matrix”");
+    await says("steps on w");
+    await picture("arrays");
+  });
+
+  await check("graph: ended graphs with their ops, as written and as planned", async () => {
+    const ended = (await cluster.api("overview")).graphs;
+    const known = ended.find((g) => g.ops > 1 && g.state === "done" && g.request === Math.max(...ended.map((x) => x.request)));
+    await show(`graph/${known.id}`);
+    await says("as written");
+    const detail = await cluster.api(`graph?id=${known.id}`);
+    assert.equal(detail.summary.done, detail.summary.tasks);
+    assert.equal(detail.ops.reduce((n, o) => n + o.tasks, 0), detail.summary.tasks);
+    await page.until(`document.querySelectorAll('.dag .node').length === ${detail.ops.filter((o) => o.kind !== "fetch" || o.inputs.length).length}`, "a node an op");
+    await press("As written");
+    await page.until(`document.querySelectorAll('.dag .node').length === ${detail.source_count}`, "a node an op as written");
+    await says("“total”");
+  });
+
+  await check("timeline: every step that the workers remember", async () => {
+    await show("timeline");
+    const trace = await cluster.api("trace");
+    await says(`${trace.start.length.toLocaleString("en-US")} steps over`);
+    await says("Nothing was left out");
+    await page.run("document.querySelector('canvas.timeline').focus()");
+    const all = await text(".row span.muted");
+    for (let i = 0; i < 40; ++i) await page.send("Input.dispatchKeyEvent", { type: "keyDown", key: "+", text: "+" });
+    await page.until("/µs – .*µs|ns/.test([...document.querySelectorAll('span.muted')].map((s) => s.innerText).join(' ')) || true", "zoomed");
+    assert.notEqual(await page.run("document.querySelector('canvas.timeline').getAttribute('aria-label')"), all);
+    await press("All of it");
+  });
+
+  await client.do("fail");
+  await check("errors: the root cause and what depended on it", async () => {
+    await show("clients");
+    await says("/nowhere/at/all");
+    await says("ops did not complete because of it");
+    await page.run("(() => { const s = document.getElementById('log-search'); s.value = 'graph ended'; s.dispatchEvent(new Event('input')); })()");
+    await says("1 of the last");
+    await says("graph ended early");
+    await picture("clients");
+  });
+
+  await client.do("work");
+  await check("a running graph: progress, and what is predicted of the rest", async () => {
+    await show("overview");
+    await says("“square”");
+    await page.until("document.querySelector('.graph progress')?.value > 0", "it makes progress");
+    await pause(3000);
+    await picture("overview");
+    const running = (await cluster.api("overview")).graphs.find((g) => g.state === "running");
+    assert.equal(running.tasks, 401 * 16 + 400 * 16);
+    await show(`graph/${running.id}`);
+    await says("groups of one kind");
+    await picture("graph");
+    await show(`explain/${running.id}`);
+    await page.until("!document.querySelector('main button').disabled", "it can be asked");
+    await press("Predict");
+    await says("no schedule is shorter than");
+    await picture("explain");
+    await show("timeline");
+    await pause(500);
+    await press("Fetch");
+    await says("matmul");
+    await picture("timeline");
+    await show("devices");
+    await pause(2500);
+    await page.until("document.querySelectorAll('[aria-label=\"Devices\"] tbody tr').length === 4", "four devices");
+    await picture("devices");
+    await show(`graph/${running.id}`);
+    await page.until(`[...document.querySelectorAll('button')].some((b) => b.innerText.startsWith('Cancel'))`, "it can be cancelled");
+    await press("Cancel …");
+    await press("Cancel the graph");
+    await says("was cancelled by an operator");
+  });
+
+  await check("an operator releases an array", async () => {
+    await show("arrays");
+    await says("“gram matrix”");
+    await page.run("[...document.querySelectorAll('tbody tr')].find((r) => r.innerText.includes('gram matrix')).click()");
+    await page.until("[...document.querySelectorAll('button')].some((b) => b.innerText.startsWith('Release'))", "it can be released");
+    await press("Release …");
+    await page.run("document.querySelector('dialog .danger').click()");
+    await page.until("!document.querySelector('[aria-label=Arrays] tbody').innerText.includes('gram matrix')", "it is gone");
+  });
+
+  await check("hostile names are text", async () => {
+    const hostile = await cluster.client();
+    await hostile.do("hostile");
+    for (const view of ["overview", "arrays", "graph", "explain", "clients"]) {
+      await show(view);
+      if (view !== "overview") await says("<img src=x onerror=");
+      assert.notEqual(await page.run("document.title"), "owned");
+      assert.equal(await page.run("document.querySelectorAll('main img, main b, main script').length"), 0);
+    }
+  });
+
+  await check("ten thousand ops are folded", async () => {
+    await client.do("wide");
+    const graph = await cluster.until(async () => (await cluster.api("overview")).graphs.find((g) => g.ops > 5000), "the wide graph");
+    await show(`graph/${graph.id}`);
+    await says("groups of one kind");
+    const nodes = await page.run("document.querySelectorAll('.dag .node').length");
+    assert.ok(nodes > 5 && nodes <= 240, `${nodes} nodes`);
+  });
+
+  await check("the page opens while a million tasks run", async () => {
+    await client.do("many");
+    const begin = Date.now();
+    await page.go("about:blank");
+    await show("overview");
+    await page.until("document.querySelectorAll('[aria-label=\"Devices with load and memory\"] tbody tr').length === 4", "it is open", 10);
+    console.log(`   open after ${Date.now() - begin} ms`);
+  });
+
+  await check("keyboard, names and landmarks", async () => {
+    for (const view of ["overview", "timeline", "graph", "arrays", "devices", "explain", "clients"]) {
+      await show(view);
+      await pause(250);
+      const wrong = await page.run(`(() => {
+        const bad = [];
+        for (const b of document.querySelectorAll("button, a, [role=button]")) if (!(b.innerText || b.textContent || b.getAttribute("aria-label"))?.trim()) bad.push("nameless " + b.outerHTML);
+        for (const c of document.querySelectorAll("canvas, [role=img]")) if (!c.closest("[aria-label]")) bad.push("nameless picture");
+        for (const i of document.querySelectorAll("input, select")) if (!i.labels?.length) bad.push("unlabelled " + i.id);
+        for (const t of document.querySelectorAll("main table:not(.u-legend)")) if (!t.querySelector("th[scope]")) bad.push("table without headers");
+        for (const s of ["main", "nav[aria-label]", "h1"]) if (!document.querySelector(s)) bad.push("no " + s);
+        if (document.documentElement.lang !== "en") bad.push("no language");
+        return bad;
+      })()`);
+      assert.deepEqual(wrong, [], view);
+    }
+    await page.run("document.activeElement.blur()");
+    await page.send("Input.dispatchKeyEvent", { type: "keyDown", key: "Tab", code: "Tab", windowsVirtualKeyCode: 9 });
+    assert.notEqual(await page.run("document.activeElement.tagName"), "BODY");
+  });
+
+  await check("small screens do not scroll sideways; dark colours are dark", async () => {
+    await page.size(390, 844, true);
+    for (const view of ["overview", "arrays", "clients", "devices"]) {
+      await show(view);
+      await pause(400);
+      const wide = await page.run("document.documentElement.scrollWidth");
+      assert.ok(wide <= 400, `${view}: ${wide} pixels wide`);
+    }
+    await page.size(1360, 860);
+    await page.colours("dark");
+    await show("overview");
+    await picture("dark");
+    const back = await page.run("getComputedStyle(document.body).backgroundColor");
+    assert.ok(Number(/\d+/.exec(back)[0]) < 60, back);
+    await page.colours("light");
+  });
+
+  await check("a worker's death is shown within two seconds", async () => {
+    await show("overview");
+    await says("4 devices on 2 workers");
+    const begin = Date.now();
+    cluster.kill(cluster.workers[1]);
+    await says("was lost");
+    const took = Date.now() - begin;
+    await says("2 devices on 1 workers");
+    assert.ok(took < 2000, `${took} ms`);
+    console.log(`   shown after ${took} ms`);
+  });
+
+  await check("nothing was wrong on the page's console, no rule of its policy broken", () => assert.deepEqual(page.complaints, []));
+
+  await check("a trace that was saved is replayed without a cluster", async () => {
+    const file = join(folder, "trace.json");
+    await cluster.tool("trace", file);
+    await show("timeline");
+    await page.until("document.getElementById('open-trace')", "there is a file button");
+    const { root } = await page.send("DOM.getDocument");
+    const { nodeId } = await page.send("DOM.querySelector", { nodeId: root.nodeId, selector: "#open-trace" });
+    cluster.kill(cluster.scheduler);
+    await page.until("document.querySelector('.link-state.offline')", "it says that it is alone");
+    await page.send("DOM.setFileInputFiles", { nodeId, files: [file] });
+    await says("from trace.json");
+    assert.doesNotMatch(await text("main"), /cannot be shown/);
+  });
+
+  await check("the page survives a restart of the scheduler, still logged in", async () => {
+    await cluster.restart(2);
+    await page.until("document.querySelector('.link-state.live')", "it is live again", 30);
+    await show("overview");
+    await says("No worker has joined");
+    await cluster.addWorker();
+    await says("2 devices on 1 workers");
+  });
+}
+
+let failure = null;
+try {
+  await tests();
+} catch (error) {
+  failure = error;
+}
+await browser?.close();
+cluster.stop();
+rmSync(folder, { recursive: true, force: true });
+if (failure) {
+  console.error(failure);
+  console.error(cluster.words());
+  process.exit(1);
+}
+console.log(`${passed} checks passed`);

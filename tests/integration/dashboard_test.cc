@@ -1,0 +1,107 @@
+// The dashboard and the commands that ask it, as an operator meets them.
+#include <doctest/doctest.h>
+#include <filesystem>
+
+#include "harness.h"
+
+using namespace tilewise;
+using namespace tilewise::testing;
+
+namespace {
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+struct Watched {
+  Folder folder;
+  Cluster cluster{
+      {.scheduler_args = {"--dashboard-listen", "127.0.0.1:0", "--dashboard-address-file", folder / "page"}}};
+  Ran tool(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.end(), {"--dashboard", read_file(folder / "page")});
+    return cluster.tool(arguments);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("top, arrays and graph tell what there is") {
+  const Watched w;
+  const Session session = w.cluster.session("watcher");
+  Array x = session.ones({64, 64}, {.block = {16, 16}}).named("sixteen blocks");
+  x.persist().wait();
+  const Ran top = w.tool({"top", "--once"});
+  CAPTURE(top.errors);
+  CHECK(top.code == 0);
+  CHECK(has(top.output, "w2/host:1"));
+  CHECK(has(top.output, "16/16 tasks"));
+  CHECK(has(w.tool({"top", "--json"}).output, "\"tasks_done\":16"));
+  const Ran arrays = w.tool({"arrays"});
+  CHECK(has(arrays.output, "(64, 64)"));
+  CHECK(has(arrays.output, "sixteen blocks"));
+  CHECK(has(w.tool({"arrays", "--json"}).output, "\"blocks\":16,\"made\":16"));
+  const Ran graphs = w.tool({"graph"});
+  CHECK(has(graphs.output, "done"));
+  const Ran graph = w.tool({"graph", graphs.output.substr(0, graphs.output.find(' '))});
+  CHECK(has(graph.output, "as written 1 ops"));
+  CHECK(has(graph.output, "sixteen blocks"));
+  const Ran none = w.tool({"graph", "4711"});
+  CHECK(none.code == 1);
+  CHECK(has(none.errors, "no such graph"));
+  CHECK(w.tool({"graph", "../x"}).code == 1);
+}
+
+TEST_CASE("a trace has arrows from what was made to what needed it") {
+  const Watched w;
+  const Session session = w.cluster.session("tracer");
+  Array a = session.ones({64, 64}, {.block = {16, 16}}), b = matmul(a, a);
+  CHECK(sum(b).item<double>() == 64.0 * 64 * 64);
+  const std::string file = w.folder / "trace.json";
+  const Ran ran = w.tool({"trace", file});
+  CHECK(ran.code == 0);
+  CHECK(!has(ran.errors, " 0 arrows"));
+  const std::string text = read_file(file);
+  CHECK(has(text, "{\"ph\":\"s\",\"cat\":\"feeds\""));
+  CHECK(has(text, "{\"ph\":\"f\",\"bp\":\"e\",\"cat\":\"feeds\""));
+  const Ran without = w.cluster.tool({"trace", file, "--dashboard", "127.0.0.1:1"});
+  CHECK(without.code == 0);
+  CHECK(has(without.errors, "no arrows"));
+}
+
+TEST_CASE("login links and tokens") {
+  const Watched w;
+  CHECK(has(w.tool({"dashboard"}).output, "/login?code="));
+  CHECK(has(w.tool({"dashboard", "--role", "reader", "--json"}).output, "{\"link\":\"http://127.0.0.1:"));
+  CHECK(w.tool({"dashboard", "--role", "root"}).code == 2);
+  const Ran reader = w.tool({"dashboard", "--print-token", "reader"}),
+            op = w.tool({"dashboard", "--print-token", "operator"});
+  CHECK(reader.output.size() == 64);
+  CHECK(reader.output != op.output);
+  CHECK(!has(w.cluster.words(), reader.output.substr(0, 64)));  // no log has it
+  CHECK(!has(w.cluster.words(), "code="));
+}
+
+TEST_CASE("no dashboard, or another's token, is one line and exit code 1") {
+  const Cluster without;
+  const Ran ran = without.tool({"top", "--dashboard", "127.0.0.1:1"});
+  CHECK(ran.code == 1);
+  CHECK(has(ran.errors, "127.0.0.1:1"));
+  const Watched w;
+  CHECK(without.tool({"arrays", "--dashboard", read_file(w.folder / "page")}).code == 1);
+}
+
+TEST_CASE("a public dashboard needs a token that somebody chose; an address that was asked for must be had") {
+  Folder folder;
+  const std::string token = folder / "token";
+  const Ran made_up = run({scheduler_program(), "--listen", "127.0.0.1:0", "--dashboard-listen", "0.0.0.0:0",
+                           "--token-file", token});
+  CHECK(made_up.code == 2);
+  CHECK(has(made_up.errors, "token"));
+  const Watched w;
+  REQUIRE(std::filesystem::exists(token) == true);
+  const Ran taken = run({scheduler_program(), "--listen", "127.0.0.1:0", "--dashboard-listen",
+                         read_file(w.folder / "page"), "--token-file", token, "--log-level", "off"});
+  CHECK(taken.code == 1);
+  CHECK(has(taken.errors, "dashboard"));
+  CHECK(run({scheduler_program(), "--listen", "127.0.0.1:0", "--dashboard-listen", "nonsense:x:y",
+             "--token-file", token, "--log-level", "off"})
+            .code == 2);
+}

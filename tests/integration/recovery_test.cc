@@ -1,0 +1,146 @@
+// Workers killed with -9 at bad moments: graphs end with the same bits as undisturbed ones.
+#include <doctest/doctest.h>
+#include <csignal>
+#include <cstring>
+#include <functional>
+
+#include "harness.h"
+
+using namespace tilewise;
+using namespace tilewise::testing;
+
+namespace {
+
+using Program = std::function<Array(const Session&)>;
+
+// Each takes about a second on a worker or two.
+Array products(const Session& session) {
+  Array x = session.random.uniform({768, 768}, {.seed = 3, .block = {128, 128}});
+  for (int i = 0; i < 24; ++i) x = matmul(x, x) * (1.0 / 384);
+  return x;
+}
+
+Array regression(const Session& session) {
+  const std::int64_t n = 60'000, d = 16;
+  const Array x = session.random.normal({n, d}, {.seed = 7, .block = {2'000, d}});
+  const Array y = where(sum(x, 1) > 0.0, 1.0, 0.0);
+  Array w = session.zeros({d});
+  for (int i = 0; i < 40; ++i) {
+    const Array p = 1.0 / (1.0 + exp(-matmul(x, w)));
+    w = w - matmul(x.T(), p - y) * (0.5 / static_cast<double>(n));
+  }
+  return w;
+}
+
+Array reductions(const Session& session) {
+  Array x = session.random.normal({1'200, 1'200}, {.seed = 11, .block = {100, 100}});
+  Array total = session.zeros({1'200});
+  for (int i = 0; i < 40; ++i) {
+    x = x * 0.99 + x.T() * 0.01;
+    total = total + sum(x, 0) * max(x, 1);
+  }
+  return total;
+}
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+}
+
+// Until the loss is noticed a result may be promised from there; then its request fails, and can be made again.
+void kill_and_wait(Cluster& cluster, const Session& session, int worker) {
+  const std::size_t before = session.devices().size();
+  cluster.worker(worker).signal(SIGKILL);
+  REQUIRE(eventually([&] { return session.devices().size() < before; }));
+}
+
+std::vector<double> values(const Future& future) { return future.get<double>(0, {.timeout = kPatience}); }
+
+}  // namespace
+
+TEST_CASE("a worker killed in the middle: the graph goes on and ends with the same bits") {
+  struct Case {
+    const char* name;
+    Program program;
+    std::vector<std::string> worker_args;
+    double at;  // how far it is when the worker dies
+  };
+  const Case cases[] = {{"products", products, {}, 0.4},
+                        {"products, copied", products, {"--no-map"}, 0.7},
+                        {"regression", regression, {}, 0.5},
+                        {"reductions", reductions, {"--no-map"}, 0.3}};
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    Cluster cluster({.workers = 3, .devices = 1, .worker_args = c.worker_args});
+    INFO(cluster.words());
+    const Session session = cluster.session();
+    REQUIRE(session.wait_for_devices(3, kPatience));
+    const std::vector<double> expected = values(session.compute({c.program(session)}));
+    const Future future = session.compute({c.program(session)});
+    REQUIRE(eventually([&] {
+      const auto progress = future.progress();
+      return progress.total > 0 &&
+             static_cast<double>(progress.done) >= c.at * static_cast<double>(progress.total);
+    }));
+    cluster.worker(1).signal(SIGKILL);
+    CHECK(same_bits(values(future), expected));
+    CHECK(eventually([&] { return cluster.status().find("\"arrays_live\":0,") != std::string::npos; }));
+  }
+}
+
+TEST_CASE("held arrays are whole again after a loss, and another after that") {
+  Cluster cluster({.workers = 3, .devices = 2});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(6, kPatience));
+  Array x = session.random.normal({500, 400}, {.seed = 5, .block = {60, 70}});
+  Array y = matmul(x, x.T());
+  session.persist({x, y}).wait({.timeout = kPatience});
+  const auto whole_x = x.get<double>(), whole_y = y.get<double>();
+  for (const int dies : {0, 2}) {
+    kill_and_wait(cluster, session, dies);
+    CHECK(same_bits(y.get<double>({.timeout = kPatience}), whole_y));
+    CHECK(same_bits(x.get<double>({.timeout = kPatience}), whole_x));
+    CHECK(same_bits(matmul(x, x.T()).get<double>({.timeout = kPatience}), whole_y));
+  }
+}
+
+TEST_CASE("the last worker dies, another one comes: lost blocks are made by it") {
+  Cluster cluster({.workers = 1, .devices = 1});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(1, kPatience));
+  const std::vector<double> expected = values(session.compute({products(session)}));
+  const Future future = session.compute({products(session)});
+  REQUIRE(eventually([&] { return future.progress().done > 0; }));
+  cluster.worker(0).signal(SIGKILL);
+  cluster.add_worker({});
+  CHECK(same_bits(values(future), expected));
+}
+
+TEST_CASE("files are read again; uploads that are gone are a typed error that names them") {
+  Cluster cluster({.workers = 2, .devices = 1});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  Folder folder;
+  const std::string path = folder / "x.npy";
+  session.random.normal({400, 30}, {.seed = 2, .block = {40, 30}})
+      .save_npy(path)
+      .wait({.timeout = kPatience});
+  Array file = session.load_npy(path, {.block = {50, 30}});
+  const std::vector<double> numbers(64 * 64, 1.5);
+  Array upload = session.from_memory(numbers, {64, 64}, {.block = {8, 64}});
+  session.persist({file, upload}).wait({.timeout = kPatience});
+  const auto whole = file.get<double>();
+  kill_and_wait(cluster, session, 0);
+  CHECK(same_bits(file.get<double>({.timeout = kPatience}), whole));
+  std::string text;
+  try {
+    (void)upload.get<double>({.timeout = kPatience});
+  } catch (const ArrayError& e) {
+    CHECK(e.code() == Errc::kWorkerLost);
+    text = e.what();
+  }
+  CHECK(text.find("array") != std::string::npos);
+  CHECK(text.find("uploaded by the client") != std::string::npos);
+}

@@ -1,0 +1,266 @@
+// After a worker was lost: what it had not delivered waits (orphans), what the scheduler may need is pinned and told, and a
+// Recover says what is made again and where. See docs/design/recovery.md.
+#include "state.h"
+
+#include <algorithm>
+
+namespace tilewise::worker {
+namespace {
+
+constexpr std::size_t kMaxRanges = 1'000'000;  // of one answer: a frame's worth
+
+// Appends sorted blocks as ranges. Counts what it adds.
+void append_ranges(std::vector<std::int64_t>& blocks, std::vector<msg::Range>& out, std::size_t& told) {
+  std::sort(blocks.begin(), blocks.end());
+  for (const std::int64_t block : blocks) {
+    if (!out.empty() && out.back().first + out.back().count == block) {
+      ++out.back().count;
+    } else {
+      out.push_back({block, 1});
+      ++told;
+    }
+  }
+}
+
+}  // namespace
+
+// The op that makes the block: the last one that knows an owner of it. (kNone: a recovery named other blocks only of an
+// array that this worker had forgotten.)
+Slot Core::Impl::maker(Slot array, std::int64_t block) const {
+  const ArrayState& state = arrays[array];
+  if (state.makers.size() == 1 && ops[state.makers[0]].version == 0) return state.makers[0];
+  const ir::Index point = ir::unravel(block, state.counts);
+  for (std::size_t i = state.makers.size(); i-- > 0;) {
+    if (ops[state.makers[i]].entry->placement.owner(point)) return state.makers[i];
+  }
+  return kNone;
+}
+
+DeviceId Core::Impl::owner_of(Slot array, std::int64_t block) const {
+  const Slot made_by = maker(array, block);
+  if (made_by == kNone) return {};
+  return ops[made_by].entry->placement.owner(ir::unravel(block, arrays[array].counts));
+}
+
+// Whether a device without a record of the block will still read it for this op. It may have used the block, all of it,
+// and let it go; its points are expanded in order and a copy lives until its last local read, so one look at the lowest
+// reader decides.
+bool Core::Impl::reads_ahead(User user, std::int64_t block, std::uint16_t d) {
+  const OpState& op = ops[user.op];
+  op.entry->geometry.users(user.operand, block, users_out);
+  const DeviceId self = devices[d].spec.id;
+  for (const auto& users : users_out) {
+    const auto first = op.entry->placement.first_owned(self, users.points);
+    if (first && op.entry->placement.ordinal(self, *first) >= op.shares[d].next) return true;
+  }
+  return false;
+}
+
+void Core::Impl::pin(const msg::PeerLost& lost) {
+  if (lost.version == 0) return;
+  losing = lost.version;
+  for (const OpId id : lost.ops) {
+    const auto op = op_by_id.find(id.value);
+    if (op == op_by_id.end()) continue;
+    for (const Slot array : ops[op->second].outputs) arrays[array].pinned = lost.version;
+  }
+}
+
+// A copy whose source has died waits for another one. Kernels that read what was lent run to their end (the mapping
+// stays until then), but nothing new reads it. Memory for bytes on their way stays out of use until the transport has
+// let go of it.
+void Core::Impl::orphan(Slot slot) {
+  Copy& copy = copies[slot];
+  if (copy.state == CopyState::kOffered) std::erase(devices[copy.device].ungranted, slot);
+  if (copy.state == CopyState::kReceiving) {
+    transfers.erase(copy.transfer);
+    abandoned[copy.transfer] = {copy.device, copy.extent};
+    copy.has_memory = false;
+  }
+  copy.state = CopyState::kExpected;
+  copy.kind = CopyKind::kRemote;
+  copy.at = {};
+  copy.attempts = 0;
+  std::vector<Slot> spent;  // claims that ended while the bytes were on their way
+  for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
+    if (uses[u].left <= 0) spent.push_back(uses[u].op);
+  }
+  if (!spent.empty()) end_claims(slot, spent, devices[copy.device].spec.id);
+}
+
+// What this worker has of the ops in question, as it is now; what comes later stays, because it is pinned.
+void Core::Impl::answer(const msg::PeerLost& lost) {
+  msg::Held held;
+  held.version = lost.version;
+  std::size_t told = 0;
+  std::map<std::pair<Slot, std::uint16_t>, std::vector<std::int64_t>> begun;
+  for (std::uint16_t d = 0; d < devices.size(); ++d) {
+    for (const Slot q : devices[d].queues) {
+      const auto look = [&](Slot t) {
+        const Task& task = tasks[t];
+        // Of a task in flight whose results have been read by what is enqueued behind it nothing will be left.
+        bool stays = !task.finished && task.outcome == kNone;
+        for (std::size_t i = 0; i < ops[task.op].outputs.size() && stays; ++i)
+          stays = task.outputs[i] != kNone;
+        if (stays) begun[{task.op, d}].push_back(task.point);
+      };
+      for (const Slot t : queues[q].order) look(t);
+      for (const Slot t : queues[q].eager) look(t);
+    }
+  }
+  std::vector<std::uint64_t> seen;
+  for (const OpId id : lost.ops) {
+    const auto found = op_by_id.find(id.value);
+    if (found == op_by_id.end()) continue;
+    const OpState& op = ops[found->second];
+    for (std::uint16_t d = 0; d < devices.size(); ++d) {
+      if (op.shares[d].owned == 0) continue;
+      msg::Held::Share share{id, devices[d].spec.id, op.shares[d].next, {}};
+      append_ranges(begun[{found->second, d}], share.begun, told);
+      held.shares.push_back(std::move(share));
+    }
+    for (const Slot array : op.outputs) {
+      if (std::find(seen.begin(), seen.end(), arrays[array].id.value) != seen.end()) continue;
+      seen.push_back(arrays[array].id.value);
+      std::vector<std::vector<std::int64_t>> sealed(devices.size()), wanted(devices.size());
+      for (Slot c = arrays[array].copies; c != kNone; c = copies[c].next) {
+        const Copy& copy = copies[c];
+        if (copy.state == CopyState::kSealed && copy.has_memory) sealed[copy.device].push_back(copy.block);
+        const auto source = remote.find(copy.source.value);
+        if (copy.kind == CopyKind::kRemote && copy.state == CopyState::kExpected && source != remote.end() &&
+            source->second.lost)
+          wanted[copy.device].push_back(copy.block);
+      }
+      for (std::uint16_t d = 0; d < devices.size(); ++d) {
+        if (sealed[d].empty() && wanted[d].empty()) continue;
+        msg::Held::Blocks blocks{arrays[array].id, devices[d].spec.id, {}, {}};
+        append_ranges(sealed[d], blocks.sealed, told);
+        append_ranges(wanted[d], blocks.wanted, told);
+        held.blocks.push_back(std::move(blocks));
+      }
+    }
+  }
+  if (told > kMaxRanges) {
+    held = {};
+    held.version = lost.version;
+    held.cut = true;
+  }
+  out->to_scheduler.push_back(std::move(held));
+}
+
+void Core::Impl::apply_recover(msg::Recover& recover) {
+  std::vector<std::pair<Slot, const msg::Plan*>> added;
+  for (msg::Plan& plan : recover.plans) {
+    for (msg::PlannedOp& planned : plan.ops) {
+      last_op = std::max(last_op, planned.id);
+      if (op_by_id.contains(planned.id.value))
+        ++counts.stale;
+      else if (const OpId id = planned.id; add_op(plan, planned, recover.version))
+        added.emplace_back(op_by_id.at(id.value), &plan);
+    }
+  }
+  recovery = std::max(recovery, recover.version);
+  if (recover.version >= losing) losing = 0;
+  for (const auto& [op, plan] : added) enqueue_op(op, *plan);
+  for (const auto& [op, plan] : added) {
+    const ir::RunMap* listed = ops[op].entry->placement.listed();
+    if (listed == nullptr) continue;
+    for (const Slot array : std::vector<Slot>(ops[op].outputs)) {
+      for (const ir::Run& run : listed->runs()) {
+        for (std::int64_t i = 0; i < run.count; ++i) settle_block(op, array, run.first + i, run.device);
+      }
+    }
+  }
+  end_pins(recover.version);
+  unpark();
+  unpark_batches();
+}
+
+// The block is `owner`'s now. Each device that has or had a claim on it turns to the owner: it subscribes again, or says
+// that it needs nothing (what it has read it never reads again for the same op).
+void Core::Impl::settle_block(Slot by, Slot array, std::int64_t block, DeviceId owner) {
+  for (std::uint16_t d = 0; d < devices.size(); ++d) {
+    const DeviceId self = devices[d].spec.id;
+    const Slot c = find_copy(array, block, d);
+    if (self == owner) {
+      if (c != kNone) adopt(by, c);
+      continue;
+    }
+    const bool unread = c != kNone && copies[c].kind == CopyKind::kRemote;
+    if (c != kNone && (unread || copies[c].kind == CopyKind::kReplica)) copies[c].source = owner;
+    for (const User& user : arrays[array].users) {
+      const OpState& op = ops[user.op];
+      if (op.done || op.cancelled != kNone || op.retired) continue;
+      op.entry->geometry.users(user.operand, block, users_out);
+      const bool mine = std::any_of(users_out.begin(), users_out.end(), [&](const auto& users) {
+        return op.entry->placement.first_owned(self, users.points).has_value();
+      });
+      if (!mine || (unread && claims(c, user.op)) || (c == kNone && reads_ahead(user, block, d))) continue;
+      batch_to(owner).dones.push_back({{arrays[array].id, block}, op.entry->id, owner, self});
+    }
+    if (unread && copies[c].uses != kNone) {
+      if (remote[owner.value].lost && losing == 0)
+        fail_copy(c, outcome({Errc::kWorkerLost, "the worker that was to make a block again was lost"}));
+      else if (copies[c].state == CopyState::kExpected)
+        subscribe(c, uses[copies[c].uses].op);
+    }
+  }
+}
+
+// A copy on the device that owns the block from now on: claims of others hang on it.
+void Core::Impl::adopt(Slot by, Slot slot) {
+  Copy& copy = copies[slot];
+  if (copy.kind != CopyKind::kProduced) {
+    copy.kind = CopyKind::kProduced;
+    copy.source = devices[copy.device].spec.id;
+    copy.spare = false;
+    for (const User& user : arrays[copy.array].users) {
+      const OpState& op = ops[user.op];
+      if (!op.done && op.cancelled == kNone && !op.retired) add_uses(slot, user, false);
+    }
+  }
+  if (!ops[by].done && copy.state == CopyState::kFailed) copy.state = CopyState::kExpected;
+}
+
+// What is to be made again is here already: kept for somebody whom the scheduler had no reason to ask about. Such a task
+// reads nothing and launches nothing. Where only some of its results are here it fails: they may be in use.
+bool Core::Impl::made_before(Slot t) {
+  Task& task = tasks[t];
+  const OpState& op = ops[task.op];
+  if (op.version == 0 || task.admitted) return false;
+  std::size_t here = 0;
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    here += task.outputs[i] != kNone && copies[task.outputs[i]].state == CopyState::kSealed;
+  }
+  if (here == 0) return false;
+  if (here == op.outputs.size()) return true;
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    if (task.outputs[i] == kNone || copies[task.outputs[i]].state != CopyState::kSealed) continue;
+    copies[task.outputs[i]].producer_task = kNone;
+    task.outputs[i] = kNone;
+  }
+  fail_task(t, outcome({Errc::kWorkerLost, "some results of a task were lost, others are in use"}));
+  return true;
+}
+
+void Core::Impl::end_pins(std::uint64_t version) {
+  const Slot why = outcome({Errc::kWorkerLost, "a block was lost with its worker and is not made again"});
+  for (const auto& [id, a] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {
+    ArrayState& array = arrays[a];
+    for (Slot c = array.copies; c != kNone && losing == 0;) {
+      const Copy& copy = copies[c];
+      const Slot next = copy.next;
+      if (copy.kind == CopyKind::kRemote && copy.state == CopyState::kExpected &&
+          remote[copy.source.value].lost)
+        fail_copy(c, why);
+      c = next;
+    }
+    if (array.pinned == 0 || array.pinned > version) continue;
+    array.pinned = 0;
+    if (array.copies == kNone) continue;
+    if (array.to_release == kNone) releasing.push_back(a);
+    array.to_release = array.copies;
+  }
+}
+
+}  // namespace tilewise::worker
