@@ -74,6 +74,7 @@ void Core::Impl::orphan(Slot slot) {
   if (copy.state == CopyState::kOffered) std::erase(devices[copy.device].ungranted, slot);
   if (copy.state == CopyState::kReceiving) {
     transfers.erase(copy.transfer);
+    transfer_ended(copy, false);
     abandoned[copy.transfer] = {copy.device, copy.extent};
     copy.has_memory = false;
   }
