@@ -15,6 +15,7 @@ struct World {
   testing::MakeBelieveGpu gpu;
   HostFallback fallback{gpu, kernels::make_host_kernels(nullptr)};
   Meter busy;
+  std::atomic<std::int64_t> stream_ns{0};
   std::vector<device::StepFailure> failures;
 
   // One step of a single-step op over blocks at these addresses; its number on the stream.
@@ -28,7 +29,7 @@ struct World {
     step.point = point;
     for (std::byte* at : inputs) step.inputs.push_back(at);
     step.outputs.push_back(output);
-    REQUIRE(fallback.launch(launch, step, {.meter = &busy}).has_value());
+    REQUIRE(fallback.launch(launch, step, {.meter = &busy, .busy_ns = &stream_ns}).has_value());
     REQUIRE(gpu.compute_stream(stream).record() == launch.sequence);
     return launch.sequence;
   }
@@ -93,6 +94,7 @@ TEST_CASE("a step without a kernel on the GPU runs on the host, in the order of 
   CHECK(z == x);
   CHECK(out == std::vector<double>{-9, -10});
   CHECK(w.busy.busy_ns() > 0);
+  CHECK(w.stream_ns == w.busy.busy_ns());
 }
 
 TEST_CASE("a failure on the host fails the GPU's step, and no other") {
