@@ -62,6 +62,7 @@ void remember_end(State& s, const GraphRecord& graph) {
   if (it == s.history.graphs.end()) return;
   GraphSummary& g = it->second.summary;
   g.running = false;
+  g.tasks = graph.total;  // with what was made again
   g.cancelled = graph.cancelled;
   g.done = graph.done;
   g.failed = graph.failed;

@@ -19,7 +19,7 @@ export function arrays(root: HTMLElement, id: string | undefined): View {
       { title: "Held by", cell: (a) => a.held ? a.client : "nobody: on its way" }, { title: "Where", cell: (a) => a.placement },
     ],
   });
-  const canvas = h("canvas", { class: "blocks", tabindex: 0, role: "img", click: (e: MouseEvent) => click(e), keydown: (e: KeyboardEvent) => key(e) });
+  const canvas = h("canvas", { class: "blocks", tabindex: 0, role: "img", "aria-label": "Grid of blocks", click: (e: MouseEvent) => click(e), keydown: (e: KeyboardEvent) => key(e) });
   const about = h("div"), legend = h("div", { class: "legend" }), story = h("div", { "aria-live": "polite" }), moves = h("div", { class: "row" });
   const panel = section("Blocks", about, legend, canvas, moves, story);
   panel.hidden = !id;

@@ -17,7 +17,7 @@ export function timeline(root: HTMLElement, id: string | undefined): View {
   const status = h("p", { class: "muted", role: "status" });
   const file = h("input", { type: "file", id: "open-trace", accept: ".json,application/json", class: "unseen", change: () => void open() });
   const fetchButton = h("button", { type: "button", click: () => void load() }, "Fetch from workers");
-  const canvas = h("canvas", { class: "timeline", tabindex: 0, role: "img" });
+  const canvas = h("canvas", { class: "timeline", tabindex: 0, role: "img", "aria-label": "Timeline of the devices" });
   const tip = h("div", { class: "tip", hidden: true });
   const range = h("span", { class: "muted", "aria-live": "polite" });
   const said = h("div", { "aria-live": "polite" });
