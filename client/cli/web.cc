@@ -61,6 +61,10 @@ Result<Web> Web::open(const WebOptions& options, config::Role role) {
     TW_ASSIGN(address, net::Address::parse(kUsual));
     if (!options.scheduler.empty()) {
       TW_ASSIGN(const net::Address scheduler, net::Address::parse(options.scheduler));
+      // The role's token goes there: no guess where another scheduler's dashboard, or anything else, may listen.
+      if (scheduler.kind == net::Address::Kind::kTcp && scheduler.port != kUsualSchedulerPort)
+        return error(Errc::kInvalidArgument,
+                     "the scheduler is not at its usual port: say where its dashboard is with --dashboard");
       if (scheduler.kind == net::Address::Kind::kTcp) address.host = scheduler.host;
     }
   }

@@ -19,6 +19,7 @@ struct WebOptions {
 class Web {
  public:
   static constexpr const char* kUsual = "127.0.0.1:7421";
+  static constexpr std::uint16_t kUsualSchedulerPort = 7420;  // the dashboard beside it is at kUsual
 
   static Result<Web> open(const WebOptions& options, config::Role role);
   std::string origin() const;  // "http://127.0.0.1:7421"

@@ -256,6 +256,7 @@ class Planner {
     if (total_ > s_.options.max_recovered_blocks)
       return broken(group,
                     "more than " + std::to_string(s_.options.max_recovered_blocks) + " blocks were lost");
+    if (s_.graphs.at(head.graph).cancelled) return broken(group, "its request was cancelled");
     if (head.failed > 0) return broken(group, "some of its tasks had failed");
     if (head.op.kind == ir::OpKind::kCall && head.op.get<ir::CallAttrs>().kernel.starts_with("tilewise."))
       return broken(group, "a file was being put in place");

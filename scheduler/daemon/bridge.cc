@@ -44,7 +44,8 @@ void Bridge::trace(GraphId graph, std::function<void(std::vector<msg::TraceReply
 }
 
 Conn Bridge::conn() {
-  if (!conn_) conn_ = server_.join_local("dashboard", [this](const msg::Message& m) { receive(m); });
+  if (!conn_ || !server_.has(conn_))
+    conn_ = server_.join_local("dashboard", [this](const msg::Message& m) { receive(m); });
   return conn_;
 }
 

@@ -28,7 +28,10 @@ class Server {
   View view(const ViewRequest& request) const { return core_.view(request, monotonic_now()); }
   void push(Event event) { events_.push_back(std::move(event)); }
   // A tool of this process, without a link: what it sends is pushed, what it is sent goes to `receive`.
+  // It may be closed like any other peer: see has().
   Conn join_local(const std::string& name, std::function<void(const msg::Message&)> receive);
+
+  bool has(Conn conn) const { return peers_.contains(conn); }
 
   const net::Address& address() const { return listener_->address(); }
   // Stops listening, lets what is queued be written, waits shortly for workers to close, then on_end.

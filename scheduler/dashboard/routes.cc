@@ -249,6 +249,8 @@ Task<Response> Dashboard::Impl::answer(const Request& request) {
                       "text/plain; version=0.0.4; charset=utf-8");
   }
   const std::uint64_t id = query.number("id").value_or(0);
+  if (path == "/api/explain" && id == 0)
+    co_return problem(request, http::status::bad_request, "which graph? Its id is missing, or no number");
   if (path == "/api/explain") co_return co_await predicted(*this, request, GraphId{id});
   if (path == "/api/trace") co_return co_await traced(*this, request, GraphId{id});
   scheduler::ViewRequest wanted;

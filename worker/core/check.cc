@@ -44,7 +44,7 @@ void Core::Impl::check_invariants() const {
       }
       for (Slot t = copy.waiters; t != kNone; t = tasks[t].next_waiter) {
         TW_CHECK(tasks[t].state == TaskState::kWaiting, "a task waits without knowing");
-        TW_CHECK(waiting.emplace(t, c).second, "a task waits for two copies");
+        TW_CHECK(waiting.emplace(t, c).second && tasks[t].waits_for == c, "a task waits for two copies");
         TW_CHECK(copy.state != CopyState::kSealed && copy.state != CopyState::kEnqueued &&
                      copy.state != CopyState::kFailed,
                  "a task waits for a copy that is there");

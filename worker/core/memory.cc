@@ -52,11 +52,16 @@ bool Core::Impl::owes_reserve(const DeviceState& device, std::int64_t bytes) con
 bool Core::Impl::evict(std::uint16_t d, std::int64_t bytes) {
   DeviceState& device = devices[d];
   std::int64_t freed = 0;
-  while (freed < bytes && !device.spares.empty()) {
-    const auto found = device.index.find(device.spares.front());
+  for (std::size_t left = device.spares.size(); freed < bytes && left > 0; --left) {
+    const std::uint64_t key = device.spares.front();
+    const auto found = device.index.find(key);
     device.spares.pop_front();
     if (found == device.index.end()) continue;
     Copy& copy = copies[found->second];
+    if (copy.spare && arrays[copy.array].pinned != 0) {  // a recovery may be counting on it
+      device.spares.push_back(key);
+      continue;
+    }
     if (!std::exchange(copy.spare, false) || copy.uses != kNone) continue;
     freed += copy.bytes;
     ++counts.evicted;

@@ -179,7 +179,8 @@ struct Task {
   std::int64_t weight = 1;
   std::array<Slot, limits::kMaxOutputs> outputs{};
   std::uint64_t last_sequence = 0;
-  Slot outcome = kNone;  // failed
+  Slot outcome = kNone;    // failed
+  Slot waits_for = kNone;  // kWaiting: the copy
   Slot next_waiter = kNone;
 };
 

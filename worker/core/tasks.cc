@@ -7,7 +7,8 @@ namespace tilewise::worker {
 namespace {
 constexpr std::int64_t kLargeBytes = 64 << 10;  // of a block: worth running its readers early for
 constexpr std::int64_t kMaxWeight =
-    65'536;  // block reads of expanded, unfinished tasks, per device and graph
+    65'536;                   // block reads of expanded, unfinished tasks, per device and graph
+constexpr int kMaxHops = 64;  // from a waiting task to the one it waits for, here
 }  // namespace
 
 void Core::Impl::expand_all() {
@@ -107,6 +108,7 @@ void Core::Impl::wait_for(Slot t, Slot c) {
   Task& task = tasks[t];
   Copy& copy = copies[c];
   task.state = TaskState::kWaiting;
+  task.waits_for = c;
   task.next_waiter = copy.waiters;
   copy.waiters = t;
   if (copy.state == CopyState::kOffered && grant(c, is_lowest(t)))
@@ -228,10 +230,17 @@ Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot, Slot& missin
   return t;
 }
 
+// What is made again after a loss may stand behind what waits for it: then its task is the lowest, whatever its place.
 Slot Core::Impl::lowest_task(const DeviceState& device) const {
   for (Slot q : device.queues) {
     for (Slot t : queues[q].order) {
-      if (!tasks[t].finished) return t;
+      if (tasks[t].finished) continue;
+      for (int hops = 0; hops < kMaxHops && tasks[t].state == TaskState::kWaiting; ++hops) {
+        const Slot maker = copies[tasks[t].waits_for].producer_task;
+        if (maker == kNone) break;
+        t = maker;
+      }
+      return t;
     }
   }
   return kNone;
