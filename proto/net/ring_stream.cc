@@ -163,7 +163,7 @@ Status State::take_words(std::span<const std::byte> bytes) {
 }
 
 Status State::take_word(std::uint64_t word) {
-  if (word == 0 && raw_fds_.empty()) return {};
+  if (word == 0) return {};  // descriptors may be there already, for the word behind it
   const std::size_t count = word & 0xff;
   const std::uint64_t position = word >> 8;
   const std::uint64_t earliest = sets_.empty() ? in_.position() : sets_.back().position;
