@@ -32,11 +32,6 @@ namespace websocket = boost::beast::websocket;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-struct Settings {
-  std::string json, only;
-  bool quick = false;
-};
-
 // Follows the overview, the graph that runs, the arrays and the log, as fast as they are told.
 class Reader {
  public:
@@ -156,44 +151,9 @@ void bench_page(const Settings& settings, Report& report) {
       33);
 }
 
-int run(const Settings& settings) {
-  Report report;
-  const std::pair<const char*, void (*)(const Settings&, Report&)> parts[] = {{"cost", bench_cost},
-                                                                              {"page", bench_page}};
-  bool failed = false;
-  for (const auto& [name, part] : parts) {
-    if (!settings.only.empty() && settings.only != name) continue;
-    try {
-      part(settings, report);
-    } catch (const std::exception& e) {
-      report.note(std::string(name) + " FAILED: " + e.what());
-      failed = true;
-    }
-  }
-  if (!settings.json.empty() && !report.write(settings.json)) {
-    std::fprintf(stderr, "cannot write %s\n", settings.json.c_str());
-    failed = true;
-  }
-  return failed ? 1 : 0;
-}
+const std::vector<Part> kParts = {{"cost", bench_cost}, {"page", bench_page}};
 
 }  // namespace
 }  // namespace tilewise::bench
 
-int main(int argc, char** argv) {
-  tilewise::bench::Settings settings;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--quick")
-      settings.quick = true;
-    else if (argument == "--json" && i + 1 < argc)
-      settings.json = argv[++i];
-    else if (argument == "--only" && i + 1 < argc)
-      settings.only = argv[++i];
-    else {
-      std::fprintf(stderr, "usage: %s [--json FILE] [--quick] [--only cost|page]\n", argv[0]);
-      return 2;
-    }
-  }
-  return tilewise::bench::run(settings);
-}
+int main(int argc, char** argv) { return tilewise::bench::run_parts(argc, argv, tilewise::bench::kParts); }

@@ -34,12 +34,6 @@
 namespace tilewise::bench {
 namespace {
 
-struct Settings {
-  std::string json, only;
-  bool quick = false;
-  int repeats = 5;
-};
-
 // ---- both sides -----------------------------------------------------------------------------------------------------
 
 // Time to compute `expression` into the cluster's memory. The result is let go outside of it.
@@ -451,29 +445,11 @@ void bench_noop(const Settings& settings, Report& report) {
       400'000);
 }
 
-int run(const Settings& settings) {
-  Report report;
-  const std::pair<const char*, void (*)(const Settings&, Report&)> parts[] = {{"matmul", bench_matmul},
-                                                                              {"fused", bench_fused},
-                                                                              {"start", bench_start},
-                                                                              {"get", bench_get},
-                                                                              {"noop", bench_noop}};
-  bool failed = false;
-  for (const auto& [name, part] : parts) {
-    if (!settings.only.empty() && settings.only != name) continue;
-    try {
-      part(settings, report);
-    } catch (const std::exception& e) {
-      report.note(std::string(name) + " FAILED: " + e.what());
-      failed = true;
-    }
-  }
-  if (!settings.json.empty() && !report.write(settings.json)) {
-    std::fprintf(stderr, "cannot write %s\n", settings.json.c_str());
-    failed = true;
-  }
-  return failed ? 1 : 0;
-}
+const std::vector<Part> kParts = {{"matmul", bench_matmul},
+                                  {"fused", bench_fused},
+                                  {"start", bench_start},
+                                  {"get", bench_get},
+                                  {"noop", bench_noop}};
 
 }  // namespace
 }  // namespace tilewise::bench
@@ -492,20 +468,5 @@ int main(int argc, char** argv) {
   }
   openblas_set_num_threads(
       1);  // who compares brings threads of its own, and idle ones of OpenBLAS would poll
-  tilewise::bench::Settings settings;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--quick")
-      settings.quick = true;
-    else if (argument == "--json" && i + 1 < argc)
-      settings.json = argv[++i];
-    else if (argument == "--only" && i + 1 < argc)
-      settings.only = argv[++i];
-    else {
-      std::fprintf(stderr, "usage: %s [--json FILE] [--quick] [--only matmul|fused|start|get|noop]\n",
-                   argv[0]);
-      return 2;
-    }
-  }
-  return tilewise::bench::run(settings);
+  return tilewise::bench::run_parts(argc, argv, tilewise::bench::kParts);
 }

@@ -26,12 +26,6 @@
 namespace tilewise::bench {
 namespace {
 
-struct Settings {
-  std::string json, only;
-  bool quick = false;
-  int repeats = 5;
-};
-
 constexpr int kCores = 2;
 
 // ---- Task Bench -------------------------------------------------------------------------------------------------------
@@ -283,51 +277,14 @@ void bench_explain(const Settings& settings, Report& report) {
   }
 }
 
-int run(const Settings& settings) {
-  Report report;
-  const std::pair<const char*, void (*)(const Settings&, Report&)> parts[] = {
-      {"tasks", bench_tasks},
-      {"memory", bench_memory},
-      {"explain", bench_explain},
-      {"hop", [](const Settings&, Report& r) { bench_hop(r); }},
-      {"scale", [](const Settings& s, Report& r) { bench_scale(s.quick, r); }},
-      {"taskbench", bench_task_bench}};
-  bool failed = false;
-  for (const auto& [name, part] : parts) {
-    if (!settings.only.empty() && settings.only != name) continue;
-    try {
-      part(settings, report);
-    } catch (const std::exception& e) {
-      report.note(std::string(name) + " FAILED: " + e.what());
-      failed = true;
-    }
-  }
-  if (!settings.json.empty() && !report.write(settings.json)) {
-    std::fprintf(stderr, "cannot write %s\n", settings.json.c_str());
-    failed = true;
-  }
-  return failed ? 1 : 0;
-}
+const std::vector<Part> kParts = {{"tasks", bench_tasks},
+                                  {"memory", bench_memory},
+                                  {"explain", bench_explain},
+                                  {"hop", [](const Settings&, Report& r) { bench_hop(r); }},
+                                  {"scale", [](const Settings& s, Report& r) { bench_scale(s.quick, r); }},
+                                  {"taskbench", bench_task_bench}};
 
 }  // namespace
 }  // namespace tilewise::bench
 
-int main(int argc, char** argv) {
-  tilewise::bench::Settings settings;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--quick")
-      settings.quick = true;
-    else if (argument == "--json" && i + 1 < argc)
-      settings.json = argv[++i];
-    else if (argument == "--only" && i + 1 < argc)
-      settings.only = argv[++i];
-    else {
-      std::fprintf(stderr,
-                   "usage: %s [--json FILE] [--quick] [--only tasks|memory|explain|scale|hop|taskbench]\n",
-                   argv[0]);
-      return 2;
-    }
-  }
-  return tilewise::bench::run(settings);
-}
+int main(int argc, char** argv) { return tilewise::bench::run_parts(argc, argv, tilewise::bench::kParts); }

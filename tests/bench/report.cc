@@ -1,6 +1,8 @@
 #include "report.h"
 
 #include <cstdio>
+#include <exception>
+#include <optional>
 
 namespace tilewise::bench {
 namespace {
@@ -56,6 +58,52 @@ bool Report::write(
   }
   std::fprintf(file, "]\n");
   return std::fclose(file) == 0;
+}
+
+namespace {
+
+// Nothing where the arguments are wrong.
+std::optional<Settings> settings_of(int argc, char** argv, const std::vector<Part>& parts) {
+  Settings settings;
+  std::string names;
+  for (const Part& part : parts) names += (names.empty() ? "" : "|") + part.name;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--quick") {
+      settings.quick = true;
+    } else if (argument == "--json" && i + 1 < argc) {
+      settings.json = argv[++i];
+    } else if (argument == "--only" && i + 1 < argc) {
+      settings.only = argv[++i];
+    } else {
+      std::fprintf(stderr, "usage: %s [--json FILE] [--quick] [--only %s]\n", argv[0], names.c_str());
+      return {};
+    }
+  }
+  return settings;
+}
+
+}  // namespace
+
+int run_parts(int argc, char** argv, const std::vector<Part>& parts) {
+  const std::optional<Settings> settings = settings_of(argc, argv, parts);
+  if (!settings) return 2;
+  Report report;
+  bool failed = false;
+  for (const Part& part : parts) {
+    if (!settings->only.empty() && settings->only != part.name) continue;
+    try {
+      part.run(*settings, report);
+    } catch (const std::exception& e) {
+      report.note(part.name + " FAILED: " + e.what());
+      failed = true;
+    }
+  }
+  if (!settings->json.empty() && !report.write(settings->json)) {
+    std::fprintf(stderr, "cannot write %s\n", settings->json.c_str());
+    failed = true;
+  }
+  return failed ? 1 : 0;
 }
 
 }  // namespace tilewise::bench

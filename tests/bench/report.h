@@ -47,4 +47,19 @@ class Report {
   std::vector<Figure> figures_;
 };
 
+// What a benchmark program was asked for: [--json FILE] [--quick] [--only PART].
+struct Settings {
+  std::string json, only;
+  bool quick = false;
+  int repeats = 5;  // of each figure
+};
+struct Part {
+  std::string name;
+  std::function<void(const Settings&, Report&)> run;
+};
+
+// main() of a benchmark program: its parts one after the other, one that throws does not keep the others from running.
+// Returns the exit status: 1 where a part failed or the file could not be written, 2 for wrong arguments.
+int run_parts(int argc, char** argv, const std::vector<Part>& parts);
+
 }  // namespace tilewise::bench
