@@ -15,13 +15,15 @@ void print_devices(const msg::StatusReply& status, Format format);
 class Control;
 Status explain(Control& control, GraphId graph, Format format);
 struct WebOptions;
-// Writes the file whole or not at all; "-": standard output. With arrows between ops if the dashboard can be asked.
-Status trace(Control& control, const WebOptions& dashboard, const std::string& file);
+// Writes the file whole or not at all; "-": standard output. With arrows between ops if the dashboard can be asked. What
+// was written is told on standard error, as JSON on standard output.
+Status trace(Control& control, const WebOptions& dashboard, const std::string& file, Format format);
 
 struct DoctorOptions {
   std::string scheduler;  // empty: not asked
   std::string token_file;
   TimeNs timeout_ns = 5 * kSecond;
+  Format format = Format::kText;
 };
 // One line a check: ok, warn or fail, and why. 1 if anything failed.
 int doctor(const DoctorOptions& options);

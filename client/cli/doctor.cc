@@ -26,18 +26,26 @@ namespace {
 
 class Report {
  public:
+  explicit Report(Format format) : format_(format) {}
   void ok(const char* what, const std::string& text) { line("ok", what, text); }
   void warn(const char* what, const std::string& text) { line("warn", what, text), ++warnings_; }
   void fail(const char* what, const std::string& text) { line("fail", what, text), ++failures_; }
   int finish() const {
-    std::printf("%d failed, %d warnings\n", failures_, warnings_);
+    if (format_ == Format::kJson)
+      std::printf("{\"failed\":%d,\"warnings\":%d,\"checks\":[%s]}\n", failures_, warnings_, json_.c_str());
+    else
+      std::printf("%d failed, %d warnings\n", failures_, warnings_);
     return failures_ > 0 ? 1 : 0;
   }
 
  private:
-  static void line(const char* verdict, const char* what, const std::string& text) {
-    std::printf("%-5s %-12s %s\n", verdict, what, text.c_str());
+  void line(const char* verdict, const char* what, const std::string& text) {
+    if (format_ == Format::kText) return (void)std::printf("%-5s %-12s %s\n", verdict, what, text.c_str());
+    json_ += std::string(json_.empty() ? "" : ",") + "{\"verdict\":" + json_quote(verdict) +
+             ",\"what\":" + json_quote(what) + ",\"text\":" + json_quote(text) + "}";
   }
+  Format format_;
+  std::string json_;
   int failures_ = 0, warnings_ = 0;
 };
 
@@ -170,7 +178,7 @@ void check_scheduler(Report& report, const DoctorOptions& options) {
 }  // namespace
 
 int doctor(const DoctorOptions& options) {
-  Report report;
+  Report report(options.format);
   report.ok("version", config::software_version() + ", host id " + config::host_id());
   check_ucx(report);
   check_shared_memory(report);

@@ -1,4 +1,5 @@
 // Commands that look closer than status: explain, trace.
+#include <tilewise/base/text.h>
 #include <tilewise/explain.h>
 #include <tilewise/trace.h>
 
@@ -71,7 +72,7 @@ Status explain(Control& control, GraphId graph, Format format) {
   return {};
 }
 
-Status trace(Control& control, const WebOptions& dashboard, const std::string& file) {
+Status trace(Control& control, const WebOptions& dashboard, const std::string& file, Format format) {
   TW_ASSIGN(const std::vector<Device> devices, devices_of(control));
   TW_ASSIGN(const std::vector<msg::TraceReply> replies, control.trace());
   Trace trace = make_trace(replies, devices);
@@ -84,6 +85,11 @@ Status trace(Control& control, const WebOptions& dashboard, const std::string& f
     return {};
   }
   TW_TRY(write_file(file, trace.chrome_json()));
+  if (format == Format::kJson) {
+    std::printf("{\"file\":%s,\"steps\":%zu,\"arrows\":%zu,\"lost\":%llu}\n", json_quote(file).c_str(),
+                trace.steps.size(), trace.flows.size(), static_cast<unsigned long long>(trace.lost));
+    return {};
+  }
   std::fprintf(stderr, "%zu steps and %zu arrows in %s\n", trace.steps.size(), trace.flows.size(),
                file.c_str());
   return {};

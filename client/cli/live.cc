@@ -4,7 +4,6 @@
 
 #include <unistd.h>
 #include <algorithm>
-#include <cstdarg>
 #include <cstdio>
 #include <map>
 #include <thread>
@@ -13,15 +12,6 @@ namespace tilewise::cli {
 namespace {
 
 using json::value;
-
-[[gnu::format(printf, 2, 3)]] void add(std::string& out, const char* format, ...) {
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  out += line;
-}
 
 // Members that are missing, or something else than expected, read as nothing: another version may be at the other end.
 const value* member(const value& v, const char* key) {
@@ -73,9 +63,9 @@ std::map<long long, double> busy_of(const value* overview) {
 
 void add_graph_line(std::string& out, const value& g) {
   const double tasks = number(g, "tasks"), share = tasks > 0 ? number(g, "done") / tasks : 1;
-  add(out, "%-8s %-9s %s %3.0f %%  %lld/%lld tasks  %lld ops  %s\n", short_id(text(g, "id")).c_str(),
-      text(g, "state").c_str(), bar(share, 20).c_str(), share * 100, whole(g, "done"), whole(g, "tasks"),
-      whole(g, "ops"), text(g, "client").substr(0, 40).c_str());
+  append(out, "%-8s %-9s %s %3.0f %%  %lld/%lld tasks  %lld ops  %s\n", short_id(text(g, "id")).c_str(),
+         text(g, "state").c_str(), bar(share, 20).c_str(), share * 100, whole(g, "done"), whole(g, "tasks"),
+         whole(g, "ops"), text(g, "client").substr(0, 40).c_str());
 }
 
 }  // namespace
@@ -99,11 +89,12 @@ std::string top_text(const json::value& o, const json::value* before) {
   const double rate = earlier == nullptr || passed <= 0
                           ? 0
                           : (number(t, "tasks_done") - number(*earlier, "tasks_done")) / passed;
-  add(out,
-      "tilewise %s   up %s   graphs: %lld running, %lld done, %lld failed   tasks: %lld, %.0f/s   arrays: "
-      "%lld\n",
-      text(o, "version").c_str(), seconds_text(number(o, "now")).c_str(), whole(t, "graphs_running"),
-      whole(t, "graphs_done"), whole(t, "graphs_failed"), whole(t, "tasks_done"), rate, whole(t, "arrays"));
+  append(out,
+         "tilewise %s   up %s   graphs: %lld running, %lld done, %lld failed   tasks: %lld, %.0f/s   arrays: "
+         "%lld\n",
+         text(o, "version").c_str(), seconds_text(number(o, "now")).c_str(), whole(t, "graphs_running"),
+         whole(t, "graphs_done"), whole(t, "graphs_failed"), whole(t, "tasks_done"), rate,
+         whole(t, "arrays"));
   for (const value& w : list(o, "warnings")) {
     const value* serious = member(w, "serious");
     const bool problem = serious != nullptr && serious->is_bool() && serious->get_bool();
@@ -111,7 +102,7 @@ std::string top_text(const json::value& o, const json::value* before) {
            text(w, "to_do") + "\n";
   }
   out += "\n";
-  add(out, "%-18s %-5s %27s %30s\n", "device", "kind", "load", "memory");
+  append(out, "%-18s %-5s %27s %30s\n", "device", "kind", "load", "memory");
   const std::map<long long, double> was = busy_of(before);
   for (const value& d : list(o, "devices")) {
     const auto it = was.find(whole(d, "id"));
@@ -119,10 +110,10 @@ std::string top_text(const json::value& o, const json::value* before) {
                                                        : (number(d, "busy_s") - it->second) / passed /
                                                              std::max(1.0, number(d, "streams"));
     const double memory = number(d, "memory");
-    add(out, "%-18s %-5s %s %3.0f %%  %s %s of %s\n", text(d, "name").substr(0, 18).c_str(),
-        text(d, "kind").c_str(), bar(load, 20).c_str(), std::clamp(load, 0.0, 1.0) * 100,
-        bar(memory > 0 ? number(d, "used") / memory : 0, 14).c_str(), bytes(d, "used").c_str(),
-        bytes(d, "memory").c_str());
+    append(out, "%-18s %-5s %s %3.0f %%  %s %s of %s\n", text(d, "name").substr(0, 18).c_str(),
+           text(d, "kind").c_str(), bar(load, 20).c_str(), std::clamp(load, 0.0, 1.0) * 100,
+           bar(memory > 0 ? number(d, "used") / memory : 0, 14).c_str(), bytes(d, "used").c_str(),
+           bytes(d, "memory").c_str());
   }
   out += "\ngraph    state\n";
   int shown = 0;
@@ -133,8 +124,8 @@ std::string top_text(const json::value& o, const json::value* before) {
     for (const value& op : list(g, "groups")) {
       if (number(op, "tasks") <= 0) continue;
       const double share = number(op, "done") / number(op, "tasks");
-      add(out, "           %s %3.0f %%  %s x %lld\n", bar(share, 12).c_str(), share * 100,
-          name_of(op).c_str(), whole(op, "ops"));
+      append(out, "           %s %3.0f %%  %s x %lld\n", bar(share, 12).c_str(), share * 100,
+             name_of(op).c_str(), whole(op, "ops"));
     }
   }
   std::map<std::string, double> lanes, lanes_before;
@@ -145,26 +136,26 @@ std::string top_text(const json::value& o, const json::value* before) {
   for (const auto& [lane, total] : lanes) {
     const double per_s =
         passed > 0 && lanes_before.contains(lane) ? (total - lanes_before[lane]) / passed : 0;
-    add(out, "lane %-14s %12s/s %12s in all\n", lane.c_str(),
-        bytes_text(static_cast<std::int64_t>(per_s)).c_str(),
-        bytes_text(static_cast<std::int64_t>(total)).c_str());
+    append(out, "lane %-14s %12s/s %12s in all\n", lane.c_str(),
+           bytes_text(static_cast<std::int64_t>(per_s)).c_str(),
+           bytes_text(static_cast<std::int64_t>(total)).c_str());
   }
   return out;
 }
 
 std::string arrays_text(const json::value& all) {
   std::string out;
-  add(out, "%lld arrays alive\n%-16s %-10s %-24s %12s %20s  %-6s %s\n", whole(all, "live"), "id", "type",
-      "shape", "bytes", "blocks made", "held", "where; name");
+  append(out, "%lld arrays alive\n%-16s %-10s %-24s %12s %20s  %-6s %s\n", whole(all, "live"), "id", "type",
+         "shape", "bytes", "blocks made", "held", "where; name");
   for (const value& a : list(all, "arrays")) {
     std::string shape;
     for (const value& n : list(a, "shape"))
       shape += (shape.empty() ? "" : ", ") + std::to_string(n.is_number() ? n.to_number<std::int64_t>() : 0);
     const value* held = member(a, "held");
-    add(out, "%-16s %-10s %-24s %12s %9lld/%-10lld  %-6s %s; %s\n", text(a, "id").c_str(),
-        text(a, "dtype").c_str(), ("(" + shape + ")").c_str(), bytes(a, "bytes").c_str(), whole(a, "made"),
-        whole(a, "blocks"), held != nullptr && held->is_bool() && held->get_bool() ? "yes" : "no",
-        text(a, "placement").c_str(), name_of(a).c_str());
+    append(out, "%-16s %-10s %-24s %12s %9lld/%-10lld  %-6s %s; %s\n", text(a, "id").c_str(),
+           text(a, "dtype").c_str(), ("(" + shape + ")").c_str(), bytes(a, "bytes").c_str(), whole(a, "made"),
+           whole(a, "blocks"), held != nullptr && held->is_bool() && held->get_bool() ? "yes" : "no",
+           text(a, "placement").c_str(), name_of(a).c_str());
   }
   return out;
 }
@@ -176,21 +167,21 @@ std::string graph_text(const json::value& g) {
   add_graph_line(out, *summary);
   if (const value* cause = member(*summary, "cause"); cause != nullptr && cause->is_object())
     out += "ended because: " + text(*cause, "message") + "\n";
-  add(out, "as written %lld ops", whole(g, "source_count"));
-  for (const value& p : list(g, "passes")) add(out, ", %s %lld", text(p, "name").c_str(), whole(p, "ops"));
+  append(out, "as written %lld ops", whole(g, "source_count"));
+  for (const value& p : list(g, "passes")) append(out, ", %s %lld", text(p, "name").c_str(), whole(p, "ops"));
   out += "\n\n";
-  add(out, "%-44s %22s %10s %10s %12s  %s\n", "op", "tasks", "began", "took", "result", "placed");
+  append(out, "%-44s %22s %10s %10s %12s  %s\n", "op", "tasks", "began", "took", "result", "placed");
   for (const value& op : list(g, "ops")) {
     const value *began = member(op, "began"), *ended = member(op, "ended");
     const bool ran = began != nullptr && began->is_number() && ended != nullptr && ended->is_number();
-    add(out, "%-44s %10lld/%-11lld %10s %10s %12s  %s\n",
-        (std::to_string(whole(op, "position")) + " " + name_of(op)).substr(0, 44).c_str(), whole(op, "done"),
-        whole(op, "tasks"),
-        ran ? seconds_text(number(op, "began") - number(*summary, "submitted")).c_str() : "-",
-        ran ? seconds_text(number(op, "ended") - number(op, "began")).c_str() : "-",
-        bytes(op, "bytes").c_str(), text(op, "why").c_str());
+    append(out, "%-44s %10lld/%-11lld %10s %10s %12s  %s\n",
+           (std::to_string(whole(op, "position")) + " " + name_of(op)).substr(0, 44).c_str(),
+           whole(op, "done"), whole(op, "tasks"),
+           ran ? seconds_text(number(op, "began") - number(*summary, "submitted")).c_str() : "-",
+           ran ? seconds_text(number(op, "ended") - number(op, "began")).c_str() : "-",
+           bytes(op, "bytes").c_str(), text(op, "why").c_str());
   }
-  if (number(g, "forgotten") > 0) add(out, "%lld ops are not remembered\n", whole(g, "forgotten"));
+  if (number(g, "forgotten") > 0) append(out, "%lld ops are not remembered\n", whole(g, "forgotten"));
   return out;
 }
 

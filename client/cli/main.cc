@@ -1,4 +1,5 @@
 // tilewise: the user's and the operator's tool.
+#include <tilewise/base/text.h>
 #include <tilewise/config/token.h>
 #include <tilewise/config/version.h>
 #include <tilewise/daemon/log.h>
@@ -48,10 +49,19 @@ template <class Fn> int with_dashboard(const Settings& s, config::Role role, Fn&
   return done ? daemon::kExitOk : daemon::fail(kName, done.error(), daemon::kExitFailure);
 }
 
+// {"key": "value"}, or the value alone.
+int print_value(const Settings& s, const char* key, const std::string& prefix, const std::string& value) {
+  if (s.json)
+    std::printf("{\"%s\":%s}\n", key, json_quote(value).c_str());
+  else
+    std::printf("%s%s\n", prefix.c_str(), value.c_str());
+  return daemon::kExitOk;
+}
+
 int print_token(const Settings& s, config::Role role) {
   const auto token = config::find_token(s.token_file, false);
   if (!token) return daemon::fail(kName, token.error(), daemon::kExitFailure);
-  return std::printf("%s\n", config::role_token(token->token, role).c_str()), daemon::kExitOk;
+  return print_value(s, "token", "", config::role_token(token->token, role));
 }
 
 // The demonstration is a program of its own, beside this one.
@@ -131,7 +141,7 @@ int main(int argc, char** argv) {
     return daemon::fail(kName, ok.error(), daemon::kExitUsage);
   }
   const cli::Format format = s.json ? cli::Format::kJson : cli::Format::kText;
-  if (*version) return std::printf("tilewise %s\n", config::software_version().c_str()), daemon::kExitOk;
+  if (*version) return print_value(s, "version", "tilewise ", config::software_version());
   if (*top) {
     return with_dashboard(s, config::Role::kReader,
                           [&](const cli::Web& w) { return cli::top(w, format, interval_s, once); });
@@ -150,13 +160,17 @@ int main(int argc, char** argv) {
     if (!token_role.empty()) return print_token(s, *wanted);
     return with_dashboard(s, *wanted, [&](const cli::Web& w) { return cli::login_link(w, *wanted, format); });
   }
-  if (*doctor) return cli::doctor({s.scheduler, s.token_file, timeout_of(s)});
-  if (*shutdown) return with_scheduler(s, [](cli::Control& c) { return c.shutdown(); });
+  if (*doctor) return cli::doctor({s.scheduler, s.token_file, timeout_of(s), format});
+  if (*shutdown) {
+    const int code = with_scheduler(s, [](cli::Control& c) { return c.shutdown(); });
+    if (code == daemon::kExitOk && s.json) print_value(s, "ended", "", s.scheduler);
+    return code;
+  }
   if (*explain)
     return with_scheduler(s, [&](cli::Control& c) { return cli::explain(c, GraphId{graph}, format); });
   if (*trace)
     return with_scheduler(s, [&](cli::Control& c) {
-      return cli::trace(c, {s.dashboard, s.scheduler, s.token_file, timeout_of(s)}, trace_file);
+      return cli::trace(c, {s.dashboard, s.scheduler, s.token_file, timeout_of(s)}, trace_file, format);
     });
   if (*status || *devices) {
     return with_scheduler(s, [&](cli::Control& c) -> Status {

@@ -2,7 +2,6 @@
 #include <tilewise/explain.h>
 
 #include <algorithm>
-#include <cstdarg>
 #include <cstdio>
 
 namespace tilewise {
@@ -11,21 +10,12 @@ namespace {
 constexpr std::size_t kMaxOps = 60, kMaxLinks = 12, kMaxCritical = 12;  // lines of text
 constexpr std::int64_t kMaxDrawn = 16;  // blocks along a dimension, and slices
 
-[[gnu::format(printf, 2, 3)]] void add(std::string& out, const char* format, ...) {
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  out += line;
-}
-
 std::string flops_text(double flops) {
   static constexpr const char* kUnits[] = {"flop", "kflop", "Mflop", "Gflop", "Tflop", "Pflop"};
   int unit = 0;
   for (; flops >= 1000 && unit < 5; ++unit) flops /= 1000;
   std::string out;
-  add(out, "%.3g %s", flops, kUnits[unit]);
+  append(out, "%.3g %s", flops, kUnits[unit]);
   return out;
 }
 
@@ -45,28 +35,29 @@ std::string Explanation::text(bool passes) const {
   const msg::Explanation& a = account_;
   std::string out;
   if (refused()) return "would be refused: " + a.outcome.message + "\n";
-  add(out, "%u ops, %lld tasks, %lld steps, %s", a.op_count, static_cast<long long>(a.tasks),
-      static_cast<long long>(a.steps), flops_text(a.flops).c_str());
+  append(out, "%u ops, %lld tasks, %lld steps, %s", a.op_count, static_cast<long long>(a.tasks),
+         static_cast<long long>(a.steps), flops_text(a.flops).c_str());
   if (a.simulated)
-    add(out, ": %s predicted; no schedule is shorter than %s\n", seconds_text(a.seconds).c_str(),
-        seconds_text(a.bound_s).c_str());
+    append(out, ": %s predicted; no schedule is shorter than %s\n", seconds_text(a.seconds).c_str(),
+           seconds_text(a.bound_s).c_str());
   else
     out += "; too many steps to run them on paper: no times, peaks and links\n";
   if (!a.passes.empty()) {
     out += "passes:";
-    for (const msg::PassAccount& pass : a.passes) add(out, " %s %u ops;", pass.name.c_str(), pass.ops);
+    for (const msg::PassAccount& pass : a.passes) append(out, " %s %u ops;", pass.name.c_str(), pass.ops);
     out.back() = '\n';
   }
   if (passes) {
     for (const msg::PassAccount& pass : a.passes) out += "\nafter " + pass.name + ":\n" + pass.dump;
     out += "\n";
   }
-  add(out, "\n%-32s %9s %10s %10s %10s %10s  %s\n", "op", "tasks", "from", "to", "busy", "moved", "placed");
+  append(out, "\n%-32s %9s %10s %10s %10s %10s  %s\n", "op", "tasks", "from", "to", "busy", "moved",
+         "placed");
   for (std::size_t i = 0; i < a.ops.size() && i < kMaxOps; ++i) {
     const msg::OpAccount& op = a.ops[i];
-    add(out, "%-32s %9lld %10s %10s %10s %10s  ", op.op.substr(0, 32).c_str(),
-        static_cast<long long>(op.tasks), seconds_text(op.begin_s).c_str(), seconds_text(op.end_s).c_str(),
-        seconds_text(op.busy_s).c_str(), bytes_text(op.bytes_moved).c_str());
+    append(out, "%-32s %9lld %10s %10s %10s %10s  ", op.op.substr(0, 32).c_str(),
+           static_cast<long long>(op.tasks), seconds_text(op.begin_s).c_str(), seconds_text(op.end_s).c_str(),
+           seconds_text(op.busy_s).c_str(), bytes_text(op.bytes_moved).c_str());
     for (std::size_t c = 0; c < op.choices.size(); ++c) {
       const msg::ChoiceAccount& choice = op.choices[c];
       out += c == 0 ? "" : c == 1 ? "; rather than " : ", ";
@@ -75,36 +66,36 @@ std::string Explanation::text(bool passes) const {
     }
     out += "\n";
   }
-  if (a.ops.size() > kMaxOps) add(out, "... and %zu more ops\n", a.ops.size() - kMaxOps);
+  if (a.ops.size() > kMaxOps) append(out, "... and %zu more ops\n", a.ops.size() - kMaxOps);
   if (!a.simulated) return out;
-  add(out, "\n%-24s %9s %10s %12s %12s %12s %12s\n", "device", "tasks", "busy", "before", "peak", "after",
-      "memory");
+  append(out, "\n%-24s %9s %10s %12s %12s %12s %12s\n", "device", "tasks", "busy", "before", "peak", "after",
+         "memory");
   for (const msg::DeviceAccount& d : a.devices) {
-    add(out, "%-24s %9lld %10s %12s %12s %12s %12s\n", name_of(d.device).c_str(),
-        static_cast<long long>(d.tasks), seconds_text(d.busy_s).c_str(), bytes_text(d.bytes_before).c_str(),
-        bytes_text(d.bytes_peak).c_str(), bytes_text(d.bytes_after).c_str(),
-        d.bytes_memory > 0 ? bytes_text(d.bytes_memory).c_str() : "?");
+    append(out, "%-24s %9lld %10s %12s %12s %12s %12s\n", name_of(d.device).c_str(),
+           static_cast<long long>(d.tasks), seconds_text(d.busy_s).c_str(),
+           bytes_text(d.bytes_before).c_str(), bytes_text(d.bytes_peak).c_str(),
+           bytes_text(d.bytes_after).c_str(), d.bytes_memory > 0 ? bytes_text(d.bytes_memory).c_str() : "?");
   }
   if (!a.links.empty()) out += "\nlinks\n";
   for (std::size_t i = 0; i < a.links.size() && i < kMaxLinks; ++i) {
     const msg::LinkAccount& link = a.links[i];
-    add(out, "  %s -> %s: %lld blocks, %s%s\n", name_of(link.from).c_str(), name_of(link.to).c_str(),
-        static_cast<long long>(link.blocks), bytes_text(link.bytes).c_str(),
-        link.mapped ? ", read in place"
-                    : (", " + seconds_text(link.busy_s) + " at " +
-                       bytes_text(static_cast<std::int64_t>(link.bytes_per_s)) + "/s" +
-                       (link.measured ? ", measured" : ""))
-                          .c_str());
+    append(out, "  %s -> %s: %lld blocks, %s%s\n", name_of(link.from).c_str(), name_of(link.to).c_str(),
+           static_cast<long long>(link.blocks), bytes_text(link.bytes).c_str(),
+           link.mapped ? ", read in place"
+                       : (", " + seconds_text(link.busy_s) + " at " +
+                          bytes_text(static_cast<std::int64_t>(link.bytes_per_s)) + "/s" +
+                          (link.measured ? ", measured" : ""))
+                             .c_str());
   }
-  if (a.links.size() > kMaxLinks) add(out, "  ... and %zu more\n", a.links.size() - kMaxLinks);
+  if (a.links.size() > kMaxLinks) append(out, "  ... and %zu more\n", a.links.size() - kMaxLinks);
   out += "\ncritical path\n";
   const std::size_t first = a.critical.size() - std::min(a.critical.size(), kMaxCritical);
-  if (first > 0) add(out, "  ... %zu stretches before\n", first);
+  if (first > 0) append(out, "  ... %zu stretches before\n", first);
   for (std::size_t i = first; i < a.critical.size(); ++i) {
     const msg::CriticalAccount& c = a.critical[i];
     const std::string op = c.op < a.ops.size() ? a.ops[c.op].op : "?";
-    add(out, "  %s %s %s %s\n", op.c_str(), c.what == "moves" ? "waits for bytes to" : "runs on",
-        name_of(c.device).c_str(), seconds_text(c.seconds).c_str());
+    append(out, "  %s %s %s %s\n", op.c_str(), c.what == "moves" ? "waits for bytes to" : "runs on",
+           name_of(c.device).c_str(), seconds_text(c.seconds).c_str());
   }
   return out;
 }

@@ -1,6 +1,7 @@
 #include <tilewise/base/text.h>
 
 #include <cmath>
+#include <cstdarg>
 #include <cstdio>
 
 namespace tilewise {
@@ -47,6 +48,15 @@ std::string seconds_text(double seconds) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g %s", seconds, kUnits[unit]);
   return text;
+}
+
+void append(std::string& out, const char* format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  out += text;
 }
 
 }  // namespace tilewise

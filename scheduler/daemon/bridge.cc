@@ -6,8 +6,12 @@
 
 namespace tilewise::scheduler {
 
-void Bridge::view(ViewRequest request, std::function<void(View)> answer) {
-  loop_.post([this, request, answer = std::move(answer)] { answer(server_.view(request)); });
+void Bridge::view(ViewRequest request, std::function<void(View, TimeNs)> answer) {
+  loop_.post([this, request, answer = std::move(answer)] {
+    const TimeNs began = monotonic_now();
+    View view = server_.view(request);
+    answer(std::move(view), monotonic_now() - began);
+  });
 }
 
 void Bridge::cancel(GraphId graph) {
@@ -35,7 +39,7 @@ void Bridge::explain(GraphId graph, std::function<void(msg::Explanation)> answer
   });
 }
 
-void Bridge::trace(GraphId graph, std::function<void(std::vector<msg::TraceReply>)> answer) {
+void Bridge::trace(GraphId graph, std::function<void(Result<std::vector<msg::TraceReply>>)> answer) {
   loop_.post([this, graph, answer = std::move(answer)] {
     tracing_.push_back({++last_, {}, answer});
     if (tracing_.size() > kMaxWaiting) tracing_.pop_front();

@@ -12,9 +12,9 @@ class Bridge final : public dashboard::Source {
  public:
   Bridge(net::EventLoop& loop, Server& server) : loop_(loop), server_(server) {}
 
-  void view(ViewRequest request, std::function<void(View)> answer) override;
+  void view(ViewRequest request, std::function<void(View, TimeNs)> answer) override;
   void explain(GraphId graph, std::function<void(msg::Explanation)> answer) override;
-  void trace(GraphId graph, std::function<void(std::vector<msg::TraceReply>)> answer) override;
+  void trace(GraphId graph, std::function<void(Result<std::vector<msg::TraceReply>>)> answer) override;
   void cancel(GraphId graph) override;
   void release(ArrayId array) override;
 
@@ -26,7 +26,7 @@ class Bridge final : public dashboard::Source {
   struct Tracing {
     std::uint64_t nonce = 0;
     std::vector<msg::TraceReply> replies;
-    std::function<void(std::vector<msg::TraceReply>)> answer;
+    std::function<void(Result<std::vector<msg::TraceReply>>)> answer;
   };
   static constexpr std::size_t kMaxWaiting = 8;  // of each kind; the oldest are given up
 

@@ -87,6 +87,12 @@ int serve(const Settings& settings) {
         [&lines](daemon::LogLevel level, std::string_view event,
                  std::initializer_list<daemon::Field> fields) { keep_log(lines, level, event, fields); });
     auto opened = dashboard::Dashboard::open(*page, bridge, lines);
+    // Whoever looks the address up finds any; who expects the usual one would find somebody else's scheduler there.
+    if (!opened && settings.dashboard_listen.empty() && !settings.dashboard_address_file.empty()) {
+      dashboard::Options elsewhere = *page;
+      elsewhere.listen.port = 0;
+      opened = dashboard::Dashboard::open(elsewhere, bridge, lines);
+    }
     if (!opened && !settings.dashboard_listen.empty()) return failure(opened.error());
     if (opened)
       dashboard = std::move(*opened);

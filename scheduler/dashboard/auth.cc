@@ -63,12 +63,20 @@ std::optional<Role> Auth::from_cookie(std::string_view value, std::int64_t unix_
   const std::size_t dot = value.rfind('.');
   if (dot == std::string_view::npos || !equal(value.substr(dot + 1), sign(value.substr(0, dot))))
     return std::nullopt;
+  if (std::find(ended_.begin(), ended_.end(), value.substr(dot + 1)) != ended_.end()) return std::nullopt;
   // Signed by us, so it has the form that make_cookie gives it.
   const std::size_t first = value.find('.');
   std::int64_t until = 0;
   std::from_chars(value.data() + first + 1, value.data() + dot, until);
   if (unix_s >= until || until - unix_s > kCookieSeconds) return std::nullopt;
   return config::role_of(value.substr(0, first));
+}
+
+void Auth::end(std::string_view cookie) {
+  const std::size_t dot = cookie.rfind('.');
+  if (dot == std::string_view::npos || !equal(cookie.substr(dot + 1), sign(cookie.substr(0, dot)))) return;
+  ended_.emplace_back(cookie.substr(dot + 1));
+  if (ended_.size() > kMaxEnded) ended_.pop_front();
 }
 
 std::string Auth::make_code(Role role, TimeNs now) {

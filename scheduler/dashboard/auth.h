@@ -18,7 +18,7 @@ class Auth {
  public:
   static constexpr std::int64_t kCookieSeconds = 12 * 3600;
   static constexpr TimeNs kCodeNs = 120 * kSecond;
-  static constexpr std::size_t kMaxCodes = 64;
+  static constexpr std::size_t kMaxCodes = 64, kMaxEnded = 1024;
 
   explicit Auth(const net::Token& token);
 
@@ -30,6 +30,8 @@ class Auth {
   // `unix_s`: the wall clock of this host, which made the cookie and alone judges it.
   std::string make_cookie(Role role, std::int64_t unix_s) const;
   std::optional<Role> from_cookie(std::string_view value, std::int64_t unix_s) const;
+  // Somebody logged out: it is not believed any more, in this life of the scheduler.
+  void end(std::string_view cookie);
 
   // Codes of login links: good once, for two minutes; the oldest goes where there are too many.
   std::string make_code(Role role, TimeNs now);
@@ -45,7 +47,8 @@ class Auth {
 
   net::Token token_;
   std::string reader_, operator_;
-  std::deque<Code> codes_;  // oldest first
+  std::deque<Code> codes_;         // oldest first
+  std::deque<std::string> ended_;  // likewise: signatures of cookies that would still be good
 };
 
 // One cookie's value from a Cookie header; nothing if it is not there.

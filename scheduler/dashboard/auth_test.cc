@@ -48,6 +48,18 @@ TEST_CASE("cookies are believed as long as they say, unchanged") {
     CHECK(!auth.from_cookie(nonsense, kNow));
 }
 
+TEST_CASE("a cookie that logged out is not believed again; others are") {
+  Auth auth(token('a'));
+  const std::string mine = auth.make_cookie(Role::kReader, 1000),
+                    other = auth.make_cookie(Role::kReader, 1000);
+  auth.end(mine);
+  CHECK(!auth.from_cookie(mine, 1001));
+  CHECK(auth.from_cookie(other, 1001) == Role::kReader);
+  auth.end("reader.1.2.3");  // somebody else's invention takes no room
+  for (std::size_t i = 0; i < Auth::kMaxEnded - 1; ++i) auth.end("reader.1.2." + std::to_string(i));
+  CHECK(!auth.from_cookie(mine, 1001));
+}
+
 TEST_CASE("a login code is good once, and not for long") {
   Auth auth(token('a'));
   const std::string code = auth.make_code(Role::kOperator, 0);

@@ -21,6 +21,15 @@ struct Counted {
   std::size_t& count;
 };
 
+struct Listed {
+  Listed(std::list<Connection*>& l, Connection& c) : list(l), self(c) { list.push_back(&c); }
+  ~Listed() { list.remove(&self); }
+  Listed(const Listed&) = delete;
+  Listed& operator=(const Listed&) = delete;
+  std::list<Connection*>& list;
+  Connection& self;
+};
+
 http::status status_of(const error_code& ec) {
   if (ec == http::error::header_limit) return http::status::request_header_fields_too_large;
   if (ec == http::error::body_limit) return http::status::payload_too_large;
@@ -39,6 +48,8 @@ Task<void> Dashboard::Impl::serve(tcp::socket socket) {
   const Counted counted(counts.connections);
   const Limits& limits = options.limits;
   beast::tcp_stream stream(std::move(socket));
+  Connection self{true, [&stream] { stream.close(); }};
+  const Listed listed(connections, self);
   beast::flat_buffer buffer(limits.header_bytes + limits.body_bytes);
   error_code ec;
   for (bool first = true;; first = false) {
@@ -65,6 +76,8 @@ Task<void> Dashboard::Impl::serve(tcp::socket socket) {
       response = problem(nothing, status_of(ec), "the request cannot be taken: " + ec.message());
     } else {
       Request request = parser.release();
+      const bool head = request.method() == http::verb::head;
+      if (self.stranger && entry_of(*this, request).role) self.stranger = false;
       if (beast::websocket::is_upgrade(request) && request.target() == "/ws") {
         const Entry entry = entry_of(*this, request);
         // A browser always says whose page opens a WebSocket; who does not say must have a token, not a cookie.
@@ -85,6 +98,10 @@ Task<void> Dashboard::Impl::serve(tcp::socket socket) {
         response.keep_alive(false);
       } else {
         response = co_await answer(request);
+      }
+      if (head) {  // as to a GET, but for the body
+        response.content_length(response.body().size());
+        response.body().clear();
       }
     }
     ++(response.result_int() < 400 ? counts.requests : counts.refused);

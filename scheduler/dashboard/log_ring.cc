@@ -10,16 +10,18 @@ void LogRing::add(LogLine line) {
   for (auto& [key, value] : line.fields) {
     if (value.size() > kFieldBytes) value.resize(kFieldBytes);
   }
+  auto shared = std::make_shared<LogLine>(std::move(line));
+  std::shared_ptr<const LogLine> dropped;  // freed when nobody waits any more
   const std::lock_guard lock(mutex_);
-  line.number = ++last_;
-  lines_.push_back(std::move(line));
-  if (lines_.size() > kLines) lines_.pop_front();
+  shared->number = ++last_;
+  lines_.push_back(std::move(shared));
+  if (lines_.size() > kLines) dropped = std::move(lines_.front()), lines_.pop_front();
 }
 
-std::vector<LogLine> LogRing::after(std::uint64_t number) const {
+std::vector<std::shared_ptr<const LogLine>> LogRing::after(std::uint64_t number) const {
   const std::lock_guard lock(mutex_);
   const auto from = std::upper_bound(lines_.begin(), lines_.end(), number,
-                                     [](std::uint64_t n, const LogLine& line) { return n < line.number; });
+                                     [](std::uint64_t n, const auto& line) { return n < line->number; });
   return {from, lines_.end()};
 }
 

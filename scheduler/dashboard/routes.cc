@@ -97,7 +97,7 @@ Response logged_in(const Dashboard::Impl& d, const Request& request, Role role, 
 
 // Addresses that somebody without a role may ask for.
 std::optional<Response> open_to_all(Dashboard::Impl& d, const Request& request, const Query& query) {
-  const bool get = request.method() == http::verb::get;
+  const bool head = request.method() == http::verb::head, get = head || request.method() == http::verb::get;
   if (const PageFile* file = get ? page_file(query.path()) : nullptr) {
     Response response = respond(request, http::status::ok, std::string(file->bytes),
                                 type_of(file->path == "/index.html" ? "" : file->path));
@@ -106,10 +106,13 @@ std::optional<Response> open_to_all(Dashboard::Impl& d, const Request& request, 
   if (query.path() != "/login" && query.path() != "/logout") return std::nullopt;
   if (query.path() == "/logout") {
     if (get) return problem(request, http::status::method_not_allowed, "POST it");
+    d.auth.end(entry_of(d, request).cookie);
     Response response = json_of(request, {{"role", nullptr}});
     response.set(http::field::set_cookie, d.cookie + "=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
     return response;
   }
+  // Whoever only looks what a link is (chat programs do) must not use it up.
+  if (head) return problem(request, http::status::method_not_allowed, "GET or POST it");
   if (get) {
     const auto role = d.auth.take_code(query.text("code").value_or(""), monotonic_now());
     if (role) return logged_in(d, request, *role, true);
@@ -157,11 +160,13 @@ Response act(Dashboard::Impl& d, const Request& request, const Query& query, con
 
 // ---- for readers -----------------------------------------------------------------------------------------------------
 
-Response view_response(const Request& request, const std::optional<scheduler::View>& view,
-                       const ir::Index& at) {
+http::status status_of(const Error& why) {
+  return why.code == Errc::kUnavailable ? http::status::service_unavailable : http::status::not_found;
+}
+
+Response view_response(const Request& request, const SharedView& view, const ir::Index& at) {
   if (!view) return problem(request, http::status::gateway_timeout, "the scheduler did not answer in time");
-  if (const auto* why = std::get_if<Error>(&*view))
-    return problem(request, http::status::not_found, why->message);
+  if (const auto* why = std::get_if<Error>(&*view)) return problem(request, status_of(*why), why->message);
   if (const auto* graph = std::get_if<scheduler::GraphView>(&*view)) return json_of(request, to_json(*graph));
   if (const auto* arrays = std::get_if<scheduler::ArrayList>(&*view))
     return json_of(request, to_json(*arrays));
@@ -216,9 +221,10 @@ Task<Response> traced(Dashboard::Impl& d, const Request& request, GraphId graph)
     co_return problem(request, http::status::service_unavailable,
                       "another trace is being collected; ask again");
   const Flag busy(d.tracing);
-  const std::optional<std::vector<msg::TraceReply>> replies = co_await d.trace(graph);
+  const std::optional<Result<std::vector<msg::TraceReply>>> replies = co_await d.trace(graph);
   if (!replies) co_return problem(request, http::status::gateway_timeout, "not all workers answered in time");
-  co_return json_of(request, to_json(*replies));
+  if (!*replies) co_return problem(request, status_of(replies->error()), replies->error().message);
+  co_return json_of(request, to_json(**replies));
 }
 
 }  // namespace
@@ -264,7 +270,7 @@ Task<Response> Dashboard::Impl::answer(const Request& request) {
     wanted = scheduler::ArrayRequest{ArrayId{id}};
   else
     co_return problem(request, http::status::not_found, "there is nothing here");
-  const std::optional<scheduler::View> view = co_await this->view(wanted);
+  const SharedView view = co_await this->view(wanted);
   co_return view_response(request, view, window_of(query));
 }
 

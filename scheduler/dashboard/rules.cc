@@ -47,8 +47,10 @@ Entry entry_of(const Dashboard::Impl& d, const Request& request) {
     entry.by_header = entry.role.has_value();
     return entry;
   }
-  if (const auto cookie = cookie_of(field(request, http::field::cookie), d.cookie))
+  if (const auto cookie = cookie_of(field(request, http::field::cookie), d.cookie)) {
     entry.role = d.auth.from_cookie(*cookie, wall_seconds());
+    entry.cookie = *cookie;
+  }
   return entry;
 }
 
@@ -64,8 +66,9 @@ std::optional<Response> refused(const Dashboard::Impl& d, const Request& request
   const bool navigation = request.method() == http::verb::get && request["Sec-Fetch-Mode"] == "navigate";
   if (!site.empty() && site != "same-origin" && site != "none" && !navigation)
     return problem(request, http::status::forbidden, "a page of another site asked for this");
-  if (request.method() != http::verb::get && request.method() != http::verb::post)
-    return problem(request, http::status::method_not_allowed, "only GET and POST are known here");
+  if (request.method() != http::verb::get && request.method() != http::verb::head &&
+      request.method() != http::verb::post)
+    return problem(request, http::status::method_not_allowed, "only GET, HEAD and POST are known here");
   return std::nullopt;
 }
 

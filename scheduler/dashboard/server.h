@@ -1,7 +1,8 @@
 // Private: what the sources of the server share. Everything here belongs to the dashboard's thread but for Gate.
 //
-// One coroutine a connection. Nothing is asked of the scheduler but by a request or a WebSocket, and overviews are shared
-// among all of them: what the scheduler pays is one overview a period, however many watch.
+// One coroutine a connection. Nothing is asked of the scheduler but by a request or a WebSocket, and answers are shared
+// among all of them for a period: what the scheduler pays is one overview a period however many watch, and for all other
+// views together a bounded share of its thread's time.
 #pragma once
 #include "auth.h"
 #include "metrics.h"
@@ -20,6 +21,8 @@
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include <functional>
+#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -60,6 +63,23 @@ struct Look {  // at the whole cluster
   std::string text;  // JSON
 };
 
+using SharedView = std::shared_ptr<const scheduler::View>;
+
+// A question that is asked again and again, and its last answer.
+struct Question {
+  explicit Question(asio::io_context& io) : answered(io, asio::steady_timer::time_point::max()) {}
+  asio::steady_timer answered;  // cancelled for those who wait for the answer under way
+  bool asking = false;
+  TimeNs at = 0, used = 0;  // when the last answer came, and when somebody wanted it last
+  SharedView view;
+};
+
+// So that somebody who has said who he is finds room.
+struct Connection {
+  bool stranger = true;
+  std::function<void()> close;
+};
+
 struct Dashboard::Impl {
   Impl(Options o, Source& s, LogRing& l) : options(std::move(o)), source(s), log(l), auth(options.token) {}
 
@@ -72,20 +92,26 @@ struct Dashboard::Impl {
   std::string cookie;  // its name: cookies do not tell ports apart
   ServerCounts counts;
   std::shared_ptr<const Look> last_look, older_look;
-  std::map<GraphId, std::string> explained;  // what was last predicted, as JSON
-  bool explaining = false, tracing = false;
+  std::map<std::string, std::shared_ptr<Question>> questions;  // lately asked
+  std::map<GraphId, std::string> explained;                    // what was last predicted, as JSON
+  bool explaining = false, tracing = false, asking = false, looking = false;
+  TimeNs rest_until = 0, explain_at = 0, trace_at = 0;  // before when nothing more of the kind is asked
+  std::list<Connection*> connections;                   // strangers among them oldest first
   std::shared_ptr<Gate> gate;
   std::thread thread;
   // Last: it goes first, and with it the coroutines, which use everything above.
   asio::io_context io{1};
+  asio::steady_timer looked{io, asio::steady_timer::time_point::max()};  // cancelled when a look has come
 
   // server.cc
   Task<void> accept(asio::ip::tcp::acceptor acceptor);
-  Task<std::optional<scheduler::View>> view(scheduler::ViewRequest request);
-  Task<std::optional<msg::Explanation>> explain(GraphId graph);
-  Task<std::optional<std::vector<msg::TraceReply>>> trace(GraphId graph);
-  Task<std::shared_ptr<const Look>> look();  // null: the scheduler does not answer
   Task<void> sleep(TimeNs ns);
+
+  // questions.cc. Null: the scheduler did not answer in time. Of a graph the answer is whole and `since` is not looked at.
+  Task<SharedView> view(scheduler::ViewRequest request);
+  Task<std::shared_ptr<const Look>> look();
+  Task<std::optional<msg::Explanation>> explain(GraphId graph);
+  Task<std::optional<Result<std::vector<msg::TraceReply>>>> trace(GraphId graph);
 
   // http.cc
   Task<void> serve(asio::ip::tcp::socket socket);
@@ -99,6 +125,7 @@ struct Dashboard::Impl {
 struct Entry {
   std::optional<Role> role;
   bool by_header = false;  // proven by Authorization, which no page of another site can send
+  std::string cookie;      // else what proves it, to be looked at again: logins end
 };
 Entry entry_of(const Dashboard::Impl& d, const Request& request);
 // An answer that refuses it, or nothing: the host must be one of ours, and a page that asks must be ours too.

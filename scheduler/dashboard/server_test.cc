@@ -27,9 +27,10 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 struct FakeSource final : Source {
-  void view(scheduler::ViewRequest request, std::function<void(scheduler::View)> answer) override {
+  void view(scheduler::ViewRequest request, std::function<void(scheduler::View, TimeNs)> answer_in) override {
     ++views;
     if (silent) return;
+    const auto answer = [&](scheduler::View view) { answer_in(std::move(view), cost_ns); };
     if (std::holds_alternative<scheduler::GraphRequest>(request)) {
       const auto graph = std::get<scheduler::GraphRequest>(request).graph;
       scheduler::GraphView g;
@@ -43,13 +44,17 @@ struct FakeSource final : Source {
     answer(test::cluster(workers, test::kHostile));
   }
   void explain(GraphId, std::function<void(msg::Explanation)> answer) override { answer({}); }
-  void trace(GraphId, std::function<void(std::vector<msg::TraceReply>)> answer) override { answer({}); }
+  void trace(GraphId, std::function<void(Result<std::vector<msg::TraceReply>>)> answer) override {
+    if (refuses) return answer(error(Errc::kUnavailable, "others are collecting traces"));
+    answer(std::vector<msg::TraceReply>{});
+  }
   void cancel(GraphId graph) override { cancelled = graph.value; }
   void release(ArrayId array) override { released = array.value; }
 
   std::atomic<int> views = 0;
   std::atomic<std::uint64_t> cancelled = 0, released = 0;
-  std::atomic<bool> silent = false;
+  std::atomic<bool> silent = false, refuses = false;
+  std::atomic<TimeNs> cost_ns = 0;
   std::atomic<int> workers = 2;
 };
 
@@ -333,17 +338,40 @@ TEST_CASE("a request that drips is cut off") {
   CHECK(site.raw(site.head("POST", "/login", "") + "Content-Length: 10\r\n\r\nabc").status == 0);
 }
 
+// Connections that stay, each being served.
+std::vector<tcp::socket> hold(Site& site, int n, const std::string& headers) {
+  std::vector<tcp::socket> held;
+  for (int i = 0; i < n; ++i) held.push_back(site.connect());
+  for (auto& socket : held) {
+    asio::write(socket, asio::buffer("GET / HTTP/1.1\r\nHost: " + site.host + "\r\n" + headers + "\r\n"));
+    char first;
+    asio::read(socket, asio::buffer(&first, 1));
+  }
+  return held;
+}
+
+TEST_CASE("strangers who fill the connections make room, oldest first") {
+  Limits limits;
+  limits.connections = 4;
+  Site site(limits);
+  std::vector<tcp::socket> held = hold(site, 4, "");
+  for (int i = 0; i < 6; ++i) CHECK(site.get("/api/me", site.bearer(site.reader_token)).status == 200);
+  const auto known = hold(site, 2, site.bearer(site.reader_token));
+  error_code ec;
+  auto ws = open_socket(site, site.reader_token, "", ec);
+  CHECK(!ec);
+  for (int i = 0; i < 20; ++i) site.connect();  // and more of them push out only each other
+  CHECK(!read_text(*ws, ec).empty());
+  std::string rest;
+  asio::read(held[0], asio::dynamic_buffer(rest), ec);
+  CHECK(ec == asio::error::eof);
+}
+
 TEST_CASE("so many connections and no more") {
   Limits limits;
   limits.connections = 4;
   Site site(limits);
-  std::vector<tcp::socket> held;
-  for (int i = 0; i < 4; ++i) held.push_back(site.connect());
-  for (auto& socket : held) {  // each is being served
-    asio::write(socket, asio::buffer("GET / HTTP/1.1\r\nHost: " + site.host + "\r\n\r\n"));
-    char first;
-    asio::read(socket, asio::buffer(&first, 1));
-  }
+  std::vector<tcp::socket> held = hold(site, 4, site.bearer(site.reader_token));
   CHECK(site.get("/").status == 0);
   held.clear();
   int status = 0;
@@ -367,6 +395,70 @@ TEST_CASE("overviews are shared: many askers are one question") {
   Site site({}, 60 * kSecond);
   for (int i = 0; i < 10; ++i) CHECK(site.get("/api/overview", site.bearer(site.reader_token)).status == 200);
   CHECK(site.source.views == 1);
+}
+
+TEST_CASE("other views are shared too, and errors") {
+  Site site({}, 60 * kSecond);
+  for (const char* path : {"/api/graph?id=7", "/api/arrays", "/api/array?id=1"}) {
+    const int before = site.source.views;
+    for (int i = 0; i < 5; ++i) site.get(path, site.bearer(site.reader_token));
+    CHECK(site.source.views == before + 1);
+  }
+}
+
+TEST_CASE("questions leave the scheduler most of its time, however many are asked") {
+  Site site({}, kMillisecond);
+  site.source.cost_ns = 20 * kMillisecond;  // so the next comes 180 ms later at the earliest
+  const TimeNs begin = monotonic_now();
+  for (int i = 1; i <= 4; ++i)
+    CHECK(site.get("/api/array?id=" + std::to_string(i), site.bearer(site.reader_token)).status == 404);
+  CHECK(monotonic_now() - begin >= 3 * 180 * kMillisecond);
+  CHECK(site.source.views == 4);
+}
+
+TEST_CASE("what the scheduler refuses is told at once") {
+  Site site;
+  site.source.refuses = true;
+  const Answer answer = site.get("/api/trace", site.bearer(site.reader_token));
+  CHECK(answer.status == 503);
+  CHECK(answer.body.find("others are collecting") != std::string::npos);
+}
+
+TEST_CASE("HEAD is answered as GET, without the body") {
+  Site site;
+  const Answer page = site.get("/app.js"), head = site.raw(site.head("HEAD", "/app.js", "") + "\r\n");
+  CHECK(head.status == 200);
+  CHECK(head.body.empty());
+  CHECK(head.header("Content-Length") == page.header("Content-Length"));
+  CHECK(site.raw(site.head("HEAD", "/api/overview", "") + "\r\n").status == 401);
+  const Answer made =
+      site.post("/api/login-link", R"({"role":"reader"})", site.as_json() + site.bearer(site.operator_token));
+  const std::string path =
+      made.body.substr(made.body.find("/login"), std::string("/login?code=").size() + 64);
+  CHECK(site.raw(site.head("HEAD", path, "") + "\r\n").status == 405);  // looking does not use it up
+  CHECK(site.get(path).status == 303);
+}
+
+TEST_CASE("localhost is every address that it stands for") {
+  FakeSource source;
+  LogRing log;
+  const net::Token token = *net::Token::from_hex(std::string(64, '1'));
+  auto opened = Dashboard::open({.listen = *net::Address::parse("localhost:0"), .token = token}, source, log);
+  REQUIRE(opened.has_value());
+  asio::io_context io;
+  tcp::resolver resolver(io);
+  const auto found = resolver.resolve("localhost", std::to_string((*opened)->address().port));
+  std::size_t connected = 0;
+  for (const auto& entry : found) {
+    tcp::socket socket(io);
+    error_code ec;
+    socket.connect(entry.endpoint(), ec);
+    if (!ec) ++connected;
+    const bool none_here =
+        ec == asio::error::address_family_not_supported || ec == boost::system::errc::address_not_available;
+    CHECK((!ec || none_here));
+  }
+  CHECK(connected >= 1);
 }
 
 // ---- WebSockets ----------------------------------------------------------------------------------------------------------------
@@ -444,6 +536,26 @@ TEST_CASE("messages that our page does not send end the link") {
   }
 }
 
+TEST_CASE("whoever logs out watches no longer, in no window") {
+  Site site;
+  const std::string cookie = site.cookie(site.reader_token);
+  error_code ec;
+  auto ws = std::make_unique<Ws>(site.connect());
+  ws->set_option(websocket::stream_base::decorator([&](websocket::request_type& request) {
+    request.set("Cookie", cookie);
+    request.set("Origin", "http://" + site.host);
+  }));
+  ws->handshake(site.host, "/ws", ec);
+  REQUIRE(!ec);
+  CHECK(!read_text(*ws, ec).empty());
+  const std::string mine = "Cookie: " + cookie + "\r\n" + site.own_page();
+  CHECK(site.post("/logout", "", mine).status == 200);
+  for (int i = 0; i < 500 && !ec; ++i) read_text(*ws, ec);
+  CHECK(ec);
+  CHECK(site.get("/api/me", mine).status == 401);
+  CHECK(site.get("/api/me", "Cookie: " + site.cookie(site.reader_token) + "\r\n").status == 200);
+}
+
 TEST_CASE("a flood of messages ends the link") {
   Limits limits;
   limits.messages_per_s = 1;
@@ -515,11 +627,11 @@ TEST_CASE("the log keeps the last lines, and long ones short") {
   LogRing ring;
   for (std::size_t i = 0; i < LogRing::kLines + 10; ++i) ring.add({0, 0, 1, "line " + std::to_string(i), {}});
   CHECK(ring.after(0).size() == LogRing::kLines);
-  CHECK(ring.after(0).front().number == 11);
+  CHECK(ring.after(0).front()->number == 11);
   CHECK(ring.after(LogRing::kLines + 9).size() == 1);
   CHECK(ring.after(1'000'000).empty());
   ring.add({0, 0, 1, std::string(10'000, 'x'), {{"k", std::string(10'000, 'y')}}});
-  CHECK(ring.after(LogRing::kLines + 10)[0].event.size() == LogRing::kFieldBytes);
+  CHECK(ring.after(LogRing::kLines + 10)[0]->event.size() == LogRing::kFieldBytes);
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ struct Socket {
   std::vector<Watched> watched;
   std::uint64_t told_log = 0;
   bool wants_log = false, open = true;
+  std::string cookie;    // what lets it in, if not a token
   double allowance = 0;  // messages that may come now
   TimeNs allowed_at = 0;
 
@@ -120,7 +121,7 @@ Task<bool> write(Dashboard::Impl& d, std::shared_ptr<Socket> s, const std::strin
 }
 
 scheduler::ViewRequest request_of(const Watched& w) {
-  if (w.view == "graph") return scheduler::GraphRequest{GraphId{w.id}, w.since, 0};
+  if (w.view == "graph") return scheduler::GraphRequest{GraphId{w.id}, scheduler::kNotYet, 0};
   if (w.view == "array") return scheduler::ArrayRequest{ArrayId{w.id}};
   return scheduler::ArraysRequest{SessionId{static_cast<std::uint32_t>(w.id)}};
 }
@@ -130,8 +131,15 @@ std::string text_of(const scheduler::View& view, Watched& w) {
   json::object object;
   if (const auto* graph = std::get_if<scheduler::GraphView>(&view)) {
     const bool whole = w.since == scheduler::kNotYet;
-    if (!whole && graph->ops.empty() && w.told == "ended") return {};
-    object = to_json(*graph);
+    scheduler::GraphView news;
+    if (!whole) {
+      news.summary = graph->summary, news.now = graph->now, news.passes = graph->passes;
+      news.source_count = graph->source_count, news.forgotten = graph->forgotten;
+      std::copy_if(graph->ops.begin(), graph->ops.end(), std::back_inserter(news.ops),
+                   [&](const scheduler::OpView& op) { return std::max<TimeNs>(op.ended, 0) > w.since; });
+      if (news.ops.empty() && w.told == "ended") return {};
+    }
+    object = to_json(whole ? *graph : news);
     object["whole"] = whole;
     // What is reported in the very same moment is told twice rather than not at all.
     w.since = std::max<TimeNs>(0, graph->now - 1);
@@ -161,7 +169,7 @@ Task<bool> tell(Dashboard::Impl& d, std::shared_ptr<Socket> s) {
   for (std::size_t i = 0; i < s->watched.size(); ++i) {
     const std::string view = s->watched[i].view;
     const std::uint64_t id = s->watched[i].id;
-    const std::optional<scheduler::View> answer = co_await d.view(request_of(s->watched[i]));
+    const SharedView answer = co_await d.view(request_of(s->watched[i]));
     // Meanwhile it may watch something else.
     if (i >= s->watched.size() || s->watched[i].view != view || s->watched[i].id != id || !answer) continue;
     const std::string text = text_of(*answer, s->watched[i]);
@@ -170,9 +178,9 @@ Task<bool> tell(Dashboard::Impl& d, std::shared_ptr<Socket> s) {
     if (!taken) co_return false;
   }
   if (s->wants_log) {
-    const std::vector<LogLine> lines = d.log.after(s->told_log);
+    const auto lines = d.log.after(s->told_log);
     if (!lines.empty()) {
-      s->told_log = lines.back().number;
+      s->told_log = lines.back()->number;
       const std::string text = boost::json::serialize(to_json(lines));
       const bool taken = co_await write(d, s, text);
       if (!taken) co_return false;
@@ -185,6 +193,7 @@ Task<bool> tell(Dashboard::Impl& d, std::shared_ptr<Socket> s) {
 
 Task<void> Dashboard::Impl::follow(beast::tcp_stream stream, Request request) {
   auto s = std::make_shared<Socket>(std::move(stream), io);
+  s->cookie = entry_of(*this, request).cookie;
   websocket::stream_base::timeout timeout{};
   timeout.handshake_timeout = std::chrono::nanoseconds(options.limits.read_ns);
   timeout.idle_timeout =
@@ -199,7 +208,8 @@ Task<void> Dashboard::Impl::follow(beast::tcp_stream stream, Request request) {
   if (ec) co_return;
   s->ws.text(true);
   asio::co_spawn(io, read(*this, s), asio::detached);
-  while (s->open) {
+  // A login ends, and whoever watched by it watches no longer.
+  while (s->open && (s->cookie.empty() || auth.from_cookie(s->cookie, wall_seconds()))) {
     const bool taken = co_await tell(*this, s);
     if (!taken || !s->open) break;
     s->wake.expires_after(std::chrono::nanoseconds(options.period_ns));

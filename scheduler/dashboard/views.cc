@@ -304,15 +304,15 @@ json::object to_json(const msg::Explanation& e) {
            })}};
 }
 
-json::object to_json(const std::vector<LogLine>& lines) {
+json::object to_json(const std::vector<std::shared_ptr<const LogLine>>& lines) {
   static constexpr const char* kLevels[] = {"debug", "info", "warning", "error"};
-  return {{"view", "log"}, {"lines", list(lines, [](const LogLine& l) {
+  return {{"view", "log"}, {"lines", list(lines, [](const std::shared_ptr<const LogLine>& l) {
                               object fields;
-                              for (const auto& [key, text] : l.fields) fields[utf8(key)] = utf8(text);
-                              return object{{"number", l.number},
-                                            {"wall_ms", l.wall_ms},
-                                            {"level", kLevels[std::clamp(l.level, 0, 3)]},
-                                            {"event", utf8(l.event)},
+                              for (const auto& [key, text] : l->fields) fields[utf8(key)] = utf8(text);
+                              return object{{"number", l->number},
+                                            {"wall_ms", l->wall_ms},
+                                            {"level", kLevels[std::clamp(l->level, 0, 3)]},
+                                            {"event", utf8(l->event)},
                                             {"fields", std::move(fields)}};
                             })}};
 }

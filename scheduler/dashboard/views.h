@@ -16,7 +16,7 @@ json::object to_json(const scheduler::ArrayList& arrays);
 constexpr std::int64_t kWindow = 64;
 json::object to_json(const scheduler::ArrayDetail& array, const ir::Index& at);
 json::object to_json(const msg::Explanation& explanation);
-json::object to_json(const std::vector<LogLine>& lines);
+json::object to_json(const std::vector<std::shared_ptr<const LogLine>>& lines);
 // Columns of equal length, one entry a step: much smaller than an object a step.
 json::object to_json(const std::vector<msg::TraceReply>& replies);
 

@@ -79,6 +79,45 @@ TEST_CASE("login links and tokens") {
   CHECK(!has(w.cluster.words(), "code="));
 }
 
+TEST_CASE("whoever looks its address up finds the dashboard, though the usual port is taken") {
+  Folder folder;
+  std::vector<std::unique_ptr<Process>> both;
+  for (const char* page : {"one", "two"}) {  // at most one of them has the usual port
+    both.push_back(std::make_unique<Process>(
+        page, std::vector<std::string>{scheduler_program(), "--listen", "127.0.0.1:0", "--token-file",
+                                       folder / "token", "--dashboard-address-file", folder / page}));
+    REQUIRE(eventually([&] { return std::filesystem::exists(folder / page); }));
+  }
+  CHECK(read_file(folder / "one") != read_file(folder / "two"));
+}
+
+TEST_CASE("every command has JSON") {
+  const Watched w;
+  const Session session = w.cluster.session("json");
+  session.ones({64, 64}, {.block = {16, 16}}).persist().wait();
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"status"},
+                                                  {"devices"},
+                                                  {"doctor"},
+                                                  {"version"},
+                                                  {"top"},
+                                                  {"arrays"},
+                                                  {"graph"},
+                                                  {"dashboard"},
+                                                  {"dashboard", "--print-token", "reader"},
+                                                  {"trace", w.folder / "t.json"},
+                                                  {"shutdown"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.push_back("--json");
+    const Ran ran = w.tool(arguments);
+    CAPTURE(command[0]);
+    CAPTURE(ran.errors);
+    CHECK(ran.code == 0);
+    const bool looks = !ran.output.empty() && (ran.output[0] == '{' || ran.output[0] == '[');
+    CHECK(looks);
+    CHECK(ran.output.find('\n') == std::string::npos);  // one line: its end is not kept
+  }
+}
+
 TEST_CASE("no dashboard, or another's token, is one line and exit code 1") {
   const Cluster without;
   const Ran ran = without.tool({"top", "--dashboard", "127.0.0.1:1"});

@@ -18,4 +18,7 @@ std::string bytes_text(std::int64_t bytes);
 // "1.24 ms"; "0 s".
 std::string seconds_text(double seconds);
 
+// As printf, onto the end of `out`; what is longer than 511 bytes is cut there.
+[[gnu::format(printf, 2, 3)]] void append(std::string& out, const char* format, ...);
+
 }  // namespace tilewise

@@ -17,23 +17,27 @@ namespace tilewise::dashboard {
 class Source {
  public:
   virtual ~Source() = default;
-  virtual void view(scheduler::ViewRequest request, std::function<void(scheduler::View)> answer) = 0;
+  // `took_ns`: how long the scheduler's thread was busy with it.
+  virtual void view(scheduler::ViewRequest request,
+                    std::function<void(scheduler::View, TimeNs took_ns)> answer) = 0;
   virtual void explain(GraphId graph, std::function<void(msg::Explanation)> answer) = 0;
   // One reply a worker, when all are there. No graph: all that workers remember.
-  virtual void trace(GraphId graph, std::function<void(std::vector<msg::TraceReply>)> answer) = 0;
+  virtual void trace(GraphId graph, std::function<void(Result<std::vector<msg::TraceReply>>)> answer) = 0;
   virtual void cancel(GraphId graph) = 0;
   virtual void release(ArrayId array) = 0;
 };
 
 struct Limits {
-  std::size_t connections = 64;  // one more is closed at once
-  std::size_t sockets = 16;      // WebSockets among them
+  // One more pushes out the one that has been silent about who it is for longest; if all have said so, it is closed.
+  std::size_t connections = 64;
+  std::size_t sockets = 16;  // WebSockets among them
   std::size_t header_bytes = 8 * 1024, body_bytes = 8 * 1024, message_bytes = 4 * 1024;
   double messages_per_s = 20, message_burst = 40;  // of one WebSocket
   TimeNs read_ns = 10 * kSecond;                   // a request, from its first byte
   TimeNs write_ns = 15 * kSecond;                  // an answer, or one message
   TimeNs idle_ns = 60 * kSecond;                   // between requests of a connection
   TimeNs answer_ns = 10 * kSecond;                 // for the scheduler to answer
+  double scheduler_share = 0.1;                    // of its thread's time, for views other than the overview
 };
 
 struct Options {

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -22,12 +23,12 @@ class LogRing {
   static constexpr std::size_t kLines = 2'000, kFields = 16, kFieldBytes = 512;
 
   void add(LogLine line);  // numbers it; long fields are cut
-  // Those after `number`, oldest first.
-  std::vector<LogLine> after(std::uint64_t number) const;
+  // Those after `number`, oldest first. Lines are shared, so whoever logs meanwhile waits for a copy of pointers at most.
+  std::vector<std::shared_ptr<const LogLine>> after(std::uint64_t number) const;
 
  private:
   mutable std::mutex mutex_;
-  std::deque<LogLine> lines_;
+  std::deque<std::shared_ptr<const LogLine>> lines_;
   std::uint64_t last_ = 0;
 };
 
