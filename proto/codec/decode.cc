@@ -511,8 +511,17 @@ msg::Message Reader::message(wire::Message::Reader r) {
     case wire::Message::WELCOME: {
       const auto w = r.getWelcome();
       return msg::Welcome{w.getTerm(), WorkerId(w.getYou()), SessionId(w.getSession()),
-                          ids<DeviceId>(w.getDevices()), outcome(w.getRefused())};
+                          ids<DeviceId>(w.getDevices()), outcome(w.getRefused()), w.getState()};
     }
+    case wire::Message::RESUME: {
+      const auto s = r.getResume();
+      return msg::Resume{s.getState(), WorkerId(s.getMe()), s.getReceived()};
+    }
+    case wire::Message::RESUMED: {
+      const auto s = r.getResumed();
+      return msg::Resumed{s.getTerm(), s.getReceived(), outcome(s.getRefused())};
+    }
+    case wire::Message::ACK: return msg::Ack{r.getAck()};
     case wire::Message::LOG: {
       const auto l = r.getLog();
       return msg::Log{l.getTerm(), l.getFirst(),

@@ -265,7 +265,18 @@ struct WriteMessage {
     w.setSession(m.session.value);
     ids(w.initDevices(any_count(m.devices.size())), m.devices);
     write_outcome(m.refused, [&] { return w.initRefused(); });
+    w.setState(m.state);
   }
+  void operator()(const msg::Resume& m) {
+    auto r = b.initResume();
+    r.setState(m.state), r.setMe(m.me.value), r.setReceived(m.received);
+  }
+  void operator()(const msg::Resumed& m) {
+    auto r = b.initResumed();
+    r.setTerm(m.term), r.setReceived(m.received);
+    write_outcome(m.refused, [&] { return r.initRefused(); });
+  }
+  void operator()(const msg::Ack& m) { b.setAck(m.received); }
   void operator()(const msg::Log& m) {
     auto l = b.initLog();
     l.setTerm(m.term);

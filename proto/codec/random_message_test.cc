@@ -191,8 +191,11 @@ struct Gen {
          })};
   }
   void fill(msg::Welcome& m) {
-    m = {u32(), id<WorkerId>(), id<SessionId>(), list(4, [&] { return id<DeviceId>(); }), outcome()};
+    m = {u32(), id<WorkerId>(), id<SessionId>(), list(4, [&] { return id<DeviceId>(); }), outcome(), u64()};
   }
+  void fill(msg::Resume& m) { m = {u64(), id<WorkerId>(), u64()}; }
+  void fill(msg::Resumed& m) { m = {u32(), u64(), outcome()}; }
+  void fill(msg::Ack& m) { m = {u64()}; }
   void fill(msg::Log& m) {
     m = {u32(), u64(), list(5, [&] { return entry(); })};
   }

@@ -23,7 +23,7 @@ std::string_view name_of(const Message& message) {
       "Submit",        "SubmitReply", "GraphProgress", "GraphDone", "ReleaseArrays", "CancelRequest",
       "StatusRequest", "StatusReply", "Shutdown",      "Ping",      "Pong",          "Refusal",
       "PeerHello",     "ArenaMap",    "PeerBatch",     "Explain",   "Explanation",   "TraceRequest",
-      "TraceReply",    "Held"};
+      "TraceReply",    "Held",        "Resume",        "Resumed",   "Ack"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

@@ -107,6 +107,35 @@ TimeNs Core::next_deadline() const {
   return next;
 }
 
+void Core::settle(TimeNs now, std::vector<Action>& actions) {
+  State& s = impl_->s;
+  s.now = std::max(s.now, now);
+  s.out = &actions;
+  s.plans = {};
+  s.lazy_at = s.now;
+  flush_logs(s);
+  s.out = nullptr;
+}
+
+void Core::begin_life(Options options, TimeNs now, std::vector<Action>& actions) {
+  State& s = impl_->s;
+  TW_CHECK(options.term > s.options.term, "a scheduler's life must have a higher term than the one before");
+  s.options = std::move(options);
+  settle(now, actions);
+  for (auto& [conn, link] : s.links) link.heard = link.pinged = s.now;
+  s.liveness_at = s.now;
+  s.recovery.give_up_at = s.now + s.options.recovery_wait_ns;
+}
+
+Result<std::string> Core::snapshot(const SnapshotCodec& codec) const {
+  return scheduler::snapshot(impl_->s, codec);
+}
+Status Core::restore(std::string_view bytes, const SnapshotCodec& codec) {
+  return scheduler::restore(impl_->s, bytes, codec);
+}
+TimeNs Core::now() const { return impl_->s.now; }
+std::uint32_t Core::term() const { return impl_->s.options.term; }
+
 View Core::view(const ViewRequest& request, TimeNs now) const {
   const State& s = impl_->s;
   View out = view_of(s, request);

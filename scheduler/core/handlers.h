@@ -55,6 +55,10 @@ View view_of(const State& s, const ViewRequest& request);
 // status.cc
 msg::StatusReply status_of(const State& s);
 
+// snapshot.cc
+Result<std::string> snapshot(const State& s, const SnapshotCodec& codec);
+Status restore(State& s, std::string_view bytes, const SnapshotCodec& codec);
+
 // invariants.cc
 void check_invariants(const State& s);
 std::uint64_t digest_of(const State& s);

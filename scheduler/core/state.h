@@ -203,6 +203,7 @@ struct State {
   std::int64_t graphs_done = 0, graphs_failed = 0, tasks_done = 0, running = 0;
 
   History history;
+  std::set<std::string> texts;  // names of policies in restored records
 
   // Only during a step.
   std::vector<Action>* out = nullptr;

@@ -47,6 +47,14 @@ template <class IdT, class T> class Table {
   }
   std::size_t size() const { return index_.size(); }
 
+  // Slots and all, so that the order of iteration stays. `id_of` a record.
+  template <class Archive, class F> void archive(Archive& a, F&& id_of) {
+    a(slots_, free_);
+    index_.clear();
+    for (std::uint32_t slot = 0; slot < slots_.size(); ++slot)
+      if (slots_[slot]) index_.emplace(id_of(*slots_[slot]).value, slot);
+  }
+
   template <class F> void for_each(F&& visit) {
     for (auto& slot : slots_)
       if (slot) visit(*slot);

@@ -59,3 +59,8 @@ TEST_CASE("workers die all the time, and graphs end well") {
   run_worlds(sim::Knobs::storm, "TILEWISE_SIM_STORM",
              {"killed workers", "the last worker killed", "respawned workers", "requests done"});
 }
+
+TEST_CASE("the scheduler dies at any step and comes back from what it wrote down") {
+  run_worlds(sim::Knobs::restarts, "TILEWISE_SIM_RESTARTS",
+             {"scheduler crashes", "checkpoints", "killed workers", "uploads", "cancels", "requests done"});
+}

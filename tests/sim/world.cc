@@ -50,7 +50,8 @@ std::string Knobs::describe() const {
     << " bytes a device, " << (map_peers ? "mapped" : "copied") << ", duplicates " << duplicate
     << ", delay <= " << max_delay_ns << " ns, lazy " << lazy_ns << " ns, window " << window << ", releases "
     << releases_a_step << ", failing steps " << fail_step << ", cancels " << cancel << ", kill "
-    << kill_worker << ", kills " << kills << " in " << kill_span_ns << " ns, respawn " << respawn;
+    << kill_worker << ", kills " << kills << " in " << kill_span_ns << " ns, respawn " << respawn
+    << ", scheduler crashes " << scheduler_crashes << ", checkpoints " << checkpoint;
   return s.str();
 }
 
@@ -64,6 +65,7 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   options.history_graphs = 3;
   options.recovery_wait_ns = knobs.recovery_wait_ns;
   scheduler_ = std::make_unique<scheduler::Core>(options);
+  scheduler_options_ = std::move(options);
 }
 World::~World() = default;
 
@@ -86,6 +88,8 @@ Outcome World::run() {
   }
   for (int i = 0; i < knobs_.kills; ++i)
     at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { kill_some(); });
+  for (int i = 0; i < knobs_.scheduler_crashes; ++i)
+    at(prng_.between(1, knobs_.max_delay_ns * 8 + knobs_.kill_span_ns), [this] { crash_scheduler(); });
   constexpr std::int64_t kMaxEvents = 2'000'000;
   while (!events_.empty() && outcome_.violation.empty()) {
     if (++outcome_.events > kMaxEvents) violate("no end after 2e6 events");
@@ -146,15 +150,13 @@ void World::to_scheduler(scheduler::Conn from, msg::Message message, bool ordere
 }
 
 void World::step_scheduler(std::vector<scheduler::Event> events) {
+  if (down_) return postponed_.push_back(std::move(events));
+  write_down(events);
   std::vector<scheduler::Action> actions;
   scheduler_->step(events, now_, actions);
   scheduler_->check_invariants();
-  for (scheduler::Action& action : actions) {
-    if (auto* send = std::get_if<scheduler::Send>(&action))
-      from_scheduler(send->to, std::move(send->message));
-    else if (auto* close = std::get_if<scheduler::Close>(&action))
-      ++outcome_.covered["closed by the scheduler"], (void)close;
-  }
+  perform_scheduler(actions);
+  maybe_checkpoint();
   const TimeNs wait = scheduler_->next_deadline() - now_;
   if (scheduler_timer_ || wait > 1000 * kSecond) return;
   scheduler_timer_ = true;
@@ -162,6 +164,15 @@ void World::step_scheduler(std::vector<scheduler::Event> events) {
     scheduler_timer_ = false;
     step_scheduler({});
   });
+}
+
+void World::perform_scheduler(std::vector<scheduler::Action>& actions) {
+  for (scheduler::Action& action : actions) {
+    if (auto* send = std::get_if<scheduler::Send>(&action))
+      from_scheduler(send->to, std::move(send->message));
+    else if (auto* close = std::get_if<scheduler::Close>(&action))
+      ++outcome_.covered["closed by the scheduler"], (void)close;
+  }
 }
 
 void World::from_scheduler(scheduler::Conn to, msg::Message message) {

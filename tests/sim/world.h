@@ -30,9 +30,13 @@ struct Knobs {
   double respawn = 0;  // and for each, whether another one comes after a while
   TimeNs kill_span_ns = 0;
   TimeNs recovery_wait_ns = 30 * kSecond;
+  int scheduler_crashes = 0;  // within kill_span_ns
+  double checkpoint = 0;      // after a step of the scheduler
   static Knobs from_seed(std::uint64_t seed);
   // The same with workers dying all the time, and nothing else that could end a graph.
   static Knobs storm(std::uint64_t seed);
+  // One of both, and the scheduler dies too.
+  static Knobs restarts(std::uint64_t seed);
   std::string describe() const;
 };
 
@@ -63,6 +67,11 @@ class World {
   void to_scheduler(scheduler::Conn from, msg::Message message, bool ordered);
   void step_scheduler(std::vector<scheduler::Event> events);
   void from_scheduler(scheduler::Conn to, msg::Message message);
+  void perform_scheduler(std::vector<scheduler::Action>& actions);
+  void write_down(const std::vector<scheduler::Event>& events);
+  void maybe_checkpoint();
+  void crash_scheduler();
+  void restart_scheduler();
 
   // workers
   void start_worker(int index);
@@ -113,6 +122,14 @@ class World {
   Oracle oracle_;
   Outcome outcome_;
   bool scheduler_timer_ = false;
+  scheduler::Options scheduler_options_;
+  struct Disk {  // what the scheduler would find again
+    std::string snapshot;
+    std::vector<std::pair<TimeNs, std::vector<scheduler::Event>>> steps;
+  };
+  Disk disk_;
+  bool down_ = false;
+  std::vector<std::vector<scheduler::Event>> postponed_;
 };
 
 }  // namespace tilewise::sim

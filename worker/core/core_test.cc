@@ -114,7 +114,7 @@ TEST_CASE("a log entry is applied once, in order, however it arrives") {
   CHECK(lists.step({second}).launches.empty());
   CHECK(lists.step({first}).launches.size() == 2);
   CHECK(lists.step({first, second}).launches.empty());
-  const msg::Log other_term{7, lists.next + 2, {plan_of({on(kHere, 3, source(12, 1))})}};
+  const msg::Log other_term{0, lists.next + 2, {plan_of({on(kHere, 3, source(12, 1))})}};
   CHECK(lists.step({other_term}).launches.empty());  // an older scheduler commands nobody
 }
 

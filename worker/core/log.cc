@@ -6,10 +6,11 @@
 namespace tilewise::worker {
 
 void Core::Impl::on_log(msg::Log& log) {
-  if (log.term != options.term) {  // an older scheduler commands nobody; a newer one makes us join again
+  if (log.term < options.term) {  // an older scheduler commands nobody
     ++counts.stale;
     return;
   }
+  options.term = log.term;  // a later life of it goes on where the one before ended
   std::uint64_t number = log.first;
   for (msg::LogEntry& entry : log.entries) {
     if (number < log_next) {

@@ -45,6 +45,20 @@ struct Welcome {
   session @2 :UInt32;      # clients only, else 0
   devices @3 :List(UInt32);  # in the order of Join
   refused @4 :Outcome;     # an error: the link closes after this
+  state @5 :UInt64;        # names what I keep on disk; 0: nothing
+}
+
+struct Resume {
+  # First on a link to a scheduler that keeps its state: I have joined before.
+  state @0 :UInt64;        # as in Welcome
+  me @1 :UInt32;           # my WorkerId
+  received @2 :UInt64;     # messages from you so far, from Welcome on; Resume, Resumed and Ack not counted
+}
+
+struct Resumed {
+  term @0 :UInt32;
+  received @1 :UInt64;     # messages from you so far, from Join on
+  refused @2 :Outcome;     # an error: you are lost; the link closes after this
 }
 
 struct PeerInfo {
@@ -425,5 +439,8 @@ struct Message {
     traceRequest @23 :TraceRequest;
     traceReply @24 :TraceReply;
     held @25 :Held;
+    resume @26 :Resume;
+    resumed @27 :Resumed;
+    ack @28 :UInt64;                  # messages received so far
   }
 }

@@ -66,7 +66,27 @@ struct Welcome {
   SessionId session;              // clients only
   std::vector<DeviceId> devices;  // in the order of Join
   Outcome refused;                // ok: accepted; else the link closes after this
+  std::uint64_t state = 0;        // names what this scheduler keeps on disk; 0: it keeps nothing
   friend bool operator==(const Welcome&, const Welcome&) = default;
+};
+
+// Where a scheduler keeps its state, links to it outlive its process. Both sides count the messages of a peer, but for
+// these three, from its Join and Welcome on; what is not known to have arrived is kept and sent again on the next link.
+struct Resume {  // first on such a link, instead of Join
+  std::uint64_t state = 0;
+  WorkerId me;
+  std::uint64_t received = 0;  // messages from the scheduler so far
+  friend bool operator==(const Resume&, const Resume&) = default;
+};
+struct Resumed {
+  std::uint32_t term = 0;
+  std::uint64_t received = 0;  // messages from the peer so far, none of which the scheduler will forget
+  Outcome refused;             // not ok: this incarnation is over; the link closes after this
+  friend bool operator==(const Resumed&, const Resumed&) = default;
+};
+struct Ack {  // either way
+  std::uint64_t received = 0;
+  friend bool operator==(const Ack&, const Ack&) = default;
 };
 
 struct PeerInfo {
@@ -468,7 +488,7 @@ struct PeerBatch {             // processed in this order
 using Message = std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply,
                              GraphProgress, GraphDone, ReleaseArrays, CancelRequest, StatusRequest,
                              StatusReply, Shutdown, Ping, Pong, Refusal, PeerHello, ArenaMap, PeerBatch,
-                             Explain, Explanation, TraceRequest, TraceReply, Held>;
+                             Explain, Explanation, TraceRequest, TraceReply, Held, Resume, Resumed, Ack>;
 std::string_view name_of(const Message& message);
 
 }  // namespace tilewise::msg

@@ -5,8 +5,10 @@
 #include <tilewise/msg/msg.h>
 #include <tilewise/scheduler/view.h>
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tilewise::scheduler {
@@ -69,6 +71,12 @@ struct Options {
   bool check_replays = false;           // tests: plan again what is replayed, and stop where the two differ
 };
 
+// How ops travel in a snapshot: as messages, whose encoding is not the core's business.
+struct SnapshotCodec {
+  std::function<Result<std::string>(const msg::Message&)> encode;
+  std::function<Result<msg::Message>(std::string_view)> decode;
+};
+
 class Core {
  public:
   explicit Core(Options options);
@@ -79,6 +87,22 @@ class Core {
 
   // When to step again though nothing arrives (pings, silence).
   TimeNs next_deadline() const;
+
+  // ---- outliving the process. The state is a function of the events and times of all steps; so whoever keeps those has it.
+
+  // Before a snapshot: forgets what it leaves out (plans to be replayed) and sends what is still held back. To be repeated
+  // with the steps.
+  void settle(TimeNs now, std::vector<Action>& actions);
+  // All that later steps depend on; right after settle() or begin_life(). Errors: the codec's.
+  Result<std::string> snapshot(const SnapshotCodec& codec) const;
+  // Of a fresh core: what snapshot() gave, in the options of then; of those of now only history_graphs and check_replays
+  // stay. kCorruptData: it is none; the core is then of no use.
+  Status restore(std::string_view bytes, const SnapshotCodec& codec);
+  // After restore() and the steps since: the next life, in other options and a higher term. Links are given their time
+  // anew to say something.
+  void begin_life(Options options, TimeNs now, std::vector<Action>& actions);
+  TimeNs now() const;  // of the last step
+  std::uint32_t term() const;
 
   // For people (tilewise/scheduler/view.h). Error: kNotFound.
   View view(const ViewRequest& request, TimeNs now) const;

@@ -60,13 +60,18 @@ class Speeds {
   // stays within a process keeps the guess.
   LinkSpeed link(const Device& from, const Device& to) const;
 
+  // Everything, as fields (for snapshots).
+  template <class Archive> void archive(Archive& a) { a(links_, devices_, kinds_); }
+
  private:
   struct Sum {
     std::int64_t busy_ns = 0, model_ns = 0;
+    template <class Archive> void archive(Archive& a) { a(busy_ns, model_ns); }
   };
   using Families = std::map<std::string, Sum, std::less<>>;
   struct LinkSum {
     std::int64_t transfers = 0, bytes = 0, busy_ns = 0;
+    template <class Archive> void archive(Archive& a) { a(transfers, bytes, busy_ns); }
   };
   static constexpr std::size_t kSizes = 3;
   std::map<std::pair<WorkerId, WorkerId>, std::array<LinkSum, kSizes>> links_;

@@ -1,0 +1,280 @@
+// The whole state as bytes, and back. One function names the fields of each record and serves both ways, so they cannot
+// differ. Left out: plans to be replayed (settle() forgets them) and what is remembered for people only.
+#include "graphs.h"
+#include "handlers.h"
+
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+namespace tilewise::scheduler {
+namespace {
+
+constexpr std::uint32_t kFormat = 1;
+
+// Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
+class Archive {
+ public:
+  Archive(std::string* out, std::string_view in, const SnapshotCodec& codec, std::set<std::string>* texts)
+      : out_(out), in_(in), codec_(codec), texts_(texts) {}
+
+  bool writing() const { return out_ != nullptr; }
+  bool at_end() const { return in_.empty(); }
+  void fail(Error why) {
+    if (failed_.code == Errc::kOk) failed_ = std::move(why);
+    in_ = {};
+  }
+  const Error& failed() const { return failed_; }
+
+  template <class... T> void operator()(T&... x) { (io(x), ...); }
+
+  // Reading: a text that lives as long as the state.
+  std::string_view keep(std::string text) { return *texts_->insert(std::move(text)).first; }
+
+  void message(msg::Message& m) {
+    std::string bytes;
+    if (writing()) {
+      Result<std::string> encoded = codec_.encode(m);
+      if (!encoded) return fail(encoded.error());
+      bytes = std::move(*encoded);
+    }
+    io(bytes);
+    if (writing() || failed_.code != Errc::kOk) return;
+    Result<msg::Message> decoded = codec_.decode(bytes);
+    if (!decoded) return fail(decoded.error());
+    m = std::move(*decoded);
+  }
+
+ private:
+  template <class T>
+    requires(std::is_integral_v<T> || std::is_enum_v<T> || std::is_floating_point_v<T>)
+  void io(T& x) {
+    raw(&x, sizeof x);
+  }
+  template <class Tag, class Rep> void io(Id<Tag, Rep>& x) { io(x.value); }
+  void io(std::string& x) {
+    std::uint64_t n = x.size();
+    size(n);
+    if (!writing()) x.resize(n);
+    raw(x.data(), n);
+  }
+  template <class T> void io(std::vector<T>& x) { list(x); }
+  template <class T> void io(std::deque<T>& x) { list(x); }
+  template <class T, std::size_t N> void io(std::array<T, N>& x) {
+    for (T& e : x) io(e);
+  }
+  template <class A, class B> void io(std::pair<A, B>& x) { io(x.first), io(x.second); }
+  template <class T> void io(std::optional<T>& x) {
+    bool there = x.has_value();
+    io(there);
+    if (!writing() && there) x.emplace();
+    if (there) io(*x);
+  }
+  template <class T> void io(std::set<T>& x) {
+    std::uint64_t n = x.size();
+    size(n);
+    if (writing()) {
+      for (T e : x) io(e);
+    }
+    for (std::uint64_t i = 0; !writing() && i < n; ++i) {
+      T e{};
+      io(e);
+      x.insert(x.end(), std::move(e));
+    }
+  }
+  template <class K, class V, class C> void io(std::map<K, V, C>& x) {
+    std::uint64_t n = x.size();
+    size(n);
+    if (writing()) {
+      for (auto& [key, value] : x) {
+        K k = key;
+        io(k), io(value);
+      }
+    }
+    for (std::uint64_t i = 0; !writing() && i < n; ++i) {
+      K k{};
+      io(k);
+      io(x[k]);
+    }
+  }
+  template <class T> void list(T& x) {
+    std::uint64_t n = x.size();
+    size(n);
+    if (!writing()) x.resize(n);
+    for (auto& e : x) io(e);
+  }
+  template <class T>
+    requires requires(T& t, Archive& a) { t.archive(a); }
+  void io(T& x) {
+    x.archive(*this);
+  }
+  template <class T>
+    requires requires(T& t, Archive& a) { fields(a, t); }
+  void io(T& x) {
+    fields(*this, x);
+  }
+
+  // Of a list: every entry takes a byte at least, so what is read stays within a multiple of what there is.
+  void size(std::uint64_t& n) {
+    io(n);
+    if (!writing() && n > in_.size()) {
+      fail(error(Errc::kCorruptData, "a list is longer than what is left of the snapshot"));
+      n = 0;
+    }
+  }
+  void raw(void* bytes, std::size_t n) {
+    if (writing()) {
+      out_->append(static_cast<const char*>(bytes), n);
+    } else if (n > in_.size()) {
+      std::memset(bytes, 0, n);
+      fail(error(Errc::kCorruptData, "the snapshot ends too early"));
+    } else {
+      std::memcpy(bytes, in_.data(), n);
+      in_.remove_prefix(n);
+    }
+  }
+
+  std::string* out_;
+  std::string_view in_;
+  const SnapshotCodec& codec_;
+  std::set<std::string>* texts_;
+  Error failed_{Errc::kOk, {}};
+};
+
+}  // namespace
+}  // namespace tilewise::scheduler
+
+// Fields of plain messages, where argument-dependent look-up finds them.
+namespace tilewise::msg {
+
+template <class A> static void fields(A& a, Outcome& x) { a(x.code, x.message); }
+template <class A> static void fields(A& a, DeviceDesc& x) {
+  a(x.name, x.kind, x.model, x.numeric_class, x.memory_bytes, x.streams);
+}
+template <class A> static void fields(A& a, PluginDesc& x) { a(x.kernel, x.version, x.hash); }
+template <class A> static void fields(A& a, PeerInfo& x) {
+  a(x.id, x.role, x.name, x.host_id, x.addresses, x.devices, x.descriptions);
+}
+template <class A> static void fields(A& a, LaneStats& x) { a(x.lane, x.transfers, x.bytes); }
+template <class A> static void fields(A& a, Stuck& x) {
+  a(x.graph, x.op, x.device, x.bytes_needed, x.bytes_available);
+}
+template <class A> static void fields(A& a, Range& x) { a(x.first, x.count); }
+template <class A> static void fields(A& a, Held::Share& x) { a(x.op, x.device, x.next, x.begun); }
+template <class A> static void fields(A& a, Held::Blocks& x) { a(x.array, x.device, x.sealed, x.wanted); }
+template <class A> static void fields(A& a, Held& x) { a(x.version, x.shares, x.blocks, x.cut); }
+template <class A> static void fields(A& a, SubmitReply& x) { a(x.request, x.outcome, x.graph, x.arrays); }
+template <class A> static void fields(A& a, GraphDone& x) { a(x.request, x.outcome, x.tasks); }
+template <class A> static void fields(A& a, DeviceStats& x) {
+  a(x.device, x.bytes_used, x.bytes_peak, x.bytes_resident, x.steps_run, x.busy_ns);
+}
+template <class A> static void fields(A& a, FamilyStats& x) {
+  a(x.device, x.family, x.steps, x.busy_ns, x.model_ns);
+}
+
+}  // namespace tilewise::msg
+
+namespace tilewise::scheduler {
+namespace {
+
+template <class A> void fields(A& a, Options& x) {
+  a(x.term, x.seed, x.ping_every_ns, x.silence_ns, x.progress_every_ns, x.lazy_ns, x.max_peers, x.max_graphs,
+    x.max_live_ops, x.max_lineage_ops, x.max_recovered_blocks, x.recovery_wait_ns, x.software_version,
+    x.passes_off);
+}
+template <class A> void fields(A& a, Link& x) { a(x.peer, x.heard, x.pinged); }
+template <class A> void fields(A& a, Peer& x) {
+  a(x.info, x.conn, x.alive, x.session, x.software_version, x.plugins, x.log_next, x.log_applied, x.lanes);
+}
+template <class A> void fields(A& a, Device& x) {
+  a(x.id, x.peer, x.alive, x.kind, x.host, x.streams, x.memory_bytes, x.load_bytes, x.stats, x.families);
+}
+template <class A> void fields(A& a, Answer& x) { a(x.request, x.reply, x.graph, x.done, x.graph_done); }
+template <class A> void fields(A& a, Session& x) {
+  a(x.id, x.peer, x.device, x.alive, x.highest_request, x.answers, x.arrays, x.running);
+}
+// Its source is its producer's output (restore).
+template <class A> void fields(A& a, ArrayRecord& x) {
+  a(x.id, x.producer, x.output, x.session, x.number, x.held, x.open_users, x.readers, x.fetches, x.failed);
+}
+template <class A> void fields(A& a, OpShare& x) { a(x.device, x.owned, x.completed, x.failed); }
+template <class A> void fields(A& a, OpRecord& x) {
+  std::string why(x.decision.why);
+  a(x.id, x.graph, x.position, x.points, x.load_bytes, x.shares, x.completed, x.failed, x.finished, x.of,
+    x.layers, x.retired, x.forgotten, why, x.decision.seconds, x.inputs, x.began, x.ended);
+  msg::Message m;
+  if (a.writing()) {
+    m = msg::Log{0, 1, {msg::Plan{x.graph, 0, {{x.id, x.op, x.placement, false, {}}}}}};
+    return a.message(m);
+  }
+  a.message(m);
+  auto* log = std::get_if<msg::Log>(&m);
+  auto* plan = log == nullptr || log->entries.size() != 1 ? nullptr : std::get_if<msg::Plan>(&log->entries[0]);
+  if (plan == nullptr || plan->ops.size() != 1)
+    return a.fail(error(Errc::kCorruptData, "the snapshot has something else where an op should be"));
+  x.op = std::move(plan->ops[0].op);
+  x.placement = std::move(plan->ops[0].placement);
+  x.decision.why = a.keep(std::move(why));
+}
+template <class A> void fields(A& a, GraphRecord& x) {
+  a(x.id, x.session, x.request, x.priority, x.weight, x.ops, x.ops_left, x.ops_open, x.fetches_open, x.total,
+    x.done, x.failed, x.running, x.root_cause, x.cancelled, x.unacknowledged, x.dirty, x.told, x.told_at);
+}
+template <class A> void fields(A& a, Plugin& x) { a(x.version, x.hash, x.workers); }
+template <class A> void fields(A& a, Trace& x) { a(x.to, x.nonce, x.of, x.waiting); }
+template <class A> void fields(A& a, Recovery& x) {
+  a(x.version, x.settled, x.pending, x.give_up_at, x.asked, x.waiting, x.answers, x.recovered, x.kept,
+    x.unrecoverable);
+}
+
+template <class A> void all(A& a, State& s) {
+  std::uint32_t format = kFormat;
+  a(format);
+  if (format != kFormat) return a.fail(error(Errc::kVersionMismatch, "a snapshot of another format"));
+  a(s.options, s.started, s.start, s.now, s.speeds, s.links, s.closed, s.peers, s.live, s.devices, s.sessions);
+  const auto id_of = [](const auto& record) { return record.id; };
+  s.ops.archive(a, id_of);
+  s.arrays.archive(a, id_of);
+  s.graphs.archive(a, id_of);
+  a(s.plugins, s.hosts, s.next_array, s.next_op, s.next_graph, s.next_nonce, s.recovery, s.lineage, s.traces,
+    s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.graphs_done, s.graphs_failed,
+    s.tasks_done, s.running, s.retire_candidates, s.retired);
+}
+
+}  // namespace
+
+Result<std::string> snapshot(const State& s, const SnapshotCodec& codec) {
+  TW_CHECK(s.with_log.empty() && s.plans.size() == 0, "a snapshot of a state that was not settled");
+  std::string out;
+  Archive archive(&out, {}, codec, nullptr);
+  all(archive, const_cast<State&>(s));  // writing changes nothing
+  if (archive.failed().code != Errc::kOk) return archive.failed();
+  return out;
+}
+
+Status restore(State& s, std::string_view bytes, const SnapshotCodec& codec) {
+  const Options now = s.options;
+  Archive archive(nullptr, bytes, codec, &s.texts);
+  all(archive, s);
+  if (archive.failed().code != Errc::kOk) return archive.failed();
+  if (!archive.at_end()) return error(Errc::kCorruptData, "the snapshot goes on after its end");
+  s.options.history_graphs = now.history_graphs;
+  s.options.check_replays = now.check_replays;
+  Status sound;
+  s.arrays.for_each([&](ArrayRecord& array) {
+    const OpRecord* producer = s.ops.find(array.producer);
+    if (producer == nullptr || array.output >= producer->op.outputs.size()) {
+      sound = error(Errc::kCorruptData, "an array in the snapshot has no producer");
+      return;
+    }
+    const ir::OutputSpec& output = producer->op.outputs[array.output];
+    array.source = {output.dtype, output.grid};
+  });
+  if (!sound) return sound;
+  s.graphs.for_each([&](const GraphRecord& graph) {
+    if (graph.running) remember_graph(s, graph, {});
+  });
+  return {};
+}
+
+}  // namespace tilewise::scheduler
