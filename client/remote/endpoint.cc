@@ -44,7 +44,7 @@ Result<std::unique_ptr<net::Link>> RemoteEndpoint::dial(TimeNs until) {
 Status RemoteEndpoint::init() {
   const TimeNs until = monotonic_now() + options_.timeout_ns;
   TW_ASSIGN(loop_, net::EventLoop::create());
-  TW_ASSIGN(link_, dial(until));
+  TW_ASSIGN(std::unique_ptr<net::Link> link, dial(until));
   exchange::Options peers{.token = options_.token};
   peers.host_id = config::host_id();
   peers.map_peers = options_.map_peers;
@@ -57,7 +57,12 @@ Status RemoteEndpoint::init() {
   callbacks.on_unreachable = [this](WorkerId peer, const Error& why) { on_unreachable(peer, why); };
   TW_ASSIGN(exchange_, exchange::Exchange::create(*loop_, std::move(peers), std::move(callbacks)));
 
-  link_->start({[this](net::Frame& frame) { on_frame(frame); }, [this](const Error& why) { lose(why); }, {}});
+  courier::Handlers handlers;
+  handlers.on_message = [this](msg::Message message) { on_message(std::move(message)); };
+  handlers.on_lost = [this](const Error& why) { lose(why); };
+  courier_ = std::make_unique<courier::Courier>(
+      *loop_, courier::Options{options_.scheduler, options_.token, options_.reconnect_ns},
+      std::move(handlers), std::move(link));
   msg::Join join;
   join.role = msg::Role::kClient;
   join.name = options_.name.empty() ? config::process_name() : options_.name;
@@ -85,10 +90,10 @@ RemoteEndpoint::~RemoteEndpoint() {
     role_->stop();
     thread_.join();
     perform_calls();  // the last ones: releases, say
-    if (link_) link_->flush();
+    if (courier_) courier_->flush();
   }
   exchange_.reset();
-  link_.reset();
+  courier_.reset();
   calls_.clear();
 }
 
@@ -115,7 +120,7 @@ void RemoteEndpoint::call(Call call) {
   // Between two waits of a user's thread nobody runs the loop. A message can be written without it: that brings no
   // callback, and saves waking a thread.
   if (!role_->take_free()) return loop_->wake();
-  if (message && perform_calls()) link_->flush();
+  if (message && perform_calls()) courier_->flush();
   role_->release();
   if (!message) role_->hurry();
 }
@@ -167,13 +172,13 @@ bool RemoteEndpoint::perform_calls() {
   const bool any = !calls_now_.empty();
   for (Call& call : calls_now_) std::visit([this](auto& c) { perform(c); }, call);
   calls_now_.clear();
-  return any && link_;
+  return any;
 }
 
 void RemoteEndpoint::perform(msg::Message& message) {
-  if (lost_ || !link_) return;
+  if (lost_) return;
   Status sent = codec::encode(message, buffer_);
-  if (sent) sent = link_->send(codec::frame_type(message), buffer_.bytes());
+  if (sent) sent = courier_->send(codec::frame_type(message), buffer_.bytes());
   if (sent) return;
   const std::string text =
       "a " + std::string(msg::name_of(message)) + " could not be sent: " + sent.error().message;
@@ -201,23 +206,19 @@ void RemoteEndpoint::perform(Transfer& t) {
     exchange_->transmit(worker, t.transfer, t.bytes, t.size, device::Kind::kHost, std::move(done));
 }
 
-void RemoteEndpoint::on_frame(const net::Frame& frame) {
-  auto message = codec::decode(frame.payload);
-  if (!message)
-    return lose(
-        error(message.error().code, "the scheduler sent what cannot be read: " + message.error().message));
-  if (const auto* welcome = std::get_if<msg::Welcome>(&*message)) {
+void RemoteEndpoint::on_message(msg::Message message) {
+  if (const auto* welcome = std::get_if<msg::Welcome>(&message)) {
     if (!welcome_.you) welcome_ = *welcome;
     return;
   }
-  if (const auto* ping = std::get_if<msg::Ping>(&*message)) {
+  if (const auto* ping = std::get_if<msg::Ping>(&message)) {
     msg::Message pong = msg::Pong{ping->nonce};
     perform(pong);
   }
   if (started_)
-    deliver(std::move(*message));
+    deliver(std::move(message));
   else
-    early_.push_back(std::move(*message));
+    early_.push_back(std::move(message));
 }
 
 void RemoteEndpoint::deliver(msg::Message message) {
@@ -243,10 +244,20 @@ void RemoteEndpoint::follow(const msg::Log& log) {
 
 // The scheduler believes that this worker is there, so results would be waited for without end.
 void RemoteEndpoint::on_unreachable(WorkerId peer, const Error& why) {
-  loop_->after(kUnreachableNs, [this, peer, why] {
-    if (workers_.contains(peer))
-      lose(error(why.code, "worker " + std::to_string(peer.value) + " cannot be reached: " + why.message));
-  });
+  lose_if_unreachable(peer, why, monotonic_now());
+}
+
+// A scheduler that was away needs its time to notice who did not come back.
+void RemoteEndpoint::lose_if_unreachable(WorkerId peer, const Error& why, TimeNs since) {
+  const TimeNs now = monotonic_now(), up = courier_->up_since();
+  const TimeNs left = up > now ? kUnreachableNs : std::max(since, up) + kUnreachableNs - now;
+  if (left > 0) {
+    loop_->after(left, [this, peer, why, since] {
+      if (workers_.contains(peer)) lose_if_unreachable(peer, why, since);
+    });
+    return;
+  }
+  lose(error(why.code, "worker " + std::to_string(peer.value) + " cannot be reached: " + why.message));
 }
 
 void RemoteEndpoint::lose(Error why) {

@@ -2,6 +2,7 @@
 // waits (loop_role.h); before start, the connecting one.
 #pragma once
 #include <tilewise/codec/codec.h>
+#include <tilewise/courier/courier.h>
 #include <tilewise/exchange/exchange.h>
 #include <tilewise/net/endpoint.h>
 #include <tilewise/remote/connect.h>
@@ -58,17 +59,18 @@ class RemoteEndpoint final : public client::Endpoint {
   void perform(msg::Message& message);
   void perform(ToPeer& out);
   void perform(Transfer& transfer);
-  void on_frame(const net::Frame& frame);
+  void on_message(msg::Message message);
   void deliver(msg::Message message);
   void follow(const msg::Log& log);
   void on_unreachable(WorkerId peer, const Error& why);
+  void lose_if_unreachable(WorkerId peer, const Error& why, TimeNs since);
   void lose(Error why);
 
   const Options options_;
   msg::Welcome welcome_;
   std::unique_ptr<net::EventLoop> loop_;
   std::unique_ptr<exchange::Exchange> exchange_;
-  std::unique_ptr<net::Link> link_;
+  std::unique_ptr<courier::Courier> courier_;
   codec::Buffer buffer_;
   client::EndpointCallbacks callbacks_;
   bool started_ = false;

@@ -510,8 +510,12 @@ msg::Message Reader::message(wire::Message::Reader r) {
     case wire::Message::JOIN: return join(r.getJoin());
     case wire::Message::WELCOME: {
       const auto w = r.getWelcome();
-      return msg::Welcome{w.getTerm(), WorkerId(w.getYou()), SessionId(w.getSession()),
-                          ids<DeviceId>(w.getDevices()), outcome(w.getRefused()), w.getState()};
+      return msg::Welcome{w.getTerm(),
+                          WorkerId(w.getYou()),
+                          SessionId(w.getSession()),
+                          ids<DeviceId>(w.getDevices()),
+                          outcome(w.getRefused()),
+                          w.getState()};
     }
     case wire::Message::RESUME: {
       const auto s = r.getResume();

@@ -18,12 +18,35 @@ std::string_view name_of(Lane lane) {
 }
 
 std::string_view name_of(const Message& message) {
-  static constexpr std::string_view kNames[] = {
-      "Join",          "Welcome",     "Log",           "Progress",  "TaskFailed",    "Stuck",
-      "Submit",        "SubmitReply", "GraphProgress", "GraphDone", "ReleaseArrays", "CancelRequest",
-      "StatusRequest", "StatusReply", "Shutdown",      "Ping",      "Pong",          "Refusal",
-      "PeerHello",     "ArenaMap",    "PeerBatch",     "Explain",   "Explanation",   "TraceRequest",
-      "TraceReply",    "Held",        "Resume",        "Resumed",   "Ack"};
+  static constexpr std::string_view kNames[] = {"Join",
+                                                "Welcome",
+                                                "Log",
+                                                "Progress",
+                                                "TaskFailed",
+                                                "Stuck",
+                                                "Submit",
+                                                "SubmitReply",
+                                                "GraphProgress",
+                                                "GraphDone",
+                                                "ReleaseArrays",
+                                                "CancelRequest",
+                                                "StatusRequest",
+                                                "StatusReply",
+                                                "Shutdown",
+                                                "Ping",
+                                                "Pong",
+                                                "Refusal",
+                                                "PeerHello",
+                                                "ArenaMap",
+                                                "PeerBatch",
+                                                "Explain",
+                                                "Explanation",
+                                                "TraceRequest",
+                                                "TraceReply",
+                                                "Held",
+                                                "Resume",
+                                                "Resumed",
+                                                "Ack"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

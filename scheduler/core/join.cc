@@ -240,7 +240,8 @@ void on_join(State& s, Conn from, msg::Join& join) {
     session.peer = id;
     if (!peer.info.devices.empty()) session.device = peer.info.devices[0];
   }
-  send(s, from, msg::Welcome{s.options.term, id, peer.session, peer.info.devices, {}});
+  const std::uint64_t state = join.role == msg::Role::kTool ? 0 : s.options.state;
+  send(s, from, msg::Welcome{s.options.term, id, peer.session, peer.info.devices, {}, state});
   for (const WorkerId other_id : s.live) {
     const Peer& other = s.peer(other_id);
     if (hears_of(peer, other)) log_to(s, id, msg::PeerJoined{other.info});

@@ -47,8 +47,7 @@ class Archive {
 
  private:
   template <class T>
-    requires(std::is_integral_v<T> || std::is_enum_v<T> || std::is_floating_point_v<T>)
-  void io(T& x) {
+  requires(std::is_integral_v<T> || std::is_enum_v<T> || std::is_floating_point_v<T>) void io(T& x) {
     raw(&x, sizeof x);
   }
   template <class Tag, class Rep> void io(Id<Tag, Rep>& x) { io(x.value); }
@@ -104,15 +103,11 @@ class Archive {
     for (auto& e : x) io(e);
   }
   template <class T>
-    requires requires(T& t, Archive& a) { t.archive(a); }
-  void io(T& x) {
-    x.archive(*this);
-  }
+  requires requires(T& t, Archive& a) { t.archive(a); }
+  void io(T& x) { x.archive(*this); }
   template <class T>
-    requires requires(T& t, Archive& a) { fields(a, t); }
-  void io(T& x) {
-    fields(*this, x);
-  }
+  requires requires(T& t, Archive& a) { fields(a, t); }
+  void io(T& x) { fields(*this, x); }
 
   // Of a list: every entry takes a byte at least, so what is read stays within a multiple of what there is.
   void size(std::uint64_t& n) {
@@ -178,9 +173,9 @@ namespace tilewise::scheduler {
 namespace {
 
 template <class A> void fields(A& a, Options& x) {
-  a(x.term, x.seed, x.ping_every_ns, x.silence_ns, x.progress_every_ns, x.lazy_ns, x.max_peers, x.max_graphs,
-    x.max_live_ops, x.max_lineage_ops, x.max_recovered_blocks, x.recovery_wait_ns, x.software_version,
-    x.passes_off);
+  a(x.term, x.state, x.seed, x.ping_every_ns, x.silence_ns, x.progress_every_ns, x.lazy_ns, x.max_peers,
+    x.max_graphs, x.max_live_ops, x.max_lineage_ops, x.max_recovered_blocks, x.recovery_wait_ns,
+    x.software_version, x.passes_off);
 }
 template <class A> void fields(A& a, Link& x) { a(x.peer, x.heard, x.pinged); }
 template <class A> void fields(A& a, Peer& x) {
@@ -209,7 +204,8 @@ template <class A> void fields(A& a, OpRecord& x) {
   }
   a.message(m);
   auto* log = std::get_if<msg::Log>(&m);
-  auto* plan = log == nullptr || log->entries.size() != 1 ? nullptr : std::get_if<msg::Plan>(&log->entries[0]);
+  auto* plan =
+      log == nullptr || log->entries.size() != 1 ? nullptr : std::get_if<msg::Plan>(&log->entries[0]);
   if (plan == nullptr || plan->ops.size() != 1)
     return a.fail(error(Errc::kCorruptData, "the snapshot has something else where an op should be"));
   x.op = std::move(plan->ops[0].op);
@@ -231,7 +227,8 @@ template <class A> void all(A& a, State& s) {
   std::uint32_t format = kFormat;
   a(format);
   if (format != kFormat) return a.fail(error(Errc::kVersionMismatch, "a snapshot of another format"));
-  a(s.options, s.started, s.start, s.now, s.speeds, s.links, s.closed, s.peers, s.live, s.devices, s.sessions);
+  a(s.options, s.started, s.start, s.now, s.speeds, s.links, s.closed, s.peers, s.live, s.devices,
+    s.sessions);
   const auto id_of = [](const auto& record) { return record.id; };
   s.ops.archive(a, id_of);
   s.arrays.archive(a, id_of);

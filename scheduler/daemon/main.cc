@@ -19,6 +19,8 @@ struct Settings {
   std::uint32_t term = 1;
   std::vector<std::string> passes_off;
   std::size_t max_peers = 4096;
+  std::string state_dir;
+  bool state_sync = false;
   std::string dashboard_listen, dashboard_address_file;  // empty: the usual one, if it is free
   std::vector<std::string> dashboard_hosts;
 };
@@ -69,7 +71,7 @@ int serve(const Settings& settings) {
   auto loop =
       net::EventLoop::create({.spin_ns = daemon::usable_cores(common.cores) > 2 ? 20 * kMicrosecond : 0});
   if (!loop) return failure(loop.error());
-  scheduler::ServerOptions options{*listen, token->token, {}};
+  scheduler::ServerOptions options{*listen, token->token, {}, settings.state_dir, settings.state_sync};
   options.core.term = settings.term;
   options.core.software_version = config::software_version();
   options.core.passes_off = settings.passes_off;
@@ -123,13 +125,14 @@ int serve(const Settings& settings) {
   daemon::log_info("ready", {{"address", address->to_string()},
                              {"token", token->source},
                              {"version", config::software_version()},
-                             {"term", settings.term}});
+                             {"term", (*server)->term()}});
   (*loop)->run();
   dashboard.reset();
+  const Status kept = (*server)->failure();
   server->reset();  // closes every link: workers and clients see it at once
-  daemon::log_info("ended");
+  if (kept) daemon::log_info("ended");
   daemon::set_log_tap({});
-  return daemon::kExitOk;
+  return kept ? daemon::kExitOk : failure(kept.error());
 }
 
 }  // namespace
@@ -143,6 +146,11 @@ int main(int argc, char** argv) {
                  "Number of this scheduler life; must rise from one life to the next")
       ->capture_default_str()
       ->check(CLI::Range(1u, 0xFFFFFFu));
+  app.add_option(
+      "--state-dir", settings.state_dir,
+      "Directory to keep the state in: started again with it, the scheduler goes on where it died");
+  app.add_flag("--state-sync", settings.state_sync,
+               "Wait for the disk before anybody sees a step: outlives the host, not only the process");
   app.add_option("--passes-off", settings.passes_off, "Planning passes to leave out, by name")
       ->delimiter(',');
   app.add_option("--max-peers", settings.max_peers, "Workers, clients and tools that may be joined at once")

@@ -20,7 +20,7 @@ std::string describe(const msg::Join& join) {
 }  // namespace
 
 Server::Server(net::EventLoop& loop, const ServerOptions& options, std::function<void()> on_end)
-    : loop_(loop), on_end_(std::move(on_end)), core_(options.core) {}
+    : loop_(loop), on_end_(std::move(on_end)), core_(std::make_unique<Core>(options.core)) {}
 
 Server::~Server() {
   loop_.set_batch_hook({});
@@ -30,6 +30,7 @@ Server::~Server() {
 Result<std::unique_ptr<Server>> Server::open(net::EventLoop& loop, const ServerOptions& options,
                                              std::function<void()> on_end) {
   std::unique_ptr<Server> server(new Server(loop, options, std::move(on_end)));
+  if (!options.state_dir.empty()) TW_TRY(server->open_state(options));
   net::ListenerOptions listening{.handshake = {.token = options.token}};
   TW_ASSIGN(server->listener_,
             net::Listener::open(
@@ -49,8 +50,9 @@ void Server::accept(std::unique_ptr<net::Link> link) {
   Peer& peer = peers_[conn];
   peer.link = std::move(link);
   peer.name = "unjoined " + peer.link->peer();
-  peer.link->start({[this, conn](net::Frame& frame) { on_frame(conn, frame); },
-                    [this, conn](const Error& why) { on_close(conn, why); },
+  peer.self = std::make_shared<Conn>(conn);
+  peer.link->start({[this, self = peer.self](net::Frame& frame) { on_frame(*self, frame); },
+                    [this, self = peer.self](const Error& why) { on_close(*self, why); },
                     {}});
 }
 
@@ -76,11 +78,14 @@ void Server::on_frame(Conn conn, const net::Frame& frame) {
                   error(Errc::kCorruptData, "the frame says type " + std::to_string(frame.type) +
                                                 ", its message is a " + std::string(msg::name_of(*message))));
   }
-  if (const auto* join = std::get_if<msg::Join>(&*message)) {
-    Peer& peer = peers_.at(conn);
-    peer.name = describe(*join);
-    peer.worker = join->role == msg::Role::kWorker;
+  Peer& peer = peers_.at(conn);
+  if (const auto* resumes = std::get_if<msg::Resume>(&*message)) return resume(conn, *resumes);
+  if (const auto* ack = std::get_if<msg::Ack>(&*message)) {
+    if (!peer.sent.acknowledge(ack->received))
+      return reject(conn, error(Errc::kInvalidArgument, "it acknowledges what was never sent"));
+    return note_ack(conn, ack->received);
   }
+  if (const auto* join = std::get_if<msg::Join>(&*message)) greet(peer, *join);
   if (const auto* failed = std::get_if<msg::TaskFailed>(&*message)) {
     daemon::log_warn("task failed", {{"worker", peers_.at(conn).name},
                                      {"op", failed->op.value},
@@ -89,15 +94,30 @@ void Server::on_frame(Conn conn, const net::Frame& frame) {
                                      {"cause", name_of(failed->why.code)},
                                      {"why", failed->why.message}});
   }
+  note_message(conn, frame.payload);
+  count_in(conn, peer, frame.payload.size());
   events_.push_back(Received{conn, std::move(*message)});
+}
+
+void Server::greet(Peer& peer, const msg::Join& join) {
+  peer.name = describe(join);
+  peer.worker = join.role == msg::Role::kWorker;
+  peer.role = join.role;
+  peer.joined = true;
+}
+
+void Server::push(Event event) {
+  note(event);
+  events_.push_back(std::move(event));
 }
 
 void Server::on_close(Conn conn, const Error& why) {
   const auto it = peers_.find(conn);
   if (it == peers_.end()) return;
   daemon::log_info("peer left", {{"peer", it->second.name}, {"why", to_string(why)}});
+  by_id_.erase(it->second.id);
   peers_.erase(it);
-  events_.push_back(Closed{conn, why});
+  push(Closed{conn, why});
   if (ending_) finish_if_quiet();
 }
 
@@ -105,7 +125,7 @@ void Server::reject(Conn conn, const Error& why) {
   daemon::log_warn("bad message, link closed", {{"peer", peers_.at(conn).name}, {"why", to_string(why)}});
   send(conn, msg::Refusal{{why.code, why.message}});
   drop(conn, why);
-  events_.push_back(Closed{conn, why});
+  push(Closed{conn, why});
 }
 
 // What was queued is still written.
@@ -114,24 +134,30 @@ void Server::drop(Conn conn, const Error& why) {
   if (it == peers_.end()) return;
   daemon::log_debug("link closed", {{"peer", it->second.name}, {"why", to_string(why)}});
   if (it->second.link) net::Link::retire(std::move(it->second.link));
+  by_id_.erase(it->second.id);
   peers_.erase(it);
 }
 
 // ---- one turn ------------------------------------------------------------------------------------------------------
 
 bool Server::turn() {
+  if (!failure_) return false;
   bool any = false;
   // Sends that fail become events of the same batch; each closes a link, so this ends.
-  for (TimeNs now = monotonic_now(); !events_.empty() || now >= core_.next_deadline();
-       now = monotonic_now()) {
+  for (TimeNs now = clock(); !events_.empty() || now >= core_->next_deadline(); now = clock()) {
     any = true;
-    core_.step(events_, now, actions_);
+    note_step(now);
+    core_->step(events_, now, actions_);
     events_.clear();
+    if (journal_) spent_ns_ += clock() - now;
+    if (!actions_.empty() && !keep()) return true;
     for (Action& action : actions_) perform(action);
     actions_.clear();
     if (events_.empty()) break;
   }
-  arm_timer(monotonic_now());
+  acknowledge_peers();
+  compact_if_due();
+  arm_timer(clock());
   return any;
 }
 
@@ -148,7 +174,7 @@ void Server::log_end(const GraphEnded& ended) {
 }
 
 void Server::arm_timer(TimeNs now) {
-  const TimeNs next = core_.next_deadline();
+  const TimeNs next = core_->next_deadline();
   if (timer_ != 0 && timer_at_ <= next) return;  // a timer that comes early arms the next one
   if (timer_ != 0) loop_.cancel(timer_);
   timer_at_ = next;
@@ -160,13 +186,13 @@ void Server::perform(Action& action) {
     send(out->to, out->message);
   } else if (const auto* close = std::get_if<Close>(&action)) {
     const auto it = peers_.find(close->conn);
-    if (it != peers_.end()) {
+    if (it != peers_.end() && !replaying_) {
       daemon::log_info("peer dropped", {{"peer", it->second.name}, {"why", to_string(close->why)}});
     }
     drop(close->conn, close->why);
   } else if (const auto* ended = std::get_if<GraphEnded>(&action)) {
-    log_end(*ended);
-  } else {
+    if (!replaying_) log_end(*ended);
+  } else if (!replaying_) {
     end();
   }
 }
@@ -177,7 +203,9 @@ void Server::send(Conn to, const msg::Message& message) {
   Peer& peer = it->second;
   if (peer.receive) return peer.receive(message);
   if (const auto* welcome = std::get_if<msg::Welcome>(&message)) {
-    if (welcome->refused.ok()) {
+    if (welcome->refused.ok()) peer.id = welcome->you, by_id_[peer.id] = to;
+    if (replaying_) {
+    } else if (welcome->refused.ok()) {
       daemon::log_info("peer joined", {{"peer", peer.name},
                                        {"id", welcome->you.value},
                                        {"devices", welcome->devices.size()},
@@ -187,14 +215,17 @@ void Server::send(Conn to, const msg::Message& message) {
     }
   }
   Status sent = codec::encode(message, buffer_);
-  if (sent) sent = peer.link->send(codec::frame_type(message), buffer_.bytes());
-  if (sent) return;
+  if (sent && journal_ && peer.role != msg::Role::kTool &&
+      !peer.sent.push(codec::frame_type(message), buffer_.bytes()))
+    sent = error(Errc::kLimitExceeded, "too much waits for it");
+  if (sent && peer.link) sent = peer.link->send(codec::frame_type(message), buffer_.bytes());
+  if (sent || replaying_) return;
   // A log with a gap is worse than none: a peer that cannot take its messages is lost.
   daemon::log_error(
       "cannot send, link closed",
       {{"peer", peer.name}, {"message", msg::name_of(message)}, {"why", to_string(sent.error())}});
   drop(to, sent.error());
-  events_.push_back(Closed{to, sent.error()});
+  push(Closed{to, sent.error()});
 }
 
 // ---- the end -------------------------------------------------------------------------------------------------------
@@ -202,6 +233,8 @@ void Server::send(Conn to, const msg::Message& message) {
 void Server::end() {
   if (ending_) return;
   ending_ = true;
+  // An empty snapshot: this state is over, but its terms are not used again.
+  if (journal_ && journal_->begin(header_, {})) journal_.reset();
   loop_.after(kEndNs, [this] {
     if (on_end_) std::exchange(on_end_, {})();
   });

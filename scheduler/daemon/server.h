@@ -1,6 +1,11 @@
 // The shell around a scheduler core: links in, events to the core once a batch, its actions out. One thread, the loop's.
+//
+// With a state directory the events of each step are written down before anybody sees what came of them; the next process
+// takes the same steps and is where this one was (docs/design/scheduler-loss.md; server_state.cc).
 #pragma once
 #include <tilewise/codec/codec.h>
+#include <tilewise/courier/outstanding.h>
+#include <tilewise/journal/journal.h>
 #include <tilewise/net/endpoint.h>
 #include <tilewise/scheduler/core.h>
 
@@ -15,6 +20,8 @@ struct ServerOptions {
   net::Address listen;
   net::Token token;
   Options core;
+  std::string state_dir;    // empty: nothing is kept
+  bool state_sync = false;  // journal::Journal::Options
 };
 
 class Server {
@@ -25,8 +32,8 @@ class Server {
   ~Server();
 
   // For the dashboard, on the loop's thread. What happens to events is seen by looking again.
-  View view(const ViewRequest& request) const { return core_.view(request, monotonic_now()); }
-  void push(Event event) { events_.push_back(std::move(event)); }
+  View view(const ViewRequest& request) const { return core_->view(request, clock()); }
+  void push(Event event);
   // A tool of this process, without a link: what it sends is pushed, what it is sent goes to `receive`.
   // It may be closed like any other peer: see has().
   Conn join_local(const std::string& name, std::function<void(const msg::Message&)> receive);
@@ -34,6 +41,9 @@ class Server {
   bool has(Conn conn) const { return peers_.contains(conn); }
 
   const net::Address& address() const { return listener_->address(); }
+  std::uint32_t term() const { return core_->term(); }
+  // Why on_end was called early, if what happens could not be written down any more.
+  const Status& failure() const { return failure_; }
   // Stops listening, lets what is queued be written, waits shortly for workers to close, then on_end.
   void end();
 
@@ -41,13 +51,20 @@ class Server {
   struct Peer {
     std::unique_ptr<net::Link> link;
     std::string name;  // "worker host/123", for logs
-    bool worker = false;
+    bool worker = false, joined = false;
     std::function<void(const msg::Message&)> receive;  // instead of a link
+    std::shared_ptr<Conn> self;                        // for the link's callbacks: another one after a Resume
+    // Where state is kept:
+    WorkerId id;  // once welcomed
+    msg::Role role = msg::Role::kTool;
+    courier::Outstanding sent;
+    courier::Received received;
   };
 
   Server(net::EventLoop& loop, const ServerOptions& options, std::function<void()> on_end);
   void accept(std::unique_ptr<net::Link> link);
   void on_frame(Conn conn, const net::Frame& frame);
+  static void greet(Peer& peer, const msg::Join& join);
   void on_close(Conn conn, const Error& why);
   bool turn();
   void arm_timer(TimeNs now);
@@ -58,10 +75,29 @@ class Server {
   void reject(Conn conn, const Error& why);
   void drop(Conn conn, const Error& why);
   void finish_if_quiet();
+  TimeNs clock() const { return monotonic_now() + clock_offset_; }
+
+  // server_state.cc
+  Status open_state(const ServerOptions& options);
+  Status replay(std::uint32_t kind, std::string_view bytes);
+  Status restore(std::string_view snapshot);
+  Status replay_step(std::string_view bytes);
+  Result<std::string> snapshot() const;
+  Status begin_generation();
+  void note(const Event& event);  // into the next step's record
+  void note_message(Conn from, std::span<const std::byte> bytes);
+  void note_ack(Conn from, std::uint64_t received);
+  void note_step(TimeNs now);
+  bool keep();  // what was noted is safe; else everything ends
+  void acknowledge_peers();
+  void compact_if_due();
+  void fail(Status why);
+  void resume(Conn fresh, const msg::Resume& resume);
+  void count_in(Conn conn, Peer& peer, std::size_t bytes);
 
   net::EventLoop& loop_;
   std::function<void()> on_end_;
-  Core core_;
+  std::unique_ptr<Core> core_;
   std::unique_ptr<net::Listener> listener_;
   std::map<Conn, Peer> peers_;
   std::uint32_t last_conn_ = 0;
@@ -71,6 +107,17 @@ class Server {
   net::TimerId timer_ = 0;
   TimeNs timer_at_ = 0;
   bool ending_ = false;
+
+  std::unique_ptr<journal::Journal> journal_;  // null: nothing is kept
+  journal::Header header_;
+  bool replaying_ = false;
+  TimeNs clock_offset_ = 0;  // the state's time goes on where it ended, whatever the machine's says
+  std::string entries_;      // events since the last step, as written down
+  std::map<WorkerId, Conn> by_id_;
+  std::vector<Conn> to_acknowledge_;
+  std::uint64_t snapshot_bytes_ = 0;
+  TimeNs spent_ns_ = 0, snapshot_ns_ = 0;  // in steps since the snapshot; what that took
+  Status failure_;
 };
 
 }  // namespace tilewise::scheduler

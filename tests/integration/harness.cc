@@ -139,26 +139,41 @@ std::string client_program() { return TILEWISE_CLIENT_PROGRAM; }
 
 // ---- a cluster -----------------------------------------------------------------------------------------------------
 
-Cluster::Cluster(const ClusterOptions& options) : token_file_(folder_ / "token"), devices_(options.devices) {
+Cluster::Cluster(const ClusterOptions& options)
+    : options_(options), token_file_(folder_ / "token"), devices_(options.devices) {
+  start_scheduler("127.0.0.1:0", state_dir());
+  address_ = read_file(folder_ / "scheduler");
+  for (int i = 0; i < options.workers; ++i) add_worker(options.worker_args);
+  for (int i = 0; i < options.workers; ++i) expect_file(worker_file(i), worker(i));
+}
+
+void Cluster::expect_file(const std::string& file, Process& process) {
+  const bool ok = eventually([&] { return std::filesystem::exists(file) || !process.running(); });
+  if (!ok || !std::filesystem::exists(file))
+    throw std::runtime_error("the cluster did not start:\n" + words());
+}
+
+void Cluster::start_scheduler(const std::string& listen, const std::string& state_dir) {
   const std::string address_file = folder_ / "scheduler";
-  std::vector<std::string> command{scheduler_program(), "--listen",    "127.0.0.1:0",
+  std::filesystem::remove(address_file);
+  std::vector<std::string> command{scheduler_program(), "--listen",    listen,
                                    "--address-file",    address_file,  "--token-file",
                                    token_file_,         "--log-level", "debug"};
+  const std::vector<std::string>& more = options_.scheduler_args;
   // A dashboard where a test asks for one: its usual port is one for all.
-  if (std::find(options.scheduler_args.begin(), options.scheduler_args.end(), "--dashboard-listen") ==
-      options.scheduler_args.end())
+  if (std::find(more.begin(), more.end(), "--dashboard-listen") == more.end())
     command.insert(command.end(), {"--dashboard-listen", "off"});
-  command.insert(command.end(), options.scheduler_args.begin(), options.scheduler_args.end());
+  if (options_.keep_state) command.insert(command.end(), {"--state-dir", state_dir});
+  command.insert(command.end(), more.begin(), more.end());
   scheduler_ = std::make_unique<Process>("scheduler", command);
-  const auto there = [&](const std::string& file, Process& process) {
-    const bool ok = eventually([&] { return std::filesystem::exists(file) || !process.running(); });
-    if (!ok || !std::filesystem::exists(file))
-      throw std::runtime_error("the cluster did not start:\n" + words());
-  };
-  there(address_file, *scheduler_);
-  address_ = read_file(address_file);
-  for (int i = 0; i < options.workers; ++i) add_worker(options.worker_args);
-  for (int i = 0; i < options.workers; ++i) there(worker_file(i), worker(i));
+  expect_file(address_file, *scheduler_);
+}
+
+void Cluster::restart_scheduler(bool same_state) {
+  if (!scheduler_->wait()) throw std::runtime_error("the scheduler has not ended");
+  past_words_ += scheduler_->output() + scheduler_->errors() + "\n---- again\n";
+  start_scheduler(address_.substr(address_.find("//") + 2),
+                  same_state ? state_dir() : state_dir() + "-other");
 }
 
 void Cluster::add_worker(const std::vector<std::string>& arguments) {
@@ -178,6 +193,8 @@ void Cluster::add_worker(const std::vector<std::string>& arguments) {
                                    "worker-" + std::to_string(i),
                                    "--log-level",
                                    "debug",
+                                   "--reconnect-timeout",
+                                   std::to_string(options_.reconnect.count()),
                                    "--devices",
                                    "host:0-" + std::to_string(devices_ - 1)};
   command.insert(command.end(), arguments.begin(), arguments.end());
@@ -199,6 +216,7 @@ Session Cluster::session(const std::string& name, bool map_peers) const {
   remote::Options options{.scheduler = *net::Address::parse(address_), .token = token()};
   options.name = name;
   options.map_peers = map_peers;
+  options.reconnect_ns = options_.reconnect.count() * kSecond;
   auto endpoint = remote::connect(options);
   if (!endpoint) throw ArrayError(endpoint.error());
   const auto header = [](const std::string& path) -> Result<NpyInfo> {
@@ -209,7 +227,7 @@ Session Cluster::session(const std::string& name, bool map_peers) const {
 }
 
 std::string Cluster::words() const {
-  std::string text = "scheduler: " + scheduler_->output() + scheduler_->errors();
+  std::string text = "scheduler: " + past_words_ + scheduler_->output() + scheduler_->errors();
   for (const auto& worker : workers_) text += "\nworker: " + worker->output() + worker->errors();
   return text;
 }

@@ -76,6 +76,8 @@ struct ClusterOptions {
   int devices = 2;  // of each worker
   std::vector<std::string> scheduler_args = {};
   std::vector<std::string> worker_args = {};
+  bool keep_state = false;  // the scheduler can be started again
+  seconds reconnect{60};    // of workers and sessions
 };
 
 // A scheduler and workers, all ready. Throws, with the programs' own words, where that does not come about.
@@ -95,15 +97,23 @@ class Cluster {
   std::string status() const;  // as JSON
   Session session(const std::string& name = "test", bool map_peers = true) const;
   void add_worker(const std::vector<std::string>& arguments);
+  // After its end: another one at the same address, with the same state unless told otherwise. Returns when it is ready.
+  void restart_scheduler(bool same_state = true);
+  std::string state_dir() const { return folder_ / "state"; }
   std::string words() const;  // all logs
 
  private:
   std::string worker_file(int i) const { return folder_ / ("worker" + std::to_string(i)); }
 
   Folder folder_;
+  void expect_file(const std::string& file, Process& process);
+  void start_scheduler(const std::string& listen, const std::string& state_dir);
+
+  ClusterOptions options_;
   std::string token_file_, address_;
   int devices_ = 0;
   std::unique_ptr<Process> scheduler_;
+  std::string past_words_;  // of schedulers that are gone
   std::vector<std::unique_ptr<Process>> workers_;
 };
 

@@ -93,7 +93,7 @@ Daemon::~Daemon() {
   loop_.set_batch_hook({});
   if (retry_ != 0) loop_.cancel(retry_);
   if (timer_ != 0) loop_.cancel(timer_);
-  link_.reset();  // the scheduler sees at once that we go
+  courier_.reset();  // the scheduler sees at once that we go
   // Queued kernels may read peers' memory, and transfers ours: devices come to rest, then the exchange lets go, then
   // the slabs are freed.
   for (device::Device* device : devices_) device->synchronize();
@@ -123,10 +123,16 @@ void Daemon::on_connected(Result<std::unique_ptr<net::Link>> link) {
     });
     return;
   }
-  link_ = std::move(*link);
-  link_->start({[this](net::Frame& frame) { on_frame(frame); },
-                [this, where](const Error& why) { end(error(why.code, where + why.message)); },
-                {}});
+  courier::Handlers handlers;
+  handlers.on_message = [this](msg::Message message) { on_message(std::move(message)); };
+  handlers.on_lost = [this, where](const Error& why) { end(error(why.code, where + why.message)); };
+  handlers.on_down = [](const Error& why) {
+    daemon::log_warn("scheduler gone, work goes on", {{"why", to_string(why)}});
+  };
+  handlers.on_back = [](std::uint32_t term) { daemon::log_info("scheduler back", {{"term", term}}); };
+  courier_ = std::make_unique<courier::Courier>(
+      loop_, courier::Options{options_.scheduler, options_.token, options_.reconnect_timeout_ns},
+      std::move(handlers), std::move(*link));
   msg::Join join;
   join.role = msg::Role::kWorker;
   join.name = options_.name;
@@ -138,21 +144,18 @@ void Daemon::on_connected(Result<std::unique_ptr<net::Link>> link) {
   send(join);
 }
 
-void Daemon::on_frame(const net::Frame& frame) {
-  auto message = codec::decode(frame.payload);
-  if (!message)
-    return end(
-        error(message.error().code, "the scheduler sent what cannot be read: " + message.error().message));
-  if (const auto* welcome = std::get_if<msg::Welcome>(&*message)) return on_welcome(*welcome);
-  if (const auto* ping = std::get_if<msg::Ping>(&*message)) return send(msg::Pong{ping->nonce});
-  if (std::holds_alternative<msg::Shutdown>(*message)) return end({});
-  if (const auto* trace = std::get_if<msg::TraceRequest>(&*message)) return send(runtime_->trace(*trace));
-  if (const auto* refusal = std::get_if<msg::Refusal>(&*message)) {
+void Daemon::on_message(msg::Message message) {
+  if (const auto* welcome = std::get_if<msg::Welcome>(&message)) return on_welcome(*welcome);
+  if (const auto* ping = std::get_if<msg::Ping>(&message)) return send(msg::Pong{ping->nonce});
+  if (std::holds_alternative<msg::Pong>(message)) return;
+  if (std::holds_alternative<msg::Shutdown>(message)) return end({});
+  if (const auto* trace = std::get_if<msg::TraceRequest>(&message)) return send(runtime_->trace(*trace));
+  if (const auto* refusal = std::get_if<msg::Refusal>(&message)) {
     return daemon::log_warn("the scheduler refused a message", {{"why", refusal->why.message}});
   }
-  if (auto* log = std::get_if<msg::Log>(&*message); log != nullptr && self_)
+  if (auto* log = std::get_if<msg::Log>(&message); log != nullptr && self_)
     return runtime_->post(std::move(*log));
-  daemon::log_warn("unexpected message", {{"message", msg::name_of(*message)}});
+  daemon::log_warn("unexpected message", {{"message", msg::name_of(message)}});
 }
 
 void Daemon::on_welcome(const msg::Welcome& welcome) {
@@ -170,9 +173,9 @@ void Daemon::on_welcome(const msg::Welcome& welcome) {
 }
 
 void Daemon::send(const msg::Message& message) {
-  if (ended_ || !link_) return;
+  if (ended_ || !courier_) return;
   Status sent = codec::encode(message, buffer_);
-  if (sent) sent = link_->send(codec::frame_type(message), buffer_.bytes());
+  if (sent) sent = courier_->send(codec::frame_type(message), buffer_.bytes());
   if (!sent)
     end(error(sent.error().code, "cannot send a " + std::string(msg::name_of(message)) +
                                      " to the scheduler: " + sent.error().message));
@@ -191,10 +194,20 @@ void Daemon::on_unreachable(WorkerId peer, const Error& why) {
       daemon::log_warn("peer unreachable", {{"id", peer.value}, {"why", to_string(why)}});
   });
   if (peer > self_ || !service_->is_worker(peer)) return;
-  loop_.after(kUnreachableNs, [this, peer, why] {
-    if (!service_->is_lost(peer))
-      end(error(why.code, "cannot reach worker " + std::to_string(peer.value) + ": " + why.message));
-  });
+  leave_if_unreachable(peer, why, monotonic_now());
+}
+
+// A scheduler that was away needs its time to notice who did not come back.
+void Daemon::leave_if_unreachable(WorkerId peer, const Error& why, TimeNs since) {
+  const TimeNs now = monotonic_now(), up = courier_->up_since();
+  const TimeNs left = up > now ? kUnreachableNs : std::max(since, up) + kUnreachableNs - now;
+  if (left > 0) {
+    loop_.after(left, [this, peer, why, since] {
+      if (!service_->is_lost(peer)) leave_if_unreachable(peer, why, since);
+    });
+    return;
+  }
+  end(error(why.code, "cannot reach worker " + std::to_string(peer.value) + ": " + why.message));
 }
 
 // ---- one turn ------------------------------------------------------------------------------------------------------

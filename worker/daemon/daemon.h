@@ -2,6 +2,7 @@
 // thread, the loop's; executors are the devices' own.
 #pragma once
 #include <tilewise/codec/codec.h>
+#include <tilewise/courier/courier.h>
 #include <tilewise/exchange/exchange.h>
 #include <tilewise/net/endpoint.h>
 #include <tilewise/worker/runtime.h>
@@ -24,6 +25,7 @@ struct DaemonOptions {
   bool reference_kernels = false;
   bool one_core = false;  // RuntimeOptions
   TimeNs connect_timeout_ns = 30 * kSecond;
+  TimeNs reconnect_timeout_ns = 60 * kSecond;  // how long a scheduler that keeps its state may be away
 };
 
 class Daemon {
@@ -44,9 +46,10 @@ class Daemon {
   Status check_lanes() const;
   void connect();
   void on_connected(Result<std::unique_ptr<net::Link>> link);
-  void on_frame(const net::Frame& frame);
+  void on_message(msg::Message message);
   void on_welcome(const msg::Welcome& welcome);
   void on_unreachable(WorkerId peer, const Error& why);
+  void leave_if_unreachable(WorkerId peer, const Error& why, TimeNs since);
   void send(const msg::Message& message);
   bool turn();
   void arm_timer(TimeNs now);
@@ -64,7 +67,7 @@ class Daemon {
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<exchange::Exchange> exchange_;
   std::unique_ptr<net::ConnectAttempt> attempt_;
-  std::unique_ptr<net::Link> link_;
+  std::unique_ptr<courier::Courier> courier_;
   codec::Buffer buffer_;
   WorkerId self_;
   TimeNs give_up_at_ = 0, healthy_at_ = 0;

@@ -29,7 +29,7 @@ struct Settings {
   daemon::CommonOptions common;
   std::string scheduler, devices, memory, name;
   std::vector<std::string> plugins;
-  double connect_timeout_s = 30;
+  double connect_timeout_s = 30, reconnect_timeout_s = 60;
   bool no_map = false, strict_lanes = false, reference_kernels = false;
 };
 
@@ -72,6 +72,7 @@ Result<Setup> check(const Settings& settings) {
   setup.options.strict_lanes = settings.strict_lanes;
   setup.options.reference_kernels = settings.reference_kernels;
   setup.options.connect_timeout_ns = static_cast<TimeNs>(settings.connect_timeout_s * 1e9);
+  setup.options.reconnect_timeout_ns = static_cast<TimeNs>(settings.reconnect_timeout_s * 1e9);
   setup.plan.cores = daemon::usable_cores(settings.common.cores);
   if (!settings.memory.empty()) {
     TW_ASSIGN(setup.plan.memory_bytes, daemon::parse_bytes(settings.memory));
@@ -160,6 +161,10 @@ int main(int argc, char** argv) {
   app.add_option("--connect-timeout", s.connect_timeout_s, "Seconds to go on trying to reach the scheduler")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--reconnect-timeout", s.reconnect_timeout_s,
+                 "Seconds to wait for a scheduler that keeps its state (--state-dir) and went away")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6));
   app.add_flag("--no-map", s.no_map,
                "Copy blocks between processes of this host instead of reading them in place");
   app.add_flag("--strict-lanes", s.strict_lanes,

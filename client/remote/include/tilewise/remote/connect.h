@@ -17,7 +17,8 @@ struct Options {
   std::string name;       // for people; empty: host/pid
   bool map_peers = true;  // false: blocks are copied even from workers of this host
   bool strict_lanes = false;
-  TimeNs timeout_ns = 10 * kSecond;  // for connecting and being welcomed, retries included
+  TimeNs timeout_ns = 10 * kSecond;    // for connecting and being welcomed, retries included
+  TimeNs reconnect_ns = 60 * kSecond;  // how long a scheduler that keeps its state may be away
 };
 
 // kUnavailable (nobody listens), kUnauthenticated (another token), kVersionMismatch, kTimeout, or the scheduler's refusal.

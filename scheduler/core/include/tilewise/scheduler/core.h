@@ -54,6 +54,7 @@ using Action = std::variant<Send, Close, EndProcess, GraphEnded>;
 
 struct Options {
   std::uint32_t term = 1;
+  std::uint64_t state = 0;  // Welcome::state, for all but tools
   std::uint64_t seed = 1;
   TimeNs ping_every_ns = 2 * kSecond;
   TimeNs silence_ns = 10 * kSecond;               // a link silent this long is closed and its peer lost

@@ -1,0 +1,154 @@
+// The scheduler killed with -9 and started again with its state: nothing that was under way is lost, nothing is done twice.
+#include <doctest/doctest.h>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include <tilewise/base/prng.h>
+
+#include "harness.h"
+
+using namespace tilewise;
+using namespace tilewise::testing;
+
+namespace {
+
+// A second or two on two workers; some 1,700 tasks.
+Array products(const Session& session) {
+  Array x = session.random.uniform({768, 768}, {.seed = 3, .block = {128, 128}});
+  for (int i = 0; i < 24; ++i) x = matmul(x, x) * (1.0 / 384);
+  return x;
+}
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+}
+
+std::vector<double> values(const Future& future) { return future.get<double>(0, {.timeout = kPatience}); }
+
+std::int64_t number_in(const std::string& json, const std::string& key) {
+  const auto at = json.find("\"" + key + "\":");
+  return at == std::string::npos ? -1 : std::stoll(json.substr(at + key.size() + 3));
+}
+
+void kill_scheduler(Cluster& cluster) {
+  cluster.scheduler().signal(SIGKILL);
+  REQUIRE(cluster.scheduler().wait());
+}
+
+bool nothing_left(const Cluster& cluster) {
+  return eventually([&] { return number_in(cluster.status(), "arrays_live") == 0; });
+}
+
+}  // namespace
+
+TEST_CASE("killed in the middle of a graph, again and again: the same bits, and no task is done twice") {
+  Cluster cluster({.workers = 2, .devices = 1, .keep_state = true});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const std::vector<double> expected = values(session.compute({products(session)}));
+  const std::int64_t tasks = number_in(cluster.status(), "tasks_done");
+  REQUIRE(tasks > 1'000);
+  Prng prng(17);
+  std::int64_t runs = 1;
+  for (const int kills : {1, 3}) {
+    const Future future = session.compute({products(session)});
+    ++runs;
+    for (int i = 0; i < kills; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(prng.between(1, 250)));
+      kill_scheduler(cluster);
+      std::this_thread::sleep_for(std::chrono::milliseconds(prng.between(0, 100)));
+      cluster.restart_scheduler();
+    }
+    CHECK(same_bits(values(future), expected));
+  }
+  CHECK(nothing_left(cluster));
+  CHECK(number_in(cluster.status(), "tasks_done") == runs * tasks);
+  CHECK(number_in(cluster.status(), "term") == 5);
+}
+
+TEST_CASE("arrays, futures and what is asked while it is away survive") {
+  Cluster cluster({.workers = 2, .devices = 2, .keep_state = true});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(4, kPatience));
+  Array x = session.random.normal({500, 400}, {.seed = 5, .block = {60, 70}});
+  const std::vector<double> numbers(64 * 64, 1.5);
+  Array upload = session.from_memory(numbers, {64, 64}, {.block = {8, 64}});
+  session.persist({x, upload}).wait({.timeout = kPatience});
+  const auto whole = x.get<double>();
+  const auto product = matmul(x, x.T()).get<double>();
+  {
+    Array let_go = x + 1.0;
+    let_go.persist().wait({.timeout = kPatience});
+    kill_scheduler(cluster);
+  }  // released while nobody is there
+  const Future asked = session.compute({matmul(x, x.T()), sum(upload)});
+  cluster.restart_scheduler();
+  CHECK(same_bits(values(asked), product));
+  CHECK(asked.get<double>(1, {.timeout = kPatience})[0] == 1.5 * 64 * 64);
+  CHECK(same_bits(x.get<double>({.timeout = kPatience}), whole));
+  x = {}, upload = {};
+  CHECK(nothing_left(cluster));
+  // A session that comes now is one more.
+  const Session other = cluster.session("other");
+  CHECK(sum(other.ones({100})).item<double>() == 100);
+}
+
+TEST_CASE("a worker that dies while the scheduler is away is noticed afterwards") {
+  Cluster cluster({.workers = 3, .devices = 1, .keep_state = true});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(3, kPatience));
+  Array x = session.random.uniform({768, 768}, {.seed = 3, .block = {128, 128}});
+  x.persist().wait({.timeout = kPatience});
+  const auto whole = x.get<double>();
+  kill_scheduler(cluster);
+  cluster.worker(2).signal(SIGKILL);
+  cluster.restart_scheduler();
+  REQUIRE(eventually([&] { return session.devices().size() == 2; }));
+  CHECK(same_bits(x.get<double>({.timeout = kPatience}), whole));
+  CHECK(cluster.worker(0).running());
+  CHECK(cluster.worker(1).running());
+}
+
+TEST_CASE("one that never comes back, and one that knows nothing, are typed errors in bounded time") {
+  for (const bool comes : {false, true}) {
+    CAPTURE(comes);
+    Cluster cluster({.workers = 1, .devices = 1, .keep_state = true, .reconnect = seconds(2)});
+    INFO(cluster.words());
+    const Session session = cluster.session();
+    REQUIRE(session.wait_for_devices(1, kPatience));
+    const Future future = session.compute({long_work(session)});
+    kill_scheduler(cluster);
+    if (comes) cluster.restart_scheduler(false);
+    std::string text;
+    try {
+      (void)values(future);
+    } catch (const ArrayError& e) {
+      CHECK(e.code() == Errc::kUnavailable);
+      text = e.what();
+    }
+    CHECK(text.find(comes ? "does not go on from that one's state" : "did not come back within 2 s") !=
+          std::string::npos);
+    CHECK(cluster.worker(0).wait() == 1);
+  }
+}
+
+TEST_CASE("one state directory, one scheduler; an ended cluster is over") {
+  Cluster cluster({.workers = 1, .devices = 1, .keep_state = true});
+  INFO(cluster.words());
+  const Ran second =
+      run({scheduler_program(), "--listen", "127.0.0.1:0", "--token-file", cluster.token_file(),
+           "--dashboard-listen", "off", "--state-dir", cluster.state_dir()});
+  CHECK(second.code == 1);
+  CHECK(second.errors.find("is in use by process " + std::to_string(cluster.scheduler().pid())) !=
+        std::string::npos);
+  CHECK(cluster.tool({"shutdown"}).code == 0);
+  CHECK(cluster.worker(0).wait() == 0);
+  REQUIRE(cluster.scheduler().wait() == 0);
+  cluster.restart_scheduler();
+  CHECK(number_in(cluster.status(), "term") == 2);
+  CHECK(cluster.status().find("worker-0") == std::string::npos);
+}
