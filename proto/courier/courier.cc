@@ -160,11 +160,8 @@ void Courier::attempt() {
 
 void Courier::on_connected(Result<std::unique_ptr<net::Link>> link) {
   if (lost_) return;
-  if (!link) {
-    const Error why = link.error();
-    if (why.code == Errc::kUnauthenticated || why.code == Errc::kVersionMismatch) return lose(why);
-    return retry(why);
-  }
+  // Whatever it is may be a scheduler that dies in the middle of the handshake.
+  if (!link) return retry(link.error());
   resuming_ = true;
   start(std::move(*link));
   if (const Status sent = write(msg::Resume{state_, me_, received_.total()}); !sent) down(sent.error());

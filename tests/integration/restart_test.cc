@@ -136,6 +136,35 @@ TEST_CASE("one that never comes back, and one that knows nothing, are typed erro
   }
 }
 
+TEST_CASE("a worker under a supervisor comes back, and ends with it") {
+  Cluster cluster({.workers = 2, .devices = 1, .worker_args = {"--respawn"}});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const auto child = [&](int worker) {
+    const std::string pid = std::to_string(cluster.worker(worker).pid());
+    return std::atoi(read_file("/proc/" + pid + "/task/" + pid + "/children").c_str());
+  };
+  const Array x = session.random.uniform({768, 768}, {.seed = 3, .block = {128, 128}});
+  const auto expected = matmul(x, x).get<double>();
+  for (int i = 0; i < 2; ++i) {
+    const int victim = child(1);
+    REQUIRE(victim > 0);
+    kill(victim, SIGKILL);
+    REQUIRE(eventually([&] { return child(1) > 0 && child(1) != victim; }));
+    REQUIRE(eventually([&] { return session.devices().size() == 2; }));
+    CHECK(same_bits(matmul(x, x).get<double>({.timeout = kPatience}), expected));
+  }
+  const int last = child(1);
+  cluster.worker(1).signal(SIGTERM);
+  CHECK(cluster.worker(1).wait() == 0);
+  const auto gone = [](int pid) { return read_file("/proc/" + std::to_string(pid) + "/cmdline").empty(); };
+  CHECK(gone(last));
+  const int orphan = child(0);
+  cluster.worker(0).signal(SIGKILL);
+  CHECK(eventually([&] { return gone(orphan); }));
+}
+
 TEST_CASE("one state directory, one scheduler; an ended cluster is over") {
   Cluster cluster({.workers = 1, .devices = 1, .keep_state = true});
   INFO(cluster.words());

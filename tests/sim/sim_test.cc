@@ -14,10 +14,10 @@ std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
 }
 
 void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_variable,
-                const std::vector<const char*>& reached) {
+                const std::vector<const char*>& reached, std::uint64_t seeds = 300) {
   const std::uint64_t only = from_env(seed_variable.c_str(), 0);
   const std::uint64_t first = only != 0 ? only : 1;
-  const std::uint64_t count = only != 0 ? 1 : from_env("TILEWISE_SIM_SEEDS", 300);
+  const std::uint64_t count = only != 0 ? 1 : from_env("TILEWISE_SIM_SEEDS", seeds);
   std::map<std::string, std::int64_t> covered;
   std::int64_t events = 0, checked = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
@@ -62,5 +62,6 @@ TEST_CASE("workers die all the time, and graphs end well") {
 
 TEST_CASE("the scheduler dies at any step and comes back from what it wrote down") {
   run_worlds(sim::Knobs::restarts, "TILEWISE_SIM_RESTARTS",
-             {"scheduler crashes", "checkpoints", "killed workers", "uploads", "cancels", "requests done"});
+             {"scheduler crashes", "checkpoints", "killed workers", "uploads", "cancels", "requests done"},
+             150);
 }

@@ -16,6 +16,7 @@
 
 #include "daemon.h"
 #include "devices.h"
+#include "supervisor.h"
 
 using namespace tilewise;
 
@@ -30,7 +31,7 @@ struct Settings {
   std::string scheduler, devices, memory, name;
   std::vector<std::string> plugins;
   double connect_timeout_s = 30, reconnect_timeout_s = 60;
-  bool no_map = false, strict_lanes = false, reference_kernels = false;
+  bool respawn = false, no_map = false, strict_lanes = false, reference_kernels = false;
 };
 
 // The peers' addresses: an abstract socket, over which memory can be handed over, and the network's.
@@ -170,6 +171,10 @@ int main(int argc, char** argv) {
   app.add_flag("--strict-lanes", s.strict_lanes,
                "A transfer that would be staged through the host is an error");
   app.add_flag("--reference-kernels", s.reference_kernels, "Plain, slow kernels, for comparison");
+  app.add_flag("--respawn", s.respawn, "Stay as a parent that starts the worker again when it dies");
   if (const auto code = daemon::parse(app, argc, argv)) return *code;
-  return work(s);
+  if (!s.respawn) return work(s);
+  if (Status ok = daemon::start_log(kName, s.common.log_level, s.common.log_format); !ok)
+    return daemon::fail(kName, ok.error(), daemon::kExitUsage);
+  return worker::supervise(argc, argv, "--respawn");
 }

@@ -1,0 +1,227 @@
+#include <tilewise/codec/codec.h>
+#include <tilewise/courier/courier.h>
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tilewise::courier {
+namespace {
+
+TEST_CASE("what was sent is kept until it is known to have arrived") {
+  Outstanding sent;
+  const std::string text = "twelve bytes";
+  for (std::uint16_t i = 0; i < 5; ++i) CHECK(sent.push(i, std::as_bytes(std::span(text))));
+  CHECK(sent.sent() == 5);
+  CHECK(sent.bytes() == 5 * text.size());
+  CHECK(sent.acknowledge(2));
+  CHECK(sent.acknowledge(1));  // old news
+  CHECK_FALSE(sent.acknowledge(6));
+  CHECK(sent.first() == 2);
+  CHECK(sent.messages().size() == 3);
+  CHECK(sent.messages()[0].type == 2);
+  CHECK(sent.acknowledge(5));
+  CHECK(sent.bytes() == 0);
+  CHECK(sent.sent() == 5);
+  sent.restart(9);
+  CHECK(sent.sent() == 9);
+}
+
+TEST_CASE("more than may be kept is refused, and changes nothing") {
+  Outstanding sent;
+  for (std::size_t i = 0; i < Outstanding::kMaxMessages; ++i) REQUIRE(sent.push(1, {}));
+  CHECK_FALSE(sent.push(1, {}));
+  CHECK(sent.sent() == Outstanding::kMaxMessages);
+  CHECK(sent.acknowledge(1));
+  CHECK(sent.push(1, {}));
+}
+
+TEST_CASE("a receiver says how far it is after so many messages or bytes") {
+  Received received;
+  for (std::uint64_t i = 1; i < kAckMessages; ++i) received.add(8);
+  CHECK_FALSE(received.due());
+  received.add(8);
+  CHECK(received.due());
+  received.told();
+  CHECK_FALSE(received.due());
+  received.add(kAckBytes);
+  CHECK(received.due());
+  CHECK(received.total() == kAckMessages + 1);
+}
+
+// A scheduler that says what the test says.
+struct Scene {
+  net::Token token = *net::Token::generate();
+  std::unique_ptr<net::EventLoop> loop = std::move(*net::EventLoop::create());
+  std::unique_ptr<net::Listener> listener;
+  std::unique_ptr<net::Link> link;  // the latest
+  std::vector<msg::Message> heard;  // by the scheduler
+  std::unique_ptr<Courier> courier;
+  std::vector<msg::Message> got;  // by the peer
+  std::optional<Error> lost;
+  int down = 0, back = 0;
+
+  explicit Scene(TimeNs reconnect_ns = 20 * kSecond) {
+    listen("127.0.0.1:0");
+    std::unique_ptr<net::Link> first;
+    const auto attempt =
+        net::connect(*loop, listener->address(), {.token = token},
+                     [&](Result<std::unique_ptr<net::Link>> made) { first = std::move(*made); });
+    until([&] { return first && link; });
+    Handlers handlers;
+    handlers.on_message = [this](msg::Message m) { got.push_back(std::move(m)); };
+    handlers.on_lost = [this](const Error& why) { lost = why; };
+    handlers.on_down = [this](const Error&) { ++down; };
+    handlers.on_back = [this](std::uint32_t) { ++back; };
+    courier = std::make_unique<Courier>(*loop, Options{listener->address(), token, reconnect_ns},
+                                        std::move(handlers), std::move(first));
+  }
+  void listen(const std::string& where) {
+    auto opened = net::Listener::open(
+        *loop, *net::Address::parse(where), {.handshake = {.token = token}},
+        [this](std::unique_ptr<net::Link> made) {
+          link = std::move(made);
+          link->start({[this](net::Frame& frame) { heard.push_back(*codec::decode(frame.payload)); },
+                       [](const Error&) {},
+                       {}});
+        });
+    REQUIRE(opened.has_value());
+    listener = std::move(*opened);
+  }
+  void until(const std::function<bool()>& done) { REQUIRE(loop->run_until(done, 20 * kSecond)); }
+  void say(const msg::Message& m) {
+    codec::Buffer buffer;
+    REQUIRE(codec::encode(m, buffer).has_value());
+    REQUIRE(link->send(codec::frame_type(m), buffer.bytes()).has_value());
+  }
+  void send(std::uint64_t nonce) {
+    codec::Buffer buffer;
+    const msg::Message m = msg::Pong{nonce};
+    REQUIRE(codec::encode(m, buffer).has_value());
+    REQUIRE(courier->send(codec::frame_type(m), buffer.bytes()).has_value());
+  }
+  void welcome(std::uint64_t state) {
+    msg::Welcome w;
+    w.term = 4;
+    w.you = WorkerId{3};
+    w.state = state;
+    say(w);
+    until([&] { return got.size() == 1; });
+  }
+  // The link breaks; the peer's next one says Resume.
+  msg::Resume broken() {
+    heard.clear();
+    link.reset();
+    until([&] { return heard.size() == 1; });
+    return std::get<msg::Resume>(heard[0]);
+  }
+  std::vector<std::uint64_t> pongs() const {
+    std::vector<std::uint64_t> out;
+    for (const msg::Message& m : heard) {
+      if (const auto* pong = std::get_if<msg::Pong>(&m)) out.push_back(pong->nonce);
+    }
+    return out;
+  }
+};
+
+TEST_CASE("a break: what had not arrived is sent again, in order, each once") {
+  Scene s;
+  s.send(1);
+  s.welcome(77);
+  s.send(2);
+  s.until([&] { return s.heard.size() == 2; });
+  s.say(msg::Ping{1});
+  s.until([&] { return s.got.size() == 2; });
+  const msg::Resume resume = s.broken();
+  CHECK(resume.state == 77);
+  CHECK(resume.me == WorkerId{3});
+  CHECK(resume.received == 2);
+  CHECK(s.down == 1);
+  s.send(3);  // waits
+  s.say(msg::Resumed{5, 1, {}});
+  s.until([&] { return s.pongs().size() == 2; });
+  CHECK(s.pongs() == std::vector<std::uint64_t>{2, 3});
+  CHECK(s.back == 1);
+  s.say(msg::Ack{3});
+  s.say(msg::Ping{2});
+  s.until([&] { return s.got.size() == 3; });
+  // Again, with nothing to be repeated.
+  CHECK(s.broken().received == 3);
+  s.say(msg::Resumed{5, 3, {}});
+  s.send(4);
+  s.until([&] { return s.pongs().size() == 1; });
+  CHECK(s.pongs() == std::vector<std::uint64_t>{4});
+  CHECK_FALSE(s.lost);
+}
+
+TEST_CASE("it says how far it is") {
+  Scene s;
+  s.welcome(77);
+  for (std::uint64_t i = 1; i < kAckMessages; ++i) s.say(msg::Ping{i});
+  s.until([&] { return !s.heard.empty(); });
+  CHECK(std::get<msg::Ack>(s.heard[0]).received == kAckMessages);
+}
+
+TEST_CASE("a scheduler of an earlier life is not obeyed: it goes on trying") {
+  Scene s;
+  s.welcome(77);
+  (void)s.broken();
+  s.heard.clear();
+  s.say(msg::Resumed{3, 0, {}});
+  s.until([&] { return s.heard.size() == 1; });  // another Resume, on another link
+  CHECK(s.back == 0);
+  s.say(msg::Resumed{5, 0, {}});
+  s.until([&] { return s.back == 1; });
+  CHECK_FALSE(s.lost);
+}
+
+TEST_CASE("one that does not take us back, that lies, or that keeps nothing, is the end") {
+  SUBCASE("refused") {
+    Scene s;
+    s.welcome(77);
+    (void)s.broken();
+    s.say(msg::Resumed{5, 0, {Errc::kWorkerLost, "away for too long"}});
+    s.until([&] { return s.lost.has_value(); });
+    CHECK(s.lost->code == Errc::kWorkerLost);
+    CHECK(s.lost->message.find("away for too long") != std::string::npos);
+  }
+  SUBCASE("acknowledges what was never sent") {
+    Scene s;
+    s.welcome(77);
+    s.say(msg::Ack{1});
+    s.until([&] { return s.lost.has_value(); });
+    CHECK(s.lost->code == Errc::kCorruptData);
+  }
+  SUBCASE("speaks before it resumes") {
+    Scene s;
+    s.welcome(77);
+    (void)s.broken();
+    s.say(msg::Ping{1});
+    s.until([&] { return s.lost.has_value(); });
+    CHECK(s.lost->code == Errc::kCorruptData);
+  }
+  SUBCASE("keeps nothing") {
+    Scene s;
+    s.welcome(0);
+    s.link.reset();
+    s.until([&] { return s.lost.has_value(); });
+    CHECK(s.lost->code == Errc::kUnavailable);
+    CHECK(s.down == 0);
+  }
+  SUBCASE("does not come back") {
+    Scene s(kSecond);
+    s.welcome(77);
+    s.listener.reset();
+    s.link.reset();
+    s.until([&] { return s.lost.has_value(); });
+    CHECK(s.lost->code == Errc::kUnavailable);
+    CHECK(s.lost->message.find("within 1 s") != std::string::npos);
+    codec::Buffer buffer;
+    CHECK_FALSE(s.courier->send(16, {}).has_value());
+  }
+}
+
+}  // namespace
+}  // namespace tilewise::courier

@@ -1,0 +1,107 @@
+#include "core_world.h"
+
+namespace tilewise::scheduler::test {
+namespace {
+
+const ir::Grid kGrid = grid({8, 8}, {2, 2});
+
+// Messages stay where they are; their bytes are their place.
+struct Shelf {
+  std::vector<msg::Message> kept;
+  SnapshotCodec codec{[this](const msg::Message& m) -> Result<std::string> {
+                        kept.push_back(m);
+                        return std::to_string(kept.size() - 1);
+                      },
+                      [this](std::string_view bytes) -> Result<msg::Message> {
+                        std::size_t at = 0;
+                        for (const char c : bytes) {
+                          if (c < '0' || c > '9' || at > kept.size())
+                            return error(Errc::kCorruptData, "no such message");
+                          at = 10 * at + static_cast<std::size_t>(c - '0');
+                        }
+                        if (bytes.empty() || at >= kept.size())
+                          return error(Errc::kCorruptData, "no such message");
+                        return kept[at];
+                      }};
+};
+
+// A graph that is done and held, one half way, one cancelled, a session that has left, a worker lost.
+struct Busy : World {
+  Shelf shelf;
+  Busy() {
+    add_worker(1, 2, "a");
+    add_worker(2, 1, "b");
+    add_worker(3, 1, "c");
+    join(10, client());
+    join(11, client());
+    submit(10, 1, {fill(1, kGrid), map(2, kGrid, {1})}, {2});
+    complete(log<msg::Plan>(1).back());
+    submit(10, 2, {map(3, kGrid, {2}), fetch(3, kGrid)}, {3});
+    submit(10, 3, {random(4, kGrid), fetch(4, kGrid)});
+    receive(10, msg::CancelRequest{3});
+    submit(11, 1, {random(1, kGrid)}, {1});
+    drop(11);
+    drop(3);
+  }
+  std::string snapshot() {
+    core.settle(now, actions);
+    const auto bytes = core.snapshot(shelf.codec);
+    REQUIRE(bytes.has_value());
+    return *bytes;
+  }
+};
+
+TEST_CASE("a core read from a snapshot is the one that was written, and goes on like it") {
+  Busy w;
+  const std::string bytes = w.snapshot();
+  World other;
+  REQUIRE(other.core.restore(bytes, w.shelf.codec).has_value());
+  other.core.check_invariants();
+  CHECK(other.core.digest() == w.core.digest());
+  CHECK(other.core.now() == w.core.now());
+  other.now = w.now;
+  for (World* world : {static_cast<World*>(&w), &other}) {
+    world->receive(10, msg::Submit{4, 0, {map(5, kGrid, {2}), fetch(5, kGrid)}, {5}});
+    world->receive(1, msg::Held{1, {}, {}, false});
+    world->receive(10, msg::ReleaseArrays{{2}});
+    world->drop(2);
+    world->wait(20 * kSecond);
+  }
+  CHECK(other.core.digest() == w.core.digest());
+  CHECK(other.inbox.size() > 0);
+}
+
+TEST_CASE("the next life has a higher term, hears everybody anew, and knows what was answered") {
+  Busy w;
+  const std::string bytes = w.snapshot();
+  World other;
+  REQUIRE(other.core.restore(bytes, w.shelf.codec).has_value());
+  Options options;
+  options.term = 2;
+  other.now = w.now + 3600 * kSecond;
+  other.core.begin_life(options, other.now, other.actions);
+  CHECK(other.core.term() == 2);
+  other.wait(kSecond);
+  CHECK(other.quiet());  // nobody is taken for silent
+  other.receive(10, msg::Submit{1, 0, {fill(1, kGrid)}, {}});
+  REQUIRE(other.last<msg::SubmitReply>(10) != nullptr);
+  CHECK(other.last<msg::SubmitReply>(10)->outcome.ok());
+  CHECK(other.count<msg::GraphDone>(10) == 1);  // as it was answered then
+  other.receive(10, msg::Submit{9, 0, {fill(9, kGrid)}, {9}});
+  CHECK((other.last<msg::SubmitReply>(10)->graph.value >> 40) == 2);
+  CHECK(other.last<msg::Log>(1)->term == 2);
+}
+
+TEST_CASE("what is no snapshot is refused, whatever it is") {
+  Busy w;
+  const std::string bytes = w.snapshot();
+  for (std::size_t size = 0; size < bytes.size(); size += 1 + size / 50) {
+    World other;
+    CHECK_FALSE(other.core.restore(std::string_view(bytes).substr(0, size), w.shelf.codec).has_value());
+  }
+  World other;
+  CHECK(other.core.restore(bytes + "x", w.shelf.codec).error().code == Errc::kCorruptData);
+}
+
+}  // namespace
+}  // namespace tilewise::scheduler::test

@@ -1,0 +1,357 @@
+// Kills and stops processes of a cluster at random while graphs with known answers run. See README.md.
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include <tilewise/base/prng.h>
+
+#include "../integration/harness.h"
+
+using namespace tilewise;
+using namespace tilewise::testing;
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr seconds kHang{60};  // of one request; faults of seconds are within
+constexpr int kAsk = 20;      // a request that lost its results is asked again so often
+
+struct Settings {
+  double run_s = 60, mean_s = 1.5;  // a fault every so often
+  std::uint64_t seed = 1;
+  int workers = 3;
+  bool workers_too = true, scheduler_too = true, stops = true;
+};
+
+struct Counts {
+  std::atomic<int> graphs{0}, asked_again{0}, wrong{0}, failed{0};
+  int workers_killed = 0, schedulers_killed = 0, stops = 0, long_stops = 0;
+  std::vector<double> ready_s;  // of a scheduler, from its start
+};
+
+// ---- graphs --------------------------------------------------------------------------------------------------------
+
+Array products(const Session& session) {
+  Array x = session.random.uniform({512, 512}, {.seed = 3, .block = {64, 64}});
+  for (int i = 0; i < 6; ++i) x = matmul(x, x) * (1.0 / 256);
+  return x;
+}
+Array regression(const Session& session) {
+  const std::int64_t n = 30'000, d = 16;
+  const Array x = session.random.normal({n, d}, {.seed = 7, .block = {1'000, d}});
+  const Array y = where(sum(x, 1) > 0.0, 1.0, 0.0);
+  Array w = session.zeros({d});
+  for (int i = 0; i < 12; ++i) {
+    const Array p = 1.0 / (1.0 + exp(-matmul(x, w)));
+    w = w - matmul(x.T(), p - y) * (0.5 / static_cast<double>(n));
+  }
+  return w;
+}
+Array reductions(const Session& session) {
+  Array x = session.random.normal({600, 600}, {.seed = 11, .block = {60, 60}});
+  Array total = session.zeros({600});
+  for (int i = 0; i < 12; ++i) {
+    x = x * 0.99 + x.T() * 0.01;
+    total = total + sum(x, 0) * max(x, 1);
+  }
+  return total;
+}
+// An array that is held while it is read again and again.
+Array held(const Session& session) {
+  Array x = session.random.normal({400, 300}, {.seed = 5, .block = {40, 30}});
+  x.persist();
+  return matmul(x.T(), x) + sum(x, 0);
+}
+using Program = Array (*)(const Session&);
+constexpr Program kPrograms[] = {products, regression, reductions, held};
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+}
+
+std::mutex say_mutex;
+void say(const std::string& text) {
+  const std::scoped_lock lock(say_mutex);
+  std::cout << text << std::endl;
+}
+
+std::vector<double> ask(Program program, const Session& session, Counts& counts) {
+  for (int left = kAsk;; --left) {
+    try {
+      return session.compute({program(session)}).get<double>(0, {.timeout = kHang});
+    } catch (const ArrayError& e) {
+      if (e.code() != Errc::kWorkerLost || left == 0) throw;
+      ++counts.asked_again;
+    }
+  }
+}
+
+void work(const Session& session, std::uint64_t seed, const std::vector<std::vector<double>>& expected,
+          const std::atomic<bool>& stop, Counts& counts) {
+  Prng prng(seed);
+  while (!stop) {
+    const auto which = static_cast<std::size_t>(prng.below(std::size(kPrograms)));
+    try {
+      const std::vector<double> values = ask(kPrograms[which], session, counts);
+      ++counts.graphs;
+      if (same_bits(values, expected[which])) continue;
+      ++counts.wrong;
+      say("WRONG values of program " + std::to_string(which));
+    } catch (const std::exception& e) {
+      ++counts.failed;
+      say("FAILED: program " + std::to_string(which) + ": " + e.what());
+      return;
+    }
+  }
+}
+
+// ---- faults --------------------------------------------------------------------------------------------------------
+
+class Monkey {
+ public:
+  Monkey(Cluster& cluster, const Settings& settings, Counts& counts)
+      : cluster_(cluster), settings_(settings), counts_(counts), prng_(settings.seed) {
+    for (int i = 0; i < settings.workers; ++i) members_.push_back(i);
+    next_ = settings.workers;
+  }
+
+  void run() {
+    const auto until = Clock::now() + milliseconds(static_cast<std::int64_t>(settings_.run_s * 1000));
+    while (Clock::now() < until) {
+      std::this_thread::sleep_for(
+          milliseconds(prng_.between(1, static_cast<std::int64_t>(2000 * settings_.mean_s))));
+      const double dice = prng_.uniform();
+      if (settings_.workers_too && dice < 0.5)
+        kill_worker();
+      else if (settings_.scheduler_too && dice < 0.8)
+        kill_scheduler();
+      else if (settings_.stops)
+        stop_somebody();
+      look();
+    }
+  }
+
+  // Nobody may have ended but those that were made to.
+  void look() {
+    for (const int i : members_) {
+      if (cluster_.worker(i).running()) continue;
+      ++counts_.failed;
+      say("FAILED: worker " + std::to_string(i) + " ended by itself:\n" + tail(cluster_.worker(i).errors()));
+      replace(i);
+      return;
+    }
+    if (cluster_.scheduler().running()) return;
+    throw std::runtime_error("the scheduler ended by itself:\n" + tail(cluster_.scheduler().errors()));
+  }
+  const std::vector<int>& members() const { return members_; }
+
+ private:
+  static std::string tail(const std::string& text) {
+    return text.substr(text.size() - std::min<std::size_t>(text.size(), 3000));
+  }
+  int& somebody() { return members_[static_cast<std::size_t>(prng_.below(members_.size()))]; }
+
+  void replace(int worker) {
+    cluster_.add_worker({});
+    *std::find(members_.begin(), members_.end(), worker) = next_++;
+  }
+  void kill_worker() {
+    const int i = somebody();
+    cluster_.worker(i).signal(SIGKILL);
+    (void)cluster_.worker(i).wait();
+    ++counts_.workers_killed;
+    replace(i);
+  }
+  void kill_scheduler() {
+    cluster_.scheduler().signal(SIGKILL);
+    (void)cluster_.scheduler().wait();
+    ++counts_.schedulers_killed;
+    std::this_thread::sleep_for(milliseconds(prng_.between(0, 300)));
+    if (settings_.workers_too && prng_.chance(0.1)) kill_worker();
+    const auto began = Clock::now();
+    cluster_.restart_scheduler();
+    counts_.ready_s.push_back(std::chrono::duration<double>(Clock::now() - began).count());
+  }
+  void stop_somebody() {
+    ++counts_.stops;
+    const milliseconds length(prng_.between(50, 3000));
+    if (prng_.chance(0.3)) {
+      cluster_.scheduler().signal(SIGSTOP);
+      std::this_thread::sleep_for(length);
+      return cluster_.scheduler().signal(SIGCONT);
+    }
+    const int i = somebody();
+    cluster_.worker(i).signal(SIGSTOP);
+    if (settings_.run_s < 60 || !prng_.chance(0.1)) {
+      std::this_thread::sleep_for(length);
+      return cluster_.worker(i).signal(SIGCONT);
+    }
+    // Longer than silence is borne: it is lost by then, and has to go when it wakes up.
+    ++counts_.long_stops;
+    std::this_thread::sleep_for(seconds(13));
+    cluster_.worker(i).signal(SIGCONT);
+    if (!cluster_.worker(i).wait()) {
+      ++counts_.failed;
+      say("FAILED: a worker that was declared lost did not leave");
+      cluster_.worker(i).signal(SIGKILL);
+    }
+    replace(i);
+  }
+
+  Cluster& cluster_;
+  const Settings& settings_;
+  Counts& counts_;
+  Prng prng_;
+  std::vector<int> members_;
+  int next_ = 0;
+};
+
+// ---- afterwards ----------------------------------------------------------------------------------------------------
+
+// Slabs are memfds: their owner maps them writable, others to read. (inode, writable) of a process's.
+std::set<std::pair<std::string, bool>> slabs_of(int pid) {
+  std::set<std::pair<std::string, bool>> found;
+  std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:tilewise ") == std::string::npos) continue;
+    std::istringstream fields(line);
+    std::string range, rights, offset, device, inode;
+    fields >> range >> rights >> offset >> device >> inode;
+    found.emplace(inode, rights.find('w') != std::string::npos);
+  }
+  return found;
+}
+
+bool slabs_are_whole(Cluster& cluster, const std::vector<int>& members) {
+  std::set<std::string> owned, read;
+  const auto add = [&](int pid) {
+    for (const auto& [inode, writable] : slabs_of(pid)) (writable ? owned : read).insert(inode);
+  };
+  add(getpid());
+  for (const int i : members) add(cluster.worker(i).pid());
+  return std::includes(owned.begin(), owned.end(), read.begin(), read.end());
+}
+
+std::vector<std::int64_t> numbers_in(const std::string& json, const std::string& key) {
+  std::vector<std::int64_t> found;
+  const std::string name = "\"" + key + "\":";
+  for (auto at = json.find(name); at != std::string::npos; at = json.find(name, at + 1))
+    found.push_back(std::stoll(json.substr(at + name.size())));
+  return found;
+}
+
+void check_rest(Cluster& cluster, const std::vector<int>& members, Counts& counts) {
+  const auto expect = [&](bool ok, const std::string& what) {
+    if (ok) return;
+    ++counts.failed;
+    say("LEFT: " + what);
+  };
+  const auto zero = [&](const std::string& command, const std::string& key) {
+    return eventually([&] {
+      const auto found = numbers_in(cluster.tool({command, "--json"}).output, key);
+      return !found.empty() && std::all_of(found.begin(), found.end(), [](auto n) { return n == 0; });
+    });
+  };
+  expect(zero("status", "arrays_live"), "arrays: " + cluster.status());
+  expect(zero("devices", "used_bytes"), "bytes: " + cluster.tool({"devices", "--json"}).output);
+  expect(eventually([&] { return slabs_are_whole(cluster, members); }), "mapped slabs of the dead");
+  const Ran shut = cluster.tool({"shutdown"});
+  expect(shut.code == 0, "a cluster that does not shut down: " + shut.errors);
+  for (const int i : members)
+    expect(cluster.worker(i).wait().has_value(), "worker process " + std::to_string(i));
+  expect(cluster.scheduler().wait().has_value(), "the scheduler's process");
+}
+
+int run(const Settings& settings) {
+  say("seed " + std::to_string(settings.seed) + ", " + std::to_string(settings.run_s) + " s, " +
+      std::to_string(settings.workers) + " workers");
+  const std::size_t shared = std::distance(std::filesystem::directory_iterator("/dev/shm"), {});
+  Counts counts;
+  {
+    Cluster cluster({.workers = settings.workers, .devices = 1, .keep_state = true});
+    Monkey monkey(cluster, settings, counts);
+    {
+      const Session one = cluster.session("one"), two = cluster.session("two", false);
+      if (!one.wait_for_devices(static_cast<std::size_t>(settings.workers), kPatience))
+        throw std::runtime_error("workers did not join");
+      std::vector<std::vector<double>> expected;
+      for (const Program program : kPrograms) expected.push_back(ask(program, one, counts));
+      std::atomic<bool> stop{false};
+      std::vector<std::thread> users;
+      users.emplace_back([&] { work(one, settings.seed + 1, expected, stop, counts); });
+      users.emplace_back([&] { work(two, settings.seed + 2, expected, stop, counts); });
+      std::string broken;
+      try {
+        monkey.run();
+      } catch (const std::exception& e) {
+        broken = e.what();
+      }
+      stop = true;
+      for (std::thread& user : users) user.join();
+      if (!broken.empty()) throw std::runtime_error(broken);
+      monkey.look();
+    }
+    check_rest(cluster, monkey.members(), counts);
+    if (counts.wrong + counts.failed > 0 && std::getenv("TILEWISE_CHAOS_WORDS") != nullptr)
+      say(cluster.words());
+  }
+  const std::size_t shared_now = std::distance(std::filesystem::directory_iterator("/dev/shm"), {});
+  if (shared_now > shared) ++counts.failed, say("LEFT: segments in /dev/shm");
+  std::sort(counts.ready_s.begin(), counts.ready_s.end());
+  std::printf(
+      "%d graphs, %d asked again; killed: %d workers, %d schedulers (ready again in at most %.2f s); %d "
+      "stopped, "
+      "%d of them for too long\n%d wrong, %d failed or left\n",
+      counts.graphs.load(), counts.asked_again.load(), counts.workers_killed, counts.schedulers_killed,
+      counts.ready_s.empty() ? 0 : counts.ready_s.back(), counts.stops, counts.long_stops,
+      counts.wrong.load(), counts.failed.load());
+  return counts.wrong + counts.failed == 0 && counts.graphs > 0 ? 0 : 1;
+}
+
+int usage() {
+  std::cerr << "usage: chaos [--minutes N | --seconds N] [--seed S] [--workers N] [--mean SECONDS]\n"
+               "             [--only workers|scheduler|stops]\n";
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings settings;
+  for (int i = 1; i < argc; i += 2) {
+    if (i + 1 >= argc) return usage();
+    const std::string option = argv[i], value = argv[i + 1];
+    if (option == "--minutes")
+      settings.run_s = 60 * std::strtod(value.c_str(), nullptr);
+    else if (option == "--seconds")
+      settings.run_s = std::strtod(value.c_str(), nullptr);
+    else if (option == "--seed")
+      settings.seed = std::strtoull(value.c_str(), nullptr, 10);
+    else if (option == "--workers")
+      settings.workers = std::atoi(value.c_str());
+    else if (option == "--mean")
+      settings.mean_s = std::strtod(value.c_str(), nullptr);
+    else if (option == "--only")
+      settings.workers_too = value == "workers", settings.scheduler_too = value == "scheduler",
+      settings.stops = value == "stops";
+    else
+      return usage();
+  }
+  if (settings.workers < 1 || settings.workers > 64 || !(settings.run_s > 0) || !(settings.mean_s > 0))
+    return usage();
+  try {
+    return run(settings);
+  } catch (const std::exception& e) {
+    std::cerr << "chaos: " << e.what() << "\n";
+    return 1;
+  }
+}
