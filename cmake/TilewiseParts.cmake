@@ -57,6 +57,8 @@ function(tilewise_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:tilewise_doctest_main>)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} tilewise_flags)
+  # What is tested keeps its optimisation; the tests themselves compile in half the time without.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Og>)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300)
 endfunction()
