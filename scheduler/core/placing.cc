@@ -24,6 +24,7 @@ class OpPlacer {
       for (const DeviceId device : s.peer(id).info.devices) {
         const Device& d = *s.device(device);
         devices_.push_back(place_device(d));
+        devices_.back().stays_bytes = d.load_bytes;
       }
     }
     std::sort(devices_.begin(), devices_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
@@ -202,14 +203,18 @@ class OpPlacer {
   }
 
   void account(const ir::Op& op, const ir::Placement& placement, std::int64_t points) {
-    double bytes = 0;
-    for (const ir::OutputSpec& output : op.outputs) bytes += bytes_of({output.dtype, output.grid});
+    if (points == 0) return;
+    const std::vector<std::uint64_t>& holds = draft_.graph.holds;
+    double bytes = 0, held = 0;
+    for (const ir::OutputSpec& output : op.outputs) {
+      const double all = bytes_of({output.dtype, output.grid});
+      bytes += all;
+      if (std::binary_search(holds.begin(), holds.end(), output.array)) held += all;
+    }
     for (place::Device& d : devices_) {
-      if (points == 0) return;
-      const std::int64_t owned = placement.owned_count(d.id);
-      if (owned > 0)
-        d.load_bytes +=
-            static_cast<std::int64_t>(bytes * static_cast<double>(owned) / static_cast<double>(points));
+      const double share = static_cast<double>(placement.owned_count(d.id)) / static_cast<double>(points);
+      d.load_bytes += static_cast<std::int64_t>(bytes * share);
+      d.stays_bytes += static_cast<std::int64_t>(held * share);
     }
   }
 

@@ -125,7 +125,8 @@ Pace pace_of(const Request& request) {
     out.point_s.push_back(model_s * ratios[d] / static_cast<double>(std::max(1, device.streams)));
     out.busy_s.push_back(busy_so_far(request, device));
     const std::int64_t each = std::max<std::int64_t>(1, geometry.output_bytes_bound());
-    out.most.push_back(device.memory_bytes > 0 ? device.memory_bytes / each : INT64_MAX);
+    const std::int64_t headroom = device.headroom_bytes();
+    out.most.push_back(headroom == INT64_MAX ? headroom : headroom / each);
   }
   return out;
 }

@@ -152,7 +152,7 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
     double over_s = 0;
     if (device != nullptr && device->memory_bytes > 0) {
       const double over = owned * static_cast<double>(geometry.output_bytes_bound()) -
-                          static_cast<double>(device->memory_bytes);
+                          static_cast<double>(device->headroom_bytes());
       over_s = std::max(0.0, over / kAwayBytesPerS);
     }
     out.seconds = std::max(out.seconds, busy_s + step_s * owned + over_s);

@@ -149,7 +149,7 @@ class Contest {
     if (candidates_.size() > 1 || points == 0) return points == 0;
     const double bytes = static_cast<double>(geometry.output_bytes_bound()) * static_cast<double>(points);
     for (const Device& device : request_.eligible)
-      if (device.memory_bytes > 0 && bytes > static_cast<double>(device.memory_bytes)) return false;
+      if (bytes > static_cast<double>(device.headroom_bytes())) return false;
     const ir::Index middle = geometry.point(points / 2);
     const double steps = static_cast<double>(points) * static_cast<double>(geometry.steps(middle));
     return ir::model_step_ns(geometry, middle) * 1e-9 * steps < kSearchGain_s;

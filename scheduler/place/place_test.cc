@@ -306,6 +306,32 @@ TEST_CASE("edges: no points, one point, more devices than points") {
   CHECK(placer.place(few.request())->placement.devices().size() == 3);
 }
 
+TEST_CASE("results go where there is room beside what stays") {
+  // Eight blocks of 1 MiB, all on the first of four devices of 10 MiB.
+  const ir::Grid g = grid({1 << 20}, {1 << 17});
+  Case c = map_of(g, {{g, ir::View::identity(g.shape())}}, 4);
+  for (Device& d : c.devices) d.memory_bytes = 10 << 20, d.host = 0;
+  c.placements[0] = ir::Placement::whole(g.counts(), ir::Rule::constant(1, c.devices[0].id));
+  Placer aligned_only([] {
+    std::vector<std::unique_ptr<Policy>> out;
+    out.push_back(aligned_policy());
+    return out;
+  }());
+  REQUIRE(aligned_only.place(c.request())->placement.owned_count(c.devices[0].id) == 8);
+  const auto most = [&](const ir::Placement& placement) {  // of a device's room, how much is missing
+    std::int64_t missing = 0;
+    for (const Device& d : c.devices)
+      missing = std::max(missing, (placement.owned_count(d.id) << 20) - d.headroom_bytes());
+    return missing;
+  };
+  c.devices[0].stays_bytes = 8 << 20;  // the input itself
+  CHECK(most(Placer().place(c.request())->placement) <= 0);
+  c.devices[1].stays_bytes = c.devices[2].stays_bytes = 9 << 20;  // and what others keep
+  CHECK(most(Placer().place(c.request())->placement) <= 0);
+  CHECK(Device{}.headroom_bytes() == INT64_MAX);
+  CHECK(Device{.memory_bytes = 5, .stays_bytes = 7}.headroom_bytes() == 0);
+}
+
 TEST_CASE("the estimate agrees with counting everything") {
   Case c = matmul(64, 64, 64, 8, 4);
   for (Device& d : c.devices) d.host = d.id.value;

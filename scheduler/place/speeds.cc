@@ -4,6 +4,10 @@
 #include <cmath>
 
 namespace tilewise::place {
+
+std::int64_t Device::headroom_bytes() const {
+  return memory_bytes == 0 ? INT64_MAX : std::max<std::int64_t>(0, memory_bytes - stays_bytes);
+}
 namespace {
 
 // Before anything has run: one core is what the plain model describes; a GPU is some fifty times that.
