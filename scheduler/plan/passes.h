@@ -13,6 +13,10 @@ void fuse_elementwise(Graph& graph);
 // Replaces kinds that workers do not run.
 Status lower_ops(Graph& graph, const NewArray& new_array);
 
+// Brings ops into an order in which fewer bytes of results live at once, if there is one that is clearly better than the
+// recorded one. Ops that nobody reads (fetches among them) keep their order.
+void order_for_memory(Graph& graph);
+
 bool is_pure(const ir::Op& op);
 
 }  // namespace tilewise::plan

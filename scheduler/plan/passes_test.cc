@@ -96,6 +96,31 @@ void same_results(const Graph& before, const Graph& after) {
   }
 }
 
+// Bytes of results that live at once while ops run in their order, counted op by op.
+double most_bytes(const Graph& graph) {
+  const auto bytes = [](const ir::OutputSpec& o) {
+    return static_cast<double>(ir::volume(o.grid.shape())) * static_cast<double>(ir::size_of(o.dtype));
+  };
+  double most = 0;
+  for (std::size_t now = 0; now < graph.ops.size(); ++now) {
+    double lives = 0;
+    for (std::size_t i = 0; i <= now; ++i) {
+      for (const ir::OutputSpec& output : graph.ops[i].outputs) {
+        const auto reads = [&](const ir::Op& op) {
+          return std::any_of(op.operands.begin(), op.operands.end(),
+                             [&](const ir::Operand& operand) { return operand.array == output.array; });
+        };
+        const bool held = std::binary_search(graph.holds.begin(), graph.holds.end(), output.array);
+        if (held || i == now ||
+            std::any_of(graph.ops.begin() + static_cast<std::ptrdiff_t>(now), graph.ops.end(), reads))
+          lives += bytes(output);
+      }
+    }
+    most = std::max(most, lives);
+  }
+  return most;
+}
+
 TEST_CASE("dead code goes, effects stay") {
   Program p;
   const Source a = p.input({8}, {2});
@@ -312,17 +337,60 @@ TEST_CASE("random programs give the same bits with and without passes") {
     if (prng.chance(0.8)) remove_dead_code(g);
     if (prng.chance(0.8)) merge_common_subexpressions(g);
     fuse_elementwise(g);
+    const double before = most_bytes(g);
+    order_for_memory(g);
+    CHECK(most_bytes(g) <= before);
     CHECK(g.ops.size() <= p.graph.ops.size());
     same_results(p.graph, g);
     std::uint64_t name = p.next;
     for (const bool optimised : {true, false}) {
       Options options;
-      if (!optimised) options.off = {"dead-code", "common-subexpressions", "fusion", "shared-gathers"};
+      if (!optimised)
+        options.off = {"dead-code", "common-subexpressions", "fusion", "shared-gathers", "memory-order"};
       const auto planned = run_passes(
           p.graph, [&] { return name++; }, options);
       REQUIRE_MESSAGE(planned.has_value(), planned.error().message);
     }
   }
+}
+
+TEST_CASE("what is recorded long before it is read is made late") {
+  Program p;
+  std::vector<Source> sources;
+  for (std::uint64_t i = 0; i < 40; ++i) sources.push_back(p.random({64, 64}, {16, 16}, i));
+  Source total = p.fill({1, 64}, {1, 16});
+  for (const Source& source : sources) total = p.plus(total, p.sum(source, {0}));
+  p.hold(total);
+  const double array = 64 * 64 * 8;
+  CHECK(most_bytes(p.graph) > 40 * array);
+  Graph g = p.graph;
+  order_for_memory(g);
+  CHECK(most_bytes(g) < 1.2 * array);
+  same_results(p.graph, g);
+  Graph again = g;
+  order_for_memory(again);
+  CHECK(again.ops == g.ops);
+  // Nothing to be won where all must live: recorded order stays.
+  for (const Source& source : sources) p.hold(source);
+  g = p.graph;
+  order_for_memory(g);
+  CHECK(g.ops == p.graph.ops);
+}
+
+TEST_CASE("the operand that needs most on its way is made first") {
+  Program p;
+  const Source small = p.random({64, 64}, {16, 16}, 1);
+  // Four arrays of its size at once, for a result of its size.
+  std::vector<Source> parts;
+  for (std::uint64_t i = 0; i < 3; ++i) parts.push_back(p.random({64, 64}, {16, 16}, 2 + i));
+  const Source large = p.plus(p.plus(parts[0], parts[1]), parts[2]);
+  p.hold(p.plus(small, large));
+  Graph g = p.graph;
+  order_for_memory(g);
+  const double array = 64 * 64 * 8;
+  CHECK(most_bytes(p.graph) == 5 * array);
+  CHECK(most_bytes(g) == 3 * array);
+  same_results(p.graph, g);
 }
 
 TEST_CASE("passes have names, texts and say whose fault it is") {

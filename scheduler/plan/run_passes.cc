@@ -8,8 +8,8 @@
 namespace tilewise::plan {
 namespace {
 
-constexpr std::string_view kNames[] = {"dead-code", "common-subexpressions", "fusion", "lowering",
-                                       "shared-gathers"};
+constexpr std::string_view kNames[] = {"dead-code", "common-subexpressions", "fusion",
+                                       "lowering",  "shared-gathers",        "memory-order"};
 
 Status verify(const Graph& graph, ir::Stage stage) {
   const Sources sources(graph);
@@ -75,6 +75,10 @@ Result<PlannedGraph> run_passes(Graph graph, const NewArray& new_array, const Op
   if (on(kNames[4])) {  // ops that gather the same region of the same operand gather it once
     merge_common_subexpressions(graph);
     TW_TRY(ran(kNames[4], ir::Stage::kLowered));
+  }
+  if (on(kNames[5])) {
+    order_for_memory(graph);
+    TW_TRY(ran(kNames[5], ir::Stage::kLowered));
   }
   out.ops = std::move(graph.ops);
   return out;
