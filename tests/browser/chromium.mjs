@@ -18,7 +18,7 @@ export class Browser {
       "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage",
       "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--force-color-profile=srgb",
       `--user-data-dir=${browser.#folder}`, "about:blank",
-    ], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
+    ], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"], detached: true });  // a process group of its own
     browser.#process.stdio[4].setEncoding("utf8");
     browser.#process.stdio[4].on("data", (text) => browser.#take(text));
     await browser.send("Target.setDiscoverTargets", { discover: true });
@@ -55,9 +55,18 @@ export class Browser {
   }
 
   async close() {
-    this.#process.kill("SIGKILL");
-    await new Promise((resolve) => this.#process.once("exit", resolve));
-    rmSync(this.#folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+    const ended = new Promise((resolve) => this.#process.once("exit", resolve));
+    process.kill(-this.#process.pid, "SIGKILL");  // its helpers too: they write into the folder
+    await ended;
+    for (let tries = 0; ; ++tries) {
+      try {
+        rmSync(this.#folder, { recursive: true, force: true });
+        return;
+      } catch (error) {
+        if (tries === 50) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+    }
   }
 }
 
