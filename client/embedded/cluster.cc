@@ -69,7 +69,8 @@ class LocalService final : public worker::DataService {
   bool inlines(WorkerId) const override { return false; }
   const std::byte* mapped(DeviceId device, std::uint32_t slab) const override;
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                device::Kind kind) override;
+                device::Kind kind, std::function<void()> sent) override;
+  void refuse(WorkerId to, std::uint64_t transfer, const Error& why) override;
   void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                device::Kind kind) override;
 
@@ -185,6 +186,11 @@ Status Impl::init() {
     join.name = "embedded-" + std::to_string(w);
     join.software_version = "embedded";
     join.host_id = "self";
+    if (!options_.spill_directory.empty()) {
+      TW_ASSIGN(auto file,
+                store::SpillFile::open({options_.spill_directory, options_.spill_bytes / options_.workers}));
+      side.runtime->use_disk(std::move(file));
+    }
     join.devices = side.runtime->describe();
     for (const auto& plugin : plugins_.entries()) {
       for (const std::string& kernel : plugin.kernels)
@@ -388,8 +394,13 @@ const std::byte* LocalService::mapped(DeviceId device, std::uint32_t slab) const
 }
 
 void LocalService::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                            device::Kind kind) {
-  cluster_.lane_.transmit(to, transfer, {const_cast<std::byte*>(from), kind}, bytes, [](const Status&) {});
+                            device::Kind kind, std::function<void()> sent) {
+  cluster_.lane_.transmit(to, transfer, {const_cast<std::byte*>(from), kind}, bytes,
+                          [sent = std::move(sent)](const Status&) { sent(); });
+}
+
+void LocalService::refuse(WorkerId to, std::uint64_t transfer, const Error& why) {
+  cluster_.lane_.refuse(to, transfer, why);
 }
 
 void LocalService::receive(WorkerId, std::uint64_t transfer, std::byte* to, std::int64_t bytes,

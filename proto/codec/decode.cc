@@ -271,8 +271,8 @@ std::vector<std::string> Reader::addresses(capnp::List<capnp::Text>::Reader r) {
 }
 
 msg::DeviceDesc Reader::device(wire::DeviceDesc::Reader r) {
-  return {name(r.getName()),         r.getKind(),        name(r.getModel()),
-          name(r.getNumericClass()), r.getMemoryBytes(), r.getStreams()};
+  return {name(r.getName()),  r.getKind(),    name(r.getModel()), name(r.getNumericClass()),
+          r.getMemoryBytes(), r.getStreams(), r.getSpillBytes()};
 }
 
 msg::PeerInfo Reader::peer(wire::PeerInfo::Reader r) {
@@ -288,8 +288,9 @@ msg::PeerInfo Reader::peer(wire::PeerInfo::Reader r) {
 }
 
 msg::DeviceStats Reader::stats(wire::DeviceStats::Reader r) {
-  return {DeviceId(r.getDevice()), r.getBytesUsed(), r.getBytesPeak(),
-          r.getBytesResident(),    r.getStepsRun(),  r.getBusyNs()};
+  return {DeviceId(r.getDevice()), r.getBytesUsed(),     r.getBytesPeak(),     r.getBytesResident(),
+          r.getStepsRun(),         r.getBusyNs(),        r.getSpilledBytes(),  r.getDiskWritten(),
+          r.getDiskRead(),         r.getBlocksWritten(), r.getBlocksReadBack()};
 }
 
 msg::LaneStats Reader::stats(wire::LaneStats::Reader r) {
@@ -538,8 +539,8 @@ msg::Message Reader::message(wire::Message::Reader r) {
     }
     case wire::Message::STUCK: {
       const auto s = r.getStuck();
-      return msg::Stuck{GraphId(s.getGraph()), OpId(s.getOp()), DeviceId(s.getDevice()), s.getBytesNeeded(),
-                        s.getBytesAvailable()};
+      return msg::Stuck{GraphId(s.getGraph()), OpId(s.getOp()),  DeviceId(s.getDevice()), s.getBytesNeeded(),
+                        s.getBytesAvailable(), s.getDiskLimit(), s.getDiskUsed(),         s.getDiskFull()};
     }
     case wire::Message::SUBMIT: return submit(r.getSubmit());
     case wire::Message::SUBMIT_REPLY: {

@@ -64,6 +64,7 @@ void write(wire::DeviceDesc::Builder b, const msg::DeviceDesc& d) {
   b.setNumericClass(name(d.numeric_class));
   b.setMemoryBytes(d.memory_bytes);
   b.setStreams(d.streams);
+  b.setSpillBytes(d.spill_bytes);
 }
 
 void write(wire::PeerInfo::Builder b, const msg::PeerInfo& p) {
@@ -84,6 +85,11 @@ void write(wire::DeviceStats::Builder b, const msg::DeviceStats& s) {
   b.setBytesResident(s.bytes_resident);
   b.setStepsRun(s.steps_run);
   b.setBusyNs(s.busy_ns);
+  b.setSpilledBytes(s.spilled_bytes);
+  b.setDiskWritten(s.disk_written);
+  b.setDiskRead(s.disk_read);
+  b.setBlocksWritten(s.blocks_written);
+  b.setBlocksReadBack(s.blocks_read_back);
 }
 
 void write(wire::LaneStats::Builder b, const msg::LaneStats& s) {
@@ -323,6 +329,9 @@ struct WriteMessage {
     s.setDevice(m.device.value);
     s.setBytesNeeded(m.bytes_needed);
     s.setBytesAvailable(m.bytes_available);
+    s.setDiskLimit(m.disk_limit);
+    s.setDiskUsed(m.disk_used);
+    s.setDiskFull(m.disk_full);
   }
   void operator()(const msg::Submit& m) { write(b.initSubmit(), m); }
   void operator()(const msg::Explain& m) {

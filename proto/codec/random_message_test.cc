@@ -145,7 +145,9 @@ struct Gen {
             list(3, [&] { return id<DeviceId>(); }),
             list(3, [&] { return device(); })};
   }
-  msg::DeviceStats device_stats() { return {id<DeviceId>(), i64(), i64(), i64(), i64(), i64()}; }
+  msg::DeviceStats device_stats() {
+    return {id<DeviceId>(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64()};
+  }
   msg::LaneStats lane_stats() { return {pick<msg::Lane>(msg::kLaneCount), i64(), i64()}; }
   msg::FamilyStats family_stats() { return {id<DeviceId>(), text(), i64(), i64(), i64()}; }
   double real() { return static_cast<double>(i64()) / 1024; }
@@ -214,7 +216,9 @@ struct Gen {
          })};
   }
   void fill(msg::TaskFailed& m) { m = {id<OpId>(), id<DeviceId>(), i64(), outcome()}; }
-  void fill(msg::Stuck& m) { m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64()}; }
+  void fill(msg::Stuck& m) {
+    m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64(), i64(), i64(), flag()};
+  }
   void fill(msg::Submit& m) {
     m = {u64(), i32(), list(9, [&] { return op(); }), list(9, [&] { return u64(); }), u32()};
   }

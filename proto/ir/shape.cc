@@ -33,6 +33,25 @@ Box intersect(const Box& a, const Box& b) {
   return r;
 }
 
+std::optional<Index> next_in(const Box& box, const Index& at) {
+  for (std::size_t d = 0; d < box.lo.size(); ++d)
+    if (box.lo[d] >= box.hi[d]) return std::nullopt;
+  Index found = at;
+  for (std::size_t d = 0; d < box.lo.size(); ++d) {
+    if (at[d] >= box.lo[d] && at[d] < box.hi[d]) continue;
+    if (at[d] >= box.hi[d]) {  // a step further in a dimension before this one
+      do {
+        if (d == 0) return std::nullopt;
+        --d;
+      } while (at[d] + 1 >= box.hi[d]);
+      ++found[d];
+      ++d;
+    }
+    for (; d < box.lo.size(); ++d) found[d] = box.lo[d];
+  }
+  return found;
+}
+
 Result<std::int64_t> checked_volume(std::span<const std::int64_t> shape) {
   // Zero extents do not excuse the others: strides and block counts multiply those too.
   std::int64_t v = 1;

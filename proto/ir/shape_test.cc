@@ -63,3 +63,18 @@ TEST_CASE("dtypes: names, NumPy's codes, promotion") {
   CHECK_FALSE(promote_scalar(DType::kInt32, ScalarKind::kFloat));
   CHECK_FALSE(promote_scalar(DType::kBool, ScalarKind::kInt));
 }
+
+TEST_CASE("the next point of a box in C order is found from any point") {
+  const Box space = box_of({3, 4, 3});
+  const Box box{{1, 0, 1}, {3, 2, 3}};
+  for (std::int64_t p = 0; p < space.volume(); ++p) {
+    const Index at = unravel(p, {3, 4, 3});
+    std::optional<Index> expected;
+    for (std::int64_t q = p; q < space.volume() && !expected; ++q) {
+      if (box.contains(unravel(q, {3, 4, 3}))) expected = unravel(q, {3, 4, 3});
+    }
+    CHECK(next_in(box, at) == expected);
+  }
+  CHECK(!next_in(Box{{1, 1}, {1, 2}}, Index{0, 0}));
+  CHECK(next_in(Box{}, Index{}) == Index{});
+}

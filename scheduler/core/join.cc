@@ -46,7 +46,7 @@ Status check_limits(const State& s, const msg::Join& join) {
                    "device " + std::to_string(i) + " has no name or texts that are too long");
     }
     if (device.kind > place::kCudaKind || device.memory_bytes < 0 || device.memory_bytes > kMaxMemoryBytes ||
-        device.streams < 0) {
+        device.spill_bytes < 0 || device.spill_bytes > kMaxMemoryBytes || device.streams < 0) {
       return error(Errc::kInvalidArgument,
                    "device '" + device.name + "' has an unknown kind or impossible memory");
     }
@@ -173,7 +173,14 @@ void add_devices(State& s, Peer& peer, const std::vector<msg::DeviceDesc>& descr
       s.hosts.emplace(peer.info.host_id, static_cast<std::uint32_t>(s.hosts.size())).first->second;
   for (const msg::DeviceDesc& desc : described) {
     const DeviceId id{static_cast<std::uint32_t>(s.devices.size() + 1)};
-    Device device{id, peer.info.id, true, desc.kind, host, std::max(1, desc.streams), desc.memory_bytes};
+    Device device{id,
+                  peer.info.id,
+                  true,
+                  desc.kind,
+                  host,
+                  std::max(1, desc.streams),
+                  desc.memory_bytes,
+                  desc.spill_bytes};
     device.stats.device = id;
     s.devices.push_back(device);
     peer.info.devices.push_back(id);

@@ -144,7 +144,7 @@ namespace tilewise::msg {
 
 template <class A> static void fields(A& a, Outcome& x) { a(x.code, x.message); }
 template <class A> static void fields(A& a, DeviceDesc& x) {
-  a(x.name, x.kind, x.model, x.numeric_class, x.memory_bytes, x.streams);
+  a(x.name, x.kind, x.model, x.numeric_class, x.memory_bytes, x.streams, x.spill_bytes);
 }
 template <class A> static void fields(A& a, PluginDesc& x) { a(x.kernel, x.version, x.hash); }
 template <class A> static void fields(A& a, PeerInfo& x) {
@@ -152,7 +152,7 @@ template <class A> static void fields(A& a, PeerInfo& x) {
 }
 template <class A> static void fields(A& a, LaneStats& x) { a(x.lane, x.transfers, x.bytes); }
 template <class A> static void fields(A& a, Stuck& x) {
-  a(x.graph, x.op, x.device, x.bytes_needed, x.bytes_available);
+  a(x.graph, x.op, x.device, x.bytes_needed, x.bytes_available, x.disk_limit, x.disk_used, x.disk_full);
 }
 template <class A> static void fields(A& a, Range& x) { a(x.first, x.count); }
 template <class A> static void fields(A& a, Held::Share& x) { a(x.op, x.device, x.next, x.begun); }
@@ -161,7 +161,8 @@ template <class A> static void fields(A& a, Held& x) { a(x.version, x.shares, x.
 template <class A> static void fields(A& a, SubmitReply& x) { a(x.request, x.outcome, x.graph, x.arrays); }
 template <class A> static void fields(A& a, GraphDone& x) { a(x.request, x.outcome, x.tasks); }
 template <class A> static void fields(A& a, DeviceStats& x) {
-  a(x.device, x.bytes_used, x.bytes_peak, x.bytes_resident, x.steps_run, x.busy_ns);
+  a(x.device, x.bytes_used, x.bytes_peak, x.bytes_resident, x.steps_run, x.busy_ns, x.spilled_bytes,
+    x.disk_written, x.disk_read, x.blocks_written, x.blocks_read_back);
 }
 template <class A> static void fields(A& a, FamilyStats& x) {
   a(x.device, x.family, x.steps, x.busy_ns, x.model_ns);
@@ -182,7 +183,8 @@ template <class A> void fields(A& a, Peer& x) {
   a(x.info, x.conn, x.alive, x.session, x.software_version, x.plugins, x.log_next, x.log_applied, x.lanes);
 }
 template <class A> void fields(A& a, Device& x) {
-  a(x.id, x.peer, x.alive, x.kind, x.host, x.streams, x.memory_bytes, x.load_bytes, x.stats, x.families);
+  a(x.id, x.peer, x.alive, x.kind, x.host, x.streams, x.memory_bytes, x.spill_bytes, x.load_bytes, x.stats,
+    x.families);
 }
 template <class A> void fields(A& a, Answer& x) { a(x.request, x.reply, x.graph, x.done, x.graph_done); }
 template <class A> void fields(A& a, Session& x) {

@@ -43,7 +43,7 @@ class Text {
 struct NamedDevice {
   std::string labels;
   const msg::DeviceStats* stats;
-  std::int64_t memory;
+  std::int64_t memory, disk;
 };
 
 std::vector<NamedDevice> named_devices(const msg::StatusReply& status) {
@@ -54,7 +54,7 @@ std::vector<NamedDevice> named_devices(const msg::StatusReply& status) {
     for (std::size_t i = 0; i < peer.devices.size() && next < status.devices.size(); ++i, ++next) {
       const msg::DeviceDesc& about = peer.descriptions[i];
       out.push_back({"device=" + quoted(about.name) + ",kind=\"" + (about.kind == 0 ? "host" : "cuda") + "\"",
-                     &status.devices[next], about.memory_bytes});
+                     &status.devices[next], about.memory_bytes, about.spill_bytes});
     }
   }
   return out;
@@ -99,6 +99,19 @@ void about_devices(Text& t, const msg::StatusReply& status) {
        [](const NamedDevice& d) { return d.stats->bytes_peak; });
   each("tilewise_device_memory_resident_bytes", "gauge", "Bytes of the arena that are backed by memory.",
        [](const NamedDevice& d) { return d.stats->bytes_resident; });
+  each("tilewise_device_spill_limit_bytes", "gauge",
+       "The device's share of its worker's spill file; 0: no disk.",
+       [](const NamedDevice& d) { return d.disk; });
+  each("tilewise_device_spilled_bytes", "gauge", "Bytes of blocks that are on disk only.",
+       [](const NamedDevice& d) { return d.stats->spilled_bytes; });
+  each("tilewise_device_disk_written_bytes_total", "counter", "Bytes of blocks written to disk.",
+       [](const NamedDevice& d) { return d.stats->disk_written; });
+  each("tilewise_device_disk_read_bytes_total", "counter", "Bytes of blocks read back from disk.",
+       [](const NamedDevice& d) { return d.stats->disk_read; });
+  each("tilewise_device_blocks_written_total", "counter", "Blocks written to disk.",
+       [](const NamedDevice& d) { return d.stats->blocks_written; });
+  each("tilewise_device_blocks_read_back_total", "counter", "Blocks read back from disk.",
+       [](const NamedDevice& d) { return d.stats->blocks_read_back; });
   each("tilewise_device_steps_total", "counter", "Kernel steps run.",
        [](const NamedDevice& d) { return d.stats->steps_run; });
   each("tilewise_device_busy_seconds_total", "counter",

@@ -137,6 +137,12 @@ array devices(const msg::StatusReply& status) {
                            {"used", d.bytes_used},
                            {"peak", d.bytes_peak},
                            {"resident", d.bytes_resident},
+                           {"spilled", d.spilled_bytes},
+                           {"spill_limit", about.spill_bytes},
+                           {"disk_written", d.disk_written},
+                           {"disk_read", d.disk_read},
+                           {"blocks_written", d.blocks_written},
+                           {"blocks_read_back", d.blocks_read_back},
                            {"steps", d.steps_run},
                            {"busy_s", static_cast<double>(d.busy_ns) * 1e-9}});
     }

@@ -15,9 +15,9 @@ using scheduler::Overview;
 constexpr TimeNs kRecent = 300 * kSecond;
 constexpr double kFull = 0.9;               // of a device's memory
 constexpr double kBusy = 0.5, kIdle = 0.1;  // shares of the time between two looks
-constexpr std::array<std::string_view, 9> kCodes = {"no-workers",  "worker-lost",     "stuck",
-                                                    "memory-full", "graph-failed",    "imbalance",
-                                                    "staged-lane", "tcp-on-one-host", "no-progress"};
+constexpr std::array<std::string_view, 10> kCodes = {
+    "no-workers",   "worker-lost", "stuck",       "memory-full",     "spilling",
+    "graph-failed", "imbalance",   "staged-lane", "tcp-on-one-host", "no-progress"};
 
 struct DeviceInfo {
   std::string name;
@@ -74,18 +74,31 @@ void about_memory(const Overview& now, const Devices& devices, std::vector<Warni
                    "needed, or give "
                    "workers more --memory."});
   }
-  std::vector<std::string> full;
+  std::vector<std::string> full, spilling;
+  std::int64_t on_disk = 0;
   for (const msg::DeviceStats& stats : now.status.devices) {
     const auto device = devices.find(stats.device);
     if (device == devices.end() || device->second.memory <= 0) continue;
-    if (static_cast<double>(stats.bytes_used) > kFull * static_cast<double>(device->second.memory))
+    if (stats.spilled_bytes > 0) {
+      on_disk += stats.spilled_bytes;
+      spilling.push_back(device->second.name);
+    } else if (static_cast<double>(stats.bytes_used) > kFull * static_cast<double>(device->second.memory)) {
       full.push_back(device->second.name);
+    }
+  }
+  if (!spilling.empty()) {
+    out.push_back(
+        {false, "spilling",
+         bytes_text(on_disk) + " of blocks of " + names(spilling) +
+             " are on disk, because memory has no room for them.",
+         "What is read from there comes at the disk's speed. Release arrays (see Arrays), give workers more "
+         "--memory, or add workers."});
   }
   if (!full.empty()) {
-    out.push_back(
-        {false, "memory-full", "More than 90 % of the memory of " + names(full) + " is in use.",
-         "There is no spilling in this version: what does not fit fails. Release arrays (see Arrays), or add "
-         "workers."});
+    out.push_back({false, "memory-full", "More than 90 % of the memory of " + names(full) + " is in use.",
+                   "What does not fit goes to disk where workers have a --spill-dir, else it fails. Release "
+                   "arrays (see "
+                   "Arrays), or add workers."});
   }
 }
 

@@ -40,6 +40,9 @@ TEST_CASE("each trouble is named") {
   SUBCASE("memory") {
     o.status.devices[1].bytes_used = 950;
     CHECK(has(warnings(o, nullptr), "memory-full", "w2/host:0"));
+    o.status.devices[1].spilled_bytes = 3 << 20;  // full for good, then
+    CHECK(has(warnings(o, nullptr), "spilling", "3.0 MiB"));
+    CHECK(!has(warnings(o, nullptr), "memory-full", "w2"));
     o.stuck.push_back({GraphId{1}, OpId{1}, DeviceId{1}, 4096, 10});
     CHECK(has(warnings(o, nullptr), "stuck", "4.0 KiB"));
     CHECK(warnings(o, nullptr)[0].serious);
@@ -83,8 +86,8 @@ TEST_CASE("imbalance is judged between two looks, while something runs") {
 
 TEST_CASE("every warning has a known code") {
   const auto codes = warning_codes();
-  for (const char* code : {"no-workers", "worker-lost", "stuck", "memory-full", "graph-failed", "imbalance",
-                           "staged-lane", "tcp-on-one-host", "no-progress"})
+  for (const char* code : {"no-workers", "worker-lost", "stuck", "memory-full", "spilling", "graph-failed",
+                           "imbalance", "staged-lane", "tcp-on-one-host", "no-progress"})
     CHECK(std::find(codes.begin(), codes.end(), code) != codes.end());
 }
 

@@ -65,3 +65,9 @@ TEST_CASE("the scheduler dies at any step and comes back from what it wrote down
              {"scheduler crashes", "checkpoints", "killed workers", "uploads", "cancels", "requests done"},
              150);
 }
+
+TEST_CASE("what does not fit goes to disk and comes back as it was") {
+  run_worlds(sim::Knobs::spilling, "TILEWISE_SIM_SPILL",
+             {"blocks spilled", "blocks brought back", "clean blocks dropped", "sent from disk", "disk full",
+              "failed reads from disk", "failed writes to disk", "killed workers", "requests done"});
+}

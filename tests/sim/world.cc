@@ -43,6 +43,27 @@ Knobs Knobs::storm(std::uint64_t seed) {
   return k;
 }
 
+Knobs Knobs::spilling(std::uint64_t seed) {
+  Knobs k = from_seed(seed);
+  Prng p(seed * 0xD15C + 5);
+  if (p.chance(0.7)) k.fail_step = k.cancel = k.kill_worker = 0;
+  k.workers = static_cast<int>(p.between(1, 3));
+  k.devices_each = static_cast<int>(p.between(1, 2));
+  k.requests = static_cast<int>(p.between(3, 10));
+  k.memory_bytes = (p.chance(0.5) ? p.between(12, 40) : 128) * 1024;
+  k.slab_bytes = std::min<std::int64_t>(k.memory_bytes, p.chance(0.3) ? 32 * 1024 : 1 << 20);
+  k.spill_bytes = p.chance(0.7) ? 16 << 20 : p.between(4, 200) * 1024;
+  k.disk_ns = p.chance(0.5) ? 20'000 : p.between(1, 20) * kMillisecond;
+  if (p.chance(0.2)) k.disk_full = p.uniform() * 0.5;
+  if (p.chance(0.15)) k.disk_fails = p.uniform() * 0.2;
+  if (p.chance(0.3) && k.workers > 1) {
+    k.kills = static_cast<int>(p.between(1, 2));
+    k.respawn = 1;
+    k.kill_span_ns = p.between(2, 200) * std::max<TimeNs>(k.max_delay_ns, 100'000);
+  }
+  return k;
+}
+
 std::string Knobs::describe() const {
   std::ostringstream s;
   s << "seed " << seed << ": " << workers << " workers x " << devices_each << " devices x " << streams
@@ -51,7 +72,8 @@ std::string Knobs::describe() const {
     << ", delay <= " << max_delay_ns << " ns, lazy " << lazy_ns << " ns, window " << window << ", releases "
     << releases_a_step << ", failing steps " << fail_step << ", cancels " << cancel << ", kill "
     << kill_worker << ", kills " << kills << " in " << kill_span_ns << " ns, respawn " << respawn
-    << ", scheduler crashes " << scheduler_crashes << ", checkpoints " << checkpoint;
+    << ", scheduler crashes " << scheduler_crashes << ", checkpoints " << checkpoint << ", spill "
+    << spill_bytes << " in " << disk_ns << " ns, full " << disk_full << ", failing " << disk_fails;
   return s.str();
 }
 
@@ -117,11 +139,15 @@ Outcome World::run() {
       violate("worker " + std::to_string(w) + " kept " + std::to_string(counts.copies_live) +
               " copies after the last release\n" + worker.core->describe());
     }
+    if (counts.disk_bytes != 0)
+      violate("worker " + std::to_string(w) + " kept " + std::to_string(counts.disk_bytes) +
+              " bytes on disk");
     if (counts.tasks_live != 0)
       violate("worker " + std::to_string(w) + " kept " + std::to_string(counts.tasks_live) + " tasks");
     for (const msg::DeviceStats& stats : worker.core->device_stats())
       h.mix(static_cast<std::uint64_t>(stats.bytes_peak));
     outcome_.covered["donations"] += counts.donated;
+    outcome_.covered["clean blocks dropped"] += counts.dropped;
     outcome_.covered["eager tasks"] += counts.eager;
     outcome_.covered["replicas kept"] += counts.kept;
     outcome_.covered["replicas evicted"] += counts.evicted;

@@ -26,8 +26,12 @@ struct Knobs {
   TimeNs lazy_ns = 0;  // the scheduler's
   int window = 16;
   int releases_a_step = 2048;
-  int kills = 0;       // workers that die, one after another, besides kill_worker's
-  double respawn = 0;  // and for each, whether another one comes after a while
+  int kills = 0;                 // workers that die, one after another, besides kill_worker's
+  std::int64_t spill_bytes = 0;  // of each worker's disk; 0: none
+  TimeNs disk_ns = 0;            // a block's way to or from it takes up to this long
+  double disk_full = 0;          // so often a write finds no room, though there should be
+  double disk_fails = 0;         // so often a read or a write fails for good
+  double respawn = 0;            // and for each, whether another one comes after a while
   TimeNs kill_span_ns = 0;
   TimeNs recovery_wait_ns = 30 * kSecond;
   int scheduler_crashes = 0;  // within kill_span_ns
@@ -37,6 +41,8 @@ struct Knobs {
   static Knobs storm(std::uint64_t seed);
   // One of both, and the scheduler dies too.
   static Knobs restarts(std::uint64_t seed);
+  // The same with little memory and a disk below it.
+  static Knobs spilling(std::uint64_t seed);
   std::string describe() const;
 };
 
@@ -82,6 +88,8 @@ class World {
   bool awaited(const worker::Transmit& transmit) const;
   void arm_timer(int index);
   void run_streams(int index);
+  void begin_io(int index, const worker::DiskIo& io);
+  void end_io(int index, const worker::DiskIo& io);
   void begin_step(int index, std::size_t device, std::size_t stream);
   void end_step(int index, std::size_t device, std::size_t stream);
   void check_reads(const worker::Launch& launch, bool at_end);

@@ -227,6 +227,11 @@ void World::client_message(int index, msg::Message message) {
     request.failed ? ++outcome_.requests_failed : ++outcome_.requests_done;
     if (request.failed) {
       ++outcome_.covered["failed: " + std::string(name_of(done->outcome.code))];
+      // Where the disk works and has room, what is too large for memory goes there (a step never is here).
+      const bool roomy = knobs_.spill_bytes >= 16 << 20 && knobs_.memory_bytes >= 128 << 10 &&
+                         knobs_.disk_full == 0 && knobs_.disk_fails == 0;
+      if (roomy && (done->outcome.code == Errc::kOutOfMemory || done->outcome.code == Errc::kDiskFull))
+        return violate("out of memory beside a disk: " + done->outcome.message);
       const auto says = [&](const char* what) {
         return done->outcome.message.find(what) != std::string::npos;
       };
@@ -235,7 +240,9 @@ void World::client_message(int index, msg::Message message) {
                         (says("uploaded by the client") || says("no other one came in time"));
       if (lost) ++outcome_.covered[says("uploaded") ? "lost: uploaded" : "lost: nobody left"];
       const bool allowed = request.cancelled || knobs_.fail_step > 0 || knobs_.kill_worker > 0 || lost ||
-                           done->outcome.code == Errc::kOutOfMemory || knobs_.cancel > 0;
+                           done->outcome.code == Errc::kOutOfMemory ||
+                           done->outcome.code == Errc::kDiskFull || knobs_.disk_fails > 0 ||
+                           knobs_.cancel > 0;
       if (!allowed) return violate("a graph failed without cause: " + done->outcome.message);
     }
     at(jitter(), [this, index] { client_next(index); });
@@ -270,7 +277,8 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
       client.again.emplace_back(from, offer);
       continue;
     }
-    if (offer.failed.ok() && offer.bytes > 0 && prng_.chance(0.5)) {  // through the copying lane
+    if (offer.failed.ok() && offer.bytes > 0 &&
+        (offer.slab == msg::kNoSlab || prng_.chance(0.5))) {  // through the copying lane
       const std::uint64_t transfer = client.next_transfer++;
       client.granted[transfer] = offer;
       msg::PeerBatch grant;
@@ -293,7 +301,7 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
   for (const msg::Subscribe& s : batch.subscribes) {  // our own memory is wanted
     msg::Offer offer;
     offer.block = s.block, offer.op = s.op, offer.from = s.from, offer.to = s.to;
-    offer.slab = 0xFFFFFFFFu;
+    offer.slab = msg::kNoSlab;
     offer.bytes = oracle_.bytes(s.block.array.value, s.block.block);
     msg::PeerBatch answer;
     answer.offers.push_back(std::move(offer));

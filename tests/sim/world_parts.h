@@ -34,6 +34,7 @@ struct World::Worker {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::map<std::int64_t, Cell>>
       memory;                                      // (device, slab) -> offset
   std::map<std::uint64_t, worker::Receive> armed;  // transfer -> where
+  std::map<std::int64_t, Cell> disk;               // offset in the spill file
   std::vector<std::uint32_t> slabs;                // per device
   bool timer = false;
 

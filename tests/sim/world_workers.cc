@@ -12,9 +12,11 @@ void World::Worker::begin(const Knobs& knobs) {
   options.window = knobs.window;
   options.releases_a_step = knobs.releases_a_step;
   options.map_peers = knobs.map_peers;
+  options.spill_bytes = knobs.spill_bytes;
   options.stuck_ns = 50 * kMillisecond + knobs.max_delay_ns * 20;
   for (DeviceId id : welcome.devices) {
-    options.devices.push_back({id, 0, knobs.memory_bytes, knobs.slab_bytes, knobs.streams});
+    options.devices.push_back(
+        {id, 0, knobs.memory_bytes, knobs.slab_bytes, knobs.streams, knobs.spill_bytes > 0});
   }
   streams.assign(options.devices.size(), std::vector<Stream>(static_cast<std::size_t>(knobs.streams)));
   slabs.assign(options.devices.size(), 0);
@@ -31,8 +33,8 @@ void World::start_worker(int index) {
   join.software_version = "sim";
   join.host_id = "sim";
   for (int d = 0; d < knobs_.devices_each; ++d) {
-    join.devices.push_back(
-        {"host:" + std::to_string(d), 0, "simulated", "sim", knobs_.memory_bytes, knobs_.streams});
+    join.devices.push_back({"host:" + std::to_string(d), 0, "simulated", "sim", knobs_.memory_bytes,
+                            knobs_.streams, knobs_.spill_bytes / knobs_.devices_each});
   }
   to_scheduler(workers_.back()->conn, std::move(join), true);
   // Logs that came before the welcome was read.
@@ -105,12 +107,19 @@ void World::perform(int index, worker::Actions& actions) {
     worker.armed[receive.transfer] = receive;
     write_cell(receive.to, receive.bytes, 0, 0);  // nothing there may be in use from now on
   }
+  for (const worker::DiskIo& io : actions.disk) begin_io(index, io);
   for (auto& [to, batch] : actions.batches) peer_send(worker.welcome.you, to, std::move(batch));
   for (const worker::Transmit& transmit : actions.transmits) {
     ++outcome_.covered["transfers"];
-    at(jitter(), [this, transmit] {
+    at(jitter(), [this, index, transmit] {
       if (!awaited(transmit)) return;  // a repeat: the bytes go nowhere
       const Cell* source = cell_at(transmit.from);
+      if (transmit.on_disk >= 0) {
+        ++outcome_.covered["sent from disk"];
+        const auto& disk = workers_[static_cast<std::size_t>(index)]->disk;
+        const auto found = disk.find(transmit.on_disk);
+        source = found == disk.end() ? nullptr : &found->second;
+      }
       if (transmit.bytes > 0 && (source == nullptr || !source->complete))
         return violate("a transfer reads memory that holds no sealed block");
       const Cell value = source != nullptr ? *source : Cell{};
@@ -191,6 +200,58 @@ void World::run_streams(int index) {
       if (ready) begin_step(index, d, s);
     }
   }
+}
+
+// A disk's ways take their time, and it may refuse. A block is where it was until they are over.
+void World::begin_io(int index, const worker::DiskIo& io) {
+  Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  if (io.at < 0 || io.at + io.bytes > knobs_.spill_bytes)
+    return violate("a block beyond the end of the spill file");
+  if (!io.write) {
+    write_cell(io.memory, io.bytes, 0, 0);
+  } else {
+    const Cell* source = cell_at(io.memory);
+    if (source == nullptr || !source->complete || source->bytes != io.bytes)
+      return violate("memory without a sealed block is spilled");
+    auto it = worker.disk.lower_bound(io.at);
+    if (it != worker.disk.begin() && std::prev(it)->first + std::prev(it)->second.bytes > io.at) --it;
+    while (it != worker.disk.end() && it->first < io.at + io.bytes) it = worker.disk.erase(it);
+    worker.disk[io.at] = *source;
+    worker.disk[io.at].complete = false;
+  }
+  at(prng_.between(100, std::max<TimeNs>(knobs_.disk_ns, 1'000)), [this, index, io] { end_io(index, io); });
+}
+
+void World::end_io(int index, const worker::DiskIo& io) {
+  Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  if (!worker.alive) return;
+  worker::IoDone done{io.io, {Errc::kOk, {}}};
+  if (prng_.chance(knobs_.disk_fails)) {
+    ++outcome_.covered[io.write ? "failed writes to disk" : "failed reads from disk"];
+    done.failed = {Errc::kIo, "injected"};
+  } else if (io.write && prng_.chance(knobs_.disk_full)) {
+    ++outcome_.covered["disk full"];
+    done.failed = {Errc::kDiskFull, "injected"};
+  }
+  const auto on_disk = worker.disk.find(io.at);
+  if (on_disk == worker.disk.end() || on_disk->second.bytes != io.bytes ||
+      on_disk->second.complete == io.write)
+    return violate("a part of the spill file was given to another block under way");
+  Cell* memory = cell_at(io.memory);
+  if (memory == nullptr || memory->bytes != io.bytes || memory->complete != io.write)
+    return violate("memory was given to another block while it was spilled or brought back");
+  if (done.failed.code == Errc::kOk) {
+    ++outcome_.covered[io.write ? "blocks spilled" : "blocks brought back"];
+    if (io.write) {
+      if (on_disk->second.value != memory->value) return violate("a block changed while it was spilled");
+      on_disk->second.complete = true;
+    } else {
+      *memory = on_disk->second;
+    }
+  } else if (io.write) {
+    worker.disk.erase(on_disk);
+  }
+  deliver_worker(index, done);
 }
 
 World::Cell* World::cell_at(const worker::MemoryRef& ref) {

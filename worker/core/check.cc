@@ -8,10 +8,63 @@
 
 namespace tilewise::worker {
 
+// A copy's tiers agree with its state, and its memory is listed and counted as what it is.
+void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
+  const Copy& copy = copies[c];
+  const DeviceState& device = devices[copy.device];
+  const bool spilled = copy.state == CopyState::kSpilled;
+  std::int32_t lent = 0, sending = 0;
+  for (Slot u = copy.uses; u != kNone; u = uses[u].next) lent += uses[u].lent, sending += uses[u].sending;
+  TW_CHECK(copy.lent == lent && copy.sending == sending, "loans of a copy miscounted");
+  TW_CHECK(!spilled || (!copy.has_memory && copy.on_disk), "a spilled copy is not on disk alone");
+  TW_CHECK(copy.state != CopyState::kReturning || (copy.has_memory && copy.on_disk && copy.io != 0),
+           "a returning copy comes from nowhere");
+  TW_CHECK(!copy.on_disk || whole(copy), "an unfinished copy is on disk");
+  TW_CHECK(!(copy.writing && copy.on_disk) && (!copy.writing || (copy.has_memory && copy.io != 0)),
+           "a copy is written twice, or from nowhere");
+  TW_CHECK((copy.io != 0) == (copy.writing || copy.state == CopyState::kReturning),
+           "a copy's transfer to or from disk is lost");
+  TW_CHECK(copy.io == 0 || ios.at(copy.io).copy == c, "a transfer to or from disk is another copy's");
+  TW_CHECK(copy.fixed == (copy.has_memory && (copy.state != CopyState::kSealed || copy.lent > 0)),
+           "a copy is fixed without cause, or not though it must be");
+  TW_CHECK(!copy.has_memory ||
+               (copy.resident_at < device.resident.size() && device.resident[copy.resident_at] == c),
+           "a copy with memory is not among the device's");
+  tiers.resident += copy.has_memory;
+  tiers.wanted += copy.wanted;
+  if (copy.fixed) tiers.fixed += in_arena(copy.extent.bytes);
+  if (spilled) tiers.spilled += copy.bytes;
+  if (copy.on_disk || copy.writing) tiers.disk += (copy.disk.bytes + kDiskPage - 1) / kDiskPage * kDiskPage;
+}
+
+void Core::Impl::check_disk(std::vector<Tiers>& tiers) const {
+  std::int64_t on_disk = 0;
+  for (const auto& [number, io] : ios) {
+    Tiers& of = tiers[io.device];
+    ++of.ios;
+    (io.write ? of.writing : of.reading) += io.bytes;
+    if (io.copy == kNone) on_disk += (io.disk.bytes + kDiskPage - 1) / kDiskPage * kDiskPage;
+  }
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    const DeviceState& device = devices[d];
+    TW_CHECK(tiers[d].resident == device.resident.size(), "a device lists memory of no copy");
+    TW_CHECK(tiers[d].wanted == device.returns.size(), "a device lists copies that nobody wants back");
+    TW_CHECK(tiers[d].fixed == device.fixed_bytes, "fixed memory miscounted");
+    TW_CHECK(tiers[d].spilled == device.spilled_bytes, "spilled bytes miscounted");
+    TW_CHECK(tiers[d].writing == device.writing_bytes && tiers[d].reading == device.reading_bytes &&
+                 tiers[d].ios == device.ios,
+             "transfers to and from disk miscounted");
+    on_disk += tiers[d].disk;
+  }
+  disk.check_invariants();
+  TW_CHECK(on_disk == disk.bytes_in_use(), "parts of the spill file leaked");
+}
+
 void Core::Impl::check_invariants() const {
   // Arrays' lists, the devices' indexes and the pool agree.
   std::int64_t listed = 0, listed_uses = 0;
   std::vector<std::int64_t> memory(devices.size(), 0);
+  std::vector<Tiers> tiers(devices.size());
   std::map<Slot, std::int64_t> open;
   std::map<Slot, Slot> waiting;                                         // task -> copy
   std::map<std::pair<WorkerId, std::uint8_t>, std::int32_t> under_way;  // transfers that count on a link
@@ -28,7 +81,8 @@ void Core::Impl::check_invariants() const {
       TW_CHECK(needed(copy) || copy.state == CopyState::kFailed || copy.producer_task != kNone ||
                    arrays[copy.array].to_release != kNone,
                "a copy that nobody needs is still here");
-      if (copy.has_memory) memory[copy.device] += copy.extent.bytes;
+      if (copy.has_memory) memory[copy.device] += in_arena(copy.extent.bytes);
+      check_tiers(c, tiers[copy.device]);
       TW_CHECK(!copy.timed || copy.state == CopyState::kReceiving, "a transfer that is not on is timed");
       if (copy.timed) ++under_way[{copy.timed, msg::size_class_of(copy.bytes)}];
       std::set<std::pair<Slot, std::uint32_t>> seen;
@@ -64,19 +118,17 @@ void Core::Impl::check_invariants() const {
   for (const DeviceState& device : devices) indexed += static_cast<std::int64_t>(device.index.size());
   TW_CHECK(indexed == copies.live(), "the index holds a copy that is gone");
 
-  for (const auto& [transfer, gone] : abandoned) memory[gone.device] += gone.extent.bytes;
+  for (const auto& [transfer, gone] : abandoned) memory[gone.device] += in_arena(gone.extent.bytes);
+  for (const auto& [number, io] : ios) memory[io.device] += io.has_memory ? in_arena(io.memory.bytes) : 0;
+  check_disk(tiers);
   std::int64_t live_tasks = 0;
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
     const DeviceState& device = devices[d];
     device.arena.check_invariants();
-    const std::int64_t reserve = device.reserve ? device.reserve->bytes : 0;
-    // The arena rounds up to 256 bytes an extent.
-    TW_CHECK(device.arena.bytes_in_use() >= memory[d] + reserve,
-             "memory in use that no copy owns is missing");
-    TW_CHECK(
-        device.arena.bytes_in_use() <=
-            memory[d] + reserve + 256 * (copies.live() + 1 + static_cast<std::int64_t>(abandoned.size())),
-        "memory leaked");
+    std::int64_t reserve = 0;
+    for (const alloc::Extent& extent : device.reserve) reserve += in_arena(extent.bytes);
+    TW_CHECK(device.arena.bytes_in_use() == memory[d] + reserve,
+             "memory in use is not that of copies, transfers and the reserve");
     std::set<SessionId> sharing, queued;
     for (const FairShare& share : device.fair) sharing.insert(share.session);
     for (const Slot q : device.queues) queued.insert(queues[q].session);
@@ -134,15 +186,17 @@ void Core::Impl::check_invariants() const {
 
 std::string Core::Impl::describe() const {
   static constexpr const char* kTaskStates[] = {"ready", "waiting", "out of memory", "running"};
-  static constexpr const char* kCopyStates[] = {"expected", "offered", "receiving",
-                                                "enqueued", "sealed",  "failed"};
+  static constexpr const char* kCopyStates[] = {"expected", "offered", "receiving", "enqueued",
+                                                "sealed",   "failed",  "spilled",   "returning"};
   static constexpr const char* kCopyKinds[] = {"produced", "remote", "borrowed", "replica"};
   std::ostringstream s;
   const auto counter = [](std::uint64_t id) { return id & ((std::uint64_t{1} << 40) - 1); };
   for (const DeviceState& device : devices) {
     s << "device " << device.spec.id.value << ": " << device.arena.bytes_in_use() << " of "
       << device.spec.memory_bytes << " bytes, largest free " << device.arena.largest_free() << ", reserve "
-      << (device.reserve ? device.reserve->bytes : 0) << "/" << device.reserve_bytes << "\n";
+      << reserved(device) << "/" << device.reserve_bytes << ", fixed " << device.fixed_bytes << ", spilled "
+      << device.spilled_bytes << ", writing " << device.writing_bytes << ", reading " << device.reading_bytes
+      << "\n";
     for (Slot q : device.queues) {
       std::vector<Slot> expanded(queues[q].order.begin(), queues[q].order.end());
       expanded.insert(expanded.end(), queues[q].eager.begin(), queues[q].eager.end());
@@ -208,6 +262,8 @@ std::uint64_t Core::Impl::digest() const {
       h.mix(static_cast<std::uint64_t>(share.failed));
     }
   }
+  disk.digest(h);
+  h.mix(next_io);
   for (const DeviceState& device : devices) {
     for (const FairShare& share : device.fair) h.mix(std::bit_cast<std::uint64_t>(share.served));
     device.arena.digest(h);

@@ -94,7 +94,7 @@ void Core::Impl::add_use(Slot slot, Slot op, DeviceId device, std::int64_t reads
   Copy& copy = copies[slot];
   const bool is_local = device == devices[copy.device].spec.id;
   if (!is_local && remote[device.value].lost) return;
-  bool offered = false;
+  bool offered = false, lent = false;
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
     if (uses[u].device != device) continue;
     if (uses[u].op == op) {
@@ -102,15 +102,17 @@ void Core::Impl::add_use(Slot slot, Slot op, DeviceId device, std::int64_t reads
       return;
     }
     offered |= uses[u].offered;
+    lent |= uses[u].lent;
   }
   const Slot u = uses.add();
-  uses[u] = {op, device, reads, false, offered, copy.uses};
+  uses[u] = {op, device, reads, false, offered, lent, false, copy.uses};
   copy.uses = u;
+  copy.lent += lent;
   ++ops[op].open_uses;
   // The client's wish is a subscription from the start.
   if (ops[op].entry->op.kind == ir::OpKind::kFetch) {
     uses[u].subscribed = true;
-    if (copy.state == CopyState::kSealed || copy.state == CopyState::kFailed) offer(slot, uses[u]);
+    if (whole(copy) || copy.state == CopyState::kFailed) offer(slot, uses[u]);
   }
 }
 
@@ -126,6 +128,9 @@ void Core::Impl::drop_use(Slot slot, Slot op, DeviceId device) {
       return;
     }
     (before == kNone ? copy.uses : uses[before].next) = uses[u].next;
+    copy.lent -= uses[u].lent;
+    copy.sending -= uses[u].sending;
+    refix(slot);
     uses.drop(u);
     --ops[op].open_uses;
     maybe_forget(op);
@@ -181,10 +186,16 @@ void Core::Impl::flush_pending_dones(std::uint16_t d) {
   }
 }
 
+// Complete, be it in memory or on disk.
+bool Core::Impl::whole(const Copy& copy) {
+  return copy.state == CopyState::kSealed || copy.state == CopyState::kSpilled ||
+         copy.state == CopyState::kReturning;
+}
+
 bool Core::Impl::needed(const Copy& copy) const {
   if (copy.uses != kNone || copy.state == CopyState::kReceiving) return true;
-  if (arrays[copy.array].pinned != 0 && copy.has_memory) return true;
-  if (copy.state == CopyState::kSealed && copy.producer_task != kNone) return true;  // made_before()
+  if (arrays[copy.array].pinned != 0 && (copy.has_memory || copy.on_disk)) return true;
+  if (whole(copy) && copy.producer_task != kNone) return true;  // made_before()
   if (copy.kind == CopyKind::kReplica) return copy.state == CopyState::kSealed && keeps(copy);
   if (copy.kind != CopyKind::kProduced) return false;
   if (copy.state == CopyState::kExpected) return true;  // its task will come; it then finds nobody waiting
@@ -227,9 +238,8 @@ void Core::Impl::maybe_release(Slot slot) {
   destroy_copy(slot);
 }
 
-void Core::Impl::free_memory(Copy& copy) {
-  if (!copy.has_memory) return;
-  DeviceState& device = devices[copy.device];
+alloc::Fence Core::Impl::readers_of(const Copy& copy) const {
+  const DeviceState& device = devices[copy.device];
   alloc::Fence fence;
   for (std::size_t s = 0; s < device.streams.size(); ++s) {
     std::uint64_t last = copy.readers[s];
@@ -239,9 +249,16 @@ void Core::Impl::free_memory(Copy& copy) {
       TW_CHECK(added, "kMaxStreams exceeds what a fence can name");
     }
   }
-  device.arena.free(copy.extent, fence);
+  return fence;
+}
+
+void Core::Impl::free_memory(Slot slot) {
+  Copy& copy = copies[slot];
+  if (!copy.has_memory) return;
+  DeviceState& device = devices[copy.device];
+  const alloc::Fence fence = readers_of(copy);
+  device.arena.free(lose_memory(slot), fence);
   device.last_change = now;
-  copy.has_memory = false;
   device.memory_freed = true;
 }
 
@@ -254,7 +271,7 @@ void Core::Impl::destroy_copy(Slot slot) {
     }
   }
   if (copy.state == CopyState::kOffered) std::erase(devices[copy.device].ungranted, slot);
-  free_memory(copy);
+  let_go(slot);
   ArrayState& array = arrays[copy.array];
   if (array.to_release == slot) array.to_release = copy.next;
   (copy.prev == kNone ? array.copies : copies[copy.prev].next) = copy.next;
@@ -268,6 +285,7 @@ void Core::Impl::destroy_copy(Slot slot) {
 
 void Core::Impl::seal(Slot slot) {
   copies[slot].state = CopyState::kSealed;
+  refix(slot);
   wake(slot);
   offer_wanted(slot);
   maybe_release(slot);
@@ -277,7 +295,7 @@ void Core::Impl::fail_copy(Slot slot, Slot why) {
   Copy& copy = copies[slot];
   if (copy.state == CopyState::kFailed) return;
   if (copy.state == CopyState::kOffered) std::erase(devices[copy.device].ungranted, slot);
-  free_memory(copy);
+  let_go(slot);
   copy.state = CopyState::kFailed;
   copy.outcome = why;
   wake(slot);
@@ -305,9 +323,12 @@ void Core::Impl::offer(Slot slot, Use& use) {
   offer.bytes = copy.bytes;
   if (copy.state == CopyState::kFailed) {
     offer.failed = outcomes[copy.outcome];
-  } else {
+  } else if (may_lend(copy)) {
     offer.slab = copy.at.slab;
     offer.offset = copy.at.offset;
+    lend(slot, use.device);
+  } else {
+    offer.slab = msg::kNoSlab;
   }
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
     if (uses[u].device == use.device) uses[u].offered = true;

@@ -10,6 +10,7 @@ void Actions::clear() {
   transmits.clear();
   receives.clear();
   stores.clear();
+  disk.clear();
   slabs.clear();
   joined.clear();
   lost.clear();
@@ -35,6 +36,7 @@ Counters Core::counters() const {
   c.copies_live = impl_->copies.live();
   c.tasks_live = impl_->tasks.live();
   c.parked = static_cast<std::int64_t>(impl_->parked.size());
+  c.disk_bytes = impl_->disk.bytes_in_use();
   return c;
 }
 
@@ -43,13 +45,19 @@ bool Core::holds(msg::BlockRef block) const {
   if (a == impl_->array_by_id.end()) return false;
   for (std::uint16_t d = 0; d < impl_->devices.size(); ++d) {
     const Slot c = impl_->find_copy(a->second, block.block, d);
-    if (c != kNone && impl_->copies[c].state == CopyState::kSealed && impl_->copies[c].has_memory)
-      return true;
+    if (c == kNone) continue;
+    const Copy& copy = impl_->copies[c];
+    if (Impl::whole(copy) && (copy.has_memory || copy.on_disk)) return true;
   }
   return false;
 }
 
-Core::Impl::Impl(Options o) : options(std::move(o)) {
+Core::Impl::Impl(Options o)
+    : options(std::move(o)),
+      disk({.max_bytes = options.spill_bytes & -kDiskPage,
+            .slab_bytes = std::max(options.spill_bytes & -kDiskPage, kDiskPage),
+            .alignment = kDiskPage}) {
+  if (disk.max_bytes() > 0) disk.add_slab(disk.max_bytes());
   for (const DeviceSpec& spec : options.devices) {
     TW_CHECK(spec.streams >= 1 && spec.streams <= kMaxStreams,
              "a device needs 1 to kMaxStreams compute streams");
@@ -96,6 +104,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
   now = at;
   actions.clear();
   out = &actions;
+  ++step_number;
   if (!events.empty()) stuck_reported = false;
   for (Event& event : events) {
     std::visit(
@@ -114,6 +123,8 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
             on_step_failed(e);
           else if constexpr (std::is_same_v<E, TransferDone>)
             on_transfer(e);
+          else if constexpr (std::is_same_v<E, IoDone>)
+            on_io(e);
           else if constexpr (std::is_same_v<E, SlabAdded>) {
             DeviceState& device = devices[e.device];
             device.slab_pending = false;
@@ -130,6 +141,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
   }
   events.clear();
 
+  retry_disk();
   release_some();
   // Until nothing moves: expanding may subscribe to a sibling device, which may offer at once.
   for (bool again = true; again;) {
@@ -142,11 +154,14 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
         restore_reserve(d);
         retry_blocked(d);
         try_grants(d);
+        device.returns_due = true;
       }
+      if (std::exchange(device.returns_due, false)) try_returns(d);
       const std::size_t before = actions.launches.size();
       const std::int64_t tasks_before = counts.tasks_done;
       advance(d);
-      again |= actions.launches.size() != before || counts.tasks_done != tasks_before || device.memory_freed;
+      again |= actions.launches.size() != before || counts.tasks_done != tasks_before ||
+               device.memory_freed || device.returns_due;
     }
     again |= !loopback.empty();
     drain_loopback();
@@ -166,11 +181,12 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
 TimeNs Core::Impl::next_deadline() const {
   if (!releasing.empty()) return now;
   TimeNs next = now + 3600 * kSecond;
-  if (!dirty.empty() || lanes_dirty || log_moved) next = last_report + options.report_ns;
+  if (!dirty.empty() || lanes_dirty || tiers_dirty || log_moved) next = last_report + options.report_ns;
   if (!stuck_reported) {
     for (const DeviceState& device : devices) {
       if (idle(device) && starved_task(device) != kNone)
-        next = std::min(next, device.last_change + options.stuck_ns);
+        next = std::min(next,
+                        device.last_change + (asks_disk_again() ? options.stuck_ns / 4 : options.stuck_ns));
     }
   }
   return next;

@@ -176,10 +176,7 @@ void Core::Impl::enqueue_op(Slot slot, const msg::Plan& plan) {
     if (op.done) share.next = share.completed = share.owned;
     if (share.owned == 0 || op.done) continue;
     DeviceState& device = devices[d];
-    if (const std::int64_t bytes = step_bytes(*op.entry); bytes > device.reserve_bytes) {
-      device.reserve_bytes = bytes;
-      device.memory_freed = true;  // carve it before the op's tasks take what there is
-    }
+    want_reserve(d, *op.entry);
     const auto before = [&](Slot q, GraphId graph) {
       return queues[q].priority != plan.priority ? queues[q].priority > plan.priority
                                                  : queues[q].graph < graph;
@@ -187,6 +184,7 @@ void Core::Impl::enqueue_op(Slot slot, const msg::Plan& plan) {
     auto it = std::lower_bound(device.queues.begin(), device.queues.end(), plan.graph, before);
     if (it == device.queues.end() || queues[*it].graph != plan.graph) {
       const Slot q = queues.add();
+      disk_refuses = false;  // there may be room by now
       queues[q].graph = plan.graph;
       queues[q].priority = plan.priority;
       queues[q].session = plan.session;
@@ -283,7 +281,7 @@ void Core::Impl::cancel_op(Slot slot, Slot why) {
         if (use.op != slot) continue;
         if (local(use.device) == copies[c].device || !use.offered) {
           drop_use(c, slot, use.device);
-        } else if (copies[c].state == CopyState::kSealed || copies[c].state == CopyState::kFailed) {
+        } else if (whole(copies[c]) || copies[c].state == CopyState::kFailed) {
           offer(c,
                 uses[at]);  // it may have borrowed the block for another op only: then this brings its Done
         }
@@ -382,8 +380,8 @@ void Core::Impl::drop_ended_queues() {
     // The reserve is for the largest step of what is under way, not of what once was.
     if (device.queues.empty()) {
       device.reserve_bytes = 0;
-      if (device.reserve) device.arena.free(*device.reserve, alloc::Fence{});
-      device.reserve.reset();
+      device.reserve_want.clear();
+      drop_reserve(device);
     }
   }
 }

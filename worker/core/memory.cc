@@ -7,8 +7,9 @@
 
 namespace tilewise::worker {
 
+// `use`: when what it is for is used. Nothing that is used sooner is spilled for it, unless it is the lowest task's.
 std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t bytes, bool settled, Claim claim,
-                                              alloc::Fence& wait_for) {
+                                              const NextUse& use, alloc::Fence& wait_for) {
   DeviceState& device = devices[d];
   if (claim == Claim::kOrdinary && owes_reserve(device, bytes)) return std::nullopt;
   const auto attempt = [&] {
@@ -24,23 +25,63 @@ std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t byte
       return std::nullopt;
     }
     if (evict(d, bytes)) extent = attempt();
-    if (!extent && claim == Claim::kLowest && device.reserve) {
-      // The rest stays reserved: the same step may need room for its inputs, one after another, and its outputs.
-      const std::int64_t reserved = device.reserve->bytes;
-      device.arena.free(*device.reserve, alloc::Fence{});
+    const NextUse& later_than = claim == Claim::kLowest ? kBeforeAll : use;
+    if (claim == Claim::kLowest) {  // at once, if that can be had
+      while (!extent && drop_clean(d, later_than)) extent = attempt();
+      if (!extent) extent = take_reserved(device, bytes, settled, wait_for);
+    }
+    if (!extent && device.spec.spills) {
+      make_room(d, bytes, settled, later_than);
       extent = attempt();
-      const std::int64_t rest = extent ? reserved - (extent->bytes + 255) / 256 * 256 : reserved;
-      device.reserve = rest > 0 ? device.arena.allocate_settled(rest) : std::nullopt;
     }
   }
   if (extent) device.bytes_peak = std::max(device.bytes_peak, device.arena.bytes_in_use());
   return extent;
 }
 
+// From the reserve: of its smallest part that is large enough, or of all. The rest stays reserved: the same step may need
+// room for its inputs, one after another, and its outputs.
+std::optional<alloc::Extent> Core::Impl::take_reserved(DeviceState& device, std::int64_t bytes, bool settled,
+                                                       alloc::Fence& wait_for) {
+  std::vector<alloc::Extent>& reserve = device.reserve;
+  if (reserve.empty()) return std::nullopt;
+  auto part = reserve.end();
+  for (auto it = reserve.begin(); it != reserve.end(); ++it) {
+    if (it->bytes >= bytes && (part == reserve.end() || it->bytes < part->bytes)) part = it;
+  }
+  std::vector<std::int64_t> freed;
+  for (auto it = reserve.begin(); it != reserve.end(); ++it) {
+    if (part != reserve.end() && it != part) continue;
+    freed.push_back(it->bytes);
+    device.arena.free(*it, alloc::Fence{});
+  }
+  part == reserve.end() ? reserve.clear() : void(reserve.erase(part));
+  const auto extent = settled ? device.arena.allocate_settled(bytes) : device.arena.allocate(bytes, wait_for);
+  std::int64_t taken = extent ? in_arena(extent->bytes) : 0;
+  for (const std::int64_t size : freed) {
+    const std::int64_t rest =
+        size - std::min(size, std::exchange(taken, std::max<std::int64_t>(0, taken - size)));
+    if (rest <= 0) continue;
+    if (const auto again = device.arena.allocate_settled(rest)) reserve.push_back(*again);
+  }
+  return extent;
+}
+
+std::int64_t Core::Impl::reserved(const DeviceState& device) {
+  std::int64_t bytes = 0;
+  for (const alloc::Extent& extent : device.reserve) bytes += extent.bytes;
+  return bytes;
+}
+
+void Core::Impl::drop_reserve(DeviceState& device) {
+  for (const alloc::Extent& extent : device.reserve) device.arena.free(extent, alloc::Fence{});
+  device.reserve.clear();
+}
+
 // The reserve could not be carved, or is in use: what is free then belongs to the lowest task, or blocks on their way to later
 // ones would fill it. Twice the reserve in pieces is enough not to keep the others waiting.
 bool Core::Impl::owes_reserve(const DeviceState& device, std::int64_t bytes) const {
-  const std::int64_t kept = device.reserve ? device.reserve->bytes : 0;
+  const std::int64_t kept = reserved(device);
   const alloc::Arena& arena = device.arena;
   if (kept >= device.reserve_bytes || arena.bytes_resident() == 0) return false;
   if (!device.full && arena.wants_slab(device.reserve_bytes) > 0) return false;
@@ -91,18 +132,82 @@ std::int64_t Core::Impl::step_bytes(const OpEntry& entry) const {
   return bytes;
 }
 
+// The same block by block, where blocks can be spilled: what has to be on the device at once for one step, largest first.
+std::vector<std::int64_t> Core::Impl::step_pieces(const OpEntry& entry) const {
+  const auto largest_block = [](const ir::Grid& grid, ir::DType dtype) {
+    std::int64_t bytes = static_cast<std::int64_t>(ir::size_of(dtype));
+    for (const std::int64_t extent : grid.max_block_shape()) bytes *= extent;
+    return in_arena(bytes);
+  };
+  std::vector<std::int64_t> pieces;
+  for (const ir::OutputSpec& output : entry.op.outputs)
+    pieces.push_back(largest_block(output.grid, output.dtype));
+  const ir::Geometry& geometry = entry.geometry;
+  if (geometry.point_count() > 0) {
+    std::vector<ir::Read> reads;
+    geometry.reads(geometry.point(geometry.point_count() / 2), 0, reads);
+    std::vector<std::pair<std::uint64_t, std::int64_t>> seen;
+    for (const ir::Read& read : reads) {
+      const std::pair<std::uint64_t, std::int64_t> block{entry.op.operands[read.operand].array, read.block};
+      if (std::find(seen.begin(), seen.end(), block) != seen.end()) continue;
+      seen.push_back(block);
+      pieces.push_back(largest_block(entry.sources[read.operand].grid, entry.sources[read.operand].dtype));
+    }
+  }
+  std::erase(pieces, 0);
+  std::sort(pieces.begin(), pieces.end(), std::greater<>());
+  return pieces;
+}
+
+// Large enough for each step that is to come.
+void Core::Impl::want_reserve(std::uint16_t d, const OpEntry& entry) {
+  DeviceState& device = devices[d];
+  std::vector<std::int64_t> pieces{step_bytes(entry)};
+  if (device.spec.spills) pieces = step_pieces(entry);
+  std::vector<std::int64_t>& want = device.reserve_want;
+  if (want.size() < pieces.size()) want.resize(pieces.size(), 0);
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    if (i < pieces.size()) want[i] = std::max(want[i], pieces[i]);
+    sum += want[i];
+  }
+  if (sum <= device.reserve_bytes) return;
+  device.reserve_bytes = sum;
+  device.memory_freed = true;  // carve it before the op's tasks take what there is
+}
+
 // Once the arena can grow no further, the reserve is carved before anybody else is served. It grows when there is room, and
 // is kept as it is while there is none.
 void Core::Impl::restore_reserve(std::uint16_t d) {
   DeviceState& device = devices[d];
-  const std::int64_t kept = device.reserve ? device.reserve->bytes : 0;
-  if (kept >= device.reserve_bytes || device.arena.bytes_resident() == 0) return;
+  if (reserved(device) >= device.reserve_bytes || device.arena.bytes_resident() == 0) return;
   if (!device.full && device.arena.wants_slab(device.reserve_bytes) > 0) return;
-  if (device.reserve) device.arena.free(*device.reserve, alloc::Fence{});
-  device.reserve = device.arena.allocate_settled(device.reserve_bytes);
-  while (!device.reserve && evict(d, 1))  // spare replicas go, before a task could take their place
-    device.reserve = device.arena.allocate_settled(device.reserve_bytes);
-  if (!device.reserve && kept > 0) device.reserve = device.arena.allocate_settled(kept);
+  std::vector<std::int64_t> missing = device.reserve_want, given_up;
+  std::erase_if(device.reserve, [&](const alloc::Extent& extent) {
+    const auto found = std::find(missing.begin(), missing.end(), extent.bytes);
+    if (found != missing.end()) {
+      missing.erase(found);
+      return false;
+    }
+    given_up.push_back(extent.bytes);
+    device.arena.free(extent, alloc::Fence{});
+    return true;
+  });
+  std::int64_t short_of = 0;
+  for (const std::int64_t bytes : missing) {
+    auto extent = device.arena.allocate_settled(bytes);
+    while (!extent && evict(d, 1))  // spare replicas go, before a task could take their place
+      extent = device.arena.allocate_settled(bytes);
+    if (!extent && device.spec.spills) {
+      make_room(d, short_of += bytes, true, kBeforeAll);
+      extent = device.arena.allocate_settled(bytes);
+    }
+    if (extent) device.reserve.push_back(*extent);
+  }
+  if (reserved(device) >= device.reserve_bytes) return;
+  for (const std::int64_t bytes : given_up) {
+    if (const auto extent = device.arena.allocate_settled(bytes)) device.reserve.push_back(*extent);
+  }
 }
 
 void Core::Impl::retry_blocked(std::uint16_t d) {
@@ -140,12 +245,11 @@ void Core::Impl::try_grants(std::uint16_t d) {
 bool Core::Impl::grant(Slot slot, bool lowest) {
   Copy& copy = copies[slot];
   alloc::Fence none;
-  const auto extent = take(copy.device, copy.bytes, true, lowest ? Claim::kLowest : Claim::kOrdinary, none);
+  const auto extent =
+      take(copy.device, copy.bytes, true, lowest ? Claim::kLowest : Claim::kOrdinary, next_use(copy), none);
   if (!extent) return false;
   devices[copy.device].last_change = now;
-  copy.extent = *extent;
-  copy.has_memory = true;
-  copy.at = {devices[copy.device].spec.id, extent->slab, extent->offset};
+  give_memory(slot, *extent);
   copy.state = CopyState::kReceiving;
   copy.kind = CopyKind::kRemote;
   copy.transfer = next_transfer++;
@@ -174,14 +278,16 @@ Slot Core::Impl::ungranted_input(const DeviceState& device, Slot t) const {
 Slot Core::Impl::starved_task(const DeviceState& device) const {
   const Slot t = lowest_task(device);
   if (t == kNone) return kNone;
-  return tasks[t].state == TaskState::kBlocked || ungranted_input(device, t) != kNone ? t : kNone;
+  const bool spilled =
+      tasks[t].state == TaskState::kWaiting && copies[tasks[t].waits_for].state == CopyState::kSpilled;
+  return spilled || tasks[t].state == TaskState::kBlocked || ungranted_input(device, t) != kNone ? t : kNone;
 }
 
 bool Core::Impl::idle(const DeviceState& device) const {
   for (const StreamState& stream : device.streams) {
     if (!stream.flight.empty()) return false;
   }
-  return !device.slab_pending;
+  return !device.slab_pending && device.ios == 0;
 }
 
 // Memory is wanted and nothing here has moved for a while: say so. Time only delays the word (a peer may still be
@@ -195,9 +301,12 @@ void Core::Impl::check_stuck() {
     const Task& task = tasks[t];
     const OpEntry& entry = *ops[task.op].entry;
     const Slot input = ungranted_input(device, t);
-    const std::int64_t needed = input != kNone ? copies[input].bytes : entry.geometry.output_bytes_bound();
-    out->to_scheduler.push_back(
-        msg::Stuck{entry.graph, entry.id, device.spec.id, needed, device.arena.largest_settled()});
+    const Slot awaited = input == kNone && task.state == TaskState::kWaiting ? task.waits_for : input;
+    const std::int64_t needed =
+        awaited != kNone ? copies[awaited].bytes : entry.geometry.output_bytes_bound();
+    out->to_scheduler.push_back(msg::Stuck{entry.graph, entry.id, device.spec.id, needed,
+                                           device.arena.largest_settled(), disk.max_bytes(),
+                                           disk.bytes_in_use(), device.disk_short});
     stuck_reported = true;
     return;
   }

@@ -102,7 +102,7 @@ void Core::Impl::on_subscribe(const msg::Subscribe& m) {
     }
     slot = make_copy(array->second, m.block.block, device, m.from);
   }
-  const bool ready = copies[slot].state == CopyState::kSealed || copies[slot].state == CopyState::kFailed;
+  const bool ready = whole(copies[slot]) || copies[slot].state == CopyState::kFailed;
   for (Slot u = copies[slot].uses; u != kNone; u = uses[u].next) {
     if (uses[u].op != op->second || uses[u].device != m.to) continue;
     uses[u].subscribed = true;
@@ -176,7 +176,7 @@ void Core::Impl::on_offer(msg::Offer& m) {
     stats.bytes += copy.bytes;
     lanes_dirty = true;
   };
-  if (can_map(m.from, static_cast<std::uint16_t>(d))) {
+  if (m.slab != msg::kNoSlab && can_map(m.from, static_cast<std::uint16_t>(d))) {
     copy.kind = CopyKind::kBorrowed;
     copy.at = {m.from, m.slab, m.offset};
     copy.state = CopyState::kSealed;
@@ -188,11 +188,9 @@ void Core::Impl::on_offer(msg::Offer& m) {
   copy.state = CopyState::kOffered;
   if (m.inlined && static_cast<std::int64_t>(m.data.size()) == copy.bytes) {
     alloc::Fence none;
-    if (const auto extent = take(copy.device, copy.bytes, true, Claim::kOrdinary, none)) {
-      copy.extent = *extent;
-      copy.has_memory = true;
-      copy.at = {devices[copy.device].spec.id, extent->slab, extent->offset};
+    if (const auto extent = take(copy.device, copy.bytes, true, Claim::kOrdinary, next_use(copy), none)) {
       copy.state = CopyState::kReceiving;
+      give_memory(slot, *extent);
       copy.transfer = next_transfer++;
       transfers[copy.transfer] = slot;
       out->stores.push_back({copy.transfer, copy.device, copy.at, std::move(m.data)});
@@ -212,8 +210,12 @@ void Core::Impl::on_grant(const msg::Grant& m) {
   if (d < 0 || array == array_by_id.end() || !valid_block(m.block, array->second))
     return void(++counts.stale);
   const Slot slot = find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
-  if (slot == kNone || copies[slot].state != CopyState::kSealed) return void(++counts.stale);
-  out->transmits.push_back({remote[m.to.value].worker, m.transfer, copies[slot].at, copies[slot].bytes});
+  if (slot == kNone || !whole(copies[slot])) return void(++counts.stale);
+  const Copy& copy = copies[slot];
+  const bool in_memory = copy.state == CopyState::kSealed;
+  in_memory ? lend(slot, m.to) : send_from_disk(slot, m.to);
+  out->transmits.push_back(
+      {remote[m.to.value].worker, m.transfer, copy.at, copy.bytes, in_memory ? -1 : copy.disk.offset});
 }
 
 void Core::Impl::on_done(const msg::Done& m) {
@@ -272,13 +274,13 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     lanes_dirty = true;
     copy.kind = CopyKind::kReplica;  // ours now: the lender owes us nothing more
     copy.state = CopyState::kSealed;
+    refix(slot);
     for (Slot op : claims) send_done(copy, op);
     wake(slot);
     usable(slot);
   } else {
     // Never published. The transport has let go of the memory, else this event would not be here.
-    devices[copy.device].arena.free(copy.extent, alloc::Fence{});
-    copy.has_memory = false;
+    devices[copy.device].arena.free(lose_memory(slot), alloc::Fence{});
     devices[copy.device].memory_freed = true;
     copy.state = CopyState::kExpected;
     copy.kind = CopyKind::kRemote;

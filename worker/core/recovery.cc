@@ -75,8 +75,7 @@ void Core::Impl::orphan(Slot slot) {
   if (copy.state == CopyState::kReceiving) {
     transfers.erase(copy.transfer);
     transfer_ended(copy, false);
-    abandoned[copy.transfer] = {copy.device, copy.extent};
-    copy.has_memory = false;
+    abandoned[copy.transfer] = {copy.device, lose_memory(slot)};
   }
   copy.state = CopyState::kExpected;
   copy.kind = CopyKind::kRemote;
@@ -126,7 +125,7 @@ void Core::Impl::answer(const msg::PeerLost& lost) {
       std::vector<std::vector<std::int64_t>> sealed(devices.size()), wanted(devices.size());
       for (Slot c = arrays[array].copies; c != kNone; c = copies[c].next) {
         const Copy& copy = copies[c];
-        if (copy.state == CopyState::kSealed && copy.has_memory) sealed[copy.device].push_back(copy.block);
+        if (whole(copy) && (copy.has_memory || copy.on_disk)) sealed[copy.device].push_back(copy.block);
         const auto source = remote.find(copy.source.value);
         if (copy.kind == CopyKind::kRemote && copy.state == CopyState::kExpected && source != remote.end() &&
             source->second.lost)
@@ -231,12 +230,12 @@ bool Core::Impl::made_before(Slot t) {
   if (op.version == 0 || task.admitted) return false;
   std::size_t here = 0;
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-    here += task.outputs[i] != kNone && copies[task.outputs[i]].state == CopyState::kSealed;
+    here += task.outputs[i] != kNone && whole(copies[task.outputs[i]]);
   }
   if (here == 0) return false;
   if (here == op.outputs.size()) return true;
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-    if (task.outputs[i] == kNone || copies[task.outputs[i]].state != CopyState::kSealed) continue;
+    if (task.outputs[i] == kNone || !whole(copies[task.outputs[i]])) continue;
     copies[task.outputs[i]].producer_task = kNone;
     task.outputs[i] = kNone;
   }

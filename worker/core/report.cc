@@ -14,7 +14,7 @@ void Core::Impl::mark_dirty(Slot op, std::uint16_t device) {
 }
 
 void Core::Impl::report() {
-  if (dirty.empty() && !lanes_dirty && !log_moved) return;
+  if (dirty.empty() && !lanes_dirty && !tiers_dirty && !log_moved) return;
   if (!report_now && now - last_report < options.report_ns) return;
   msg::Progress progress;
   progress.log_applied = log_next - 1;
@@ -32,7 +32,7 @@ void Core::Impl::report() {
     }
     report_links(progress.links);
   }
-  log_moved = report_now = false;
+  log_moved = report_now = tiers_dirty = false;
   last_report = now;
   out->to_scheduler.push_back(std::move(progress));
 }
@@ -41,10 +41,12 @@ std::vector<msg::DeviceStats> Core::Impl::device_stats() const {
   std::vector<msg::DeviceStats> stats;
   for (const DeviceState& device : devices) {
     // The reserve is nobody's data.
-    const std::int64_t reserve = device.reserve ? device.reserve->bytes : 0;
-    stats.push_back({device.spec.id,
-                     std::max<std::int64_t>(0, device.arena.bytes_in_use() - (reserve + 255) / 256 * 256),
-                     device.bytes_peak, device.arena.bytes_resident(), device.steps_run, device.busy_ns});
+    std::int64_t reserve = 0;
+    for (const alloc::Extent& extent : device.reserve) reserve += in_arena(extent.bytes);
+    stats.push_back({device.spec.id, std::max<std::int64_t>(0, device.arena.bytes_in_use() - reserve),
+                     device.bytes_peak, device.arena.bytes_resident(), device.steps_run, device.busy_ns,
+                     device.spilled_bytes, device.disk_written, device.disk_read, device.blocks_written,
+                     device.blocks_read_back});
   }
   return stats;
 }

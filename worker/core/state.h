@@ -10,7 +10,8 @@
 //   * Uses of a copy have distinct (op, device). A local use counts reads not yet enqueued.
 //   * A copy without uses and without hold exists only while expected, receiving, or not yet complete; a replica also
 //     while its array is held and its device is to keep copies.
-//   * Memory of copies plus the reserve is what the arena says is in use.
+//   * Memory of copies plus the reserve is what the arena says is in use; parts of the file likewise.
+//   * A spilled copy is on disk and has no memory; one that is being written or brought back keeps both until that is over.
 //   * After a loss, until the Recover that answers it: a copy expected from a lost device has no source and waits; copies of
 //     pinned arrays stay.
 //   * A waiting task hangs on exactly one unready copy; a ready one is in its queue's ready list exactly once.
@@ -30,6 +31,8 @@ namespace tilewise::worker {
 
 using Slot = std::uint32_t;
 constexpr Slot kNone = 0xFFFFFFFFu;
+constexpr std::int64_t kDiskPage = 4096;  // what parts of the spill file are aligned to
+constexpr std::int64_t in_arena(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // A table with stable slots and a free list.
 template <class T> class Pool {
@@ -66,6 +69,8 @@ struct Use {
   std::int64_t left = 0;    // local: reads not yet enqueued; else 1
   bool subscribed = false;  // other device: wants an offer when sealed
   bool offered = false;     // other device: may be reading; only its Done ends this
+  bool lent = false;        // other device: may be reading the bytes in our memory
+  bool sending = false;     // other device: is being sent the bytes on our disk
   Slot next = kNone;
 };
 
@@ -76,6 +81,8 @@ enum class CopyState : std::uint8_t {
   kEnqueued,   // usable in stream order on this device
   kSealed,     // complete; usable by anyone
   kFailed,     // there will be no bytes
+  kSpilled,    // complete, but on disk only
+  kReturning,  // on its way back from there
 };
 enum class CopyKind : std::uint8_t {
   kProduced,
@@ -101,8 +108,17 @@ struct Copy {
   std::uint64_t sequence = 0;                        // ... by this step
   std::array<std::uint64_t, kMaxStreams> readers{};  // last enqueued reader per stream
   std::uint64_t transfer = 0;
-  WorkerId timed;              // none, or on whose link its transfer counts
-  Slot producer_task = kNone;  // while its task is live
+  // Tiers (tiers.cc).
+  bool fixed = false;    // has memory that cannot be had by spilling it: counted in its device's fixed_bytes
+  bool writing = false;  // to disk; what is in memory stays usable
+  bool on_disk = false;  // `disk` holds its bytes
+  bool wanted = false;   // in its device's list of those to bring back
+  std::int32_t lent = 0, sending = 0;  // uses of that kind
+  std::uint64_t io = 0;                // under way, or 0
+  alloc::Extent disk;                  // on_disk, writing
+  std::uint32_t resident_at = 0;       // has_memory: position in its device's list
+  WorkerId timed;                      // none, or on whose link its transfer counts
+  Slot producer_task = kNone;          // while its task is live
   Slot uses = kNone;
   Slot waiters = kNone;             // tasks
   Slot prev = kNone, next = kNone;  // same array
@@ -218,6 +234,26 @@ struct PendingDone {
   msg::Done done;
 };
 
+// When a block is read next on its device: where in the total order of tasks. Later is better to spill.
+struct NextUse {
+  std::int64_t queue = -1;  // position among the device's queues
+  std::uint64_t op = 0;
+  std::int64_t point = 0;
+  friend auto operator<=>(const NextUse&, const NextUse&) = default;
+};
+constexpr NextUse kBeforeAll{-1, 0, 0};
+constexpr NextUse kNever{INT64_MAX, UINT64_MAX, INT64_MAX};
+
+struct Io {           // between memory and disk, under way
+  Slot copy = kNone;  // none: it went meanwhile, and with the end of this goes what it had
+  std::uint16_t device = 0;
+  bool write = false;
+  std::int64_t bytes = 0;
+  bool has_memory = false;  // of a copy that went
+  alloc::Extent memory, disk;
+  alloc::Fence fence;
+};
+
 // What a session with queues on a device has had of its time (fair_share.cc).
 struct FairShare {
   SessionId session;
@@ -243,12 +279,24 @@ struct DeviceState {
   std::deque<std::uint64_t>
       spares;  // keys of replicas kept without a use, oldest first; some are gone or used again
   std::size_t spares_checked = 0;  // how many there were when those that are gone were last left out
-  std::optional<alloc::Extent> reserve;
-  std::int64_t reserve_bytes = 0;  // wanted: the largest admitted step
+  std::vector<alloc::Extent> reserve;
+  std::vector<std::int64_t> reserve_want;  // the extents wanted, largest first: for the largest admitted step
+  std::int64_t reserve_bytes = 0;          // together
   bool slab_pending = false, memory_freed = false;
   bool full = false;       // a slab could not be made: the arena is what it is
   TimeNs last_change = 0;  // when memory or streams last moved
   std::int64_t bytes_peak = 0, steps_run = 0, busy_ns = 0;
+  // Tiers (tiers.cc).
+  std::vector<Slot> resident;                     // copies with memory
+  std::vector<std::pair<NextUse, Slot>> victims;  // what may be spilled, last the best; entries go stale
+  std::uint64_t victims_at = 0;                   // the step in which they were looked for
+  std::int64_t victims_news = 0;                  // copies that have got memory since
+  std::deque<Slot> returns;                       // spilled copies that tasks wait for or soon will
+  bool returns_due = false, disk_short = false;
+  std::int64_t fixed_bytes = 0;  // memory that spilling cannot give back
+  std::int64_t writing_bytes = 0, reading_bytes = 0, ios = 0;
+  std::int64_t spilled_bytes = 0;  // of copies on disk only
+  std::int64_t disk_written = 0, disk_read = 0, blocks_written = 0, blocks_read_back = 0;  // so far
 };
 
 struct PeerState {
@@ -322,10 +370,11 @@ struct Core::Impl {
   void owe_done(const Copy& copy, Slot op);
   void send_done(const Copy& copy, Slot op);
   bool needed(const Copy& copy) const;
+  static bool whole(const Copy& copy);
   bool keeps(const Copy& copy) const;
   void forget_spares(std::uint16_t device);
   void maybe_release(Slot copy);
-  void free_memory(Copy& copy);
+  void free_memory(Slot copy);
   void destroy_copy(Slot copy);
   void seal(Slot copy);
   void fail_copy(Slot copy, Slot why);
@@ -368,10 +417,16 @@ struct Core::Impl {
 
   // Memory (memory.cc)
   std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled, Claim claim,
-                                    alloc::Fence& wait_for);
+                                    const NextUse& use, alloc::Fence& wait_for);
+  std::optional<alloc::Extent> take_reserved(DeviceState& device, std::int64_t bytes, bool settled,
+                                             alloc::Fence& wait_for);
   bool owes_reserve(const DeviceState& device, std::int64_t bytes) const;
   bool evict(std::uint16_t device, std::int64_t bytes);
   std::int64_t step_bytes(const OpEntry& entry) const;
+  std::vector<std::int64_t> step_pieces(const OpEntry& entry) const;
+  void want_reserve(std::uint16_t device, const OpEntry& entry);
+  void drop_reserve(DeviceState& device);
+  static std::int64_t reserved(const DeviceState& device);
   void restore_reserve(std::uint16_t device);
   void try_grants(std::uint16_t device);
   bool grant(Slot copy, bool lowest);
@@ -381,6 +436,35 @@ struct Core::Impl {
   Slot ungranted_input(const DeviceState& device, Slot task) const;
   Slot starved_task(const DeviceState& device) const;
   void check_stuck();
+
+  // Tiers (tiers.cc)
+  void give_memory(Slot copy, const alloc::Extent& extent);
+  alloc::Extent lose_memory(Slot copy);
+  alloc::Fence readers_of(const Copy& copy) const;
+  void refix(Slot copy);
+  void lend(Slot copy, DeviceId to);
+  void send_from_disk(Slot copy, DeviceId to);
+  bool may_lend(const Copy& copy) const;
+  void let_go(Slot copy);
+  void forget_disk(Copy& copy);
+  bool spillable(Slot copy) const;
+  NextUse next_use(const Copy& copy);
+  NextUse use_of(Slot task) const;
+  std::int64_t queue_position(const DeviceState& device, GraphId graph) const;
+  void lock_lowest(std::uint16_t device);
+  void find_victims(std::uint16_t device);
+  Slot next_victim(std::uint16_t device, const NextUse& later_than);
+  bool drop_clean(std::uint16_t device, const NextUse& later_than);
+  void make_room(std::uint16_t device, std::int64_t bytes, bool settled, const NextUse& later_than);
+  bool write_out(Slot copy);
+  bool forget_clean(std::int64_t bytes);
+  void leave(Slot copy);
+  void want_back(Slot task);
+  void try_returns(std::uint16_t device);
+  bool bring_back(Slot copy, Claim claim, const NextUse& use);
+  void on_io(const IoDone& event);
+  bool asks_disk_again() const { return disk_refuses && disk_tries < 2; }
+  void retry_disk();
 
   // Peers (peers.cc)
   void on_batch(WorkerId from, msg::PeerBatch& batch);
@@ -419,6 +503,12 @@ struct Core::Impl {
   std::vector<msg::DeviceStats> device_stats() const;
 
   // Self-checks (check.cc)
+  struct Tiers {  // of a device, counted anew
+    std::size_t resident = 0, wanted = 0;
+    std::int64_t fixed = 0, spilled = 0, disk = 0, writing = 0, reading = 0, ios = 0;
+  };
+  void check_tiers(Slot copy, Tiers& tiers) const;
+  void check_disk(std::vector<Tiers>& tiers) const;
   void check_invariants() const;
   std::uint64_t digest() const;
   std::string describe() const;
@@ -447,6 +537,15 @@ struct Core::Impl {
   WorkerId last_joined;                     // ids rise: an unknown one above it will be announced
   std::map<std::uint64_t, Slot> transfers;  // nonce -> copy
   std::uint64_t next_transfer = 1;
+  alloc::Arena disk;                // offsets in the spill file
+  std::map<std::uint64_t, Io> ios;  // under way
+  std::uint64_t next_io = 1, step_number = 0;
+  bool disk_refuses = false;  // it is full, though not by our count: until something of ours goes
+  int disk_tries = 0;         // since it took something
+  bool disk_broken = false;   // writes fail: what is there can be read
+  bool launching = false;     // `inputs` are about to be read
+  std::vector<Slot> locked;   // inputs of a device's lowest task (find_victims)
+  bool tiers_dirty = false;
   struct Abandoned {
     std::uint16_t device = 0;
     alloc::Extent extent;
@@ -476,6 +575,8 @@ struct Core::Impl {
   std::vector<Slot> inputs;
   std::vector<ir::Geometry::Users> users_out;
   std::vector<ir::Placement::Share> shares_out;
+  std::vector<ir::Read> reads_ahead_out;
+  std::vector<ir::Geometry::Users> next_users;
 };
 
 inline std::uint64_t copy_key(Slot array, std::int64_t block) {

@@ -113,6 +113,7 @@ void Core::Impl::wait_for(Slot t, Slot c) {
   copy.waiters = t;
   if (copy.state == CopyState::kOffered && grant(c, is_lowest(t)))
     std::erase(devices[task.device].ungranted, c);
+  if (copy.state == CopyState::kSpilled || copy.state == CopyState::kReturning) want_back(t);
 }
 
 // A copy on this device can be read now: tasks of later ops of the same graph may have all they need.
@@ -338,18 +339,15 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
         for (std::size_t i = 0; i < op.outputs.size(); ++i) {
           Copy& output = copies[task.outputs[i]];
           alloc::Fence fence;
-          auto extent = take(task.device, output.bytes, false, claim, fence);
+          launching = true;
+          auto extent = take(task.device, output.bytes, false, claim, use_of(t), fence);
+          launching = false;
           if (!extent) {
-            for (std::size_t j = 0; j < i; ++j) {  // all or nothing; nobody has touched it
-              Copy& given_back = copies[task.outputs[j]];
-              devices[task.device].arena.free(given_back.extent, wait_for);
-              given_back.has_memory = false;
-            }
+            for (std::size_t j = 0; j < i; ++j)  // all or nothing; nobody has touched it
+              devices[task.device].arena.free(lose_memory(task.outputs[j]), wait_for);
             return Launched::kBlocked;
           }
-          output.extent = *extent;
-          output.has_memory = true;
-          output.at = {devices[task.device].spec.id, extent->slab, extent->offset};
+          give_memory(task.outputs[i], *extent);
           const bool merged = wait_for.merge(fence);
           TW_CHECK(merged, "kMaxStreams exceeds what a fence can name");
         }
@@ -379,7 +377,7 @@ bool Core::Impl::donate(Slot t, const std::vector<Slot>& in) {
     const ir::Operand& operand = entry.op.operands[reads[i].operand];
     const ArrayState& source = arrays[copy.array];
     if (!copy.has_memory || copy.bytes != output.bytes || copy.bytes == 0 || source.held) continue;
-    if (source.pinned != 0) continue;
+    if (source.pinned != 0 || copy.writing) continue;
     if (source.dtype != entry.op.outputs[0].dtype || !operand.view.is_identity(source.grid.shape())) continue;
     if (source.grid != arrays[output.array].grid) continue;
     const Slot u = copy.uses;
@@ -391,10 +389,7 @@ bool Core::Impl::donate(Slot t, const std::vector<Slot>& in) {
                         copy.readers[s] > devices[task.device].streams[s].completed;
     }
     if (read_elsewhere) continue;
-    output.extent = copy.extent;
-    output.at = copy.at;
-    output.has_memory = true;
-    copy.has_memory = false;
+    give_memory(task.outputs[0], lose_memory(in[i]));
     ++counts.donated;
     return true;
   }
@@ -412,7 +407,8 @@ Claim Core::Impl::claim_of(Slot t, const std::vector<Slot>& in) const {
   for (auto it = in.begin(); it != in.end(); ++it) {
     const Copy& copy = copies[*it];
     const ArrayState& source = arrays[copy.array];
-    if (!copy.has_memory || source.held || source.pinned != 0 || std::find(in.begin(), it, *it) != it)
+    if (!copy.has_memory || copy.writing || source.held || source.pinned != 0 ||
+        std::find(in.begin(), it, *it) != it)
       continue;
     const Use* use = copy.uses == kNone ? nullptr : &uses[copy.uses];
     const bool last = use != nullptr && use->next == kNone && use->op == task.op &&

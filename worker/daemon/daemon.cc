@@ -69,6 +69,13 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   d.service_ = std::make_unique<Service>(*d.exchange_, d.copier_);
   d.runtime_ =
       std::make_unique<Runtime>(std::move(devices), &plugins, runtime, d.copier_, [&loop] { loop.wake(); });
+  if (!d.options_.spill.directory.empty()) {
+    TW_ASSIGN(auto file, store::SpillFile::open(d.options_.spill));
+    daemon::log_info(
+        "disk below memory",
+        {{"directory", file->directory()}, {"bytes", file->limit_bytes()}, {"direct", file->direct()}});
+    d.runtime_->use_disk(std::move(file));
+  }
   loop.set_batch_hook([&d] { return d.turn(); });
   d.give_up_at_ = monotonic_now() + d.options_.connect_timeout_ns;
   d.connect();

@@ -24,6 +24,7 @@ struct DaemonOptions {
   bool strict_lanes = false;
   bool reference_kernels = false;
   bool one_core = false;  // RuntimeOptions
+  store::SpillOptions spill;
   TimeNs connect_timeout_ns = 30 * kSecond;
   TimeNs reconnect_timeout_ns = 60 * kSecond;  // how long a scheduler that keeps its state may be away
 };

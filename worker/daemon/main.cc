@@ -28,7 +28,7 @@ constexpr auto kEndTime =
 
 struct Settings {
   daemon::CommonOptions common;
-  std::string scheduler, devices, memory, name;
+  std::string scheduler, devices, memory, name, spill_dir, spill_limit;
   std::vector<std::string> plugins;
   double connect_timeout_s = 30, reconnect_timeout_s = 60;
   bool respawn = false, no_map = false, strict_lanes = false, reference_kernels = false;
@@ -77,6 +77,12 @@ Result<Setup> check(const Settings& settings) {
   setup.plan.cores = daemon::usable_cores(settings.common.cores);
   if (!settings.memory.empty()) {
     TW_ASSIGN(setup.plan.memory_bytes, daemon::parse_bytes(settings.memory));
+  }
+  setup.options.spill.directory = settings.spill_dir;
+  if (!settings.spill_limit.empty()) {
+    if (settings.spill_dir.empty())
+      return error(Errc::kInvalidArgument, "--spill-limit without --spill-dir: where is the disk?");
+    TW_ASSIGN(setup.options.spill.limit_bytes, daemon::parse_bytes(settings.spill_limit));
   }
   // The driver is asked only where a GPU is wanted: it takes its time.
   const bool cuda = settings.devices.find("cuda") != std::string::npos;
@@ -157,6 +163,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--memory", s.memory,
                  "Memory of each device, e.g. 4GiB; default: 60 % of what is free, shared");
+  app.add_option("--spill-dir", s.spill_dir,
+                 "Directory on a local disk for blocks that memory has no room for; default: none");
+  app.add_option("--spill-limit", s.spill_limit,
+                 "At most so much of it, e.g. 200GiB; default: half of what is free there");
   app.add_option("--plugin", s.plugins, "Shared object with kernels; may be repeated")->delimiter(',');
   app.add_option("--name", s.name, "Name for people; default HOST/PID");
   app.add_option("--connect-timeout", s.connect_timeout_s, "Seconds to go on trying to reach the scheduler")

@@ -29,13 +29,14 @@ void Daemon::Service::send(WorkerId peer, msg::PeerBatch batch) {
 }
 
 void Daemon::Service::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                               device::Kind kind) {
-  const auto done = [to, transfer](const Status& status, msg::Lane) {
+                               device::Kind kind, std::function<void()> sent) {
+  const auto done = [to, transfer, sent = std::move(sent)](const Status& status, msg::Lane) {
     if (!status) {
       daemon::log_warn(
           "send failed",
           {{"peer", to.value}, {"transfer", transfer}, {"why", daemon::to_string(status.error())}});
     }
+    sent();
   };
   if (to == self_) {
     const device::Place place{const_cast<std::byte*>(from), kind};
@@ -44,6 +45,12 @@ void Daemon::Service::transmit(WorkerId to, std::uint64_t transfer, const std::b
   }
   if (staged(kind)) return staging_.transmit(to, transfer, from, bytes, done);
   exchange_->transmit(to, transfer, from, bytes, kind, done);
+}
+
+void Daemon::Service::refuse(WorkerId to, std::uint64_t transfer, const Error& why) {
+  daemon::log_warn("a block cannot be sent",
+                   {{"peer", to.value}, {"transfer", transfer}, {"why", daemon::to_string(why)}});
+  if (to == self_) local_.refuse(to, transfer, why);
 }
 
 void Daemon::Service::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,

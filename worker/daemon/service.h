@@ -30,7 +30,8 @@ class Daemon::Service final : public DataService {
     return exchange_->mapped(device, slab).data();
   }
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                device::Kind kind) override;
+                device::Kind kind, std::function<void()> sent) override;
+  void refuse(WorkerId to, std::uint64_t transfer, const Error& why) override;
   void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                device::Kind kind) override;
 

@@ -25,6 +25,14 @@ void LocalLane::transmit(WorkerId receiver, std::uint64_t transfer, device::Plac
                });
 }
 
+void LocalLane::refuse(WorkerId receiver, std::uint64_t transfer, const Error& why) {
+  const auto it = armed_.find({receiver.value, transfer});
+  if (it == armed_.end()) return;
+  const Armed armed = std::move(it->second);
+  armed_.erase(it);
+  armed.done(why);
+}
+
 void LocalLane::forget(WorkerId client) {
   gone_.insert(client);
   std::erase_if(armed_, [&](const auto& entry) { return entry.first.first == client.value; });

@@ -17,6 +17,8 @@ namespace {
 constexpr TimeNs kLoneNs = 4 * kMicrosecond;        // less than waking an executor
 constexpr TimeNs kShortNs = 250 * kMicrosecond;     // so long may messages wait where there is one core
 constexpr TimeNs kShortCallNs = 50 * kMicrosecond;  // of users' kernels, whose time may depend on their data
+constexpr std::int64_t kMaxSending =
+    64 << 20;  // blocks read from disk for peers, in memory beside the devices'; one may
 constexpr TimeNs kTurnNs = 30 * kMicrosecond;  // short steps of one turn: results wait no longer to be told
 
 // Work that may sleep: files, and what reads the bytes of many others.
@@ -89,6 +91,7 @@ Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const ker
 }
 
 Runtime::~Runtime() {
+  disk_.reset();
   // Queued steps refer to the core's ops: devices drain first.
   for (auto& local : locals_) local->device->synchronize();
 }
@@ -98,7 +101,8 @@ std::vector<msg::DeviceDesc> Runtime::describe() const {
   for (const auto& local : locals_) {
     const device::Info& info = local->device->info();
     out.push_back({info.name, static_cast<std::uint8_t>(info.kind), info.model, info.numeric_class,
-                   info.memory_bytes, info.compute_streams});
+                   info.memory_bytes, info.compute_streams,
+                   spills(info) ? disk_->limit_bytes() / static_cast<std::int64_t>(locals_.size()) : 0});
   }
   return out;
 }
@@ -131,8 +135,9 @@ Status Runtime::start(const msg::Welcome& welcome, DataService& service,
         info.kind == device::Kind::kCuda ? 8 * options_.slab_bytes : options_.slab_bytes;
     options.devices.push_back({local.id, static_cast<std::uint8_t>(info.kind), info.memory_bytes,
                                std::min(slab_bytes, info.memory_bytes),
-                               std::min(info.compute_streams, kMaxStreams)});
+                               std::min(info.compute_streams, kMaxStreams), spills(info)});
   }
+  if (disk_ != nullptr) options.spill_bytes = disk_->limit_bytes();
   service_ = &service;
   to_scheduler_ = std::move(to_scheduler);
   core_ = std::make_unique<Core>(std::move(options));
@@ -147,6 +152,58 @@ void Runtime::post(Event event) {
     inbox_.push_back(std::move(event));
   }
   if (first) wake_();
+}
+
+// Memory of GPUs would have to be staged on its way.
+bool Runtime::spills(const device::Info& info) const {
+  return disk_ != nullptr && info.kind == device::Kind::kHost;
+}
+
+void Runtime::on_disk_io(const DiskIo& io) {
+  const auto done = [this, number = io.io](Status status) {
+    post(IoDone{number, status ? Error{Errc::kOk, {}} : status.error()});
+  };
+  std::byte* memory = address(io.memory);
+  io.write ? disk_->write(io.at, memory, io.bytes, done) : disk_->read(io.at, memory, io.bytes, done);
+}
+
+void Runtime::transmit(const Transmit& t) {
+  if (t.on_disk >= 0) {
+    to_send_.push_back(t);
+    return send_from_disk();
+  }
+  device::Kind kind = device::Kind::kHost;
+  for (const auto& local : locals_) {
+    if (local->id == t.from.device) kind = local->device->info().kind;
+  }
+  service_->transmit(t.to, t.transfer, address(t.from), t.bytes, kind, [] {});
+}
+
+void Runtime::send_from_disk() {
+  while (!to_send_.empty() &&
+         (sending_bytes_ == 0 || sending_bytes_ + to_send_.front().bytes <= kMaxSending)) {
+    const Transmit t = to_send_.front();
+    to_send_.pop_front();
+    sending_bytes_ += t.bytes;
+    const auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(t.bytes));
+    const auto sent = [this, size = t.bytes, bytes] {
+      sending_bytes_ -= size;
+      send_from_disk();
+    };
+    disk_->read(t.on_disk, bytes->data(), t.bytes, [this, t, bytes, sent](Status status) {
+      {
+        std::lock_guard lock(mutex_);
+        calls_.push_back([this, t, bytes, sent, status] {
+          if (!status) {
+            service_->refuse(t.to, t.transfer, status.error());
+            return sent();
+          }
+          service_->transmit(t.to, t.transfer, bytes->data(), t.bytes, device::Kind::kHost, sent);
+        });
+      }
+      wake_();
+    });
+  }
 }
 
 // Failures before completions, of all streams: a step that read the result of a failed one on another stream completes
@@ -186,13 +243,16 @@ void Runtime::collect_completions() {
 bool Runtime::pump(TimeNs now) {
   if (!core_) return false;
   now_ = now;
+  std::vector<std::function<void()>> calls;
   {
     std::lock_guard lock(mutex_);
     events_.swap(inbox_);
+    calls.swap(calls_);
   }
+  for (const std::function<void()>& call : calls) call();
   collect_completions();
-  if (events_.empty() && here_.empty() && now < core_->next_deadline()) return false;
-  bool did = false;
+  if (events_.empty() && here_.empty() && now < core_->next_deadline()) return !calls.empty();
+  bool did = !calls.empty();
   if (!events_.empty() || now >= core_->next_deadline()) {
     did = true;
     core_->step(events_, now, actions_);
@@ -223,7 +283,7 @@ std::byte* Runtime::address(const MemoryRef& ref) const {
 void Runtime::inline_small(WorkerId peer, msg::PeerBatch& batch) const {
   if (batch.offers.empty() || !service_->inlines(peer)) return;
   for (msg::Offer& offer : batch.offers) {
-    if (!offer.failed.ok() || !Core::inlinable(offer)) continue;
+    if (!offer.failed.ok() || !Core::inlinable(offer) || offer.slab == msg::kNoSlab) continue;
     for (const auto& local : locals_) {
       if (local->id != offer.from || local->device->info().kind != device::Kind::kHost) continue;
       if (offer.bytes > 0) {
@@ -415,13 +475,8 @@ void Runtime::perform() {
     inline_small(peer, batch);
     service_->send(peer, std::move(batch));
   }
-  for (const Transmit& t : actions_.transmits) {
-    device::Kind kind = device::Kind::kHost;
-    for (const auto& local : locals_) {
-      if (local->id == t.from.device) kind = local->device->info().kind;
-    }
-    service_->transmit(t.to, t.transfer, address(t.from), t.bytes, kind);
-  }
+  for (const DiskIo& io : actions_.disk) on_disk_io(io);
+  for (const Transmit& t : actions_.transmits) transmit(t);
   for (msg::Message& message : actions_.to_scheduler) {
     if (auto* progress = std::get_if<msg::Progress>(&message)) {
       for (std::size_t d = 0; d < progress->devices.size() && d < locals_.size(); ++d) {

@@ -25,6 +25,7 @@ struct DeviceDesc {
   numericClass @3 :Text;   # what the last bits of results depend on
   memoryBytes @4 :Int64;   # of the arena
   streams @5 :Int32 = 1;
+  spillBytes @6 :Int64;    # its share of what the worker may have on disk
 }
 
 struct PluginDesc { kernel @0 :Text; version @1 :Text; hash @2 :UInt64; }
@@ -144,6 +145,11 @@ struct DeviceStats {
   bytesResident @3 :Int64;
   stepsRun @4 :Int64;      # cumulative
   busyNs @5 :Int64;        # cumulative
+  spilledBytes @6 :Int64;  # of blocks that are on disk only
+  diskWritten @7 :Int64;   # bytes, cumulative, as are the next three
+  diskRead @8 :Int64;
+  blocksWritten @9 :Int64;
+  blocksReadBack @10 :Int64;
 }
 
 struct LaneStats { lane @0 :Lane; transfers @1 :Int64; bytes @2 :Int64; }  # cumulative
@@ -189,6 +195,9 @@ struct Stuck {
   device @2 :UInt32;
   bytesNeeded @3 :Int64;
   bytesAvailable @4 :Int64;
+  diskLimit @5 :Int64;     # of the worker
+  diskUsed @6 :Int64;
+  diskFull @7 :Bool;       # what could make room found none there
 }
 
 # ---- client and scheduler -------------------------------------------------------------------------------------------

@@ -63,7 +63,6 @@ class Endpoint {
                         std::function<void(Status)> done) = 0;
 };
 
-// The slab of an offer that carries neither inlined bytes nor a place: the receiver must grant a transfer.
-constexpr std::uint32_t kNoSlab = UINT32_MAX;
+using msg::kNoSlab;
 
 }  // namespace tilewise::client

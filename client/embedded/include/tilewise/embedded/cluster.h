@@ -13,11 +13,15 @@
 namespace tilewise::embedded {
 
 struct ClusterOptions {
-  int workers = 1;                   // fault domains, in name only: they die together
-  int host_devices = 0;              // of each worker; 0: one a core, or none where GPUs are used
-  bool use_cuda = true;              // the GPUs found go to the first worker
-  int cores = 0;                     // executor threads in all; 0: what the process may use
-  std::int64_t memory_bytes = 0;     // of each host device; 0: a share of 60 % of what is free
+  int workers = 1;                // fault domains, in name only: they die together
+  int host_devices = 0;           // of each worker; 0: one a core, or none where GPUs are used
+  bool use_cuda = true;           // the GPUs found go to the first worker
+  int cores = 0;                  // executor threads in all; 0: what the process may use
+  std::int64_t memory_bytes = 0;  // of each host device; 0: a share of 60 % of what is free
+  // Where blocks go when memory is short: a directory on a local disk, and at most how many bytes all workers together may
+  // have there (0: half of what is free, each). Nothing is left there at the end. Empty: results that do not fit fail.
+  std::string spill_directory;
+  std::int64_t spill_bytes = 0;
   std::vector<std::string> plugins;  // shared objects with kernels
   bool reference_kernels = false;
   bool map_peers = true;  // false: workers copy blocks instead of reading each other's memory

@@ -5,6 +5,7 @@
 
 #include <boost/container/static_vector.hpp>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -30,6 +31,8 @@ struct Box {
 
 Box box_of(const Shape& shape);
 Box intersect(const Box& a, const Box& b);
+// The first point of `box` in C order that is `at` or comes after it; none if there is no such point.
+std::optional<Index> next_in(const Box& box, const Index& at);
 
 // Product of extents, or kOutOfRange past 2^63 - 1, or kInvalidArgument for a negative extent.
 Result<std::int64_t> checked_volume(std::span<const std::int64_t> shape);

@@ -42,6 +42,7 @@ struct DeviceDesc {
   std::string numeric_class;
   std::int64_t memory_bytes = 0;
   std::int32_t streams = 1;
+  std::int64_t spill_bytes = 0;  // its share of what its worker may have on disk
   friend bool operator==(const DeviceDesc&, const DeviceDesc&) = default;
 };
 struct PluginDesc {
@@ -193,6 +194,9 @@ struct DeviceStats {  // cumulative or current
   std::int64_t bytes_used = 0, bytes_peak = 0, bytes_resident = 0;
   std::int64_t steps_run = 0;
   std::int64_t busy_ns = 0;
+  std::int64_t spilled_bytes = 0;                         // of blocks that are on disk only, now
+  std::int64_t disk_written = 0, disk_read = 0;           // bytes so far
+  std::int64_t blocks_written = 0, blocks_read_back = 0;  // so far
   friend bool operator==(const DeviceStats&, const DeviceStats&) = default;
 };
 struct LaneStats {
@@ -234,11 +238,13 @@ struct TaskFailed {
   Outcome why;
   friend bool operator==(const TaskFailed&, const TaskFailed&) = default;
 };
-struct Stuck {  // nothing evictable, nothing in flight, and the lowest task does not fit
+struct Stuck {  // nothing can be spilled, nothing is in flight, and the lowest task does not fit
   GraphId graph;
   OpId op;
   DeviceId device;
   std::int64_t bytes_needed = 0, bytes_available = 0;
+  std::int64_t disk_limit = 0, disk_used = 0;  // of the worker
+  bool disk_full = false;                      // what could make room found none there
   friend bool operator==(const Stuck&, const Stuck&) = default;
 };
 
@@ -438,12 +444,14 @@ struct Subscribe {
   DeviceId to;
   friend bool operator==(const Subscribe&, const Subscribe&) = default;
 };
+// The slab of an offer that carries neither inlined bytes nor a place: the receiver must grant a transfer.
+constexpr std::uint32_t kNoSlab = UINT32_MAX;
 // The block is sealed at `from`; `to` may map or fetch it, and owes a Done for each op it uses it for.
 struct Offer {
   BlockRef block;
   OpId op;  // the user that subscribed, or the kFetch that wished for it; owed a Done in any case
   DeviceId from, to;
-  std::uint32_t slab = 0;
+  std::uint32_t slab = 0;  // kNoSlab: no place to read it in, it may be on disk
   std::int64_t offset = 0, bytes = 0;
   Outcome failed;  // not ok: there will be no bytes; dependents fail with this root cause
   bool inlined = false;

@@ -24,6 +24,7 @@ struct DeviceSpec {
   std::int64_t memory_bytes = 0;  // bound of the arena
   std::int64_t slab_bytes = 256 << 20;
   std::int32_t streams = 1;  // compute streams, at most kMaxStreams
+  bool spills = false;       // its blocks may go to the disk and come back
 };
 constexpr int kMaxStreams = 4;
 
@@ -38,6 +39,7 @@ struct Options {
   std::int32_t releases_a_step = 2048;  // copies of released arrays looked at before other work has its turn
   TimeNs stuck_ns = 5 * kSecond;        // blocked this long with nothing moving: report stuck
   bool map_peers = true;                // false: never read a peer's memory in place, always copy
+  std::int64_t spill_bytes = 0;         // bound of what all devices together may have on disk; 0: no disk
 };
 
 // Where bytes are: a slab of a device of this worker or, mapped, of another.
@@ -93,8 +95,13 @@ struct SlabAdded {
   std::int64_t bytes = 0;
   bool ok = true;
 };
+// A DiskIo is over: its memory and its part of the file are not touched any more. kDiskFull for a write that found no room.
+struct IoDone {
+  std::uint64_t io = 0;
+  Error failed{Errc::kOk, {}};
+};
 using Event = std::variant<msg::Log, PeerBatchReceived, PeerReady, StreamCompleted, StepFailed, TransferDone,
-                           SlabAdded>;
+                           SlabAdded, IoDone>;
 
 // ---- actions -------------------------------------------------------------------------------------------------------
 
@@ -116,6 +123,7 @@ struct Transmit {  // over the copying lane; repeat-safe
   std::uint64_t transfer = 0;
   MemoryRef from;
   std::int64_t bytes = 0;
+  std::int64_t on_disk = -1;  // not negative: read from here in the spill file, not from memory
 };
 struct Receive {  // arm before the Grant is sent; ends in TransferDone
   WorkerId from;
@@ -130,6 +138,15 @@ struct Store {  // write these inlined bytes now (host devices), then TransferDo
   MemoryRef to;
   std::string data;
 };
+// Moves a block between a device's memory and the spill file. Ends in IoDone. One whose block was dropped meanwhile ends too.
+struct DiskIo {
+  std::uint64_t io = 0;
+  bool write = false;
+  std::uint16_t device = 0;
+  MemoryRef memory;
+  std::int64_t at = 0;  // in the file
+  std::int64_t bytes = 0;
+};
 struct AddSlab {
   std::uint16_t device = 0;
   std::int64_t bytes = 0;
@@ -143,6 +160,7 @@ struct Actions {
   std::vector<Transmit> transmits;
   std::vector<Receive> receives;
   std::vector<Store> stores;
+  std::vector<DiskIo> disk;
   std::vector<AddSlab> slabs;
   std::vector<msg::PeerInfo> joined;  // connect to these
   std::vector<WorkerId> lost;         // and forget these
@@ -151,7 +169,9 @@ struct Actions {
 
 struct Counters {  // for tests, status and the simulator
   std::int64_t launches = 0, tasks_done = 0, tasks_failed = 0, copies_live = 0, tasks_live = 0, parked = 0,
-               stale = 0, donated = 0, kept = 0, evicted = 0, eager = 0;
+               stale = 0, donated = 0, kept = 0, evicted = 0, eager = 0, spilled = 0, returned = 0,
+               dropped = 0, sent_from_disk = 0;
+  std::int64_t disk_bytes = 0;  // of the file, in use
 };
 
 class Core {

@@ -4,6 +4,8 @@
 #include <tilewise/device/device.h>
 #include <tilewise/msg/msg.h>
 
+#include <functional>
+
 namespace tilewise::worker {
 
 // Called on the runtime's thread; nothing blocks.
@@ -24,8 +26,12 @@ class DataService {
 
   // The copying lane. Both are idempotent per `transfer`; a receive ends in TransferDone posted to the runtime, exactly
   // once, when the transport has let go of the memory.
+  // `sent` is called, on the runtime's thread, when the transport has let go of `from`: exactly once, failed or not.
   virtual void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                        device::Kind kind) = 0;
+                        device::Kind kind, std::function<void()> sent) = 0;
+  // The bytes that `to` has granted memory for cannot be had. Inside the process it hears so at once, others when their
+  // deadline passes.
+  virtual void refuse(WorkerId to, std::uint64_t transfer, const Error& why) = 0;
   virtual void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                        device::Kind kind) = 0;
 };

@@ -17,6 +17,8 @@ class LocalLane {
   void receive(WorkerId receiver, std::uint64_t transfer, device::Place to, std::int64_t bytes, Done done);
   // A transfer that nobody waits for (any more) is ignored, its `sent` called all the same.
   void transmit(WorkerId receiver, std::uint64_t transfer, device::Place from, std::int64_t bytes, Done sent);
+  // Ends a receive that its sender cannot serve.
+  void refuse(WorkerId receiver, std::uint64_t transfer, const Error& why);
   // Ends the client's transfers, uncalled: when this returns no copy touches its memory any more. For good: ids of clients
   // are never used again.
   void forget(WorkerId client);

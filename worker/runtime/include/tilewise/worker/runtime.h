@@ -4,6 +4,7 @@
 #include <tilewise/device/copier.h>
 #include <tilewise/kernels/kernels.h>
 #include <tilewise/kernels/plugin.h>
+#include <tilewise/store/spill_file.h>
 #include <tilewise/worker/core.h>
 #include <tilewise/worker/data_service.h>
 #include <tilewise/worker/step.h>
@@ -32,6 +33,8 @@ class Runtime {
           RuntimeOptions options, device::Copier& copier, std::function<void()> wake);
   ~Runtime();
 
+  // Before describe(): blocks of host devices that memory has no room for go there.
+  void use_disk(std::unique_ptr<store::SpillFile> file) { disk_ = std::move(file); }
   std::vector<msg::DeviceDesc> describe() const;
   // After the scheduler's welcome; ids in the order of describe(). `service` and `to_scheduler` outlive the runtime.
   Status start(const msg::Welcome& welcome, DataService& service,
@@ -54,6 +57,10 @@ class Runtime {
 
  private:
   struct Local;
+  bool spills(const device::Info& info) const;
+  void on_disk_io(const DiskIo& io);
+  void transmit(const Transmit& transmit);
+  void send_from_disk();
   void collect_completions();
   void perform();
   void launch(Launch& launch);
@@ -78,8 +85,9 @@ class Runtime {
   std::unique_ptr<Core> core_;
   DataService* service_ = nullptr;
   std::function<void(msg::Message)> to_scheduler_;
-  std::mutex mutex_;  // guards inbox_ only
+  std::mutex mutex_;  // guards inbox_ and calls_
   std::vector<Event> inbox_;
+  std::vector<std::function<void()>> calls_;  // likewise
   std::vector<Event> events_;
   Actions actions_;
   std::deque<Launch> here_;      // steps for this thread, in order
@@ -87,6 +95,10 @@ class Runtime {
   kernels::KernelCall call_;
   ResolvedStep step_;
   TimeNs now_ = 0;
+  // Blocks on their way from disk to peers: read, then sent from here.
+  std::deque<Transmit> to_send_;
+  std::int64_t sending_bytes_ = 0;
+  std::unique_ptr<store::SpillFile> disk_;  // first to go: its threads touch devices' memory
 };
 
 }  // namespace tilewise::worker

@@ -1,0 +1,107 @@
+#include <tilewise/store/spill_file.h>
+
+#include <dirent.h>
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <future>
+
+using namespace tilewise;
+using store::SpillFile;
+
+namespace {
+
+struct Folder {
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "tilewise-spill-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path), {}));
+  }
+  std::string path;
+};
+
+Status wait(const std::function<void(SpillFile::Done)>& begin) {
+  std::promise<Status> ended;
+  begin([&](Status status) { ended.set_value(std::move(status)); });
+  return ended.get_future().get();
+}
+
+}  // namespace
+
+TEST_CASE("bytes come back from disk whatever their size and place in memory, and no file is to be seen") {
+  const Folder folder;
+  auto file = SpillFile::open({.directory = folder.path, .limit_bytes = 64 << 20});
+  REQUIRE(file.has_value());
+  CHECK((*file)->limit_bytes() == 64 << 20);
+  CHECK(folder.files() == 0);
+  std::vector<std::byte> memory(12 << 20), back(memory.size());
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 2654435761u >> 13);
+  std::int64_t at = 0;
+  for (const std::int64_t bytes : {1, 511, 4096, 4097, 100'000, 1 << 20, (1 << 20) + 1, 9 << 20}) {
+    for (const std::size_t shift : {0, 256, 512, 8}) {
+      const std::byte* from = memory.data() + shift;
+      REQUIRE(
+          wait([&](SpillFile::Done done) { (*file)->write(at, from, bytes, std::move(done)); }).has_value());
+      std::memset(back.data(), 0x5A, back.size());
+      std::byte* to = back.data() + 1024 - shift;
+      REQUIRE(wait([&](SpillFile::Done done) { (*file)->read(at, to, bytes, std::move(done)); }).has_value());
+      CHECK(std::memcmp(from, to, static_cast<std::size_t>(bytes)) == 0);
+      CHECK(to[bytes] == std::byte{0x5A});  // not a byte more
+      CHECK(to[-1] == std::byte{0x5A});
+    }
+    at += (bytes + 4095) / 4096 * 4096;
+  }
+  CHECK(folder.files() == 0);
+}
+
+TEST_CASE("parts that are written and read at once do not mix") {
+  const Folder folder;
+  auto file = SpillFile::open({.directory = folder.path, .limit_bytes = 32 << 20, .threads = 4});
+  REQUIRE(file.has_value());
+  constexpr int kParts = 64, kBytes = 300'000, kRoom = 303'104;
+  std::vector<std::vector<std::byte>> parts;
+  std::vector<std::promise<Status>> ends(kParts);
+  for (int i = 0; i < kParts; ++i) parts.emplace_back(kBytes, static_cast<std::byte>(i + 1));
+  for (int i = 0; i < kParts; ++i)
+    (*file)->write(std::int64_t{i} * kRoom, parts[i].data(), kBytes,
+                   [&, i](Status s) { ends[i].set_value(s); });
+  for (auto& end : ends) REQUIRE(end.get_future().get().has_value());
+  for (int i = 0; i < kParts; ++i) {
+    std::vector<std::byte> back(kBytes);
+    REQUIRE(wait([&](SpillFile::Done done) {
+              (*file)->read(std::int64_t{i} * kRoom, back.data(), kBytes, std::move(done));
+            }).has_value());
+    CHECK(back == parts[i]);
+  }
+}
+
+TEST_CASE("a directory that is not there, a part beyond the bound and a full disk are typed errors") {
+  CHECK(SpillFile::open({.directory = "/nowhere/at/all"}).error().code == Errc::kNotFound);
+  CHECK(SpillFile::open({.directory = ""}).error().code == Errc::kInvalidArgument);
+  const Folder folder;
+  auto file = SpillFile::open({.directory = folder.path, .limit_bytes = 8 << 20});
+  REQUIRE(file.has_value());
+  std::vector<std::byte> memory(2 << 20);
+  const auto write = [&](std::int64_t at) {
+    return wait([&](SpillFile::Done done) { (*file)->write(at, memory.data(), 2 << 20, std::move(done)); });
+  };
+  CHECK(write(7 << 20).error().code == Errc::kInternal);
+  // As large as a file may get: what the system says of a full disk, too.
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 4 << 20;
+  setrlimit(RLIMIT_FSIZE, &small);
+  CHECK(write(0).has_value());
+  CHECK(write(6 << 20).error().code == Errc::kDiskFull);
+  setrlimit(RLIMIT_FSIZE, &before);
+  CHECK(write(6 << 20).has_value());
+}

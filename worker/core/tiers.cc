@@ -1,0 +1,456 @@
+// Below a device's memory there may be a file on disk: blocks go there when memory is short, those first that are used
+// last, and come back before they are used. See docs/design/tiers.md.
+//
+//   sealed, in memory ── write_out ──> the same, being written ── IoDone ──> on disk too (clean) ── leave ──> spilled
+//   spilled ── bring_back ──> returning ── IoDone ──> sealed and clean: it is never written twice
+//
+// Memory that spilling cannot give back is *fixed*: of results that are being made, of bytes on their way, and of blocks that
+// others read in place. A block is lent only while what is fixed leaves room for the reserve; else it is offered without
+// a place, and goes to its reader as a copy, from the disk if it is there. So a device's lowest task always gets room for its
+// step, whatever the others are waiting for.
+#include "state.h"
+
+#include <algorithm>
+
+namespace tilewise::worker {
+namespace {
+
+constexpr std::size_t kMaxIos = 64;  // under way, of a worker
+constexpr std::int64_t kWriteAhead =
+    64 << 20;                            // written at once where less is wanted (a 16th of the arena at most)
+constexpr std::int64_t kStepsAhead = 8;  // whose inputs a waiting task wants back beside those of its next
+
+}  // namespace
+
+// ---- memory of copies ----------------------------------------------------------------------------------------------
+
+void Core::Impl::give_memory(Slot slot, const alloc::Extent& extent) {
+  Copy& copy = copies[slot];
+  DeviceState& device = devices[copy.device];
+  copy.extent = extent;
+  copy.has_memory = true;
+  copy.at = {device.spec.id, extent.slab, extent.offset};
+  copy.resident_at = static_cast<std::uint32_t>(device.resident.size());
+  device.resident.push_back(slot);
+  ++device.victims_news;
+  refix(slot);
+}
+
+// What becomes of the extent is the caller's business.
+alloc::Extent Core::Impl::lose_memory(Slot slot) {
+  Copy& copy = copies[slot];
+  DeviceState& device = devices[copy.device];
+  const Slot last = device.resident.back();
+  device.resident[copy.resident_at] = last;
+  copies[last].resident_at = copy.resident_at;
+  device.resident.pop_back();
+  copy.has_memory = false;
+  refix(slot);
+  return copy.extent;
+}
+
+void Core::Impl::refix(Slot slot) {
+  Copy& copy = copies[slot];
+  DeviceState& device = devices[copy.device];
+  const bool fixed = copy.has_memory && (copy.state != CopyState::kSealed || copy.lent > 0);
+  if (fixed == copy.fixed) return;
+  copy.fixed = fixed;
+  device.fixed_bytes += fixed ? in_arena(copy.extent.bytes) : -in_arena(copy.extent.bytes);
+  if (fixed || !device.spec.spills) return;
+  device.memory_freed = true;  // it may be spilled now
+  ++device.victims_news;
+}
+
+// The device's uses of the block, all of them: it reads the bytes here, or they are being sent from here, until its Dones.
+void Core::Impl::lend(Slot slot, DeviceId to) {
+  Copy& copy = copies[slot];
+  for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
+    if (uses[u].device == to && !std::exchange(uses[u].lent, true)) ++copy.lent;
+  }
+  refix(slot);
+}
+
+void Core::Impl::send_from_disk(Slot slot, DeviceId to) {
+  Copy& copy = copies[slot];
+  for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
+    if (uses[u].device == to && !std::exchange(uses[u].sending, true)) ++copy.sending;
+  }
+  ++counts.sent_from_disk;
+}
+
+bool Core::Impl::may_lend(const Copy& copy) const {
+  const DeviceState& device = devices[copy.device];
+  if (copy.state != CopyState::kSealed) return false;
+  if (!device.spec.spills || copy.fixed) return true;
+  const std::int64_t limit = device.full ? device.arena.bytes_resident() : device.spec.memory_bytes;
+  return limit - device.fixed_bytes - in_arena(copy.bytes) >= device.reserve_bytes;
+}
+
+void Core::Impl::forget_disk(Copy& copy) {
+  if (!copy.on_disk) return;
+  copy.on_disk = false;
+  disk.free(copy.disk, alloc::Fence{});
+  disk_refuses = false;
+  tiers_dirty = true;
+}
+
+// All that the copy has, in memory and on disk. What is being written or read is kept until that has ended.
+void Core::Impl::let_go(Slot slot) {
+  Copy& copy = copies[slot];
+  DeviceState& device = devices[copy.device];
+  if (std::exchange(copy.wanted, false)) std::erase(device.returns, slot);
+  if (copy.state == CopyState::kSpilled) device.spilled_bytes -= copy.bytes;
+  if (copy.io == 0) {
+    free_memory(slot);
+    forget_disk(copy);
+    return;
+  }
+  Io& io = ios.at(std::exchange(copy.io, 0));
+  io.copy = kNone;
+  io.has_memory = true;
+  io.fence = readers_of(copy);
+  io.memory = lose_memory(slot);
+  io.disk = copy.disk;
+  copy.writing = copy.on_disk = false;
+}
+
+// ---- who goes ------------------------------------------------------------------------------------------------------
+
+std::int64_t Core::Impl::queue_position(const DeviceState& device, GraphId graph) const {
+  for (std::size_t i = 0; i < device.queues.size(); ++i) {
+    if (queues[device.queues[i]].graph == graph) return static_cast<std::int64_t>(i);
+  }
+  return static_cast<std::int64_t>(device.queues.size());
+}
+
+NextUse Core::Impl::use_of(Slot t) const {
+  const Task& task = tasks[t];
+  const OpState& op = ops[task.op];
+  return {queue_position(devices[task.device], op.entry->graph), op.order.value, task.ordinal};
+}
+
+// When the copy's device reads it next, about: tasks finish nearly in order, so what is finished says how far an op is. A
+// block that only others will read is as good on disk, except while it is on its way to them.
+NextUse Core::Impl::next_use(const Copy& copy) {
+  const DeviceState& device = devices[copy.device];
+  NextUse next = kNever;
+  for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
+    const OpState& op = ops[uses[u].op];
+    const std::int64_t queue = queue_position(device, op.entry->graph);
+    if (uses[u].device != device.spec.id) {
+      if (!uses[u].offered)
+        next = std::min(next, {queue, op.order.value, INT64_MAX});
+      else if (!uses[u].sending)
+        next = std::min(next, {0, 0, 0});
+      continue;
+    }
+    const ShareState& share = op.shares[copy.device];
+    if (share.owned == 0) continue;
+    const std::int64_t at = std::min(share.completed, share.owned - 1);
+    const ir::Placement& placement = op.entry->placement;
+    std::int64_t point = INT64_MAX;
+    for (std::size_t operand = 0; operand < op.operands.size(); ++operand) {
+      if (op.operands[operand] != copy.array) continue;
+      op.entry->geometry.users(static_cast<int>(operand), copy.block, next_users);
+      for (const ir::Geometry::Users& users : next_users) {
+        const auto first = placement.first_owned(device.spec.id, users.points);
+        if (!first) continue;
+        std::int64_t ordinal = placement.ordinal(device.spec.id, *first);
+        if (ordinal < at) {  // begun: its next point at or behind the one where the op is
+          const ir::Index here = placement.nth(device.spec.id, at);
+          const auto later = ir::next_in(users.points, here);
+          if (!later) continue;
+          ordinal =
+              placement.owner(*later) == device.spec.id ? placement.ordinal(device.spec.id, *later) : at + 1;
+        }
+        point = std::min(point, ordinal);
+      }
+    }
+    next = std::min(next, {queue, op.order.value, std::max(point == INT64_MAX ? at : point, at)});
+  }
+  return next;
+}
+
+bool Core::Impl::spillable(Slot slot) const {
+  const Copy& copy = copies[slot];
+  if (!copy.has_memory || copy.fixed || copy.writing || copy.spare || copy.bytes == 0) return false;
+  if (launching && std::find(inputs.begin(), inputs.end(), slot) != inputs.end()) return false;
+  return std::find(locked.begin(), locked.end(), slot) == locked.end();
+}
+
+// What the device's lowest task is about to read stays.
+void Core::Impl::lock_lowest(std::uint16_t d) {
+  locked.clear();
+  if (const Slot t = lowest_task(devices[d]); t != kNone && tasks[t].next < tasks[t].steps) {
+    const OpState& op = ops[tasks[t].op];
+    op.entry->geometry.reads(op.entry->geometry.point(tasks[t].point), tasks[t].next, reads_ahead_out);
+    for (const ir::Read& read : reads_ahead_out) {
+      const Slot c = find_copy(op.operands[read.operand], read.block, d);
+      if (c != kNone) locked.push_back(c);
+    }
+  }
+}
+
+// Sorted by next use, the best last. What is locked is not among them.
+void Core::Impl::find_victims(std::uint16_t d) {
+  DeviceState& device = devices[d];
+  device.victims.clear();
+  device.victims_at = step_number;
+  device.victims_news = 0;
+  for (const Slot slot : device.resident) {
+    if (spillable(slot))
+      device.victims.emplace_back(next_use(copies[slot]), slot);
+    else
+      device.victims_news += !copies[slot].fixed;  // locked now, but not for long
+  }
+  std::sort(device.victims.begin(), device.victims.end());
+}
+
+// Among those that are used after `later_than` the one that is used last, taken off the list. The list may be some steps
+// old: whoever is named is looked at again.
+Slot Core::Impl::next_victim(std::uint16_t d, const NextUse& later_than) {
+  DeviceState& device = devices[d];
+  lock_lowest(d);
+  const auto renew = [&] {
+    if (device.victims_at == step_number || device.victims_news == 0) return false;
+    find_victims(d);
+    return true;
+  };
+  if (device.victims_news * 4 > static_cast<std::int64_t>(device.victims.size())) renew();
+  do {
+    while (!device.victims.empty()) {
+      const Slot slot = device.victims.back().second;
+      const bool here = copies[slot].device == d && spillable(slot);
+      if (here && next_use(copies[slot]) <= later_than) break;
+      device.victims.pop_back();
+      if (here) return slot;
+      ++device.victims_news;  // it may be again, before long
+    }
+  } while (device.victims.empty() && renew());
+  return kNone;
+}
+
+// The memory of a clean block at once, if there is one that is used after `later_than`.
+bool Core::Impl::drop_clean(std::uint16_t d, const NextUse& later_than) {
+  DeviceState& device = devices[d];
+  if (!device.spec.spills || disk.bytes_in_use() == 0) return false;
+  std::vector<Slot> dirty;
+  Slot found = kNone;
+  while (found == kNone) {
+    const Slot slot = next_victim(d, later_than);
+    if (slot == kNone) break;
+    if (copies[slot].on_disk)
+      found = slot;
+    else
+      dirty.push_back(slot);
+  }
+  for (; !dirty.empty(); dirty.pop_back())
+    device.victims.emplace_back(next_use(copies[dirty.back()]), dirty.back());
+  if (found == kNone) return false;
+  leave(found);
+  ++counts.dropped;
+  return true;
+}
+
+// Sees to it that about so much memory comes free: of clean blocks now, of others when they are written. What is coming
+// already counts.
+void Core::Impl::make_room(std::uint16_t d, std::int64_t bytes, bool settled, const NextUse& later_than) {
+  DeviceState& device = devices[d];
+  std::int64_t coming = device.writing_bytes + (settled ? device.arena.bytes_pending() : 0);
+  if (coming >= bytes) return;
+  const std::int64_t wanted = std::max(bytes, std::min(kWriteAhead, device.spec.memory_bytes / 16));
+  while (coming < wanted) {
+    const Slot slot = next_victim(d, later_than);
+    if (slot == kNone) return;
+    coming += copies[slot].bytes;
+    if (copies[slot].on_disk) {
+      leave(slot);
+      ++counts.dropped;
+      if (coming >= bytes) return;  // more than wanted only where it takes time
+    } else if (!write_out(slot)) {
+      return;
+    }
+  }
+}
+
+// Room in the file that only copies of what is in memory use.
+bool Core::Impl::forget_clean(std::int64_t bytes) {
+  std::int64_t freed = 0;
+  for (DeviceState& device : devices) {
+    for (std::size_t i = device.resident.size(); i-- > 0 && freed < bytes;) {
+      Copy& copy = copies[device.resident[i]];
+      if (!copy.on_disk || copy.io != 0 || copy.sending > 0) continue;
+      freed += copy.disk.bytes;
+      forget_disk(copy);
+    }
+  }
+  return freed > 0;
+}
+
+bool Core::Impl::write_out(Slot slot) {
+  Copy& copy = copies[slot];
+  DeviceState& device = devices[copy.device];
+  if (ios.size() >= kMaxIos) return false;
+  auto extent = disk_refuses || disk_broken ? std::nullopt : disk.allocate_settled(copy.bytes);
+  while (!extent && !disk_refuses && !disk_broken && forget_clean(copy.bytes))
+    extent = disk.allocate_settled(copy.bytes);
+  device.disk_short = !extent;
+  if (!extent) return false;
+  copy.disk = *extent;
+  copy.writing = true;
+  copy.io = next_io++;
+  Io io;
+  io.copy = slot, io.device = copy.device, io.write = true, io.bytes = copy.bytes;
+  ios[copy.io] = io;
+  device.writing_bytes += copy.bytes;
+  ++device.ios;
+  device.last_change = now;
+  out->disk.push_back({copy.io, true, copy.device, copy.at, copy.disk.offset, copy.bytes});
+  return true;
+}
+
+// From memory, where its bytes are on disk.
+void Core::Impl::leave(Slot slot) {
+  Copy& copy = copies[slot];
+  free_memory(slot);
+  copy.state = CopyState::kSpilled;
+  copy.at = {};
+  devices[copy.device].spilled_bytes += copy.bytes;
+  ++counts.spilled;
+  tiers_dirty = true;
+}
+
+// ---- and who comes back --------------------------------------------------------------------------------------------
+
+// What the task needs for its next step and for some more. Memory for it is another matter.
+void Core::Impl::want_back(Slot t) {
+  const Task& task = tasks[t];
+  const OpState& op = ops[task.op];
+  DeviceState& device = devices[task.device];
+  const ir::Geometry& geometry = op.entry->geometry;
+  const ir::Index point = geometry.point(task.point);
+  for (std::int64_t s = task.next; s < std::min(task.steps, task.next + kStepsAhead); ++s) {
+    geometry.reads(point, s, reads_ahead_out);
+    for (const ir::Read& read : reads_ahead_out) {
+      const Slot c = find_copy(op.operands[read.operand], read.block, task.device);
+      if (c == kNone || copies[c].state != CopyState::kSpilled || std::exchange(copies[c].wanted, true))
+        continue;
+      device.returns.push_back(c);
+    }
+  }
+  device.returns_due = true;
+}
+
+// The lowest task's by right, others' from what is left or used later than they are; an eighth of the memory at a time.
+void Core::Impl::try_returns(std::uint16_t d) {
+  DeviceState& device = devices[d];
+  if (const Slot t = lowest_task(device); t != kNone && tasks[t].state == TaskState::kWaiting) {
+    const Slot c = tasks[t].waits_for;
+    if (copies[c].state == CopyState::kSpilled && copies[c].device == d)
+      bring_back(c, Claim::kLowest, kBeforeAll);
+  }
+  while (!device.returns.empty()) {
+    const Slot c = device.returns.front();
+    Copy& copy = copies[c];
+    const bool spilled = copy.state == CopyState::kSpilled;
+    const bool much =
+        device.reading_bytes > 0 && device.reading_bytes + copy.bytes > device.spec.memory_bytes / 8;
+    if (spilled && (much || ios.size() >= kMaxIos || !bring_back(c, Claim::kOrdinary, next_use(copy))))
+      return;
+    copy.wanted = false;
+    device.returns.pop_front();
+  }
+}
+
+bool Core::Impl::bring_back(Slot slot, Claim claim, const NextUse& use) {
+  Copy& copy = copies[slot];
+  DeviceState& device = devices[copy.device];
+  alloc::Fence none;
+  const auto extent = take(copy.device, copy.bytes, true, claim, use, none);
+  if (!extent) return false;
+  copy.state = CopyState::kReturning;
+  copy.transfer = 0;
+  copy.readers = {};
+  device.spilled_bytes -= copy.bytes;
+  give_memory(slot, *extent);
+  copy.io = next_io++;
+  Io io;
+  io.copy = slot, io.device = copy.device, io.bytes = copy.bytes;
+  ios[copy.io] = io;
+  device.reading_bytes += copy.bytes;
+  ++device.ios;
+  device.last_change = now;
+  out->disk.push_back({copy.io, false, copy.device, copy.at, copy.disk.offset, copy.bytes});
+  return true;
+}
+
+// A full disk may have room again: others write there too. Twice, then its word counts.
+void Core::Impl::retry_disk() {
+  if (!asks_disk_again()) return;
+  for (DeviceState& device : devices) {
+    if (now - device.last_change < options.stuck_ns / 4 || !idle(device) || starved_task(device) == kNone)
+      continue;
+    device.last_change = now;
+    device.memory_freed = true;
+    disk_refuses = false;
+  }
+  disk_tries += !disk_refuses;
+}
+
+void Core::Impl::on_io(const IoDone& event) {
+  const auto found = ios.find(event.io);
+  if (found == ios.end()) return void(++counts.stale);
+  const Io io = found->second;
+  ios.erase(found);
+  DeviceState& device = devices[io.device];
+  (io.write ? device.writing_bytes : device.reading_bytes) -= io.bytes;
+  --device.ios;
+  device.last_change = now;
+  device.memory_freed = tiers_dirty = true;
+  for (DeviceState& other : devices) {  // they share what may be under way
+    other.returns_due = true;
+    other.memory_freed |= other.spec.spills && ios.size() + 1 >= kMaxIos;
+  }
+  const bool ok = event.failed.code == Errc::kOk;
+  if (ok) {
+    (io.write ? device.disk_written : device.disk_read) += io.bytes;
+    ++(io.write ? device.blocks_written : device.blocks_read_back);
+  }
+  if (!ok && io.write) (event.failed.code == Errc::kDiskFull ? disk_refuses : disk_broken) = true;
+  if (io.copy == kNone) {
+    device.arena.free(io.memory, io.fence);
+    disk.free(io.disk, alloc::Fence{});
+    return;
+  }
+  Copy& copy = copies[io.copy];
+  copy.io = 0;
+  if (io.write) {
+    copy.writing = false;
+    if (!ok) {
+      device.disk_short = true;
+      disk.free(copy.disk, alloc::Fence{});
+      return;
+    }
+    copy.on_disk = true;
+    disk_tries = 0;
+    lock_lowest(io.device);
+    if (copy.state == CopyState::kSealed && spillable(io.copy)) return leave(io.copy);
+    ++device.victims_news;
+    return;
+  }
+  if (!ok) {
+    fail_copy(io.copy, outcome({event.failed.code, "block " + std::to_string(copy.block) + " of array " +
+                                                       std::to_string(arrays[copy.array].id.value) +
+                                                       " cannot be read back: " + event.failed.message}));
+    maybe_release(io.copy);
+    return;
+  }
+  copy.state = CopyState::kSealed;
+  ++counts.returned;
+  refix(io.copy);
+  wake(io.copy);
+  usable(io.copy);
+  maybe_release(io.copy);
+}
+
+}  // namespace tilewise::worker
