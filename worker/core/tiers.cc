@@ -126,6 +126,7 @@ std::int64_t Core::Impl::queue_position(const DeviceState& device, GraphId graph
 NextUse Core::Impl::use_of(Slot t) const {
   const Task& task = tasks[t];
   const OpState& op = ops[task.op];
+  if (!devices[task.device].spec.spills) return kNever;
   return {queue_position(devices[task.device], op.entry->graph), op.order.value, task.ordinal};
 }
 
@@ -134,6 +135,7 @@ NextUse Core::Impl::use_of(Slot t) const {
 NextUse Core::Impl::next_use(const Copy& copy) {
   const DeviceState& device = devices[copy.device];
   NextUse next = kNever;
+  if (!device.spec.spills) return next;
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
     const OpState& op = ops[uses[u].op];
     const std::int64_t queue = queue_position(device, op.entry->graph);
