@@ -197,8 +197,11 @@ void RemoteEndpoint::perform(ToPeer& out) {
 void RemoteEndpoint::perform(Transfer& t) {
   const auto owner = owners_.find(t.device);
   const WorkerId worker = owner == owners_.end() ? WorkerId{} : owner->second;  // none: `done` says so
-  auto done = [done = std::move(t.done)](const Status& status, msg::Lane) {
-    if (done) done(status);
+  auto done = [this, worker, done = std::move(t.done)](const Status& status, msg::Lane) {
+    if (!done) return;
+    if (status || status.error().code != Errc::kUnavailable) return done(status);
+    // When this turn is over it is known whether the peer itself is out of reach.
+    loop_->defer([this, worker, why = status.error(), done] { transfer_failed(worker, why, done); });
   };
   if (t.receive)
     exchange_->receive(worker, t.transfer, t.bytes, t.size, device::Kind::kHost, std::move(done));
@@ -225,6 +228,26 @@ void RemoteEndpoint::deliver(msg::Message message) {
   if (told_ || !started_) return;
   if (const auto* log = std::get_if<msg::Log>(&message)) follow(*log);
   if (callbacks_.on_message) callbacks_.on_message(std::move(message));
+  if (!failed_.empty()) tell_failed();  // the session has heard of the loss
+}
+
+// Who is out of reach has died, as a rule, and its blocks will be had elsewhere: so a transfer fails when the scheduler has
+// said so and not before. If it does not, lose_if_unreachable() ends the session.
+void RemoteEndpoint::transfer_failed(WorkerId peer, const Error& why, std::function<void(Status)> done) {
+  const Status reached = exchange_->send(peer, {});
+  const bool out_of_reach = !reached && reached.error().code == Errc::kUnavailable;
+  if (lost_ || !workers_.contains(peer) || !out_of_reach) return done(why);
+  failed_.push_back({peer, why, std::move(done)});
+}
+
+void RemoteEndpoint::tell_failed() {
+  std::vector<Failed> gone;
+  std::erase_if(failed_, [&](Failed& failed) {
+    if (workers_.contains(failed.peer)) return false;
+    gone.push_back(std::move(failed));
+    return true;
+  });
+  for (const Failed& failed : gone) failed.done(failed.why);
 }
 
 void RemoteEndpoint::follow(const msg::Log& log) {
@@ -268,6 +291,7 @@ void RemoteEndpoint::lose(Error why) {
   }
   if (!started_ || std::exchange(told_, true)) return;
   if (callbacks_.on_lost) callbacks_.on_lost(*lost_);
+  tell_failed();
 }
 
 Result<std::unique_ptr<client::Endpoint>> connect(const Options& options) {

@@ -61,6 +61,8 @@ class RemoteEndpoint final : public client::Endpoint {
   void perform(Transfer& transfer);
   void on_message(msg::Message message);
   void deliver(msg::Message message);
+  void transfer_failed(WorkerId peer, const Error& why, std::function<void(Status)> done);
+  void tell_failed();
   void follow(const msg::Log& log);
   void on_unreachable(WorkerId peer, const Error& why);
   void lose_if_unreachable(WorkerId peer, const Error& why, TimeNs since);
@@ -77,6 +79,12 @@ class RemoteEndpoint final : public client::Endpoint {
   std::vector<msg::Message> early_;      // came before start()
   std::map<DeviceId, WorkerId> owners_;  // of the workers' devices
   std::set<WorkerId> workers_;           // there now
+  struct Failed {
+    WorkerId peer;
+    Error why;
+    std::function<void(Status)> done;
+  };
+  std::vector<Failed> failed_;  // transfers whose peer is out of reach, and not yet said to be lost
   std::optional<Error> lost_;
   bool told_ = false;  // on_lost
 

@@ -190,8 +190,9 @@ class Monkey {
       return cluster_.scheduler().signal(SIGCONT);
     }
     const int i = somebody();
+    const bool joined = !cluster_.worker_address(i).empty();
     cluster_.worker(i).signal(SIGSTOP);
-    if (settings_.run_s < 60 || !prng_.chance(0.1)) {
+    if (settings_.run_s < 60 || !prng_.chance(0.1) || !joined) {
       std::this_thread::sleep_for(length);
       return cluster_.worker(i).signal(SIGCONT);
     }
@@ -201,7 +202,8 @@ class Monkey {
     cluster_.worker(i).signal(SIGCONT);
     if (!cluster_.worker(i).wait()) {
       ++counts_.failed;
-      say("FAILED: a worker that was declared lost did not leave");
+      say("FAILED: a worker that was declared lost did not leave:\n" + tail(cluster_.worker(i).errors()) +
+          "\nscheduler:\n" + tail(cluster_.scheduler().errors()));
       cluster_.worker(i).signal(SIGKILL);
     }
     replace(i);
