@@ -86,6 +86,7 @@ Result<std::vector<msg::TraceReply>> Control::trace() {
   std::vector<msg::TraceReply> replies;
   do {
     TW_ASSIGN(auto reply, receive<msg::TraceReply>());
+    if (!reply.refused.ok()) return error(reply.refused.code, reply.refused.message);
     replies.push_back(std::move(reply));
   } while (replies.size() < replies.front().of);
   return replies;

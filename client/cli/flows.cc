@@ -41,6 +41,7 @@ std::vector<TraceFlow> flows_of(const std::vector<TraceStep>& steps, std::span<c
   std::map<std::uint64_t, std::vector<std::size_t>> by_end;           // steps of an op, by their end
   std::map<std::uint64_t, std::map<std::string, std::size_t>> first;  // of an op, on each device
   for (std::size_t i = 0; i < steps.size(); ++i) {                    // by start
+    if (steps[i].kind != msg::TraceKind::kStep) continue;
     by_end[steps[i].op].push_back(i);
     first[steps[i].op].emplace(steps[i].device, i);
   }

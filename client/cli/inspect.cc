@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "commands.h"
@@ -58,7 +59,8 @@ void add_flows(Trace& trace, const Web& web) {
     }
     if (told) known.push_back(std::move(*told));
   }
-  trace.flows = flows_of(trace.steps, known);
+  const std::vector<TraceFlow> more = flows_of(trace.steps, known);
+  trace.flows.insert(trace.flows.end(), more.begin(), more.end());
 }
 
 }  // namespace
@@ -74,23 +76,31 @@ Status explain(Control& control, GraphId graph, Format format) {
 
 Status trace(Control& control, const WebOptions& dashboard, const std::string& file, Format format) {
   TW_ASSIGN(const std::vector<Device> devices, devices_of(control));
-  TW_ASSIGN(const std::vector<msg::TraceReply> replies, control.trace());
+  TW_ASSIGN(const msg::StatusReply status, control.status());
+  std::map<WorkerId, std::string> hosts;
+  for (const msg::PeerInfo& peer : status.peers) hosts[peer.id] = peer.host_id;
+  TW_ASSIGN(std::vector<msg::TraceReply> replies, control.trace());
+  msg::align_clocks(replies, hosts);
   Trace trace = make_trace(replies, devices);
   if (const auto web = Web::open(dashboard, config::Role::kReader)) add_flows(trace, *web);
   if (trace.lost > 0)
-    std::fprintf(stderr, "%llu older steps had been forgotten\n",
+    std::fprintf(stderr, "%llu older records had been overwritten\n",
                  static_cast<unsigned long long>(trace.lost));
+  if (trace.cut > 0)
+    std::fprintf(stderr, "%llu records were left out, the oldest: there are too many to tell at once\n",
+                 static_cast<unsigned long long>(trace.cut));
   if (file == "-") {
     std::fputs(trace.chrome_json().c_str(), stdout);
     return {};
   }
   TW_TRY(write_file(file, trace.chrome_json()));
   if (format == Format::kJson) {
-    std::printf("{\"file\":%s,\"steps\":%zu,\"arrows\":%zu,\"lost\":%llu}\n", json_quote(file).c_str(),
-                trace.steps.size(), trace.flows.size(), static_cast<unsigned long long>(trace.lost));
+    std::printf("{\"file\":%s,\"steps\":%zu,\"arrows\":%zu,\"lost\":%llu,\"cut\":%llu}\n",
+                json_quote(file).c_str(), trace.steps.size(), trace.flows.size(),
+                static_cast<unsigned long long>(trace.lost), static_cast<unsigned long long>(trace.cut));
     return {};
   }
-  std::fprintf(stderr, "%zu steps and %zu arrows in %s\n", trace.steps.size(), trace.flows.size(),
+  std::fprintf(stderr, "%zu records and %zu arrows in %s\n", trace.steps.size(), trace.flows.size(),
                file.c_str());
   return {};
 }

@@ -209,6 +209,7 @@ std::vector<msg::TraceReply> SessionState::trace() {
   std::vector<msg::TraceReply> came = std::move(replies);
   tracing_.erase(number);
   if (!all) throw unanswered("not all workers told what they ran in time");
+  if (!came.front().refused.ok()) throw ArrayError(error_of(came.front().refused));
   return came;
 }
 

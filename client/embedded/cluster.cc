@@ -355,6 +355,10 @@ void Impl::to_worker(std::size_t index, msg::Message& message) {
     msg::TraceReply reply = side.runtime->trace(*trace);
     std::lock_guard lock(mutex_);
     inbox_.push_back(scheduler::Received{conn, std::move(reply)});
+  } else if (const auto* blocks = std::get_if<msg::BlocksRequest>(&message)) {
+    msg::BlocksReply reply = side.runtime->blocks(*blocks);
+    std::lock_guard lock(mutex_);
+    inbox_.push_back(scheduler::Received{conn, std::move(reply)});
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <tilewise/ir/verify.h>
 
+#include "nvtx_range.h"
+
 namespace tilewise::cuda {
 
 Result<std::unique_ptr<CudaKernels>> CudaKernels::make(device::Device& device,
@@ -64,6 +66,7 @@ Status CudaKernels::launch(const KernelCall& call, device::Stream& stream) {
   if (stream.kind() != device::Kind::kCuda)
     return error(Errc::kInvalidArgument, "a CUDA kernel on a host stream");
   auto* const native = static_cast<CUstream>(stream.native());
+  const NvtxRange range(*call.op);
   switch (call.op->kind) {
     case ir::OpKind::kMap: return launch_map(env_, call, native);
     case ir::OpKind::kCopy: return launch_copy(env_, call, native);

@@ -290,11 +290,13 @@ msg::PeerInfo Reader::peer(wire::PeerInfo::Reader r) {
 msg::DeviceStats Reader::stats(wire::DeviceStats::Reader r) {
   return {DeviceId(r.getDevice()), r.getBytesUsed(),     r.getBytesPeak(),     r.getBytesResident(),
           r.getStepsRun(),         r.getBusyNs(),        r.getSpilledBytes(),  r.getDiskWritten(),
-          r.getDiskRead(),         r.getBlocksWritten(), r.getBlocksReadBack()};
+          r.getDiskRead(),         r.getBlocksWritten(), r.getBlocksReadBack(),
+          r.getBytesHigh()};
 }
 
 msg::LaneStats Reader::stats(wire::LaneStats::Reader r) {
-  return {enumerated<msg::Lane>(r.getLane(), msg::kLaneCount, "lane"), r.getTransfers(), r.getBytes()};
+  return {enumerated<msg::Lane>(r.getLane(), msg::kLaneCount, "lane"), r.getTransfers(), r.getBytes(),
+          r.getFailed()};
 }
 
 msg::Plan Reader::plan(wire::Plan::Reader r) {
@@ -369,6 +371,17 @@ msg::Progress Reader::progress(wire::Progress::Reader r) {
   p.links = list<msg::LinkStats>(r.getLinks(), [](wire::LinkStats::Reader l) {
     return msg::LinkStats{WorkerId(l.getFrom()), l.getSizeClass(), l.getTransfers(), l.getBytes(),
                           l.getBusyNs()};
+  });
+  p.pairs = list<msg::PairStats>(r.getPairs(), [&](wire::PairStats::Reader l) {
+    return msg::PairStats{DeviceId(l.getFrom()),
+                          DeviceId(l.getTo()),
+                          enumerated<msg::Lane>(l.getLane(), msg::kLaneCount, "lane"),
+                          l.getTransfers(),
+                          l.getBytes(),
+                          l.getBusyNs()};
+  });
+  p.measured = list<msg::OpMeasured>(r.getMeasured(), [](wire::OpMeasured::Reader o) {
+    return msg::OpMeasured{OpId(o.getOp()), DeviceId(o.getDevice()), o.getBusyNs(), o.getBytesMoved()};
   });
   return p;
 }
@@ -590,7 +603,8 @@ msg::Message Reader::message(wire::Message::Reader r) {
     case wire::Message::EXPLANATION: return explanation(r.getExplanation());
     case wire::Message::TRACE_REQUEST: {
       const auto t = r.getTraceRequest();
-      return msg::TraceRequest{t.getNonce(), GraphId(t.getGraph()), t.getMaxSteps()};
+      return msg::TraceRequest{t.getNonce(), GraphId(t.getGraph()), t.getMaxSteps(), t.getFromAgeNs(),
+                               t.getUntilAgeNs()};
     }
     case wire::Message::HELD: return held(r.getHeld());
     case wire::Message::TRACE_REPLY: {
@@ -601,10 +615,43 @@ msg::Message Reader::message(wire::Message::Reader r) {
           t.getOf(),
           t.getLost(),
           list<std::string>(t.getFamilies(), [](capnp::Text::Reader f) { return line(f); }),
-          list<msg::TracedStep>(t.getSteps(), [](wire::TracedStep::Reader s) {
-            return msg::TracedStep{
-                OpId(s.getOp()),         GraphId(s.getGraph()), s.getPoint(),   s.getFamily(),
-                DeviceId(s.getDevice()), s.getStream(),         s.getStartNs(), s.getEndNs()};
+          list<msg::TracedStep>(t.getSteps(),
+                                [&](wire::TracedStep::Reader s) {
+                                  if (s.getKind() >= msg::kTraceKindCount)
+                                    refuse(Errc::kCorruptData, "unknown kind of trace record");
+                                  return msg::TracedStep{
+                                      OpId(s.getOp()),
+                                      GraphId(s.getGraph()),
+                                      s.getPoint(),
+                                      s.getFamily(),
+                                      DeviceId(s.getDevice()),
+                                      s.getStream(),
+                                      s.getStartNs(),
+                                      s.getEndNs(),
+                                      msg::TraceKind{s.getKind()},
+                                      enumerated<msg::Lane>(s.getLane(), msg::kLaneCount, "lane"),
+                                      DeviceId(s.getPeer()),
+                                      s.getBytes(),
+                                      OpId(s.getUser())};
+                                }),
+          outcome(t.getRefused()),
+          t.getNowNs(),
+          t.getSinceNs(),
+          t.getCut()};
+    }
+    case wire::Message::BLOCKS_REQUEST: {
+      const auto q = r.getBlocksRequest();
+      return msg::BlocksRequest{q.getNonce(), ArrayId(q.getArray()), q.getFirst(), q.getCount()};
+    }
+    case wire::Message::BLOCKS_REPLY: {
+      const auto q = r.getBlocksReply();
+      return msg::BlocksReply{
+          q.getNonce(), WorkerId(q.getWorker()), q.getOf(), outcome(q.getRefused()),
+          list<msg::BlockCopy>(q.getCopies(), [&](wire::BlocksReply::Copy::Reader c) {
+            if (c.getState() >= msg::kBlockStateCount) refuse(Errc::kCorruptData, "unknown state of a block");
+            return msg::BlockCopy{
+                c.getBlock(), DeviceId(c.getDevice()), msg::BlockState{c.getState()}, c.getOwned(),
+                c.getBytes(), DeviceId(c.getFrom())};
           })};
     }
   }

@@ -90,12 +90,14 @@ void write(wire::DeviceStats::Builder b, const msg::DeviceStats& s) {
   b.setDiskRead(s.disk_read);
   b.setBlocksWritten(s.blocks_written);
   b.setBlocksReadBack(s.blocks_read_back);
+  b.setBytesHigh(s.bytes_high);
 }
 
 void write(wire::LaneStats::Builder b, const msg::LaneStats& s) {
   b.setLane(wire::Lane{wire_enum(s.lane)});
   b.setTransfers(s.transfers);
   b.setBytes(s.bytes);
+  b.setFailed(s.failed);
 }
 
 void write(wire::FamilyStats::Builder b, const msg::FamilyStats& s) {
@@ -314,6 +316,22 @@ struct WriteMessage {
            s.setBytes(stats.bytes);
            s.setBusyNs(stats.busy_ns);
          });
+    each(p.initPairs(any_count(m.pairs.size())), m.pairs,
+         [](wire::PairStats::Builder s, const msg::PairStats& stats) {
+           s.setFrom(stats.from.value);
+           s.setTo(stats.to.value);
+           s.setLane(wire::Lane{wire_enum(stats.lane)});
+           s.setTransfers(stats.transfers);
+           s.setBytes(stats.bytes);
+           s.setBusyNs(stats.busy_ns);
+         });
+    each(p.initMeasured(any_count(m.measured.size())), m.measured,
+         [](wire::OpMeasured::Builder o, const msg::OpMeasured& op) {
+           o.setOp(op.op.value);
+           o.setDevice(op.device.value);
+           o.setBusyNs(op.busy_ns);
+           o.setBytesMoved(op.bytes_moved);
+         });
   }
   void operator()(const msg::TaskFailed& m) {
     auto t = b.initTaskFailed();
@@ -346,6 +364,8 @@ struct WriteMessage {
     t.setNonce(m.nonce);
     t.setGraph(m.graph.value);
     t.setMaxSteps(m.max_steps);
+    t.setFromAgeNs(m.from_age_ns);
+    t.setUntilAgeNs(m.until_age_ns);
   }
   void operator()(const msg::TraceReply& m) {
     auto t = b.initTraceReply();
@@ -366,6 +386,38 @@ struct WriteMessage {
            s.setStream(step.stream);
            s.setStartNs(step.start_ns);
            s.setEndNs(step.end_ns);
+           s.setKind(static_cast<std::uint8_t>(step.kind));
+           s.setLane(wire::Lane{wire_enum(step.lane)});
+           s.setPeer(step.peer.value);
+           s.setBytes(step.bytes);
+           s.setUser(step.user.value);
+         });
+    write_outcome(m.refused, [&] { return t.initRefused(); });
+    t.setNowNs(m.now_ns);
+    t.setSinceNs(m.since_ns);
+    t.setCut(m.cut);
+  }
+  void operator()(const msg::BlocksRequest& m) {
+    auto q = b.initBlocksRequest();
+    q.setNonce(m.nonce);
+    q.setArray(m.array.value);
+    q.setFirst(m.first);
+    q.setCount(m.count);
+  }
+  void operator()(const msg::BlocksReply& m) {
+    auto r = b.initBlocksReply();
+    r.setNonce(m.nonce);
+    r.setWorker(m.worker.value);
+    r.setOf(m.of);
+    write_outcome(m.refused, [&] { return r.initRefused(); });
+    each(r.initCopies(any_count(m.copies.size())), m.copies,
+         [](wire::BlocksReply::Copy::Builder c, const msg::BlockCopy& copy) {
+           c.setBlock(copy.block);
+           c.setDevice(copy.device.value);
+           c.setState(static_cast<std::uint8_t>(copy.state));
+           c.setOwned(copy.owned);
+           c.setBytes(copy.bytes);
+           c.setFrom(copy.from.value);
          });
   }
   void operator()(const msg::SubmitReply& m) {

@@ -146,9 +146,9 @@ struct Gen {
             list(3, [&] { return device(); })};
   }
   msg::DeviceStats device_stats() {
-    return {id<DeviceId>(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64()};
+    return {id<DeviceId>(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64()};
   }
-  msg::LaneStats lane_stats() { return {pick<msg::Lane>(msg::kLaneCount), i64(), i64()}; }
+  msg::LaneStats lane_stats() { return {pick<msg::Lane>(msg::kLaneCount), i64(), i64(), i64()}; }
   msg::FamilyStats family_stats() { return {id<DeviceId>(), text(), i64(), i64(), i64()}; }
   double real() { return static_cast<double>(i64()) / 1024; }
   msg::PlannedOp planned() {
@@ -210,9 +210,18 @@ struct Gen {
          list(4, [&] { return device_stats(); }),
          list(4, [&] { return lane_stats(); }),
          list(4, [&] { return family_stats(); }),
+         list(4,
+              [&] {
+                return msg::LinkStats{id<WorkerId>(), static_cast<std::uint8_t>(prng.below(256)), i64(),
+                                      i64(), i64()};
+              }),
+         list(4,
+              [&] {
+                return msg::PairStats{id<DeviceId>(), id<DeviceId>(), pick<msg::Lane>(msg::kLaneCount),
+                                      i64(),          i64(),          i64()};
+              }),
          list(4, [&] {
-           return msg::LinkStats{id<WorkerId>(), static_cast<std::uint8_t>(prng.below(256)), i64(), i64(),
-                                 i64()};
+           return msg::OpMeasured{id<OpId>(), id<DeviceId>(), i64(), i64()};
          })};
   }
   void fill(msg::TaskFailed& m) { m = {id<OpId>(), id<DeviceId>(), i64(), outcome()}; }
@@ -299,12 +308,39 @@ struct Gen {
     });
   }
 
-  void fill(msg::TraceRequest& m) { m = {u64(), id<GraphId>(), u32()}; }
+  void fill(msg::TraceRequest& m) { m = {u64(), id<GraphId>(), u32(), i64(), i64()}; }
   void fill(msg::TraceReply& m) {
-    m = {u64(), id<WorkerId>(), u32(), u64(), list(3, [&] { return text(); }), list(9, [&] {
-           return msg::TracedStep{id<OpId>(), id<GraphId>(),  i64(),
-                                  u32(),      id<DeviceId>(), static_cast<std::uint8_t>(prng.below(4)),
-                                  i64(),      i64()};
+    m = {u64(),
+         id<WorkerId>(),
+         u32(),
+         u64(),
+         list(3, [&] { return text(); }),
+         list(9,
+              [&] {
+                return msg::TracedStep{id<OpId>(),
+                                       id<GraphId>(),
+                                       i64(),
+                                       u32(),
+                                       id<DeviceId>(),
+                                       static_cast<std::uint8_t>(prng.below(4)),
+                                       i64(),
+                                       i64(),
+                                       pick<msg::TraceKind>(msg::kTraceKindCount),
+                                       pick<msg::Lane>(msg::kLaneCount),
+                                       id<DeviceId>(),
+                                       i64(),
+                                       id<OpId>()};
+              }),
+         outcome(),
+         i64(),
+         i64(),
+         u64()};
+  }
+  void fill(msg::BlocksRequest& m) { m = {u64(), id<ArrayId>(), i64(), i64()}; }
+  void fill(msg::BlocksReply& m) {
+    m = {u64(), id<WorkerId>(), u32(), outcome(), list(9, [&] {
+           return msg::BlockCopy{i64(),  id<DeviceId>(), pick<msg::BlockState>(msg::kBlockStateCount),
+                                 flag(), i64(),          id<DeviceId>()};
          })};
   }
 

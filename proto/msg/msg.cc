@@ -1,5 +1,7 @@
 #include <tilewise/msg/msg.h>
 
+#include <algorithm>
+
 namespace tilewise::msg {
 
 std::string_view name_of(Lane lane) {
@@ -17,36 +19,58 @@ std::string_view name_of(Lane lane) {
   return "unknown";
 }
 
+std::string_view name_of(TraceKind kind) {
+  switch (kind) {
+    case TraceKind::kStep: return "step";
+    case TraceKind::kTransfer: return "transfer";
+    case TraceKind::kNoWork: return "no work";
+    case TraceKind::kNoInputs: return "waits for inputs";
+    case TraceKind::kNoMemory: return "waits for memory";
+    case TraceKind::kSpill: return "spill";
+    case TraceKind::kUnspill: return "unspill";
+  }
+  return "unknown";
+}
+
+std::string_view name_of(BlockState state) {
+  switch (state) {
+    case BlockState::kExpected: return "expected";
+    case BlockState::kWaiting: return "waits for memory";
+    case BlockState::kReceiving: return "in flight";
+    case BlockState::kHere: return "here";
+    case BlockState::kBorrowed: return "read in place";
+    case BlockState::kFailed: return "failed";
+    case BlockState::kSpilled: return "spilled";
+  }
+  return "unknown";
+}
+
+void align_clocks(std::vector<TraceReply>& replies, const std::map<WorkerId, std::string>& hosts) {
+  const auto host_of = [&](const TraceReply& reply) {
+    const auto host = hosts.find(reply.worker);
+    return host != hosts.end() ? host->second : "worker " + std::to_string(reply.worker.value);
+  };
+  std::map<std::string, std::int64_t> latest;  // answers of one host are told by one clock
+  for (const TraceReply& reply : replies) {
+    const auto [at, fresh] = latest.emplace(host_of(reply), reply.now_ns);
+    if (!fresh) at->second = std::max(at->second, reply.now_ns);
+  }
+  for (TraceReply& reply : replies) {
+    const std::int64_t now = latest.at(host_of(reply));
+    for (TracedStep& step : reply.steps) step.start_ns -= now, step.end_ns -= now;
+    if (reply.since_ns != 0) reply.since_ns -= now;
+    reply.now_ns -= now;
+  }
+}
+
 std::string_view name_of(const Message& message) {
-  static constexpr std::string_view kNames[] = {"Join",
-                                                "Welcome",
-                                                "Log",
-                                                "Progress",
-                                                "TaskFailed",
-                                                "Stuck",
-                                                "Submit",
-                                                "SubmitReply",
-                                                "GraphProgress",
-                                                "GraphDone",
-                                                "ReleaseArrays",
-                                                "CancelRequest",
-                                                "StatusRequest",
-                                                "StatusReply",
-                                                "Shutdown",
-                                                "Ping",
-                                                "Pong",
-                                                "Refusal",
-                                                "PeerHello",
-                                                "ArenaMap",
-                                                "PeerBatch",
-                                                "Explain",
-                                                "Explanation",
-                                                "TraceRequest",
-                                                "TraceReply",
-                                                "Held",
-                                                "Resume",
-                                                "Resumed",
-                                                "Ack"};
+  static constexpr std::string_view kNames[] = {
+      "Join",          "Welcome",     "Log",           "Progress",  "TaskFailed",    "Stuck",
+      "Submit",        "SubmitReply", "GraphProgress", "GraphDone", "ReleaseArrays", "CancelRequest",
+      "StatusRequest", "StatusReply", "Shutdown",      "Ping",      "Pong",          "Refusal",
+      "PeerHello",     "ArenaMap",    "PeerBatch",     "Explain",   "Explanation",   "TraceRequest",
+      "TraceReply",    "Held",        "Resume",        "Resumed",   "Ack",           "BlocksRequest",
+      "BlocksReply"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

@@ -27,6 +27,7 @@ struct Core::Impl {
       if (const auto* m = std::get_if<msg::Stuck>(&message)) return on_stuck(s, peer, *m);
       if (auto* m = std::get_if<msg::Held>(&message)) return on_held(s, peer, *m);
       if (auto* m = std::get_if<msg::TraceReply>(&message)) return on_trace_reply(s, peer, *m);
+      if (auto* m = std::get_if<msg::BlocksReply>(&message)) return on_blocks_reply(s, peer, *m);
     }
     if (role == msg::Role::kClient) {
       if (auto* m = std::get_if<msg::Submit>(&message)) return on_submit(s, peer, *m);
@@ -38,6 +39,8 @@ struct Core::Impl {
       return on_explain(s, peer, *m);
     if (const auto* m = std::get_if<msg::TraceRequest>(&message); m != nullptr && role != msg::Role::kWorker)
       return on_trace_request(s, peer, *m);
+    if (const auto* m = std::get_if<msg::BlocksRequest>(&message); m != nullptr && role != msg::Role::kWorker)
+      return on_blocks_request(s, peer, *m);
     if (std::holds_alternative<msg::StatusRequest>(message)) return send(s, peer.conn, status_of(s));
     if (std::holds_alternative<msg::Shutdown>(message)) return on_shutdown(s, peer.conn);
     if (const auto* m = std::get_if<msg::Refusal>(&message))
@@ -82,8 +85,10 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
       on_closed(s, closed->conn);
     else if (const auto* cancel = std::get_if<OperatorCancel>(&event))
       on_operator_cancel(s, *cancel);
+    else if (const auto* release = std::get_if<OperatorRelease>(&event))
+      on_operator_release(s, *release);
     else
-      on_operator_release(s, std::get<OperatorRelease>(event));
+      on_operator_drain(s, std::get<OperatorDrain>(event));
   }
   check_liveness(s);
   check_recovery(s);

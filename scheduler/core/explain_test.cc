@@ -145,9 +145,11 @@ TEST_CASE("traces are collected from every worker, and late or strange ones drop
   CHECK(w.count<msg::TraceReply>(10) == 5);
   // Who asks for too many at once is refused.
   for (std::uint64_t n = 20; n < 24; ++n) w.receive(10, msg::TraceRequest{n, {}});
-  CHECK(w.last<msg::Refusal>(10) == nullptr);
+  const int before = w.count<msg::TraceReply>(10);
   w.receive(10, msg::TraceRequest{24, {}});
-  CHECK(w.last<msg::Refusal>(10) != nullptr);
+  REQUIRE(w.count<msg::TraceReply>(10) == before + 1);  // it says of which
+  CHECK(w.last<msg::TraceReply>(10)->nonce == 24);
+  CHECK(w.last<msg::TraceReply>(10)->refused.code == Errc::kUnavailable);
   for (std::uint64_t n = 4; n > 0; --n)
     w.receive(1, msg::TraceReply{w.last<msg::TraceRequest>(1)->nonce - n + 1, {}, 0, 0, {}, {}});
   // Who asked has gone.
@@ -156,6 +158,35 @@ TEST_CASE("traces are collected from every worker, and late or strange ones drop
   w.drop(10);
   w.receive(1, msg::TraceReply{nonce, {}, 0, 0, {}, {}});
   w.core.check_invariants();
+}
+
+TEST_CASE("where blocks are is asked of every worker, a bounded number at once") {
+  World w;
+  w.join(10, w.client());
+  w.add_worker(1, 1), w.add_worker(2, 1);
+  w.receive(10, msg::BlocksRequest{6, ArrayId{3}, 16, msg::kMaxBlocksAsked});
+  const msg::BlocksRequest asked = *w.last<msg::BlocksRequest>(1);
+  CHECK(asked.array == ArrayId{3});
+  CHECK(asked.first == 16);
+  msg::BlocksReply reply;
+  reply.nonce = asked.nonce;
+  reply.copies = {{17, DeviceId{1}, msg::BlockState::kReceiving, false, 64, DeviceId{2}}};
+  w.receive(1, reply);
+  CHECK(w.last<msg::BlocksReply>(10)->nonce == 6);
+  CHECK(w.last<msg::BlocksReply>(10)->of == 2);
+  CHECK(w.last<msg::BlocksReply>(10)->copies == reply.copies);
+  w.receive(2, msg::TraceReply{asked.nonce, {}, 0, 0, {}, {}});  // an answer to something else
+  CHECK(w.count<msg::TraceReply>(10) == 0);
+  w.drop(2);
+  CHECK(w.count<msg::BlocksReply>(10) == 2);
+  for (const auto& [first, count] :
+       {std::pair<std::int64_t, std::int64_t>{-1, 1}, {0, -1}, {0, msg::kMaxBlocksAsked + 1}}) {
+    w.receive(10, msg::BlocksRequest{7, ArrayId{3}, first, count});
+    CHECK(w.last<msg::BlocksReply>(10)->refused.code == Errc::kInvalidArgument);
+    CHECK(w.last<msg::BlocksReply>(10)->of == 0);
+  }
+  w.receive(1, msg::BlocksRequest{8, ArrayId{3}, 0, 1});  // workers have no business asking
+  CHECK(w.last<msg::Refusal>(1) != nullptr);
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ void on_explain(State& s, Peer& peer, msg::Explain& explain);
 // trace.cc
 void on_trace_request(State& s, Peer& peer, const msg::TraceRequest& request);
 void on_trace_reply(State& s, Peer& worker, msg::TraceReply& reply);
+void on_blocks_request(State& s, Peer& peer, const msg::BlocksRequest& request);
+void on_blocks_reply(State& s, Peer& worker, msg::BlocksReply& reply);
 void drop_from_traces(State& s, WorkerId worker);
 
 // progress.cc
@@ -48,6 +50,7 @@ void on_cancel(State& s, Peer& client, const msg::CancelRequest& cancel);
 
 void on_operator_cancel(State& s, const OperatorCancel& cancel);
 void on_operator_release(State& s, const OperatorRelease& release);
+void on_operator_drain(State& s, const OperatorDrain& drain);
 
 // view.cc
 View view_of(const State& s, const ViewRequest& request);

@@ -54,6 +54,7 @@ void remember_graph(State& s, const GraphRecord& graph, PastGraph past) {
   g.submitted = s.now - s.start;
   g.ops = static_cast<std::uint32_t>(graph.ops.size());
   g.tasks = graph.total;
+  s.history.running.push_back(graph.id);
   s.history.graphs.emplace(graph.id, std::move(past));
 }
 
@@ -77,8 +78,24 @@ void remember_end(State& s, const GraphRecord& graph) {
     }
   }
   s.out->push_back(GraphEnded{g.id, g.session, g.request, g.tasks, g.ended - g.submitted, g.cause});
+  std::erase(s.history.running, graph.id);
   s.history.ended.push_back(graph.id);
   trim(s);
+}
+
+// Of every graph that runs: who of them takes the memory is not told apart.
+void remember_peak(State& s, const msg::DeviceStats& stats) {
+  if (s.history.running.size() > kMaxPeakGraphs) return;
+  const std::int64_t bytes = std::max(stats.bytes_used, stats.bytes_high);
+  for (const GraphId id : s.history.running) {
+    std::vector<DevicePeak>& peaks = s.history.graphs.at(id).peaks;
+    const auto at = std::lower_bound(peaks.begin(), peaks.end(), stats.device,
+                                     [](const DevicePeak& p, DeviceId device) { return p.device < device; });
+    if (at == peaks.end() || at->device != stats.device)
+      peaks.insert(at, {stats.device, bytes});
+    else
+      at->bytes = std::max(at->bytes, bytes);
+  }
 }
 
 void remember_op(State& s, const OpRecord& op) {

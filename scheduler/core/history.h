@@ -16,7 +16,8 @@ struct Peer;
 constexpr std::size_t kMaxPastOps = 65'536;   // of all graphs
 constexpr std::size_t kMaxSourceOps = 4'096;  // of one graph
 constexpr std::size_t kMaxLostPeers = 64;
-constexpr std::size_t kMaxAffected = 16;  // dependents named of one failure
+constexpr std::size_t kMaxPeakGraphs = 64;  // running at once: of more, no peaks are kept
+constexpr std::size_t kMaxAffected = 16;    // dependents named of one failure
 
 struct PastGraph {
   GraphSummary summary;  // while it runs: only what does not change
@@ -25,12 +26,14 @@ struct PastGraph {
   std::vector<PassCount> passes;
   std::vector<OpView> ops;  // retired ones, in the order in which they went
   std::uint32_t forgotten = 0;
+  std::vector<DevicePeak> peaks;  // by device; while it ran
 };
 
 struct History {
   std::map<GraphId, PastGraph> graphs;  // running ones, and those that ended last
   std::deque<GraphId> ended;            // oldest first
   std::size_t ops = 0;                  // in all graphs
+  std::vector<GraphId> running;         // of `graphs`
   std::deque<LostPeer> lost;            // oldest first
 };
 
@@ -38,6 +41,7 @@ std::vector<SourceOp> source_of(const State& s, const std::vector<ir::Op>& ops);
 void remember_graph(State& s, const GraphRecord& graph, PastGraph past);
 void remember_end(State& s, const GraphRecord& graph);
 void remember_op(State& s, const OpRecord& op);  // about to be forgotten
+void remember_peak(State& s, const msg::DeviceStats& stats);
 void remember_loss(State& s, const Peer& peer);
 
 // view.cc, shared: without shares

@@ -37,6 +37,8 @@ void lose_peer(State& s, WorkerId id) {
     s.device(device)->alive = false;
     s.speeds.forget(device);
     s.stuck.erase(device);
+    std::erase_if(s.pairs,
+                  [&](const auto& pair) { return pair.second.from == device || pair.second.to == device; });
   }
   for (const msg::PluginDesc& plugin : peer.plugins) {
     const auto known = s.plugins.find(plugin.kernel);

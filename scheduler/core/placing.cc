@@ -25,6 +25,7 @@ class OpPlacer {
         const Device& d = *s.device(device);
         devices_.push_back(place_device(d));
         devices_.back().stays_bytes = d.load_bytes;
+        draining_ |= d.draining;
       }
     }
     std::sort(devices_.begin(), devices_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
@@ -94,8 +95,22 @@ class OpPlacer {
     return {};
   }
 
+  // All but those that are being drained, with what they have been given so far.
+  std::span<const place::Device> open_devices() {
+    if (!draining_) return devices_;
+    open_ = devices_;
+    std::erase_if(open_, [&](const place::Device& d) { return s_.device(d.id)->draining; });
+    return open_;
+  }
+
   Status choose_eligible(const ir::Op& op) {
-    place::eligible_devices(op, devices_, eligible_);
+    for (const DeviceId id : op.hint.devices) {
+      if (s_.device(id)->draining)
+        return error(Errc::kUnavailable, "device " + std::to_string(id.value) + " is being drained");
+    }
+    const std::span<const place::Device> open = open_devices();
+    if (open.empty() && !devices_.empty()) return error(Errc::kUnavailable, "all devices are being drained");
+    place::eligible_devices(op, open, eligible_);
     if (op.kind != ir::OpKind::kCall) return {};
     const auto& call = op.get<ir::CallAttrs>();
     const auto plugin = s_.plugins.find(call.kernel);
@@ -114,7 +129,7 @@ class OpPlacer {
     };
     std::erase_if(eligible_, [&](const place::Device& d) { return !offers(d.id); });
     if (eligible_.empty()) {  // only on devices that automatic placement would not have chosen
-      eligible_ = devices_;
+      eligible_.assign(open.begin(), open.end());
       std::erase_if(eligible_, [&](const place::Device& d) { return !offers(d.id); });
     }
     for (const DeviceId id : op.hint.devices) {
@@ -225,7 +240,9 @@ class OpPlacer {
   const State& s_;
   Draft& draft_;
   mutable std::deque<ir::Placement> replaced_;  // of arrays with blocks on lost devices
-  std::vector<place::Device> devices_, eligible_;
+  bool draining_ = false;  // some device is
+  std::vector<place::Device> devices_, open_,
+      eligible_;                // all; those that are not drained; those that may run an op
   std::vector<double> busy_s_;  // by device: work of this plan so far
   boost::unordered_flat_map<std::uint64_t, std::size_t> made_by_, explicit_user_;
 };

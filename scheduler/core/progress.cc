@@ -22,13 +22,26 @@ std::string name_of(const State& s, const Device& device) {
   return info.descriptions[static_cast<std::size_t>(at)].name;
 }
 
+OpShare* share_of(OpRecord& op, DeviceId device) {
+  const auto share = std::lower_bound(op.shares.begin(), op.shares.end(), device,
+                                      [](const OpShare& a, DeviceId id) { return a.device < id; });
+  return share == op.shares.end() || share->device != device ? nullptr : &*share;
+}
+
+// Comes with the report that completes the share, and is looked at before it: then the op may be forgotten.
+void merge_measured(State& s, const Peer& worker, const msg::OpMeasured& report) {
+  OpRecord* op = s.ops.find(report.op);
+  OpShare* share = op == nullptr ? nullptr : share_of(*op, report.device);
+  if (share == nullptr || s.device(report.device)->peer != worker.info.id) return;
+  share->busy_ns = std::max(share->busy_ns, report.busy_ns);
+  share->bytes_moved = std::max(share->bytes_moved, report.bytes_moved);
+}
+
 void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
   OpRecord* op = s.ops.find(report.op);
   if (op == nullptr || op->finished) return;  // late news of what is over
-  const auto share = std::lower_bound(op->shares.begin(), op->shares.end(), report.device,
-                                      [](const OpShare& a, DeviceId id) { return a.device < id; });
-  const Device* device = s.device(report.device);
-  if (share == op->shares.end() || share->device != report.device || device->peer != worker.info.id) {
+  OpShare* share = share_of(*op, report.device);
+  if (share == nullptr || s.device(report.device)->peer != worker.info.id) {
     refuse(s, worker.conn, Errc::kInvalidArgument,
            "progress of " + describe(s, *op) + " on a device that owns none of it");
     return;
@@ -88,6 +101,17 @@ void learn_link(State& s, const Peer& worker, const msg::LinkStats& stats) {
                       stats.busy_ns);
 }
 
+constexpr std::size_t kMaxPairs = 65'536;
+
+void learn_pair(State& s, const Peer& worker, const msg::PairStats& stats) {
+  const Device *from = s.device(stats.from), *to = s.device(stats.to);
+  if (from == nullptr || to == nullptr || to->peer != worker.info.id || !from->alive) return;
+  const std::tuple key(stats.from, stats.to, stats.lane);
+  if (s.pairs.size() >= kMaxPairs && !s.pairs.contains(key)) return;
+  msg::PairStats& known = s.pairs[key];
+  if (stats.transfers >= known.transfers && stats.bytes >= known.bytes) known = stats;  // else a late report
+}
+
 }  // namespace
 
 void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
@@ -96,6 +120,7 @@ void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
            "log entry " + std::to_string(progress.log_applied) + " was never sent");
     return;
   }
+  for (const msg::OpMeasured& report : progress.measured) merge_measured(s, worker, report);
   for (const msg::OpProgress& report : progress.ops) merge_op(s, worker, report);
   for (const msg::DeviceStats& stats : progress.devices) {
     Device* device = s.device(stats.device);
@@ -109,14 +134,17 @@ void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
     device->stats.disk_read = std::max(before.disk_read, stats.disk_read);
     device->stats.blocks_written = std::max(before.blocks_written, stats.blocks_written);
     device->stats.blocks_read_back = std::max(before.blocks_read_back, stats.blocks_read_back);
+    remember_peak(s, stats);
   }
   for (const msg::FamilyStats& stats : progress.families) learn(s, worker, stats);
   for (const msg::LinkStats& stats : progress.links) learn_link(s, worker, stats);
+  for (const msg::PairStats& stats : progress.pairs) learn_pair(s, worker, stats);
   for (const msg::LaneStats& stats : progress.lanes) {
     const auto lane = static_cast<std::size_t>(stats.lane);
     if (lane >= worker.lanes.size()) continue;
     worker.lanes[lane].transfers = std::max(worker.lanes[lane].transfers, stats.transfers);
     worker.lanes[lane].bytes = std::max(worker.lanes[lane].bytes, stats.bytes);
+    worker.lanes[lane].failed = std::max(worker.lanes[lane].failed, stats.failed);
   }
   if (progress.log_applied > worker.log_applied) {
     worker.log_applied = progress.log_applied;

@@ -355,8 +355,11 @@ class Planner {
           found->second.push_back(device);
       }
     }
-    std::sort(found->second.begin(), found->second.end());
-    return found->second;
+    std::vector<DeviceId>& all = found->second;
+    std::sort(all.begin(), all.end());
+    const auto draining = [&](DeviceId device) { return s_.device(device)->draining; };
+    if (!std::all_of(all.begin(), all.end(), draining)) std::erase_if(all, draining);
+    return all;
   }
 
   // What a lost device had is dealt out in pieces of equal size, so that ops whose lost blocks belong together stay

@@ -41,12 +41,14 @@ std::uint64_t id_of(const Program& program, std::uint64_t place) {
   return (place & kExternal) != 0 ? program.externals[place & ~kExternal] : program.first + place;
 }
 
+// Those that placement may use; of others a plan made before says nothing.
 std::vector<DeviceId> worker_devices(const State& s) {
   std::vector<DeviceId> devices;
   for (const WorkerId id : s.live) {
     if (!s.is_worker(id)) continue;
     const auto& own = s.peer(id).info.devices;
-    devices.insert(devices.end(), own.begin(), own.end());
+    std::copy_if(own.begin(), own.end(), std::back_inserter(devices),
+                 [&](DeviceId device) { return !s.device(device)->draining; });
   }
   return devices;
 }

@@ -150,7 +150,7 @@ template <class A> static void fields(A& a, PluginDesc& x) { a(x.kernel, x.versi
 template <class A> static void fields(A& a, PeerInfo& x) {
   a(x.id, x.role, x.name, x.host_id, x.addresses, x.devices, x.descriptions);
 }
-template <class A> static void fields(A& a, LaneStats& x) { a(x.lane, x.transfers, x.bytes); }
+template <class A> static void fields(A& a, LaneStats& x) { a(x.lane, x.transfers, x.bytes, x.failed); }
 template <class A> static void fields(A& a, Stuck& x) {
   a(x.graph, x.op, x.device, x.bytes_needed, x.bytes_available, x.disk_limit, x.disk_used, x.disk_full);
 }
@@ -184,7 +184,7 @@ template <class A> void fields(A& a, Peer& x) {
 }
 template <class A> void fields(A& a, Device& x) {
   a(x.id, x.peer, x.alive, x.kind, x.host, x.streams, x.memory_bytes, x.spill_bytes, x.load_bytes, x.stats,
-    x.families);
+    x.families, x.draining);
 }
 template <class A> void fields(A& a, Answer& x) { a(x.request, x.reply, x.graph, x.done, x.graph_done); }
 template <class A> void fields(A& a, Session& x) {
@@ -194,7 +194,9 @@ template <class A> void fields(A& a, Session& x) {
 template <class A> void fields(A& a, ArrayRecord& x) {
   a(x.id, x.producer, x.output, x.session, x.number, x.held, x.open_users, x.readers, x.fetches, x.failed);
 }
-template <class A> void fields(A& a, OpShare& x) { a(x.device, x.owned, x.completed, x.failed); }
+template <class A> void fields(A& a, OpShare& x) {
+  a(x.device, x.owned, x.completed, x.failed, x.busy_ns, x.bytes_moved);
+}
 template <class A> void fields(A& a, OpRecord& x) {
   std::string why(x.decision.why);
   a(x.id, x.graph, x.position, x.points, x.load_bytes, x.shares, x.completed, x.failed, x.finished, x.of,
@@ -219,7 +221,7 @@ template <class A> void fields(A& a, GraphRecord& x) {
     x.done, x.failed, x.running, x.root_cause, x.cancelled, x.unacknowledged, x.dirty, x.told, x.told_at);
 }
 template <class A> void fields(A& a, Plugin& x) { a(x.version, x.hash, x.workers); }
-template <class A> void fields(A& a, Trace& x) { a(x.to, x.nonce, x.of, x.waiting); }
+template <class A> void fields(A& a, Trace& x) { a(x.blocks, x.to, x.nonce, x.of, x.waiting); }
 template <class A> void fields(A& a, Recovery& x) {
   a(x.version, x.settled, x.pending, x.give_up_at, x.asked, x.waiting, x.answers, x.recovered, x.kept,
     x.unrecoverable);

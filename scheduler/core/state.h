@@ -20,6 +20,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 
 namespace tilewise::scheduler {
 
@@ -56,6 +57,7 @@ struct Device {
   std::int64_t load_bytes = 0;   // of live results placed here
   msg::DeviceStats stats;
   std::map<std::string, msg::FamilyStats> families;  // as reported; plug-ins bring few
+  bool draining = false;                             // an operator wants nothing new on it
 };
 
 // What was answered to a request, to be said again.
@@ -95,6 +97,7 @@ struct ArrayRecord {
 struct OpShare {  // what one device reported
   DeviceId device;
   std::int64_t owned = 0, completed = 0, failed = 0;
+  std::int64_t busy_ns = 0, bytes_moved = 0;  // for people
 };
 
 struct OpRecord {
@@ -150,7 +153,8 @@ struct Plugin {
   std::int32_t workers = 0;
 };
 
-struct Trace {  // being collected
+struct Trace {          // being collected
+  bool blocks = false;  // it is not a trace but where blocks are
   Conn to;
   std::uint64_t nonce = 0;  // the asker's
   std::uint32_t of = 0;
@@ -205,6 +209,7 @@ struct State {
 
   History history;
   std::set<std::string> texts;  // names of policies in restored records
+  std::map<std::tuple<DeviceId, DeviceId, msg::Lane>, msg::PairStats> pairs;  // for people, as reported
 
   // Only during a step.
   std::vector<Action>* out = nullptr;

@@ -15,7 +15,7 @@ msg::StatusReply status_of(const State& s) {
       for (const auto& [name, family] : s.device(device)->families) out.families.push_back(family);
     }
     for (const msg::LaneStats& lane : peer.lanes) {
-      if (lane.transfers > 0) out.lanes.push_back({id, lane});
+      if (lane.transfers > 0 || lane.failed > 0) out.lanes.push_back({id, lane});
     }
   }
   for (const Session& session : s.sessions) {

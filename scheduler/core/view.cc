@@ -105,6 +105,22 @@ SessionView session_view(const State& s, const Session& session) {
   return out;
 }
 
+std::vector<DrainView> draining_of(const State& s) {
+  std::vector<DrainView> out;
+  for (const Device& device : s.devices)
+    if (device.alive && device.draining) out.push_back({device.id, 0, device.stats.bytes_used});
+  std::size_t budget = out.empty() ? 0 : ViewLimits::kScannedOps;
+  if (budget == 0) return out;
+  s.ops.for_each([&](const OpRecord& op) {
+    if (budget == 0 || op.finished) return;
+    --budget;
+    for (const OpShare& share : op.shares)
+      for (DrainView& drain : out)
+        if (drain.device == share.device) drain.tasks_left += share.owned - share.completed;
+  });
+  return out;
+}
+
 View overview(const State& s) {
   Overview out;
   out.status = status_of(s);
@@ -126,6 +142,8 @@ View overview(const State& s) {
     out.graphs.push_back(s.history.graphs.at(*it).summary);
   for (const auto& [device, stuck] : s.stuck) out.stuck.push_back(stuck);
   out.lost.assign(s.history.lost.rbegin(), s.history.lost.rend());
+  out.draining = draining_of(s);
+  out.recovered = s.recovery.recovered;
   return out;
 }
 
@@ -149,6 +167,7 @@ View graph_view(const State& s, const GraphRequest& request) {
     out.source_count = past->second.source_count;
     out.passes = past->second.passes;
     out.forgotten = past->second.forgotten;
+    out.peaks = past->second.peaks;
     for (const OpView& op : past->second.ops) {
       if (wanted(op.position, std::max<TimeNs>(op.ended, 0))) out.ops.push_back(op);
     }
@@ -241,6 +260,26 @@ View array_detail(const State& s, const ArrayRequest& request) {
   return out;
 }
 
+// ---- links -----------------------------------------------------------------------------------------------------------
+
+View link_list(const State& s) {
+  LinkList out;
+  out.count = s.pairs.size();
+  for (const auto& [key, stats] : s.pairs) out.links.push_back({stats, 0, 0});
+  const std::size_t kept = std::min(out.links.size(), ViewLimits::kPairs);
+  std::partial_sort(out.links.begin(), out.links.begin() + static_cast<std::ptrdiff_t>(kept), out.links.end(),
+                    [](const auto& a, const auto& b) { return a.stats.bytes > b.stats.bytes; });
+  out.links.resize(kept);
+  for (LinkView& link : out.links) {
+    if (link.stats.lane == msg::Lane::kMapped || link.stats.lane == msg::Lane::kSameDevice) continue;
+    const place::LinkSpeed speed =
+        s.speeds.link(place_device(*s.device(link.stats.from)), place_device(*s.device(link.stats.to)));
+    link.limit_bytes_per_s = speed.bytes_per_s;
+    link.latency_s = speed.latency_s;
+  }
+  return out;
+}
+
 }  // namespace
 
 OpView view_of(const State&, const OpRecord& op) {
@@ -261,6 +300,12 @@ OpView view_of(const State&, const OpRecord& op) {
   out.ended = op.ended;
   out.predicted_s = op.decision.seconds;
   out.why = op.decision.why;
+  for (const OpShare& share : op.shares) {
+    const double busy = static_cast<double>(share.busy_ns) * 1e-9;
+    out.busy_s += busy;
+    out.busiest_s = std::max(out.busiest_s, busy);
+    out.bytes_moved += share.bytes_moved;
+  }
   return out;
 }
 
@@ -268,6 +313,7 @@ View view_of(const State& s, const ViewRequest& request) {
   if (const auto* graph = std::get_if<GraphRequest>(&request)) return graph_view(s, *graph);
   if (const auto* arrays = std::get_if<ArraysRequest>(&request)) return array_list(s, *arrays);
   if (const auto* array = std::get_if<ArrayRequest>(&request)) return array_detail(s, *array);
+  if (std::holds_alternative<LinksRequest>(request)) return link_list(s);
   return overview(s);
 }
 

@@ -211,5 +211,90 @@ TEST_CASE("an operator releases an array: its session's hold ends") {
   CHECK(!w.submit(10, 2, {map(3, kGrid, {1})}, {3}).outcome.ok());  // its client can name it no more
 }
 
+TEST_CASE("a device that is drained gets nothing new, and says what is left on it") {
+  World w = watched();
+  const auto a = w.add_worker(1, 1, "a"), b = w.add_worker(2, 1, "b");
+  w.join(10, w.client());
+  w.submit(10, 1, {random(1, kGrid)}, {1});
+  const msg::Plan first = w.log<msg::Plan>(1)[0];
+  CHECK(first.ops[0].placement.owned_count(a.devices[0]) == 8);
+  w.step({OperatorDrain{a.devices[0]}});
+  Overview o = overview(w);
+  REQUIRE(o.draining.size() == 1);
+  CHECK(o.draining[0].device == a.devices[0]);
+  CHECK(o.draining[0].tasks_left == 8);  // what it was given it still does
+  w.complete(first);
+  CHECK(overview(w).draining[0].tasks_left == 0);
+  // Also where readers would rather be with what they read, and where a plan made before could be taken.
+  for (std::uint64_t n = 2; n < 9; ++n) {
+    w.submit(10, n, {map(n, kGrid, {1})}, {n});
+    const msg::Plan plan = w.log<msg::Plan>(2).back();
+    CHECK(plan.ops.back().placement.owned_count(a.devices[0]) == 0);
+    CHECK(plan.ops.back().placement.owned_count(b.devices[0]) == 16);
+    w.complete(plan);
+  }
+  ir::Op there = random(20, kGrid);
+  there.hint.devices = {a.devices[0]};
+  CHECK(w.submit(10, 20, {there}, {20}).outcome.code == Errc::kUnavailable);
+  w.step({OperatorDrain{b.devices[0]}});
+  CHECK(w.submit(10, 21, {random(21, kGrid)}, {21}).outcome.code == Errc::kUnavailable);
+  w.step(
+      {OperatorDrain{a.devices[0], false}, OperatorDrain{b.devices[0], false}, OperatorDrain{DeviceId{77}}});
+  CHECK(overview(w).draining.empty());
+  CHECK(w.submit(10, 22, {random(22, kGrid)}, {22}).outcome.ok());
+  CHECK(w.log<msg::Plan>(1).back().ops[0].placement.owned_count(a.devices[0]) == 8);
+}
+
+TEST_CASE("what was measured of an op and of a graph stands beside what was predicted") {
+  World w = watched();
+  const auto me = w.add_worker(1, 1);
+  w.join(10, w.client());
+  const GraphId id = w.submit(10, 1, {random(1, kGrid)}, {1}).graph;
+  const msg::Plan plan = w.log<msg::Plan>(1)[0];
+  msg::Progress progress;
+  progress.ops = {{plan.ops[0].id, me.devices[0], 5, 0}};
+  progress.measured = {{plan.ops[0].id, me.devices[0], 3'000'000, 640}};
+  progress.devices = {{me.devices[0], 100, 900, 1000, 5, 0, 700}};
+  w.receive(1, progress);
+  progress.measured[0].busy_ns = 2'000'000;  // a late report takes nothing back
+  progress.devices[0].bytes_high = 300;
+  w.receive(1, progress);
+  GraphView g = seen<GraphView>(w, GraphRequest{id});
+  CHECK(g.ops[0].busy_s == doctest::Approx(0.003));
+  CHECK(g.ops[0].busiest_s == doctest::Approx(0.003));
+  CHECK(g.ops[0].bytes_moved == 640);
+  REQUIRE(g.peaks.size() == 1);
+  CHECK(g.peaks[0].bytes == 700);  // not the 900 of before it ran
+  w.complete(plan);
+  w.receive(1, msg::Progress{0, {}, {{me.devices[0], 5000, 5000, 5000, 5, 0, 5000}}, {}});
+  g = seen<GraphView>(w, GraphRequest{id});
+  CHECK(g.peaks[0].bytes == 700);  // it has ended
+  CHECK(g.ops[0].busy_s == doctest::Approx(0.003));
+}
+
+TEST_CASE("links are told by pair of devices and lane, beside what is reckoned with") {
+  World w = watched();
+  const auto a = w.add_worker(1, 1, "a"), b = w.add_worker(2, 2, "b");
+  const auto report = [&](std::uint32_t conn, DeviceId from, DeviceId to, msg::Lane lane,
+                          std::int64_t bytes) {
+    msg::Progress progress;
+    progress.pairs = {{from, to, lane, 1, bytes, 1000}};
+    w.receive(conn, progress);
+  };
+  report(2, a.devices[0], b.devices[0], msg::Lane::kTcp, 1000);
+  report(2, a.devices[0], b.devices[0], msg::Lane::kTcp, 900);  // late
+  report(2, b.devices[0], b.devices[1], msg::Lane::kMapped, 5000);
+  report(2, b.devices[0], a.devices[0], msg::Lane::kTcp, 7);  // not its own
+  report(2, DeviceId{99}, b.devices[0], msg::Lane::kTcp, 7);  // nobody's
+  LinkList links = seen<LinkList>(w, LinksRequest{});
+  REQUIRE(links.links.size() == 2);
+  CHECK(links.links[0].stats.bytes == 5000);
+  CHECK(links.links[0].limit_bytes_per_s == 0);
+  CHECK(links.links[1].stats.bytes == 1000);
+  CHECK(links.links[1].limit_bytes_per_s > 0);
+  w.drop(1);
+  CHECK(seen<LinkList>(w, LinksRequest{}).count == 1);
+}
+
 }  // namespace
 }  // namespace tilewise::scheduler::test

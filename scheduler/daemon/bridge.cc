@@ -39,12 +39,34 @@ void Bridge::explain(GraphId graph, std::function<void(msg::Explanation)> answer
   });
 }
 
-void Bridge::trace(GraphId graph, std::function<void(Result<std::vector<msg::TraceReply>>)> answer) {
-  loop_.post([this, graph, answer = std::move(answer)] {
-    tracing_.push_back({++last_, {}, answer});
-    if (tracing_.size() > kMaxWaiting) tracing_.pop_front();
-    server_.push(Received{conn(), msg::TraceRequest{last_, graph, 0}});
+void Bridge::drain(DeviceId device, bool on) {
+  loop_.post([this, device, on] {
+    daemon::log_info(on ? "operator drains a device" : "operator lets a device take work again",
+                     {{"device", device.value}});
+    server_.push(OperatorDrain{device, on});
   });
+}
+
+template <class Reply, class Question>
+void Bridge::collect(std::deque<Collecting<Reply>>& all, Question question,
+                     std::function<void(Result<std::vector<Reply>>)> answer) {
+  question.nonce = ++last_;
+  all.push_back({last_, {}, std::move(answer)});
+  if (all.size() > kMaxWaiting) {
+    all.front().answer(error(Errc::kUnavailable, "others are asking all workers; ask again"));
+    all.pop_front();
+  }
+  server_.push(Received{conn(), std::move(question)});
+}
+
+void Bridge::trace(msg::TraceRequest request,
+                   std::function<void(Result<std::vector<msg::TraceReply>>)> answer) {
+  loop_.post([this, request, answer = std::move(answer)] { collect(tracing_, request, answer); });
+}
+
+void Bridge::blocks(msg::BlocksRequest request,
+                    std::function<void(Result<std::vector<msg::BlocksReply>>)> answer) {
+  loop_.post([this, request, answer = std::move(answer)] { collect(locating_, request, answer); });
 }
 
 Conn Bridge::conn() {
@@ -56,7 +78,8 @@ Conn Bridge::conn() {
 void Bridge::receive(const msg::Message& message) {
   if (const auto* ping = std::get_if<msg::Ping>(&message))
     return server_.push(Received{conn_, msg::Pong{ping->nonce}});
-  if (const auto* reply = std::get_if<msg::TraceReply>(&message)) return on_trace(*reply);
+  if (const auto* reply = std::get_if<msg::TraceReply>(&message)) return collected(tracing_, *reply);
+  if (const auto* reply = std::get_if<msg::BlocksReply>(&message)) return collected(locating_, *reply);
   const auto* explanation = std::get_if<msg::Explanation>(&message);
   if (explanation == nullptr) return;
   const auto it = std::find_if(explaining_.begin(), explaining_.end(),
@@ -66,14 +89,18 @@ void Bridge::receive(const msg::Message& message) {
   explaining_.erase(it);
 }
 
-void Bridge::on_trace(const msg::TraceReply& reply) {
-  const auto it = std::find_if(tracing_.begin(), tracing_.end(),
-                               [&](const Tracing& t) { return t.nonce == reply.nonce; });
-  if (it == tracing_.end()) return;
-  if (reply.of > 0) it->replies.push_back(reply);
-  if (it->replies.size() < reply.of) return;
-  it->answer(std::move(it->replies));
-  tracing_.erase(it);
+template <class Reply> void Bridge::collected(std::deque<Collecting<Reply>>& all, const Reply& reply) {
+  const auto it =
+      std::find_if(all.begin(), all.end(), [&](const auto& waiting) { return waiting.nonce == reply.nonce; });
+  if (it == all.end()) return;
+  if (!reply.refused.ok()) {
+    it->answer(error(reply.refused.code, reply.refused.message));
+  } else {
+    if (reply.of > 0) it->replies.push_back(reply);
+    if (it->replies.size() < reply.of) return;
+    it->answer(std::move(it->replies));
+  }
+  all.erase(it);
 }
 
 }  // namespace tilewise::scheduler

@@ -14,33 +14,42 @@ class Bridge final : public dashboard::Source {
 
   void view(ViewRequest request, std::function<void(View, TimeNs)> answer) override;
   void explain(GraphId graph, std::function<void(msg::Explanation)> answer) override;
-  void trace(GraphId graph, std::function<void(Result<std::vector<msg::TraceReply>>)> answer) override;
+  void trace(msg::TraceRequest request,
+             std::function<void(Result<std::vector<msg::TraceReply>>)> answer) override;
+  void blocks(msg::BlocksRequest request,
+              std::function<void(Result<std::vector<msg::BlocksReply>>)> answer) override;
   void cancel(GraphId graph) override;
   void release(ArrayId array) override;
+  void drain(DeviceId device, bool on) override;
 
  private:
   struct Explaining {
     std::uint64_t request = 0;
     std::function<void(msg::Explanation)> answer;
   };
-  struct Tracing {
+  // Answered by every worker.
+  template <class Reply> struct Collecting {
     std::uint64_t nonce = 0;
-    std::vector<msg::TraceReply> replies;
-    std::function<void(Result<std::vector<msg::TraceReply>>)> answer;
+    std::vector<Reply> replies;
+    std::function<void(Result<std::vector<Reply>>)> answer;
   };
   static constexpr std::size_t kMaxWaiting = 8;  // of each kind; the oldest are given up
 
   // What follows runs on the loop's thread.
   Conn conn();  // joins when it is needed first
   void receive(const msg::Message& message);
-  void on_trace(const msg::TraceReply& reply);
+  template <class Reply, class Question>
+  void collect(std::deque<Collecting<Reply>>& all, Question question,
+               std::function<void(Result<std::vector<Reply>>)> answer);
+  template <class Reply> void collected(std::deque<Collecting<Reply>>& all, const Reply& reply);
 
   net::EventLoop& loop_;
   Server& server_;
   Conn conn_;
   std::uint64_t last_ = 0;
   std::deque<Explaining> explaining_;
-  std::deque<Tracing> tracing_;
+  std::deque<Collecting<msg::TraceReply>> tracing_;
+  std::deque<Collecting<msg::BlocksReply>> locating_;
 };
 
 }  // namespace tilewise::scheduler

@@ -13,7 +13,7 @@ namespace {
 using daemon::to_string;
 
 enum Kind : std::uint32_t { kSnapshot = 0, kStep = 1, kSettle = 2, kAck = 3 };
-enum class Entry : std::uint8_t { kMessage = 0, kClosed = 1, kCancel = 2, kRelease = 3 };
+enum class Entry : std::uint8_t { kMessage = 0, kClosed = 1, kCancel = 2, kRelease = 3, kDrain = 4 };
 
 constexpr std::size_t kMaxBuffered = 256 << 10;
 // A restart reads all this again and takes these steps again.
@@ -99,6 +99,10 @@ void Server::note(const Event& event) {
   } else if (const auto* release = std::get_if<OperatorRelease>(&event)) {
     put(entries_, Entry::kRelease);
     put(entries_, release->array.value);
+  } else if (const auto* drain = std::get_if<OperatorDrain>(&event)) {
+    put(entries_, Entry::kDrain);
+    put(entries_, drain->device.value);
+    put(entries_, static_cast<std::uint8_t>(drain->on));
   }
 }
 
@@ -344,6 +348,11 @@ Status Server::replay_step(std::string_view bytes) {
       }
       case Entry::kCancel: events_.push_back(OperatorCancel{GraphId{in.get<std::uint64_t>()}}); break;
       case Entry::kRelease: events_.push_back(OperatorRelease{ArrayId{in.get<std::uint64_t>()}}); break;
+      case Entry::kDrain: {
+        const DeviceId device{in.get<std::uint32_t>()};
+        events_.push_back(OperatorDrain{device, in.get<std::uint8_t>() != 0});
+        break;
+      }
       default: return error(Errc::kCorruptData, "the journal has an event of unknown kind");
     }
   }

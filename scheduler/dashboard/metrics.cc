@@ -81,6 +81,10 @@ void about_cluster(Text& t, const scheduler::Overview& o) {
   t.family("tilewise_tasks_completed_total", "counter",
            "Tasks that workers reported as completed, failed ones included.");
   t.sample(s.tasks_done);
+  t.family("tilewise_devices_draining", "gauge", "Devices that an operator keeps new work from.");
+  t.sample(o.draining.size());
+  t.family("tilewise_blocks_recovered_total", "counter", "Blocks made again after workers were lost.");
+  t.sample(o.recovered);
   t.family("tilewise_arrays", "gauge", "Arrays that the scheduler knows.");
   t.sample(s.arrays_live);
 }
@@ -129,6 +133,9 @@ void about_lanes(Text& t, const msg::StatusReply& status) {
   for (const auto& entry : status.lanes) t.sample(entry.second.bytes, labels(entry));
   t.family("tilewise_lane_transfers_total", "counter", "Blocks that a worker took in, by lane.");
   for (const auto& entry : status.lanes) t.sample(entry.second.transfers, labels(entry));
+  t.family("tilewise_lane_failed_transfers_total", "counter",
+           "Transfers to a worker that failed and were tried again or given up, by lane.");
+  for (const auto& entry : status.lanes) t.sample(entry.second.failed, labels(entry));
 }
 
 }  // namespace

@@ -7,7 +7,8 @@ namespace tilewise::dashboard {
 namespace {
 
 constexpr std::size_t kMaxQuestions = 24;  // whose answers are kept
-constexpr TimeNs kForget = 5 * kSecond;    // an answer that nobody wanted for so long
+constexpr TimeNs kLongestRest = 2 * kSecond;
+constexpr TimeNs kForget = 5 * kSecond;  // an answer that nobody wanted for so long
 
 // Waits for an answer that comes from another thread, or for the deadline.
 template <class T> struct Pending {
@@ -54,6 +55,7 @@ std::string key_of(const scheduler::ViewRequest& request) {
     return "arrays " + std::to_string(arrays->session.value);
   if (const auto* array = std::get_if<scheduler::ArrayRequest>(&request))
     return "array " + std::to_string(array->array.value);
+  if (std::holds_alternative<scheduler::LinksRequest>(request)) return "links";
   return "overview";
 }
 
@@ -147,19 +149,35 @@ Task<std::optional<msg::Explanation>> Dashboard::Impl::explain(GraphId graph) {
   auto pending = std::make_shared<Pending<msg::Explanation>>(io, options.limits.answer_ns);
   source.explain(graph, answer_to(gate, pending));
   std::optional<msg::Explanation> said = co_await wait_for(pending);
-  explain_at = rest_after(*this, monotonic_now() - began);
+  explain_at = std::min(rest_after(*this, monotonic_now() - began), monotonic_now() + kLongestRest);
   co_return said;
 }
 
-Task<std::optional<Result<std::vector<msg::TraceReply>>>> Dashboard::Impl::trace(GraphId graph) {
+Task<std::optional<Result<std::vector<msg::TraceReply>>>> Dashboard::Impl::trace(msg::TraceRequest request) {
   const TimeNs now = monotonic_now();
   if (trace_at > now) co_await sleep(std::min(trace_at - now, options.limits.answer_ns));
   const TimeNs began = monotonic_now();
   auto pending =
       std::make_shared<Pending<Result<std::vector<msg::TraceReply>>>>(io, options.limits.answer_ns);
-  source.trace(graph, answer_to(gate, pending));
+  source.trace(request, answer_to(gate, pending));
   std::optional<Result<std::vector<msg::TraceReply>>> replies = co_await wait_for(pending);
-  trace_at = rest_after(*this, monotonic_now() - began);
+  // Most of that time was others': the scheduler only passes answers on.
+  trace_at = std::min(2 * monotonic_now() - began, monotonic_now() + kLongestRest);
+  co_return replies;
+}
+
+// As other views: one at a time, with rests.
+Task<std::optional<Result<std::vector<msg::BlocksReply>>>> Dashboard::Impl::blocks(
+    msg::BlocksRequest request) {
+  const bool mine = co_await turn(*this);
+  if (!mine) co_return std::nullopt;
+  asking = true;
+  auto pending =
+      std::make_shared<Pending<Result<std::vector<msg::BlocksReply>>>>(io, options.limits.answer_ns);
+  source.blocks(request, answer_to(gate, pending));
+  std::optional<Result<std::vector<msg::BlocksReply>>> replies = co_await wait_for(pending);
+  asking = false;
+  rest_until = monotonic_now() + 20 * kMillisecond;
   co_return replies;
 }
 

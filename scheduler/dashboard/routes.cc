@@ -144,10 +144,18 @@ Response act(Dashboard::Impl& d, const Request& request, const Query& query, con
       return problem(request, http::status::forbidden, "only an operator lets operators in");
     return json_of(request, {{"path", "/login?code=" + d.auth.make_code(*role, monotonic_now())}});
   }
-  if (query.path() != "/api/cancel" && query.path() != "/api/release")
+  if (query.path() != "/api/cancel" && query.path() != "/api/release" && query.path() != "/api/drain")
     return problem(request, http::status::not_found, "there is nothing here");
   if (*entry.role != Role::kOperator)
     return problem(request, http::status::forbidden, "readers only look; log in as operator");
+  if (query.path() == "/api/drain") {
+    const auto device = Query::parse(text_of(body, "device").value_or(""));
+    const std::string_view on = text_of(body, "on").value_or("yes");
+    if (!device || *device > UINT32_MAX || (on != "yes" && on != "no"))
+      return problem(request, http::status::bad_request, R"(send {"device": "NUMBER", "on": "yes" or "no"})");
+    d.source.drain(DeviceId{static_cast<std::uint32_t>(*device)}, on == "yes");
+    return respond(request, http::status::accepted, "{}", "application/json");
+  }
   const bool cancel = query.path() == "/api/cancel";
   const auto id = Query::parse(text_of(body, cancel ? "graph" : "array").value_or(""));
   if (!id) return problem(request, http::status::bad_request, "which one? Its id is missing, or no number");
@@ -170,6 +178,7 @@ Response view_response(const Request& request, const SharedView& view, const ir:
   if (const auto* graph = std::get_if<scheduler::GraphView>(&*view)) return json_of(request, to_json(*graph));
   if (const auto* arrays = std::get_if<scheduler::ArrayList>(&*view))
     return json_of(request, to_json(*arrays));
+  if (const auto* links = std::get_if<scheduler::LinkList>(&*view)) return json_of(request, to_json(*links));
   if (const auto* array = std::get_if<scheduler::ArrayDetail>(&*view))
     return json_of(request, to_json(*array, at));
   return problem(request, http::status::internal_server_error, "the scheduler answered something else");
@@ -216,12 +225,40 @@ Task<Response> predicted(Dashboard::Impl& d, const Request& request, GraphId gra
   co_return json_of(request, to_json(*said));
 }
 
-Task<Response> traced(Dashboard::Impl& d, const Request& request, GraphId graph) {
+// "from_us": how far back at most, "until_us": at least.
+Task<Response> traced(Dashboard::Impl& d, const Request& request, const Query& query) {
+  constexpr std::uint64_t kLongest = 1'000'000ull * 3600 * 24 * 365;
+  const auto age = [&](std::string_view key) {
+    return static_cast<std::int64_t>(std::min(query.number(key).value_or(0), kLongest)) * 1000;
+  };
+  msg::TraceRequest wanted;
+  wanted.graph = GraphId{query.number("id").value_or(0)};
+  wanted.from_age_ns = age("from_us");
+  wanted.until_age_ns = age("until_us");
   if (d.tracing)
     co_return problem(request, http::status::service_unavailable,
                       "another trace is being collected; ask again");
   const Flag busy(d.tracing);
-  const std::optional<Result<std::vector<msg::TraceReply>>> replies = co_await d.trace(graph);
+  const std::optional<Result<std::vector<msg::TraceReply>>> replies = co_await d.trace(wanted);
+  if (!replies) co_return problem(request, http::status::gateway_timeout, "not all workers answered in time");
+  if (!*replies) co_return problem(request, status_of(replies->error()), replies->error().message);
+  const std::shared_ptr<const Look> seen = co_await d.look();
+  std::map<WorkerId, std::string> hosts;
+  if (seen)
+    for (const msg::PeerInfo& peer : seen->overview.status.peers) hosts[peer.id] = peer.host_id;
+  std::vector<msg::TraceReply> aligned = **replies;
+  msg::align_clocks(aligned, hosts);
+  co_return json_of(request, to_json(aligned));
+}
+
+Task<Response> located(Dashboard::Impl& d, const Request& request, const Query& query) {
+  msg::BlocksRequest wanted;
+  wanted.array = ArrayId{query.number("id").value_or(0)};
+  wanted.first =
+      static_cast<std::int64_t>(std::min<std::uint64_t>(query.number("first").value_or(0), 1ull << 62));
+  wanted.count = static_cast<std::int64_t>(std::min<std::uint64_t>(
+      query.number("count").value_or(1), static_cast<std::uint64_t>(msg::kMaxBlocksAsked)));
+  const std::optional<Result<std::vector<msg::BlocksReply>>> replies = co_await d.blocks(wanted);
   if (!replies) co_return problem(request, http::status::gateway_timeout, "not all workers answered in time");
   if (!*replies) co_return problem(request, status_of(replies->error()), replies->error().message);
   co_return json_of(request, to_json(**replies));
@@ -258,7 +295,8 @@ Task<Response> Dashboard::Impl::answer(const Request& request) {
   if (path == "/api/explain" && id == 0)
     co_return problem(request, http::status::bad_request, "which graph? Its id is missing, or no number");
   if (path == "/api/explain") co_return co_await predicted(*this, request, GraphId{id});
-  if (path == "/api/trace") co_return co_await traced(*this, request, GraphId{id});
+  if (path == "/api/trace") co_return co_await traced(*this, request, query);
+  if (path == "/api/blocks") co_return co_await located(*this, request, query);
   scheduler::ViewRequest wanted;
   if (path == "/api/graph")
     wanted = scheduler::GraphRequest{GraphId{id}, scheduler::kNotYet,
@@ -266,6 +304,8 @@ Task<Response> Dashboard::Impl::answer(const Request& request) {
   else if (path == "/api/arrays")
     wanted =
         scheduler::ArraysRequest{SessionId{static_cast<std::uint32_t>(query.number("session").value_or(0))}};
+  else if (path == "/api/links")
+    wanted = scheduler::LinksRequest{};
   else if (path == "/api/array")
     wanted = scheduler::ArrayRequest{ArrayId{id}};
   else

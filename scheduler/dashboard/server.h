@@ -111,7 +111,8 @@ struct Dashboard::Impl {
   Task<SharedView> view(scheduler::ViewRequest request);
   Task<std::shared_ptr<const Look>> look();
   Task<std::optional<msg::Explanation>> explain(GraphId graph);
-  Task<std::optional<Result<std::vector<msg::TraceReply>>>> trace(GraphId graph);
+  Task<std::optional<Result<std::vector<msg::TraceReply>>>> trace(msg::TraceRequest request);
+  Task<std::optional<Result<std::vector<msg::BlocksReply>>>> blocks(msg::BlocksRequest request);
 
   // http.cc
   Task<void> serve(asio::ip::tcp::socket socket);

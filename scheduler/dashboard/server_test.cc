@@ -39,22 +39,35 @@ struct FakeSource final : Source {
                                  : answer(error(Errc::kNotFound, "no such graph is known any more"));
     }
     if (std::holds_alternative<scheduler::ArraysRequest>(request)) return answer(scheduler::ArrayList{});
+    if (std::holds_alternative<scheduler::LinksRequest>(request)) return answer(scheduler::LinkList{});
     if (std::holds_alternative<scheduler::ArrayRequest>(request))
       return answer(error(Errc::kNotFound, "no such array"));
     answer(test::cluster(workers, test::kHostile));
   }
   void explain(GraphId, std::function<void(msg::Explanation)> answer) override { answer({}); }
-  void trace(GraphId, std::function<void(Result<std::vector<msg::TraceReply>>)> answer) override {
+  void trace(msg::TraceRequest request,
+             std::function<void(Result<std::vector<msg::TraceReply>>)> answer) override {
+    from_age_ns = request.from_age_ns, until_age_ns = request.until_age_ns;
     if (refuses) return answer(error(Errc::kUnavailable, "others are collecting traces"));
     answer(std::vector<msg::TraceReply>{});
   }
   void cancel(GraphId graph) override { cancelled = graph.value; }
   void release(ArrayId array) override { released = array.value; }
+  void blocks(msg::BlocksRequest request,
+              std::function<void(Result<std::vector<msg::BlocksReply>>)> answer) override {
+    if (refuses) return answer(error(Errc::kUnavailable, "others are asking"));
+    msg::BlocksReply reply;
+    reply.copies = {
+        {request.first, DeviceId{2}, msg::BlockState::kReceiving, false, request.count, DeviceId{1}}};
+    answer(std::vector<msg::BlocksReply>{reply});
+  }
+  void drain(DeviceId device, bool on) override { drained = on ? device.value : 0; }
 
   std::atomic<int> views = 0;
   std::atomic<std::uint64_t> cancelled = 0, released = 0;
   std::atomic<bool> silent = false, refuses = false;
-  std::atomic<TimeNs> cost_ns = 0;
+  std::atomic<TimeNs> cost_ns = 0, from_age_ns = 0, until_age_ns = 0;
+  std::atomic<std::uint32_t> drained = 0;
   std::atomic<int> workers = 2;
 };
 
@@ -242,6 +255,15 @@ TEST_CASE("readers look; operators act") {
   CHECK(site.post("/api/release", R"({"array":"9"})", site.bearer(site.operator_token) + site.as_json())
             .status == 202);
   CHECK(site.source.released == 9);
+  CHECK(site.post("/api/drain", R"({"device":"3"})", reader).status == 403);
+  for (const char* wrong :
+       {"{}", R"({"device":"x"})", R"({"device":"99999999999"})", R"({"device":"3","on":"1"})"})
+    CHECK(site.post("/api/drain", wrong, op).status == 400);
+  CHECK(site.source.drained == 0);
+  CHECK(site.post("/api/drain", R"({"device":"3"})", op).status == 202);
+  CHECK(site.source.drained == 3);
+  CHECK(site.post("/api/drain", R"({"device":"3","on":"no"})", op).status == 202);
+  CHECK(site.source.drained == 0);
   CHECK(site.get("/api/cancel", "Cookie: x\r\n").status == 401);
   CHECK(site.get("/api/cancel", site.bearer(site.operator_token)).status == 404);  // not by GET
 }
@@ -422,6 +444,24 @@ TEST_CASE("what the scheduler refuses is told at once") {
   const Answer answer = site.get("/api/trace", site.bearer(site.reader_token));
   CHECK(answer.status == 503);
   CHECK(answer.body.find("others are collecting") != std::string::npos);
+}
+
+TEST_CASE("a range of the trace and blocks of an array are asked for by number") {
+  Site site;
+  const std::string reader = site.bearer(site.reader_token);
+  CHECK(site.get("/api/trace?from_us=5000000&until_us=1000", reader).status == 200);
+  CHECK(site.source.from_age_ns == 5 * kSecond);
+  CHECK(site.source.until_age_ns == kMillisecond);
+  CHECK(site.get("/api/trace?from_us=99999999999999999999&until_us=x", reader).status == 200);
+  CHECK(site.source.until_age_ns == 0);
+  const Answer blocks = site.get("/api/blocks?id=3&first=7&count=99999999", reader);
+  CHECK(blocks.body.find("\"block\":7") != std::string::npos);
+  CHECK(blocks.body.find("\"state\":\"in flight\"") != std::string::npos);
+  CHECK(blocks.body.find("\"bytes\":4096") != std::string::npos);  // no more are asked for
+  CHECK(site.get("/api/blocks?id=3").status == 401);
+  CHECK(site.get("/api/links", reader).status == 200);
+  site.source.refuses = true;
+  CHECK(site.get("/api/blocks?id=3", reader).status == 503);
 }
 
 TEST_CASE("HEAD is answered as GET, without the body") {

@@ -17,7 +17,7 @@ namespace websocket = beast::websocket;
 constexpr std::size_t kMaxWatched = 8;
 
 struct Watched {
-  std::string view;  // graph, arrays or array; the overview always comes
+  std::string view;  // graph, arrays, array or links; the overview always comes
   std::uint64_t id = 0;
   TimeNs since = scheduler::kNotYet;  // graphs: what was told already
   std::string told;                   // others: not told again while it is the same
@@ -78,7 +78,7 @@ bool take(Socket& s, std::string_view text) {
     std::from_chars(id.data(), id.data() + id.size(), w.id);
     if (w.view == "log")
       log = true;
-    else if (w.view == "graph" || w.view == "arrays" || w.view == "array")
+    else if (w.view == "graph" || w.view == "arrays" || w.view == "array" || w.view == "links")
       wanted.push_back(std::move(w));
     else if (w.view != "overview")
       return false;
@@ -123,6 +123,7 @@ Task<bool> write(Dashboard::Impl& d, std::shared_ptr<Socket> s, const std::strin
 scheduler::ViewRequest request_of(const Watched& w) {
   if (w.view == "graph") return scheduler::GraphRequest{GraphId{w.id}, scheduler::kNotYet, 0};
   if (w.view == "array") return scheduler::ArrayRequest{ArrayId{w.id}};
+  if (w.view == "links") return scheduler::LinksRequest{};
   return scheduler::ArraysRequest{SessionId{static_cast<std::uint32_t>(w.id)}};
 }
 
@@ -134,7 +135,7 @@ std::string text_of(const scheduler::View& view, Watched& w) {
     scheduler::GraphView news;
     if (!whole) {
       news.summary = graph->summary, news.now = graph->now, news.passes = graph->passes;
-      news.source_count = graph->source_count, news.forgotten = graph->forgotten;
+      news.source_count = graph->source_count, news.forgotten = graph->forgotten, news.peaks = graph->peaks;
       std::copy_if(graph->ops.begin(), graph->ops.end(), std::back_inserter(news.ops),
                    [&](const scheduler::OpView& op) { return std::max<TimeNs>(op.ended, 0) > w.since; });
       if (news.ops.empty() && w.told == "ended") return {};
@@ -149,6 +150,8 @@ std::string text_of(const scheduler::View& view, Watched& w) {
   }
   if (const auto* arrays = std::get_if<scheduler::ArrayList>(&view))
     object = to_json(*arrays);
+  else if (const auto* links = std::get_if<scheduler::LinkList>(&view))
+    object = to_json(*links);
   else if (const auto* array = std::get_if<scheduler::ArrayDetail>(&view))
     object = to_json(*array, {});
   else if (const auto* why = std::get_if<Error>(&view))

@@ -1,68 +1,117 @@
-// Steps that workers remember, for the page (columns) and for other viewers (Chrome's trace events).
+// What workers remember, as columns for the page.
 #include "views.h"
 
 #include <tilewise/base/text.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 
 namespace tilewise::dashboard {
+namespace {
+
+// Names by number, in the order of their first use.
+template <class Key> class Names {
+ public:
+  template <class Fn> std::uint32_t operator()(const Key& key, Fn&& fresh) {
+    const auto [it, added] = index_.emplace(key, static_cast<std::uint32_t>(index_.size()));
+    if (added) fresh();
+    return it->second;
+  }
+
+ private:
+  std::map<Key, std::uint32_t> index_;
+};
+
+}  // namespace
 
 json::object to_json(const std::vector<msg::TraceReply>& replies) {
-  json::array names, columns[7];  // family, device, stream, start, nanoseconds it took, op, point
-  std::map<std::string, std::uint32_t> families;
-  std::map<std::uint64_t, std::uint32_t> ops;
+  enum Column {
+    kFamily,
+    kDevice,
+    kStream,
+    kStart,
+    kTook,
+    kOp,
+    kPoint,
+    kKind,
+    kLane,
+    kPeer,
+    kBytes,
+    kUser,
+    kColumns
+  };
+  static constexpr const char* kTitles[] = {"family", "device", "stream", "start", "took",  "op",
+                                            "point",  "kind",   "lane",   "peer",  "bytes", "user"};
+  json::array names, columns[kColumns], since;
+  Names<std::string> families;
+  Names<std::uint64_t> ops;
   json::array op_ids, op_graphs, op_families;
-  std::size_t steps = 0;
-  std::uint64_t lost = 0;
-  std::int64_t origin = 0;
+  std::size_t records = 0;
+  std::uint64_t lost = 0, cut = 0;
+  std::int64_t origin = 0, now = 0;
   for (const msg::TraceReply& reply : replies) {
     lost += reply.lost;
+    cut += reply.cut;
+    now = std::max(now, reply.now_ns);
     for (const msg::TracedStep& step : reply.steps) {
-      if (steps++ == 0 || step.start_ns < origin) origin = step.start_ns;
+      if (records++ == 0 || step.start_ns < origin) origin = step.start_ns;
     }
   }
-  for (json::array& column : columns) column.reserve(steps);
+  for (json::array& column : columns) column.reserve(records);
   for (const msg::TraceReply& reply : replies) {
     std::vector<std::uint32_t> family;
     for (const std::string& name : reply.families) {
-      const auto [it, fresh] =
-          families.emplace(json::utf8(name), static_cast<std::uint32_t>(families.size()));
-      if (fresh) names.push_back(json::value(it->first));
-      family.push_back(it->second);
+      const std::string known = json::utf8(name);
+      family.push_back(families(known, [&] { names.push_back(json::value(known)); }));
     }
+    std::map<DeviceId, bool> devices;
     for (const msg::TracedStep& step : reply.steps) {
-      const auto [op, fresh] = ops.emplace(step.op.value, static_cast<std::uint32_t>(ops.size()));
-      const std::int64_t kind = step.family < family.size() ? std::int64_t{family[step.family]} : -1;
-      if (fresh) {
-        op_ids.push_back(json::value(json::id_text(step.op.value)));
-        op_graphs.push_back(json::value(json::id_text(step.graph.value)));
-        op_families.push_back(kind);
-      }
-      columns[0].push_back(kind);
-      columns[1].push_back(step.device.value);
-      columns[2].push_back(step.stream);
-      columns[3].push_back(step.start_ns - origin);
-      columns[4].push_back(step.end_ns - step.start_ns);
-      columns[5].push_back(op->second);
-      columns[6].push_back(step.point);
+      const bool ran = step.kind == msg::TraceKind::kStep;
+      const std::int64_t kind = ran && step.family < family.size() ? std::int64_t{family[step.family]} : -1;
+      const auto number = [&](OpId id, std::int64_t of) {
+        return ops(id.value, [&] {
+          op_ids.push_back(json::value(json::id_text(id.value)));
+          op_graphs.push_back(json::value(json::id_text(step.graph.value)));
+          op_families.push_back(of);
+        });
+      };
+      devices[step.device] = true;
+      columns[kFamily].push_back(kind);
+      columns[kDevice].push_back(step.device.value);
+      columns[kStream].push_back(step.stream);
+      columns[kStart].push_back(step.start_ns - origin);
+      columns[kTook].push_back(step.end_ns - step.start_ns);
+      columns[kOp].push_back(number(step.op, kind));
+      columns[kPoint].push_back(step.point);
+      columns[kKind].push_back(static_cast<int>(step.kind));
+      const bool moved = step.kind == msg::TraceKind::kTransfer;
+      columns[kLane].push_back(moved ? static_cast<int>(step.lane) : -1);
+      columns[kPeer].push_back(step.peer.value);
+      columns[kBytes].push_back(step.bytes);
+      columns[kUser].push_back(moved ? number(step.user, -1) : 0);
     }
+    // Before this moment these devices' records are gone.
+    if (reply.lost > 0)
+      for (const auto& [device, there] : devices)
+        since.push_back(json::array{device.value, reply.since_ns - origin});
   }
-  return {{"view", "trace"},
-          {"origin_ns", json::id_text(static_cast<std::uint64_t>(origin))},
-          {"lost", lost},
-          {"families", std::move(names)},
-          {"ops", std::move(op_ids)},
-          {"op_graphs", std::move(op_graphs)},
-          {"op_families", std::move(op_families)},
-          {"family", std::move(columns[0])},
-          {"device", std::move(columns[1])},
-          {"stream", std::move(columns[2])},
-          {"start", std::move(columns[3])},
-          {"took", std::move(columns[4])},
-          {"op", std::move(columns[5])},
-          {"point", std::move(columns[6])}};
+  json::array lanes, kinds;
+  for (int i = 0; i < msg::kLaneCount; ++i) lanes.push_back(json::value(msg::name_of(msg::Lane(i))));
+  for (int i = 0; i < msg::kTraceKindCount; ++i)
+    kinds.push_back(json::value(msg::name_of(msg::TraceKind(i))));
+  json::object out{{"view", "trace"},
+                   {"now", now - origin},
+                   {"lost", lost},
+                   {"cut", cut},
+                   {"since", std::move(since)},
+                   {"families", std::move(names)},
+                   {"lanes", std::move(lanes)},
+                   {"kinds", std::move(kinds)},
+                   {"ops", std::move(op_ids)},
+                   {"op_graphs", std::move(op_graphs)},
+                   {"op_families", std::move(op_families)}};
+  for (int i = 0; i < kColumns; ++i) out[kTitles[i]] = std::move(columns[i]);
+  return out;
 }
 
 }  // namespace tilewise::dashboard

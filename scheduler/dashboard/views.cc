@@ -86,6 +86,9 @@ object op(const scheduler::OpView& o) {
           {"ended", seconds(o.ended)},
           {"predicted_s", o.predicted_s},
           {"why", utf8(o.why)},
+          {"busy_s", o.busy_s},
+          {"busiest_s", o.busiest_s},
+          {"bytes_moved", o.bytes_moved},
           {"shares", shares(o.shares)}};
 }
 
@@ -176,7 +179,8 @@ json::object to_json(const scheduler::Overview& o, const std::vector<Warning>& f
                            return object{{"worker", entry.first.value},
                                          {"lane", msg::name_of(entry.second.lane)},
                                          {"transfers", entry.second.transfers},
-                                         {"bytes", entry.second.bytes}};
+                                         {"bytes", entry.second.bytes},
+                                         {"failed", entry.second.failed}};
                          })},
           {"graphs", list(o.graphs, summary)},
           {"sessions", list(o.sessions,
@@ -202,6 +206,12 @@ json::object to_json(const scheduler::Overview& o, const std::vector<Warning>& f
                                         {"name", utf8(v.name)},
                                         {"at", seconds(v.at)}};
                         })},
+          {"draining",
+           list(o.draining,
+                [](const scheduler::DrainView& v) {
+                  return object{{"device", v.device.value}, {"tasks_left", v.tasks_left}, {"bytes", v.bytes}};
+                })},
+          {"recovered", o.recovered},
           {"warnings", list(found, [](const Warning& w) {
              return object{
                  {"serious", w.serious}, {"code", w.code}, {"what", utf8(w.what)}, {"to_do", utf8(w.to_do)}};
@@ -224,6 +234,10 @@ json::object to_json(const scheduler::GraphView& g) {
                             return object{{"name", utf8(p.name)}, {"ops", p.ops}};
                           })},
           {"ops", list(g.ops, op)},
+          {"peaks", list(g.peaks,
+                         [](const scheduler::DevicePeak& p) {
+                           return array{p.device.value, p.bytes};
+                         })},
           {"forgotten", g.forgotten}};
 }
 
@@ -232,6 +246,36 @@ json::object to_json(const scheduler::ArrayList& a) {
           {"live", a.live},
           {"looked_at", a.listed_of},
           {"arrays", list(a.arrays, array_object)}};
+}
+
+json::object to_json(const scheduler::LinkList& all) {
+  return {{"view", "links"},
+          {"count", all.count},
+          {"links", list(all.links, [](const scheduler::LinkView& l) {
+             return object{{"from", l.stats.from.value},
+                           {"to", l.stats.to.value},
+                           {"lane", msg::name_of(l.stats.lane)},
+                           {"transfers", l.stats.transfers},
+                           {"bytes", l.stats.bytes},
+                           {"busy_s", static_cast<double>(l.stats.busy_ns) * 1e-9},
+                           {"limit_bytes_per_s", l.limit_bytes_per_s},
+                           {"latency_s", l.latency_s}};
+           })}};
+}
+
+json::object to_json(const std::vector<msg::BlocksReply>& replies) {
+  array copies;
+  for (const msg::BlocksReply& reply : replies) {
+    for (const msg::BlockCopy& c : reply.copies) {
+      copies.push_back(object{{"block", c.block},
+                              {"device", c.device.value},
+                              {"state", msg::name_of(c.state)},
+                              {"owned", c.owned},
+                              {"bytes", c.bytes},
+                              {"from", c.from.value}});
+    }
+  }
+  return {{"view", "blocks"}, {"copies", std::move(copies)}};
 }
 
 json::object to_json(const scheduler::ArrayDetail& a, const ir::Index& at) {

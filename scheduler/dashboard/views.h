@@ -17,7 +17,9 @@ constexpr std::int64_t kWindow = 64;
 json::object to_json(const scheduler::ArrayDetail& array, const ir::Index& at);
 json::object to_json(const msg::Explanation& explanation);
 json::object to_json(const std::vector<std::shared_ptr<const LogLine>>& lines);
-// Columns of equal length, one entry a step: much smaller than an object a step.
+json::object to_json(const scheduler::LinkList& links);
+json::object to_json(const std::vector<msg::BlocksReply>& replies);
+// Columns of equal length, one entry a record: much smaller than an object each. Clocks are aligned already.
 json::object to_json(const std::vector<msg::TraceReply>& replies);
 
 }  // namespace tilewise::dashboard

@@ -15,9 +15,9 @@ using scheduler::Overview;
 constexpr TimeNs kRecent = 300 * kSecond;
 constexpr double kFull = 0.9;               // of a device's memory
 constexpr double kBusy = 0.5, kIdle = 0.1;  // shares of the time between two looks
-constexpr std::array<std::string_view, 10> kCodes = {
-    "no-workers",   "worker-lost", "stuck",       "memory-full",     "spilling",
-    "graph-failed", "imbalance",   "staged-lane", "tcp-on-one-host", "no-progress"};
+constexpr std::array<std::string_view, 12> kCodes = {
+    "no-workers",   "worker-lost", "stuck",       "memory-full",     "spilling",    "graph-failed",
+    "imbalance",    "staged-lane", "tcp-on-one-host", "no-progress", "retries",     "drained"};
 
 struct DeviceInfo {
   std::string name;
@@ -184,6 +184,33 @@ void about_lanes(const Overview& now, const Devices& devices, std::vector<Warnin
   }
 }
 
+void about_retries(const Overview& now, const Overview* before, std::vector<Warning>& out) {
+  const auto failed = [](const Overview& o) {
+    std::int64_t sum = 0;
+    for (const auto& [worker, lane] : o.status.lanes) sum += lane.failed;
+    return sum;
+  };
+  const std::int64_t lately = before == nullptr ? failed(now) : failed(now) - failed(*before);
+  if (lately > 0)
+    out.push_back(
+        {false, "retries",
+         std::to_string(lately) + (lately == 1 ? " transfer" : " transfers") +
+             " between workers failed and had to be tried again" +
+             (before == nullptr ? "." : " in the last seconds."),
+         "A few while a worker leaves are usual. If they go on: look at the workers' logs, and at the "
+         "network between them."});
+}
+
+void about_drains(const Overview& now, const Devices& devices, std::vector<Warning>& out) {
+  for (const scheduler::DrainView& drain : now.draining) {
+    const auto device = devices.find(drain.device);
+    if (device == devices.end() || drain.tasks_left > 0 || drain.bytes > 0) continue;
+    out.push_back({false, "drained", device->second.name + " is drained: it has no work and holds nothing.",
+                   "Its worker may be ended without loss once all its devices are; or let it take work again "
+                   "(Devices)."});
+  }
+}
+
 }  // namespace
 
 std::vector<std::string_view> warning_codes() { return {kCodes.begin(), kCodes.end()}; }
@@ -196,6 +223,8 @@ std::vector<Warning> warnings(const Overview& now, const Overview* before) {
   about_graphs(now, out);
   about_balance(now, before, devices, out);
   about_lanes(now, devices, out);
+  about_retries(now, before, out);
+  about_drains(now, devices, out);
   std::stable_sort(out.begin(), out.end(),
                    [](const Warning& a, const Warning& b) { return a.serious > b.serious; });
   return out;

@@ -84,6 +84,17 @@ TEST_CASE("imbalance is judged between two looks, while something runs") {
   CHECK(warnings(now, &before).empty());
 }
 
+TEST_CASE("retries, and devices that may go, are told") {
+  scheduler::Overview o = cluster();
+  o.status.lanes.emplace_back(WorkerId{1}, msg::LaneStats{msg::Lane::kTcp, 5, 10, 2});
+  CHECK(has(warnings(o, nullptr), "retries", "2 transfers"));
+  CHECK(!has(warnings(o, &o), "retries"));  // long ago
+  o.draining = {{DeviceId{1}, 3, 0}, {DeviceId{2}, 0, 10}};
+  CHECK(!has(warnings(o, nullptr), "drained"));
+  o.draining = {{DeviceId{1}, 0, 0}};
+  CHECK(has(warnings(o, nullptr), "drained", "w1/host:0"));
+}
+
 TEST_CASE("every warning has a known code") {
   const auto codes = warning_codes();
   for (const char* code : {"no-workers", "worker-lost", "stuck", "memory-full", "spilling", "graph-failed",
@@ -137,6 +148,38 @@ TEST_CASE("steps become columns") {
   CHECK(o.at("family").as_array()[2].to_number<int>() == -1);  // a worker that names none
   CHECK(o.at("ops").as_array().size() == 2);
   CHECK(to_json(std::vector<msg::TraceReply>{}).at("start").as_array().empty());
+}
+
+TEST_CASE(
+    "transfers and waits are records too; what was overwritten is told, and hosts' clocks fall together") {
+  msg::TraceReply a{1, WorkerId{1}, 2, 0, {"map"}, {}}, b{1, WorkerId{2}, 2, 7, {}, {}};
+  a.now_ns = 10'000, b.now_ns = 900'000, b.since_ns = 899'100, b.cut = 3;
+  a.steps = {{OpId{1}, GraphId{9}, 3, 0, DeviceId{1}, 0, 9'000, 9'500}};
+  b.steps = {{OpId{1}, GraphId{9}, 3, 0, DeviceId{2}, 0, 899'600, 899'700, msg::TraceKind::kTransfer,
+              msg::Lane::kTcp, DeviceId{1}, 64, OpId{2}},
+             {OpId{2}, GraphId{9}, 0, 0, DeviceId{2}, 0, 899'200, 899'700, msg::TraceKind::kNoInputs}};
+  std::vector<msg::TraceReply> replies{a, b};
+  msg::align_clocks(replies, {{WorkerId{1}, "one"}, {WorkerId{2}, "two"}});
+  const json::object o = to_json(replies);
+  const auto column = [&](const char* name, std::size_t i) {
+    return o.at(name).as_array()[i].to_number<std::int64_t>();
+  };
+  CHECK(column("start", 0) == 0);    // a thousand before its host's now: the earliest
+  CHECK(column("start", 1) == 600);  // four hundred before the other's
+  CHECK(o.at("now").to_number<int>() == 1000);
+  CHECK(o.at("cut").to_number<int>() == 3);
+  CHECK(o.at("since").as_array()[0] == json::array({2, 100}));
+  CHECK(column("kind", 1) == static_cast<int>(msg::TraceKind::kTransfer));
+  CHECK(o.at("lanes").as_array()[static_cast<std::size_t>(column("lane", 1))].as_string() == "tcp");
+  CHECK(column("peer", 1) == 1);
+  CHECK(column("bytes", 1) == 64);
+  CHECK(o.at("ops").as_array()[static_cast<std::size_t>(column("user", 1))].as_string() == "2");
+  CHECK(column("family", 1) == -1);
+  // One host, one clock: what was measured stays as it was measured.
+  replies = {a, a};
+  replies[1].worker = WorkerId{2}, replies[1].now_ns = 10'200;
+  msg::align_clocks(replies, {{WorkerId{1}, "one"}, {WorkerId{2}, "one"}});
+  CHECK(replies[0].steps[0].start_ns == replies[1].steps[0].start_ns);
 }
 
 }  // namespace

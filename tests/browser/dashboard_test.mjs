@@ -23,7 +23,11 @@ async function check(what, body) {
   ++passed;
   console.log(`ok ${passed} ${what} (${Date.now() - begin} ms)`);
 }
-const show = (view) => page.go(`${cluster.base}/#/${view}`);
+// The page has turned to it when its link says so; until then the text of the last view still stands there.
+async function show(view) {
+  await page.go(`${cluster.base}/#/${view}`);
+  await page.until(`document.querySelector('nav a[aria-current=page]')?.getAttribute("href") === "#/${view.split("/")[0]}" && location.hash === "#/${view}"`, `${view} is shown`);
+}
 const text = (selector) => page.run(`document.querySelector(${JSON.stringify(selector)})?.innerText ?? ""`);
 const press = (label) => page.run(`(() => { const b = [...document.querySelectorAll("button, .button")].find((b) => b.innerText.startsWith(${JSON.stringify(label)})); b?.click(); return !!b; })()`);
 const says = (what, seconds) => page.until(`document.querySelector("main").innerText.includes(${JSON.stringify(what)})`, `the page says "${what}"`, seconds);
@@ -84,7 +88,15 @@ async function tests() {
     for (const key of ["ArrowRight", "ArrowDown"]) await page.send("Input.dispatchKeyEvent", { type: "keyDown", key, code: key });
     await says("Block (1, 0)");
     await says("matmul “gram matrix”");
-    await says("steps on w");
+    await says("on w");
+    await says("at home, 512 KiB");
+    // What the grid says is what the workers say.
+    const shown = (await cluster.api("arrays")).arrays.find((a) => a.label === "gram matrix");
+    const copies = (await cluster.api(`blocks?id=${shown.id}&first=0&count=16`)).copies;
+    assert.equal(copies.filter((c) => c.owned && c.state === "here").length, 16);
+    await says("16 at home");
+    const story = await text("main");
+    assert.match(story, /Moved \d+ time|No move of it is remembered/);
     await picture("arrays");
   });
 
@@ -105,8 +117,26 @@ async function tests() {
   await check("timeline: every step that the workers remember", async () => {
     await show("timeline");
     const trace = await cluster.api("trace");
-    await says(`${trace.start.length.toLocaleString("en-US")} steps over`);
+    const kinds = trace.kind.map((k) => trace.kinds[k]), many = (kind) => kinds.filter((k) => k === kind).length.toLocaleString("en-US");
+    await says(`${many("step")} steps and ${many("transfer")} transfers over`);
     await says("Nothing was left out");
+    // What came in, by lane: the sums of the records.
+    await page.until("document.querySelector('[aria-label=\"What came in, in the range shown\"] tbody tr')", "transfers are told");
+    const came = await page.run("[...document.querySelectorAll('[aria-label=\"What came in, in the range shown\"] tbody tr')].map((r) => [...r.cells].map((c) => c.innerText))");
+    for (const [how, blocks] of came) {
+      const lane = trace.lanes.indexOf(how.trim().replace("lane ", ""));
+      assert.equal(Number(blocks.replaceAll(",", "")), kinds.filter((k, i) => k === "transfer" && trace.lane[i] === lane).length, how);
+    }
+    assert.ok(kinds.includes("no work"), "idle devices say why");
+    await says("Waited for inputs");
+    // A range: the last millisecond has less than all.
+    assert.ok((await cluster.api("trace?from_us=1000")).kind.length < trace.kind.length);
+    // From the keyboard: a transfer, and what it came from.
+    await page.run("document.querySelector('canvas.timeline').focus()");
+    for (let i = 0; i < 12 && !/lane /.test(await text(".said strong")); ++i) await page.send("Input.dispatchKeyEvent", { type: "keyDown", key: "ArrowDown", code: "ArrowDown" });
+    assert.match(await text(".said"), /lane [\s\S]*It came from[\s\S]*(matmul|map|reduce)/);
+    await page.send("Input.dispatchKeyEvent", { type: "keyDown", key: "Escape", code: "Escape" });
+    assert.equal(await text(".said"), "");
     await page.run("document.querySelector('canvas.timeline').focus()");
     const all = await text(".row span.muted");
     for (let i = 0; i < 40; ++i) await page.send("Input.dispatchKeyEvent", { type: "keyDown", key: "+", text: "+" });
@@ -151,12 +181,42 @@ async function tests() {
     await show("devices");
     await pause(2500);
     await page.until("document.querySelectorAll('[aria-label=\"Devices\"] tbody tr').length === 4", "four devices");
+    // The matrix: what each device took in from each other one.
+    const links = (await cluster.api("links")).links;
+    assert.ok(links.length > 0 && links.every((l) => l.bytes > 0));
+    await page.until("document.querySelectorAll('table.matrix tbody tr').length >= 4 && document.querySelector('[aria-label=\"Links between devices\"] tbody tr')", "links are told");
     await picture("devices");
     await show(`graph/${running.id}`);
     await page.until(`[...document.querySelectorAll('button')].some((b) => b.innerText.startsWith('Cancel'))`, "it can be cancelled");
     await press("Cancel …");
     await press("Cancel the graph");
     await says("was cancelled by an operator");
+  });
+
+  await check("explain: what was measured stands beside what was predicted", async () => {
+    const done = (await cluster.api("overview")).graphs.find((g) => g.state === "done" && g.ops > 1);
+    await show(`explain/${done.id}`);
+    const detail = await cluster.api(`graph?id=${done.id}`);
+    const ran = detail.ops.filter((o) => o.tasks > 0);
+    assert.ok(ran.length > 0 && ran.every((o) => o.busy_s > 0 && o.busiest_s <= o.busy_s && o.busiest_s > 0), JSON.stringify(ran));
+    await says("Peaks, measured");
+    await page.until("document.querySelectorAll('[aria-label=\"Peaks, measured\"] tbody tr').length > 0", "peaks are told");
+  });
+
+  await check("an operator drains a device: nothing new goes there", async () => {
+    await show("devices");
+    await page.until("document.querySelectorAll('[data-drain]').length === 4", "each can be drained");
+    const device = await page.run("document.querySelector('[data-drain]').dataset.drain.split(' ')[0]");
+    await page.run("document.querySelector('[data-drain]').click()");
+    await page.run("document.querySelector('dialog .danger').click()");
+    await page.until("/drain(ing|ed):/.test(document.querySelector('[aria-label=Devices]').innerText)", "it is drained");
+    await cluster.until(async () => (await cluster.api("overview")).draining.length === 1, "the scheduler says so");
+    const before = (await cluster.api("overview")).devices.find((d) => String(d.id) === device).steps;
+    await client.do("known");
+    await pause(700);
+    assert.equal((await cluster.api("overview")).devices.find((d) => String(d.id) === device).steps, before);
+    await press("Let it work again");
+    await cluster.until(async () => (await cluster.api("overview")).draining.length === 0, "it takes work again");
   });
 
   await check("an operator releases an array", async () => {
@@ -221,14 +281,20 @@ async function tests() {
 
   await check("small screens do not scroll sideways; dark colours are dark", async () => {
     await page.size(390, 844, true);
-    for (const view of ["overview", "arrays", "clients", "devices"]) {
+    for (const view of ["overview", "arrays", "clients", "devices", "timeline", "graph", "explain"]) {
       await show(view);
       await pause(400);
       const wide = await page.run("document.documentElement.scrollWidth");
       assert.ok(wide <= 400, `${view}: ${wide} pixels wide`);
+      if (process.env.TILEWISE_ALL_PICTURES) await picture(`small-${view}`);
     }
     await page.size(1360, 860);
     await page.colours("dark");
+    for (const view of process.env.TILEWISE_ALL_PICTURES ? ["timeline", "arrays", "devices", "graph", "explain"] : []) {
+      await show(view);
+      await pause(1200);
+      await picture(`dark-${view}`);
+    }
     await show("overview");
     await picture("dark");
     const back = await page.run("getComputedStyle(document.body).backgroundColor");
@@ -282,7 +348,7 @@ try {
 }
 await browser?.close();
 cluster.stop();
-rmSync(folder, { recursive: true, force: true });
+rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
 if (failure) {
   console.error(failure);
   console.error(cluster.words());

@@ -61,6 +61,10 @@ TEST_CASE("a trace has arrows from what was made to what needed it") {
   const std::string text = read_file(file);
   CHECK(has(text, "{\"ph\":\"s\",\"cat\":\"feeds\""));
   CHECK(has(text, "{\"ph\":\"f\",\"bp\":\"e\",\"cat\":\"feeds\""));
+  // Beside the steps: why devices idled, and what came from others (here: is read in place, or copied).
+  CHECK(has(text, "\"cat\":\"wait\",\"name\":\"no work\""));
+  CHECK(has(text, "\"cat\":\"transfer\",\"name\":\"lane "));
+  CHECK(has(text, "\"name\":\"came in\""));
   const Ran without = w.cluster.tool({"trace", file, "--dashboard", "127.0.0.1:1"});
   CHECK(without.code == 0);
   CHECK(has(without.errors, "no arrows"));

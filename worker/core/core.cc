@@ -14,6 +14,7 @@ void Actions::clear() {
   slabs.clear();
   joined.clear();
   lost.clear();
+  notes.clear();
 }
 
 Core::Core(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
@@ -168,6 +169,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
   }
   forget_retired();
   check_stuck();
+  note_waits();
   report();
   for (auto& [worker, batch] : outgoing) {
     if (batch.empty()) continue;

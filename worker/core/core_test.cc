@@ -66,9 +66,11 @@ struct Lists {
     core->check_invariants();
     for (const AddSlab& slab : std::vector<AddSlab>(actions.slabs)) {  // the shell always obliges
       std::vector<Launch> launches = actions.launches;
+      std::vector<msg::TracedStep> notes = actions.notes;
       std::vector<Event> added{SlabAdded{slab.device, slab.bytes, true}};
       core->step(added, now, actions);
       actions.launches.insert(actions.launches.begin(), launches.begin(), launches.end());
+      actions.notes.insert(actions.notes.begin(), notes.begin(), notes.end());
     }
     return actions;
   }
@@ -460,4 +462,74 @@ TEST_CASE(
     offer.recovery = 2;
     CHECK(lists.from_peer(offer, kThirdProcess).launches.size() == 1);
   }
+}
+
+namespace {
+std::vector<msg::TracedStep> of_kind(const std::vector<msg::TracedStep>& all, msg::TraceKind kind) {
+  std::vector<msg::TracedStep> out;
+  for (const msg::TracedStep& note : all)
+    if (note.kind == kind) out.push_back(note);
+  return out;
+}
+}  // namespace
+
+TEST_CASE("why a device idled, what came and from where are told when it is over") {
+  Lists lists;
+  lists.now += kMillisecond;
+  const ir::Op theirs = source(10, 1);
+  const Actions& actions =
+      lists.log({plan_of({on(kPeer, 1, theirs), on(kHere, 2, map_of(10, 11, theirs.space))}, {ArrayId{11}})});
+  // Until now there was nothing to do.
+  auto waits = of_kind(actions.notes, msg::TraceKind::kNoWork);
+  REQUIRE(waits.size() == 1);
+  CHECK(waits[0].device == kHere);
+  CHECK(waits[0].end_ns == lists.now);
+  CHECK(waits[0].end_ns - waits[0].start_ns >= kMillisecond);
+  // Now it waits for the peer's block, and says so before it has come.
+  auto open = lists.core->waits(lists.now + 5);
+  REQUIRE(open.size() == 1);
+  CHECK(open[0].kind == msg::TraceKind::kNoInputs);
+  CHECK(open[0].op == OpId{2});
+  CHECK(open[0].end_ns - open[0].start_ns == 5);
+  lists.now += kMillisecond;
+  msg::PeerBatch batch;
+  msg::Offer offer;
+  offer.block = {ArrayId{10}, 0}, offer.op = OpId{2}, offer.from = kPeer, offer.to = kHere, offer.bytes = 64;
+  batch.offers.push_back(offer);
+  const Actions& came = lists.from_peer(batch);
+  REQUIRE(came.launches.size() == 1);
+  waits = of_kind(came.notes, msg::TraceKind::kNoInputs);
+  REQUIRE(waits.size() == 1);
+  CHECK(waits[0].op == OpId{2});
+  CHECK(waits[0].graph == GraphId{1});
+  const auto moved = of_kind(came.notes, msg::TraceKind::kTransfer);
+  REQUIRE(moved.size() == 1);  // read in place
+  CHECK(moved[0].op == OpId{1});
+  CHECK(moved[0].point == 0);
+  CHECK(moved[0].user == OpId{2});
+  CHECK(moved[0].device == kHere);
+  CHECK(moved[0].peer == kPeer);
+  CHECK(moved[0].lane == msg::Lane::kMapped);
+  CHECK(moved[0].bytes == 64);
+  CHECK(lists.core->waits(lists.now).empty());
+  // What it read in place it has let go already: the step is enqueued.
+  CHECK(lists.core->blocks({1, ArrayId{10}, 0, 10}).copies.empty());
+  lists.completed(1);
+  const msg::BlocksReply made = lists.core->blocks({1, ArrayId{11}, 0, 10});
+  REQUIRE(made.copies.size() == 1);
+  CHECK(made.copies[0].state == msg::BlockState::kHere);
+  CHECK(made.copies[0].owned);
+  CHECK(lists.core->blocks({1, ArrayId{77}, 0, 10}).copies.empty());
+}
+
+TEST_CASE("a device whose tasks do not fit waits for memory") {
+  Lists lists(1024);  // bytes: two blocks of 512
+  const ir::Op big = source(10, 4, 64);
+  lists.log({plan_of({on(kHere, 1, big)}, {ArrayId{10}})});
+  lists.completed(1), lists.completed(2);
+  lists.step({});
+  const auto open = lists.core->waits(lists.now);
+  REQUIRE(open.size() == 1);
+  CHECK(open[0].kind == msg::TraceKind::kNoMemory);
+  CHECK(open[0].op == OpId{1});
 }

@@ -125,6 +125,7 @@ bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned, std::uin
                                                std::move(planned.placement), std::move(sources),
                                                std::move(*geometry)});
   op.entry->family = family(op.entry->op);
+  op.entry->busy_ns = std::make_unique<std::int64_t[]>(devices.size());
   if (const ir::Geometry& g = op.entry->geometry; g.point_count() > 0)
     op.entry->model_ns = static_cast<std::int64_t>(ir::model_step_ns(g, g.point(0)));
   op.operands = std::move(operands);

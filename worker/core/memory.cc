@@ -35,7 +35,10 @@ std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t byte
       extent = attempt();
     }
   }
-  if (extent) device.bytes_peak = std::max(device.bytes_peak, device.arena.bytes_in_use());
+  if (extent) {
+    device.bytes_high = std::max(device.bytes_high, device.arena.bytes_in_use());
+    device.bytes_peak = std::max(device.bytes_peak, device.bytes_high);
+  }
   return extent;
 }
 
@@ -253,6 +256,7 @@ bool Core::Impl::grant(Slot slot, bool lowest) {
   copy.state = CopyState::kReceiving;
   copy.kind = CopyKind::kRemote;
   copy.transfer = next_transfer++;
+  copy.since = now;
   transfers[copy.transfer] = slot;
   transfer_began(copy);
   out->receives.push_back(

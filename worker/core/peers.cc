@@ -170,17 +170,11 @@ void Core::Impl::on_offer(msg::Offer& m) {
                                                      " bytes for a block of " + std::to_string(copy.bytes)}));
     return;
   }
-  const auto account = [&](msg::Lane lane) {
-    msg::LaneStats& stats = lanes[static_cast<std::size_t>(lane)];
-    ++stats.transfers;
-    stats.bytes += copy.bytes;
-    lanes_dirty = true;
-  };
   if (m.slab != msg::kNoSlab && can_map(m.from, static_cast<std::uint16_t>(d))) {
     copy.kind = CopyKind::kBorrowed;
     copy.at = {m.from, m.slab, m.offset};
     copy.state = CopyState::kSealed;
-    account(msg::Lane::kMapped);
+    took_in(slot, msg::Lane::kMapped);
     wake(slot);
     usable(slot);
     return;
@@ -192,6 +186,7 @@ void Core::Impl::on_offer(msg::Offer& m) {
       copy.state = CopyState::kReceiving;
       give_memory(slot, *extent);
       copy.transfer = next_transfer++;
+      copy.since = now;
       transfers[copy.transfer] = slot;
       out->stores.push_back({copy.transfer, copy.device, copy.at, std::move(m.data)});
       return;
@@ -268,10 +263,7 @@ void Core::Impl::on_transfer(const TransferDone& event) {
   std::vector<Slot> claims;
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) claims.push_back(uses[u].op);
   if (event.failed.code == Errc::kOk) {
-    msg::LaneStats& stats = lanes[static_cast<std::size_t>(event.lane)];
-    ++stats.transfers;
-    stats.bytes += copy.bytes;
-    lanes_dirty = true;
+    took_in(slot, event.lane);
     copy.kind = CopyKind::kReplica;  // ours now: the lender owes us nothing more
     copy.state = CopyState::kSealed;
     refix(slot);
@@ -279,6 +271,7 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     wake(slot);
     usable(slot);
   } else {
+    transfer_failed(event.lane);
     // Never published. The transport has let go of the memory, else this event would not be here.
     devices[copy.device].arena.free(lose_memory(slot), alloc::Fence{});
     devices[copy.device].memory_freed = true;

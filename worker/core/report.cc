@@ -21,16 +21,21 @@ void Core::Impl::report() {
   for (const auto& [slot, d] : dirty) {
     ShareState& share = ops[slot].shares[d];
     share.dirty = false;
-    progress.ops.push_back({ops[slot].entry->id, devices[d].spec.id, share.completed, share.failed});
+    const OpEntry& entry = *ops[slot].entry;
+    progress.ops.push_back({entry.id, devices[d].spec.id, share.completed, share.failed});
+    if (share.completed == share.owned)
+      progress.measured.push_back({entry.id, devices[d].spec.id, entry.busy_ns[d], share.moved});
     maybe_forget(slot);
   }
   dirty.clear();
   progress.devices = device_stats();
+  for (DeviceState& device : devices) device.bytes_high = 0;
   if (std::exchange(lanes_dirty, false)) {
     for (const msg::LaneStats& lane : lanes) {
       if (lane.transfers > 0) progress.lanes.push_back(lane);
     }
     report_links(progress.links);
+    report_pairs(progress.pairs);
   }
   log_moved = report_now = tiers_dirty = false;
   last_report = now;
@@ -43,10 +48,11 @@ std::vector<msg::DeviceStats> Core::Impl::device_stats() const {
     // The reserve is nobody's data.
     std::int64_t reserve = 0;
     for (const alloc::Extent& extent : device.reserve) reserve += in_arena(extent.bytes);
-    stats.push_back({device.spec.id, std::max<std::int64_t>(0, device.arena.bytes_in_use() - reserve),
-                     device.bytes_peak, device.arena.bytes_resident(), device.steps_run, device.busy_ns,
-                     device.spilled_bytes, device.disk_written, device.disk_read, device.blocks_written,
-                     device.blocks_read_back});
+    const std::int64_t used = std::max<std::int64_t>(0, device.arena.bytes_in_use() - reserve);
+    stats.push_back({device.spec.id, used, device.bytes_peak, device.arena.bytes_resident(), device.steps_run,
+                     device.busy_ns, device.spilled_bytes, device.disk_written, device.disk_read,
+                     device.blocks_written, device.blocks_read_back,
+                     std::max(used, device.bytes_high - reserve)});
   }
   return stats;
 }

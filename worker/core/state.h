@@ -26,6 +26,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <tuple>
 
 namespace tilewise::worker {
 
@@ -117,6 +118,7 @@ struct Copy {
   std::uint64_t io = 0;                // under way, or 0
   alloc::Extent disk;                  // on_disk, writing
   std::uint32_t resident_at = 0;       // has_memory: position in its device's list
+  TimeNs since = 0;  // when its transfer began
   WorkerId timed;                      // none, or on whose link its transfer counts
   Slot producer_task = kNone;          // while its task is live
   Slot uses = kNone;
@@ -150,6 +152,7 @@ struct ArrayState {
 
 struct ShareState {  // an op's share on one local device
   std::int64_t owned = 0, next = 0, completed = 0, failed = 0;
+  std::int64_t moved = 0;  // bytes of its inputs that were copied here
   bool dirty = false;
   bool queued = false;  // in its queue's list of ops
   bool usable = false;  // in its queue's list of ops to look at
@@ -261,6 +264,15 @@ struct FairShare {
   double served = 0;  // nanoseconds over weight
 };
 
+// Why a device runs nothing; kStep: it does.
+struct Wait {
+  msg::TraceKind kind = msg::TraceKind::kStep;
+  TimeNs since = 0;
+  OpId op;  // of the task that waits
+  GraphId graph;
+  std::int64_t point = 0;
+};
+
 struct DeviceState {
   explicit DeviceState(const DeviceSpec& s)
       : spec(s),
@@ -297,6 +309,8 @@ struct DeviceState {
   std::int64_t writing_bytes = 0, reading_bytes = 0, ios = 0;
   std::int64_t spilled_bytes = 0;  // of copies on disk only
   std::int64_t disk_written = 0, disk_read = 0, blocks_written = 0, blocks_read_back = 0;  // so far
+  std::int64_t bytes_high = 0;  // since the last report
+  Wait wait;
 };
 
 struct PeerState {
@@ -497,6 +511,19 @@ struct Core::Impl {
   void report_links(std::vector<msg::LinkStats>& out_links);
   void forget_links(WorkerId peer);
 
+  // For people (notes.cc)
+  static constexpr std::size_t kMaxPairs = 16'384;
+  struct PairState {
+    msg::PairStats stats;
+    bool dirty = false;
+  };
+  void took_in(Slot copy, msg::Lane lane);
+  void transfer_failed(msg::Lane lane);
+  Wait why_idle(const DeviceState& device) const;
+  void note_waits();
+  msg::TracedStep note_of(const DeviceState& device, TimeNs until) const;
+  void report_pairs(std::vector<msg::PairStats>& out_pairs);
+
   // Reports (report.cc)
   void report();
   void mark_dirty(Slot op, std::uint16_t device);
@@ -567,6 +594,7 @@ struct Core::Impl {
   std::array<msg::LaneStats, msg::kLaneCount> lanes{};
   bool lanes_dirty = false;
   std::map<std::pair<WorkerId, std::uint8_t>, LinkState> links;  // by peer and class of size
+  std::map<std::tuple<DeviceId, DeviceId, msg::Lane>, PairState> pairs;
   Counters counts;
   std::vector<std::string> families;  // names of those seen, by number
 

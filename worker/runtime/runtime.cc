@@ -1,6 +1,7 @@
 #include <tilewise/worker/runtime.h>
 
 #include "host_fallback.h"
+#include "observed_steps.h"
 
 #include <tilewise/base/check.h>
 #include <tilewise/kernels/host_info.h>
@@ -67,7 +68,8 @@ struct Runtime::Local {
   std::vector<std::uint64_t> enqueued;  // the last step that went to the executor, likewise
   // Launches that could not even be enqueued, by stream: failed when their step number completes.
   std::vector<StepFailed> refused;
-  std::vector<device::Slab> scratch;  // per compute stream: its steps run one after another and share it
+  std::vector<ObservedSteps> observed;  // per compute stream: steps of GPUs, which nobody times
+  std::vector<device::Slab> scratch;    // per compute stream: its steps run one after another and share it
 
   Meter& meter(const OpEntry& op) {
     while (meters.size() <= op.family) meters.emplace_back();
@@ -83,6 +85,7 @@ Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const ker
     local->seen.assign(static_cast<std::size_t>(device->info().compute_streams), 0);
     local->enqueued = local->seen;
     local->scratch.resize(local->seen.size());
+    local->observed.resize(local->seen.size());
     local->device = std::move(device);
     local->device->on_progress([this] { wake_(); });
     copier_.add_device(local->device.get());
@@ -218,6 +221,12 @@ void Runtime::collect_completions() {
       const std::uint64_t done = local.device->compute_stream(static_cast<int>(s)).completed();
       if (done == local.seen[s]) continue;
       local.seen[s] = done;
+      local.observed[s].completed(done, monotonic_now(), [&](const auto& step, TimeNs start, TimeNs end) {
+        const OpEntry& op = *step.op;
+        std::atomic_ref(op.busy_ns[d]).fetch_add(end - start, std::memory_order_relaxed);
+        steps_.add(
+            {op.id, op.graph, step.point, op.family, local.id, static_cast<std::uint8_t>(s), start, end});
+      });
       const std::int64_t busy = local.busy_ns[s].load(std::memory_order_relaxed);
       const std::int64_t took = busy - std::exchange(local.charged_ns[s], busy);
       completed.push_back({d, static_cast<std::uint8_t>(s), done, took});
@@ -311,7 +320,12 @@ Status Runtime::launch_on_cuda(Local& local, const ResolvedStep& step, std::uint
 }
 
 StepSink Runtime::sink(Local& local, const Launch& launch) {
-  return {&local.meter(*launch.op), &steps_, &local.busy_ns[launch.stream], launch.device, launch.stream};
+  return {&local.meter(*launch.op),
+          &steps_,
+          &local.busy_ns[launch.stream],
+          launch.device,
+          local.id,
+          launch.stream};
 }
 
 msg::TraceReply Runtime::trace(const msg::TraceRequest& request) const {
@@ -319,17 +333,31 @@ msg::TraceReply Runtime::trace(const msg::TraceRequest& request) const {
   reply.nonce = request.nonce;
   if (!core_) return reply;
   reply.families = core_->families();
-  for (const StepRecord& r : steps_.read(reply.lost)) {
-    if (request.graph && r.graph != request.graph) continue;
-    reply.steps.push_back(
-        {r.op, r.graph, r.point, r.family, locals_[r.device]->id, r.stream, r.start_ns, r.end_ns});
-  }
+  reply.now_ns = monotonic_now();
+  const auto wanted = [&](const StepRecord& r) {
+    if (request.graph && r.graph != request.graph) return false;
+    return (request.from_age_ns <= 0 || reply.now_ns - r.end_ns <= request.from_age_ns) &&
+           (request.until_age_ns <= 0 || reply.now_ns - r.start_ns >= request.until_age_ns);
+  };
+  std::vector<StepRecord> records = steps_.read(reply.lost);
+  // Records come as things end, so what was overwritten ended before the oldest of them.
+  if (reply.lost > 0 && !records.empty()) reply.since_ns = records.front().end_ns;
+  for (const StepRecord& wait : core_->waits(reply.now_ns)) records.push_back(wait);
+  std::erase_if(records, [&](const StepRecord& r) { return !wanted(r); });
+  reply.steps = std::move(records);
   if (request.max_steps > 0 && reply.steps.size() > request.max_steps) {
     const std::size_t older = reply.steps.size() - request.max_steps;
-    reply.lost += older;
+    reply.cut = older;
     reply.steps.erase(reply.steps.begin(), reply.steps.begin() + static_cast<std::ptrdiff_t>(older));
   }
   return reply;
+}
+
+msg::BlocksReply Runtime::blocks(const msg::BlocksRequest& request) const {
+  if (core_) return core_->blocks(request);
+  msg::BlocksReply nothing;
+  nothing.nonce = request.nonce;
+  return nothing;
 }
 
 void Runtime::resolve(const Launch& launch, ResolvedStep& step) const {
@@ -388,6 +416,7 @@ Status Runtime::enqueue_on_cuda(Local& local, const Launch& launch, ResolvedStep
       local.fallback->supports(step.op->op)) {
     return local.fallback->launch(launch, step, sink(local, launch));
   }
+  local.observed[launch.stream].enqueued({launch.op, launch.point, launch.sequence, monotonic_now()});
   return launch_on_cuda(local, step, launch.stream);
 }
 
@@ -447,6 +476,7 @@ void Runtime::tell_meters(Local& local, msg::Progress& progress, msg::DeviceStat
 }
 
 void Runtime::perform() {
+  for (const msg::TracedStep& note : actions_.notes) steps_.add(note);
   for (const AddSlab& want : actions_.slabs) {
     Local& local = *locals_[want.device];
     auto slab = local.device->add_slab(want.bytes);

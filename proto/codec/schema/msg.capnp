@@ -150,9 +150,10 @@ struct DeviceStats {
   diskRead @8 :Int64;
   blocksWritten @9 :Int64;
   blocksReadBack @10 :Int64;
+  bytesHigh @11 :Int64;     # most at once since the last report
 }
 
-struct LaneStats { lane @0 :Lane; transfers @1 :Int64; bytes @2 :Int64; }  # cumulative
+struct LaneStats { lane @0 :Lane; transfers @1 :Int64; bytes @2 :Int64; failed @3 :Int64; }  # cumulative
 
 struct Progress {
   logApplied @0 :UInt64;   # highest contiguous log entry applied
@@ -161,6 +162,26 @@ struct Progress {
   lanes @3 :List(LaneStats);
   families @4 :List(FamilyStats);  # those that have moved
   links @5 :List(LinkStats);       # likewise
+  pairs @6 :List(PairStats);       # likewise
+  measured @7 :List(OpMeasured);
+}
+
+struct OpMeasured {
+  # When a device's share of an op is complete.
+  op @0 :UInt64;
+  device @1 :UInt32;
+  busyNs @2 :Int64;        # of its steps
+  bytesMoved @3 :Int64;    # of its inputs, copied there from other devices
+}
+
+struct PairStats {
+  # Cumulative: what one device took in from another, by lane; what is read in place included.
+  from @0 :UInt32;
+  to @1 :UInt32;
+  lane @2 :Lane;
+  transfers @3 :Int64;
+  bytes @4 :Int64;
+  busyNs @5 :Int64;        # summed over transfers
 }
 
 struct LinkStats {
@@ -327,7 +348,13 @@ struct Explanation {
 
 # ---- tracing ---------------------------------------------------------------------------------------------------------
 
-struct TraceRequest { nonce @0 :UInt64; graph @1 :UInt64; maxSteps @2 :UInt32; }
+struct TraceRequest {
+  nonce @0 :UInt64;
+  graph @1 :UInt64;
+  maxSteps @2 :UInt32;
+  fromAgeNs @3 :Int64;     # what ended at most so long ago
+  untilAgeNs @4 :Int64;    # what began at least so long ago
+}
 
 struct TracedStep {
   op @0 :UInt64;
@@ -338,6 +365,11 @@ struct TracedStep {
   stream @5 :UInt8;
   startNs @6 :Int64;       # monotonic clock of that host
   endNs @7 :Int64;
+  kind @8 :UInt8;          # msg::TraceKind
+  lane @9 :Lane;           # of transfers, as are the next three
+  peer @10 :UInt32;        # from whom
+  bytes @11 :Int64;
+  user @12 :UInt64;        # the op that wanted it
 }
 
 struct TraceReply {
@@ -347,6 +379,29 @@ struct TraceReply {
   lost @3 :UInt64;         # older steps that were forgotten
   families @4 :List(Text);
   steps @5 :List(TracedStep);
+  refused @6 :Outcome;     # by the scheduler
+  nowNs @7 :Int64;         # of that host
+  sinceNs @8 :Int64;       # of what ended from here on nothing was overwritten; 0: nothing at all
+  cut @9 :UInt64;          # records of the range that were left out
+}
+
+struct BlocksRequest { nonce @0 :UInt64; array @1 :UInt64; first @2 :Int64; count @3 :Int64; }
+
+struct BlocksReply {
+  nonce @0 :UInt64;
+  worker @1 :UInt32;
+  of @2 :UInt32;           # replies to expect
+  refused @3 :Outcome;
+  copies @4 :List(Copy);
+
+  struct Copy {
+    block @0 :Int64;
+    device @1 :UInt32;
+    state @2 :UInt8;       # msg::BlockState
+    owned @3 :Bool;
+    bytes @4 :Int64;
+    from @5 :UInt32;       # of copies
+  }
 }
 
 # ---- between peers --------------------------------------------------------------------------------------------------
@@ -451,5 +506,7 @@ struct Message {
     resume @26 :Resume;
     resumed @27 :Resumed;
     ack @28 :UInt64;                  # messages received so far
+    blocksRequest @29 :BlocksRequest;
+    blocksReply @30 :BlocksReply;
   }
 }

@@ -1,7 +1,7 @@
 // The link to the server: what the current view watches, what came, and whether we are connected and logged in.
-import type { ArrayDetail, ArrayList, Graph, LogLine, Message, Op, Overview } from "./types";
+import type { ArrayDetail, ArrayList, Graph, LinkList, LogLine, Message, Op, Overview } from "./types";
 
-export interface Watch { view: "overview" | "graph" | "arrays" | "array" | "log"; id?: string }
+export interface Watch { view: "overview" | "graph" | "arrays" | "array" | "links" | "log"; id?: string }
 
 // One moment of what changes all the time, for rates and charts.
 export interface Sample { t: number; tasks: number; used: Map<number, number>; busy: Map<number, number>; lanes: Map<string, number> }
@@ -18,6 +18,10 @@ class Live {
   graph: Graph | null = null;
   arrays: ArrayList | null = null;
   array: ArrayDetail | null = null;
+  links: LinkList | null = null;
+  linksBefore: { t: number; list: LinkList } | null = null;
+  held: { t: number; arrays: Map<string, number> }[] = [];  // bytes that are made of each array, while arrays are watched
+  names = new Map<string, string>();
   gone: string | null = null;
   log: LogLine[] = [];
   changed: () => void = () => {};
@@ -64,6 +68,7 @@ class Live {
       this.retry = 250;
       this.graph = null;  // another life of the scheduler may have begun
       this.log = [];
+      this.links = this.linksBefore = null;
       this.tell();
     };
     socket.onmessage = (event) => this.take(JSON.parse(event.data as string) as Message);
@@ -80,7 +85,8 @@ class Live {
     switch (message.view) {
       case "overview": this.takeOverview(message); break;
       case "graph": this.takeGraph(message); break;
-      case "arrays": this.arrays = message; break;
+      case "arrays": this.takeArrays(message); break;
+      case "links": this.takeLinks(message); break;
       case "array": this.array = message; break;
       case "gone": this.gone = message.error; break;
       case "log": {
@@ -106,6 +112,22 @@ class Live {
       used: new Map(o.devices.map((d) => [d.id, d.used])), busy: new Map(o.devices.map((d) => [d.id, d.busy_s])),
     });
     if (this.samples.length > kSamples) this.samples.shift();
+  }
+
+  private takeArrays(list: ArrayList): void {
+    this.arrays = list;
+    const t = this.overview?.now ?? 0;
+    if (t < (this.held.at(-1)?.t ?? 0)) this.held = [];
+    this.held.push({ t, arrays: new Map(list.arrays.filter((a) => a.made > 0).map((a) => [a.id, a.blocks ? a.bytes * a.made / a.blocks : 0])) });
+    for (const a of list.arrays) this.names.set(a.id, a.label || a.kind);
+    if (this.held.length > kSamples) this.held.shift();
+    if (this.names.size > 20_000) this.names.clear();
+  }
+
+  private takeLinks(list: LinkList): void {
+    const t = this.overview?.now ?? 0;
+    if (this.links && (!this.linksBefore || t - this.linksBefore.t >= 2)) this.linksBefore = { t, list: this.links };
+    this.links = list;
   }
 
   private takeGraph(g: Graph): void {

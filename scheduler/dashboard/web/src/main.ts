@@ -17,7 +17,7 @@ const pages: Record<string, Page> = {
   timeline: { title: "Timeline", make: timeline, watch: () => [], offline: true },
   graph: { title: "Graph", make: graph, watch: (id) => (id ? [{ view: "graph", id }] : []) },
   arrays: { title: "Arrays", make: arrays, watch: () => [{ view: "arrays" }] },
-  devices: { title: "Devices", make: devices, watch: () => [{ view: "arrays" }] },
+  devices: { title: "Devices", make: devices, watch: () => [{ view: "arrays" }, { view: "links" }] },
   explain: { title: "Explain", make: explain, watch: (id) => (id ? [{ view: "graph", id }] : []) },
   clients: { title: "Clients, errors, log", make: clients, watch: () => [{ view: "log" }] },
 };

@@ -101,7 +101,7 @@ export function toast(text: string): void {
   setTimeout(() => node.remove(), 5000);
 }
 
-export interface Series { name: string; colour: string; values: number[] }
+export interface Series { name: string; colour: string; values: (number | null)[] }
 
 // Lines over time. The figures are in a table beside every chart; the canvas is for the eye.
 export class Chart {

@@ -39,7 +39,14 @@ export function colour(i: number): string {
 
 // The same kind of work has the same colour everywhere.
 const kKinds = ["matmul", "map", "reduce_blocks", "combine", "copy", "call", "matmul_panels", "reshape", "read_npy", "write_npy", "fetch", "provide"];
+// What is no work: calm where nothing was to be done, loud where something was.
+const kOthers: Record<string, string> = {
+  "no work": "#9aa3ad", "waits for inputs": "#d9a520", "waits for memory": "#c8412f", spill: "#c8412f", unspill: "#d9a520",
+  "lane mapped": "#4f9d69", "lane same-device": "#4f9d69", "lane peer-copy": "#2f8fb0", "lane cuda-ipc": "#2f8fb0", "lane shared-memory": "#3f76c9",
+  "lane rdma": "#7a5bc9", "lane tcp": "#c06a1f", "lane staged": "#c8412f", "lane inline": "#6b7b8c",
+};
 export function kindColour(kind: string): string {
+  if (kOthers[kind]) return kOthers[kind]!;
   const family = kind.split(" ")[0]!;
   let i = kKinds.indexOf(family);
   if (family === "call" || i < 0) {

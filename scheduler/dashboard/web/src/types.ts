@@ -15,7 +15,7 @@ export interface Device {
   id: number; name: string; worker: number; kind: string; model: string; class: string; streams: number;
   memory: number; used: number; peak: number; resident: number; steps: number; busy_s: number;
 }
-export interface Lane { worker: number; lane: string; transfers: number; bytes: number }
+export interface Lane { worker: number; lane: string; transfers: number; bytes: number; failed: number }
 export interface SessionInfo { id: number; client: string; peer: number; held_arrays: number; held_bytes: number | null; running: number }
 export interface Warning { serious: boolean; code: string; what: string; to_do: string }
 export interface Lost { id: number; role: string; name: string; at: number }
@@ -24,17 +24,18 @@ export interface Overview {
   totals: { graphs_running: number; graphs_done: number; graphs_failed: number; tasks_done: number; arrays: number };
   peers: Peer[]; devices: Device[]; lanes: Lane[]; graphs: GraphSummary[]; sessions: SessionInfo[];
   stuck: { device: number; graph: Id; needed: number; available: number }[]; lost: Lost[]; warnings: Warning[];
+  draining: { device: number; tasks_left: number; bytes: number }[]; recovered: number;
 }
 export type Share = [device: number, owned: number, completed: number];
 export interface Op {
   id: Id; position: number; kind: string; label: string; fused: number; inputs: number[]; reads_earlier: boolean;
   tasks: number; done: number; failed: number; bytes: number; finished: boolean;
-  began: number | null; ended: number | null; predicted_s: number; why: string; shares: Share[];
+  began: number | null; ended: number | null; predicted_s: number; why: string; busy_s: number; busiest_s: number; bytes_moved: number; shares: Share[];
 }
 export interface SourceOp { kind: string; label: string; inputs: number[] }
 export interface Graph {
   view: "graph"; id: Id; now: number; whole: boolean; summary: GraphSummary; source: SourceOp[]; source_count: number;
-  passes: { name: string; ops: number }[]; ops: Op[]; forgotten: number;
+  passes: { name: string; ops: number }[]; ops: Op[]; forgotten: number; peaks: [device: number, bytes: number][];
 }
 export interface ArrayInfo {
   id: Id; session: number; client: string; number: number; held: boolean; dtype: string; shape: number[]; grid: string;
@@ -45,10 +46,14 @@ export interface ArrayList { view: "arrays"; id: Id; live: number; looked_at: nu
 export interface ArrayDetail {
   view: "array"; id: Id; array: ArrayInfo; from: number[]; owners: number[][]; producer: Op; program: string; readers: Op[];
 }
+export interface Link { from: number; to: number; lane: string; transfers: number; bytes: number; busy_s: number; limit_bytes_per_s: number; latency_s: number }
+export interface LinkList { view: "links"; count: number; links: Link[] }
+export interface BlockCopy { block: number; device: number; state: string; owned: boolean; bytes: number; from: number }
+export interface Blocks { copies: BlockCopy[] }
 export interface Gone { view: "gone"; what: string; id: Id; error: string }
 export interface LogLine { number: number; wall_ms: number; level: string; event: string; fields: Record<string, string> }
 export interface Log { view: "log"; lines: LogLine[] }
-export type Message = Overview | Graph | ArrayList | ArrayDetail | Gone | Log;
+export type Message = Overview | Graph | ArrayList | ArrayDetail | LinkList | Gone | Log;
 export interface Explanation {
   refused: Cause | null; simulated: boolean; tasks: number; steps: number; flops: number; seconds: number; bound_s: number;
   op_count: number;
@@ -60,6 +65,8 @@ export interface Explanation {
   critical: { op: number; device: number; what: string; seconds: number }[];
 }
 export interface TraceColumns {
-  lost: number; families: string[]; ops: Id[]; op_graphs: Id[]; op_families: number[];
+  now: number; lost: number; cut: number; since: [device: number, at: number][];
+  families: string[]; lanes: string[]; kinds: string[]; ops: Id[]; op_graphs: Id[]; op_families: number[];
   family: number[]; device: number[]; stream: number[]; start: number[]; took: number[]; op: number[]; point: number[];
+  kind: number[]; lane: number[]; peer: number[]; bytes: number[]; user: number[];
 }

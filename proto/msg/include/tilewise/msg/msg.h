@@ -10,6 +10,7 @@
 #include <tilewise/msg/account.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <variant>
@@ -189,6 +190,13 @@ struct OpProgress {  // cumulative, so duplicates and reordering do no harm
   std::int64_t failed = 0;
   friend bool operator==(const OpProgress&, const OpProgress&) = default;
 };
+struct OpMeasured {  // when a device's share of an op is complete
+  OpId op;
+  DeviceId device;
+  std::int64_t busy_ns = 0;      // of its steps
+  std::int64_t bytes_moved = 0;  // of its inputs, copied there from other devices
+  friend bool operator==(const OpMeasured&, const OpMeasured&) = default;
+};
 struct DeviceStats {  // cumulative or current
   DeviceId device;
   std::int64_t bytes_used = 0, bytes_peak = 0, bytes_resident = 0;
@@ -197,12 +205,22 @@ struct DeviceStats {  // cumulative or current
   std::int64_t spilled_bytes = 0;                         // of blocks that are on disk only, now
   std::int64_t disk_written = 0, disk_read = 0;           // bytes so far
   std::int64_t blocks_written = 0, blocks_read_back = 0;  // so far
+  std::int64_t bytes_high = 0;  // most bytes at once since the last report
   friend bool operator==(const DeviceStats&, const DeviceStats&) = default;
 };
 struct LaneStats {
   Lane lane = Lane::kSameDevice;
   std::int64_t transfers = 0, bytes = 0;
+  std::int64_t failed = 0;  // and were tried again, or given up
   friend bool operator==(const LaneStats&, const LaneStats&) = default;
+};
+struct
+    PairStats {  // cumulative: what one device took in from another, by lane; what is read in place included
+  DeviceId from, to;
+  Lane lane = Lane::kSameDevice;
+  std::int64_t transfers = 0, bytes = 0;
+  std::int64_t busy_ns = 0;  // summed over transfers, from grant to arrival; 0 for what is read in place
+  friend bool operator==(const PairStats&, const PairStats&) = default;
 };
 // Sizes of blocks that say something about a link: the small ones its latency, the large ones its throughput.
 constexpr std::uint8_t kSizeClasses = 3;
@@ -229,6 +247,8 @@ struct Progress {
   std::vector<LaneStats> lanes;
   std::vector<FamilyStats> families;  // those that have moved
   std::vector<LinkStats> links;       // likewise
+  std::vector<PairStats> pairs;       // likewise
+  std::vector<OpMeasured> measured;
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 struct TaskFailed {
@@ -342,14 +362,30 @@ struct Explanation {
 
 // ---- tracing -----------------------------------------------------------------------------------------------------------
 
-// The last steps that workers remember. From a client or a tool to the scheduler, which asks every worker and passes on
-// each answer.
+// What workers remember of what their devices did last. From a client or a tool to the scheduler, which asks every worker
+// and passes on each answer. A range is told in ages, since hosts' clocks differ.
 struct TraceRequest {
   std::uint64_t nonce = 0;
-  GraphId graph;                // given: of this one only
-  std::uint32_t max_steps = 0;  // the newest so many of a worker; filled in by the scheduler
+  GraphId graph;                  // given: of this one only
+  std::uint32_t max_steps = 0;    // the newest so many of a worker; filled in by the scheduler
+  std::int64_t from_age_ns = 0;   // given: what ended at most so long ago ...
+  std::int64_t until_age_ns = 0;  // ... and began at least so long ago
   friend bool operator==(const TraceRequest&, const TraceRequest&) = default;
 };
+enum class TraceKind : std::uint8_t {
+  kStep = 0,  // of a kernel
+  kTransfer,  // of a block, by the device that took it in; of no length where it is read in place
+  kNoWork,    // the device had nothing to do
+  kNoInputs,  // its lowest task waited for blocks
+  kNoMemory,  // its lowest task waited for memory
+  kSpill,     // a block left the device's memory for another tier
+  kUnspill    // and came back
+};
+constexpr int kTraceKindCount = 7;
+std::string_view name_of(TraceKind kind);
+
+// One record. Of a transfer, a spill and back: `op` and `point` name the block by who makes it. Of a wait: the task that
+// waits, if there is one.
 struct TracedStep {
   OpId op;
   GraphId graph;
@@ -358,16 +394,68 @@ struct TracedStep {
   DeviceId device;
   std::uint8_t stream = 0;
   std::int64_t start_ns = 0, end_ns = 0;  // monotonic clock of that host: not to be compared with another's
+  TraceKind kind = TraceKind::kStep;
+  Lane lane = Lane::kSameDevice;  // of transfers, as are the next three
+  DeviceId peer;                  // from whom
+  std::int64_t bytes = 0;
+  OpId user;  // who wanted it
   friend bool operator==(const TracedStep&, const TracedStep&) = default;
 };
 struct TraceReply {  // one a worker
   std::uint64_t nonce = 0;
   WorkerId worker;
   std::uint32_t of = 0;    // replies to expect; filled in by the scheduler. 0: there is no worker
-  std::uint64_t lost = 0;  // older steps that were forgotten
+  std::uint64_t lost = 0;  // older records that were overwritten, of whatever range and graph
   std::vector<std::string> families;
   std::vector<TracedStep> steps;  // oldest first
+  Outcome refused;                // by the scheduler; nothing else is told
+  std::int64_t now_ns = 0;        // of that host, when it answered
+  std::int64_t since_ns = 0;      // of what ended from here on nothing was overwritten; 0: nothing at all
+  std::uint64_t cut = 0;  // records of the range that were left out, the oldest, because there are too many
   friend bool operator==(const TraceReply&, const TraceReply&) = default;
+};
+
+// Shifts the records of each host (by worker) so that the moments at which its workers answered fall together with the
+// other hosts', at zero: as well as can be without comparing clocks, which is as well as messages travel evenly.
+void align_clocks(std::vector<TraceReply>& replies, const std::map<WorkerId, std::string>& hosts);
+
+// Where blocks of an array are, as each worker knows it. Asked and answered like a trace.
+struct BlocksRequest {
+  std::uint64_t nonce = 0;
+  ArrayId array;
+  std::int64_t first = 0, count = 0;  // at most kMaxBlocksAsked
+  friend bool operator==(const BlocksRequest&, const BlocksRequest&) = default;
+};
+constexpr std::int64_t kMaxBlocksAsked = 4096;
+
+enum class BlockState : std::uint8_t {
+  kExpected = 0,  // its task has not run, or its owner has not offered it
+  kWaiting,       // for memory here
+  kReceiving,     // on its way
+  kHere,          // complete
+  kBorrowed,      // read in place, at its owner
+  kFailed,
+  kSpilled  // in another tier
+};
+constexpr int kBlockStateCount = 7;
+std::string_view name_of(BlockState state);
+
+struct BlockCopy {
+  std::int64_t block = 0;
+  DeviceId device;
+  BlockState state = BlockState::kExpected;
+  bool owned = false;  // made there, or its home; else a copy for readers
+  std::int64_t bytes = 0;
+  DeviceId from;  // of copies
+  friend bool operator==(const BlockCopy&, const BlockCopy&) = default;
+};
+struct BlocksReply {  // one a worker
+  std::uint64_t nonce = 0;
+  WorkerId worker;
+  std::uint32_t of = 0;  // replies to expect; filled in by the scheduler. 0: there is no worker
+  Outcome refused;
+  std::vector<BlockCopy> copies;  // by device, then block
+  friend bool operator==(const BlocksReply&, const BlocksReply&) = default;
 };
 
 // ---- status and control --------------------------------------------------------------------------------------------
@@ -493,10 +581,11 @@ struct PeerBatch {             // processed in this order
 };
 
 // The wire tag of a message is its index here: append only.
-using Message = std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply,
-                             GraphProgress, GraphDone, ReleaseArrays, CancelRequest, StatusRequest,
-                             StatusReply, Shutdown, Ping, Pong, Refusal, PeerHello, ArenaMap, PeerBatch,
-                             Explain, Explanation, TraceRequest, TraceReply, Held, Resume, Resumed, Ack>;
+using Message =
+    std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply, GraphProgress,
+                 GraphDone, ReleaseArrays, CancelRequest, StatusRequest, StatusReply, Shutdown, Ping, Pong,
+                 Refusal, PeerHello, ArenaMap, PeerBatch, Explain, Explanation, TraceRequest, TraceReply,
+                 Held, Resume, Resumed, Ack, BlocksRequest, BlocksReply>;
 std::string_view name_of(const Message& message);
 
 }  // namespace tilewise::msg

@@ -31,7 +31,11 @@ struct OperatorCancel {
 struct OperatorRelease {  // ends the session's hold
   ArrayId array;
 };
-using Event = std::variant<Received, Closed, OperatorCancel, OperatorRelease>;
+struct OperatorDrain {  // from now on automatic placement gives the device nothing new, or does so again
+  DeviceId device;
+  bool on = true;
+};
+using Event = std::variant<Received, Closed, OperatorCancel, OperatorRelease, OperatorDrain>;
 
 struct Send {
   Conn to;

@@ -20,6 +20,7 @@ struct ViewLimits {
   static constexpr std::size_t kArrays = 2'000;
   static constexpr std::size_t kScannedArrays = 65'536;
   static constexpr std::size_t kShares = 64;  // devices of one op or array
+  static constexpr std::size_t kPairs = 4'096;
 };
 
 constexpr TimeNs kNotYet = -1;
@@ -64,6 +65,13 @@ struct LostPeer {
   TimeNs at = 0;
 };
 
+// A device that gets nothing new.
+struct DrainView {
+  DeviceId device;
+  std::int64_t tasks_left = 0;  // of graphs that run; of the ops looked at
+  std::int64_t bytes = 0;       // of blocks that it still holds
+};
+
 struct Overview {
   TimeNs now = 0;
   msg::StatusReply status;  // without its `graphs`
@@ -72,6 +80,8 @@ struct Overview {
   std::vector<SessionView> sessions;
   std::vector<msg::Stuck> stuck;
   std::vector<LostPeer> lost;  // latest first
+  std::vector<DrainView> draining;
+  std::int64_t recovered = 0;  // blocks made again after losses
 };
 
 struct ShareView {
@@ -92,7 +102,10 @@ struct OpView {
   TimeNs began = kNotYet, ended = kNotYet;  // when the scheduler first and last heard of its tasks
   double predicted_s = 0;                   // of the busiest device, when it was placed; 0: not estimated
   std::string_view why;                     // the policy that placed it
-  std::vector<ShareView> shares;            // the first few devices; none once it is forgotten by the core
+  double busy_s = 0;                        // of its steps, measured, summed over devices
+  double busiest_s = 0;           // likewise, of the busiest device: to be compared with predicted_s
+  std::int64_t bytes_moved = 0;   // of its inputs, copied from other devices
+  std::vector<ShareView> shares;  // the first few devices; none once it is forgotten by the core
 };
 
 // As the client wrote it, before any pass.
@@ -106,14 +119,20 @@ struct PassCount {
   std::uint32_t ops = 0;  // after it
 };
 
+struct DevicePeak {
+  DeviceId device;
+  std::int64_t bytes = 0;
+};
+
 struct GraphView {
   GraphSummary summary;
   TimeNs now = 0;
   std::vector<SourceOp> source;
   std::uint32_t source_count = 0;
   std::vector<PassCount> passes;
-  std::vector<OpView> ops;      // by position; those that changed since GraphRequest::since
-  std::uint32_t forgotten = 0;  // ops of which nothing is known any more
+  std::vector<OpView> ops;        // by position; those that changed since GraphRequest::since
+  std::uint32_t forgotten = 0;    // ops of which nothing is known any more
+  std::vector<DevicePeak> peaks;  // most bytes on each device while it ran, whoever's they were
 };
 
 struct ArrayView {
@@ -148,6 +167,16 @@ struct ArrayDetail {
   std::vector<OpView> readers;  // of the ops looked at, those that read it
 };
 
+// What one device took in from another, beside what the cost model reckons with.
+struct LinkView {
+  msg::PairStats stats;
+  double limit_bytes_per_s = 0, latency_s = 0;  // 0: of what is read in place, or not known
+};
+struct LinkList {
+  std::vector<LinkView> links;  // most bytes first
+  std::size_t count = 0;        // all there are
+};
+
 struct OverviewRequest {};
 struct GraphRequest {
   GraphId graph;
@@ -160,7 +189,8 @@ struct ArraysRequest {
 struct ArrayRequest {
   ArrayId array;
 };
-using ViewRequest = std::variant<OverviewRequest, GraphRequest, ArraysRequest, ArrayRequest>;
-using View = std::variant<Error, Overview, GraphView, ArrayList, ArrayDetail>;
+struct LinksRequest {};
+using ViewRequest = std::variant<OverviewRequest, GraphRequest, ArraysRequest, ArrayRequest, LinksRequest>;
+using View = std::variant<Error, Overview, GraphView, ArrayList, ArrayDetail, LinkList>;
 
 }  // namespace tilewise::scheduler

@@ -21,10 +21,14 @@ class Source {
   virtual void view(scheduler::ViewRequest request,
                     std::function<void(scheduler::View, TimeNs took_ns)> answer) = 0;
   virtual void explain(GraphId graph, std::function<void(msg::Explanation)> answer) = 0;
-  // One reply a worker, when all are there. No graph: all that workers remember.
-  virtual void trace(GraphId graph, std::function<void(Result<std::vector<msg::TraceReply>>)> answer) = 0;
+  // One reply a worker, when all are there. Of the request the graph and the range count.
+  virtual void trace(msg::TraceRequest request,
+                     std::function<void(Result<std::vector<msg::TraceReply>>)> answer) = 0;
+  virtual void blocks(msg::BlocksRequest request,
+                      std::function<void(Result<std::vector<msg::BlocksReply>>)> answer) = 0;
   virtual void cancel(GraphId graph) = 0;
   virtual void release(ArrayId array) = 0;
+  virtual void drain(DeviceId device, bool on) = 0;
 };
 
 struct Limits {

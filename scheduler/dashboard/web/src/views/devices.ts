@@ -1,16 +1,37 @@
 // Each device's load and memory over time, what fills it, and what went over which lane.
-import { bytes, count, h, percent, replace, shortId } from "../dom";
-import { live } from "../live";
-import { bar, Chart, section, Table, type View } from "../parts";
+import { bytes, count, h, percent, replace, seconds, shortId } from "../dom";
+import { live, post } from "../live";
+import { bar, Chart, confirm, section, Table, toast, type View } from "../parts";
 import { colour } from "../theme";
-import type { ArrayInfo, Device } from "../types";
+import type { ArrayInfo, Device, Link } from "../types";
 import { colourDots } from "./overview";
 
 const kCharted = 16;
 
+const kArraysCharted = 8, kLinksListed = 400, kPairsDrawn = 24;
+
+async function drain(d: Device, on: boolean): Promise<void> {
+  if (on && !(await confirm(`Drain ${d.name}? Automatic placement gives it nothing new. What it has begun it ends, and blocks that it holds stay until they are released.`, "Drain"))) return;
+  try {
+    await post("/api/drain", { device: String(d.id), on: on ? "yes" : "no" });
+    toast(on ? `${d.name} gets nothing new from now on.` : `${d.name} takes work again.`);
+  } catch (error) {
+    toast((error as Error).message);
+  }
+}
+
+function drainState(d: Device): HTMLElement | string {
+  const found = live.overview?.draining.find((x) => x.device === d.id);
+  const button = (label: string, on: boolean) => live.role === "operator" ? h("button", { type: "button", class: "quiet small", "data-drain": `${d.id} ${on ? "yes" : "no"}` }, label) : "";
+  if (!found) return h("span", { class: "row" }, "takes work", button("Drain …", true));
+  const left = found.tasks_left > 0 || found.bytes > 0 ? `draining: ${count(found.tasks_left)} tasks left, holds ${bytes(found.bytes)}` : "drained: holds nothing";
+  return h("span", { class: "row" }, left, button("Let it work again", false));
+}
+
 export function devices(root: HTMLElement): View {
   const loadChart = new Chart("Load of each device", percent, 200, 1);
   const memoryChart = new Chart("Memory of blocks on each device", bytes, 200);
+  const arrayChart = new Chart("Memory by array", bytes, 200);
   const table = new Table<Device>({
     caption: "Devices", key: (d) => String(d.id), empty: "No worker has joined yet.",
     columns: [
@@ -21,17 +42,75 @@ export function devices(root: HTMLElement): View {
       { title: "Blocks", number: true, cell: (d) => bytes(d.used) }, { title: "Peak", number: true, cell: (d) => bytes(d.peak) },
       { title: "Backed by memory", number: true, cell: (d) => bytes(d.resident) }, { title: "Limit", number: true, cell: (d) => bytes(d.memory) },
       { title: "Busy in all", number: true, cell: (d) => `${d.busy_s.toFixed(1)} s` },
+      { title: "State", cell: drainState },
     ],
   });
+  // Cells are made anew when their text changes; one listener for all of them.
+  table.node.addEventListener("click", (e) => {
+    const [id, on] = ((e.target as HTMLElement).dataset["drain"] ?? "").split(" ");
+    const found = live.overview?.devices.find((d) => String(d.id) === id);
+    if (found) void drain(found, on === "yes");
+  });
+  const links = new Table<Link & { rate: number }>({
+    caption: "Links between devices", key: (l) => `${l.from} ${l.to} ${l.lane}`, empty: "Nothing has moved between devices yet.",
+    columns: [
+      { title: "From", cell: (l) => name(l.from) }, { title: "To", cell: (l) => name(l.to) }, { title: "Lane", cell: (l) => l.lane },
+      { title: "Blocks", number: true, cell: (l) => count(l.transfers) }, { title: "Bytes", number: true, cell: (l) => bytes(l.bytes) },
+      { title: "Now", number: true, cell: (l) => `${bytes(l.rate)}/s` },
+      { title: "Block on its way", number: true, cell: (l) => l.busy_s > 0 ? seconds(l.busy_s / l.transfers) : "read in place", help: "Mean, from grant to arrival" },
+      { title: "Of the link's limit, now", cell: (l) => l.limit_bytes_per_s > 0 ? bar(l.rate / l.limit_bytes_per_s, `${percent(l.rate / l.limit_bytes_per_s)} of ${bytes(l.limit_bytes_per_s)}/s`) : "–",
+        help: "The limit is what large blocks have had on this link, or, before any were measured, what the topology suggests; the cost model uses the same" },
+    ],
+  });
+  const name = (id: number) => live.overview?.devices.find((d) => d.id === id)?.name ?? `client ${id}`;
   const holders = h("div", { class: "scroll" });
-  const matrix = h("div", { class: "scroll" });
+  const matrix = h("div", { class: "scroll" }), linksNote = h("p", { class: "muted" });
   root.append(
     h("div", { class: "columns" }, section("Load", loadChart.node), section("Memory", memoryChart.node)),
     section("All devices", table.node),
+    section("Memory over time, by array", h("p", { class: "muted" }, `Complete blocks at their owners, of the ${kArraysCharted} largest arrays, since this view was opened first.`), arrayChart.node),
     h("div", { class: "columns" },
       section("What fills each device", h("p", { class: "muted" }, "Complete blocks at their owners, by array; spare copies are not counted."), holders),
-      section("Lanes", h("p", { class: "muted" }, "Bytes that each worker took in, by the lane that they really came over. Counts are kept per worker; " +
-        "pairs of devices and the limit of each link are not measured in this version (the cost model takes fixed rates by topology)."), matrix)));
+      section("Link matrix", h("p", { class: "muted" }, "Bytes that each device took in from each other one, over all lanes."), matrix)),
+    section("Links", linksNote, links.node));
+  function drawLinks(): void {
+    const list = live.links, before = live.linksBefore;
+    if (!list) return;
+    const passed = before ? (live.overview?.now ?? 0) - before.t : 0;
+    const earlier = new Map(before?.list.links.map((l) => [`${l.from} ${l.to} ${l.lane}`, l.bytes]) ?? []);
+    links.update(list.links.slice(0, kLinksListed).map((l) => ({ ...l, rate: passed > 0 ? Math.max(0, l.bytes - (earlier.get(`${l.from} ${l.to} ${l.lane}`) ?? l.bytes)) / passed : 0 })));
+    linksNote.textContent = list.count > kLinksListed ? `${count(list.count)} pairs and lanes were used; the ${kLinksListed} with most bytes are listed.` : "By the lane that bytes really came over.";
+    const sums = new Map<string, number>(), ends = new Set<number>();
+    for (const l of list.links) {
+      sums.set(`${l.from} ${l.to}`, (sums.get(`${l.from} ${l.to}`) ?? 0) + l.bytes);
+      ends.add(l.from), ends.add(l.to);
+    }
+    const shown = [...ends].sort((a, b) => a - b).slice(0, kPairsDrawn), most = Math.max(1, ...sums.values());
+    replace(matrix, sums.size === 0 ? h("p", { class: "empty" }, "Nothing has moved yet.") :
+      h("table", { class: "matrix" }, h("caption", { class: "unseen" }, "Bytes by sending and receiving device"),
+        h("thead", null, h("tr", null, h("th", { scope: "col" }, "From ↓ to →"), ...shown.map((d) => h("th", { scope: "col", class: "n" }, name(d))))),
+        h("tbody", null, ...shown.map((a) => h("tr", null, h("th", { scope: "row" }, name(a)), ...shown.map((b) => {
+          const sum = sums.get(`${a} ${b}`), lanes = list.links.filter((l) => l.from === a && l.to === b).map((l) => `${l.lane} ${bytes(l.bytes)}`).join(", ");
+          const td = h("td", { class: "n", title: lanes || null }, a === b ? "" : sum === undefined ? "–" : bytes(sum));
+          if (sum !== undefined) td.style.setProperty("--heat", String(Math.round(60 * sum / most)));
+          return td;
+        })))), ends.size > kPairsDrawn ? h("tfoot", null, h("tr", null, h("td", { colspan: shown.length + 1 }, `the first ${kPairsDrawn} of ${ends.size} devices`))) : null));
+  }
+
+  function drawArrays(): void {
+    // A gap where nobody looked, not a line across it.
+    const samples: { t: number; arrays: Map<string, number> | null }[] = [];
+    for (const s of live.held) {
+      const last = samples.at(-1);
+      if (last && s.t - last.t > 3) samples.push({ t: last.t + 0.01, arrays: null });
+      samples.push(s);
+    }
+    const sums = new Map<string, number>();
+    for (const s of samples.slice(-240)) for (const [id, n] of s.arrays ?? []) sums.set(id, Math.max(sums.get(id) ?? 0, n));
+    const top = [...sums].sort((a, b) => b[1] - a[1]).slice(0, kArraysCharted).map(([id]) => id);
+    arrayChart.update(samples.map((s) => s.t), top.map((id, i) => ({ name: `${live.names.get(id) ?? "array"} (${shortId(id)})`, colour: colour(i), values: samples.map((s) => s.arrays === null ? null : s.arrays.get(id) ?? 0) })));
+  }
+
   return {
     update() {
       const o = live.overview;
@@ -61,20 +140,9 @@ export function devices(root: HTMLElement): View {
       });
       replace(holders, h("table", null, h("thead", null, h("tr", null, h("th", { scope: "col" }, "Device"), h("th", { scope: "col" }, "Largest arrays"))), h("tbody", null, ...rows)));
 
-      const lanes = [...new Set(o.lanes.map((l) => l.lane))].sort();
-      const workers = o.peers.filter((p) => p.role === "worker");
-      const cell = (worker: number, lane: string) => o.lanes.find((l) => l.worker === worker && l.lane === lane);
-      const most = Math.max(1, ...o.lanes.map((l) => l.bytes));
-      replace(matrix, lanes.length === 0 ? h("p", { class: "empty" }, "Nothing has moved yet.") :
-        h("table", { class: "matrix" }, h("caption", { class: "unseen" }, "Bytes by worker and lane"),
-          h("thead", null, h("tr", null, h("th", { scope: "col" }, "Into"), ...lanes.map((l) => h("th", { scope: "col", class: "n" }, l)))),
-          h("tbody", null, ...workers.map((w) => h("tr", null, h("th", { scope: "row" }, `w${w.id} ${w.name}`), ...lanes.map((l) => {
-            const found = cell(w.id, l);
-            const td = h("td", { class: "n", title: found ? `${count(found.transfers)} blocks` : null }, found ? bytes(found.bytes) : "–");
-            if (found) td.style.setProperty("--heat", String(Math.round(60 * found.bytes / most)));
-            return td;
-          }))))));
+      drawLinks();
+      drawArrays();
     },
-    unmount() { loadChart.destroy(); memoryChart.destroy(); },
+    unmount() { loadChart.destroy(); memoryChart.destroy(); arrayChart.destroy(); },
   };
 }

@@ -2,7 +2,7 @@
 import { bytes, count, h, replace, seconds, shortId } from "../dom";
 import { get, live } from "../live";
 import { badge, section, Table, type View } from "../parts";
-import type { Explanation, Op } from "../types";
+import type { Explanation, Op, TraceColumns } from "../types";
 
 interface Row { position: number; name: string; predicted: Explanation["ops"][number] | null; op: Op | null }
 
@@ -18,14 +18,17 @@ export function explain(root: HTMLElement, id: string | undefined): View {
   const ops = new Table<Row>({
     caption: "Ops, predicted beside observed", key: (r) => String(r.position), empty: "Choose a graph.",
     columns: [
-      { title: "Op", cell: (r) => r.name },
+      { title: "Op", cell: (r) => h("span", { class: "whole" }, r.name) },
       { title: "Tasks", number: true, cell: (r) => count(r.op?.tasks ?? r.predicted?.tasks ?? 0) },
       { title: "Estimate when placed", number: true, cell: (r) => r.op && r.op.predicted_s > 0 ? seconds(r.op.predicted_s) : "–", help: "Of the busiest device, from the cost model" },
       { title: "Predicted", number: true, cell: (r) => r.predicted ? `${seconds(r.predicted.begin_s)} to ${seconds(r.predicted.end_s)}` : "–", help: "From the moment of asking" },
+      { title: "Measured, busiest device", number: true, cell: (r) => r.op && r.op.busiest_s > 0 ? seconds(r.op.busiest_s) : "–", help: "Of its steps, as they ran; to be compared with the estimate. Known of a device's share when that is complete" },
+      { title: "Measured, all devices", number: true, cell: (r) => r.op && r.op.busy_s > 0 ? `${seconds(r.op.busy_s)}${r.predicted && r.predicted.busy_s > 0 ? ` (predicted ${seconds(r.predicted.busy_s)})` : ""}` : "–" },
       { title: "Observed", number: true, cell: (r) => r.op?.began != null && r.op.ended !== null ? `${seconds(r.op.ended - r.op.began)}${r.op.finished ? "" : " so far"}` : "–", help: "From the first report of its tasks to the last, as the scheduler heard them (every 10 ms)" },
-      { title: "Moved", number: true, cell: (r) => r.predicted ? bytes(r.predicted.bytes_moved) : "–" },
-      { title: "Placed", cell: (r) => r.predicted?.choices[0] ? `${r.predicted.choices[0].policy} (${r.predicted.choices[0].placement})` : r.op?.why ?? "–" },
-      { title: "Rather than", cell: (r) => r.predicted?.choices.slice(1).map((c) => `${c.policy} (${c.placement}) ${seconds(c.seconds)}`).join("; ") || "–" },
+      { title: "Moved, predicted", number: true, cell: (r) => r.predicted ? bytes(r.predicted.bytes_moved) : "–", help: "Of its inputs, to the devices that run it; what is read in place included" },
+      { title: "Copied, measured", number: true, cell: (r) => r.op && r.op.done > 0 ? bytes(r.op.bytes_moved) : "–", help: "Of its inputs, copied from other devices; what is read in place is not copied" },
+      { title: "Placed", cell: (r) => h("span", { class: "wide" }, r.predicted?.choices[0] ? `${r.predicted.choices[0].policy} (${r.predicted.choices[0].placement})` : r.op?.why ?? "–") },
+      { title: "Rather than", cell: (r) => h("span", { class: "wide" }, r.predicted?.choices.slice(1).map((c) => `${c.policy} (${c.placement}) ${seconds(c.seconds)}`).join("; ") || "–") },
     ],
   });
   const rest = h("div");
@@ -57,7 +60,7 @@ export function explain(root: HTMLElement, id: string | undefined): View {
       caption: "Devices, predicted", key: (d) => String(d.device), empty: "Not simulated.",
       columns: [{ title: "Device", cell: (d) => device(d.device) }, { title: "Tasks", number: true, cell: (d) => count(d.tasks) },
                 { title: "Busy", number: true, cell: (d) => seconds(d.busy_s) }, { title: "Peak predicted", number: true, cell: (d) => bytes(d.peak) },
-                { title: "Peak measured", number: true, cell: (d) => bytes(live.overview?.devices.find((x) => x.id === d.device)?.peak ?? null), help: "Since the worker joined, of all graphs" }],
+                { title: "Peak measured", number: true, cell: (d) => peak(d.device) === undefined ? "–" : bytes(peak(d.device)!), help: "While this graph ran, as far as it has; with what else was there" }],
     });
     devices.update(said.devices);
     const links = new Table<Explanation["links"][number]>({
@@ -68,8 +71,47 @@ export function explain(root: HTMLElement, id: string | undefined): View {
     links.update(said.links.slice(0, 100));
     const path = said.critical.slice(-20).map((c) => h("li", null, `${said!.ops[c.op]?.op ?? "?"} ${c.what === "moves" ? "waits for bytes to" : "runs on"} ${device(c.device)}: ${seconds(c.seconds)}`));
     replace(rest, h("div", { class: "columns" }, section("Devices", devices.node), section("Links", links.node)),
-      section("Critical path", path.length ? h("ol", null, ...path) : h("p", { class: "empty" }, "None was found.")));
+      section("Critical path, predicted", path.length ? h("ol", null, ...path) : h("p", { class: "empty" }, "None was found.")));
   }
+
+  const peak = (d: number) => live.graph?.peaks.find(([x]) => x === d)?.[1];
+  const measured = h("div");
+  root.append(measured);
+  let measuring = false, measuredFor = "";
+  // What is known without asking for a prediction: peaks, and links from the workers' records.
+  async function measure(): Promise<void> {
+    if (!id || measuring) return;
+    measuring = true;
+    const peaks = new Table<[number, number]>({
+      caption: "Peaks, measured", key: ([d]) => String(d), empty: "No device has reported yet.",
+      columns: [{ title: "Device", cell: ([d]) => device(d) }, { title: "Most bytes while it ran", number: true, cell: ([, n]) => bytes(n), help: "Of blocks, whoever's they were" }],
+    });
+    const links = new Table<{ from: number; to: number; lane: string; blocks: number; bytes: number; took: number }>({
+      caption: "Links, measured", key: (l) => `${l.from} ${l.to} ${l.lane}`, empty: "No transfer of this graph is remembered.",
+      columns: [{ title: "From", cell: (l) => device(l.from) }, { title: "To", cell: (l) => device(l.to) }, { title: "Lane", cell: (l) => l.lane }, { title: "Blocks", number: true, cell: (l) => count(l.blocks) },
+                { title: "Bytes", number: true, cell: (l) => bytes(l.bytes) }, { title: "Block on its way", number: true, cell: (l) => l.took > 0 ? seconds(l.took / l.blocks * 1e-9) : "read in place" }],
+    });
+    const note = h("p", { class: "muted" });
+    try {
+      const t = await get<TraceColumns>(`/api/trace?id=${id}`), sums = new Map<string, { from: number; to: number; lane: string; blocks: number; bytes: number; took: number }>();
+      t.kind.forEach((k, i) => {
+        if (t.kinds[k] !== "transfer") return;
+        const lane = t.lanes[t.lane[i]!]!, key = `${t.peer[i]} ${t.device[i]} ${lane}`;
+        const sum = sums.get(key) ?? { from: t.peer[i]!, to: t.device[i]!, lane, blocks: 0, bytes: 0, took: 0 };
+        ++sum.blocks, (sum.bytes += t.bytes[i]!), (sum.took += t.took[i]!);
+        sums.set(key, sum);
+      });
+      links.update([...sums.values()].sort((a, b) => b.bytes - a.bytes).slice(0, 100));
+      note.textContent = "From the workers' records of this graph" + (t.lost > 0 ? `; ${count(t.lost)} older records were overwritten, so sums may miss some.` : "; nothing was overwritten.");
+    } catch (error) {
+      note.textContent = `Links cannot be told: ${(error as Error).message}.`;
+    }
+    replace(measured, h("div", { class: "columns" }, section("Peaks, measured", peaks.node), section("Links, measured", note, links.node)));
+    showPeaks = () => peaks.update(live.graph?.peaks ?? []);
+    showPeaks();
+    measuring = false;
+  }
+  let showPeaks = () => {};
 
   let options = "";
   const view: View = {
@@ -84,6 +126,8 @@ export function explain(root: HTMLElement, id: string | undefined): View {
       }
       ask.disabled = !id || busy;
       const g = live.graph;
+      if (g && measuredFor !== g.summary.state) measuredFor = g.summary.state, void measure();
+      showPeaks();
       const rows = new Map<number, Row>();
       for (const op of g?.ops ?? []) rows.set(op.position, { position: op.position, name: `${op.position} ${op.kind}${op.label ? ` “${op.label}”` : ""}`, predicted: null, op });
       for (const p of said?.ops ?? []) {

@@ -47,11 +47,12 @@ export function overview(root: HTMLElement): View {
       { title: "Steps", number: true, cell: (d) => count(d.steps) },
     ],
   });
-  const lanes = new Table<{ lane: string; bytes: number; transfers: number; rate: number }>({
+  const lanes = new Table<{ lane: string; bytes: number; transfers: number; rate: number; failed: number }>({
     caption: "Transfers by lane", key: (l) => l.lane, empty: "Nothing has moved yet.",
     columns: [
       { title: "Lane", cell: (l) => l.lane }, { title: "Now", number: true, cell: (l) => `${bytes(l.rate)}/s` },
       { title: "In all", number: true, cell: (l) => bytes(l.bytes) }, { title: "Blocks", number: true, cell: (l) => count(l.transfers) },
+      { title: "Failed", number: true, cell: (l) => count(l.failed), help: "And were tried again, or given up" },
     ],
   });
   const ended = new Table<GraphSummary>({
@@ -100,7 +101,7 @@ export function overview(root: HTMLElement): View {
       colourDots(devices.node);
       lanes.update(laneNames.map((name) => ({ lane: name, rate: rates.get(name) ?? 0,
         bytes: o.lanes.filter((l) => l.lane === name).reduce((a, l) => a + l.bytes, 0),
-        transfers: o.lanes.filter((l) => l.lane === name).reduce((a, l) => a + l.transfers, 0) })));
+        transfers: o.lanes.filter((l) => l.lane === name).reduce((a, l) => a + l.transfers, 0), failed: o.lanes.filter((l) => l.lane === name).reduce((a, l) => a + l.failed, 0) })));
       ended.update(o.graphs.filter((g) => g.state !== "running").slice(0, 40));
 
       replace(tiers,

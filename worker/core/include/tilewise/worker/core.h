@@ -60,6 +60,9 @@ struct OpEntry {
   ir::Geometry geometry;
   std::uint32_t family = 0;   // number of ir::family_of(op), from 0 (Core::families)
   std::int64_t model_ns = 0;  // ir::model_step_ns of its first point
+  // What its steps took, by device of this worker: added to atomically by whoever runs them, before they count as complete,
+  // and read when all of a device's are.
+  std::unique_ptr<std::int64_t[]> busy_ns;
 };
 
 // ---- events --------------------------------------------------------------------------------------------------------
@@ -162,8 +165,9 @@ struct Actions {
   std::vector<Store> stores;
   std::vector<DiskIo> disk;
   std::vector<AddSlab> slabs;
-  std::vector<msg::PeerInfo> joined;  // connect to these
-  std::vector<WorkerId> lost;         // and forget these
+  std::vector<msg::PeerInfo> joined;   // connect to these
+  std::vector<WorkerId> lost;          // and forget these
+  std::vector<msg::TracedStep> notes;  // transfers and waits that have ended, to be remembered for people
   void clear();
 };
 
@@ -188,6 +192,10 @@ class Core {
   // Names of the families of ops seen so far, by number.
   const std::vector<std::string>& families() const;
   std::vector<msg::DeviceStats> device_stats() const;
+  // Waits that have not ended, until now.
+  std::vector<msg::TracedStep> waits(TimeNs until) const;
+  // What there is here of these blocks; `worker` and `of` are left to others.
+  msg::BlocksReply blocks(const msg::BlocksRequest& request) const;
   // Inlining small blocks into offers needs their bytes: the shell looks them up here when it sends a batch. True when
   // the block is at most limits::kMaxInlineBytes and on a host device.
   static bool inlinable(const msg::Offer& offer) {

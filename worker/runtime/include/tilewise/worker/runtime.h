@@ -50,8 +50,10 @@ class Runtime {
   bool has_tasks() const { return core_ && core_->has_tasks(); }
 
   Counters counters() const { return core_ ? core_->counters() : Counters{}; }
-  // The last steps of host kernels, oldest first; `worker` and `of` are left to others.
+  // What this worker remembers of the range, oldest first; `worker` and `of` are left to others. Steps on GPUs are as seen
+  // from outside (observed_steps.h).
   msg::TraceReply trace(const msg::TraceRequest& request) const;
+  msg::BlocksReply blocks(const msg::BlocksRequest& request) const;
   // A device that reports a sticky failure: the process should end with this story.
   Status health() const;
 

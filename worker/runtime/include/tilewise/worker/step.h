@@ -22,7 +22,8 @@ struct StepSink {
   Meter* meter = nullptr;
   StepLog* log = nullptr;                        // may be null
   std::atomic<std::int64_t>* busy_ns = nullptr;  // of the stream, in all; never null where a step runs
-  std::uint16_t device = 0;
+  std::uint16_t device = 0;                      // position in the worker
+  DeviceId id;
   std::uint8_t stream = 0;
 };
 
