@@ -181,10 +181,20 @@ template <class T> T Array::item(const WaitOptions& options) const {
   template std::vector<T> Array::get<T>(const WaitOptions& options) const; \
   template T Array::item<T>(const WaitOptions& options) const;
 TILEWISE_INSTANTIATE(bool)
+TILEWISE_INSTANTIATE(std::int8_t)
+TILEWISE_INSTANTIATE(std::int16_t)
 TILEWISE_INSTANTIATE(std::int32_t)
 TILEWISE_INSTANTIATE(std::int64_t)
+TILEWISE_INSTANTIATE(std::uint8_t)
+TILEWISE_INSTANTIATE(std::uint16_t)
+TILEWISE_INSTANTIATE(std::uint32_t)
+TILEWISE_INSTANTIATE(std::uint64_t)
+TILEWISE_INSTANTIATE(Float16)
+TILEWISE_INSTANTIATE(BFloat16)
 TILEWISE_INSTANTIATE(float)
 TILEWISE_INSTANTIATE(double)
+TILEWISE_INSTANTIATE(std::complex<float>)
+TILEWISE_INSTANTIATE(std::complex<double>)
 #undef TILEWISE_INSTANTIATE
 
 Future Array::persist(const ComputeOptions& options) {
@@ -193,10 +203,15 @@ Future Array::persist(const ComputeOptions& options) {
 }
 
 Future Array::save_npy(const std::string& path, const ComputeOptions& options) const {
+  if (ir::npy_code(dtype()).empty()) {
+    throw ArrayError(Errc::kUnsupported,
+                     "save_npy('" + path + "') of " + std::string(name_of(dtype())) +
+                         ": .npy files have no such dtype; astype(float32) keeps every value");
+  }
   client::SessionState& state = Access::state(*this);
   const std::uint64_t token = state.next_token();
   const Array written = Access::record(
-      *this, infer_write_npy(Access::source(*this), path, client::npy_data_offset(shape()), token));
+      *this, infer_write_npy(Access::source(*this), path, client::npy_data_offset(dtype(), shape()), token));
   // The file gets its name when every block has reported: one small task reads all the reports.
   std::string params =
       std::to_string(token) + ' ' + std::to_string(static_cast<int>(dtype())) + ' ' + std::to_string(rank());

@@ -58,16 +58,17 @@ Array clip(const Array& a, const std::optional<Scalar>& low, const std::optional
   if (high) out = minimum(out, *high);
   return out;
 }
-Array reciprocal(const Array& a) { return 1.0 / a; }
-Array atan(const Array& a) { return atan2(ir::is_floating(a.dtype()) ? a : a.astype(DType::kFloat64), 1.0); }
 
 // ---- statistics --------------------------------------------------------------------------------------------------------
 
 Array var(const Array& a, const Axes& axes, double correction, bool keepdims) {
+  if (ir::is_half(a.dtype()))
+    return var(a.astype(DType::kFloat32), axes, correction, keepdims).astype(a.dtype());
   std::int64_t n = 1;
   for (const int axis : axes_of(a, axes, "var")) n *= extent(a, axis);
   const Array left = a - mean(a, axes, true);
-  return sum(square(left), axes, keepdims) / std::max(0.0, static_cast<double>(n) - correction);
+  const Array size = ir::is_complex(left.dtype()) ? abs(left) : left;
+  return sum(square(size), axes, keepdims) / std::max(0.0, static_cast<double>(n) - correction);
 }
 Array stddev(const Array& a, const Axes& axes, double correction, bool keepdims) {
   return sqrt(var(a, axes, correction, keepdims));
@@ -76,6 +77,8 @@ Array count_nonzero(const Array& a, const Axes& axes, bool keepdims) {
   return sum(a.dtype() == DType::kBool ? a : a != 0, axes, keepdims);
 }
 Array norm(const Array& a, const Axes& axes, bool keepdims) {
+  if (ir::is_complex(a.dtype())) return norm(abs(a), axes, keepdims);
+  if (ir::is_half(a.dtype())) return norm(a.astype(DType::kFloat32), axes, keepdims).astype(a.dtype());
   return sqrt(sum(square(ir::is_floating(a.dtype()) ? a : a.astype(DType::kFloat64)), axes, keepdims));
 }
 Array trace(const Array& a, std::int64_t offset) {
@@ -96,7 +99,7 @@ Array vecdot(const Array& a, const Array& b, int axis) {
   if (extent(a, one) != extent(b, other)) {
     refuse(Errc::kShapeMismatch, "vecdot along " + std::to_string(extent(b, other)) + " elements", a);
   }
-  return sum(a * b, axis);
+  return sum((ir::is_complex(a.dtype()) ? conj(a) : a) * b, axis);
 }
 
 Array tensordot(const Array& a, const Array& b, int axes) {

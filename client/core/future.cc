@@ -14,11 +14,21 @@ Buffer make_buffer(ir::DType dtype, std::int64_t elements) {
   const auto n = static_cast<std::size_t>(elements);
   try {
     switch (dtype) {
-      case ir::DType::kBool: return std::vector<std::uint8_t>(n);
+      case ir::DType::kBool: return Bools(n);
+      case ir::DType::kInt8: return std::vector<std::int8_t>(n);
+      case ir::DType::kInt16: return std::vector<std::int16_t>(n);
       case ir::DType::kInt32: return std::vector<std::int32_t>(n);
       case ir::DType::kInt64: return std::vector<std::int64_t>(n);
+      case ir::DType::kUInt8: return std::vector<std::uint8_t>(n);
+      case ir::DType::kUInt16: return std::vector<std::uint16_t>(n);
+      case ir::DType::kUInt32: return std::vector<std::uint32_t>(n);
+      case ir::DType::kUInt64: return std::vector<std::uint64_t>(n);
+      case ir::DType::kFloat16: return std::vector<ir::Float16>(n);
+      case ir::DType::kBFloat16: return std::vector<ir::BFloat16>(n);
       case ir::DType::kFloat32: return std::vector<float>(n);
       case ir::DType::kFloat64: return std::vector<double>(n);
+      case ir::DType::kComplex64: return std::vector<std::complex<float>>(n);
+      case ir::DType::kComplex128: return std::vector<std::complex<double>>(n);
     }
   } catch (const std::bad_alloc&) {
   } catch (const std::length_error&) {
@@ -72,7 +82,7 @@ const client::Target& target_of(const client::Request* request, std::size_t i) {
 
 template <class T> std::vector<T> typed(client::Buffer buffer) {
   if constexpr (std::is_same_v<T, bool>) {
-    const auto& bytes = std::get<std::vector<std::uint8_t>>(buffer);
+    const auto& bytes = std::get<client::Bools>(buffer);
     return std::vector<bool>(bytes.begin(), bytes.end());
   } else {
     return std::get<std::vector<T>>(std::move(buffer));
@@ -96,10 +106,20 @@ template <class T> std::vector<T> Future::get(std::size_t i, const WaitOptions& 
 }
 
 template std::vector<bool> Future::get(std::size_t, const WaitOptions&) const;
+template std::vector<std::int8_t> Future::get(std::size_t, const WaitOptions&) const;
+template std::vector<std::int16_t> Future::get(std::size_t, const WaitOptions&) const;
 template std::vector<std::int32_t> Future::get(std::size_t, const WaitOptions&) const;
 template std::vector<std::int64_t> Future::get(std::size_t, const WaitOptions&) const;
+template std::vector<std::uint8_t> Future::get(std::size_t, const WaitOptions&) const;
+template std::vector<std::uint16_t> Future::get(std::size_t, const WaitOptions&) const;
+template std::vector<std::uint32_t> Future::get(std::size_t, const WaitOptions&) const;
+template std::vector<std::uint64_t> Future::get(std::size_t, const WaitOptions&) const;
+template std::vector<Float16> Future::get(std::size_t, const WaitOptions&) const;
+template std::vector<BFloat16> Future::get(std::size_t, const WaitOptions&) const;
 template std::vector<float> Future::get(std::size_t, const WaitOptions&) const;
 template std::vector<double> Future::get(std::size_t, const WaitOptions&) const;
+template std::vector<std::complex<float>> Future::get(std::size_t, const WaitOptions&) const;
+template std::vector<std::complex<double>> Future::get(std::size_t, const WaitOptions&) const;
 
 // ---- progress --------------------------------------------------------------------------------------------------------
 

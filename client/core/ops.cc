@@ -38,13 +38,17 @@ Array logical(TapeOp op, const Array& a, const Array& b) {
   return map({a, b}, [op](TapeBuilder& t, Values v) { return t.binary(op, truth(t, v[0]), truth(t, v[1])); });
 }
 Array logical(TapeOp op, const Array& a, const Scalar& b) {  // all three are symmetric
-  return map({a}, [&](TapeBuilder& t, Values v) {
-    return t.binary(op, truth(t, v[0]), ir::Scalar(b.as_double() != 0));
-  });
+  return map(
+      {a}, [&](TapeBuilder& t, Values v) { return t.binary(op, truth(t, v[0]), ir::Scalar(!b.is_zero())); });
 }
 
+// Narrow dtypes are reduced in the dtype that kernels compute in. What comes back of min and max fits the narrow one; sums of
+// 16-bit floats are rounded to it once, at the end.
 Array reduce(ReduceKind kind, const Array& a, const Axes& axes, bool keepdims) {
-  return Access::record(a, infer_reduce(Access::source(a), kind, axes.list(), keepdims));
+  const Array out = Access::record(a, infer_reduce(Access::source(a), kind, axes.list(), keepdims));
+  const bool extreme = kind == ReduceKind::kMin || kind == ReduceKind::kMax;
+  const bool total = kind == ReduceKind::kSum || kind == ReduceKind::kProd;
+  return (extreme && is_narrow(a.dtype())) || (total && is_half(a.dtype())) ? out.astype(a.dtype()) : out;
 }
 
 }  // namespace
@@ -72,6 +76,10 @@ TILEWISE_BINARY(power, kPow)
 TILEWISE_BINARY(minimum, kMinimum)
 TILEWISE_BINARY(maximum, kMaximum)
 TILEWISE_BINARY(atan2, kAtan2)
+TILEWISE_BINARY(copysign, kCopysign)
+TILEWISE_BINARY(nextafter, kNextafter)
+TILEWISE_BINARY(hypot, kHypot)
+TILEWISE_BINARY(logaddexp, kLogaddexp)
 TILEWISE_BINARY(left_shift, kShl)
 TILEWISE_BINARY(right_shift, kShr)
 #undef TILEWISE_BINARY
@@ -101,6 +109,20 @@ TILEWISE_UNARY(sin, kSin)
 TILEWISE_UNARY(cos, kCos)
 TILEWISE_UNARY(tan, kTan)
 TILEWISE_UNARY(tanh, kTanh)
+TILEWISE_UNARY(acos, kAcos)
+TILEWISE_UNARY(acosh, kAcosh)
+TILEWISE_UNARY(asin, kAsin)
+TILEWISE_UNARY(asinh, kAsinh)
+TILEWISE_UNARY(atan, kAtan)
+TILEWISE_UNARY(atanh, kAtanh)
+TILEWISE_UNARY(cosh, kCosh)
+TILEWISE_UNARY(sinh, kSinh)
+TILEWISE_UNARY(log2, kLog2)
+TILEWISE_UNARY(log10, kLog10)
+TILEWISE_UNARY(signbit, kSignbit)
+TILEWISE_UNARY(conj, kConj)
+TILEWISE_UNARY(real, kReal)
+TILEWISE_UNARY(imag, kImag)
 TILEWISE_UNARY(floor, kFloor)
 TILEWISE_UNARY(ceil, kCeil)
 TILEWISE_UNARY(trunc, kTrunc)
@@ -111,6 +133,9 @@ TILEWISE_UNARY(isfinite, kIsFinite)
 #undef TILEWISE_UNARY
 
 Array square(const Array& a) { return a * a; }
+Array reciprocal(const Array& a) { return 1 / a; }
+Array positive(const Array& a) { return a; }
+Array complex(const Array& re, const Array& im) { return binary(TapeOp::kComplex, re, im); }
 
 Array where(const Array& condition, const Array& a, const Array& b) {
   return map({condition, a, b}, [](TapeBuilder& t, Values v) { return t.where(v[0], v[1], v[2]); });
@@ -138,8 +163,6 @@ Array where(const Array& condition, const Scalar& a, const Scalar& b) {
   Array name(const Array& a, const Axes& axes, bool keepdims) { \
     return reduce(ReduceKind::kind, a, axes, keepdims); \
   }
-TILEWISE_REDUCE(sum, kSum)
-TILEWISE_REDUCE(prod, kProd)
 TILEWISE_REDUCE(min, kMin)
 TILEWISE_REDUCE(max, kMax)
 TILEWISE_REDUCE(any, kAny)
@@ -148,8 +171,28 @@ TILEWISE_REDUCE(argmin, kArgMin)
 TILEWISE_REDUCE(argmax, kArgMax)
 #undef TILEWISE_REDUCE
 
+namespace {
+
+Array total(ReduceKind kind, const Array& a, const Axes& axes, bool keepdims, std::optional<DType> dtype) {
+  if (!dtype) return reduce(kind, a, axes, keepdims);
+  if (*dtype == DType::kBool)
+    throw ArrayError(Errc::kInvalidArgument, "a sum or product as bool: any() and all() say what is meant");
+  return reduce(kind, a.astype(*dtype), axes, keepdims).astype(*dtype);
+}
+
+}  // namespace
+
+Array sum(const Array& a, const Axes& axes, bool keepdims, std::optional<DType> dtype) {
+  return total(ReduceKind::kSum, a, axes, keepdims, dtype);
+}
+Array prod(const Array& a, const Axes& axes, bool keepdims, std::optional<DType> dtype) {
+  return total(ReduceKind::kProd, a, axes, keepdims, dtype);
+}
+
 Array mean(const Array& a, const Axes& axes, bool keepdims) {
-  const Array total = sum(is_floating(a.dtype()) ? a : a.astype(DType::kFloat64), axes, keepdims);
+  if (is_half(a.dtype())) return mean(a.astype(DType::kFloat32), axes, keepdims).astype(a.dtype());
+  const bool inexact = is_floating(a.dtype()) || is_complex(a.dtype());
+  const Array total = sum(inexact ? a : a.astype(DType::kFloat64), axes, keepdims);
   // How many elements went into one: both counts are known here. Of nothing: 0 / 0, as in NumPy.
   const std::int64_t results = total.size();
   if (results == 0) return total;
@@ -163,6 +206,9 @@ Array matmul(const Array& a, const Array& b) {
   if (a.dtype() != b.dtype() && a.dtype() != DType::kBool && b.dtype() != DType::kBool) {
     return matmul(a.astype(common), b.astype(common));
   }
+  // 16-bit floats are multiplied and summed in float32, small integers in wider ones; the result is narrowed once.
+  const DType wide = common == DType::kUInt64 ? DType::kInt64 : compute_dtype(common);
+  if (wide != common) return matmul(a.astype(wide), b.astype(wide)).astype(common);
   return Access::record(a, infer_matmul(sources[0], sources[1]));
 }
 

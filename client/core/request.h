@@ -7,13 +7,22 @@
 #include <variant>
 #include <vector>
 
+#include <tilewise/ir/element_types.h>
+
 #include "graph.h"
 
 namespace tilewise::client {
 
 // A whole array in the client's memory, C order; bool as bytes.
-using Buffer = std::variant<std::vector<std::uint8_t>, std::vector<std::int32_t>, std::vector<std::int64_t>,
-                            std::vector<float>, std::vector<double>>;
+struct Bools : std::vector<std::uint8_t> {
+  using std::vector<std::uint8_t>::vector;
+};
+using Buffer =
+    std::variant<Bools, std::vector<std::int8_t>, std::vector<std::int16_t>, std::vector<std::int32_t>,
+                 std::vector<std::int64_t>, std::vector<std::uint8_t>, std::vector<std::uint16_t>,
+                 std::vector<std::uint32_t>, std::vector<std::uint64_t>, std::vector<ir::Float16>,
+                 std::vector<ir::BFloat16>, std::vector<float>, std::vector<double>,
+                 std::vector<std::complex<float>>, std::vector<std::complex<double>>>;
 Buffer make_buffer(ir::DType dtype, std::int64_t elements);  // throws ArrayError: kOutOfMemory
 std::byte* bytes_of(Buffer& buffer);
 

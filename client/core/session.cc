@@ -31,8 +31,8 @@ Array generate(SessionState& state, const Shape& shape, const Shape& block,
       infer_generate(shape, grid_of(shape, block), [&](TapeBuilder& t, auto) { return build(t); }));
 }
 
-void check_floating(DType dtype, const char* what) {
-  if (!is_floating(dtype)) {
+void check_drawn(DType dtype, const char* what) {
+  if (dtype != DType::kFloat32 && dtype != DType::kFloat64) {
     throw ArrayError(Errc::kInvalidArgument,
                      std::string(what) + " of " + std::string(name_of(dtype)) + ": only float32 and float64");
   }
@@ -42,9 +42,10 @@ void check_floating(DType dtype, const char* what) {
 
 namespace client {
 
-std::int64_t npy_data_offset(const ir::Shape& shape) {
-  // {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), } after 10 bytes of magic, before a newline. All descrs are as long.
-  std::size_t dict = std::strlen("{'descr': '<f8', 'fortran_order': False, 'shape': (), }");
+std::int64_t npy_data_offset(DType dtype, const ir::Shape& shape) {
+  // {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), } after 10 bytes of magic, before a newline.
+  std::size_t dict =
+      std::strlen("{'descr': '', 'fortran_order': False, 'shape': (), }") + ir::npy_code(dtype).size();
   for (const std::int64_t extent : shape) dict += std::to_string(extent).size();
   if (shape.size() == 1) dict += 1;                      // (3,)
   if (shape.size() > 1) dict += 2 * (shape.size() - 1);  // (3, 4)
@@ -73,13 +74,15 @@ Array Session::ones(const Shape& shape, const CreateOptions& options) const {
 
 Array Session::full(const Shape& shape, Scalar value, const CreateOptions& options) const {
   return generate(*state_, shape, options.block, [&](TapeBuilder& t) {
-    return value.is_float() && !is_floating(options.dtype)
-               ? t.cast(t.constant(value.value(), DType::kFloat64), options.dtype)
-               : t.constant(value.value(), options.dtype);
+    const bool whole = !is_floating(options.dtype) && !is_complex(options.dtype);
+    return value.is_float() && whole ? t.cast(t.constant(value.value(), DType::kFloat64), options.dtype)
+                                     : t.constant(value.value(), options.dtype);
   });
 }
 
 Array Session::arange(Scalar start, Scalar stop, Scalar step, const BlockOptions& options) const {
+  if (start.is_complex() || stop.is_complex() || step.is_complex())
+    throw ArrayError(Errc::kInvalidArgument, "arange of complex numbers: they have no order");
   const bool floating = start.is_float() || stop.is_float() || step.is_float();
   if (step.as_double() == 0) throw ArrayError(Errc::kInvalidArgument, "arange with step 0");
   double exact = std::ceil((stop.as_double() - start.as_double()) / step.as_double());
@@ -98,7 +101,10 @@ Array Session::arange(Scalar start, Scalar stop, Scalar step, const BlockOptions
 }
 
 Array Session::linspace(double start, double stop, std::int64_t count, const CreateOptions& options) const {
-  check_floating(options.dtype, "linspace");
+  if (!is_floating(options.dtype)) {
+    throw ArrayError(Errc::kInvalidArgument,
+                     "linspace of " + std::string(name_of(options.dtype)) + ": only floating dtypes");
+  }
   if (count < 0) throw ArrayError(Errc::kInvalidArgument, "linspace of " + std::to_string(count) + " values");
   const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
   return generate(*state_, {count}, options.block, [&](TapeBuilder& t) {
@@ -129,12 +135,31 @@ TapeValue value_of(TapeBuilder& t, std::span<const std::byte> bytes, DType dtype
     std::memcpy(&value, bytes.data(), sizeof value);
     return value;
   };
+  const auto whole = [&]<class T>(T value) {
+    return t.constant(static_cast<std::int64_t>(as(value)), dtype);
+  };
+  const auto real = [&]<class T>(T value) { return t.constant(static_cast<double>(as(value)), dtype); };
+  const auto parts = [&]<class T>(T value) {
+    const T c = as(value);
+    return t.constant(ir::Scalar::complex(static_cast<double>(c.real()), static_cast<double>(c.imag())),
+                      dtype);
+  };
   switch (dtype) {
     case DType::kBool: return t.constant(as(std::uint8_t{}) != 0, dtype);
-    case DType::kInt32: return t.constant(static_cast<std::int64_t>(as(std::int32_t{})), dtype);
-    case DType::kInt64: return t.constant(as(std::int64_t{}), dtype);
-    case DType::kFloat32: return t.constant(static_cast<double>(as(float{})), dtype);
-    case DType::kFloat64: return t.constant(as(double{}), dtype);
+    case DType::kInt8: return whole(std::int8_t{});
+    case DType::kInt16: return whole(std::int16_t{});
+    case DType::kInt32: return whole(std::int32_t{});
+    case DType::kInt64: return whole(std::int64_t{});
+    case DType::kUInt8: return whole(std::uint8_t{});
+    case DType::kUInt16: return whole(std::uint16_t{});
+    case DType::kUInt32: return whole(std::uint32_t{});
+    case DType::kUInt64: return t.constant(as(std::uint64_t{}), dtype);
+    case DType::kFloat16: return real(Float16{});
+    case DType::kBFloat16: return real(BFloat16{});
+    case DType::kFloat32: return real(float{});
+    case DType::kFloat64: return real(double{});
+    case DType::kComplex64: return parts(std::complex<float>{});
+    case DType::kComplex128: return parts(std::complex<double>{});
   }
   return {};
 }
@@ -192,7 +217,7 @@ std::uint64_t key_of(SessionState& state, const RandomOptions& options) {
 }  // namespace
 
 Array Random::uniform(const Shape& shape, const RandomOptions& options, double low, double high) const {
-  check_floating(options.dtype, "uniform");
+  check_drawn(options.dtype, "uniform");
   const std::uint64_t key = key_of(*state_, options);
   return generate(*state_, shape, options.block, [&](TapeBuilder& t) {
     TapeValue v = t.uniform(options.dtype, key);
@@ -203,7 +228,7 @@ Array Random::uniform(const Shape& shape, const RandomOptions& options, double l
 }
 
 Array Random::normal(const Shape& shape, const RandomOptions& options, double mean, double stddev) const {
-  check_floating(options.dtype, "normal");
+  check_drawn(options.dtype, "normal");
   const std::uint64_t key = key_of(*state_, options);
   return generate(*state_, shape, options.block, [&](TapeBuilder& t) {
     TapeValue v = t.normal(options.dtype, key);

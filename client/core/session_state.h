@@ -115,7 +115,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 };
 
 // Bytes before the first element of a .npy file (format 1.0, header padded to 64 bytes) for this shape.
-std::int64_t npy_data_offset(const ir::Shape& shape);
+std::int64_t npy_data_offset(ir::DType dtype, const ir::Shape& shape);
 
 // The node of an array, alive while some Array names it.
 struct Handle {

@@ -433,12 +433,12 @@ TEST_CASE("a save that failed is undone once; one that was refused left nothing"
 }
 
 TEST_CASE("headers of .npy files are as long as NumPy's") {
-  CHECK(npy_data_offset({}) == 128);
-  CHECK(npy_data_offset({3}) == 128);
-  CHECK(npy_data_offset({1'000'000, 1'000'000}) == 128);
+  CHECK(npy_data_offset(DType::kFloat64, {}) == 128);
+  CHECK(npy_data_offset(DType::kFloat64, {3}) == 128);
+  CHECK(npy_data_offset(DType::kFloat64, {1'000'000, 1'000'000}) == 128);
   const std::int64_t e = 1'000'000'000'000;
-  CHECK(npy_data_offset({e, 1, 1, 1, 1, 1, 1, 1}) == 128);
-  CHECK(npy_data_offset({e, e, e, e, e, 1, 1, 1}) == 192);
+  CHECK(npy_data_offset(DType::kFloat64, {e, 1, 1, 1, 1, 1, 1, 1}) == 128);
+  CHECK(npy_data_offset(DType::kFloat64, {e, e, e, e, e, 1, 1, 1}) == 192);
 }
 
 TEST_CASE("the endpoint goes with the last handle of any kind") {

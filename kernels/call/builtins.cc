@@ -1,3 +1,4 @@
+#include <tilewise/ir/dtype.h>
 #include <tilewise/kernels/plugin.h>
 
 #include "file/file.h"
@@ -17,9 +18,7 @@ std::int64_t volume(const tilewise_view_v1& view) {
 }
 
 std::int64_t bytes_of(const tilewise_view_v1& view) {
-  return volume(view) * (view.dtype == TILEWISE_BOOL                                      ? 1
-                         : view.dtype == TILEWISE_INT32 || view.dtype == TILEWISE_FLOAT32 ? 4
-                                                                                          : 8);
+  return volume(view) * static_cast<std::int64_t>(ir::size_of(static_cast<ir::DType>(view.dtype)));
 }
 
 int noop(const tilewise_call_v1*) { return 0; }

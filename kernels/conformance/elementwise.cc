@@ -9,7 +9,6 @@ namespace {
 
 using ir::DType;
 using ir::TapeOp;
-constexpr DType kDTypes[] = {DType::kBool, DType::kInt32, DType::kInt64, DType::kFloat32, DType::kFloat64};
 
 bool transcendental(TapeOp op) {
   switch (op) {
@@ -22,14 +21,27 @@ bool transcendental(TapeOp op) {
     case TapeOp::kTan:
     case TapeOp::kTanh:
     case TapeOp::kPow:
-    case TapeOp::kAtan2: return true;
+    case TapeOp::kAtan2:
+    case TapeOp::kAcos:
+    case TapeOp::kAcosh:
+    case TapeOp::kAsin:
+    case TapeOp::kAsinh:
+    case TapeOp::kAtan:
+    case TapeOp::kAtanh:
+    case TapeOp::kCosh:
+    case TapeOp::kSinh:
+    case TapeOp::kLog2:
+    case TapeOp::kLog10:
+    case TapeOp::kHypot:
+    case TapeOp::kLogaddexp: return true;
     default: return false;
   }
 }
 
 std::vector<double> floats(DType t, TapeOp op, Prng& prng) {
   const double infinity = std::numeric_limits<double>::infinity();
-  const bool single = t == DType::kFloat32;
+  const bool single = ir::compute_dtype(ir::real_dtype(t)) == DType::kFloat32;
+  const bool half = ir::is_half(t);
   std::vector<double> v = {0.0,
                            -0.0,
                            1,
@@ -76,10 +88,12 @@ std::vector<double> floats(DType t, TapeOp op, Prng& prng) {
                            -20.0,
                            1e-300,
                            0.99999,
-                           single ? 1e-42 : 1e-310,
+                           half     ? 1e-6
+                           : single ? 1e-42
+                                    : 1e-310,
                            single ? 3.4e38 : 1.7e308,
                            single ? -3.4e38 : -1.7e308};
-  const int extra = ir::arity_of(op) == 1 ? 20000 : 60;
+  const int extra = ir::arity_of(op) != 1 ? 60 : half ? 3000 : 20000;
   for (int i = 0; i < extra; ++i) {
     v.push_back((prng.uniform() - 0.5) * std::pow(10.0, static_cast<double>(prng.between(-8, 4))));
     if (ir::arity_of(op) == 1)
@@ -113,11 +127,11 @@ std::vector<std::int64_t> ints(DType t) {
                                  std::numeric_limits<std::int32_t>::max(),
                                  std::numeric_limits<std::int32_t>::min(),
                                  std::numeric_limits<std::int32_t>::min() + 1};
-  if (t == DType::kInt64) {
+  if (ir::size_of(t) == 8) {
     for (const std::int64_t x :
          {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min(),
           std::numeric_limits<std::int64_t>::min() + 1, std::int64_t{1} << 40, -(std::int64_t{1} << 53) - 1,
-          (std::int64_t{1} << 53) + 1}) {
+          (std::int64_t{1} << 53) + 1, (std::int64_t{1} << 62) + 12345}) {
       v.push_back(x);
     }
   }
@@ -126,12 +140,28 @@ std::vector<std::int64_t> ints(DType t) {
 
 // A vector of all values of a dtype, as f and i.
 struct Values {
-  std::vector<double> f;
+  std::vector<double> f, g;
   std::vector<std::int64_t> i;
   std::size_t size() const { return f.size(); }
 };
 Values values_of(DType t, TapeOp op, Prng& prng) {
   Values v;
+  if (ir::is_complex(t)) {
+    const bool one = ir::arity_of(op) == 1;
+    const double infinity = std::numeric_limits<double>::infinity();
+    const std::vector<double> parts = {0.0,  -0.0, 1,   -1,       0.5,       -2,
+                                       3.25, 1e-3, -20, infinity, -infinity, std::nan("")};
+    for (const double x : parts)
+      for (const double y : parts) v.f.push_back(x), v.g.push_back(y);
+    for (int k = 0; k < (one ? 4000 : 150); ++k) {
+      const auto part = [&] {
+        return (prng.uniform() - 0.5) * std::pow(10.0, static_cast<double>(prng.between(-4, 2)));
+      };
+      v.f.push_back(part()), v.g.push_back(part());
+    }
+    v.i.resize(v.f.size());
+    return v;
+  }
   if (ir::is_floating(t)) {
     v.f = floats(t, op, prng);
     v.i.resize(v.f.size());
@@ -139,6 +169,7 @@ Values values_of(DType t, TapeOp op, Prng& prng) {
     v.i = t == DType::kBool ? std::vector<std::int64_t>{0, 1} : ints(t);
     v.f.resize(v.i.size());
   }
+  v.g.resize(v.f.size());
   return v;
 }
 
@@ -151,6 +182,7 @@ std::vector<Array> combinations(const std::vector<DType>& types, TapeOp op, Prng
     if (k == 2 && values[k].size() > 8) {  // kWhere: enough is enough
       values[k].f.resize(8);
       values[k].i.resize(8);
+      values[k].g.resize(8);
     }
     total *= static_cast<std::int64_t>(values[k].size());
   }
@@ -161,7 +193,7 @@ std::vector<Array> combinations(const std::vector<DType>& types, TapeOp op, Prng
     const auto n = static_cast<std::int64_t>(values[k].size());
     for (std::int64_t e = 0; e < total; ++e) {
       const auto at = static_cast<std::size_t>(e / repeat % n);
-      a.set(e, values[k].f[at], values[k].i[at]);
+      a.set(e, values[k].f[at], values[k].i[at], values[k].g[at]);
     }
     repeat *= n;
     arrays.push_back(std::move(a));
@@ -184,13 +216,18 @@ void one_op(const Subject& subject, TapeOp op, DType out, const std::vector<DTyp
   run_reference(want);
   const std::string what = std::string(ir::name_of(op)) + "." + std::string(ir::name_of(out)) + " of " +
                            std::string(ir::name_of(args[0]));
-  if (transcendental(op) && ir::is_floating(out)) {
+  // Complex functions and magnitudes are the C library's, or formulas of their own on a GPU.
+  const bool is_complex = ir::is_complex(args[0]);
+  const bool function =
+      transcendental(op) || op == TapeOp::kSqrt || op == TapeOp::kSign || op == TapeOp::kAbs;
+  if ((transcendental(op) && ir::is_floating(out)) || (is_complex && function)) {
     MESSAGE("" << what << ": " << max_ulps(step.outputs[0], want.outputs[0]) << " ulp");
     const bool hard = op == TapeOp::kPow || op == TapeOp::kAtan2 || op == TapeOp::kTan;
     check_ulps(step.outputs[0], want.outputs[0],
-               hard                     ? subject.pow_ulps
-               : out == DType::kFloat32 ? subject.ulps32
-                                        : subject.ulps64,
+               is_complex                                  ? subject.complex_ulps
+               : hard                                      ? subject.pow_ulps
+               : ir::compute_dtype(out) == DType::kFloat32 ? subject.ulps32
+                                                           : subject.ulps64,
                what);
   } else {
     check_same(step.outputs[0], want.outputs[0], what);
@@ -205,8 +242,9 @@ void conform_elementwise(const Subject& subject) {
     const auto op = static_cast<TapeOp>(i);
     const int arity = ir::arity_of(op);
     if (arity == 0) continue;
-    for (const DType out : kDTypes) {
-      for (const DType arg : kDTypes) {
+    for (int o = 0; o < ir::kDTypeCount; ++o) {
+      for (int a = 0; a < ir::kDTypeCount; ++a) {
+        const auto out = static_cast<DType>(o), arg = static_cast<DType>(a);
         if (op == TapeOp::kWhere) {
           if (arg == out) one_op(subject, op, out, {DType::kBool, arg, arg}, prng);
         } else {

@@ -1,5 +1,7 @@
 #include "conformance/harness.h"
 
+#include "map/reference.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -27,38 +29,31 @@ std::int64_t Array::position(std::int64_t element) const {
 
 namespace {
 
-template <class T> T get(const Array& a, std::int64_t element) {
-  T value;
-  std::memcpy(&value, a.bytes.data() + a.position(element) * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
-  return value;
-}
-template <class T> void put(Array& a, std::int64_t element, T value) {
-  std::memcpy(a.bytes.data() + a.position(element) * static_cast<std::int64_t>(sizeof(T)), &value, sizeof(T));
+// One element as a view, for the reference's way of reading and writing.
+TensorView element_of(const Array& a, std::int64_t element) {
+  const std::int64_t at = a.position(element) * static_cast<std::int64_t>(ir::size_of(a.dtype));
+  return {const_cast<std::byte*>(a.bytes.data()) + at, a.dtype, {1}, {1}};
 }
 
 }  // namespace
 
 double Array::as_double(std::int64_t e) const {
-  if (dtype == DType::kFloat64) return get<double>(*this, e);
-  if (dtype == DType::kFloat32) return static_cast<double>(get<float>(*this, e));
-  return static_cast<double>(as_int(e));
+  const map::RefValue v = map::ref_load(element_of(*this, e), {0});
+  if (ir::is_floating(dtype) || ir::is_complex(dtype)) return v.f;
+  return dtype == DType::kUInt64 ? static_cast<double>(static_cast<std::uint64_t>(v.i))
+                                 : static_cast<double>(v.i);
 }
 
-std::int64_t Array::as_int(std::int64_t e) const {
-  if (dtype == DType::kBool) return get<std::uint8_t>(*this, e);
-  if (dtype == DType::kInt32) return get<std::int32_t>(*this, e);
-  return get<std::int64_t>(*this, e);
-}
+double Array::imaginary(std::int64_t e) const { return map::ref_load(element_of(*this, e), {0}).g; }
 
-void Array::set(std::int64_t e, double f, std::int64_t i) {
-  switch (dtype) {
-    case DType::kBool: return put<std::uint8_t>(*this, e, i & 1);
-    case DType::kInt32:
-      return put<std::int32_t>(*this, e, static_cast<std::int32_t>(static_cast<std::uint32_t>(i)));
-    case DType::kInt64: return put<std::int64_t>(*this, e, i);
-    case DType::kFloat32: return put<float>(*this, e, static_cast<float>(f));
-    case DType::kFloat64: return put<double>(*this, e, f);
-  }
+std::int64_t Array::as_int(std::int64_t e) const { return map::ref_load(element_of(*this, e), {0}).i; }
+
+void Array::set(std::int64_t e, double f, std::int64_t i, double g) {
+  map::RefValue v;
+  v.f = f;
+  v.g = g;
+  v.i = dtype == DType::kBool ? i & 1 : i;
+  map::ref_store(element_of(*this, e), 0, v);
 }
 
 Array random_layout(Prng& prng, DType dtype, const ir::Shape& shape, bool plain) {
@@ -91,8 +86,13 @@ Array random_layout(Prng& prng, DType dtype, const ir::Shape& shape, bool plain)
 
 void fill_random(Prng& prng, Array& a, bool edges) {
   const double infinity = std::numeric_limits<double>::infinity();
-  const double big = a.dtype == DType::kFloat32 ? 3e38 : 1.7e308,
-               tiny = a.dtype == DType::kFloat32 ? 1e-42 : 1e-310;
+  const DType part = ir::real_dtype(a.dtype);
+  const double big = part == DType::kFloat16                               ? 65000
+                     : part == DType::kFloat32 || part == DType::kBFloat16 ? 3e38
+                                                                           : 1.7e308;
+  const double tiny = part == DType::kFloat16                               ? 1e-6
+                      : part == DType::kFloat32 || part == DType::kBFloat16 ? 1e-40
+                                                                            : 1e-310;
   const double special[] = {0.0,  -0.0, infinity, -infinity, std::nan(""), 1,     -1,  0.5,
                             -0.5, 2,    big,      -big,      tiny,         -tiny, 1.5, 2.5};
   const std::int64_t ints[] = {0,
@@ -114,7 +114,9 @@ void fill_random(Prng& prng, Array& a, bool edges) {
     std::int64_t i = prng.between(-1000, 1000);
     if (edges && prng.chance(0.2)) f = special[prng.below(std::size(special))];
     if (edges && prng.chance(0.3)) i = ints[prng.below(std::size(ints))];
-    a.set(e, f, i);
+    const double g =
+        edges && prng.chance(0.1) ? special[prng.below(std::size(special))] : prng.uniform() - 0.5;
+    a.set(e, f, i, g);
   }
 }
 
@@ -252,8 +254,11 @@ template <class Same> void compare(const Array& got, const Array& want, const st
   for (std::int64_t e = 0; e < n; ++e) {
     if (same(e)) continue;
     std::string text = what + ": element " + std::to_string(e) + " of " + ir::to_string(want.shape);
-    char values[128];
-    if (ir::is_floating(want.dtype)) {
+    char values[192];
+    if (ir::is_complex(want.dtype)) {
+      std::snprintf(values, sizeof(values), " is %.17g%+.17gj, not %.17g%+.17gj", got.as_double(e),
+                    got.imaginary(e), want.as_double(e), want.imaginary(e));
+    } else if (ir::is_floating(want.dtype)) {
       std::snprintf(values, sizeof(values), " is %.17g, not %.17g", got.as_double(e), want.as_double(e));
     } else {
       std::snprintf(values, sizeof(values), " is %lld, not %lld", static_cast<long long>(got.as_int(e)),
@@ -264,55 +269,69 @@ template <class Same> void compare(const Array& got, const Array& want, const st
   }
 }
 
-bool both_nan(const Array& a, const Array& b, std::int64_t e) {
-  return ir::is_floating(a.dtype) && std::isnan(a.as_double(e)) && std::isnan(b.as_double(e));
+bool inexact(DType t) { return ir::is_floating(t) || ir::is_complex(t); }
+
+bool same_part(double g, double w, bool signs) {
+  if (std::isnan(g) && std::isnan(w)) return true;
+  return g == w && (!signs || std::signbit(g) == std::signbit(w));
+}
+
+bool same_element(const Array& got, const Array& want, std::int64_t e, bool signs) {
+  if (!inexact(want.dtype)) return got.as_int(e) == want.as_int(e);
+  if (!same_part(got.as_double(e), want.as_double(e), signs)) return false;
+  return !ir::is_complex(want.dtype) || same_part(got.imaginary(e), want.imaginary(e), signs);
 }
 
 }  // namespace
 
 void check_same(const Array& got, const Array& want, const std::string& what) {
-  compare(got, want, what, [&](std::int64_t e) {
-    if (!ir::is_floating(want.dtype)) return got.as_int(e) == want.as_int(e);
-    const double g = got.as_double(e), w = want.as_double(e);
-    return both_nan(got, want, e) || (g == w && std::signbit(g) == std::signbit(w));
-  });
+  compare(got, want, what, [&](std::int64_t e) { return same_element(got, want, e, true); });
 }
 
 void check_equal(const Array& got, const Array& want, const std::string& what) {
-  compare(got, want, what, [&](std::int64_t e) {
-    if (!ir::is_floating(want.dtype)) return got.as_int(e) == want.as_int(e);
-    return both_nan(got, want, e) || got.as_double(e) == want.as_double(e);
-  });
+  compare(got, want, what, [&](std::int64_t e) { return same_element(got, want, e, false); });
 }
 
 namespace {
 
+// The distance between neighbouring numbers of a dtype at x >= 0.
+double step_at(double x, DType t) {
+  int digits = 53, lowest = -1022;
+  switch (ir::real_dtype(t)) {
+    case DType::kFloat16: digits = 11, lowest = -14; break;
+    case DType::kBFloat16: digits = 8, lowest = -126; break;
+    case DType::kFloat32: digits = 24, lowest = -126; break;
+    default: break;
+  }
+  return std::ldexp(1.0, std::max(x == 0 ? lowest : std::ilogb(x), lowest) - (digits - 1));
+}
+
 double ulps(double got, double want, DType t) {
   if (got == want || (std::isnan(got) && std::isnan(want))) return 0;
   if (!std::isfinite(got) || !std::isfinite(want)) return std::numeric_limits<double>::infinity();
-  double step;
-  if (t == DType::kFloat32) {
-    const auto w = static_cast<float>(std::fabs(want));
-    step = static_cast<double>(std::nextafter(w, std::numeric_limits<float>::infinity())) -
-           static_cast<double>(w);
-  } else {
-    step = std::nextafter(std::fabs(want), std::numeric_limits<double>::infinity()) - std::fabs(want);
-  }
-  return std::fabs(got - want) / step;
+  return std::fabs(got - want) / step_at(std::fabs(want), t);
+}
+
+double element_ulps(const Array& got, const Array& want, std::int64_t e) {
+  if (!ir::is_complex(want.dtype)) return ulps(got.as_double(e), want.as_double(e), want.dtype);
+  const double x = want.as_double(e), y = want.imaginary(e);
+  if (!std::isfinite(x) || !std::isfinite(y)) return 0;
+  const double off = std::max(std::fabs(got.as_double(e) - x), std::fabs(got.imaginary(e) - y));
+  if (off == 0) return 0;
+  if (std::isnan(off)) return std::numeric_limits<double>::infinity();
+  return off / step_at(std::max(std::fabs(x), std::fabs(y)), want.dtype);
 }
 
 }  // namespace
 
 double max_ulps(const Array& got, const Array& want) {
   double most = 0;
-  for (std::int64_t e = 0; e < want.volume(); ++e)
-    most = std::max(most, ulps(got.as_double(e), want.as_double(e), want.dtype));
+  for (std::int64_t e = 0; e < want.volume(); ++e) most = std::max(most, element_ulps(got, want, e));
   return most;
 }
 
 void check_ulps(const Array& got, const Array& want, double limit, const std::string& what) {
-  compare(got, want, what,
-          [&](std::int64_t e) { return ulps(got.as_double(e), want.as_double(e), want.dtype) <= limit; });
+  compare(got, want, what, [&](std::int64_t e) { return element_ulps(got, want, e) <= limit; });
 }
 
 }  // namespace tilewise::kernels::conformance

@@ -22,9 +22,10 @@ struct Array {
   static Array contiguous(ir::DType dtype, const ir::Shape& shape);
   std::int64_t volume() const { return ir::volume(shape); }
   std::int64_t position(std::int64_t element) const;  // in `bytes`, of a C-order element number
-  double as_double(std::int64_t element) const;
+  double as_double(std::int64_t element) const;       // the real part
+  double imaginary(std::int64_t element) const;
   std::int64_t as_int(std::int64_t element) const;
-  void set(std::int64_t element, double f, std::int64_t i);
+  void set(std::int64_t element, double f, std::int64_t i, double g = 0);
 };
 
 // Random layout: permuted, stepped, reversed, padded and repeated dimensions.
@@ -57,7 +58,8 @@ Step map_step(ir::Tape tape, std::vector<Array> inputs, const ir::Box& box, cons
 void check_same(const Array& got, const Array& want, const std::string& what);
 // Equal numbers: zeros of either sign are equal, NaNs alike.
 void check_equal(const Array& got, const Array& want, const std::string& what);
-// Greatest distance in units of want's last place (infinite if one is NaN or infinite and the other is not).
+// Greatest distance in units of want's last place (infinite if one is NaN or infinite and the other is not). Of complex
+// numbers: each part's distance in units of the larger part's last place; answers that are not finite are not compared.
 double max_ulps(const Array& got, const Array& want);
 void check_ulps(const Array& got, const Array& want, double limit, const std::string& what);
 

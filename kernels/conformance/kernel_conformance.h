@@ -18,6 +18,7 @@ struct Subject {
   std::uint64_t seed = 1;
   double ulps64 = 4, ulps32 = 4;  // of transcendental functions
   double pow_ulps = 4;            // kPow, kAtan2, kTan
+  double complex_ulps = 16;       // of functions of complex numbers, in units of the larger part's last place
   double normal_ulps = 16;        // of kNormal, relative to the larger of the value and 1
   bool integer_matmul = true;
   mutable device::Slab arena;  // filled by the suite; freed with the device

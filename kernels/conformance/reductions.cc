@@ -13,7 +13,7 @@ using ir::TapeOp;
 
 bool is_arg(ReduceKind k) { return k == ReduceKind::kArgMin || k == ReduceKind::kArgMax; }
 bool rounds(ReduceKind k, DType t) {
-  return ir::is_floating(t) && (k == ReduceKind::kSum || k == ReduceKind::kProd);
+  return (ir::is_floating(t) || ir::is_complex(t)) && (k == ReduceKind::kSum || k == ReduceKind::kProd);
 }
 
 Step reduce_step(ReduceKind kind, DType dtype, Array input, const ir::Box& box, const ir::Shape& space,
@@ -104,11 +104,12 @@ void one(const Subject& subject, Prng& prng, ReduceKind kind, DType dtype, const
 }
 
 DType dtype_for(Prng& prng, ReduceKind kind) {
-  constexpr DType kSums[] = {DType::kInt64, DType::kFloat32, DType::kFloat64, DType::kFloat64};
-  constexpr DType kOrdered[] = {DType::kInt32, DType::kInt64, DType::kFloat32, DType::kFloat64};
+  constexpr DType kSums[] = {DType::kInt64, DType::kUInt64, DType::kFloat32, DType::kFloat64};
+  constexpr DType kOrdered[] = {DType::kInt32, DType::kInt64, DType::kUInt64, DType::kFloat32,
+                                DType::kFloat64};
   if (kind == ReduceKind::kAny || kind == ReduceKind::kAll) return DType::kBool;
   if (kind == ReduceKind::kSum || kind == ReduceKind::kProd) return kSums[prng.below(4)];
-  return kOrdered[prng.below(4)];
+  return kOrdered[prng.below(std::size(kOrdered))];
 }
 
 void random_reductions(const Subject& subject) {

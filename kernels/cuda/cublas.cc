@@ -25,6 +25,13 @@ Error blas_error(Code code, const char* doing) {
                std::string(doing) + ": cuBLAS status " + std::to_string(code));
 }
 
+// As cuComplex and cuDoubleComplex.
+template <class T> struct Complex {
+  T re = 0, im = 0;
+  Complex() = default;
+  Complex(int real) : re(static_cast<T>(real)) {}
+};
+
 template <class T> Status call(GemmFunction<T> function, void* handle, const Gemm& g) {
   const T one = 1, beta = g.accumulate ? T(1) : T(0);
   // cuBLAS is column-major: a row-major product is the product of the transposes, operands exchanged.
@@ -46,6 +53,8 @@ struct Cublas::Functions {
   Code (*set_math_mode)(void*, int);
   GemmFunction<float> sgemm;
   GemmFunction<double> dgemm;
+  GemmFunction<Complex<float>> cgemm;
+  GemmFunction<Complex<double>> zgemm;
 };
 
 Result<std::unique_ptr<Cublas>> Cublas::open(const Context& context) {
@@ -59,6 +68,8 @@ Result<std::unique_ptr<Cublas>> Cublas::open(const Context& context) {
   symbols.get(functions->set_math_mode, "cublasSetMathMode");
   symbols.get(functions->sgemm, "cublasSgemm_v2");
   symbols.get(functions->dgemm, "cublasDgemm_v2");
+  symbols.get(functions->cgemm, "cublasCgemm_v2");
+  symbols.get(functions->zgemm, "cublasZgemm_v2");
   TW_TRY(symbols.all_found());
   std::unique_ptr<Cublas> cublas(new Cublas(context));
   cublas->functions_ = std::move(functions);
@@ -114,8 +125,14 @@ Status Cublas::multiply(const Gemm& gemm, CUstream stream) {
       return error(Errc::kLimitExceeded, "a matrix product with an extent of " + std::to_string(extent));
   TW_TRY(context_.make_current());
   TW_ASSIGN(void* const handle, handle_for(stream));
-  return gemm.dtype == ir::DType::kFloat32 ? call(functions_->sgemm, handle, gemm)
-                                           : call(functions_->dgemm, handle, gemm);
+  switch (gemm.dtype) {
+    case ir::DType::kFloat32: return call(functions_->sgemm, handle, gemm);
+    case ir::DType::kFloat64: return call(functions_->dgemm, handle, gemm);
+    case ir::DType::kComplex64: return call(functions_->cgemm, handle, gemm);
+    case ir::DType::kComplex128: return call(functions_->zgemm, handle, gemm);
+    default: break;
+  }
+  return error(Errc::kUnsupported, "cuBLAS products of " + std::string(name_of(gemm.dtype)));
 }
 
 }  // namespace tilewise::cuda

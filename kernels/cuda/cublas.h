@@ -11,7 +11,7 @@
 namespace tilewise::cuda {
 
 // C (m x n) = A (m x k) B (k x n) + (accumulate ? C : 0), row-major; A and B may be transposed in place: their leading
-// dimension is then that of the matrix as stored. Float32 or float64.
+// dimension is then that of the matrix as stored. float32, float64, complex64 or complex128 (transposed, not conjugated).
 struct Gemm {
   ir::DType dtype = ir::DType::kFloat64;
   std::int64_t m = 0, n = 0, k = 0;

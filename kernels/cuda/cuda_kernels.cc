@@ -36,8 +36,8 @@ Status CudaKernels::supports(const ir::Op& op) const {
     case ir::OpKind::kMatmul:
     case ir::OpKind::kMatmulPanels: {
       const ir::DType dtype = op.outputs.at(0).dtype;
-      if (dtype == ir::DType::kBool) return refuse("no products of bool");
-      if (ir::is_floating(dtype) && cublas_ == nullptr)
+      if (!ir::multiplies(dtype)) return refuse("no products of " + std::string(name_of(dtype)));
+      if (uses_blas(dtype) && cublas_ == nullptr)
         return refuse("products of " + std::string(name_of(dtype)) +
                       " need cuBLAS, which was not found (TILEWISE_CUBLAS_PATH)");
       return {};
@@ -99,7 +99,7 @@ Status CudaKernels::prepare(const ir::Op& op) {
     default: return {};
   }
   const ir::DType dtype = op.outputs.at(0).dtype;
-  if (!ir::is_floating(dtype)) return built(programs_.matmul(dtype));
+  if (!uses_blas(dtype)) return built(programs_.matmul(dtype));
   if (matmul_scratch_bytes(op) > 0) TW_TRY(built(programs_.map(copy_tape(dtype))));
   for (int i = 0; cublas_ != nullptr && i < device_.info().compute_streams; ++i)
     TW_TRY(cublas_->prepare(static_cast<CUstream>(device_.compute_stream(i).native())));

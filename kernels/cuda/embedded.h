@@ -5,8 +5,13 @@ namespace tilewise::cuda {
 
 extern const char* const kRandomSource;   // namespace tilewise::kernels::random_spec
 extern const char* const kPreludeSource;  // types, arithmetic with Tilewise's rules, index walks
+extern const char* const kComplexSource;  // complex numbers, where a tape has any
 extern const char* const kMapSource;      // elementwise kernels around a generated `evaluate`
 extern const char* const kReduceSource;   // reductions around a generated `evaluate`
 extern const char* const kMatmulSource;   // integer products
+
+// What complex.cuh wants before it on a device.
+constexpr const char* kComplexMacros =
+    "#define TW_DEVICE __device__ __forceinline__\n#define TW_FUNCTION __device__ __noinline__\n";
 
 }  // namespace tilewise::cuda

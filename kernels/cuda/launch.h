@@ -53,6 +53,8 @@ Status prepare_combine(const Environment& env, const ir::Op& op);
 
 // ---- matmul.cc: kMatmul, kMatmulPanels
 
+// Products by cuBLAS; integers have a kernel of their own.
+inline bool uses_blas(ir::DType t) { return ir::is_floating(t) || ir::is_complex(t); }
 std::int64_t matmul_scratch_bytes(const ir::Op& op);
 Status launch_matmul(const Environment& env, const KernelCall& call, CUstream stream);
 

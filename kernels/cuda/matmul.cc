@@ -139,7 +139,7 @@ Status integer_product(const Environment& env, const KernelCall& call, CUstream 
 }  // namespace
 
 std::int64_t matmul_scratch_bytes(const ir::Op& op) {
-  if (!ir::is_floating(op.outputs[0].dtype) || op.space.rank() < 2) return 0;
+  if (!uses_blas(op.outputs[0].dtype) || op.space.rank() < 2) return 0;
   const ir::Shape largest = op.space.max_block_shape();
   const std::size_t first = largest.size() - 2;
   const std::int64_t k = std::min(kPiece, op.operands[0].view.shape[1]);
@@ -160,8 +160,7 @@ Status launch_matmul(const Environment& env, const KernelCall& call, CUstream st
     if (call.step > 0) return {};
     return clear(env, out, stream);
   }
-  return ir::is_floating(out.dtype) ? FloatProduct(env, call, stream).run()
-                                    : integer_product(env, call, stream);
+  return uses_blas(out.dtype) ? FloatProduct(env, call, stream).run() : integer_product(env, call, stream);
 }
 
 }  // namespace tilewise::cuda

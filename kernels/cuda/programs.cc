@@ -9,11 +9,16 @@
 namespace tilewise::cuda {
 namespace {
 
-std::string common() { return std::string(kRandomSource) + kPreludeSource; }
+std::string common(bool complex = false) {
+  std::string source = std::string(kRandomSource) + kPreludeSource;
+  if (complex) source += kComplexMacros + std::string(kComplexSource);
+  return source;
+}
 
 // Sums and products of float32 are carried in float64: it costs nothing where memory is the limit.
 std::string_view accumulator(ir::DType dtype, ir::ReduceKind kind) {
   const bool adds = kind == ir::ReduceKind::kSum || kind == ir::ReduceKind::kProd;
+  if (adds && dtype == ir::DType::kComplex64) return "c128";
   return adds && dtype == ir::DType::kFloat32 ? "double" : register_type(dtype);
 }
 
@@ -33,10 +38,12 @@ std::span<const char* const> entry_names(ProgramKind kind) {
 
 }  // namespace
 
-std::string map_program(const ir::Tape& tape) { return common() + tape_source(tape) + kMapSource; }
+std::string map_program(const ir::Tape& tape) {
+  return common(uses_complex(tape)) + tape_source(tape) + kMapSource;
+}
 
 std::string reduce_program(const ir::Tape& tape, ir::ReduceKind kind) {
-  std::string source = common() + tape_source(tape);
+  std::string source = common(uses_complex(tape)) + tape_source(tape);
   source += "constexpr int kKind = " + std::to_string(static_cast<int>(kind)) + ";\n";
   if (ir::is_arg(kind)) source += "#define TW_COMBINE\n";
   source += "typedef " + std::string(accumulator(tape.result(), kind)) + " Acc;\ntypedef " +

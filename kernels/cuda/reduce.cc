@@ -100,14 +100,15 @@ ir::Tape join_tape(ReduceKind kind, ir::DType dtype) {
 // What a reduction of nothing is.
 ir::Tape nothing_tape(ReduceKind kind, ir::DType dtype) {
   ir::TapeInstr in{.op = TapeOp::kConst, .dtype = dtype};
-  const bool wide = dtype == ir::DType::kInt64;
-  const std::int64_t highest =
-      wide ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int32_t>::max();
+  const bool wide = dtype == ir::DType::kInt64, natural = dtype == ir::DType::kUInt64;
+  const std::int64_t highest = natural ? -1
+                               : wide  ? std::numeric_limits<std::int64_t>::max()
+                                       : std::numeric_limits<std::int32_t>::max();
   switch (kind) {
     case ReduceKind::kProd:
     case ReduceKind::kAll:
       in.imm_f = 1;
-      in.imm_i = 1;
+      in.imm_i = ir::is_complex(dtype) ? 0 : 1;
       break;
     case ReduceKind::kMin:
       in.imm_f = std::numeric_limits<double>::infinity();

@@ -1,5 +1,7 @@
 #include "tape_source.h"
 
+#include <tilewise/ir/element_types.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -16,19 +18,60 @@ template <class... Args> std::string format(const char* pattern, Args... args) {
   return text;
 }
 
+std::string literal(double value, bool is_double) {  // bits: NaN and infinity have no literal
+  if (!is_double)
+    return format("__uint_as_float(0x%xu)", std::bit_cast<std::uint32_t>(static_cast<float>(value)));
+  return format("__longlong_as_double(0x%llxll)",
+                static_cast<unsigned long long>(std::bit_cast<std::uint64_t>(value)));
+}
+
 std::string constant(const ir::TapeInstr& in) {
   switch (in.dtype) {
     case DType::kBool: return in.imm_i != 0 ? "true" : "false";
-    case DType::kInt32: return format("(int)%lldll", static_cast<long long>(in.imm_i));
-    // Bits, for the most negative number has no literal, and NaN and infinity have none either.
-    case DType::kInt64: return format("(i64)0x%llxull", static_cast<unsigned long long>(in.imm_i));
-    case DType::kFloat32:
-      return format("__uint_as_float(0x%xu)", std::bit_cast<std::uint32_t>(static_cast<float>(in.imm_f)));
-    case DType::kFloat64:
-      return format("__longlong_as_double(0x%llxll)",
-                    static_cast<unsigned long long>(std::bit_cast<std::uint64_t>(in.imm_f)));
+    // Bits, for the most negative number has no literal.
+    case DType::kInt64:
+    case DType::kUInt32: return format("(i64)0x%llxull", static_cast<unsigned long long>(in.imm_i));
+    case DType::kUInt64: return format("0x%llxull", static_cast<unsigned long long>(in.imm_i));
+    case DType::kFloat16: return literal(ir::Float16(static_cast<float>(in.imm_f)), false);
+    case DType::kBFloat16: return literal(ir::BFloat16(static_cast<float>(in.imm_f)), false);
+    case DType::kFloat32: return literal(in.imm_f, false);
+    case DType::kFloat64: return literal(in.imm_f, true);
+    case DType::kComplex64:
+    case DType::kComplex128: {
+      const bool is_double = in.dtype == DType::kComplex128;
+      return (is_double ? "c128(" : "c64(") + literal(in.imm_f, is_double) + ", " +
+             literal(std::bit_cast<double>(in.imm_i), is_double) + ")";
+    }
+    default: return format("(int)%lldll", static_cast<long long>(in.imm_i));
   }
-  return "0";
+}
+
+// A value in registers made to fit its dtype.
+std::string fitted(DType t, const std::string& value) {
+  switch (t) {
+    case DType::kInt8: return "(int)(signed char)(" + value + ")";
+    case DType::kInt16: return "(int)(short)(" + value + ")";
+    case DType::kUInt8: return "(int)(u8)(" + value + ")";
+    case DType::kUInt16: return "(int)(unsigned short)(" + value + ")";
+    case DType::kUInt32: return "(i64)(u32)(" + value + ")";
+    case DType::kFloat16: return "tw_fit_f16(" + value + ")";
+    case DType::kBFloat16: return "tw_fit_bf16(" + value + ")";
+    default: return value;
+  }
+}
+// From memory to registers, and back.
+std::string widened(DType t, const std::string& value) {
+  switch (t) {
+    case DType::kBool: return "(" + value + " != 0)";
+    case DType::kFloat16: return "tw_from_f16(" + value + ")";
+    case DType::kBFloat16: return "tw_from_bf16(" + value + ")";
+    default: return value;
+  }
+}
+std::string narrowed(DType t, const std::string& value) {
+  if (t == DType::kFloat16) return "tw_to_f16(" + value + ")";
+  if (t == DType::kBFloat16) return "tw_to_bf16(" + value + ")";
+  return ir::is_complex(t) ? value : "(Out)" + value;
 }
 
 // The expression of one instruction; a, b, c name its arguments, `at` the position it needs.
@@ -41,10 +84,19 @@ class Expression {
         b_(format("v%u", in.b)),
         c_(format("v%u", in.c)),
         type_(register_type(in.dtype)),
-        float_(in.dtype == DType::kFloat32),
+        float_(ir::compute_dtype(in.dtype) == DType::kFloat32),
         argument_(ir::arity_of(in.op) > 0 ? tape.code[in.a].dtype : in.dtype) {}
 
   std::string text() const {
+    if (ir::is_complex(in_.dtype) || (ir::is_complex(argument_) && ir::arity_of(in_.op) > 0)) {
+      if (std::string z = complex_text(); !z.empty()) return z;
+    }
+    const bool fits = in_.op == TapeOp::kLoad || in_.op == TapeOp::kConst || in_.op == TapeOp::kWhere;
+    return fits ? plain_text() : fitted(in_.dtype, plain_text());
+  }
+
+ private:
+  std::string plain_text() const {
     const std::string key = format("0x%llxull", static_cast<unsigned long long>(in_.imm_i));
     switch (in_.op) {
       case TapeOp::kConst: return constant(in_);
@@ -101,17 +153,69 @@ class Expression {
       case TapeOp::kShl: return call2("tw_shl");
       case TapeOp::kShr: return call2("tw_shr");
       case TapeOp::kWhere: return a_ + " ? " + b_ + " : " + c_;
+      case TapeOp::kAcos: return math("acos");
+      case TapeOp::kAcosh: return math("acosh");
+      case TapeOp::kAsin: return math("asin");
+      case TapeOp::kAsinh: return math("asinh");
+      case TapeOp::kAtan: return math("atan");
+      case TapeOp::kAtanh: return math("atanh");
+      case TapeOp::kCosh: return math("cosh");
+      case TapeOp::kSinh: return math("sinh");
+      case TapeOp::kLog2: return math("log2");
+      case TapeOp::kLog10: return math("log10");
+      case TapeOp::kSignbit: return "signbit(" + a_ + ")";
+      case TapeOp::kCopysign: return math2("copysign");
+      case TapeOp::kNextafter:
+        if (in_.dtype == DType::kFloat16) return "tw_nextafter_half<false>(" + a_ + ", " + b_ + ")";
+        if (in_.dtype == DType::kBFloat16) return "tw_nextafter_half<true>(" + a_ + ", " + b_ + ")";
+        return math2("nextafter");
+      case TapeOp::kHypot: return math2("hypot");
+      case TapeOp::kLogaddexp: return call2("tw_logaddexp");
+      case TapeOp::kConj:
+      case TapeOp::kReal:
+      case TapeOp::kImag:
+      case TapeOp::kComplex: break;  // complex_text()
       case TapeOp::kCount: break;
     }
     return "0";
   }
 
- private:
+  // Empty: as any other dtype.
+  std::string complex_text() const {
+    switch (in_.op) {
+      case TapeOp::kAdd: return "tw_add(" + a_ + ", " + b_ + ")";
+      case TapeOp::kSub: return "tw_sub(" + a_ + ", " + b_ + ")";
+      case TapeOp::kMul: return "tw_mul(" + a_ + ", " + b_ + ")";
+      case TapeOp::kDiv: return "tw_div(" + a_ + ", " + b_ + ")";
+      case TapeOp::kPow: return type_ + "(tw_pow_z(c128(" + a_ + "), c128(" + b_ + ")))";
+      case TapeOp::kNeg: return "tw_neg(" + a_ + ")";
+      case TapeOp::kConj: return "tw_conj(" + a_ + ")";
+      case TapeOp::kRound: return "tw_round(" + a_ + ")";
+      case TapeOp::kReal: return a_ + ".re";
+      case TapeOp::kImag: return a_ + ".im";
+      case TapeOp::kAbs: return "tw_magnitude(" + a_ + ")";
+      case TapeOp::kComplex: return type_ + "(" + a_ + ", " + b_ + ")";
+      case TapeOp::kEq: return "tw_equal(" + a_ + ", " + b_ + ")";
+      case TapeOp::kNe: return "!tw_equal(" + a_ + ", " + b_ + ")";
+      case TapeOp::kIsNan: return a_ + ".re != " + a_ + ".re || " + a_ + ".im != " + a_ + ".im";
+      case TapeOp::kIsInf: return "isinf(" + a_ + ".re) || isinf(" + a_ + ".im)";
+      case TapeOp::kIsFinite: return "isfinite(" + a_ + ".re) && isfinite(" + a_ + ".im)";
+      case TapeOp::kLoad:
+      case TapeOp::kConst:
+      case TapeOp::kCast:
+      case TapeOp::kWhere: return {};
+      default: return type_ + "(tw_" + std::string(ir::name_of(in_.op)) + "_z(c128(" + a_ + ")))";
+    }
+  }
+
   std::string call(const char* name) const { return std::string(name) + "<" + type_ + ">(" + a_ + ")"; }
   std::string call2(const char* name) const {
     return std::string(name) + "<" + type_ + ">(" + a_ + ", " + b_ + ")";
   }
   std::string math(const char* name) const { return std::string(name) + (float_ ? "f(" : "(") + a_ + ")"; }
+  std::string math2(const char* name) const {
+    return std::string(name) + (float_ ? "f(" : "(") + a_ + ", " + b_ + ")";
+  }
   std::string infix(const char* sign) const { return a_ + " " + sign + " " + b_; }
   std::string random(const char* name, const std::string& key) const {
     return std::string(name) + "(" + key + ", (u64)(" + at_ + "))";
@@ -135,21 +239,18 @@ std::string loads_source(const TapeSources& sources) {
     const int x = load.operand, place = static_cast<int>(i) + 1;
     const char* type = register_type(load.dtype).data();
     const char* memory = memory_type(load.dtype).data();
-    const char* test = load.dtype == DType::kBool ? " != 0" : "";
     element += format("  %s x%d;\n", type, x);
-    one +=
-        format("  element.x%d = ((const %s*)place[%d].base)[offset[%d]]%s;\n", x, memory, place, place, test);
-    group +=
-        format("  if (place[%d].inner != 0) {\n", place) +
-        format(
-            "    const Pack<%s, kWidth> pack = *(const Pack<%s, kWidth>*)((const %s*)place[%d].base + "
-            "offset[%d]);\n",
-            memory, memory, memory, place, place) +
-        "#pragma unroll\n" +
-        format("    for (int j = 0; j < kWidth; ++j) element[j].x%d = pack.v[j]%s;\n  } else {\n", x, test) +
-        format("    const %s value = ((const %s*)place[%d].base)[offset[%d]]%s;\n", type, memory, place,
-               place, test) +
-        "#pragma unroll\n" + format("    for (int j = 0; j < kWidth; ++j) element[j].x%d = value;\n  }\n", x);
+    const std::string at = format("((const %s*)place[%d].base)[offset[%d]]", memory, place, place);
+    one += format("  element.x%d = ", x) + widened(load.dtype, at) + ";\n";
+    group += format("  if (place[%d].inner != 0) {\n", place) +
+             format(
+                 "    const Pack<%s, kWidth> pack = *(const Pack<%s, kWidth>*)((const %s*)place[%d].base + "
+                 "offset[%d]);\n",
+                 memory, memory, memory, place, place) +
+             "#pragma unroll\n" + format("    for (int j = 0; j < kWidth; ++j) element[j].x%d = ", x) +
+             widened(load.dtype, "pack.v[j]") + ";\n  } else {\n" + format("    const %s value = ", type) +
+             widened(load.dtype, at) + ";\n#pragma unroll\n" +
+             format("    for (int j = 0; j < kWidth; ++j) element[j].x%d = value;\n  }\n", x);
   }
   return element + "};\n" +
          "__device__ __forceinline__ void tw_load(const Place* place, const i64* offset, Element& element) "
@@ -163,17 +264,37 @@ std::string loads_source(const TapeSources& sources) {
 }  // namespace
 
 std::string_view register_type(DType dtype) {
-  switch (dtype) {
+  switch (ir::compute_dtype(dtype)) {
     case DType::kBool: return "bool";
     case DType::kInt32: return "int";
     case DType::kInt64: return "i64";
+    case DType::kUInt64: return "u64";
     case DType::kFloat32: return "float";
     case DType::kFloat64: return "double";
+    case DType::kComplex64: return "c64";
+    case DType::kComplex128: return "c128";
+    default: return "";
   }
-  return "";
 }
 
-std::string_view memory_type(DType dtype) { return dtype == DType::kBool ? "u8" : register_type(dtype); }
+std::string_view memory_type(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+    case DType::kUInt8: return "u8";
+    case DType::kInt8: return "signed char";
+    case DType::kInt16: return "short";
+    case DType::kUInt16:
+    case DType::kFloat16:
+    case DType::kBFloat16: return "unsigned short";
+    case DType::kUInt32: return "u32";
+    default: return register_type(dtype);
+  }
+}
+
+bool uses_complex(const ir::Tape& tape) {
+  return std::any_of(tape.code.begin(), tape.code.end(),
+                     [](const ir::TapeInstr& in) { return ir::is_complex(in.dtype); });
+}
 
 TapeSources sources_of(const ir::Tape& tape) {
   TapeSources sources;
@@ -196,7 +317,7 @@ TapeSources sources_of(const ir::Tape& tape) {
 int group_width(const ir::Tape& tape) {
   std::size_t widest = ir::size_of(tape.result());
   for (const auto& load : sources_of(tape).loads) widest = std::max(widest, ir::size_of(load.dtype));
-  return static_cast<int>(16 / widest);
+  return static_cast<int>(16 / widest);  // 1 for complex128
 }
 
 std::string tape_source(const ir::Tape& tape) {
@@ -204,7 +325,9 @@ std::string tape_source(const ir::Tape& tape) {
   std::string source =
       format("constexpr int kPlaces = %zu, kWidth = %d;\n", sources.count() + 1, group_width(tape));
   source += "typedef " + std::string(register_type(tape.result())) + " Value;\ntypedef " +
-            std::string(memory_type(tape.result())) + " Out;\n" + loads_source(sources) +
+            std::string(memory_type(tape.result())) +
+            " Out;\n__device__ __forceinline__ Out tw_out(Value value) { return " +
+            narrowed(tape.result(), "value") + "; }\n" + loads_source(sources) +
             "__device__ __forceinline__ Value tw_evaluate(const Element& element, const Place* place, "
             "const i64* offset) {\n";
   for (std::size_t p = 0; p < sources.positions.size(); ++p) {
@@ -228,10 +351,12 @@ void append_key(const ir::Tape& tape, std::string& key) {
     char bytes[16] = {static_cast<char>(in.op), static_cast<char>(in.dtype)};
     const std::uint16_t arguments[3] = {in.a, in.b, in.c};
     const bool floating = in.op == TapeOp::kConst && ir::is_floating(in.dtype);
+    const bool complex = in.op == TapeOp::kConst && ir::is_complex(in.dtype);
     const auto immediate = floating ? std::bit_cast<std::int64_t>(in.imm_f) : in.imm_i;
     std::copy_n(reinterpret_cast<const char*>(arguments), sizeof arguments, bytes + 2);
     std::copy_n(reinterpret_cast<const char*>(&immediate), sizeof immediate, bytes + 8);
     key.append(bytes, 16);
+    if (complex) key.append(reinterpret_cast<const char*>(&in.imm_f), sizeof in.imm_f);
   }
 }
 

@@ -6,7 +6,7 @@
 
 namespace tilewise::cuda {
 
-// "double" in registers; bool arrays hold bytes of 0 or 1 in memory.
+// "double" in registers; bool arrays hold bytes of 0 or 1 in memory, narrow dtypes are computed in wider ones.
 std::string_view register_type(ir::DType dtype);
 std::string_view memory_type(ir::DType dtype);
 
@@ -30,8 +30,9 @@ TapeSources sources_of(const ir::Tape& tape);
 // Elements a thread handles at once where memory is contiguous: 16 bytes of the widest type.
 int group_width(const ir::Tape& tape);
 
-// kPlaces, kWidth, Out, Value, Element, tw_load, tw_load_group and tw_evaluate, as device/map.cuh describes.
+// kPlaces, kWidth, Out, Value, Element, tw_load, tw_load_group, tw_evaluate and tw_out, as device/map.cuh describes.
 std::string tape_source(const ir::Tape& tape);
+bool uses_complex(const ir::Tape& tape);  // and so wants device/complex.cuh before it
 
 // Two tapes with equal keys have equal source.
 void append_key(const ir::Tape& tape, std::string& key);

@@ -7,7 +7,6 @@ namespace tilewise::kernels::map {
 namespace {
 
 using Kind = ProgramInstr::Kind;
-constexpr std::int64_t kSplatBytes = kLaneBlock * 8;
 constexpr std::int64_t kMinRow = 256;        // shorter rows are gathered into full tiles
 constexpr std::int64_t kMaxStripRun = 8192;  // strips stay within the second-level cache
 
@@ -76,15 +75,16 @@ void TileEvaluator::allocate() {
   }
   in_place_ = program.is_one_load() && sources_[0].in_order();
   const auto constants = static_cast<std::int64_t>(program.code.size());
-  std::int64_t bytes = constants * kSplatBytes + program.slots * tile_ * 8;
+  const std::int64_t splats = constants * kLaneBlock * program.width;
+  std::int64_t bytes = splats + program.slots * tile_ * program.width;
   for (Source& source : sources_) {
     plan_strips(source);
     bytes += source.strip_bytes();
   }
   memory_ = TileMemory(static_cast<std::size_t>(bytes));
   values_.resize(program.code.size());
-  tiles_ = memory_.get() + constants * kSplatBytes;
-  std::byte* strip = tiles_ + program.slots * tile_ * 8;
+  tiles_ = memory_.get() + splats;
+  std::byte* strip = tiles_ + program.slots * tile_ * program.width;
   for (Source& source : sources_) {
     source.strip = strip;
     strip += source.strip_bytes();
@@ -104,7 +104,7 @@ bool TileEvaluator::build_straight() {
     if (source.data == nullptr || !(repeated || source.in_order())) return false;
     operands.push_back({source.data, repeated});
   }
-  is_straight_ = straight_.build(*program_, operands.data(), memory_.get(), tiles_, tile_ * 8);
+  is_straight_ = straight_.build(*program_, operands.data(), memory_.get(), tiles_, tile_ * program_->width);
   return is_straight_;
 }
 
@@ -152,9 +152,11 @@ const std::byte* TileEvaluator::strip_row(Source& source, std::int64_t row) {
     source.strip_at = first;
     const std::int64_t rows = std::min(source.strip_rows, extent - first % extent);
     for_runs(source.where, first * source.where.run(), 1, [&](std::int64_t offset, std::int64_t) {
-      const auto transpose = source.size == 8   ? transpose_strip<std::uint64_t>
-                             : source.size == 4 ? transpose_strip<std::uint32_t>
-                                                : transpose_strip<std::uint8_t>;
+      const auto transpose = source.size == 8    ? transpose_strip<std::uint64_t>
+                             : source.size == 4  ? transpose_strip<std::uint32_t>
+                             : source.size == 16 ? transpose_strip<Element16>
+                             : source.size == 2  ? transpose_strip<std::uint16_t>
+                                                 : transpose_strip<std::uint8_t>;
       transpose(source.strip, source.pitch(), source.data + offset * source.size, source.where.strides[outer],
                 source.where.stride(), rows, source.where.run());
     });

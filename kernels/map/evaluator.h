@@ -56,9 +56,11 @@ class TileEvaluator {
   bool build_straight();
   // Where an instruction's result goes: a tile's worth, or one block if it is the same for every element.
   std::byte* block(const ProgramInstr& in) const {
-    return memory_.get() + (&in - program_->code.data()) * kLaneBlock * 8;
+    return memory_.get() + (&in - program_->code.data()) * kLaneBlock * program_->width;
   }
-  std::byte* slot(const ProgramInstr& in) const { return tiles_ + std::int64_t{in.slot} * tile_ * 8; }
+  std::byte* slot(const ProgramInstr& in) const {
+    return tiles_ + std::int64_t{in.slot} * tile_ * program_->width;
+  }
   Value load(const ProgramInstr& in, std::int64_t begin, std::int64_t n);
   Value load_strips(const ProgramInstr& in, std::int64_t begin, std::int64_t n);
   static void plan_strips(Source& source);
@@ -75,7 +77,7 @@ class TileEvaluator {
   bool is_straight_ = false, in_place_ = false;
   std::int64_t tile_ = 0, row_ = 0;
   boost::container::static_vector<Source, limits::kMaxTapeInstructions> sources_;
-  boost::container::static_vector<Value, Program::kMaxCode> values_;
+  boost::container::small_vector<Value, 64> values_;
 };
 
 }  // namespace tilewise::kernels::map

@@ -3,6 +3,8 @@
 #include <tilewise/base/check.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -63,8 +65,12 @@ TileMemory::~TileMemory() {
 }
 
 void fill_same(void* to, const void* from, std::int64_t size, std::int64_t n) {
-  if (size == 8)
+  if (size == 16)
+    fill_from<Element16>(to, from, n);
+  else if (size == 8)
     fill_from<std::uint64_t>(to, from, n);
+  else if (size == 2)
+    fill_from<std::uint16_t>(to, from, n);
   else if (size == 4)
     fill_from<std::uint32_t>(to, from, n);
   else
@@ -76,8 +82,12 @@ void gather(void* to, const void* from, std::int64_t size, std::int64_t stride, 
     std::memcpy(to, from, static_cast<std::size_t>(n * size));
   else if (stride == 0)
     fill_same(to, from, size, n);
+  else if (size == 16)
+    gather_as<Element16>(to, from, stride, n);
   else if (size == 8)
     gather_as<std::uint64_t>(to, from, stride, n);
+  else if (size == 2)
+    gather_as<std::uint16_t>(to, from, stride, n);
   else if (size == 4)
     gather_as<std::uint32_t>(to, from, stride, n);
   else
@@ -85,12 +95,18 @@ void gather(void* to, const void* from, std::int64_t size, std::int64_t stride, 
 }
 
 void fill_constant(void* to, ir::DType dtype, double f, std::int64_t i, std::int64_t n) {
+  const double g = std::bit_cast<double>(i);  // complex: the imaginary part
   switch (dtype) {
     case ir::DType::kBool: return fill_as<std::uint8_t>(to, i != 0, n);
     case ir::DType::kInt32: return fill_as<std::int32_t>(to, static_cast<std::int32_t>(i), n);
-    case ir::DType::kInt64: return fill_as<std::int64_t>(to, i, n);
+    case ir::DType::kInt64:
+    case ir::DType::kUInt64: return fill_as<std::int64_t>(to, i, n);
     case ir::DType::kFloat32: return fill_as<float>(to, static_cast<float>(f), n);
     case ir::DType::kFloat64: return fill_as<double>(to, f, n);
+    case ir::DType::kComplex64:
+      return fill_as<std::array<float, 2>>(to, {static_cast<float>(f), static_cast<float>(g)}, n);
+    case ir::DType::kComplex128: return fill_as<std::array<double, 2>>(to, {f, g}, n);
+    default: TW_CHECK(false, "a constant of a narrow dtype");
   }
 }
 

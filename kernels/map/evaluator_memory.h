@@ -22,11 +22,15 @@ class TileMemory {
   std::size_t bytes_ = 0;
 };
 
+struct Element16 {
+  std::uint64_t low, high;
+};
+
 // `n` copies of the element of `size` bytes at `from` (which may lie in the first element of `to`).
 void fill_same(void* to, const void* from, std::int64_t size, std::int64_t n);
 // Elements from[j * stride], stride in elements.
 void gather(void* to, const void* from, std::int64_t size, std::int64_t stride, std::int64_t n);
-// A constant of a tape, n times.
+// A constant of a tape in a dtype that kernels compute in, n times.
 void fill_constant(void* to, ir::DType dtype, double f, std::int64_t i, std::int64_t n);
 
 }  // namespace tilewise::kernels::map

@@ -20,9 +20,17 @@ struct LaneArgs {
 };
 using LaneFn = void (*)(const LaneArgs&);
 
-// The loop for a unary, binary or ternary op with result dtype `out` and arguments of dtype `arg` (kWhere: of b and c).
-// Null when the op does not accept them. bool arrays hold 0 or 1 in bytes.
+// The loop for a unary, binary or ternary op with result dtype `out` and arguments of dtype `arg` (kWhere: of b and c), both
+// of those that kernels compute in (ir::compute_dtype). Null when the op does not accept them. bool arrays hold 0 or 1 in
+// bytes.
 LaneFn find_lane(ir::TapeOp op, ir::DType out, ir::DType arg);
+
+// For narrow dtypes: from memory to the dtype computed in, back, and to the nearest value that the narrow one has. Null for
+// dtypes that are not narrow.
+LaneFn find_widen(ir::DType from);
+LaneFn find_narrow(ir::DType to);
+LaneFn find_fit(ir::DType to);
+LaneFn find_nextafter(ir::DType t);  // of 16-bit floats, on float32
 
 // Two of them in one: outer(inner(a, b), c), or outer(c, inner(a, b)) unless `first`; without c for a unary outer,
 // without b for a unary inner. All of dtype `t`. Null for pairs that are not worth a loop of their own.

@@ -15,20 +15,29 @@ namespace HWY_NAMESPACE {
 using ir::DType;
 using ir::TapeOp;
 
+// Of the dtypes that kernels compute in.
 template <class Op> LaneFn unary_number(DType t) {
   switch (t) {
-    case DType::kBool: return nullptr;
     case DType::kInt32: return unary_lane<Op, std::int32_t, std::int32_t>;
     case DType::kInt64: return unary_lane<Op, std::int64_t, std::int64_t>;
+    case DType::kUInt64: return unary_lane<Op, std::uint64_t, std::uint64_t>;
     case DType::kFloat32: return unary_lane<Op, float, float>;
     case DType::kFloat64: return unary_lane<Op, double, double>;
+    default: return nullptr;
   }
-  return nullptr;
+}
+template <class Op> LaneFn unary_float(DType t) {
+  if (t == DType::kFloat32) return unary_lane<Op, float, float>;
+  return t == DType::kFloat64 ? unary_lane<Op, double, double> : nullptr;
 }
 template <class Op> LaneFn binary_integer(DType t) {
   if (t == DType::kInt32) return binary_lane<Op, std::int32_t, std::int32_t>;
   if (t == DType::kInt64) return binary_lane<Op, std::int64_t, std::int64_t>;
-  return nullptr;
+  return t == DType::kUInt64 ? binary_lane<Op, std::uint64_t, std::uint64_t> : nullptr;
+}
+// Where int64 and uint64 have the same bits.
+template <class Op> LaneFn binary_modular(DType t) {
+  return binary_integer<Op>(t == DType::kUInt64 ? DType::kInt64 : t);
 }
 template <class Op> LaneFn binary_float(DType t) {
   if (t == DType::kFloat32) return binary_lane<Op, float, float>;
@@ -38,8 +47,11 @@ template <class Op> LaneFn binary_float(DType t) {
 template <class Op> LaneFn binary_number(DType t) {
   return ir::is_floating(t) ? binary_float<Op>(t) : binary_integer<Op>(t);
 }
+template <class Op> LaneFn binary_ring(DType t) {
+  return ir::is_floating(t) ? binary_float<Op>(t) : binary_modular<Op>(t);
+}
 template <class Op> LaneFn binary_bits(DType t) {  // bool too
-  return t == DType::kBool ? binary_lane<Op, std::uint8_t, std::uint8_t> : binary_integer<Op>(t);
+  return t == DType::kBool ? binary_lane<Op, std::uint8_t, std::uint8_t> : binary_modular<Op>(t);
 }
 
 const char* target_name() { return hwy::TargetName(HWY_TARGET); }
@@ -49,21 +61,20 @@ LaneFn arith_lane(TapeOp op, DType t) {
     case TapeOp::kNeg: return unary_number<Neg>(t);
     case TapeOp::kAbs: return unary_number<Abs>(t);
     case TapeOp::kSign: return unary_number<Sign>(t);
-    case TapeOp::kFloor: return unary_number<Floor>(t);
-    case TapeOp::kCeil: return unary_number<Ceil>(t);
-    case TapeOp::kTrunc: return unary_number<Trunc>(t);
-    case TapeOp::kRound: return unary_number<Round>(t);
-    case TapeOp::kSqrt:
-      if (t == DType::kFloat32) return unary_lane<Sqrt, float, float>;
-      return t == DType::kFloat64 ? unary_lane<Sqrt, double, double> : nullptr;
+    case TapeOp::kFloor: return unary_float<Floor>(t);
+    case TapeOp::kCeil: return unary_float<Ceil>(t);
+    case TapeOp::kTrunc: return unary_float<Trunc>(t);
+    case TapeOp::kRound: return unary_float<Round>(t);
+    case TapeOp::kSqrt: return unary_float<Sqrt>(t);
     case TapeOp::kNot: return t == DType::kBool ? unary_lane<Not, std::uint8_t, std::uint8_t> : nullptr;
     case TapeOp::kInvert:
       if (t == DType::kBool) return unary_lane<Invert, std::uint8_t, std::uint8_t>;
       if (t == DType::kInt32) return unary_lane<Invert, std::int32_t, std::int32_t>;
-      return t == DType::kInt64 ? unary_lane<Invert, std::int64_t, std::int64_t> : nullptr;
-    case TapeOp::kAdd: return binary_number<Add>(t);
-    case TapeOp::kSub: return binary_number<Sub>(t);
-    case TapeOp::kMul: return binary_number<Mul>(t);
+      return t == DType::kInt64 || t == DType::kUInt64 ? unary_lane<Invert, std::int64_t, std::int64_t>
+                                                       : nullptr;
+    case TapeOp::kAdd: return binary_ring<Add>(t);
+    case TapeOp::kSub: return binary_ring<Sub>(t);
+    case TapeOp::kMul: return binary_ring<Mul>(t);
     case TapeOp::kDiv: return binary_float<Div>(t);
     case TapeOp::kFloorDiv: return binary_number<FloorDiv>(t);
     case TapeOp::kRem: return binary_number<Rem>(t);
@@ -72,8 +83,10 @@ LaneFn arith_lane(TapeOp op, DType t) {
     case TapeOp::kAnd: return binary_bits<And>(t);
     case TapeOp::kOr: return binary_bits<Or>(t);
     case TapeOp::kXor: return binary_bits<Xor>(t);
-    case TapeOp::kShl: return binary_integer<Shl>(t);
+    case TapeOp::kShl: return binary_modular<Shl>(t);
     case TapeOp::kShr: return binary_integer<Shr>(t);
+    case TapeOp::kCopysign: return binary_float<Copysign>(t);
+    case TapeOp::kNextafter: return binary_float<Nextafter>(t);
     default: return nullptr;
   }
 }

@@ -1,4 +1,4 @@
-// Transcendental lanes. Highway's functions inside the domain where they were measured to be good (README, "Accuracy"),
+// Transcendental lanes (more of them in lanes_sleef.cc). Highway's functions inside the domain where they were measured to be good (README, "Accuracy"),
 // the C library for the elements outside it; which of the two is a function of the element's value alone.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "map/lanes_math.cc"
@@ -34,13 +34,8 @@ using ir::TapeOp;
   };
 // The bounds keep clear of overflow, subnormal results and the zeros near which Highway's reductions lose digits.
 TILEWISE_MATH(Exp, Exp, std::exp, x >= T(kDouble ? -700 : -87) && x <= T(kDouble ? 700 : 88))
-TILEWISE_MATH(Expm1, Expm1, std::expm1, x >= T(kDouble ? -700 : -87) && x <= T(kDouble ? 700 : 88))
 TILEWISE_MATH(Log, Log, std::log, x > T(0) && x < std::numeric_limits<T>::infinity())
-TILEWISE_MATH(Log1p, Log1p, std::log1p, x > T(-1) && x < std::numeric_limits<T>::max() / 2)
 TILEWISE_MATH(Sin, Sin, std::sin, x > T(-30) && x < T(30))
-TILEWISE_MATH(Cos, Cos, std::cos,
-              x > T(-30) && x < T(30) && x != T(0))  // the standard wants cos(0) == 1 exactly
-TILEWISE_MATH(Tanh, Tanh, std::tanh, x > T(-300) && x < T(300))
 #undef TILEWISE_MATH
 
 template <class Op, class T> HWY_INLINE void math_block(T* out, const T* a) {
@@ -71,9 +66,6 @@ template <class Op, class T> void math_lane(const LaneArgs& args) {
   }
 }
 
-struct Tan {
-  template <class O, class T> static HWY_INLINE O apply(T a) { return std::tan(a); }
-};
 struct Pow {  // squares are common, exact to the last bit and need no pow
   template <class O, class T> static HWY_INLINE O apply(T a, T b) {
     if constexpr (is_float<T>)
@@ -82,8 +74,26 @@ struct Pow {  // squares are common, exact to the last bit and need no pow
       return integer_power<T>(a, b);
   }
 };
-struct Atan2 {
-  template <class O, class T> static HWY_INLINE O apply(T a, T b) { return std::atan2(a, b); }
+// log(exp(a) + exp(b)) without overflow; equal infinities stay. Where the two terms cancel, with more digits.
+struct Logaddexp {
+  template <class W, class T> static T sum(T high, T low) {
+    const W top = high, bottom = low, gap = bottom - top;
+    const W virtual_top =
+        bottom - gap;  // what rounding the gap lost (T. J. Dekker, 1971) counts: exp magnifies it
+    const W lost = virtual_top - top;
+    const W ratio = std::exp(gap);
+    return static_cast<T>(top + std::log1p(lost < 1 && lost > -1 ? ratio + ratio * lost : ratio));
+  }
+  template <class O, class T> static HWY_INLINE O apply(T a, T b) {
+    if ((a != a) | (b != b)) return a + b;
+    const T high = a > b ? a : b, low = a > b ? b : a;
+    if (Abs::apply<T>(high) == std::numeric_limits<T>::infinity()) return high;
+    if constexpr (sizeof(T) == 4) {
+      return sum<double>(high, low);
+    } else {
+      return high < 0 ? sum<long double>(high, low) : sum<double>(high, low);
+    }
+  }
 };
 
 template <class Op> LaneFn math_float(DType t) {
@@ -94,25 +104,19 @@ template <class Op> LaneFn math_float(DType t) {
 LaneFn math_of(TapeOp op, DType t) {
   switch (op) {
     case TapeOp::kExp: return math_float<Exp>(t);
-    case TapeOp::kExpm1: return math_float<Expm1>(t);
     case TapeOp::kLog: return math_float<Log>(t);
-    case TapeOp::kLog1p: return math_float<Log1p>(t);
     case TapeOp::kSin: return math_float<Sin>(t);
-    case TapeOp::kCos: return math_float<Cos>(t);
-    case TapeOp::kTanh: return math_float<Tanh>(t);
-    case TapeOp::kTan:
-      if (t == DType::kFloat32) return unary_lane<Tan, float, float>;
-      return t == DType::kFloat64 ? unary_lane<Tan, double, double> : nullptr;
-    case TapeOp::kAtan2:
-      if (t == DType::kFloat32) return binary_lane<Atan2, float, float>;
-      return t == DType::kFloat64 ? binary_lane<Atan2, double, double> : nullptr;
+    case TapeOp::kLogaddexp:
+      if (t == DType::kFloat32) return binary_lane<Logaddexp, float, float>;
+      return t == DType::kFloat64 ? binary_lane<Logaddexp, double, double> : nullptr;
     case TapeOp::kPow:
       switch (t) {
-        case DType::kBool: return nullptr;
         case DType::kInt32: return binary_lane<Pow, std::int32_t, std::int32_t>;
         case DType::kInt64: return binary_lane<Pow, std::int64_t, std::int64_t>;
+        case DType::kUInt64: return binary_lane<Pow, std::uint64_t, std::uint64_t>;
         case DType::kFloat32: return binary_lane<Pow, float, float>;
         case DType::kFloat64: return binary_lane<Pow, double, double>;
+        default: return nullptr;
       }
       return nullptr;
     default: return nullptr;

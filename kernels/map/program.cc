@@ -1,53 +1,185 @@
 #include "map/program.h"
 
+#include <tilewise/ir/element_types.h>
+
+#include <algorithm>
 #include <array>
+#include <vector>
 
 namespace tilewise::kernels::map {
 namespace {
 
+using ir::DType;
 using Kind = ProgramInstr::Kind;
 using ir::TapeOp;
 
-Result<ProgramInstr> lower(const ir::Tape& tape, const ir::TapeInstr& in) {
-  ProgramInstr out;
-  out.dtype = in.dtype;
-  out.imm_i = in.imm_i;
-  out.imm_f = in.imm_f;
-  out.arity = static_cast<std::uint8_t>(ir::arity_of(in.op));
-  const std::uint16_t args[3] = {in.a, in.b, in.c};
-  for (int k = 0; k < out.arity; ++k) out.args[k] = args[k];
-  const auto arg_type = [&] { return tape.code[in.op == TapeOp::kWhere ? in.b : in.a].dtype; };
-  bool found = true;
-  switch (in.op) {
-    case TapeOp::kLoad: out.kind = Kind::kLoad; break;
-    case TapeOp::kConst: out.kind = Kind::kConst; break;
-    case TapeOp::kIota:
-      out.kind = Kind::kIota;
-      found = in.dtype == ir::DType::kInt64;
-      break;
-    case TapeOp::kUniform:
-    case TapeOp::kNormal:
-    case TapeOp::kRandomInt:
-    case TapeOp::kRandomBelow:
-      out.kind = in.op == TapeOp::kRandomBelow ? Kind::kRandomBelow : Kind::kRandom;
-      out.random = find_random(in.op, in.dtype);
-      found = out.random != nullptr;
-      break;
-    default:
-      out.kind = Kind::kLane;
-      out.lane = find_lane(in.op, in.dtype, arg_type());
-      found = out.lane != nullptr;
+// Results that lie in the narrow dtype's range whenever the arguments do.
+bool keeps_fitting(TapeOp op) {
+  switch (op) {
+    case TapeOp::kSign:
+    case TapeOp::kFloor:
+    case TapeOp::kCeil:
+    case TapeOp::kTrunc:
+    case TapeOp::kRound:
+    case TapeOp::kMinimum:
+    case TapeOp::kMaximum:
+    case TapeOp::kAnd:
+    case TapeOp::kOr:
+    case TapeOp::kXor:
+    case TapeOp::kWhere:
+    case TapeOp::kCopysign:
+    case TapeOp::kNextafter: return true;
+    default: return false;
   }
-  if (!found) {
-    return error(Errc::kUnsupported, "tape instruction " + std::string(ir::name_of(in.op)) + " with result " +
-                                         std::string(ir::name_of(in.dtype)) + " on the host");
-  }
-  return out;
 }
+
+// Appends to a program what instructions of a tape become.
+class Lowering {
+ public:
+  explicit Lowering(Program& program) : program_(program) {}
+
+  Status add(const ir::Tape& tape, const ir::TapeInstr& in) {
+    const DType wide = ir::compute_dtype(in.dtype);
+    ProgramInstr out;
+    out.dtype = in.dtype;
+    out.imm_i = in.imm_i;
+    out.imm_f = in.imm_f;
+    switch (in.op) {
+      case TapeOp::kLoad:
+        out.kind = Kind::kLoad;
+        source(out);
+        if (wide != in.dtype) lane(find_widen(in.dtype), wide, {last()});
+        break;
+      case TapeOp::kConst:
+        out.kind = Kind::kConst;
+        out.dtype = wide;
+        if (in.dtype == DType::kFloat16) out.imm_f = ir::Float16(static_cast<float>(in.imm_f));
+        if (in.dtype == DType::kBFloat16) out.imm_f = ir::BFloat16(static_cast<float>(in.imm_f));
+        push(out, TapeOp::kConst);
+        break;
+      case TapeOp::kIota:
+        if (in.dtype != DType::kInt64) return refuse(in);
+        out.kind = Kind::kIota;
+        source(out);
+        break;
+      case TapeOp::kUniform:
+      case TapeOp::kNormal:
+      case TapeOp::kRandomInt:
+      case TapeOp::kRandomBelow:
+        out.kind = in.op == TapeOp::kRandomBelow ? Kind::kRandomBelow : Kind::kRandom;
+        out.random = find_random(in.op, in.dtype);
+        if (out.random == nullptr) return refuse(in);
+        if (in.op == TapeOp::kRandomBelow) {
+          out.arity = 1;
+          out.args[0] = value_[in.a];
+        }
+        source(out);
+        break;
+      case TapeOp::kCast: {
+        TW_ASSIGN(const std::uint16_t at, cast(value_[in.a], tape.code[in.a].dtype, in.dtype));
+        value_.push_back(at);
+        return {};
+      }
+      default: TW_TRY(operation(tape, in));
+    }
+    value_.push_back(last());
+    return {};
+  }
+
+  // To another dtype, as it is in the tile; an alias where nothing changes.
+  Result<std::uint16_t> cast(std::uint16_t at, DType from, DType to) {
+    if (from == to) return at;
+    const DType wide = ir::compute_dtype(to);
+    DType now = ir::compute_dtype(from);
+    if (ir::is_complex(wide) && !ir::is_complex(now) && now != ir::real_dtype(wide)) {
+      if (!lane(find_lane(TapeOp::kCast, ir::real_dtype(wide), now), ir::real_dtype(wide), {at}))
+        return refused(TapeOp::kCast, to);
+      now = ir::real_dtype(wide);
+      at = last();
+    }
+    if (now != wide && !same_bits(now, wide)) {
+      if (!lane(find_lane(TapeOp::kCast, wide, now), wide, {at}, TapeOp::kCast))
+        return refused(TapeOp::kCast, to);
+      at = last();
+    }
+    if (to != wide) {
+      lane(find_fit(to), wide, {at});
+      at = last();
+    }
+    return at;
+  }
+
+  // What memory of dtype `to` holds.
+  Status finish(DType from, DType to) {
+    TW_ASSIGN(std::uint16_t at, cast(value_.back(), from, to));
+    if (ir::is_narrow(to)) {
+      lane(find_narrow(to), to, {at});
+      at = last();
+    }
+    // The result is the last instruction; an alias of an earlier one is copied.
+    if (at != last()) {
+      const DType t = program_.code[at].dtype;
+      lane(find_lane(TapeOp::kCast, t, t), t, {at});
+      if (program_.code.back().lane == nullptr) return refused(TapeOp::kCast, t);
+    }
+    return {};
+  }
+
+  const std::vector<TapeOp>& ops() const { return ops_; }
+
+ private:
+  static bool same_bits(DType a, DType b) {
+    return (a == DType::kInt64 && b == DType::kUInt64) || (a == DType::kUInt64 && b == DType::kInt64);
+  }
+  std::uint16_t last() const { return static_cast<std::uint16_t>(program_.code.size() - 1); }
+  void push(ProgramInstr in, TapeOp op) {
+    program_.width = std::max(program_.width, static_cast<std::int64_t>(ir::size_of(in.dtype)));
+    program_.code.push_back(in);
+    ops_.push_back(op);
+  }
+  void source(ProgramInstr in) {
+    in.source = static_cast<std::uint16_t>(program_.sources++);
+    push(in, TapeOp::kLoad);
+  }
+  bool lane(LaneFn fn, DType dtype, std::initializer_list<std::uint16_t> args, TapeOp op = TapeOp::kLoad) {
+    ProgramInstr in;
+    in.kind = Kind::kLane;
+    in.dtype = dtype;
+    in.lane = fn;
+    for (const std::uint16_t a : args) in.args[in.arity++] = a;
+    push(in, op);
+    return fn != nullptr;
+  }
+  static Error refused(TapeOp op, DType t) {
+    return error(Errc::kUnsupported, "tape instruction " + std::string(ir::name_of(op)) + " with result " +
+                                         std::string(ir::name_of(t)) + " on the host");
+  }
+  static Error refuse(const ir::TapeInstr& in) { return refused(in.op, in.dtype); }
+
+  Status operation(const ir::Tape& tape, const ir::TapeInstr& in) {
+    const DType wide = ir::compute_dtype(in.dtype);
+    const DType argument = tape.code[in.op == TapeOp::kWhere ? in.b : in.a].dtype;
+    const LaneFn fn = in.op == TapeOp::kNextafter && ir::is_half(in.dtype)
+                          ? find_nextafter(in.dtype)
+                          : find_lane(in.op, wide, ir::compute_dtype(argument));
+    if (fn == nullptr) return refuse(in);
+    switch (ir::arity_of(in.op)) {
+      case 1: lane(fn, wide, {value_[in.a]}, in.op); break;
+      case 2: lane(fn, wide, {value_[in.a], value_[in.b]}, in.op); break;
+      default: lane(fn, wide, {value_[in.a], value_[in.b], value_[in.c]}, in.op);
+    }
+    if (wide != in.dtype && !keeps_fitting(in.op)) lane(find_fit(in.dtype), wide, {last()});
+    return {};
+  }
+
+  Program& program_;
+  std::vector<std::uint16_t> value_;  // of the tape's instructions: where they are in the program
+  std::vector<TapeOp> ops_;           // of the program's instructions; kLoad: none that is ever fused
+};
 
 // Joins an instruction with the only reader of its result where one loop does both: loads, stores and dispatch of what
 // lies between are saved. `ops[i]` is what code[i] came from.
-void fuse_pairs(Program& program, const std::array<TapeOp, Program::kMaxCode>& ops) {
+void fuse_pairs(Program& program, const std::vector<TapeOp>& ops) {
   const std::size_t n = program.code.size();
   std::array<std::uint16_t, Program::kMaxCode> uses{}, moved{};
   for (const ProgramInstr& in : program.code) {
@@ -93,7 +225,7 @@ void allocate_slots(Program& program) {
       last[program.code[i].args[k]] = static_cast<std::uint16_t>(i);
   }
   last[n - 1] = Program::kMaxCode;  // read by the caller
-  boost::container::static_vector<std::uint16_t, Program::kMaxCode> free;
+  boost::container::small_vector<std::uint16_t, 64> free;
   for (std::size_t i = 0; i < n; ++i) {
     ProgramInstr& in = program.code[i];
     boost::container::static_vector<std::uint16_t, 3> later;
@@ -127,26 +259,21 @@ Result<Program> Program::make(const ir::Tape& tape, std::optional<ir::DType> as)
     return error(Errc::kInvalidArgument, "a tape of " + std::to_string(tape.code.size()) + " instructions");
   }
   Program program;
-  std::array<TapeOp, Program::kMaxCode> ops{};
-  for (const ir::TapeInstr& in : tape.code) {
-    ops[program.code.size()] = in.op;
-    TW_ASSIGN(ProgramInstr out, lower(tape, in));
-    if (out.kind != Kind::kConst && out.kind != Kind::kLane) {
-      out.source = static_cast<std::uint16_t>(program.sources++);
-    }
-    program.code.push_back(out);
+  if (tape.code.size() == 1 && tape.code[0].op == TapeOp::kLoad &&
+      as.value_or(tape.result()) == tape.result()) {
+    ProgramInstr load;  // passed on as it is
+    load.kind = Kind::kLoad;
+    load.dtype = tape.result();
+    load.imm_i = tape.code[0].imm_i;
+    program.width = std::max<std::int64_t>(8, static_cast<std::int64_t>(ir::size_of(load.dtype)));
+    program.code.push_back(load);
+    program.sources = program.slots = 1;
+    return program;
   }
-  if (as && *as != tape.result()) {
-    ProgramInstr cast;
-    ops[program.code.size()] = TapeOp::kCast;
-    cast.kind = Kind::kLane;
-    cast.dtype = *as;
-    cast.arity = 1;
-    cast.args[0] = static_cast<std::uint16_t>(program.code.size() - 1);
-    cast.lane = find_lane(TapeOp::kCast, *as, tape.result());
-    program.code.push_back(cast);
-  }
-  fuse_pairs(program, ops);
+  Lowering lowering(program);
+  for (const ir::TapeInstr& in : tape.code) TW_TRY(lowering.add(tape, in));
+  TW_TRY(lowering.finish(tape.result(), as.value_or(tape.result())));
+  fuse_pairs(program, lowering.ops());
   allocate_slots(program);
   return program;
 }

@@ -2,6 +2,8 @@
 #pragma once
 #include <tilewise/ir/tape.h>
 
+#include <boost/container/small_vector.hpp>
+
 #include "map/lanes.h"
 
 #include <optional>
@@ -10,7 +12,7 @@ namespace tilewise::kernels::map {
 
 struct ProgramInstr {
   enum class Kind : std::uint8_t { kLoad, kConst, kIota, kRandom, kRandomBelow, kLane } kind = Kind::kConst;
-  ir::DType dtype = ir::DType::kFloat64;
+  ir::DType dtype = ir::DType::kFloat64;  // of the elements in the tile
   std::uint8_t arity = 0;
   std::uint16_t args[3] = {0, 0, 0};
   std::uint16_t slot = 0;    // tile buffer of the result, shared by instructions whose lives do not overlap
@@ -23,11 +25,15 @@ struct ProgramInstr {
 
 // SSA results live from their instruction to their last use; slots are reused as soon as that has passed, hot ones
 // first, so that a long tape stays within the first-level cache.
+//
+// Narrow dtypes exist in memory only: a load widens them, an operation on them is that of ir::compute_dtype followed by one
+// that makes the result fit, and the last instruction narrows.
 struct Program {
-  static constexpr int kMaxCode = limits::kMaxTapeInstructions + 1;  // one for a final cast
-  boost::container::static_vector<ProgramInstr, kMaxCode> code;
+  static constexpr int kMaxCode = 3 * limits::kMaxTapeInstructions + 4;
+  boost::container::small_vector<ProgramInstr, 32> code;
   int slots = 0;
   int sources = 0;
+  std::int64_t width = 8;  // bytes of the widest element
 
   ir::DType result() const { return code.back().dtype; }
   bool is_one_load() const { return code.size() == 1 && code[0].kind == ProgramInstr::Kind::kLoad; }

@@ -2,9 +2,14 @@
 // functions. Shares nothing with the vector code but random_spec.h.
 #include "map/reference.h"
 
+#include <tilewise/ir/element_types.h>
 #include <tilewise/kernels/random_spec.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <complex>
+#include <cstring>
 #include <limits>
 
 #include "map/map.h"
@@ -16,30 +21,62 @@ using ir::DType;
 using ir::TapeOp;
 
 std::int64_t wrap(__int128 value, DType t) {
-  return t == DType::kInt32 ? static_cast<std::int32_t>(static_cast<std::uint32_t>(value))
-                            : static_cast<std::int64_t>(static_cast<std::uint64_t>(value));
+  return ir::wrapped(t, static_cast<std::int64_t>(static_cast<std::uint64_t>(value)));
 }
 
-// Rounds a result that was computed with more digits.
+// An integer of dtype t as a number.
+__int128 number(std::int64_t bits, DType t) {
+  return t == DType::kUInt64 ? static_cast<__int128>(static_cast<std::uint64_t>(bits)) : bits;
+}
+
+// To the nearest value with `digits` bits, ties to even.
+double rounded_to(long double value, int digits, int lowest_exponent, double largest) {
+  if (value == 0 || !std::isfinite(value)) return static_cast<double>(value);
+  const int exponent = std::max(std::ilogb(value), lowest_exponent) - (digits - 1);
+  const long double whole = std::nearbyint(std::scalbn(value, -exponent));
+  const auto result = static_cast<double>(std::scalbn(whole, exponent));
+  if (std::fabs(result) > largest) return std::copysign(std::numeric_limits<double>::infinity(), result);
+  return result == 0 ? std::copysign(0.0, static_cast<double>(value)) : result;
+}
+
+// Rounds a result that was computed with more digits. Complex dtypes: one of the parts.
 double rounded(long double value, DType t) {
-  return t == DType::kFloat32 ? static_cast<double>(static_cast<float>(value)) : static_cast<double>(value);
+  switch (ir::real_dtype(t)) {
+    case DType::kFloat16: return rounded_to(value, 11, -14, 65504);
+    case DType::kBFloat16: return rounded_to(value, 8, -126, 0x1.FEp127);
+    case DType::kFloat32: return static_cast<double>(static_cast<float>(value));
+    default: return static_cast<double>(value);
+  }
+}
+
+// A float as an integer: truncated; what does not fit the dtype that kernels compute in gives its lowest value (uint64: see
+// README.md), and then wraps.
+std::int64_t whole_of(double f, DType to) {
+  const DType wide = ir::compute_dtype(to);
+  const double low = wide == DType::kInt32 ? -0x1p31 : -0x1p63, whole = std::trunc(f);
+  if (wide == DType::kUInt64 && whole >= 0x1p63 && whole < 0x1p64)
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(whole));
+  const bool fits = whole >= low && whole < -low;  // false for NaN
+  return ir::wrapped(to, fits ? static_cast<std::int64_t>(whole) : static_cast<std::int64_t>(low));
 }
 
 RefValue cast(RefValue a, DType from, DType to) {
+  if (from == to) return a;
   RefValue r;
-  if (ir::is_floating(to)) {
-    r.f = ir::is_floating(from) ? rounded(a.f, to)
-                                : (to == DType::kFloat32 ? static_cast<double>(static_cast<float>(a.i))
-                                                         : static_cast<double>(a.i));
+  const bool from_float = ir::is_floating(from) || ir::is_complex(from);
+  if (ir::is_floating(to) || ir::is_complex(to)) {
+    const bool narrow = ir::is_half(to), is_single = narrow || ir::real_dtype(to) == DType::kFloat32;
+    const DType first =
+        is_single ? DType::kFloat32 : DType::kFloat64;  // 16-bit floats are reached through float32
+    const auto one = [&](long double v) { return rounded(rounded(v, first), to); };
+    r.f = one(from_float ? static_cast<long double>(a.f) : static_cast<long double>(number(a.i, from)));
+    r.g = ir::is_complex(to) && from_float ? one(a.g) : 0;
   } else if (to == DType::kBool) {
-    r.i = ir::is_floating(from) ? a.f != 0 : a.i != 0;
-  } else if (ir::is_floating(from)) {
-    const double low = to == DType::kInt32 ? -0x1p31 : -0x1p63;
-    const double whole = std::trunc(a.f);
-    const bool fits = whole >= low && whole < -low;  // false for NaN
-    r.i = fits ? static_cast<std::int64_t>(whole) : static_cast<std::int64_t>(low);
+    r.i = from_float ? a.f != 0 || a.g != 0 : a.i != 0;
+  } else if (from_float) {
+    r.i = whole_of(a.f, to);
   } else {
-    r.i = wrap(a.i, to);
+    r.i = ir::wrapped(to, a.i);
   }
   return r;
 }
@@ -54,7 +91,7 @@ double floor_div(double a, double b) {
   return q - f > 0.5 ? f + 1 : f;
 }
 
-// The same steps, each rounded to float32.
+// The same steps, each rounded to float32 (16-bit floats: rounded again at the end).
 double floor_div32(float a, float b) {
   if (b == 0) return a / b;
   const float r = std::fmod(a, b);
@@ -69,7 +106,7 @@ double float_rem(double a, double b, DType t) {
   double r = std::fmod(a, b);
   if (b == 0 || std::isnan(r)) return r;
   if (r == 0) return std::copysign(0.0, b);
-  return (b < 0) != (r < 0) ? rounded(r + b, t) : r;
+  return (b < 0) != (r < 0) ? rounded(rounded(r + b, ir::compute_dtype(t)), t) : r;
 }
 
 double extremum(double a, double b, bool smallest) {
@@ -84,7 +121,8 @@ double float_unary(TapeOp op, double a, DType t) {
     case TapeOp::kNeg: return -a;
     case TapeOp::kAbs: return std::fabs(a);
     case TapeOp::kSign: return std::isnan(a) ? a : (a > 0 ? 1.0 : (a < 0 ? -1.0 : 0.0));
-    case TapeOp::kSqrt: return t == DType::kFloat32 ? std::sqrt(static_cast<float>(a)) : std::sqrt(a);
+    case TapeOp::kSqrt:
+      return t == DType::kFloat64 ? std::sqrt(a) : rounded(std::sqrt(static_cast<float>(a)), t);
     case TapeOp::kExp: return rounded(std::exp(x), t);
     case TapeOp::kExpm1: return rounded(std::expm1(x), t);
     case TapeOp::kLog: return rounded(std::log(x), t);
@@ -93,6 +131,16 @@ double float_unary(TapeOp op, double a, DType t) {
     case TapeOp::kCos: return rounded(std::cos(x), t);
     case TapeOp::kTan: return rounded(std::tan(x), t);
     case TapeOp::kTanh: return rounded(std::tanh(x), t);
+    case TapeOp::kAcos: return rounded(std::acos(x), t);
+    case TapeOp::kAcosh: return rounded(std::acosh(x), t);
+    case TapeOp::kAsin: return rounded(std::asin(x), t);
+    case TapeOp::kAsinh: return rounded(std::asinh(x), t);
+    case TapeOp::kAtan: return rounded(std::atan(x), t);
+    case TapeOp::kAtanh: return rounded(std::atanh(x), t);
+    case TapeOp::kCosh: return rounded(std::cosh(x), t);
+    case TapeOp::kSinh: return rounded(std::sinh(x), t);
+    case TapeOp::kLog2: return rounded(std::log2(x), t);
+    case TapeOp::kLog10: return rounded(std::log10(x), t);
     case TapeOp::kFloor: return std::floor(a);
     case TapeOp::kCeil: return std::ceil(a);
     case TapeOp::kTrunc: return std::trunc(a);
@@ -101,16 +149,44 @@ double float_unary(TapeOp op, double a, DType t) {
   }
 }
 
+// The neighbour of a towards b among the numbers of dtype t.
+double neighbour(double a, double b, DType t) {
+  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
+  if (a == b) return b;
+  if (t == DType::kFloat64) return std::nextafter(a, b);
+  if (t == DType::kFloat32) return std::nextafter(static_cast<float>(a), static_cast<float>(b));
+  // Half the distance to the next number of a's own size, and a little: rounding does the rest.
+  const bool brain = t == DType::kBFloat16;
+  const int digits = brain ? 8 : 11, lowest = brain ? -126 : -14;
+  const double largest = brain ? 0x1.FEp127 : 65504;
+  if (std::isinf(a)) return std::copysign(largest, a);
+  if (a == 0) return std::copysign(std::scalbn(1.0, lowest - (digits - 1)), b);
+  int exponent = std::max(std::ilogb(a), lowest);
+  const bool inwards = (b < a) == (a > 0);
+  if (inwards && exponent > lowest && std::fabs(a) == std::scalbn(1.0, exponent)) --exponent;
+  const double step = std::scalbn(1.0, exponent - (digits - 1));
+  const double to = b > a ? a + step : a - step;
+  if (std::fabs(to) > largest) return std::copysign(std::numeric_limits<double>::infinity(), a);
+  return to == 0 ? std::copysign(0.0, a) : to;
+}
+
+double log_add_exp(double a, double b, DType t) {
+  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
+  if (a == b && std::isinf(a)) return a;
+  const long double high = std::max(a, b), low = std::min(a, b);
+  return rounded(high + std::log1p(std::exp(low - high)), t);
+}
+
 double float_binary(TapeOp op, double a, double b, DType t) {
-  // One operation on float32 values in double, rounded again, is the float32 operation (53 >= 2 * 24 + 2).
+  // One operation on narrower values in double, rounded again, is the narrower operation (53 >= 2 * 24 + 2).
   switch (op) {
     case TapeOp::kAdd: return rounded(a + b, t);
     case TapeOp::kSub: return rounded(a - b, t);
     case TapeOp::kMul: return rounded(a * b, t);
     case TapeOp::kDiv: return rounded(a / b, t);
     case TapeOp::kFloorDiv:
-      return t == DType::kFloat32 ? floor_div32(static_cast<float>(a), static_cast<float>(b))
-                                  : floor_div(a, b);
+      return t == DType::kFloat64 ? floor_div(a, b)
+                                  : rounded(floor_div32(static_cast<float>(a), static_cast<float>(b)), t);
     case TapeOp::kRem: return float_rem(a, b, t);
     case TapeOp::kPow:
       // glibc's x87 powl errs for infinities and exponents from 2^63.
@@ -120,16 +196,21 @@ double float_binary(TapeOp op, double a, double b, DType t) {
       return rounded(std::atan2(static_cast<long double>(a), static_cast<long double>(b)), t);
     case TapeOp::kMinimum: return extremum(a, b, true);
     case TapeOp::kMaximum: return extremum(a, b, false);
+    case TapeOp::kCopysign: return std::copysign(a, b);
+    case TapeOp::kNextafter: return neighbour(a, b, t);
+    case TapeOp::kHypot:
+      return rounded(std::hypot(static_cast<long double>(a), static_cast<long double>(b)), t);
+    case TapeOp::kLogaddexp: return log_add_exp(a, b, t);
     default: return std::numeric_limits<double>::quiet_NaN();
   }
 }
 
-std::int64_t int_power(std::int64_t base, std::int64_t exponent, DType t) {
+std::int64_t int_power(__int128 base, __int128 exponent, DType t) {
   if (exponent < 0) {
     if (base == 1) return 1;
     return base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
   }
-  std::uint64_t result = 1, square = static_cast<std::uint64_t>(base);  // modulo 2^64, then narrowed
+  auto result = std::uint64_t{1}, square = static_cast<std::uint64_t>(base);  // modulo 2^64, then narrowed
   for (; exponent > 0; exponent /= 2) {
     if (exponent % 2 == 1) result *= square;
     square *= square;
@@ -138,33 +219,34 @@ std::int64_t int_power(std::int64_t base, std::int64_t exponent, DType t) {
 }
 
 std::int64_t int_op(TapeOp op, std::int64_t a, std::int64_t b, DType t) {
-  const __int128 x = a, y = b;
+  const __int128 x = number(a, t), y = number(b, t);
   const int bits = static_cast<int>(ir::size_of(t)) * 8;
-  const bool inside = b >= 0 && b < bits;
+  const bool inside = y >= 0 && y < bits;
   switch (op) {
     case TapeOp::kNeg: return wrap(-x, t);
     case TapeOp::kAbs: return wrap(x < 0 ? -x : x, t);
-    case TapeOp::kSign: return (a > 0) - (a < 0);
-    case TapeOp::kFloor:
-    case TapeOp::kCeil:
-    case TapeOp::kTrunc:
-    case TapeOp::kRound: return a;
+    case TapeOp::kSign: return (x > 0) - (x < 0);
     case TapeOp::kNot: return a == 0;
-    case TapeOp::kInvert: return t == DType::kBool ? a == 0 : ~a;
+    case TapeOp::kInvert: return t == DType::kBool ? a == 0 : wrap(~x, t);
     case TapeOp::kAdd: return wrap(x + y, t);
     case TapeOp::kSub: return wrap(x - y, t);
-    case TapeOp::kMul: return wrap(x * y, t);
-    case TapeOp::kFloorDiv: return b == 0 ? 0 : wrap(x / y - (x % y != 0 && (x < 0) != (y < 0) ? 1 : 0), t);
-    case TapeOp::kRem: return b == 0 ? 0 : wrap((x % y + y) % y, t);
-    case TapeOp::kPow: return int_power(a, b, t);
-    case TapeOp::kMinimum: return a < b ? a : b;
-    case TapeOp::kMaximum: return a > b ? a : b;
+    case TapeOp::kMul:
+      return wrap(
+          static_cast<__int128>(static_cast<unsigned __int128>(x) * static_cast<unsigned __int128>(y)), t);
+    case TapeOp::kFloorDiv: return y == 0 ? 0 : wrap(x / y - (x % y != 0 && (x < 0) != (y < 0) ? 1 : 0), t);
+    case TapeOp::kRem: return y == 0 ? 0 : wrap((x % y + y) % y, t);
+    case TapeOp::kPow: return int_power(x, y, t);
+    case TapeOp::kMinimum: return x < y ? a : b;
+    case TapeOp::kMaximum: return x > y ? a : b;
     case TapeOp::kAnd: return a & b;
     case TapeOp::kOr: return a | b;
     case TapeOp::kXor: return a ^ b;
     case TapeOp::kShl:
-      return inside ? wrap(static_cast<__int128>(static_cast<unsigned __int128>(x) << b), t) : 0;
-    case TapeOp::kShr: return a >> (inside ? b : bits - 1);
+      return inside ? wrap(static_cast<__int128>(static_cast<unsigned __int128>(x) << static_cast<int>(y)), t)
+                    : 0;
+    case TapeOp::kShr:
+      if (!inside) return x < 0 ? -1 : 0;
+      return wrap(x >> static_cast<int>(y), t);
     default: return 0;
   }
 }
@@ -177,6 +259,85 @@ template <class T> bool compare(TapeOp op, T a, T b) {
     case TapeOp::kLe: return a <= b;
     case TapeOp::kGt: return a > b;
     default: return a >= b;
+  }
+}
+
+using Wide = std::complex<long double>;
+
+Wide complex_function(TapeOp op, Wide z) {
+  switch (op) {
+    case TapeOp::kSqrt: return std::sqrt(z);
+    case TapeOp::kExp: return std::exp(z);
+    case TapeOp::kExpm1: {
+      const long double s = std::sin(z.imag() / 2);
+      return {z.imag() == 0 ? std::expm1(z.real()) : std::expm1(z.real()) * std::cos(z.imag()) - 2 * s * s,
+              z.imag() == 0 ? z.imag() : std::exp(z.real()) * std::sin(z.imag())};
+    }
+    case TapeOp::kLog: return std::log(z);
+    case TapeOp::kLog1p: {
+      if (!(std::fabs(z.real()) < 0.5L && std::fabs(z.imag()) < 0.5L)) return std::log(1.0L + z);
+      return {std::log1p(z.real() * (2 + z.real()) + z.imag() * z.imag()) / 2,
+              std::atan2(z.imag(), 1 + z.real())};
+    }
+    case TapeOp::kLog2: return std::log(z) / std::log(2.0L);
+    case TapeOp::kLog10: return std::log(z) / std::log(10.0L);
+    case TapeOp::kSin: return std::sin(z);
+    case TapeOp::kCos: return std::cos(z);
+    case TapeOp::kTan: return std::tan(z);
+    case TapeOp::kSinh: return std::sinh(z);
+    case TapeOp::kCosh: return std::cosh(z);
+    case TapeOp::kTanh: return std::tanh(z);
+    case TapeOp::kAsin: return std::asin(z);
+    case TapeOp::kAcos: return std::acos(z);
+    case TapeOp::kAtan: return std::atan(z);
+    case TapeOp::kAsinh: return std::asinh(z);
+    case TapeOp::kAcosh: return std::acosh(z);
+    case TapeOp::kAtanh: return std::atanh(z);
+    case TapeOp::kSign: return z == Wide(0) ? z * 0.0L : z / std::hypot(z.real(), z.imag());
+    default: return {std::numeric_limits<long double>::quiet_NaN(), 0};
+  }
+}
+
+// Smith's division.
+RefValue complex_quotient(RefValue a, RefValue b, DType t) {
+  const auto r = [t](double v) { return rounded(v, t); };
+  if (b.f == 0 && b.g == 0) return {r(a.f / std::fabs(b.f)), r(a.g / std::fabs(b.f)), 0};
+  if (std::fabs(b.f) >= std::fabs(b.g)) {
+    const double ratio = r(b.g / b.f), scale = r(b.f + r(b.g * ratio));
+    return {r(r(a.f + r(a.g * ratio)) / scale), r(r(a.g - r(a.f * ratio)) / scale), 0};
+  }
+  const double ratio = r(b.f / b.g), scale = r(b.g + r(b.f * ratio));
+  return {r(r(r(a.f * ratio) + a.g) / scale), r(r(r(a.g * ratio) - a.f) / scale), 0};
+}
+
+RefValue complex_op(TapeOp op, RefValue a, RefValue b, DType t) {
+  const auto r = [t](double v) { return rounded(v, t); };
+  const RefValue product{r(r(a.f * b.f) - r(a.g * b.g)), r(r(a.f * b.g) + r(a.g * b.f)), 0};
+  switch (op) {
+    case TapeOp::kAdd: return {r(a.f + b.f), r(a.g + b.g), 0};
+    case TapeOp::kSub: return {r(a.f - b.f), r(a.g - b.g), 0};
+    case TapeOp::kMul: return product;
+    case TapeOp::kDiv: return complex_quotient(a, b, t);
+    case TapeOp::kNeg: return {-a.f, -a.g, 0};
+    case TapeOp::kConj: return {a.f, -a.g, 0};
+    case TapeOp::kRound: return {std::nearbyint(a.f), std::nearbyint(a.g), 0};
+    case TapeOp::kComplex: return {a.f, b.f, 0};
+    case TapeOp::kPow: {
+      const double nan = std::numeric_limits<double>::quiet_NaN();
+      if (b.g == 0 && b.f == 0) return {1, 0, 0};
+      if (b.g == 0 && b.f == 1) return a;
+      if (b.g == 0 && b.f == 2) {
+        const double re = a.f * a.f - a.g * a.g, im = a.f * a.g + a.g * a.f;
+        return {r(re), r(im), 0};
+      }
+      if (a.f == 0 && a.g == 0) return b.f > 0 ? RefValue{} : RefValue{nan, nan, 0};
+      const Wide z = std::pow(Wide(a.f, a.g), Wide(b.f, b.g));
+      return {rounded(z.real(), t), rounded(z.imag(), t), 0};
+    }
+    default: {
+      const Wide z = complex_function(op, Wide(a.f, a.g));
+      return {rounded(z.real(), t), rounded(z.imag(), t), 0};
+    }
   }
 }
 
@@ -205,10 +366,11 @@ RefValue source(const ir::TapeInstr& in, const RefSite& at) {
   switch (in.op) {
     case TapeOp::kLoad: return ref_load((*at.inputs)[static_cast<std::size_t>(in.imm_i)], at.local);
     case TapeOp::kConst:
-      if (ir::is_floating(in.dtype))
-        r.f = rounded(in.imm_f, in.dtype);
+      if (ir::is_floating(in.dtype) || ir::is_complex(in.dtype))
+        r.f = rounded(rounded(in.imm_f, ir::compute_dtype(in.dtype)), in.dtype);
       else
         r.i = in.imm_i;
+      if (ir::is_complex(in.dtype)) r.g = rounded(std::bit_cast<double>(in.imm_i), in.dtype);
       return r;
     case TapeOp::kIota: r.i = at.global[static_cast<std::size_t>(in.imm_i)]; return r;
     case TapeOp::kUniform:
@@ -226,16 +388,30 @@ RefValue compute(const ir::TapeInstr& in, const RefValue* values, const ir::Tape
   RefValue r;
   switch (in.op) {
     case TapeOp::kCast: return cast(a, arg, in.dtype);
-    case TapeOp::kIsNan: r.i = ir::is_floating(arg) && std::isnan(a.f); return r;
-    case TapeOp::kIsInf: r.i = ir::is_floating(arg) && std::isinf(a.f); return r;
-    case TapeOp::kIsFinite: r.i = !ir::is_floating(arg) || std::isfinite(a.f); return r;
+    case TapeOp::kIsNan: r.i = std::isnan(a.f) || std::isnan(a.g); return r;
+    case TapeOp::kIsInf: r.i = std::isinf(a.f) || std::isinf(a.g); return r;
+    case TapeOp::kIsFinite: r.i = std::isfinite(a.f) && std::isfinite(a.g); return r;
+    case TapeOp::kSignbit: r.i = std::signbit(a.f); return r;
+    case TapeOp::kReal: r.f = a.f; return r;
+    case TapeOp::kImag: r.f = a.g; return r;
+    case TapeOp::kAbs:
+      if (!ir::is_complex(arg)) break;
+      r.f = rounded(std::hypot(static_cast<long double>(a.f), static_cast<long double>(a.g)), in.dtype);
+      return r;
     case TapeOp::kEq:
     case TapeOp::kNe:
     case TapeOp::kLt:
     case TapeOp::kLe:
     case TapeOp::kGt:
     case TapeOp::kGe:
-      r.i = ir::is_floating(arg) ? compare(in.op, a.f, b.f) : compare(in.op, a.i, b.i);
+      if (ir::is_complex(arg)) {
+        const bool equal = a.f == b.f && a.g == b.g;
+        r.i = in.op == TapeOp::kEq ? equal : !equal;
+      } else if (ir::is_floating(arg)) {
+        r.i = compare(in.op, a.f, b.f);
+      } else {
+        r.i = compare(in.op, number(a.i, arg), number(b.i, arg));
+      }
       return r;
     case TapeOp::kWhere: return a.i != 0 ? b : values[in.c];
     case TapeOp::kRandomBelow: {
@@ -246,6 +422,7 @@ RefValue compute(const ir::TapeInstr& in, const RefValue* values, const ir::Tape
     default: break;
   }
   if (ir::arity_of(in.op) == 0) return source(in, at);
+  if (ir::is_complex(in.dtype)) return complex_op(in.op, a, b, in.dtype);
   if (!ir::is_floating(in.dtype))
     r.i = int_op(in.op, a.i, b.i, in.dtype);
   else if (ir::arity_of(in.op) == 1)
@@ -255,32 +432,77 @@ RefValue compute(const ir::TapeInstr& in, const RefValue* values, const ir::Tape
   return r;
 }
 
+template <class T> T get(const void* at, int index = 0) {
+  T value;
+  std::memcpy(&value, static_cast<const std::byte*>(at) + index * static_cast<int>(sizeof(T)), sizeof(T));
+  return value;
+}
+template <class T> void put(void* at, T value, int index = 0) {
+  std::memcpy(static_cast<std::byte*>(at) + index * static_cast<int>(sizeof(T)), &value, sizeof(T));
+}
+
+RefValue load_as(DType t, const void* at) {
+  RefValue r;
+  switch (t) {
+    case DType::kBool: r.i = get<std::uint8_t>(at) != 0; break;
+    case DType::kInt8: r.i = get<std::int8_t>(at); break;
+    case DType::kInt16: r.i = get<std::int16_t>(at); break;
+    case DType::kInt32: r.i = get<std::int32_t>(at); break;
+    case DType::kUInt8: r.i = get<std::uint8_t>(at); break;
+    case DType::kUInt16: r.i = get<std::uint16_t>(at); break;
+    case DType::kUInt32: r.i = get<std::uint32_t>(at); break;
+    case DType::kInt64:
+    case DType::kUInt64: r.i = get<std::int64_t>(at); break;
+    case DType::kFloat16: r.f = ir::float16_value(get<std::uint16_t>(at)); break;
+    case DType::kBFloat16: r.f = ir::bfloat16_value(get<std::uint16_t>(at)); break;
+    case DType::kFloat32: r.f = get<float>(at); break;
+    case DType::kFloat64: r.f = get<double>(at); break;
+    case DType::kComplex64:
+      r.f = get<float>(at);
+      r.g = get<float>(at, 1);
+      break;
+    case DType::kComplex128:
+      r.f = get<double>(at);
+      r.g = get<double>(at, 1);
+      break;
+  }
+  return r;
+}
+
+void store_as(DType t, void* at, RefValue v) {
+  switch (t) {
+    case DType::kBool: return put(at, static_cast<std::uint8_t>(v.i != 0));
+    case DType::kInt8:
+    case DType::kUInt8: return put(at, static_cast<std::uint8_t>(v.i));
+    case DType::kInt16:
+    case DType::kUInt16: return put(at, static_cast<std::uint16_t>(v.i));
+    case DType::kInt32:
+    case DType::kUInt32: return put(at, static_cast<std::uint32_t>(v.i));
+    case DType::kInt64:
+    case DType::kUInt64: return put(at, v.i);
+    case DType::kFloat16: return put(at, ir::float16_bits(static_cast<float>(v.f)));
+    case DType::kBFloat16: return put(at, ir::bfloat16_bits(static_cast<float>(v.f)));
+    case DType::kFloat32: return put(at, static_cast<float>(v.f));
+    case DType::kFloat64: return put(at, v.f);
+    case DType::kComplex64: put(at, static_cast<float>(v.f)); return put(at, static_cast<float>(v.g), 1);
+    case DType::kComplex128: put(at, v.f); return put(at, v.g, 1);
+  }
+}
+
 }  // namespace
 
 RefValue ref_load(const TensorView& view, const ir::Index& at) {
   std::int64_t offset = 0;
   for (std::size_t d = 0; d < at.size(); ++d) offset += at[d] * view.strides[d];
-  RefValue r;
-  switch (view.dtype) {
-    case DType::kBool: r.i = static_cast<const std::uint8_t*>(view.data)[offset] != 0; break;
-    case DType::kInt32: r.i = static_cast<const std::int32_t*>(view.data)[offset]; break;
-    case DType::kInt64: r.i = static_cast<const std::int64_t*>(view.data)[offset]; break;
-    case DType::kFloat32: r.f = static_cast<const float*>(view.data)[offset]; break;
-    case DType::kFloat64: r.f = static_cast<const double*>(view.data)[offset]; break;
-  }
-  return r;
+  const void* at_element =
+      static_cast<const std::byte*>(view.data) + offset * static_cast<std::int64_t>(ir::size_of(view.dtype));
+  return load_as(view.dtype, at_element);
 }
 
 void ref_store(const TensorView& view, std::int64_t position, RefValue value) {
-  switch (view.dtype) {
-    case DType::kBool: static_cast<std::uint8_t*>(view.data)[position] = value.i != 0; break;
-    case DType::kInt32:
-      static_cast<std::int32_t*>(view.data)[position] = static_cast<std::int32_t>(value.i);
-      break;
-    case DType::kInt64: static_cast<std::int64_t*>(view.data)[position] = value.i; break;
-    case DType::kFloat32: static_cast<float*>(view.data)[position] = static_cast<float>(value.f); break;
-    case DType::kFloat64: static_cast<double*>(view.data)[position] = value.f; break;
-  }
+  void* at =
+      static_cast<std::byte*>(view.data) + position * static_cast<std::int64_t>(ir::size_of(view.dtype));
+  store_as(view.dtype, at, value);
 }
 
 RefValue ref_tape(const ir::Tape& tape, const RefSite& at) {

@@ -4,9 +4,9 @@
 
 namespace tilewise::kernels::map {
 
-// An element: `f` of a floating dtype, else `i` (bool: 0 or 1).
+// An element: `f` of a floating dtype, `f` and `g` of a complex one, else `i` (bool: 0 or 1; uint64: its bits).
 struct RefValue {
-  double f = 0;
+  double f = 0, g = 0;
   std::int64_t i = 0;
 };
 

@@ -53,6 +53,8 @@ struct Abs {
       return __builtin_fabs(a);
     else if constexpr (std::is_same_v<T, float>)
       return __builtin_fabsf(a);
+    else if constexpr (std::is_unsigned_v<T>)
+      return a;
     else
       return a < 0 ? Neg::apply<T>(a) : a;
   }
@@ -145,7 +147,33 @@ struct Shr {
   template <class O, class T> static HWY_INLINE O apply(T a, T b) {
     constexpr T kBits = sizeof(T) * 8;
     const bool inside = static_cast<Unsigned<T>>(b) < static_cast<Unsigned<T>>(kBits);
-    return static_cast<T>(a >> (inside ? b : kBits - 1));
+    if constexpr (std::is_unsigned_v<T>)
+      return inside ? static_cast<T>(a >> (b & (kBits - 1))) : T{0};
+    else
+      return static_cast<T>(a >> (inside ? b : kBits - 1));
+  }
+};
+
+struct Copysign {
+  template <class O, class T> static HWY_INLINE O apply(T a, T b) {
+    constexpr BitsOf<T> kSign = BitsOf<T>{1} << (sizeof(T) * 8 - 1);
+    const auto bits = static_cast<BitsOf<T>>((std::bit_cast<BitsOf<T>>(a) & ~kSign) |
+                                             (std::bit_cast<BitsOf<T>>(b) & kSign));
+    return std::bit_cast<T>(bits);
+  }
+};
+// Towards b, one step of the representation; equal numbers give b.
+struct Nextafter {
+  template <class O, class T> static HWY_INLINE O apply(T a, T b) {
+    using Bits = BitsOf<T>;
+    constexpr Bits kSign = Bits{1} << (sizeof(T) * 8 - 1);
+    const Bits bits = std::bit_cast<Bits>(a);
+    const bool outwards = (a < b) == (a > 0);  // away from zero
+    const Bits step = outwards ? bits + 1 : bits - 1;
+    const Bits from_zero = (std::bit_cast<Bits>(b) & kSign) | Bits{1};
+    const T moved = std::bit_cast<T>(a == 0 ? from_zero : step);
+    const T number = a == b ? b : moved;
+    return (a != a) | (b != b) ? a + b : number;
   }
 };
 
@@ -179,7 +207,7 @@ template <class T> HWY_INLINE DivMod<T> floor_divmod(T a, T b) {
     return {q, r};
   } else {
     const bool zero = b == 0;
-    const bool minus_one = b == -1;
+    const bool minus_one = std::is_signed_v<T> && b == static_cast<T>(-1);
     const T d = zero || minus_one ? T{1} : b;
     const T q = a / d, r = a % d;
     const bool down = r != 0 && (r < 0) != (d < 0);
@@ -197,10 +225,12 @@ struct Rem {
 
 // Integers, by squaring, wrapping. Negative exponents: exact where the result is an integer (bases 1 and -1), else 0.
 template <class T> HWY_INLINE T integer_power(T base, T exponent) {
-  if (exponent < 0) {
-    if (base == 1) return 1;
-    if (base == -1) return exponent % 2 == 0 ? 1 : -1;
-    return 0;
+  if constexpr (std::is_signed_v<T>) {
+    if (exponent < 0) {
+      if (base == 1) return 1;
+      if (base == -1) return exponent % 2 == 0 ? 1 : -1;
+      return 0;
+    }
   }
   Unsigned<T> result = 1, square = static_cast<Unsigned<T>>(base);
   for (auto e = static_cast<Unsigned<T>>(exponent); e != 0; e >>= 1) {

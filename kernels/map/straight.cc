@@ -8,7 +8,6 @@ namespace tilewise::kernels::map {
 namespace {
 
 using Kind = ProgramInstr::Kind;
-constexpr std::int64_t kSplatBytes = kLaneBlock * 8;
 
 }  // namespace
 
@@ -19,9 +18,9 @@ bool StraightTape::build(const Program& program, const Operand* operands, std::b
     bool splat = false;
     std::int64_t moving = 0;  // element size of an operand that moves; 0: stays
   };
-  boost::container::static_vector<Value, Program::kMaxCode> values;
+  boost::container::small_vector<Value, 64> values;
   for (const ProgramInstr& in : program.code) {
-    std::byte* block = blocks + static_cast<std::int64_t>(values.size()) * kSplatBytes;
+    std::byte* block = blocks + static_cast<std::int64_t>(values.size()) * kLaneBlock * program.width;
     const auto size = static_cast<std::int64_t>(ir::size_of(in.dtype));
     if (in.kind == Kind::kConst) {
       fill_constant(block, in.dtype, in.imm_f, in.imm_i, kLaneBlock);

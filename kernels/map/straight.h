@@ -34,7 +34,7 @@ class StraightTape {
   };
 
   boost::container::small_vector<Stream, 16> streams_;
-  boost::container::static_vector<Lane, Program::kMaxCode> lanes_;
+  boost::container::small_vector<Lane, 16> lanes_;
   std::int64_t out_size_ = 1;  // of an element of it
 };
 

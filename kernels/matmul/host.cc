@@ -59,14 +59,28 @@ Matrix matrix_of(const TensorView& view) {
 void gemm(const Product& p, const Matrix& a, const Matrix& b) {
   const auto m = static_cast<blasint>(p.m), n = static_cast<blasint>(p.n), k = static_cast<blasint>(p.k);
   const auto lda = static_cast<blasint>(a.ld), ldb = static_cast<blasint>(b.ld);
-  if (p.out->dtype == ir::DType::kFloat64) {
-    cblas_dgemm(CblasRowMajor, a.trans, b.trans, m, n, k, 1.0, static_cast<const double*>(a.data), lda,
-                static_cast<const double*>(b.data), ldb, p.accumulate ? 1.0 : 0.0,
-                static_cast<double*>(p.out->data), n);
-  } else {
-    cblas_sgemm(CblasRowMajor, a.trans, b.trans, m, n, k, 1.0f, static_cast<const float*>(a.data), lda,
-                static_cast<const float*>(b.data), ldb, p.accumulate ? 1.0f : 0.0f,
-                static_cast<float*>(p.out->data), n);
+  switch (p.out->dtype) {
+    case ir::DType::kFloat64:
+      cblas_dgemm(CblasRowMajor, a.trans, b.trans, m, n, k, 1.0, static_cast<const double*>(a.data), lda,
+                  static_cast<const double*>(b.data), ldb, p.accumulate ? 1.0 : 0.0,
+                  static_cast<double*>(p.out->data), n);
+      break;
+    case ir::DType::kFloat32:
+      cblas_sgemm(CblasRowMajor, a.trans, b.trans, m, n, k, 1.0f, static_cast<const float*>(a.data), lda,
+                  static_cast<const float*>(b.data), ldb, p.accumulate ? 1.0f : 0.0f,
+                  static_cast<float*>(p.out->data), n);
+      break;
+    case ir::DType::kComplex128: {
+      const double one[2] = {1, 0}, beta[2] = {p.accumulate ? 1.0 : 0.0, 0};
+      cblas_zgemm(CblasRowMajor, a.trans, b.trans, m, n, k, one, a.data, lda, b.data, ldb, beta, p.out->data,
+                  n);
+      break;
+    }
+    default: {
+      const float one[2] = {1, 0}, beta[2] = {p.accumulate ? 1.0f : 0.0f, 0};
+      cblas_cgemm(CblasRowMajor, a.trans, b.trans, m, n, k, one, a.data, lda, b.data, ldb, beta, p.out->data,
+                  n);
+    }
   }
 }
 
@@ -93,7 +107,7 @@ Status host(const KernelCall& call, const PluginTable*) {
       std::memset(p.out->data, 0, static_cast<std::size_t>(p.m * p.n) * ir::size_of(p.out->dtype));
     return {};
   }
-  if (ir::is_floating(p.out->dtype)) return float_product(p);
+  if (ir::is_floating(p.out->dtype) || ir::is_complex(p.out->dtype)) return float_product(p);
   // The loops want rows of b in a piece.
   const bool rows = p.b->strides[1] == 1 || p.n == 1;
   const Matrix b = rows ? Matrix{p.b->data, CblasNoTrans, p.b->strides[0], nullptr} : packed(*p.b);

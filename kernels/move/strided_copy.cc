@@ -8,6 +8,10 @@
 namespace tilewise::kernels::move {
 namespace {
 
+struct Element16 {
+  std::uint64_t low, high;
+};
+
 struct Dim {
   std::int64_t extent, to, from;
 };
@@ -87,7 +91,11 @@ void strided_copy(std::byte* to, const ir::Strides& to_strides, const std::byte*
                   const ir::Strides& from_strides, const ir::Shape& shape, std::size_t element_bytes) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return;
   const Dims dims = normalised(to_strides, from_strides, shape);
-  if (element_bytes == 8)
+  if (element_bytes == 16)
+    copy_as<Element16>(to, from, dims);
+  else if (element_bytes == 2)
+    copy_as<std::uint16_t>(to, from, dims);
+  else if (element_bytes == 8)
     copy_as<std::uint64_t>(to, from, dims);
   else if (element_bytes == 4)
     copy_as<std::uint32_t>(to, from, dims);

@@ -57,7 +57,7 @@ template <class Fold> void each_tile(const KernelCall& call, int axis, std::int6
 void combine_values(const KernelCall& call, int axis, const FoldFns& folds) {
   const TensorView& out = call.outputs[0];
   const auto size = static_cast<std::int64_t>(ir::size_of(out.dtype));
-  alignas(64) std::byte buffer[kTile * 8];
+  alignas(64) std::byte buffer[kTile * 16];
   each_tile(call, axis, ir::volume(out.shape),
             [&](std::int64_t part, std::int64_t begin, std::int64_t n, bool first) {
               const std::byte* x = slice_of(call.inputs[0], axis, part).read(begin, n, buffer);

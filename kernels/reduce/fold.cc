@@ -150,24 +150,25 @@ void units(void* to, const void* from, std::int64_t units, std::int64_t length, 
 
 template <class Op, class T> FoldFns fns() { return {clear<Op, T>, rows<Op, T>, lanes<Op, T>, units<Op, T>}; }
 
-template <class Op> FoldFns number_fns(DType t) {
+// kUInt64 where int64's bits are not the answer; folds of complex numbers are in fold_complex.cc.
+template <class Op> FoldFns number_fns(DType t, bool modular) {
   switch (t) {
-    case DType::kBool: return {};
     case DType::kInt32: return fns<Op, std::int32_t>();
     case DType::kInt64: return fns<Op, std::int64_t>();
+    case DType::kUInt64: return modular ? fns<Op, std::int64_t>() : fns<Op, std::uint64_t>();
     case DType::kFloat32: return fns<Op, float>();
     case DType::kFloat64: return fns<Op, double>();
+    default: return {};
   }
-  return {};
 }
 
 FoldFns folds_of(ReduceKind kind, DType t) {
   const bool is_bool = t == DType::kBool;
   switch (kind) {
-    case ReduceKind::kSum: return number_fns<Sum>(t);
-    case ReduceKind::kProd: return number_fns<Prod>(t);
-    case ReduceKind::kMin: return is_bool ? fns<All, std::uint8_t>() : number_fns<Min>(t);
-    case ReduceKind::kMax: return is_bool ? fns<Any, std::uint8_t>() : number_fns<Max>(t);
+    case ReduceKind::kSum: return number_fns<Sum>(t, true);
+    case ReduceKind::kProd: return number_fns<Prod>(t, true);
+    case ReduceKind::kMin: return is_bool ? fns<All, std::uint8_t>() : number_fns<Min>(t, false);
+    case ReduceKind::kMax: return is_bool ? fns<Any, std::uint8_t>() : number_fns<Max>(t, false);
     case ReduceKind::kAny: return is_bool ? fns<Any, std::uint8_t>() : FoldFns{};
     case ReduceKind::kAll: return is_bool ? fns<All, std::uint8_t>() : FoldFns{};
     case ReduceKind::kArgMin:
@@ -247,8 +248,11 @@ template <bool kMin> ArgFns args_for(DType t) {
       return {arg_row<kMin, std::int32_t>, arg_columns<kMin, std::int32_t>, arg_merge<kMin, std::int32_t>};
     case DType::kInt64:
       return {arg_row<kMin, std::int64_t>, arg_columns<kMin, std::int64_t>, arg_merge<kMin, std::int64_t>};
+    case DType::kUInt64:
+      return {arg_row<kMin, std::uint64_t>, arg_columns<kMin, std::uint64_t>, arg_merge<kMin, std::uint64_t>};
     case DType::kFloat32: return {arg_row<kMin, float>, arg_columns<kMin, float>, arg_merge<kMin, float>};
     case DType::kFloat64: return {arg_row<kMin, double>, arg_columns<kMin, double>, arg_merge<kMin, double>};
+    default: break;
   }
   return {};
 }
@@ -264,6 +268,7 @@ namespace tilewise::kernels::reduce {
 HWY_EXPORT(folds_of);
 HWY_EXPORT(args_of);
 FoldFns find_folds(ir::ReduceKind kind, ir::DType dtype) {
+  if (ir::is_complex(dtype)) return complex_folds(kind, dtype);
   return HWY_DYNAMIC_DISPATCH(folds_of)(kind, dtype);
 }
 ArgFns find_args(bool smallest, ir::DType dtype) { return HWY_DYNAMIC_DISPATCH(args_of)(smallest, dtype); }

@@ -22,6 +22,7 @@ struct FoldFns {
 };
 // Null functions for kinds (argmin, argmax) and dtypes that are not folded.
 FoldFns find_folds(ir::ReduceKind kind, ir::DType dtype);
+FoldFns complex_folds(ir::ReduceKind kind, ir::DType dtype);  // sums and products
 
 // The better of candidates and the best so far; `index` is compared by the callers' order: candidates come later, so
 // ties keep what is there. The first NaN wins. `best` and `best_index` hold what was found; `empty` starts anew.

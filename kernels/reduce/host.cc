@@ -132,7 +132,7 @@ class BlockReducer {
   std::int64_t size_, fold_, columns_;
   Tree tree_;
   std::vector<std::byte> acc_;
-  map::TileMemory buffer_{kWindow * 8};
+  map::TileMemory buffer_{kWindow * 16};
   const std::byte* window_ = nullptr;
   std::int64_t window_begin_ = 0, window_end_ = 0;
 };

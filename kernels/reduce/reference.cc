@@ -20,7 +20,7 @@ struct Accumulator {
   ReduceKind kind;
   DType dtype;            // of the values
   bool stepwise = false;  // round each operation to dtype: where the contract fixes the order
-  long double f = 0;
+  long double f = 0, g = 0;
   std::uint64_t i = 0;
   RefValue best;
   std::int64_t position = -1;
@@ -28,6 +28,7 @@ struct Accumulator {
 
   void add(RefValue value, std::int64_t at) {
     const bool is_float = ir::is_floating(dtype);
+    if (ir::is_complex(dtype)) return add_complex(value);
     switch (kind) {
       case ReduceKind::kSum:
         f = empty ? value.f : stepwise ? once(static_cast<double>(f) + value.f) : f + value.f;
@@ -50,8 +51,27 @@ struct Accumulator {
     empty = false;
   }
 
+  void add_complex(RefValue v) {
+    const long double x = f, y = g, a = v.f, b = v.g;
+    const bool product = kind == ReduceKind::kProd;
+    f = empty ? a : product ? x * a - y * b : x + a;
+    g = empty ? b : product ? x * b + y * a : y + b;
+    if (stepwise) {  // as complex arithmetic rounds
+      const auto part = [this](double p, double q) { return once(once(p) + once(q)); };
+      const auto dx = static_cast<double>(x), dy = static_cast<double>(y);
+      if (!empty && product) {
+        f = part(dx * v.f, -(dy * v.g));
+        g = part(dx * v.g, dy * v.f);
+      } else {
+        f = once(static_cast<double>(f));
+        g = once(static_cast<double>(g));
+      }
+    }
+    empty = false;
+  }
+
   double once(double value) const {
-    return dtype == DType::kFloat32 ? static_cast<double>(static_cast<float>(value)) : value;
+    return ir::real_dtype(dtype) == DType::kFloat32 ? static_cast<double>(static_cast<float>(value)) : value;
   }
 
   bool beats(RefValue value, std::int64_t at, bool is_float) const {
@@ -63,6 +83,10 @@ struct Accumulator {
       return smallest ? value.f < best.f : value.f > best.f;
     }
     if (value.i == best.i) return at < position;
+    if (dtype == DType::kUInt64) {
+      const auto x = static_cast<std::uint64_t>(value.i), y = static_cast<std::uint64_t>(best.i);
+      return smallest ? x < y : x > y;
+    }
     return smallest ? value.i < best.i : value.i > best.i;
   }
 
@@ -72,6 +96,7 @@ struct Accumulator {
       r.f =
           static_cast<double>(dtype == DType::kFloat32 ? static_cast<long double>(static_cast<float>(f)) : f);
       r.i = static_cast<std::int64_t>(i);
+      r.g = static_cast<double>(g);
       if (dtype == DType::kInt32) r.i = static_cast<std::int32_t>(static_cast<std::uint32_t>(i));
       return r;
     }
@@ -97,15 +122,16 @@ std::optional<RefValue> neutral(ReduceKind kind, DType t) {
     case ReduceKind::kAll: r.i = 1; return r;
     case ReduceKind::kMin:
       r.f = infinity;
-      r.i = t == DType::kBool ? 1
-                              : (wide ? std::numeric_limits<std::int64_t>::max()
-                                      : std::numeric_limits<std::int32_t>::max());
+      r.i = t == DType::kUInt64 ? -1
+            : t == DType::kBool ? 1
+                                : (wide ? std::numeric_limits<std::int64_t>::max()
+                                        : std::numeric_limits<std::int32_t>::max());
       return r;
     case ReduceKind::kMax:
       r.f = -infinity;
-      r.i = t == DType::kBool ? 0
-                              : (wide ? std::numeric_limits<std::int64_t>::min()
-                                      : std::numeric_limits<std::int32_t>::min());
+      r.i = t == DType::kUInt64 || t == DType::kBool ? 0
+                                                     : (wide ? std::numeric_limits<std::int64_t>::min()
+                                                             : std::numeric_limits<std::int32_t>::min());
       return r;
     default: return std::nullopt;
   }

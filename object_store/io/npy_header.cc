@@ -127,7 +127,8 @@ class HeaderParser {
   Result<ir::DType> descr() {
     if (peek() == '[' || peek() == '(') return unsupported("structured dtypes cannot be read");
     TW_ASSIGN(const std::string_view code, string());
-    if (const auto dtype = ir::dtype_named(code); dtype && code.size() == 3) return *dtype;
+    const bool typed = !code.empty() && std::string_view("<=|").find(code[0]) != std::string_view::npos;
+    if (const auto dtype = ir::dtype_named(code); dtype && typed) return *dtype;
     return refuse_dtype(code);
   }
 
@@ -154,7 +155,8 @@ class HeaderParser {
                                                       {"c16", "complex128"},
                                                       {"c24", "clongdouble"},
                                                       {"c32", "clongdouble"}}};
-    constexpr std::string_view kSupported = "; bool, int32, int64, float32 and float64 can";
+    constexpr std::string_view kSupported =
+        "; little-endian bools, integers, floats and complex numbers of the Array API standard can";
     const bool has_order = !code.empty() && std::string_view("<>=|").find(code[0]) != std::string_view::npos;
     const std::string_view bare = has_order ? code.substr(1) : code;
     for (const Known& known : kKnown) {
@@ -233,13 +235,10 @@ Result<NpyInfo> parse_npy_header(std::string_view head, std::string_view file) {
 Result<std::string> npy_header(ir::DType dtype, const ir::Shape& shape) {
   TW_TRY(npy_data_bytes(dtype, shape, "npy header"));
   std::string text = "{'descr': '";
-  switch (dtype) {
-    case ir::DType::kBool: text += "|b1"; break;
-    case ir::DType::kInt32: text += "<i4"; break;
-    case ir::DType::kInt64: text += "<i8"; break;
-    case ir::DType::kFloat32: text += "<f4"; break;
-    case ir::DType::kFloat64: text += "<f8"; break;
-  }
+  const std::string_view code = ir::npy_code(dtype);
+  if (code.empty())
+    return error(Errc::kUnsupported, ".npy files have no dtype " + std::string(ir::name_of(dtype)));
+  text += code;
   text += "', 'fortran_order': False, 'shape': " + ir::to_string(shape) + ", }";
   const std::size_t unpadded = 10 + text.size() + 1;
   text.append((64 - unpadded % 64) % 64, ' ');

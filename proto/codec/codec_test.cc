@@ -205,8 +205,8 @@ TEST_CASE("unknown enumerants are named") {
                 "unknown op kind 77");
   check_refused(with_op([](wire::Op::Builder o) { o.getAttrs().getMap()[0].setOp(wire::TapeOp{900}); }),
                 Errc::kInvalidArgument, "unknown tape operation 900");
-  check_refused(with_op([](wire::Op::Builder o) { o.initOutputs(1)[0].setDtype(wire::DType{5}); }),
-                Errc::kInvalidArgument, "unknown dtype 5");
+  check_refused(with_op([](wire::Op::Builder o) { o.initOutputs(1)[0].setDtype(wire::DType{200}); }),
+                Errc::kInvalidArgument, "unknown dtype 200");
   check_refused(with_op([](wire::Op::Builder o) { o.setKind(wire::OpKind::MATMUL); }), Errc::kInvalidArgument,
                 "attributes of another kind");
   check_refused(decode_made([](wire::Message::Builder m) { m.initJoin().setRole(wire::Role{9}); }),

@@ -16,13 +16,15 @@ Tape reduction_tape(DType from, DType to) {
 DType reduced_as(ReduceKind kind, DType t) {
   switch (kind) {
     case ReduceKind::kSum:
-    case ReduceKind::kProd: return is_floating(t) ? t : DType::kInt64;
+    case ReduceKind::kProd:
+      if (is_unsigned_integer(t)) return DType::kUInt64;
+      return is_floating(t) || is_complex(t) ? compute_dtype(t) : DType::kInt64;
     case ReduceKind::kAny:
     case ReduceKind::kAll: return DType::kBool;
     case ReduceKind::kArgMin:
-    case ReduceKind::kArgMax: return t == DType::kBool ? DType::kInt32 : t;
+    case ReduceKind::kArgMax: return t == DType::kBool ? DType::kInt32 : compute_dtype(t);
     case ReduceKind::kMin:
-    case ReduceKind::kMax: return t;
+    case ReduceKind::kMax: return compute_dtype(t);
   }
   return t;
 }
@@ -135,6 +137,9 @@ Result<Inferred> infer_reduce(const Source& a, ReduceKind kind, const std::optio
         return error(Errc::kInvalidArgument, std::string(name_of(kind)) + " over axis " + std::to_string(d) +
                                                  " of shape " + to_string(a.shape()) + ": nothing has no " +
                                                  std::string(name_of(kind)));
+  if (is_complex(a.dtype) && !any_all && kind != ReduceKind::kSum && kind != ReduceKind::kProd)
+    return error(Errc::kInvalidArgument, std::string(name_of(kind)) + " of " + std::string(name_of(a.dtype)) +
+                                             ": complex numbers have no order");
   if (a.dtype == DType::kBool && kind == ReduceKind::kMin) kind = ReduceKind::kAll;
   if (a.dtype == DType::kBool && kind == ReduceKind::kMax) kind = ReduceKind::kAny;
 
@@ -166,7 +171,11 @@ Result<Inferred> infer_matmul(const Source& a, const Source& b) {
   if (a.dtype != b.dtype)
     return error(Errc::kShapeMismatch, "matmul: " + std::string(name_of(a.dtype)) + " x " +
                                            std::string(name_of(b.dtype)) + ": cast to one dtype first");
-  if (a.dtype == DType::kBool) return error(Errc::kShapeMismatch, "matmul: of bool: cast to a number first");
+  if (!multiplies(a.dtype))
+    return error(Errc::kShapeMismatch,
+                 "matmul: of " + std::string(name_of(a.dtype)) +
+                     ": cast to a dtype that is multiplied first (int32, int64, float32, float64, "
+                     "complex64, complex128)");
   const std::int64_t ka = a.shape().back(), kb = b.shape()[0];
   if (ka != kb)
     return error(Errc::kShapeMismatch, "matmul: " + shapes + ": inner extents " + std::to_string(ka) +

@@ -82,7 +82,7 @@ Status Lowering::elementwise() {
 Status Lowering::fill(std::int64_t value) {
   const DType t = op_.outputs[0].dtype;
   Tape tape{{{TapeOp::kConst, t}}};
-  if (is_floating(t)) {
+  if (is_floating(t) || is_complex(t)) {
     tape.code[0].imm_f = static_cast<double>(value);
   } else {
     tape.code[0].imm_i = value;

@@ -40,7 +40,17 @@ constexpr std::array kEntries = {
     Entry{TapeOp::kGt, 2, "gt"},            Entry{TapeOp::kGe, 2, "ge"},
     Entry{TapeOp::kAnd, 2, "and"},          Entry{TapeOp::kOr, 2, "or"},
     Entry{TapeOp::kXor, 2, "xor"},          Entry{TapeOp::kShl, 2, "shl"},
-    Entry{TapeOp::kShr, 2, "shr"},          Entry{TapeOp::kWhere, 3, "where"}};
+    Entry{TapeOp::kShr, 2, "shr"},          Entry{TapeOp::kWhere, 3, "where"},
+    Entry{TapeOp::kAcos, 1, "acos"},        Entry{TapeOp::kAcosh, 1, "acosh"},
+    Entry{TapeOp::kAsin, 1, "asin"},        Entry{TapeOp::kAsinh, 1, "asinh"},
+    Entry{TapeOp::kAtan, 1, "atan"},        Entry{TapeOp::kAtanh, 1, "atanh"},
+    Entry{TapeOp::kCosh, 1, "cosh"},        Entry{TapeOp::kSinh, 1, "sinh"},
+    Entry{TapeOp::kLog2, 1, "log2"},        Entry{TapeOp::kLog10, 1, "log10"},
+    Entry{TapeOp::kSignbit, 1, "signbit"},  Entry{TapeOp::kConj, 1, "conj"},
+    Entry{TapeOp::kReal, 1, "real"},        Entry{TapeOp::kImag, 1, "imag"},
+    Entry{TapeOp::kCopysign, 2, "copysign"}, Entry{TapeOp::kNextafter, 2, "nextafter"},
+    Entry{TapeOp::kHypot, 2, "hypot"},      Entry{TapeOp::kLogaddexp, 2, "logaddexp"},
+    Entry{TapeOp::kComplex, 2, "complex"}};
 // clang-format on
 
 constexpr bool entries_in_order() {
@@ -51,31 +61,46 @@ constexpr bool entries_in_order() {
 }
 static_assert(entries_in_order(), "one entry an op, in the order of the enumeration");
 
-bool numeric(DType t) { return is_integer(t) || is_floating(t); }
 bool valid(DType t) { return static_cast<int>(t) < kDTypeCount; }
+bool real(DType t) { return is_integer(t) || is_floating(t); }
+bool inexact(DType t) { return is_floating(t) || is_complex(t); }
 
 // clang-format off
 // What the dtypes of an instruction and its arguments must satisfy.
 bool dtypes_fit(TapeOp op, DType r, DType a, DType b, DType c) {
   switch (op) {
-    case TapeOp::kLoad: case TapeOp::kConst: case TapeOp::kCast: return true;
+    case TapeOp::kLoad: case TapeOp::kConst: return true;
+    case TapeOp::kCast: return !is_complex(a) || is_complex(r) || r == DType::kBool;
     case TapeOp::kIota: case TapeOp::kRandomInt: return r == DType::kInt64;
     case TapeOp::kRandomBelow: return r == DType::kInt64 && a == DType::kInt64;
-    case TapeOp::kUniform: case TapeOp::kNormal: return is_floating(r);
-    case TapeOp::kNeg: case TapeOp::kAbs: case TapeOp::kSign: return numeric(r) && a == r;
+    case TapeOp::kUniform: case TapeOp::kNormal: return r == DType::kFloat32 || r == DType::kFloat64;
+    case TapeOp::kNeg: case TapeOp::kSign: return r != DType::kBool && a == r;
+    case TapeOp::kAbs: return a != DType::kBool && r == real_dtype(a);
     case TapeOp::kSqrt: case TapeOp::kExp: case TapeOp::kExpm1: case TapeOp::kLog: case TapeOp::kLog1p:
-    case TapeOp::kSin: case TapeOp::kCos: case TapeOp::kTan: case TapeOp::kTanh: case TapeOp::kFloor:
-    case TapeOp::kCeil: case TapeOp::kTrunc: case TapeOp::kRound: return is_floating(r) && a == r;
-    case TapeOp::kIsNan: case TapeOp::kIsInf: case TapeOp::kIsFinite: return r == DType::kBool && is_floating(a);
+    case TapeOp::kSin: case TapeOp::kCos: case TapeOp::kTan: case TapeOp::kTanh: case TapeOp::kRound:
+    case TapeOp::kAcos: case TapeOp::kAcosh: case TapeOp::kAsin: case TapeOp::kAsinh: case TapeOp::kAtan:
+    case TapeOp::kAtanh: case TapeOp::kCosh: case TapeOp::kSinh: case TapeOp::kLog2: case TapeOp::kLog10:
+      return inexact(r) && a == r;
+    case TapeOp::kFloor: case TapeOp::kCeil: case TapeOp::kTrunc: return is_floating(r) && a == r;
+    case TapeOp::kIsNan: case TapeOp::kIsInf: case TapeOp::kIsFinite: return r == DType::kBool && inexact(a);
+    case TapeOp::kSignbit: return r == DType::kBool && is_floating(a);
+    case TapeOp::kConj: return is_complex(r) && a == r;
+    case TapeOp::kReal: case TapeOp::kImag: return is_complex(a) && r == real_dtype(a);
     case TapeOp::kNot: return r == DType::kBool && a == DType::kBool;
     case TapeOp::kInvert: return is_integer(r) && a == r;
-    case TapeOp::kAdd: case TapeOp::kSub: case TapeOp::kMul: case TapeOp::kFloorDiv: case TapeOp::kRem:
-    case TapeOp::kPow: case TapeOp::kMinimum: case TapeOp::kMaximum: return numeric(r) && a == r && b == r;
-    case TapeOp::kDiv: case TapeOp::kAtan2: return is_floating(r) && a == r && b == r;
+    case TapeOp::kAdd: case TapeOp::kSub: case TapeOp::kMul: case TapeOp::kPow:
+      return r != DType::kBool && a == r && b == r;
+    case TapeOp::kFloorDiv: case TapeOp::kRem: case TapeOp::kMinimum: case TapeOp::kMaximum:
+      return real(r) && a == r && b == r;
+    case TapeOp::kDiv: return inexact(r) && a == r && b == r;
+    case TapeOp::kAtan2: case TapeOp::kCopysign: case TapeOp::kNextafter: case TapeOp::kHypot:
+    case TapeOp::kLogaddexp: return is_floating(r) && a == r && b == r;
+    case TapeOp::kComplex: return is_complex(r) && a == real_dtype(r) && b == a;
     case TapeOp::kEq: case TapeOp::kNe: return r == DType::kBool && a == b;
     case TapeOp::kLt: case TapeOp::kLe: case TapeOp::kGt: case TapeOp::kGe:
-      return r == DType::kBool && a == b && numeric(a);
-    case TapeOp::kAnd: case TapeOp::kOr: case TapeOp::kXor: return !is_floating(r) && a == r && b == r;
+      return r == DType::kBool && a == b && real(a);
+    case TapeOp::kAnd: case TapeOp::kOr: case TapeOp::kXor:
+      return (is_integer(r) || r == DType::kBool) && a == r && b == r;
     case TapeOp::kShl: case TapeOp::kShr: return is_integer(r) && a == r && b == r;
     case TapeOp::kWhere: return a == DType::kBool && b == r && c == r;
     case TapeOp::kCount: break;
@@ -91,10 +116,14 @@ std::string line(std::size_t i, const TapeInstr& in) {
   if (arity > 0) s += " %" + std::to_string(in.a);
   if (arity > 1) s += " %" + std::to_string(in.b);
   if (arity > 2) s += " %" + std::to_string(in.c);
-  if (in.op == TapeOp::kConst && is_floating(in.dtype)) {
-    char text[32];
+  if (in.op == TapeOp::kConst && inexact(in.dtype)) {
+    char text[64];
     std::snprintf(text, sizeof text, " %.17g", in.imm_f);
     s += text;
+    if (is_complex(in.dtype)) {
+      std::snprintf(text, sizeof text, "%+.17gj", std::bit_cast<double>(in.imm_i));
+      s += text;
+    }
   } else if (arity == 0 || in.op == TapeOp::kRandomBelow) {
     s += " #" + std::to_string(in.imm_i);
   }
@@ -149,9 +178,10 @@ Status Tape::verify(int operands, std::span<const DType> operand_dtypes, int spa
     if (in.op == TapeOp::kIota && (in.imm_i < 0 || in.imm_i >= space_rank)) return fail("no such dimension");
     if (in.op == TapeOp::kConst && in.dtype == DType::kBool && in.imm_i != 0 && in.imm_i != 1)
       return fail("a bool is 0 or 1");
-    if (in.op == TapeOp::kConst && in.dtype == DType::kInt32 &&
-        in.imm_i != static_cast<std::int32_t>(in.imm_i))
-      return fail("does not fit int32");
+    if (const auto limits = iinfo(in.dtype);
+        in.op == TapeOp::kConst && limits && limits->bits < 64 &&
+        (in.imm_i < limits->min || in.imm_i > static_cast<std::int64_t>(limits->max)))
+      return fail("does not fit its dtype");
   }
   return {};
 }

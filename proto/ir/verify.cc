@@ -197,8 +197,8 @@ Status Verifier::matmul(int first) const {
   if (logical(0)[1] != logical(1)[0])
     return mismatch(shapes + ": inner extents " + std::to_string(logical(0)[1]) + " and " +
                     std::to_string(logical(1)[0]) + " differ");
-  if (sources_[0].dtype != sources_[1].dtype || sources_[0].dtype == DType::kBool)
-    return mismatch("operands must share a numeric dtype");
+  if (sources_[0].dtype != sources_[1].dtype || !multiplies(sources_[0].dtype))
+    return mismatch("operands must share a dtype that is multiplied");
   if (op_.space.rank() != first + 2 || op_.space.dim(first).extent() != logical(0)[0] ||
       op_.space.dim(first + 1).extent() != logical(1)[1] ||
       (first == 1 && op_.space.dim(0).extent() != logical(0)[1]))
@@ -246,18 +246,21 @@ Status Verifier::provide() const {
 }
 
 std::optional<DType> reduced_dtype(ReduceKind kind, DType of) {
+  const bool number = of != DType::kBool && !is_narrow(of), ordered = number && !is_complex(of);
   switch (kind) {
     case ReduceKind::kSum:
-    case ReduceKind::kProd: return of == DType::kInt64 || is_floating(of) ? std::optional(of) : std::nullopt;
+    case ReduceKind::kProd: return number ? std::optional(of) : std::nullopt;
     case ReduceKind::kMin:
-    case ReduceKind::kMax: return of != DType::kBool ? std::optional(of) : std::nullopt;
+    case ReduceKind::kMax: return ordered ? std::optional(of) : std::nullopt;
     case ReduceKind::kAny:
     case ReduceKind::kAll: return of == DType::kBool ? std::optional(of) : std::nullopt;
     case ReduceKind::kArgMin:
-    case ReduceKind::kArgMax: return of != DType::kBool ? std::optional(DType::kInt64) : std::nullopt;
+    case ReduceKind::kArgMax: return ordered ? std::optional(DType::kInt64) : std::nullopt;
   }
   return std::nullopt;
 }
+
+bool multiplies(DType t) { return t != DType::kBool && t != DType::kUInt64 && !is_narrow(t); }
 
 Status verify(const Op& op, std::span<const SourceArray> sources, Stage stage) {
   return Verifier(op, sources, stage).run();

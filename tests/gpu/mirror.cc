@@ -1,5 +1,7 @@
 #include "mirror.h"
 
+#include <tilewise/base/check.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -47,6 +49,7 @@ void fill_random(void* data, ir::DType dtype, std::int64_t count, Prng& prng, bo
       case ir::DType::kInt64: static_cast<std::int64_t*>(data)[i] = integer; break;
       case ir::DType::kFloat32: static_cast<float*>(data)[i] = static_cast<float>(value); break;
       case ir::DType::kFloat64: static_cast<double*>(data)[i] = value; break;
+      default: TW_CHECK(false, "a dtype that the checks on GPUs do not fill yet");
     }
   }
 }

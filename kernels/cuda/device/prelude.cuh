@@ -8,11 +8,24 @@ typedef unsigned char u8;
 
 constexpr int kThreads = 256;
 
+// A complex number; arithmetic is in complex.cuh.
+template <class T> struct alignas(2 * sizeof(T)) Cx {
+  T re, im;
+  Cx() = default;
+  __device__ Cx(T r, T i) : re(r), im(i) {}
+  __device__ explicit Cx(double r) : re((T)r), im(0) {}
+  template <class U> __device__ explicit Cx(const Cx<U>& z) : re((T)z.re), im((T)z.im) {}
+};
+typedef Cx<float> c64;
+typedef Cx<double> c128;
+
 // ---- arithmetic ---------------------------------------------------------------------------------------------
 
 template <class T> struct UnsignedOf { typedef T type; };
 template <> struct UnsignedOf<int> { typedef u32 type; };
 template <> struct UnsignedOf<i64> { typedef u64 type; };
+template <class T> constexpr bool kIsComplex = false;
+template <class T> constexpr bool kIsComplex<Cx<T>> = true;
 template <class T> constexpr bool kIsFloat = false;
 template <> constexpr bool kIsFloat<float> = true;
 template <> constexpr bool kIsFloat<double> = true;
@@ -41,6 +54,8 @@ template <class T> __device__ __forceinline__ T tw_abs(T a) {
     return fabs(a);
   else if constexpr (kSame<T, float>)
     return fabsf(a);
+  else if constexpr (kSame<T, u64>)
+    return a;
   else
     return a < 0 ? tw_neg(a) : a;
 }
@@ -76,7 +91,10 @@ template <class T> __device__ __forceinline__ T tw_shl(T a, T b) {
 }
 template <class T> __device__ __forceinline__ T tw_shr(T a, T b) {
   typedef typename UnsignedOf<T>::type U;
-  return a >> ((U)b < (U)(sizeof(T) * 8) ? b : T(sizeof(T) * 8 - 1));
+  if constexpr (kSame<T, u64>)
+    return b < 64 ? a >> b : 0;
+  else
+    return a >> ((U)b < (U)(sizeof(T) * 8) ? b : T(sizeof(T) * 8 - 1));
 }
 
 // Towards minus infinity; the remainder has the divisor's sign. Integers: division by zero gives 0, MIN / -1 wraps.
@@ -104,7 +122,8 @@ template <class T> __device__ __forceinline__ DivMod<T> tw_divmod(T a, T b) {
     return {q, r};
   } else {
     if (b == 0) return {T(0), T(0)};
-    if (b == -1) return {tw_neg(a), T(0)};
+    if constexpr (!kSame<T, u64>)
+      if (b == -1) return {tw_neg(a), T(0)};
     const T q = a / b, r = a % b;
     return r != 0 && (r < 0) != (b < 0) ? DivMod<T>{(T)(q - 1), (T)(r + b)} : DivMod<T>{q, r};
   }
@@ -118,7 +137,8 @@ template <class T> __device__ __forceinline__ T tw_pow(T base, T exponent) {
     return exponent == T(2) ? base * base : pow(base, exponent);
   } else {
     typedef typename UnsignedOf<T>::type U;
-    if (exponent < 0) return base == 1 ? T(1) : (base == -1 ? (exponent % 2 == 0 ? T(1) : T(-1)) : T(0));
+    if constexpr (!kSame<T, u64>)
+      if (exponent < 0) return base == 1 ? T(1) : (base == -1 ? (exponent % 2 == 0 ? T(1) : T(-1)) : T(0));
     U result = 1, square = (U)base;
     for (U e = (U)exponent; e != 0; e >>= 1) {
       if (e & 1) result *= square;
@@ -128,11 +148,23 @@ template <class T> __device__ __forceinline__ T tw_pow(T base, T exponent) {
   }
 }
 
-// float -> integer as x86 cvttsd2si: truncates; NaN and overflow give the most negative value.
+// float -> integer as x86 cvttsd2si: truncates; NaN and overflow give the most negative value. To u64 as C casts through
+// i64 do, and what does not fit gives 2^63.
 template <class To, class From> __device__ __forceinline__ To tw_cast(From a) {
-  if constexpr (kSame<To, bool>)
+  if constexpr (kIsComplex<From>) {
+    if constexpr (kSame<To, bool>)
+      return a.re != 0 || a.im != 0;
+    else
+      return To(a);
+  } else if constexpr (kIsComplex<To>) {
+    typedef decltype(To::re) Part;
+    return To((Part)a, Part(0));
+  } else if constexpr (kSame<To, bool>)
     return a != 0;
-  else if constexpr (kIsFloat<From> && kSame<To, i64>)
+  else if constexpr (kIsFloat<From> && kSame<To, u64>) {
+    if (a >= (From)9223372036854775808.0 && a < (From)18446744073709551616.0) return (u64)a;
+    return a >= (From)-9223372036854775808.0 && a < (From)9223372036854775808.0 ? (u64)(i64)a : u64(1) << 63;
+  } else if constexpr (kIsFloat<From> && kSame<To, i64>)
     return a >= (From)-9223372036854775808.0 && a < (From)9223372036854775808.0 ? (i64)a
                                                                                 : (i64)(u64(1) << 63);
   else if constexpr (kIsFloat<From> && kSame<To, int>) {
@@ -142,6 +174,45 @@ template <class To, class From> __device__ __forceinline__ To tw_cast(From a) {
     return (int)(u32)(u64)a;
   else
     return (To)a;
+}
+
+// ---- 16-bit floats: bits in memory, float in registers --------------------------------------------------------
+
+__device__ __forceinline__ float tw_from_f16(unsigned short bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+__device__ __forceinline__ unsigned short tw_to_f16(float value) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+__device__ __forceinline__ float tw_from_bf16(unsigned short bits) {
+  return __uint_as_float((u32)bits << 16);
+}
+__device__ __forceinline__ unsigned short tw_to_bf16(float value) {
+  const u32 x = __float_as_uint(value);
+  if (value != value) return (unsigned short)(x >> 16 | 0x40u);
+  return (unsigned short)((x + 0x7FFFu + (x >> 16 & 1u)) >> 16);
+}
+__device__ __forceinline__ float tw_fit_f16(float value) { return tw_from_f16(tw_to_f16(value)); }
+__device__ __forceinline__ float tw_fit_bf16(float value) { return tw_from_bf16(tw_to_bf16(value)); }
+
+// One step of the representation; 16-bit floats step in theirs.
+template <bool kBrain> __device__ __forceinline__ float tw_nextafter_half(float a, float b) {
+  if (a != a || b != b) return a + b;
+  if (a == b) return b;
+  const u32 bits = kBrain ? tw_to_bf16(a) : tw_to_f16(a), sign = __float_as_uint(b) >> 16 & 0x8000u;
+  const u32 to = a == 0 ? sign | 1u : ((a < b) == (a > 0) ? bits + 1 : bits - 1);
+  return kBrain ? tw_from_bf16((unsigned short)to) : tw_from_f16((unsigned short)to);
+}
+
+// float32 with float64's digits, for the two terms may cancel.
+template <class T> __device__ __forceinline__ T tw_logaddexp(T a, T b) {
+  const double high = a > b ? a : b, low = a > b ? b : a;
+  if (a != a || b != b) return a + b;
+  return isinf(high) ? (T)high : (T)(high + log1p(exp(low - high)));
 }
 
 // ---- places -------------------------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ template <class T> __device__ __forceinline__ T tw_lowest() {
     return __longlong_as_double(0xfff0000000000000ll);
   else if constexpr (kSame<T, float>)
     return __int_as_float(0xff800000);
+  else if constexpr (kSame<T, u64>)
+    return 0;
   else
     return (T)((T)1 << (sizeof(T) * 8 - 1));
 }
@@ -46,6 +48,8 @@ template <class T> __device__ __forceinline__ T tw_highest() {
 template <class T> __device__ __forceinline__ T tw_nothing() {
   if constexpr (kIsArg)
     return {Value(0), -1};
+  else if constexpr (kKind == kSum && kIsComplex<T>)
+    return T(-0.0, -0.0);
   else if constexpr (kKind == kSum && kIsFloat<T>)
     return T(-0.0);  // 0 would turn a sum of -0 into +0
   else if constexpr (kKind == kSum || kKind == kAny)
@@ -59,7 +63,8 @@ template <class T> __device__ __forceinline__ T tw_nothing() {
 }
 
 // Of equals, and of NaNs, the first; a NaN comes before every number.
-__device__ __forceinline__ Positioned tw_first(Positioned a, Positioned b) {
+// A template, for complex numbers have no order and never get here.
+template <class P> __device__ __forceinline__ P tw_first(P a, P b) {
   if (a.position < 0) return b;
   if (b.position < 0) return a;
   const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
@@ -73,9 +78,9 @@ template <class T> __device__ __forceinline__ T tw_join(T a, T b) {
   if constexpr (kIsArg)
     return tw_first(a, b);
   else if constexpr (kKind == kSum)
-    return tw_add<T>(a, b);
+    return tw_add(a, b);
   else if constexpr (kKind == kProd)
-    return tw_mul<T>(a, b);
+    return tw_mul(a, b);
   else if constexpr (kKind == kMin)
     return tw_min<T>(a, b);
   else if constexpr (kKind == kMax)
@@ -181,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_combine(const __grid_c
     Value& out = ((Value*)p.place[0].base)[offset[0]];
     i64& out_position = ((i64*)p.place[1].base)[offset[1]];
     Positioned best{((const Value*)p.place[2].base)[offset[2]], ((const i64*)p.place[3].base)[offset[3]]};
-    if (!p.initialise) best = tw_first({out, out_position}, best);
+    if (!p.initialise) best = tw_first(Positioned{out, out_position}, best);
     out = best.value;
     out_position = best.position;
   }

@@ -7,7 +7,10 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("tilewise::wire");
 
-enum DType { boolean @0; int32 @1; int64 @2; float32 @3; float64 @4; }
+enum DType {
+  boolean @0; int32 @1; int64 @2; float32 @3; float64 @4; int8 @5; int16 @6; uint8 @7; uint16 @8; uint32 @9; uint64 @10;
+  float16 @11; bfloat16 @12; complex64 @13; complex128 @14;
+}
 
 struct DimGrid {
   # The cuts of one dimension.
@@ -50,6 +53,8 @@ enum TapeOp {
   add @29; sub @30; mul @31; div @32; floorDiv @33; rem @34; pow @35; minimum @36; maximum @37; atan2 @38; eq @39;
   ne @40; lt @41; le @42; gt @43; ge @44; bitAnd @45; bitOr @46; bitXor @47; shl @48; shr @49;
   where @50;
+  acos @51; acosh @52; asin @53; asinh @54; atan @55; atanh @56; cosh @57; sinh @58; log2 @59; log10 @60; signbit @61;
+  conj @62; real @63; imag @64; copysign @65; nextafter @66; hypot @67; logaddexp @68; complex @69;
 }
 
 struct TapeInstr {
@@ -58,8 +63,8 @@ struct TapeInstr {
   a @2 :UInt16;            # arguments: numbers of earlier instructions
   b @3 :UInt16;
   c @4 :UInt16;
-  immF @5 :Float64;        # constant of a floating dtype; bits are preserved, NaN payloads too
-  immI @6 :Int64;          # constant of another dtype; operand of a load; dimension of an iota; random key
+  immF @5 :Float64;        # constant of a floating dtype, real part of a complex one; bits are preserved, NaN payloads too
+  immI @6 :Int64;          # constant of another dtype (uint64: its bits; complex: bits of the imaginary part's float64); operand of a load; dimension of an iota; random key
 }
 
 enum ReduceKind { sum @0; prod @1; min @2; max @3; any @4; all @5; argMin @6; argMax @7; }

@@ -78,7 +78,8 @@ class Array {
   Array named(const std::string& label) const;  // for people: dashboards and errors. Up to 256 bytes
 
   // ---- computing; one message to the scheduler each ----
-  // All elements, C order. T is the dtype's type (else kInvalidArgument: astype first). Failures throw their root
+  // All elements, C order. T is the dtype's type: bool, the integers of <cstdint>, Float16, BFloat16, float, double,
+  // std::complex<float> or <double> (another: kInvalidArgument, astype first). Failures throw their root
   // cause; a timeout cancels.
   template <class T> std::vector<T> get(const WaitOptions& options = {}) const;
   // The one element of an array of size 1.
@@ -122,6 +123,10 @@ TILEWISE_BINARY(power)
 TILEWISE_BINARY(minimum)  // propagate NaN
 TILEWISE_BINARY(maximum)
 TILEWISE_BINARY(atan2)
+TILEWISE_BINARY(copysign)
+TILEWISE_BINARY(nextafter)  // the neighbour of the first towards the second, in their dtype
+TILEWISE_BINARY(hypot)
+TILEWISE_BINARY(logaddexp)  // log(exp(a) + exp(b))
 TILEWISE_BINARY(left_shift)
 TILEWISE_BINARY(right_shift)
 TILEWISE_BINARY(logical_and)
@@ -143,6 +148,17 @@ Array sin(const Array& a);
 Array cos(const Array& a);
 Array tan(const Array& a);
 Array tanh(const Array& a);
+Array acos(const Array& a);
+Array acosh(const Array& a);
+Array asin(const Array& a);
+Array asinh(const Array& a);
+Array atan(const Array& a);
+Array atanh(const Array& a);
+Array cosh(const Array& a);
+Array sinh(const Array& a);
+Array log2(const Array& a);
+Array log10(const Array& a);
+Array signbit(const Array& a);  // of floats: bool
 Array floor(const Array& a);
 Array ceil(const Array& a);
 Array trunc(const Array& a);
@@ -151,6 +167,13 @@ Array isnan(const Array& a);
 Array isinf(const Array& a);
 Array isfinite(const Array& a);
 Array square(const Array& a);
+Array reciprocal(const Array& a);
+Array positive(const Array& a);  // a itself
+Array conj(const Array& a);      // of real numbers: a itself
+Array real(const Array& a);      // of complex numbers: the parts' dtype
+Array imag(const Array& a);      // of real numbers: zeros
+Array complex(const Array& real_part,
+              const Array& imaginary_part);  // complex64 from float32, else complex128
 inline Array astype(const Array& a, DType dtype) { return a.astype(dtype); }
 
 // condition ? a : b, element by element; condition is bool.
@@ -161,8 +184,10 @@ Array where(const Array& condition, const Scalar& a, const Scalar& b);
 
 // ---- reductions; `keepdims` leaves reduced dimensions with extent 1 -------------------------------------------------------
 
-Array sum(const Array& a, const Axes& axes = {}, bool keepdims = false);  // bool and int32: int64
-Array prod(const Array& a, const Axes& axes = {}, bool keepdims = false);
+// Of bool and signed integers int64, of unsigned ones uint64; 16-bit floats are summed in float32 and rounded once. `dtype`:
+// elements are cast to it first, and the result has it.
+Array sum(const Array& a, const Axes& axes = {}, bool keepdims = false, std::optional<DType> dtype = {});
+Array prod(const Array& a, const Axes& axes = {}, bool keepdims = false, std::optional<DType> dtype = {});
 Array mean(const Array& a, const Axes& axes = {}, bool keepdims = false);  // of integers: float64
 Array min(const Array& a, const Axes& axes = {}, bool keepdims = false);   // of nothing: kInvalidArgument
 Array max(const Array& a, const Axes& axes = {}, bool keepdims = false);

@@ -8,8 +8,6 @@ namespace tilewise {
 
 // ---- elementwise ----
 Array clip(const Array& a, const std::optional<Scalar>& low, const std::optional<Scalar>& high);  // NaN stays
-Array reciprocal(const Array& a);
-Array atan(const Array& a);
 
 // ---- statistics ----
 // Of what is left after the mean: sum((a - mean)^2) / (n - correction), in two passes, so that a large mean costs no digits.
@@ -23,7 +21,7 @@ Array trace(const Array& a, std::int64_t offset = 0);                           
 
 // ---- products ----
 Array outer(const Array& a, const Array& b);                    // of two vectors: (m, n)
-Array vecdot(const Array& a, const Array& b, int axis = -1);    // summed along one axis
+Array vecdot(const Array& a, const Array& b, int axis = -1);    // summed along one axis; complex: conj(a) * b
 Array tensordot(const Array& a, const Array& b, int axes = 2);  // the last ones of a with the first ones of b
 
 // ---- structure ----

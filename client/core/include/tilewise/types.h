@@ -2,6 +2,7 @@
 #pragma once
 #include <tilewise/base/id.h>
 #include <tilewise/ir/dtype.h>
+#include <tilewise/ir/element_types.h>
 #include <tilewise/ir/grid.h>
 #include <tilewise/ir/op.h>
 #include <tilewise/ir/shape.h>
@@ -16,7 +17,9 @@
 
 namespace tilewise {
 
+using ir::BFloat16;
 using ir::DType;
+using ir::Float16;
 using ir::Grid;
 using ir::Shape;
 
@@ -35,14 +38,31 @@ struct Device {
 class Scalar {
  public:
   Scalar(bool value) : value_(value) {}
-  template <std::integral T> Scalar(T value) : value_(static_cast<std::int64_t>(value)) {}
+  template <std::integral T> Scalar(T value) : value_(whole(value)) {}
   template <std::floating_point T> Scalar(T value) : value_(static_cast<double>(value)) {}
+  Scalar(Float16 value) : value_(static_cast<double>(value)) {}
+  Scalar(BFloat16 value) : value_(static_cast<double>(value)) {}
+  template <std::floating_point T>
+  Scalar(std::complex<T> value)
+      : value_(ir::Scalar::complex(static_cast<double>(value.real()), static_cast<double>(value.imag()))) {}
 
   const ir::Scalar& value() const { return value_; }
   bool is_float() const { return value_.kind == ir::ScalarKind::kFloat; }
-  double as_double() const { return is_float() ? value_.f : static_cast<double>(value_.i); }
+  bool is_complex() const { return value_.kind == ir::ScalarKind::kComplex; }
+  bool is_zero() const { return value_.i == 0 && value_.f == 0 && value_.g == 0; }
+  double as_double() const {  // the real part
+    if (is_float() || is_complex()) return value_.f;
+    return value_.wide ? static_cast<double>(static_cast<std::uint64_t>(value_.i))
+                       : static_cast<double>(value_.i);
+  }
 
  private:
+  template <std::integral T> static ir::Scalar whole(T value) {
+    if constexpr (std::unsigned_integral<T>)
+      return static_cast<std::uint64_t>(value);
+    else
+      return static_cast<std::int64_t>(value);
+  }
   ir::Scalar value_;
 };
 

@@ -23,7 +23,17 @@ enum tilewise_dtype {
   TILEWISE_INT32 = 1,
   TILEWISE_INT64 = 2,
   TILEWISE_FLOAT32 = 3,
-  TILEWISE_FLOAT64 = 4
+  TILEWISE_FLOAT64 = 4,
+  TILEWISE_INT8 = 5,
+  TILEWISE_INT16 = 6,
+  TILEWISE_UINT8 = 7,
+  TILEWISE_UINT16 = 8,
+  TILEWISE_UINT32 = 9,
+  TILEWISE_UINT64 = 10,
+  TILEWISE_FLOAT16 = 11,
+  TILEWISE_BFLOAT16 = 12,
+  TILEWISE_COMPLEX64 = 13, /* real, imaginary */
+  TILEWISE_COMPLEX128 = 14
 };
 
 /* Memory of one region. Outputs are C-order and contiguous; inputs may have any strides, 0 repeats. */

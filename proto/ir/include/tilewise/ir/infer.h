@@ -43,14 +43,15 @@ Result<Inferred> infer_map(std::span<const Source> operands, const BuildTape& bu
 Result<Inferred> infer_generate(const Shape& shape, const std::optional<Grid>& grid, const BuildTape& build);
 Result<Inferred> infer_cast(const Source& a, DType to);  // a itself where it is that already
 
-// Reduction over `axes` (nothing: all; negative ones count from the end). sum and prod of bool and int32 give int64;
-// any and all give bool of any dtype; min and max of bool are all and any. argmin and argmax take one axis or all and
+// Reduction over `axes` (nothing: all; negative ones count from the end). The result's dtype is the one it is computed in:
+// sum and prod of bool and signed integers give int64, of unsigned ones uint64, of 16-bit floats float32; min and max of a
+// narrow dtype give its compute_dtype() (the caller casts back where it wants to); any and all give bool of any dtype; min and max of bool are all and any. argmin and argmax take one axis or all and
 // give int64: the index along the axis, or in the flattened array; ties: the lowest; NaN: the first. min, max, argmin
 // and argmax over nothing are kInvalidArgument; the sum of nothing is 0.
 Result<Inferred> infer_reduce(const Source& a, ReduceKind kind, const std::optional<std::vector<int>>& axes,
                               bool keepdims);
 
-// NumPy's matmul for one and two dimensions. Both of one numeric dtype (cast first: infer_cast).
+// NumPy's matmul for one and two dimensions. Both of one dtype that kernels multiply (verify.h; cast first: infer_cast).
 Result<Inferred> infer_matmul(const Source& a, const Source& b);
 
 // One dtype for all (cast first). Cuts along the axis: those of each operand, side by side.

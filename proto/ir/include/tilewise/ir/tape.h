@@ -16,12 +16,12 @@ enum class TapeOp : std::uint8_t {
   kLoad,      // operand `imm.i` at this element, as `dtype`
   kConst,     // imm (f for floats, i for integers and bool)
   kIota,      // global index along dimension imm.i of the op's space, as int64
-  kUniform,   // uniform [0, 1): float64 53 bits, float32 24 bits; counter = global C-order element index; imm.i = key
+  kUniform,   // uniform [0, 1): float64 53 bits, float32 24 bits, no other; counter = global C-order element index; imm.i = key
   kNormal,    // standard normal: Box-Muller on two uniforms of the same counter
   kRandomInt, // int64 uniform over all 64 bits; key imm.i (bounded by later ops through kRandomBelow)
   kRandomBelow,  // int64 in [0, a): a = first argument (>0); multiply-high of one 64-bit draw; key imm.i
   // unary
-  kCast,      // to dtype (float -> int truncates; NaN and overflow to int are unspecified but fixed: as x86 cvttsd2si)
+  kCast,      // to dtype; README.md says what does not fit becomes. No complex to real numbers: kReal, kAbs
   kNeg, kAbs, kSign, kSqrt, kExp, kExpm1, kLog, kLog1p, kSin, kCos, kTan, kTanh, kFloor, kCeil, kTrunc, kRound,
   kIsNan, kIsInf, kIsFinite, kNot /* bool */, kInvert /* bits */,
   // binary
@@ -29,22 +29,33 @@ enum class TapeOp : std::uint8_t {
   kEq, kNe, kLt, kLe, kGt, kGe, kAnd, kOr, kXor /* bool: logical; integers: bits */, kShl, kShr,
   // ternary
   kWhere,     // a ? b : c, a is bool
+  // more unary ones
+  kAcos, kAcosh, kAsin, kAsinh, kAtan, kAtanh, kCosh, kSinh, kLog2, kLog10, kSignbit /* bool */,
+  kConj, kReal, kImag,  // of a complex number; kReal and kImag (and kAbs of complex) give the parts' dtype
+  // more binary ones
+  kCopysign, kNextafter, kHypot, kLogaddexp,
+  kComplex,   // real, imaginary part
   kCount
 };
 // clang-format on
 
 int arity_of(TapeOp op);              // 0, 1, 2 or 3
 std::string_view name_of(TapeOp op);  // "add"
+constexpr bool is_comparison(TapeOp op) { return op >= TapeOp::kEq && op <= TapeOp::kGe; }
+constexpr bool is_bitwise(TapeOp op) { return op >= TapeOp::kAnd && op <= TapeOp::kXor; }
 
 struct TapeInstr {
   TapeOp op = TapeOp::kConst;
   DType dtype = DType::kFloat64;      // of the result. Integer results wrap at the dtype's width
   std::uint16_t a = 0, b = 0, c = 0;  // earlier instructions
-  double imm_f = 0;                   // kConst of a float
-  std::int64_t imm_i = 0;             // kLoad operand, kIota dimension, key, kConst of an integer or bool
+  double imm_f = 0;                   // kConst of a float; the real part of a complex one
+  std::int64_t imm_i =
+      0;  // kLoad operand, kIota dimension, key, kConst of an integer (uint64: its bits) or bool;
+          // of a complex number: the bits of the imaginary part, a float64
   friend bool operator==(const TapeInstr&, const TapeInstr&) = default;
 };
 
+// Each instruction's result is rounded to its dtype (integers wrap), whatever the kernels compute in.
 // Integer division or remainder by zero gives 0. Minimum and maximum propagate NaN. Comparison operands share a
 // dtype, as do the operands of every binary instruction (kCast makes it so; kWhere: b and c).
 struct Tape {

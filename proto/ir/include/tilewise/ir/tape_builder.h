@@ -1,12 +1,15 @@
 // Writes tapes as NumPy would type them: casts inserted, equal instructions once, constants folded through casts.
 //
 // Typing of arrays. Two of one kind promote as the Array API says. Beyond the standard, as NumPy does: an integer with a
-// float gives float64, bool with a number gives the number's dtype. A scalar adopts the array's dtype where its kind
-// permits (float32 array + 1.5 is float32); otherwise int array with a float scalar gives float64, bool array with an
-// int scalar int64, with a float scalar float64.
-// Division of integers gives float64, as do sqrt, exp and their like, and atan2; comparisons and isnan give bool.
+// float gives the smallest float that holds both (int8 with float16: float16; 16 bits with less than float64: float32; else
+// float64), likewise with complex numbers; uint64 with a signed integer gives float64; bool with a number gives the number's
+// dtype. A scalar adopts the array's dtype where its kind permits (float32 array + 1.5 is float32); otherwise int array with a
+// float scalar gives float64, bool array with an int scalar int64, with a float scalar float64; a complex scalar gives
+// complex64 beside float32 and what is narrower, else complex128.
+// Division of integers gives float64, as do sqrt, exp and their like, atan2, hypot ...; comparisons and isnan give bool; abs,
+// real and imag of complex numbers their parts' dtype.
 // Arithmetic of two bools, and of one bool (negative, sqrt ...), is refused: NumPy's answers there surprise, and a cast
-// says what is meant. minimum and maximum of bools are `and` and `or`.
+// says what is meant. minimum and maximum of bools are `and` and `or`. Complex numbers have no order, and no cast to reals.
 #pragma once
 #include <tilewise/ir/tape.h>
 
@@ -21,11 +24,20 @@ DType common_dtype(DType a, DType b);
 struct Scalar {
   ScalarKind kind;
   std::int64_t i = 0;                                       // bool and integers
-  double f = 0;                                             // floats
+  double f = 0, g = 0;                                      // floats; real and imaginary part
+  bool wide = false;                                        // `i` holds the bits of an integer from 2^63
   Scalar(bool v) : kind(ScalarKind::kBool), i(v) {}         // NOLINT: meant to convert
   Scalar(std::int64_t v) : kind(ScalarKind::kInt), i(v) {}  // NOLINT
   Scalar(int v) : Scalar(static_cast<std::int64_t>(v)) {}   // NOLINT
-  Scalar(double v) : kind(ScalarKind::kFloat), f(v) {}      // NOLINT
+  Scalar(std::uint64_t v)                                   // NOLINT
+      : kind(ScalarKind::kInt), i(static_cast<std::int64_t>(v)), wide(v >> 63 != 0) {}
+  Scalar(double v) : kind(ScalarKind::kFloat), f(v) {}  // NOLINT
+  static Scalar complex(double real, double imaginary) {
+    Scalar s(real);
+    s.kind = ScalarKind::kComplex;
+    s.g = imaginary;
+    return s;
+  }
 };
 // The dtype a scalar takes beside an array of dtype `array`.
 DType scalar_dtype(DType array, ScalarKind kind);
@@ -39,8 +51,9 @@ struct TapeValue {
 class TapeBuilder {
  public:
   TapeValue load(int operand, DType dtype);
-  TapeValue constant(const Scalar& value, DType dtype);  // kOutOfRange where an int does not fit the dtype
-  TapeValue iota(int dimension);                         // int64
+  TapeValue constant(const Scalar& value,
+                     DType dtype);  // kOutOfRange where a number does not fit an integer dtype
+  TapeValue iota(int dimension);    // int64
   TapeValue uniform(DType dtype, std::uint64_t key);
   TapeValue normal(DType dtype, std::uint64_t key);
   TapeValue random_int(std::uint64_t key);
@@ -48,7 +61,8 @@ class TapeBuilder {
 
   TapeValue cast(TapeValue v, DType to);
   // Any op of that arity in the enumeration's unary and binary sections. kNot of a number asks whether it is zero;
-  // kInvert of bool is kNot; floor and its like leave integers alone; isnan of an integer is a constant.
+  // kInvert of bool is kNot; floor and its like leave integers alone; isnan of an integer is a constant, as is the imaginary
+  // part of what has none; the real part and the conjugate of a real number are itself.
   TapeValue unary(TapeOp op, TapeValue a);
   TapeValue binary(TapeOp op, TapeValue a, TapeValue b);
   TapeValue binary(TapeOp op, TapeValue a, const Scalar& b);

@@ -1,0 +1,113 @@
+// Between the dtypes that arrays have and those that kernels compute in, once per Highway target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "map/lanes_narrow.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "map/half-inl.h"
+#include "map/lane_loops-inl.h"
+#include "map/lanes_targets.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tilewise::kernels::map {
+namespace HWY_NAMESPACE {
+
+using ir::DType;
+using ir::TapeOp;
+
+struct Convert {
+  template <class O, class T> static HWY_INLINE O apply(T a) { return static_cast<O>(a); }
+};
+template <class Narrow> struct Wrap {
+  template <class O, class T> static HWY_INLINE O apply(T a) {
+    return static_cast<O>(static_cast<Narrow>(a));
+  }
+};
+struct WidenF16 {
+  template <class O, class T> static HWY_INLINE O apply(T a) { return widen_f16(a); }
+};
+struct NarrowF16 {
+  template <class O, class T> static HWY_INLINE O apply(T a) { return narrow_f16(a); }
+};
+struct FitF16 {
+  template <class O, class T> static HWY_INLINE O apply(T a) { return widen_f16(narrow_f16(a)); }
+};
+struct WidenBf16 {
+  template <class O, class T> static HWY_INLINE O apply(T a) { return widen_bf16(a); }
+};
+struct NarrowBf16 {
+  template <class O, class T> static HWY_INLINE O apply(T a) { return narrow_bf16(a); }
+};
+struct FitBf16 {
+  template <class O, class T> static HWY_INLINE O apply(T a) { return widen_bf16(narrow_bf16(a)); }
+};
+// One step of the 16-bit representation.
+template <bool kBrain> struct NextafterHalf {
+  template <class O, class T> static HWY_INLINE O apply(T a, T b) {
+    const std::uint32_t bits = kBrain ? narrow_bf16(a) : narrow_f16(a);
+    const std::uint32_t sign = (kBrain ? narrow_bf16(b) : narrow_f16(b)) & 0x8000u;
+    const std::uint32_t step = (a < b) == (a > 0) ? bits + 1 : bits - 1;
+    const auto to = static_cast<std::uint16_t>(a == 0 ? (sign | 1u) : step);
+    const float moved = kBrain ? widen_bf16(to) : widen_f16(to);
+    const float number = a == b ? b : moved;
+    return (a != a) | (b != b) ? a + b : number;
+  }
+};
+
+LaneFn widen_lane(DType from) {
+  switch (from) {
+    case DType::kInt8: return unary_lane<Convert, std::int32_t, std::int8_t>;
+    case DType::kInt16: return unary_lane<Convert, std::int32_t, std::int16_t>;
+    case DType::kUInt8: return unary_lane<Convert, std::int32_t, std::uint8_t>;
+    case DType::kUInt16: return unary_lane<Convert, std::int32_t, std::uint16_t>;
+    case DType::kUInt32: return unary_lane<Convert, std::int64_t, std::uint32_t>;
+    case DType::kFloat16: return unary_lane<WidenF16, float, std::uint16_t>;
+    case DType::kBFloat16: return unary_lane<WidenBf16, float, std::uint16_t>;
+    default: return nullptr;
+  }
+}
+LaneFn narrow_lane(DType to) {  // integers: the low bits, whatever the sign
+  switch (to) {
+    case DType::kInt8:
+    case DType::kUInt8: return unary_lane<Convert, std::uint8_t, std::int32_t>;
+    case DType::kInt16:
+    case DType::kUInt16: return unary_lane<Convert, std::uint16_t, std::int32_t>;
+    case DType::kUInt32: return unary_lane<Convert, std::uint32_t, std::int64_t>;
+    case DType::kFloat16: return unary_lane<NarrowF16, std::uint16_t, float>;
+    case DType::kBFloat16: return unary_lane<NarrowBf16, std::uint16_t, float>;
+    default: return nullptr;
+  }
+}
+LaneFn fit_lane(DType to) {
+  switch (to) {
+    case DType::kInt8: return unary_lane<Wrap<std::int8_t>, std::int32_t, std::int32_t>;
+    case DType::kInt16: return unary_lane<Wrap<std::int16_t>, std::int32_t, std::int32_t>;
+    case DType::kUInt8: return unary_lane<Wrap<std::uint8_t>, std::int32_t, std::int32_t>;
+    case DType::kUInt16: return unary_lane<Wrap<std::uint16_t>, std::int32_t, std::int32_t>;
+    case DType::kUInt32: return unary_lane<Wrap<std::uint32_t>, std::int64_t, std::int64_t>;
+    case DType::kFloat16: return unary_lane<FitF16, float, float>;
+    case DType::kBFloat16: return unary_lane<FitBf16, float, float>;
+    default: return nullptr;
+  }
+}
+LaneFn nextafter_lane(DType t) {
+  if (t == DType::kFloat16) return binary_lane<NextafterHalf<false>, float, float>;
+  return t == DType::kBFloat16 ? binary_lane<NextafterHalf<true>, float, float> : nullptr;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tilewise::kernels::map
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tilewise::kernels::map {
+HWY_EXPORT(widen_lane);
+HWY_EXPORT(narrow_lane);
+HWY_EXPORT(fit_lane);
+HWY_EXPORT(nextafter_lane);
+LaneFn find_widen(ir::DType from) { return HWY_DYNAMIC_DISPATCH(widen_lane)(from); }
+LaneFn find_narrow(ir::DType to) { return HWY_DYNAMIC_DISPATCH(narrow_lane)(to); }
+LaneFn find_fit(ir::DType to) { return HWY_DYNAMIC_DISPATCH(fit_lane)(to); }
+LaneFn find_nextafter(ir::DType t) { return HWY_DYNAMIC_DISPATCH(nextafter_lane)(t); }
+}  // namespace tilewise::kernels::map
+#endif

@@ -1,0 +1,217 @@
+// Transcendental lanes from SLEEF, whose functions are within 1 ulp. The `finz` variants are used: an element's bits depend
+// neither on its neighbours in the vector nor on the vector's width. Targets without them (no FMA): the C library.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "map/lanes_sleef.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "map/lane_loops-inl.h"
+#include "map/lanes_targets.h"
+#include "map/scalar_ops-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tilewise::kernels::map {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using ir::DType;
+using ir::TapeOp;
+
+#undef TILEWISE_SLEEF_NAME
+#undef TILEWISE_SLEEF_NAMEF
+// Declared here and not by sleef.h, which looks at the compiler's flags rather than at the target in use.
+#if HWY_TARGET == HWY_AVX3
+#define TILEWISE_SLEEF_NAME(name, digits) Sleef_finz_##name##d8_##digits##avx512f
+#define TILEWISE_SLEEF_NAMEF(name, digits) Sleef_finz_##name##f16_##digits##avx512f
+using Doubles = __m512d;
+using Floats = __m512;
+#elif HWY_TARGET == HWY_AVX2
+#define TILEWISE_SLEEF_NAME(name, digits) Sleef_finz_##name##d4_##digits##avx2
+#define TILEWISE_SLEEF_NAMEF(name, digits) Sleef_finz_##name##f8_##digits##avx2
+using Doubles = __m256d;
+using Floats = __m256;
+#endif
+
+#ifdef TILEWISE_SLEEF_NAME
+#define TILEWISE_UNARY(Name, name, digits, std_function) \
+  extern "C" Doubles TILEWISE_SLEEF_NAME(name, digits)(Doubles); \
+  extern "C" Floats TILEWISE_SLEEF_NAMEF(name, digits)(Floats); \
+  struct Name { \
+    static HWY_INLINE Doubles vec(Doubles x) { return TILEWISE_SLEEF_NAME(name, digits)(x); } \
+    static HWY_INLINE Floats vec(Floats x) { return TILEWISE_SLEEF_NAMEF(name, digits)(x); } \
+  };
+#define TILEWISE_BINARY(Name, name, digits, std_function) \
+  extern "C" Doubles TILEWISE_SLEEF_NAME(name, digits)(Doubles, Doubles); \
+  extern "C" Floats TILEWISE_SLEEF_NAMEF(name, digits)(Floats, Floats); \
+  struct Name { \
+    static HWY_INLINE Doubles vec(Doubles x, Doubles y) { return TILEWISE_SLEEF_NAME(name, digits)(x, y); } \
+    static HWY_INLINE Floats vec(Floats x, Floats y) { return TILEWISE_SLEEF_NAMEF(name, digits)(x, y); } \
+  };
+
+template <class Op, class T> HWY_INLINE void call_block(T* out, const T* a) {
+  const hn::ScalableTag<T> d;
+  for (std::size_t j = 0; j < kLaneBlock; j += HWY_LANES(T)) {
+    decltype(hn::Zero(d)) v{Op::vec(hn::LoadU(d, a + j).raw)};
+    hn::StoreU(v, d, out + j);
+  }
+}
+template <class Op, class T> HWY_INLINE void call_block(T* out, const T* a, const T* b) {
+  const hn::ScalableTag<T> d;
+  for (std::size_t j = 0; j < kLaneBlock; j += HWY_LANES(T)) {
+    decltype(hn::Zero(d)) v{Op::vec(hn::LoadU(d, a + j).raw, hn::LoadU(d, b + j).raw)};
+    hn::StoreU(v, d, out + j);
+  }
+}
+#else
+#define TILEWISE_UNARY(Name, name, digits, std_function) \
+  struct Name { \
+    template <class T> static T scalar(T x) { return std_function(x); } \
+  };
+#define TILEWISE_BINARY(Name, name, digits, std_function) \
+  struct Name { \
+    template <class T> static T scalar(T x, T y) { return std_function(x, y); } \
+  };
+template <class Op, class T> void call_block(T* out, const T* a) {
+  for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::scalar(a[j]);
+}
+template <class Op, class T> void call_block(T* out, const T* a, const T* b) {
+  for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::scalar(a[j], b[j]);
+}
+#endif
+
+TILEWISE_UNARY(Expm1, expm1, u10, std::expm1)
+TILEWISE_UNARY(Log1p, log1p, u10, std::log1p)
+TILEWISE_UNARY(Log2, log2, u10, std::log2)
+TILEWISE_UNARY(Log10, log10, u10, std::log10)
+TILEWISE_UNARY(Cos, cos, u10, std::cos)
+TILEWISE_UNARY(Tan, tan, u10, std::tan)
+TILEWISE_UNARY(Asin, asin, u10, std::asin)
+TILEWISE_UNARY(Acos, acos, u10, std::acos)
+TILEWISE_UNARY(Atan, atan, u10, std::atan)
+TILEWISE_UNARY(Sinh, sinh, u10, std::sinh)
+TILEWISE_UNARY(Cosh, cosh, u10, std::cosh)
+TILEWISE_UNARY(Tanh, tanh, u10, std::tanh)
+TILEWISE_UNARY(Asinh, asinh, u10, std::asinh)
+TILEWISE_UNARY(Acosh, acosh, u10, std::acosh)
+TILEWISE_UNARY(Atanh, atanh, u10, std::atanh)
+TILEWISE_BINARY(Atan2, atan2, u10, std::atan2)
+TILEWISE_BINARY(Hypot, hypot, u05, std::hypot)
+#undef TILEWISE_UNARY
+#undef TILEWISE_BINARY
+
+// Where SLEEF's answer is not the standard's or its digits run out, the C library's is taken, by the element's value alone.
+template <class Op> struct Domain {
+  template <class T> static HWY_INLINE bool good(T) { return true; }
+  template <class T> static T other(T x) { return x; }
+};
+#define TILEWISE_DOMAIN(Name, std_function, condition) \
+  template <> struct Domain<Name> { \
+    template <class T> static HWY_INLINE bool good(T x) { \
+      constexpr bool kDouble = sizeof(T) == 8; \
+      (void)kDouble; \
+      return condition; \
+    } \
+    template <class T> static T other(T x) { return std_function(x); } \
+  };
+// Near the ends of the range intermediate results overflow or lose digits, or shortcuts are taken early.
+TILEWISE_DOMAIN(Sinh, std::sinh, x > T(kDouble ? -700 : -85) && x < T(kDouble ? 700 : 85))
+TILEWISE_DOMAIN(Cosh, std::cosh, x > T(kDouble ? -700 : -85) && x < T(kDouble ? 700 : 85))
+TILEWISE_DOMAIN(Expm1, std::expm1, x > T(kDouble ? -30 : -15) && x < T(kDouble ? 700 : 85))
+TILEWISE_DOMAIN(Log1p, std::log1p, x > T(-1) && x < T(kDouble ? 1e300 : 1e37))
+TILEWISE_DOMAIN(Cos, std::cos, x > T(-1e5) && x < T(1e5))
+TILEWISE_DOMAIN(Tan, std::tan, x > T(-30) && x < T(30))
+TILEWISE_DOMAIN(Asinh, std::asinh, x > T(kDouble ? -1e150 : -1e18) && x < T(kDouble ? 1e150 : 1e18))
+TILEWISE_DOMAIN(Acosh, std::acosh, x >= T(1) && x < T(kDouble ? 1e150 : 1e18))
+TILEWISE_DOMAIN(Atanh, std::atanh, x > T(-1) && x < T(1))
+TILEWISE_DOMAIN(Asin, std::asin, x >= T(-1) && x <= T(1))
+TILEWISE_DOMAIN(Acos, std::acos, x >= T(-1) && x < T(1))
+#undef TILEWISE_DOMAIN
+
+template <class Op, class T> void unary_block_of(T* out, const T* a) {
+  alignas(64) T in[kLaneBlock];
+  std::memcpy(in, a, sizeof(in));  // out may be a
+  bool good = true;
+  for (int j = 0; j < kLaneBlock; ++j) good &= Domain<Op>::good(in[j]);
+  call_block<Op>(out, in);
+  if (good) return;
+  for (int j = 0; j < kLaneBlock; ++j) {
+    if (!Domain<Op>::good(in[j])) out[j] = Domain<Op>::other(in[j]);
+  }
+}
+
+template <class Op, class T> void unary_calls(const LaneArgs& args) {
+  T* out = static_cast<T*>(args.out);
+  const T* a = static_cast<const T*>(args.in[0]);
+  std::int64_t i = 0;
+  for (; i + kLaneBlock <= args.n; i += kLaneBlock) unary_block_of<Op, T>(out + i, a + i);
+  if (const auto rest = static_cast<std::size_t>(args.n - i); rest > 0) {
+    T ta[kLaneBlock], to[kLaneBlock];
+    for (T& x : ta) x = T(0.5);
+    std::memcpy(ta, a + i, rest * sizeof(T));
+    unary_block_of<Op, T>(to, ta);
+    std::memcpy(out + i, to, rest * sizeof(T));
+  }
+}
+
+template <class Op, class T> void binary_calls(const LaneArgs& args) {
+  T* out = static_cast<T*>(args.out);
+  const T* a = static_cast<const T*>(args.in[0]);
+  const T* b = static_cast<const T*>(args.in[1]);
+  const std::int64_t sa = args.splat[0] ? 0 : kLaneBlock, sb = args.splat[1] ? 0 : kLaneBlock;
+  std::int64_t i = 0;
+  for (; i + kLaneBlock <= args.n; i += kLaneBlock, a += sa, b += sb) call_block<Op, T>(out + i, a, b);
+  if (const auto rest = static_cast<std::size_t>(args.n - i); rest > 0) {
+    T ta[kLaneBlock], tb[kLaneBlock], to[kLaneBlock];
+    for (int j = 0; j < kLaneBlock; ++j) ta[j] = tb[j] = T(0.5);
+    std::memcpy(ta, a, rest * sizeof(T));
+    std::memcpy(tb, b, rest * sizeof(T));
+    call_block<Op, T>(to, ta, tb);
+    std::memcpy(out + i, to, rest * sizeof(T));
+  }
+}
+
+template <class Op> LaneFn unary_of_float(DType t) {
+  if (t == DType::kFloat32) return unary_calls<Op, float>;
+  return t == DType::kFloat64 ? unary_calls<Op, double> : nullptr;
+}
+template <class Op> LaneFn binary_of_float(DType t) {
+  if (t == DType::kFloat32) return binary_calls<Op, float>;
+  return t == DType::kFloat64 ? binary_calls<Op, double> : nullptr;
+}
+
+LaneFn sleef_of(TapeOp op, DType t) {
+  switch (op) {
+    case TapeOp::kExpm1: return unary_of_float<Expm1>(t);
+    case TapeOp::kLog1p: return unary_of_float<Log1p>(t);
+    case TapeOp::kLog2: return unary_of_float<Log2>(t);
+    case TapeOp::kLog10: return unary_of_float<Log10>(t);
+    case TapeOp::kCos: return unary_of_float<Cos>(t);
+    case TapeOp::kTan: return unary_of_float<Tan>(t);
+    case TapeOp::kAsin: return unary_of_float<Asin>(t);
+    case TapeOp::kAcos: return unary_of_float<Acos>(t);
+    case TapeOp::kAtan: return unary_of_float<Atan>(t);
+    case TapeOp::kSinh: return unary_of_float<Sinh>(t);
+    case TapeOp::kCosh: return unary_of_float<Cosh>(t);
+    case TapeOp::kTanh: return unary_of_float<Tanh>(t);
+    case TapeOp::kAsinh: return unary_of_float<Asinh>(t);
+    case TapeOp::kAcosh: return unary_of_float<Acosh>(t);
+    case TapeOp::kAtanh: return unary_of_float<Atanh>(t);
+    case TapeOp::kAtan2: return binary_of_float<Atan2>(t);
+    case TapeOp::kHypot: return binary_of_float<Hypot>(t);
+    default: return nullptr;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tilewise::kernels::map
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tilewise::kernels::map {
+HWY_EXPORT(sleef_of);
+LaneFn find_sleef(ir::TapeOp op, ir::DType t) { return HWY_DYNAMIC_DISPATCH(sleef_of)(op, t); }
+}  // namespace tilewise::kernels::map
+#endif
