@@ -38,6 +38,10 @@ TEST_CASE("headers that we write are NumPy's, byte for byte") {
     for (int t = 0; t < ir::kDTypeCount; ++t) {
       const auto dtype = static_cast<ir::DType>(t);
       const auto text = npy_header(dtype, shape);
+      if (dtype == ir::DType::kBFloat16) {  // NumPy has none
+        REQUIRE(text.error().code == Errc::kUnsupported);
+        continue;
+      }
       REQUIRE(text);
       CHECK(text->size() % 64 == 0);
       const auto info = parse_npy_header(*text, "f");

@@ -288,10 +288,9 @@ msg::PeerInfo Reader::peer(wire::PeerInfo::Reader r) {
 }
 
 msg::DeviceStats Reader::stats(wire::DeviceStats::Reader r) {
-  return {DeviceId(r.getDevice()), r.getBytesUsed(),     r.getBytesPeak(),     r.getBytesResident(),
-          r.getStepsRun(),         r.getBusyNs(),        r.getSpilledBytes(),  r.getDiskWritten(),
-          r.getDiskRead(),         r.getBlocksWritten(), r.getBlocksReadBack(),
-          r.getBytesHigh()};
+  return {DeviceId(r.getDevice()), r.getBytesUsed(),     r.getBytesPeak(),      r.getBytesResident(),
+          r.getStepsRun(),         r.getBusyNs(),        r.getSpilledBytes(),   r.getDiskWritten(),
+          r.getDiskRead(),         r.getBlocksWritten(), r.getBlocksReadBack(), r.getBytesHigh()};
 }
 
 msg::LaneStats Reader::stats(wire::LaneStats::Reader r) {

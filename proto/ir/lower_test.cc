@@ -81,6 +81,8 @@ TEST_CASE("property: lowered reductions, over any axes, of any kind") {
     if (is_floating(t) && rng.chance(0.3))
       for (double& x : store[a.array].data) x = rng.chance(0.2) ? NAN : x;
     const auto kind = static_cast<ReduceKind>(rng.below(8));
+    if (kind == ReduceKind::kProd)  // of up to 729 values, in double
+      for (double& x : store[a.array].data) x = std::isnan(x) ? x : std::clamp(x, -2.0, 2.0);
     std::optional<std::vector<int>> axes;
     std::uint32_t mask = (1u << rank) - 1;
     if (rank > 0 && rng.chance(0.7)) {
@@ -94,7 +96,7 @@ TEST_CASE("property: lowered reductions, over any axes, of any kind") {
     bool empty = false;
     for (int d = 0; d < rank; ++d) empty |= (mask >> d & 1) && shape[d] == 0;
     const bool needs = kind == ReduceKind::kMin || kind == ReduceKind::kMax || is_arg(kind);
-    if (empty && needs) {
+    if (needs && (empty || is_complex(t))) {  // nothing has no least; complex numbers have no order
       REQUIRE(inferred.error().code == Errc::kInvalidArgument);
       continue;
     }

@@ -47,7 +47,7 @@ TEST_CASE("the verifier of tapes") {
   CHECK(code_of({{{TapeOp::kConst, b, 0, 0, 0, 0, 2}}}) == Errc::kInvalidArgument);
   CHECK(code_of({{{TapeOp::kCount, f}}}) == Errc::kInvalidArgument);
   CHECK(code_of({{{static_cast<TapeOp>(200), f}}}) == Errc::kInvalidArgument);
-  CHECK(code_of({{{TapeOp::kConst, static_cast<DType>(9)}}}) == Errc::kInvalidArgument);
+  CHECK(code_of({{{TapeOp::kConst, static_cast<DType>(kDTypeCount)}}}) == Errc::kInvalidArgument);
 }
 
 TEST_CASE("lengths of tapes, both sides of the limits") {

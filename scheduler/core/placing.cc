@@ -240,7 +240,7 @@ class OpPlacer {
   const State& s_;
   Draft& draft_;
   mutable std::deque<ir::Placement> replaced_;  // of arrays with blocks on lost devices
-  bool draining_ = false;  // some device is
+  bool draining_ = false;                       // some device is
   std::vector<place::Device> devices_, open_,
       eligible_;                // all; those that are not drained; those that may run an op
   std::vector<double> busy_s_;  // by device: work of this plan so far

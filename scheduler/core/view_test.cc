@@ -254,7 +254,12 @@ TEST_CASE("what was measured of an op and of a graph stands beside what was pred
   msg::Progress progress;
   progress.ops = {{plan.ops[0].id, me.devices[0], 5, 0}};
   progress.measured = {{plan.ops[0].id, me.devices[0], 3'000'000, 640}};
-  progress.devices = {{me.devices[0], 100, 900, 1000, 5, 0, 700}};
+  progress.devices = {{.device = me.devices[0],
+                       .bytes_used = 100,
+                       .bytes_peak = 900,
+                       .bytes_resident = 1000,
+                       .steps_run = 5,
+                       .bytes_high = 700}};
   w.receive(1, progress);
   progress.measured[0].busy_ns = 2'000'000;  // a late report takes nothing back
   progress.devices[0].bytes_high = 300;
@@ -266,7 +271,9 @@ TEST_CASE("what was measured of an op and of a graph stands beside what was pred
   REQUIRE(g.peaks.size() == 1);
   CHECK(g.peaks[0].bytes == 700);  // not the 900 of before it ran
   w.complete(plan);
-  w.receive(1, msg::Progress{0, {}, {{me.devices[0], 5000, 5000, 5000, 5, 0, 5000}}, {}});
+  progress.ops.clear(), progress.measured.clear();
+  progress.devices[0].bytes_used = progress.devices[0].bytes_peak = progress.devices[0].bytes_high = 5000;
+  w.receive(1, progress);
   g = seen<GraphView>(w, GraphRequest{id});
   CHECK(g.peaks[0].bytes == 700);  // it has ended
   CHECK(g.ops[0].busy_s == doctest::Approx(0.003));

@@ -16,8 +16,8 @@ constexpr TimeNs kRecent = 300 * kSecond;
 constexpr double kFull = 0.9;               // of a device's memory
 constexpr double kBusy = 0.5, kIdle = 0.1;  // shares of the time between two looks
 constexpr std::array<std::string_view, 12> kCodes = {
-    "no-workers",   "worker-lost", "stuck",       "memory-full",     "spilling",    "graph-failed",
-    "imbalance",    "staged-lane", "tcp-on-one-host", "no-progress", "retries",     "drained"};
+    "no-workers", "worker-lost", "stuck",           "memory-full", "spilling", "graph-failed",
+    "imbalance",  "staged-lane", "tcp-on-one-host", "no-progress", "retries",  "drained"};
 
 struct DeviceInfo {
   std::string name;

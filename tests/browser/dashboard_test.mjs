@@ -164,7 +164,7 @@ async function tests() {
     await pause(3000);
     await picture("overview");
     const running = (await cluster.api("overview")).graphs.find((g) => g.state === "running");
-    assert.equal(running.tasks, 401 * 16 + 400 * 16);
+    assert.equal(running.tasks, 1601 * 16 + 1600 * 16);
     await show(`graph/${running.id}`);
     await says("groups of one kind");
     await picture("graph");

@@ -75,6 +75,14 @@ TEST_CASE("a working set ten times the device is fetched, transposed and saved")
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t j = 0; j < m; ++j) right &= turned[j * n + i] == 2 * a[i * m + j];
   CHECK(right);
+  std::int64_t written = 0, read = 0;  // as the timeline shows them
+  for (const TraceStep& step : s.trace().steps) {
+    CHECK(step.end_ns >= step.start_ns);
+    if (step.kind == msg::TraceKind::kSpill) written += step.bytes;
+    if (step.kind == msg::TraceKind::kUnspill) read += step.bytes;
+  }
+  CHECK(written >= 9 * (1 << 20));  // once, all that does not fit
+  CHECK(read >= 9 * (1 << 20));
   const Folder out;
   x.save_npy(out.path + "/x.npy").wait();
   Array y = s.load_npy(out.path + "/x.npy", {.block = {20, m}});

@@ -48,6 +48,20 @@ void Core::Impl::took_in(Slot slot, msg::Lane lane) {
   out->notes.push_back(note);
 }
 
+void Core::Impl::wrote_or_read(const Io& io) {
+  const Copy& copy = copies[io.copy];
+  const Slot made_by = maker(copy.array, copy.block);
+  msg::TracedStep note;
+  note.kind = io.write ? msg::TraceKind::kSpill : msg::TraceKind::kUnspill;
+  if (made_by != kNone) note.op = ops[made_by].entry->id, note.graph = ops[made_by].entry->graph;
+  note.point = copy.block;
+  note.device = note.peer = devices[copy.device].spec.id;
+  note.bytes = copy.bytes;
+  note.start_ns = io.since;
+  note.end_ns = now;
+  out->notes.push_back(note);
+}
+
 void Core::Impl::transfer_failed(msg::Lane lane) {
   ++lanes[static_cast<std::size_t>(lane)].failed;
   lanes_dirty = true;
@@ -136,6 +150,8 @@ msg::BlocksReply Core::blocks(const msg::BlocksRequest& request) const {
         case CopyState::kOffered: said.state = msg::BlockState::kWaiting; break;
         case CopyState::kReceiving: said.state = msg::BlockState::kReceiving; break;
         case CopyState::kFailed: said.state = msg::BlockState::kFailed; break;
+        case CopyState::kSpilled:
+        case CopyState::kReturning: said.state = msg::BlockState::kSpilled; break;
         case CopyState::kSealed:
           said.state = copy.kind == CopyKind::kBorrowed ? msg::BlockState::kBorrowed : msg::BlockState::kHere;
           break;

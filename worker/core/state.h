@@ -118,7 +118,7 @@ struct Copy {
   std::uint64_t io = 0;                // under way, or 0
   alloc::Extent disk;                  // on_disk, writing
   std::uint32_t resident_at = 0;       // has_memory: position in its device's list
-  TimeNs since = 0;  // when its transfer began
+  TimeNs since = 0;                    // when its transfer began
   WorkerId timed;                      // none, or on whose link its transfer counts
   Slot producer_task = kNone;          // while its task is live
   Slot uses = kNone;
@@ -252,6 +252,7 @@ struct Io {           // between memory and disk, under way
   std::uint16_t device = 0;
   bool write = false;
   std::int64_t bytes = 0;
+  TimeNs since = 0;
   bool has_memory = false;  // of a copy that went
   alloc::Extent memory, disk;
   alloc::Fence fence;
@@ -518,6 +519,7 @@ struct Core::Impl {
     bool dirty = false;
   };
   void took_in(Slot copy, msg::Lane lane);
+  void wrote_or_read(const Io& io);  // that of a copy, to or from disk
   void transfer_failed(msg::Lane lane);
   Wait why_idle(const DeviceState& device) const;
   void note_waits();

@@ -302,7 +302,7 @@ bool Core::Impl::write_out(Slot slot) {
   copy.writing = true;
   copy.io = next_io++;
   Io io;
-  io.copy = slot, io.device = copy.device, io.write = true, io.bytes = copy.bytes;
+  io.copy = slot, io.device = copy.device, io.write = true, io.bytes = copy.bytes, io.since = now;
   ios[copy.io] = io;
   device.writing_bytes += copy.bytes;
   ++device.ios;
@@ -377,7 +377,7 @@ bool Core::Impl::bring_back(Slot slot, Claim claim, const NextUse& use) {
   give_memory(slot, *extent);
   copy.io = next_io++;
   Io io;
-  io.copy = slot, io.device = copy.device, io.bytes = copy.bytes;
+  io.copy = slot, io.device = copy.device, io.bytes = copy.bytes, io.since = now;
   ios[copy.io] = io;
   device.reading_bytes += copy.bytes;
   ++device.ios;
@@ -426,6 +426,7 @@ void Core::Impl::on_io(const IoDone& event) {
   }
   Copy& copy = copies[io.copy];
   copy.io = 0;
+  if (ok) wrote_or_read(io);
   if (io.write) {
     copy.writing = false;
     if (!ok) {

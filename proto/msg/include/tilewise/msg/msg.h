@@ -205,7 +205,7 @@ struct DeviceStats {  // cumulative or current
   std::int64_t spilled_bytes = 0;                         // of blocks that are on disk only, now
   std::int64_t disk_written = 0, disk_read = 0;           // bytes so far
   std::int64_t blocks_written = 0, blocks_read_back = 0;  // so far
-  std::int64_t bytes_high = 0;  // most bytes at once since the last report
+  std::int64_t bytes_high = 0;                            // most bytes at once since the last report
   friend bool operator==(const DeviceStats&, const DeviceStats&) = default;
 };
 struct LaneStats {
