@@ -83,7 +83,12 @@ export class Cluster {
   }
 
   async api(path) {
-    const answer = await fetch(`${this.base}/api/${path}`, { headers: { Authorization: `Bearer ${this.key}` } });
+    const ask = () => fetch(`${this.base}/api/${path}`, { headers: { Authorization: `Bearer ${this.key}` } });
+    let answer = await ask();
+    for (let tries = 0; answer.status === 503 && tries < 50; ++tries) {  // the page is collecting a trace just now
+      await pause(200);
+      answer = await ask();
+    }
     if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
     return answer.json();
   }
