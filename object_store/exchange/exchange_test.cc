@@ -43,6 +43,20 @@ TEST_CASE("two processes meet, exchange batches in order, and read each other's 
   CHECK(a.unreachable.empty());
 }
 
+TEST_CASE("an offer without a place is taken from whoever maps too: the block may be on disk") {
+  auto loop = make_loop();
+  Node a(*loop, 1, options_of()), b(*loop, 2, options_of());
+  REQUIRE(meet(*loop, a, b));
+  int offers = 0;
+  a.on_batch = [&](WorkerId, msg::PeerBatch batch) { offers += static_cast<int>(batch.offers.size()); };
+  msg::PeerBatch batch;
+  b.add_slab(5'000);
+  batch.offers.push_back(b.offer(0, 0, 5'000, a));
+  batch.offers[0].slab = msg::kNoSlab;
+  REQUIRE(b.exchange->send(a.id, std::move(batch)));
+  REQUIRE(loop->run_until([&] { return offers == 1; }, kPatience));
+}
+
 TEST_CASE("a slab added later is mapped before an offer that names it arrives") {
   auto loop = make_loop();
   Node a(*loop, 1, options_of()), b(*loop, 2, options_of());

@@ -99,8 +99,9 @@ Status Exchange::Impl::check(const Peer& peer, const msg::PeerBatch& batch) cons
     const auto position = static_cast<std::size_t>(at - peer.info.devices.begin());
     const bool host = position >= peer.info.descriptions.size() ||
                       peer.info.descriptions[position].kind == static_cast<std::uint8_t>(device::Kind::kHost);
-    // Clients offer without a place; device memory is fetched.
+    // Clients offer without a place, and so do workers what may be on disk; device memory is fetched.
     if (!offer.failed.ok() || !peer.maps || peer.info.role == msg::Role::kClient || !host) continue;
+    if (offer.slab == msg::kNoSlab) continue;
     const auto slab = mapped.find({offer.from, offer.slab});
     const std::int64_t there =
         slab == mapped.end() ? -1 : static_cast<std::int64_t>(slab->second.bytes().size());

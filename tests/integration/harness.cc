@@ -188,7 +188,7 @@ void Cluster::add_worker(const std::vector<std::string>& arguments) {
                                    "--cores",
                                    "1",
                                    "--memory",
-                                   "512MiB",
+                                   options_.memory,
                                    "--name",
                                    "worker-" + std::to_string(i),
                                    "--log-level",

@@ -74,6 +74,7 @@ std::string client_program();  // client.cc
 struct ClusterOptions {
   int workers = 2;
   int devices = 2;  // of each worker
+  std::string memory = "512MiB";
   std::vector<std::string> scheduler_args = {};
   std::vector<std::string> worker_args = {};
   bool keep_state = false;  // the scheduler can be started again

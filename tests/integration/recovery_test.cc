@@ -144,3 +144,23 @@ TEST_CASE("files are read again; uploads that are gone are a typed error that na
   CHECK(text.find("array") != std::string::npos);
   CHECK(text.find("uploaded by the client") != std::string::npos);
 }
+
+TEST_CASE("data larger than all memory, on disk, and made again when a worker dies with its disk") {
+  const Folder folder;
+  Cluster cluster({.workers = 3,
+                   .devices = 1,
+                   .memory = "4MiB",
+                   .worker_args = {"--spill-dir", folder / "", "--spill-limit", "1GiB"}});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  Array x = session.random.uniform({3072, 1024}, {.seed = 5, .block = {32, 1024}});  // 24 MiB over 12
+  x.persist().wait({.timeout = kPatience});
+  const std::vector<double> values = x.get<double>(), means = mean(x, 0).get<double>();
+  const std::vector<double> turned = sum(x.T() * 2.0, 1).get<double>();
+  kill_and_wait(cluster, session, 0);
+  CHECK(x.get<double>() == values);
+  CHECK(mean(x, 0).get<double>() == means);
+  CHECK(sum(x.T() * 2.0, 1).get<double>() == turned);
+  CHECK(
+      std::filesystem::is_empty(folder / ""));  // the files have no names: nothing is left by who was killed
+}
