@@ -123,7 +123,7 @@ class Archive {
     } else if (n > in_.size()) {
       std::memset(bytes, 0, n);
       fail(error(Errc::kCorruptData, "the snapshot ends too early"));
-    } else {
+    } else if (n > 0) {  // of nothing there may be no address
       std::memcpy(bytes, in_.data(), n);
       in_.remove_prefix(n);
     }
