@@ -57,6 +57,7 @@ function(tilewise_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:tilewise_doctest_main>)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} tilewise_flags)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   # What is tested keeps its optimisation; the tests themselves compile in half the time without.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Og> -Wno-maybe-uninitialized)  # false alarms at -Og
   add_test(NAME ${name} COMMAND ${name})

@@ -272,9 +272,7 @@ void RemoteEndpoint::on_unreachable(WorkerId peer, const Error& why) {
 
 // A scheduler that was away needs its time to notice who did not come back.
 void RemoteEndpoint::lose_if_unreachable(WorkerId peer, const Error& why, TimeNs since) {
-  const TimeNs now = monotonic_now(), up = courier_->up_since();
-  const TimeNs left = up > now ? kUnreachableNs : std::max(since, up) + kUnreachableNs - now;
-  if (left > 0) {
+  if (const TimeNs left = courier_->patience_left(since, kUnreachableNs, monotonic_now()); left > 0) {
     loop_->after(left, [this, peer, why, since] {
       if (workers_.contains(peer)) lose_if_unreachable(peer, why, since);
     });

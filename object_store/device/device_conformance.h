@@ -17,14 +17,7 @@
 #include <thread>
 #include <vector>
 
-// A failed CHECK of a Result says what the error was.
-template <class T> struct doctest::StringMaker<boost::system::result<T, tilewise::Error>> {
-  static String convert(const boost::system::result<T, tilewise::Error>& result) {
-    if (result) return "ok";
-    const tilewise::Error error = result.error();
-    return (std::string(tilewise::name_of(error.code)) + ": " + error.message).c_str();
-  }
-};
+#include "print_result.h"
 
 namespace tilewise::device::conformance {
 

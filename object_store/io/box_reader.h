@@ -1,6 +1,6 @@
 // Reads a box with few and large system calls.
 #pragma once
-#include "file.h"
+#include <tilewise/base/file.h>
 #include "file_box.h"
 
 namespace tilewise::io {

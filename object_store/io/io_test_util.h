@@ -9,37 +9,12 @@
 #include <iterator>
 #include <string>
 
-template <class T> struct doctest::StringMaker<boost::system::result<T, tilewise::Error>> {
-  static String convert(const boost::system::result<T, tilewise::Error>& result) {
-    if (result) return "ok";
-    const tilewise::Error error = result.error();
-    return (std::string(tilewise::name_of(error.code)) + ": " + error.message).c_str();
-  }
-};
+#include "print_result.h"
+#include "temp_folder.h"
 
 namespace tilewise::io::test {
 
-// A folder that goes away with its contents.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tilewise-io-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  std::size_t files() const {
-    const std::filesystem::directory_iterator begin(path_), end;
-    return static_cast<std::size_t>(std::distance(begin, end));
-  }
-
- private:
-  std::string path_;
-};
+using testing::TempFolder;
 
 inline void put(const std::string& path, const std::string& bytes) {
   std::ofstream out(path, std::ios::binary);

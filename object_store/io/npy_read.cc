@@ -1,7 +1,7 @@
+#include <tilewise/base/file.h>
 #include <tilewise/io/npy.h>
 
 #include "box_reader.h"
-#include "file.h"
 #include "file_box.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
+#include <tilewise/base/file.h>
 #include <tilewise/io/npy.h>
 
-#include "file.h"
 #include "file_box.h"
 
 #include <fcntl.h>
@@ -117,7 +117,7 @@ Status commit(const std::string& final_path, std::string_view token, ir::DType d
   }
   TW_TRY(opened->sync());
   if (std::rename(path.c_str(), final_path.c_str()) != 0) {
-    return system_error(errno, path, "cannot rename to " + final_path);
+    return file_error(errno, path, "cannot rename to " + final_path);
   }
   TW_ASSIGN(const File folder, File::open(folder_of(final_path), O_RDONLY | O_DIRECTORY));
   return folder.sync();
@@ -125,7 +125,7 @@ Status commit(const std::string& final_path, std::string_view token, ir::DType d
 
 Status discard(const std::string& final_path, std::string_view token) {
   TW_ASSIGN(const std::string path, temp_path(final_path, token));
-  if (unlink(path.c_str()) != 0 && errno != ENOENT) return system_error(errno, path, "cannot remove");
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) return file_error(errno, path, "cannot remove");
   return {};
 }
 

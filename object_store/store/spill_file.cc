@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 namespace tilewise::store {
 namespace {
@@ -16,24 +17,6 @@ namespace {
 constexpr std::int64_t kBounce = 1 << 20;  // of each thread, for memory that direct I/O cannot take
 constexpr std::int64_t kCall = 16 << 20;   // at most in one system call
 constexpr std::size_t kAlignment = 512;    // of memory for direct I/O
-
-Error system_error(int code, const std::string& where, const std::string& what) {
-  Errc errc = Errc::kIo;
-  switch (code) {
-    case ENOENT: errc = Errc::kNotFound; break;
-    case EACCES:
-    case EPERM:
-    case EROFS: errc = Errc::kPermissionDenied; break;
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG: errc = Errc::kDiskFull; break;
-    case ENOTDIR:
-    case ENAMETOOLONG:
-    case ELOOP: errc = Errc::kInvalidArgument; break;
-    default: break;
-  }
-  return error(errc, "spill file in " + where + ": " + what + ": " + std::strerror(code));
-}
 
 // Without a name from the start, or where the file system does not know such files, from at once.
 int open_nameless(const std::string& directory, int flags) {
@@ -77,26 +60,29 @@ Result<std::unique_ptr<SpillFile>> SpillFile::open(const SpillOptions& options) 
   if (options.limit_bytes < 0 || options.threads < 1 || options.threads > 64)
     return error(Errc::kInvalidArgument, "a spill file needs a limit and 1 to 64 threads");
   struct statvfs fs {};
-  if (statvfs(directory.c_str(), &fs) != 0) return system_error(errno, directory, "no such directory");
+  if (statvfs(directory.c_str(), &fs) != 0)
+    return file_error(errno, "spill file in " + directory, "no such directory");
   const auto free_bytes = static_cast<std::int64_t>(fs.f_bavail) * static_cast<std::int64_t>(fs.f_frsize);
   const std::int64_t limit = (options.limit_bytes > 0 ? options.limit_bytes : free_bytes / 2) & -kPage;
   if (limit < kPage)
     return error(Errc::kDiskFull,
                  "spill file in " + directory + ": " + std::to_string(free_bytes) + " bytes free");
-  int fd = open_nameless(directory, O_DIRECT);
-  bool direct = fd >= 0 && takes_direct(fd);
+  const std::string name = "spill file in " + directory;
+  std::optional<File> data;
+  if (const int fd = open_nameless(directory, O_DIRECT); fd >= 0) data.emplace(File::adopt(name, fd));
+  const bool direct = data && takes_direct(data->fd());
   if (!direct) {
-    if (fd >= 0) ::close(fd);
-    fd = open_nameless(directory, 0);
+    const int fd = open_nameless(directory, 0);
+    if (fd < 0) return file_error(errno, name, "cannot be made");
+    data.emplace(File::adopt(name, fd));
   }
-  if (fd < 0) return system_error(errno, directory, "cannot be made");
-  std::unique_ptr<SpillFile> file(new SpillFile(directory, fd, direct, limit));
+  std::unique_ptr<SpillFile> file(new SpillFile(directory, std::move(*data), direct, limit));
   for (int i = 0; i < options.threads; ++i) file->threads_.emplace_back([f = file.get()] { f->work(); });
   return file;
 }
 
-SpillFile::SpillFile(std::string directory, int fd, bool direct, std::int64_t limit)
-    : directory_(std::move(directory)), fd_(fd), direct_(direct), limit_(limit) {}
+SpillFile::SpillFile(std::string directory, File file, bool direct, std::int64_t limit)
+    : directory_(std::move(directory)), file_(std::move(file)), direct_(direct), limit_(limit) {}
 
 SpillFile::~SpillFile() {
   {
@@ -106,7 +92,6 @@ SpillFile::~SpillFile() {
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
-  ::close(fd_);
 }
 
 void SpillFile::write(std::int64_t at, const std::byte* from, std::int64_t bytes, Done done) {
@@ -149,35 +134,24 @@ Status SpillFile::run(const Job& job, std::byte* bounce) const {
                                       std::to_string(job.at + job.bytes) + " of a spill file of " +
                                       std::to_string(limit_));
   const bool straight = !direct_ || reinterpret_cast<std::uintptr_t>(job.memory) % kAlignment == 0;
+  const auto move = [&](std::byte* memory, std::int64_t at, std::int64_t bytes) {
+    const auto size = static_cast<std::size_t>(bytes);
+    return job.write ? file_.write(memory, size, at) : file_.read(memory, size, at);
+  };
   for (std::int64_t done = 0; done < job.bytes;) {
     const std::int64_t left = job.bytes - done;
     if (const std::int64_t whole = direct_ ? left & -kPage : left; straight && whole > 0) {
       const std::int64_t part = std::min(whole, kCall);
-      TW_TRY(move(job.write, job.at + done, job.memory + done, part));
+      TW_TRY(move(job.memory + done, job.at + done, part));
       done += part;
       continue;
     }
     const std::int64_t part = std::min(left, kBounce);
     const auto size = static_cast<std::size_t>(part);
     if (job.write) std::memcpy(bounce, job.memory + done, size);
-    TW_TRY(move(job.write, job.at + done, bounce, (part + kPage - 1) & -kPage));
+    TW_TRY(move(bounce, job.at + done, (part + kPage - 1) & -kPage));
     if (!job.write) std::memcpy(job.memory + done, bounce, size);
     done += part;
-  }
-  return {};
-}
-
-Status SpillFile::move(bool write, std::int64_t at, std::byte* memory, std::int64_t bytes) const {
-  for (std::int64_t done = 0; done < bytes;) {
-    const auto left = static_cast<std::size_t>(bytes - done);
-    const ssize_t n =
-        write ? pwrite(fd_, memory + done, left, at + done) : pread(fd_, memory + done, left, at + done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error(errno, directory_, write ? "cannot write" : "cannot read");
-    if (n == 0)
-      return error(Errc::kIo, "spill file in " + directory_ + ": " + (write ? "takes" : "ends before") +
-                                  " byte " + std::to_string(at + done));
-    done += n;
   }
   return {};
 }

@@ -9,23 +9,13 @@
 #include <filesystem>
 #include <future>
 
+#include "temp_folder.h"
+
 using namespace tilewise;
 using store::SpillFile;
+using testing::TempFolder;
 
 namespace {
-
-struct Folder {
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "tilewise-spill-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::size_t files() const {
-    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path), {}));
-  }
-  std::string path;
-};
 
 Status wait(const std::function<void(SpillFile::Done)>& begin) {
   std::promise<Status> ended;
@@ -36,8 +26,8 @@ Status wait(const std::function<void(SpillFile::Done)>& begin) {
 }  // namespace
 
 TEST_CASE("bytes come back from disk whatever their size and place in memory, and no file is to be seen") {
-  const Folder folder;
-  auto file = SpillFile::open({.directory = folder.path, .limit_bytes = 64 << 20});
+  const TempFolder folder;
+  auto file = SpillFile::open({.directory = folder.path(), .limit_bytes = 64 << 20});
   REQUIRE(file.has_value());
   CHECK((*file)->limit_bytes() == 64 << 20);
   CHECK(folder.files() == 0);
@@ -62,8 +52,8 @@ TEST_CASE("bytes come back from disk whatever their size and place in memory, an
 }
 
 TEST_CASE("parts that are written and read at once do not mix") {
-  const Folder folder;
-  auto file = SpillFile::open({.directory = folder.path, .limit_bytes = 32 << 20, .threads = 4});
+  const TempFolder folder;
+  auto file = SpillFile::open({.directory = folder.path(), .limit_bytes = 32 << 20, .threads = 4});
   REQUIRE(file.has_value());
   constexpr int kParts = 64, kBytes = 300'000, kRoom = 303'104;
   std::vector<std::vector<std::byte>> parts;
@@ -85,8 +75,8 @@ TEST_CASE("parts that are written and read at once do not mix") {
 TEST_CASE("a directory that is not there, a part beyond the bound and a full disk are typed errors") {
   CHECK(SpillFile::open({.directory = "/nowhere/at/all"}).error().code == Errc::kNotFound);
   CHECK(SpillFile::open({.directory = ""}).error().code == Errc::kInvalidArgument);
-  const Folder folder;
-  auto file = SpillFile::open({.directory = folder.path, .limit_bytes = 8 << 20});
+  const TempFolder folder;
+  auto file = SpillFile::open({.directory = folder.path(), .limit_bytes = 8 << 20});
   REQUIRE(file.has_value());
   std::vector<std::byte> memory(2 << 20);
   const auto write = [&](std::int64_t at) {

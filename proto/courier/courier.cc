@@ -30,6 +30,10 @@ void Courier::start(std::unique_ptr<net::Link> link) {
       {[this](net::Frame& frame) { on_frame(frame); }, [this](const Error& why) { on_close(why); }, {}});
 }
 
+TimeNs Courier::patience_left(TimeNs since, TimeNs patience_ns, TimeNs now) const {
+  return up_since_ > now ? patience_ns : std::max(since, up_since_) + patience_ns - now;
+}
+
 // ---- sending -------------------------------------------------------------------------------------------------------
 
 Status Courier::send(std::uint16_t type, std::span<const std::byte> bytes) {

@@ -12,13 +12,7 @@
 #include <utility>
 #include <vector>
 
-// Boost's own operator<< for results wants printable values and errors.
-template <class T> struct doctest::StringMaker<boost::system::result<T, tilewise::Error>> {
-  static String convert(const boost::system::result<T, tilewise::Error>& result) {
-    if (result) return "a value";
-    return (std::string(tilewise::name_of(result.error().code)) + ": " + result.error().message).c_str();
-  }
-};
+#include "print_result.h"
 
 namespace tilewise::net::test {
 

@@ -1,6 +1,7 @@
 #include <tilewise/net/token.h>
 
 #include "net_test_util.h"
+#include "temp_folder.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,14 +15,9 @@
 
 using namespace tilewise;
 using namespace tilewise::net;
+using tilewise::testing::TempFolder;
 
 namespace {
-
-struct TempDir {
-  std::string path = (std::filesystem::temp_directory_path() / "tilewise-token-XXXXXX").string();
-  TempDir() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
-  ~TempDir() { std::filesystem::remove_all(path); }
-};
 
 Errc code_of(const Result<Token>& token) { return token ? Errc::kOk : token.error().code; }
 
@@ -64,8 +60,8 @@ TEST_CASE("the HMAC is HMAC-SHA256 and pieces do not run into each other") {
 }
 
 TEST_CASE("a token file is created once, mode 0600, and read back") {
-  TempDir dir;
-  const std::string path = dir.path + "/token";
+  TempFolder dir;
+  const std::string path = dir.path() + "/token";
   CHECK(code_of(Token::load(path)) == Errc::kNotFound);
   auto made = Token::create(path);
   REQUIRE(made);
@@ -77,13 +73,13 @@ TEST_CASE("a token file is created once, mode 0600, and read back") {
   CHECK(Token::load(path).value() == *made);
   CHECK(Token::load_or_create(path).value() == *made);
   // No temporary file stays behind.
-  CHECK(std::distance(std::filesystem::directory_iterator(dir.path), {}) == 1);
-  CHECK(!(Token::create(dir.path + "/other").value() == *made));
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
+  CHECK(!(Token::create(dir.path() + "/other").value() == *made));
 }
 
 TEST_CASE("a token file that others could read, or that is no file, is refused") {
-  TempDir dir;
-  const std::string path = dir.path + "/token";
+  TempFolder dir;
+  const std::string path = dir.path() + "/token";
   REQUIRE(Token::create(path));
   for (mode_t mode : {0640, 0604, 0620, 0601}) {
     ::chmod(path.c_str(), mode);
@@ -92,21 +88,21 @@ TEST_CASE("a token file that others could read, or that is no file, is refused")
   }
   ::chmod(path.c_str(), 0400);
   CHECK(Token::load(path));
-  const std::string linked = dir.path + "/link";
+  const std::string linked = dir.path() + "/link";
   REQUIRE(::symlink(path.c_str(), linked.c_str()) == 0);
   CHECK(!Token::load(linked));
-  CHECK(code_of(Token::load(dir.path)) == Errc::kPermissionDenied);
-  const std::string garbage = dir.path + "/garbage";
+  CHECK(code_of(Token::load(dir.path())) == Errc::kPermissionDenied);
+  const std::string garbage = dir.path() + "/garbage";
   std::ofstream(garbage) << "not a token";
   ::chmod(garbage.c_str(), 0600);
   CHECK(code_of(Token::load(garbage)) == Errc::kInvalidArgument);
-  CHECK(!Token::create(dir.path + "/no/such/dir"));
+  CHECK(!Token::create(dir.path() + "/no/such/dir"));
 }
 
 TEST_CASE("daemons that start at once agree on the token") {
-  TempDir dir;
+  TempFolder dir;
   for (int round = 0; round < 20; ++round) {
-    const std::string path = dir.path + "/token" + std::to_string(round);
+    const std::string path = dir.path() + "/token" + std::to_string(round);
     std::vector<Result<Token>> tokens(4, error(Errc::kInternal, "not run"));
     std::vector<std::thread> threads;
     for (auto& token : tokens) threads.emplace_back([&] { token = Token::load_or_create(path); });

@@ -101,7 +101,6 @@ void Server::on_frame(Conn conn, const net::Frame& frame) {
 
 void Server::greet(Peer& peer, const msg::Join& join) {
   peer.name = describe(join);
-  peer.worker = join.role == msg::Role::kWorker;
   peer.role = join.role;
   peer.joined = true;
 }
@@ -242,15 +241,15 @@ void Server::end() {
   std::vector<Conn> others;
   for (auto& [conn, peer] : peers_) {
     if (peer.link) peer.link->flush();
-    if (!peer.worker) others.push_back(conn);
+    if (peer.role != msg::Role::kWorker) others.push_back(conn);
   }
   for (const Conn conn : others) drop(conn, error(Errc::kUnavailable, "the scheduler ends"));
   finish_if_quiet();
 }
 
 void Server::finish_if_quiet() {
-  const bool workers =
-      std::any_of(peers_.begin(), peers_.end(), [](const auto& p) { return p.second.worker; });
+  const bool workers = std::any_of(peers_.begin(), peers_.end(),
+                                   [](const auto& p) { return p.second.role == msg::Role::kWorker; });
   if (!workers && on_end_) std::exchange(on_end_, {})();
 }
 

@@ -51,7 +51,7 @@ class Server {
   struct Peer {
     std::unique_ptr<net::Link> link;
     std::string name;  // "worker host/123", for logs
-    bool worker = false, joined = false;
+    bool joined = false;
     std::function<void(const msg::Message&)> receive;  // instead of a link
     std::shared_ptr<Conn> self;                        // for the link's callbacks: another one after a Resume
     // Where state is kept:

@@ -306,7 +306,6 @@ Status Server::restore(std::string_view snapshot) {
     Peer& peer = peers_[conn];
     peer.id = WorkerId{in.get<std::uint32_t>()};
     peer.role = in.get<msg::Role>();
-    peer.worker = peer.role == msg::Role::kWorker;
     peer.name = in.bytes();
     peer.received = courier::Received(in.get<std::uint64_t>());
     peer.sent.restart(in.get<std::uint64_t>());

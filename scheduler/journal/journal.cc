@@ -1,9 +1,9 @@
 #include <tilewise/base/digest.h>
+#include <tilewise/base/file.h>
 #include <tilewise/journal/journal.h>
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,21 +50,6 @@ std::uint64_t checksum(const RecordHeader& header, std::string_view body) {
   return checksum(&header, offsetof(RecordHeader, checksum), body);
 }
 
-Error system_error(int code, const std::string& path, const char* what) {
-  return error(code == ENOSPC || code == EDQUOT ? Errc::kDiskFull : Errc::kIo,
-               path + ": " + what + ": " + std::generic_category().message(code));
-}
-
-Status write_all(int fd, const std::string& path, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error(errno, path, "write");
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return {};
-}
-
 void add_record(std::string& out, std::uint32_t kind, std::uint32_t number, std::string_view bytes) {
   RecordHeader header{kind, number, bytes.size(), 0};
   header.checksum = checksum(header, bytes);
@@ -94,33 +79,6 @@ bool goes_on(std::string_view file, std::size_t at, std::uint32_t number) {
   return false;
 }
 
-Result<std::string> read_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return system_error(errno, path, "open");
-  struct stat info {};
-  std::string bytes;
-  int failed = ::fstat(fd, &info) != 0 ? errno : 0;
-  if (failed == 0) bytes.resize(static_cast<std::size_t>(info.st_size));
-  for (std::size_t at = 0; failed == 0 && at < bytes.size();) {
-    const ssize_t n = ::read(fd, bytes.data() + at, bytes.size() - at);
-    if (n < 0 && errno != EINTR) failed = errno;
-    if (n == 0) bytes.resize(at);
-    if (n > 0) at += static_cast<std::size_t>(n);
-  }
-  ::close(fd);
-  if (failed != 0) return system_error(failed, path, "read");
-  return bytes;
-}
-
-Status sync_directory(const std::string& directory) {
-  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return system_error(errno, directory, "open");
-  const int failed = ::fsync(fd) != 0 ? errno : 0;
-  ::close(fd);
-  if (failed != 0) return system_error(failed, directory, "sync");
-  return {};
-}
-
 }  // namespace
 
 std::string Journal::path(std::uint64_t generation) const {
@@ -133,7 +91,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, Opt
   if (failed) return error(Errc::kIo, directory + ": " + failed.message());
   const std::string lock_path = directory + "/lock";
   const int lock = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock < 0) return system_error(errno, lock_path, "open");
+  if (lock < 0) return file_error(errno, lock_path, "open");
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     char owner[32] = {};
     (void)!::read(lock, owner, sizeof owner - 1);
@@ -158,7 +116,6 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, Opt
 }
 
 Journal::~Journal() {
-  if (file_ >= 0) ::close(file_);
   if (lock_ >= 0) ::close(lock_);
 }
 
@@ -168,7 +125,10 @@ Result<Journal::Past> Journal::read(
   Past past;
   if (generation_ == 0) return past;
   const std::string name = path(generation_);
-  TW_ASSIGN(const std::string file, read_file(name));
+  TW_ASSIGN(const File opened, File::open(name, O_RDONLY));
+  TW_ASSIGN(const std::int64_t size, opened.size());
+  std::string file(static_cast<std::size_t>(size), '\0');
+  TW_TRY(opened.read(file.data(), file.size(), 0));
   FileHeader head{};
   if (file.size() < sizeof head) return error(Errc::kCorruptData, name + ": shorter than its header");
   std::memcpy(&head, file.data(), sizeof head);
@@ -207,21 +167,17 @@ Status Journal::begin(const Header& header, std::string_view snapshot) {
   head.checksum = checksum(&head, offsetof(FileHeader, checksum), {});
   std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
   add_record(bytes, 0, 0, snapshot);
-  const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) return system_error(errno, fresh, "open");
-  Status made = write_all(fd, fresh, bytes);
-  if (made && ::fdatasync(fd) != 0) made = system_error(errno, fresh, "sync");
-  if (made && ::rename(fresh.c_str(), name.c_str()) != 0) made = system_error(errno, name, "rename");
-  if (made) made = sync_directory(directory_);
-  if (!made) {
-    ::close(fd);
-    return made;
-  }
-  if (file_ >= 0) ::close(file_);
-  file_ = fd;
+  TW_ASSIGN(File made, File::open(fresh, O_WRONLY | O_CREAT | O_TRUNC, 0600));
+  TW_TRY(made.write(bytes.data(), bytes.size(), 0));
+  TW_TRY(made.sync());
+  if (::rename(fresh.c_str(), name.c_str()) != 0) return file_error(errno, name, "cannot rename to it");
+  TW_ASSIGN(const File folder, File::open(directory_, O_RDONLY | O_DIRECTORY));
+  TW_TRY(folder.sync());
+  file_.emplace(std::move(made));
+  begins_ = static_cast<std::int64_t>(bytes.size());
+  bytes_ = 0;
   ++generation_;
   number_ = 0;
-  bytes_ = 0;
   buffer_.clear();
   // All that are older: more than one where a death came between the rename and this.
   std::error_code ignored;
@@ -240,11 +196,10 @@ void Journal::append(std::uint32_t kind, std::string_view bytes) {
 
 Status Journal::flush() {
   if (buffer_.empty()) return {};
-  TW_TRY(write_all(file_, path(generation_), buffer_));
+  TW_TRY(file_->write(buffer_.data(), buffer_.size(), begins_ + static_cast<std::int64_t>(bytes_)));
   bytes_ += buffer_.size();
   buffer_.clear();
-  if (options_.sync && ::fdatasync(file_) != 0) return system_error(errno, path(generation_), "sync");
-  return {};
+  return options_.sync ? file_->sync() : Status();
 }
 
 }  // namespace tilewise::journal

@@ -8,25 +8,17 @@
 #include <fstream>
 #include <vector>
 
-// Boost's own operator<< for results wants printable values and errors.
-template <class T> struct doctest::StringMaker<boost::system::result<T, tilewise::Error>> {
-  static String convert(const boost::system::result<T, tilewise::Error>& result) {
-    if (result) return "a value";
-    return (std::string(tilewise::name_of(result.error().code)) + ": " + result.error().message).c_str();
-  }
-};
+#include "temp_folder.h"
+
+#include "print_result.h"
+#include "temp_folder.h"
 
 namespace tilewise::journal {
 namespace {
 
 struct Folder {
-  std::string path;
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "tilewise-journal-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name + "/state";
-  }
-  ~Folder() { std::filesystem::remove_all(std::filesystem::path(path).parent_path()); }
+  testing::TempFolder above;
+  const std::string path = above / "state";
   std::string file() const {  // the only generation there is
     std::string found;
     for (const auto& entry : std::filesystem::directory_iterator(path)) {

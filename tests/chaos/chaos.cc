@@ -14,6 +14,7 @@
 #include <tilewise/base/prng.h>
 
 #include "../integration/harness.h"
+#include "../integration/programs.h"
 
 using namespace tilewise;
 using namespace tilewise::testing;
@@ -40,31 +41,6 @@ struct Counts {
 
 // ---- graphs --------------------------------------------------------------------------------------------------------
 
-Array products(const Session& session) {
-  Array x = session.random.uniform({512, 512}, {.seed = 3, .block = {64, 64}});
-  for (int i = 0; i < 6; ++i) x = matmul(x, x) * (1.0 / 256);
-  return x;
-}
-Array regression(const Session& session) {
-  const std::int64_t n = 30'000, d = 16;
-  const Array x = session.random.normal({n, d}, {.seed = 7, .block = {1'000, d}});
-  const Array y = where(sum(x, 1) > 0.0, 1.0, 0.0);
-  Array w = session.zeros({d});
-  for (int i = 0; i < 12; ++i) {
-    const Array p = 1.0 / (1.0 + exp(-matmul(x, w)));
-    w = w - matmul(x.T(), p - y) * (0.5 / static_cast<double>(n));
-  }
-  return w;
-}
-Array reductions(const Session& session) {
-  Array x = session.random.normal({600, 600}, {.seed = 11, .block = {60, 60}});
-  Array total = session.zeros({600});
-  for (int i = 0; i < 12; ++i) {
-    x = x * 0.99 + x.T() * 0.01;
-    total = total + sum(x, 0) * max(x, 1);
-  }
-  return total;
-}
 // An array that is held while it is read again and again.
 Array held(const Session& session) {
   Array x = session.random.normal({400, 300}, {.seed = 5, .block = {40, 30}});
@@ -72,11 +48,10 @@ Array held(const Session& session) {
   return matmul(x.T(), x) + sum(x, 0);
 }
 using Program = Array (*)(const Session&);
-constexpr Program kPrograms[] = {products, regression, reductions, held};
-
-bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
-}
+constexpr Program kPrograms[] = {
+    [](const Session& session) { return products(session, 512, 64, 6); },
+    [](const Session& session) { return regression(session, 30'000, 1'000, 12); },
+    [](const Session& session) { return reductions(session, 600, 60, 12); }, held};
 
 std::mutex say_mutex;
 void say(const std::string& text) {

@@ -1,5 +1,6 @@
 // Working sets larger than the devices: right to the last bit, and nothing left on disk.
 #include "clusters.h"
+#include "temp_folder.h"
 
 #include <doctest/doctest.h>
 #include <cmath>
@@ -7,30 +8,18 @@
 #include <filesystem>
 
 using namespace tilewise;
+using testing::TempFolder;
 
 namespace {
 
-struct Folder {
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "tilewise-tiers-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::size_t files() const {
-    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path), {}));
-  }
-  std::string path;
-};
-
-Form form(const Folder& folder, int workers, int devices, std::int64_t memory, bool map = true,
+Form form(const TempFolder& folder, int workers, int devices, std::int64_t memory, bool map = true,
           std::int64_t disk = 1 << 30) {
   return {"spilling",
           {.workers = workers,
            .host_devices = devices,
            .use_cuda = false,
            .memory_bytes = memory,
-           .spill_directory = folder.path,
+           .spill_directory = folder.path(),
            .spill_bytes = disk,
            .map_peers = map}};
 }
@@ -38,7 +27,7 @@ Form form(const Folder& folder, int workers, int devices, std::int64_t memory, b
 }  // namespace
 
 TEST_CASE("a product and a mean of data three times the devices are what they are in memory") {
-  const Folder folder;
+  const TempFolder folder;
   const std::int64_t n = 24'576, d = 64;  // 12 MiB
   const auto results = [&](const Form& f) {
     TestCluster cluster(f);
@@ -60,7 +49,7 @@ TEST_CASE("a product and a mean of data three times the devices are what they ar
 }
 
 TEST_CASE("a working set ten times the device is fetched, transposed and saved") {
-  const Folder folder;
+  const TempFolder folder;
   const std::int64_t n = 1280, m = 1024;  // 10 MiB
   TestCluster cluster(form(folder, 1, 1, 1 << 20));
   Session& s = cluster.session;
@@ -83,15 +72,15 @@ TEST_CASE("a working set ten times the device is fetched, transposed and saved")
   }
   CHECK(written >= 9 * (1 << 20));  // once, all that does not fit
   CHECK(read >= 9 * (1 << 20));
-  const Folder out;
-  x.save_npy(out.path + "/x.npy").wait();
-  Array y = s.load_npy(out.path + "/x.npy", {.block = {20, m}});
+  const TempFolder out;
+  x.save_npy(out / "x.npy").wait();
+  Array y = s.load_npy(out / "x.npy", {.block = {20, m}});
   CHECK(y.get<double>() == a);
   CHECK(folder.files() == 0);
 }
 
 TEST_CASE("blocks on another worker's disk reach their readers") {
-  const Folder folder;
+  const TempFolder folder;
   for (const bool map : {true, false}) {
     TestCluster cluster(form(folder, 2, 1, 1 << 20, map));
     Session& s = cluster.session;
@@ -108,7 +97,7 @@ TEST_CASE("blocks on another worker's disk reach their readers") {
 }
 
 TEST_CASE("a full disk is an error that names it, and the cluster goes on") {
-  const Folder folder;
+  const TempFolder folder;
   TestCluster cluster(form(folder, 1, 1, 1 << 20, true, 1 << 20));
   Session& s = cluster.session;
   const auto code_of = [](auto&& f) {

@@ -12,7 +12,7 @@ namespace {
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 struct Watched {
-  Folder folder;
+  TempFolder folder;
   Cluster cluster{
       {.scheduler_args = {"--dashboard-listen", "127.0.0.1:0", "--dashboard-address-file", folder / "page"}}};
   Ran tool(std::vector<std::string> arguments) const {
@@ -84,7 +84,7 @@ TEST_CASE("login links and tokens") {
 }
 
 TEST_CASE("whoever looks its address up finds the dashboard, though the usual port is taken") {
-  Folder folder;
+  TempFolder folder;
   std::vector<std::unique_ptr<Process>> both;
   for (const char* page : {"one", "two"}) {  // at most one of them has the usual port
     both.push_back(std::make_unique<Process>(
@@ -132,7 +132,7 @@ TEST_CASE("no dashboard, or another's token, is one line and exit code 1") {
 }
 
 TEST_CASE("a public dashboard needs a token that somebody chose; an address that was asked for must be had") {
-  Folder folder;
+  TempFolder folder;
   const std::string token = folder / "token";
   const Ran made_up = run({scheduler_program(), "--listen", "127.0.0.1:0", "--dashboard-listen", "0.0.0.0:0",
                            "--token-file", token});

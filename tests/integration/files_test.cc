@@ -58,7 +58,7 @@ TEST_CASE("two worker processes write one file and read it again, under another 
   Cluster cluster;
   INFO(cluster.words());
   const Session session = cluster.session();
-  const Folder folder;
+  const TempFolder folder;
   const std::string path = folder / "x.npy";
   const Array x = session.random.uniform({500, 300}, {.seed = 3, .block = {64, 100}});
   x.save_npy(path).wait({.timeout = kPatience});
@@ -75,7 +75,7 @@ TEST_CASE("a save that is cancelled leaves a whole file or none") {
   Cluster cluster;
   INFO(cluster.words());
   const Session session = cluster.session();
-  const Folder folder;
+  const TempFolder folder;
   const std::string path = folder / "x.npy";
   Array x = session.random.uniform({4000, 1000}, {.seed = 3, .block = {100, 250}});
   x.persist().wait({.timeout = kPatience});
@@ -97,7 +97,7 @@ TEST_CASE("files that are missing, no .npy, or too short are named") {
   Cluster cluster;
   INFO(cluster.words());
   const Session session = cluster.session();
-  const Folder folder;
+  const TempFolder folder;
   const std::string missing = folder / "missing.npy", text = folder / "text.npy", cut = folder / "cut.npy";
   ArrayError e = error_of([&] { session.load_npy(missing); });
   CHECK(e.code() == Errc::kNotFound);
@@ -126,7 +126,7 @@ TEST_CASE("files that are missing, no .npy, or too short are named") {
 TEST_CASE("a full disk fails the save, leaves no part of a file, and nothing else suffers") {
   Cluster cluster;
   INFO(cluster.words());
-  const Folder folder;
+  const TempFolder folder;
   const SmallDisk disk(folder / "disk", 1 << 20);
   if (!disk.mounted()) {
     MESSAGE("skipped: no right to mount a small file system: " << std::strerror(errno));

@@ -42,8 +42,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return out;
 }
 
-Folder& logs() {
-  static Folder folder;
+TempFolder& logs() {
+  static TempFolder folder;
   return folder;
 }
 
@@ -56,17 +56,6 @@ bool eventually(const std::function<bool()>& condition, Clock::duration within) 
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return true;
-}
-
-Folder::Folder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "tilewise.XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  path_ = pattern;
-}
-
-Folder::~Folder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 std::string read_file(const std::string& path) {

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "../temp_folder.h"
+
 namespace tilewise::testing {
 
 using Clock = std::chrono::steady_clock;
@@ -22,16 +24,6 @@ constexpr seconds kPatience{40};
 
 // Asks until it is true; false when the time is over.
 bool eventually(const std::function<bool()>& condition, Clock::duration within = kPatience);
-
-class Folder {  // temporary
- public:
-  Folder();
-  ~Folder();
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 std::string read_file(const std::string& path);
 
@@ -106,7 +98,7 @@ class Cluster {
  private:
   std::string worker_file(int i) const { return folder_ / ("worker" + std::to_string(i)); }
 
-  Folder folder_;
+  TempFolder folder_;
   void expect_file(const std::string& file, Process& process);
   void start_scheduler(const std::string& listen, const std::string& state_dir);
 

@@ -49,7 +49,7 @@ TEST_CASE("help and version") {
 }
 
 TEST_CASE("bad options are one line and exit code 2") {
-  Folder folder;
+  TempFolder folder;
   const std::string token = folder / "token";
   refused(run({scheduler_program(), "--nonsense"}), 2, "nonsense");
   refused(run({scheduler_program(), "--listen", "127.0.0.1:99999"}), 2, "99999");
@@ -73,7 +73,7 @@ TEST_CASE("bad options are one line and exit code 2") {
 }
 
 TEST_CASE("what is wrong at run time is exit code 1") {
-  Folder folder;
+  TempFolder folder;
   const std::string token = folder / "token";
   REQUIRE(net::Token::create(token).has_value());
   refused(run({worker_program(), "--scheduler", "127.0.0.1:1", "--token-file", token, "--connect-timeout",
@@ -84,7 +84,7 @@ TEST_CASE("what is wrong at run time is exit code 1") {
 }
 
 TEST_CASE("a public address needs a token that somebody chose") {
-  Folder folder;
+  TempFolder folder;
   const std::string token = folder / "token", address = folder / "address";
   refused(run({scheduler_program(), "--listen", "0.0.0.0:0", "--token-file", folder / "none"}), 2, "token");
   CHECK(!std::filesystem::exists(folder / "none"));
@@ -96,7 +96,7 @@ TEST_CASE("a public address needs a token that somebody chose") {
 }
 
 TEST_CASE("a cluster whose control plane is a Unix socket") {
-  Folder folder;
+  TempFolder folder;
   const std::string token = folder / "token", socket = "unix:" + (folder / "socket"),
                     ready = folder / "worker";
   REQUIRE(net::Token::create(token).has_value());
@@ -124,7 +124,7 @@ TEST_CASE("a cluster whose control plane is a Unix socket") {
 }
 
 TEST_CASE("the first scheduler makes the token, for its owner alone") {
-  Folder folder;
+  TempFolder folder;
   Process scheduler("first",
                     {scheduler_program(), "--listen", "127.0.0.1:0", "--address-file", folder / "address"},
                     {{"XDG_CONFIG_HOME", folder / "config"}});
@@ -135,7 +135,7 @@ TEST_CASE("the first scheduler makes the token, for its owner alone") {
 }
 
 TEST_CASE("options from the environment and a config file; logs as json") {
-  Folder folder;
+  TempFolder folder;
   const std::string token = folder / "token";
   REQUIRE(net::Token::create(token).has_value());
   std::ofstream(folder / "tilewise.toml")
@@ -227,7 +227,7 @@ TEST_CASE("status, devices, doctor, shutdown") {
 
 TEST_CASE("another token, or another version, does not get in") {
   Cluster cluster({.workers = 0});
-  Folder folder;
+  TempFolder folder;
   const std::string other = folder / "token";
   REQUIRE(net::Token::create(other).has_value());
   refused(run({tool_program(), "status", "--scheduler", cluster.address(), "--token-file", other}), 1,

@@ -1,10 +1,10 @@
 // Workers killed with -9 at bad moments: graphs end with the same bits as undisturbed ones.
 #include <doctest/doctest.h>
 #include <csignal>
-#include <cstring>
 #include <functional>
 
 #include "harness.h"
+#include "programs.h"
 
 using namespace tilewise;
 using namespace tilewise::testing;
@@ -12,39 +12,6 @@ using namespace tilewise::testing;
 namespace {
 
 using Program = std::function<Array(const Session&)>;
-
-// Each takes about a second on a worker or two.
-Array products(const Session& session) {
-  Array x = session.random.uniform({768, 768}, {.seed = 3, .block = {128, 128}});
-  for (int i = 0; i < 24; ++i) x = matmul(x, x) * (1.0 / 384);
-  return x;
-}
-
-Array regression(const Session& session) {
-  const std::int64_t n = 60'000, d = 16;
-  const Array x = session.random.normal({n, d}, {.seed = 7, .block = {2'000, d}});
-  const Array y = where(sum(x, 1) > 0.0, 1.0, 0.0);
-  Array w = session.zeros({d});
-  for (int i = 0; i < 40; ++i) {
-    const Array p = 1.0 / (1.0 + exp(-matmul(x, w)));
-    w = w - matmul(x.T(), p - y) * (0.5 / static_cast<double>(n));
-  }
-  return w;
-}
-
-Array reductions(const Session& session) {
-  Array x = session.random.normal({1'200, 1'200}, {.seed = 11, .block = {100, 100}});
-  Array total = session.zeros({1'200});
-  for (int i = 0; i < 40; ++i) {
-    x = x * 0.99 + x.T() * 0.01;
-    total = total + sum(x, 0) * max(x, 1);
-  }
-  return total;
-}
-
-bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
-}
 
 // Until the loss is noticed a result may be promised from there; then its request fails, and can be made again.
 void kill_and_wait(Cluster& cluster, const Session& session, int worker) {
@@ -122,7 +89,7 @@ TEST_CASE("files are read again; uploads that are gone are a typed error that na
   INFO(cluster.words());
   const Session session = cluster.session();
   REQUIRE(session.wait_for_devices(2, kPatience));
-  Folder folder;
+  TempFolder folder;
   const std::string path = folder / "x.npy";
   session.random.normal({400, 30}, {.seed = 2, .block = {40, 30}})
       .save_npy(path)
@@ -146,7 +113,7 @@ TEST_CASE("files are read again; uploads that are gone are a typed error that na
 }
 
 TEST_CASE("data larger than all memory, on disk, and made again when a worker dies with its disk") {
-  const Folder folder;
+  const TempFolder folder;
   Cluster cluster({.workers = 3,
                    .devices = 1,
                    .memory = "4MiB",
@@ -161,6 +128,5 @@ TEST_CASE("data larger than all memory, on disk, and made again when a worker di
   CHECK(x.get<double>() == values);
   CHECK(mean(x, 0).get<double>() == means);
   CHECK(sum(x.T() * 2.0, 1).get<double>() == turned);
-  CHECK(
-      std::filesystem::is_empty(folder / ""));  // the files have no names: nothing is left by who was killed
+  CHECK(folder.files() == 0);  // the files have no names: nothing is left by who was killed
 }

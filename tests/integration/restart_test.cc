@@ -1,28 +1,17 @@
 // The scheduler killed with -9 and started again with its state: nothing that was under way is lost, nothing is done twice.
 #include <doctest/doctest.h>
 #include <csignal>
-#include <cstring>
 #include <thread>
 
 #include <tilewise/base/prng.h>
 
 #include "harness.h"
+#include "programs.h"
 
 using namespace tilewise;
 using namespace tilewise::testing;
 
 namespace {
-
-// A second or two on two workers; some 1,700 tasks.
-Array products(const Session& session) {
-  Array x = session.random.uniform({768, 768}, {.seed = 3, .block = {128, 128}});
-  for (int i = 0; i < 24; ++i) x = matmul(x, x) * (1.0 / 384);
-  return x;
-}
-
-bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
-}
 
 std::vector<double> values(const Future& future) { return future.get<double>(0, {.timeout = kPatience}); }
 

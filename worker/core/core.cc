@@ -155,7 +155,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
         restore_reserve(d);
         retry_blocked(d);
         try_grants(d);
-        device.returns_due = true;
+        device.returns_due = device.spec.spills;
       }
       if (std::exchange(device.returns_due, false)) try_returns(d);
       const std::size_t before = actions.launches.size();

@@ -21,9 +21,11 @@ void Core::Impl::took_in(Slot slot, msg::Lane lane) {
   stats.bytes += copy.bytes;
   lanes_dirty = true;
   const std::tuple key(copy.source, here, lane);
-  if (pairs.size() < kMaxPairs || pairs.contains(key)) {
-    PairState& pair = pairs[key];
-    pair.stats.from = copy.source, pair.stats.to = here, pair.stats.lane = lane;
+  auto known = pairs.find(key);
+  if (known == pairs.end() && pairs.size() < kMaxPairs)
+    known = pairs.emplace(key, PairState{{.from = copy.source, .to = here, .lane = lane}}).first;
+  if (known != pairs.end()) {
+    PairState& pair = known->second;
     ++pair.stats.transfers;
     pair.stats.bytes += copy.bytes;
     if (!mapped) pair.stats.busy_ns += now - copy.since;

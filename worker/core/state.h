@@ -472,6 +472,7 @@ struct Core::Impl {
   bool drop_clean(std::uint16_t device, const NextUse& later_than);
   void make_room(std::uint16_t device, std::int64_t bytes, bool settled, const NextUse& later_than);
   bool write_out(Slot copy);
+  void begin_io(Slot copy, bool write);
   bool forget_clean(std::int64_t bytes);
   void leave(Slot copy);
   void want_back(Slot task);

@@ -300,15 +300,20 @@ bool Core::Impl::write_out(Slot slot) {
   if (!extent) return false;
   copy.disk = *extent;
   copy.writing = true;
+  begin_io(slot, true);
+  return true;
+}
+
+void Core::Impl::begin_io(Slot slot, bool write) {
+  Copy& copy = copies[slot];
+  DeviceState& device = devices[copy.device];
   copy.io = next_io++;
-  Io io;
-  io.copy = slot, io.device = copy.device, io.write = true, io.bytes = copy.bytes, io.since = now;
-  ios[copy.io] = io;
-  device.writing_bytes += copy.bytes;
+  Io& io = ios[copy.io];
+  io.copy = slot, io.device = copy.device, io.write = write, io.bytes = copy.bytes, io.since = now;
+  (write ? device.writing_bytes : device.reading_bytes) += copy.bytes;
   ++device.ios;
   device.last_change = now;
-  out->disk.push_back({copy.io, true, copy.device, copy.at, copy.disk.offset, copy.bytes});
-  return true;
+  out->disk.push_back({copy.io, write, copy.device, copy.at, copy.disk.offset, copy.bytes});
 }
 
 // From memory, where its bytes are on disk.
@@ -375,14 +380,7 @@ bool Core::Impl::bring_back(Slot slot, Claim claim, const NextUse& use) {
   copy.readers = {};
   device.spilled_bytes -= copy.bytes;
   give_memory(slot, *extent);
-  copy.io = next_io++;
-  Io io;
-  io.copy = slot, io.device = copy.device, io.bytes = copy.bytes, io.since = now;
-  ios[copy.io] = io;
-  device.reading_bytes += copy.bytes;
-  ++device.ios;
-  device.last_change = now;
-  out->disk.push_back({copy.io, false, copy.device, copy.at, copy.disk.offset, copy.bytes});
+  begin_io(slot, false);
   return true;
 }
 

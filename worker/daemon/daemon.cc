@@ -207,9 +207,7 @@ void Daemon::on_unreachable(WorkerId peer, const Error& why) {
 
 // A scheduler that was away needs its time to notice who did not come back.
 void Daemon::leave_if_unreachable(WorkerId peer, const Error& why, TimeNs since) {
-  const TimeNs now = monotonic_now(), up = courier_->up_since();
-  const TimeNs left = up > now ? kUnreachableNs : std::max(since, up) + kUnreachableNs - now;
-  if (left > 0) {
+  if (const TimeNs left = courier_->patience_left(since, kUnreachableNs, monotonic_now()); left > 0) {
     loop_.after(left, [this, peer, why, since] {
       if (!service_->is_lost(peer)) leave_if_unreachable(peer, why, since);
     });

@@ -15,6 +15,7 @@ class ObservedSteps {
     std::uint64_t sequence = 0;
     TimeNs enqueued = 0;
   };
+  bool empty() const { return steps_.empty(); }
   void enqueued(const Step& step) { steps_.push_back(step); }
   // Calls each(step, start, end) for those up to `sequence`, in order.
   template <class Fn> void completed(std::uint64_t sequence, TimeNs now, Fn&& each) {

@@ -209,6 +209,14 @@ void Runtime::send_from_disk() {
   }
 }
 
+void Runtime::observe(Local& local, std::uint16_t d, std::uint8_t stream, std::uint64_t done) {
+  local.observed[stream].completed(done, monotonic_now(), [&](const auto& step, TimeNs start, TimeNs end) {
+    const OpEntry& op = *step.op;
+    std::atomic_ref(op.busy_ns[d]).fetch_add(end - start, std::memory_order_relaxed);
+    steps_.add({op.id, op.graph, step.point, op.family, local.id, stream, start, end});
+  });
+}
+
 // Failures before completions, of all streams: a step that read the result of a failed one on another stream completes
 // after it, so once its completion has been read, the failure it depends on is there to be taken.
 void Runtime::collect_completions() {
@@ -221,12 +229,8 @@ void Runtime::collect_completions() {
       const std::uint64_t done = local.device->compute_stream(static_cast<int>(s)).completed();
       if (done == local.seen[s]) continue;
       local.seen[s] = done;
-      local.observed[s].completed(done, monotonic_now(), [&](const auto& step, TimeNs start, TimeNs end) {
-        const OpEntry& op = *step.op;
-        std::atomic_ref(op.busy_ns[d]).fetch_add(end - start, std::memory_order_relaxed);
-        steps_.add(
-            {op.id, op.graph, step.point, op.family, local.id, static_cast<std::uint8_t>(s), start, end});
-      });
+      // Host devices time their steps themselves: no clock is read for them here.
+      if (!local.observed[s].empty()) observe(local, d, static_cast<std::uint8_t>(s), done);
       const std::int64_t busy = local.busy_ns[s].load(std::memory_order_relaxed);
       const std::int64_t took = busy - std::exchange(local.charged_ns[s], busy);
       completed.push_back({d, static_cast<std::uint8_t>(s), done, took});

@@ -1,6 +1,7 @@
 // The disk below device memory: one private file, read and written at offsets that somebody else hands out, by threads of
 // its own. It has no name (or loses it at once), so nothing is left of it however its process ends.
 #pragma once
+#include <tilewise/base/file.h>
 #include <tilewise/base/result.h>
 
 #include <condition_variable>
@@ -49,14 +50,13 @@ class SpillFile {
     std::byte* memory = nullptr;
     Done done;
   };
-  SpillFile(std::string directory, int fd, bool direct, std::int64_t limit);
+  SpillFile(std::string directory, File file, bool direct, std::int64_t limit);
   void work();
   void push(Job job);
   Status run(const Job& job, std::byte* bounce) const;
-  Status move(bool write, std::int64_t at, std::byte* memory, std::int64_t bytes) const;
 
   std::string directory_;
-  int fd_;
+  const File file_;
   bool direct_;
   std::int64_t limit_;
   std::mutex mutex_;

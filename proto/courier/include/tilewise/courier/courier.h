@@ -38,9 +38,9 @@ class Courier {
   Status send(std::uint16_t type, std::span<const std::byte> bytes);
   void flush();
 
-  // Since when there has been a link, or the distant future: who decides about others by what the scheduler says of them,
-  // waits until it has had time to say it.
-  TimeNs up_since() const { return up_since_; }
+  // Of `patience_ns` for the scheduler to say what it knows of something that was noticed at `since`: how much is left at
+  // `now`. Not above 0: it has had its time. While it is away, and for so long after its return, all of it is left.
+  TimeNs patience_left(TimeNs since, TimeNs patience_ns, TimeNs now) const;
 
  private:
   void start(std::unique_ptr<net::Link> link);
@@ -62,7 +62,8 @@ class Courier {
   std::unique_ptr<net::Link> link_;
   std::unique_ptr<net::ConnectAttempt> attempt_;
   net::TimerId timer_ = 0, beat_ = 0;
-  TimeNs up_since_, give_up_at_ = 0, retry_ns_ = 0;
+  TimeNs up_since_;  // of the link; without one the distant future
+  TimeNs give_up_at_ = 0, retry_ns_ = 0;
   bool resuming_ = false;  // on a new link, before Resumed
   bool lost_ = false;
   TimeNs beat_at_ = 0;

@@ -214,8 +214,8 @@ struct LaneStats {
   std::int64_t failed = 0;  // and were tried again, or given up
   friend bool operator==(const LaneStats&, const LaneStats&) = default;
 };
-struct
-    PairStats {  // cumulative: what one device took in from another, by lane; what is read in place included
+// Cumulative: what one device took in from another, by lane; what is read in place included.
+struct PairStats {
   DeviceId from, to;
   Lane lane = Lane::kSameDevice;
   std::int64_t transfers = 0, bytes = 0;

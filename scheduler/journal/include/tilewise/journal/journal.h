@@ -8,12 +8,14 @@
 // and said. A record that is wrong with good ones behind it is kCorruptData: somebody else's doing, and nobody should go on
 // from a guess.
 #pragma once
+#include <tilewise/base/file.h>
 #include <tilewise/base/result.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -66,7 +68,9 @@ class Journal {
 
   const std::string directory_;
   const Options options_;
-  int lock_ = -1, file_ = -1;
+  int lock_ = -1;
+  std::optional<File> file_;      // of the generation in use
+  std::int64_t begins_ = 0;       // where in it the records behind the snapshot begin
   std::uint64_t generation_ = 0;  // in use, or the last one there was
   std::uint32_t number_ = 0;      // of the last record
   std::uint64_t bytes_ = 0;

@@ -64,6 +64,7 @@ class Runtime {
   void transmit(const Transmit& transmit);
   void send_from_disk();
   void collect_completions();
+  void observe(Local& local, std::uint16_t device, std::uint8_t stream, std::uint64_t done);
   void perform();
   void launch(Launch& launch);
   bool may_run_here(const Local& local, const Launch& launch, TimeNs limit) const;

@@ -1,4 +1,4 @@
-#include "file.h"
+#include <tilewise/base/file.h>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-namespace tilewise::io {
+namespace tilewise {
 
 namespace {
 
@@ -35,7 +35,7 @@ constexpr std::size_t kMaxCall = std::size_t{1} << 30;  // the kernel stops at 2
 
 }  // namespace
 
-Error system_error(int code, const std::string& path, std::string_view what) {
+Error file_error(int code, const std::string& path, std::string_view what) {
   return error(classify(code), path + ": " + std::string(what) + ": " + std::strerror(code));
 }
 
@@ -45,7 +45,7 @@ Result<File> File::open(const std::string& path, int flags, int mode) {
     return error(Errc::kInvalidArgument, "a file name is empty or holds a NUL");
   }
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
-  if (fd < 0) return system_error(errno, path, "cannot open");
+  if (fd < 0) return file_error(errno, path, "cannot open");
   return File(path, fd);
 }
 
@@ -61,7 +61,7 @@ File::~File() {
 
 Result<std::int64_t> File::size() const {
   struct stat st {};
-  if (fstat(fd_, &st) != 0) return system_error(errno, path_, "fstat");
+  if (fstat(fd_, &st) != 0) return file_error(errno, path_, "fstat");
   if (!S_ISREG(st.st_mode)) return error(Errc::kInvalidArgument, path_ + ": not a regular file");
   return std::int64_t{st.st_size};
 }
@@ -72,7 +72,7 @@ Result<std::size_t> File::read_some(void* to, std::size_t bytes, std::int64_t of
     const ssize_t n = pread(fd_, static_cast<char*>(to) + done, std::min(bytes - done, kMaxCall),
                             offset + static_cast<std::int64_t>(done));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error(errno, path_, "cannot read");
+    if (n < 0) return file_error(errno, path_, "cannot read");
     if (n == 0) break;
     done += static_cast<std::size_t>(n);
   }
@@ -93,7 +93,7 @@ Status File::write(const void* from, std::size_t bytes, std::int64_t offset) con
     const ssize_t n = pwrite(fd_, static_cast<const char*>(from) + done, std::min(bytes - done, kMaxCall),
                              offset + static_cast<std::int64_t>(done));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error(errno, path_, "cannot write");
+    if (n < 0) return file_error(errno, path_, "cannot write");
     done += static_cast<std::size_t>(n);
   }
   return {};
@@ -109,16 +109,16 @@ Status File::reserve(std::int64_t bytes) const {
   } while (rc != 0 && errno == EINTR);
   if (rc == 0) return {};
   const std::string what = "cannot reserve " + std::to_string(bytes) + " bytes";
-  if (errno != EOPNOTSUPP && errno != ENOSYS) return system_error(errno, path_, what);
+  if (errno != EOPNOTSUPP && errno != ENOSYS) return file_error(errno, path_, what);
   TW_ASSIGN(const std::int64_t now, size());
-  if (now < bytes && ftruncate(fd_, bytes) != 0) return system_error(errno, path_, what);
+  if (now < bytes && ftruncate(fd_, bytes) != 0) return file_error(errno, path_, what);
   return {};
 }
 
 Status File::sync() const {
   // EINVAL: this file system does not sync such files (folders, mostly).
-  if (fsync(fd_) != 0 && errno != EINVAL) return system_error(errno, path_, "fsync");
+  if (fsync(fd_) != 0 && errno != EINVAL) return file_error(errno, path_, "fsync");
   return {};
 }
 
-}  // namespace tilewise::io
+}  // namespace tilewise

@@ -5,16 +5,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 
-namespace tilewise::io {
+namespace tilewise {
 
 // `code` is an errno; the message is "<path>: <what>: <system's text>".
-Error system_error(int code, const std::string& path, std::string_view what);
+Error file_error(int code, const std::string& path, std::string_view what);
 
 // An open file; closes itself.
 class File {
  public:
   static Result<File> open(const std::string& path, int flags, int mode = 0666);
+  static File adopt(std::string path, int fd) { return File(std::move(path), fd); }
   File(File&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
   File& operator=(File&& other) noexcept;
   ~File();
@@ -39,4 +42,4 @@ class File {
   int fd_;
 };
 
-}  // namespace tilewise::io
+}  // namespace tilewise

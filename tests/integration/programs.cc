@@ -1,0 +1,39 @@
+#include "programs.h"
+
+#include <cstring>
+
+namespace tilewise::testing {
+
+Array products(const Session& session, std::int64_t n, std::int64_t block, int rounds) {
+  Array x = session.random.uniform({n, n}, {.seed = 3, .block = {block, block}});
+  for (int i = 0; i < rounds; ++i) x = matmul(x, x) * (2.0 / static_cast<double>(n));
+  return x;
+}
+
+Array regression(const Session& session, std::int64_t n, std::int64_t block, int steps) {
+  const std::int64_t d = 16;
+  const Array x = session.random.normal({n, d}, {.seed = 7, .block = {block, d}});
+  const Array y = where(sum(x, 1) > 0.0, 1.0, 0.0);
+  Array w = session.zeros({d});
+  for (int i = 0; i < steps; ++i) {
+    const Array p = 1.0 / (1.0 + exp(-matmul(x, w)));
+    w = w - matmul(x.T(), p - y) * (0.5 / static_cast<double>(n));
+  }
+  return w;
+}
+
+Array reductions(const Session& session, std::int64_t n, std::int64_t block, int rounds) {
+  Array x = session.random.normal({n, n}, {.seed = 11, .block = {block, block}});
+  Array total = session.zeros({n});
+  for (int i = 0; i < rounds; ++i) {
+    x = x * 0.99 + x.T() * 0.01;
+    total = total + sum(x, 0) * max(x, 1);
+  }
+  return total;
+}
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+}
+
+}  // namespace tilewise::testing

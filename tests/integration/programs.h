@@ -1,0 +1,17 @@
+// Programs with known answers: the same bits however often they run, whoever dies meanwhile. With these sizes each takes about
+// a second on a worker or two.
+#pragma once
+#include <tilewise/tilewise.h>
+
+namespace tilewise::testing {
+
+// A power of a random matrix, n by n in blocks of `block`: some 1,700 tasks.
+Array products(const Session& session, std::int64_t n = 768, std::int64_t block = 128, int rounds = 24);
+// Weights of a logistic regression on n rows, in blocks of `block` rows, after so many steps.
+Array regression(const Session& session, std::int64_t n = 60'000, std::int64_t block = 2'000, int steps = 40);
+// Sums and maxima over both axes of an array that changes, with its transpose, each round.
+Array reductions(const Session& session, std::int64_t n = 1'200, std::int64_t block = 100, int rounds = 40);
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b);
+
+}  // namespace tilewise::testing
