@@ -1,28 +1,17 @@
 #include <tilewise/config/token.h>
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 #include <cstdlib>
 #include <filesystem>
+
+#include "temp_folder.h"
 
 using namespace tilewise;
 namespace fs = std::filesystem;
 
-namespace {
-
-struct Folder {
-  Folder() : path(fs::temp_directory_path() / ("config_test." + std::to_string(getpid()))) {
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-  fs::path path;
-};
-
-}  // namespace
-
 TEST_CASE("a token is created once, loaded afterwards, and the environment wins") {
-  Folder folder;
-  const std::string file = (folder.path / "deep" / "token").string();
+  const testing::TempFolder folder;
+  const std::string file = folder / "deep/token";
   CHECK(config::find_token(file, false).error().code == Errc::kNotFound);
   const auto made = config::find_token(file, true);
   REQUIRE(made.has_value());

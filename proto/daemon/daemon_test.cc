@@ -3,13 +3,12 @@
 #include <tilewise/daemon/program.h>
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
+#include "temp_folder.h"
+
 using namespace tilewise;
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -29,19 +28,11 @@ Parsed parse(std::vector<std::string> arguments) {
   return out;
 }
 
-struct Folder {
-  Folder() : path(fs::temp_directory_path() / ("daemon_test." + std::to_string(getpid()))) {
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-  fs::path path;
-};
-
 }  // namespace
 
 TEST_CASE("the command line wins over the environment, and that over the file") {
-  Folder folder;
-  const std::string file = (folder.path / "tilewise.toml").string();
+  const testing::TempFolder folder;
+  const std::string file = folder / "tilewise.toml";
   std::ofstream(file) << "log-level = \"error\"\ncores = 3\nlog-format = \"json\"\n";
   setenv("TILEWISE_LOG_LEVEL", "warn", 1);
   setenv("TILEWISE_CORES", "5", 1);
@@ -58,8 +49,8 @@ TEST_CASE("mistakes are exit code 2") {
   CHECK(parse({"--no-such-option"}).code == daemon::kExitUsage);
   CHECK(parse({"--cores", "many"}).code == daemon::kExitUsage);
   CHECK(parse({"--config", "/no/such/file"}).code == daemon::kExitUsage);
-  Folder folder;
-  const std::string file = (folder.path / "typo.toml").string();
+  const testing::TempFolder folder;
+  const std::string file = folder / "typo.toml";
   std::ofstream(file) << "loglevel = \"error\"\n";
   CHECK(parse({"--config", file}).code == daemon::kExitUsage);
   CHECK(parse({"--version"}).code == daemon::kExitOk);

@@ -267,7 +267,7 @@ Array calls(const Array& small, const Kernel& kernel, std::int64_t tasks) {
 void bench_start(const Settings& settings, Report& report) {
   const std::int64_t many = settings.quick ? 100'000 : 1'000'000;
   const Cluster cluster("1GiB", {"--plugin", BENCH_STAMP_PLUGIN});
-  const testing::Folder folder;
+  const testing::TempFolder folder;
   std::size_t submit_bytes = 0;
   const Session session = Cluster::session(std::make_unique<Counting>(cluster.endpoint(), submit_bytes));
   Array small = session.ones({1});

@@ -37,7 +37,7 @@ class Cluster {
  private:
   void start(std::vector<std::string> command, const std::string& address_file);
 
-  testing::Folder folder_;
+  testing::TempFolder folder_;
   std::string address_;
   std::vector<std::unique_ptr<testing::Process>> processes_;  // the scheduler first
 };

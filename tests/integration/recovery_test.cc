@@ -31,10 +31,13 @@ TEST_CASE("a worker killed in the middle: the graph goes on and ends with the sa
     std::vector<std::string> worker_args;
     double at;  // how far it is when the worker dies
   };
-  const Case cases[] = {{"products", products, {}, 0.4},
-                        {"products, copied", products, {"--no-map"}, 0.7},
-                        {"regression", regression, {}, 0.5},
-                        {"reductions", reductions, {"--no-map"}, 0.3}};
+  const Program power = [](const Session& session) { return products(session); };
+  const Program steps = [](const Session& session) { return regression(session); };
+  const Program sums = [](const Session& session) { return reductions(session); };
+  const Case cases[] = {{"products", power, {}, 0.4},
+                        {"products, copied", power, {"--no-map"}, 0.7},
+                        {"regression", steps, {}, 0.5},
+                        {"reductions", sums, {"--no-map"}, 0.3}};
   for (const Case& c : cases) {
     CAPTURE(c.name);
     Cluster cluster({.workers = 3, .devices = 1, .worker_args = c.worker_args});
