@@ -88,7 +88,7 @@ void Exchange::Impl::on_closed(ChannelId id, const Error& why) {
   const auto at = channels.find(id);
   if (at == channels.end()) return;
   if (!at->second.peer) return close_stranger(id);
-  if (why.code != Errc::kUnavailable) ++counters.protocol_errors;
+  if (why.code != Errc::kUnavailable && why.code != Errc::kTimeout) ++counters.protocol_errors;
   if (Peer* peer = find(at->second.peer)) {
     fail(*peer, error(why.code, "the link to " + text_of(peer->info.id) + " (" + peer->info.name +
                                     ") ended: " + why.message));

@@ -51,7 +51,9 @@ void Exchange::Impl::stop(net::TimerId& timer) {
 }
 
 net::HandshakeOptions Exchange::Impl::handshake() const {
-  return {.token = options.token, .ring_bytes = options.map_peers ? net::kUsualRingBytes : 0};
+  return {.token = options.token,
+          .silence_ns = options.silence_ns,
+          .ring_bytes = options.map_peers ? net::kUsualRingBytes : 0};
 }
 
 void Exchange::Impl::later(net::EventLoop::Fn fn) {

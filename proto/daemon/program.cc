@@ -58,6 +58,10 @@ void add_common_options(CLI::App& app, CommonOptions& common) {
   app.add_option("--log-format", common.log_format, "text or json")->capture_default_str();
   app.add_option("--address-file", common.address_file,
                  "Write the actual address here once ready, for launchers");
+  app.add_option("--silence-timeout", common.silence_timeout_s,
+                 "Seconds after which a process or host that answers nothing is taken for gone")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 86'400.0));
 }
 
 std::optional<int> parse(CLI::App& app, int argc, char** argv) {

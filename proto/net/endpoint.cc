@@ -144,7 +144,7 @@ void Listener::Core::accept() {
 }
 
 void Listener::Core::admit(Socket socket) {
-  auto stream = make_socket_stream(std::move(socket));
+  auto stream = make_socket_stream(std::move(socket), options_.handshake.silence_ns);
   std::string peer = stream->peer();
   std::uint64_t number = ++last_number_;
   // Erased from the table before the user is told, who may destroy the Listener.
@@ -263,7 +263,7 @@ void ConnectAttempt::Core::shake_hands() {
   options_.deadline_ns = std::max<TimeNs>(deadline_at_ - monotonic_now(), 0);
   loop_.cancel(std::exchange(deadline_, 0));
   handshake_ = Handshake::start(
-      loop_, make_socket_stream(std::move(socket_)), Role::kConnector, options_,
+      loop_, make_socket_stream(std::move(socket_), options_.silence_ns), Role::kConnector, options_,
       [this](Result<std::unique_ptr<Link>> link) {
         auto self = shared_from_this();
         if (link) return end(std::move(link));

@@ -42,6 +42,24 @@ namespace {
 constexpr std::size_t kMaxPieces = 64;
 constexpr std::size_t kFdSpace = CMSG_SPACE(sizeof(int) * kMaxFdsPerFrame);
 
+// Keepalive finds a host that vanished while nothing is sent to it, the user timeout (RFC 5482) while something is. Probes begin
+// after two fifths of the time, so that two or three fit in.
+void set_tcp_options(int fd, TimeNs silence_ns) {
+  const auto set = [fd](int level, int option, std::int64_t value) {
+    const int number = static_cast<int>(value);
+    ::setsockopt(fd, level, option, &number, sizeof number);
+  };
+  const std::int64_t ms = std::clamp<std::int64_t>(silence_ns / kMillisecond, 1'000, 86'400'000),
+                     s = ms / 1'000;
+  const std::int64_t idle = std::max<std::int64_t>(1, s * 2 / 5), interval = std::max<std::int64_t>(1, s / 5);
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, idle);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, interval);
+  set(IPPROTO_TCP, TCP_KEEPCNT, std::max<std::int64_t>(1, (s - idle) / interval));
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, ms);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+}
+
 bool try_later(int err) { return err == EAGAIN || err == EWOULDBLOCK || err == EINTR; }
 
 // Asio keeps what a handler captured until the operation has ended, which may be after the stream is gone:
@@ -57,7 +75,7 @@ struct State {
 
 class SocketStream : public ByteStream {
  public:
-  explicit SocketStream(Socket socket) : state_(std::make_shared<State>(std::move(socket))) {
+  SocketStream(Socket socket, TimeNs silence_ns) : state_(std::make_shared<State>(std::move(socket))) {
     error_code ignored;
     Socket& s = state_->socket;
     s.native_non_blocking(true, ignored);
@@ -65,8 +83,7 @@ class SocketStream : public ByteStream {
     unix_ = endpoint.data()->sa_family != AF_INET && endpoint.data()->sa_family != AF_INET6;
     peer_ = describe(endpoint);
     ::fcntl(s.native_handle(), F_SETFD, FD_CLOEXEC);  // Asio leaves it out; daemons start children
-    int on = 1;
-    if (!unix_) ::setsockopt(s.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (!unix_) set_tcp_options(s.native_handle(), silence_ns);
   }
   ~SocketStream() override { close(); }
 
@@ -177,8 +194,8 @@ Result<std::size_t> SocketStream::try_write(std::span<const Piece> pieces, std::
 
 }  // namespace
 
-std::unique_ptr<ByteStream> make_socket_stream(Socket socket) {
-  return std::make_unique<SocketStream>(std::move(socket));
+std::unique_ptr<ByteStream> make_socket_stream(Socket socket, TimeNs silence_ns) {
+  return std::make_unique<SocketStream>(std::move(socket), silence_ns);
 }
 
 Result<StreamPair> make_socket_pair(EventLoop& first, EventLoop& second) {
@@ -197,7 +214,7 @@ Result<std::unique_ptr<ByteStream>> adopt_socket(EventLoop& loop, UniqueFd conne
   socket.assign(asio::generic::stream_protocol(AF_UNIX, 0), connected.get(), ec);
   if (ec) return os_error("watch a socket", ec.value());
   connected.release();
-  return make_socket_stream(std::move(socket));
+  return make_socket_stream(std::move(socket), 0);  // not TCP
 }
 
 }  // namespace tilewise::net

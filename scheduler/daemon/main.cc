@@ -72,6 +72,8 @@ int serve(const Settings& settings) {
       net::EventLoop::create({.spin_ns = daemon::usable_cores(common.cores) > 2 ? 20 * kMicrosecond : 0});
   if (!loop) return failure(loop.error());
   scheduler::ServerOptions options{*listen, token->token, {}, settings.state_dir, settings.state_sync};
+  options.core.silence_ns = static_cast<TimeNs>(common.silence_timeout_s * 1e9);
+  options.core.ping_every_ns = std::min(options.core.ping_every_ns, options.core.silence_ns / 4);
   options.core.term = settings.term;
   options.core.software_version = config::software_version();
   options.core.passes_off = settings.passes_off;

@@ -31,7 +31,8 @@ Result<std::unique_ptr<Server>> Server::open(net::EventLoop& loop, const ServerO
                                              std::function<void()> on_end) {
   std::unique_ptr<Server> server(new Server(loop, options, std::move(on_end)));
   if (!options.state_dir.empty()) TW_TRY(server->open_state(options));
-  net::ListenerOptions listening{.handshake = {.token = options.token}};
+  net::ListenerOptions listening{
+      .handshake = {.token = options.token, .silence_ns = options.core.silence_ns}};
   TW_ASSIGN(server->listener_,
             net::Listener::open(
                 loop, options.listen, listening,

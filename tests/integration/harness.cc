@@ -1,4 +1,5 @@
 #include "harness.h"
+#include "network.h"
 
 #include <tilewise/io/npy.h>
 #include <tilewise/remote/connect.h>
@@ -130,7 +131,8 @@ std::string client_program() { return TILEWISE_CLIENT_PROGRAM; }
 
 Cluster::Cluster(const ClusterOptions& options)
     : options_(options), token_file_(folder_ / "token"), devices_(options.devices) {
-  start_scheduler("127.0.0.1:0", state_dir());
+  if (options.network != nullptr && !net::Token::create(token_file_)) throw std::runtime_error("no token");
+  start_scheduler(options.network != nullptr ? options.network->here() + ":0" : "127.0.0.1:0", state_dir());
   address_ = read_file(folder_ / "scheduler");
   for (int i = 0; i < options.workers; ++i) add_worker(options.worker_args);
   for (int i = 0; i < options.workers; ++i) expect_file(worker_file(i), worker(i));
@@ -186,6 +188,11 @@ void Cluster::add_worker(const std::vector<std::string>& arguments) {
                                    std::to_string(options_.reconnect.count()),
                                    "--devices",
                                    "host:0-" + std::to_string(devices_ - 1)};
+  if (options_.network != nullptr) {
+    const std::vector<std::string> there = options_.network->prefix(i);
+    command.insert(command.begin(), there.begin(), there.end());
+    command.insert(command.end(), {"--listen", "0.0.0.0:0", "--advertise", options_.network->address(i)});
+  }
   command.insert(command.end(), arguments.begin(), arguments.end());
   workers_.push_back(std::make_unique<Process>("worker", command));
 }

@@ -63,14 +63,17 @@ std::string worker_program();
 std::string tool_program();
 std::string client_program();  // client.cc
 
+class Network;  // network.h
+
 struct ClusterOptions {
   int workers = 2;
   int devices = 2;  // of each worker
   std::string memory = "512MiB";
   std::vector<std::string> scheduler_args = {};
   std::vector<std::string> worker_args = {};
-  bool keep_state = false;  // the scheduler can be started again
-  seconds reconnect{60};    // of workers and sessions
+  bool keep_state = false;           // the scheduler can be started again
+  seconds reconnect{60};             // of workers and sessions
+  const Network* network = nullptr;  // worker i on its host i; the rest here
 };
 
 // A scheduler and workers, all ready. Throws, with the programs' own words, where that does not come about.

@@ -17,8 +17,8 @@ constexpr TimeNs kHealthNs = 100 * kMillisecond;
 constexpr TimeNs kWaitSpinNs = 500 * kMicrosecond;
 constexpr TimeNs kLeavingNs = 1 * kSecond;
 // A dead peer is reported lost by the scheduler at once, a silent one within its silence limit; one that is still a
-// member of the cluster after this is out of reach for us alone.
-constexpr TimeNs kUnreachableNs = 15 * kSecond;
+// member of the cluster so long after that is out of reach for us alone.
+constexpr TimeNs kUnreachableNs = 5 * kSecond;
 
 using daemon::to_string;
 
@@ -43,6 +43,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   peers.listen = d.options_.listen;
   peers.advertise = d.options_.advertise;
   peers.map_peers = d.options_.map_peers;
+  peers.silence_ns = d.options_.silence_ns;
   peers.strict_lanes = d.options_.strict_lanes;
   exchange::Callbacks callbacks;
   callbacks.on_batch = [&d](WorkerId from, msg::PeerBatch batch) {
@@ -111,7 +112,7 @@ Daemon::~Daemon() {
 // ---- the scheduler -------------------------------------------------------------------------------------------------
 
 void Daemon::connect() {
-  net::HandshakeOptions handshake{.token = options_.token};
+  net::HandshakeOptions handshake{.token = options_.token, .silence_ns = options_.silence_ns};
   attempt_ = net::connect(loop_, options_.scheduler, handshake,
                           [this](Result<std::unique_ptr<net::Link>> link) { on_connected(std::move(link)); });
 }
@@ -207,7 +208,10 @@ void Daemon::on_unreachable(WorkerId peer, const Error& why) {
 
 // A scheduler that was away needs its time to notice who did not come back.
 void Daemon::leave_if_unreachable(WorkerId peer, const Error& why, TimeNs since) {
-  if (const TimeNs left = courier_->patience_left(since, kUnreachableNs, monotonic_now()); left > 0) {
+  const TimeNs silent =
+      why.code == Errc::kTimeout ? 0 : options_.silence_ns;  // a time-out has waited for that
+  if (const TimeNs left = courier_->patience_left(since, silent + kUnreachableNs, monotonic_now());
+      left > 0) {
     loop_.after(left, [this, peer, why, since] {
       if (!service_->is_lost(peer)) leave_if_unreachable(peer, why, since);
     });

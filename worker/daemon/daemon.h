@@ -25,6 +25,7 @@ struct DaemonOptions {
   bool reference_kernels = false;
   bool one_core = false;  // RuntimeOptions
   store::SpillOptions spill;
+  TimeNs silence_ns = 10 * kSecond;  // a host that answers nothing for so long is taken for gone
   TimeNs connect_timeout_ns = 30 * kSecond;
   TimeNs reconnect_timeout_ns = 60 * kSecond;  // how long a scheduler that keeps its state may be away
 };

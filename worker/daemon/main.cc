@@ -72,6 +72,7 @@ Result<Setup> check(const Settings& settings) {
   setup.options.map_peers = !settings.no_map;
   setup.options.strict_lanes = settings.strict_lanes;
   setup.options.reference_kernels = settings.reference_kernels;
+  setup.options.silence_ns = static_cast<TimeNs>(settings.common.silence_timeout_s * 1e9);
   setup.options.connect_timeout_ns = static_cast<TimeNs>(settings.connect_timeout_s * 1e9);
   setup.options.reconnect_timeout_ns = static_cast<TimeNs>(settings.reconnect_timeout_s * 1e9);
   setup.plan.cores = daemon::usable_cores(settings.common.cores);

@@ -34,6 +34,7 @@ struct Options {
   bool strict_lanes = false;                  // a transfer staged through the host is an error
   bool use_ucx = true;                        // false: no copying lane at all
   transfer::UcxOptions ucx;                   // net_devices empty and all listening loopback: loopback
+  TimeNs silence_ns = 10 * kSecond;           // net::HandshakeOptions
   TimeNs link_deadline_ns = 15 * kSecond;     // from peer_joined to on_ready
   TimeNs unmap_grace_ns = 30 * kSecond;       // a lost peer's memory stays mapped so long, see mapped()
   std::size_t max_queued_bytes = 256u << 20;  // of messages to one peer not yet taken by its link

@@ -26,6 +26,7 @@ struct CommonOptions {
   std::string log_level = "info";
   std::string log_format = "text";
   std::string address_file;
+  double silence_timeout_s = 10;  // what says nothing for so long is taken for gone
 };
 
 void add_common_options(CLI::App& app, CommonOptions& common);

@@ -1,0 +1,99 @@
+// Workers on hosts of their own: what goes over TCP, and what happens when packets are lost between two of them while the
+// scheduler sees both.
+#include <doctest/doctest.h>
+#include <cstdlib>
+#include <thread>
+
+#include "harness.h"
+#include "network.h"
+#include "programs.h"
+
+using namespace tilewise;
+using namespace tilewise::testing;
+
+namespace {
+
+// Or none, with a word on why.
+std::unique_ptr<Network> hosts(int count) {
+  setenv("UCX_TLS", "tcp", 1);  // inherited by the workers
+  std::string why;
+  auto network = Network::make(count, why);
+  if (!network) MESSAGE("skipped: no hosts of their own: " << why);
+  return network;
+}
+
+std::vector<double> values(const Future& future) { return future.get<double>(0, {.timeout = kPatience}); }
+
+double seconds_since(Clock::time_point began) {
+  return std::chrono::duration<double>(Clock::now() - began).count();
+}
+
+}  // namespace
+
+TEST_CASE("blocks go between hosts over TCP, and nothing is mapped from one to the other") {
+  const auto network = hosts(2);
+  if (!network) return;
+  Cluster cluster({.workers = 2, .devices = 1, .network = network.get()});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const std::vector<double> x(64 * 1024, 1.5);
+  Array a = session.from_memory(x, {256, 256}, {.block = {64, 64}});
+  const auto product = matmul(a, a.T()).get<double>({.timeout = kPatience});
+  CHECK(product == std::vector<double>(256 * 256, 1.5 * 1.5 * 256));
+  const std::string status = cluster.status();
+  CAPTURE(status);
+  CHECK(status.find("\"tcp\"") != std::string::npos);
+  CHECK(status.find("\"mapped\"") == std::string::npos);
+  CHECK(status.find("\"shared-memory\"") == std::string::npos);
+}
+
+TEST_CASE(
+    "a way between two workers that loses everything, while the scheduler sees both: the graph ends with the "
+    "same bits") {
+  for (const bool both : {false, true}) {
+    CAPTURE(both);
+    const auto network = hosts(2);
+    if (!network) return;
+    Cluster cluster({.workers = 2,
+                     .devices = 1,
+                     .scheduler_args = {"--silence-timeout", "2"},
+                     .worker_args = {"--silence-timeout", "2", "--respawn"},
+                     .network = network.get()});
+    INFO(cluster.words());
+    const Session session = cluster.session();
+    REQUIRE(session.wait_for_devices(2, kPatience));
+    const std::vector<double> expected = values(session.compute({products(session)}));
+    const Future future = session.compute({products(session)});
+    REQUIRE(eventually([&] { return future.progress().done > 100; }));
+    network->cut(0, 1);
+    if (both) network->cut(1, 0);
+    const auto began = Clock::now();
+    CHECK(same_bits(values(future), expected));
+    CHECK(seconds_since(began) <
+          20);  // 2 until the silence is noticed, 5 of patience, then one of the two leaves
+    network->mend(0, 1);
+    if (both) network->mend(1, 0);
+    CHECK(eventually([&] { return session.devices().size() == 2; }));
+    CHECK(same_bits(values(session.compute({products(session)})), expected));
+  }
+}
+
+TEST_CASE("a way that is lost for a moment costs that moment and nobody its place") {
+  const auto network = hosts(2);
+  if (!network) return;
+  Cluster cluster({.workers = 2, .devices = 1, .network = network.get()});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const std::vector<double> expected = values(session.compute({products(session)}));
+  const Future future = session.compute({products(session)});
+  REQUIRE(eventually([&] { return future.progress().done > 100; }));
+  network->cut(0, 1);
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  network->mend(0, 1);
+  CHECK(same_bits(values(future), expected));
+  CHECK(cluster.worker(0).running());
+  CHECK(cluster.worker(1).running());
+  CHECK(cluster.words().find("peer unreachable") == std::string::npos);
+}

@@ -1,0 +1,87 @@
+#include "network.h"
+
+#include <unistd.h>
+#include <random>
+#include <stdexcept>
+
+#include "harness.h"
+
+namespace tilewise::testing {
+namespace {
+
+const std::string kIp = "/usr/sbin/ip";
+
+void ip(const std::vector<std::string>& arguments) {
+  std::vector<std::string> command{kIp};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  const Ran ran = run(command);
+  if (ran.code == 0) return;
+  std::string line;
+  for (const std::string& word : command) line += word + " ";
+  throw std::runtime_error(line + ": " + ran.errors);
+}
+
+}  // namespace
+
+std::unique_ptr<Network> Network::make(int hosts, std::string& why) {
+  if (access(kIp.c_str(), X_OK) != 0) {
+    why = "there is no " + kIp + " (package iproute2)";
+    return nullptr;
+  }
+  // Other tests may do the same now: names by process and number, addresses by chance. 198.18.0.0/15 is for such tests (RFC 2544).
+  static int count = 0;
+  const std::string id = "tw" + std::to_string(getpid()) + "n" + std::to_string(++count);
+  std::random_device chance;
+  const std::string net = "198.18." + std::to_string(chance() % 256) + ".";
+  std::unique_ptr<Network> network(new Network);
+  try {
+    ip({"link", "add", id + "b", "type", "bridge"});
+    network->bridge_ = id + "b";
+    ip({"netns", "add", id + "h0"});
+    network->hosts_.push_back({id + "h0", id + "p0", net + "1"});
+  } catch (const std::runtime_error& e) {
+    why = e.what();
+    return nullptr;
+  }
+  network->here_ = net + "254";
+  ip({"addr", "add", network->here_ + "/24", "dev", network->bridge_});
+  ip({"link", "set", network->bridge_, "up"});
+  for (int i = 1; i < hosts; ++i) {
+    const std::string number = std::to_string(i);
+    ip({"netns", "add", id + "h" + number});
+    network->hosts_.push_back({id + "h" + number, id + "p" + number, net + std::to_string(i + 1)});
+  }
+  for (const Host& host : network->hosts_) {
+    ip({"link", "add", host.port, "type", "veth", "peer", "name", "eth0", "netns", host.name});
+    ip({"link", "set", host.port, "master", network->bridge_, "up"});
+    ip({"-n", host.name, "link", "set", "lo", "up"});
+    ip({"-n", host.name, "addr", "add", host.address + "/24", "dev", "eth0"});
+    ip({"-n", host.name, "link", "set", "eth0", "up"});
+  }
+  return network;
+}
+
+// A namespace that still has a process goes when that does; the port on our side must not wait for it.
+Network::~Network() {
+  for (const Host& host : hosts_) {
+    (void)run({kIp, "link", "del", host.port});
+    (void)run({kIp, "netns", "del", host.name});
+  }
+  if (!bridge_.empty()) (void)run({kIp, "link", "del", bridge_});
+}
+
+std::vector<std::string> Network::prefix(int host) const {
+  return {kIp, "netns", "exec", hosts_[static_cast<std::size_t>(host)].name};
+}
+
+// A neighbour at an address that nobody has.
+void Network::cut(int from, int to) {
+  ip({"-n", hosts_[static_cast<std::size_t>(from)].name, "neigh", "replace", address(to), "lladdr",
+      "02:00:00:00:00:01", "dev", "eth0", "nud", "permanent"});
+}
+
+void Network::mend(int from, int to) {
+  ip({"-n", hosts_[static_cast<std::size_t>(from)].name, "neigh", "del", address(to), "dev", "eth0"});
+}
+
+}  // namespace tilewise::testing

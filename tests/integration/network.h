@@ -1,0 +1,37 @@
+// Several hosts on one: network namespaces whose only way to each other is a bridge, on which packets can be lost. Processes of
+// different hosts cannot share memory over sockets and reach each other over TCP alone. (UCX still finds out that the machine is the
+// same: set UCX_TLS=tcp.)
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tilewise::testing {
+
+class Network {
+ public:
+  // None, and `why` says why, where this process may not make namespaces. Throws std::runtime_error where it may and it fails.
+  static std::unique_ptr<Network> make(int hosts, std::string& why);
+  ~Network();
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  const std::string& here() const { return here_; }  // this process's address, on the bridge
+  const std::string& address(int host) const { return hosts_[static_cast<std::size_t>(host)].address; }
+  // What runs a program there: to be put before it.
+  std::vector<std::string> prefix(int host) const;
+  // What `from` sends to `to` is lost and nobody is told, until it is mended. The other way still works.
+  void cut(int from, int to);
+  void mend(int from, int to);
+
+ private:
+  struct Host {
+    std::string name, port, address;  // the port is the bridge's end of its cable
+  };
+  Network() = default;
+
+  std::string bridge_, here_;
+  std::vector<Host> hosts_;
+};
+
+}  // namespace tilewise::testing
