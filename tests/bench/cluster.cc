@@ -56,13 +56,17 @@ double Cluster::scheduler_cpu_seconds() const {
 
 double Cluster::cpu_seconds() const {
   double sum = 0;
-  for (const auto& process : processes_) {
-    for (const auto& thread :
-         std::filesystem::directory_iterator("/proc/" + std::to_string(process->pid()) + "/task")) {
-      std::ifstream stat(thread.path() / "schedstat");  // nanoseconds
-      double ns = 0;
-      if (stat >> ns) sum += ns * 1e-9;
-    }
+  for (std::size_t i = 0; i < processes_.size(); ++i) sum += cpu_seconds(i);
+  return sum;
+}
+
+double Cluster::cpu_seconds(std::size_t process) const {
+  double sum = 0;
+  const std::string threads = "/proc/" + std::to_string(processes_[process]->pid()) + "/task";
+  for (const auto& thread : std::filesystem::directory_iterator(threads)) {
+    std::ifstream stat(thread.path() / "schedstat");  // nanoseconds
+    double ns = 0;
+    if (stat >> ns) sum += ns * 1e-9;
   }
   return sum;
 }

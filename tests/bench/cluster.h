@@ -23,8 +23,10 @@ class Cluster {
 
   // CPU time of the scheduler so far: of its main thread, which does all the work.
   double scheduler_cpu_seconds() const;
-  // CPU time of all threads of all its processes so far.
+  // CPU time of all threads so far, of all its processes or of one: 0 the scheduler, then the workers.
   double cpu_seconds() const;
+  double cpu_seconds(std::size_t process) const;
+  std::size_t size() const { return processes_.size(); }
   std::string dashboard() const {
     return testing::read_file(folder_ / "dashboard");
   }  // "tcp://127.0.0.1:..."
