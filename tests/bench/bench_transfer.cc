@@ -1,0 +1,306 @@
+#include "bench_transfer.h"
+
+#include <tilewise/transfer/ucx_engine.h>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include "../integration/harness.h"
+
+namespace tilewise::bench {
+namespace {
+
+constexpr int kWindow = 32;                // granted at once, as ucx_perftest has that many on their way
+constexpr std::int64_t kPool = 256 << 20;  // memory that blocks come from and go to
+constexpr transfer::Cookie kCookie = {std::byte{0x42}};
+
+void pin(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  sched_setaffinity(0, sizeof(set), &set);  // a wish
+}
+
+std::byte* pool() {  // as the engine's arenas: a memfd's pages, touched
+  const int fd = memfd_create("bench", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, kPool) != 0) throw std::runtime_error("no memory for blocks");
+  void* at = mmap(nullptr, kPool, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (at == MAP_FAILED) throw std::runtime_error("no memory for blocks");
+  std::memset(at, 1, kPool);
+  return static_cast<std::byte*>(at);
+}
+
+// What the two processes say to each other: grants stand for the control link's, in batches as there.
+struct Word {
+  enum What : std::int32_t { kHello, kRun, kGrant, kDone } what = kHello;
+  std::int32_t failed = 0;
+  std::int64_t bytes = 0, count = 0, granted = 0;
+  std::int32_t address_bytes = 0;
+  char address[2048] = {};
+};
+
+void say(int socket, const Word& word) {
+  if (send(socket, &word, sizeof word, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof word))
+    throw std::runtime_error("the other process went away");
+}
+bool hear(int socket, Word& word, bool wait) {
+  const ssize_t n = recv(socket, &word, sizeof word, wait ? 0 : MSG_DONTWAIT);
+  if (n == 0) throw std::runtime_error("the other process went away");
+  return n == static_cast<ssize_t>(sizeof word);
+}
+
+std::unique_ptr<transfer::UcxEngine> engine_of(const std::string& tls) {
+  transfer::UcxEngine::prepare_process();
+  auto engine = transfer::UcxEngine::create({.transports = tls, .net_devices = "lo"});
+  if (!engine) throw std::runtime_error(engine.error().message);
+  return std::move(*engine);
+}
+
+Word hello_of(const transfer::UcxEngine& engine) {
+  Word hello;
+  if (engine.address().size() > sizeof hello.address) throw std::runtime_error("a long UCX address");
+  hello.address_bytes = static_cast<std::int32_t>(engine.address().size());
+  std::memcpy(hello.address, engine.address().data(), engine.address().size());
+  return hello;
+}
+
+void add_peer(transfer::UcxEngine& engine, const Word& hello) {
+  if (Status ok = engine.add_peer(kCookie, {hello.address, static_cast<std::size_t>(hello.address_bytes)});
+      !ok)
+    throw std::runtime_error(ok.error().message);
+}
+
+class Receiver {  // the other process
+ public:
+  explicit Receiver(const std::string& tls) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+      throw std::runtime_error("no socket");
+    const std::string number = std::to_string(pair[1]);
+    pid_ = fork();
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      fcntl(pair[1], F_SETFD, 0);  // it shall have it
+      execl("/proc/self/exe", "bench_store", kReceiverFlag, number.c_str(), tls.c_str(), nullptr);
+      _exit(127);
+    }
+    close(pair[1]);
+    socket_ = pair[0];
+    engine_ = engine_of(tls);
+    say(socket_, hello_of(*engine_));
+    Word hello;
+    hear(socket_, hello, true);
+    add_peer(*engine_, hello);
+    memory_ = pool();
+  }
+  ~Receiver() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    close(socket_);
+    munmap(memory_, kPool);
+  }
+  Receiver(const Receiver&) = delete;
+  Receiver& operator=(const Receiver&) = delete;
+
+  // Bytes a second of `count` blocks, one after the other as they are granted.
+  double rate(std::int64_t bytes, std::int64_t count) {
+    const std::int64_t places = kPool / bytes;
+    std::int64_t sent = 0, left = 0, granted = 0;
+    const double start = now();
+    say(socket_, {.what = Word::kRun, .bytes = bytes, .count = count});
+    for (Word word;;) {
+      if (hear(socket_, word, false)) {
+        if (word.what == Word::kDone) {
+          if (word.failed != 0) throw std::runtime_error("transfers failed at the receiver");
+          break;
+        }
+        granted = word.granted;
+      }
+      for (; sent < granted; ++sent) {
+        const Status ok = engine_->transmit(kCookie, number_ + static_cast<std::uint64_t>(sent),
+                                            memory_ + sent % places * bytes, bytes, device::Kind::kHost,
+                                            [&](Status status, transfer::Via via) {
+                                              failed_ |= !status.has_value();
+                                              via_ = via;
+                                              --left;
+                                            });
+        if (!ok) throw std::runtime_error(ok.error().message);
+        ++left;
+      }
+      engine_->progress();
+    }
+    const double took = now() - start;
+    while (left > 0) engine_->progress();
+    if (failed_) throw std::runtime_error("transfers failed at the sender");
+    number_ += static_cast<std::uint64_t>(count);
+    return static_cast<double>(bytes) * static_cast<double>(count) / took;
+  }
+  transfer::Via via() const { return via_; }
+
+ private:
+  pid_t pid_ = -1;
+  int socket_ = -1;
+  std::unique_ptr<transfer::UcxEngine> engine_;
+  std::byte* memory_ = nullptr;
+  std::uint64_t number_ = 0;
+  bool failed_ = false;
+  transfer::Via via_ = transfer::Via::kNone;
+};
+
+int count_of(std::int64_t bytes, bool quick) {
+  const std::int64_t volume = std::int64_t{quick ? 1 : 4} << 30;
+  return static_cast<int>(std::clamp<std::int64_t>(volume / bytes, 8, 20'000));
+}
+
+}  // namespace
+
+int receive_blocks(int argc, char** argv) {
+  if (argc != 4) return 2;
+  pin(1);
+  const int socket = std::atoi(argv[2]);
+  const auto engine = engine_of(argv[3]);
+  std::byte* memory = pool();
+  Word word;
+  hear(socket, word, true);
+  add_peer(*engine, word);
+  say(socket, hello_of(*engine));
+  std::uint64_t number = 0;
+  for (;;) {
+    hear(socket, word, true);
+    const std::int64_t bytes = word.bytes, count = word.count, places = kPool / bytes;
+    const std::int64_t window = std::min<std::int64_t>({kWindow, places, count});
+    std::int64_t granted = 0, done = 0, told = 0, failed = 0;
+    while (done < count) {
+      for (; granted < count && granted - done < window; ++granted) {
+        const Status ok = engine->expect(kCookie, number + static_cast<std::uint64_t>(granted),
+                                         memory + granted % places * bytes, bytes, device::Kind::kHost,
+                                         [&](Status status, transfer::Via) {
+                                           failed += !status.has_value();
+                                           ++done;
+                                         });
+        if (!ok) return 1;
+      }
+      if (granted - told >= std::max<std::int64_t>(1, window / 4) || (granted == count && told < granted)) {
+        say(socket, {.what = Word::kGrant, .granted = granted});
+        told = granted;
+      }
+      engine->progress();
+    }
+    number += static_cast<std::uint64_t>(count);
+    say(socket, {.what = Word::kDone, .failed = failed > 0});
+    while (engine->progress()) {
+    }
+    // The sender's last completions may still need us.
+    for (pollfd fd{socket, POLLIN, 0}; ::poll(&fd, 1, 0) == 0;) engine->progress();
+  }
+}
+
+std::optional<Perftest> ucx_perftest(const std::string& test, const std::string& tls, std::int64_t bytes,
+                                     int count) {
+  const std::string program = "/usr/bin/ucx_perftest";
+  if (access(program.c_str(), X_OK) != 0) return {};
+  static int port = 20'000 + static_cast<int>(getpid() % 10'000);
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    const std::string at = std::to_string(++port);
+    const testing::Environment environment = {{"UCX_TLS", tls},
+                                              {"UCX_NET_DEVICES", "lo"},
+                                              {"UCX_CMA_MEMORY_INVALIDATE", "y"},
+                                              {"UCX_LOG_LEVEL", "error"}};
+    testing::Process server("perftest", {"/usr/bin/taskset", "-c", "1", program, "-p", at, "-e"},
+                            environment);
+    usleep(300'000);
+    const testing::Ran ran = testing::run({"/usr/bin/taskset",
+                                           "-c",
+                                           "0",
+                                           program,
+                                           "127.0.0.1",
+                                           "-p",
+                                           at,
+                                           "-t",
+                                           test,
+                                           "-s",
+                                           std::to_string(bytes),
+                                           "-n",
+                                           std::to_string(count),
+                                           "-w",
+                                           std::to_string(std::min(count / 4 + 1, 1000)),
+                                           "-O",
+                                           std::to_string(kWindow),
+                                           "-e",
+                                           "-f",
+                                           "-v"},
+                                          environment, std::chrono::seconds(60));
+    // One line of names, one of values; rates in 2^20 bytes.
+    const std::size_t line = ran.output.rfind('\n', ran.output.size() - 2);
+    Perftest out;
+    double median_us = 0, average_us = 0, overall_us = 0, average_bw = 0, overall_bw = 0;
+    if (ran.code == 0 && line != std::string::npos &&
+        std::sscanf(ran.output.c_str() + line + 1, "%*d,%lf,%lf,%lf,%lf,%lf", &median_us, &average_us,
+                    &overall_us, &average_bw, &overall_bw) == 5) {
+      out.latency_us = median_us;
+      out.bytes_per_second = overall_bw * (1 << 20);
+      return out;
+    }
+  }
+  return {};
+}
+
+void bench_copy(const Settings& settings, Report& report) {
+  cpu_set_t all;
+  sched_getaffinity(0, sizeof all, &all);
+  struct Way {
+    const char *name, *tls;
+  };
+  for (const Way& way : {Way{"shared memory", "sm,tcp"}, Way{"tcp", "tcp"}}) {
+    Receiver receiver(way.tls);
+    struct Size {
+      const char* name;
+      std::int64_t bytes;
+      double bound;
+    };
+    for (const Size& size :
+         {Size{"64 KiB", 64 << 10, 0.8}, Size{"8 MiB", 8 << 20, 0.95}, Size{"128 MiB", 128 << 20, 0.95}}) {
+      const int count = count_of(size.bytes, settings.quick);
+      std::vector<double> ours, theirs;
+      for (int i = -1; i < settings.repeats; ++i) {
+        pin(0);
+        const double one = receiver.rate(size.bytes, count);
+        sched_setaffinity(0, sizeof all, &all);
+        const auto two = ucx_perftest("ucp_am_bw", way.tls, size.bytes, count);
+        if (i < 0) continue;
+        ours.push_back(one * 1e-9);
+        if (two) theirs.push_back(two->bytes_per_second * 1e-9);
+      }
+      if (theirs.empty()) {
+        report.note(std::string("no ucx_perftest here: copying ") + size.name + " over " + way.name + " " +
+                    std::to_string(median(ours)) + " GB/s");
+        continue;
+      }
+      report.at_least({.metric = std::string("copying transfer, ") + size.name + ", " + way.name,
+                       .value = median(ours),
+                       .unit = "GB/s",
+                       .reference = std::string("ucx_perftest ucp_am_bw -e, UCX_TLS=") + way.tls,
+                       .reference_value = median(theirs)},
+                      size.bound);
+    }
+    report.note(std::string("asked for ") + way.tls + "; went over " + std::string(name_of(receiver.via())));
+  }
+}
+
+}  // namespace tilewise::bench
