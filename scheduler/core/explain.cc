@@ -57,7 +57,8 @@ class Paper {
     ops_.push_back(std::move(sim));
   }
 
-  void account(msg::Explanation& out) const {
+  void account(msg::Explanation& out) {
+    forget_promises();
     const place::Simulation done = place::simulate(ops_, arrays_, devices_, s_.speeds);
     out.simulated = done.complete;
     out.tasks = done.tasks;
@@ -102,6 +103,25 @@ class Paper {
   }
 
  private:
+  // A device's load has what running ops are to make, all at once; memory has only what was made. What is on paper is made
+  // there, and what others will have made meanwhile nobody knows, but for what is read here.
+  void forget_promises() {
+    s_.ops.for_each([&](const OpRecord& op) {
+      if (op.finished || op.points == 0) return;
+      for (const ir::OutputSpec& output : op.op.outputs) {
+        const auto known = index_.find(output.array);
+        if (known != index_.end() && arrays_[known->second].exists) return;
+      }
+      for (const OpShare& share : op.shares) {
+        const auto device =
+            std::lower_bound(devices_.begin(), devices_.end(), share.device,
+                             [](const place::Device& d, DeviceId id) { return d.id < id; });
+        if (device != devices_.end() && device->id == share.device)
+          device->load_bytes -= share_bytes(op, share);
+      }
+    });
+  }
+
   std::size_t array(std::uint64_t id) {
     if (const auto it = index_.find(id); it != index_.end()) return it->second;
     const ArrayRecord& record = s_.arrays.at(ArrayId{id});

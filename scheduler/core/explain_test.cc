@@ -50,6 +50,35 @@ TEST_CASE("explaining changes nothing, and says what a submit then does") {
   w.core.check_invariants();
 }
 
+TEST_CASE("a running graph's peaks are of what will be there at once, not of all that it is still to make") {
+  World w;
+  const msg::Welcome me = w.add_worker(1, 1);
+  w.join(10, w.client());
+  std::vector<ir::Op> chain{random(1, kGrid)};
+  for (std::uint64_t n = 2; n <= 40; ++n) {
+    chain.push_back(n % 2 == 0 ? matmul(n, kGrid, n - 1, kGrid, n - 1) : map(n, kGrid, {n - 1}));
+  }
+  msg::Explain before;
+  before.submit = {1, 0, chain, {40}};
+  w.receive(10, before);
+  const std::int64_t planned = w.last<msg::Explanation>(10)->devices[0].bytes_peak;
+  const msg::Plan plan = (w.submit(10, 1, chain, {40}), w.log<msg::Plan>(1).back());
+  msg::Explain running;
+  running.graph = plan.graph;
+  const auto told = [&] {
+    w.receive(10, running);
+    const msg::Explanation* out = w.last<msg::Explanation>(10);
+    REQUIRE(out->simulated);
+    return out->devices[0];
+  };
+  CHECK(told().bytes_peak == planned);
+  CHECK(told().bytes_before == 0);
+  w.receive(1, msg::Progress{0, {{plan.ops[0].id, me.devices[0], 64, 0}}, {}, {}, {}});
+  CHECK(told().bytes_before == 64 * 64 * 8);  // what its first op made
+  CHECK(told().bytes_peak <= planned);
+  CHECK(told().bytes_peak >= 2 * 64 * 64 * 8);
+}
+
 TEST_CASE("what would be refused is explained with its reason") {
   World w;
   w.join(10, w.client());  // no worker

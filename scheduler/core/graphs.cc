@@ -116,13 +116,14 @@ std::string describe(const ArrayRecord& array) {
   return "array " + std::to_string(array.number) + " " + ir::to_string(array.source.grid);
 }
 
+std::int64_t share_bytes(const OpRecord& op, const OpShare& share) {
+  if (op.points == 0) return 0;
+  return static_cast<std::int64_t>(static_cast<__int128>(op.load_bytes) * share.owned / op.points);
+}
+
 void account_load(State& s, const OpRecord& op, int sign) {
-  for (const OpShare& share : op.shares) {
-    if (op.points == 0) return;
-    const auto bytes =
-        static_cast<std::int64_t>(static_cast<__int128>(op.load_bytes) * share.owned / op.points);
-    s.device(share.device)->load_bytes += sign * bytes;
-  }
+  for (const OpShare& share : op.shares)
+    s.device(share.device)->load_bytes += sign * share_bytes(op, share);
 }
 
 bool deliverable(const State& s, const OpRecord& fetch) {

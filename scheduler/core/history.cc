@@ -55,7 +55,11 @@ void remember_graph(State& s, const GraphRecord& graph, PastGraph past) {
   g.ops = static_cast<std::uint32_t>(graph.ops.size());
   g.tasks = graph.total;
   s.history.running.push_back(graph.id);
+  past.alone = s.history.running.size() == 1;
   s.history.graphs.emplace(graph.id, std::move(past));
+  if (s.history.running.size() > kMaxPeakGraphs) return;
+  for (const GraphId id : s.history.running)
+    s.history.graphs.at(id).alone = s.history.running.size() == 1;
 }
 
 void remember_end(State& s, const GraphRecord& graph) {
@@ -83,8 +87,8 @@ void remember_end(State& s, const GraphRecord& graph) {
   trim(s);
 }
 
-// Of every graph that runs: who of them takes the memory is not told apart.
-void remember_peak(State& s, const msg::DeviceStats& stats) {
+// Of every graph that runs: who of them takes the memory is not told apart, but for what was there before.
+void remember_peak(State& s, const msg::DeviceStats& stats, std::int64_t used_before) {
   if (s.history.running.size() > kMaxPeakGraphs) return;
   const std::int64_t bytes = std::max(stats.bytes_used, stats.bytes_high);
   for (const GraphId id : s.history.running) {
@@ -92,7 +96,7 @@ void remember_peak(State& s, const msg::DeviceStats& stats) {
     const auto at = std::lower_bound(peaks.begin(), peaks.end(), stats.device,
                                      [](const DevicePeak& p, DeviceId device) { return p.device < device; });
     if (at == peaks.end() || at->device != stats.device)
-      peaks.insert(at, {stats.device, bytes});
+      peaks.insert(at, {stats.device, bytes, used_before});
     else
       at->bytes = std::max(at->bytes, bytes);
   }

@@ -27,6 +27,7 @@ struct PastGraph {
   std::vector<OpView> ops;  // retired ones, in the order in which they went
   std::uint32_t forgotten = 0;
   std::vector<DevicePeak> peaks;  // by device; while it ran
+  bool alone = true;              // no other graph ran meanwhile
 };
 
 struct History {
@@ -41,7 +42,7 @@ std::vector<SourceOp> source_of(const State& s, const std::vector<ir::Op>& ops);
 void remember_graph(State& s, const GraphRecord& graph, PastGraph past);
 void remember_end(State& s, const GraphRecord& graph);
 void remember_op(State& s, const OpRecord& op);  // about to be forgotten
-void remember_peak(State& s, const msg::DeviceStats& stats);
+void remember_peak(State& s, const msg::DeviceStats& stats, std::int64_t used_before);
 void remember_loss(State& s, const Peer& peer);
 
 // view.cc, shared: without shares

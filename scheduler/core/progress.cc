@@ -134,7 +134,7 @@ void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
     device->stats.disk_read = std::max(before.disk_read, stats.disk_read);
     device->stats.blocks_written = std::max(before.blocks_written, stats.blocks_written);
     device->stats.blocks_read_back = std::max(before.blocks_read_back, stats.blocks_read_back);
-    remember_peak(s, stats);
+    remember_peak(s, stats, before.bytes_used);
   }
   for (const msg::FamilyStats& stats : progress.families) learn(s, worker, stats);
   for (const msg::LinkStats& stats : progress.links) learn_link(s, worker, stats);

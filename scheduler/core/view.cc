@@ -1,4 +1,5 @@
 // What people may see: tilewise/scheduler/view.h. Read-only, and bounded by ViewLimits.
+#include "draft.h"
 #include "handlers.h"
 
 #include <tilewise/plan/plan.h>
@@ -168,6 +169,7 @@ View graph_view(const State& s, const GraphRequest& request) {
     out.passes = past->second.passes;
     out.forgotten = past->second.forgotten;
     out.peaks = past->second.peaks;
+    out.alone = past->second.alone;
     for (const OpView& op : past->second.ops) {
       if (wanted(op.position, std::max<TimeNs>(op.ended, 0))) out.ops.push_back(op);
     }
@@ -294,7 +296,7 @@ OpView view_of(const State&, const OpRecord& op) {
   out.tasks = op.shares.empty() ? 0 : op.points;
   out.done = op.completed;
   out.failed = op.failed;
-  out.bytes = op.load_bytes;
+  out.bytes = output_bytes(op.op);
   out.finished = op.finished;
   out.began = op.began;
   out.ended = op.ended;

@@ -263,6 +263,7 @@ TEST_CASE("what was measured of an op and of a graph stands beside what was pred
   w.receive(1, progress);
   progress.measured[0].busy_ns = 2'000'000;  // a late report takes nothing back
   progress.devices[0].bytes_high = 300;
+  progress.devices[0].bytes_used = 50;
   w.receive(1, progress);
   GraphView g = seen<GraphView>(w, GraphRequest{id});
   CHECK(g.ops[0].busy_s == doctest::Approx(0.003));
@@ -270,6 +271,9 @@ TEST_CASE("what was measured of an op and of a graph stands beside what was pred
   CHECK(g.ops[0].bytes_moved == 640);
   REQUIRE(g.peaks.size() == 1);
   CHECK(g.peaks[0].bytes == 700);  // not the 900 of before it ran
+  CHECK(g.peaks[0].before == 0);
+  CHECK(g.ops[0].bytes == 8 * 8 * 8);
+  CHECK(g.alone);
   w.complete(plan);
   progress.ops.clear(), progress.measured.clear();
   progress.devices[0].bytes_used = progress.devices[0].bytes_peak = progress.devices[0].bytes_high = 5000;
@@ -277,6 +281,21 @@ TEST_CASE("what was measured of an op and of a graph stands beside what was pred
   g = seen<GraphView>(w, GraphRequest{id});
   CHECK(g.peaks[0].bytes == 700);  // it has ended
   CHECK(g.ops[0].busy_s == doctest::Approx(0.003));
+  // The next finds what is there, and does not run alone: so says that of both.
+  const GraphId second = w.submit(10, 2, {random(2, kGrid)}, {2}).graph;
+  progress.devices[0].bytes_used = progress.devices[0].bytes_high = 6000;
+  w.receive(1, progress);
+  g = seen<GraphView>(w, GraphRequest{second});
+  REQUIRE(g.peaks.size() == 1);
+  CHECK(g.peaks[0].bytes == 6000);
+  CHECK(g.peaks[0].before == 5000);
+  CHECK(g.alone);
+  const GraphId third = w.submit(10, 3, {random(3, kGrid)}, {3}).graph;
+  for (const GraphId each : {second, third}) CHECK(!seen<GraphView>(w, GraphRequest{each}).alone);
+  CHECK(seen<GraphView>(w, GraphRequest{id}).alone);
+  // What has been freed was not nothing.
+  w.receive(10, msg::ReleaseArrays{{1}});
+  CHECK(seen<GraphView>(w, GraphRequest{id}).ops[0].bytes == 8 * 8 * 8);
 }
 
 TEST_CASE("links are told by pair of devices and lane, beside what is reckoned with") {

@@ -136,6 +136,7 @@ std::string text_of(const scheduler::View& view, Watched& w) {
     if (!whole) {
       news.summary = graph->summary, news.now = graph->now, news.passes = graph->passes;
       news.source_count = graph->source_count, news.forgotten = graph->forgotten, news.peaks = graph->peaks;
+      news.alone = graph->alone;
       std::copy_if(graph->ops.begin(), graph->ops.end(), std::back_inserter(news.ops),
                    [&](const scheduler::OpView& op) { return std::max<TimeNs>(op.ended, 0) > w.since; });
       if (news.ops.empty() && w.told == "ended") return {};

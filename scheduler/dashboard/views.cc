@@ -236,8 +236,9 @@ json::object to_json(const scheduler::GraphView& g) {
           {"ops", list(g.ops, op)},
           {"peaks", list(g.peaks,
                          [](const scheduler::DevicePeak& p) {
-                           return array{p.device.value, p.bytes};
+                           return array{p.device.value, p.bytes, p.before};
                          })},
+          {"alone", g.alone},
           {"forgotten", g.forgotten}};
 }
 

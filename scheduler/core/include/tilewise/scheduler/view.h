@@ -122,6 +122,7 @@ struct PassCount {
 struct DevicePeak {
   DeviceId device;
   std::int64_t bytes = 0;
+  std::int64_t before = 0;  // of it, what was there when the graph began
 };
 
 struct GraphView {
@@ -133,6 +134,7 @@ struct GraphView {
   std::vector<OpView> ops;        // by position; those that changed since GraphRequest::since
   std::uint32_t forgotten = 0;    // ops of which nothing is known any more
   std::vector<DevicePeak> peaks;  // most bytes on each device while it ran, whoever's they were
+  bool alone = true;              // no other graph ran meanwhile: but for `before` they are its own
 };
 
 struct ArrayView {
