@@ -13,11 +13,20 @@ void print_status(const msg::StatusReply& status, const std::string& address, Fo
 void print_devices(const msg::StatusReply& status, Format format);
 
 class Control;
-Status explain(Control& control, GraphId graph, Format format);
 struct WebOptions;
-// Writes the file whole or not at all; "-": standard output. With arrows between ops if the dashboard can be asked. What
-// was written is told on standard error, as JSON on standard output.
-Status trace(Control& control, const WebOptions& dashboard, const std::string& file, Format format);
+// Of a graph that runs, what is predicted of the rest of it; of one that ended, what was estimated and what was measured.
+Status explain(Control& control, const WebOptions& dashboard, GraphId graph, Format format);
+struct TraceOptions {
+  std::string file;                 // "-": standard output
+  GraphId graph;                    // given: of this one only
+  double last_s = 0, before_s = 0;  // given: what ended at most, and began at least, so many seconds ago
+};
+// Writes the file whole or not at all. With arrows between ops if the dashboard can be asked. What was written is told on
+// standard error, as JSON on standard output.
+Status trace(Control& control, const WebOptions& dashboard, const TraceOptions& options, Format format);
+
+// A graph's number, whole or as it is printed: without the scheduler's term. Errors: kInvalidArgument.
+Result<GraphId> graph_of(Control& control, const std::string& text);
 
 struct DoctorOptions {
   std::string scheduler;  // empty: not asked

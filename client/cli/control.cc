@@ -3,6 +3,10 @@
 #include <tilewise/config/token.h>
 #include <tilewise/config/version.h>
 
+#include <algorithm>
+#include <map>
+#include <tuple>
+
 namespace tilewise::cli {
 
 Control::~Control() = default;
@@ -81,15 +85,95 @@ Result<msg::StatusReply> Control::status() {
   return receive<msg::StatusReply>();
 }
 
-Result<std::vector<msg::TraceReply>> Control::trace() {
-  TW_TRY(send(msg::TraceRequest{1, {}}));
-  std::vector<msg::TraceReply> replies;
+Result<std::vector<Control::Told>> Control::ask(msg::TraceRequest request) {
+  request.nonce = ++asked_;
+  TW_TRY(send(request));
+  std::vector<Told> told;
   do {
     TW_ASSIGN(auto reply, receive<msg::TraceReply>());
+    if (reply.nonce != asked_) continue;  // of a worker that was too late
     if (!reply.refused.ok()) return error(reply.refused.code, reply.refused.message);
-    replies.push_back(std::move(reply));
-  } while (replies.size() < replies.front().of);
-  return replies;
+    told.push_back({std::move(reply), monotonic_now()});
+  } while (told.empty() || told.size() < told.front().reply.of);
+  return told;
+}
+
+namespace {
+
+// The same record, told twice: a wait that goes on has become longer meanwhile.
+auto name_of(const msg::TracedStep& r) {
+  return std::tuple(r.start_ns, r.device, r.stream, r.kind, r.op, r.point, r.user, r.peer);
+}
+
+void add_older(msg::TraceReply& all, msg::TraceReply&& older) {
+  if (older.families.size() > all.families.size()) all.families = std::move(older.families);
+  all.steps.insert(all.steps.end(), older.steps.begin(), older.steps.end());
+  all.cut = older.cut;
+  if (older.lost > all.lost) all.lost = older.lost, all.since_ns = older.since_ns;
+}
+
+TimeNs oldest_end(const msg::TraceReply& reply) {
+  TimeNs oldest = INT64_MAX;
+  for (const msg::TracedStep& r : reply.steps) oldest = std::min(oldest, r.end_ns);
+  return oldest;
+}
+
+}  // namespace
+
+Result<std::vector<msg::TraceReply>> Control::trace(const msg::TraceRequest& range) {
+  constexpr int kMostPieces = 4096;
+  constexpr TimeNs kSlack = 2 * kMillisecond;  // of what is known of the workers' clocks
+  const TimeNs begin = monotonic_now();
+  TW_ASSIGN(std::vector<Told> first, ask(range));
+  std::vector<msg::TraceReply> all;
+  std::map<WorkerId, std::size_t> place;
+  std::map<WorkerId, TimeNs> oldest;  // of what was cut: until where it is told, in the worker's time
+  for (Told& told : first) {
+    place[told.reply.worker] = all.size();
+    if (told.reply.cut > 0) oldest[told.reply.worker] = oldest_end(told.reply);
+    all.push_back(std::move(told.reply));
+  }
+  std::map<WorkerId, TimeNs> ahead;  // our clock before theirs: from a question with a short answer
+  const bool whole = oldest.empty();
+  if (!whole) {
+    msg::TraceRequest now;
+    now.from_age_ns = 1;
+    TW_ASSIGN(const std::vector<Told> probes, ask(now));
+    for (const Told& told : probes) ahead[told.reply.worker] = told.came - told.reply.now_ns;
+  }
+  for (int piece = 0; piece < kMostPieces && !oldest.empty(); ++piece) {
+    TimeNs until = INT64_MIN;
+    for (const auto& [worker, end] : oldest) until = std::max(until, end + ahead[worker] + kSlack);
+    msg::TraceRequest older = range;
+    const TimeNs now = monotonic_now();
+    if (range.from_age_ns > 0) older.from_age_ns = range.from_age_ns + (now - begin);
+    older.until_age_ns = std::max<TimeNs>(now - until, 1);
+    TW_ASSIGN(std::vector<Told> more, ask(older));
+    bool further = false;
+    for (Told& told : more) {
+      const auto at = oldest.find(told.reply.worker);
+      if (at == oldest.end()) continue;  // all of it is told
+      if (told.reply.now_ns == 0) {      // it died meanwhile, and what was cut with it
+        oldest.erase(at);
+        continue;
+      }
+      const TimeNs end = oldest_end(told.reply);
+      further = further || end < at->second;
+      at->second = std::min(at->second, end);
+      if (told.reply.cut == 0) oldest.erase(at);
+      add_older(all[place.at(told.reply.worker)], std::move(told.reply));
+    }
+    if (!further && !oldest.empty()) break;
+  }
+  for (msg::TraceReply& reply : all) {
+    if (whole) break;
+    std::sort(reply.steps.begin(), reply.steps.end(), [](const auto& a, const auto& b) {
+      return name_of(a) != name_of(b) ? name_of(a) < name_of(b) : a.end_ns > b.end_ns;
+    });
+    const auto same = [](const auto& a, const auto& b) { return name_of(a) == name_of(b); };
+    reply.steps.erase(std::unique(reply.steps.begin(), reply.steps.end(), same), reply.steps.end());
+  }
+  return all;
 }
 
 Result<msg::Explanation> Control::explain(GraphId graph) {

@@ -19,7 +19,9 @@ class Control {
   const msg::Welcome& welcome() const { return welcome_; }
   const std::string& address() const { return address_; }
   Result<msg::StatusReply> status();
-  Result<std::vector<msg::TraceReply>> trace();
+  // All of the range, whatever its size: what is too much for one answer is asked for piece by piece, from the newest
+  // back. A reply a worker; `cut` is 0 but where a worker makes records faster than they can be asked for.
+  Result<std::vector<msg::TraceReply>> trace(const msg::TraceRequest& range);
   Result<msg::Explanation> explain(GraphId graph);
   // Returns when the scheduler has closed the link, which is how it says that it is ending.
   Status shutdown();
@@ -29,6 +31,11 @@ class Control {
   Status send(const msg::Message& message);
   // Answers pings meanwhile; others' messages are dropped.
   template <class T> Result<T> receive();
+  struct Told {
+    msg::TraceReply reply;
+    TimeNs came = 0;
+  };
+  Result<std::vector<Told>> ask(msg::TraceRequest request);
 
   std::unique_ptr<net::EventLoop> loop_;
   std::unique_ptr<net::ConnectAttempt> attempt_;
@@ -37,6 +44,7 @@ class Control {
   TimeNs timeout_ns_ = 0;
   codec::Buffer buffer_;
   msg::Welcome welcome_;
+  std::uint64_t asked_ = 0;
   std::vector<msg::Message> inbox_;
   std::optional<Error> closed_;
 };

@@ -4,6 +4,7 @@
 #include <tilewise/trace.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -12,6 +13,7 @@
 #include "commands.h"
 #include "control.h"
 #include "flows.h"
+#include "live.h"
 #include "web.h"
 
 namespace tilewise::cli {
@@ -65,21 +67,41 @@ void add_flows(Trace& trace, const Web& web) {
 
 }  // namespace
 
-Status explain(Control& control, GraphId graph, Format format) {
+Result<GraphId> graph_of(Control& control, const std::string& text) {
+  std::uint64_t number = 0;
+  const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (bad != std::errc() || end != text.data() + text.size() || text.empty())
+    return error(Errc::kInvalidArgument, "graph '" + printable(text) + "' is no number");
+  if (make_id(0, number) != number) return GraphId{number};
+  TW_ASSIGN(const msg::StatusReply status, control.status());
+  return GraphId{make_id(status.term, number)};
+}
+
+Status explain(Control& control, const WebOptions& dashboard, GraphId graph, Format format) {
   TW_ASSIGN(const std::vector<Device> devices, devices_of(control));
   TW_ASSIGN(msg::Explanation account, control.explain(graph));
+  if (account.outcome.code == Errc::kNotFound) {
+    if (const auto web = Web::open(dashboard, config::Role::kReader))
+      return explain_past(*web, graph, format);
+  }
   if (!account.outcome.ok()) return error(account.outcome.code, account.outcome.message);
   const Explanation explanation(std::move(account), devices);
   std::fputs((format == Format::kJson ? explanation.json() + "\n" : explanation.text()).c_str(), stdout);
   return {};
 }
 
-Status trace(Control& control, const WebOptions& dashboard, const std::string& file, Format format) {
+Status trace(Control& control, const WebOptions& dashboard, const TraceOptions& options, Format format) {
+  const std::string& file = options.file;
+  msg::TraceRequest range;
+  range.graph = options.graph;
+  range.from_age_ns = static_cast<TimeNs>(options.last_s * 1e9);
+  range.until_age_ns = static_cast<TimeNs>(options.before_s * 1e9);
+
   TW_ASSIGN(const std::vector<Device> devices, devices_of(control));
   TW_ASSIGN(const msg::StatusReply status, control.status());
   std::map<WorkerId, std::string> hosts;
   for (const msg::PeerInfo& peer : status.peers) hosts[peer.id] = peer.host_id;
-  TW_ASSIGN(std::vector<msg::TraceReply> replies, control.trace());
+  TW_ASSIGN(std::vector<msg::TraceReply> replies, control.trace(range));
   msg::align_clocks(replies, hosts);
   Trace trace = make_trace(replies, devices);
   if (const auto web = Web::open(dashboard, config::Role::kReader)) add_flows(trace, *web);
@@ -87,8 +109,10 @@ Status trace(Control& control, const WebOptions& dashboard, const std::string& f
     std::fprintf(stderr, "%llu older records had been overwritten\n",
                  static_cast<unsigned long long>(trace.lost));
   if (trace.cut > 0)
-    std::fprintf(stderr, "%llu records were left out, the oldest: there are too many to tell at once\n",
-                 static_cast<unsigned long long>(trace.cut));
+    std::fprintf(
+        stderr,
+        "%llu records were left out, the oldest: workers made them faster than they could be asked for\n",
+        static_cast<unsigned long long>(trace.cut));
   if (file == "-") {
     std::fputs(trace.chrome_json().c_str(), stdout);
     return {};

@@ -13,6 +13,8 @@ namespace {
 
 using json::value;
 
+constexpr int kGraphsOnTop = 12;
+
 // Members that are missing, or something else than expected, read as nothing: another version may be at the other end.
 const value* member(const value& v, const char* key) {
   const auto* object = v.if_object();
@@ -118,7 +120,10 @@ std::string top_text(const json::value& o, const json::value* before) {
   out += "\ngraph    state\n";
   int shown = 0;
   for (const value& g : list(o, "graphs")) {
-    if (shown++ == 12) break;
+    if (shown++ == kGraphsOnTop) {
+      append(out, "and %zu more\n", list(o, "graphs").size() - kGraphsOnTop);
+      break;
+    }
     add_graph_line(out, g);
     if (text(g, "state") != "running") continue;
     for (const value& op : list(g, "groups")) {
@@ -157,6 +162,8 @@ std::string arrays_text(const json::value& all) {
            whole(a, "blocks"), held != nullptr && held->is_bool() && held->get_bool() ? "yes" : "no",
            text(a, "placement").c_str(), name_of(a).c_str());
   }
+  const long long more = whole(all, "live") - static_cast<long long>(list(all, "arrays").size());
+  if (more > 0) append(out, "and %lld more\n", more);
   return out;
 }
 
@@ -182,6 +189,43 @@ std::string graph_text(const json::value& g) {
            bytes(op, "bytes").c_str(), text(op, "why").c_str());
   }
   if (number(g, "forgotten") > 0) append(out, "%lld ops are not remembered\n", whole(g, "forgotten"));
+  return out;
+}
+
+std::string account_text(const json::value& g, const json::value& overview) {
+  std::string out;
+  const value* summary = member(g, "summary");
+  if (summary == nullptr) return out;
+  add_graph_line(out, *summary);
+  append(out, "\n%-44s %9s %10s %10s %11s %12s  %s\n", "op", "tasks", "estimate", "busiest", "all devices",
+         "copied", "placed");
+  for (const value& op : list(g, "ops")) {
+    const auto time = [&](const char* key) {
+      return number(op, key) > 0 ? seconds_text(number(op, key)) : std::string("-");
+    };
+    append(out, "%-44s %9lld %10s %10s %11s %12s  %s\n",
+           (std::to_string(whole(op, "position")) + " " + name_of(op)).substr(0, 44).c_str(),
+           whole(op, "tasks"), time("predicted_s").c_str(), time("busiest_s").c_str(), time("busy_s").c_str(),
+           bytes(op, "bytes_moved").c_str(), text(op, "why").c_str());
+  }
+  if (number(g, "forgotten") > 0) append(out, "%lld ops are not remembered\n", whole(g, "forgotten"));
+  std::map<long long, std::string> names;
+  for (const value& d : list(overview, "devices")) names[whole(d, "id")] = text(d, "name");
+  append(out, "\n%-18s %12s %12s\n", "device", "before", "peak");
+  for (const value& peak : list(g, "peaks")) {
+    const json::array* p = peak.if_array();
+    if (p == nullptr || p->size() < 3) continue;
+    const auto at = [&](std::size_t i) {
+      return (*p)[i].is_number() ? (*p)[i].to_number<std::int64_t>() : 0;
+    };
+    const auto name = names.find(at(0));
+    append(out, "%-18s %12s %12s\n",
+           (name != names.end() ? name->second : "device " + std::to_string(at(0))).c_str(),
+           bytes_text(at(2)).c_str(), bytes_text(at(1)).c_str());
+  }
+  const value* alone = member(g, "alone");
+  if (alone != nullptr && alone->is_bool() && !alone->get_bool())
+    out += "other graphs ran meanwhile: peaks are of all of them\n";
   return out;
 }
 
@@ -247,6 +291,18 @@ Status graph(const Web& web, const std::string& id, Format format) {
   }
   boost::system::error_code ec;
   std::fputs(graph_text(boost::json::parse(body, ec)).c_str(), stdout);
+  return {};
+}
+
+Status explain_past(const Web& web, GraphId graph, Format format) {
+  TW_ASSIGN(const std::string body, web.get("/api/graph?id=" + std::to_string(graph.value)));
+  if (format == Format::kJson) {
+    std::puts(body.c_str());
+    return {};
+  }
+  TW_ASSIGN(const value overview, web.get_json("/api/overview"));
+  boost::system::error_code ec;
+  std::fputs(account_text(boost::json::parse(body, ec), overview).c_str(), stdout);
   return {};
 }
 

@@ -10,6 +10,8 @@ Status top(const Web& web, Format format, double interval_s, bool once);
 Status arrays(const Web& web, Format format);
 Status graph(const Web& web, const std::string& id,
              Format format);  // empty: a list of all that are remembered
+// What was estimated of the ops of a graph when they were placed, beside what was measured, also when it has ended.
+Status explain_past(const Web& web, GraphId graph, Format format);
 // Prints a link that logs a browser in, once.
 Status login_link(const Web& web, config::Role role, Format format);
 
@@ -19,6 +21,7 @@ Status login_link(const Web& web, config::Role role, Format format);
 std::string top_text(const json::value& overview, const json::value* before);
 std::string arrays_text(const json::value& arrays);
 std::string graph_text(const json::value& graph);
+std::string account_text(const json::value& graph, const json::value& overview);
 // What would move a terminal's cursor, or worse, becomes a question mark.
 std::string printable(std::string_view text);
 

@@ -42,8 +42,10 @@ template <class Fn> int with_scheduler(const Settings& s, Fn&& fn) {
   return done ? daemon::kExitOk : daemon::fail(kName, done.error(), daemon::kExitFailure);
 }
 
+cli::WebOptions web_of(const Settings& s) { return {s.dashboard, s.scheduler, s.token_file, timeout_of(s)}; }
+
 template <class Fn> int with_dashboard(const Settings& s, config::Role role, Fn&& fn) {
-  const auto web = cli::Web::open({s.dashboard, s.scheduler, s.token_file, timeout_of(s)}, role);
+  const auto web = cli::Web::open(web_of(s), role);
   if (!web) return daemon::fail(kName, web.error(), daemon::kExitFailure);
   const Status done = fn(*web);
   return done ? daemon::kExitOk : daemon::fail(kName, done.error(), daemon::kExitFailure);
@@ -101,13 +103,20 @@ int main(int argc, char** argv) {
   auto* devices = app.add_subcommand("devices", "The cluster's devices, their memory and their work");
   auto* doctor =
       app.add_subcommand("doctor", "Check this machine: UCX, shared memory, limits, CUDA, the scheduler");
-  auto* explain =
-      app.add_subcommand("explain", "What the scheduler expects of a running graph (see status), and why");
-  std::uint64_t graph = 0;
+  auto* explain = app.add_subcommand(
+      "explain",
+      "What the scheduler expects of a running graph and why; of one that ended, what was measured");
+  std::string graph;
   explain->add_option("GRAPH", graph, "Its number")->required();
   auto* trace = app.add_subcommand("trace", "Write what ran last, for Perfetto or chrome://tracing");
-  std::string trace_file;
-  trace->add_option("FILE", trace_file, "JSON; - for standard output")->required();
+  cli::TraceOptions traced;
+  std::string traced_graph;
+  trace->add_option("FILE", traced.file, "JSON; - for standard output")->required();
+  trace->add_option("--graph", traced_graph, "Of this graph only");
+  trace->add_option("--last", traced.last_s, "What ended at most so many seconds ago")
+      ->check(CLI::Range(1e-6, 1e7));
+  trace->add_option("--before", traced.before_s, "What began at least so many seconds ago")
+      ->check(CLI::Range(1e-6, 1e7));
   auto* top = app.add_subcommand("top", "What runs now, again and again: graphs, devices, lanes, warnings");
   double interval_s = 1;
   bool once = false;
@@ -167,10 +176,16 @@ int main(int argc, char** argv) {
     return code;
   }
   if (*explain)
-    return with_scheduler(s, [&](cli::Control& c) { return cli::explain(c, GraphId{graph}, format); });
+    return with_scheduler(s, [&](cli::Control& c) -> Status {
+      TW_ASSIGN(const GraphId id, cli::graph_of(c, graph));
+      return cli::explain(c, web_of(s), id, format);
+    });
   if (*trace)
-    return with_scheduler(s, [&](cli::Control& c) {
-      return cli::trace(c, {s.dashboard, s.scheduler, s.token_file, timeout_of(s)}, trace_file, format);
+    return with_scheduler(s, [&](cli::Control& c) -> Status {
+      if (!traced_graph.empty()) {
+        TW_ASSIGN(traced.graph, cli::graph_of(c, traced_graph));
+      }
+      return cli::trace(c, web_of(s), traced, format);
     });
   if (*status || *devices) {
     return with_scheduler(s, [&](cli::Control& c) -> Status {

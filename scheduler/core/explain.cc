@@ -113,9 +113,8 @@ class Paper {
         if (known != index_.end() && arrays_[known->second].exists) return;
       }
       for (const OpShare& share : op.shares) {
-        const auto device =
-            std::lower_bound(devices_.begin(), devices_.end(), share.device,
-                             [](const place::Device& d, DeviceId id) { return d.id < id; });
+        const auto device = std::lower_bound(devices_.begin(), devices_.end(), share.device,
+                                             [](const place::Device& d, DeviceId id) { return d.id < id; });
         if (device != devices_.end() && device->id == share.device)
           device->load_bytes -= share_bytes(op, share);
       }

@@ -122,8 +122,7 @@ std::int64_t share_bytes(const OpRecord& op, const OpShare& share) {
 }
 
 void account_load(State& s, const OpRecord& op, int sign) {
-  for (const OpShare& share : op.shares)
-    s.device(share.device)->load_bytes += sign * share_bytes(op, share);
+  for (const OpShare& share : op.shares) s.device(share.device)->load_bytes += sign * share_bytes(op, share);
 }
 
 bool deliverable(const State& s, const OpRecord& fetch) {

@@ -58,8 +58,7 @@ void remember_graph(State& s, const GraphRecord& graph, PastGraph past) {
   past.alone = s.history.running.size() == 1;
   s.history.graphs.emplace(graph.id, std::move(past));
   if (s.history.running.size() > kMaxPeakGraphs) return;
-  for (const GraphId id : s.history.running)
-    s.history.graphs.at(id).alone = s.history.running.size() == 1;
+  for (const GraphId id : s.history.running) s.history.graphs.at(id).alone = s.history.running.size() == 1;
 }
 
 void remember_end(State& s, const GraphRecord& graph) {

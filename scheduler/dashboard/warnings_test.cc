@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "metrics.h"
 #include "test_cluster.h"
 #include "views.h"
 
@@ -100,27 +99,6 @@ TEST_CASE("every warning has a known code") {
   for (const char* code : {"no-workers", "worker-lost", "stuck", "memory-full", "spilling", "graph-failed",
                            "imbalance", "staged-lane", "tcp-on-one-host", "no-progress"})
     CHECK(std::find(codes.begin(), codes.end(), code) != codes.end());
-}
-
-TEST_CASE("metrics are lines of Prometheus' format, whatever names say") {
-  scheduler::Overview o = cluster();
-  o.status.peers[0].descriptions[0].name = "w1/\"evil\"\n\\x\xFF";
-  o.status.lanes.emplace_back(WorkerId{1}, msg::LaneStats{msg::Lane::kMapped, 3, 2048});
-  const std::string text = metrics_text(o, warnings(o, nullptr), {1, 2, 3, 4}, "0.1.0");
-  CHECK(text.find("tilewise_device_memory_used_bytes{device=\"w2/host:0\",kind=\"host\"} 100\n") !=
-        std::string::npos);
-  CHECK(text.find("device=\"w1/\\\"evil\\\"\\n\\\\x\xEF\xBF\xBD\"") != std::string::npos);
-  CHECK(text.find("tilewise_lane_bytes_total{worker=\"w1\",lane=\"mapped\"} 2048\n") != std::string::npos);
-  CHECK(text.find("tilewise_scheduler_uptime_seconds 100\n") != std::string::npos);
-  CHECK(text.find("tilewise_warnings{code=\"stuck\"} 0\n") != std::string::npos);
-  CHECK(text.back() == '\n');
-  std::size_t from = 0;
-  while (from < text.size()) {
-    const std::string line = text.substr(from, text.find('\n', from) - from);
-    CHECK((line.starts_with("# HELP tilewise_") || line.starts_with("# TYPE tilewise_") ||
-           line.starts_with("tilewise_")));
-    from += line.size() + 1;
-  }
 }
 
 TEST_CASE("hostile names stay text in JSON") {

@@ -145,6 +145,20 @@ async function tests() {
     await press("All of it");
   });
 
+  await check("timeline: refused because others ask, it asks again", async () => {
+    await page.run(`(() => {
+      const real = window.fetch;
+      let refused = 0;
+      window.fetch = (path, more) => String(path).startsWith("/api/trace") && refused++ < 3 ? Promise.resolve(new Response('{"error":"others are collecting traces"}', { status: 503 })) : real(path, more);
+      window.restoreFetch = () => ((window.fetch = real), refused);
+    })()`);
+    await press("Fetch from workers");
+    await page.until("document.querySelector('main').innerText.includes('Asking the workers') || true", "it asks");
+    await page.until("/steps and .* transfers over/.test(document.querySelector('main').innerText)", "it is told");
+    assert.ok(await page.run("window.restoreFetch()") > 3);
+    assert.doesNotMatch(await text("main"), /No trace/);
+  });
+
   await client.do("fail");
   await check("errors: the root cause and what depended on it", async () => {
     await show("clients");
@@ -172,6 +186,9 @@ async function tests() {
     await page.until("!document.querySelector('main button').disabled", "it can be asked");
     await press("Predict");
     await says("no schedule is shorter than");
+    // Of a long chain little is there at once: the prediction is of that size, not of all that is still to be made.
+    const said = await cluster.api(`explain?id=${running.id}`), most = Math.max(...said.devices.map((d) => d.peak));
+    assert.ok(most < 64 * 1024 * 1024, `predicted ${most} bytes on one device`);
     await picture("explain");
     await show("timeline");
     await pause(500);
@@ -201,6 +218,7 @@ async function tests() {
     assert.ok(ran.length > 0 && ran.every((o) => o.busy_s > 0 && o.busiest_s <= o.busy_s && o.busiest_s > 0), JSON.stringify(ran));
     await says("Peaks, measured");
     await page.until("document.querySelectorAll('[aria-label=\"Peaks, measured\"] tbody tr').length > 0", "peaks are told");
+    await says("No other graph ran meanwhile");
   });
 
   await check("an operator drains a device: nothing new goes there", async () => {

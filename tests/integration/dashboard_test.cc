@@ -1,6 +1,7 @@
 // The dashboard and the commands that ask it, as an operator meets them.
 #include <doctest/doctest.h>
 #include <filesystem>
+#include <thread>
 
 #include "harness.h"
 
@@ -70,6 +71,55 @@ TEST_CASE("a trace has arrows from what was made to what needed it") {
   CHECK(has(without.errors, "no arrows"));
 }
 
+TEST_CASE("a trace of a range, of one graph, and of more records than one answer holds") {
+  const Cluster cluster({.workers = 1, .worker_args = {"--trace-records", "400000"}});
+  const Session session = cluster.session("long");
+  CHECK(sum(session.ones({64, 64}, {.block = {16, 16}})).item<double>() == 64.0 * 64);
+  CHECK(sum(session.ones({150'000}, {.block = {1}})).item<double>() == 150'000);
+  TempFolder folder;
+  const std::string file = folder / "trace.json";
+  const auto steps = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"trace", file, "--json", "--dashboard", "127.0.0.1:1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Ran ran = cluster.tool(arguments);
+    CAPTURE(ran.errors);
+    CHECK(ran.code == 0);
+    CHECK(has(ran.output, "\"lost\":0,\"cut\":0"));
+    std::size_t found = 0;
+    const std::string text = read_file(file), step = "\"cat\":\"step\"";
+    for (std::size_t at = text.find(step); at != std::string::npos; at = text.find(step, at + 1)) ++found;
+    return found;
+  };
+  const std::size_t all = steps({});
+  CHECK(all > 150'000);
+  const std::size_t first = steps({"--graph", "1"});
+  CHECK(first >= 16);
+  CHECK(first + steps({"--graph", "2"}) == all);  // none twice, none missed, whatever the number of answers
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  CHECK(steps({"--last", "0.2"}) == 0);
+  CHECK(steps({"--before", "0.2"}) == all);
+  CHECK(steps({"--last", "1000", "--before", "900"}) == 0);
+  CHECK(cluster.tool({"trace", file, "--last", "-1"}).code == 2);
+  CHECK(cluster.tool({"trace", file, "--graph", "x"}).code == 1);
+}
+
+TEST_CASE("what was estimated of a graph and what was measured is told when it has ended") {
+  const Watched w;
+  const Session session = w.cluster.session("explained");
+  Array a = session.ones({64, 64}, {.block = {16, 16}});
+  CHECK(sum(matmul(a, a)).item<double>() == 64.0 * 64 * 64);
+  const Ran ran = w.tool({"explain", "1"});
+  CAPTURE(ran.errors);
+  CHECK(ran.code == 0);
+  CHECK(has(ran.output, "busiest"));
+  CHECK(has(ran.output, "matmul"));
+  CHECK(has(ran.output, "w2/host:1"));
+  CHECK(has(w.tool({"explain", "1", "--json"}).output, "\"busiest_s\":"));
+  CHECK(w.tool({"explain", "4711"}).code == 1);
+  CHECK(w.tool({"explain", "1; x"}).code == 1);
+  CHECK(w.cluster.tool({"explain", "1", "--dashboard", "127.0.0.1:1"}).code == 1);
+}
+
 TEST_CASE("login links and tokens") {
   const Watched w;
   CHECK(has(w.tool({"dashboard"}).output, "/login?code="));
@@ -106,6 +156,8 @@ TEST_CASE("every command has JSON") {
                                                   {"top"},
                                                   {"arrays"},
                                                   {"graph"},
+                                                  {"graph", "1"},
+                                                  {"explain", "1"},
                                                   {"dashboard"},
                                                   {"dashboard", "--print-token", "reader"},
                                                   {"trace", w.folder / "t.json"},

@@ -67,6 +67,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   runtime.map_peers = d.options_.map_peers;
   runtime.reference_kernels = d.options_.reference_kernels;
   runtime.one_core = d.options_.one_core;
+  runtime.trace_records = d.options_.trace_records;
   d.service_ = std::make_unique<Service>(*d.exchange_, d.copier_);
   d.runtime_ =
       std::make_unique<Runtime>(std::move(devices), &plugins, runtime, d.copier_, [&loop] { loop.wake(); });

@@ -23,7 +23,8 @@ struct DaemonOptions {
   bool map_peers = true;
   bool strict_lanes = false;
   bool reference_kernels = false;
-  bool one_core = false;  // RuntimeOptions
+  bool one_core = false;  // RuntimeOptions, as is the next
+  std::uint64_t trace_records = StepLog::kUsual;
   store::SpillOptions spill;
   TimeNs silence_ns = 10 * kSecond;  // a host that answers nothing for so long is taken for gone
   TimeNs connect_timeout_ns = 30 * kSecond;

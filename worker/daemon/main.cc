@@ -31,6 +31,7 @@ struct Settings {
   std::string scheduler, devices, memory, name, spill_dir, spill_limit;
   std::vector<std::string> plugins;
   double connect_timeout_s = 30, reconnect_timeout_s = 60;
+  std::uint64_t trace_records = worker::StepLog::kUsual;
   bool respawn = false, no_map = false, strict_lanes = false, reference_kernels = false;
 };
 
@@ -73,6 +74,7 @@ Result<Setup> check(const Settings& settings) {
   setup.options.strict_lanes = settings.strict_lanes;
   setup.options.reference_kernels = settings.reference_kernels;
   setup.options.silence_ns = static_cast<TimeNs>(settings.common.silence_timeout_s * 1e9);
+  setup.options.trace_records = settings.trace_records;
   setup.options.connect_timeout_ns = static_cast<TimeNs>(settings.connect_timeout_s * 1e9);
   setup.options.reconnect_timeout_ns = static_cast<TimeNs>(settings.reconnect_timeout_s * 1e9);
   setup.plan.cores = daemon::usable_cores(settings.common.cores);
@@ -177,6 +179,10 @@ int main(int argc, char** argv) {
                  "Seconds to wait for a scheduler that keeps its state (--state-dir) and went away")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6));
+  app.add_option("--trace-records", s.trace_records,
+                 "So many steps, waits and transfers are remembered for the timeline, 80 bytes each")
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{1} << 10, worker::StepLog::kMost));
   app.add_flag("--no-map", s.no_map,
                "Copy blocks between processes of this host instead of reading them in place");
   app.add_flag("--strict-lanes", s.strict_lanes,

@@ -79,7 +79,11 @@ struct Runtime::Local {
 
 Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const kernels::PluginTable* plugins,
                  RuntimeOptions options, device::Copier& copier, std::function<void()> wake)
-    : plugins_(plugins), options_(options), copier_(copier), wake_(std::move(wake)) {
+    : steps_(options.trace_records),
+      plugins_(plugins),
+      options_(options),
+      copier_(copier),
+      wake_(std::move(wake)) {
   for (auto& device : devices) {
     auto local = std::make_unique<Local>();
     local->seen.assign(static_cast<std::size_t>(device->info().compute_streams), 0);
@@ -338,22 +342,26 @@ msg::TraceReply Runtime::trace(const msg::TraceRequest& request) const {
   if (!core_) return reply;
   reply.families = core_->families();
   reply.now_ns = monotonic_now();
-  const auto wanted = [&](const StepRecord& r) {
-    if (request.graph && r.graph != request.graph) return false;
-    return (request.from_age_ns <= 0 || reply.now_ns - r.end_ns <= request.from_age_ns) &&
-           (request.until_age_ns <= 0 || reply.now_ns - r.start_ns >= request.until_age_ns);
-  };
-  std::vector<StepRecord> records = steps_.read(reply.lost);
-  // Records come as things end, so what was overwritten ended before the oldest of them.
-  if (reply.lost > 0 && !records.empty()) reply.since_ns = records.front().end_ns;
-  for (const StepRecord& wait : core_->waits(reply.now_ns)) records.push_back(wait);
-  std::erase_if(records, [&](const StepRecord& r) { return !wanted(r); });
-  reply.steps = std::move(records);
-  if (request.max_steps > 0 && reply.steps.size() > request.max_steps) {
-    const std::size_t older = reply.steps.size() - request.max_steps;
-    reply.cut = older;
-    reply.steps.erase(reply.steps.begin(), reply.steps.begin() + static_cast<std::ptrdiff_t>(older));
+  StepLog::Wanted wanted;
+  wanted.graph = request.graph;
+  if (request.from_age_ns > 0) wanted.from = reply.now_ns - request.from_age_ns;
+  if (request.until_age_ns > 0) wanted.until = reply.now_ns - request.until_age_ns;
+  // Waits that go on are told as they are so far: the newest of all.
+  std::vector<StepRecord> waits = core_->waits(reply.now_ns);
+  std::erase_if(waits, [&](const StepRecord& r) {
+    return (wanted.graph && r.graph != wanted.graph) || r.end_ns < wanted.from || r.start_ns > wanted.until;
+  });
+  if (request.max_steps > 0) {
+    if (waits.size() > request.max_steps) reply.cut = waits.size() - request.max_steps;
+    waits.resize(waits.size() - reply.cut);
+    wanted.most = request.max_steps - waits.size();
   }
+  StepLog::Read read = steps_.read(wanted);
+  reply.lost = read.lost;
+  reply.since_ns = read.since;
+  reply.cut += read.cut;
+  reply.steps = std::move(read.records);
+  reply.steps.insert(reply.steps.end(), waits.begin(), waits.end());
   return reply;
 }
 

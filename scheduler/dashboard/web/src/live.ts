@@ -157,8 +157,13 @@ class Live {
 
 export const live = new Live();
 
-export async function get<T>(path: string): Promise<T> {
-  const answer = await fetch(path);
+// Others may be asking for the same at this moment: that is told as 503, and passes.
+export async function get<T>(path: string, tries = 8): Promise<T> {
+  let answer = await fetch(path);
+  for (let i = 1; i < tries && answer.status === 503; ++i) {
+    await new Promise((resolve) => setTimeout(resolve, 150 * i * (0.75 + Math.random() / 2)));
+    answer = await fetch(path);
+  }
   const body = await answer.json();
   if (!answer.ok) throw new Error((body as { error?: string }).error ?? answer.statusText);
   return body as T;

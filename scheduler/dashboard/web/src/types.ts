@@ -35,7 +35,7 @@ export interface Op {
 export interface SourceOp { kind: string; label: string; inputs: number[] }
 export interface Graph {
   view: "graph"; id: Id; now: number; whole: boolean; summary: GraphSummary; source: SourceOp[]; source_count: number;
-  passes: { name: string; ops: number }[]; ops: Op[]; forgotten: number; peaks: [device: number, bytes: number][];
+  passes: { name: string; ops: number }[]; ops: Op[]; forgotten: number; peaks: [device: number, bytes: number, before: number][]; alone: boolean;
 }
 export interface ArrayInfo {
   id: Id; session: number; client: string; number: number; held: boolean; dtype: string; shape: number[]; grid: string;

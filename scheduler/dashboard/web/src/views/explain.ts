@@ -1,5 +1,5 @@
 // What the scheduler predicts of a graph beside what happened.
-import { bytes, count, h, replace, seconds, shortId } from "../dom";
+import { bytes, count, h, replace, seconds, setText, shortId } from "../dom";
 import { get, live } from "../live";
 import { badge, section, Table, type View } from "../parts";
 import type { Explanation, Op, TraceColumns } from "../types";
@@ -24,7 +24,7 @@ export function explain(root: HTMLElement, id: string | undefined): View {
       { title: "Predicted", number: true, cell: (r) => r.predicted ? `${seconds(r.predicted.begin_s)} to ${seconds(r.predicted.end_s)}` : "–", help: "From the moment of asking" },
       { title: "Measured, busiest device", number: true, cell: (r) => r.op && r.op.busiest_s > 0 ? seconds(r.op.busiest_s) : "–", help: "Of its steps, as they ran; to be compared with the estimate. Known of a device's share when that is complete" },
       { title: "Measured, all devices", number: true, cell: (r) => r.op && r.op.busy_s > 0 ? `${seconds(r.op.busy_s)}${r.predicted && r.predicted.busy_s > 0 ? ` (predicted ${seconds(r.predicted.busy_s)})` : ""}` : "–" },
-      { title: "Observed", number: true, cell: (r) => r.op?.began != null && r.op.ended !== null ? `${seconds(r.op.ended - r.op.began)}${r.op.finished ? "" : " so far"}` : "–", help: "From the first report of its tasks to the last, as the scheduler heard them (every 10 ms)" },
+      { title: "Observed", number: true, cell: (r) => r.op?.began != null && r.op.ended !== null ? `${r.op.ended - r.op.began < 0.01 ? "< 10 ms" : seconds(r.op.ended - r.op.began)}${r.op.finished ? "" : " so far"}` : "–", help: "From the first report of its tasks to the last, as the scheduler heard them (every 10 ms)" },
       { title: "Moved, predicted", number: true, cell: (r) => r.predicted ? bytes(r.predicted.bytes_moved) : "–", help: "Of its inputs, to the devices that run it; what is read in place included" },
       { title: "Copied, measured", number: true, cell: (r) => r.op && r.op.done > 0 ? bytes(r.op.bytes_moved) : "–", help: "Of its inputs, copied from other devices; what is read in place is not copied" },
       { title: "Placed", cell: (r) => h("span", { class: "wide" }, r.predicted?.choices[0] ? `${r.predicted.choices[0].policy} (${r.predicted.choices[0].placement})` : r.op?.why ?? "–") },
@@ -60,7 +60,7 @@ export function explain(root: HTMLElement, id: string | undefined): View {
       caption: "Devices, predicted", key: (d) => String(d.device), empty: "Not simulated.",
       columns: [{ title: "Device", cell: (d) => device(d.device) }, { title: "Tasks", number: true, cell: (d) => count(d.tasks) },
                 { title: "Busy", number: true, cell: (d) => seconds(d.busy_s) }, { title: "Peak predicted", number: true, cell: (d) => bytes(d.peak) },
-                { title: "Peak measured", number: true, cell: (d) => peak(d.device) === undefined ? "–" : bytes(peak(d.device)!), help: "While this graph ran, as far as it has; with what else was there" }],
+                { title: "Peak measured", number: true, cell: (d) => peak(d.device) === undefined ? "–" : `${bytes(peak(d.device)![1])}, ${bytes(peak(d.device)![2])} before it`, help: "While this graph ran, as far as it has; of that, what was there before it began. Predicted peaks have that too" }],
     });
     devices.update(said.devices);
     const links = new Table<Explanation["links"][number]>({
@@ -74,7 +74,7 @@ export function explain(root: HTMLElement, id: string | undefined): View {
       section("Critical path, predicted", path.length ? h("ol", null, ...path) : h("p", { class: "empty" }, "None was found.")));
   }
 
-  const peak = (d: number) => live.graph?.peaks.find(([x]) => x === d)?.[1];
+  const peak = (d: number) => live.graph?.peaks.find(([x]) => x === d);
   const measured = h("div");
   root.append(measured);
   let measuring = false, measuredFor = "";
@@ -82,9 +82,11 @@ export function explain(root: HTMLElement, id: string | undefined): View {
   async function measure(): Promise<void> {
     if (!id || measuring) return;
     measuring = true;
-    const peaks = new Table<[number, number]>({
+    const shared = h("p", { class: "muted" });
+    const peaks = new Table<[number, number, number]>({
       caption: "Peaks, measured", key: ([d]) => String(d), empty: "No device has reported yet.",
-      columns: [{ title: "Device", cell: ([d]) => device(d) }, { title: "Most bytes while it ran", number: true, cell: ([, n]) => bytes(n), help: "Of blocks, whoever's they were" }],
+      columns: [{ title: "Device", cell: ([d]) => device(d) }, { title: "Most bytes while it ran", number: true, cell: ([, n]) => bytes(n) },
+                { title: "There before it began", number: true, cell: ([, , n]) => bytes(n) }],
     });
     const links = new Table<{ from: number; to: number; lane: string; blocks: number; bytes: number; took: number }>({
       caption: "Links, measured", key: (l) => `${l.from} ${l.to} ${l.lane}`, empty: "No transfer of this graph is remembered.",
@@ -106,8 +108,11 @@ export function explain(root: HTMLElement, id: string | undefined): View {
     } catch (error) {
       note.textContent = `Links cannot be told: ${(error as Error).message}.`;
     }
-    replace(measured, h("div", { class: "columns" }, section("Peaks, measured", peaks.node), section("Links, measured", note, links.node)));
-    showPeaks = () => peaks.update(live.graph?.peaks ?? []);
+    replace(measured, h("div", { class: "columns" }, section("Peaks, measured", shared, peaks.node), section("Links, measured", note, links.node)));
+    showPeaks = () => {
+      peaks.update(live.graph?.peaks ?? []);
+      setText(shared, live.graph?.alone === false ? "Other graphs ran meanwhile: these peaks are of all of them." : "No other graph ran meanwhile: what was not there before is its own.");
+    };
     showPeaks();
     measuring = false;
   }

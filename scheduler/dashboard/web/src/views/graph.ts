@@ -6,7 +6,7 @@ import { badge, bar, confirm, section, Table, toast, type View } from "../parts"
 import { kindColour } from "../theme";
 import type { Graph, GraphSummary, Op } from "../types";
 
-const kWidth = 176, kHeight = 58, kGapX = 44, kGapY = 16, kListed = 300;
+const kWidth = 176, kHeight = 58, kGapX = 44, kGapY = 16, kListed = 300, kReports = 0.01;
 
 function nodes(g: Graph, written: boolean): Node[] {
   if (!written) return g.ops.filter((o) => o.kind !== "fetch" || o.inputs.length > 0);
@@ -69,9 +69,10 @@ export function graph(root: HTMLElement, id: string | undefined): View {
     columns: [
       { title: "Op", cell: (o) => opName(o) }, { title: "State", cell: (o) => badge(o.failed > 0 ? "failed" : o.finished ? "done" : o.done > 0 ? "running" : "waiting") },
       { title: "Tasks", cell: (o) => o.tasks > 0 ? bar(o.done / o.tasks, `${count(o.done)} of ${count(o.tasks)}`) : "none" },
-      { title: "Fused", number: true, cell: (o) => o.fused > 0 ? `${o.fused} instructions` : "–", help: "Instructions of the tape that one pass over the data runs" },
+      { title: "Fused", number: true, cell: (o) => o.fused > 0 ? `${count(o.fused)} instruction${o.fused > 1 ? "s" : ""}` : "–", help: "Instructions of the tape that one pass over the data runs" },
       { title: "Began", number: true, cell: (o) => seconds(o.began === null ? null : o.began - (live.graph?.summary.submitted ?? 0)), help: "After submission, as the scheduler heard of it" },
-      { title: "Took", number: true, cell: (o) => o.began !== null && o.ended !== null ? seconds(o.ended - o.began) : "–" },
+      { title: "Took", number: true, cell: (o) => o.began !== null && o.ended !== null ? o.ended - o.began < kReports ? "< 10 ms" : seconds(o.ended - o.began) : "–", help: "From the first report of its tasks to the last; workers report every 10 ms" },
+      { title: "Work", number: true, cell: (o) => o.busy_s > 0 ? seconds(o.busy_s) : "–", help: "Its steps as they ran, all devices together" },
       { title: "Result", number: true, cell: (o) => bytes(o.bytes) }, { title: "Reads ops", cell: (o) => o.inputs.slice(0, 8).join(", ") + (o.inputs.length > 8 ? " …" : "") + (o.reads_earlier && o.inputs.length === 0 && o.kind !== "map" ? "earlier arrays" : "") },
       { title: "Placed", cell: (o) => o.why || "–" },
     ],

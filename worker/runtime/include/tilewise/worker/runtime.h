@@ -23,6 +23,7 @@ struct RuntimeOptions {
   bool reference_kernels = false;  // slow and plain, for comparison
   // There is no core for an executor beside this thread: short steps run here, where no wake-up stands between them.
   bool one_core = false;
+  std::uint64_t trace_records = StepLog::kUsual;  // remembered for people; 80 bytes each
 };
 
 class Runtime {
