@@ -11,3 +11,8 @@ find_package(CLI11 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(ucx REQUIRED IMPORTED_TARGET ucx)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+# Compressors of Zarr chunks, and HDF5 (Debian names its serial build).
+pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
+pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(blosc REQUIRED IMPORTED_TARGET blosc)
+pkg_search_module(hdf5 REQUIRED IMPORTED_TARGET hdf5-serial hdf5)

@@ -202,32 +202,4 @@ Future Array::persist(const ComputeOptions& options) {
   return Access::state(*this).submit({.hold = {Access::key(*this)}}, options);
 }
 
-Future Array::save_npy(const std::string& path, const ComputeOptions& options) const {
-  if (ir::npy_code(dtype()).empty()) {
-    throw ArrayError(Errc::kUnsupported,
-                     "save_npy('" + path + "') of " + std::string(name_of(dtype())) +
-                         ": .npy files have no such dtype; astype(float32) keeps every value");
-  }
-  client::SessionState& state = Access::state(*this);
-  const std::uint64_t token = state.next_token();
-  const Array written = Access::record(
-      *this, infer_write_npy(Access::source(*this), path, client::npy_data_offset(dtype(), shape()), token));
-  // The file gets its name when every block has reported: one small task reads all the reports.
-  std::string params =
-      std::to_string(token) + ' ' + std::to_string(static_cast<int>(dtype())) + ' ' + std::to_string(rank());
-  for (std::int64_t extent : shape()) params += ' ' + std::to_string(extent);
-  ir::OperandMap all;
-  for (int d = 0; d < written.rank(); ++d) all.push_back({.kind = ir::DimMap::Kind::kWhole});
-  params += '\n' + path;
-  const Kernel commit{.name = "tilewise.commit_npy", .version = "1", .params = params};
-  const std::vector<Array> committed =
-      map_blocks(commit, std::span(&written, 1), {all}, {{DType::kInt64, ir::Grid({ir::DimGrid::whole(1)})}});
-  ir::Op undo;
-  undo.kind = ir::OpKind::kCall;
-  undo.space = ir::Grid({ir::DimGrid::whole(1)});
-  undo.outputs = {{0, DType::kInt64, undo.space}};
-  undo.attrs = ir::CallAttrs{.kernel = "tilewise.discard_npy", .version = "1", .params = std::move(params)};
-  return state.submit({.run = {Access::key(committed[0])}, .undo = std::move(undo)}, options);
-}
-
 }  // namespace tilewise

@@ -192,18 +192,6 @@ Array Session::from_bytes(std::span<const std::byte> bytes, DType dtype, const S
   return state_->add_one(Access::copy_op(provided));
 }
 
-Array Session::load_npy(const std::string& path, const BlockOptions& options) const {
-  if (!state_->options().npy_info) {
-    throw ArrayError(Errc::kUnsupported,
-                     "load_npy('" + path + "'): this session has nothing that reads file headers");
-  }
-  const Result<NpyInfo> info = state_->options().npy_info(path);
-  if (!info) throw ArrayError(info.error().code, "load_npy('" + path + "'): " + info.error().message);
-  return Access::record(*state_, nullptr,
-                        infer_read_npy(path, info->dtype, info->shape, info->data_offset, info->fortran_order,
-                                       grid_of(info->shape, options.block)));
-}
-
 // ---- random numbers --------------------------------------------------------------------------------------------------
 
 namespace {

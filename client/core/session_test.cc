@@ -342,11 +342,16 @@ TEST_CASE("explicit placement") {
 }
 
 TEST_CASE("files") {
-  const auto info = [](const std::string& path) -> Result<NpyInfo> {
-    if (path == "x.npy") return NpyInfo{DType::kFloat32, {100, 4}, 128, true};
+  const auto info = [](ir::FileFormat format, const std::string& path,
+                       const std::string& dataset) -> Result<ir::FileInfo> {
+    if (path == "x.npy" && format == ir::FileFormat::kNpy)
+      return ir::FileInfo{DType::kFloat32, {100, 4}, {}, 128, true, ""};
+    if (path == "x.zarr" && format == ir::FileFormat::kZarr)
+      return ir::FileInfo{DType::kInt16, {100, 4}, {30, 3}, 0, false, "zarr"};
+    if (path == "x.h5" && dataset == "/a") return ir::FileInfo{DType::kFloat64, {5}, {}, 0, false, "hdf5"};
     return error(Errc::kNotFound, "no such file");
   };
-  World world({.npy_info = info});
+  World world({.inspect = info});
   const Array x = world.session.load_npy("x.npy", {.block = {25, 4}});
   CHECK(x.dtype() == DType::kFloat32);
   CHECK(x.grid().block_count() == 4);
@@ -354,6 +359,36 @@ TEST_CASE("files") {
   CHECK(e.code() == Errc::kNotFound);
   CHECK(says(e, "'y.npy'"));
   CHECK(thrown([&] { World().session.load_npy("x.npy"); }).code() == Errc::kUnsupported);
+
+  const Array z = world.session.read_zarr("x.zarr");
+  CHECK(z.dtype() == DType::kInt16);
+  CHECK(z.grid().max_block_shape() == Shape{100, 4});  // one block: whole chunks, cut at the array's end
+  CHECK(world.session.read_zarr("x.zarr", {.block = {7, 4}}).grid().block_count() == 15);
+  CHECK(world.session.read_hdf5("x.h5", "/a").shape() == Shape{5});
+  CHECK(thrown([&] { world.session.read_hdf5("x.h5", "/b"); }).code() == Errc::kNotFound);
+  CHECK(thrown([&] { World().session.read_zarr("x.zarr"); }).code() == Errc::kUnsupported);
+  CHECK(world.session.read_raw("x.bin", DType::kInt32, {10, 3}, {.offset = 7}).shape() == Shape{10, 3});
+  CHECK(thrown([&] { world.session.read_raw("x.bin", DType::kInt32, {10}, {.offset = -1}); }).code() ==
+        Errc::kOutOfRange);
+  CHECK(thrown([&] {
+          world.session.read_raw("x.bin", DType::kInt32, {10}, {.block = {2, 2}});
+        }).code() == Errc::kShapeMismatch);
+
+  const Array cut = world.session.zeros({100, 6}, {.block = {20, 6}});
+  const ArrayError uneven = thrown([&] { cut.write_zarr("c.zarr", {.chunk = {15, 3}}); });
+  CHECK(uneven.code() == Errc::kInvalidArgument);
+  CHECK(says(uneven, "reblock((30, 6)) first"));
+  CHECK(thrown([&] {
+          cut.write_zarr("c.zarr", {.version = 2, .shard = {20, 6}});
+        }).code() == Errc::kInvalidArgument);
+  CHECK(thrown([&] {
+          cut.write_zarr("c.zarr", {.chunk = {10, 3}, .shard = {15, 3}});
+        }).code() == Errc::kInvalidArgument);
+  CHECK(thrown([&] { cut.write_zarr("c.zarr", {.chunk = {10}}); }).code() == Errc::kInvalidArgument);
+  CHECK(thrown([&] { cut.write_zarr("c.zarr", {.codec = "lzma"}); }).code() == Errc::kInvalidArgument);
+  CHECK(thrown([&] { cut.write_zarr("c.zarr", {.version = 1}); }).code() == Errc::kInvalidArgument);
+  CHECK(thrown([&] { cut.astype(DType::kBFloat16).write_zarr("c.zarr"); }).code() == Errc::kUnsupported);
+  CHECK(world.fake.all<msg::Submit>().empty());
 
   Future a = x.save_npy("a.npy"), b = x.save_npy("b.npy");
   const auto all = world.fake.all<msg::Submit>();

@@ -1,6 +1,6 @@
 // tilewise::connect(): a session with the cluster that the environment names, or with one inside this process.
 #include <tilewise/embedded/cluster.h>
-#include <tilewise/io/npy.h>
+#include <tilewise/io/stored.h>
 #include <tilewise/remote/connect.h>
 #include <tilewise/tilewise.h>
 
@@ -81,11 +81,6 @@ Result<std::unique_ptr<client::Endpoint>> embedded_endpoint(const std::string& n
       std::make_unique<OwnCluster>(std::move(cluster), std::move(endpoint)));
 }
 
-Result<NpyInfo> read_header(const std::string& path) {
-  TW_ASSIGN(const io::NpyInfo info, io::read_npy_header(path));
-  return NpyInfo{info.dtype, info.shape, info.data_offset, info.fortran_order};
-}
-
 }  // namespace
 
 Session connect(SessionOptions options) {
@@ -93,7 +88,7 @@ Session connect(SessionOptions options) {
   auto endpoint = scheduler.empty() ? embedded_endpoint(options.name)
                                     : remote::connect_from_environment(scheduler, options.name);
   if (!endpoint) throw ArrayError(endpoint.error());
-  if (!options.npy_info) options.npy_info = read_header;
+  if (!options.inspect) options.inspect = io::inspect;
   Session session = make_session(std::move(*endpoint), std::move(options));
   // The list of workers follows the welcome; a cluster without any is the user's to find out at the first compute.
   session.wait_for_devices(1, std::chrono::seconds(scheduler.empty() ? 0 : 2));

@@ -58,6 +58,10 @@ constexpr tilewise_kernel_v1 kKernels[] = {
 #ifdef TILEWISE_KERNELS_IO
     {"tilewise.commit_npy", file::commit_npy, nullptr, 1, 1, nullptr},
     {"tilewise.discard_npy", file::discard_npy, nullptr, 0, 1, nullptr},
+    {"tilewise.read_stored", file::read_stored, nullptr, 0, 1, nullptr},
+    {"tilewise.write_zarr", file::write_zarr, nullptr, 1, 1, nullptr},
+    {"tilewise.commit_zarr", file::commit_zarr, nullptr, 1, 1, nullptr},
+    {"tilewise.discard_zarr", file::discard_zarr, nullptr, 0, 1, nullptr},
 #endif
 };
 constexpr tilewise_plugin_v1 kPlugin = {TILEWISE_PLUGIN_ABI, "tilewise", "1",

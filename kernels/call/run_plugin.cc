@@ -22,6 +22,9 @@ tilewise_view_v1 view_of(const TensorView& from, const ir::Box& box) {
 
 Status failed(const std::string& kernel, int code, std::array<char, kMessageBytes>& message) {
   message.back() = '\0';
+  // Those built in say which error it is.
+  if (kernel.starts_with("tilewise.") && code > 0 && code <= static_cast<int>(Errc::kInternal))
+    return error(static_cast<Errc>(code), message.data());
   return error(
       Errc::kTaskFailed,
       "kernel " + kernel + ": " + (message[0] != '\0' ? message.data() : "error " + std::to_string(code)));

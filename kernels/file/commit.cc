@@ -59,21 +59,25 @@ Status commit(const tilewise_call_v1* call) {
 Status discard(const tilewise_call_v1* call) {
   TW_ASSIGN(const Parameters p,
             parse(std::string(static_cast<const char*>(call->params), call->params_bytes)));
-  // Blocks of a cancelled save may still be being written, each by whoever makes the file if it is not there.
+  TW_TRY(discard_all([&] { return io::discard(p.path, p.token); }));
+  *static_cast<std::int64_t*>(call->outputs[0].data) = 0;
+  return {};
+}
+
+}  // namespace
+
+Status discard_all(const std::function<Status()>& discard) {
   for (int i = 0; i < kDiscardRounds; ++i) {
     if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    TW_TRY(io::discard(p.path, p.token));
+    TW_TRY(discard());
   }
-  *static_cast<std::int64_t*>(call->outputs[0].data) = 0;
   return {};
 }
 
 int answer(const tilewise_call_v1* call, const Status& ok) {
   if (!ok) std::snprintf(call->message, call->message_bytes, "%s", ok.error().message.c_str());
-  return ok ? 0 : 1;
+  return ok ? 0 : static_cast<int>(ok.error().code);
 }
-
-}  // namespace
 
 int commit_npy(const tilewise_call_v1* call) { return answer(call, commit(call)); }
 int discard_npy(const tilewise_call_v1* call) { return answer(call, discard(call)); }

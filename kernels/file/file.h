@@ -3,6 +3,9 @@
 #include <tilewise/kernels/kernels.h>
 #include <tilewise/kernels/plugin_abi.h>
 
+#include <functional>
+#include <memory>
+
 namespace tilewise::kernels::file {
 
 Status supports(const ir::Op& op, const PluginTable* plugins);
@@ -11,5 +14,17 @@ Status reference(const KernelCall& call, const PluginTable* plugins);
 
 int commit_npy(const tilewise_call_v1* call);  // built-in kernels, see commit.cc
 int discard_npy(const tilewise_call_v1* call);
+int read_stored(const tilewise_call_v1* call);  // see stored.cc
+int write_zarr(const tilewise_call_v1* call);
+int commit_zarr(const tilewise_call_v1* call);
+int discard_zarr(const tilewise_call_v1* call);
+
+// What a built-in kernel returns: the error's code, with its message.
+int answer(const tilewise_call_v1* call, const Status& ok);
+// Writers of blocks that were cancelled may still be at it, and make what is not there: so this often it is removed, with
+// pauses between.
+Status discard_all(const std::function<Status()>& discard);
+// The view's elements in C order: where they lie, or copied to `packed`.
+const void* in_c_order(const TensorView& view, std::unique_ptr<std::byte[]>& packed);
 
 }  // namespace tilewise::kernels::file

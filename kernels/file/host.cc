@@ -31,24 +31,27 @@ Status write(const KernelCall& call) {
   TW_ASSIGN(const io::NpyInfo info, io::npy_info(in.dtype, call.space_shape));
   TW_ASSIGN(const std::string temporary,
             io::create_temp(attrs.path, std::to_string(attrs.token), in.dtype, call.space_shape));
-  const Collapsed where = collapse(in.shape, in.strides);
-  const void* data = in.data;
   std::unique_ptr<std::byte[]> packed;
-  if (!where.is_flat() || where.stride() != 1) {
-    packed = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(elements * size));
-    std::byte* to = packed.get();
-    for_runs(where, 0, elements, [&](std::int64_t offset, std::int64_t count) {
-      map::gather(to, static_cast<const std::byte*>(in.data) + offset * size, size, where.stride(), count);
-      to += count * size;
-    });
-    data = packed.get();
-  }
-  TW_TRY(io::write_block(temporary, info, call.box, data));
+  TW_TRY(io::write_block(temporary, info, call.box, in_c_order(in, packed)));
   *static_cast<std::int64_t*>(call.outputs[0].data) = elements * size;
   return {};
 }
 
 }  // namespace
+
+const void* in_c_order(const TensorView& view, std::unique_ptr<std::byte[]>& packed) {
+  const auto size = static_cast<std::int64_t>(ir::size_of(view.dtype));
+  const std::int64_t elements = ir::volume(view.shape);
+  const Collapsed where = collapse(view.shape, view.strides);
+  if (where.is_flat() && where.stride() == 1) return view.data;
+  packed = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(elements * size));
+  std::byte* to = packed.get();
+  for_runs(where, 0, elements, [&](std::int64_t offset, std::int64_t count) {
+    map::gather(to, static_cast<const std::byte*>(view.data) + offset * size, size, where.stride(), count);
+    to += count * size;
+  });
+  return packed.get();
+}
 
 Status supports(const ir::Op&, const PluginTable*) { return {}; }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 namespace tilewise::io {
 
@@ -17,7 +18,7 @@ Result<FileBox> file_box(const std::string& path, const NpyInfo& info, const ir:
   }
   TW_ASSIGN(const std::int64_t bytes, npy_data_bytes(info.dtype, info.shape, path));
   if (bytes != info.data_bytes || info.data_offset < 0 ||
-      info.data_offset > static_cast<std::int64_t>(kMaxNpyHeaderBytes) + 12) {
+      info.data_offset > std::numeric_limits<std::int64_t>::max() - bytes) {
     return error(Errc::kInvalidArgument, path + ": a header that contradicts itself");
   }
   FileBox out;
@@ -70,12 +71,18 @@ void move_plane(const std::byte* from, std::byte* to, const FileBox::Dim& row, s
   }
 }
 
+struct Sixteen {  // bytes: a complex128
+  std::uint64_t parts[2];
+};
+
 void move_plane_of(std::int64_t item, const std::byte* from, std::byte* to, const FileBox::Dim& row,
                    std::int64_t rows, const FileBox::Dim& column) {
   switch (item) {
     case 1: return move_plane<std::uint8_t>(from, to, row, rows, column);
+    case 2: return move_plane<std::uint16_t>(from, to, row, rows, column);
     case 4: return move_plane<std::uint32_t>(from, to, row, rows, column);
-    default: return move_plane<std::uint64_t>(from, to, row, rows, column);
+    case 8: return move_plane<std::uint64_t>(from, to, row, rows, column);
+    default: return move_plane<Sixteen>(from, to, row, rows, column);
   }
 }
 

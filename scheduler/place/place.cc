@@ -1,4 +1,5 @@
 #include <tilewise/ir/cost.h>
+#include <tilewise/ir/file_info.h>
 #include <tilewise/place/place.h>
 
 #include "shares.h"
@@ -178,7 +179,8 @@ std::unique_ptr<Policy> block_cyclic_policy() { return std::make_unique<Tiled>(t
 std::unique_ptr<Policy> wanted_policy() { return std::make_unique<Wanted>(); }
 
 void eligible_devices(const ir::Op& op, std::span<const Device> devices, std::vector<Device>& out) {
-  const bool files = op.kind == ir::OpKind::kReadNpy || op.kind == ir::OpKind::kWriteNpy;
+  const bool files = op.kind == ir::OpKind::kReadNpy || op.kind == ir::OpKind::kWriteNpy ||
+                     (op.kind == ir::OpKind::kCall && ir::is_file_kernel(op.get<ir::CallAttrs>().kernel));
   const std::uint8_t preferred = files ? kHostKind : kCudaKind;
   const bool there =
       std::any_of(devices.begin(), devices.end(), [&](const Device& d) { return d.kind == preferred; });

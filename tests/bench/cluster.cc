@@ -1,6 +1,6 @@
 #include "cluster.h"
 
-#include <tilewise/io/npy.h>
+#include <tilewise/io/stored.h>
 #include <tilewise/remote/connect.h>
 
 #include <unistd.h>
@@ -43,12 +43,8 @@ std::unique_ptr<client::Endpoint> Cluster::endpoint() const {
 }
 
 Session Cluster::session(std::unique_ptr<client::Endpoint> endpoint) {
-  const auto header = [](const std::string& path) -> Result<NpyInfo> {
-    TW_ASSIGN(const io::NpyInfo info, io::read_npy_header(path));
-    return NpyInfo{info.dtype, info.shape, info.data_offset, info.fortran_order};
-  };
   Session session =
-      make_session(std::move(endpoint), {.name = "bench", .timeout = kLong, .npy_info = header});
+      make_session(std::move(endpoint), {.name = "bench", .timeout = kLong, .inspect = io::inspect});
   if (!session.wait_for_devices(2, testing::kPatience)) throw std::runtime_error("the workers are not there");
   return session;
 }

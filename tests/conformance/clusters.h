@@ -1,7 +1,7 @@
 // The forms of cluster that every program is run on. Some threads poll, some park at once: that changes who meets whom.
 #pragma once
 #include <tilewise/embedded/cluster.h>
-#include <tilewise/io/npy.h>
+#include <tilewise/io/stored.h>
 #include <tilewise/tilewise.h>
 
 #include <stdexcept>
@@ -45,12 +45,7 @@ struct TestCluster {
   explicit TestCluster(const Form& form)
       : cluster(start(form.options)),
         session(make_session(cluster->connect("test"),
-                             {.seed = 5, .timeout = std::chrono::seconds(60), .npy_info = npy_info})) {}
-  static Result<NpyInfo> npy_info(const std::string& path) {
-    auto header = io::read_npy_header(path);
-    if (!header) return header.error();
-    return NpyInfo{header->dtype, header->shape, header->data_offset, header->fortran_order};
-  }
+                             {.seed = 5, .timeout = std::chrono::seconds(60), .inspect = io::inspect})) {}
   static std::unique_ptr<embedded::Cluster> start(const embedded::ClusterOptions& options) {
     auto started = embedded::Cluster::start(options);
     if (!started) throw std::runtime_error(started.error().message);

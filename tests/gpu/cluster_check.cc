@@ -1,7 +1,7 @@
 // Array programs through the whole engine on a GPU: client, scheduler, worker core, runtime, CUDA kernels, and the way
 // back to the client's memory.
 #include <tilewise/embedded/cluster.h>
-#include <tilewise/io/npy.h>
+#include <tilewise/io/stored.h>
 #include <tilewise/tilewise.h>
 
 #include <doctest/doctest.h>
@@ -22,12 +22,8 @@ struct GpuCluster {
     auto started = embedded::Cluster::start({.workers = 1, .memory_bytes = std::int64_t{2} << 30});
     REQUIRE(started.has_value());
     cluster = std::move(*started);
-    const auto header = [](const std::string& path) -> Result<NpyInfo> {
-      TW_ASSIGN(const io::NpyInfo info, io::read_npy_header(path));
-      return NpyInfo{info.dtype, info.shape, info.data_offset, info.fortran_order};
-    };
     session.emplace(make_session(cluster->connect("gpu_check"),
-                                 {.seed = 1, .timeout = std::chrono::seconds(120), .npy_info = header}));
+                                 {.seed = 1, .timeout = std::chrono::seconds(120), .inspect = io::inspect}));
   }
   std::unique_ptr<embedded::Cluster> cluster;
   std::optional<Session> session;

@@ -1,7 +1,7 @@
 #include "harness.h"
 #include "network.h"
 
-#include <tilewise/io/npy.h>
+#include <tilewise/io/stored.h>
 #include <tilewise/remote/connect.h>
 
 #include <fcntl.h>
@@ -215,11 +215,7 @@ Session Cluster::session(const std::string& name, bool map_peers) const {
   options.reconnect_ns = options_.reconnect.count() * kSecond;
   auto endpoint = remote::connect(options);
   if (!endpoint) throw ArrayError(endpoint.error());
-  const auto header = [](const std::string& path) -> Result<NpyInfo> {
-    TW_ASSIGN(const io::NpyInfo info, io::read_npy_header(path));
-    return NpyInfo{info.dtype, info.shape, info.data_offset, info.fortran_order};
-  };
-  return make_session(std::move(*endpoint), {.name = name, .timeout = kPatience, .npy_info = header});
+  return make_session(std::move(*endpoint), {.name = name, .timeout = kPatience, .inspect = io::inspect});
 }
 
 std::string Cluster::words() const {

@@ -25,7 +25,7 @@ ARROWS = {
     "object_store/alloc": "base",
     "object_store/store": "alloc device base",
     "object_store/transfer": "device alloc store base",
-    "object_store/io": "base ir device",
+    "object_store/io": "base ir device json",
     "kernels": "ir device base",
     "kernels/cuda": "kernels ir device cuda base",
     "kernels/file": "kernels ir device io base",

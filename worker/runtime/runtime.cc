@@ -1,3 +1,4 @@
+#include <tilewise/ir/file_info.h>
 #include <tilewise/worker/runtime.h>
 
 #include "host_fallback.h"
@@ -27,8 +28,7 @@ bool may_sleep(const ir::Op& op) {
   switch (op.kind) {
     case ir::OpKind::kReadNpy:
     case ir::OpKind::kWriteNpy: return true;
-    case ir::OpKind::kCall:
-      return op.get<ir::CallAttrs>().kernel.ends_with("_npy");  // of the built-in ones, that sync
+    case ir::OpKind::kCall: return ir::is_file_kernel(op.get<ir::CallAttrs>().kernel);
     case ir::OpKind::kMatmul:
     case ir::OpKind::kMatmulPanels: {
       static const bool may_wait = !kernels::host_warning().empty();  // for other products to end

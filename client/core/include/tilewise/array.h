@@ -31,6 +31,14 @@ struct ComputeOptions {
   std::int32_t priority = 0;
 };
 
+struct ZarrOptions {
+  int version = 3;   // 2 or 3
+  Shape chunk = {};  // extents of what is compressed as one; empty: those of a block
+  Shape shard = {};  // version 3: so many chunks in a file (a multiple of `chunk`); empty: a file a chunk
+  std::string codec = "zstd";  // "none", "gzip", "zstd" or "blosc" (lz4, shuffled bytes)
+  int level = 3;               // gzip and blosc 0 to 9, zstd up to 22
+};
+
 class Array {
  public:
   Array() = default;  // names nothing; using it is kInvalidArgument
@@ -89,6 +97,11 @@ class Array {
   Future persist(const ComputeOptions& options = {});
   // Writes a .npy file at `path`, as workers see it; appears under that name when complete.
   Future save_npy(const std::string& path, const ComputeOptions& options = {}) const;
+  // Writes a Zarr array into the folder `path`, as workers see it: each worker its own blocks, at once. It appears under that
+  // name when complete, and takes the place of an older Zarr array; anything else there stays (kAlreadyExists). Blocks have to
+  // start where chunks (shards) do: kInvalidArgument otherwise, saying how to reblock(). kUnsupported for bfloat16.
+  Future write_zarr(const std::string& path, const ZarrOptions& zarr = {},
+                    const ComputeOptions& options = {}) const;
 
  private:
   friend struct client::Access;

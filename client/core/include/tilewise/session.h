@@ -4,6 +4,7 @@
 #include <tilewise/client/endpoint.h>
 #include <tilewise/explain.h>
 #include <tilewise/future.h>
+#include <tilewise/ir/file_info.h>
 #include <tilewise/trace.h>
 #include <tilewise/types.h>
 
@@ -16,13 +17,6 @@
 
 namespace tilewise {
 
-struct NpyInfo {  // what the header of a .npy file says
-  DType dtype = DType::kFloat64;
-  Shape shape;
-  std::int64_t data_offset = 0;  // bytes before the first element
-  bool fortran_order = false;
-};
-
 struct SessionOptions {
   std::string name = {};   // for people
   std::uint64_t seed = 0;  // of random arrays without a seed of their own
@@ -30,8 +24,10 @@ struct SessionOptions {
   // 1 to 10,000; kInvalidArgument from whatever computes, otherwise.
   std::uint32_t weight = 100;
   Duration timeout{0};  // of every wait that names none; 0: for ever
-  // Reads the header of a .npy file where the client can see it; load_npy is kUnsupported without.
-  std::function<Result<NpyInfo>(const std::string& path)> npy_info = {};
+  // Looks at a file where the client can see it (io::inspect); load_npy, read_zarr and read_hdf5 are kUnsupported without.
+  std::function<Result<ir::FileInfo>(ir::FileFormat format, const std::string& path,
+                                     const std::string& dataset)>
+      inspect = {};
 };
 
 // How new arrays look. `block`: extents of a block, of the rank of the shape; empty: the default cut, which depends on
@@ -47,6 +43,10 @@ struct RandomOptions {
   DType dtype = DType::kFloat64;  // float32 or float64; not of integers()
 };
 struct BlockOptions {
+  Shape block = {};
+};
+struct RawOptions {
+  std::int64_t offset = 0;  // bytes before the first element
   Shape block = {};
 };
 struct MemoryOptions {
@@ -107,6 +107,22 @@ class Session {
                    const MemoryOptions& options = {}) const;
   // The file at `path`, as workers see it; read when needed, block by block.
   Array load_npy(const std::string& path, const BlockOptions& options = {}) const;
+  // The Zarr array in the folder `path`, version 2 or 3, sharded or not; codecs none, gzip, zlib, zstd, blosc, crc32c,
+  // transpose. Workers read their own blocks, when needed. Blocks may lie across chunks, but then a chunk is read, and
+  // decoded, for each block that has a part of it; the default cut is one of whole chunks. Errors: kNotFound (no array
+  // there), kUnsupported (a codec, filter or dtype, by name), kCorruptData, kLimitExceeded (more than 8 dimensions, chunks
+  // above 2 GiB); a chunk that cannot be read fails what needs it, with the chunk's file in the text.
+  Array read_zarr(const std::string& path, const BlockOptions& options = {}) const;
+  // `shape` elements of `dtype`, little-endian, C order, from `options.offset` on in the file `path`, as workers see it. What
+  // the file is too short for fails when it is read (kCorruptData). kOutOfRange for a negative offset.
+  Array read_raw(const std::string& path, DType dtype, const Shape& shape,
+                 const RawOptions& options = {}) const;
+  // A dataset of an HDF5 file ("/group/name"): integers, float32 or float64 of either byte order, or bools as h5py
+  // writes them; contiguous or chunked, with the filters that the workers' HDF5 library has. Blocks as in read_zarr.
+  // Blocks of one worker process are read one after the other: the library promises no more. Errors: kNotFound,
+  // kUnsupported (another type), kCorruptData (no HDF5 file, damaged data).
+  Array read_hdf5(const std::string& path, const std::string& dataset,
+                  const BlockOptions& options = {}) const;
 
   // Sends everything these arrays need as one message; result i is arrays[i], in the client's memory.
   Future compute(std::span<const Array> arrays, const ComputeOptions& options = {}) const;
@@ -139,6 +155,9 @@ class Session {
   const std::shared_ptr<client::SessionState>& state() const { return state_; }
 
  private:
+  Array read_stored(ir::FileFormat format, const char* what, const std::string& path,
+                    const std::string& dataset, const BlockOptions& options) const;
+
   std::shared_ptr<client::SessionState> state_;
 };
 

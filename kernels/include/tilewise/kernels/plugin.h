@@ -58,6 +58,8 @@ class PluginTable {
 //                     float64; writes the first output's leading elements (as many as fit) with their values
 //   tilewise.commit_npy  the last task of a save: gives the file its name (file/commit.cc)
 //   tilewise.discard_npy  after a save that failed: removes what was written
+//   tilewise.read_stored  a block of a Zarr array or HDF5 dataset (file/stored.cc)
+//   tilewise.write_zarr, tilewise.commit_zarr, tilewise.discard_zarr  a Zarr array, in the same three steps
 const tilewise_plugin_v1& builtin_kernels();
 
 }  // namespace tilewise::kernels

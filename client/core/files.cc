@@ -1,0 +1,189 @@
+// Arrays from files and to files: ops that workers run on their own blocks.
+#include <tilewise/array.h>
+#include <tilewise/kernel.h>
+#include <tilewise/session.h>
+
+#include <algorithm>
+
+#include "access.h"
+#include "session_state.h"
+
+namespace tilewise {
+
+using client::Access;
+
+namespace {
+
+std::string text_of(const Shape& shape) {
+  std::string out;
+  for (const std::int64_t extent : shape) out += ' ' + std::to_string(extent);
+  return out;
+}
+
+// All blocks are written by `written`; the array gets its name when every one has reported: one small task reads all the
+// reports. What a failed save leaves goes with `discard`.
+Future save(const Array& written, const std::string& commit, const std::string& discard, std::string params,
+            const ComputeOptions& options) {
+  ir::OperandMap all;
+  for (int d = 0; d < written.rank(); ++d) all.push_back({.kind = ir::DimMap::Kind::kWhole});
+  const Kernel kernel{.name = commit, .version = "1", .params = params};
+  const std::vector<Array> committed =
+      map_blocks(kernel, std::span(&written, 1), {all}, {{DType::kInt64, ir::Grid({ir::DimGrid::whole(1)})}});
+  ir::Op undo;
+  undo.kind = ir::OpKind::kCall;
+  undo.space = ir::Grid({ir::DimGrid::whole(1)});
+  undo.outputs = {{0, DType::kInt64, undo.space}};
+  undo.attrs = ir::CallAttrs{.kernel = discard, .version = "1", .params = std::move(params)};
+  return Access::state(written).submit({.run = {Access::key(committed[0])}, .undo = std::move(undo)},
+                                       options);
+}
+
+// The default cut, each extent made a multiple of the chunk's.
+std::optional<Grid> cut_along_chunks(const ir::FileInfo& info, const Shape& block, const std::string& what) {
+  if (!block.empty() && block.size() != info.shape.size())
+    throw ArrayError(Errc::kShapeMismatch, what + ": blocks of " + ir::to_string(block) +
+                                               " for an array of shape " + ir::to_string(info.shape));
+  Shape cut = block;
+  if (cut.empty()) {
+    const auto usual = Grid::by_default(info.shape, ir::size_of(info.dtype));
+    if (!usual) throw ArrayError(usual.error().code, what + ": " + usual.error().message);
+    cut = usual->max_block_shape();
+    for (std::size_t d = 0; d < info.chunk.size(); ++d) {
+      const std::int64_t chunk = std::min(info.chunk[d], std::max<std::int64_t>(info.shape[d], 1));
+      cut[d] = std::max<std::int64_t>((cut[d] + chunk - 1) / chunk, 1) * chunk;
+    }
+  }
+  auto grid = Grid::uniform(info.shape, cut);
+  if (!grid) throw ArrayError(grid.error().code, what + ": " + grid.error().message);
+  return std::move(*grid);
+}
+
+}  // namespace
+
+Array Session::load_npy(const std::string& path, const BlockOptions& options) const {
+  const std::string what = "load_npy('" + path + "')";
+  if (!state_->options().inspect)
+    throw ArrayError(Errc::kUnsupported, what + ": this session has nothing that reads file headers");
+  const auto info = state_->options().inspect(ir::FileFormat::kNpy, path, "");
+  if (!info) throw ArrayError(info.error().code, what + ": " + info.error().message);
+  const std::optional<Grid> grid =
+      options.block.empty() ? std::nullopt : cut_along_chunks(*info, options.block, what);
+  return Access::record(
+      *state_, nullptr,
+      infer_read_npy(path, info->dtype, info->shape, info->data_offset, info->fortran_order, grid));
+}
+
+Array Session::read_raw(const std::string& path, DType dtype, const Shape& shape,
+                        const RawOptions& options) const {
+  ir::FileInfo info;
+  info.dtype = dtype;
+  info.shape = shape;
+  const std::string what = "read_raw('" + path + "')";
+  if (options.offset < 0)
+    throw ArrayError(Errc::kOutOfRange, what + ": offset " + std::to_string(options.offset));
+  return Access::record(
+      *state_, nullptr,
+      infer_read_npy(path, dtype, shape, options.offset, false, cut_along_chunks(info, options.block, what)));
+}
+
+Array Session::read_zarr(const std::string& path, const BlockOptions& options) const {
+  return read_stored(ir::FileFormat::kZarr, "read_zarr", path, "", options);
+}
+
+Array Session::read_hdf5(const std::string& path, const std::string& dataset,
+                         const BlockOptions& options) const {
+  return read_stored(ir::FileFormat::kHdf5, "read_hdf5", path, dataset, options);
+}
+
+Array Session::read_stored(ir::FileFormat format, const char* name, const std::string& path,
+                           const std::string& dataset, const BlockOptions& options) const {
+  const std::string what = std::string(name) + "('" + path + "')";
+  if (!state_->options().inspect)
+    throw ArrayError(Errc::kUnsupported, what + ": this session has nothing that looks at files");
+  const auto info = state_->options().inspect(format, path, dataset);
+  if (!info) throw ArrayError(info.error().code, what + ": " + info.error().message);
+  const Grid grid = *cut_along_chunks(*info, options.block, what);
+  ir::CallAttrs attrs{.kernel = "tilewise.read_stored", .version = "1", .params = info->params};
+  return Access::record(*state_, nullptr, infer_call({}, std::move(attrs), grid, {{0, info->dtype, grid}}));
+}
+
+Future Array::save_npy(const std::string& path, const ComputeOptions& options) const {
+  if (ir::npy_code(dtype()).empty()) {
+    throw ArrayError(Errc::kUnsupported,
+                     "save_npy('" + path + "') of " + std::string(name_of(dtype())) +
+                         ": .npy files have no such dtype; astype(float32) keeps every value");
+  }
+  const std::uint64_t token = Access::state(*this).next_token();
+  const Array written = Access::record(
+      *this, infer_write_npy(Access::source(*this), path, client::npy_data_offset(dtype(), shape()), token));
+  std::string params = std::to_string(token) + ' ' + std::to_string(static_cast<int>(dtype())) + ' ' +
+                       std::to_string(rank()) + text_of(shape()) + '\n' + path;
+  return save(written, "tilewise.commit_npy", "tilewise.discard_npy", std::move(params), options);
+}
+
+Future Array::write_zarr(const std::string& path, const ZarrOptions& zarr,
+                         const ComputeOptions& options) const {
+  const std::string what = "write_zarr('" + path + "')";
+  const auto wrong = [&](Errc code, const std::string& why) { return ArrayError(code, what + ": " + why); };
+  static const std::string_view kCodecs[] = {"none", "gzip", "zstd", "blosc"};
+  if (ir::npy_code(dtype()).empty())
+    throw wrong(Errc::kUnsupported,
+                "Zarr has no dtype " + std::string(name_of(dtype())) + "; astype(float32) keeps every value");
+  if (path.empty() || path.size() > limits::kMaxPathBytes || path.find('\0') != std::string::npos)
+    throw wrong(Errc::kInvalidArgument, "a path of " + std::to_string(path.size()) + " bytes");
+  if (zarr.version != 2 && zarr.version != 3)
+    throw wrong(Errc::kInvalidArgument, "version " + std::to_string(zarr.version) + ": there are 2 and 3");
+  if (std::find(std::begin(kCodecs), std::end(kCodecs), zarr.codec) == std::end(kCodecs))
+    throw wrong(Errc::kInvalidArgument, "codec '" + zarr.codec + "': there are none, gzip, zstd and blosc");
+  if (!zarr.shard.empty() && zarr.version == 2)
+    throw wrong(Errc::kInvalidArgument, "version 2 has no shards");
+  const Grid grid = this->grid();
+  Shape chunk = zarr.chunk;
+  if (chunk.empty()) {
+    chunk = grid.max_block_shape();
+    for (std::int64_t& extent : chunk) extent = std::max<std::int64_t>(extent, 1);
+  }
+  const Shape& file = zarr.shard.empty() ? chunk : zarr.shard;
+  for (const Shape& extents : {chunk, file}) {
+    if (extents.size() != shape().size() ||
+        std::any_of(extents.begin(), extents.end(), [](auto e) { return e < 1; }))
+      throw wrong(Errc::kInvalidArgument,
+                  "chunks of " + ir::to_string(extents) + " for an array of shape " + ir::to_string(shape()));
+  }
+  for (std::size_t d = 0; d < chunk.size(); ++d) {
+    if (file[d] % chunk[d] != 0)
+      throw wrong(Errc::kInvalidArgument,
+                  "shards of " + ir::to_string(file) + " are not whole chunks of " + ir::to_string(chunk));
+    const ir::DimGrid& dim = grid.dim(static_cast<int>(d));
+    bool aligned = !dim.is_uniform() || dim.count() <= 1 || (dim.block() % file[d] == 0 && dim.phase() == 0);
+    for (const std::int64_t start : dim.starts()) aligned = aligned && start % file[d] == 0;
+    if (aligned) continue;
+    Shape block = grid.max_block_shape();
+    for (std::size_t i = 0; i < block.size(); ++i)
+      block[i] = (std::max<std::int64_t>(block[i], 1) + file[i] - 1) / file[i] * file[i];
+    throw wrong(Errc::kInvalidArgument, "blocks (" + ir::to_string(grid) + ") do not start where " +
+                                            (zarr.shard.empty() ? "chunks" : "shards") + " of " +
+                                            ir::to_string(file) + " do: reblock(" + ir::to_string(block) +
+                                            ") first");
+  }
+  const std::uint64_t token = Access::state(*this).next_token();
+  std::string params = std::to_string(token) + ' ' + std::to_string(zarr.version) + ' ' +
+                       std::to_string(static_cast<int>(dtype())) + ' ' + zarr.codec + ' ' +
+                       std::to_string(zarr.level) + ' ' + std::to_string(rank()) + text_of(shape()) +
+                       text_of(chunk) + text_of(zarr.shard.empty() ? Shape(chunk.size(), 0) : zarr.shard) +
+                       '\n' + path;
+  ir::CallAttrs attrs{.kernel = "tilewise.write_zarr", .version = "1", .params = params};
+  ir::OperandMap map;
+  std::vector<ir::DimGrid> counts;
+  for (int d = 0; d < rank(); ++d) {
+    map.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
+    counts.push_back(*ir::DimGrid::uniform(grid.dim(d).count(), 1));
+  }
+  attrs.maps = {map};
+  const ir::Source source = Access::source(*this);
+  const Array written = Access::record(
+      *this, infer_call({&source, 1}, std::move(attrs), grid, {{0, DType::kInt64, Grid(std::move(counts))}}));
+  return save(written, "tilewise.commit_zarr", "tilewise.discard_zarr", std::move(params), options);
+}
+
+}  // namespace tilewise
