@@ -5,6 +5,7 @@
 #include "matmul/matmul.h"
 #include "move/move.h"
 #include "reduce/reduce.h"
+#include "scan/scan.h"
 #ifdef TILEWISE_KERNELS_IO
 #include "file/file.h"
 #endif
@@ -16,6 +17,7 @@ using ir::OpKind;
 
 constexpr OpKind kMapOps[] = {OpKind::kMap};
 constexpr OpKind kReduceOps[] = {OpKind::kReduceBlocks, OpKind::kCombine};
+constexpr OpKind kScanOps[] = {OpKind::kScan};
 constexpr OpKind kMatmulOps[] = {OpKind::kMatmul, OpKind::kMatmulPanels};
 constexpr OpKind kMoveOps[] = {OpKind::kCopy, OpKind::kReshape};
 constexpr OpKind kCallOps[] = {OpKind::kCall};
@@ -26,6 +28,7 @@ constexpr OpKind kFileOps[] = {OpKind::kReadNpy, OpKind::kWriteNpy};
 constexpr Family kFamilies[] = {
     {"map", kMapOps, map::supports, map::host, map::reference},
     {"reduce", kReduceOps, reduce::supports, reduce::host, reduce::reference},
+    {"scan", kScanOps, scan::supports, scan::host, scan::reference},
     {"matmul", kMatmulOps, matmul::supports, matmul::host, matmul::reference},
     {"move", kMoveOps, move::supports, move::host, move::reference},
     {"call", kCallOps, call::supports, call::host, call::reference},

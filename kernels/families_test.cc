@@ -20,7 +20,7 @@ TEST_CASE("each op kind has at most one family, and those without have none to r
   }
   for (const OpKind op :
        {OpKind::kMap, OpKind::kReduceBlocks, OpKind::kCombine, OpKind::kMatmul, OpKind::kMatmulPanels,
-        OpKind::kCopy, OpKind::kReshape, OpKind::kReadNpy, OpKind::kWriteNpy, OpKind::kCall}) {
+        OpKind::kCopy, OpKind::kReshape, OpKind::kReadNpy, OpKind::kWriteNpy, OpKind::kCall, OpKind::kScan}) {
     CHECK(seen.count(op) == 1);
   }
   for (const OpKind op : {OpKind::kReduce, OpKind::kFetch}) {

@@ -76,30 +76,118 @@ Array stddev(const Array& a, const Axes& axes, double correction, bool keepdims)
 Array count_nonzero(const Array& a, const Axes& axes, bool keepdims) {
   return sum(a.dtype() == DType::kBool ? a : a != 0, axes, keepdims);
 }
-Array norm(const Array& a, const Axes& axes, bool keepdims) {
-  if (ir::is_complex(a.dtype())) return norm(abs(a), axes, keepdims);
-  if (ir::is_half(a.dtype())) return norm(a.astype(DType::kFloat32), axes, keepdims).astype(a.dtype());
-  return sqrt(sum(square(ir::is_floating(a.dtype()) ? a : a.astype(DType::kFloat64)), axes, keepdims));
+// ---- running sums and products -----------------------------------------------------------------------------------------
+
+namespace {
+
+Array cumulative(ir::ReduceKind kind, const Array& a, std::optional<int> axis, std::optional<DType> dtype,
+                 bool include_initial) {
+  const bool sums = kind == ir::ReduceKind::kSum;
+  const char* const function = sums ? "cumulative_sum" : "cumulative_prod";
+  if (a.rank() == 0 || (!axis && a.rank() != 1))
+    refuse(Errc::kInvalidArgument,
+           std::string(function) + (a.rank() == 0 ? " wants a dimension" : " wants an axis"), a);
+  const int along = axis_of(a, axis.value_or(0), function);
+  if (dtype == DType::kBool) refuse(Errc::kInvalidArgument, std::string(function) + " as bool", a);
+  const bool number = ir::is_floating(a.dtype()) || ir::is_complex(a.dtype());
+  const DType result = dtype                                ? *dtype
+                       : number                             ? a.dtype()
+                       : ir::is_unsigned_integer(a.dtype()) ? DType::kUInt64
+                                                            : DType::kInt64;
+  const Array wide = a.astype(result).astype(compute_dtype(result));
+  Array out = Access::record(wide, infer_scan(Access::source(wide), kind, along)).astype(result);
+  if (!include_initial) return out;
+  Shape one = a.shape();
+  one[static_cast<std::size_t>(along)] = 1;
+  const Array initial = Access::record(
+      a, ir::infer_generate(one, {}, [&](TapeBuilder& t, std::span<const TapeValue>) {
+        return t.cast(t.constant(ir::Scalar(std::int64_t{sums ? 0 : 1}), DType::kInt64), result);
+      }));
+  return concat({initial, out}, along);
 }
-Array trace(const Array& a, std::int64_t offset) {
-  if (a.rank() != 2) refuse(Errc::kInvalidArgument, "trace wants a matrix", a);
-  return sum(part(a, TapeOp::kNe, offset, "trace"));
+
+}  // namespace
+
+Array cumulative_sum(const Array& a, std::optional<int> axis, std::optional<DType> dtype,
+                     bool include_initial) {
+  return cumulative(ir::ReduceKind::kSum, a, axis, dtype, include_initial);
+}
+Array cumulative_prod(const Array& a, std::optional<int> axis, std::optional<DType> dtype,
+                      bool include_initial) {
+  return cumulative(ir::ReduceKind::kProd, a, axis, dtype, include_initial);
 }
 
 // ---- products ----------------------------------------------------------------------------------------------------------
 
+namespace {
+
+void numeric(const Array& a, const char* function) {
+  if (a.dtype() == DType::kBool)
+    refuse(Errc::kInvalidArgument, std::string(function) + " of bool: cast to a number first", a);
+}
+
+}  // namespace
+
 Array outer(const Array& a, const Array& b) {
+  numeric(a, "outer"), numeric(b, "outer");
   if (a.rank() != 1) refuse(Errc::kShapeMismatch, "outer wants vectors", a);
   if (b.rank() != 1) refuse(Errc::kShapeMismatch, "outer wants vectors", b);
   return a.expand_dims(1) * b.expand_dims(0);
 }
 
 Array vecdot(const Array& a, const Array& b, int axis) {
+  numeric(a, "vecdot"), numeric(b, "vecdot");
   const int one = axis_of(a, axis, "vecdot"), other = axis_of(b, axis, "vecdot");
+  if (axis >= 0 && a.rank() != b.rank())
+    refuse(Errc::kInvalidArgument, "vecdot of arrays of two ranks wants an axis counted from the end", a);
   if (extent(a, one) != extent(b, other)) {
     refuse(Errc::kShapeMismatch, "vecdot along " + std::to_string(extent(b, other)) + " elements", a);
   }
-  return sum((ir::is_complex(a.dtype()) ? conj(a) : a) * b, axis);
+  const DType common = ir::common_dtype(a.dtype(), b.dtype());
+  const auto last = [&](const Array& x, int at) { return moveaxis(x.astype(compute_dtype(common)), at, -1); };
+  const Array left = last(a, one);
+  return sum((ir::is_complex(left.dtype()) ? conj(left) : left) * last(b, other), -1).astype(common);
+}
+
+Array tensordot(const Array& a, const Array& b, const std::vector<int>& axes_a,
+                const std::vector<int>& axes_b) {
+  numeric(a, "tensordot"), numeric(b, "tensordot");
+  const std::string with = " with one of shape " + ir::to_string(b.shape());
+  if (axes_a.size() != axes_b.size())
+    refuse(Errc::kInvalidArgument,
+           "tensordot over " + std::to_string(axes_a.size()) + " axes against " +
+               std::to_string(axes_b.size()) + with,
+           a);
+  // Axes that stay, in order, and those that are summed over, as asked: before or behind.
+  const auto order = [&](const Array& x, const std::vector<int>& axes, bool behind) {
+    std::vector<int> summed, kept;
+    for (const int axis : axes) {
+      const int at = axis_of(x, axis, "tensordot");
+      if (std::find(summed.begin(), summed.end(), at) != summed.end())
+        refuse(Errc::kInvalidArgument, "tensordot: axis " + std::to_string(axis) + " twice", x);
+      summed.push_back(at);
+    }
+    for (int d = 0; d < x.rank(); ++d)
+      if (std::find(summed.begin(), summed.end(), d) == summed.end()) kept.push_back(d);
+    if (behind)
+      kept.insert(kept.end(), summed.begin(), summed.end());
+    else
+      kept.insert(kept.begin(), summed.begin(), summed.end());
+    return x.permute(kept);
+  };
+  const Array left = order(a, axes_a, true), right = order(b, axes_b, false);
+  const int axes = static_cast<int>(axes_a.size());
+  Shape result;
+  std::int64_t rows = 1, inner = 1, columns = 1;
+  for (int d = 0; d < left.rank() - axes; ++d) rows *= extent(left, d), result.push_back(extent(left, d));
+  for (int d = 0; d < axes; ++d) {
+    if (extent(left, left.rank() - axes + d) != extent(right, d))
+      refuse(Errc::kShapeMismatch, "tensordot over " + std::to_string(axes) + " axes" + with, a);
+    inner *= extent(right, d);
+  }
+  for (int d = axes; d < right.rank(); ++d) columns *= extent(right, d), result.push_back(extent(right, d));
+  return matmul(left.reshape({rows, inner}), right.reshape({inner, columns}))
+      .reshape(std::span<const std::int64_t>(result.data(), result.size()));
 }
 
 Array tensordot(const Array& a, const Array& b, int axes) {
@@ -108,20 +196,14 @@ Array tensordot(const Array& a, const Array& b, int axes) {
            "tensordot over " + std::to_string(axes) + " axes with one of shape " + ir::to_string(b.shape()),
            a);
   }
-  Shape result;
-  std::int64_t rows = 1, inner = 1, columns = 1;
-  for (int d = 0; d < a.rank() - axes; ++d) rows *= extent(a, d), result.push_back(extent(a, d));
-  for (int d = 0; d < axes; ++d) {
-    if (extent(a, a.rank() - axes + d) != extent(b, d)) {
-      refuse(Errc::kShapeMismatch,
-             "tensordot over " + std::to_string(axes) + " axes with one of shape " + ir::to_string(b.shape()),
-             a);
-    }
-    inner *= extent(b, d);
-  }
-  for (int d = axes; d < b.rank(); ++d) columns *= extent(b, d), result.push_back(extent(b, d));
-  return matmul(a.reshape({rows, inner}), b.reshape({inner, columns}))
-      .reshape(std::span<const std::int64_t>(result.data(), result.size()));
+  std::vector<int> last, first;
+  for (int d = 0; d < axes; ++d) last.push_back(a.rank() - axes + d), first.push_back(d);
+  return tensordot(a, b, last, first);
+}
+
+Array matrix_transpose(const Array& a) {
+  if (a.rank() < 2) refuse(Errc::kShapeMismatch, "matrix_transpose wants two dimensions or more", a);
+  return swapaxes(a, -1, -2);
 }
 
 // ---- structure ---------------------------------------------------------------------------------------------------------

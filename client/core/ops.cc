@@ -201,14 +201,15 @@ Array mean(const Array& a, const Axes& axes, bool keepdims) {
 
 Array matmul(const Array& a, const Array& b) {
   const std::vector<ir::Source> sources = Access::sources(std::vector{a, b});
-  // Arrays of two dtypes meet where their sum would; bool is refused below.
+  for (const Array* x : {&a, &b})
+    if (x->dtype() == DType::kBool)
+      throw ArrayError(Errc::kInvalidArgument, "matmul of bool and of shape " + ir::to_string(x->shape()) +
+                                                   ": cast to a number first");
+  // Arrays of two dtypes meet where their sum would. 16-bit floats are multiplied and summed in float32, small integers in
+  // wider ones; the result is narrowed once.
   const DType common = ir::common_dtype(a.dtype(), b.dtype());
-  if (a.dtype() != b.dtype() && a.dtype() != DType::kBool && b.dtype() != DType::kBool) {
-    return matmul(a.astype(common), b.astype(common));
-  }
-  // 16-bit floats are multiplied and summed in float32, small integers in wider ones; the result is narrowed once.
   const DType wide = common == DType::kUInt64 ? DType::kInt64 : compute_dtype(common);
-  if (wide != common) return matmul(a.astype(wide), b.astype(wide)).astype(common);
+  if (wide != a.dtype() || wide != b.dtype()) return matmul(a.astype(wide), b.astype(wide)).astype(common);
   return Access::record(a, infer_matmul(sources[0], sources[1]));
 }
 

@@ -2,11 +2,13 @@
 #include <tilewise/kernels/plugin.h>
 
 #include "file/file.h"
+#include "linalg/linalg.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <vector>
 
 namespace tilewise::kernels {
 namespace {
@@ -64,11 +66,22 @@ constexpr tilewise_kernel_v1 kKernels[] = {
     {"tilewise.discard_zarr", file::discard_zarr, nullptr, 0, 1, nullptr},
 #endif
 };
-constexpr tilewise_plugin_v1 kPlugin = {TILEWISE_PLUGIN_ABI, "tilewise", "1",
-                                        static_cast<int32_t>(std::size(kKernels)), kKernels};
+struct Builtins {
+  std::vector<tilewise_kernel_v1> kernels{std::begin(kKernels), std::end(kKernels)};
+  tilewise_plugin_v1 plugin;
+
+  Builtins() {
+    const auto more = linalg::host_kernels();
+    kernels.insert(kernels.end(), more.begin(), more.end());
+    plugin = {TILEWISE_PLUGIN_ABI, "tilewise", "1", static_cast<int32_t>(kernels.size()), kernels.data()};
+  }
+};
 
 }  // namespace
 
-const tilewise_plugin_v1& builtin_kernels() { return kPlugin; }
+const tilewise_plugin_v1& builtin_kernels() {
+  static const Builtins builtins;
+  return builtins.plugin;
+}
 
 }  // namespace tilewise::kernels

@@ -1,4 +1,4 @@
-// kCall: the plug-in's own code is both the host's version and the reference's.
+// kCall: the plug-in's own code is both the host's version and the reference's, but for built-in kernels with a plain one.
 #include <tilewise/kernels/plugin_call.h>
 
 #include "call/call.h"
@@ -15,6 +15,8 @@ Status host(const KernelCall& call, const PluginTable* plugins) {
   return run_plugin(call, plugins, PluginTarget::kHost, nullptr);
 }
 
-Status reference(const KernelCall& call, const PluginTable* plugins) { return host(call, plugins); }
+Status reference(const KernelCall& call, const PluginTable* plugins) {
+  return run_plugin(call, plugins, PluginTarget::kReference, nullptr);
+}
 
 }  // namespace tilewise::kernels::call

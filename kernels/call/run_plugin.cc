@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "linalg/linalg.h"
+
 namespace tilewise::kernels {
 namespace {
 
@@ -26,7 +28,7 @@ Status failed(const std::string& kernel, int code, std::array<char, kMessageByte
   if (kernel.starts_with("tilewise.") && code > 0 && code <= static_cast<int>(Errc::kInternal))
     return error(static_cast<Errc>(code), message.data());
   return error(
-      Errc::kTaskFailed,
+      code == TILEWISE_UNDEFINED ? Errc::kSingular : Errc::kTaskFailed,
       "kernel " + kernel + ": " + (message[0] != '\0' ? message.data() : "error " + std::to_string(code)));
 }
 
@@ -60,7 +62,7 @@ Result<const tilewise_kernel_v1*> plugin_kernel(const ir::Op& op, const PluginTa
     return error(Errc::kVersionMismatch,
                  "kernel " + attrs.kernel + " has version " + version + ", not " + attrs.version);
   }
-  const bool host = target == PluginTarget::kHost;
+  const bool host = target != PluginTarget::kCuda;
   if ((host ? kernel->host : kernel->cuda) == nullptr) {
     return error(Errc::kUnsupported,
                  "kernel " + attrs.kernel + " has no version for " + (host ? "the host" : "CUDA"));
@@ -100,7 +102,10 @@ Status run_plugin(const KernelCall& call, const PluginTable* plugins, PluginTarg
   c.message = message.data();
   c.message_bytes = message.size();
   TW_TRY(check_dtypes(*kernel, c, attrs.kernel));
-  const int code = (target == PluginTarget::kHost ? kernel->host : kernel->cuda)(&c);
+  tilewise_kernel_fn run = target == PluginTarget::kCuda ? kernel->cuda : kernel->host;
+  if (target == PluginTarget::kReference)
+    if (const tilewise_kernel_fn plain = linalg::reference_of(kernel->name)) run = plain;
+  const int code = run(&c);
   return code == 0 ? Status{} : failed(attrs.kernel, code, message);
 }
 

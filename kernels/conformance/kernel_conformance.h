@@ -21,7 +21,8 @@ struct Subject {
   double complex_ulps = 16;       // of functions of complex numbers, in units of the larger part's last place
   double normal_ulps = 16;        // of kNormal, relative to the larger of the value and 1
   bool integer_matmul = true;
-  mutable device::Slab arena;  // filled by the suite; freed with the device
+  bool scan_order_is_reference = true;  // floats too are compared bit for bit
+  mutable device::Slab arena;           // filled by the suite; freed with the device
 };
 
 void conform_elementwise(const Subject&);  // each op on each dtype it accepts, edge values
@@ -29,6 +30,7 @@ void conform_tapes(
     const Subject&);  // random tapes, shapes and strides; fused equals unfused; sizes around limits
 void conform_random(const Subject&);  // known answers; numbers do not depend on the grid
 void conform_reductions(const Subject&);
+void conform_scans(const Subject&);
 void conform_products(const Subject&);
 void conform_moves(const Subject&);
 void run_all(const Subject&);

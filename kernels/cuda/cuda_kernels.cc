@@ -42,6 +42,7 @@ Status CudaKernels::supports(const ir::Op& op) const {
                       " need cuBLAS, which was not found (TILEWISE_CUBLAS_PATH)");
       return {};
     }
+    case ir::OpKind::kScan: return reduces(op.get<ir::ScanAttrs>().kind, op.outputs.at(0).dtype);
     case ir::OpKind::kCall: return call_supports(env_, op);
     case ir::OpKind::kReadNpy:
     case ir::OpKind::kWriteNpy: return refuse("no kernel; the host reads and writes files");
@@ -57,6 +58,7 @@ std::int64_t CudaKernels::scratch_bytes(const ir::Op& op) const {
     case ir::OpKind::kReduceBlocks: return reduce_scratch_bytes(op);
     case ir::OpKind::kMatmul:
     case ir::OpKind::kMatmulPanels: return matmul_scratch_bytes(op);
+    case ir::OpKind::kScan: return scan_scratch_bytes(op);
     case ir::OpKind::kCall: return op.get<ir::CallAttrs>().scratch_bytes;
     default: return 0;
   }
@@ -75,6 +77,7 @@ Status CudaKernels::launch(const KernelCall& call, device::Stream& stream) {
     case ir::OpKind::kCombine: return launch_combine(env_, call, native);
     case ir::OpKind::kMatmul:
     case ir::OpKind::kMatmulPanels: return launch_matmul(env_, call, native);
+    case ir::OpKind::kScan: return launch_scan(env_, call, native);
     case ir::OpKind::kCall: return launch_call(env_, call, native);
     default: return supports(*call.op);
   }
@@ -94,6 +97,8 @@ Status CudaKernels::prepare(const ir::Op& op) {
       return built(programs_.reduce(attrs.tape, attrs.kind));
     }
     case ir::OpKind::kCombine: return prepare_combine(env_, op);
+    case ir::OpKind::kScan:
+      return built(programs_.scan(op.get<ir::ScanAttrs>().kind, op.outputs.at(0).dtype));
     case ir::OpKind::kMatmul:
     case ir::OpKind::kMatmulPanels: break;
     default: return {};

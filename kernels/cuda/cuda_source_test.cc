@@ -141,6 +141,15 @@ TEST_CASE("integer products compile") {
   for (const DType dtype : {DType::kInt32, DType::kInt64}) check_compiles(matmul_program(dtype), "matmul");
 }
 
+TEST_CASE("scans of every dtype compile") {
+  if (compiler() == nullptr) return;
+  for (const ReduceKind kind : {ReduceKind::kSum, ReduceKind::kProd})
+    for (const DType dtype : kAll)
+      if (ir::reduced_dtype(kind, dtype))
+        check_compiles(scan_program(kind, dtype),
+                       std::string(name_of(kind)) + " scan of " + std::string(name_of(dtype)));
+}
+
 TEST_CASE("source that does not compile is told with the compiler's log") {
   if (compiler() == nullptr) return;
   const auto code = compiler()->compile("__global__ void f() { undeclared(); }", 90);

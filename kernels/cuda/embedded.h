@@ -9,6 +9,7 @@ extern const char* const kComplexSource;  // complex numbers, where a tape has a
 extern const char* const kMapSource;      // elementwise kernels around a generated `evaluate`
 extern const char* const kReduceSource;   // reductions around a generated `evaluate`
 extern const char* const kMatmulSource;   // integer products
+extern const char* const kScanSource;     // running sums and products
 
 // What complex.cuh wants before it on a device.
 constexpr const char* kComplexMacros =

@@ -51,6 +51,11 @@ Status launch_reduce(const Environment& env, const KernelCall& call, CUstream st
 Status launch_combine(const Environment& env, const KernelCall& call, CUstream stream);
 Status prepare_combine(const Environment& env, const ir::Op& op);
 
+// ---- scan.cc
+
+std::int64_t scan_scratch_bytes(const ir::Op& op);
+Status launch_scan(const Environment& env, const KernelCall& call, CUstream stream);
+
 // ---- matmul.cc: kMatmul, kMatmulPanels
 
 // Products by cuBLAS; integers have a kernel of their own.

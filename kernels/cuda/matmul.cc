@@ -41,10 +41,11 @@ bool readable(const TensorView& view, Matrix& matrix) {
 
 // The same question to a plan: does every region of this view have one dimension of stride one?
 bool may_need_copy(const ir::View& view) {
-  if (view.source.empty() || view.rank() != 2) return true;
+  if (view.source.empty() || view.rank() < 2) return true;
   const ir::SourceDim& last = view.source.back();
-  if (last.dim < 0 || last.step != 1) return true;
-  const auto other = view.source_of(1 - last.dim);
+  const int row = view.rank() - 2, column = row + 1;
+  if (last.dim < row || last.step != 1) return true;
+  const auto other = view.source_of(last.dim == row ? column : row);
   return !other || view.source[static_cast<std::size_t>(*other)].step < 1;
 }
 
@@ -142,7 +143,7 @@ std::int64_t matmul_scratch_bytes(const ir::Op& op) {
   if (!uses_blas(op.outputs[0].dtype) || op.space.rank() < 2) return 0;
   const ir::Shape largest = op.space.max_block_shape();
   const std::size_t first = largest.size() - 2;
-  const std::int64_t k = std::min(kPiece, op.operands[0].view.shape[1]);
+  const std::int64_t k = std::min(kPiece, op.operands[0].view.shape.back());
   const auto size = static_cast<std::int64_t>(ir::size_of(op.outputs[0].dtype));
   std::int64_t bytes = 0;
   if (may_need_copy(op.operands[0].view)) bytes += align(largest[first] * k * size);
@@ -150,17 +151,55 @@ std::int64_t matmul_scratch_bytes(const ir::Op& op) {
   return bytes;
 }
 
+namespace {
+
+// The matrices numbered `number` of a stack, in C order, as a step of their own.
+KernelCall one_of(const KernelCall& call, const ir::Shape& stack, std::int64_t number) {
+  const ir::Index at = ir::unravel(number, stack);
+  const auto matrix = [&](const TensorView& view, const ir::Strides& strides) {
+    TensorView part = view;
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < stack.size(); ++d) offset += at[d] * strides[d];
+    part.data =
+        static_cast<std::byte*>(view.data) + offset * static_cast<std::int64_t>(ir::size_of(view.dtype));
+    part.shape.erase(part.shape.begin(), part.shape.end() - 2);
+    part.strides.assign(strides.end() - 2, strides.end());
+    return part;
+  };
+  KernelCall one;
+  one.op = call.op;
+  one.step = call.step;
+  one.steps = call.steps;
+  one.scratch = call.scratch;
+  for (const TensorView& in : call.inputs) one.inputs.push_back(matrix(in, in.strides));
+  const TensorView& out = call.outputs[0];
+  one.outputs.push_back(matrix(out, contiguous(out.data, out.shape).strides));
+  return one;
+}
+
+Status one_product(const Environment& env, const KernelCall& call, CUstream stream) {
+  return uses_blas(call.outputs[0].dtype) ? FloatProduct(env, call, stream).run()
+                                          : integer_product(env, call, stream);
+}
+
+}  // namespace
+
 Status launch_matmul(const Environment& env, const KernelCall& call, CUstream stream) {
   const TensorView& out = call.outputs[0];
   const std::int64_t count = ir::volume(out.shape);
   if (count == 0) return {};
   const bool empty = call.inputs.size() < 2 || call.inputs[0].data == nullptr ||
-                     call.inputs[1].data == nullptr || call.inputs[0].shape[1] == 0;
+                     call.inputs[1].data == nullptr || call.inputs[0].shape.back() == 0;
   if (empty) {  // a sum over no k
     if (call.step > 0) return {};
     return clear(env, out, stream);
   }
-  return uses_blas(out.dtype) ? FloatProduct(env, call, stream).run() : integer_product(env, call, stream);
+  if (call.op->kind == ir::OpKind::kMatmulPanels || out.shape.size() == 2)
+    return one_product(env, call, stream);
+  const ir::Shape stack(out.shape.begin(), out.shape.end() - 2);
+  const std::int64_t products = ir::volume(stack);
+  for (std::int64_t i = 0; i < products; ++i) TW_TRY(one_product(env, one_of(call, stack, i), stream));
+  return {};
 }
 
 }  // namespace tilewise::cuda

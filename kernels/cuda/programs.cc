@@ -27,11 +27,14 @@ std::span<const char* const> entry_names(ProgramKind kind) {
   static constexpr const char* kReduce[] = {"tw_reduce", "tw_finish"};
   static constexpr const char* kArgReduce[] = {"tw_reduce", "tw_finish", "tw_combine"};
   static constexpr const char* kMatmul[] = {"tw_matmul"};
+  static constexpr const char* kScan[] = {"tw_scan_lines", "tw_scan_totals", "tw_scan_carries",
+                                          "tw_scan_chunks"};
   switch (kind) {
     case ProgramKind::kMap: return kMap;
     case ProgramKind::kReduce: return kReduce;
     case ProgramKind::kArgReduce: return kArgReduce;
     case ProgramKind::kMatmul: return kMatmul;
+    case ProgramKind::kScan: return kScan;
   }
   return {};
 }
@@ -53,6 +56,12 @@ std::string reduce_program(const ir::Tape& tape, ir::ReduceKind kind) {
 
 std::string matmul_program(ir::DType dtype) {
   return common() + "typedef " + std::string(register_type(dtype)) + " Value;\n" + kMatmulSource;
+}
+
+std::string scan_program(ir::ReduceKind kind, ir::DType dtype) {
+  return common(ir::is_complex(dtype)) + "typedef " + std::string(register_type(dtype)) +
+         " Value;\nconstexpr bool kProduct = " + (kind == ir::ReduceKind::kProd ? "true" : "false") + ";\n" +
+         kScanSource;
 }
 
 Programs::Programs(const Context& context, std::unique_ptr<Nvrtc> nvrtc, CubinCache cache)
@@ -100,6 +109,11 @@ Result<Program> Programs::reduce(const ir::Tape& tape, ir::ReduceKind kind) {
 Result<Program> Programs::matmul(ir::DType dtype) {
   const std::string key{'x', static_cast<char>(dtype)};
   return get(key, ProgramKind::kMatmul, [&] { return matmul_program(dtype); });
+}
+
+Result<Program> Programs::scan(ir::ReduceKind kind, ir::DType dtype) {
+  const std::string key{'s', static_cast<char>(kind), static_cast<char>(dtype)};
+  return get(key, ProgramKind::kScan, [&] { return scan_program(kind, dtype); });
 }
 
 Result<std::string> Programs::machine_code(const std::string& source) {

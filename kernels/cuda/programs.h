@@ -18,11 +18,13 @@ namespace tilewise::cuda {
 std::string map_program(const ir::Tape& tape);  // tw_map_groups, tw_map_any, tw_map_squares
 std::string reduce_program(const ir::Tape& tape, ir::ReduceKind kind);  // tw_reduce, tw_finish (, tw_combine)
 std::string matmul_program(ir::DType dtype);                            // tw_matmul
+// tw_scan_lines, tw_scan_totals, tw_scan_carries, tw_scan_chunks
+std::string scan_program(ir::ReduceKind kind, ir::DType dtype);
 
 // The entry points of each, in this order.
-enum class ProgramKind : std::uint8_t { kMap, kReduce, kArgReduce, kMatmul };
+enum class ProgramKind : std::uint8_t { kMap, kReduce, kArgReduce, kMatmul, kScan };
 struct Program {
-  std::array<CUfunction, 3> entry{};
+  std::array<CUfunction, 4> entry{};
 };
 
 // Loaded programs of one device. Any thread; the same program is compiled once however many ask.
@@ -34,6 +36,7 @@ class Programs {
   Result<Program> map(const ir::Tape& tape);
   Result<Program> reduce(const ir::Tape& tape, ir::ReduceKind kind);
   Result<Program> matmul(ir::DType dtype);
+  Result<Program> scan(ir::ReduceKind kind, ir::DType dtype);
 
   struct Counts {
     std::int64_t compiled = 0, from_disk = 0;

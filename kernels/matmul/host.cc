@@ -23,26 +23,22 @@ struct Matrix {
   std::unique_ptr<std::byte[]> copy;
 };
 
-Matrix packed(const TensorView& view) {
-  const auto size = static_cast<std::int64_t>(ir::size_of(view.dtype));
-  const std::int64_t rows = view.shape[0], cols = view.shape[1];
+Matrix packed(const void* data, std::int64_t size, std::int64_t rows, std::int64_t cols, std::int64_t s0,
+              std::int64_t s1) {
   Matrix m;
   m.copy = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(rows * cols * size));
   m.data = m.copy.get();
   m.ld = cols;
-  const auto* from = static_cast<const std::byte*>(view.data);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    map::gather(m.copy.get() + r * cols * size, from + r * view.strides[0] * size, size, view.strides[1],
-                cols);
-  }
+  const auto* from = static_cast<const std::byte*>(data);
+  for (std::int64_t r = 0; r < rows; ++r)
+    map::gather(m.copy.get() + r * cols * size, from + r * s0 * size, size, s1, cols);
   return m;
 }
 
-Matrix matrix_of(const TensorView& view) {
-  const std::int64_t rows = view.shape[0], cols = view.shape[1];
-  const std::int64_t s0 = view.strides[0], s1 = view.strides[1];
+Matrix matrix_of(const void* data, std::int64_t size, std::int64_t rows, std::int64_t cols, std::int64_t s0,
+                 std::int64_t s1) {
   Matrix m;
-  m.data = view.data;
+  m.data = data;
   // A stride along an extent of one is never used, so it may be anything.
   if ((s1 == 1 || cols == 1) && (s0 >= cols || rows == 1)) {
     m.ld = rows == 1 ? cols : s0;
@@ -53,39 +49,39 @@ Matrix matrix_of(const TensorView& view) {
     m.ld = cols == 1 ? rows : s1;
     return m;
   }
-  return packed(view);
+  return packed(data, size, rows, cols, s0, s1);
 }
 
 void gemm(const Product& p, const Matrix& a, const Matrix& b) {
   const auto m = static_cast<blasint>(p.m), n = static_cast<blasint>(p.n), k = static_cast<blasint>(p.k);
   const auto lda = static_cast<blasint>(a.ld), ldb = static_cast<blasint>(b.ld);
-  switch (p.out->dtype) {
+  switch (p.dtype) {
     case ir::DType::kFloat64:
       cblas_dgemm(CblasRowMajor, a.trans, b.trans, m, n, k, 1.0, static_cast<const double*>(a.data), lda,
                   static_cast<const double*>(b.data), ldb, p.accumulate ? 1.0 : 0.0,
-                  static_cast<double*>(p.out->data), n);
+                  static_cast<double*>(p.out), n);
       break;
     case ir::DType::kFloat32:
       cblas_sgemm(CblasRowMajor, a.trans, b.trans, m, n, k, 1.0f, static_cast<const float*>(a.data), lda,
                   static_cast<const float*>(b.data), ldb, p.accumulate ? 1.0f : 0.0f,
-                  static_cast<float*>(p.out->data), n);
+                  static_cast<float*>(p.out), n);
       break;
     case ir::DType::kComplex128: {
       const double one[2] = {1, 0}, beta[2] = {p.accumulate ? 1.0 : 0.0, 0};
-      cblas_zgemm(CblasRowMajor, a.trans, b.trans, m, n, k, one, a.data, lda, b.data, ldb, beta, p.out->data,
-                  n);
+      cblas_zgemm(CblasRowMajor, a.trans, b.trans, m, n, k, one, a.data, lda, b.data, ldb, beta, p.out, n);
       break;
     }
     default: {
       const float one[2] = {1, 0}, beta[2] = {p.accumulate ? 1.0f : 0.0f, 0};
-      cblas_cgemm(CblasRowMajor, a.trans, b.trans, m, n, k, one, a.data, lda, b.data, ldb, beta, p.out->data,
-                  n);
+      cblas_cgemm(CblasRowMajor, a.trans, b.trans, m, n, k, one, a.data, lda, b.data, ldb, beta, p.out, n);
     }
   }
 }
 
 Status float_product(const Product& p) {
-  const Matrix a = matrix_of(*p.a), b = matrix_of(*p.b);
+  const auto size = static_cast<std::int64_t>(ir::size_of(p.dtype));
+  const Matrix a = matrix_of(p.a, size, p.m, p.k, p.a_row, p.a_column),
+               b = matrix_of(p.b, size, p.k, p.n, p.b_row, p.b_column);
   constexpr std::int64_t kMost = std::numeric_limits<blasint>::max();
   if (p.m > kMost || p.n > kMost || p.k > kMost || a.ld > kMost || b.ld > kMost) {
     return error(Errc::kLimitExceeded, "a block of a product with an extent or row stride past 2^31 - 1");
@@ -95,23 +91,30 @@ Status float_product(const Product& p) {
   return {};
 }
 
+Status product(const Product& p) {
+  const auto size = static_cast<std::int64_t>(ir::size_of(p.dtype));
+  if (p.empty()) {  // also keeps BLAS from reading an output that holds nothing yet
+    if (!p.accumulate) std::memset(p.out, 0, static_cast<std::size_t>(p.m * p.n * size));
+    return {};
+  }
+  if (ir::is_floating(p.dtype) || ir::is_complex(p.dtype)) return float_product(p);
+  // The loops want rows of b in a piece.
+  const bool rows = p.b_column == 1 || p.n == 1;
+  const Matrix b =
+      rows ? Matrix{p.b, CblasNoTrans, p.b_row, nullptr} : packed(p.b, size, p.k, p.n, p.b_row, p.b_column);
+  integer_product(p, b.data, b.ld);
+  return {};
+}
+
 }  // namespace
 
 Status supports(const ir::Op&, const PluginTable*) { return {}; }
 
 Status host(const KernelCall& call, const PluginTable*) {
-  TW_ASSIGN(const Product p, product_of(call));
-  if (p.m == 0 || p.n == 0) return {};
-  if (p.empty()) {  // also keeps BLAS from reading an output that holds nothing yet
-    if (!p.accumulate)
-      std::memset(p.out->data, 0, static_cast<std::size_t>(p.m * p.n) * ir::size_of(p.out->dtype));
-    return {};
-  }
-  if (ir::is_floating(p.out->dtype) || ir::is_complex(p.out->dtype)) return float_product(p);
-  // The loops want rows of b in a piece.
-  const bool rows = p.b->strides[1] == 1 || p.n == 1;
-  const Matrix b = rows ? Matrix{p.b->data, CblasNoTrans, p.b->strides[0], nullptr} : packed(*p.b);
-  integer_product(p, b.data, b.ld);
+  TW_ASSIGN(const Stack stack, products_of(call));
+  if (stack.first.m == 0 || stack.first.n == 0) return {};
+  const std::int64_t count = stack.count();
+  for (std::int64_t i = 0; i < count; ++i) TW_TRY(product(stack.product(i)));
   return {};
 }
 

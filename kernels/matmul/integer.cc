@@ -29,9 +29,9 @@ HWY_INLINE void add_row(T* HWY_RESTRICT out, const T* HWY_RESTRICT b, T a, std::
 }
 
 template <class T> void product(const Product& p, const void* from, std::int64_t ldb) {
-  const T* a = static_cast<const T*>(p.a->data);
+  const T* a = static_cast<const T*>(p.a);
   const T* b = static_cast<const T*>(from);
-  T* out = static_cast<T*>(p.out->data);
+  T* out = static_cast<T*>(p.out);
   if (!p.accumulate) std::fill_n(out, p.m * p.n, T{0});
   for (std::int64_t k0 = 0; k0 < p.k; k0 += kDepth) {
     const std::int64_t k1 = std::min(p.k, k0 + kDepth);
@@ -39,7 +39,7 @@ template <class T> void product(const Product& p, const void* from, std::int64_t
       const std::int64_t columns = std::min(kColumns, p.n - j);
       for (std::int64_t i = 0; i < p.m; ++i) {
         for (std::int64_t k = k0; k < k1; ++k) {
-          const T value = a[i * p.a->strides[0] + k * p.a->strides[1]];
+          const T value = a[i * p.a_row + k * p.a_column];
           if (value != 0) add_row<T>(out + i * p.n + j, b + k * ldb + j, value, columns);
         }
       }
@@ -48,7 +48,7 @@ template <class T> void product(const Product& p, const void* from, std::int64_t
 }
 
 void product_of_dtype(const Product& p, const void* b, std::int64_t ldb) {
-  switch (p.out->dtype) {
+  switch (p.dtype) {
     case ir::DType::kBool: return product<std::uint8_t>(p, b, ldb);
     case ir::DType::kInt32: return product<std::int32_t>(p, b, ldb);
     default: return product<std::int64_t>(p, b, ldb);

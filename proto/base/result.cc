@@ -30,6 +30,7 @@ std::string_view name_of(Errc code) {
     case Errc::kTaskFailed: return "task failed";
     case Errc::kUnsupported: return "unsupported";
     case Errc::kInternal: return "internal error";
+    case Errc::kSingular: return "singular matrix";
   }
   return "unknown error";
 }

@@ -46,16 +46,18 @@ constexpr std::size_t attrs_of(ir::OpKind kind) {
     case ir::OpKind::kCall: return 7;
     case ir::OpKind::kFetch:
     case ir::OpKind::kProvide: return 8;
+    case ir::OpKind::kScan: return 9;
   }
   return std::variant_npos;
 }
 
 // One past the last enumerator of each enum on the wire.
-constexpr int kOpKinds = static_cast<int>(ir::OpKind::kProvide) + 1;
+constexpr int kOpKinds = static_cast<int>(ir::OpKind::kScan) + 1;
 constexpr int kTapeOps = static_cast<int>(ir::TapeOp::kCount);
 constexpr int kReduceKinds = static_cast<int>(ir::ReduceKind::kArgMax) + 1;
+constexpr int kScanModes = static_cast<int>(ir::ScanMode::kTotal) + 1;
 constexpr int kDimMapKinds = static_cast<int>(ir::DimMap::Kind::kBlock) + 1;
 constexpr int kRoles = static_cast<int>(msg::Role::kTool) + 1;
-constexpr int kErrcs = static_cast<int>(Errc::kInternal) + 1;
+constexpr int kErrcs = static_cast<int>(Errc::kSingular) + 1;
 
 }  // namespace tilewise::codec

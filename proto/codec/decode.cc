@@ -215,6 +215,11 @@ ir::OpAttrs Reader::attrs(wire::Op::Attrs::Reader r) {
     }
     case wire::Op::Attrs::CALL: return call(r.getCall());
     case wire::Op::Attrs::FETCH: return ir::FetchAttrs{DeviceId(r.getFetch())};
+    case wire::Op::Attrs::SCAN: {
+      const auto a = r.getScan();
+      return ir::ScanAttrs{reduction(a.getKind()), a.getAxis(),
+                           enumerated<ir::ScanMode>(a.getMode(), kScanModes, "scan mode")};
+    }
   }
   refuse(Errc::kInvalidArgument, "unknown op attributes " + std::to_string(static_cast<int>(r.which())));
 }

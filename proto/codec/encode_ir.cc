@@ -106,6 +106,12 @@ void write(AttrsBuilder b, const ir::CallAttrs& a) {
   c.setScratchBytes(a.scratch_bytes);
 }
 void write(AttrsBuilder b, const ir::FetchAttrs& a) { b.setFetch(a.to.value); }
+void write(AttrsBuilder b, const ir::ScanAttrs& a) {
+  auto s = b.initScan();
+  s.setKind(wire::ReduceKind{wire_enum(a.kind)});
+  s.setAxis(a.axis);
+  s.setMode(wire::ScanMode{wire_enum(a.mode)});
+}
 
 }  // namespace
 

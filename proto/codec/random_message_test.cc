@@ -97,6 +97,8 @@ struct Gen {
       }
       case ir::OpKind::kFetch:
       case ir::OpKind::kProvide: return ir::FetchAttrs{id<DeviceId>()};
+      case ir::OpKind::kScan:
+        return ir::ScanAttrs{reduction(), static_cast<std::int8_t>(u64()), pick<ir::ScanMode>(3)};
     }
     throw std::logic_error("kind");
   }
@@ -112,7 +114,7 @@ struct Gen {
     o.label = text();
     return o;
   }
-  ir::Op op() { return op(pick<ir::OpKind>(static_cast<int>(ir::OpKind::kProvide) + 1)); }
+  ir::Op op() { return op(pick<ir::OpKind>(static_cast<int>(ir::OpKind::kScan) + 1)); }
 
   ir::Placement placement() {
     return ir::Placement(list(3, [&] {
@@ -131,7 +133,7 @@ struct Gen {
 
   msg::Outcome outcome() {
     if (flag()) return {};
-    return {pick<Errc>(static_cast<int>(Errc::kInternal) + 1), text()};
+    return {pick<Errc>(static_cast<int>(Errc::kSingular) + 1), text()};
   }
   msg::DeviceDesc device() {
     return {text(), static_cast<std::uint8_t>(u64()), text(), text(), i64(), i32()};

@@ -62,13 +62,25 @@ OperandMap reshape_map(const Shape& from, const Shape& to) {
 std::vector<OperandMap> maps_of(const Op& op) {
   const int rank = op.space.rank();
   switch (op.kind) {
-    case OpKind::kMatmul: return {{span_of(0), kStepDim}, {kStepDim, span_of(1)}};
+    case OpKind::kMatmul: {
+      OperandMap left = elementwise(rank), right = left;  // leading dimensions: a stack of products
+      left[rank - 1] = right[rank - 2] = kStepDim;
+      return {left, right};
+    }
     case OpKind::kMatmulPanels: return {{span_of(1), span_of(0)}, {span_of(0), span_of(2)}};
     case OpKind::kCombine: {
       const auto& a = op.get<CombineAttrs>();
       OperandMap map = elementwise(rank);
       map[a.axis] = span_of(a.axis, a.fan_in);
       return std::vector<OperandMap>(op.operands.size(), map);
+    }
+    case OpKind::kScan: {
+      OperandMap carry = elementwise(rank);  // one element a block
+      const std::int8_t axis = op.get<ScanAttrs>().axis;
+      carry[axis] = {DimMap::Kind::kBlock, axis};
+      std::vector<OperandMap> maps{elementwise(rank)};
+      if (op.operands.size() > 1) maps.push_back(std::move(carry));
+      return maps;
     }
     case OpKind::kCopy: return op.get<CopyAttrs>().maps;
     case OpKind::kReshape: return {reshape_map(op.operands[0].view.shape, op.space.shape())};
@@ -101,7 +113,9 @@ void Geometry::set_maps(const Op& op) {
 }
 
 Status Geometry::set_step_grid() {
-  const std::optional<DimGrid> a = access_[0].dims[1].walk.cuts(), b = access_[1].dims[0].walk.cuts();
+  const std::size_t k =
+      access_[0].dims.size() - 1;  // the last dimension of the left operand, the last but one of the right
+  const std::optional<DimGrid> a = access_[0].dims[k].walk.cuts(), b = access_[1].dims[k - 1].walk.cuts();
   std::optional<DimGrid> both;
   if (a && b) both = common_refinement(*a, *b);
   if (!both)
@@ -182,11 +196,12 @@ Result<Geometry> Geometry::make(const Op& op, std::vector<SourceArray> sources) 
     case OpKind::kMap: g.flops_per_element_ = tape_flops(op.get<MapAttrs>().tape); break;
     case OpKind::kReduceBlocks: g.flops_per_element_ = 1 + tape_flops(op.get<ReduceAttrs>().tape); break;
     case OpKind::kMatmulPanels: g.flops_per_element_ = 2; break;
+    case OpKind::kScan: g.flops_per_element_ = 2; break;
     case OpKind::kCall: g.flops_per_point_ = op.get<CallAttrs>().flops_per_point; break;
     default: break;
   }
   if (op.kind == OpKind::kMatmul)
-    g.flops_per_element_ = 2 * static_cast<double>(op.operands[0].view.shape[1]);
+    g.flops_per_element_ = 2 * static_cast<double>(op.operands[0].view.shape.back());
   if (op.kind == OpKind::kReshape && g.point_count_ > 0) {
     for (std::size_t d = 1; d < g.access_[0].dims.size(); ++d)
       if (g.access_[0].dims[d].walk.count() > 1)

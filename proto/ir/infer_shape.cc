@@ -160,14 +160,22 @@ Result<Inferred> infer_reduce(const Source& a, ReduceKind kind, const std::optio
   return r;
 }
 
+Result<Inferred> infer_scan(const Source& a, ReduceKind kind, int axis) {
+  TW_ASSIGN(axis, normal_axis(axis, a.view.rank(), a.shape()));
+  Op op;
+  op.kind = OpKind::kScan;
+  op.operands = {operand_of(a)};
+  TW_ASSIGN(op.space, result_grid({&a, 1}, a.shape(), size_of(a.dtype)));
+  op.attrs = ScanAttrs{kind, static_cast<std::int8_t>(axis), ScanMode::kInclusive};
+  op.outputs = {{0, a.dtype, op.space}};
+  return inferred(std::move(op), {&a, 1});
+}
+
 Result<Inferred> infer_matmul(const Source& a, const Source& b) {
   const std::string shapes = to_string(a.shape()) + " x " + to_string(b.shape());
-  for (const Source* s : {&a, &b}) {
+  for (const Source* s : {&a, &b})
     if (s->view.rank() == 0)
       return error(Errc::kShapeMismatch, "matmul: " + shapes + ": a scalar has no rows or columns");
-    if (s->view.rank() > 2)
-      return error(Errc::kUnsupported, "matmul: " + shapes + ": stacks of matrices are not there yet");
-  }
   if (a.dtype != b.dtype)
     return error(Errc::kShapeMismatch, "matmul: " + std::string(name_of(a.dtype)) + " x " +
                                            std::string(name_of(b.dtype)) + ": cast to one dtype first");
@@ -176,10 +184,6 @@ Result<Inferred> infer_matmul(const Source& a, const Source& b) {
                  "matmul: of " + std::string(name_of(a.dtype)) +
                      ": cast to a dtype that is multiplied first (int32, int64, float32, float64, "
                      "complex64, complex128)");
-  const std::int64_t ka = a.shape().back(), kb = b.shape()[0];
-  if (ka != kb)
-    return error(Errc::kShapeMismatch, "matmul: " + shapes + ": inner extents " + std::to_string(ka) +
-                                           " and " + std::to_string(kb) + " differ");
   Source x = a, y = b;
   if (a.view.rank() == 1) {
     TW_ASSIGN(x.view, a.view.expand_dims(0));
@@ -187,28 +191,54 @@ Result<Inferred> infer_matmul(const Source& a, const Source& b) {
   if (b.view.rank() == 1) {
     TW_ASSIGN(y.view, b.view.expand_dims(1));
   }
+  const int x_stack = x.view.rank() - 2, y_stack = y.view.rank() - 2;
+  const std::int64_t m = x.view.shape[x_stack], ka = x.view.shape[x_stack + 1], kb = y.view.shape[y_stack],
+                     n = y.view.shape[y_stack + 1];
+  if (ka != kb)
+    return error(Errc::kShapeMismatch, "matmul: " + shapes + ": inner extents " + std::to_string(ka) +
+                                           " and " + std::to_string(kb) + " differ");
+  const auto stack_of = [](const View& v, int stack) {
+    return Shape(v.shape.begin(), v.shape.begin() + stack);
+  };
+  const Result<Shape> stack = broadcast(stack_of(x.view, x_stack), stack_of(y.view, y_stack));
+  if (!stack)
+    return error(stack.error().code, "matmul: " + shapes + ": the stacks of matrices do not broadcast");
   // Rows as the left operand sees them, columns as the right one: the rule for results, on what each contributes.
-  TW_ASSIGN(const View rows,
-            x.view.shape[1] > 0 ? x.view.at(1, 0) : Result<View>(View{{x.view.shape[0]}, {}}));
-  TW_ASSIGN(const View columns,
-            y.view.shape[0] > 0 ? y.view.at(0, 0) : Result<View>(View{{y.view.shape[1]}, {}}));
   Source sides[2] = {x, y};
-  TW_ASSIGN(sides[0].view, rows.expand_dims(1));
-  sides[1].view = columns;
-  if (ka == 0) sides[0].grid = sides[1].grid = Grid();  // nothing to take cuts from
+  const auto without = [&](Source& side, int d) -> Status {
+    if (ka == 0) {  // nothing to take cuts from
+      side.view.shape[d] = 1;
+      side.view.source.clear();
+      side.grid = Grid();
+      return {};
+    }
+    TW_ASSIGN(const View rest, side.view.at(d, 0));
+    TW_ASSIGN(side.view, rest.expand_dims(d));
+    return {};
+  };
+  TW_TRY(without(sides[0], x_stack + 1));
+  TW_TRY(without(sides[1], y_stack));
+  const auto with = [&](std::int64_t rows, std::int64_t columns) {
+    Shape shape = *stack;
+    shape.push_back(rows);
+    shape.push_back(columns);
+    return shape;
+  };
   Op op;
   op.kind = OpKind::kMatmul;
   op.attrs = MatmulAttrs{};
+  TW_ASSIGN(op.space, result_grid(sides, with(m, n), size_of(a.dtype)));
+  TW_ASSIGN(x.view, x.view.broadcast_to(with(m, ka)));
+  TW_ASSIGN(y.view, y.view.broadcast_to(with(ka, n)));
   op.operands = {operand_of(x), operand_of(y)};
-  TW_ASSIGN(op.space, result_grid(sides, {x.view.shape[0], y.view.shape[1]}, size_of(a.dtype)));
   op.outputs = {{0, a.dtype, op.space}};
   const Source operands[] = {x, y};
   TW_ASSIGN(Inferred r, inferred(std::move(op), operands));
   if (b.view.rank() == 1) {
-    TW_ASSIGN(r.view, r.view.squeeze(1));
+    TW_ASSIGN(r.view, r.view.squeeze(r.view.rank() - 1));
   }
   if (a.view.rank() == 1) {
-    TW_ASSIGN(r.view, r.view.squeeze(0));
+    TW_ASSIGN(r.view, r.view.squeeze(r.view.rank() - (b.view.rank() == 1 ? 1 : 2)));
   }
   return r;
 }

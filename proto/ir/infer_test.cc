@@ -125,7 +125,17 @@ TEST_CASE("products: vectors, matrices, and shapes in the text") {
   CHECK(text(infer_matmul(plain({3, 4}), plain({5, 6}))) ==
         "matmul: (3, 4) x (5, 6): inner extents 4 and 5 differ");
   CHECK(infer_matmul(plain({}), plain({5, 6})).error().code == Errc::kShapeMismatch);
-  CHECK(infer_matmul(plain({2, 3, 4}), plain({4, 6})).error().code == Errc::kUnsupported);
+  CHECK(infer_matmul(plain({2, 3, 4}), plain({4, 6}))->view.shape == Shape{2, 3, 6});
+  CHECK(infer_matmul(plain({5, 1, 3, 4}), plain({7, 4, 6}))->view.shape == Shape{5, 7, 3, 6});
+  CHECK(infer_matmul(plain({4}), plain({7, 4, 6}))->view.shape == Shape{7, 6});
+  CHECK(infer_matmul(plain({7, 3, 4}), plain({4}))->view.shape == Shape{7, 3});
+  CHECK(text(infer_matmul(plain({2, 3, 4}), plain({3, 4, 6}))) ==
+        "matmul: (2, 3, 4) x (3, 4, 6): the stacks of matrices do not broadcast");
+  CHECK(text(infer_matmul(plain({2, 3, 4}), plain({2, 3, 6}))) ==
+        "matmul: (2, 3, 4) x (2, 3, 6): inner extents 4 and 3 differ");
+  CHECK(infer_scan(plain({3, 4}), ReduceKind::kSum, -1)->view.shape == Shape{3, 4});
+  CHECK(infer_scan(plain({3, 4}), ReduceKind::kSum, 2).error().code == Errc::kOutOfRange);
+  CHECK(infer_scan(plain({3}, DType::kBool), ReduceKind::kSum, 0).error().code == Errc::kShapeMismatch);
   CHECK(text(infer_matmul(plain({3, 4}, DType::kInt64), plain({4, 6}))) ==
         "matmul: int64 x float64: cast to one dtype first");
   CHECK(infer_matmul(plain({3, 4}, DType::kBool), plain({4, 6}, DType::kBool)).error().code ==

@@ -147,12 +147,33 @@ inline void run_op(const Op& op, Store& store) {
           if (reads.empty()) break;
           const int f = op.kind == OpKind::kMatmulPanels;
           const Box &x = reads.at(0).region, &y = reads.at(1).region;
-          REQUIRE(x.extent(1) == y.extent(0));
-          for (std::int64_t i = x.lo[0]; i < x.hi[0]; ++i)
-            for (std::int64_t j = y.lo[1]; j < y.hi[1]; ++j)
-              for (std::int64_t k = x.lo[1]; k < x.hi[1]; ++k)
-                put(0, f ? Index{point[0], i, j} : Index{i, j}) +=
-                    load(reads[0], {i, k}) * load(reads[1], {k, j});
+          REQUIRE(x.extent(x.rank() - 1) == y.extent(y.rank() - 2));
+          const int m = x.rank() - 2, n = m + 1;
+          each(x, [&](const Index& i) {  // the stack's index, row, k
+            Index right = i, to = i;
+            right[m] = i[n];
+            if (f) to.insert(to.begin(), point[0]);
+            for (std::int64_t j = y.lo[n]; j < y.hi[n]; ++j) {
+              right[n] = to.back() = j;
+              put(0, to) += load(reads[0], i) * load(reads[1], right);
+            }
+          });
+          break;
+        }
+        case OpKind::kScan: {
+          const auto& a = op.get<ScanAttrs>();
+          const auto join = [&](double p, double q) { return a.kind == ReduceKind::kSum ? p + q : p * q; };
+          std::map<Index, double> run;  // by line
+          each(span, [&](const Index& i) {
+            Index line = i, to = i;
+            line[a.axis] = point[a.axis];
+            const double start = reads.size() > 1 ? load(reads[1], line) : a.kind == ReduceKind::kSum ? 0 : 1;
+            double& now = run.try_emplace(line, start).first->second;
+            if (a.mode == ScanMode::kTotal) to = line;
+            if (a.mode == ScanMode::kExclusive) put(0, to) = now;
+            now = join(now, load(reads[0], i));
+            if (a.mode != ScanMode::kExclusive) put(0, to) = now;
+          });
           break;
         }
         case OpKind::kCopy:

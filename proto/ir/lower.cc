@@ -13,6 +13,7 @@ Result<std::vector<Op>> Lowering::run() {
     case OpKind::kCopy: TW_TRY(copy()); break;
     case OpKind::kReshape: TW_TRY(reshape()); break;
     case OpKind::kCall: TW_TRY(call()); break;
+    case OpKind::kScan: TW_TRY(scan()); break;
     case OpKind::kReadNpy:
     case OpKind::kFetch:
     case OpKind::kProvide:
@@ -140,6 +141,58 @@ void Lowering::combine(ReduceKind kind, const std::vector<int>& levels, std::vec
     op.outputs = partials(dtypes, op.space, last_is_answer && level + 1 == levels.size());
     out_.push_back(std::move(op));
   }
+}
+
+Op Lowering::recut(const Operand& from, const OutputSpec& to) const {
+  Op op = part(OpKind::kCopy, {}, to.grid);
+  OperandMap map;
+  for (int d = 0; d < to.grid.rank(); ++d) map.push_back({DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
+  op.attrs = CopyAttrs{{map}};
+  op.operands = {from};
+  op.outputs = {to};
+  return op;
+}
+
+Status Lowering::scan() {
+  TW_TRY(align());
+  const ScanAttrs a = op_.get<ScanAttrs>();
+  scan_blocks(a, op_.operands[0], op_.outputs[0]);
+  return {};
+}
+
+void Lowering::scan_blocks(const ScanAttrs& a, const Operand& from, const OutputSpec& out) {
+  const Grid& space = out.grid;
+  const auto axis = static_cast<std::size_t>(a.axis);
+  const std::int64_t blocks = space.dims()[axis].count();
+  Op scan = part(OpKind::kScan, a, space);
+  scan.operands = {from};
+  scan.outputs = {out};
+  if (blocks > 1 && space.block_count() > 0) {
+    // What precedes each block is the exclusive scan of the blocks' totals, which are put side by side for it: as many as
+    // make a block. Where that is not all of them the same is done once more.
+    std::vector<DimGrid> dims = space.dims();
+    dims[axis] = *DimGrid::uniform(blocks, 1);
+    const Grid singles(dims);
+    Shape line = space.max_block_shape();
+    line[axis] = 1;
+    const std::int64_t line_bytes = volume(line) * static_cast<std::int64_t>(size_of(out.dtype));
+    dims[axis] = *DimGrid::uniform(
+        blocks, std::clamp<std::int64_t>(kDefaultBlockBytes / line_bytes, kFanIn, limits::kMaxExplicitCuts));
+    const Grid together(std::move(dims));
+    Op totals = part(OpKind::kScan, ScanAttrs{a.kind, a.axis, ScanMode::kTotal}, space);
+    totals.operands = {from};
+    totals.outputs = {{new_array_(), out.dtype, singles}};
+    const OutputSpec joined{new_array_(), out.dtype, together}, carry{new_array_(), out.dtype, together},
+        before{new_array_(), out.dtype, singles};
+    const View all = View::identity(singles.shape());
+    const std::uint64_t parts = totals.outputs[0].array;
+    out_.push_back(std::move(totals));
+    out_.push_back(recut({parts, all}, joined));
+    scan_blocks({a.kind, a.axis, ScanMode::kExclusive}, {joined.array, all}, carry);
+    out_.push_back(recut({carry.array, all}, before));
+    scan.operands.push_back({before.array, all});
+  }
+  out_.push_back(std::move(scan));
 }
 
 Result<std::vector<Op>> lower(const Op& op, std::span<const SourceArray> sources, const NewArray& new_array) {

@@ -5,7 +5,8 @@ namespace tilewise::ir {
 bool Lowering::strided(const View& v, const Grid& source) {
   int unit = source.rank() - 1;
   while (unit >= 0 && source.dim(unit).extent() == 1) --unit;
-  for (int d = 0; d < 2; ++d) {
+  const int stack = v.rank() - 2;
+  for (int d = stack; d < v.rank(); ++d) {
     const std::optional<int> s = v.source_of(d);
     if (v.shape[d] <= 1) continue;
     if (!s) return true;
@@ -13,29 +14,31 @@ bool Lowering::strided(const View& v, const Grid& source) {
   }
   if (unit < 0) return true;
   const SourceDim& s = v.source[unit];
-  return v.shape[0] <= 1 || v.shape[1] <= 1 || (s.dim >= 0 && s.step == 1);
+  return v.shape[stack] <= 1 || v.shape[stack + 1] <= 1 || (s.dim >= stack && s.step == 1);
 }
 
 Status Lowering::matmul() {
-  const std::int64_t m = op_.operands[0].view.shape[0], k = op_.operands[0].view.shape[1],
-                     n = op_.operands[1].view.shape[1];
+  const int stack = op_.space.rank() - 2;
+  const std::int64_t m = op_.operands[0].view.shape[stack], k = op_.operands[0].view.shape[stack + 1],
+                     n = op_.operands[1].view.shape[stack + 1];
   for (std::size_t i = 0; i < 2; ++i) {
-    const int outer = i == 0 ? 0 : 1, inner = 1 - outer;
-    const bool good = strided(op_.operands[i].view, sources_[i].grid) && walk(i, inner).cuts() &&
-                      aligned(walk(i, outer), op_.space.dim(outer));
+    const int inner = i == 0 ? stack + 1 : stack;
+    bool good = strided(op_.operands[i].view, sources_[i].grid) && walk(i, inner).cuts();
+    for (int d = 0; good && d < stack + 2; ++d) good = d == inner || aligned(walk(i, d), op_.space.dim(d));
     if (good) continue;
-    std::vector<DimGrid> cuts(2);
-    cuts[outer] = op_.space.dim(outer);
-    cuts[inner] = inner_cuts(i, inner);
+    std::vector<DimGrid> cuts = op_.space.dims();
+    cuts[static_cast<std::size_t>(inner)] = inner_cuts(i, inner);
     TW_TRY(gather(i, cuts));
   }
   // Where neither side's panels hold the other's and all cuts are too many to list, the right side follows the left.
-  std::optional<DimGrid> panels = common_refinement(*walk(0, 1).cuts(), *walk(1, 0).cuts());
+  std::optional<DimGrid> panels = common_refinement(*walk(0, stack + 1).cuts(), *walk(1, stack).cuts());
   if (!panels) {
-    TW_TRY(gather(1, {*walk(0, 1).cuts(), op_.space.dim(1)}));
-    panels = walk(0, 1).cuts();
+    std::vector<DimGrid> cuts = op_.space.dims();
+    cuts[static_cast<std::size_t>(stack)] = *walk(0, stack + 1).cuts();
+    TW_TRY(gather(1, cuts));
+    panels = walk(0, stack + 1).cuts();
   }
-  if (!splits_k(m, n, k, op_.space.block_count(), panels->count())) {
+  if (stack > 0 || !splits_k(m, n, k, op_.space.block_count(), panels->count())) {
     out_.push_back(std::move(op_));
     return {};
   }
@@ -61,7 +64,8 @@ Status Lowering::matmul() {
 DimGrid Lowering::inner_cuts(std::size_t i, int inner) const {
   const Walk own = walk(i, inner);
   if (op_.operands[i].view.source_of(inner)) return own.cuts_or_similar();
-  return walk(1 - i, 1 - inner).cuts_or_similar();
+  const int last = op_.space.rank() - 1;
+  return walk(1 - i, inner == last ? last - 1 : last).cuts_or_similar();
 }
 
 bool splits_k(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t output_blocks,

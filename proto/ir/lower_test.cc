@@ -155,6 +155,89 @@ TEST_CASE("property: lowered products, split or not, of any views") {
   CHECK(split > 20);
 }
 
+TEST_CASE("property: stacks of products broadcast, whatever the views and cuts") {
+  for (std::uint64_t seed = 1; seed < 400; ++seed) {
+    INFO("seed ", seed);
+    Prng rng(seed);
+    Store store;
+    const Shape stack = random_shape(rng, static_cast<int>(rng.between(1, 2)), 4);
+    const std::int64_t m = rng.between(0, 5), k = rng.between(0, 6), n = rng.between(0, 5);
+    const auto thinned = [&](std::int64_t rows, std::int64_t columns) {
+      Shape s = stack;
+      for (std::int64_t& e : s) e = rng.chance(0.25) ? 1 : e;
+      while (!s.empty() && rng.chance(0.3)) s.erase(s.begin());
+      s.push_back(rows);
+      s.push_back(columns);
+      return s;
+    };
+    const Shape left = thinned(m, k), right = thinned(k, n);
+    const Source a = stored(rng, store, left), b = stored(rng, store, right);
+    const Result<Inferred> inferred = infer_matmul(a, b);
+    INFO("error: ", inferred ? "" : inferred.error().message);
+    REQUIRE(inferred.has_value());
+    const Source r = run(*inferred, store);
+    Shape want = *broadcast(Shape(left.begin(), left.end() - 2), Shape(right.begin(), right.end() - 2));
+    want.push_back(m);
+    want.push_back(n);
+    REQUIRE(r.shape() == want);
+    const auto from = [](const Index& i, const Shape& shape, std::int64_t row, std::int64_t column) {
+      Index at(i.end() - static_cast<std::ptrdiff_t>(shape.size()), i.end());
+      for (std::size_t d = 0; d + 2 < shape.size(); ++d) at[d] = shape[d] == 1 ? 0 : at[d];
+      at[at.size() - 2] = row;
+      at.back() = column;
+      return at;
+    };
+    for_each_index(want, [&](const Index& i) {
+      double sum = 0;
+      for (std::int64_t x = 0; x < k; ++x)
+        sum +=
+            value(store, a, from(i, left, i[i.size() - 2], x)) * value(store, b, from(i, right, x, i.back()));
+      REQUIRE(value(store, r, i) == sum);
+    });
+  }
+}
+
+TEST_CASE("property: lowered scans, over any axis, cuts and views") {
+  int carried = 0, levels = 0;
+  for (std::uint64_t seed = 1; seed < 500; ++seed) {
+    INFO("seed ", seed);
+    Prng rng(seed);
+    Store store;
+    const int rank = static_cast<int>(rng.between(1, 3));
+    const Shape shape = random_shape(rng, rank, rank == 1 ? 300 : 8);
+    const int axis = static_cast<int>(rng.below(static_cast<std::uint64_t>(rank)));
+    const auto kind = rng.chance(0.5) ? ReduceKind::kSum : ReduceKind::kProd;
+    const Source a = stored(rng, store, shape);
+    if (kind == ReduceKind::kProd)
+      for (double& x : store[a.array].data) x = std::clamp(x, -1.0, 2.0);
+    const std::size_t before = store.size();
+    const Source r = run(*infer_scan(a, kind, rng.chance(0.5) ? axis : axis - rank), store);
+    carried += store.size() > before + 4;
+    REQUIRE(r.shape() == shape);
+    for_each_index(shape, [&](const Index& i) {
+      double want = kind == ReduceKind::kProd;
+      for (Index j = i; j[axis] >= 0; --j[axis])
+        want = kind == ReduceKind::kSum ? want + value(store, a, j) : want * value(store, a, j);
+      REQUIRE(value(store, r, i) == want);
+    });
+  }
+  CHECK(carried > 50);
+  // More blocks than one block of totals holds: the carries of carries. A block of 2^20 columns leaves room for 16 totals.
+  const std::int64_t rows = 50, columns = 1 << 20;
+  const Grid grid = *Grid::uniform({rows, columns}, {1, columns});
+  const SourceArray source{DType::kFloat64, grid};
+  Inferred scan = *infer_scan({1, DType::kFloat64, grid, View::identity(grid.shape())}, ReduceKind::kSum, 0);
+  scan.op->outputs[0].array = 2;
+  std::uint64_t next = 3;
+  const auto ops = lower(*scan.op, std::span(&source, 1), [&] { return next++; });
+  REQUIRE(ops.has_value());
+  for (const Op& op : *ops) {
+    levels += op.kind == OpKind::kScan && op.get<ScanAttrs>().mode == ScanMode::kExclusive;
+    CHECK(volume(op.outputs[0].grid.max_block_shape()) <= 16 * columns);
+  }
+  CHECK(levels == 2);
+}
+
 TEST_CASE("property: concat, stack, reshape, reblock and materialise move elements where they belong") {
   for (std::uint64_t seed = 1; seed < 500; ++seed) {
     INFO("seed ", seed);

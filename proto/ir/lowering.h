@@ -45,7 +45,13 @@ class Lowering {
   void combine(ReduceKind kind, const std::vector<int>& levels, std::vector<DimGrid> dims,
                const std::vector<DType>& dtypes, bool last_is_answer);
 
-  // Has one of two dimensions unit stride in every block, and the other a positive one? Then BLAS reads it in place.
+  Status scan();
+  // The ops that scan what `from` shows into `out`, whose cuts are those of the space.
+  void scan_blocks(const ScanAttrs& a, const Operand& from, const OutputSpec& out);
+  // The same elements in other blocks.
+  Op recut(const Operand& from, const OutputSpec& to) const;
+
+  // Has one of the last two dimensions unit stride in every block, and the other a positive one? Then BLAS reads it in place.
   // What repeats is left to the kernel too: gathering would not change it.
   static bool strided(const View& v, const Grid& source);
   Status matmul();

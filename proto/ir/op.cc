@@ -17,6 +17,7 @@ std::string_view name_of(OpKind kind) {
     case OpKind::kCall: return "call";
     case OpKind::kFetch: return "fetch";
     case OpKind::kProvide: return "provide";
+    case OpKind::kScan: return "scan";
   }
   return "unknown kind";
 }

@@ -49,7 +49,8 @@ class Verifier {
   Status map() const;
   Status reduce() const;
   Status combine() const;
-  // first: dimensions of the output before (M, N).
+  Status scan() const;
+  // first: 1 where the output has a dimension of panels before (M, N).
   Status matmul(int first) const;
 
   Status maps(const std::vector<OperandMap>& all) const;

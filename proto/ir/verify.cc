@@ -25,6 +25,7 @@ Status Verifier::run() const {
     case OpKind::kCall: return call();
     case OpKind::kFetch: return fetch();
     case OpKind::kProvide: return provide();
+    case OpKind::kScan: return scan();
   }
   return fail(Errc::kInvalidArgument, "unknown kind");
 }
@@ -87,6 +88,7 @@ bool Verifier::attrs_fit() const {
     case OpKind::kCall: return std::holds_alternative<CallAttrs>(op_.attrs);
     case OpKind::kFetch:
     case OpKind::kProvide: return std::holds_alternative<FetchAttrs>(op_.attrs);
+    case OpKind::kScan: return std::holds_alternative<ScanAttrs>(op_.attrs);
   }
   return false;
 }
@@ -190,18 +192,50 @@ Status Verifier::combine() const {
   return {};
 }
 
+Status Verifier::scan() const {
+  const auto& a = op_.get<ScanAttrs>();
+  const bool carried = op_.operands.size() > 1;
+  TW_TRY(expect(carried ? 2 : 1, 1));
+  if ((a.kind != ReduceKind::kSum && a.kind != ReduceKind::kProd) || a.mode > ScanMode::kTotal)
+    return fail(Errc::kInvalidArgument, "neither of sums nor of products, or of an unknown mode");
+  if (a.axis < 0 || a.axis >= op_.space.rank())
+    return fail(Errc::kInvalidArgument, "axis " + std::to_string(a.axis));
+  if (stage_ == Stage::kSubmitted && (carried || a.mode != ScanMode::kInclusive))
+    return fail(Errc::kUnsupported, "carries, totals and exclusive scans are made by the planner only");
+  if (carried && a.mode == ScanMode::kTotal) return fail(Errc::kInvalidArgument, "totals have no carry");
+  const DType t = sources_[0].dtype;
+  if (!reduced_dtype(a.kind, t)) return mismatch("no scans of " + std::string(name_of(t)));
+  if (logical(0) != op_.space.shape())
+    return mismatch("operand of shape " + to_string(logical(0)) + " in a space of shape " +
+                    to_string(op_.space.shape()));
+  std::vector<DimGrid> dims = op_.space.dims();
+  dims[static_cast<std::size_t>(a.axis)] = *DimGrid::uniform(op_.space.dim(a.axis).count(), 1);
+  const Grid totals(std::move(dims));
+  if (carried && (sources_[1].dtype != t || logical(1) != totals.shape()))
+    return mismatch("a carry of " + std::string(name_of(sources_[1].dtype)) + " " + to_string(logical(1)));
+  return output_is(0, t, a.mode == ScanMode::kTotal ? totals : op_.space);
+}
+
 Status Verifier::matmul(int first) const {
   TW_TRY(expect(2, 1));
-  if (logical(0).size() != 2 || logical(1).size() != 2) return mismatch("operands must have two dimensions");
-  const std::string shapes = to_string(logical(0)) + " x " + to_string(logical(1));
-  if (logical(0)[1] != logical(1)[0])
-    return mismatch(shapes + ": inner extents " + std::to_string(logical(0)[1]) + " and " +
-                    std::to_string(logical(1)[0]) + " differ");
+  const Shape &left = logical(0), &right = logical(1);
+  const std::string shapes = to_string(left) + " x " + to_string(right);
+  if (left.size() < 2 || left.size() != right.size() || (first == 1 && left.size() > 2))
+    return mismatch(shapes + ": operands must be matrices, or stacks of them of one rank");
+  const int stack = static_cast<int>(left.size()) - 2;
+  const std::int64_t m = left[stack], k = left[stack + 1], n = right[stack + 1];
+  if (k != right[stack])
+    return mismatch(shapes + ": inner extents " + std::to_string(k) + " and " + std::to_string(right[stack]) +
+                    " differ");
   if (sources_[0].dtype != sources_[1].dtype || !multiplies(sources_[0].dtype))
     return mismatch("operands must share a dtype that is multiplied");
-  if (op_.space.rank() != first + 2 || op_.space.dim(first).extent() != logical(0)[0] ||
-      op_.space.dim(first + 1).extent() != logical(1)[1] ||
-      (first == 1 && op_.space.dim(0).extent() != logical(0)[1]))
+  bool fits = op_.space.rank() == first + stack + 2;
+  for (int d = 0; fits && d < stack; ++d) {
+    const std::int64_t extent = op_.space.dim(d).extent();
+    fits = extent == left[d] && extent == right[d];
+  }
+  if (!fits || op_.space.dim(first + stack).extent() != m || op_.space.dim(first + stack + 1).extent() != n ||
+      (first == 1 && op_.space.dim(0).extent() != k))
     return mismatch(shapes + " in a space of shape " + to_string(op_.space.shape()));
   std::vector<DimGrid> dims = op_.space.dims();
   if (first == 1) dims[0] = *DimGrid::uniform(dims[0].count(), 1);

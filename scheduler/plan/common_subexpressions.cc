@@ -14,7 +14,8 @@ bool is_pure(const ir::Op& op) {
     case ir::OpKind::kMatmul:
     case ir::OpKind::kMatmulPanels:
     case ir::OpKind::kCopy:
-    case ir::OpKind::kReshape: return true;
+    case ir::OpKind::kReshape:
+    case ir::OpKind::kScan: return true;
     case ir::OpKind::kReadNpy:  // the file may change
     case ir::OpKind::kWriteNpy:
     case ir::OpKind::kCall:  // nothing is known about a plug-in

@@ -57,6 +57,9 @@ std::string dump(std::span<const ir::Op> ops) {
     if (op.kind == ir::OpKind::kCombine) {
       out += std::string(" ") + std::string(ir::name_of(op.get<ir::CombineAttrs>().kind));
     }
+    if (op.kind == ir::OpKind::kScan) {
+      out += std::string(" ") + std::string(ir::name_of(op.get<ir::ScanAttrs>().kind));
+    }
     out += '(';
     for (std::size_t i = 0; i < op.operands.size(); ++i) {
       out += (i > 0 ? ", %" : "%") + std::to_string(op.operands[i].array);

@@ -60,6 +60,9 @@ struct MixAttrs {
     d.mix(std::bit_cast<std::uint64_t>(a.flops_per_point)), mix(d, a.scratch_bytes);
   }
   void operator()(const ir::FetchAttrs& a) const { mix(d, a.to.value); }
+  void operator()(const ir::ScanAttrs& a) const {
+    mix(d, static_cast<std::int64_t>(a.kind)), mix(d, a.axis), mix(d, static_cast<std::int64_t>(a.mode));
+  }
 };
 
 }  // namespace

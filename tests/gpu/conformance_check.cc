@@ -30,11 +30,13 @@ TEST_CASE("CUDA kernels conform") {
   auto set = kernels::make_cuda_kernels(**device, nullptr);
   if (!set) stop(set.error().message);
   WithScratch kernels(**set);
-  const kernels::conformance::Subject subject{.kernels = kernels, .device = **device};
+  const kernels::conformance::Subject subject{
+      .kernels = kernels, .device = **device, .scan_order_is_reference = false};
   SUBCASE("elementwise") { kernels::conformance::conform_elementwise(subject); }
   SUBCASE("tapes") { kernels::conformance::conform_tapes(subject); }
   SUBCASE("random") { kernels::conformance::conform_random(subject); }
   SUBCASE("reductions") { kernels::conformance::conform_reductions(subject); }
+  SUBCASE("scans") { kernels::conformance::conform_scans(subject); }
   SUBCASE("products") { kernels::conformance::conform_products(subject); }
   SUBCASE("moves") { kernels::conformance::conform_moves(subject); }
 }

@@ -69,6 +69,8 @@ struct TapeInstr {
 
 enum ReduceKind { sum @0; prod @1; min @2; max @3; any @4; all @5; argMin @6; argMax @7; }
 
+enum ScanMode { inclusive @0; exclusive @1; total @2; }
+
 enum DimMapKind { span @0; whole @1; step @2; block @3; }
 
 struct DimMap {
@@ -90,7 +92,7 @@ struct ExplicitMap {
 
 enum OpKind {
   map @0; reduce @1; reduceBlocks @2; combine @3; matmul @4; matmulPanels @5; copy @6; reshape @7; readNpy @8;
-  writeNpy @9; call @10; fetch @11; provide @12;
+  writeNpy @9; call @10; fetch @11; provide @12; scan @13;
 }
 
 struct Op {
@@ -131,6 +133,11 @@ struct Op {
       scratchBytes @26 :Int64;
     }
     fetch @27 :UInt32;            # fetch, provide: the client's device; 0 from a client, which names only itself
+    scan :group {
+      kind @30 :ReduceKind;       # sum or prod
+      axis @31 :Int8;
+      mode @32 :ScanMode;
+    }
   }
   hintParts @28 :List(Int32);     # as in Rule, of the first output; empty: tiled over the hint's devices
   hintCopies @29 :Int32 = 1;

@@ -212,7 +212,11 @@ Array argmax(const Array& a, const Axes& axis = {}, bool keepdims = false);
 
 // ---- products and joins ---------------------------------------------------------------------------------------------------
 
-Array matmul(const Array& a, const Array& b);  // one or two dimensions each, as in NumPy
+// As in NumPy and the standard: the last two dimensions are matrices, those before them stacks that broadcast; a vector is a
+// row on the left, a column on the right, and that dimension is dropped again. Any two numbers' dtypes; 16-bit floats are
+// multiplied and summed in float32 over the whole of k and rounded once. Of scalars, and where inner extents or stacks do
+// not fit: kShapeMismatch; of bool: kInvalidArgument.
+Array matmul(const Array& a, const Array& b);
 Array concat(std::span<const Array> arrays, int axis = 0);
 Array stack(std::span<const Array> arrays, int axis = 0);  // along a new axis
 inline Array concat(std::initializer_list<Array> arrays, int axis = 0) {

@@ -16,13 +16,29 @@ Array var(const Array& a, const Axes& axes = {}, double correction = 0, bool kee
 Array stddev(const Array& a, const Axes& axes = {}, double correction = 0,
              bool keepdims = false);                                                // NumPy's std
 Array count_nonzero(const Array& a, const Axes& axes = {}, bool keepdims = false);  // int64
-Array norm(const Array& a, const Axes& axes = {}, bool keepdims = false);           // 2-norm of all elements
-Array trace(const Array& a, std::int64_t offset = 0);                               // of a matrix
 
-// ---- products ----
-Array outer(const Array& a, const Array& b);                    // of two vectors: (m, n)
-Array vecdot(const Array& a, const Array& b, int axis = -1);    // summed along one axis; complex: conj(a) * b
+// ---- running sums and products ----
+// out[i] = a[0] + ... + a[i] along `axis`, which may be left out of one-dimensional arrays only (kInvalidArgument). `dtype`:
+// elements are cast to it first, and the result has it; else bool and signed integers give int64, unsigned ones uint64, and
+// other dtypes stay (16-bit floats are summed in float32 and rounded once each). `include_initial`: one element more, the
+// first is 0. Sums of one block go on from those of the blocks before it in an order that cuts and shape decide, with at
+// most (elements a block + blocks) roundings each; of numbers that are not negative they never fall.
+Array cumulative_sum(const Array& a, std::optional<int> axis = {}, std::optional<DType> dtype = {},
+                     bool include_initial = false);
+// The same of products; the initial one is 1.
+Array cumulative_prod(const Array& a, std::optional<int> axis = {}, std::optional<DType> dtype = {},
+                      bool include_initial = false);
+
+// ---- products; numbers of two dtypes meet in their common one, which the result has. Not of bool (kInvalidArgument) ----
+Array outer(const Array& a, const Array& b);  // of two vectors: (m, n)
+// sum(conj(a) * b) along an axis of both, counted from the end (negative) where ranks differ; the others broadcast. The sum
+// of 16-bit floats is carried in float32 and rounded once.
+Array vecdot(const Array& a, const Array& b, int axis = -1);
 Array tensordot(const Array& a, const Array& b, int axes = 2);  // the last ones of a with the first ones of b
+// Axes of a with those of b at the same place; the result has a's other axes, then b's.
+Array tensordot(const Array& a, const Array& b, const std::vector<int>& axes_a,
+                const std::vector<int>& axes_b);
+Array matrix_transpose(const Array& a);  // a view: the last two dimensions exchanged. Fewer: kShapeMismatch
 
 // ---- structure ----
 Array moveaxis(const Array& a, int source, int destination);  // a view

@@ -10,6 +10,7 @@
 #include <tilewise/functions.h>
 #include <tilewise/future.h>
 #include <tilewise/kernel.h>
+#include <tilewise/linalg.h>
 #include <tilewise/session.h>
 #include <tilewise/types.h>
 

@@ -67,6 +67,10 @@ struct tilewise_call_v1 {
   size_t message_bytes; /* ... in at most this many bytes */
 };
 
+/* What a kernel may return beside 0: the values have no such result (a singular matrix, no convergence). Clients see it as
+ * Errc::kSingular, anything else as kTaskFailed. */
+#define TILEWISE_UNDEFINED 2
+
 /* Returns 0, or anything else with a message. Runs on any thread, several at once; must not throw, block on other
  * tasks, or keep pointers. A cuda launch enqueues on call->stream and returns. */
 typedef int (*tilewise_kernel_fn)(const struct tilewise_call_v1* call);

@@ -34,6 +34,7 @@ enum class Errc : std::uint16_t {
   kTaskFailed,   // a kernel reported an error
   kUnsupported,
   kInternal,
+  kSingular,  // the values have no such result: a singular or not positive definite matrix, an iteration that does not converge
 };
 
 std::string_view name_of(Errc code);

@@ -51,7 +51,11 @@ Result<Inferred> infer_cast(const Source& a, DType to);  // a itself where it is
 Result<Inferred> infer_reduce(const Source& a, ReduceKind kind, const std::optional<std::vector<int>>& axes,
                               bool keepdims);
 
-// NumPy's matmul for one and two dimensions. Both of one dtype that kernels multiply (verify.h; cast first: infer_cast).
+// Running sums (kSum) or products (kProd) along an axis, in the operand's dtype (one that sums: cast first).
+Result<Inferred> infer_scan(const Source& a, ReduceKind kind, int axis);
+
+// NumPy's matmul: leading dimensions are stacks of matrices and broadcast; a vector is a row or a column that is dropped
+// from the result. Both of one dtype that kernels multiply (verify.h; cast first: infer_cast).
 Result<Inferred> infer_matmul(const Source& a, const Source& b);
 
 // One dtype for all (cast first). Cuts along the axis: those of each operand, side by side.

@@ -16,7 +16,7 @@ enum class OpKind : std::uint8_t {
   kReduce,        // as users write it: whole reduction over axes, reduced extents become 1. Lowered away
   kReduceBlocks,  // lowered: each block of the space reduced to extent 1 along axes (out has one element per block)
   kCombine,       // lowered: one level of the fixed tree over such partials, `fan_in` blocks at a time
-  kMatmul,        // (M,K) x (K,N), k panel by panel in rising order into one output block
+  kMatmul,        // (..., M,K) x (..., K,N), k panel by panel in rising order into one output block
   kMatmulPanels,  // lowered: out[(panel,) M, N] = the product of one k panel, summed later by kCombine
   kCopy,          // gathers: out box from any source blocks (reblock, materialised views, concat, halo windows)
   kReshape,       // C-order reshape of row slabs (both sides cut along dimension 0 only)
@@ -25,12 +25,17 @@ enum class OpKind : std::uint8_t {
   kCall,          // a plug-in kernel
   kFetch,         // the client's wish: its operand's blocks are pushed to a client's device. No output, no kernel
   kProvide,       // blocks that a client's memory holds and offers; placed on the client's device. No operands, no kernel
+  kScan,          // running sums or products along an axis. Lowered: of each block alone, after a carry if there are two operands
 };
 // clang-format on
 std::string_view name_of(OpKind kind);
 
 enum class ReduceKind : std::uint8_t { kSum, kProd, kMin, kMax, kAny, kAll, kArgMin, kArgMax };
 std::string_view name_of(ReduceKind kind);
+
+// What a scan writes for elements x0, x1, ... of a line: kInclusive x0, x0 + x1, ...; lowered only: kExclusive the carry
+// (or the neutral element), carry + x0, ...; kTotal one element a block and line, the last that kInclusive would write.
+enum class ScanMode : std::uint8_t { kInclusive, kExclusive, kTotal };
 
 // One operand: an array read through a view. `array` is whatever names arrays at this stage: a session's number in a
 // submission, an ArrayId in a plan.
@@ -77,6 +82,12 @@ struct CombineAttrs {
   std::int64_t fan_in = 16;
   friend bool operator==(const CombineAttrs&, const CombineAttrs&) = default;
 };
+struct ScanAttrs {
+  ReduceKind kind = ReduceKind::kSum;  // or kProd
+  std::int8_t axis = 0;
+  ScanMode mode = ScanMode::kInclusive;
+  friend bool operator==(const ScanAttrs&, const ScanAttrs&) = default;
+};
 struct MatmulAttrs {
   friend bool operator==(const MatmulAttrs&, const MatmulAttrs&) = default;
 };
@@ -109,7 +120,7 @@ struct
   friend bool operator==(const FetchAttrs&, const FetchAttrs&) = default;
 };
 using OpAttrs = std::variant<MapAttrs, ReduceAttrs, CombineAttrs, MatmulAttrs, CopyAttrs, ReshapeAttrs,
-                             NpyAttrs, CallAttrs, FetchAttrs>;
+                             NpyAttrs, CallAttrs, FetchAttrs, ScanAttrs>;
 
 // Explicit placement, as the user wrote it. Empty devices: automatic.
 struct DeviceHint {

@@ -1,0 +1,44 @@
+// Shared by the files of linear algebra.
+#pragma once
+#include <tilewise/ir/linalg.h>
+#include <tilewise/linalg.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "access.h"
+
+namespace tilewise::client::linalg {
+
+[[noreturn]] void refuse(Errc code, const std::string& what, const Array& a);
+
+inline std::int64_t rows(const Array& a) { return a.shape()[a.shape().size() - 2]; }
+inline std::int64_t columns(const Array& a) { return a.shape().back(); }
+inline Shape stack_of(const Array& a) { return Shape(a.shape().begin(), a.shape().end() - 2); }
+// m n min(m, n) of one matrix, twice: what costs are multiples of.
+double flops(const Array& a);
+
+// `a` with two dimensions or more, in a dtype that LAPACK has.
+Array matrix(const Array& a, const char* function);
+Array adjoint(const Array& a);  // conjugate transpose
+// A map without operands in the session of `like`, cast to the dtype.
+Array generated(const Array& like, const Shape& shape, DType dtype,
+                const std::function<ir::TapeValue(ir::TapeBuilder&)>& build);
+
+// The kernel once a matrix of the stack, which all operands share; each of these is put together in one block.
+struct Out {
+  DType dtype;
+  std::int64_t rows, columns;
+};
+std::vector<Array> one_each(const char* kernel, const char* function, const std::vector<Array>& operands,
+                            const std::vector<Out>& outs, double flops, std::uint32_t flags = 0);
+
+// Is a matrix cut, and larger than a tile?
+bool cuts_matrix(const Array& a);
+Array blocked_cholesky(const Array& a);
+Array blocked_triangular(const Array& a, const Array& b, bool lower);
+// At least twice as many rows as columns, and several blocks of rows.
+bool is_tall(const Array& a);
+QrResult tall_qr(const Array& a);
+
+}  // namespace tilewise::client::linalg

@@ -1,0 +1,267 @@
+// Linear algebra over blocks: each step of a factorisation is one op over the blocks of what is left, so that a graph has a
+// few ops a tile of the diagonal, whatever the number of blocks, and workers go on with the next step as soon as its own
+// tiles are there.
+#include "linalg.h"
+
+namespace tilewise::client::linalg {
+namespace {
+
+using ir::DimGrid;
+using ir::DimMap;
+using ir::OperandMap;
+
+constexpr std::int64_t kTile = 1024;           // rows of a tile at most
+constexpr std::int64_t kStackBytes = 8 << 20;  // of matrices of a stack that one task computes
+constexpr std::int64_t kFanIn = 8;             // triangles that one node of TSQR's tree factors
+
+DimMap span(int dim) { return {DimMap::Kind::kSpan, static_cast<std::int8_t>(dim)}; }
+constexpr DimMap kAll{DimMap::Kind::kWhole};
+
+std::vector<Array> call(const char* kernel, const ir::linalg::Params& params,
+                        const std::vector<Array>& operands, std::vector<OperandMap> maps, const Grid& space,
+                        std::vector<ir::OutputSpec> outputs, double flops) {
+  ir::CallAttrs attrs;
+  attrs.kernel = kernel;
+  attrs.params = params.bytes();
+  attrs.maps = std::move(maps);
+  attrs.flops_per_point = flops;
+  auto inferred =
+      value_or_throw(infer_call(Access::sources(operands), std::move(attrs), space, std::move(outputs)));
+  inferred.op->label = params.function;
+  return Access::state(operands.front()).add(std::move(*inferred.op));
+}
+
+Array zeros(const Array& like, const Grid& grid) {
+  return Access::record(
+      like, ir::infer_generate(grid.shape(), grid, [&](ir::TapeBuilder& t, std::span<const ir::TapeValue>) {
+        return t.cast(t.constant(ir::Scalar(std::int64_t{0}), DType::kInt64), like.dtype());
+      }));
+}
+
+Array joined(std::vector<Array> parts, int axis) {
+  constexpr std::size_t kMost = limits::kMaxOperands;
+  while (parts.size() > kMost) {
+    std::vector<Array> fewer;
+    for (std::size_t i = 0; i < parts.size(); i += kMost)
+      fewer.push_back(concat(std::span(parts).subspan(i, std::min(kMost, parts.size() - i)), axis));
+    parts = std::move(fewer);
+  }
+  return concat(parts, axis);
+}
+
+std::int64_t tile_of(const Array& a) { return std::min(kTile, a.grid().dim(0).max_size()); }
+Array tiled(const Array& a, std::int64_t row, std::int64_t column) {
+  const Grid want = value_or_throw(Grid::uniform(a.shape(), {row, column}));
+  return a.grid() == want ? a : a.reblock({row, column});
+}
+Array part(const Array& a, std::int64_t row, std::int64_t row_end, std::int64_t column,
+           std::int64_t column_end) {
+  return a.slice(0, row, row_end).slice(1, column, column_end);
+}
+
+Array triangular_step(const Array& a, const Array& b, std::uint32_t flags, const char* function,
+                      std::int64_t first) {
+  // One task a block of b's columns.
+  const Grid space({DimGrid::whole(rows(b)), b.grid().dim(1)});
+  return call("tilewise.trsm", ir::linalg::params(function, flags, first), {a, b},
+              {{kAll, kAll}, {kAll, span(1)}}, space, {{0, a.dtype(), space}},
+              static_cast<double>(rows(a)) * static_cast<double>(rows(a)) *
+                  static_cast<double>(space.dim(1).max_size()))[0];
+}
+
+// c - a b, a task a block of c.
+Array updated(const Array& c, const Array& a, const Array& b, std::uint32_t flags, const char* function) {
+  const Grid space = c.grid();
+  return call(
+      "tilewise.update", ir::linalg::params(function, flags), {c, a, b},
+      {{span(0), span(1)}, {span(0), kAll}, {kAll, span(1)}}, space, {{0, c.dtype(), space}},
+      2.0 * static_cast<double>(ir::volume(space.max_block_shape())) * static_cast<double>(columns(a)))[0];
+}
+
+}  // namespace
+
+[[noreturn]] void refuse(Errc code, const std::string& what, const Array& a) {
+  throw ArrayError(code, what + ", of an array of shape " + ir::to_string(a.shape()));
+}
+
+double flops(const Array& a) {
+  return 2.0 * static_cast<double>(rows(a)) * static_cast<double>(columns(a)) *
+         static_cast<double>(std::min(rows(a), columns(a)));
+}
+
+Array matrix(const Array& a, const char* function) {
+  if (a.rank() < 2) refuse(Errc::kShapeMismatch, std::string(function) + " wants matrices", a);
+  if (a.dtype() == DType::kBool) refuse(Errc::kInvalidArgument, std::string(function) + " of bool", a);
+  if (ir::is_half(a.dtype())) return a.astype(DType::kFloat32);
+  return ir::is_floating(a.dtype()) || ir::is_complex(a.dtype()) ? a : a.astype(DType::kFloat64);
+}
+
+Array adjoint(const Array& a) {
+  std::vector<int> axes;
+  for (int d = 0; d < a.rank(); ++d) axes.push_back(d);
+  std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
+  const Array turned = a.permute(axes);
+  return ir::is_complex(a.dtype()) ? conj(turned) : turned;
+}
+
+Array generated(const Array& like, const Shape& shape, DType dtype,
+                const std::function<ir::TapeValue(ir::TapeBuilder&)>& build) {
+  return Access::record(
+      like, ir::infer_generate(shape, {}, [&](ir::TapeBuilder& t, std::span<const ir::TapeValue>) {
+        return t.cast(build(t), dtype);
+      }));
+}
+
+std::vector<Array> one_each(const char* kernel, const char* function, const std::vector<Array>& operands,
+                            const std::vector<Out>& outs, double flops, std::uint32_t flags) {
+  const Array& first = operands.front();
+  const Shape stack = stack_of(first);
+  std::int64_t bytes = 1;  // of one matrix and its results
+  for (const Array& a : operands)
+    bytes = std::max(bytes, rows(a) * columns(a) * static_cast<std::int64_t>(ir::size_of(a.dtype())));
+  bool empty = ir::volume(stack) == 0;
+  for (const Out& o : outs) {
+    bytes = std::max(bytes, o.rows * o.columns * static_cast<std::int64_t>(ir::size_of(o.dtype)));
+    empty = empty || o.rows * o.columns == 0;
+  }
+  for (const Array& a : operands) empty = empty || a.size() == 0;
+  std::vector<Array> results;
+  if (empty) {  // no kernel wants to be asked: results without elements, or (a full basis of nothing) the identity
+    for (const Out& o : outs) {
+      Shape shape = stack;
+      shape.push_back(o.rows), shape.push_back(o.columns);
+      results.push_back(generated(first, shape, o.dtype, [&](ir::TapeBuilder& t) {
+        const int last = static_cast<int>(shape.size()) - 1;
+        return t.binary(ir::TapeOp::kEq, t.iota(last - 1), t.iota(last));
+      }));
+    }
+    return results;
+  }
+  // The stack's own cuts, but no more matrices a task than make up a block.
+  std::vector<DimGrid> dims;
+  std::int64_t room = std::max<std::int64_t>(1, kStackBytes / bytes);
+  std::vector<std::int64_t> most(stack.size());
+  for (std::size_t d = stack.size(); d-- > 0;) {
+    most[d] = std::max<std::int64_t>(
+        1, std::min({room, stack[d], first.grid().dim(static_cast<int>(d)).max_size()}));
+    room = std::max<std::int64_t>(1, room / most[d]);
+  }
+  OperandMap map;
+  for (std::size_t d = 0; d < stack.size(); ++d) {
+    dims.push_back(value_or_throw(DimGrid::uniform(stack[d], most[d])));
+    map.push_back(span(static_cast<int>(d)));
+  }
+  map.push_back(kAll), map.push_back(kAll);
+  const auto grid_of = [&](std::int64_t m, std::int64_t n) {
+    std::vector<DimGrid> all = dims;
+    all.push_back(DimGrid::whole(m)), all.push_back(DimGrid::whole(n));
+    return Grid(std::move(all));
+  };
+  std::vector<ir::OutputSpec> specs;
+  for (const Out& o : outs) specs.push_back({0, o.dtype, grid_of(o.rows, o.columns)});
+  double count = 1;
+  for (const std::int64_t m : most) count *= static_cast<double>(m);
+  return call(kernel, ir::linalg::params(function, flags), operands,
+              std::vector<OperandMap>(operands.size(), map), specs.front().grid, specs, flops * count);
+}
+
+bool cuts_matrix(const Array& a) {
+  const Grid grid = a.grid();
+  return a.size() > 0 && grid.dim(a.rank() - 2).count() > 1;
+}
+
+// Right-looking, by tiles of b rows. Of step k, with S what is left of the matrix:
+//   L = cholesky(S[:b, :b]), Y = L^-1 S[b:, :b]^H, S = S[b:, b:] - Y^H Y (blocks below the diagonal and on it)
+// and the rows [L^H, Y] of U = L^H are done. (J. Dongarra et al., "LAPACK Working Note 41"; A. Buttari et al., "A class of
+// parallel tiled linear algebra algorithms for multicore architectures", 2009.)
+Array blocked_cholesky(const Array& a) {
+  const std::int64_t n = rows(a), b = tile_of(a);
+  Array rest = tiled(a, b, b);
+  std::vector<Array> rows_of_l;  // of L's columns, each n long
+  for (std::int64_t at = 0; at < n; at += b) {
+    const std::int64_t left = n - at, m = std::min(b, left);
+    const Grid corner = value_or_throw(Grid::uniform(Shape{m, m}, Shape{m, m}));
+    const Array l = call("tilewise.cholesky", ir::linalg::params("cholesky", 0, at), {part(rest, 0, m, 0, m)},
+                         {{kAll, kAll}}, corner, {{0, a.dtype(), corner}},
+                         static_cast<double>(m) * static_cast<double>(m * m) / 3)[0];
+    std::vector<Array> column;
+    if (at > 0) column.push_back(zeros(a, value_or_throw(Grid::uniform({at, m}, {b, m}))));
+    column.push_back(l);
+    if (left > m) {
+      const Array below = part(rest, m, left, 0, m).T();
+      const Array y = triangular_step(l, below, ir::linalg::kConjugate, "cholesky", at);
+      column.push_back(adjoint(y));
+      rest = updated(part(rest, m, left, m, left), y.T(), y, ir::linalg::kConjugate | ir::linalg::kLower,
+                     "cholesky");
+    }
+    rows_of_l.push_back(joined(std::move(column), 0));
+  }
+  return joined(std::move(rows_of_l), 1);
+}
+
+// Of step k: X_k = A_kk^-1 B_k; the rows that are left lose what X_k explains of them.
+Array blocked_triangular(const Array& a, const Array& b, bool lower) {
+  const std::int64_t n = rows(a), tile = tile_of(a), count = (n + tile - 1) / tile;
+  const Array tiles = tiled(a, tile, tile);
+  Array rest = tiled(b, tile, std::max<std::int64_t>(1, b.grid().dim(1).max_size()));
+  std::vector<Array> solved;
+  for (std::int64_t step = 0; step < count; ++step) {
+    const std::int64_t k = lower ? step : count - 1 - step, at = k * tile, end = std::min(n, at + tile);
+    const std::int64_t from = lower ? at : 0,
+                       left = lower ? n - at : end;  // rows of the whole that `rest` holds
+    const Array mine = rest.slice(0, at - from, end - from);
+    const Array x = triangular_step(part(tiles, at, end, at, end), mine, lower ? 0 : ir::linalg::kUpper,
+                                    "solve_triangular", at);
+    solved.push_back(x);
+    if (step + 1 == count) break;
+    rest =
+        lower ? updated(rest.slice(0, end - at, left), part(tiles, end, n, at, end), x, 0, "solve_triangular")
+              : updated(rest.slice(0, 0, at), part(tiles, 0, at, at, end), x, 0, "solve_triangular");
+  }
+  if (!lower) std::reverse(solved.begin(), solved.end());
+  return joined(std::move(solved), 0);
+}
+
+bool is_tall(const Array& a) {
+  return a.rank() == 2 && columns(a) > 0 && rows(a) >= 2 * columns(a) && a.grid().dim(0).count() > 1;
+}
+
+// TSQR (J. Demmel et al., "Communication-optimal parallel and sequential QR and LU factorizations", 2012): a factorisation
+// of each block of rows; their triangles, one above the other, are a tall matrix again, kFanIn of them a block. Each block's
+// Q is then multiplied with its n rows of the next level's.
+QrResult tall_qr(const Array& a) {
+  const std::int64_t n = columns(a);
+  const std::int64_t block = std::max(2 * n, a.grid().dim(0).max_size());
+  const Array tall = tiled(a, block, n);
+  const std::int64_t count = tall.grid().dim(0).count();
+  const Grid slabs = tall.grid();
+  const double cost = 4.0 * static_cast<double>(block) * static_cast<double>(n) * static_cast<double>(n);
+  if (count == 1) {
+    const Grid triangle = value_or_throw(Grid::uniform(Shape{n, n}, Shape{n, n}));
+    auto both = call("tilewise.qr", ir::linalg::params("qr"), {tall}, {{kAll, kAll}}, slabs,
+                     {{0, a.dtype(), slabs}, {0, a.dtype(), triangle}}, cost);
+    return {both[0], both[1]};
+  }
+  // A last block of fewer rows than columns has zeros where others have more rows.
+  const Grid triangles = value_or_throw(Grid::uniform(Shape{count * n, n}, Shape{n, n}));
+  auto level = call("tilewise.qr", ir::linalg::params("qr"), {tall}, {{span(0), kAll}}, slabs,
+                    {{0, a.dtype(), slabs}, {0, a.dtype(), triangles}}, cost);
+  const QrResult next = tall_qr(level[1].reblock({kFanIn * n, n}));
+  const Array parts = tiled(next.q, n, n);
+  ir::CallAttrs attrs;
+  attrs.kernel = "tilewise.update";
+  attrs.params = ir::linalg::params("qr").bytes();
+  attrs.flops_per_point = cost / 2;
+  for (int operand = 0; operand < 2; ++operand) {
+    ir::ExplicitMap& map = attrs.explicit_maps.emplace_back();
+    for (std::int64_t i = 0; i <= count; ++i) map.offsets.push_back(static_cast<std::uint32_t>(i));
+    for (std::int64_t i = 0; i < count; ++i) map.blocks.push_back(i);
+  }
+  const std::vector<Array> operands{level[0], Access::plain(parts)};
+  auto inferred =
+      value_or_throw(infer_call(Access::sources(operands), std::move(attrs), slabs, {{0, a.dtype(), slabs}}));
+  inferred.op->label = "qr";
+  return {Access::state(a).add(std::move(*inferred.op)).front(), next.r};
+}
+
+}  // namespace tilewise::client::linalg

@@ -1,0 +1,35 @@
+// Linear algebra of single blocks: built-in kernels of kCall. The last two dimensions are matrices, those before them a
+// stack; float32, float64, complex64 and complex128. Parameters are one `Params`; all outputs have the rank of the inputs,
+// with extents of 1 where there is less to say.
+//
+//   kernel               inputs -> outputs
+//   tilewise.cholesky    A (n, n), its lower triangle -> L with L L^H = A
+//   tilewise.solve       A (n, n), B (n, k) -> X with A X = B
+//   tilewise.det         A (n, n) -> sign (1, 1), log |det| (1, 1; real), det (1, 1)
+//   tilewise.qr          A (m, n) -> Q (m, c), R (c, n); c = min(m, n), or m, or with fewer rows n: the rest is zero
+//   tilewise.eigh        A (n, n), its lower triangle -> w (n, 1; real, rising) (, V (n, n))
+//   tilewise.svd         A (m, n) -> S (k, 1; real, falling) (, U (m, c), Vh (d, n); c, d = min(m, n), or m and n)
+//   tilewise.trsm        A (n, n) triangular, B (n, k) -> X with A X = B, or conj(B)
+//   tilewise.update      C (m, n), A (m, k), B (k, n) -> C - A B; without C: A B. A may be conjugated
+//
+// Values without such a result (a singular or not positive definite matrix, NaN where nothing would converge) return
+// TILEWISE_UNDEFINED, with a message that names the caller's function and the leading minor.
+#pragma once
+#include <tilewise/ir/linalg.h>
+#include <tilewise/kernels/plugin_abi.h>
+
+#include <span>
+
+namespace tilewise::kernels::linalg {
+
+using ir::linalg::kConjugate;
+using ir::linalg::kLower;
+using ir::linalg::kUpper;
+using ir::linalg::Params;
+
+std::span<const tilewise_kernel_v1> host_kernels();
+// Plain loops in long double. Null where the host's version serves: decompositions that are not unique are tested by
+// their definition (conformance/linalg.cc).
+tilewise_kernel_fn reference_of(const char* kernel);
+
+}  // namespace tilewise::kernels::linalg

@@ -1,0 +1,118 @@
+// What host and reference kernels of linear algebra share: stacks of matrices seen through the plug-in interface.
+#pragma once
+#include <tilewise/ir/dtype.h>
+#include <tilewise/ir/shape.h>
+
+#include <complex>
+#include <cstdio>
+#include <new>
+#include <vector>
+
+#include "linalg/linalg.h"
+#include "move/strided_copy.h"
+
+namespace tilewise::kernels::linalg {
+
+template <class T> struct RealOf { using type = T; };
+template <class T> struct RealOf<std::complex<T>> { using type = T; };
+template <class T> using Real = typename RealOf<T>::type;
+template <class T> constexpr bool kIsComplex = !std::is_same_v<T, Real<T>>;
+template <class T> T conjugate(T x) {
+  if constexpr (kIsComplex<T>)
+    return std::conj(x);
+  else
+    return x;
+}
+
+// One matrix of a stack.
+template <class T> struct Matrix {
+  T* data = nullptr;
+  std::int64_t rows = 0, columns = 0, row = 0, column = 1;  // extents, strides
+
+  T& at(std::int64_t i, std::int64_t j) const { return data[i * row + j * column]; }
+  Matrix transposed() const { return {data, columns, rows, column, row}; }
+  // Row by row without gaps.
+  std::vector<T> packed() const {
+    std::vector<T> out(static_cast<std::size_t>(rows * columns));
+    copy_to({out.data(), rows, columns, columns, 1});
+    return out;
+  }
+  void copy_to(const Matrix& to) const {
+    move::strided_copy(reinterpret_cast<std::byte*>(to.data), {to.row, to.column},
+                       reinterpret_cast<const std::byte*>(data), {row, column}, {rows, columns}, sizeof(T));
+  }
+  void conjugate_all() const {
+    if constexpr (kIsComplex<T>)
+      for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < columns; ++j) at(i, j) = std::conj(at(i, j));
+  }
+  bool finite() const {
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j)
+        if (!(std::abs(at(i, j)) <= std::numeric_limits<Real<T>>::max())) return false;
+    return true;
+  }
+};
+
+// One step of one of these kernels.
+struct Call {
+  const tilewise_call_v1& c;
+  Params params;
+  ir::Shape stack;
+  ir::Index at = {};  // the matrix of the stack that is being worked on
+
+  template <class T> Matrix<T> matrix(const tilewise_view_v1& v) const {
+    Matrix<T> m{static_cast<T*>(v.data), v.shape[v.rank - 2], v.shape[v.rank - 1], v.strides[v.rank - 2],
+                v.strides[v.rank - 1]};
+    for (std::size_t d = 0; d < at.size(); ++d) m.data += at[d] * v.strides[d];
+    return m;
+  }
+  template <class T> Matrix<T> in(int i) const { return matrix<T>(c.inputs[i]); }
+  template <class T> Matrix<T> out(int i) const { return matrix<T>(c.outputs[i]); }
+
+  int undefined(const std::string& why) const {
+    std::string where;
+    if (!at.empty()) where = ", in matrix " + ir::to_string(at) + " of the stack";
+    std::snprintf(c.message, c.message_bytes, "%s: %s%s", params.function, why.c_str(), where.c_str());
+    return TILEWISE_UNDEFINED;
+  }
+  int minor(const char* what, std::int64_t order) const {
+    return undefined(std::string(what) + ": the leading minor of order " +
+                     std::to_string(params.first + order));
+  }
+  int refuse(const std::string& why) const {
+    std::snprintf(c.message, c.message_bytes, "%s: %s", params.function, why.c_str());
+    return 1;
+  }
+};
+
+// Runs K<T>::run(Call&) for each matrix of the stack, T from the first input's dtype. No exception leaves.
+template <template <class> class K> int run(const tilewise_call_v1* c) {
+  Call call{*c, {}, {}};
+  if (c->params_bytes != sizeof(Params) || c->input_count < 1 || c->inputs[0].rank < 2)
+    return call.refuse("wants parameters of linear algebra, and matrices");
+  std::memcpy(&call.params, c->params, sizeof(Params));
+  call.params.function[sizeof(call.params.function) - 1] = '\0';
+  for (int d = 0; d + 2 < c->outputs[0].rank; ++d) call.stack.push_back(c->outputs[0].shape[d]);
+  const auto each = [&]<class T>() {
+    const std::int64_t count = ir::volume(call.stack);
+    for (std::int64_t i = 0; i < count; ++i) {
+      call.at = ir::unravel(i, call.stack);
+      if (const int code = K<T>::run(call); code != 0) return code;
+    }
+    return 0;
+  };
+  try {
+    switch (static_cast<ir::DType>(c->inputs[0].dtype)) {
+      case ir::DType::kFloat32: return each.template operator()<float>();
+      case ir::DType::kFloat64: return each.template operator()<double>();
+      case ir::DType::kComplex64: return each.template operator()<std::complex<float>>();
+      case ir::DType::kComplex128: return each.template operator()<std::complex<double>>();
+      default: return call.refuse("of a dtype that is neither float32, float64, complex64 nor complex128");
+    }
+  } catch (const std::bad_alloc&) {
+    return call.refuse("no memory for a copy of a matrix");
+  }
+}
+
+}  // namespace tilewise::kernels::linalg

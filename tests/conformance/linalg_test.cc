@@ -1,0 +1,240 @@
+// Linear algebra by its definitions: what factors multiply to, what solutions solve. Single blocks, stacks and blocked
+// algorithms, on every form of cluster; and values that have no result.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "clusters.h"
+
+using namespace tilewise;
+
+namespace {
+
+Errc code_of(const std::function<void()>& fn, std::string* what = nullptr) {
+  try {
+    fn();
+  } catch (const ArrayError& e) {
+    if (what != nullptr) *what = e.what();
+    return e.code();
+  }
+  return Errc::kOk;
+}
+
+// The largest element of |a - b|.
+double off(const Array& a, const Array& b) { return max(abs(a - b)).astype(DType::kFloat64).item<double>(); }
+
+Array random_matrix(const Session& s, DType t, const Shape& shape, const Shape& block, std::uint64_t seed) {
+  const Array re = s.random.normal(shape, {.seed = seed, .block = block});
+  if (!ir::is_complex(t)) return re.astype(t);
+  return complex(re, s.random.normal(shape, {.seed = seed + 100, .block = block})).astype(t);
+}
+Array adjoint(const Array& a) { return matrix_transpose(ir::is_complex(a.dtype()) ? conj(a) : a); }
+Array eye(const Session& s, std::int64_t n) { return s.eye(n); }
+constexpr DType kTypes[] = {DType::kFloat64, DType::kFloat32, DType::kComplex128, DType::kComplex64};
+double tolerance(DType t, std::int64_t n) {
+  const double eps = ir::real_dtype(t) == DType::kFloat32 ? 0x1p-23 : 0x1p-52;
+  return 60 * static_cast<double>(n) * eps;
+}
+
+}  // namespace
+
+TEST_CASE("factorisations of stacks multiply to what they were made of") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    for (const DType t : kTypes) {
+      CAPTURE(ir::name_of(t));
+      const std::int64_t n = 9;
+      const double small = tolerance(t, n);
+      const Array a = random_matrix(s, t, {3, 2, n, n}, {2, 1, 4, 5}, 1);
+      const Array p = matmul(a, adjoint(a)) + eye(s, n).astype(t);
+      const Array l = cholesky(p);
+      CHECK(off(matmul(l, adjoint(l)), p) < small);
+      CHECK(off(triu(l, 1), l * 0) == 0);
+      CHECK(off(cholesky(p, true), adjoint(l)) == 0);
+      for (const Shape& shape : {Shape{2, 12, 7}, Shape{2, 7, 12}}) {
+        const Array m = random_matrix(s, t, shape, {1, 5, 3}, 2);
+        const std::int64_t k = 7, rows = shape[1], columns = shape[2];
+        const QrResult f = qr(m), full = qr(m, QrMode::kComplete);
+        CHECK(f.q.shape() == Shape{2, rows, k});
+        CHECK(f.r.shape() == Shape{2, k, columns});
+        CHECK(off(matmul(f.q, f.r), m) < small);
+        CHECK(off(matmul(adjoint(f.q), f.q), eye(s, k).astype(t)) < small);
+        CHECK(off(tril(f.r, -1), f.r * 0) == 0);
+        CHECK(full.q.shape() == Shape{2, rows, rows});
+        CHECK(off(matmul(full.q, full.r), m) < small);
+        CHECK(off(matmul(adjoint(full.q), full.q), eye(s, rows).astype(t)) < small);
+        const SvdResult d = svd(m, false), whole = svd(m);
+        CHECK(d.s.shape() == Shape{2, k});
+        CHECK(d.s.dtype() == ir::real_dtype(t));
+        CHECK(off(matmul(d.u * d.s.expand_dims(-2), d.vh), m) < 4 * small);
+        CHECK(off(matmul(adjoint(whole.u), whole.u), eye(s, rows).astype(t)) < small);
+        CHECK(off(matmul(whole.vh, adjoint(whole.vh)), eye(s, columns).astype(t)) < small);
+        CHECK(off(svdvals(m), d.s) < small);
+        CHECK(off(matmul(m, matmul(pinv(m), m)), m) < 40 * small);
+        CHECK(matrix_rank(m).get<std::int64_t>() == std::vector<std::int64_t>(2, 7));
+      }
+      const EighResult e = eigh(p);
+      CHECK(off(matmul(e.eigenvectors * e.eigenvalues.expand_dims(-2).astype(t), adjoint(e.eigenvectors)),
+                p) < 20 * small);
+      CHECK(off(eigvalsh(p), e.eigenvalues) < 20 * small);
+      const Array b = random_matrix(s, t, {2, n, 3}, {1, 4, 2}, 3);
+      CHECK(off(matmul(p, solve(p, b)), b.broadcast_to({3, 2, n, 3})) < 20 * small);
+      CHECK(solve(p, b.at(0, 0).at(1, 0)).shape() == Shape{3, 2, n});
+      CHECK(off(matmul(p, inv(p)), eye(s, n).astype(t)) < 20 * small);
+      CHECK(off(matmul(l, solve_triangular(l, b)), b.broadcast_to({3, 2, n, 3})) < 20 * small);
+      const SlogdetResult logdet = slogdet(p);
+      CHECK(logdet.logabsdet.dtype() == ir::real_dtype(t));
+      CHECK(off(det(p) / (logdet.sign * exp(logdet.logabsdet)), s.ones({1})) < 20 * small);
+      CHECK(off(logdet.logabsdet, 2 * sum(log(abs(diagonal(l))), -1)) < 20 * small);
+      CHECK(off(matrix_power(a, 5), matmul(a, matmul(a, matmul(a, matmul(a, a))))) < 1e4 * small);
+      CHECK(off(matrix_power(p, -2), matmul(inv(p), inv(p))) < 20 * small);
+      CHECK(off(matrix_power(a, 0), eye(s, n).astype(t)) == 0);
+    }
+  }
+}
+
+TEST_CASE("matrices of several blocks: cholesky, triangular solves and tall factorisations, block by block") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    for (const DType t : {DType::kFloat64, DType::kComplex128}) {
+      CAPTURE(ir::name_of(t));
+      const std::int64_t n = 70;
+      const double small = tolerance(t, n);
+      const Array a = random_matrix(s, t, {n, n}, {16, 16}, 5);
+      Array p = (matmul(a, adjoint(a)) + eye(s, n).astype(t) * 10.0).reblock({16, 16});
+      p.persist().wait();
+      Array l = cholesky(p);
+      l.persist().wait();
+      CHECK(off(matmul(l, adjoint(l)), p) < 40 * small);
+      CHECK(off(triu(l, 1), l * 0) == 0);
+      // One task would have given the same but for roundings; other cuts too.
+      CHECK(off(l, cholesky(p.reblock({n, n}))) < small);
+      CHECK(off(cholesky(p.reblock({23, 9})), l) < small);
+      const Array b = random_matrix(s, t, {n, 25}, {16, 10}, 6);
+      CHECK(off(matmul(l, solve_triangular(l, b)), b) < small);
+      CHECK(off(matmul(adjoint(l), solve_triangular(adjoint(l), b, false)), b) < small);
+      CHECK(off(matmul(l, solve_triangular(l, b.at(1, 3))), b.at(1, 3)) < small);
+      for (const std::int64_t block :
+           {8, 20, 37}) {  // of fewer rows than columns, and not; the last with fewer
+        CAPTURE(block);
+        const Array m = random_matrix(s, t, {500, 9}, {block, 4}, 7);
+        const QrResult f = qr(m);
+        CHECK(f.q.shape() == Shape{500, 9});
+        CHECK(off(matmul(f.q, f.r), m) < small);
+        CHECK(off(matmul(adjoint(f.q), f.q), eye(s, 9).astype(t)) < small);
+        CHECK(off(tril(f.r, -1), f.r * 0) == 0);
+        CHECK(off(abs(f.r), abs(qr(m.reblock({500, 9})).r)) < 40 * small);
+        const SvdResult d = svd(m, false);
+        CHECK(off(matmul(d.u * d.s.expand_dims(-2), d.vh), m) < 40 * small);
+        CHECK(off(svdvals(m), svdvals(m.reblock({500, 9}))) < 40 * small);
+      }
+    }
+  }
+}
+
+TEST_CASE("values without a result are told with function, array and leading minor") {
+  for (const Form& form : {kForms[1], kForms[4]}) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    std::string what;
+    const Array broken = eye(s, 60) - 2.0 * ((s.arange(60) == 41).astype(DType::kFloat64) * eye(s, 60));
+    for (const std::int64_t block : {60, 16}) {  // in one piece, and in tiles
+      CHECK(code_of(
+                [&] {
+                  cholesky(broken.reblock({block, block})).named("covariance").get<double>();
+                },
+                &what) == Errc::kSingular);
+      CHECK(what.find("leading minor of order 42") != std::string::npos);
+      CHECK(what.find("cholesky") != std::string::npos);
+    }
+    const Array zero_row = eye(s, 60) * (s.arange(60) != 20).astype(DType::kFloat64);
+    CHECK(code_of([&] { solve(zero_row, s.ones({60})).get<double>(); }, &what) == Errc::kSingular);
+    CHECK(what.find("solve: the matrix is singular") != std::string::npos);
+    CHECK(code_of([&] { inv(zero_row).get<double>(); }, &what) == Errc::kSingular);
+    CHECK(what.find("inv: the matrix is singular") != std::string::npos);
+    CHECK(code_of(
+              [&] {
+                solve_triangular(zero_row.reblock({16, 16}), s.ones({60})).get<double>();
+              },
+              &what) == Errc::kSingular);
+    CHECK(what.find("order 21") != std::string::npos);
+    CHECK(code_of([&] { eigvalsh(broken / 0.0).get<double>(); }) == Errc::kSingular);
+    CHECK(code_of([&] { svdvals(broken / 0.0).get<double>(); }) == Errc::kSingular);
+    // In a stack: which one.
+    const Array stack = concat({eye(s, 4).expand_dims(0), -eye(s, 4).expand_dims(0)}, 0);
+    CHECK(code_of([&] { cholesky(stack).get<double>(); }, &what) == Errc::kSingular);
+    // The cluster goes on.
+    CHECK(det(zero_row).item<double>() == 0);
+    CHECK(slogdet(zero_row).logabsdet.item<double>() == -INFINITY);
+    CHECK(matrix_rank(zero_row).item<std::int64_t>() == 59);
+  }
+}
+
+TEST_CASE("a matrix that no device can hold in one piece is refused, naming what there is") {
+  TestCluster cluster(kForms[3]);  // 256 KiB a device
+  const Session& s = cluster.session;
+  std::string what;
+  const Array big = s.random.normal({400, 400}, {.seed = 1, .block = {50, 50}});
+  CHECK(code_of([&] { det(big).item<double>(); }, &what) == Errc::kOutOfMemory);
+  CHECK(what.find("det") != std::string::npos);
+  CHECK(sum(big).item<double>() != 0);
+  // Cut, it fits.
+  const Array p = matmul(big, big.T()) + 400.0 * eye(s, 400);
+  CHECK(off(matmul(cholesky(p), cholesky(p).T()), p) < 1e-9);
+}
+
+TEST_CASE("norms, cross, diagonal and trace") {
+  TestCluster cluster(kForms[1]);
+  const Session& s = cluster.session;
+  const Array m = s.from_memory(std::vector<double>{1, -2, 3, 4, 5, -6}, {2, 3}, {.block = {1, 2}});
+  CHECK(matrix_norm(m).item<double>() == doctest::Approx(std::sqrt(91)));
+  CHECK(matrix_norm(m, 1).item<double>() == 9);
+  CHECK(matrix_norm(m, -1).item<double>() == 5);
+  CHECK(matrix_norm(m, INFINITY).item<double>() == 15);
+  CHECK(matrix_norm(m, -INFINITY, true).shape() == Shape{1, 1});
+  const auto values = svdvals(m).get<double>();
+  CHECK(matrix_norm(m, 2).item<double>() == doctest::Approx(values[0]));
+  CHECK(matrix_norm(m, -2).item<double>() == doctest::Approx(values[1]));
+  CHECK(matrix_norm(m, "nuc").item<double>() == doctest::Approx(values[0] + values[1]));
+  CHECK(code_of([&] { matrix_norm(m, 3); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { matrix_norm(m, "frobenius"); }) == Errc::kInvalidArgument);
+  CHECK(vector_norm(m, {}, false, 1).item<double>() == 21);
+  CHECK(vector_norm(m, 1, false, INFINITY).get<double>() == std::vector<double>{3, 6});
+  CHECK(vector_norm(m, 1, false, -INFINITY).get<double>() == std::vector<double>{1, 4});
+  CHECK(vector_norm(m * 0 + 2, 0, true, 3).get<double>()[0] == doctest::Approx(std::cbrt(16)));
+  CHECK(vector_norm(s.from_memory(std::vector<double>{0, 3, 0}, {3}), {}, false, 0).item<double>() == 1);
+  const Array z = complex(s.full({2}, 3.0), s.full({2}, 4.0));
+  CHECK(vector_norm(z).dtype() == DType::kFloat64);
+  CHECK(vector_norm(z, {}, false, 1).item<double>() == 10);
+
+  const Array x = s.from_memory(std::vector<std::int64_t>{1, 2, 3, 4, 5, 6}, {2, 3}),
+              y = s.from_memory(std::vector<std::int64_t>{0, 1, -1}, {3});
+  CHECK(cross(x, y).get<std::int64_t>() == std::vector<std::int64_t>{-5, 1, 1, -11, 4, 4});
+  CHECK(code_of([&] { cross(x.slice(1, 0, 2), y); }) == Errc::kShapeMismatch);
+
+  const Array cube = s.arange(2 * 3 * 4).reshape({2, 3, 4});
+  CHECK(diagonal(cube).get<std::int64_t>() == std::vector<std::int64_t>{0, 5, 10, 12, 17, 22});
+  CHECK(diagonal(cube, 2).get<std::int64_t>() == std::vector<std::int64_t>{2, 7, 14, 19});
+  CHECK(diagonal(cube, -2).get<std::int64_t>() == std::vector<std::int64_t>{8, 20});
+  CHECK(diagonal(cube, 7).shape() == Shape{2, 0});
+  CHECK(diagonal(cube.astype(DType::kInt8)).dtype() == DType::kInt8);
+  CHECK(diagonal(cube > 4).get<bool>() == std::vector<bool>{false, true, true, true, true, true});
+  CHECK(trace(cube, 1).get<std::int64_t>() == std::vector<std::int64_t>{1 + 6 + 11, 13 + 18 + 23});
+  CHECK(trace(cube, 0, DType::kFloat32).dtype() == DType::kFloat32);
+  CHECK(det(s.zeros({0, 0})).item<double>() == 1);
+  CHECK(inv(s.zeros({0, 0})).shape() == Shape{0, 0});
+  CHECK(qr(s.zeros({5, 0}), QrMode::kComplete).q.get<double>() == eye(s, 5).get<double>());
+  CHECK(off(inv(s.from_memory(std::vector<std::int64_t>{2, 0, 0, 4}, {2, 2})),
+            s.from_memory(std::vector<double>{0.5, 0, 0, 0.25}, {2, 2})) == 0);
+  CHECK(cholesky(eye(s, 3).astype(DType::kFloat16)).dtype() == DType::kFloat16);
+  CHECK(code_of([&] { cholesky(m); }) == Errc::kShapeMismatch);
+  CHECK(code_of([&] { solve(eye(s, 3), s.ones({4})); }) == Errc::kShapeMismatch);
+  CHECK(code_of([&] { det(s.ones({3})); }) == Errc::kShapeMismatch);
+  CHECK(code_of([&] { eigh(eye(s, 3).astype(DType::kBool)); }) == Errc::kInvalidArgument);
+}
