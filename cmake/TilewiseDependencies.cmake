@@ -10,7 +10,7 @@ find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(ucx REQUIRED IMPORTED_TARGET ucx)
-pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy-contrib libhwy)
 # Compressors of Zarr chunks, and HDF5 (Debian names its serial build).
 pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)

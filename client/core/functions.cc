@@ -3,26 +3,18 @@
 #include <algorithm>
 #include <numeric>
 
-#include "access.h"
+#include "builtin_call.h"
 
 namespace tilewise {
 namespace {
 
 using client::Access;
+using client::axis_of;
+using client::extent;
+using client::refuse;
 using ir::TapeBuilder;
 using ir::TapeOp;
 using ir::TapeValue;
-
-[[noreturn]] void refuse(Errc code, const std::string& what, const Array& a) {
-  throw ArrayError(code, what + ", of an array of shape " + ir::to_string(a.shape()));
-}
-
-int axis_of(const Array& a, int axis, const char* function) {
-  const int normal = axis < 0 ? axis + a.rank() : axis;
-  if (normal < 0 || normal >= a.rank())
-    refuse(Errc::kOutOfRange, std::string(function) + ": axis " + std::to_string(axis), a);
-  return normal;
-}
 
 std::vector<int> axes_of(const Array& a, const Axes& axes, const char* function) {
   std::vector<int> out(static_cast<std::size_t>(a.rank()));
@@ -32,8 +24,6 @@ std::vector<int> axes_of(const Array& a, const Axes& axes, const char* function)
   for (const int axis : *axes.list()) out.push_back(axis_of(a, axis, function));
   return out;
 }
-
-std::int64_t extent(const Array& a, int axis) { return a.shape()[static_cast<std::size_t>(axis)]; }
 
 // Zero where `dropped`(column - row) holds, for the last two dimensions.
 Array part(const Array& a, TapeOp dropped, std::int64_t k, const char* function) {

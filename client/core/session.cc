@@ -3,39 +3,24 @@
 #include <cmath>
 #include <cstring>
 
-#include "access.h"
+#include "builtin_call.h"
 
 namespace tilewise {
 namespace {
 
 using client::Access;
+using client::grid_of;
 using client::SessionState;
 using client::value_or_throw;
 using ir::TapeBuilder;
 using ir::TapeOp;
 using ir::TapeValue;
 
-std::optional<Grid> grid_of(const Shape& shape, const Shape& block) {
-  if (block.empty()) return std::nullopt;
-  if (block.size() != shape.size()) {
-    throw ArrayError(Errc::kShapeMismatch,
-                     "blocks of " + ir::to_string(block) + " for an array of shape " + ir::to_string(shape));
-  }
-  return value_or_throw(Grid::uniform(shape, block));
-}
-
 Array generate(SessionState& state, const Shape& shape, const Shape& block,
                const std::function<TapeValue(TapeBuilder&)>& build) {
   return Access::record(
       state, nullptr,
       infer_generate(shape, grid_of(shape, block), [&](TapeBuilder& t, auto) { return build(t); }));
-}
-
-void check_drawn(DType dtype, const char* what) {
-  if (dtype != DType::kFloat32 && dtype != DType::kFloat64) {
-    throw ArrayError(Errc::kInvalidArgument,
-                     std::string(what) + " of " + std::string(name_of(dtype)) + ": only float32 and float64");
-  }
 }
 
 }  // namespace
@@ -190,53 +175,6 @@ Array Session::from_bytes(std::span<const std::byte> bytes, DType dtype, const S
   const Array provided = state_->add_one(std::move(*provide.op), std::move(memory));
   // Workers take it from here: the copy is placed like any op, and all further reads are theirs.
   return state_->add_one(Access::copy_op(provided));
-}
-
-// ---- random numbers --------------------------------------------------------------------------------------------------
-
-namespace {
-
-// A seed of its own is a generator of its own; else streams of the session's seed, one an array.
-std::uint64_t key_of(SessionState& state, const RandomOptions& options) {
-  return options.seed ? ir::random_key(*options.seed, 0)
-                      : ir::random_key(state.options().seed, state.next_stream());
-}
-
-}  // namespace
-
-Array Random::uniform(const Shape& shape, const RandomOptions& options, double low, double high) const {
-  check_drawn(options.dtype, "uniform");
-  const std::uint64_t key = key_of(*state_, options);
-  return generate(*state_, shape, options.block, [&](TapeBuilder& t) {
-    TapeValue v = t.uniform(options.dtype, key);
-    if (low == 0 && high == 1) return v;
-    v = t.binary(TapeOp::kMul, v, ir::Scalar(high - low));
-    return t.binary(TapeOp::kAdd, v, ir::Scalar(low));
-  });
-}
-
-Array Random::normal(const Shape& shape, const RandomOptions& options, double mean, double stddev) const {
-  check_drawn(options.dtype, "normal");
-  const std::uint64_t key = key_of(*state_, options);
-  return generate(*state_, shape, options.block, [&](TapeBuilder& t) {
-    TapeValue v = t.normal(options.dtype, key);
-    if (stddev != 1) v = t.binary(TapeOp::kMul, v, ir::Scalar(stddev));
-    return mean == 0 ? v : t.binary(TapeOp::kAdd, v, ir::Scalar(mean));
-  });
-}
-
-Array Random::integers(std::int64_t low, std::int64_t high, const Shape& shape,
-                       const RandomOptions& options) const {
-  std::int64_t span = 0;
-  if (low >= high || __builtin_sub_overflow(high, low, &span)) {
-    throw ArrayError(Errc::kInvalidArgument,
-                     "random integers in [" + std::to_string(low) + ", " + std::to_string(high) + ")");
-  }
-  const std::uint64_t key = key_of(*state_, options);
-  return generate(*state_, shape, options.block, [&](TapeBuilder& t) {
-    const TapeValue v = t.random_below(t.constant(ir::Scalar(span), DType::kInt64), key);
-    return low == 0 ? v : t.binary(TapeOp::kAdd, v, ir::Scalar(low));
-  });
 }
 
 // ---- computing -------------------------------------------------------------------------------------------------------

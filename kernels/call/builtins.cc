@@ -1,8 +1,13 @@
+#include <tilewise/ir/builtin.h>
 #include <tilewise/ir/dtype.h>
 #include <tilewise/kernels/plugin.h>
 
+#include "draw/draw.h"
+#include "fft/fft.h"
 #include "file/file.h"
+#include "index/index.h"
 #include "linalg/linalg.h"
+#include "sort/sort.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -53,10 +58,26 @@ int compute(const tilewise_call_v1* call) {
   return 0;
 }
 
+using namespace ir::builtin;
+
+template <class P> constexpr const char* name_of() { return P::kName.data(); }
+
 constexpr tilewise_kernel_v1 kKernels[] = {
     {"tilewise.noop", noop, nullptr, -1, -1, nullptr},
     {"tilewise.zero", zero, nullptr, -1, -1, nullptr},
     {"tilewise.compute", compute, nullptr, -1, -1, nullptr},
+    {name_of<Take>(), index::take, nullptr, 2, 1, nullptr},
+    {name_of<TakeAlong>(), index::take_along_axis, nullptr, 2, 1, nullptr},
+    {name_of<Put>(), index::put, nullptr, 3, 1, nullptr},
+    {name_of<SearchSorted>(), index::searchsorted, nullptr, 2, 1, nullptr},
+    {name_of<SortBlock>(), sort::sort_block, nullptr, -1, -1, nullptr},
+    {name_of<MergeSplit>(), sort::merge_split, nullptr, -1, -1, nullptr},
+    {name_of<Gamma>(), draw::gamma, nullptr, 0, 1, nullptr},
+#ifdef TILEWISE_KERNELS_FFT
+    {name_of<Fft>(), fft::transform, nullptr, 1, 1, nullptr},
+#endif
+    {name_of<CountTrue>(), index::count_true, nullptr, 1, 1, nullptr},
+    {name_of<Compress>(), index::compress, nullptr, -1, 1, nullptr},
 #ifdef TILEWISE_KERNELS_IO
     {"tilewise.commit_npy", file::commit_npy, nullptr, 1, 1, nullptr},
     {"tilewise.discard_npy", file::discard_npy, nullptr, 0, 1, nullptr},

@@ -113,15 +113,19 @@ void Geometry::set_maps(const Op& op) {
 }
 
 Status Geometry::set_step_grid() {
-  const std::size_t k =
-      access_[0].dims.size() - 1;  // the last dimension of the left operand, the last but one of the right
-  const std::optional<DimGrid> a = access_[0].dims[k].walk.cuts(), b = access_[1].dims[k - 1].walk.cuts();
-  std::optional<DimGrid> both;
-  if (a && b) both = common_refinement(*a, *b);
-  if (!both)
-    return error(Errc::kShapeMismatch,
-                 "matmul: the k panels of the operands have too many cuts; needs a gather");
-  step_grid_ = std::move(*both);
+  std::optional<DimGrid> all;
+  for (const Access& a : access_)
+    for (const DimAccess& dim : a.dims) {
+      if (dim.map.kind != DimMap::Kind::kStep) continue;
+      std::optional<DimGrid> cuts = dim.walk.cuts();
+      if (all && cuts) cuts = common_refinement(*all, *cuts);
+      if (!cuts)
+        return error(Errc::kShapeMismatch, "the panels of the operands have too many cuts; needs a gather");
+      all = std::move(cuts);
+    }
+  if (!all) return {};
+  mode_ = StepMode::kPanels;
+  step_grid_ = std::move(*all);
   return {};
 }
 
@@ -181,10 +185,7 @@ Result<Geometry> Geometry::make(const Op& op, std::vector<SourceArray> sources) 
         g.output_bytes_, volume(out.grid.max_block_shape()) * static_cast<std::int64_t>(size_of(out.dtype)));
 
   switch (op.kind) {
-    case OpKind::kMatmul:
-      g.mode_ = StepMode::kPanels;
-      TW_TRY(g.set_step_grid());
-      break;
+    case OpKind::kMatmul: TW_TRY(g.set_step_grid()); break;
     case OpKind::kCombine:
       g.mode_ = StepMode::kJointParts;
       g.joint_dim_ = op.get<CombineAttrs>().axis;
@@ -197,7 +198,10 @@ Result<Geometry> Geometry::make(const Op& op, std::vector<SourceArray> sources) 
     case OpKind::kReduceBlocks: g.flops_per_element_ = 1 + tape_flops(op.get<ReduceAttrs>().tape); break;
     case OpKind::kMatmulPanels: g.flops_per_element_ = 2; break;
     case OpKind::kScan: g.flops_per_element_ = 2; break;
-    case OpKind::kCall: g.flops_per_point_ = op.get<CallAttrs>().flops_per_point; break;
+    case OpKind::kCall:
+      g.flops_per_point_ = op.get<CallAttrs>().flops_per_point;
+      TW_TRY(g.set_step_grid());
+      break;
     default: break;
   }
   if (op.kind == OpKind::kMatmul)

@@ -297,8 +297,9 @@ Case random_call(Prng& rng) {
   std::vector<DimGrid> space;
   for (int d = 0; d < rank; ++d) space.push_back(random_cuts(rng, shape[d]));
   c.op.space = Grid(space);
-  std::vector<std::vector<DimMap>> maps;
-  for (std::int64_t i = rng.between(1, 2); i > 0; --i) {
+  const std::int64_t swept = rng.chance(0.5) ? rng.between(0, 9) : -1;  // extent of stepped dimensions
+  for (std::int64_t i = rng.between(1, 3); i > 0; --i) {
+    bool steps = swept >= 0 && rng.chance(0.6);
     Shape logical;
     std::vector<DimGrid> dims;
     OperandMap map;
@@ -306,6 +307,11 @@ Case random_call(Prng& rng) {
       const auto j = static_cast<std::int8_t>(rng.below(static_cast<std::uint64_t>(rank)));
       DimMap m{DimMap::Kind::kSpan, j};
       const std::int64_t n = shape[j];
+      if (std::exchange(steps, false)) {
+        map.push_back({DimMap::Kind::kStep});
+        logical.push_back(swept), dims.push_back(random_cuts(rng, swept));
+        continue;
+      }
       switch (rng.below(4)) {
         case 0:
           m.kind = DimMap::Kind::kWhole;

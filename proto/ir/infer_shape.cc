@@ -298,6 +298,49 @@ Result<Inferred> infer_stack(std::span<const Source> operands, int axis) {
   return infer_concat(expanded, axis);
 }
 
+Result<Inferred> infer_patch(const Source& a, const Box& box, const Source& value) {
+  const int rank = a.view.rank();
+  const bool inside = box.rank() == rank && intersect(box, box_of(a.shape())) == box;
+  if (!inside || value.shape() != box.shape() || value.dtype != a.dtype)
+    return error(Errc::kShapeMismatch, "a value of " + std::string(name_of(value.dtype)) + " " +
+                                           to_string(value.shape()) + " for " + to_string(box) + " of " +
+                                           std::string(name_of(a.dtype)) + " " + to_string(a.shape()));
+  Op op;
+  op.kind = OpKind::kCopy;
+  CopyAttrs attrs;
+  std::vector<Source> sources;
+  const auto add = [&](Source part, const Index& at) {
+    OperandMap map;
+    for (int d = 0; d < rank; ++d)
+      map.push_back({DimMap::Kind::kSpan, static_cast<std::int8_t>(d), 1, 1, at[d], -at[d]});
+    attrs.maps.push_back(std::move(map));
+    op.operands.push_back(operand_of(part));
+    sources.push_back(std::move(part));
+  };
+  // Around the box: what lies before and behind it along each dimension, within the box along the ones before.
+  Source rest = a;
+  Index at(static_cast<std::size_t>(rank), 0);
+  for (int d = 0; d < rank; ++d) {
+    for (const bool before : {true, false}) {
+      const std::int64_t from = before ? 0 : box.hi[d], to = before ? box.lo[d] : a.shape()[d];
+      if (from >= to) continue;
+      Source part = rest;
+      TW_ASSIGN(part.view, rest.view.slice(d, from, to, 1));
+      Index corner = at;
+      corner[d] = from;
+      if (volume(part.shape()) > 0) add(std::move(part), corner);
+    }
+    TW_ASSIGN(rest.view, rest.view.slice(d, box.lo[d], box.hi[d], 1));
+    at[d] = box.lo[d];
+  }
+  if (volume(box.shape()) > 0) add(value, at);
+  if (op.operands.empty()) return Inferred{std::nullopt, a.dtype, a.view};  // of nothing
+  TW_ASSIGN(op.space, result_grid({&a, 1}, a.shape(), size_of(a.dtype)));
+  op.outputs = {{0, a.dtype, op.space}};
+  op.attrs = std::move(attrs);
+  return inferred(std::move(op), sources);
+}
+
 Result<Inferred> infer_reshape(const Source& a, std::span<const std::int64_t> to) {
   TW_ASSIGN(const Shape shape, reshaped(a.shape(), to));
   if (shape == a.shape()) return Inferred{std::nullopt, a.dtype, a.view};

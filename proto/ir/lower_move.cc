@@ -94,8 +94,11 @@ Status Lowering::unroll(std::size_t i, OperandMap& maps) {
   bool good = true;
   for (int d = 0; d < rank; ++d) {
     const Walk w = walk(i, d);
-    good &= maps[d].kind == DimMap::Kind::kWhole ? w.count() <= 1
-                                                 : spans_aligned(w, op_.space.dim(maps[d].dim), maps[d]);
+    switch (maps[d].kind) {
+      case DimMap::Kind::kWhole: good &= w.count() <= 1; break;
+      case DimMap::Kind::kStep: good &= w.cuts().has_value(); break;
+      default: good &= spans_aligned(w, op_.space.dim(maps[d].dim), maps[d]);
+    }
   }
   if (good) return {};
   std::vector<DimGrid> space, cuts;
@@ -103,10 +106,11 @@ Status Lowering::unroll(std::size_t i, OperandMap& maps) {
   for (int d = 0; d < rank; ++d) {
     const std::int64_t n = op_.operands[i].view.shape[d];
     const bool repeats = !op_.operands[i].view.source_of(d);
-    if (repeats || maps[d].kind == DimMap::Kind::kWhole) {
+    if (repeats || maps[d].kind == DimMap::Kind::kWhole || maps[d].kind == DimMap::Kind::kStep) {
       // A repeating dimension keeps its map; it always lies in one part.
-      space.push_back(DimGrid::whole(n));
-      cuts.push_back(DimGrid::whole(n));
+      const bool swept = !repeats && maps[d].kind == DimMap::Kind::kStep;
+      cuts.push_back(swept ? walk(i, d).cuts_or_similar() : DimGrid::whole(n));
+      space.push_back(cuts.back());
       windows[d] = DimMap{};
       continue;
     }

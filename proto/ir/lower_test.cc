@@ -357,6 +357,63 @@ TEST_CASE("property: windows of calls are unrolled to what the maps say") {
   CHECK(unrolled > 100);
 }
 
+TEST_CASE("a sweep shows every block of the swept dimension in order, beside the same block of the others") {
+  for (std::uint64_t seed = 1; seed < 300; ++seed) {
+    INFO("seed ", seed);
+    Prng rng(seed);
+    Store store;
+    const Shape shape = random_shape(rng, 2, 9);
+    const Source held = stored(rng, store, {shape[0]}), swept = stored(rng, store, shape);
+    CallAttrs attrs;
+    attrs.kernel = "k";
+    attrs.maps = {{{DimMap::Kind::kSpan, 0}}, {{DimMap::Kind::kSpan, 0}, {DimMap::Kind::kStep}}};
+    const Grid space({random_cuts(rng, shape[0])});
+    const Source both[] = {held, swept};
+    const Inferred call = *infer_call(both, attrs, space, {{0, DType::kFloat64, space}});
+    std::uint64_t next = 1000;
+    const std::vector<SourceArray> sources = {{held.dtype, held.grid}, {swept.dtype, swept.grid}};
+    const std::vector<Op> ops = *lower(*call.op, sources, [&] { return next++; });
+    for (std::size_t i = 0; i + 1 < ops.size(); ++i) run_op(ops[i], store);
+    const Op& last = ops.back();
+    const Stored& x = store.at(last.operands[1].array);
+    const Geometry g = *Geometry::make(last, {store.at(last.operands[0].array).source, x.source});
+    std::vector<Read> reads;
+    for_each_index(space.counts(), [&](const Index& p) {
+      std::int64_t column = 0;
+      for (std::int64_t step = 0; step < g.steps(p); ++step) {
+        g.reads(p, step, reads);
+        if (shape[1] == 0) {  // nothing to sweep over: the others are seen once
+          REQUIRE(reads.size() == 1);
+          REQUIRE(g.steps(p) == 1);
+          return;
+        }
+        REQUIRE(reads.size() == 2);
+        REQUIRE(reads[0].region == space.box(p));
+        REQUIRE(reads[1].region.lo[1] == column);
+        column = reads[1].region.hi[1];
+        for_each_index(reads[1].region.shape(), [&](const Index& i) {
+          Index y = i;
+          for (int d = 0; d < 2; ++d) y[d] += reads[1].region.lo[d];
+          REQUIRE(y[0] < space.box(p).hi[0]);
+          REQUIRE(at(x, last.operands[1].view, y) == value(store, swept, y));
+        });
+      }
+      REQUIRE(column == shape[1]);
+    });
+  }
+  // One dimension of an operand, and one extent for all.
+  const Source a = Source::of(1, DType::kFloat64, *Grid::uniform({4, 4}, {2, 2}));
+  CallAttrs attrs;
+  attrs.kernel = "k";
+  attrs.maps = {{{DimMap::Kind::kStep}, {DimMap::Kind::kStep}}};
+  const Grid one({DimGrid::whole(1)});
+  CHECK(infer_call({&a, 1}, attrs, one, {{0, DType::kFloat64, one}}).error().code == Errc::kInvalidArgument);
+  const Source other = Source::of(2, DType::kFloat64, *Grid::uniform({5}, {2}));
+  attrs.maps = {{{DimMap::Kind::kStep}, {DimMap::Kind::kWhole}}, {{DimMap::Kind::kStep}}};
+  const Source both[] = {a, other};
+  CHECK(infer_call(both, attrs, one, {{0, DType::kFloat64, one}}).error().code == Errc::kShapeMismatch);
+}
+
 TEST_CASE("k is split on one side of each threshold and not on the other") {
   CHECK(splits_k(10, 10, 1000, 4, 8));
   CHECK_FALSE(splits_k(10, 10, 1000, 5, 8));

@@ -63,6 +63,7 @@ class Verifier {
   Status read_npy() const;
   Status write_npy() const;
   Status call() const;
+  Status sweep(const std::vector<OperandMap>& all) const;  // kStep dimensions of a call
   Status explicit_maps() const;
   Status fetch() const;
   Status provide() const;

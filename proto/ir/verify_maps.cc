@@ -19,6 +19,7 @@ Status Verifier::maps(const std::vector<OperandMap>& all) const {
       return fail(Errc::kInvalidArgument, "the index map of " + operand_name(i) + " has another rank");
     for (const DimMap& m : all[i]) {
       const bool span = m.kind == DimMap::Kind::kSpan;
+      if (m.kind == DimMap::Kind::kStep && op_.kind == OpKind::kCall) continue;  // call() looks at these
       const bool known = span || m.kind == DimMap::Kind::kWhole ||
                          (m.kind == DimMap::Kind::kBlock && stage_ == Stage::kLowered);
       if (!known) return fail(Errc::kInvalidArgument, "an index map of unknown kind");
@@ -125,7 +126,26 @@ Status Verifier::call() const {
   for (std::size_t i = 0; i < op_.outputs.size(); ++i)
     if (op_.outputs[i].grid.counts() != op_.space.counts())
       return mismatch("output " + std::to_string(i) + " and iteration space differ in block counts");
-  return a.explicit_maps.empty() ? maps(a.maps) : explicit_maps();
+  if (!a.explicit_maps.empty()) return explicit_maps();
+  TW_TRY(maps(a.maps));
+  return sweep(a.maps);
+}
+
+Status Verifier::sweep(const std::vector<OperandMap>& all) const {
+  std::optional<std::int64_t> extent;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    int steps = 0;
+    for (std::size_t d = 0; d < all[i].size(); ++d) {
+      if (all[i][d].kind != DimMap::Kind::kStep) continue;
+      if (++steps > 1)
+        return fail(Errc::kInvalidArgument, operand_name(i) + " is swept along more than one dimension");
+      if (extent && *extent != logical(i)[d])
+        return mismatch("operands are swept along dimensions of extents " + std::to_string(*extent) +
+                        " and " + std::to_string(logical(i)[d]));
+      extent = logical(i)[d];
+    }
+  }
+  return {};
 }
 
 Status Verifier::explicit_maps() const {

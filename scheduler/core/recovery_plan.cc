@@ -5,6 +5,8 @@
 // made again reads it. A wanted point is *there* if its owner lives and has the block or will make it; else it is *kept*
 // where another device has a copy, else it is *made again*. Heads are visited from the last to the first, so every reader
 // comes before what it reads, and each is visited once.
+#include <tilewise/ir/file_info.h>
+
 #include "draft.h"
 #include "graphs.h"
 #include "handlers.h"
@@ -258,7 +260,7 @@ class Planner {
                     "more than " + std::to_string(s_.options.max_recovered_blocks) + " blocks were lost");
     if (s_.graphs.at(head.graph).cancelled) return broken(group, "its request was cancelled");
     if (head.failed > 0) return broken(group, "some of its tasks had failed");
-    if (head.op.kind == ir::OpKind::kCall && head.op.get<ir::CallAttrs>().kernel.starts_with("tilewise."))
+    if (head.op.kind == ir::OpKind::kCall && ir::is_file_kernel(head.op.get<ir::CallAttrs>().kernel))
       return broken(group, "a file was being put in place");
     for (const ir::Operand& operand : head.op.operands) {
       if (s_.arrays.find(ArrayId{operand.array}) == nullptr)

@@ -4,6 +4,8 @@
 #pragma once
 #include <tilewise/array.h>
 
+#include <string_view>
+
 namespace tilewise {
 
 // ---- elementwise ----
@@ -53,5 +55,73 @@ Array tril(const Array& a, std::int64_t k = 0);  // zero above the k-th diagonal
 Array triu(const Array& a, std::int64_t k = 0);
 // Of n vectors: n arrays of all extents, the d-th varying along dimension d (indexing "ij").
 std::vector<Array> meshgrid(const std::vector<Array>& vectors);
+
+// ---- indexing by arrays ----
+// Indices are integers; negative ones count from the end. One outside [-n, n) of an axis of n elements fails the graph with
+// kOutOfRange, whose text names index and axis: not at the call, for then nobody has seen it. Every block of a result
+// looks at the blocks of the data along the axis one after another, so that one of them is in memory at a time; on other
+// hosts' data that is as much traffic as the data, once a device.
+
+// x's elements at `indices`, a vector, along `axis` (of a vector it may be left out).
+Array take(const Array& x, const Array& indices, std::optional<int> axis = {});
+// For each line of x along `axis` its elements at the same line of `indices`. Other dimensions broadcast.
+Array take_along_axis(const Array& x, const Array& indices, int axis = -1);
+// x, with values[..., j, ...] at indices[j] along `axis`; values are cast to x's dtype and broadcast. Where an index comes
+// twice the last value stays.
+Array put(const Array& x, const Array& indices, const Array& values, std::optional<int> axis = {});
+
+struct Slice {  // start:stop:step along an axis, as Array::slice takes it
+  int axis = 0;
+  std::optional<std::int64_t> start = {}, stop = {};
+  std::int64_t step = 1;
+};
+// x, but for the elements that these slices of different axes show: there `value`, cast to x's dtype and broadcast.
+Array set(const Array& x, const std::vector<Slice>& where, const Array& value);
+
+// ---- order ----
+// Of real numbers and bool (complex: kInvalidArgument). NaN is last, ascending and descending. Between blocks along the
+// axis sorted blocks are merged in pairs, log2(n) * (log2(n) + 1) / 2 times for n blocks; a task has three of them in memory.
+
+// Without more to tell them apart -0 is before +0. Always stable: there is nothing faster to be had otherwise.
+Array sort(const Array& x, int axis = -1, bool descending = false, bool stable = true);
+// int64: the indices that sort x along the axis; equal elements stay in their order, in a descending order too.
+Array argsort(const Array& x, int axis = -1, bool descending = false, bool stable = true);
+struct TopK {
+  Array values, indices;  // indices: int64, along the axis
+};
+// The k largest (or smallest) elements along the axis, best first; of equal ones the first. kOutOfRange unless 0 <= k <= n.
+TopK topk(const Array& x, std::int64_t k, int axis = -1, bool largest = true);
+// int64, of x2's shape: where each of its elements would go in the sorted vector x1; side "left": before equal ones, "right":
+// after them. `sorter` (or none): the indices that sort x1.
+Array searchsorted(const Array& x1, const Array& x2, std::string_view side = "left",
+                   const Array& sorter = {});
+
+// ---- results whose size depends on data ----
+// These calls wait: shapes are known at once everywhere else, so here the mask (and what it was made from) is computed and one
+// count a block of it is brought to the client, before the call returns an array as long as these say. Its blocks are as
+// long as what was found in each block of the mask: reblock() makes them even. Memory: as any op, a block at a time.
+
+// x[mask]: x's elements where the mask is true, in C order. The mask is bool and has x's shape, or that of its first
+// dimensions: then the others stay. kShapeMismatch otherwise.
+Array boolean_index(const Array& x, const Array& mask);
+// For each dimension the int64 indices of elements that are not zero, in C order. kInvalidArgument without a dimension.
+std::vector<Array> nonzero(const Array& x);
+
+// Different elements of the flattened array, in rising order. Every NaN is different from all others; -0 equals +0. Complex:
+// kInvalidArgument.
+Array unique_values(const Array& x);
+struct UniqueCounts {
+  Array values, counts;  // int64: how often each was there
+};
+UniqueCounts unique_counts(const Array& x);
+struct UniqueInverse {
+  Array values,
+      inverse_indices;  // of x's shape, int64: take(values, inverse) is x (of several NaN: the first's index)
+};
+UniqueInverse unique_inverse(const Array& x);
+struct UniqueAll {
+  Array values, indices, inverse_indices, counts;  // indices: of the first occurrence, in the flattened array
+};
+UniqueAll unique_all(const Array& x);
 
 }  // namespace tilewise

@@ -66,6 +66,20 @@ class Random {
   // int64, uniform in [low, high); kInvalidArgument unless low < high.
   Array integers(std::int64_t low, std::int64_t high, const Shape& shape,
                  const RandomOptions& options = {}) const;
+  // Of density exp(-x / scale) / scale for x >= 0: by the inverse of the distribution, from one uniform number. kInvalidArgument
+  // unless scale > 0.
+  Array exponential(const Shape& shape, const RandomOptions& options = {}, double scale = 1) const;
+  // Of density x^(alpha - 1) exp(-x / scale) / (Gamma(alpha) scale^alpha), by rejection with counters of each element's own; on
+  // the host. kInvalidArgument unless alpha > 0 and scale > 0.
+  Array gamma(double alpha, const Shape& shape, const RandomOptions& options = {}, double scale = 1) const;
+  // 0 ... n - 1 in random order: int64, the order of n random numbers of 64 bits. `options.dtype` means nothing.
+  Array permutation(std::int64_t n, const RandomOptions& options = {}) const;
+  // x with its slices along `axis` in random order.
+  Array permutation(const Array& x, const RandomOptions& options = {}, int axis = 0) const;
+  // Elements of a vector, each as likely as the others; without replacement each at most once (kInvalidArgument for more than
+  // there are). `options.dtype` means nothing.
+  Array choice(const Array& x, const Shape& shape, const RandomOptions& options = {},
+               bool replace = true) const;
 
  private:
   friend class Session;

@@ -7,6 +7,7 @@
 #pragma once
 #include <tilewise/array.h>
 #include <tilewise/error.h>
+#include <tilewise/fft.h>
 #include <tilewise/functions.h>
 #include <tilewise/future.h>
 #include <tilewise/kernel.h>

@@ -55,7 +55,7 @@ struct tilewise_call_v1 {
   int64_t box_lo[TILEWISE_MAX_RANK]; /* the task's elements there: [lo, hi) */
   int64_t box_hi[TILEWISE_MAX_RANK];
   int64_t space[TILEWISE_MAX_RANK]; /* the space's extents */
-  int64_t step, steps;              /* 0 and 1: a call has one step */
+  int64_t step, steps;              /* 0 and 1; in a sweep which of how many, and outputs keep their bytes */
   /* One input an operand; with listed blocks (explicit index maps) one a block, in the order of operands and lists, so
    * their number may differ from call to call. */
   int32_t input_count, output_count;

@@ -62,6 +62,9 @@ Result<Inferred> infer_matmul(const Source& a, const Source& b);
 Result<Inferred> infer_concat(std::span<const Source> operands, int axis);
 Result<Inferred> infer_stack(std::span<const Source> operands, int axis);  // along a new axis
 
+// `a`, but for `box` (of its rank, inside it): there `value`, of the box's shape and a's dtype. Cut as `a` is.
+Result<Inferred> infer_patch(const Source& a, const Box& box, const Source& value);
+
 // C order; one extent may be -1. A view where extents of one come or go; otherwise row slabs, cut along dimension 0.
 Result<Inferred> infer_reshape(const Source& a, std::span<const std::int64_t> shape);
 Result<Inferred> infer_reblock(const Source& a, const Grid& grid);  // grid over a's shape

@@ -1,0 +1,54 @@
+// Calls of built-in kernels, for the functions that are made of them.
+#pragma once
+#include <tilewise/ir/builtin.h>
+#include <tilewise/kernel.h>
+
+#include "access.h"
+
+namespace tilewise::client {
+
+template <class P> Kernel builtin_kernel(const P& params, double flops_per_point) {
+  return {.name = std::string(P::kName),
+          .version = "1",
+          .params = ir::builtin::bytes_of(params),
+          .flops_per_point = flops_per_point};
+}
+
+inline ir::OperandMap span_map(int rank) {
+  ir::OperandMap map;
+  for (int d = 0; d < rank; ++d) map.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
+  return map;
+}
+// The same, but swept along `axis`.
+inline ir::OperandMap swept_map(int rank, int axis) {
+  ir::OperandMap map = span_map(rank);
+  map[static_cast<std::size_t>(axis)] = {ir::DimMap::Kind::kStep};
+  return map;
+}
+
+constexpr std::int64_t kDefaultBlockBytes = std::int64_t{8} << 20;  // as ir's default grids have it
+inline std::int64_t block_volume(const Grid& grid) { return ir::volume(grid.max_block_shape()); }
+
+// Uniform cuts as the user gave them; nothing: the default.
+inline std::optional<Grid> grid_of(const Shape& shape, const Shape& block) {
+  if (block.empty()) return std::nullopt;
+  if (block.size() != shape.size()) {
+    throw ArrayError(Errc::kShapeMismatch,
+                     "blocks of " + ir::to_string(block) + " for an array of shape " + ir::to_string(shape));
+  }
+  return value_or_throw(Grid::uniform(shape, block));
+}
+
+[[noreturn]] inline void refuse(Errc code, const std::string& what, const Array& a) {
+  throw ArrayError(code, what + ", of an array of shape " + ir::to_string(a.shape()));
+}
+// In [0, rank), or kOutOfRange naming function and shape.
+inline int axis_of(const Array& a, int axis, const char* function) {
+  const int normal = axis < 0 ? axis + a.rank() : axis;
+  if (normal < 0 || normal >= a.rank())
+    refuse(Errc::kOutOfRange, std::string(function) + ": axis " + std::to_string(axis), a);
+  return normal;
+}
+inline std::int64_t extent(const Array& a, int axis) { return a.shape()[static_cast<std::size_t>(axis)]; }
+
+}  // namespace tilewise::client

@@ -1,0 +1,89 @@
+// The built-in kernels that client functions call: names, and parameters as they travel (CallAttrs::params). What each
+// reads and writes is said here once, for the client that calls it and the kernel that runs.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace tilewise::ir::builtin {
+
+// Parameters as bytes. All fields are int64, so there is no padding; client and workers share one byte order.
+template <class P> std::string bytes_of(const P& params) {
+  static_assert(std::is_trivially_copyable_v<P> && sizeof(P) % sizeof(std::int64_t) == 0);
+  return std::string(reinterpret_cast<const char*>(&params), sizeof(P));
+}
+template <class P> bool read(P& params, const void* data, std::size_t bytes) {
+  if (bytes != sizeof(P)) return false;
+  std::memcpy(&params, data, sizeof(P));
+  return true;
+}
+
+// ---- indices: int64, negative ones count from the end; outside [-extent, extent): kOutOfRange ----
+
+// (indices, x swept along `axis`) -> x's element at indices[j] for position j along `axis`. Indices: a vector.
+struct Take {
+  static constexpr std::string_view kName = "tilewise.take";
+  std::int64_t axis = 0, extent = 0;  // of x along it
+};
+// The same with indices of x's rank: each line along `axis` has its own.
+struct TakeAlong {
+  static constexpr std::string_view kName = "tilewise.take_along_axis";
+  std::int64_t axis = 0, extent = 0;
+};
+// (a, indices swept, values swept along `axis`) -> a, with values[..., j, ...] at indices[j]; of equal ones the last.
+struct Put {
+  static constexpr std::string_view kName = "tilewise.put";
+  std::int64_t axis = 0, extent = 0;  // of a
+};
+// (v, sorted vector swept) -> int64: how many of its elements are before v (right: or equal), NaN last.
+struct SearchSorted {
+  static constexpr std::string_view kName = "tilewise.searchsorted";
+  std::int64_t right = 0;
+};
+
+// ---- order: ascending or descending, NaN last in both ----
+
+// (x[, int64 numbers of its elements]) -> each line along `axis` sorted; of each as many elements as the output has.
+// A second output: their numbers, without a second input the positions along `axis`. With numbers equal elements are in
+// the order of these; without, -0 is before +0.
+struct SortBlock {
+  static constexpr std::string_view kName = "tilewise.sort_block";
+  std::int64_t axis = 0, descending = 0;
+};
+// (low and high block of sorted lines[, their numbers]) -> the elements of both that belong into the output's block: as
+// many of the first or of the last ones as it has. One block only: itself.
+struct MergeSplit {
+  static constexpr std::string_view kName = "tilewise.merge_split";
+  std::int64_t axis = 0, descending = 0;
+};
+
+// ---- results whose size depends on data; both are vectors ----
+
+// (mask) -> int64, one a block: how many are true.
+struct CountTrue {
+  static constexpr std::string_view kName = "tilewise.count_true";
+};
+// (mask, x) -> x's elements where the mask is true, in order. x may have further dimensions behind the mask's one. Without
+// x: int64 positions.
+struct Compress {
+  static constexpr std::string_view kName = "tilewise.compress";
+};
+
+// ---- Fourier transforms and random numbers ----
+
+// (lines along `axis`) -> their transforms of length n, times the float64 with scale_bits. Sums over j of
+// x[j] * exp(-+2 pi i j k / n); real ones have the first n / 2 + 1 elements of what is conjugate symmetric.
+struct Fft {
+  static constexpr std::string_view kName = "tilewise.fft";
+  enum Kind : std::int64_t { kForward, kInverse, kRealForward, kRealInverse };
+  std::int64_t axis = 0, kind = kForward, n = 0, scale_bits = 0;
+};
+// () -> gamma numbers; alpha and scale as the bits of float64.
+struct Gamma {
+  static constexpr std::string_view kName = "tilewise.gamma";
+  std::int64_t key = 0, alpha_bits = 0, scale_bits = 0;
+};
+
+}  // namespace tilewise::ir::builtin

@@ -1,0 +1,129 @@
+// Fourier transforms against the sum they are, on every form of cluster; long vectors against their own inverse.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <numbers>
+
+#include "clusters.h"
+
+using namespace tilewise;
+
+namespace {
+
+using Complex = std::complex<double>;
+using Line = std::vector<Complex>;
+
+Line plain(const Line& x, std::size_t n, double sign) {
+  Line out(n);
+  for (std::size_t k = 0; k < n; ++k)
+    for (std::size_t j = 0; j < std::min(n, x.size()); ++j)
+      out[k] += x[j] * std::polar(1.0, sign * 2 * std::numbers::pi * static_cast<double>(j * k % n) /
+                                           static_cast<double>(n));
+  return out;
+}
+
+Line signal(std::size_t n, int seed) {
+  Line out;
+  for (std::size_t i = 0; i < n; ++i)
+    out.emplace_back(static_cast<double>((i * 7 + static_cast<std::size_t>(seed)) % 13) - 6,
+                     static_cast<double>(i * 5 % 11) - 5);
+  return out;
+}
+
+double most(const Line& a, const Line& b) {
+  REQUIRE(a.size() == b.size());
+  double d = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) d = std::max(d, std::abs(a[i] - b[i]));
+  return d;
+}
+double greatest(const Array& a) { return max(abs(a)).astype(DType::kFloat64).item<double>(); }
+
+Errc code_of(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const ArrayError& e) {
+    return e.code();
+  }
+  return Errc::kOk;
+}
+
+}  // namespace
+
+TEST_CASE("transforms along any axis, cut or not, of any length") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const std::int64_t m = 6, n = 15;
+    const Line a = signal(static_cast<std::size_t>(m * n), 3);
+    const Array x = s.from_memory(a, {m, n}, {.block = {4, 4}});
+    for (const std::int64_t length : {n, std::int64_t{8}, std::int64_t{20}, std::int64_t{1}}) {
+      CAPTURE(length);
+      const Line forward = fft::fft(x, length).get<Complex>(),
+                 back = fft::ifft(x.T(), length, 0).T().get<Complex>();
+      for (std::int64_t i = 0; i < m; ++i) {
+        const Line line(a.begin() + i * n, a.begin() + (i + 1) * n);
+        const auto size = static_cast<std::size_t>(length);
+        Line inverse = plain(line, size, 1);
+        for (Complex& c : inverse) c /= static_cast<double>(length);
+        const auto row = [&](const Line& all) {
+          return Line(all.begin() + i * length, all.begin() + (i + 1) * length);
+        };
+        CHECK(most(row(forward), plain(line, size, -1)) < 1e-12);
+        CHECK(most(row(back), inverse) < 1e-13);
+      }
+    }
+    CHECK(greatest(fft::ifft(fft::fft(x, {}, 0, "ortho"), {}, 0, "ortho") - x) < 1e-13);
+    CHECK(greatest(fft::ifft(fft::fft(x, {}, 0, "forward"), {}, 0, "forward") - x) < 1e-13);
+    CHECK(greatest(fft::ifftn(fft::fftn(x)) - x) < 1e-13);
+    CHECK(greatest(fft::fftn(x) - fft::fft(fft::fft(x, {}, 1), {}, 0)) < 1e-11);
+    // Real ones: the first half of the complex ones; even and odd lengths; narrow dtypes stay narrow.
+    const Array r = real(x);
+    CHECK(greatest(fft::rfft(r) - fft::fft(r).slice(1, 0, 8)) < 1e-12);
+    CHECK(greatest(fft::irfft(fft::rfft(r), n) - r) < 1e-13);
+    CHECK(greatest(fft::irfft(fft::rfft(r, {}, 0), {}, 0) - r) < 1e-13);
+    CHECK(greatest(fft::irfftn(fft::rfftn(r, {}, {1, 0}), {}, {1, 0}) - r) < 1e-13);
+    CHECK(greatest(fft::ihfft(fft::hfft(fft::rfft(r), n)).slice(1, 0, 8) - fft::rfft(r)) < 1e-11);
+    CHECK(fft::rfft(r.astype(DType::kFloat32)).dtype() == DType::kComplex64);
+    CHECK(greatest(fft::fft(x.astype(DType::kComplex64)) - fft::fft(x)) < 1e-4);
+    CHECK(fft::fft(s.arange(5)).dtype() == DType::kComplex128);
+    CHECK(fft::fftfreq(s, 5, 0.5).get<double>() == std::vector<double>{0, 0.4, 0.8, -0.8, -0.4});
+    CHECK(fft::rfftfreq(s, 4).get<double>() == std::vector<double>{0, 0.25, 0.5});
+    CHECK(fft::fftshift(s.arange(5)).get<std::int64_t>() == std::vector<std::int64_t>{3, 4, 0, 1, 2});
+    CHECK(fft::ifftshift(fft::fftshift(x)).get<Complex>() == a);
+    CHECK(code_of([&] { fft::fft(x, {}, 2); }) == Errc::kOutOfRange);
+    CHECK(code_of([&] { fft::fft(x, 0); }) == Errc::kInvalidArgument);
+    CHECK(code_of([&] { fft::fft(x, {}, 0, "none"); }) == Errc::kInvalidArgument);
+    CHECK(code_of([&] { fft::rfft(x); }) == Errc::kInvalidArgument);
+    CHECK(code_of([&] { fft::fftn(x, {{4}}, {0, 1}); }) == Errc::kInvalidArgument);
+  }
+}
+
+TEST_CASE("a long vector is transformed in four steps: as in one, and in blocks that do not hold it") {
+  // Longer than a default block (524,288 complex128), over two workers of two devices, each with memory for twice its share.
+  const std::int64_t n = 1 << 20;  // 16 MiB
+  const Form form = {
+      "small", {.workers = 2, .host_devices = 2, .use_cuda = false, .memory_bytes = 40 << 20, .spin_ns = 0}};
+  TestCluster cluster(form);
+  const Session& s = cluster.session;
+  const Array x = complex(s.random.normal({n}, {.seed = 1, .block = {n / 8}}),
+                          s.random.normal({n}, {.seed = 2, .block = {n / 8}}));
+  Array y = fft::fft(x);
+  y.persist().wait();
+  const ir::Shape block = y.grid().max_block_shape();
+  CHECK(block[0] < n);
+  // Some elements by the sum they are.
+  const Line values = x.get<Complex>();
+  for (const std::int64_t k : {std::int64_t{0}, std::int64_t{1}, std::int64_t{777'777}, n - 1}) {
+    Complex sum = 0;
+    for (std::int64_t j = 0; j < n; ++j)
+      sum += values[static_cast<std::size_t>(j)] *
+             std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(j * k % n) / static_cast<double>(n));
+    CHECK(std::abs(y.slice(0, k, k + 1).item<Complex>() - sum) < 1e-8);
+  }
+  CHECK(greatest(fft::ifft(y) - x) < 1e-12);
+  const Array r = real(x);
+  CHECK(greatest(fft::irfft(fft::rfft(r), n) - r) < 1e-12);
+  CHECK(greatest(fft::irfft(fft::rfft(r, n - 1), n - 1) - r.slice(0, 0, n - 1)) < 1e-12);
+}

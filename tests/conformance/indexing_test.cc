@@ -1,0 +1,262 @@
+// Indexing by arrays, updates and order, against plain loops, on every form of cluster; their mistakes.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include "clusters.h"
+
+using namespace tilewise;
+
+namespace {
+
+using Doubles = std::vector<double>;
+using Ints = std::vector<std::int64_t>;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+Doubles numbers(std::int64_t n, int seed) {
+  Doubles out(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i)
+    out[static_cast<std::size_t>(i)] = static_cast<double>((i * 37 + seed) % 23) - 11;
+  return out;
+}
+
+// What an expression ends with once it is computed.
+struct Failure {
+  Errc code = Errc::kOk;
+  std::string text;
+};
+Failure failure(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const ArrayError& e) {
+    return {e.code(), e.what()};
+  }
+  return {};
+}
+
+// NaN last, equal ones in their order.
+Ints sorted_indices(const Doubles& line, bool descending) {
+  Ints index(line.size());
+  std::iota(index.begin(), index.end(), 0);
+  std::stable_sort(index.begin(), index.end(), [&](std::int64_t a, std::int64_t b) {
+    const double x = line[static_cast<std::size_t>(a)], y = line[static_cast<std::size_t>(b)];
+    if (std::isnan(x) || std::isnan(y)) return !std::isnan(x) && std::isnan(y);
+    return descending ? y < x : x < y;
+  });
+  return index;
+}
+
+bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+}  // namespace
+
+TEST_CASE("take gathers along any axis, with indices and data over many blocks") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const std::int64_t m = 31, n = 17, k = 43;
+    const Doubles a = numbers(m * n, 3);
+    const Array x = s.from_memory(a, {m, n}, {.block = {5, 4}});
+    Ints at;
+    for (std::int64_t j = 0; j < k; ++j) at.push_back((j * 29) % m - (j % 3 == 0 ? m : 0));
+    const Array indices = s.from_memory(at, {k}, {.block = {10}});
+    const Doubles rows = take(x, indices, 0).get<double>();
+    const Doubles columns = take(x.T(), indices, 1).get<double>();
+    const Doubles strided = take(x.slice(1, {}, {}, -2), indices, -2).get<double>();
+    REQUIRE(rows.size() == static_cast<std::size_t>(k * n));
+    for (std::int64_t j = 0; j < k; ++j)
+      for (std::int64_t c = 0; c < n; ++c) {
+        const std::int64_t i = (at[static_cast<std::size_t>(j)] + m) % m;
+        CHECK(rows[static_cast<std::size_t>(j * n + c)] == a[static_cast<std::size_t>(i * n + c)]);
+        CHECK(columns[static_cast<std::size_t>(c * k + j)] == a[static_cast<std::size_t>(i * n + c)]);
+        if (c % 2 == 0)
+          CHECK(strided[static_cast<std::size_t>(j * 9 + (n - 1 - c) / 2)] ==
+                a[static_cast<std::size_t>(i * n + c)]);
+      }
+    // Other dtypes of data and of indices; a vector needs no axis; nothing of nothing.
+    const Array flat = s.from_memory(a, {m * n}, {.block = {50}});
+    CHECK(
+        take(flat.astype(DType::kComplex128), indices.astype(DType::kInt8)).get<std::complex<double>>()[2] ==
+        a[static_cast<std::size_t>(at[2])]);
+    CHECK(take(flat.astype(DType::kInt16), s.arange(3)).get<std::int16_t>().size() == 3);
+    CHECK(take(flat, s.arange(0)).get<double>().empty());
+  }
+}
+
+TEST_CASE("take_along_axis follows each line's own indices, and sorts with argsort") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const std::int64_t m = 12, n = 29;
+    const Doubles a = numbers(m * n, 5);
+    const Array x = s.from_memory(a, {m, n}, {.block = {5, 7}});
+    CHECK(take_along_axis(x, argsort(x)).get<double>() == sort(x).get<double>());
+    CHECK(take_along_axis(x, argsort(x, 0), 0).get<double>() == sort(x, 0).get<double>());
+    const Ints at = {3, -1, 0, 28};
+    const Doubles one = take_along_axis(x, s.from_memory(at, {1, 4})).get<double>();
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < 4; ++j)
+        CHECK(one[static_cast<std::size_t>(i * 4 + j)] ==
+              a[static_cast<std::size_t>(i * n + (at[static_cast<std::size_t>(j)] + n) % n)]);
+  }
+}
+
+TEST_CASE("put and set change what they name and nothing else") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const std::int64_t m = 19, n = 14;
+    const Doubles a = numbers(m * n, 7);
+    const Array x = s.from_memory(a, {m, n}, {.block = {6, 5}});
+    const Ints at = {4, 18, -1, 0, 7, 4};
+    Doubles v(6 * static_cast<std::size_t>(n));
+    for (std::size_t i = 0; i < v.size(); ++i) v[i] = 1000 + static_cast<double>(i);
+    Doubles want = a;
+    for (std::size_t j = 0; j < at.size(); ++j)
+      for (std::int64_t c = 0; c < n; ++c)
+        want[static_cast<std::size_t>((at[j] + m) % m * n + c)] =
+            v[j * static_cast<std::size_t>(n) + static_cast<std::size_t>(c)];
+    const Array indices = s.from_memory(at, {6}, {.block = {4}});
+    CHECK(put(x, indices, s.from_memory(v, {6, n}, {.block = {4, 3}}), 0).get<double>() == want);
+    CHECK(put(x.T(), indices, s.from_memory(v, {6, n}).T(), 1).T().get<double>() == want);
+
+    const auto check = [&](const std::vector<Slice>& where, std::int64_t r0, std::int64_t r1, std::int64_t rs,
+                           std::int64_t c0, std::int64_t c1, std::int64_t cs) {
+      Doubles w = a;
+      for (std::int64_t i = r0; rs > 0 ? i < r1 : i > r1; i += rs)
+        for (std::int64_t j = c0; cs > 0 ? j < c1 : j > c1; j += cs)
+          w[static_cast<std::size_t>(i * n + j)] = -5;
+      const Array got = set(x, where, s.full({}, -5, {.dtype = DType::kInt64}));
+      CHECK(got.dtype() == DType::kFloat64);
+      CHECK(got.get<double>() == w);
+    };
+    check({{0, 3, 11}, {1, 2, 9}}, 3, 11, 1, 2, 9, 1);
+    check({{-1, 4, {}}}, 0, m, 1, 4, n, 1);
+    check({{0, {}, {}, 3}}, 0, m, 3, 0, n, 1);
+    check({{0, -2, 3, -4}, {1, 1, {}, 5}}, m - 2, 3, -4, 1, n, 5);
+    check({{0, 5, 5}}, 0, 0, 1, 0, 0, 1);
+    check({}, 0, m, 1, 0, n, 1);
+  }
+}
+
+TEST_CASE("sort, argsort and topk across blocks, NaN last, equal ones in their order") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    for (const std::int64_t block : {1000, 100, 23, 7}) {
+      CAPTURE(block);
+      const std::int64_t n = 211;
+      Doubles a = numbers(n, 2);
+      for (std::size_t i = 5; i < a.size(); i += 31) a[i] = kNan;
+      a[17] = std::numeric_limits<double>::infinity();
+      a[18] = -std::numeric_limits<double>::infinity();
+      a[40] = -0.0;
+      const Array x = s.from_memory(a, {n}, {.block = {block}});
+      for (const bool descending : {false, true}) {
+        const Ints want = sorted_indices(a, descending);
+        CHECK(argsort(x, -1, descending).get<std::int64_t>() == want);
+        const Doubles got = sort(x, 0, descending).get<double>();
+        bool right = got.size() == a.size();
+        for (std::size_t i = 0; right && i < got.size(); ++i)
+          right = same(got[i], a[static_cast<std::size_t>(want[i])]);
+        CHECK(right);
+        for (const std::int64_t k : {0, 1, 6, 50, 211}) {
+          const TopK best = topk(x, k, -1, descending);
+          CHECK(best.indices.get<std::int64_t>() == Ints(want.begin(), want.begin() + k));
+          CHECK(best.values.get<double>().size() == static_cast<std::size_t>(k));
+        }
+      }
+    }
+    // Along either axis of a ragged matrix seen transposed and sliced, and every dtype.
+    const std::int64_t m = 26, n = 33;
+    const Doubles b = numbers(m * n, 9);
+    const Array y = s.from_memory(b, {m, n}, {.block = {8, 6}}).slice(0, 1).T();  // (33, 25)
+    const Doubles down = sort(y, 0).get<double>(), across = sort(y, 1, true).get<double>();
+    for (std::int64_t j = 0; j < m - 1; ++j) {
+      Doubles line;
+      for (std::int64_t i = 0; i < n; ++i) line.push_back(b[static_cast<std::size_t>((j + 1) * n + i)]);
+      std::sort(line.begin(), line.end());
+      for (std::int64_t i = 0; i < n; ++i)
+        CHECK(down[static_cast<std::size_t>(i * (m - 1) + j)] == line[static_cast<std::size_t>(i)]);
+    }
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t j = 1; j < m - 1; ++j)
+        CHECK(across[static_cast<std::size_t>(i * (m - 1) + j - 1)] >=
+              across[static_cast<std::size_t>(i * (m - 1) + j)]);
+    for (int t = 0; t < ir::kDTypeCount; ++t) {
+      const DType dtype = static_cast<DType>(t);
+      if (ir::is_complex(dtype)) continue;
+      CAPTURE(std::string(name_of(dtype)));
+      const Array z = (y + 11.0).astype(dtype);
+      const Array flat = z.reshape({-1}).astype(DType::kFloat64);
+      const Ints want = sorted_indices(flat.get<double>(), false);
+      CHECK(argsort(z.reshape({-1})).get<std::int64_t>() == want);
+      CHECK(sort(z.reshape({-1})).astype(DType::kFloat64).get<double>() ==
+            take(flat, s.from_memory(want, {33 * 25})).get<double>());
+    }
+  }
+}
+
+TEST_CASE("searchsorted counts what comes before") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    Doubles a = numbers(120, 4);
+    a[7] = kNan;
+    const Array x = s.from_memory(a, {120}, {.block = {17}});
+    const Doubles v = {-20, -11, -3.5, 0, 4, 11, 12, kNan};
+    const Array probe = s.from_memory(v, {2, 4}, {.block = {1, 3}});
+    Ints left, right;
+    for (const double value : v) {
+      left.push_back(std::count_if(
+          a.begin(), a.end(), [&](double e) { return e < value || (std::isnan(value) && !std::isnan(e)); }));
+      right.push_back(
+          std::count_if(a.begin(), a.end(), [&](double e) { return e <= value || std::isnan(value); }));
+    }
+    CHECK(searchsorted(sort(x), probe).get<std::int64_t>() == left);
+    CHECK(searchsorted(x, probe, "right", argsort(x)).get<std::int64_t>() == right);
+    CHECK(searchsorted(s.zeros({0}), probe).get<std::int64_t>() == Ints(8, 0));
+    CHECK(searchsorted(s.arange(10), s.full({}, 4.5)).item<std::int64_t>() == 5);
+  }
+}
+
+TEST_CASE("mistakes of indexing and order are typed, and name what and where") {
+  TestCluster cluster(kForms[1]);
+  const Session& s = cluster.session;
+  const Array x = s.from_memory(numbers(12, 1), {4, 3}, {.block = {2, 2}});
+  const Failure high = failure([&] { take(x, s.from_memory(Ints{0, 4}, {2}), 0).get<double>(); });
+  CHECK(high.code == Errc::kOutOfRange);
+  CHECK(high.text.find("index 4 is out of bounds for axis 0 with size 4") != std::string::npos);
+  CHECK(failure([&] { take(x, s.from_memory(Ints{-4}, {1}), 1).get<double>(); }).text.find("index -4") !=
+        std::string::npos);
+  CHECK(failure([&] { put(x, s.from_memory(Ints{3}, {1}), s.zeros({}), 1).get<double>(); }).code ==
+        Errc::kOutOfRange);
+  CHECK(failure([&] {
+          take_along_axis(x, s.full({4, 1}, 3, {.dtype = DType::kInt64})).get<double>();
+        }).code == Errc::kOutOfRange);
+  CHECK(failure([&] { take(s.zeros({0}), s.zeros({1}, {.dtype = DType::kInt64})).get<double>(); }).code ==
+        Errc::kOutOfRange);
+  CHECK(failure([&] { take(x, s.arange(2)); }).code == Errc::kInvalidArgument);      // no axis
+  CHECK(failure([&] { take(x, s.zeros({2}), 0); }).code == Errc::kInvalidArgument);  // floats
+  CHECK(failure([&] { take(x, x.astype(DType::kInt64), 0); }).code == Errc::kShapeMismatch);
+  CHECK(failure([&] { take(x, s.arange(2), 2); }).code == Errc::kOutOfRange);
+  CHECK(failure([&] { set(x, {{0, 0, 2}}, s.zeros({5})); }).code == Errc::kShapeMismatch);
+  CHECK(failure([&] { set(x, {{0, 0, 2}, {-2, 1, 2}}, s.zeros({})); }).code == Errc::kInvalidArgument);
+  CHECK(failure([&] { sort(x.astype(DType::kComplex64)); }).code == Errc::kInvalidArgument);
+  CHECK(failure([&] { sort(x, 2); }).code == Errc::kOutOfRange);
+  CHECK(failure([&] { sort(s.zeros({})); }).code == Errc::kOutOfRange);
+  CHECK(failure([&] { topk(x, 5, 0); }).code == Errc::kOutOfRange);
+  CHECK(failure([&] { searchsorted(x, x); }).code == Errc::kShapeMismatch);
+  CHECK(failure([&] { searchsorted(s.arange(3), x, "middle"); }).code == Errc::kInvalidArgument);
+  CHECK(x.get<double>().size() == 12);  // the session goes on
+}
