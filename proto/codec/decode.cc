@@ -322,6 +322,7 @@ msg::Plan Reader::plan(wire::Plan::Reader r) {
   p.holds = ids<ArrayId>(r.getHolds());
   p.session = SessionId(r.getSession());
   p.weight = r.getWeight();
+  p.keep_as = r.getKeepAs();
   return p;
 }
 
@@ -343,6 +344,14 @@ msg::LogEntry Reader::entry(wire::LogEntry::Reader r) {
       const auto l = r.getRecover();
       return msg::Recover{l.getVersion(), list<msg::Plan>(l.getPlans(), [&](auto p) { return plan(p); })};
     }
+    case wire::LogEntry::REPLAY: {
+      const auto p = r.getReplay();
+      const OpId op(p.getFirstOp());
+      const ArrayId array(p.getFirstArray());
+      return msg::Replay{p.getPlan(), GraphId(p.getGraph()),       p.getPriority(),           op,
+                         array,       ids<ArrayId>(p.getInputs()), SessionId(p.getSession()), p.getWeight()};
+    }
+    case wire::LogEntry::FORGET_PLANS: return msg::ForgetPlans{ids<std::uint64_t>(r.getForgetPlans())};
   }
   refuse(Errc::kInvalidArgument, "unknown log entry " + std::to_string(static_cast<int>(r.which())));
 }
@@ -510,8 +519,7 @@ std::vector<msg::Range> Reader::ranges(capnp::List<wire::Range>::Reader r) {
 }
 
 msg::Held Reader::held(wire::Held::Reader r) {
-  msg::Held h;
-  h.version = r.getVersion();
+  msg::Held h{r.getVersion()};
   h.shares = list<msg::Held::Share>(r.getShares(), [&](wire::Held::Share::Reader s) {
     return msg::Held::Share{OpId(s.getOp()), DeviceId(s.getDevice()), s.getNext(), ranges(s.getBegun())};
   });
@@ -528,12 +536,9 @@ msg::Message Reader::message(wire::Message::Reader r) {
     case wire::Message::JOIN: return join(r.getJoin());
     case wire::Message::WELCOME: {
       const auto w = r.getWelcome();
-      return msg::Welcome{w.getTerm(),
-                          WorkerId(w.getYou()),
-                          SessionId(w.getSession()),
-                          ids<DeviceId>(w.getDevices()),
-                          outcome(w.getRefused()),
-                          w.getState()};
+      const auto devices = ids<DeviceId>(w.getDevices());
+      return msg::Welcome{w.getTerm(), WorkerId(w.getYou()),    SessionId(w.getSession()),
+                          devices,     outcome(w.getRefused()), w.getState()};
     }
     case wire::Message::RESUME: {
       const auto s = r.getResume();

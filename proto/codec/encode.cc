@@ -216,6 +216,7 @@ void write(wire::Plan::Builder p, const msg::Plan& plan) {
   ids(p.initHolds(any_count(plan.holds.size())), plan.holds);
   p.setSession(plan.session.value);
   p.setWeight(plan.weight);
+  p.setKeepAs(plan.keep_as);
 }
 
 void write(capnp::List<wire::Range>::Builder b, const std::vector<msg::Range>& ranges) {
@@ -244,6 +245,20 @@ struct WriteEntry {
     auto r = b.initRecover();
     r.setVersion(m.version);
     each(r.initPlans(any_count(m.plans.size())), m.plans, [](auto p, const msg::Plan& x) { write(p, x); });
+  }
+  void operator()(const msg::Replay& m) {
+    auto r = b.initReplay();
+    r.setPlan(m.plan);
+    r.setGraph(m.graph.value);
+    r.setPriority(m.priority);
+    r.setFirstOp(m.first_op.value);
+    r.setFirstArray(m.first_array.value);
+    ids(r.initInputs(any_count(m.inputs.size())), m.inputs);
+    r.setSession(m.session.value);
+    r.setWeight(m.weight);
+  }
+  void operator()(const msg::ForgetPlans& m) {
+    numbers(b.initForgetPlans(any_count(m.plans.size())), m.plans);
   }
 };
 

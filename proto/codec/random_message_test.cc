@@ -163,9 +163,13 @@ struct Gen {
     return p;
   }
   msg::Plan plan() {
-    return {
-        id<GraphId>(),   i32(), list(3, [&] { return planned(); }), list(3, [&] { return id<ArrayId>(); }),
-        id<SessionId>(), u32()};
+    return {id<GraphId>(),
+            i32(),
+            list(3, [&] { return planned(); }),
+            list(3, [&] { return id<ArrayId>(); }),
+            id<SessionId>(),
+            u32(),
+            u64()};
   }
   std::vector<msg::Range> ranges() {
     return list(4, [&] { return msg::Range{i64(), i64()}; });
@@ -178,7 +182,12 @@ struct Gen {
       case 3: return msg::Retire{list(9, [&] { return id<OpId>(); })};
       case 4: return msg::PeerJoined{peer()};
       case 5: return msg::PeerLost{id<WorkerId>(), u64(), list(9, [&] { return id<OpId>(); })};
-      default: return msg::Recover{u64(), list(2, [&] { return plan(); })};
+      case 6: return msg::Recover{u64(), list(2, [&] { return plan(); })};
+      case 7:
+        return msg::Replay{u64(),           id<GraphId>(), i32(),
+                           id<OpId>(),      id<ArrayId>(), list(9, [&] { return id<ArrayId>(); }),
+                           id<SessionId>(), u32()};
+      default: return msg::ForgetPlans{list(9, [&] { return u64(); })};
     }
   }
   msg::BlockRef block() { return {id<ArrayId>(), i64()}; }

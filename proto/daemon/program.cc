@@ -1,6 +1,7 @@
 #include <tilewise/config/version.h>
 #include <tilewise/daemon/program.h>
 
+#include <malloc.h>
 #include <sched.h>
 #include <unistd.h>
 #include <algorithm>
@@ -39,6 +40,13 @@ std::vector<std::string> with_environment(const CLI::App& app, std::vector<std::
 }
 
 }  // namespace
+
+void keep_freed_memory() {
+  constexpr int kKeptBytes = 32 << 20;
+  mallopt(M_TRIM_THRESHOLD, kKeptBytes);
+  mallopt(M_TOP_PAD, 1 << 20);
+  mallopt(M_MMAP_THRESHOLD, kKeptBytes);  // vectors of a plan's ops, and frames
+}
 
 void add_common_options(CLI::App& app, CommonOptions& common) {
   app.add_option("--listen", common.listen,

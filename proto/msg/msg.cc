@@ -1,6 +1,7 @@
 #include <tilewise/msg/msg.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace tilewise::msg {
 
@@ -43,6 +44,31 @@ std::string_view name_of(BlockState state) {
     case BlockState::kSpilled: return "spilled";
   }
   return "unknown";
+}
+
+Plan expand(const Plan& kept, const Replay& replay) {
+  Plan plan = kept;
+  plan.graph = replay.graph, plan.priority = replay.priority;
+  plan.session = replay.session, plan.weight = replay.weight;
+  std::unordered_map<std::uint64_t, std::uint64_t> names;  // looked up, never walked
+  std::uint64_t first = 0;
+  for (const PlannedOp& op : kept.ops) {
+    for (const ir::OutputSpec& output : op.op.outputs) {
+      if (names.empty()) first = output.array;
+      names.emplace(output.array, output.array - first + replay.first_array.value);
+    }
+  }
+  std::size_t inputs = 0;
+  for (PlannedOp& op : plan.ops) {
+    op.id.value = op.id.value - kept.ops[0].id.value + replay.first_op.value;
+    for (ir::Operand& operand : op.op.operands) {
+      if (!names.contains(operand.array)) names.emplace(operand.array, replay.inputs.at(inputs++).value);
+      operand.array = names.at(operand.array);
+    }
+    for (ir::OutputSpec& output : op.op.outputs) output.array = names.at(output.array);
+  }
+  for (ArrayId& held : plan.holds) held.value = names.at(held.value);
+  return plan;
 }
 
 void align_clocks(std::vector<TraceReply>& replies, const std::map<WorkerId, std::string>& hosts) {

@@ -116,7 +116,8 @@ void Core::settle(TimeNs now, std::vector<Action>& actions) {
   State& s = impl_->s;
   s.now = std::max(s.now, now);
   s.out = &actions;
-  s.plans = {};
+  s.plans.forget_all();
+  forget_kept_plans(s);
   s.lazy_at = s.now;
   flush_logs(s);
   s.out = nullptr;

@@ -111,8 +111,21 @@ class World {
       inbox.push_back(*sent);
       const auto* log = std::get_if<msg::Log>(&sent->message);
       if (log == nullptr) continue;
-      for (const msg::LogEntry& entry : log->entries) logs.emplace_back(sent->to, entry);
+      for (const msg::LogEntry& entry : log->entries) logs.emplace_back(sent->to, whole(sent->to, entry));
     }
+  }
+  // A plan, where only which one it is was told: those of whom it is asked have kept it.
+  msg::LogEntry whole(Conn to, const msg::LogEntry& entry) {
+    if (const auto* plan = std::get_if<msg::Plan>(&entry); plan != nullptr && plan->keep_as != 0)
+      kept[{to, plan->keep_as}] = *plan;
+    if (const auto* gone = std::get_if<msg::ForgetPlans>(&entry)) {
+      for (const std::uint64_t plan : gone->plans) kept.erase({to, plan});
+    }
+    const auto* replay = std::get_if<msg::Replay>(&entry);
+    if (replay == nullptr) return entry;
+    ++replays_told;
+    REQUIRE(kept.contains({to, replay->plan}));
+    return msg::expand(kept.at({to, replay->plan}), *replay);
   }
 
   msg::Join worker(int devices, std::string name = "w", std::int64_t memory = std::int64_t{1} << 30,
@@ -208,7 +221,9 @@ class World {
   TimeNs now = kSecond;
   std::vector<Action> actions;
   std::deque<Send> inbox;
-  std::vector<std::pair<Conn, msg::LogEntry>> logs;
+  std::vector<std::pair<Conn, msg::LogEntry>> logs;          // replays as the plans that they stand for
+  std::map<std::pair<Conn, std::uint64_t>, msg::Plan> kept;  // by workers
+  int replays_told = 0;
   std::vector<std::pair<std::uint32_t, msg::Welcome>> workers;
 };
 

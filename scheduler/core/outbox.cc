@@ -42,6 +42,11 @@ void log_to_workers(State& s, const msg::LogEntry& entry, Haste haste) {
   }
 }
 
+void forget_kept_plans(State& s) {
+  if (std::vector<std::uint64_t> gone = s.plans.take_gone(); !gone.empty())
+    log_to_workers(s, msg::ForgetPlans{std::move(gone)}, Haste::kLazy);
+}
+
 void flush_logs(State& s) {
   const bool due = s.now >= s.lazy_at;
   std::erase_if(s.with_log, [&](WorkerId id) {

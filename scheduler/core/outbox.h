@@ -14,6 +14,8 @@ void close_link(State& s, Conn conn,
 
 enum class Haste : std::uint8_t { kNow, kLazy };
 void log_to(State& s, WorkerId peer, msg::LogEntry entry, Haste haste = Haste::kNow);
+// To all workers: plans that they need not keep any more.
+void forget_kept_plans(State& s);
 void log_to_workers(State& s, const msg::LogEntry& entry, Haste haste = Haste::kNow);
 void flush_logs(State& s);
 

@@ -63,6 +63,27 @@ bool went_where_least_was(const ir::Op& op) {
          op.space.block_count() == 1 && output_bytes(op) >= kLargeBlockBytes;
 }
 
+std::size_t bytes_of(const ir::Op& op) {
+  std::size_t bytes = sizeof(op) + op.operands.size() * sizeof(ir::Operand) +
+                      op.outputs.size() * sizeof(ir::OutputSpec) + op.label.size();
+  if (const auto* map = std::get_if<ir::MapAttrs>(&op.attrs))
+    bytes += map->tape.code.size() * sizeof(ir::TapeInstr);
+  if (const auto* reduce = std::get_if<ir::ReduceAttrs>(&op.attrs))
+    bytes += reduce->tape.code.size() * sizeof(ir::TapeInstr);
+  if (const auto* call = std::get_if<ir::CallAttrs>(&op.attrs)) {
+    bytes += call->params.size();
+    for (const ir::ExplicitMap& map : call->explicit_maps)
+      bytes += map.blocks.size() * sizeof(std::int64_t) + map.offsets.size() * sizeof(std::uint32_t);
+  }
+  return bytes;
+}
+
+std::size_t bytes_of(const std::vector<ir::Op>& ops) {
+  std::size_t bytes = 0;
+  for (const ir::Op& op : ops) bytes += bytes_of(op);
+  return bytes;
+}
+
 }  // namespace
 
 std::optional<std::size_t> PlanCache::find(const State& s, const Draft& draft) const {
@@ -109,7 +130,7 @@ bool PlanCache::replay(const State& s, Draft& draft, bool dump) const {
   }
   const Plan* plan = &plans_[*found];
   program.replayed = true;
-  program.plan = *found;
+  program.plan = found;
   draft.ops = plan->ops;
   rename(draft.ops, id);
   draft.placements = plan->placements;
@@ -120,11 +141,11 @@ bool PlanCache::replay(const State& s, Draft& draft, bool dump) const {
   return true;
 }
 
-void PlanCache::accepted(const State& s, const Draft& draft) {
-  const Program& program = draft.program;
+void PlanCache::accepted(const State& s, Draft& draft, std::uint64_t& next_number) {
+  Program& program = draft.program;
   ++clock_;
   if (program.replayed) {
-    Plan& plan = plans_[program.plan];
+    Plan& plan = plans_[*program.plan];
     ++plan.replays, ++replays_;
     plan.used = clock_;
     return;
@@ -151,7 +172,43 @@ void PlanCache::accepted(const State& s, const Draft& draft) {
   rename(plan.ops, Places(places));
   plan.placements = draft.placements;
   plan.decisions = draft.decisions;
-  keep(std::move(plan));
+  plan.number = next_number++;
+  for (const ir::Op& op : plan.ops) {
+    for (const ir::Operand& operand : op.operands) {
+      const std::uint64_t input = operand.array & ~kExternal;
+      if (input != operand.array && std::find(plan.read.begin(), plan.read.end(), input) == plan.read.end())
+        plan.read.push_back(input);
+    }
+  }
+  const auto first =
+      std::find_if(plan.ops.begin(), plan.ops.end(), [](const ir::Op& op) { return !op.outputs.empty(); });
+  if (first != plan.ops.end()) plan.first = first->outputs[0].array;
+  plan.bytes = bytes_of(plan.program) + bytes_of(plan.ops);
+  program.plan = keep(std::move(plan));
+}
+
+PlanCache::Told PlanCache::told(const Draft& draft, const GraphRecord& graph) const {
+  const Program& program = draft.program;
+  if (!program.plan) return {};
+  const Plan& plan = plans_[*program.plan];
+  Told told{{plan.number, graph.id, graph.priority}, plan.known};
+  told.replay.first_op = graph.ops.front();
+  told.replay.first_array = ArrayId{program.first + plan.first};
+  for (const std::uint64_t input : plan.read) told.replay.inputs.push_back(ArrayId{program.externals[input]});
+  told.replay.session = graph.session;
+  told.replay.weight = graph.weight;
+  return told;
+}
+
+void PlanCache::told_to(const Draft& draft, WorkerId last) {
+  if (draft.program.plan) plans_[*draft.program.plan].known = last;
+}
+
+void PlanCache::forget_all() {
+  while (!plans_.empty()) drop(plans_.size() - 1);
+  std::vector<std::uint64_t> gone = take_gone();
+  *this = {};
+  gone_ = std::move(gone);
 }
 
 std::size_t PlanCache::ops() const {
@@ -160,21 +217,45 @@ std::size_t PlanCache::ops() const {
   return ops;
 }
 
-void PlanCache::keep(Plan plan) {
+std::size_t PlanCache::bytes() const {
+  std::size_t bytes = 0;
+  for (const Plan& plan : plans_) bytes += plan.bytes;
+  return bytes;
+}
+
+void PlanCache::drop(std::size_t plan) {
+  gone_.push_back(plans_[plan].number);
+  plans_.erase(plans_.begin() + static_cast<std::ptrdiff_t>(plan));
+}
+
+std::optional<std::size_t> PlanCache::keep(Plan plan) {
   plan.used = clock_;
   const auto old =
       std::find_if(plans_.begin(), plans_.end(), [&](const Plan& p) { return p.digest == plan.digest; });
   if (old != plans_.end()) {
     plan.patience = std::min(kMostReplays, 2 * old->patience);
-    plans_.erase(old);
+    // Made anew, and the same: workers have it.
+    if (plan.ops == old->ops && plan.placements == old->placements && plan.holds == old->holds) {
+      plan.number = old->number;
+      plan.known = old->known;
+      plans_.erase(old);
+    } else {
+      drop(static_cast<std::size_t>(old - plans_.begin()));
+    }
   }
   const std::size_t more = plan.ops.size() + plan.program.size();
-  if (more > kMaxOps) return;
-  while (plans_.size() >= kMaxPlans || ops() + more > kMaxOps) {
-    plans_.erase(std::min_element(plans_.begin(), plans_.end(),
-                                  [](const Plan& a, const Plan& b) { return a.used < b.used; }));
+  if (more > kMaxOps || plan.bytes > kMaxBytes) {
+    gone_.push_back(plan.number);
+    return {};
+  }
+  while (plans_.size() >= kMaxPlans || ops() + more > kMaxOps || bytes() + plan.bytes > kMaxBytes) {
+    drop(static_cast<std::size_t>(
+        std::min_element(plans_.begin(), plans_.end(),
+                         [](const Plan& a, const Plan& b) { return a.used < b.used; }) -
+        plans_.begin()));
   }
   plans_.push_back(std::move(plan));
+  return plans_.size() - 1;
 }
 
 void PlanCache::mix_into(Digest& digest) const {

@@ -9,8 +9,13 @@
 //
 // A program is kept when it comes for the second time: most come once. Everything is counted and bounded; what is
 // looked at least recently goes first.
+//
+// Workers keep the plan too, from the same moment on and under a number: who has it is told the number, new names and inputs
+// (msg::Replay) instead of the plan. Workers forget a plan when the log says so, and so no one is ever asked for what it has
+// not: the cache notes the last worker that had joined when the plan was told, since that went to all.
 #pragma once
 #include <tilewise/ir/placement.h>
+#include <tilewise/msg/msg.h>
 #include <tilewise/place/place.h>
 #include <tilewise/plan/plan.h>
 
@@ -25,6 +30,7 @@ class Digest;
 namespace tilewise::scheduler {
 
 struct Draft;
+struct GraphRecord;
 struct State;
 
 // What a draft knows of its program between planning and its acceptance.
@@ -35,24 +41,39 @@ struct Program {
   std::vector<std::uint64_t> externals;  // ArrayIds, in the order of first mention
   std::vector<ir::Op> ops;               // by place, where the program is to be kept
   bool replayed = false;
-  std::size_t plan = 0;  // which, if it was
+  std::optional<std::size_t> plan;  // which, if it was, or is kept now
 };
 
 class PlanCache {
  public:
   static constexpr std::size_t kMaxPlans = 64;
-  static constexpr std::size_t kMaxOps = 65'536;   // of all plans together, programs included
-  static constexpr std::size_t kRemembered = 256;  // programs that came once
+  static constexpr std::size_t kMaxOps = 65'536;      // of all plans together, programs included
+  static constexpr std::size_t kMaxBytes = 64 << 20;  // likewise, roughly
+  static constexpr std::size_t kRemembered = 256;     // programs that came once
   static constexpr std::uint32_t kMostReplays = 256;
 
   // A translated draft, not planned yet: planned and placed as its program was before. False: it is as it was.
   bool replay(const State& s, Draft& draft, bool dump) const;
-  // The draft, planned and placed, becomes a graph.
-  void accepted(const State& s, const Draft& draft);
+  // The draft, planned and placed, becomes a graph. `next_number`: of plans that workers keep.
+  void accepted(const State& s, Draft& draft, std::uint64_t& next_number);
+
+  // How workers are told of the draft: `replay` to those that joined no later than `known`, to others the plan with replay.plan
+  // as its number (0: not to be kept).
+  struct Told {
+    msg::Replay replay;
+    WorkerId known;
+  };
+  Told told(const Draft& draft, const GraphRecord& graph) const;
+  // Everybody up to this worker has been.
+  void told_to(const Draft& draft, WorkerId last);
+  // Numbers that will not be named any more, each once.
+  std::vector<std::uint64_t> take_gone() { return std::exchange(gone_, {}); }
+  void forget_all();
 
   std::uint64_t replays() const { return replays_; }
   std::size_t size() const { return plans_.size(); }
   std::size_t ops() const;
+  std::size_t bytes() const;
   void mix_into(Digest& digest) const;
 
  private:
@@ -69,12 +90,19 @@ class PlanCache {
     std::vector<place::Decision> decisions;
     std::uint32_t replays = 0, patience = 1;
     std::uint64_t used = 0;
+    std::size_t bytes = 0;
+    std::uint64_t number = 0;         // by which workers keep it
+    WorkerId known;                   // the last one that does
+    std::uint64_t first = 0;          // place of the first output
+    std::vector<std::uint64_t> read;  // which externals the ops read, in the order of first mention
   };
   std::optional<std::size_t> find(const State& s, const Draft& draft) const;
-  void keep(Plan plan);
+  std::optional<std::size_t> keep(Plan plan);
+  void drop(std::size_t plan);
 
   std::vector<Plan> plans_;
   std::deque<std::uint64_t> once_;  // digests
+  std::vector<std::uint64_t> gone_;
   std::uint64_t clock_ = 0, replays_ = 0;
 };
 

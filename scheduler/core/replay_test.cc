@@ -161,6 +161,44 @@ TEST_CASE("refused and explained programs are not remembered; explain says what 
   CHECK(w.core.replays() == 0);  // told only
 }
 
+TEST_CASE("workers are told a plan once, then which one it is, unless they came later") {
+  Loop w;
+  w.step({1000, 2000});
+  CHECK(w.kept.empty());
+  w.step({1000, 2010});
+  CHECK(w.kept.size() == 1);
+  CHECK(w.replays_told == 0);
+  for (std::uint64_t i = 2; i < 20; ++i) w.step({1000, 2000 + 10 * i});
+  CHECK(w.replays_told == 18);  // made anew in between, and the same
+  // A device that nothing new is put on changes no placement, but its worker must hear of all plans.
+  msg::Join gpu = w.worker(1, "gpu", std::int64_t{1} << 30, 1);
+  w.workers.emplace_back(2, w.join(2, gpu));
+  const int before = w.replays_told;
+  for (std::uint64_t i = 20; i < 30; ++i) w.step({1000, 2000 + 10 * i});
+  CHECK(w.log<msg::Plan>(2).size() > 9);
+  CHECK(w.replays_told > before);
+}
+
+TEST_CASE("a settled core has workers forget what they keep, and numbers are not used again") {
+  Loop w;
+  for (std::uint64_t i = 0; i < 4; ++i) w.step({1000, 2000 + 10 * i});
+  REQUIRE(w.kept.size() == 1);
+  const std::uint64_t first = w.kept.begin()->first.second;
+  std::vector<Action> actions;
+  w.core.settle(w.now, actions);
+  w.core.check_invariants();
+  for (const Action& action : actions) {
+    const auto* sent = std::get_if<Send>(&action);
+    const auto* log = sent == nullptr ? nullptr : std::get_if<msg::Log>(&sent->message);
+    if (log == nullptr) continue;
+    for (const msg::LogEntry& entry : log->entries) w.whole(sent->to, entry);
+  }
+  CHECK(w.kept.empty());
+  for (std::uint64_t i = 4; i < 7; ++i) w.step({1000, 2000 + 10 * i});
+  REQUIRE(w.kept.size() == 1);
+  CHECK(w.kept.begin()->first.second > first);
+}
+
 TEST_CASE("plans are kept in bounded number, the least recently used goes") {
   Loop w;
   const auto program = [&](int kind) {  // as many different ones as wanted
@@ -178,6 +216,7 @@ TEST_CASE("plans are kept in bounded number, the least recently used goes") {
   CHECK(w.core.replays() == before + 1);
   program(0);  // pushed out
   CHECK(w.core.replays() == before + 1);
+  CHECK(w.kept.size() <= 64);  // by workers too
 }
 
 TEST_CASE("a large single block goes where there is least each time: such plans are not kept") {

@@ -237,9 +237,9 @@ template <class A> void all(A& a, State& s) {
   s.ops.archive(a, id_of);
   s.arrays.archive(a, id_of);
   s.graphs.archive(a, id_of);
-  a(s.plugins, s.hosts, s.next_array, s.next_op, s.next_graph, s.next_nonce, s.recovery, s.lineage, s.traces,
-    s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.graphs_done, s.graphs_failed,
-    s.tasks_done, s.running, s.retire_candidates, s.retired);
+  a(s.plugins, s.hosts, s.next_array, s.next_op, s.next_graph, s.next_nonce, s.next_kept_plan, s.recovery,
+    s.lineage, s.traces, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.graphs_done,
+    s.graphs_failed, s.tasks_done, s.running, s.retire_candidates, s.retired);
 }
 
 }  // namespace

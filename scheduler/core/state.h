@@ -193,7 +193,7 @@ struct State {
   Table<GraphId, GraphRecord> graphs;
   std::map<std::string, Plugin> plugins;       // of live workers
   std::map<std::string, std::uint32_t> hosts;  // host_id -> number
-  std::uint64_t next_array = 1, next_op = 1, next_graph = 1, next_nonce = 1;
+  std::uint64_t next_array = 1, next_op = 1, next_graph = 1, next_nonce = 1, next_kept_plan = 1;
 
   Recovery recovery;
   std::set<OpId> lineage;                 // retired ops that are kept

@@ -94,6 +94,8 @@ msg::Plan plan_of(const State& s, const GraphRecord& graph, const Draft& draft) 
 // Workers that run a share of the graph or own blocks that it reads. The others only remember its plan.
 std::set<WorkerId> takers(const State& s, const GraphRecord& graph) {
   std::set<WorkerId> workers;
+  const auto all = static_cast<std::size_t>(
+      std::count_if(s.live.begin(), s.live.end(), [&](WorkerId id) { return s.is_worker(id); }));
   const auto add = [&](const OpRecord& op) {
     for (const OpShare& share : op.shares) workers.insert(s.device(share.device)->peer);
     for (const OpId layer : op.layers) {
@@ -101,12 +103,34 @@ std::set<WorkerId> takers(const State& s, const GraphRecord& graph) {
     }
   };
   for (const OpId id : graph.ops) {
+    if (workers.size() == all) break;
     const OpRecord& op = s.ops.at(id);
     add(op);
     for (const ir::Operand& operand : op.op.operands)
       add(s.ops.at(s.arrays.at(ArrayId{operand.array}).producer));
   }
   return workers;
+}
+
+// The plan to all workers, or, where they have kept it, which one it is.
+void log_plan(State& s, const GraphRecord& graph, const Draft& draft) {
+  const PlanCache::Told told = s.plans.told(draft, graph);
+  const std::set<WorkerId> waited_for = takers(s, graph);
+  std::optional<msg::Plan> plan;
+  for (const WorkerId worker : s.live) {
+    if (!s.is_worker(worker)) continue;
+    const Haste haste = waited_for.contains(worker) ? Haste::kNow : Haste::kLazy;
+    if (worker <= told.known) {
+      log_to(s, worker, told.replay, haste);
+      continue;
+    }
+    if (!plan) {
+      plan = plan_of(s, graph, draft);
+      plan->keep_as = told.replay.plan;
+    }
+    log_to(s, worker, *plan, haste);
+  }
+  s.plans.told_to(draft, s.live.back());
 }
 
 // Fetches end with what they wait for; blocks that a client provides are there already; an empty op has nothing to do.
@@ -160,13 +184,8 @@ void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft
   answer.graph = id;
   s.session(client.session).running.push_back(id);
   ++s.running;
-  const msg::Plan plan = plan_of(s, graph, draft);
-  if (plan.ops.empty()) return;
-  const std::set<WorkerId> waited_for = takers(s, graph);
-  for (const WorkerId worker : s.live) {
-    if (s.is_worker(worker))
-      log_to(s, worker, plan, waited_for.contains(worker) ? Haste::kNow : Haste::kLazy);
-  }
+  forget_kept_plans(s);
+  if (!graph.ops.empty()) log_plan(s, graph, draft);
 }
 
 }  // namespace
@@ -251,7 +270,7 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
   if (!draft) {
     answer.reply.outcome = outcome_of(draft.error());
   } else {
-    s.plans.accepted(s, *draft);
+    s.plans.accepted(s, *draft, s.next_kept_plan);
     commit(s, client, submit, std::move(*draft), std::move(past), answer);
   }
   session.answers.push_back(answer);

@@ -166,5 +166,6 @@ int main(int argc, char** argv) {
   app.add_option("--dashboard-address-file", settings.dashboard_address_file,
                  "File to write the dashboard's address to");
   if (const auto code = daemon::parse(app, argc, argv)) return *code;
+  daemon::keep_freed_memory();
   return serve(settings);
 }

@@ -5,7 +5,10 @@
 
 namespace tilewise::sim {
 
+void Oracle::learn(const msg::Replay& replay) { learn(msg::expand(kept_.at(replay.plan), replay)); }
+
 void Oracle::learn(const msg::Plan& plan) {
+  if (plan.keep_as != 0) kept_.emplace(plan.keep_as, plan);
   for (const msg::PlannedOp& planned : plan.ops) {
     if (ops_.contains(planned.id.value)) continue;
     std::vector<ir::SourceArray> sources;

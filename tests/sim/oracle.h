@@ -11,6 +11,7 @@ namespace tilewise::sim {
 class Oracle {
  public:
   void learn(const msg::Plan& plan);
+  void learn(const msg::Replay& replay);
   void learn(const msg::Recover& recover);  // the same blocks, made by ops of other names
   bool knows(std::uint64_t array) const { return producer_.contains(array); }
   // The value of a block: a hash of the op and of everything its task reads, in the order it reads it.
@@ -26,6 +27,7 @@ class Oracle {
     ir::Op op;
     ir::Geometry geometry;
   };
+  std::map<std::uint64_t, msg::Plan> kept_;                          // by Plan::keep_as
   std::map<std::uint64_t, Known> ops_;                               // by OpId
   std::map<std::uint64_t, std::pair<std::uint64_t, int>> producer_;  // array -> (op, output)
   std::map<std::pair<std::uint64_t, std::int64_t>, std::uint64_t> values_;

@@ -223,6 +223,7 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
   if (log == nullptr) return;  // pings
   for (const msg::LogEntry& entry : log->entries) {
     if (const auto* plan = std::get_if<msg::Plan>(&entry)) oracle_.learn(*plan);
+    if (const auto* replay = std::get_if<msg::Replay>(&entry)) oracle_.learn(*replay);
     if (const auto* recover = std::get_if<msg::Recover>(&entry)) oracle_.learn(*recover);
   }
   const auto deliver = [this, index](msg::Log copy) {

@@ -284,7 +284,7 @@ World::Cell& World::write_cell(const worker::MemoryRef& ref, std::int64_t bytes,
 
 // Each input is where the launch says, complete, and what the oracle says (invariants 2, 5, 12, 13).
 void World::check_reads(const worker::Launch& launch, bool at_end) {
-  const auto expected = oracle_.reads(launch.op->id, launch.point, launch.step);
+  const auto expected = oracle_.reads(launch.run.id, launch.point, launch.step);
   if (expected.size() != launch.inputs.size())
     return violate("a launch has another number of inputs than its step");
   for (std::size_t i = 0; i < expected.size(); ++i) {

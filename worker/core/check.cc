@@ -204,7 +204,7 @@ std::string Core::Impl::describe() const {
         const Task& task = tasks[t];
         if (task.finished) continue;
         const OpEntry& entry = *ops[task.op].entry;
-        s << "  task " << name_of(entry.op.kind) << " op " << counter(entry.id.value) << " point "
+        s << "  task " << name_of(entry.op.kind) << " op " << counter(ops[task.op].run.id.value) << " point "
           << task.point << " step " << task.next << "/" << task.steps << " "
           << kTaskStates[static_cast<int>(task.state)] << (task.outcome != kNone ? " failed" : "")
           << (ops[task.op].cancelled != kNone ? " cancelled" : "") << "\n";
@@ -220,7 +220,7 @@ std::string Core::Impl::describe() const {
         << (copy.kind != CopyKind::kProduced ? " from " + std::to_string(copy.source.value) : "")
         << (copy.waiters != kNone ? ", waited for" : "");
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
-        s << "; op " << counter(ops[uses[u].op].entry->id.value) << " on " << uses[u].device.value << " left "
+        s << "; op " << counter(ops[uses[u].op].run.id.value) << " on " << uses[u].device.value << " left "
           << uses[u].left << (uses[u].subscribed ? " subscribed" : "") << (uses[u].offered ? " offered" : "");
       }
       s << "\n";
@@ -236,6 +236,7 @@ std::uint64_t Core::Impl::digest() const {
   h.mix(recovery);
   h.mix(losing);
   h.mix(abandoned.size());
+  for (const auto& [number, plan] : kept_plans) h.mix(number), h.mix(plan.ops.size());
   h.mix(static_cast<std::uint64_t>(counts.launches));
   h.mix(static_cast<std::uint64_t>(counts.tasks_done));
   h.mix(static_cast<std::uint64_t>(counts.stale));
@@ -248,7 +249,7 @@ std::uint64_t Core::Impl::digest() const {
       h.mix(static_cast<std::uint64_t>(copy.state) * 8 + static_cast<std::uint64_t>(copy.kind));
       h.mix(copy.at.offset >= 0 ? static_cast<std::uint64_t>(copy.at.offset) : 0);
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
-        h.mix(ops[uses[u].op].entry->id.value);
+        h.mix(ops[uses[u].op].run.id.value);
         h.mix(uses[u].device.value);
         h.mix(static_cast<std::uint64_t>(uses[u].left));
       }

@@ -156,10 +156,8 @@ void Core::Impl::discharge_read(Slot slot, Slot op) {
 void Core::Impl::send_done(const Copy& copy, Slot op) {
   if (remote[copy.source.value].lost) return;
   batch_to(copy.source)
-      .dones.push_back({{arrays[copy.array].id, copy.block},
-                        ops[op].entry->id,
-                        copy.source,
-                        devices[copy.device].spec.id});
+      .dones.push_back(
+          {{arrays[copy.array].id, copy.block}, ops[op].run.id, copy.source, devices[copy.device].spec.id});
 }
 
 // A borrowed block may be read by kernels still in flight: the lender hears of it when they are complete.
@@ -170,7 +168,7 @@ void Core::Impl::owe_done(const Copy& copy, Slot op) {
     busy |= copy.readers[s] > device.streams[s].completed;
   if (!busy) return send_done(copy, op);
   devices[copy.device].pending_dones.push_back(
-      {copy.readers, {{arrays[copy.array].id, copy.block}, ops[op].entry->id, copy.source, device.spec.id}});
+      {copy.readers, {{arrays[copy.array].id, copy.block}, ops[op].run.id, copy.source, device.spec.id}});
 }
 
 void Core::Impl::flush_pending_dones(std::uint16_t d) {
@@ -317,7 +315,7 @@ void Core::Impl::offer(Slot slot, Use& use) {
   const Copy& copy = copies[slot];
   msg::Offer offer;
   offer.block = {arrays[copy.array].id, copy.block};
-  offer.op = ops[use.op].entry->id;
+  offer.op = ops[use.op].run.id;
   offer.from = devices[copy.device].spec.id;
   offer.to = use.device;
   offer.bytes = copy.bytes;

@@ -120,6 +120,56 @@ TEST_CASE("a log entry is applied once, in order, however it arrives") {
   CHECK(lists.step({other_term}).launches.empty());  // an older scheduler commands nobody
 }
 
+TEST_CASE(
+    "a kept plan is run again under other names and on other inputs, and forgotten when the log says so") {
+  Lists lists;
+  const ir::Op input = source(10, 2);
+  lists.log({plan_of({on(kHere, 1, input), on(kHere, 2, source(11, 2))}, {ArrayId{10}, ArrayId{11}}, 1)});
+  lists.completed(4);
+  msg::Plan plan =
+      plan_of({on(kHere, 5, map_of(10, 20, input.space)), on(kHere, 6, map_of(20, 21, input.space))},
+              {ArrayId{21}}, 2);
+  plan.keep_as = 7;
+  lists.log({plan});
+  lists.completed(8);
+  const msg::Replay again{7, GraphId{3}, 0, OpId{15}, ArrayId{30}, {ArrayId{11}}, {}, 100};
+  const Actions& actions = lists.log({again});
+  REQUIRE(actions.launches.size() == 4);
+  std::vector<OpId> ran;
+  for (const Launch& launch : actions.launches) {
+    CHECK(launch.run.graph == GraphId{3});
+    ran.push_back(launch.run.id);
+  }
+  CHECK(std::count(ran.begin(), ran.end(), OpId{15}) == 2);
+  CHECK(std::count(ran.begin(), ran.end(), OpId{16}) == 2);
+  lists.completed(12);
+  CHECK(lists.core->holds({ArrayId{31}, 1}));  // the second op's; what it read is gone
+  CHECK_FALSE(lists.core->holds({ArrayId{30}, 1}));
+  CHECK(lists.core->holds({ArrayId{21}, 1}));  // of the plan itself
+  // On what the first replay made.
+  CHECK(lists.log({msg::Replay{7, GraphId{4}, 0, OpId{25}, ArrayId{40}, {ArrayId{31}}, {}, 100}})
+            .launches.size() == 4);
+  lists.completed(16);
+  CHECK(lists.core->holds({ArrayId{41}, 0}));
+
+  const auto refused = [&](const msg::Replay& replay) {
+    const Actions& none = lists.log({replay});
+    CHECK(none.launches.empty());
+    return std::any_of(none.to_scheduler.begin(), none.to_scheduler.end(), [&](const msg::Message& m) {
+      const auto* failed = std::get_if<msg::TaskFailed>(&m);
+      return failed != nullptr && failed->op == replay.first_op && failed->why.code == Errc::kInternal;
+    });
+  };
+  CHECK(refused({8, GraphId{5}, 0, OpId{35}, ArrayId{50}, {ArrayId{11}}, {}, 100}));  // never kept
+  CHECK(refused({7, GraphId{5}, 0, OpId{35}, ArrayId{50}, {}, {}, 100}));
+  CHECK(refused({7, GraphId{5}, 0, OpId{35}, ArrayId{50}, {ArrayId{999}}, {}, 100}));
+  lists.log({plan_of({on(kHere, 40, source(12, 3))}, {ArrayId{12}}, 6)});
+  lists.completed(19);
+  CHECK(refused({7, GraphId{7}, 0, OpId{45}, ArrayId{50}, {ArrayId{12}}, {}, 100}));  // of another grid
+  lists.log({msg::ForgetPlans{{7}}});
+  CHECK(refused({7, GraphId{8}, 0, OpId{55}, ArrayId{60}, {ArrayId{11}}, {}, 100}));
+}
+
 TEST_CASE("a held array stays until its release") {
   Lists lists;
   lists.log({plan_of({on(kHere, 1, source(10, 3))}, {ArrayId{10}})});
@@ -273,7 +323,7 @@ TEST_CASE("blocks for later tasks do not fill what the lowest task needs, where 
   REQUIRE(granted.size() == 1);
   const Actions& launched = lists.step({TransferDone{granted[0].transfer}});
   REQUIRE(launched.launches.size() == 1);
-  CHECK(launched.launches[0].op->id == OpId{4});
+  CHECK(launched.launches[0].run.id == OpId{4});
   CHECK(launched.launches[0].point == 0);
 }
 
@@ -339,7 +389,7 @@ int steps_of_first(std::uint32_t weight, std::uint32_t other_weight, std::int64_
     REQUIRE(!flying.empty());
     const Launch launch = flying.front();
     flying.pop_front();
-    const bool first = launch.op->id == OpId{1};
+    const bool first = launch.run.id == OpId{1};
     if (i >= 300) mine += first && i < 500;  // what was queued before is not what was shared
     take(lists.step({StreamCompleted{0, 0, launch.sequence, launch.op->model_ns * (first ? slow : 1)}}));
   }
@@ -362,7 +412,7 @@ TEST_CASE("of one session's graphs the one of higher priority goes first") {
   const Actions& actions = lists.log({plan_of({on(kHere, 1, source(10, 4))}), later});
   REQUIRE(actions.launches.size() == 8);
   for (int i = 0; i < 8; ++i)
-    CHECK(actions.launches[static_cast<std::size_t>(i)].op->id == OpId{i < 4 ? 2u : 1u});
+    CHECK(actions.launches[static_cast<std::size_t>(i)].run.id == OpId{i < 4 ? 2u : 1u});
 }
 
 TEST_CASE("the death of a peer discharges what it owed and fails what it had not delivered") {

@@ -38,6 +38,10 @@ void Core::Impl::apply(msg::LogEntry& entry) {
         using E = std::decay_t<decltype(e)>;
         if constexpr (std::is_same_v<E, msg::Plan>)
           apply_plan(e);
+        else if constexpr (std::is_same_v<E, msg::Replay>)
+          apply_replay(e);
+        else if constexpr (std::is_same_v<E, msg::ForgetPlans>)
+          for (const std::uint64_t plan : e.plans) kept_plans.erase(plan);
         else if constexpr (std::is_same_v<E, msg::Release>)
           apply_release(e);
         else if constexpr (std::is_same_v<E, msg::CancelGraph>)
@@ -72,12 +76,81 @@ void Core::Impl::apply_plan(msg::Plan& plan) {
       ++counts.stale;
       continue;
     }
-    if (add_op(plan, planned)) added.push_back(op_by_id.at(planned.id.value));
+    if (const Slot op = add_op(plan.graph, planned); op != kNone) added.push_back(op);
   }
   for (ArrayId id : plan.holds) {
     if (const auto it = array_by_id.find(id.value); it != array_by_id.end()) arrays[it->second].held = true;
   }
-  for (Slot op : added) enqueue_op(op, plan);
+  if (plan.keep_as != 0 && added.size() == plan.ops.size() && kept_plans.size() < kMaxKeptPlans)
+    keep_plan(plan);
+  for (Slot op : added) enqueue_op(op, Standing::of(plan));
+  unpark();
+}
+
+// Its ops have just been added: what they need is in their entries.
+void Core::Impl::keep_plan(const msg::Plan& plan) {
+  KeptPlan& kept = kept_plans[plan.keep_as];
+  kept = {};
+  std::map<std::uint64_t, std::int32_t> inputs;  // -1: made by an op before
+  bool named = false;
+  for (const msg::PlannedOp& planned : plan.ops) {
+    const OpState& op = ops[op_by_id.at(planned.id.value)];
+    KeptPlan::KeptOp& keep = kept.ops.emplace_back(KeptPlan::KeptOp{op.entry, planned.id, {}});
+    for (std::size_t i = 0; i < op.operands.size(); ++i) {
+      const auto [it, fresh] =
+          inputs.emplace(op.entry->op.operands[i].array, static_cast<std::int32_t>(kept.inputs.size()));
+      if (fresh) kept.inputs.push_back(op.entry->sources[i]);
+      keep.inputs.push_back(it->second);
+    }
+    for (const ir::OutputSpec& output : op.entry->op.outputs) {
+      if (!std::exchange(named, true)) kept.first_array = output.array;
+      inputs.emplace(output.array, -1);
+    }
+  }
+  for (const ArrayId id : plan.holds) kept.holds.push_back(id.value);
+}
+
+// As the Plan that it stands for would be (msg::expand), without making any op's entry anew.
+void Core::Impl::apply_replay(const msg::Replay& replay) {
+  const auto found = kept_plans.find(replay.plan);
+  if (found == kept_plans.end())
+    return refuse(replay.first_op, "plan " + std::to_string(replay.plan) + " is not kept here");
+  const KeptPlan& kept = found->second;
+  if (replay.inputs.size() != kept.inputs.size())
+    return refuse(replay.first_op, "a replay names " + std::to_string(replay.inputs.size()) + " inputs of " +
+                                       std::to_string(kept.inputs.size()));
+  replay_inputs.clear();
+  for (std::size_t i = 0; i < kept.inputs.size(); ++i) {
+    const auto it = array_by_id.find(replay.inputs[i].value);
+    if (it == array_by_id.end() || arrays[it->second].dtype != kept.inputs[i].dtype ||
+        !(arrays[it->second].grid == kept.inputs[i].grid))
+      return refuse(replay.first_op, "a replay reads another array than its plan");
+    replay_inputs.push_back(it->second);
+  }
+  if (kept.ops.empty()) return;
+  const std::uint64_t shift = replay.first_array.value - kept.first_array;
+  const std::uint64_t ids = replay.first_op.value - kept.ops[0].id.value;
+  std::vector<Slot> added;
+  added.reserve(kept.ops.size());
+  for (const KeptPlan::KeptOp& keep : kept.ops) {
+    const OpId id{keep.id.value + ids};
+    last_op = std::max(last_op, id);
+    if (op_by_id.contains(id.value)) {
+      ++counts.stale;
+      continue;
+    }
+    const Slot op = place_op(keep.entry, id, replay.graph, shift);
+    for (std::size_t i = 0; i < keep.inputs.size(); ++i) {
+      const std::int32_t input = keep.inputs[i];
+      read_from(op, input < 0 ? array_by_id.at(keep.entry->op.operands[i].array + shift)
+                              : replay_inputs[static_cast<std::size_t>(input)]);
+    }
+    added.push_back(op);
+  }
+  for (const std::uint64_t id : kept.holds) {
+    if (const auto it = array_by_id.find(id + shift); it != array_by_id.end()) arrays[it->second].held = true;
+  }
+  for (const Slot op : added) enqueue_op(op, Standing::of(replay));
   unpark();
 }
 
@@ -90,77 +163,92 @@ std::uint32_t Core::Impl::family(const ir::Op& op) {
   return static_cast<std::uint32_t>(families.size() - 1);
 }
 
-// Registers an op, its outputs and its claims. False (and TaskFailed to the scheduler) when it cannot be executed: the
-// scheduler verifies plans, so this is a scheduler of another mind, not a user's mistake.
-bool Core::Impl::add_op(const msg::Plan& plan, msg::PlannedOp& planned, std::uint64_t version) {
-  const auto refuse = [&](std::string why) {
-    out->to_scheduler.push_back(msg::TaskFailed{
-        planned.id,
-        devices.empty() ? DeviceId{} : devices[0].spec.id,
-        0,
-        {Errc::kInternal,
-         "worker cannot take op " + std::string(name_of(planned.op.kind)) + ": " + std::move(why)}});
-    return false;
-  };
+// The scheduler verifies plans, so this is a scheduler of another mind, not a user's mistake.
+void Core::Impl::refuse(OpId op, const std::string& why) {
+  out->to_scheduler.push_back(msg::TaskFailed{op,
+                                              devices.empty() ? DeviceId{} : devices[0].spec.id,
+                                              0,
+                                              {Errc::kInternal, "worker cannot take " + why}});
+}
+
+// Everything about an op that does not depend on names. Takes op and placement.
+Result<std::shared_ptr<const OpEntry>> Core::Impl::entry_of(msg::PlannedOp& planned) {
   std::vector<ir::SourceArray> sources;
-  std::vector<Slot> operands;
   for (const ir::Operand& operand : planned.op.operands) {
     const auto it = array_by_id.find(operand.array);
-    if (it == array_by_id.end()) return refuse("unknown operand array " + std::to_string(operand.array));
-    const ArrayState& array = arrays[it->second];
-    sources.push_back({array.dtype, array.grid});
-    operands.push_back(it->second);
+    if (it == array_by_id.end())
+      return error(Errc::kInternal, "unknown operand array " + std::to_string(operand.array));
+    sources.push_back({arrays[it->second].dtype, arrays[it->second].grid});
   }
-  auto geometry = ir::Geometry::make(planned.op, sources);
-  if (!geometry) return refuse(geometry.error().message);
-  if (Status ok = planned.placement.verify(geometry->counts()); !ok) return refuse(ok.error().message);
-  for (const DeviceId device : planned.placement.devices()) {
+  TW_ASSIGN(ir::Geometry geometry, ir::Geometry::make(planned.op, sources));
+  TW_TRY(planned.placement.verify(geometry.counts()));
+  auto entry = std::make_shared<OpEntry>(
+      OpEntry{std::move(planned.op), std::move(planned.placement), std::move(sources), std::move(geometry)});
+  entry->family = family(entry->op);
+  if (const ir::Geometry& g = entry->geometry; g.point_count() > 0)
+    entry->model_ns = static_cast<std::int64_t>(ir::model_step_ns(g, g.point(0)));
+  return std::shared_ptr<const OpEntry>(std::move(entry));
+}
+
+// Registers an op, its outputs and its claims. kNone (and TaskFailed to the scheduler) when it cannot be executed.
+Slot Core::Impl::add_op(GraphId graph, msg::PlannedOp& planned, std::uint64_t version) {
+  const std::string_view kind = name_of(planned.op.kind);
+  auto entry = entry_of(planned);
+  if (!entry) {
+    refuse(planned.id, "op " + std::string(kind) + ": " + entry.error().message);
+    return kNone;
+  }
+  for (const DeviceId device : (*entry)->placement.devices()) {
     // Of a worker that was lost before this one came: what it made is elsewhere, or is being made again.
     if (!remote.contains(device.value)) remote[device.value].lost = true;
   }
-
-  const Slot slot = ops.add();
+  const Slot slot = place_op(std::move(*entry), planned.id, graph, 0);
   OpState& op = ops[slot];
-  op.entry = std::make_unique<OpEntry>(OpEntry{planned.id, plan.graph, std::move(planned.op),
-                                               std::move(planned.placement), std::move(sources),
-                                               std::move(*geometry)});
-  op.entry->family = family(op.entry->op);
-  op.entry->busy_ns = std::make_unique<std::int64_t[]>(devices.size());
-  if (const ir::Geometry& g = op.entry->geometry; g.point_count() > 0)
-    op.entry->model_ns = static_cast<std::int64_t>(ir::model_step_ns(g, g.point(0)));
-  op.operands = std::move(operands);
   op.done = planned.done;
   op.version = version;
-  op.order = planned.of ? planned.of : planned.id;
+  if (planned.of) op.order = planned.of;
+  for (const ir::Operand& operand : op.entry->op.operands) read_from(slot, array_by_id.at(operand.array));
+  return slot;
+}
+
+// A record of the op and of what it makes, its arrays called as in the entry, plus `shift`.
+Slot Core::Impl::place_op(std::shared_ptr<const OpEntry> entry, OpId id, GraphId graph, std::uint64_t shift) {
+  const Slot slot = ops.add();
+  OpState& op = ops[slot];
+  op.entry = std::move(entry);
+  op.run = {id, graph, nullptr};
+  op.order = id;
   op.shares.resize(devices.size());
-  op_by_id[planned.id.value] = slot;
+  op_by_id[id.value] = slot;
   for (std::size_t i = 0; i < op.entry->op.outputs.size(); ++i) {
     const ir::OutputSpec& spec = op.entry->op.outputs[i];
-    if (const auto known = array_by_id.find(spec.array); known != array_by_id.end()) {
-      arrays[known->second].makers.push_back(slot);
-      op.outputs.push_back(known->second);
+    const auto [it, fresh] = array_by_id.try_emplace(spec.array + shift, kNone);
+    if (!fresh) {
+      arrays[it->second].makers.push_back(slot);
+      op.outputs.push_back(it->second);
       continue;
     }
-    const Slot array = arrays.add();
-    ArrayState& state = arrays[array];
-    state.id = ArrayId{spec.array};
+    it->second = arrays.add();
+    ArrayState& state = arrays[it->second];
+    state.id = ArrayId{spec.array + shift};
     state.makers.push_back(slot);
     state.output = static_cast<int>(i);
     state.dtype = spec.dtype;
     state.element_bytes = ir::size_of(spec.dtype);
     state.grid = spec.grid;
     state.counts = spec.grid.counts();
-    array_by_id[spec.array] = array;
-    op.outputs.push_back(array);
+    op.outputs.push_back(it->second);
   }
-  for (std::size_t i = 0; i < op.operands.size(); ++i) {
-    arrays[op.operands[i]].users.push_back({slot, static_cast<int>(i)});
-  }
-  return true;
+  return slot;
+}
+
+void Core::Impl::read_from(Slot op, Slot array) {
+  arrays[array].users.push_back({op, static_cast<int>(ops[op].operands.size())});
+  ops[op].operands.push_back(array);
 }
 
 // After the whole plan is known: claims on copies that already exist, and this worker's shares into the queues.
-void Core::Impl::enqueue_op(Slot slot, const msg::Plan& plan) {
+void Core::Impl::enqueue_op(Slot slot, const Standing& plan) {
   OpState& op = ops[slot];
   for (std::size_t i = 0; i < op.operands.size() && !op.done; ++i) {
     // Copies made by this very plan do not exist yet; those of earlier plans are walked once.
@@ -236,7 +324,7 @@ void Core::Impl::apply_cancel(const msg::CancelGraph& cancel) {
   }
   // Ops without a share here still have claims on copies here: find them through the arrays they read.
   for (const auto& [id, slot] : std::map<std::uint64_t, Slot>(op_by_id.begin(), op_by_id.end())) {
-    if (ops[slot].entry->graph == cancel.graph && !ops[slot].done) mine.push_back(slot);
+    if (ops[slot].run.graph == cancel.graph && !ops[slot].done) mine.push_back(slot);
   }
   std::sort(mine.begin(), mine.end());
   mine.erase(std::unique(mine.begin(), mine.end()), mine.end());
@@ -261,7 +349,7 @@ void Core::Impl::cancel_op(Slot slot, Slot why) {
   }
   for (std::uint16_t d = 0; d < devices.size() && op.live_tasks > 0; ++d) {
     for (Slot q : devices[d].queues) {
-      if (queues[q].graph != op.entry->graph) continue;
+      if (queues[q].graph != op.run.graph) continue;
       for (const Slot t : queues[q].order) {
         if (!tasks[t].finished && tasks[t].op == slot) fail_task(t, why);
       }
@@ -346,14 +434,16 @@ void Core::Impl::forget(Slot slot) {
   for (std::uint16_t d = 0; d < devices.size(); ++d) {  // cancelled before its turn came
     if (!op.shares[d].queued && !op.shares[d].usable) continue;
     for (Slot q : devices[d].queues) {
-      if (queues[q].graph != op.entry->graph) continue;
+      if (queues[q].graph != op.run.graph) continue;
       std::erase(queues[q].ops, slot);
       std::erase(queues[q].usable, slot);
     }
     queue_ended = true;
   }
   for (Slot a : op.operands) {
-    std::erase_if(arrays[a].users, [&](const User& u) { return u.op == slot; });
+    auto& users = arrays[a].users;
+    users.erase(std::remove_if(users.begin(), users.end(), [&](const User& u) { return u.op == slot; }),
+                users.end());
     if (!arrays[a].users.empty()) continue;
     for (const Slot maker : arrays[a].makers) maybe_forget(maker);
   }
@@ -365,7 +455,7 @@ void Core::Impl::forget(Slot slot) {
     arrays[a] = ArrayState{};
     arrays.drop(a);
   }
-  op_by_id.erase(op.entry->id.value);
+  op_by_id.erase(op.run.id.value);
   ops[slot] = OpState{};
   ops.drop(slot);
 }

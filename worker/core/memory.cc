@@ -303,12 +303,12 @@ void Core::Impl::check_stuck() {
     const Slot t = starved_task(device);
     if (t == kNone) continue;
     const Task& task = tasks[t];
-    const OpEntry& entry = *ops[task.op].entry;
+    const OpState& op = ops[task.op];
     const Slot input = ungranted_input(device, t);
     const Slot awaited = input == kNone && task.state == TaskState::kWaiting ? task.waits_for : input;
     const std::int64_t needed =
-        awaited != kNone ? copies[awaited].bytes : entry.geometry.output_bytes_bound();
-    out->to_scheduler.push_back(msg::Stuck{entry.graph, entry.id, device.spec.id, needed,
+        awaited != kNone ? copies[awaited].bytes : op.entry->geometry.output_bytes_bound();
+    out->to_scheduler.push_back(msg::Stuck{op.run.graph, op.run.id, device.spec.id, needed,
                                            device.arena.largest_settled(), disk.max_bytes(),
                                            disk.bytes_in_use(), device.disk_short});
     stuck_reported = true;

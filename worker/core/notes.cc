@@ -38,8 +38,8 @@ void Core::Impl::took_in(Slot slot, msg::Lane lane) {
   const Slot made_by = maker(copy.array, copy.block);
   msg::TracedStep note;
   note.kind = msg::TraceKind::kTransfer;
-  note.op = made_by != kNone ? ops[made_by].entry->id : OpId{};
-  if (user != kNone) note.user = ops[user].entry->id, note.graph = ops[user].entry->graph;
+  note.op = made_by != kNone ? ops[made_by].run.id : OpId{};
+  if (user != kNone) note.user = ops[user].run.id, note.graph = ops[user].run.graph;
   note.point = copy.block;
   note.device = here;
   note.peer = copy.source;
@@ -55,7 +55,7 @@ void Core::Impl::wrote_or_read(const Io& io) {
   const Slot made_by = maker(copy.array, copy.block);
   msg::TracedStep note;
   note.kind = io.write ? msg::TraceKind::kSpill : msg::TraceKind::kUnspill;
-  if (made_by != kNone) note.op = ops[made_by].entry->id, note.graph = ops[made_by].entry->graph;
+  if (made_by != kNone) note.op = ops[made_by].run.id, note.graph = ops[made_by].run.graph;
   note.point = copy.block;
   note.device = note.peer = devices[copy.device].spec.id;
   note.bytes = copy.bytes;
@@ -76,8 +76,8 @@ Wait Core::Impl::why_idle(const DeviceState& device) const {
   wait.kind = msg::TraceKind::kNoWork;
   const auto of = [&](Slot task, msg::TraceKind kind) {
     wait.kind = kind;
-    wait.op = ops[tasks[task].op].entry->id;
-    wait.graph = ops[tasks[task].op].entry->graph;
+    wait.op = ops[tasks[task].op].run.id;
+    wait.graph = ops[tasks[task].op].run.graph;
     wait.point = tasks[task].point;
   };
   for (Slot q : device.queues) {

@@ -55,10 +55,8 @@ void Core::Impl::subscribe(Slot slot, Slot op) {
   const Copy& copy = copies[slot];
   if (!remote.contains(copy.source.value) || remote[copy.source.value].lost) return;
   batch_to(copy.source)
-      .subscribes.push_back({{arrays[copy.array].id, copy.block},
-                             ops[op].entry->id,
-                             copy.source,
-                             devices[copy.device].spec.id});
+      .subscribes.push_back(
+          {{arrays[copy.array].id, copy.block}, ops[op].run.id, copy.source, devices[copy.device].spec.id});
 }
 
 // About an op that is not known: its plan is still on its way, unless the log has passed its number (ids rise): then it

@@ -155,17 +155,17 @@ void Core::Impl::apply_recover(msg::Recover& recover) {
       last_op = std::max(last_op, planned.id);
       if (op_by_id.contains(planned.id.value))
         ++counts.stale;
-      else if (const OpId id = planned.id; add_op(plan, planned, recover.version))
-        added.emplace_back(op_by_id.at(id.value), &plan);
+      else if (const Slot op = add_op(plan.graph, planned, recover.version); op != kNone)
+        added.emplace_back(op, &plan);
     }
   }
   recovery = std::max(recovery, recover.version);
   if (recover.version >= losing) losing = 0;
-  for (const auto& [op, plan] : added) enqueue_op(op, *plan);
+  for (const auto& [op, plan] : added) enqueue_op(op, Standing::of(*plan));
   for (const auto& [op, plan] : added) {
     const ir::RunMap* listed = ops[op].entry->placement.listed();
     if (listed == nullptr) continue;
-    for (const Slot array : std::vector<Slot>(ops[op].outputs)) {
+    for (const Slot array : boost::container::small_vector<Slot, 2>(ops[op].outputs)) {
       for (const ir::Run& run : listed->runs()) {
         for (std::int64_t i = 0; i < run.count; ++i) settle_block(op, array, run.first + i, run.device);
       }
@@ -196,7 +196,7 @@ void Core::Impl::settle_block(Slot by, Slot array, std::int64_t block, DeviceId 
         return op.entry->placement.first_owned(self, users.points).has_value();
       });
       if (!mine || (unread && claims(c, user.op)) || (c == kNone && reads_ahead(user, block, d))) continue;
-      batch_to(owner).dones.push_back({{arrays[array].id, block}, op.entry->id, owner, self});
+      batch_to(owner).dones.push_back({{arrays[array].id, block}, op.run.id, owner, self});
     }
     if (unread && copies[c].uses != kNone) {
       if (remote[owner.value].lost && losing == 0)

@@ -21,10 +21,10 @@ void Core::Impl::report() {
   for (const auto& [slot, d] : dirty) {
     ShareState& share = ops[slot].shares[d];
     share.dirty = false;
-    const OpEntry& entry = *ops[slot].entry;
-    progress.ops.push_back({entry.id, devices[d].spec.id, share.completed, share.failed});
+    const OpId id = ops[slot].run.id;
+    progress.ops.push_back({id, devices[d].spec.id, share.completed, share.failed});
     if (share.completed == share.owned)
-      progress.measured.push_back({entry.id, devices[d].spec.id, entry.busy_ns[d], share.moved});
+      progress.measured.push_back({id, devices[d].spec.id, share.busy_ns, share.moved});
     maybe_forget(slot);
   }
   dirty.clear();

@@ -142,7 +142,7 @@ struct ArrayState {
   std::size_t element_bytes = 0;
   ir::Grid grid;
   ir::Shape counts;
-  std::vector<User> users;
+  boost::container::small_vector<User, 2> users;
   bool held = false;
   std::uint64_t pinned = 0;  // by the loss of this version: copies stay until the Recover that answers it
   Slot copies = kNone;       // list
@@ -152,17 +152,19 @@ struct ArrayState {
 
 struct ShareState {  // an op's share on one local device
   std::int64_t owned = 0, next = 0, completed = 0, failed = 0;
-  std::int64_t moved = 0;  // bytes of its inputs that were copied here
+  std::int64_t moved = 0;    // bytes of its inputs that were copied here
+  std::int64_t busy_ns = 0;  // what its steps took: written by whoever runs them (OpRun)
   bool dirty = false;
   bool queued = false;  // in its queue's list of ops
   bool usable = false;  // in its queue's list of ops to look at
 };
 
 struct OpState {
-  std::unique_ptr<OpEntry> entry;
-  std::vector<Slot> operands;      // arrays
-  std::vector<Slot> outputs;       // arrays
-  std::vector<ShareState> shares;  // one per local device
+  std::shared_ptr<const OpEntry> entry;
+  OpRun run;
+  boost::container::small_vector<Slot, 4> operands;      // arrays
+  boost::container::small_vector<Slot, 2> outputs;       // arrays
+  boost::container::small_vector<ShareState, 1> shares;  // one per local device; stays where it is
   std::int64_t live_tasks = 0;
   std::int64_t open_uses = 0;  // uses naming this op
   bool done = false;           // snapshot: blocks exist, nothing to run
@@ -172,6 +174,33 @@ struct OpState {
   bool to_forget = false;  // in the list of those to look at
   Slot cancelled = kNone;  // outcome
   bool runs() const { return entry->op.kind != ir::OpKind::kFetch && entry->op.kind != ir::OpKind::kProvide; }
+};
+
+// A plan that the scheduler may name again (msg::Replay).
+struct KeptPlan {
+  struct KeptOp {
+    std::shared_ptr<const OpEntry> entry;
+    OpId id;
+    boost::container::small_vector<std::int32_t, 4>
+        inputs;  // by operand: place in Replay::inputs, or -1: made by the plan
+  };
+  std::vector<KeptOp> ops;
+  std::vector<std::uint64_t> holds;
+  std::uint64_t first_array = 0;
+  std::vector<ir::SourceArray> inputs;
+};
+
+constexpr std::size_t kMaxKeptPlans = 1024;  // the scheduler keeps fewer, and says which go
+
+// What ops of one plan have in common.
+struct Standing {
+  GraphId graph;
+  std::int32_t priority = 0;
+  SessionId session;
+  std::uint32_t weight = msg::kDefaultWeight;
+  template <class PlanOrReplay> static Standing of(const PlanOrReplay& plan) {
+    return {plan.graph, plan.priority, plan.session, plan.weight};
+  }
 };
 
 enum class TaskState : std::uint8_t {
@@ -346,9 +375,15 @@ struct Core::Impl {
   void on_log(msg::Log& log);
   void apply(msg::LogEntry& entry);
   void apply_plan(msg::Plan& plan);
-  bool add_op(const msg::Plan& plan, msg::PlannedOp& planned, std::uint64_t version = 0);
+  void apply_replay(const msg::Replay& replay);
+  Slot add_op(GraphId graph, msg::PlannedOp& planned, std::uint64_t version = 0);
+  Result<std::shared_ptr<const OpEntry>> entry_of(msg::PlannedOp& planned);
+  Slot place_op(std::shared_ptr<const OpEntry> entry, OpId id, GraphId graph, std::uint64_t shift);
+  void read_from(Slot op, Slot array);
+  void refuse(OpId op, const std::string& why);
+  void keep_plan(const msg::Plan& plan);
   std::uint32_t family(const ir::Op& op);
-  void enqueue_op(Slot op, const msg::Plan& plan);
+  void enqueue_op(Slot op, const Standing& standing);
   void apply_release(const msg::Release& release);
   void release_some();
   void apply_cancel(const msg::CancelGraph& cancel);
@@ -404,6 +439,7 @@ struct Core::Impl {
   bool expand_eager(std::uint16_t device, Slot queue);
   Slot expand_task(std::uint16_t device, Slot queue, Slot op, Slot& missing);
   void wait_for(Slot task, Slot copy);
+  bool awaited_elsewhere(const Task& task) const;
   void make_ready(Slot task, std::int64_t bytes);
   void next_op(std::uint16_t device, Queue& queue);
   bool all_here(Slot op, std::uint16_t device, const ir::Index& point, std::int64_t& bytes);
@@ -559,6 +595,7 @@ struct Core::Impl {
   boost::unordered_flat_map<std::uint32_t, RemoteDevice> remote;         // DeviceId -> where
   std::map<std::uint32_t, PeerState> peers;                              // WorkerId -> peer
 
+  std::map<std::uint64_t, KeptPlan> kept_plans;  // by number
   std::uint64_t log_next = 1;
   std::map<std::uint64_t, msg::LogEntry> log_early;            // arrived before its turn
   std::deque<std::variant<msg::Subscribe, msg::Done>> parked;  // about ops not known yet
@@ -604,6 +641,7 @@ struct Core::Impl {
   // Scratch, reused.
   std::vector<ir::Read> reads;
   std::vector<Slot> inputs;
+  std::vector<Slot> replay_inputs;
   std::vector<ir::Geometry::Users> users_out;
   std::vector<ir::Placement::Share> shares_out;
   std::vector<ir::Read> reads_ahead_out;

@@ -90,16 +90,20 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
   return true;
 }
 
+bool Core::Impl::awaited_elsewhere(const Task& task) const {
+  for (std::size_t i = 0; i < ops[task.op].outputs.size(); ++i) {
+    if (task.outputs[i] == kNone) continue;
+    for (Slot u = copies[task.outputs[i]].uses; u != kNone; u = uses[u].next)
+      if (uses[u].device != devices[task.device].spec.id) return true;
+  }
+  return false;
+}
+
 // A task whose last input has come. It goes first if somebody elsewhere waits for what it makes, or if what it reads is
 // large and may go when it has run; else in turn, so that no chain of small tasks keeps others waiting.
 void Core::Impl::make_ready(Slot t, std::int64_t bytes) {
   const Task& task = tasks[t];
-  bool first = bytes >= kLargeBytes;
-  for (std::size_t i = 0; i < ops[task.op].outputs.size() && !first; ++i) {
-    if (task.outputs[i] == kNone) continue;
-    for (Slot u = copies[task.outputs[i]].uses; u != kNone && !first; u = uses[u].next)
-      first = uses[u].device != devices[task.device].spec.id;
-  }
+  const bool first = bytes >= kLargeBytes || awaited_elsewhere(task);
   std::deque<Slot>& ready = queues[task.queue].ready;
   first ? ready.push_front(t) : ready.push_back(t);
 }
@@ -124,7 +128,7 @@ void Core::Impl::usable(Slot c) {
     ShareState& share = op.shares[copy.device];
     if (!share.queued || share.usable || share.next >= share.owned || op.cancelled != kNone) continue;
     for (const Slot q : devices[copy.device].queues) {
-      if (queues[q].graph != op.entry->graph) continue;
+      if (queues[q].graph != op.run.graph) continue;
       share.usable = true;
       queues[q].usable.push_back(user.op);
     }
@@ -427,9 +431,11 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
   launch.stream = task.stream;
   launch.sequence = ++stream.issued;
   launch.op = op.entry.get();
+  launch.run = {op.run.id, op.run.graph, &op.shares[task.device].busy_ns};
   launch.point = task.point;
   launch.step = task.next;
   launch.steps = task.steps;
+  launch.awaited = task.next + 1 == task.steps && awaited_elsewhere(task);
 
   InFlight flight{launch.sequence, t, op.entry->model_ns, {}};
   for (Slot c : in) {
@@ -503,7 +509,7 @@ void Core::Impl::fail_task(Slot t, Slot why) {
   ShareState& share = op.shares[task.device];
   if (share.failed == 0 && op.cancelled == kNone) {  // one message per op and device names the root cause
     out->to_scheduler.push_back(
-        msg::TaskFailed{op.entry->id, devices[task.device].spec.id, task.point, outcomes[why]});
+        msg::TaskFailed{op.run.id, devices[task.device].spec.id, task.point, outcomes[why]});
   }
   ++share.failed;
   Queue& queue = queues[task.queue];

@@ -127,7 +127,7 @@ NextUse Core::Impl::use_of(Slot t) const {
   const Task& task = tasks[t];
   const OpState& op = ops[task.op];
   if (!devices[task.device].spec.spills) return kNever;
-  return {queue_position(devices[task.device], op.entry->graph), op.order.value, task.ordinal};
+  return {queue_position(devices[task.device], op.run.graph), op.order.value, task.ordinal};
 }
 
 // When the copy's device reads it next, about: tasks finish nearly in order, so what is finished says how far an op is. A
@@ -138,7 +138,7 @@ NextUse Core::Impl::next_use(const Copy& copy) {
   if (!device.spec.spills) return next;
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
     const OpState& op = ops[uses[u].op];
-    const std::int64_t queue = queue_position(device, op.entry->graph);
+    const std::int64_t queue = queue_position(device, op.run.graph);
     if (uses[u].device != device.spec.id) {
       if (!uses[u].offered)
         next = std::min(next, {queue, op.order.value, INT64_MAX});

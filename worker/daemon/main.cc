@@ -190,6 +190,7 @@ int main(int argc, char** argv) {
   app.add_flag("--reference-kernels", s.reference_kernels, "Plain, slow kernels, for comparison");
   app.add_flag("--respawn", s.respawn, "Stay as a parent that starts the worker again when it dies");
   if (const auto code = daemon::parse(app, argc, argv)) return *code;
+  daemon::keep_freed_memory();
   if (!s.respawn) return work(s);
   if (Status ok = daemon::start_log(kName, s.common.log_level, s.common.log_format); !ok)
     return daemon::fail(kName, ok.error(), daemon::kExitUsage);

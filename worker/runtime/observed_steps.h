@@ -14,6 +14,7 @@ class ObservedSteps {
     std::int64_t point = 0;
     std::uint64_t sequence = 0;
     TimeNs enqueued = 0;
+    OpRun run;
   };
   bool empty() const { return steps_.empty(); }
   void enqueued(const Step& step) { steps_.push_back(step); }

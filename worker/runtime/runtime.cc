@@ -213,11 +213,11 @@ void Runtime::send_from_disk() {
   }
 }
 
-void Runtime::observe(Local& local, std::uint16_t d, std::uint8_t stream, std::uint64_t done) {
+void Runtime::observe(Local& local, std::uint8_t stream, std::uint64_t done) {
   local.observed[stream].completed(done, monotonic_now(), [&](const auto& step, TimeNs start, TimeNs end) {
     const OpEntry& op = *step.op;
-    std::atomic_ref(op.busy_ns[d]).fetch_add(end - start, std::memory_order_relaxed);
-    steps_.add({op.id, op.graph, step.point, op.family, local.id, stream, start, end});
+    std::atomic_ref(*step.run.busy_ns).fetch_add(end - start, std::memory_order_relaxed);
+    steps_.add({step.run.id, step.run.graph, step.point, op.family, local.id, stream, start, end});
   });
 }
 
@@ -234,7 +234,7 @@ void Runtime::collect_completions() {
       if (done == local.seen[s]) continue;
       local.seen[s] = done;
       // Host devices time their steps themselves: no clock is read for them here.
-      if (!local.observed[s].empty()) observe(local, d, static_cast<std::uint8_t>(s), done);
+      if (!local.observed[s].empty()) observe(local, static_cast<std::uint8_t>(s), done);
       const std::int64_t busy = local.busy_ns[s].load(std::memory_order_relaxed);
       const std::int64_t took = busy - std::exchange(local.charged_ns[s], busy);
       completed.push_back({d, static_cast<std::uint8_t>(s), done, took});
@@ -267,16 +267,13 @@ bool Runtime::pump(TimeNs now) {
     calls.swap(calls_);
   }
   for (const std::function<void()>& call : calls) call();
+  // Steps that the core launched in the turn before: its messages have left since, and peers need not wait for them.
+  const bool did = run_here() || !calls.empty();
   collect_completions();
-  if (events_.empty() && here_.empty() && now < core_->next_deadline()) return !calls.empty();
-  bool did = !calls.empty();
-  if (!events_.empty() || now >= core_->next_deadline()) {
-    did = true;
-    core_->step(events_, now, actions_);
-    perform();
-  }
-  did |= run_here();
-  return did;
+  if (events_.empty() && now < core_->next_deadline()) return did;
+  core_->step(events_, now, actions_);
+  perform();
+  return true;
 }
 
 TimeNs Runtime::next_deadline() const { return core_ ? core_->next_deadline() : now_ + kSecond; }
@@ -328,12 +325,7 @@ Status Runtime::launch_on_cuda(Local& local, const ResolvedStep& step, std::uint
 }
 
 StepSink Runtime::sink(Local& local, const Launch& launch) {
-  return {&local.meter(*launch.op),
-          &steps_,
-          &local.busy_ns[launch.stream],
-          launch.device,
-          local.id,
-          launch.stream};
+  return {&local.meter(*launch.op), &steps_, &local.busy_ns[launch.stream], local.id, launch.stream};
 }
 
 msg::TraceReply Runtime::trace(const msg::TraceRequest& request) const {
@@ -374,6 +366,7 @@ msg::BlocksReply Runtime::blocks(const msg::BlocksRequest& request) const {
 
 void Runtime::resolve(const Launch& launch, ResolvedStep& step) const {
   step.op = launch.op;
+  step.run = launch.run;
   step.point = launch.point;
   step.step = launch.step;
   step.steps = launch.steps;
@@ -394,7 +387,8 @@ bool Runtime::may_run_here(const Local& local, const Launch& launch, TimeNs limi
   return !meter.erratic() && meter.predict(launch.op->model_ns) <= static_cast<double>(limit);
 }
 
-// In order, for about a turn's time. False if the executor must end something first.
+// In order, for about a turn's time, or until there is a result that others wait for. False if the executor must end
+// something first.
 bool Runtime::run_here() {
   const TimeNs until = here_.empty() ? 0 : monotonic_now() + kTurnNs;
   bool ran = false;
@@ -407,8 +401,9 @@ bool Runtime::run_here() {
     const auto work = [&] { return run_on_host(*local.kernels, call_, step_, sink); };
     if (!local.device->compute_stream(launch.stream).run_now(work)) return ran;
     ran = true;
+    const bool awaited = launch.awaited;
     here_.pop_front();
-    if (monotonic_now() >= until) break;
+    if (awaited || monotonic_now() >= until) break;
   }
   return ran;
 }
@@ -428,7 +423,8 @@ Status Runtime::enqueue_on_cuda(Local& local, const Launch& launch, ResolvedStep
       local.fallback->supports(step.op->op)) {
     return local.fallback->launch(launch, step, sink(local, launch));
   }
-  local.observed[launch.stream].enqueued({launch.op, launch.point, launch.sequence, monotonic_now()});
+  local.observed[launch.stream].enqueued(
+      {launch.op, launch.point, launch.sequence, monotonic_now(), launch.run});
   return launch_on_cuda(local, step, launch.stream);
 }
 

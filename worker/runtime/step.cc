@@ -70,9 +70,10 @@ Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call,
   const OpEntry& op = *step.op;
   sink.meter->add(op.model_ns, end - start);
   sink.busy_ns->fetch_add(end - start, std::memory_order_relaxed);
-  if (op.busy_ns) std::atomic_ref(op.busy_ns[sink.device]).fetch_add(end - start, std::memory_order_relaxed);
+  if (step.run.busy_ns != nullptr)
+    std::atomic_ref(*step.run.busy_ns).fetch_add(end - start, std::memory_order_relaxed);
   if (sink.log != nullptr)
-    sink.log->add({op.id, op.graph, step.point, op.family, sink.id, sink.stream, start, end});
+    sink.log->add({step.run.id, step.run.graph, step.point, op.family, sink.id, sink.stream, start, end});
   return done;
 }
 

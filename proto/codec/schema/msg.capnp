@@ -91,6 +91,18 @@ struct Plan {
   holds @3 :List(UInt64);  # ArrayIds a client keeps until a Release
   session @4 :UInt64;      # whose share of the devices' time it takes
   weight @5 :UInt32;       # of that session, 1 to 10,000
+  keepAs @6 :UInt64;       # number by which a Replay names it; 0: none
+}
+
+struct Replay {
+  plan @0 :UInt64;         # Plan.keepAs
+  graph @1 :UInt64;
+  priority @2 :Int32;
+  firstOp @3 :UInt64;      # OpId of the plan's first op; the others keep their distance
+  firstArray @4 :UInt64;   # ArrayId of the plan's first output; likewise
+  inputs @5 :List(UInt64); # ArrayIds, in the order in which the plan first mentions them
+  session @6 :UInt64;
+  weight @7 :UInt32;
 }
 
 struct CancelGraph { graph @0 :UInt64; why @1 :Outcome; }
@@ -115,6 +127,8 @@ struct LogEntry {
     peerJoined @4 :PeerInfo;
     peerLost @5 :PeerLost;
     recover @6 :Recover;
+    replay @7 :Replay;
+    forgetPlans @8 :List(UInt64);  # numbers of kept plans
   }
 }
 

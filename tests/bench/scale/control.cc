@@ -77,8 +77,14 @@ void Control::perform(std::vector<scheduler::Action>& actions) {
       TW_CHECK(false, "the core refuses a message: " + refusal->why.message);
     auto* log = std::get_if<msg::Log>(&sent->message);
     if (log == nullptr || sent->to != scheduler::Conn{2}) continue;
-    for (msg::LogEntry& entry : log->entries)
-      if (auto* plan = std::get_if<msg::Plan>(&entry)) plan_ = std::move(*plan);
+    for (msg::LogEntry& entry : log->entries) {
+      if (auto* plan = std::get_if<msg::Plan>(&entry)) {
+        plan_ = std::move(*plan);
+        if (plan_.keep_as != 0) kept_.emplace(plan_.keep_as, plan_);
+      }
+      if (auto* replay = std::get_if<msg::Replay>(&entry))
+        plan_ = msg::expand(kept_.at(replay->plan), *replay);
+    }
   }
 }
 

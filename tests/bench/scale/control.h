@@ -5,6 +5,8 @@
 
 #include <tilewise/scheduler/core.h>
 
+#include <map>
+
 namespace tilewise::scale {
 
 struct Layout {
@@ -56,6 +58,7 @@ class Control {
   double core_s_ = 0;
   std::uint64_t request_ = 0, names_ = 0;  // names: of arrays, so far
   msg::Plan plan_;
+  std::map<std::uint64_t, msg::Plan> kept_;  // by Plan::keep_as
   bool graph_done_ = false, accepted_ = false;
   std::vector<Report> reports_;
   std::vector<Worker> workers_;

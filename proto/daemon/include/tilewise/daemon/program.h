@@ -38,6 +38,10 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv);
 // One line on stderr: "program: text". Returns `code`.
 int fail(const std::string& program, const Error& error, int code);
 
+// Memory of one plan is kept for the next: a thousand ops come and go with each, and without this their pages go back to
+// the system and are faulted in again. For main(): it sets what malloc does in this process.
+void keep_freed_memory();
+
 // The cores that this process may use (affinity), or `asked` where that is above 0.
 int usable_cores(int asked);
 

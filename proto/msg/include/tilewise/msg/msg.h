@@ -121,7 +121,25 @@ struct Plan {
   std::vector<ArrayId> holds;  // arrays of this plan that a client keeps until a Release
   SessionId session;           // whose share of the devices' time it takes
   std::uint32_t weight = kDefaultWeight;  // of that session, from now on
+  std::uint64_t keep_as =
+      0;  // workers keep it under this number until a ForgetPlans, for Replay; 0: they do not
   friend bool operator==(const Plan&, const Plan&) = default;
+};
+// A kept plan again, under other names and on other inputs, which have its inputs' dtypes and grids (expand()).
+struct Replay {
+  std::uint64_t plan = 0;  // Plan::keep_as
+  GraphId graph;
+  std::int32_t priority = 0;
+  OpId first_op;        // of the plan's first op; the others keep their distance from it, as in the plan
+  ArrayId first_array;  // what the first output of the first op that has one is called; likewise
+  std::vector<ArrayId> inputs;  // what the plan reads and does not make, in the order of first mention
+  SessionId session;
+  std::uint32_t weight = kDefaultWeight;
+  friend bool operator==(const Replay&, const Replay&) = default;
+};
+struct ForgetPlans {  // kept plans that will not be named again
+  std::vector<std::uint64_t> plans;
+  friend bool operator==(const ForgetPlans&, const ForgetPlans&) = default;
 };
 struct Release {  // the client's hold ends; copies go when their other uses are discharged
   std::vector<ArrayId> arrays;
@@ -158,7 +176,11 @@ struct Recover {
   friend bool operator==(const Recover&, const Recover&) = default;
 };
 
-using LogEntry = std::variant<Plan, Release, CancelGraph, Retire, PeerJoined, PeerLost, Recover>;
+// The Plan that a Replay stands for, given the one it names. For tests and simulations; workers do without (worker/core).
+Plan expand(const Plan& kept, const Replay& replay);
+
+using LogEntry =
+    std::variant<Plan, Release, CancelGraph, Retire, PeerJoined, PeerLost, Recover, Replay, ForgetPlans>;
 struct Log {
   std::uint32_t term = 0;
   std::uint64_t first = 1;  // number of entries[0]

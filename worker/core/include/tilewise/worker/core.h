@@ -50,19 +50,23 @@ struct MemoryRef {
   friend bool operator==(const MemoryRef&, const MemoryRef&) = default;
 };
 
-// What the shell may read of an op, from any thread, while a launch of it is unfinished.
+// What the shell may read of an op, from any thread, while a launch of it is unfinished. Never changes: the ops of a plan
+// and of its replays share it, so arrays in `op` and `placement` have the names of the first time.
 struct OpEntry {
-  OpId id;
-  GraphId graph;
   ir::Op op;
   ir::Placement placement;
   std::vector<ir::SourceArray> sources;  // what its operands read
   ir::Geometry geometry;
   std::uint32_t family = 0;   // number of ir::family_of(op), from 0 (Core::families)
   std::int64_t model_ns = 0;  // ir::model_step_ns of its first point
-  // What its steps took, by device of this worker: added to atomically by whoever runs them, before they count as complete,
-  // and read when all of a device's are.
-  std::unique_ptr<std::int64_t[]> busy_ns;
+};
+
+// One op among those that share an entry, for whoever runs its steps.
+struct OpRun {
+  OpId id;
+  GraphId graph;
+  // What its steps on a device took: added to atomically, before they count as complete, and read when all of the device's are.
+  std::int64_t* busy_ns = nullptr;
 };
 
 // ---- events --------------------------------------------------------------------------------------------------------
@@ -114,8 +118,10 @@ struct Launch {
   std::uint8_t stream = 0;
   std::uint64_t sequence = 0;
   const OpEntry* op = nullptr;
+  OpRun run;
   std::int64_t point = 0;  // C-order number in the op's space
   std::int64_t step = 0, steps = 1;
+  bool awaited = false;  // the task's last step, and another device is known to read what it makes
   boost::container::small_vector<MemoryRef, 4> inputs;  // in the order of Geometry::reads
   boost::container::static_vector<MemoryRef, limits::kMaxOutputs> outputs;
   boost::container::static_vector<std::pair<std::uint8_t, std::uint64_t>, kMaxStreams>

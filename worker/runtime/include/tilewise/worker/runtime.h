@@ -65,7 +65,7 @@ class Runtime {
   void transmit(const Transmit& transmit);
   void send_from_disk();
   void collect_completions();
-  void observe(Local& local, std::uint16_t device, std::uint8_t stream, std::uint64_t done);
+  void observe(Local& local, std::uint8_t stream, std::uint64_t done);
   void perform();
   void launch(Launch& launch);
   bool may_run_here(const Local& local, const Launch& launch, TimeNs limit) const;
@@ -94,7 +94,7 @@ class Runtime {
   std::vector<std::function<void()>> calls_;  // likewise
   std::vector<Event> events_;
   Actions actions_;
-  std::deque<Launch> here_;      // steps for this thread, in order
+  std::deque<Launch> here_;      // steps for this thread, in order: run in the next turn
   std::vector<ir::Read> reads_;  // scratch, as are the next two
   kernels::KernelCall call_;
   ResolvedStep step_;

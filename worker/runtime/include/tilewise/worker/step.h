@@ -12,6 +12,7 @@ namespace tilewise::worker {
 
 struct ResolvedStep {
   const OpEntry* op = nullptr;  // kept by the core until the step is complete
+  OpRun run;                    // likewise
   std::int64_t point = 0, step = 0, steps = 1;
   boost::container::small_vector<std::byte*, 4> inputs;  // block starts, in the order of Geometry::reads
   boost::container::static_vector<std::byte*, limits::kMaxOutputs> outputs;
@@ -22,7 +23,6 @@ struct StepSink {
   Meter* meter = nullptr;
   StepLog* log = nullptr;                        // may be null
   std::atomic<std::int64_t>* busy_ns = nullptr;  // of the stream, in all; never null where a step runs
-  std::uint16_t device = 0;                      // position in the worker
   DeviceId id;
   std::uint8_t stream = 0;
 };
