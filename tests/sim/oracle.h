@@ -18,6 +18,10 @@ class Oracle {
   std::uint64_t value(std::uint64_t array, std::int64_t block);
   // The (array, block) pairs that a step reads, in order.
   std::vector<std::pair<std::uint64_t, std::int64_t>> reads(OpId op, std::int64_t point, std::int64_t step);
+  // The array that an output of the op is a part of: a launch does not know its name.
+  std::uint64_t made(OpId op, std::size_t output) const {
+    return ops_.at(op.value).op.outputs.at(output).array;
+  }
   std::int64_t bytes(std::uint64_t array, std::int64_t block) const;
   std::int64_t blocks(std::uint64_t array) const;
 

@@ -313,7 +313,7 @@ void World::begin_step(int index, std::size_t device, std::size_t s) {
   for (std::size_t i = 0; i < launch.outputs.size(); ++i) {
     bool donated = false;
     for (const worker::MemoryRef& input : launch.inputs) donated |= input == launch.outputs[i];
-    const std::uint64_t array = launch.op->op.outputs[i].array;
+    const std::uint64_t array = oracle_.made(launch.run.id, i);
     const std::int64_t bytes = oracle_.bytes(array, launch.point);
     if (bytes == 0) continue;
     if (launch.step == 0 && !donated)
@@ -335,7 +335,7 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
   stream.completed = launch.sequence;
   const bool failed = prng_.chance(knobs_.fail_step);
   for (std::size_t i = 0; i < launch.outputs.size() && launch.step + 1 == launch.steps; ++i) {
-    const std::uint64_t array = launch.op->op.outputs[i].array;
+    const std::uint64_t array = oracle_.made(launch.run.id, i);
     const std::int64_t bytes = oracle_.bytes(array, launch.point);
     if (bytes == 0) continue;
     Cell& cell = write_cell(launch.outputs[i], bytes, array, launch.point);
