@@ -61,6 +61,13 @@ void Core::Impl::check_disk(std::vector<Tiers>& tiers) const {
 }
 
 void Core::Impl::check_invariants() const {
+  std::map<Slot, std::int64_t> sharing;  // entry -> ops and kept plans that refer to it
+  for (const auto& [id, op] : op_by_id) ++sharing[ops[op].shared];
+  for (const auto& [number, plan] : kept_plans)
+    for (const KeptPlan::KeptOp& kept : plan.ops) ++sharing[kept.shared];
+  for (const auto& [entry, users] : sharing)
+    TW_CHECK(entries[entry].users == users, "an op's entry counts its users wrongly");
+  TW_CHECK(entries.live() == static_cast<std::int64_t>(sharing.size()), "an op's entry outlives its users");
   // Arrays' lists, the devices' indexes and the pool agree.
   std::int64_t listed = 0, listed_uses = 0;
   std::vector<std::int64_t> memory(devices.size(), 0);

@@ -41,7 +41,7 @@ void Core::Impl::apply(msg::LogEntry& entry) {
         else if constexpr (std::is_same_v<E, msg::Replay>)
           apply_replay(e);
         else if constexpr (std::is_same_v<E, msg::ForgetPlans>)
-          for (const std::uint64_t plan : e.plans) kept_plans.erase(plan);
+          for (const std::uint64_t plan : e.plans) forget_plan(plan);
         else if constexpr (std::is_same_v<E, msg::Release>)
           apply_release(e);
         else if constexpr (std::is_same_v<E, msg::CancelGraph>)
@@ -89,13 +89,14 @@ void Core::Impl::apply_plan(msg::Plan& plan) {
 
 // Its ops have just been added: what they need is in their entries.
 void Core::Impl::keep_plan(const msg::Plan& plan) {
+  forget_plan(plan.keep_as);
   KeptPlan& kept = kept_plans[plan.keep_as];
-  kept = {};
   std::map<std::uint64_t, std::int32_t> inputs;  // -1: made by an op before
   bool named = false;
   for (const msg::PlannedOp& planned : plan.ops) {
     const OpState& op = ops[op_by_id.at(planned.id.value)];
-    KeptPlan::KeptOp& keep = kept.ops.emplace_back(KeptPlan::KeptOp{op.entry, planned.id, {}});
+    KeptPlan::KeptOp& keep = kept.ops.emplace_back(KeptPlan::KeptOp{op.shared, planned.id, {}});
+    ++entries[op.shared].users;
     for (std::size_t i = 0; i < op.operands.size(); ++i) {
       const auto [it, fresh] =
           inputs.emplace(op.entry->op.operands[i].array, static_cast<std::int32_t>(kept.inputs.size()));
@@ -108,6 +109,13 @@ void Core::Impl::keep_plan(const msg::Plan& plan) {
     }
   }
   for (const ArrayId id : plan.holds) kept.holds.push_back(id.value);
+}
+
+void Core::Impl::forget_plan(std::uint64_t number) {
+  const auto found = kept_plans.find(number);
+  if (found == kept_plans.end()) return;
+  for (const KeptPlan::KeptOp& kept : found->second.ops) let_go_of_entry(kept.shared);
+  kept_plans.erase(found);
 }
 
 // As the Plan that it stands for would be (msg::expand), without making any op's entry anew.
@@ -139,10 +147,10 @@ void Core::Impl::apply_replay(const msg::Replay& replay) {
       ++counts.stale;
       continue;
     }
-    const Slot op = place_op(keep.entry, id, replay.graph, shift);
+    const Slot op = place_op(keep.shared, id, replay.graph, shift);
     for (std::size_t i = 0; i < keep.inputs.size(); ++i) {
       const std::int32_t input = keep.inputs[i];
-      read_from(op, input < 0 ? array_by_id.at(keep.entry->op.operands[i].array + shift)
+      read_from(op, input < 0 ? array_by_id.at(ops[op].entry->op.operands[i].array + shift)
                               : replay_inputs[static_cast<std::size_t>(input)]);
     }
     added.push_back(op);
@@ -172,7 +180,7 @@ void Core::Impl::refuse(OpId op, const std::string& why) {
 }
 
 // Everything about an op that does not depend on names. Takes op and placement.
-Result<std::shared_ptr<const OpEntry>> Core::Impl::entry_of(msg::PlannedOp& planned) {
+Result<Slot> Core::Impl::entry_of(msg::PlannedOp& planned) {
   std::vector<ir::SourceArray> sources;
   for (const ir::Operand& operand : planned.op.operands) {
     const auto it = array_by_id.find(operand.array);
@@ -182,27 +190,37 @@ Result<std::shared_ptr<const OpEntry>> Core::Impl::entry_of(msg::PlannedOp& plan
   }
   TW_ASSIGN(ir::Geometry geometry, ir::Geometry::make(planned.op, sources));
   TW_TRY(planned.placement.verify(geometry.counts()));
-  auto entry = std::make_shared<OpEntry>(
-      OpEntry{std::move(planned.op), std::move(planned.placement), std::move(sources), std::move(geometry)});
-  entry->family = family(entry->op);
-  if (const ir::Geometry& g = entry->geometry; g.point_count() > 0)
-    entry->model_ns = static_cast<std::int64_t>(ir::model_step_ns(g, g.point(0)));
-  return std::shared_ptr<const OpEntry>(std::move(entry));
+  const Slot slot = entries.add();
+  SharedEntry& entry = entries[slot];
+  entry.op = std::move(planned.op);
+  entry.placement = std::move(planned.placement);
+  entry.sources = std::move(sources);
+  entry.geometry = std::move(geometry);
+  entry.family = family(entry.op);
+  if (const ir::Geometry& g = entry.geometry; g.point_count() > 0)
+    entry.model_ns = static_cast<std::int64_t>(ir::model_step_ns(g, g.point(0)));
+  return slot;
+}
+
+void Core::Impl::let_go_of_entry(Slot shared) {
+  if (--entries[shared].users > 0) return;
+  entries[shared] = SharedEntry{};
+  entries.drop(shared);
 }
 
 // Registers an op, its outputs and its claims. kNone (and TaskFailed to the scheduler) when it cannot be executed.
 Slot Core::Impl::add_op(GraphId graph, msg::PlannedOp& planned, std::uint64_t version) {
   const std::string_view kind = name_of(planned.op.kind);
-  auto entry = entry_of(planned);
-  if (!entry) {
-    refuse(planned.id, "op " + std::string(kind) + ": " + entry.error().message);
+  const Result<Slot> shared = entry_of(planned);
+  if (!shared) {
+    refuse(planned.id, "op " + std::string(kind) + ": " + shared.error().message);
     return kNone;
   }
-  for (const DeviceId device : (*entry)->placement.devices()) {
+  for (const DeviceId device : entries[*shared].placement.devices()) {
     // Of a worker that was lost before this one came: what it made is elsewhere, or is being made again.
     if (!remote.contains(device.value)) remote[device.value].lost = true;
   }
-  const Slot slot = place_op(std::move(*entry), planned.id, graph, 0);
+  const Slot slot = place_op(*shared, planned.id, graph, 0);
   OpState& op = ops[slot];
   op.done = planned.done;
   op.version = version;
@@ -212,10 +230,12 @@ Slot Core::Impl::add_op(GraphId graph, msg::PlannedOp& planned, std::uint64_t ve
 }
 
 // A record of the op and of what it makes, its arrays called as in the entry, plus `shift`.
-Slot Core::Impl::place_op(std::shared_ptr<const OpEntry> entry, OpId id, GraphId graph, std::uint64_t shift) {
+Slot Core::Impl::place_op(Slot shared, OpId id, GraphId graph, std::uint64_t shift) {
   const Slot slot = ops.add();
   OpState& op = ops[slot];
-  op.entry = std::move(entry);
+  op.entry = &entries[shared];
+  op.shared = shared;
+  ++entries[shared].users;
   op.run = {id, graph, nullptr};
   op.order = id;
   op.shares.resize(devices.size());
@@ -456,6 +476,7 @@ void Core::Impl::forget(Slot slot) {
     arrays.drop(a);
   }
   op_by_id.erase(op.run.id.value);
+  let_go_of_entry(op.shared);
   ops[slot] = OpState{};
   ops.drop(slot);
 }

@@ -1,6 +1,7 @@
 // The worker core's tables. Everything is indexed by slot; slots are reused, ids are not.
 //
 //   ops      one entry per planned op, until retired      arrays   one per output of those
+//   entries  what ops have in common with their replays   kept_plans   what may be replayed
 //   copies   blocks (expected, here, or on their way) that something on this worker needs, per device
 //   uses     who still needs a copy: (op, this device, reads left) or (op, other device)
 //   tasks    points between expansion and completion      queues   per device and graph: order, window, ready list
@@ -160,7 +161,8 @@ struct ShareState {  // an op's share on one local device
 };
 
 struct OpState {
-  std::shared_ptr<const OpEntry> entry;
+  const OpEntry* entry = nullptr;  // entries[shared]
+  Slot shared = kNone;
   OpRun run;
   boost::container::small_vector<Slot, 4> operands;      // arrays
   boost::container::small_vector<Slot, 2> outputs;       // arrays
@@ -176,10 +178,15 @@ struct OpState {
   bool runs() const { return entry->op.kind != ir::OpKind::kFetch && entry->op.kind != ir::OpKind::kProvide; }
 };
 
+// Shared by the ops of a plan and of its replays.
+struct SharedEntry : OpEntry {
+  std::int64_t users = 0;  // ops and kept plans
+};
+
 // A plan that the scheduler may name again (msg::Replay).
 struct KeptPlan {
   struct KeptOp {
-    std::shared_ptr<const OpEntry> entry;
+    Slot shared = kNone;  // its entry
     OpId id;
     boost::container::small_vector<std::int32_t, 4>
         inputs;  // by operand: place in Replay::inputs, or -1: made by the plan
@@ -377,11 +384,13 @@ struct Core::Impl {
   void apply_plan(msg::Plan& plan);
   void apply_replay(const msg::Replay& replay);
   Slot add_op(GraphId graph, msg::PlannedOp& planned, std::uint64_t version = 0);
-  Result<std::shared_ptr<const OpEntry>> entry_of(msg::PlannedOp& planned);
-  Slot place_op(std::shared_ptr<const OpEntry> entry, OpId id, GraphId graph, std::uint64_t shift);
+  Result<Slot> entry_of(msg::PlannedOp& planned);
+  void let_go_of_entry(Slot shared);
+  Slot place_op(Slot shared, OpId id, GraphId graph, std::uint64_t shift);
   void read_from(Slot op, Slot array);
   void refuse(OpId op, const std::string& why);
   void keep_plan(const msg::Plan& plan);
+  void forget_plan(std::uint64_t number);
   std::uint32_t family(const ir::Op& op);
   void enqueue_op(Slot op, const Standing& standing);
   void apply_release(const msg::Release& release);
@@ -584,6 +593,7 @@ struct Core::Impl {
   Actions* out = nullptr;
 
   std::vector<DeviceState> devices;
+  Pool<SharedEntry> entries;
   Pool<OpState> ops;
   Pool<ArrayState> arrays;
   Pool<Copy> copies;

@@ -430,7 +430,7 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
   launch.device = task.device;
   launch.stream = task.stream;
   launch.sequence = ++stream.issued;
-  launch.op = op.entry.get();
+  launch.op = op.entry;
   launch.run = {op.run.id, op.run.graph, &op.shares[task.device].busy_ns};
   launch.point = task.point;
   launch.step = task.next;
