@@ -28,6 +28,17 @@ Status trace(Control& control, const WebOptions& dashboard, const TraceOptions& 
 // A graph's number, whole or as it is printed: without the scheduler's term. Errors: kInvalidArgument.
 Result<GraphId> graph_of(Control& control, const std::string& text);
 
+struct DrainOptions {
+  std::string worker;  // "w3", "3" or its name
+  bool undo = false;
+  bool ask = false;      // only tell how far it is
+  double wait_s = 3600;  // for the worker to be gone; the wish stays in force after that
+  Format format = Format::kText;
+};
+// Returns when the worker has left, or (undo, ask) when the scheduler has answered. What changes on the way is told on
+// standard error. Errors: no such worker; it died (kWorkerLost); it has not left in time (kTimeout, saying why).
+Status drain(Control& control, const DrainOptions& options);
+
 struct DoctorOptions {
   std::string scheduler;  // empty: not asked
   std::string token_file;

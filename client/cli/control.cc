@@ -183,6 +183,13 @@ Result<msg::Explanation> Control::explain(GraphId graph) {
   return receive<msg::Explanation>();
 }
 
+Result<msg::DrainReply> Control::drain(const std::string& worker, msg::DrainWish wish) {
+  TW_TRY(send(msg::DrainRequest{worker, wish}));
+  TW_ASSIGN(auto reply, receive<msg::DrainReply>());
+  if (!reply.outcome.ok()) return error(reply.outcome.code, reply.outcome.message);
+  return reply;
+}
+
 Status Control::shutdown() {
   TW_TRY(send(msg::Shutdown{}));
   if (!loop_->run_until([&] { return closed_.has_value(); }, timeout_ns_)) {

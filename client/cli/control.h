@@ -23,6 +23,8 @@ class Control {
   // back. A reply a worker; `cut` is 0 but where a worker makes records faster than they can be asked for.
   Result<std::vector<msg::TraceReply>> trace(const msg::TraceRequest& range);
   Result<msg::Explanation> explain(GraphId graph);
+  // The wish, or (kAsk) only how far it is. Errors: kNotFound, kInvalidArgument.
+  Result<msg::DrainReply> drain(const std::string& worker, msg::DrainWish wish);
   // Returns when the scheduler has closed the link, which is how it says that it is ending.
   Status shutdown();
 

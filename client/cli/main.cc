@@ -136,6 +136,15 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   dashboard->add_option("--print-token", token_role,
                         "Print this role's lasting token instead, for Prometheus and scripts");
+  auto* drain = app.add_subcommand(
+      "drain", "Let a worker leave: it ends what it has begun, and its blocks go to others");
+  cli::DrainOptions leaver;
+  drain->add_option("WORKER", leaver.worker, "w3, 3 or its name (see status)")->required();
+  drain->add_flag("--undo", leaver.undo, "Let it stay after all");
+  drain->add_flag("--ask", leaver.ask, "Only tell how far it is")->excludes("--undo");
+  drain->add_option("--wait", leaver.wait_s, "Seconds to wait until it is gone")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   auto* shutdown = app.add_subcommand("shutdown", "End the scheduler and all workers");
   app.add_subcommand("demo", "Run the demonstration (arguments are passed on)");
   auto* version = app.add_subcommand("version", "Print the version");
@@ -168,6 +177,10 @@ int main(int argc, char** argv) {
                           daemon::kExitUsage);
     if (!token_role.empty()) return print_token(s, *wanted);
     return with_dashboard(s, *wanted, [&](const cli::Web& w) { return cli::login_link(w, *wanted, format); });
+  }
+  if (*drain) {
+    leaver.format = format;
+    return with_scheduler(s, [&](cli::Control& c) { return cli::drain(c, leaver); });
   }
   if (*doctor) return cli::doctor({s.scheduler, s.token_file, timeout_of(s), format});
   if (*shutdown) {

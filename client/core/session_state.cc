@@ -441,8 +441,12 @@ void SessionState::on_done(msg::GraphDone done) {
 
 void SessionState::on_log(msg::Log log) {
   for (msg::LogEntry& entry : log.entries) {
+    const auto* left = std::get_if<msg::Drain>(&entry);  // drained: we have what it was sending us
+    if (left != nullptr) fetcher_.on_worker_lost(left->peer);
     if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) fetcher_.on_worker_lost(lost->peer);
     const std::scoped_lock lock(mutex_);
+    if (left != nullptr)
+      std::erase_if(devices_, [&](const auto& d) { return d.second.worker_id == left->peer; });
     if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) {
       std::erase_if(devices_, [&](const auto& d) { return d.second.worker_id == lost->peer; });
       // A graph that is done is the scheduler's business no more: blocks that were not delivered may have died with the

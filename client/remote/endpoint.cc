@@ -257,10 +257,12 @@ void RemoteEndpoint::follow(const msg::Log& log) {
       for (DeviceId device : joined->peer.devices) owners_[device] = joined->peer.id;
       workers_.insert(joined->peer.id);
       exchange_->peer_joined(joined->peer);
-    } else if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) {
-      workers_.erase(lost->peer);
-      std::erase_if(owners_, [&](const auto& owner) { return owner.second == lost->peer; });
-      exchange_->peer_lost(lost->peer);
+    } else if (std::holds_alternative<msg::PeerLost>(entry) || std::holds_alternative<msg::Drain>(entry)) {
+      const auto* lost = std::get_if<msg::PeerLost>(&entry);
+      const WorkerId peer = lost != nullptr ? lost->peer : std::get<msg::Drain>(entry).peer;
+      workers_.erase(peer);
+      std::erase_if(owners_, [&](const auto& owner) { return owner.second == peer; });
+      exchange_->peer_lost(peer);
     }
   }
 }

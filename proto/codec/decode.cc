@@ -352,6 +352,15 @@ msg::LogEntry Reader::entry(wire::LogEntry::Reader r) {
                          array,       ids<ArrayId>(p.getInputs()), SessionId(p.getSession()), p.getWeight()};
     }
     case wire::LogEntry::FORGET_PLANS: return msg::ForgetPlans{ids<std::uint64_t>(r.getForgetPlans())};
+    case wire::LogEntry::DRAIN: {
+      const auto l = r.getDrain();
+      if (l.getOrder() >= msg::kDrainOrderCount) refuse(Errc::kCorruptData, "unknown order of a drain");
+      return msg::Drain{WorkerId(l.getPeer()), msg::DrainOrder{l.getOrder()}, l.getRound(),
+                        list<msg::Drain::Keep>(l.getKeeps(), [&](wire::Drain::Keep::Reader k) {
+                          return msg::Drain::Keep{ArrayId(k.getArray()), DeviceId(k.getFrom()),
+                                                  DeviceId(k.getTo()), ranges(k.getBlocks())};
+                        })};
+    }
   }
   refuse(Errc::kInvalidArgument, "unknown log entry " + std::to_string(static_cast<int>(r.which())));
 }
@@ -651,6 +660,22 @@ msg::Message Reader::message(wire::Message::Reader r) {
     case wire::Message::BLOCKS_REQUEST: {
       const auto q = r.getBlocksRequest();
       return msg::BlocksRequest{q.getNonce(), ArrayId(q.getArray()), q.getFirst(), q.getCount()};
+    }
+    case wire::Message::DRAINED: {
+      const auto l = r.getDrained();
+      return msg::Drained{WorkerId(l.getPeer()), l.getRound(), l.getLeft()};
+    }
+    case wire::Message::DRAIN_REQUEST: {
+      const auto q = r.getDrainRequest();
+      if (q.getWish() >= msg::kDrainWishCount) refuse(Errc::kCorruptData, "unknown wish about a drain");
+      return msg::DrainRequest{name(q.getWorker()), msg::DrainWish{q.getWish()}};
+    }
+    case wire::Message::DRAIN_REPLY: {
+      const auto q = r.getDrainReply();
+      if (q.getState() >= msg::kDrainStateCount) refuse(Errc::kCorruptData, "unknown state of a drain");
+      return msg::DrainReply{
+          outcome(q.getOutcome()), WorkerId(q.getWorker()), name(q.getName()), msg::DrainState{q.getState()},
+          line(q.getWhy()),        q.getTasksLeft(),        q.getBlocksLeft(), q.getBytes()};
     }
     case wire::Message::BLOCKS_REPLY: {
       const auto q = r.getBlocksReply();

@@ -260,6 +260,16 @@ struct WriteEntry {
   void operator()(const msg::ForgetPlans& m) {
     numbers(b.initForgetPlans(any_count(m.plans.size())), m.plans);
   }
+  void operator()(const msg::Drain& m) {
+    auto d = b.initDrain();
+    d.setPeer(m.peer.value);
+    d.setOrder(static_cast<std::uint8_t>(m.order));
+    d.setRound(m.round);
+    each(d.initKeeps(any_count(m.keeps.size())), m.keeps, [](auto k, const msg::Drain::Keep& x) {
+      k.setArray(x.array.value), k.setFrom(x.from.value), k.setTo(x.to.value);
+      write(k.initBlocks(any_count(x.blocks.size())), x.blocks);
+    });
+  }
 };
 
 struct WriteMessage {
@@ -529,6 +539,28 @@ struct WriteMessage {
       write(s.initWanted(any_count(x.wanted.size())), x.wanted);
     });
     h.setCut(m.cut);
+  }
+  void operator()(const msg::Drained& m) {
+    auto d = b.initDrained();
+    d.setPeer(m.peer.value);
+    d.setRound(m.round);
+    d.setLeft(m.left);
+  }
+  void operator()(const msg::DrainRequest& m) {
+    auto d = b.initDrainRequest();
+    d.setWorker(name(m.worker));
+    d.setWish(static_cast<std::uint8_t>(m.wish));
+  }
+  void operator()(const msg::DrainReply& m) {
+    auto d = b.initDrainReply();
+    write_outcome(m.outcome, [&] { return d.initOutcome(); });
+    d.setWorker(m.worker.value);
+    d.setName(name(m.name));
+    d.setState(static_cast<std::uint8_t>(m.state));
+    d.setWhy(line(m.why));
+    d.setTasksLeft(m.tasks_left);
+    d.setBlocksLeft(m.blocks_left);
+    d.setBytes(m.bytes);
   }
   // All five start with the block and name two devices.
   template <class B, class T> static void head(B b, const T& x) {

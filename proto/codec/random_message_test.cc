@@ -187,7 +187,11 @@ struct Gen {
         return msg::Replay{u64(),           id<GraphId>(), i32(),
                            id<OpId>(),      id<ArrayId>(), list(9, [&] { return id<ArrayId>(); }),
                            id<SessionId>(), u32()};
-      default: return msg::ForgetPlans{list(9, [&] { return u64(); })};
+      case 8: return msg::ForgetPlans{list(9, [&] { return u64(); })};
+      default:
+        return msg::Drain{id<WorkerId>(), pick<msg::DrainOrder>(msg::kDrainOrderCount), u64(), list(3, [&] {
+                            return msg::Drain::Keep{id<ArrayId>(), id<DeviceId>(), id<DeviceId>(), ranges()};
+                          })};
     }
   }
   msg::BlockRef block() { return {id<ArrayId>(), i64()}; }
@@ -353,6 +357,13 @@ struct Gen {
            return msg::BlockCopy{i64(),  id<DeviceId>(), pick<msg::BlockState>(msg::kBlockStateCount),
                                  flag(), i64(),          id<DeviceId>()};
          })};
+  }
+
+  void fill(msg::Drained& m) { m = {id<WorkerId>(), u64(), i64()}; }
+  void fill(msg::DrainRequest& m) { m = {text(), pick<msg::DrainWish>(msg::kDrainWishCount)}; }
+  void fill(msg::DrainReply& m) {
+    m = {outcome(), id<WorkerId>(), text(), pick<msg::DrainState>(msg::kDrainStateCount),
+         text(),    i64(),          i64(),  i64()};
   }
 
   // A new alternative without a fill() does not compile.

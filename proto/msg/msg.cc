@@ -89,6 +89,12 @@ void align_clocks(std::vector<TraceReply>& replies, const std::map<WorkerId, std
   }
 }
 
+std::string_view name_of(DrainState state) {
+  static constexpr std::string_view kNames[] = {"stays", "waiting", "stopping", "moving", "gone", "lost"};
+  static_assert(std::size(kNames) == kDrainStateCount);
+  return kNames[static_cast<std::size_t>(state)];
+}
+
 std::string_view name_of(const Message& message) {
   static constexpr std::string_view kNames[] = {
       "Join",          "Welcome",     "Log",           "Progress",  "TaskFailed",    "Stuck",
@@ -96,7 +102,7 @@ std::string_view name_of(const Message& message) {
       "StatusRequest", "StatusReply", "Shutdown",      "Ping",      "Pong",          "Refusal",
       "PeerHello",     "ArenaMap",    "PeerBatch",     "Explain",   "Explanation",   "TraceRequest",
       "TraceReply",    "Held",        "Resume",        "Resumed",   "Ack",           "BlocksRequest",
-      "BlocksReply"};
+      "BlocksReply",   "Drained",     "DrainRequest",  "DrainReply"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

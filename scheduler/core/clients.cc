@@ -45,11 +45,4 @@ void on_operator_release(State& s, const OperatorRelease& release) {
   log_to_workers(s, msg::Release{std::move(released)}, Haste::kLazy);
 }
 
-// What runs there goes on, and what it holds stays: only new work goes elsewhere.
-void on_operator_drain(State& s, const OperatorDrain& drain) {
-  Device* device = s.device(drain.device);
-  if (device == nullptr || !device->alive || !s.is_worker(device->peer)) return;
-  device->draining = drain.on;
-}
-
 }  // namespace tilewise::scheduler

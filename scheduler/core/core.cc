@@ -26,6 +26,7 @@ struct Core::Impl {
       if (const auto* m = std::get_if<msg::TaskFailed>(&message)) return on_task_failed(s, peer, *m);
       if (const auto* m = std::get_if<msg::Stuck>(&message)) return on_stuck(s, peer, *m);
       if (auto* m = std::get_if<msg::Held>(&message)) return on_held(s, peer, *m);
+      if (const auto* m = std::get_if<msg::Drained>(&message)) return on_drained(s, peer, *m);
       if (auto* m = std::get_if<msg::TraceReply>(&message)) return on_trace_reply(s, peer, *m);
       if (auto* m = std::get_if<msg::BlocksReply>(&message)) return on_blocks_reply(s, peer, *m);
     }
@@ -41,6 +42,8 @@ struct Core::Impl {
       return on_trace_request(s, peer, *m);
     if (const auto* m = std::get_if<msg::BlocksRequest>(&message); m != nullptr && role != msg::Role::kWorker)
       return on_blocks_request(s, peer, *m);
+    if (const auto* m = std::get_if<msg::DrainRequest>(&message); m != nullptr && role != msg::Role::kWorker)
+      return on_drain_request(s, peer, *m);
     if (std::holds_alternative<msg::StatusRequest>(message)) return send(s, peer.conn, status_of(s));
     if (std::holds_alternative<msg::Shutdown>(message)) return on_shutdown(s, peer.conn);
     if (const auto* m = std::get_if<msg::Refusal>(&message))
@@ -66,7 +69,8 @@ struct Core::Impl {
     if (std::holds_alternative<msg::Pong>(event.message)) return;
     if (const auto* ping = std::get_if<msg::Ping>(&event.message))
       return send(s, event.from, msg::Pong{ping->nonce});
-    from_peer(s.peer(it->second.peer), event.message);
+    Peer& peer = s.peer(it->second.peer);
+    if (peer.alive) from_peer(peer, event.message);  // else it has left, and has nothing more to say
   }
 };
 
@@ -92,6 +96,7 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
   }
   check_liveness(s);
   check_recovery(s);
+  check_drains(s);
   end_stuck_graph(s);
   retire(s);
   tell_progress(s);
@@ -105,6 +110,7 @@ TimeNs Core::next_deadline() const {
   next = std::min(next, s.lazy_at);
   if (!s.stuck.empty()) next = std::min(next, s.stuck_at);
   if (s.recovery.pending && s.recovery.waiting.empty()) next = std::min(next, s.recovery.give_up_at);
+  next = std::min(next, drains_deadline(s));
   for (const GraphId id : s.dirty) {
     if (const GraphRecord* graph = s.graphs.find(id))
       next = std::min(next, graph->told_at + s.options.progress_every_ns);

@@ -11,18 +11,45 @@ msg::PlannedOp without_history(const OpRecord& record);  // its blocks exist; ho
 // peers.cc
 void on_closed(State& s, Conn conn);
 void lose_peer(State& s, WorkerId id);
+void let_go(State& s, WorkerId id);  // a worker that leaves as asked: only its link stays, until it closes it
 void check_liveness(State& s);
 void on_shutdown(State& s, Conn from);
 
 // recovery.cc
 void begin_recovery(State& s, const Peer& dead);  // tells the others of the loss, and asks them
+void begin_survey(State& s, WorkerId leaver);     // asks everybody as if it had died
 void on_held(State& s, Peer& worker, msg::Held& held);
 void check_recovery(State& s);  // goes on when everybody has answered; gives up when nobody is left
 // Where the blocks of the op's results are, for placing what reads them. Lost devices are replaced by others.
 ir::Placement placement_now(const State& s, const OpRecord& op);
 
+void settle_recovery(State& s, std::vector<msg::Plan> plans);  // everybody is told what is made again where
+std::vector<OpId> pinned_ops(const State& s);                  // by the loss or survey that is pending
+
 // recovery_plan.cc
 std::vector<msg::Plan> plan_recovery(State& s);
+// A block that a leaving worker has and somebody needs: `to` has a copy of it already, or is still to be chosen.
+struct MovedBlock {
+  ArrayId array;
+  std::int64_t block = 0;
+  DeviceId from, to;
+};
+struct Departure {
+  std::string why;  // not empty: it must stay
+  std::vector<MovedBlock> blocks;
+};
+Departure plan_departure(State& s, WorkerId leaver);  // from the answers to a survey
+
+// drain.cc
+void wish_drain(State& s, WorkerId worker, bool leave);
+void on_operator_drain(State& s, const OperatorDrain& drain);
+void on_drain_request(State& s, Peer& asker, const msg::DrainRequest& request);
+void on_drained(State& s, const Peer& worker, const msg::Drained& report);
+void forget_drains(State& s, WorkerId lost);
+void check_drains(State& s);
+void conclude_survey(State& s);  // everybody has answered
+TimeNs drains_deadline(const State& s);
+msg::DrainReply drain_status(const State& s, const Peer& worker);
 
 // submit.cc
 void on_submit(State& s, Peer& client, msg::Submit& submit);
@@ -50,7 +77,6 @@ void on_cancel(State& s, Peer& client, const msg::CancelRequest& cancel);
 
 void on_operator_cancel(State& s, const OperatorCancel& cancel);
 void on_operator_release(State& s, const OperatorRelease& release);
-void on_operator_drain(State& s, const OperatorDrain& drain);
 
 // view.cc
 View view_of(const State& s, const ViewRequest& request);

@@ -117,7 +117,7 @@ void remember_op(State& s, const OpRecord& op) {
 
 void remember_loss(State& s, const Peer& peer) {
   if (!kept(s)) return;
-  s.history.lost.push_back({peer.info.id, peer.info.role, peer.info.name, s.now - s.start});
+  s.history.lost.push_back({peer.info.id, peer.info.role, peer.info.name, s.now - s.start, peer.left});
   if (s.history.lost.size() > kMaxLostPeers) s.history.lost.pop_front();
 }
 

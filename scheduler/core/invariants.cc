@@ -26,7 +26,9 @@ void check_peers(const State& s) {
     TW_CHECK(peer.log_applied < peer.log_next, "a peer cannot apply what was not sent");
     const auto link = s.links.find(peer.conn);
     const bool linked = link != s.links.end() && link->second.peer == id;
-    TW_CHECK(linked == peer.alive, "a peer lives as long as its link");
+    TW_CHECK(linked == peer.alive || (peer.left && !peer.alive),
+             "a peer lives as long as its link, unless it was to leave");
+    TW_CHECK(!s.leaving.contains(id) || (peer.alive && s.is_worker(id)), "only a living worker may leave");
     for (const DeviceId device : peer.info.devices) {
       TW_CHECK(s.device(device) != nullptr && s.device(device)->peer == id &&
                    s.device(device)->alive == peer.alive,
@@ -39,8 +41,9 @@ void check_peers(const State& s) {
   TW_CHECK(alive == s.live.size() && std::is_sorted(s.live.begin(), s.live.end()),
            "live peers are counted once");
   for (const auto& [conn, link] : s.links) {
-    TW_CHECK(!link.peer || (s.peer(link.peer).conn == conn && s.peer(link.peer).alive),
-             "a link knows its peer");
+    TW_CHECK(
+        !link.peer || (s.peer(link.peer).conn == conn && (s.peer(link.peer).alive || s.peer(link.peer).left)),
+        "a link knows its peer");
     TW_CHECK(!s.closed.contains(conn), "a link is open or closed");
   }
   TW_CHECK(offered.size() == s.plugins.size(), "plug-ins are those of living workers");
@@ -223,8 +226,8 @@ void mix(Digest& d, const ir::Placement& placement) {
 void mix(Digest& d, const Peer& peer) {
   for (const std::uint64_t x :
        {std::uint64_t{peer.info.id.value}, std::uint64_t{peer.conn.value}, std::uint64_t{peer.alive},
-        std::uint64_t{peer.session.value}, peer.log_next + peer.log.size(), peer.log_applied,
-        static_cast<std::uint64_t>(peer.info.role)}) {
+        std::uint64_t{peer.left}, std::uint64_t{peer.session.value}, peer.log_next + peer.log.size(),
+        peer.log_applied, static_cast<std::uint64_t>(peer.info.role)}) {
     d.mix(x);
   }
   for (const std::string* text : {&peer.info.name, &peer.info.host_id, &peer.software_version}) {
@@ -332,6 +335,14 @@ std::uint64_t digest_of(const State& s) {
   for (const auto& [host, number] : s.hosts) d.mix(std::string_view(host)), d.mix(number);
   s.plans.mix_into(d);
   d.mix(s.recovery.version), d.mix(s.recovery.settled), d.mix(s.recovery.pending);
+  d.mix(s.recovery.leaver.value);
+  for (const auto& [id, leaving] : s.leaving) {
+    d.mix(id.value), d.mix(static_cast<std::uint64_t>(leaving.step)), d.mix(leaving.stays);
+    d.mix(leaving.round), d.mix(std::string_view(leaving.why));
+    d.mix(static_cast<std::uint64_t>(leaving.news_at)), d.mix(static_cast<std::uint64_t>(leaving.again_at));
+    for (const auto& [worker, left] : leaving.waiting)
+      d.mix(worker.value), d.mix(static_cast<std::uint64_t>(left));
+  }
   for (const WorkerId id : s.recovery.waiting) d.mix(id.value);
   for (const GraphId id : s.dirty) d.mix(id.value);
   for (const GraphId id : s.cancelling) d.mix(id.value);

@@ -254,7 +254,12 @@ void on_join(State& s, Conn from, msg::Join& join) {
     if (hears_of(peer, other)) log_to(s, id, msg::PeerJoined{other.info});
     if (hears_of(other, peer)) log_to(s, other_id, msg::PeerJoined{peer.info});
   }
-  if (join.role == msg::Role::kWorker) send_snapshot(s, id);
+  if (join.role != msg::Role::kWorker) return;
+  send_snapshot(s, id);
+  for (const auto& [leaver, leaving] : s.leaving) {
+    if (leaving.step != Leaving::Step::kWaiting)
+      log_to(s, id, msg::Drain{leaver, msg::DrainOrder::kStop, leaving.round, {}});
+  }
 }
 
 }  // namespace tilewise::scheduler

@@ -47,17 +47,22 @@ void forget_kept_plans(State& s) {
     log_to_workers(s, msg::ForgetPlans{std::move(gone)}, Haste::kLazy);
 }
 
+void flush_log(State& s, Peer& peer) {
+  if (peer.log.empty()) return;
+  msg::Log log{s.options.term, peer.log_next, std::move(peer.log)};
+  peer.log.clear();
+  peer.log_urgent = false;
+  peer.log_next += log.entries.size();
+  send(s, peer.conn, std::move(log));
+}
+
 void flush_logs(State& s) {
   const bool due = s.now >= s.lazy_at;
   std::erase_if(s.with_log, [&](WorkerId id) {
     Peer& peer = s.peer(id);
     if (peer.log.empty()) return true;  // it was lost
     if (!(peer.log_urgent || due)) return false;
-    msg::Log log{s.options.term, peer.log_next, std::move(peer.log)};
-    peer.log.clear();
-    peer.log_urgent = false;
-    peer.log_next += log.entries.size();
-    send(s, peer.conn, std::move(log));
+    flush_log(s, peer);
     return true;
   });
   if (due) s.lazy_at = kNever;

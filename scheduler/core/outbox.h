@@ -18,5 +18,6 @@ void log_to(State& s, WorkerId peer, msg::LogEntry entry, Haste haste = Haste::k
 void forget_kept_plans(State& s);
 void log_to_workers(State& s, const msg::LogEntry& entry, Haste haste = Haste::kNow);
 void flush_logs(State& s);
+void flush_log(State& s, Peer& peer);  // at once, all that it has
 
 }  // namespace tilewise::scheduler

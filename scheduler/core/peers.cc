@@ -20,16 +20,19 @@ void lose_session(State& s, Session& session, const std::string& name) {
   if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)}, Haste::kLazy);
 }
 
-}  // namespace
+void tell_clients(State& s, const msg::LogEntry& entry) {
+  for (const WorkerId other : s.live) {
+    if (s.peer(other).info.role == msg::Role::kClient) log_to(s, other, entry);
+  }
+}
 
-void lose_peer(State& s, WorkerId id) {
-  Peer& peer = s.peer(id);
-  if (!peer.alive) return;
+// From the tables of the living.
+void strike_out(State& s, Peer& peer) {
+  const WorkerId id = peer.info.id;
   remember_loss(s, peer);
   drop_from_traces(s, id);
   peer.alive = false;
   std::erase(s.live, id);
-  s.links.erase(peer.conn);
   peer.log.clear();
   peer.log_urgent = false;
   s.speeds.forget_links(id);
@@ -45,12 +48,31 @@ void lose_peer(State& s, WorkerId id) {
     if (--known->second.workers == 0) s.plugins.erase(known);
   }
   peer.plugins.clear();
+}
+
+}  // namespace
+
+void let_go(State& s, WorkerId id) {
+  Peer& peer = s.peer(id);
+  flush_log(s, peer);
+  peer.left = true;
+  strike_out(s, peer);
+  acknowledge_cancels(s, id, ~std::uint64_t{0});
+}
+
+void lose_peer(State& s, WorkerId id) {
+  Peer& peer = s.peer(id);
+  if (!peer.alive) {
+    if (peer.left) tell_clients(s, msg::Drain{id, msg::DrainOrder::kLeave, 0, {}});  // they have what it sent
+    return;
+  }
+  forget_drains(s, id);
+  strike_out(s, peer);
+  s.links.erase(peer.conn);
   // First who died, then what that means: peers discharge what the dead owed before they drop graphs.
   if (peer.info.role == msg::Role::kClient) log_to_workers(s, msg::PeerLost{id, 0, {}});
   if (peer.info.role == msg::Role::kWorker) {
-    for (const WorkerId other : s.live) {
-      if (s.peer(other).info.role == msg::Role::kClient) log_to(s, other, msg::PeerLost{id, 0, {}});
-    }
+    tell_clients(s, msg::PeerLost{id, 0, {}});
     begin_recovery(s, peer);
   }
   acknowledge_cancels(s, id, ~std::uint64_t{0});

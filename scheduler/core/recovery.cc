@@ -12,12 +12,17 @@ namespace {
 
 bool lost(const State& s, const OpShare& share) { return !s.device(share.device)->alive; }
 
+// The same, or on the worker that might leave.
+bool lost_or_leaving(const State& s, const OpShare& share) {
+  return lost(s, share) || s.device(share.device)->peer == s.recovery.leaver;
+}
+
 // Something of its results may have been lost and may still be wanted.
 bool hurt(const State& s, const OpRecord& head) {
   if (head.retired) return false;
   const auto on_lost = [&](const OpRecord& op) {
     return std::any_of(op.shares.begin(), op.shares.end(),
-                       [&](const OpShare& share) { return lost(s, share); });
+                       [&](const OpShare& share) { return lost_or_leaving(s, share); });
   };
   if (!on_lost(head) && std::none_of(head.layers.begin(), head.layers.end(),
                                      [&](OpId layer) { return on_lost(s.ops.at(layer)); }))
@@ -81,9 +86,60 @@ void close_lost_shares(State& s) {
   }
 }
 
-void settle(State& s, std::vector<msg::Plan> plans) {
+// Everybody is asked for what they have of the ops concerned.
+void ask(State& s, WorkerId lost) {
+  Recovery& r = s.recovery;
+  ++r.version;
+  r.pending = true;
+  r.answers.clear();
+  r.asked = concerned(s);
+  r.waiting.clear();
+  const msg::PeerLost entry{lost, r.version, pinned_ops(s)};
+  for (const WorkerId worker : s.live) {
+    if (!s.is_worker(worker)) continue;
+    log_to(s, worker, entry);
+    r.waiting.insert(worker);
+  }
+  r.give_up_at = s.now + s.options.recovery_wait_ns;
+}
+
+// Nobody is left who could make anything again.
+void give_up(State& s) {
+  const msg::Outcome why{Errc::kWorkerLost, "workers were lost, and no other one came in time"};
+  std::vector<GraphId> graphs;
+  s.ops.for_each([&](OpRecord& op) {
+    if (op.of || !hurt(s, op)) return;
+    ++s.recovery.unrecoverable;
+    for (const ir::OutputSpec& output : op.op.outputs) {
+      ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+      fail_array(array, {why.code, "blocks of " + describe(array) + " were lost: " + why.message});
+    }
+  });
+  s.graphs.for_each([&](const GraphRecord& graph) {
+    if (graph.ops_open > 0) graphs.push_back(graph.id);
+  });
+  std::sort(graphs.begin(), graphs.end());
+  for (const GraphId graph : graphs) cancel_graph(s, graph, why);
+  settle_recovery(s, {});
+}
+
+}  // namespace
+
+std::vector<OpId> pinned_ops(const State& s) {
+  std::vector<OpId> ops;
+  for (const OpId head : s.recovery.asked) {
+    const OpRecord* op = s.ops.find(head);
+    if (op == nullptr || op->retired) continue;
+    if (!op->forgotten) ops.push_back(head);
+    ops.insert(ops.end(), op->layers.begin(), op->layers.end());
+  }
+  return ops;
+}
+
+void settle_recovery(State& s, std::vector<msg::Plan> plans) {
   Recovery& r = s.recovery;
   r.pending = false;
+  r.leaver = {};
   r.settled = r.version;
   r.answers.clear();
   r.waiting.clear();
@@ -105,49 +161,16 @@ void settle(State& s, std::vector<msg::Plan> plans) {
   log_to_workers(s, msg::Recover{r.version, std::move(plans)});
 }
 
-// Nobody is left who could make anything again.
-void give_up(State& s) {
-  const msg::Outcome why{Errc::kWorkerLost, "workers were lost, and no other one came in time"};
-  std::vector<GraphId> graphs;
-  s.ops.for_each([&](OpRecord& op) {
-    if (op.of || !hurt(s, op)) return;
-    ++s.recovery.unrecoverable;
-    for (const ir::OutputSpec& output : op.op.outputs) {
-      ArrayRecord& array = s.arrays.at(ArrayId{output.array});
-      fail_array(array, {why.code, "blocks of " + describe(array) + " were lost: " + why.message});
-    }
-  });
-  s.graphs.for_each([&](const GraphRecord& graph) {
-    if (graph.ops_open > 0) graphs.push_back(graph.id);
-  });
-  std::sort(graphs.begin(), graphs.end());
-  for (const GraphId graph : graphs) cancel_graph(s, graph, why);
-  settle(s, {});
-}
-
-}  // namespace
-
 void begin_recovery(State& s, const Peer& dead) {
   Recovery& r = s.recovery;
-  ++r.version;
-  r.pending = true;
-  r.answers.clear();
-  r.asked = concerned(s);
-  r.waiting.clear();
-  msg::PeerLost entry{dead.info.id, r.version, {}};
-  for (const OpId head : r.asked) {
-    const OpRecord& op = s.ops.at(head);
-    if (op.retired) continue;
-    if (!op.forgotten) entry.ops.push_back(head);
-    entry.ops.insert(entry.ops.end(), op.layers.begin(), op.layers.end());
-  }
-  for (const WorkerId worker : s.live) {
-    if (!s.is_worker(worker)) continue;
-    log_to(s, worker, entry);
-    r.waiting.insert(worker);
-  }
-  r.give_up_at = s.now + s.options.recovery_wait_ns;
-  if (r.asked.empty()) settle(s, {});
+  if (r.leaver) s.leaving.at(std::exchange(r.leaver, {})).step = Leaving::Step::kReady;  // to be asked again
+  ask(s, dead.info.id);
+  if (r.asked.empty()) settle_recovery(s, {});
+}
+
+void begin_survey(State& s, WorkerId leaver) {
+  s.recovery.leaver = leaver;
+  ask(s, {});
 }
 
 void on_held(State& s, Peer& worker, msg::Held& held) {
@@ -169,8 +192,9 @@ void check_recovery(State& s) {
   const bool somebody =
       std::any_of(s.live.begin(), s.live.end(), [&](WorkerId id) { return s.is_worker(id); });
   if (somebody) {
+    if (r.leaver) return conclude_survey(s);
     std::vector<msg::Plan> plans = plan_recovery(s);
-    return settle(s, std::move(plans));
+    return settle_recovery(s, std::move(plans));
   }
   if (s.now >= r.give_up_at) give_up(s);
 }

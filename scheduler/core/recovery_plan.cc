@@ -3,7 +3,8 @@
 // Words: a *head* is a planned op, its *points* number the blocks of its results. A point is *wanted* if a result is held, a
 // client's fetch waits for it, a task that has been begun waits for it, a task not begun will read it, or a point that is
 // made again reads it. A wanted point is *there* if its owner lives and has the block or will make it; else it is *kept*
-// where another device has a copy, else it is *made again*. Heads are visited from the last to the first, so every reader
+// where another device has a copy, else it is *made again*. The same says what must be *moved* before a worker may leave: it is
+// looked at as if it had died, but what it has is not made again. Heads are visited from the last to the first, so every reader
 // comes before what it reads, and each is visited once.
 #include <tilewise/ir/file_info.h>
 
@@ -28,7 +29,8 @@ bool contains(const Ranges& ranges, std::int64_t block) {
 
 class Planner {
  public:
-  explicit Planner(State& s) : s_(s) {
+  // `leaver`: given, a worker that might leave; then nothing is changed, only asked.
+  explicit Planner(State& s, WorkerId leaver = {}) : s_(s), leaver_(leaver) {
     for (const msg::Held& held : s.recovery.answers) {
       cut_ = cut_ || held.cut;
       for (const auto& share : held.shares) shares_[{share.op, share.device}] = &share;
@@ -60,6 +62,14 @@ class Planner {
     return true;
   }
 
+  Departure departure() {
+    Departure out;
+    const bool possible = compute();
+    out.why = blocked_;
+    if (possible) out.blocks = std::move(moved_);
+    return out;
+  }
+
   // Layers in the order of the plan: producers first.
   std::vector<msg::Plan> commit() {
     std::vector<msg::Plan> plans;
@@ -89,7 +99,10 @@ class Planner {
 
   // ---- what is there ----
 
-  bool alive(DeviceId id) const { return s_.device(id)->alive; }
+  bool alive(DeviceId id) const {
+    const Device& device = *s_.device(id);
+    return device.alive && device.peer != leaver_;
+  }
 
   // The record that stands for the point, or none.
   OpRecord* maker(const OpRecord& head, const ir::Index& point) const {
@@ -100,21 +113,49 @@ class Planner {
     return head.forgotten ? nullptr : &s_.ops.at(head.id);
   }
 
-  bool sealed(const OpRecord& head, std::int64_t point, DeviceId device) const {
-    return std::all_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
+  bool has(ArrayId array, std::int64_t point, DeviceId device) const {
+    const auto found = blocks_.find(array);
+    if (found == blocks_.end()) return false;
+    const auto at = std::find_if(found->second.begin(), found->second.end(),
+                                 [&](const auto* blocks) { return blocks->device == device; });
+    return at != found->second.end() && contains((*at)->sealed, point);
+  }
+
+  // The owner had let it go, and has it again.
+  bool has_as_copy(const OpRecord& head, std::int64_t point, DeviceId owner) const {
+    return std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
       const auto found = blocks_.find(ArrayId{output.array});
       if (found == blocks_.end()) return false;
-      const auto at = std::find_if(found->second.begin(), found->second.end(),
-                                   [&](const auto* blocks) { return blocks->device == device; });
-      return at != found->second.end() && contains((*at)->sealed, point);
+      return std::any_of(found->second.begin(), found->second.end(), [&](const auto* blocks) {
+        return blocks->device == owner && contains(blocks->sealed, point) && contains(blocks->wanted, point);
+      });
     });
   }
 
-  DeviceId sealed_somewhere(const OpRecord& head, std::int64_t point) const {
-    const auto found = blocks_.find(ArrayId{head.op.outputs[0].array});
-    if (found == blocks_.end()) return {};
-    for (const auto* blocks : found->second) {
-      if (alive(blocks->device) && sealed(head, point, blocks->device)) return blocks->device;
+  // Some of the task's results, and all that anybody wants.
+  bool sealed(const OpRecord& head, std::int64_t point, DeviceId device) {
+    const std::vector<ir::OutputSpec>& outputs = head.op.outputs;
+    bool some = false;
+    for (const ir::OutputSpec& output : outputs) {
+      const bool there = has(ArrayId{output.array}, point, device);
+      some = some || there;
+      if (!there && (outputs.size() == 1 || wanted(ArrayId{output.array}, point) ||
+                     demanded_.contains({output.array, point})))
+        return false;
+    }
+    return some;
+  }
+
+  // Living devices first; a leaver only if no other has it.
+  DeviceId sealed_somewhere(const OpRecord& head, std::int64_t point, bool living = true) {
+    for (const ir::OutputSpec& output : head.op.outputs) {
+      const auto found = blocks_.find(ArrayId{output.array});
+      if (found == blocks_.end()) continue;
+      for (const auto* blocks : found->second) {
+        if (alive(blocks->device) == living && s_.device(blocks->device)->alive &&
+            sealed(head, point, blocks->device))
+          return blocks->device;
+      }
     }
     return {};
   }
@@ -123,9 +164,36 @@ class Planner {
     return std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
       const auto found = blocks_.find(ArrayId{output.array});
       return found != blocks_.end() &&
-             std::any_of(found->second.begin(), found->second.end(),
-                         [&](const auto* blocks) { return contains(blocks->sealed, point); });
+             std::any_of(found->second.begin(), found->second.end(), [&](const auto* blocks) {
+               return s_.device(blocks->device)->alive && contains(blocks->sealed, point);
+             });
     });
+  }
+
+  // On a device of the worker that leaves: it had finished the point and let go of the result. So whoever was to read it has done
+  // so, or has it; only who says that it still waits is believed.
+  bool spent(const OpRecord& op, DeviceId device, std::int64_t ordinal, std::int64_t point) const {
+    if (s_.device(device)->peer != s_.recovery.leaver || op.op.outputs.size() != 1 ||
+        has(ArrayId{op.op.outputs[0].array}, point, device))
+      return false;
+    const auto share = shares_.find({op.id, device});
+    if (share == shares_.end()) return op.finished;
+    return ordinal < share->second->next && !contains(share->second->begun, point);
+  }
+
+  // It left as it was asked to, some time ago: what was wanted then has layers, and nothing more is wanted since, unless to
+  // make something else again.
+  bool settled(DeviceId device) const {
+    const Peer& peer = s_.peer(s_.device(device)->peer);
+    return peer.left && peer.info.id != s_.recovery.leaver;
+  }
+
+  // The task's results on the leaver, to be copied to `to`, or anywhere.
+  void move(const OpRecord& head, std::int64_t point, DeviceId from, DeviceId to) {
+    for (const ir::OutputSpec& output : head.op.outputs) {
+      const ArrayId id{output.array};
+      if (has(id, point, from)) moved_.push_back({id, point, from, to});
+    }
   }
 
   // The device lives, and will make the point or is making it. An op that nobody was asked about is newer than the loss.
@@ -137,21 +205,26 @@ class Planner {
 
   // ---- what is wanted ----
 
-  bool wanted(const Group& group, std::int64_t point) {
-    for (const ir::OutputSpec& output : group.head->op.outputs) {
-      const ArrayId id{output.array};
-      const ArrayRecord& array = s_.arrays.at(id);
-      if (!array.failed.ok()) continue;
-      if (array.held || !array.fetches.empty()) return true;
-      const auto blocks = blocks_.find(id);
-      if (blocks != blocks_.end() && std::any_of(blocks->second.begin(), blocks->second.end(),
-                                                 [&](const auto* on) { return contains(on->wanted, point); }))
-        return true;
-      for (const auto& [user, operand] : users_[id]) {
-        if (will_read(user, operand, point)) return true;
-      }
-    }
-    return false;
+  bool wanted(const Group& group, std::int64_t point, bool spent) {
+    const auto& outputs = group.head->op.outputs;
+    return std::any_of(outputs.begin(), outputs.end(), [&](const ir::OutputSpec& output) {
+      return wanted(ArrayId{output.array}, point, spent);
+    });
+  }
+
+  bool wanted(ArrayId id, std::int64_t point, bool spent = false) {
+    const ArrayRecord& array = s_.arrays.at(id);
+    if (!array.failed.ok()) return false;
+    if (array.held || (!spent && !array.fetches.empty())) return true;
+    const auto blocks = blocks_.find(id);
+    if (blocks != blocks_.end() &&
+        std::any_of(blocks->second.begin(), blocks->second.end(),
+                    [&](const auto* on) { return alive(on->device) && contains(on->wanted, point); }))
+      return true;
+    if (spent) return false;
+    const auto& users = users_[id];
+    return std::any_of(users.begin(), users.end(),
+                       [&](const auto& user) { return will_read(user.first, user.second, point); });
   }
 
   // Some point that has not been begun on a living device reads the block.
@@ -204,13 +277,13 @@ class Planner {
     for (const OpId id : records) {
       const OpRecord& op = s_.ops.at(id);
       for (const DeviceId device : op.placement.devices()) {
-        if (alive(device)) continue;
+        if (alive(device) || settled(device)) continue;
         const std::int64_t owned = op.placement.owned_count(device);
         for (std::int64_t i = 0; i < owned; ++i) {
           const ir::Index at = op.placement.nth(device, i);
           if (maker(head, at) != &op) continue;
           const std::int64_t point = ir::ravel(at, head.op.space.counts());
-          if (wanted(group, point)) group.demand.push_back(point);
+          if (wanted(group, point, spent(op, device, i, point))) group.demand.push_back(point);
         }
       }
     }
@@ -238,9 +311,18 @@ class Planner {
       const ir::Index at = ir::unravel(point, counts);
       const OpRecord* op = maker(head, at);
       const DeviceId owner = op == nullptr ? DeviceId{} : op->placement.owner(at);
-      if (owner && alive(owner) && (sealed(head, point, owner) || to_come(*op, at, point, owner))) continue;
+      if (owner && alive(owner) && (sealed(head, point, owner) || to_come(*op, at, point, owner))) {
+        if (has_as_copy(head, point, owner)) ir::append(group.kept, point, owner);
+        continue;
+      }
+      const DeviceId leaving = leaver_ ? sealed_somewhere(head, point, false) : DeviceId{};
       if (const DeviceId device = sealed_somewhere(head, point)) {
         ir::append(group.kept, point, device);
+        if (leaving) move(head, point, leaving, device);
+        continue;
+      }
+      if (leaving) {
+        move(head, point, leaving, {});
         continue;
       }
       if (sealed_in_part(head, point))
@@ -284,6 +366,9 @@ class Planner {
           const OpId producer = s_.arrays.at(ArrayId{head.op.operands[read.operand].array}).producer;
           Group& source = groups_[producer];
           source.demand.push_back(read.block);
+          const OpRecord* maker = s_.ops.find(producer);
+          if (maker != nullptr && maker->op.outputs.size() > 1)
+            demanded_.insert({head.op.operands[read.operand].array, read.block});
           if (source.demanded_by.empty() || source.demanded_by.back() != head.id)
             source.demanded_by.push_back(head.id);
           left.insert(producer);
@@ -295,6 +380,12 @@ class Planner {
 
   // Ends everything that wants what cannot be had.
   bool broken(const Group& group, const std::string& why) {
+    if (leaver_) {
+      const std::vector<ir::OutputSpec>& outputs = group.head->op.outputs;
+      blocked_ = why;
+      if (!outputs.empty()) blocked_ = describe(s_.arrays.at(ArrayId{outputs[0].array})) + ": " + why;
+      return false;
+    }
     std::string lost;
     for (const Peer& peer : s_.peers) {
       if (!peer.alive && peer.info.role == msg::Role::kWorker)
@@ -346,7 +437,7 @@ class Planner {
     if (!fresh) return found->second;
     for (const WorkerId id : s_.live) {
       const Peer& peer = s_.peer(id);
-      if (peer.info.role != msg::Role::kWorker) continue;
+      if (peer.info.role != msg::Role::kWorker || id == leaver_) continue;
       const bool offers =
           !call || std::any_of(peer.plugins.begin(), peer.plugins.end(), [&](const msg::PluginDesc& p) {
             return p.kernel == head.op.get<ir::CallAttrs>().kernel;
@@ -455,6 +546,10 @@ class Planner {
   }
 
   State& s_;
+  WorkerId leaver_;
+  std::string blocked_;                                        // why it cannot leave
+  std::vector<MovedBlock> moved_;                              // what is to be elsewhere before
+  std::set<std::pair<std::uint64_t, std::int64_t>> demanded_;  // blocks of tasks with several results
   bool cut_ = false;
   std::size_t total_ = 0;
   std::map<OpId, Group> groups_;
@@ -465,6 +560,8 @@ class Planner {
 };
 
 }  // namespace
+
+Departure plan_departure(State& s, WorkerId leaver) { return Planner(s, leaver).departure(); }
 
 std::vector<msg::Plan> plan_recovery(State& s) {
   // Each failure ends something that was under way or could be named, so this comes to an end.

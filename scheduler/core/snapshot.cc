@@ -180,7 +180,8 @@ template <class A> void fields(A& a, Options& x) {
 }
 template <class A> void fields(A& a, Link& x) { a(x.peer, x.heard, x.pinged); }
 template <class A> void fields(A& a, Peer& x) {
-  a(x.info, x.conn, x.alive, x.session, x.software_version, x.plugins, x.log_next, x.log_applied, x.lanes);
+  a(x.info, x.conn, x.alive, x.left, x.session, x.software_version, x.plugins, x.log_next, x.log_applied,
+    x.lanes);
 }
 template <class A> void fields(A& a, Device& x) {
   a(x.id, x.peer, x.alive, x.kind, x.host, x.streams, x.memory_bytes, x.spill_bytes, x.load_bytes, x.stats,
@@ -223,8 +224,12 @@ template <class A> void fields(A& a, GraphRecord& x) {
 template <class A> void fields(A& a, Plugin& x) { a(x.version, x.hash, x.workers); }
 template <class A> void fields(A& a, Trace& x) { a(x.blocks, x.to, x.nonce, x.of, x.waiting); }
 template <class A> void fields(A& a, Recovery& x) {
-  a(x.version, x.settled, x.pending, x.give_up_at, x.asked, x.waiting, x.answers, x.recovered, x.kept,
-    x.unrecoverable);
+  a(x.version, x.settled, x.pending, x.give_up_at, x.leaver, x.asked, x.waiting, x.answers, x.recovered,
+    x.kept, x.unrecoverable);
+}
+
+template <class A> void fields(A& a, Leaving& x) {
+  a(x.step, x.stays, x.round, x.waiting, x.news_at, x.again_at, x.why);
 }
 
 template <class A> void all(A& a, State& s) {
@@ -238,7 +243,7 @@ template <class A> void all(A& a, State& s) {
   s.arrays.archive(a, id_of);
   s.graphs.archive(a, id_of);
   a(s.plugins, s.hosts, s.next_array, s.next_op, s.next_graph, s.next_nonce, s.next_kept_plan, s.recovery,
-    s.lineage, s.traces, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.graphs_done,
+    s.leaving, s.lineage, s.traces, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.graphs_done,
     s.graphs_failed, s.tasks_done, s.running, s.retire_candidates, s.retired);
 }
 

@@ -35,6 +35,7 @@ struct Peer {
   msg::PeerInfo info;  // devices carry their global names
   Conn conn;
   bool alive = true;
+  bool left = false;  // not alive: it left as an operator wished, though its link may still be open
   SessionId session;  // clients only
   std::string software_version;
   std::vector<msg::PluginDesc> plugins;
@@ -153,6 +154,25 @@ struct Plugin {
   std::int32_t workers = 0;
 };
 
+// A worker that an operator wants to leave. One at a time goes beyond kWaiting.
+struct Leaving {
+  enum class Step : std::uint8_t {
+    kWaiting,   // for its turn, or for `why` to end
+    kStopping,  // what it has begun comes to its end
+    kReady,     // it is still: to be surveyed
+    kAsked,     // a survey is under way
+    kMoving,    // `waiting` take copies
+    kUndoing    // `waiting` stop doing so; then it goes on
+  };
+  Step step = Step::kWaiting;
+  bool stays = false;  // kUndoing: the wish was taken back
+  std::uint64_t round = 0;
+  std::map<WorkerId, std::int64_t> waiting;  // for their Drained: blocks left
+  TimeNs news_at = 0;                        // of those
+  TimeNs again_at = 0;                       // kWaiting: when to try
+  std::string why;                           // it cannot leave
+};
+
 struct Trace {          // being collected
   bool blocks = false;  // it is not a trace but where blocks are
   Conn to;
@@ -167,6 +187,7 @@ struct Recovery {
   std::uint64_t settled = 0;       // of the last Recover
   bool pending = false;            // a PeerLost of `version` is not answered by a Recover yet
   TimeNs give_up_at = 0;           // without any worker
+  WorkerId leaver;                 // of a survey: nobody was lost, this one might leave
   std::set<OpId> asked;            // ops whose blocks are pinned
   std::set<WorkerId> waiting;      // for their Held
   std::vector<msg::Held> answers;  // of this version
@@ -196,6 +217,7 @@ struct State {
   std::uint64_t next_array = 1, next_op = 1, next_graph = 1, next_nonce = 1, next_kept_plan = 1;
 
   Recovery recovery;
+  std::map<WorkerId, Leaving> leaving;
   std::set<OpId> lineage;                 // retired ops that are kept
   std::map<std::uint64_t, Trace> traces;  // by our nonce
   std::vector<GraphId> dirty;             // with progress to tell

@@ -106,22 +106,6 @@ SessionView session_view(const State& s, const Session& session) {
   return out;
 }
 
-std::vector<DrainView> draining_of(const State& s) {
-  std::vector<DrainView> out;
-  for (const Device& device : s.devices)
-    if (device.alive && device.draining) out.push_back({device.id, 0, device.stats.bytes_used});
-  std::size_t budget = out.empty() ? 0 : ViewLimits::kScannedOps;
-  if (budget == 0) return out;
-  s.ops.for_each([&](const OpRecord& op) {
-    if (budget == 0 || op.finished) return;
-    --budget;
-    for (const OpShare& share : op.shares)
-      for (DrainView& drain : out)
-        if (drain.device == share.device) drain.tasks_left += share.owned - share.completed;
-  });
-  return out;
-}
-
 View overview(const State& s) {
   Overview out;
   out.status = status_of(s);
@@ -143,7 +127,7 @@ View overview(const State& s) {
     out.graphs.push_back(s.history.graphs.at(*it).summary);
   for (const auto& [device, stuck] : s.stuck) out.stuck.push_back(stuck);
   out.lost.assign(s.history.lost.rbegin(), s.history.lost.rend());
-  out.draining = draining_of(s);
+  for (const auto& [worker, leaving] : s.leaving) out.draining.push_back(drain_status(s, s.peer(worker)));
   out.recovered = s.recovery.recovered;
   return out;
 }

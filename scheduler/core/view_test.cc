@@ -211,19 +211,20 @@ TEST_CASE("an operator releases an array: its session's hold ends") {
   CHECK(!w.submit(10, 2, {map(3, kGrid, {1})}, {3}).outcome.ok());  // its client can name it no more
 }
 
-TEST_CASE("a device that is drained gets nothing new, and says what is left on it") {
+TEST_CASE("a worker that is to leave gets nothing new, and says what is left on it") {
   World w = watched();
   const auto a = w.add_worker(1, 1, "a"), b = w.add_worker(2, 1, "b");
   w.join(10, w.client());
   w.submit(10, 1, {random(1, kGrid)}, {1});
   const msg::Plan first = w.log<msg::Plan>(1)[0];
   CHECK(first.ops[0].placement.owned_count(a.devices[0]) == 8);
-  w.step({OperatorDrain{a.devices[0]}});
+  w.step({OperatorDrain{a.you}});
   Overview o = overview(w);
   REQUIRE(o.draining.size() == 1);
-  CHECK(o.draining[0].device == a.devices[0]);
-  CHECK(o.draining[0].tasks_left == 8);  // what it was given it still does
-  w.complete(first);
+  CHECK(o.draining[0].worker == a.you);
+  CHECK(o.draining[0].state == msg::DrainState::kStopping);
+  CHECK(o.draining[0].tasks_left == 8);
+  w.complete(first);  // it had begun all of it
   CHECK(overview(w).draining[0].tasks_left == 0);
   // Also where readers would rather be with what they read, and where a plan made before could be taken.
   for (std::uint64_t n = 2; n < 9; ++n) {
@@ -236,10 +237,15 @@ TEST_CASE("a device that is drained gets nothing new, and says what is left on i
   ir::Op there = random(20, kGrid);
   there.hint.devices = {a.devices[0]};
   CHECK(w.submit(10, 20, {there}, {20}).outcome.code == Errc::kUnavailable);
-  w.step({OperatorDrain{b.devices[0]}});
+  w.step({OperatorDrain{b.you}});
   CHECK(w.submit(10, 21, {random(21, kGrid)}, {21}).outcome.code == Errc::kUnavailable);
-  w.step(
-      {OperatorDrain{a.devices[0], false}, OperatorDrain{b.devices[0], false}, OperatorDrain{DeviceId{77}}});
+  w.step({OperatorDrain{a.you, false}, OperatorDrain{b.you, false}, OperatorDrain{WorkerId{77}}});
+  CHECK(overview(w).draining.size() == 1);  // until nothing is on its way from there
+  const std::vector<msg::Drain> orders = w.log<msg::Drain>(2);
+  REQUIRE(!orders.empty());
+  CHECK(orders.back().order == msg::DrainOrder::kGoOn);
+  w.receive(2, msg::Drained{a.you, orders.back().round, 0});
+  CHECK(w.log<msg::Drain>(1).back().order == msg::DrainOrder::kGoOn);
   CHECK(overview(w).draining.empty());
   CHECK(w.submit(10, 22, {random(22, kGrid)}, {22}).outcome.ok());
   CHECK(w.log<msg::Plan>(1).back().ops[0].placement.owned_count(a.devices[0]) == 8);

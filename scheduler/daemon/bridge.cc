@@ -39,11 +39,11 @@ void Bridge::explain(GraphId graph, std::function<void(msg::Explanation)> answer
   });
 }
 
-void Bridge::drain(DeviceId device, bool on) {
-  loop_.post([this, device, on] {
-    daemon::log_info(on ? "operator drains a device" : "operator lets a device take work again",
-                     {{"device", device.value}});
-    server_.push(OperatorDrain{device, on});
+void Bridge::drain(WorkerId worker, bool on) {
+  loop_.post([this, worker, on] {
+    daemon::log_info(on ? "operator drains a worker" : "operator lets a worker stay",
+                     {{"worker", worker.value}});
+    server_.push(OperatorDrain{worker, on});
   });
 }
 

@@ -20,7 +20,7 @@ class Bridge final : public dashboard::Source {
               std::function<void(Result<std::vector<msg::BlocksReply>>)> answer) override;
   void cancel(GraphId graph) override;
   void release(ArrayId array) override;
-  void drain(DeviceId device, bool on) override;
+  void drain(WorkerId worker, bool on) override;
 
  private:
   struct Explaining {

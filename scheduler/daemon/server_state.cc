@@ -101,7 +101,7 @@ void Server::note(const Event& event) {
     put(entries_, release->array.value);
   } else if (const auto* drain = std::get_if<OperatorDrain>(&event)) {
     put(entries_, Entry::kDrain);
-    put(entries_, drain->device.value);
+    put(entries_, drain->worker.value);
     put(entries_, static_cast<std::uint8_t>(drain->on));
   }
 }
@@ -348,8 +348,8 @@ Status Server::replay_step(std::string_view bytes) {
       case Entry::kCancel: events_.push_back(OperatorCancel{GraphId{in.get<std::uint64_t>()}}); break;
       case Entry::kRelease: events_.push_back(OperatorRelease{ArrayId{in.get<std::uint64_t>()}}); break;
       case Entry::kDrain: {
-        const DeviceId device{in.get<std::uint32_t>()};
-        events_.push_back(OperatorDrain{device, in.get<std::uint8_t>() != 0});
+        const WorkerId worker{in.get<std::uint32_t>()};
+        events_.push_back(OperatorDrain{worker, in.get<std::uint8_t>() != 0});
         break;
       }
       default: return error(Errc::kCorruptData, "the journal has an event of unknown kind");

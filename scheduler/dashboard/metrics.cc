@@ -81,7 +81,7 @@ void about_cluster(Text& t, const scheduler::Overview& o) {
   t.family("tilewise_tasks_completed_total", "counter",
            "Tasks that workers reported as completed, failed ones included.");
   t.sample(s.tasks_done);
-  t.family("tilewise_devices_draining", "gauge", "Devices that an operator keeps new work from.");
+  t.family("tilewise_workers_draining", "gauge", "Workers that are to leave as an operator wished.");
   t.sample(o.draining.size());
   t.family("tilewise_blocks_recovered_total", "counter", "Blocks made again after workers were lost.");
   t.sample(o.recovered);

@@ -149,11 +149,11 @@ Response act(Dashboard::Impl& d, const Request& request, const Query& query, con
   if (*entry.role != Role::kOperator)
     return problem(request, http::status::forbidden, "readers only look; log in as operator");
   if (query.path() == "/api/drain") {
-    const auto device = Query::parse(text_of(body, "device").value_or(""));
+    const auto worker = Query::parse(text_of(body, "worker").value_or(""));
     const std::string_view on = text_of(body, "on").value_or("yes");
-    if (!device || *device > UINT32_MAX || (on != "yes" && on != "no"))
-      return problem(request, http::status::bad_request, R"(send {"device": "NUMBER", "on": "yes" or "no"})");
-    d.source.drain(DeviceId{static_cast<std::uint32_t>(*device)}, on == "yes");
+    if (!worker || *worker > UINT32_MAX || (on != "yes" && on != "no"))
+      return problem(request, http::status::bad_request, R"(send {"worker": "NUMBER", "on": "yes" or "no"})");
+    d.source.drain(WorkerId{static_cast<std::uint32_t>(*worker)}, on == "yes");
     return respond(request, http::status::accepted, "{}", "application/json");
   }
   const bool cancel = query.path() == "/api/cancel";

@@ -95,14 +95,14 @@ TEST_CASE("readers look; operators act") {
   CHECK(site.post("/api/release", R"({"array":"9"})", site.bearer(site.operator_token) + site.as_json())
             .status == 202);
   CHECK(site.source.released == 9);
-  CHECK(site.post("/api/drain", R"({"device":"3"})", reader).status == 403);
+  CHECK(site.post("/api/drain", R"({"worker":"3"})", reader).status == 403);
   for (const char* wrong :
-       {"{}", R"({"device":"x"})", R"({"device":"99999999999"})", R"({"device":"3","on":"1"})"})
+       {"{}", R"({"worker":"x"})", R"({"worker":"99999999999"})", R"({"worker":"3","on":"1"})"})
     CHECK(site.post("/api/drain", wrong, op).status == 400);
   CHECK(site.source.drained == 0);
-  CHECK(site.post("/api/drain", R"({"device":"3"})", op).status == 202);
+  CHECK(site.post("/api/drain", R"({"worker":"3"})", op).status == 202);
   CHECK(site.source.drained == 3);
-  CHECK(site.post("/api/drain", R"({"device":"3","on":"no"})", op).status == 202);
+  CHECK(site.post("/api/drain", R"({"worker":"3","on":"no"})", op).status == 202);
   CHECK(site.source.drained == 0);
   CHECK(site.get("/api/cancel", "Cookie: x\r\n").status == 401);
   CHECK(site.get("/api/cancel", site.bearer(site.operator_token)).status == 404);  // not by GET

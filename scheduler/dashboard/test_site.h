@@ -61,7 +61,7 @@ struct FakeSource final : Source {
         {request.first, DeviceId{2}, msg::BlockState::kReceiving, false, request.count, DeviceId{1}}};
     answer(std::vector<msg::BlocksReply>{reply});
   }
-  void drain(DeviceId device, bool on) override { drained = on ? device.value : 0; }
+  void drain(WorkerId worker, bool on) override { drained = on ? worker.value : 0; }
 
   std::atomic<int> views = 0;
   std::atomic<std::uint64_t> cancelled = 0, released = 0;

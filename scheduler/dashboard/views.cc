@@ -204,13 +204,15 @@ json::object to_json(const scheduler::Overview& o, const std::vector<Warning>& f
                           return object{{"id", v.id.value},
                                         {"role", role_of(v.role)},
                                         {"name", utf8(v.name)},
-                                        {"at", seconds(v.at)}};
+                                        {"at", seconds(v.at)},
+                                        {"drained", v.drained}};
                         })},
-          {"draining",
-           list(o.draining,
-                [](const scheduler::DrainView& v) {
-                  return object{{"device", v.device.value}, {"tasks_left", v.tasks_left}, {"bytes", v.bytes}};
-                })},
+          {"draining", list(o.draining,
+                            [](const msg::DrainReply& v) {
+                              return object{{"worker", v.worker.value},     {"state", name_of(v.state)},
+                                            {"why", utf8(v.why)},           {"tasks_left", v.tasks_left},
+                                            {"blocks_left", v.blocks_left}, {"bytes", v.bytes}};
+                            })},
           {"recovered", o.recovered},
           {"warnings", list(found, [](const Warning& w) {
              return object{

@@ -17,7 +17,7 @@ constexpr double kFull = 0.9;               // of a device's memory
 constexpr double kBusy = 0.5, kIdle = 0.1;  // shares of the time between two looks
 constexpr std::array<std::string_view, 12> kCodes = {
     "no-workers", "worker-lost", "stuck",           "memory-full", "spilling", "graph-failed",
-    "imbalance",  "staged-lane", "tcp-on-one-host", "no-progress", "retries",  "drained"};
+    "imbalance",  "staged-lane", "tcp-on-one-host", "no-progress", "retries",  "drain-waits"};
 
 struct DeviceInfo {
   std::string name;
@@ -53,7 +53,7 @@ void about_workers(const Overview& now, const Devices& devices, std::vector<Warn
                    "cannot join."});
   }
   for (const scheduler::LostPeer& lost : now.lost) {
-    if (lost.role != msg::Role::kWorker || now.now - lost.at > kRecent) continue;
+    if (lost.role != msg::Role::kWorker || lost.drained || now.now - lost.at > kRecent) continue;
     out.push_back({true, "worker-lost",
                    "Worker w" + std::to_string(lost.id.value) + " (" + lost.name + ") was lost " +
                        seconds_ago(now.now, lost.at) + ", with every block that only it held.",
@@ -201,13 +201,14 @@ void about_retries(const Overview& now, const Overview* before, std::vector<Warn
          "network between them."});
 }
 
-void about_drains(const Overview& now, const Devices& devices, std::vector<Warning>& out) {
-  for (const scheduler::DrainView& drain : now.draining) {
-    const auto device = devices.find(drain.device);
-    if (device == devices.end() || drain.tasks_left > 0 || drain.bytes > 0) continue;
-    out.push_back({false, "drained", device->second.name + " is drained: it has no work and holds nothing.",
-                   "Its worker may be ended without loss once all its devices are; or let it take work again "
-                   "(Devices)."});
+void about_drains(const Overview& now, std::vector<Warning>& out) {
+  for (const msg::DrainReply& drain : now.draining) {
+    if (drain.why.empty()) continue;
+    out.push_back(
+        {false, "drain-waits",
+         "Worker w" + std::to_string(drain.worker.value) + " (" + drain.name +
+             ") is to leave but cannot: " + drain.why + ". It works on what it has.",
+         "Add a worker, or release arrays: it is tried again every two seconds. Or let it stay (Devices)."});
   }
 }
 
@@ -224,7 +225,7 @@ std::vector<Warning> warnings(const Overview& now, const Overview* before) {
   about_balance(now, before, devices, out);
   about_lanes(now, devices, out);
   about_retries(now, before, out);
-  about_drains(now, devices, out);
+  about_drains(now, out);
   std::stable_sort(out.begin(), out.end(),
                    [](const Warning& a, const Warning& b) { return a.serious > b.serious; });
   return out;

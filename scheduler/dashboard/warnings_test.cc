@@ -88,10 +88,11 @@ TEST_CASE("retries, and devices that may go, are told") {
   o.status.lanes.emplace_back(WorkerId{1}, msg::LaneStats{msg::Lane::kTcp, 5, 10, 2});
   CHECK(has(warnings(o, nullptr), "retries", "2 transfers"));
   CHECK(!has(warnings(o, &o), "retries"));  // long ago
-  o.draining = {{DeviceId{1}, 3, 0}, {DeviceId{2}, 0, 10}};
-  CHECK(!has(warnings(o, nullptr), "drained"));
-  o.draining = {{DeviceId{1}, 0, 0}};
-  CHECK(has(warnings(o, nullptr), "drained", "w1/host:0"));
+  o.draining = {{{}, WorkerId{1}, "one", msg::DrainState::kMoving, "", 3, 5, 10}};
+  CHECK(!has(warnings(o, nullptr), "drain-waits"));
+  o.draining[0].state = msg::DrainState::kWaiting;
+  o.draining[0].why = "no other worker takes work";
+  CHECK(has(warnings(o, nullptr), "drain-waits", "w1 (one) is to leave but cannot: no other worker"));
 }
 
 TEST_CASE("every warning has a known code") {

@@ -66,6 +66,12 @@ TEST_CASE("the scheduler dies at any step and comes back from what it wrote down
              150);
 }
 
+TEST_CASE("workers leave as they are asked to, and nothing is lost or made again") {
+  run_worlds(sim::Knobs::draining, "TILEWISE_SIM_DRAIN",
+             {"drains", "drains taken back", "drained workers", "blocks moved", "killed workers",
+              "scheduler crashes", "requests done"});
+}
+
 TEST_CASE("what does not fit goes to disk and comes back as it was") {
   run_worlds(sim::Knobs::spilling, "TILEWISE_SIM_SPILL",
              {"blocks spilled", "blocks brought back", "clean blocks dropped", "sent from disk", "disk full",

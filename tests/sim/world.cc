@@ -64,6 +64,20 @@ Knobs Knobs::spilling(std::uint64_t seed) {
   return k;
 }
 
+Knobs Knobs::draining(std::uint64_t seed) {
+  Knobs k = seed % 3 == 0 ? spilling(seed) : storm(seed);
+  Prng p(seed * 0xD7A1 + 11);
+  k.fail_step = k.cancel = k.kill_worker = k.disk_full = k.disk_fails = 0;
+  k.workers = static_cast<int>(p.between(2, 4));
+  k.drains = static_cast<int>(p.between(1, 3));
+  k.undo = p.chance(0.5) ? 0 : p.uniform();
+  k.kills = p.chance(0.7) ? 0 : 1;
+  k.respawn = p.uniform();
+  k.scheduler_crashes = p.chance(0.8) ? 0 : 1;
+  k.kill_span_ns = p.between(2, 200) * std::max<TimeNs>(k.max_delay_ns, 100'000);
+  return k;
+}
+
 std::string Knobs::describe() const {
   std::ostringstream s;
   s << "seed " << seed << ": " << workers << " workers x " << devices_each << " devices x " << streams
@@ -72,8 +86,9 @@ std::string Knobs::describe() const {
     << ", delay <= " << max_delay_ns << " ns, lazy " << lazy_ns << " ns, window " << window << ", releases "
     << releases_a_step << ", failing steps " << fail_step << ", cancels " << cancel << ", kill "
     << kill_worker << ", kills " << kills << " in " << kill_span_ns << " ns, respawn " << respawn
-    << ", scheduler crashes " << scheduler_crashes << ", checkpoints " << checkpoint << ", spill "
-    << spill_bytes << " in " << disk_ns << " ns, full " << disk_full << ", failing " << disk_fails;
+    << ", drains " << drains << ", undone " << undo << ", scheduler crashes " << scheduler_crashes
+    << ", checkpoints " << checkpoint << ", spill " << spill_bytes << " in " << disk_ns << " ns, full "
+    << disk_full << ", failing " << disk_fails;
   return s.str();
 }
 
@@ -110,6 +125,8 @@ Outcome World::run() {
   }
   for (int i = 0; i < knobs_.kills; ++i)
     at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { kill_some(); });
+  for (int i = 0; i < knobs_.drains; ++i)
+    at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { drain_some(); });
   for (int i = 0; i < knobs_.scheduler_crashes; ++i)
     at(prng_.between(1, knobs_.max_delay_ns * 8 + knobs_.kill_span_ns), [this] { crash_scheduler(); });
   constexpr std::int64_t kMaxEvents = 2'000'000;
@@ -147,6 +164,7 @@ Outcome World::run() {
     for (const msg::DeviceStats& stats : worker.core->device_stats())
       h.mix(static_cast<std::uint64_t>(stats.bytes_peak));
     outcome_.covered["donations"] += counts.donated;
+    outcome_.covered["blocks moved"] += counts.moved;
     outcome_.covered["clean blocks dropped"] += counts.dropped;
     outcome_.covered["eager tasks"] += counts.eager;
     outcome_.covered["replicas kept"] += counts.kept;

@@ -34,6 +34,8 @@ struct Knobs {
   double respawn = 0;            // and for each, whether another one comes after a while
   TimeNs kill_span_ns = 0;
   TimeNs recovery_wait_ns = 30 * kSecond;
+  int drains = 0;             // workers that are told to leave, within kill_span_ns
+  double undo = 0;            // so often such a wish is taken back a little later
   int scheduler_crashes = 0;  // within kill_span_ns
   double checkpoint = 0;      // after a step of the scheduler
   static Knobs from_seed(std::uint64_t seed);
@@ -41,6 +43,8 @@ struct Knobs {
   static Knobs storm(std::uint64_t seed);
   // One of both, and the scheduler dies too.
   static Knobs restarts(std::uint64_t seed);
+  // Workers that an operator wants to leave.
+  static Knobs draining(std::uint64_t seed);
   // The same with little memory and a disk below it.
   static Knobs spilling(std::uint64_t seed);
   std::string describe() const;
@@ -95,6 +99,9 @@ class World {
   void check_reads(const worker::Launch& launch, bool at_end);
   void kill(int index);
   void kill_some();
+  void drain_some();
+  void leave(int index);
+  void note_made(std::uint64_t array, std::int64_t block);
 
   // memory, as values
   Cell* cell_at(const worker::MemoryRef& ref);
@@ -136,6 +143,7 @@ class World {
     std::vector<std::pair<TimeNs, std::vector<scheduler::Event>>> steps;
   };
   Disk disk_;
+  std::map<std::pair<std::uint64_t, std::int64_t>, int> made_;  // how often, where it must be once
   bool down_ = false;
   std::vector<std::vector<scheduler::Event>> postponed_;
 };

@@ -163,6 +163,12 @@ void World::client_message(int index, msg::Message message) {
           client.owner_of[d.value] = joined->peer.id;
           if (joined->peer.role == msg::Role::kWorker) client.places.push_back(d);
         }
+      } else if (const auto* left = std::get_if<msg::Drain>(&entry)) {
+        client.lost.insert(left->peer);
+        for (const auto& [transfer, offer] : client.granted) {
+          if (client.owner_of[offer.from.value] == left->peer)
+            violate("a worker left before a client had what it was sending");
+        }
       } else if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) {
         client.lost.insert(lost->peer);
         // What was to come from there comes from elsewhere; offers of that may be here already.

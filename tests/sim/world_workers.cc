@@ -153,6 +153,7 @@ void World::perform(int index, worker::Actions& actions) {
     });
   }
   for (const msg::Message& message : actions.to_scheduler) to_scheduler(worker.conn, message, false);
+  if (actions.leave) return leave(index);
   run_streams(index);
 }
 
@@ -341,6 +342,7 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
     Cell& cell = write_cell(launch.outputs[i], bytes, array, launch.point);
     cell.value = oracle_.value(array, launch.point);
     cell.complete = true;
+    note_made(array, launch.point);
   }
   const auto d = static_cast<std::uint16_t>(device);
   const auto n = static_cast<std::uint8_t>(s);
@@ -369,6 +371,47 @@ void World::kill_some() {
   at(prng_.between(1, 40) * knobs_.max_delay_ns, [this] {
     ++outcome_.covered["respawned workers"];
     start_worker(static_cast<int>(workers_.size()));
+  });
+}
+
+// Where workers only leave as they are asked to, nothing is made twice; but for what tasks that were given up had read.
+void World::note_made(std::uint64_t array, std::int64_t block) {
+  if (knobs_.drains == 0 || knobs_.kills > 0) return;
+  for (const auto& worker : workers_) {
+    if (worker->core != nullptr && worker->core->counters().impatient > 0) return;
+  }
+  if (++made_[{array, block}] > 1)
+    violate("block " + std::to_string(block) + " of array " + std::to_string(array & 0xFFFFFF) +
+            " was made again though no worker died");
+}
+
+// An operator's wish. It is taken back at some time, unless the worker has left by then: else it might be tried for ever.
+void World::drain_some() {
+  std::vector<WorkerId> living;
+  for (const auto& worker : workers_) {
+    if (worker->alive && worker->core != nullptr) living.push_back(worker->welcome.you);
+  }
+  if (living.empty()) return;
+  const WorkerId id = living[prng_.below(living.size())];
+  ++outcome_.covered["drains"];
+  step_scheduler({scheduler::OperatorDrain{id, true}});
+  const TimeNs soon = prng_.between(1, 30) * knobs_.max_delay_ns;
+  at(prng_.chance(knobs_.undo) ? soon : 60 * kSecond, [this, id] {
+    for (const auto& worker : workers_) {
+      if (worker->alive && worker->welcome.you == id) ++outcome_.covered["drains taken back"];
+    }
+    step_scheduler({scheduler::OperatorDrain{id, false}});
+  });
+  if (!prng_.chance(knobs_.respawn)) return;
+  at(prng_.between(1, 40) * knobs_.max_delay_ns, [this] { start_worker(static_cast<int>(workers_.size())); });
+}
+
+void World::leave(int index) {
+  Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  worker.alive = false;
+  ++outcome_.covered["drained workers"];
+  at(jitter(), [this, conn = worker.conn] {
+    step_scheduler({scheduler::Closed{conn, {Errc::kUnavailable, "left"}}});
   });
 }
 

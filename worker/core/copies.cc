@@ -194,6 +194,8 @@ bool Core::Impl::needed(const Copy& copy) const {
   if (copy.uses != kNone || copy.state == CopyState::kReceiving) return true;
   if (arrays[copy.array].pinned != 0 && (copy.has_memory || copy.on_disk)) return true;
   if (whole(copy) && copy.producer_task != kNone) return true;  // made_before()
+  if (copy.kept && copy.state != CopyState::kFailed) return true;
+  if (stage >= Stage::kStill && whole(copy) && copy.kind != CopyKind::kBorrowed) return true;
   if (copy.kind == CopyKind::kReplica) return copy.state == CopyState::kSealed && keeps(copy);
   if (copy.kind != CopyKind::kProduced) return false;
   if (copy.state == CopyState::kExpected) return true;  // its task will come; it then finds nobody waiting
@@ -224,7 +226,8 @@ void Core::Impl::forget_spares(std::uint16_t d) {
 
 void Core::Impl::maybe_release(Slot slot) {
   if (Copy& copy = copies[slot]; needed(copy)) {
-    if (copy.kind == CopyKind::kReplica && copy.uses == kNone && !std::exchange(copy.spare, true)) {
+    if (copy.kind == CopyKind::kReplica && copy.uses == kNone && !copy.kept &&
+        !std::exchange(copy.spare, true)) {
       ++counts.kept;
       devices[copy.device].spares.push_back(copy_key(copy.array, copy.block));
       forget_spares(copy.device);
@@ -269,6 +272,8 @@ void Core::Impl::destroy_copy(Slot slot) {
     }
   }
   if (copy.state == CopyState::kOffered) std::erase(devices[copy.device].ungranted, slot);
+  if (copy.kept_open) kept_here(slot);
+  copy.kept = {};
   let_go(slot);
   ArrayState& array = arrays[copy.array];
   if (array.to_release == slot) array.to_release = copy.next;
@@ -295,6 +300,8 @@ void Core::Impl::fail_copy(Slot slot, Slot why) {
   if (copy.state == CopyState::kOffered) std::erase(devices[copy.device].ungranted, slot);
   let_go(slot);
   copy.state = CopyState::kFailed;
+  if (copy.kept_open) kept_here(slot);
+  copy.kept = {};
   copy.outcome = why;
   wake(slot);
   if (copy.kind == CopyKind::kProduced) offer_wanted(slot);

@@ -14,6 +14,7 @@ void Actions::clear() {
   slabs.clear();
   joined.clear();
   lost.clear();
+  leave = false;
   notes.clear();
 }
 
@@ -169,6 +170,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
   }
   forget_retired();
   check_stuck();
+  watch_leaving();
   note_waits();
   report();
   for (auto& [worker, batch] : outgoing) {
@@ -182,9 +184,9 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
 
 TimeNs Core::Impl::next_deadline() const {
   if (!releasing.empty()) return now;
-  TimeNs next = now + 3600 * kSecond;
+  TimeNs next = leaving_deadline();
   if (!dirty.empty() || lanes_dirty || tiers_dirty || log_moved) next = last_report + options.report_ns;
-  if (!stuck_reported) {
+  if (!stuck_reported && stage == Stage::kWorks) {
     for (const DeviceState& device : devices) {
       if (idle(device) && starved_task(device) != kNone)
         next = std::min(next,

@@ -63,6 +63,8 @@ void Core::Impl::apply(msg::LogEntry& entry) {
           on_peer_lost(e);
         else if constexpr (std::is_same_v<E, msg::Recover>)
           apply_recover(e);
+        else if constexpr (std::is_same_v<E, msg::Drain>)
+          apply_drain(e);
       },
       entry);
   drain_loopback();

@@ -297,7 +297,7 @@ bool Core::Impl::idle(const DeviceState& device) const {
 // Memory is wanted and nothing here has moved for a while: say so. Time only delays the word (a peer may still be
 // reading what it borrowed from us); it decides nothing by itself.
 void Core::Impl::check_stuck() {
-  if (stuck_reported || !releasing.empty()) return;
+  if (stuck_reported || !releasing.empty() || stage != Stage::kWorks) return;
   for (const DeviceState& device : devices) {
     if (now - device.last_change < options.stuck_ns || !idle(device)) continue;
     const Slot t = starved_task(device);

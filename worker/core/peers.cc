@@ -168,7 +168,7 @@ void Core::Impl::on_offer(msg::Offer& m) {
                                                      " bytes for a block of " + std::to_string(copy.bytes)}));
     return;
   }
-  if (m.slab != msg::kNoSlab && can_map(m.from, static_cast<std::uint16_t>(d))) {
+  if (m.slab != msg::kNoSlab && can_map(m.from, static_cast<std::uint16_t>(d)) && !copy.kept) {
     copy.kind = CopyKind::kBorrowed;
     copy.at = {m.from, m.slab, m.offset};
     copy.state = CopyState::kSealed;
@@ -265,7 +265,8 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     copy.kind = CopyKind::kReplica;  // ours now: the lender owes us nothing more
     copy.state = CopyState::kSealed;
     refix(slot);
-    for (Slot op : claims) send_done(copy, op);
+    for (Slot op : claims) owe_done(copy, op);  // kernels may still read what was lent before (keep)
+    if (copy.kept_open) kept_here(slot);
     wake(slot);
     usable(slot);
   } else {
@@ -275,7 +276,11 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     devices[copy.device].memory_freed = true;
     copy.state = CopyState::kExpected;
     copy.kind = CopyKind::kRemote;
-    if (++copy.attempts < 3 && !remote[copy.source.value].lost && !claims.empty()) {
+    const bool again = ++copy.attempts < 3 && !remote[copy.source.value].lost;
+    if (again && copy.kept_open) {
+      copy.state = CopyState::kOffered;
+      devices[copy.device].ungranted.push_back(slot);
+    } else if (again && !claims.empty()) {
       subscribe(slot, claims.front());
     } else {
       fail_copy(slot,

@@ -126,10 +126,18 @@ void Core::Impl::answer(const msg::PeerLost& lost) {
       for (Slot c = arrays[array].copies; c != kNone; c = copies[c].next) {
         const Copy& copy = copies[c];
         if (whole(copy) && (copy.has_memory || copy.on_disk)) sealed[copy.device].push_back(copy.block);
-        const auto source = remote.find(copy.source.value);
-        if (copy.kind == CopyKind::kRemote && copy.state == CopyState::kExpected && source != remote.end() &&
-            source->second.lost)
+        // Its own once, let go, and taken again for a worker that leaves: others learn only from a layer that it is here.
+        if (copy.kept && copy.kind == CopyKind::kReplica &&
+            owner_of(array, copy.block) == devices[copy.device].spec.id)
           wanted[copy.device].push_back(copy.block);
+        const auto source = remote.find(copy.source.value);
+        if (source == remote.end() || copy.uses == kNone) continue;
+        const bool orphan =
+            copy.kind == CopyKind::kRemote && copy.state == CopyState::kExpected && source->second.lost;
+        const bool from_leaving = (copy.kind == CopyKind::kRemote || copy.kind == CopyKind::kBorrowed) &&
+                                  copy.state != CopyState::kFailed && source->second.worker != options.self &&
+                                  leaving.contains(source->second.worker.value);
+        if (orphan || from_leaving) wanted[copy.device].push_back(copy.block);
       }
       for (std::uint16_t d = 0; d < devices.size(); ++d) {
         if (sealed[d].empty() && wanted[d].empty()) continue;
@@ -171,6 +179,7 @@ void Core::Impl::apply_recover(msg::Recover& recover) {
       }
     }
   }
+  end_keeping_for_the_lost();
   end_pins(recover.version);
   unpark();
   unpark_batches();

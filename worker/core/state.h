@@ -119,9 +119,12 @@ struct Copy {
   std::uint64_t io = 0;                // under way, or 0
   alloc::Extent disk;                  // on_disk, writing
   std::uint32_t resident_at = 0;       // has_memory: position in its device's list
-  TimeNs since = 0;                    // when its transfer began
-  WorkerId timed;                      // none, or on whose link its transfer counts
-  Slot producer_task = kNone;          // while its task is live
+  // For the sake of a worker that is to leave (drain.cc).
+  WorkerId kept;               // none, or that worker
+  bool kept_open = false;      // not here yet: counted in leaving[kept].left
+  TimeNs since = 0;            // when its transfer began
+  WorkerId timed;              // none, or on whose link its transfer counts
+  Slot producer_task = kNone;  // while its task is live
   Slot uses = kNone;
   Slot waiters = kNone;             // tasks
   Slot prev = kNone, next = kNone;  // same array
@@ -367,6 +370,14 @@ enum class Claim : std::uint8_t {
   kLowest      // of the lowest unfinished task: the reserve too
 };
 
+// This worker's own way out (drain.cc).
+enum class Stage : std::uint8_t {
+  kWorks,
+  kStops,  // begins nothing new
+  kStill,  // runs nothing, and keeps every block that it has
+  kGoes    // only what is on its way to clients is waited for
+};
+
 struct Core::Impl {
   explicit Impl(Options o);
 
@@ -417,6 +428,18 @@ struct Core::Impl {
   void adopt(Slot op, Slot copy);
   bool made_before(Slot task);
   void end_pins(std::uint64_t version);
+
+  // A worker is to leave (drain.cc)
+  void apply_drain(const msg::Drain& drain);
+  void keep(Slot array, std::int64_t block, std::uint16_t device, DeviceId from, WorkerId leaver);
+  void kept_here(Slot copy);
+  void end_keeping(WorkerId leaver, bool lost);
+  void end_keeping_for_the_lost();
+  void go_on();
+  bool at_rest();
+  bool owes_clients() const;
+  void watch_leaving();
+  TimeNs leaving_deadline() const;
 
   // Copies and uses (copies.cc)
   Slot find_copy(Slot array, std::int64_t block, std::uint16_t device) const;
@@ -632,9 +655,19 @@ struct Core::Impl {
   std::uint64_t recovery = 0;        // version of the last Recover applied
   std::uint64_t losing = 0;          // of a loss that no Recover has answered yet, or 0
   std::uint64_t batch_recovery = 0;  // of the sender of the batch being handled
-  std::vector<Slot> to_forget;       // retired ops of which something has just ended
-  bool queue_ended = false;          // some queue may have nothing left
-  std::deque<Slot> releasing;        // arrays with copies to look at
+  struct Leaving {
+    std::uint64_t round = 0;
+    std::int64_t left = 0;  // copies to be kept here that are still to come
+    bool told = true;
+    bool ending = false;  // it stays after all
+  };
+  std::map<std::uint32_t, Leaving> leaving;  // WorkerId -> those that are to leave
+  Stage stage = Stage::kWorks;
+  TimeNs stage_since = 0, told_at = 0;  // when this stage began; of the last Drained
+  bool told_leave = false;
+  std::vector<Slot> to_forget;  // retired ops of which something has just ended
+  bool queue_ended = false;     // some queue may have nothing left
+  std::deque<Slot> releasing;   // arrays with copies to look at
   std::vector<std::pair<Slot, std::uint16_t>> dirty;
   bool report_now = false, log_moved = false;
   TimeNs last_report = 0;

@@ -12,6 +12,7 @@ constexpr int kMaxHops = 64;  // from a waiting task to the one it waits for, he
 }  // namespace
 
 void Core::Impl::expand_all() {
+  if (stage != Stage::kWorks) return;
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
     // By position: expansion may append to nothing here, but loopback handling between calls may add queues.
     for (std::size_t i = 0; i < devices[d].queues.size(); ++i) {
@@ -279,7 +280,9 @@ void Core::Impl::advance(std::uint16_t d) {
     Task& task = tasks[t];
     if (task.outcome == kNone && !task.admitted && pick_stream(d) < 0) return;
     queues[q].ready.pop_front();
-    if (stalled && !task.admitted && task.outcome == kNone && !is_lowest(t)) {
+    const bool must_not = stage >= Stage::kStill || (stage == Stage::kStops && !task.admitted);
+    const bool cannot = stalled && !task.admitted && !is_lowest(t);
+    if ((must_not || cannot) && task.outcome == kNone) {
       task.state = TaskState::kBlocked;
       queues[q].blocked.push_back(t);
       continue;
@@ -381,7 +384,7 @@ bool Core::Impl::donate(Slot t, const std::vector<Slot>& in) {
     const ir::Operand& operand = entry.op.operands[reads[i].operand];
     const ArrayState& source = arrays[copy.array];
     if (!copy.has_memory || copy.bytes != output.bytes || copy.bytes == 0 || source.held) continue;
-    if (source.pinned != 0 || copy.writing) continue;
+    if (source.pinned != 0 || copy.writing || copy.kept) continue;
     if (source.dtype != entry.op.outputs[0].dtype || !operand.view.is_identity(source.grid.shape())) continue;
     if (source.grid != arrays[output.array].grid) continue;
     const Slot u = copy.uses;
@@ -411,7 +414,7 @@ Claim Core::Impl::claim_of(Slot t, const std::vector<Slot>& in) const {
   for (auto it = in.begin(); it != in.end(); ++it) {
     const Copy& copy = copies[*it];
     const ArrayState& source = arrays[copy.array];
-    if (!copy.has_memory || copy.writing || source.held || source.pinned != 0 ||
+    if (!copy.has_memory || copy.writing || copy.kept || source.held || source.pinned != 0 ||
         std::find(in.begin(), it, *it) != it)
       continue;
     const Use* use = copy.uses == kNone ? nullptr : &uses[copy.uses];

@@ -229,6 +229,11 @@ bool Daemon::turn() {
   bool did = runtime_->pump(now);
   did |= exchange_->poll();
   did |= service_->poll();
+  if (runtime_->leaves()) {
+    daemon::log_info("drained, leaving");
+    end({});
+    return false;
+  }
   if (now >= healthy_at_) {
     healthy_at_ = now + kHealthNs;
     if (Status ok = runtime_->health(); !ok) end(ok);

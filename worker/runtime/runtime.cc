@@ -523,6 +523,7 @@ void Runtime::perform() {
     }
     to_scheduler_(std::move(message));
   }
+  leaves_ |= actions_.leave;
 }
 
 }  // namespace tilewise::worker

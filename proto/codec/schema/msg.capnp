@@ -118,6 +118,16 @@ struct Recover {
   plans @1 :List(Plan);    # producers before users
 }
 
+struct Drain {
+  # A worker is to leave without a loss.
+  peer @0 :UInt32;         # WorkerId
+  order @1 :UInt8;         # 0 it stays after all, 1 it begins nothing new, 2 take these copies and keep them, 3 it leaves
+  round @2 :UInt64;        # to be said again in Drained
+  keeps @3 :List(Keep);
+
+  struct Keep { array @0 :UInt64; from @1 :UInt32; to @2 :UInt32; blocks @3 :List(Range); }
+}
+
 struct LogEntry {
   union {
     plan @0 :Plan;
@@ -129,6 +139,7 @@ struct LogEntry {
     recover @6 :Recover;
     replay @7 :Replay;
     forgetPlans @8 :List(UInt64);  # numbers of kept plans
+    drain @9 :Drain;
   }
 }
 
@@ -476,6 +487,24 @@ struct Held {
   struct Blocks { array @0 :UInt64; device @1 :UInt32; sealed @2 :List(Range); wanted @3 :List(Range); }
 }
 
+struct Drained { peer @0 :UInt32; round @1 :UInt64; left @2 :Int64; }  # left: blocks still to come
+
+struct DrainRequest {
+  worker @0 :Text;         # "w3", "3" or its name
+  wish @1 :UInt8;          # 0 only ask, 1 that it leave, 2 that it stay
+}
+
+struct DrainReply {
+  outcome @0 :Outcome;     # an error: there is no such worker
+  worker @1 :UInt32;
+  name @2 :Text;
+  state @3 :UInt8;         # 0 stays, 1 waiting, 2 stopping, 3 moving, 4 gone, 5 lost
+  why @4 :Text;            # of waiting
+  tasksLeft @5 :Int64;
+  blocksLeft @6 :Int64;
+  bytes @7 :Int64;
+}
+
 struct PeerBatch {
   # Processed in this order.
   subscribes @0 :List(Subscribe);
@@ -522,5 +551,8 @@ struct Message {
     ack @28 :UInt64;                  # messages received so far
     blocksRequest @29 :BlocksRequest;
     blocksReply @30 :BlocksReply;
+    drained @31 :Drained;
+    drainRequest @32 :DrainRequest;
+    drainReply @33 :DrainReply;
   }
 }

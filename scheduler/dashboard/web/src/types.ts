@@ -18,13 +18,13 @@ export interface Device {
 export interface Lane { worker: number; lane: string; transfers: number; bytes: number; failed: number }
 export interface SessionInfo { id: number; client: string; peer: number; held_arrays: number; held_bytes: number | null; running: number }
 export interface Warning { serious: boolean; code: string; what: string; to_do: string }
-export interface Lost { id: number; role: string; name: string; at: number }
+export interface Lost { id: number; role: string; name: string; at: number; drained: boolean }
 export interface Overview {
   view: "overview"; now: number; wall_ms: number; term: number; version: string;
   totals: { graphs_running: number; graphs_done: number; graphs_failed: number; tasks_done: number; arrays: number };
   peers: Peer[]; devices: Device[]; lanes: Lane[]; graphs: GraphSummary[]; sessions: SessionInfo[];
   stuck: { device: number; graph: Id; needed: number; available: number }[]; lost: Lost[]; warnings: Warning[];
-  draining: { device: number; tasks_left: number; bytes: number }[]; recovered: number;
+  draining: { worker: number; state: string; why: string; tasks_left: number; blocks_left: number; bytes: number }[]; recovered: number;
 }
 export type Share = [device: number, owned: number, completed: number];
 export interface Op {

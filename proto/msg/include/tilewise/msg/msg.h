@@ -158,7 +158,7 @@ struct PeerJoined {
   PeerInfo peer;
   friend bool operator==(const PeerJoined&, const PeerJoined&) = default;
 };
-// A lost worker: `version` numbers the recovery that follows (none: 0). The results of `ops` are pinned, what came from
+// A lost worker (or none: a survey): `version` numbers the recovery that follows (none: 0). The results of `ops` are pinned, what came from
 // the lost worker is waited for, and each worker answers with Held; then comes a Recover of this or a later version.
 struct PeerLost {
   WorkerId peer;
@@ -179,8 +179,34 @@ struct Recover {
 // The Plan that a Replay stands for, given the one it names. For tests and simulations; workers do without (worker/core).
 Plan expand(const Plan& kept, const Replay& replay);
 
+struct Range {  // blocks [first, first + count) in C order
+  std::int64_t first = 0, count = 0;
+  friend bool operator==(const Range&, const Range&) = default;
+};
+// A worker is to leave without a loss. Everybody is told of each order; of the blocks to be moved, only who is to take them.
+enum class DrainOrder : std::uint8_t {
+  kGoOn = 0,  // it stays after all: it begins tasks again, and what was copied for its sake may go
+  kStop,      // it begins nothing new, and says Drained when what it has begun is over
+  kMove,      // take copies of these blocks, keep them, and say Drained
+  kLeave      // nobody needs it any more: its process ends when clients have what is on its way to them
+};
+constexpr int kDrainOrderCount = 4;
+struct Drain {
+  struct Keep {
+    ArrayId array;
+    DeviceId from, to;  // the device that has them, and the one that is to (where copies may be already)
+    std::vector<Range> blocks;
+    friend bool operator==(const Keep&, const Keep&) = default;
+  };
+  WorkerId peer;
+  DrainOrder order = DrainOrder::kGoOn;
+  std::uint64_t round = 0;  // of kStop and kMove, to be said again in Drained
+  std::vector<Keep> keeps;  // of kMove
+  friend bool operator==(const Drain&, const Drain&) = default;
+};
+
 using LogEntry =
-    std::variant<Plan, Release, CancelGraph, Retire, PeerJoined, PeerLost, Recover, Replay, ForgetPlans>;
+    std::variant<Plan, Release, CancelGraph, Retire, PeerJoined, PeerLost, Recover, Replay, ForgetPlans, Drain>;
 struct Log {
   std::uint32_t term = 0;
   std::uint64_t first = 1;  // number of entries[0]
@@ -290,10 +316,6 @@ struct Stuck {  // nothing can be spilled, nothing is in flight, and the lowest 
   friend bool operator==(const Stuck&, const Stuck&) = default;
 };
 
-struct Range {  // blocks [first, first + count) in C order
-  std::int64_t first = 0, count = 0;
-  friend bool operator==(const Range&, const Range&) = default;
-};
 // What a worker has of the ops that a PeerLost names, at the moment it applies it.
 struct Held {
   struct Share {  // points of an op that a device of the worker owns
@@ -307,7 +329,8 @@ struct Held {
     ArrayId array;
     DeviceId device;
     std::vector<Range> sealed;  // in the device's memory; pinned
-    std::vector<Range> wanted;  // not here, and expected from a lost worker
+    std::vector<Range>
+        wanted;  // expected from a lost or leaving worker; or here, taken again after the owner let it go
     friend bool operator==(const Blocks&, const Blocks&) = default;
   };
   std::uint64_t version = 0;
@@ -315,6 +338,14 @@ struct Held {
   std::vector<Blocks> blocks;
   bool cut = false;  // too many ranges to tell: nothing can be concluded
   friend bool operator==(const Held&, const Held&) = default;
+};
+
+// How far the worker is with what Drain `round` asks of it, about the worker `peer` that is to leave.
+struct Drained {
+  WorkerId peer;
+  std::uint64_t round = 0;
+  std::int64_t left = 0;  // blocks that are still to come
+  friend bool operator==(const Drained&, const Drained&) = default;
 };
 
 // ---- client <-> scheduler ------------------------------------------------------------------------------------------
@@ -504,6 +535,35 @@ struct StatusReply {
   std::vector<FamilyStats> families;
   friend bool operator==(const StatusReply&, const StatusReply&) = default;
 };
+// From a client or a tool: that a worker leave, or stay after all, or only how far that is.
+enum class DrainWish : std::uint8_t { kAsk = 0, kLeave, kStay };
+constexpr int kDrainWishCount = 3;
+struct DrainRequest {
+  std::string worker;  // "w3", "3" or its name
+  DrainWish wish = DrainWish::kAsk;
+  friend bool operator==(const DrainRequest&, const DrainRequest&) = default;
+};
+enum class DrainState : std::uint8_t {
+  kStays = 0,  // nobody wants it to leave
+  kWaiting,    // it cannot leave for now (`why`), and works on what it has
+  kStopping,   // what it has begun comes to its end
+  kMoving,     // what others need of its blocks is copied to them
+  kGone,       // it has left as asked
+  kLost        // it died before
+};
+constexpr int kDrainStateCount = 6;
+std::string_view name_of(DrainState state);
+struct DrainReply {
+  Outcome outcome;  // kNotFound: there is no such worker
+  WorkerId worker;
+  std::string name;
+  DrainState state = DrainState::kStays;
+  std::string why;               // of kWaiting
+  std::int64_t tasks_left = 0;   // given to it and not finished
+  std::int64_t blocks_left = 0;  // of kMoving: still to be copied
+  std::int64_t bytes = 0;        // of blocks that it holds
+  friend bool operator==(const DrainReply&, const DrainReply&) = default;
+};
 struct Shutdown {
   friend bool operator==(const Shutdown&, const Shutdown&) = default;
 };  // ends scheduler and workers
@@ -607,7 +667,7 @@ using Message =
     std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply, GraphProgress,
                  GraphDone, ReleaseArrays, CancelRequest, StatusRequest, StatusReply, Shutdown, Ping, Pong,
                  Refusal, PeerHello, ArenaMap, PeerBatch, Explain, Explanation, TraceRequest, TraceReply,
-                 Held, Resume, Resumed, Ack, BlocksRequest, BlocksReply>;
+                 Held, Resume, Resumed, Ack, BlocksRequest, BlocksReply, Drained, DrainRequest, DrainReply>;
 std::string_view name_of(const Message& message);
 
 }  // namespace tilewise::msg

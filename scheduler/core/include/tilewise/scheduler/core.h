@@ -31,8 +31,9 @@ struct OperatorCancel {
 struct OperatorRelease {  // ends the session's hold
   ArrayId array;
 };
-struct OperatorDrain {  // from now on automatic placement gives the device nothing new, or does so again
-  DeviceId device;
+struct
+    OperatorDrain {  // the worker is to leave (or stay after all): nothing new for it, and what it has goes to others
+  WorkerId worker;
   bool on = true;
 };
 using Event = std::variant<Received, Closed, OperatorCancel, OperatorRelease, OperatorDrain>;

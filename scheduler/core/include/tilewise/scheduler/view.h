@@ -63,13 +63,7 @@ struct LostPeer {
   msg::Role role = msg::Role::kWorker;
   std::string name;
   TimeNs at = 0;
-};
-
-// A device that gets nothing new.
-struct DrainView {
-  DeviceId device;
-  std::int64_t tasks_left = 0;  // of graphs that run; of the ops looked at
-  std::int64_t bytes = 0;       // of blocks that it still holds
+  bool drained = false;  // it left as an operator wished
 };
 
 struct Overview {
@@ -79,9 +73,9 @@ struct Overview {
   std::vector<GraphSummary> graphs;  // running ones by id, then those that ended, latest first
   std::vector<SessionView> sessions;
   std::vector<msg::Stuck> stuck;
-  std::vector<LostPeer> lost;  // latest first
-  std::vector<DrainView> draining;
-  std::int64_t recovered = 0;  // blocks made again after losses
+  std::vector<LostPeer> lost;             // latest first
+  std::vector<msg::DrainReply> draining;  // workers that are to leave
+  std::int64_t recovered = 0;             // blocks made again after losses
 };
 
 struct ShareView {

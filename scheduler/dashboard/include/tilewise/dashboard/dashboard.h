@@ -28,7 +28,7 @@ class Source {
                       std::function<void(Result<std::vector<msg::BlocksReply>>)> answer) = 0;
   virtual void cancel(GraphId graph) = 0;
   virtual void release(ArrayId array) = 0;
-  virtual void drain(DeviceId device, bool on) = 0;
+  virtual void drain(WorkerId worker, bool on) = 0;
 };
 
 struct Limits {

@@ -10,22 +10,26 @@ const kCharted = 16;
 
 const kArraysCharted = 8, kLinksListed = 400, kPairsDrawn = 24;
 
+// A process leaves as a whole, so every device of a worker says the same.
 async function drain(d: Device, on: boolean): Promise<void> {
-  if (on && !(await confirm(`Drain ${d.name}? Automatic placement gives it nothing new. What it has begun it ends, and blocks that it holds stay until they are released.`, "Drain"))) return;
+  const others = live.overview?.devices.filter((x) => x.worker === d.worker).map((x) => x.name).join(", ");
+  if (on && !(await confirm(`Drain w${d.worker} (${others})? It ends what it has begun, blocks that somebody needs move to other workers, and its process ends.`, "Drain"))) return;
   try {
-    await post("/api/drain", { device: String(d.id), on: on ? "yes" : "no" });
-    toast(on ? `${d.name} gets nothing new from now on.` : `${d.name} takes work again.`);
+    await post("/api/drain", { worker: String(d.worker), on: on ? "yes" : "no" });
+    toast(on ? `w${d.worker} is to leave.` : `w${d.worker} stays.`);
   } catch (error) {
     toast((error as Error).message);
   }
 }
 
 function drainState(d: Device): HTMLElement | string {
-  const found = live.overview?.draining.find((x) => x.device === d.id);
+  const found = live.overview?.draining.find((x) => x.worker === d.worker);
   const button = (label: string, on: boolean) => live.role === "operator" ? h("button", { type: "button", class: "quiet small", "data-drain": `${d.id} ${on ? "yes" : "no"}` }, label) : "";
   if (!found) return h("span", { class: "row" }, "takes work", button("Drain …", true));
-  const left = found.tasks_left > 0 || found.bytes > 0 ? `draining: ${count(found.tasks_left)} tasks left, holds ${bytes(found.bytes)}` : "drained: holds nothing";
-  return h("span", { class: "row" }, left, button("Let it work again", false));
+  const said = found.state === "moving" ? `leaving: ${count(found.blocks_left)} blocks still to move` :
+    found.state === "stopping" ? "leaving: ends what it has begun" :
+    found.why ? `cannot leave: ${found.why}` : "is to leave: waits for its turn";
+  return h("span", { class: "row" }, said, button("Let it stay", false));
 }
 
 export function devices(root: HTMLElement): View {

@@ -49,6 +49,8 @@ class Runtime {
   bool executing() const;
   // Tasks have begun that wait for something, most likely for peers' blocks.
   bool has_tasks() const { return core_ && core_->has_tasks(); }
+  // Drained: nobody needs anything of it any more, and its process is to end, well.
+  bool leaves() const { return leaves_; }
 
   Counters counters() const { return core_ ? core_->counters() : Counters{}; }
   // What this worker remembers of the range, oldest first; `worker` and `of` are left to others. Steps on GPUs are as seen
