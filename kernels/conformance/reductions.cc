@@ -123,6 +123,51 @@ void random_reductions(const Subject& subject) {
   }
 }
 
+// Sums and products of complex numbers: both parts within the roundings of their order, whatever the layout.
+void complex_reductions(const Subject& subject) {
+  Prng prng(subject.seed + 13);
+  for (int round = 0; round < 120; ++round) {
+    const DType t = prng.chance(0.5) ? DType::kComplex64 : DType::kComplex128;
+    const auto kind = prng.chance(0.6) ? ReduceKind::kSum : ReduceKind::kProd;
+    const ir::Shape shape = random_shape(prng, 4, round % 8 == 0 ? 40000 : 3000);
+    const auto axes = static_cast<std::uint32_t>(prng.below(std::uint64_t{1} << shape.size()));
+    Array input = random_layout(prng, t, shape, prng.chance(0.4));
+    fill_random(prng, input, false);
+    if (kind == ReduceKind::kProd)
+      for (std::int64_t e = 0; e < input.volume(); ++e)
+        input.set(e, 1 + (prng.uniform() - 0.5) * 1e-3, 0, prng.uniform() - 0.5);
+    Step step = reduce_step(kind, t, input, ir::box_of(shape), shape, axes, false);
+    Step want = step;
+    run(subject, step);
+    run_reference(want);
+    const std::string what = std::string(ir::name_of(kind)) + " " + std::string(ir::name_of(t)) +
+                             ir::to_string(shape) + " axes " + std::to_string(axes);
+    double largest = 0;
+    for (std::int64_t e = 0; e < input.volume(); ++e)
+      largest = std::max(largest, std::fabs(input.as_double(e)) + std::fabs(input.imaginary(e)));
+    const Array &got = step.outputs[0], &w = want.outputs[0];
+    const double eps = t == DType::kComplex64 ? 0x1p-24 : 0x1p-53;
+    const auto per = static_cast<double>(
+        std::max<std::int64_t>(1, input.volume() / std::max<std::int64_t>(1, w.volume())));
+    for (std::int64_t e = 0; e < w.volume(); ++e) {
+      const double size = std::fabs(w.as_double(e)) + std::fabs(w.imaginary(e));
+      if (!std::isfinite(size)) continue;
+      const double bound = kind == ReduceKind::kProd
+                               ? 8 * per * eps * size
+                               : (std::min(per, 128 + std::log2(per + 1)) + 2) * eps * per * largest;
+      const double off = std::max(std::fabs(got.as_double(e) - w.as_double(e)),
+                                  std::fabs(got.imaginary(e) - w.imaginary(e)));
+      if (!(off <= bound)) FAIL("" << what << ": output " << e << " is off by " << off << ", not " << bound);
+    }
+    Array flat = Array::contiguous(t, shape);
+    for (std::int64_t e = 0; e < flat.volume(); ++e) flat.set(e, input.as_double(e), 0, input.imaginary(e));
+    Step again = step;
+    again.inputs[0] = flat;
+    run(subject, again);
+    check_same(again.outputs[0], step.outputs[0], "another layout: " + what);
+  }
+}
+
 void sizes(const Subject& subject) {
   Prng prng(subject.seed + 11);
   constexpr std::int64_t kLengths[] = {1,   2,   15,  16,   17,   31,   32,   63,   64,   65,
@@ -152,7 +197,9 @@ void combines(const Subject& subject) {
   Prng prng(subject.seed + 12);
   for (int round = 0; round < 80; ++round) {
     const auto kind = static_cast<ReduceKind>(prng.below(8));
-    const DType t = dtype_for(prng, kind);
+    DType t = dtype_for(prng, kind);
+    if (rounds(kind, t) && prng.chance(0.4))
+      t = t == DType::kFloat32 ? DType::kComplex64 : DType::kComplex128;
     ir::Shape shape = random_shape(prng, 3, 3000);
     shape.push_back(prng.between(1, 4));
     const auto axis = static_cast<std::int8_t>(prng.below(shape.size()));
@@ -197,6 +244,7 @@ void combines(const Subject& subject) {
 
 void conform_reductions(const Subject& subject) {
   random_reductions(subject);
+  complex_reductions(subject);
   sizes(subject);
   combines(subject);
 }

@@ -27,6 +27,7 @@
 #include <thread>
 #include <vector>
 
+#include "beside.h"
 #include "cluster.h"
 #include "loop.h"
 #include "report.h"
@@ -34,52 +35,7 @@
 namespace tilewise::bench {
 namespace {
 
-// ---- both sides -----------------------------------------------------------------------------------------------------
-
-// Time to compute `expression` into the cluster's memory. The result is let go outside of it.
-double persist_seconds(Array expression) {
-  return seconds_of([&] { expression.persist().wait(); });
-}
-
-template <class Body> void two_threads(std::int64_t n, const Body& body) {
-  std::thread second([&] { body(n / 2, n, 1); });
-  body(0, n / 2, 0);
-  second.join();
-}
-
-class Buffer {  // doubles in huge pages where the system gives them, as the engine's own memory
- public:
-  explicit Buffer(std::int64_t n) : bytes_(static_cast<std::size_t>(n) * sizeof(double)) {
-    void* at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) throw std::bad_alloc();
-    madvise(at, bytes_, MADV_HUGEPAGE);
-    at_ = static_cast<double*>(at);
-    two_threads(n, [&](std::int64_t begin, std::int64_t end, int) {  // any values in (0, 1)
-      for (std::int64_t i = begin; i < end; ++i)
-        at_[i] = static_cast<double>((i * 2'654'435'761) % 1000 + 1) / 1001;
-    });
-  }
-  ~Buffer() { munmap(at_, bytes_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  double* data() const { return at_; }
-
- private:
-  std::size_t bytes_;
-  double* at_ = nullptr;
-};
-
 // ---- (a) matmul -----------------------------------------------------------------------------------------------------
-
-double raw_matmul(std::int64_t n, const double* a, const double* b, double* c) {
-  return seconds_of([&] {
-    two_threads(n, [&](std::int64_t begin, std::int64_t end, int) {
-      cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(end - begin),
-                  static_cast<int>(n), static_cast<int>(n), 1.0, a + begin * n, static_cast<int>(n), b,
-                  static_cast<int>(n), 0.0, c + begin * n, static_cast<int>(n));
-    });
-  });
-}
 
 void bench_matmul(const Settings& settings, Report& report) {
   std::printf("OpenBLAS kernel: %s\n", openblas_get_corename());
@@ -93,7 +49,7 @@ void bench_matmul(const Settings& settings, Report& report) {
     Array a = session.random.uniform({n, n}, {.seed = 1, .block = {block, block}});
     Array b = session.random.uniform({n, n}, {.seed = 2, .block = {block, block}});
     session.persist({a, b}).wait();
-    Buffer x(n * n), y(n * n), z(n * n);
+    const Buffer x(n * n), y(n * n), z(n * n);
     {  // both sides once untimed; and is ours right?
       Array c = matmul(a, b);
       c.persist().wait();
@@ -119,47 +75,6 @@ void bench_matmul(const Settings& settings, Report& report) {
 
 // ---- (b) fused elementwise ------------------------------------------------------------------------------------------
 
-class NumPy {  // a process that answers a line with the seconds of one evaluation
- public:
-  explicit NumPy(std::int64_t n) {
-    int to[2], from[2];
-    if (pipe(to) != 0 || pipe(from) != 0) return;
-    pid_ = fork();
-    if (pid_ == 0) {
-      dup2(to[0], 0);
-      dup2(from[1], 1);
-      for (int fd = 3; fd < 64; ++fd) close(fd);
-      const std::string count = std::to_string(n);
-      execlp("python3", "python3", BENCH_NUMPY_SIDE, count.c_str(), nullptr);
-      _exit(127);
-    }
-    close(to[0]);
-    close(from[1]);
-    in_ = fdopen(from[0], "r");
-    out_ = fdopen(to[1], "w");
-    char word[16] = "", version[48] = "";
-    if (std::fscanf(in_, "%15s %47s", word, version) == 2 && std::strcmp(word, "ready") == 0)
-      version_ = version;
-  }
-  ~NumPy() {
-    if (out_ != nullptr) std::fclose(out_);
-    if (in_ != nullptr) std::fclose(in_);
-  }
-  const std::string& version() const { return version_; }  // empty: there is no NumPy here
-  double seconds(bool summed) {
-    double took = 0;
-    std::fputs(summed ? "sum\n" : "store\n", out_);
-    std::fflush(out_);
-    if (std::fscanf(in_, "%lf", &took) != 1) throw std::runtime_error("NumPy went away");
-    return took;
-  }
-
- private:
-  int pid_ = -1;
-  std::FILE *in_ = nullptr, *out_ = nullptr;
-  std::string version_;
-};
-
 void bench_fused(const Settings& settings, Report& report) {
   const std::int64_t n = settings.quick ? 10'000'000 : 100'000'000;
   const Cluster cluster(settings.quick ? "512MiB" : "3GiB");
@@ -169,7 +84,7 @@ void bench_fused(const Settings& settings, Report& report) {
   Array a = session.random.uniform({n}, look), b = session.random.uniform({n}, look),
         c = session.random.uniform({n}, look), d = session.random.uniform({n}, look);
   session.persist({a, b, c, d}).wait();
-  Buffer x(n), y(n), z(n), w(n), out(n);
+  const Buffer x(n), y(n), z(n), w(n), out(n);
   const std::int64_t n_numpy =
       n / 4;  // its temporaries would not fit beside the rest; far beyond caches all the same
   NumPy numpy(n_numpy);
@@ -195,7 +110,10 @@ void bench_fused(const Settings& settings, Report& report) {
     std::vector<double> t_ours, t_raw, t_numpy;
     for (int i = -1; i < settings.repeats; ++i) {  // the first is not counted
       const double one = ours(summed), two = raw(summed),
-                   three = numpy.version().empty() ? 0 : numpy.seconds(summed);
+                   three = numpy.version().empty()
+                               ? 0
+                               : numpy.seconds(summed ? "((a * b + c) * d - np.sqrt(np.abs(a))).sum()"
+                                                      : "(a * b + c) * d - np.sqrt(np.abs(a))");
       if (i < 0) continue;
       t_ours.push_back(one * 1e3);
       t_raw.push_back(two * 1e3);
