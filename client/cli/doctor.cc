@@ -3,6 +3,7 @@
 #include <tilewise/config/version.h>
 #include <tilewise/daemon/log.h>
 #include <tilewise/device/cuda.h>
+#include <tilewise/remote/connect.h>
 #include <tilewise/transfer/ucx_engine.h>
 
 #include <sys/mman.h>
@@ -16,10 +17,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "commands.h"
 #include "control.h"
+#include "links.h"
 
 namespace tilewise::cli {
 namespace {
@@ -159,6 +162,63 @@ void check_processes(Report& report) {
   }
 }
 
+std::string rate_text(double bytes_per_second) {
+  return bytes_text(static_cast<std::int64_t>(bytes_per_second)) + "/s";
+}
+
+void check_link(Report& report, const LinkSpeed& link, double copy, double network) {
+  const bool in_memory = link.lane == "mapped" || link.lane == "shared-memory" || link.one_host;
+  const double limit = in_memory ? copy : network;
+  std::string text =
+      link.from + " -> " + link.to + ": " + link.lane + ", " + rate_text(link.bytes_per_second);
+  if (limit > 0) text += in_memory ? " (one core here copies " : " (the network interface here: ";
+  if (limit > 0) text += rate_text(limit) + ")";
+  char hop[48];
+  std::snprintf(hop, sizeof hop, ", %.0f us a hop", link.hop_us);
+  text += hop;
+  if (link.bytes_per_second <= 0) return report.warn("link", text + ": nothing was moved");
+  if (link.lane == "staged")
+    return report.warn("link", text + "; by way of host memory: UCX there has no CUDA (see ucx above)");
+  if (link.one_host && link.lane != "mapped")
+    return report.warn(
+        "link", text +
+                    "; one host, yet copied: a worker has --no-map, a GPU cannot be mapped, or they are in " +
+                    "different containers (network or PID namespace, user)");
+  if (limit > 0 && link.bytes_per_second < limit / 2)
+    return report.warn("link",
+                       text + "; less than half of that: other work, UCX_TLS, or the network between");
+  report.ok("link", text);
+}
+
+// Moves real blocks between the workers, so it waits for its turn beside other graphs.
+void check_links(Report& report, const DoctorOptions& options, const msg::StatusReply& status) {
+  const auto ask = [&]() -> Status {
+    TW_ASSIGN(const net::Address address, net::Address::parse(options.scheduler));
+    TW_ASSIGN(const config::FoundToken token, config::find_token(options.token_file, false));
+    remote::Options remote{.scheduler = address, .token = token.token, .name = "doctor"};
+    remote.timeout_ns = options.timeout_ns;
+    TW_ASSIGN(auto endpoint, remote::connect(remote));
+    const Session session = make_session(
+        std::move(endpoint), {.name = "doctor", .timeout = std::chrono::nanoseconds(options.timeout_ns)});
+    std::map<WorkerId, std::string> hosts;
+    for (const msg::PeerInfo& peer : status.peers) hosts[peer.id] = peer.host_id;
+    if (!session.wait_for_devices(status.devices.size(), std::chrono::nanoseconds(options.timeout_ns)))
+      return error(Errc::kTimeout, "the devices have not been told of in time");
+    bool all = true;
+    const std::vector<LinkSpeed> links = measure_links(session, hosts, all);
+    const double copy = copy_rate(), network = network_rate();
+    for (const LinkSpeed& link : links) check_link(report, link, copy, network);
+    if (links.empty()) report.ok("link", "one worker, so there are none");
+    if (!all) report.ok("link", "of each worker to the next only: there are many");
+    return {};
+  };
+  try {
+    if (Status ok = ask(); !ok) report.warn("link", "not measured: " + daemon::to_string(ok.error()));
+  } catch (const ArrayError& e) {
+    report.warn("link", std::string("not measured: ") + e.what());
+  }
+}
+
 void check_scheduler(Report& report, const DoctorOptions& options) {
   if (options.scheduler.empty()) {
     return report.warn("scheduler", "not asked: give --scheduler or set TILEWISE_SCHEDULER");
@@ -170,9 +230,9 @@ void check_scheduler(Report& report, const DoctorOptions& options) {
   const std::string text =
       (*control)->address() + " answers: " + std::to_string(status->devices.size()) + " devices";
   if (status->devices.empty())
-    report.warn("scheduler", text + ", so nothing can run: start tilewise-worker");
-  else
-    report.ok("scheduler", text);
+    return report.warn("scheduler", text + ", so nothing can run: start tilewise-worker");
+  report.ok("scheduler", text);
+  check_links(report, options, *status);
 }
 
 }  // namespace

@@ -217,12 +217,24 @@ TEST_CASE("status, devices, doctor, shutdown") {
     CHECK(has(doctor.output, what));
   }
   CHECK(has(doctor.output, "answers: 4 devices"));
+  CHECK(has(doctor.output, "w1/host:0 -> w2/host:0: mapped, "));
+  CHECK(has(doctor.output, "w2/host:0 -> w1/host:0: mapped, "));
+  CHECK(has(doctor.output, "us a hop"));
   const Ran shutdown = cluster.tool({"shutdown"});
   CHECK(shutdown.code == 0);
   CHECK(cluster.scheduler().wait() == 0);
   CHECK(cluster.worker(0).wait() == 0);
   CHECK(cluster.worker(1).wait() == 0);
   CHECK(cluster.tool({"status", "--timeout", "2"}).code == 1);
+}
+
+TEST_CASE("doctor says which links are slower than they could be") {
+  Cluster cluster({.devices = 1, .worker_args = {"--no-map"}});
+  const Ran doctor = cluster.tool({"doctor"});
+  CAPTURE(doctor.output);
+  CHECK(doctor.code == 0);
+  CHECK(has(doctor.output, "one host, yet copied"));
+  CHECK_FALSE(has(doctor.output, ": mapped, "));
 }
 
 TEST_CASE("another token, or another version, does not get in") {
