@@ -147,6 +147,10 @@ Status Core::restore(std::string_view bytes, const SnapshotCodec& codec) {
 }
 TimeNs Core::now() const { return impl_->s.now; }
 std::uint32_t Core::term() const { return impl_->s.options.term; }
+GraphId Core::graph_of(OpId op) const {
+  const OpRecord* record = impl_->s.ops.find(op);
+  return record == nullptr ? GraphId{} : record->graph;
+}
 
 View Core::view(const ViewRequest& request, TimeNs now) const {
   const State& s = impl_->s;

@@ -72,15 +72,18 @@ void remember_end(State& s, const GraphRecord& graph) {
   g.failed = graph.failed;
   g.ended = s.now - s.start;
   g.cause = graph.root_cause;
+  OpId failed_op;
   if (!g.cause.ok()) {
     for (const OpId id : graph.ops) {
       const OpRecord* op = s.ops.find(id);
       if (op == nullptr || (op->failed == 0 && op->completed == op->points)) continue;
+      if (op->failed > 0 && !failed_op) failed_op = op->id;
       if (g.affected.size() < kMaxAffected) g.affected.push_back(plan::describe(op->op, op->position));
       ++g.affected_count;
     }
   }
-  s.out->push_back(GraphEnded{g.id, g.session, g.request, g.tasks, g.ended - g.submitted, g.cause});
+  s.out->push_back(
+      GraphEnded{g.id, g.session, g.request, g.tasks, g.ended - g.submitted, g.cause, failed_op});
   std::erase(s.history.running, graph.id);
   s.history.ended.push_back(graph.id);
   trim(s);

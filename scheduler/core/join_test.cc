@@ -166,6 +166,24 @@ TEST_CASE("silence is noticed, and pings keep a link") {
   CHECK(w.quiet());
 }
 
+TEST_CASE("a scheduler that did not listen for long blames nobody for having been silent") {
+  World w;
+  w.join(1, w.worker(1));
+  w.join(2, w.worker(1));
+  w.wait(kSecond);
+  w.now += 60 * kSecond;  // no step was made in all this time
+  w.step({});
+  CHECK(w.log<msg::PeerLost>(1).empty());
+  CHECK(w.log<msg::PeerLost>(2).empty());
+  // Who says nothing from now on is lost all the same.
+  for (int i = 0; i < 11; ++i) {
+    w.wait(kSecond);
+    w.receive(1, msg::Pong{});
+  }
+  REQUIRE(w.log<msg::PeerLost>(1).size() == 1);
+  CHECK(w.log<msg::PeerLost>(1)[0].peer == WorkerId{2});
+}
+
 TEST_CASE("status and shutdown") {
   World w;
   w.add_worker(1, 2);

@@ -91,7 +91,11 @@ void check_liveness(State& s) {
   if (s.now < s.liveness_at) return;
   TimeNs next = s.now + s.options.ping_every_ns;
   std::vector<Conn> silent;
+  // So late we did not listen ourselves (a long plan on a busy machine, a process that was stopped): what was sent meanwhile
+  // is yet to be read, and nobody has been silent for that long.
+  const TimeNs late = s.now - s.liveness_at, deaf = late >= s.options.ping_every_ns ? late : 0;
   for (auto& [conn, link] : s.links) {
+    link.heard = std::min(s.now, link.heard + deaf);
     if (s.now - link.heard >= s.options.silence_ns) {
       silent.push_back(conn);
       continue;

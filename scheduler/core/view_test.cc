@@ -108,6 +108,8 @@ TEST_CASE("a failure names its root cause and what depended on it") {
   w.submit(10, 1, {named(random(1, kGrid), "noise"), named(random(2, kGrid, 8), "other")}, {1, 2});
   const msg::Plan plan = w.log<msg::Plan>(1)[0];
   w.receive(1, msg::TaskFailed{plan.ops[0].id, me.devices[0], 3, {Errc::kTaskFailed, "it broke"}});
+  CHECK(w.core.graph_of(plan.ops[0].id) == plan.graph);
+  CHECK(!w.core.graph_of(OpId{4711}));
   w.complete(plan, 1);
   const GraphSummary g = overview(w).graphs.at(0);
   CHECK(g.cause.message.find("it broke") != std::string::npos);
@@ -121,6 +123,7 @@ TEST_CASE("a failure names its root cause and what depended on it") {
   REQUIRE(ended != nullptr);
   CHECK(ended->graph == g.id);
   CHECK(ended->cause == g.cause);
+  CHECK(ended->failed_op == plan.ops[0].id);
 }
 
 TEST_CASE("arrays are listed with where their blocks are") {

@@ -51,7 +51,8 @@ Result<dashboard::Options> dashboard_options(const Settings& settings, const con
   return dashboard::Options{.listen = std::move(address),
                             .hosts = settings.dashboard_hosts,
                             .token = token.token,
-                            .version = config::software_version()};
+                            .version = config::software_version(),
+                            .history_ns = 5 * kSecond};
 }
 
 int serve(const Settings& settings) {

@@ -89,6 +89,8 @@ void Server::on_frame(Conn conn, const net::Frame& frame) {
   if (const auto* join = std::get_if<msg::Join>(&*message)) greet(peer, *join);
   if (const auto* failed = std::get_if<msg::TaskFailed>(&*message)) {
     daemon::log_warn("task failed", {{"worker", peers_.at(conn).name},
+                                     {"worker_id", peers_.at(conn).id.value},
+                                     {"graph", core_->graph_of(failed->op).value},
                                      {"op", failed->op.value},
                                      {"device", failed->device.value},
                                      {"point", failed->point},
@@ -169,6 +171,7 @@ void Server::log_end(const GraphEnded& ended) {
                {"request", ended.request},
                {"tasks", ended.tasks},
                {"seconds", static_cast<double>(ended.took) * 1e-9},
+               {"op", ended.failed_op.value},
                {"cause", name_of(ended.cause.code)},
                {"why", ended.cause.message}});
 }

@@ -281,6 +281,7 @@ Task<Response> Dashboard::Impl::answer(const Request& request) {
   const std::string& path = query.path();
   if (path == "/api/me")
     co_return json_of(request, {{"role", config::name_of(*entry.role)}, {"version", options.version}});
+  if (path == "/api/history") co_return respond(request, http::status::ok, history(), "application/json");
   if (path == "/api/log") co_return json_of(request, to_json(log.after(query.number("after").value_or(0))));
   if (path == "/api/overview" || path == "/metrics") {
     const std::shared_ptr<const Look> seen = co_await look();

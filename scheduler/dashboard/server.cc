@@ -99,6 +99,7 @@ Result<std::unique_ptr<Dashboard>> Dashboard::open(Options options, Source& sour
   d.gate = std::make_shared<Gate>(d.io);
   for (tcp::acceptor& acceptor : acceptors)
     asio::co_spawn(d.io, d.accept(std::move(acceptor)), asio::detached);
+  if (d.options.history_ns > 0) asio::co_spawn(d.io, d.keep_history(), asio::detached);
   std::unique_ptr<Dashboard> dashboard(new Dashboard(std::move(impl)));
   d.thread = std::thread([&d] { d.io.run(); });
   return dashboard;

@@ -21,6 +21,7 @@
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include <deque>
 #include <functional>
 #include <list>
 #include <map>
@@ -97,11 +98,16 @@ struct Dashboard::Impl {
   bool explaining = false, tracing = false, asking = false, looking = false;
   TimeNs rest_until = 0, explain_at = 0, trace_at = 0;  // before when nothing more of the kind is asked
   std::list<Connection*> connections;                   // strangers among them oldest first
+  std::deque<std::string> past;                         // samples as JSON, oldest first
   std::shared_ptr<Gate> gate;
   std::thread thread;
   // Last: it goes first, and with it the coroutines, which use everything above.
   asio::io_context io{1};
   asio::steady_timer looked{io, asio::steady_timer::time_point::max()};  // cancelled when a look has come
+
+  // history.cc
+  Task<void> keep_history();
+  std::string history() const;
 
   // server.cc
   Task<void> accept(asio::ip::tcp::acceptor acceptor);

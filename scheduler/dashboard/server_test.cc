@@ -1,4 +1,6 @@
 // The server as an attacker meets it: each rule, and the request that it is there for. Raw bytes over real sockets.
+#include <tilewise/json/json.h>
+
 #include <chrono>
 #include <thread>
 
@@ -20,7 +22,7 @@ TEST_CASE("the page is open to all, what it shows is not") {
   CHECK(site.get("/app.css").header("Content-Type") == "text/css; charset=utf-8");
   for (const char* path :
        {"/api/overview", "/api/graph?id=7", "/api/arrays", "/api/array?id=1", "/api/explain?id=7",
-        "/api/trace", "/api/log", "/api/me", "/metrics", "/nothing"}) {
+        "/api/trace", "/api/log", "/api/history", "/api/me", "/metrics", "/nothing"}) {
     CAPTURE(path);
     CHECK(site.get(path).status == 401);
     CHECK(site.get(path, site.bearer(std::string(64, '0'))).status == 401);
@@ -276,6 +278,25 @@ TEST_CASE("questions leave the scheduler most of its time, however many are aske
     CHECK(site.get("/api/array?id=" + std::to_string(i), site.bearer(site.reader_token)).status == 404);
   CHECK(monotonic_now() - begin >= 3 * 180 * kMillisecond);
   CHECK(site.source.views == 4);
+}
+
+TEST_CASE("what was before is kept, coarsely, while nobody watches") {
+  Site site({}, kMillisecond, 5 * kMillisecond);
+  CHECK(site.get("/api/history").status == 401);
+  json::array samples;
+  for (int i = 0; i < 500 && samples.size() < 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const Answer answer = site.get("/api/history", site.bearer(site.reader_token));
+    REQUIRE(answer.status == 200);
+    samples = boost::json::parse(answer.body).at("samples").as_array();
+  }
+  REQUIRE(samples.size() >= 3);
+  const json::object& last = samples.back().as_object();
+  CHECK(last.at("t").to_number<double>() == 100);
+  CHECK(last.at("used").as_array() == json::array{json::array{1, 100}, json::array{2, 100}});
+  const json::array& array = last.at("arrays").as_array()[0].as_array();
+  CHECK(array[1].as_string() == "<script>alert(1)</script>\"\n\xEF\xBF\xBD");
+  CHECK(array[2].to_number<double>() == 50);  // half of its blocks are made
 }
 
 TEST_CASE("what the scheduler refuses is told at once") {

@@ -38,7 +38,14 @@ struct FakeSource final : Source {
       return graph == GraphId{7} ? answer(g)
                                  : answer(error(Errc::kNotFound, "no such graph is known any more"));
     }
-    if (std::holds_alternative<scheduler::ArraysRequest>(request)) return answer(scheduler::ArrayList{});
+    if (std::holds_alternative<scheduler::ArraysRequest>(request)) {
+      scheduler::ArrayList list;
+      list.live = list.listed_of = 1;
+      list.arrays.emplace_back();
+      list.arrays[0].label = kHostile;
+      list.arrays[0].bytes = 100, list.arrays[0].blocks = 4, list.arrays[0].made = 2;
+      return answer(list);
+    }
     if (std::holds_alternative<scheduler::LinksRequest>(request)) return answer(scheduler::LinkList{});
     if (std::holds_alternative<scheduler::ArrayRequest>(request))
       return answer(error(Errc::kNotFound, "no such array"));
@@ -84,12 +91,13 @@ struct Answer {
 };
 
 struct Site {
-  explicit Site(Limits limits = {}, TimeNs period_ns = 20 * kMillisecond) {
+  explicit Site(Limits limits = {}, TimeNs period_ns = 20 * kMillisecond, TimeNs history_ns = 0) {
     Options options{.listen = *net::Address::parse("127.0.0.1:0"),
                     .hosts = {"dash.example.org"},
                     .token = token,
                     .version = "test",
                     .period_ns = period_ns,
+                    .history_ns = history_ns,
                     .limits = limits};
     auto opened = Dashboard::open(std::move(options), source, log);
     REQUIRE(opened.has_value());

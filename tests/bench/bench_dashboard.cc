@@ -1,6 +1,6 @@
 // What the dashboard costs: CPU time of the whole cluster a task, with nobody watching, and with a scripted reader that
 // follows every view, each beside a cluster without a dashboard. Then, where Node and Chromium are there, how
-// smooth the timeline is on a million steps.
+// smooth the timeline is on the trace of a real run of a million tasks.
 //
 //   bench_dashboard --json FILE [--quick] [--only cost|page]
 #include <tilewise/config/role.h>
@@ -130,17 +130,40 @@ void bench_cost(const Settings& settings, Report& report) {
                  1.03);
 }
 
+// What workers remember of a graph of a million tasks, and of others that copy, wait and spill, as `tilewise trace` tells it.
+void record(const Settings& settings, const std::string& disk, const std::string& file) {
+  const Cluster cluster("96MiB", {"--trace-records", "4000000", "--spill-dir", disk, "--no-map"}, true);
+  const Session session = cluster.session();
+  const std::int64_t n = settings.quick ? 100'000 : 1'000'000;
+  if (sum(session.ones({n}, {.block = {1}})).item<double>() != static_cast<double>(n))
+    throw std::runtime_error("the sum is wrong");
+  const Array a = session.random.uniform({1024, 1024}, {.seed = 1, .block = {32, 32}});
+  (void)sum(matmul(a, a.T())).item<double>();
+  Array large = session.ones({6000, 6000}, {.block = {500, 500}});  // 275 MiB, more than both devices have
+  large.persist().wait();
+  if (sum(large).item<double>() != 36e6) throw std::runtime_error("a block that was spilled is wrong");
+  const testing::Ran ran = cluster.tool({"trace", file, "--json"});
+  if (ran.code != 0 || ran.output.find("\"lost\":0,\"cut\":0") == std::string::npos)
+    throw std::runtime_error("not all of it was told: " + ran.output + ran.errors);
+}
+
 // One line of JSON from the browser's side.
 void bench_page(const Settings& settings, Report& report) {
   const std::string folder = BENCH_BROWSER;
-  const testing::Ran ran = testing::run(
-      {folder + "/run.sh", folder + "/frames.mjs", "--page", folder + "/../../scheduler/dashboard/web/dist",
-       "--steps", settings.quick ? "100000" : "1000000"},
-      {}, std::chrono::seconds(200));
+  const testing::TempFolder files;
+  const std::string trace = files / "trace.json";
+  record(settings, files.path(), trace);
+  const testing::Ran ran = testing::run({folder + "/run.sh", folder + "/frames.mjs", "--page",
+                                         folder + "/../../scheduler/dashboard/web/dist", "--trace", trace},
+                                        {}, std::chrono::seconds(200));
   if (ran.code == 77) return report.note("the page was not measured: " + ran.output);
   const std::size_t at = ran.output.rfind("{\"");
   if (ran.code != 0 || at == std::string::npos) throw std::runtime_error(ran.output + ran.errors);
   const json::value said = boost::json::parse(ran.output.substr(at));
+  if (!said.at("spills").as_bool() || said.at("transfers").to_number<int>() < 1'000)
+    throw std::runtime_error("the trace lacks spills or transfers: " + ran.output);
+  report.note("replayed: " + std::to_string(said.at("transfers").to_number<std::int64_t>()) +
+              " transfers beside the steps, waits and spills");
   report.at_most({.metric = "frame of the timeline, p95, " +
                             std::to_string(said.at("steps").to_number<std::int64_t>()) + " steps",
                   .value = said.at("frame_p95_ms").to_number<double>(),

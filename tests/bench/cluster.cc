@@ -80,9 +80,17 @@ std::int64_t Cluster::resident_bytes(std::size_t process) const {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
+testing::Ran Cluster::tool(std::vector<std::string> arguments) const {
+  arguments.insert(arguments.begin(), {testing::tool_program(), "--scheduler", address_, "--token-file",
+                                       folder_ / "token", "--timeout", "60"});
+  const std::string page = folder_ / "dashboard";
+  if (std::filesystem::exists(page))
+    arguments.insert(arguments.end(), {"--dashboard", testing::read_file(page)});
+  return testing::run(std::move(arguments), {}, kLong);
+}
+
 std::vector<std::int64_t> Cluster::peaks() const {
-  const testing::Ran ran = testing::run({testing::tool_program(), "--scheduler", address_, "--token-file",
-                                         folder_ / "token", "--json", "devices"});
+  const testing::Ran ran = tool({"--json", "devices"});
   std::vector<std::int64_t> out;
   static const std::string key = "\"peak_bytes\":";
   for (std::size_t at = ran.output.find(key); at != std::string::npos; at = ran.output.find(key, at + 1))

@@ -33,6 +33,8 @@ class Cluster {
   net::Token token() const { return *net::Token::load(folder_ / "token"); }
   // Memory that a process has resident now: 0 the scheduler, then the workers.
   std::int64_t resident_bytes(std::size_t process) const;
+  // The command-line tool, with the addresses of this cluster.
+  testing::Ran tool(std::vector<std::string> arguments) const;
   // Most bytes of blocks that each device has had at once, as the workers say.
   std::vector<std::int64_t> peaks() const;
 

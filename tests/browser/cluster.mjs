@@ -1,7 +1,7 @@
 // A scheduler with a dashboard, workers and a client, as processes that end with this one.
 import { execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 
@@ -20,9 +20,12 @@ export class Cluster {
   #all = [];
   #said = "";
 
-  constructor([scheduler, worker, tool, client], folder) {
+  // With `keepsState` the scheduler goes on where it was when it is started again.
+  constructor([scheduler, worker, tool, client], folder, keepsState = false) {
     this.programs = { scheduler, worker, tool, client };
     this.folder = folder;
+    this.keepsState = keepsState;
+    mkdirSync(folder, { recursive: true });
     this.token = join(folder, "token");
     writeFileSync(this.token, randomBytes(32).toString("hex"), { mode: 0o600 });
   }
@@ -46,7 +49,8 @@ export class Cluster {
 
   async restart(term) {
     const ready = join(this.folder, `ready${term}`);
-    this.scheduler = this.#spawn(this.programs.scheduler, ["--listen", this.address, "--dashboard-listen", this.dashboard, "--address-file", ready, "--term", String(term)]);
+    const life = this.keepsState ? ["--state-dir", join(this.folder, "state")] : ["--term", String(term)];
+    this.scheduler = this.#spawn(this.programs.scheduler, ["--listen", this.address, "--dashboard-listen", this.dashboard, "--address-file", ready, ...life]);
     await this.until(() => existsSync(ready), "the scheduler is there");
   }
 

@@ -13,7 +13,7 @@ import { Cluster, pause } from "./cluster.mjs";
 
 const { values: options } = parseArgs({ options: { programs: { type: "string" }, chromium: { type: "string" }, pictures: { type: "string" } } });
 const folder = mkdtempSync(join(tmpdir(), "tilewise-browser-"));
-const cluster = new Cluster(options.programs.split(","), folder);
+let cluster = new Cluster(options.programs.split(","), folder);
 if (options.pictures) mkdirSync(options.pictures, { recursive: true });
 
 let browser, page, passed = 0;
@@ -251,6 +251,14 @@ async function tests() {
     await page.until("!document.querySelector('[aria-label=Arrays] tbody').innerText.includes('gram matrix')", "it is gone");
   });
 
+  await check("what was before the page was opened is there: load, memory, arrays", async () => {
+    const told = await cluster.until(async () => { const h = await cluster.api("history"); return h.samples.some((s) => s.arrays.some(([, name]) => name === "features")) && h; }, "it is kept");
+    assert.ok(told.samples.every((s) => s.used.length === 4 && s.busy.length === 4));
+    await page.go("about:blank");
+    await show("devices");
+    await page.until("/features .*16.0 MiB/.test(document.querySelector('[aria-label^=\"Memory by array\"]')?.getAttribute('aria-label') ?? '')", "arrays are charted");
+  });
+
   await check("hostile names are text", async () => {
     const hostile = await cluster.client();
     await hostile.do("hostile");
@@ -269,6 +277,20 @@ async function tests() {
     await says("groups of one kind");
     const nodes = await page.run("document.querySelectorAll('.dag .node').length");
     assert.ok(nodes > 5 && nodes <= 240, `${nodes} nodes`);
+    // Every op is in one of them, and each can be read: its words have room in its box.
+    const detail = await cluster.until(async () => { const g = await cluster.api(`graph?id=${graph.id}`); return g.summary.state === "done" && g; }, "it is done");
+    await page.until("[...document.querySelectorAll('.dag .node')].every((n) => n.classList.contains('done'))", "all are done");
+    const sizes = await page.run("[...document.querySelectorAll('.dag .node')].map((n) => Number((/ × ([\\d,]+)/.exec(n.getAttribute('aria-label'))?.[1] ?? '1').replaceAll(',', '')))");
+    assert.equal(sizes.reduce((a, b) => a + b, 0), detail.ops.filter((o) => o.kind !== "fetch" || o.inputs.length > 0).length);
+    const cut = await page.run("[...document.querySelectorAll('.dag .node')].filter((n) => [...n.querySelectorAll('text')].some((t) => t.getBBox().x < 0 || t.getBBox().x + t.getBBox().width > 176)).map((n) => n.textContent)");
+    assert.deepEqual(cut, []);
+    // The critical path: from the op that ended last to one that reads nothing, by what ended last of what each reads.
+    const by = new Map(detail.ops.map((o) => [o.position, o])), last = (list) => list.reduce((a, b) => (!a || b.ended > a.ended || (b.ended === a.ended && b.position > a.position) ? b : a), null);
+    let length = 0;
+    for (let at = last(detail.ops.filter((o) => o.ended !== null)); at; at = last(at.inputs.map((i) => by.get(i)).filter((o) => o?.ended != null))) ++length;
+    assert.ok(length >= 50, `${length} ops on the path`);  // of a hundred chains of fifty products
+    const critical = await page.run("[...document.querySelectorAll('.dag .node.critical')].map((n) => Number(/translate\\(([\\d.]+)/.exec(n.getAttribute('transform'))[1]))");
+    assert.equal(new Set(critical).size, await page.run("new Set([...document.querySelectorAll('.dag .node')].map((n) => n.getAttribute('transform').split(' ')[0])).size"), "it goes through every column");
   });
 
   await check("the page opens while a million tasks run", async () => {
@@ -295,6 +317,15 @@ async function tests() {
         return bad;
       })()`);
       assert.deepEqual(wrong, [], view);
+      // As a screen reader is told.
+      const { nodes } = await page.send("Accessibility.getFullAXTree");
+      const told = nodes.filter((n) => !n.ignored).map((n) => ({ role: n.role?.value, name: n.name?.value?.trim() ?? "", level: n.properties?.find((p) => p.name === "level")?.value.value }));
+      const needs = ["button", "link", "textbox", "searchbox", "spinbutton", "combobox", "tab", "image", "img", "table", "progressbar", "navigation", "region", "heading", "group"];
+      assert.deepEqual(told.filter((n) => needs.includes(n.role) && !n.name), [], `${view}: what has no name`);
+      assert.deepEqual(told.filter((n) => n.role === "heading" && n.level === 1).length, 1, view);
+      assert.ok(told.some((n) => n.role === "main") && told.some((n) => n.role === "banner") && told.some((n) => n.role === "heading" && n.level === 2), `${view}: landmarks`);
+      assert.ok(told.some((n) => n.role === "table"), `${view}: its figures are in a table`);
+      if (process.env.TILEWISE_SAY) console.log(`--- ${view}\n${told.filter((n) => n.name && n.role !== "InlineTextBox" && n.role !== "StaticText").map((n) => `${n.role}: ${n.name.slice(0, 100)}`).join("\n")}`);
     }
     await page.run("document.activeElement.blur()");
     await page.send("Input.dispatchKeyEvent", { type: "keyDown", key: "Tab", code: "Tab", windowsVirtualKeyCode: 9 });
@@ -361,6 +392,39 @@ async function tests() {
     await says("No worker has joined");
     await cluster.addWorker();
     await says("2 devices on 1 workers");
+  });
+
+  await check("a scheduler that keeps its state goes on where it was, and so does the page", async () => {
+    cluster.stop();
+    cluster = new Cluster(options.programs.split(","), join(folder, "kept"), true);
+    await cluster.start(2);
+    const client = await cluster.client("patient");
+    await client.do("hold");
+    await client.do("work");
+    await page.go(await cluster.loginLink("operator"));
+    await page.until("document.querySelector('.link-state.live')", "it is live");
+    const running = await cluster.until(async () => (await cluster.api("overview")).graphs.find((g) => g.state === "running" && g.done > 100), "it makes progress");
+    await show(`graph/${running.id}`);
+    await says("1,600 ");
+    cluster.kill(cluster.scheduler);
+    await page.until("document.querySelector('.link-state.offline')", "it says that nobody is there");
+    const before = await page.run("Number(/([\\d,]+) of 51,216 tasks/.exec(document.querySelector('main').innerText)[1].replaceAll(',', ''))");
+    await cluster.restart(2);
+    await page.until("document.querySelector('.link-state.live')", "it is live again", 30);
+    // The same graph, on the same page, goes on: nothing was begun anew.
+    await page.until(`Number(/([\\d,]+) of 51,216 tasks/.exec(document.querySelector('main').innerText)?.[1].replaceAll(',', '')) > ${before + 200}`, "the graph goes on", 40);
+    assert.equal(await page.run("location.hash"), `#/graph/${running.id}`);
+    await show("overview");
+    await says("4 devices on 2 workers");
+    await show("arrays");
+    await says("“gram matrix”");
+    await show("clients");
+    await says("patient");
+    await show(`graph/${running.id}`);
+    await page.until(`[...document.querySelectorAll('button')].some((b) => b.innerText.startsWith('Cancel'))`, "it can be cancelled");
+    await press("Cancel …");
+    await press("Cancel the graph");
+    await says("was cancelled by an operator");
   });
 }
 

@@ -1,32 +1,14 @@
-// How smooth the timeline is: a trace of so many steps is opened from a file, then zoomed from all of it to a microsecond
-// and moved along, a wheel event a frame. Prints one line of JSON.
+// How smooth the timeline is: a trace that `tilewise trace` wrote is opened from its file, then zoomed from all of it to a
+// microsecond and moved along, a wheel event a frame. Prints one line of JSON.
 //
-//   node frames.mjs --chromium PROGRAM --page FOLDER --steps N
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
+//   node frames.mjs --chromium PROGRAM --page FOLDER --trace FILE
+import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { Browser } from "./chromium.mjs";
 
-const { values: options } = parseArgs({ options: { chromium: { type: "string" }, page: { type: "string" }, steps: { type: "string" } } });
-const steps = Number(options.steps), folder = mkdtempSync(join(tmpdir(), "tilewise-frames-")), trace = join(folder, "trace.json");
-
-// What `tilewise trace` would write of a run on 16 devices: busy nine tenths of the time, steps of 1 to 200 us.
-const file = openSync(trace, "w");
-writeSync(file, '{"displayTimeUnit":"ns","traceEvents":[');
-for (let d = 0; d < 16; ++d) writeSync(file, `${d ? "," : ""}{"ph":"M","name":"process_name","pid":${d + 1},"args":{"name":"w${1 + (d >> 1)}/host:${d & 1}"}}`);
-const kinds = ["matmul", "map", "reduce_blocks", "combine", "copy", "call heat.windowed"], ends = new Array(16).fill(0);
-let random = 12345;
-const next = () => (random = (Math.imul(random, 1103515245) + 12345) >>> 0) / 2 ** 32;
-for (let i = 0, text = ""; i < steps; ++i) {
-  const d = i % 16, took = 1 + 199 * next() ** 3, start = ends[d] + took * 0.2 * next();
-  ends[d] = start + took;
-  text += `,{"ph":"X","name":"${kinds[Math.floor(next() * kinds.length)]}","pid":${d + 1},"tid":0,"ts":${start.toFixed(3)},"dur":${took.toFixed(3)},"args":{"op":${1000 + (i >> 10)},"graph":7,"point":${i}}}`;
-  if (text.length > 1 << 20 || i + 1 === steps) writeSync(file, text), (text = "");
-}
-writeSync(file, "]}\n");
-closeSync(file);
+const { values: options } = parseArgs({ options: { chromium: { type: "string" }, page: { type: "string" }, trace: { type: "string" } } });
 
 const types = { "/": ["index.html", "text/html"], "/app.js": ["app.js", "text/javascript"], "/app.css": ["app.css", "text/css"], "/icon.svg": ["icon.svg", "image/svg+xml"] };
 const server = createServer((request, response) => {
@@ -42,8 +24,12 @@ try {
   await page.until("document.querySelector('.link-state').innerText === 'Not logged in' && document.getElementById('open-trace')", "the page is there");
   const { root } = await page.send("DOM.getDocument");
   const { nodeId } = await page.send("DOM.querySelector", { nodeId: root.nodeId, selector: "#open-trace" });
-  await page.send("DOM.setFileInputFiles", { nodeId, files: [trace] });
-  await page.until(`document.querySelector("main").innerText.includes("${steps.toLocaleString("en-US")} steps")`, "the trace is shown", 120);
+  await page.send("DOM.setFileInputFiles", { nodeId, files: [options.trace] });
+  const shown = (await page.until(`/[\\d,]+ steps and [\\d,]+ transfers over|cannot be shown.*/.exec(document.querySelector("main").innerText)?.[0]`, "the trace is shown", 120));
+  const [steps, transfers] = [...shown.matchAll(/[\d,]+/g)].map(([n]) => Number(n.replaceAll(",", "")));
+  if (!(steps > 0)) throw new Error(shown);
+  // What the tables say is there to be seen: waits and spills are records of their own.
+  const told = await page.until(`document.querySelector('[aria-label="What came in, in the range shown"] tbody tr') && document.querySelector("main").innerText`, "it is summed up", 60);
   const measured = await page.run(`(async () => {
     const canvas = document.querySelector("canvas.timeline"), box = canvas.getBoundingClientRect();
     const wheel = (deltaX, deltaY) => canvas.dispatchEvent(new WheelEvent("wheel", { deltaX, deltaY, clientX: box.x + box.width * 0.6, clientY: box.y + 60, cancelable: true, bubbles: true }));
@@ -64,9 +50,8 @@ try {
     const p95 = (values) => values.sort((a, b) => a - b)[Math.floor(values.length * 0.95)];
     return { frame_p95_ms: p95(frames), draw_p95_ms: p95(draws), frames: frames.length };
   })()`);
-  console.log(JSON.stringify({ steps, ...measured }));
+  console.log(JSON.stringify({ steps, transfers, spills: /\bspill\b/.test(told), ...measured }));
 } finally {
   await browser.close();
   server.close();
-  rmSync(folder, { recursive: true, force: true });
 }

@@ -1,7 +1,10 @@
 // The dashboard and the commands that ask it, as an operator meets them.
 #include <doctest/doctest.h>
 #include <filesystem>
+#include <sstream>
 #include <thread>
+
+#include <tilewise/json/json.h>
 
 #include "harness.h"
 
@@ -118,6 +121,41 @@ TEST_CASE("what was estimated of a graph and what was measured is told when it h
   CHECK(w.tool({"explain", "4711"}).code == 1);
   CHECK(w.tool({"explain", "1; x"}).code == 1);
   CHECK(w.cluster.tool({"explain", "1", "--dashboard", "127.0.0.1:1"}).code == 1);
+}
+
+TEST_CASE("the log names graph, op, worker and cause by number, a line of JSON an event") {
+  const Cluster cluster({.scheduler_args = {"--log-format", "json"}});
+  const Session session = cluster.session("unlucky");
+  CHECK_THROWS_AS(session.ones({32, 32}, {.block = {8, 8}}).save_npy("/nowhere/at/all/x.npy").wait(),
+                  ArrayError);
+  std::map<std::string, std::string> ended, failed;  // fields of the line
+  REQUIRE(eventually([&] {
+    std::istringstream words(cluster.words());
+    for (std::string line; std::getline(words, line);) {
+      const std::size_t at = line.find('{');  // after the process's label
+      boost::system::error_code ec;
+      const json::value parsed = boost::json::parse(line.substr(std::min(at, line.size())), ec);
+      if (ec || !parsed.is_object() || parsed.get_object().if_contains("event") == nullptr) continue;
+      std::map<std::string, std::string> fields;
+      for (const auto& [key, value] : parsed.get_object())
+        fields[key] = value.is_string() ? std::string(value.get_string()) : boost::json::serialize(value);
+      if (fields["event"] == "graph ended early") ended = fields;
+      if (fields["event"] == "task failed" && fields["why"].find("cannot open") != std::string::npos &&
+          failed.empty())
+        failed = fields;
+    }
+    return !ended.empty() && !failed.empty();
+  }));
+  for (const char* field :
+       {"time", "program", "pid", "level", "graph", "op", "session", "request", "cause", "why"}) {
+    CAPTURE(field);
+    CHECK(!ended[field].empty());
+  }
+  CHECK(ended["graph"] == failed["graph"]);
+  CHECK(ended["op"] == failed["op"]);
+  CHECK(ended["cause"] == "not found");
+  CHECK(failed["worker"].starts_with("worker "));
+  CHECK((failed["worker_id"] == "1" || failed["worker_id"] == "2"));
 }
 
 TEST_CASE("login links and tokens") {

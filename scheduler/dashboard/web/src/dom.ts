@@ -64,6 +64,7 @@ export function short(n: number): string {
 export function seconds(s: number | null): string {
   if (s === null) return "–";
   if (s === 0) return "0 s";
+  if (s < 0) return `−${seconds(-s)}`;
   if (s >= 3600) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
   if (s >= 60) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
   const units = ["s", "ms", "µs", "ns"];

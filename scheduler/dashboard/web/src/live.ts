@@ -1,11 +1,11 @@
 // The link to the server: what the current view watches, what came, and whether we are connected and logged in.
-import type { ArrayDetail, ArrayList, Graph, LinkList, LogLine, Message, Op, Overview } from "./types";
+import type { ArrayDetail, ArrayList, Graph, History, LinkList, LogLine, Message, Op, Overview } from "./types";
 
 export interface Watch { view: "overview" | "graph" | "arrays" | "array" | "links" | "log"; id?: string }
 
 // One moment of what changes all the time, for rates and charts.
 export interface Sample { t: number; tasks: number; used: Map<number, number>; busy: Map<number, number>; lanes: Map<string, number> }
-const kSamples = 1200;  // ten minutes
+const kSamples = 2400;  // an hour of the scheduler's history, every five seconds, and a quarter of an hour of ours
 
 type State = "connecting" | "live" | "offline" | "locked";
 
@@ -29,6 +29,7 @@ class Live {
   private socket: WebSocket | null = null;
   private watching: Watch[] = [];
   private retry = 250;
+  private recallDue = false;
 
   start(): void {
     void this.connect();
@@ -66,6 +67,7 @@ class Live {
     this.socket = socket;
     socket.onopen = () => {
       this.retry = 250;
+      this.recallDue = true;
       this.graph = null;  // another life of the scheduler may have begun
       this.log = [];
       this.links = this.linksBefore = null;
@@ -99,10 +101,11 @@ class Live {
   }
 
   private takeOverview(o: Overview): void {
-    if (this.overview && (o.now < this.overview.now || o.term !== this.overview.term)) this.samples = [];
+    if (this.overview && (o.now < this.overview.now || o.term !== this.overview.term)) this.samples = this.held = [];
     this.overview = o;
     this.overviewAt = performance.now();
     this.state = "live";
+    if (this.recallDue) this.recallDue = false, void this.recall();
     // One look is told to every watcher, and told again when the view changes.
     if (o.now - (this.samples.at(-1)?.t ?? -1) < 0.2) return;
     const lanes = new Map<string, number>();
@@ -112,6 +115,24 @@ class Live {
       used: new Map(o.devices.map((d) => [d.id, d.used])), busy: new Map(o.devices.map((d) => [d.id, d.busy_s])),
     });
     if (this.samples.length > kSamples) this.samples.shift();
+  }
+
+  // What was before we looked, or while we were not connected.
+  private async recall(): Promise<void> {
+    let told: History;
+    try {
+      told = await get<History>("/api/history");
+    } catch {
+      return;  // charts begin now
+    }
+    const fill = <T extends { t: number }>(ours: T[], theirs: T[], apart: number): T[] => {
+      const missing = theirs.filter((s) => !ours.some((x) => Math.abs(x.t - s.t) < apart));
+      return [...missing, ...ours].sort((a, b) => a.t - b.t).slice(-kSamples);
+    };
+    this.samples = fill(this.samples, told.samples.map((s) => ({ t: s.t, tasks: s.tasks, used: new Map(s.used), busy: new Map(s.busy), lanes: new Map(s.lanes) })), 2);
+    this.held = fill(this.held, told.samples.map((s) => ({ t: s.t, arrays: new Map(s.arrays.map(([id, , n]) => [id, n])) })), 2);
+    for (const s of told.samples) for (const [id, name] of s.arrays) this.names.set(id, name);
+    this.changed();
   }
 
   private takeArrays(list: ArrayList): void {

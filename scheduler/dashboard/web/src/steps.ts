@@ -247,22 +247,23 @@ export function related(steps: Steps, of: Place): { from: Place; to: Place }[] {
   return out;
 }
 
-// Calls draw for what of a row lies in [from, to]: records where they are few, else stretches of them with how busy they were.
-export function visit(row: Row, from: number, to: number, most: number, draw: (start: number, end: number, share: number, what: number, step: number) => void): void {
-  let first = above(row.end, from), last = above(row.start, to);
-  if (last - first <= most || row.levels.length === 0) {
-    for (let i = first; i < last; ++i) draw(row.start[i]!, row.end[i]!, 1, row.what[i]!, i);
-    return;
-  }
-  let level = row.levels[0]!;
-  for (const candidate of row.levels) {
-    level = candidate;
-    first = above(level.end, from);
-    last = above(level.start, to);
-    if (last - first <= most) break;
-  }
-  for (let i = first; i < last; ++i) {
-    const took = level.end[i]! - level.start[i]!;
-    draw(level.start[i]!, level.end[i]!, took > 0 ? level.busy[i]! / took : 1, level.what[i]!, -1);
-  }
+// Calls draw for what of a row lies in [from, to]: stretches of records with how busy they were where these are no longer than
+// `wide`, else the records themselves. So a short step in a long idle time stands where it was.
+export function visit(row: Row, from: number, to: number, wide: number, draw: (start: number, end: number, share: number, what: number, step: number) => void): void {
+  const look = (depth: number, first: number, last: number): void => {
+    if (depth < 0) {
+      const end = Math.min(last, above(row.start, to));
+      for (let i = Math.max(first, above(row.end, from)); i < end; ++i) draw(row.start[i]!, row.end[i]!, 1, row.what[i]!, i);
+      return;
+    }
+    const level = row.levels[depth]!, below = depth > 0 ? row.levels[depth - 1]!.start.length : row.start.length;
+    for (let i = first; i < last; ++i) {
+      const begin = level.start[i]!, end = level.end[i]!;
+      if (end <= from || begin > to) continue;
+      if (end - begin > wide) look(depth - 1, i * kFold, Math.min(below, (i + 1) * kFold));
+      else draw(begin, end, end > begin ? level.busy[i]! / (end - begin) : 1, level.what[i]!, -1);
+    }
+  };
+  const top = row.levels.length - 1;
+  look(top, 0, top < 0 ? row.start.length : row.levels[top]!.start.length);
 }

@@ -53,6 +53,10 @@ export interface Blocks { copies: BlockCopy[] }
 export interface Gone { view: "gone"; what: string; id: Id; error: string }
 export interface LogLine { number: number; wall_ms: number; level: string; event: string; fields: Record<string, string> }
 export interface Log { view: "log"; lines: LogLine[] }
+export interface History {
+  view: "history";
+  samples: { t: number; tasks: number; used: [number, number][]; busy: [number, number][]; lanes: [string, number][]; arrays: [id: Id, name: string, bytes: number][] }[];
+}
 export type Message = Overview | Graph | ArrayList | ArrayDetail | LinkList | Gone | Log;
 export interface Explanation {
   refused: Cause | null; simulated: boolean; tasks: number; steps: number; flops: number; seconds: number; bound_s: number;

@@ -54,6 +54,7 @@ struct GraphEnded {    // for the log; only where history is kept
   std::int64_t tasks = 0;
   TimeNs took = 0;
   msg::Outcome cause;  // ok: all of it was done
+  OpId failed_op;      // the first in its plan, if one failed
 };
 using Action = std::variant<Send, Close, EndProcess, GraphEnded>;
 
@@ -109,6 +110,7 @@ class Core {
   void begin_life(Options options, TimeNs now, std::vector<Action>& actions);
   TimeNs now() const;  // of the last step
   std::uint32_t term() const;
+  GraphId graph_of(OpId op) const;  // 0: it is not known (any more)
 
   // For people (tilewise/scheduler/view.h). Error: kNotFound.
   View view(const ViewRequest& request, TimeNs now) const;

@@ -51,6 +51,7 @@ struct Options {
   net::Token token;  // the cluster's
   std::string version;
   TimeNs period_ns = 500 * kMillisecond;  // between snapshots while somebody watches
+  TimeNs history_ns = 0;  // between looks that are kept for an hour, also while nobody watches; 0: none
   Limits limits;
 };
 

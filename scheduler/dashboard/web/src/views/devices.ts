@@ -1,12 +1,12 @@
 // Each device's load and memory over time, what fills it, and what went over which lane.
-import { bytes, count, h, percent, replace, seconds, shortId } from "../dom";
+import { bytes, count, h, percent, replace, seconds, setText, shortId } from "../dom";
 import { live, post } from "../live";
 import { bar, Chart, confirm, section, Table, toast, type View } from "../parts";
 import { colour } from "../theme";
 import type { ArrayInfo, Device, Link } from "../types";
 import { colourDots } from "./overview";
 
-const kCharted = 16;
+const kCharted = 16, kGap = 12;  // seconds without a look
 
 const kArraysCharted = 8, kLinksListed = 400, kPairsDrawn = 24;
 
@@ -68,11 +68,12 @@ export function devices(root: HTMLElement): View {
   });
   const name = (id: number) => live.overview?.devices.find((d) => d.id === id)?.name ?? `client ${id}`;
   const holders = h("div", { class: "scroll" });
+  const more = h("p", { class: "muted", hidden: true });
   const matrix = h("div", { class: "scroll" }), linksNote = h("p", { class: "muted" });
   root.append(
-    h("div", { class: "columns" }, section("Load", loadChart.node), section("Memory", memoryChart.node)),
+    h("div", { class: "columns" }, section("Load", loadChart.node), section("Memory", memoryChart.node)), more,
     section("All devices", table.node),
-    section("Memory over time, by array", h("p", { class: "muted" }, `Complete blocks at their owners, of the ${kArraysCharted} largest arrays, since this view was opened first.`), arrayChart.node),
+    section("Memory over time, by array", h("p", { class: "muted" }, `Complete blocks at their owners, of the ${kArraysCharted} arrays that were largest; the last hour, every few seconds, finer since this view was opened.`), arrayChart.node),
     h("div", { class: "columns" },
       section("What fills each device", h("p", { class: "muted" }, "Complete blocks at their owners, by array; spare copies are not counted."), holders),
       section("Link matrix", h("p", { class: "muted" }, "Bytes that each device took in from each other one, over all lanes."), matrix)),
@@ -106,11 +107,11 @@ export function devices(root: HTMLElement): View {
     const samples: { t: number; arrays: Map<string, number> | null }[] = [];
     for (const s of live.held) {
       const last = samples.at(-1);
-      if (last && s.t - last.t > 3) samples.push({ t: last.t + 0.01, arrays: null });
+      if (last && s.t - last.t > kGap) samples.push({ t: last.t + 0.01, arrays: null });
       samples.push(s);
     }
     const sums = new Map<string, number>();
-    for (const s of samples.slice(-240)) for (const [id, n] of s.arrays ?? []) sums.set(id, Math.max(sums.get(id) ?? 0, n));
+    for (const s of samples) for (const [id, n] of s.arrays ?? []) sums.set(id, Math.max(sums.get(id) ?? 0, n));
     const top = [...sums].sort((a, b) => b[1] - a[1]).slice(0, kArraysCharted).map(([id]) => id);
     arrayChart.update(samples.map((s) => s.t), top.map((id, i) => ({ name: `${live.names.get(id) ?? "array"} (${shortId(id)})`, colour: colour(i), values: samples.map((s) => s.arrays === null ? null : s.arrays.get(id) ?? 0) })));
   }
@@ -122,7 +123,9 @@ export function devices(root: HTMLElement): View {
       table.update(o.devices);
       colourDots(table.node);
       const charted = o.devices.slice(0, kCharted);
-      const samples = live.samples.slice(-1200), times = samples.map((s) => s.t);
+      more.hidden = o.devices.length <= kCharted;
+      setText(more, `The charts and what fills each device have the first ${kCharted} of ${count(o.devices.length)} devices; the table has all.`);
+      const samples = live.samples, times = samples.map((s) => s.t);
       loadChart.update(times, charted.map((d) => ({ name: d.name, colour: colour(d.id - 1), values: samples.map((s, i) => {
         const before = samples[Math.max(0, i - 2)]!;
         return s.t > before.t ? Math.min(1, ((s.busy.get(d.id) ?? 0) - (before.busy.get(d.id) ?? 0)) / (s.t - before.t) / Math.max(1, d.streams)) : 0;

@@ -6,14 +6,14 @@ import type { Explanation, Op, TraceColumns } from "../types";
 
 interface Row { position: number; name: string; predicted: Explanation["ops"][number] | null; op: Op | null }
 
-const kRows = 400;
+const kRows = 400, kLinks = 100;
 
 export function explain(root: HTMLElement, id: string | undefined): View {
   let said: Explanation | null = null, busy = false, why = "";
   const pick = h("select", { id: "explain-graph", change: () => (location.hash = `#/explain/${pick.value}`) });
   const ask = h("button", { type: "button", click: () => void predict() }, "Predict what is left of it");
   const status = h("p", { class: "muted", role: "status" });
-  const totals = h("p");
+  const totals = h("p"), listed = h("p", { class: "muted" });
   const device = (n: number) => live.overview?.devices.find((d) => d.id === n)?.name ?? `client ${n}`;
   const ops = new Table<Row>({
     caption: "Ops, predicted beside observed", key: (r) => String(r.position), empty: "Choose a graph.",
@@ -32,7 +32,7 @@ export function explain(root: HTMLElement, id: string | undefined): View {
     ],
   });
   const rest = h("div");
-  root.append(section("Account of a graph", h("div", { class: "row" }, h("label", { for: "explain-graph" }, "Graph"), pick, ask), status, totals, ops.node), rest);
+  root.append(section("Account of a graph", h("div", { class: "row" }, h("label", { for: "explain-graph" }, "Graph"), pick, ask), status, totals, ops.node, listed), rest);
 
   async function predict(): Promise<void> {
     if (!id || busy) return;
@@ -68,9 +68,9 @@ export function explain(root: HTMLElement, id: string | undefined): View {
       columns: [{ title: "From", cell: (l) => device(l.from) }, { title: "To", cell: (l) => device(l.to) }, { title: "Blocks", number: true, cell: (l) => count(l.blocks) },
                 { title: "Bytes", number: true, cell: (l) => bytes(l.bytes) }, { title: "How", cell: (l) => l.mapped ? "read in place" : seconds(l.busy_s) }],
     });
-    links.update(said.links.slice(0, 100));
+    links.update(said.links.slice(0, kLinks));
     const path = said.critical.slice(-20).map((c) => h("li", null, `${said!.ops[c.op]?.op ?? "?"} ${c.what === "moves" ? "waits for bytes to" : "runs on"} ${device(c.device)}: ${seconds(c.seconds)}`));
-    replace(rest, h("div", { class: "columns" }, section("Devices", devices.node), section("Links", links.node)),
+    replace(rest, h("div", { class: "columns" }, section("Devices", devices.node), section("Links", said.links.length > kLinks ? `The ${kLinks} of ${count(said.links.length)} with most bytes.` : "", links.node)),
       section("Critical path, predicted", path.length ? h("ol", null, ...path) : h("p", { class: "empty" }, "None was found.")));
   }
 
@@ -103,8 +103,8 @@ export function explain(root: HTMLElement, id: string | undefined): View {
         ++sum.blocks, (sum.bytes += t.bytes[i]!), (sum.took += t.took[i]!);
         sums.set(key, sum);
       });
-      links.update([...sums.values()].sort((a, b) => b.bytes - a.bytes).slice(0, 100));
-      note.textContent = "From the workers' records of this graph" + (t.lost > 0 ? `; ${count(t.lost)} older records were overwritten, so sums may miss some.` : "; nothing was overwritten.");
+      links.update([...sums.values()].sort((a, b) => b.bytes - a.bytes).slice(0, kLinks));
+      note.textContent = (sums.size > kLinks ? `The ${kLinks} of ${count(sums.size)} links with most bytes. ` : "") + "From the workers' records of this graph" + (t.lost > 0 ? `; ${count(t.lost)} older records were overwritten, so sums may miss some.` : "; nothing was overwritten.");
     } catch (error) {
       note.textContent = `Links cannot be told: ${(error as Error).message}.`;
     }
@@ -126,7 +126,7 @@ export function explain(root: HTMLElement, id: string | undefined): View {
       const key = o.graphs.map((g) => g.id + g.state).join();
       if (key !== options) {
         options = key;
-        replace(pick, h("option", { value: "" }, "choose …"), ...o.graphs.slice(0, 100).map((g) =>
+        replace(pick, h("option", { value: "" }, "choose …"), ...o.graphs.map((g) =>
           h("option", { value: g.id, selected: g.id === id }, `${shortId(g.id)} ${g.state}, ${g.client}, ${count(g.tasks)} tasks`)));
       }
       ask.disabled = !id || busy;
@@ -143,8 +143,8 @@ export function explain(root: HTMLElement, id: string | undefined): View {
       }
       const all = [...rows.values()].sort((a, b) => Number(!a.predicted) - Number(!b.predicted) || a.position - b.position);
       ops.update(all.slice(0, kRows));
-      if (g && !said) replace(totals, badge(g.summary.state), ` ${count(g.summary.ops)} ops, ${count(g.summary.tasks)} tasks` +
-        (all.length > kRows ? `; the first ${kRows} are listed` : ""));
+      setText(listed, all.length > kRows ? `The first ${kRows} of ${count(all.length)} ops are listed, those with a prediction first.` : "");
+      if (g && !said) replace(totals, badge(g.summary.state), ` ${count(g.summary.ops)} ops, ${count(g.summary.tasks)} tasks`);
     },
   };
   drawAccount();

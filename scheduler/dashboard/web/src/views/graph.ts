@@ -97,7 +97,7 @@ export function graph(root: HTMLElement, id: string | undefined): View {
 
   const view: View = {
     update() {
-      list.update((live.overview?.graphs ?? []).slice(0, 200));
+      list.update(live.overview?.graphs ?? []);
       if (!id) return;
       const g = live.graph;
       if (!g || g.id !== id) {

@@ -1,9 +1,11 @@
 // What runs, where, how full, how fast, and what is wrong.
-import { bytes, count, h, opName, percent, replace, seconds, shortId, short } from "../dom";
+import { bytes, count, h, opName, percent, replace, seconds, setText, shortId, short } from "../dom";
 import { live } from "../live";
 import { badge, bar, Chart, section, Table, type View } from "../parts";
 import { colour, kindColour } from "../theme";
 import type { Device, GraphSummary, Warning } from "../types";
+
+const kShown = 20, kEnded = 40;
 
 function tile(title: string): { node: HTMLElement; set: (value: string, note: string) => void } {
   const value = h("div", { class: "value" }, "–"), note = h("div", { class: "note" });
@@ -55,6 +57,7 @@ export function overview(root: HTMLElement): View {
       { title: "Failed", number: true, cell: (l) => count(l.failed), help: "And were tried again, or given up" },
     ],
   });
+  const endedNote = h("p", { class: "muted" });
   const ended = new Table<GraphSummary>({
     caption: "Graphs that ended last", key: (g) => g.id, empty: "None has ended yet.",
     pick: (g) => (location.hash = `#/graph/${g.id}`),
@@ -72,7 +75,7 @@ export function overview(root: HTMLElement): View {
       section("Tasks a second", tasksChart.node)),
     section("Devices", devices.node),
     h("div", { class: "columns" }, section("Memory by tier", tiers), section("Transfers by lane", laneChart.node, lanes.node)),
-    section("Ended last", ended.node));
+    section("Ended last", endedNote, ended.node));
 
   let shown = "";
   return {
@@ -95,15 +98,18 @@ export function overview(root: HTMLElement): View {
       const rates = new Map(laneNames.map((name) => [name, live.rate((s) => s.lanes.get(name) ?? 0)]));
       tiles.moved.set(`${bytes([...rates.values()].reduce((a, b) => a + b, 0))}/s`, laneNames.length ? `over ${laneNames.join(", ")}` : "nothing yet");
 
-      const active = o.graphs.filter((g) => g.state === "running").slice(0, 20);
-      replace(running, ...(active.length ? active.map(graphCard) : [h("p", { class: "empty" }, "Nothing is running. Graphs appear here as soon as a client computes something.")]));
+      const all = o.graphs.filter((g) => g.state === "running"), active = all.slice(0, kShown);
+      const rest = Math.max(o.totals.graphs_running, all.length) - active.length;
+      replace(running, ...(active.length ? [...active.map(graphCard), rest > 0 ? h("p", { class: "muted" }, `and ${count(rest)} more`) : h("span")] : [h("p", { class: "empty" }, "Nothing is running. Graphs appear here as soon as a client computes something.")]));
       colourDots(root);
       devices.update(o.devices);
       colourDots(devices.node);
       lanes.update(laneNames.map((name) => ({ lane: name, rate: rates.get(name) ?? 0,
         bytes: o.lanes.filter((l) => l.lane === name).reduce((a, l) => a + l.bytes, 0),
         transfers: o.lanes.filter((l) => l.lane === name).reduce((a, l) => a + l.transfers, 0), failed: o.lanes.filter((l) => l.lane === name).reduce((a, l) => a + l.failed, 0) })));
-      ended.update(o.graphs.filter((g) => g.state !== "running").slice(0, 40));
+      const past = o.graphs.filter((g) => g.state !== "running");
+      ended.update(past.slice(0, kEnded));
+      setText(endedNote, past.length > kEnded ? `The last ${kEnded}; the Graph view has all ${count(past.length)} that are remembered.` : "");
 
       replace(tiers,
         h("div", { class: "tier" }, h("span", null, "Device"), bar(memory ? used / memory : 0, `${bytes(used)} of ${bytes(memory)}`)),

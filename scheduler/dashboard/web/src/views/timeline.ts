@@ -12,7 +12,7 @@ const kRanges: [label: string, seconds: number][] = [["all that is remembered", 
 
 // Kept when another view is looked at.
 let steps: Steps | null = null, fetchedAt = 0;
-let from = 0, to = 1;
+let from = 0, to = 1, past = 0;  // past: how long before its first record something is known, from the scheduler's looks
 
 export function timeline(root: HTMLElement, id: string | undefined): View {
   const status = h("p", { class: "muted", role: "status" });
@@ -51,9 +51,9 @@ export function timeline(root: HTMLElement, id: string | undefined): View {
     h("div", { class: "row" }, fetchButton, h("label", { for: "trace-range", class: "unseen" }, "How far back"), back, whole,
       h("label", { for: "open-trace", class: "button quiet", tabindex: 0 }, "Open a file …"), file,
       h("button", { type: "button", class: "quiet", click: save }, "Save"), h("span", { class: "grow" }),
-      zoom(0.5), zoom(2), h("button", { type: "button", class: "quiet", click: () => show(0, steps?.span ?? 1) }, "All of it"), range),
+      zoom(0.5), zoom(2), h("button", { type: "button", class: "quiet", click: () => show(-past, steps?.span ?? 1) }, "All of it"), range),
     status, h("div", { class: "frame" }, canvas, tip), said,
-    h("div", { class: "legend" }, ...kWaits.map(dotted), ...["mapped", "shared-memory", "tcp", "rdma", "staged", "inline"].map((l) => dotted(`lane ${l}`)), h("span", null, "▨ overwritten")),
+    h("div", { class: "legend" }, ...kWaits.map(dotted), ...["mapped", "shared-memory", "tcp", "rdma", "staged", "inline"].map((l) => dotted(`lane ${l}`)), h("span", null, "▨ overwritten; grey: how busy, from the scheduler's looks")),
     h("p", { class: "muted" }, "Wheel or + and − zoom, drag or arrow keys move; a click on a step or a transfer shows what it came from and what it was for, n and p go to the next and the one before. " +
       "Below each device: why it idled, and the blocks that came in. Times of GPUs are as seen by their host; times of different hosts are lined up by when they answered, to about a message's delay.")),
     h("div", { class: "columns" }, section("Kinds of work", table.node), section("Devices", rows.node)), section("Came in", moved.node));
@@ -74,6 +74,7 @@ export function timeline(root: HTMLElement, id: string | undefined): View {
     if (next.cut > 0) gone.push(`${count(next.cut)} records of this range were left out, the oldest: zoom in and fetch what is shown`);
     status.textContent = `${count(next.count)} steps and ${count(next.transfers)} transfers over ${seconds(next.span * 1e-9)} from ${next.source}. ${gone.length ? `${gone.join(". ")}.` : "Nothing was left out."}`;
     whole.hidden = Number.isNaN(next.now);
+    past = Number.isNaN(next.now) ? 0 : Math.max(0, -(coarse()[0]?.t ?? 0));
     show(0, next.span);
   }
 
@@ -126,8 +127,8 @@ export function timeline(root: HTMLElement, id: string | undefined): View {
     return out;
   };
   function show(a: number, b: number): void {
-    const span = steps?.span ?? 1, width = Math.max(kShortest, Math.min(b - a, span));
-    from = Math.max(0, Math.min(a, span - width));
+    const span = steps?.span ?? 1, width = Math.max(kShortest, Math.min(b - a, span + past));
+    from = Math.max(-past, Math.min(a, span - width));
     to = from + width;
     redraw();
     summarise();
@@ -185,8 +186,9 @@ export function timeline(root: HTMLElement, id: string | undefined): View {
         g.fillRect(0, y, width, high);
       }
       const since = steps!.since.get(row.device) ?? 0;
+      if (row.kind === "step" && from < Math.max(0, since)) drawLoad(g, row, Math.max(0, since), x, y, high, muted);
       if (since > from) hatch(g, kNames, y, Math.min(room, (since - from) * per), high, line);
-      visit(row, from, to, Math.max(200, room), (start, end, share, what, step) => {
+      visit(row, from, to, (row.kind === "step" ? 8 : 12) / per, (start, end, share, what, step) => {
         const at = x(Math.max(start, from)), w = Math.max(row.kind === "transfer" ? 1.5 : 0.6, (Math.min(end, to) - Math.max(start, from)) * per);
         // Of many transfers drawn as one, as tall as they filled the time: what is read in place takes none.
         const tall = row.kind === "step" ? Math.max(2, (high - 6) * Math.min(1, share)) : row.kind === "wait" || step >= 0 ? high - 3 : Math.max(1.5, (high - 3) * Math.sqrt(Math.min(1, share)));
@@ -236,6 +238,24 @@ export function timeline(root: HTMLElement, id: string | undefined): View {
     range.textContent = steps ? `${seconds(from * 1e-9)} – ${seconds(to * 1e-9)}` : "";
   }
 
+  // The scheduler's looks in the time of this trace: "now" was the same moment for both.
+  function coarse(): { t: number; busy: Map<number, number> }[] {
+    if (!steps || Number.isNaN(steps.now) || !live.overview) return [];
+    const now = steps.now, then = live.overview.now - (live.overviewAt - fetchedAt) / 1000;
+    return live.samples.map((s) => ({ t: now + (s.t - then) * 1e9, busy: s.busy })).filter((s) => s.t < now);
+  }
+  // Where no records are: how busy the device was between two looks.
+  function drawLoad(g: CanvasRenderingContext2D, row: Row, until: number, x: (t: number) => number, y: number, high: number, ink: string): void {
+    const device = live.overview?.devices.find((d) => d.name === row.device), looks = device ? coarse() : [];
+    g.fillStyle = ink;
+    for (let i = 1; i < looks.length; ++i) {
+      const a = looks[i - 1]!, b = looks[i]!, busy = (b.busy.get(device!.id) ?? 0) - (a.busy.get(device!.id) ?? 0);
+      if (a.t >= until || a.t > to || b.t < from || busy <= 0) continue;
+      const left = x(Math.max(a.t, from)), tall = Math.max(2, (high - 6) * Math.min(1, busy / ((b.t - a.t) * 1e-9) / Math.max(1, device!.streams)));
+      g.fillRect(left, y + high - 3 - tall, Math.max(1, x(Math.min(b.t, until, to)) - left), tall);
+    }
+  }
+
   function hatch(g: CanvasRenderingContext2D, x: number, y: number, w: number, high: number, ink: string): void {
     g.save();
     g.beginPath();
@@ -259,6 +279,7 @@ export function timeline(root: HTMLElement, id: string | undefined): View {
     clearTimeout(summary);
     summary = window.setTimeout(() => {
       if (!steps) return;
+      const begin = Math.max(from, 0);  // what was before is known as load only
       const kinds = steps.families.map((name) => ({ name, steps: 0, total: 0, longest: 0, share: 0 }));
       const came = steps.families.map((name) => ({ name, blocks: 0, bytes: 0, took: 0 }));
       const idle = new Map<string, number[]>();
@@ -268,11 +289,11 @@ export function timeline(root: HTMLElement, id: string | undefined): View {
         let n = 0, busy = 0;
         const last = above(row.start, to), why = idle.get(row.device) ?? [0, 0, 0];
         if (row.kind === "wait") idle.set(row.device, why);
-        for (let i = above(row.end, from); i < last; ++i) {
-          const took = Math.min(row.end[i]!, to) - Math.max(row.start[i]!, from), what = row.what[i]!;
+        for (let i = above(row.end, begin); i < last; ++i) {
+          const took = Math.min(row.end[i]!, to) - Math.max(row.start[i]!, begin), what = row.what[i]!;
           if (row.kind === "wait") {
             const k = kWaits.indexOf(steps.families[what]!);
-            if (k >= 0) why[k]! += took / (to - from);
+            if (k >= 0) why[k]! += took / Math.max(1, to - begin);
           } else if (row.kind === "transfer") {
             const move = came[what]!;
             ++move.blocks;
@@ -289,7 +310,7 @@ export function timeline(root: HTMLElement, id: string | undefined): View {
         }
         if (row.kind !== "step") continue;
         all += busy;
-        devices.push({ name: row.name, steps: n, busy: busy / (to - from), device: row.device });
+        devices.push({ name: row.name, steps: n, busy: busy / Math.max(1, to - begin), device: row.device });
       }
       for (const kind of kinds) kind.share = all > 0 ? kind.total / all : 0;
       table.update(kinds.filter((k) => k.steps > 0).sort((a, b) => b.total - a.total));
@@ -382,8 +403,8 @@ export function timeline(root: HTMLElement, id: string | undefined): View {
     const width = to - from;
     const moves: Record<string, () => void> = {
       ArrowLeft: () => show(from - width / 8, to - width / 8), ArrowRight: () => show(from + width / 8, to + width / 8),
-      "+": () => scale(0.5, 0.5), "=": () => scale(0.5, 0.5), "-": () => scale(2, 0.5), Home: () => show(0, width),
-      End: () => show((steps?.span ?? 1) - width, steps?.span ?? 1), "0": () => show(0, steps?.span ?? 1),
+      "+": () => scale(0.5, 0.5), "=": () => scale(0.5, 0.5), "-": () => scale(2, 0.5), Home: () => show(-past, width - past),
+      End: () => show((steps?.span ?? 1) - width, steps?.span ?? 1), "0": () => show(-past, steps?.span ?? 1),
       n: () => nextOne(1), p: () => nextOne(-1), Escape: () => choose(null),
       ArrowDown: () => steps && choose(otherRow(1)), ArrowUp: () => steps && choose(otherRow(-1)),
     };
@@ -400,7 +421,7 @@ export function timeline(root: HTMLElement, id: string | undefined): View {
   const observer = new ResizeObserver(redraw);
   observer.observe(canvas.parentElement!);
   if (steps) show(from, to);
-  else redraw();
+  redraw();
   let asked = false;
   return {
     update() {
