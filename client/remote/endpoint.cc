@@ -61,13 +61,14 @@ Status RemoteEndpoint::init() {
   handlers.on_message = [this](msg::Message message) { on_message(std::move(message)); };
   handlers.on_lost = [this](const Error& why) { lose(why); };
   courier_ = std::make_unique<courier::Courier>(
-      *loop_, courier::Options{options_.scheduler, options_.token, options_.reconnect_ns},
+      *loop_, courier::Options{options_.scheduler, options_.token, options_.reconnect_ns, options_.lease_ns},
       std::move(handlers), std::move(link));
   msg::Join join;
   join.role = msg::Role::kClient;
   join.name = options_.name.empty() ? config::process_name() : options_.name;
   join.software_version = config::software_version();
   join.host_id = config::host_id();
+  join.lease_ns = options_.lease_ns;
   join.devices.push_back({"client", 0, "client memory", "", 0, 1});
   msg::Message message = std::move(join);
   perform(message);
@@ -90,6 +91,8 @@ RemoteEndpoint::~RemoteEndpoint() {
     role_->stop();
     thread_.join();
     perform_calls();  // the last ones: releases, say
+    msg::Message leave = msg::Leave{};
+    if (courier_ && options_.lease_ns > 0) perform(leave);
     if (courier_) courier_->flush();
   }
   exchange_.reset();
@@ -311,6 +314,14 @@ Result<std::unique_ptr<client::Endpoint>> connect_from_environment(const std::st
   Options options{.scheduler = address, .token = token.token};
   options.name = name;
   options.map_peers = variable("TILEWISE_NO_MAP").empty() || variable("TILEWISE_NO_MAP") == "0";
+  if (const std::string lease = variable("TILEWISE_LEASE"); !lease.empty()) {
+    char* end = nullptr;
+    const double seconds = std::strtod(lease.c_str(), &end);
+    if (*end != '\0' || !(seconds >= 0 && seconds <= 7 * 24 * 3600.0))
+      return error(Errc::kInvalidArgument,
+                   "TILEWISE_LEASE is '" + lease + "', not a number of seconds from 0 to 604800");
+    options.lease_ns = static_cast<TimeNs>(seconds * 1e9);
+  }
   return connect(options);
 }
 

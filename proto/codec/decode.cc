@@ -309,7 +309,7 @@ msg::Plan Reader::plan(wire::Plan::Reader r) {
   p.priority = r.getPriority();
   p.ops = list<msg::PlannedOp>(r.getOps(), [&](wire::PlannedOp::Reader o) {
     msg::PlannedOp planned{OpId(o.getId()), op(o.getOp()), placement(o.getPlacement()), o.getDone(),
-                           OpId(o.getOf())};
+                           OpId(o.getOf()), o.getAlone(),  outcome(o.getDoomed())};
     if (o.getListed()) {
       planned.placement = ir::Placement::of_runs(
           planned.op.space.counts(),
@@ -378,6 +378,8 @@ msg::Join Reader::join(wire::Join::Reader r) {
   j.plugins = list<msg::PluginDesc>(r.getPlugins(), [&](wire::PluginDesc::Reader p) {
     return msg::PluginDesc{name(p.getKernel()), name(p.getVersion()), p.getHash()};
   });
+  j.black_box = r.getBlackBox();
+  j.lease_ns = r.getLeaseNs();
   return j;
 }
 
@@ -413,24 +415,19 @@ msg::FamilyStats Reader::stats(wire::FamilyStats::Reader r) {
 }
 
 msg::Submit Reader::submit(wire::Submit::Reader r) {
-  return {r.getRequest(), r.getPriority(),
-          list<ir::Op>(r.getOps(), limits::kMaxOpsPerSubmit, "ops of a submission",
-                       [&](wire::Op::Reader o) { return op(o); }),
-          ids<std::uint64_t>(r.getHolds()), r.getWeight()};
+  msg::Submit m;
+  m.request = r.getRequest(), m.priority = r.getPriority(), m.weight = r.getWeight();
+  m.ops = list<ir::Op>(r.getOps(), limits::kMaxOpsPerSubmit, "ops of a submission",
+                       [&](auto o) { return op(o); });
+  m.holds = ids<std::uint64_t>(r.getHolds());
+  m.replicas = list<std::pair<std::uint64_t, std::uint32_t>>(
+      r.getReplicas(), [](auto x) { return std::pair(x.getNumber(), x.getWorkers()); });
+  return m;
 }
 
 msg::OpAccount Reader::account(wire::OpAccount::Reader r) {
-  msg::OpAccount op{line(r.getOp()),
-                    r.getTasks(),
-                    r.getSteps(),
-                    r.getFlops(),
-                    r.getBytesWritten(),
-                    r.getBytesMoved(),
-                    r.getBeginS(),
-                    r.getEndS(),
-                    r.getBusyS(),
-                    r.getCriticalS(),
-                    {}};
+  msg::OpAccount op{line(r.getOp()),   r.getTasks(),  r.getSteps(), r.getFlops(), r.getBytesWritten(),
+                    r.getBytesMoved(), r.getBeginS(), r.getEndS(),  r.getBusyS(), r.getCriticalS()};
   op.choices = list<msg::ChoiceAccount>(r.getChoices(), [](wire::ChoiceAccount::Reader c) {
     return msg::ChoiceAccount{line(c.getPolicy()), line(c.getPlacement()), c.getSeconds()};
   });
@@ -446,11 +443,8 @@ msg::Explanation Reader::explanation(wire::Explanation::Reader r) {
   e.request = r.getRequest();
   e.outcome = outcome(r.getOutcome());
   e.simulated = r.getSimulated();
-  e.tasks = r.getTasks();
-  e.steps = r.getSteps();
-  e.flops = r.getFlops();
-  e.seconds = r.getSeconds();
-  e.bound_s = r.getBoundS();
+  e.tasks = r.getTasks(), e.steps = r.getSteps();
+  e.flops = r.getFlops(), e.seconds = r.getSeconds(), e.bound_s = r.getBoundS();
   e.op_count = r.getOpCount();
   e.passes = list<msg::PassAccount>(r.getPasses(), [](wire::PassAccount::Reader p) {
     return msg::PassAccount{line(p.getName()), p.getOps(),
@@ -487,10 +481,8 @@ msg::StatusReply Reader::status(wire::StatusReply::Reader r) {
         GraphId(g.getGraph()), SessionId(g.getSession()), g.getDone(), g.getTotal(), g.getOps(),
         g.getFailed()};
   });
-  s.graphs_done = r.getGraphsDone();
-  s.graphs_failed = r.getGraphsFailed();
-  s.tasks_done = r.getTasksDone();
-  s.arrays_live = r.getArraysLive();
+  s.graphs_done = r.getGraphsDone(), s.graphs_failed = r.getGraphsFailed();
+  s.tasks_done = r.getTasksDone(), s.arrays_live = r.getArraysLive();
   s.families = list<msg::FamilyStats>(r.getFamilies(), [&](auto f) { return stats(f); });
   return s;
 }
@@ -545,9 +537,13 @@ msg::Message Reader::message(wire::Message::Reader r) {
     case wire::Message::JOIN: return join(r.getJoin());
     case wire::Message::WELCOME: {
       const auto w = r.getWelcome();
-      const auto devices = ids<DeviceId>(w.getDevices());
-      return msg::Welcome{w.getTerm(), WorkerId(w.getYou()),    SessionId(w.getSession()),
-                          devices,     outcome(w.getRefused()), w.getState()};
+      return msg::Welcome{w.getTerm(),
+                          WorkerId(w.getYou()),
+                          SessionId(w.getSession()),
+                          ids<DeviceId>(w.getDevices()),
+                          outcome(w.getRefused()),
+                          w.getState(),
+                          w.getDurable()};
     }
     case wire::Message::RESUME: {
       const auto s = r.getResume();
@@ -687,6 +683,15 @@ msg::Message Reader::message(wire::Message::Reader r) {
                 c.getBlock(), DeviceId(c.getDevice()), msg::BlockState{c.getState()}, c.getOwned(),
                 c.getBytes(), DeviceId(c.getFrom())};
           })};
+    }
+    case wire::Message::LEAVE: return msg::Leave{};
+    case wire::Message::LAST_WORDS: {
+      const auto w = r.getLastWords();
+      const auto running = [](wire::LastWords::Running::Reader x) {
+        return msg::LastWords::Running{OpId(x.getOp()), DeviceId(x.getDevice()), x.getPoint()};
+      };
+      return msg::LastWords{WorkerId(w.getWorker()), w.getBlackBox(), name(w.getHow()),
+                            list<msg::LastWords::Running>(w.getRunning(), running)};
     }
   }
   refuse(Errc::kInvalidArgument, "unknown message type " + std::to_string(static_cast<int>(r.which())));

@@ -115,6 +115,8 @@ void write(wire::Submit::Builder b, const msg::Submit& m) {
        [](wire::Op::Builder o, const ir::Op& op) { write(o, op); });
   numbers(b.initHolds(any_count(m.holds.size())), m.holds);
   b.setWeight(m.weight);
+  each(b.initReplicas(any_count(m.replicas.size())), m.replicas,
+       [](auto r, const auto& x) { r.setNumber(x.first), r.setWorkers(x.second); });
 }
 
 void write(wire::OpAccount::Builder b, const msg::OpAccount& op) {
@@ -205,6 +207,8 @@ void write(wire::Plan::Builder p, const msg::Plan& plan) {
                op.placement);
          o.setDone(op.done);
          o.setOf(op.of.value);
+         o.setAlone(op.alone);
+         write_outcome(op.doomed, [&] { return o.initDoomed(); });
          if (const ir::RunMap* listed = op.placement.listed()) {
            o.setListed(true);
            each(o.initRuns(count(listed->runs().size(), ir::kMaxRuns, "runs of a placement")), listed->runs(),
@@ -290,6 +294,8 @@ struct WriteMessage {
            p.setVersion(name(plugin.version));
            p.setHash(plugin.hash);
          });
+    j.setBlackBox(m.black_box);
+    j.setLeaseNs(m.lease_ns);
   }
   void operator()(const msg::Welcome& m) {
     auto w = b.initWelcome();
@@ -299,6 +305,7 @@ struct WriteMessage {
     ids(w.initDevices(any_count(m.devices.size())), m.devices);
     write_outcome(m.refused, [&] { return w.initRefused(); });
     w.setState(m.state);
+    w.setDurable(m.durable);
   }
   void operator()(const msg::Resume& m) {
     auto r = b.initResume();
@@ -444,6 +451,16 @@ struct WriteMessage {
            c.setBytes(copy.bytes);
            c.setFrom(copy.from.value);
          });
+  }
+  void operator()(const msg::Leave&) { b.setLeave(); }
+  void operator()(const msg::LastWords& m) {
+    auto w = b.initLastWords();
+    w.setWorker(m.worker.value);
+    w.setBlackBox(m.black_box);
+    w.setHow(name(m.how));
+    each(w.initRunning(any_count(m.running.size())), m.running, [](auto r, const msg::LastWords::Running& x) {
+      r.setOp(x.op.value), r.setDevice(x.device.value), r.setPoint(x.point);
+    });
   }
   void operator()(const msg::SubmitReply& m) {
     auto s = b.initSubmitReply();

@@ -154,7 +154,7 @@ struct Gen {
   msg::FamilyStats family_stats() { return {id<DeviceId>(), text(), i64(), i64(), i64()}; }
   double real() { return static_cast<double>(i64()) / 1024; }
   msg::PlannedOp planned() {
-    msg::PlannedOp p{id<OpId>(), op(), placement(), flag(), id<OpId>()};
+    msg::PlannedOp p{id<OpId>(), op(), placement(), flag(), id<OpId>(), flag(), outcome()};
     if (flag()) {
       p.placement = ir::Placement::of_runs(p.op.space.counts(), list(5, [&] {
                                              return ir::Run{i64(), i64(), id<DeviceId>()};
@@ -203,12 +203,16 @@ struct Gen {
          text(),
          list(3, [&] { return text(300); }),
          list(3, [&] { return device(); }),
-         list(3, [&] {
-           return msg::PluginDesc{text(), text(), u64()};
-         })};
+         list(3,
+              [&] {
+                return msg::PluginDesc{text(), text(), u64()};
+              }),
+         u64(),
+         i64()};
   }
   void fill(msg::Welcome& m) {
-    m = {u32(), id<WorkerId>(), id<SessionId>(), list(4, [&] { return id<DeviceId>(); }), outcome(), u64()};
+    m = {u32(),     id<WorkerId>(), id<SessionId>(), list(4, [&] { return id<DeviceId>(); }),
+         outcome(), u64(),          flag()};
   }
   void fill(msg::Resume& m) { m = {u64(), id<WorkerId>(), u64()}; }
   void fill(msg::Resumed& m) { m = {u32(), u64(), outcome()}; }
@@ -244,7 +248,9 @@ struct Gen {
     m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64(), i64(), i64(), flag()};
   }
   void fill(msg::Submit& m) {
-    m = {u64(), i32(), list(9, [&] { return op(); }), list(9, [&] { return u64(); }), u32()};
+    m = {u64(), i32(), list(9, [&] { return op(); }), list(9, [&] { return u64(); }), u32(), list(3, [&] {
+           return std::pair(u64(), u32());
+         })};
   }
   void fill(msg::SubmitReply& m) {
     m = {u64(), outcome(), id<GraphId>(), list(5, [&] { return std::pair(u64(), id<ArrayId>()); })};
@@ -364,6 +370,12 @@ struct Gen {
   void fill(msg::DrainReply& m) {
     m = {outcome(), id<WorkerId>(), text(), pick<msg::DrainState>(msg::kDrainStateCount),
          text(),    i64(),          i64(),  i64()};
+  }
+  void fill(msg::Leave&) {}
+  void fill(msg::LastWords& m) {
+    m = {id<WorkerId>(), u64(), text(), list(9, [&] {
+           return msg::LastWords::Running{id<OpId>(), id<DeviceId>(), i64()};
+         })};
   }
 
   // A new alternative without a fill() does not compile.

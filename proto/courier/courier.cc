@@ -91,11 +91,13 @@ void Courier::on_frame(const net::Frame& frame) {
   if (const auto* welcome = std::get_if<msg::Welcome>(&*message); welcome != nullptr && !me_) {
     me_ = welcome->you;
     state_ = welcome->state;
+    durable_ = welcome->durable;
     term_ = welcome->term;
     keeps_ = state_ != 0;
     if (!keeps_) sent_ = {};
     if (keeps_) beat_ = loop_.after(kBeatNs, [this] { beat(); });
   }
+  if (std::holds_alternative<msg::Shutdown>(*message)) state_ = 0;  // it will not be back
   if (state_ != 0 && received_.due()) {
     received_.told();
     (void)write(msg::Ack{received_.total()});  // a link that cannot take it is about to close
@@ -134,7 +136,8 @@ void Courier::down(const Error& why) {
   resuming_ = false;
   if (first) {
     up_since_ = kNever;
-    give_up_at_ = monotonic_now() + options_.reconnect_ns;
+    patience_ns_ = durable_ ? options_.reconnect_ns : options_.lease_ns;
+    give_up_at_ = monotonic_now() + patience_ns_;
     retry_ns_ = kFirstRetryNs;
     if (handlers_.on_down) handlers_.on_down(why);
   }
@@ -145,8 +148,7 @@ void Courier::retry(const Error& why) {
   if (lost_) return;
   if (monotonic_now() + retry_ns_ > give_up_at_) {
     return lose(error(Errc::kUnavailable, "it did not come back within " +
-                                              std::to_string(options_.reconnect_ns / kSecond) +
-                                              " s: " + why.message));
+                                              std::to_string(patience_ns_ / kSecond) + " s: " + why.message));
   }
   timer_ = loop_.after(retry_ns_, [this] {
     timer_ = 0;
@@ -164,7 +166,7 @@ void Courier::attempt() {
 
 void Courier::on_connected(Result<std::unique_ptr<net::Link>> link) {
   if (lost_) return;
-  // Whatever it is may be a scheduler that dies in the middle of the handshake.
+  // Whatever it is may be a scheduler that dies in the middle of the handshake, or a way that is broken.
   if (!link) return retry(link.error());
   resuming_ = true;
   start(std::move(*link));

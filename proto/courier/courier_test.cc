@@ -63,7 +63,7 @@ struct Scene {
   std::optional<Error> lost;
   int down = 0, back = 0;
 
-  explicit Scene(TimeNs reconnect_ns = 20 * kSecond) {
+  explicit Scene(TimeNs reconnect_ns = 20 * kSecond, TimeNs lease_ns = 0) {
     listen("127.0.0.1:0");
     std::unique_ptr<net::Link> first;
     const auto attempt =
@@ -75,7 +75,7 @@ struct Scene {
     handlers.on_lost = [this](const Error& why) { lost = why; };
     handlers.on_down = [this](const Error&) { ++down; };
     handlers.on_back = [this](std::uint32_t) { ++back; };
-    courier = std::make_unique<Courier>(*loop, Options{listener->address(), token, reconnect_ns},
+    courier = std::make_unique<Courier>(*loop, Options{listener->address(), token, reconnect_ns, lease_ns},
                                         std::move(handlers), std::move(first));
   }
   void listen(const std::string& where) {
@@ -102,11 +102,12 @@ struct Scene {
     REQUIRE(codec::encode(m, buffer).has_value());
     REQUIRE(courier->send(codec::frame_type(m), buffer.bytes()).has_value());
   }
-  void welcome(std::uint64_t state) {
+  void welcome(std::uint64_t state, bool durable = true) {
     msg::Welcome w;
     w.term = 4;
     w.you = WorkerId{3};
     w.state = state;
+    w.durable = durable && state != 0;
     say(w);
     until([&] { return got.size() == 1; });
   }
@@ -175,6 +176,27 @@ TEST_CASE("a scheduler of an earlier life is not obeyed: it goes on trying") {
   s.say(msg::Resumed{5, 0, {}});
   s.until([&] { return s.back == 1; });
   CHECK_FALSE(s.lost);
+}
+
+TEST_CASE("with a lease a break is survived though the scheduler keeps nothing on disk, for so long") {
+  Scene s(20 * kSecond, kSecond);
+  s.welcome(77, false);
+  CHECK(s.broken().state == 77);
+  s.say(msg::Resumed{4, 0, {}});
+  s.until([&] { return s.back == 1; });
+  SUBCASE("it does not come back") {
+    s.listener.reset();
+    s.link.reset();
+    s.until([&] { return s.lost.has_value(); });
+    CHECK_MESSAGE(s.lost->message.find("within 1 s") != std::string::npos, s.lost->message);
+  }
+  SUBCASE("it has said that it ends") {
+    s.say(msg::Shutdown{});
+    s.until([&] { return s.got.size() == 2; });
+    s.link.reset();
+    s.until([&] { return s.lost.has_value(); });
+    CHECK(s.down == 1);
+  }
 }
 
 TEST_CASE("one that does not take us back, that lies, or that keeps nothing, is the end") {

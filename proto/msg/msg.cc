@@ -102,7 +102,7 @@ std::string_view name_of(const Message& message) {
       "StatusRequest", "StatusReply", "Shutdown",      "Ping",      "Pong",          "Refusal",
       "PeerHello",     "ArenaMap",    "PeerBatch",     "Explain",   "Explanation",   "TraceRequest",
       "TraceReply",    "Held",        "Resume",        "Resumed",   "Ack",           "BlocksRequest",
-      "BlocksReply",   "Drained",     "DrainRequest",  "DrainReply"};
+      "BlocksReply",   "Drained",     "DrainRequest",  "DrainReply",  "LastWords",   "Leave"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

@@ -44,6 +44,9 @@ struct Core::Impl {
       return on_blocks_request(s, peer, *m);
     if (const auto* m = std::get_if<msg::DrainRequest>(&message); m != nullptr && role != msg::Role::kWorker)
       return on_drain_request(s, peer, *m);
+    if (const auto* m = std::get_if<msg::LastWords>(&message); m != nullptr && role == msg::Role::kTool)
+      return on_last_words(s, *m);
+    if (std::holds_alternative<msg::Leave>(message)) return on_leave(s, peer.conn);
     if (std::holds_alternative<msg::StatusRequest>(message)) return send(s, peer.conn, status_of(s));
     if (std::holds_alternative<msg::Shutdown>(message)) return on_shutdown(s, peer.conn);
     if (const auto* m = std::get_if<msg::Refusal>(&message))
@@ -87,6 +90,10 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
       impl_->received(*received);
     else if (const auto* closed = std::get_if<Closed>(&event))
       on_closed(s, closed->conn);
+    else if (const auto* broken = std::get_if<Broken>(&event))
+      on_broken(s, broken->conn);
+    else if (const auto* returned = std::get_if<Returned>(&event))
+      on_returned(s, returned->conn);
     else if (const auto* cancel = std::get_if<OperatorCancel>(&event))
       on_operator_cancel(s, *cancel);
     else if (const auto* release = std::get_if<OperatorRelease>(&event))
@@ -109,8 +116,11 @@ TimeNs Core::next_deadline() const {
   TimeNs next = s.links.empty() ? s.now + s.options.silence_ns : s.liveness_at;
   next = std::min(next, s.lazy_at);
   if (!s.stuck.empty()) next = std::min(next, s.stuck_at);
-  if (s.recovery.pending && s.recovery.waiting.empty()) next = std::min(next, s.recovery.give_up_at);
   next = std::min(next, drains_deadline(s));
+  if (const Recovery& r = s.recovery; r.pending && r.waiting.empty()) {
+    const bool unheard = !r.unheard.empty() && s.now < r.words_until;
+    next = std::min(next, unheard ? r.words_until : r.give_up_at);
+  }
   for (const GraphId id : s.dirty) {
     if (const GraphRecord* graph = s.graphs.find(id))
       next = std::min(next, graph->told_at + s.options.progress_every_ns);
@@ -134,9 +144,13 @@ void Core::begin_life(Options options, TimeNs now, std::vector<Action>& actions)
   TW_CHECK(options.term > s.options.term, "a scheduler's life must have a higher term than the one before");
   s.options = std::move(options);
   settle(now, actions);
-  for (auto& [conn, link] : s.links) link.heard = link.pinged = s.now;
+  for (auto& [conn, link] : s.links) {
+    link.heard = link.pinged = s.now;
+    if (link.away_until != 0) link.away_until = s.now + s.peer(link.peer).lease_ns;
+  }
   s.liveness_at = s.now;
   s.recovery.give_up_at = s.now + s.options.recovery_wait_ns;
+  s.recovery.words_until = s.now + s.options.last_words_ns;
 }
 
 Result<std::string> Core::snapshot(const SnapshotCodec& codec) const {

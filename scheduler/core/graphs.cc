@@ -1,5 +1,6 @@
 #include "graphs.h"
 
+#include "handlers.h"
 #include "outbox.h"
 
 #include <algorithm>
@@ -52,6 +53,7 @@ void erase_op(State& s, OpRecord& op) {
   if (!op.of) {
     for (const ir::OutputSpec& output : op.op.outputs) s.arrays.erase(ArrayId{output.array});
     s.lineage.erase(op.id);
+    forget_blame(s, op.id);
   }
   s.ops.erase(op.id);
   if (--graph.ops_left == 0 && !graph.running) s.graphs.erase(graph.id);

@@ -10,6 +10,9 @@ msg::PlannedOp without_history(const OpRecord& record);  // its blocks exist; ho
 
 // peers.cc
 void on_closed(State& s, Conn conn);
+void on_broken(State& s, Conn conn);
+void on_returned(State& s, Conn conn);
+void on_leave(State& s, Conn conn);
 void lose_peer(State& s, WorkerId id);
 void let_go(State& s, WorkerId id);  // a worker that leaves as asked: only its link stays, until it closes it
 void check_liveness(State& s);
@@ -25,6 +28,12 @@ ir::Placement placement_now(const State& s, const OpRecord& op);
 
 void settle_recovery(State& s, std::vector<msg::Plan> plans);  // everybody is told what is made again where
 std::vector<OpId> pinned_ops(const State& s);                  // by the loss or survey that is pending
+// blame.cc
+void on_last_words(State& s, const msg::LastWords& words);
+// How many workers have died executing this point of a planned op; and why it is not run again once they are kMaxDeaths.
+std::size_t deaths_of(const State& s, OpId head, std::int64_t point);
+msg::Outcome doom_of(const State& s, OpId head, std::int64_t point);
+void forget_blame(State& s, OpId head);
 
 // recovery_plan.cc
 std::vector<msg::Plan> plan_recovery(State& s);

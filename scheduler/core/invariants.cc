@@ -279,7 +279,7 @@ void mix(Digest& d, const GraphRecord& graph) {
 
 void mix(Digest& d, const OpRecord& op) {
   d.mix(op.id.value), d.mix(op.graph.value), d.mix(op.position), d.mix(op.finished), d.mix(op.of.value);
-  d.mix(op.retired);
+  d.mix(op.retired), d.mix(op.doomed);
   d.mix(plan::digest(op.op, true));
   mix(d, op.placement);
   for (const OpShare& share : op.shares) {
@@ -306,6 +306,13 @@ void check_invariants(const State& s) {
   check_sessions(s);
   check_graphs(s);
   check_ops(s);
+  TW_CHECK(s.blame.size() <= kMaxBlamed, "more points are blamed than may be");
+  for (const auto& [task, deaths] : s.blame) {
+    const OpRecord* op = s.ops.find(task.first);
+    TW_CHECK(op != nullptr && !op->of, "a point is blamed that nobody can run again");
+    TW_CHECK(!deaths.empty() && deaths.size() <= kMaxDeaths,
+             "a point is blamed for no death, or for too many");
+  }
 }
 
 std::uint64_t digest_of(const State& s) {
@@ -320,6 +327,7 @@ std::uint64_t digest_of(const State& s) {
   for (const auto& [conn, link] : s.links) {
     d.mix(conn.value), d.mix(link.peer.value);
     d.mix(static_cast<std::uint64_t>(link.heard)), d.mix(static_cast<std::uint64_t>(link.pinged));
+    d.mix(static_cast<std::uint64_t>(link.away_until));
   }
   for (const Conn conn : s.closed) d.mix(conn.value);
   for (const Peer& peer : s.peers) mix(d, peer);
@@ -344,6 +352,11 @@ std::uint64_t digest_of(const State& s) {
       d.mix(worker.value), d.mix(static_cast<std::uint64_t>(left));
   }
   for (const WorkerId id : s.recovery.waiting) d.mix(id.value);
+  for (const WorkerId id : s.recovery.unheard) d.mix(id.value);
+  for (const auto& [task, deaths] : s.blame) {
+    d.mix(task.first.value), d.mix(static_cast<std::uint64_t>(task.second));
+    for (const Death& death : deaths) d.mix(death.worker.value), d.mix(std::string_view(death.how));
+  }
   for (const GraphId id : s.dirty) d.mix(id.value);
   for (const GraphId id : s.cancelling) d.mix(id.value);
   for (const auto& [device, report] : s.stuck) {

@@ -8,6 +8,7 @@ namespace tilewise::scheduler {
 namespace {
 
 constexpr std::size_t kMaxDevices = 1024;  // of one process
+constexpr TimeNs kMaxLeaseNs = 7 * 24 * 3600 * kSecond;
 constexpr std::size_t kMaxAddresses = 16;
 constexpr std::size_t kMaxPlugins = 4096;
 constexpr std::size_t kMaxAddressBytes = 1024;
@@ -20,6 +21,10 @@ Status check_limits(const State& s, const msg::Join& join) {
   if (too_long(join.name) || too_long(join.software_version) || too_long(join.host_id)) {
     return error(Errc::kLimitExceeded,
                  "name, version or host id longer than " + std::to_string(limits::kMaxNameBytes) + " bytes");
+  }
+  if (join.lease_ns < 0 || join.lease_ns > kMaxLeaseNs) {
+    return error(Errc::kInvalidArgument, "a lease of " + std::to_string(join.lease_ns) + " ns; from 0 to " +
+                                             std::to_string(kMaxLeaseNs) + " is possible");
   }
   if (s.live.size() >= s.options.max_peers) {
     return error(Errc::kLimitExceeded, std::to_string(s.live.size()) + " peers have joined, the limit");
@@ -126,7 +131,7 @@ msg::PlannedOp without_history(const OpRecord& record) {
 namespace {
 
 msg::PlannedOp as_it_is(const OpRecord& record) {
-  msg::PlannedOp planned = record.finished
+  msg::PlannedOp planned = record.finished || record.doomed
                                ? without_history(record)
                                : msg::PlannedOp{record.id, record.op, record.placement, false, {}};
   planned.of = record.of;
@@ -232,6 +237,7 @@ void on_join(State& s, Conn from, msg::Join& join) {
   add_devices(s, peer, join.devices);
   s.live.push_back(id);
   if (join.role == msg::Role::kWorker) {
+    peer.black_box = join.black_box;
     peer.plugins = std::move(join.plugins);
     for (const msg::PluginDesc& plugin : peer.plugins) {
       Plugin& known = s.plugins[plugin.kernel];
@@ -247,8 +253,16 @@ void on_join(State& s, Conn from, msg::Join& join) {
     session.peer = id;
     if (!peer.info.devices.empty()) session.device = peer.info.devices[0];
   }
-  const std::uint64_t state = join.role == msg::Role::kTool ? 0 : s.options.state;
-  send(s, from, msg::Welcome{s.options.term, id, peer.session, peer.info.devices, {}, state});
+  if (join.role != msg::Role::kTool) peer.lease_ns = join.lease_ns;
+  const bool stays = join.role != msg::Role::kTool && (s.options.durable || peer.lease_ns > 0);
+  send(s, from,
+       msg::Welcome{s.options.term,
+                    id,
+                    peer.session,
+                    peer.info.devices,
+                    {},
+                    stays ? s.options.state : 0,
+                    stays && s.options.durable});
   for (const WorkerId other_id : s.live) {
     const Peer& other = s.peer(other_id);
     if (hears_of(peer, other)) log_to(s, id, msg::PeerJoined{other.info});

@@ -41,10 +41,12 @@ enum class Tag : std::size_t {
   kBlocksReply,
   kDrained,
   kDrainRequest,
-  kDrainReply
+  kDrainReply,
+  kLastWords,
+  kLeave
 };
 constexpr std::size_t kTags = std::variant_size_v<msg::Message>;
-static_assert(static_cast<std::size_t>(Tag::kDrainReply) + 1 == kTags,
+static_assert(static_cast<std::size_t>(Tag::kLeave) + 1 == kTags,
               "name the new message here, and give it a case");
 
 constexpr std::uint32_t kWorker = 1, kOther = 2, kDead = 3, kClient = 10, kTool = 20, kNew = 30;
@@ -123,12 +125,18 @@ struct Busy : World {
       case Tag::kResumed: return not_for_it(msg::Resumed{});
       case Tag::kAck: return not_for_it(msg::Ack{});
       case Tag::kDrainReply: return not_for_it(msg::DrainReply{});
+      case Tag::kLastWords: return {kTool, msg::LastWords{w3.you, 7, "killed by signal 9 (Killed)", {}}};
+      case Tag::kLeave: return {kClient, msg::Leave{}};
     }
     return {};
   }
 
   // Whoever lives does all it was given and answers all it is asked, until nothing is left to do.
   void to_the_end() {
+    const bool listed =
+        std::any_of(workers.begin(), workers.end(), [](const auto& w) { return w.first == kNew; });
+    if (const auto* joined = last<msg::Welcome>(kNew); joined != nullptr && !listed && !forgotten)
+      workers.emplace_back(kNew, *joined);
     for (int round = 0; round < 12; ++round) {
       const std::vector<std::pair<std::uint32_t, msg::Welcome>> living = workers;
       for (const auto& [conn, welcome] : living) {
@@ -151,6 +159,7 @@ struct Busy : World {
     }
   }
   void forget(std::uint32_t conn) {
+    forgotten = forgotten || conn == kNew;
     std::erase_if(workers, [&](const auto& w) { return w.first == conn; });
     drop(conn);
   }
@@ -161,6 +170,7 @@ struct Busy : World {
   }
 
   static constexpr std::uint32_t kLast = 77;
+  bool forgotten = false;  // the newcomer
   msg::Welcome w1, w2, w3;
   msg::Plan plan;
 };

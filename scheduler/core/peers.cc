@@ -87,6 +87,28 @@ void on_closed(State& s, Conn conn) {
   if (peer) lose_peer(s, peer);
 }
 
+void on_broken(State& s, Conn conn) {
+  const auto it = s.links.find(conn);
+  if (it == s.links.end() || !it->second.peer) return;
+  it->second.away_until = s.now + std::max<TimeNs>(1, s.peer(it->second.peer).lease_ns);
+  s.liveness_at = std::min(s.liveness_at, it->second.away_until);
+}
+
+void on_returned(State& s, Conn conn) {
+  const auto it = s.links.find(conn);
+  if (it == s.links.end()) return;
+  it->second.away_until = 0;
+  it->second.heard = it->second.pinged = s.now;
+  s.liveness_at = std::min(s.liveness_at, s.now + s.options.ping_every_ns);
+}
+
+// Nobody is to wait for it.
+void on_leave(State& s, Conn conn) {
+  const WorkerId peer = s.links.at(conn).peer;
+  close_link(s, conn, error(Errc::kUnavailable, "it has left"));
+  lose_peer(s, peer);
+}
+
 void check_liveness(State& s) {
   if (s.now < s.liveness_at) return;
   TimeNs next = s.now + s.options.ping_every_ns;
@@ -96,21 +118,31 @@ void check_liveness(State& s) {
   const TimeNs late = s.now - s.liveness_at, deaf = late >= s.options.ping_every_ns ? late : 0;
   for (auto& [conn, link] : s.links) {
     link.heard = std::min(s.now, link.heard + deaf);
-    if (s.now - link.heard >= s.options.silence_ns) {
+    if (link.away_until != 0) link.away_until += deaf;
+    const TimeNs lease = link.peer ? s.peer(link.peer).lease_ns : 0;
+    const TimeNs until =
+        link.away_until != 0 ? link.away_until : link.heard + std::max(s.options.silence_ns, lease);
+    if (s.now >= until) {
       silent.push_back(conn);
       continue;
     }
+    next = std::min(next, until);
+    if (link.away_until != 0) continue;
     if (s.now - std::max(link.heard, link.pinged) >= s.options.ping_every_ns) {
       link.pinged = s.now;
       send(s, conn, msg::Ping{s.next_nonce++});
     }
-    next = std::min({next, std::max(link.heard, link.pinged) + s.options.ping_every_ns,
-                     link.heard + s.options.silence_ns});
+    next = std::min(next, std::max(link.heard, link.pinged) + s.options.ping_every_ns);
   }
   for (const Conn conn : silent) {
-    const WorkerId peer = s.links.at(conn).peer;
-    const Error why = error(Errc::kTimeout, "nothing was heard on this link for " +
-                                                std::to_string(s.options.silence_ns / kMillisecond) + " ms");
+    const Link& link = s.links.at(conn);
+    const WorkerId peer = link.peer;
+    const Error why =
+        link.away_until != 0
+            ? error(Errc::kTimeout, "it did not come back within its lease of " +
+                                        std::to_string(s.peer(peer).lease_ns / kMillisecond) + " ms")
+            : error(Errc::kTimeout, "nothing was heard on this link for " +
+                                        std::to_string((s.now - link.heard) / kMillisecond) + " ms");
     close_link(s, conn, why);
     if (peer) lose_peer(s, peer);
   }

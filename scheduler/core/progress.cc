@@ -69,9 +69,11 @@ void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
   if (!graph.dirty && graph.running) graph.dirty = true, s.dirty.push_back(graph.id);
   // The first TaskFailed names the cause; this is for one that never came.
   if (op->completed == op->points) {
-    if (op->failed > 0)
+    if (op->failed > 0 && op->doomed)
+      add_root_cause(graph, doom_of(s, op->of, op->placement.listed()->runs().front().first));
+    else if (op->failed > 0)
       add_root_cause(graph, {Errc::kTaskFailed, "tasks of " + describe(s, *op) + " failed"});
-    if (op->failed > 0 && op->of) {
+    if (op->failed > 0 && op->of && !op->doomed) {
       for (const ir::OutputSpec& output : op->op.outputs) {
         ArrayRecord& array = s.arrays.at(ArrayId{output.array});
         fail_array(array,
@@ -160,9 +162,11 @@ void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure) {
   if (!graph.running && !op->of) return;
   const std::string where =
       device == nullptr ? "w" + std::to_string(worker.info.id.value) : name_of(s, *device);
-  msg::Outcome why{failure.why.ok() ? Errc::kTaskFailed : failure.why.code,
-                   describe(s, *op) + ", point " + std::to_string(failure.point) + ", on " + where + ": " +
-                       failure.why.message.substr(0, 4 * limits::kMaxNameBytes)};
+  msg::Outcome why{
+      failure.why.ok() ? Errc::kTaskFailed : failure.why.code,
+      (op->doomed ? std::string()  // its story names it
+                  : describe(s, *op) + ", point " + std::to_string(failure.point) + ", on " + where + ": ") +
+          failure.why.message.substr(0, 4 * limits::kMaxNameBytes)};
   if (why.code == Errc::kInternal) {
     // The worker could not even take the op, so it will never count it: the graph would wait for ever.
     cancel_graph(s, graph.id, why);

@@ -143,6 +143,7 @@ void settle_recovery(State& s, std::vector<msg::Plan> plans) {
   r.settled = r.version;
   r.answers.clear();
   r.waiting.clear();
+  r.unheard.clear();
   const std::set<OpId> asked = std::exchange(r.asked, {});
   close_lost_shares(s);
   for (const OpId id : asked) {  // what was complete all the time
@@ -165,6 +166,10 @@ void begin_recovery(State& s, const Peer& dead) {
   Recovery& r = s.recovery;
   if (r.leaver) s.leaving.at(std::exchange(r.leaver, {})).step = Leaving::Step::kReady;  // to be asked again
   ask(s, dead.info.id);
+  if (dead.black_box != 0 && !dead.last_words) {
+    r.unheard.insert(dead.info.id);
+    r.words_until = s.now + s.options.last_words_ns;
+  }
   if (r.asked.empty()) settle_recovery(s, {});
 }
 
@@ -188,7 +193,7 @@ void on_held(State& s, Peer& worker, msg::Held& held) {
 
 void check_recovery(State& s) {
   Recovery& r = s.recovery;
-  if (!r.pending || !r.waiting.empty()) return;
+  if (!r.pending || !r.waiting.empty() || (!r.unheard.empty() && s.now < r.words_until)) return;
   const bool somebody =
       std::any_of(s.live.begin(), s.live.end(), [&](WorkerId id) { return s.is_worker(id); });
   if (somebody) {

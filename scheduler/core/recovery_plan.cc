@@ -76,16 +76,22 @@ class Planner {
     for (auto& [id, group] : groups_) {
       if (group.provided) add_layer(plans, group, {}, Form::kProvided);
       if (!group.kept.empty()) add_layer(plans, group, std::move(group.kept), Form::kKept);
-      if (!group.again.empty()) {
-        introduce_operands(plans, *group.head);
-        add_layer(plans, group, place(group), Form::kAgain);
+      for (std::size_t i = 0; i < group.doomed.size(); ++i) {
+        std::vector<ir::Run> run;
+        ir::append(run, group.doomed[i], eligible(*group.head, group.doomed_before[i]).front());
+        add_layer(plans, group, std::move(run), Form::kDoomed);
       }
+      if (group.again.empty()) continue;
+      introduce_operands(plans, *group.head);
+      auto [runs, alone] = place(group);
+      if (!runs.empty()) add_layer(plans, group, std::move(runs), Form::kAgain);
+      if (!alone.empty()) add_layer(plans, group, std::move(alone), Form::kAlone);
     }
     return plans;
   }
 
  private:
-  enum class Form { kAgain, kKept, kProvided };
+  enum class Form { kAgain, kAlone, kDoomed, kKept, kProvided };
   struct Group {
     OpRecord* head = nullptr;
     std::optional<ir::Geometry> geometry;
@@ -93,8 +99,10 @@ class Planner {
     std::vector<OpId> demanded_by;     // whose they are
     std::vector<std::int64_t> again;   // points, rising
     std::vector<DeviceId> before;      // parallel: who had it
-    std::vector<ir::Run> kept;         // rising
-    bool provided = false;             // workers are to know a client's array again
+    std::vector<std::int64_t> doomed;  // points that have taken down too many workers
+    std::vector<DeviceId> doomed_before;
+    std::vector<ir::Run> kept;  // rising
+    bool provided = false;      // workers are to know a client's array again
   };
 
   // ---- what is there ----
@@ -327,10 +335,11 @@ class Planner {
       }
       if (sealed_in_part(head, point))
         return broken(group, "some results of a task are left, others are not");
-      group.again.push_back(point);
-      group.before.push_back(owner ? owner : head.placement.owner(at));
+      const bool doomed = deaths_of(s_, head.id, point) >= kMaxDeaths;
+      (doomed ? group.doomed : group.again).push_back(point);
+      (doomed ? group.doomed_before : group.before).push_back(owner ? owner : head.placement.owner(at));
     }
-    if (group.again.empty()) return true;
+    if (group.again.empty() && group.doomed.empty()) return true;
     return can_make(group) && ask_for_operands(group, left);
   }
 
@@ -348,8 +357,10 @@ class Planner {
       if (s_.arrays.find(ArrayId{operand.array}) == nullptr)
         return broken(group, "what it was made from is no longer known");
     }
-    for (const DeviceId device : group.before) {
-      if (eligible(head, device).empty()) return broken(group, "no device of its numeric class is left");
+    for (const auto* devices : {&group.before, &group.doomed_before}) {
+      for (const DeviceId device : *devices) {
+        if (eligible(head, device).empty()) return broken(group, "no device of its numeric class is left");
+      }
     }
     return true;
   }
@@ -456,19 +467,20 @@ class Planner {
   }
 
   // What a lost device had is dealt out in pieces of equal size, so that ops whose lost blocks belong together stay
-  // together; what a living one has let go it makes again itself.
-  std::vector<ir::Run> place(const Group& group) {
+  // together; what a living one has let go it makes again itself. Second: those that are to run alone.
+  std::pair<std::vector<ir::Run>, std::vector<ir::Run>> place(const Group& group) {
     std::map<DeviceId, std::pair<std::size_t, std::size_t>>
         dealt;  // of a lost device: how many, and how many so far
     for (const DeviceId device : group.before) ++dealt[device].first;
-    std::vector<ir::Run> runs;
+    std::pair<std::vector<ir::Run>, std::vector<ir::Run>> runs;
     for (std::size_t i = 0; i < group.again.size(); ++i) {
       const DeviceId before = group.before[i];
       auto& [all, so_far] = dealt[before];
       const std::vector<DeviceId>& to = eligible(*group.head, before);
       const DeviceId device =
           alive(before) && s_.is_worker(s_.device(before)->peer) ? before : to[so_far++ * to.size() / all];
-      ir::append(runs, group.again[i], device);
+      const bool blamed = deaths_of(s_, group.head->id, group.again[i]) > 0;
+      ir::append(blamed ? runs.second : runs.first, group.again[i], device);
     }
     return runs;
   }
@@ -513,8 +525,18 @@ class Planner {
     if (std::exchange(head.retired, false)) s_.lineage.erase(head.id);
     head.layers.push_back(id);
     msg::PlannedOp planned;
-    if (form == Form::kAgain) {
+    if (form == Form::kDoomed) {
+      layer.doomed = true;
+      layer.op.operands.clear();
       planned = {id, layer.op, layer.placement, false, head.id};
+      planned.op.kind = ir::OpKind::kCall;
+      planned.op.attrs = ir::CallAttrs{.kernel = "doomed"};
+      const ir::Run& run = layer.placement.listed()->runs().front();
+      planned.doomed = doom_of(s_, head.id, run.first);
+      ++graph.ops_open;
+      graph.total += layer.points;
+    } else if (form == Form::kAgain || form == Form::kAlone) {
+      planned = {id, layer.op, layer.placement, false, head.id, form == Form::kAlone};
       ++graph.ops_open;
       graph.total += layer.points;
       s_.recovery.recovered += layer.points;

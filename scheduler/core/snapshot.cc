@@ -174,14 +174,14 @@ namespace tilewise::scheduler {
 namespace {
 
 template <class A> void fields(A& a, Options& x) {
-  a(x.term, x.state, x.seed, x.ping_every_ns, x.silence_ns, x.progress_every_ns, x.lazy_ns, x.max_peers,
-    x.max_graphs, x.max_live_ops, x.max_lineage_ops, x.max_recovered_blocks, x.recovery_wait_ns,
-    x.software_version, x.passes_off);
+  a(x.term, x.state, x.durable, x.seed, x.ping_every_ns, x.silence_ns, x.progress_every_ns, x.lazy_ns,
+    x.max_peers, x.max_graphs, x.max_live_ops, x.max_lineage_ops, x.max_recovered_blocks, x.recovery_wait_ns,
+    x.last_words_ns, x.software_version, x.passes_off);
 }
-template <class A> void fields(A& a, Link& x) { a(x.peer, x.heard, x.pinged); }
+template <class A> void fields(A& a, Link& x) { a(x.peer, x.heard, x.pinged, x.away_until); }
 template <class A> void fields(A& a, Peer& x) {
-  a(x.info, x.conn, x.alive, x.left, x.session, x.software_version, x.plugins, x.log_next, x.log_applied,
-    x.lanes);
+  a(x.info, x.conn, x.alive, x.left, x.session, x.software_version, x.plugins, x.black_box, x.last_words, x.lease_ns,
+    x.log_next, x.log_applied, x.lanes);
 }
 template <class A> void fields(A& a, Device& x) {
   a(x.id, x.peer, x.alive, x.kind, x.host, x.streams, x.memory_bytes, x.spill_bytes, x.load_bytes, x.stats,
@@ -201,7 +201,7 @@ template <class A> void fields(A& a, OpShare& x) {
 template <class A> void fields(A& a, OpRecord& x) {
   std::string why(x.decision.why);
   a(x.id, x.graph, x.position, x.points, x.load_bytes, x.shares, x.completed, x.failed, x.finished, x.of,
-    x.layers, x.retired, x.forgotten, why, x.decision.seconds, x.inputs, x.began, x.ended);
+    x.layers, x.retired, x.forgotten, x.doomed, why, x.decision.seconds, x.inputs, x.began, x.ended);
   msg::Message m;
   if (a.writing()) {
     m = msg::Log{0, 1, {msg::Plan{x.graph, 0, {{x.id, x.op, x.placement, false, {}}}}}};
@@ -223,9 +223,10 @@ template <class A> void fields(A& a, GraphRecord& x) {
 }
 template <class A> void fields(A& a, Plugin& x) { a(x.version, x.hash, x.workers); }
 template <class A> void fields(A& a, Trace& x) { a(x.blocks, x.to, x.nonce, x.of, x.waiting); }
+template <class A> void fields(A& a, Death& x) { a(x.worker, x.how); }
 template <class A> void fields(A& a, Recovery& x) {
-  a(x.version, x.settled, x.pending, x.give_up_at, x.leaver, x.asked, x.waiting, x.answers, x.recovered,
-    x.kept, x.unrecoverable);
+  a(x.version, x.settled, x.pending, x.give_up_at, x.leaver, x.asked, x.waiting, x.unheard, x.words_until, x.answers,
+    x.recovered, x.kept, x.unrecoverable);
 }
 
 template <class A> void fields(A& a, Leaving& x) {
@@ -243,7 +244,7 @@ template <class A> void all(A& a, State& s) {
   s.arrays.archive(a, id_of);
   s.graphs.archive(a, id_of);
   a(s.plugins, s.hosts, s.next_array, s.next_op, s.next_graph, s.next_nonce, s.next_kept_plan, s.recovery,
-    s.leaving, s.lineage, s.traces, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.graphs_done,
+    s.leaving, s.blame, s.lineage, s.traces, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.graphs_done,
     s.graphs_failed, s.tasks_done, s.running, s.retire_candidates, s.retired);
 }
 

@@ -24,11 +24,15 @@
 
 namespace tilewise::scheduler {
 
+constexpr std::size_t kMaxDeaths = 3;     // of workers executing a point: then it fails
+constexpr std::size_t kMaxBlamed = 4096;  // points
+
 constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
 
 struct Link {
   WorkerId peer;  // none: not joined yet
   TimeNs heard = 0, pinged = 0;
+  TimeNs away_until = 0;  // it broke, and its peer has so long to come back; 0: it did not
 };
 
 struct Peer {
@@ -39,7 +43,10 @@ struct Peer {
   SessionId session;  // clients only
   std::string software_version;
   std::vector<msg::PluginDesc> plugins;
-  std::uint64_t log_next = 1;  // number of the next log entry
+  std::uint64_t black_box = 0;  // of workers with a supervisor: its last words carry this number
+  bool last_words = false;      // they have come
+  TimeNs lease_ns = 0;          // how long it may stay away
+  std::uint64_t log_next = 1;   // number of the next log entry
   std::uint64_t log_applied = 0;
   std::vector<msg::LogEntry> log;  // not yet sent; after a step: lazy ones
   bool log_urgent = false;         // one of them is not lazy
@@ -119,6 +126,7 @@ struct OpRecord {
   bool retired =
       false;  // no worker knows it; kept to make its blocks again for those that read them (lineage)
   bool forgotten = false;  // was retired once: its placement says nothing any more
+  bool doomed = false;     // of a layer: its tasks are not run but fail
   struct {
     std::string_view why;  // a policy's name, which outlives everything
     double seconds = 0;
@@ -181,6 +189,12 @@ struct Trace {          // being collected
   std::set<WorkerId> waiting;
 };
 
+// A worker died while it was executing a certain point of an op.
+struct Death {
+  WorkerId worker;
+  std::string how;
+};
+
 // From the loss of a worker until every other one has said what it has.
 struct Recovery {
   std::uint64_t version = 0;       // rises with each loss
@@ -190,6 +204,8 @@ struct Recovery {
   WorkerId leaver;                 // of a survey: nobody was lost, this one might leave
   std::set<OpId> asked;            // ops whose blocks are pinned
   std::set<WorkerId> waiting;      // for their Held
+  std::set<WorkerId> unheard;      // dead ones, for the last words that their supervisors have for them ...
+  TimeNs words_until = 0;          // ... but not for longer
   std::vector<msg::Held> answers;  // of this version
   std::int64_t recovered = 0, kept = 0,
                unrecoverable = 0;  // blocks made again, found elsewhere; ops given up
@@ -218,6 +234,8 @@ struct State {
 
   Recovery recovery;
   std::map<WorkerId, Leaving> leaving;
+  // By planned op and point: the deaths of those that executed it. At most kMaxBlamed.
+  std::map<std::pair<OpId, std::int64_t>, std::vector<Death>> blame;
   std::set<OpId> lineage;                 // retired ops that are kept
   std::map<std::uint64_t, Trace> traces;  // by our nonce
   std::vector<GraphId> dirty;             // with progress to tell

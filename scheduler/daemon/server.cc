@@ -4,6 +4,8 @@
 #include <tilewise/daemon/log.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 namespace tilewise::scheduler {
 namespace {
@@ -20,15 +22,29 @@ std::string describe(const msg::Join& join) {
 }  // namespace
 
 Server::Server(net::EventLoop& loop, const ServerOptions& options, std::function<void()> on_end)
-    : loop_(loop), on_end_(std::move(on_end)), core_(std::make_unique<Core>(options.core)) {}
+    : loop_(loop),
+      on_end_(std::move(on_end)),
+      core_(std::make_unique<Core>(options.core)),
+      state_(options.core.state) {}
 
 Server::~Server() {
   loop_.set_batch_hook({});
   if (timer_ != 0) loop_.cancel(timer_);
+  if (journal_ || ending_) return;  // else nobody need wait for another one
+  codec::Buffer bytes;
+  if (!codec::encode(msg::Shutdown{}, bytes)) return;
+  for (auto& [conn, peer] : peers_) {
+    if (peer.link && peer.role == msg::Role::kClient && peer.lease_ns > 0)
+      (void)peer.link->send(codec::frame_type(msg::Shutdown{}), bytes.bytes());
+  }
 }
 
-Result<std::unique_ptr<Server>> Server::open(net::EventLoop& loop, const ServerOptions& options,
+Result<std::unique_ptr<Server>> Server::open(net::EventLoop& loop, ServerOptions options,
                                              std::function<void()> on_end) {
+  std::array<std::byte, 8> random{};
+  if (!net::fill_random(random)) return error(Errc::kIo, "the operating system has no random numbers");
+  std::memcpy(&options.core.state, random.data(), sizeof options.core.state);
+  options.core.state |= 1;  // not 0
   std::unique_ptr<Server> server(new Server(loop, options, std::move(on_end)));
   if (!options.state_dir.empty()) TW_TRY(server->open_state(options));
   net::ListenerOptions listening{
@@ -86,7 +102,8 @@ void Server::on_frame(Conn conn, const net::Frame& frame) {
       return reject(conn, error(Errc::kInvalidArgument, "it acknowledges what was never sent"));
     return note_ack(conn, ack->received);
   }
-  if (const auto* join = std::get_if<msg::Join>(&*message)) greet(peer, *join);
+  if (const auto* join = std::get_if<msg::Join>(&*message); join != nullptr && !peer.joined)
+    greet(peer, *join);
   if (const auto* failed = std::get_if<msg::TaskFailed>(&*message)) {
     daemon::log_warn("task failed", {{"worker", peers_.at(conn).name},
                                      {"worker_id", peers_.at(conn).id.value},
@@ -105,6 +122,7 @@ void Server::on_frame(Conn conn, const net::Frame& frame) {
 void Server::greet(Peer& peer, const msg::Join& join) {
   peer.name = describe(join);
   peer.role = join.role;
+  peer.lease_ns = std::max<TimeNs>(0, join.lease_ns);
   peer.joined = true;
 }
 
@@ -116,6 +134,13 @@ void Server::push(Event event) {
 void Server::on_close(Conn conn, const Error& why) {
   const auto it = peers_.find(conn);
   if (it == peers_.end()) return;
+  if (Peer& peer = it->second; peer.id && lasts(peer) && peer.lease_ns > 0 && !ending_) {
+    daemon::log_info(
+        "peer away",
+        {{"peer", peer.name}, {"why", to_string(why)}, {"lease_ms", peer.lease_ns / kMillisecond}});
+    peer.link.reset();
+    return push(Broken{conn});
+  }
   daemon::log_info("peer left", {{"peer", it->second.name}, {"why", to_string(why)}});
   by_id_.erase(it->second.id);
   peers_.erase(it);
@@ -218,8 +243,7 @@ void Server::send(Conn to, const msg::Message& message) {
     }
   }
   Status sent = codec::encode(message, buffer_);
-  if (sent && journal_ && peer.role != msg::Role::kTool &&
-      !peer.sent.push(codec::frame_type(message), buffer_.bytes()))
+  if (sent && lasts(peer) && !peer.sent.push(codec::frame_type(message), buffer_.bytes()))
     sent = error(Errc::kLimitExceeded, "too much waits for it");
   if (sent && peer.link) sent = peer.link->send(codec::frame_type(message), buffer_.bytes());
   if (sent || replaying_) return;
@@ -247,7 +271,11 @@ void Server::end() {
     if (peer.link) peer.link->flush();
     if (peer.role != msg::Role::kWorker) others.push_back(conn);
   }
-  for (const Conn conn : others) drop(conn, error(Errc::kUnavailable, "the scheduler ends"));
+  for (const Conn conn : others) {
+    if (peers_.at(conn).role == msg::Role::kClient)
+      send(conn, msg::Shutdown{});  // it need not wait for another one
+    drop(conn, error(Errc::kUnavailable, "the scheduler ends"));
+  }
   finish_if_quiet();
 }
 

@@ -27,7 +27,7 @@ struct ServerOptions {
 class Server {
  public:
   // `on_end` is called once, when an operator's Shutdown or end() has been carried out.
-  static Result<std::unique_ptr<Server>> open(net::EventLoop& loop, const ServerOptions& options,
+  static Result<std::unique_ptr<Server>> open(net::EventLoop& loop, ServerOptions options,
                                               std::function<void()> on_end);
   ~Server();
 
@@ -54,9 +54,10 @@ class Server {
     bool joined = false;
     std::function<void(const msg::Message&)> receive;  // instead of a link
     std::shared_ptr<Conn> self;                        // for the link's callbacks: another one after a Resume
-    // Where state is kept:
+    // Of those that outlive their link (lasts()):
     WorkerId id;  // once welcomed
     msg::Role role = msg::Role::kTool;
+    TimeNs lease_ns = 0;
     courier::Outstanding sent;
     courier::Received received;
   };
@@ -88,7 +89,8 @@ class Server {
   void note_message(Conn from, std::span<const std::byte> bytes);
   void note_ack(Conn from, std::uint64_t received);
   void note_step(TimeNs now);
-  bool keep();  // what was noted is safe; else everything ends
+  bool keep();                         // what was noted is safe; else everything ends
+  bool lasts(const Peer& peer) const;  // its messages are counted and kept, and it may resume
   void acknowledge_peers();
   void compact_if_due();
   void fail(Status why);
@@ -113,6 +115,7 @@ class Server {
   bool replaying_ = false;
   TimeNs clock_offset_ = 0;  // the state's time goes on where it ended, whatever the machine's says
   std::string entries_;      // events since the last step, as written down
+  std::uint64_t state_ = 0;  // Welcome::state
   std::map<WorkerId, Conn> by_id_;
   std::vector<Conn> to_acknowledge_;
   std::uint64_t snapshot_bytes_ = 0;

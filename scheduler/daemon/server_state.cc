@@ -13,7 +13,15 @@ namespace {
 using daemon::to_string;
 
 enum Kind : std::uint32_t { kSnapshot = 0, kStep = 1, kSettle = 2, kAck = 3 };
-enum class Entry : std::uint8_t { kMessage = 0, kClosed = 1, kCancel = 2, kRelease = 3, kDrain = 4 };
+enum class Entry : std::uint8_t {
+  kMessage = 0,
+  kClosed = 1,
+  kCancel = 2,
+  kRelease = 3,
+  kDrain = 4,
+  kBroken = 5,
+  kReturned = 6
+};
 
 constexpr std::size_t kMaxBuffered = 256 << 10;
 // A restart reads all this again and takes these steps again.
@@ -93,6 +101,12 @@ void Server::note(const Event& event) {
     put(entries_, closed->conn.value);
     put(entries_, closed->why.code);
     put_bytes(entries_, closed->why.message);
+  } else if (const auto* broken = std::get_if<Broken>(&event)) {
+    put(entries_, Entry::kBroken);
+    put(entries_, broken->conn.value);
+  } else if (const auto* returned = std::get_if<Returned>(&event)) {
+    put(entries_, Entry::kReturned);
+    put(entries_, returned->conn.value);
   } else if (const auto* cancel = std::get_if<OperatorCancel>(&event)) {
     put(entries_, Entry::kCancel);
     put(entries_, cancel->graph.value);
@@ -136,15 +150,19 @@ void Server::fail(Status why) {
   if (on_end_) std::exchange(on_end_, {})();
 }
 
+bool Server::lasts(const Peer& peer) const {
+  return peer.role != msg::Role::kTool && (journal_ || peer.lease_ns > 0);
+}
+
 void Server::count_in(Conn conn, Peer& peer, std::size_t bytes) {
-  if (!journal_ || peer.role == msg::Role::kTool) return;
+  if (!lasts(peer)) return;
   peer.received.add(bytes);
   if (peer.received.due()) peer.received.told(), to_acknowledge_.push_back(conn);
 }
 
 void Server::acknowledge_peers() {
-  if (!journal_ || !failure_) return;
-  if (to_acknowledge_.empty() && journal_->buffered() < kMaxBuffered) return;
+  if (!failure_) return;
+  if (to_acknowledge_.empty() && (!journal_ || journal_->buffered() < kMaxBuffered)) return;
   if (!keep()) return;
   for (const Conn conn : std::exchange(to_acknowledge_, {})) {
     const auto it = peers_.find(conn);
@@ -168,6 +186,7 @@ Result<std::string> Server::snapshot() const {
     put(out, conn.value);
     put(out, peer.id.value);
     put(out, peer.role);
+    put(out, peer.lease_ns);
     put_bytes(out, peer.name);
     put(out, peer.received.total());
     put(out, peer.sent.first());
@@ -236,11 +255,8 @@ Status Server::open_state(const ServerOptions& options) {
   if (!read) return read.error();
   Options core = options.core;
   core.term = std::max(core.term, header_.term + 1);
+  core.durable = true;
   if (over) {
-    std::array<std::byte, 8> random{};
-    if (!net::fill_random(random)) return error(Errc::kIo, "the operating system has no random numbers");
-    std::memcpy(&core.state, random.data(), sizeof core.state);
-    core.state |= 1;  // not 0
     header_ = {core.state, core.term, config::software_version()};
     core_ = std::make_unique<Core>(core);
     clock_offset_ = 0;
@@ -248,7 +264,7 @@ Status Server::open_state(const ServerOptions& options) {
     core_->step(none, clock(), actions_);
     core_->settle(clock(), actions_);
   } else {
-    core.state = header_.state;
+    core.state = state_ = header_.state;
     header_.term = core.term;
     clock_offset_ = core_->now() + 1 - monotonic_now();
     core_->begin_life(core, clock(), actions_);
@@ -306,6 +322,7 @@ Status Server::restore(std::string_view snapshot) {
     Peer& peer = peers_[conn];
     peer.id = WorkerId{in.get<std::uint32_t>()};
     peer.role = in.get<msg::Role>();
+    peer.lease_ns = in.get<TimeNs>();
     peer.name = in.bytes();
     peer.received = courier::Received(in.get<std::uint64_t>());
     peer.sent.restart(in.get<std::uint64_t>());
@@ -345,6 +362,8 @@ Status Server::replay_step(std::string_view bytes) {
         events_.push_back(Closed{conn, why});
         break;
       }
+      case Entry::kBroken: events_.push_back(Broken{Conn{in.get<std::uint32_t>()}}); break;
+      case Entry::kReturned: events_.push_back(Returned{Conn{in.get<std::uint32_t>()}}); break;
       case Entry::kCancel: events_.push_back(OperatorCancel{GraphId{in.get<std::uint64_t>()}}); break;
       case Entry::kRelease: events_.push_back(OperatorRelease{ArrayId{in.get<std::uint64_t>()}}); break;
       case Entry::kDrain: {
@@ -377,7 +396,7 @@ void Server::resume(Conn fresh, const msg::Resume& resume) {
   };
   if (peers_.at(fresh).joined)
     return reject(fresh, error(Errc::kInvalidArgument, "it has joined on this link"));
-  if (!journal_ || resume.state != header_.state)
+  if (resume.state != state_)
     return refuse(Errc::kUnavailable, "this scheduler does not go on from that one's state");
   const auto known = by_id_.find(resume.me);
   if (known == by_id_.end())
@@ -401,6 +420,7 @@ void Server::resume(Conn fresh, const msg::Resume& resume) {
   peer.self = self;
   peer.link = std::move(link);  // an older one is closed by this, without a word to us
   peer.received.told();
+  push(Returned{conn});
   if (!keep()) return;  // what is acknowledged now must not be forgotten
   const msg::Message answer = msg::Resumed{core_->term(), peer.received.total(), {}};
   Status sent = codec::encode(answer, buffer_);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include <csignal>
+#include <thread>
 
 #include "harness.h"
 
@@ -107,14 +108,21 @@ TEST_CASE("hostile bytes close the link they came over, and nothing else") {
   still_computes(cluster);
 }
 
-TEST_CASE("a client that vanishes in the middle of a graph leaves nothing behind") {
+TEST_CASE("a client that vanishes in the middle of a graph leaves nothing behind when its lease is over") {
   Cluster cluster;
   INFO(cluster.words());
-  Process client("lingerer", {client_program(), "linger"}, cluster.environment());
+  Environment environment = cluster.environment();
+  environment["TILEWISE_LEASE"] = "3";
+  Process client("lingerer", {client_program(), "linger"}, environment);
   REQUIRE(eventually([&] { return has(client.output(), "running") || !client.running(); }));
   REQUIRE(client.running());
   CHECK(has(cluster.status(), "lingerer"));
   client.signal(SIGKILL);
+  const Clock::time_point killed = Clock::now();
+  while (Clock::now() - killed < std::chrono::milliseconds(2'500)) {
+    CHECK(has(cluster.status(), "lingerer"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  }
   CHECK(eventually([&] {
     const std::string status = cluster.status();
     return has(status, "\"arrays_live\":0,") && !has(status, "lingerer") && has(status, "\"graphs\":[]");

@@ -167,11 +167,11 @@ void Cluster::restart_scheduler(bool same_state) {
                   same_state ? state_dir() : state_dir() + "-other");
 }
 
-void Cluster::add_worker(const std::vector<std::string>& arguments) {
+void Cluster::add_worker(const std::vector<std::string>& arguments, const std::string& scheduler) {
   const int i = static_cast<int>(workers_.size());
   std::vector<std::string> command{worker_program(),
                                    "--scheduler",
-                                   address_,
+                                   scheduler.empty() ? address_ : scheduler,
                                    "--token-file",
                                    token_file_,
                                    "--address-file",

@@ -133,3 +133,37 @@ TEST_CASE("data larger than all memory, on disk, and made again when a worker di
   CHECK(sum(x.T() * 2.0, 1).get<double>() == turned);
   CHECK(folder.files() == 0);  // the files have no names: nothing is left by who was killed
 }
+
+TEST_CASE("a task that takes its workers down fails after the third, with its story; all else goes on") {
+  Cluster cluster(
+      {.workers = 2, .devices = 1, .worker_args = {"--respawn", "--plugin", TILEWISE_CRASH_PLUGIN}});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const auto unlucky = [&](double first) {
+    const Array x = session.arange(first, first + 64, 1, {.block = {8}}).astype(DType::kFloat64);
+    return map_blocks({.name = "crash.unlucky"}, std::vector{x}, {}, {{DType::kFloat64, x.grid()}})[0];
+  };
+  const Array bystander = session.random.normal({300, 300}, {.seed = 3, .block = {50, 60}});
+  const std::vector<double> expected = values(session.compute({matmul(bystander, bystander)}));
+
+  const Future other = session.compute({matmul(bystander, bystander)});
+  const Future doomed = session.compute({sum(unlucky(13) * 2.0)});
+  std::string text;
+  try {
+    (void)values(doomed);
+  } catch (const ArrayError& e) {
+    CHECK(e.code() == Errc::kTaskFailed);
+    text = e.what();
+  }
+  MESSAGE(text);
+  for (const char* part : {"point 0", "3 workers died while they were executing it", "killed by signal 6"})
+    CHECK(text.find(part) != std::string::npos);
+  CHECK(same_bits(values(other), expected));
+  // The same kernel on other data, and the cluster is whole.
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  double want = 0;
+  for (int i = 0; i < 64; ++i) want += 2.0 * (14 + i + 1);
+  CHECK(sum(unlucky(14) * 2.0).item<double>() == want);
+  CHECK(eventually([&] { return cluster.status().find("\"arrays_live\":0,") != std::string::npos; }));
+}

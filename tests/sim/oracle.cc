@@ -33,7 +33,8 @@ void Oracle::learn(const msg::Recover& recover) {
       const auto original = ops_.find(planned.of.value);
       TW_CHECK(original != ops_.end(), "a recovery of an op that was never planned");
       const Known known = original->second;
-      TW_CHECK(planned.done || planned.op == known.op, "a recovery makes a block otherwise");
+      TW_CHECK(planned.done || !planned.doomed.ok() || planned.op == known.op,
+               "a recovery makes a block otherwise");
       ops_.emplace(planned.id.value, known);
     }
   }

@@ -1,5 +1,5 @@
-// A few hundred worlds, each run twice. `TILEWISE_SIM_SEEDS=n` and `TILEWISE_SIM_SEED=s` choose others.
-#include "world.h"
+// A few hundred worlds, each run twice; README.md says how others are chosen.
+#include "shrink.h"
 
 #include <doctest/doctest.h>
 #include <cstdlib>
@@ -8,25 +8,33 @@
 using namespace tilewise;
 
 namespace {
+constexpr std::uint64_t kCases = 7;  // below, that share the events
+
 std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
+  return text != nullptr ? static_cast<std::uint64_t>(std::strtod(text, nullptr)) : otherwise;  // "1e7" too
 }
 
 void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_variable,
                 const std::vector<const char*>& reached, std::uint64_t seeds = 300) {
   const std::uint64_t only = from_env(seed_variable.c_str(), 0);
-  const std::uint64_t first = only != 0 ? only : 1;
+  const std::uint64_t first = only != 0 ? only : from_env("TILEWISE_SIM_FROM", 1);
   const std::uint64_t count = only != 0 ? 1 : from_env("TILEWISE_SIM_SEEDS", seeds);
+  const auto wanted = static_cast<std::int64_t>(only != 0 ? 0 : from_env("TILEWISE_SIM_EVENTS", 0) / kCases);
+  const char* changes = std::getenv("TILEWISE_SIM_WITH");
   std::map<std::string, std::int64_t> covered;
   std::int64_t events = 0, checked = 0;
-  for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    const sim::Knobs knobs = knobs_of(seed);
+  for (std::uint64_t seed = first; wanted > 0 ? events < wanted : seed < first + count; ++seed) {
+    std::string wrong;
+    const sim::Knobs knobs = sim::with(knobs_of(seed), changes != nullptr ? changes : "", wrong);
+    REQUIRE_MESSAGE(wrong.empty(), "no such knob: " << wrong);
     INFO(knobs.describe());
     if (std::getenv("TILEWISE_SIM_VERBOSE") != nullptr) std::cerr << knobs.describe() << std::endl;
     const sim::Outcome outcome = sim::World(knobs).run();
     if (!outcome.violation.empty()) {
-      FAIL_CHECK("replay with " << seed_variable << "=" << seed << ": " << outcome.violation);
+      const std::string smaller = changes != nullptr ? changes : sim::shrink(knobs);
+      FAIL_CHECK("replay with TILEWISE_SIM_WITH='" << smaller << "' " << seed_variable << "=" << seed
+                                                   << " ./dev sim: " << outcome.violation);
       continue;
     }
     CHECK_MESSAGE(sim::World(knobs).run().digest == outcome.digest,
@@ -76,4 +84,29 @@ TEST_CASE("what does not fit goes to disk and comes back as it was") {
   run_worlds(sim::Knobs::spilling, "TILEWISE_SIM_SPILL",
              {"blocks spilled", "blocks brought back", "clean blocks dropped", "sent from disk", "disk full",
               "failed reads from disk", "failed writes to disk", "killed workers", "requests done"});
+}
+
+TEST_CASE("a task that takes its workers down fails after the third, alone") {
+  run_worlds(sim::Knobs::poisoned, "TILEWISE_SIM_POISON",
+             {"taken down by a task", "failed as a task that takes workers down", "run alone",
+              "respawned workers", "scheduler crashes", "requests done"},
+             150);
+}
+
+TEST_CASE("links break and come back, and nobody notices; clients that do not come back leave nothing") {
+  run_worlds(sim::Knobs::flapping, "TILEWISE_SIM_FLAPS",
+             {"broken links of clients", "broken links of workers", "vanished clients", "scheduler crashes",
+              "killed workers", "requests done"},
+             150);
+}
+
+TEST_CASE("knobs are set by name, and a world that does not fail is not made smaller") {
+  std::string wrong;
+  sim::Knobs knobs = sim::with(sim::Knobs::storm(3), "clients=1 duplicate=0.25 kills=0", wrong);
+  CHECK(wrong.empty());
+  CHECK(knobs.clients == 1);
+  CHECK(knobs.duplicate == 0.25);
+  CHECK(sim::shrink(knobs, 3).empty());
+  sim::with(knobs, "nonsense=1", wrong);
+  CHECK(wrong == "nonsense=1");
 }

@@ -87,8 +87,9 @@ std::string Knobs::describe() const {
     << releases_a_step << ", failing steps " << fail_step << ", cancels " << cancel << ", kill "
     << kill_worker << ", kills " << kills << " in " << kill_span_ns << " ns, respawn " << respawn
     << ", drains " << drains << ", undone " << undo << ", scheduler crashes " << scheduler_crashes
-    << ", checkpoints " << checkpoint << ", spill " << spill_bytes << " in " << disk_ns << " ns, full "
-    << disk_full << ", failing " << disk_fails;
+    << ", checkpoints " << checkpoint << ", breaks " << breaks << ", vanish " << vanish << ", lease " << lease_ns
+    << ", poison " << poison << ", spill " << spill_bytes << " in " << disk_ns << " ns, full " << disk_full
+    << ", failing " << disk_fails;
   return s.str();
 }
 
@@ -129,6 +130,12 @@ Outcome World::run() {
     at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { drain_some(); });
   for (int i = 0; i < knobs_.scheduler_crashes; ++i)
     at(prng_.between(1, knobs_.max_delay_ns * 8 + knobs_.kill_span_ns), [this] { crash_scheduler(); });
+  for (int i = 0; i < knobs_.breaks; ++i)
+    at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { break_some(); });
+  for (int c = 0; c < knobs_.clients; ++c) {
+    if (prng_.chance(knobs_.vanish))
+      at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this, c] { vanish(c); });
+  }
   constexpr std::int64_t kMaxEvents = 2'000'000;
   while (!events_.empty() && outcome_.violation.empty()) {
     if (++outcome_.events > kMaxEvents) violate("no end after 2e6 events");
@@ -185,12 +192,15 @@ void World::to_scheduler(scheduler::Conn from, msg::Message message, bool ordere
     delay = std::max(delay, until + 1 - now_);
     until = now_ + delay;
   } else if (prng_.chance(knobs_.duplicate)) {
-    at(jitter(), [this, from, message] { step_scheduler({scheduler::Received{from, message}}); });
+    at(jitter(), [this, from, message] { reach_scheduler(from, message); });
     ++outcome_.covered["duplicates to the scheduler"];
   }
-  at(delay, [this, from, message = std::move(message)] {
-    step_scheduler({scheduler::Received{from, message}});
-  });
+  at(delay, [this, from, message = std::move(message)] { reach_scheduler(from, message); });
+}
+
+void World::reach_scheduler(scheduler::Conn from, const msg::Message& message) {
+  if (held_back(from, [this, from, message] { reach_scheduler(from, message); })) return;
+  step_scheduler({scheduler::Received{from, message}});
 }
 
 void World::step_scheduler(std::vector<scheduler::Event> events) {
@@ -220,12 +230,16 @@ void World::perform_scheduler(std::vector<scheduler::Action>& actions) {
 }
 
 void World::from_scheduler(scheduler::Conn to, msg::Message message) {
+  if (to.value >= kSupervisors) return;
   if (to.value > 1000) {
     const int client = static_cast<int>(to.value - 1001);
     TimeNs& until = ordered_until_[to.value + 1'000'000];
     const TimeNs delay = std::max(jitter(), until + 1 - now_);
     until = now_ + delay;
-    at(delay, [this, client, message = std::move(message)] { client_message(client, message); });
+    at(delay, [this, to, client, message = std::move(message)] {
+      const auto arrive = [this, client, message] { client_message(client, message); };
+      if (!held_back(to, arrive)) arrive();
+    });
     return;
   }
   const int index = static_cast<int>(to.value - 1);
@@ -244,18 +258,19 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
     if (const auto* replay = std::get_if<msg::Replay>(&entry)) oracle_.learn(*replay);
     if (const auto* recover = std::get_if<msg::Recover>(&entry)) oracle_.learn(*recover);
   }
-  const auto deliver = [this, index](msg::Log copy) {
+  const auto deliver = [this, index, to](const msg::Log& copy, auto&& self) -> void {
+    if (held_back(to, [copy, self] { self(copy, self); })) return;
     Worker& w = *workers_[static_cast<std::size_t>(index)];
     if (!w.alive) return;
-    if (w.core == nullptr) return w.early.push_back(std::move(copy));
-    deliver_worker(index, std::move(copy));
+    if (w.core == nullptr) return w.early.push_back(copy);
+    deliver_worker(index, copy);
   };
   // The log may arrive in any order, in pieces, and more than once: its numbers put it right.
   std::uint64_t number = log->first;
   for (const msg::LogEntry& entry : log->entries) {
     msg::Log piece{log->term, number++, {entry}};
-    if (prng_.chance(knobs_.duplicate)) at(jitter(), [deliver, piece] { deliver(piece); });
-    at(jitter(), [deliver, piece = std::move(piece)] { deliver(piece); });
+    if (prng_.chance(knobs_.duplicate)) at(jitter(), [deliver, piece] { deliver(piece, deliver); });
+    at(jitter(), [deliver, piece = std::move(piece)] { deliver(piece, deliver); });
   }
 }
 

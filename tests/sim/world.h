@@ -11,7 +11,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <queue>
+#include <set>
 #include <string>
 
 namespace tilewise::sim {
@@ -38,6 +40,10 @@ struct Knobs {
   double undo = 0;            // so often such a wish is taken back a little later
   int scheduler_crashes = 0;  // within kill_span_ns
   double checkpoint = 0;      // after a step of the scheduler
+  int breaks = 0;             // of links to the scheduler, within kill_span_ns; their peers come back in time
+  double vanish = 0;          // of the clients, likewise: for good
+  TimeNs lease_ns = 0;        // of everybody
+  double poison = 0;          // so often a step is chosen to take its worker down, then and whenever it runs
   static Knobs from_seed(std::uint64_t seed);
   // The same with workers dying all the time, and nothing else that could end a graph.
   static Knobs storm(std::uint64_t seed);
@@ -45,6 +51,10 @@ struct Knobs {
   static Knobs restarts(std::uint64_t seed);
   // Workers that an operator wants to leave.
   static Knobs draining(std::uint64_t seed);
+  // The same with links that break and come back, and clients that do not.
+  static Knobs flapping(std::uint64_t seed);
+  // Workers have supervisors, and one task takes each worker down that runs it.
+  static Knobs poisoned(std::uint64_t seed);
   // The same with little memory and a disk below it.
   static Knobs spilling(std::uint64_t seed);
   std::string describe() const;
@@ -75,12 +85,17 @@ class World {
 
   // scheduler side
   void to_scheduler(scheduler::Conn from, msg::Message message, bool ordered);
+  void reach_scheduler(scheduler::Conn from, const msg::Message& message);
   void step_scheduler(std::vector<scheduler::Event> events);
   void from_scheduler(scheduler::Conn to, msg::Message message);
   void perform_scheduler(std::vector<scheduler::Action>& actions);
   void write_down(const std::vector<scheduler::Event>& events);
   void maybe_checkpoint();
   void crash_scheduler();
+  void break_some();
+  void break_link(scheduler::Conn conn, TimeNs span);
+  bool held_back(scheduler::Conn conn, std::function<void()> what);
+  void vanish(int index);
   void restart_scheduler();
 
   // workers
@@ -102,6 +117,10 @@ class World {
   void drain_some();
   void leave(int index);
   void note_made(std::uint64_t array, std::int64_t block);
+  bool poisonous(const worker::Launch& launch);
+  void take_down(int index);
+  void check_alone(const Worker& worker);
+  void tell_last_words(int index);
 
   // memory, as values
   Cell* cell_at(const worker::MemoryRef& ref);
@@ -145,6 +164,11 @@ class World {
   Disk disk_;
   std::map<std::pair<std::uint64_t, std::int64_t>, int> made_;  // how often, where it must be once
   bool down_ = false;
+  std::map<scheduler::Conn, std::vector<std::function<void()>>>
+      broken_;                                                    // what would have come over each link
+  std::optional<std::pair<std::uint64_t, std::int64_t>> poison_;  // what it makes: array, block
+  int poisoned_ = 0;                                              // workers
+  std::set<std::pair<std::uint64_t, std::int64_t>> blamed_;       // what was running at a death
   std::vector<std::vector<scheduler::Event>> postponed_;
 };
 

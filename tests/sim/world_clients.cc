@@ -15,6 +15,7 @@ void World::start_client(int index) {
   join.software_version = "sim";
   join.host_id = "sim";
   join.devices.push_back({"client", 0, "", "", 0, 1});
+  join.lease_ns = knobs_.lease_ns;
   to_scheduler(clients_[static_cast<std::size_t>(index)]->conn, std::move(join), true);
 }
 
@@ -114,6 +115,7 @@ void World::operator_releases(SessionId session) {
 
 void World::client_next(int index) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
+  if (client.dead) return;
   if (client.next_request > static_cast<std::uint64_t>(knobs_.requests)) {
     // The end: release everything, twice for good measure.
     msg::ReleaseArrays release;
@@ -242,11 +244,18 @@ void World::client_message(int index, msg::Message message) {
         return done->outcome.message.find(what) != std::string::npos;
       };
       // What no other worker can make again, or nobody is left to make.
-      const bool lost = knobs_.kills > 0 && done->outcome.code == Errc::kWorkerLost &&
+      const bool lost = (knobs_.kills > 0 || poisoned_ > 0) && done->outcome.code == Errc::kWorkerLost &&
                         (says("uploaded by the client") || says("no other one came in time"));
+      // Its failure may have been overtaken by the report that its dependents have failed.
+      const bool named = says("3 workers died while they were executing it") &&
+                         (knobs_.kills > 0 ||
+                          says((", point " + std::to_string(poison_->second) + " is not run again").c_str()));
+      const bool doomed =
+          poisoned_ == 3 && done->outcome.code == Errc::kTaskFailed && (named || says("tasks of request"));
+      if (doomed) ++outcome_.covered["failed as a task that takes workers down"];
       if (lost) ++outcome_.covered[says("uploaded") ? "lost: uploaded" : "lost: nobody left"];
       const bool allowed = request.cancelled || knobs_.fail_step > 0 || knobs_.kill_worker > 0 || lost ||
-                           done->outcome.code == Errc::kOutOfMemory ||
+                           doomed || done->outcome.code == Errc::kOutOfMemory ||
                            done->outcome.code == Errc::kDiskFull || knobs_.disk_fails > 0 ||
                            knobs_.cancel > 0;
       if (!allowed) return violate("a graph failed without cause: " + done->outcome.message);
@@ -362,6 +371,7 @@ void World::client_took(int index, const msg::Offer& offer) {
 // What must be true when nothing is left to happen.
 void World::client_finish(int index) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
+  if (client.dead) return;
   if (!client.welcomed) return violate("a client was never welcomed");
   for (const auto& [number, request] : client.requests) {
     const std::string name = "request " + std::to_string(number) + " of client " + std::to_string(index);

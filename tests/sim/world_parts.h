@@ -8,6 +8,8 @@
 
 namespace tilewise::sim {
 
+constexpr std::uint32_t kSupervisors = 5'000'000;  // links from here on
+
 // What an extent of a device's memory holds.
 struct World::Cell {
   std::int64_t bytes = 0;

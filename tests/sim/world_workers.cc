@@ -32,6 +32,8 @@ void World::start_worker(int index) {
   join.name = "w" + std::to_string(index);
   join.software_version = "sim";
   join.host_id = "sim";
+  join.lease_ns = knobs_.lease_ns;
+  if (knobs_.poison > 0) join.black_box = static_cast<std::uint64_t>(index) + 1;
   for (int d = 0; d < knobs_.devices_each; ++d) {
     join.devices.push_back({"host:" + std::to_string(d), 0, "simulated", "sim", knobs_.memory_bytes,
                             knobs_.streams, knobs_.spill_bytes / knobs_.devices_each});
@@ -311,6 +313,7 @@ void World::begin_step(int index, std::size_t device, std::size_t s) {
   stream.busy = true;
   const worker::Launch& launch = stream.queue.front();
   check_reads(launch, false);
+  check_alone(*workers_[static_cast<std::size_t>(index)]);
   for (std::size_t i = 0; i < launch.outputs.size(); ++i) {
     bool donated = false;
     for (const worker::MemoryRef& input : launch.inputs) donated |= input == launch.outputs[i];
@@ -322,6 +325,7 @@ void World::begin_step(int index, std::size_t device, std::size_t s) {
     else if (launch.step > 0 && cell_at(launch.outputs[i]) == nullptr)
       return violate("an accumulator lost its memory");
   }
+  if (poisonous(launch)) return at(prng_.between(200, 100'000), [this, index] { take_down(index); });
   at(prng_.between(200, 200'000), [this, index, device, s] { end_step(index, device, s); });
 }
 
@@ -420,6 +424,7 @@ void World::kill(int index) {
   if (!worker.alive || worker.core == nullptr) return;
   worker.alive = false;
   ++outcome_.covered["killed workers"];
+  if (knobs_.poison > 0) tell_last_words(index);
   at(jitter(), [this, conn = worker.conn] {
     step_scheduler({scheduler::Closed{conn, {Errc::kUnavailable, "killed by the simulator"}}});
   });

@@ -69,7 +69,7 @@ void Core::Impl::check_invariants() const {
     TW_CHECK(entries[entry].users == users, "an op's entry counts its users wrongly");
   TW_CHECK(entries.live() == static_cast<std::int64_t>(sharing.size()), "an op's entry outlives its users");
   // Arrays' lists, the devices' indexes and the pool agree.
-  std::int64_t listed = 0, listed_uses = 0;
+  std::int64_t listed = 0, listed_uses = 0, flying = 0;
   std::vector<std::int64_t> memory(devices.size(), 0);
   std::vector<Tiers> tiers(devices.size());
   std::map<Slot, std::int64_t> open;
@@ -115,6 +115,8 @@ void Core::Impl::check_invariants() const {
     listed += live;
   }
   TW_CHECK(listed == copies.live(), "a copy belongs to no array");
+  TW_CHECK(next_alone == kNone || tasks[next_alone].state == TaskState::kReady,
+           "a task that is not ready waits for its turn to run alone");
   for (const auto& [key, link] : links) {
     const auto counted = under_way.find(key);
     TW_CHECK(link.under_way == (counted == under_way.end() ? 0 : counted->second),
@@ -150,6 +152,7 @@ void Core::Impl::check_invariants() const {
         TW_CHECK(!tasks[flight.task].finished, "a finished task has a step in flight");
       }
       TW_CHECK(last == stream.issued, "an issued step is neither complete nor in flight");
+      flying += static_cast<std::int64_t>(stream.flight.size());
     }
     for (Slot q : device.queues) {
       std::int64_t live = 0;
@@ -189,6 +192,7 @@ void Core::Impl::check_invariants() const {
     }
   }
   TW_CHECK(op_tasks == live_tasks, "live tasks of ops and queues disagree");
+  TW_CHECK(flying == flights, "steps in flight miscounted");
 }
 
 std::string Core::Impl::describe() const {

@@ -150,6 +150,9 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
     again = false;
     expand_all();
     drain_loopback();
+    const std::size_t launched = actions.launches.size();
+    launch_alone();
+    again |= actions.launches.size() != launched;
     for (std::uint16_t d = 0; d < devices.size(); ++d) {
       DeviceState& device = devices[d];
       if (std::exchange(device.memory_freed, false)) {

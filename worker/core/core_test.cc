@@ -1,100 +1,11 @@
 // The worker core as lists: events in, actions compared.
-#include <tilewise/worker/core.h>
-
 #include <doctest/doctest.h>
 
-#include <deque>
+#include "lists.h"
 
 using namespace tilewise;
 using namespace tilewise::worker;
-
-namespace {
-
-constexpr DeviceId kHere{1}, kPeer{2}, kClient{3};
-constexpr WorkerId kSelf{1}, kOther{2}, kClientProcess{3};
-
-ir::Op source(std::uint64_t array, std::int64_t blocks, std::int64_t extent = 8) {
-  ir::Op op;
-  op.kind = ir::OpKind::kMap;
-  op.space = *ir::Grid::uniform({blocks * extent}, {extent});
-  op.outputs.push_back({array, ir::DType::kFloat64, op.space});
-  op.attrs = ir::MapAttrs{{{ir::TapeInstr{}}}};
-  return op;
-}
-
-ir::Op map_of(std::uint64_t from, std::uint64_t array, const ir::Grid& grid) {
-  ir::Op op = source(array, 1);
-  op.space = op.outputs[0].grid = grid;
-  op.operands.push_back({from, ir::View::identity(grid.shape())});
-  ir::TapeInstr load;
-  load.op = ir::TapeOp::kLoad;
-  op.attrs = ir::MapAttrs{{{load}}};
-  return op;
-}
-
-ir::Op fetch_of(std::uint64_t from, const ir::Grid& grid) {
-  ir::Op op;
-  op.kind = ir::OpKind::kFetch;
-  op.space = grid;
-  op.operands.push_back({from, ir::View::identity(grid.shape())});
-  op.attrs = ir::FetchAttrs{kClient};
-  return op;
-}
-
-msg::PlannedOp on(DeviceId device, std::uint64_t id, ir::Op op) {
-  const ir::Shape counts = op.space.counts();
-  return {OpId{id}, std::move(op),
-          ir::Placement::whole(counts, ir::Rule::constant(static_cast<int>(counts.size()), device)), false};
-}
-
-struct Lists {
-  explicit Lists(std::int64_t memory = 1 << 20, std::int32_t queue_steps = 256) {
-    Options options;
-    options.self = kSelf;
-    options.devices.push_back({kHere, 0, memory, memory, 1});
-    options.window = 8;
-    options.queue_steps = queue_steps;
-    core = std::make_unique<Core>(options);
-    msg::PeerInfo peer{kOther, msg::Role::kWorker, "other", "host", {}, {kPeer}, {}};
-    msg::PeerInfo client{kClientProcess, msg::Role::kClient, "client", "host", {}, {kClient}, {}};
-    log({msg::PeerJoined{peer}, msg::PeerJoined{client}});
-    step({PeerReady{kOther, true}});
-  }
-  const Actions& step(std::vector<Event> events) {
-    now += kMicrosecond;
-    core->step(events, now, actions);
-    core->check_invariants();
-    for (const AddSlab& slab : std::vector<AddSlab>(actions.slabs)) {  // the shell always obliges
-      std::vector<Launch> launches = actions.launches;
-      std::vector<msg::TracedStep> notes = actions.notes;
-      std::vector<Event> added{SlabAdded{slab.device, slab.bytes, true}};
-      core->step(added, now, actions);
-      actions.launches.insert(actions.launches.begin(), launches.begin(), launches.end());
-      actions.notes.insert(actions.notes.begin(), notes.begin(), notes.end());
-    }
-    return actions;
-  }
-  const Actions& log(std::vector<msg::LogEntry> entries) {
-    msg::Log log{1, next, std::move(entries)};
-    next += log.entries.size();
-    return step({log});
-  }
-  const Actions& completed(std::uint64_t sequence) { return step({StreamCompleted{0, 0, sequence}}); }
-  const Actions& from_peer(msg::PeerBatch batch, WorkerId peer = kOther) {
-    return step({PeerBatchReceived{peer, std::move(batch)}});
-  }
-
-  std::unique_ptr<Core> core;
-  Actions actions;
-  TimeNs now = 0;
-  std::uint64_t next = 1;
-};
-
-msg::Plan plan_of(std::vector<msg::PlannedOp> ops, std::vector<ArrayId> holds = {}, std::uint64_t graph = 1) {
-  return {GraphId{graph}, 0, std::move(ops), std::move(holds)};
-}
-
-}  // namespace
+using namespace tilewise::worker::test;
 
 TEST_CASE("dependent steps are launched without waiting, and memory returns when the last use is enqueued") {
   Lists lists;
@@ -582,4 +493,57 @@ TEST_CASE("a device whose tasks do not fit waits for memory") {
   REQUIRE(open.size() == 1);
   CHECK(open[0].kind == msg::TraceKind::kNoMemory);
   CHECK(open[0].op == OpId{1});
+}
+
+TEST_CASE(
+    "steps of an op that runs alone wait until all else has come to rest, and all else waits for them") {
+  Lists lists;
+  const ir::Op a = source(10, 2);
+  CHECK(lists.log({plan_of({on(kHere, 1, a)}, {ArrayId{10}})}).launches.size() == 2);
+  ir::Op b = source(11, 2);
+  lists.log({plan_of({on(kPeer, 2, b)}, {ArrayId{11}}, 2)});
+  // Two of its blocks are to be made again here, after a worker died with them.
+  msg::PlannedOp again{OpId{3}, b, ir::Placement::of_runs(b.space.counts(), {{0, 2, kHere}}), false, OpId{2}};
+  again.alone = true;
+  const Actions& actions = lists.log({msg::Recover{1, {plan_of({again}, {}, 2)}}});
+  CHECK(actions.launches.empty());
+  CHECK(lists.log({plan_of({on(kHere, 4, source(12, 1))}, {}, 3)}).launches.empty());
+  CHECK(lists.completed(1).launches.empty());
+  lists.completed(2);
+  REQUIRE(actions.launches.size() == 1);
+  CHECK(actions.launches[0].run.id == OpId{3});
+  lists.completed(3);
+  REQUIRE(actions.launches.size() == 1);
+  const OpId second = actions.launches[0].run.id;
+  lists.completed(4);
+  if (second != OpId{3}) {  // something else had its turn; then it comes alone again
+    REQUIRE(actions.launches.size() == 1);
+    CHECK(actions.launches[0].run.id == OpId{3});
+  }
+  lists.completed(5);
+  CHECK(lists.core->counters().tasks_done == 5);
+  CHECK(lists.core->counters().tasks_failed == 0);
+}
+
+TEST_CASE("a doomed task fails without running, and so do its dependents, with its story") {
+  Lists lists;
+  const ir::Op b = source(11, 2);
+  lists.log({plan_of({on(kPeer, 2, b), on(kHere, 3, map_of(11, 12, b.space))}, {ArrayId{12}}, 2)});
+  msg::PlannedOp doomed{OpId{4}, b, ir::Placement::of_runs(b.space.counts(), {{1, 1, kHere}}), false,
+                        OpId{2}};
+  doomed.op.kind = ir::OpKind::kCall;
+  doomed.op.attrs = ir::CallAttrs{.kernel = "doomed"};
+  doomed.doomed = {Errc::kTaskFailed, "three workers"};
+  const Actions& actions = lists.log({msg::Recover{1, {plan_of({doomed}, {}, 2)}}});
+  CHECK(actions.launches.empty());
+  std::vector<msg::TaskFailed> failures;
+  for (const msg::Message& message : actions.to_scheduler) {
+    if (const auto* failed = std::get_if<msg::TaskFailed>(&message)) failures.push_back(*failed);
+  }
+  REQUIRE(failures.size() == 2);
+  for (const msg::TaskFailed& failed : failures) {
+    CHECK(failed.point == 1);
+    CHECK(failed.why == msg::Outcome{Errc::kTaskFailed, "three workers"});
+  }
+  CHECK(lists.core->counters().tasks_failed == 2);
 }

@@ -227,6 +227,8 @@ Slot Core::Impl::add_op(GraphId graph, msg::PlannedOp& planned, std::uint64_t ve
   op.done = planned.done;
   op.version = version;
   if (planned.of) op.order = planned.of;
+  op.alone = planned.alone;
+  if (!planned.doomed.ok()) op.doomed = outcome(planned.doomed);
   for (const ir::Operand& operand : op.entry->op.operands) read_from(slot, array_by_id.at(operand.array));
   return slot;
 }

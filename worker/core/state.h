@@ -178,6 +178,8 @@ struct OpState {
   bool retired = false;
   bool to_forget = false;  // in the list of those to look at
   Slot cancelled = kNone;  // outcome
+  Slot doomed = kNone;     // outcome: its tasks fail so instead of running
+  bool alone = false;      // its steps run while nothing else runs here
   bool runs() const { return entry->op.kind != ir::OpKind::kFetch && entry->op.kind != ir::OpKind::kProvide; }
 };
 
@@ -478,6 +480,7 @@ struct Core::Impl {
   void usable(Slot copy);
   void leave_eager(Slot task);
   void advance(std::uint16_t device);
+  void launch_alone();
   enum class Launched { kYes, kWaiting, kBlocked, kFinished };
   Launched launch_steps(Slot task);
   void enqueue_step(Slot task, const std::vector<Slot>& inputs, Launch& launch);
@@ -644,7 +647,11 @@ struct Core::Impl {
   int disk_tries = 0;         // since it took something
   bool disk_broken = false;   // writes fail: what is there can be read
   bool launching = false;     // `inputs` are about to be read
-  std::vector<Slot> locked;   // inputs of a device's lowest task (find_victims)
+  // Of ops whose steps run alone: while a task waits for its turn nothing is launched, nor while its step runs.
+  Slot next_alone = kNone;
+  bool alone_runs = false;
+  std::int64_t flights = 0;  // steps enqueued and unfinished, on all devices
+  std::vector<Slot> locked;  // inputs of a device's lowest task (find_victims)
   bool tiers_dirty = false;
   struct Abandoned {
     std::uint16_t device = 0;

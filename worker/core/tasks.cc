@@ -88,6 +88,7 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
     queue.ready.push_back(t);
   else
     wait_for(t, missing);
+  if (const Slot why = ops[tasks[t].op].doomed; why != kNone) fail_task(t, why);
   return true;
 }
 
@@ -269,11 +270,30 @@ int Core::Impl::pick_stream(std::uint16_t d) const {
   return best;
 }
 
+// A task whose step has to run alone: everything else has come to rest, now it may.
+void Core::Impl::launch_alone() {
+  if (flights > 0) return;
+  alone_runs = false;
+  if (next_alone == kNone) return;
+  const Slot t = std::exchange(next_alone, kNone);
+  Queue& queue = queues[tasks[t].queue];
+  std::erase(queue.ready, t);
+  switch (launch_steps(t)) {
+    case Launched::kYes: queue.ready.push_front(t); break;
+    case Launched::kBlocked:
+      tasks[t].state = TaskState::kBlocked;
+      queue.blocked.push_back(t);
+      break;
+    case Launched::kWaiting:
+    case Launched::kFinished: break;
+  }
+}
+
 // Launches what is ready until the streams have enough.
 void Core::Impl::advance(std::uint16_t d) {
   DeviceState& device = devices[d];
   bool stalled = false;  // out of memory: only the lowest task may still try
-  for (;;) {
+  while (next_alone == kNone && !alone_runs) {
     const Slot q = next_queue(device);
     if (q == kNone) return;
     const Slot t = queues[q].ready.front();
@@ -332,6 +352,10 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
     }
     const int room = task.admitted ? task.stream : pick_stream(task.device);
     if (room < 0) return Launched::kYes;
+    if (op.alone && flights > 0) {
+      next_alone = t;
+      return Launched::kYes;
+    }
     const StreamState& stream = devices[task.device].streams[static_cast<std::size_t>(room)];
     if (task.admitted && (static_cast<std::int32_t>(stream.flight.size()) >= options.queue_steps ||
                           (stream.flight.size() >= 2 && stream.queued_ns >= options.queue_ns))) {
@@ -467,6 +491,8 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
   charge(device, task.queue, static_cast<double>(op.entry->model_ns));
   stream.flight.push_back(std::move(flight));
   ++task.in_flight;
+  ++flights;
+  alone_runs |= op.alone;
   ++task.next;
   task.last_sequence = launch.sequence;
   out->launches.push_back(std::move(launch));
@@ -546,6 +572,7 @@ void Core::Impl::finish_task(Slot t) {
   OpState& op = ops[task.op];
   Queue& queue = queues[task.queue];
   task.finished = true;
+  if (next_alone == t) next_alone = kNone;
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     const Slot c = task.outputs[i];
     if (c == kNone) continue;
@@ -602,6 +629,7 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
   while (!stream.flight.empty() && stream.flight.front().sequence <= event.sequence) {
     const InFlight flight = std::move(stream.flight.front());
     stream.flight.pop_front();
+    --flights;
     stream.queued_ns -= flight.model_ns;
     ++device.steps_run;
     Task& task = tasks[flight.task];

@@ -68,6 +68,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   runtime.reference_kernels = d.options_.reference_kernels;
   runtime.one_core = d.options_.one_core;
   runtime.trace_records = d.options_.trace_records;
+  runtime.black_box = d.options_.black_box;
   d.service_ = std::make_unique<Service>(*d.exchange_, d.copier_);
   d.runtime_ =
       std::make_unique<Runtime>(std::move(devices), &plugins, runtime, d.copier_, [&loop] { loop.wake(); });
@@ -102,6 +103,11 @@ Daemon::~Daemon() {
   loop_.set_batch_hook({});
   if (retry_ != 0) loop_.cancel(retry_);
   if (timer_ != 0) loop_.cancel(timer_);
+  if (courier_ && options_.lease_ns > 0) {
+    if (codec::encode(msg::Leave{}, buffer_))
+      (void)courier_->send(codec::frame_type(msg::Leave{}), buffer_.bytes());
+    courier_->flush();
+  }
   courier_.reset();  // the scheduler sees at once that we go
   // Queued kernels may read peers' memory, and transfers ours: devices come to rest, then the exchange lets go, then
   // the slabs are freed.
@@ -140,7 +146,8 @@ void Daemon::on_connected(Result<std::unique_ptr<net::Link>> link) {
   };
   handlers.on_back = [](std::uint32_t term) { daemon::log_info("scheduler back", {{"term", term}}); };
   courier_ = std::make_unique<courier::Courier>(
-      loop_, courier::Options{options_.scheduler, options_.token, options_.reconnect_timeout_ns},
+      loop_,
+      courier::Options{options_.scheduler, options_.token, options_.reconnect_timeout_ns, options_.lease_ns},
       std::move(handlers), std::move(*link));
   msg::Join join;
   join.role = msg::Role::kWorker;
@@ -150,6 +157,8 @@ void Daemon::on_connected(Result<std::unique_ptr<net::Link>> link) {
   join.addresses = addresses_;
   join.devices = runtime_->describe();
   join.plugins = plugins_;
+  join.lease_ns = options_.lease_ns;
+  if (options_.black_box != nullptr) join.black_box = options_.black_box->number();
   send(join);
 }
 
@@ -173,6 +182,7 @@ void Daemon::on_welcome(const msg::Welcome& welcome) {
     return end(error(welcome.refused.code, "the scheduler refused us: " + welcome.refused.message));
   if (self_) return;
   self_ = welcome.you;
+  if (options_.black_box != nullptr) options_.black_box->set_worker(self_);
   exchange_->set_self(self_);
   service_->bind(self_, *runtime_);
   const Status started = runtime_->start(welcome, *service_, [this](const msg::Message& m) { send(m); });

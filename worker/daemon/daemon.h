@@ -27,8 +27,10 @@ struct DaemonOptions {
   std::uint64_t trace_records = StepLog::kUsual;
   store::SpillOptions spill;
   TimeNs silence_ns = 10 * kSecond;  // a host that answers nothing for so long is taken for gone
+  BlackBox* black_box = nullptr;     // for a supervisor; outlives the daemon
   TimeNs connect_timeout_ns = 30 * kSecond;
   TimeNs reconnect_timeout_ns = 60 * kSecond;  // how long a scheduler that keeps its state may be away
+  TimeNs lease_ns = 0;                         // how long the way to a scheduler that lives may be broken
 };
 
 class Daemon {

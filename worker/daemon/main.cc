@@ -16,6 +16,7 @@
 
 #include "daemon.h"
 #include "devices.h"
+#include "last_words.h"
 #include "supervisor.h"
 
 using namespace tilewise;
@@ -23,6 +24,7 @@ using namespace tilewise;
 namespace {
 
 const std::string kName = "tilewise-worker";
+constexpr TimeNs kTellNs = 2 * kSecond;  // the scheduler waits for less
 constexpr auto kEndTime =
     std::chrono::milliseconds(1'500);  // for kernels under way, after which nobody waits for them
 
@@ -30,8 +32,9 @@ struct Settings {
   daemon::CommonOptions common;
   std::string scheduler, devices, memory, name, spill_dir, spill_limit;
   std::vector<std::string> plugins;
-  double connect_timeout_s = 30, reconnect_timeout_s = 60;
+  double connect_timeout_s = 30, reconnect_timeout_s = 60, lease_s = 0;
   std::uint64_t trace_records = worker::StepLog::kUsual;
+  int black_box = -1;
   bool respawn = false, no_map = false, strict_lanes = false, reference_kernels = false;
 };
 
@@ -77,6 +80,7 @@ Result<Setup> check(const Settings& settings) {
   setup.options.trace_records = settings.trace_records;
   setup.options.connect_timeout_ns = static_cast<TimeNs>(settings.connect_timeout_s * 1e9);
   setup.options.reconnect_timeout_ns = static_cast<TimeNs>(settings.reconnect_timeout_s * 1e9);
+  setup.options.lease_ns = static_cast<TimeNs>(settings.lease_s * 1e9);
   setup.plan.cores = daemon::usable_cores(settings.common.cores);
   if (!settings.memory.empty()) {
     TW_ASSIGN(setup.plan.memory_bytes, daemon::parse_bytes(settings.memory));
@@ -102,6 +106,17 @@ void end_in_time(int code) {
   }).detach();
 }
 
+// A supervisor's word on its worker. What cannot be told is lost: the worker counts as dead all the same.
+void tell(const Settings& settings, const msg::LastWords& words) {
+  const auto said = [&]() -> Status {
+    TW_ASSIGN(const Setup setup, check(settings));
+    return worker::tell_last_words(setup.options.scheduler, setup.options.token, words, kTellNs);
+  }();
+  if (!said)
+    daemon::log_warn("cannot tell the scheduler how its worker ended",
+                     {{"why", daemon::to_string(said.error())}});
+}
+
 int work(const Settings& settings) {
   const auto usage = [](const Error& error) { return daemon::fail(kName, error, daemon::kExitUsage); };
   const auto failure = [](const Error& error) { return daemon::fail(kName, error, daemon::kExitFailure); };
@@ -117,6 +132,13 @@ int work(const Settings& settings) {
   }
   auto devices = worker::make_devices(setup->names, setup->plan);
   if (!devices) return failure(devices.error());
+  std::unique_ptr<worker::BlackBox> black_box;
+  if (settings.black_box >= 0) {
+    auto opened = worker::BlackBox::open(settings.black_box);
+    if (!opened) return usage(opened.error());
+    black_box = std::move(*opened);
+    setup->options.black_box = black_box.get();
+  }
 
   const bool spare = setup->plan.cores > static_cast<int>(setup->names.size());
   setup->options.one_core =
@@ -146,6 +168,7 @@ int work(const Settings& settings) {
   if (!worker)
     return worker.error().code == Errc::kInvalidArgument ? usage(worker.error()) : failure(worker.error());
   (*loop)->run();
+  if (black_box) black_box->close();
   const int code = outcome ? daemon::kExitOk : failure(outcome.error());
   end_in_time(code);
   worker->reset();
@@ -183,16 +206,22 @@ int main(int argc, char** argv) {
                  "So many steps, waits and transfers are remembered for the timeline, 80 bytes each")
       ->capture_default_str()
       ->check(CLI::Range(std::uint64_t{1} << 10, worker::StepLog::kMost));
+  app.add_option(
+         "--lease", s.lease_s,
+         "Seconds that the link to the scheduler may be broken before the worker counts as lost; 0: none")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 604'800.0));
   app.add_flag("--no-map", s.no_map,
                "Copy blocks between processes of this host instead of reading them in place");
   app.add_flag("--strict-lanes", s.strict_lanes,
                "A transfer that would be staged through the host is an error");
   app.add_flag("--reference-kernels", s.reference_kernels, "Plain, slow kernels, for comparison");
   app.add_flag("--respawn", s.respawn, "Stay as a parent that starts the worker again when it dies");
+  app.add_option("--black-box", s.black_box, "Descriptor inherited from a supervisor")->group("");
   if (const auto code = daemon::parse(app, argc, argv)) return *code;
   daemon::keep_freed_memory();
   if (!s.respawn) return work(s);
   if (Status ok = daemon::start_log(kName, s.common.log_level, s.common.log_format); !ok)
     return daemon::fail(kName, ok.error(), daemon::kExitUsage);
-  return worker::supervise(argc, argv, "--respawn");
+  return worker::supervise(argc, argv, "--respawn", [&](const msg::LastWords& words) { tell(s, words); });
 }

@@ -2,6 +2,7 @@
 
 #include <tilewise/daemon/log.h>
 #include <tilewise/daemon/program.h>
+#include <tilewise/worker/black_box.h>
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -53,9 +54,14 @@ pid_t start(std::vector<char*>& arguments, const Signals& signals) {
 
 }  // namespace
 
-int supervise(int argc, char** argv, const std::string& without) {
+int supervise(int argc, char** argv, const std::string& without,
+              const std::function<void(const msg::LastWords&)>& tell) {
+  const auto box = BlackBox::create();
+  if (!box) return daemon::fail("tilewise-worker", box.error(), daemon::kExitFailure);
+  std::string black_box = "--black-box=" + std::to_string((*box)->fd());
   std::vector<char*> arguments;
   std::copy_if(argv, argv + argc, std::back_inserter(arguments), [&](char* a) { return a != without; });
+  arguments.push_back(black_box.data());
   arguments.push_back(nullptr);
   const Signals signals;
   milliseconds wait = kFirstWait;
@@ -72,12 +78,17 @@ int supervise(int argc, char** argv, const std::string& without) {
     const bool killed = WIFSIGNALED(status);
     const int code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     if (told || code == daemon::kExitOk || code == daemon::kExitUsage) return code;
+    const std::string how = killed ? "killed by signal " + std::to_string(WTERMSIG(status)) + " (" +
+                                         strsignal(WTERMSIG(status)) + ")"
+                                   : "ended with exit code " + std::to_string(code);
+    if (const msg::LastWords words = (*box)->words(how); words.worker) tell(words);
+    if (Status ok = (*box)->renew(); !ok)
+      return daemon::fail("tilewise-worker", ok.error(), daemon::kExitFailure);
     if (Clock::now() - began >= kSteady) wait = kFirstWait;
-    daemon::log_warn(
-        "the worker ended, starting it again",
-        {{"pid", static_cast<std::int64_t>(child)},
-         {"why", killed ? std::string(strsignal(WTERMSIG(status))) : "exit code " + std::to_string(code)},
-         {"in_ms", static_cast<std::int64_t>(wait.count())}});
+    daemon::log_warn("the worker ended, starting it again",
+                     {{"pid", static_cast<std::int64_t>(child)},
+                      {"why", how},
+                      {"in_ms", static_cast<std::int64_t>(wait.count())}});
     const Clock::time_point until = Clock::now() + wait;
     for (milliseconds left = wait; left.count() > 0;
          left = std::chrono::duration_cast<milliseconds>(until - Clock::now())) {

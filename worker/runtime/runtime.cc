@@ -325,7 +325,12 @@ Status Runtime::launch_on_cuda(Local& local, const ResolvedStep& step, std::uint
 }
 
 StepSink Runtime::sink(Local& local, const Launch& launch) {
-  return {&local.meter(*launch.op), &steps_, &local.busy_ns[launch.stream], local.id, launch.stream};
+  return {&local.meter(*launch.op),
+          &steps_,
+          &local.busy_ns[launch.stream],
+          local.id,
+          launch.stream,
+          options_.black_box == nullptr ? nullptr : options_.black_box->slot(launch.device, launch.stream)};
 }
 
 msg::TraceReply Runtime::trace(const msg::TraceRequest& request) const {

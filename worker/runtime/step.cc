@@ -65,9 +65,11 @@ Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call,
     call.scratch = static_cast<std::byte*>(std::align(256, static_cast<std::size_t>(bytes), at, room));
   }
   const TimeNs start = monotonic_now();
-  Status done = kernels.run(call);
-  const TimeNs end = monotonic_now();
   const OpEntry& op = *step.op;
+  if (sink.slot != nullptr) sink.slot->begin(step.run.id, sink.id, step.point);
+  Status done = kernels.run(call);
+  if (sink.slot != nullptr) sink.slot->end();
+  const TimeNs end = monotonic_now();
   sink.meter->add(op.model_ns, end - start);
   sink.busy_ns->fetch_add(end - start, std::memory_order_relaxed);
   if (step.run.busy_ns != nullptr)

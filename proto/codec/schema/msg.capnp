@@ -38,6 +38,8 @@ struct Join {
   addresses @4 :List(Text);  # where I can be reached, best first; up to 4096 bytes each
   devices @5 :List(DeviceDesc);  # a client lists its one endpoint
   plugins @6 :List(PluginDesc);
+  blackBox @7 :UInt64;     # workers: names me in my supervisor's LastWords; 0: I have none
+  leaseNs @8 :Int64;       # how long I may stay away when my link breaks, unless I said Leave
 }
 
 struct Welcome {
@@ -46,7 +48,8 @@ struct Welcome {
   session @2 :UInt32;      # clients only, else 0
   devices @3 :List(UInt32);  # in the order of Join
   refused @4 :Outcome;     # an error: the link closes after this
-  state @5 :UInt64;        # names what I keep on disk; 0: nothing
+  state @5 :UInt64;        # names what I know of my peers; 0: with this link you are lost
+  durable @6 :Bool;        # it is on disk, and outlives my process
 }
 
 struct Resume {
@@ -82,6 +85,8 @@ struct PlannedOp {
   of @4 :UInt64;           # in a recovery: OpId of the op whose blocks these are
   listed @5 :Bool;         # the placement is `runs`
   runs @6 :List(Ir.Run);   # rising
+  alone @7 :Bool;          # its steps run while no other step runs on their worker
+  doomed @8 :Outcome;      # an error: its tasks are not run but fail so
 }
 
 struct Plan {
@@ -254,6 +259,9 @@ struct Submit {
   ops @2 :List(Ir.Op);     # arrays named by the session's numbers; producers before users; at most 65,536
   holds @3 :List(UInt64);  # outputs I keep until I release them
   weight @4 :UInt32;       # my share of contended devices beside other sessions', 1 to 10,000
+  replicas @5 :List(Replicas);  # of `holds`: blocks kept by more than one worker
+
+  struct Replicas { number @0 :UInt64; workers @1 :UInt32; }
 }
 
 struct NamedArray { number @0 :UInt64; array @1 :UInt64; }  # the session's number, the ArrayId
@@ -505,6 +513,16 @@ struct DrainReply {
   bytes @7 :Int64;
 }
 
+struct LastWords {
+  # From a supervisor: how its worker ended, and what was running there.
+  worker @0 :UInt32;
+  blackBox @1 :UInt64;     # as in the worker's Join
+  how @2 :Text;
+  running @3 :List(Running);
+
+  struct Running { op @0 :UInt64; device @1 :UInt32; point @2 :Int64; }  # C-order number in the op's space
+}
+
 struct PeerBatch {
   # Processed in this order.
   subscribes @0 :List(Subscribe);
@@ -554,5 +572,7 @@ struct Message {
     drained @31 :Drained;
     drainRequest @32 :DrainRequest;
     drainReply @33 :DrainReply;
+    lastWords @34 :LastWords;
+    leave @35 :Void;                  # I end this link on purpose
   }
 }

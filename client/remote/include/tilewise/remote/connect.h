@@ -19,12 +19,16 @@ struct Options {
   bool strict_lanes = false;
   TimeNs timeout_ns = 10 * kSecond;    // for connecting and being welcomed, retries included
   TimeNs reconnect_ns = 60 * kSecond;  // how long a scheduler that keeps its state may be away
+  // How long the link may be broken, or this process be out of reach, before all that it asked for is given up and what it
+  // holds is released. 0: not at all. At most seven days.
+  TimeNs lease_ns = 10 * kSecond;
 };
 
 // kUnavailable (nobody listens), kUnauthenticated (another token), kVersionMismatch, kTimeout, or the scheduler's refusal.
 Result<std::unique_ptr<client::Endpoint>> connect(const Options& options);
 
-// With the token found as every program finds it, and with $TILEWISE_TOKEN_FILE and $TILEWISE_NO_MAP.
+// With the token found as every program finds it, and with $TILEWISE_TOKEN_FILE, $TILEWISE_NO_MAP and $TILEWISE_LEASE
+// (seconds).
 Result<std::unique_ptr<client::Endpoint>> connect_from_environment(const std::string& scheduler,
                                                                    const std::string& name);
 

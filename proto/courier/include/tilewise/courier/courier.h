@@ -1,4 +1,4 @@
-// A peer's link to the scheduler. Where the scheduler keeps its state (Welcome::state), the link outlives its process: a
+// A peer's link to the scheduler. For a peer with a lease, and where the scheduler keeps its state on disk (Welcome), a
 // break is followed by new attempts, and what one side had not received is sent again. What is above sees one stream
 // of messages each way, in order, each once.
 //
@@ -16,7 +16,8 @@ namespace tilewise::courier {
 struct Options {
   net::Address scheduler;
   net::Token token;
-  TimeNs reconnect_ns = 60 * kSecond;  // how long a scheduler may be away
+  TimeNs reconnect_ns = 60 * kSecond;  // how long a scheduler that keeps its state on disk may be away
+  TimeNs lease_ns = 0;                 // as in our Join: how long the way to another one may be broken
   TimeNs silence_ns = 30 * kSecond;    // a scheduler that says nothing for so long is taken for gone
 };
 
@@ -70,6 +71,8 @@ class Courier {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // ends with this
 
   std::uint64_t state_ = 0;  // 0: the scheduler keeps nothing, or has not said yet
+  bool durable_ = false;     // it keeps that on disk
+  TimeNs patience_ns_ = 0;   // for what is under way
   bool keeps_ = true;        // what is sent; until Welcome says that it is no use
   WorkerId me_;
   std::uint32_t term_ = 0;

@@ -60,6 +60,9 @@ struct Join {
       addresses;  // where peers connect, best first: "unix-abstract:...", "tcp://10.0.0.7:41233"
   std::vector<DeviceDesc> devices;  // client: its one endpoint
   std::vector<PluginDesc> plugins;
+  std::uint64_t black_box = 0;  // workers: by this number a supervisor tells how it died; 0: there is none
+  // How long one whose link broke may stay away, unless it said Leave. 0: not at all.
+  std::int64_t lease_ns = 0;
   friend bool operator==(const Join&, const Join&) = default;
 };
 struct Welcome {
@@ -68,12 +71,14 @@ struct Welcome {
   SessionId session;              // clients only
   std::vector<DeviceId> devices;  // in the order of Join
   Outcome refused;                // ok: accepted; else the link closes after this
-  std::uint64_t state = 0;        // names what this scheduler keeps on disk; 0: it keeps nothing
+  std::uint64_t state = 0;        // names what this scheduler knows of its peers; 0: a broken link is the end
+  bool durable = false;           // it keeps that on disk, and outlives its process
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 
-// Where a scheduler keeps its state, links to it outlive its process. Both sides count the messages of a peer, but for
-// these three, from its Join and Welcome on; what is not known to have arrived is kept and sent again on the next link.
+// A peer with a lease, and any peer of a scheduler that keeps its state on disk, outlives its link. Both sides count the
+// messages of a peer, but for these three, from its Join and Welcome on; what is not known to have arrived is kept and sent
+// again on the next link.
 struct Resume {  // first on such a link, instead of Join
   std::uint64_t state = 0;
   WorkerId me;
@@ -89,6 +94,10 @@ struct Resumed {
 struct Ack {  // either way
   std::uint64_t received = 0;
   friend bool operator==(const Ack&, const Ack&) = default;
+};
+
+struct Leave {  // from a peer with a lease: the end of this link is meant
+  friend bool operator==(const Leave&, const Leave&) = default;
 };
 
 struct PeerInfo {
@@ -109,10 +118,13 @@ struct PlannedOp {
   ir::Placement placement;  // of op.space
   bool done = false;  // its blocks exist, nothing is to be run: in a late joiner's snapshot, and in Recover
   OpId of;  // in Recover: the op some of whose blocks this one makes again, or that has them elsewhere now
+  bool alone = false;  // its steps run while no other step runs on their worker
+  Outcome doomed;      // not ok: its tasks are not run but fail so
   friend bool operator==(const PlannedOp&, const PlannedOp&) = default;
 };
 // A session's share of a device that several sessions use, beside the others'.
 constexpr std::uint32_t kDefaultWeight = 100, kMaxWeight = 10'000;
+constexpr std::uint32_t kMaxReplicas = 8;
 
 struct Plan {
   GraphId graph;
@@ -316,6 +328,21 @@ struct Stuck {  // nothing can be spilled, nothing is in flight, and the lowest 
   friend bool operator==(const Stuck&, const Stuck&) = default;
 };
 
+// From a supervisor, as a tool: how a worker ended, and what its devices were executing at that moment.
+struct LastWords {
+  WorkerId worker;
+  std::uint64_t black_box = 0;  // as the worker joined
+  std::string how;              // "killed by signal 6 (Aborted)"
+  struct Running {
+    OpId op;
+    DeviceId device;
+    std::int64_t point = 0;  // C-order number in the op's space
+    friend bool operator==(const Running&, const Running&) = default;
+  };
+  std::vector<Running> running;
+  friend bool operator==(const LastWords&, const LastWords&) = default;
+};
+
 // What a worker has of the ops that a PeerLost names, at the moment it applies it.
 struct Held {
   struct Share {  // points of an op that a device of the worker owns
@@ -357,6 +384,8 @@ struct Submit {
   std::vector<ir::Op> ops;  // user-level kinds; producers before users; operands may name earlier submits'
   std::vector<std::uint64_t> holds;       // outputs the session keeps until it releases them
   std::uint32_t weight = kDefaultWeight;  // of the session: its share of contended devices, 1 to kMaxWeight
+  // Of `holds`: those whose blocks are to be kept by so many workers each, 2 to kMaxReplicas.
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> replicas;
   friend bool operator==(const Submit&, const Submit&) = default;
 };
 struct SubmitReply {
@@ -667,7 +696,8 @@ using Message =
     std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply, GraphProgress,
                  GraphDone, ReleaseArrays, CancelRequest, StatusRequest, StatusReply, Shutdown, Ping, Pong,
                  Refusal, PeerHello, ArenaMap, PeerBatch, Explain, Explanation, TraceRequest, TraceReply,
-                 Held, Resume, Resumed, Ack, BlocksRequest, BlocksReply, Drained, DrainRequest, DrainReply>;
+                 Held, Resume, Resumed, Ack, BlocksRequest, BlocksReply, Drained, DrainRequest, DrainReply, LastWords,
+                 Leave>;
 std::string_view name_of(const Message& message);
 
 }  // namespace tilewise::msg

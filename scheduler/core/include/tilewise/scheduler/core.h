@@ -24,6 +24,13 @@ struct Closed {
   Conn conn;
   Error why;
 };
+// The link of a peer with a lease broke: it may come back, with Returned, until that ends.
+struct Broken {
+  Conn conn;
+};
+struct Returned {
+  Conn conn;
+};
 // An operator's wish, which the shell has checked. Nothing happens if there is no such graph or array any more.
 struct OperatorCancel {
   GraphId graph;
@@ -36,7 +43,8 @@ struct
   WorkerId worker;
   bool on = true;
 };
-using Event = std::variant<Received, Closed, OperatorCancel, OperatorRelease, OperatorDrain>;
+using Event =
+    std::variant<Received, Closed, Broken, Returned, OperatorCancel, OperatorRelease, OperatorDrain>;
 
 struct Send {
   Conn to;
@@ -60,7 +68,8 @@ using Action = std::variant<Send, Close, EndProcess, GraphEnded>;
 
 struct Options {
   std::uint32_t term = 1;
-  std::uint64_t state = 0;  // Welcome::state, for all but tools
+  std::uint64_t state = 0;  // Welcome::state, for all who outlive their links
+  bool durable = false;     // Welcome::durable
   std::uint64_t seed = 1;
   TimeNs ping_every_ns = 2 * kSecond;
   TimeNs silence_ns = 10 * kSecond;               // a link silent this long is closed and its peer lost
@@ -72,6 +81,7 @@ struct Options {
   std::size_t max_lineage_ops = 200'000;         // forgotten by workers, kept to make lost blocks again
   std::size_t max_recovered_blocks = 4'000'000;  // of one recovery
   TimeNs recovery_wait_ns = 30 * kSecond;        // how long lost blocks wait for a worker when there is none
+  TimeNs last_words_ns = 1 * kSecond;   // how long they wait for a supervisor's word on its dead worker
   std::string software_version;         // what joiners must run; empty: what the oldest joined peer runs
   std::vector<std::string> passes_off;  // planning passes to leave out, by name (tilewise/plan)
   std::size_t history_graphs = 0;       // how many that ended are remembered, for people (view)

@@ -21,6 +21,7 @@ struct RuntimeOptions {
   std::int64_t slab_bytes = 256 << 20;
   bool map_peers = true;
   bool reference_kernels = false;  // slow and plain, for comparison
+  BlackBox* black_box = nullptr;   // outlives the runtime
   // There is no core for an executor beside this thread: short steps run here, where no wake-up stands between them.
   bool one_core = false;
   std::uint64_t trace_records = StepLog::kUsual;  // remembered for people; 80 bytes each

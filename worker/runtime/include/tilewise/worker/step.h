@@ -2,6 +2,7 @@
 // from the op's geometry.
 #pragma once
 #include <tilewise/kernels/kernels.h>
+#include <tilewise/worker/black_box.h>
 #include <tilewise/worker/core.h>
 #include <tilewise/worker/meter.h>
 #include <tilewise/worker/step_log.h>
@@ -25,6 +26,7 @@ struct StepSink {
   std::atomic<std::int64_t>* busy_ns = nullptr;  // of the stream, in all; never null where a step runs
   DeviceId id;
   std::uint8_t stream = 0;
+  BlackBox::Slot* slot = nullptr;  // of the stream; may be null
 };
 
 // Fills `call`. Thread-safe; `reads` is scratch.

@@ -1,0 +1,111 @@
+#include "shrink.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <vector>
+
+namespace tilewise::sim {
+namespace {
+
+struct Knob {
+  const char* name;
+  double least;
+  double (*get)(const Knobs&);
+  void (*set)(Knobs&, double);
+};
+
+template <auto Member> constexpr Knob knob(const char* name, double least) {
+  return {name, least, [](const Knobs& k) { return static_cast<double>(k.*Member); },
+          [](Knobs& k, double value) {
+            k.*Member = static_cast<std::remove_reference_t<decltype(k.*Member)>>(value);
+          }};
+}
+
+constexpr Knob kAll[] = {knob<&Knobs::clients>("clients", 1),
+                         knob<&Knobs::requests>("requests", 1),
+                         knob<&Knobs::kills>("kills", 0),
+                         knob<&Knobs::drains>("drains", 0),
+                         knob<&Knobs::breaks>("breaks", 0),
+                         knob<&Knobs::vanish>("vanish", 0),
+                         knob<&Knobs::poison>("poison", 0),
+                         knob<&Knobs::scheduler_crashes>("scheduler_crashes", 0),
+                         knob<&Knobs::kill_worker>("kill_worker", 0),
+                         knob<&Knobs::fail_step>("fail_step", 0),
+                         knob<&Knobs::cancel>("cancel", 0),
+                         knob<&Knobs::undo>("undo", 0),
+                         knob<&Knobs::respawn>("respawn", 0),
+                         knob<&Knobs::checkpoint>("checkpoint", 0),
+                         knob<&Knobs::disk_full>("disk_full", 0),
+                         knob<&Knobs::disk_fails>("disk_fails", 0),
+                         knob<&Knobs::duplicate>("duplicate", 0),
+                         knob<&Knobs::workers>("workers", 1),
+                         knob<&Knobs::devices_each>("devices_each", 1),
+                         knob<&Knobs::streams>("streams", 1),
+                         knob<&Knobs::window>("window", 2),
+                         knob<&Knobs::lazy_ns>("lazy_ns", 0),
+                         knob<&Knobs::max_delay_ns>("max_delay_ns", 1'000)};
+
+bool fails(const Knobs& knobs) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(World(knobs).run().violation.empty() ? 0 : 1);
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) < 0) return false;
+  if (WIFSIGNALED(status)) return WTERMSIG(status) != SIGALRM;
+  return WEXITSTATUS(status) != 0;
+}
+
+std::string text_of(double value) {
+  std::ostringstream s;
+  s.precision(15);
+  s << value;
+  return s.str();
+}
+
+}  // namespace
+
+Knobs with(Knobs knobs, const std::string& changes, std::string& wrong) {
+  std::istringstream in(changes);
+  for (std::string change; in >> change;) {
+    const std::size_t at = change.find('=');
+    const auto found = std::find_if(std::begin(kAll), std::end(kAll),
+                                    [&](const Knob& k) { return change.substr(0, at) == k.name; });
+    if (at == std::string::npos || found == std::end(kAll))
+      wrong = change;
+    else
+      found->set(knobs, std::strtod(change.c_str() + at + 1, nullptr));
+  }
+  return knobs;
+}
+
+std::string shrink(const Knobs& knobs, int worlds) {
+  Knobs smallest = knobs;
+  for (bool again = true; again && worlds > 0;) {
+    again = false;
+    for (const Knob& k : kAll) {
+      const double now = k.get(smallest);
+      for (const double value : {k.least, std::floor((k.least + now) / 2)}) {
+        if (value >= now || value < k.least || worlds-- <= 0) continue;
+        Knobs smaller = smallest;
+        k.set(smaller, value);
+        if (!fails(smaller)) continue;
+        smallest = smaller;
+        again = true;
+        break;
+      }
+    }
+  }
+  std::string changes;
+  for (const Knob& k : kAll) {
+    if (k.get(smallest) != k.get(knobs))
+      changes += (changes.empty() ? "" : " ") + std::string(k.name) + "=" + text_of(k.get(smallest));
+  }
+  return changes;
+}
+
+}  // namespace tilewise::sim

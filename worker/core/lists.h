@@ -1,0 +1,97 @@
+// For tests: the worker core as lists, events in, actions compared; every step is followed by a full check.
+#pragma once
+#include <tilewise/worker/core.h>
+
+#include <doctest/doctest.h>
+
+#include <deque>
+#include <memory>
+
+namespace tilewise::worker::test {
+
+constexpr DeviceId kHere{1}, kPeer{2}, kClient{3};
+constexpr WorkerId kSelf{1}, kOther{2}, kClientProcess{3};
+
+inline ir::Op source(std::uint64_t array, std::int64_t blocks, std::int64_t extent = 8) {
+  ir::Op op;
+  op.kind = ir::OpKind::kMap;
+  op.space = *ir::Grid::uniform({blocks * extent}, {extent});
+  op.outputs.push_back({array, ir::DType::kFloat64, op.space});
+  op.attrs = ir::MapAttrs{{{ir::TapeInstr{}}}};
+  return op;
+}
+
+inline ir::Op map_of(std::uint64_t from, std::uint64_t array, const ir::Grid& grid) {
+  ir::Op op = source(array, 1);
+  op.space = op.outputs[0].grid = grid;
+  op.operands.push_back({from, ir::View::identity(grid.shape())});
+  ir::TapeInstr load;
+  load.op = ir::TapeOp::kLoad;
+  op.attrs = ir::MapAttrs{{{load}}};
+  return op;
+}
+
+inline ir::Op fetch_of(std::uint64_t from, const ir::Grid& grid) {
+  ir::Op op;
+  op.kind = ir::OpKind::kFetch;
+  op.space = grid;
+  op.operands.push_back({from, ir::View::identity(grid.shape())});
+  op.attrs = ir::FetchAttrs{kClient};
+  return op;
+}
+
+inline msg::PlannedOp on(DeviceId device, std::uint64_t id, ir::Op op) {
+  const ir::Shape counts = op.space.counts();
+  return {OpId{id}, std::move(op),
+          ir::Placement::whole(counts, ir::Rule::constant(static_cast<int>(counts.size()), device)), false};
+}
+
+struct Lists {
+  explicit Lists(std::int64_t memory = 1 << 20, std::int32_t queue_steps = 256) {
+    Options options;
+    options.self = kSelf;
+    options.devices.push_back({kHere, 0, memory, memory, 1});
+    options.window = 8;
+    options.queue_steps = queue_steps;
+    core = std::make_unique<Core>(options);
+    msg::PeerInfo peer{kOther, msg::Role::kWorker, "other", "host", {}, {kPeer}, {}};
+    msg::PeerInfo client{kClientProcess, msg::Role::kClient, "client", "host", {}, {kClient}, {}};
+    log({msg::PeerJoined{peer}, msg::PeerJoined{client}});
+    step({PeerReady{kOther, true}});
+  }
+  const Actions& step(std::vector<Event> events) {
+    now += kMicrosecond;
+    core->step(events, now, actions);
+    core->check_invariants();
+    for (const AddSlab& slab : std::vector<AddSlab>(actions.slabs)) {  // the shell always obliges
+      std::vector<Launch> launches = actions.launches;
+      std::vector<msg::TracedStep> notes = actions.notes;
+      std::vector<Event> added{SlabAdded{slab.device, slab.bytes, true}};
+      core->step(added, now, actions);
+      actions.launches.insert(actions.launches.begin(), launches.begin(), launches.end());
+      actions.notes.insert(actions.notes.begin(), notes.begin(), notes.end());
+    }
+    return actions;
+  }
+  const Actions& log(std::vector<msg::LogEntry> entries) {
+    msg::Log log{1, next, std::move(entries)};
+    next += log.entries.size();
+    return step({log});
+  }
+  const Actions& completed(std::uint64_t sequence) { return step({StreamCompleted{0, 0, sequence}}); }
+  const Actions& from_peer(msg::PeerBatch batch, WorkerId peer = kOther) {
+    return step({PeerBatchReceived{peer, std::move(batch)}});
+  }
+
+  std::unique_ptr<Core> core;
+  Actions actions;
+  TimeNs now = 0;
+  std::uint64_t next = 1;
+};
+
+inline msg::Plan plan_of(std::vector<msg::PlannedOp> ops, std::vector<ArrayId> holds = {},
+                         std::uint64_t graph = 1) {
+  return {GraphId{graph}, 0, std::move(ops), std::move(holds)};
+}
+
+}  // namespace tilewise::worker::test

@@ -1,0 +1,93 @@
+#include <tilewise/worker/black_box.h>
+
+#include <tilewise/worker/core.h>
+
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace tilewise::worker {
+namespace {
+
+Error system_error(const std::string& what) {
+  return error(Errc::kIo, "black box: " + what + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
+Result<BlackBox::Memory*> BlackBox::map(int fd) {
+  void* at = mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (at == MAP_FAILED) return system_error("cannot map it");
+  return static_cast<Memory*>(at);
+}
+
+Result<std::unique_ptr<BlackBox>> BlackBox::create() {
+  const int fd = memfd_create("tilewise-black-box", 0);
+  if (fd < 0) return system_error("no memory for it");
+  if (ftruncate(fd, sizeof(Memory)) != 0) {
+    const Error why = system_error("no memory for it");
+    ::close(fd);
+    return why;
+  }
+  auto memory = map(fd);
+  if (!memory) {
+    ::close(fd);
+    return memory.error();
+  }
+  std::unique_ptr<BlackBox> box(new BlackBox(fd, *memory));
+  TW_TRY(box->renew());
+  return box;
+}
+
+Result<std::unique_ptr<BlackBox>> BlackBox::open(int fd) {
+  struct stat found {};
+  if (fstat(fd, &found) != 0) return system_error("descriptor " + std::to_string(fd));
+  if (!S_ISREG(found.st_mode) || found.st_size != sizeof(Memory))
+    return error(Errc::kInvalidArgument, "descriptor " + std::to_string(fd) + " is no black box");
+  TW_ASSIGN(Memory * memory, map(fd));
+  ::close(fd);
+  std::unique_ptr<BlackBox> box(new BlackBox(-1, memory));
+  if (memory->header.magic != kMagic)
+    return error(Errc::kInvalidArgument, "descriptor " + std::to_string(fd) + " is no black box");
+  return box;
+}
+
+BlackBox::~BlackBox() {
+  munmap(memory_, sizeof(Memory));
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Status BlackBox::renew() {
+  std::uint64_t number = 0;
+  while (number == 0) {
+    if (getrandom(&number, sizeof number, 0) != sizeof number) return system_error("no random number");
+  }
+  new (memory_) Memory();  // all zero
+  memory_->header.magic = kMagic;
+  memory_->header.number = number;
+  return {};
+}
+
+BlackBox::Slot* BlackBox::slot(std::size_t device, std::size_t stream) {
+  const std::size_t at = device * kMaxStreams + stream;
+  return at < kSlots ? &memory_->slots[at] : nullptr;
+}
+
+msg::LastWords BlackBox::words(std::string how) const {
+  msg::LastWords words{
+      WorkerId{header().worker.load(std::memory_order_acquire)}, number(), std::move(how), {}};
+  if (header().closed.load(std::memory_order_acquire)) return words;
+  for (const Slot& slot : memory_->slots) {
+    const std::uint64_t op = slot.op_.load(std::memory_order_acquire);
+    if (op == 0) continue;
+    words.running.push_back({OpId{op}, DeviceId{slot.device_.load(std::memory_order_relaxed)},
+                             slot.point_.load(std::memory_order_relaxed)});
+  }
+  return words;
+}
+
+}  // namespace tilewise::worker

@@ -1,0 +1,52 @@
+#include <tilewise/worker/black_box.h>
+
+#include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+
+using namespace tilewise;
+using namespace tilewise::worker;
+
+TEST_CASE("what a process was executing when it died is known afterwards; what had ended is not told") {
+  const auto box = BlackBox::create().value();
+  const std::uint64_t first = box->number();
+  CHECK(first != 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto own = BlackBox::open(dup(box->fd()));
+    if (!own || (*own)->number() != first) _exit(1);
+    (*own)->set_worker(WorkerId{7});
+    (*own)->slot(0, 0)->begin(OpId{11}, DeviceId{3}, 5);
+    (*own)->slot(0, 0)->end();
+    (*own)->slot(0, 1)->begin(OpId{12}, DeviceId{3}, 6);
+    (*own)->slot(2, 3)->begin(OpId{13}, DeviceId{5}, 1LL << 40);
+    kill(getpid(), SIGKILL);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFSIGNALED(status));
+  const msg::LastWords words = box->words("killed");
+  CHECK(words ==
+        msg::LastWords{
+            WorkerId{7}, first, "killed", {{OpId{12}, DeviceId{3}, 6}, {OpId{13}, DeviceId{5}, 1LL << 40}}});
+  box->close();  // as it would have done, had it ended of its own accord
+  CHECK(box->words("ended").running.empty());
+  REQUIRE(box->renew());
+  CHECK(box->number() != first);
+  CHECK(box->words("").running.empty());
+  CHECK_FALSE(box->words("").worker);
+}
+
+TEST_CASE("there is room for 64 devices; what is no black box is not taken for one") {
+  const auto box = BlackBox::create().value();
+  CHECK(box->slot(63, 3) != nullptr);
+  CHECK(box->slot(64, 0) == nullptr);
+  CHECK(BlackBox::open(-1).error().code == Errc::kIo);
+  const int other = memfd_create("other", 0);
+  CHECK(BlackBox::open(other).error().code == Errc::kInvalidArgument);
+  close(other);
+}

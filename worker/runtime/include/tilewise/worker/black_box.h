@@ -1,0 +1,75 @@
+// What a worker's devices are executing, in memory that outlives the process: written by whoever runs a step, a few stores
+// each, and read by the supervisor when the process is dead. Steps of GPUs are not in it: their kernels do not run here.
+#pragma once
+#include <tilewise/base/result.h>
+#include <tilewise/msg/msg.h>
+
+#include <atomic>
+#include <memory>
+
+namespace tilewise::worker {
+
+class BlackBox {
+ public:
+  // One stream's: of each only one step runs at a time.
+  class alignas(64) Slot {
+   public:
+    void begin(OpId op, DeviceId device, std::int64_t point) {
+      device_.store(device.value, std::memory_order_relaxed);
+      point_.store(point, std::memory_order_relaxed);
+      op_.store(op.value, std::memory_order_release);
+    }
+    void end() { op_.store(0, std::memory_order_release); }
+
+   private:
+    friend class BlackBox;
+    std::atomic<std::uint64_t> op_;  // 0: nothing runs
+    std::atomic<std::int64_t> point_;
+    std::atomic<std::uint32_t> device_;
+  };
+
+  // A fresh one, in a memfd that programs started from here inherit. Error: kIo.
+  static Result<std::unique_ptr<BlackBox>> create();
+  // The one behind an inherited descriptor, which is closed. Errors: kIo, kInvalidArgument where there is something else.
+  static Result<std::unique_ptr<BlackBox>> open(int fd);
+  ~BlackBox();
+  BlackBox(const BlackBox&) = delete;
+  BlackBox& operator=(const BlackBox&) = delete;
+
+  int fd() const { return fd_; }  // of create()
+  // Random, not 0: names the process that writes here.
+  std::uint64_t number() const { return header().number; }
+  // What the scheduler calls it.
+  void set_worker(WorkerId id) { header().worker.store(id.value, std::memory_order_release); }
+  // The process ends of its own accord: what still runs is not the cause.
+  void close() { header().closed.store(true, std::memory_order_release); }
+  // Of the n-th device's stream; null for devices beyond those that there is room for.
+  Slot* slot(std::size_t device, std::size_t stream);
+
+  // After the process has ended. `worker` is none if it never joined.
+  msg::LastWords words(std::string how) const;
+  // For the next process: all forgotten, another number.
+  Status renew();
+
+ private:
+  static constexpr std::uint64_t kMagic = 0x786f626b63616c62;
+  static constexpr std::size_t kSlots = 256;
+  struct Header {
+    std::uint64_t magic, number;
+    std::atomic<std::uint32_t> worker;
+    std::atomic<bool> closed;
+  };
+  struct Memory {
+    alignas(64) Header header;
+    Slot slots[kSlots];
+  };
+
+  BlackBox(int fd, Memory* memory) : fd_(fd), memory_(memory) {}
+  static Result<Memory*> map(int fd);
+  Header& header() const { return memory_->header; }
+
+  int fd_;
+  Memory* memory_;
+};
+
+}  // namespace tilewise::worker
