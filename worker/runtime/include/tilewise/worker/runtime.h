@@ -102,6 +102,7 @@ class Runtime {
   kernels::KernelCall call_;
   ResolvedStep step_;
   TimeNs now_ = 0;
+  bool leaves_ = false;  // the core has said so
   // Blocks on their way from disk to peers: read, then sent from here.
   std::deque<Transmit> to_send_;
   std::int64_t sending_bytes_ = 0;
