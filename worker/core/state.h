@@ -17,6 +17,8 @@
 //     pinned arrays stay.
 //   * A waiting task hangs on exactly one unready copy; a ready one is in its queue's ready list exactly once.
 #pragma once
+#include "pool.h"
+
 #include <tilewise/base/check.h>
 #include <tilewise/base/digest.h>
 #include <tilewise/ir/cost.h>
@@ -30,40 +32,6 @@
 #include <tuple>
 
 namespace tilewise::worker {
-
-using Slot = std::uint32_t;
-constexpr Slot kNone = 0xFFFFFFFFu;
-constexpr std::int64_t kDiskPage = 4096;  // what parts of the spill file are aligned to
-constexpr std::int64_t in_arena(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
-// A table with stable slots and a free list.
-template <class T> class Pool {
- public:
-  Slot add() {
-    if (!free_.empty()) {
-      const Slot s = free_.back();
-      free_.pop_back();
-      items_[s] = T{};
-      ++live_;
-      return s;
-    }
-    items_.emplace_back();
-    ++live_;
-    return static_cast<Slot>(items_.size() - 1);
-  }
-  void drop(Slot s) {
-    free_.push_back(s);
-    --live_;
-  }
-  T& operator[](Slot s) { return items_[s]; }
-  const T& operator[](Slot s) const { return items_[s]; }
-  std::int64_t live() const { return live_; }
-
- private:
-  std::deque<T> items_;  // references stay valid while the table grows
-  std::vector<Slot> free_;
-  std::int64_t live_ = 0;
-};
 
 struct Use {
   Slot op = kNone;

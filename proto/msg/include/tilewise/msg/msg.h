@@ -137,8 +137,8 @@ struct Plan {
       0;  // workers keep it under this number until a ForgetPlans, for Replay; 0: they do not
   friend bool operator==(const Plan&, const Plan&) = default;
 };
-// A kept plan again, under other names and on other inputs, which have its inputs' dtypes and grids (expand()).
-struct Replay {
+struct
+    Replay {  // a kept plan again, under other names and on other inputs, which have its inputs' dtypes and grids
   std::uint64_t plan = 0;  // Plan::keep_as
   GraphId graph;
   std::int32_t priority = 0;
@@ -187,11 +187,9 @@ struct Recover {
   std::vector<Plan> plans;  // producers before users, so a graph may come several times
   friend bool operator==(const Recover&, const Recover&) = default;
 };
-
-// The Plan that a Replay stands for, given the one it names. For tests and simulations; workers do without (worker/core).
-Plan expand(const Plan& kept, const Replay& replay);
-
-struct Range {  // blocks [first, first + count) in C order
+Plan expand(const Plan& kept,
+            const Replay& replay);  // what a Replay stands for (in tests: workers do without)
+struct Range {                      // blocks [first, first + count) in C order
   std::int64_t first = 0, count = 0;
   friend bool operator==(const Range&, const Range&) = default;
 };
@@ -217,8 +215,8 @@ struct Drain {
   friend bool operator==(const Drain&, const Drain&) = default;
 };
 
-using LogEntry =
-    std::variant<Plan, Release, CancelGraph, Retire, PeerJoined, PeerLost, Recover, Replay, ForgetPlans, Drain>;
+using LogEntry = std::variant<Plan, Release, CancelGraph, Retire, PeerJoined, PeerLost, Recover, Replay,
+                              ForgetPlans, Drain>;
 struct Log {
   std::uint32_t term = 0;
   std::uint64_t first = 1;  // number of entries[0]
@@ -692,12 +690,11 @@ struct PeerBatch {             // processed in this order
 };
 
 // The wire tag of a message is its index here: append only.
-using Message =
-    std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply, GraphProgress,
-                 GraphDone, ReleaseArrays, CancelRequest, StatusRequest, StatusReply, Shutdown, Ping, Pong,
-                 Refusal, PeerHello, ArenaMap, PeerBatch, Explain, Explanation, TraceRequest, TraceReply,
-                 Held, Resume, Resumed, Ack, BlocksRequest, BlocksReply, Drained, DrainRequest, DrainReply, LastWords,
-                 Leave>;
+using Message = std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply,
+                             GraphProgress, GraphDone, ReleaseArrays, CancelRequest, StatusRequest,
+                             StatusReply, Shutdown, Ping, Pong, Refusal, PeerHello, ArenaMap, PeerBatch,
+                             Explain, Explanation, TraceRequest, TraceReply, Held, Resume, Resumed, Ack,
+                             BlocksRequest, BlocksReply, Drained, DrainRequest, DrainReply, LastWords, Leave>;
 std::string_view name_of(const Message& message);
 
 }  // namespace tilewise::msg
