@@ -214,9 +214,9 @@ void Geometry::users(int operand, std::int64_t block, std::vector<Users>& out) c
   users.points.lo.resize(counts_.size(), 0);
   users.points.hi = counts_;
   // Panels: an operand that is not swept is read in every step.
-  if (mode_ == StepMode::kPanels &&
-      std::none_of(a.dims.begin(), a.dims.end(),
-                   [](const DimAccess& dim) { return dim.map.kind == DimMap::Kind::kStep; }))
+  if (mode_ == StepMode::kPanels && std::none_of(a.dims.begin(), a.dims.end(), [](const DimAccess& dim) {
+        return dim.map.kind == DimMap::Kind::kStep;
+      }))
     users.steps_each = std::max<std::int64_t>(1, step_grid_.count());
   bool any = true;
   for (int s = static_cast<int>(a.slots.size()) - 1; any && s >= 0; --s) {

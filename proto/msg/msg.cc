@@ -97,12 +97,12 @@ std::string_view name_of(DrainState state) {
 
 std::string_view name_of(const Message& message) {
   static constexpr std::string_view kNames[] = {
-      "Join",          "Welcome",     "Log",           "Progress",  "TaskFailed",    "Stuck",
-      "Submit",        "SubmitReply", "GraphProgress", "GraphDone", "ReleaseArrays", "CancelRequest",
-      "StatusRequest", "StatusReply", "Shutdown",      "Ping",      "Pong",          "Refusal",
-      "PeerHello",     "ArenaMap",    "PeerBatch",     "Explain",   "Explanation",   "TraceRequest",
-      "TraceReply",    "Held",        "Resume",        "Resumed",   "Ack",           "BlocksRequest",
-      "BlocksReply",   "Drained",     "DrainRequest",  "DrainReply",  "LastWords",   "Leave"};
+      "Join",          "Welcome",     "Log",           "Progress",   "TaskFailed",    "Stuck",
+      "Submit",        "SubmitReply", "GraphProgress", "GraphDone",  "ReleaseArrays", "CancelRequest",
+      "StatusRequest", "StatusReply", "Shutdown",      "Ping",       "Pong",          "Refusal",
+      "PeerHello",     "ArenaMap",    "PeerBatch",     "Explain",    "Explanation",   "TraceRequest",
+      "TraceReply",    "Held",        "Resume",        "Resumed",    "Ack",           "BlocksRequest",
+      "BlocksReply",   "Drained",     "DrainRequest",  "DrainReply", "LastWords",     "Leave"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

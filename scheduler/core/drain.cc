@@ -136,16 +136,16 @@ void move(State& s, WorkerId leaver, Leaving& leaving, const std::vector<MovedBl
   for (auto& [taker, arrays] : by_taker) {
     msg::Drain drain{leaver, msg::DrainOrder::kMove, leaving.round, {}};
     std::int64_t count = 0;
-    for (auto& [key, numbers] : arrays) {
-      std::sort(numbers.begin(), numbers.end());
+    for (auto& [key, moved] : arrays) {
+      std::sort(moved.begin(), moved.end());
       msg::Drain::Keep keep{std::get<0>(key), std::get<1>(key), std::get<2>(key), {}};
-      for (const std::int64_t block : numbers) {
+      for (const std::int64_t block : moved) {
         if (!keep.blocks.empty() && keep.blocks.back().first + keep.blocks.back().count == block)
           ++keep.blocks.back().count;
         else
           keep.blocks.push_back({block, 1});
       }
-      count += static_cast<std::int64_t>(numbers.size());
+      count += static_cast<std::int64_t>(moved.size());
       drain.keeps.push_back(std::move(keep));
     }
     log_to(s, taker, std::move(drain));

@@ -180,8 +180,8 @@ template <class A> void fields(A& a, Options& x) {
 }
 template <class A> void fields(A& a, Link& x) { a(x.peer, x.heard, x.pinged, x.away_until); }
 template <class A> void fields(A& a, Peer& x) {
-  a(x.info, x.conn, x.alive, x.left, x.session, x.software_version, x.plugins, x.black_box, x.last_words, x.lease_ns,
-    x.log_next, x.log_applied, x.lanes);
+  a(x.info, x.conn, x.alive, x.left, x.session, x.software_version, x.plugins, x.black_box, x.last_words,
+    x.lease_ns, x.log_next, x.log_applied, x.lanes);
 }
 template <class A> void fields(A& a, Device& x) {
   a(x.id, x.peer, x.alive, x.kind, x.host, x.streams, x.memory_bytes, x.spill_bytes, x.load_bytes, x.stats,
@@ -225,8 +225,8 @@ template <class A> void fields(A& a, Plugin& x) { a(x.version, x.hash, x.workers
 template <class A> void fields(A& a, Trace& x) { a(x.blocks, x.to, x.nonce, x.of, x.waiting); }
 template <class A> void fields(A& a, Death& x) { a(x.worker, x.how); }
 template <class A> void fields(A& a, Recovery& x) {
-  a(x.version, x.settled, x.pending, x.give_up_at, x.leaver, x.asked, x.waiting, x.unheard, x.words_until, x.answers,
-    x.recovered, x.kept, x.unrecoverable);
+  a(x.version, x.settled, x.pending, x.give_up_at, x.leaver, x.asked, x.waiting, x.unheard, x.words_until,
+    x.answers, x.recovered, x.kept, x.unrecoverable);
 }
 
 template <class A> void fields(A& a, Leaving& x) {
@@ -244,8 +244,8 @@ template <class A> void all(A& a, State& s) {
   s.arrays.archive(a, id_of);
   s.graphs.archive(a, id_of);
   a(s.plugins, s.hosts, s.next_array, s.next_op, s.next_graph, s.next_nonce, s.next_kept_plan, s.recovery,
-    s.leaving, s.blame, s.lineage, s.traces, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.graphs_done,
-    s.graphs_failed, s.tasks_done, s.running, s.retire_candidates, s.retired);
+    s.leaving, s.blame, s.lineage, s.traces, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at,
+    s.liveness_at, s.graphs_done, s.graphs_failed, s.tasks_done, s.running, s.retire_candidates, s.retired);
 }
 
 }  // namespace

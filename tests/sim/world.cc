@@ -87,9 +87,9 @@ std::string Knobs::describe() const {
     << releases_a_step << ", failing steps " << fail_step << ", cancels " << cancel << ", kill "
     << kill_worker << ", kills " << kills << " in " << kill_span_ns << " ns, respawn " << respawn
     << ", drains " << drains << ", undone " << undo << ", scheduler crashes " << scheduler_crashes
-    << ", checkpoints " << checkpoint << ", breaks " << breaks << ", vanish " << vanish << ", lease " << lease_ns
-    << ", poison " << poison << ", spill " << spill_bytes << " in " << disk_ns << " ns, full " << disk_full
-    << ", failing " << disk_fails;
+    << ", checkpoints " << checkpoint << ", breaks " << breaks << ", vanish " << vanish << ", lease "
+    << lease_ns << ", poison " << poison << ", spill " << spill_bytes << " in " << disk_ns << " ns, full "
+    << disk_full << ", failing " << disk_fails;
   return s.str();
 }
 
