@@ -20,8 +20,8 @@ json::object sample_of(const scheduler::Overview& overview, const scheduler::Arr
   for (const auto& [worker, stats] : overview.status.lanes) moved[stats.lane] += stats.bytes;
   for (const auto& [lane, bytes] : moved) lanes.push_back(json::array{msg::name_of(lane), bytes});
   std::vector<std::pair<double, const scheduler::ArrayView*>> there;  // bytes that are made
-  for (const scheduler::ArrayView& array :
-       arrays != nullptr ? arrays->arrays : std::vector<scheduler::ArrayView>{}) {
+  for (std::size_t i = 0; arrays != nullptr && i < arrays->arrays.size(); ++i) {
+    const scheduler::ArrayView& array = arrays->arrays[i];
     if (array.made > 0 && array.blocks > 0)
       there.emplace_back(static_cast<double>(array.bytes) * static_cast<double>(array.made) /
                              static_cast<double>(array.blocks),

@@ -18,10 +18,8 @@ constexpr std::string_view kPolicy =
 
 }  // namespace
 
-Response respond(const Request& request, http::status status, std::string body, std::string_view type) {
-  Response response(status, request.version());
+void guard(http::fields& response) {
   response.set(http::field::server, "tilewise");
-  response.set(http::field::content_type, boost::beast::string_view(type.data(), type.size()));
   response.set(http::field::cache_control, "no-store");
   response.set("Content-Security-Policy", boost::beast::string_view(kPolicy.data(), kPolicy.size()));
   response.set("X-Content-Type-Options", "nosniff");
@@ -29,6 +27,12 @@ Response respond(const Request& request, http::status status, std::string body, 
   response.set("Referrer-Policy", "no-referrer");
   response.set("Cross-Origin-Opener-Policy", "same-origin");
   response.set("Cross-Origin-Resource-Policy", "same-origin");
+}
+
+Response respond(const Request& request, http::status status, std::string body, std::string_view type) {
+  Response response(status, request.version());
+  guard(response);
+  response.set(http::field::content_type, boost::beast::string_view(type.data(), type.size()));
   response.keep_alive(request.keep_alive());
   response.body() = std::move(body);
   response.prepare_payload();

@@ -137,6 +137,8 @@ struct Entry {
 Entry entry_of(const Dashboard::Impl& d, const Request& request);
 // An answer that refuses it, or nothing: the host must be one of ours, and a page that asks must be ours too.
 std::optional<Response> refused(const Dashboard::Impl& d, const Request& request);
+// The headers of every answer, whoever makes it.
+void guard(http::fields& response);
 Response respond(const Request& request, http::status status, std::string body, std::string_view type);
 Response problem(const Request& request, http::status status, std::string_view why);
 

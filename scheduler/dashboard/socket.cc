@@ -204,6 +204,9 @@ Task<void> Dashboard::Impl::follow(beast::tcp_stream stream, Request request) {
       std::chrono::nanoseconds(options.limits.idle_ns);  // half of it without a word: a ping
   timeout.keep_alive_pings = true;
   s->ws.set_option(timeout);
+  // Also where the handshake is refused: with the headers of every other answer.
+  s->ws.set_option(
+      websocket::stream_base::decorator([](websocket::response_type& response) { guard(response); }));
   s->ws.read_message_max(options.limits.message_bytes);
   s->allowance = options.limits.message_burst;
   s->allowed_at = monotonic_now();
