@@ -50,7 +50,7 @@ void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_v
   for (const auto& [what, times] : covered) std::cout << "  " << what << ": " << times << "\n";
   if (only == 0) {  // a simulator that reaches nothing proves nothing
     for (const char* what : reached) {
-      CHECK_MESSAGE(covered[what] > 0, what << " never happened");
+      CHECK_MESSAGE(covered[what] > 0, std::string(what) << " never happened");
     }
   }
 }

@@ -35,7 +35,7 @@ TEST_CASE("what a process was executing when it died is known afterwards; what h
             WorkerId{7}, first, "killed", {{OpId{12}, DeviceId{3}, 6}, {OpId{13}, DeviceId{5}, 1LL << 40}}});
   box->close();  // as it would have done, had it ended of its own accord
   CHECK(box->words("ended").running.empty());
-  REQUIRE(box->renew());
+  REQUIRE(box->renew().has_value());
   CHECK(box->number() != first);
   CHECK(box->words("").running.empty());
   CHECK_FALSE(box->words("").worker);
