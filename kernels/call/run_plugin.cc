@@ -25,7 +25,7 @@ tilewise_view_v1 view_of(const TensorView& from, const ir::Box& box) {
 Status failed(const std::string& kernel, int code, std::array<char, kMessageBytes>& message) {
   message.back() = '\0';
   // Those built in say which error it is.
-  if (kernel.starts_with("tilewise.") && code > 0 && code <= static_cast<int>(Errc::kInternal))
+  if (kernel.starts_with("tilewise.") && code > 0 && code <= static_cast<int>(Errc::kSingular))
     return error(static_cast<Errc>(code), message.data());
   return error(
       code == TILEWISE_UNDEFINED ? Errc::kSingular : Errc::kTaskFailed,

@@ -13,7 +13,7 @@
 //   tilewise.update      C (m, n), A (m, k), B (k, n) -> C - A B; without C: A B. A may be conjugated
 //
 // Values without such a result (a singular or not positive definite matrix, NaN where nothing would converge) return
-// TILEWISE_UNDEFINED, with a message that names the caller's function and the leading minor.
+// Errc::kSingular, with a message that names the caller's function and the leading minor.
 #pragma once
 #include <tilewise/ir/linalg.h>
 #include <tilewise/kernels/plugin_abi.h>

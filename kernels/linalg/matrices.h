@@ -74,7 +74,7 @@ struct Call {
     std::string where;
     if (!at.empty()) where = ", in matrix " + ir::to_string(at) + " of the stack";
     std::snprintf(c.message, c.message_bytes, "%s: %s%s", params.function, why.c_str(), where.c_str());
-    return TILEWISE_UNDEFINED;
+    return static_cast<int>(Errc::kSingular);
   }
   int minor(const char* what, std::int64_t order) const {
     return undefined(std::string(what) + ": the leading minor of order " +

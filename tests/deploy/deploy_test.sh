@@ -60,7 +60,8 @@ if command -v dpkg-query >/dev/null && grep -q '^VERSION_ID="12"' /etc/os-releas
         '' | libc6 | libgcc-s1) ;;
         *) grep -qw -- "$package" "$deploy/docker/Dockerfile" || complain "Dockerfile: $(basename "$program") needs $package" ;;
       esac
-    done < <(ldd "$program" | awk '$3 ~ /^\// {print $3}')
+    done < <(ldd "$program" | awk 'NR == FNR {ours[$2] = 1; next} $1 in ours && $3 ~ /^\// {print $3}' \
+      <(objdump -p "$program" | grep NEEDED) -)  # apt brings what those need in turn
   done
 fi
 
