@@ -103,7 +103,7 @@ template <class T> struct Qr {
       info = with_workspace<T>([&](T* work, int size) {
         return orgqr_work(whole(m), whole(wanted), whole(k), columns.data(), tau.data(), work, size);
       });
-    if (info != 0) return call.refuse("LAPACK returned " + std::to_string(info));
+    if (info != 0) return call.refuse("LAPACK returned " + std::to_string(info), Errc::kTaskFailed);
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < c; ++j) q.at(i, j) = j < wanted ? factors.at(i, j) : T(0);
     return 0;
@@ -121,7 +121,7 @@ template <class T> struct Eigh {
     const BlasTurn turn;
     const int info = syevd(wanted ? 'V' : 'N', 'U', whole(a.rows), vectors.data(), values.data());
     if (info > 0) return call.undefined("the iteration did not converge");
-    if (info < 0) return call.refuse("LAPACK returned " + std::to_string(info));
+    if (info < 0) return call.refuse("LAPACK returned " + std::to_string(info), Errc::kTaskFailed);
     std::copy(values.begin(), values.end(), call.out<Real<T>>(0).data);
     if (!wanted) return 0;
     const Matrix<T> v = call.out<T>(1);
@@ -149,7 +149,7 @@ template <class T> struct Svd {
                            whole(a.columns), whole(a.rows), lost.data(), call.out<Real<T>>(0).data, vh.data,
                            whole(a.columns), u.data, vectors ? whole(u.columns) : 1);
     if (info > 0) return call.undefined("the iteration did not converge");
-    if (info < 0) return call.refuse("LAPACK returned " + std::to_string(info));
+    if (info < 0) return call.refuse("LAPACK returned " + std::to_string(info), Errc::kTaskFailed);
     return 0;
   }
 };

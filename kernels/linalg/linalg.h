@@ -12,8 +12,8 @@
 //   tilewise.trsm        A (n, n) triangular, B (n, k) -> X with A X = B, or conj(B)
 //   tilewise.update      C (m, n), A (m, k), B (k, n) -> C - A B; without C: A B. A may be conjugated
 //
-// Values without such a result (a singular or not positive definite matrix, NaN where nothing would converge) return
-// Errc::kSingular, with a message that names the caller's function and the leading minor.
+// Like all built-in kernels these return an Errc. Values without such a result (a singular or not positive definite matrix,
+// NaN where nothing would converge) are kSingular, with a message that names the caller's function and the leading minor.
 #pragma once
 #include <tilewise/ir/linalg.h>
 #include <tilewise/kernels/plugin_abi.h>

@@ -1,5 +1,6 @@
 // What host and reference kernels of linear algebra share: stacks of matrices seen through the plug-in interface.
 #pragma once
+#include <tilewise/base/result.h>
 #include <tilewise/ir/dtype.h>
 #include <tilewise/ir/shape.h>
 
@@ -80,9 +81,9 @@ struct Call {
     return undefined(std::string(what) + ": the leading minor of order " +
                      std::to_string(params.first + order));
   }
-  int refuse(const std::string& why) const {
+  int refuse(const std::string& why, Errc code = Errc::kInvalidArgument) const {
     std::snprintf(c.message, c.message_bytes, "%s: %s", params.function, why.c_str());
-    return 1;
+    return static_cast<int>(code);
   }
 };
 
@@ -111,7 +112,7 @@ template <template <class> class K> int run(const tilewise_call_v1* c) {
       default: return call.refuse("of a dtype that is neither float32, float64, complex64 nor complex128");
     }
   } catch (const std::bad_alloc&) {
-    return call.refuse("no memory for a copy of a matrix");
+    return call.refuse("no memory for a copy of a matrix", Errc::kOutOfMemory);
   }
 }
 

@@ -150,10 +150,13 @@ LaneFn complex_cast(DType out, DType arg) {
     return arg == DType::kComplex64 ? unary_lane<CTruth, Bool, C64> : unary_lane<CTruth, Bool, C128>;
   if (out == DType::kComplex64) {
     if (arg == DType::kFloat32) return unary_lane<CFrom, C64, float>;
+    if (arg == DType::kComplex64)
+      return unary_lane<CFrom, C64, C64>;  // a copy: of an alias that is a tape's result
     return arg == DType::kComplex128 ? unary_lane<CFrom, C64, C128> : nullptr;
   }
   if (out != DType::kComplex128) return nullptr;
   if (arg == DType::kFloat64) return unary_lane<CFrom, C128, double>;
+  if (arg == DType::kComplex128) return unary_lane<CFrom, C128, C128>;
   return arg == DType::kComplex64 ? unary_lane<CFrom, C128, C64> : nullptr;
 }
 

@@ -62,9 +62,9 @@ struct Accumulator {
       if (!empty && product) {
         f = part(dx * v.f, -(dy * v.g));
         g = part(dx * v.g, dy * v.f);
-      } else {
-        f = once(static_cast<double>(f));
-        g = once(static_cast<double>(g));
+      } else if (!empty) {  // in double at once: a long double's sum would be rounded twice
+        f = once(dx + v.f);
+        g = once(dy + v.g);
       }
     }
     empty = false;

@@ -40,6 +40,7 @@ template <class T> struct Product {
       return a * b;
     } else {  // the textbook's: std::complex repairs infinities. One is neutral, beside infinities too
       if (a == T(1)) return b;
+      if (b == T(1)) return a;
       return T(a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real());
     }
   }

@@ -34,6 +34,7 @@ struct Joiner {
       v.i = static_cast<std::int64_t>(x + y);
     } else if (ir::is_complex(dtype)) {
       if (a.f == 1 && a.g == 0) return b;  // neutral, beside infinities too
+      if (b.f == 1 && b.g == 0) return a;
       v.f = math.add(math.mul(a.f, b.f), -math.mul(a.g, b.g));
       v.g = math.add(math.mul(a.f, b.g), math.mul(a.g, b.f));
     } else {

@@ -42,7 +42,7 @@ TEST_CASE("held arrays and uploads move to others; the worker is gone, with exit
     const auto whole_x = x.get<double>(), whole_y = y.get<double>();
     const std::string made = tasks_done(cluster);
     for (const int leaves : {0, 1}) {
-      const Ran ran = cluster.tool({"drain", "w" + std::to_string(leaves + 1)});
+      const Ran ran = cluster.tool({"drain", "worker-" + std::to_string(leaves)});
       INFO(ran.errors);
       CHECK(ran.code == 0);
       CHECK(ran.output.find(": gone") != std::string::npos);
@@ -77,7 +77,7 @@ TEST_CASE("a worker leaves in the middle of a graph, which ends with the same bi
     REQUIRE(eventually([&] {
       return future.progress().done * 4 >= future.progress().total && future.progress().total > 0;
     }));
-    const Ran ran = cluster.tool({"--json", "drain", "2"});
+    const Ran ran = cluster.tool({"--json", "drain", "worker-1"});
     CHECK(ran.code == 0);
     CHECK(ran.output.find("\"state\":\"gone\"") != std::string::npos);
     CHECK(cluster.worker(1).wait() == 0);
@@ -95,10 +95,10 @@ TEST_CASE("kill -9 in the middle of a drain is a death like any other") {
     Array x = session.random.normal({3000, 3000}, {.seed = 9, .block = {100, 100}});
     session.persist({x}).wait({.timeout = kPatience});
     const auto whole = x.get<double>();
-    cluster.tool({"drain", "w1", "--wait", "0"});
+    cluster.tool({"drain", "worker-0", "--wait", "0"});
     cluster.worker(victim).signal(SIGKILL);
     CHECK(same_bits(x.get<double>({.timeout = kPatience}), whole));
-    const Ran ran = cluster.tool({"drain", "w1"});
+    const Ran ran = cluster.tool({"drain", "worker-0"});
     CHECK(ran.code == (ran.output.find(": gone") != std::string::npos ? 0 : 1));
     CHECK(cluster.worker(0).wait().has_value());
     CHECK(same_bits(x.get<double>({.timeout = kPatience}), whole));
@@ -112,26 +112,26 @@ TEST_CASE("a worker that cannot leave says why, works on, and may stay") {
   REQUIRE(session.wait_for_devices(1, kPatience));
   Array x = session.random.normal({2000, 2000}, {.seed = 1, .block = {200, 200}}).on(session.devices()[0]);
   session.persist({x}).wait({.timeout = kPatience});  // 32 MB
-  Ran ran = cluster.tool({"drain", "w1", "--wait", "0.5"});
+  Ran ran = cluster.tool({"drain", "worker-0", "--wait", "0.5"});
   CHECK(ran.code == 1);
   CHECK(ran.errors.find("no other worker takes work") != std::string::npos);
-  CHECK(cluster.tool({"drain", "--undo", "w1"}).code == 0);
+  CHECK(cluster.tool({"drain", "--undo", "worker-0"}).code == 0);
   cluster.add_worker({});
   REQUIRE(session.wait_for_devices(2, kPatience));
   Array y = session.random.normal({2000, 2000}, {.seed = 2, .block = {200, 200}}).on(session.devices()[1]);
   session.persist({y}).wait({.timeout = kPatience});
-  ran = cluster.tool({"drain", "w1", "--wait", "5"});
+  ran = cluster.tool({"drain", "worker-0", "--wait", "5"});
   CHECK(ran.code == 1);
   CHECK(ran.errors.find("others have room for") != std::string::npos);
-  ran = cluster.tool({"drain", "--undo", "w1"});
+  ran = cluster.tool({"drain", "--undo", "worker-0"});
   CHECK(ran.code == 0);
   CHECK(eventually([&] {
-    return cluster.tool({"drain", "--ask", "w1"}).output.find("takes work") != std::string::npos;
+    return cluster.tool({"drain", "--ask", "worker-0"}).output.find("takes work") != std::string::npos;
   }));
   CHECK(sum(x + y).get<double>({.timeout = kPatience}).size() == 1);
   CHECK(cluster.tool({"drain", "nobody"}).errors.find("there is no worker 'nobody'") != std::string::npos);
   y = Array();
-  ran = cluster.tool({"drain", "w1"});
+  ran = cluster.tool({"drain", "worker-0"});
   CHECK(ran.code == 0);
   CHECK(cluster.worker(0).wait() == 0);
   CHECK(x.get<double>({.timeout = kPatience}).size() == 4'000'000);

@@ -31,7 +31,8 @@ template <class T> __device__ __forceinline__ T tw_join(T a, T b) {
   if constexpr (!kProduct)
     return tw_add(a, b);
   else if constexpr (kIsComplex<T>)
-    return a.re == 1 && a.im == 0 ? b : tw_mul(a, b);  // one is neutral, beside infinities too
+    // One is neutral, beside infinities too.
+    return a.re == 1 && a.im == 0 ? b : b.re == 1 && b.im == 0 ? a : tw_mul(a, b);
   else
     return tw_mul(a, b);
 }
