@@ -140,7 +140,7 @@ export class Chart {
   private make(series: Series[]): uPlot {
     const ink = variable("--muted"), line = variable("--line");
     const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 }, font: "11px system-ui" };
-    return new uPlot({
+    const plot = new uPlot({
       width: Math.max(200, this.box.clientWidth), height: this.height,
       legend: { show: series.length > 1, live: false },
       cursor: { y: false, points: { size: 5 } },
@@ -151,5 +151,7 @@ export class Chart {
       ],
       series: [{}, ...series.map((s) => ({ label: s.name, stroke: s.colour, width: 1.75, points: { show: false } }))],
     }, [[], ...series.map(() => [])] as unknown as uPlot.AlignedData, this.box);
+    plot.root.querySelector(".u-legend")?.setAttribute("aria-label", "Legend");  // to readers it is a table
+    return plot;
   }
 }
