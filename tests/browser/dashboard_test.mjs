@@ -320,7 +320,7 @@ async function tests() {
       // As a screen reader is told.
       const { nodes } = await page.send("Accessibility.getFullAXTree");
       const told = nodes.filter((n) => !n.ignored).map((n) => ({ role: n.role?.value, name: n.name?.value?.trim() ?? "", level: n.properties?.find((p) => p.name === "level")?.value.value }));
-      const needs = ["button", "link", "textbox", "searchbox", "spinbutton", "combobox", "tab", "image", "img", "table", "progressbar", "navigation", "region", "heading", "group"];
+      const needs = ["button", "link", "textbox", "searchbox", "spinbutton", "combobox", "tab", "image", "img", "table", "progressbar", "navigation", "region", "heading"];
       assert.deepEqual(told.filter((n) => needs.includes(n.role) && !n.name), [], `${view}: what has no name`);
       assert.deepEqual(told.filter((n) => n.role === "heading" && n.level === 1).length, 1, view);
       assert.ok(told.some((n) => n.role === "main") && told.some((n) => n.role === "banner") && told.some((n) => n.role === "heading" && n.level === 2), `${view}: landmarks`);

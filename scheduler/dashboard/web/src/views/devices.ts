@@ -145,7 +145,7 @@ export function devices(root: HTMLElement): View {
         return h("tr", null, h("th", { scope: "row" }, d.name), h("td", null,
           top.length ? top.map((t) => `${t.array.label || t.array.kind} (array ${shortId(t.array.id)}): ${bytes(t.bytes)}`).join("; ") : "no arrays"));
       });
-      replace(holders, h("table", null, h("thead", null, h("tr", null, h("th", { scope: "col" }, "Device"), h("th", { scope: "col" }, "Largest arrays"))), h("tbody", null, ...rows)));
+      replace(holders, h("table", null, h("caption", { class: "unseen" }, "What fills each device"), h("thead", null, h("tr", null, h("th", { scope: "col" }, "Device"), h("th", { scope: "col" }, "Largest arrays"))), h("tbody", null, ...rows)));
 
       drawLinks();
       drawArrays();
