@@ -79,7 +79,8 @@ int serve(const Settings& settings) {
   options.core.software_version = config::software_version();
   options.core.passes_off = settings.passes_off;
   options.core.max_peers = settings.max_peers;
-  options.core.history_graphs = has_dashboard(settings) ? kHistoryGraphs : 1;  // the log tells of ends from it
+  options.core.history_graphs =
+      has_dashboard(settings) ? kHistoryGraphs : 1;  // the log tells of ends from it
   auto server = scheduler::Server::open(**loop, options, [&loop] { (*loop)->stop(); });
   if (!server) return failure(server.error());
   dashboard::LogRing lines;

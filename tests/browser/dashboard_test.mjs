@@ -405,7 +405,7 @@ async function tests() {
     await page.until("document.querySelector('.link-state.live')", "it is live");
     const running = await cluster.until(async () => (await cluster.api("overview")).graphs.find((g) => g.state === "running" && g.done > 100), "it makes progress");
     await show(`graph/${running.id}`);
-    await says("1,600 ");
+    await says("of 51,216 tasks");
     cluster.kill(cluster.scheduler);
     await page.until("document.querySelector('.link-state.offline')", "it says that nobody is there");
     const before = await page.run("Number(/([\\d,]+) of 51,216 tasks/.exec(document.querySelector('main').innerText)[1].replaceAll(',', ''))");
