@@ -250,8 +250,9 @@ void World::client_message(int index, msg::Message message) {
       const bool named = says("3 workers died while they were executing it") &&
                          (knobs_.kills > 0 ||
                           says((", point " + std::to_string(poison_->second) + " is not run again").c_str()));
-      const bool doomed =
-          poisoned_ == 3 && done->outcome.code == Errc::kTaskFailed && (named || says("tasks of request"));
+      // A kill from outside counts against what ran, so that two deaths by the task and one of those are three.
+      const bool doomed = poisoned_ + knobs_.kills >= 3 && done->outcome.code == Errc::kTaskFailed &&
+                          (named || says("tasks of request"));
       if (doomed) ++outcome_.covered["failed as a task that takes workers down"];
       if (lost) ++outcome_.covered[says("uploaded") ? "lost: uploaded" : "lost: nobody left"];
       const bool allowed = request.cancelled || knobs_.fail_step > 0 || knobs_.kill_worker > 0 || lost ||
