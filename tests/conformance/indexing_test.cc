@@ -260,3 +260,34 @@ TEST_CASE("mistakes of indexing and order are typed, and name what and where") {
   CHECK(failure([&] { searchsorted(s.arange(3), x, "middle"); }).code == Errc::kInvalidArgument);
   CHECK(x.get<double>().size() == 12);  // the session goes on
 }
+
+TEST_CASE("order, indices and masks of data that half fill the devices, without a disk") {
+  // Two workers of two devices each: a share is 8 of 32 blocks of 64 KiB, an arena two shares and what two tasks hold.
+  const std::int64_t block = 8192, n = 32 * block;
+  const Form form = {"twice the share",
+                     {.workers = 2,
+                      .host_devices = 2,
+                      .use_cuda = false,
+                      .memory_bytes = (2 * 8 + 6) * block * 8,
+                      .spin_ns = 0}};
+  TestCluster cluster(form);
+  const Session& s = cluster.session;
+  Array x = s.random.normal({n}, {.seed = 3, .block = {block}});
+  Doubles want = x.get<double>();
+  const Doubles plain = want;
+  std::sort(want.begin(), want.end());
+  {
+    Array sorted = sort(x);
+    sorted.persist().wait();
+    CHECK(sorted.get<double>() == want);
+  }
+  CHECK(sum(boolean_index(x, x > 0.0)).item<double>() > 0);
+  CHECK(boolean_index(x, x > 3.0).size() ==
+        std::count_if(plain.begin(), plain.end(), [](double v) { return v > 3; }));
+  // Every 7th element, by index: each block of the result sweeps all of the data.
+  const std::int64_t k = 4 * block;
+  const Array picked = take(x, s.arange(0, 7 * k, 7, {.block = {block}}));
+  Doubles every;
+  for (std::int64_t i = 0; i < k; ++i) every.push_back(plain[static_cast<std::size_t>(7 * i)]);
+  CHECK(picked.get<double>() == every);
+}
