@@ -134,7 +134,7 @@ void Server::push(Event event) {
 void Server::on_close(Conn conn, const Error& why) {
   const auto it = peers_.find(conn);
   if (it == peers_.end()) return;
-  if (Peer& peer = it->second; peer.id && lasts(peer) && peer.lease_ns > 0 && !ending_) {
+  if (Peer& peer = it->second; may_return(peer)) {
     daemon::log_info(
         "peer away",
         {{"peer", peer.name}, {"why", to_string(why)}, {"lease_ms", peer.lease_ns / kMillisecond}});
@@ -245,7 +245,11 @@ void Server::send(Conn to, const msg::Message& message) {
   Status sent = codec::encode(message, buffer_);
   if (sent && lasts(peer) && !peer.sent.push(codec::frame_type(message), buffer_.bytes()))
     sent = error(Errc::kLimitExceeded, "too much waits for it");
-  if (sent && peer.link) sent = peer.link->send(codec::frame_type(message), buffer_.bytes());
+  if (sent && peer.link) {
+    sent = peer.link->send(codec::frame_type(message), buffer_.bytes());
+    // A link that has just broken, of which we have not been told yet: what is kept waits for the peer's return.
+    if (!sent && !replaying_ && may_return(peer)) return on_close(to, sent.error());
+  }
   if (sent || replaying_) return;
   // A log with a gap is worse than none: a peer that cannot take its messages is lost.
   daemon::log_error(

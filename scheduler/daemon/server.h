@@ -89,8 +89,9 @@ class Server {
   void note_message(Conn from, std::span<const std::byte> bytes);
   void note_ack(Conn from, std::uint64_t received);
   void note_step(TimeNs now);
-  bool keep();                         // what was noted is safe; else everything ends
-  bool lasts(const Peer& peer) const;  // its messages are counted and kept, and it may resume
+  bool keep();                              // what was noted is safe; else everything ends
+  bool may_return(const Peer& peer) const;  // its link may break, for the time of its lease
+  bool lasts(const Peer& peer) const;       // its messages are counted and kept, and it may resume
   void acknowledge_peers();
   void compact_if_due();
   void fail(Status why);

@@ -150,6 +150,10 @@ void Server::fail(Status why) {
   if (on_end_) std::exchange(on_end_, {})();
 }
 
+bool Server::may_return(const Peer& peer) const {
+  return peer.id && lasts(peer) && peer.lease_ns > 0 && !ending_;
+}
+
 bool Server::lasts(const Peer& peer) const {
   return peer.role != msg::Role::kTool && (journal_ || peer.lease_ns > 0);
 }
@@ -429,6 +433,7 @@ void Server::resume(Conn fresh, const msg::Resume& resume) {
     if (sent) sent = peer.link->send(message.type, std::as_bytes(std::span(message.bytes)));
   }
   if (!sent) {
+    if (may_return(peer)) return on_close(conn, sent.error());
     drop(conn, sent.error());
     return push(Closed{conn, sent.error()});
   }
