@@ -48,7 +48,7 @@ void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_v
   }
   std::cout << events << " events, " << checked << " blocks compared with the oracle\n";
   for (const auto& [what, times] : covered) std::cout << "  " << what << ": " << times << "\n";
-  if (only == 0) {  // a simulator that reaches nothing proves nothing
+  if (only == 0 && count >= seeds) {  // a simulator that reaches nothing proves nothing; fewer seeds may miss some
     for (const char* what : reached) {
       CHECK_MESSAGE(covered[what] > 0, std::string(what) << " never happened");
     }
