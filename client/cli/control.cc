@@ -149,6 +149,10 @@ Result<std::vector<msg::TraceReply>> Control::trace(const msg::TraceRequest& ran
     if (range.from_age_ns > 0) older.from_age_ns = range.from_age_ns + (now - begin);
     older.until_age_ns = std::max<TimeNs>(now - until, 1);
     TW_ASSIGN(std::vector<Told> more, ask(older));
+    std::erase_if(oldest, [&](const auto& entry) {  // it has left, and what was cut with it
+      return std::none_of(more.begin(), more.end(),
+                          [&](const Told& told) { return told.reply.worker == entry.first; });
+    });
     bool further = false;
     for (Told& told : more) {
       const auto at = oldest.find(told.reply.worker);

@@ -1,12 +1,13 @@
 #include "links.h"
 
+#include <tilewise/base/time.h>
 #include <tilewise/tilewise.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 
 namespace tilewise::cli {
@@ -16,9 +17,7 @@ constexpr std::size_t kMostForAll = 6;
 constexpr std::int64_t kBlocks = 8;
 constexpr int kHops = 40, kRounds = 3;
 
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double seconds() { return static_cast<double>(monotonic_now()) * 1e-9; }
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -31,9 +30,13 @@ void read_back(const Trace& trace, std::int64_t bytes, LinkSpeed& link) {
   const auto ours = [&](const TraceStep& s) {
     return s.kind == msg::TraceKind::kTransfer && s.device == link.to && s.peer == link.from;
   };
-  std::uint64_t user = 0;
+  std::map<std::uint64_t, std::int64_t>
+      moved;  // by the op they came for: others' graphs may use the link too
   for (const TraceStep& s : trace.steps)
-    if (ours(s)) user = std::max(user, s.user);
+    if (ours(s)) moved[s.user] += s.bytes;
+  std::uint64_t user = 0;
+  for (const auto& [op, sum] : moved)
+    if (sum == bytes) user = op;
   std::int64_t first = INT64_MAX, last = 0, reading = 0;
   for (const TraceStep& s : trace.steps) {
     if (ours(s) && s.user == user) {

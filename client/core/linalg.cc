@@ -10,6 +10,7 @@ namespace {
 using ir::real_dtype;
 using namespace client::linalg;
 using client::Access;
+using client::refuse;
 using ir::TapeBuilder;
 using ir::TapeValue;
 

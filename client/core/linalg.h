@@ -6,11 +6,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "access.h"
+#include "builtin_call.h"
 
 namespace tilewise::client::linalg {
-
-[[noreturn]] void refuse(Errc code, const std::string& what, const Array& a);
 
 inline std::int64_t rows(const Array& a) { return a.shape()[a.shape().size() - 2]; }
 inline std::int64_t columns(const Array& a) { return a.shape().back(); }
@@ -33,7 +31,7 @@ struct Out {
 std::vector<Array> one_each(const char* kernel, const char* function, const std::vector<Array>& operands,
                             const std::vector<Out>& outs, double flops, std::uint32_t flags = 0);
 
-// Is a matrix cut, and larger than a tile?
+// Is it cut between rows?
 bool cuts_matrix(const Array& a);
 Array blocked_cholesky(const Array& a);
 Array blocked_triangular(const Array& a, const Array& b, bool lower);

@@ -80,10 +80,6 @@ Array updated(const Array& c, const Array& a, const Array& b, std::uint32_t flag
 
 }  // namespace
 
-[[noreturn]] void refuse(Errc code, const std::string& what, const Array& a) {
-  throw ArrayError(code, what + ", of an array of shape " + ir::to_string(a.shape()));
-}
-
 double flops(const Array& a) {
   return 2.0 * static_cast<double>(rows(a)) * static_cast<double>(columns(a)) *
          static_cast<double>(std::min(rows(a), columns(a)));
@@ -116,7 +112,7 @@ std::vector<Array> one_each(const char* kernel, const char* function, const std:
                             const std::vector<Out>& outs, double flops, std::uint32_t flags) {
   const Array& first = operands.front();
   const Shape stack = stack_of(first);
-  std::int64_t bytes = 1;  // of one matrix and its results
+  std::int64_t bytes = 1;  // of the largest among a matrix and its results
   for (const Array& a : operands)
     bytes = std::max(bytes, rows(a) * columns(a) * static_cast<std::int64_t>(ir::size_of(a.dtype())));
   bool empty = ir::volume(stack) == 0;

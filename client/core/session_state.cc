@@ -145,9 +145,6 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
 
   const std::scoped_lock lock(mutex_);
   if (lost_.code != Errc::kOk) throw ArrayError(lost_);
-  if (options.replicas < 1 || options.replicas > static_cast<std::int32_t>(msg::kMaxReplicas))
-    throw ArrayError(Errc::kInvalidArgument, std::to_string(options.replicas) + " replicas; 1 to " +
-                                                 std::to_string(msg::kMaxReplicas) + " are possible");
   flush_releases(true);
   if (wish.fetch.empty() && wish.run.empty() && wish.hold.size() == 1) {
     // Being persisted already: the same end, not an empty request that would end before it.
@@ -167,11 +164,7 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
   request->number = next_request_++;
   msg::Submit submit{
       request->number, options.priority, std::exchange(submission.ops, {}), {}, options_.weight};
-  for (const auto& [key, number] : submission.holds) {
-    submit.holds.push_back(number);
-    if (options.replicas > 1)
-      submit.replicas.emplace_back(number, static_cast<std::uint32_t>(options.replicas));
-  }
+  for (const auto& [key, number] : submission.holds) submit.holds.push_back(number);
   request->submission = std::move(submission);
   requests_.emplace(request->number, request);
   unreplied_.fetch_add(1, std::memory_order_release);

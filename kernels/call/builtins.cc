@@ -2,6 +2,7 @@
 #include <tilewise/ir/dtype.h>
 #include <tilewise/kernels/plugin.h>
 
+#include "call/builtin.h"
 #include "draw/draw.h"
 #include "fft/fft.h"
 #include "file/file.h"
@@ -18,14 +19,8 @@
 namespace tilewise::kernels {
 namespace {
 
-std::int64_t volume(const tilewise_view_v1& view) {
-  std::int64_t n = 1;
-  for (int d = 0; d < view.rank; ++d) n *= view.shape[d];
-  return n;
-}
-
 std::int64_t bytes_of(const tilewise_view_v1& view) {
-  return volume(view) * static_cast<std::int64_t>(ir::size_of(static_cast<ir::DType>(view.dtype)));
+  return builtin::volume(view) * static_cast<std::int64_t>(builtin::element_bytes(view));
 }
 
 int noop(const tilewise_call_v1*) { return 0; }
@@ -42,8 +37,7 @@ int zero(const tilewise_call_v1* call) {
 int compute(const tilewise_call_v1* call) {
   std::int64_t iterations = 0;
   if (call->params_bytes != sizeof(iterations)) {
-    std::snprintf(call->message, call->message_bytes, "wants 8 bytes of parameters: int64 iterations");
-    return 1;
+    return builtin::refuse(call, builtin::kFailed, "wants 8 bytes of parameters: int64 iterations");
   }
   std::memcpy(&iterations, call->params, sizeof(iterations));
   alignas(64) double a[64];

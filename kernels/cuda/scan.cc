@@ -41,7 +41,10 @@ std::int64_t scan_scratch_bytes(const ir::Op& op) {
   if (op.get<ir::ScanAttrs>().mode == ir::ScanMode::kExclusive) return 0;
   std::int64_t lines = 1;
   for (std::size_t d = 0; d < largest.size(); ++d) lines *= d == axis ? 1 : largest[d];
-  return lines * chunks_of(largest[axis]) * static_cast<std::int64_t>(ir::size_of(op.outputs.at(0).dtype));
+  // Not chunks_of(): a shorter line may be cut into more of them than a longer one.
+  const std::int64_t chunks =
+      std::max<std::int64_t>(1, std::min(kMostChunks, (largest[axis] + kLeastChunk - 1) / kLeastChunk));
+  return lines * chunks * static_cast<std::int64_t>(ir::size_of(op.outputs.at(0).dtype));
 }
 
 Status launch_scan(const Environment& env, const KernelCall& call, CUstream stream) {

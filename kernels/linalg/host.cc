@@ -217,14 +217,14 @@ template <class T> struct Update {
 };
 
 constexpr tilewise_kernel_v1 kKernels[] = {
-    {"tilewise.cholesky", run<Cholesky>, nullptr, 1, 1, nullptr},
-    {"tilewise.solve", run<Solve>, nullptr, 2, 1, nullptr},
-    {"tilewise.det", run<Det>, nullptr, 1, 3, nullptr},
-    {"tilewise.qr", run<Qr>, nullptr, 1, 2, nullptr},
-    {"tilewise.eigh", run<Eigh>, nullptr, 1, -1, nullptr},
-    {"tilewise.svd", run<Svd>, nullptr, 1, -1, nullptr},
-    {"tilewise.trsm", run<Trsm>, nullptr, 2, 1, nullptr},
-    {"tilewise.update", run<Update>, nullptr, -1, 1, nullptr},
+    {"tilewise.cholesky", run<Cholesky, kCholesky>, nullptr, 1, 1, nullptr},
+    {"tilewise.solve", run<Solve, kSolve>, nullptr, 2, 1, nullptr},
+    {"tilewise.det", run<Det, kDet>, nullptr, 1, 3, nullptr},
+    {"tilewise.qr", run<Qr, kQr>, nullptr, 1, 2, nullptr},
+    {"tilewise.eigh", run<Eigh, kEigh>, nullptr, 1, -1, nullptr},
+    {"tilewise.svd", run<Svd, kSvd>, nullptr, 1, -1, nullptr},
+    {"tilewise.trsm", run<Trsm, kSolve>, nullptr, 2, 1, nullptr},
+    {"tilewise.update", run<Update, kUpdate>, nullptr, -1, 1, nullptr},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <tilewise/ir/dtype.h>
 #include <tilewise/ir/shape.h>
 
+#include <algorithm>
 #include <complex>
 #include <cstdio>
 #include <new>
@@ -87,13 +88,88 @@ struct Call {
   }
 };
 
+// What a kernel's matrices have to be like: built-in kernels are called by name, so also by whoever gets it wrong.
+struct Contract {
+  bool (*fits)(const tilewise_call_v1& c);  // the extents of its matrices
+  unsigned real_outputs = 0;                // bit i: output i holds real numbers
+};
+inline std::int64_t rows(const tilewise_view_v1& v) { return v.shape[v.rank - 2]; }
+inline std::int64_t columns(const tilewise_view_v1& v) { return v.shape[v.rank - 1]; }
+inline bool is(const tilewise_view_v1& v, std::int64_t r, std::int64_t c) {
+  return rows(v) == r && columns(v) == c;
+}
+
+inline constexpr Contract kCholesky{[](const tilewise_call_v1& c) {
+  const std::int64_t n = rows(c.inputs[0]);
+  return is(c.inputs[0], n, n) && is(c.outputs[0], n, n);
+}};
+inline constexpr Contract kSolve{[](const tilewise_call_v1& c) {  // of solve and trsm
+  const std::int64_t n = rows(c.inputs[0]), k = columns(c.outputs[0]);
+  return c.input_count == 2 && is(c.inputs[0], n, n) && is(c.inputs[1], n, k) && is(c.outputs[0], n, k);
+}};
+inline constexpr Contract kDet{[](const tilewise_call_v1& c) {
+                                 const std::int64_t n = rows(c.inputs[0]);
+                                 return is(c.inputs[0], n, n) && c.output_count == 3 &&
+                                        is(c.outputs[0], 1, 1) && is(c.outputs[1], 1, 1) &&
+                                        is(c.outputs[2], 1, 1);
+                               },
+                               0b010};
+inline constexpr Contract kQr{[](const tilewise_call_v1& c) {
+  return c.output_count == 2 && rows(c.outputs[0]) == rows(c.inputs[0]) &&
+         columns(c.outputs[1]) == columns(c.inputs[0]);
+}};
+inline constexpr Contract kEigh{[](const tilewise_call_v1& c) {
+                                  const std::int64_t n = rows(c.inputs[0]);
+                                  return is(c.inputs[0], n, n) &&
+                                         rows(c.outputs[0]) * columns(c.outputs[0]) == n &&
+                                         (c.output_count < 2 || is(c.outputs[1], n, n));
+                                },
+                                0b001};
+inline constexpr Contract kSvd{
+    [](const tilewise_call_v1& c) {
+      const std::int64_t m = rows(c.inputs[0]), n = columns(c.inputs[0]), k = std::min(m, n);
+      return rows(c.outputs[0]) * columns(c.outputs[0]) == k &&
+             (c.output_count == 1 ||
+              (c.output_count == 3 && ((is(c.outputs[1], m, k) && is(c.outputs[2], k, n)) ||
+                                       (is(c.outputs[1], m, m) && is(c.outputs[2], n, n)))));
+    },
+    0b001};
+inline constexpr Contract kUpdate{[](const tilewise_call_v1& c) {
+  if (c.input_count < 2 || c.input_count > 3) return false;
+  const tilewise_view_v1 &out = c.outputs[0], &a = c.inputs[c.input_count - 2],
+                         &b = c.inputs[c.input_count - 1];
+  return is(a, rows(out), rows(b)) && is(b, columns(a), columns(out)) &&
+         (c.input_count == 2 || is(c.inputs[0], rows(out), columns(out)));
+}};
+
+// Matrices of one rank, one dtype and one stack, all there, with such extents.
+inline bool keeps(const tilewise_call_v1& c, const Contract& contract) {
+  if (c.input_count < 1 || c.output_count < 1) return false;
+  const tilewise_view_v1& first = c.inputs[0];
+  const auto like_first = [&](const tilewise_view_v1& v, bool real) {
+    const auto dtype = static_cast<ir::DType>(first.dtype);
+    if (v.rank != first.rank || v.rank < 2 ||
+        v.dtype != static_cast<std::int32_t>(real ? ir::real_dtype(dtype) : dtype))
+      return false;
+    bool empty = false;
+    for (int d = 0; d < v.rank; ++d) empty |= v.shape[d] == 0;
+    return (empty || v.data != nullptr) && std::equal(v.shape, v.shape + v.rank - 2, first.shape);
+  };
+  for (int i = 0; i < c.input_count; ++i)
+    if (!like_first(c.inputs[i], false)) return false;
+  for (int i = 0; i < c.output_count; ++i)
+    if (!like_first(c.outputs[i], (contract.real_outputs >> i & 1) != 0)) return false;
+  return contract.fits(c);
+}
+
 // Runs K<T>::run(Call&) for each matrix of the stack, T from the first input's dtype. No exception leaves.
-template <template <class> class K> int run(const tilewise_call_v1* c) {
+template <template <class> class K, const Contract& kContract> int run(const tilewise_call_v1* c) {
   Call call{*c, {}, {}};
-  if (c->params_bytes != sizeof(Params) || c->input_count < 1 || c->inputs[0].rank < 2)
-    return call.refuse("wants parameters of linear algebra, and matrices");
+  if (c->params_bytes != sizeof(Params)) return call.refuse("wants parameters of linear algebra");
   std::memcpy(&call.params, c->params, sizeof(Params));
   call.params.function[sizeof(call.params.function) - 1] = '\0';
+  if (!keeps(*c, kContract))
+    return call.refuse("matrices that are not there or do not fit each other", Errc::kShapeMismatch);
   for (int d = 0; d + 2 < c->outputs[0].rank; ++d) call.stack.push_back(c->outputs[0].shape[d]);
   const auto each = [&]<class T>() {
     const std::int64_t count = ir::volume(call.stack);

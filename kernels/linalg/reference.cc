@@ -161,8 +161,11 @@ struct Named {
   tilewise_kernel_fn run;
 };
 constexpr Named kReferences[] = {
-    {"tilewise.cholesky", run<Cholesky>}, {"tilewise.solve", run<Solve>},   {"tilewise.det", run<Det>},
-    {"tilewise.trsm", run<Trsm>},         {"tilewise.update", run<Update>},
+    {"tilewise.cholesky", run<Cholesky, kCholesky>},
+    {"tilewise.solve", run<Solve, kSolve>},
+    {"tilewise.det", run<Det, kDet>},
+    {"tilewise.trsm", run<Trsm, kSolve>},
+    {"tilewise.update", run<Update, kUpdate>},
 };
 
 }  // namespace

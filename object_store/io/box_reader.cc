@@ -81,4 +81,10 @@ Result<std::int64_t> read_box(const File& file, const FileBox& box, std::byte* b
   return reader.reads();
 }
 
+void normalise_bools(void* block, std::int64_t elements) {
+  auto* bytes = static_cast<std::byte*>(block);
+  for (std::int64_t i = 0; i < elements; ++i)
+    bytes[i] = bytes[i] != std::byte{0} ? std::byte{1} : std::byte{0};
+}
+
 }  // namespace tilewise::io

@@ -18,4 +18,7 @@ struct ReadTuning {
 Result<std::int64_t> read_box(const File& file, const FileBox& box, std::byte* block,
                               const ReadTuning& tuning);
 
+// Bytes of a file as bools: a C++ bool that is neither 0 nor 1 would make kernels misbehave.
+void normalise_bools(void* block, std::int64_t elements);
+
 }  // namespace tilewise::io

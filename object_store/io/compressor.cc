@@ -58,7 +58,8 @@ Status deflate_all(const Compressor& c, std::span<const std::byte> from, std::ve
   const std::size_t start = to.size();
   to.resize(start + deflateBound(&z, from.size()));
   std::size_t in = 0, out = start;
-  for (int rc = Z_OK; rc == Z_OK;) {
+  int rc = Z_OK;
+  while (rc == Z_OK) {
     if (z.avail_in == 0 && in < from.size()) {
       const std::size_t part = std::min(kMaxInput, from.size() - in);
       z.next_in = zlib_bytes(from.data() + in);
@@ -72,6 +73,7 @@ Status deflate_all(const Compressor& c, std::span<const std::byte> from, std::ve
     out += room - z.avail_out;
   }
   deflateEnd(&z);
+  if (rc != Z_STREAM_END) return error(Errc::kInternal, what + ": zlib ended with " + std::to_string(rc));
   to.resize(out);
   return {};
 }

@@ -1,5 +1,7 @@
 #include "hdf5_file.h"
 
+#include "box_reader.h"
+
 #include <hdf5.h>
 
 #include <tilewise/base/file.h>
@@ -101,7 +103,12 @@ Result<ir::DType> dtype_of(hid_t type, const std::string& what) {
     return pick({{{1, kUInt8}, {2, kUInt16}, {4, kUInt32}, {8, kUInt64}}});
   if (kind == H5T_INTEGER) return pick({{{1, kInt8}, {2, kInt16}, {4, kInt32}, {8, kInt64}}});
   if (kind == H5T_FLOAT) return pick({{{4, kFloat32}, {8, kFloat64}, {4, kFloat32}, {8, kFloat64}}});
-  if (kind == H5T_ENUM && size == 1 && H5Tget_nmembers(type) == 2) return kBool;  // as h5py writes them
+  if (kind == H5T_ENUM && size == 1 && H5Tget_nmembers(type) == 2) {  // as h5py writes bools
+    std::int8_t low = -1, high = -1;
+    if (H5Tget_member_value(type, 0, &low) >= 0 && H5Tget_member_value(type, 1, &high) >= 0 &&
+        low + high == 1 && low * high == 0)
+      return kBool;
+  }
   return error(Errc::kUnsupported, what + ": a dataset of neither integers nor real numbers");
 }
 
@@ -179,6 +186,7 @@ Status read_hdf5_block(const std::string& path, const std::string& dataset, ir::
               H5P_DEFAULT, out) < 0) {
     return error(Errc::kCorruptData, what + ": " + library_error());
   }
+  if (dtype == ir::DType::kBool) normalise_bools(out, box.volume());
   return {};
 }
 

@@ -46,12 +46,7 @@ Status read_block(const std::string& path, const NpyInfo& info, const ir::Box& b
   TW_TRY(check_length(file, info));
   auto* block = static_cast<std::byte*>(out);
   TW_TRY(read_box(file, where, block, ReadTuning()));
-  if (info.dtype == ir::DType::kBool) {
-    // A C++ bool that is neither 0 nor 1 would make kernels misbehave.
-    const std::int64_t bytes = box.volume();
-    for (std::int64_t i = 0; i < bytes; ++i)
-      block[i] = block[i] != std::byte{0} ? std::byte{1} : std::byte{0};
-  }
+  if (info.dtype == ir::DType::kBool) normalise_bools(block, box.volume());
   return {};
 }
 

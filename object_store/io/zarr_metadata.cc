@@ -408,7 +408,8 @@ Status check_zarr(const ZarrInfo& info, std::string_view name) {
     if (chunk.size() != info.shape.size()) return false;
     for (const std::int64_t extent : chunk)
       if (extent < 1) return false;
-    return ir::checked_volume(std::span(chunk.data(), chunk.size())).has_value();
+    const auto volume = ir::checked_volume(std::span(chunk.data(), chunk.size()));
+    return volume && *volume <= std::numeric_limits<std::int64_t>::max() / item;
   };
   if (!fits(info.chunk) || (!info.inner.empty() && !fits(info.inner)))
     return wrong("chunks of " + ir::to_string(info.chunk) + " do not cut shape " + ir::to_string(info.shape));

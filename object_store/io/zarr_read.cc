@@ -238,12 +238,7 @@ Status read_zarr_block(const std::string& folder, const ZarrInfo& info, const ir
   const std::int64_t elements = box.volume();
   if (elements == 0) return {};
   TW_TRY(BlockReader(folder, info, box, out).read());
-  if (info.dtype == ir::DType::kBool) {
-    auto* bytes =
-        static_cast<std::byte*>(out);  // a bool that is neither 0 nor 1 would make kernels misbehave
-    for (std::int64_t i = 0; i < elements; ++i)
-      bytes[i] = bytes[i] != std::byte{0} ? std::byte{1} : std::byte{0};
-  }
+  if (info.dtype == ir::DType::kBool) normalise_bools(out, elements);
   return {};
 }
 

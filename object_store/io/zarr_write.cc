@@ -70,6 +70,10 @@ class BlockWriter {
     const ir::Shape& unit = info_.unit();
     const ir::Box here = ir::intersect(whole, box_);
     const auto bytes = static_cast<std::size_t>(ir::volume(unit)) * item_;
+    if (bytes > static_cast<std::size_t>(
+                    kMaxZarrChunkBytes))  // plain ones are read without being held, but not written
+      return error(Errc::kLimitExceeded, path + ": a chunk of " + ir::to_string(unit) + " is larger than " +
+                                             std::to_string(kMaxZarrChunkBytes) + " bytes");
     const ir::Strides strides = stored_strides(info_, unit);
     plain_.resize(bytes);
     if (here != whole)

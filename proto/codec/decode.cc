@@ -60,8 +60,6 @@ msg::Submit Reader::submit(wire::Submit::Reader r) {
   m.ops = list<ir::Op>(r.getOps(), limits::kMaxOpsPerSubmit, "ops of a submission",
                        [&](auto o) { return op(o); });
   m.holds = ids<std::uint64_t>(r.getHolds());
-  m.replicas = list<std::pair<std::uint64_t, std::uint32_t>>(
-      r.getReplicas(), [](auto x) { return std::pair(x.getNumber(), x.getWorkers()); });
   return m;
 }
 

@@ -115,8 +115,6 @@ void write(wire::Submit::Builder b, const msg::Submit& m) {
        [](wire::Op::Builder o, const ir::Op& op) { write(o, op); });
   numbers(b.initHolds(any_count(m.holds.size())), m.holds);
   b.setWeight(m.weight);
-  each(b.initReplicas(any_count(m.replicas.size())), m.replicas,
-       [](auto r, const auto& x) { r.setNumber(x.first), r.setWorkers(x.second); });
 }
 
 void write(wire::OpAccount::Builder b, const msg::OpAccount& op) {

@@ -248,9 +248,7 @@ struct Gen {
     m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64(), i64(), i64(), flag()};
   }
   void fill(msg::Submit& m) {
-    m = {u64(), i32(), list(9, [&] { return op(); }), list(9, [&] { return u64(); }), u32(), list(3, [&] {
-           return std::pair(u64(), u32());
-         })};
+    m = {u64(), i32(), list(9, [&] { return op(); }), list(9, [&] { return u64(); }), u32()};
   }
   void fill(msg::SubmitReply& m) {
     m = {u64(), outcome(), id<GraphId>(), list(5, [&] { return std::pair(u64(), id<ArrayId>()); })};

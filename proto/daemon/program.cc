@@ -69,7 +69,7 @@ void add_common_options(CLI::App& app, CommonOptions& common) {
   app.add_option("--silence-timeout", common.silence_timeout_s,
                  "Seconds after which a process or host that answers nothing is taken for gone")
       ->capture_default_str()
-      ->check(CLI::Range(1.0, 86'400.0));
+      ->check(CLI::Range(2.0, 20.0));  // peers and clients give a link up soon after that
 }
 
 std::optional<int> parse(CLI::App& app, int argc, char** argv) {

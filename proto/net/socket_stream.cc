@@ -49,7 +49,7 @@ void set_tcp_options(int fd, TimeNs silence_ns) {
     const int number = static_cast<int>(value);
     ::setsockopt(fd, level, option, &number, sizeof number);
   };
-  const std::int64_t ms = std::clamp<std::int64_t>(silence_ns / kMillisecond, 1'000, 86'400'000),
+  const std::int64_t ms = std::clamp<std::int64_t>(silence_ns / kMillisecond, 2'000, 86'400'000),
                      s = ms / 1'000;
   const std::int64_t idle = std::max<std::int64_t>(1, s * 2 / 5), interval = std::max<std::int64_t>(1, s / 5);
   set(IPPROTO_TCP, TCP_NODELAY, 1);

@@ -73,7 +73,8 @@ struct Core::Impl {
     if (const auto* ping = std::get_if<msg::Ping>(&event.message))
       return send(s, event.from, msg::Pong{ping->nonce});
     Peer& peer = s.peer(it->second.peer);
-    if (peer.alive) from_peer(peer, event.message);  // else it has left, and has nothing more to say
+    // One that has left has nothing more to say but that it goes.
+    if (peer.alive || std::holds_alternative<msg::Leave>(event.message)) from_peer(peer, event.message);
   }
 };
 

@@ -45,6 +45,11 @@ std::int64_t room_of(const Device& device) {
 // Chooses who takes what: contiguous pieces, as large as there is room. Of the same kind of device if there are any. False: there
 // is no room.
 bool choose(const State& s, WorkerId leaver, std::vector<MovedBlock>& blocks, std::string& why) {
+  std::map<DeviceId, std::int64_t> promised;
+  const auto left = [&](const Device& device) {
+    const auto taken = promised.find(device.id);
+    return std::max<std::int64_t>(0, room_of(device) - (taken == promised.end() ? 0 : taken->second));
+  };
   for (const std::uint8_t kind : {place::kHostKind, place::kCudaKind}) {
     std::vector<MovedBlock*> mine;
     std::int64_t bytes = 0, room = 0;
@@ -63,7 +68,7 @@ bool choose(const State& s, WorkerId leaver, std::vector<MovedBlock>& blocks, st
       }
       if (!open.empty()) break;
     }
-    for (const Device* device : open) room += room_of(*device);
+    for (const Device* device : open) room += left(*device);
     if (room < bytes) {
       why = "it holds " + std::to_string(bytes) + " bytes that are needed, and others have room for " +
             std::to_string(room);
@@ -74,16 +79,18 @@ bool choose(const State& s, WorkerId leaver, std::vector<MovedBlock>& blocks, st
                      [](const MovedBlock* a, const MovedBlock* b) { return a->block < b->block; });
     std::size_t at = 0;
     std::int64_t given = 0, limit = 0;
-    const auto share = [&](const Device& device) {
-      return static_cast<std::int64_t>(static_cast<__int128>(bytes) * room_of(device) / room);
-    };
-    limit = share(*open[0]);
+    std::vector<std::int64_t> shares;
+    for (const Device* device : open)
+      shares.push_back(static_cast<std::int64_t>(static_cast<__int128>(bytes) * left(*device) / room));
+    limit = shares[0];
     std::int64_t last = -1;
     for (MovedBlock* block : mine) {
-      while (block->block != last && given >= limit && at + 1 < open.size()) limit += share(*open[++at]);
+      while (block->block != last && given >= limit && at + 1 < open.size()) limit += shares[++at];
       last = block->block;
       block->to = open[at]->id;
-      given += block_bytes(s, block->array, block->block);
+      const std::int64_t size = block_bytes(s, block->array, block->block);
+      given += size;
+      promised[block->to] += size;
     }
   }
   return true;

@@ -224,6 +224,7 @@ void mix(Digest& d, const ir::Placement& placement) {
 }
 
 void mix(Digest& d, const Peer& peer) {
+  d.mix(peer.black_box), d.mix(peer.last_words), d.mix(static_cast<std::uint64_t>(peer.lease_ns));
   for (const std::uint64_t x :
        {std::uint64_t{peer.info.id.value}, std::uint64_t{peer.conn.value}, std::uint64_t{peer.alive},
         std::uint64_t{peer.left}, std::uint64_t{peer.session.value}, peer.log_next + peer.log.size(),
@@ -343,7 +344,8 @@ std::uint64_t digest_of(const State& s) {
   for (const auto& [host, number] : s.hosts) d.mix(std::string_view(host)), d.mix(number);
   s.plans.mix_into(d);
   d.mix(s.recovery.version), d.mix(s.recovery.settled), d.mix(s.recovery.pending);
-  d.mix(s.recovery.leaver.value);
+  d.mix(s.recovery.leaver.value), d.mix(static_cast<std::uint64_t>(s.recovery.words_until)),
+      d.mix(s.next_kept_plan);
   for (const auto& [id, leaving] : s.leaving) {
     d.mix(id.value), d.mix(static_cast<std::uint64_t>(leaving.step)), d.mix(leaving.stays);
     d.mix(leaving.round), d.mix(std::string_view(leaving.why));

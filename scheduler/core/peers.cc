@@ -105,6 +105,7 @@ void on_returned(State& s, Conn conn) {
 // Nobody is to wait for it.
 void on_leave(State& s, Conn conn) {
   const WorkerId peer = s.links.at(conn).peer;
+  s.peer(peer).last_words = true;  // a supervisor has nothing to add
   close_link(s, conn, error(Errc::kUnavailable, "it has left"));
   lose_peer(s, peer);
 }
@@ -156,8 +157,8 @@ void on_shutdown(State& s, Conn from) {
     return;
   }
   flush_logs(s);
-  for (const WorkerId id : s.live) {
-    if (s.is_worker(id)) send(s, s.peer(id).conn, msg::Shutdown{});
+  for (const auto& [conn, link] : s.links) {  // those too that are about to leave
+    if (link.peer && s.is_worker(link.peer)) send(s, conn, msg::Shutdown{});
   }
   s.out->emplace_back(std::in_place_type<EndProcess>);
 }

@@ -234,8 +234,9 @@ std::optional<std::size_t> PlanCache::keep(Plan plan) {
       std::find_if(plans_.begin(), plans_.end(), [&](const Plan& p) { return p.digest == plan.digest; });
   if (old != plans_.end()) {
     plan.patience = std::min(kMostReplays, 2 * old->patience);
-    // Made anew, and the same: workers have it.
-    if (plan.ops == old->ops && plan.placements == old->placements && plan.holds == old->holds) {
+    // Made anew, and the same: workers have it. They compare what is read as well.
+    if (plan.ops == old->ops && plan.placements == old->placements && plan.holds == old->holds &&
+        plan.sources == old->sources) {
       plan.number = old->number;
       plan.known = old->known;
       plans_.erase(old);
@@ -260,7 +261,12 @@ std::optional<std::size_t> PlanCache::keep(Plan plan) {
 
 void PlanCache::mix_into(Digest& digest) const {
   digest.mix(clock_), digest.mix(replays_);
-  for (const Plan& plan : plans_) digest.mix(plan.digest), digest.mix(plan.replays), digest.mix(plan.used);
+  for (const Plan& plan : plans_) {
+    for (const std::uint64_t x :
+         {plan.digest, std::uint64_t{plan.replays}, plan.used, plan.number, std::uint64_t{plan.known.value}})
+      digest.mix(x);
+  }
+  for (const std::uint64_t number : gone_) digest.mix(number);
   for (const std::uint64_t once : once_) digest.mix(once);
 }
 

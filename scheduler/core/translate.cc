@@ -149,7 +149,6 @@ Result<Draft> translate(const State& s, const Session& session, msg::Submit& sub
     return error(Errc::kInvalidArgument, "a session's weight is 1 to " + std::to_string(msg::kMaxWeight) +
                                              ", not " + std::to_string(submit.weight));
   }
-  if (!submit.replicas.empty()) return error(Errc::kUnsupported, "replicas are not there yet");
   Translator translator(s, session);
   for (std::size_t i = 0; i < submit.ops.size(); ++i) TW_TRY(translator.op(submit.ops[i], i));
   for (const std::uint64_t number : submit.holds) TW_TRY(translator.hold(number));

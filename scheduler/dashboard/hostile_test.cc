@@ -129,7 +129,7 @@ TEST_CASE("mutated requests, with a reader's token and with none") {
       post("/login", R"({"token":")" + std::string(64, '0') + "\"}", json + ours),
       post("/api/cancel", R"({"graph":"7"})", reader + json),
       post("/api/release", R"({"array":"7"})", reader + json),
-      post("/api/drain", R"({"device":"1","on":"yes"})", reader + json),
+      post("/api/drain", R"({"worker":"1","on":"yes"})", reader + json),
       post("/api/cancel", R"({"graph":"7"})", json + ours),
       post("/logout", "", ours),
   };

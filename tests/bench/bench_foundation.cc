@@ -230,13 +230,6 @@ void bench_start(const Settings& settings, Report& report) {
 
 // ---- (d) one tiny get -----------------------------------------------------------------------------------------------
 
-void pin(int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  sched_setaffinity(0, sizeof(set), &set);  // this thread; a wish
-}
-
 class Loopback {  // a TCP connection to a thread that sends back what it reads, both blocking
  public:
   explicit Loopback(int core = -1) {  // where the other end runs; -1: anywhere

@@ -27,13 +27,6 @@
 namespace tilewise::bench {
 namespace {
 
-void pin(int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  sched_setaffinity(0, sizeof(set), &set);  // this thread; a wish
-}
-
 // So long a task sleeps before it makes its block: whoever waits for it has parked (workers poll for half a millisecond),
 // but not every hop comes with a report to the scheduler (every ten), which would want a core of its own here.
 constexpr std::int64_t kParkedNs = 3'000'000;

@@ -1,4 +1,5 @@
 #include "bench_transfer.h"
+#include "report.h"
 
 #include <tilewise/transfer/ucx_engine.h>
 
@@ -28,13 +29,6 @@ namespace {
 constexpr int kWindow = 32;                // granted at once, as ucx_perftest has that many on their way
 constexpr std::int64_t kPool = 256 << 20;  // memory that blocks come from and go to
 constexpr transfer::Cookie kCookie = {std::byte{0x42}};
-
-void pin(int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  sched_setaffinity(0, sizeof(set), &set);  // a wish
-}
 
 std::byte* pool() {  // as the engine's arenas: a memfd's pages, touched
   const int fd = memfd_create("bench", MFD_CLOEXEC);

@@ -1,10 +1,19 @@
 #include "report.h"
+#include <sched.h>
 
 #include <cstdio>
 #include <exception>
 #include <optional>
 
 namespace tilewise::bench {
+
+void pin(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  sched_setaffinity(0, sizeof(set), &set);
+}
+
 namespace {
 
 std::string number(double value) {

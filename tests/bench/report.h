@@ -12,6 +12,9 @@ inline double now() {  // seconds
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// This thread, to one core: a wish.
+void pin(int core);
+
 inline double seconds_of(const std::function<void()>& body) {
   const double start = now();
   body();

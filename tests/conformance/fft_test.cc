@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "clusters.h"
+#include "plain.h"
 
 using namespace tilewise;
 
@@ -38,15 +39,6 @@ double most(const Line& a, const Line& b) {
   return d;
 }
 double greatest(const Array& a) { return max(abs(a)).astype(DType::kFloat64).item<double>(); }
-
-Errc code_of(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const ArrayError& e) {
-    return e.code();
-  }
-  return Errc::kOk;
-}
 
 }  // namespace
 

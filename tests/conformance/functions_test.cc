@@ -6,19 +6,13 @@
 #include <numeric>
 
 #include "clusters.h"
+#include "plain.h"
 
 using namespace tilewise;
 
 namespace {
 
 using Doubles = std::vector<double>;
-
-Doubles numbers(std::int64_t n, int seed) {
-  Doubles out(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i)
-    out[static_cast<std::size_t>(i)] = static_cast<double>((i * 37 + seed) % 23) - 11;
-  return out;
-}
 
 // rows x columns, row by row.
 Doubles table(std::int64_t rows, std::int64_t columns,
@@ -28,15 +22,6 @@ Doubles table(std::int64_t rows, std::int64_t columns,
     for (std::int64_t j = 0; j < columns; ++j) out.push_back(f(i, j));
   }
   return out;
-}
-
-Errc code_of(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const ArrayError& e) {
-    return e.code();
-  }
-  return Errc::kOk;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "clusters.h"
+#include "plain.h"
 
 using namespace tilewise;
 
@@ -41,15 +42,6 @@ double chi_square(const Ints& counts, double expected) {
   for (const std::int64_t c : counts)
     x += (static_cast<double>(c) - expected) * (static_cast<double>(c) - expected) / expected;
   return x;
-}
-
-Errc code_of(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const ArrayError& e) {
-    return e.code();
-  }
-  return Errc::kOk;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "clusters.h"
+#include "plain.h"
 
 using namespace tilewise;
 
@@ -29,15 +30,6 @@ template <class T> std::vector<T> running(std::vector<T> x, const Shape& shape, 
                      : x[i - static_cast<std::size_t>(stride)] + x[i];
   }
   return x;
-}
-
-Errc code_of(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const ArrayError& e) {
-    return e.code();
-  }
-  return Errc::kOk;
 }
 
 }  // namespace

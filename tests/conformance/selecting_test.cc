@@ -8,6 +8,7 @@
 #include <map>
 
 #include "clusters.h"
+#include "plain.h"
 
 using namespace tilewise;
 
@@ -15,22 +16,6 @@ namespace {
 
 using Doubles = std::vector<double>;
 using Ints = std::vector<std::int64_t>;
-
-Doubles numbers(std::int64_t n, int seed) {
-  Doubles out(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i)
-    out[static_cast<std::size_t>(i)] = static_cast<double>((i * 37 + seed) % 23) - 11;
-  return out;
-}
-
-Errc code_of(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const ArrayError& e) {
-    return e.code();
-  }
-  return Errc::kOk;
-}
 
 }  // namespace
 

@@ -10,8 +10,6 @@ using namespace tilewise::testing;
 
 namespace {
 
-std::vector<double> values(const Future& future) { return future.get<double>(0, {.timeout = kPatience}); }
-
 std::string tasks_done(const Cluster& cluster) {
   const std::string status = cluster.status();
   const std::size_t at = status.find("\"tasks_done\":");
@@ -82,7 +80,7 @@ TEST_CASE("a worker leaves in the middle of a graph, which ends with the same bi
     CHECK(ran.output.find("\"state\":\"gone\"") != std::string::npos);
     CHECK(cluster.worker(1).wait() == 0);
     CHECK(same_bits(values(future), expected));
-    CHECK(eventually([&] { return cluster.status().find("\"arrays_live\":0,") != std::string::npos; }));
+    CHECK(nothing_left(cluster));
   }
 }
 
@@ -99,7 +97,7 @@ TEST_CASE("kill -9 in the middle of a drain is a death like any other") {
     cluster.worker(victim).signal(SIGKILL);
     CHECK(same_bits(x.get<double>({.timeout = kPatience}), whole));
     const Ran ran = cluster.tool({"drain", "worker-0"});
-    CHECK(ran.code == (ran.output.find(": gone") != std::string::npos ? 0 : 1));
+    if (victim != 0) CHECK(ran.code == 0);  // it lives, and the third has room
     CHECK(cluster.worker(0).wait().has_value());
     CHECK(same_bits(x.get<double>({.timeout = kPatience}), whole));
   }

@@ -224,6 +224,10 @@ std::string Cluster::words() const {
   return text;
 }
 
+bool nothing_left(const Cluster& cluster) {
+  return eventually([&] { return cluster.status().find("\"arrays_live\":0,") != std::string::npos; });
+}
+
 Array long_work(const Session& session) {
   Array x = session.random.uniform({1024, 1024}, {.seed = 3, .block = {256, 256}});
   for (int i = 0; i < 400; ++i) x = matmul(x, x) * (1.0 / 512);

@@ -114,6 +114,9 @@ class Cluster {
   std::vector<std::unique_ptr<Process>> workers_;
 };
 
+// Sooner or later no array is alive any more.
+bool nothing_left(const Cluster& cluster);
+
 // Minutes of small tasks: something to be in the middle of.
 Array long_work(const Session& session);
 

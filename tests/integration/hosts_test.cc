@@ -22,8 +22,6 @@ std::unique_ptr<Network> hosts(int count) {
   return network;
 }
 
-std::vector<double> values(const Future& future) { return future.get<double>(0, {.timeout = kPatience}); }
-
 double seconds_since(Clock::time_point began) {
   return std::chrono::duration<double>(Clock::now() - began).count();
 }

@@ -1,5 +1,7 @@
 #include "programs.h"
 
+#include "harness.h"
+
 #include <cstring>
 
 namespace tilewise::testing {
@@ -31,6 +33,8 @@ Array reductions(const Session& session, std::int64_t n, std::int64_t block, int
   }
   return total;
 }
+
+std::vector<double> values(const Future& future) { return future.get<double>(0, {.timeout = kPatience}); }
 
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;

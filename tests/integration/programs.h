@@ -12,6 +12,8 @@ Array regression(const Session& session, std::int64_t n = 60'000, std::int64_t b
 // Sums and maxima over both axes of an array that changes, with its transpose, each round.
 Array reductions(const Session& session, std::int64_t n = 1'200, std::int64_t block = 100, int rounds = 40);
 
+// The first result, waited for.
+std::vector<double> values(const Future& future);
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace tilewise::testing

@@ -13,8 +13,6 @@ using namespace tilewise::testing;
 
 namespace {
 
-std::vector<double> values(const Future& future) { return future.get<double>(0, {.timeout = kPatience}); }
-
 std::int64_t number_in(const std::string& json, const std::string& key) {
   const auto at = json.find("\"" + key + "\":");
   return at == std::string::npos ? -1 : std::stoll(json.substr(at + key.size() + 3));
@@ -23,10 +21,6 @@ std::int64_t number_in(const std::string& json, const std::string& key) {
 void kill_scheduler(Cluster& cluster) {
   cluster.scheduler().signal(SIGKILL);
   REQUIRE(cluster.scheduler().wait());
-}
-
-bool nothing_left(const Cluster& cluster) {
-  return eventually([&] { return number_in(cluster.status(), "arrays_live") == 0; });
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_v
     INFO(knobs.describe());
     if (std::getenv("TILEWISE_SIM_VERBOSE") != nullptr) std::cerr << knobs.describe() << std::endl;
     const sim::Outcome outcome = sim::World(knobs).run();
+    events += outcome.events;
     if (!outcome.violation.empty()) {
       const std::string smaller = changes != nullptr ? changes : sim::shrink(knobs);
       FAIL_CHECK("replay with TILEWISE_SIM_WITH='" << smaller << "' " << seed_variable << "=" << seed
@@ -39,7 +40,6 @@ void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_v
     }
     CHECK_MESSAGE(sim::World(knobs).run().digest == outcome.digest,
                   "seed " << seed << " does not repeat itself");
-    events += outcome.events;
     checked += outcome.blocks_checked;
     for (const auto& [what, times] : outcome.covered) covered[what] += times;
     covered["requests done"] += outcome.requests_done;
@@ -48,7 +48,8 @@ void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_v
   }
   std::cout << events << " events, " << checked << " blocks compared with the oracle\n";
   for (const auto& [what, times] : covered) std::cout << "  " << what << ": " << times << "\n";
-  if (only == 0 && count >= seeds) {  // a simulator that reaches nothing proves nothing; fewer seeds may miss some
+  if (only == 0 &&
+      count >= seeds) {  // a simulator that reaches nothing proves nothing; fewer seeds may miss some
     for (const char* what : reached) {
       CHECK_MESSAGE(covered[what] > 0, std::string(what) << " never happened");
     }

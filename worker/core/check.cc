@@ -247,6 +247,8 @@ std::uint64_t Core::Impl::digest() const {
   h.mix(recovery);
   h.mix(losing);
   h.mix(abandoned.size());
+  h.mix(static_cast<std::uint64_t>(stage)), h.mix(leaving.size()), h.mix(next_alone != kNone),
+      h.mix(alone_runs);
   for (const auto& [number, plan] : kept_plans) h.mix(number), h.mix(plan.ops.size());
   h.mix(static_cast<std::uint64_t>(counts.launches));
   h.mix(static_cast<std::uint64_t>(counts.tasks_done));
@@ -258,6 +260,7 @@ std::uint64_t Core::Impl::digest() const {
       const Copy& copy = copies[c];
       h.mix(static_cast<std::uint64_t>(copy.block));
       h.mix(static_cast<std::uint64_t>(copy.state) * 8 + static_cast<std::uint64_t>(copy.kind));
+      h.mix(copy.kept.value), h.mix(copy.kept_open);
       h.mix(copy.at.offset >= 0 ? static_cast<std::uint64_t>(copy.at.offset) : 0);
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
         h.mix(ops[uses[u].op].run.id.value);

@@ -449,6 +449,7 @@ struct Core::Impl {
   void leave_eager(Slot task);
   void advance(std::uint16_t device);
   void launch_alone();
+  bool held_back(const Task& task) const;
   enum class Launched { kYes, kWaiting, kBlocked, kFinished };
   Launched launch_steps(Slot task);
   void enqueue_step(Slot task, const std::vector<Slot>& inputs, Launch& launch);

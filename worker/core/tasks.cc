@@ -278,7 +278,7 @@ void Core::Impl::launch_alone() {
   const Slot t = std::exchange(next_alone, kNone);
   Queue& queue = queues[tasks[t].queue];
   std::erase(queue.ready, t);
-  switch (launch_steps(t)) {
+  switch (held_back(tasks[t]) ? Launched::kBlocked : launch_steps(t)) {
     case Launched::kYes: queue.ready.push_front(t); break;
     case Launched::kBlocked:
       tasks[t].state = TaskState::kBlocked;
@@ -287,6 +287,11 @@ void Core::Impl::launch_alone() {
     case Launched::kWaiting:
     case Launched::kFinished: break;
   }
+}
+
+// This worker is to leave: it begins nothing, and then goes on with nothing.
+bool Core::Impl::held_back(const Task& task) const {
+  return task.outcome == kNone && (stage >= Stage::kStill || (stage == Stage::kStops && !task.admitted));
 }
 
 // Launches what is ready until the streams have enough.
@@ -300,9 +305,8 @@ void Core::Impl::advance(std::uint16_t d) {
     Task& task = tasks[t];
     if (task.outcome == kNone && !task.admitted && pick_stream(d) < 0) return;
     queues[q].ready.pop_front();
-    const bool must_not = stage >= Stage::kStill || (stage == Stage::kStops && !task.admitted);
-    const bool cannot = stalled && !task.admitted && !is_lowest(t);
-    if ((must_not || cannot) && task.outcome == kNone) {
+    const bool cannot = stalled && !task.admitted && !is_lowest(t) && task.outcome == kNone;
+    if (held_back(task) || cannot) {
       task.state = TaskState::kBlocked;
       queues[q].blocked.push_back(t);
       continue;

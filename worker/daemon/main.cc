@@ -109,8 +109,10 @@ void end_in_time(int code) {
 // A supervisor's word on its worker. What cannot be told is lost: the worker counts as dead all the same.
 void tell(const Settings& settings, const msg::LastWords& words) {
   const auto said = [&]() -> Status {
-    TW_ASSIGN(const Setup setup, check(settings));
-    return worker::tell_last_words(setup.options.scheduler, setup.options.token, words, kTellNs);
+    TW_ASSIGN(const net::Address scheduler, net::Address::parse(settings.scheduler));
+    const auto token = config::find_token(settings.common.token_file, false);
+    if (!token) return token.error();
+    return worker::tell_last_words(scheduler, token->token, words, kTellNs);
   }();
   if (!said)
     daemon::log_warn("cannot tell the scheduler how its worker ended",
@@ -210,7 +212,7 @@ int main(int argc, char** argv) {
          "--lease", s.lease_s,
          "Seconds that the link to the scheduler may be broken before the worker counts as lost; 0: none")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 604'800.0));
+      ->check(CLI::Range(0.0, 10.0));  // peers and clients wait little longer for a worker that is gone
   app.add_flag("--no-map", s.no_map,
                "Copy blocks between processes of this host instead of reading them in place");
   app.add_flag("--strict-lanes", s.strict_lanes,

@@ -259,9 +259,6 @@ struct Submit {
   ops @2 :List(Ir.Op);     # arrays named by the session's numbers; producers before users; at most 65,536
   holds @3 :List(UInt64);  # outputs I keep until I release them
   weight @4 :UInt32;       # my share of contended devices beside other sessions', 1 to 10,000
-  replicas @5 :List(Replicas);  # of `holds`: blocks kept by more than one worker
-
-  struct Replicas { number @0 :UInt64; workers @1 :UInt32; }
 }
 
 struct NamedArray { number @0 :UInt64; array @1 :UInt64; }  # the session's number, the ArrayId

@@ -29,9 +29,6 @@ struct Access;
 struct ComputeOptions {
   // Of one session's requests higher ones go first; never before unfinished work that they read.
   std::int32_t priority = 0;
-  // persist(): so many workers keep each block, 1 to 8, so that the loss of one fewer than that loses nothing that cannot be
-  // made again (from_memory). kInvalidArgument otherwise; kUnavailable where there are not so many workers.
-  std::int32_t replicas = 1;
 };
 
 struct ZarrOptions {

@@ -68,7 +68,7 @@ struct tilewise_call_v1 {
 };
 
 /* What a kernel may return beside 0: the values have no such result (a singular matrix, no convergence). Clients see it as
- * Errc::kSingular, anything else as kTaskFailed. */
+ * Errc::kSingular, anything else as kTaskFailed. (Kernels that Tilewise brings itself return an Errc.) */
 #define TILEWISE_UNDEFINED 2
 
 /* Returns 0, or anything else with a message. Runs on any thread, several at once; must not throw, block on other

@@ -5,7 +5,18 @@ export interface Watch { view: "overview" | "graph" | "arrays" | "array" | "link
 
 // One moment of what changes all the time, for rates and charts.
 export interface Sample { t: number; tasks: number; used: Map<number, number>; busy: Map<number, number>; lanes: Map<string, number> }
-const kSamples = 2400;  // an hour of the scheduler's history, every five seconds, and a quarter of an hour of ours
+const kSamples = 2700;
+
+// An hour of what was: all of the last quarter, and before it one every five seconds, as the scheduler keeps them.
+function lastHour<T extends { t: number }>(list: T[]): T[] {
+  const now = list.at(-1)?.t ?? 0;
+  let kept = -Infinity;
+  return list.filter((s) => {
+    if (now - s.t > 3600 || (now - s.t > 900 && s.t - kept < 4)) return false;
+    kept = s.t;
+    return true;
+  });
+}
 
 type State = "connecting" | "live" | "offline" | "locked";
 
@@ -101,7 +112,7 @@ class Live {
   }
 
   private takeOverview(o: Overview): void {
-    if (this.overview && (o.now < this.overview.now || o.term !== this.overview.term)) this.samples = this.held = [];
+    if (this.overview && (o.now < this.overview.now || o.term !== this.overview.term)) this.samples = [], this.held = [];
     this.overview = o;
     this.overviewAt = performance.now();
     this.state = "live";
@@ -114,7 +125,7 @@ class Live {
       t: o.now, tasks: o.totals.tasks_done, lanes,
       used: new Map(o.devices.map((d) => [d.id, d.used])), busy: new Map(o.devices.map((d) => [d.id, d.busy_s])),
     });
-    if (this.samples.length > kSamples) this.samples.shift();
+    if (this.samples.length > kSamples) this.samples = lastHour(this.samples);
   }
 
   // What was before we looked, or while we were not connected.
@@ -127,7 +138,7 @@ class Live {
     }
     const fill = <T extends { t: number }>(ours: T[], theirs: T[], apart: number): T[] => {
       const missing = theirs.filter((s) => !ours.some((x) => Math.abs(x.t - s.t) < apart));
-      return [...missing, ...ours].sort((a, b) => a.t - b.t).slice(-kSamples);
+      return lastHour([...missing, ...ours].sort((a, b) => a.t - b.t));
     };
     this.samples = fill(this.samples, told.samples.map((s) => ({ t: s.t, tasks: s.tasks, used: new Map(s.used), busy: new Map(s.busy), lanes: new Map(s.lanes) })), 2);
     this.held = fill(this.held, told.samples.map((s) => ({ t: s.t, arrays: new Map(s.arrays.map(([id, , n]) => [id, n])) })), 2);
@@ -141,7 +152,7 @@ class Live {
     if (t < (this.held.at(-1)?.t ?? 0)) this.held = [];
     this.held.push({ t, arrays: new Map(list.arrays.filter((a) => a.made > 0).map((a) => [a.id, a.blocks ? a.bytes * a.made / a.blocks : 0])) });
     for (const a of list.arrays) this.names.set(a.id, a.label || a.kind);
-    if (this.held.length > kSamples) this.held.shift();
+    if (this.held.length > kSamples) this.held = lastHour(this.held);
     if (this.names.size > 20_000) this.names.clear();
   }
 

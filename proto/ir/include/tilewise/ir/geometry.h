@@ -10,6 +10,7 @@ namespace tilewise::ir {
 struct SourceArray {  // what is known about an operand's array
   DType dtype = DType::kFloat64;
   Grid grid;
+  friend bool operator==(const SourceArray&, const SourceArray&) = default;
 };
 
 // One read of one step of one task.

@@ -124,7 +124,6 @@ struct PlannedOp {
 };
 // A session's share of a device that several sessions use, beside the others'.
 constexpr std::uint32_t kDefaultWeight = 100, kMaxWeight = 10'000;
-constexpr std::uint32_t kMaxReplicas = 8;
 
 struct Plan {
   GraphId graph;
@@ -193,7 +192,8 @@ struct Range {                      // blocks [first, first + count) in C order
   std::int64_t first = 0, count = 0;
   friend bool operator==(const Range&, const Range&) = default;
 };
-// A worker is to leave without a loss. Everybody is told of each order; of the blocks to be moved, only who is to take them.
+// A worker is to leave without a loss. kStop goes to all workers, kMove and their kGoOn to who is to take blocks, kLeave to the
+// worker itself, and to clients when it has gone.
 enum class DrainOrder : std::uint8_t {
   kGoOn = 0,  // it stays after all: it begins tasks again, and what was copied for its sake may go
   kStop,      // it begins nothing new, and says Drained when what it has begun is over
@@ -210,7 +210,7 @@ struct Drain {
   };
   WorkerId peer;
   DrainOrder order = DrainOrder::kGoOn;
-  std::uint64_t round = 0;  // of kStop and kMove, to be said again in Drained
+  std::uint64_t round = 0;  // of all but kLeave, to be said again in Drained
   std::vector<Keep> keeps;  // of kMove
   friend bool operator==(const Drain&, const Drain&) = default;
 };
@@ -382,8 +382,6 @@ struct Submit {
   std::vector<ir::Op> ops;  // user-level kinds; producers before users; operands may name earlier submits'
   std::vector<std::uint64_t> holds;       // outputs the session keeps until it releases them
   std::uint32_t weight = kDefaultWeight;  // of the session: its share of contended devices, 1 to kMaxWeight
-  // Of `holds`: those whose blocks are to be kept by so many workers each, 2 to kMaxReplicas.
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> replicas;
   friend bool operator==(const Submit&, const Submit&) = default;
 };
 struct SubmitReply {

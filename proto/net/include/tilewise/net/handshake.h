@@ -33,7 +33,7 @@ struct HandshakeOptions {
   Token token;
   TimeNs deadline_ns = 5 * kSecond;
   // TCP: a host that acknowledges nothing for so long is taken for gone, and the link ends with kTimeout, whether anything is
-  // being sent or not. At least 1 s. Other sockets need none of this: processes of one host do not vanish unnoticed.
+  // being sent or not. In whole seconds, at least 2. Other sockets need none of this: processes of one host do not vanish unnoticed.
   TimeNs silence_ns = 10 * kSecond;
   LinkOptions link = {};
   // 0: bytes go through the socket. Else, over Unix sockets and if the peer wants it too, through rings in shared
