@@ -145,13 +145,14 @@ void Geometry::read_explicit(const Index& point, std::vector<Read>& out) const {
       read.block = map.blocks[k];
       const Grid& grid = explicit_grids_[o];
       std::int64_t at = read.block;
-      read.region.lo.resize(grid.rank());
-      read.region.hi.resize(grid.rank());
+      read.region.lo.resize(grid.rank(), boost::container::default_init);
+      read.region.hi.resize(grid.rank(), boost::container::default_init);
       for (int d = grid.rank() - 1; d >= 0; --d) {
         const DimGrid& dim = grid.dim(d);
-        read.region.lo[d] = dim.begin(at % dim.count());
-        read.region.hi[d] = dim.end(at % dim.count());
-        at /= dim.count();
+        const std::int64_t part = d == 0 ? at : at % dim.count();
+        if (d > 0) at /= dim.count();
+        read.region.lo[d] = dim.begin(part);
+        read.region.hi[d] = dim.end(part);
       }
     }
   }

@@ -263,6 +263,11 @@ void Placement::shares(const Box& box, std::vector<Share>& out) const {
       else
         out.push_back({device, points});
     });
+    return;
+  }
+  if (box.volume() == 1) {
+    if (const DeviceId device = owner(box.lo)) out.push_back({device, 1});
+    return;
   }
   for (const Piece& piece : pieces()) {
     const int rank = piece.box.rank();

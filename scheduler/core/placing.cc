@@ -81,7 +81,8 @@ class OpPlacer {
     }
     std::vector<place::Input> inputs;
     for (const Known& k : known_arrays) inputs.push_back({&k.source, k.placement});
-    TW_ASSIGN(const ir::Geometry geometry, ir::Geometry::make(op, std::move(sources)));
+    TW_ASSIGN(const auto shared, s_.geometries.of(op, std::move(sources)));
+    const ir::Geometry& geometry = *shared;
     TW_TRY(choose_eligible(op));
     TW_TRY(task_fits(op, geometry));
     std::vector<ir::Placement> wanted;

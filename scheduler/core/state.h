@@ -11,6 +11,7 @@
 #include "replay.h"
 #include "table.h"
 
+#include <tilewise/ir/geometry_cache.h>
 #include <tilewise/place/place.h>
 #include <tilewise/scheduler/core.h>
 
@@ -216,6 +217,7 @@ struct State {
   place::Placer placer;
   place::Speeds speeds;
   PlanCache plans;
+  mutable ir::GeometryCache geometries;  // a cache: nothing is decided by what it has
   bool started = false;
   TimeNs start = 0, now = 0;
 

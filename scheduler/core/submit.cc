@@ -234,6 +234,7 @@ Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submi
   plan::Options options;
   options.off = s.options.passes_off;
   options.dump = dump;
+  options.geometries = &s.geometries;
   plan::Graph graph = std::move(draft.graph);
   draft.graph = {};
   draft.graph.holds = graph.holds;

@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kNames[] = {"dead-code", "common-subexpressions", "fusion",
                                        "lowering",  "shared-gathers",        "memory-order"};
 
-Status verify(const Graph& graph, ir::Stage stage) {
+Status verify(const Graph& graph, ir::Stage stage, ir::GeometryCache& geometries) {
   const Sources sources(graph);
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     const ir::Op& op = graph.ops[i];
@@ -25,9 +25,10 @@ Status verify(const Graph& graph, ir::Stage stage) {
                             "reads array " + std::to_string(operand.array) + " before it is made"));
       }
     }
-    if (const Status status = ir::verify(op, *of, stage); !status) return failed(status.error());
     if (stage == ir::Stage::kLowered) {
-      if (auto geometry = ir::Geometry::make(op, std::move(*of)); !geometry) return failed(geometry.error());
+      if (auto made = geometries.of(op, std::move(*of)); !made) return failed(made.error());
+    } else if (const Status status = ir::verify(op, *of, stage); !status) {
+      return failed(status.error());
     }
   }
   return {};
@@ -49,12 +50,17 @@ Result<PlannedGraph> run_passes(Graph graph, const NewArray& new_array, const Op
   const auto on = [&](std::string_view name) {
     return std::find(options.off.begin(), options.off.end(), name) == options.off.end();
   };
-  TW_TRY(verify(graph, ir::Stage::kSubmitted));
+  ir::GeometryCache own;
+  ir::GeometryCache& geometries = options.geometries != nullptr ? *options.geometries : own;
+  TW_TRY(verify(graph, ir::Stage::kSubmitted, geometries));
   PlannedGraph out;
-  const auto ran = [&](std::string_view name, ir::Stage stage) -> Status {
-    if (const Status status = verify(graph, stage); !status) {
+  const auto check = [&](std::string_view name, ir::Stage stage) -> Status {
+    if (const Status status = verify(graph, stage, geometries); !status)
       return error(Errc::kInternal, "after pass '" + std::string(name) + "': " + status.error().message);
-    }
+    return {};
+  };
+  const auto ran = [&](std::string_view name, ir::Stage stage) -> Status {
+    if (options.verify_each) TW_TRY(check(name, stage));
     out.passes.push_back({name, graph.ops.size(), options.dump ? dump(graph.ops) : std::string()});
     return {};
   };
@@ -80,6 +86,7 @@ Result<PlannedGraph> run_passes(Graph graph, const NewArray& new_array, const Op
     order_for_memory(graph);
     TW_TRY(ran(kNames[5], ir::Stage::kLowered));
   }
+  if (!options.verify_each) TW_TRY(check(out.passes.back().name, ir::Stage::kLowered));
   out.ops = std::move(graph.ops);
   return out;
 }

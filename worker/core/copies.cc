@@ -73,7 +73,7 @@ void Core::Impl::add_uses(Slot slot, User user, bool here, bool elsewhere) {
   const OpState& op = ops[user.op];
   Copy& copy = copies[slot];
   const DeviceId self = devices[copy.device].spec.id;
-  op.entry->geometry.users(user.operand, copy.block, users_out);
+  op.entry->geometry->users(user.operand, copy.block, users_out);
   bool mine = false;
   for (std::size_t i = 0; i < users_out.size(); ++i) {
     op.entry->placement.shares(users_out[i].points, shares_out);

@@ -190,18 +190,27 @@ Result<Slot> Core::Impl::entry_of(msg::PlannedOp& planned) {
       return error(Errc::kInternal, "unknown operand array " + std::to_string(operand.array));
     sources.push_back({arrays[it->second].dtype, arrays[it->second].grid});
   }
-  TW_ASSIGN(ir::Geometry geometry, ir::Geometry::make(planned.op, sources));
-  TW_TRY(planned.placement.verify(geometry.counts()));
+  TW_ASSIGN(auto geometry, geometries.of(planned.op, sources));
+  TW_TRY(planned.placement.verify(geometry->counts()));
   const Slot slot = entries.add();
   SharedEntry& entry = entries[slot];
   entry.op = std::move(planned.op);
-  entry.placement = std::move(planned.placement);
+  entry.placement = shared_placement(std::move(planned.placement));
   entry.sources = std::move(sources);
   entry.geometry = std::move(geometry);
   entry.family = family(entry.op);
-  if (const ir::Geometry& g = entry.geometry; g.point_count() > 0)
+  if (const ir::Geometry& g = *entry.geometry; g.point_count() > 0)
     entry.model_ns = static_cast<std::int64_t>(ir::model_step_ns(g, g.point(0)));
   return slot;
+}
+
+// The same, if one of the last few is equal: then they share their memory.
+ir::Placement Core::Impl::shared_placement(ir::Placement placement) {
+  const auto same = std::find(placements.begin(), placements.end(), placement);
+  if (same != placements.end()) return *same;
+  if (placements.size() == kSharedPlacements) placements.erase(placements.begin());
+  placements.push_back(placement);
+  return placement;
 }
 
 void Core::Impl::let_go_of_entry(Slot shared) {

@@ -117,7 +117,7 @@ bool Core::Impl::evict(std::uint16_t d, std::int64_t bytes) {
 // What a step needs at once: room for its outputs and, where peers' blocks have to be copied here, for what it reads. Blocks
 // at edges are not larger than those in the middle of a grid.
 std::int64_t Core::Impl::step_bytes(const OpEntry& entry) const {
-  const ir::Geometry& geometry = entry.geometry;
+  const ir::Geometry& geometry = *entry.geometry;
   std::int64_t bytes = geometry.output_bytes_bound();
   const bool copied = std::any_of(peers.begin(), peers.end(), [](const auto& peer) {
     return peer.second.info.role == msg::Role::kWorker && !peer.second.mapped;
@@ -145,7 +145,7 @@ std::vector<std::int64_t> Core::Impl::step_pieces(const OpEntry& entry) const {
   std::vector<std::int64_t> pieces;
   for (const ir::OutputSpec& output : entry.op.outputs)
     pieces.push_back(largest_block(output.grid, output.dtype));
-  const ir::Geometry& geometry = entry.geometry;
+  const ir::Geometry& geometry = *entry.geometry;
   if (geometry.point_count() > 0) {
     std::vector<ir::Read> reads;
     geometry.reads(geometry.point(geometry.point_count() / 2), 0, reads);
@@ -307,7 +307,7 @@ void Core::Impl::check_stuck() {
     const Slot input = ungranted_input(device, t);
     const Slot awaited = input == kNone && task.state == TaskState::kWaiting ? task.waits_for : input;
     const std::int64_t needed =
-        awaited != kNone ? copies[awaited].bytes : op.entry->geometry.output_bytes_bound();
+        awaited != kNone ? copies[awaited].bytes : op.entry->geometry->output_bytes_bound();
     out->to_scheduler.push_back(msg::Stuck{op.run.graph, op.run.id, device.spec.id, needed,
                                            device.arena.largest_settled(), disk.max_bytes(),
                                            disk.bytes_in_use(), device.disk_short});

@@ -47,7 +47,7 @@ DeviceId Core::Impl::owner_of(Slot array, std::int64_t block) const {
 // reader decides.
 bool Core::Impl::reads_ahead(User user, std::int64_t block, std::uint16_t d) {
   const OpState& op = ops[user.op];
-  op.entry->geometry.users(user.operand, block, users_out);
+  op.entry->geometry->users(user.operand, block, users_out);
   const DeviceId self = devices[d].spec.id;
   for (const auto& users : users_out) {
     const auto first = op.entry->placement.first_owned(self, users.points);
@@ -200,7 +200,7 @@ void Core::Impl::settle_block(Slot by, Slot array, std::int64_t block, DeviceId 
     for (const User& user : arrays[array].users) {
       const OpState& op = ops[user.op];
       if (op.done || op.cancelled != kNone || op.retired) continue;
-      op.entry->geometry.users(user.operand, block, users_out);
+      op.entry->geometry->users(user.operand, block, users_out);
       const bool mine = std::any_of(users_out.begin(), users_out.end(), [&](const auto& users) {
         return op.entry->placement.first_owned(self, users.points).has_value();
       });

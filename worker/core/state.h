@@ -22,6 +22,7 @@
 #include <tilewise/base/check.h>
 #include <tilewise/base/digest.h>
 #include <tilewise/ir/cost.h>
+#include <tilewise/ir/geometry_cache.h>
 #include <tilewise/worker/core.h>
 
 #include <array>
@@ -366,6 +367,7 @@ struct Core::Impl {
   void apply_replay(const msg::Replay& replay);
   Slot add_op(GraphId graph, msg::PlannedOp& planned, std::uint64_t version = 0);
   Result<Slot> entry_of(msg::PlannedOp& planned);
+  ir::Placement shared_placement(ir::Placement placement);
   void let_go_of_entry(Slot shared);
   Slot place_op(Slot shared, OpId id, GraphId graph, std::uint64_t shift);
   void read_from(Slot op, Slot array);
@@ -589,6 +591,9 @@ struct Core::Impl {
 
   std::vector<DeviceState> devices;
   Pool<SharedEntry> entries;
+  ir::GeometryCache geometries;
+  static constexpr std::size_t kSharedPlacements = 16;
+  std::vector<ir::Placement> placements;  // of the last ops, each once
   Pool<OpState> ops;
   Pool<ArrayState> arrays;
   Pool<Copy> copies;

@@ -140,7 +140,7 @@ void Core::Impl::usable(Slot c) {
 // `bytes`: of the largest block that the task reads.
 bool Core::Impl::all_here(Slot slot, std::uint16_t d, const ir::Index& point, std::int64_t& bytes) {
   const OpState& op = ops[slot];
-  const ir::Geometry& geometry = op.entry->geometry;
+  const ir::Geometry& geometry = *op.entry->geometry;
   for (std::int64_t s = geometry.steps(point); s-- > 0;) {  // the last is made last, as a rule
     geometry.reads(point, s, reads);
     for (const ir::Read& read : reads) {
@@ -203,8 +203,8 @@ Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot, Slot& missin
   task.op = op_slot;
   task.queue = q;
   task.device = d;
-  task.point = ir::ravel(point, entry.geometry.counts());
-  task.steps = entry.geometry.steps(point);
+  task.point = ir::ravel(point, entry.geometry->counts());
+  task.steps = entry.geometry->steps(point);
   task.outputs.fill(kNone);
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     Slot c = find_copy(op.outputs[i], task.point, d);
@@ -214,7 +214,7 @@ Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot, Slot& missin
   }
   // Records for every input of every step, so that peers hear early; memory is granted later.
   for (std::int64_t s = 0; s < task.steps; ++s) {
-    entry.geometry.reads(point, s, reads);
+    entry.geometry->reads(point, s, reads);
     task.weight += static_cast<std::int64_t>(reads.size());
     for (const ir::Read& read : reads) {
       const Slot array = op.operands[read.operand];
@@ -334,7 +334,7 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
     return Launched::kFinished;
   }
   OpState& op = ops[task.op];
-  const ir::Geometry& geometry = op.entry->geometry;
+  const ir::Geometry& geometry = *op.entry->geometry;
   const ir::Index point = geometry.point(task.point);
   while (task.next < task.steps) {
     geometry.reads(point, task.next, reads);
@@ -520,10 +520,10 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
 void Core::Impl::run_failed(Slot t) {
   Task& task = tasks[t];
   OpState& op = ops[task.op];
-  const ir::Index point = op.entry->geometry.point(task.point);
+  const ir::Index point = op.entry->geometry->point(task.point);
   for (; task.next < task.steps; ++task.next) {
     if (op.cancelled != kNone) continue;  // cancel_op has dropped the claims
-    op.entry->geometry.reads(point, task.next, reads);
+    op.entry->geometry->reads(point, task.next, reads);
     const std::vector<ir::Read> skipped = reads;
     for (const ir::Read& read : skipped) {
       const Slot c = find_copy(op.operands[read.operand], read.block, task.device);
@@ -551,7 +551,7 @@ void Core::Impl::fail_task(Slot t, Slot why) {
     queue.ready.push_back(t);
     task.state = TaskState::kReady;
   } else if (task.state == TaskState::kWaiting) {
-    const ir::Geometry& geometry = op.entry->geometry;
+    const ir::Geometry& geometry = *op.entry->geometry;
     std::vector<ir::Read> waited;
     geometry.reads(geometry.point(task.point), task.next, waited);
     for (const ir::Read& read : waited) {

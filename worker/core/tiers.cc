@@ -153,7 +153,7 @@ NextUse Core::Impl::next_use(const Copy& copy) {
     std::int64_t point = INT64_MAX;
     for (std::size_t operand = 0; operand < op.operands.size(); ++operand) {
       if (op.operands[operand] != copy.array) continue;
-      op.entry->geometry.users(static_cast<int>(operand), copy.block, next_users);
+      op.entry->geometry->users(static_cast<int>(operand), copy.block, next_users);
       for (const ir::Geometry::Users& users : next_users) {
         const auto first = placement.first_owned(device.spec.id, users.points);
         if (!first) continue;
@@ -185,7 +185,7 @@ void Core::Impl::lock_lowest(std::uint16_t d) {
   locked.clear();
   if (const Slot t = lowest_task(devices[d]); t != kNone && tasks[t].next < tasks[t].steps) {
     const OpState& op = ops[tasks[t].op];
-    op.entry->geometry.reads(op.entry->geometry.point(tasks[t].point), tasks[t].next, reads_ahead_out);
+    op.entry->geometry->reads(op.entry->geometry->point(tasks[t].point), tasks[t].next, reads_ahead_out);
     for (const ir::Read& read : reads_ahead_out) {
       const Slot c = find_copy(op.operands[read.operand], read.block, d);
       if (c != kNone) locked.push_back(c);
@@ -334,7 +334,7 @@ void Core::Impl::want_back(Slot t) {
   const Task& task = tasks[t];
   const OpState& op = ops[task.op];
   DeviceState& device = devices[task.device];
-  const ir::Geometry& geometry = op.entry->geometry;
+  const ir::Geometry& geometry = *op.entry->geometry;
   const ir::Index point = geometry.point(task.point);
   for (std::int64_t s = task.next; s < std::min(task.steps, task.next + kStepsAhead); ++s) {
     geometry.reads(point, s, reads_ahead_out);

@@ -35,7 +35,7 @@ Status HostFallback::launch(const Launch& launch, const ResolvedStep& step, cons
   };
 
   ResolvedStep here = step;
-  entry.geometry.reads(entry.geometry.point(step.point), step.step, reads_);
+  entry.geometry->reads(entry.geometry->point(step.point), step.step, reads_);
   for (std::size_t i = 0; i < reads_.size(); ++i) {
     const ir::SourceArray& source = entry.sources[reads_[i].operand];
     const std::int64_t bytes = size_of(source.grid, reads_[i].block, source.dtype);

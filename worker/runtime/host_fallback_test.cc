@@ -47,7 +47,7 @@ struct World {
 OpEntry entry_of(ir::Op op, std::vector<ir::SourceArray> sources) {
   OpEntry entry;
   entry.sources = sources;
-  entry.geometry = *ir::Geometry::make(op, std::move(sources));
+  entry.geometry = std::make_shared<const ir::Geometry>(*ir::Geometry::make(op, std::move(sources)));
   entry.op = std::move(op);
   return entry;
 }

@@ -9,7 +9,7 @@ namespace tilewise::worker {
 
 void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels::KernelCall& call) {
   const ir::Op& op = step.op->op;
-  const ir::Geometry& geometry = step.op->geometry;
+  const ir::Geometry& geometry = *step.op->geometry;
   const ir::Index point = geometry.point(step.point);
   call.op = &op;
   call.box = op.space.box(point);

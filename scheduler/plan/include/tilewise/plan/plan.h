@@ -4,7 +4,7 @@
 // Every pass keeps the bits of every array that survives it. Each can be switched off by name, except lowering, which
 // workers need.
 #pragma once
-#include <tilewise/ir/geometry.h>
+#include <tilewise/ir/geometry_cache.h>
 #include <tilewise/ir/op.h>
 
 #include <functional>
@@ -31,6 +31,13 @@ struct Graph {
 struct Options {
   std::vector<std::string> off;  // names of passes to leave out
   bool dump = false;             // keep the text of the graph after each pass
+  // Verify what each pass leaves, not only the last. Debug builds always do.
+#ifdef NDEBUG
+  bool verify_each = false;
+#else
+  bool verify_each = true;
+#endif
+  ir::GeometryCache* geometries = nullptr;  // what earlier submissions had in common with this one
 };
 
 struct PassReport {
@@ -47,7 +54,7 @@ struct PlannedGraph {
 // "dead-code", "common-subexpressions", "fusion", "lowering", "shared-gathers", "memory-order": as they run.
 std::span<const std::string_view> pass_names();
 
-// Verifies every op on entry and after each pass. An error on entry is the user's and names op and shapes; one after a
+// Verifies every op on entry and after the last pass. An error on entry is the user's and names op and shapes; one after a
 // pass is kInternal and names the pass. kInvalidArgument for an unknown name in `options.off`.
 Result<PlannedGraph> run_passes(Graph graph, const NewArray& new_array, const Options& options = {});
 

@@ -56,7 +56,7 @@ struct OpEntry {
   ir::Op op;
   ir::Placement placement;
   std::vector<ir::SourceArray> sources;  // what its operands read
-  ir::Geometry geometry;
+  std::shared_ptr<const ir::Geometry> geometry;  // shared with ops of the same shape
   std::uint32_t family = 0;   // number of ir::family_of(op), from 0 (Core::families)
   std::int64_t model_ns = 0;  // ir::model_step_ns of its first point
 };
