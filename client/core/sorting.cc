@@ -65,19 +65,28 @@ std::vector<Array> exchange(const std::vector<Array>& arrays, const Stage& stage
   return map_blocks(kernel, inputs, outputs);
 }
 
-// Blocks of one length along the axis, but for the last. Finer ones where numbers of 8 bytes an element would be larger than
-// both a default block and x's own.
+// Every stage of the network reads and writes everything, and 16 blocks take 10 stages where 96 take 28.
+constexpr std::int64_t kFewBlocks = 16;
+constexpr std::int64_t kLargestBytes = std::int64_t{64} << 20;
+
+// Blocks of one length along the axis, but for the last: x's own, several together where there are many. Finer ones where
+// numbers of 8 bytes an element would be larger than both a default block and x's own.
 Array evenly_cut(const Array& x, int axis, bool numbered) {
   const Grid grid = x.grid();
   const ir::DimGrid& dim = grid.dim(axis);
   std::int64_t size = std::max<std::int64_t>(1, dim.max_size());
-  if (numbered) {
+  if (!numbered) {
+    const std::int64_t bytes = block_volume(grid) * static_cast<std::int64_t>(size_of(x.dtype()));
+    const std::int64_t wanted = dim.extent() / kFewBlocks / size,
+                       most = kLargestBytes / std::max<std::int64_t>(1, bytes);
+    size *= std::max<std::int64_t>(1, std::min(wanted, most));
+  } else {
     const std::int64_t own = block_volume(grid) * static_cast<std::int64_t>(size_of(x.dtype()));
     const std::int64_t most = std::max(client::kDefaultBlockBytes, own) / 8;
     size = std::clamp<std::int64_t>(most / std::max<std::int64_t>(1, block_volume(grid) / size), 1, size);
   }
   const bool even = dim.count() <= 1 || (dim.is_uniform() && dim.phase() == 0);
-  if (even && size >= dim.max_size()) return x;
+  if (even && size == std::max<std::int64_t>(1, dim.max_size())) return x;
   std::vector<ir::DimGrid> dims = grid.dims();
   dims[static_cast<std::size_t>(axis)] = client::value_or_throw(ir::DimGrid::uniform(dim.extent(), size));
   return Access::record(x, infer_reblock(Access::source(x), Grid(std::move(dims))));

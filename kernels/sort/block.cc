@@ -43,16 +43,17 @@ void sort_keys(hwy::uint128_t* keys, std::int64_t n) {
 template <class T, bool kDescending> void values(const tilewise_call_v1* call, int axis) {
   using Order = sort::Order<T, kDescending>;
   const tilewise_view_v1 &x = call->inputs[0], &out = call->outputs[0];
+  using Key = typename Order::Key;
   const std::int64_t n = x.shape[axis], kept = out.shape[axis];
-  std::vector<typename Order::Key> keys(static_cast<std::size_t>(n));
+  const bool in_place = n == kept && (out.strides[axis] == 1 || n == 1);
+  std::vector<Key> own(in_place ? 0 : static_cast<std::size_t>(n));
   for_lines<2>({&x, &out}, axis, [&](const auto& at) {
     const T* from = static_cast<const T*>(x.data) + at[0];
     T* to = static_cast<T*>(out.data) + at[1];
-    for (std::int64_t i = 0; i < n; ++i)
-      keys[static_cast<std::size_t>(i)] = Order::key(from[i * x.strides[axis]]);
-    sort_keys(keys.data(), n);
-    for (std::int64_t i = 0; i < kept; ++i)
-      to[i * out.strides[axis]] = Order::value(keys[static_cast<std::size_t>(i)]);
+    Key* keys = in_place ? reinterpret_cast<Key*>(to) : own.data();
+    for (std::int64_t i = 0; i < n; ++i) keys[i] = Order::key(from[i * x.strides[axis]]);
+    sort_keys(keys, n);
+    for (std::int64_t i = 0; i < kept; ++i) to[i * out.strides[axis]] = Order::value(keys[i]);
   });
 }
 

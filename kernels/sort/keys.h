@@ -20,12 +20,17 @@ template <class T, bool kDescending> struct Order {
   static constexpr Key kSign = static_cast<Key>(Key{1} << (8 * sizeof(T) - 1));
   static constexpr Key kMost = static_cast<Key>(~Key{0});
 
+  // Of a number: its bits, so that unsigned comparison orders them.
+  static constexpr Key rising(T x) {
+    const Key bits = std::bit_cast<Key>(x);
+    const auto negative = static_cast<Key>(static_cast<std::make_signed_t<Key>>(bits) >> (8 * sizeof(T) - 1));
+    return static_cast<Key>(bits ^ (negative | kSign));
+  }
   static Key key(T x) {
     Key k;
     if constexpr (std::is_floating_point_v<T>) {
       if (x != x) return kMost;  // no other number has it: it would be one with all bits set
-      const Key bits = std::bit_cast<Key>(x);
-      k = static_cast<Key>(bits ^ ((bits & kSign) ? kMost : kSign));
+      k = rising(x);
     } else if constexpr (std::is_signed_v<T>) {
       k = static_cast<Key>(static_cast<Key>(x) ^ kSign);
     } else {
@@ -44,6 +49,18 @@ template <class T, bool kDescending> struct Order {
       return static_cast<T>(k ^ kSign);
     } else {
       return static_cast<T>(k);
+    }
+  }
+  // The order of key(), of numbers as value() gives them: a NaN has one form, so nothing needs to be asked about it.
+  static Key sorted_key(T x) {
+    if constexpr (!std::is_floating_point_v<T>) {
+      return key(x);
+    } else if constexpr (!kDescending) {
+      return rising(x);
+    } else {
+      // NaN would come first: the keys are turned until it is the last.
+      constexpr Key kPastNan = static_cast<Key>(~rising(static_cast<T>(__builtin_nan(""))) + 1);
+      return static_cast<Key>(~rising(x) - kPastNan);
     }
   }
   // Equal for == : what stable orders must not tell apart.

@@ -1,4 +1,7 @@
 // merge_split: of two sorted lines the first, or the last, elements of their merge.
+#include <algorithm>
+#include <array>
+
 #include "call/builtin.h"
 #include "move/strided_copy.h"
 #include "sort/keys.h"
@@ -16,33 +19,113 @@ template <class T> struct Line {
   std::int64_t count, stride, numbers_stride;
 };
 
+// Ranks [from, to) of the merge of two lines. Cut into kChains pieces by co-ranks (merge path: Green, McColl, Bader,
+// ICS'12) that are merged in turns, an element of each at a time and without branches: so neither a misprediction an
+// element nor the latency of one comparison after the other is paid.
+template <class T, bool kDescending, bool kNumbers, bool kDense> class Merge {
+  using Order = sort::Order<T, kDescending>;
+  static constexpr int kChains = 4;
+
+ public:
+  Merge(const Line<T>& a, const Line<T>& b, T* to, std::int64_t stride, std::int64_t* numbers,
+        std::int64_t numbers_stride)
+      : a_(a), b_(b), to_(to), numbers_(numbers), stride_(stride), numbers_stride_(numbers_stride) {}
+
+  void ranks(std::int64_t from, std::int64_t to) {
+    from_ = from;
+    std::array<std::int64_t, kChains> i, j, i_end, j_end;
+    std::int64_t rank = from, of_a = co_rank(from);
+    for (int c = 0; c < kChains; ++c) {
+      i[c] = of_a, j[c] = rank - of_a;
+      rank = from + (to - from) * (c + 1) / kChains;
+      of_a = co_rank(rank);
+      i_end[c] = of_a, j_end[c] = rank - of_a;
+    }
+    while (true) {
+      // So many steps use up no line of any chain.
+      std::int64_t sure = INT64_MAX;
+      for (int c = 0; c < kChains; ++c) sure = std::min({sure, i_end[c] - i[c], j_end[c] - j[c]});
+      if (sure == 0) break;
+      for (std::int64_t s = 0; s < sure; ++s)
+#pragma GCC unroll 4
+        for (int c = 0; c < kChains; ++c) step(i[c], j[c]);
+    }
+    for (int c = 0; c < kChains; ++c) {
+      while (i[c] < i_end[c] && j[c] < j_end[c]) step(i[c], j[c]);
+      for (; i[c] < i_end[c]; ++i[c]) write(i[c] + j[c], a_, i[c]);
+      for (; j[c] < j_end[c]; ++j[c]) write(i[c] + j[c], b_, j[c]);
+    }
+  }
+
+ private:
+  static auto key(const Line<T>& line, std::int64_t i) {
+    const T x = line.at[kDense ? i : i * line.stride];
+    if constexpr (kNumbers)
+      return Order::equal_key(x);
+    else
+      return Order::sorted_key(x);
+  }
+  static std::int64_t number(const Line<T>& line, std::int64_t i) {
+    return line.numbers[kDense ? i : i * line.numbers_stride];
+  }
+  // Does b's element j come before a's element i?
+  bool second(std::int64_t i, std::int64_t j) const {
+    const auto x = key(a_, i), y = key(b_, j);
+    if constexpr (kNumbers) return (y < x) | ((y == x) & (number(b_, j) < number(a_, i)));
+    return y < x;
+  }
+  // How many of the first `rank` elements of the merge are a's.
+  std::int64_t co_rank(std::int64_t rank) const {
+    std::int64_t lo = std::max<std::int64_t>(0, rank - b_.count), hi = std::min(rank, a_.count);
+    while (lo < hi) {
+      const std::int64_t i = lo + (hi - lo) / 2;
+      if (second(i, rank - i - 1))
+        hi = i;  // b's element of that rank comes before a's i: fewer of a
+      else
+        lo = i + 1;
+    }
+    return lo;
+  }
+  void write(std::int64_t rank, const Line<T>& from, std::int64_t i) {
+    const std::int64_t k = rank - from_;
+    to_[kDense ? k : k * stride_] = from.at[kDense ? i : i * from.stride];
+    if constexpr (kNumbers) numbers_[kDense ? k : k * numbers_stride_] = number(from, i);
+  }
+  // Writes the one of a's element i and b's element j that comes first, and passes it.
+  void step(std::int64_t& i, std::int64_t& j) {
+    const std::int64_t k = i + j - from_;
+    std::int64_t b = -static_cast<std::int64_t>(second(i, j));  // a mask
+    asm("" : "+r"(b));  // or compilers see the choice that it is, and make a branch of it
+    using Bits = typename Order::Key;
+    const Bits x = std::bit_cast<Bits>(a_.at[kDense ? i : i * a_.stride]);
+    const Bits y = std::bit_cast<Bits>(b_.at[kDense ? j : j * b_.stride]);
+    to_[kDense ? k : k * stride_] = std::bit_cast<T>(static_cast<Bits>(x ^ ((x ^ y) & static_cast<Bits>(b))));
+    if constexpr (kNumbers) {
+      const std::int64_t xn = number(a_, i), yn = number(b_, j);
+      numbers_[kDense ? k : k * numbers_stride_] = xn ^ ((xn ^ yn) & b);
+    }
+    j -= b;
+    i += 1 + b;
+  }
+
+  Line<T> a_, b_;
+  T* to_;
+  std::int64_t* numbers_;
+  std::int64_t stride_, numbers_stride_, from_ = 0;
+};
+
 // `low`: the first `kept` elements of the merge, else the last ones. kept <= a.count + b.count.
 template <class T, bool kDescending, bool kNumbers>
 void merge(const Line<T>& a, const Line<T>& b, bool low, std::int64_t kept, T* to, std::int64_t stride,
            std::int64_t* numbers, std::int64_t numbers_stride) {
-  using Order = sort::Order<T, kDescending>;
-  const auto key = [](const Line<T>& line, std::int64_t i) {
-    return kNumbers ? Order::equal_key(line.at[i * line.stride]) : Order::key(line.at[i * line.stride]);
-  };
-  // Does b's element j come before a's element i?
-  const auto second = [&](std::int64_t i, std::int64_t j) {
-    const auto x = key(a, i), y = key(b, j);
-    if constexpr (kNumbers) {
-      if (x == y) return b.numbers[j * b.numbers_stride] < a.numbers[i * a.numbers_stride];
-    }
-    return y < x;
-  };
-  const auto write = [&](std::int64_t k, const Line<T>& from, std::int64_t i) {
-    to[k * stride] = from.at[i * from.stride];
-    if constexpr (kNumbers) numbers[k * numbers_stride] = from.numbers[i * from.numbers_stride];
-  };
-  if (low) {
-    for (std::int64_t k = 0, i = 0, j = 0; k < kept; ++k)
-      j < b.count && (i >= a.count || second(i, j)) ? write(k, b, j++) : write(k, a, i++);
-  } else {
-    for (std::int64_t k = kept, i = a.count, j = b.count; k-- > 0;)
-      i > 0 && (j <= 0 || second(i - 1, j - 1)) ? write(k, a, --i) : write(k, b, --j);
-  }
+  const std::int64_t from = low ? 0 : a.count + b.count - kept;
+  const bool dense = a.stride == 1 && b.stride == 1 && stride == 1 &&
+                     (!kNumbers || (a.numbers_stride == 1 && b.numbers_stride == 1 && numbers_stride == 1));
+  if (dense)
+    Merge<T, kDescending, kNumbers, true>(a, b, to, 1, numbers, 1).ranks(from, from + kept);
+  else
+    Merge<T, kDescending, kNumbers, false>(a, b, to, stride, numbers, numbers_stride)
+        .ranks(from, from + kept);
 }
 
 template <class T, bool kDescending> void merge_lines(const tilewise_call_v1* call, int axis, bool numbered) {

@@ -1,0 +1,76 @@
+#include "bench_order.h"
+
+#include <tilewise/fft.h>
+#include <tilewise/tilewise.h>
+
+#ifdef BENCH_HAS_FFTW
+#include <fftw3.h>
+#endif
+
+#include "beside.h"
+#include "cluster.h"
+
+namespace tilewise::bench {
+
+void bench_sort(const Settings& settings, Report& report) {
+  const std::int64_t n = settings.quick ? 4'000'000 : 100'000'000;
+  NumPy numpy(1);
+  if (numpy.version().empty()) return report.note("no python3 with NumPy here: no sorting");
+  const std::string count = std::to_string(n);
+  numpy.ask("exec: a = rng.random(" + count + ")");
+  const Cluster cluster("2560MiB");
+  const Session session = cluster.session();
+  Array x = session.random.uniform({n}, {.seed = 1});
+  x.persist().wait();
+  std::vector<double> ours, theirs;
+  for (int i = -1; i < settings.repeats; ++i) {
+    const double one = persist_seconds(sort(x));
+    const double two = numpy.seconds("np.sort(a)");
+    if (i < 0) continue;
+    ours.push_back(1e-6 * static_cast<double>(n) / one);
+    theirs.push_back(1e-6 * static_cast<double>(n) / two);
+  }
+  // NumPy 2 sorts with AVX-512 where the processor has it.
+  report.at_least({.metric = "sort " + count + " float64",
+                   .value = median(ours),
+                   .unit = "M/s",
+                   .reference = "NumPy " + numpy.version(),
+                   .reference_value = median(theirs)},
+                  numpy.version().starts_with("1.") ? 6 : 1.3);
+}
+
+void bench_fft([[maybe_unused]] const Settings& settings, Report& report) {
+#ifdef BENCH_HAS_FFTW
+  const std::int64_t n = settings.quick ? 1 << 20 : 1 << 26;
+  const Cluster cluster("4GiB");
+  const Session session = cluster.session();
+  Array x = session.random.normal({n}, {.seed = 1}).astype(DType::kComplex128);
+  x.persist().wait();
+  fftw_complex* from = fftw_alloc_complex(static_cast<std::size_t>(n));
+  fftw_complex* to = fftw_alloc_complex(static_cast<std::size_t>(n));
+  // Estimated as ours are: measuring a plan of this length takes minutes.
+  const fftw_plan plan = fftw_plan_dft_1d(static_cast<int>(n), from, to, FFTW_FORWARD, FFTW_ESTIMATE);
+  for (std::int64_t i = 0; i < n; ++i) from[i][0] = 1.0 / static_cast<double>(i + 1), from[i][1] = 0;
+  std::vector<double> ours, raw;
+  for (int i = -1; i < std::min(settings.repeats, 5); ++i) {
+    const double one = persist_seconds(fft::fft(x));
+    const double two = seconds_of([&] { fftw_execute(plan); });
+    if (i < 0) continue;
+    ours.push_back(1e-6 * static_cast<double>(n) / one);
+    raw.push_back(1e-6 * static_cast<double>(n) / two);
+  }
+  fftw_destroy_plan(plan);
+  fftw_free(from);
+  fftw_free(to);
+  report.at_least({.metric = "FFT of " + std::to_string(n) + " complex128",
+                   .value = median(ours),
+                   .unit = "M/s",
+                   .reference = "FFTW, one thread",
+                   .reference_value = median(raw)},
+                  1.5);
+#else
+  report.note("built without FFTW: no transforms");
+#endif
+}
+
+}  // namespace tilewise::bench
