@@ -13,22 +13,44 @@ namespace {
 
 constexpr Duration kLong = std::chrono::seconds(300);
 
+// CPU time of a process and of its children.
+double cpu_seconds_of(int pid) {
+  double sum = 0;
+  const std::string threads = "/proc/" + std::to_string(pid) + "/task";
+  for (const auto& thread : std::filesystem::directory_iterator(threads)) {
+    std::ifstream stat(thread.path() / "schedstat"), children(thread.path() / "children");
+    double ns = 0;
+    if (stat >> ns) sum += ns * 1e-9;
+    for (int child = 0; children >> child;) sum += cpu_seconds_of(child);
+  }
+  return sum;
+}
+
 }  // namespace
 
-Cluster::Cluster(const std::string& memory, const std::vector<std::string>& more, bool dashboard) {
+Cluster::Cluster(const ClusterSettings& settings) {
   const std::string address_file = folder_ / "scheduler";
-  std::vector<std::string> scheduler{testing::scheduler_program(), "--listen", "127.0.0.1:0",
-                                     "--dashboard-listen", dashboard ? "127.0.0.1:0" : "off"};
-  if (dashboard) scheduler.insert(scheduler.end(), {"--dashboard-address-file", folder_ / "dashboard"});
+  const auto program = [&](const std::string& ours, const char* part) {
+    return settings.build.empty() ? ours : settings.build + part;
+  };
+  std::vector<std::string> scheduler{
+      program(testing::scheduler_program(), "/scheduler/daemon/tilewise-scheduler"), "--listen",
+      "127.0.0.1:0", "--dashboard-listen", settings.dashboard ? "127.0.0.1:0" : "off"};
+  if (settings.dashboard)
+    scheduler.insert(scheduler.end(), {"--dashboard-address-file", folder_ / "dashboard"});
+  scheduler.insert(scheduler.end(), settings.scheduler_args.begin(), settings.scheduler_args.end());
   start(scheduler, address_file);
   address_ = testing::read_file(address_file);
   for (int i = 0; i < 2; ++i) {
     // Each on a core of its own, as a batch system would place them.
     std::vector<std::string> command{
-        "/usr/bin/taskset", "-c",     std::to_string(i), testing::worker_program(),
-        "--scheduler",      address_, "--cores",         "1",
-        "--devices",        "host:0", "--memory",        memory};
-    command.insert(command.end(), more.begin(), more.end());
+        "/usr/bin/taskset", "-c",
+        std::to_string(i),  program(testing::worker_program(), "/worker/daemon/tilewise-worker"),
+        "--scheduler",      address_,
+        "--cores",          "1",
+        "--devices",        "host:0",
+        "--memory",         settings.memory};
+    command.insert(command.end(), settings.worker_args.begin(), settings.worker_args.end());
     start(command, folder_ / ("worker" + std::to_string(i)));
   }
 }
@@ -62,16 +84,7 @@ double Cluster::cpu_seconds() const {
   return sum;
 }
 
-double Cluster::cpu_seconds(std::size_t process) const {
-  double sum = 0;
-  const std::string threads = "/proc/" + std::to_string(processes_[process]->pid()) + "/task";
-  for (const auto& thread : std::filesystem::directory_iterator(threads)) {
-    std::ifstream stat(thread.path() / "schedstat");  // nanoseconds
-    double ns = 0;
-    if (stat >> ns) sum += ns * 1e-9;
-  }
-  return sum;
-}
+double Cluster::cpu_seconds(std::size_t process) const { return cpu_seconds_of(processes_[process]->pid()); }
 
 std::int64_t Cluster::resident_bytes(std::size_t process) const {
   std::ifstream statm("/proc/" + std::to_string(processes_[process]->pid()) + "/statm");

@@ -10,11 +10,20 @@
 
 namespace tilewise::bench {
 
+struct ClusterSettings {
+  std::string memory;
+  std::vector<std::string> worker_args = {}, scheduler_args = {};
+  bool dashboard = false;
+  std::string build = {};  // another build's folder, whose programs are to be measured; empty: this one's
+};
+
 // The tests' harness chooses memory and logs for tests; figures want their own.
 class Cluster {
  public:
-  explicit Cluster(const std::string& memory, const std::vector<std::string>& more = {},
-                   bool dashboard = false);
+  explicit Cluster(const ClusterSettings& settings);
+  explicit Cluster(const std::string& memory, const std::vector<std::string>& worker_args = {},
+                   bool dashboard = false)
+      : Cluster(ClusterSettings{memory, worker_args, {}, dashboard}) {}
 
   std::unique_ptr<client::Endpoint> endpoint() const;
   // With both workers there. Throws where they do not come.
@@ -23,7 +32,8 @@ class Cluster {
 
   // CPU time of the scheduler so far: of its main thread, which does all the work.
   double scheduler_cpu_seconds() const;
-  // CPU time of all threads so far, of all its processes or of one: 0 the scheduler, then the workers.
+  // CPU time of all threads so far, of all its processes or of one: 0 the scheduler, then the workers. A supervisor's
+  // worker counts as its own.
   double cpu_seconds() const;
   double cpu_seconds(std::size_t process) const;
   std::size_t size() const { return processes_.size(); }

@@ -1,0 +1,377 @@
+// The figures of recovery.
+//
+//   bench_recovery --json FILE [--quick] [--only PART]     parts: worker cost scheduler simulation notice
+//
+// Clusters are real processes on this machine. --quick shrinks sizes and counts: for trying, not for figures.
+#include <tilewise/base/prng.h>
+#include <tilewise/tilewise.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "../integration/programs.h"
+#include "../sim/world.h"
+#include "cluster.h"
+#include "report.h"
+#include "slow.h"
+
+namespace tilewise::bench {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::kPatience;
+
+constexpr Duration kLong = std::chrono::seconds(300);
+
+std::int64_t number_in(const std::string& json, const std::string& key) {
+  const auto at = json.find("\"" + key + "\":");
+  if (at == std::string::npos) throw std::runtime_error("no " + key + " in " + json);
+  return std::stoll(json.substr(at + key.size() + 3));
+}
+std::int64_t tasks_done(const testing::Cluster& cluster) { return number_in(cluster.status(), "tasks_done"); }
+
+void require(bool ok, const std::string& what) {
+  if (!ok) throw std::runtime_error(what);
+}
+
+// ---- one of four workers dies in the middle of a product -----------------------------------------------------------------
+
+constexpr int kWorkers = 4;
+
+struct Product {
+  double seconds = 0;
+  std::vector<double> values;
+};
+
+// a @ b, with a worker killed when half of it is done unless `victim` is negative.
+Product product(testing::Cluster& cluster, const Array& a, const Array& b, int victim) {
+  Product out;
+  const double began = now();
+  Array c = matmul(a, b);
+  const Future future = c.persist();
+  if (victim >= 0) {
+    require(testing::eventually([&] {
+              const Progress p = future.progress();
+              return p.total > 0 && 2 * p.done >= p.total;
+            }),
+            "the product does not get on");
+    cluster.worker(victim).signal(SIGKILL);
+  }
+  future.wait({.timeout = kLong});
+  out.seconds = now() - began;
+  out.values = c.get<double>({.timeout = kLong});
+  return out;
+}
+
+// Tasks of the survivors since then: what one of the product took on average, and how many there were of everything else.
+struct Ran {
+  double task_s = 0;
+  std::int64_t others = 0;
+};
+Ran ran_since(const Session& session, std::int64_t since_ns) {
+  std::set<std::pair<std::uint64_t, std::int64_t>> products, others;
+  double seconds = 0;
+  const Trace trace = session.trace();
+  require(trace.cut == 0, "the trace was cut");
+  for (const TraceStep& step : trace.steps) {
+    if (step.kind != msg::TraceKind::kStep || step.start_ns < since_ns) continue;
+    const bool product = step.what == "matmul";
+    (product ? products : others).emplace(step.op, step.point);
+    if (product) seconds += 1e-9 * static_cast<double>(step.end_ns - step.start_ns);
+  }
+  return {seconds / static_cast<double>(products.size()), static_cast<std::int64_t>(others.size())};
+}
+
+// The lost work's own time: the tasks that the dead worker had told to have done and that were done again (the scheduler counts
+// both; what was made again of the operands is counted in the survivors' traces and taken away), by what such a task took
+// the survivors on average, dealt out to these. What the dead had done without having told it counts against us, and so does
+// what its leaving costs in speed; on a machine with fewer cores than workers that is nothing.
+void bench_worker(const Settings& settings, Report& report) {
+  const std::int64_t n = settings.quick ? 2048 : 5120, block = n / 16, tasks = 16 * 16;
+  testing::Cluster cluster({.workers = kWorkers, .devices = 1, .memory = "1GiB"});
+  const Session session = cluster.session("bench", false);
+  std::vector<double> plain, extra, lost, ratios, again;
+  int next = 0, newest = kWorkers;
+  for (int i = -1; i < settings.repeats; ++i) {
+    require(session.wait_for_devices(kWorkers, kPatience), "the workers are not there");
+    Array a = session.random.uniform({n, n}, {.seed = 3, .block = {block, block}});
+    Array b = session.random.uniform({n, n}, {.seed = 4, .block = {block, block}});
+    session.persist({a, b}).wait({.timeout = kLong});
+    const Product whole = product(cluster, a, b, -1);
+    if (i < 0) continue;
+    const std::int64_t before = tasks_done(cluster);
+    const auto since = std::chrono::steady_clock::now().time_since_epoch().count();
+    const Product torn = product(cluster, a, b, next);
+    require(testing::same_bits(whole.values, torn.values), "other bits after a worker's death");
+    const Ran ran = ran_since(session, since);
+    const auto redone = static_cast<double>(tasks_done(cluster) - before - tasks - ran.others);
+    plain.push_back(whole.seconds);
+    extra.push_back(torn.seconds - whole.seconds);
+    again.push_back(redone);
+    lost.push_back(redone * ran.task_s / (kWorkers - 1));
+    ratios.push_back(extra.back() / lost.back());
+    next = newest++;
+    cluster.add_worker({});
+  }
+  char text[200];
+  std::snprintf(text, sizeof text, "a product of %lld tasks takes %.2f s; %.0f tasks done again (medians)",
+                static_cast<long long>(tasks), median(plain), median(again));
+  report.note(text);
+  report.note("extra time beside the lost work's own time, pair by pair, median: " +
+              std::to_string(median(ratios)));
+  report.at_most({.metric = "1 of 4 workers killed mid-matmul: extra time",
+                  .value = median(extra),
+                  .unit = "s",
+                  .reference = "the lost work's own time",
+                  .reference_value = median(lost)},
+                 1.3);
+}
+
+// ---- what bookkeeping costs -----------------------------------------------------------------------------------------------
+
+// 1e6 tasks that do nothing, as a hundred submits (each a record of the journal and of lineage).
+double noops(const Array& small, std::int64_t tasks) {
+  ir::DimMap whole;
+  whole.kind = ir::DimMap::Kind::kWhole;
+  constexpr int kSubmits = 100;
+  return seconds_of([&] {
+    std::vector<Future> waiting;
+    std::vector<Array> held;
+    for (int i = 0; i < kSubmits; ++i) {
+      const Grid grid = *Grid::uniform({tasks / kSubmits}, {1});
+      held.push_back(map_blocks({.name = "tilewise.noop", .version = "1"}, std::vector{small}, {{whole}},
+                                {{DType::kFloat64, grid}})
+                         .front());
+      waiting.push_back(held.back().persist());
+    }
+    for (const Future& future : waiting) future.wait({.timeout = kLong});
+  });
+}
+
+// With and without: the journal (--state-dir), supervisors and black boxes (--respawn). The checks that release builds keep
+// (TW_CHECK) are in the programs: BENCH_UNCHECKED names the folder of a build without them (README.md), where there is one.
+// Not covered: what has no switch, which is the lineage kept by the scheduler (a record an op) and pins and versions in workers.
+void bench_cost(const Settings& settings, Report& report) {
+  const std::int64_t tasks = settings.quick ? 100'000 : 1'000'000;
+  const testing::TempFolder state;
+  struct Side {
+    Cluster cluster;
+    Session session;
+    Array small;
+    std::vector<double> wall, cpu;
+    explicit Side(const ClusterSettings& options)
+        : cluster(options), session(cluster.session()), small(session.ones({1})) {
+      small.persist().wait();
+    }
+  };
+  const ClusterSettings bare{.memory = "1GiB"};
+  ClusterSettings unchecked = bare, full = bare;
+  full.worker_args = {"--respawn"};
+  full.scheduler_args = {"--state-dir", state / "kept"};
+  const char* build = std::getenv("BENCH_UNCHECKED");
+  if (build != nullptr) unchecked.build = build;
+  Side with(full), without(unchecked);
+  std::vector<double> wall, cpu;
+  for (int i = -1; i < 2 * settings.repeats; ++i) {
+    for (Side* side : {&with, &without}) {
+      const double before = side->cluster.cpu_seconds();
+      const double took = noops(side->small, tasks);
+      if (i < 0) continue;
+      side->wall.push_back(took);
+      side->cpu.push_back(side->cluster.cpu_seconds() - before);
+    }
+  }
+  const std::string what = build != nullptr ? "checks, journal, black box" : "journal, black box";
+  if (build == nullptr)
+    report.note("the checks of release builds are on both sides: no BENCH_UNCHECKED (tests/bench/README.md)");
+  report.at_most({.metric = what + ": CPU, " + std::to_string(tasks) + " no-ops",
+                  .value = median(with.cpu),
+                  .unit = "s",
+                  .reference = "without",
+                  .reference_value = median(without.cpu)},
+                 1.05);
+  report.at_most({.metric = what + ": wall time",
+                  .value = median(with.wall),
+                  .unit = "s",
+                  .reference = "without",
+                  .reference_value = median(without.wall)},
+                 1.05);
+}
+
+// ---- the scheduler dies -------------------------------------------------------------------------------------------------------
+
+// Rows of tasks that sleep, each row an op that reads the one before. Values below 2 * rows, exact in float64 or rounded alike.
+Array slow_rows(const Array& start, int rows, std::int64_t width, std::int64_t sleep_ns) {
+  Array row = start;
+  const Grid grid = *Grid::uniform({width}, {1});
+  for (int i = 0; i < rows; ++i) {
+    const SlowParams params{i, sleep_ns};
+    const Kernel kernel{.name = "bench.slow",
+                        .version = "1.0",
+                        .params = {reinterpret_cast<const char*>(&params), sizeof params}};
+    row = map_blocks(kernel, std::vector{row}, {}, {{DType::kFloat64, grid}}).front();
+  }
+  return row;
+}
+
+// Two sessions with a long graph each: at every kill 1e5 tasks or more are not done. Ready: the new scheduler has read its
+// state, listens and says so. Answered: a third session, whose link broke too, gets the result of a new task. At the end both
+// long graphs must have every value right, and the tasks that were done are counted.
+void bench_scheduler(const Settings& settings, Report& report) {
+  const int kills = settings.quick ? 3 : 20, rows = 400;
+  const std::int64_t width = 500, live = 100'000, all = 2 * rows * width, sleep_ns = 100'000;
+  testing::Cluster cluster({.workers = 2,
+                            .devices = 1,
+                            .memory = "512MiB",
+                            .worker_args = {"--plugin", BENCH_SLOW_PLUGIN},
+                            .keep_state = true});
+  const Session sessions[] = {cluster.session("one"), cluster.session("two")},
+                third = cluster.session("third");
+  require(third.wait_for_devices(2, kPatience), "the workers are not there");
+  Prng prng(7);
+  std::vector<double> ready, answered;
+  int lost = 0;
+  double redone = 0;
+  while (static_cast<int>(ready.size()) < kills) {
+    std::vector<Array> starts, ends;
+    std::vector<Future> running;
+    for (const Session& session : sessions) starts.push_back(session.ones({width}, {.block = {1}}));
+    const std::int64_t before = tasks_done(cluster), once = 2 * width;  // the ones
+    for (int i = 0; i < 2; ++i) {
+      ends.push_back(slow_rows(starts[static_cast<std::size_t>(i)], rows, width, sleep_ns));
+      running.push_back(sessions[i].compute({ends.back()}));
+    }
+    std::int64_t small = 0;
+    while (static_cast<int>(ready.size()) < kills) {
+      std::this_thread::sleep_for(milliseconds(prng.between(50, 500)));
+      std::int64_t done = 0;
+      for (const Future& future : running) done += future.progress().done;
+      if (all - done < live) break;
+      cluster.scheduler().signal(SIGKILL);
+      require(cluster.scheduler().wait().has_value(), "a scheduler that SIGKILL does not end");
+      const double began = now();
+      cluster.restart_scheduler();
+      ready.push_back(now() - began);
+      require(sum(third.ones({2})).item<double>() == 2, "a wrong sum");
+      answered.push_back(now() - began);
+      small += 1;
+    }
+    for (const Future& future : running) {
+      try {
+        const std::vector<double> values = future.get<double>(0, {.timeout = kLong});
+        double want = 1;
+        for (int i = 0; i < rows; ++i) want = want / 2 + i;
+        require(values == std::vector<double>(static_cast<std::size_t>(width), want), "wrong values");
+      } catch (const ArrayError& e) {
+        report.note(std::string("a session was lost: ") + e.what());
+        ++lost;
+      }
+    }
+    // Of the third session at least one task each.
+    redone += static_cast<double>(tasks_done(cluster) - before - all - once - small);
+  }
+  std::sort(ready.begin(), ready.end());
+  report.note(std::to_string(kills) + " kills of the scheduler at 1e5 live tasks or more, two long graphs");
+  report.at_most({.metric = "scheduler killed: ready again, the slowest", .value = ready.back(), .unit = "s"},
+                 5);
+  report.note("the median " + std::to_string(median(ready)) +
+              " s; a new task of another session answered: median " + std::to_string(median(answered)) +
+              " s");
+  report.at_most({.metric = "sessions lost", .value = static_cast<double>(lost), .unit = ""}, 0);
+  report.at_most({.metric = "tasks done again",
+                  .value = redone,
+                  .unit = "",
+                  .reference = "tasks",
+                  .reference_value = static_cast<double>(all)},
+                 0.01);
+}
+
+// ---- simulation ------------------------------------------------------------------------------------------------------------------
+
+void bench_simulation(const Settings& settings, Report& report) {
+  constexpr sim::Knobs (*kFamilies[])(std::uint64_t) = {
+      sim::Knobs::from_seed, sim::Knobs::storm,    sim::Knobs::restarts, sim::Knobs::draining,
+      sim::Knobs::spilling,  sim::Knobs::poisoned, sim::Knobs::flapping};
+  const double length = settings.quick ? 3 : 30;
+  std::int64_t events = 0, worlds = 0, violations = 0;
+  const double began = now();
+  for (std::uint64_t seed = 1; now() - began < length; ++seed) {
+    for (const auto family : kFamilies) {
+      const sim::Outcome outcome = sim::World(family(seed)).run();
+      events += outcome.events;
+      ++worlds;
+      if (outcome.violation.empty()) continue;
+      ++violations;
+      report.note(outcome.violation);
+    }
+  }
+  report.at_least({.metric = "simulation, one thread, " + std::to_string(events) + " events",
+                   .value = static_cast<double>(events) / (now() - began),
+                   .unit = "events/s"},
+                  1e6 / 60);
+  report.at_most({.metric = "violations in " + std::to_string(worlds) + " worlds",
+                  .value = static_cast<double>(violations),
+                  .unit = ""},
+                 0);
+}
+
+// ---- noticing -----------------------------------------------------------------------------------------------------------------------
+
+// From the signal to the moment when a client has been told that the worker is gone.
+double notice_s(testing::Cluster& cluster, const Session& session, int worker, int signal) {
+  const std::size_t before = session.devices().size();
+  const double began = now();
+  cluster.worker(worker).signal(signal);
+  while (session.devices().size() == before) {
+    require(now() - began < 60, "a worker's end is not noticed");
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return now() - began;
+}
+
+void bench_notice(const Settings& settings, Report& report) {
+  constexpr double kSilence = 2;
+  const std::vector<std::string> silence{"--silence-timeout", std::to_string(static_cast<int>(kSilence))};
+  testing::Cluster cluster({.workers = 1, .devices = 1, .memory = "64MiB", .scheduler_args = silence});
+  const Session session = cluster.session();
+  int next = 1;
+  const auto measure = [&](int signal, int times) {
+    std::vector<double> all;
+    for (int i = 0; i < times; ++i) {
+      cluster.add_worker(silence);
+      require(session.wait_for_devices(2, kPatience), "a worker is not there");
+      all.push_back(notice_s(cluster, session, next, signal));
+      cluster.worker(next++).signal(SIGKILL);
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  const std::vector<double> killed = measure(SIGKILL, 3 * settings.repeats);
+  report.note("a worker killed with -9, until a client knows: median " +
+              std::to_string(median(killed) * 1e3) + " ms");
+  report.at_most(
+      {.metric = "the slowest of " + std::to_string(killed.size()), .value = killed.back(), .unit = "s"}, 1);
+  const std::vector<double> silent = measure(SIGSTOP, settings.repeats);
+  report.at_most({.metric = "a worker stopped with SIGSTOP, the slowest",
+                  .value = silent.back(),
+                  .unit = "s",
+                  .reference = "--silence-timeout",
+                  .reference_value = kSilence},
+                 1.5);
+}
+
+const std::vector<Part> kParts = {{"worker", bench_worker},
+                                  {"cost", bench_cost},
+                                  {"scheduler", bench_scheduler},
+                                  {"simulation", bench_simulation},
+                                  {"notice", bench_notice}};
+
+}  // namespace
+}  // namespace tilewise::bench
+
+int main(int argc, char** argv) { return tilewise::bench::run_parts(argc, argv, tilewise::bench::kParts); }
