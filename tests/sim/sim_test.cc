@@ -8,7 +8,7 @@
 using namespace tilewise;
 
 namespace {
-constexpr std::uint64_t kCases = 7;  // below, that share the events
+constexpr std::uint64_t kCases = 8;  // below, that share the events
 
 std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -16,7 +16,7 @@ std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
 }
 
 void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_variable,
-                const std::vector<const char*>& reached, std::uint64_t seeds = 300) {
+                const std::vector<const char*>& reached, std::uint64_t seeds = 250) {
   const std::uint64_t only = from_env(seed_variable.c_str(), 0);
   const std::uint64_t first = only != 0 ? only : from_env("TILEWISE_SIM_FROM", 1);
   const std::uint64_t count = only != 0 ? 1 : from_env("TILEWISE_SIM_SEEDS", seeds);
@@ -61,7 +61,8 @@ TEST_CASE("random worlds keep every invariant, twice alike") {
   run_worlds(sim::Knobs::from_seed, "TILEWISE_SIM_SEED",
              {"duplicates between peers", "transfers", "uploads", "cancels", "cancelled by an operator",
               "released by an operator", "failed steps", "killed workers", "donations", "replicas kept",
-              "eager tasks", "meshes", "plans replayed", "requests done"});
+              "eager tasks", "clogged ways", "paused workers", "slow links", "slow devices",
+              "failed allocations", "meshes", "plans replayed", "requests done"});
 }
 
 TEST_CASE("workers die all the time, and graphs end well") {
@@ -98,6 +99,14 @@ TEST_CASE("links break and come back, and nobody notices; clients that do not co
   run_worlds(sim::Knobs::flapping, "TILEWISE_SIM_FLAPS",
              {"broken links of clients", "broken links of workers", "vanished clients", "scheduler crashes",
               "killed workers", "requests done"},
+             150);
+}
+
+TEST_CASE("workers lose each other while the scheduler sees both, and graphs end well") {
+  run_worlds(sim::Knobs::partitioned, "TILEWISE_SIM_PARTITIONS",
+             {"one-way partitions", "two-way partitions", "broken links between workers",
+              "lost between workers", "transfers cut off", "left for want of a link", "scheduler crashes",
+              "respawned workers", "requests done"},
              150);
 }
 

@@ -26,6 +26,7 @@ Knobs Knobs::from_seed(std::uint64_t seed) {
   k.slab_bytes = std::min<std::int64_t>(k.memory_bytes, p.chance(0.5) ? 32 * 1024 : 1 << 20);
   if (p.chance(0.7)) k.lazy_ns = p.between(0, 10) * k.max_delay_ns;
   if (p.chance(0.5)) k.releases_a_step = static_cast<int>(p.between(1, 6));
+  k.add_delays(seed);
   return k;
 }
 
@@ -89,7 +90,9 @@ std::string Knobs::describe() const {
     << ", drains " << drains << ", undone " << undo << ", scheduler crashes " << scheduler_crashes
     << ", checkpoints " << checkpoint << ", breaks " << breaks << ", vanish " << vanish << ", lease "
     << lease_ns << ", poison " << poison << ", spill " << spill_bytes << " in " << disk_ns << " ns, full "
-    << disk_full << ", failing " << disk_fails;
+    << disk_full << ", failing " << disk_fails << ", clogs " << clogs << ", slow links " << slow_links
+    << ", slow devices " << slow_devices << ", failing slabs " << slab_fails << ", partitions " << partitions
+    << ", silence " << silence_ns << " ns";
   return s.str();
 }
 
@@ -132,6 +135,11 @@ Outcome World::run() {
     at(prng_.between(1, knobs_.max_delay_ns * 8 + knobs_.kill_span_ns), [this] { crash_scheduler(); });
   for (int i = 0; i < knobs_.breaks; ++i)
     at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { break_some(); });
+  const TimeNs span = std::max(knobs_.kill_span_ns, 60 * knobs_.max_delay_ns);
+  for (int i = 0; i < knobs_.clogs; ++i)
+    at(knobs_.max_delay_ns * 8 + prng_.between(1, span), [this] { clog_some(); });
+  for (int i = 0; i < knobs_.partitions; ++i)
+    at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { partition_some(); });
   for (int c = 0; c < knobs_.clients; ++c) {
     if (prng_.chance(knobs_.vanish))
       at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this, c] { vanish(c); });
@@ -192,10 +200,20 @@ void World::to_scheduler(scheduler::Conn from, msg::Message message, bool ordere
     delay = std::max(delay, until + 1 - now_);
     until = now_ + delay;
   } else if (prng_.chance(knobs_.duplicate)) {
-    at(jitter(), [this, from, message] { reach_scheduler(from, message); });
+    at(jitter(), [this, from, message] {
+      arrive(way_of(from), [this, from, message] { reach_scheduler(from, message); });
+    });
     ++outcome_.covered["duplicates to the scheduler"];
   }
-  at(delay, [this, from, message = std::move(message)] { reach_scheduler(from, message); });
+  at(delay, [this, from, message = std::move(message)] {
+    arrive(way_of(from), [this, from, message] { reach_scheduler(from, message); });
+  });
+}
+
+World::Way World::way_of(scheduler::Conn conn) const {
+  if (conn.value >= kSupervisors) return {kScheduler, kScheduler};
+  if (conn.value > 1000) return {clients_[conn.value - 1001]->welcome.you.value, kScheduler};
+  return {workers_[conn.value - 1]->welcome.you.value, kScheduler};
 }
 
 void World::reach_scheduler(scheduler::Conn from, const msg::Message& message) {
@@ -237,8 +255,11 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
     const TimeNs delay = std::max(jitter(), until + 1 - now_);
     until = now_ + delay;
     at(delay, [this, to, client, message = std::move(message)] {
-      const auto arrive = [this, client, message] { client_message(client, message); };
-      if (!held_back(to, arrive)) arrive();
+      const auto take = [this, to, client, message] {
+        const auto read = [this, client, message] { client_message(client, message); };
+        if (!held_back(to, read)) read();
+      };
+      arrive({kScheduler, way_of(to).first}, take);
     });
     return;
   }
@@ -269,8 +290,11 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
   std::uint64_t number = log->first;
   for (const msg::LogEntry& entry : log->entries) {
     msg::Log piece{log->term, number++, {entry}};
-    if (prng_.chance(knobs_.duplicate)) at(jitter(), [deliver, piece] { deliver(piece, deliver); });
-    at(jitter(), [deliver, piece = std::move(piece)] { deliver(piece, deliver); });
+    const auto send = [this, to, deliver, piece = std::move(piece)] {
+      arrive({kScheduler, way_of(to).first}, [deliver, piece] { deliver(piece, deliver); });
+    };
+    if (prng_.chance(knobs_.duplicate)) at(jitter(), send);
+    at(jitter(), send);
   }
 }
 

@@ -44,6 +44,14 @@ struct Knobs {
   double vanish = 0;          // of the clients, likewise: for good
   TimeNs lease_ns = 0;        // of everybody
   double poison = 0;          // so often a step is chosen to take its worker down, then and whenever it runs
+  int clogs = 0;  // times when a subset of all ways delivers nothing for a while, then everything in order
+  double slow_links = 0;  // of the ways between processes: up to kSlowest times the usual delays
+  double slow_devices = 0;
+  double slab_fails = 0;  // so often a device gets no more memory
+  int partitions = 0;     // of two workers, within kill_span_ns
+  TimeNs silence_ns = 0;  // after which they notice, and once more as long until one of them leaves
+  static constexpr std::int64_t kSlowest = 100, kLongestClog = 40;
+  TimeNs longest_delay_ns() const;
   static Knobs from_seed(std::uint64_t seed);
   // The same with workers dying all the time, and nothing else that could end a graph.
   static Knobs storm(std::uint64_t seed);
@@ -55,9 +63,14 @@ struct Knobs {
   static Knobs flapping(std::uint64_t seed);
   // Workers have supervisors, and one task takes each worker down that runs it.
   static Knobs poisoned(std::uint64_t seed);
+  // Pairs of workers that lose each other.
+  static Knobs partitioned(std::uint64_t seed);
   // The same with little memory and a disk below it.
   static Knobs spilling(std::uint64_t seed);
   std::string describe() const;
+
+ private:
+  void add_delays(std::uint64_t seed);
 };
 
 struct Outcome {
@@ -96,6 +109,19 @@ class World {
   void break_link(scheduler::Conn conn, TimeNs span);
   bool held_back(scheduler::Conn conn, std::function<void()> what);
   void vanish(int index);
+
+  // ways
+  using Way = std::pair<std::uint64_t, std::uint64_t>;  // WorkerIds, or kScheduler
+  static constexpr std::uint64_t kScheduler = 0;
+  TimeNs delay(Way way);
+  TimeNs step_time(int worker, std::size_t device);
+  void arrive(Way way, std::function<void()> what);
+  void clog_some();
+  void unclog(Way way);
+  void partition_some();
+  void break_between(int a, int b);
+  void respawn();
+  Way way_of(scheduler::Conn conn) const;  // from there to the scheduler
   void restart_scheduler();
 
   // workers
@@ -104,6 +130,7 @@ class World {
   void perform(int index, worker::Actions& actions);
   void peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch);
   void deliver_peer(WorkerId from, WorkerId to, msg::PeerBatch batch);
+  void send_bytes(int index, const worker::Transmit& transmit);
   bool awaited(const worker::Transmit& transmit) const;
   void arm_timer(int index);
   void run_streams(int index);
@@ -137,6 +164,7 @@ class World {
   void hint_some(const Client& client, std::vector<ir::Op>& ops);
   void client_finish(int index);
   void client_took(int index, const msg::Offer& offer);
+  void upload(const msg::Grant& grant);
 
   Knobs knobs_;
   Prng prng_;
@@ -165,7 +193,11 @@ class World {
   std::map<std::pair<std::uint64_t, std::int64_t>, int> made_;  // how often, where it must be once
   bool down_ = false;
   std::map<scheduler::Conn, std::vector<std::function<void()>>>
-      broken_;                                                    // what would have come over each link
+      broken_;                                                 // what would have come over each link
+  std::map<Way, std::vector<std::function<void()>>> clogged_;  // what came meanwhile
+  std::set<Way> cut_;
+  std::map<Way, std::int64_t> slow_ways_;
+  std::map<std::pair<int, std::size_t>, std::int64_t> slow_devices_;
   std::optional<std::pair<std::uint64_t, std::int64_t>> poison_;  // what it makes: array, block
   int poisoned_ = 0;                                              // workers
   std::set<std::pair<std::uint64_t, std::int64_t>> blamed_;       // what was running at a death

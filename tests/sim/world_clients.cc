@@ -237,14 +237,15 @@ void World::client_message(int index, msg::Message message) {
       ++outcome_.covered["failed: " + std::string(name_of(done->outcome.code))];
       // Where the disk works and has room, what is too large for memory goes there (a step never is here).
       const bool roomy = knobs_.spill_bytes >= 16 << 20 && knobs_.memory_bytes >= 128 << 10 &&
-                         knobs_.disk_full == 0 && knobs_.disk_fails == 0;
+                         knobs_.disk_full == 0 && knobs_.disk_fails == 0 && knobs_.slab_fails == 0;
       if (roomy && (done->outcome.code == Errc::kOutOfMemory || done->outcome.code == Errc::kDiskFull))
         return violate("out of memory beside a disk: " + done->outcome.message);
       const auto says = [&](const char* what) {
         return done->outcome.message.find(what) != std::string::npos;
       };
       // What no other worker can make again, or nobody is left to make.
-      const bool lost = (knobs_.kills > 0 || poisoned_ > 0) && done->outcome.code == Errc::kWorkerLost &&
+      const bool lost = (knobs_.kills > 0 || knobs_.partitions > 0 || poisoned_ > 0) &&
+                        done->outcome.code == Errc::kWorkerLost &&
                         (says("uploaded by the client") || says("no other one came in time"));
       // Its failure may have been overtaken by the report that its dependents have failed.
       const bool named = says("3 workers died while they were executing it") &&
@@ -268,6 +269,13 @@ void World::client_message(int index, msg::Message message) {
 void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
   if (client.dead || client.lost.contains(from)) return;
+  // Clients connect to workers of which they have been told, never the other way.
+  const bool told = std::any_of(client.owner_of.begin(), client.owner_of.end(),
+                                [&](const auto& owner) { return owner.second == from; });
+  if (!told) {
+    ++outcome_.covered["before a client knew the worker"];
+    return at(jitter(), [this, index, from, batch = std::move(batch)] { client_batch(index, from, batch); });
+  }
   for (const msg::Offer& offer : batch.offers) {
     const bool wrong =
         offer.failed.ok() && offer.bytes != oracle_.bytes(offer.block.array.value, offer.block.block);
@@ -325,25 +333,27 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
   }
   for (const msg::Grant& g : batch.grants) {
     ++outcome_.covered["uploads"];
-    at(jitter(), [this, g] {
-      for (std::size_t w = 0; w < workers_.size(); ++w) {
-        Worker& to = *workers_[w];
-        bool mine = false;
-        for (DeviceId d : to.welcome.devices) mine |= d == g.to;
-        const auto armed = to.armed.find(g.transfer);
-        if (!mine || !to.alive || armed == to.armed.end()) continue;
-        const worker::Receive receive = armed->second;
-        to.armed.erase(armed);
-        if (receive.bytes > 0) {
-          Cell& cell = write_cell(receive.to, receive.bytes, g.block.array.value, g.block.block);
-          cell.value = oracle_.value(g.block.array.value, g.block.block);
-          cell.complete = true;
-        }
-        deliver_worker(static_cast<int>(w),
-                       worker::TransferDone{g.transfer, {Errc::kOk, {}}, msg::Lane::kTcp});
-        return;
-      }
-    });
+    const Way way{client.welcome.you.value, from.value};
+    at(delay(way), [this, way, g] { arrive(way, [this, g] { upload(g); }); });
+  }
+}
+
+void World::upload(const msg::Grant& g) {
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    Worker& to = *workers_[w];
+    bool mine = false;
+    for (DeviceId d : to.welcome.devices) mine |= d == g.to;
+    const auto armed = to.armed.find(g.transfer);
+    if (!mine || !to.alive || armed == to.armed.end()) continue;
+    const worker::Receive receive = armed->second;
+    to.armed.erase(armed);
+    if (receive.bytes > 0) {
+      Cell& cell = write_cell(receive.to, receive.bytes, g.block.array.value, g.block.block);
+      cell.value = oracle_.value(g.block.array.value, g.block.block);
+      cell.complete = true;
+    }
+    deliver_worker(static_cast<int>(w), worker::TransferDone{g.transfer, {Errc::kOk, {}}, msg::Lane::kTcp});
+    return;
   }
 }
 

@@ -13,7 +13,7 @@ void World::Worker::begin(const Knobs& knobs) {
   options.releases_a_step = knobs.releases_a_step;
   options.map_peers = knobs.map_peers;
   options.spill_bytes = knobs.spill_bytes;
-  options.stuck_ns = 50 * kMillisecond + knobs.max_delay_ns * 20;
+  options.stuck_ns = 50 * kMillisecond + knobs.longest_delay_ns() * 20;
   for (DeviceId id : welcome.devices) {
     options.devices.push_back(
         {id, 0, knobs.memory_bytes, knobs.slab_bytes, knobs.streams, knobs.spill_bytes > 0});
@@ -99,7 +99,9 @@ void World::perform(int index, worker::Actions& actions) {
   }
   for (const worker::AddSlab& slab : actions.slabs) {
     at(jitter(), [this, index, slab] {
-      deliver_worker(index, worker::SlabAdded{slab.device, slab.bytes, true});
+      const bool ok = !prng_.chance(knobs_.slab_fails);
+      if (!ok) ++outcome_.covered["failed allocations"];
+      deliver_worker(index, worker::SlabAdded{slab.device, slab.bytes, ok});
     });
   }
   for (worker::Launch& launch : actions.launches) {
@@ -113,50 +115,55 @@ void World::perform(int index, worker::Actions& actions) {
   for (auto& [to, batch] : actions.batches) peer_send(worker.welcome.you, to, std::move(batch));
   for (const worker::Transmit& transmit : actions.transmits) {
     ++outcome_.covered["transfers"];
-    at(jitter(), [this, index, transmit] {
-      if (!awaited(transmit)) return;  // a repeat: the bytes go nowhere
-      const Cell* source = cell_at(transmit.from);
-      if (transmit.on_disk >= 0) {
-        ++outcome_.covered["sent from disk"];
-        const auto& disk = workers_[static_cast<std::size_t>(index)]->disk;
-        const auto found = disk.find(transmit.on_disk);
-        source = found == disk.end() ? nullptr : &found->second;
-      }
-      if (transmit.bytes > 0 && (source == nullptr || !source->complete))
-        return violate("a transfer reads memory that holds no sealed block");
-      const Cell value = source != nullptr ? *source : Cell{};
-      for (std::size_t w = 0; w < workers_.size(); ++w) {
-        Worker& to = *workers_[w];
-        if (to.welcome.you != transmit.to || !to.alive) continue;
-        const auto armed = to.armed.find(transmit.transfer);
-        if (armed == to.armed.end()) return;  // a repeat
-        const worker::Receive receive = armed->second;
-        to.armed.erase(armed);
-        if (transmit.bytes > 0) {
-          Cell& cell = write_cell(receive.to, receive.bytes, value.array, value.block);
-          cell.value = value.value;
-          cell.complete = true;
-        }
-        deliver_worker(static_cast<int>(w),
-                       worker::TransferDone{transmit.transfer, {Errc::kOk, {}}, msg::Lane::kTcp});
-        return;
-      }
-      for (std::size_t c = 0; c < clients_.size(); ++c) {
-        Client& client = *clients_[c];
-        if (client.welcome.you != transmit.to) continue;
-        const auto granted = client.granted.find(transmit.transfer);
-        if (granted == client.granted.end()) return;
-        const msg::Offer offer = granted->second;
-        client.granted.erase(granted);
-        if (offer.bytes > 0 && value.value != oracle_.value(offer.block.array.value, offer.block.block))
-          violate("a client received wrong bytes");
-        client_took(static_cast<int>(c), offer);
-      }
+    const Way way{worker.welcome.you.value, transmit.to.value};
+    at(delay(way), [this, way, index, transmit] {
+      arrive(way, [this, index, transmit] { send_bytes(index, transmit); });
     });
   }
   for (const msg::Message& message : actions.to_scheduler) to_scheduler(worker.conn, message, false);
   if (actions.leave) return leave(index);
   run_streams(index);
+}
+
+void World::send_bytes(int index, const worker::Transmit& transmit) {
+  if (!awaited(transmit)) return;  // a repeat: the bytes go nowhere
+  const Cell* source = cell_at(transmit.from);
+  if (transmit.on_disk >= 0) {
+    ++outcome_.covered["sent from disk"];
+    const auto& disk = workers_[static_cast<std::size_t>(index)]->disk;
+    const auto found = disk.find(transmit.on_disk);
+    source = found == disk.end() ? nullptr : &found->second;
+  }
+  if (transmit.bytes > 0 && (source == nullptr || !source->complete))
+    return violate("a transfer reads memory that holds no sealed block");
+  const Cell value = source != nullptr ? *source : Cell{};
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    Worker& to = *workers_[w];
+    if (to.welcome.you != transmit.to || !to.alive) continue;
+    const auto armed = to.armed.find(transmit.transfer);
+    if (armed == to.armed.end()) return;  // a repeat
+    const worker::Receive receive = armed->second;
+    to.armed.erase(armed);
+    if (transmit.bytes > 0) {
+      Cell& cell = write_cell(receive.to, receive.bytes, value.array, value.block);
+      cell.value = value.value;
+      cell.complete = true;
+    }
+    deliver_worker(static_cast<int>(w),
+                   worker::TransferDone{transmit.transfer, {Errc::kOk, {}}, msg::Lane::kTcp});
+    return;
+  }
+  for (std::size_t c = 0; c < clients_.size(); ++c) {
+    Client& client = *clients_[c];
+    if (client.welcome.you != transmit.to) continue;
+    const auto granted = client.granted.find(transmit.transfer);
+    if (granted == client.granted.end()) return;
+    const msg::Offer offer = granted->second;
+    client.granted.erase(granted);
+    if (offer.bytes > 0 && value.value != oracle_.value(offer.block.array.value, offer.block.block))
+      violate("a client received wrong bytes");
+    client_took(static_cast<int>(c), offer);
+  }
 }
 
 bool World::awaited(const worker::Transmit& transmit) const {
@@ -170,11 +177,16 @@ bool World::awaited(const worker::Transmit& transmit) const {
 }
 
 void World::peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch) {
+  const Way way{from.value, to.value};
   if (prng_.chance(knobs_.duplicate)) {
     ++outcome_.covered["duplicates between peers"];
-    at(jitter(), [this, from, to, batch] { deliver_peer(from, to, batch); });
+    at(delay(way), [this, way, from, to, batch] {
+      arrive(way, [this, from, to, batch] { deliver_peer(from, to, batch); });
+    });
   }
-  at(jitter(), [this, from, to, batch = std::move(batch)] { deliver_peer(from, to, batch); });
+  at(delay(way), [this, way, from, to, batch = std::move(batch)] {
+    arrive(way, [this, from, to, batch] { deliver_peer(from, to, batch); });
+  });
 }
 
 void World::deliver_peer(WorkerId from, WorkerId to, msg::PeerBatch batch) {
@@ -326,7 +338,7 @@ void World::begin_step(int index, std::size_t device, std::size_t s) {
       return violate("an accumulator lost its memory");
   }
   if (poisonous(launch)) return at(prng_.between(200, 100'000), [this, index] { take_down(index); });
-  at(prng_.between(200, 200'000), [this, index, device, s] { end_step(index, device, s); });
+  at(step_time(index, device), [this, index, device, s] { end_step(index, device, s); });
 }
 
 void World::end_step(int index, std::size_t device, std::size_t s) {
@@ -371,11 +383,7 @@ void World::kill_some() {
   if (living.empty()) return;
   if (living.size() == 1) ++outcome_.covered["the last worker killed"];
   kill(living[prng_.below(living.size())]);
-  if (!prng_.chance(knobs_.respawn)) return;
-  at(prng_.between(1, 40) * knobs_.max_delay_ns, [this] {
-    ++outcome_.covered["respawned workers"];
-    start_worker(static_cast<int>(workers_.size()));
-  });
+  respawn();
 }
 
 // Where workers only leave as they are asked to, nothing is made twice; but for what tasks that were given up had read.

@@ -1,0 +1,161 @@
+// Ways between processes that are slow, clogged for a while, or lose everything in one direction; slow devices. A *way* is a
+// link in one direction.
+#include "world_parts.h"
+
+namespace tilewise::sim {
+
+// Faults that only delay: any world may have them. Memory that cannot be had may end a graph, out of memory.
+void Knobs::add_delays(std::uint64_t seed) {
+  Prng p(seed * 0xC106 + 17);
+  if (p.chance(0.25)) clogs = static_cast<int>(p.between(1, 4));
+  if (p.chance(0.2)) slow_links = p.uniform() * 0.5;
+  if (p.chance(0.2)) slow_devices = p.uniform() * 0.5;
+  if (p.chance(0.1)) slab_fails = p.uniform() * 0.5;
+}
+
+Knobs Knobs::partitioned(std::uint64_t seed) {
+  Knobs k = seed % 3 == 0 ? restarts(seed) : storm(seed);
+  Prng p(seed * 0xCA7 + 19);
+  k.fail_step = k.cancel = k.kill_worker = 0;
+  k.workers = static_cast<int>(p.between(2, 4));
+  k.kills = p.chance(0.7) ? 0 : 1;
+  k.partitions = static_cast<int>(p.between(1, 3));
+  k.silence_ns = p.between(1, 40) * k.max_delay_ns;
+  k.respawn = p.chance(0.7) ? 1 : p.uniform();
+  return k;
+}
+
+TimeNs Knobs::longest_delay_ns() const {
+  TimeNs longest = max_delay_ns * (slow_links > 0 ? kSlowest : 1);
+  if (clogs > 0) longest += kLongestClog * max_delay_ns;
+  return longest + (partitions > 0 ? 2 * silence_ns : 0);
+}
+
+TimeNs World::delay(Way way) {
+  if (knobs_.slow_links == 0 || way.first == kScheduler || way.second == kScheduler) return jitter();
+  const auto [it, fresh] = slow_ways_.try_emplace(way, 1);
+  if (fresh && prng_.chance(knobs_.slow_links)) {
+    it->second = prng_.between(2, Knobs::kSlowest);
+    ++outcome_.covered["slow links"];
+  }
+  return jitter() * it->second;
+}
+
+TimeNs World::step_time(int worker, std::size_t device) {
+  const TimeNs time = prng_.between(200, 200'000);
+  if (knobs_.slow_devices == 0) return time;
+  const auto [it, fresh] = slow_devices_.try_emplace({worker, device}, 1);
+  if (fresh && prng_.chance(knobs_.slow_devices)) {
+    it->second = prng_.between(2, 50);
+    ++outcome_.covered["slow devices"];
+  }
+  return time * it->second;
+}
+
+// What arrives at the end of a way: now, when it is free again, or never.
+void World::arrive(Way way, std::function<void()> what) {
+  if (cut_.contains(way)) {
+    ++outcome_.covered["lost between workers"];
+    return;
+  }
+  if (const auto clogged = clogged_.find(way); clogged != clogged_.end())
+    return clogged->second.push_back(std::move(what));
+  what();
+}
+
+// A random subset of all ways, or everything to and from one worker, whose process stands still then.
+void World::clog_some() {
+  std::vector<std::uint64_t> workers, ends{kScheduler};
+  for (const auto& worker : workers_) {
+    if (worker->alive && worker->core != nullptr) workers.push_back(worker->welcome.you.value);
+  }
+  if (workers.empty()) return;
+  ends.insert(ends.end(), workers.begin(), workers.end());
+  for (const auto& client : clients_) {
+    if (client->welcomed && !client->dead) ends.push_back(client->welcome.you.value);
+  }
+  const bool pause = prng_.chance(0.3);
+  const std::uint64_t paused = workers[prng_.below(workers.size())];
+  const double share = prng_.uniform();
+  const TimeNs span = prng_.between(1, Knobs::kLongestClog) * knobs_.max_delay_ns;
+  if (pause) ++outcome_.covered["paused workers"];
+  for (const std::uint64_t from : ends) {
+    for (const std::uint64_t to : ends) {
+      const bool chosen = pause ? from == paused || to == paused : prng_.chance(share);
+      if (from == to || !chosen || !clogged_.try_emplace({from, to}).second) continue;
+      if (!pause) ++outcome_.covered["clogged ways"];
+      at(span, [this, way = Way{from, to}] { unclog(way); });
+    }
+  }
+}
+
+// In the order in which it came.
+void World::unclog(Way way) {
+  const std::vector<std::function<void()>> held = std::move(clogged_.at(way));
+  clogged_.erase(way);
+  for (const std::function<void()>& what : held) what();
+}
+
+// Two workers lose each other, while the scheduler sees both: their link breaks, or one way or both deliver nothing until
+// silence breaks it.
+void World::partition_some() {
+  std::vector<int> living;
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    if (workers_[w]->alive && workers_[w]->core != nullptr) living.push_back(static_cast<int>(w));
+  }
+  if (living.size() < 2) return;
+  const std::size_t first = prng_.below(living.size());
+  std::swap(living[first], living.back());
+  const int a = living.back(), b = living[prng_.below(living.size() - 1)];
+  const std::uint64_t from = workers_[static_cast<std::size_t>(a)]->welcome.you.value;
+  const std::uint64_t to = workers_[static_cast<std::size_t>(b)]->welcome.you.value;
+  if (prng_.chance(0.3)) {
+    ++outcome_.covered["broken links between workers"];
+    return break_between(a, b);
+  }
+  cut_.insert({from, to});
+  if (prng_.chance(0.3)) {
+    ++outcome_.covered["two-way partitions"];
+    cut_.insert({to, from});
+  } else {
+    ++outcome_.covered["one-way partitions"];
+  }
+  at(knobs_.silence_ns, [this, a, b] { break_between(a, b); });
+}
+
+// Transfers between the two end, and the younger one leaves if the scheduler still believes in both after a while.
+void World::break_between(int a, int b) {
+  for (const auto& [self, other] : {std::pair(a, b), std::pair(b, a)}) {
+    Worker& worker = *workers_[static_cast<std::size_t>(self)];
+    const WorkerId peer = workers_[static_cast<std::size_t>(other)]->welcome.you;
+    cut_.insert({worker.welcome.you.value, peer.value});
+    cut_.insert({peer.value, worker.welcome.you.value});
+    std::vector<std::uint64_t> ended;
+    for (const auto& [transfer, receive] : worker.armed) {
+      if (receive.from == peer) ended.push_back(transfer);
+    }
+    for (const std::uint64_t transfer : ended) {
+      worker.armed.erase(transfer);
+      ++outcome_.covered["transfers cut off"];
+      deliver_worker(self,
+                     worker::TransferDone{transfer, {Errc::kUnavailable, "the link broke"}, msg::Lane::kTcp});
+    }
+  }
+  at(knobs_.silence_ns, [this, a, b] {
+    const Worker &one = *workers_[static_cast<std::size_t>(a)], &two = *workers_[static_cast<std::size_t>(b)];
+    if (!one.alive || !two.alive) return;
+    ++outcome_.covered["left for want of a link"];
+    kill(one.welcome.you > two.welcome.you ? a : b);
+    respawn();
+  });
+}
+
+void World::respawn() {
+  if (!prng_.chance(knobs_.respawn)) return;
+  at(prng_.between(1, 40) * knobs_.max_delay_ns, [this] {
+    ++outcome_.covered["respawned workers"];
+    start_worker(static_cast<int>(workers_.size()));
+  });
+}
+
+}  // namespace tilewise::sim
