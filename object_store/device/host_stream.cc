@@ -131,6 +131,9 @@ template <class Work> void HostStream::perform_guarded(Work&& work) {
   Status status;
   try {
     status = work();
+  } catch (const std::bad_alloc&) {
+    status = error(Errc::kOutOfMemory,
+                   name_ + ": the process has no memory for what the work needs beside its blocks");
   } catch (const std::exception& e) {
     status = error(Errc::kInternal, name_ + ": work threw: " + e.what());
   } catch (...) {

@@ -130,10 +130,9 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
           else if constexpr (std::is_same_v<E, SlabAdded>) {
             DeviceState& device = devices[e.device];
             device.slab_pending = false;
-            if (e.ok)
-              device.arena.add_slab(e.bytes);
-            else
-              device.full = true;
+            device.full = !e.ok;
+            if (e.ok) device.arena.add_slab(e.bytes);
+            if (e.ok) device.slab_tries = 0;
             device.last_change = now;
             device.memory_freed = true;
           }
@@ -144,6 +143,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
   events.clear();
 
   retry_disk();
+  retry_slabs();
   release_some();
   // Until nothing moves: expanding may subscribe to a sibling device, which may offer at once.
   for (bool again = true; again;) {
@@ -191,9 +191,9 @@ TimeNs Core::Impl::next_deadline() const {
   if (!dirty.empty() || lanes_dirty || tiers_dirty || log_moved) next = last_report + options.report_ns;
   if (!stuck_reported && stage == Stage::kWorks) {
     for (const DeviceState& device : devices) {
-      if (idle(device) && starved_task(device) != kNone)
-        next = std::min(next,
-                        device.last_change + (asks_disk_again() ? options.stuck_ns / 4 : options.stuck_ns));
+      if (!idle(device) || starved_task(device) == kNone) continue;
+      const bool again = asks_disk_again() || asks_slab_again(device);
+      next = std::min(next, device.last_change + (again ? options.stuck_ns / 4 : options.stuck_ns));
     }
   }
   return next;

@@ -294,6 +294,24 @@ bool Core::Impl::idle(const DeviceState& device) const {
   return !device.slab_pending && device.ios == 0;
 }
 
+// The machine may have had no memory for a moment only. Asked again where nothing else can go on.
+bool Core::Impl::asks_slab_again(const DeviceState& device) {
+  return device.full && device.slab_tries < kSlabTries &&
+         device.arena.bytes_resident() < device.spec.memory_bytes;
+}
+
+void Core::Impl::retry_slabs() {
+  for (DeviceState& device : devices) {
+    if (!asks_slab_again(device) || now - device.last_change < options.stuck_ns / 4 || !idle(device) ||
+        starved_task(device) == kNone)
+      continue;
+    ++device.slab_tries;
+    device.full = false;
+    device.last_change = now;
+    device.memory_freed = true;
+  }
+}
+
 // Memory is wanted and nothing here has moved for a while: say so. Time only delays the word (a peer may still be
 // reading what it borrowed from us); it decides nothing by itself.
 void Core::Impl::check_stuck() {
@@ -312,6 +330,7 @@ void Core::Impl::check_stuck() {
                                            device.arena.largest_settled(), disk.max_bytes(),
                                            disk.bytes_in_use(), device.disk_short});
     stuck_reported = true;
+    for (DeviceState& other : devices) other.slab_tries = 0;
     return;
   }
 }

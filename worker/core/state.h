@@ -307,6 +307,7 @@ struct DeviceState {
   std::int64_t reserve_bytes = 0;          // together
   bool slab_pending = false, memory_freed = false;
   bool full = false;       // a slab could not be made: the arena is what it is
+  int slab_tries = 0;      // since one could, or since the last word that this device is stuck
   TimeNs last_change = 0;  // when memory or streams last moved
   std::int64_t bytes_peak = 0, steps_run = 0, busy_ns = 0;
   // Tiers (tiers.cc).
@@ -523,6 +524,9 @@ struct Core::Impl {
   void on_io(const IoDone& event);
   bool asks_disk_again() const { return disk_refuses && disk_tries < 2; }
   void retry_disk();
+  static constexpr int kSlabTries = 2;
+  static bool asks_slab_again(const DeviceState& device);
+  void retry_slabs();
 
   // Peers (peers.cc)
   void on_batch(WorkerId from, msg::PeerBatch& batch);

@@ -1,0 +1,138 @@
+// An allocator that fails at its k-th request, for every k, in each kind of task: the right value or a typed error, and a
+// cluster that works as before.
+#include "refusals.h"
+#include "clusters.h"
+#include "temp_folder.h"
+
+#include <doctest/doctest.h>
+#include <functional>
+#include <set>
+#include <string>
+
+using namespace tilewise;
+using testing::TempFolder;
+
+namespace {
+
+struct Kind {
+  std::string name;
+  std::function<std::vector<double>(const Session&, const TempFolder&)> run;
+};
+
+std::vector<double> counted(std::int64_t n) {
+  std::vector<double> x(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) x[static_cast<std::size_t>(i)] = static_cast<double>(i % 97);
+  return x;
+}
+
+const Kind kKinds[] = {
+    {"kernels, fetch",
+     [](const Session& s, const TempFolder&) {
+       const Array x = s.random.uniform({64, 64}, {.seed = 3, .block = {16, 32}});
+       return (sqrt(x) + x.T()).get<double>();
+     }},
+    {"upload, transfer",
+     [](const Session& s, const TempFolder&) {
+       const std::vector<double> x = counted(64 * 64);
+       const Array a = s.from_memory(x, {64, 64}, {.block = {16, 64}});
+       return (a + a.T()).get<double>();
+     }},
+    {"reduction",
+     [](const Session& s, const TempFolder&) {
+       const Array x = s.random.normal({96, 64}, {.seed = 5, .block = {16, 16}});
+       return (sum(x, 0) * max(x, 0)).get<double>();
+     }},
+    {"matmul",
+     [](const Session& s, const TempFolder&) {
+       const Array x = s.random.uniform({96, 96}, {.seed = 7, .block = {32, 32}});
+       return matmul(x, x.T()).get<double>();
+     }},
+    {"call: sort, scan",
+     [](const Session& s, const TempFolder&) {
+       const Array x = s.random.uniform({512}, {.seed = 9, .block = {64}});
+       return cumulative_sum(sort(x)).get<double>();
+     }},
+    {"file written and read",
+     [](const Session& s, const TempFolder& folder) {
+       const Array x = s.random.uniform({64, 64}, {.seed = 11, .block = {16, 64}});
+       x.save_npy(folder / "x.npy").wait();
+       return s.load_npy(folder / "x.npy", {.block = {32, 64}}).get<double>();
+     }},
+    {"spill",
+     [](const Session& s, const TempFolder&) {
+       Array x = s.random.uniform({512, 128}, {.seed = 13, .block = {32, 128}});  // 512 KiB
+       x.persist().wait();
+       return (x.T() * 2.0).get<double>();
+     }},
+};
+
+Form form(const TempFolder& spill, bool disk) {
+  Form f{"refusals",
+         {.workers = 2,
+          .host_devices = 1,
+          .use_cuda = false,
+          .memory_bytes = disk ? 192 << 10 : 16 << 20,
+          .map_peers = false,
+          .spin_ns = 0}};
+  if (disk) f.options.spill_directory = spill.path(), f.options.spill_bytes = 64 << 20;
+  return f;
+}
+
+// What the device of the cluster hold when nothing is alive: nothing, or an array of all their memory would not fit.
+void check_whole(TestCluster& cluster, bool disk) {
+  const std::int64_t each = (disk ? 192 << 10 : 16 << 20) / 2 / 8;
+  Array most = cluster.session.ones({2 * each}, {.block = {each / 4}});
+  CHECK(sum(most).item<double>() == static_cast<double>(2 * each));
+}
+
+void for_every_k(Allocator which, const std::set<Errc>& typed, int at_most, int step = 1) {
+  const TempFolder spill;
+  for (const Kind& kind : kKinds) {
+    const bool disk = kind.name == "spill";
+    if (which == Allocator::kDisk && !disk && kind.name.find("file") == std::string::npos) continue;
+    if (which == Allocator::kRead && !disk && kind.name.find("file") == std::string::npos) continue;
+    CAPTURE(kind.name);
+    const TempFolder files;
+    std::vector<double> expected;
+    {
+      TestCluster cluster(form(spill, disk));
+      expected = kind.run(cluster.session, files);
+    }
+    // Device memory is asked for once in the life of a cluster; the others' requests go on with its work.
+    auto cluster = std::make_unique<TestCluster>(form(spill, disk));
+    std::int64_t requests = 0, k = 1, errors = 0;
+    do {
+      CAPTURE(k);
+      if (which == Allocator::kDevice) cluster = std::make_unique<TestCluster>(form(spill, disk));
+      refuse(which, k);
+      try {
+        const std::vector<double> values = kind.run(cluster->session, files);
+        requests = allow();
+        CHECK(values == expected);
+      } catch (const ArrayError& e) {
+        requests = allow();
+        ++errors;
+        INFO(std::string(e.what()));
+        CHECK(typed.contains(e.code()));
+      }
+      CHECK(kind.run(cluster->session, files) == expected);
+      check_whole(*cluster, disk);
+      k += step;
+    } while (requests >= k - step && k <= at_most);
+    MESSAGE(kind.name << ": " << k - 1 << " requests refused in turn, " << errors << " errors");
+    CHECK(files.files() <= 1);  // what was saved, and no part of what was not
+  }
+  CHECK(spill.files() == 0);
+}
+
+}  // namespace
+
+TEST_CASE("memory of a device cannot be had") { for_every_k(Allocator::kDevice, {Errc::kOutOfMemory}, 100); }
+
+TEST_CASE("memory of the host cannot be had while a step runs") {
+  for_every_k(Allocator::kHost, {Errc::kOutOfMemory}, 2'000);
+}
+
+TEST_CASE("the disk is full") { for_every_k(Allocator::kDisk, {Errc::kDiskFull}, 400); }
+
+TEST_CASE("the disk cannot be read") { for_every_k(Allocator::kRead, {Errc::kIo, Errc::kTaskFailed}, 400); }
