@@ -1,10 +1,13 @@
 // Lines are copied into buffers of one layout, transformed, and scaled on their way out: so bits do not depend on strides or
-// alignment, and a plan for one length serves all lines. Plans are estimated, never measured: measuring picks algorithms by
+// alignment, and a plan for one length serves all lines. Where elements of a line lie apart, several lines are copied at once:
+// what is fetched with an element of one is an element of the next. Plans are estimated, never measured: measuring picks algorithms by
 // time, and with them bits.
 #include "fft/fft.h"
 
 #include <fftw3.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cinttypes>
 #include <complex>
@@ -30,7 +33,13 @@ template <> struct Library<double> {
   static Complex* allocate(std::size_t n) { return fftw_alloc_complex(n); }
   static void release(void* p) { fftw_free(p); }
   static void destroy(Plan p) { fftw_destroy_plan(p); }
-  static void execute(Plan p) { fftw_execute(p); }
+  static void execute(Plan p, std::int64_t kind, Complex* a, Complex* b) {
+    switch (kind) {
+      case Fft::kRealForward: return fftw_execute_dft_r2c(p, reinterpret_cast<double*>(a), b);
+      case Fft::kRealInverse: return fftw_execute_dft_c2r(p, a, reinterpret_cast<double*>(b));
+      default: return fftw_execute_dft(p, a, b);
+    }
+  }
   static Plan plan(std::int64_t kind, int n, Complex* a, Complex* b) {
     switch (kind) {
       case Fft::kForward: return fftw_plan_dft_1d(n, a, b, FFTW_FORWARD, FFTW_ESTIMATE);
@@ -46,7 +55,13 @@ template <> struct Library<float> {
   static Complex* allocate(std::size_t n) { return fftwf_alloc_complex(n); }
   static void release(void* p) { fftwf_free(p); }
   static void destroy(Plan p) { fftwf_destroy_plan(p); }
-  static void execute(Plan p) { fftwf_execute(p); }
+  static void execute(Plan p, std::int64_t kind, Complex* a, Complex* b) {
+    switch (kind) {
+      case Fft::kRealForward: return fftwf_execute_dft_r2c(p, reinterpret_cast<float*>(a), b);
+      case Fft::kRealInverse: return fftwf_execute_dft_c2r(p, a, reinterpret_cast<float*>(b));
+      default: return fftwf_execute_dft(p, a, b);
+    }
+  }
   static Plan plan(std::int64_t kind, int n, Complex* a, Complex* b) {
     switch (kind) {
       case Fft::kForward: return fftwf_plan_dft_1d(n, a, b, FFTW_FORWARD, FFTW_ESTIMATE);
@@ -57,12 +72,21 @@ template <> struct Library<float> {
   }
 };
 
-// A plan with its two buffers, of n complex numbers each.
+constexpr std::int64_t kTogether = 8;  // lines: 64 bytes of complex64
+constexpr std::int64_t kPitch =
+    16;  // buffers start at multiples of so many numbers: plans are for one alignment
+constexpr std::int64_t kRoom = 65'536;  // numbers in a buffer of several lines
+
+// A plan with two buffers for each of several lines, of n complex numbers.
 template <class T> class Transform {
  public:
   using L = Library<T>;
   Transform(std::int64_t kind, std::int64_t n)
-      : in_(L::allocate(static_cast<std::size_t>(n))), out_(L::allocate(static_cast<std::size_t>(n))) {
+      : kind_(kind),
+        pitch_((n + kPitch - 1) / kPitch * kPitch),
+        together_(std::clamp<std::int64_t>(kRoom / pitch_, 1, kTogether)),
+        in_(L::allocate(static_cast<std::size_t>(pitch_ * together_))),
+        out_(L::allocate(static_cast<std::size_t>(pitch_ * together_))) {
     const std::lock_guard lock(planner());
     if (in_ != nullptr && out_ != nullptr) plan_ = L::plan(kind, static_cast<int>(n), in_, out_);
   }
@@ -78,11 +102,15 @@ template <class T> class Transform {
   Transform& operator=(const Transform&) = delete;
 
   bool good() const { return plan_ != nullptr; }
-  void run() const { L::execute(plan_); }
-  template <class E> E* in() const { return reinterpret_cast<E*>(in_); }
-  template <class E> E* out() const { return reinterpret_cast<E*>(out_); }
+  std::int64_t together() const { return together_; }
+  void run(std::int64_t line) const { L::execute(plan_, kind_, in_ + line * pitch_, out_ + line * pitch_); }
+  template <class E> E* in(std::int64_t line) const { return reinterpret_cast<E*>(in_ + line * pitch_); }
+  template <class E> const E* out(std::int64_t line) const {
+    return reinterpret_cast<const E*>(out_ + line * pitch_);
+  }
 
  private:
+  std::int64_t kind_, pitch_, together_;
   typename L::Complex *in_, *out_;
   typename L::Plan plan_ = nullptr;
 };
@@ -93,15 +121,29 @@ template <class T, class From, class To> int lines(const tilewise_call_v1* call,
   const Transform<T> transform(p.kind, p.n);
   if (!transform.good()) return refuse(call, kFailed, "no plan for a transform of length %" PRId64, p.n);
   const T scale = static_cast<T>(std::bit_cast<double>(p.scale_bits));
-  From* from = transform.template in<From>();
-  const To* to = transform.template out<To>();
+  std::array<const From*, kTogether> from;
+  std::array<To*, kTogether> to;
+  std::int64_t count = 0;
+  const auto run = [&] {
+    for (std::int64_t i = 0; i < x.shape[axis]; ++i)
+      for (std::int64_t line = 0; line < count; ++line)
+        transform.template in<From>(line)[i] = from[static_cast<std::size_t>(line)][i * x.strides[axis]];
+    for (std::int64_t line = 0; line < count; ++line) transform.run(line);
+    for (std::int64_t i = 0; i < out.shape[axis]; ++i)
+      for (std::int64_t line = 0; line < count; ++line)
+        to[static_cast<std::size_t>(line)][i * out.strides[axis]] =
+            transform.template out<To>(line)[i] * scale;
+    count = 0;
+  };
+  // Lines without gaps are best copied by themselves.
+  const bool dense = x.strides[axis] == 1 && out.strides[axis] == 1;
+  const std::int64_t together = dense ? 1 : transform.together();
   for_lines<2>({&x, &out}, axis, [&](const auto& at) {
-    const From* line = static_cast<const From*>(x.data) + at[0];
-    for (std::int64_t i = 0; i < x.shape[axis]; ++i) from[i] = line[i * x.strides[axis]];
-    transform.run();
-    To* result = static_cast<To*>(out.data) + at[1];
-    for (std::int64_t i = 0; i < out.shape[axis]; ++i) result[i * out.strides[axis]] = to[i] * scale;
+    from[static_cast<std::size_t>(count)] = static_cast<const From*>(x.data) + at[0];
+    to[static_cast<std::size_t>(count)] = static_cast<To*>(out.data) + at[1];
+    if (++count == together) run();
   });
+  run();
   return 0;
 }
 

@@ -49,7 +49,9 @@ class RunMap {
   std::optional<Index> first_owned(DeviceId device, const Box& box) const;
   std::vector<DeviceId> devices() const;  // sorted, each once
 
-  friend bool operator==(const RunMap& a, const RunMap& b) { return a.runs_ == b.runs_; }
+  friend bool operator==(const RunMap& a, const RunMap& b) {
+    return a.counts_ == b.counts_ && a.runs_ == b.runs_;
+  }
 
  private:
   struct Owned {
