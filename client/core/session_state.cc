@@ -146,7 +146,7 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
   const std::scoped_lock lock(mutex_);
   if (lost_.code != Errc::kOk) throw ArrayError(lost_);
   flush_releases(true);
-  if (wish.fetch.empty() && wish.run.empty() && wish.hold.size() == 1) {
+  if (wish.fetch.empty() && wish.run.empty() && wish.hold.size() == 1 && options.copies == 1) {
     // Being persisted already: the same end, not an empty request that would end before it.
     for (const auto& [number, running] : requests_) {
       const auto& holds = running->submission.holds;
@@ -165,6 +165,9 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
   msg::Submit submit{
       request->number, options.priority, std::exchange(submission.ops, {}), {}, options_.weight};
   for (const auto& [key, number] : submission.holds) submit.holds.push_back(number);
+  for (const Key key : wish.hold) {
+    if (options.copies != 1) submit.keeps.push_back({graph_.remote_number(key), options.copies});
+  }
   request->submission = std::move(submission);
   requests_.emplace(request->number, request);
   unreplied_.fetch_add(1, std::memory_order_release);

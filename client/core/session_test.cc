@@ -104,6 +104,21 @@ TEST_CASE("persisting what is being persisted ends with it") {
   CHECK(second.ready());
 }
 
+TEST_CASE("copies are asked for with the hold, or afterwards") {
+  World world;
+  Array x = world.session.ones({4}), y = world.session.zeros({4});
+  world.session.persist({x, y}, {.copies = 2});
+  const msg::Submit first = world.fake.last();
+  REQUIRE(first.holds.size() == 2);
+  CHECK(first.keeps == std::vector<msg::Keep>{{first.holds[0], 2}, {first.holds[1], 2}});
+  world.fake.reply(first);
+  y.persist({.copies = 3});  // of what is held, or is being persisted
+  const msg::Submit second = world.fake.last();
+  CHECK(second.ops.empty());
+  CHECK(second.holds.empty());
+  CHECK(second.keeps == std::vector<msg::Keep>{{first.holds[1], 3}});
+}
+
 TEST_CASE("the last handle of a persisted array releases it") {
   World world;
   Array x = world.session.ones({8});

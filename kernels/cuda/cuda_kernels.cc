@@ -48,6 +48,7 @@ Status CudaKernels::supports(const ir::Op& op) const {
     case ir::OpKind::kWriteNpy: return refuse("no kernel; the host reads and writes files");
     case ir::OpKind::kReduce:
     case ir::OpKind::kFetch:
+    case ir::OpKind::kKeep:
     case ir::OpKind::kProvide: break;
   }
   return refuse("not a kernel");

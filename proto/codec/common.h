@@ -45,6 +45,7 @@ constexpr std::size_t attrs_of(ir::OpKind kind) {
     case ir::OpKind::kWriteNpy: return 6;
     case ir::OpKind::kCall: return 7;
     case ir::OpKind::kFetch:
+    case ir::OpKind::kKeep:
     case ir::OpKind::kProvide: return 8;
     case ir::OpKind::kScan: return 9;
   }
@@ -52,7 +53,7 @@ constexpr std::size_t attrs_of(ir::OpKind kind) {
 }
 
 // One past the last enumerator of each enum on the wire.
-constexpr int kOpKinds = static_cast<int>(ir::OpKind::kScan) + 1;
+constexpr int kOpKinds = static_cast<int>(ir::OpKind::kKeep) + 1;
 constexpr int kTapeOps = static_cast<int>(ir::TapeOp::kCount);
 constexpr int kReduceKinds = static_cast<int>(ir::ReduceKind::kArgMax) + 1;
 constexpr int kScanModes = static_cast<int>(ir::ScanMode::kTotal) + 1;

@@ -60,6 +60,9 @@ msg::Submit Reader::submit(wire::Submit::Reader r) {
   m.ops = list<ir::Op>(r.getOps(), limits::kMaxOpsPerSubmit, "ops of a submission",
                        [&](auto o) { return op(o); });
   m.holds = ids<std::uint64_t>(r.getHolds());
+  m.keeps = list<msg::Keep>(r.getKeeps(), [](wire::Keep::Reader k) {
+    return msg::Keep{k.getArray(), k.getCopies()};
+  });
   return m;
 }
 

@@ -115,6 +115,10 @@ void write(wire::Submit::Builder b, const msg::Submit& m) {
        [](wire::Op::Builder o, const ir::Op& op) { write(o, op); });
   numbers(b.initHolds(any_count(m.holds.size())), m.holds);
   b.setWeight(m.weight);
+  each(b.initKeeps(any_count(m.keeps.size())), m.keeps, [](wire::Keep::Builder k, const msg::Keep& keep) {
+    k.setArray(keep.array);
+    k.setCopies(keep.copies);
+  });
 }
 
 void write(wire::OpAccount::Builder b, const msg::OpAccount& op) {

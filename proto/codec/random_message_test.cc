@@ -96,6 +96,7 @@ struct Gen {
         return ir::CallAttrs{text(), text(), text(), maps(), list(2, explicit_map), prng.uniform(), i64()};
       }
       case ir::OpKind::kFetch:
+      case ir::OpKind::kKeep:
       case ir::OpKind::kProvide: return ir::FetchAttrs{id<DeviceId>()};
       case ir::OpKind::kScan:
         return ir::ScanAttrs{reduction(), static_cast<std::int8_t>(u64()), pick<ir::ScanMode>(3)};
@@ -114,7 +115,7 @@ struct Gen {
     o.label = text();
     return o;
   }
-  ir::Op op() { return op(pick<ir::OpKind>(static_cast<int>(ir::OpKind::kScan) + 1)); }
+  ir::Op op() { return op(pick<ir::OpKind>(static_cast<int>(ir::OpKind::kKeep) + 1)); }
 
   ir::Placement placement() {
     return ir::Placement(list(3, [&] {
@@ -248,7 +249,9 @@ struct Gen {
     m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64(), i64(), i64(), flag()};
   }
   void fill(msg::Submit& m) {
-    m = {u64(), i32(), list(9, [&] { return op(); }), list(9, [&] { return u64(); }), u32()};
+    m = {u64(), i32(), list(9, [&] { return op(); }), list(9, [&] { return u64(); }), u32(), list(4, [&] {
+           return msg::Keep{u64(), u32()};
+         })};
   }
   void fill(msg::SubmitReply& m) {
     m = {u64(), outcome(), id<GraphId>(), list(5, [&] { return std::pair(u64(), id<ArrayId>()); })};

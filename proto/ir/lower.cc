@@ -16,6 +16,7 @@ Result<std::vector<Op>> Lowering::run() {
     case OpKind::kScan: TW_TRY(scan()); break;
     case OpKind::kReadNpy:
     case OpKind::kFetch:
+    case OpKind::kKeep:
     case OpKind::kProvide:
     case OpKind::kReduceBlocks:
     case OpKind::kCombine:

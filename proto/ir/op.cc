@@ -18,6 +18,7 @@ std::string_view name_of(OpKind kind) {
     case OpKind::kFetch: return "fetch";
     case OpKind::kProvide: return "provide";
     case OpKind::kScan: return "scan";
+    case OpKind::kKeep: return "keep";
   }
   return "unknown kind";
 }

@@ -26,6 +26,7 @@ Status Verifier::run() const {
     case OpKind::kFetch: return fetch();
     case OpKind::kProvide: return provide();
     case OpKind::kScan: return scan();
+    case OpKind::kKeep: return lowered_only(fetch());
   }
   return fail(Errc::kInvalidArgument, "unknown kind");
 }
@@ -87,6 +88,7 @@ bool Verifier::attrs_fit() const {
     case OpKind::kWriteNpy: return std::holds_alternative<NpyAttrs>(op_.attrs);
     case OpKind::kCall: return std::holds_alternative<CallAttrs>(op_.attrs);
     case OpKind::kFetch:
+    case OpKind::kKeep:
     case OpKind::kProvide: return std::holds_alternative<FetchAttrs>(op_.attrs);
     case OpKind::kScan: return std::holds_alternative<ScanAttrs>(op_.attrs);
   }

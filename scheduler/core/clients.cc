@@ -42,7 +42,7 @@ void on_operator_release(State& s, const OperatorRelease& release) {
   std::vector<ArrayId> released;
   release_array(s, *array, released);
   s.session(array->session).arrays.erase(array->number);
-  log_to_workers(s, msg::Release{std::move(released)}, Haste::kLazy);
+  if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)}, Haste::kLazy);
 }
 
 }  // namespace tilewise::scheduler

@@ -105,6 +105,7 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
   check_liveness(s);
   check_recovery(s);
   check_drains(s);
+  check_copies(s);
   end_stuck_graph(s);
   retire(s);
   tell_progress(s);

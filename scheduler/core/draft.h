@@ -15,6 +15,7 @@ struct Draft {
   boost::unordered_flat_map<std::uint64_t, std::uint64_t> numbers;  // and back
   std::vector<std::uint64_t> fetched;  // session numbers of the operands of kFetch, in order
   std::vector<std::pair<std::uint64_t, ArrayId>> provided;
+  std::vector<std::pair<ArrayId, std::uint32_t>> copies;  // arrays that several workers are to have
   std::uint64_t next_array = 0;
   // after planning and placing:
   std::vector<ir::Op> ops;

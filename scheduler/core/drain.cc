@@ -36,12 +36,6 @@ std::int64_t block_bytes(const State& s, ArrayId id, std::int64_t block) {
          static_cast<std::int64_t>(ir::size_of(source.dtype));
 }
 
-// What a device may still take: most of what it has free, in memory and on disk.
-std::int64_t room_of(const Device& device) {
-  const std::int64_t all = device.memory_bytes - device.memory_bytes / 10 + device.spill_bytes;
-  return std::max<std::int64_t>(0, all - device.stats.bytes_used - device.stats.spilled_bytes);
-}
-
 // Chooses who takes what: contiguous pieces, as large as there is room. Of the same kind of device if there are any. False: there
 // is no room.
 bool choose(const State& s, WorkerId leaver, std::vector<MovedBlock>& blocks, std::string& why) {

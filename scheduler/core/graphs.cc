@@ -21,6 +21,11 @@ template <class F> void for_each_read(State& s, const OpRecord& op, F&& visit) {
 }
 
 bool dead(const State& s, const OpRecord& op) {
+  if (op.op.kind == ir::OpKind::kKeep) {
+    const ArrayRecord* array = s.arrays.find(ArrayId{op.op.operands[0].array});
+    return array == nullptr || !array->held ||
+           !std::binary_search(array->keeps.begin(), array->keeps.end(), op.id);
+  }
   return std::all_of(op.op.outputs.begin(), op.op.outputs.end(), [&](const ir::OutputSpec& output) {
     const ArrayRecord& array = s.arrays.at(ArrayId{output.array});
     return !array.held && array.open_users == 0;
@@ -48,7 +53,8 @@ void erase_op(State& s, OpRecord& op) {
         std::any_of(op.op.operands.begin(), op.op.operands.begin() + static_cast<std::ptrdiff_t>(i),
                     [&](const ir::Operand& o) { return o.array == id; });
     ArrayRecord* array = seen ? nullptr : s.arrays.find(ArrayId{id});  // none: lineage was cut there
-    if (array != nullptr && --array->readers == 0) s.retire_candidates.push_back(array->producer);
+    if (array != nullptr && op.op.kind == ir::OpKind::kKeep) std::erase(array->keeps, op.id);
+    if (array != nullptr && !op.cut) unread(s, *array);
   }
   if (!op.of) {
     for (const ir::OutputSpec& output : op.op.outputs) s.arrays.erase(ArrayId{output.array});
@@ -146,6 +152,7 @@ void finish_op(State& s, OpRecord& first) {
     if (fetch && op.id != asked && !deliverable(s, op)) continue;
     op.finished = true;
     if (op.ended == kNotYet) op.ended = s.now - s.start;
+    if (op.op.kind == ir::OpKind::kKeep) keep_ended(s, op);
     for_each_read(s, op, [&](ArrayRecord& array) {
       if (fetch) std::erase(array.fetches, op.id);
       if (--array.open_users == 0) s.retire_candidates.push_back(array.producer);
@@ -154,7 +161,8 @@ void finish_op(State& s, OpRecord& first) {
     s.retire_candidates.push_back(head.id);
     for (const ir::OutputSpec& output : head.op.outputs) {
       if (!complete(s, head)) break;
-      const ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+      ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+      cut_past(s, array);
       work.insert(work.end(), array.fetches.begin(), array.fetches.end());
     }
     GraphRecord& graph = s.graphs.at(op.graph);
@@ -215,10 +223,18 @@ void cancel_graph(State& s, GraphId id, const msg::Outcome& why) {
 }
 
 void release_array(State& s, ArrayRecord& array, std::vector<ArrayId>& released) {
-  if (!array.held) return;
+  if (!array.held || array.unnamed) return;
+  if (array.anchor && array.readers > static_cast<std::int32_t>(array.keeps.size())) {
+    array.unnamed = true;
+    return;
+  }
+  array.anchor = false;
   array.held = false;
   released.push_back(array.id);
   s.retire_candidates.push_back(array.producer);
+  s.retire_candidates.insert(s.retire_candidates.end(), array.keeps.begin(), array.keeps.end());
+  s.copied.erase(array.id);
+  s.copies_due = s.copies_due || !s.copied.empty();  // there may be room now
 }
 
 void acknowledge_cancels(State& s, WorkerId worker, std::uint64_t log_applied) {
@@ -246,6 +262,7 @@ void retire(State& s) {
   }
   s.retire_candidates.clear();
   while (s.lineage.size() > s.options.max_lineage_ops) erase_op(s, s.ops.at(*s.lineage.begin()));
+  if (!s.let_go.empty()) log_to_workers(s, msg::Release{std::exchange(s.let_go, {})}, Haste::kLazy);
   if (s.retired.empty()) return;
   log_to_workers(s, msg::Retire{std::move(s.retired)}, Haste::kLazy);
   s.retired.clear();

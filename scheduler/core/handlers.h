@@ -49,6 +49,27 @@ struct Departure {
 };
 Departure plan_departure(State& s, WorkerId leaver);  // from the answers to a survey
 
+// copies.cc
+// Notes that something of arrays with several copies was lost.
+void mark_lost_copies(State& s);
+// Ops that copy what is lacking, where that can be done. Workers are still to be told these plans.
+std::vector<msg::Plan> restore_copies(State& s);
+void check_copies(State& s);  // does that when there is cause to
+// The graph is not over before they are there.
+void want_copies(State& s, ArrayRecord& array, std::uint32_t copies, GraphRecord& graph);
+void keep_ended(State& s, const OpRecord& keep);
+// A second copy that nobody asked for, where there is room for one. False: there is none.
+bool copy_unasked(State& s, ArrayRecord& array, std::vector<msg::Plan>& plans);
+std::int64_t room_of(
+    const Device& device);  // what it may still take: most of what it has free, in memory and on disk
+
+// lineage.cc
+void note_past(State& s, OpRecord& op, double work_s);  // what it would take to make its results again
+// Of these arrays those whose past is too long get a second copy; workers are still to be told.
+std::vector<msg::Plan> anchor_some(State& s, const std::vector<ArrayId>& arrays);
+void cut_past(State& s, ArrayRecord& array);  // of an anchor that has its copies
+void unread(State& s, ArrayRecord& array);    // an op that was kept to be run again does not read it any more
+
 // drain.cc
 void wish_drain(State& s, WorkerId worker, bool leave);
 void on_operator_drain(State& s, const OperatorDrain& drain);

@@ -90,7 +90,7 @@ void check_graphs(const State& s) {
       TW_CHECK(op->graph == graph.id, "an op belongs to the graph that lists it");
       ++left;
       open += !op->finished;
-      planned += !op->finished && !op->of;
+      planned += !op->finished && !op->of && op->op.kind != ir::OpKind::kKeep;
       fetches += !op->finished && op->op.kind == ir::OpKind::kFetch;
       done += op->completed;
     }
@@ -124,6 +124,13 @@ bool reads(const OpRecord& op, ArrayId array) {
                      [&](const ir::Operand& o) { return o.array == array.value; });
 }
 
+// A copy that is kept, or is on its way.
+bool copy_counts(const State& s, const OpRecord& keep) {
+  const ArrayRecord* array = s.arrays.find(ArrayId{keep.op.operands[0].array});
+  return array != nullptr && array->held &&
+         std::find(array->keeps.begin(), array->keeps.end(), keep.id) != array->keeps.end();
+}
+
 void check_ops(const State& s) {
   std::map<ArrayId, std::int32_t> open_users, readers;
   std::map<DeviceId, std::int64_t> load;
@@ -131,7 +138,8 @@ void check_ops(const State& s) {
   s.ops.for_each([&](const OpRecord& op) {
     const GraphRecord* graph = s.graphs.find(op.graph);
     TW_CHECK(graph != nullptr, "an op has a graph");
-    TW_CHECK(op.finished || graph->running || op.of, "an open op keeps its graph running");
+    const bool keep = op.op.kind == ir::OpKind::kKeep;
+    TW_CHECK(op.finished || graph->running || op.of || keep, "an open op keeps its graph running");
     if (op.of) {
       const OpRecord* head = s.ops.find(op.of);
       TW_CHECK(head != nullptr && !head->of && !head->retired,
@@ -158,7 +166,7 @@ void check_ops(const State& s) {
       const ArrayId id{operand.array};
       TW_CHECK(op.finished || s.arrays.find(id) != nullptr, "an open op's operands are kept");
     }
-    {
+    if (!op.cut) {
       std::set<std::uint64_t> distinct;
       for (const ir::Operand& operand : op.op.operands) distinct.insert(operand.array);
       for (const std::uint64_t array : distinct) ++readers[ArrayId{array}];
@@ -169,7 +177,7 @@ void check_ops(const State& s) {
       for (const std::uint64_t array : distinct) ++open_users[ArrayId{array}];
     }
     if (op.of) return;
-    bool wanted = false;
+    bool wanted = keep && copy_counts(s, op);
     for (std::size_t i = 0; i < op.op.outputs.size(); ++i, ++outputs) {
       const ArrayRecord* array = s.arrays.find(ArrayId{op.op.outputs[i].array});
       TW_CHECK(array != nullptr && array->producer == op.id && array->output == i, "an op's outputs name it");
@@ -185,9 +193,19 @@ void check_ops(const State& s) {
     const auto it = open_users.find(array.id);
     TW_CHECK(array.open_users == (it == open_users.end() ? 0 : it->second), "open users are counted");
     TW_CHECK(array.readers == readers[array.id], "readers are counted");
-    TW_CHECK(array.readers > 0 || !s.ops.at(array.producer).retired, "lineage that nobody needs is dropped");
+    TW_CHECK(array.readers > 0 || !s.ops.at(array.producer).retired || s.recovery.pending,
+             "lineage that nobody needs is dropped");
     const Session& session = s.session(array.session);
-    TW_CHECK(!array.held || session.arrays.contains(array.number), "its session knows what it holds");
+    TW_CHECK(!array.unnamed || (array.held && array.anchor), "only an anchor is held for nobody");
+    TW_CHECK(!array.anchor || array.copies > 1, "an anchor has a second copy, or is to have one");
+    TW_CHECK(!array.held || array.unnamed || session.arrays.contains(array.number),
+             "its session knows what it holds");
+    TW_CHECK(s.copied.contains(array.id) == (array.held && array.copies > 1),
+             "arrays with copies are listed");
+    for (const OpId id : array.keeps) {
+      const OpRecord* op = s.ops.find(id);
+      TW_CHECK(op != nullptr && reads(*op, array.id), "an array knows the ops that keep copies of it");
+    }
     for (const OpId id : array.fetches) {
       const OpRecord* op = s.ops.find(id);
       TW_CHECK(op != nullptr && !op->finished && reads(*op, array.id), "fetches wait for what they read");
@@ -280,7 +298,7 @@ void mix(Digest& d, const GraphRecord& graph) {
 
 void mix(Digest& d, const OpRecord& op) {
   d.mix(op.id.value), d.mix(op.graph.value), d.mix(op.position), d.mix(op.finished), d.mix(op.of.value);
-  d.mix(op.retired), d.mix(op.doomed);
+  d.mix(op.retired), d.mix(op.doomed), d.mix(op.cut), d.mix(static_cast<std::uint64_t>(op.past_ops));
   d.mix(plan::digest(op.op, true));
   mix(d, op.placement);
   for (const OpShare& share : op.shares) {
@@ -293,7 +311,9 @@ void mix(Digest& d, const OpRecord& op) {
 void mix(Digest& d, const ArrayRecord& array) {
   d.mix(array.id.value), d.mix(array.producer.value), d.mix(array.session.value), d.mix(array.number),
       d.mix(array.held);
-  d.mix(static_cast<std::uint64_t>(array.open_users));
+  d.mix(static_cast<std::uint64_t>(array.open_users)), d.mix(array.anchor), d.mix(array.unnamed),
+      d.mix(array.copies), d.mix(array.lacking);
+  for (const OpId id : array.keeps) d.mix(id.value);
   for (const OpId id : array.fetches) d.mix(id.value);
   mix(d, array.failed);
 }

@@ -90,7 +90,7 @@ class OpPlacer {
     TW_ASSIGN(place::Decision decision,
               s_.placer.place({&op, &geometry, inputs, devices_, eligible_, wanted, &s_.speeds, busy_s_}));
     draft_.placements[i] = std::move(decision.placement);
-    add_work(op, geometry, draft_.placements[i]);
+    decision.work_s = add_work(op, geometry, draft_.placements[i]);
     draft_.decisions[i] = std::move(decision);
     account(op, draft_.placements[i], geometry.point_count());
     return {};
@@ -207,9 +207,10 @@ class OpPlacer {
     }
   }
 
-  // So that later ops of the plan know who has much to do already.
-  void add_work(const ir::Op& op, const ir::Geometry& geometry, const ir::Placement& placement) {
-    if (geometry.point_count() == 0 || devices_.size() < 2) return;
+  // So that later ops of the plan know who has much to do already. Returns what the busiest device has of this one, in seconds.
+  double add_work(const ir::Op& op, const ir::Geometry& geometry, const ir::Placement& placement) {
+    if (geometry.point_count() == 0 || devices_.size() < 2) return 0;
+    double most = 0;
     const ir::Index middle = geometry.point(geometry.point_count() / 2);
     const double point_s =
         ir::model_step_ns(geometry, middle) * static_cast<double>(geometry.steps(middle)) * 1e-9;
@@ -217,9 +218,12 @@ class OpPlacer {
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       const std::int64_t owned = placement.owned_count(devices_[d].id);
       if (owned == 0) continue;
-      busy_s_[d] += point_s * static_cast<double>(owned) * ratios[d] /
-                    static_cast<double>(std::max(1, devices_[d].streams));
+      const double seconds = point_s * static_cast<double>(owned) * ratios[d] /
+                             static_cast<double>(std::max(1, devices_[d].streams));
+      busy_s_[d] += seconds;
+      most = std::max(most, seconds);
     }
+    return most;
   }
 
   void account(const ir::Op& op, const ir::Placement& placement, std::int64_t points) {

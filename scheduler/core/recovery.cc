@@ -45,7 +45,7 @@ std::set<OpId> concerned(State& s) {
     const OpRecord& op = s.ops.at(work.back());
     work.pop_back();
     for (const ir::Operand& operand : op.op.operands) {
-      const ArrayRecord* array = s.arrays.find(ArrayId{operand.array});
+      const ArrayRecord* array = op.cut ? nullptr : s.arrays.find(ArrayId{operand.array});
       if (array != nullptr && heads.insert(array->producer).second) work.push_back(array->producer);
     }
   }
@@ -145,6 +145,8 @@ void settle_recovery(State& s, std::vector<msg::Plan> plans) {
   r.waiting.clear();
   r.unheard.clear();
   const std::set<OpId> asked = std::exchange(r.asked, {});
+  mark_lost_copies(s);
+  std::vector<msg::Plan> copies = restore_copies(s);  // before a request ends that is to have them
   close_lost_shares(s);
   for (const OpId id : asked) {  // what was complete all the time
     OpRecord* head = s.ops.find(id);
@@ -160,6 +162,7 @@ void settle_recovery(State& s, std::vector<msg::Plan> plans) {
     }
   }
   log_to_workers(s, msg::Recover{r.version, std::move(plans)});
+  for (msg::Plan& plan : copies) log_to_workers(s, std::move(plan));
 }
 
 void begin_recovery(State& s, const Peer& dead) {

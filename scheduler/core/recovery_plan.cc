@@ -310,7 +310,7 @@ class Planner {
     const ir::Shape counts = head.op.space.counts();
     if (head.op.kind == ir::OpKind::kProvide) {
       if (!s_.graphs.at(head.graph).running) {
-        return broken(group, "its data was uploaded by the client, and the only copies were lost");
+        return broken(group, "its data was uploaded by the client, and all copies were lost");
       }
       group.provided = head.forgotten && head.layers.empty();
       return true;
@@ -351,6 +351,8 @@ class Planner {
                     "more than " + std::to_string(s_.options.max_recovered_blocks) + " blocks were lost");
     if (s_.graphs.at(head.graph).cancelled) return broken(group, "its request was cancelled");
     if (head.failed > 0) return broken(group, "some of its tasks had failed");
+    if (head.cut)
+      return broken(group, "its past was cut when it had a second copy, and all copies were lost");
     if (head.op.kind == ir::OpKind::kCall && ir::is_file_kernel(head.op.get<ir::CallAttrs>().kernel))
       return broken(group, "a file was being put in place");
     for (const ir::Operand& operand : head.op.operands) {

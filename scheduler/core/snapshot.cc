@@ -10,7 +10,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::uint32_t kFormat = 2;
+constexpr std::uint32_t kFormat = 3;
 
 // Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
 class Archive {
@@ -175,8 +175,8 @@ namespace {
 
 template <class A> void fields(A& a, Options& x) {
   a(x.term, x.state, x.durable, x.seed, x.ping_every_ns, x.silence_ns, x.progress_every_ns, x.lazy_ns,
-    x.max_peers, x.max_graphs, x.max_live_ops, x.max_lineage_ops, x.max_recovered_blocks, x.recovery_wait_ns,
-    x.last_words_ns, x.software_version, x.passes_off);
+    x.max_peers, x.max_graphs, x.max_live_ops, x.max_lineage_ops, x.max_recompute_ns, x.max_recompute_ops,
+    x.max_recovered_blocks, x.recovery_wait_ns, x.last_words_ns, x.software_version, x.passes_off);
 }
 template <class A> void fields(A& a, Link& x) { a(x.peer, x.heard, x.pinged, x.away_until); }
 template <class A> void fields(A& a, Peer& x) {
@@ -193,7 +193,8 @@ template <class A> void fields(A& a, Session& x) {
 }
 // Its source is its producer's output (restore).
 template <class A> void fields(A& a, ArrayRecord& x) {
-  a(x.id, x.producer, x.output, x.session, x.number, x.held, x.open_users, x.readers, x.fetches, x.failed);
+  a(x.id, x.producer, x.output, x.session, x.number, x.held, x.open_users, x.readers, x.fetches, x.failed,
+    x.copies, x.lacking, x.keeps, x.anchor, x.unnamed);
 }
 template <class A> void fields(A& a, OpShare& x) {
   a(x.device, x.owned, x.completed, x.failed, x.busy_ns, x.bytes_moved);
@@ -201,7 +202,8 @@ template <class A> void fields(A& a, OpShare& x) {
 template <class A> void fields(A& a, OpRecord& x) {
   std::string why(x.decision.why);
   a(x.id, x.graph, x.position, x.points, x.load_bytes, x.shares, x.completed, x.failed, x.finished, x.of,
-    x.layers, x.retired, x.forgotten, x.doomed, why, x.decision.seconds, x.inputs, x.began, x.ended);
+    x.layers, x.retired, x.forgotten, x.doomed, x.cut, x.work_s, x.past_s, x.past_ops, why,
+    x.decision.seconds, x.inputs, x.began, x.ended);
   msg::Message m;
   if (a.writing()) {
     m = msg::Log{0, 1, {msg::Plan{x.graph, 0, {{x.id, x.op, x.placement, false, {}}}}}};
@@ -244,8 +246,9 @@ template <class A> void all(A& a, State& s) {
   s.arrays.archive(a, id_of);
   s.graphs.archive(a, id_of);
   a(s.plugins, s.hosts, s.next_array, s.next_op, s.next_graph, s.next_nonce, s.next_kept_plan, s.recovery,
-    s.leaving, s.blame, s.lineage, s.traces, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at,
-    s.liveness_at, s.graphs_done, s.graphs_failed, s.tasks_done, s.running, s.retire_candidates, s.retired);
+    s.leaving, s.blame, s.lineage, s.copied, s.copies_due, s.traces, s.dirty, s.cancelling, s.stuck,
+    s.stuck_at, s.lazy_at, s.liveness_at, s.graphs_done, s.graphs_failed, s.tasks_done, s.running,
+    s.retire_candidates, s.retired, s.let_go);
 }
 
 }  // namespace

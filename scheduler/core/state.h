@@ -100,7 +100,14 @@ struct ArrayRecord {
   std::int32_t open_users = 0;  // unfinished ops that read it, once each
   std::int32_t readers = 0;     // ops that read it, those kept as lineage included, once each
   std::vector<OpId> fetches;    // open kFetch ops
-  msg::Outcome failed;          // not ok: cannot be used any more, and why
+  // Copies (copies.cc).
+  std::uint32_t copies = 1;  // so many workers are to have it while it is held
+  std::uint32_t lacking =
+      0;  // of those, as of its worst block: there are no such workers, or they have no room
+  std::vector<OpId> keeps;  // kKeep ops whose copies count, rising
+  bool anchor = false;      // what is made from it is made again from here, no further (lineage.cc)
+  bool unnamed = false;     // held for that alone: its session has let it go
+  msg::Outcome failed;      // not ok: cannot be used any more, and why
 };
 
 struct OpShare {  // what one device reported
@@ -128,6 +135,11 @@ struct OpRecord {
       false;  // no worker knows it; kept to make its blocks again for those that read them (lineage)
   bool forgotten = false;  // was retired once: its placement says nothing any more
   bool doomed = false;     // of a layer: its tasks are not run but fail
+  bool cut = false;   // what it read is not kept for its sake any more: there are two copies of what it made
+  double work_s = 0;  // about what it takes to run it
+  double past_s =
+      0;  // about what it would take to make it again, with all before it that is not safe; or more
+  std::int64_t past_ops = 0;  // likewise, in ops
   struct {
     std::string_view why;  // a policy's name, which outlives everything
     double seconds = 0;
@@ -239,6 +251,8 @@ struct State {
   // By planned op and point: the deaths of those that executed it. At most kMaxBlamed.
   std::map<std::pair<OpId, std::int64_t>, std::vector<Death>> blame;
   std::set<OpId> lineage;                 // retired ops that are kept
+  std::set<ArrayId> copied;               // held arrays of several copies
+  bool copies_due = false;                // those that are lacking are to be looked at
   std::map<std::uint64_t, Trace> traces;  // by our nonce
   std::vector<GraphId> dirty;             // with progress to tell
   std::vector<GraphId> cancelling;        // with unacknowledged cancellations
@@ -257,6 +271,7 @@ struct State {
   std::vector<Action>* out = nullptr;
   std::vector<OpId> retire_candidates;
   std::vector<OpId> retired;
+  std::vector<ArrayId> let_go;  // anchors that nothing is made from any more
 
   Peer& peer(WorkerId id) { return peers[id.value - 1]; }
   const Peer& peer(WorkerId id) const { return peers[id.value - 1]; }

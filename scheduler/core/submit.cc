@@ -56,6 +56,7 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
     s.arrays.insert(array.id, std::move(array));
   }
   record.op = std::move(op);
+  note_past(s, record, draft.decisions[position].work_s);
   record.placement = std::move(placement);
   record.decision = {draft.decisions[position].why, draft.decisions[position].seconds};
   graph.ops.push_back(record.id);
@@ -178,6 +179,7 @@ void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft
     add_op(s, graph, static_cast<std::uint32_t>(i), std::move(draft.ops[i]), std::move(draft.placements[i]),
            draft);
   }
+  for (const auto& [array, copies] : draft.copies) want_copies(s, s.arrays.at(array), copies, graph);
   remember_graph(s, graph, std::move(past));
   answer.reply.arrays.insert(answer.reply.arrays.end(), draft.provided.begin(), draft.provided.end());
   answer.reply.graph = id;
@@ -186,6 +188,9 @@ void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft
   ++s.running;
   forget_kept_plans(s);
   if (!graph.ops.empty()) log_plan(s, graph, draft);
+  std::vector<ArrayId> holds;
+  for (const std::uint64_t array : draft.graph.holds) holds.push_back(ArrayId{array});
+  for (msg::Plan& plan : anchor_some(s, holds)) log_to_workers(s, std::move(plan));
 }
 
 }  // namespace
@@ -225,7 +230,8 @@ Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submi
   TW_ASSIGN(Draft draft, translate(s, session, submit));
   plan::Graph whole;
   if (s.options.check_replays) whole = draft.graph;
-  if (s.plans.replay(s, draft, dump)) {
+  // Where copies are is for what there is at that moment: such programs are not replayed.
+  if (draft.copies.empty() && s.plans.replay(s, draft, dump)) {
     if (s.options.check_replays) check_replay(s, std::move(whole), draft);
     TW_TRY(room_for(s, draft));
     return draft;
@@ -271,7 +277,7 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
   if (!draft) {
     answer.reply.outcome = outcome_of(draft.error());
   } else {
-    s.plans.accepted(s, *draft, s.next_kept_plan);
+    if (draft->copies.empty()) s.plans.accepted(s, *draft, s.next_kept_plan);
     commit(s, client, submit, std::move(*draft), std::move(past), answer);
   }
   session.answers.push_back(answer);

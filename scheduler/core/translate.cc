@@ -82,8 +82,34 @@ class Translator {
     return {};
   }
 
+  Status keep(const msg::Keep& keep) {
+    const std::string name = "array " + std::to_string(keep.array);
+    if (keep.copies < 1 || keep.copies > msg::kMaxCopies) {
+      return error(Errc::kInvalidArgument, std::to_string(keep.copies) + " copies of " + name + ": 1 to " +
+                                               std::to_string(msg::kMaxCopies) + " can be kept");
+    }
+    const auto own = draft_.names.find(keep.array);
+    const auto held = session_.arrays.find(keep.array);
+    const auto& holds = draft_.graph.holds;
+    ArrayId id;
+    if (own != draft_.names.end() && std::find(holds.begin(), holds.end(), own->second) != holds.end())
+      id = ArrayId{own->second};
+    else if (own == draft_.names.end() && held != session_.arrays.end())
+      id = held->second;
+    else
+      return error(Errc::kNotFound, name + " is to have copies, but it is not held");
+    if (const ArrayRecord* array = s_.arrays.find(id); array != nullptr && !array->failed.ok())
+      return error(array->failed.code, name + " cannot be used: " + array->failed.message);
+    if (keep.copies > 1) draft_.copies.emplace_back(id, keep.copies);
+    return {};
+  }
+
   Draft take(std::vector<ir::Op> ops) {
     draft_.graph.ops = std::move(ops);
+    auto& copies = draft_.copies;  // of several wishes for one array the largest
+    std::sort(copies.begin(), copies.end(), std::greater<>());
+    const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+    copies.erase(std::unique(copies.begin(), copies.end(), same), copies.end());
     auto& holds = draft_.graph.holds;
     std::sort(holds.begin(), holds.end());
     holds.erase(std::unique(holds.begin(), holds.end()), holds.end());
@@ -152,6 +178,7 @@ Result<Draft> translate(const State& s, const Session& session, msg::Submit& sub
   Translator translator(s, session);
   for (std::size_t i = 0; i < submit.ops.size(); ++i) TW_TRY(translator.op(submit.ops[i], i));
   for (const std::uint64_t number : submit.holds) TW_TRY(translator.hold(number));
+  for (const msg::Keep& keep : submit.keeps) TW_TRY(translator.keep(keep));
   return translator.take(std::move(submit.ops));
 }
 

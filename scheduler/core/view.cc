@@ -125,6 +125,11 @@ View overview(const State& s) {
   std::sort(out.graphs.begin(), out.graphs.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   for (auto it = s.history.ended.rbegin(); it != s.history.ended.rend(); ++it)
     out.graphs.push_back(s.history.graphs.at(*it).summary);
+  out.lineage = static_cast<std::int64_t>(s.lineage.size());
+  for (const ArrayId id : s.copied) {
+    out.anchors += s.arrays.at(id).anchor;
+    out.lacking += s.arrays.at(id).lacking > 0;
+  }
   for (const auto& [device, stuck] : s.stuck) out.stuck.push_back(stuck);
   out.lost.assign(s.history.lost.rbegin(), s.history.lost.rend());
   for (const auto& [worker, leaving] : s.leaving) out.draining.push_back(drain_status(s, s.peer(worker)));
@@ -198,6 +203,8 @@ ArrayView array_view(const State& s, const ArrayRecord& array) {
   out.placement = place::describe(producer.placement);
   for (const ir::Piece& piece : producer.placement.pieces())
     out.copies = std::max(out.copies, piece.rule.copies);
+  out.copies = std::max(out.copies, static_cast<std::int32_t>(array.copies));
+  if (array.held) out.lacking = static_cast<std::int32_t>(array.lacking);
   out.shares = shares_of(producer);
   out.failed = array.failed;
   return out;

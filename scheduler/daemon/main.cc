@@ -19,6 +19,7 @@ struct Settings {
   std::uint32_t term = 1;
   std::vector<std::string> passes_off;
   std::size_t max_peers = 4096;
+  double max_recompute_s = 30;
   std::string state_dir;
   bool state_sync = false;
   std::string dashboard_listen, dashboard_address_file;  // empty: the usual one, if it is free
@@ -79,6 +80,7 @@ int serve(const Settings& settings) {
   options.core.software_version = config::software_version();
   options.core.passes_off = settings.passes_off;
   options.core.max_peers = settings.max_peers;
+  options.core.max_recompute_ns = static_cast<TimeNs>(settings.max_recompute_s * 1e9);
   options.core.history_graphs =
       has_dashboard(settings) ? kHistoryGraphs : 1;  // the log tells of ends from it
   auto server = scheduler::Server::open(**loop, options, [&loop] { (*loop)->stop(); });
@@ -160,6 +162,12 @@ int main(int argc, char** argv) {
   app.add_option("--max-peers", settings.max_peers, "Workers, clients and tools that may be joined at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--max-recompute", settings.max_recompute_s,
+                 "Seconds: an array held by a client that would take longer to make again gets a second copy "
+                 "on another "
+                 "worker, and what it was made from is forgotten; 0: never")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6));
   app.add_option("--dashboard-listen", settings.dashboard_listen,
                  "Where the dashboard listens, HOST:PORT, 127.0.0.1:7421 by default; off: nowhere");
   app.add_option("--dashboard-host", settings.dashboard_hosts,

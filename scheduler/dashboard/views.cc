@@ -113,6 +113,7 @@ object array_object(const scheduler::ArrayView& a) {
           {"label", utf8(a.label)},
           {"placement", utf8(a.placement)},
           {"copies", a.copies},
+          {"lacking", a.lacking},
           {"shares", shares(a.shares)},
           {"failed", outcome(a.failed)}};
 }

@@ -15,9 +15,10 @@ using scheduler::Overview;
 constexpr TimeNs kRecent = 300 * kSecond;
 constexpr double kFull = 0.9;               // of a device's memory
 constexpr double kBusy = 0.5, kIdle = 0.1;  // shares of the time between two looks
-constexpr std::array<std::string_view, 12> kCodes = {
-    "no-workers", "worker-lost", "stuck",           "memory-full", "spilling", "graph-failed",
-    "imbalance",  "staged-lane", "tcp-on-one-host", "no-progress", "retries",  "drain-waits"};
+constexpr std::array<std::string_view, 13> kCodes = {
+    "no-workers",   "worker-lost", "stuck",         "memory-full",     "spilling",
+    "graph-failed", "imbalance",   "staged-lane",   "tcp-on-one-host", "no-progress",
+    "retries",      "drain-waits", "copies-lacking"};
 
 struct DeviceInfo {
   std::string name;
@@ -212,6 +213,15 @@ void about_drains(const Overview& now, std::vector<Warning>& out) {
   }
 }
 
+void about_copies(const Overview& now, std::vector<Warning>& out) {
+  if (now.lacking == 0) return;
+  out.push_back(
+      {false, "copies-lacking",
+       std::to_string(now.lacking) + (now.lacking == 1 ? " array is" : " arrays are") +
+           " on fewer workers than was asked for.",
+       "Add a worker, on another host, or memory: copies are made as soon as somebody can take them."});
+}
+
 }  // namespace
 
 std::vector<std::string_view> warning_codes() { return {kCodes.begin(), kCodes.end()}; }
@@ -226,6 +236,7 @@ std::vector<Warning> warnings(const Overview& now, const Overview* before) {
   about_lanes(now, devices, out);
   about_retries(now, before, out);
   about_drains(now, out);
+  about_copies(now, out);
   std::stable_sort(out.begin(), out.end(),
                    [](const Warning& a, const Warning& b) { return a.serious > b.serious; });
   return out;

@@ -93,6 +93,9 @@ TEST_CASE("retries, and devices that may go, are told") {
   o.draining[0].state = msg::DrainState::kWaiting;
   o.draining[0].why = "no other worker takes work";
   CHECK(has(warnings(o, nullptr), "drain-waits", "w1 (one) is to leave but cannot: no other worker"));
+  CHECK(!has(warnings(o, nullptr), "copies-lacking"));
+  o.lacking = 2;
+  CHECK(has(warnings(o, nullptr), "copies-lacking", "2 arrays are on fewer workers"));
 }
 
 TEST_CASE("every warning has a known code") {

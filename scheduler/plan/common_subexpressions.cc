@@ -20,6 +20,7 @@ bool is_pure(const ir::Op& op) {
     case ir::OpKind::kWriteNpy:
     case ir::OpKind::kCall:  // nothing is known about a plug-in
     case ir::OpKind::kFetch:
+    case ir::OpKind::kKeep:
     case ir::OpKind::kProvide: return false;
   }
   return false;

@@ -113,6 +113,27 @@ TEST_CASE("files are read again; uploads that are gone are a typed error that na
   CHECK(text.find("uploaded by the client") != std::string::npos);
 }
 
+TEST_CASE("an upload on two workers outlives each of them in turn, copied or mapped") {
+  for (const std::vector<std::string>& args : {std::vector<std::string>{}, {"--no-map"}}) {
+    Cluster cluster({.workers = 4, .devices = 1, .worker_args = args});
+    INFO(cluster.words());
+    const Session session = cluster.session();
+    REQUIRE(session.wait_for_devices(4, kPatience));
+    std::vector<double> numbers(96 * 64);
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i * i % 977);
+    Array upload = session.from_memory(numbers, {96, 64}, {.block = {8, 64}});
+    upload.persist({.copies = 2}).wait({.timeout = kPatience});
+    for (const int dies : {0, 1, 2}) {
+      CAPTURE(dies);
+      kill_and_wait(cluster, session, dies);
+      CHECK(same_bits(upload.get<double>({.timeout = kPatience}), numbers));
+      // What was lost is copied again before the next one dies; asking for what is there waits for that.
+      if (dies < 2) upload.persist({.copies = 2}).wait({.timeout = kPatience});
+    }
+    CHECK((upload * 2.0).get<double>({.timeout = kPatience})[65] == numbers[65] * 2.0);
+  }
+}
+
 TEST_CASE("data larger than all memory, on disk, and made again when a worker dies with its disk") {
   const TempFolder folder;
   Cluster cluster({.workers = 3,

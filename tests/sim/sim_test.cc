@@ -82,6 +82,13 @@ TEST_CASE("workers leave as they are asked to, and nothing is lost or made again
               "scheduler crashes", "requests done"});
 }
 
+TEST_CASE("arrays on several workers outlive all but one of them, and are on several again") {
+  run_worlds(
+      sim::Knobs::copying, "TILEWISE_SIM_COPIES",
+      {"arrays on several workers", "copies made again", "anchors at rest", "arrays on several workers lost",
+       "killed workers", "drained workers", "scheduler crashes", "requests done"});
+}
+
 TEST_CASE("what does not fit goes to disk and comes back as it was") {
   run_worlds(sim::Knobs::spilling, "TILEWISE_SIM_SPILL",
              {"blocks spilled", "blocks brought back", "clean blocks dropped", "sent from disk", "disk full",

@@ -89,10 +89,11 @@ std::string Knobs::describe() const {
     << kill_worker << ", kills " << kills << " in " << kill_span_ns << " ns, respawn " << respawn
     << ", drains " << drains << ", undone " << undo << ", scheduler crashes " << scheduler_crashes
     << ", checkpoints " << checkpoint << ", breaks " << breaks << ", vanish " << vanish << ", lease "
-    << lease_ns << ", poison " << poison << ", spill " << spill_bytes << " in " << disk_ns << " ns, full "
-    << disk_full << ", failing " << disk_fails << ", clogs " << clogs << ", slow links " << slow_links
-    << ", slow devices " << slow_devices << ", failing slabs " << slab_fails << ", partitions " << partitions
-    << ", silence " << silence_ns << " ns";
+    << lease_ns << ", copies " << copies << ", past " << recompute_ops << ", poison " << poison << ", spill "
+    << spill_bytes << " in " << disk_ns << " ns, full " << disk_full << ", failing " << disk_fails
+    << ", clogs " << clogs << ", slow links " << slow_links << ", slow devices " << slow_devices
+    << ", failing slabs " << slab_fails << ", partitions " << partitions << ", silence " << silence_ns
+    << " ns";
   return s.str();
 }
 
@@ -105,6 +106,7 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   options.check_replays = true;
   options.history_graphs = 3;
   options.recovery_wait_ns = knobs.recovery_wait_ns;
+  if (knobs.recompute_ops > 0) options.max_recompute_ops = static_cast<std::size_t>(knobs.recompute_ops);
   scheduler_ = std::make_unique<scheduler::Core>(options);
   scheduler_options_ = std::move(options);
 }

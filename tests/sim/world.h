@@ -43,6 +43,8 @@ struct Knobs {
   int breaks = 0;             // of links to the scheduler, within kill_span_ns; their peers come back in time
   double vanish = 0;          // of the clients, likewise: for good
   TimeNs lease_ns = 0;        // of everybody
+  double copies = 0;          // of the submissions: so many hold their arrays on several workers
+  int recompute_ops = 0;      // more of them before a held array, and its past is cut; 0: the usual limit
   double poison = 0;          // so often a step is chosen to take its worker down, then and whenever it runs
   int clogs = 0;  // times when a subset of all ways delivers nothing for a while, then everything in order
   double slow_links = 0;  // of the ways between processes: up to kSlowest times the usual delays
@@ -61,6 +63,8 @@ struct Knobs {
   static Knobs draining(std::uint64_t seed);
   // The same with links that break and come back, and clients that do not.
   static Knobs flapping(std::uint64_t seed);
+  // Workers die and leave, and clients want their arrays on several of them.
+  static Knobs copying(std::uint64_t seed);
   // Workers have supervisors, and one task takes each worker down that runs it.
   static Knobs poisoned(std::uint64_t seed);
   // Pairs of workers that lose each other.
@@ -165,6 +169,11 @@ class World {
   void client_finish(int index);
   void client_took(int index, const msg::Offer& offer);
   void upload(const msg::Grant& grant);
+  void ask_for_copies(Client& client, msg::Submit& submit);
+  void check_copies(Client& client, std::uint64_t request);
+  void check_held(Client& client);
+  int living() const;
+  int workers_with(std::uint64_t array, std::int64_t block) const;
 
   Knobs knobs_;
   Prng prng_;
@@ -199,6 +208,7 @@ class World {
   std::map<Way, std::int64_t> slow_ways_;
   std::map<std::pair<int, std::size_t>, std::int64_t> slow_devices_;
   std::optional<std::pair<std::uint64_t, std::int64_t>> poison_;  // what it makes: array, block
+  int deaths_ = 0;                                                // of workers, but for those that left
   int poisoned_ = 0;                                              // workers
   std::set<std::pair<std::uint64_t, std::int64_t>> blamed_;       // what was running at a death
   std::vector<std::vector<scheduler::Event>> postponed_;

@@ -117,6 +117,17 @@ void World::client_next(int index) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
   if (client.dead) return;
   if (client.next_request > static_cast<std::uint64_t>(knobs_.requests)) {
+    if (knobs_.copies > 0 && !client.rested) {  // by then all that was lost has been made up for
+      if (!std::exchange(client.resting, true)) {
+        at(90 * kSecond, [this, index] {
+          Client& of = *clients_[static_cast<std::size_t>(index)];
+          of.rested = true;
+          if (!of.dead) check_held(of);
+          client_next(index);
+        });
+      }
+      return;
+    }
     // The end: release everything, twice for good measure.
     msg::ReleaseArrays release;
     for (const Client::Held& held : client.held) release.arrays.push_back(held.number);
@@ -136,6 +147,10 @@ void World::client_next(int index) {
   Client::Request& request = client.requests[submit.request];
   request.number = submit.request;
   request.fetched = std::move(fetches);
+  request.living = living();
+  request.deaths = deaths_;
+  if (knobs_.copies > 0) ask_for_copies(client, submit);
+  request.keeps = submit.keeps;
   ++outcome_.covered["submits"];
   to_scheduler(client.conn, submit, true);
   if (prng_.chance(knobs_.duplicate)) to_scheduler(client.conn, submit, true);
@@ -233,6 +248,7 @@ void World::client_message(int index, msg::Message message) {
     request.failed = !done->outcome.ok();
     request.why = done->outcome.message;
     request.failed ? ++outcome_.requests_failed : ++outcome_.requests_done;
+    if (!request.failed) check_copies(client, done->request);
     if (request.failed) {
       ++outcome_.covered["failed: " + std::string(name_of(done->outcome.code))];
       // Where the disk works and has room, what is too large for memory goes there (a step never is here).
@@ -244,9 +260,10 @@ void World::client_message(int index, msg::Message message) {
         return done->outcome.message.find(what) != std::string::npos;
       };
       // What no other worker can make again, or nobody is left to make.
-      const bool lost = (knobs_.kills > 0 || knobs_.partitions > 0 || poisoned_ > 0) &&
-                        done->outcome.code == Errc::kWorkerLost &&
-                        (says("uploaded by the client") || says("no other one came in time"));
+      const bool lost =
+          (knobs_.kills > 0 || knobs_.partitions > 0 || poisoned_ > 0) &&
+          done->outcome.code == Errc::kWorkerLost &&
+          (says("uploaded by the client") || says("its past was cut") || says("no other one came in time"));
       // Its failure may have been overtaken by the report that its dependents have failed.
       const bool named = says("3 workers died while they were executing it") &&
                          (knobs_.kills > 0 ||
@@ -255,7 +272,10 @@ void World::client_message(int index, msg::Message message) {
       const bool doomed = poisoned_ + knobs_.kills >= 3 && done->outcome.code == Errc::kTaskFailed &&
                           (named || says("tasks of request"));
       if (doomed) ++outcome_.covered["failed as a task that takes workers down"];
-      if (lost) ++outcome_.covered[says("uploaded") ? "lost: uploaded" : "lost: nobody left"];
+      if (lost)
+        ++outcome_.covered[says("uploaded") ? "lost: uploaded"
+                           : says("cut")    ? "lost: past cut"
+                                            : "lost: nobody left"];
       const bool allowed = request.cancelled || knobs_.fail_step > 0 || knobs_.kill_worker > 0 || lost ||
                            doomed || done->outcome.code == Errc::kOutOfMemory ||
                            done->outcome.code == Errc::kDiskFull || knobs_.disk_fails > 0 ||

@@ -55,6 +55,8 @@ struct World::Client {
     std::map<std::uint64_t, std::set<std::int64_t>> wanted;  // ArrayId -> blocks not here yet
     std::vector<std::uint64_t> fetched;                      // session numbers
     std::string why;
+    std::vector<msg::Keep> keeps;
+    int living = 0, deaths = 0;  // workers that there were when it was sent, and that had died
   };
   std::map<std::uint64_t, Request> requests;
   struct Held {
@@ -71,6 +73,13 @@ struct World::Client {
     bool again = false;                 // it came more than once
   };
   std::optional<Last> last;
+  struct Kept {  // an array that is on several workers
+    std::uint64_t array = 0;
+    int wanted = 0;
+    int copies = 0, deaths = 0;  // how many there were at least, after so many deaths
+  };
+  std::map<std::uint64_t, Kept> kept;  // by number
+  bool resting = false, rested = false;
   std::map<std::uint64_t, std::uint64_t> ids;                      // session number -> ArrayId
   std::map<std::uint32_t, WorkerId> owner_of;                      // device -> process
   std::vector<DeviceId> places;                                    // workers' devices

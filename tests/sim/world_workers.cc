@@ -432,6 +432,7 @@ void World::kill(int index) {
   if (!worker.alive || worker.core == nullptr) return;
   worker.alive = false;
   ++outcome_.covered["killed workers"];
+  ++deaths_;
   if (knobs_.poison > 0) tell_last_words(index);
   at(jitter(), [this, conn = worker.conn] {
     step_scheduler({scheduler::Closed{conn, {Errc::kUnavailable, "killed by the simulator"}}});

@@ -196,7 +196,8 @@ bool Core::Impl::needed(const Copy& copy) const {
   if (whole(copy) && copy.producer_task != kNone) return true;  // made_before()
   if (copy.kept && copy.state != CopyState::kFailed) return true;
   if (stage >= Stage::kStill && whole(copy) && copy.kind != CopyKind::kBorrowed) return true;
-  if (copy.kind == CopyKind::kReplica) return copy.state == CopyState::kSealed && keeps(copy);
+  if (copy.kind == CopyKind::kReplica)
+    return (copy.state == CopyState::kSealed && keeps(copy)) || (whole(copy) && is_asked(copy));
   if (copy.kind != CopyKind::kProduced) return false;
   if (copy.state == CopyState::kExpected) return true;  // its task will come; it then finds nobody waiting
   return arrays[copy.array].held && copy.state != CopyState::kFailed;
@@ -226,7 +227,7 @@ void Core::Impl::forget_spares(std::uint16_t d) {
 
 void Core::Impl::maybe_release(Slot slot) {
   if (Copy& copy = copies[slot]; needed(copy)) {
-    if (copy.kind == CopyKind::kReplica && copy.uses == kNone && !copy.kept &&
+    if (copy.kind == CopyKind::kReplica && copy.uses == kNone && !copy.kept && !is_asked(copy) &&
         !std::exchange(copy.spare, true)) {
       ++counts.kept;
       devices[copy.device].spares.push_back(copy_key(copy.array, copy.block));

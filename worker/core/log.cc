@@ -278,6 +278,7 @@ Slot Core::Impl::place_op(Slot shared, OpId id, GraphId graph, std::uint64_t shi
 void Core::Impl::read_from(Slot op, Slot array) {
   arrays[array].users.push_back({op, static_cast<int>(ops[op].operands.size())});
   ops[op].operands.push_back(array);
+  if (ops[op].keeps()) arrays[array].keeps.push_back(op);
 }
 
 // After the whole plan is known: claims on copies that already exist, and this worker's shares into the queues.
@@ -411,6 +412,7 @@ void Core::Impl::cancel_op(Slot slot, Slot why) {
       c = next;
     }
   }
+  if (op.keeps()) end_keep(slot);
   // Outputs that will never be: whoever waits for them learns why.
   for (Slot array : op.outputs) {
     for (Slot c = arrays[array].copies; c != kNone;) {
@@ -473,10 +475,13 @@ void Core::Impl::forget(Slot slot) {
     }
     queue_ended = true;
   }
+  if (op.keeps()) end_keep(slot);
   for (Slot a : op.operands) {
     auto& users = arrays[a].users;
     users.erase(std::remove_if(users.begin(), users.end(), [&](const User& u) { return u.op == slot; }),
                 users.end());
+    auto& keeps = arrays[a].keeps;
+    keeps.erase(std::remove(keeps.begin(), keeps.end(), slot), keeps.end());
     if (!arrays[a].users.empty()) continue;
     for (const Slot maker : arrays[a].makers) maybe_forget(maker);
   }

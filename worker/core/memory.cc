@@ -119,9 +119,10 @@ bool Core::Impl::evict(std::uint16_t d, std::int64_t bytes) {
 std::int64_t Core::Impl::step_bytes(const OpEntry& entry) const {
   const ir::Geometry& geometry = *entry.geometry;
   std::int64_t bytes = geometry.output_bytes_bound();
-  const bool copied = std::any_of(peers.begin(), peers.end(), [](const auto& peer) {
-    return peer.second.info.role == msg::Role::kWorker && !peer.second.mapped;
-  });
+  const bool copied =
+      entry.op.kind == ir::OpKind::kKeep || std::any_of(peers.begin(), peers.end(), [](const auto& peer) {
+        return peer.second.info.role == msg::Role::kWorker && !peer.second.mapped;
+      });
   if (!copied || geometry.point_count() == 0) return bytes;
   std::vector<ir::Read> reads;
   geometry.reads(geometry.point(geometry.point_count() / 2), 0, reads);

@@ -168,7 +168,8 @@ void Core::Impl::on_offer(msg::Offer& m) {
                                                      " bytes for a block of " + std::to_string(copy.bytes)}));
     return;
   }
-  if (m.slab != msg::kNoSlab && can_map(m.from, static_cast<std::uint16_t>(d)) && !copy.kept) {
+  if (m.slab != msg::kNoSlab && can_map(m.from, static_cast<std::uint16_t>(d)) && !copy.kept &&
+      !is_asked(copy)) {
     copy.kind = CopyKind::kBorrowed;
     copy.at = {m.from, m.slab, m.offset};
     copy.state = CopyState::kSealed;

@@ -10,7 +10,7 @@
 //   * A copy is in its device's index under (array, block) and in its array's list, exactly once.
 //   * Uses of a copy have distinct (op, device). A local use counts reads not yet enqueued.
 //   * A copy without uses and without hold exists only while expected, receiving, or not yet complete; a replica also
-//     while its array is held and its device is to keep copies.
+//     while its array is held and its device is to keep copies, by its array's placement or by an op of its own (keep.cc).
 //   * Memory of copies plus the reserve is what the arena says is in use; parts of the file likewise.
 //   * A spilled copy is on disk and has no memory; one that is being written or brought back keeps both until that is over.
 //   * After a loss, until the Recover that answers it: a copy expected from a lost device has no source and waits; copies of
@@ -116,6 +116,7 @@ struct ArrayState {
   ir::Grid grid;
   ir::Shape counts;
   boost::container::small_vector<User, 2> users;
+  boost::container::small_vector<Slot, 1> keeps;  // of those: ops that want copies to stay (keep.cc)
   bool held = false;
   std::uint64_t pinned = 0;  // by the loss of this version: copies stay until the Recover that answers it
   Slot copies = kNone;       // list
@@ -149,6 +150,7 @@ struct OpState {
   Slot cancelled = kNone;  // outcome
   Slot doomed = kNone;     // outcome: its tasks fail so instead of running
   bool alone = false;      // its steps run while nothing else runs here
+  bool keeps() const { return entry->op.kind == ir::OpKind::kKeep; }
   bool runs() const { return entry->op.kind != ir::OpKind::kFetch && entry->op.kind != ir::OpKind::kProvide; }
 };
 
@@ -413,6 +415,11 @@ struct Core::Impl {
   bool owes_clients() const;
   void watch_leaving();
   TimeNs leaving_deadline() const;
+
+  // Copies that stay (keep.cc)
+  bool is_asked(const Copy& copy) const;
+  bool take_copy(Slot task, Slot copy);
+  void end_keep(Slot op);
 
   // Copies and uses (copies.cc)
   Slot find_copy(Slot array, std::int64_t block, std::uint16_t device) const;

@@ -354,6 +354,11 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
       }
       inputs.push_back(c);
     }
+    if (op.keeps()) {
+      if (!take_copy(t, inputs[0])) return Launched::kWaiting;
+      run_failed(t);
+      return Launched::kFinished;
+    }
     const int room = task.admitted ? task.stream : pick_stream(task.device);
     if (room < 0) return Launched::kYes;
     if (op.alone && flights > 0) {
@@ -516,7 +521,7 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
   }
 }
 
-// A failed or cancelled task, or one whose results are here, launches nothing more, but what it would have read is discharged all the same (D4).
+// A failed or cancelled task, or one whose results are here (or that has none), launches nothing more, but what it would have read is discharged all the same (D4).
 void Core::Impl::run_failed(Slot t) {
   Task& task = tasks[t];
   OpState& op = ops[task.op];

@@ -92,7 +92,7 @@ struct ExplicitMap {
 
 enum OpKind {
   map @0; reduce @1; reduceBlocks @2; combine @3; matmul @4; matmulPanels @5; copy @6; reshape @7; readNpy @8;
-  writeNpy @9; call @10; fetch @11; provide @12; scan @13;
+  writeNpy @9; call @10; fetch @11; provide @12; scan @13; keep @14;
 }
 
 struct Op {

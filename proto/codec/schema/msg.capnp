@@ -259,7 +259,10 @@ struct Submit {
   ops @2 :List(Ir.Op);     # arrays named by the session's numbers; producers before users; at most 65,536
   holds @3 :List(UInt64);  # outputs I keep until I release them
   weight @4 :UInt32;       # my share of contended devices beside other sessions', 1 to 10,000
+  keeps @5 :List(Keep);    # arrays in `holds`, or held before, of which several workers are to have copies
 }
+
+struct Keep { array @0 :UInt64; copies @1 :UInt32; }  # by the session's number; how many, 1 to 16
 
 struct NamedArray { number @0 :UInt64; array @1 :UInt64; }  # the session's number, the ArrayId
 

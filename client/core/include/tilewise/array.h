@@ -29,6 +29,10 @@ struct Access;
 struct ComputeOptions {
   // Of one session's requests higher ones go first; never before unfinished work that they read.
   std::int32_t priority = 0;
+  // Of persist(): on how many workers each array is to be, 1 to 16, so that it outlives the loss of all but one of them; on
+  // different hosts where there are as many. It is, when the request is done; a lost copy is made again from the others.
+  // With fewer workers it is on all of them, and on more when they join. Of compute() and files: no meaning.
+  std::uint32_t copies = 1;
 };
 
 struct ZarrOptions {

@@ -26,6 +26,7 @@ enum class OpKind : std::uint8_t {
   kFetch,         // the client's wish: its operand's blocks are pushed to a client's device. No output, no kernel
   kProvide,       // blocks that a client's memory holds and offers; placed on the client's device. No operands, no kernel
   kScan,          // running sums or products along an axis. Lowered: of each block alone, after a carry if there are two operands
+  kKeep,          // the scheduler's: copies of its operand's blocks on other devices, kept while the array is held. No output, no kernel
 };
 // clang-format on
 std::string_view name_of(OpKind kind);
@@ -115,7 +116,7 @@ struct CallAttrs {
   friend bool operator==(const CallAttrs&, const CallAttrs&) = default;
 };
 struct
-    FetchAttrs {  // kFetch: where to; kProvide: where from. Filled in by the scheduler: a client names only itself
+    FetchAttrs {  // kFetch: where to; kProvide: where from; of kKeep nothing. Filled in by the scheduler: a client names only itself
   DeviceId to;
   friend bool operator==(const FetchAttrs&, const FetchAttrs&) = default;
 };

@@ -8,6 +8,7 @@
 #include <tilewise/ir/op.h>
 #include <tilewise/ir/placement.h>
 #include <tilewise/msg/account.h>
+#include <tilewise/msg/keep.h>
 
 #include <cstdint>
 #include <map>
@@ -382,6 +383,7 @@ struct Submit {
   std::vector<ir::Op> ops;  // user-level kinds; producers before users; operands may name earlier submits'
   std::vector<std::uint64_t> holds;       // outputs the session keeps until it releases them
   std::uint32_t weight = kDefaultWeight;  // of the session: its share of contended devices, 1 to kMaxWeight
+  std::vector<Keep> keeps;                // of `holds`, or of arrays held before
   friend bool operator==(const Submit&, const Submit&) = default;
 };
 struct SubmitReply {

@@ -78,7 +78,11 @@ struct Options {
   std::size_t max_peers = 4096;
   std::size_t max_graphs = 65'536;  // unfinished ones
   std::size_t max_live_ops = 4'000'000;
-  std::size_t max_lineage_ops = 200'000;         // forgotten by workers, kept to make lost blocks again
+  std::size_t max_lineage_ops = 200'000;  // forgotten by workers, kept to make lost blocks again
+  // What is held gets a second copy, and its past is cut, where making it again would take longer or more ops than this (docs/
+  // design/recovery.md). 0 ns: never.
+  TimeNs max_recompute_ns = 30 * kSecond;
+  std::size_t max_recompute_ops = 4096;
   std::size_t max_recovered_blocks = 4'000'000;  // of one recovery
   TimeNs recovery_wait_ns = 30 * kSecond;        // how long lost blocks wait for a worker when there is none
   TimeNs last_words_ns = 1 * kSecond;   // how long they wait for a supervisor's word on its dead worker

@@ -76,6 +76,9 @@ struct Overview {
   std::vector<LostPeer> lost;             // latest first
   std::vector<msg::DrainReply> draining;  // workers that are to leave
   std::int64_t recovered = 0;             // blocks made again after losses
+  std::int64_t anchors = 0;               // arrays from which others are made again, no further
+  std::int64_t lineage = 0;               // ops that are kept to make others' results again
+  std::int64_t lacking = 0;               // arrays with fewer copies than were asked for
 };
 
 struct ShareView {
@@ -146,8 +149,9 @@ struct ArrayView {
   std::uint32_t position = 0;
   ir::OpKind kind = ir::OpKind::kMap;
   std::string label;
-  std::string placement;  // "4x2 tiles over 8 devices"
-  std::int32_t copies = 1;
+  std::string placement;     // "4x2 tiles over 8 devices"
+  std::int32_t copies = 1;   // of each block, as asked for or as placed
+  std::int32_t lacking = 0;  // of those: no other worker can take them, or they are being made
   std::vector<ShareView> shares;
   msg::Outcome failed;
 };

@@ -62,6 +62,7 @@ struct Decision {
   ir::Placement placement;
   std::string_view why;
   double seconds = 0;              // estimated; 0 where there was no choice
+  double work_s = 0;               // of the device with most of it; the caller's to know
   std::vector<Rejected> rejected;  // the best two of the others, better first
 };
 

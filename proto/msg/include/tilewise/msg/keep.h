@@ -1,0 +1,16 @@
+// How many copies of an array a client wants.
+#pragma once
+#include <cstdint>
+
+namespace tilewise::msg {
+
+// An array that is held is to be on so many workers, on different hosts where there are as many: the request is done when it is.
+// With fewer workers it is on all of them, and on more as soon as they join.
+constexpr std::uint32_t kMaxCopies = 16;
+struct Keep {
+  std::uint64_t array = 0;
+  std::uint32_t copies = 1;  // 1 to kMaxCopies
+  friend bool operator==(const Keep&, const Keep&) = default;
+};
+
+}  // namespace tilewise::msg

@@ -1,0 +1,312 @@
+// Held arrays of which several workers are to have a copy each, so that they outlive the loss of all but one. Who is to have
+// one is said by ops of kind kKeep: their placement names a device for each block besides its owner. They are in the graph that
+// asked, so that it is not over before; later ones, which make up for losses, have a graph of their own, so that nothing ends with
+// them but themselves. A copy counts while its op is in the array's list: until it fails, or the array is released.
+#include "graphs.h"
+#include "handlers.h"
+#include "outbox.h"
+
+#include <algorithm>
+
+namespace tilewise::scheduler {
+namespace {
+
+// Who has the block, after all losses so far; none: nobody.
+DeviceId owner_of(const State& s, const OpRecord& head, const ir::Index& at) {
+  for (std::size_t i = head.layers.size(); i-- > 0;) {
+    if (const DeviceId owner = s.ops.at(head.layers[i]).placement.owner(at)) return owner;
+  }
+  return head.forgotten ? DeviceId{} : head.placement.owner(at);
+}
+
+bool alive(const State& s, DeviceId id) { return s.device(id)->alive; }
+
+// Chooses devices for copies: of another worker than those that have the block, of another host if there is one, of the
+// owner's kind if there is one, and of these the one with the least to hold.
+class Takers {
+ public:
+  // `asked`: by the user, who is to hear that there is no room; else only devices with room are taken.
+  Takers(const State& s, bool asked) : s_(s), asked_(asked) {
+    for (const Device& device : s.devices) {
+      if (device.alive && s.is_worker(device.peer) && !device.draining) open_.push_back(&device);
+    }
+  }
+
+  // None: nobody is left. What has the same devices goes to the same one, as long as it can.
+  DeviceId take(const std::vector<DeviceId>& have, std::int64_t bytes) {
+    DeviceId& chosen = last_[have];
+    if (!chosen || !fits(*s_.device(chosen), bytes)) chosen = best(have, bytes);
+    if (chosen) promised_[chosen] += bytes;
+    return chosen;
+  }
+
+ private:
+  bool fits(const Device& device, std::int64_t bytes) const {
+    const auto promised = promised_.find(device.id);
+    const std::int64_t all = bytes + (promised == promised_.end() ? 0 : promised->second);
+    return asked_ || device.memory_bytes == 0 || all <= room_of(device);
+  }
+
+  DeviceId best(const std::vector<DeviceId>& have, std::int64_t bytes) const {
+    std::tuple<bool, bool, std::int64_t, DeviceId> least{true, true, INT64_MAX, {}};
+    for (const Device* device : open_) {
+      const auto any = [&](auto same) {
+        return std::any_of(have.begin(), have.end(), [&](DeviceId id) { return same(*s_.device(id)); });
+      };
+      if (any([&](const Device& d) { return d.peer == device->peer; }) || !fits(*device, bytes)) continue;
+      const auto promised = promised_.find(device->id);
+      const std::int64_t load = device->load_bytes + (promised == promised_.end() ? 0 : promised->second);
+      least = std::min(least, {any([&](const Device& d) { return d.host == device->host; }),
+                               s_.device(have.front())->kind != device->kind, load, device->id});
+    }
+    return std::get<3>(least);
+  }
+
+  const State& s_;
+  bool asked_;
+  std::vector<const Device*> open_;
+  std::map<DeviceId, std::int64_t> promised_;
+  std::map<std::vector<DeviceId>, DeviceId> last_;
+};
+
+std::int64_t bytes_of(const ArrayRecord& array, std::int64_t points, std::int64_t blocks) {
+  if (blocks == 0) return 0;
+  const double bytes = std::min(place::bytes_of(array.source), 1e18);
+  return static_cast<std::int64_t>(bytes * static_cast<double>(points) / static_cast<double>(blocks));
+}
+
+// Of an array that is where its plan says, and has no copies yet: its own rule with another device for each, whatever the
+// number of blocks.
+std::vector<ir::Placement> mirrored(const ArrayRecord& array, const ir::Placement& placement,
+                                    std::int64_t blocks, Takers& takers) {
+  std::map<DeviceId, std::vector<DeviceId>> have;
+  std::size_t copies = array.copies;
+  for (const DeviceId owner : placement.devices()) {
+    const std::int64_t points = placement.owned_count(owner);
+    if (points == 0) continue;
+    std::vector<DeviceId>& with = have[owner];
+    with.push_back(owner);
+    while (with.size() < copies) {
+      const DeviceId next = takers.take(with, bytes_of(array, points, blocks));
+      if (!next) break;
+      with.push_back(next);
+    }
+    copies = std::min(copies, with.size());
+  }
+  std::vector<ir::Placement> out;
+  for (std::size_t copy = 1; copy < copies; ++copy) {
+    std::vector<ir::Piece> pieces = placement.pieces();
+    for (ir::Piece& piece : pieces) {
+      std::vector<DeviceId> devices;
+      for (std::size_t i = 0; i < piece.rule.devices.size();
+           i += static_cast<std::size_t>(piece.rule.copies)) {
+        const DeviceId owner = piece.rule.devices[i];
+        const auto with = have.find(owner);  // none: of more parts than blocks, one without any
+        devices.push_back(with == have.end() ? owner : with->second[copy]);
+      }
+      piece.rule.devices = std::move(devices);
+      piece.rule.copies = 1;
+    }
+    out.emplace_back(std::move(pieces));
+  }
+  return out;
+}
+
+// What each block lacks, block by block.
+std::vector<ir::Placement> listed(const State& s, ArrayRecord& array, const OpRecord& head, Takers& takers) {
+  const ir::Shape counts = array.source.grid.counts();
+  const std::int64_t blocks = array.source.grid.block_count();
+  std::vector<std::vector<ir::Run>> runs(array.copies);
+  std::vector<DeviceId> have;
+  array.lacking = 0;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const ir::Index at = ir::unravel(block, counts);
+    const DeviceId owner = owner_of(s, head, at);
+    if (!owner || !alive(s, owner)) continue;  // it was lost for good
+    have.assign(1, owner);
+    for (const OpId id : array.keeps) {
+      const DeviceId device = s.ops.at(id).placement.owner(at);
+      if (!device || !alive(s, device)) continue;
+      const WorkerId worker = s.device(device)->peer;
+      if (std::none_of(have.begin(), have.end(), [&](DeviceId d) { return s.device(d)->peer == worker; }))
+        have.push_back(device);
+    }
+    for (std::size_t copy = 0; have.size() < array.copies; ++copy) {
+      const bool long_list = runs[copy].size() >= ir::kMaxRuns;
+      const DeviceId next = long_list ? DeviceId{} : takers.take(have, bytes_of(array, 1, blocks));
+      if (!next) break;
+      ir::append(runs[copy], block, next);
+      have.push_back(next);
+    }
+    if (have.size() < array.copies)
+      array.lacking = std::max(array.lacking, array.copies - static_cast<std::uint32_t>(have.size()));
+  }
+  std::vector<ir::Placement> out;
+  for (std::vector<ir::Run>& of : runs) {
+    if (!of.empty()) out.push_back(ir::Placement::of_runs(counts, std::move(of)));
+  }
+  return out;
+}
+
+// Where copies that are lacking are to be.
+std::vector<ir::Placement> lacking_copies(const State& s, ArrayRecord& array, Takers& takers) {
+  const OpRecord& head = s.ops.at(array.producer);
+  const std::int64_t blocks = array.source.grid.block_count();
+  const std::vector<DeviceId> on = head.placement.devices();
+  const bool as_planned = head.layers.empty() && !head.forgotten && array.keeps.empty() &&
+                          std::all_of(on.begin(), on.end(), [&](DeviceId id) { return alive(s, id); });
+  if (blocks == 0) {
+    array.lacking = 0;
+    return {};
+  }
+  if (as_planned) {
+    std::vector<ir::Placement> out = mirrored(array, head.placement, blocks, takers);
+    array.lacking = array.copies - 1 - static_cast<std::uint32_t>(out.size());
+    return out;
+  }
+  if (static_cast<std::size_t>(blocks) > s.options.max_recovered_blocks) return {};
+  return listed(s, array, head, takers);
+}
+
+msg::PlannedOp add_keep(State& s, GraphRecord& graph, ArrayRecord& array, ir::Placement placement) {
+  OpRecord record;
+  record.id = OpId{make_id(s.options.term, s.next_op++)};
+  record.graph = graph.id;
+  record.position = static_cast<std::uint32_t>(graph.ops.size());
+  record.op.kind = ir::OpKind::kKeep;
+  record.op.operands.push_back({array.id.value, ir::View::identity(array.source.grid.shape())});
+  record.op.space = array.source.grid;
+  record.op.attrs = ir::FetchAttrs{};
+  record.placement = std::move(placement);
+  record.decision = {"copies", 0};
+  for (const DeviceId device : record.placement.devices()) {
+    if (const std::int64_t owned = record.placement.owned_count(device); owned > 0 && alive(s, device))
+      record.shares.push_back({device, owned});
+  }
+  for (const OpShare& share : record.shares) record.points += share.owned;
+  record.load_bytes = bytes_of(array, record.points, array.source.grid.block_count());
+  ++array.open_users;
+  ++array.readers;
+  array.keeps.push_back(record.id);
+  graph.ops.push_back(record.id);
+  ++graph.ops_left;
+  ++graph.ops_open;
+  graph.total += record.points;
+  account_load(s, record, 1);
+  msg::PlannedOp planned{record.id, record.op, record.placement, false, {}};
+  s.ops.insert(record.id, std::move(record));
+  return planned;
+}
+
+GraphRecord& new_graph(State& s, const GraphRecord& like) {
+  GraphRecord graph;
+  graph.id = GraphId{make_id(s.options.term, s.next_graph++)};
+  graph.session = like.session;
+  graph.request = like.request;
+  graph.priority = like.priority;
+  graph.weight = like.weight;
+  graph.running = false;  // no client waits for it
+  const GraphId id = graph.id;
+  return s.graphs.insert(id, std::move(graph));
+}
+
+}  // namespace
+
+std::int64_t room_of(const Device& device) {
+  const std::int64_t all = device.memory_bytes - device.memory_bytes / 10 + device.spill_bytes;
+  return std::max<std::int64_t>(0, all - device.stats.bytes_used - device.stats.spilled_bytes);
+}
+
+void want_copies(State& s, ArrayRecord& array, std::uint32_t copies, GraphRecord& graph) {
+  array.copies = std::max(array.copies, copies);
+  if (array.copies == 1) return;
+  s.copied.insert(array.id);
+  // What is on its way for others' sake is waited for: a task on the same device ends with the copy that is there, or comes.
+  std::vector<ir::Placement> under_way;
+  for (const OpId id : array.keeps) {
+    const OpRecord& keep = s.ops.at(id);
+    if (!keep.finished && std::any_of(keep.shares.begin(), keep.shares.end(),
+                                      [&](const OpShare& share) { return alive(s, share.device); }))
+      under_way.push_back(keep.placement);
+  }
+  for (ir::Placement& placement : under_way) add_keep(s, graph, array, std::move(placement));
+  Takers takers(s, true);
+  for (ir::Placement& placement : lacking_copies(s, array, takers))
+    add_keep(s, graph, array, std::move(placement));
+}
+
+void mark_lost_copies(State& s) {
+  const auto lost = [&](const OpRecord& op) {
+    const std::vector<DeviceId> on = op.placement.devices();
+    return std::any_of(on.begin(), on.end(), [&](DeviceId id) { return !alive(s, id); });
+  };
+  for (const ArrayId id : s.copied) {
+    ArrayRecord& array = s.arrays.at(id);
+    const OpRecord& head = s.ops.at(array.producer);
+    const auto of = [&](const std::vector<OpId>& ops) {
+      return std::any_of(ops.begin(), ops.end(), [&](OpId op) { return lost(s.ops.at(op)); });
+    };
+    if (lost(head) || of(head.layers) || of(array.keeps)) array.lacking = std::max(1u, array.lacking);
+    std::erase_if(array.keeps, [&](OpId keep) {
+      const std::vector<DeviceId> on = s.ops.at(keep).placement.devices();
+      if (std::any_of(on.begin(), on.end(), [&](DeviceId device) { return alive(s, device); })) return false;
+      s.retire_candidates.push_back(keep);
+      return true;
+    });
+  }
+}
+
+std::vector<msg::Plan> restore_copies(State& s) {
+  std::vector<msg::Plan> plans;
+  Takers takers(s, false);
+  for (const ArrayId id : s.copied) {
+    ArrayRecord& array = s.arrays.at(id);
+    if (array.lacking == 0 || !array.failed.ok()) continue;
+    std::vector<ir::Placement> placements = lacking_copies(s, array, takers);
+    if (placements.empty()) continue;
+    GraphRecord& made_by = s.graphs.at(s.ops.at(array.producer).graph);
+    GraphRecord& graph = made_by.running && !array.anchor ? made_by : new_graph(s, made_by);
+    msg::Plan& plan =
+        plans.emplace_back(msg::Plan{graph.id, graph.priority, {}, {}, graph.session, graph.weight});
+    for (ir::Placement& placement : placements)
+      plan.ops.push_back(add_keep(s, graph, array, std::move(placement)));
+  }
+  return plans;
+}
+
+void check_copies(State& s) {
+  if (!s.copies_due || s.recovery.pending) return;
+  s.copies_due = false;
+  for (msg::Plan& plan : restore_copies(s)) log_to_workers(s, std::move(plan));
+}
+
+void keep_ended(State& s, const OpRecord& keep) {
+  ArrayRecord* array = s.arrays.find(ArrayId{keep.op.operands[0].array});
+  if (array == nullptr) return;
+  if (keep.failed == 0 && keep.completed == keep.points) return cut_past(s, *array);
+  std::erase(array->keeps, keep.id);
+  array->lacking = std::max(1u, array->lacking);
+  cut_past(s, *array);
+}
+
+bool copy_unasked(State& s, ArrayRecord& array, std::vector<msg::Plan>& plans) {
+  if (array.copies > 1) return array.lacking + 2 <= array.copies;
+  array.copies = 2;
+  Takers takers(s, false);
+  std::vector<ir::Placement> placements = lacking_copies(s, array, takers);
+  if (array.lacking > 0) {
+    array.copies = 1;
+    array.lacking = 0;
+    return false;
+  }
+  s.copied.insert(array.id);
+  if (placements.empty()) return true;  // of no blocks
+  GraphRecord& graph = new_graph(s, s.graphs.at(s.ops.at(array.producer).graph));
+  msg::Plan& plan =
+      plans.emplace_back(msg::Plan{graph.id, graph.priority, {}, {}, graph.session, graph.weight});
+  for (ir::Placement& placement : placements)
+    plan.ops.push_back(add_keep(s, graph, array, std::move(placement)));
+  return true;
+}
+
+}  // namespace tilewise::scheduler

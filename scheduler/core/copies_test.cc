@@ -1,0 +1,249 @@
+// Held arrays on several workers.
+#include <doctest/doctest.h>
+
+#include "core_world.h"
+
+namespace tilewise::scheduler::test {
+namespace {
+
+const ir::Grid kGrid = grid({40}, {10});  // 4 blocks
+
+bool mentions(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+struct Copying : World {
+  // One device a worker, each on its own host unless they have one name.
+  explicit Copying(std::vector<std::string> names, Options options = {}) : World(std::move(options)) {
+    for (std::size_t i = 0; i < names.size(); ++i)
+      joined.push_back(add_worker(static_cast<std::uint32_t>(i + 1), 1, names[i]));
+    join(10, client());
+  }
+  DeviceId device(std::size_t worker) const { return joined[worker - 1].devices[0]; }
+  ir::Op on(ir::Op op, std::size_t worker) const {
+    op.hint.devices = {device(worker)};
+    return op;
+  }
+  msg::SubmitReply keep(std::uint64_t request, std::vector<ir::Op> ops, std::vector<std::uint64_t> holds,
+                        std::vector<msg::Keep> keeps) {
+    receive(10, msg::Submit{request, 0, std::move(ops), std::move(holds), 100, std::move(keeps)});
+    return *last<msg::SubmitReply>(10);
+  }
+  // An upload, as a client sends it, onto the first worker.
+  std::vector<ir::Op> upload() const { return {provide(1, kGrid), on(map(2, kGrid, {1}), 1)}; }
+  void lose(std::size_t worker) {
+    std::erase_if(workers, [&](const auto& w) { return w.first == worker; });
+    drop(static_cast<std::uint32_t>(worker));
+  }
+  // The living say what they have: of array `id` all of it, where `has`.
+  void answer(ArrayId id, const std::vector<std::size_t>& has) {
+    for (const auto& [conn, welcome] : workers) {
+      msg::Held held;
+      held.version = log<msg::PeerLost>(conn).back().version;
+      for (const std::size_t worker : has)
+        if (worker == conn) held.blocks = {{id, welcome.devices[0], {{0, 4}}, {}}};
+      receive(conn, held);
+    }
+  }
+  void finish(std::uint32_t conn) {
+    for (const msg::Plan& plan : log<msg::Plan>(conn)) complete(plan);
+  }
+  // Devices of the ops that keep copies, of all plans so far, in their order.
+  std::vector<std::vector<DeviceId>> keeps(std::uint32_t conn) const {
+    std::vector<std::vector<DeviceId>> out;
+    for (const msg::Plan& plan : log<msg::Plan>(conn)) {
+      for (const msg::PlannedOp& op : plan.ops) {
+        if (op.op.kind == ir::OpKind::kKeep) out.push_back(op.placement.devices());
+      }
+    }
+    return out;
+  }
+  ArrayId array(std::uint32_t conn) const {
+    for (const msg::Plan& plan : log<msg::Plan>(conn))
+      if (!plan.holds.empty()) return plan.holds[0];
+    return {};
+  }
+  ArrayView seen(ArrayId id) const { return std::get<ArrayDetail>(core.view(ArrayRequest{id}, now)).array; }
+  std::vector<msg::Welcome> joined;
+};
+
+TEST_CASE("a request that asks for copies ends when they are there, on other hosts first") {
+  Copying w({"one", "one", "two", "three"});
+  REQUIRE(w.keep(1, w.upload(), {2}, {{2, 3}}).outcome.ok());
+  const msg::Plan plan = w.log<msg::Plan>(1)[0];
+  CHECK(w.keeps(4) == std::vector<std::vector<DeviceId>>{{w.device(3)}, {w.device(4)}});
+  msg::Plan made = plan;
+  std::erase_if(made.ops, [](const msg::PlannedOp& op) { return op.op.kind == ir::OpKind::kKeep; });
+  w.complete(made);
+  CHECK(w.count<msg::GraphDone>(10) == 0);
+  w.complete(plan);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+  CHECK(w.seen(w.array(1)).copies == 3);
+  CHECK(w.seen(w.array(1)).lacking == 0);
+  // They count as load of who keeps them, and go with the array.
+  w.receive(10, msg::ReleaseArrays{{2}});
+  w.apply_logs();
+  w.receive(10, msg::StatusRequest{});
+  CHECK(w.last<msg::StatusReply>(10)->arrays_live == 0);
+}
+
+TEST_CASE("many blocks take no more words than few") {
+  Copying w({"one", "two"});
+  const ir::Grid many = grid({1'000'000}, {10});
+  REQUIRE(w.keep(1, {fill(1, many)}, {1}, {{1, 2}}).outcome.ok());
+  const msg::Plan plan = w.log<msg::Plan>(1)[0];
+  REQUIRE(plan.ops.size() == 2);
+  REQUIRE(plan.ops[1].placement.listed() == nullptr);
+  for (std::int64_t i = 0; i < 100'000; i += 777) {
+    const ir::Index at{i};
+    CHECK(plan.ops[0].placement.owner(at) != plan.ops[1].placement.owner(at));
+  }
+}
+
+TEST_CASE("an upload of two copies outlives its worker, and has two again") {
+  Copying w({"one", "two", "three"});
+  w.keep(1, w.upload(), {2}, {{2, 2}});
+  w.finish(1);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  REQUIRE(w.keeps(3) == std::vector<std::vector<DeviceId>>{{w.device(2)}});
+  const ArrayId id = w.array(3);
+  std::size_t lost = 0;
+  SUBCASE("its owner") { lost = 1; }
+  SUBCASE("who keeps the other copy") { lost = 2; }
+  w.lose(lost);
+  CHECK(w.keeps(3).size() == lost);  // what only lacks a copy need not be asked about
+  w.answer(id, {lost == 1 ? 2u : 1u});
+  const msg::Recover recover = w.log<msg::Recover>(3).at(0);
+  if (lost == 1) {
+    REQUIRE(recover.plans.size() == 1);
+    CHECK(recover.plans[0].ops[0].done);
+    CHECK(recover.plans[0].ops[0].placement.devices() == std::vector{w.device(2)});
+  } else {
+    CHECK(recover.plans.empty());
+  }
+  REQUIRE(w.keeps(3).size() == 2);
+  CHECK(w.keeps(3)[1] == std::vector{w.device(3)});
+  CHECK(w.count<msg::GraphDone>(10) == 1);  // nobody waits for that
+  w.finish(3);
+  CHECK(w.seen(id).lacking == 0);
+  // The same once more, until nobody is left who could have another.
+  const std::size_t other = lost == 1 ? 2 : 1;
+  w.lose(other);
+  w.answer(id, {3});
+  CHECK(w.seen(id).failed.ok());
+  CHECK(w.seen(id).lacking == 1);
+  CHECK(w.submit(10, 2, {map(3, kGrid, {2})}, {3}).outcome.ok());
+}
+
+TEST_CASE("what has lost all its copies is a typed error naming the array") {
+  Copying w({"one", "two", "three"});
+  w.keep(1, w.upload(), {2}, {{2, 2}});
+  w.finish(1);
+  const ArrayId id = w.array(3);
+  w.lose(1);
+  w.lose(2);
+  w.answer(id, {});
+  const msg::Outcome lost = w.submit(10, 2, {map(3, kGrid, {2})}, {3}).outcome;
+  CHECK(lost.code == Errc::kWorkerLost);
+  CHECK(mentions(lost.message, "array 2"));
+  CHECK(mentions(lost.message, "uploaded"));
+}
+
+TEST_CASE("with fewer workers than copies all have one, and who joins gets one") {
+  Copying w({"one"});
+  w.keep(1, w.upload(), {2}, {{2, 3}});
+  CHECK(w.keeps(1).empty());
+  w.finish(1);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  CHECK(w.seen(w.array(1)).lacking == 2);
+  w.joined.push_back(w.add_worker(2, 1, "two"));
+  CHECK(w.keeps(1) == std::vector<std::vector<DeviceId>>{{w.device(2)}});
+  CHECK(w.seen(w.array(1)).lacking == 1);
+  w.joined.push_back(w.add_worker(3, 1, "three"));
+  CHECK(w.keeps(1) == std::vector<std::vector<DeviceId>>{{w.device(2)}, {w.device(3)}});
+  CHECK(w.seen(w.array(1)).lacking == 0);
+  w.finish(1);
+  CHECK(w.count<msg::GraphDone>(10) == 1);
+}
+
+TEST_CASE("an array that is held already gets copies when that is asked") {
+  Copying w({"one", "two"});
+  w.submit(10, 1, {w.on(fill(1, kGrid), 1)}, {1});
+  w.finish(1);
+  REQUIRE(w.keep(2, {}, {}, {{1, 2}}).outcome.ok());
+  CHECK(w.keeps(2) == std::vector<std::vector<DeviceId>>{{w.device(2)}});
+  CHECK(w.count<msg::GraphDone>(10) == 1);
+  w.finish(1);
+  CHECK(w.count<msg::GraphDone>(10) == 2);
+  REQUIRE(w.keep(3, {}, {}, {{1, 2}}).outcome.ok());  // there are
+  CHECK(w.count<msg::GraphDone>(10) == 3);
+  CHECK(w.keeps(2).size() == 1);
+}
+
+TEST_CASE("who asks for copies that are being made waits for them") {
+  Copying w({"one", "two", "three"});
+  w.keep(1, w.upload(), {2}, {{2, 2}});
+  w.finish(1);
+  w.lose(2);
+  w.answer(w.array(3), {1});
+  REQUIRE(w.keeps(3).size() == 2);
+  REQUIRE(w.keep(2, {}, {}, {{2, 2}}).outcome.ok());
+  REQUIRE(w.keeps(3).size() == 3);
+  CHECK(w.keeps(3)[2] == w.keeps(3)[1]);
+  CHECK(w.count<msg::GraphDone>(10) == 1);
+  w.finish(3);
+  CHECK(w.count<msg::GraphDone>(10) == 2);
+  CHECK(w.seen(w.array(3)).lacking == 0);
+}
+
+TEST_CASE("a keeper lost while the request runs is replaced before the request ends") {
+  Copying w({"one", "two", "three"});
+  w.keep(1, w.upload(), {2}, {{2, 2}});
+  msg::Plan made = w.log<msg::Plan>(1)[0];
+  std::erase_if(made.ops, [](const msg::PlannedOp& op) { return op.op.kind == ir::OpKind::kKeep; });
+  w.complete(made);
+  w.lose(2);
+  w.answer(w.array(3), {1});
+  CHECK(w.count<msg::GraphDone>(10) == 0);
+  REQUIRE(w.keeps(3).size() == 2);
+  CHECK(w.keeps(3)[1] == std::vector{w.device(3)});
+  w.finish(3);
+  CHECK(w.count<msg::GraphDone>(10) == 1);
+}
+
+TEST_CASE("a copy that cannot be made again ends nothing, and is tried again when there is cause") {
+  Copying w({"one", "two", "three"});
+  w.keep(1, w.upload(), {2}, {{2, 2}});
+  w.finish(1);
+  const ArrayId id = w.array(3);
+  w.lose(2);
+  w.answer(id, {1});
+  REQUIRE(w.keeps(3).size() == 2);
+  const msg::Plan plan = w.log<msg::Plan>(3).back();
+  w.receive(3, msg::Stuck{plan.graph, plan.ops[0].id, w.device(3), 80, 0});
+  w.wait(kSecond);
+  REQUIRE(w.log<msg::CancelGraph>(3).size() == 1);
+  w.apply_logs();
+  CHECK(w.seen(id).lacking == 1);
+  CHECK(w.seen(id).failed.ok());
+  CHECK(w.count<msg::GraphDone>(10) == 1);
+  w.joined.push_back(w.add_worker(4, 1, "four"));
+  REQUIRE(w.keeps(3).size() == 3);
+  w.finish(3);
+  CHECK(w.seen(id).lacking == 0);
+}
+
+TEST_CASE("copies that cannot be asked for are refused by name") {
+  Copying w({"one", "two"});
+  for (const std::uint32_t copies : {0u, msg::kMaxCopies + 1}) {
+    const msg::Outcome refused = w.keep(copies + 1, w.upload(), {2}, {{2, copies}}).outcome;
+    CHECK(refused.code == Errc::kInvalidArgument);
+    CHECK(mentions(refused.message, "array 2"));
+  }
+  CHECK(w.keep(90, w.upload(), {2}, {{1, 2}}).outcome.code == Errc::kNotFound);
+  CHECK(w.keep(91, {}, {}, {{77, 2}}).outcome.code == Errc::kNotFound);
+}
+
+}  // namespace
+}  // namespace tilewise::scheduler::test

@@ -1,0 +1,180 @@
+// Lineage of long loops: bounded, because a held array gets a second copy and its past is cut.
+#include <doctest/doctest.h>
+
+#include "core_world.h"
+
+namespace tilewise::scheduler::test {
+namespace {
+
+const ir::Grid kGrid = grid({40}, {10});
+
+struct Looping : World {
+  explicit Looping(int workers, std::size_t most_ops = 50) : World(limited(most_ops)) {
+    for (int i = 0; i < workers; ++i)
+      joined.push_back(add_worker(static_cast<std::uint32_t>(i + 1), 1, "w" + std::to_string(i + 1)));
+    join(10, client());
+    submit(10, ++request, {fill(1, kGrid)}, {1});
+    finish();
+  }
+  static Options limited(std::size_t most_ops) {
+    Options options;
+    options.max_recompute_ops = most_ops;
+    options.history_graphs = 1;
+    return options;
+  }
+  // x = -x, kept under the next number; what it was before is let go when the next is on its way.
+  void turn() {
+    submit(10, ++request, {map(number + 1, kGrid, {number})}, {number + 1});
+    receive(10, msg::ReleaseArrays{{number}});
+    ++number;
+  }
+  // Whatever was told since is done.
+  void finish() {
+    for (; done < logs.size(); ++done) {
+      const auto* plan = std::get_if<msg::Plan>(&logs[done].second);
+      const auto* recover = std::get_if<msg::Recover>(&logs[done].second);
+      if (logs[done].first != Conn{workers[0].first}) continue;
+      if (plan != nullptr) complete(msg::Plan(*plan));
+      if (recover == nullptr) continue;
+      for (const msg::Plan& again : msg::Recover(*recover).plans) complete(again);
+    }
+    apply_logs();
+    inbox.erase(inbox.begin(), inbox.end() - std::min<std::ptrdiff_t>(64, inbox.end() - inbox.begin()));
+  }
+  Overview seen() const { return std::get<Overview>(core.view(OverviewRequest{}, now)); }
+  void lose(std::size_t worker) {
+    std::erase_if(workers, [&](const auto& w) { return w.first == worker; });
+    drop(static_cast<std::uint32_t>(worker));
+  }
+  void answer(const std::vector<msg::Held::Blocks>& blocks) {
+    for (const auto& [conn, welcome] : std::vector(workers)) {
+      msg::Held held;
+      held.version = log<msg::PeerLost>(conn).back().version;
+      held.blocks = blocks;  // those of others are not believed
+      receive(conn, held);
+    }
+  }
+
+  std::uint64_t number = 1, request = 0;
+  std::size_t done = 0;
+  std::vector<msg::Welcome> joined;
+};
+
+TEST_CASE("a loop of 10^4 steps on one array keeps bounded lineage") {
+  std::size_t turns = 10'000;
+  int ahead = 1;
+  SUBCASE("waited for step by step") {}
+  SUBCASE("with requests ahead of what is done") { ahead = 64; }
+  Looping w(2);
+  std::int64_t most = 0, anchors = 0;
+  for (std::size_t i = 0; i < turns; i += static_cast<std::size_t>(ahead)) {
+    for (int j = 0; j < ahead; ++j) w.turn();
+    most = std::max(most, w.seen().lineage);
+    w.finish();
+    anchors = std::max(anchors, w.seen().anchors);
+    w.logs.erase(w.logs.begin(), w.logs.begin() + static_cast<std::ptrdiff_t>(std::exchange(w.done, 0)));
+  }
+  CHECK(most <= 2 * 50 + 2 * ahead + 4);
+  CHECK(anchors >= 1);
+  CHECK(anchors <= 2 + ahead / 50);
+  w.receive(10, msg::ReleaseArrays{{w.number}});
+  w.finish();
+  w.finish();
+  CHECK(w.seen().status.arrays_live == 0);
+  CHECK(w.seen().lineage == 0);
+  CHECK(w.seen().anchors == 0);
+}
+
+TEST_CASE("with one worker nothing is cut: its disk would go with it") {
+  Looping w(1);
+  for (int i = 0; i < 200; ++i) w.turn(), w.finish();
+  CHECK(w.seen().lineage == 200);
+  CHECK(w.seen().anchors == 0);
+}
+
+TEST_CASE("it can be turned off") {
+  Options options = Looping::limited(50);
+  options.max_recompute_ns = 0;
+  World w(options);
+  w.add_worker(1, 1, "one");
+  w.add_worker(2, 1, "two");
+  w.join(10, w.client());
+  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  for (std::uint64_t i = 1; i < 100; ++i) w.submit(10, i + 1, {map(i + 1, kGrid, {i})}, {i + 1});
+  CHECK(std::get<Overview>(w.core.view(OverviewRequest{}, w.now)).anchors == 0);
+}
+
+TEST_CASE("a past that takes long is cut, whatever its length in ops") {
+  Options options = Looping::limited(1'000'000);
+  options.max_recompute_ns = 10 * kMillisecond;
+  World w(options);
+  w.add_worker(1, 1, "one");
+  w.add_worker(2, 1, "two");
+  w.join(10, w.client());
+  const ir::Grid large = grid({20'000'000}, {1'000'000});  // 160 MB
+  w.submit(10, 1, {fill(1, large)}, {1});
+  std::uint64_t step = 1;
+  for (; std::get<Overview>(w.core.view(OverviewRequest{}, w.now)).anchors == 0; ++step) {
+    REQUIRE(step < 20);
+    w.submit(10, step + 1, {map(step + 1, large, {step})}, {step + 1});
+  }
+  CHECK(step > 1);
+}
+
+TEST_CASE("what is made from an anchor is made again from there, and no further") {
+  Looping w(3);
+  for (int i = 0; i < 52; ++i) w.turn(), w.finish();
+  REQUIRE(w.seen().anchors == 1);
+  CHECK(w.seen().lineage <= 4);
+  // The anchor has been let go by its session, and is there all the same. Who has what:
+  std::map<ArrayId, msg::Plan> plans;
+  ArrayId anchor;
+  ir::Placement copies, blocks;
+  for (const auto& [to, entry] : w.logs) {
+    const auto* plan = std::get_if<msg::Plan>(&entry);
+    if (plan == nullptr || to != Conn{1}) continue;
+    for (const msg::PlannedOp& op : plan->ops) {
+      if (op.op.kind == ir::OpKind::kKeep) anchor = ArrayId{op.op.operands[0].array}, copies = op.placement;
+      if (!op.op.outputs.empty()) plans[ArrayId{op.op.outputs[0].array}] = *plan;
+    }
+  }
+  REQUIRE(plans.contains(anchor));
+  for (const msg::PlannedOp& op : plans[anchor].ops)
+    if (!op.op.outputs.empty() && ArrayId{op.op.outputs[0].array} == anchor) blocks = op.placement;
+  std::map<DeviceId, msg::Held::Blocks> by_device;
+  for (std::int64_t b = 0; b < 4; ++b) {
+    for (const DeviceId device : {blocks.owner(ir::Index{b}), copies.owner(ir::Index{b})})
+      by_device.try_emplace(device, msg::Held::Blocks{anchor, device, {}, {}})
+          .first->second.sealed.push_back({b, 1});
+  }
+  std::vector<msg::Held::Blocks> held;
+  for (auto& [device, of] : by_device) held.push_back(std::move(of));
+  const WorkerId owner = [&] {
+    for (const msg::Welcome& welcome : w.joined)
+      if (welcome.devices[0] == blocks.owner(ir::Index{0})) return welcome.you;
+    return WorkerId{};
+  }();
+  w.lose(owner.value);
+  SUBCASE("its other copy is there") {
+    w.answer(held);
+    const std::vector<msg::Recover> recovers = w.log<msg::Recover>(w.workers[0].first);
+    REQUIRE(recovers.size() == 1);
+    std::size_t again = 0;
+    for (const msg::Plan& plan : recovers[0].plans)
+      for (const msg::PlannedOp& op : plan.ops) again += !op.done;
+    CHECK(again <= 4);  // a few turns, not 50
+    w.finish();
+    const msg::Outcome next = w.submit(10, ++w.request, {map(1000, kGrid, {w.number})}, {1000}).outcome;
+    CHECK_MESSAGE(next.ok(), next.message);
+  }
+  SUBCASE("nobody has it any more") {
+    w.answer({});
+    const msg::Outcome lost = w.submit(10, ++w.request, {map(1000, kGrid, {w.number})}, {1000}).outcome;
+    CHECK(lost.code == Errc::kWorkerLost);
+    CHECK(lost.message.find("past was cut") != std::string::npos);
+    CHECK(lost.message.find("array " + std::to_string(w.number)) != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tilewise::scheduler::test
