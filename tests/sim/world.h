@@ -208,9 +208,9 @@ class World {
   std::map<Way, std::int64_t> slow_ways_;
   std::map<std::pair<int, std::size_t>, std::int64_t> slow_devices_;
   std::optional<std::pair<std::uint64_t, std::int64_t>> poison_;  // what it makes: array, block
-  int deaths_ = 0;                                                // of workers, but for those that left
-  int poisoned_ = 0;                                              // workers
-  std::set<std::pair<std::uint64_t, std::int64_t>> blamed_;       // what was running at a death
+  int gone_ = 0;      // workers that died or left: beside fewer others there are fewer copies
+  int poisoned_ = 0;  // workers
+  std::set<std::pair<std::uint64_t, std::int64_t>> blamed_;  // what was running at a death
   std::vector<std::vector<scheduler::Event>> postponed_;
 };
 

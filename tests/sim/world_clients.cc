@@ -148,7 +148,7 @@ void World::client_next(int index) {
   request.number = submit.request;
   request.fetched = std::move(fetches);
   request.living = living();
-  request.deaths = deaths_;
+  request.gone = gone_;
   if (knobs_.copies > 0) ask_for_copies(client, submit);
   request.keeps = submit.keeps;
   ++outcome_.covered["submits"];

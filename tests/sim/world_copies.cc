@@ -49,12 +49,13 @@ void World::check_copies(Client& client, std::uint64_t number) {
   for (const scheduler::ArrayView& array : std::get<scheduler::ArrayList>(view).arrays) {
     const auto keep = std::find_if(request.keeps.begin(), request.keeps.end(),
                                    [&](const msg::Keep& k) { return k.array == array.number; });
-    if (!array.held || keep == request.keeps.end() || keep->copies < 2) continue;
+    // It may be lost by now, with a worker that was dead already when this was sent.
+    if (!array.held || !array.failed.ok() || keep == request.keeps.end() || keep->copies < 2) continue;
     int copies = INT32_MAX;
     for (std::int64_t b = 0; b < array.blocks; ++b) {
       if (oracle_.bytes(array.id.value, b) > 0) copies = std::min(copies, workers_with(array.id.value, b));
     }
-    const int dead = deaths_ - request.deaths;
+    const int dead = gone_ - request.gone;
     // A worker that is to leave is given nothing; what came later may not have been asked.
     const int least = std::min(static_cast<int>(keep->copies), request.living - knobs_.drains) - dead;
     if (copies < least)
@@ -63,7 +64,7 @@ void World::check_copies(Client& client, std::uint64_t number) {
     if (copies == INT32_MAX || copies < 2) continue;
     ++outcome_.covered["arrays on several workers"];
     Client::Kept& kept = client.kept[array.number];
-    kept = {array.id.value, std::max(kept.wanted, static_cast<int>(keep->copies)), copies, deaths_};
+    kept = {array.id.value, std::max(kept.wanted, static_cast<int>(keep->copies)), copies, gone_};
   }
 }
 
@@ -78,7 +79,7 @@ void World::check_held(Client& client) {
     const std::string name = "array " + std::to_string(array.id.value & 0xFFFFFF);
     if (!array.failed.ok()) {
       ++outcome_.covered["arrays on several workers lost"];
-      if (deaths_ - kept->second.deaths < kept->second.copies)
+      if (gone_ - kept->second.gone < kept->second.copies)
         return violate(name + " was lost with fewer workers than had it: " + array.failed.message);
       continue;
     }
@@ -94,7 +95,7 @@ void World::check_held(Client& client) {
     if (roomy && array.lacking > std::max(0, kept->second.wanted - living()))
       return violate(name + " lacks " + std::to_string(array.lacking) + " copies at rest beside " +
                      std::to_string(living()) + " workers");
-    if (deaths_ > kept->second.deaths && array.lacking == 0) ++outcome_.covered["copies made again"];
+    if (gone_ > kept->second.gone && array.lacking == 0) ++outcome_.covered["copies made again"];
   }
 }
 

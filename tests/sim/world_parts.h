@@ -56,7 +56,7 @@ struct World::Client {
     std::vector<std::uint64_t> fetched;                      // session numbers
     std::string why;
     std::vector<msg::Keep> keeps;
-    int living = 0, deaths = 0;  // workers that there were when it was sent, and that had died
+    int living = 0, gone = 0;  // workers that there were when it was sent, and that had been
   };
   std::map<std::uint64_t, Request> requests;
   struct Held {
@@ -76,7 +76,7 @@ struct World::Client {
   struct Kept {  // an array that is on several workers
     std::uint64_t array = 0;
     int wanted = 0;
-    int copies = 0, deaths = 0;  // how many there were at least, after so many deaths
+    int copies = 0, gone = 0;  // how many there were at least, when so many workers had gone
   };
   std::map<std::uint64_t, Kept> kept;  // by number
   bool resting = false, rested = false;

@@ -422,6 +422,7 @@ void World::leave(int index) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   worker.alive = false;
   ++outcome_.covered["drained workers"];
+  ++gone_;
   at(jitter(), [this, conn = worker.conn] {
     step_scheduler({scheduler::Closed{conn, {Errc::kUnavailable, "left"}}});
   });
@@ -432,7 +433,7 @@ void World::kill(int index) {
   if (!worker.alive || worker.core == nullptr) return;
   worker.alive = false;
   ++outcome_.covered["killed workers"];
-  ++deaths_;
+  ++gone_;
   if (knobs_.poison > 0) tell_last_words(index);
   at(jitter(), [this, conn = worker.conn] {
     step_scheduler({scheduler::Closed{conn, {Errc::kUnavailable, "killed by the simulator"}}});

@@ -58,7 +58,10 @@ TEST_CASE("what is to be kept is copied though it could be read in place, and st
   CHECK(w.told(done, 3) == 1);
   CHECK(w.here());
   SUBCASE("its release") { w.log({msg::Release{{ArrayId{20}}}}); }
-  SUBCASE("the end of the op") { w.log({msg::Retire{{OpId{3}}}}); }
+  SUBCASE("the end of the op") {
+    w.log({msg::Retire{{OpId{3}}}});
+    w.step({});
+  }
   SUBCASE("its cancellation") { w.log({msg::CancelGraph{GraphId{2}, {Errc::kCancelled, "x"}}}); }
   CHECK(w.core->counters().copies_live == 0);
 }
