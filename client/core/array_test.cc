@@ -52,6 +52,8 @@ TEST_CASE("mistakes are thrown where they are made, with shapes") {
           concat({x, world.session.zeros({3, 5})}, 0);
         }),
         Errc::kShapeMismatch, {"(3, 4)", "(3, 5)"});
+  check(thrown([&] { matmul(x, y.T(), {.k_parts = -2}); }), Errc::kInvalidArgument, {"-2 parts"});
+  check(thrown([&] { matmul(x.expand_dims(0), y.T(), {.k_parts = 2}); }), Errc::kUnsupported, {"(1, 3, 4)"});
   check(thrown([&] { x.reshape({5, 5}); }), Errc::kShapeMismatch, {"(3, 4)", "(5, 5)"});
   check(thrown([&] { x.squeeze(0); }), Errc::kInvalidArgument, {"(3, 4)"});
   check(thrown([&] { x.at(0, 3); }), Errc::kOutOfRange, {"3"});

@@ -199,7 +199,7 @@ Array mean(const Array& a, const Axes& axes, bool keepdims) {
   return total / static_cast<double>(a.size() / results);
 }
 
-Array matmul(const Array& a, const Array& b) {
+Array matmul(const Array& a, const Array& b, const MatmulOptions& options) {
   const std::vector<ir::Source> sources = Access::sources(std::vector{a, b});
   for (const Array* x : {&a, &b})
     if (x->dtype() == DType::kBool)
@@ -209,8 +209,9 @@ Array matmul(const Array& a, const Array& b) {
   // wider ones; the result is narrowed once.
   const DType common = ir::common_dtype(a.dtype(), b.dtype());
   const DType wide = common == DType::kUInt64 ? DType::kInt64 : compute_dtype(common);
-  if (wide != a.dtype() || wide != b.dtype()) return matmul(a.astype(wide), b.astype(wide)).astype(common);
-  return Access::record(a, infer_matmul(sources[0], sources[1]));
+  if (wide != a.dtype() || wide != b.dtype())
+    return matmul(a.astype(wide), b.astype(wide), options).astype(common);
+  return Access::record(a, infer_matmul(sources[0], sources[1], options.k_parts));
 }
 
 namespace {

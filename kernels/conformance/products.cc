@@ -92,7 +92,7 @@ void conform_products(const Subject& subject) {
     const DType t = kTypes[prng.below(subject.integer_matmul ? 6 : 4)];
     const auto extent = [&] { return prng.chance(0.2) ? prng.between(0, 2) : prng.between(1, 70); };
     const bool panel_op = prng.chance(0.2);
-    one(subject, prng, t, extent(), extent(), extent(), panel_op ? 1 : static_cast<int>(prng.between(1, 3)),
+    one(subject, prng, t, extent(), extent(), extent(), static_cast<int>(prng.between(1, 3)),
         prng.chance(0.4), panel_op);
     const auto few = [&] { return prng.between(1, 9); };
     const ir::Shape stack =

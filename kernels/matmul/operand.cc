@@ -59,8 +59,7 @@ Result<Stack> products_of(const KernelCall& call) {
   s.out.resize(stack, 0);
   std::int64_t step = p.m * p.n;
   for (std::size_t d = stack; d-- > 0; step *= out.shape[d]) s.out[d] = step;
-  // Panels of kMatmulPanels are summed by kCombine; each is a product of its own.
-  p.accumulate = !panels && call.step > 0;
+  p.accumulate = call.step > 0;
   if (call.inputs.size() < 2 || call.inputs[0].data == nullptr || call.inputs[1].data == nullptr) return s;
   const TensorView &a = call.inputs[0], &b = call.inputs[1];
   bool fits = a.shape.size() == stack + 2 && b.shape.size() == stack + 2 && a.shape[stack] == p.m &&

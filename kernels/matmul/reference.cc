@@ -37,7 +37,7 @@ Status reference(const KernelCall& call, const PluginTable*) {
   const bool panels = call.op->kind == ir::OpKind::kMatmulPanels;
   const bool reads =
       call.inputs.size() == 2 && call.inputs[0].data != nullptr && call.inputs[1].data != nullptr;
-  const bool accumulate = !panels && call.step > 0;
+  const bool accumulate = call.step > 0;
   TensorView flat = out;
   flat.shape = {ir::volume(out.shape)};
   flat.strides = {1};

@@ -77,7 +77,7 @@ void write(AttrsBuilder b, const ir::CombineAttrs& a) {
   c.setAxis(a.axis);
   c.setFanIn(a.fan_in);
 }
-void write(AttrsBuilder b, const ir::MatmulAttrs&) { b.setMatmul(); }
+void write(AttrsBuilder b, const ir::MatmulAttrs& a) { b.setMatmul(a.k_parts); }
 void write(AttrsBuilder b, const ir::CopyAttrs& a) { write(b.initCopy(map_count(a.maps)), a.maps); }
 void write(AttrsBuilder b, const ir::ReshapeAttrs&) { b.setReshape(); }
 void write(AttrsBuilder b, const ir::NpyAttrs& a) {

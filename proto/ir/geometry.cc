@@ -44,14 +44,27 @@ Geometry::Span Geometry::dim_span(const DimAccess& a, const Index& point, std::i
     case DimMap::Kind::kWhole: return {0, a.walk.extent()};
     case DimMap::Kind::kStep:
       if (step_grid_.count() == 0) return {0, 0};
+      if (split_) step += first_step(point);
       return {step_grid_.begin(step), step_grid_.end(step)};
     case DimMap::Kind::kBlock: return {a.walk.begin(point[a.map.dim]), a.walk.end(point[a.map.dim])};
   }
   return {};
 }
 
+std::int64_t Geometry::first_step(const Index& point) const {
+  return split_evenly_ ? point[0] : step_grid_.find(space_.dim(0).begin(point[0]));
+}
+
+std::int64_t Geometry::step_count(const Index& point) const {
+  if (!split_) return std::max<std::int64_t>(1, step_grid_.count());
+  return split_evenly_ ? 1 : step_grid_.find(space_.dim(0).end(point[0]) - 1) - first_step(point) + 1;
+}
+
 Geometry::Span Geometry::task_span(const DimAccess& a, const Index& point) const {
-  if (a.map.kind == DimMap::Kind::kStep) return {0, a.walk.extent()};
+  if (a.map.kind == DimMap::Kind::kStep) {
+    if (split_) return {space_.dim(0).begin(point[0]), space_.dim(0).end(point[0])};
+    return {0, a.walk.extent()};
+  }
   return dim_span(a, point, 0);
 }
 
@@ -68,7 +81,7 @@ std::int64_t Geometry::parts(const Access& a, const Index& point) const {
 std::int64_t Geometry::steps(const Index& point) const {
   switch (mode_) {
     case StepMode::kSingle: return 1;
-    case StepMode::kPanels: return std::max<std::int64_t>(1, step_grid_.count());
+    case StepMode::kPanels: return step_count(point);
     case StepMode::kJointParts: {
       const Span s = dim_span(access_[0].dims[static_cast<std::size_t>(joint_dim_)], point, 0);
       return std::max<std::int64_t>(1, s.hi - s.lo);
@@ -173,6 +186,11 @@ bool Geometry::narrow(Users& users, const DimAccess& a, std::int64_t part) const
     case DimMap::Kind::kWhole: return true;
     case DimMap::Kind::kBlock: break;
     case DimMap::Kind::kStep:
+      if (split_) {
+        users.points.lo[0] = space_.dim(0).find(a.walk.begin(part));
+        users.points.hi[0] = space_.dim(0).find(a.walk.end(part) - 1) + 1;
+        return true;
+      }
       users.steps_each *= step_grid_.find(a.walk.end(part) - 1) - step_grid_.find(a.walk.begin(part)) + 1;
       return true;
     case DimMap::Kind::kSpan: {
@@ -193,6 +211,20 @@ bool Geometry::narrow(Users& users, const DimAccess& a, std::int64_t part) const
   lo = std::max(lo, from);
   hi = std::min(hi, to);
   return lo < hi;
+}
+
+// [lo, hi) of k is read by points of `out`, which has one entry: as many steps each as its part of k has in there.
+void Geometry::users_by_part(std::int64_t lo, std::int64_t hi, std::vector<Users>& out) const {
+  const Users all = std::move(out[0]);
+  out.clear();
+  for (std::int64_t part = all.points.lo[0]; part < all.points.hi[0]; ++part) {
+    const std::int64_t from = std::max(lo, space_.dim(0).begin(part)),
+                       to = std::min(hi, space_.dim(0).end(part));
+    Users& users = out.emplace_back(all);
+    users.points.lo[0] = part;
+    users.points.hi[0] = part + 1;
+    users.steps_each = step_grid_.find(to - 1) - step_grid_.find(from) + 1;
+  }
 }
 
 void Geometry::users_explicit(int operand, std::int64_t block, std::vector<Users>& out) const {
@@ -220,6 +252,7 @@ void Geometry::users(int operand, std::int64_t block, std::vector<Users>& out) c
       }))
     users.steps_each = std::max<std::int64_t>(1, step_grid_.count());
   bool any = true;
+  Span stepped;
   for (int s = static_cast<int>(a.slots.size()) - 1; any && s >= 0; --s) {
     const SourceSlot& slot = a.slots[s];
     const std::int64_t at = s == 0 ? block : block % slot.count;
@@ -231,10 +264,14 @@ void Geometry::users(int operand, std::int64_t block, std::vector<Users>& out) c
     const DimAccess& dim = a.dims[static_cast<std::size_t>(slot.dim)];
     const std::int64_t part = dim.walk.part_of_block(at);
     any = part >= 0 && narrow(users, dim, part);
+    if (dim.map.kind == DimMap::Kind::kStep && any) stepped = {dim.walk.begin(part), dim.walk.end(part)};
   }
   for (const DimAccess& dim : a.dims)
     if (any && dim.block_stride == 0) any = dim.walk.count() > 0 && narrow(users, dim, 0);
-  if (!any) out.clear();
+  if (!any) return out.clear();
+  // Along a dimension that repeats, all of k is one part.
+  if (split_ && !split_evenly_)
+    users_by_part(stepped.lo, stepped.hi > 0 ? stepped.hi : space_.dim(0).extent(), out);
 }
 
 std::int64_t Geometry::output_bytes_bound() const { return output_bytes_; }

@@ -67,7 +67,7 @@ std::vector<OperandMap> maps_of(const Op& op) {
       left[rank - 1] = right[rank - 2] = kStepDim;
       return {left, right};
     }
-    case OpKind::kMatmulPanels: return {{span_of(1), span_of(0)}, {span_of(0), span_of(2)}};
+    case OpKind::kMatmulPanels: return {{span_of(1), kStepDim}, {kStepDim, span_of(2)}};
     case OpKind::kCombine: {
       const auto& a = op.get<CombineAttrs>();
       OperandMap map = elementwise(rank);
@@ -126,6 +126,17 @@ Status Geometry::set_step_grid() {
   if (!all) return {};
   mode_ = StepMode::kPanels;
   step_grid_ = std::move(*all);
+  return {};
+}
+
+// Parts of k end where steps end: where they would not, panels are cut there.
+Status Geometry::split_steps() {
+  TW_TRY(set_step_grid());
+  std::optional<DimGrid> steps = common_refinement(step_grid_, space_.dim(0));
+  if (!steps) return error(Errc::kShapeMismatch, "the parts of k have too many cuts; needs a gather");
+  step_grid_ = std::move(*steps);
+  split_ = true;
+  split_evenly_ = step_grid_.count() == space_.dim(0).count();
   return {};
 }
 
@@ -196,7 +207,10 @@ Result<Geometry> Geometry::make(const Op& op, std::vector<SourceArray> sources) 
     case OpKind::kReshape: g.mode_ = StepMode::kSequentialParts; break;
     case OpKind::kMap: g.flops_per_element_ = tape_flops(op.get<MapAttrs>().tape); break;
     case OpKind::kReduceBlocks: g.flops_per_element_ = 1 + tape_flops(op.get<ReduceAttrs>().tape); break;
-    case OpKind::kMatmulPanels: g.flops_per_element_ = 2; break;
+    case OpKind::kMatmulPanels:
+      TW_TRY(g.split_steps());
+      g.flops_per_element_ = 2;
+      break;
     case OpKind::kScan: g.flops_per_element_ = 2; break;
     case OpKind::kCall:
       g.flops_per_point_ = op.get<CallAttrs>().flops_per_point;

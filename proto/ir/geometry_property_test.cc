@@ -158,6 +158,13 @@ Case random_combine(Prng& rng) {
   return c;
 }
 
+DimGrid coarser(Prng& rng, const DimGrid& cuts) {
+  std::vector<std::int64_t> starts;
+  for (std::int64_t i = 0; i < cuts.count(); ++i)
+    if (i == 0 || rng.chance(0.4)) starts.push_back(cuts.begin(i));
+  return *DimGrid::cuts(cuts.extent(), std::move(starts));
+}
+
 Case random_matmul(Prng& rng, bool panels) {
   Case c;
   const Shape mkn = random_shape(rng, 3, 9);
@@ -166,8 +173,12 @@ Case random_matmul(Prng& rng, bool panels) {
   add(c, b);
   const Grid ga = induced_grid(a.operand.view, a.source.grid),
              gb = induced_grid(b.operand.view, b.source.grid);
-  const DimGrid k = refined(ga.dim(1), gb.dim(0)), m = refined(ga.dim(0), random_cuts(rng, mkn[0])),
-                n = gb.dim(1);
+  // Panels: parts of k of one step, of several, and such as cut the blocks of the operands.
+  const std::optional<DimGrid> steps = common_refinement(ga.dim(1), gb.dim(0));
+  const DimGrid k = rng.chance(0.5)   ? refined(ga.dim(1), gb.dim(0))
+                    : rng.chance(0.5) ? random_cuts(rng, mkn[1])
+                                      : coarser(rng, *steps),
+                m = refined(ga.dim(0), random_cuts(rng, mkn[0])), n = gb.dim(1);
   c.op.kind = panels ? OpKind::kMatmulPanels : OpKind::kMatmul;
   c.op.attrs = MatmulAttrs{};
   c.op.space = panels ? Grid({k, m, n}) : Grid({m, n});

@@ -171,7 +171,7 @@ Result<Inferred> infer_scan(const Source& a, ReduceKind kind, int axis) {
   return inferred(std::move(op), {&a, 1});
 }
 
-Result<Inferred> infer_matmul(const Source& a, const Source& b) {
+Result<Inferred> infer_matmul(const Source& a, const Source& b, std::int64_t k_parts) {
   const std::string shapes = to_string(a.shape()) + " x " + to_string(b.shape());
   for (const Source* s : {&a, &b})
     if (s->view.rank() == 0)
@@ -203,6 +203,12 @@ Result<Inferred> infer_matmul(const Source& a, const Source& b) {
   const Result<Shape> stack = broadcast(stack_of(x.view, x_stack), stack_of(y.view, y_stack));
   if (!stack)
     return error(stack.error().code, "matmul: " + shapes + ": the stacks of matrices do not broadcast");
+  if (k_parts < 0 || k_parts > kMaxKParts)
+    return error(Errc::kInvalidArgument, "matmul: k in " + std::to_string(k_parts) +
+                                             " parts; between 1 and " + std::to_string(kMaxKParts) +
+                                             " can be asked for, 0 leaves it open");
+  if (k_parts > 1 && !stack->empty())
+    return error(Errc::kUnsupported, "matmul: " + shapes + ": stacks of matrices are not split along k");
   // Rows as the left operand sees them, columns as the right one: the rule for results, on what each contributes.
   Source sides[2] = {x, y};
   const auto without = [&](Source& side, int d) -> Status {
@@ -226,7 +232,7 @@ Result<Inferred> infer_matmul(const Source& a, const Source& b) {
   };
   Op op;
   op.kind = OpKind::kMatmul;
-  op.attrs = MatmulAttrs{};
+  op.attrs = MatmulAttrs{k_parts};
   TW_ASSIGN(op.space, result_grid(sides, with(m, n), size_of(a.dtype)));
   TW_ASSIGN(x.view, x.view.broadcast_to(with(m, ka)));
   TW_ASSIGN(y.view, y.view.broadcast_to(with(ka, n)));

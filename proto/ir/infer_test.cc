@@ -145,6 +145,11 @@ TEST_CASE("products: vectors, matrices, and shapes in the text") {
   Source t = array({4, 6}, {2, 4});
   t.view = *t.view.transpose();
   CHECK(infer_matmul(t, array({4, 9}, {3, 5}))->op->space == *Grid::uniform({6, 9}, {4, 5}));
+  CHECK(std::get<MatmulAttrs>(infer_matmul(plain({3, 4}), plain({4, 6}), 5)->op->attrs).k_parts == 5);
+  CHECK(text(infer_matmul(plain({3, 4}), plain({4, 6}), -1)) ==
+        "matmul: k in -1 parts; between 1 and 65536 can be asked for, 0 leaves it open");
+  CHECK(infer_matmul(plain({3, 4}), plain({4, 6}), kMaxKParts + 1).error().code == Errc::kInvalidArgument);
+  CHECK(infer_matmul(plain({2, 3, 4}), plain({4, 6}), 2).error().code == Errc::kUnsupported);
   // Long thin operands: neither side's blocks decide alone.
   const Source tall = array({1 << 20, 8}, {1 << 17, 8}), flat = array({8, 1 << 20}, {8, 1 << 17});
   CHECK(infer_matmul(tall, flat)->op->space == *Grid::by_default({1 << 20, 1 << 20}, 8));

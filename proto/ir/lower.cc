@@ -131,12 +131,12 @@ std::vector<OutputSpec> Lowering::partials(const std::vector<DType>& dtypes, con
 }
 
 void Lowering::combine(ReduceKind kind, const std::vector<int>& levels, std::vector<DimGrid> dims,
-                       const std::vector<DType>& dtypes, bool last_is_answer) {
+                       const std::vector<DType>& dtypes, bool last_is_answer, std::int64_t fan_in) {
   for (std::size_t level = 0; level < levels.size(); ++level) {
     const int axis = levels[level];
     const Grid from(dims);
-    dims[axis] = *DimGrid::uniform(ceil_div(dims[axis].extent(), kFanIn), 1);
-    Op op = part(OpKind::kCombine, CombineAttrs{kind, static_cast<std::int8_t>(axis), kFanIn}, Grid(dims));
+    dims[axis] = *DimGrid::uniform(ceil_div(dims[axis].extent(), fan_in), 1);
+    Op op = part(OpKind::kCombine, CombineAttrs{kind, static_cast<std::int8_t>(axis), fan_in}, Grid(dims));
     for (const OutputSpec& in : out_.back().outputs)
       op.operands.push_back({in.array, View::identity(from.shape())});
     op.outputs = partials(dtypes, op.space, last_is_answer && level + 1 == levels.size());

@@ -1,5 +1,7 @@
 #include "lowering.h"
 
+#include <algorithm>
+
 namespace tilewise::ir {
 
 bool Lowering::strided(const View& v, const Grid& source) {
@@ -16,6 +18,18 @@ bool Lowering::strided(const View& v, const Grid& source) {
   const SourceDim& s = v.source[unit];
   return v.shape[stack] <= 1 || v.shape[stack + 1] <= 1 || (s.dim >= stack && s.step == 1);
 }
+
+namespace {
+
+// `parts` runs of panels, as even as can be, the longer ones first.
+DimGrid in_parts(const DimGrid& panels, std::int64_t parts) {
+  const std::int64_t each = panels.count() / parts, longer = panels.count() % parts;
+  std::vector<std::int64_t> starts;
+  for (std::int64_t p = 0; p < parts; ++p) starts.push_back(panels.begin(p * each + std::min(p, longer)));
+  return *DimGrid::cuts(panels.extent(), std::move(starts));
+}
+
+}  // namespace
 
 Status Lowering::matmul() {
   const int stack = op_.space.rank() - 2;
@@ -38,10 +52,16 @@ Status Lowering::matmul() {
     TW_TRY(gather(1, cuts));
     panels = walk(0, stack + 1).cuts();
   }
-  if (stack > 0 || !splits_k(m, n, k, op_.space.block_count(), panels->count())) {
+  const std::int64_t asked = op_.get<MatmulAttrs>().k_parts;
+  const bool by_shapes =
+      stack == 0 && asked == 0 && splits_k(m, n, k, op_.space.block_count(), panels->count());
+  const std::int64_t parts = by_shapes ? panels->count() : std::min(asked, panels->count());
+  op_.attrs = MatmulAttrs{};
+  if (parts < 2) {
     out_.push_back(std::move(op_));
     return {};
   }
+  if (parts < panels->count()) panels = in_parts(*panels, parts);
   std::vector<DimGrid> dims{*DimGrid::uniform(panels->count(), 1), op_.space.dim(0), op_.space.dim(1)};
   const DType t = op_.outputs[0].dtype;
   Op product =
@@ -50,8 +70,10 @@ Status Lowering::matmul() {
   product.outputs = {{new_array_(), t, Grid(dims)}};
   out_.push_back(std::move(product));
   std::vector<int> levels;
-  for (std::int64_t c = panels->count(); c > 1; c = ceil_div(c, kFanIn)) levels.push_back(0);
-  combine(ReduceKind::kSum, levels, std::move(dims), {t}, false);
+  // In pairs: whoever has made neighbouring parts, however many, sums them where they are and sends one.
+  const std::int64_t fan_in = by_shapes ? kFanIn : 2;
+  for (std::int64_t c = panels->count(); c > 1; c = ceil_div(c, fan_in)) levels.push_back(0);
+  combine(ReduceKind::kSum, levels, std::move(dims), {t}, false, fan_in);
   Op squeeze =
       part(OpKind::kCopy, CopyAttrs{{{{DimMap::Kind::kSpan, 0}, {DimMap::Kind::kSpan, 1}}}}, op_.space);
   TW_ASSIGN(View view, View::identity({1, m, n}).at(0, 0));

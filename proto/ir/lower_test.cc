@@ -134,7 +134,7 @@ TEST_CASE("property: lowered products, split or not, of any views") {
     const int ra = static_cast<int>(rng.between(1, 2)), rb = static_cast<int>(rng.between(1, 2));
     const Source a = stored(rng, store, ra == 2 ? Shape{m, k} : Shape{k}),
                  b = stored(rng, store, rb == 2 ? Shape{k, n} : Shape{k});
-    const Result<Inferred> inferred = infer_matmul(a, b);
+    const Result<Inferred> inferred = infer_matmul(a, b, rng.chance(0.5) ? 0 : rng.between(1, 20));
     INFO("error: ", inferred ? "" : inferred.error().message);
     REQUIRE(inferred.has_value());
     const std::size_t before = store.size();
@@ -153,6 +153,60 @@ TEST_CASE("property: lowered products, split or not, of any views") {
     });
   }
   CHECK(split > 20);
+}
+
+TEST_CASE("k in parts: runs of panels, as even as can be, each summed in order, then in pairs") {
+  constexpr std::int64_t kK = 70;
+  Store store;
+  const Source a{1, DType::kFloat64, *Grid::uniform({4, kK}, {1, 10}), View::identity({4, kK})},
+      b{2, DType::kFloat64, *Grid::uniform({kK, 3}, {10, 2}), View::identity({kK, 3})};
+  Prng rng(5);
+  for (const Source& s : {a, b}) {
+    Stored& to = store[s.array] = {{s.dtype, s.grid}, {}};
+    for (std::int64_t i = volume(s.grid.shape()); i > 0; --i) to.data.push_back(rng.uniform() - 0.5);
+  }
+  const auto product = [&](std::int64_t parts) {
+    Op op = *infer_matmul(a, b, parts)->op;
+    op.outputs[0].array = 3;
+    std::uint64_t name = 10;
+    return *lower(op, std::vector<SourceArray>{{a.dtype, a.grid}, {b.dtype, b.grid}}, [&] { return name++; });
+  };
+  for (const std::int64_t parts : {0, 1}) {
+    const std::vector<Op> ops = product(parts);
+    REQUIRE(ops.size() == 1);
+    CHECK(ops[0].kind == OpKind::kMatmul);
+    CHECK(ops[0].attrs == OpAttrs(MatmulAttrs{}));
+  }
+  const std::vector<Op> ops = product(5);
+  REQUIRE(ops.size() == 5);
+  CHECK(ops[0].kind == OpKind::kMatmulPanels);
+  CHECK(ops[0].space.dim(0) == *DimGrid::cuts(kK, {0, 20, 40, 50, 60}));
+  for (const int level : {1, 2, 3}) {
+    CHECK(ops[static_cast<std::size_t>(level)].kind == OpKind::kCombine);
+    CHECK(ops[static_cast<std::size_t>(level)].space.dim(0).count() ==
+          std::vector<int>{3, 2, 1}[static_cast<std::size_t>(level - 1)]);
+  }
+  CHECK(ops[4].kind == OpKind::kCopy);
+  const Geometry g = *Geometry::make(ops[0], {{a.dtype, a.grid}, {b.dtype, b.grid}});
+  CHECK(g.steps({0, 0, 0}) == 2);
+  CHECK(g.steps({2, 0, 0}) == 1);
+  CHECK(g.flops({0, 0, 0}) == 2 * 20 * 1 * 2);
+  CHECK(product(7)[0].space.dim(0) == *DimGrid::uniform(kK, 10));
+  CHECK(product(99) == product(7));  // no more parts than panels
+
+  const Source c = run(*infer_matmul(a, b, 5), store);
+  int differs = 0;
+  for_each_index({4, 3}, [&](const Index& i) {
+    const auto part = [&](std::int64_t from, std::int64_t to) {
+      double sum = 0;
+      for (std::int64_t x = from; x < to; ++x) sum += value(store, a, {i[0], x}) * value(store, b, {x, i[1]});
+      return sum;
+    };
+    REQUIRE(value(store, c, i) ==
+            ((part(0, 20) + part(20, 40)) + (part(40, 50) + part(50, 60))) + part(60, 70));
+    differs += value(store, c, i) != part(0, kK);
+  });
+  CHECK(differs > 0);  // so the order shows
 }
 
 TEST_CASE("property: stacks of products broadcast, whatever the views and cuts") {

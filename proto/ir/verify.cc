@@ -225,6 +225,9 @@ Status Verifier::matmul(int first) const {
   if (left.size() < 2 || left.size() != right.size() || (first == 1 && left.size() > 2))
     return mismatch(shapes + ": operands must be matrices, or stacks of them of one rank");
   const int stack = static_cast<int>(left.size()) - 2;
+  const std::int64_t parts = op_.get<MatmulAttrs>().k_parts;
+  if (parts < 0 || parts > (first == 0 && stack == 0 ? kMaxKParts : 1))
+    return fail(Errc::kOutOfRange, "k in " + std::to_string(parts) + " parts");
   const std::int64_t m = left[stack], k = left[stack + 1], n = right[stack + 1];
   if (k != right[stack])
     return mismatch(shapes + ": inner extents " + std::to_string(k) + " and " + std::to_string(right[stack]) +

@@ -44,7 +44,7 @@ struct MixAttrs {
   void operator()(const ir::CombineAttrs& a) const {
     mix(d, static_cast<std::int64_t>(a.kind)), mix(d, a.axis), mix(d, a.fan_in);
   }
-  void operator()(const ir::MatmulAttrs&) const {}
+  void operator()(const ir::MatmulAttrs& a) const { mix(d, a.k_parts); }
   void operator()(const ir::CopyAttrs& a) const { mix(d, a.maps); }
   void operator()(const ir::ReshapeAttrs&) const {}
   void operator()(const ir::NpyAttrs& a) const {

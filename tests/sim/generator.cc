@@ -169,7 +169,7 @@ class Generator {
     const Named right = pool_.back();
     Op op = base(OpKind::kMatmul, ir::Grid({left.grid.dim(0), right.grid.dim(1)}), DType::kFloat64);
     op.operands = {whole(left), whole(right)};
-    op.attrs = ir::MatmulAttrs{};
+    op.attrs = ir::MatmulAttrs{prng_.chance(0.3) ? prng_.between(2, 4) : 0};
     finish(std::move(op));
   }
 

@@ -114,7 +114,7 @@ struct Op {
       axis @11 :Int8;
       fanIn @12 :Int64 = 16;
     }
-    matmul @13 :Void;             # matmul, matmulPanels
+    matmul @13 :Int64;            # matmul, matmulPanels: parts of k
     copy @14 :List(OperandMap);   # one entry an operand
     reshape @15 :Void;
     npy :group {                  # readNpy, writeNpy

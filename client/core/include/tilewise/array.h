@@ -220,7 +220,16 @@ Array argmax(const Array& a, const Axes& axis = {}, bool keepdims = false);
 // row on the left, a column on the right, and that dimension is dropped again. Any two numbers' dtypes; 16-bit floats are
 // multiplied and summed in float32 over the whole of k and rounded once. Of scalars, and where inner extents or stacks do
 // not fit: kShapeMismatch; of bool: kInvalidArgument.
-Array matmul(const Array& a, const Array& b);
+struct MatmulOptions {
+  // How many partial products along k are made apart and then summed, in a fixed order. More of them give placement a third
+  // dimension to spread over, and each device less to receive, for as many times the result's memory: worth it where k is
+  // long, or devices and their memory are many. The last bits are those of this number (at most that of the blocks along k),
+  // wherever the parts are made. 1: one sum, from the first block of k to the last. 0: by shapes alone: 1, but for results of
+  // at most 4 blocks over a long k.
+  std::int64_t k_parts = 0;
+};
+// Negative parts or more than 65,536: kInvalidArgument; several, of stacks: kUnsupported.
+Array matmul(const Array& a, const Array& b, const MatmulOptions& options = {});
 Array concat(std::span<const Array> arrays, int axis = 0);
 Array stack(std::span<const Array> arrays, int axis = 0);  // along a new axis
 inline Array concat(std::initializer_list<Array> arrays, int axis = 0) {

@@ -31,7 +31,8 @@ class Geometry {
   std::int64_t point_count() const { return point_count_; }
   Index point(std::int64_t ordinal) const { return unravel(ordinal, counts_); }
 
-  // Number of steps of a task; 1 for most kinds, k panels for kMatmul, parts for kCopy, kCombine and kReshape. At
+  // Number of steps of a task; 1 for most kinds, k panels for kMatmul and those of its part for kMatmulPanels, parts for
+  // kCopy, kCombine and kReshape. At
   // least 1 (a task with nothing to read, e.g. a product over an empty k, still initialises its output).
   std::int64_t steps(const Index& point) const;
   // The reads of one step, in operand order. At most one block per operand (explicit maps: several, in their order);
@@ -39,7 +40,8 @@ class Geometry {
   void reads(const Index& point, std::int64_t step, std::vector<Read>& out) const;  // clears `out` first
   // An explicit index map: a step reads any number of blocks of an operand, in the order of operands and lists.
   bool lists_blocks() const { return !explicit_.empty(); }
-  // Step grid of kMatmul (k panels), else one step.
+
+  // Panels of k of kMatmul, kMatmulPanels and calls that step, else one step.
   const DimGrid& step_grid() const { return step_grid_; }
 
   // Points that read `block` of operand `operand`: a box of the iteration space (explicit maps: several), and how
@@ -58,7 +60,7 @@ class Geometry {
  private:
   enum class StepMode : std::uint8_t {
     kSingle,           // one step reads everything
-    kPanels,           // one step a block of step_grid_
+    kPanels,           // one step a block of step_grid_, or of the point's part of it
     kJointParts,       // step s reads index s of the region along joint_dim_, of every operand
     kSequentialParts,  // each step reads one part of one operand
   };
@@ -93,6 +95,9 @@ class Geometry {
 
   void set_maps(const Op& op);
   Status set_step_grid();
+  Status split_steps();
+  std::int64_t first_step(const Index& point) const;
+  std::int64_t step_count(const Index& point) const;
   Status check_one_part(const Op& op) const;
   Span dim_span(const DimAccess& a, const Index& point, std::int64_t step) const;
   Span task_span(const DimAccess& a, const Index& point) const;  // over all steps
@@ -101,11 +106,14 @@ class Geometry {
   void read_part(const Index& point, std::int64_t step, std::vector<Read>& out) const;
   void read_explicit(const Index& point, std::vector<Read>& out) const;
   void users_explicit(int operand, std::int64_t block, std::vector<Users>& out) const;
+  void users_by_part(std::int64_t lo, std::int64_t hi, std::vector<Users>& out) const;
   bool narrow(Users& users, const DimAccess& a, std::int64_t part) const;
 
   Shape counts_;
   std::int64_t point_count_ = 0;
   DimGrid step_grid_ = DimGrid::whole(1);
+  bool split_ = false;         // kMatmulPanels: dimension 0 of the space is k, in parts of whole steps
+  bool split_evenly_ = false;  // into one step each
   StepMode mode_ = StepMode::kSingle;
   int joint_dim_ = -1;
   Grid space_;

@@ -56,7 +56,8 @@ Result<Inferred> infer_scan(const Source& a, ReduceKind kind, int axis);
 
 // NumPy's matmul: leading dimensions are stacks of matrices and broadcast; a vector is a row or a column that is dropped
 // from the result. Both of one dtype that kernels multiply (verify.h; cast first: infer_cast).
-Result<Inferred> infer_matmul(const Source& a, const Source& b);
+// `k_parts`: MatmulAttrs; negative or above kMaxKParts: kInvalidArgument, more than one of stacks: kUnsupported.
+Result<Inferred> infer_matmul(const Source& a, const Source& b, std::int64_t k_parts = 0);
 
 // One dtype for all (cast first). Cuts along the axis: those of each operand, side by side.
 Result<Inferred> infer_concat(std::span<const Source> operands, int axis);

@@ -5,8 +5,9 @@
 //             order, until one is left. argmin and argmax carry the value and its int64 position (C order among the
 //             reduced axes of the whole array) side by side; equal values: the lower position; NaN: the first.
 //             Over nothing: a fill with the neutral element. Without axes: a map.
-//   kMatmul   as it is, or split along k (see splits_k): kMatmulPanels, kCombine levels over the panels, and a copy that
-//             drops the panel dimension.
+//   kMatmul   as it is, or split along k, where the user says into how many parts or shapes ask for it (splits_k):
+//             kMatmulPanels, each part panel by panel, kCombine levels over the parts (asked for: in pairs), and a copy that
+//             drops their dimension.
 //   kCopy     of more than kMaxStepOperands operands (a long concat): joined in groups first.
 //   others    as they are.
 //

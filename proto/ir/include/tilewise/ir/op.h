@@ -17,7 +17,7 @@ enum class OpKind : std::uint8_t {
   kReduceBlocks,  // lowered: each block of the space reduced to extent 1 along axes (out has one element per block)
   kCombine,       // lowered: one level of the fixed tree over such partials, `fan_in` blocks at a time
   kMatmul,        // (..., M,K) x (..., K,N), k panel by panel in rising order into one output block
-  kMatmulPanels,  // lowered: out[(panel,) M, N] = the product of one k panel, summed later by kCombine
+  kMatmulPanels,  // lowered: out[(part,) M, N] = the product of one part of k, panel by panel, summed later by kCombine
   kCopy,          // gathers: out box from any source blocks (reblock, materialised views, concat, halo windows)
   kReshape,       // C-order reshape of row slabs (both sides cut along dimension 0 only)
   kReadNpy,       // out block = that box of a .npy file
@@ -90,6 +90,9 @@ struct ScanAttrs {
   friend bool operator==(const ScanAttrs&, const ScanAttrs&) = default;
 };
 struct MatmulAttrs {
+  // kMatmul: how many partial products along k are made apart and summed: their number decides the last bits. 1: none;
+  // 0: as shapes say (splits_k, lower.h). Lowered away.
+  std::int64_t k_parts = 0;
   friend bool operator==(const MatmulAttrs&, const MatmulAttrs&) = default;
 };
 struct CopyAttrs {

@@ -19,6 +19,8 @@ Status verify(const Op& op, std::span<const SourceArray> sources, Stage stage = 
 
 // Reduced to bool: which tape results a reduction takes, and what it gives. Nothing where it takes none.
 std::optional<DType> reduced_dtype(ReduceKind kind, DType of);
+constexpr std::int64_t kMaxKParts = 65'536;  // of one product
+
 // Dtypes that kMatmul takes: int32, int64, float32, float64, complex64, complex128. Others are cast first.
 bool multiplies(DType t);
 constexpr bool is_arg(ReduceKind kind) { return kind == ReduceKind::kArgMin || kind == ReduceKind::kArgMax; }
