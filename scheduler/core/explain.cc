@@ -147,6 +147,13 @@ class Paper {
   boost::unordered_flat_map<std::uint64_t, std::size_t> index_;
 };
 
+std::string where(const ir::Placement& placement, double moved_bytes) {
+  std::string text = place::describe(placement);
+  if (moved_bytes >= 1)
+    text += ", about " + std::to_string(static_cast<std::int64_t>(moved_bytes / 1024)) + " KiB moved";
+  return text;
+}
+
 // What is told of many ops must fit a message. The end decides the time, so the beginning is cut.
 void cut_ops(msg::Explanation& out) {
   out.op_count = static_cast<std::uint32_t>(out.ops.size());
@@ -197,9 +204,10 @@ void explain_draft(const State& s, const Draft& draft, msg::Explanation& out) {
     account.op = plan::describe(draft.ops[i], i);
     const place::Decision& decision = draft.decisions[i];
     account.choices.push_back(
-        {std::string(decision.why), place::describe(draft.placements[i]), decision.seconds});
+        {std::string(decision.why), where(draft.placements[i], decision.moved_bytes), decision.seconds});
     for (const place::Rejected& other : decision.rejected)
-      account.choices.push_back({std::string(other.why), place::describe(other.placement), other.seconds});
+      account.choices.push_back(
+          {std::string(other.why), where(other.placement, other.moved_bytes), other.seconds});
   }
   paper.account(out);
   cut_ops(out);

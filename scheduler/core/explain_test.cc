@@ -50,6 +50,28 @@ TEST_CASE("explaining changes nothing, and says what a submit then does") {
   w.core.check_invariants();
 }
 
+TEST_CASE("of a product, what stays, on which grid, and the bytes of that and of what was rejected") {
+  World w;
+  w.join(10, w.client());
+  for (std::uint32_t i = 1; i <= 4; ++i) w.add_worker(i, 1, "host" + std::to_string(i));
+  const ir::Grid g = grid({4096, 4096}, {512, 512});
+  msg::Explain explain;
+  explain.submit.request = 1;
+  explain.submit.ops = {random(1, g), random(2, g, 8), matmul(3, g, 1, g, 2)};
+  explain.submit.ops.back().attrs = ir::MatmulAttrs{2};
+  explain.submit.holds = {3};
+  w.receive(10, explain);
+  const msg::Explanation told = *w.last<msg::Explanation>(10);
+  REQUIRE_MESSAGE(told.outcome.ok(), told.outcome.message);
+  const auto product = std::find_if(told.ops.begin(), told.ops.end(), [](const msg::OpAccount& op) {
+    return op.op.find("matmul_panels") != std::string::npos;
+  });
+  REQUIRE(product != told.ops.end());
+  REQUIRE(product->choices.size() >= 2);
+  CHECK(product->choices[0].placement.find("KiB moved") != std::string::npos);
+  CHECK(product->choices[0].seconds <= product->choices[1].seconds);
+}
+
 TEST_CASE("a running graph's peaks are of what will be there at once, not of all that it is still to make") {
   World w;
   const msg::Welcome me = w.add_worker(1, 1);

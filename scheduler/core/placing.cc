@@ -34,6 +34,10 @@ class OpPlacer {
     draft.decisions.resize(draft.ops.size());
     for (std::size_t i = 0; i < draft.ops.size(); ++i) {
       for (const ir::OutputSpec& output : draft.ops[i].outputs) made_by_.emplace(output.array, i);
+      if (draft.ops[i].kind == ir::OpKind::kMatmul || draft.ops[i].kind == ir::OpKind::kMatmulPanels) {
+        for (std::size_t operand = 0; operand < 2; ++operand)
+          multiplied_by_.try_emplace(draft.ops[i].operands[operand].array, i, static_cast<int>(operand));
+      }
       // The last explicit user wins; with several, moving to one of them is as good as to another.
       if (draft.ops[i].hint.devices.empty()) continue;
       for (const ir::Operand& operand : draft.ops[i].operands) explicit_user_[operand.array] = i;
@@ -83,10 +87,11 @@ class OpPlacer {
     for (const Known& k : known_arrays) inputs.push_back({&k.source, k.placement});
     TW_ASSIGN(const auto shared, s_.geometries.of(op, std::move(sources)));
     const ir::Geometry& geometry = *shared;
-    TW_TRY(choose_eligible(op));
-    TW_TRY(task_fits(op, geometry));
     std::vector<ir::Placement> wanted;
     if (op.hint.devices.empty()) explicit_wish(op, wanted);
+    if (op.hint.devices.empty() && op.operands.empty() && wanted.empty()) product_wish(op, wanted);
+    TW_TRY(choose_eligible(op));
+    TW_TRY(task_fits(op, geometry));
     TW_ASSIGN(place::Decision decision,
               s_.placer.place({&op, &geometry, inputs, devices_, eligible_, wanted, &s_.speeds, busy_s_}));
     draft_.placements[i] = std::move(decision.placement);
@@ -207,6 +212,30 @@ class OpPlacer {
     }
   }
 
+  // What is made of nothing is made where a product that reads it wants it.
+  void product_wish(const ir::Op& op, std::vector<ir::Placement>& wanted) {
+    for (const ir::OutputSpec& output : op.outputs) {
+      const auto it = multiplied_by_.find(output.array);
+      if (it == multiplied_by_.end()) continue;
+      const auto [user, operand] = it->second;
+      const ir::Op& product = draft_.ops[user];
+      std::vector<Known> known_arrays;
+      std::vector<ir::SourceArray> sources;
+      std::vector<place::Input> inputs;
+      for (const ir::Operand& read : product.operands) known_arrays.push_back(known(read.array));
+      for (const Known& k : known_arrays) {
+        sources.push_back(k.source);
+        inputs.push_back({&k.source, k.placement});
+      }
+      const auto geometry = s_.geometries.of(product, std::move(sources));
+      if (!geometry || !choose_eligible(product)) continue;  // its own turn will tell
+      ir::Placement placement;
+      if (place::wanted_by_product({&product, geometry->get(), inputs, devices_, eligible_, {}}, operand,
+                                   placement))
+        wanted.push_back(std::move(placement));
+    }
+  }
+
   // So that later ops of the plan know who has much to do already. Returns what the busiest device has of this one, in seconds.
   double add_work(const ir::Op& op, const ir::Geometry& geometry, const ir::Placement& placement) {
     if (geometry.point_count() == 0 || devices_.size() < 2) return 0;
@@ -250,6 +279,7 @@ class OpPlacer {
       eligible_;                // all; those that are not drained; those that may run an op
   std::vector<double> busy_s_;  // by device: work of this plan so far
   boost::unordered_flat_map<std::uint64_t, std::size_t> made_by_, explicit_user_;
+  boost::unordered_flat_map<std::uint64_t, std::pair<std::size_t, int>> multiplied_by_;  // op and operand
 };
 
 }  // namespace

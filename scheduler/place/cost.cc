@@ -108,6 +108,16 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
     }
     const double all_steps = static_cast<double>(steps) / static_cast<double>(tried);
     work_s += ir::model_step_ns(geometry, point) * static_cast<double>(steps) * 1e-9;
+    // Partial products that lie apart are summed where the first of them is, or another: each of the others moves once.
+    if (op.kind == ir::OpKind::kMatmulPanels && point[0] > 0) {
+      ir::Index before = point;
+      --before[0];
+      if (const DeviceId there = placement.owner(before); there != here) {
+        const auto bytes = static_cast<double>(geometry.output_bytes_bound());
+        bytes_of_point += bytes / all_steps;
+        in_of_point += seconds(link(request, there, here), bytes, 1) / all_steps;
+      }
+    }
     // Where results go next, if a later user says where it wants them.
     for (const ir::Placement& user : request.wanted) {
       if (user.holds(point, here)) continue;

@@ -84,6 +84,9 @@ ir::PerDim<double> cut_costs(const Request& request) {
     cost[d] = points / static_cast<double>(std::max<std::int64_t>(counts[d], 1)) *
               (1 + 1e-6 * static_cast<double>(d));
   }
+  if (request.op->kind == ir::OpKind::kMatmulPanels && counts[0] > 0)
+    cost[0] += bytes_of({request.op->outputs[0].dtype, request.op->outputs[0].grid}) /
+               static_cast<double>(counts[0]);
   // An operand whose blocks are read all along dimension d is wanted by every device along d.
   std::vector<ir::Geometry::Users> users;
   for (std::size_t i = 0; i < request.inputs.size(); ++i) {

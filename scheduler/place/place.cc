@@ -127,17 +127,19 @@ class Contest {
                    "no policy could place op '" + std::string(ir::name_of(request_.op->kind)) + "'");
     }
     if (candidates_.size() == 1)
-      return Decision{std::move(candidates_[0].placement), candidates_[0].why, 0, {}};
+      return Decision{std::move(candidates_[0].placement), candidates_[0].why, 0, 0, {}};
     score();
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < candidates_.size(); ++i) order.push_back(i);
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return costs_[a].seconds < costs_[b].seconds; });
     Candidate& best = candidates_[order[0]];
-    Decision decision{std::move(best.placement), best.why, costs_[order[0]].seconds, {}};
+    const Estimate& cost = costs_[order[0]];
+    Decision decision{std::move(best.placement), best.why, cost.seconds, cost.moved_bytes, {}};
     for (std::size_t i = 1; i < order.size() && i <= 2; ++i) {
       Candidate& other = candidates_[order[i]];
-      decision.rejected.push_back({std::move(other.placement), other.why, costs_[order[i]].seconds});
+      const Estimate& lost = costs_[order[i]];
+      decision.rejected.push_back({std::move(other.placement), other.why, lost.seconds, lost.moved_bytes});
     }
     return decision;
   }
@@ -192,10 +194,13 @@ void eligible_devices(const ir::Op& op, std::span<const Device> devices, std::ve
 
 Placer::Placer() {
   // In the order in which ties are broken: results live where inputs live.
+  policies_.push_back(product_policy());
+  policies_.push_back(scattered_policy());
   policies_.push_back(aligned_policy());
   policies_.push_back(wanted_policy());
   policies_.push_back(tiled_policy());
   policies_.push_back(balanced_policy());
+  policies_.push_back(product_grids_policy());
   policies_.push_back(following_policy());
 }
 Placer::Placer(std::vector<std::unique_ptr<Policy>> policies) : policies_(std::move(policies)) {}
@@ -208,6 +213,7 @@ Result<Decision> Placer::place(const Request& request) const {
                     op.hint.devices.size() == 1 ? "explicit device"
                     : op.hint.parts.empty()     ? "explicit subset"
                                                 : "explicit mesh",
+                    0,
                     0,
                     {}};
   }

@@ -17,6 +17,9 @@ struct Copy {  // of a block, elsewhere than where it was made
   std::int32_t device = 0;
   std::uint32_t next = kNone;     // of the same block
   std::uint32_t waiters = kNone;  // list of reads
+  std::uint32_t children = kNone,
+                sibling = kNone;  // copies made from this one; the next of those made from the same
+  std::int32_t from = -1;         // device; the block's own
   std::uint32_t uses = 0;
   bool here = false, mapped = false;
 };
@@ -152,22 +155,57 @@ class Run {
     Copy copy;
     copy.block = block;
     copy.device = device;
+    copy.from = owner_[block];
     copy.next = std::exchange(copies_of_[block], it->second);
-    copy.mapped = link(block, device).mapped;
+    copy.mapped = link(copy.from, device).mapped;
     copies_.push_back(copy);
     if (choose_ == nullptr) ++uses_[block];
     if (made_[block]) send(it->second);
     return static_cast<std::uint32_t>(copies_.size() - 1);
   }
-  place::LinkSpeed link(std::uint32_t block, std::int32_t device) const {
-    return place::link_between(m_.devices[static_cast<std::size_t>(owner_[block])],
-                               m_.devices[static_cast<std::size_t>(device)]);
+  place::LinkSpeed link(std::int32_t from, std::int32_t to) const {
+    return place::link_between(m_.devices[static_cast<std::size_t>(from)],
+                               m_.devices[static_cast<std::size_t>(to)]);
+  }
+  // The first copy on each other host is made from the block, or from one such copy of the two that come before it; the
+  // others from the first of their host.
+  void send_by_trees(std::uint32_t block) {
+    const auto host = [&](std::int32_t device) { return m_.devices[static_cast<std::size_t>(device)].host; };
+    std::vector<std::uint32_t> copies;
+    for (std::uint32_t c = copies_of_[block]; c != kNone; c = copies_[c].next) copies.push_back(c);
+    std::sort(copies.begin(), copies.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return copies_[a].device < copies_[b].device; });
+    std::vector<std::uint32_t> leaders, now;
+    for (const std::uint32_t c : copies) {
+      if (host(copies_[c].device) == host(owner_[block])) {
+        now.push_back(c);
+        continue;
+      }
+      const auto leader = std::find_if(leaders.begin(), leaders.end(), [&](std::uint32_t other) {
+        return host(copies_[other].device) == host(copies_[c].device);
+      });
+      if (leader != leaders.end()) {
+        hang(c, *leader);
+        continue;
+      }
+      leaders.push_back(c);
+      if (leaders.size() <= 2)
+        now.push_back(c);
+      else
+        hang(c, leaders[(leaders.size() - 1) / 2 - 1]);
+    }
+    for (const std::uint32_t c : now) send(c);
+  }
+  void hang(std::uint32_t child, std::uint32_t parent) {
+    copies_[child].from = copies_[parent].device;
+    copies_[child].mapped = link(copies_[child].from, copies_[child].device).mapped;
+    copies_[child].sibling = std::exchange(copies_[parent].children, child);
+    ++copies_[parent].uses;
   }
   void send(std::uint32_t index) {
     const Copy& copy = copies_[index];
-    const auto from = static_cast<std::size_t>(owner_[copy.block]),
-               to = static_cast<std::size_t>(copy.device);
-    const place::LinkSpeed speed = link(copy.block, copy.device);
+    const auto from = static_cast<std::size_t>(copy.from), to = static_cast<std::size_t>(copy.device);
+    const place::LinkSpeed speed = link(copy.from, copy.device);
     if (copy.mapped) return event(now_ + kShownLatency * speed.latency_s, index, false);
     const std::int64_t bytes = g_.bytes[copy.block];
     out_.moved_bytes += bytes;
@@ -181,7 +219,8 @@ class Run {
   }
   void arrived(std::uint32_t index) {
     copies_[index].here = true;
-    if (choose_ == nullptr && !copies_[index].mapped) drop_use(copies_[index].block);
+    if (choose_ == nullptr && !copies_[index].mapped) drop_source(copies_[index]);
+    for (std::uint32_t c = copies_[index].children; c != kNone; c = copies_[c].sibling) send(c);
     wake(std::exchange(copies_[index].waiters, kNone));
     dispatch(copies_[index].device);
   }
@@ -219,11 +258,20 @@ class Run {
     if (owner_[block] == device) return drop_use(block);
     Copy& copy = copies_[find(block, device)];
     if (choose_ != nullptr) return drop_use(block);
+    drop_copy_use(copy);
+  }
+  void drop_copy_use(Copy& copy) {
     if (--copy.uses > 0) return;
     if (copy.mapped)
-      drop_use(block);
+      drop_source(copy);
     else
-      places_[static_cast<std::size_t>(device)].bytes -= g_.bytes[block];
+      places_[static_cast<std::size_t>(copy.device)].bytes -= g_.bytes[copy.block];
+  }
+  // What a copy was made from, or is read through.
+  void drop_source(const Copy& copy) {
+    if (copy.from == owner_[copy.block]) return drop_use(copy.block);
+    drop_use(copy.block);  // the owner's waits for all
+    drop_copy_use(copies_[find(copy.block, copy.from)]);
   }
 
   // ---- steps ----
@@ -263,7 +311,10 @@ class Run {
   void made(std::uint32_t t, std::int32_t device) {
     ++out_.tasks;
     made_[t] = true;
-    for (std::uint32_t c = copies_of_[t]; c != kNone; c = copies_[c].next) send(c);
+    if (m_.trees && choose_ == nullptr)
+      send_by_trees(t);
+    else
+      for (std::uint32_t c = copies_of_[t]; c != kNone; c = copies_[c].next) send(c);
     wake(std::exchange(waiters_[t], kNone));
     if (choose_ != nullptr) {
       occupied_s_[static_cast<std::size_t>(device)] -= task_s(t);

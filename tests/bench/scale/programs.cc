@@ -37,7 +37,9 @@ Source Recorder::add(const Source& a, const Source& b) {
   return map({a, b},
              [](TapeBuilder& t, std::span<const TapeValue> v) { return t.binary(TapeOp::kAdd, v[0], v[1]); });
 }
-Source Recorder::matmul(const Source& a, const Source& b) { return push(ir::infer_matmul(a, b)); }
+Source Recorder::matmul(const Source& a, const Source& b, std::int64_t k_parts) {
+  return push(ir::infer_matmul(a, b, k_parts));
+}
 Source Recorder::sum(const Source& a, std::optional<std::vector<int>> axes) {
   return push(ir::infer_reduce(a, ir::ReduceKind::kSum, axes, true));
 }
@@ -71,10 +73,11 @@ Program Recorder::take(std::string name) {
   return std::move(program_);
 }
 
-Program matmul_program(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t block, int devices) {
+Program matmul_program(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t block, int devices,
+                       std::int64_t k_parts) {
   Recorder r;
   const Source a = r.random({m, k}, {block, block}), b = r.random({k, n}, {block, block});
-  r.hold(r.matmul(a, b));
+  r.hold(r.matmul(a, b, k_parts));
   Program out = r.take("matmul");
   // Of a device that multiplies an even share into its own part of C: it reads a face of A and one of B, of which it
   // holds a share already (Irony, Toledo and Tiskin 2004, the two-dimensional case).

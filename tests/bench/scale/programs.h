@@ -22,7 +22,7 @@ class Recorder {
   ir::Source random(const ir::Shape& shape, const ir::Shape& block);
   ir::Source map(std::vector<ir::Source> operands, const ir::BuildTape& build);
   ir::Source add(const ir::Source& a, const ir::Source& b);
-  ir::Source matmul(const ir::Source& a, const ir::Source& b);
+  ir::Source matmul(const ir::Source& a, const ir::Source& b, std::int64_t k_parts = 0);
   ir::Source sum(const ir::Source& a, std::optional<std::vector<int>> axes);
   // Each point reads its block of `a` and `reach` elements on each side of it, along every dimension.
   ir::Source stencil(const ir::Source& a, std::int64_t reach, double flops_per_point);
@@ -40,8 +40,9 @@ class Recorder {
 
 // `devices`: sizes grow with them, so that every device has work for a second or so.
 Program matmul_program(int devices);
-// C is m x n over k, in blocks of `block`, all square.
-Program matmul_program(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t block, int devices);
+// C is m x n over k, in blocks of `block`, all square. `k_parts`: as the user asks for (ir::MatmulAttrs).
+Program matmul_program(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t block, int devices,
+                       std::int64_t k_parts = 0);
 Program reductions_program(int devices);
 Program stencil_program(int devices);
 Program regression_program(int devices);

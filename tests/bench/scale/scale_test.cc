@@ -67,6 +67,34 @@ TEST_CASE("bytes take the time of their link, once a device, and ports serve one
   CHECK(mapped.seconds == doctest::Approx(2 + 1e-6));
 }
 
+TEST_CASE("by trees, a block crosses each host boundary once, and two hosts send on to two each") {
+  const std::uint32_t bytes = 2'500'000'000;  // a second between hosts, half a second between GPUs of one
+  // Made on the first of 8 hosts of 2 devices, read by all.
+  std::vector<Task> tasks{{{}, 1, bytes}};
+  std::vector<std::int32_t> owners{0};
+  for (std::int32_t d = 0; d < 16; ++d) {
+    tasks.push_back({{0}, 1});
+    owners.push_back(d);
+  }
+  const Unrolled g = graph_of(tasks);
+  Machine m = machine_of(16, 2);
+  for (place::Device& d : m.devices) d.kind = place::kCudaKind;
+  const Outcome star = run(g, m, owners);
+  CHECK(star.moved_bytes == 15ll * bytes);
+  CHECK(star.crossing_bytes == 14ll * bytes);
+  CHECK(star.seconds == doctest::Approx(1 + 14.5 + 1).epsilon(1e-3));  // one after the other through one port
+  m.trees = true;
+  const Outcome tree = run(g, m, owners);
+  CHECK(tree.moved_bytes == 15ll * bytes);
+  CHECK(tree.crossing_bytes == 7ll * bytes);
+  CHECK(tree.seconds < 8);
+  // Read in place on each host: copies of the first ones only.
+  for (place::Device& d : m.devices) d.kind = place::kHostKind;
+  const Outcome mapped = run(g, m, owners);
+  CHECK(mapped.moved_bytes == 7ll * bytes);
+  CHECK(mapped.peak_bytes <= star.peak_bytes);
+}
+
 TEST_CASE("what another device waits for is made first") {
   // Block 2 is wanted elsewhere; 0 and 1 are not.
   const Unrolled g = graph_of({{{}, 1}, {{}, 1}, {{}, 1}, {{2}, 3}});
@@ -110,6 +138,27 @@ TEST_CASE("no schedule beats the lower bound, and the core agrees that everythin
       CHECK(ours.seconds <= 1.05 * std::min({dealt.seconds, drawn.seconds, dask.seconds}));
     }
   }
+}
+
+TEST_CASE("products move what SUMMA moves, and in layers of k what 2.5D does") {
+  const Layout gpus{.hosts = 2, .workers_a_host = 4, .kind = place::kCudaKind};
+  constexpr std::int64_t kSide = 8192;
+  const auto moved = [&](std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t parts) {
+    Control control(gpus);
+    const msg::Plan& plan = control.submit(matmul_program(m, n, k, 1024, gpus.devices(), parts));
+    const Unrolled graph = unroll(plan);
+    const Machine& machine = control.machine();
+    const Outcome outcome =
+        run(graph, machine, owners(graph, plan, machine.devices), control.reporter(graph));
+    control.deliver();
+    CHECK(control.graph_done());
+    return static_cast<double>(outcome.moved_bytes) / (8.0 * 1024 * 1024);  // blocks
+  };
+  CHECK(moved(kSide, kSide, kSide, 0) == 4 * 64);          // 2 x 4 devices: 3 |A| + |B|
+  CHECK(moved(kSide, kSide, kSide, 2) == 3 * 64);          // 2 layers of 2 x 2: |A| + |B| + |C|
+  CHECK(moved(2048, 2048, 16 * 1024, 8) == 7 * 4);         // 8 layers of one device: 7 |C|
+  CHECK(moved(2048, 2048, 16 * 1024, 16) == 7 * 4);        // two parts a device: summed there first
+  CHECK(moved(1024, 16 * 1024, 1024, 0) <= 1.01 * 7 * 1);  // B and C stay, A goes everywhere
 }
 
 TEST_CASE("a rule's owners are those of the plan") {

@@ -51,19 +51,24 @@ std::unique_ptr<Policy> tiled_policy();         // contiguous tiles over a near-
 std::unique_ptr<Policy> block_cyclic_policy();  // the same grid, dealt out in turn; not among the defaults
 std::unique_ptr<Policy> wanted_policy();        // as later users with explicit devices want it
 std::unique_ptr<Policy> balanced_policy();      // shares by speed, where equal tiles cannot be even
-std::unique_ptr<Policy> following_policy();     // searches: each point to its inputs, within shares by speed
+std::unique_ptr<Policy> product_policy();       // of a matrix product, A, B or C stays where it is
+std::unique_ptr<Policy>
+product_grids_policy();  // searches: grids of devices for a product, in layers along k too
+std::unique_ptr<Policy>
+scattered_policy();  // partial results are summed by those who have them, a share each
+std::unique_ptr<Policy> following_policy();  // searches: each point to its inputs, within shares by speed
 
 struct Rejected {
   ir::Placement placement;
   std::string_view why;
-  double seconds = 0;
+  double seconds = 0, moved_bytes = 0;
 };
 struct Decision {
   ir::Placement placement;
   std::string_view why;
-  double seconds = 0;              // estimated; 0 where there was no choice
-  double work_s = 0;               // of the device with most of it; the caller's to know
-  std::vector<Rejected> rejected;  // the best two of the others, better first
+  double seconds = 0, moved_bytes = 0;  // estimated; 0 where there was no choice
+  double work_s = 0;                    // of the device with most of it; the caller's to know
+  std::vector<Rejected> rejected;       // the best two of the others, better first
 };
 
 class Placer {
@@ -88,7 +93,8 @@ void eligible_devices(const ir::Op& op, std::span<const Device> devices, std::ve
 // as possible; then the sum of `cut_cost[d] * (parts[d] - 1)` is smallest.
 ir::PerDim<std::int32_t> device_grid(const ir::Shape& counts, std::int64_t devices,
                                      std::span<const double> cut_cost);
-// What a cut across each dimension of the op's space costs, in bytes: the operands that every device along it reads.
+// What a cut across each dimension of the op's space costs, in bytes: the operands that every device along it reads, and
+// partial results that are summed along it later.
 ir::PerDim<double> cut_costs(const Request& request);
 
 // What the user asked for: one device, a subset, or parts of a mesh where their rank is the op's.
@@ -101,11 +107,16 @@ ir::Placement tiled(const ir::Shape& counts, std::span<const DeviceId> devices,
 // False where the operand has no blocks or its rule does not survive the map.
 bool align_with(const Request& request, int operand, ir::Placement& out);
 
+// Where a product, on the device grid that moves the fewest bytes, would like the blocks of an operand that has not been
+// placed: each with one of those that read it. False where its view or its cuts do not allow that.
+bool wanted_by_product(const Request& product, int operand, ir::Placement& out);
+
 struct Estimate {
   // Until the busiest device is done, computing and waiting for bytes, and a little for all traffic; counted from when the
   // device with the least work so far would be free.
   double seconds = 0;
-  double moved_bytes = 0;  // between devices, to where `request.wanted` wants the results included
+  // Between devices, to where `request.wanted` wants the results and for the sum of partial products included.
+  double moved_bytes = 0;
 };
 constexpr std::int64_t kSampledReads = 256;  // at most so many are looked at
 Estimate estimate(const Request& request, const ir::Placement& placement);
