@@ -1,9 +1,11 @@
 #include "live.h"
 
 #include <tilewise/base/text.h>
+#include <tilewise/future.h>
 
 #include <unistd.h>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <map>
 #include <thread>
@@ -14,6 +16,7 @@ namespace {
 using json::value;
 
 constexpr int kGraphsOnTop = 12;
+constexpr auto kLook = std::chrono::milliseconds(250);  // at a graph that is waited for
 
 // Members that are missing, or something else than expected, read as nothing: another version may be at the other end.
 const value* member(const value& v, const char* key) {
@@ -54,6 +57,45 @@ std::string short_id(const std::string& id) {
 std::string name_of(const value& op) {
   const std::string label = text(op, "label");
   return text(op, "kind") + (label.empty() ? "" : " '" + label.substr(0, 40) + "'");
+}
+
+// "; rather than balanced (2x2 tiles over 4 devices) 1.2 ms"
+std::string rejected_text(const value& op) {
+  std::string out;
+  for (const value& other : list(op, "rejected")) {
+    out += out.empty() ? "; rather than " : ", ";
+    append(out, "%s (%s)", text(other, "policy").c_str(), text(other, "placement").c_str());
+    if (number(other, "seconds") > 0) out += " " + seconds_text(number(other, "seconds"));
+  }
+  return out;
+}
+
+// As it is printed: short ids are of this life of the scheduler.
+Result<std::string> full_id(const value& overview, const std::string& id) {
+  std::uint64_t number = 0;
+  const auto [end, bad] = std::from_chars(id.data(), id.data() + id.size(), number);
+  if (bad != std::errc() || end != id.data() + id.size())
+    return error(Errc::kInvalidArgument, "graph '" + printable(id) + "' is no number");
+  if (make_id(0, number) != number) return id;
+  return std::to_string(make_id(static_cast<std::uint32_t>(whole(overview, "term")), number));
+}
+
+// Until it has ended: how it did.
+Status wait_for(const Web& web, const std::string& full, const std::string& label) {
+  const std::string path = "/api/graph?id=" + full + "&first=4294967295";  // no ops
+  for (ProgressBar bar(label);; std::this_thread::sleep_for(kLook)) {
+    TW_ASSIGN(const value told, web.get_json(path));
+    const value* graph = member(told, "summary");
+    if (graph == nullptr) return error(Errc::kUnsupported, "the dashboard tells no summary of " + label);
+    bar({whole(*graph, "done"), whole(*graph, "tasks")});
+    const std::string state = text(*graph, "state");
+    if (state == "running") continue;
+    if (state == "done") return {};
+    if (isatty(STDERR_FILENO) == 1) std::fputs("\n", stderr);  // the bar stands where it was
+    const value* cause = member(*graph, "cause");
+    return error(state == "cancelled" ? Errc::kCancelled : Errc::kTaskFailed,
+                 label + " " + state + ": " + (cause == nullptr ? "" : text(*cause, "message")));
+  }
 }
 
 std::map<long long, double> busy_of(const value* overview) {
@@ -206,7 +248,7 @@ std::string account_text(const json::value& g, const json::value& overview) {
     append(out, "%-44s %9lld %10s %10s %11s %12s  %s\n",
            (std::to_string(whole(op, "position")) + " " + name_of(op)).substr(0, 44).c_str(),
            whole(op, "tasks"), time("predicted_s").c_str(), time("busiest_s").c_str(), time("busy_s").c_str(),
-           bytes(op, "bytes_moved").c_str(), text(op, "why").c_str());
+           bytes(op, "bytes_moved").c_str(), (text(op, "why") + rejected_text(op)).c_str());
   }
   if (number(g, "forgotten") > 0) append(out, "%lld ops are not remembered\n", whole(g, "forgotten"));
   std::map<long long, std::string> names;
@@ -266,7 +308,7 @@ Status arrays(const Web& web, Format format) {
   return {};
 }
 
-Status graph(const Web& web, const std::string& id, Format format) {
+Status graph(const Web& web, const std::string& id, bool wait, Format format) {
   TW_ASSIGN(const value overview, web.get_json("/api/overview"));
   if (id.empty()) {
     if (format == Format::kJson) {
@@ -278,20 +320,17 @@ Status graph(const Web& web, const std::string& id, Format format) {
     std::fputs(out.empty() ? "no graph has run yet\n" : out.c_str(), stdout);
     return {};
   }
-  // As it is printed: short ids are of this life of the scheduler.
-  std::string full = id;
-  for (const value& g : list(overview, "graphs"))
-    if (short_id(text(g, "id")) == id) full = text(g, "id");
-  if (full.find_first_not_of("0123456789") != std::string::npos)
-    return error(Errc::kInvalidArgument, "graph '" + printable(id) + "' is no number");
+  TW_ASSIGN(const std::string full, full_id(overview, id));
+  Status ended;
+  if (wait) ended = wait_for(web, full, "graph " + short_id(full));
   TW_ASSIGN(const std::string body, web.get("/api/graph?id=" + full));
   if (format == Format::kJson) {
     std::puts(body.c_str());
-    return {};
+    return ended;
   }
   boost::system::error_code ec;
   std::fputs(graph_text(boost::json::parse(body, ec)).c_str(), stdout);
-  return {};
+  return ended;
 }
 
 Status explain_past(const Web& web, GraphId graph, Format format) {

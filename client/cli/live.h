@@ -8,8 +8,9 @@ namespace tilewise::cli {
 // A page of text, drawn again and again until interrupted; once if `once`, or if standard output is no terminal.
 Status top(const Web& web, Format format, double interval_s, bool once);
 Status arrays(const Web& web, Format format);
-Status graph(const Web& web, const std::string& id,
-             Format format);  // empty: a list of all that are remembered
+// Empty `id`: a list of all that are remembered. `wait`: until it has ended, with a bar on standard error if that is a
+// terminal; then kCancelled, or what it failed of, is an error.
+Status graph(const Web& web, const std::string& id, bool wait, Format format);
 // What was estimated of the ops of a graph when they were placed, beside what was measured, also when it has ended.
 Status explain_past(const Web& web, GraphId graph, Format format);
 // Prints a link that logs a browser in, once.

@@ -128,7 +128,11 @@ int main(int argc, char** argv) {
   auto* graph_view = app.add_subcommand(
       "graph", "The ops of a graph, running or ended; without a number: all that are known");
   std::string graph_id;
-  graph_view->add_option("GRAPH", graph_id, "Its number");
+  auto* graph_number = graph_view->add_option("GRAPH", graph_id, "Its number");
+  bool graph_wait = false;
+  graph_view
+      ->add_flag("--wait", graph_wait, "Until it has ended, with a progress bar; exit code 1 if it failed")
+      ->needs(graph_number);
   auto* dashboard =
       app.add_subcommand("dashboard", "Print a link that logs a browser in to the dashboard, once");
   std::string role = "operator", token_role;
@@ -169,7 +173,7 @@ int main(int argc, char** argv) {
                           [&](const cli::Web& w) { return cli::arrays(w, format); });
   if (*graph_view)
     return with_dashboard(s, config::Role::kReader,
-                          [&](const cli::Web& w) { return cli::graph(w, graph_id, format); });
+                          [&](const cli::Web& w) { return cli::graph(w, graph_id, graph_wait, format); });
   if (*dashboard) {
     const auto wanted = config::role_of(token_role.empty() ? role : token_role);
     if (!wanted)

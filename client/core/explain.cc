@@ -61,7 +61,7 @@ std::string Explanation::text(bool passes) const {
     for (std::size_t c = 0; c < op.choices.size(); ++c) {
       const msg::ChoiceAccount& choice = op.choices[c];
       out += c == 0 ? "" : c == 1 ? "; rather than " : ", ";
-      out += choice.policy + " (" + choice.placement + ")";
+      append(out, "%s (%s)", choice.policy.c_str(), choice.placement.c_str());
       if (choice.seconds > 0) out += " " + seconds_text(choice.seconds);
     }
     out += "\n";
@@ -94,7 +94,10 @@ std::string Explanation::text(bool passes) const {
   for (std::size_t i = first; i < a.critical.size(); ++i) {
     const msg::CriticalAccount& c = a.critical[i];
     const std::string op = c.op < a.ops.size() ? a.ops[c.op].op : "?";
-    append(out, "  %s %s %s %s\n", op.c_str(), c.what == "moves" ? "waits for bytes to" : "runs on",
+    append(out, "  %s %s %s %s\n", op.c_str(),
+           c.what == "moves"   ? "waits for bytes to"
+           : c.what == "waits" ? "waits for other graphs on"
+                               : "runs on",
            name_of(c.device).c_str(), seconds_text(c.seconds).c_str());
   }
   return out;

@@ -3,6 +3,7 @@
 #include "draft.h"
 #include "graphs.h"
 #include "handlers.h"
+#include "history.h"
 #include "outbox.h"
 
 #include <tilewise/place/simulate.h>
@@ -16,6 +17,7 @@ namespace {
 constexpr std::size_t kMaxDumpBytes = 1 << 20;  // of all passes
 constexpr std::size_t kMaxLinks = 4096, kMaxCritical = 256;
 constexpr std::size_t kMaxOps = 8192;              // told one by one; all are counted
+constexpr std::size_t kMaxBeside = 16;             // graphs that run beside the one that is asked about
 constexpr std::size_t kMaxArrays = 1024;           // of one question
 constexpr std::size_t kMaxArrayDevices = 1 << 20;  // named by the rules of all of them
 
@@ -31,9 +33,17 @@ class Paper {
     std::sort(devices_.begin(), devices_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   }
 
+  // Ops that are added next are of this graph. Only one is asked about: without this, all ops are of that one.
+  void begin(const place::SimGraph& graph, bool asked) {
+    if (graphs_++ > 0) options_.graphs.emplace_back();
+    options_.graphs.back() = graph;
+    if (asked) options_.asked = graphs_ - 1, first_ = ops_.size();
+  }
+
   // `held`: by ArrayId, sorted. All of it outlives this.
   void add(const ir::Op& op, const ir::Placement& placement, const std::vector<std::uint64_t>& held) {
     place::SimOp sim;
+    sim.graph = static_cast<std::uint32_t>(options_.graphs.size() - 1);
     sim.op = &op;
     sim.placement = &placement;
     std::vector<ir::SourceArray> sources;
@@ -59,16 +69,16 @@ class Paper {
 
   void account(msg::Explanation& out) {
     forget_promises();
-    const place::Simulation done = place::simulate(ops_, arrays_, devices_, s_.speeds);
+    const place::Simulation done = place::simulate(ops_, arrays_, devices_, s_.speeds, options_);
     out.simulated = done.complete;
     out.tasks = done.tasks;
     out.steps = done.steps;
     out.flops = done.flops;
     out.seconds = done.seconds;
     out.bound_s = done.bound_s;
-    for (std::size_t i = 0; i < ops_.size(); ++i) {
+    for (std::size_t i = first_; i < ops_.size() && ops_[i].graph == options_.asked; ++i) {
       const place::SimOpResult& from = done.ops[i];
-      msg::OpAccount& op = out.ops[i];
+      msg::OpAccount& op = out.ops[i - first_];
       op.tasks = from.tasks;
       op.steps = from.steps;
       op.flops = from.flops;
@@ -92,10 +102,7 @@ class Paper {
     std::stable_sort(out.links.begin(), out.links.end(),
                      [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
     if (out.links.size() > kMaxLinks) out.links.resize(kMaxLinks);
-    for (const place::SimCritical& c : done.critical) {
-      out.critical.push_back(
-          {static_cast<std::uint32_t>(c.op), c.device, c.moves ? "moves" : "runs", c.seconds});
-    }
+    critical_path(done.critical, out);
     // What is cut is at the beginning: the end is where the time is decided.
     if (out.critical.size() > kMaxCritical)
       out.critical.erase(out.critical.begin(),
@@ -103,6 +110,20 @@ class Paper {
   }
 
  private:
+  // Where other graphs had to go first, the next op of this one waits for them.
+  void critical_path(const std::vector<place::SimCritical>& path, msg::Explanation& out) const {
+    double waits_s = 0;
+    for (const place::SimCritical& c : path) {
+      if (ops_[c.op].graph != options_.asked) {
+        waits_s += c.seconds;
+        continue;
+      }
+      const auto op = static_cast<std::uint32_t>(c.op - first_);
+      if (waits_s > 0) out.critical.push_back({op, c.device, "waits", std::exchange(waits_s, 0)});
+      out.critical.push_back({op, c.device, c.moves ? "moves" : "runs", c.seconds});
+    }
+  }
+
   // A device's load has what running ops are to make, all at once; memory has only what was made. What is on paper is made
   // there, and what others will have made meanwhile nobody knows, but for what is read here.
   void forget_promises() {
@@ -145,6 +166,9 @@ class Paper {
   std::vector<place::SimArray> arrays_;
   std::vector<place::SimOp> ops_;
   boost::unordered_flat_map<std::uint64_t, std::size_t> index_;
+  place::SimOptions options_;
+  std::uint32_t graphs_ = 0;
+  std::size_t first_ = 0;  // op of the graph that is asked about
 };
 
 std::string where(const ir::Placement& placement, double moved_bytes) {
@@ -164,26 +188,57 @@ void cut_ops(msg::Explanation& out) {
   for (msg::CriticalAccount& c : out.critical) c.op -= static_cast<std::uint32_t>(cut);
 }
 
-void explain_graph(const State& s, const GraphRecord& graph, msg::Explanation& out) {
-  Paper paper(s);
-  const std::vector<std::uint64_t> nothing;
-  std::vector<std::uint64_t> held;
+struct Unfinished {
+  const GraphRecord* graph = nullptr;
   std::vector<const OpRecord*> ops;
+  std::vector<std::uint64_t> held;
+};
+
+Unfinished unfinished(const State& s, const GraphRecord& graph) {
+  Unfinished out{&graph, {}, {}};
   for (const OpId id : graph.ops) {
     const OpRecord* op = s.ops.find(id);
     if (op == nullptr || op->finished) continue;  // what a finished op has read may be forgotten
-    ops.push_back(op);
+    out.ops.push_back(op);
     for (const ir::OutputSpec& output : op->op.outputs) {
-      if (s.arrays.at(ArrayId{output.array}).held) held.push_back(output.array);
+      if (s.arrays.at(ArrayId{output.array}).held) out.held.push_back(output.array);
     }
   }
-  std::sort(held.begin(), held.end());
-  for (const OpRecord* op : ops) {
-    paper.add(op->op, op->placement, held);
-    msg::OpAccount& account = out.ops.emplace_back();
-    account.op = plan::describe(op->op, op->position);
-    account.choices.push_back(
-        {std::string(op->decision.why), place::describe(op->placement), op->decision.seconds});
+  std::sort(out.held.begin(), out.held.end());
+  return out;
+}
+
+void account_choices(const State& s, const OpRecord& op, msg::OpAccount& account) {
+  account.op = plan::describe(op.op, op.position);
+  account.choices.push_back(
+      {std::string(op.decision.why), place::describe(op.placement), op.decision.seconds});
+  for (const RejectedView& other : rejected_of(s, op))
+    account.choices.push_back({std::string(other.why), other.placement, other.seconds});
+}
+
+// With all that runs beside it: graphs share the devices, so neither time nor memory is its own.
+void explain_graph(const State& s, const GraphRecord& graph, msg::Explanation& out) {
+  std::vector<GraphId> beside;
+  for (const Session& session : s.sessions) {
+    if (!session.alive) continue;
+    for (const GraphId id : session.running) {
+      if (id != graph.id) beside.push_back(id);
+    }
+  }
+  std::sort(beside.begin(), beside.end());
+  if (beside.size() > kMaxBeside) beside.resize(kMaxBeside);  // the oldest
+  // An op that reads what another graph makes comes after it: ids rise in the order of submissions.
+  beside.insert(std::upper_bound(beside.begin(), beside.end(), graph.id), graph.id);
+  std::vector<Unfinished> all;
+  for (const GraphId id : beside) all.push_back(unfinished(s, s.graphs.at(id)));
+  Paper paper(s);
+  for (const Unfinished& each : all) {
+    const bool asked = each.graph == &graph;
+    paper.begin({each.graph->session, each.graph->weight, each.graph->priority}, asked);
+    for (const OpRecord* op : each.ops) {
+      paper.add(op->op, op->placement, each.held);
+      if (asked) account_choices(s, *op, out.ops.emplace_back());
+    }
   }
   paper.account(out);
   cut_ops(out);

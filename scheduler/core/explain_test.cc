@@ -101,6 +101,66 @@ TEST_CASE("a running graph's peaks are of what will be there at once, not of all
   CHECK(told().bytes_peak >= 2 * 64 * 64 * 8);
 }
 
+TEST_CASE("where graphs run at once, each one's account has the others in it") {
+  World w;
+  w.add_worker(1, 1);
+  w.join(10, w.client());
+  w.join(11, w.client());
+  const auto explain = [&](GraphId graph) {
+    msg::Explain question;
+    question.graph = graph;
+    w.receive(10, question);
+    const msg::Explanation* out = w.last<msg::Explanation>(10);
+    REQUIRE(out->simulated);
+    return *out;
+  };
+  // Both hold their results: 64 blocks of 512 bytes each. A task of either goes in turn.
+  const auto submit = [&](int client) {
+    REQUIRE(w.submit(client, 1, {random(1, kGrid)}, {1}).outcome.ok());
+    return w.log<msg::Plan>(1).back().graph;
+  };
+  const GraphId first = submit(10);
+  const msg::Explanation alone = explain(first);
+  CHECK(alone.devices[0].bytes_peak == 64 * 512);
+  const GraphId second = submit(11);
+  const msg::Explanation shared = explain(first);
+  CHECK(shared.ops.size() == 1);
+  CHECK(shared.tasks == 64);
+  CHECK(shared.devices[0].tasks == 64);
+  CHECK(shared.devices[0].busy_s == doctest::Approx(alone.devices[0].busy_s));
+  CHECK(shared.bound_s == doctest::Approx(alone.bound_s));
+  CHECK(shared.devices[0].bytes_peak == 2 * 64 * 512);
+  CHECK(shared.seconds > 1.9 * alone.seconds);
+  CHECK(explain(second).seconds > 1.9 * alone.seconds);
+  // What it waits for is told as the others' time, not as an op of its own.
+  double critical = 0;
+  bool waits = false;
+  for (const msg::CriticalAccount& c : shared.critical) {
+    CHECK(c.op == 0);
+    critical += c.seconds;
+    waits |= c.what == "waits";
+  }
+  CHECK(waits);
+  CHECK(critical == doctest::Approx(shared.seconds));
+  w.core.check_invariants();
+}
+
+TEST_CASE("a graph that reads what another is still making waits for it on paper, too") {
+  World w;
+  w.add_worker(1, 1);
+  w.join(10, w.client());
+  REQUIRE(w.submit(10, 1, {random(1, kGrid)}, {1}).outcome.ok());
+  REQUIRE(w.submit(10, 2, {map(2, kGrid, {1})}, {2}).outcome.ok());
+  msg::Explain question;
+  question.graph = w.log<msg::Plan>(1).back().graph;
+  w.receive(10, question);
+  const msg::Explanation told = *w.last<msg::Explanation>(10);
+  REQUIRE(told.simulated);
+  REQUIRE(told.ops.size() == 1);
+  CHECK(told.ops[0].begin_s > 0);
+  CHECK(told.seconds > told.bound_s);
+}
+
 TEST_CASE("what would be refused is explained with its reason") {
   World w;
   w.join(10, w.client());  // no worker

@@ -1,5 +1,6 @@
 #include "history.h"
 
+#include "draft.h"
 #include "graphs.h"
 #include "state.h"
 
@@ -41,6 +42,23 @@ std::vector<SourceOp> source_of(const State& s, const std::vector<ir::Op>& ops) 
     out.push_back(std::move(source));
   }
   return out;
+}
+
+std::vector<std::vector<RejectedView>> rejected_of(const State& s, const Draft& draft) {
+  std::vector<std::vector<RejectedView>> out;
+  if (!kept(s)) return out;
+  out.resize(std::min(draft.decisions.size(), kMaxRejectedOps));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    for (const place::Rejected& other : draft.decisions[i].rejected)
+      out[i].push_back({other.why, place::describe(other.placement), other.seconds});
+  }
+  return out;
+}
+
+std::span<const RejectedView> rejected_of(const State& s, const OpRecord& op) {
+  const auto it = s.history.graphs.find(op.graph);
+  if (it == s.history.graphs.end() || op.position >= it->second.rejected.size()) return {};
+  return it->second.rejected[op.position];
 }
 
 void remember_graph(State& s, const GraphRecord& graph, PastGraph past) {

@@ -5,9 +5,11 @@
 
 #include <deque>
 #include <map>
+#include <span>
 
 namespace tilewise::scheduler {
 
+struct Draft;
 struct State;
 struct GraphRecord;
 struct OpRecord;
@@ -16,15 +18,17 @@ struct Peer;
 constexpr std::size_t kMaxPastOps = 65'536;   // of all graphs
 constexpr std::size_t kMaxSourceOps = 4'096;  // of one graph
 constexpr std::size_t kMaxLostPeers = 64;
-constexpr std::size_t kMaxPeakGraphs = 64;  // running at once: of more, no peaks are kept
-constexpr std::size_t kMaxAffected = 16;    // dependents named of one failure
+constexpr std::size_t kMaxPeakGraphs = 64;      // running at once: of more, no peaks are kept
+constexpr std::size_t kMaxAffected = 16;        // dependents named of one failure
+constexpr std::size_t kMaxRejectedOps = 4'096;  // of one graph, whose rejected placements are kept
 
 struct PastGraph {
   GraphSummary summary;  // while it runs: only what does not change
   std::vector<SourceOp> source;
   std::uint32_t source_count = 0;
   std::vector<PassCount> passes;
-  std::vector<OpView> ops;  // retired ones, in the order in which they went
+  std::vector<std::vector<RejectedView>> rejected;  // by position
+  std::vector<OpView> ops;                          // retired ones, in the order in which they went
   std::uint32_t forgotten = 0;
   std::vector<DevicePeak> peaks;  // by device; while it ran
   bool alone = true;              // no other graph ran meanwhile
@@ -39,6 +43,9 @@ struct History {
 };
 
 std::vector<SourceOp> source_of(const State& s, const std::vector<ir::Op>& ops);
+// What else was thought of for each op of it.
+std::vector<std::vector<RejectedView>> rejected_of(const State& s, const Draft& draft);
+std::span<const RejectedView> rejected_of(const State& s, const OpRecord& op);
 void remember_graph(State& s, const GraphRecord& graph, PastGraph past);
 void remember_end(State& s, const GraphRecord& graph);
 void remember_op(State& s, const OpRecord& op);  // about to be forgotten

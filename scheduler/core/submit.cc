@@ -162,6 +162,7 @@ void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft
             Answer& answer) {
   for (const plan::PassReport& pass : draft.passes)
     past.passes.push_back({pass.name, static_cast<std::uint32_t>(pass.ops)});
+  past.rejected = rejected_of(s, draft);
   s.next_array = draft.next_array;
   const GraphId id{make_id(s.options.term, s.next_graph++)};
   GraphRecord& graph = s.graphs.insert(id, {});

@@ -275,7 +275,7 @@ View link_list(const State& s) {
 
 }  // namespace
 
-OpView view_of(const State&, const OpRecord& op) {
+OpView view_of(const State& s, const OpRecord& op) {
   OpView out;
   out.id = op.id;
   out.position = op.position;
@@ -293,6 +293,8 @@ OpView view_of(const State&, const OpRecord& op) {
   out.ended = op.ended;
   out.predicted_s = op.decision.seconds;
   out.why = op.decision.why;
+  const std::span<const RejectedView> rejected = rejected_of(s, op);
+  out.rejected.assign(rejected.begin(), rejected.end());
   for (const OpShare& share : op.shares) {
     const double busy = static_cast<double>(share.busy_ns) * 1e-9;
     out.busy_s += busy;

@@ -71,6 +71,50 @@ TEST_CASE("a graph is seen from its submission to beyond its end") {
   CHECK(overview(w).graphs.at(0).id == id);
 }
 
+TEST_CASE("the placements that were rejected are told while a graph runs, and after its end") {
+  World w = watched();
+  const msg::Welcome worker = w.add_worker(1, 4);
+  w.join(10, w.client());
+  const ir::Grid big = grid({4096, 4096}, {512, 512});
+  msg::Explain before;
+  before.submit = {1, 0, {random(1, big), map(2, big, {1}), matmul(3, big, 2, big, 2)}, {3}};
+  w.receive(10, before);
+  const msg::Explanation planned = *w.last<msg::Explanation>(10);
+  REQUIRE(w.submit(10, 1, before.submit.ops, {3}).outcome.ok());
+  const msg::Plan plan = w.log<msg::Plan>(1).back();
+  const auto check = [&](bool retired) {
+    std::size_t told = 0;
+    const GraphView view = seen<GraphView>(w, GraphRequest{plan.graph});
+    const std::vector<OpView>& ops = view.ops;
+    REQUIRE(ops.size() == planned.ops.size());
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      REQUIRE(ops[i].rejected.size() + 1 == planned.ops[i].choices.size());
+      for (std::size_t r = 0; r < ops[i].rejected.size(); ++r, ++told) {
+        const msg::ChoiceAccount& same = planned.ops[i].choices[r + 1];
+        CHECK(ops[i].rejected[r].why == same.policy);
+        CHECK(ops[i].rejected[r].placement == same.placement);
+        CHECK(ops[i].rejected[r].seconds == same.seconds);
+        CHECK(ops[i].rejected[r].seconds >= ops[i].predicted_s);
+      }
+    }
+    CHECK_MESSAGE(told > 0, "nothing was compared");
+    CHECK(view.summary.running == !retired);
+  };
+  check(false);
+  msg::Explain running;
+  running.graph = plan.graph;
+  w.receive(10, running);
+  for (std::size_t i = 0; i < planned.ops.size(); ++i)
+    CHECK(w.last<msg::Explanation>(10)->ops[i].choices == planned.ops[i].choices);
+  for (const msg::PlannedOp& op : plan.ops) {
+    for (const DeviceId device : worker.devices)
+      w.receive(1, msg::Progress{0, {{op.id, device, op.placement.owned_count(device), 0}}, {}, {}, {}});
+  }
+  w.receive(10, msg::ReleaseArrays{{3}});
+  check(true);
+  w.core.check_invariants();
+}
+
 TEST_CASE("only the last graphs are remembered") {
   World w = watched();
   w.add_worker(1, 1);

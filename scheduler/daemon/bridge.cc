@@ -5,6 +5,11 @@
 #include <algorithm>
 
 namespace tilewise::scheduler {
+namespace {
+
+constexpr const char* kBusy = "others are asking; ask again";
+
+}  // namespace
 
 void Bridge::view(ViewRequest request, std::function<void(View, TimeNs)> answer) {
   loop_.post([this, request, answer = std::move(answer)] {
@@ -30,12 +35,17 @@ void Bridge::release(ArrayId array) {
 
 void Bridge::explain(GraphId graph, std::function<void(msg::Explanation)> answer) {
   loop_.post([this, graph, answer = std::move(answer)] {
+    const Conn to = conn();
     msg::Explain question;
     question.graph = graph;
     question.submit.request = ++last_;
+    if (explaining_.size() == kMaxWaiting) {
+      msg::Explanation none;
+      none.outcome = {Errc::kUnavailable, kBusy};
+      return answer(std::move(none));
+    }
     explaining_.push_back({last_, answer});
-    if (explaining_.size() > kMaxWaiting) explaining_.pop_front();
-    server_.push(Received{conn(), std::move(question)});
+    server_.push(Received{to, std::move(question)});
   });
 }
 
@@ -50,13 +60,11 @@ void Bridge::drain(WorkerId worker, bool on) {
 template <class Reply, class Question>
 void Bridge::collect(std::deque<Collecting<Reply>>& all, Question question,
                      std::function<void(Result<std::vector<Reply>>)> answer) {
+  const Conn to = conn();
+  if (all.size() == kMaxWaiting) return answer(error(Errc::kUnavailable, kBusy));
   question.nonce = ++last_;
   all.push_back({last_, {}, std::move(answer)});
-  if (all.size() > kMaxWaiting) {
-    all.front().answer(error(Errc::kUnavailable, "others are asking all workers; ask again"));
-    all.pop_front();
-  }
-  server_.push(Received{conn(), std::move(question)});
+  server_.push(Received{to, std::move(question)});
 }
 
 void Bridge::trace(msg::TraceRequest request,
@@ -70,8 +78,10 @@ void Bridge::blocks(msg::BlocksRequest request,
 }
 
 Conn Bridge::conn() {
-  if (!conn_ || !server_.has(conn_))
-    conn_ = server_.join_local("dashboard", [this](const msg::Message& m) { receive(m); });
+  if (conn_ && server_.has(conn_)) return conn_;
+  // What was asked over one that was closed is not answered any more.
+  explaining_.clear(), tracing_.clear(), locating_.clear();
+  conn_ = server_.join_local("dashboard", [this](const msg::Message& m) { receive(m); });
   return conn_;
 }
 

@@ -33,7 +33,7 @@ class Bridge final : public dashboard::Source {
     std::vector<Reply> replies;
     std::function<void(Result<std::vector<Reply>>)> answer;
   };
-  static constexpr std::size_t kMaxWaiting = 8;  // of each kind; the oldest are given up
+  static constexpr std::size_t kMaxWaiting = 8;  // of each kind; more are refused
 
   // What follows runs on the loop's thread.
   Conn conn();  // joins when it is needed first

@@ -70,26 +70,33 @@ template <class T> array numbers(const T& all) {
 }
 
 object op(const scheduler::OpView& o) {
-  return {{"id", id_text(o.id.value)},
-          {"position", o.position},
-          {"kind", ir::name_of(o.kind)},
-          {"label", utf8(o.label)},
-          {"fused", o.fused},
-          {"inputs", numbers(o.inputs)},
-          {"reads_earlier", o.reads_earlier},
-          {"tasks", o.tasks},
-          {"done", o.done},
-          {"failed", o.failed},
-          {"bytes", o.bytes},
-          {"finished", o.finished},
-          {"began", seconds(o.began)},
-          {"ended", seconds(o.ended)},
-          {"predicted_s", o.predicted_s},
-          {"why", utf8(o.why)},
-          {"busy_s", o.busy_s},
-          {"busiest_s", o.busiest_s},
-          {"bytes_moved", o.bytes_moved},
-          {"shares", shares(o.shares)}};
+  return {
+      {"id", id_text(o.id.value)},
+      {"position", o.position},
+      {"kind", ir::name_of(o.kind)},
+      {"label", utf8(o.label)},
+      {"fused", o.fused},
+      {"inputs", numbers(o.inputs)},
+      {"reads_earlier", o.reads_earlier},
+      {"tasks", o.tasks},
+      {"done", o.done},
+      {"failed", o.failed},
+      {"bytes", o.bytes},
+      {"finished", o.finished},
+      {"began", seconds(o.began)},
+      {"ended", seconds(o.ended)},
+      {"predicted_s", o.predicted_s},
+      {"why", utf8(o.why)},
+      {"rejected",
+       list(
+           o.rejected,
+           [](const scheduler::RejectedView& r) {
+             return object{{"policy", utf8(r.why)}, {"placement", utf8(r.placement)}, {"seconds", r.seconds}};
+           })},
+      {"busy_s", o.busy_s},
+      {"busiest_s", o.busiest_s},
+      {"bytes_moved", o.bytes_moved},
+      {"shares", shares(o.shares)}};
 }
 
 object array_object(const scheduler::ArrayView& a) {

@@ -24,6 +24,7 @@ struct Copy {
   Index device = 0, home = kNone;  // home: the owner's copy; kNone: this is it
   std::int64_t uses = 0;           // reads here, and at home one for each copy elsewhere
   bool ready = false, requested = false, mapped = false, in_memory = false, keeps = false;
+  bool asked = false;                  // the graph that is asked about was the first to want it
   Index made_by = kNone;               // record
   double chain_s = 0;                  // longest chain of steps behind it
   Index next = kNone;                  // of the same block
@@ -56,16 +57,23 @@ struct Event {
   bool operator<(const Event& other) const { return at != other.at ? at > other.at : number > other.number; }
 };
 
-struct Place {  // a device while the plan runs
-  Device device;
-  bool client = false;
+struct Queue {                              // of one graph on one device
   struct Share {                            // of one op, in plan order
     std::size_t op = 0, next = 0, end = 0;  // tasks
   };
   std::vector<Share> shares;
   std::size_t front = 0;  // first share not expanded to its end
-  std::int32_t live = 0, eager = 0, free_streams = 1;
+  std::int32_t live = 0, eager = 0;
   std::deque<Index> ready;
+};
+
+struct Place {  // a device while the plan runs
+  Device device;
+  bool client = false;
+  std::int32_t free_streams = 1;
+  std::vector<Queue> queues;           // by graph
+  std::map<SessionId, double> served;  // seconds by weight
+  std::size_t turn = 0;
   Index last_record = kNone;
   std::int64_t bytes = 0;
   double sends_until = 0, receives_until = 0;
@@ -101,17 +109,20 @@ class Run {
       const double all = static_cast<double>(points) * static_cast<double>(op.geometry->steps(middle));
       result.steps = static_cast<std::int64_t>(std::min(all, 1e15));
       result.flops = op.geometry->flops(middle) * static_cast<double>(points);
+      steps += static_cast<double>(result.steps);
+      if (!asked(o)) continue;
       out_.tasks += result.tasks;
       out_.steps += result.steps;
       out_.flops += result.flops;
-      steps += static_cast<double>(result.steps);
     }
     return steps <= static_cast<double>(options_.max_steps);
   }
 
   void run() {
     if (!build()) return;
-    for (Index p = 0; p < static_cast<Index>(places_.size()); ++p) expand(p);
+    for (Index p = 0; p < static_cast<Index>(places_.size()); ++p) {
+      for (std::uint32_t g = 0; g < options_.graphs.size(); ++g) expand(p, g);
+    }
     for (const Index copy : fetched_) request(copy);
     for (Index p = 0; p < static_cast<Index>(places_.size()); ++p) dispatch(p);
     while (!events_.empty()) {
@@ -127,11 +138,17 @@ class Run {
   }
 
  private:
+  bool asked(std::size_t op) const { return ops_[op].graph == options_.asked; }
+  Queue& queue_of(const Task& task) {
+    return places_[static_cast<std::size_t>(task.device)].queues[ops_[task.op].graph];
+  }
+
   Index add_place(const Device& device, bool client) {
     places_.push_back({});
     places_.back().device = device;
     places_.back().client = client;
     places_.back().free_streams = std::max(1, device.streams);
+    places_.back().queues.resize(options_.graphs.size());
     places_.back().bytes = device.load_bytes;
     place_of_[device.id] = static_cast<Index>(places_.size() - 1);
     return static_cast<Index>(places_.size() - 1);
@@ -175,6 +192,7 @@ class Run {
     return made;
   }
   Index add(Copy copy) {
+    copy.asked = for_asked_;
     copies_.push_back(std::move(copy));
     return static_cast<Index>(copies_.size() - 1);
   }
@@ -197,6 +215,7 @@ class Run {
     }
     for (std::size_t o = 0; o < ops_.size(); ++o) {
       const SimOp& op = ops_[o];
+      for_asked_ = asked(o);
       if (op.geometry == nullptr) {
         if (op.inputs.empty()) continue;  // kProvide: its blocks exist
         const Index client = place(op.to);
@@ -231,11 +250,10 @@ class Run {
       for (const ir::Read& read : reads_) ++at_(copy_at(op.inputs[read.operand], read.block, here)).uses;
     }
     for (const std::size_t array : op.outputs) task.outputs.push_back(copy_at(array, task.point, here));
-    Place& there = places_[static_cast<std::size_t>(here)];
-    if (there.shares.empty() || there.shares.back().op != o)
-      there.shares.push_back({o, tasks_.size(), tasks_.size()});
+    std::vector<Queue::Share>& shares = queue_of(task).shares;
+    if (shares.empty() || shares.back().op != o) shares.push_back({o, tasks_.size(), tasks_.size()});
     tasks_.push_back(std::move(task));
-    ++there.shares.back().end;
+    ++shares.back().end;
     return true;
   }
 
@@ -284,16 +302,19 @@ class Run {
       took = speed.bytes_per_s > 0 ? static_cast<double>(c.bytes) / speed.bytes_per_s : 0;
       from.sends_until = to.receives_until = start + took;
     }
-    SimLink& total = links_[{from.device.id, to.device.id}];
-    total.mapped = c.mapped;
-    ++total.blocks;
-    total.bytes += c.bytes;
-    total.busy_s += took;
+    if (c.asked) {
+      SimLink& total = links_[{from.device.id, to.device.id}];
+      total.mapped = c.mapped;
+      ++total.blocks;
+      total.bytes += c.bytes;
+      total.busy_s += took;
+    }
     events_.push({start + took + (c.mapped ? 0.1 : 1) * speed.latency_s, ++number_, false, copy});
   }
   void arrived(Index copy) {
     Copy& c = at_(copy);
     c.ready = true;
+    if (c.asked) end_s_ = now_;
     c.made_by = at_(c.home).made_by;
     c.chain_s = at_(c.home).chain_s;
     if (!c.mapped) discharge(c.home);
@@ -309,15 +330,16 @@ class Run {
 
   // ---- tasks ----
 
-  // As workers do (worker/core/tasks.cc): ops in order, a window of tasks at a time ...
-  void expand(Index p) {
-    Place& here = places_[static_cast<std::size_t>(p)];
+  // As workers do (worker/core/tasks.cc): ops in order, a window of tasks of each graph at a time ...
+  void expand(Index p, std::uint32_t graph) {
     for (;;) {
-      while (here.front < here.shares.size() && here.shares[here.front].next == here.shares[here.front].end)
-        ++here.front;
-      if (here.front == here.shares.size() || here.live - here.eager >= options_.window) return;
-      const auto t = static_cast<Index>(here.shares[here.front].next++);
-      ++here.live;
+      Queue& queue = places_[static_cast<std::size_t>(p)].queues[graph];
+      while (queue.front < queue.shares.size() &&
+             queue.shares[queue.front].next == queue.shares[queue.front].end)
+        ++queue.front;
+      if (queue.front == queue.shares.size() || queue.live - queue.eager >= options_.window) return;
+      const auto t = static_cast<Index>(queue.shares[queue.front].next++);
+      ++queue.live;
       const Task& task = tasks_[static_cast<std::size_t>(t)];
       const SimOp& op = ops_[task.op];
       const ir::Index point = op.geometry->point(task.point);
@@ -332,23 +354,23 @@ class Run {
   // ... but first those tasks of later ops that have all they read, now that this copy has come.
   void use(Index copy) {
     const Index p = at_(copy).device;
-    Place& here = places_[static_cast<std::size_t>(p)];
     for (const std::size_t op : readers_[at_(copy).array]) {
-      const auto share = std::lower_bound(here.shares.begin(), here.shares.end(), op,
-                                          [](const Place::Share& s, std::size_t o) { return s.op < o; });
-      if (share == here.shares.end() || share->op != op) continue;
-      const bool front = share - here.shares.begin() <= static_cast<std::ptrdiff_t>(here.front);
+      Queue& queue = places_[static_cast<std::size_t>(p)].queues[ops_[op].graph];
+      const auto share = std::lower_bound(queue.shares.begin(), queue.shares.end(), op,
+                                          [](const Queue::Share& s, std::size_t o) { return s.op < o; });
+      if (share == queue.shares.end() || share->op != op) continue;
+      const bool front = share - queue.shares.begin() <= static_cast<std::ptrdiff_t>(queue.front);
       while (share->next < share->end &&
-             (front ? here.live < 3 * options_.window : here.eager < options_.window) &&
+             (front ? queue.live < 3 * options_.window : queue.eager < options_.window) &&
              all_here(static_cast<Index>(share->next))) {
         const auto t = static_cast<Index>(share->next++);
         Task& task = tasks_[static_cast<std::size_t>(t)];
         task.eager = !front;
         task.ready_s = now_;
         task.ready_by = copy;
-        ++here.live;
-        here.eager += task.eager ? 1 : 0;
-        here.ready.push_front(t);
+        ++queue.live;
+        queue.eager += task.eager ? 1 : 0;
+        queue.ready.push_front(t);
       }
     }
   }
@@ -376,14 +398,32 @@ class Run {
     }
     task.ready_s = now_;
     task.ready_by = came;
-    Place& here = places_[static_cast<std::size_t>(task.device)];
-    came == kNone ? here.ready.push_back(t) : here.ready.push_front(t);
+    std::deque<Index>& ready = queue_of(task).ready;
+    came == kNone ? ready.push_back(t) : ready.push_front(t);
+  }
+  // Sessions by what they have had for their weight; of one session, by priority; else in turn.
+  Queue* next_queue(Place& here) {
+    Queue* best = nullptr;
+    std::size_t best_at = 0;
+    for (std::size_t i = 0; i < here.queues.size(); ++i) {
+      const std::size_t at = (here.turn + i) % here.queues.size();
+      if (here.queues[at].ready.empty()) continue;
+      const SimGraph &mine = options_.graphs[at], &other = options_.graphs[best_at];
+      if (best != nullptr && !(here.served[mine.session] < here.served[other.session]) &&
+          !(mine.session == other.session && mine.priority > other.priority))
+        continue;
+      best = &here.queues[at], best_at = at;
+    }
+    if (best != nullptr) here.turn = best_at + 1;
+    return best;
   }
   void dispatch(Index p) {
     Place& here = places_[static_cast<std::size_t>(p)];
-    while (here.free_streams > 0 && !here.ready.empty()) {
-      const Index t = here.ready.front();
-      here.ready.pop_front();
+    while (here.free_streams > 0) {
+      Queue* queue = next_queue(here);
+      if (queue == nullptr) return;
+      const Index t = queue->ready.front();
+      queue->ready.pop_front();
       --here.free_streams;
       start(t);
     }
@@ -420,7 +460,9 @@ class Run {
     result.begin_s = result.busy_s == 0 ? now_ : std::min(result.begin_s, now_);
     result.end_s = std::max(result.end_s, record.end_s);
     result.busy_s += took;
-    if (static_cast<std::size_t>(task.device) < out_.devices.size())
+    const SimGraph& graph = options_.graphs[op.graph];
+    here.served[graph.session] += took / std::max<std::uint32_t>(1, graph.weight);
+    if (asked(task.op) && static_cast<std::size_t>(task.device) < out_.devices.size())
       out_.devices[static_cast<std::size_t>(task.device)].busy_s += took;
     events_.push({record.end_s, ++number_, true, t});
   }
@@ -455,10 +497,11 @@ class Run {
     if (++task.next < task.steps) {
       consider(t, kNone);
     } else {
-      if (static_cast<std::size_t>(p) < out_.devices.size())
+      if (asked(task.op) && static_cast<std::size_t>(p) < out_.devices.size())
         ++out_.devices[static_cast<std::size_t>(p)].tasks;
-      --here.live;
-      here.eager -= task.eager ? 1 : 0;
+      Queue& queue = queue_of(task);
+      --queue.live;
+      queue.eager -= task.eager ? 1 : 0;
       for (const Index output : task.outputs) {
         Copy& c = at_(output);
         c.ready = true;
@@ -469,8 +512,8 @@ class Run {
         use(output);
         let_go(output);
       }
-      longest_s_ = std::max(longest_s_, task.chain_s);
-      expand(p);
+      if (asked(task.op)) longest_s_ = std::max(longest_s_, task.chain_s), end_s_ = now_;
+      expand(p, op.graph);
     }
     dispatch(p);
   }
@@ -487,10 +530,11 @@ class Run {
     Index last = kNone;
     double busy_s = 0, streams = 0;
     for (std::size_t r = 0; r < records_.size(); ++r) {
+      if (!asked(records_[r].op)) continue;
       if (last == kNone || records_[r].end_s > records_[static_cast<std::size_t>(last)].end_s)
         last = static_cast<Index>(r);
     }
-    out_.seconds = now_;
+    out_.seconds = end_s_;
     for (std::size_t p = 0; p < out_.devices.size(); ++p) {
       out_.devices[p].bytes_after = places_[p].bytes;
       busy_s += out_.devices[p].busy_s;
@@ -503,7 +547,7 @@ class Run {
       out_.links.back().to = ends.second;
     }
     for (const Copy& c : copies_) {
-      if (c.home == kNone || !c.requested) continue;
+      if (c.home == kNone || !c.requested || !c.asked) continue;
       moved_of_array_[c.array] += c.bytes;
     }
     for (std::size_t o = 0; o < ops_.size(); ++o) {
@@ -546,7 +590,8 @@ class Run {
   const Speeds& speeds_;
   const SimOptions& options_;
   Simulation& out_;
-  double now_ = 0, longest_s_ = 0;
+  double now_ = 0, longest_s_ = 0, end_s_ = 0;
+  bool for_asked_ = false;      // copies that are added now
   std::int64_t looked_at_ = 0;  // steps and reads
   std::int64_t number_ = 0;
   std::vector<Place> places_;  // those given, then clients

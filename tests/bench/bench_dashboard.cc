@@ -1,8 +1,8 @@
 // What the dashboard costs: CPU time of the whole cluster a task, with nobody watching, and with a scripted reader that
 // follows every view, each beside a cluster without a dashboard. Then, where Node and Chromium are there, how
-// smooth the timeline is on the trace of a real run of a million tasks.
+// smooth the timeline is on the trace of a real run of a million tasks, and how long the page takes to open beside one.
 //
-//   bench_dashboard --json FILE [--quick] [--only cost|page]
+//   bench_dashboard --json FILE [--quick] [--only cost|page|open]
 #include <tilewise/config/role.h>
 #include <tilewise/json/json.h>
 #include <tilewise/net/address.h>
@@ -32,7 +32,7 @@ namespace websocket = boost::beast::websocket;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// Follows the overview, the graph that runs, the arrays and the log, as fast as they are told.
+// Follows the overview, the graph that runs, all arrays and the first of them, links and the log, as fast as they are told.
 class Reader {
  public:
   explicit Reader(const Cluster& cluster) : ws_(io_) {
@@ -57,23 +57,28 @@ class Reader {
  private:
   void read() {
     error_code ec;
-    for (std::string watched; !ec;) {
+    for (std::string watched, array; !ec;) {
       boost::beast::flat_buffer buffer;
       ws_.read(buffer, ec);
       if (ec) return;
       const std::string text = boost::beast::buffers_to_string(buffer.data());
       ++messages_;
       bytes_ += static_cast<std::int64_t>(text.size());
+      if (const json::value all =
+              text.starts_with("{\"view\":\"arrays\"") ? boost::json::parse(text) : nullptr;
+          all.is_object() && !all.at("arrays").as_array().empty())
+        array = all.at("arrays").as_array()[0].at("id").as_string().c_str();
       if (!text.starts_with("{\"view\":\"overview\"")) continue;
       std::string running;
       const json::value overview = boost::json::parse(text);
       for (const json::value& graph : overview.at("graphs").as_array()) {
         if (graph.at("state") == "running") running = graph.at("id").as_string().c_str();
       }
-      if (!watched.empty() && running == watched) continue;
-      watched = running.empty() ? "none" : running;
+      if (running + " " + array == watched) continue;
+      watched = running + " " + array;
       const std::string wish =
-          R"({"watch":[{"view":"overview"},{"view":"arrays"},{"view":"log"})" +
+          R"({"watch":[{"view":"overview"},{"view":"arrays"},{"view":"links"},{"view":"log"})" +
+          (array.empty() ? std::string() : R"(,{"view":"array","id":")" + array + "\"}") +
           (running.empty() ? std::string() : R"(,{"view":"graph","id":")" + running + "\"}") + "]}";
       ws_.write(asio::buffer(wish), ec);
     }
@@ -174,7 +179,33 @@ void bench_page(const Settings& settings, Report& report) {
       33);
 }
 
-const std::vector<Part> kParts = {{"cost", bench_cost}, {"page", bench_page}};
+// From the page's address to live figures, while graphs of a million tasks run one after the other.
+void bench_open(const Settings& settings, Report& report) {
+  const std::string folder = BENCH_BROWSER;
+  const Cluster cluster("256MiB", {}, true);
+  const Session session = cluster.session();
+  const int times = settings.quick ? 3 : 9;
+  std::jthread work([&](const std::stop_token& enough) {
+    while (!enough.stop_requested()) cost_of(cluster, session, 500'000);
+  });
+  const testing::Ran ran =
+      testing::run({folder + "/run.sh", folder + "/open.mjs", "--link", cluster.tool({"dashboard"}).output,
+                    "--devices", std::to_string(session.devices().size()), "--times", std::to_string(times)},
+                   {}, std::chrono::seconds(200));
+  work.request_stop();
+  if (ran.code == 77) return report.note("the page was not opened: " + ran.output);
+  const std::size_t at = ran.output.rfind("{\"");
+  if (ran.code != 0 || at == std::string::npos) throw std::runtime_error(ran.output + ran.errors);
+  const json::value said = boost::json::parse(ran.output.substr(at));
+  std::vector<double> open_ms;
+  for (const json::value& ms : said.at("open_ms").as_array()) open_ms.push_back(ms.to_number<double>());
+  if (said.at("ran").to_number<int>() < times / 2)
+    throw std::runtime_error("too little ran meanwhile: " + ran.output);
+  report.at_most({.metric = "page open while a million tasks run", .value = median(open_ms), .unit = "ms"},
+                 1000);
+}
+
+const std::vector<Part> kParts = {{"cost", bench_cost}, {"page", bench_page}, {"open", bench_open}};
 
 }  // namespace
 }  // namespace tilewise::bench

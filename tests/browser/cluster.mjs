@@ -89,7 +89,7 @@ export class Cluster {
   async api(path) {
     const ask = () => fetch(`${this.base}/api/${path}`, { headers: { Authorization: `Bearer ${this.key}` } });
     let answer = await ask();
-    for (let tries = 0; answer.status === 503 && tries < 50; ++tries) {  // the page is collecting a trace just now
+    for (let tries = 0; [503, 504].includes(answer.status) && tries < 50; ++tries) {  // the page asks just now, or the machine is very busy
       await pause(200);
       answer = await ask();
     }

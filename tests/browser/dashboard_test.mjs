@@ -163,10 +163,18 @@ async function tests() {
   await check("errors: the root cause and what depended on it", async () => {
     await show("clients");
     await says("/nowhere/at/all");
-    await says("ops did not complete because of it");
+    await says("did not complete because of it");
     await page.run("(() => { const s = document.getElementById('log-search'); s.value = 'graph ended'; s.dispatchEvent(new Event('input')); })()");
     await says("1 of the last");
     await says("graph ended early");
+    // Its number is the page's, and leads there; the whole one is found too.
+    const [, long] = /#\/graph\/(\d+)/.exec(await page.run("document.querySelector('[aria-label=Log] a').getAttribute('href')"));
+    const short = String(BigInt(long) & ((1n << 40n) - 1n));
+    assert.equal(await text("[aria-label=Log] a"), `graph=${short}`);
+    for (const words of [`graph=${short} ended`, `${long} ended`]) {
+      await page.run(`(() => { const s = document.getElementById('log-search'); s.value = ${JSON.stringify(words)}; s.dispatchEvent(new Event('input')); })()`);
+      await says("1 of the last");
+    }
     await picture("clients");
   });
 
@@ -219,6 +227,26 @@ async function tests() {
     await says("Peaks, measured");
     await page.until("document.querySelectorAll('[aria-label=\"Peaks, measured\"] tbody tr').length > 0", "peaks are told");
     await says("No other graph ran meanwhile");
+    // Where else each op might have been, as it was reckoned when it was placed: without asking for a prediction.
+    const placed = detail.ops.filter((o) => o.rejected.length > 0);
+    assert.ok(placed.length > 0 && placed.every((o) => o.rejected.length <= 2 && o.rejected.every((r) => r.policy && r.placement && r.seconds >= o.predicted_s)), JSON.stringify(detail.ops));
+    const cells = await page.run("[...document.querySelectorAll('.instead')].map((n) => n.innerText)");
+    assert.equal(cells.length, placed.length);
+    for (const [i, o] of placed.entries()) assert.ok(cells[i].startsWith("rather than ") && o.rejected.every((r) => cells[i].includes(`${r.policy} (${r.placement})`)), cells[i]);
+  });
+
+  await check("explain: graphs that run at once are on paper together", async () => {
+    await client.do("work");
+    const other = await cluster.client("beside");
+    await other.do("work");
+    const both = await cluster.until(async () => { const all = (await cluster.api("overview")).graphs.filter((g) => g.state === "running" && g.done > 0); return all.length === 2 && all; }, "two graphs run");
+    await show(`explain/${both[1].id}`);
+    await page.until("!document.querySelector('main button').disabled", "it can be asked");
+    await press("Predict");
+    await page.until("/With the other graph that runs beside it|with what runs beside it/.test(document.querySelector('main').innerText)", "both are on paper");
+    await client.do("drop");
+    for (const g of both) await page.run(`fetch("/api/cancel", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ graph: "${g.id}" }) })`);
+    await cluster.until(async () => (await cluster.api("overview")).graphs.every((g) => g.state !== "running"), "both are cancelled");
   });
 
   await check("an operator drains a worker: its blocks move and it leaves", async () => {

@@ -53,6 +53,31 @@ TEST_CASE("top, arrays and graph tell what there is") {
   CHECK(w.tool({"graph", "../x"}).code == 1);
 }
 
+TEST_CASE("a graph is waited for, and how it ended is the exit code") {
+  const Watched w;
+  const Session session = w.cluster.session("waited");
+  Array x = session.random.uniform({512, 512}, {.seed = 1, .block = {128, 128}});
+  for (int i = 0; i < 60; ++i) x = matmul(x, x) * (1.0 / 256);
+  Future future = session.compute({x});
+  REQUIRE(eventually([&] { return has(w.tool({"graph"}).output, "running"); }));
+  const Ran done = w.tool({"graph", "1", "--wait"});
+  CAPTURE(done.errors);
+  CHECK(done.code == 0);
+  CHECK(has(done.output, "done"));
+  CHECK(future.wait_for(std::chrono::seconds(20)));
+  CHECK(done.errors.empty());  // bars are for terminals
+  CHECK_THROWS_AS(session.ones({32, 32}, {.block = {8, 8}}).save_npy("/nowhere/at/all/x.npy").wait(),
+                  ArrayError);
+  const Ran failed = w.tool({"graph", "2", "--wait", "--json"});
+  CAPTURE(failed.output);
+  CAPTURE(failed.errors);
+  CHECK(failed.code == 1);
+  CHECK(has(failed.errors, "graph 2 failed"));
+  CHECK(has(failed.errors, "/nowhere/at/all"));
+  CHECK(has(failed.output, "\"state\":\"failed\""));
+  CHECK(w.tool({"graph", "--wait"}).code == 2);  // which?
+}
+
 TEST_CASE("a trace has arrows from what was made to what needed it") {
   const Watched w;
   const Session session = w.cluster.session("tracer");
@@ -117,7 +142,10 @@ TEST_CASE("what was estimated of a graph and what was measured is told when it h
   CHECK(has(ran.output, "busiest"));
   CHECK(has(ran.output, "matmul"));
   CHECK(has(ran.output, "w2/host:1"));
-  CHECK(has(w.tool({"explain", "1", "--json"}).output, "\"busiest_s\":"));
+  CHECK(has(ran.output, "rather than"));  // where else it might have been
+  const std::string told = w.tool({"explain", "1", "--json"}).output;
+  CHECK(has(told, "\"busiest_s\":"));
+  CHECK(has(told, "\"rejected\":[{\"policy\":"));
   CHECK(w.tool({"explain", "4711"}).code == 1);
   CHECK(w.tool({"explain", "1; x"}).code == 1);
   CHECK(w.cluster.tool({"explain", "1", "--dashboard", "127.0.0.1:1"}).code == 1);

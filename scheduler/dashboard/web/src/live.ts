@@ -47,6 +47,9 @@ class Live {
   }
 
   watch(what: Watch[]): void {
+    // What arrays were while nobody here looked at them.
+    const arrays = (w: Watch[]) => w.some((x) => x.view === "arrays");
+    if (arrays(what) && !arrays(this.watching) && this.state === "live") void this.recall();
     this.watching = what;
     const graph = what.find((w) => w.view === "graph");
     if (this.graph && this.graph.id !== graph?.id) this.graph = null;

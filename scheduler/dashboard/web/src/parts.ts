@@ -1,6 +1,6 @@
 // What the views are made of: tables that change in place, bars, dialogs, charts.
 import uPlot from "uplot";
-import { h, replace, setText } from "./dom";
+import { bytes, h, replace, setText } from "./dom";
 import { variable } from "./theme";
 
 export interface View {
@@ -103,6 +103,13 @@ export function toast(text: string): void {
 
 export interface Series { name: string; colour: string; values: (number | null)[] }
 
+// Since the scheduler's start: 8 s, 1:05, 2:00:45.
+function clock(t: number): string {
+  const s = Math.round(t), two = (n: number) => String(n % 60).padStart(2, "0");
+  return s < 60 ? `${s} s` : s < 3600 ? `${Math.floor(s / 60)}:${two(s)}` : `${Math.floor(s / 3600)}:${two(Math.floor(s / 60))}:${two(s)}`;
+}
+const kBinary = Array.from({ length: 50 }, (_x, i) => 2 ** i);  // steps that are round in bytes
+
 // Lines over time. The figures are in a table beside every chart; the canvas is for the eye.
 export class Chart {
   readonly node: HTMLElement;
@@ -146,8 +153,8 @@ export class Chart {
       cursor: { y: false, points: { size: 5 } },
       scales: { x: { time: false }, y: { range: (_u, _min, max) => [0, this.top ?? Math.max(max * 1.1, 1e-9)] } },
       axes: [
-        { ...axis, values: (_u, ticks) => ticks.map((t) => `${Math.round(t)} s`) },
-        { ...axis, size: 70, values: (_u, ticks) => ticks.map((t) => this.format(t)) },
+        { ...axis, values: (_u, ticks) => ticks.map(clock) },
+        { ...axis, size: 70, ...(this.format(1024).startsWith(bytes(1024)) ? { incrs: kBinary } : {}), values: (_u, ticks) => ticks.map((t) => this.format(t)) },
       ],
       series: [{}, ...series.map((s) => ({ label: s.name, stroke: s.colour, width: 1.75, points: { show: false } }))],
     }, [[], ...series.map(() => [])] as unknown as uPlot.AlignedData, this.box);

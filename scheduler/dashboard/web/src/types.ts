@@ -27,10 +27,11 @@ export interface Overview {
   draining: { worker: number; state: string; why: string; tasks_left: number; blocks_left: number; bytes: number }[]; recovered: number;
 }
 export type Share = [device: number, owned: number, completed: number];
+export interface Choice { policy: string; placement: string; seconds: number }
 export interface Op {
   id: Id; position: number; kind: string; label: string; fused: number; inputs: number[]; reads_earlier: boolean;
   tasks: number; done: number; failed: number; bytes: number; finished: boolean;
-  began: number | null; ended: number | null; predicted_s: number; why: string; busy_s: number; busiest_s: number; bytes_moved: number; shares: Share[];
+  began: number | null; ended: number | null; predicted_s: number; why: string; rejected: Choice[]; busy_s: number; busiest_s: number; bytes_moved: number; shares: Share[];
 }
 export interface SourceOp { kind: string; label: string; inputs: number[] }
 export interface Graph {

@@ -86,6 +86,13 @@ struct ShareView {
   std::int64_t owned = 0, completed = 0;
 };
 
+// Where an op might have been placed, too.
+struct RejectedView {
+  std::string_view why;  // the policy that proposed it
+  std::string placement;
+  double seconds = 0;  // of the busiest device
+};
+
 struct OpView {
   OpId id;
   std::uint32_t position = 0;  // in the plan
@@ -99,6 +106,7 @@ struct OpView {
   TimeNs began = kNotYet, ended = kNotYet;  // when the scheduler first and last heard of its tasks
   double predicted_s = 0;                   // of the busiest device, when it was placed; 0: not estimated
   std::string_view why;                     // the policy that placed it
+  std::vector<RejectedView> rejected;       // the best of them, up to two; of the first ops of a graph
   double busy_s = 0;                        // of its steps, measured, summed over devices
   double busiest_s = 0;           // likewise, of the busiest device: to be compared with predicted_s
   std::int64_t bytes_moved = 0;   // of its inputs, copied from other devices

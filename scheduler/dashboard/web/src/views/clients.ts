@@ -7,13 +7,21 @@ import type { GraphSummary, LogLine, Lost, SessionInfo } from "../types";
 const kShownLines = 500;
 const kLevels = ["debug", "info", "warning", "error"];
 
+// Ids of graphs and ops are shown as everywhere on the page; the whole number, as other logs have it, is found and told too.
+const kIds = ["graph", "op", "array"];
+const brief = (v: string) => /^\d+$/.test(v) ? shortId(v) : v;
+function fieldOf(key: string, text: string): HTMLElement | string {
+  if (!kIds.includes(key) || brief(text) === text) return `${key}=${text}`;
+  return key === "graph" ? h("a", { href: `#/graph/${text}`, title: text }, `graph=${brief(text)}`) : h("span", { title: text }, `${key}=${brief(text)}`);
+}
+
 function failure(g: GraphSummary): HTMLElement {
   const more = g.affected_count - g.affected.length;
   return h("article", { class: "failure" },
     h("header", { class: "row" }, badge(g.state), h("a", { href: `#/graph/${g.id}` }, `Graph ${shortId(g.id)}`),
       h("span", { class: "muted grow" }, `${g.client}, request ${g.request}, ended at ${seconds(g.ended)}`)),
     h("p", null, h("strong", null, "Root cause: "), `${g.cause?.message ?? ""} (${g.cause?.code ?? ""})`),
-    g.affected_count > 0 ? h("details", null, h("summary", null, `${count(g.affected_count)} ops did not complete because of it`),
+    g.affected_count > 0 ? h("details", null, h("summary", null, `${count(g.affected_count)} ${g.affected_count === 1 ? "op" : "ops"} did not complete because of it`),
       h("ul", null, ...g.affected.map((op) => h("li", null, op)), more > 0 ? h("li", { class: "muted" }, `and ${count(more)} more`) : null)) : null);
 }
 
@@ -40,7 +48,7 @@ export function clients(root: HTMLElement): View {
     columns: [
       { title: "Time", cell: (l) => new Date(l.wall_ms).toLocaleTimeString([], { hour12: false }) },
       { title: "Level", cell: (l) => h("span", { class: `level ${l.level}` }, l.level) }, { title: "Event", cell: (l) => l.event },
-      { title: "Fields", cell: (l) => Object.entries(l.fields).map(([k, v]) => `${k}=${v}`).join("  ") },
+      { title: "Fields", cell: (l) => h("span", null, ...Object.entries(l.fields).flatMap(([k, v]) => [fieldOf(k, v), "  "])) },
     ],
   });
   root.append(section("Clients", sessions.node), section("Failures", failures), section("Left", lost.node),
@@ -54,7 +62,7 @@ export function clients(root: HTMLElement): View {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean), from = kLevels.indexOf(level.value);
     const matching = live.log.filter((l) => {
       if (kLevels.indexOf(l.level) < from) return false;
-      const text = `${l.event} ${Object.entries(l.fields).map(([k, v]) => `${k}=${v}`).join(" ")}`.toLowerCase();
+      const text = `${l.event} ${Object.entries(l.fields).map(([k, v]) => `${k}=${v} ${kIds.includes(k) ? `${k}=${brief(v)}` : ""}`).join(" ")}`.toLowerCase();
       return words.every((w) => text.includes(w));
     });
     lines.update(matching.slice(-kShownLines).reverse());

@@ -2,11 +2,18 @@
 import { bytes, count, h, replace, seconds, setText, shortId } from "../dom";
 import { get, live } from "../live";
 import { badge, section, Table, type View } from "../parts";
-import type { Explanation, Op, TraceColumns } from "../types";
+import type { Choice, Explanation, Op, TraceColumns } from "../types";
 
 interface Row { position: number; name: string; predicted: Explanation["ops"][number] | null; op: Op | null }
 
 const kRows = 400, kLinks = 100;
+const kBeside = 16;  // that the scheduler has on paper with it
+
+// Where it is, and the best of where it might have been.
+function placed(taken: string, rejected: Choice[]): HTMLElement {
+  const cost = (c: Choice) => `${c.policy} (${c.placement})${c.seconds > 0 ? ` ${seconds(c.seconds)}` : ""}`;
+  return h("span", { class: "wide" }, taken, rejected.length ? h("span", { class: "instead" }, `rather than ${rejected.map(cost).join("; ")}`) : null);
+}
 
 export function explain(root: HTMLElement, id: string | undefined): View {
   let said: Explanation | null = null, busy = false, why = "";
@@ -20,15 +27,14 @@ export function explain(root: HTMLElement, id: string | undefined): View {
     columns: [
       { title: "Op", cell: (r) => h("span", { class: "whole" }, r.name) },
       { title: "Tasks", number: true, cell: (r) => count(r.op?.tasks ?? r.predicted?.tasks ?? 0) },
-      { title: "Estimate when placed", number: true, cell: (r) => r.op && r.op.predicted_s > 0 ? seconds(r.op.predicted_s) : "–", help: "Of the busiest device, from the cost model" },
-      { title: "Predicted", number: true, cell: (r) => r.predicted ? `${seconds(r.predicted.begin_s)} to ${seconds(r.predicted.end_s)}` : "–", help: "From the moment of asking" },
-      { title: "Measured, busiest device", number: true, cell: (r) => r.op && r.op.busiest_s > 0 ? seconds(r.op.busiest_s) : "–", help: "Of its steps, as they ran; to be compared with the estimate. Known of a device's share when that is complete" },
-      { title: "Measured, all devices", number: true, cell: (r) => r.op && r.op.busy_s > 0 ? `${seconds(r.op.busy_s)}${r.predicted && r.predicted.busy_s > 0 ? ` (predicted ${seconds(r.predicted.busy_s)})` : ""}` : "–" },
-      { title: "Observed", number: true, cell: (r) => r.op?.began != null && r.op.ended !== null ? `${r.op.ended - r.op.began < 0.01 ? "< 10 ms" : seconds(r.op.ended - r.op.began)}${r.op.finished ? "" : " so far"}` : "–", help: "From the first report of its tasks to the last, as the scheduler heard them (every 10 ms)" },
-      { title: "Moved, predicted", number: true, cell: (r) => r.predicted ? bytes(r.predicted.bytes_moved) : "–", help: "Of its inputs, to the devices that run it; what is read in place included" },
-      { title: "Copied, measured", number: true, cell: (r) => r.op && r.op.done > 0 ? bytes(r.op.bytes_moved) : "–", help: "Of its inputs, copied from other devices; what is read in place is not copied" },
-      { title: "Placed", cell: (r) => h("span", { class: "wide" }, r.predicted?.choices[0] ? `${r.predicted.choices[0].policy} (${r.predicted.choices[0].placement})` : r.op?.why ?? "–") },
-      { title: "Rather than", cell: (r) => h("span", { class: "wide" }, r.predicted?.choices.slice(1).map((c) => `${c.policy} (${c.placement}) ${seconds(c.seconds)}`).join("; ") || "–") },
+      { title: "Placed", cell: (r) => placed(r.predicted?.choices[0] ? `${r.predicted.choices[0].policy} (${r.predicted.choices[0].placement})` : r.op?.why || "–", r.predicted?.choices.slice(1) ?? r.op?.rejected ?? []), help: "By which policy; the times are what the cost model said of the others' busiest device" },
+      { title: "Estimate", number: true, cell: (r) => r.op && r.op.predicted_s > 0 ? seconds(r.op.predicted_s) : "–", help: "When it was placed: of the busiest device, from the cost model" },
+      { title: "Measured", number: true, cell: (r) => r.op && r.op.busiest_s > 0 ? seconds(r.op.busiest_s) : "–", help: "Of the busiest device's steps, as they ran; to be compared with the estimate. Known of a device's share when that is complete" },
+      { title: "All devices", number: true, cell: (r) => r.op && r.op.busy_s > 0 ? `${seconds(r.op.busy_s)}${r.predicted && r.predicted.busy_s > 0 ? ` of ${seconds(r.predicted.busy_s)}` : ""}` : "–", help: "Of all its steps together, as they ran; of what is predicted" },
+      { title: "When, predicted", number: true, cell: (r) => r.predicted && said?.simulated ? `${seconds(r.predicted.begin_s)} – ${seconds(r.predicted.end_s)}` : "–", help: "From the moment of asking" },
+      { title: "Took", number: true, cell: (r) => r.op?.began != null && r.op.ended !== null ? `${r.op.ended - r.op.began < 0.01 ? "< 10 ms" : seconds(r.op.ended - r.op.began)}${r.op.finished ? "" : " so far"}` : "–", help: "Observed: from the first report of its tasks to the last, as the scheduler heard them (every 10 ms)" },
+      { title: "To move", number: true, cell: (r) => r.predicted && said?.simulated ? bytes(r.predicted.bytes_moved) : "–", help: "Predicted, of its inputs, to the devices that run it; what is read in place included" },
+      { title: "Copied", number: true, cell: (r) => r.op && r.op.done > 0 ? bytes(r.op.bytes_moved) : "–", help: "Measured, of its inputs, from other devices; what is read in place is not copied" },
     ],
   });
   const rest = h("div");
@@ -51,16 +57,19 @@ export function explain(root: HTMLElement, id: string | undefined): View {
 
   function drawAccount(): void {
     replace(rest);
-    status.textContent = why || (said ? "" : "A prediction is made when you ask: it takes the scheduler some milliseconds.");
+    status.textContent = why || (said || !id ? "" : ended() ? "It has ended: what was estimated stands beside what was measured." : "A prediction is made when you ask: it takes the scheduler some milliseconds.");
     if (!said) return;
-    totals.textContent = said.refused ? `Would be refused: ${said.refused.message}` :
+    const beside = Math.min(kBeside, Math.max(0, (live.overview?.totals.graphs_running ?? 0) - 1));
+    totals.textContent = said.refused ? `Nothing is predicted: ${said.refused.message}.` :
       `${count(said.op_count)} ops left, ${count(said.tasks)} tasks, ${count(said.steps)} steps. ` + (said.simulated ?
-        `Predicted ${seconds(said.seconds)}; no schedule is shorter than ${seconds(said.bound_s)}.` : "Too many steps to run them on paper: no times, peaks and links.");
+        `Predicted ${seconds(said.seconds)}; no schedule is shorter than ${seconds(said.bound_s)}.${beside > 0 ? ` With ${beside === 1 ? "the other graph that runs" : `the ${count(beside)} other graphs that run`} beside it: they share the devices' time, and peaks have their blocks too.` : ""}` :
+        `Too many steps${beside > 0 ? ", with what runs beside it," : ""} to run them on paper: no times, peaks and links.`);
+    if (!said.simulated) return;
     const devices = new Table<Explanation["devices"][number]>({
       caption: "Devices, predicted", key: (d) => String(d.device), empty: "Not simulated.",
       columns: [{ title: "Device", cell: (d) => device(d.device) }, { title: "Tasks", number: true, cell: (d) => count(d.tasks) },
                 { title: "Busy", number: true, cell: (d) => seconds(d.busy_s) }, { title: "Peak predicted", number: true, cell: (d) => bytes(d.peak) },
-                { title: "Peak measured", number: true, cell: (d) => peak(d.device) === undefined ? "–" : `${bytes(peak(d.device)![1])}, ${bytes(peak(d.device)![2])} before it`, help: "While this graph ran, as far as it has; of that, what was there before it began. Predicted peaks have that too" }],
+                { title: "Peak measured", number: true, cell: (d) => peak(d.device) === undefined ? "–" : `${bytes(peak(d.device)![1])}, ${bytes(peak(d.device)![2])} before it`, help: "While this graph ran, as far as it has; of that, what was there before it began. Predicted peaks have that too, and blocks of the graphs that run beside it" }],
     });
     devices.update(said.devices);
     const links = new Table<Explanation["links"][number]>({
@@ -69,11 +78,13 @@ export function explain(root: HTMLElement, id: string | undefined): View {
                 { title: "Bytes", number: true, cell: (l) => bytes(l.bytes) }, { title: "How", cell: (l) => l.mapped ? "read in place" : seconds(l.busy_s) }],
     });
     links.update(said.links.slice(0, kLinks));
-    const path = said.critical.slice(-20).map((c) => h("li", null, `${said!.ops[c.op]?.op ?? "?"} ${c.what === "moves" ? "waits for bytes to" : "runs on"} ${device(c.device)}: ${seconds(c.seconds)}`));
+    const path = said.critical.slice(-20).map((c) => h("li", null, `${said!.ops[c.op]?.op ?? "?"} ${c.what === "moves" ? "waits for bytes to" : c.what === "waits" ? "waits for other graphs on" : "runs on"} ${device(c.device)}: ${seconds(c.seconds)}`));
     replace(rest, h("div", { class: "columns" }, section("Devices", devices.node), section("Links", said.links.length > kLinks ? `The ${kLinks} of ${count(said.links.length)} with most bytes.` : "", links.node)),
       section("Critical path, predicted", path.length ? h("ol", null, ...path) : h("p", { class: "empty" }, "None was found.")));
   }
 
+  let saidEnded = false;
+  const ended = () => live.graph?.id === id && live.graph?.summary.state !== "running";
   const peak = (d: number) => live.graph?.peaks.find(([x]) => x === d);
   const measured = h("div");
   root.append(measured);
@@ -130,7 +141,9 @@ export function explain(root: HTMLElement, id: string | undefined): View {
           h("option", { value: g.id, selected: g.id === id }, `${shortId(g.id)} ${g.state}, ${g.client}, ${count(g.tasks)} tasks`)));
       }
       ask.disabled = !id || busy;
+      setText(ask, ended() ? "Show what was predicted last" : "Predict what is left of it");
       const g = live.graph;
+      if (!said && !why && !busy && ended() !== saidEnded) saidEnded = ended(), drawAccount();
       if (g && measuredFor !== g.summary.state) measuredFor = g.summary.state, void measure();
       showPeaks();
       const rows = new Map<number, Row>();

@@ -74,7 +74,7 @@ export function graph(root: HTMLElement, id: string | undefined): View {
       { title: "Took", number: true, cell: (o) => o.began !== null && o.ended !== null ? o.ended - o.began < kReports ? "< 10 ms" : seconds(o.ended - o.began) : "–", help: "From the first report of its tasks to the last; workers report every 10 ms" },
       { title: "Work", number: true, cell: (o) => o.busy_s > 0 ? seconds(o.busy_s) : "–", help: "Its steps as they ran, all devices together" },
       { title: "Result", number: true, cell: (o) => bytes(o.bytes) }, { title: "Reads ops", cell: (o) => o.inputs.slice(0, 8).join(", ") + (o.inputs.length > 8 ? " …" : "") + (o.reads_earlier && o.inputs.length === 0 && o.kind !== "map" ? "earlier arrays" : "") },
-      { title: "Placed", cell: (o) => o.why || "–" },
+      { title: "Placed", cell: (o) => h("span", { title: o.rejected.map((r) => `not ${r.policy} (${r.placement}) ${seconds(r.seconds)}`).join("\n") || null }, o.why || "–"), help: "By which policy; Explain has what else was thought of" },
     ],
   });
   const body = h("div");

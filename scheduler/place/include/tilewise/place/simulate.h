@@ -24,11 +24,19 @@ struct SimOp {
   std::vector<std::size_t> inputs;  // arrays, one an operand
   std::vector<std::size_t> outputs;
   DeviceId to;
+  std::uint32_t graph = 0;  // place in SimOptions::graphs
+};
+struct SimGraph {  // whose turn it is where several run: worker/core/fair_share.cc
+  SessionId session;
+  std::uint32_t weight = 100;
+  std::int32_t priority = 0;
 };
 struct SimOptions {
   std::int64_t max_steps = 200'000;  // beyond, nothing is simulated
   std::int32_t window = 512;         // tasks a device looks ahead
   double client_bytes_per_s = 5e9;   // results on their way to clients
+  std::vector<SimGraph> graphs{{}};  // that run at once
+  std::uint32_t asked = 0;  // everything told is of this one, but for bytes on devices, which are everybody's
 };
 
 struct SimDevice {
@@ -49,7 +57,7 @@ struct SimOpResult {
 };
 struct SimCritical {   // one stretch of the chain that decides the end
   bool moves = false;  // bytes on their way to it; else it runs
-  std::size_t op = 0;
+  std::size_t op = 0;  // of another graph too, where that had to end first
   DeviceId device;
   double seconds = 0;
 };
@@ -65,7 +73,7 @@ struct Simulation {
   std::vector<SimCritical> critical;
 };
 
-// `devices` sorted by id. Ops in plan order: that and the C order of points is the order of tasks.
+// `devices` sorted by id. Ops of a graph in plan order: that and the C order of points is the order of its tasks.
 Simulation simulate(std::span<const SimOp> ops, std::span<const SimArray> arrays,
                     std::span<const Device> devices, const Speeds& speeds, const SimOptions& options = {});
 
