@@ -74,6 +74,9 @@ Result<GraphId> graph_of(Control& control, const std::string& text) {
     return error(Errc::kInvalidArgument, "graph '" + printable(text) + "' is no number");
   if (make_id(0, number) != number) return GraphId{number};
   TW_ASSIGN(const msg::StatusReply status, control.status());
+  // Of an earlier term where the scheduler went on with its state.
+  for (const msg::GraphStatus& graph : status.graphs)
+    if (make_id(0, graph.graph.value) == number) return graph.graph;
   return GraphId{make_id(status.term, number)};
 }
 

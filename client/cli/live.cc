@@ -70,13 +70,15 @@ std::string rejected_text(const value& op) {
   return out;
 }
 
-// As it is printed: short ids are of this life of the scheduler.
+// As it is printed: without the term, which may be an earlier one where the scheduler went on with its state.
 Result<std::string> full_id(const value& overview, const std::string& id) {
   std::uint64_t number = 0;
   const auto [end, bad] = std::from_chars(id.data(), id.data() + id.size(), number);
   if (bad != std::errc() || end != id.data() + id.size())
     return error(Errc::kInvalidArgument, "graph '" + printable(id) + "' is no number");
   if (make_id(0, number) != number) return id;
+  for (const value& g : list(overview, "graphs"))
+    if (short_id(text(g, "id")) == id) return text(g, "id");
   return std::to_string(make_id(static_cast<std::uint32_t>(whole(overview, "term")), number));
 }
 
@@ -317,7 +319,7 @@ Status graph(const Web& web, const std::string& id, bool wait, Format format) {
     }
     std::string out;
     for (const value& g : list(overview, "graphs")) add_graph_line(out, g);
-    std::fputs(out.empty() ? "no graph has run yet\n" : out.c_str(), stdout);
+    std::fputs(out.empty() ? "no graph has run since the scheduler was started\n" : out.c_str(), stdout);
     return {};
   }
   TW_ASSIGN(const std::string full, full_id(overview, id));

@@ -137,7 +137,7 @@ void remember_op(State& s, const OpRecord& op) {
 }
 
 void remember_loss(State& s, const Peer& peer) {
-  if (!kept(s)) return;
+  if (!kept(s) || peer.info.role == msg::Role::kTool) return;  // tools come and go
   s.history.lost.push_back({peer.info.id, peer.info.role, peer.info.name, s.now - s.start, peer.left});
   if (s.history.lost.size() > kMaxLostPeers) s.history.lost.pop_front();
 }

@@ -217,6 +217,12 @@ TEST_CASE("a lost worker is remembered") {
   w.add_worker(1, 1, "first");
   w.wait(kSecond);
   w.drop(1);
+  msg::Join tool;
+  tool.role = msg::Role::kTool;
+  tool.name = "status";
+  tool.software_version = "1";
+  w.join(2, tool);
+  w.drop(2);  // nobody wants to know of these
   const Overview o = overview(w);
   REQUIRE(o.lost.size() == 1);
   CHECK(o.lost[0].name == "first");

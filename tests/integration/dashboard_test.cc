@@ -1,5 +1,6 @@
 // The dashboard and the commands that ask it, as an operator meets them.
 #include <doctest/doctest.h>
+#include <csignal>
 #include <filesystem>
 #include <sstream>
 #include <thread>
@@ -16,9 +17,12 @@ namespace {
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 struct Watched {
+  explicit Watched(bool keep_state = false)
+      : cluster({.scheduler_args = {"--dashboard-listen", "127.0.0.1:0", "--dashboard-address-file",
+                                    folder / "page"},
+                 .keep_state = keep_state}) {}
   TempFolder folder;
-  Cluster cluster{
-      {.scheduler_args = {"--dashboard-listen", "127.0.0.1:0", "--dashboard-address-file", folder / "page"}}};
+  Cluster cluster;
   Ran tool(std::vector<std::string> arguments) const {
     arguments.insert(arguments.end(), {"--dashboard", read_file(folder / "page")});
     return cluster.tool(arguments);
@@ -76,6 +80,26 @@ TEST_CASE("a graph is waited for, and how it ended is the exit code") {
   CHECK(has(failed.errors, "/nowhere/at/all"));
   CHECK(has(failed.output, "\"state\":\"failed\""));
   CHECK(w.tool({"graph", "--wait"}).code == 2);  // which?
+}
+
+TEST_CASE("a graph that outlives its scheduler is found by the number that it had") {
+  Watched w(true);
+  const Session session = w.cluster.session("patient");
+  Array x = session.random.uniform({512, 512}, {.seed = 1, .block = {128, 128}});
+  for (int i = 0; i < 1000; ++i) x = matmul(x, x) * (1.0 / 256);
+  Future future = session.compute({x});
+  REQUIRE(eventually([&] { return has(w.tool({"graph"}).output, "running"); }));
+  w.cluster.scheduler().signal(SIGKILL);
+  REQUIRE(w.cluster.scheduler().wait());
+  w.cluster.restart_scheduler();
+  REQUIRE(eventually([&] { return has(w.tool({"graph"}).output, "running"); }));
+  for (const char* command : {"graph", "explain"}) {
+    const Ran ran = w.tool({command, "1"});
+    CAPTURE(ran.errors);
+    CHECK(ran.code == 0);
+    CHECK(has(ran.output, "matmul"));
+  }
+  future.cancel();
 }
 
 TEST_CASE("a trace has arrows from what was made to what needed it") {

@@ -12,7 +12,7 @@ const kBeside = 16;  // that the scheduler has on paper with it
 // Where it is, and the best of where it might have been.
 function placed(taken: string, rejected: Choice[]): HTMLElement {
   const cost = (c: Choice) => `${c.policy} (${c.placement})${c.seconds > 0 ? ` ${seconds(c.seconds)}` : ""}`;
-  return h("span", { class: "wide" }, taken, rejected.length ? h("span", { class: "instead" }, `rather than ${rejected.map(cost).join("; ")}`) : null);
+  return h("span", { class: "whole" }, taken, ...rejected.map((c) => h("span", { class: "instead" }, `rather than ${cost(c)}`)));
 }
 
 export function explain(root: HTMLElement, id: string | undefined): View {

@@ -55,7 +55,7 @@ function draw(folded: Folded, written: boolean, picked: string, pick: (g: Group)
 export function graph(root: HTMLElement, id: string | undefined): View {
   let written = false, picked = "", drawn = "", members: number[] | null = null;
   const list = new Table<GraphSummary>({
-    caption: "Graphs", key: (g) => g.id, empty: "No graph has run yet.", pick: (g) => (location.hash = `#/graph/${g.id}`), picked: (g) => g.id === id,
+    caption: "Graphs", key: (g) => g.id, empty: "No graph has run since the scheduler was started.", pick: (g) => (location.hash = `#/graph/${g.id}`), picked: (g) => g.id === id,
     columns: [
       { title: "Graph", cell: (g) => shortId(g.id) }, { title: "State", cell: (g) => badge(g.state) }, { title: "Client", cell: (g) => g.client },
       { title: "Ops", number: true, cell: (g) => count(g.ops) },

@@ -59,7 +59,7 @@ export function overview(root: HTMLElement): View {
   });
   const endedNote = h("p", { class: "muted" });
   const ended = new Table<GraphSummary>({
-    caption: "Graphs that ended last", key: (g) => g.id, empty: "None has ended yet.",
+    caption: "Graphs that ended last", key: (g) => g.id, empty: "None has ended since the scheduler was started.",
     pick: (g) => (location.hash = `#/graph/${g.id}`),
     columns: [
       { title: "Graph", cell: (g) => shortId(g.id) }, { title: "State", cell: (g) => badge(g.state) },
