@@ -192,7 +192,11 @@ async function tests() {
     await picture("graph");
     await show(`explain/${running.id}`);
     await page.until("!document.querySelector('main button').disabled", "it can be asked");
-    await press("Predict");
+    for (let tries = 0; tries < 4; ++tries) {  // on a very busy machine the scheduler may be too late
+      await press("Predict");
+      await page.until("/no schedule is shorter than|did not answer in time/.test(document.querySelector('main').innerText) && !document.querySelector('main button').disabled", "it is told");
+      if ((await text("main")).includes("no schedule")) break;
+    }
     await says("no schedule is shorter than");
     // Of a long chain little is there at once: the prediction is of that size, not of all that is still to be made.
     const peaks = await page.run("[...document.querySelectorAll('[aria-label=\"Devices, predicted\"] tbody tr')].map((r) => r.cells[3].innerText)");
@@ -280,7 +284,7 @@ async function tests() {
 
   await check("what was before the page was opened is there: load, memory, arrays", async () => {
     const told = await cluster.until(async () => { const h = await cluster.api("history"); return h.samples.some((s) => s.arrays.some(([, name]) => name === "features")) && h; }, "it is kept");
-    assert.ok(told.samples.every((s) => s.used.length === 4 && s.busy.length === 4));
+    assert.ok(told.samples.every((s) => s.used.length === s.busy.length) && told.samples.some((s) => s.used.length === 4));  // fewer while one was drained
     await page.go("about:blank");
     await show("devices");
     await page.until("/features .*16.0 MiB/.test(document.querySelector('[aria-label^=\"Memory by array\"]')?.getAttribute('aria-label') ?? '')", "arrays are charted");
