@@ -14,6 +14,7 @@
 #include <tilewise/base/prng.h>
 
 #include "../integration/harness.h"
+#include "../integration/network.h"
 #include "../integration/programs.h"
 
 using namespace tilewise;
@@ -30,12 +31,15 @@ struct Settings {
   double run_s = 60, mean_s = 1.5;  // a fault every so often
   std::uint64_t seed = 1;
   int workers = 3;
-  bool workers_too = true, scheduler_too = true, stops = true;
+  bool workers_too = true, scheduler_too = true, clients_too = true, stops = true, partitions = false,
+       large = false;
+  Network* network = nullptr;  // workers on hosts of their own
 };
 
 struct Counts {
   std::atomic<int> graphs{0}, asked_again{0}, wrong{0}, failed{0};
-  int workers_killed = 0, schedulers_killed = 0, stops = 0, long_stops = 0;
+  int workers_killed = 0, schedulers_killed = 0, clients_killed = 0, stops = 0, long_stops = 0;
+  int cuts = 0, long_cuts = 0;
   std::vector<double> ready_s;  // of a scheduler, from its start
 };
 
@@ -48,10 +52,14 @@ Array held(const Session& session) {
   return matmul(x.T(), x) + sum(x, 0);
 }
 using Program = Array (*)(const Session&);
-constexpr Program kPrograms[] = {
-    [](const Session& session) { return products(session, 512, 64, 6); },
-    [](const Session& session) { return regression(session, 30'000, 1'000, 12); },
-    [](const Session& session) { return reductions(session, 600, 60, 12); }, held};
+using Programs = std::vector<Program>;
+const Programs kPrograms{[](const Session& session) { return products(session, 512, 64, 6); },
+                         [](const Session& session) { return regression(session, 30'000, 1'000, 12); },
+                         [](const Session& session) { return reductions(session, 600, 60, 12); }, held};
+// Of 1e4 tasks and more.
+const Programs kLargePrograms{[](const Session& session) { return products(session, 768, 24, 10); },
+                              [](const Session& session) { return regression(session, 60'000, 120, 12); },
+                              [](const Session& session) { return reductions(session, 960, 32, 8); }};
 
 std::mutex say_mutex;
 void say(const std::string& text) {
@@ -70,13 +78,13 @@ std::vector<double> ask(Program program, const Session& session, Counts& counts)
   }
 }
 
-void work(const Session& session, std::uint64_t seed, const std::vector<std::vector<double>>& expected,
-          const std::atomic<bool>& stop, Counts& counts) {
+void work(const Session& session, std::uint64_t seed, const Programs& programs,
+          const std::vector<std::vector<double>>& expected, const std::atomic<bool>& stop, Counts& counts) {
   Prng prng(seed);
   while (!stop) {
-    const auto which = static_cast<std::size_t>(prng.below(std::size(kPrograms)));
+    const auto which = static_cast<std::size_t>(prng.below(programs.size()));
     try {
-      const std::vector<double> values = ask(kPrograms[which], session, counts);
+      const std::vector<double> values = ask(programs[which], session, counts);
       ++counts.graphs;
       if (same_bits(values, expected[which])) continue;
       ++counts.wrong;
@@ -105,10 +113,14 @@ class Monkey {
       std::this_thread::sleep_for(
           milliseconds(prng_.between(1, static_cast<std::int64_t>(2000 * settings_.mean_s))));
       const double dice = prng_.uniform();
-      if (settings_.workers_too && dice < 0.5)
+      if (settings_.partitions && dice < (settings_.workers_too ? 0.2 : 1))
+        cut_somebody();
+      else if (settings_.workers_too && dice < 0.5)
         kill_worker();
-      else if (settings_.scheduler_too && dice < 0.8)
+      else if (settings_.scheduler_too && dice < 0.7)
         kill_scheduler();
+      else if (settings_.clients_too && dice < 0.85)
+        kill_client();
       else if (settings_.stops)
         stop_somebody();
       look();
@@ -136,7 +148,7 @@ class Monkey {
   int& somebody() { return members_[static_cast<std::size_t>(prng_.below(members_.size()))]; }
 
   void replace(int worker) {
-    cluster_.add_worker({});
+    cluster_.add_worker({});  // on the next host, where there are hosts
     *std::find(members_.begin(), members_.end(), worker) = next_++;
   }
   void kill_worker() {
@@ -155,6 +167,39 @@ class Monkey {
     const auto began = Clock::now();
     cluster_.restart_scheduler();
     counts_.ready_s.push_back(std::chrono::duration<double>(Clock::now() - began).count());
+  }
+  // A program with long work and held arrays, in the middle: its lease of a second is all that keeps them.
+  void kill_client() {
+    Environment environment = cluster_.environment();
+    environment["TILEWISE_LEASE"] = "1";
+    Process client("client", {client_program(), "linger"}, environment);
+    std::this_thread::sleep_for(milliseconds(prng_.between(50, 1500)));
+    if (!client.running()) {  // it came while no scheduler was there, or lost a result with a worker
+      say("a client ended before it was killed: " + client.output());
+      return;
+    }
+    client.signal(SIGKILL);
+    (void)client.wait();
+    ++counts_.clients_killed;
+  }
+  // What goes from one host to another is lost, or both ways: for a moment, which nobody may notice, or until silence is noticed
+  // (10 s) and, after 5 s, the younger of the two leaves.
+  void cut_somebody() {
+    if (members_.size() < 2) return;
+    const int one = somebody(), two = somebody(), hosts = settings_.network->hosts();
+    if (one % hosts == two % hosts) return;
+    ++counts_.cuts;
+    const bool both = prng_.chance(0.3), long_one = settings_.run_s >= 60 && prng_.chance(0.2);
+    settings_.network->cut(one % hosts, two % hosts);
+    if (both) settings_.network->cut(two % hosts, one % hosts);
+    if (long_one) ++counts_.long_cuts;
+    std::this_thread::sleep_for(milliseconds(long_one ? 20'000 : prng_.between(50, 3'000)));
+    settings_.network->mend(one % hosts, two % hosts);
+    if (both) settings_.network->mend(two % hosts, one % hosts);
+    if (!long_one) return;
+    for (const int i : {one, two}) {
+      if (!cluster_.worker(i).running()) return replace(i);
+    }
   }
   void stop_somebody() {
     ++counts_.stops;
@@ -226,6 +271,18 @@ std::vector<std::int64_t> numbers_in(const std::string& json, const std::string&
   return found;
 }
 
+// Whoever was started with this cluster's token, as its command line or environment says, and is there still.
+std::string processes_of(const Cluster& cluster) {
+  std::string found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string pid = entry.path().filename();
+    if (pid.find_first_not_of("0123456789") != std::string::npos || pid == std::to_string(getpid())) continue;
+    const std::string words = read_file(entry.path() / "cmdline") + read_file(entry.path() / "environ");
+    if (words.find(cluster.token_file()) != std::string::npos) found += pid + " ";
+  }
+  return found;
+}
+
 void check_rest(Cluster& cluster, const std::vector<int>& members, Counts& counts) {
   const auto expect = [&](bool ok, const std::string& what) {
     if (ok) return;
@@ -246,6 +303,7 @@ void check_rest(Cluster& cluster, const std::vector<int>& members, Counts& count
   for (const int i : members)
     expect(cluster.worker(i).wait().has_value(), "worker process " + std::to_string(i));
   expect(cluster.scheduler().wait().has_value(), "the scheduler's process");
+  expect(eventually([&] { return processes_of(cluster).empty(); }), "processes: " + processes_of(cluster));
 }
 
 int run(const Settings& settings) {
@@ -254,18 +312,20 @@ int run(const Settings& settings) {
   const std::size_t shared = std::distance(std::filesystem::directory_iterator("/dev/shm"), {});
   Counts counts;
   {
-    Cluster cluster({.workers = settings.workers, .devices = 1, .keep_state = true});
+    Cluster cluster(
+        {.workers = settings.workers, .devices = 1, .keep_state = true, .network = settings.network});
     Monkey monkey(cluster, settings, counts);
     {
       const Session one = cluster.session("one"), two = cluster.session("two", false);
       if (!one.wait_for_devices(static_cast<std::size_t>(settings.workers), kPatience))
         throw std::runtime_error("workers did not join");
       std::vector<std::vector<double>> expected;
-      for (const Program program : kPrograms) expected.push_back(ask(program, one, counts));
+      const Programs& programs = settings.large ? kLargePrograms : kPrograms;
+      for (const Program program : programs) expected.push_back(ask(program, one, counts));
       std::atomic<bool> stop{false};
       std::vector<std::thread> users;
-      users.emplace_back([&] { work(one, settings.seed + 1, expected, stop, counts); });
-      users.emplace_back([&] { work(two, settings.seed + 2, expected, stop, counts); });
+      users.emplace_back([&] { work(one, settings.seed + 1, programs, expected, stop, counts); });
+      users.emplace_back([&] { work(two, settings.seed + 2, programs, expected, stop, counts); });
       std::string broken;
       try {
         monkey.run();
@@ -285,18 +345,19 @@ int run(const Settings& settings) {
   if (shared_now > shared) ++counts.failed, say("LEFT: segments in /dev/shm");
   std::sort(counts.ready_s.begin(), counts.ready_s.end());
   std::printf(
-      "%d graphs, %d asked again; killed: %d workers, %d schedulers (ready again in at most %.2f s); %d "
-      "stopped, "
-      "%d of them for too long\n%d wrong, %d failed or left\n",
+      "%d graphs, %d asked again; killed: %d workers, %d schedulers (ready again in at most %.2f s), %d "
+      "clients; %d stopped, %d of them for too long; %d ways cut, %d for too long\n%d wrong, %d failed or "
+      "left\n",
       counts.graphs.load(), counts.asked_again.load(), counts.workers_killed, counts.schedulers_killed,
-      counts.ready_s.empty() ? 0 : counts.ready_s.back(), counts.stops, counts.long_stops,
-      counts.wrong.load(), counts.failed.load());
+      counts.ready_s.empty() ? 0 : counts.ready_s.back(), counts.clients_killed, counts.stops,
+      counts.long_stops, counts.cuts, counts.long_cuts, counts.wrong.load(), counts.failed.load());
   return counts.wrong + counts.failed == 0 && counts.graphs > 0 ? 0 : 1;
 }
 
 int usage() {
-  std::cerr << "usage: chaos [--minutes N | --seconds N] [--seed S] [--workers N] [--mean SECONDS]\n"
-               "             [--only workers|scheduler|stops]\n";
+  std::cerr
+      << "usage: chaos [--minutes N | --seconds N] [--seed S] [--workers N] [--mean SECONDS]\n"
+         "             [--only workers|scheduler|clients|stops|partitions] [--hosts yes] [--large yes]\n";
   return 2;
 }
 
@@ -319,13 +380,26 @@ int main(int argc, char** argv) {
       settings.mean_s = std::strtod(value.c_str(), nullptr);
     else if (option == "--only")
       settings.workers_too = value == "workers", settings.scheduler_too = value == "scheduler",
-      settings.stops = value == "stops";
+      settings.clients_too = value == "clients", settings.stops = value == "stops",
+      settings.partitions = value == "partitions";
+    else if (option == "--large" && value == "yes")
+      settings.large = true;
+    else if (option == "--hosts" && value == "yes")
+      settings.partitions = true;
     else
       return usage();
   }
   if (settings.workers < 1 || settings.workers > 64 || !(settings.run_s > 0) || !(settings.mean_s > 0))
     return usage();
   try {
+    std::string why;
+    std::unique_ptr<Network> network;
+    if (settings.partitions) {
+      setenv("UCX_TLS", "tcp", 1);  // hosts of their own have no other way
+      network = Network::make(settings.workers, why);
+      if (!network) throw std::runtime_error("no hosts of their own: " + why);
+      settings.network = network.get();
+    }
     return run(settings);
   } catch (const std::exception& e) {
     std::cerr << "chaos: " << e.what() << "\n";

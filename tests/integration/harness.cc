@@ -189,9 +189,10 @@ void Cluster::add_worker(const std::vector<std::string>& arguments, const std::s
                                    "--devices",
                                    "host:0-" + std::to_string(devices_ - 1)};
   if (options_.network != nullptr) {
-    const std::vector<std::string> there = options_.network->prefix(i);
+    const int host = i % options_.network->hosts();
+    const std::vector<std::string> there = options_.network->prefix(host);
     command.insert(command.begin(), there.begin(), there.end());
-    command.insert(command.end(), {"--listen", "0.0.0.0:0", "--advertise", options_.network->address(i)});
+    command.insert(command.end(), {"--listen", "0.0.0.0:0", "--advertise", options_.network->address(host)});
   }
   command.insert(command.end(), arguments.begin(), arguments.end());
   workers_.push_back(std::make_unique<Process>("worker", command));

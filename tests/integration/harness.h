@@ -73,7 +73,7 @@ struct ClusterOptions {
   std::vector<std::string> worker_args = {};
   bool keep_state = false;           // the scheduler can be started again
   seconds reconnect{60};             // of workers and sessions
-  const Network* network = nullptr;  // worker i on its host i; the rest here
+  const Network* network = nullptr;  // worker i on its host i (round and round); the rest here
 };
 
 // A scheduler and workers, all ready. Throws, with the programs' own words, where that does not come about.

@@ -18,6 +18,7 @@ class Network {
 
   const std::string& here() const { return here_; }  // this process's address, on the bridge
   const std::string& address(int host) const { return hosts_[static_cast<std::size_t>(host)].address; }
+  int hosts() const { return static_cast<int>(hosts_.size()); }
   // What runs a program there: to be put before it.
   std::vector<std::string> prefix(int host) const;
   // What `from` sends to `to` is lost and nobody is told, until it is mended. The other way still works.

@@ -271,13 +271,16 @@ void World::client_message(int index, msg::Message message) {
       // A kill from outside counts against what ran, so that two deaths by the task and one of those are three.
       const bool doomed = poisoned_ + knobs_.kills >= 3 && done->outcome.code == Errc::kTaskFailed &&
                           (named || says("tasks of request"));
+      // An array some of whose tasks had failed is not made again (docs/design/recovery.md).
+      const bool spoilt = poisoned_ + knobs_.kills >= 3 && done->outcome.code == Errc::kWorkerLost &&
+                          says("some of its tasks had failed");
       if (doomed) ++outcome_.covered["failed as a task that takes workers down"];
       if (lost)
         ++outcome_.covered[says("uploaded") ? "lost: uploaded"
                            : says("cut")    ? "lost: past cut"
                                             : "lost: nobody left"];
       const bool allowed = request.cancelled || knobs_.fail_step > 0 || knobs_.kill_worker > 0 || lost ||
-                           doomed || done->outcome.code == Errc::kOutOfMemory ||
+                           doomed || spoilt || done->outcome.code == Errc::kOutOfMemory ||
                            done->outcome.code == Errc::kDiskFull || knobs_.disk_fails > 0 ||
                            knobs_.cancel > 0;
       if (!allowed) return violate("a graph failed without cause: " + done->outcome.message);
