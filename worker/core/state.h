@@ -222,6 +222,8 @@ struct Queue {  // one device's part of one graph
   std::deque<Slot> ops;  // not fully expanded, in plan order
   std::int64_t live = 0, weight = 0, eager_weight = 0;
   std::deque<Slot> order;  // expanded, lowest first; finished ones linger until they reach the front
+  std::size_t made_again =
+      0;  // where in `order` the last task of a recovery was put: the next one of its op goes behind it
   // Tasks of later ops, expanded because all they read is here: they run before more is made, so that what is made is used
   // and freed. When their op's turn comes they move to `order`.
   std::vector<Slot> eager;
@@ -447,6 +449,7 @@ struct Core::Impl {
 
   // Tasks (tasks.cc)
   void expand_all();
+  void put_in_order(Queue& queue, Slot t);
   bool expand_one(std::uint16_t device, Slot queue);
   bool expand_eager(std::uint16_t device, Slot queue);
   Slot expand_task(std::uint16_t device, Slot queue, Slot op, Slot& missing);

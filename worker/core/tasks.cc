@@ -53,6 +53,23 @@ void Core::Impl::leave_eager(Slot t) {
   queues[tasks[t].queue].eager_weight -= tasks[t].weight;
 }
 
+// A task of a recovery, before all that come later in the plan. Thousands of them may come at once.
+void Core::Impl::put_in_order(Queue& queue, Slot t) {
+  std::deque<Slot>& order = queue.order;
+  std::size_t at = queue.made_again;
+  const auto alike = [&](std::size_t i) { return i < order.size() && tasks[order[i]].op == tasks[t].op; };
+  if (alike(at) && !tasks[order[at]].finished && !alike(at + 1)) {
+    ++at;
+  } else {
+    const auto behind = std::find_if(order.begin(), order.end(), [&](Slot other) {
+      return !tasks[other].finished && ops[tasks[other].op].order > ops[tasks[t].op].order;
+    });
+    at = static_cast<std::size_t>(behind - order.begin());
+  }
+  order.insert(order.begin() + static_cast<std::ptrdiff_t>(at), t);
+  queue.made_again = at;
+}
+
 bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
   Queue& queue = queues[q];
   while (!queue.ops.empty()) {
@@ -77,13 +94,10 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
   }
   Slot missing = kNone;
   const Slot t = expand_task(d, q, queue.ops.front(), missing);
-  const auto behind =
-      ops[tasks[t].op].version == 0
-          ? queue.order.end()
-          : std::find_if(queue.order.begin(), queue.order.end(), [&](Slot other) {
-              return !tasks[other].finished && ops[tasks[other].op].order > ops[tasks[t].op].order;
-            });
-  queue.order.insert(behind, t);
+  if (ops[tasks[t].op].version == 0)
+    queue.order.push_back(t);
+  else
+    put_in_order(queue, t);
   if (missing == kNone)
     queue.ready.push_back(t);
   else
