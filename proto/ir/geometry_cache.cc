@@ -37,7 +37,7 @@ bool names_fit(const Op& op) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Geometry>> GeometryCache::of(const Op& op, std::vector<SourceArray> sources) {
+Result<SharedGeometry> GeometryCache::of(const Op& op, std::vector<SourceArray> sources) {
   const std::uint64_t key = quick_key(op);
   if (names_fit(op)) {
     for (const Entry& entry : entries_)

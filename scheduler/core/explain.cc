@@ -171,13 +171,6 @@ class Paper {
   std::size_t first_ = 0;  // op of the graph that is asked about
 };
 
-std::string where(const ir::Placement& placement, double moved_bytes) {
-  std::string text = place::describe(placement);
-  if (moved_bytes >= 1)
-    text += ", about " + std::to_string(static_cast<std::int64_t>(moved_bytes / 1024)) + " KiB moved";
-  return text;
-}
-
 // What is told of many ops must fit a message. The end decides the time, so the beginning is cut.
 void cut_ops(msg::Explanation& out) {
   out.op_count = static_cast<std::uint32_t>(out.ops.size());
@@ -210,8 +203,8 @@ Unfinished unfinished(const State& s, const GraphRecord& graph) {
 
 void account_choices(const State& s, const OpRecord& op, msg::OpAccount& account) {
   account.op = plan::describe(op.op, op.position);
-  account.choices.push_back(
-      {std::string(op.decision.why), place::describe(op.placement), op.decision.seconds});
+  account.choices.push_back({std::string(op.decision.why),
+                             place::describe(op.placement, op.decision.moved_bytes), op.decision.seconds});
   for (const RejectedView& other : rejected_of(s, op))
     account.choices.push_back({std::string(other.why), other.placement, other.seconds});
 }
@@ -258,11 +251,11 @@ void explain_draft(const State& s, const Draft& draft, msg::Explanation& out) {
     msg::OpAccount& account = out.ops.emplace_back();
     account.op = plan::describe(draft.ops[i], i);
     const place::Decision& decision = draft.decisions[i];
-    account.choices.push_back(
-        {std::string(decision.why), where(draft.placements[i], decision.moved_bytes), decision.seconds});
+    account.choices.push_back({std::string(decision.why),
+                               place::describe(draft.placements[i], decision.moved_bytes), decision.seconds});
     for (const place::Rejected& other : decision.rejected)
       account.choices.push_back(
-          {std::string(other.why), where(other.placement, other.moved_bytes), other.seconds});
+          {std::string(other.why), place::describe(other.placement, other.moved_bytes), other.seconds});
   }
   paper.account(out);
   cut_ops(out);

@@ -50,7 +50,7 @@ std::vector<std::vector<RejectedView>> rejected_of(const State& s, const Draft& 
   out.resize(std::min(draft.decisions.size(), kMaxRejectedOps));
   for (std::size_t i = 0; i < out.size(); ++i) {
     for (const place::Rejected& other : draft.decisions[i].rejected)
-      out[i].push_back({other.why, place::describe(other.placement), other.seconds});
+      out[i].push_back({other.why, place::describe(other.placement, other.moved_bytes), other.seconds});
   }
   return out;
 }

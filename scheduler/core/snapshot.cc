@@ -203,7 +203,7 @@ template <class A> void fields(A& a, OpRecord& x) {
   std::string why(x.decision.why);
   a(x.id, x.graph, x.position, x.points, x.load_bytes, x.shares, x.completed, x.failed, x.finished, x.of,
     x.layers, x.retired, x.forgotten, x.doomed, x.cut, x.work_s, x.past_s, x.past_ops, why,
-    x.decision.seconds, x.inputs, x.began, x.ended);
+    x.decision.seconds, x.decision.moved_bytes, x.inputs, x.began, x.ended);
   msg::Message m;
   if (a.writing()) {
     m = msg::Log{0, 1, {msg::Plan{x.graph, 0, {{x.id, x.op, x.placement, false, {}}}}}};

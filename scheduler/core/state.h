@@ -142,7 +142,7 @@ struct OpRecord {
   std::int64_t past_ops = 0;  // likewise, in ops
   struct {
     std::string_view why;  // a policy's name, which outlives everything
-    double seconds = 0;
+    double seconds = 0, moved_bytes = 0;
   } decision;
   std::vector<std::uint32_t> inputs;        // for people: positions of the ops of this plan that it reads
   TimeNs began = kNotYet, ended = kNotYet;  // the same: first and last news of its tasks, since the start

@@ -58,7 +58,8 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
   record.op = std::move(op);
   note_past(s, record, draft.decisions[position].work_s);
   record.placement = std::move(placement);
-  record.decision = {draft.decisions[position].why, draft.decisions[position].seconds};
+  const place::Decision& decision = draft.decisions[position];
+  record.decision = {decision.why, decision.seconds, decision.moved_bytes};
   graph.ops.push_back(record.id);
   ++graph.ops_left;
   ++graph.ops_open;

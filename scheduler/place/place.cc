@@ -249,4 +249,11 @@ std::string describe(const ir::Placement& placement) {
   return out;
 }
 
+std::string describe(const ir::Placement& placement, double moved_bytes) {
+  std::string text = describe(placement);
+  if (moved_bytes >= 1)
+    text += ", about " + std::to_string(static_cast<std::int64_t>(moved_bytes / 1024)) + " KiB moved";
+  return text;
+}
+
 }  // namespace tilewise::place

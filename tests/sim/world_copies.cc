@@ -11,6 +11,9 @@ Knobs Knobs::copying(std::uint64_t seed) {
   k.workers = static_cast<int>(p.between(2, 5));
   if (p.chance(0.6)) k.recompute_ops = static_cast<int>(p.between(1, 4));
   k.kills = static_cast<int>(p.between(k.drains > 0 ? 0 : 1, 3));
+  // Copies may be left out for want of memory, and what is left of a request that failed for it may be lost: not looked at here.
+  k.slab_fails = 0;
+  k.memory_bytes *= 8;
   return k;
 }
 

@@ -25,7 +25,8 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
   TW_CHECK((copy.io != 0) == (copy.writing || copy.state == CopyState::kReturning),
            "a copy's transfer to or from disk is lost");
   TW_CHECK(copy.io == 0 || ios.at(copy.io).copy == c, "a transfer to or from disk is another copy's");
-  TW_CHECK(copy.fixed == (copy.has_memory && (copy.state != CopyState::kSealed || copy.lent > 0)),
+  TW_CHECK(copy.fixed ==
+               (copy.has_memory && (copy.state != CopyState::kSealed || copy.lent > 0 || copy.handed_on)),
            "a copy is fixed without cause, or not though it must be");
   TW_CHECK(!copy.has_memory ||
                (copy.resident_at < device.resident.size() && device.resident[copy.resident_at] == c),

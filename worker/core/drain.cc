@@ -134,6 +134,9 @@ void Core::Impl::go_on() {
   for (const auto& [id, a] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {
     ArrayState& array = arrays[a];
     if (array.copies == kNone) continue;
+    for (Slot c = array.copies; c != kNone; c = copies[c].next) {
+      if (std::exchange(copies[c].handed_on, false)) refix(c);
+    }
     if (array.to_release == kNone) releasing.push_back(a);
     array.to_release = array.copies;
   }

@@ -89,10 +89,11 @@ struct Copy {
   alloc::Extent disk;                  // on_disk, writing
   std::uint32_t resident_at = 0;       // has_memory: position in its device's list
   // For the sake of a worker that is to leave (drain.cc).
-  WorkerId kept;               // none, or that worker
-  bool kept_open = false;      // not here yet: counted in leaving[kept].left
-  TimeNs since = 0;            // when its transfer began
-  WorkerId timed;              // none, or on whose link its transfer counts
+  WorkerId kept;           // none, or that worker
+  bool kept_open = false;  // not here yet: counted in leaving[kept].left
+  bool handed_on = false;  // this worker is the one to leave, and somebody copies it without a claim on it
+  TimeNs since = 0;        // when its transfer began
+  WorkerId timed;          // none, or on whose link its transfer counts
   Slot producer_task = kNone;  // while its task is live
   Slot uses = kNone;
   Slot waiters = kNone;             // tasks

@@ -52,7 +52,7 @@ alloc::Extent Core::Impl::lose_memory(Slot slot) {
 void Core::Impl::refix(Slot slot) {
   Copy& copy = copies[slot];
   DeviceState& device = devices[copy.device];
-  const bool fixed = copy.has_memory && (copy.state != CopyState::kSealed || copy.lent > 0);
+  const bool fixed = copy.has_memory && (copy.state != CopyState::kSealed || copy.lent > 0 || copy.handed_on);
   if (fixed == copy.fixed) return;
   copy.fixed = fixed;
   device.fixed_bytes += fixed ? in_arena(copy.extent.bytes) : -in_arena(copy.extent.bytes);
@@ -67,6 +67,7 @@ void Core::Impl::lend(Slot slot, DeviceId to) {
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
     if (uses[u].device == to && !std::exchange(uses[u].lent, true)) ++copy.lent;
   }
+  copy.handed_on |= stage >= Stage::kStill;
   refix(slot);
 }
 
@@ -75,6 +76,7 @@ void Core::Impl::send_from_disk(Slot slot, DeviceId to) {
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
     if (uses[u].device == to && !std::exchange(uses[u].sending, true)) ++copy.sending;
   }
+  copy.handed_on |= stage >= Stage::kStill;
   ++counts.sent_from_disk;
 }
 
@@ -281,7 +283,7 @@ bool Core::Impl::forget_clean(std::int64_t bytes) {
   for (DeviceState& device : devices) {
     for (std::size_t i = device.resident.size(); i-- > 0 && freed < bytes;) {
       Copy& copy = copies[device.resident[i]];
-      if (!copy.on_disk || copy.io != 0 || copy.sending > 0) continue;
+      if (!copy.on_disk || copy.io != 0 || copy.sending > 0 || copy.handed_on) continue;
       freed += copy.disk.bytes;
       forget_disk(copy);
     }

@@ -7,18 +7,21 @@
 
 namespace tilewise::ir {
 
-// Not thread-safe; what it returns is constant and may be read from anywhere, longer than the cache lives.
+// Constant, as an op's placement is: whoever has it may read it from any thread.
+using SharedGeometry = std::shared_ptr<const Geometry>;
+
+// Not thread-safe; what it returns may outlive it.
 class GeometryCache {
  public:
   // As Geometry::make, errors included.
-  Result<std::shared_ptr<const Geometry>> of(const Op& op, std::vector<SourceArray> sources);
+  Result<SharedGeometry> of(const Op& op, std::vector<SourceArray> sources);
 
  private:
   struct Entry {
     std::uint64_t key = 0;  // of what is quick to compare
     Op op;                  // without label and params
     std::vector<SourceArray> sources;
-    std::shared_ptr<const Geometry> geometry;
+    SharedGeometry geometry;
   };
   static constexpr std::size_t kEntries = 32;  // more than the ops of a loop's body, as a rule
   std::vector<Entry> entries_;

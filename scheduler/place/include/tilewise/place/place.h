@@ -125,5 +125,7 @@ double bytes_of(const ir::SourceArray& array);  // all of it
 
 // "4x2 tiles over 8 devices", "one device": for people.
 std::string describe(const ir::Placement& placement);
+// "..., about 12 KiB moved"
+std::string describe(const ir::Placement& placement, double moved_bytes);
 
 }  // namespace tilewise::place

@@ -8,7 +8,7 @@
 #pragma once
 #include <tilewise/alloc/alloc.h>
 #include <tilewise/base/time.h>
-#include <tilewise/ir/geometry.h>
+#include <tilewise/ir/geometry_cache.h>
 #include <tilewise/msg/msg.h>
 
 #include <boost/container/small_vector.hpp>
@@ -56,9 +56,9 @@ struct OpEntry {
   ir::Op op;
   ir::Placement placement;
   std::vector<ir::SourceArray> sources;  // what its operands read
-  std::shared_ptr<const ir::Geometry> geometry;  // shared with ops of the same shape
-  std::uint32_t family = 0;   // number of ir::family_of(op), from 0 (Core::families)
-  std::int64_t model_ns = 0;  // ir::model_step_ns of its first point
+  ir::SharedGeometry geometry;           // with ops of the same shape
+  std::uint32_t family = 0;              // number of ir::family_of(op), from 0 (Core::families)
+  std::int64_t model_ns = 0;             // ir::model_step_ns of its first point
 };
 
 // One op among those that share an entry, for whoever runs its steps.
