@@ -14,7 +14,19 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
   const DeviceState& device = devices[copy.device];
   const bool spilled = copy.state == CopyState::kSpilled;
   std::int32_t lent = 0, sending = 0;
-  for (Slot u = copy.uses; u != kNone; u = uses[u].next) lent += uses[u].lent, sending += uses[u].sending;
+  Slot last = copy.uses;
+  for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
+    lent += uses[u].lent, sending += uses[u].sending;
+    TW_CHECK(ops[uses[last].op].run.id <= ops[uses[u].op].run.id, "claims are not in the order of ops");
+    if (uses[u].op != uses[last].op) last = u;
+    for (Slot v = copy.uses; v != u; v = uses[v].next) {
+      TW_CHECK(uses[v].device != uses[u].device ||
+                   (uses[v].op != uses[u].op && uses[v].offered == uses[u].offered &&
+                    uses[v].lent == uses[u].lent),
+               "a claim is there twice, or a device's are not alike");
+    }
+  }
+  TW_CHECK(copy.last_uses == last, "the last op's claims are elsewhere");
   TW_CHECK(copy.lent == lent && copy.sending == sending, "loans of a copy miscounted");
   TW_CHECK(!spilled || (!copy.has_memory && copy.on_disk), "a spilled copy is not on disk alone");
   TW_CHECK(copy.state != CopyState::kReturning || (copy.has_memory && copy.on_disk && copy.io != 0),

@@ -94,19 +94,25 @@ void Core::Impl::add_use(Slot slot, Slot op, DeviceId device, std::int64_t reads
   Copy& copy = copies[slot];
   const bool is_local = device == devices[copy.device].spec.id;
   if (!is_local && remote[device.value].lost) return;
-  bool offered = false, lent = false;
-  for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
-    if (uses[u].device != device) continue;
-    if (uses[u].op == op) {
-      if (is_local) uses[u].left += reads;
-      return;
-    }
-    offered |= uses[u].offered;
-    lent |= uses[u].lent;
+  const std::uint64_t id = ops[op].run.id.value;
+  const auto id_of = [&](Slot u) { return ops[uses[u].op].run.id.value; };
+  // Behind all with a smaller or equal id; those of this op are there, if any.
+  const bool newest = copy.last_uses != kNone && id_of(copy.last_uses) <= id;
+  Slot before = kNone;
+  for (Slot u = newest ? copy.last_uses : copy.uses; u != kNone && id_of(u) <= id;
+       before = u, u = uses[u].next) {
+    if (uses[u].op != op || uses[u].device != device) continue;
+    if (is_local) uses[u].left += reads;
+    return;
   }
+  Slot alike = copy.uses;  // what holds for one claim of a device holds for all
+  while (alike != kNone && uses[alike].device != device) alike = uses[alike].next;
+  const bool offered = alike != kNone && uses[alike].offered, lent = alike != kNone && uses[alike].lent;
   const Slot u = uses.add();
-  uses[u] = {op, device, reads, false, offered, lent, false, copy.uses};
-  copy.uses = u;
+  const Slot next = before == kNone ? copy.uses : uses[before].next;
+  uses[u] = {op, device, reads, false, offered, lent, false, next};
+  (before == kNone ? copy.uses : uses[before].next) = u;
+  if (next == kNone && (before == kNone || id_of(before) < id)) copy.last_uses = u;
   copy.lent += lent;
   ++ops[op].open_uses;
   // The client's wish is a subscription from the start.
@@ -114,6 +120,17 @@ void Core::Impl::add_use(Slot slot, Slot op, DeviceId device, std::int64_t reads
     uses[u].subscribed = true;
     if (whole(copy) || copy.state == CopyState::kFailed) offer(slot, uses[u]);
   }
+}
+
+// Of a copy without the claim between the two that was the first of the last op's.
+Slot Core::Impl::last_uses_without(const Copy& copy, Slot before, Slot next) const {
+  if (next != kNone) return next;
+  if (before == kNone) return kNone;
+  Slot first = copy.uses;
+  for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
+    if (uses[u].op != uses[first].op) first = u;
+  }
+  return first;
 }
 
 void Core::Impl::drop_use(Slot slot, Slot op, DeviceId device) {
@@ -128,6 +145,7 @@ void Core::Impl::drop_use(Slot slot, Slot op, DeviceId device) {
       return;
     }
     (before == kNone ? copy.uses : uses[before].next) = uses[u].next;
+    if (copy.last_uses == u) copy.last_uses = last_uses_without(copy, before, uses[u].next);
     copy.lent -= uses[u].lent;
     copy.sending -= uses[u].sending;
     refix(slot);

@@ -95,7 +95,9 @@ struct Copy {
   TimeNs since = 0;        // when its transfer began
   WorkerId timed;          // none, or on whose link its transfer counts
   Slot producer_task = kNone;  // while its task is live
+  // Claims, by rising OpId: ops come and go in that order as a rule, so both ends are near, however many claims there are.
   Slot uses = kNone;
+  Slot last_uses = kNone;           // the first claim of the op that has the last one
   Slot waiters = kNone;             // tasks
   Slot prev = kNone, next = kNone;  // same array
   Slot outcome = kNone;             // kFailed: why
@@ -430,6 +432,7 @@ struct Core::Impl {
   void count_uses(Slot copy);
   void add_uses(Slot copy, User user, bool here = true, bool elsewhere = true);
   void add_use(Slot copy, Slot op, DeviceId device, std::int64_t reads);
+  Slot last_uses_without(const Copy& copy, Slot before, Slot next) const;
   void drop_use(Slot copy, Slot op, DeviceId device);
   void discharge_read(Slot copy, Slot op);
   void owe_done(const Copy& copy, Slot op);
