@@ -34,7 +34,7 @@ int compress(const tilewise_call_v1* call) {
   const bool positions = call->input_count == 1;
   const tilewise_view_v1& x = call->inputs[positions ? 0 : 1];
   const bool fits =
-      is_mask(mask) && out.rank >= 1 &&
+      call->input_count >= 1 && is_mask(mask) && out.rank >= 1 &&
       (positions ? out.dtype == TILEWISE_INT64 && out.rank == 1
                  : x.dtype == out.dtype && same_lines({&x, &out}, 0) && x.shape[0] == mask.shape[0]);
   if (!fits) return refuse(call, kFailed, "wants a vector of bool, and an array that is as long");

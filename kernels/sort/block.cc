@@ -109,8 +109,8 @@ int sort_block(const tilewise_call_v1* call) {
   if (!read_params(call, p)) return kFailed;
   const tilewise_view_v1 &x = call->inputs[0], &out = call->outputs[0];
   const int axis = static_cast<int>(p.axis);
-  if (p.axis < 0 || p.axis >= x.rank || !same_lines({&x, &out}, axis) || x.dtype != out.dtype ||
-      out.shape[axis] > x.shape[axis])
+  if (call->input_count < 1 || p.axis < 0 || p.axis >= x.rank || !same_lines({&x, &out}, axis) ||
+      x.dtype != out.dtype || out.shape[axis] > x.shape[axis])
     return refuse(call, kFailed, "the array and the result differ in dtype or extents");
   for (int i = 1; i < call->input_count; ++i)
     if (call->inputs[i].dtype != TILEWISE_INT64 || !same_lines({&x, &call->inputs[i]}, -1))

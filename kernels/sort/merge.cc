@@ -37,8 +37,10 @@ template <class T, bool kDescending, bool kNumbers, bool kDense> class Merge {
     std::int64_t rank = from, of_a = co_rank(from);
     for (int c = 0; c < kChains; ++c) {
       i[c] = of_a, j[c] = rank - of_a;
-      rank = from + (to - from) * (c + 1) / kChains;
-      of_a = co_rank(rank);
+      // Lines that are not sorted have no co-ranks; they stay inside both lines, too.
+      const std::int64_t next = from + (to - from) * (c + 1) / kChains;
+      of_a = std::clamp(co_rank(next), of_a, of_a + (next - rank));
+      rank = next;
       i_end[c] = of_a, j_end[c] = rank - of_a;
     }
     while (true) {
@@ -165,6 +167,8 @@ int merge_split(const tilewise_call_v1* call) {
   }
   if (good && arrays == 2)
     good = call->outputs[1].dtype == TILEWISE_INT64 && same_lines({&call->outputs[0], &call->outputs[1]}, -1);
+  if (good && blocks == 2)
+    good = call->outputs[0].shape[axis] <= call->inputs[0].shape[axis] + call->inputs[1].shape[axis];
   if (!good) return refuse(call, kFailed, "wants one or two blocks of an array, and of its numbers");
   if (blocks == 1) {
     for (int i = 0; i < arrays; ++i) {

@@ -29,6 +29,15 @@ bool same_but_for_names(const Op& a, const Op& b) {
          x->scratch_bytes == y->scratch_bytes;
 }
 
+// Entries of its explicit maps. With many an entry would take megabytes, and stay when the op has gone.
+constexpr std::size_t kMostReferences = 65'536;
+std::size_t references(const Op& op) {
+  std::size_t count = 0;
+  if (const auto* call = std::get_if<CallAttrs>(&op.attrs))
+    for (const ExplicitMap& map : call->explicit_maps) count += map.blocks.size() + map.offsets.size();
+  return count;
+}
+
 bool names_fit(const Op& op) {
   const auto* call = std::get_if<CallAttrs>(&op.attrs);
   return op.label.size() <= limits::kMaxNameBytes &&
@@ -45,6 +54,7 @@ Result<SharedGeometry> GeometryCache::of(const Op& op, std::vector<SourceArray> 
         return entry.geometry;
   }
   TW_ASSIGN(Geometry made, Geometry::make(op, sources));
+  if (references(op) > kMostReferences) return std::make_shared<const Geometry>(std::move(made));
   Entry entry{key, op, std::move(sources), std::make_shared<const Geometry>(std::move(made))};
   entry.op.label.clear();
   if (auto* call = std::get_if<CallAttrs>(&entry.op.attrs)) call->params.clear();

@@ -61,6 +61,12 @@ Status Lowering::matmul() {
     out_.push_back(std::move(op_));
     return {};
   }
+  std::int64_t products = 0;
+  if (__builtin_mul_overflow(parts, op_.space.block_count(), &products) || products > limits::kMaxBlocks)
+    return error(Errc::kLimitExceeded, "matmul: " + std::to_string(parts) + " parts of k for each of " +
+                                           std::to_string(op_.space.block_count()) +
+                                           " blocks; the limit is " + std::to_string(limits::kMaxBlocks) +
+                                           " products");
   if (parts < panels->count()) panels = in_parts(*panels, parts);
   std::vector<DimGrid> dims{*DimGrid::uniform(panels->count(), 1), op_.space.dim(0), op_.space.dim(1)};
   const DType t = op_.outputs[0].dtype;

@@ -82,6 +82,12 @@ class Translator {
     return {};
   }
 
+  void holds_are_all() {
+    auto& holds = draft_.graph.holds;
+    std::sort(holds.begin(), holds.end());
+    holds.erase(std::unique(holds.begin(), holds.end()), holds.end());
+  }
+
   Status keep(const msg::Keep& keep) {
     const std::string name = "array " + std::to_string(keep.array);
     if (keep.copies < 1 || keep.copies > msg::kMaxCopies) {
@@ -92,7 +98,7 @@ class Translator {
     const auto held = session_.arrays.find(keep.array);
     const auto& holds = draft_.graph.holds;
     ArrayId id;
-    if (own != draft_.names.end() && std::find(holds.begin(), holds.end(), own->second) != holds.end())
+    if (own != draft_.names.end() && std::binary_search(holds.begin(), holds.end(), own->second))
       id = ArrayId{own->second};
     else if (own == draft_.names.end() && held != session_.arrays.end())
       id = held->second;
@@ -110,9 +116,6 @@ class Translator {
     std::sort(copies.begin(), copies.end(), std::greater<>());
     const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
     copies.erase(std::unique(copies.begin(), copies.end(), same), copies.end());
-    auto& holds = draft_.graph.holds;
-    std::sort(holds.begin(), holds.end());
-    holds.erase(std::unique(holds.begin(), holds.end()), holds.end());
     auto& externals = draft_.graph.externals;
     std::sort(externals.begin(), externals.end(),
               [](const auto& a, const auto& b) { return a.array < b.array; });
@@ -178,6 +181,7 @@ Result<Draft> translate(const State& s, const Session& session, msg::Submit& sub
   Translator translator(s, session);
   for (std::size_t i = 0; i < submit.ops.size(); ++i) TW_TRY(translator.op(submit.ops[i], i));
   for (const std::uint64_t number : submit.holds) TW_TRY(translator.hold(number));
+  translator.holds_are_all();
   for (const msg::Keep& keep : submit.keeps) TW_TRY(translator.keep(keep));
   return translator.take(std::move(submit.ops));
 }

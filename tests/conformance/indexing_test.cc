@@ -210,6 +210,25 @@ TEST_CASE("searchsorted counts what comes before") {
   }
 }
 
+TEST_CASE("blocks merged by hand stay inside their lines, be they sorted or not") {
+  TestCluster cluster(kForms[1]);
+  const Session& s = cluster.session;
+  const Array x = s.from_memory(Doubles{0, 0, 5, 5, 9, 9, 1, 1}, {8}, {.block = {4}});
+  const Kernel merge{.name = "tilewise.merge_split", .version = "1", .params = std::string(16, '\0')};
+  const auto merged = [&](std::int64_t length) {
+    return task(merge, {{x, 0}, {x, 1}}, DType::kFloat64, {length}).get<double>();
+  };
+  Doubles all = merged(8);  // unsorted: in some order
+  std::sort(all.begin(), all.end());
+  CHECK(all.front() >= 0);
+  CHECK(all.back() <= 9);
+  std::string what;
+  CHECK(code_of([&] { merged(1000); }, &what) == Errc::kTaskFailed);
+  CHECK_MESSAGE(what.find("wants one or two blocks") != std::string::npos, what);
+  const Kernel sort{.name = "tilewise.sort_block", .version = "1", .params = std::string(16, '\0')};
+  CHECK(code_of([&] { task(sort, {}, DType::kFloat64, {4}).get<double>(); }) != Errc::kOk);
+}
+
 TEST_CASE("mistakes of indexing and order are typed, and name what and where") {
   TestCluster cluster(kForms[1]);
   const Session& s = cluster.session;

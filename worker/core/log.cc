@@ -206,6 +206,7 @@ Result<Slot> Core::Impl::entry_of(msg::PlannedOp& planned) {
 
 // The same, if one of the last few is equal: then they share their memory.
 ir::Placement Core::Impl::shared_placement(ir::Placement placement) {
+  if (placement.listed() != nullptr) return placement;  // it may be long
   const auto same = std::find(placements.begin(), placements.end(), placement);
   if (same != placements.end()) return *same;
   if (placements.size() == kSharedPlacements) placements.erase(placements.begin());
