@@ -164,7 +164,10 @@ std::vector<ir::Placement> lacking_copies(const State& s, ArrayRecord& array, Ta
     array.lacking = array.copies - 1 - static_cast<std::uint32_t>(out.size());
     return out;
   }
-  if (static_cast<std::size_t>(blocks) > s.options.max_recovered_blocks) return {};
+  if (static_cast<std::size_t>(blocks) > s.options.max_recovered_blocks) {
+    array.lacking = array.copies - 1;  // or none: nobody looks at so many
+    return {};
+  }
   return listed(s, array, head, takers);
 }
 

@@ -19,6 +19,7 @@ constexpr TimeNs kPatienceNs = 10 * kSecond;  // with copies that do not come: t
 
 void set_draining(State& s, WorkerId worker, bool on) {
   for (const DeviceId device : s.peer(worker).info.devices) s.device(device)->draining = on;
+  s.copies_due |= !on;  // it may take copies again
 }
 
 bool somebody_else(const State& s, WorkerId leaver) {

@@ -93,7 +93,8 @@ std::vector<msg::Plan> anchor_some(State& s, const std::vector<ArrayId>& arrays)
 
 void cut_past(State& s, ArrayRecord& array) {
   OpRecord& op = s.ops.at(array.producer);
-  if (!array.anchor || op.cut || !array.failed.ok() || !group_finished(s, op)) return;
+  // While a loss is unanswered, copies are counted that are gone: settle_recovery() comes back to it.
+  if (!array.anchor || op.cut || !array.failed.ok() || !group_finished(s, op) || s.recovery.pending) return;
   if (array.copies - std::min(array.copies, array.lacking) < 2) {  // they could not be made
     array.anchor = false;
     if (array.unnamed) let_go(s, array);

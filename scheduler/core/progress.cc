@@ -159,7 +159,7 @@ void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure) {
   const Device* device = s.device(failure.device);
   if (op == nullptr || op->finished || (device != nullptr && device->peer != worker.info.id)) return;
   GraphRecord& graph = s.graphs.at(op->graph);
-  if (!graph.running && !op->of) return;
+  if (!graph.running && !op->of && op->op.kind != ir::OpKind::kKeep) return;
   const std::string where =
       device == nullptr ? "w" + std::to_string(worker.info.id.value) : name_of(s, *device);
   msg::Outcome why{

@@ -163,6 +163,9 @@ void settle_recovery(State& s, std::vector<msg::Plan> plans) {
   }
   log_to_workers(s, msg::Recover{r.version, std::move(plans)});
   for (msg::Plan& plan : copies) log_to_workers(s, std::move(plan));
+  for (const ArrayId id : std::vector<ArrayId>(s.copied.begin(), s.copied.end())) {
+    if (ArrayRecord* array = s.arrays.find(id)) cut_past(s, *array);
+  }
 }
 
 void begin_recovery(State& s, const Peer& dead) {
