@@ -400,7 +400,10 @@ async function tests() {
     console.log(`   shown after ${took} ms`);
   });
 
-  await check("nothing was wrong on the page's console, no rule of its policy broken", () => assert.deepEqual(page.complaints, []));
+  // The command-line tool collects traces too: the page is then told to ask again, which browsers call an error.
+  const asksAgain = (complaint) => complaint.includes(" 503 ") && complaint.includes("/api/trace");
+  await check("nothing was wrong on the page's console, no rule of its policy broken", () =>
+    assert.deepEqual(page.complaints.filter((complaint) => !asksAgain(complaint)), []));
 
   await check("a trace that was saved is replayed without a cluster", async () => {
     const file = join(folder, "trace.json");
