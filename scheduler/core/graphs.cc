@@ -234,7 +234,7 @@ void release_array(State& s, ArrayRecord& array, std::vector<ArrayId>& released)
   s.retire_candidates.push_back(array.producer);
   s.retire_candidates.insert(s.retire_candidates.end(), array.keeps.begin(), array.keeps.end());
   s.copied.erase(array.id);
-  s.copies_due = s.copies_due || !s.copied.empty();  // there may be room now
+  s.copies_due = s.copies_due || !s.copied.empty();  // there may be room, of what was released before
 }
 
 void acknowledge_cancels(State& s, WorkerId worker, std::uint64_t log_applied) {

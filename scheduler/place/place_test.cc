@@ -1,9 +1,6 @@
-#include <tilewise/place/place.h>
-
 #include <tilewise/base/prng.h>
 
-#include <doctest/doctest.h>
-
+#include "place_case.h"
 #include "shares.h"
 
 #include <algorithm>
@@ -21,25 +18,6 @@ ir::TapeInstr load(int operand) {
   i.imm_i = operand;
   return i;
 }
-
-// An op with its operands' arrays and where they are.
-struct Case {
-  ir::Op op;
-  std::vector<ir::SourceArray> arrays;
-  std::vector<ir::Placement> placements;
-  std::vector<Device> devices;
-  std::vector<Input> inputs;
-  std::optional<ir::Geometry> geometry;
-
-  Request request() {
-    inputs.clear();
-    for (std::size_t i = 0; i < arrays.size(); ++i) inputs.push_back({&arrays[i], &placements[i]});
-    auto made = ir::Geometry::make(op, arrays);
-    REQUIRE_MESSAGE(made.has_value(), made.error().message);
-    geometry.emplace(std::move(*made));
-    return {&op, &*geometry, inputs, devices, devices, {}};
-  }
-};
 
 std::vector<Device> hosts(int n, int per_host = 1) {
   std::vector<Device> out;

@@ -1,7 +1,5 @@
 // Matrix products: bytes worked out by hand for A, B or C staying, for layers along k and for the sums that follow.
-#include <tilewise/place/place.h>
-
-#include <doctest/doctest.h>
+#include "place_case.h"
 
 #include <algorithm>
 #include <set>
@@ -10,24 +8,6 @@ namespace tilewise::place {
 namespace {
 
 constexpr double kElement = 8;  // bytes; blocks are of one element where only bytes matter
-
-struct Case {
-  ir::Op op;
-  std::vector<ir::SourceArray> arrays;
-  std::vector<ir::Placement> placements;
-  std::vector<Device> devices;
-  std::vector<Input> inputs;
-  std::optional<ir::Geometry> geometry;
-
-  Request request() {
-    inputs.clear();
-    for (std::size_t i = 0; i < arrays.size(); ++i) inputs.push_back({&arrays[i], &placements[i]});
-    auto made = ir::Geometry::make(op, arrays);
-    REQUIRE_MESSAGE(made.has_value(), made.error().message);
-    geometry.emplace(std::move(*made));
-    return {&op, &*geometry, inputs, devices, devices, {}};
-  }
-};
 
 std::vector<Device> gpus(int n, int a_host) {
   std::vector<Device> out;
@@ -98,6 +78,13 @@ const Candidate* named(const std::vector<Candidate>& all, std::string_view why) 
   const auto it = std::find_if(all.begin(), all.end(), [&](const Candidate& c) { return c.why == why; });
   return it == all.end() ? nullptr : &*it;
 }
+Candidate of_product(const Request& request, std::string_view why) {
+  std::vector<Candidate> all;
+  product_policy()->propose(request, all);
+  const Candidate* found = named(all, why);
+  REQUIRE_MESSAGE(found != nullptr, "no candidate " << why);
+  return *found;
+}
 
 // Counts every read of every step, once a device and block.
 double counted_bytes(const Request& request, const ir::Placement& placement) {
@@ -125,30 +112,24 @@ TEST_CASE("stationary C: each device receives the rest of its rows of A and of i
   Case c = product(4, 4, 4, 0, gpus(4, 4));
   c.placements = {on_grid(c.arrays[0].grid, c.devices, {2, 2}), on_grid(c.arrays[1].grid, c.devices, {2, 2})};
   const Request request = c.request();
-  std::vector<Candidate> all;
-  product_policy()->propose(request, all);
-  const Candidate* stays = named(all, "stationary C");
-  REQUIRE(stays != nullptr);
+  const Candidate stays = of_product(request, "stationary C");
   // 16 blocks of A to one more device each, and of B.
-  CHECK(estimate(request, stays->placement).moved_bytes == doctest::Approx(32 * kElement));
-  CHECK(counted_bytes(request, stays->placement) == 32 * kElement);
+  CHECK(estimate(request, stays.placement).moved_bytes == doctest::Approx(32 * kElement));
+  CHECK(counted_bytes(request, stays.placement) == 32 * kElement);
 }
 
 TEST_CASE("stationary A: partial products where A is, B comes to them, sums go where C is") {
   Case c = product(2, 1, 8, 8, gpus(4, 4));
   c.placements = {on_grid(c.arrays[0].grid, c.devices, {2, 2}), on_grid(c.arrays[1].grid, c.devices, {4, 1})};
   const Request request = c.request();
-  std::vector<Candidate> all;
-  product_policy()->propose(request, all);
-  const Candidate* stays = named(all, "stationary A");
-  REQUIRE(stays != nullptr);
+  const Candidate stays = of_product(request, "stationary A");
   for (std::int64_t row = 0; row < 2; ++row)
     for (std::int64_t k = 0; k < 8; ++k)
-      CHECK(stays->placement.owner({k, row, 0}) == c.placements[0].owner({row, k}));
+      CHECK(stays.placement.owner({k, row, 0}) == c.placements[0].owner({row, k}));
   // B's 8 blocks are wanted by two devices each: of the 16, the first and the last device have two of theirs each. Each
   // of the two rows is summed across one border.
-  CHECK(counted_bytes(request, stays->placement) == 12 * kElement);
-  CHECK(estimate(request, stays->placement).moved_bytes == doctest::Approx(14 * kElement));
+  CHECK(counted_bytes(request, stays.placement) == 12 * kElement);
+  CHECK(estimate(request, stays.placement).moved_bytes == doctest::Approx(14 * kElement));
   const Decision decision = *Placer().place(request);
   CHECK(decision.moved_bytes <= 14 * kElement);
 }
@@ -190,17 +171,12 @@ TEST_CASE("layers of k: fewer devices read each block, and what they make is sum
     }
   }
   const Request request = c.request();
-  std::vector<Candidate> all;
-  product_policy()->propose(request, all);
-  const Candidate* layers = named(all, "layers of k");
-  REQUIRE(layers != nullptr);
-  CHECK(layers->placement.pieces()[0].rule.parts == ir::PerDim<std::int32_t>{2, 2, 2});
-  CHECK(counted_bytes(request, layers->placement) == 32 * kElement);
-  CHECK(estimate(request, layers->placement).moved_bytes == doctest::Approx(48 * kElement));
+  const Candidate layers = of_product(request, "layers of k");
+  CHECK(layers.placement.pieces()[0].rule.parts == ir::PerDim<std::int32_t>{2, 2, 2});
+  CHECK(counted_bytes(request, layers.placement) == 32 * kElement);
+  CHECK(estimate(request, layers.placement).moved_bytes == doctest::Approx(48 * kElement));
   const Request flat = plane.request();
-  all.clear();
-  product_policy()->propose(flat, all);
-  CHECK(counted_bytes(flat, named(all, "stationary C")->placement) == 64 * kElement);
+  CHECK(counted_bytes(flat, of_product(flat, "stationary C").placement) == 64 * kElement);
 }
 
 TEST_CASE("what lies in layers is summed by those who have it, a share each; what does not, where it is") {

@@ -345,6 +345,7 @@ TEST_CASE("random programs give the same bits with and without passes") {
     std::uint64_t name = p.next;
     for (const bool optimised : {true, false}) {
       Options options;
+      options.verify_each = true;
       if (!optimised)
         options.off = {"dead-code", "common-subexpressions", "fusion", "shared-gathers", "memory-order"};
       const auto planned = run_passes(
@@ -402,6 +403,7 @@ TEST_CASE("passes have names, texts and say whose fault it is") {
   const auto new_array = [&] { return name++; };
   Options options;
   options.dump = true;
+  options.verify_each = true;
   const auto planned = run_passes(p.graph, new_array, options);
   REQUIRE_MESSAGE(planned.has_value(), planned.error().message);
   REQUIRE(planned->passes.size() == pass_names().size());

@@ -273,7 +273,7 @@ std::uint64_t Core::Impl::digest() const {
       const Copy& copy = copies[c];
       h.mix(static_cast<std::uint64_t>(copy.block));
       h.mix(static_cast<std::uint64_t>(copy.state) * 8 + static_cast<std::uint64_t>(copy.kind));
-      h.mix(copy.kept.value), h.mix(copy.kept_open);
+      h.mix(copy.kept.value), h.mix(copy.kept_open), h.mix(copy.handed_on);
       h.mix(copy.at.offset >= 0 ? static_cast<std::uint64_t>(copy.at.offset) : 0);
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
         h.mix(ops[uses[u].op].run.id.value);

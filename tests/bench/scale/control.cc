@@ -16,6 +16,7 @@ scheduler::Options options() {
   scheduler::Options out;
   out.max_peers = 20'000;
   out.silence_ns = out.ping_every_ns = 1'000'000 * kSecond;  // nobody dies here
+  out.max_recompute_ns = 0;                                  // nor has second copies made of what takes long
   return out;
 }
 
