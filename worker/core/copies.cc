@@ -62,7 +62,7 @@ void Core::Impl::count_uses(Slot slot) {
   const bool again = copy.kind == CopyKind::kProduced && made_by != kNone && ops[made_by].version != 0;
   for (const User& user : arrays[copy.array].users) {
     const OpState& op = ops[user.op];
-    if (op.done || op.cancelled != kNone || (again && op.retired)) continue;
+    if (op.done || op.cancelled != kNone || (again && (user.over || op.retired))) continue;
     const bool here =
         (copy.kind == CopyKind::kProduced && !again) || reads_ahead(user, copy.block, copy.device);
     if (here || again) add_uses(slot, user, here);

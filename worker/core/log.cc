@@ -396,6 +396,7 @@ void Core::Impl::cancel_op(Slot slot, Slot why) {
   // Claims on operands. Local ones of points never expanded; a local claim also covers live tasks, which discharge
   // what they can while they fail, so the rest is dropped here once they are gone (they launch nothing any more).
   for (Slot array : op.operands) {
+    if (array == kNone) continue;
     for (Slot c = arrays[array].copies; c != kNone;) {
       const Slot next = copies[c].next;
       for (Slot u = copies[c].uses; u != kNone;) {
@@ -435,6 +436,11 @@ void Core::Impl::apply_retire(const msg::Retire& retire) {
     const auto it = op_by_id.find(id.value);
     if (it == op_by_id.end() || ops[it->second].retired) continue;
     ops[it->second].retired = true;
+    // The scheduler retires it when nobody has anything left to read of it. Whoever reads it after this entry of the log
+    // is a layer: so everybody leaves the same ops out when a block of it is made again, whether or not it is forgotten.
+    for (const Slot array : ops[it->second].outputs) {
+      for (User& user : arrays[array].users) user.over = true;
+    }
     maybe_forget(it->second);
   }
 }
@@ -456,13 +462,18 @@ void Core::Impl::forget_retired() {
   if (std::exchange(queue_ended, false)) drop_ended_queues();
 }
 
-// A retired op goes when nothing here refers to it: no live task, no claim, no copy of its outputs, no later user of
-// its outputs.
+// A retired op goes when nothing here refers to it: no live task, no claim, no copy of its outputs, and nobody who has
+// still to read them (a cancelled task may be running). Those that have read them stay, maybe for long: a chain of ops
+// is forgotten from its beginning.
 void Core::Impl::forget(Slot slot) {
   OpState& op = ops[slot];
   if (op.live_tasks != 0 || op.open_uses != 0) return;
   for (Slot a : op.outputs) {
-    if (arrays[a].live_copies != 0 || !arrays[a].users.empty()) return;
+    const auto& users = arrays[a].users;
+    if (arrays[a].live_copies != 0 || !std::all_of(users.begin(), users.end(), [&](const User& user) {
+          return user.over && ops[user.op].live_tasks == 0;
+        }))
+      return;
   }
   for (const ShareState& share : op.shares) {
     if (share.next < share.owned || share.dirty) return;
@@ -478,18 +489,20 @@ void Core::Impl::forget(Slot slot) {
   }
   if (op.keeps()) end_keep(slot);
   for (Slot a : op.operands) {
+    if (a == kNone) continue;
     auto& users = arrays[a].users;
     users.erase(std::remove_if(users.begin(), users.end(), [&](const User& u) { return u.op == slot; }),
                 users.end());
     auto& keeps = arrays[a].keeps;
     keeps.erase(std::remove(keeps.begin(), keeps.end(), slot), keeps.end());
-    if (!arrays[a].users.empty()) continue;
     for (const Slot maker : arrays[a].makers) maybe_forget(maker);
   }
   for (Slot a : op.outputs) {
     auto& makers = arrays[a].makers;
     makers.erase(std::find(makers.begin(), makers.end(), slot));
     if (!makers.empty()) continue;
+    for (const User& user : arrays[a].users)
+      ops[user.op].operands[static_cast<std::size_t>(user.operand)] = kNone;
     array_by_id.erase(arrays[a].id.value);
     arrays[a] = ArrayState{};
     arrays.drop(a);

@@ -199,7 +199,7 @@ void Core::Impl::settle_block(Slot by, Slot array, std::int64_t block, DeviceId 
     if (c != kNone && (unread || copies[c].kind == CopyKind::kReplica)) copies[c].source = owner;
     for (const User& user : arrays[array].users) {
       const OpState& op = ops[user.op];
-      if (op.done || op.cancelled != kNone || op.retired) continue;
+      if (op.done || op.cancelled != kNone || user.over || op.retired) continue;
       op.entry->geometry->users(user.operand, block, users_out);
       const bool mine = std::any_of(users_out.begin(), users_out.end(), [&](const auto& users) {
         return op.entry->placement.first_owned(self, users.points).has_value();
@@ -225,7 +225,7 @@ void Core::Impl::adopt(Slot by, Slot slot) {
     copy.spare = false;
     for (const User& user : arrays[copy.array].users) {
       const OpState& op = ops[user.op];
-      if (!op.done && op.cancelled == kNone && !op.retired) add_uses(slot, user, false);
+      if (!op.done && op.cancelled == kNone && !user.over && !op.retired) add_uses(slot, user, false);
     }
   }
   if (!ops[by].done && copy.state == CopyState::kFailed) copy.state = CopyState::kExpected;

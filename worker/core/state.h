@@ -106,6 +106,7 @@ struct Copy {
 struct User {
   Slot op = kNone;
   int operand = 0;
+  bool over = false;  // it had read all it ever will, everywhere, when what made the array was retired
 };
 
 struct ArrayState {
@@ -140,7 +141,7 @@ struct OpState {
   const OpEntry* entry = nullptr;  // entries[shared]
   Slot shared = kNone;
   OpRun run;
-  boost::container::small_vector<Slot, 4> operands;      // arrays
+  boost::container::small_vector<Slot, 4> operands;      // arrays; kNone: forgotten, and read to the end
   boost::container::small_vector<Slot, 2> outputs;       // arrays
   boost::container::small_vector<ShareState, 1> shares;  // one per local device; stays where it is
   std::int64_t live_tasks = 0;
