@@ -138,22 +138,19 @@ msg::PlannedOp as_it_is(const OpRecord& record) {
   return planned;
 }
 
-// What a session may still name and what is under way, so that the newcomer can take part in recoveries: one plan a graph,
-// in the order of the graphs; then what earlier recoveries have moved.
+// All that workers know, so that the newcomer can take part in recoveries: one plan a graph, in the order of the graphs; then
+// what earlier recoveries have moved. What nobody wants any more, but has not been retired (a recovery is pending, or a
+// cancellation is not confirmed), may still be named by the next entries of the log.
 void send_snapshot(State& s, WorkerId to) {
   std::map<GraphId, std::map<OpId, std::vector<ArrayId>>> by_graph;
   std::map<OpId, const OpRecord*> layers;
   s.ops.for_each([&](const OpRecord& op) {
     if (op.of) layers.emplace(op.id, &op);
     if (op.of || op.forgotten) return;
-    bool wanted = !op.finished;
-    std::vector<ArrayId> held;
+    std::vector<ArrayId>& held = by_graph[op.graph][op.id];
     for (const ir::OutputSpec& output : op.op.outputs) {
-      const ArrayRecord& array = s.arrays.at(ArrayId{output.array});
-      wanted = wanted || array.held || array.open_users > 0;
-      if (array.held) held.push_back(array.id);
+      if (s.arrays.at(ArrayId{output.array}).held) held.push_back(ArrayId{output.array});
     }
-    if (wanted) by_graph[op.graph].emplace(op.id, std::move(held));
   });
   for (const auto& [graph_id, ops] : by_graph) {
     const GraphRecord& graph = s.graphs.at(graph_id);

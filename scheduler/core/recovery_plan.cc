@@ -349,7 +349,8 @@ class Planner {
     if (total_ > s_.options.max_recovered_blocks)
       return broken(group,
                     "more than " + std::to_string(s_.options.max_recovered_blocks) + " blocks were lost");
-    if (s_.graphs.at(head.graph).cancelled) return broken(group, "its request was cancelled");
+    if (const GraphRecord& graph = s_.graphs.at(head.graph); graph.cancelled)
+      return broken(group, "its request was cancelled", &graph.root_cause);
     if (head.failed > 0) return broken(group, "some of its tasks had failed");
     if (head.cut)
       return broken(group, "its past was cut when it had a second copy, and all copies were lost");
@@ -391,8 +392,9 @@ class Planner {
     return true;
   }
 
-  // Ends everything that wants what cannot be had.
-  bool broken(const Group& group, const std::string& why) {
+  // Ends everything that wants what cannot be had. `first`: why the request that was to make it has ended; if that was a loss
+  // too, it is what people are to read.
+  bool broken(const Group& group, const std::string& why, const msg::Outcome* first = nullptr) {
     if (leaver_) {
       const std::vector<ir::OutputSpec>& outputs = group.head->op.outputs;
       blocked_ = why;
@@ -404,6 +406,11 @@ class Planner {
       if (!peer.alive && peer.info.role == msg::Role::kWorker)
         lost = "worker w" + std::to_string(peer.info.id.value) + " ('" + peer.info.name + "') was lost";
     }
+    const bool known = first != nullptr && first->code == Errc::kWorkerLost;
+    const auto story = [&](const ArrayRecord& array, const std::string& made_by) {
+      if (known) return *first;
+      return msg::Outcome{Errc::kWorkerLost, lost + " with blocks of " + describe(array) + made_by + ": " + why};
+    };
     ++s_.recovery.unrecoverable;
     std::set<OpId> reached{group.head->id};
     std::vector<OpId> work{group.head->id};
@@ -415,7 +422,7 @@ class Planner {
       if (s_.graphs.at(head.graph).ops_open > 0) graphs.push_back(head.graph);
       for (const ir::OutputSpec& output : head.op.outputs) {
         ArrayRecord& array = s_.arrays.at(ArrayId{output.array});
-        fail_array(array, {Errc::kWorkerLost, lost + " with blocks of " + describe(array) + ": " + why});
+        fail_array(array, story(array, ""));
         for (const auto& [user, operand] : users_[array.id]) {
           if (const OpRecord* op = s_.ops.find(user); op != nullptr && !op->finished)
             graphs.push_back(op->graph);
@@ -429,8 +436,7 @@ class Planner {
     graphs.erase(std::unique(graphs.begin(), graphs.end()), graphs.end());
     const OpRecord& head = *group.head;
     const ArrayRecord& array = s_.arrays.at(ArrayId{head.op.outputs[0].array});
-    const msg::Outcome outcome{Errc::kWorkerLost, lost + " with blocks of " + describe(array) + " (" +
-                                                      describe(s_, head) + "): " + why};
+    const msg::Outcome outcome = story(array, " (" + describe(s_, head) + ")");
     for (const GraphId graph : graphs) cancel_graph(s_, graph, outcome);
     return false;
   }
