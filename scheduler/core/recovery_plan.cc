@@ -412,25 +412,32 @@ class Planner {
       return msg::Outcome{Errc::kWorkerLost, lost + " with blocks of " + describe(array) + made_by + ": " + why};
     };
     ++s_.recovery.unrecoverable;
+    // A request under way ends. Of one that has ended, what does not hang on the loss stays; a layer under way that reads what
+    // is lost fails at its worker, and with it the arrays that it is of.
     std::set<OpId> reached{group.head->id};
     std::vector<OpId> work{group.head->id};
     std::vector<GraphId> graphs;
+    const auto reach = [&](OpId id) {
+      if (reached.insert(id).second) work.push_back(id);
+    };
     while (!work.empty()) {
       const OpId id = work.back();
       work.pop_back();
       OpRecord& head = s_.ops.at(id);
-      if (s_.graphs.at(head.graph).ops_open > 0) graphs.push_back(head.graph);
+      if (s_.graphs.at(head.graph).running) graphs.push_back(head.graph);
       for (const ir::OutputSpec& output : head.op.outputs) {
         ArrayRecord& array = s_.arrays.at(ArrayId{output.array});
         fail_array(array, story(array, ""));
         for (const auto& [user, operand] : users_[array.id]) {
-          if (const OpRecord* op = s_.ops.find(user); op != nullptr && !op->finished)
+          OpRecord* op = s_.ops.find(user);
+          if (op == nullptr || op->finished) continue;
+          if (s_.graphs.at(op->graph).running)
             graphs.push_back(op->graph);
+          else
+            reach(head_of(s_, *op).id);
         }
       }
-      for (const OpId reader : groups_[id].demanded_by) {
-        if (reached.insert(reader).second) work.push_back(reader);
-      }
+      for (const OpId reader : groups_[id].demanded_by) reach(reader);
     }
     std::sort(graphs.begin(), graphs.end());
     graphs.erase(std::unique(graphs.begin(), graphs.end()), graphs.end());

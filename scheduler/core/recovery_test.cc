@@ -193,6 +193,43 @@ TEST_CASE("uploaded blocks whose only copies died are a typed error naming the a
   CHECK(mentions(lost.message, "array 2"));
 }
 
+TEST_CASE("of a request that has ended, only what hangs on a loss is lost") {
+  Losing w;
+  const auto w3 = w.add_worker(3, 1, "three");
+  w.submit(10, 1,
+           {provide(1, kGrid), w.on(map(2, kGrid, {1}), w.w2), w.on(fill(3, kGrid), w3),
+            w.on(fill(4, kGrid), w.w1)},
+           {2, 3, 4});
+  w.complete(w.log<msg::Plan>(1)[0]);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  w.lose_first();
+  w.answer(2);
+  w.answer(3);
+  REQUIRE(w.log<msg::Recover>(3).size() == 1);  // array 4 is being made again
+  w.workers.erase(w.workers.begin());
+  w.drop(2);
+  w.answer(3);
+  CHECK(w.submit(10, 2, {map(5, kGrid, {2})}, {5}).outcome.code == Errc::kWorkerLost);
+  CHECK(w.submit(10, 3, {map(6, kGrid, {3})}, {6}).outcome.ok());
+  for (const msg::Recover& recover : w.log<msg::Recover>(3)) w.finish(recover);
+  CHECK(w.submit(10, 4, {map(7, kGrid, {4})}, {7}).outcome.ok());
+}
+
+TEST_CASE("who joins while a loss is unanswered knows what may be made again") {
+  Losing w;
+  w.submit(10, 1, {w.on(fill(1, kGrid), w.w2)}, {1});
+  w.complete(w.log<msg::Plan>(1)[0]);
+  w.submit(10, 2, {w.on(map(2, kGrid, {1}), w.w1)}, {2});
+  w.complete(w.log<msg::Plan>(1)[1]);
+  w.lose_first();
+  w.receive(10, msg::ReleaseArrays{{1}});  // nobody wants it any more, but to make the other one again
+  w.add_worker(3, 1, "three");
+  const auto known = w.log<msg::Plan>(3);
+  REQUIRE(known.size() == 2);
+  CHECK(known[0].ops.at(0).id == w.log<msg::Plan>(1)[0].ops.at(0).id);
+  CHECK(known[0].ops[0].done);
+}
+
 TEST_CASE("a second loss while the others are asked asks again") {
   Losing w;
   const auto w3 = w.add_worker(3, 1, "three");
