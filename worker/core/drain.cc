@@ -143,8 +143,9 @@ void Core::Impl::go_on() {
   for (DeviceState& device : devices) device.memory_freed = true, device.last_change = now;
 }
 
-// Nothing runs, and nothing that has begun waits but for what may never come while this worker holds back.
+// Nothing runs, nothing is coming in, and nothing that has begun waits but for what may never come while this worker holds back.
 bool Core::Impl::at_rest() {
+  if (!transfers.empty()) return false;
   bool begun = false;
   TimeNs moved = stage_since;
   for (const DeviceState& device : devices) {

@@ -245,8 +245,10 @@ void Core::Impl::try_grants(std::uint16_t d) {
   }
 }
 
-// Memory for an offered block, then the word to the sender. Settled memory only: the transport is not a stream.
+// Memory for an offered block, then the word to the sender. Settled memory only: the transport is not a stream. Who holds still
+// to leave takes nothing in: the sender could let go of it before it is asked what it has.
 bool Core::Impl::grant(Slot slot, bool lowest) {
+  if (stage >= Stage::kStill) return false;
   Copy& copy = copies[slot];
   alloc::Fence none;
   const auto extent =

@@ -179,7 +179,7 @@ void Core::Impl::on_offer(msg::Offer& m) {
     return;
   }
   copy.state = CopyState::kOffered;
-  if (m.inlined && static_cast<std::int64_t>(m.data.size()) == copy.bytes) {
+  if (m.inlined && static_cast<std::int64_t>(m.data.size()) == copy.bytes && stage < Stage::kStill) {
     alloc::Fence none;
     if (const auto extent = take(copy.device, copy.bytes, true, Claim::kOrdinary, next_use(copy), none)) {
       copy.state = CopyState::kReceiving;
