@@ -86,13 +86,30 @@ void close_lost_shares(State& s) {
   }
 }
 
+// Fetches of what was complete all the time, and only waited for the answers to a loss.
+void end_fetches(State& s, const std::set<OpId>& asked) {
+  for (const OpId id : asked) {
+    OpRecord* head = s.ops.find(id);
+    if (head == nullptr || !complete(s, *head)) continue;
+    std::vector<OpId> fetches;
+    for (const ir::OutputSpec& output : head->op.outputs) {
+      const std::vector<OpId>& waiting = s.arrays.at(ArrayId{output.array}).fetches;
+      fetches.insert(fetches.end(), waiting.begin(), waiting.end());
+    }
+    for (const OpId fetch : fetches) {
+      if (OpRecord* op = s.ops.find(fetch); op != nullptr && !op->finished && deliverable(s, *op))
+        finish_op(s, *op);
+    }
+  }
+}
+
 // Everybody is asked for what they have of the ops concerned.
 void ask(State& s, WorkerId lost) {
   Recovery& r = s.recovery;
   ++r.version;
   r.pending = true;
   r.answers.clear();
-  r.asked = concerned(s);
+  const std::set<OpId> asked_before = std::exchange(r.asked, concerned(s));
   r.waiting.clear();
   const msg::PeerLost entry{lost, r.version, pinned_ops(s)};
   for (const WorkerId worker : s.live) {
@@ -101,6 +118,7 @@ void ask(State& s, WorkerId lost) {
     r.waiting.insert(worker);
   }
   r.give_up_at = s.now + s.options.recovery_wait_ns;
+  end_fetches(s, asked_before);  // of an earlier loss, not yet answered: this one may not concern them
 }
 
 // Nobody is left who could make anything again.
@@ -148,19 +166,7 @@ void settle_recovery(State& s, std::vector<msg::Plan> plans) {
   mark_lost_copies(s);
   std::vector<msg::Plan> copies = restore_copies(s);  // before a request ends that is to have them
   close_lost_shares(s);
-  for (const OpId id : asked) {  // what was complete all the time
-    OpRecord* head = s.ops.find(id);
-    if (head == nullptr || !complete(s, *head)) continue;
-    std::vector<OpId> fetches;
-    for (const ir::OutputSpec& output : head->op.outputs) {
-      const std::vector<OpId>& waiting = s.arrays.at(ArrayId{output.array}).fetches;
-      fetches.insert(fetches.end(), waiting.begin(), waiting.end());
-    }
-    for (const OpId fetch : fetches) {
-      if (OpRecord* op = s.ops.find(fetch); op != nullptr && !op->finished && deliverable(s, *op))
-        finish_op(s, *op);
-    }
-  }
+  end_fetches(s, asked);
   log_to_workers(s, msg::Recover{r.version, std::move(plans)});
   for (msg::Plan& plan : copies) log_to_workers(s, std::move(plan));
   for (const ArrayId id : std::vector<ArrayId>(s.copied.begin(), s.copied.end())) {

@@ -409,7 +409,8 @@ class Planner {
     const bool known = first != nullptr && first->code == Errc::kWorkerLost;
     const auto story = [&](const ArrayRecord& array, const std::string& made_by) {
       if (known) return *first;
-      return msg::Outcome{Errc::kWorkerLost, lost + " with blocks of " + describe(array) + made_by + ": " + why};
+      return msg::Outcome{Errc::kWorkerLost,
+                          lost + " with blocks of " + describe(array) + made_by + ": " + why};
     };
     ++s_.recovery.unrecoverable;
     // A request under way ends. Of one that has ended, what does not hang on the loss stays; a layer under way that reads what

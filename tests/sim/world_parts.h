@@ -79,7 +79,8 @@ struct World::Client {
     int copies = 0, gone = 0;  // how many there were at least, when so many workers had gone
   };
   std::map<std::uint64_t, Kept> kept;  // by number
-  std::map<std::uint64_t, int> asked;  // the most copies that any request asked for, also one that failed; by number
+  std::map<std::uint64_t, int>
+      asked;  // the most copies that any request asked for, also one that failed; by number
   bool resting = false, rested = false;
   std::map<std::uint64_t, std::uint64_t> ids;                      // session number -> ArrayId
   std::map<std::uint32_t, WorkerId> owner_of;                      // device -> process
