@@ -8,6 +8,7 @@
 // comes before what it reads, and each is visited once.
 #include <tilewise/ir/file_info.h>
 
+#include "dealing.h"
 #include "draft.h"
 #include "graphs.h"
 #include "handlers.h"
@@ -73,6 +74,7 @@ class Planner {
   // Layers in the order of the plan: producers first.
   std::vector<msg::Plan> commit() {
     std::vector<msg::Plan> plans;
+    sum_up();
     for (auto& [id, group] : groups_) {
       if (group.provided) add_layer(plans, group, {}, Form::kProvided);
       if (!group.kept.empty()) add_layer(plans, group, std::move(group.kept), Form::kKept);
@@ -482,9 +484,30 @@ class Planner {
     return all;
   }
 
-  // What a lost device had is dealt out in pieces of equal size, so that ops whose lost blocks belong together stay
-  // together; what a living one has let go it makes again itself. Second: those that are to run alone.
+  // What there is to do, before it is dealt out.
+  void sum_up() {
+    s_.ops.for_each([&](OpRecord& op) {
+      if (op.finished || op.shares.empty()) return;
+      const double each = point_seconds(s_, head_of(s_, op));
+      for (const OpShare& share : op.shares) {
+        std::int64_t left = share.owned - share.completed;
+        if (const auto told = shares_.find({op.id, share.device}); told != shares_.end()) {
+          left = share.owned - told->second->next;
+          for (const msg::Range& begun : told->second->begun) left += begun.count;
+        }
+        if (alive(share.device)) dealing_.has_to_do(share.device, each * static_cast<double>(left));
+      }
+    });
+    for (const auto& [id, group] : groups_) {
+      if (!group.again.empty())
+        dealing_.is_made_again(group.head->op,
+                               point_seconds(s_, *group.head) * static_cast<double>(group.again.size()));
+    }
+  }
+
+  // What a lost device had is dealt out; what a living one has let go it makes again itself. Second: those that are to run alone.
   std::pair<std::vector<ir::Run>, std::vector<ir::Run>> place(const Group& group) {
+    const double each = point_seconds(s_, *group.head);
     std::map<DeviceId, std::pair<std::size_t, std::size_t>>
         dealt;  // of a lost device: how many, and how many so far
     for (const DeviceId device : group.before) ++dealt[device].first;
@@ -493,8 +516,8 @@ class Planner {
       const DeviceId before = group.before[i];
       auto& [all, so_far] = dealt[before];
       const std::vector<DeviceId>& to = eligible(*group.head, before);
-      const DeviceId device =
-          alive(before) && s_.is_worker(s_.device(before)->peer) ? before : to[so_far++ * to.size() / all];
+      const bool itself = alive(before) && s_.is_worker(s_.device(before)->peer);
+      const DeviceId device = itself ? before : dealing_.taker(group.head->op, to, so_far++, all, each);
       const bool blamed = deaths_of(s_, group.head->id, group.again[i]) > 0;
       ir::append(blamed ? runs.second : runs.first, group.again[i], device);
     }
@@ -595,6 +618,7 @@ class Planner {
   std::map<ArrayId, std::vector<const msg::Held::Blocks*>> blocks_;
   std::map<ArrayId, std::vector<std::pair<OpId, int>>> users_;  // unfinished, by array
   std::map<std::pair<OpId, DeviceId>, std::vector<DeviceId>> eligible_;
+  Dealing dealing_{s_};
 };
 
 }  // namespace

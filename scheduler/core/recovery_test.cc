@@ -230,6 +230,50 @@ TEST_CASE("who joins while a loss is unanswered knows what may be made again") {
   CHECK(known[0].ops[0].done);
 }
 
+TEST_CASE("what is made again is dealt out so that the living end together") {
+  Losing w;
+  const auto w3 = w.add_worker(3, 1, "three");
+  const ir::Grid eight = grid({80}, {10}), four = grid({40}, {10}), two = grid({20}, {10});
+  SUBCASE("less to those who have more to do") {
+    w.submit(10, 1, {w.on(fill(1, eight), w.w1)}, {1});
+    w.complete(w.log<msg::Plan>(1)[0]);
+    w.submit(10, 2, {w.on(fill(2, four), w3)}, {2});
+    w.lose_first();
+    w.receive(2, msg::Held{1, {}, {}, false});
+    w.receive(3, msg::Held{1, {}, {}, false});
+    const msg::PlannedOp layer = w.log<msg::Recover>(3).at(0).plans.at(0).ops.at(0);
+    CHECK(layer.placement.owned_count(w.w2.devices[0]) == 6);
+    CHECK(layer.placement.owned_count(w3.devices[0]) == 2);
+  }
+  SUBCASE("ops of a few blocks each, apart from each other, not all to one") {
+    std::vector<ir::Op> ops;
+    std::vector<std::uint64_t> held;
+    for (std::uint64_t array = 1; array <= 8; array += 2) {
+      ops.push_back(w.on(fill(array, grid({10}, {10})), w.w1));
+      ops.push_back(w.on(map(array + 1, grid({10}, {10}), {array}), w.w1));
+      held.insert(held.end(), {array, array + 1});
+    }
+    w.submit(10, 1, ops, held);
+    w.complete(w.log<msg::Plan>(1)[0]);
+    w.lose_first();
+    w.receive(2, msg::Held{1, {}, {}, false});
+    w.receive(3, msg::Held{1, {}, {}, false});
+    std::map<DeviceId, int> taken;
+    std::vector<DeviceId> order;
+    for (const msg::Plan& plan : w.log<msg::Recover>(3).at(0).plans) {
+      for (const msg::PlannedOp& op : plan.ops) {
+        order.push_back(op.placement.devices().at(0));
+        ++taken[order.back()];
+      }
+    }
+    REQUIRE(order.size() == 8);
+    CHECK(taken[w.w2.devices[0]] == 4);
+    CHECK(taken[w3.devices[0]] == 4);
+    for (std::size_t i = 0; i < order.size(); i += 2)
+      CHECK(order[i] == order[i + 1]);  // beside what it reads
+  }
+}
+
 TEST_CASE("a second loss while the others are asked asks again") {
   Losing w;
   const auto w3 = w.add_worker(3, 1, "three");
