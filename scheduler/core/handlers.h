@@ -20,6 +20,7 @@ void on_shutdown(State& s, Conn from);
 
 // recovery.cc
 void begin_recovery(State& s, const Peer& dead);  // tells the others of the loss, and asks them
+void ask_newcomer(State& s, WorkerId newcomer);   // one that joins before all have answered
 void begin_survey(State& s, WorkerId leaver);     // asks everybody as if it had died
 void on_held(State& s, Peer& worker, msg::Held& held);
 void check_recovery(State& s);  // goes on when everybody has answered; gives up when nobody is left

@@ -272,6 +272,7 @@ void on_join(State& s, Conn from, msg::Join& join) {
     if (leaving.step != Leaving::Step::kWaiting && leaving.step != Leaving::Step::kUndoing)
       log_to(s, id, msg::Drain{leaver, msg::DrainOrder::kStop, leaving.round, {}});
   }
+  if (s.recovery.pending) ask_newcomer(s, id);
 }
 
 }  // namespace tilewise::scheduler

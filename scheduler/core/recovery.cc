@@ -185,6 +185,12 @@ void begin_recovery(State& s, const Peer& dead) {
   if (r.asked.empty()) settle_recovery(s, {});
 }
 
+void ask_newcomer(State& s, WorkerId newcomer) {
+  // It has nothing, but what it is given to read until the Recover may be lost, and is waited for.
+  log_to(s, newcomer, msg::PeerLost{{}, s.recovery.version, pinned_ops(s)});
+  s.recovery.waiting.insert(newcomer);
+}
+
 void begin_survey(State& s, WorkerId leaver) {
   s.recovery.leaver = leaver;
   ask(s, {});

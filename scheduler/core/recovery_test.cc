@@ -228,6 +228,11 @@ TEST_CASE("who joins while a loss is unanswered knows what may be made again") {
   REQUIRE(known.size() == 2);
   CHECK(known[0].ops.at(0).id == w.log<msg::Plan>(1)[0].ops.at(0).id);
   CHECK(known[0].ops[0].done);
+  REQUIRE(w.log<msg::PeerLost>(3).size() == 1);  // what it is given to read until the Recover may be lost
+  w.answer(2);
+  CHECK(w.log<msg::Recover>(3).empty());
+  w.answer(3);
+  CHECK(w.log<msg::Recover>(3).size() == 1);
 }
 
 TEST_CASE("what is made again is dealt out so that the living end together") {
@@ -306,6 +311,7 @@ TEST_CASE("without any worker, lost blocks wait for one, and not for ever") {
   CHECK(w.core.next_deadline() <= w.now + kSecond);
   SUBCASE("one comes") {
     const auto w3 = w.add_worker(3, 1, "three");
+    w.answer(3);
     REQUIRE(w.log<msg::Recover>(3).size() == 1);
     const msg::Recover recover = w.log<msg::Recover>(3)[0];
     REQUIRE(recover.plans.size() == 2);
