@@ -39,19 +39,7 @@ Array Access::record(SessionState& state, const Array* operand, Result<ir::Infer
   return viewed(base, std::move(inferred.view));
 }
 
-ir::Op Access::copy_op(const Array& a) {
-  const ir::Source s = source(a);
-  ir::Op op;
-  op.kind = ir::OpKind::kCopy;
-  op.operands = {{s.array, s.view}};
-  op.space = value_or_throw(ir::result_grid({&s, 1}, s.shape(), size_of(s.dtype)));
-  op.outputs = {{0, s.dtype, op.space}};
-  ir::OperandMap map;
-  for (int d = 0; d < op.space.rank(); ++d)
-    map.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
-  op.attrs = ir::CopyAttrs{{map}};
-  return op;
-}
+ir::Op Access::copy_op(const Array& a) { return *value_or_throw(ir::infer_copy(source(a))).op; }
 
 }  // namespace client
 

@@ -66,6 +66,24 @@ msg::Submit Reader::submit(wire::Submit::Reader r) {
   return m;
 }
 
+msg::Announce Reader::announce(wire::Announce::Reader r) {
+  msg::Announce a;
+  a.request = r.getRequest();
+  a.name = name(r.getName());
+  a.dtype = dtype(r.getDtype());
+  a.shape = per_dim<std::int64_t>(r.getShape());
+  a.processes = r.getProcesses();
+  a.timeout_ns = r.getTimeoutNs();
+  a.array = r.getArray();
+  a.weight = r.getWeight();
+  a.pieces = list<ir::Box>(
+      r.getPieces(), msg::kMaxAnnouncedPieces, "pieces of an announcement", [&](wire::Box::Reader b) {
+        return ir::Box{per_dim<std::int64_t>(b.getLo()), per_dim<std::int64_t>(b.getHi())};
+      });
+  a.failed = outcome(r.getFailed());
+  return a;
+}
+
 msg::OpAccount Reader::account(wire::OpAccount::Reader r) {
   msg::OpAccount op{line(r.getOp()),   r.getTasks(),  r.getSteps(), r.getFlops(), r.getBytesWritten(),
                     r.getBytesMoved(), r.getBeginS(), r.getEndS(),  r.getBusyS(), r.getCriticalS()};
@@ -215,9 +233,10 @@ msg::Message Reader::message(wire::Message::Reader r) {
       const auto s = r.getSubmitReply();
       return msg::SubmitReply{
           s.getRequest(), outcome(s.getOutcome()), GraphId(s.getGraph()),
-          list<std::pair<std::uint64_t, ArrayId>>(s.getArrays(), [](wire::NamedArray::Reader n) {
-            return std::pair(n.getNumber(), ArrayId(n.getArray()));
-          })};
+          list<std::pair<std::uint64_t, ArrayId>>(
+              s.getArrays(),
+              [](wire::NamedArray::Reader n) { return std::pair(n.getNumber(), ArrayId(n.getArray())); }),
+          grid(s.getGrid())};
     }
     case wire::Message::GRAPH_PROGRESS: {
       const auto g = r.getGraphProgress();
@@ -326,6 +345,7 @@ msg::Message Reader::message(wire::Message::Reader r) {
           })};
     }
     case wire::Message::LEAVE: return msg::Leave{};
+    case wire::Message::ANNOUNCE: return announce(r.getAnnounce());
     case wire::Message::LAST_WORDS: {
       const auto w = r.getLastWords();
       const auto running = [](wire::LastWords::Running::Reader x) {

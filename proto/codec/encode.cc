@@ -40,18 +40,6 @@ class WordsBuilder final : public capnp::MessageBuilder {
 
 // ---- messages ------------------------------------------------------------------------------------------------------
 
-// init() makes the Outcome; not called for "no error", which costs nothing on the wire.
-template <class Init> void write_outcome(const msg::Outcome& outcome, Init init) {
-  if (outcome == msg::Outcome{}) return;
-  wire::Outcome::Builder b = init();
-  b.setCode(wire_enum(outcome.code));
-  if (outcome.message.size() <= kMaxOutcomeBytes) {
-    b.setMessage(text(outcome.message, kMaxOutcomeBytes, "bytes"));
-  } else {
-    b.setMessage(outcome.message.substr(0, kMaxOutcomeBytes).c_str());
-  }
-}
-
 template <class List> void write_addresses(List list, const std::vector<std::string>& addresses) {
   unsigned i = 0;
   for (const auto& a : addresses) list.set(i++, text(a, kMaxAddressBytes, "bytes of an address"));
@@ -119,6 +107,23 @@ void write(wire::Submit::Builder b, const msg::Submit& m) {
     k.setArray(keep.array);
     k.setCopies(keep.copies);
   });
+}
+
+void write(wire::Announce::Builder b, const msg::Announce& m) {
+  b.setRequest(m.request);
+  b.setName(name(m.name));
+  b.setDtype(wire::DType{wire_enum(m.dtype)});
+  numbers(b.initShape(any_count(m.shape.size())), m.shape);
+  b.setProcesses(m.processes);
+  b.setTimeoutNs(m.timeout_ns);
+  b.setArray(m.array);
+  b.setWeight(m.weight);
+  each(b.initPieces(count(m.pieces.size(), msg::kMaxAnnouncedPieces, "pieces of an announcement")), m.pieces,
+       [](wire::Box::Builder box, const ir::Box& piece) {
+         numbers(box.initLo(any_count(piece.lo.size())), piece.lo);
+         numbers(box.initHi(any_count(piece.hi.size())), piece.hi);
+       });
+  write_outcome(m.failed, [&] { return b.initFailed(); });
 }
 
 void write(wire::OpAccount::Builder b, const msg::OpAccount& op) {
@@ -474,7 +479,9 @@ struct WriteMessage {
            n.setNumber(array.first);
            n.setArray(array.second.value);
          });
+    if (m.grid.rank() > 0) write(s.initGrid(), m.grid);
   }
+  void operator()(const msg::Announce& m) { write(b.initAnnounce(), m); }
   void operator()(const msg::GraphProgress& m) {
     auto g = b.initGraphProgress();
     g.setRequest(m.request);

@@ -254,7 +254,14 @@ struct Gen {
          })};
   }
   void fill(msg::SubmitReply& m) {
-    m = {u64(), outcome(), id<GraphId>(), list(5, [&] { return std::pair(u64(), id<ArrayId>()); })};
+    m = {u64(), outcome(), id<GraphId>(), list(5, [&] { return std::pair(u64(), id<ArrayId>()); }), grid()};
+  }
+  void fill(msg::Announce& m) {
+    const auto place = [&] { return per_dim<std::int64_t>(rank(), [&] { return i64(); }); };
+    m = {u64(),    text(), pick<ir::DType>(ir::kDTypeCount),
+         place(),  u32(),  i64(),
+         u64(),    u32(),  list(9, [&] { return ir::Box{place(), place()}; }),
+         outcome()};
   }
   void fill(msg::GraphProgress& m) { m = {u64(), i64(), i64()}; }
   void fill(msg::GraphDone& m) { m = {u64(), outcome(), i64()}; }

@@ -99,6 +99,7 @@ class Reader {
   msg::LaneStats stats(wire::LaneStats::Reader r);
   msg::FamilyStats stats(wire::FamilyStats::Reader r);
   msg::Submit submit(wire::Submit::Reader r);
+  msg::Announce announce(wire::Announce::Reader r);
   msg::OpAccount account(wire::OpAccount::Reader r);
   msg::ArrayAccount account(wire::ArrayAccount::Reader r);
   msg::Explanation explanation(wire::Explanation::Reader r);

@@ -46,6 +46,18 @@ template <class List, class Range> void ids(List list, const Range& range) {
   for (const auto& x : range) list.set(i++, x.value);
 }
 
+// init() makes the Outcome; not called for "no error", which costs nothing on the wire.
+template <class Init> void write_outcome(const msg::Outcome& outcome, Init init) {
+  if (outcome == msg::Outcome{}) return;
+  wire::Outcome::Builder b = init();
+  b.setCode(wire_enum(outcome.code));
+  if (outcome.message.size() <= kMaxOutcomeBytes) {
+    b.setMessage(text(outcome.message, kMaxOutcomeBytes, "bytes"));
+  } else {
+    b.setMessage(outcome.message.substr(0, kMaxOutcomeBytes).c_str());
+  }
+}
+
 // Arrays, ops and placements (encode_ir.cc).
 void write(wire::Grid::Builder b, const ir::Grid& grid);
 void write(wire::Op::Builder b, const ir::Op& op);

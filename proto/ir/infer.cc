@@ -184,6 +184,18 @@ Result<Inferred> infer_fetch(const Source& a) {
   return inferred(std::move(op), {&a, 1});
 }
 
+Result<Inferred> infer_copy(const Source& a) {
+  Op op;
+  op.kind = OpKind::kCopy;
+  op.operands = {operand_of(a)};
+  TW_ASSIGN(op.space, result_grid({&a, 1}, a.shape(), size_of(a.dtype)));
+  op.outputs = {{0, a.dtype, op.space}};
+  OperandMap map;
+  for (int d = 0; d < op.space.rank(); ++d) map.push_back({DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
+  op.attrs = CopyAttrs{{map}};
+  return inferred(std::move(op), {&a, 1});
+}
+
 Result<Inferred> infer_provide(DType dtype, const Grid& grid) {
   Op op;
   op.kind = OpKind::kProvide;

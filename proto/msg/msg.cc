@@ -102,7 +102,8 @@ std::string_view name_of(const Message& message) {
       "StatusRequest", "StatusReply", "Shutdown",      "Ping",       "Pong",          "Refusal",
       "PeerHello",     "ArenaMap",    "PeerBatch",     "Explain",    "Explanation",   "TraceRequest",
       "TraceReply",    "Held",        "Resume",        "Resumed",    "Ack",           "BlocksRequest",
-      "BlocksReply",   "Drained",     "DrainRequest",  "DrainReply", "LastWords",     "Leave"};
+      "BlocksReply",   "Drained",     "DrainRequest",  "DrainReply", "LastWords",     "Leave",
+      "Announce"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

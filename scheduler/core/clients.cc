@@ -11,19 +11,20 @@ void on_release(State& s, Peer& client, const msg::ReleaseArrays& release) {
   for (const std::uint64_t number : release.arrays) {
     const auto it = session.arrays.find(number);
     if (it == session.arrays.end()) continue;  // released before, or never held
-    release_array(s, s.arrays.at(it->second), released);
+    release_array(s, s.arrays.at(it->second), session.id, released);
     session.arrays.erase(it);
   }
   if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)}, Haste::kLazy);
 }
 
 void on_cancel(State& s, Peer& client, const msg::CancelRequest& cancel) {
+  if (take_back_announcement(s, client, cancel.request)) return;
   for (const GraphId id : s.session(client.session).running) {
     const GraphRecord& graph = s.graphs.at(id);
-    if (graph.request != cancel.request) continue;
-    cancel_graph(
-        s, id,
-        {Errc::kCancelled, "request " + std::to_string(cancel.request) + " was cancelled by its client"});
+    if (request_of(graph, client.session) != cancel.request) continue;
+    std::string why = "request " + std::to_string(cancel.request) + " was cancelled by its client";
+    if (!graph.others.empty()) why += " '" + client.info.name + "'";
+    cancel_graph(s, id, {Errc::kCancelled, std::move(why)});
     return;
   }
 }
@@ -40,8 +41,10 @@ void on_operator_release(State& s, const OperatorRelease& release) {
   ArrayRecord* array = s.arrays.find(release.array);
   if (array == nullptr || !array->held) return;
   std::vector<ArrayId> released;
-  release_array(s, *array, released);
-  s.session(array->session).arrays.erase(array->number);
+  for (const Holder& holder : std::vector<Holder>(array->holders)) {
+    release_array(s, *array, holder.session, released);
+    s.session(holder.session).arrays.erase(holder.number);
+  }
   if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)}, Haste::kLazy);
 }
 

@@ -32,6 +32,7 @@ struct Core::Impl {
     }
     if (role == msg::Role::kClient) {
       if (auto* m = std::get_if<msg::Submit>(&message)) return on_submit(s, peer, *m);
+      if (auto* m = std::get_if<msg::Announce>(&message)) return on_announce(s, peer, *m);
       if (const auto* m = std::get_if<msg::ReleaseArrays>(&message)) return on_release(s, peer, *m);
       if (const auto* m = std::get_if<msg::CancelRequest>(&message)) return on_cancel(s, peer, *m);
     }
@@ -106,6 +107,7 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
   check_recovery(s);
   check_drains(s);
   check_copies(s);
+  check_gatherings(s);
   end_stuck_graph(s);
   retire(s);
   tell_progress(s);
@@ -118,7 +120,7 @@ TimeNs Core::next_deadline() const {
   TimeNs next = s.links.empty() ? s.now + s.options.silence_ns : s.liveness_at;
   next = std::min(next, s.lazy_at);
   if (!s.stuck.empty()) next = std::min(next, s.stuck_at);
-  next = std::min(next, drains_deadline(s));
+  next = std::min({next, drains_deadline(s), gatherings_deadline(s)});
   if (const Recovery& r = s.recovery; r.pending && r.waiting.empty()) {
     const bool unheard = !r.unheard.empty() && s.now < r.words_until;
     next = std::min(next, unheard ? r.words_until : r.give_up_at);

@@ -16,6 +16,7 @@ struct Draft {
   std::vector<std::uint64_t> fetched;  // session numbers of the operands of kFetch, in order
   std::vector<std::pair<std::uint64_t, ArrayId>> provided;
   std::vector<std::pair<ArrayId, std::uint32_t>> copies;  // arrays that several workers are to have
+  std::optional<ir::Placement> given;                     // of its one kProvide: where its pieces are
   std::uint64_t next_array = 0;
   // after planning and placing:
   std::vector<ir::Op> ops;
@@ -33,6 +34,24 @@ std::int64_t output_bytes(const ir::Op& op);
 
 // submit.cc: all of it: translated, rewritten, placed. `dump`: keep the graph after each pass as text.
 Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit, bool dump);
+
+// submit.cc, shared by all that become graphs.
+Status room_for_a_graph(const State& s);
+Result<Draft> planned(const State& s, Draft draft, bool dump);  // translated; rewritten, placed
+// Nothing can be refused any more. `reply` is told the graph and what arrays are called.
+struct Request {
+  SessionId session;
+  std::uint64_t number = 0;
+  std::int32_t priority = 0;
+  std::uint32_t weight = msg::kDefaultWeight;
+};
+GraphRecord& commit(State& s, const Request& request, Draft draft, PastGraph past, msg::SubmitReply& reply);
+// Fetches end with what they wait for; blocks that a client provides are there already; an empty op has nothing to do. Once it
+// has been answered.
+void finish_what_is_done(State& s, GraphId id);
+// The request is an old one, and was answered again, if it is due.
+bool answered_before(State& s, const Peer& client, std::uint64_t request);
+Answer& new_answer(Session& session, std::uint64_t request);
 
 // placing.cc: a rule for every op of draft.ops; refuses what can never fit.
 Status place_ops(const State& s, Draft& draft);

@@ -215,7 +215,7 @@ void explain_graph(const State& s, const GraphRecord& graph, msg::Explanation& o
   for (const Session& session : s.sessions) {
     if (!session.alive) continue;
     for (const GraphId id : session.running) {
-      if (id != graph.id) beside.push_back(id);
+      if (id != graph.id && s.graphs.at(id).session == session.id) beside.push_back(id);
     }
   }
   std::sort(beside.begin(), beside.end());

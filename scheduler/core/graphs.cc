@@ -90,16 +90,26 @@ void end_graph(State& s, GraphRecord& graph) {
   --s.running;
   remember_end(s, graph);
   ++(graph.root_cause.ok() ? s.graphs_done : s.graphs_failed);
-  Session& session = s.session(graph.session);
-  std::erase(session.running, graph.id);
-  const msg::GraphDone done{graph.request, graph.root_cause, graph.total};
-  for (Answer& answer : session.answers) {
-    if (answer.graph == graph.id) answer.done = true, answer.graph_done = done;
-  }
-  if (session.alive) send(s, s.peer(session.peer).conn, done);
+  for_each_asker(graph, [&](SessionId id, std::uint64_t request) {
+    Session& session = s.session(id);
+    std::erase(session.running, graph.id);
+    const msg::GraphDone done{request, graph.root_cause, graph.total};
+    for (Answer& answer : session.answers) {
+      if (answer.graph == graph.id) answer.done = true, answer.graph_done = done;
+    }
+    if (session.alive) send(s, s.peer(session.peer).conn, done);
+  });
 }
 
 }  // namespace
+
+std::uint64_t request_of(const GraphRecord& graph, SessionId session) {
+  std::uint64_t request = 0;
+  for_each_asker(graph, [&](SessionId id, std::uint64_t number) {
+    if (id == session) request = number;
+  });
+  return request;
+}
 
 OpRecord& head_of(State& s, OpRecord& op) { return op.of ? s.ops.at(op.of) : op; }
 
@@ -201,15 +211,17 @@ void cancel_graph(State& s, GraphId id, const msg::Outcome& why) {
       if (s.is_worker(worker)) graph->unacknowledged.push_back({worker, peer.log_next + peer.log.size() - 1});
     }
     if (!graph->unacknowledged.empty()) s.cancelling.push_back(graph->id);
-    // Who reads what will never be made ends with it: arrays are the session's own, and readers come later.
+    // Who reads what will never be made ends with it: arrays are held by those who asked for them, and readers come later.
     for (const OpId op_id : graph->ops) {
       const OpRecord* op = s.ops.find(op_id);
       if (op == nullptr) continue;
       for (const ir::OutputSpec& output : op->op.outputs) fail_array(s.arrays.at(ArrayId{output.array}), why);
     }
-    for (const GraphId later : s.session(graph->session).running) {
-      if (later > graph->id && reads_from(s, s.graphs.at(later), *graph)) work.push_back(later);
-    }
+    for_each_asker(*graph, [&](SessionId session, std::uint64_t) {
+      for (const GraphId later : s.session(session).running) {
+        if (later > graph->id && reads_from(s, s.graphs.at(later), *graph)) work.push_back(later);
+      }
+    });
   }
   // Root causes are set: the last op to be finished sends each graph's.
   for (std::size_t at = work.size(); at-- > 0;) {
@@ -222,8 +234,18 @@ void cancel_graph(State& s, GraphId id, const msg::Outcome& why) {
   }
 }
 
-void release_array(State& s, ArrayRecord& array, std::vector<ArrayId>& released) {
-  if (!array.held || array.unnamed) return;
+void hold_array(State& s, ArrayRecord& array, Holder holder) {
+  const auto at = std::lower_bound(array.holders.begin(), array.holders.end(), holder,
+                                   [](const Holder& a, const Holder& b) { return a.session < b.session; });
+  array.holders.insert(at, holder);
+  array.held = true;
+  s.session(holder.session).arrays.emplace(holder.number, array.id);
+}
+
+void release_array(State& s, ArrayRecord& array, SessionId session, std::vector<ArrayId>& released) {
+  const auto held =
+      std::erase_if(array.holders, [&](const Holder& holder) { return holder.session == session; });
+  if (held == 0 || !array.holders.empty()) return;
   if (array.anchor && array.readers > static_cast<std::int32_t>(array.keeps.size())) {
     array.unnamed = true;
     return;

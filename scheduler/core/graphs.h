@@ -18,13 +18,22 @@ void finish_op(State& s, OpRecord& op);
 void finish_graph_if_done(State& s, GraphRecord& graph);
 // Ends the graph and, first, every unfinished graph that reads what it will not make.
 void cancel_graph(State& s, GraphId id, const msg::Outcome& why);
-// The session's hold on an array ends.
-void release_array(State& s, ArrayRecord& array, std::vector<ArrayId>& released);
+// A session's hold on an array begins, and ends; with the last one workers are to be told of what is in `released`.
+void hold_array(State& s, ArrayRecord& array, Holder holder);
+void release_array(State& s, ArrayRecord& array, SessionId session, std::vector<ArrayId>& released);
 // Marks an array as unusable; later submissions that name it are told why.
 void fail_array(ArrayRecord& array, const msg::Outcome& why);
 void acknowledge_cancels(State& s, WorkerId worker, std::uint64_t log_applied);
 // Forgets ops whose outputs are dead, and tells the workers in one entry.
 void retire(State& s);
+
+// The graph is one of this session's too, as its request; 0: it is not.
+std::uint64_t request_of(const GraphRecord& graph, SessionId session);
+// Calls visit(session, request) for each session whose graph it is.
+template <class F> void for_each_asker(const GraphRecord& graph, F&& visit) {
+  visit(graph.session, graph.request);
+  for (const Asker& other : graph.others) visit(other.session, other.request);
+}
 
 // "request 3, planned op 5 (matmul 'gram')"
 std::string describe(const State& s, const OpRecord& op);

@@ -85,6 +85,14 @@ msg::DrainReply drain_status(const State& s, const Peer& worker);
 // submit.cc
 void on_submit(State& s, Peer& client, msg::Submit& submit);
 
+// announce.cc
+void on_announce(State& s, Peer& client, msg::Announce& announce);
+bool take_back_announcement(State& s, const Peer& client,
+                            std::uint64_t request);  // false: nobody waits for it
+void forget_announcer(State& s, const Session& session, const std::string& name);  // it has left
+void check_gatherings(State& s);  // those that waited too long
+TimeNs gatherings_deadline(const State& s);
+
 // explain.cc
 void on_explain(State& s, Peer& peer, msg::Explain& explain);
 

@@ -63,13 +63,16 @@ void check_sessions(const State& s) {
     TW_CHECK(session.alive || (session.arrays.empty() && session.running.empty()), "the dead hold nothing");
     for (const auto& [number, id] : session.arrays) {
       const ArrayRecord* array = s.arrays.find(id);
-      TW_CHECK(array != nullptr && array->held && array->number == number && array->session == session.id,
+      const Holder holder{session.id, number};
+      TW_CHECK(array != nullptr && array->held &&
+                   std::count(array->holders.begin(), array->holders.end(), holder) == 1,
                "a session's numbers name arrays it holds");
     }
     TW_CHECK(std::is_sorted(session.running.begin(), session.running.end()), "running graphs rise");
     for (const GraphId id : session.running) {
       const GraphRecord* graph = s.graphs.find(id);
-      TW_CHECK(graph != nullptr && graph->running && graph->session == session.id, "running graphs run");
+      TW_CHECK(graph != nullptr && graph->running && request_of(*graph, session.id) != 0,
+               "running graphs run");
     }
     std::uint64_t last = 0;
     for (const Answer& answer : session.answers) {
@@ -101,9 +104,11 @@ void check_graphs(const State& s) {
     TW_CHECK(done <= graph.done && graph.done <= graph.total && graph.failed <= graph.done,
              "tasks are counted once");
     TW_CHECK(!graph.cancelled || !graph.running, "a cancelled graph has ended");
-    const auto& list = s.session(graph.session).running;
-    TW_CHECK(std::binary_search(list.begin(), list.end(), graph.id) == graph.running,
-             "its session knows that it runs");
+    for_each_asker(graph, [&](SessionId id, std::uint64_t) {
+      const auto& list = s.session(id).running;
+      TW_CHECK(std::binary_search(list.begin(), list.end(), graph.id) == graph.running,
+               "its sessions know that it runs");
+    });
     const auto count = [&](const std::vector<GraphId>& in) {
       return std::count(in.begin(), in.end(), graph.id);
     };
@@ -193,13 +198,22 @@ void check_ops(const State& s) {
     const auto it = open_users.find(array.id);
     TW_CHECK(array.open_users == (it == open_users.end() ? 0 : it->second), "open users are counted");
     TW_CHECK(array.readers == readers[array.id], "readers are counted");
-    TW_CHECK(array.readers > 0 || !s.ops.at(array.producer).retired || s.recovery.pending,
+    const GraphRecord* graph = s.graphs.find(s.ops.at(array.producer).graph);
+    TW_CHECK(array.readers > 0 || !s.ops.at(array.producer).retired || s.recovery.pending ||
+                 !graph->unacknowledged.empty(),
              "lineage that nobody needs is dropped");
-    const Session& session = s.session(array.session);
     TW_CHECK(!array.unnamed || (array.held && array.anchor), "only an anchor is held for nobody");
+    TW_CHECK(array.held == (array.unnamed || !array.holders.empty()), "what is held has holders");
+    TW_CHECK(!array.unnamed || array.holders.empty(), "what nobody names has no holders");
+    for (std::size_t i = 0; i < array.holders.size(); ++i) {
+      const auto& [holder, number] = array.holders[i];
+      TW_CHECK(i == 0 || array.holders[i - 1].session < holder, "holders are sorted, each once");
+      const auto named = s.session(holder).arrays.find(number);
+      TW_CHECK(named != s.session(holder).arrays.end() && named->second == array.id,
+               "its sessions know what they hold");
+      TW_CHECK(request_of(*graph, holder) != 0, "who holds an array asked for it");
+    }
     TW_CHECK(!array.anchor || array.copies > 1, "an anchor has a second copy, or is to have one");
-    TW_CHECK(!array.held || array.unnamed || session.arrays.contains(array.number),
-             "its session knows what it holds");
     TW_CHECK(s.copied.contains(array.id) == (array.held && array.copies > 1),
              "arrays with copies are listed");
     for (const OpId id : array.keeps) {
@@ -215,6 +229,27 @@ void check_ops(const State& s) {
   for (const Device& device : s.devices) {
     const auto it = load.find(device.id);
     TW_CHECK(device.load_bytes == (it == load.end() ? 0 : it->second), "load is that of live results");
+  }
+}
+
+void check_gatherings(const State& s) {
+  std::map<std::pair<SessionId, std::uint64_t>, int> waiting;
+  for (const auto& [name, g] : s.gatherings) {
+    TW_CHECK(!name.empty() && !g.parts.empty() && g.parts.size() < g.processes,
+             "a complete array waits for nobody");
+    std::set<SessionId> sessions;
+    for (const Gathering::Part& part : g.parts) {
+      TW_CHECK(sessions.insert(part.session).second, "a session announces an array once");
+      TW_CHECK(!g.failed.ok() || s.session(part.session).alive, "the dead announce nothing");
+      TW_CHECK(g.failed.ok() || part.pieces.empty(), "what failed keeps no pieces");
+      if (g.failed.ok()) ++waiting[{part.session, part.request}];
+    }
+  }
+  for (const Session& session : s.sessions) {
+    for (const Answer& answer : session.answers) {
+      const auto found = waiting.find({session.id, answer.request});
+      TW_CHECK(answer.due == (found != waiting.end()), "who announced is answered once, or waits");
+    }
   }
 }
 
@@ -275,7 +310,7 @@ void mix(Digest& d, const Session& session) {
   for (const auto& [number, id] : session.arrays) d.mix(number), d.mix(id.value);
   for (const GraphId id : session.running) d.mix(id.value);
   for (const Answer& answer : session.answers) {
-    d.mix(answer.request), d.mix(answer.graph.value), d.mix(answer.done);
+    d.mix(answer.request), d.mix(answer.graph.value), d.mix(answer.done), d.mix(answer.due);
     mix(d, answer.reply.outcome), mix(d, answer.graph_done.outcome);
     for (const auto& [number, id] : answer.reply.arrays) d.mix(number), d.mix(id.value);
   }
@@ -292,6 +327,7 @@ void mix(Digest& d, const GraphRecord& graph) {
     d.mix(x);
   }
   mix(d, graph.root_cause);
+  for (const Asker& other : graph.others) d.mix(other.session.value), d.mix(other.request);
   for (const OpId id : graph.ops) d.mix(id.value);
   for (const auto& [worker, entry] : graph.unacknowledged) d.mix(worker.value), d.mix(entry);
 }
@@ -311,6 +347,7 @@ void mix(Digest& d, const OpRecord& op) {
 void mix(Digest& d, const ArrayRecord& array) {
   d.mix(array.id.value), d.mix(array.producer.value), d.mix(array.session.value), d.mix(array.number),
       d.mix(array.held);
+  for (const Holder& holder : array.holders) d.mix(holder.session.value), d.mix(holder.number);
   d.mix(static_cast<std::uint64_t>(array.open_users)), d.mix(array.anchor), d.mix(array.unnamed),
       d.mix(array.copies), d.mix(array.lacking);
   for (const OpId id : array.keeps) d.mix(id.value);
@@ -327,6 +364,7 @@ void check_invariants(const State& s) {
   check_sessions(s);
   check_graphs(s);
   check_ops(s);
+  check_gatherings(s);
   TW_CHECK(s.blame.size() <= kMaxBlamed, "more points are blamed than may be");
   for (const auto& [task, deaths] : s.blame) {
     const OpRecord* op = s.ops.find(task.first);
@@ -378,6 +416,15 @@ std::uint64_t digest_of(const State& s) {
   for (const auto& [task, deaths] : s.blame) {
     d.mix(task.first.value), d.mix(static_cast<std::uint64_t>(task.second));
     for (const Death& death : deaths) d.mix(death.worker.value), d.mix(std::string_view(death.how));
+  }
+  for (const auto& [name, g] : s.gatherings) {
+    d.mix(std::string_view(name)), d.mix(static_cast<std::uint64_t>(g.dtype)), d.mix(g.processes);
+    d.mix(std::string_view(ir::to_string(g.shape))), d.mix(static_cast<std::uint64_t>(g.until));
+    mix(d, g.failed);
+    for (const Gathering::Part& part : g.parts) {
+      d.mix(part.session.value), d.mix(part.request), d.mix(part.array), d.mix(part.weight);
+      for (const ir::Box& piece : part.pieces) d.mix(std::string_view(ir::to_string(piece)));
+    }
   }
   for (const GraphId id : s.dirty) d.mix(id.value);
   for (const GraphId id : s.cancelling) d.mix(id.value);

@@ -43,10 +43,11 @@ enum class Tag : std::size_t {
   kDrainRequest,
   kDrainReply,
   kLastWords,
-  kLeave
+  kLeave,
+  kAnnounce
 };
 constexpr std::size_t kTags = std::variant_size_v<msg::Message>;
-static_assert(static_cast<std::size_t>(Tag::kLeave) + 1 == kTags,
+static_assert(static_cast<std::size_t>(Tag::kAnnounce) + 1 == kTags,
               "name the new message here, and give it a case");
 
 constexpr std::uint32_t kWorker = 1, kOther = 2, kDead = 3, kClient = 10, kTool = 20, kNew = 30;
@@ -127,6 +128,10 @@ struct Busy : World {
       case Tag::kDrainReply: return not_for_it(msg::DrainReply{});
       case Tag::kLastWords: return {kTool, msg::LastWords{w3.you, 7, "killed by signal 9 (Killed)", {}}};
       case Tag::kLeave: return {kClient, msg::Leave{}};
+      case Tag::kAnnounce:
+        return {kClient,
+                msg::Announce{3, "whole", ir::DType::kFloat64, {80}, 1, 0, 3, 100, {{{0}, {80}}}, {}},
+                Repeat::kAnswers};
     }
     return {};
   }
@@ -208,9 +213,9 @@ TEST_CASE("every message late: what it is about is over") {
     const std::uint64_t before = w.core.digest();
     w.receive(c.from, c.message);
     // New work is new work, whenever it comes, and who leaves leaves; everything else is about what is gone.
-    const bool asks = std::holds_alternative<msg::Submit>(c.message) ||
-                      std::holds_alternative<msg::DrainRequest>(c.message) ||
-                      std::holds_alternative<msg::Leave>(c.message);
+    const bool asks =
+        std::holds_alternative<msg::Submit>(c.message) || std::holds_alternative<msg::Announce>(c.message) ||
+        std::holds_alternative<msg::DrainRequest>(c.message) || std::holds_alternative<msg::Leave>(c.message);
     if (c.repeat != Repeat::kAsksAnew && !asks) CHECK(w.core.digest() == before);
     w.to_the_end();
     CHECK(w.running() == 0);

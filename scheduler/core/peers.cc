@@ -10,11 +10,18 @@ namespace {
 
 void lose_session(State& s, Session& session, const std::string& name) {
   session.alive = false;
+  forget_announcer(s, session, name);
   const msg::Outcome why{Errc::kCancelled, "client '" + name + "' has left"};
   const std::vector<GraphId> running = session.running;
-  for (const GraphId graph : running) cancel_graph(s, graph, why);
+  for (const GraphId id : running) {
+    const GraphRecord* graph = s.graphs.find(id);
+    const bool shared = graph != nullptr && !graph->others.empty();
+    cancel_graph(
+        s, id,
+        shared ? msg::Outcome{Errc::kWorkerLost, why.message + " before its pieces were taken over"} : why);
+  }
   std::vector<ArrayId> released;
-  for (const auto& [number, id] : session.arrays) release_array(s, s.arrays.at(id), released);
+  for (const auto& [number, id] : session.arrays) release_array(s, s.arrays.at(id), session.id, released);
   session.arrays.clear();
   session.answers.clear();
   if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)}, Haste::kLazy);

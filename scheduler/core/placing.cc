@@ -73,8 +73,11 @@ class OpPlacer {
   Status place(std::size_t i) {
     const ir::Op& op = draft_.ops[i];
     if (op.kind == ir::OpKind::kFetch || op.kind == ir::OpKind::kProvide) {
-      draft_.placements[i] = ir::Placement::whole(
-          op.space.counts(), ir::Rule::constant(op.space.rank(), op.get<ir::FetchAttrs>().to));
+      const bool given = op.kind == ir::OpKind::kProvide && draft_.given;
+      draft_.placements[i] =
+          given ? *draft_.given
+                : ir::Placement::whole(op.space.counts(),
+                                       ir::Rule::constant(op.space.rank(), op.get<ir::FetchAttrs>().to));
       return {};
     }
     std::vector<Known> known_arrays;

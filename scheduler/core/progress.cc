@@ -226,8 +226,9 @@ void tell_progress(State& s) {
     graph->dirty = false;
     graph->told_at = s.now;
     graph->told = graph->done;
-    const Session& session = s.session(graph->session);
-    send(s, s.peer(session.peer).conn, msg::GraphProgress{graph->request, graph->done, graph->total});
+    for_each_asker(*graph, [&](SessionId session, std::uint64_t request) {
+      send(s, s.peer(s.session(session).peer).conn, msg::GraphProgress{request, graph->done, graph->total});
+    });
     return true;
   });
 }

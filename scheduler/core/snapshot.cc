@@ -10,7 +10,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::uint32_t kFormat = 3;
+constexpr std::uint32_t kFormat = 4;
 
 // Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
 class Archive {
@@ -59,6 +59,13 @@ class Archive {
   }
   template <class T> void io(std::vector<T>& x) { list(x); }
   template <class T> void io(std::deque<T>& x) { list(x); }
+  template <class T> void io(ir::PerDim<T>& x) {
+    std::uint64_t n = x.size();
+    size(n);
+    if (n > limits::kMaxRank) return fail(error(Errc::kCorruptData, "too many dimensions in a snapshot"));
+    if (!writing()) x.resize(n);
+    for (T& e : x) io(e);
+  }
   template <class T, std::size_t N> void io(std::array<T, N>& x) {
     for (T& e : x) io(e);
   }
@@ -139,6 +146,13 @@ class Archive {
 }  // namespace
 }  // namespace tilewise::scheduler
 
+// Fields of plain structs, where argument-dependent look-up finds them.
+namespace tilewise::ir {
+
+template <class A> static void fields(A& a, Box& x) { a(x.lo, x.hi); }
+
+}  // namespace tilewise::ir
+
 // Fields of plain messages, where argument-dependent look-up finds them.
 namespace tilewise::msg {
 
@@ -158,7 +172,15 @@ template <class A> static void fields(A& a, Range& x) { a(x.first, x.count); }
 template <class A> static void fields(A& a, Held::Share& x) { a(x.op, x.device, x.next, x.begun); }
 template <class A> static void fields(A& a, Held::Blocks& x) { a(x.array, x.device, x.sealed, x.wanted); }
 template <class A> static void fields(A& a, Held& x) { a(x.version, x.shares, x.blocks, x.cut); }
-template <class A> static void fields(A& a, SubmitReply& x) { a(x.request, x.outcome, x.graph, x.arrays); }
+template <class A> static void fields(A& a, SubmitReply& x) {
+  bool cut = x.grid.rank() > 0;
+  a(x.request, x.outcome, x.graph, x.arrays, cut);
+  if (!cut) return;
+  Message m{std::in_place_type<SubmitReply>};
+  std::get<SubmitReply>(m).grid = x.grid;
+  a.message(m);
+  if (auto* reply = std::get_if<SubmitReply>(&m)) x.grid = std::move(reply->grid);
+}
 template <class A> static void fields(A& a, GraphDone& x) { a(x.request, x.outcome, x.tasks); }
 template <class A> static void fields(A& a, DeviceStats& x) {
   a(x.device, x.bytes_used, x.bytes_peak, x.bytes_resident, x.steps_run, x.busy_ns, x.spilled_bytes,
@@ -187,14 +209,24 @@ template <class A> void fields(A& a, Device& x) {
   a(x.id, x.peer, x.alive, x.kind, x.host, x.streams, x.memory_bytes, x.spill_bytes, x.load_bytes, x.stats,
     x.families, x.draining);
 }
-template <class A> void fields(A& a, Answer& x) { a(x.request, x.reply, x.graph, x.done, x.graph_done); }
+template <class A> void fields(A& a, Answer& x) {
+  a(x.request, x.reply, x.graph, x.done, x.graph_done, x.due);
+}
 template <class A> void fields(A& a, Session& x) {
   a(x.id, x.peer, x.device, x.alive, x.highest_request, x.answers, x.arrays, x.running);
 }
+template <class A> void fields(A& a, Holder& x) { a(x.session, x.number); }
+template <class A> void fields(A& a, Asker& x) { a(x.session, x.request); }
+template <class A> void fields(A& a, Gathering::Part& x) {
+  a(x.session, x.request, x.array, x.weight, x.pieces);
+}
+template <class A> void fields(A& a, Gathering& x) {
+  a(x.dtype, x.shape, x.processes, x.until, x.parts, x.failed);
+}
 // Its source is its producer's output (restore).
 template <class A> void fields(A& a, ArrayRecord& x) {
-  a(x.id, x.producer, x.output, x.session, x.number, x.held, x.open_users, x.readers, x.fetches, x.failed,
-    x.copies, x.lacking, x.keeps, x.anchor, x.unnamed);
+  a(x.id, x.producer, x.output, x.session, x.number, x.holders, x.held, x.open_users, x.readers, x.fetches,
+    x.failed, x.copies, x.lacking, x.keeps, x.anchor, x.unnamed);
 }
 template <class A> void fields(A& a, OpShare& x) {
   a(x.device, x.owned, x.completed, x.failed, x.busy_ns, x.bytes_moved);
@@ -220,8 +252,9 @@ template <class A> void fields(A& a, OpRecord& x) {
   x.decision.why = a.keep(std::move(why));
 }
 template <class A> void fields(A& a, GraphRecord& x) {
-  a(x.id, x.session, x.request, x.priority, x.weight, x.ops, x.ops_left, x.ops_open, x.fetches_open, x.total,
-    x.done, x.failed, x.running, x.root_cause, x.cancelled, x.unacknowledged, x.dirty, x.told, x.told_at);
+  a(x.id, x.session, x.request, x.others, x.priority, x.weight, x.ops, x.ops_left, x.ops_open, x.fetches_open,
+    x.total, x.done, x.failed, x.running, x.root_cause, x.cancelled, x.unacknowledged, x.dirty, x.told,
+    x.told_at);
 }
 template <class A> void fields(A& a, Plugin& x) { a(x.version, x.hash, x.workers); }
 template <class A> void fields(A& a, Trace& x) { a(x.blocks, x.to, x.nonce, x.of, x.waiting); }
@@ -246,8 +279,8 @@ template <class A> void all(A& a, State& s) {
   s.arrays.archive(a, id_of);
   s.graphs.archive(a, id_of);
   a(s.plugins, s.hosts, s.next_array, s.next_op, s.next_graph, s.next_nonce, s.next_kept_plan, s.recovery,
-    s.leaving, s.blame, s.lineage, s.copied, s.copies_due, s.traces, s.dirty, s.cancelling, s.stuck,
-    s.stuck_at, s.lazy_at, s.liveness_at, s.graphs_done, s.graphs_failed, s.tasks_done, s.running,
+    s.leaving, s.blame, s.lineage, s.copied, s.copies_due, s.traces, s.gatherings, s.dirty, s.cancelling,
+    s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.graphs_done, s.graphs_failed, s.tasks_done, s.running,
     s.retire_candidates, s.retired, s.let_go);
 }
 

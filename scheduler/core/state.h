@@ -76,6 +76,7 @@ struct Answer {
   GraphId graph;  // accepted ones
   bool done = false;
   msg::GraphDone graph_done;
+  bool due = false;  // of an Announce: not said yet
 };
 
 struct Session {
@@ -89,14 +90,22 @@ struct Session {
   std::vector<GraphId> running;             // unfinished graphs, rising
 };
 
+// A session that keeps an array, and what it calls it.
+struct Holder {
+  SessionId session;
+  std::uint64_t number = 0;
+  friend bool operator==(const Holder&, const Holder&) = default;
+};
+
 struct ArrayRecord {
   ArrayId id;
   OpId producer;
   std::uint8_t output = 0;
   ir::SourceArray source;
-  SessionId session;
-  std::uint64_t number = 0;  // the session's name for it while held
-  bool held = false;
+  SessionId session;            // that had it made
+  std::uint64_t number = 0;     // what that one calls it, for people
+  std::vector<Holder> holders;  // by session, each once; all of them wait for its graph, or did
+  bool held = false;            // by somebody, or for the sake of others (`unnamed`)
   std::int32_t open_users = 0;  // unfinished ops that read it, once each
   std::int32_t readers = 0;     // ops that read it, those kept as lineage included, once each
   std::vector<OpId> fetches;    // open kFetch ops
@@ -106,7 +115,7 @@ struct ArrayRecord {
       0;  // of those, as of its worst block: there are no such workers, or they have no room
   std::vector<OpId> keeps;  // kKeep ops whose copies count, rising
   bool anchor = false;      // what is made from it is made again from here, no further (lineage.cc)
-  bool unnamed = false;     // held for that alone: its session has let it go
+  bool unnamed = false;     // held for that alone: its sessions have let it go
   msg::Outcome failed;      // not ok: cannot be used any more, and why
 };
 
@@ -148,10 +157,18 @@ struct OpRecord {
   TimeNs began = kNotYet, ended = kNotYet;  // the same: first and last news of its tasks, since the start
 };
 
-struct GraphRecord {
-  GraphId id;
+// A session that asked for something, and under which number.
+struct Asker {
   SessionId session;
   std::uint64_t request = 0;
+  friend bool operator==(const Asker&, const Asker&) = default;
+};
+
+struct GraphRecord {
+  GraphId id;
+  SessionId session;  // in whose name it runs
+  std::uint64_t request = 0;
+  std::vector<Asker> others;  // that asked for it too: of an array whose pieces several clients have
   std::int32_t priority = 0;
   std::uint32_t weight = msg::kDefaultWeight;    // of the session when it submitted
   std::vector<OpId> ops;                         // all of the plan; retired ones are unknown to the op table
@@ -192,6 +209,24 @@ struct Leaving {
   TimeNs news_at = 0;                        // of those
   TimeNs again_at = 0;                       // kWaiting: when to try
   std::string why;                           // it cannot leave
+};
+
+// Announcements of one array that wait for more of them; or one that failed because somebody was wrong, for those who are still
+// to come.
+struct Gathering {
+  struct Part {
+    SessionId session;
+    std::uint64_t request = 0;
+    std::uint64_t array = 0;  // what the session calls it
+    std::uint32_t weight = msg::kDefaultWeight;
+    std::vector<ir::Box> pieces;
+  };
+  ir::DType dtype = ir::DType::kFloat64;
+  ir::Shape shape;
+  std::uint32_t processes = 1;
+  TimeNs until = kNever;
+  std::vector<Part> parts;  // in the order in which they came; once failed: of those who know, without pieces
+  msg::Outcome failed;
 };
 
 struct Trace {          // being collected
@@ -250,14 +285,15 @@ struct State {
   std::map<WorkerId, Leaving> leaving;
   // By planned op and point: the deaths of those that executed it. At most kMaxBlamed.
   std::map<std::pair<OpId, std::int64_t>, std::vector<Death>> blame;
-  std::set<OpId> lineage;                 // retired ops that are kept
-  std::set<ArrayId> copied;               // held arrays of several copies
-  bool copies_due = false;                // those that are lacking are to be looked at
-  std::map<std::uint64_t, Trace> traces;  // by our nonce
-  std::vector<GraphId> dirty;             // with progress to tell
-  std::vector<GraphId> cancelling;        // with unacknowledged cancellations
-  std::map<DeviceId, msg::Stuck> stuck;   // latest report per device
-  TimeNs stuck_at = 0;                    // when to act on them
+  std::set<OpId> lineage;                       // retired ops that are kept
+  std::set<ArrayId> copied;                     // held arrays of several copies
+  bool copies_due = false;                      // those that are lacking are to be looked at
+  std::map<std::uint64_t, Trace> traces;        // by our nonce
+  std::map<std::string, Gathering> gatherings;  // by the name that clients gave
+  std::vector<GraphId> dirty;                   // with progress to tell
+  std::vector<GraphId> cancelling;              // with unacknowledged cancellations
+  std::map<DeviceId, msg::Stuck> stuck;         // latest report per device
+  TimeNs stuck_at = 0;                          // when to act on them
   std::vector<WorkerId> with_log;  // peers with entries not yet sent, each once, in the order of their first
   TimeNs lazy_at = kNever;         // when to send the lazy entries that are left
   TimeNs liveness_at = 0;          // when to look at silent links again

@@ -21,6 +21,7 @@ msg::StatusReply status_of(const State& s) {
   for (const Session& session : s.sessions) {
     for (const GraphId id : session.running) {
       const GraphRecord& graph = s.graphs.at(id);
+      if (graph.session != session.id) continue;  // listed where it runs
       out.graphs.push_back(
           {id, graph.session, graph.done, graph.total, graph.ops_left, !graph.root_cause.ok()});
     }

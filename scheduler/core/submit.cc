@@ -51,9 +51,10 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
     array.session = graph.session;
     const auto number = draft.numbers.find(output.array);
     if (number != draft.numbers.end()) array.number = number->second;
-    array.held = std::binary_search(draft.graph.holds.begin(), draft.graph.holds.end(), output.array);
-    if (array.held) s.session(graph.session).arrays.emplace(array.number, array.id);
-    s.arrays.insert(array.id, std::move(array));
+    const Holder holder{graph.session, array.number};
+    ArrayRecord& made = s.arrays.insert(array.id, std::move(array));
+    if (std::binary_search(draft.graph.holds.begin(), draft.graph.holds.end(), output.array))
+      hold_array(s, made, holder);
   }
   record.op = std::move(op);
   note_past(s, record, draft.decisions[position].work_s);
@@ -135,7 +136,8 @@ void log_plan(State& s, const GraphRecord& graph, const Draft& draft) {
   s.plans.told_to(draft, s.live.back());
 }
 
-// Fetches end with what they wait for; blocks that a client provides are there already; an empty op has nothing to do.
+}  // namespace
+
 void finish_what_is_done(State& s, GraphId id) {
   const std::vector<OpId> ops = s.graphs.at(id).ops;
   for (const OpId op_id : ops) {
@@ -159,8 +161,7 @@ void finish_what_is_done(State& s, GraphId id) {
   }
 }
 
-void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft, PastGraph past,
-            Answer& answer) {
+GraphRecord& commit(State& s, const Request& request, Draft draft, PastGraph past, msg::SubmitReply& reply) {
   for (const plan::PassReport& pass : draft.passes)
     past.passes.push_back({pass.name, static_cast<std::uint32_t>(pass.ops)});
   past.rejected = rejected_of(s, draft);
@@ -168,34 +169,32 @@ void commit(State& s, const Peer& client, const msg::Submit& submit, Draft draft
   const GraphId id{make_id(s.options.term, s.next_graph++)};
   GraphRecord& graph = s.graphs.insert(id, {});
   graph.id = id;
-  graph.session = client.session;
-  graph.request = submit.request;
-  graph.priority = priority_after_inputs(s, submit.priority, draft);
-  graph.weight = submit.weight;
+  graph.session = request.session;
+  graph.request = request.number;
+  graph.priority = priority_after_inputs(s, request.priority, draft);
+  graph.weight = request.weight;
   graph.told_at = s.now;
   std::size_t fetch = 0;
   for (std::size_t i = 0; i < draft.ops.size(); ++i) {
     if (draft.ops[i].kind == ir::OpKind::kFetch) {
-      answer.reply.arrays.emplace_back(draft.fetched[fetch++], ArrayId{draft.ops[i].operands[0].array});
+      reply.arrays.emplace_back(draft.fetched[fetch++], ArrayId{draft.ops[i].operands[0].array});
     }
     add_op(s, graph, static_cast<std::uint32_t>(i), std::move(draft.ops[i]), std::move(draft.placements[i]),
            draft);
   }
   for (const auto& [array, copies] : draft.copies) want_copies(s, s.arrays.at(array), copies, graph);
   remember_graph(s, graph, std::move(past));
-  answer.reply.arrays.insert(answer.reply.arrays.end(), draft.provided.begin(), draft.provided.end());
-  answer.reply.graph = id;
-  answer.graph = id;
-  s.session(client.session).running.push_back(id);
+  reply.arrays.insert(reply.arrays.end(), draft.provided.begin(), draft.provided.end());
+  reply.graph = id;
+  s.session(request.session).running.push_back(id);
   ++s.running;
   forget_kept_plans(s);
   if (!graph.ops.empty()) log_plan(s, graph, draft);
   std::vector<ArrayId> holds;
   for (const std::uint64_t array : draft.graph.holds) holds.push_back(ArrayId{array});
   for (msg::Plan& plan : anchor_some(s, holds)) log_to_workers(s, std::move(plan));
+  return s.graphs.at(id);
 }
-
-}  // namespace
 
 std::int64_t output_bytes(const ir::Op& op) {
   double bytes = 0;
@@ -225,11 +224,18 @@ void check_replay(const State& s, plan::Graph graph, const Draft& draft) {
 }  // namespace
 
 Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit, bool dump) {
-  if (static_cast<std::size_t>(s.running) >= s.options.max_graphs) {
-    return error(Errc::kLimitExceeded,
-                 std::to_string(s.running) + " unfinished requests, the limit; wait for some");
-  }
+  TW_TRY(room_for_a_graph(s));
   TW_ASSIGN(Draft draft, translate(s, session, submit));
+  return planned(s, std::move(draft), dump);
+}
+
+Status room_for_a_graph(const State& s) {
+  if (static_cast<std::size_t>(s.running) < s.options.max_graphs) return {};
+  return error(Errc::kLimitExceeded,
+               std::to_string(s.running) + " unfinished requests, the limit; wait for some");
+}
+
+Result<Draft> planned(const State& s, Draft draft, bool dump) {
   plan::Graph whole;
   if (s.options.check_replays) whole = draft.graph;
   // Where copies are is for what there is at that moment: such programs are not replayed.
@@ -254,25 +260,36 @@ Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submi
   return draft;
 }
 
-void on_submit(State& s, Peer& client, msg::Submit& submit) {
-  Session& session = s.session(client.session);
-  if (submit.request <= session.highest_request) {
-    const auto known = std::find_if(session.answers.begin(), session.answers.end(),
-                                    [&](const Answer& a) { return a.request == submit.request; });
-    if (known != session.answers.end()) {
-      send(s, client.conn, known->reply);
-      if (known->done) send(s, client.conn, known->graph_done);
-    } else {
-      send(s, client.conn,
-           msg::SubmitReply{submit.request,
-                            {Errc::kUnavailable, "request " + std::to_string(submit.request) +
-                                                     " is older than what is remembered; numbers rise"}});
-    }
-    return;
+bool answered_before(State& s, const Peer& client, std::uint64_t request) {
+  const Session& session = s.session(client.session);
+  if (request > session.highest_request) return false;
+  const auto known = std::find_if(session.answers.begin(), session.answers.end(),
+                                  [&](const Answer& a) { return a.request == request; });
+  if (known != session.answers.end()) {
+    if (known->due) return true;  // others are awaited
+    send(s, client.conn, known->reply);
+    if (known->done) send(s, client.conn, known->graph_done);
+  } else {
+    msg::SubmitReply reply{request, {}, {}, {}, {}};
+    reply.outcome = {Errc::kUnavailable, "request " + std::to_string(request) +
+                                             " is older than what is remembered; numbers rise"};
+    send(s, client.conn, std::move(reply));
   }
-  session.highest_request = submit.request;
-  Answer answer;
-  answer.request = answer.reply.request = submit.request;
+  return true;
+}
+
+Answer& new_answer(Session& session, std::uint64_t request) {
+  session.highest_request = request;
+  if (session.answers.size() == kRememberedAnswers) session.answers.pop_front();
+  Answer& answer = session.answers.emplace_back();
+  answer.request = answer.reply.request = request;
+  return answer;
+}
+
+void on_submit(State& s, Peer& client, msg::Submit& submit) {
+  if (answered_before(s, client, submit.request)) return;
+  Session& session = s.session(client.session);
+  Answer& answer = new_answer(session, submit.request);
   PastGraph past{.source = source_of(s, submit.ops),
                  .source_count = static_cast<std::uint32_t>(submit.ops.size())};
   Result<Draft> draft = prepare(s, session, submit, false);
@@ -280,10 +297,9 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
     answer.reply.outcome = outcome_of(draft.error());
   } else {
     if (draft->copies.empty()) s.plans.accepted(s, *draft, s.next_kept_plan);
-    commit(s, client, submit, std::move(*draft), std::move(past), answer);
+    const Request request{session.id, submit.request, submit.priority, submit.weight};
+    answer.graph = commit(s, request, std::move(*draft), std::move(past), answer.reply).id;
   }
-  session.answers.push_back(answer);
-  if (session.answers.size() > kRememberedAnswers) session.answers.pop_front();
   send(s, client.conn, answer.reply);
   if (answer.graph) finish_what_is_done(s, answer.graph);
 }

@@ -101,8 +101,11 @@ SessionView session_view(const State& s, const Session& session) {
   out.running = static_cast<std::uint32_t>(session.running.size());
   out.counted = session.arrays.size() <= ViewLimits::kScannedArrays;
   if (!out.counted) return out;
-  for (const auto& [number, id] : session.arrays)
-    out.held_bytes += static_cast<std::int64_t>(place::bytes_of(s.arrays.at(id).source));
+  for (const auto& [number, id] : session.arrays) {  // of what several hold, its share
+    const ArrayRecord& array = s.arrays.at(id);
+    out.held_bytes +=
+        static_cast<std::int64_t>(place::bytes_of(array.source) / static_cast<double>(array.holders.size()));
+  }
   return out;
 }
 
@@ -118,6 +121,7 @@ View overview(const State& s) {
     for (const GraphId id : session.running) {
       if (out.graphs.size() == ViewLimits::kGraphs) break;
       const GraphRecord& graph = s.graphs.at(id);
+      if (graph.session != session.id) continue;  // listed where it runs
       out.graphs.push_back(summary_of(s, graph));
       out.graphs.back().groups = groups_of(s, id, graph.ops, budget);
     }
@@ -179,12 +183,29 @@ View graph_view(const State& s, const GraphRequest& request) {
 
 // ---- arrays ----------------------------------------------------------------------------------------------------------
 
+// The names of those who hold it, or else of who had it made.
+std::string holders_of(const State& s, const ArrayRecord& array) {
+  if (array.holders.empty()) return std::string(client_of(s, array.session));
+  std::string out;
+  for (std::size_t i = 0; i < std::min(array.holders.size(), ViewLimits::kHolders); ++i)
+    out += (i == 0 ? "" : ", ") + std::string(client_of(s, array.holders[i].session));
+  if (array.holders.size() > ViewLimits::kHolders)
+    out += " and " + std::to_string(array.holders.size() - ViewLimits::kHolders) + " more";
+  return out;
+}
+
+bool is_of(const ArrayRecord& array, SessionId session) {
+  if (array.holders.empty()) return array.session == session;
+  return std::any_of(array.holders.begin(), array.holders.end(),
+                     [&](const Holder& holder) { return holder.session == session; });
+}
+
 ArrayView array_view(const State& s, const ArrayRecord& array) {
   const OpRecord& producer = s.ops.at(array.producer);
   ArrayView out;
   out.id = array.id;
   out.session = array.session;
-  out.client = client_of(s, array.session);
+  out.client = holders_of(s, array);
   out.number = array.number;
   out.held = array.held;
   out.dtype = array.source.dtype;
@@ -219,7 +240,7 @@ View array_list(const State& s, const ArraysRequest& request) {
     if (budget == 0 || s.ops.at(array.producer).retired) return;
     --budget, ++out.listed_of;
     if (s.ops.at(array.producer).retired) return;  // kept as lineage: it has no bytes any more
-    if (request.session && array.session != request.session) return;
+    if (request.session && !is_of(array, request.session)) return;
     found.emplace_back(place::bytes_of(array.source) + (array.held ? 1e19 : 0), &array);
   });
   const std::size_t count = std::min(found.size(), ViewLimits::kArrays);

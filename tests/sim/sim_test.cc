@@ -8,7 +8,7 @@
 using namespace tilewise;
 
 namespace {
-constexpr std::uint64_t kCases = 8;  // below, that share the events
+constexpr std::uint64_t kCases = 10;  // below, that share the events
 
 std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -115,6 +115,14 @@ TEST_CASE("workers lose each other while the scheduler sees both, and graphs end
               "lost between workers", "transfers cut off", "left for want of a link", "scheduler crashes",
               "respawned workers", "requests done"},
              150);
+}
+
+TEST_CASE("several clients make one array of what each has, or all are told why not") {
+  run_worlds(
+      sim::Knobs::gathering, "TILEWISE_SIM_GATHERINGS",
+      {"announcements", "arrays gathered", "pieces asked for", "wrong announcements", "gatherings refused",
+       "gatherings given up for the lost", "gathered arrays failed", "repeated announcements",
+       "scheduler crashes", "vanished clients", "killed workers", "requests done"});
 }
 
 TEST_CASE("knobs are set by name, and a world that does not fail is not made smaller") {

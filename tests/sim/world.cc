@@ -93,7 +93,7 @@ std::string Knobs::describe() const {
     << spill_bytes << " in " << disk_ns << " ns, full " << disk_full << ", failing " << disk_fails
     << ", clogs " << clogs << ", slow links " << slow_links << ", slow devices " << slow_devices
     << ", failing slabs " << slab_fails << ", partitions " << partitions << ", silence " << silence_ns
-    << " ns";
+    << " ns, announces " << announces << ", wrong " << wrong;
   return s.str();
 }
 

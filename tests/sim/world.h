@@ -51,6 +51,8 @@ struct Knobs {
   double slow_devices = 0;
   double slab_fails = 0;  // so often a device gets no more memory
   int partitions = 0;     // of two workers, within kill_span_ns
+  double announces = 0;   // of the requests: all clients announce pieces of one array
+  double wrong = 0;       // of the announcements
   TimeNs silence_ns = 0;  // after which they notice, and once more as long until one of them leaves
   static constexpr std::int64_t kSlowest = 100, kLongestClog = 40;
   TimeNs longest_delay_ns() const;
@@ -69,6 +71,8 @@ struct Knobs {
   static Knobs poisoned(std::uint64_t seed);
   // Pairs of workers that lose each other.
   static Knobs partitioned(std::uint64_t seed);
+  // Several clients announce pieces of the same arrays; they vanish, are wrong, change their minds.
+  static Knobs gathering(std::uint64_t seed);
   // The same with little memory and a disk below it.
   static Knobs spilling(std::uint64_t seed);
   std::string describe() const;
@@ -169,6 +173,15 @@ class World {
   void client_finish(int index);
   void client_took(int index, const msg::Offer& offer);
   void upload(const msg::Grant& grant);
+  struct Tiling {
+    ir::Shape shape;
+    std::vector<std::vector<ir::Box>> pieces;  // by client
+  };
+  bool announces(std::uint64_t request) const;    // the same for all clients
+  Tiling tiling_of(std::uint64_t request) const;  // likewise
+  void announce(int index);
+  void announced(int index, const msg::SubmitReply& reply);
+  void check_asked(const Client& client);
   void ask_for_copies(Client& client, msg::Submit& submit);
   void check_copies(Client& client, std::uint64_t request);
   void check_held(Client& client);

@@ -138,6 +138,7 @@ void World::client_next(int index) {
     to_scheduler(client.conn, release, true);
     return;
   }
+  if (announces(client.next_request)) return announce(index);
   msg::Submit submit;
   submit.request = client.next_request++;
   std::vector<std::uint64_t> fetches;
@@ -216,6 +217,7 @@ void World::client_message(int index, msg::Message message) {
                                    [&](const auto& array) { return oracle_.knows(array.second.value); });
     if (!known) return at(knobs_.lazy_ns + 1, [this, index, message] { client_message(index, message); });
     request.replied = true;
+    if (request.announced != 0) announced(index, *reply);
     if (!reply->outcome.ok()) {
       request.refused = request.done = true;
       request.why = reply->outcome.message;
@@ -251,6 +253,7 @@ void World::client_message(int index, msg::Message message) {
     if (!request.failed) check_copies(client, done->request);
     if (request.failed) {
       ++outcome_.covered["failed: " + std::string(name_of(done->outcome.code))];
+      if (request.announced != 0) ++outcome_.covered["gathered arrays failed"];
       // Where the disk works and has room, what is too large for memory goes there (a step never is here).
       const bool roomy = knobs_.spill_bytes >= 16 << 20 && knobs_.memory_bytes >= 128 << 10 &&
                          knobs_.disk_full == 0 && knobs_.disk_fails == 0 && knobs_.slab_fails == 0;
@@ -279,10 +282,11 @@ void World::client_message(int index, msg::Message message) {
         ++outcome_.covered[says("uploaded") ? "lost: uploaded"
                            : says("cut")    ? "lost: past cut"
                                             : "lost: nobody left"];
-      const bool allowed = request.cancelled || knobs_.fail_step > 0 || knobs_.kill_worker > 0 || lost ||
-                           doomed || spoilt || done->outcome.code == Errc::kOutOfMemory ||
-                           done->outcome.code == Errc::kDiskFull || knobs_.disk_fails > 0 ||
-                           knobs_.cancel > 0;
+      const bool allowed =
+          request.cancelled || knobs_.fail_step > 0 || knobs_.kill_worker > 0 || lost || doomed || spoilt ||
+          (request.announced != 0 && knobs_.vanish > 0) || (says("has left") && knobs_.vanish > 0) ||
+          done->outcome.code == Errc::kOutOfMemory || done->outcome.code == Errc::kDiskFull ||
+          knobs_.disk_fails > 0 || knobs_.cancel > 0;
       if (!allowed) return violate("a graph failed without cause: " + done->outcome.message);
     }
     at(jitter(), [this, index] { client_next(index); });
@@ -346,6 +350,7 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
     }
   }
   for (const msg::Subscribe& s : batch.subscribes) {  // our own memory is wanted
+    client.asked.insert({s.block.array.value, s.block.block});
     msg::Offer offer;
     offer.block = s.block, offer.op = s.op, offer.from = s.from, offer.to = s.to;
     offer.slab = msg::kNoSlab;
@@ -417,6 +422,7 @@ void World::client_finish(int index) {
         return violate(name + " ended well, yet " + std::to_string(blocks.size()) + " blocks never came");
     }
   }
+  check_asked(client);
   if (client.next_request <= static_cast<std::uint64_t>(knobs_.requests))
     violate("a client did not get to its end");
 }

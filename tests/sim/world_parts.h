@@ -56,7 +56,9 @@ struct World::Client {
     std::vector<std::uint64_t> fetched;                      // session numbers
     std::string why;
     std::vector<msg::Keep> keeps;
-    int living = 0, gone = 0;  // workers that there were when it was sent, and that had been
+    int living = 0, gone = 0;     // workers that there were when it was sent, and that had been
+    std::uint64_t announced = 0;  // the array's number, of an announcement; and what was announced
+    std::vector<ir::Box> pieces;
   };
   std::map<std::uint64_t, Request> requests;
   struct Held {
@@ -82,9 +84,15 @@ struct World::Client {
   std::map<std::uint64_t, int>
       asked;  // the most copies that any request asked for, also one that failed; by number
   bool resting = false, rested = false;
-  std::map<std::uint64_t, std::uint64_t> ids;                      // session number -> ArrayId
-  std::map<std::uint32_t, WorkerId> owner_of;                      // device -> process
-  std::vector<DeviceId> places;                                    // workers' devices
+  struct Gathered {
+    ir::Grid grid;
+    std::vector<ir::Box> pieces;  // its own
+  };
+  std::map<std::uint64_t, Gathered> gathered;              // by the ArrayId under which pieces are asked for
+  std::set<std::pair<std::uint64_t, std::int64_t>> asked;  // of it, by workers
+  std::map<std::uint64_t, std::uint64_t> ids;              // session number -> ArrayId
+  std::map<std::uint32_t, WorkerId> owner_of;              // device -> process
+  std::vector<DeviceId> places;                            // workers' devices
   std::set<std::pair<msg::BlockRef, std::uint64_t>> taking, took;  // (block, fetch op)
   std::vector<std::pair<WorkerId, msg::Offer>> early;
   std::vector<std::pair<WorkerId, msg::Offer>> again;  // of a block that is being taken from elsewhere

@@ -270,8 +270,25 @@ struct SubmitReply {
   request @0 :UInt64;
   outcome @1 :Outcome;     # an error: nothing of it was executed
   graph @2 :UInt64;
-  arrays @3 :List(NamedArray);  # operands of fetch ops, outputs of provide ops
+  arrays @3 :List(NamedArray);  # operands of fetch ops, outputs of provide ops; of an Announce: its array
+  grid @4 :Ir.Grid;        # of an Announce: the cuts that all pieces make
 }
+
+struct Announce {
+  # I have these pieces of an array; others, who announce the same name, have the rest. Answered by a SubmitReply.
+  request @0 :UInt64;      # one of my requests' numbers; a repeat is answered, not counted, again
+  name @1 :Text;
+  dtype @2 :Ir.DType;
+  shape @3 :List(Int64);   # of the whole array
+  processes @4 :UInt32;    # announcements that it takes, 1 to 4,096
+  timeoutNs @5 :Int64;     # how long I wait for the others; 0: for ever
+  array @6 :UInt64;        # what I call the array; I hold it from then on
+  weight @7 :UInt32;       # as in Submit
+  pieces @8 :List(Box);    # at most 65,536
+  failed @9 :Outcome;      # an error: I cannot take part
+}
+
+struct Box { lo @0 :List(Int64); hi @1 :List(Int64); }  # elements [lo, hi)
 
 struct GraphProgress { request @0 :UInt64; done @1 :Int64; total @2 :Int64; }  # tasks
 
@@ -574,5 +591,6 @@ struct Message {
     drainReply @33 :DrainReply;
     lastWords @34 :LastWords;
     leave @35 :Void;                  # I end this link on purpose
+    announce @36 :Announce;
   }
 }

@@ -84,6 +84,8 @@ Result<Inferred> infer_call(std::span<const Source> operands, CallAttrs attrs, c
 
 // `a` must be a plain array (infer_materialise first). No output.
 Result<Inferred> infer_fetch(const Source& a);
+// The same values as another op's result, so that they can be placed by themselves.
+Result<Inferred> infer_copy(const Source& a);
 // An array whose blocks the client has.
 Result<Inferred> infer_provide(DType dtype, const Grid& grid);
 

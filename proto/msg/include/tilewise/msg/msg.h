@@ -8,6 +8,7 @@
 #include <tilewise/ir/op.h>
 #include <tilewise/ir/placement.h>
 #include <tilewise/msg/account.h>
+#include <tilewise/msg/announce.h>
 #include <tilewise/msg/keep.h>
 
 #include <cstdint>
@@ -20,14 +21,6 @@
 namespace tilewise::msg {
 
 constexpr std::uint16_t kProtocolVersion = 1;
-
-// kOk means "no error".
-struct Outcome {
-  Errc code = Errc::kOk;
-  std::string message;
-  bool ok() const { return code == Errc::kOk; }
-  friend bool operator==(const Outcome&, const Outcome&) = default;
-};
 
 // ---- joining: first message on every link to the scheduler ---------------------------------------------------------
 
@@ -390,7 +383,9 @@ struct SubmitReply {
   std::uint64_t request = 0;
   Outcome outcome;  // refused: nothing of it was executed
   GraphId graph;
-  std::vector<std::pair<std::uint64_t, ArrayId>> arrays;  // operands of kFetch and outputs of kProvide
+  // Operands of kFetch and outputs of kProvide; of an Announce: its array, and the id under which its pieces are asked for.
+  std::vector<std::pair<std::uint64_t, ArrayId>> arrays;
+  ir::Grid grid;  // of an Announce: how the pieces of all processes cut the array
   friend bool operator==(const SubmitReply&, const SubmitReply&) = default;
 };
 struct GraphProgress {
@@ -690,11 +685,12 @@ struct PeerBatch {             // processed in this order
 };
 
 // The wire tag of a message is its index here: append only.
-using Message = std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply,
-                             GraphProgress, GraphDone, ReleaseArrays, CancelRequest, StatusRequest,
-                             StatusReply, Shutdown, Ping, Pong, Refusal, PeerHello, ArenaMap, PeerBatch,
-                             Explain, Explanation, TraceRequest, TraceReply, Held, Resume, Resumed, Ack,
-                             BlocksRequest, BlocksReply, Drained, DrainRequest, DrainReply, LastWords, Leave>;
+using Message =
+    std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply, GraphProgress,
+                 GraphDone, ReleaseArrays, CancelRequest, StatusRequest, StatusReply, Shutdown, Ping, Pong,
+                 Refusal, PeerHello, ArenaMap, PeerBatch, Explain, Explanation, TraceRequest, TraceReply,
+                 Held, Resume, Resumed, Ack, BlocksRequest, BlocksReply, Drained, DrainRequest, DrainReply,
+                 LastWords, Leave, Announce>;
 std::string_view name_of(const Message& message);
 
 }  // namespace tilewise::msg

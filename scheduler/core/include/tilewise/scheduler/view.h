@@ -21,6 +21,7 @@ struct ViewLimits {
   static constexpr std::size_t kScannedArrays = 65'536;
   static constexpr std::size_t kShares = 64;  // devices of one op or array
   static constexpr std::size_t kPairs = 4'096;
+  static constexpr std::size_t kHolders = 4;  // named of one array
 };
 
 constexpr TimeNs kNotYet = -1;
@@ -145,8 +146,8 @@ struct GraphView {
 struct ArrayView {
   ArrayId id;
   SessionId session;
-  std::string client;
-  std::uint64_t number = 0;  // the session's name for it
+  std::string client;        // who holds it, or had it made
+  std::uint64_t number = 0;  // what the session that had it made calls it
   bool held = false;
   ir::DType dtype = ir::DType::kFloat64;
   ir::Grid grid;
