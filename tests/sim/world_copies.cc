@@ -33,7 +33,7 @@ void World::ask_for_copies(Client& client, msg::Submit& submit) {
     submit.keeps.push_back({number, 2});
   }
   for (const msg::Keep& keep : submit.keeps) {
-    int& most = client.asked[keep.array];
+    int& most = client.copies_asked[keep.array];
     most = std::max(most, static_cast<int>(keep.copies));
   }
 }
@@ -99,7 +99,7 @@ void World::check_held(Client& client) {
                        " copies at rest instead of " + std::to_string(wanted));
     }
     const bool roomy = knobs_.memory_bytes >= 4 << 20 && knobs_.disk_fails == 0 && knobs_.drains == 0;
-    if (roomy && array.lacking > std::max(0, client.asked[array.number] - living()))
+    if (roomy && array.lacking > std::max(0, client.copies_asked[array.number] - living()))
       return violate(name + " lacks " + std::to_string(array.lacking) + " copies at rest beside " +
                      std::to_string(living()) + " workers");
     if (gone_ > kept->second.gone && array.lacking == 0) ++outcome_.covered["copies made again"];

@@ -82,7 +82,7 @@ struct World::Client {
   };
   std::map<std::uint64_t, Kept> kept;  // by number
   std::map<std::uint64_t, int>
-      asked;  // the most copies that any request asked for, also one that failed; by number
+      copies_asked;  // the most copies that any request asked for, also one that failed; by number
   bool resting = false, rested = false;
   struct Gathered {
     ir::Grid grid;
