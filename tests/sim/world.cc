@@ -176,6 +176,9 @@ Outcome World::run() {
     if (counts.disk_bytes != 0)
       violate("worker " + std::to_string(w) + " kept " + std::to_string(counts.disk_bytes) +
               " bytes on disk");
+    if (counts.ops_known != 0)
+      violate("worker " + std::to_string(w) + " remembers " + std::to_string(counts.ops_known) + " ops\n" +
+              worker.core->describe());
     if (counts.tasks_live != 0)
       violate("worker " + std::to_string(w) + " kept " + std::to_string(counts.tasks_live) + " tasks");
     for (const msg::DeviceStats& stats : worker.core->device_stats())

@@ -235,6 +235,12 @@ std::string Core::Impl::describe() const {
       }
     }
   }
+  for (const auto& [id, o] : std::map<std::uint64_t, Slot>(op_by_id.begin(), op_by_id.end())) {
+    const OpState& op = ops[o];
+    s << "  op " << counter(id) << " " << name_of(op.entry->op.kind) << (op.retired ? " retired" : "")
+      << (op.cancelled != kNone ? " cancelled" : "") << (op.done ? " done" : "") << ", live tasks "
+      << op.live_tasks << ", open uses " << op.open_uses << "\n";
+  }
   for (const auto& [id, a] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {
     for (Slot c = arrays[a].copies; c != kNone; c = copies[c].next) {
       const Copy& copy = copies[c];

@@ -37,6 +37,7 @@ Counters Core::counters() const {
   Counters c = impl_->counts;
   c.copies_live = impl_->copies.live();
   c.tasks_live = impl_->tasks.live();
+  c.ops_known = impl_->ops.live();
   c.parked = static_cast<std::int64_t>(impl_->parked.size());
   c.disk_bytes = impl_->disk.bytes_in_use();
   return c;
@@ -171,11 +172,11 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
     again |= !loopback.empty();
     drain_loopback();
   }
-  forget_retired();
   check_stuck();
   watch_leaving();
   note_waits();
   report();
+  forget_retired();  // some wait for their last report only
   for (auto& [worker, batch] : outgoing) {
     if (batch.empty()) continue;
     batch.recovery = recovery;

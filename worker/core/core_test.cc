@@ -93,6 +93,23 @@ TEST_CASE("a held array stays until its release") {
   lists.log({msg::Release{{ArrayId{10}}}});  // again: nothing
 }
 
+TEST_CASE("a chain of ops is forgotten from its beginning, while its end is held") {
+  Lists lists;
+  const ir::Grid space = source(10, 2).space;
+  lists.log({plan_of({on(kHere, 1, source(10, 2))}, {ArrayId{10}}, 1)});
+  lists.completed(2);
+  std::uint64_t steps = 2;
+  for (std::uint64_t i = 1; i <= 100; ++i) {
+    lists.log({plan_of({on(kHere, i + 1, map_of(9 + i, 10 + i, space))}, {ArrayId{10 + i}}, 1 + i)});
+    steps += 2;
+    lists.completed(steps);
+    lists.log({msg::Release{{ArrayId{9 + i}}}, msg::Retire{{OpId{i}}}});
+    CHECK(lists.core->counters().ops_known <= 2);
+  }
+  CHECK(lists.core->holds({ArrayId{110}, 1}));
+  CHECK(lists.core->counters().copies_live == 2);
+}
+
 TEST_CASE("a fetched block is offered when sealed and freed by its Done, once") {
   Lists lists;
   const ir::Op a = source(10, 1);

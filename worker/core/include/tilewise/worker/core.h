@@ -179,9 +179,9 @@ struct Actions {
 };
 
 struct Counters {  // for tests, status and the simulator
-  std::int64_t launches = 0, tasks_done = 0, tasks_failed = 0, copies_live = 0, tasks_live = 0, parked = 0,
-               stale = 0, donated = 0, kept = 0, evicted = 0, eager = 0, spilled = 0, returned = 0,
-               dropped = 0, sent_from_disk = 0, moved = 0, impatient = 0;
+  std::int64_t launches = 0, tasks_done = 0, tasks_failed = 0, copies_live = 0, tasks_live = 0, ops_known = 0,
+               parked = 0, stale = 0, donated = 0, kept = 0, evicted = 0, eager = 0, spilled = 0,
+               returned = 0, dropped = 0, sent_from_disk = 0, moved = 0, impatient = 0;
   std::int64_t disk_bytes = 0;  // of the file, in use
 };
 
