@@ -19,8 +19,12 @@ struct Subject {
   double ulps64 = 4, ulps32 = 4;  // of transcendental functions
   double pow_ulps = 4;            // kPow, kAtan2, kTan
   double complex_ulps = 16;       // of functions of complex numbers, in units of the larger part's last place
-  double normal_ulps = 16;        // of kNormal, relative to the larger of the value and 1
+  double complex_pow_ulps = 16;
+  bool logaddexp_cancels =
+      false;                // of float64: ulps of the largest argument, where that is larger than the result
+  double normal_ulps = 16;  // of kNormal, relative to the larger of the value and 1
   bool integer_matmul = true;
+  int random_tapes = 300;
   bool scan_order_is_reference = true;  // floats too are compared bit for bit
   mutable device::Slab arena;           // filled by the suite; freed with the device
 };

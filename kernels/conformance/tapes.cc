@@ -101,7 +101,7 @@ Array unfused(const Subject& subject, const Step& fused) {
 
 void random_tapes(const Subject& subject) {
   Prng prng(subject.seed + 1);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < subject.random_tapes; ++round) {
     const bool plain = prng.chance(0.3);
     const ir::Shape shape = random_shape(prng, 4, round % 10 == 0 ? 20000 : 3000);
     ir::Shape space;

@@ -9,6 +9,7 @@ namespace {
 constexpr std::int64_t kTile = 4 * kThreads;  // elements that a thread block takes at once
 constexpr std::int64_t kLeastChunk = 4 * kTile;
 constexpr std::int64_t kMostChunks = 256;  // of a line
+constexpr std::int64_t kShort = 64;
 
 // As device/scan.cuh.
 struct ScanParams {
@@ -26,8 +27,9 @@ std::int64_t chunks_of(std::int64_t length) {
   return std::max<std::int64_t>(1, (length + chunk_of(length) - 1) / chunk_of(length));
 }
 
-// Are lines side by side? Then a thread takes one each.
+// Are lines side by side, or too short for a block of threads? Then a thread takes one each.
 bool across(const ir::Shape& shape, std::size_t axis) {
+  if (shape[axis] <= kShort) return true;
   std::int64_t behind = 1;
   for (std::size_t d = axis + 1; d < shape.size(); ++d) behind *= shape[d];
   return behind >= 32;

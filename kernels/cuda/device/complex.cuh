@@ -115,6 +115,23 @@ TW_FUNCTION c128 tw_atanh_z(c128 z) {
 }
 TW_FUNCTION c128 tw_asinh_z(c128 z) { return tw_over_i(tw_asin_z(tw_times_i(z))); }
 TW_FUNCTION c128 tw_atan_z(c128 z) { return tw_over_i(tw_atanh_z(tw_times_i(z))); }
+// A product as C has it (C11, annex G.5.1): infinite where a factor is, whatever is undefined beside it.
+TW_DEVICE double tw_boxed(double x, bool infinite) { return copysign(infinite ? 1.0 : 0.0, x); }
+TW_FUNCTION c128 tw_mul_infinite(c128 a, c128 b) {
+  const c128 plain = tw_mul(a, b);
+  if (plain.re == plain.re || plain.im == plain.im) return plain;
+  const double infinity = -log(0.0);
+  const bool a_infinite = fabs(a.re) == infinity || fabs(a.im) == infinity;
+  const bool b_infinite = fabs(b.re) == infinity || fabs(b.im) == infinity;
+  if (!a_infinite && !b_infinite) return plain;
+  if (a_infinite) a = c128(tw_boxed(a.re, fabs(a.re) == infinity), tw_boxed(a.im, fabs(a.im) == infinity));
+  if (b_infinite) b = c128(tw_boxed(b.re, fabs(b.re) == infinity), tw_boxed(b.im, fabs(b.im) == infinity));
+  if (a.re != a.re) a.re = copysign(0.0, a.re);
+  if (a.im != a.im) a.im = copysign(0.0, a.im);
+  if (b.re != b.re) b.re = copysign(0.0, b.re);
+  if (b.im != b.im) b.im = copysign(0.0, b.im);
+  return c128(infinity * (a.re * b.re - a.im * b.im), infinity * (a.re * b.im + a.im * b.re));
+}
 TW_FUNCTION c128 tw_pow_z(c128 a, c128 b) {
   if (b.im == 0) {
     if (b.re == 0) return c128(1, 0);
@@ -125,5 +142,5 @@ TW_FUNCTION c128 tw_pow_z(c128 a, c128 b) {
     const double nan = a.re / a.re;
     return b.re > 0 ? c128(0, 0) : c128(nan, nan);
   }
-  return tw_exp_z(tw_mul(b, tw_log_z(a)));
+  return tw_exp_z(tw_mul_infinite(b, tw_log_z(a)));
 }
