@@ -1,4 +1,5 @@
-// kCall: plug-ins' own CUDA launches, and CUDA halves of the built-in kernels that need none of their own.
+// kCall: built-in kernels that have a CUDA version, and plug-ins' own CUDA launches.
+#include <tilewise/ir/builtin.h>
 #include <tilewise/kernels/plugin_call.h>
 
 #include "launch.h"
@@ -6,11 +7,53 @@
 namespace tilewise::cuda {
 namespace {
 
-// tilewise.noop and tilewise.zero: driver calls only, so they are here and not behind the plug-in interface.
-enum class Builtin { kNone, kNoop, kZero };
+// They need driver calls, sources and scratch of their own, so they are here and not behind the plug-in interface.
+enum class Builtin {
+  kNone,
+  kNoop,
+  kZero,
+  kTake,
+  kPut,
+  kCountTrue,
+  kCompress,
+  kSort,
+  kMerge,
+  kSearch,
+  kGamma
+};
+
 Builtin builtin(const ir::Op& op) {
+  using namespace ir::builtin;
+  struct Named {
+    std::string_view name;
+    Builtin kernel;
+  };
+  static constexpr Named kNames[] = {
+      {"tilewise.noop", Builtin::kNoop},     {"tilewise.zero", Builtin::kZero},
+      {Take::kName, Builtin::kTake},         {TakeAlong::kName, Builtin::kTake},
+      {Put::kName, Builtin::kPut},           {CountTrue::kName, Builtin::kCountTrue},
+      {Compress::kName, Builtin::kCompress}, {SortBlock::kName, Builtin::kSort},
+      {MergeSplit::kName, Builtin::kMerge},  {SearchSorted::kName, Builtin::kSearch},
+      {Gamma::kName, Builtin::kGamma}};
   const std::string& name = op.get<ir::CallAttrs>().kernel;
-  return name == "tilewise.noop" ? Builtin::kNoop : name == "tilewise.zero" ? Builtin::kZero : Builtin::kNone;
+  if (!name.starts_with("tilewise.")) return Builtin::kNone;
+  for (const Named& named : kNames)
+    if (named.name == name) return named.kernel;
+  return Builtin::kNone;
+}
+
+// Blocks that a kernel takes at least.
+std::size_t operands_of(Builtin kernel) {
+  switch (kernel) {
+    case Builtin::kTake:
+    case Builtin::kSearch: return 2;
+    case Builtin::kPut: return 3;
+    case Builtin::kCountTrue:
+    case Builtin::kCompress:
+    case Builtin::kSort:
+    case Builtin::kMerge: return 1;
+    default: return 0;
+  }
 }
 
 Status zero(const Environment& env, const KernelCall& call, CUstream stream) {
@@ -27,11 +70,53 @@ Status call_supports(const Environment& env, const ir::Op& op) {
   return {};
 }
 
-Status launch_call(const Environment& env, const KernelCall& call, CUstream stream) {
+std::int64_t call_scratch_bytes(const ir::Op& op) {
+  switch (builtin(op)) {
+    case Builtin::kNone: return op.get<ir::CallAttrs>().scratch_bytes;
+    case Builtin::kPut: return put_scratch_bytes(op);
+    case Builtin::kCountTrue:
+    case Builtin::kCompress: return select_scratch_bytes();
+    case Builtin::kSort: return sort_scratch_bytes(op);
+    default: return 0;
+  }
+}
+
+Status prepare_call(const Environment& env, const ir::Op& op) {
+  const auto built = [](const Result<Program>& program) -> Status {
+    if (!program) return program.error();
+    return {};
+  };
+  const ir::DType dtype = op.outputs.at(0).dtype;
+  switch (builtin(op)) {
+    case Builtin::kTake:
+    case Builtin::kPut:
+    case Builtin::kCountTrue:
+    case Builtin::kCompress: return built(env.programs.index(ir::size_of(dtype)));
+    case Builtin::kSort:
+    case Builtin::kMerge:
+      return has_order(dtype) ? built(env.programs.order(dtype, op.outputs.size() > 1)) : Status{};
+    case Builtin::kGamma: return built(env.programs.gamma(dtype));
+    default: return {};
+  }
+}
+
+Status launch_call(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault) {
   TW_TRY(env.context.make_current());
-  switch (builtin(*call.op)) {
+  const Builtin kernel = builtin(*call.op);
+  if (kernel != Builtin::kNone && kernel != Builtin::kNoop && kernel != Builtin::kZero &&
+      (call.inputs.size() < operands_of(kernel) || call.outputs.empty()))
+    return error(Errc::kTaskFailed, call.op->get<ir::CallAttrs>().kernel + ": operands are missing");
+  switch (kernel) {
     case Builtin::kNoop: return {};
     case Builtin::kZero: return zero(env, call, stream);
+    case Builtin::kTake: return launch_take(env, call, stream, fault);
+    case Builtin::kPut: return launch_put(env, call, stream, fault);
+    case Builtin::kCountTrue: return launch_count_true(env, call, stream);
+    case Builtin::kCompress: return launch_compress(env, call, stream, fault);
+    case Builtin::kSort: return launch_sort(env, call, stream);
+    case Builtin::kMerge: return launch_merge(env, call, stream);
+    case Builtin::kSearch: return launch_search(env, call, stream);
+    case Builtin::kGamma: return launch_gamma(env, call, stream);
     case Builtin::kNone: break;
   }
   return kernels::run_plugin(call, env.plugins, kernels::PluginTarget::kCuda, stream);

@@ -60,7 +60,7 @@ std::int64_t CudaKernels::scratch_bytes(const ir::Op& op) const {
     case ir::OpKind::kMatmul:
     case ir::OpKind::kMatmulPanels: return matmul_scratch_bytes(op);
     case ir::OpKind::kScan: return scan_scratch_bytes(op);
-    case ir::OpKind::kCall: return op.get<ir::CallAttrs>().scratch_bytes;
+    case ir::OpKind::kCall: return call_scratch_bytes(op);
     default: return 0;
   }
 }
@@ -79,7 +79,7 @@ Status CudaKernels::launch(const KernelCall& call, device::Stream& stream) {
     case ir::OpKind::kMatmul:
     case ir::OpKind::kMatmulPanels: return launch_matmul(env_, call, native);
     case ir::OpKind::kScan: return launch_scan(env_, call, native);
-    case ir::OpKind::kCall: return launch_call(env_, call, native);
+    case ir::OpKind::kCall: return launch_call(env_, call, native, data_fault_of(stream));
     default: return supports(*call.op);
   }
 }
@@ -100,6 +100,7 @@ Status CudaKernels::prepare(const ir::Op& op) {
     case ir::OpKind::kCombine: return prepare_combine(env_, op);
     case ir::OpKind::kScan:
       return built(programs_.scan(op.get<ir::ScanAttrs>().kind, op.outputs.at(0).dtype));
+    case ir::OpKind::kCall: return prepare_call(env_, op);
     case ir::OpKind::kMatmul:
     case ir::OpKind::kMatmulPanels: break;
     default: return {};

@@ -150,6 +150,17 @@ TEST_CASE("scans of every dtype compile") {
                        std::string(name_of(kind)) + " scan of " + std::string(name_of(dtype)));
 }
 
+// What differs between dtypes is the key: of each sort one, for one takes seconds.
+TEST_CASE("built-in kernels compile") {
+  if (compiler() == nullptr) return;
+  for (const std::size_t bytes : {1, 8, 16})
+    check_compiles(index_program(bytes), "indices, elements of " + std::to_string(bytes) + " bytes");
+  for (const DType dtype : {DType::kInt8, DType::kUInt64, DType::kFloat32})
+    check_compiles(order_program(dtype, false), "order of " + std::string(name_of(dtype)));
+  check_compiles(order_program(DType::kFloat64, true), "numbered order of float64");
+  check_compiles(gamma_program(DType::kFloat32), "gamma");
+}
+
 TEST_CASE("source that does not compile is told with the compiler's log") {
   if (compiler() == nullptr) return;
   const auto code = compiler()->compile("__global__ void f() { undeclared(); }", 90);

@@ -10,6 +10,10 @@ extern const char* const kMapSource;      // elementwise kernels around a genera
 extern const char* const kReduceSource;   // reductions around a generated `evaluate`
 extern const char* const kMatmulSource;   // integer products
 extern const char* const kScanSource;     // running sums and products
+extern const char* const kFaultSource;    // telling the host what is wrong with data
+extern const char* const kIndexSource;    // reads and writes at indices, selection by masks
+extern const char* const kOrderSource;    // sorting, merging, searching
+extern const char* const kGammaSource;    // gamma numbers
 
 // What complex.cuh wants before it on a device.
 constexpr const char* kComplexMacros =

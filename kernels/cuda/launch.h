@@ -1,5 +1,6 @@
 // The launchers of all op kinds: each turns one step into kernel launches on a stream and returns.
 #pragma once
+#include <tilewise/cuda/data_fault.h>
 #include <tilewise/cuda/driver.h>
 #include <tilewise/kernels/kernels.h>
 
@@ -66,7 +67,37 @@ Status launch_matmul(const Environment& env, const KernelCall& call, CUstream st
 // ---- call.cc
 
 Status call_supports(const Environment& env, const ir::Op& op);
-Status launch_call(const Environment& env, const KernelCall& call, CUstream stream);
+std::int64_t call_scratch_bytes(const ir::Op& op);
+Status prepare_call(const Environment& env, const ir::Op& op);
+// `fault`: where kernels say what is wrong with data.
+Status launch_call(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault);
+
+// ---- index.cc: built-in kernels that read and write where data says. What they take: tilewise/ir/builtin.h
+
+// As on the device: where to write what is wrong, as what.
+struct FaultTo {
+  std::int64_t fault = 0, format = 0;
+  std::int32_t code = 0, unused = 0;
+};
+Status launch_take(const Environment& env, const KernelCall& call, CUstream stream,
+                   DataFault* fault);  // both
+Status launch_put(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault);
+Status launch_count_true(const Environment& env, const KernelCall& call, CUstream stream);
+Status launch_compress(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault);
+std::int64_t put_scratch_bytes(const ir::Op& op);
+std::int64_t select_scratch_bytes();
+
+// ---- order.cc: sort_block, merge_split, searchsorted
+
+bool has_order(ir::DType dtype);
+Status launch_sort(const Environment& env, const KernelCall& call, CUstream stream);
+Status launch_merge(const Environment& env, const KernelCall& call, CUstream stream);
+Status launch_search(const Environment& env, const KernelCall& call, CUstream stream);
+std::int64_t sort_scratch_bytes(const ir::Op& op);
+
+// ---- draw.cc
+
+Status launch_gamma(const Environment& env, const KernelCall& call, CUstream stream);
 
 // ---- launch.cc
 

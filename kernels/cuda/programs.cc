@@ -29,12 +29,19 @@ std::span<const char* const> entry_names(ProgramKind kind) {
   static constexpr const char* kMatmul[] = {"tw_matmul"};
   static constexpr const char* kScan[] = {"tw_scan_lines", "tw_scan_totals", "tw_scan_carries",
                                           "tw_scan_chunks"};
+  static constexpr const char* kIndex[] = {"tw_take",         "tw_put_mark",      "tw_put_write",
+                                           "tw_select_count", "tw_select_starts", "tw_select_write"};
+  static constexpr const char* kOrder[] = {"tw_search", "tw_sort_tiles", "tw_merge"};
+  static constexpr const char* kGamma[] = {"tw_draw_gamma"};
   switch (kind) {
     case ProgramKind::kMap: return kMap;
     case ProgramKind::kReduce: return kReduce;
     case ProgramKind::kArgReduce: return kArgReduce;
     case ProgramKind::kMatmul: return kMatmul;
     case ProgramKind::kScan: return kScan;
+    case ProgramKind::kIndex: return kIndex;
+    case ProgramKind::kOrder: return kOrder;
+    case ProgramKind::kGamma: return kGamma;
   }
   return {};
 }
@@ -62,6 +69,24 @@ std::string scan_program(ir::ReduceKind kind, ir::DType dtype) {
   return common(ir::is_complex(dtype)) + "typedef " + std::string(register_type(dtype)) +
          " Value;\nconstexpr bool kProduct = " + (kind == ir::ReduceKind::kProd ? "true" : "false") + ";\n" +
          kScanSource;
+}
+
+std::string index_program(std::size_t element_bytes) {
+  const char* const item = element_bytes == 1   ? "typedef u8 Item;\n"
+                           : element_bytes == 2 ? "typedef unsigned short Item;\n"
+                           : element_bytes == 4 ? "typedef u32 Item;\n"
+                           : element_bytes == 8 ? "typedef u64 Item;\n"
+                                                : "typedef Pack<u64, 2> Item;\n";
+  return common() + kFaultSource + item + kIndexSource;
+}
+
+std::string order_program(ir::DType dtype, bool numbered) {
+  return common() + "typedef " + std::string(memory_type(dtype)) +
+         " Item;\nconstexpr bool kNumbered = " + (numbered ? "true" : "false") + ";\n" + kOrderSource;
+}
+
+std::string gamma_program(ir::DType dtype) {
+  return common() + "typedef " + std::string(memory_type(dtype)) + " Out;\n" + kGammaSource;
 }
 
 Programs::Programs(const Context& context, std::unique_ptr<Nvrtc> nvrtc, CubinCache cache)
@@ -114,6 +139,21 @@ Result<Program> Programs::matmul(ir::DType dtype) {
 Result<Program> Programs::scan(ir::ReduceKind kind, ir::DType dtype) {
   const std::string key{'s', static_cast<char>(kind), static_cast<char>(dtype)};
   return get(key, ProgramKind::kScan, [&] { return scan_program(kind, dtype); });
+}
+
+Result<Program> Programs::index(std::size_t element_bytes) {
+  const std::string key{'i', static_cast<char>(element_bytes)};
+  return get(key, ProgramKind::kIndex, [&] { return index_program(element_bytes); });
+}
+
+Result<Program> Programs::order(ir::DType dtype, bool numbered) {
+  const std::string key{'o', static_cast<char>(dtype), static_cast<char>(numbered)};
+  return get(key, ProgramKind::kOrder, [&] { return order_program(dtype, numbered); });
+}
+
+Result<Program> Programs::gamma(ir::DType dtype) {
+  const std::string key{'g', static_cast<char>(dtype)};
+  return get(key, ProgramKind::kGamma, [&] { return gamma_program(dtype); });
 }
 
 Result<std::string> Programs::machine_code(const std::string& source) {

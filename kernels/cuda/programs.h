@@ -21,10 +21,16 @@ std::string matmul_program(ir::DType dtype);                            // tw_ma
 // tw_scan_lines, tw_scan_totals, tw_scan_carries, tw_scan_chunks
 std::string scan_program(ir::ReduceKind kind, ir::DType dtype);
 
+// tw_take, tw_put_mark, tw_put_write, tw_select_count, tw_select_starts, tw_select_write; for elements of 1 to 16 bytes
+std::string index_program(std::size_t element_bytes);
+// tw_search, tw_sort_tiles, tw_merge; `numbered`: elements have numbers that decide between equal ones
+std::string order_program(ir::DType dtype, bool numbered);
+std::string gamma_program(ir::DType dtype);  // tw_draw_gamma
+
 // The entry points of each, in this order.
-enum class ProgramKind : std::uint8_t { kMap, kReduce, kArgReduce, kMatmul, kScan };
+enum class ProgramKind : std::uint8_t { kMap, kReduce, kArgReduce, kMatmul, kScan, kIndex, kOrder, kGamma };
 struct Program {
-  std::array<CUfunction, 4> entry{};
+  std::array<CUfunction, 6> entry{};
 };
 
 // Loaded programs of one device. Any thread; the same program is compiled once however many ask.
@@ -37,6 +43,9 @@ class Programs {
   Result<Program> reduce(const ir::Tape& tape, ir::ReduceKind kind);
   Result<Program> matmul(ir::DType dtype);
   Result<Program> scan(ir::ReduceKind kind, ir::DType dtype);
+  Result<Program> index(std::size_t element_bytes);
+  Result<Program> order(ir::DType dtype, bool numbered);
+  Result<Program> gamma(ir::DType dtype);
 
   struct Counts {
     std::int64_t compiled = 0, from_disk = 0;

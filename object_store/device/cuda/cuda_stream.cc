@@ -1,10 +1,26 @@
 #include "cuda_stream.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <thread>
 
 namespace tilewise::cuda {
+namespace {
+
+Error error_of(const DataFault& fault) {
+  char text[256];
+  const auto* const format = reinterpret_cast<const char*>(fault.format);
+  std::snprintf(text, sizeof text, format, static_cast<long long>(fault.value[0]),
+                static_cast<long long>(fault.value[1]), static_cast<long long>(fault.value[2]));
+  return error(static_cast<Errc>(fault.code), text);
+}
+
+}  // namespace
+
+DataFault* data_fault_of(device::Stream& stream) {
+  return static_cast<CudaStream&>(stream).fault_of_next_step();
+}
 
 Result<std::unique_ptr<CudaStream>> CudaStream::make(const Context& context, Wakes wakes) {
   TW_TRY(context.make_current());
@@ -12,21 +28,30 @@ Result<std::unique_ptr<CudaStream>> CudaStream::make(const Context& context, Wak
   CUstream stream = nullptr;
   // Non-blocking: never ordered behind the legacy default stream, which other libraries of the process may use.
   TW_CUDA_TRY(driver, cuStreamCreate, "cuStreamCreate", &stream, CU_STREAM_NON_BLOCKING);
-  void* words = nullptr;
-  if (const CUresult code = driver.cuMemHostAlloc_(&words, sizeof(HostTaskWords), CU_MEMHOSTALLOC_PORTABLE);
-      code != CUDA_SUCCESS) {
+  const auto words = pinned(driver, sizeof(HostTaskWords));
+  const auto faults = words ? pinned(driver, sizeof(Faults)) : words;
+  if (!faults) {
+    if (words) driver.cuMemFreeHost_(*words);
     driver.cuStreamDestroy_(stream);
-    return cuda_error(driver, code, "pinned memory of a stream");
+    return faults.error();
   }
-  return std::unique_ptr<CudaStream>(
-      new CudaStream(context, stream, new (words) HostTaskWords{}, std::move(wakes)));
+  return std::unique_ptr<CudaStream>(new CudaStream(context, stream, new (*words) HostTaskWords{},
+                                                    new (*faults) Faults{}, std::move(wakes)));
 }
 
-CudaStream::CudaStream(const Context& context, CUstream stream, HostTaskWords* words, Wakes wakes)
+Result<void*> CudaStream::pinned(const Driver& driver, std::size_t bytes) {
+  void* memory = nullptr;
+  TW_CUDA_TRY(driver, cuMemHostAlloc, "pinned memory of a stream", &memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
+  return memory;
+}
+
+CudaStream::CudaStream(const Context& context, CUstream stream, HostTaskWords* words, Faults* faults,
+                       Wakes wakes)
     : context_(context),
       driver_(*context.driver),
       stream_(stream),
       words_(words),
+      faults_(faults),
       host_tasks_(words),
       wakes_(std::move(wakes)),
       ring_(std::make_unique<std::array<Slot, kRing>>()) {}
@@ -37,6 +62,7 @@ CudaStream::~CudaStream() {
     if (slot.event != nullptr) driver_.cuEventDestroy_(slot.event);
   driver_.cuStreamDestroy_(stream_);
   driver_.cuMemFreeHost_(words_);
+  driver_.cuMemFreeHost_(faults_);
 }
 
 Status CudaStream::enqueue(HostWork) {
@@ -176,6 +202,9 @@ Status CudaStream::poll_locked() {
       done = recorded;
       host_tasks_.abandon();
       break;
+    } else if (DataFault& fault = (*faults_)[(done + 1) % faults_->size()]; fault.code != 0) {
+      failures_.push_back({done + 1, error_of(fault)});
+      fault.code = 0;
     }
     ++done;
   }

@@ -7,6 +7,7 @@
 //
 // Waits for host streams and copies of pageable memory are host tasks: see host_tasks.h.
 #pragma once
+#include <tilewise/cuda/data_fault.h>
 #include <tilewise/cuda/driver.h>
 
 #include <array>
@@ -44,6 +45,9 @@ class CudaStream final : public device::Stream {
   Status poll();
   bool idle() const { return completed() == recorded_.load(std::memory_order_acquire); }
   HostTasks& host_tasks() { return host_tasks_; }  // for the host thread
+  DataFault* fault_of_next_step() {
+    return &(*faults_)[(recorded_.load(std::memory_order_relaxed) + 1) % faults_->size()];
+  }
   // Blocks until all work is done, recorded or not.
   Status synchronize();
 
@@ -55,7 +59,10 @@ class CudaStream final : public device::Stream {
     bool failed = false;  // the event could not be recorded: completes at once, failed
   };
 
-  CudaStream(const Context& context, CUstream stream, HostTaskWords* words, Wakes wakes);
+  // In pinned memory, for the GPU writes there. Twice the ring: the next step's is never one that is still open.
+  using Faults = std::array<DataFault, 2 * kRing>;
+  CudaStream(const Context& context, CUstream stream, HostTaskWords* words, Faults* faults, Wakes wakes);
+  static Result<void*> pinned(const Driver& driver, std::size_t bytes);
   Status poll_locked();
   bool is_pageable(const void* data) const;
   Status copy_now(void* to, const void* from, std::size_t bytes);
@@ -66,6 +73,7 @@ class CudaStream final : public device::Stream {
   const Driver& driver_;
   CUstream stream_;
   HostTaskWords* words_;
+  Faults* faults_;
   HostTasks host_tasks_;
   Wakes wakes_;
   std::unique_ptr<std::array<Slot, kRing>> ring_;

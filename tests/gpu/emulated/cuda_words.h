@@ -50,9 +50,9 @@ template <class T> inline T atomicCAS(T* at, T expected, T value) {
   if (before == expected) *at = value;
   return before;
 }
-template <class T> inline T atomicMin(T* at, T value) {
+template <class T> inline T atomicMax(T* at, T value) {
   const T before = *at;
-  if (value < before) *at = value;
+  if (value > before) *at = value;
   return before;
 }
 

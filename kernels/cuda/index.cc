@@ -1,0 +1,237 @@
+// Built-in kernels whose reads or results depend on data. As kernels/index, which says more.
+#include <tilewise/ir/builtin.h>
+
+#include <algorithm>
+
+#include "launch.h"
+
+namespace tilewise::cuda {
+namespace {
+
+// As device/index.cuh.
+struct TakeParams {
+  Walk walk;
+  Place place[3];
+  std::int64_t extent = 0, lo = 0, count = 0, stride = 0, axis = 0;
+  FaultTo fault;
+  std::int32_t check = 0, unused = 0;
+};
+struct PutParams {
+  Walk walk;
+  Place place[4];
+  std::int64_t extent = 0, lo = 0, count = 0, stride = 0, axis = 0;
+  std::int64_t winner = 0, index = 0, indices = 0, index_stride = 0;
+  FaultTo fault;
+};
+struct SelectParams {
+  Walk slab;
+  Place place[2];
+  std::int64_t mask = 0, mask_stride = 0, length = 0, chunk = 0, lo = 0, out_row = 0, row = 0;
+  std::int64_t starts = 0, kept = 0;
+  FaultTo fault;
+  std::int32_t chunks = 1, positions = 0;
+};
+
+constexpr std::int64_t kMostChunks = 1024;  // of a mask
+constexpr std::int64_t kLeastChunk = 8 * kThreads;
+
+constexpr const char* kOutside = "index %lld is out of bounds for axis %lld with size %lld";
+constexpr const char* kMiscounted = "%lld are true, and %lld were counted";
+
+FaultTo fault_to(DataFault* fault, const char* format, Errc code) {
+  return {address(fault), address(format), static_cast<std::int32_t>(code), 0};
+}
+
+Error refuse(const KernelCall& call, const std::string& why) {
+  return error(Errc::kTaskFailed, call.op->get<ir::CallAttrs>().kernel + ": " + why);
+}
+
+template <class P> Status read_params(const KernelCall& call, P& p) {
+  const std::string& params = call.op->get<ir::CallAttrs>().params;
+  if (ir::builtin::read(p, params.data(), params.size())) return {};
+  return refuse(call, "wants " + std::to_string(sizeof p) + " bytes of parameters, not " +
+                          std::to_string(params.size()));
+}
+
+// Equal extents but along `axis`.
+bool same_lines(const TensorView& a, const TensorView& b, std::size_t axis) {
+  if (a.shape.size() != b.shape.size()) return false;
+  for (std::size_t d = 0; d < a.shape.size(); ++d)
+    if (d != axis && a.shape[d] != b.shape[d]) return false;
+  return true;
+}
+
+// Steps along one axis alone.
+Strided along(const void* data, std::size_t rank, std::size_t axis, std::int64_t stride) {
+  Strided place{address(data), ir::Strides(rank, 0)};
+  place.strides[axis] = stride;
+  return place;
+}
+
+// How a mask is cut is a function of its length.
+void cut(SelectParams& p, std::int64_t length) {
+  const std::int64_t chunks =
+      std::clamp<std::int64_t>((length + kLeastChunk - 1) / kLeastChunk, 1, kMostChunks);
+  p.length = length;
+  p.chunk = ((length + chunks - 1) / chunks + kThreads - 1) / kThreads * kThreads;
+  p.chunks = static_cast<std::int32_t>(
+      std::max<std::int64_t>(1, p.chunk == 0 ? 1 : (length + p.chunk - 1) / p.chunk));
+}
+
+Status scratch_there(const KernelCall& call) {
+  if (call.scratch != nullptr) return {};
+  return error(Errc::kInternal, call.op->get<ir::CallAttrs>().kernel + " without scratch memory");
+}
+
+}  // namespace
+
+Status launch_take(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault) {
+  ir::builtin::Take p;  // as TakeAlong
+  TW_TRY(read_params(call, p));
+  const TensorView &index = call.inputs[0], &x = call.inputs[1], &out = call.outputs[0];
+  const auto axis = static_cast<std::size_t>(p.axis);
+  const bool vector = call.op->get<ir::CallAttrs>().kernel == ir::builtin::Take::kName;
+  if (index.data == nullptr) return {};
+  if (index.dtype != ir::DType::kInt64 || p.axis < 0 || axis >= out.shape.size() ||
+      (vector ? index.shape.size() != 1 || index.shape[0] != out.shape[axis]
+              : !same_lines(index, out, axis) || index.shape[axis] != out.shape[axis]))
+    return refuse(call, "wants int64 indices, one a result along axis " + std::to_string(p.axis));
+  const bool read = x.data != nullptr;
+  if (read && (x.dtype != out.dtype || !same_lines(x, out, axis)))
+    return refuse(call, "the array and the result differ in dtype or extents");
+  Strided places[3] = {
+      contiguous(out.data, out.shape), along(nullptr, out.shape.size(), axis, 0),
+      vector ? along(index.data, out.shape.size(), axis, index.strides[0]) : strided(index, out.shape)};
+  TakeParams params;
+  if (read) {
+    places[1] = strided(x, out.shape);
+    places[1].strides[axis] = 0;
+    params.lo = call.input_boxes[1].lo[axis];
+    params.count = x.shape[axis];
+    params.stride = x.strides[axis];
+  }
+  params.walk = merge(out.shape, places, params.place);
+  if (params.walk.count == 0) return {};
+  params.extent = p.extent;
+  params.axis = p.axis;
+  params.fault = fault_to(fault, kOutside, Errc::kOutOfRange);
+  params.check = call.step == 0;
+  TW_ASSIGN(const Program program, env.programs.index(ir::size_of(out.dtype)));
+  TW_TRY(env.context.make_current());
+  return launch_kernel(env, program.entry[0], blocks_for(params.walk.count), 1, &params, stream);
+}
+
+std::int64_t put_scratch_bytes(const ir::Op& op) {
+  ir::builtin::Put p;
+  const std::string& params = op.get<ir::CallAttrs>().params;
+  const ir::Shape largest = op.space.max_block_shape();
+  if (!ir::builtin::read(p, params.data(), params.size()) || p.axis < 0 ||
+      static_cast<std::size_t>(p.axis) >= largest.size())
+    return 0;  // refused at launch
+  return largest[static_cast<std::size_t>(p.axis)] * 8;
+}
+
+Status launch_put(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault) {
+  ir::builtin::Put p;
+  TW_TRY(read_params(call, p));
+  const TensorView &a = call.inputs[0], &index = call.inputs[1], &values = call.inputs[2],
+                   &out = call.outputs[0];
+  const auto axis = static_cast<std::size_t>(p.axis);
+  if (p.axis < 0 || axis >= out.shape.size()) return refuse(call, "no axis " + std::to_string(p.axis));
+  const Strided target = contiguous(out.data, out.shape);
+  if (call.step == 0) {
+    if (a.shape != out.shape || a.dtype != out.dtype)
+      return refuse(call, "the array and the result differ in dtype or extents");
+    if (ir::volume(out.shape) > 0) TW_TRY(copy_region(env, a, target, stream));
+  }
+  if (index.data == nullptr || values.data == nullptr) return {};
+  if (index.dtype != ir::DType::kInt64 || index.shape.size() != 1 || values.dtype != out.dtype ||
+      !same_lines(values, out, axis) || index.shape[0] != values.shape[axis])
+    return refuse(call, "wants a vector of int64 indices, one a value along axis " + std::to_string(p.axis));
+  const std::size_t rank = out.shape.size();
+  Strided places[4] = {target, strided(values, values.shape), along(index.data, rank, axis, index.strides[0]),
+                       along(nullptr, rank, axis, 1)};
+  places[0].strides[axis] = 0;
+  PutParams params;
+  params.walk = merge(values.shape, places, params.place);
+  params.extent = p.extent;
+  params.lo = call.box.lo[axis];
+  params.count = out.shape[axis];
+  params.stride = target.strides[axis];
+  params.axis = p.axis;
+  params.index = address(index.data);
+  params.indices = index.shape[0];
+  params.index_stride = index.strides[0];
+  params.fault = fault_to(fault, kOutside, Errc::kOutOfRange);
+  if (params.indices == 0) return {};
+  TW_TRY(scratch_there(call));
+  params.winner = address(call.scratch);
+  TW_ASSIGN(const Program program, env.programs.index(ir::size_of(out.dtype)));
+  TW_TRY(env.context.make_current());
+  if (params.count > 0)
+    TW_CUDA_TRY(*env.context.driver, cuMemsetD8Async, "cuMemsetD8Async",
+                reinterpret_cast<CUdeviceptr>(call.scratch), 0xFF, static_cast<std::size_t>(params.count) * 8,
+                stream);
+  TW_TRY(launch_kernel(env, program.entry[1], blocks_for(params.indices), 1, &params, stream));
+  if (params.walk.count == 0) return {};
+  return launch_kernel(env, program.entry[2], blocks_for(params.walk.count), 1, &params, stream);
+}
+
+std::int64_t select_scratch_bytes() { return kMostChunks * 8; }
+
+Status launch_count_true(const Environment& env, const KernelCall& call, CUstream stream) {
+  const TensorView &mask = call.inputs[0], &out = call.outputs[0];
+  if (mask.dtype != ir::DType::kBool || mask.shape.size() != 1 || out.dtype != ir::DType::kInt64 ||
+      ir::volume(out.shape) != 1)
+    return refuse(call, "wants a vector of bool, and gives one int64 a block");
+  TW_TRY(scratch_there(call));
+  SelectParams params;
+  cut(params, mask.shape[0]);
+  params.mask = address(mask.data);
+  params.mask_stride = mask.strides[0];
+  params.starts = address(call.scratch);
+  params.kept = -1;
+  params.place[0].base = address(out.data);
+  TW_ASSIGN(const Program program, env.programs.index(8));
+  TW_TRY(env.context.make_current());
+  TW_TRY(launch_kernel(env, program.entry[3], params.chunks, 1, &params, stream));
+  return launch_kernel(env, program.entry[4], 1, 1, &params, stream);
+}
+
+Status launch_compress(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault) {
+  const TensorView& out = call.outputs[0];
+  const bool positions = call.inputs.size() == 1;
+  const bool fits = !call.inputs.empty() && call.inputs[0].dtype == ir::DType::kBool &&
+                    call.inputs[0].shape.size() == 1 && !out.shape.empty() &&
+                    (positions ? out.dtype == ir::DType::kInt64 && out.shape.size() == 1
+                               : call.inputs[1].dtype == out.dtype && same_lines(call.inputs[1], out, 0) &&
+                                     call.inputs[1].shape[0] == call.inputs[0].shape[0]);
+  if (!fits) return refuse(call, "wants a vector of bool, and an array that is as long");
+  TW_TRY(scratch_there(call));
+  const TensorView& mask = call.inputs[0];
+  SelectParams params;
+  cut(params, mask.shape[0]);
+  params.mask = address(mask.data);
+  params.mask_stride = mask.strides[0];
+  params.lo = call.input_boxes[0].lo[0];
+  const Strided target = contiguous(out.data, out.shape);
+  Strided places[2] = {target, target};
+  if (!positions) places[1] = strided(call.inputs[1], call.inputs[1].shape);
+  ir::Shape slab = out.shape;
+  slab[0] = 1;
+  params.slab = merge(slab, places, params.place);
+  params.out_row = target.strides[0];
+  params.row = positions ? 0 : call.inputs[1].strides[0];
+  params.starts = address(call.scratch);
+  params.kept = out.shape[0];
+  params.fault = fault_to(fault, kMiscounted, Errc::kTaskFailed);
+  params.positions = positions;
+  TW_ASSIGN(const Program program, env.programs.index(ir::size_of(out.dtype)));
+  TW_TRY(env.context.make_current());
+  TW_TRY(launch_kernel(env, program.entry[3], params.chunks, 1, &params, stream));
+  TW_TRY(launch_kernel(env, program.entry[4], 1, 1, &params, stream));
+  if (params.slab.count == 0) return {};
+  return launch_kernel(env, program.entry[5], params.chunks, 1, &params, stream);
+}
+
+}  // namespace tilewise::cuda
