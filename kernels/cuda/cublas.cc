@@ -19,6 +19,16 @@ template <class T>
 using GemmFunction = Code (*)(void* handle, Operation a, Operation b, int m, int n, int k, const T* alpha,
                               const T* A, int lda, const T* B, int ldb, const T* beta, T* C, int ldc);
 
+template <class T>
+using BatchedGemmFunction = Code (*)(void* handle, Operation a, Operation b, int m, int n, int k,
+                                     const T* alpha, const T* A, int lda, long long stride_a, const T* B,
+                                     int ldb, long long stride_b, const T* beta, T* C, int ldc,
+                                     long long stride_c, int count);
+template <class T> struct Gemms {
+  GemmFunction<T> one;
+  BatchedGemmFunction<T> batched;
+};
+
 Error blas_error(Code code, const char* doing) {
   // 3: CUBLAS_STATUS_ALLOC_FAILED
   return error(code == 3 ? Errc::kOutOfMemory : Errc::kDeviceError,
@@ -32,14 +42,20 @@ template <class T> struct Complex {
   Complex(int real) : re(static_cast<T>(real)) {}
 };
 
-template <class T> Status call(GemmFunction<T> function, void* handle, const Gemm& g) {
+template <class T> Status call(const Gemms<T>& gemms, void* handle, const Gemm& g) {
   const T one = 1, beta = g.accumulate ? T(1) : T(0);
   // cuBLAS is column-major: a row-major product is the product of the transposes, operands exchanged.
-  const Code code = function(handle, g.transpose_b ? kTransposed : kAsIs, g.transpose_a ? kTransposed : kAsIs,
-                             static_cast<int>(g.n), static_cast<int>(g.m), static_cast<int>(g.k), &one,
-                             static_cast<const T*>(g.b), static_cast<int>(g.ldb), static_cast<const T*>(g.a),
-                             static_cast<int>(g.lda), &beta, static_cast<T*>(g.c), static_cast<int>(g.ldc));
-  if (code != kSuccess) return blas_error(code, "cublas<t>gemm");
+  const Operation first = g.transpose_b ? kTransposed : kAsIs, second = g.transpose_a ? kTransposed : kAsIs;
+  const int m = static_cast<int>(g.n), n = static_cast<int>(g.m), k = static_cast<int>(g.k),
+            lda = static_cast<int>(g.ldb), ldb = static_cast<int>(g.lda), ldc = static_cast<int>(g.ldc);
+  const T *a = static_cast<const T*>(g.b), *b = static_cast<const T*>(g.a);
+  T* const c = static_cast<T*>(g.c);
+  const Code code = g.count == 1
+                        ? gemms.one(handle, first, second, m, n, k, &one, a, lda, b, ldb, &beta, c, ldc)
+                        : gemms.batched(handle, first, second, m, n, k, &one, a, lda, g.stride_b, b, ldb,
+                                        g.stride_a, &beta, c, ldc, g.stride_c, static_cast<int>(g.count));
+  if (code != kSuccess)
+    return blas_error(code, g.count == 1 ? "cublas<t>gemm" : "cublas<t>gemmStridedBatched");
   return {};
 }
 
@@ -51,10 +67,10 @@ struct Cublas::Functions {
   Code (*set_stream)(void*, CUstream);
   Code (*set_workspace)(void*, void*, std::size_t);
   Code (*set_math_mode)(void*, int);
-  GemmFunction<float> sgemm;
-  GemmFunction<double> dgemm;
-  GemmFunction<Complex<float>> cgemm;
-  GemmFunction<Complex<double>> zgemm;
+  Gemms<float> sgemm;
+  Gemms<double> dgemm;
+  Gemms<Complex<float>> cgemm;
+  Gemms<Complex<double>> zgemm;
 };
 
 Result<std::unique_ptr<Cublas>> Cublas::open(const Context& context) {
@@ -66,10 +82,14 @@ Result<std::unique_ptr<Cublas>> Cublas::open(const Context& context) {
   symbols.get(functions->set_stream, "cublasSetStream_v2");
   symbols.get(functions->set_workspace, "cublasSetWorkspace_v2");
   symbols.get(functions->set_math_mode, "cublasSetMathMode");
-  symbols.get(functions->sgemm, "cublasSgemm_v2");
-  symbols.get(functions->dgemm, "cublasDgemm_v2");
-  symbols.get(functions->cgemm, "cublasCgemm_v2");
-  symbols.get(functions->zgemm, "cublasZgemm_v2");
+  symbols.get(functions->sgemm.one, "cublasSgemm_v2");
+  symbols.get(functions->sgemm.batched, "cublasSgemmStridedBatched");
+  symbols.get(functions->dgemm.one, "cublasDgemm_v2");
+  symbols.get(functions->dgemm.batched, "cublasDgemmStridedBatched");
+  symbols.get(functions->cgemm.one, "cublasCgemm_v2");
+  symbols.get(functions->cgemm.batched, "cublasCgemmStridedBatched");
+  symbols.get(functions->zgemm.one, "cublasZgemm_v2");
+  symbols.get(functions->zgemm.batched, "cublasZgemmStridedBatched");
   TW_TRY(symbols.all_found());
   std::unique_ptr<Cublas> cublas(new Cublas(context));
   cublas->functions_ = std::move(functions);
@@ -120,7 +140,7 @@ Status Cublas::prepare(CUstream stream) {
 
 Status Cublas::multiply(const Gemm& gemm, CUstream stream) {
   constexpr std::int64_t kMax = std::numeric_limits<int>::max();
-  for (const std::int64_t extent : {gemm.m, gemm.n, gemm.k, gemm.lda, gemm.ldb, gemm.ldc})
+  for (const std::int64_t extent : {gemm.m, gemm.n, gemm.k, gemm.lda, gemm.ldb, gemm.ldc, gemm.count})
     if (extent > kMax)
       return error(Errc::kLimitExceeded, "a matrix product with an extent of " + std::to_string(extent));
   TW_TRY(context_.make_current());

@@ -12,6 +12,7 @@ namespace tilewise::cuda {
 
 // C (m x n) = A (m x k) B (k x n) + (accumulate ? C : 0), row-major; A and B may be transposed in place: their leading
 // dimension is then that of the matrix as stored. float32, float64, complex64 or complex128 (transposed, not conjugated).
+// `count` such products, whose matrices begin a stride of elements behind each other (0: one for all; not of c).
 struct Gemm {
   ir::DType dtype = ir::DType::kFloat64;
   std::int64_t m = 0, n = 0, k = 0;
@@ -19,6 +20,7 @@ struct Gemm {
   void* c = nullptr;
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   bool transpose_a = false, transpose_b = false, accumulate = false;
+  std::int64_t count = 1, stride_a = 0, stride_b = 0, stride_c = 0;
 };
 
 class Cublas {

@@ -1,6 +1,7 @@
 // kMatmul and kMatmulPanels: cuBLAS for floats, a generated kernel for integers. Transposed operands are read in place;
 // others that BLAS cannot read (steps, broadcasts) are copied to scratch, a bounded piece of k at a time.
 #include <algorithm>
+#include <limits>
 
 #include "launch.h"
 
@@ -177,6 +178,46 @@ KernelCall one_of(const KernelCall& call, const ir::Shape& stack, std::int64_t n
   return one;
 }
 
+// All products of a stack at once, where neither operand must be copied and the stack has one stride in each. Else nothing.
+Result<bool> batched_product(const Environment& env, const KernelCall& call, const ir::Shape& stack,
+                             CUstream stream) {
+  if (env.cublas == nullptr) return false;  // the products one by one say so
+  const auto stack_of = [&](const void* data, const ir::Strides& strides) {
+    return Strided{address(data), ir::Strides(strides.begin(), strides.end() - 2)};
+  };
+  const TensorView &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
+  const KernelCall first = one_of(call, stack, 0);
+  Matrix left, right;
+  if (!readable(first.inputs[0], left) || !readable(first.inputs[1], right)) return false;
+  const Strided places[3] = {stack_of(a.data, a.strides), stack_of(b.data, b.strides),
+                             stack_of(out.data, contiguous(out.data, out.shape).strides)};
+  Place merged[3];
+  const Walk walk = merge(stack, places, merged);
+  if (walk.rank != 1 || walk.count > std::numeric_limits<std::int32_t>::max() || merged[0].stride[0] < 0 ||
+      merged[1].stride[0] < 0)
+    return false;
+  const std::int64_t n = out.shape.back();
+  TW_TRY(env.cublas->multiply({.dtype = out.dtype,
+                               .m = first.inputs[0].shape[0],
+                               .n = n,
+                               .k = first.inputs[0].shape[1],
+                               .a = left.data,
+                               .b = right.data,
+                               .c = out.data,
+                               .lda = left.leading,
+                               .ldb = right.leading,
+                               .ldc = n,
+                               .transpose_a = left.transposed,
+                               .transpose_b = right.transposed,
+                               .accumulate = call.step > 0,
+                               .count = walk.count,
+                               .stride_a = merged[0].stride[0],
+                               .stride_b = merged[1].stride[0],
+                               .stride_c = merged[2].stride[0]},
+                              stream));
+  return true;
+}
+
 Status one_product(const Environment& env, const KernelCall& call, CUstream stream) {
   return uses_blas(call.outputs[0].dtype) ? FloatProduct(env, call, stream).run()
                                           : integer_product(env, call, stream);
@@ -198,6 +239,10 @@ Status launch_matmul(const Environment& env, const KernelCall& call, CUstream st
     return one_product(env, call, stream);
   const ir::Shape stack(out.shape.begin(), out.shape.end() - 2);
   const std::int64_t products = ir::volume(stack);
+  if (uses_blas(out.dtype) && products > 1) {
+    TW_ASSIGN(const bool done, batched_product(env, call, stack, stream));
+    if (done) return {};
+  }
   for (std::int64_t i = 0; i < products; ++i) TW_TRY(one_product(env, one_of(call, stack, i), stream));
   return {};
 }

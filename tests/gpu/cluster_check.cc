@@ -125,6 +125,64 @@ TEST_CASE("cluster: random numbers and regression steps agree with the host") {
     CHECK(on_gpu[i] == doctest::Approx(on_host[i]).epsilon(1e-10));
 }
 
+// Blocks of 40 of what a host would do in one; the answers are those of plain loops.
+TEST_CASE("cluster: order, indices, masks and stacks of products on a GPU") {
+  GpuCluster gpu;
+  Session& s = *gpu.session;
+  std::vector<double> values(300);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>((i * 7919 + 5) % 211) - 100;
+  const Array x = s.from_memory(values, {300}, {.block = {40}});
+  std::vector<double> ordered = values;
+  std::sort(ordered.begin(), ordered.end());
+  CHECK(sort(x).get<double>() == ordered);
+  std::vector<std::int64_t> places(values.size());
+  std::iota(places.begin(), places.end(), 0);
+  std::stable_sort(places.begin(), places.end(), [&](std::int64_t i, std::int64_t j) {
+    return values[static_cast<std::size_t>(i)] < values[static_cast<std::size_t>(j)];
+  });
+  CHECK(argsort(x).get<std::int64_t>() == places);
+  CHECK(take(x, argsort(x)).get<double>() == ordered);
+  const TopK best = topk(x, 7);
+  CHECK(best.values.get<double>() == std::vector<double>(ordered.rbegin(), ordered.rbegin() + 7));
+  std::vector<double> once = ordered;
+  once.erase(std::unique(once.begin(), once.end()), once.end());
+  CHECK(unique_values(x).get<double>() == once);
+  std::vector<std::int64_t> found;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] > 0) found.push_back(static_cast<std::int64_t>(i));
+  CHECK(nonzero(maximum(x, 0.0))[0].get<std::int64_t>() == found);
+  const Array probes = s.from_memory(std::vector<double>{-1000, -0.5, 3, 1000}, {4});
+  const std::vector<std::int64_t> before = searchsorted(sort(x), probes).get<std::int64_t>();
+  for (std::size_t i = 0; i < 4; ++i)
+    CHECK(before[i] ==
+          std::lower_bound(ordered.begin(), ordered.end(), probes.get<double>()[i]) - ordered.begin());
+  std::vector<double> changed = values;
+  changed[3] = -7, changed[299] = 8;
+  const Array at = s.from_memory(std::vector<std::int64_t>{3, -1}, {2});
+  CHECK(put(x, at, s.from_memory(std::vector<double>{-7, 8}, {2})).get<double>() == changed);
+  try {
+    (void)take(x, s.from_memory(std::vector<std::int64_t>{4, 300}, {2})).get<double>();
+    FAIL("an index that is out of bounds was taken");
+  } catch (const ArrayError& e) {
+    CHECK(e.code() == Errc::kOutOfRange);
+    CHECK(std::string(e.what()).find("index 300 is out of bounds for axis 0 with size 300") !=
+          std::string::npos);
+  }
+  CHECK(sort(x).get<double>() == ordered);  // the GPU goes on
+  const Array a = s.from_memory(values, {3, 10, 10}), b = s.from_memory(changed, {3, 10, 10});
+  const std::vector<double> products = matmul(a, b).get<double>();
+  bool same = true;
+  for (std::size_t m = 0; m < 3; ++m)
+    for (std::size_t i = 0; i < 10; ++i)
+      for (std::size_t j = 0; j < 10; ++j) {
+        double sum = 0;
+        for (std::size_t k = 0; k < 10; ++k)
+          sum += values[m * 100 + i * 10 + k] * changed[m * 100 + k * 10 + j];
+        same &= products[m * 100 + i * 10 + j] == sum;
+      }
+  CHECK(same);
+}
+
 TEST_CASE("cluster: a blocked product through the engine, timed") {
   GpuCluster gpu;
   Session& s = *gpu.session;
