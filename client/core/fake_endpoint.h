@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <tilewise/client/endpoint.h>
 #include <tilewise/ir/verify.h>
+#include <tilewise/msg/program.h>
 #include <tilewise/tilewise.h>
 
 #include <cstring>
@@ -40,7 +41,10 @@ class FakeEndpoint final : public Endpoint {
   void start(EndpointCallbacks callbacks) override { up = std::move(callbacks); }
   void send(msg::Message message) override {
     const std::scoped_lock lock(mutex_);
-    if (const auto* submit = std::get_if<msg::Submit>(&message)) check(*submit);
+    if (auto* submit = std::get_if<msg::Submit>(&message)) {
+      expand(*submit);
+      check(*submit);
+    }
     if (const auto* release = std::get_if<msg::ReleaseArrays>(&message)) {
       for (const std::uint64_t number : release->arrays) CHECK(held.erase(number) == 1);
     }
@@ -148,8 +152,25 @@ class FakeEndpoint final : public Endpoint {
   std::set<std::uint64_t> held;  // what the session has not released
   std::function<void()> on_destroy;
   msg::Welcome welcome_;
+  int named = 0;  // submissions that named a kept program
 
  private:
+  // Programs by name become their ops.
+  void expand(msg::Submit& submit) {
+    if (submit.keep_as != 0) {
+      REQUIRE(submit.keep_as <= msg::kKeptPrograms);
+      kept_[submit.keep_as] = {submit.request, msg::program_of(submit.ops).value()};
+    }
+    if (submit.program == 0) return;
+    ++named;
+    CHECK(submit.ops.empty());
+    const auto found = std::find_if(kept_.begin(), kept_.end(),
+                                    [&](const auto& kept) { return kept.second.first == submit.program; });
+    REQUIRE(found != kept_.end());
+    const msg::Program& program = found->second.second;
+    REQUIRE(submit.inputs.size() == program.inputs);
+    submit.ops = msg::ops_of(program, submit.first_output, submit.inputs);
+  }
   // What the scheduler will insist on: verified ops, each number written once, operands written here or held.
   void check(const msg::Submit& submit) {
     CHECK(submit.request == ++requests_);
@@ -175,6 +196,7 @@ class FakeEndpoint final : public Endpoint {
   }
 
   std::mutex mutex_;
+  std::map<std::uint32_t, std::pair<std::uint64_t, msg::Program>> kept_;
   std::uint64_t requests_ = 0;
   std::map<std::uint64_t, ir::SourceArray> arrays_;
 };

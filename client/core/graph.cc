@@ -1,6 +1,8 @@
 #include "graph.h"
 
 #include <tilewise/base/check.h>
+#include <tilewise/base/digest.h>
+#include <tilewise/ir/op_digest.h>
 
 #include <algorithm>
 
@@ -74,83 +76,155 @@ void Graph::settle(Key first) {
 }
 
 // Depth first with an explicit stack: a node is appended after everything it reads.
-void Graph::collect(const std::vector<Key>& roots, std::vector<std::uint64_t>& order) {
+void Graph::collect(const std::vector<Key>& roots, std::vector<Node*>& order) {
   ++visit_;
   struct Frame {
-    std::uint64_t number;
+    Node* node;
     std::size_t next;
   };
   std::vector<Frame> stack;
   const auto reach = [&](Key key) {
     Node& n = node(key);
-    if (out(key).remote != 0 || n.visited == visit_) return;
+    if (n.outputs[key % limits::kMaxOutputs].remote != 0 || n.visited == visit_) return;
     n.visited = visit_;
-    stack.push_back({key / limits::kMaxOutputs, 0});
+    stack.push_back({&n, 0});
   };
   for (const Key root : roots) {
     reach(root);
     while (!stack.empty()) {
       Frame& top = stack.back();
-      const Node& n = nodes_.at(top.number);
-      if (top.next < n.op.operands.size()) {
-        reach(n.op.operands[top.next++].array);  // may move `top`
+      if (top.next < top.node->op.operands.size()) {
+        reach(top.node->op.operands[top.next++].array);  // may move `top`
         continue;
       }
-      order.push_back(top.number);
+      order.push_back(top.node);
       stack.pop_back();
     }
   }
 }
 
-Result<Submission> Graph::submit(const Wish& wish, bool only_look) {
+// A submission before its arrays have numbers.
+struct Graph::Draft {
+  std::vector<Node*> order;
+  std::vector<Key> fetch;
+  std::uint64_t first = 0;              // number of the first output
+  std::uint64_t outputs = 0;            // so many
+  std::vector<std::uint64_t> inputs;    // numbers, by place
+  std::vector<std::uint64_t> operands;  // places, of all operands in order
+
+  std::uint64_t number(std::uint64_t place) const {
+    return place < msg::kInputPlace ? first + place : inputs[place - msg::kInputPlace];
+  }
+};
+
+void Graph::lay_out(Draft& draft) {
+  const auto read = [&](Key key) {
+    Output& o = out(key);
+    if (std::exchange(o.visited, visit_) != visit_) {
+      o.place = msg::kInputPlace + draft.inputs.size();
+      draft.inputs.push_back(o.remote);
+    }
+    draft.operands.push_back(o.place);
+  };
+  for (Node* n : draft.order) {
+    for (const ir::Operand& operand : n->op.operands) read(operand.array);
+    for (Output& o : n->outputs) o.visited = visit_, o.place = draft.outputs++;
+  }
+  for (const Key key : draft.fetch) read(key);
+}
+
+bool Graph::same(const Draft& draft, const msg::Program& program) const {
+  auto place = draft.operands.begin();
+  const auto alike = [&](const ir::Op& a, const ir::Op& b) {
+    if (a.kind != b.kind || a.operands.size() != b.operands.size() || a.outputs.size() != b.outputs.size())
+      return false;
+    for (const ir::Operand& operand : b.operands)
+      if (operand.array != *place++) return false;
+    for (std::size_t i = 0; i < a.operands.size(); ++i)
+      if (a.operands[i].view != b.operands[i].view) return false;
+    for (std::size_t i = 0; i < a.outputs.size(); ++i)
+      if (a.outputs[i].dtype != b.outputs[i].dtype || a.outputs[i].grid != b.outputs[i].grid) return false;
+    return a.space == b.space && a.attrs == b.attrs && a.hint == b.hint && a.label == b.label;
+  };
+  for (std::size_t i = 0; i < draft.order.size(); ++i)
+    if (!alike(draft.order[i]->op, program.ops[i])) return false;
+  for (std::size_t i = draft.order.size(); i < program.ops.size(); ++i) {
+    const ir::Op& op = program.ops[i];
+    if (op.kind != ir::OpKind::kFetch || op.operands[0].array != *place++) return false;
+    if (output(draft.fetch[i - draft.order.size()]).grid != op.space) return false;
+  }
+  return true;
+}
+
+// The ops as they are sent; returns the digest of the program, that is without their numbers.
+std::uint64_t Graph::write_ops(const Draft& draft, std::vector<ir::Op>& ops) const {
+  Digest digest;
+  auto place = draft.operands.begin();
+  ops.reserve(draft.order.size() + draft.fetch.size());
+  const auto add = [&](ir::Op op, std::uint64_t output) {
+    for (ir::Operand& operand : op.operands) operand.array = *place++;
+    for (ir::OutputSpec& spec : op.outputs) spec.array = output++;
+    digest.mix(ir::digest(op, true));
+    for (ir::Operand& operand : op.operands) operand.array = draft.number(operand.array);
+    for (ir::OutputSpec& spec : op.outputs) spec.array = draft.number(spec.array);
+    ops.push_back(std::move(op));
+  };
+  for (const Node* n : draft.order) add(n->op, n->outputs.empty() ? 0 : n->outputs[0].place);
+  for (const Key key : draft.fetch) {
+    const ir::OutputSpec& array = output(key);
+    ir::Op op{ir::OpKind::kFetch, {{0, ir::View::identity(array.grid.shape())}}, {}, array.grid};
+    op.attrs = ir::FetchAttrs{};
+    add(std::move(op), 0);
+  }
+  return digest.value();
+}
+
+Result<Submission> Graph::submit(const Wish& wish, std::uint64_t request, bool only_look) {
   std::vector<Key> roots = wish.fetch;
   roots.insert(roots.end(), wish.hold.begin(), wish.hold.end());
   roots.insert(roots.end(), wish.run.begin(), wish.run.end());
-  std::vector<std::uint64_t> order;
-  collect(roots, order);
+  Draft draft;
+  collect(roots, draft.order);
 
-  std::vector<Key> fetch = wish.fetch;
-  std::sort(fetch.begin(), fetch.end());
-  fetch.erase(std::unique(fetch.begin(), fetch.end()), fetch.end());
-  const std::size_t count = order.size() + fetch.size();
+  draft.fetch = wish.fetch;
+  std::sort(draft.fetch.begin(), draft.fetch.end());
+  draft.fetch.erase(std::unique(draft.fetch.begin(), draft.fetch.end()), draft.fetch.end());
+  const std::size_t count = draft.order.size() + draft.fetch.size();
   if (count > limits::kMaxOpsPerSubmit) {
     return error(Errc::kLimitExceeded, "an expression of " + std::to_string(count) +
                                            " ops; one request takes " +
                                            std::to_string(limits::kMaxOpsPerSubmit) +
                                            ": persist() an intermediate array and go on from there");
   }
+  draft.first = next_number_;
+  lay_out(draft);
 
   Submission s;
-  const std::uint64_t first_number = next_number_;
-  s.ops.reserve(count);
-  std::unordered_map<Key, std::uint64_t> numbers;
-  const auto number_of = [&](Key key) -> std::uint64_t {
-    const auto it = numbers.find(key);
-    if (it != numbers.end()) return it->second;
-    s.named.push_back(out(key).remote);
-    return out(key).remote;
-  };
-  for (const std::uint64_t number : order) {
-    Node& n = nodes_.at(number);
-    n.submitted |= !only_look;
-    ir::Op op = n.op;
-    for (ir::Operand& operand : op.operands) operand.array = number_of(operand.array);
-    for (ir::OutputSpec& output : op.outputs) {
-      const Key key = output.array;
-      output.array = numbers[key] = next_number_++;
-      if (n.memory) s.provided.push_back({output.array, {output.dtype, output.grid}, n.memory});
+  const auto kept = [&](const msg::Program& program) { return same(draft, program); };
+  const bool may_keep = request != 0 && !only_look && draft.outputs > 0;
+  if (const auto known =
+          may_keep ? programs_.find(count, draft.outputs, draft.inputs.size(), kept) : std::nullopt) {
+    s.program = s.kept_by = *known;
+    s.first_output = draft.first;
+    s.inputs = draft.inputs;
+  } else {
+    const std::uint64_t digest = write_ops(draft, s.ops);
+    if (may_keep) s.keep_as = programs_.sent(digest, request, s.ops);
+    if (s.keep_as != 0) s.kept_by = request;
+  }
+  for (Node* n : draft.order) {
+    n->submitted |= !only_look;
+    for (std::size_t o = 0; n->memory && o < n->outputs.size(); ++o) {
+      const ir::OutputSpec& spec = n->op.outputs[o];
+      s.provided.push_back({draft.number(n->outputs[o].place), {spec.dtype, spec.grid}, n->memory});
     }
-    s.ops.push_back(std::move(op));
   }
-  for (const Key key : fetch) {
-    const ir::OutputSpec& array = output(key);
-    ir::Op op{ir::OpKind::kFetch, {{number_of(key), ir::View::identity(array.grid.shape())}}, {}, array.grid};
-    op.attrs = ir::FetchAttrs{};
-    s.ops.push_back(std::move(op));
-  }
+  s.named = draft.inputs;
+  if (!only_look) next_number_ += draft.outputs;
+  const auto number_of = [&](Key key) { return draft.number(out(key).place); };
   if (wish.undo) {
     s.undo = wish.undo;
-    s.undo->outputs[0].array = next_number_++;
+    s.undo->outputs[0].array = only_look ? draft.first + draft.outputs : next_number_++;
   }
   for (const Key key : wish.fetch) s.fetches.push_back({key, number_of(key)});
   for (const Key key : wish.hold) {
@@ -160,8 +234,12 @@ Result<Submission> Graph::submit(const Wish& wish, bool only_look) {
     s.holds.push_back({key, number_of(key)});
     if (!only_look) out(key).remote = number_of(key);
   }
-  if (only_look) next_number_ = first_number;
   return s;
+}
+
+void Graph::refused(const Submission& submission) {
+  if (submission.kept_by != 0) programs_.forget(submission.kept_by);
+  held(submission, false);
 }
 
 void Graph::held(const Submission& submission, bool ok) {

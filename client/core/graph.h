@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "programs.h"
+
 namespace tilewise::client {
 
 // One array of a session: node number * kMaxOutputs + output; 0 is none.
@@ -40,7 +42,12 @@ struct Submission {
     std::shared_ptr<const Memory> memory;
   };
 
-  std::vector<ir::Op> ops;
+  std::vector<ir::Op> ops;    // or, where the scheduler keeps them:
+  std::uint64_t program = 0;  // Submit::program and what goes with it
+  std::uint64_t first_output = 0;
+  std::vector<std::uint64_t> inputs;
+  std::uint64_t kept_by = 0;   // not 0: the request that brings or brought this program to be kept
+  std::uint32_t keep_as = 0;   // Submit::keep_as
   std::vector<Named> fetches;  // in the order asked for; equal keys share a number
   std::vector<Named> holds;    // newly held by this submission
   std::vector<Provided> provided;
@@ -75,11 +82,14 @@ class Graph {
 
   // The ops needed for the wish that the scheduler does not hold, each once, producers before users.
   // kLimitExceeded past kMaxOpsPerSubmit.
+  // `request`: its number; a program that the scheduler keeps is named instead of sent, and others may be kept. 0: sent as it is.
   // `only_look`: nothing is remembered; the numbers are those that a submission would use.
-  Result<Submission> submit(const Wish& wish, bool only_look = false);
+  Result<Submission> submit(const Wish& wish, std::uint64_t request = 0, bool only_look = false);
   // How a submission ended: arrays held by it are there, and what they were computed from is forgotten; or they are
   // not, and may be submitted again.
   void held(const Submission& submission, bool ok);
+  // It was not accepted: as held(), and what it had the scheduler keep may not be there.
+  void refused(const Submission& submission);
 
   bool remote(Key key) const { return remote_number(key) != 0; }
   std::uint64_t remote_number(Key key) const { return outputs(key)[key % limits::kMaxOutputs].remote; }
@@ -92,6 +102,8 @@ class Graph {
   struct Output {
     std::uint32_t pins = 0, users = 0;  // users: operands of nodes
     std::uint64_t remote = 0;           // its number at the scheduler; 0: not held there
+    std::uint64_t visited = 0;          // number of the last submission that named it ...
+    std::uint64_t place = 0;            // ... and its place in that, as in msg::Program
   };
   struct Node {
     ir::Op op;
@@ -106,11 +118,16 @@ class Graph {
   Output& out(Key key) { return node(key).outputs[key % limits::kMaxOutputs]; }
   const std::vector<Output>& outputs(Key key) const { return node(key).outputs; }
   void settle(Key key);  // frees what is no longer wanted, from here on
-  void collect(const std::vector<Key>& roots, std::vector<std::uint64_t>& order);
+  void collect(const std::vector<Key>& roots, std::vector<Node*>& order);
+  struct Draft;
+  void lay_out(Draft& draft);
+  bool same(const Draft& draft, const msg::Program& program) const;
+  std::uint64_t write_ops(const Draft& draft, std::vector<ir::Op>& ops) const;
 
   std::unordered_map<std::uint64_t, Node> nodes_;
   std::uint64_t next_node_ = 1, next_number_ = 1, visit_ = 0;
   std::vector<std::uint64_t> released_;
+  Programs programs_;
 };
 
 }  // namespace tilewise::client

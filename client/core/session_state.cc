@@ -157,13 +157,15 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
       }
     }
   }
-  Submission submission = value_or_throw(graph_.submit(wish));
+  Submission submission = value_or_throw(graph_.submit(wish, next_request_));
   for (std::size_t i = 0; i < submission.fetches.size(); ++i) {
     request->targets[request->results[i]].number = submission.fetches[i].number;
   }
   request->number = next_request_++;
   msg::Submit submit{
       request->number, options.priority, std::exchange(submission.ops, {}), {}, options_.weight};
+  submit.keep_as = submission.keep_as, submit.program = submission.program;
+  submit.first_output = submission.first_output, submit.inputs = std::move(submission.inputs);
   for (const auto& [key, number] : submission.holds) submit.holds.push_back(number);
   for (const Key key : wish.hold) {
     if (options.copies != 1) submit.keeps.push_back({graph_.remote_number(key), options.copies});
@@ -181,7 +183,7 @@ msg::Explanation SessionState::explain(const std::vector<Key>& keys) {
   flush_releases(true);
   Wish wish;
   wish.hold = keys;
-  Submission submission = value_or_throw(graph_.submit(wish, true));
+  Submission submission = value_or_throw(graph_.submit(wish, 0, true));
   msg::Explain explain;
   explain.submit.ops = std::move(submission.ops);
   for (const auto& [key, number] : submission.holds) explain.submit.holds.push_back(number);
@@ -371,7 +373,7 @@ void SessionState::on_reply(msg::SubmitReply reply) {
       }
       for (const auto& [key, number] : request->submission.holds) refused_[number] = why;
       while (refused_.size() > kRememberedRefusals) refused_.erase(refused_.begin());
-      graph_.held(request->submission, false);
+      graph_.refused(request->submission);
       request->graph_done = true;
       finish_locked(*request, std::move(why));
       requests_.erase(reply.request);

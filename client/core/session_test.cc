@@ -158,6 +158,66 @@ TEST_CASE("releases follow the submission that names the array") {
   CHECK(world.fake.last().ops.size() == 2);
 }
 
+// One turn of a loop: reads `from`, and nothing of it differs from the turns before.
+Array turn(const Array& from) { return exp(from * 2.0) + from; }
+
+TEST_CASE("a loop's program is sent twice, and named from then on") {
+  World world;
+  Array x = world.session.ones({8}, {.block = {4}});
+  std::vector<std::vector<ir::Op>> programs;
+  const auto step = [&](Array next) {
+    Future future = world.session.persist({next});
+    const msg::Submit s = world.fake.last();  // with its ops, whatever way they came
+    world.fake.reply(s);
+    world.fake.done(s);
+    programs.push_back(msg::program_of(s.ops).value().ops);
+    x = std::move(next);
+  };
+  step(turn(x)), x.persist();
+  CHECK(world.fake.named == 0);
+  for (int i = 0; i < 6; ++i) step(turn(x));
+  CHECK(world.fake.named == 4);  // once, once to be kept
+  for (std::size_t i = 2; i < programs.size(); ++i) CHECK(programs[i] == programs[1]);
+  SUBCASE("another one in between is sent, and the first is still known") {
+    step(turn(turn(x)));
+    CHECK(world.fake.named == 4);
+    step(turn(x));
+    CHECK(world.fake.named == 5);
+  }
+  SUBCASE("a constant, a label, or a second input makes another program") {
+    step(exp(x * 3.0) + x);
+    step(turn(x).named("here"));
+    Array y = world.session.zeros({8}, {.block = {4}});
+    step(y);
+    const Array before = x;
+    step(turn(before));
+    const int named = world.fake.named;
+    step(exp(before * 2.0) + x);
+    CHECK(world.fake.named == named);
+  }
+  SUBCASE("what was refused is sent again") {
+    const Array next = turn(x);
+    Future future = world.session.persist({next});
+    const int named = world.fake.named;
+    world.fake.refuse(world.fake.last(), {Errc::kNotFound, "program 3 is not kept"});
+    CHECK(thrown([&] { future.wait(); }).code() == Errc::kNotFound);
+    world.session.persist({next});
+    CHECK(world.fake.named == named);
+  }
+}
+
+TEST_CASE("of more programs in turn than can be kept, some are named all the time") {
+  World world;
+  const auto once = [&](double factor) {
+    const Array x = world.session.full({4}, factor);
+    world.session.compute({x});
+    world.fake.reply(world.fake.last());
+  };
+  const int turns = 30, kinds = 6;
+  for (int i = 0; i < turns * kinds; ++i) once(i % kinds);
+  CHECK(world.fake.named > 100);
+}
+
 TEST_CASE("a refusal fails the future, and the array can be tried again") {
   World world;
   Array x = world.session.ones({8});

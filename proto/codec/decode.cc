@@ -63,6 +63,8 @@ msg::Submit Reader::submit(wire::Submit::Reader r) {
   m.keeps = list<msg::Keep>(r.getKeeps(), [](wire::Keep::Reader k) {
     return msg::Keep{k.getArray(), k.getCopies()};
   });
+  m.keep_as = r.getKeepAs(), m.program = r.getProgram(), m.first_output = r.getFirstOutput();
+  m.inputs = ids<std::uint64_t>(r.getInputs());
   return m;
 }
 

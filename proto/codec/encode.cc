@@ -107,6 +107,10 @@ void write(wire::Submit::Builder b, const msg::Submit& m) {
     k.setArray(keep.array);
     k.setCopies(keep.copies);
   });
+  b.setKeepAs(m.keep_as);
+  b.setProgram(m.program);
+  b.setFirstOutput(m.first_output);
+  if (!m.inputs.empty()) numbers(b.initInputs(any_count(m.inputs.size())), m.inputs);
 }
 
 void write(wire::Announce::Builder b, const msg::Announce& m) {

@@ -249,9 +249,19 @@ struct Gen {
     m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64(), i64(), i64(), flag()};
   }
   void fill(msg::Submit& m) {
-    m = {u64(), i32(), list(9, [&] { return op(); }), list(9, [&] { return u64(); }), u32(), list(4, [&] {
-           return msg::Keep{u64(), u32()};
-         })};
+    m = {u64(),
+         i32(),
+         list(9, [&] { return op(); }),
+         list(9, [&] { return u64(); }),
+         u32(),
+         list(4,
+              [&] {
+                return msg::Keep{u64(), u32()};
+              }),
+         u32(),
+         u64(),
+         u64(),
+         list(9, [&] { return u64(); })};
   }
   void fill(msg::SubmitReply& m) {
     m = {u64(), outcome(), id<GraphId>(), list(5, [&] { return std::pair(u64(), id<ArrayId>()); }), grid()};

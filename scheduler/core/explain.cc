@@ -312,11 +312,13 @@ void on_explain(State& s, Peer& peer, msg::Explain& explain) {
     return send(s, peer.conn, out);
   }
   const Session& session = s.session(peer.session);
-  if (explain.submit.ops.empty()) {
+  if (explain.submit.ops.empty() && explain.submit.program == 0) {
     add_arrays(s, session, std::move(explain.arrays), nullptr, out);
     return send(s, peer.conn, out);
   }
-  const Result<Draft> draft = prepare(s, session, explain.submit, true);
+  const auto kept = program_of(session, explain.submit);
+  const Result<Draft> draft =
+      kept ? prepare(s, session, explain.submit, *kept, true) : Result<Draft>(kept.error());
   if (draft) {
     explain_draft(s, *draft, out);
     add_arrays(s, session, std::move(explain.arrays), &*draft, out);

@@ -3,6 +3,7 @@
 #include "handlers.h"
 
 #include <tilewise/base/digest.h>
+#include <tilewise/ir/op_digest.h>
 #include <tilewise/plan/plan.h>
 
 #include <algorithm>
@@ -73,6 +74,12 @@ void check_sessions(const State& s) {
       const GraphRecord* graph = s.graphs.find(id);
       TW_CHECK(graph != nullptr && graph->running && request_of(*graph, session.id) != 0,
                "running graphs run");
+    }
+    for (const KeptProgram& kept : session.programs) {
+      TW_CHECK((kept.request != 0) == (kept.program != nullptr),
+               "a program is kept by the request that brought it");
+      TW_CHECK(kept.request <= session.highest_request && (session.alive || kept.request == 0),
+               "a session keeps what it has sent");
     }
     std::uint64_t last = 0;
     for (const Answer& answer : session.answers) {
@@ -309,6 +316,10 @@ void mix(Digest& d, const Session& session) {
   d.mix(session.alive), d.mix(session.highest_request);
   for (const auto& [number, id] : session.arrays) d.mix(number), d.mix(id.value);
   for (const GraphId id : session.running) d.mix(id.value);
+  for (const KeptProgram& kept : session.programs) {
+    d.mix(kept.request);
+    if (kept.program) d.mix(kept.program->digest.value());
+  }
   for (const Answer& answer : session.answers) {
     d.mix(answer.request), d.mix(answer.graph.value), d.mix(answer.done), d.mix(answer.due);
     mix(d, answer.reply.outcome), mix(d, answer.graph_done.outcome);
@@ -335,7 +346,7 @@ void mix(Digest& d, const GraphRecord& graph) {
 void mix(Digest& d, const OpRecord& op) {
   d.mix(op.id.value), d.mix(op.graph.value), d.mix(op.position), d.mix(op.finished), d.mix(op.of.value);
   d.mix(op.retired), d.mix(op.doomed), d.mix(op.cut), d.mix(static_cast<std::uint64_t>(op.past_ops));
-  d.mix(plan::digest(op.op, true));
+  d.mix(ir::digest(op.op, true));
   mix(d, op.placement);
   for (const OpShare& share : op.shares) {
     d.mix(share.device.value);

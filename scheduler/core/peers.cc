@@ -24,6 +24,7 @@ void lose_session(State& s, Session& session, const std::string& name) {
   for (const auto& [number, id] : session.arrays) release_array(s, s.arrays.at(id), session.id, released);
   session.arrays.clear();
   session.answers.clear();
+  session.programs = {};
   if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)}, Haste::kLazy);
 }
 

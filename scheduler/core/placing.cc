@@ -188,9 +188,8 @@ class OpPlacer {
       const Known k = known(array);
       needed += bytes_of(k.source);
       if (account.size() > 512) continue;
-      const auto number = draft_.numbers.find(array);
-      account += "; array " + std::to_string(number == draft_.numbers.end() ? 0 : number->second) + " " +
-                 ir::to_string(k.source.grid) + " of " + std::string(ir::name_of(k.source.dtype)) + ": " +
+      account += "; array " + std::to_string(draft_.number_of(array)) + " " + ir::to_string(k.source.grid) +
+                 " of " + std::string(ir::name_of(k.source.dtype)) + ": " +
                  std::to_string(static_cast<std::uint64_t>(bytes_of(k.source))) + " bytes";
     }
     if (devices_.empty() || needed <= memory + disk) return {};

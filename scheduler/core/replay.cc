@@ -1,6 +1,7 @@
 #include "replay.h"
 
 #include <tilewise/base/digest.h>
+#include <tilewise/ir/op_digest.h>
 
 #include <algorithm>
 
@@ -86,11 +87,28 @@ std::size_t bytes_of(const std::vector<ir::Op>& ops) {
 
 }  // namespace
 
-std::optional<std::size_t> PlanCache::find(const State& s, const Draft& draft) const {
+std::shared_ptr<const SessionProgram> SessionProgram::of(msg::Program program, DeviceId endpoint) {
+  static_assert(kExternal == msg::kInputPlace, "programs of sessions are compared with those of plans");
+  auto made = std::make_shared<SessionProgram>();
+  made->outputs = program.outputs, made->inputs = program.inputs;
+  for (ir::Op& op : program.ops) {
+    const bool fetch = op.kind == ir::OpKind::kFetch, provide = op.kind == ir::OpKind::kProvide;
+    if (fetch || provide) op.attrs = ir::FetchAttrs{endpoint};
+    if (fetch && op.operands.size() == 1) made->fetched.push_back(op.operands[0].array);
+    for (const ir::OutputSpec& output : op.outputs)
+      if (provide) made->provided.push_back(output.array);
+    made->digest.mix(ir::digest(op, true));
+  }
+  made->ops = std::make_shared<const std::vector<ir::Op>>(std::move(program.ops));
+  return made;
+}
+
+std::optional<std::size_t> PlanCache::find(const State& s, const Draft& draft, const Ops& ops) const {
   const Program& program = draft.program;
   const auto same = [&](const Plan& plan) {
     if (plan.digest != program.digest || plan.replays >= plan.patience) return false;
-    if (plan.sources.size() != program.externals.size() || plan.program != draft.graph.ops) return false;
+    if (plan.sources.size() != program.externals.size()) return false;
+    if (plan.program.get() != &ops && *plan.program != ops) return false;
     const auto held = [&](std::uint64_t id, std::uint64_t place) { return id == program.first + place; };
     if (!std::equal(draft.graph.holds.begin(), draft.graph.holds.end(), plan.holds.begin(), plan.holds.end(),
                     held))
@@ -108,37 +126,53 @@ std::optional<std::size_t> PlanCache::find(const State& s, const Draft& draft) c
   return static_cast<std::size_t>(found - plans_.begin());
 }
 
+bool PlanCache::comes_again(std::uint64_t digest) const {
+  return std::find(once_.begin(), once_.end(), digest) != once_.end() ||
+         std::any_of(plans_.begin(), plans_.end(), [&](const Plan& p) { return p.digest == digest; });
+}
+
+void PlanCache::take(std::size_t at, const State& s, Draft& draft, bool dump) const {
+  const Plan& plan = plans_[at];
+  draft.program.replayed = true;
+  draft.program.plan = at;
+  draft.ops = plan.ops;
+  rename(draft.ops, [&](std::uint64_t place) { return id_of(draft.program, place); });
+  draft.placements = plan.placements;
+  draft.decisions = plan.decisions;
+  draft.next_array = s.next_array + plan.names;
+  draft.passes.push_back({"replayed", draft.ops.size(), dump ? plan::dump(draft.ops) : std::string()});
+  draft.graph.ops.clear();
+}
+
 bool PlanCache::replay(const State& s, Draft& draft, bool dump) const {
   Program& program = draft.program;
   program = {};
   program.first = make_id(s.options.term, s.next_array);
-  std::vector<ir::Op>& ops = draft.graph.ops;
+  Ops& ops = draft.graph.ops;
   rename(ops, Places(program));
   Digest digest;
-  for (const ir::Op& op : ops) digest.mix(plan::digest(op, true));
+  for (const ir::Op& op : ops) digest.mix(ir::digest(op, true));
   for (const std::uint64_t id : draft.graph.holds) digest.mix(id - program.first);
   program.digest = digest.value();
-  const auto id = [&](std::uint64_t place) { return id_of(program, place); };
-  const auto found = find(s, draft);
-  if (!found) {
-    const bool known =
-        std::find(once_.begin(), once_.end(), program.digest) != once_.end() ||
-        std::any_of(plans_.begin(), plans_.end(), [&](const Plan& p) { return p.digest == program.digest; });
-    if (known && ops.size() <= kMaxOps / 4) program.ops = ops;
-    rename(ops, id);
-    return false;
+  if (const auto found = find(s, draft, ops)) {
+    take(*found, s, draft, dump);
+    return true;
   }
-  const Plan* plan = &plans_[*found];
-  program.replayed = true;
-  program.plan = found;
-  draft.ops = plan->ops;
-  rename(draft.ops, id);
-  draft.placements = plan->placements;
-  draft.decisions = plan->decisions;
-  draft.next_array = s.next_array + plan->names;
-  draft.passes.push_back({"replayed", draft.ops.size(), dump ? plan::dump(draft.ops) : std::string()});
-  ops.clear();
-  return true;
+  if (comes_again(program.digest) && ops.size() <= kMaxOps / 4)
+    program.ops = draft.kept && *draft.kept->ops == ops ? draft.kept->ops : std::make_shared<const Ops>(ops);
+  rename(ops, [&](std::uint64_t place) { return id_of(program, place); });
+  return false;
+}
+
+bool PlanCache::replay(const State& s, const SessionProgram& kept, Draft& draft, bool dump) const {
+  Program& program = draft.program;
+  program.first = make_id(s.options.term, s.next_array);
+  Digest digest = kept.digest;
+  for (const std::uint64_t id : draft.graph.holds) digest.mix(id - program.first);
+  program.digest = digest.value();
+  const auto found = find(s, draft, *kept.ops);
+  if (found) take(*found, s, draft, dump);
+  return found.has_value();
 }
 
 void PlanCache::accepted(const State& s, Draft& draft, std::uint64_t& next_number) {
@@ -150,7 +184,7 @@ void PlanCache::accepted(const State& s, Draft& draft, std::uint64_t& next_numbe
     plan.used = clock_;
     return;
   }
-  if (program.ops.empty()) {
+  if (!program.ops) {
     once_.push_back(program.digest);
     if (once_.size() > kRemembered) once_.pop_front();
     return;
@@ -183,7 +217,7 @@ void PlanCache::accepted(const State& s, Draft& draft, std::uint64_t& next_numbe
   const auto first =
       std::find_if(plan.ops.begin(), plan.ops.end(), [](const ir::Op& op) { return !op.outputs.empty(); });
   if (first != plan.ops.end()) plan.first = first->outputs[0].array;
-  plan.bytes = bytes_of(plan.program) + bytes_of(plan.ops);
+  plan.bytes = bytes_of(*plan.program) + bytes_of(plan.ops);
   program.plan = keep(std::move(plan));
 }
 
@@ -213,7 +247,7 @@ void PlanCache::forget_all() {
 
 std::size_t PlanCache::ops() const {
   std::size_t ops = 0;
-  for (const Plan& plan : plans_) ops += plan.ops.size() + plan.program.size();
+  for (const Plan& plan : plans_) ops += plan.ops.size() + plan.program->size();
   return ops;
 }
 
@@ -244,7 +278,7 @@ std::optional<std::size_t> PlanCache::keep(Plan plan) {
       drop(static_cast<std::size_t>(old - plans_.begin()));
     }
   }
-  const std::size_t more = plan.ops.size() + plan.program.size();
+  const std::size_t more = plan.ops.size() + plan.program->size();
   if (more > kMaxOps || plan.bytes > kMaxBytes) {
     gone_.push_back(plan.number);
     return {};

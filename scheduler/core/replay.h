@@ -14,32 +14,41 @@
 // (msg::Replay) instead of the plan. Workers forget a plan when the log says so, and so no one is ever asked for what it has
 // not: the cache notes the last worker that had joined when the plan was told, since that went to all.
 #pragma once
+#include <tilewise/base/digest.h>
 #include <tilewise/ir/placement.h>
-#include <tilewise/msg/msg.h>
+#include <tilewise/msg/program.h>
 #include <tilewise/place/place.h>
 #include <tilewise/plan/plan.h>
 
 #include <deque>
+#include <memory>
 #include <optional>
 #include <vector>
-
-namespace tilewise {
-class Digest;
-}
 
 namespace tilewise::scheduler {
 
 struct Draft;
 struct GraphRecord;
+struct Session;
 struct State;
+
+// A program that a session keeps, and what follows from it alone. Fetches and provisions name the session's endpoint.
+struct SessionProgram {
+  std::shared_ptr<const std::vector<ir::Op>> ops;  // by place, as msg::Program has them
+  std::uint64_t outputs = 0, inputs = 0;
+  Digest digest;                        // of the ops
+  std::vector<std::uint64_t> fetched;   // operands of kFetch, by place
+  std::vector<std::uint64_t> provided;  // outputs of kProvide, by place
+  static std::shared_ptr<const SessionProgram> of(msg::Program program, DeviceId endpoint);
+};
 
 // What a draft knows of its program between planning and its acceptance.
 struct Program {
   std::uint64_t digest = 0;
   std::uint64_t first =
       0;  // the first ArrayId that the draft could give; those up to its next_array are its own
-  std::vector<std::uint64_t> externals;  // ArrayIds, in the order of first mention
-  std::vector<ir::Op> ops;               // by place, where the program is to be kept
+  std::vector<std::uint64_t> externals;            // ArrayIds, in the order of first mention
+  std::shared_ptr<const std::vector<ir::Op>> ops;  // by place, where the program is to be kept
   bool replayed = false;
   std::optional<std::size_t> plan;  // which, if it was, or is kept now
 };
@@ -54,6 +63,8 @@ class PlanCache {
 
   // A translated draft, not planned yet: planned and placed as its program was before. False: it is as it was.
   bool replay(const State& s, Draft& draft, bool dump) const;
+  // A draft of a program that its session keeps. There are draft.graph.holds and draft.program.externals, but no ops.
+  bool replay(const State& s, const SessionProgram& kept, Draft& draft, bool dump) const;
   // The draft, planned and placed, becomes a graph. `next_number`: of plans that workers keep.
   void accepted(const State& s, Draft& draft, std::uint64_t& next_number);
 
@@ -79,7 +90,7 @@ class PlanCache {
  private:
   struct Plan {
     std::uint64_t digest = 0;
-    std::vector<ir::Op> program;
+    std::shared_ptr<const std::vector<ir::Op>> program;
     std::vector<std::uint64_t> holds;
     std::vector<ir::SourceArray> sources;  // of the externals, and where they are
     std::vector<ir::Placement> inputs;
@@ -96,7 +107,10 @@ class PlanCache {
     std::uint64_t first = 0;          // place of the first output
     std::vector<std::uint64_t> read;  // which externals the ops read, in the order of first mention
   };
-  std::optional<std::size_t> find(const State& s, const Draft& draft) const;
+  using Ops = std::vector<ir::Op>;
+  std::optional<std::size_t> find(const State& s, const Draft& draft, const Ops& ops) const;
+  bool comes_again(std::uint64_t digest) const;
+  void take(std::size_t plan, const State& s, Draft& draft, bool dump) const;
   std::optional<std::size_t> keep(Plan plan);
   void drop(std::size_t plan);
 

@@ -1,4 +1,6 @@
 // Programs that come again are planned and placed as before. World plans them again and compares (check_replays).
+#include <tilewise/msg/program.h>
+
 #include <set>
 
 #include "core_world.h"
@@ -230,6 +232,124 @@ TEST_CASE("a large single block goes where there is least each time: such plans 
   }
   CHECK(w.core.replays() == 0);
   CHECK(used.size() == 2);
+}
+
+// A loop whose programs number what they make in a row, as sessions do: sent each time, or kept with one request and named after.
+struct Named : Loop {
+  std::vector<ir::Op> ops(std::uint64_t from) const {
+    return {map(number, kGrid, {from}), map(number + 1, kGrid, {from, number}),
+            matmul(number + 2, kGrid, number + 1, kGrid, from), fetch(number + 2, kGrid)};
+  }
+  msg::Submit whole(std::uint64_t from) const {
+    msg::Submit submit;
+    submit.request = next;
+    submit.ops = ops(from);
+    submit.holds = {number + 2};
+    return submit;
+  }
+  msg::Submit by_name(std::uint64_t from, std::uint64_t program) const {
+    msg::Submit submit = whole(from);
+    submit.ops.clear();
+    submit.program = program, submit.first_output = number, submit.inputs = {from};
+    return submit;
+  }
+  msg::Outcome send(const msg::Submit& submit) {
+    ++next, number += 3;
+    receive(10, submit);
+    const msg::Outcome outcome = last<msg::SubmitReply>(10)->outcome;
+    if (outcome.ok()) settle();
+    return outcome;
+  }
+  std::uint64_t number = 2000;
+};
+
+TEST_CASE("a program that is named does what it does when it is sent") {
+  Named sent, named;
+  std::uint64_t from = 1000, kept_by = 0;
+  for (int i = 0; i < 40; ++i) {
+    const std::uint64_t out = sent.number + 2;
+    msg::Submit submit = kept_by == 0 ? named.whole(from) : named.by_name(from, kept_by);
+    if (i == 3) submit.keep_as = 2, kept_by = submit.request;
+    REQUIRE(sent.send(sent.whole(from)).ok());
+    const msg::Outcome outcome = named.send(submit);
+    REQUIRE_MESSAGE(outcome.ok(), outcome.message);
+    CHECK(named.last<msg::SubmitReply>(10)->arrays == sent.last<msg::SubmitReply>(10)->arrays);
+    from = out;
+  }
+  CHECK(named.log<msg::Plan>(1) == sent.log<msg::Plan>(1));
+  CHECK(named.replays_told == sent.replays_told);
+  CHECK(named.core.replays() == sent.core.replays());
+  CHECK(named.core.replays() > 30);
+}
+
+TEST_CASE("what is wrong with a named program is said as of one that is sent") {
+  Named w;
+  msg::Submit first = w.whole(1000);
+  first.keep_as = 1;
+  REQUIRE(w.send(first).ok());
+  for (int i = 0; i < 3; ++i) REQUIRE(w.send(w.by_name(1000, first.request)).ok());
+  const auto before = w.core.replays();
+  SUBCASE("inputs") {
+    CHECK(w.send(w.by_name(77, first.request)).code == Errc::kNotFound);
+    msg::Submit two = w.by_name(1000, first.request);
+    two.inputs.push_back(1000);
+    CHECK(w.send(two).code == Errc::kInvalidArgument);
+  }
+  SUBCASE("names that are taken") {
+    msg::Submit again = w.by_name(1000, first.request);
+    again.first_output = 1000;  // held
+    CHECK(w.send(again).code == Errc::kAlreadyExists);
+  }
+  SUBCASE("something else is held") {
+    msg::Submit other = w.by_name(1000, first.request);
+    other.holds = {5};
+    CHECK(w.send(other).code == Errc::kNotFound);
+  }
+  SUBCASE("a weight") {
+    msg::Submit heavy = w.by_name(1000, first.request);
+    heavy.weight = 0;
+    CHECK(w.send(heavy).code == Errc::kInvalidArgument);
+  }
+  SUBCASE("the program") {
+    CHECK(w.send(w.by_name(1000, first.request + 1)).code == Errc::kNotFound);
+    msg::Submit both = w.whole(1000);
+    both.program = first.request;
+    CHECK(w.send(both).code == Errc::kInvalidArgument);
+  }
+  SUBCASE("it was replaced") {
+    msg::Submit other = w.whole(1000);
+    other.ops.pop_back();
+    other.keep_as = 1;
+    REQUIRE(w.send(other).ok());
+    const msg::Outcome gone = w.send(w.by_name(1000, first.request));
+    CHECK(gone.code == Errc::kNotFound);
+    CHECK(gone.message.find("program " + std::to_string(first.request)) != std::string::npos);
+  }
+  CHECK(w.core.replays() == before);
+  CHECK(w.core.replays() > 0);
+}
+
+TEST_CASE("programs that cannot be kept are refused, those of refused requests are kept") {
+  Named w;
+  msg::Submit submit = w.whole(1000);
+  submit.keep_as = msg::kKeptPrograms + 1;
+  CHECK(w.send(submit).code == Errc::kInvalidArgument);
+  submit = w.whole(1000);
+  submit.keep_as = 1;
+  submit.ops[1].outputs[0].array += 10;  // not in a row
+  submit.ops[2].operands[0].array += 10;
+  CHECK(w.send(submit).code == Errc::kInvalidArgument);
+  submit = w.whole(55);  // no such array
+  submit.keep_as = 1;
+  CHECK(w.send(submit).code == Errc::kNotFound);
+  CHECK(w.send(w.by_name(1000, submit.request)).ok());
+  const ir::Op small = fill(1, kGrid);
+  std::vector<ir::Op> many(msg::kMaxKeptOps + 1, small);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i].outputs[0].array = i + 1;
+  CHECK(msg::program_of(many).error().code == Errc::kLimitExceeded);
+  many.resize(1);
+  many[0].label.assign(msg::kMaxKeptBytes, 'x');
+  CHECK(msg::program_of(many).error().code == Errc::kLimitExceeded);
 }
 
 }  // namespace

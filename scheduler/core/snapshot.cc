@@ -212,8 +212,32 @@ template <class A> void fields(A& a, Device& x) {
 template <class A> void fields(A& a, Answer& x) {
   a(x.request, x.reply, x.graph, x.done, x.graph_done, x.due);
 }
+template <class A> void fields(A& a, KeptProgram& x) {
+  a(x.request);
+  if (x.request == 0) return;
+  msg::Program program;
+  msg::Message m;
+  if (a.writing()) {
+    program = {{}, x.program->outputs, x.program->inputs};
+    m = msg::Submit{.ops = *x.program->ops};
+  }
+  a(program.outputs, program.inputs);
+  a.message(m);
+  if (a.writing()) return;
+  auto* submit = std::get_if<msg::Submit>(&m);
+  if (submit == nullptr)
+    return a.fail(error(Errc::kCorruptData, "the snapshot has something else where a program should be"));
+  program.ops = std::move(submit->ops);
+  x.program = SessionProgram::of(std::move(program), {});
+}
 template <class A> void fields(A& a, Session& x) {
-  a(x.id, x.peer, x.device, x.alive, x.highest_request, x.answers, x.arrays, x.running);
+  a(x.id, x.peer, x.device, x.alive, x.highest_request, x.answers, x.arrays, x.running, x.programs);
+  if (a.writing()) return;
+  for (KeptProgram& kept : x.programs) {  // their endpoint is the session's
+    if (kept.program == nullptr) continue;
+    msg::Program program{*kept.program->ops, kept.program->outputs, kept.program->inputs};
+    kept.program = SessionProgram::of(std::move(program), x.device);
+  }
 }
 template <class A> void fields(A& a, Holder& x) { a(x.session, x.number); }
 template <class A> void fields(A& a, Asker& x) { a(x.session, x.request); }

@@ -79,6 +79,12 @@ struct Answer {
   bool due = false;  // of an Announce: not said yet
 };
 
+// What a session has us keep, to name it in later submissions.
+struct KeptProgram {
+  std::uint64_t request = 0;  // that brought it; 0: none
+  std::shared_ptr<const SessionProgram> program;
+};
+
 struct Session {
   SessionId id;
   WorkerId peer;
@@ -88,6 +94,7 @@ struct Session {
   std::deque<Answer> answers;               // the last ones, rising
   std::map<std::uint64_t, ArrayId> arrays;  // held ones, by the session's numbers
   std::vector<GraphId> running;             // unfinished graphs, rising
+  std::array<KeptProgram, msg::kKeptPrograms> programs;
 };
 
 // A session that keeps an array, and what it calls it.

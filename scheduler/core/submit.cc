@@ -49,8 +49,7 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
     array.output = static_cast<std::uint8_t>(i);
     array.source = {output.dtype, output.grid};
     array.session = graph.session;
-    const auto number = draft.numbers.find(output.array);
-    if (number != draft.numbers.end()) array.number = number->second;
+    array.number = draft.number_of(output.array);
     const Holder holder{graph.session, array.number};
     ArrayRecord& made = s.arrays.insert(array.id, std::move(array));
     if (std::binary_search(draft.graph.holds.begin(), draft.graph.holds.end(), output.array))
@@ -214,7 +213,7 @@ Status room_for(const State& s, const Draft& draft) {
 
 // Passes depend on nothing but the program: what is replayed is what they would say, names included.
 void check_replay(const State& s, plan::Graph graph, const Draft& draft) {
-  std::uint64_t next = s.next_array + draft.numbers.size();
+  std::uint64_t next = s.next_array + draft.own;
   const auto fresh = plan::run_passes(std::move(graph), [&] { return make_id(s.options.term, next++); },
                                       {.off = s.options.passes_off});
   TW_CHECK(fresh.has_value(), "a program that cannot be planned was replayed: " + fresh.error().message);
@@ -223,9 +222,63 @@ void check_replay(const State& s, plan::Graph graph, const Draft& draft) {
 
 }  // namespace
 
-Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit, bool dump) {
+Result<std::shared_ptr<const SessionProgram>> program_of(const Session& session, const msg::Submit& submit) {
+  const std::string name = "program " + std::to_string(submit.program);
+  if (submit.program == 0 && submit.keep_as == 0) return std::shared_ptr<const SessionProgram>();
+  if (submit.program == 0) {
+    if (submit.keep_as > msg::kKeptPrograms)
+      return error(Errc::kInvalidArgument, "a program is to be kept in place " +
+                                               std::to_string(submit.keep_as) + " of " +
+                                               std::to_string(msg::kKeptPrograms));
+    TW_ASSIGN(msg::Program program, msg::program_of(submit.ops));
+    return SessionProgram::of(std::move(program), session.device);
+  }
+  if (!submit.ops.empty() || submit.keep_as != 0)
+    return error(Errc::kInvalidArgument, "a request names " + name + " and brings one of its own");
+  for (const KeptProgram& kept : session.programs) {
+    if (kept.request != submit.program) continue;
+    if (submit.inputs.size() == kept.program->inputs) return kept.program;
+    return error(Errc::kInvalidArgument, std::to_string(submit.inputs.size()) + " inputs for " + name +
+                                             ", which has " + std::to_string(kept.program->inputs));
+  }
+  return error(Errc::kNotFound, name + " is not kept: never sent, refused before it came here, or replaced");
+}
+
+namespace {
+
+// Planned before, and nothing to object to: no op of it is looked at. None: it takes the way of all others.
+std::optional<Draft> replay_kept(const State& s, const Session& session, const msg::Submit& submit,
+                                 const std::shared_ptr<const SessionProgram>& kept, bool dump) {
+  std::optional<Draft> draft = translate_kept(s, session, submit, kept);
+  if (!draft || !s.plans.replay(s, *kept, *draft, dump)) return {};
+  if (!s.options.check_replays) return draft;
+  msg::Submit whole = submit;
+  whole.ops = msg::ops_of({*kept->ops, kept->outputs, kept->inputs}, submit.first_output, submit.inputs);
+  Result<Draft> translated = translate(s, session, whole);
+  TW_CHECK(translated.has_value(), "a program that cannot be translated was replayed");
+  TW_CHECK(translated->graph.holds == draft->graph.holds && translated->fetched == draft->fetched &&
+               translated->provided == draft->provided && translated->own == draft->own,
+           "a kept program was translated otherwise");
+  for (const auto& [array, number] : translated->numbers)
+    TW_CHECK(draft->number_of(array) == number, "a kept program has other numbers");
+  check_replay(s, std::move(translated->graph), *draft);
+  return draft;
+}
+
+}  // namespace
+
+Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit,
+                      const std::shared_ptr<const SessionProgram>& kept, bool dump) {
   TW_TRY(room_for_a_graph(s));
+  if (submit.program != 0) {
+    if (std::optional<Draft> draft = replay_kept(s, session, submit, kept, dump)) {
+      TW_TRY(room_for(s, *draft));
+      return std::move(*draft);
+    }
+    submit.ops = msg::ops_of({*kept->ops, kept->outputs, kept->inputs}, submit.first_output, submit.inputs);
+  }
   TW_ASSIGN(Draft draft, translate(s, session, submit));
+  draft.kept = kept;
   return planned(s, std::move(draft), dump);
 }
 
@@ -290,9 +343,16 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
   if (answered_before(s, client, submit.request)) return;
   Session& session = s.session(client.session);
   Answer& answer = new_answer(session, submit.request);
-  PastGraph past{.source = source_of(s, submit.ops),
-                 .source_count = static_cast<std::uint32_t>(submit.ops.size())};
-  Result<Draft> draft = prepare(s, session, submit, false);
+  auto kept = program_of(session, submit);
+  if (kept && submit.keep_as != 0) session.programs[submit.keep_as - 1] = {submit.request, *kept};
+  PastGraph past;
+  Result<Draft> draft = kept ? Draft{} : Result<Draft>(kept.error());
+  if (kept) {
+    const std::vector<ir::Op>& ops = submit.program != 0 ? *(*kept)->ops : submit.ops;
+    past.source = source_of(s, ops);
+    past.source_count = static_cast<std::uint32_t>(ops.size());
+    draft = prepare(s, session, submit, *kept, false);
+  }
   if (!draft) {
     answer.reply.outcome = outcome_of(draft.error());
   } else {

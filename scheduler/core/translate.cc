@@ -112,6 +112,7 @@ class Translator {
 
   Draft take(std::vector<ir::Op> ops) {
     draft_.graph.ops = std::move(ops);
+    draft_.own = draft_.numbers.size();
     auto& copies = draft_.copies;  // of several wishes for one array the largest
     std::sort(copies.begin(), copies.end(), std::greater<>());
     const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
@@ -166,7 +167,49 @@ class Translator {
   Draft draft_;
 };
 
+Status check_weight(const msg::Submit& submit) {
+  if (submit.weight >= 1 && submit.weight <= msg::kMaxWeight) return {};
+  return error(Errc::kInvalidArgument, "a session's weight is 1 to " + std::to_string(msg::kMaxWeight) +
+                                           ", not " + std::to_string(submit.weight));
+}
+
 }  // namespace
+
+std::optional<Draft> translate_kept(const State& s, const Session& session, const msg::Submit& submit,
+                                    const std::shared_ptr<const SessionProgram>& kept) {
+  const std::uint64_t first = submit.first_output;
+  if (!check_weight(submit) || !submit.keeps.empty()) return {};
+  if (first == 0 || first >= msg::kInputPlace) return {};
+  const auto taken = session.arrays.lower_bound(first);
+  if (taken != session.arrays.end() && taken->first - first < kept->outputs) return {};
+  Draft draft;
+  draft.kept = kept;
+  draft.own = kept->outputs;
+  draft.first_number = first;
+  draft.next_array = s.next_array + kept->outputs;
+  for (const std::uint64_t number : submit.inputs) {
+    const auto held = session.arrays.find(number);
+    if (held == session.arrays.end() || !s.arrays.at(held->second).failed.ok()) return {};
+    draft.program.externals.push_back(held->second.value);
+  }
+  std::vector<std::uint64_t> distinct = draft.program.externals;
+  std::sort(distinct.begin(), distinct.end());
+  if (std::adjacent_find(distinct.begin(), distinct.end()) != distinct.end()) return {};
+  const std::uint64_t first_id = make_id(s.options.term, s.next_array);
+  std::vector<std::uint64_t>& holds = draft.graph.holds;
+  for (const std::uint64_t number : submit.holds) {
+    if (number - first >= kept->outputs) return {};
+    holds.push_back(number - first + first_id);
+  }
+  std::sort(holds.begin(), holds.end());
+  holds.erase(std::unique(holds.begin(), holds.end()), holds.end());
+  for (const std::uint64_t place : kept->fetched)
+    draft.fetched.push_back(place < msg::kInputPlace ? first + place
+                                                     : submit.inputs[place - msg::kInputPlace]);
+  for (const std::uint64_t place : kept->provided)
+    draft.provided.emplace_back(first + place, ArrayId{first_id + place});
+  return draft;
+}
 
 Result<Draft> translate(const State& s, const Session& session, msg::Submit& submit) {
   if (submit.ops.size() > limits::kMaxOpsPerSubmit) {
@@ -174,10 +217,7 @@ Result<Draft> translate(const State& s, const Session& session, msg::Submit& sub
                                            " ops in one request, the limit is " +
                                            std::to_string(limits::kMaxOpsPerSubmit));
   }
-  if (submit.weight < 1 || submit.weight > msg::kMaxWeight) {
-    return error(Errc::kInvalidArgument, "a session's weight is 1 to " + std::to_string(msg::kMaxWeight) +
-                                             ", not " + std::to_string(submit.weight));
-  }
+  TW_TRY(check_weight(submit));
   Translator translator(s, session);
   for (std::size_t i = 0; i < submit.ops.size(); ++i) TW_TRY(translator.op(submit.ops[i], i));
   for (const std::uint64_t number : submit.holds) TW_TRY(translator.hold(number));

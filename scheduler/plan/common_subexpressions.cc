@@ -1,6 +1,8 @@
 #include "passes.h"
 #include "sources.h"
 
+#include <tilewise/ir/op_digest.h>
+
 #include <algorithm>
 
 namespace tilewise::plan {
@@ -55,7 +57,7 @@ void merge_common_subexpressions(Graph& graph) {
       return std::binary_search(graph.holds.begin(), graph.holds.end(), output.array);
     });
     if (is_pure(op)) {
-      std::vector<std::size_t>& candidates = seen[digest(op, false)];
+      std::vector<std::size_t>& candidates = seen[ir::digest(op, false)];
       const auto match = std::find_if(candidates.begin(), candidates.end(),
                                       [&](std::size_t i) { return equal_but_for_names(kept[i], op); });
       if (match != candidates.end() && !held) {

@@ -38,7 +38,9 @@ void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_v
                                                    << " ./dev sim: " << outcome.violation);
       continue;
     }
-    CHECK_MESSAGE(sim::World(knobs).run().digest == outcome.digest,
+    sim::Knobs again = knobs;
+    again.task_tables = false;  // what tasks read is looked up in one run and worked out in the other
+    CHECK_MESSAGE(sim::World(again).run().digest == outcome.digest,
                   "seed " << seed << " does not repeat itself");
     checked += outcome.blocks_checked;
     for (const auto& [what, times] : outcome.covered) covered[what] += times;
@@ -59,10 +61,26 @@ void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_v
 
 TEST_CASE("random worlds keep every invariant, twice alike") {
   run_worlds(sim::Knobs::from_seed, "TILEWISE_SIM_SEED",
-             {"duplicates between peers", "transfers", "uploads", "cancels", "cancelled by an operator",
-              "released by an operator", "failed steps", "killed workers", "donations", "replicas kept",
-              "eager tasks", "clogged ways", "paused workers", "slow links", "slow devices",
-              "failed allocations", "meshes", "plans replayed", "requests done"});
+             {"duplicates between peers",
+              "transfers",
+              "uploads",
+              "cancels",
+              "cancelled by an operator",
+              "released by an operator",
+              "failed steps",
+              "killed workers",
+              "donations",
+              "replicas kept",
+              "eager tasks",
+              "clogged ways",
+              "paused workers",
+              "slow links",
+              "slow devices",
+              "failed allocations",
+              "meshes",
+              "plans replayed",
+              "programs by name",
+              "requests done"});
 }
 
 TEST_CASE("workers die all the time, and graphs end well") {

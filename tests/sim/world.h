@@ -22,7 +22,7 @@ struct Knobs {
   std::uint64_t seed = 1;
   int workers = 2, devices_each = 2, streams = 1, clients = 1, requests = 3;
   std::int64_t memory_bytes = 1 << 20, slab_bytes = 1 << 18;
-  bool map_peers = true;
+  bool map_peers = true, task_tables = true;
   double duplicate = 0.1, fail_step = 0, cancel = 0, kill_worker = 0;
   TimeNs max_delay_ns = 200'000;
   TimeNs lazy_ns = 0;  // the scheduler's
@@ -168,6 +168,7 @@ class World {
   void client_next(int index);
   void new_program(Client& client, msg::Submit& submit, std::vector<std::uint64_t>& fetches);
   bool repeat_last(Client& client, msg::Submit& submit, std::vector<std::uint64_t>& fetches);
+  void keep_or_name(Client& client, msg::Submit& submit);
   void operator_releases(SessionId session);
   void hint_some(const Client& client, std::vector<ir::Op>& ops);
   void client_finish(int index);

@@ -2,6 +2,8 @@
 #include "generator.h"
 #include "world_parts.h"
 
+#include <tilewise/msg/program.h>
+
 namespace tilewise::sim {
 
 void World::start_client(int index) {
@@ -98,6 +100,33 @@ bool World::repeat_last(Client& client, msg::Submit& submit, std::vector<std::ui
   return true;
 }
 
+// Now and then the scheduler is to keep the program, and then it is named instead of sent.
+void World::keep_or_name(Client& client, msg::Submit& submit) {
+  if (!client.last || submit.ops.empty() || !prng_.chance(0.6)) return;
+  Client::Last& last = *client.last;
+  const Result<msg::Program> program = msg::program_of(last.ops);
+  if (!program) return;  // its outputs are not in a row
+  if (last.kept_by == 0) {
+    if (msg::program_of(submit.ops)->inputs != program->inputs)
+      return;  // this time two of them are one array
+    submit.keep_as = static_cast<std::uint32_t>(prng_.between(1, msg::kKeptPrograms));
+    last.kept_by = submit.request;
+    return;
+  }
+  ++outcome_.covered["programs by name"];
+  submit.program = last.kept_by;
+  submit.first_output = client.next_array - program->outputs;
+  submit.inputs.resize(program->inputs);
+  for (std::size_t i = 0; i < submit.ops.size(); ++i) {
+    for (std::size_t o = 0; o < submit.ops[i].operands.size(); ++o) {
+      const std::uint64_t place = program->ops[i].operands[o].array;
+      if (place >= msg::kInputPlace)
+        submit.inputs[place - msg::kInputPlace] = submit.ops[i].operands[o].array;
+    }
+  }
+  submit.ops.clear();
+}
+
 // An operator takes away what a session holds, which the session may be taking back itself just now.
 void World::operator_releases(SessionId session) {
   const std::uint64_t before = scheduler_->digest();
@@ -143,6 +172,7 @@ void World::client_next(int index) {
   submit.request = client.next_request++;
   std::vector<std::uint64_t> fetches;
   if (!repeat_last(client, submit, fetches)) new_program(client, submit, fetches);
+  keep_or_name(client, submit);
   if (prng_.chance(0.3)) submit.priority = static_cast<std::int32_t>(prng_.between(-1, 1));
   if (prng_.chance(0.3)) submit.weight = static_cast<std::uint32_t>(prng_.between(1, msg::kMaxWeight));
   Client::Request& request = client.requests[submit.request];

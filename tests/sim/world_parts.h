@@ -73,6 +73,7 @@ struct World::Client {
     std::vector<Held> made, read;
     std::uint64_t first = 0, next = 0;  // numbers of its own arrays
     bool again = false;                 // it came more than once
+    std::uint64_t kept_by = 0;          // the request with which the scheduler was to keep it, or 0
   };
   std::optional<Last> last;
   struct Kept {  // an array that is on several workers

@@ -260,6 +260,10 @@ struct Submit {
   holds @3 :List(UInt64);  # outputs I keep until I release them
   weight @4 :UInt32;       # my share of contended devices beside other sessions', 1 to 10,000
   keeps @5 :List(Keep);    # arrays in `holds`, or held before, of which several workers are to have copies
+  keepAs @6 :UInt32;       # 1 to 4: keep `ops` in that place, instead of what was there; 0: do not keep them
+  program @7 :UInt64;      # not 0: `ops` is empty, they are what I had you keep with the request of this number, called:
+  firstOutput @8 :UInt64;  # outputs so and on in a row,
+  inputs @9 :List(UInt64); # and what it reads and does not make so, by first mention
 }
 
 struct Keep { array @0 :UInt64; copies @1 :UInt32; }  # by the session's number; how many, 1 to 16

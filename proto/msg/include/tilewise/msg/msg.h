@@ -377,6 +377,12 @@ struct Submit {
   std::vector<std::uint64_t> holds;       // outputs the session keeps until it releases them
   std::uint32_t weight = kDefaultWeight;  // of the session: its share of contended devices, 1 to kMaxWeight
   std::vector<Keep> keeps;                // of `holds`, or of arrays held before
+  // Programs that the session sent before need not be sent again (program.h).
+  std::uint32_t keep_as =
+      0;  // 1 to kKeptPrograms: `ops` take that place, whatever becomes of them here; 0: no
+  std::uint64_t program = 0;  // not 0: the ops are those that this request kept, called anew; `ops` is empty
+  std::uint64_t first_output = 0;  // with `program`: number of its first output; the others follow in a row
+  std::vector<std::uint64_t> inputs;  // with `program`: what it reads and does not make, by first mention
   friend bool operator==(const Submit&, const Submit&) = default;
 };
 struct SubmitReply {

@@ -64,7 +64,4 @@ std::string dump(std::span<const ir::Op> ops);
 // "op 3 (map 'residual')": how errors name an op.
 std::string describe(const ir::Op& op, std::size_t position);
 
-// Digest of all that an op means. `names`: also what its outputs are called and its label.
-std::uint64_t digest(const ir::Op& op, bool names);
-
 }  // namespace tilewise::plan
