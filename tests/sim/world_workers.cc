@@ -12,6 +12,7 @@ void World::Worker::begin(const Knobs& knobs) {
   options.window = knobs.window;
   options.releases_a_step = knobs.releases_a_step;
   options.map_peers = knobs.map_peers;
+  options.task_tables = knobs.task_tables;
   options.spill_bytes = knobs.spill_bytes;
   options.stuck_ns = 50 * kMillisecond + knobs.longest_delay_ns() * 20;
   for (DeviceId id : welcome.devices) {

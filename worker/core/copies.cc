@@ -10,15 +10,18 @@ Slot Core::Impl::find_copy(Slot array, std::int64_t block, std::uint16_t device)
 
 // A new record, with every claim that the known ops have on it. The owner's record lists all users, anybody else's
 // only its own device's.
-Slot Core::Impl::make_copy(Slot array, std::int64_t block, std::uint16_t device, DeviceId owner) {
+// `of_task`: of the task that is to make the block, just now.
+Slot Core::Impl::make_copy(Slot array, std::int64_t block, std::uint16_t device, DeviceId owner,
+                           bool of_task) {
   const Slot slot = copies.add();
   Copy& copy = copies[slot];
   ArrayState& state = arrays[array];
   copy.array = array;
   copy.block = block;
   copy.device = device;
-  copy.bytes = state.grid.box(ir::unravel(block, state.counts)).volume() *
-               static_cast<std::int64_t>(state.element_bytes);
+  copy.bytes = state.block_bytes != 0 ? state.block_bytes
+                                      : state.grid.box(ir::unravel(block, state.counts)).volume() *
+                                            static_cast<std::int64_t>(state.element_bytes);
   copy.kind = owner == devices[device].spec.id ? CopyKind::kProduced : CopyKind::kRemote;
   copy.source = owner;
   copy.next = state.copies;
@@ -27,6 +30,7 @@ Slot Core::Impl::make_copy(Slot array, std::int64_t block, std::uint16_t device,
   ++state.live_copies;
   devices[device].index[copy_key(array, block)] = slot;
   count_uses(slot);
+  if (of_task && state.makers.size() == 1 && ops[state.makers[0]].cancelled == kNone) return slot;
 
   const Slot made_by = maker(array, block);
   if (made_by == kNone || owner == DeviceId{}) {
@@ -73,18 +77,25 @@ void Core::Impl::add_uses(Slot slot, User user, bool here, bool elsewhere) {
   const OpState& op = ops[user.op];
   Copy& copy = copies[slot];
   const DeviceId self = devices[copy.device].spec.id;
-  op.entry->geometry->users(user.operand, copy.block, users_out);
   bool mine = false;
-  for (std::size_t i = 0; i < users_out.size(); ++i) {
-    op.entry->placement.shares(users_out[i].points, shares_out);
-    for (const ir::Placement::Share& share : shares_out) {
-      if (share.device == self) {
-        if (!here) continue;
-        mine = true;
-        add_use(slot, user.op, self, share.points * users_out[i].steps_each);
-      } else if (copy.kind == CopyKind::kProduced && elsewhere) {
-        add_use(slot, user.op, share.device, 1);
-      }
+  const auto claim = [&](DeviceId device, std::int64_t reads) {
+    if (device == self) {
+      if (!here) return;
+      mine = true;
+      add_use(slot, user.op, self, reads);
+    } else if (copy.kind == CopyKind::kProduced && elsewhere) {
+      add_use(slot, user.op, device, 1);
+    }
+  };
+  if (op.entry->table) {
+    for (const TaskTable::Use& use : op.entry->table->uses(user.operand, copy.block))
+      claim(use.device, use.reads);
+  } else {
+    op.entry->geometry->users(user.operand, copy.block, users_out);
+    for (std::size_t i = 0; i < users_out.size(); ++i) {
+      op.entry->placement.shares(users_out[i].points, shares_out);
+      for (const ir::Placement::Share& share : shares_out)
+        claim(share.device, share.points * users_out[i].steps_each);
     }
   }
   if (mine && copy.kind == CopyKind::kReplica) send_done(copy, user.op);

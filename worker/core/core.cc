@@ -78,6 +78,12 @@ int Core::Impl::local(DeviceId id) const {
   return -1;
 }
 
+std::vector<DeviceId> Core::Impl::local_ids() const {
+  std::vector<DeviceId> ids;
+  for (const DeviceState& device : devices) ids.push_back(device.spec.id);
+  return ids;
+}
+
 Slot Core::Impl::outcome(msg::Outcome why) {
   if (!outcomes.empty() && outcomes.back() == why) return static_cast<Slot>(outcomes.size() - 1);
   outcomes.push_back(std::move(why));

@@ -5,6 +5,22 @@
 
 namespace tilewise::worker {
 
+namespace {
+
+// Of an array's blocks, if they are all alike; else 0.
+std::int64_t bytes_of_each(const ir::Grid& grid, std::size_t element_bytes) {
+  auto bytes = static_cast<std::int64_t>(element_bytes);
+  for (const ir::DimGrid& dim : grid.dims()) {
+    if (!dim.is_uniform() || dim.count() == 0 || dim.size(0) != dim.block() ||
+        dim.size(dim.count() - 1) != dim.block())
+      return 0;
+    bytes *= dim.block();
+  }
+  return bytes;
+}
+
+}  // namespace
+
 void Core::Impl::on_log(msg::Log& log) {
   if (log.term < options.term) {  // an older scheduler commands nobody
     ++counts.stale;
@@ -201,6 +217,8 @@ Result<Slot> Core::Impl::entry_of(msg::PlannedOp& planned) {
   entry.family = family(entry.op);
   if (const ir::Geometry& g = *entry.geometry; g.point_count() > 0)
     entry.model_ns = static_cast<std::int64_t>(ir::model_step_ns(g, g.point(0)));
+  if (options.task_tables && entry.op.kind != ir::OpKind::kProvide)
+    entry.table = tables.of(entry, local_ids());
   return slot;
 }
 
@@ -271,6 +289,7 @@ Slot Core::Impl::place_op(Slot shared, OpId id, GraphId graph, std::uint64_t shi
     state.element_bytes = ir::size_of(spec.dtype);
     state.grid = spec.grid;
     state.counts = spec.grid.counts();
+    state.block_bytes = bytes_of_each(spec.grid, state.element_bytes);
     op.outputs.push_back(it->second);
   }
   return slot;

@@ -338,4 +338,57 @@ void Core::Impl::check_stuck() {
   }
 }
 
+// If this step is the only thing that still needs an input of the same size, the output takes its memory (D5). Only
+// for maps that read it element by element, in place.
+bool Core::Impl::donate(Slot t, const std::vector<Slot>& in, std::span<const BlockRead> read) {
+  Task& task = tasks[t];
+  const OpEntry& entry = *ops[task.op].entry;
+  if (entry.op.kind != ir::OpKind::kMap || task.steps != 1 || entry.op.outputs.size() != 1) return false;
+  Copy& output = copies[task.outputs[0]];
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    Copy& copy = copies[in[i]];
+    const ir::Operand& operand = entry.op.operands[read[i].operand];
+    const ArrayState& source = arrays[copy.array];
+    if (!copy.has_memory || copy.bytes != output.bytes || copy.bytes == 0 || source.held) continue;
+    if (source.pinned != 0 || copy.writing || copy.kept) continue;
+    if (source.dtype != entry.op.outputs[0].dtype || !operand.view.is_identity(source.grid.shape())) continue;
+    if (source.grid != arrays[output.array].grid) continue;
+    const Slot u = copy.uses;
+    if (u == kNone || uses[u].next != kNone || uses[u].left != 1 || uses[u].op != task.op) continue;
+    if (uses[u].device != devices[task.device].spec.id) continue;
+    bool read_elsewhere = false;
+    for (std::size_t s = 0; s < copy.readers.size(); ++s) {
+      read_elsewhere |= s != task.stream && s < devices[task.device].streams.size() &&
+                        copy.readers[s] > devices[task.device].streams[s].completed;
+    }
+    if (read_elsewhere) continue;
+    give_memory(task.outputs[0], lose_memory(in[i]));
+    ++counts.donated;
+    return true;
+  }
+  return false;
+}
+
+// What the task's outputs may take. One that is the last to read as many bytes as it writes leaves more room than it found.
+Claim Core::Impl::claim_of(Slot t, const std::vector<Slot>& in) const {
+  const Task& task = tasks[t];
+  const DeviceState& device = devices[task.device];
+  if (is_lowest(t)) return Claim::kLowest;
+  std::int64_t written = 0, freed = 0;
+  for (std::size_t i = 0; i < ops[task.op].outputs.size(); ++i) written += copies[task.outputs[i]].bytes;
+  if (task.steps != 1 || !owes_reserve(device, written)) return Claim::kOrdinary;
+  for (auto it = in.begin(); it != in.end(); ++it) {
+    const Copy& copy = copies[*it];
+    const ArrayState& source = arrays[copy.array];
+    if (!copy.has_memory || copy.writing || copy.kept || source.held || source.pinned != 0 ||
+        std::find(in.begin(), it, *it) != it)
+      continue;
+    const Use* use = copy.uses == kNone ? nullptr : &uses[copy.uses];
+    const bool last = use != nullptr && use->next == kNone && use->op == task.op &&
+                      use->device == device.spec.id && use->left == std::count(it, in.end(), *it);
+    if (last) freed += copy.bytes;
+  }
+  return freed >= written ? Claim::kReleasing : Claim::kOrdinary;
+}
+
 }  // namespace tilewise::worker

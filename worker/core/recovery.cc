@@ -47,8 +47,13 @@ DeviceId Core::Impl::owner_of(Slot array, std::int64_t block) const {
 // reader decides.
 bool Core::Impl::reads_ahead(User user, std::int64_t block, std::uint16_t d) {
   const OpState& op = ops[user.op];
-  op.entry->geometry->users(user.operand, block, users_out);
   const DeviceId self = devices[d].spec.id;
+  if (op.entry->table) {
+    for (const TaskTable::Use& use : op.entry->table->uses(user.operand, block))
+      if (use.device == self) return use.ahead >= op.shares[d].next;
+    return false;
+  }
+  op.entry->geometry->users(user.operand, block, users_out);
   for (const auto& users : users_out) {
     const auto first = op.entry->placement.first_owned(self, users.points);
     if (first && op.entry->placement.ordinal(self, *first) >= op.shares[d].next) return true;

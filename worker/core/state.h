@@ -17,7 +17,7 @@
 //     pinned arrays stay.
 //   * A waiting task hangs on exactly one unready copy; a ready one is in its queue's ready list exactly once.
 #pragma once
-#include "pool.h"
+#include "shared.h"
 
 #include <tilewise/base/check.h>
 #include <tilewise/base/digest.h>
@@ -117,6 +117,7 @@ struct ArrayState {
   int output = 0;
   ir::DType dtype = ir::DType::kFloat64;
   std::size_t element_bytes = 0;
+  std::int64_t block_bytes = 0;  // of each; 0: they differ
   ir::Grid grid;
   ir::Shape counts;
   boost::container::small_vector<User, 2> users;
@@ -138,7 +139,7 @@ struct ShareState {  // an op's share on one local device
 };
 
 struct OpState {
-  const OpEntry* entry = nullptr;  // entries[shared]
+  const SharedEntry* entry = nullptr;  // entries[shared]
   Slot shared = kNone;
   OpRun run;
   boost::container::small_vector<Slot, 4> operands;      // arrays; kNone: forgotten, and read to the end
@@ -157,27 +158,6 @@ struct OpState {
   bool keeps() const { return entry->op.kind == ir::OpKind::kKeep; }
   bool runs() const { return entry->op.kind != ir::OpKind::kFetch && entry->op.kind != ir::OpKind::kProvide; }
 };
-
-// Shared by the ops of a plan and of its replays.
-struct SharedEntry : OpEntry {
-  std::int64_t users = 0;  // ops and kept plans
-};
-
-// A plan that the scheduler may name again (msg::Replay).
-struct KeptPlan {
-  struct KeptOp {
-    Slot shared = kNone;  // its entry
-    OpId id;
-    boost::container::small_vector<std::int32_t, 4>
-        inputs;  // by operand: place in Replay::inputs, or -1: made by the plan
-  };
-  std::vector<KeptOp> ops;
-  std::vector<std::uint64_t> holds;
-  std::uint64_t first_array = 0;
-  std::vector<ir::SourceArray> inputs;
-};
-
-constexpr std::size_t kMaxKeptPlans = 1024;  // the scheduler keeps fewer, and says which go
 
 // What ops of one plan have in common.
 struct Standing {
@@ -368,6 +348,7 @@ struct Core::Impl {
   msg::PeerBatch& batch_to(DeviceId device);
   Slot outcome(msg::Outcome why);
   int local(DeviceId id) const;  // position of a local device, or -1
+  std::vector<DeviceId> local_ids() const;
 
   // The log (log.cc)
   void on_log(msg::Log& log);
@@ -429,7 +410,7 @@ struct Core::Impl {
 
   // Copies and uses (copies.cc)
   Slot find_copy(Slot array, std::int64_t block, std::uint16_t device) const;
-  Slot make_copy(Slot array, std::int64_t block, std::uint16_t device, DeviceId owner);
+  Slot make_copy(Slot array, std::int64_t block, std::uint16_t device, DeviceId owner, bool of_task = false);
   void count_uses(Slot copy);
   void add_uses(Slot copy, User user, bool here = true, bool elsewhere = true);
   void add_use(Slot copy, Slot op, DeviceId device, std::int64_t reads);
@@ -462,7 +443,7 @@ struct Core::Impl {
   bool awaited_elsewhere(const Task& task) const;
   void make_ready(Slot task, std::int64_t bytes);
   void next_op(std::uint16_t device, Queue& queue);
-  bool all_here(Slot op, std::uint16_t device, const ir::Index& point, std::int64_t& bytes);
+  bool all_here(Slot op, std::uint16_t device, std::int64_t& bytes);
   void usable(Slot copy);
   void leave_eager(Slot task);
   void advance(std::uint16_t device);
@@ -471,7 +452,8 @@ struct Core::Impl {
   enum class Launched { kYes, kWaiting, kBlocked, kFinished };
   Launched launch_steps(Slot task);
   void enqueue_step(Slot task, const std::vector<Slot>& inputs, Launch& launch);
-  bool donate(Slot task, const std::vector<Slot>& inputs);
+  std::span<const BlockRead> reads_of(const OpState& op, const Task& task, std::int64_t step);
+  bool donate(Slot task, const std::vector<Slot>& inputs, std::span<const BlockRead> reads);
   Claim claim_of(Slot task, const std::vector<Slot>& inputs) const;
   void run_failed(Slot task);
   void finish_task(Slot task);
@@ -611,6 +593,7 @@ struct Core::Impl {
   std::vector<DeviceState> devices;
   Pool<SharedEntry> entries;
   ir::GeometryCache geometries;
+  TaskTables tables;
   static constexpr std::size_t kSharedPlacements = 16;
   std::vector<ir::Placement> placements;  // of the last ops, each once
   Pool<OpState> ops;
@@ -683,6 +666,7 @@ struct Core::Impl {
 
   // Scratch, reused.
   std::vector<ir::Read> reads;
+  std::vector<BlockRead> block_reads;
   std::vector<Slot> inputs;
   std::vector<Slot> replay_inputs;
   std::vector<ir::Geometry::Users> users_out;

@@ -151,18 +151,26 @@ void Core::Impl::usable(Slot c) {
   }
 }
 
-// `bytes`: of the largest block that the task reads.
-bool Core::Impl::all_here(Slot slot, std::uint16_t d, const ir::Index& point, std::int64_t& bytes) {
+// What the op's next task reads. `bytes`: of the largest block of that.
+bool Core::Impl::all_here(Slot slot, std::uint16_t d, std::int64_t& bytes) {
   const OpState& op = ops[slot];
+  const auto here = [&](const auto& read) {
+    const Slot c = find_copy(op.operands[read.operand], read.block, d);
+    if (c == kNone || (copies[c].state != CopyState::kEnqueued && copies[c].state != CopyState::kSealed))
+      return false;
+    bytes = std::max(bytes, copies[c].bytes);
+    return true;
+  };
+  const std::int64_t next = op.shares[d].next;
+  if (const TaskTable* table = op.entry->table.get()) {
+    const auto listed = table->reads(d, next);
+    return std::all_of(listed.begin(), listed.end(), here);
+  }
   const ir::Geometry& geometry = *op.entry->geometry;
+  const ir::Index point = op.entry->placement.nth(devices[d].spec.id, next);
   for (std::int64_t s = geometry.steps(point); s-- > 0;) {  // the last is made last, as a rule
     geometry.reads(point, s, reads);
-    for (const ir::Read& read : reads) {
-      const Slot c = find_copy(op.operands[read.operand], read.block, d);
-      if (c == kNone || (copies[c].state != CopyState::kEnqueued && copies[c].state != CopyState::kSealed))
-        return false;
-      bytes = std::max(bytes, copies[c].bytes);
-    }
+    if (!std::all_of(reads.begin(), reads.end(), here)) return false;
   }
   return true;
 }
@@ -173,7 +181,6 @@ bool Core::Impl::expand_eager(std::uint16_t d, Slot q) {
     const Slot slot = queue.usable.back();
     std::int64_t bytes = 0;
     ShareState& share = ops[slot].shares[d];
-    const OpEntry& entry = *ops[slot].entry;
     // The front op's own tasks come in order anyway: but while its predecessors fill the window, they may pass it.
     const bool front = !queue.ops.empty() && queue.ops.front() == slot;
     const bool open = ops[slot].cancelled == kNone && share.next < share.owned && !queue.ops.empty() &&
@@ -181,7 +188,7 @@ bool Core::Impl::expand_eager(std::uint16_t d, Slot q) {
                                    queue.order.size() < static_cast<std::size_t>(options.window) * 16
                              : queue.eager.size() < static_cast<std::size_t>(options.window)) &&
                       queue.weight < kMaxWeight;
-    if (!open || !all_here(slot, d, entry.placement.nth(devices[d].spec.id, share.next), bytes)) {
+    if (!open || !all_here(slot, d, bytes)) {
       share.usable = false;
       queue.usable.pop_back();
       continue;
@@ -204,33 +211,47 @@ bool Core::Impl::expand_eager(std::uint16_t d, Slot q) {
   return false;
 }
 
+// What a step of the task reads, until the next call.
+std::span<const BlockRead> Core::Impl::reads_of(const OpState& op, const Task& task, std::int64_t step) {
+  if (op.entry->table) return op.entry->table->reads(task.device, task.ordinal);
+  const ir::Geometry& geometry = *op.entry->geometry;
+  geometry.reads(geometry.point(task.point), step, reads);
+  block_reads.clear();
+  for (const ir::Read& read : reads) block_reads.push_back({read.operand, read.block});
+  return block_reads;
+}
+
 // The next task of the op's share here, with its records. `missing`: an input of its first step that is not here yet.
 Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot, Slot& missing) {
   Queue& queue = queues[q];
   OpState& op = ops[op_slot];
-  const OpEntry& entry = *op.entry;
+  const SharedEntry& entry = *op.entry;
   const DeviceId self = devices[d].spec.id;
-  const ir::Index point = entry.placement.nth(self, op.shares[d].next);
-
   const Slot t = tasks.add();
   Task& task = tasks[t];
   task.op = op_slot;
   task.queue = q;
   task.device = d;
-  task.point = ir::ravel(point, entry.geometry->counts());
-  task.steps = entry.geometry->steps(point);
+  task.ordinal = op.shares[d].next;
+  if (entry.table) {
+    task.point = entry.table->point(d, task.ordinal);
+  } else {
+    const ir::Index point = entry.placement.nth(self, task.ordinal);
+    task.point = ir::ravel(point, entry.geometry->counts());
+    task.steps = entry.geometry->steps(point);
+  }
   task.outputs.fill(kNone);
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     Slot c = find_copy(op.outputs[i], task.point, d);
-    if (c == kNone) c = make_copy(op.outputs[i], task.point, d, self);
+    if (c == kNone) c = make_copy(op.outputs[i], task.point, d, self, !op.done);
     copies[c].producer_task = t;
     task.outputs[i] = c;
   }
   // Records for every input of every step, so that peers hear early; memory is granted later.
   for (std::int64_t s = 0; s < task.steps; ++s) {
-    entry.geometry->reads(point, s, reads);
-    task.weight += static_cast<std::int64_t>(reads.size());
-    for (const ir::Read& read : reads) {
+    const auto read_here = reads_of(op, task, s);
+    task.weight += static_cast<std::int64_t>(read_here.size());
+    for (const BlockRead& read : read_here) {
       const Slot array = op.operands[read.operand];
       Slot c = find_copy(array, read.block, d);
       if (c == kNone) {
@@ -244,7 +265,7 @@ Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot, Slot& missin
         missing = c;
     }
   }
-  task.ordinal = op.shares[d].next++;
+  ++op.shares[d].next;
   ++op.live_tasks;
   ++queue.live;
   queue.weight += task.weight;
@@ -348,12 +369,10 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
     return Launched::kFinished;
   }
   OpState& op = ops[task.op];
-  const ir::Geometry& geometry = *op.entry->geometry;
-  const ir::Index point = geometry.point(task.point);
   while (task.next < task.steps) {
-    geometry.reads(point, task.next, reads);
+    const std::span<const BlockRead> read_here = reads_of(op, task, task.next);
     inputs.clear();
-    for (const ir::Read& read : reads) {
+    for (const BlockRead& read : read_here) {
       const Slot c = find_copy(op.operands[read.operand], read.block, task.device);
       TW_CHECK(c != kNone, "an input of a live task has no record");
       Copy& copy = copies[c];
@@ -388,7 +407,7 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
     if (!task.admitted) {
       task.stream = static_cast<std::uint8_t>(room);
       alloc::Fence wait_for;
-      if (!donate(t, inputs)) {
+      if (!donate(t, inputs, read_here)) {
         const Claim claim = claim_of(t, inputs);
         for (std::size_t i = 0; i < op.outputs.size(); ++i) {
           Copy& output = copies[task.outputs[i]];
@@ -417,59 +436,6 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
     enqueue_step(t, inputs, launch);
   }
   return Launched::kFinished;
-}
-
-// If this step is the only thing that still needs an input of the same size, the output takes its memory (D5). Only
-// for maps that read it element by element, in place.
-bool Core::Impl::donate(Slot t, const std::vector<Slot>& in) {
-  Task& task = tasks[t];
-  const OpEntry& entry = *ops[task.op].entry;
-  if (entry.op.kind != ir::OpKind::kMap || task.steps != 1 || entry.op.outputs.size() != 1) return false;
-  Copy& output = copies[task.outputs[0]];
-  for (std::size_t i = 0; i < in.size(); ++i) {
-    Copy& copy = copies[in[i]];
-    const ir::Operand& operand = entry.op.operands[reads[i].operand];
-    const ArrayState& source = arrays[copy.array];
-    if (!copy.has_memory || copy.bytes != output.bytes || copy.bytes == 0 || source.held) continue;
-    if (source.pinned != 0 || copy.writing || copy.kept) continue;
-    if (source.dtype != entry.op.outputs[0].dtype || !operand.view.is_identity(source.grid.shape())) continue;
-    if (source.grid != arrays[output.array].grid) continue;
-    const Slot u = copy.uses;
-    if (u == kNone || uses[u].next != kNone || uses[u].left != 1 || uses[u].op != task.op) continue;
-    if (uses[u].device != devices[task.device].spec.id) continue;
-    bool read_elsewhere = false;
-    for (std::size_t s = 0; s < copy.readers.size(); ++s) {
-      read_elsewhere |= s != task.stream && s < devices[task.device].streams.size() &&
-                        copy.readers[s] > devices[task.device].streams[s].completed;
-    }
-    if (read_elsewhere) continue;
-    give_memory(task.outputs[0], lose_memory(in[i]));
-    ++counts.donated;
-    return true;
-  }
-  return false;
-}
-
-// What the task's outputs may take. One that is the last to read as many bytes as it writes leaves more room than it found.
-Claim Core::Impl::claim_of(Slot t, const std::vector<Slot>& in) const {
-  const Task& task = tasks[t];
-  const DeviceState& device = devices[task.device];
-  if (is_lowest(t)) return Claim::kLowest;
-  std::int64_t written = 0, freed = 0;
-  for (std::size_t i = 0; i < ops[task.op].outputs.size(); ++i) written += copies[task.outputs[i]].bytes;
-  if (task.steps != 1 || !owes_reserve(device, written)) return Claim::kOrdinary;
-  for (auto it = in.begin(); it != in.end(); ++it) {
-    const Copy& copy = copies[*it];
-    const ArrayState& source = arrays[copy.array];
-    if (!copy.has_memory || copy.writing || copy.kept || source.held || source.pinned != 0 ||
-        std::find(in.begin(), it, *it) != it)
-      continue;
-    const Use* use = copy.uses == kNone ? nullptr : &uses[copy.uses];
-    const bool last = use != nullptr && use->next == kNone && use->op == task.op &&
-                      use->device == device.spec.id && use->left == std::count(it, in.end(), *it);
-    if (last) freed += copy.bytes;
-  }
-  return freed >= written ? Claim::kReleasing : Claim::kOrdinary;
 }
 
 void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launch) {
@@ -539,12 +505,10 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
 void Core::Impl::run_failed(Slot t) {
   Task& task = tasks[t];
   OpState& op = ops[task.op];
-  const ir::Index point = op.entry->geometry->point(task.point);
   for (; task.next < task.steps; ++task.next) {
     if (op.cancelled != kNone) continue;  // cancel_op has dropped the claims
-    op.entry->geometry->reads(point, task.next, reads);
-    const std::vector<ir::Read> skipped = reads;
-    for (const ir::Read& read : skipped) {
+    const auto read_here = reads_of(op, task, task.next);
+    for (const BlockRead& read : std::vector<BlockRead>(read_here.begin(), read_here.end())) {
       const Slot c = find_copy(op.operands[read.operand], read.block, task.device);
       if (c != kNone) discharge_read(c, task.op);
     }

@@ -401,14 +401,15 @@ bool Runtime::run_here() {
     const Launch& launch = here_.front();
     Local& local = *locals_[launch.device];
     resolve(launch, step_);
-    build_call(step_, reads_, call_);
+    kernels::KernelCall& call = calls_here_.build(step_);
     const StepSink sink = this->sink(local, launch);
-    const auto work = [&] { return run_on_host(*local.kernels, call_, step_, sink); };
+    TimeNs ended = 0;
+    const auto work = [&] { return run_on_host(*local.kernels, call, step_, sink, &ended); };
     if (!local.device->compute_stream(launch.stream).run_now(work)) return ran;
     ran = true;
     const bool awaited = launch.awaited;
     here_.pop_front();
-    if (awaited || monotonic_now() >= until) break;
+    if (awaited || ended >= until) break;
   }
   return ran;
 }

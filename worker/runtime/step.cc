@@ -55,7 +55,7 @@ void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels:
 }
 
 Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call, const ResolvedStep& step,
-                   const StepSink& sink) {
+                   const StepSink& sink, TimeNs* ended) {
   thread_local std::vector<std::byte> scratch;
   call.scratch = nullptr;
   if (const std::int64_t bytes = kernels.scratch_bytes(*call.op); bytes > 0) {
@@ -70,6 +70,7 @@ Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call,
   Status done = kernels.run(call);
   if (sink.slot != nullptr) sink.slot->end();
   const TimeNs end = monotonic_now();
+  if (ended != nullptr) *ended = end;
   sink.meter->add(op.model_ns, end - start);
   sink.busy_ns->fetch_add(end - start, std::memory_order_relaxed);
   if (step.run.busy_ns != nullptr)

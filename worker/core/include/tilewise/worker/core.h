@@ -39,7 +39,8 @@ struct Options {
   std::int32_t releases_a_step = 2048;  // copies of released arrays looked at before other work has its turn
   TimeNs stuck_ns = 5 * kSecond;        // blocked this long with nothing moving: report stuck
   bool map_peers = true;                // false: never read a peer's memory in place, always copy
-  std::int64_t spill_bytes = 0;         // bound of what all devices together may have on disk; 0: no disk
+  bool task_tables = true;       // false: what tasks read is worked out each time; nothing else differs
+  std::int64_t spill_bytes = 0;  // bound of what all devices together may have on disk; 0: no disk
 };
 
 // Where bytes are: a slab of a device of this worker or, mapped, of another.

@@ -5,6 +5,7 @@
 #include <tilewise/kernels/kernels.h>
 #include <tilewise/kernels/plugin.h>
 #include <tilewise/store/spill_file.h>
+#include <tilewise/worker/call_cache.h>
 #include <tilewise/worker/core.h>
 #include <tilewise/worker/data_service.h>
 #include <tilewise/worker/step.h>
@@ -98,8 +99,8 @@ class Runtime {
   std::vector<Event> events_;
   Actions actions_;
   std::deque<Launch> here_;      // steps for this thread, in order: run in the next turn
-  std::vector<ir::Read> reads_;  // scratch, as are the next two
-  kernels::KernelCall call_;
+  CallCache calls_here_;         // of those
+  std::vector<ir::Read> reads_;  // scratch, as is the next
   ResolvedStep step_;
   TimeNs now_ = 0;
   bool leaves_ = false;  // the core has said so

@@ -32,8 +32,8 @@ struct StepSink {
 // Fills `call`. Thread-safe; `reads` is scratch.
 void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels::KernelCall& call);
 
-// Runs a step whose call is built, on this thread, with scratch that the thread keeps. Thread-safe.
+// Runs a step whose call is built, on this thread, with scratch that the thread keeps. `ended`: when, if given. Thread-safe.
 Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call, const ResolvedStep& step,
-                   const StepSink& sink);
+                   const StepSink& sink, TimeNs* ended = nullptr);
 
 }  // namespace tilewise::worker
