@@ -77,13 +77,19 @@ void Core::Impl::add_uses(Slot slot, User user, bool here, bool elsewhere) {
   const OpState& op = ops[user.op];
   Copy& copy = copies[slot];
   const DeviceId self = devices[copy.device].spec.id;
+  // One that was made here may have been let go of by all, so that it is made again elsewhere, while a client still reads it:
+  // whoever reads it from now on turns to the new owner, and would never tell us Done.
+  const auto& makers = arrays[copy.array].makers;
+  const bool again = makers.size() > 1 || (!makers.empty() && ops[makers[0]].version != 0);
+  elsewhere =
+      elsewhere && copy.kind == CopyKind::kProduced && (!again || owner_of(copy.array, copy.block) == self);
   bool mine = false;
   const auto claim = [&](DeviceId device, std::int64_t reads) {
     if (device == self) {
       if (!here) return;
       mine = true;
       add_use(slot, user.op, self, reads);
-    } else if (copy.kind == CopyKind::kProduced && elsewhere) {
+    } else if (elsewhere) {
       add_use(slot, user.op, device, 1);
     }
   };
