@@ -97,8 +97,11 @@ Sample sample(const Cluster& cluster, const Array& start, const Case& c, std::in
               std::int64_t iterations, int repeats) {
   const double tasks = static_cast<double>(rows * c.width);
   std::vector<double> granularities, efficiencies, cpu_us(cluster.size() + 1, 0.0);
+  const bool fresh = std::getenv("BENCH_FRESH") != nullptr;  // each a program of its own
   for (int i = c.replayed ? -kUntilReplayed : 0; i < repeats; ++i) {
-    Array last = record(start, c, rows, iterations);
+    Case other = c;
+    if (fresh && c.pattern != Pattern::kNearest && c.pattern != Pattern::kSpread) other.radix = i;
+    Array last = record(start, other, rows, iterations);
     if (i < 0) {
       last.persist().wait();
       continue;
@@ -163,6 +166,8 @@ void bench_task_bench(const Settings& settings, Report& report) {
                {{Pattern::kStencil1d, 0, 8, true}, 6}};
   std::map<std::string, double> of_width_8;
   for (const auto& [c, target] : cases) {
+    const char* wanted = std::getenv("BENCH_CASES");
+    if (wanted != nullptr && name_of(c).find(wanted) == std::string::npos) continue;
     Array start = session.zeros({2 * c.width}, {.dtype = DType::kInt64, .block = {2}});
     start.persist().wait();
     if (const char* only = std::getenv("BENCH_EMPTY")) {  // to look at with a profiler
@@ -185,6 +190,7 @@ void bench_task_bench(const Settings& settings, Report& report) {
     else
       report.note(figure.metric + ": " + std::to_string(metg) + " us");
   }
+  if (std::getenv("BENCH_CASES") != nullptr) return;
   beside_dask(of_width_8, settings.quick, report);
 }
 
