@@ -4,6 +4,10 @@
 
 namespace tilewise::msg {
 
+SharedOps share(std::vector<ir::Op> ops) {
+  return std::make_shared<const std::vector<ir::Op>>(std::move(ops));
+}
+
 std::size_t kept_bytes(const ir::Op& op) {
   std::size_t bytes = 1024 + op.operands.size() * 256 + op.outputs.size() * 512 + op.label.size() +
                       op.hint.devices.size() * sizeof(DeviceId);

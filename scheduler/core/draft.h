@@ -16,8 +16,8 @@ struct Draft {
   std::uint64_t own = 0;                                            // outputs: ids are given in a row
   std::uint64_t first_number =
       0;  // of a program that is kept: numbers are in a row too, and not listed above
-  std::shared_ptr<const SessionProgram> kept;
-  std::vector<std::uint64_t> fetched;  // session numbers of the operands of kFetch, in order
+  const SessionProgram* kept = nullptr;  // its session's
+  std::vector<std::uint64_t> fetched;    // session numbers of the operands of kFetch, in order
   std::vector<std::pair<std::uint64_t, ArrayId>> provided;
   std::vector<std::pair<ArrayId, std::uint32_t>> copies;  // arrays that several workers are to have
   std::optional<ir::Placement> given;                     // of its one kProvide: where its pieces are
@@ -41,17 +41,17 @@ struct Draft {
 Result<Draft> translate(const State& s, const Session& session, msg::Submit& submit);
 // The same for a program that the session keeps, where there is nothing to object to and no ops need be looked at; else none.
 std::optional<Draft> translate_kept(const State& s, const Session& session, const msg::Submit& submit,
-                                    const std::shared_ptr<const SessionProgram>& kept);
+                                    const SessionProgram* kept);
 
 // submit.cc: of all outputs together; cut off at 1e18, so that sums of loads do not overflow.
 std::int64_t output_bytes(const ir::Op& op);
 
 // submit.cc: all of it: translated, rewritten, placed. `kept`: what the session keeps of these ops, or of which there are none in
 // `submit`. `dump`: keep the graph after each pass as text.
-Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit,
-                      const std::shared_ptr<const SessionProgram>& kept, bool dump);
-// submit.cc: which program it names, if it names one, or which one it wants kept.
-Result<std::shared_ptr<const SessionProgram>> program_of(const Session& session, const msg::Submit& submit);
+Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit, const SessionProgram* kept,
+                      bool dump);
+// submit.cc: which program it names; null: none.
+Result<const SessionProgram*> program_of(const Session& session, const msg::Submit& submit);
 
 // submit.cc, shared by all that become graphs.
 Status room_for_a_graph(const State& s);

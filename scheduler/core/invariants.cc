@@ -76,7 +76,7 @@ void check_sessions(const State& s) {
                "running graphs run");
     }
     for (const KeptProgram& kept : session.programs) {
-      TW_CHECK((kept.request != 0) == (kept.program != nullptr),
+      TW_CHECK((kept.request != 0) == (kept.program.ops != nullptr),
                "a program is kept by the request that brought it");
       TW_CHECK(kept.request <= session.highest_request && (session.alive || kept.request == 0),
                "a session keeps what it has sent");
@@ -318,7 +318,7 @@ void mix(Digest& d, const Session& session) {
   for (const GraphId id : session.running) d.mix(id.value);
   for (const KeptProgram& kept : session.programs) {
     d.mix(kept.request);
-    if (kept.program) d.mix(kept.program->digest.value());
+    if (kept.request != 0) d.mix(kept.program.digest.value());
   }
   for (const Answer& answer : session.answers) {
     d.mix(answer.request), d.mix(answer.graph.value), d.mix(answer.done), d.mix(answer.due);

@@ -87,19 +87,19 @@ std::size_t bytes_of(const std::vector<ir::Op>& ops) {
 
 }  // namespace
 
-std::shared_ptr<const SessionProgram> SessionProgram::of(msg::Program program, DeviceId endpoint) {
+SessionProgram SessionProgram::of(msg::Program program, DeviceId endpoint) {
   static_assert(kExternal == msg::kInputPlace, "programs of sessions are compared with those of plans");
-  auto made = std::make_shared<SessionProgram>();
-  made->outputs = program.outputs, made->inputs = program.inputs;
+  SessionProgram made;
+  made.outputs = program.outputs, made.inputs = program.inputs;
   for (ir::Op& op : program.ops) {
     const bool fetch = op.kind == ir::OpKind::kFetch, provide = op.kind == ir::OpKind::kProvide;
     if (fetch || provide) op.attrs = ir::FetchAttrs{endpoint};
-    if (fetch && op.operands.size() == 1) made->fetched.push_back(op.operands[0].array);
+    if (fetch && op.operands.size() == 1) made.fetched.push_back(op.operands[0].array);
     for (const ir::OutputSpec& output : op.outputs)
-      if (provide) made->provided.push_back(output.array);
-    made->digest.mix(ir::digest(op, true));
+      if (provide) made.provided.push_back(output.array);
+    made.digest.mix(ir::digest(op, true));
   }
-  made->ops = std::make_shared<const std::vector<ir::Op>>(std::move(program.ops));
+  made.ops = msg::share(std::move(program.ops));
   return made;
 }
 
@@ -159,7 +159,7 @@ bool PlanCache::replay(const State& s, Draft& draft, bool dump) const {
     return true;
   }
   if (comes_again(program.digest) && ops.size() <= kMaxOps / 4)
-    program.ops = draft.kept && *draft.kept->ops == ops ? draft.kept->ops : std::make_shared<const Ops>(ops);
+    program.ops = draft.kept && *draft.kept->ops == ops ? draft.kept->ops : msg::share(ops);
   rename(ops, [&](std::uint64_t place) { return id_of(program, place); });
   return false;
 }

@@ -21,7 +21,6 @@
 #include <tilewise/plan/plan.h>
 
 #include <deque>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -34,12 +33,12 @@ struct State;
 
 // A program that a session keeps, and what follows from it alone. Fetches and provisions name the session's endpoint.
 struct SessionProgram {
-  std::shared_ptr<const std::vector<ir::Op>> ops;  // by place, as msg::Program has them
+  msg::SharedOps ops;  // by place, as msg::Program has them
   std::uint64_t outputs = 0, inputs = 0;
   Digest digest;                        // of the ops
   std::vector<std::uint64_t> fetched;   // operands of kFetch, by place
   std::vector<std::uint64_t> provided;  // outputs of kProvide, by place
-  static std::shared_ptr<const SessionProgram> of(msg::Program program, DeviceId endpoint);
+  static SessionProgram of(msg::Program program, DeviceId endpoint);
 };
 
 // What a draft knows of its program between planning and its acceptance.
@@ -47,8 +46,8 @@ struct Program {
   std::uint64_t digest = 0;
   std::uint64_t first =
       0;  // the first ArrayId that the draft could give; those up to its next_array are its own
-  std::vector<std::uint64_t> externals;            // ArrayIds, in the order of first mention
-  std::shared_ptr<const std::vector<ir::Op>> ops;  // by place, where the program is to be kept
+  std::vector<std::uint64_t> externals;  // ArrayIds, in the order of first mention
+  msg::SharedOps ops;                    // by place, where the program is to be kept
   bool replayed = false;
   std::optional<std::size_t> plan;  // which, if it was, or is kept now
 };
@@ -90,7 +89,7 @@ class PlanCache {
  private:
   struct Plan {
     std::uint64_t digest = 0;
-    std::shared_ptr<const std::vector<ir::Op>> program;
+    msg::SharedOps program;
     std::vector<std::uint64_t> holds;
     std::vector<ir::SourceArray> sources;  // of the externals, and where they are
     std::vector<ir::Placement> inputs;

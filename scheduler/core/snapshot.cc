@@ -218,8 +218,8 @@ template <class A> void fields(A& a, KeptProgram& x) {
   msg::Program program;
   msg::Message m;
   if (a.writing()) {
-    program = {{}, x.program->outputs, x.program->inputs};
-    m = msg::Submit{.ops = *x.program->ops};
+    program = {{}, x.program.outputs, x.program.inputs};
+    m = msg::Submit{.ops = *x.program.ops};
   }
   a(program.outputs, program.inputs);
   a.message(m);
@@ -234,8 +234,8 @@ template <class A> void fields(A& a, Session& x) {
   a(x.id, x.peer, x.device, x.alive, x.highest_request, x.answers, x.arrays, x.running, x.programs);
   if (a.writing()) return;
   for (KeptProgram& kept : x.programs) {  // their endpoint is the session's
-    if (kept.program == nullptr) continue;
-    msg::Program program{*kept.program->ops, kept.program->outputs, kept.program->inputs};
+    if (kept.request == 0) continue;
+    msg::Program program{*kept.program.ops, kept.program.outputs, kept.program.inputs};
     kept.program = SessionProgram::of(std::move(program), x.device);
   }
 }

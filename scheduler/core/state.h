@@ -82,7 +82,7 @@ struct Answer {
 // What a session has us keep, to name it in later submissions.
 struct KeptProgram {
   std::uint64_t request = 0;  // that brought it; 0: none
-  std::shared_ptr<const SessionProgram> program;
+  SessionProgram program;
 };
 
 struct Session {

@@ -222,24 +222,32 @@ void check_replay(const State& s, plan::Graph graph, const Draft& draft) {
 
 }  // namespace
 
-Result<std::shared_ptr<const SessionProgram>> program_of(const Session& session, const msg::Submit& submit) {
+namespace {
+
+Status keep_program(Session& session, const msg::Submit& submit) {
+  if (submit.keep_as == 0 || submit.program != 0) return {};
+  if (submit.keep_as > msg::kKeptPrograms)
+    return error(Errc::kInvalidArgument, "a program is to be kept in place " +
+                                             std::to_string(submit.keep_as) + " of " +
+                                             std::to_string(msg::kKeptPrograms));
+  TW_ASSIGN(msg::Program program, msg::program_of(submit.ops));
+  session.programs[submit.keep_as - 1] = {submit.request,
+                                          SessionProgram::of(std::move(program), session.device)};
+  return {};
+}
+
+}  // namespace
+
+Result<const SessionProgram*> program_of(const Session& session, const msg::Submit& submit) {
+  if (submit.program == 0) return nullptr;
   const std::string name = "program " + std::to_string(submit.program);
-  if (submit.program == 0 && submit.keep_as == 0) return std::shared_ptr<const SessionProgram>();
-  if (submit.program == 0) {
-    if (submit.keep_as > msg::kKeptPrograms)
-      return error(Errc::kInvalidArgument, "a program is to be kept in place " +
-                                               std::to_string(submit.keep_as) + " of " +
-                                               std::to_string(msg::kKeptPrograms));
-    TW_ASSIGN(msg::Program program, msg::program_of(submit.ops));
-    return SessionProgram::of(std::move(program), session.device);
-  }
   if (!submit.ops.empty() || submit.keep_as != 0)
     return error(Errc::kInvalidArgument, "a request names " + name + " and brings one of its own");
   for (const KeptProgram& kept : session.programs) {
     if (kept.request != submit.program) continue;
-    if (submit.inputs.size() == kept.program->inputs) return kept.program;
+    if (submit.inputs.size() == kept.program.inputs) return &kept.program;
     return error(Errc::kInvalidArgument, std::to_string(submit.inputs.size()) + " inputs for " + name +
-                                             ", which has " + std::to_string(kept.program->inputs));
+                                             ", which has " + std::to_string(kept.program.inputs));
   }
   return error(Errc::kNotFound, name + " is not kept: never sent, refused before it came here, or replaced");
 }
@@ -248,7 +256,7 @@ namespace {
 
 // Planned before, and nothing to object to: no op of it is looked at. None: it takes the way of all others.
 std::optional<Draft> replay_kept(const State& s, const Session& session, const msg::Submit& submit,
-                                 const std::shared_ptr<const SessionProgram>& kept, bool dump) {
+                                 const SessionProgram* kept, bool dump) {
   std::optional<Draft> draft = translate_kept(s, session, submit, kept);
   if (!draft || !s.plans.replay(s, *kept, *draft, dump)) return {};
   if (!s.options.check_replays) return draft;
@@ -259,16 +267,19 @@ std::optional<Draft> replay_kept(const State& s, const Session& session, const m
   TW_CHECK(translated->graph.holds == draft->graph.holds && translated->fetched == draft->fetched &&
                translated->provided == draft->provided && translated->own == draft->own,
            "a kept program was translated otherwise");
-  for (const auto& [array, number] : translated->numbers)
-    TW_CHECK(draft->number_of(array) == number, "a kept program has other numbers");
+  for (const ir::Op& op : translated->graph.ops) {
+    for (const ir::OutputSpec& output : op.outputs)
+      TW_CHECK(draft->number_of(output.array) == translated->number_of(output.array),
+               "a kept program has other numbers");
+  }
   check_replay(s, std::move(translated->graph), *draft);
   return draft;
 }
 
 }  // namespace
 
-Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit,
-                      const std::shared_ptr<const SessionProgram>& kept, bool dump) {
+Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit, const SessionProgram* kept,
+                      bool dump) {
   TW_TRY(room_for_a_graph(s));
   if (submit.program != 0) {
     if (std::optional<Draft> draft = replay_kept(s, session, submit, kept, dump)) {
@@ -343,15 +354,21 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
   if (answered_before(s, client, submit.request)) return;
   Session& session = s.session(client.session);
   Answer& answer = new_answer(session, submit.request);
-  auto kept = program_of(session, submit);
-  if (kept && submit.keep_as != 0) session.programs[submit.keep_as - 1] = {submit.request, *kept};
+  const Status keeps = keep_program(session, submit);
+  const auto named = program_of(session, submit);
+  const SessionProgram* kept = submit.keep_as != 0 && submit.program == 0 && keeps
+                                   ? &session.programs[submit.keep_as - 1].program
+                                   : nullptr;
   PastGraph past;
-  Result<Draft> draft = kept ? Draft{} : Result<Draft>(kept.error());
-  if (kept) {
-    const std::vector<ir::Op>& ops = submit.program != 0 ? *(*kept)->ops : submit.ops;
+  Result<Draft> draft = !keeps  ? Result<Draft>(keeps.error())
+                        : named ? Draft{}
+                                : Result<Draft>(named.error());
+  if (draft) {
+    if (submit.program != 0) kept = *named;
+    const std::vector<ir::Op>& ops = submit.program != 0 ? *kept->ops : submit.ops;
     past.source = source_of(s, ops);
     past.source_count = static_cast<std::uint32_t>(ops.size());
-    draft = prepare(s, session, submit, *kept, false);
+    draft = prepare(s, session, submit, kept, false);
   }
   if (!draft) {
     answer.reply.outcome = outcome_of(draft.error());

@@ -176,7 +176,7 @@ Status check_weight(const msg::Submit& submit) {
 }  // namespace
 
 std::optional<Draft> translate_kept(const State& s, const Session& session, const msg::Submit& submit,
-                                    const std::shared_ptr<const SessionProgram>& kept) {
+                                    const SessionProgram* kept) {
   const std::uint64_t first = submit.first_output;
   if (!check_weight(submit) || !submit.keeps.empty()) return {};
   if (first == 0 || first >= msg::kInputPlace) return {};

@@ -217,8 +217,7 @@ Result<Slot> Core::Impl::entry_of(msg::PlannedOp& planned) {
   entry.family = family(entry.op);
   if (const ir::Geometry& g = *entry.geometry; g.point_count() > 0)
     entry.model_ns = static_cast<std::int64_t>(ir::model_step_ns(g, g.point(0)));
-  if (options.task_tables && entry.op.kind != ir::OpKind::kProvide)
-    entry.table = tables.of(entry, local_ids());
+  if (options.task_tables && entry.op.kind != ir::OpKind::kProvide) tables.give(entry, local_ids());
   return slot;
 }
 
@@ -234,6 +233,7 @@ ir::Placement Core::Impl::shared_placement(ir::Placement placement) {
 
 void Core::Impl::let_go_of_entry(Slot shared) {
   if (--entries[shared].users > 0) return;
+  tables.let_go(entries[shared]);
   entries[shared] = SharedEntry{};
   entries.drop(shared);
 }

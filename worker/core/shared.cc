@@ -4,7 +4,7 @@
 
 namespace tilewise::worker {
 
-std::shared_ptr<const TaskTable> TaskTable::of(const ir::Geometry& geometry, const ir::Placement& placement,
+std::unique_ptr<const TaskTable> TaskTable::of(const ir::Geometry& geometry, const ir::Placement& placement,
                                                const std::vector<ir::SourceArray>& sources,
                                                const std::vector<DeviceId>& local) {
   if (geometry.point_count() == 0 || geometry.point_count() > kMaxPoints) return nullptr;
@@ -16,7 +16,7 @@ std::shared_ptr<const TaskTable> TaskTable::of(const ir::Geometry& geometry, con
   }
   if (blocks > kMaxEntries) return nullptr;
 
-  auto table = std::make_shared<TaskTable>();
+  auto table = std::make_unique<TaskTable>();
   std::vector<ir::Read> reads;
   for (const DeviceId device : local) {
     table->first_row_.push_back(table->rows_.size());
@@ -59,27 +59,35 @@ std::shared_ptr<const TaskTable> TaskTable::of(const ir::Geometry& geometry, con
   return table;
 }
 
-std::shared_ptr<const TaskTable> TaskTables::of(const OpEntry& entry, const std::vector<DeviceId>& local) {
-  if (entry.geometry.use_count() < 2) return nullptr;  // too large for GeometryCache: no other op has it
-  for (Known& known : known_) {
+void TaskTables::give(SharedEntry& entry, const std::vector<DeviceId>& local) {
+  if (entry.geometry.use_count() < 2) return;  // too large for GeometryCache: no other op has it
+  for (std::size_t i = 0; i < known_.size(); ++i) {
+    Known& known = known_[i];
     if (known.geometry != entry.geometry || !(known.placement == entry.placement)) continue;
     if (!std::exchange(known.made, true))
       known.table = TaskTable::of(*entry.geometry, entry.placement, entry.sources, local);
-    return known.table;
+    if (known.table == nullptr) return;
+    ++known.users;
+    entry.table = known.table.get();
+    entry.in_tables = i;
+    return;
   }
-  Known first{entry.geometry, entry.placement, false, nullptr};
+  Known first{entry.geometry, entry.placement, false, nullptr, 0};
   if (known_.size() < kTables) {
     known_.push_back(std::move(first));
-    return nullptr;
+    return;
   }
   for (std::size_t i = 0; i < kTables; ++i) {  // one that no op refers to goes
     Known& known = known_[oldest_];
     oldest_ = (oldest_ + 1) % kTables;
-    if (known.table.use_count() > 1) continue;
+    if (known.users > 0) continue;
     known = std::move(first);
-    break;
+    return;
   }
-  return nullptr;
+}
+
+void TaskTables::let_go(const SharedEntry& entry) {
+  if (entry.table != nullptr) --known_[entry.in_tables].users;
 }
 
 }  // namespace tilewise::worker

@@ -29,7 +29,7 @@ class TaskTable {
   };
 
   // None if there is too much to write out. `local`: this worker's devices.
-  static std::shared_ptr<const TaskTable> of(const ir::Geometry& geometry, const ir::Placement& placement,
+  static std::unique_ptr<const TaskTable> of(const ir::Geometry& geometry, const ir::Placement& placement,
                                              const std::vector<ir::SourceArray>& sources,
                                              const std::vector<DeviceId>& local);
 
@@ -63,11 +63,14 @@ class TaskTable {
   std::vector<std::uint32_t> first_use_;  // by block
 };
 
+struct SharedEntry;
+
 // Those in use. Not thread-safe.
 class TaskTables {
  public:
-  // The table of ops with this geometry and placement, from the second one on; null: none.
-  std::shared_ptr<const TaskTable> of(const OpEntry& entry, const std::vector<DeviceId>& local);
+  // Gives the entry the table of ops with its geometry and placement, from the second one on. let_go() before the entry goes.
+  void give(SharedEntry& entry, const std::vector<DeviceId>& local);
+  void let_go(const SharedEntry& entry);
 
  private:
   static constexpr std::size_t kTables = 64;  // nothing beyond these is kept, whatever entries there are
@@ -75,7 +78,8 @@ class TaskTables {
     ir::SharedGeometry geometry;
     ir::Placement placement;
     bool made = false;
-    std::shared_ptr<const TaskTable> table;
+    std::unique_ptr<const TaskTable> table;
+    std::int64_t users = 0;  // entries
   };
   std::vector<Known> known_;
   std::size_t oldest_ = 0;
@@ -83,8 +87,9 @@ class TaskTables {
 
 // Shared by the ops of a plan and of its replays.
 struct SharedEntry : OpEntry {
-  std::int64_t users = 0;  // ops and kept plans
-  std::shared_ptr<const TaskTable> table;
+  std::int64_t users = 0;            // ops and kept plans
+  const TaskTable* table = nullptr;  // tables[in_tables]
+  std::size_t in_tables = 0;
 };
 
 // A plan that the scheduler may name again (msg::Replay).

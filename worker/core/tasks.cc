@@ -162,7 +162,7 @@ bool Core::Impl::all_here(Slot slot, std::uint16_t d, std::int64_t& bytes) {
     return true;
   };
   const std::int64_t next = op.shares[d].next;
-  if (const TaskTable* table = op.entry->table.get()) {
+  if (const TaskTable* table = op.entry->table) {
     const auto listed = table->reads(d, next);
     return std::all_of(listed.begin(), listed.end(), here);
   }

@@ -1,6 +1,7 @@
-// How many copies of an array a client wants.
+// What a client wants kept, and what it takes back.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 namespace tilewise::msg {
 
@@ -11,6 +12,15 @@ struct Keep {
   std::uint64_t array = 0;
   std::uint32_t copies = 1;  // 1 to kMaxCopies
   friend bool operator==(const Keep&, const Keep&) = default;
+};
+
+struct ReleaseArrays {
+  std::vector<std::uint64_t> arrays;  // session numbers; follow the submits that name them
+  friend bool operator==(const ReleaseArrays&, const ReleaseArrays&) = default;
+};
+struct CancelRequest {
+  std::uint64_t request = 0;
+  friend bool operator==(const CancelRequest&, const CancelRequest&) = default;
 };
 
 }  // namespace tilewise::msg

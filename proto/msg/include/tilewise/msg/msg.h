@@ -405,14 +405,6 @@ struct GraphDone {
   std::int64_t tasks = 0;
   friend bool operator==(const GraphDone&, const GraphDone&) = default;
 };
-struct ReleaseArrays {
-  std::vector<std::uint64_t> arrays;  // session numbers; follow the submits that name them
-  friend bool operator==(const ReleaseArrays&, const ReleaseArrays&) = default;
-};
-struct CancelRequest {
-  std::uint64_t request = 0;
-  friend bool operator==(const CancelRequest&, const CancelRequest&) = default;
-};
 
 // ---- explaining --------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@
 #pragma once
 #include <tilewise/msg/msg.h>
 
+#include <memory>
+
 namespace tilewise::msg {
 
 constexpr std::uint32_t kKeptPrograms = 4;                     // places of one session
@@ -20,6 +22,10 @@ struct Program {
   std::uint64_t outputs = 0, inputs = 0;
   friend bool operator==(const Program&, const Program&) = default;
 };
+
+// Ops of a program that plans made of it have too. Constant: whoever has them may read them from any thread.
+using SharedOps = std::shared_ptr<const std::vector<ir::Op>>;
+SharedOps share(std::vector<ir::Op> ops);
 
 // The same on all machines, about what it takes in memory.
 std::size_t kept_bytes(const ir::Op& op);
