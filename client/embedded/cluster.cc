@@ -73,6 +73,7 @@ class LocalService final : public worker::DataService {
   void refuse(WorkerId to, std::uint64_t transfer, const Error& why) override;
   void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                device::Kind kind) override;
+  void disarm(WorkerId from, std::uint64_t transfer) override;
 
  private:
   Impl& cluster_;
@@ -100,6 +101,10 @@ class Impl final : public Cluster {
   };
 
   Result<std::vector<std::unique_ptr<device::Device>>> make_devices(int worker);
+  std::string host_of(std::size_t worker) const {
+    if (options_.workers_a_host == 0) return "self";
+    return "host-" + std::to_string(worker / static_cast<std::size_t>(options_.workers_a_host));
+  }
   TimeNs spin_ns() const { return options_.spin_ns.value_or(usable_cores() >= 4 ? 50'000 : 0); }
   bool turn();
   void route(scheduler::Action& action);
@@ -164,7 +169,7 @@ Result<std::vector<std::unique_ptr<device::Device>>> Impl::make_devices(int work
 
 Status Impl::init() {
   if (options_.workers < 1 || options_.workers > 1024 || options_.host_devices < 0 ||
-      options_.host_devices > 1024) {
+      options_.host_devices > 1024 || options_.workers_a_host < 0) {
     return error(Errc::kInvalidArgument,
                  "an embedded cluster has 1 to 1024 workers of 0 to 1024 host devices");
   }
@@ -179,13 +184,14 @@ Status Impl::init() {
     worker::RuntimeOptions runtime;
     runtime.map_peers = options_.map_peers;
     runtime.reference_kernels = options_.reference_kernels;
+    runtime.host = host_of(static_cast<std::size_t>(w));
     side.runtime = std::make_unique<worker::Runtime>(std::move(devices), &plugins_, runtime, copier_,
                                                      [this] { loop_->wake(); });
     msg::Join join;
     join.role = msg::Role::kWorker;
     join.name = "embedded-" + std::to_string(w);
     join.software_version = "embedded";
-    join.host_id = "self";
+    join.host_id = runtime.host;
     if (!options_.spill_directory.empty()) {
       TW_ASSIGN(auto file,
                 store::SpillFile::open({options_.spill_directory, options_.spill_bytes / options_.workers}));
@@ -373,7 +379,8 @@ Impl::WorkerSide* Impl::worker_of(WorkerId id) {
 
 void LocalService::peer_joined(const msg::PeerInfo& peer) {
   if (peer.role != msg::Role::kWorker) return;
-  cluster_.workers_[index_].runtime->post(worker::PeerReady{peer.id, true});
+  cluster_.workers_[index_].runtime->post(
+      worker::PeerReady{peer.id, peer.host_id == cluster_.host_of(index_)});
 }
 
 void LocalService::slab_added(DeviceId device, std::uint32_t slab, const device::Slab& memory) {
@@ -415,6 +422,11 @@ void LocalService::receive(WorkerId, std::uint64_t transfer, std::byte* to, std:
         runtime->post(
             worker::TransferDone{transfer, ok ? Error{Errc::kOk, {}} : ok.error(), msg::Lane::kPeerCopy});
       });
+}
+
+void LocalService::disarm(WorkerId, std::uint64_t transfer) {
+  cluster_.lane_.refuse(cluster_.workers_[index_].id, transfer,
+                        {Errc::kNotFound, "the sender has no such copy any more"});
 }
 
 // ---- a client ------------------------------------------------------------------------------------------------------

@@ -276,4 +276,11 @@ void Exchange::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std
   });
 }
 
+void Exchange::disarm(WorkerId from, std::uint64_t transfer) {
+  Peer* peer = impl_->find(from);
+  if (peer == nullptr || !peer->data) return;
+  impl_->engine->disarm(impl_->channels.at(peer->channel).link->cookie(), transfer);
+  impl_->kick();
+}
+
 }  // namespace tilewise::exchange

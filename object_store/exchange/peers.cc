@@ -9,14 +9,15 @@ namespace {
 std::size_t bytes_of(const msg::PeerBatch& batch) {
   std::size_t bytes = sizeof batch + batch.subscribes.size() * sizeof(msg::Subscribe) +
                       batch.offers.size() * sizeof(msg::Offer) + batch.grants.size() * sizeof(msg::Grant) +
-                      batch.dones.size() * sizeof(msg::Done) + batch.gones.size() * sizeof(msg::Gone);
+                      batch.relays.size() * sizeof(msg::Relay) + batch.dones.size() * sizeof(msg::Done) +
+                      batch.gones.size() * sizeof(msg::Gone);
   for (const msg::Offer& offer : batch.offers) bytes += offer.data.size() + offer.failed.message.size();
   return bytes;
 }
 
 std::size_t entries_of(const msg::PeerBatch& batch) {
-  return batch.subscribes.size() + batch.offers.size() + batch.grants.size() + batch.dones.size() +
-         batch.gones.size();
+  return batch.subscribes.size() + batch.offers.size() + batch.grants.size() + batch.relays.size() +
+         batch.dones.size() + batch.gones.size();
 }
 
 // Moves the first `count` entries, in the order in which they are processed, out of a batch.
@@ -32,6 +33,7 @@ msg::PeerBatch split_front(msg::PeerBatch& batch, std::size_t count) {
   take(batch.subscribes, front.subscribes);
   take(batch.offers, front.offers);
   take(batch.grants, front.grants);
+  take(batch.relays, front.relays);
   take(batch.dones, front.dones);
   take(batch.gones, front.gones);
   return front;
@@ -45,6 +47,7 @@ void append(msg::PeerBatch& first, msg::PeerBatch& later) {
   move(first.subscribes, later.subscribes);
   move(first.offers, later.offers);
   move(first.grants, later.grants);
+  move(first.relays, later.relays);
   move(first.dones, later.dones);
   move(first.gones, later.gones);
 }

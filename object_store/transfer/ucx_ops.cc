@@ -83,6 +83,13 @@ Status UcxEngine::expect(const Cookie& cookie, std::uint64_t transfer, std::byte
   return {};
 }
 
+void UcxEngine::disarm(const Cookie& cookie, std::uint64_t transfer) {
+  const auto found = impl_->ops.find({cookie, transfer, false});
+  if (found == impl_->ops.end() || found->second->active) return;
+  Op& op = *found->second;
+  impl_->finish(op, error(Errc::kNotFound, text_of(op) + ": the peer has no such block any more"));
+}
+
 void UcxEngine::Impl::post_send(Op& op, Peer& peer) {
   // Eager data lands in host memory at the receiver.
   op.bulk = op.kind != device::Kind::kHost || op.header.bytes > options.eager_bytes;

@@ -154,7 +154,8 @@ msg::PeerBatch Reader::batch(wire::PeerBatch::Reader r) {
   msg::PeerBatch b;
   b.recovery = r.getRecovery();
   b.subscribes = list<msg::Subscribe>(r.getSubscribes(), [](wire::Subscribe::Reader s) {
-    return msg::Subscribe{block(s), OpId(s.getOp()), DeviceId(s.getFrom()), DeviceId(s.getTo())};
+    return msg::Subscribe{block(s), OpId(s.getOp()), DeviceId(s.getFrom()), DeviceId(s.getTo()),
+                          DeviceId(s.getVia())};
   });
   b.offers = list<msg::Offer>(r.getOffers(), [&](wire::Offer::Reader o) {
     msg::Offer offer{block(o),    OpId(o.getOp()), DeviceId(o.getFrom()), DeviceId(o.getTo()),
@@ -162,10 +163,18 @@ msg::PeerBatch Reader::batch(wire::PeerBatch::Reader r) {
     if (o.hasFailed()) offer.failed = outcome(o.getFailed());
     offer.inlined = o.getInlined();
     offer.data = data(o.getData(), limits::kMaxInlineBytes, "inlined bytes of an offer");
+    offer.via = DeviceId(o.getVia());
+    offer.relays = o.getRelays();
     return offer;
   });
   b.grants = list<msg::Grant>(r.getGrants(), [](wire::Grant::Reader g) {
-    return msg::Grant{block(g), DeviceId(g.getFrom()), DeviceId(g.getTo()), g.getTransfer()};
+    return msg::Grant{block(g), DeviceId(g.getFrom()), DeviceId(g.getTo()), g.getTransfer(),
+                      DeviceId(g.getVia())};
+  });
+  b.relays = list<msg::Relay>(r.getRelays(), [&](wire::Relay::Reader x) {
+    if (x.getWord() >= msg::kRelayWordCount) refuse(Errc::kCorruptData, "unknown word about a relay");
+    return msg::Relay{block(x), DeviceId(x.getFrom()), DeviceId(x.getTo()), msg::RelayWord(x.getWord()),
+                      x.getTransfer()};
   });
   b.dones = list<msg::Done>(r.getDones(), [](wire::Done::Reader d) {
     return msg::Done{block(d), OpId(d.getOp()), DeviceId(d.getFrom()), DeviceId(d.getTo())};

@@ -607,6 +607,7 @@ struct WriteMessage {
            [](auto s, const msg::Subscribe& x) {
              head(s, x);
              s.setOp(x.op.value);
+             s.setVia(x.via.value);
            });
     }
     if (!m.offers.empty()) {
@@ -619,12 +620,22 @@ struct WriteMessage {
         write_outcome(x.failed, [&] { return o.initFailed(); });
         o.setInlined(x.inlined);
         if (!x.data.empty()) o.setData(data(x.data, limits::kMaxInlineBytes, "inlined bytes of an offer"));
+        o.setVia(x.via.value);
+        o.setRelays(x.relays);
       });
     }
     if (!m.grants.empty()) {
       each(p.initGrants(any_count(m.grants.size())), m.grants, [](auto g, const msg::Grant& x) {
         head(g, x);
         g.setTransfer(x.transfer);
+        g.setVia(x.via.value);
+      });
+    }
+    if (!m.relays.empty()) {
+      each(p.initRelays(any_count(m.relays.size())), m.relays, [](auto r, const msg::Relay& x) {
+        head(r, x);
+        r.setWord(static_cast<std::uint8_t>(x.word));
+        r.setTransfer(x.transfer);
       });
     }
     if (!m.dones.empty()) {

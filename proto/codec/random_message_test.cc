@@ -311,13 +311,19 @@ struct Gen {
   void fill(msg::PeerBatch& m) {
     m.recovery = u64();
     m.subscribes = list(9, [&] {
-      return msg::Subscribe{block(), id<OpId>(), id<DeviceId>(), id<DeviceId>()};
+      return msg::Subscribe{block(), id<OpId>(), id<DeviceId>(), id<DeviceId>(), id<DeviceId>()};
     });
     m.offers = list(9, [&] {
-      return msg::Offer{block(), id<OpId>(), id<DeviceId>(), id<DeviceId>(), u32(),
-                        i64(),   i64(),      outcome(),      flag(),         text(300)};
+      return msg::Offer{block(), id<OpId>(), id<DeviceId>(), id<DeviceId>(), u32(),          i64(),
+                        i64(),   outcome(),  flag(),         text(300),      id<DeviceId>(), flag()};
     });
-    m.grants = list(9, [&] { return msg::Grant{block(), id<DeviceId>(), id<DeviceId>(), u64()}; });
+    m.grants = list(9, [&] {
+      return msg::Grant{block(), id<DeviceId>(), id<DeviceId>(), u64(), id<DeviceId>()};
+    });
+    m.relays = list(9, [&] {
+      return msg::Relay{block(), id<DeviceId>(), id<DeviceId>(), pick<msg::RelayWord>(msg::kRelayWordCount),
+                        u64()};
+    });
     m.dones = list(9, [&] { return msg::Done{block(), id<OpId>(), id<DeviceId>(), id<DeviceId>()}; });
     m.gones = list(9, [&] { return msg::Gone{block(), id<DeviceId>(), id<DeviceId>()}; });
   }

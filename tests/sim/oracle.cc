@@ -13,6 +13,7 @@ void Oracle::learn(const msg::Plan& plan) {
     if (ops_.contains(planned.id.value)) continue;
     std::vector<ir::SourceArray> sources;
     for (const ir::Operand& operand : planned.op.operands) {
+      readers_[operand.array].insert(plan.graph);
       const auto& [op, output] = producer_.at(operand.array);
       const ir::OutputSpec& spec = ops_.at(op).op.outputs[static_cast<std::size_t>(output)];
       sources.push_back({spec.dtype, spec.grid});

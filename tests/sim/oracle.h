@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 
 namespace tilewise::sim {
 
@@ -24,6 +25,14 @@ class Oracle {
   }
   std::int64_t bytes(std::uint64_t array, std::int64_t block) const;
   std::int64_t blocks(std::uint64_t array) const;
+  // Made by workers, not by a client.
+  bool computed(std::uint64_t array) const {
+    return ops_.at(producer_.at(array).first).op.kind != ir::OpKind::kProvide;
+  }
+  std::int64_t graphs_reading(std::uint64_t array) const {
+    const auto it = readers_.find(array);
+    return it == readers_.end() ? 0 : static_cast<std::int64_t>(it->second.size());
+  }
 
  private:
   struct Known {
@@ -31,8 +40,9 @@ class Oracle {
     ir::Op op;
     ir::Geometry geometry;
   };
-  std::map<std::uint64_t, msg::Plan> kept_;                          // by Plan::keep_as
-  std::map<std::uint64_t, Known> ops_;                               // by OpId
+  std::map<std::uint64_t, msg::Plan> kept_;  // by Plan::keep_as
+  std::map<std::uint64_t, Known> ops_;       // by OpId
+  std::map<std::uint64_t, std::set<GraphId>> readers_;
   std::map<std::uint64_t, std::pair<std::uint64_t, int>> producer_;  // array -> (op, output)
   std::map<std::pair<std::uint64_t, std::int64_t>, std::uint64_t> values_;
 };

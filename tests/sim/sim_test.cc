@@ -8,7 +8,7 @@
 using namespace tilewise;
 
 namespace {
-constexpr std::uint64_t kCases = 10;  // below, that share the events
+constexpr std::uint64_t kCases = 11;  // below, that share the events
 
 std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -141,6 +141,14 @@ TEST_CASE("several clients make one array of what each has, or all are told why 
       {"announcements", "arrays gathered", "pieces asked for", "wrong announcements", "gatherings refused",
        "gatherings given up for the lost", "gathered arrays failed", "repeated announcements",
        "scheduler crashes", "vanished clients", "killed workers", "requests done"});
+}
+
+TEST_CASE(
+    "what several devices of a host read comes there once, and nobody waits for who cannot pass it on") {
+  run_worlds(sim::Knobs::trees, "TILEWISE_SIM_TREES",
+             {"blocks passed on", "relays declined", "relays missing", "transfers between hosts",
+              "transfers inside a host", "crossings checked", "killed workers", "cancels", "failed steps",
+              "requests done"});
 }
 
 TEST_CASE("knobs are set by name, and a world that does not fail is not made smaller") {

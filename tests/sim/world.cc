@@ -26,6 +26,7 @@ Knobs Knobs::from_seed(std::uint64_t seed) {
   k.slab_bytes = std::min<std::int64_t>(k.memory_bytes, p.chance(0.5) ? 32 * 1024 : 1 << 20);
   if (p.chance(0.7)) k.lazy_ns = p.between(0, 10) * k.max_delay_ns;
   if (p.chance(0.5)) k.releases_a_step = static_cast<int>(p.between(1, 6));
+  k.add_hosts(seed);
   k.add_delays(seed);
   return k;
 }
@@ -92,8 +93,9 @@ std::string Knobs::describe() const {
     << lease_ns << ", copies " << copies << ", past " << recompute_ops << ", poison " << poison << ", spill "
     << spill_bytes << " in " << disk_ns << " ns, full " << disk_full << ", failing " << disk_fails
     << ", clogs " << clogs << ", slow links " << slow_links << ", slow devices " << slow_devices
-    << ", failing slabs " << slab_fails << ", partitions " << partitions << ", silence " << silence_ns
-    << " ns, announces " << announces << ", wrong " << wrong;
+    << ", failing slabs " << slab_fails << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
+    << ", partitions " << partitions << ", silence " << silence_ns << " ns, announces " << announces
+    << ", wrong " << wrong;
   return s.str();
 }
 
@@ -163,6 +165,7 @@ Outcome World::run() {
     }
     return outcome_;
   }
+  check_crossings();
   Digest h;
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     Worker& worker = *workers_[w];
@@ -190,6 +193,11 @@ Outcome World::run() {
     outcome_.covered["replicas kept"] += counts.kept;
     outcome_.covered["replicas evicted"] += counts.evicted;
     outcome_.covered["stale messages"] += counts.stale;
+    outcome_.covered["blocks passed on"] += counts.relayed;
+    outcome_.covered["relays declined"] += counts.declined;
+    outcome_.covered["relays missing"] += counts.missing;
+    if (counts.relays != 0)
+      violate("worker " + std::to_string(w) + " kept copies for others who need them no more");
   }
   outcome_.covered["plans replayed"] += static_cast<std::int64_t>(scheduler_->replays());
   h.mix(scheduler_->digest());
@@ -273,7 +281,8 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
   if (auto* welcome = std::get_if<msg::Welcome>(&message)) {
     if (worker.core == nullptr) {
       worker.welcome = *welcome;
-      at(jitter(), [this, index] { workers_[static_cast<std::size_t>(index)]->begin(knobs_); });
+      at(jitter(),
+         [this, index] { workers_[static_cast<std::size_t>(index)]->begin(knobs_, host_of(index)); });
     }
     return;
   }

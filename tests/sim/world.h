@@ -50,9 +50,11 @@ struct Knobs {
   double slow_links = 0;  // of the ways between processes: up to kSlowest times the usual delays
   double slow_devices = 0;
   double slab_fails = 0;  // so often a device gets no more memory
-  int partitions = 0;     // of two workers, within kill_span_ns
-  double announces = 0;   // of the requests: all clients announce pieces of one array
-  double wrong = 0;       // of the announcements
+  int hosts = 1;          // on which workers and clients are, in turn; nothing is mapped between them
+  std::int64_t tree_bytes = 64 << 10;  // larger blocks go as trees between hosts
+  double announces = 0;                // of the requests: all clients announce pieces of one array
+  double wrong = 0;                    // of the announcements
+  int partitions = 0;                  // of two workers, within kill_span_ns
   TimeNs silence_ns = 0;  // after which they notice, and once more as long until one of them leaves
   static constexpr std::int64_t kSlowest = 100, kLongestClog = 40;
   TimeNs longest_delay_ns() const;
@@ -73,12 +75,15 @@ struct Knobs {
   static Knobs partitioned(std::uint64_t seed);
   // Several clients announce pieces of the same arrays; they vanish, are wrong, change their minds.
   static Knobs gathering(std::uint64_t seed);
+  // Several hosts, and blocks that go as trees between them.
+  static Knobs trees(std::uint64_t seed);
   // The same with little memory and a disk below it.
   static Knobs spilling(std::uint64_t seed);
   std::string describe() const;
 
  private:
   void add_delays(std::uint64_t seed);
+  void add_hosts(std::uint64_t seed);
 };
 
 struct Outcome {
@@ -139,6 +144,11 @@ class World {
   void peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch);
   void deliver_peer(WorkerId from, WorkerId to, msg::PeerBatch batch);
   void send_bytes(int index, const worker::Transmit& transmit);
+  void sent(int index, const worker::Transmit& transmit);
+  void disarm(int index, const worker::Disarm& disarm);
+  void note_crossing(int from, int to, const Cell& cell);
+  void check_crossings();
+  int host_of(int worker) const { return worker % knobs_.hosts; }
   bool awaited(const worker::Transmit& transmit) const;
   void arm_timer(int index);
   void run_streams(int index);
@@ -214,6 +224,7 @@ class World {
   };
   Disk disk_;
   std::map<std::pair<std::uint64_t, std::int64_t>, int> made_;  // how often, where it must be once
+  std::map<std::tuple<std::uint64_t, std::int64_t, int>, std::int64_t> crossings_;  // of a block, into a host
   bool down_ = false;
   std::map<scheduler::Conn, std::vector<std::function<void()>>>
       broken_;                                                 // what would have come over each link

@@ -15,7 +15,7 @@ void World::start_client(int index) {
   join.role = msg::Role::kClient;
   join.name = "c" + std::to_string(index);
   join.software_version = "sim";
-  join.host_id = "sim";
+  join.host_id = "host-0";
   join.devices.push_back({"client", 0, "", "", 0, 1});
   join.lease_ns = knobs_.lease_ns;
   to_scheduler(clients_[static_cast<std::size_t>(index)]->conn, std::move(join), true);

@@ -128,6 +128,9 @@ void World::break_between(int a, int b) {
   for (const auto& [self, other] : {std::pair(a, b), std::pair(b, a)}) {
     Worker& worker = *workers_[static_cast<std::size_t>(self)];
     const WorkerId peer = workers_[static_cast<std::size_t>(other)]->welcome.you;
+    for (const worker::Transmit& transmit : std::vector<worker::Transmit>(worker.telling)) {
+      if (transmit.to == peer) sent(self, transmit);
+    }
     cut_.insert({worker.welcome.you.value, peer.value});
     cut_.insert({peer.value, worker.welcome.you.value});
     std::vector<std::uint64_t> ended;

@@ -36,11 +36,12 @@ struct World::Worker {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::map<std::int64_t, Cell>>
       memory;                                      // (device, slab) -> offset
   std::map<std::uint64_t, worker::Receive> armed;  // transfer -> where
+  std::vector<worker::Transmit> telling;           // under way, to be told of their ends
   std::map<std::int64_t, Cell> disk;               // offset in the spill file
   std::vector<std::uint32_t> slabs;                // per device
   bool timer = false;
 
-  void begin(const Knobs& knobs);
+  void begin(const Knobs& knobs, int host);
 };
 
 struct World::Client {

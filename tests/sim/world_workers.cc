@@ -5,7 +5,7 @@
 
 namespace tilewise::sim {
 
-void World::Worker::begin(const Knobs& knobs) {
+void World::Worker::begin(const Knobs& knobs, int host) {
   worker::Options options;
   options.self = welcome.you;
   options.term = welcome.term;
@@ -14,6 +14,8 @@ void World::Worker::begin(const Knobs& knobs) {
   options.map_peers = knobs.map_peers;
   options.task_tables = knobs.task_tables;
   options.spill_bytes = knobs.spill_bytes;
+  options.host = "host-" + std::to_string(host);
+  options.tree_bytes = knobs.tree_bytes;
   options.stuck_ns = 50 * kMillisecond + knobs.longest_delay_ns() * 20;
   for (DeviceId id : welcome.devices) {
     options.devices.push_back(
@@ -32,7 +34,7 @@ void World::start_worker(int index) {
   join.role = msg::Role::kWorker;
   join.name = "w" + std::to_string(index);
   join.software_version = "sim";
-  join.host_id = "sim";
+  join.host_id = "host-" + std::to_string(host_of(index));
   join.lease_ns = knobs_.lease_ns;
   if (knobs_.poison > 0) join.black_box = static_cast<std::uint64_t>(index) + 1;
   for (int d = 0; d < knobs_.devices_each; ++d) {
@@ -84,8 +86,9 @@ void World::perform(int index, worker::Actions& actions) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   for (const msg::PeerInfo& peer : actions.joined) {
     if (peer.role != msg::Role::kWorker) continue;
-    at(jitter(), [this, index, id = peer.id] {
-      deliver_worker(index, worker::PeerReady{id, knobs_.map_peers});
+    const bool here = peer.host_id == "host-" + std::to_string(host_of(index));
+    at(jitter(), [this, index, id = peer.id, here] {
+      deliver_worker(index, worker::PeerReady{id, knobs_.map_peers && here});
     });
   }
   for (WorkerId lost : actions.lost) {  // the transport lets go of what was to come from there
@@ -97,7 +100,11 @@ void World::perform(int index, worker::Actions& actions) {
       });
       return true;
     });
+    for (const worker::Transmit& transmit : std::vector<worker::Transmit>(worker.telling)) {
+      if (transmit.to == lost) at(jitter(), [this, index, transmit] { sent(index, transmit); });
+    }
   }
+  for (const worker::Disarm& d : actions.disarms) disarm(index, d);
   for (const worker::AddSlab& slab : actions.slabs) {
     at(jitter(), [this, index, slab] {
       const bool ok = !prng_.chance(knobs_.slab_fails);
@@ -117,6 +124,7 @@ void World::perform(int index, worker::Actions& actions) {
   for (const worker::Transmit& transmit : actions.transmits) {
     ++outcome_.covered["transfers"];
     const Way way{worker.welcome.you.value, transmit.to.value};
+    if (transmit.tell) worker.telling.push_back(transmit);
     at(delay(way), [this, way, index, transmit] {
       arrive(way, [this, index, transmit] { send_bytes(index, transmit); });
     });
@@ -126,7 +134,31 @@ void World::perform(int index, worker::Actions& actions) {
   run_streams(index);
 }
 
+// The transport has let go of what it read.
+void World::sent(int index, const worker::Transmit& transmit) {
+  std::vector<worker::Transmit>& telling = workers_[static_cast<std::size_t>(index)]->telling;
+  const auto found = std::find_if(telling.begin(), telling.end(), [&](const worker::Transmit& t) {
+    return t.to == transmit.to && t.transfer == transmit.transfer;
+  });
+  if (found == telling.end()) return;
+  telling.erase(found);
+  deliver_worker(index, worker::Sent{transmit.to, transmit.transfer});
+}
+
+// A receive whose sender has nothing, unless the bytes have come meanwhile.
+void World::disarm(int index, const worker::Disarm& disarm) {
+  at(jitter(), [this, index, disarm] {
+    Worker& worker = *workers_[static_cast<std::size_t>(index)];
+    const auto armed = worker.armed.find(disarm.transfer);
+    if (armed == worker.armed.end() || armed->second.from != disarm.from) return;
+    worker.armed.erase(armed);
+    deliver_worker(index,
+                   worker::TransferDone{disarm.transfer, {Errc::kNotFound, "no such copy"}, msg::Lane::kTcp});
+  });
+}
+
 void World::send_bytes(int index, const worker::Transmit& transmit) {
+  if (transmit.tell) at(jitter(), [this, index, transmit] { sent(index, transmit); });
   if (!awaited(transmit)) return;  // a repeat: the bytes go nowhere
   const Cell* source = cell_at(transmit.from);
   if (transmit.on_disk >= 0) {
@@ -146,6 +178,7 @@ void World::send_bytes(int index, const worker::Transmit& transmit) {
     const worker::Receive receive = armed->second;
     to.armed.erase(armed);
     if (transmit.bytes > 0) {
+      note_crossing(index, static_cast<int>(w), value);
       Cell& cell = write_cell(receive.to, receive.bytes, value.array, value.block);
       cell.value = value.value;
       cell.complete = true;

@@ -37,8 +37,8 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
   TW_CHECK((copy.io != 0) == (copy.writing || copy.state == CopyState::kReturning),
            "a copy's transfer to or from disk is lost");
   TW_CHECK(copy.io == 0 || ios.at(copy.io).copy == c, "a transfer to or from disk is another copy's");
-  TW_CHECK(copy.fixed ==
-               (copy.has_memory && (copy.state != CopyState::kSealed || copy.lent > 0 || copy.handed_on)),
+  TW_CHECK(copy.fixed == (copy.has_memory && (copy.state != CopyState::kSealed || copy.lent > 0 ||
+                                              copy.relayed > 0 || copy.handed_on)),
            "a copy is fixed without cause, or not though it must be");
   TW_CHECK(!copy.has_memory ||
                (copy.resident_at < device.resident.size() && device.resident[copy.resident_at] == c),
@@ -48,6 +48,32 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
   if (copy.fixed) tiers.fixed += in_arena(copy.extent.bytes);
   if (spilled) tiers.spilled += copy.bytes;
   if (copy.on_disk || copy.writing) tiers.disk += (copy.disk.bytes + kDiskPage - 1) / kDiskPage * kDiskPage;
+}
+
+// Whoever waits, waits for somebody who will answer.
+void Core::Impl::check_tree(const Copy& copy) const {
+  const Tree& tree = trees[copy.tree];
+  const auto pending = [](const Leader& leader) {
+    return leader.state == Leader::State::kAsked || leader.state == Leader::State::kWaiting;
+  };
+  std::set<std::uint32_t> met;
+  for (std::size_t i = 0; i < tree.leaders.size(); ++i) {
+    const Leader& leader = tree.leaders[i];
+    TW_CHECK(met.insert(leader.host).second && leader.host != 0, "two leaders of a host, or one of this");
+    TW_CHECK(leader.state != Leader::State::kWaiting || (i >= 2 && pending(tree.leaders[i / 2 - 1])),
+             "a leader waits for nobody");
+    TW_CHECK(!pending(leader) || leader.state == Leader::State::kWaiting || is_far(leader.device),
+             "a leader is asked who is lost");
+  }
+  if (!whole(copy)) return;
+  for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
+    if (!uses[u].subscribed || uses[u].offered || !is_far(uses[u].device)) continue;
+    const std::uint32_t host = remote.at(uses[u].device.value).host;
+    const bool waits = std::any_of(tree.leaders.begin(), tree.leaders.end(), [&](const Leader& leader) {
+      return leader.host == host && pending(leader);
+    });
+    TW_CHECK(waits, "a device waits for a block that nobody is to bring");
+  }
 }
 
 void Core::Impl::check_disk(std::vector<Tiers>& tiers) const {
@@ -85,6 +111,7 @@ void Core::Impl::check_invariants() const {
   std::int64_t listed = 0, listed_uses = 0, flying = 0;
   std::vector<std::int64_t> memory(devices.size(), 0);
   std::vector<Tiers> tiers(devices.size());
+  std::int64_t relays = 0, relayed = 0, listed_trees = 0;
   std::map<Slot, std::int64_t> open;
   std::map<Slot, Slot> waiting;                                         // task -> copy
   std::map<std::pair<WorkerId, std::uint8_t>, std::int32_t> under_way;  // transfers that count on a link
@@ -102,6 +129,18 @@ void Core::Impl::check_invariants() const {
                    arrays[copy.array].to_release != kNone,
                "a copy that nobody needs is still here");
       if (copy.has_memory) memory[copy.device] += in_arena(copy.extent.bytes);
+      relays += copy.relays, relayed += copy.relayed;
+      TW_CHECK(!copy.relays || (copy.kind != CopyKind::kProduced && copy.kind != CopyKind::kBorrowed &&
+                                (copy.state == CopyState::kReceiving || whole(copy) ||
+                                 (copy.state == CopyState::kOffered && devices[copy.device].slab_pending))),
+               "others are sent to a copy that may never come");
+      TW_CHECK(!copy.via || copy.state == CopyState::kOffered || copy.state == CopyState::kReceiving,
+               "a copy that is not on its way comes from somebody");
+      if (copy.tree != kNone) {
+        ++listed_trees;
+        TW_CHECK(copy.kind == CopyKind::kProduced, "somebody who does not own a block has it passed on");
+        check_tree(copy);
+      }
       check_tiers(c, tiers[copy.device]);
       TW_CHECK(!copy.timed || copy.state == CopyState::kReceiving, "a transfer that is not on is timed");
       if (copy.timed) ++under_way[{copy.timed, msg::size_class_of(copy.bytes)}];
@@ -136,6 +175,9 @@ void Core::Impl::check_invariants() const {
              "transfers of a link miscounted");
   }
   TW_CHECK(listed_uses == uses.live(), "a claim belongs to no copy");
+  TW_CHECK(relays == relays_live, "copies that others are sent to miscounted");
+  TW_CHECK(relayed == static_cast<std::int64_t>(relaying.size()), "blocks being passed on miscounted");
+  TW_CHECK(listed_trees == trees.live(), "a tree belongs to no copy");
   std::int64_t indexed = 0;
   for (const DeviceState& device : devices) indexed += static_cast<std::int64_t>(device.index.size());
   TW_CHECK(indexed == copies.live(), "the index holds a copy that is gone");
@@ -280,6 +322,11 @@ std::uint64_t Core::Impl::digest() const {
       h.mix(static_cast<std::uint64_t>(copy.block));
       h.mix(static_cast<std::uint64_t>(copy.state) * 8 + static_cast<std::uint64_t>(copy.kind));
       h.mix(copy.kept.value), h.mix(copy.kept_open), h.mix(copy.handed_on);
+      h.mix(copy.via.value), h.mix(copy.relays), h.mix(static_cast<std::uint64_t>(copy.relayed));
+      if (copy.tree != kNone) {
+        for (const Leader& leader : trees[copy.tree].leaders)
+          h.mix(leader.device.value), h.mix(static_cast<std::uint64_t>(leader.state));
+      }
       h.mix(copy.at.offset >= 0 ? static_cast<std::uint64_t>(copy.at.offset) : 0);
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
         h.mix(ops[uses[u].op].run.id.value);

@@ -169,6 +169,7 @@ void Core::Impl::drop_use(Slot slot, Slot op, DeviceId device) {
     uses.drop(u);
     --ops[op].open_uses;
     maybe_forget(op);
+    if (!is_local) claim_dropped(slot, device);
     if (is_local && copy.kind != CopyKind::kProduced && copy.kind != CopyKind::kReplica) {
       owe_done(copy, op);
       // That Done ends the subscription made in this op's name, and others may still wait for the block.
@@ -226,13 +227,14 @@ bool Core::Impl::whole(const Copy& copy) {
 }
 
 bool Core::Impl::needed(const Copy& copy) const {
-  if (copy.uses != kNone || copy.state == CopyState::kReceiving) return true;
+  if (copy.uses != kNone || copy.state == CopyState::kReceiving || copy.relayed > 0) return true;
   if (arrays[copy.array].pinned != 0 && (copy.has_memory || copy.on_disk)) return true;
   if (whole(copy) && copy.producer_task != kNone) return true;  // made_before()
   if (copy.kept && copy.state != CopyState::kFailed) return true;
   if (stage >= Stage::kStill && whole(copy) && copy.kind != CopyKind::kBorrowed) return true;
   if (copy.kind == CopyKind::kReplica)
-    return (copy.state == CopyState::kSealed && keeps(copy)) || (whole(copy) && is_asked(copy));
+    return (copy.state == CopyState::kSealed && (copy.relays || keeps(copy))) ||
+           (whole(copy) && is_asked(copy));
   if (copy.kind != CopyKind::kProduced) return false;
   if (copy.state == CopyState::kExpected) return true;  // its task will come; it then finds nobody waiting
   return arrays[copy.array].held && copy.state != CopyState::kFailed;
@@ -302,6 +304,9 @@ void Core::Impl::free_memory(Slot slot) {
 void Core::Impl::destroy_copy(Slot slot) {
   Copy& copy = copies[slot];
   TW_CHECK(copy.waiters == kNone, "a copy goes while a task waits for it");
+  TW_CHECK(copy.relayed == 0, "a copy goes while it is being passed on");
+  end_tree(copy);
+  stop_relaying(slot);
   if (copy.producer_task != kNone) {
     for (Slot& output : tasks[copy.producer_task].outputs) {
       if (output == slot) output = kNone;
@@ -334,6 +339,7 @@ void Core::Impl::fail_copy(Slot slot, Slot why) {
   Copy& copy = copies[slot];
   if (copy.state == CopyState::kFailed) return;
   if (copy.state == CopyState::kOffered) std::erase(devices[copy.device].ungranted, slot);
+  stop_relaying(slot);
   let_go(slot);
   copy.state = CopyState::kFailed;
   if (copy.kept_open) kept_here(slot);
@@ -356,15 +362,19 @@ void Core::Impl::wake(Slot slot) {
 
 void Core::Impl::offer(Slot slot, Use& use) {
   const Copy& copy = copies[slot];
+  const Route way = copy.state == CopyState::kFailed ? Route{} : route(slot, use);
+  if (way.wait) return;
   msg::Offer offer;
   offer.block = {arrays[copy.array].id, copy.block};
   offer.op = ops[use.op].run.id;
   offer.from = devices[copy.device].spec.id;
   offer.to = use.device;
   offer.bytes = copy.bytes;
+  offer.via = way.via;
+  offer.relays = way.relays;
   if (copy.state == CopyState::kFailed) {
     offer.failed = outcomes[copy.outcome];
-  } else if (may_lend(copy)) {
+  } else if (!way.via && may_lend(copy)) {
     offer.slab = copy.at.slab;
     offer.offset = copy.at.offset;
     lend(slot, use.device);

@@ -9,6 +9,7 @@ void Actions::clear() {
   to_scheduler.clear();
   transmits.clear();
   receives.clear();
+  disarms.clear();
   stores.clear();
   disk.clear();
   slabs.clear();
@@ -40,6 +41,7 @@ Counters Core::counters() const {
   c.ops_known = impl_->ops.live();
   c.parked = static_cast<std::int64_t>(impl_->parked.size());
   c.disk_bytes = impl_->disk.bytes_in_use();
+  c.relays = impl_->relays_live;
   return c;
 }
 
@@ -65,7 +67,7 @@ Core::Impl::Impl(Options o)
     TW_CHECK(spec.streams >= 1 && spec.streams <= kMaxStreams,
              "a device needs 1 to kMaxStreams compute streams");
     devices.emplace_back(spec);
-    remote[spec.id.value] = {options.self, spec.kind, false, false};
+    remote[spec.id.value] = {options.self, spec.kind, false, false, 0};
   }
   for (int lane = 0; lane < msg::kLaneCount; ++lane)
     lanes[static_cast<std::size_t>(lane)].lane = msg::Lane(lane);
@@ -134,6 +136,8 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
             on_transfer(e);
           else if constexpr (std::is_same_v<E, IoDone>)
             on_io(e);
+          else if constexpr (std::is_same_v<E, Sent>)
+            on_sent(e);
           else if constexpr (std::is_same_v<E, SlabAdded>) {
             DeviceState& device = devices[e.device];
             device.slab_pending = false;
@@ -166,6 +170,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
         restore_reserve(d);
         retry_blocked(d);
         try_grants(d);
+        decline_ungranted(d);
         device.returns_due = device.spec.spills;
       }
       if (std::exchange(device.returns_due, false)) try_returns(d);

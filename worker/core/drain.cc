@@ -105,7 +105,9 @@ void Core::Impl::end_keeping(WorkerId leaver, bool lost) {
         copy.kept = {};
         if (copy.state == CopyState::kOffered && copy.uses != kNone && !lost) {
           std::erase(devices[copy.device].ungranted, c);
+          stop_relaying(c);
           copy.state = CopyState::kExpected;
+          copy.via = {};
           subscribe(c, uses[copy.uses].op);  // whoever waits for it hears from the owner as before
         }
         maybe_release(c);
@@ -133,12 +135,10 @@ void Core::Impl::go_on() {
   stage = Stage::kWorks;
   for (const auto& [id, a] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {
     ArrayState& array = arrays[a];
-    if (array.copies == kNone) continue;
     for (Slot c = array.copies; c != kNone; c = copies[c].next) {
       if (std::exchange(copies[c].handed_on, false)) refix(c);
     }
-    if (array.to_release == kNone) releasing.push_back(a);
-    array.to_release = array.copies;
+    release_soon(a);
   }
   for (DeviceState& device : devices) device.memory_freed = true, device.last_change = now;
 }

@@ -34,10 +34,7 @@ bool Core::Impl::take_copy(Slot t, Slot c) {
 // What stayed for its sake alone may go.
 void Core::Impl::end_keep(Slot op) {
   for (const Slot a : ops[op].operands) {
-    if (a == kNone || arrays[a].copies == kNone) continue;
-    ArrayState& array = arrays[a];
-    if (array.to_release == kNone) releasing.push_back(a);
-    array.to_release = array.copies;
+    if (a != kNone) release_soon(a);
   }
 }
 

@@ -5,7 +5,7 @@
 namespace tilewise::worker {
 
 void Core::Impl::transfer_began(Copy& copy) {
-  const auto peer = remote.find(copy.source.value);
+  const auto peer = remote.find(sender_of(copy).value);
   if (peer == remote.end() || peer->second.lost) return;
   const std::pair key(peer->second.worker, msg::size_class_of(copy.bytes));
   if (links.size() >= kMaxLinks && !links.contains(key)) return;

@@ -67,9 +67,10 @@ void Core::Impl::apply(msg::LogEntry& entry) {
         else if constexpr (std::is_same_v<E, msg::PeerJoined>) {
           const msg::PeerInfo& peer = e.peer;
           if (peer.id == options.self) return;
+          const std::uint32_t host = number_of_host(peer.host_id);
           for (std::size_t i = 0; i < peer.devices.size(); ++i) {
             const std::uint8_t kind = i < peer.descriptions.size() ? peer.descriptions[i].kind : 0;
-            remote[peer.devices[i].value] = {peer.id, kind, peer.role == msg::Role::kClient, false};
+            remote[peer.devices[i].value] = {peer.id, kind, peer.role == msg::Role::kClient, false, host};
           }
           out->joined.push_back(peer);
           last_joined = std::max(last_joined, peer.id);
@@ -350,9 +351,16 @@ void Core::Impl::apply_release(const msg::Release& release) {
     if (it == array_by_id.end()) continue;
     ArrayState& array = arrays[it->second];
     array.held = false;
-    array.to_release = array.copies;
-    if (array.to_release != kNone) releasing.push_back(it->second);
+    release_soon(it->second);
   }
+}
+
+// Each of its copies is looked at again, and goes unless it is needed.
+void Core::Impl::release_soon(Slot slot) {
+  ArrayState& array = arrays[slot];
+  if (array.copies == kNone) return;
+  if (array.to_release == kNone) releasing.push_back(slot);
+  array.to_release = array.copies;
 }
 
 // Some at a time: letting go of a million blocks takes as long as a thousand small requests.
@@ -459,6 +467,7 @@ void Core::Impl::apply_retire(const msg::Retire& retire) {
     // is a layer: so everybody leaves the same ops out when a block of it is made again, whether or not it is forgotten.
     for (const Slot array : ops[it->second].outputs) {
       for (User& user : arrays[array].users) user.over = true;
+      end_relays(array);
     }
     maybe_forget(it->second);
   }
@@ -579,6 +588,12 @@ void Core::Impl::on_peer_lost(const msg::PeerLost& lost) {
       for (Slot c = arrays[array].copies; c != kNone;) {
         const Slot next = copies[c].next;
         const Copy& copy = copies[c];
+        leaders_lost(c, dead);
+        if (copy.relays && is_dead(copy.source)) {
+          set_relays(c, false);
+          release_soon(copy.array);
+        }
+        if (copy.via && is_dead(copy.via)) turn_to_owner(c);
         if ((copy.kind == CopyKind::kRemote || copy.kind == CopyKind::kBorrowed) && is_dead(copy.source) &&
             copy.state != CopyState::kFailed) {  // what it lent is unmapped soon: nothing new may read it
           if (lost.version != 0)

@@ -81,6 +81,33 @@ void Core::Impl::drop_reserve(DeviceState& device) {
   device.reserve.clear();
 }
 
+// What the task's outputs may take. One that is the last to read as many bytes as it writes leaves more room than it found.
+Claim Core::Impl::claim_of(Slot t, const std::vector<Slot>& in) const {
+  const Task& task = tasks[t];
+  const DeviceState& device = devices[task.device];
+  if (is_lowest(t)) return Claim::kLowest;
+  std::int64_t written = 0, freed = 0;
+  for (std::size_t i = 0; i < ops[task.op].outputs.size(); ++i) written += copies[task.outputs[i]].bytes;
+  if (task.steps != 1 || !owes_reserve(device, written)) return Claim::kOrdinary;
+  for (auto it = in.begin(); it != in.end(); ++it) {
+    const Copy& copy = copies[*it];
+    const ArrayState& source = arrays[copy.array];
+    if (!copy.has_memory || tied(copy) || source.held || source.pinned != 0 ||
+        std::find(in.begin(), it, *it) != it)
+      continue;
+    const Use* use = copy.uses == kNone ? nullptr : &uses[copy.uses];
+    const bool last = use != nullptr && use->next == kNone && use->op == task.op &&
+                      use->device == device.spec.id && use->left == std::count(it, in.end(), *it);
+    if (last) freed += copy.bytes;
+  }
+  return freed >= written ? Claim::kReleasing : Claim::kOrdinary;
+}
+
+// There is more than enough for what may come early, or stay a little longer.
+bool Core::Impl::roomy(const DeviceState& device, std::int64_t bytes) const {
+  return device.arena.bytes_in_use() + bytes <= device.arena.max_bytes() / 2;
+}
+
 // The reserve could not be carved, or is in use: what is free then belongs to the lowest task, or blocks on their way to later
 // ones would fill it. Twice the reserve in pieces is enough not to keep the others waiting.
 bool Core::Impl::owes_reserve(const DeviceState& device, std::int64_t bytes) const {
@@ -102,7 +129,8 @@ bool Core::Impl::evict(std::uint16_t d, std::int64_t bytes) {
     device.spares.pop_front();
     if (found == device.index.end()) continue;
     Copy& copy = copies[found->second];
-    if (copy.spare && arrays[copy.array].pinned != 0) {  // a recovery may be counting on it
+    // A recovery may be counting on it, or it is on its way to somebody.
+    if (copy.spare && (arrays[copy.array].pinned != 0 || copy.relayed > 0)) {
       device.spares.push_back(key);
       continue;
     }
@@ -262,11 +290,13 @@ bool Core::Impl::grant(Slot slot, bool lowest) {
   copy.since = now;
   transfers[copy.transfer] = slot;
   transfer_began(copy);
-  out->receives.push_back(
-      {remote[copy.source.value].worker, copy.transfer, copy.device, copy.at, copy.bytes});
-  batch_to(copy.source)
-      .grants.push_back(
-          {{arrays[copy.array].id, copy.block}, copy.source, devices[copy.device].spec.id, copy.transfer});
+  const DeviceId sender = sender_of(copy);
+  out->receives.push_back({remote[sender.value].worker, copy.transfer, copy.device, copy.at, copy.bytes});
+  batch_to(sender).grants.push_back({{arrays[copy.array].id, copy.block},
+                                     copy.source,
+                                     devices[copy.device].spec.id,
+                                     copy.transfer,
+                                     copy.via});
   return true;
 }
 
@@ -350,7 +380,7 @@ bool Core::Impl::donate(Slot t, const std::vector<Slot>& in, std::span<const Blo
     const ir::Operand& operand = entry.op.operands[read[i].operand];
     const ArrayState& source = arrays[copy.array];
     if (!copy.has_memory || copy.bytes != output.bytes || copy.bytes == 0 || source.held) continue;
-    if (source.pinned != 0 || copy.writing || copy.kept) continue;
+    if (source.pinned != 0 || tied(copy)) continue;
     if (source.dtype != entry.op.outputs[0].dtype || !operand.view.is_identity(source.grid.shape())) continue;
     if (source.grid != arrays[output.array].grid) continue;
     const Slot u = copy.uses;
@@ -362,33 +392,13 @@ bool Core::Impl::donate(Slot t, const std::vector<Slot>& in, std::span<const Blo
                         copy.readers[s] > devices[task.device].streams[s].completed;
     }
     if (read_elsewhere) continue;
+    if (copy.relays && roomy(devices[task.device], 0)) continue;  // others are about to come for it
+    stop_relaying(in[i]);
     give_memory(task.outputs[0], lose_memory(in[i]));
     ++counts.donated;
     return true;
   }
   return false;
-}
-
-// What the task's outputs may take. One that is the last to read as many bytes as it writes leaves more room than it found.
-Claim Core::Impl::claim_of(Slot t, const std::vector<Slot>& in) const {
-  const Task& task = tasks[t];
-  const DeviceState& device = devices[task.device];
-  if (is_lowest(t)) return Claim::kLowest;
-  std::int64_t written = 0, freed = 0;
-  for (std::size_t i = 0; i < ops[task.op].outputs.size(); ++i) written += copies[task.outputs[i]].bytes;
-  if (task.steps != 1 || !owes_reserve(device, written)) return Claim::kOrdinary;
-  for (auto it = in.begin(); it != in.end(); ++it) {
-    const Copy& copy = copies[*it];
-    const ArrayState& source = arrays[copy.array];
-    if (!copy.has_memory || copy.writing || copy.kept || source.held || source.pinned != 0 ||
-        std::find(in.begin(), it, *it) != it)
-      continue;
-    const Use* use = copy.uses == kNone ? nullptr : &uses[copy.uses];
-    const bool last = use != nullptr && use->next == kNone && use->op == task.op &&
-                      use->device == device.spec.id && use->left == std::count(it, in.end(), *it);
-    if (last) freed += copy.bytes;
-  }
-  return freed >= written ? Claim::kReleasing : Claim::kOrdinary;
 }
 
 }  // namespace tilewise::worker

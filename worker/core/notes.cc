@@ -20,10 +20,11 @@ void Core::Impl::took_in(Slot slot, msg::Lane lane) {
   ++stats.transfers;
   stats.bytes += copy.bytes;
   lanes_dirty = true;
-  const std::tuple key(copy.source, here, lane);
+  const DeviceId from = sender_of(copy);
+  const std::tuple key(from, here, lane);
   auto known = pairs.find(key);
   if (known == pairs.end() && pairs.size() < kMaxPairs)
-    known = pairs.emplace(key, PairState{{.from = copy.source, .to = here, .lane = lane}}).first;
+    known = pairs.emplace(key, PairState{{.from = from, .to = here, .lane = lane}}).first;
   if (known != pairs.end()) {
     PairState& pair = known->second;
     ++pair.stats.transfers;
@@ -42,7 +43,7 @@ void Core::Impl::took_in(Slot slot, msg::Lane lane) {
   if (user != kNone) note.user = ops[user].run.id, note.graph = ops[user].run.graph;
   note.point = copy.block;
   note.device = here;
-  note.peer = copy.source;
+  note.peer = from;
   note.bytes = copy.bytes;
   note.lane = lane;
   note.start_ns = mapped ? now : copy.since;

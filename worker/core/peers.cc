@@ -31,10 +31,15 @@ void Core::Impl::on_batch(WorkerId from, msg::PeerBatch& batch) {
   };
   for (const auto& m : batch.subscribes)
     if (its_own(m.to)) on_subscribe(m);
-  for (auto& m : batch.offers)
-    if (its_own(m.from)) on_offer(m);
+  for (auto& m : batch.offers) {
+    if (!its_own(m.from)) continue;
+    on_offer(m);
+    if (m.relays) answer_relays(m);
+  }
   for (const auto& m : batch.grants)
     if (its_own(m.to)) on_grant(m);
+  for (const auto& m : batch.relays)
+    if (its_own(m.from)) on_relay(m);
   for (const auto& m : batch.dones)
     if (its_own(m.to)) on_done(m);
   for (const auto& m : batch.gones)
@@ -51,12 +56,15 @@ bool Core::Impl::can_map(DeviceId from, std::uint16_t to) const {
   return peer != peers.end() && peer->second.mapped;
 }
 
-void Core::Impl::subscribe(Slot slot, Slot op) {
+void Core::Impl::subscribe(Slot slot, Slot op, DeviceId via) {
   const Copy& copy = copies[slot];
   if (!remote.contains(copy.source.value) || remote[copy.source.value].lost) return;
   batch_to(copy.source)
-      .subscribes.push_back(
-          {{arrays[copy.array].id, copy.block}, ops[op].run.id, copy.source, devices[copy.device].spec.id});
+      .subscribes.push_back({{arrays[copy.array].id, copy.block},
+                             ops[op].run.id,
+                             copy.source,
+                             devices[copy.device].spec.id,
+                             via});
 }
 
 // About an op that is not known: its plan is still on its way, unless the log has passed its number (ids rise): then it
@@ -104,6 +112,10 @@ void Core::Impl::on_subscribe(const msg::Subscribe& m) {
   for (Slot u = copies[slot].uses; u != kNone; u = uses[u].next) {
     if (uses[u].op != op->second || uses[u].device != m.to) continue;
     uses[u].subscribed = true;
+    if (m.via && copies[slot].tree != kNone) {
+      for (Leader& leader : trees[copies[slot].tree].leaders)
+        if (leader.device == m.via && leader.state == Leader::State::kHas) dismiss(copies[slot], leader);
+    }
     if (ready) offer(slot, uses[u]);
     return;
   }
@@ -178,7 +190,12 @@ void Core::Impl::on_offer(msg::Offer& m) {
     usable(slot);
     return;
   }
+  if (m.via && (!remote.contains(m.via.value) || remote[m.via.value].lost)) {
+    if (copy.uses != kNone) subscribe(slot, uses[copy.uses].op, m.via);
+    return;
+  }
   copy.state = CopyState::kOffered;
+  copy.via = m.via;
   if (m.inlined && static_cast<std::int64_t>(m.data.size()) == copy.bytes && stage < Stage::kStill) {
     alloc::Fence none;
     if (const auto extent = take(copy.device, copy.bytes, true, Claim::kOrdinary, next_use(copy), none)) {
@@ -192,13 +209,16 @@ void Core::Impl::on_offer(msg::Offer& m) {
     }
   }
   // Surplus memory is granted at once; when it is short, only to what a task is waiting for.
-  const alloc::Arena& arena = devices[copy.device].arena;
-  const bool plenty = arena.bytes_in_use() + copy.bytes <= arena.max_bytes() / 2;
-  if ((plenty || copy.waiters != kNone) && grant(slot, lowest_waits(slot))) return;
+  if (roomy(devices[copy.device], copy.bytes) || copy.waiters != kNone) {
+    const bool granted = grant(slot, lowest_waits(slot));
+    if (granted || devices[copy.device].slab_pending) set_relays(slot, m.relays);
+    if (granted) return;
+  }
   devices[copy.device].ungranted.push_back(slot);
 }
 
 void Core::Impl::on_grant(const msg::Grant& m) {
+  if (m.via) return on_relayed_grant(m);
   const int d = local(m.from);
   const auto array = array_by_id.find(m.block.array.value);
   if (d < 0 || array == array_by_id.end() || !valid_block(m.block, array->second))
@@ -265,6 +285,9 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     took_in(slot, event.lane);
     copy.kind = CopyKind::kReplica;  // ours now: the lender owes us nothing more
     copy.state = CopyState::kSealed;
+    copy.via = {};
+    const DeviceId here = devices[copy.device].spec.id;
+    if (copy.relays) say(here, copy.source, {arrays[copy.array].id, copy.block}, msg::RelayWord::kHas);
     refix(slot);
     for (Slot op : claims) owe_done(copy, op);  // kernels may still read what was lent before (keep)
     if (copy.kept_open) kept_here(slot);
@@ -277,12 +300,14 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     devices[copy.device].memory_freed = true;
     copy.state = CopyState::kExpected;
     copy.kind = CopyKind::kRemote;
-    const bool again = ++copy.attempts < 3 && !remote[copy.source.value].lost;
+    stop_relaying(slot);
+    const DeviceId via = std::exchange(copy.via, {});
+    const bool again = (via || ++copy.attempts < 3) && !remote[copy.source.value].lost;
     if (again && copy.kept_open) {
       copy.state = CopyState::kOffered;
       devices[copy.device].ungranted.push_back(slot);
     } else if (again && !claims.empty()) {
-      subscribe(slot, claims.front());
+      subscribe(slot, claims.front(), via);
     } else {
       fail_copy(slot,
                 outcome({event.failed.code, "transfer of block " + std::to_string(copy.block) + " of array " +

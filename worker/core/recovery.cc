@@ -82,9 +82,11 @@ void Core::Impl::orphan(Slot slot) {
     transfer_ended(copy, false);
     abandoned[copy.transfer] = {copy.device, lose_memory(slot)};
   }
+  stop_relaying(slot);
   copy.state = CopyState::kExpected;
   copy.kind = CopyKind::kRemote;
   copy.at = {};
+  copy.via = {};
   copy.attempts = 0;
   std::vector<Slot> spent;  // claims that ended while the bytes were on their way
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
@@ -201,7 +203,13 @@ void Core::Impl::settle_block(Slot by, Slot array, std::int64_t block, DeviceId 
       continue;
     }
     const bool unread = c != kNone && copies[c].kind == CopyKind::kRemote;
-    if (c != kNone && (unread || copies[c].kind == CopyKind::kReplica)) copies[c].source = owner;
+    if (c != kNone && (unread || copies[c].kind == CopyKind::kReplica)) {
+      if (copies[c].source != owner && copies[c].relays) {  // the new one sends nobody here
+        stop_relaying(c);
+        release_soon(array);
+      }
+      copies[c].source = owner;
+    }
     for (const User& user : arrays[array].users) {
       const OpState& op = ops[user.op];
       if (op.done || op.cancelled != kNone || user.over || op.retired) continue;
@@ -225,6 +233,7 @@ void Core::Impl::settle_block(Slot by, Slot array, std::int64_t block, DeviceId 
 void Core::Impl::adopt(Slot by, Slot slot) {
   Copy& copy = copies[slot];
   if (copy.kind != CopyKind::kProduced) {
+    stop_relaying(slot);
     copy.kind = CopyKind::kProduced;
     copy.source = devices[copy.device].spec.id;
     copy.spare = false;
@@ -271,9 +280,7 @@ void Core::Impl::end_pins(std::uint64_t version) {
     }
     if (array.pinned == 0 || array.pinned > version) continue;
     array.pinned = 0;
-    if (array.copies == kNone) continue;
-    if (array.to_release == kNone) releasing.push_back(a);
-    array.to_release = array.copies;
+    release_soon(a);
   }
 }
 

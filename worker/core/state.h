@@ -15,8 +15,10 @@
 //   * A spilled copy is on disk and has no memory; one that is being written or brought back keeps both until that is over.
 //   * After a loss, until the Recover that answers it: a copy expected from a lost device has no source and waits; copies of
 //     pinned arrays stay.
+//   * Others are sent to a copy (Copy::relays) only while it is whole or its bytes are on their way; it is a spare like others.
 //   * A waiting task hangs on exactly one unready copy; a ready one is in its queue's ready list exactly once.
 #pragma once
+#include "copy.h"
 #include "shared.h"
 
 #include <tilewise/base/check.h>
@@ -33,101 +35,6 @@
 #include <tuple>
 
 namespace tilewise::worker {
-
-struct Use {
-  Slot op = kNone;
-  DeviceId device;
-  std::int64_t left = 0;    // local: reads not yet enqueued; else 1
-  bool subscribed = false;  // other device: wants an offer when sealed
-  bool offered = false;     // other device: may be reading; only its Done ends this
-  bool lent = false;        // other device: may be reading the bytes in our memory
-  bool sending = false;     // other device: is being sent the bytes on our disk
-  Slot next = kNone;
-};
-
-enum class CopyState : std::uint8_t {
-  kExpected,   // not here: its task has not been enqueued, or its owner has not offered it
-  kOffered,    // the owner has it; waiting for memory here (copying lanes)
-  kReceiving,  // bytes are on their way
-  kEnqueued,   // usable in stream order on this device
-  kSealed,     // complete; usable by anyone
-  kFailed,     // there will be no bytes
-  kSpilled,    // complete, but on disk only
-  kReturning,  // on its way back from there
-};
-enum class CopyKind : std::uint8_t {
-  kProduced,
-  kRemote /* kind of lane not known yet */,
-  kBorrowed,
-  kReplica
-};
-
-struct Copy {
-  Slot array = kNone;
-  std::int64_t block = 0;
-  std::uint16_t device = 0;
-  CopyState state = CopyState::kExpected;
-  CopyKind kind = CopyKind::kProduced;
-  std::uint8_t attempts = 0;
-  bool has_memory = false;
-  bool spare = false;  // in the device's list of replicas that may go
-  DeviceId source;     // remote kinds: the owner
-  MemoryRef at;        // where the bytes are
-  std::int64_t bytes = 0;
-  alloc::Extent extent;                              // has_memory
-  std::uint8_t stream = 0;                           // kEnqueued: produced there ...
-  std::uint64_t sequence = 0;                        // ... by this step
-  std::array<std::uint64_t, kMaxStreams> readers{};  // last enqueued reader per stream
-  std::uint64_t transfer = 0;
-  // Tiers (tiers.cc).
-  bool fixed = false;    // has memory that cannot be had by spilling it: counted in its device's fixed_bytes
-  bool writing = false;  // to disk; what is in memory stays usable
-  bool on_disk = false;  // `disk` holds its bytes
-  bool wanted = false;   // in its device's list of those to bring back
-  std::int32_t lent = 0, sending = 0;  // uses of that kind
-  std::uint64_t io = 0;                // under way, or 0
-  alloc::Extent disk;                  // on_disk, writing
-  std::uint32_t resident_at = 0;       // has_memory: position in its device's list
-  // For the sake of a worker that is to leave (drain.cc).
-  WorkerId kept;           // none, or that worker
-  bool kept_open = false;  // not here yet: counted in leaving[kept].left
-  bool handed_on = false;  // this worker is the one to leave, and somebody copies it without a claim on it
-  TimeNs since = 0;        // when its transfer began
-  WorkerId timed;          // none, or on whose link its transfer counts
-  Slot producer_task = kNone;  // while its task is live
-  // Claims, by rising OpId: ops come and go in that order as a rule, so both ends are near, however many claims there are.
-  Slot uses = kNone;
-  Slot last_uses = kNone;           // the first claim of the op that has the last one
-  Slot waiters = kNone;             // tasks
-  Slot prev = kNone, next = kNone;  // same array
-  Slot outcome = kNone;             // kFailed: why
-};
-
-struct User {
-  Slot op = kNone;
-  int operand = 0;
-  bool over = false;  // it had read all it ever will, everywhere, when what made the array was retired
-};
-
-struct ArrayState {
-  ArrayId id;
-  // Ops that make its blocks: the planned one, then those of recoveries. The last one that names an owner of a block
-  // makes it (maker()).
-  boost::container::small_vector<Slot, 1> makers;
-  int output = 0;
-  ir::DType dtype = ir::DType::kFloat64;
-  std::size_t element_bytes = 0;
-  std::int64_t block_bytes = 0;  // of each; 0: they differ
-  ir::Grid grid;
-  ir::Shape counts;
-  boost::container::small_vector<User, 2> users;
-  boost::container::small_vector<Slot, 1> keeps;  // of those: ops that want copies to stay (keep.cc)
-  bool held = false;
-  std::uint64_t pinned = 0;  // by the loss of this version: copies stay until the Recover that answers it
-  Slot copies = kNone;       // list
-  Slot to_release = kNone;   // of a released array: the next copy to look at
-  std::int64_t live_copies = 0;
-};
 
 struct ShareState {  // an op's share on one local device
   std::int64_t owned = 0, next = 0, completed = 0, failed = 0;
@@ -321,6 +228,7 @@ struct RemoteDevice {
   WorkerId worker;
   std::uint8_t kind = 0;
   bool client = false, lost = false;
+  std::uint32_t host = 0;  // 0: this one (trees.cc)
 };
 
 // What may be taken from a device's memory when it is short (memory.cc).
@@ -368,6 +276,7 @@ struct Core::Impl {
   void enqueue_op(Slot op, const Standing& standing);
   void apply_release(const msg::Release& release);
   void release_some();
+  void release_soon(Slot array);
   void apply_cancel(const msg::CancelGraph& cancel);
   void cancel_op(Slot op, Slot why);
   void apply_retire(const msg::Retire& retire);
@@ -475,6 +384,7 @@ struct Core::Impl {
                                     const NextUse& use, alloc::Fence& wait_for);
   std::optional<alloc::Extent> take_reserved(DeviceState& device, std::int64_t bytes, bool settled,
                                              alloc::Fence& wait_for);
+  bool roomy(const DeviceState& device, std::int64_t bytes) const;
   bool owes_reserve(const DeviceState& device, std::int64_t bytes) const;
   bool evict(std::uint16_t device, std::int64_t bytes);
   std::int64_t step_bytes(const OpEntry& entry) const;
@@ -535,13 +445,40 @@ struct Core::Impl {
   void on_gone(const msg::Gone& m);
   void on_transfer(const TransferDone& event);
   void end_claims(Slot copy, const std::vector<Slot>& claims, DeviceId device);
-  void subscribe(Slot copy, Slot op);
+  void subscribe(Slot copy, Slot op, DeviceId via = {});
   void park(std::variant<msg::Subscribe, msg::Done> message, OpId op);
   bool claims(Slot copy, Slot op) const;
   bool owes(int device, const msg::Offer& m) const;
   bool valid_block(const msg::BlockRef& block, Slot array) const;
   bool to_come(Slot array, std::int64_t block, DeviceId owner) const;
   bool can_map(DeviceId from, std::uint16_t to) const;
+
+  // Trees over hosts (trees.cc)
+  struct Route {
+    bool wait = false;    // until a leader has the block, or will not have it
+    DeviceId via;         // none: from the owner
+    bool relays = false;  // others are to get it from there
+  };
+  std::uint32_t number_of_host(const std::string& id);
+  bool is_far(DeviceId device) const;
+  void say(DeviceId from, DeviceId to, const msg::BlockRef& block, msg::RelayWord word,
+           std::uint64_t transfer = 0);
+  Route route(Slot copy, const Use& use);
+  bool passes_on(const Copy& copy, std::size_t leader) const;
+  void dismiss(const Copy& copy, Leader& leader);
+  void end_tree(Copy& copy);
+  void claim_dropped(Slot copy, DeviceId device);
+  void leaders_lost(Slot copy, const std::vector<DeviceId>& dead);
+  void on_relay(const msg::Relay& m);
+  void answer_relays(const msg::Offer& m);
+  void stop_relaying(Slot copy);
+  void set_relays(Slot copy, bool relays);
+  void decline_ungranted(std::uint16_t device);
+  void end_relays(Slot array);
+  void on_relayed_grant(const msg::Grant& m);
+  void on_sent(const Sent& event);
+  DeviceId sender_of(const Copy& copy) const;
+  void turn_to_owner(Slot copy);
 
   // Speeds of links (links.cc)
   static constexpr std::size_t kMaxLinks = 16'384;
@@ -581,6 +518,7 @@ struct Core::Impl {
     std::int64_t fixed = 0, spilled = 0, disk = 0, writing = 0, reading = 0, ios = 0;
   };
   void check_tiers(Slot copy, Tiers& tiers) const;
+  void check_tree(const Copy& copy) const;
   void check_disk(std::vector<Tiers>& tiers) const;
   void check_invariants() const;
   std::uint64_t digest() const;
@@ -600,6 +538,7 @@ struct Core::Impl {
   Pool<ArrayState> arrays;
   Pool<Copy> copies;
   Pool<Use> uses;
+  Pool<Tree> trees;
   Pool<Task> tasks;
   Pool<Queue> queues;
   std::vector<msg::Outcome> outcomes;
@@ -616,6 +555,11 @@ struct Core::Impl {
   WorkerId last_joined;                     // ids rise: an unknown one above it will be announced
   std::map<std::uint64_t, Slot> transfers;  // nonce -> copy
   std::uint64_t next_transfer = 1;
+  std::map<std::pair<WorkerId, std::uint64_t>, Slot>
+      relaying;                                // (to whom, its nonce) -> copy being passed on
+  std::map<std::string, std::uint32_t> hosts;  // by id, but this one
+  std::uint32_t last_host = 0;
+  std::int64_t relays_live = 0;     // copies that others are sent to
   alloc::Arena disk;                // offsets in the spill file
   std::map<std::uint64_t, Io> ios;  // under way
   std::uint64_t next_io = 1, step_number = 0;

@@ -52,7 +52,8 @@ alloc::Extent Core::Impl::lose_memory(Slot slot) {
 void Core::Impl::refix(Slot slot) {
   Copy& copy = copies[slot];
   DeviceState& device = devices[copy.device];
-  const bool fixed = copy.has_memory && (copy.state != CopyState::kSealed || copy.lent > 0 || copy.handed_on);
+  const bool fixed = copy.has_memory && (copy.state != CopyState::kSealed || copy.lent > 0 ||
+                                         copy.relayed > 0 || copy.handed_on);
   if (fixed == copy.fixed) return;
   copy.fixed = fixed;
   device.fixed_bytes += fixed ? in_arena(copy.extent.bytes) : -in_arena(copy.extent.bytes);

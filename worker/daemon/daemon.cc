@@ -69,6 +69,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   runtime.one_core = d.options_.one_core;
   runtime.trace_records = d.options_.trace_records;
   runtime.black_box = d.options_.black_box;
+  runtime.host = config::host_id();
   d.service_ = std::make_unique<Service>(*d.exchange_, d.copier_);
   d.runtime_ =
       std::make_unique<Runtime>(std::move(devices), &plugins, runtime, d.copier_, [&loop] { loop.wake(); });

@@ -66,4 +66,10 @@ void Daemon::Service::receive(WorkerId from, std::uint64_t transfer, std::byte* 
   exchange_->receive(from, transfer, to, bytes, kind, done);
 }
 
+void Daemon::Service::disarm(WorkerId from, std::uint64_t transfer) {
+  if (from == self_)
+    return local_.refuse(self_, transfer, {Errc::kNotFound, "the sender has no such copy any more"});
+  exchange_->disarm(from, transfer);
+}
+
 }  // namespace tilewise::worker

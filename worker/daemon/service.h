@@ -34,6 +34,7 @@ class Daemon::Service final : public DataService {
   void refuse(WorkerId to, std::uint64_t transfer, const Error& why) override;
   void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                device::Kind kind) override;
+  void disarm(WorkerId from, std::uint64_t transfer) override;
 
  private:
   bool staged(device::Kind kind) const { return kind == device::Kind::kCuda && !exchange_->takes(kind); }

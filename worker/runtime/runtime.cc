@@ -124,6 +124,7 @@ Status Runtime::start(const msg::Welcome& welcome, DataService& service,
   options.self = welcome.you;
   options.term = welcome.term;
   options.map_peers = options_.map_peers;
+  options.host = options_.host;
   for (std::size_t i = 0; i < locals_.size(); ++i) {
     Local& local = *locals_[i];
     const device::Info& info = local.device->info();
@@ -183,7 +184,9 @@ void Runtime::transmit(const Transmit& t) {
   for (const auto& local : locals_) {
     if (local->id == t.from.device) kind = local->device->info().kind;
   }
-  service_->transmit(t.to, t.transfer, address(t.from), t.bytes, kind, [] {});
+  std::function<void()> sent = [] {};
+  if (t.tell) sent = [this, event = Sent{t.to, t.transfer}] { post(event); };
+  service_->transmit(t.to, t.transfer, address(t.from), t.bytes, kind, std::move(sent));
 }
 
 void Runtime::send_from_disk() {
@@ -520,6 +523,7 @@ void Runtime::perform() {
     service_->send(peer, std::move(batch));
   }
   for (const DiskIo& io : actions_.disk) on_disk_io(io);
+  for (const Disarm& d : actions_.disarms) service_->disarm(d.from, d.transfer);
   for (const Transmit& t : actions_.transmits) transmit(t);
   for (msg::Message& message : actions_.to_scheduler) {
     if (auto* progress = std::get_if<msg::Progress>(&message)) {

@@ -479,9 +479,16 @@ struct ArenaMap {
   ucxAddress @1 :Data;     # may be empty; up to 64 KiB
 }
 
-# The five of a PeerBatch are flat, because there is one for every block that moves.
+# The six of a PeerBatch are flat, because there is one for every block that moves.
 
-struct Subscribe { array @0 :UInt64; block @1 :Int64; op @2 :UInt64; from @3 :UInt32; to @4 :UInt32; }
+struct Subscribe {
+  array @0 :UInt64;
+  block @1 :Int64;
+  op @2 :UInt64;
+  from @3 :UInt32;
+  to @4 :UInt32;
+  via @5 :UInt32;          # named in an offer, and has no such copy: send it yourself. 0: none
+}
 
 struct Offer {
   array @0 :UInt64;
@@ -495,9 +502,27 @@ struct Offer {
   failed @8 :Outcome;      # an error: there will be no bytes
   inlined @9 :Bool;        # the bytes are in `data`
   data @10 :Data;          # up to 4096 bytes
+  via @11 :UInt32;         # grant it there, not to me. 0: none
+  relays @12 :Bool;        # others are to get it from you
 }
 
-struct Grant { array @0 :UInt64; block @1 :Int64; from @2 :UInt32; to @3 :UInt32; transfer @4 :UInt64; }
+struct Grant {
+  array @0 :UInt64;
+  block @1 :Int64;
+  from @2 :UInt32;
+  to @3 :UInt32;
+  transfer @4 :UInt64;
+  via @5 :UInt32;          # as in the offer
+}
+
+struct Relay {
+  array @0 :UInt64;
+  block @1 :Int64;
+  from @2 :UInt32;         # who says it
+  to @3 :UInt32;
+  word @4 :UInt8;          # 0 has, 1 declined, 2 over, 3 missing
+  transfer @5 :UInt64;     # of missing
+}
 
 struct Done { array @0 :UInt64; block @1 :Int64; op @2 :UInt64; from @3 :UInt32; to @4 :UInt32; }
 
@@ -545,13 +570,14 @@ struct LastWords {
 }
 
 struct PeerBatch {
-  # Processed in this order.
+  # Processed in this order, relays before dones.
   subscribes @0 :List(Subscribe);
   offers @1 :List(Offer);
   grants @2 :List(Grant);
   dones @3 :List(Done);
   gones @4 :List(Gone);
   recovery @5 :UInt64;     # version of the last Recover that I have applied
+  relays @6 :List(Relay);
 }
 
 # ---- the root -------------------------------------------------------------------------------------------------------

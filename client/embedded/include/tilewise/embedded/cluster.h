@@ -25,6 +25,9 @@ struct ClusterOptions {
   std::vector<std::string> plugins;  // shared objects with kernels
   bool reference_kernels = false;
   bool map_peers = true;  // false: workers copy blocks instead of reading each other's memory
+  // For tests: so many workers are told that they share a host, and that the others are elsewhere: blocks are copied between
+  // such hosts. 0: all share one.
+  int workers_a_host = 0;
   // How long the cluster's thread polls before it parks. Default: 50 us from four CPUs on, else nothing, as who polls keeps
   // the thread it waits for from running.
   std::optional<TimeNs> spin_ns;

@@ -107,6 +107,9 @@ class Exchange {
   void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind,
                Done done);
 
+  // The peer says that it will not send these bytes: unless they are coming all the same, the receive ends with kNotFound.
+  void disarm(WorkerId from, std::uint64_t transfer);
+
   // For the loop's batch hook, where a thread polls before it sleeps: moves bytes now. Not needed otherwise.
   bool poll();
 

@@ -91,6 +91,10 @@ class UcxEngine {
   Status expect(const Cookie& cookie, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                 device::Kind kind, Done done);
 
+  // Ends an expectation that the peer says it will not fulfil, with kNotFound. Nothing where bytes are coming already, or
+  // where there is none.
+  void disarm(const Cookie& cookie, std::uint64_t transfer);
+
   // Moves what can be moved, then calls `done`s. True if anything happened: call again before arm().
   bool progress();
   // Readable when progress() would do something, once arm() has said true. Owned by the engine.

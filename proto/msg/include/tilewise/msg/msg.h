@@ -632,6 +632,7 @@ struct Subscribe {
   OpId op;
   DeviceId from;  // the block's owner
   DeviceId to;
+  DeviceId via;  // named in an offer, and has no such copy: to be sent by the owner itself
   friend bool operator==(const Subscribe&, const Subscribe&) = default;
 };
 // The slab of an offer that carries neither inlined bytes nor a place: the receiver must grant a transfer.
@@ -646,6 +647,9 @@ struct Offer {
   Outcome failed;  // not ok: there will be no bytes; dependents fail with this root cause
   bool inlined = false;
   std::string data;  // the bytes themselves, up to limits::kMaxInlineBytes
+  DeviceId via;      // to be granted there, not at `from`: a device that has a copy and keeps it for this
+  bool relays =
+      false;  // others are to get it from `to`: answered with a Relay, or with one when the bytes are there
   friend bool operator==(const Offer&, const Offer&) = default;
 };
 // The receiver has memory: send the bytes over the copying lane, tagged with `transfer`.
@@ -653,7 +657,24 @@ struct Grant {
   BlockRef block;
   DeviceId from, to;           // as in the offer
   std::uint64_t transfer = 0;  // the receiver's nonce
+  DeviceId via;                // as in the offer: who sends it, if not `from`
   friend bool operator==(const Grant&, const Grant&) = default;
+};
+// Between a block's owner and a device that passes it on, and between that and the devices that get it there
+// (docs/design/trees.md).
+enum class RelayWord : std::uint8_t {
+  kHas = 0,   // to the owner: it is here, and stays for those who are sent here
+  kDeclined,  // to the owner: nobody is to be sent here
+  kOver,      // from the owner: nobody else will come
+  kMissing    // to whom granted `transfer` here: there is no such copy any more
+};
+constexpr int kRelayWordCount = 4;
+struct Relay {
+  BlockRef block;
+  DeviceId from, to;  // who says it, and to whom
+  RelayWord word = RelayWord::kHas;
+  std::uint64_t transfer = 0;  // of kMissing
+  friend bool operator==(const Relay&, const Relay&) = default;
 };
 // User `op` on device `to` needs the copy at `from` no more. Discharge is a set: repeats do nothing.
 struct Done {
@@ -673,12 +694,13 @@ struct PeerBatch {             // processed in this order
   std::vector<Subscribe> subscribes;
   std::vector<Offer> offers;
   std::vector<Grant> grants;
+  std::vector<Relay> relays;
   std::vector<Done> dones;
   std::vector<Gone> gones;
   bool empty() const {
-    return subscribes.empty() && offers.empty() && grants.empty() && dones.empty() && gones.empty();
+    return subscribes.empty() && offers.empty() && grants.empty() && relays.empty() && dones.empty() &&
+           gones.empty();
   }
-  void clear() { subscribes.clear(), offers.clear(), grants.clear(), dones.clear(), gones.clear(); }
   friend bool operator==(const PeerBatch&, const PeerBatch&) = default;
 };
 

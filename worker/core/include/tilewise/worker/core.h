@@ -39,8 +39,10 @@ struct Options {
   std::int32_t releases_a_step = 2048;  // copies of released arrays looked at before other work has its turn
   TimeNs stuck_ns = 5 * kSecond;        // blocked this long with nothing moving: report stuck
   bool map_peers = true;                // false: never read a peer's memory in place, always copy
-  bool task_tables = true;       // false: what tasks read is worked out each time; nothing else differs
-  std::int64_t spill_bytes = 0;  // bound of what all devices together may have on disk; 0: no disk
+  bool task_tables = true;             // false: what tasks read is worked out each time; nothing else differs
+  std::int64_t spill_bytes = 0;         // bound of what all devices together may have on disk; 0: no disk
+  std::string host;                     // as in its Join; empty: shared with nobody
+  std::int64_t tree_bytes = 64 << 10;   // larger blocks travel as trees between hosts (docs/design/trees.md)
 };
 
 // Where bytes are: a slab of a device of this worker or, mapped, of another.
@@ -98,6 +100,11 @@ struct TransferDone {
   Error failed{Errc::kOk, {}};
   msg::Lane lane = msg::Lane::kTcp;
 };
+// A Transmit with `tell` is over: the transport has let go of the memory that it read.
+struct Sent {
+  WorkerId to;
+  std::uint64_t transfer = 0;
+};
 struct SlabAdded {
   std::uint16_t device = 0;
   std::int64_t bytes = 0;
@@ -109,7 +116,7 @@ struct IoDone {
   Error failed{Errc::kOk, {}};
 };
 using Event = std::variant<msg::Log, PeerBatchReceived, PeerReady, StreamCompleted, StepFailed, TransferDone,
-                           SlabAdded, IoDone>;
+                           SlabAdded, IoDone, Sent>;
 
 // ---- actions -------------------------------------------------------------------------------------------------------
 
@@ -134,6 +141,7 @@ struct Transmit {  // over the copying lane; repeat-safe
   MemoryRef from;
   std::int64_t bytes = 0;
   std::int64_t on_disk = -1;  // not negative: read from here in the spill file, not from memory
+  bool tell = false;          // ends in Sent, exactly once, failed or not
 };
 struct Receive {  // arm before the Grant is sent; ends in TransferDone
   WorkerId from;
@@ -141,6 +149,11 @@ struct Receive {  // arm before the Grant is sent; ends in TransferDone
   std::uint16_t device = 0;
   MemoryRef to;
   std::int64_t bytes = 0;
+};
+struct
+    Disarm {  // its sender has no such bytes: the receive is to end now, unless they are coming all the same
+  WorkerId from;
+  std::uint64_t transfer = 0;
 };
 struct Store {  // write these inlined bytes now (host devices), then TransferDone
   std::uint64_t transfer = 0;
@@ -169,6 +182,7 @@ struct Actions {
   std::vector<msg::Message> to_scheduler;
   std::vector<Transmit> transmits;
   std::vector<Receive> receives;
+  std::vector<Disarm> disarms;
   std::vector<Store> stores;
   std::vector<DiskIo> disk;
   std::vector<AddSlab> slabs;
@@ -183,6 +197,9 @@ struct Counters {  // for tests, status and the simulator
   std::int64_t launches = 0, tasks_done = 0, tasks_failed = 0, copies_live = 0, tasks_live = 0, ops_known = 0,
                parked = 0, stale = 0, donated = 0, kept = 0, evicted = 0, eager = 0, spilled = 0,
                returned = 0, dropped = 0, sent_from_disk = 0, moved = 0, impatient = 0;
+  // Of blocks that are passed on: sent for their owners; offers to do so that were declined, or could not be kept.
+  std::int64_t relayed = 0, declined = 0, missing = 0;
+  std::int64_t relays = 0;      // copies that others may get from here, now
   std::int64_t disk_bytes = 0;  // of the file, in use
 };
 

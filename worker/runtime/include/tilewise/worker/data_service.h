@@ -34,6 +34,8 @@ class DataService {
   virtual void refuse(WorkerId to, std::uint64_t transfer, const Error& why) = 0;
   virtual void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                        device::Kind kind) = 0;
+  // `from` says that it will not send these bytes: the receive ends now, unless they are on their way all the same.
+  virtual void disarm(WorkerId from, std::uint64_t transfer) = 0;
 };
 
 }  // namespace tilewise::worker

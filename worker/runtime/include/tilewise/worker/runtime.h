@@ -26,6 +26,7 @@ struct RuntimeOptions {
   // There is no core for an executor beside this thread: short steps run here, where no wake-up stands between them.
   bool one_core = false;
   std::uint64_t trace_records = StepLog::kUsual;  // remembered for people; 80 bytes each
+  std::string host;  // as in its Join: workers of one host pass blocks on to each other
 };
 
 class Runtime {

@@ -1,0 +1,132 @@
+// The tables of blocks: copies, who still needs them, and the arrays that they are of. Invariants: state.h.
+#pragma once
+#include "pool.h"
+
+#include <tilewise/ir/grid.h>
+#include <tilewise/worker/core.h>
+
+#include <array>
+#include <boost/container/small_vector.hpp>
+
+namespace tilewise::worker {
+
+struct Use {
+  Slot op = kNone;
+  DeviceId device;
+  std::int64_t left = 0;    // local: reads not yet enqueued; else 1
+  bool subscribed = false;  // other device: wants an offer when sealed
+  bool offered = false;     // other device: may be reading; only its Done ends this
+  bool lent = false;        // other device: may be reading the bytes in our memory
+  bool sending = false;     // other device: is being sent the bytes on our disk
+  Slot next = kNone;
+};
+
+enum class CopyState : std::uint8_t {
+  kExpected,   // not here: its task has not been enqueued, or its owner has not offered it
+  kOffered,    // the owner has it; waiting for memory here (copying lanes)
+  kReceiving,  // bytes are on their way
+  kEnqueued,   // usable in stream order on this device
+  kSealed,     // complete; usable by anyone
+  kFailed,     // there will be no bytes
+  kSpilled,    // complete, but on disk only
+  kReturning,  // on its way back from there
+};
+enum class CopyKind : std::uint8_t {
+  kProduced,
+  kRemote /* kind of lane not known yet */,
+  kBorrowed,
+  kReplica
+};
+
+struct Copy {
+  Slot array = kNone;
+  std::int64_t block = 0;
+  std::uint16_t device = 0;
+  CopyState state = CopyState::kExpected;
+  CopyKind kind = CopyKind::kProduced;
+  std::uint8_t attempts = 0;
+  bool has_memory = false;
+  bool spare = false;   // in the device's list of replicas that may go
+  DeviceId source;      // remote kinds: the owner
+  DeviceId via;         // none, or who has a copy too and sends it (kOffered, kReceiving)
+  bool relays = false;  // asked for, and given to, others of this host or behind it: a spare when it is whole
+  Slot tree = kNone;    // of the owner: who passes it on (trees.cc)
+  MemoryRef at;         // where the bytes are
+  std::int64_t bytes = 0;
+  alloc::Extent extent;                              // has_memory
+  std::uint8_t stream = 0;                           // kEnqueued: produced there ...
+  std::uint64_t sequence = 0;                        // ... by this step
+  std::array<std::uint64_t, kMaxStreams> readers{};  // last enqueued reader per stream
+  std::uint64_t transfer = 0;
+  // Tiers (tiers.cc).
+  bool fixed = false;    // has memory that cannot be had by spilling it: counted in its device's fixed_bytes
+  bool writing = false;  // to disk; what is in memory stays usable
+  bool on_disk = false;  // `disk` holds its bytes
+  bool wanted = false;   // in its device's list of those to bring back
+  std::int32_t lent = 0, sending = 0;  // uses of that kind
+  std::int32_t relayed = 0;            // being sent from here to others, on its owner's behalf
+  std::uint64_t io = 0;                // under way, or 0
+  alloc::Extent disk;                  // on_disk, writing
+  std::uint32_t resident_at = 0;       // has_memory: position in its device's list
+  // For the sake of a worker that is to leave (drain.cc).
+  WorkerId kept;           // none, or that worker
+  bool kept_open = false;  // not here yet: counted in leaving[kept].left
+  bool handed_on = false;  // this worker is the one to leave, and somebody copies it without a claim on it
+  TimeNs since = 0;        // when its transfer began
+  WorkerId timed;          // none, or on whose link its transfer counts
+  Slot producer_task = kNone;  // while its task is live
+  // Claims, by rising OpId: ops come and go in that order as a rule, so both ends are near, however many claims there are.
+  Slot uses = kNone;
+  Slot last_uses = kNone;           // the first claim of the op that has the last one
+  Slot waiters = kNone;             // tasks
+  Slot prev = kNone, next = kNone;  // same array
+  Slot outcome = kNone;             // kFailed: why
+};
+
+// Who passes a block on to devices that its owner does not send it to itself: one device of each other host, its *leader*.
+// See trees.cc.
+struct Leader {
+  DeviceId device;
+  std::uint32_t host = 0;
+  enum class State : std::uint8_t {
+    kOut,      // passes nothing on
+    kWaiting,  // for the leader that it is to get the block from
+    kAsked,    // has been offered the block, and will say whether it passes it on
+    kHas       // does
+  } state = State::kOut;
+};
+struct Tree {
+  boost::container::small_vector<Leader, 4>
+      leaders;  // number i gets the block from number i / 2 - 1, 0 and 1 from the owner
+};
+
+// More hangs on its memory than what tasks here read.
+inline bool tied(const Copy& copy) { return copy.writing || copy.kept || copy.relayed > 0; }
+
+struct User {
+  Slot op = kNone;
+  int operand = 0;
+  bool over = false;  // it had read all it ever will, everywhere, when what made the array was retired
+};
+
+struct ArrayState {
+  ArrayId id;
+  // Ops that make its blocks: the planned one, then those of recoveries. The last one that names an owner of a block
+  // makes it (maker()).
+  boost::container::small_vector<Slot, 1> makers;
+  int output = 0;
+  ir::DType dtype = ir::DType::kFloat64;
+  std::size_t element_bytes = 0;
+  std::int64_t block_bytes = 0;  // of each; 0: they differ
+  ir::Grid grid;
+  ir::Shape counts;
+  boost::container::small_vector<User, 2> users;
+  boost::container::small_vector<Slot, 1> keeps;  // of those: ops that want copies to stay (keep.cc)
+  bool held = false;
+  std::uint64_t pinned = 0;  // by the loss of this version: copies stay until the Recover that answers it
+  Slot copies = kNone;       // list
+  Slot to_release = kNone;   // of a released array: the next copy to look at
+  std::int64_t live_copies = 0;
+};
+
+}  // namespace tilewise::worker
