@@ -132,7 +132,7 @@ TEST_CASE("hot messages are small") {
   batch.offers.resize(100);
   Buffer buffer;
   REQUIRE(encode(batch, buffer).has_value());
-  CHECK(buffer.bytes().size() / 100 <= 80);
+  CHECK(buffer.bytes().size() / 100 <= 88);
   msg::Progress progress;
   progress.ops.resize(100);
   REQUIRE(encode(progress, buffer).has_value());
