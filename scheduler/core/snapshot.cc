@@ -233,8 +233,8 @@ template <class A> void fields(A& a, KeptProgram& x) {
 template <class A> void fields(A& a, Session& x) {
   a(x.id, x.peer, x.device, x.alive, x.highest_request, x.answers, x.arrays, x.running, x.programs);
   if (a.writing()) return;
-  for (KeptProgram& kept : x.programs) {  // their endpoint is the session's
-    if (kept.request == 0) continue;
+  for (KeptProgram& kept : x.programs) {        // their endpoint is the session's
+    if (kept.program.ops == nullptr) continue;  // none, or the snapshot ends here
     msg::Program program{*kept.program.ops, kept.program.outputs, kept.program.inputs};
     kept.program = SessionProgram::of(std::move(program), x.device);
   }

@@ -2,6 +2,7 @@
 // scheduler sees both.
 #include <doctest/doctest.h>
 #include <cstdlib>
+#include <map>
 #include <thread>
 
 #include "harness.h"
@@ -44,6 +45,43 @@ TEST_CASE("blocks go between hosts over TCP, and nothing is mapped from one to t
   CHECK(status.find("\"tcp\"") != std::string::npos);
   CHECK(status.find("\"mapped\"") == std::string::npos);
   CHECK(status.find("\"shared-memory\"") == std::string::npos);
+}
+
+TEST_CASE("a block that several devices of another host read comes there once, and is passed on inside") {
+  const auto network = hosts(2);
+  if (!network) return;
+  Cluster cluster({.workers = 4, .devices = 1, .network = network.get()});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(4, kPatience));
+  std::vector<DeviceId> all;
+  std::map<std::string, int> host_of;  // by the device's name
+  DeviceId first;
+  for (const Device& device : session.devices()) {
+    const int number = device.worker.back() - '0';  // worker-0 ...
+    all.push_back(device.id);
+    host_of[device.name] = number % 2;
+    if (number == 0) first = device.id;
+  }
+  for (int turn = 0; turn < 5; ++turn) {
+    CAPTURE(turn);
+    const std::vector<double> x(256 * 256, 0.5 + turn);
+    Array a = session.from_memory(x, {256, 256}, {.block = {256, 256}}).on(first);
+    Array rows = session.ones({1024, 256}, {.block = {256, 256}}).on(all);
+    session.persist({a, rows}).wait({.timeout = kPatience});
+    const auto product = matmul(rows, a).on(all).get<double>({.timeout = kPatience});
+    CHECK(product == std::vector<double>(1024 * 256, (0.5 + turn) * 256));
+    int crossed = 0, passed_on = 0, others = 0;
+    for (const TraceStep& step : session.trace().steps) {
+      if (step.kind != msg::TraceKind::kTransfer || step.bytes != 256 * 256 * 8) continue;
+      if (!host_of.contains(step.peer) || !host_of.contains(step.device)) continue;  // a client's
+      const int from = host_of.at(step.peer), to = host_of.at(step.device);
+      ++(from != to ? crossed : to == 1 ? passed_on : others);
+    }
+    CAPTURE(others);
+    CHECK(crossed == turn + 1);
+    CHECK(passed_on == turn + 1);
+  }
 }
 
 TEST_CASE(

@@ -40,9 +40,9 @@ struct Options {
   TimeNs stuck_ns = 5 * kSecond;        // blocked this long with nothing moving: report stuck
   bool map_peers = true;                // false: never read a peer's memory in place, always copy
   bool task_tables = true;             // false: what tasks read is worked out each time; nothing else differs
-  std::int64_t spill_bytes = 0;         // bound of what all devices together may have on disk; 0: no disk
-  std::string host;                     // as in its Join; empty: shared with nobody
-  std::int64_t tree_bytes = 64 << 10;   // larger blocks travel as trees between hosts (docs/design/trees.md)
+  std::int64_t spill_bytes = 0;        // bound of what all devices together may have on disk; 0: no disk
+  std::string host;                    // as in its Join; empty: shared with nobody
+  std::int64_t tree_bytes = 64 << 10;  // larger blocks travel as trees between hosts (docs/design/trees.md)
 };
 
 // Where bytes are: a slab of a device of this worker or, mapped, of another.
