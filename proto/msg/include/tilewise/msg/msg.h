@@ -9,6 +9,7 @@
 #include <tilewise/ir/placement.h>
 #include <tilewise/msg/account.h>
 #include <tilewise/msg/announce.h>
+#include <tilewise/msg/blocks.h>
 #include <tilewise/msg/keep.h>
 
 #include <cstdint>
@@ -598,110 +599,6 @@ struct Pong {
 struct Refusal {  // a message that could not be taken; the link stays unless it says otherwise
   Outcome why;
   friend bool operator==(const Refusal&, const Refusal&) = default;
-};
-
-// ---- between peers (workers, and clients' data endpoints) ----------------------------------------------------------
-
-struct PeerHello {    // first on a peer link, after authentication
-  WorkerId from, to;  // a wrong `to` (another incarnation) closes the link
-  std::string host_id;
-  std::int32_t slab_fds = 0;  // arenas handed over with this or a later ArenaMap
-  friend bool operator==(const PeerHello&, const PeerHello&) = default;
-};
-struct SlabDesc {
-  DeviceId device;
-  std::uint32_t slab = 0;
-  std::int64_t bytes = 0;
-  std::string ipc_handle;  // cuda; host slabs travel as file descriptors beside the frame, in this order
-  friend bool operator==(const SlabDesc&, const SlabDesc&) = default;
-};
-struct ArenaMap {  // these slabs of the sender may now be mapped
-  std::vector<SlabDesc> slabs;
-  std::string ucx_address;  // worker address blob, for the copying lanes; may be empty
-  friend bool operator==(const ArenaMap&, const ArenaMap&) = default;
-};
-
-struct BlockRef {
-  ArrayId array;
-  std::int64_t block = 0;  // C-order number
-  friend auto operator<=>(const BlockRef&, const BlockRef&) = default;
-};
-// `op`, a user of the block placed on device `to`, will need it: offer it when sealed. Soft state, may be repeated.
-struct Subscribe {
-  BlockRef block;
-  OpId op;
-  DeviceId from;  // the block's owner
-  DeviceId to;
-  DeviceId via;  // named in an offer, and has no such copy: to be sent by the owner itself
-  friend bool operator==(const Subscribe&, const Subscribe&) = default;
-};
-// The slab of an offer that carries neither inlined bytes nor a place: the receiver must grant a transfer.
-constexpr std::uint32_t kNoSlab = UINT32_MAX;
-// The block is sealed at `from`; `to` may map or fetch it, and owes a Done for each op it uses it for.
-struct Offer {
-  BlockRef block;
-  OpId op;  // the user that subscribed, or the kFetch that wished for it; owed a Done in any case
-  DeviceId from, to;
-  std::uint32_t slab = 0;  // kNoSlab: no place to read it in, it may be on disk
-  std::int64_t offset = 0, bytes = 0;
-  Outcome failed;  // not ok: there will be no bytes; dependents fail with this root cause
-  bool inlined = false;
-  std::string data;  // the bytes themselves, up to limits::kMaxInlineBytes
-  DeviceId via;      // to be granted there, not at `from`: a device that has a copy and keeps it for this
-  bool relays =
-      false;  // others are to get it from `to`: answered with a Relay, or with one when the bytes are there
-  friend bool operator==(const Offer&, const Offer&) = default;
-};
-// The receiver has memory: send the bytes over the copying lane, tagged with `transfer`.
-struct Grant {
-  BlockRef block;
-  DeviceId from, to;           // as in the offer
-  std::uint64_t transfer = 0;  // the receiver's nonce
-  DeviceId via;                // as in the offer: who sends it, if not `from`
-  friend bool operator==(const Grant&, const Grant&) = default;
-};
-// Between a block's owner and a device that passes it on, and between that and the devices that get it there
-// (docs/design/trees.md).
-enum class RelayWord : std::uint8_t {
-  kHas = 0,   // to the owner: it is here, and stays for those who are sent here
-  kDeclined,  // to the owner: nobody is to be sent here
-  kOver,      // from the owner: nobody else will come
-  kMissing    // to whom granted `transfer` here: there is no such copy any more
-};
-constexpr int kRelayWordCount = 4;
-struct Relay {
-  BlockRef block;
-  DeviceId from, to;  // who says it, and to whom
-  RelayWord word = RelayWord::kHas;
-  std::uint64_t transfer = 0;  // of kMissing
-  friend bool operator==(const Relay&, const Relay&) = default;
-};
-// User `op` on device `to` needs the copy at `from` no more. Discharge is a set: repeats do nothing.
-struct Done {
-  BlockRef block;
-  OpId op;
-  DeviceId from, to;
-  friend bool operator==(const Done&, const Done&) = default;
-};
-// There is no such block at `from` any more.
-struct Gone {
-  BlockRef block;
-  DeviceId from, to;
-  friend bool operator==(const Gone&, const Gone&) = default;
-};
-struct PeerBatch {             // processed in this order
-  std::uint64_t recovery = 0;  // the last Recover that the sender has applied
-  std::vector<Subscribe> subscribes;
-  std::vector<Offer> offers;
-  std::vector<Grant> grants;
-  std::vector<Relay> relays;
-  std::vector<Done> dones;
-  std::vector<Gone> gones;
-  bool empty() const {
-    return subscribes.empty() && offers.empty() && grants.empty() && relays.empty() && dones.empty() &&
-           gones.empty();
-  }
-  friend bool operator==(const PeerBatch&, const PeerBatch&) = default;
 };
 
 // The wire tag of a message is its index here: append only.
