@@ -6,9 +6,9 @@
 namespace tilewise::client {
 namespace {
 
-ir::Op fill(std::int64_t extent = 10) {
-  auto r = ir::infer_generate({extent}, std::nullopt, [](ir::TapeBuilder& t, auto) {
-    return t.constant(ir::Scalar(1.0), ir::DType::kFloat64);
+ir::Op fill(std::int64_t extent = 10, double value = 1) {
+  auto r = ir::infer_generate({extent}, std::nullopt, [value](ir::TapeBuilder& t, auto) {
+    return t.constant(ir::Scalar(value), ir::DType::kFloat64);
   });
   return std::move(*r.value().op);
 }
@@ -133,6 +133,23 @@ TEST_CASE("a loop that persists each turn stays small") {
     CHECK(graph.size() == 1);
   }
   CHECK(released == 99);
+}
+
+TEST_CASE("a program is named when it comes again, and only with the very same constants") {
+  Graph graph;
+  std::uint64_t request = 0;
+  const auto submit = [&](double value) {
+    const Key x = graph.add(fill(10, value));
+    Submission s = graph.submit({.hold = {x}}, ++request).value();
+    graph.held(s, true);
+    graph.unpin(x);
+    return s;
+  };
+  CHECK(submit(0.0).keep_as == 0);
+  CHECK(submit(0.0).keep_as == 1);
+  CHECK(submit(0.0).program == 2);
+  CHECK(submit(-0.0).program == 0);  // equal, but 1 / x is not
+  CHECK(submit(0.0).program == 2);
 }
 
 TEST_CASE("an end that comes after the handle went changes nothing") {

@@ -101,6 +101,11 @@ Status alike(const State& s, const Gathering& g, const Session& session, const m
 
 Result<Draft> draft_of(const State& s, const std::string& name, const Gathering& g) {
   TW_TRY(room_for_a_graph(s));
+  for (const Gathering::Part& part : g.parts) {  // it was free when that one announced
+    if (s.session(part.session).arrays.contains(part.array))
+      return error(Errc::kAlreadyExists, client_name(s, part.session) + " has made another array " +
+                                             std::to_string(part.array) + " meanwhile");
+  }
   TW_ASSIGN(const Cover covered, cover(g.shape, ir::size_of(g.dtype), g.parts, [&](std::size_t part) {
               return client_name(s, g.parts[part].session);
             }));

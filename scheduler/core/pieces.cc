@@ -13,9 +13,13 @@ Error too_many() {
                                          std::to_string(msg::kMaxGatheredBlocks) + " blocks");
 }
 
-// As few equal parts of a length as keep them at most twice `most`, or the next number that divides it.
-std::int64_t part_of(std::int64_t length, std::int64_t most) {
-  const std::int64_t fewest = (length + 2 * most - 1) / (2 * most);
+// How many parts of at most twice `most` a length has at least.
+std::int64_t fewest_parts(std::int64_t length, std::int64_t most) {
+  return length / (2 * most) + (length % (2 * most) != 0);
+}
+
+// As few equal parts of a length as keep them so, or the next number that divides it.
+std::int64_t part_of(std::int64_t length, std::int64_t fewest) {
   for (std::int64_t n = fewest; n <= 2 * fewest; ++n) {
     if (length % n == 0) return length / n;
   }
@@ -36,8 +40,13 @@ Result<ir::DimGrid> cuts_of(int d, std::int64_t extent, std::int64_t most,
   std::sort(starts.begin(), starts.end());
   starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
   for (std::size_t i = 0, n = starts.size(); i < n && most < extent / 2; ++i) {
-    const std::int64_t end = i + 1 < n ? starts[i + 1] : extent, part = part_of(end - starts[i], most);
-    if ((end - starts[i]) / part > msg::kMaxGatheredBlocks) return too_many();
+    const std::int64_t end = i + 1 < n ? starts[i + 1] : extent, length = end - starts[i];
+    // Of all together, and before time or memory is spent on them.
+    const std::int64_t fewest = fewest_parts(length, most);
+    const std::int64_t room = msg::kMaxGatheredBlocks - static_cast<std::int64_t>(starts.size());
+    if (fewest > room) return too_many();
+    const std::int64_t part = part_of(length, fewest);
+    if (length / part > room) return too_many();
     for (std::int64_t at = starts[i] + part; at < end; at += part) starts.push_back(at);
   }
   std::sort(starts.begin(), starts.end());

@@ -110,6 +110,15 @@ TEST_CASE("too many cuts or blocks are refused, before memory is taken for them"
   const auto huge = cover({std::int64_t{1} << 50}, 8, parts_of({{{{0}, {std::int64_t{1} << 50}}}}), who);
   REQUIRE(huge.has_error());
   CHECK(huge.error().code == Errc::kLimitExceeded);
+  // Nor is time: no number below some 2^37 divides the first; the second is near the largest there is.
+  for (const std::int64_t extent : {(std::int64_t{1} << 61) - 1, INT64_MAX})
+    CHECK(cover({extent}, 1, parts_of({{{{0}, {extent}}}}), who).error().code == Errc::kLimitExceeded);
+  // Together too many, none by itself.
+  std::vector<ir::Box> wide;
+  for (std::int64_t i = 0; i < 4096; ++i) wide.push_back({{i << 33}, {(i + 1) << 33}});
+  const auto many = cover({std::int64_t{4096} << 33}, 1, parts_of({wide}), who);
+  REQUIRE(many.has_error());
+  CHECK(many.error().code == Errc::kLimitExceeded);
 }
 
 }  // namespace

@@ -302,8 +302,8 @@ Status room_for_a_graph(const State& s) {
 Result<Draft> planned(const State& s, Draft draft, bool dump) {
   plan::Graph whole;
   if (s.options.check_replays) whole = draft.graph;
-  // Where copies are is for what there is at that moment: such programs are not replayed.
-  if (draft.copies.empty() && s.plans.replay(s, draft, dump)) {
+  // Where copies are is for what there is at that moment, and pieces are where their clients are: neither is replayed.
+  if (draft.copies.empty() && !draft.given && s.plans.replay(s, draft, dump)) {
     if (s.options.check_replays) check_replay(s, std::move(whole), draft);
     TW_TRY(room_for(s, draft));
     return draft;
