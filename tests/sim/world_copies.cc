@@ -14,8 +14,6 @@ Knobs Knobs::copying(std::uint64_t seed) {
   // Copies may be left out for want of memory, and what is left of a request that failed for it may be lost: not looked at here.
   k.slab_fails = 0;
   k.memory_bytes *= 8;
-  k.hosts =
-      1;  // of several, seed 41 finds a worker that is sent an op on an array it does not know, with trees and without
   return k;
 }
 

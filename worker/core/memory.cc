@@ -351,6 +351,10 @@ void Core::Impl::check_stuck() {
   if (stuck_reported || !releasing.empty() || stage != Stage::kWorks) return;
   for (const DeviceState& device : devices) {
     if (now - device.last_change < options.stuck_ns || !idle(device)) continue;
+    // What is being passed on can be evicted when it has been sent, or when its deadline is over.
+    if (std::any_of(relaying.begin(), relaying.end(),
+                    [&](const auto& relay) { return &devices[copies[relay.second].device] == &device; }))
+      continue;
     const Slot t = starved_task(device);
     if (t == kNone) continue;
     const Task& task = tasks[t];

@@ -29,6 +29,10 @@ void Core::Impl::on_batch(WorkerId from, msg::PeerBatch& batch) {
     ++counts.stale;
     return false;
   };
+  // Who will not pass a block on may ask for it anew in the same batch: that comes after.
+  const auto declines = [](const msg::Relay& m) { return m.word == msg::RelayWord::kDeclined; };
+  for (const auto& m : batch.relays)
+    if (declines(m) && its_own(m.from)) on_relay(m);
   for (const auto& m : batch.subscribes)
     if (its_own(m.to)) on_subscribe(m);
   for (auto& m : batch.offers) {
@@ -39,7 +43,7 @@ void Core::Impl::on_batch(WorkerId from, msg::PeerBatch& batch) {
   for (const auto& m : batch.grants)
     if (its_own(m.to)) on_grant(m);
   for (const auto& m : batch.relays)
-    if (its_own(m.from)) on_relay(m);
+    if (!declines(m) && its_own(m.from)) on_relay(m);
   for (const auto& m : batch.dones)
     if (its_own(m.to)) on_done(m);
   for (const auto& m : batch.gones)

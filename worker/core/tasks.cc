@@ -580,6 +580,12 @@ void Core::Impl::finish_task(Slot t) {
   --op.live_tasks;
   --queue.live;
   maybe_forget(task.op);
+  if (op.live_tasks == 0 && op.cancelled != kNone) {  // what it reads may have waited for that only
+    for (const Slot array : op.operands) {
+      if (array == kNone) continue;
+      for (const Slot made_by : arrays[array].makers) maybe_forget(made_by);
+    }
+  }
   if (queue.live ==
       0) {  // unless more is expanded, this was the last of the graph here, and somebody may wait
     queue_ended = true;

@@ -103,7 +103,10 @@ Core::Impl::Route Core::Impl::route(Slot slot, const Use& use) {
   Route route;
   if (parent != nullptr && parent->state == State::kHas) route.via = parent->device;
   route.relays = passes_on(copy, i);
-  mine.state = route.relays ? State::kAsked : State::kOut;
+  if (route.relays)
+    mine.state = State::kAsked;
+  else
+    dismiss(copy, mine);
   return route;
 }
 
@@ -162,17 +165,21 @@ void Core::Impl::on_relay(const msg::Relay& m) {
   Leader* leader = nullptr;
   if (slot != kNone && copies[slot].tree != kNone) leader = with_device(trees[copies[slot].tree], m.from);
   switch (m.word) {
-    case msg::RelayWord::kHas:
+    case msg::RelayWord::kHas: {
       if (d < 0) return void(++counts.stale);
       if (leader == nullptr || leader->state == State::kOut || leader->state == State::kWaiting) {
         ++counts.stale;
         return say(m.to, m.from, m.block, msg::RelayWord::kOver);
       }
       if (std::exchange(leader->state, State::kHas) == State::kHas) return void(++counts.stale);
-      if (!passes_on(copies[slot],
-                     static_cast<std::size_t>(leader - trees[copies[slot].tree].leaders.data())))
-        dismiss(copies[slot], *leader);
+      auto& leaders = trees[copies[slot].tree].leaders;
+      const auto i = static_cast<std::size_t>(leader - leaders.data());
+      if (!passes_on(copies[slot], i)) dismiss(copies[slot], *leader);
+      // It may have been the last one that its own leader was kept for.
+      if (i >= 2 && leaders[i / 2 - 1].state == State::kHas && !passes_on(copies[slot], i / 2 - 1))
+        dismiss(copies[slot], leaders[i / 2 - 1]);
       return offer_wanted(slot);
+    }
     case msg::RelayWord::kDeclined:
       if (leader == nullptr || (leader->state != State::kAsked && leader->state != State::kHas))
         return void(++counts.stale);
@@ -270,7 +277,9 @@ void Core::Impl::on_sent(const Sent& event) {
   relaying.erase(it);
   --copies[slot].relayed;
   refix(slot);
-  devices[copies[slot].device].memory_freed = true;  // it may be evicted again
+  DeviceState& device = devices[copies[slot].device];
+  device.memory_freed = true;  // it may be evicted again
+  device.last_change = now;
   maybe_release(slot);
 }
 
