@@ -265,7 +265,8 @@ TEST_CASE("what is made again is dealt out so that the living end together") {
     w.receive(3, msg::Held{1, {}, {}, false});
     std::map<DeviceId, int> taken;
     std::vector<DeviceId> order;
-    for (const msg::Plan& plan : w.log<msg::Recover>(3).at(0).plans) {
+    const msg::Recover recover = w.log<msg::Recover>(3).at(0);
+    for (const msg::Plan& plan : recover.plans) {
       for (const msg::PlannedOp& op : plan.ops) {
         order.push_back(op.placement.devices().at(0));
         ++taken[order.back()];
