@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "launch.h"
+#include "call.h"
 
 namespace tilewise::cuda {
 namespace {
@@ -40,25 +40,6 @@ constexpr const char* kMiscounted = "%lld are true, and %lld were counted";
 
 FaultTo fault_to(DataFault* fault, const char* format, Errc code) {
   return {address(fault), address(format), static_cast<std::int32_t>(code), 0};
-}
-
-Error refuse(const KernelCall& call, const std::string& why) {
-  return error(Errc::kTaskFailed, call.op->get<ir::CallAttrs>().kernel + ": " + why);
-}
-
-template <class P> Status read_params(const KernelCall& call, P& p) {
-  const std::string& params = call.op->get<ir::CallAttrs>().params;
-  if (ir::builtin::read(p, params.data(), params.size())) return {};
-  return refuse(call, "wants " + std::to_string(sizeof p) + " bytes of parameters, not " +
-                          std::to_string(params.size()));
-}
-
-// Equal extents but along `axis`.
-bool same_lines(const TensorView& a, const TensorView& b, std::size_t axis) {
-  if (a.shape.size() != b.shape.size()) return false;
-  for (std::size_t d = 0; d < a.shape.size(); ++d)
-    if (d != axis && a.shape[d] != b.shape[d]) return false;
-  return true;
 }
 
 // Steps along one axis alone.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "launch.h"
+#include "call.h"
 
 namespace tilewise::cuda {
 namespace {
@@ -27,24 +27,6 @@ struct SortParams {
   std::int64_t length = 0, other_length = 0, run = 0, from = 0, kept = 0, tiles = 0;
   std::int32_t descending = 0, two = 0;
 };
-
-Error refuse(const KernelCall& call, const std::string& why) {
-  return error(Errc::kTaskFailed, call.op->get<ir::CallAttrs>().kernel + ": " + why);
-}
-
-template <class P> Status read_params(const KernelCall& call, P& p) {
-  const std::string& params = call.op->get<ir::CallAttrs>().params;
-  if (ir::builtin::read(p, params.data(), params.size())) return {};
-  return refuse(call, "wants " + std::to_string(sizeof p) + " bytes of parameters, not " +
-                          std::to_string(params.size()));
-}
-
-bool same_lines(const TensorView& a, const TensorView& b, std::size_t axis) {
-  if (a.shape.size() != b.shape.size()) return false;
-  for (std::size_t d = 0; d < a.shape.size(); ++d)
-    if (d != axis && a.shape[d] != b.shape[d]) return false;
-  return true;
-}
 
 std::int64_t tiles_of(std::int64_t count) { return (count + kTile - 1) / kTile; }
 std::int64_t align(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
