@@ -15,7 +15,7 @@ msg::Done done_for(const msg::Offer& offer) { return {offer.block, offer.op, off
 void Fetcher::expect(ArrayId array, const std::shared_ptr<Request>& request, std::size_t target) {
   if (request->targets[target].left == 0) return;
   if (overflowed_) {
-    return finish_(*request, {Errc::kLimitExceeded, "too many blocks arrived before the scheduler's reply"});
+    return fail_(*request, {Errc::kLimitExceeded, "too many blocks arrived before the scheduler's reply"});
   }
   targets_[array].push_back({request, target});
 }
@@ -97,9 +97,7 @@ void Fetcher::place(const Wanted& wanted, std::int64_t block, const std::byte* b
 void Fetcher::filled(const Wanted& wanted, std::int64_t block) {
   wanted.state(block) = BlockState::kFilled;
   if (--wanted.target().left > 0) return;
-  Request& request = *wanted.request;
-  if (--request.targets_left == 0 && (request.graph_done || !request.needs_done))
-    finish_(request, {Errc::kOk, {}});
+  if (--wanted.request->targets_left == 0) delivered_(*wanted.request);
 }
 
 void Fetcher::start_transfer(WorkerId from, msg::Offer offer, const std::vector<Wanted>& wanted,
@@ -185,7 +183,7 @@ void Fetcher::on_worker_lost(WorkerId worker) {
 }
 
 void Fetcher::fail(const std::vector<Wanted>& wanted, const Error& error) {
-  for (const Wanted& w : wanted) finish_(*w.request, error);
+  for (const Wanted& w : wanted) fail_(*w.request, error);
 }
 
 }  // namespace tilewise::client

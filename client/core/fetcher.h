@@ -18,9 +18,13 @@ using Outbox = std::map<WorkerId, msg::PeerBatch>;  // what to send when a callb
 
 class Fetcher {
  public:
-  // finish(request, error): kOk when its last block came. send(): empties an outbox.
-  Fetcher(Endpoint& endpoint, std::function<void(Request&, Error)> finish, std::function<void(Outbox&)> send)
-      : endpoint_(endpoint), finish_(std::move(finish)), send_(std::move(send)) {}
+  // delivered(request): its last block came. fail(request, error): one will not come. send(): empties an outbox.
+  Fetcher(Endpoint& endpoint, std::function<void(Request&)> delivered,
+          std::function<void(Request&, Error)> fail, std::function<void(Outbox&)> send)
+      : endpoint_(endpoint),
+        delivered_(std::move(delivered)),
+        fail_(std::move(fail)),
+        send_(std::move(send)) {}
 
   // The reply named the array of a target.
   void expect(ArrayId array, const std::shared_ptr<Request>& request, std::size_t target);
@@ -63,7 +67,8 @@ class Fetcher {
   std::vector<Wanted> waiting(ArrayId array);
 
   Endpoint& endpoint_;
-  std::function<void(Request&, Error)> finish_;
+  std::function<void(Request&)> delivered_;
+  std::function<void(Request&, Error)> fail_;
   std::function<void(Outbox&)> send_;
   std::unordered_map<ArrayId, std::vector<Wanted>> targets_;
   std::deque<std::pair<WorkerId, msg::Offer>> early_;

@@ -28,8 +28,8 @@ SessionState::SessionState(std::unique_ptr<Endpoint> endpoint, SessionOptions op
       owner_(std::move(endpoint)),
       endpoint_(*owner_),
       fetcher_(
-          endpoint_, [this](Request& r, Error e) { finish(r, std::move(e)); },
-          [this](Outbox& out) { send_all(out); }),
+          endpoint_, [this](Request& r) { delivered(r); },
+          [this](Request& r, Error e) { finish(r, std::move(e)); }, [this](Outbox& out) { send_all(out); }),
       provider_(endpoint_,
                 endpoint_.welcome().devices.empty() ? DeviceId() : endpoint_.welcome().devices[0]) {
   const msg::Welcome& welcome = endpoint_.welcome();
@@ -101,15 +101,16 @@ std::size_t SessionState::graph_size() {
   return graph_.size();
 }
 
-// The first release after a pause goes at once; those close behind it share a message, sent with whatever happens
-// next: another release, a request, or a message from the scheduler, which pings at the least.
+// The first news after a pause go at once; those close behind share a message, sent with whatever happens
+// next: more of them, a request, or a message from the scheduler, which pings at the least.
 void SessionState::flush_releases(bool force) {
-  for (const std::uint64_t number : graph_.take_released()) releases_.push_back(number);
-  if (releases_.empty() || lost_.code != Errc::kOk) return;
+  for (const std::uint64_t number : graph_.take_released()) releases_.arrays.push_back(number);
+  const std::size_t count = releases_.arrays.size() + releases_.delivered.size();
+  if (count == 0 || lost_.code != Errc::kOk) return;
   const TimeNs now = monotonic_now();
-  if (!force && releases_.size() < kReleaseBatch && now - last_release_ < kReleaseEveryNs) return;
+  if (!force && count < kReleaseBatch && now - last_release_ < kReleaseEveryNs) return;
   last_release_ = now;
-  endpoint_.send(msg::ReleaseArrays{std::exchange(releases_, {})});
+  endpoint_.send(std::exchange(releases_, {}));
 }
 
 // ---- requests --------------------------------------------------------------------------------------------------------
@@ -299,6 +300,14 @@ Buffer SessionState::take(Request& request, std::size_t result) {
   return --target.takers > 0 ? target.buffer : std::move(target.buffer);
 }
 
+void SessionState::delivered(Request& request) {
+  const std::scoped_lock lock(mutex_);
+  if (request.graph_done) return finish_locked(request, {Errc::kOk, {}});
+  releases_.delivered.push_back(request.number);
+  if (!request.needs_done) finish_locked(request, {Errc::kOk, {}});
+  flush_releases(request.needs_done);
+}
+
 void SessionState::finish(Request& request, Error error) {
   const std::scoped_lock lock(mutex_);
   finish_locked(request, std::move(error));
@@ -306,6 +315,8 @@ void SessionState::finish(Request& request, Error error) {
 
 void SessionState::finish_locked(Request& request, Error error) {
   if (request.finished.load(std::memory_order_relaxed)) return;
+  if (error.code != Errc::kOk && !request.graph_done && !request.targets.empty())
+    releases_.delivered.push_back(request.number);
   request.error = std::move(error);
   request.finished.store(true, std::memory_order_release);
   request.changed.notify_all();
@@ -394,6 +405,7 @@ void SessionState::on_reply(msg::SubmitReply reply) {
       const auto it = arrays.find(provided.number);
       if (it != arrays.end()) provider_.provide(it->second, std::move(provided), request->number);
     }
+    if (request->targets_left == 0 && !request->targets.empty()) delivered(*request);  // they have no blocks
     if (request->targets_left == 0 && !request->needs_done) finish(*request, {Errc::kOk, {}});
   }
   Outbox out;
@@ -454,13 +466,6 @@ void SessionState::on_log(msg::Log log) {
       std::erase_if(devices_, [&](const auto& d) { return d.second.worker_id == left->peer; });
     if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) {
       std::erase_if(devices_, [&](const auto& d) { return d.second.worker_id == lost->peer; });
-      // A graph that is done is the scheduler's business no more: blocks that were not delivered may have died with the
-      // worker, and nobody would say so. The expression is still there: asking again computes it again.
-      for (const auto& [number, request] : Requests(requests_)) {
-        if (!request->graph_done || request->targets_left == 0) continue;
-        finish_locked(*request, {Errc::kWorkerLost, "a worker was lost before all results were delivered"});
-        requests_.erase(number);
-      }
     } else if (const auto* joined = std::get_if<msg::PeerJoined>(&entry)) {
       const msg::PeerInfo& peer = joined->peer;
       if (peer.role != msg::Role::kWorker) continue;

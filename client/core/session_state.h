@@ -71,6 +71,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void on_done(msg::GraphDone done);
   bool undone(std::uint64_t number);  // with the mutex held
   void on_log(msg::Log log);
+  void delivered(Request& request);            // all that it fetches is here
   void finish(Request& request, Error error);  // once; the second is ignored
   void finish_locked(Request& request, Error error);
   void flush_releases(bool force);  // with the mutex held
@@ -84,7 +85,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   std::mutex mutex_;
   Graph graph_;
-  Requests requests_;  // not done at the scheduler
+  Requests requests_;  // that have not ended at the scheduler
   std::map<DeviceId, Device> devices_;
   std::condition_variable devices_changed_;
   Error lost_{Errc::kOk, {}};
@@ -96,7 +97,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   };
   std::map<std::uint64_t, Undoing> undoing_;  // by the number of the request that undoes
   std::map<std::uint64_t, Error> refused_;  // arrays that the last refused requests were to hold, and why not
-  std::vector<std::uint64_t> releases_;     // not sent yet
+  msg::ReleaseArrays releases_;             // not sent yet
 
   // Questions to the scheduler, by their numbers.
   template <class Answered> void await(std::unique_lock<std::mutex>& lock, const Answered& answered);

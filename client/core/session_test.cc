@@ -1,5 +1,6 @@
 #include <thread>
 
+#include "access.h"
 #include "fake_endpoint.h"
 #include "session_state.h"
 
@@ -483,20 +484,56 @@ TEST_CASE("files") {
   CHECK(!b.ready());
 }
 
-TEST_CASE(
-    "results that died with a worker after their graph was done fail typed, and can be asked for again") {
+TEST_CASE("the scheduler is told when all results of a request are there, or will not be taken") {
   World world;
-  const Array x = world.session.zeros({4});
-  Future lost = world.session.compute({x});
-  const msg::Submit submit = world.fake.all<msg::Submit>().back();
-  world.fake.reply(submit);
-  world.fake.done(submit);
-  CHECK(!lost.ready());  // done, but nothing was delivered
-  world.fake.up.on_message(msg::Log{1, 9, {msg::PeerLost{kWorker}}});
-  CHECK(lost.ready());
-  CHECK(thrown([&] { lost.wait(); }).code() == Errc::kWorkerLost);
-  (void)world.session.compute({x});
-  CHECK(world.fake.all<msg::Submit>().back().request > submit.request);
+  FakeEndpoint& fake = world.fake;
+  const auto told = [&] {
+    std::vector<std::uint64_t> requests;
+    for (const auto& release : fake.all<msg::ReleaseArrays>())
+      requests.insert(requests.end(), release.delivered.begin(), release.delivered.end());
+    return requests;
+  };
+  const double values[] = {0, 0};
+  const Array x = world.session.zeros({4}, {.block = {2}});
+  Future future = world.session.compute({x});
+  const msg::Submit submit = fake.last();
+  fake.reply(submit);
+  fake.deliver({fake.offer(FakeEndpoint::fetched(submit), 1, values, sizeof(values))});
+  CHECK(told().empty());
+  fake.up.on_message(msg::Log{1, 9, {msg::PeerLost{kWorker}}});  // the other block comes from elsewhere
+  CHECK(!future.ready());
+  SUBCASE("all there") {
+    fake.deliver({fake.offer(FakeEndpoint::fetched(submit), 0, values, sizeof(values))}, WorkerId(4));
+    CHECK(future.ready());
+    CHECK(told() == std::vector{submit.request});
+    fake.done(submit);
+  }
+  SUBCASE("one of the wrong size") {
+    fake.deliver({fake.offer(FakeEndpoint::fetched(submit), 0, values, 8)}, WorkerId(4));
+    CHECK(thrown([&] { future.wait(); }).code() == Errc::kCorruptData);
+    (void)world.session.compute({x});  // nothing hurries it
+    CHECK(told() == std::vector{submit.request});
+  }
+}
+
+TEST_CASE("a request that also holds something hears at once that its results are all that was missing") {
+  World world;
+  FakeEndpoint& fake = world.fake;
+  const Array x = world.session.zeros({2}), empty = world.session.zeros({0});
+  for (int i = 0; i < 3; ++i) {
+    const Array held = world.session.full({2}, double(i));
+    Future future = Access::state(x).submit(
+        {.fetch = {Access::key(x), Access::key(empty)}, .hold = {Access::key(held)}}, {});
+    const msg::Submit submit = fake.last();
+    fake.reply(submit);
+    const double values[] = {0, 0};
+    fake.deliver({fake.offer(FakeEndpoint::fetched(submit), 0, values, sizeof(values))});
+    REQUIRE(!fake.all<msg::ReleaseArrays>().empty());
+    CHECK(fake.all<msg::ReleaseArrays>().back().delivered == std::vector{submit.request});
+    CHECK(!future.ready());
+    fake.done(submit);
+    CHECK(future.ready());
+  }
 }
 
 TEST_CASE("a save that failed is undone once; one that was refused left nothing") {

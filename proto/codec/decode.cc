@@ -257,7 +257,10 @@ msg::Message Reader::message(wire::Message::Reader r) {
       const auto g = r.getGraphDone();
       return msg::GraphDone{g.getRequest(), outcome(g.getOutcome()), g.getTasks()};
     }
-    case wire::Message::RELEASE_ARRAYS: return msg::ReleaseArrays{ids<std::uint64_t>(r.getReleaseArrays())};
+    case wire::Message::RELEASE_ARRAYS: {
+      const auto a = r.getReleaseArrays();
+      return msg::ReleaseArrays{ids<std::uint64_t>(a.getArrays()), ids<std::uint64_t>(a.getDelivered())};
+    }
     case wire::Message::CANCEL_REQUEST: return msg::CancelRequest{r.getCancelRequest()};
     case wire::Message::STATUS_REQUEST: return msg::StatusRequest{};
     case wire::Message::STATUS_REPLY: return status(r.getStatusReply());

@@ -499,7 +499,9 @@ struct WriteMessage {
     g.setTasks(m.tasks);
   }
   void operator()(const msg::ReleaseArrays& m) {
-    numbers(b.initReleaseArrays(any_count(m.arrays.size())), m.arrays);
+    auto r = b.initReleaseArrays();
+    if (!m.arrays.empty()) numbers(r.initArrays(any_count(m.arrays.size())), m.arrays);
+    if (!m.delivered.empty()) numbers(r.initDelivered(any_count(m.delivered.size())), m.delivered);
   }
   void operator()(const msg::CancelRequest& m) { b.setCancelRequest(m.request); }
   void operator()(const msg::StatusRequest&) { b.setStatusRequest(); }

@@ -276,7 +276,7 @@ struct Gen {
   void fill(msg::GraphProgress& m) { m = {u64(), i64(), i64()}; }
   void fill(msg::GraphDone& m) { m = {u64(), outcome(), i64()}; }
   void fill(msg::ReleaseArrays& m) {
-    m = {list(9, [&] { return u64(); })};
+    m = {list(9, [&] { return u64(); }), list(3, [&] { return u64(); })};
   }
   void fill(msg::CancelRequest& m) { m = {u64()}; }
   void fill(msg::StatusRequest&) {}

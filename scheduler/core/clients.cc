@@ -15,6 +15,12 @@ void on_release(State& s, Peer& client, const msg::ReleaseArrays& release) {
     session.arrays.erase(it);
   }
   if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)}, Haste::kLazy);
+  for (const std::uint64_t request : release.delivered) {
+    const auto running = std::find_if(session.running.begin(), session.running.end(), [&](GraphId id) {
+      return request_of(s.graphs.at(id), session.id) == request;
+    });
+    if (running != session.running.end()) deliver(s, s.graphs.at(*running));
+  }
 }
 
 void on_cancel(State& s, Peer& client, const msg::CancelRequest& cancel) {

@@ -98,7 +98,19 @@ class World {
       : core((options.lazy_ns = lazy_ns, options.check_replays = true, std::move(options))) {}
 
   // ---- events --------------------------------------------------------------------------------------------------
-  void receive(std::uint32_t conn, msg::Message message) { step({Received{Conn{conn}, std::move(message)}}); }
+  void receive(std::uint32_t conn, msg::Message message) {
+    const auto* submit = std::get_if<msg::Submit>(&message);
+    const auto is_fetch = [](const ir::Op& op) { return op.kind == ir::OpKind::kFetch; };
+    const bool fetches =
+        delivers && submit != nullptr &&
+        (submit->program != 0 || std::any_of(submit->ops.begin(), submit->ops.end(), is_fetch));
+    const std::uint64_t request = fetches ? submit->request : 0;
+    step({Received{Conn{conn}, std::move(message)}});
+    if (fetches) deliver(conn, request);
+  }
+  void deliver(std::uint32_t conn, std::uint64_t request) {  // as a client says that it has everything
+    step({Received{Conn{conn}, msg::ReleaseArrays{{}, {request}}}});
+  }
   void drop(std::uint32_t conn) { step({Closed{Conn{conn}, error(Errc::kIo, "reset")}}); }
   void wait(TimeNs ns) { now += ns, step({}); }
   void step(std::vector<Event> events) {
@@ -219,6 +231,7 @@ class World {
 
   Core core;
   TimeNs now = kSecond;
+  bool delivers = true;  // clients have all that they fetch when they ask for it
   std::vector<Action> actions;
   std::deque<Send> inbox;
   std::vector<std::pair<Conn, msg::LogEntry>> logs;          // replays as the plans that they stand for

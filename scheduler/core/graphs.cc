@@ -145,7 +145,7 @@ void account_load(State& s, const OpRecord& op, int sign) {
 
 bool deliverable(const State& s, const OpRecord& fetch) {
   const GraphRecord& graph = s.graphs.at(fetch.graph);
-  return graph.ops_open == graph.fetches_open &&
+  return graph.delivered && graph.ops_open == graph.fetches_open &&
          complete(s, s.ops.at(s.arrays.at(ArrayId{fetch.op.operands[0].array}).producer));
 }
 
@@ -189,8 +189,29 @@ void finish_op(State& s, OpRecord& first) {
   }
 }
 
+bool awaited(const State& s, const ArrayRecord& array) {
+  return std::any_of(array.fetches.begin(), array.fetches.end(),
+                     [&](const OpId fetch) { return !s.graphs.at(s.ops.at(fetch).graph).delivered; });
+}
+
+void deliver(State& s, GraphRecord& graph) {
+  if (std::exchange(graph.delivered, true)) return;
+  const GraphId id = graph.id;
+  for (const OpId op_id : std::vector<OpId>(graph.ops)) {
+    OpRecord* op = s.ops.find(op_id);
+    if (op == nullptr || op->finished || op->op.kind != ir::OpKind::kFetch || !deliverable(s, *op)) continue;
+    finish_op(s, *op);
+    if (s.graphs.find(id) == nullptr) return;  // that was the last one
+  }
+}
+
+bool in_doubt(const State& s, const GraphRecord& graph) {
+  return s.recovery.pending && std::any_of(graph.ops.begin(), graph.ops.end(),
+                                           [&](const OpId op) { return s.recovery.asked.contains(op); });
+}
+
 void finish_graph_if_done(State& s, GraphRecord& graph) {
-  if (graph.running && graph.ops_open == 0) end_graph(s, graph);
+  if (graph.running && graph.ops_open == 0 && (graph.cancelled || !in_doubt(s, graph))) end_graph(s, graph);
 }
 
 void fail_array(ArrayRecord& array, const msg::Outcome& why) {
@@ -202,7 +223,7 @@ void cancel_graph(State& s, GraphId id, const msg::Outcome& why) {
   for (std::size_t at = 0; at < work.size(); ++at) {
     GraphRecord* graph = s.graphs.find(work[at]);
     // One that has ended may still have lost blocks made again.
-    if (graph == nullptr || graph->cancelled || graph->ops_open == 0) continue;
+    if (graph == nullptr || graph->cancelled || (graph->ops_open == 0 && !graph->running)) continue;
     graph->cancelled = true;
     graph->root_cause = why;
     log_to_workers(s, msg::CancelGraph{graph->id, why});
@@ -226,11 +247,12 @@ void cancel_graph(State& s, GraphId id, const msg::Outcome& why) {
   // Root causes are set: the last op to be finished sends each graph's.
   for (std::size_t at = work.size(); at-- > 0;) {
     GraphRecord* graph = s.graphs.find(work[at]);
-    if (graph == nullptr || !graph->cancelled || graph->ops_open == 0) continue;
+    if (graph == nullptr || !graph->cancelled) continue;
     const std::vector<OpId> ops = graph->ops;
     for (const OpId op_id : ops) {
       if (OpRecord* op = s.ops.find(op_id); op != nullptr && !op->finished) finish_op(s, *op);
     }
+    finish_graph_if_done(s, *graph);  // it was in doubt
   }
 }
 

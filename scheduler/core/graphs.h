@@ -10,11 +10,18 @@ OpRecord& head_of(State& s, OpRecord& op);
 bool group_finished(const State& s, const OpRecord& head);
 // Its results can be delivered: all are made, and none of them may have been lost meanwhile.
 bool complete(const State& s, const OpRecord& head);
-// A fetch ends with the rest of its graph: until then what it may not have got yet is made again if it is lost.
+// A fetch ends with the rest of its graph, when its client has said that all is there: until then what it may not have
+// got yet is made again if it is lost.
 bool deliverable(const State& s, const OpRecord& fetch);
+// Some client has not got all of it yet.
+bool awaited(const State& s, const ArrayRecord& array);
+// The client has what this graph fetches, or does not want it.
+void deliver(State& s, GraphRecord& graph);
 // Nothing of this op will run any more: its reads end, and fetches of its outputs are the workers' to complete.
 void finish_op(State& s, OpRecord& op);
-// Sends GraphDone when no op is open.
+// Some of what it made may have been lost: those who may have it were asked, and have not all answered.
+bool in_doubt(const State& s, const GraphRecord& graph);
+// Sends GraphDone when no op is open, and none is in doubt.
 void finish_graph_if_done(State& s, GraphRecord& graph);
 // Ends the graph and, first, every unfinished graph that reads what it will not make.
 void cancel_graph(State& s, GraphId id, const msg::Outcome& why);

@@ -160,6 +160,36 @@ TEST_CASE("a fetch ends with what it waits for, also across requests") {
   }
 }
 
+TEST_CASE("a request that fetches ends when its client has everything") {
+  World w;
+  w.delivers = false;
+  w.add_worker(1, 1);
+  w.join(10, w.client());
+  w.submit(10, 1, {fill(1, kGrid), fetch(1, kGrid)});
+  w.submit(10, 2, {fill(2, kGrid), map(3, kGrid, {2}), fetch(2, kGrid), fetch(3, kGrid)}, {2});
+  const auto plans = w.log<msg::Plan>(1);
+  w.complete(plans[0]);
+  CHECK(w.count<msg::GraphDone>(10) == 0);
+  w.deliver(10, 77);  // no such request
+  w.deliver(10, 2);   // before the scheduler knows that it is made
+  CHECK(w.count<msg::GraphDone>(10) == 0);
+  w.deliver(10, 1);
+  w.deliver(10, 1);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  CHECK(w.last<msg::GraphDone>(10)->request == 1);
+  w.complete(plans[1]);
+  REQUIRE(w.count<msg::GraphDone>(10) == 2);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+  w.submit(10, 3, {fetch(2, kGrid)});  // there already, but not at the client
+  CHECK(w.count<msg::GraphDone>(10) == 2);
+  w.join(11, w.client());
+  w.deliver(11, 3);  // of another session
+  CHECK(w.count<msg::GraphDone>(10) == 2);
+  SUBCASE("it may be told that it is there") { w.deliver(10, 3); }
+  SUBCASE("or cancel") { w.receive(10, msg::CancelRequest{3}); }
+  CHECK(w.count<msg::GraphDone>(10) == 3);
+}
+
 TEST_CASE("provided blocks are there at once") {
   World w;
   w.add_worker(1, 2);

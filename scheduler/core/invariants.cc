@@ -105,7 +105,7 @@ void check_graphs(const State& s) {
       done += op->completed;
     }
     TW_CHECK(left == graph.ops_left && left > 0, "a graph is kept while it has ops");
-    TW_CHECK(open == graph.ops_open && (graph.running ? open > 0 : planned == 0),
+    TW_CHECK(open == graph.ops_open && (graph.running ? open > 0 || in_doubt(s, graph) : planned == 0),
              "a graph runs while an op is open");
     TW_CHECK(fetches == graph.fetches_open, "open fetches are counted");
     TW_CHECK(done <= graph.done && graph.done <= graph.total && graph.failed <= graph.done,
@@ -333,8 +333,8 @@ void mix(Digest& d, const GraphRecord& graph) {
         static_cast<std::uint64_t>(graph.priority), static_cast<std::uint64_t>(graph.ops_left),
         static_cast<std::uint64_t>(graph.ops_open), static_cast<std::uint64_t>(graph.done),
         static_cast<std::uint64_t>(graph.failed), static_cast<std::uint64_t>(graph.total),
-        std::uint64_t{graph.running}, std::uint64_t{graph.cancelled}, std::uint64_t{graph.dirty},
-        static_cast<std::uint64_t>(graph.told_at)}) {
+        std::uint64_t{graph.running}, std::uint64_t{graph.delivered}, std::uint64_t{graph.cancelled},
+        std::uint64_t{graph.dirty}, static_cast<std::uint64_t>(graph.told_at)}) {
     d.mix(x);
   }
   mix(d, graph.root_cause);

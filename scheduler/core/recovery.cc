@@ -134,7 +134,7 @@ void give_up(State& s) {
     }
   });
   s.graphs.for_each([&](const GraphRecord& graph) {
-    if (graph.ops_open > 0) graphs.push_back(graph.id);
+    if (graph.ops_open > 0 || graph.running) graphs.push_back(graph.id);
   });
   std::sort(graphs.begin(), graphs.end());
   for (const GraphId graph : graphs) cancel_graph(s, graph, why);
@@ -167,6 +167,7 @@ void settle_recovery(State& s, std::vector<msg::Plan> plans) {
   std::vector<msg::Plan> copies = restore_copies(s);  // before a request ends that is to have them
   close_lost_shares(s);
   end_fetches(s, asked);
+  s.graphs.for_each([&](GraphRecord& graph) { finish_graph_if_done(s, graph); });  // that were in doubt
   log_to_workers(s, msg::Recover{r.version, std::move(plans)});
   for (msg::Plan& plan : copies) log_to_workers(s, std::move(plan));
   for (const ArrayId id : std::vector<ArrayId>(s.copied.begin(), s.copied.end())) {

@@ -42,7 +42,8 @@ class Planner {
                 [](const auto* a, const auto* b) { return a->device < b->device; });
     }
     s.ops.for_each([&](OpRecord& op) {
-      if (op.finished) return;
+      const bool fetch = op.op.kind == ir::OpKind::kFetch;
+      if (op.finished || (fetch && s.graphs.at(op.graph).delivered)) return;
       for (std::size_t i = 0; i < op.op.operands.size(); ++i)
         users_[ArrayId{op.op.operands[i].array}].emplace_back(op.id, static_cast<int>(i));
     });
@@ -225,7 +226,7 @@ class Planner {
   bool wanted(ArrayId id, std::int64_t point, bool spent = false) {
     const ArrayRecord& array = s_.arrays.at(id);
     if (!array.failed.ok()) return false;
-    if (array.held || (!spent && !array.fetches.empty())) return true;
+    if (array.held || (!spent && awaited(s_, array))) return true;
     const auto blocks = blocks_.find(id);
     if (blocks != blocks_.end() &&
         std::any_of(blocks->second.begin(), blocks->second.end(),

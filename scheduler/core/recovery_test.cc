@@ -100,6 +100,61 @@ TEST_CASE("what was on a lost worker is made again on another, and who waits get
   CHECK(w.last<msg::StatusReply>(10)->arrays_live == 0);
 }
 
+TEST_CASE("what a client has not got yet is made again, also if all was made") {
+  Losing w;
+  w.delivers = false;
+  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), fetch(1, kGrid)});
+  w.complete(w.log<msg::Plan>(1)[0]);
+  SUBCASE("lost on its way") {
+    w.lose_first();
+    w.answer(2);
+    const msg::Recover recover = w.log<msg::Recover>(2).at(0);
+    REQUIRE(recover.plans.size() == 1);
+    CHECK(points(recover.plans[0].ops.at(0)) == 4);
+    w.finish(recover);
+    CHECK(w.count<msg::GraphDone>(10) == 0);
+    w.deliver(10, 1);
+  }
+  SUBCASE("said to be there while others are asked what they have") {
+    w.lose_first();
+    w.deliver(10, 1);
+    w.answer(2);
+    CHECK(w.log<msg::Recover>(2).at(0).plans.empty());
+  }
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+}
+
+TEST_CASE("a request does not end while what it holds may be lost") {
+  Losing w;
+  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), w.on(fill(2, kGrid), w.w2)}, {1, 2});
+  const msg::Plan plan = w.log<msg::Plan>(1)[0];
+  msg::Progress half;  // the first op is made, then its worker dies, then the second one is made
+  half.ops = {{plan.ops[0].id, w.w1.devices[0], 4, 0}};
+  w.receive(1, half);
+  w.lose_first();
+  w.complete(plan);
+  CHECK(w.count<msg::GraphDone>(10) == 0);
+  SUBCASE("made again") {
+    w.answer(2, {{ArrayId{plan.ops[1].op.outputs[0].array}, w.w2.devices[0], {{0, 4}}, {}}});
+    const msg::Recover recover = w.log<msg::Recover>(2).at(0);
+    CHECK(w.count<msg::GraphDone>(10) == 0);
+    w.finish(recover);
+    REQUIRE(w.count<msg::GraphDone>(10) == 1);
+    CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+  }
+  SUBCASE("cancelled meanwhile") {
+    w.receive(10, msg::CancelRequest{1});
+    REQUIRE(w.count<msg::GraphDone>(10) == 1);
+    CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kCancelled);
+    w.answer(2);
+  }
+  SUBCASE("its client leaves") {
+    w.drop(10);
+    w.answer(2);
+  }
+}
+
 TEST_CASE("only what is needed is made again") {
   Losing w;
   w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), w.on(map(2, kGrid, {1}), w.w2)}, {2});

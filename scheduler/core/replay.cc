@@ -97,8 +97,11 @@ SessionProgram SessionProgram::of(msg::Program program, DeviceId endpoint) {
     if (fetch && op.operands.size() == 1) made.fetched.push_back(op.operands[0].array);
     for (const ir::OutputSpec& output : op.outputs)
       if (provide) made.provided.push_back(output.array);
+    made.hinted.insert(made.hinted.end(), op.hint.devices.begin(), op.hint.devices.end());
     made.digest.mix(ir::digest(op, true));
   }
+  std::sort(made.hinted.begin(), made.hinted.end());
+  made.hinted.erase(std::unique(made.hinted.begin(), made.hinted.end()), made.hinted.end());
   made.ops = msg::share(std::move(program.ops));
   return made;
 }

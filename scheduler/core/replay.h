@@ -38,6 +38,7 @@ struct SessionProgram {
   Digest digest;                        // of the ops
   std::vector<std::uint64_t> fetched;   // operands of kFetch, by place
   std::vector<std::uint64_t> provided;  // outputs of kProvide, by place
+  std::vector<DeviceId> hinted;         // that its ops are to run on, each once
   static SessionProgram of(msg::Program program, DeviceId endpoint);
 };
 

@@ -329,6 +329,29 @@ TEST_CASE("what is wrong with a named program is said as of one that is sent") {
   CHECK(w.core.replays() > 0);
 }
 
+TEST_CASE("a named program is refused for a lost device also where only what nobody reads was to be there") {
+  Named w;
+  const msg::Welcome leaver = w.add_worker(2, 1, "leaver");
+  w.World::step({OperatorDrain{leaver.you}});
+  const auto whole = [&] {
+    msg::Submit submit = w.whole(1000);
+    submit.ops = {map(w.number, kGrid, {1000}), map(w.number + 1, kGrid, {1000}),
+                  matmul(w.number + 2, kGrid, w.number + 1, kGrid, 1000)};
+    submit.ops[0].hint.devices = leaver.devices;
+    return submit;
+  };
+  msg::Submit first = whole();
+  first.keep_as = 1;
+  REQUIRE(w.send(first).ok());
+  for (int i = 0; i < 3; ++i) REQUIRE(w.send(w.by_name(1000, first.request)).ok());
+  CHECK(w.core.replays() > 0);
+  w.workers.pop_back();
+  w.drop(2);
+  const msg::Outcome sent = w.send(whole());
+  CHECK(sent.code == Errc::kWorkerLost);
+  CHECK(w.send(w.by_name(1000, first.request)) == sent);
+}
+
 TEST_CASE("programs that cannot be kept are refused, those of refused requests are kept") {
   Named w;
   msg::Submit submit = w.whole(1000);

@@ -184,6 +184,7 @@ struct GraphRecord {
   std::int32_t fetches_open = 0;                 // those of them that are kFetch
   std::int64_t total = 0, done = 0, failed = 0;  // tasks
   bool running = true;                           // GraphDone not yet sent
+  bool delivered = false;                        // its client has what it fetches, or does not want it
   msg::Outcome root_cause;                       // of the first failure, or of the cancellation
   bool cancelled = false;
   // A cancelled graph's ops are retired only when these workers have applied the cancellation.

@@ -263,7 +263,8 @@ std::optional<Draft> replay_kept(const State& s, const Session& session, const m
   msg::Submit whole = submit;
   whole.ops = msg::ops_of({*kept->ops, kept->outputs, kept->inputs}, submit.first_output, submit.inputs);
   Result<Draft> translated = translate(s, session, whole);
-  TW_CHECK(translated.has_value(), "a program that cannot be translated was replayed");
+  TW_CHECK(translated.has_value(),
+           "a program that cannot be translated was replayed: " + translated.error().message);
   TW_CHECK(translated->graph.holds == draft->graph.holds && translated->fetched == draft->fetched &&
                translated->provided == draft->provided && translated->own == draft->own,
            "a kept program was translated otherwise");

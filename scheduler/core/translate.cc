@@ -19,10 +19,14 @@ std::string device_name(const State& s, DeviceId id) {
   return info.descriptions[static_cast<std::size_t>(at)].name;
 }
 
+bool is_workers(const State& s, const Device* device) {
+  return device != nullptr && s.is_worker(device->peer);
+}
+
 Status check_hint(const State& s, const ir::Op& op, std::size_t position) {
   for (const DeviceId id : op.hint.devices) {
     const Device* device = s.device(id);
-    if (device == nullptr || !s.is_worker(device->peer)) {
+    if (!is_workers(s, device)) {
       return in_op(op, position, Errc::kNotFound,
                    "there is no device " + std::to_string(id.value) + " to place it on");
     }
@@ -180,6 +184,11 @@ std::optional<Draft> translate_kept(const State& s, const Session& session, cons
   const std::uint64_t first = submit.first_output;
   if (!check_weight(submit) || !submit.keeps.empty()) return {};
   if (first == 0 || first >= msg::kInputPlace) return {};
+  // Also those of ops that no plan has, since nobody reads them: with ops or by name, a request is refused alike.
+  for (const DeviceId id : kept->hinted) {
+    const Device* device = s.device(id);
+    if (!is_workers(s, device) || !device->alive) return {};
+  }
   const auto taken = session.arrays.lower_bound(first);
   if (taken != session.arrays.end() && taken->first - first < kept->outputs) return {};
   Draft draft;

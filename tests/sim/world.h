@@ -182,6 +182,7 @@ class World {
   void operator_releases(SessionId session);
   void hint_some(const Client& client, std::vector<ir::Op>& ops);
   void client_finish(int index);
+  void say_delivered(Client& client, std::uint64_t number);
   void client_took(int index, const msg::Offer& offer);
   void upload(const msg::Grant& grant);
   struct Tiling {

@@ -231,12 +231,6 @@ void World::client_message(int index, msg::Message message) {
           batch.offers.push_back(offer);
           client_batch(index, from, std::move(batch));
         }
-        // Results that were done but not delivered went with it: the session fails them by itself.
-        for (auto& [number, request] : client.requests) {
-          if (!request.done || request.failed) continue;
-          for (const auto& [array, blocks] : request.wanted) request.failed |= !blocks.empty();
-          if (request.failed) ++outcome_.covered["done, but lost before delivery"];
-        }
       }
     }
   } else if (auto* reply = std::get_if<msg::SubmitReply>(&message)) {
@@ -268,6 +262,7 @@ void World::client_message(int index, msg::Message message) {
       if (id == client.ids.end()) return violate("a fetched array was not named in the reply");
       for (std::int64_t b = 0; b < oracle_.blocks(id->second); ++b) request.wanted[id->second].insert(b);
     }
+    if (!request.fetched.empty()) say_delivered(client, reply->request);  // of no blocks
     for (auto& [from, offer] : std::exchange(client.early, {})) {
       msg::PeerBatch again;
       again.offers.push_back(offer);
@@ -415,6 +410,17 @@ void World::upload(const msg::Grant& g) {
   }
 }
 
+// Until then what is lost of it is made again.
+void World::say_delivered(Client& client, std::uint64_t number) {
+  Client::Request& request = client.requests[number];
+  const bool all = std::all_of(request.wanted.begin(), request.wanted.end(),
+                               [](const auto& wanted) { return wanted.second.empty(); });
+  if (request.delivered || request.done || !all) return;
+  request.delivered = true;
+  to_scheduler(client.conn, msg::ReleaseArrays{{}, {number}}, true);
+  if (prng_.chance(knobs_.duplicate)) to_scheduler(client.conn, msg::ReleaseArrays{{}, {number}}, true);
+}
+
 void World::client_took(int index, const msg::Offer& offer) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
   for (auto& [number, request] : client.requests) {
@@ -422,6 +428,7 @@ void World::client_took(int index, const msg::Offer& offer) {
     if (w == request.wanted.end()) continue;
     w->second.erase(offer.block.block);
     if (!offer.failed.ok()) ++outcome_.covered["failed blocks delivered"];
+    say_delivered(client, number);
   }
   const auto owner = client.owner_of.find(offer.from.value);
   if (owner == client.owner_of.end()) return violate("an offer from a device nobody announced");

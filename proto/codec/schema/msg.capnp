@@ -298,6 +298,11 @@ struct GraphProgress { request @0 :UInt64; done @1 :Int64; total @2 :Int64; }  #
 
 struct GraphDone { request @0 :UInt64; outcome @1 :Outcome; tasks @2 :Int64; }
 
+struct ReleaseArrays {  # what a session needs no more
+  arrays @0 :List(UInt64);     # session numbers; after the submits that name them
+  delivered @1 :List(UInt64);  # requests whose results are all here, or not wanted any more
+}
+
 # ---- status ---------------------------------------------------------------------------------------------------------
 
 struct GraphStatus {
@@ -595,7 +600,7 @@ struct Message {
     submitReply @7 :SubmitReply;
     graphProgress @8 :GraphProgress;
     graphDone @9 :GraphDone;
-    releaseArrays @10 :List(UInt64);  # session numbers; after the submits that name them
+    releaseArrays @10 :ReleaseArrays;
     cancelRequest @11 :UInt64;        # number of the request
     statusRequest @12 :Void;
     statusReply @13 :StatusReply;

@@ -14,8 +14,12 @@ struct Keep {
   friend bool operator==(const Keep&, const Keep&) = default;
 };
 
+// What a session needs no more.
 struct ReleaseArrays {
   std::vector<std::uint64_t> arrays;  // session numbers; follow the submits that name them
+  // Requests of which the client has all that they fetch, or wants no more of it. Until then the scheduler has lost
+  // blocks of it made again, and the request does not end.
+  std::vector<std::uint64_t> delivered;
   friend bool operator==(const ReleaseArrays&, const ReleaseArrays&) = default;
 };
 struct CancelRequest {
