@@ -66,11 +66,13 @@ Status zero(const Environment& env, const KernelCall& call, CUstream stream) {
 
 Status call_supports(const Environment& env, const ir::Op& op) {
   if (builtin(op) != Builtin::kNone) return {};
+  if (is_linalg(op)) return linalg_supports(env, op);
   TW_TRY(kernels::plugin_kernel(op, env.plugins, kernels::PluginTarget::kCuda));
   return {};
 }
 
-std::int64_t call_scratch_bytes(const ir::Op& op) {
+std::int64_t call_scratch_bytes(const Environment& env, const ir::Op& op) {
+  if (is_linalg(op)) return linalg_scratch_bytes(env, op);
   switch (builtin(op)) {
     case Builtin::kNone: return op.get<ir::CallAttrs>().scratch_bytes;
     case Builtin::kPut: return put_scratch_bytes(op);
@@ -81,7 +83,8 @@ std::int64_t call_scratch_bytes(const ir::Op& op) {
   }
 }
 
-Status prepare_call(const Environment& env, const ir::Op& op) {
+Status prepare_call(const Environment& env, const ir::Op& op, std::span<const CUstream> streams) {
+  if (is_linalg(op)) return prepare_linalg(env, op, streams);
   const auto built = [](const Result<Program>& program) -> Status {
     if (!program) return program.error();
     return {};
@@ -102,6 +105,7 @@ Status prepare_call(const Environment& env, const ir::Op& op) {
 
 Status launch_call(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault) {
   TW_TRY(env.context.make_current());
+  if (is_linalg(*call.op)) return launch_linalg(env, call, stream, fault);
   const Builtin kernel = builtin(*call.op);
   if (kernel != Builtin::kNone && kernel != Builtin::kNoop && kernel != Builtin::kZero &&
       (call.inputs.size() < operands_of(kernel) || call.outputs.empty()))

@@ -3,27 +3,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "launch.h"
+#include "matrix.h"
 
 namespace tilewise::cuda {
-namespace {
 
-constexpr std::int64_t kPiece =
-    1024;  // of k, where an operand must be copied; part of the order of additions
-
-struct MatmulParams {
-  std::int64_t c, a, b, m, n, k, a_row, a_column, b_row, b_column;
-  std::int32_t accumulate, unused;
-};
-
-// One operand as BLAS takes it.
-struct Matrix {
-  const void* data = nullptr;
-  std::int64_t leading = 0;
-  bool transposed = false;
-};
-
-bool readable(const TensorView& view, Matrix& matrix) {
+bool readable(const TensorView& view, BlasMatrix& matrix) {
   const std::int64_t rows = view.shape[0], columns = view.shape[1], s0 = view.strides[0],
                      s1 = view.strides[1];
   matrix.data = view.data;
@@ -40,7 +24,6 @@ bool readable(const TensorView& view, Matrix& matrix) {
   return false;
 }
 
-// The same question to a plan: does every region of this view have one dimension of stride one?
 bool may_need_copy(const ir::View& view) {
   if (view.source.empty() || view.rank() < 2) return true;
   const ir::SourceDim& last = view.source.back();
@@ -49,6 +32,16 @@ bool may_need_copy(const ir::View& view) {
   const auto other = view.source_of(last.dim == row ? column : row);
   return !other || view.source[static_cast<std::size_t>(*other)].step < 1;
 }
+
+namespace {
+
+constexpr std::int64_t kPiece =
+    1024;  // of k, where an operand must be copied; part of the order of additions
+
+struct MatmulParams {
+  std::int64_t c, a, b, m, n, k, a_row, a_column, b_row, b_column;
+  std::int32_t accumulate, unused;
+};
 
 TensorView slice(const TensorView& view, int axis, std::int64_t begin, std::int64_t end) {
   TensorView part = view;
@@ -59,8 +52,6 @@ TensorView slice(const TensorView& view, int axis, std::int64_t begin, std::int6
   return part;
 }
 
-std::int64_t align(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 class FloatProduct {
  public:
   FloatProduct(const Environment& env, const KernelCall& call, CUstream stream)
@@ -70,7 +61,7 @@ class FloatProduct {
     const TensorView &a = call_.inputs[0], &b = call_.inputs[1];
     if (env_.cublas == nullptr)
       return error(Errc::kUnavailable, "matmul of floats needs cuBLAS, which was not found");
-    Matrix unused;
+    BlasMatrix unused;
     const std::int64_t k = a.shape[1];
     const bool whole = readable(a, unused) && readable(b, unused);
     const std::int64_t piece = whole ? k : kPiece;
@@ -83,20 +74,20 @@ class FloatProduct {
   }
 
  private:
-  Result<Matrix> matrix(const TensorView& view) {
-    Matrix m;
+  Result<BlasMatrix> matrix(const TensorView& view) {
+    BlasMatrix m;
     if (readable(view, m)) return m;
     if (call_.scratch == nullptr)
       return error(Errc::kInternal, "matmul: an operand that must be copied, and no scratch");
     std::byte* const to = call_.scratch + used_;
-    used_ += align(ir::volume(view.shape) * static_cast<std::int64_t>(ir::size_of(view.dtype)));
+    used_ += align_scratch(ir::volume(view.shape) * static_cast<std::int64_t>(ir::size_of(view.dtype)));
     TW_TRY(copy_region(env_, view, contiguous(to, view.shape), stream_));
-    return Matrix{to, view.shape[1], false};
+    return BlasMatrix{to, view.shape[1], false};
   }
 
   Status multiply(const TensorView& a, const TensorView& b, bool accumulate) {
-    TW_ASSIGN(const Matrix left, matrix(a));
-    TW_ASSIGN(const Matrix right, matrix(b));
+    TW_ASSIGN(const BlasMatrix left, matrix(a));
+    TW_ASSIGN(const BlasMatrix right, matrix(b));
     return env_.cublas->multiply({.dtype = a.dtype,
                                   .m = a.shape[0],
                                   .n = b.shape[1],
@@ -147,8 +138,8 @@ std::int64_t matmul_scratch_bytes(const ir::Op& op) {
   const std::int64_t k = std::min(kPiece, op.operands[0].view.shape.back());
   const auto size = static_cast<std::int64_t>(ir::size_of(op.outputs[0].dtype));
   std::int64_t bytes = 0;
-  if (may_need_copy(op.operands[0].view)) bytes += align(largest[first] * k * size);
-  if (may_need_copy(op.operands[1].view)) bytes += align(largest[first + 1] * k * size);
+  if (may_need_copy(op.operands[0].view)) bytes += align_scratch(largest[first] * k * size);
+  if (may_need_copy(op.operands[1].view)) bytes += align_scratch(largest[first + 1] * k * size);
   return bytes;
 }
 
@@ -187,7 +178,7 @@ Result<bool> batched_product(const Environment& env, const KernelCall& call, con
   };
   const TensorView &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
   const KernelCall first = one_of(call, stack, 0);
-  Matrix left, right;
+  BlasMatrix left, right;
   if (!readable(first.inputs[0], left) || !readable(first.inputs[1], right)) return false;
   const Strided places[3] = {stack_of(a.data, a.strides), stack_of(b.data, b.strides),
                              stack_of(out.data, contiguous(out.data, out.shape).strides)};
