@@ -13,9 +13,10 @@ Result<std::unique_ptr<CudaKernels>> CudaKernels::make(device::Device& device,
   // Without the others everything else still runs; supports() names what is missing.
   auto cublas = Cublas::open(*context);
   auto cusolver = Cusolver::open(*context);
-  return std::unique_ptr<CudaKernels>(new CudaKernels(device, *context, std::move(nvrtc),
-                                                      cublas ? std::move(*cublas) : nullptr,
-                                                      cusolver ? std::move(*cusolver) : nullptr, plugins));
+  auto cufft = Cufft::open(*context);
+  return std::unique_ptr<CudaKernels>(new CudaKernels(
+      device, *context, std::move(nvrtc), cublas ? std::move(*cublas) : nullptr,
+      cusolver ? std::move(*cusolver) : nullptr, cufft ? std::move(*cufft) : nullptr, plugins));
 }
 
 Status CudaKernels::supports(const ir::Op& op) const {

@@ -5,6 +5,7 @@
 #include <tilewise/kernels/kernels.h>
 
 #include "cublas.h"
+#include "cufft.h"
 #include "cusolver.h"
 #include "params.h"
 #include "programs.h"
@@ -19,6 +20,7 @@ struct Environment {
   Programs& programs;
   Cublas* cublas;                       // null: no float matmul here
   Cusolver* cusolver;                   // null: no factorisations here
+  Cufft* cufft;                         // null: no Fourier transforms here
   const kernels::PluginTable* plugins;  // may be null
 };
 
@@ -110,6 +112,13 @@ Status linalg_supports(const Environment& env,
 std::int64_t linalg_scratch_bytes(const Environment& env, const ir::Op& op);
 Status prepare_linalg(const Environment& env, const ir::Op& op, std::span<const CUstream> streams);
 Status launch_linalg(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault);
+
+// ---- fft.cc
+
+Status fft_supports(const Environment& env, const ir::Op& op);
+std::int64_t fft_scratch_bytes(const Environment& env, const ir::Op& op);
+Status prepare_fft(const Environment& env, const ir::Op& op, std::span<const CUstream> streams);
+Status launch_fft(const Environment& env, const KernelCall& call, CUstream stream);
 
 // ---- launch.cc
 
