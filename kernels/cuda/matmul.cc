@@ -38,9 +38,12 @@ namespace {
 constexpr std::int64_t kPiece =
     1024;  // of k, where an operand must be copied; part of the order of additions
 
+// As device/matmul.cuh.
 struct MatmulParams {
-  std::int64_t c, a, b, m, n, k, a_row, a_column, b_row, b_column;
-  std::int32_t accumulate, unused;
+  Walk stack;
+  Place place[3];
+  std::int64_t m = 0, n = 0, k = 0, tiles_m = 0, tiles_n = 0, a_row = 0, a_column = 0, b_row = 0, b_column = 0;
+  std::int32_t accumulate = 0, unused = 0;
 };
 
 TensorView slice(const TensorView& view, int axis, std::int64_t begin, std::int64_t end) {
@@ -109,25 +112,6 @@ class FloatProduct {
   CUstream stream_;
   std::int64_t used_ = 0;  // bytes of scratch
 };
-
-Status integer_product(const Environment& env, const KernelCall& call, CUstream stream) {
-  const TensorView &a = call.inputs[0], &b = call.inputs[1];
-  MatmulParams params{address(call.outputs[0].data),
-                      address(a.data),
-                      address(b.data),
-                      a.shape[0],
-                      b.shape[1],
-                      a.shape[1],
-                      a.strides[0],
-                      a.strides[1],
-                      b.strides[0],
-                      b.strides[1],
-                      call.step > 0,
-                      0};
-  TW_ASSIGN(const Program program, env.programs.matmul(a.dtype));
-  TW_TRY(env.context.make_current());
-  return launch_kernel(env, program.entry[0], (params.n + 15) / 16, (params.m + 15) / 16, &params, stream);
-}
 
 }  // namespace
 
@@ -209,9 +193,32 @@ Result<bool> batched_product(const Environment& env, const KernelCall& call, con
   return true;
 }
 
-Status one_product(const Environment& env, const KernelCall& call, CUstream stream) {
-  return uses_blas(call.outputs[0].dtype) ? FloatProduct(env, call, stream).run()
-                                          : integer_product(env, call, stream);
+// All products of a stack in one launch.
+Status integer_products(const Environment& env, const KernelCall& call, const ir::Shape& stack,
+                        CUstream stream) {
+  constexpr std::int64_t kTile = 16;
+  const TensorView &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
+  const auto of_stack = [&](const void* data, const ir::Strides& strides) {
+    return Strided{address(data), ir::Strides(strides.begin(), strides.begin() + static_cast<std::ptrdiff_t>(stack.size()))};
+  };
+  const Strided places[3] = {of_stack(out.data, ir::c_order_strides(out.shape)), of_stack(a.data, a.strides),
+                             of_stack(b.data, b.strides)};
+  MatmulParams params;
+  params.stack = merge(stack, places, params.place);
+  params.m = out.shape[out.shape.size() - 2];
+  params.n = out.shape.back();
+  params.k = a.shape.back();
+  params.tiles_m = (params.m + kTile - 1) / kTile;
+  params.tiles_n = (params.n + kTile - 1) / kTile;
+  params.a_row = a.strides[a.strides.size() - 2];
+  params.a_column = a.strides.back();
+  params.b_row = b.strides[b.strides.size() - 2];
+  params.b_column = b.strides.back();
+  params.accumulate = call.step > 0;
+  TW_ASSIGN(const Program program, env.programs.matmul(a.dtype));
+  TW_TRY(env.context.make_current());
+  return launch_kernel(env, program.entry[0], params.tiles_m * params.tiles_n * ir::volume(stack), 1, &params,
+                       stream);
 }
 
 }  // namespace
@@ -226,15 +233,17 @@ Status launch_matmul(const Environment& env, const KernelCall& call, CUstream st
     if (call.step > 0) return {};
     return clear(env, out, stream);
   }
-  if (call.op->kind == ir::OpKind::kMatmulPanels || out.shape.size() == 2)
-    return one_product(env, call, stream);
-  const ir::Shape stack(out.shape.begin(), out.shape.end() - 2);
+  const bool panels = call.op->kind == ir::OpKind::kMatmulPanels;
+  const ir::Shape stack = panels ? ir::Shape{} : ir::Shape(out.shape.begin(), out.shape.end() - 2);
+  if (!uses_blas(out.dtype)) return integer_products(env, call, stack, stream);
+  if (stack.empty()) return FloatProduct(env, call, stream).run();
   const std::int64_t products = ir::volume(stack);
-  if (uses_blas(out.dtype) && products > 1) {
+  if (products > 1) {
     TW_ASSIGN(const bool done, batched_product(env, call, stack, stream));
     if (done) return {};
   }
-  for (std::int64_t i = 0; i < products; ++i) TW_TRY(one_product(env, one_of(call, stack, i), stream));
+  for (std::int64_t i = 0; i < products; ++i)
+    TW_TRY(FloatProduct(env, one_of(call, stack, i), stream).run());
   return {};
 }
 
