@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "call/call.h"
 #include "linalg/linalg.h"
 
 namespace tilewise::kernels {
-namespace {
 
-static_assert(limits::kMaxRank == TILEWISE_MAX_RANK);
-constexpr std::size_t kMessageBytes = 512;
-
-tilewise_view_v1 view_of(const TensorView& from, const ir::Box& box) {
+tilewise_view_v1 call::view_of(const TensorView& from, const ir::Box& box) {
   tilewise_view_v1 view{};
   view.data = from.data;
   view.dtype = static_cast<std::int32_t>(from.dtype);
@@ -21,6 +18,11 @@ tilewise_view_v1 view_of(const TensorView& from, const ir::Box& box) {
   std::copy(box.lo.begin(), box.lo.end(), view.lo);
   return view;
 }
+
+namespace {
+
+static_assert(limits::kMaxRank == TILEWISE_MAX_RANK);
+constexpr std::size_t kMessageBytes = 512;
 
 Status failed(const std::string& kernel, int code, std::array<char, kMessageBytes>& message) {
   message.back() = '\0';
@@ -80,9 +82,9 @@ Status run_plugin(const KernelCall& call, const PluginTable* plugins, PluginTarg
     TW_TRY(check_count(attrs.kernel, "inputs", kernel->input_count, call.inputs.size()));
   boost::container::small_vector<tilewise_view_v1, 8> inputs, outputs;
   for (std::size_t i = 0; i < call.inputs.size(); ++i)
-    inputs.push_back(view_of(call.inputs[i], call.input_boxes[i]));
+    inputs.push_back(call::view_of(call.inputs[i], call.input_boxes[i]));
   for (std::size_t i = 0; i < call.outputs.size(); ++i)
-    outputs.push_back(view_of(call.outputs[i], call.output_boxes[i]));
+    outputs.push_back(call::view_of(call.outputs[i], call.output_boxes[i]));
   std::array<char, kMessageBytes> message{};
   tilewise_call_v1 c{};
   c.params = attrs.params.data();

@@ -19,7 +19,8 @@ enum class Builtin {
   kSort,
   kMerge,
   kSearch,
-  kGamma
+  kGamma,
+  kFft
 };
 
 Builtin builtin(const ir::Op& op) {
@@ -34,7 +35,7 @@ Builtin builtin(const ir::Op& op) {
       {Put::kName, Builtin::kPut},           {CountTrue::kName, Builtin::kCountTrue},
       {Compress::kName, Builtin::kCompress}, {SortBlock::kName, Builtin::kSort},
       {MergeSplit::kName, Builtin::kMerge},  {SearchSorted::kName, Builtin::kSearch},
-      {Gamma::kName, Builtin::kGamma}};
+      {Gamma::kName, Builtin::kGamma},       {Fft::kName, Builtin::kFft}};
   const std::string& name = op.get<ir::CallAttrs>().kernel;
   if (!name.starts_with("tilewise.")) return Builtin::kNone;
   for (const Named& named : kNames)
@@ -51,6 +52,7 @@ std::size_t operands_of(Builtin kernel) {
     case Builtin::kCountTrue:
     case Builtin::kCompress:
     case Builtin::kSort:
+    case Builtin::kFft:
     case Builtin::kMerge: return 1;
     default: return 0;
   }
@@ -65,23 +67,28 @@ Status zero(const Environment& env, const KernelCall& call, CUstream stream) {
 }  // namespace
 
 Status call_supports(const Environment& env, const ir::Op& op) {
+  if (builtin(op) == Builtin::kFft) return fft_supports(env, op);
   if (builtin(op) != Builtin::kNone) return {};
+  if (is_linalg(op)) return linalg_supports(env, op);
   TW_TRY(kernels::plugin_kernel(op, env.plugins, kernels::PluginTarget::kCuda));
   return {};
 }
 
-std::int64_t call_scratch_bytes(const ir::Op& op) {
+std::int64_t call_scratch_bytes(const Environment& env, const ir::Op& op) {
+  if (is_linalg(op)) return linalg_scratch_bytes(env, op);
   switch (builtin(op)) {
     case Builtin::kNone: return op.get<ir::CallAttrs>().scratch_bytes;
     case Builtin::kPut: return put_scratch_bytes(op);
     case Builtin::kCountTrue:
     case Builtin::kCompress: return select_scratch_bytes();
     case Builtin::kSort: return sort_scratch_bytes(op);
+    case Builtin::kFft: return fft_scratch_bytes(env, op);
     default: return 0;
   }
 }
 
-Status prepare_call(const Environment& env, const ir::Op& op) {
+Status prepare_call(const Environment& env, const ir::Op& op, std::span<const CUstream> streams) {
+  if (is_linalg(op)) return prepare_linalg(env, op, streams);
   const auto built = [](const Result<Program>& program) -> Status {
     if (!program) return program.error();
     return {};
@@ -96,12 +103,14 @@ Status prepare_call(const Environment& env, const ir::Op& op) {
     case Builtin::kMerge:
       return has_order(dtype) ? built(env.programs.order(dtype, op.outputs.size() > 1)) : Status{};
     case Builtin::kGamma: return built(env.programs.gamma(dtype));
+    case Builtin::kFft: return prepare_fft(env, op, streams);
     default: return {};
   }
 }
 
 Status launch_call(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault) {
   TW_TRY(env.context.make_current());
+  if (is_linalg(*call.op)) return launch_linalg(env, call, stream, fault);
   const Builtin kernel = builtin(*call.op);
   if (kernel != Builtin::kNone && kernel != Builtin::kNoop && kernel != Builtin::kZero &&
       (call.inputs.size() < operands_of(kernel) || call.outputs.empty()))
@@ -117,6 +126,7 @@ Status launch_call(const Environment& env, const KernelCall& call, CUstream stre
     case Builtin::kMerge: return launch_merge(env, call, stream);
     case Builtin::kSearch: return launch_search(env, call, stream);
     case Builtin::kGamma: return launch_gamma(env, call, stream);
+    case Builtin::kFft: return launch_fft(env, call, stream);
     case Builtin::kNone: break;
   }
   return kernels::run_plugin(call, env.plugins, kernels::PluginTarget::kCuda, stream);

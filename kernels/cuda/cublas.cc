@@ -2,8 +2,8 @@
 
 #include <tilewise/cuda/libraries.h>
 
+#include <algorithm>
 #include <limits>
-#include <type_traits>
 
 namespace tilewise::cuda {
 namespace {
@@ -12,7 +12,8 @@ namespace {
 // slim toolkits have no cublas_v2.h.
 using Code = int;
 constexpr Code kSuccess = 0;
-enum Operation : int { kAsIs = 0, kTransposed = 1 };
+enum Operation : int { kAsIs = 0, kTransposed = 1, kConjugateTransposed = 2 };
+constexpr int kLowerFill = 0, kUpperFill = 1, kRightSide = 1, kAnyDiagonal = 0;
 constexpr int kDefaultMath = 0;  // full precision of the type
 
 template <class T>
@@ -24,9 +25,13 @@ using BatchedGemmFunction = Code (*)(void* handle, Operation a, Operation b, int
                                      const T* alpha, const T* A, int lda, long long stride_a, const T* B,
                                      int ldb, long long stride_b, const T* beta, T* C, int ldc,
                                      long long stride_c, int count);
-template <class T> struct Gemms {
+template <class T>
+using TrsmFunction = Code (*)(void* handle, int side, int fill, Operation a, int diagonal, int m, int n,
+                              const T* alpha, const T* A, int lda, T* B, int ldb);
+template <class T> struct Typed {
   GemmFunction<T> one;
   BatchedGemmFunction<T> batched;
+  TrsmFunction<T> trsm;
 };
 
 Error blas_error(Code code, const char* doing) {
@@ -42,10 +47,11 @@ template <class T> struct Complex {
   Complex(int real) : re(static_cast<T>(real)) {}
 };
 
-template <class T> Status call(const Gemms<T>& gemms, void* handle, const Gemm& g) {
-  const T one = 1, beta = g.accumulate ? T(1) : T(0);
+template <class T> Status call(const Typed<T>& gemms, void* handle, const Gemm& g) {
+  const T one = g.subtract ? T(-1) : T(1), beta = g.accumulate ? T(1) : T(0);
   // cuBLAS is column-major: a row-major product is the product of the transposes, operands exchanged.
-  const Operation first = g.transpose_b ? kTransposed : kAsIs, second = g.transpose_a ? kTransposed : kAsIs;
+  const Operation first = g.transpose_b ? kTransposed : kAsIs,
+                  second = g.transpose_a ? g.conjugate_a ? kConjugateTransposed : kTransposed : kAsIs;
   const int m = static_cast<int>(g.n), n = static_cast<int>(g.m), k = static_cast<int>(g.k),
             lda = static_cast<int>(g.ldb), ldb = static_cast<int>(g.lda), ldc = static_cast<int>(g.ldc);
   const T *a = static_cast<const T*>(g.b), *b = static_cast<const T*>(g.a);
@@ -59,6 +65,18 @@ template <class T> Status call(const Gemms<T>& gemms, void* handle, const Gemm& 
   return {};
 }
 
+// Of transposes, from the right: X^T A^T = B^T. What is stored by rows is A^T already, with its triangle on the other side.
+template <class T> Status call(const Typed<T>& functions, void* handle, const Trsm& s) {
+  const T one = 1;
+  const Code code =
+      functions.trsm(handle, kRightSide, s.upper == s.transpose_a ? kUpperFill : kLowerFill,
+                     s.transpose_a ? kTransposed : kAsIs, kAnyDiagonal, static_cast<int>(s.k),
+                     static_cast<int>(s.n), &one, static_cast<const T*>(s.a), static_cast<int>(s.lda),
+                     static_cast<T*>(s.b), static_cast<int>(std::max<std::int64_t>(1, s.k)));
+  if (code != kSuccess) return blas_error(code, "cublas<t>trsm");
+  return {};
+}
+
 }  // namespace
 
 struct Cublas::Functions {
@@ -67,10 +85,21 @@ struct Cublas::Functions {
   Code (*set_stream)(void*, CUstream);
   Code (*set_workspace)(void*, void*, std::size_t);
   Code (*set_math_mode)(void*, int);
-  Gemms<float> sgemm;
-  Gemms<double> dgemm;
-  Gemms<Complex<float>> cgemm;
-  Gemms<Complex<double>> zgemm;
+  Typed<float> s;
+  Typed<double> d;
+  Typed<Complex<float>> c;
+  Typed<Complex<double>> z;
+
+  // visit() with the functions of a dtype.
+  template <class Visit> Status of(ir::DType dtype, Visit&& visit) const {
+    switch (dtype) {
+      case ir::DType::kFloat32: return visit(s);
+      case ir::DType::kFloat64: return visit(d);
+      case ir::DType::kComplex64: return visit(c);
+      case ir::DType::kComplex128: return visit(z);
+      default: return error(Errc::kUnsupported, "cuBLAS has no " + std::string(name_of(dtype)));
+    }
+  }
 };
 
 Result<std::unique_ptr<Cublas>> Cublas::open(const Context& context) {
@@ -82,14 +111,12 @@ Result<std::unique_ptr<Cublas>> Cublas::open(const Context& context) {
   symbols.get(functions->set_stream, "cublasSetStream_v2");
   symbols.get(functions->set_workspace, "cublasSetWorkspace_v2");
   symbols.get(functions->set_math_mode, "cublasSetMathMode");
-  symbols.get(functions->sgemm.one, "cublasSgemm_v2");
-  symbols.get(functions->sgemm.batched, "cublasSgemmStridedBatched");
-  symbols.get(functions->dgemm.one, "cublasDgemm_v2");
-  symbols.get(functions->dgemm.batched, "cublasDgemmStridedBatched");
-  symbols.get(functions->cgemm.one, "cublasCgemm_v2");
-  symbols.get(functions->cgemm.batched, "cublasCgemmStridedBatched");
-  symbols.get(functions->zgemm.one, "cublasZgemm_v2");
-  symbols.get(functions->zgemm.batched, "cublasZgemmStridedBatched");
+  const auto typed = [&](auto& of, const std::string& letter) {
+    symbols.get(of.one, ("cublas" + letter + "gemm_v2").c_str());
+    symbols.get(of.batched, ("cublas" + letter + "gemmStridedBatched").c_str());
+    symbols.get(of.trsm, ("cublas" + letter + "trsm_v2").c_str());
+  };
+  typed(functions->s, "S"), typed(functions->d, "D"), typed(functions->c, "C"), typed(functions->z, "Z");
   TW_TRY(symbols.all_found());
   std::unique_ptr<Cublas> cublas(new Cublas(context));
   cublas->functions_ = std::move(functions);
@@ -145,14 +172,18 @@ Status Cublas::multiply(const Gemm& gemm, CUstream stream) {
       return error(Errc::kLimitExceeded, "a matrix product with an extent of " + std::to_string(extent));
   TW_TRY(context_.make_current());
   TW_ASSIGN(void* const handle, handle_for(stream));
-  switch (gemm.dtype) {
-    case ir::DType::kFloat32: return call(functions_->sgemm, handle, gemm);
-    case ir::DType::kFloat64: return call(functions_->dgemm, handle, gemm);
-    case ir::DType::kComplex64: return call(functions_->cgemm, handle, gemm);
-    case ir::DType::kComplex128: return call(functions_->zgemm, handle, gemm);
-    default: break;
-  }
-  return error(Errc::kUnsupported, "cuBLAS products of " + std::string(name_of(gemm.dtype)));
+  return functions_->of(gemm.dtype,
+                        [&](const auto& functions) -> Status { return call(functions, handle, gemm); });
+}
+
+Status Cublas::solve(const Trsm& trsm, CUstream stream) {
+  for (const std::int64_t extent : {trsm.n, trsm.k, trsm.lda})
+    if (extent > std::numeric_limits<int>::max())
+      return error(Errc::kLimitExceeded, "a triangular solution with an extent of " + std::to_string(extent));
+  TW_TRY(context_.make_current());
+  TW_ASSIGN(void* const handle, handle_for(stream));
+  return functions_->of(trsm.dtype,
+                        [&](const auto& functions) -> Status { return call(functions, handle, trsm); });
 }
 
 }  // namespace tilewise::cuda

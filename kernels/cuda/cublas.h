@@ -1,4 +1,4 @@
-// Matrix products by cuBLAS: one handle and one workspace per stream, so that streams do not wait for each other and no
+// Matrix products and triangular solutions by cuBLAS: one handle and one workspace per stream, so that streams do not wait for each other and no
 // call allocates. The mode is the default one: no TF32, no reduced precision.
 #pragma once
 #include <tilewise/cuda/driver.h>
@@ -10,8 +10,9 @@
 
 namespace tilewise::cuda {
 
-// C (m x n) = A (m x k) B (k x n) + (accumulate ? C : 0), row-major; A and B may be transposed in place: their leading
-// dimension is then that of the matrix as stored. float32, float64, complex64 or complex128 (transposed, not conjugated).
+// C (m x n) = A (m x k) B (k x n) + (accumulate ? C : 0), or (subtract) -A B + ..., row-major; A and B may be transposed in
+// place: their leading dimension is then that of the matrix as stored. float32, float64, complex64 or complex128; a
+// transposed A may be conjugated too.
 // `count` such products, whose matrices begin a stride of elements behind each other (0: one for all; not of c).
 struct Gemm {
   ir::DType dtype = ir::DType::kFloat64;
@@ -19,8 +20,19 @@ struct Gemm {
   const void *a = nullptr, *b = nullptr;
   void* c = nullptr;
   std::int64_t lda = 0, ldb = 0, ldc = 0;
-  bool transpose_a = false, transpose_b = false, accumulate = false;
+  bool transpose_a = false, transpose_b = false, conjugate_a = false, accumulate = false, subtract = false;
   std::int64_t count = 1, stride_a = 0, stride_b = 0, stride_c = 0;
+};
+
+// X with A X = B, in place of B (n x k, row-major without gaps). A (n x n) is triangular, or its transpose as stored is; a zero on
+// the diagonal is not looked for. Dtypes as of Gemm.
+struct Trsm {
+  ir::DType dtype = ir::DType::kFloat64;
+  std::int64_t n = 0, k = 0;
+  const void* a = nullptr;
+  std::int64_t lda = 0;
+  bool transpose_a = false, upper = false;  // upper: A, however it is stored
+  void* b = nullptr;
 };
 
 class Cublas {
@@ -31,6 +43,7 @@ class Cublas {
 
   Status prepare(CUstream stream);  // makes its handle: about 0.1 s once; else the first product does
   Status multiply(const Gemm& gemm, CUstream stream);
+  Status solve(const Trsm& trsm, CUstream stream);
 
  private:
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper

@@ -10,10 +10,13 @@ Result<std::unique_ptr<CudaKernels>> CudaKernels::make(device::Device& device,
                                                        const kernels::PluginTable* plugins) {
   TW_ASSIGN(const Context* const context, context_of(device));
   TW_ASSIGN(auto nvrtc, Nvrtc::open(context->driver->version / 1000));
-  // Without cuBLAS everything else still runs; supports() names what is missing.
+  // Without the others everything else still runs; supports() names what is missing.
   auto cublas = Cublas::open(*context);
-  return std::unique_ptr<CudaKernels>(
-      new CudaKernels(device, *context, std::move(nvrtc), cublas ? std::move(*cublas) : nullptr, plugins));
+  auto cusolver = Cusolver::open(*context);
+  auto cufft = Cufft::open(*context);
+  return std::unique_ptr<CudaKernels>(new CudaKernels(
+      device, *context, std::move(nvrtc), cublas ? std::move(*cublas) : nullptr,
+      cusolver ? std::move(*cusolver) : nullptr, cufft ? std::move(*cufft) : nullptr, plugins));
 }
 
 Status CudaKernels::supports(const ir::Op& op) const {
@@ -60,7 +63,7 @@ std::int64_t CudaKernels::scratch_bytes(const ir::Op& op) const {
     case ir::OpKind::kMatmul:
     case ir::OpKind::kMatmulPanels: return matmul_scratch_bytes(op);
     case ir::OpKind::kScan: return scan_scratch_bytes(op);
-    case ir::OpKind::kCall: return call_scratch_bytes(op);
+    case ir::OpKind::kCall: return call_scratch_bytes(env_, op);
     default: return 0;
   }
 }
@@ -100,7 +103,12 @@ Status CudaKernels::prepare(const ir::Op& op) {
     case ir::OpKind::kCombine: return prepare_combine(env_, op);
     case ir::OpKind::kScan:
       return built(programs_.scan(op.get<ir::ScanAttrs>().kind, op.outputs.at(0).dtype));
-    case ir::OpKind::kCall: return prepare_call(env_, op);
+    case ir::OpKind::kCall: {
+      std::vector<CUstream> streams;
+      for (int i = 0; i < device_.info().compute_streams; ++i)
+        streams.push_back(static_cast<CUstream>(device_.compute_stream(i).native()));
+      return prepare_call(env_, op, streams);
+    }
     case ir::OpKind::kMatmul:
     case ir::OpKind::kMatmulPanels: break;
     default: return {};

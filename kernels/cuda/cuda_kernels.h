@@ -20,15 +20,20 @@ class CudaKernels final : public kernels::KernelSet {
 
  private:
   CudaKernels(device::Device& device, const Context& context, std::unique_ptr<Nvrtc> nvrtc,
-              std::unique_ptr<Cublas> cublas, const kernels::PluginTable* plugins)
+              std::unique_ptr<Cublas> cublas, std::unique_ptr<Cusolver> cusolver,
+              std::unique_ptr<Cufft> cufft, const kernels::PluginTable* plugins)
       : device_(device),
         programs_(context, std::move(nvrtc), CubinCache(CubinCache::default_folder())),
         cublas_(std::move(cublas)),
-        env_{context, programs_, cublas_.get(), plugins} {}
+        cusolver_(std::move(cusolver)),
+        cufft_(std::move(cufft)),
+        env_{context, programs_, cublas_.get(), cusolver_.get(), cufft_.get(), plugins} {}
 
   device::Device& device_;
   Programs programs_;
   std::unique_ptr<Cublas> cublas_;
+  std::unique_ptr<Cusolver> cusolver_;
+  std::unique_ptr<Cufft> cufft_;
   Environment env_;
 };
 

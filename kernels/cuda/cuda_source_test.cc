@@ -159,6 +159,8 @@ TEST_CASE("built-in kernels compile") {
     check_compiles(order_program(dtype, false), "order of " + std::string(name_of(dtype)));
   check_compiles(order_program(DType::kFloat64, true), "numbered order of float64");
   check_compiles(gamma_program(DType::kFloat32), "gamma");
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kComplex64, DType::kComplex128})
+    check_compiles(linalg_program(dtype), "linear algebra of " + std::string(name_of(dtype)));
 }
 
 TEST_CASE("source that does not compile is told with the compiler's log") {

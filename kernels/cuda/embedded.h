@@ -14,6 +14,7 @@ extern const char* const kFaultSource;    // telling the host what is wrong with
 extern const char* const kIndexSource;    // reads and writes at indices, selection by masks
 extern const char* const kOrderSource;    // sorting, merging, searching
 extern const char* const kGammaSource;    // gamma numbers
+extern const char* const kLinalgSource;   // beside cuSOLVER: codes, finiteness, determinants
 
 // What complex.cuh wants before it on a device.
 constexpr const char* kComplexMacros =

@@ -5,6 +5,8 @@
 #include <tilewise/kernels/kernels.h>
 
 #include "cublas.h"
+#include "cufft.h"
+#include "cusolver.h"
 #include "params.h"
 #include "programs.h"
 
@@ -17,6 +19,8 @@ struct Environment {
   const Context& context;
   Programs& programs;
   Cublas* cublas;                       // null: no float matmul here
+  Cusolver* cusolver;                   // null: no factorisations here
+  Cufft* cufft;                         // null: no Fourier transforms here
   const kernels::PluginTable* plugins;  // may be null
 };
 
@@ -67,8 +71,9 @@ Status launch_matmul(const Environment& env, const KernelCall& call, CUstream st
 // ---- call.cc
 
 Status call_supports(const Environment& env, const ir::Op& op);
-std::int64_t call_scratch_bytes(const ir::Op& op);
-Status prepare_call(const Environment& env, const ir::Op& op);
+std::int64_t call_scratch_bytes(const Environment& env, const ir::Op& op);
+// `streams`: whose library handles are made now.
+Status prepare_call(const Environment& env, const ir::Op& op, std::span<const CUstream> streams);
 // `fault`: where kernels say what is wrong with data.
 Status launch_call(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault);
 
@@ -98,6 +103,22 @@ std::int64_t sort_scratch_bytes(const ir::Op& op);
 // ---- draw.cc
 
 Status launch_gamma(const Environment& env, const KernelCall& call, CUstream stream);
+
+// ---- linalg.cc: tilewise.cholesky, solve, det, qr, eigh, svd, trsm, update
+
+bool is_linalg(const ir::Op& op);
+Status linalg_supports(const Environment& env,
+                       const ir::Op& op);  // kUnsupported names the library that is missing
+std::int64_t linalg_scratch_bytes(const Environment& env, const ir::Op& op);
+Status prepare_linalg(const Environment& env, const ir::Op& op, std::span<const CUstream> streams);
+Status launch_linalg(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault);
+
+// ---- fft.cc
+
+Status fft_supports(const Environment& env, const ir::Op& op);
+std::int64_t fft_scratch_bytes(const Environment& env, const ir::Op& op);
+Status prepare_fft(const Environment& env, const ir::Op& op, std::span<const CUstream> streams);
+Status launch_fft(const Environment& env, const KernelCall& call, CUstream stream);
 
 // ---- launch.cc
 

@@ -3,27 +3,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "launch.h"
+#include "matrix.h"
 
 namespace tilewise::cuda {
-namespace {
 
-constexpr std::int64_t kPiece =
-    1024;  // of k, where an operand must be copied; part of the order of additions
-
-struct MatmulParams {
-  std::int64_t c, a, b, m, n, k, a_row, a_column, b_row, b_column;
-  std::int32_t accumulate, unused;
-};
-
-// One operand as BLAS takes it.
-struct Matrix {
-  const void* data = nullptr;
-  std::int64_t leading = 0;
-  bool transposed = false;
-};
-
-bool readable(const TensorView& view, Matrix& matrix) {
+bool readable(const TensorView& view, BlasMatrix& matrix) {
   const std::int64_t rows = view.shape[0], columns = view.shape[1], s0 = view.strides[0],
                      s1 = view.strides[1];
   matrix.data = view.data;
@@ -40,7 +24,6 @@ bool readable(const TensorView& view, Matrix& matrix) {
   return false;
 }
 
-// The same question to a plan: does every region of this view have one dimension of stride one?
 bool may_need_copy(const ir::View& view) {
   if (view.source.empty() || view.rank() < 2) return true;
   const ir::SourceDim& last = view.source.back();
@@ -49,6 +32,19 @@ bool may_need_copy(const ir::View& view) {
   const auto other = view.source_of(last.dim == row ? column : row);
   return !other || view.source[static_cast<std::size_t>(*other)].step < 1;
 }
+
+namespace {
+
+constexpr std::int64_t kPiece =
+    1024;  // of k, where an operand must be copied; part of the order of additions
+
+// As device/matmul.cuh.
+struct MatmulParams {
+  Walk stack;
+  Place place[3];
+  std::int64_t m = 0, n = 0, k = 0, tiles_m = 0, tiles_n = 0, a_row = 0, a_column = 0, b_row = 0, b_column = 0;
+  std::int32_t accumulate = 0, unused = 0;
+};
 
 TensorView slice(const TensorView& view, int axis, std::int64_t begin, std::int64_t end) {
   TensorView part = view;
@@ -59,8 +55,6 @@ TensorView slice(const TensorView& view, int axis, std::int64_t begin, std::int6
   return part;
 }
 
-std::int64_t align(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 class FloatProduct {
  public:
   FloatProduct(const Environment& env, const KernelCall& call, CUstream stream)
@@ -70,7 +64,7 @@ class FloatProduct {
     const TensorView &a = call_.inputs[0], &b = call_.inputs[1];
     if (env_.cublas == nullptr)
       return error(Errc::kUnavailable, "matmul of floats needs cuBLAS, which was not found");
-    Matrix unused;
+    BlasMatrix unused;
     const std::int64_t k = a.shape[1];
     const bool whole = readable(a, unused) && readable(b, unused);
     const std::int64_t piece = whole ? k : kPiece;
@@ -83,20 +77,20 @@ class FloatProduct {
   }
 
  private:
-  Result<Matrix> matrix(const TensorView& view) {
-    Matrix m;
+  Result<BlasMatrix> matrix(const TensorView& view) {
+    BlasMatrix m;
     if (readable(view, m)) return m;
     if (call_.scratch == nullptr)
       return error(Errc::kInternal, "matmul: an operand that must be copied, and no scratch");
     std::byte* const to = call_.scratch + used_;
-    used_ += align(ir::volume(view.shape) * static_cast<std::int64_t>(ir::size_of(view.dtype)));
+    used_ += align_scratch(ir::volume(view.shape) * static_cast<std::int64_t>(ir::size_of(view.dtype)));
     TW_TRY(copy_region(env_, view, contiguous(to, view.shape), stream_));
-    return Matrix{to, view.shape[1], false};
+    return BlasMatrix{to, view.shape[1], false};
   }
 
   Status multiply(const TensorView& a, const TensorView& b, bool accumulate) {
-    TW_ASSIGN(const Matrix left, matrix(a));
-    TW_ASSIGN(const Matrix right, matrix(b));
+    TW_ASSIGN(const BlasMatrix left, matrix(a));
+    TW_ASSIGN(const BlasMatrix right, matrix(b));
     return env_.cublas->multiply({.dtype = a.dtype,
                                   .m = a.shape[0],
                                   .n = b.shape[1],
@@ -119,25 +113,6 @@ class FloatProduct {
   std::int64_t used_ = 0;  // bytes of scratch
 };
 
-Status integer_product(const Environment& env, const KernelCall& call, CUstream stream) {
-  const TensorView &a = call.inputs[0], &b = call.inputs[1];
-  MatmulParams params{address(call.outputs[0].data),
-                      address(a.data),
-                      address(b.data),
-                      a.shape[0],
-                      b.shape[1],
-                      a.shape[1],
-                      a.strides[0],
-                      a.strides[1],
-                      b.strides[0],
-                      b.strides[1],
-                      call.step > 0,
-                      0};
-  TW_ASSIGN(const Program program, env.programs.matmul(a.dtype));
-  TW_TRY(env.context.make_current());
-  return launch_kernel(env, program.entry[0], (params.n + 15) / 16, (params.m + 15) / 16, &params, stream);
-}
-
 }  // namespace
 
 std::int64_t matmul_scratch_bytes(const ir::Op& op) {
@@ -147,8 +122,8 @@ std::int64_t matmul_scratch_bytes(const ir::Op& op) {
   const std::int64_t k = std::min(kPiece, op.operands[0].view.shape.back());
   const auto size = static_cast<std::int64_t>(ir::size_of(op.outputs[0].dtype));
   std::int64_t bytes = 0;
-  if (may_need_copy(op.operands[0].view)) bytes += align(largest[first] * k * size);
-  if (may_need_copy(op.operands[1].view)) bytes += align(largest[first + 1] * k * size);
+  if (may_need_copy(op.operands[0].view)) bytes += align_scratch(largest[first] * k * size);
+  if (may_need_copy(op.operands[1].view)) bytes += align_scratch(largest[first + 1] * k * size);
   return bytes;
 }
 
@@ -187,7 +162,7 @@ Result<bool> batched_product(const Environment& env, const KernelCall& call, con
   };
   const TensorView &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
   const KernelCall first = one_of(call, stack, 0);
-  Matrix left, right;
+  BlasMatrix left, right;
   if (!readable(first.inputs[0], left) || !readable(first.inputs[1], right)) return false;
   const Strided places[3] = {stack_of(a.data, a.strides), stack_of(b.data, b.strides),
                              stack_of(out.data, contiguous(out.data, out.shape).strides)};
@@ -218,9 +193,32 @@ Result<bool> batched_product(const Environment& env, const KernelCall& call, con
   return true;
 }
 
-Status one_product(const Environment& env, const KernelCall& call, CUstream stream) {
-  return uses_blas(call.outputs[0].dtype) ? FloatProduct(env, call, stream).run()
-                                          : integer_product(env, call, stream);
+// All products of a stack in one launch.
+Status integer_products(const Environment& env, const KernelCall& call, const ir::Shape& stack,
+                        CUstream stream) {
+  constexpr std::int64_t kTile = 16;
+  const TensorView &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
+  const auto of_stack = [&](const void* data, const ir::Strides& strides) {
+    return Strided{address(data), ir::Strides(strides.begin(), strides.begin() + static_cast<std::ptrdiff_t>(stack.size()))};
+  };
+  const Strided places[3] = {of_stack(out.data, ir::c_order_strides(out.shape)), of_stack(a.data, a.strides),
+                             of_stack(b.data, b.strides)};
+  MatmulParams params;
+  params.stack = merge(stack, places, params.place);
+  params.m = out.shape[out.shape.size() - 2];
+  params.n = out.shape.back();
+  params.k = a.shape.back();
+  params.tiles_m = (params.m + kTile - 1) / kTile;
+  params.tiles_n = (params.n + kTile - 1) / kTile;
+  params.a_row = a.strides[a.strides.size() - 2];
+  params.a_column = a.strides.back();
+  params.b_row = b.strides[b.strides.size() - 2];
+  params.b_column = b.strides.back();
+  params.accumulate = call.step > 0;
+  TW_ASSIGN(const Program program, env.programs.matmul(a.dtype));
+  TW_TRY(env.context.make_current());
+  return launch_kernel(env, program.entry[0], params.tiles_m * params.tiles_n * ir::volume(stack), 1, &params,
+                       stream);
 }
 
 }  // namespace
@@ -235,15 +233,17 @@ Status launch_matmul(const Environment& env, const KernelCall& call, CUstream st
     if (call.step > 0) return {};
     return clear(env, out, stream);
   }
-  if (call.op->kind == ir::OpKind::kMatmulPanels || out.shape.size() == 2)
-    return one_product(env, call, stream);
-  const ir::Shape stack(out.shape.begin(), out.shape.end() - 2);
+  const bool panels = call.op->kind == ir::OpKind::kMatmulPanels;
+  const ir::Shape stack = panels ? ir::Shape{} : ir::Shape(out.shape.begin(), out.shape.end() - 2);
+  if (!uses_blas(out.dtype)) return integer_products(env, call, stack, stream);
+  if (stack.empty()) return FloatProduct(env, call, stream).run();
   const std::int64_t products = ir::volume(stack);
-  if (uses_blas(out.dtype) && products > 1) {
+  if (products > 1) {
     TW_ASSIGN(const bool done, batched_product(env, call, stack, stream));
     if (done) return {};
   }
-  for (std::int64_t i = 0; i < products; ++i) TW_TRY(one_product(env, one_of(call, stack, i), stream));
+  for (std::int64_t i = 0; i < products; ++i)
+    TW_TRY(FloatProduct(env, one_of(call, stack, i), stream).run());
   return {};
 }
 

@@ -33,6 +33,8 @@ std::span<const char* const> entry_names(ProgramKind kind) {
                                            "tw_select_count", "tw_select_starts", "tw_select_write"};
   static constexpr const char* kOrder[] = {"tw_search", "tw_sort_tiles", "tw_merge"};
   static constexpr const char* kGamma[] = {"tw_draw_gamma"};
+  static constexpr const char* kLinalg[] = {"tw_linalg_info", "tw_linalg_finite", "tw_linalg_diagonal",
+                                            "tw_linalg_det"};
   switch (kind) {
     case ProgramKind::kMap: return kMap;
     case ProgramKind::kReduce: return kReduce;
@@ -42,6 +44,7 @@ std::span<const char* const> entry_names(ProgramKind kind) {
     case ProgramKind::kIndex: return kIndex;
     case ProgramKind::kOrder: return kOrder;
     case ProgramKind::kGamma: return kGamma;
+    case ProgramKind::kLinalg: return kLinalg;
   }
   return {};
 }
@@ -87,6 +90,12 @@ std::string order_program(ir::DType dtype, bool numbered) {
 
 std::string gamma_program(ir::DType dtype) {
   return common() + "typedef " + std::string(memory_type(dtype)) + " Out;\n" + kGammaSource;
+}
+
+std::string linalg_program(ir::DType dtype) {
+  const bool complex = ir::is_complex(dtype);
+  return common() + kFaultSource + "typedef " + std::string(register_type(ir::real_dtype(dtype))) +
+         " Real;\nconstexpr int kParts = " + (complex ? "2" : "1") + ";\n" + kLinalgSource;
 }
 
 Programs::Programs(const Context& context, std::unique_ptr<Nvrtc> nvrtc, CubinCache cache)
@@ -154,6 +163,11 @@ Result<Program> Programs::order(ir::DType dtype, bool numbered) {
 Result<Program> Programs::gamma(ir::DType dtype) {
   const std::string key{'g', static_cast<char>(dtype)};
   return get(key, ProgramKind::kGamma, [&] { return gamma_program(dtype); });
+}
+
+Result<Program> Programs::linalg(ir::DType dtype) {
+  const std::string key{'l', static_cast<char>(dtype)};
+  return get(key, ProgramKind::kLinalg, [&] { return linalg_program(dtype); });
 }
 
 Result<std::string> Programs::machine_code(const std::string& source) {

@@ -26,9 +26,21 @@ std::string index_program(std::size_t element_bytes);
 // tw_search, tw_sort_tiles, tw_merge; `numbered`: elements have numbers that decide between equal ones
 std::string order_program(ir::DType dtype, bool numbered);
 std::string gamma_program(ir::DType dtype);  // tw_draw_gamma
+// tw_linalg_info, tw_linalg_finite, tw_linalg_diagonal, tw_linalg_det
+std::string linalg_program(ir::DType dtype);
 
 // The entry points of each, in this order.
-enum class ProgramKind : std::uint8_t { kMap, kReduce, kArgReduce, kMatmul, kScan, kIndex, kOrder, kGamma };
+enum class ProgramKind : std::uint8_t {
+  kMap,
+  kReduce,
+  kArgReduce,
+  kMatmul,
+  kScan,
+  kIndex,
+  kOrder,
+  kGamma,
+  kLinalg
+};
 struct Program {
   std::array<CUfunction, 6> entry{};
 };
@@ -46,6 +58,7 @@ class Programs {
   Result<Program> index(std::size_t element_bytes);
   Result<Program> order(ir::DType dtype, bool numbered);
   Result<Program> gamma(ir::DType dtype);
+  Result<Program> linalg(ir::DType dtype);
 
   struct Counts {
     std::int64_t compiled = 0, from_disk = 0;

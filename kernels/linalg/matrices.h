@@ -142,34 +142,19 @@ inline constexpr Contract kUpdate{[](const tilewise_call_v1& c) {
          (c.input_count == 2 || is(c.inputs[0], rows(out), columns(out)));
 }};
 
-// Matrices of one rank, one dtype and one stack, all there, with such extents.
-inline bool keeps(const tilewise_call_v1& c, const Contract& contract) {
-  if (c.input_count < 1 || c.output_count < 1) return false;
-  const tilewise_view_v1& first = c.inputs[0];
-  const auto like_first = [&](const tilewise_view_v1& v, bool real) {
-    const auto dtype = static_cast<ir::DType>(first.dtype);
-    if (v.rank != first.rank || v.rank < 2 ||
-        v.dtype != static_cast<std::int32_t>(real ? ir::real_dtype(dtype) : dtype))
-      return false;
-    bool empty = false;
-    for (int d = 0; d < v.rank; ++d) empty |= v.shape[d] == 0;
-    return (empty || v.data != nullptr) && std::equal(v.shape, v.shape + v.rank - 2, first.shape);
-  };
-  for (int i = 0; i < c.input_count; ++i)
-    if (!like_first(c.inputs[i], false)) return false;
-  for (int i = 0; i < c.output_count; ++i)
-    if (!like_first(c.outputs[i], (contract.real_outputs >> i & 1) != 0)) return false;
-  return contract.fits(c);
-}
+// The call's parameters, if it has matrices of one rank, one of the four dtypes and one stack, all there, with such extents.
+// kInvalidArgument, kShapeMismatch; the text begins with the caller's function.
+Result<Params> admitted(const tilewise_call_v1& c, const Contract& contract);
 
 // Runs K<T>::run(Call&) for each matrix of the stack, T from the first input's dtype. No exception leaves.
 template <template <class> class K, const Contract& kContract> int run(const tilewise_call_v1* c) {
   Call call{*c, {}, {}};
-  if (c->params_bytes != sizeof(Params)) return call.refuse("wants parameters of linear algebra");
-  std::memcpy(&call.params, c->params, sizeof(Params));
-  call.params.function[sizeof(call.params.function) - 1] = '\0';
-  if (!keeps(*c, kContract))
-    return call.refuse("matrices that are not there or do not fit each other", Errc::kShapeMismatch);
+  const Result<Params> params = admitted(*c, kContract);
+  if (!params) {
+    std::snprintf(c->message, c->message_bytes, "%s", params.error().message.c_str());
+    return static_cast<int>(params.error().code);
+  }
+  call.params = *params;
   for (int d = 0; d + 2 < c->outputs[0].rank; ++d) call.stack.push_back(c->outputs[0].shape[d]);
   const auto each = [&]<class T>() {
     const std::int64_t count = ir::volume(call.stack);
@@ -185,7 +170,7 @@ template <template <class> class K, const Contract& kContract> int run(const til
       case ir::DType::kFloat64: return each.template operator()<double>();
       case ir::DType::kComplex64: return each.template operator()<std::complex<float>>();
       case ir::DType::kComplex128: return each.template operator()<std::complex<double>>();
-      default: return call.refuse("of a dtype that is neither float32, float64, complex64 nor complex128");
+      default: return call.refuse("of another dtype");  // not admitted
     }
   } catch (const std::bad_alloc&) {
     return call.refuse("no memory for a copy of a matrix", Errc::kOutOfMemory);

@@ -81,7 +81,7 @@ void* open_in(const std::string& folder, const LibrarySpec& spec, const std::str
 }
 
 std::string version_with(const Library& library, const char* getter) {
-  // nvrtcVersion(int*, int*) or cublasGetProperty(libraryPropertyType, int*).
+  // nvrtcVersion(int*, int*), or as cublasGetProperty(libraryPropertyType, int*).
   void* function = symbol(library, getter);
   if (function == nullptr) return "?";
   int part[3] = {0, 0, 0};
@@ -110,6 +110,21 @@ LibrarySpec nvrtc_library(int preferred_major) {
 
 LibrarySpec cublas_library(int preferred_major) {
   return {"cublas", "TILEWISE_CUBLAS_PATH", {"libcublasLt.so."}, majors(preferred_major)};
+}
+
+// Their own numbers run behind the toolkit's.
+LibrarySpec cusolver_library(int preferred_major) {
+  LibrarySpec spec{"cusolver",
+                   "TILEWISE_CUSOLVER_PATH",
+                   {"libnvJitLink.so.", "libcublasLt.so.", "libcublas.so.", "libcusparse.so."},
+                   majors(preferred_major)};
+  for (int& major : spec.majors) --major;
+  return spec;
+}
+LibrarySpec cufft_library(int preferred_major) {
+  LibrarySpec spec{"cufft", "TILEWISE_CUFFT_PATH", {}, majors(preferred_major)};
+  for (int& major : spec.majors) --major;
+  return spec;
 }
 
 std::vector<std::string> library_folders(const LibrarySpec& spec) {
@@ -143,8 +158,13 @@ std::string library_versions(int preferred_major) {
   std::string text;
   if (auto nvrtc = open_library(nvrtc_library(preferred_major)))
     text += "nvrtc " + version_with(*nvrtc, "nvrtcVersion");
-  if (auto cublas = open_library(cublas_library(preferred_major)))
-    text += (text.empty() ? "cublas " : ", cublas ") + version_with(*cublas, "cublasGetProperty");
+  const auto add = [&](const LibrarySpec& spec, const char* getter) {
+    if (auto library = open_library(spec))
+      text += (text.empty() ? "" : ", ") + spec.name + " " + version_with(*library, getter);
+  };
+  add(cublas_library(preferred_major), "cublasGetProperty");
+  add(cusolver_library(preferred_major), "cusolverGetProperty");
+  add(cufft_library(preferred_major), "cufftGetProperty");
   return text;
 }
 

@@ -2,9 +2,12 @@
 #include <cblas.h>
 #include <cuda.h>
 
+#include <algorithm>
 #include <complex>
 #include <cstdint>
 #include <functional>
+
+#include "library.h"
 
 namespace {
 
@@ -13,7 +16,9 @@ struct Handle {
 };
 constexpr int kSuccess = 0, kInvalidValue = 7;
 
-CBLAS_TRANSPOSE transposed(int operation) { return operation == 0 ? CblasNoTrans : CblasTrans; }
+CBLAS_TRANSPOSE transposed(int operation) {
+  return operation == 0 ? CblasNoTrans : operation == 1 ? CblasTrans : CblasConjTrans;
+}
 
 // What cublas<t>gemm refuses: extents below zero, and leading dimensions below a column.
 bool good(int a, int b, int m, int n, int k, int lda, int ldb, int ldc) {
@@ -23,13 +28,7 @@ bool good(int a, int b, int m, int n, int k, int lda, int ldb, int ldc) {
 }
 
 int enqueue(Handle* handle, std::function<void()> work) {
-  auto* const kept = new std::function<void()>(std::move(work));
-  const auto call = [](void* data) {
-    auto* const function = static_cast<std::function<void()>*>(data);
-    (*function)();
-    delete function;
-  };
-  return cuLaunchHostFunc(handle->stream, call, kept) == CUDA_SUCCESS ? kSuccess : kInvalidValue;
+  return enqueue_emulated(handle->stream, std::move(work)) ? kSuccess : kInvalidValue;
 }
 
 void gemm(int a, int b, int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb,
@@ -61,6 +60,34 @@ int strided_gemm(Handle* handle, int a, int b, int m, int n, int k, const T* alp
   });
 }
 
+void trsm(CBLAS_SIDE side, CBLAS_UPLO fill, CBLAS_TRANSPOSE a, CBLAS_DIAG diagonal, int m, int n, float alpha,
+          const float* A, int lda, float* B, int ldb) {
+  cblas_strsm(CblasColMajor, side, fill, a, diagonal, m, n, alpha, A, lda, B, ldb);
+}
+void trsm(CBLAS_SIDE side, CBLAS_UPLO fill, CBLAS_TRANSPOSE a, CBLAS_DIAG diagonal, int m, int n,
+          double alpha, const double* A, int lda, double* B, int ldb) {
+  cblas_dtrsm(CblasColMajor, side, fill, a, diagonal, m, n, alpha, A, lda, B, ldb);
+}
+void trsm(CBLAS_SIDE side, CBLAS_UPLO fill, CBLAS_TRANSPOSE a, CBLAS_DIAG diagonal, int m, int n,
+          std::complex<float> alpha, const std::complex<float>* A, int lda, std::complex<float>* B, int ldb) {
+  cblas_ctrsm(CblasColMajor, side, fill, a, diagonal, m, n, &alpha, A, lda, B, ldb);
+}
+void trsm(CBLAS_SIDE side, CBLAS_UPLO fill, CBLAS_TRANSPOSE a, CBLAS_DIAG diagonal, int m, int n,
+          std::complex<double> alpha, const std::complex<double>* A, int lda, std::complex<double>* B,
+          int ldb) {
+  cblas_ztrsm(CblasColMajor, side, fill, a, diagonal, m, n, &alpha, A, lda, B, ldb);
+}
+
+template <class T>
+int solve(Handle* handle, int side, int fill, int a, int diagonal, int m, int n, const T* alpha, const T* A,
+          int lda, T* B, int ldb) {
+  if (m < 0 || n < 0 || lda < std::max(1, side == 0 ? m : n) || ldb < std::max(1, m)) return kInvalidValue;
+  return enqueue(handle, [=, alpha = *alpha] {
+    trsm(side == 0 ? CblasLeft : CblasRight, fill == 0 ? CblasLower : CblasUpper, transposed(a),
+         diagonal == 0 ? CblasNonUnit : CblasUnit, m, n, alpha, A, lda, B, ldb);
+  });
+}
+
 }  // namespace
 
 #define TW_GEMM(letter, T) \
@@ -74,6 +101,10 @@ int strided_gemm(Handle* handle, int a, int b, int m, int n, int k, const T* alp
                                          long long stride_c, int count) { \
     return strided_gemm(handle, a, b, m, n, k, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, \
                         stride_c, count); \
+  } \
+  int cublas##letter##trsm_v2(Handle* handle, int side, int fill, int a, int diagonal, int m, int n, \
+                              const T* alpha, const T* A, int lda, T* B, int ldb) { \
+    return solve(handle, side, fill, a, diagonal, m, n, alpha, A, lda, B, ldb); \
   }
 
 extern "C" {

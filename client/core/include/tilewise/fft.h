@@ -2,7 +2,7 @@
 // inverse), "forward", or "ortho" (its root with both). Lines along the axis are transformed whole: an axis that is cut is
 // gathered into one block a line first. A vector longer than a default block (8 MiB) whose length has a divisor near its
 // root goes in four steps instead, so that no block holds it all. float32 and complex64 give complex64, others complex128 (or
-// their real dtypes). Computed on the host by FFTW; kNotFound from whatever computes, where workers were built without it.
+// their real dtypes). Computed by FFTW, on GPUs by cuFFT; kNotFound from whatever computes, where workers have neither.
 #pragma once
 #include <tilewise/session.h>
 

@@ -1,4 +1,4 @@
-// Finds NVIDIA's run-time libraries (NVRTC, cuBLAS) where toolkits, distributions and Python wheels put them. They are
+// Finds NVIDIA's run-time libraries (NVRTC, cuBLAS, cuSOLVER, cuFFT) where toolkits, distributions and Python wheels put them. They are
 // opened by soname when first needed and never linked or carried: cuBLAS alone is half a gigabyte.
 #pragma once
 #include <tilewise/base/result.h>
@@ -18,6 +18,8 @@ struct LibrarySpec {
 };
 LibrarySpec nvrtc_library(int preferred_major);
 LibrarySpec cublas_library(int preferred_major);
+LibrarySpec cusolver_library(int preferred_major);
+LibrarySpec cufft_library(int preferred_major);
 
 // Folders that are looked at, in order: the environment variable, CUDA_HOME and CUDA_PATH, the usual toolkit folder,
 // `nvidia/*/lib` beside the site-packages of each python3 on PATH and of VIRTUAL_ENV. The loader's own path is tried
@@ -51,7 +53,7 @@ class Symbols {
   std::string missing_;
 };
 
-// "nvrtc 13.0, cublas 13.1.0": part of a device's numeric class. Missing libraries are left out.
+// "nvrtc 13.0, cublas 13.1.0, cusolver ...": part of a device's numeric class. Missing libraries are left out.
 std::string library_versions(int preferred_major);
 
 }  // namespace tilewise::cuda

@@ -1,0 +1,538 @@
+// Linear algebra of single blocks by cuSOLVER and cuBLAS: the kernels of kernels/linalg, whose header says what each takes and
+// gives. Row-major matrices are LAPACK's transposes, as on the host. A matrix of a stack at a time, in the stream's order.
+#include <tilewise/ir/linalg.h>
+#include <tilewise/kernels/plugin_call.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "call.h"
+#include "matrix.h"
+
+namespace tilewise::cuda {
+namespace {
+
+using ir::DType;
+using Routine = Cusolver::Routine;
+
+enum class Kernel : std::uint8_t { kNone, kCholesky, kSolve, kDet, kQr, kEigh, kSvd, kTrsm, kUpdate };
+
+Kernel kernel_of(const ir::Op& op) {
+  struct Named {
+    std::string_view name;
+    Kernel kernel;
+  };
+  static constexpr Named kNames[] = {
+      {"tilewise.cholesky", Kernel::kCholesky}, {"tilewise.solve", Kernel::kSolve},
+      {"tilewise.det", Kernel::kDet},           {"tilewise.qr", Kernel::kQr},
+      {"tilewise.eigh", Kernel::kEigh},         {"tilewise.svd", Kernel::kSvd},
+      {"tilewise.trsm", Kernel::kTrsm},         {"tilewise.update", Kernel::kUpdate}};
+  for (const Named& named : kNames)
+    if (named.name == op.get<ir::CallAttrs>().kernel) return named.kernel;
+  return Kernel::kNone;
+}
+bool by_blas(Kernel kernel) { return kernel == Kernel::kTrsm || kernel == Kernel::kUpdate; }
+
+// ---- scratch -----------------------------------------------------------------------------------------------------------
+
+// One matrix and its results: A is m x n, k is the right sides' number (update: that of the terms), q the columns of Q.
+struct Extents {
+  std::int64_t m = 0, n = 0, k = 0, q = 0;
+  bool vectors = false, full = false;   // are wanted; whole bases of them
+  bool copy_a = false, copy_b = false;  // BLAS's operands may want to be copied
+};
+
+std::int64_t rows(const ir::Shape& s) { return s.size() < 2 ? 0 : s[s.size() - 2]; }
+std::int64_t columns(const ir::Shape& s) { return s.size() < 2 ? 0 : s.back(); }
+
+// From the extents of blocks, or of the largest ones. Nothing where there are too few.
+std::optional<Extents> extents_of(Kernel kernel, const ir::Op& op, std::span<const ir::Shape> in,
+                                  std::span<const ir::Shape> out) {
+  if (in.empty() || out.empty() || op.operands.empty()) return {};
+  Extents e;
+  e.m = e.n = rows(in[0]);
+  switch (kernel) {
+    case Kernel::kNone: return {};
+    case Kernel::kDet: break;
+    case Kernel::kCholesky: e.m = e.n = rows(out[0]); break;
+    case Kernel::kSolve:
+    case Kernel::kTrsm:
+      e.m = e.n = rows(out[0]);
+      e.k = columns(out[0]);
+      e.copy_a = may_need_copy(op.operands[0].view);
+      break;
+    case Kernel::kQr:
+      if (out.size() != 2) return {};
+      e.m = rows(out[0]), e.n = columns(out[1]);
+      e.q = columns(out[0]);
+      break;
+    case Kernel::kEigh: e.vectors = out.size() > 1; break;
+    case Kernel::kSvd:
+      e.n = columns(in[0]);
+      e.vectors = out.size() == 3;
+      if (!e.vectors) break;
+      e.m = rows(out[1]), e.n = columns(out[2]);
+      e.full = columns(out[1]) > std::min(e.m, e.n) || rows(out[2]) > std::min(e.m, e.n);
+      break;
+    case Kernel::kUpdate:
+      if (in.size() < 2 || op.operands.size() < 2) return {};
+      e.m = rows(out[0]), e.n = columns(out[0]);
+      e.k = columns(in[in.size() - 2]);
+      e.copy_a =
+          ir::is_complex(op.outputs[0].dtype) || may_need_copy(op.operands[op.operands.size() - 2].view);
+      e.copy_b = may_need_copy(op.operands.back().view);
+      break;
+  }
+  return e;
+}
+
+// Offsets in scratch.
+struct Layout {
+  std::int64_t bytes = 0;
+  std::int64_t a = 0, b = 0, u = 0, vh = 0, tau = 0, pivots = 0, rest = 0, info = 0, work = 0;
+  std::int64_t work_bytes = 0;
+
+  std::int64_t take(std::int64_t count, std::size_t size) {
+    const std::int64_t at = bytes;
+    bytes += align_scratch(count * static_cast<std::int64_t>(size));
+    return at;
+  }
+};
+
+Result<Layout> lay_out(Kernel kernel, const Extents& e, DType dtype, const Environment& env) {
+  Layout l;
+  const std::size_t size = ir::size_of(dtype), real = ir::size_of(ir::real_dtype(dtype));
+  const auto ask = [&](Routine routine, std::int64_t m, std::int64_t n, std::int64_t k = 0,
+                       bool vectors = false) -> Status {
+    TW_ASSIGN(const std::int64_t bytes, env.cusolver->work_bytes(routine, dtype, m, n, k, vectors));
+    l.work_bytes = std::max(l.work_bytes, bytes);
+    return {};
+  };
+  const std::int64_t k = std::min(e.m, e.n);
+  switch (kernel) {
+    case Kernel::kCholesky: TW_TRY(ask(Routine::kPotrf, e.n, e.n)); break;
+    case Kernel::kSolve:
+    case Kernel::kDet:
+      l.a = l.take(e.n * e.n, size);
+      l.b = l.take(e.n * e.k, size);
+      l.pivots = l.take(e.n, 4);
+      TW_TRY(ask(Routine::kGetrf, e.n, e.n));
+      break;
+    case Kernel::kQr:
+      l.a = l.take(e.m * std::max(e.n, std::min(e.q, e.m)), size);
+      l.tau = l.take(k, size);
+      TW_TRY(ask(Routine::kGeqrf, e.m, e.n));
+      TW_TRY(ask(Routine::kOrgqr, e.m, std::min(e.q, e.m), k));
+      break;
+    case Kernel::kEigh:
+      l.a = l.take(e.n * e.n, size);
+      TW_TRY(ask(Routine::kSyevd, e.n, e.n, 0, e.vectors));
+      break;
+    case Kernel::kSvd:
+      l.a = l.take(e.m * e.n, size);
+      l.rest = l.take(k, real);
+      if (e.vectors && e.m > e.n) {  // comes out by columns
+        l.u = l.take(e.m * (e.full ? e.m : k), size);
+        l.vh = l.take(e.n * e.n, size);
+      }
+      TW_TRY(ask(Routine::kGesvd, std::max(e.m, e.n), k));
+      break;
+    case Kernel::kTrsm:
+      if (e.copy_a) l.a = l.take(e.n * e.n, size);
+      break;
+    case Kernel::kUpdate:
+      if (e.copy_a) l.a = l.take(e.m * e.k, size);
+      if (e.copy_b) l.b = l.take(e.k * e.n, size);
+      break;
+    case Kernel::kNone: break;
+  }
+  l.info = l.take(1, 4);
+  l.work = l.take(l.work_bytes, 1);
+  return l;
+}
+
+// ---- launching ---------------------------------------------------------------------------------------------------------
+
+// As device/linalg.cuh.
+struct LinalgFault {
+  FaultTo to;
+  std::int64_t first = 0, where[2] = {};
+  std::int32_t ordered = 0, unused = 0;
+};
+struct InfoParams {
+  std::int64_t info = 0;
+  LinalgFault fault;
+};
+struct FiniteParams {
+  std::int64_t data = 0, count = 0;
+  LinalgFault fault;
+};
+struct DiagonalParams {
+  std::int64_t data = 0, count = 0, stride = 0;
+  LinalgFault fault;
+};
+struct DetParams {
+  std::int64_t factors = 0, pivots = 0, n = 0, sign = 0, log = 0, det = 0;
+};
+enum LinalgEntry : std::size_t { kInfoEntry, kFiniteEntry, kDiagonalEntry, kDetEntry };
+
+constexpr const char* kOrdered = ": the leading minor of order %lld";
+
+// Faults name their text by address, so it stays: one for each function that clients name, of which there are few.
+const char* lasting(const std::string& text) {
+  static std::mutex mutex;
+  static auto* const texts = new std::set<std::string>;
+  constexpr std::size_t kMost = 1024;
+  const std::lock_guard lock(mutex);
+  if (texts->size() >= kMost && !texts->contains(text)) return "the values have no such result";
+  return texts->insert(text).first->c_str();
+}
+
+// out[i] = x[i], conjugated or where i lies in a triangle (elsewhere 0).
+ir::Tape conjugate_tape(DType dtype) {
+  ir::Tape tape = copy_tape(dtype);
+  tape.code.push_back({.op = ir::TapeOp::kConj, .dtype = dtype});
+  return tape;
+}
+ir::Tape triangle_tape(DType dtype, bool lower) {
+  ir::Tape tape = copy_tape(dtype);
+  tape.code.push_back({.op = ir::TapeOp::kIota, .dtype = DType::kInt64, .imm_i = 0});
+  tape.code.push_back({.op = ir::TapeOp::kIota, .dtype = DType::kInt64, .imm_i = 1});
+  tape.code.push_back(
+      {.op = lower ? ir::TapeOp::kGe : ir::TapeOp::kLe, .dtype = DType::kBool, .a = 1, .b = 2});
+  tape.code.push_back({.op = ir::TapeOp::kConst, .dtype = dtype});
+  tape.code.push_back({.op = ir::TapeOp::kWhere, .dtype = dtype, .a = 3, .b = 0, .c = 4});
+  return tape;
+}
+
+TensorView turned(TensorView m) {
+  std::swap(m.shape[0], m.shape[1]);
+  std::swap(m.strides[0], m.strides[1]);
+  return m;
+}
+Strided place_of(const TensorView& m) { return {address(m.data), m.strides}; }
+TensorView part(TensorView m, std::int64_t r, std::int64_t c) {
+  m.shape = {r, c};
+  return m;
+}
+
+// One step: each method works on one matrix of the stack.
+class Task {
+ public:
+  Task(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault,
+       const ir::linalg::Params& params, const Layout& layout)
+      : env_(env), call_(call), params_(params), stream_(stream), fault_(fault), l_(layout) {
+    dtype_ = call.inputs[0].dtype;
+    const ir::Shape& shape = call.outputs[0].shape;
+    stack_ = ir::Shape(shape.begin(), shape.end() - 2);
+  }
+
+  Status run(Kernel kernel, const Extents& e) {
+    const std::int64_t count = ir::volume(stack_);
+    for (std::int64_t i = 0; i < count; ++i) {
+      number_ = i;
+      TW_TRY(one(kernel, e));
+    }
+    return {};
+  }
+
+ private:
+  Status one(Kernel kernel, const Extents& e) {
+    switch (kernel) {
+      case Kernel::kCholesky: return cholesky(e);
+      case Kernel::kSolve: return solve(e);
+      case Kernel::kDet: return det(e);
+      case Kernel::kQr: return qr(e);
+      case Kernel::kEigh: return eigh(e);
+      case Kernel::kSvd: return svd(e);
+      case Kernel::kTrsm: return trsm(e);
+      case Kernel::kUpdate: return update(e);
+      case Kernel::kNone: break;
+    }
+    return {};
+  }
+
+  TensorView matrix(const TensorView& view) const {
+    const ir::Index at = ir::unravel(number_, stack_);
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < at.size(); ++d) offset += at[d] * view.strides[d];
+    TensorView m = view;
+    m.data = static_cast<std::byte*>(view.data) + offset * static_cast<std::int64_t>(ir::size_of(view.dtype));
+    m.shape.assign(view.shape.end() - 2, view.shape.end());
+    m.strides.assign(view.strides.end() - 2, view.strides.end());
+    return m;
+  }
+  TensorView in(std::size_t i) const { return matrix(call_.inputs[i]); }
+  TensorView out(std::size_t i) const { return matrix(call_.outputs[i]); }
+  std::byte* at(std::int64_t offset) const { return call_.scratch + offset; }
+  // Scratch as a matrix by rows, or by columns (seen by rows and columns as it is meant).
+  TensorView by_rows(std::int64_t offset, std::int64_t r, std::int64_t c) const {
+    return {at(offset), dtype_, {r, c}, {c, 1}};
+  }
+  TensorView by_columns(std::int64_t offset, std::int64_t r, std::int64_t c) const {
+    return {at(offset), dtype_, {r, c}, {1, r}};
+  }
+  Cusolver::Call solver() const { return {stream_, dtype_, at(l_.work), l_.work_bytes, at(l_.info)}; }
+
+  Status apply(const ir::Tape& tape, const TensorView& from, const TensorView& to) {
+    const ir::Box box = ir::box_of(from.shape);
+    return elementwise(env_, {tape, from.shape, place_of(to), {&from, 1}, &box, &from.shape}, stream_);
+  }
+  Status copy(const TensorView& from, const TensorView& to) { return apply(copy_tape(from.dtype), from, to); }
+  Status conjugate(const TensorView& from, const TensorView& to) {
+    return apply(ir::is_complex(from.dtype) ? conjugate_tape(from.dtype) : copy_tape(from.dtype), from, to);
+  }
+
+  LinalgFault wrong(const std::string& why, bool ordered) const {
+    std::string function;
+    for (const char* c = params_.function; *c != '\0'; ++c) function.append(*c == '%' ? 2 : 1, *c);
+    std::string text = function + ": " + why + (ordered ? kOrdered : "");
+    const std::size_t deep = stack_.size();
+    if (deep > 0)
+      text += deep == 1   ? ", in matrix (%lld,) of the stack"
+              : deep == 2 ? ", in matrix (%lld, %lld) of the stack"
+                          : ", in matrix number %lld of the stack";
+    LinalgFault fault;
+    fault.to = {address(fault_), address(lasting(text)), static_cast<std::int32_t>(Errc::kSingular), 0};
+    fault.first = params_.first;
+    fault.ordered = ordered;
+    const ir::Index at = ir::unravel(number_, stack_);
+    fault.where[0] = deep == 1 || deep == 2 ? at[0] : number_;
+    fault.where[1] = deep == 2 ? at[1] : 0;
+    return fault;
+  }
+  Status launch(LinalgEntry entry, std::int64_t blocks, void* params) {
+    TW_ASSIGN(const Program program, env_.programs.linalg(dtype_));
+    TW_TRY(env_.context.make_current());
+    return launch_kernel(env_, program.entry[entry], blocks, 1, params, stream_);
+  }
+  // What LAPACK left in `info` becomes the step's failure.
+  Status heed(const char* why, bool ordered) {
+    InfoParams p{address(at(l_.info)), wrong(why, ordered)};
+    return launch(kInfoEntry, 1, &p);
+  }
+  // Of contiguous scratch.
+  Status refuse_infinite(const TensorView& m) {
+    FiniteParams p{address(m.data), ir::volume(m.shape) * (ir::is_complex(dtype_) ? 2 : 1),
+                   wrong("the matrix holds NaN or infinity", false)};
+    return launch(kFiniteEntry, blocks_for(p.count), &p);
+  }
+  Status clear_one(const TensorView& m) { return clear(env_, m, stream_); }
+
+  Status cholesky(const Extents& e) {
+    const TensorView l = out(0);
+    TW_TRY(copy(in(0), l));
+    TW_TRY(env_.cusolver->potrf(solver(), e.n, l.data));
+    TW_TRY(heed("the matrix is not positive definite", true));
+    return apply(triangle_tape(dtype_, true), l, l);
+  }
+
+  Status solve(const Extents& e) {
+    const TensorView factors = by_rows(l_.a, e.n, e.n), right = by_columns(l_.b, e.n, e.k);
+    TW_TRY(copy(in(0), factors));
+    TW_TRY(copy(in(1), right));
+    TW_TRY(env_.cusolver->getrf(solver(), e.n, factors.data, at(l_.pivots)));
+    TW_TRY(heed("the matrix is singular", true));
+    TW_TRY(env_.cusolver->getrs_transposed(solver(), e.n, e.k, factors.data, at(l_.pivots), right.data));
+    return copy(right, out(0));
+  }
+
+  Status det(const Extents& e) {
+    const TensorView factors = by_rows(l_.a, e.n, e.n);
+    if (e.n > 0) {
+      TW_TRY(copy(in(0), factors));
+      TW_TRY(env_.cusolver->getrf(solver(), e.n, factors.data, at(l_.pivots)));
+    }
+    DetParams p{address(factors.data), address(at(l_.pivots)), e.n,
+                address(out(0).data),  address(out(1).data),   address(out(2).data)};
+    return launch(kDetEntry, 1, &p);
+  }
+
+  Status qr(const Extents& e) {
+    const std::int64_t k = std::min(e.m, e.n), wanted = std::min(e.q, e.m);
+    const TensorView factors = by_columns(l_.a, e.m, std::max(e.n, wanted)), q = out(0), r = out(1);
+    TW_TRY(copy(in(0), part(factors, e.m, e.n)));
+    TW_TRY(env_.cusolver->geqrf(solver(), e.m, e.n, factors.data, at(l_.tau)));
+    const std::int64_t kept = std::min(k, r.shape[0]);
+    if (kept < r.shape[0]) TW_TRY(clear_one(r));
+    TW_TRY(apply(triangle_tape(dtype_, false), part(factors, kept, e.n), r));
+    TW_TRY(env_.cusolver->orgqr(solver(), e.m, wanted, k, factors.data, at(l_.tau)));
+    if (wanted < e.q) TW_TRY(clear_one(q));
+    return copy(part(factors, e.m, wanted), q);
+  }
+
+  Status eigh(const Extents& e) {
+    const TensorView a = by_rows(l_.a, e.n, e.n);  // LAPACK reads conj(A), whose vectors are the conjugates
+    TW_TRY(copy(in(0), a));
+    TW_TRY(refuse_infinite(a));
+    TW_TRY(env_.cusolver->syevd(solver(), e.n, e.vectors, a.data, out(0).data));
+    TW_TRY(heed("the iteration did not converge", false));
+    return e.vectors ? conjugate(turned(a), out(1)) : Status{};
+  }
+
+  // The library wants m >= n: a wide matrix is its transpose, Vh^T S U^T; a tall one is copied by columns.
+  Status svd(const Extents& e) {
+    const bool tall = e.m > e.n;
+    const std::int64_t k = std::min(e.m, e.n), basis = e.full ? e.m : k;
+    const TensorView a = tall ? by_columns(l_.a, e.m, e.n) : by_rows(l_.a, e.m, e.n);
+    TW_TRY(copy(in(0), a));
+    TW_TRY(refuse_infinite(a));
+    const char job = !e.vectors ? 'N' : e.full ? 'A' : 'S';
+    TensorView u, vh;
+    if (e.vectors) u = out(1), vh = out(2);
+    if (!tall) {
+      TW_TRY(
+          env_.cusolver->gesvd(solver(), job, e.n, e.m, a.data, out(0).data, vh.data, u.data, at(l_.rest)));
+      return heed("the iteration did not converge", false);
+    }
+    const TensorView left = by_columns(l_.u, e.m, basis), right = by_columns(l_.vh, e.n, e.n);
+    TW_TRY(env_.cusolver->gesvd(solver(), job, e.m, e.n, a.data, out(0).data, left.data, right.data,
+                                at(l_.rest)));
+    TW_TRY(heed("the iteration did not converge", false));
+    if (!e.vectors) return {};
+    TW_TRY(copy(left, u));
+    return copy(right, vh);
+  }
+
+  // A matrix as BLAS reads it; copied to scratch where it cannot, or where BLAS would not conjugate it.
+  Result<BlasMatrix> operand(const TensorView& view, bool room, std::int64_t offset, bool conjugated) {
+    BlasMatrix m;
+    if (readable(view, m) && (!conjugated || m.transposed)) return m;
+    if (!room)
+      return error(Errc::kInternal, "linear algebra: an operand that must be copied, and no scratch");
+    const TensorView own = by_rows(offset, view.shape[0], view.shape[1]);
+    TW_TRY(conjugated ? conjugate(view, own) : copy(view, own));
+    return BlasMatrix{own.data, std::max<std::int64_t>(1, own.shape[1]), false};
+  }
+
+  Status trsm(const Extents& e) {
+    const TensorView a = in(0), x = out(0);
+    DiagonalParams p{address(a.data), e.n, a.strides[0] + a.strides[1],
+                     wrong("the matrix is singular", true)};
+    TW_TRY(launch(kDiagonalEntry, 1, &p));
+    TW_TRY(params_.flags & ir::linalg::kConjugate ? conjugate(in(1), x) : copy(in(1), x));
+    TW_ASSIGN(const BlasMatrix triangle, operand(a, e.copy_a, l_.a, false));
+    return env_.cublas->solve({.dtype = dtype_,
+                               .n = e.n,
+                               .k = e.k,
+                               .a = triangle.data,
+                               .lda = triangle.leading,
+                               .transpose_a = triangle.transposed,
+                               .upper = (params_.flags & ir::linalg::kUpper) != 0,
+                               .b = x.data},
+                              stream_);
+  }
+
+  Status update(const Extents& e) {
+    const TensorView c = out(0);
+    const std::size_t rank = call_.outputs[0].shape.size();
+    const bool plus = call_.inputs.size() > 2;
+    const ir::Box& box = call_.output_boxes[0];
+    if ((params_.flags & ir::linalg::kLower) && box.lo[rank - 1] >= box.lo[rank - 2] + e.m)
+      return clear_one(c);
+    if (plus) TW_TRY(copy(in(0), c));
+    if (e.k == 0) return plus ? Status{} : clear_one(c);
+    const bool conjugated = ir::is_complex(dtype_) && (params_.flags & ir::linalg::kConjugate);
+    TW_ASSIGN(const BlasMatrix left, operand(in(plus ? 1 : 0), e.copy_a, l_.a, conjugated));
+    TW_ASSIGN(const BlasMatrix right, operand(in(plus ? 2 : 1), e.copy_b, l_.b, false));
+    return env_.cublas->multiply({.dtype = dtype_,
+                                  .m = e.m,
+                                  .n = e.n,
+                                  .k = e.k,
+                                  .a = left.data,
+                                  .b = right.data,
+                                  .c = c.data,
+                                  .lda = left.leading,
+                                  .ldb = right.leading,
+                                  .ldc = e.n,
+                                  .transpose_a = left.transposed,
+                                  .transpose_b = right.transposed,
+                                  .conjugate_a = conjugated,
+                                  .accumulate = plus,
+                                  .subtract = plus},
+                                 stream_);
+  }
+
+  const Environment& env_;
+  const KernelCall& call_;
+  const ir::linalg::Params& params_;
+  CUstream stream_;
+  DataFault* fault_;
+  const Layout& l_;
+  DType dtype_;
+  ir::Shape stack_;
+  std::int64_t number_ = 0;
+};
+
+}  // namespace
+
+bool is_linalg(const ir::Op& op) { return kernel_of(op) != Kernel::kNone; }
+
+Status linalg_supports(const Environment& env, const ir::Op& op) {
+  const auto lacks = [&](const char* library, const char* variable) {
+    return error(Errc::kUnsupported, op.get<ir::CallAttrs>().kernel + " on CUDA needs " + library +
+                                         ", which was not found (" + variable + ")");
+  };
+  if (by_blas(kernel_of(op)))
+    return env.cublas != nullptr ? Status{} : lacks("cuBLAS", "TILEWISE_CUBLAS_PATH");
+  return env.cusolver != nullptr ? Status{} : lacks("cuSOLVER", "TILEWISE_CUSOLVER_PATH");
+}
+
+std::int64_t linalg_scratch_bytes(const Environment& env, const ir::Op& op) {
+  const Kernel kernel = kernel_of(op);
+  if (!linalg_supports(env, op)) return 0;
+  boost::container::small_vector<ir::Shape, 4> in, out;
+  for (const ir::Operand& operand : op.operands) in.push_back(operand.view.shape);
+  for (const ir::OutputSpec& o : op.outputs) out.push_back(o.grid.max_block_shape());
+  const std::optional<Extents> e = extents_of(kernel, op, in, out);
+  if (!e) return 0;
+  // Where only real numbers come out the op does not say what goes in.
+  const DType dtype = op.outputs.back().dtype;
+  const bool unknown = (kernel == Kernel::kEigh || kernel == Kernel::kSvd) && !e->vectors;
+  const DType complex = ir::real_dtype(dtype) == DType::kFloat32 ? DType::kComplex64 : DType::kComplex128;
+  std::int64_t bytes = 0;
+  for (const DType t : {dtype, unknown ? complex : dtype})
+    if (const auto layout = lay_out(kernel, *e, t, env)) bytes = std::max(bytes, layout->bytes);
+  return bytes;  // none: launching says why
+}
+
+Status prepare_linalg(const Environment& env, const ir::Op& op, std::span<const CUstream> streams) {
+  const Kernel kernel = kernel_of(op);
+  const DType dtype = op.outputs.back().dtype;
+  TW_TRY(linalg_supports(env, op));
+  std::vector<ir::Tape> tapes{copy_tape(dtype)};
+  if (ir::is_complex(dtype)) tapes.push_back(conjugate_tape(dtype));
+  if (kernel == Kernel::kCholesky || kernel == Kernel::kQr)
+    tapes.push_back(triangle_tape(dtype, kernel == Kernel::kCholesky));
+  for (const ir::Tape& tape : tapes) TW_TRY(env.programs.map(tape));
+  TW_TRY(env.programs.linalg(dtype));
+  for (const CUstream stream : streams)
+    TW_TRY(by_blas(kernel) ? env.cublas->prepare(stream) : env.cusolver->prepare(stream));
+  return {};
+}
+
+Status launch_linalg(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault) {
+  TW_TRY(linalg_supports(env, *call.op));
+  TW_ASSIGN(const ir::linalg::Params params, kernels::linalg_params(call));
+  const Kernel kernel = kernel_of(*call.op);
+  boost::container::small_vector<ir::Shape, 4> in, out;
+  for (const TensorView& view : call.inputs) in.push_back(view.shape);
+  for (const TensorView& view : call.outputs) out.push_back(view.shape);
+  const std::optional<Extents> e = extents_of(kernel, *call.op, in, out);
+  if (!e) return refuse(call, "operands are missing");
+  for (const TensorView& view : call.outputs)
+    if (ir::volume(view.shape) == 0) return {};
+  if (kernel == Kernel::kQr && ir::volume(call.inputs[0].shape) == 0)
+    return error(Errc::kUnsupported, std::string(params.function) + " of a matrix without elements on CUDA");
+  TW_ASSIGN(const Layout layout, lay_out(kernel, *e, call.inputs[0].dtype, env));
+  if (const std::int64_t there = linalg_scratch_bytes(env, *call.op);
+      layout.bytes > there || call.scratch == nullptr)
+    return error(Errc::kOutOfMemory, std::string(params.function) + ": a matrix of this block wants " +
+                                         std::to_string(layout.bytes) + " bytes of scratch, more than the " +
+                                         std::to_string(there) + " that the largest block does");
+  return Task(env, call, stream, fault, params, layout).run(kernel, *e);
+}
+
+}  // namespace tilewise::cuda
