@@ -95,7 +95,7 @@ class Paper {
           {d.id, d.tasks, d.bytes_before, d.bytes_peak, d.bytes_after, devices_[i].memory_bytes, d.busy_s});
     }
     for (const place::SimLink& link : done.links) {
-      const place::LinkSpeed speed = speed_of(link.from, link.to);
+      const place::LinkSpeed speed = speed_of(link.from, link.to, link.mapped);
       out.links.push_back({link.from, link.to, link.mapped, link.blocks, link.bytes, link.busy_s,
                            speed.bytes_per_s, speed.measured});
     }
@@ -151,13 +151,14 @@ class Paper {
   }
 
   // Nothing is known of links to clients.
-  place::LinkSpeed speed_of(DeviceId from, DeviceId to) const {
+  place::LinkSpeed speed_of(DeviceId from, DeviceId to, bool mapped) const {
     const auto find = [&](DeviceId id) {
       return std::find_if(devices_.begin(), devices_.end(),
                           [&](const place::Device& d) { return d.id == id; });
     };
     const auto a = find(from), b = find(to);
-    return a == devices_.end() || b == devices_.end() ? place::LinkSpeed{} : s_.speeds.link(*a, *b);
+    if (a == devices_.end() || b == devices_.end()) return {};
+    return mapped ? s_.speeds.link(*a, *b) : s_.speeds.copying(*a, *b);
   }
 
   const State& s_;

@@ -342,8 +342,28 @@ class Planner {
       (doomed ? group.doomed : group.again).push_back(point);
       (doomed ? group.doomed_before : group.before).push_back(owner ? owner : head.placement.owner(at));
     }
-    if (group.again.empty() && group.doomed.empty()) return true;
-    return can_make(group) && ask_for_operands(group, left);
+    if (group.again.empty() && group.doomed.empty()) return can_be_told(group);
+    return can_make(group) && can_be_told(group) && ask_for_operands(group, left);
+  }
+
+  // All layers of a recovery are one message, and a placement has a limit. At most: each lost device's points are dealt out in
+  // one piece a taker.
+  bool can_be_told(const Group& group) {
+    if (leaver_) return true;
+    std::map<DeviceId, std::size_t> from;
+    runs_ += group.kept.size() + group.doomed.size();
+    for (std::size_t i = 0; i < group.again.size(); ++i) {
+      const bool next_to_last =
+          i > 0 && group.before[i] == group.before[i - 1] && group.again[i] == group.again[i - 1] + 1;
+      runs_ += next_to_last ? 0 : 1;
+      runs_ += deaths_of(s_, group.head->id, group.again[i]) > 0 ? 2 : 0;  // it runs alone
+      ++from[group.before[i]];
+    }
+    for (const auto& [device, points] : from)
+      runs_ += std::min(points, eligible(*group.head, device).size()) - 1;
+    if (runs_ <= s_.options.max_recovered_runs) return true;
+    return broken(group, "what is left and what was lost lie in more than " +
+                             std::to_string(s_.options.max_recovered_runs) + " pieces");
   }
 
   bool can_make(Group& group) {
@@ -613,7 +633,8 @@ class Planner {
   std::vector<MovedBlock> moved_;                              // what is to be elsewhere before
   std::set<std::pair<std::uint64_t, std::int64_t>> demanded_;  // blocks of tasks with several results
   bool cut_ = false;
-  std::size_t total_ = 0;
+  std::size_t total_ = 0;  // points that are made again
+  std::size_t runs_ = 0;   // of all layers, at most
   std::map<OpId, Group> groups_;
   std::map<std::pair<OpId, DeviceId>, const msg::Held::Share*> shares_;
   std::map<ArrayId, std::vector<const msg::Held::Blocks*>> blocks_;

@@ -230,6 +230,35 @@ TEST_CASE("forgotten ancestors are made again, unless lineage is over its limit"
   }
 }
 
+TEST_CASE(
+    "a loss that leaves more pieces than can be told is a typed error, not a message that nobody takes") {
+  for (const bool told : {true, false}) {
+    CAPTURE(told);
+    Losing w({.max_recovered_runs = told ? 4u : 3u});
+    w.submit(10, 1, {w.on(fill(1, kGrid), w.w1)}, {1});
+    w.complete(w.log<msg::Plan>(1)[0]);
+    const ArrayId array{w.log<msg::Plan>(1)[0].ops[0].op.outputs[0].array};
+    w.submit(10, 2, {w.on(map(2, kGrid, {1}), w.w2)}, {2});
+    w.lose_first();
+    w.answer(2, {{array, w.w2.devices[0], {{0, 1}, {2, 1}}, {}}});  // blocks 1 and 3 are lost
+    REQUIRE(w.log<msg::Recover>(2).size() == 1);
+    const msg::Recover recover = w.log<msg::Recover>(2)[0];
+    if (told) {
+      REQUIRE(recover.plans.size() == 1);
+      std::size_t runs = 0;
+      for (const msg::PlannedOp& op : recover.plans[0].ops) runs += op.placement.listed()->runs().size();
+      CHECK(runs == 4);
+      continue;
+    }
+    CHECK(recover.plans.empty());
+    REQUIRE(w.count<msg::GraphDone>(10) == 2);
+    const msg::Outcome outcome = w.last<msg::GraphDone>(10)->outcome;
+    CHECK(outcome.code == Errc::kWorkerLost);
+    CHECK(mentions(outcome.message, "in more than 3 pieces"));
+    CHECK(w.submit(10, 3, {map(3, kGrid, {1})}, {3}).outcome.code == Errc::kWorkerLost);
+  }
+}
+
 TEST_CASE("uploaded blocks whose only copies died are a typed error naming the array") {
   Losing w;
   w.submit(10, 1, {provide(1, kGrid), w.on(map(2, kGrid, {1}), w.w1)}, {2});

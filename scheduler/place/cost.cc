@@ -11,6 +11,7 @@ namespace tilewise::place {
 namespace {
 
 constexpr double kAwayBytesPerS = 1e9;
+constexpr double kAsOthers = 8;          // points of a device that say as much of it as all the others' do
 constexpr double kTrafficWeight = 0.05;  // of all bytes on the way, beside the busiest device: breaks ties
 
 const Device* find(std::span<const Device> devices, DeviceId id) {
@@ -32,6 +33,57 @@ LinkSpeed link(const Request& request, DeviceId from, DeviceId to) {
   static const Device elsewhere{.host = ~0u};
   if (a == nullptr && b == nullptr) return {};
   return link_of(request, a == nullptr ? elsewhere : *a, b == nullptr ? elsewhere : *b);
+}
+
+// Sample `i` of `samples`, in order, of `all`. Evenly spread, but each at another place of its stretch, `shift`: equal strides
+// would see the same columns of every row. The shifts of points and of steps are Roberts' R2 sequence, in 1 / 65,536.
+constexpr std::int64_t kAcross = 49'471, kAlong = 37'345;
+std::int64_t sampled_at(std::int64_t i, std::int64_t shift, std::int64_t samples, std::int64_t all) {
+  const std::int64_t within = (shift + 32'768) & 0xffff;
+  return static_cast<std::int64_t>((static_cast<__int128>(i * 65'536 + within) * all) / (samples * 65'536));
+}
+
+constexpr std::size_t kMaxNeighbours = 32;
+
+// The other devices of a device's host, looked up once each.
+class Neighbours {
+ public:
+  explicit Neighbours(const Request& request) : request_(request) {}
+  const std::vector<const Device*>& of(const Device& here) {
+    const auto [it, fresh] = of_.try_emplace(here.id);
+    if (!fresh) return it->second;
+    for (const Device& device : request_.devices) {
+      if (device.host != here.host || device.id == here.id) continue;
+      it->second.push_back(&device);
+      if (it->second.size() == kMaxNeighbours) break;
+    }
+    return it->second;
+  }
+
+ private:
+  const Request& request_;
+  std::map<DeviceId, std::vector<const Device*>> of_;
+};
+
+// Waiting for a block of another host that `users` read: one of the devices there gets it from afar, the others from that one.
+// On average, as all of them are looked at alike.
+double shared_s(const Request& request, const ir::Placement& placement, const Device& here,
+                std::span<const ir::Geometry::Users> users, Neighbours& neighbours, double from_afar_s,
+                double bytes, double blocks) {
+  const Device* other = nullptr;
+  double readers = 1;
+  for (const Device* device : neighbours.of(here)) {
+    const auto reads = [&](const ir::Geometry::Users& u) {
+      return placement.owned_count(device->id, u.points) > 0;
+    };
+    if (std::none_of(users.begin(), users.end(), reads)) continue;
+    other = device;
+    ++readers;
+  }
+  if (other == nullptr) return from_afar_s;
+  const LinkSpeed inside =
+      request.speeds == nullptr ? Speeds{}.copying(*other, here) : request.speeds->copying(*other, here);
+  return (from_afar_s + (readers - 1) * seconds(inside, bytes, blocks)) / readers;
 }
 
 double busy_least(const Request& request) {
@@ -72,21 +124,20 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
   std::map<DeviceId, Sampled> sampled_on;
   std::vector<ir::Read> reads;
   std::vector<ir::Geometry::Users> users;
+  Neighbours neighbours(request);
   double in_s = 0, work_s = 0;
   std::int64_t budget = kSampledReads;
   std::int64_t sampled = 0;
   // Few steps of many points rather than the reverse; all of it within the budget of reads.
   const std::int64_t samples = std::min(points, std::max<std::int64_t>(1, kSampledReads / (operands * 2)));
   for (std::int64_t i = 0; i < samples && budget > 0; ++i) {
-    const ir::Index point = geometry.point(
-        static_cast<std::int64_t>((static_cast<__int128>(2 * i + 1) * points) / (2 * samples)));
+    const ir::Index point = geometry.point(sampled_at(i, i * kAcross, samples, points));
     const DeviceId here = placement.owner(point);
     const std::int64_t steps = geometry.steps(point);
     const std::int64_t tried = std::clamp<std::int64_t>(budget / ((samples - i) * operands), 1, steps);
     double bytes_of_point = 0, in_of_point = 0;
     for (std::int64_t t = 0; t < tried; ++t) {
-      geometry.reads(
-          point, static_cast<std::int64_t>((static_cast<__int128>(2 * t + 1) * steps) / (2 * tried)), reads);
+      geometry.reads(point, sampled_at(t, i * kAlong, tried, steps), reads);
       budget -= static_cast<std::int64_t>(std::max<std::size_t>(reads.size(), 1));
       for (const ir::Read& read : reads) {
         const Input& input = request.inputs[read.operand];
@@ -101,9 +152,15 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
         if (users.size() == 1 && users[0].points.volume() > 1)
           blocks /=
               static_cast<double>(std::max<std::int64_t>(1, placement.owned_count(here, users[0].points)));
+        const bool large = bytes > static_cast<double>(kTreeBytes);
         bytes *= blocks;
         bytes_of_point += bytes;
-        in_of_point += seconds(speed, bytes, blocks);
+        double wait_s = seconds(speed, bytes, blocks);
+        const Device *from = find(request.devices, input.placement->owner(block)),
+                     *to = find(request.devices, here);
+        if (large && from != nullptr && to != nullptr && from->host != to->host)
+          wait_s = shared_s(request, placement, *to, users, neighbours, wait_s, bytes, blocks);
+        in_of_point += wait_s;
       }
     }
     const double all_steps = static_cast<double>(steps) / static_cast<double>(tried);
@@ -135,7 +192,7 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
   const auto looked_at = static_cast<double>(std::max<std::int64_t>(sampled, 1));
   const double each = static_cast<double>(points) / looked_at;
   out.moved_bytes *= each;
-  // Of each owner, what it computes; and what its points wait for, or where none was looked at, what the average does.
+  // Of each owner, what it computes; and what its points wait for, or where few were looked at, what the average does.
   const double idle_s = busy_least(request);
   std::vector<double> ratios;
   if (request.speeds != nullptr) ratios = request.speeds->coarse_ratios(request.eligible, family);
@@ -151,8 +208,8 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
       step_s /= static_cast<double>(std::max(1, device->streams));
     }
     const auto on = sampled_on.find(id);
-    step_s +=
-        on == sampled_on.end() ? in_s / looked_at : on->second.in_s / static_cast<double>(on->second.points);
+    const Sampled own = on == sampled_on.end() ? Sampled{} : on->second;
+    step_s += (own.in_s + kAsOthers * in_s / looked_at) / (static_cast<double>(own.points) + kAsOthers);
     const double busy_s =
         device == nullptr || request.busy_s.empty()
             ? 0

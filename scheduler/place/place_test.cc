@@ -310,15 +310,13 @@ TEST_CASE("results go where there is room beside what stays") {
   CHECK(Device{.memory_bytes = 5, .stays_bytes = 7}.headroom_bytes() == 0);
 }
 
-TEST_CASE("the estimate agrees with counting everything") {
-  Case c = matmul(64, 64, 64, 8, 4);
-  for (Device& d : c.devices) d.host = d.id.value;
-  const ir::Placement placement = even(c.op.space, c.devices);
+// Bytes that the estimate moves, by those that really have to.
+double estimated_by_exact(Case& c, const ir::Placement& placement) {
   // Distinct (block, device) pairs, 512 bytes each: what really has to move.
   const Request request = c.request();
   std::map<std::tuple<int, std::int64_t, DeviceId>, int> needed;
   std::vector<ir::Read> reads;
-  for (std::int64_t p = 0; p < 64; ++p) {
+  for (std::int64_t p = 0; p < c.geometry->point_count(); ++p) {
     const ir::Index point = c.geometry->point(p);
     for (std::int64_t step = 0; step < c.geometry->steps(point); ++step) {
       c.geometry->reads(point, step, reads);
@@ -331,9 +329,28 @@ TEST_CASE("the estimate agrees with counting everything") {
     }
   }
   const double exact = 512.0 * static_cast<double>(needed.size());
-  const double moved = estimate(request, placement).moved_bytes;
-  CHECK(moved > 0.7 * exact);
-  CHECK(moved < 1.4 * exact);
+  return estimate(request, placement).moved_bytes / exact;
+}
+
+TEST_CASE("the estimate agrees with counting everything") {
+  Case small = matmul(64, 64, 64, 8, 4);
+  for (Device& d : small.devices) d.host = d.id.value;
+  const double ratio = estimated_by_exact(small, even(small.op.space, small.devices));
+  CHECK(ratio > 0.7);
+  CHECK(ratio < 1.4);
+  // 8,192 reads, of which few are looked at; blocks lie as an 8 x 8 grid has them, which no stride may hide.
+  Case c = matmul(128, 128, 128, 8, 64);
+  for (Device& d : c.devices) d.host = d.id.value;
+  for (const std::int32_t rows : {4, 8, 16}) {
+    CAPTURE(rows);
+    ir::Rule rule;
+    rule.parts = {rows, 64 / rows};
+    rule.cyclic = {0, 0};
+    rule.devices = ids(c.devices);
+    const double large = estimated_by_exact(c, ir::Placement::whole({16, 16}, rule));
+    CHECK(large > 0.94);
+    CHECK(large < 1.06);
+  }
 }
 
 // A device of ratio r takes r times as long; of one family, measured.
@@ -390,6 +407,30 @@ TEST_CASE("a measured link draws work away from a slow one") {
   };
   CHECK(cost(2, nullptr) == doctest::Approx(cost(3, nullptr)));
   CHECK(cost(2, &speeds) > 5 * cost(3, &speeds));
+}
+
+TEST_CASE("of a large block that several devices of another host read, one gets it from afar") {
+  const auto cost = [](std::int64_t block, bool together) {
+    Case c = matmul(4 * block, block, block, block, 8);  // 4 blocks of C read the one of B
+    for (Device& d : c.devices) {
+      const std::uint32_t id = d.id.value;
+      d.worker = WorkerId{id};
+      d.host = id <= 4 ? 0 : together ? 1 : id;
+    }
+    const std::span<const Device> away = std::span(c.devices).subspan(4);
+    c.placements[0] = even(c.op.space, {away.begin(), away.end()});
+    c.placements[1] = ir::Placement::whole({1, 1}, ir::Rule::constant(2, DeviceId{1}));
+    Speeds slow;  // 0.01 GB/s
+    for (const Device& to : away) slow.learn_link(WorkerId{1}, to.worker, 2, 100, 10'000'000, 1'000'000'000);
+    Request request = c.request();
+    request.speeds = &slow;
+    return estimate(request, c.placements[0]);
+  };
+  const Estimate shared = cost(128, true), apart = cost(128, false);
+  CHECK(shared.seconds < 0.3 * apart.seconds);
+  CHECK(shared.seconds > 0.2 * apart.seconds);
+  CHECK(shared.moved_bytes == apart.moved_bytes);                             // each of them gets it once
+  CHECK(cost(64, true).seconds == doctest::Approx(cost(64, false).seconds));  // small: from the owner
 }
 
 TEST_CASE("unequal devices get unequal shares, in one piece each where they can") {

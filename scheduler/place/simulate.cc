@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <queue>
+#include <tuple>
 
 namespace tilewise::place {
 namespace {
@@ -26,9 +27,20 @@ struct Copy {
   bool ready = false, requested = false, mapped = false, in_memory = false, keeps = false;
   bool asked = false;                  // the graph that is asked about was the first to want it
   Index made_by = kNone;               // record
+  Index sender = kNone;                // who passes it on here, if not its home
   double chain_s = 0;                  // longest chain of steps behind it
   Index next = kNone;                  // of the same block
   std::vector<Index> waiters, wanted;  // tasks here; copies elsewhere
+};
+
+// Of a block that travels to other hosts: one copy on each of them passes it on there (worker/core/trees.cc).
+struct Tree {
+  struct Leader {
+    std::uint32_t host = 0;
+    Index copy = kNone;
+  };
+  std::vector<Leader> leaders;
+  std::size_t hosts = 0;  // that it goes to
 };
 
 struct Task {
@@ -291,20 +303,63 @@ class Run {
     else
       at_(c.home).wanted.push_back(copy);
   }
+  // It comes to this copy's host once.
+  bool is_far(Index home, Index copy) {
+    const Place &from = owner(home), &to = owner(copy);
+    return at_(copy).bytes > options_.tree_bytes && !from.client && !to.client &&
+           from.device.host != to.device.host;
+  }
   void send(Index copy) {
+    const Index home = at_(copy).home;
+    const Index sender = is_far(home, copy) ? place_in_tree(home, copy) : home;
+    if (sender == home) return transmit(copy, home, now_);
+    at_(copy).sender = sender;
+    if (at_(sender).ready)
+      pass_on(copy, sender);
+    else
+      at_(sender).wanted.push_back(copy);
+  }
+  // Who sends it there. The first copy of a host is its leader, and stays until all whom it is to send to have theirs.
+  Index place_in_tree(Index home, Index copy) {
+    Tree& tree = trees_[home];
+    const std::uint32_t host = owner(copy).device.host;
+    for (const Tree::Leader& leader : tree.leaders)
+      if (leader.host == host) return leader.copy;
+    const std::size_t number = tree.leaders.size();
+    tree.leaders.push_back({host, copy});
+    std::vector<std::uint32_t> hosts;
+    for (Index c = at_(home).next; c != kNone; c = at_(c).next) {
+      if (at_(c).uses == 0 || !is_far(home, c)) continue;
+      const std::uint32_t other = owner(c).device.host;
+      if (number == 0) hosts.push_back(other);
+      if (c != copy && other == host) ++at_(copy).uses;
+    }
+    if (number == 0) {
+      std::sort(hosts.begin(), hosts.end());
+      tree.hosts = static_cast<std::size_t>(std::unique(hosts.begin(), hosts.end()) - hosts.begin());
+    }
+    for (const std::size_t child : {2 * number + 2, 2 * number + 3})
+      at_(copy).uses += child < tree.hosts ? 1 : 0;
+    return number < 2 ? home : tree.leaders[number / 2 - 1].copy;
+  }
+  // The owner has to hear first that the bytes are there.
+  void pass_on(Index copy, Index sender) {
+    transmit(copy, sender, now_ + link(at_(sender).home, at_(sender).device).latency_s);
+  }
+  void transmit(Index copy, Index sender, double earliest) {
     Copy& c = at_(copy);
-    Place &from = owner(c.home), &to = owner(copy);
-    const LinkSpeed speed = link(c.home, c.device);
+    Place &from = owner(sender), &to = owner(copy);
+    const LinkSpeed speed =
+        sender == c.home ? link(c.home, c.device) : speeds_.copying(from.device, to.device);
     double start = now_, took = 0;
     if (!c.mapped) {
       take(copy);
-      start = std::max({now_, from.sends_until, to.receives_until});
+      start = std::max({earliest, from.sends_until, to.receives_until});
       took = speed.bytes_per_s > 0 ? static_cast<double>(c.bytes) / speed.bytes_per_s : 0;
       from.sends_until = to.receives_until = start + took;
     }
     if (c.asked) {
-      SimLink& total = links_[{from.device.id, to.device.id}];
-      total.mapped = c.mapped;
+      SimLink& total = links_[{from.device.id, to.device.id, c.mapped}];
       ++total.blocks;
       total.bytes += c.bytes;
       total.busy_s += took;
@@ -318,6 +373,8 @@ class Run {
     c.made_by = at_(c.home).made_by;
     c.chain_s = at_(c.home).chain_s;
     if (!c.mapped) discharge(c.home);
+    if (c.sender != kNone) discharge(c.sender);
+    for (const Index next : std::exchange(c.wanted, {})) pass_on(next, copy);
     wake(copy);
     use(copy);
     let_go(copy);
@@ -543,8 +600,7 @@ class Run {
     out_.bound_s = std::max(longest_s_, streams > 0 ? busy_s / streams : 0);
     for (const auto& [ends, total] : links_) {
       out_.links.push_back(total);
-      out_.links.back().from = ends.first;
-      out_.links.back().to = ends.second;
+      std::tie(out_.links.back().from, out_.links.back().to, out_.links.back().mapped) = ends;
     }
     for (const Copy& c : copies_) {
       if (c.home == kNone || !c.requested || !c.asked) continue;
@@ -604,7 +660,8 @@ class Run {
   std::vector<Index> last_of_;  // by task
   std::vector<Index> fetched_;
   std::priority_queue<Event> events_;
-  std::map<std::pair<DeviceId, DeviceId>, SimLink> links_;
+  boost::unordered_flat_map<Index, Tree> trees_;  // by home; looked up, never walked
+  std::map<std::tuple<DeviceId, DeviceId, bool>, SimLink> links_;
   std::map<std::size_t, std::int64_t> moved_of_array_;
   std::vector<std::string> families_;
   std::vector<ir::Read> reads_;

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <deque>
 
 namespace tilewise::place {
@@ -147,6 +148,83 @@ TEST_CASE("measured speeds count: a slow device ends last") {
   CHECK(s.devices[1].busy_s == doctest::Approx(3 * s.devices[0].busy_s));
   CHECK(s.seconds == doctest::Approx(s.devices[1].busy_s));
   CHECK(s.critical.back().device == DeviceId{2});
+}
+
+TEST_CASE("a block that many devices read comes to each other host once, and leaves with its last reader") {
+  constexpr int kHosts = 6, kEach = 3;
+  constexpr std::int64_t kBytes = kBlock * 8;
+  for (const std::uint8_t kind : {kHostKind, kCudaKind}) {
+    for (const bool exists : {true, false}) {
+      CAPTURE(kind);
+      CAPTURE(exists);
+      std::vector<Device> cluster = devices(kHosts * kEach, true);
+      for (std::size_t d = 0; d < cluster.size(); ++d) {
+        cluster[d].kind = kind;
+        cluster[d].host = static_cast<std::uint32_t>(d / kEach);
+      }
+      cluster[0].load_bytes = exists ? kBytes : 0;
+      Plan p;
+      const auto on = [&](std::size_t d) {
+        return ir::Placement::whole({1}, ir::Rule::constant(1, cluster[d].id));
+      };
+      const auto a = exists ? p.exists(1, on(0), false) : p.map(1, {}, on(0), false);
+      for (std::size_t d = 0; d < cluster.size(); ++d) p.map(1, {a}, on(d), true);
+      p.map(1, {a}, on(4), true);  // once more where it has come already
+      const auto crossing = [&](const Simulation& s, int& blocks, int& inside) {
+        std::int64_t bytes = 0;
+        for (const SimLink& link : s.links) {
+          const bool far = (link.from.value - 1) / kEach != (link.to.value - 1) / kEach;
+          if (far) bytes += link.bytes, blocks += static_cast<int>(link.blocks);
+          if (!far && !link.mapped) inside += static_cast<int>(link.blocks);
+          CHECK((far ? !link.mapped : true));
+        }
+        return bytes;
+      };
+      int crossed = 0, inside = 0;
+      const Simulation star = simulate(p.sim, p.arrays, cluster, Speeds{});  // too small for trees
+      CHECK(crossing(star, crossed, inside) == (kHosts - 1) * kEach * kBytes);
+      crossed = inside = 0;
+      const Simulation tree = simulate(p.sim, p.arrays, cluster, Speeds{}, {.tree_bytes = kBytes - 1});
+      REQUIRE(tree.complete);
+      CHECK(crossing(tree, crossed, inside) == (kHosts - 1) * kBytes);
+      CHECK(crossed == kHosts - 1);
+      // Those of the owner's own host read it in place if they can; what is passed on is copied.
+      CHECK(inside == (kHosts - 1) * (kEach - 1) + (kind == kHostKind ? 0 : kEach - 1));
+      // The owner and the first leaders send to two hosts each; the leader of the sixth has it from the second's.
+      const auto has = [&](std::uint32_t from, std::uint32_t to) {
+        return std::any_of(tree.links.begin(), tree.links.end(),
+                           [&](const SimLink& l) { return l.from.value == from && l.to.value == to; });
+      };
+      const std::pair<std::uint32_t, std::uint32_t> ways[] = {{1, 4}, {1, 7}, {4, 10}, {4, 13}, {7, 16}};
+      for (const auto& [from, to] : ways) CHECK(has(from, to));
+      for (const SimDevice& d : tree.devices) {  // results stay, copies do not
+        CHECK(d.bytes_after == (d.id == cluster[4].id ? 2 : 1) * kBytes);
+        CHECK(d.bytes_peak <= 3 * kBytes);
+      }
+      CHECK(tree.tasks == star.tasks);
+    }
+  }
+}
+
+TEST_CASE("trees save the owner's port: large blocks reach many hosts sooner") {
+  std::vector<Device> cluster = devices(8 * 4, true);
+  for (std::size_t d = 0; d < cluster.size(); ++d) cluster[d].host = static_cast<std::uint32_t>(d / 4);
+  Plan p;
+  const auto on = [&](std::size_t d) {
+    return ir::Placement::whole({1}, ir::Rule::constant(1, cluster[d].id));
+  };
+  const auto a = p.exists(1, on(0), false);
+  for (std::size_t d = 4; d < cluster.size(); ++d) p.map(1, {a}, on(d), true);
+  constexpr double kEachS = kBlock * 8 / 1e5;  // of a block between hosts
+  Speeds slow;
+  for (const Device& from : cluster)
+    for (const Device& to : cluster)
+      if (from.host != to.host) slow.learn_link(from.worker, to.worker, 2, 100, 10'000'000, 100'000'000'000);
+  const double star = simulate(p.sim, p.arrays, cluster, slow).seconds;
+  const double tree = simulate(p.sim, p.arrays, cluster, slow, {.tree_bytes = 1}).seconds;
+  CHECK(star == doctest::Approx(28 * kEachS).epsilon(0.01));
+  // The owner's two, each of theirs, and the seventh host from the third: 1, 2; 2, 3; 3, 4; 4.
+  CHECK(tree == doctest::Approx(4 * kEachS).epsilon(0.01));
 }
 
 TEST_CASE("a plan that is too large is counted, not run") {

@@ -13,8 +13,9 @@ namespace {
 // Before anything has run: one core is what the plain model describes; a GPU is some fifty times that.
 constexpr double kCudaRatio = 0.02;
 constexpr std::int64_t kTooMuchNs = 1e16;  // four months: nonsense, and sums of it might overflow
-constexpr double kAlike = 1.3;             // measured speeds that differ by less are noise
-constexpr double kStep = 1.25;             // and the others are told apart in steps of this
+constexpr LinkSpeed kInProcess{20e9, 10e-6}, kSameHost{5e9, 30e-6}, kOtherHost{2.5e9, 60e-6};
+constexpr double kAlike = 1.3;  // measured speeds that differ by less are noise
+constexpr double kStep = 1.25;  // and the others are told apart in steps of this
 constexpr std::int64_t kTooManyBytes = 1e18;
 constexpr std::int64_t kEnoughBytes = 4 << 20, kEnoughTransfers = 8;  // of a link
 constexpr std::int64_t kEnoughNs = 100'000;                           // of model time: less says little
@@ -25,9 +26,8 @@ LinkSpeed link_between(const Device& from, const Device& to) {
   if (from.id == to.id) return {};
   const bool hosts = from.kind == kHostKind && to.kind == kHostKind;
   if (from.host == to.host && hosts) return {20e9, 10e-6, true};
-  if (from.worker == to.worker && from.worker) return {20e9, 10e-6, false};
-  if (from.host == to.host) return {5e9, 30e-6, false};
-  return {2.5e9, 60e-6, false};
+  if (from.worker == to.worker && from.worker) return kInProcess;
+  return from.host == to.host ? kSameHost : kOtherHost;
 }
 
 void Speeds::learn(const Device& device, std::string_view family, std::int64_t busy_ns,
@@ -93,9 +93,19 @@ void Speeds::forget_links(WorkerId process) {
 }
 
 LinkSpeed Speeds::link(const Device& from, const Device& to) const {
-  LinkSpeed speed = link_between(from, to);
-  if (speed.mapped || speed.bytes_per_s == 0 || from.worker == to.worker) return speed;
-  const auto it = links_.find({from.worker, to.worker});
+  const LinkSpeed guess = link_between(from, to);
+  return guess.mapped ? guess : measured(guess, from.worker, to.worker);
+}
+
+LinkSpeed Speeds::copying(const Device& from, const Device& to) const {
+  LinkSpeed guess = link_between(from, to);
+  if (guess.mapped) guess = from.worker == to.worker && from.worker ? kInProcess : kSameHost;
+  return measured(guess, from.worker, to.worker);
+}
+
+LinkSpeed Speeds::measured(LinkSpeed speed, WorkerId from, WorkerId to) const {
+  if (speed.bytes_per_s == 0 || from == to) return speed;
+  const auto it = links_.find({from, to});
   if (it == links_.end()) return speed;
   const auto& [small, medium, large] = it->second;
   // Throughput from the largest blocks of which enough has moved, latency from the smallest.

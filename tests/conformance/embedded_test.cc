@@ -178,3 +178,42 @@ TEST_CASE("mistakes are reported where they are made, with the shapes") {
   CHECK(text_of([&] { (void)s.zeros({std::int64_t{1} << 40, std::int64_t{1} << 40}); }) != "no error");
   CHECK(sum(x).item<double>() == 0);  // the session goes on
 }
+
+TEST_CASE("workers that are told of several hosts copy between them, a large block once a host") {
+  const Form form{
+      "two hosts",
+      {.workers = 4, .host_devices = 1, .use_cuda = false, .memory_bytes = 16 << 20, .workers_a_host = 2}};
+  TestCluster cluster(form);
+  Session& s = cluster.session;
+  std::vector<DeviceId> all;
+  std::map<DeviceId, std::size_t> host_of;  // in the order of joining
+  std::map<std::string, std::size_t> host_of_name;
+  for (const Device& device : s.devices()) {
+    host_of[device.id] = host_of_name[device.name] = all.size() / 2;
+    all.push_back(device.id);
+  }
+  REQUIRE(all.size() == 4);
+  constexpr std::int64_t kSide = 128, kBytes = kSide * kSide * 8;  // of a block
+  const std::vector<double> x(kSide * kSide, 0.25);
+  Array a = s.from_memory(x, {kSide, kSide}, {.block = {kSide, kSide}}).on(all[0]);
+  Array rows = s.ones({4 * kSide, kSide}, {.block = {kSide, kSide}}).on(all);
+  s.persist({a, rows}).wait();
+  Array product = matmul(rows, a).on(all);
+  std::int64_t foretold = 0;
+  for (const msg::LinkAccount& link : s.explain(product).account().links)
+    if (host_of.contains(link.from) && host_of.contains(link.to) &&
+        host_of.at(link.from) != host_of.at(link.to))
+      foretold += link.bytes;
+  CHECK(foretold == kBytes);
+  CHECK(product.get<double>() == std::vector<double>(4 * kSide * kSide, 0.25 * kSide));
+  std::int64_t crossed = 0, passed_on = 0;
+  for (const TraceStep& step : s.trace().steps) {
+    if (step.kind != msg::TraceKind::kTransfer || step.bytes != kBytes) continue;
+    if (!host_of_name.contains(step.peer) || !host_of_name.contains(step.device)) continue;  // a client's
+    const std::size_t from = host_of_name.at(step.peer), to = host_of_name.at(step.device);
+    if (from != to) crossed += step.bytes;
+    passed_on += from == 1 && to == 1 ? 1 : 0;
+  }
+  CHECK(crossed == foretold);
+  CHECK(passed_on == 1);
+}

@@ -69,7 +69,17 @@ TEST_CASE("a block that several devices of another host read comes there once, a
     Array a = session.from_memory(x, {256, 256}, {.block = {256, 256}}).on(first);
     Array rows = session.ones({1024, 256}, {.block = {256, 256}}).on(all);
     session.persist({a, rows}).wait({.timeout = kPatience});
-    const auto product = matmul(rows, a).on(all).get<double>({.timeout = kPatience});
+    Array result = matmul(rows, a).on(all);
+    const msg::Explanation told = session.explain(result).account();
+    std::map<DeviceId, std::string> name_of;
+    for (const Device& device : session.devices()) name_of[device.id] = device.name;
+    std::int64_t foretold = 0;
+    for (const msg::LinkAccount& link : told.links) {
+      if (!name_of.contains(link.from) || !name_of.contains(link.to)) continue;  // a client's
+      if (host_of.at(name_of[link.from]) != host_of.at(name_of[link.to])) foretold += link.bytes;
+    }
+    CHECK(foretold == 256 * 256 * 8);
+    const auto product = result.get<double>({.timeout = kPatience});
     CHECK(product == std::vector<double>(1024 * 256, (0.5 + turn) * 256));
     int crossed = 0, passed_on = 0, others = 0;
     for (const TraceStep& step : session.trace().steps) {

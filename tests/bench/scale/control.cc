@@ -73,6 +73,8 @@ void Control::perform(std::vector<scheduler::Action>& actions) {
       TW_CHECK(reply->outcome.ok(), "the core refuses a program: " + reply->outcome.message);
       accepted_ = true;
     }
+    if (auto* explanation = std::get_if<msg::Explanation>(&sent->message))
+      explanation_ = std::move(*explanation);
     if (const auto* done = std::get_if<msg::GraphDone>(&sent->message)) graph_done_ = done->outcome.ok();
     if (const auto* refusal = std::get_if<msg::Refusal>(&sent->message))
       TW_CHECK(false, "the core refuses a message: " + refusal->why.message);
@@ -109,9 +111,7 @@ void Control::teach(const Program& program) {
   }
 }
 
-const msg::Plan& Control::submit(const Program& program) {
-  if (!layout_.slower.empty()) teach(program);
-  take_core_s();
+msg::Submit Control::request(const Program& program) {
   msg::Submit submit{++request_, 0, program.ops, program.holds};
   std::uint64_t highest = names_;  // programs name their arrays from 1
   for (ir::Op& op : submit.ops) {
@@ -120,8 +120,23 @@ const msg::Plan& Control::submit(const Program& program) {
   }
   for (std::uint64_t& held : submit.holds) held += names_;
   names_ = highest;
+  return submit;
+}
+
+msg::Explanation Control::explain(const Program& program) {
+  explanation_ = {};
+  msg::Explain question;
+  question.submit = request(program);
+  step(kClient, std::move(question));
+  TW_CHECK(explanation_.outcome.ok(), "the core explains nothing: " + explanation_.outcome.message);
+  return std::move(explanation_);
+}
+
+const msg::Plan& Control::submit(const Program& program) {
+  if (!layout_.slower.empty()) teach(program);
+  take_core_s();
   accepted_ = graph_done_ = false;
-  step(kClient, std::move(submit));
+  step(kClient, request(program));
   TW_CHECK(accepted_ && !plan_.ops.empty(), "a submission brought no plan");
   return plan_;
 }

@@ -23,6 +23,8 @@ class Control {
   // As the core's devices are; its speeds are told before the first submission.
   const Machine& machine() const { return machine_; }
 
+  // What the core says of the program beforehand.
+  msg::Explanation explain(const Program& program);
   // The plan that workers were sent. Stops the program where it is refused.
   const msg::Plan& submit(const Program& program);
   // To be given to run(): counts what has finished and writes reports, every 10 ms and when a worker has done its share.
@@ -46,6 +48,7 @@ class Control {
     std::size_t worker = 0;
     msg::Progress progress;
   };
+  msg::Submit request(const Program& program);
   void step(scheduler::Conn from, msg::Message message);
   void perform(std::vector<scheduler::Action>& actions);
   void teach(const Program& program);
@@ -58,6 +61,7 @@ class Control {
   double core_s_ = 0;
   std::uint64_t request_ = 0, names_ = 0;  // names: of arrays, so far
   msg::Plan plan_;
+  msg::Explanation explanation_;
   std::map<std::uint64_t, msg::Plan> kept_;  // by Plan::keep_as
   bool graph_done_ = false, accepted_ = false;
   std::vector<Report> reports_;

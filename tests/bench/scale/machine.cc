@@ -21,7 +21,7 @@ struct Copy {  // of a block, elsewhere than where it was made
                 sibling = kNone;  // copies made from this one; the next of those made from the same
   std::int32_t from = -1;         // device; the block's own
   std::uint32_t uses = 0;
-  bool here = false, mapped = false;
+  bool here = false, mapped = false, passed_on = false;
 };
 
 struct Event {
@@ -198,14 +198,15 @@ class Run {
   }
   void hang(std::uint32_t child, std::uint32_t parent) {
     copies_[child].from = copies_[parent].device;
-    copies_[child].mapped = link(copies_[child].from, copies_[child].device).mapped;
+    copies_[child].passed_on = true;  // copied, though it may be read in place
     copies_[child].sibling = std::exchange(copies_[parent].children, child);
     ++copies_[parent].uses;
   }
   void send(std::uint32_t index) {
     const Copy& copy = copies_[index];
     const auto from = static_cast<std::size_t>(copy.from), to = static_cast<std::size_t>(copy.device);
-    const place::LinkSpeed speed = link(copy.from, copy.device);
+    const place::LinkSpeed speed = copy.passed_on ? place::Speeds{}.copying(m_.devices[from], m_.devices[to])
+                                                  : link(copy.from, copy.device);
     if (copy.mapped) return event(now_ + kShownLatency * speed.latency_s, index, false);
     const std::int64_t bytes = g_.bytes[copy.block];
     out_.moved_bytes += bytes;
@@ -311,7 +312,7 @@ class Run {
   void made(std::uint32_t t, std::int32_t device) {
     ++out_.tasks;
     made_[t] = true;
-    if (m_.trees && choose_ == nullptr)
+    if (g_.bytes[t] > m_.tree_bytes && choose_ == nullptr)
       send_by_trees(t);
     else
       for (std::uint32_t c = copies_of_[t]; c != kNone; c = copies_[c].next) send(c);

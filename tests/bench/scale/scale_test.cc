@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <numeric>
 
 namespace tilewise::scale {
@@ -79,19 +80,21 @@ TEST_CASE("by trees, a block crosses each host boundary once, and two hosts send
   const Unrolled g = graph_of(tasks);
   Machine m = machine_of(16, 2);
   for (place::Device& d : m.devices) d.kind = place::kCudaKind;
+  m.tree_bytes = bytes;
   const Outcome star = run(g, m, owners);
   CHECK(star.moved_bytes == 15ll * bytes);
   CHECK(star.crossing_bytes == 14ll * bytes);
   CHECK(star.seconds == doctest::Approx(1 + 14.5 + 1).epsilon(1e-3));  // one after the other through one port
-  m.trees = true;
+  m.tree_bytes = place::kTreeBytes;
   const Outcome tree = run(g, m, owners);
   CHECK(tree.moved_bytes == 15ll * bytes);
   CHECK(tree.crossing_bytes == 7ll * bytes);
   CHECK(tree.seconds < 8);
-  // Read in place on each host: copies of the first ones only.
+  // What is passed on is copied; only what the owner's host reads is read in place.
   for (place::Device& d : m.devices) d.kind = place::kHostKind;
   const Outcome mapped = run(g, m, owners);
-  CHECK(mapped.moved_bytes == 7ll * bytes);
+  CHECK(mapped.moved_bytes == 14ll * bytes);
+  CHECK(mapped.crossing_bytes == 7ll * bytes);
   CHECK(mapped.peak_bytes <= star.peak_bytes);
 }
 
@@ -159,6 +162,42 @@ TEST_CASE("products move what SUMMA moves, and in layers of k what 2.5D does") {
   CHECK(moved(2048, 2048, 16 * 1024, 8) == 7 * 4);         // 8 layers of one device: 7 |C|
   CHECK(moved(2048, 2048, 16 * 1024, 16) == 7 * 4);        // two parts a device: summed there first
   CHECK(moved(1024, 16 * 1024, 1024, 0) <= 1.01 * 7 * 1);  // B and C stay, A goes everywhere
+}
+
+TEST_CASE("explain tells the bytes between hosts that trees send") {
+  const Layout gpus{.hosts = 4, .workers_a_host = 4, .kind = place::kCudaKind};
+  const Layout cores{.hosts = 4, .workers_a_host = 4};
+  bool saved = false;
+  for (const Layout& layout : {gpus, cores}) {
+    for (const auto& [m, n, k] : {std::array{8192, 8192, 8192}, std::array{1024, 32768, 1024}}) {
+      Control control(layout);
+      const Program program = matmul_program(m, n, k, 1024, layout.devices(), 0);
+      const Machine& machine = control.machine();
+      const auto host_of = [&](DeviceId id) -> std::int64_t {
+        for (const place::Device& device : machine.devices)
+          if (device.id == id) return device.host;
+        return -1;  // the client's
+      };
+      std::int64_t told = 0;
+      const msg::Explanation before = control.explain(program);
+      CHECK(before.simulated);
+      for (const msg::LinkAccount& link : before.links) {
+        const std::int64_t from = host_of(link.from), to = host_of(link.to);
+        if (from >= 0 && to >= 0 && from != to) told += link.bytes;
+      }
+      const msg::Plan& plan = control.submit(program);
+      const Unrolled graph = unroll(plan);
+      Machine star = machine;
+      star.tree_bytes = INT64_MAX;
+      const std::vector<std::int32_t> where = owners(graph, plan, machine.devices);
+      const Outcome trees = run(graph, machine, where);
+      CHECK(told == trees.crossing_bytes);
+      const Outcome direct = run(graph, star, where);
+      CHECK(trees.crossing_bytes <= direct.crossing_bytes);
+      saved |= trees.crossing_bytes < direct.crossing_bytes;
+    }
+  }
+  CHECK(saved);
 }
 
 TEST_CASE("a rule's owners are those of the plan") {

@@ -41,7 +41,7 @@ struct DeviceAccount {
   double busy_s = 0;
   friend bool operator==(const DeviceAccount&, const DeviceAccount&) = default;
 };
-struct LinkAccount {  // blocks read by `to` that `from` owns
+struct LinkAccount {  // blocks that `to` gets from `from`: their owner, or who passes them on
   DeviceId from, to;
   bool mapped = false;  // read in place
   std::int64_t blocks = 0, bytes = 0;

@@ -34,6 +34,7 @@ struct SimGraph {  // whose turn it is where several run: worker/core/fair_share
 struct SimOptions {
   std::int64_t max_steps = 200'000;  // beyond, nothing is simulated
   std::int32_t window = 512;         // tasks a device looks ahead
+  std::int64_t tree_bytes = kTreeBytes;
   double client_bytes_per_s = 5e9;   // results on their way to clients
   std::vector<SimGraph> graphs{{}};  // that run at once
   std::uint32_t asked = 0;  // everything told is of this one, but for bytes on devices, which are everybody's
@@ -46,7 +47,7 @@ struct SimDevice {
   double busy_s = 0;
 };
 struct SimLink {
-  DeviceId from, to;
+  DeviceId from, to;  // from: the owner, or who passes its blocks on
   bool mapped = false;
   std::int64_t blocks = 0, bytes = 0;
   double busy_s = 0;
@@ -68,7 +69,7 @@ struct Simulation {
   double seconds = 0;
   double bound_s = 0;  // all work spread evenly over the devices that are used, or the longest chain of steps
   std::vector<SimDevice> devices;  // those of `devices`, in their order
-  std::vector<SimLink> links;      // by (from, to)
+  std::vector<SimLink> links;      // by (from, to), what is read in place last
   std::vector<SimOpResult> ops;
   std::vector<SimCritical> critical;
 };

@@ -33,6 +33,9 @@ struct Device {
   std::int64_t headroom_bytes() const;
 };
 
+// Larger blocks come to each other host once, and are passed on inside (worker::Options::tree_bytes).
+constexpr std::int64_t kTreeBytes = 64 << 10;
+
 struct LinkSpeed {
   double bytes_per_s = 0;  // 0: nothing has to move
   double latency_s = 0;
@@ -64,11 +67,15 @@ class Speeds {
   // By topology, with the latency and throughput that were measured between the two processes. What is read in place or
   // stays within a process keeps the guess.
   LinkSpeed link(const Device& from, const Device& to) const;
+  // The same of what is copied though its memory could be read in place: what a host's first reader passes on.
+  LinkSpeed copying(const Device& from, const Device& to) const;
 
   // Everything, as fields (for snapshots).
   template <class Archive> void archive(Archive& a) { a(links_, devices_, kinds_); }
 
  private:
+  LinkSpeed measured(LinkSpeed guess, WorkerId from, WorkerId to) const;
+
   struct Sum {
     std::int64_t busy_ns = 0, model_ns = 0;
     template <class Archive> void archive(Archive& a) { a(busy_ns, model_ns); }
