@@ -14,13 +14,13 @@
 
 namespace tilewise::client {
 
-using Outbox = std::map<WorkerId, msg::PeerBatch>;  // what to send when a callback ends
-
 class Fetcher {
  public:
   // finish(request, error): kOk when its last block came. send(): empties an outbox.
-  Fetcher(Endpoint& endpoint, std::function<void(Request&, Error)> finish, std::function<void(Outbox&)> send)
-      : endpoint_(endpoint), finish_(std::move(finish)), send_(std::move(send)) {}
+  // Offers in `book` are on loan.
+  Fetcher(Endpoint& endpoint, std::shared_ptr<const LoanBook> book,
+          std::function<void(Request&, Error)> finish, std::function<void(Outbox&)> send)
+      : endpoint_(endpoint), book_(std::move(book)), finish_(std::move(finish)), send_(std::move(send)) {}
 
   // The reply named the array of a target.
   void expect(ArrayId array, const std::shared_ptr<Request>& request, std::size_t target);
@@ -52,6 +52,7 @@ class Fetcher {
     bool lost = false;  // the worker is gone: the block may come from elsewhere
   };
 
+  bool lend(WorkerId from, const msg::Offer& offer, std::vector<Wanted>& wanted);
   void place(const Wanted& wanted, std::int64_t block, const std::byte* bytes);
   void filled(const Wanted& wanted, std::int64_t block);
   void start_transfer(WorkerId from, msg::Offer offer, const std::vector<Wanted>& wanted, Outbox& out);
@@ -63,6 +64,7 @@ class Fetcher {
   std::vector<Wanted> waiting(ArrayId array);
 
   Endpoint& endpoint_;
+  std::shared_ptr<const LoanBook> book_;
   std::function<void(Request&, Error)> finish_;
   std::function<void(Outbox&)> send_;
   std::unordered_map<ArrayId, std::vector<Wanted>> targets_;
