@@ -57,6 +57,7 @@ class FakeEndpoint final : public Endpoint {
   }
   void send(WorkerId peer, msg::PeerBatch batch) override {
     CHECK(!batch.empty());
+    const std::scoped_lock lock(mutex_);
     batches.emplace_back(peer, std::move(batch));
   }
   const std::byte* map(DeviceId device, std::uint32_t, std::int64_t offset, std::int64_t bytes) override {
@@ -158,6 +159,7 @@ class FakeEndpoint final : public Endpoint {
   }
   // All that was sent to workers since the last call, in one.
   msg::PeerBatch take_batches() {
+    const std::scoped_lock lock(mutex_);
     msg::PeerBatch all;
     for (auto& [peer, b] : std::exchange(batches, {})) {
       all.subscribes.insert(all.subscribes.end(), b.subscribes.begin(), b.subscribes.end());
