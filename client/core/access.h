@@ -25,6 +25,7 @@ struct Access {
   // kInvalidArgument unless all are of one session.
   static std::vector<ir::Source> sources(std::span<const Array> arrays);
 
+  static AddressableBlocks addressable(std::shared_ptr<SessionState> session, Request& request);
   static Array whole(std::shared_ptr<const Handle> handle);
   static Array viewed(const Array& a, Result<ir::View> view);
   // The op recorded, or operand 0 seen anew.

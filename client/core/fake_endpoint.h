@@ -6,6 +6,7 @@
 #include <tilewise/msg/program.h>
 #include <tilewise/tilewise.h>
 
+#include <condition_variable>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -45,6 +46,10 @@ class FakeEndpoint final : public Endpoint {
       expand(*submit);
       check(*submit);
     }
+    if (const auto* announce = std::get_if<msg::Announce>(&message)) {
+      CHECK(announce->request == ++requests_);
+      announced.notify_all();
+    }
     if (const auto* release = std::get_if<msg::ReleaseArrays>(&message)) {
       for (const std::uint64_t number : release->arrays) CHECK(held.erase(number) == 1);
     }
@@ -52,6 +57,7 @@ class FakeEndpoint final : public Endpoint {
   }
   void send(WorkerId peer, msg::PeerBatch batch) override {
     CHECK(!batch.empty());
+    const std::scoped_lock lock(mutex_);
     batches.emplace_back(peer, std::move(batch));
   }
   const std::byte* map(DeviceId device, std::uint32_t, std::int64_t offset, std::int64_t bytes) override {
@@ -60,6 +66,7 @@ class FakeEndpoint final : public Endpoint {
     REQUIRE(offset + bytes <= static_cast<std::int64_t>(slab.size()));
     return slab.data() + offset;
   }
+  std::shared_ptr<const void> pin(DeviceId, std::uint32_t) override { return pinned; }
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                std::function<void(Status)> done) override {
     receives[transfer] = {from, to, bytes, std::move(done)};
@@ -87,7 +94,7 @@ class FakeEndpoint final : public Endpoint {
   // The id that the replies below give an array of the session.
   static ArrayId id_of(std::uint64_t number) { return ArrayId(1000 + number); }
   void reply(const msg::Submit& submit) {
-    msg::SubmitReply reply{submit.request, {}, GraphId(submit.request), {}};
+    msg::SubmitReply reply{submit.request, {}, GraphId(submit.request), {}, {}};
     for (const ir::Op& op : submit.ops) {
       if (op.kind == ir::OpKind::kFetch)
         reply.arrays.emplace_back(op.operands[0].array, id_of(op.operands[0].array));
@@ -97,7 +104,28 @@ class FakeEndpoint final : public Endpoint {
     up.on_message(reply);
   }
   void refuse(const msg::Submit& submit, msg::Outcome why) {
-    up.on_message(msg::SubmitReply{submit.request, std::move(why), {}, {}});
+    up.on_message(msg::SubmitReply{submit.request, std::move(why), {}, {}, {}});
+  }
+  // Waits for the announcement, which a thread of its own may be about to send.
+  msg::Announce announcement(std::size_t count = 1) {
+    std::unique_lock lock(mutex_);
+    const auto announcements = [&] {
+      std::vector<msg::Announce> out;
+      for (const msg::Message& m : sent) {
+        if (const auto* x = std::get_if<msg::Announce>(&m)) out.push_back(*x);
+      }
+      return out;
+    };
+    announced.wait(lock, [&] { return announcements().size() >= count; });
+    return announcements()[count - 1];
+  }
+  void reply(const msg::Announce& m, const ir::Grid& grid) {
+    {
+      const std::scoped_lock lock(mutex_);
+      held.insert(m.array);
+      arrays_[m.array] = {m.dtype, grid};
+    }
+    up.on_message(msg::SubmitReply{m.request, {}, GraphId(m.request), {{m.array, id_of(m.array)}}, grid});
   }
   void done(const msg::Submit& submit, msg::Outcome outcome = {}) {
     up.on_message(msg::GraphDone{submit.request, std::move(outcome), 1});
@@ -131,6 +159,7 @@ class FakeEndpoint final : public Endpoint {
   }
   // All that was sent to workers since the last call, in one.
   msg::PeerBatch take_batches() {
+    const std::scoped_lock lock(mutex_);
     msg::PeerBatch all;
     for (auto& [peer, b] : std::exchange(batches, {})) {
       all.subscribes.insert(all.subscribes.end(), b.subscribes.begin(), b.subscribes.end());
@@ -149,8 +178,10 @@ class FakeEndpoint final : public Endpoint {
   std::vector<Transmit> transmits;
   std::vector<std::byte> slab;
   bool can_map = true;
+  std::shared_ptr<const void> pinned = std::make_shared<char>();
   std::set<std::uint64_t> held;  // what the session has not released
   std::function<void()> on_destroy;
+  std::condition_variable announced;
   msg::Welcome welcome_;
   int named = 0;  // submissions that named a kept program
 

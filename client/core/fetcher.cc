@@ -32,6 +32,7 @@ std::vector<Fetcher::Wanted> Fetcher::waiting(ArrayId array) {
 }
 
 void Fetcher::on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& out) {
+  if (book_->has(offer)) return;  // its Done comes when the loan ends
   std::vector<Wanted> wanted = waiting(offer.block.array);
   if (wanted.empty() && reply_due && early_.size() < limits::kMaxParked) {
     early_.emplace_back(from, std::move(offer));
@@ -57,7 +58,8 @@ void Fetcher::on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& 
                 {Errc::kCorruptData, "a worker offers " + std::to_string(offer.bytes) + " bytes for block " +
                                          std::to_string(block) + " of " + std::to_string(bytes) + " bytes"});
   }
-  if (const auto it = transfers_.find(offer.block); it != transfers_.end()) {
+  if (lend(from, offer, wanted)) return;
+  if (const auto it = transfers_.find(offer.block); it != transfers_.end() && !wanted.empty()) {
     if (it->second.lost) {  // until the transport has let go of where those bytes were to be put
       postponed_.emplace_back(from, std::move(offer));
       return;
@@ -86,6 +88,35 @@ void Fetcher::on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& 
   }
   for (const Wanted& w : wanted) place(w, block, data);
   out[from].dones.push_back(done_for(offer));
+}
+
+// Takes those who want to read the block where it lies out of `wanted`. True: one of them has it now, and everybody else is served.
+bool Fetcher::lend(WorkerId from, const msg::Offer& offer, std::vector<Wanted>& wanted) {
+  const std::int64_t block = offer.block.block;
+  std::vector<Wanted> borrowers;
+  std::erase_if(wanted, [&](const Wanted& w) {
+    const bool borrows = w.target().loans != nullptr;
+    if (borrows && w.state(block) == BlockState::kWanted) borrowers.push_back(w);
+    return borrows;
+  });
+  if (borrowers.empty()) return false;
+  const std::byte* data = nullptr;
+  if (!offer.inlined && offer.slab != kNoSlab)
+    data = endpoint_.map(offer.from, offer.slab, offer.offset, offer.bytes);
+  // Workers align blocks; whoever reads elements must not have to believe that.
+  if (reinterpret_cast<std::uintptr_t>(data) % size_of(borrowers.front().target().dtype) != 0) data = nullptr;
+  if (data == nullptr) {
+    for (const Wanted& w : borrowers) w.target().loans->elsewhere(), filled(w, block);
+    return false;
+  }
+  // Each request has an offer of its own: the others' are still to come.
+  const Wanted& borrower = borrowers.front();
+  if (!borrower.target().loans->take(from, offer, data, endpoint_.pin(offer.from, offer.slab))) return false;
+  for (const Wanted& w : wanted) {
+    if (w.state(block) == BlockState::kWanted) place(w, block, data);
+  }
+  filled(borrower, block);
+  return true;
 }
 
 void Fetcher::place(const Wanted& wanted, std::int64_t block, const std::byte* bytes) {

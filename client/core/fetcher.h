@@ -14,14 +14,14 @@
 
 namespace tilewise::client {
 
-using Outbox = std::map<WorkerId, msg::PeerBatch>;  // what to send when a callback ends
-
 class Fetcher {
  public:
   // delivered(request): its last block came. fail(request, error): one will not come. send(): empties an outbox.
-  Fetcher(Endpoint& endpoint, std::function<void(Request&)> delivered,
+  // Offers in `book` are on loan.
+  Fetcher(Endpoint& endpoint, std::shared_ptr<const LoanBook> book, std::function<void(Request&)> delivered,
           std::function<void(Request&, Error)> fail, std::function<void(Outbox&)> send)
       : endpoint_(endpoint),
+        book_(std::move(book)),
         delivered_(std::move(delivered)),
         fail_(std::move(fail)),
         send_(std::move(send)) {}
@@ -56,6 +56,7 @@ class Fetcher {
     bool lost = false;  // the worker is gone: the block may come from elsewhere
   };
 
+  bool lend(WorkerId from, const msg::Offer& offer, std::vector<Wanted>& wanted);
   void place(const Wanted& wanted, std::int64_t block, const std::byte* bytes);
   void filled(const Wanted& wanted, std::int64_t block);
   void start_transfer(WorkerId from, msg::Offer offer, const std::vector<Wanted>& wanted, Outbox& out);
@@ -67,6 +68,7 @@ class Fetcher {
   std::vector<Wanted> waiting(ArrayId array);
 
   Endpoint& endpoint_;
+  std::shared_ptr<const LoanBook> book_;
   std::function<void(Request&)> delivered_;
   std::function<void(Request&, Error)> fail_;
   std::function<void(Outbox&)> send_;

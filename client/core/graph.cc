@@ -201,6 +201,9 @@ Result<Submission> Graph::submit(const Wish& wish, std::uint64_t request, bool o
   roots.insert(roots.end(), wish.run.begin(), wish.run.end());
   Draft draft;
   collect(roots, draft.order);
+  for (const Node* n : draft.order) {
+    if (n->failed) return *n->failed;
+  }
 
   draft.fetch = wish.fetch;
   std::sort(draft.fetch.begin(), draft.fetch.end());
@@ -256,6 +259,25 @@ Result<Submission> Graph::submit(const Wish& wish, std::uint64_t request, bool o
 void Graph::refused(const Submission& submission) {
   if (submission.kept_by != 0) programs_.forget(submission.kept_by);
   held(submission, false);
+}
+
+Key Graph::adopt(ir::SourceArray array, std::uint64_t number) {
+  ir::Op op;
+  op.kind = ir::OpKind::kProvide;
+  op.attrs = ir::FetchAttrs{};
+  op.space = array.grid;
+  op.outputs = {{0, array.dtype, std::move(array.grid)}};
+  const Key key = add(std::move(op));
+  out(key).remote = number;
+  node(key).submitted = true;
+  return key;
+}
+
+void Graph::fail(Key key, Error why) {
+  const auto it = nodes_.find(key / limits::kMaxOutputs);
+  if (it == nodes_.end()) return;  // let go meanwhile
+  it->second.failed = std::move(why);
+  if (out(key).remote != 0) released_.push_back(std::exchange(out(key).remote, 0));
 }
 
 void Graph::held(const Submission& submission, bool ok) {

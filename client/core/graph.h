@@ -57,6 +57,7 @@ struct Submission {
 
 struct Wish {
   std::vector<Key> fetch;           // send me its blocks
+  bool lend = false;                // rather: let me read those that I can map where they lie
   std::vector<Key> hold;            // keep it until no longer wanted
   std::vector<Key> run;             // of ops with an effect: compute it
   std::optional<ir::Op> undo = {};  // to be run if this fails after it was accepted: no operands, one output
@@ -85,6 +86,12 @@ class Graph {
   // `request`: its number; a program that the scheduler keeps is named instead of sent, and others may be kept. 0: sent as it is.
   // `only_look`: nothing is remembered; the numbers are those that a submission would use.
   Result<Submission> submit(const Wish& wish, std::uint64_t request = 0, bool only_look = false);
+  // An array that the scheduler holds already, under this number (next_number()): with a handle, without operands, never computed
+  // again.
+  std::uint64_t next_number() { return next_number_++; }
+  Key adopt(ir::SourceArray array, std::uint64_t number);
+  // It could not be had after all: whoever asks for it is told why.
+  void fail(Key key, Error why);
   // How a submission ended: arrays held by it are there, and what they were computed from is forgotten; or they are
   // not, and may be submitted again.
   void held(const Submission& submission, bool ok);
@@ -111,6 +118,7 @@ class Graph {
     std::shared_ptr<const Memory> memory;
     std::uint64_t visited = 0;  // number of the last submission that reached it
     bool submitted = false;
+    std::optional<Error> failed;
   };
 
   Node& node(Key key) { return nodes_.at(key / limits::kMaxOutputs); }

@@ -1,15 +1,17 @@
-// The client's own arrays on their way out: workers subscribe to blocks of kProvide arrays and are offered them, small
-// ones inlined, others to be granted and transmitted. Runs in the endpoint's callbacks, like Fetcher.
+// The client's own arrays, and pieces of arrays, on their way out: workers subscribe to blocks of kProvide arrays and are offered
+// them, small ones inlined, others to be granted and transmitted. Runs in the endpoint's callbacks, like Fetcher.
 #pragma once
 #include <tilewise/client/endpoint.h>
 
 #include <deque>
+#include <map>
 #include <unordered_map>
 
-#include "fetcher.h"
 #include "graph.h"
 
 namespace tilewise::client {
+
+using Outbox = std::map<WorkerId, msg::PeerBatch>;  // what to send when a callback ends
 
 class Provider {
  public:
@@ -17,7 +19,13 @@ class Provider {
 
   // Until retire(request): its graph is done, so that everyone has read what it needs.
   void provide(ArrayId array, Submission::Provided provided, std::uint64_t request);
+  struct Piece {  // each block lies in one of them, or is somebody else's
+    ir::Box box;
+    std::shared_ptr<const Memory> memory;
+  };
+  void provide(ArrayId array, ir::SourceArray source, std::vector<Piece> pieces, std::uint64_t request);
   void retire(std::uint64_t request);
+  void retire_all() { arrays_.clear(), early_.clear(); }  // nobody is left to read anything
 
   // An unknown array is gone, unless a reply is due that may name it.
   void on_subscribe(WorkerId from, const msg::Subscribe& subscribe, bool reply_due, Outbox& out);
@@ -29,11 +37,19 @@ class Provider {
  private:
   struct Entry {
     ir::SourceArray array;
-    ir::Shape shape;
-    std::shared_ptr<const Memory> memory;
+    std::vector<Piece> pieces;
+    std::unordered_map<std::int64_t, std::uint32_t> piece_of;  // by block, of several pieces
     std::uint64_t request = 0;
   };
-  const Entry* find(msg::BlockRef block) const;  // null: no such array, or it has no such block
+  struct Found {
+    const Memory* memory = nullptr;  // null: there is no such array, or it has no such block here
+    std::shared_ptr<const Memory> owner;
+    ir::Shape shape;  // of the piece
+    ir::Box box;      // of the block, in the piece
+    std::size_t element_bytes = 0;
+    std::int64_t bytes() const { return box.volume() * static_cast<std::int64_t>(element_bytes); }
+  };
+  Found find(msg::BlockRef block) const;
 
   Endpoint& endpoint_;
   DeviceId self_;

@@ -10,6 +10,8 @@
 #include <tilewise/ir/element_types.h>
 
 #include "graph.h"
+#include "loans.h"
+#include "provider.h"
 
 namespace tilewise::client {
 
@@ -37,7 +39,17 @@ struct Target {
   Buffer buffer;  // written by the endpoint's thread until the request is finished, then the future's
   std::vector<BlockState> blocks;
   std::int64_t left = 0;
-  std::size_t takers = 0;  // results that show this array and were not taken
+  std::size_t takers = 0;        // results that show this array and were not taken
+  std::shared_ptr<Loans> loans;  // given: blocks are not copied into `buffer` but lent
+};
+
+// A request that waits for other sessions: an Announce.
+struct Announced {
+  ir::DType dtype = ir::DType::kFloat64;
+  ir::Shape shape;
+  std::uint64_t number = 0;  // of the array
+  std::vector<Provider::Piece> pieces;
+  Key key = 0;  // once it was answered well
 };
 
 struct Request {
@@ -46,6 +58,7 @@ struct Request {
   std::vector<Target> targets;       // each array once
   std::vector<std::size_t> results;  // position of result i in `targets`
   Submission submission;             // without its ops
+  std::optional<Announced> announced;
 
   std::int64_t targets_left = 0;  // the endpoint's callbacks only
 

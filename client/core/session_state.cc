@@ -28,7 +28,7 @@ SessionState::SessionState(std::unique_ptr<Endpoint> endpoint, SessionOptions op
       owner_(std::move(endpoint)),
       endpoint_(*owner_),
       fetcher_(
-          endpoint_, [this](Request& r) { delivered(r); },
+          endpoint_, book_, [this](Request& r) { delivered(r); },
           [this](Request& r, Error e) { finish(r, std::move(e)); }, [this](Outbox& out) { send_all(out); }),
       provider_(endpoint_,
                 endpoint_.welcome().devices.empty() ? DeviceId() : endpoint_.welcome().devices[0]) {
@@ -42,6 +42,7 @@ SessionState::SessionState(std::unique_ptr<Endpoint> endpoint, SessionOptions op
 }
 
 SessionState::~SessionState() {
+  book_->close();
   owner_.reset();  // first: until it returns, callbacks use everything else
 }
 
@@ -133,7 +134,11 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
     target.grid = std::move(array.grid);
     target.shape = target.grid.shape();
     target.left = target.grid.block_count();
-    target.buffer = make_buffer(target.dtype, ir::volume(target.shape));
+    if (wish.lend) {
+      target.loans = std::make_shared<Loans>(book_);
+    } else {
+      target.buffer = make_buffer(target.dtype, ir::volume(target.shape));
+    }
     target.blocks.assign(static_cast<std::size_t>(target.left), BlockState::kWanted);
     request->targets_left += target.left > 0;
   }
@@ -375,6 +380,8 @@ void SessionState::on_reply(msg::SubmitReply reply) {
     if (it == requests_.end() || it->second->replied) return;  // a repeat
     request = it->second;
     request->replied = true;
+    if (request->announced && reply.outcome.ok() && !fits(*request->announced, reply))
+      reply.outcome = {Errc::kInternal, "the scheduler's answer does not fit what was announced"};
     if (!reply.outcome.ok()) {
       // Who names an array of a refused request, before that is known here, is told what was wrong with that one.
       Error why = error_of(reply.outcome);
@@ -388,9 +395,11 @@ void SessionState::on_reply(msg::SubmitReply reply) {
       request->graph_done = true;
       finish_locked(*request, std::move(why));
       requests_.erase(reply.request);
+    } else if (request->announced) {
+      adopt(*request, reply);
     }
   }
-  unreplied_.fetch_sub(1, std::memory_order_release);
+  (request->announced ? announcing_ : unreplied_).fetch_sub(1, std::memory_order_release);
   if (reply.outcome.ok()) {
     std::map<std::uint64_t, ArrayId> arrays(reply.arrays.begin(), reply.arrays.end());
     for (std::size_t i = 0; i < request->targets.size(); ++i) {
@@ -401,6 +410,10 @@ void SessionState::on_reply(msg::SubmitReply reply) {
         finish(*request, {Errc::kInternal, "the scheduler's reply does not name a fetched array"});
       }
     }
+    if (auto& announced = request->announced; announced && !announced->pieces.empty()) {
+      provider_.provide(arrays.at(announced->number), {announced->dtype, reply.grid},
+                        std::exchange(announced->pieces, {}), request->number);
+    }
     for (Submission::Provided& provided : request->submission.provided) {
       const auto it = arrays.find(provided.number);
       if (it != arrays.end()) provider_.provide(it->second, std::move(provided), request->number);
@@ -410,7 +423,7 @@ void SessionState::on_reply(msg::SubmitReply reply) {
   }
   Outbox out;
   fetcher_.on_replied(reply_due(), out);
-  provider_.on_replied(reply_due(), out);
+  provider_.on_replied(subscribable(), out);
   send_all(out);
 }
 
@@ -434,10 +447,15 @@ void SessionState::on_done(msg::GraphDone done) {
   const std::shared_ptr<Request> request = it->second;
   if (!request->replied) {  // its reply was lost on the way; the end says all that counts
     request->replied = true;
-    unreplied_.fetch_sub(1, std::memory_order_release);
+    (request->announced ? announcing_ : unreplied_).fetch_sub(1, std::memory_order_release);
+    if (request->announced && done.outcome.ok())
+      done.outcome = {Errc::kInternal, "an announcement ended without an answer"};
   }
   request->graph_done = true;
-  graph_.held(request->submission, done.outcome.ok());
+  if (request->announced && !done.outcome.ok())
+    graph_.fail(request->announced->key, error_of(done.outcome));
+  else
+    graph_.held(request->submission, done.outcome.ok());
   if (!done.outcome.ok()) {
     auto& undo = request->submission.undo;
     if (undo && lost_.code == Errc::kOk) {
@@ -482,7 +500,7 @@ void SessionState::on_log(msg::Log log) {
 void SessionState::on_peer(WorkerId from, msg::PeerBatch batch) {
   Outbox out;
   for (const msg::Subscribe& subscribe : batch.subscribes) {
-    provider_.on_subscribe(from, subscribe, reply_due(), out);
+    provider_.on_subscribe(from, subscribe, subscribable(), out);
   }
   for (msg::Offer& offer : batch.offers) fetcher_.on_offer(from, std::move(offer), reply_due(), out);
   for (const msg::Grant& grant : batch.grants) provider_.on_grant(from, grant, out);
@@ -492,11 +510,16 @@ void SessionState::on_peer(WorkerId from, msg::PeerBatch batch) {
 }
 
 void SessionState::on_lost(Error why) {
+  provider_.retire_all();
+  std::vector<std::vector<Provider::Piece>> lent;  // let go without the lock
   const std::scoped_lock lock(mutex_);
   lost_ = {Errc::kUnavailable, "the scheduler is gone: " + why.message};
   undoing_.clear();
   answered_.notify_all();
-  for (const auto& [number, request] : Requests(requests_)) finish_locked(*request, lost_);
+  for (const auto& [number, request] : Requests(requests_)) {
+    if (request->announced) lent.push_back(std::exchange(request->announced->pieces, {}));
+    finish_locked(*request, lost_);
+  }
   devices_changed_.notify_all();
 }
 

@@ -50,6 +50,13 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void check(const Request& request);
   Buffer take(Request& request, std::size_t result);
 
+  // One Announce. Waits for the others; throws what became of it.
+  Array announce(msg::Announce announce, std::vector<Provider::Piece> pieces);
+  // Tells the others that this process cannot take part.
+  void give_up(msg::Announce announce, const Error& why);
+  static Request& request_of(const Future& future) { return *future.request_; }
+  Device device(DeviceId id);  // as far as it is known
+
   // What submit() would do about arrays to be held; their numbers there. Throws; waits for the scheduler's answer.
   msg::Explanation explain(const std::vector<Key>& keys);
 
@@ -77,11 +84,16 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void flush_releases(bool force);  // with the mutex held
   void send_all(Outbox& out);
   bool reply_due() const { return unreplied_.load(std::memory_order_acquire) > 0; }
-  std::string device_name(DeviceId id) const;  // with the mutex held
+  // Announcements are answered when all have come, which may take minutes. Only what they provide waits for that.
+  bool subscribable() const { return reply_due() || announcing_.load(std::memory_order_acquire) > 0; }
+  static bool fits(const Announced& announced, const msg::SubmitReply& reply);
+  void adopt(Request& request, const msg::SubmitReply& reply);  // with the mutex held
+  std::string device_name(DeviceId id) const;                   // with the mutex held
 
   const SessionOptions options_;
   std::unique_ptr<Endpoint> owner_;
   Endpoint& endpoint_;  // callbacks use it while its destructor waits for them
+  const std::shared_ptr<LoanBook> book_ = std::make_shared<LoanBook>(endpoint_);
 
   std::mutex mutex_;
   Graph graph_;
@@ -110,6 +122,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   std::uint64_t next_question_ = 1;
 
   std::atomic<int> unreplied_{0};
+  std::atomic<int> announcing_{0};
 
   Fetcher fetcher_;  // endpoint's callbacks only
   Provider provider_;

@@ -42,6 +42,7 @@ class LocalEndpoint final : public client::Endpoint {
   void send(msg::Message message) override;
   void send(WorkerId peer, msg::PeerBatch batch) override;
   const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) override;
+  std::shared_ptr<const void> pin(DeviceId device, std::uint32_t slab) override;
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                std::function<void(Status)> done) override;
   void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
@@ -476,6 +477,13 @@ const std::byte* LocalEndpoint::map(DeviceId device, std::uint32_t slab, std::in
   const auto it = cluster_.slabs_.find({device.value, slab});
   if (it == cluster_.slabs_.end() || cluster_.kinds_[device.value] != device::Kind::kHost) return nullptr;
   return it->second.data + offset;
+}
+
+// The cluster's own memory, which outlives the endpoint.
+std::shared_ptr<const void> LocalEndpoint::pin(DeviceId device, std::uint32_t slab) {
+  const auto it = cluster_.slabs_.find({device.value, slab});
+  return it == cluster_.slabs_.end() ? nullptr
+                                     : std::shared_ptr<const void>(std::shared_ptr<void>(), it->second.data);
 }
 
 void LocalEndpoint::receive(DeviceId, std::uint64_t transfer, std::byte* to, std::int64_t bytes,

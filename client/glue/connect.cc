@@ -56,6 +56,9 @@ class OwnCluster final : public client::Endpoint {
                        std::int64_t bytes) override {
     return endpoint_->map(device, slab, offset, bytes);
   }
+  std::shared_ptr<const void> pin(DeviceId device, std::uint32_t slab) override {
+    return endpoint_->pin(device, slab);
+  }
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                std::function<void(Status)> done) override {
     endpoint_->receive(from, transfer, to, bytes, std::move(done));

@@ -159,6 +159,10 @@ const std::byte* RemoteEndpoint::map(DeviceId device, std::uint32_t slab, std::i
   return memory.empty() ? nullptr : memory.data() + offset;
 }
 
+std::shared_ptr<const void> RemoteEndpoint::pin(DeviceId device, std::uint32_t slab) {
+  return exchange_->pin(device, slab);
+}
+
 // ---- the endpoint's thread -----------------------------------------------------------------------------------------
 
 bool RemoteEndpoint::turn() {
@@ -186,8 +190,11 @@ void RemoteEndpoint::perform(msg::Message& message) {
   const std::string text =
       "a " + std::string(msg::name_of(message)) + " could not be sent: " + sent.error().message;
   // What the codec refuses concerns one request; a gap in the stream concerns them all.
-  if (const auto* submit = std::get_if<msg::Submit>(&message)) {
-    msg::SubmitReply refused{submit->request, {sent.error().code, text}, {}, {}};
+  const auto* submit = std::get_if<msg::Submit>(&message);
+  const auto* announce = std::get_if<msg::Announce>(&message);
+  if (submit != nullptr || announce != nullptr) {
+    const std::uint64_t request = submit != nullptr ? submit->request : announce->request;
+    msg::SubmitReply refused{request, {sent.error().code, text}, {}, {}, {}};
     return loop_->defer([this, refused = std::move(refused)] { deliver(refused); });
   }
   loop_->defer([this, why = error(sent.error().code, text)] { lose(why); });

@@ -171,7 +171,12 @@ bool Exchange::shares_ring(WorkerId id) const {
 
 std::span<const std::byte> Exchange::mapped(DeviceId device, std::uint32_t slab) const {
   const auto found = impl_->mapped.find({device, slab});
-  return found == impl_->mapped.end() ? std::span<const std::byte>() : found->second.bytes();
+  return found == impl_->mapped.end() ? std::span<const std::byte>() : found->second->bytes();
+}
+
+std::shared_ptr<const void> Exchange::pin(DeviceId device, std::uint32_t slab) const {
+  const auto found = impl_->mapped.find({device, slab});
+  return found == impl_->mapped.end() ? nullptr : found->second;
 }
 
 Counters Exchange::counters() const { return impl_->counters; }

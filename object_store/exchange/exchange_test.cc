@@ -264,6 +264,9 @@ TEST_CASE("a peer lost by decree: transfers end, its memory stays for those who 
   std::vector<std::byte> memory(1'000);
   End end;
   a.exchange->receive(b.id, 1, memory.data(), 1'000, kHost, into(end));
+  const std::shared_ptr<const void> pin = a.exchange->pin(b.device_id(), 0);
+  const std::byte* const pinned = a.exchange->mapped(b.device_id(), 0).data();
+  CHECK(a.exchange->pin(b.device_id(), 1) == nullptr);
   a.exchange->peer_lost(b.id);
   a.exchange->peer_lost(c.id);
   CHECK(end.times == 0);
@@ -274,6 +277,8 @@ TEST_CASE("a peer lost by decree: transfers end, its memory stays for those who 
   CHECK(end.code() == Errc::kWorkerLost);
   REQUIRE(loop->run_until([&] { return a.exchange->mapped(b.device_id(), 0).empty(); }, kPatience));
   CHECK(a.exchange->counters().mapped_bytes == 0);
+  CHECK(a.exchange->pin(b.device_id(), 0) == nullptr);
+  CHECK(std::memcmp(pinned, "still here", 10) == 0);  // for whoever has pinned it
   CHECK(a.exchange->counters().links == 0);
   REQUIRE(loop->run_until([&] { return b.unreachable.contains(a.id); }, kPatience));
   CHECK(b.why(a.id) == Errc::kUnavailable);

@@ -77,7 +77,8 @@ Status Exchange::Impl::take_map(Peer& peer, const msg::ArenaMap& map, std::vecto
       return error(Errc::kAlreadyExists, "slab " + std::to_string(slab.slab) + " again");
     }
     TW_ASSIGN(auto memory, transfer::MappedSlab::import(fds[i].get(), slab.bytes));
-    mapped.emplace(std::pair(slab.device, slab.slab), std::move(memory));
+    mapped.emplace(std::pair(slab.device, slab.slab),
+                   std::make_shared<const transfer::MappedSlab>(std::move(memory)));
     counters.mapped_bytes += slab.bytes;
     ++peer.slabs;
   }
@@ -104,7 +105,7 @@ Status Exchange::Impl::check(const Peer& peer, const msg::PeerBatch& batch) cons
     if (offer.slab == msg::kNoSlab) continue;
     const auto slab = mapped.find({offer.from, offer.slab});
     const std::int64_t there =
-        slab == mapped.end() ? -1 : static_cast<std::int64_t>(slab->second.bytes().size());
+        slab == mapped.end() ? -1 : static_cast<std::int64_t>(slab->second->bytes().size());
     if (offer.offset < 0 || offer.bytes < 0 || offer.bytes > there || offer.offset > there - offer.bytes) {
       return error(Errc::kOutOfRange, "an offer of " + std::to_string(offer.bytes) + " bytes at " +
                                           std::to_string(offer.offset) + " of slab " +

@@ -80,7 +80,7 @@ struct Exchange::Impl {
   std::set<WorkerId> lost;  // bounded; ids rise, so the oldest go first
   std::map<WorkerId, std::pair<std::vector<DeviceId>, net::TimerId>> unmapping;
   std::vector<OwnSlab> slabs;
-  std::map<std::pair<DeviceId, std::uint32_t>, transfer::MappedSlab> mapped;
+  std::map<std::pair<DeviceId, std::uint32_t>, std::shared_ptr<const transfer::MappedSlab>> mapped;
   std::unique_ptr<transfer::UcxEngine> engine;
   std::unique_ptr<net::FdWatch> watch;
   net::TimerId tick = 0;

@@ -203,7 +203,7 @@ void Exchange::Impl::unmap(WorkerId id) {
   for (DeviceId device : found->second.first) {
     auto slab = mapped.lower_bound({device, 0});
     while (slab != mapped.end() && slab->first.first == device) {
-      counters.mapped_bytes -= static_cast<std::int64_t>(slab->second.bytes().size());
+      counters.mapped_bytes -= static_cast<std::int64_t>(slab->second->bytes().size());
       slab = mapped.erase(slab);
     }
   }

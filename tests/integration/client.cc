@@ -1,9 +1,14 @@
 // A client program as a user would write it, for tests that need one in a process of its own.
 //   compute   a few expressions, checked against values computed here
 //   linger    begins long work, says so on stdout, and waits for its end
+//   gather I HOW   has every third piece of an array, from I on, of which two others have the rest; HOW: what is wrong with them
+//   borrow    reads an array's blocks where they lie, says so on stdout, and keeps them
+#include <unistd.h>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include <tilewise/remote/connect.h>
@@ -48,12 +53,58 @@ int linger() {
   return 0;
 }
 
+// Rows of 5 columns, where element i of the array is i, in pieces of 1,000 and a ragged last one.
+int gather(int index, const std::string& how) {
+  auto session = connect_here("gather " + std::to_string(index));
+  const std::int64_t rows = 20'500, columns = how == "shape" ? 6 : 5, each = 1'000;
+  std::vector<LocalBlock<double>> pieces;
+  for (std::int64_t first = index * each; first < rows; first += 3 * each) {
+    const std::int64_t count = std::min(each, rows - first);
+    auto values = std::make_shared<std::vector<double>>(static_cast<std::size_t>(count * columns));
+    std::iota(values->begin(), values->end(), static_cast<double>(first * columns));
+    pieces.push_back({{first, 0}, {count, columns}, *values, values});
+  }
+  if (how == "gap") pieces.pop_back();
+  if (how == "overlap") {  // a neighbour's first
+    pieces.push_back(pieces.front());
+    pieces.back().offset[0] = (index + 1) % 3 * each;
+  }
+  if (how == "bytes") pieces.front().values = pieces.front().values.subspan(1);
+  std::printf("announcing\n");
+  std::fflush(stdout);
+  const auto timeout = how == "hasty" ? std::chrono::seconds(1) : testing::kPatience;
+  Array x = session.from_local_blocks("rows", {rows, columns}, pieces, {.processes = 3, .timeout = timeout});
+  std::printf("announced\n");
+  std::fflush(stdout);
+  x.persist().wait();
+  pieces.clear();  // nothing of it is needed any more
+  const std::vector<double> all = x.get<double>();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i] != static_cast<double>(i)) return std::printf("wrong value %f at %zu\n", all[i], i), 1;
+  }
+  const double n = static_cast<double>(rows * columns);
+  if (sum(x).item<double>() != n * (n - 1) / 2) return std::printf("wrong sum\n"), 1;
+  std::printf("right\n");
+  return 0;
+}
+
+int borrow() {
+  auto session = connect_here("borrow");
+  const AddressableBlocks blocks = session.addressable_blocks(session.ones({1 << 20}, {.block = {1 << 16}}));
+  std::printf("%zu blocks on loan\n", blocks.size());
+  std::fflush(stdout);
+  pause();
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
     if (argc == 2 && std::strcmp(argv[1], "compute") == 0) return compute();
     if (argc == 2 && std::strcmp(argv[1], "linger") == 0) return linger();
+    if (argc == 2 && std::strcmp(argv[1], "borrow") == 0) return borrow();
+    if (argc == 4 && std::strcmp(argv[1], "gather") == 0) return gather(std::atoi(argv[2]), argv[3]);
   } catch (const ArrayError& e) {
     std::printf("%s\n", e.what());
     return 1;

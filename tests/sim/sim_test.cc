@@ -78,6 +78,9 @@ TEST_CASE("random worlds keep every invariant, twice alike") {
               "slow devices",
               "failed allocations",
               "meshes",
+              "blocks on loan",
+              "offers of what is on loan",
+              "loans given back",
               "plans replayed",
               "programs by name",
               "requests done"});
@@ -85,7 +88,8 @@ TEST_CASE("random worlds keep every invariant, twice alike") {
 
 TEST_CASE("workers die all the time, and graphs end well") {
   run_worlds(sim::Knobs::storm, "TILEWISE_SIM_STORM",
-             {"killed workers", "the last worker killed", "respawned workers", "requests done"});
+             {"killed workers", "the last worker killed", "respawned workers", "blocks on loan",
+              "loans that outlived their worker", "requests done"});
 }
 
 TEST_CASE("the scheduler dies at any step and comes back from what it wrote down") {
@@ -96,8 +100,8 @@ TEST_CASE("the scheduler dies at any step and comes back from what it wrote down
 
 TEST_CASE("workers leave as they are asked to, and nothing is lost or made again") {
   run_worlds(sim::Knobs::draining, "TILEWISE_SIM_DRAIN",
-             {"drains", "drains taken back", "drained workers", "blocks moved", "killed workers",
-              "scheduler crashes", "requests done"});
+             {"drains", "drains taken back", "drained workers", "blocks moved", "blocks on loan",
+              "killed workers", "scheduler crashes", "requests done"});
 }
 
 TEST_CASE("arrays on several workers outlive all but one of them, and are on several again") {
@@ -139,8 +143,8 @@ TEST_CASE("several clients make one array of what each has, or all are told why 
   run_worlds(
       sim::Knobs::gathering, "TILEWISE_SIM_GATHERINGS",
       {"announcements", "arrays gathered", "pieces asked for", "wrong announcements", "gatherings refused",
-       "gatherings given up for the lost", "gathered arrays failed", "repeated announcements",
-       "scheduler crashes", "vanished clients", "killed workers", "requests done"});
+       "gatherings given up for the lost", "blocks on loan", "gathered arrays failed",
+       "repeated announcements", "scheduler crashes", "vanished clients", "killed workers", "requests done"});
 }
 
 TEST_CASE(

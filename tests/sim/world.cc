@@ -95,7 +95,7 @@ std::string Knobs::describe() const {
     << ", clogs " << clogs << ", slow links " << slow_links << ", slow devices " << slow_devices
     << ", failing slabs " << slab_fails << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
     << ", partitions " << partitions << ", silence " << silence_ns << " ns, announces " << announces
-    << ", wrong " << wrong;
+    << ", wrong " << wrong << ", lends " << lends;
   return s.str();
 }
 

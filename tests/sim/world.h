@@ -54,9 +54,10 @@ struct Knobs {
   std::int64_t tree_bytes = 64 << 10;  // larger blocks go as trees between hosts
   double announces = 0;                // of the requests: all clients announce pieces of one array
   double wrong = 0;                    // of the announcements
+  double lends = 0;                    // of the blocks that clients read in place: kept for long
   int partitions = 0;                  // of two workers, within kill_span_ns
   TimeNs silence_ns = 0;  // after which they notice, and once more as long until one of them leaves
-  static constexpr std::int64_t kSlowest = 100, kLongestClog = 40;
+  static constexpr std::int64_t kSlowest = 100, kLongestClog = 40, kLongestLoan = 400;
   TimeNs longest_delay_ns() const;
   static Knobs from_seed(std::uint64_t seed);
   // The same with workers dying all the time, and nothing else that could end a graph.
@@ -184,6 +185,7 @@ class World {
   void client_finish(int index);
   void say_delivered(Client& client, std::uint64_t number);
   void client_took(int index, const msg::Offer& offer);
+  void client_borrows(int index, const msg::Offer& offer);
   void upload(const msg::Grant& grant);
   struct Tiling {
     ir::Shape shape;

@@ -332,6 +332,10 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
     const bool wrong =
         offer.failed.ok() && offer.bytes != oracle_.bytes(offer.block.array.value, offer.block.block);
     if (wrong) return violate("an offer of the wrong size");
+    if (client.lent.contains({offer.block, offer.op.value, offer.from})) {
+      ++outcome_.covered["offers of what is on loan"];  // an answer would end the loan
+      continue;
+    }
     // One hand-over a wish: repeats are answered when it is over, and ignored while it is on.
     if (client.took.contains({offer.block, offer.op.value})) {
       client_took(index, offer);
@@ -370,6 +374,7 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
           return violate("a client read wrong bytes");
         }
         ++outcome_.blocks_checked;
+        if (knobs_.lends > 0 && prng_.chance(knobs_.lends)) return client_borrows(index, offer);
         client_took(index, offer);
       });
     }
@@ -419,6 +424,39 @@ void World::say_delivered(Client& client, std::uint64_t number) {
   request.delivered = true;
   to_scheduler(client.conn, msg::ReleaseArrays{{}, {number}}, true);
   if (prng_.chance(knobs_.duplicate)) to_scheduler(client.conn, msg::ReleaseArrays{{}, {number}}, true);
+}
+
+// As a client that reads blocks where they lie: it has the block now, and says so much later. Until then the bytes stay as they are,
+// whatever becomes of the array, its graph and the worker.
+void World::client_borrows(int index, const msg::Offer& offer) {
+  Client& client = *clients_[static_cast<std::size_t>(index)];
+  ++outcome_.covered["blocks on loan"];
+  for (auto& [number, request] : client.requests) {
+    const auto w = request.wanted.find(offer.block.array.value);
+    if (w == request.wanted.end()) continue;
+    w->second.erase(offer.block.block);
+    say_delivered(client, number);
+  }
+  client.took.insert({offer.block, offer.op.value});
+  client.lent.insert({offer.block, offer.op.value, offer.from});
+  for (auto& [from, other] :
+       std::exchange(client.again, {})) {  // those of this block are answered, or ignored
+    msg::PeerBatch batch;
+    batch.offers.push_back(std::move(other));
+    client_batch(index, from, std::move(batch));
+  }
+  at(prng_.between(1, Knobs::kLongestLoan) * knobs_.max_delay_ns, [this, index, offer] {
+    Client& borrower = *clients_[static_cast<std::size_t>(index)];
+    if (borrower.dead) return;
+    const Cell* cell = cell_at({offer.from, offer.slab, offer.offset});
+    if (cell == nullptr || !cell->complete ||
+        cell->value != oracle_.value(offer.block.array.value, offer.block.block))
+      return violate("a block changed while a client had it on loan");
+    const bool orphan = borrower.lost.contains(borrower.owner_of.at(offer.from.value));
+    ++outcome_.covered[orphan ? "loans that outlived their worker" : "loans given back"];
+    borrower.lent.erase({offer.block, offer.op.value, offer.from});
+    client_took(index, offer);
+  });
 }
 
 void World::client_took(int index, const msg::Offer& offer) {

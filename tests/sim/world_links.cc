@@ -11,6 +11,7 @@ void Knobs::add_delays(std::uint64_t seed) {
   if (p.chance(0.2)) slow_links = p.uniform() * 0.5;
   if (p.chance(0.2)) slow_devices = p.uniform() * 0.5;
   if (p.chance(0.1)) slab_fails = p.uniform() * 0.5;
+  if (p.chance(0.3)) lends = p.uniform();
 }
 
 Knobs Knobs::partitioned(std::uint64_t seed) {

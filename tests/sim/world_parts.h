@@ -96,6 +96,7 @@ struct World::Client {
   std::map<std::uint32_t, WorkerId> owner_of;              // device -> process
   std::vector<DeviceId> places;                            // workers' devices
   std::set<std::pair<msg::BlockRef, std::uint64_t>> taking, took;  // (block, fetch op)
+  std::set<std::tuple<msg::BlockRef, std::uint64_t, DeviceId>> lent;
   std::vector<std::pair<WorkerId, msg::Offer>> early;
   std::vector<std::pair<WorkerId, msg::Offer>> again;  // of a block that is being taken from elsewhere
   std::map<std::uint64_t, msg::Offer> granted;         // transfer -> offer

@@ -228,7 +228,9 @@ bool Core::Impl::whole(const Copy& copy) {
 
 bool Core::Impl::needed(const Copy& copy) const {
   if (copy.uses != kNone || copy.state == CopyState::kReceiving || copy.relayed > 0) return true;
-  if (arrays[copy.array].pinned != 0 && (copy.has_memory || copy.on_disk)) return true;
+  // A failure too: whoever is given the work of the lost has yet to ask for the block, and nothing else would tell it.
+  if (arrays[copy.array].pinned != 0 && (copy.has_memory || copy.on_disk || copy.state == CopyState::kFailed))
+    return true;
   if (whole(copy) && copy.producer_task != kNone) return true;  // made_before()
   if (copy.kept && copy.state != CopyState::kFailed) return true;
   if (stage >= Stage::kStill && whole(copy) && copy.kind != CopyKind::kBorrowed) return true;

@@ -415,6 +415,31 @@ TEST_CASE("after a loss what is missing is waited for, told, and made again") {
   CHECK(!lists.core->holds({ArrayId{20}, 0}));
 }
 
+TEST_CASE("a block that fails before a loss is answered fails who is given the work of the lost") {
+  Lists lists;
+  constexpr DeviceId kThird{5};
+  constexpr WorkerId kThirdProcess{4};
+  msg::PeerInfo third{kThirdProcess, msg::Role::kWorker, "third", "host", {}, {kThird}, {}};
+  const ir::Op a = source(10, 1), b = map_of(10, 11, a.space);
+  lists.log({msg::PeerJoined{third}, plan_of({on(kHere, 1, a), on(kPeer, 2, b)})});
+  lists.step({PeerReady{kThirdProcess, true}});
+  lists.log({msg::PeerLost{kOther, 7, {OpId{1}, OpId{2}}}});
+  lists.step({StepFailed{0, 0, 1, {Errc::kTaskFailed, "told to"}}, StreamCompleted{0, 0, 1}});
+  lists.log({made_again(7, 9, 2, b, kThird)});
+  msg::PeerBatch wish;
+  wish.subscribes.push_back({{ArrayId{10}, 0}, OpId{9}, kHere, kThird});
+  wish.recovery = 7;
+  const auto& batches = lists.from_peer(wish, kThirdProcess).batches;
+  REQUIRE(batches.size() == 1);
+  CHECK(batches[0].first == kThirdProcess);
+  REQUIRE(batches[0].second.offers.size() == 1);
+  CHECK(batches[0].second.offers[0].failed.code == Errc::kTaskFailed);
+  msg::PeerBatch done;
+  done.dones.push_back({{ArrayId{10}, 0}, OpId{9}, kHere, kThird});
+  lists.from_peer(done, kThirdProcess);
+  CHECK(lists.core->counters().copies_live == 0);
+}
+
 TEST_CASE(
     "a batch from ahead waits for the recovery it speaks of, and an offer from before it is not believed") {
   Lists lists;

@@ -5,6 +5,7 @@
 #include <tilewise/explain.h>
 #include <tilewise/future.h>
 #include <tilewise/ir/file_info.h>
+#include <tilewise/local_blocks.h>
 #include <tilewise/trace.h>
 #include <tilewise/types.h>
 
@@ -119,6 +120,29 @@ class Session {
   }
   Array from_bytes(std::span<const std::byte> bytes, DType dtype, const Shape& shape,
                    const MemoryOptions& options = {}) const;
+  // An array of pieces that several sessions have, in as many processes: each calls this with its own, and has the whole array from
+  // then on. Pieces are any boxes that together cover the array, each element once; their cuts are the array's, and large pieces are
+  // cut further along dimension 0. `name` is known to all of them, not to be used for two arrays at a time, and free again when
+  // this returns. Waits until `options.processes` have called it, not for the bytes: these follow, straight from where they lie, and
+  // persist() of the array waits for them. Throws, for all who take part, what somebody did wrong, with who and where: kAlreadyExists
+  // (elements that two have), kNotFound (that nobody has), kInvalidArgument (another shape, dtype or number of processes; a
+  // piece that does not lie inside), kShapeMismatch (values of another number), kLimitExceeded; and kTimeout, kWorkerLost (one has left),
+  // kCancelled. A process that is lost before its bytes are taken over makes the array fail (kWorkerLost) for whoever
+  // uses it.
+  template <class T>
+  Array from_local_blocks(const std::string& name, const Shape& shape,
+                          const std::vector<LocalBlock<T>>& pieces,
+                          const LocalBlocksOptions& options = {}) const {
+    std::vector<LocalBytes> bytes;
+    for (const LocalBlock<T>& piece : pieces)
+      bytes.push_back({piece.offset, piece.shape, std::as_bytes(piece.values), piece.owner});
+    return from_local_bytes(name, ir::dtype_of_v<T>, shape, bytes, options);
+  }
+  Array from_local_bytes(const std::string& name, DType dtype, const Shape& shape,
+                         const std::vector<LocalBytes>& pieces, const LocalBlocksOptions& options = {}) const;
+  // The blocks of an array that this process can read in place: those in the memory of an embedded cluster, or of workers on this
+  // host. Nothing is copied; an array that is not held is computed first. Throws what get() throws; kUnsupported for views.
+  AddressableBlocks addressable_blocks(const Array& array, const WaitOptions& options = {}) const;
   // The file at `path`, as workers see it; read when needed, block by block.
   Array load_npy(const std::string& path, const BlockOptions& options = {}) const;
   // The Zarr array in the folder `path`, version 2 or 3, sharded or not; codecs none, gzip, zlib, zstd, blosc, crc32c,

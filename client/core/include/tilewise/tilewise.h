@@ -12,6 +12,7 @@
 #include <tilewise/future.h>
 #include <tilewise/kernel.h>
 #include <tilewise/linalg.h>
+#include <tilewise/local_blocks.h>
 #include <tilewise/session.h>
 #include <tilewise/types.h>
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 namespace tilewise::client {
 
@@ -52,6 +53,10 @@ class Endpoint {
   // null when they cannot be mapped and must be received instead. Only called inside on_peer or on_message.
   virtual const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset,
                                std::int64_t bytes) = 0;
+
+  // Keeps what map() gives of this slab readable for as long as the result lives: beyond the loss of the worker, not beyond the
+  // endpoint's own end. Null where nothing is mapped. Only called where map() may be.
+  virtual std::shared_ptr<const void> pin(DeviceId device, std::uint32_t slab) = 0;
 
   // The copying lane. Arms a receive of exactly `bytes` tagged `transfer` from the worker of `from`; the session sends
   // the Grant afterwards. `done` is a callback like those above; `to` stays valid until it has been called or

@@ -93,6 +93,8 @@ class Exchange {
   // lie inside. Valid until the grace after peer_lost() is over: kernels that read may still be queued then.
   // Dead peers' pages stay in memory as long.
   std::span<const std::byte> mapped(DeviceId device, std::uint32_t slab) const;
+  // Keeps it mapped for as long as the result lives, whatever becomes of the peer and of this. Null: it is not mapped.
+  std::shared_ptr<const void> pin(DeviceId device, std::uint32_t slab) const;
 
   // Messages to and from this peer go through shared memory, not a socket.
   bool shares_ring(WorkerId peer) const;
