@@ -238,6 +238,10 @@ void World::step_scheduler(std::vector<scheduler::Event> events) {
   if (down_) return postponed_.push_back(std::move(events));
   write_down(events);
   std::vector<scheduler::Action> actions;
+  for (const scheduler::Event& event : events) {
+    if (const auto* received = std::get_if<scheduler::Received>(&event))
+      trace(received->from, "<-", received->message);
+  }
   scheduler_->step(events, now_, actions);
   scheduler_->check_invariants();
   perform_scheduler(actions);
@@ -253,9 +257,10 @@ void World::step_scheduler(std::vector<scheduler::Event> events) {
 
 void World::perform_scheduler(std::vector<scheduler::Action>& actions) {
   for (scheduler::Action& action : actions) {
-    if (auto* send = std::get_if<scheduler::Send>(&action))
+    if (auto* send = std::get_if<scheduler::Send>(&action)) {
+      trace(send->to, "->", send->message);
       from_scheduler(send->to, std::move(send->message));
-    else if (auto* close = std::get_if<scheduler::Close>(&action))
+    } else if (auto* close = std::get_if<scheduler::Close>(&action))
       ++outcome_.covered["closed by the scheduler"], (void)close;
   }
 }

@@ -114,6 +114,7 @@ class World {
   void to_scheduler(scheduler::Conn from, msg::Message message, bool ordered);
   void reach_scheduler(scheduler::Conn from, const msg::Message& message);
   void step_scheduler(std::vector<scheduler::Event> events);
+  void trace(scheduler::Conn conn, const char* way, const msg::Message& message) const;
   void from_scheduler(scheduler::Conn to, msg::Message message);
   void perform_scheduler(std::vector<scheduler::Action>& actions);
   void write_down(const std::vector<scheduler::Event>& events);

@@ -241,6 +241,7 @@ void World::client_message(int index, msg::Message message) {
                                    [&](const auto& array) { return oracle_.knows(array.second.value); });
     if (!known) return at(knobs_.lazy_ns + 1, [this, index, message] { client_message(index, message); });
     request.replied = true;
+    request.graph = reply->graph;
     if (request.announced != 0) announced(index, *reply);
     if (!reply->outcome.ok()) {
       request.refused = request.done = true;

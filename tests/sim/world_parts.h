@@ -52,6 +52,7 @@ struct World::Client {
   std::uint64_t next_array = 1, next_request = 1;
   struct Request {
     std::uint64_t number = 0;
+    GraphId graph;
     bool replied = false, refused = false, done = false, failed = false, cancelled = false, delivered = false;
     std::map<std::uint64_t, std::set<std::int64_t>> wanted;  // ArrayId -> blocks not here yet
     std::vector<std::uint64_t> fetched;                      // session numbers

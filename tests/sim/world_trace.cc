@@ -1,0 +1,68 @@
+// What the scheduler hears and says, in lines, for those who look into a failing seed (TILEWISE_SIM_TRACE=1).
+#include <cstdlib>
+#include <iostream>
+
+#include "world_parts.h"
+
+namespace tilewise::sim {
+namespace {
+
+std::string text(const msg::Plan& plan) {
+  std::string out = "graph " + std::to_string(plan.graph.value & 0xFFFFFF);
+  for (const msg::PlannedOp& op : plan.ops) {
+    out += "; " + std::to_string(op.id.value & 0xFFFFFF) + " " + std::string(ir::name_of(op.op.kind));
+    if (op.of) out += " again " + std::to_string(op.of.value & 0xFFFFFF);
+    for (const ir::Operand& operand : op.op.operands) out += " a" + std::to_string(operand.array & 0xFFFFFF);
+    out += " ->";
+    for (const ir::OutputSpec& output : op.op.outputs) out += " a" + std::to_string(output.array & 0xFFFFFF);
+    out += " on";
+    for (const DeviceId device : op.placement.devices())
+      out += " d" + std::to_string(device.value) + "*" + std::to_string(op.placement.owned_count(device));
+  }
+  return out;
+}
+
+struct Text {
+  std::string operator()(const msg::Plan& plan) const { return "Plan " + text(plan); }
+  std::string operator()(const msg::PeerLost& lost) const {
+    return "PeerLost p" + std::to_string(lost.peer.value) + " version " + std::to_string(lost.version);
+  }
+  std::string operator()(const msg::Recover& recover) const {
+    std::string out = "Recover version " + std::to_string(recover.version);
+    for (const msg::Plan& plan : recover.plans) out += " [" + text(plan) + "]";
+    return out;
+  }
+  std::string operator()(const msg::PeerJoined& joined) const {
+    return "PeerJoined p" + std::to_string(joined.peer.id.value);
+  }
+  template <class Other> std::string operator()(const Other&) const { return {}; }
+};
+
+std::string text(const msg::Message& message) {
+  std::string out(msg::name_of(message));
+  if (const auto* log = std::get_if<msg::Log>(&message)) {
+    for (const msg::LogEntry& entry : log->entries) {
+      const std::string line = std::visit(Text{}, entry);
+      out += line.empty() ? " #" + std::to_string(entry.index()) : "\n    " + line;
+    }
+  } else if (const auto* done = std::get_if<msg::GraphDone>(&message)) {
+    out += " request " + std::to_string(done->request) + ": " + std::string(name_of(done->outcome.code));
+  } else if (const auto* progress = std::get_if<msg::Progress>(&message)) {
+    for (const auto& op : progress->ops) {
+      out += " " + std::to_string(op.op.value & 0xFFFFFF) + " on d" + std::to_string(op.device.value) + ": " +
+             std::to_string(op.completed);
+    }
+  } else if (const auto* submit = std::get_if<msg::Submit>(&message)) {
+    out += " request " + std::to_string(submit->request) + ", " + std::to_string(submit->ops.size()) + " ops";
+  }
+  return out;
+}
+
+}  // namespace
+
+void World::trace(scheduler::Conn conn, const char* way, const msg::Message& message) const {
+  static const bool on = std::getenv("TILEWISE_SIM_TRACE") != nullptr;
+  if (on) std::cerr << now_ << " scheduler " << way << ' ' << conn.value << ' ' << text(message) << '\n';
+}
+
+}  // namespace tilewise::sim
