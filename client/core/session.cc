@@ -25,20 +25,6 @@ Array generate(SessionState& state, const Shape& shape, const Shape& block,
 
 }  // namespace
 
-namespace client {
-
-std::int64_t npy_data_offset(DType dtype, const ir::Shape& shape) {
-  // {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), } after 10 bytes of magic, before a newline.
-  std::size_t dict =
-      std::strlen("{'descr': '', 'fortran_order': False, 'shape': (), }") + ir::npy_code(dtype).size();
-  for (const std::int64_t extent : shape) dict += std::to_string(extent).size();
-  if (shape.size() == 1) dict += 1;                      // (3,)
-  if (shape.size() > 1) dict += 2 * (shape.size() - 1);  // (3, 4)
-  return static_cast<std::int64_t>((10 + dict + 1 + 63) / 64 * 64);
-}
-
-}  // namespace client
-
 Session::Session(std::shared_ptr<client::SessionState> state) : state_(std::move(state)) {
   random.state_ = state_;
 }

@@ -128,9 +128,6 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   Provider provider_;
 };
 
-// Bytes before the first element of a .npy file (format 1.0, header padded to 64 bytes) for this shape.
-std::int64_t npy_data_offset(ir::DType dtype, const ir::Shape& shape);
-
 // The node of an array, alive while some Array names it.
 struct Handle {
   std::shared_ptr<SessionState> session;

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -204,6 +205,58 @@ TEST_CASE("writers in any order make one whole file") {
   CHECK(commit(final_path, "g7-v1", ir::DType::kFloat64, shape));  // an answer was lost: asked again
   CHECK(commit(final_path, "g7-v1", ir::DType::kFloat32, shape).error().code == Errc::kNotFound);
   CHECK(discard(final_path, "g7-v1"));
+}
+
+// Whether each page of the file is in the page cache; empty where that cannot be asked.
+std::vector<unsigned char> cached_pages(const std::string& path, std::int64_t bytes) {
+  const auto file = File::open(path, O_RDONLY);
+  REQUIRE(file);
+  const auto length = static_cast<std::size_t>(bytes);
+  void* data = mmap(nullptr, length, PROT_READ, MAP_SHARED, file->fd(), 0);
+  if (data == MAP_FAILED) return {};
+  std::vector<unsigned char> pages((length + 4095) / 4096);
+  if (mincore(data, length, pages.data()) != 0) pages.clear();
+  munmap(data, length);
+  return pages;
+}
+
+TEST_CASE("long runs of a large file go past the page cache, wherever in memory and in the file they begin") {
+  TempFolder folder;
+  const std::string path = folder / "large.npy";
+  constexpr std::int64_t kLength = (300 << 20) + 77, kRun = (2 << 20) + 4097;  // hardly any of it is written
+  const std::string temp = *create_temp(path, "t", ir::DType::kUInt8, {kLength});
+  const NpyInfo info = *npy_info(ir::DType::kUInt8, {kLength});
+  // Neighbours share a page; the last ends with the file.
+  const std::int64_t first = kLength - 4 * kRun;
+  std::vector<std::uint8_t> all(4 * kRun + 4096);
+  Prng rng(8);
+  for (std::uint8_t& byte : all) byte = static_cast<std::uint8_t>(rng.next());
+  std::vector<std::thread> writers;
+  std::vector<Status> results(4);
+  for (std::int64_t w = 0; w < 4; ++w) {
+    writers.emplace_back([&, w] {
+      // By turns at an address whose pages are the file's, and at one that nothing can be sent from.
+      const std::uintptr_t in_page = static_cast<std::uintptr_t>(info.data_offset + first + w * kRun) % 4096;
+      std::vector<std::uint8_t> memory(kRun + 2 * 4096);
+      std::uint8_t* at = memory.data() + 4096 - reinterpret_cast<std::uintptr_t>(memory.data()) % 4096;
+      at += w % 2 == 0 ? in_page : 1 - in_page % 2;
+      std::memcpy(at, all.data() + w * kRun, kRun);
+      results[static_cast<std::size_t>(w)] =
+          write_block(temp, info, {{first + w * kRun}, {first + (w + 1) * kRun}}, at);
+    });
+  }
+  for (auto& writer : writers) writer.join();
+  for (const Status& result : results) REQUIRE(result);
+  if (File::open(temp, O_WRONLY | O_DIRECT)) {
+    const auto pages = cached_pages(temp, info.data_offset + kLength);
+    const auto middle = static_cast<std::size_t>((info.data_offset + first + kRun / 2) / 4096);
+    if (!pages.empty()) CHECK((pages[middle] & 1) == 0);
+  }
+  std::vector<std::uint8_t> got(4 * kRun + 10);  // and what is before it is still empty
+  REQUIRE(read_block(temp, info, {{first - 10}, {kLength}}, got.data()));
+  CHECK(std::all_of(got.begin(), got.begin() + 10, [](std::uint8_t byte) { return byte == 0; }));
+  CHECK(std::equal(got.begin() + 10, got.end(), all.begin()));
+  REQUIRE(commit(path, "t", ir::DType::kUInt8, {kLength}));
 }
 
 TEST_CASE("every shape of block is written where it belongs") {

@@ -233,15 +233,15 @@ Result<NpyInfo> parse_npy_header(std::string_view head, std::string_view file) {
 }
 
 Result<std::string> npy_header(ir::DType dtype, const ir::Shape& shape) {
-  TW_TRY(npy_data_bytes(dtype, shape, "npy header"));
+  TW_ASSIGN(const std::int64_t bytes, npy_data_bytes(dtype, shape, "npy header"));
   std::string text = "{'descr': '";
   const std::string_view code = ir::npy_code(dtype);
   if (code.empty())
     return error(Errc::kUnsupported, ".npy files have no dtype " + std::string(ir::name_of(dtype)));
   text += code;
   text += "', 'fortran_order': False, 'shape': " + ir::to_string(shape) + ", }";
-  const std::size_t unpadded = 10 + text.size() + 1;
-  text.append((64 - unpadded % 64) % 64, ' ');
+  const std::size_t unpadded = 10 + text.size() + 1, multiple = bytes < kLargeNpyBytes ? 64 : 4096;
+  text.append((multiple - unpadded % multiple) % multiple, ' ');
   text += '\n';
   std::string header(kMagic);
   header += {'\x01', '\x00', static_cast<char>(text.size() & 0xff), static_cast<char>(text.size() >> 8)};

@@ -55,6 +55,22 @@ TEST_CASE("headers that we write are NumPy's, byte for byte") {
   }
 }
 
+TEST_CASE("the data of large files begins on a page, behind a longer header of the same words") {
+  constexpr std::int64_t kElements = kLargeNpyBytes / 8;
+  const auto below = npy_header(ir::DType::kFloat64, {kElements - 1}),
+             at = npy_header(ir::DType::kFloat64, {kElements});
+  REQUIRE(below);
+  REQUIRE(at);
+  CHECK(below->size() == 128);
+  CHECK(at->size() == 4096);
+  CHECK(at->back() == '\n');
+  CHECK(at->find_last_not_of(" \n") < 128);
+  const auto info = npy_info(ir::DType::kFloat64, {kElements});
+  REQUIRE(info);
+  CHECK(info->data_offset == 4096);
+  CHECK(info->shape == ir::Shape{kElements});
+}
+
 TEST_CASE("variants of the header that NumPy writes or wrote are read") {
   for (const int major : {1, 2, 3}) {
     const auto info = parse_npy_header(npy_with(dict("'<i4'", "True", "(3, 5)"), major), "f");

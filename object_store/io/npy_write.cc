@@ -2,6 +2,7 @@
 #include <tilewise/io/npy.h>
 
 #include "file_box.h"
+#include "run_writer.h"
 #include "temp_path.h"
 
 #include <fcntl.h>
@@ -28,19 +29,6 @@ Result<Head> head_of(const File& file, const std::string& header) {
   return Head::kUnfinished;
 }
 
-// The disk begins with each piece while the next is copied: else all of it would wait in the page cache for commit()'s
-// fsync, and the disk would idle while blocks are made.
-Status write_run(const File& file, const std::byte* data, std::int64_t bytes, std::int64_t offset) {
-  constexpr std::int64_t kPiece = 4 << 20;
-  for (std::int64_t done = 0; done < bytes; done += kPiece) {
-    const std::int64_t part = std::min(kPiece, bytes - done);
-    TW_TRY(file.write(data + done, static_cast<std::size_t>(part), offset + done));
-    if (part == kPiece)
-      (void)sync_file_range(file.fd(), offset + done, part, SYNC_FILE_RANGE_WRITE);  // a wish
-  }
-  return {};
-}
-
 }  // namespace
 
 // Every caller does all of it: there is no winner whose death half-way would leave the others with a file that nobody
@@ -51,12 +39,15 @@ Result<std::string> create_temp(const std::string& final_path, std::string_view 
   TW_ASSIGN(const std::string header, npy_header(dtype, shape));
   TW_ASSIGN(const NpyInfo info, npy_info(dtype, shape));
   TW_ASSIGN(const File file, File::open(path, O_RDWR | O_CREAT | O_NOFOLLOW));
+  // No more than the header is read: what comes behind is written past the page cache.
+  (void)posix_fadvise(file.fd(), 0, 0, POSIX_FADV_RANDOM);
   TW_ASSIGN(const std::int64_t size, file.size());
   TW_ASSIGN(const Head head, head_of(file, header));
   if (head == Head::kOther || size > info.data_offset + info.data_bytes) {
     return error(Errc::kAlreadyExists, path + ": the token is taken by another array");
   }
-  TW_TRY(file.reserve(info.data_offset + info.data_bytes));
+  // A file grows as space is reserved, so a whole one has it. (Reserving waits for all writes under way, and they for it: 10 ms a block.)
+  if (size < info.data_offset + info.data_bytes) TW_TRY(file.reserve(info.data_offset + info.data_bytes));
   if (head == Head::kUnfinished) TW_TRY(file.write(header.data(), header.size(), 0));
   return path;
 }
@@ -65,7 +56,7 @@ Result<std::string> create_temp(const std::string& final_path, std::string_view 
 Status write_block(const std::string& temp_path, const NpyInfo& info, const ir::Box& box, const void* data) {
   if (info.fortran_order) return error(Errc::kUnsupported, temp_path + ": files are written in C order");
   TW_ASSIGN(const FileBox where, file_box(temp_path, info, box));
-  TW_ASSIGN(const File file, File::open(temp_path, O_WRONLY | O_NOFOLLOW));
+  TW_ASSIGN(RunWriter file, RunWriter::open(temp_path, info.data_bytes >= kLargeNpyBytes));
   if (where.empty) return {};
   // The block is contiguous and so is each run in it: only the place in the file jumps. A fastest dimension that is
   // strided in the file has runs of one element.
@@ -75,7 +66,7 @@ Status write_block(const std::string& temp_path, const NpyInfo& info, const ir::
   ir::Index index(outer, 0);
   std::int64_t offset = where.first;
   for (std::int64_t done = 0; done < total; done += run) {
-    TW_TRY(write_run(file, static_cast<const std::byte*>(data) + done, run, offset));
+    TW_TRY(file.write(static_cast<const std::byte*>(data) + done, run, offset));
     for (std::size_t d = outer; d-- > 0;) {
       offset += where.dims[d].file_stride;
       if (++index[d] < where.dims[d].extent) break;

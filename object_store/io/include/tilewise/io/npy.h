@@ -36,10 +36,14 @@ struct NpyInfo {
 
 // ---- headers as bytes ----
 
-// The longest header text that is looked at. Ours take 128 bytes.
+// The longest header text that is looked at. Ours take 128 bytes or 4,096.
 constexpr std::size_t kMaxNpyHeaderBytes = 65'536;
+// Files with so much data are written past the page cache, straight from where blocks lie; smaller ones stay in it, where
+// who reads them next finds them.
+constexpr std::int64_t kLargeNpyBytes = 256 << 20;
 
-// A format 1.0 header for a C-order array, padded so that the data starts on a multiple of 64.
+// A format 1.0 header for a C-order array, as NumPy writes it, padded so that the data starts on a multiple of 64; of
+// kLargeNpyBytes and more on one of 4,096, as direct I/O wants it.
 Result<std::string> npy_header(ir::DType dtype, const ir::Shape& shape);
 // What npy_header() describes.
 Result<NpyInfo> npy_info(ir::DType dtype, const ir::Shape& shape);
