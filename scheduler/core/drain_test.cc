@@ -90,15 +90,23 @@ TEST_CASE("a worker leaves when what is needed of it is elsewhere, and nothing i
   REQUIRE(recover.plans.size() == 1);
   REQUIRE(recover.plans[0].ops.size() == 1);
   CHECK(recover.plans[0].ops[0].done);  // said where they are, not made again
-  // Clients hear of it when its link is closed, and that nothing is missing.
   CHECK(w.log<msg::Drain>(10).empty());
   w.workers.erase(w.workers.begin());
   w.receive(1, msg::Progress{});
   CHECK(w.quiet());
-  w.drop(1);
-  CHECK(w.log<msg::PeerLost>(10).empty());
-  REQUIRE(w.log<msg::Drain>(10).size() == 1);
-  CHECK(w.log<msg::Drain>(10)[0].peer == w.w1.you);
+  SUBCASE("clients hear of it when it says that it goes, and that nothing is missing") {
+    w.receive(1, msg::Leave{});
+    w.drop(1);
+    CHECK(w.log<msg::PeerLost>(10).empty());
+    REQUIRE(w.log<msg::Drain>(10).size() == 1);
+    CHECK(w.log<msg::Drain>(10)[0].peer == w.w1.you);
+  }
+  SUBCASE("where it dies before that, clients lose what it was sending them") {
+    w.drop(1);
+    CHECK(w.log<msg::Drain>(10).empty());
+    REQUIRE(w.log<msg::PeerLost>(10).size() == 1);
+    CHECK(w.log<msg::PeerLost>(10)[0].peer == w.w1.you);
+  }
   REQUIRE(w.submit(10, 2, {map(2, kGrid, {1})}, {2}).outcome.ok());
   CHECK(w.log<msg::Plan>(2).back().ops[0].placement.owned_count(w.w2.devices[0]) == 4);
 }

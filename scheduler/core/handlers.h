@@ -13,7 +13,7 @@ void on_closed(State& s, Conn conn);
 void on_broken(State& s, Conn conn);
 void on_returned(State& s, Conn conn);
 void on_leave(State& s, Conn conn);
-void lose_peer(State& s, WorkerId id);
+void lose_peer(State& s, WorkerId id, bool in_order = false);  // in_order: it has said so itself
 void let_go(State& s, WorkerId id);  // a worker that leaves as asked: only its link stays, until it closes it
 void check_liveness(State& s);
 void on_shutdown(State& s, Conn from);

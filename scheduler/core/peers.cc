@@ -68,10 +68,14 @@ void let_go(State& s, WorkerId id) {
   acknowledge_cancels(s, id, ~std::uint64_t{0});
 }
 
-void lose_peer(State& s, WorkerId id) {
+void lose_peer(State& s, WorkerId id, bool in_order) {
   Peer& peer = s.peer(id);
   if (!peer.alive) {
-    if (peer.left) tell_clients(s, msg::Drain{id, msg::DrainOrder::kLeave, 0, {}});  // they have what it sent
+    if (!peer.left) return;
+    if (in_order)
+      tell_clients(s, msg::Drain{id, msg::DrainOrder::kLeave, 0, {}});  // they have what it sent
+    else
+      tell_clients(s, msg::PeerLost{id, 0, {}});  // it died while they did not: the rest is lost
     return;
   }
   forget_drains(s, id);
@@ -115,7 +119,7 @@ void on_leave(State& s, Conn conn) {
   const WorkerId peer = s.links.at(conn).peer;
   s.peer(peer).last_words = true;  // a supervisor has nothing to add
   close_link(s, conn, error(Errc::kUnavailable, "it has left"));
-  lose_peer(s, peer);
+  lose_peer(s, peer, true);
 }
 
 void check_liveness(State& s) {

@@ -458,7 +458,8 @@ void World::leave(int index) {
   ++outcome_.covered["drained workers"];
   ++gone_;
   at(jitter(), [this, conn = worker.conn] {
-    step_scheduler({scheduler::Closed{conn, {Errc::kUnavailable, "left"}}});
+    step_scheduler(
+        {scheduler::Received{conn, msg::Leave{}}, scheduler::Closed{conn, {Errc::kUnavailable, "left"}}});
   });
 }
 

@@ -104,8 +104,8 @@ Daemon::~Daemon() {
   loop_.set_batch_hook({});
   if (retry_ != 0) loop_.cancel(retry_);
   if (timer_ != 0) loop_.cancel(timer_);
-  if (courier_ &&
-      (options_.lease_ns > 0 || options_.black_box != nullptr)) {  // else nobody waits for a word on us
+  if (courier_ && (options_.lease_ns > 0 || options_.black_box != nullptr ||
+                   (runtime_ != nullptr && runtime_->leaves()))) {  // else nobody waits for a word on us
     if (codec::encode(msg::Leave{}, buffer_))
       (void)courier_->send(codec::frame_type(msg::Leave{}), buffer_.bytes());
     courier_->flush();
