@@ -42,7 +42,8 @@ constexpr std::int64_t kPiece =
 struct MatmulParams {
   Walk stack;
   Place place[3];
-  std::int64_t m = 0, n = 0, k = 0, tiles_m = 0, tiles_n = 0, a_row = 0, a_column = 0, b_row = 0, b_column = 0;
+  std::int64_t m = 0, n = 0, k = 0, tiles_m = 0, tiles_n = 0, a_row = 0, a_column = 0, b_row = 0,
+               b_column = 0;
   std::int32_t accumulate = 0, unused = 0;
 };
 
@@ -199,7 +200,8 @@ Status integer_products(const Environment& env, const KernelCall& call, const ir
   constexpr std::int64_t kTile = 16;
   const TensorView &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
   const auto of_stack = [&](const void* data, const ir::Strides& strides) {
-    return Strided{address(data), ir::Strides(strides.begin(), strides.begin() + static_cast<std::ptrdiff_t>(stack.size()))};
+    return Strided{address(data),
+                   ir::Strides(strides.begin(), strides.begin() + static_cast<std::ptrdiff_t>(stack.size()))};
   };
   const Strided places[3] = {of_stack(out.data, ir::c_order_strides(out.shape)), of_stack(a.data, a.strides),
                              of_stack(b.data, b.strides)};
@@ -242,8 +244,7 @@ Status launch_matmul(const Environment& env, const KernelCall& call, CUstream st
     TW_ASSIGN(const bool done, batched_product(env, call, stack, stream));
     if (done) return {};
   }
-  for (std::int64_t i = 0; i < products; ++i)
-    TW_TRY(FloatProduct(env, one_of(call, stack, i), stream).run());
+  for (std::int64_t i = 0; i < products; ++i) TW_TRY(FloatProduct(env, one_of(call, stack, i), stream).run());
   return {};
 }
 

@@ -16,7 +16,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_matmul(const __grid_co
   __shared__ Value a[kTile][kTile + 1], b[kTile][kTile + 1];
   const int x = threadIdx.x % kTile, y = threadIdx.x / kTile;
   const i64 tile = (i64)blockIdx.x / p.tiles_n, matrix = tile / p.tiles_m;
-  const i64 row = (tile - matrix * p.tiles_m) * kTile + y, column = (blockIdx.x - tile * p.tiles_n) * kTile + x;
+  const i64 row = (tile - matrix * p.tiles_m) * kTile + y,
+            column = (blockIdx.x - tile * p.tiles_n) * kTile + x;
   i64 offset[3] = {};
   tw_offsets<3>(p.stack, p.place, matrix, offset);
   const Value* const from_a = (const Value*)p.place[1].base + offset[1];
