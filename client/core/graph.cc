@@ -133,21 +133,6 @@ void Graph::lay_out(Draft& draft) {
   for (const Key key : draft.fetch) read(key);
 }
 
-namespace {
-
-// Constants that are equal and make other bits: 0.0 and -0.0.
-bool same_constants(const ir::Op& a, const ir::Op& b) {
-  const auto tape = [](const ir::Op& op) -> const ir::Tape* {
-    if (const auto* map = std::get_if<ir::MapAttrs>(&op.attrs)) return &map->tape;
-    if (const auto* reduce = std::get_if<ir::ReduceAttrs>(&op.attrs)) return &reduce->tape;
-    return nullptr;
-  };
-  const ir::Tape* of_a = tape(a);
-  return of_a == nullptr || of_a->digest() == tape(b)->digest();
-}
-
-}  // namespace
-
 bool Graph::same(const Draft& draft, const msg::Program& program) const {
   auto place = draft.operands.begin();
   const auto alike = [&](const ir::Op& a, const ir::Op& b) {
@@ -159,8 +144,7 @@ bool Graph::same(const Draft& draft, const msg::Program& program) const {
       if (a.operands[i].view != b.operands[i].view) return false;
     for (std::size_t i = 0; i < a.outputs.size(); ++i)
       if (a.outputs[i].dtype != b.outputs[i].dtype || a.outputs[i].grid != b.outputs[i].grid) return false;
-    return a.space == b.space && a.attrs == b.attrs && same_constants(a, b) && a.hint == b.hint &&
-           a.label == b.label;
+    return a.space == b.space && a.attrs == b.attrs && a.hint == b.hint && a.label == b.label;
   };
   for (std::size_t i = 0; i < draft.order.size(); ++i)
     if (!alike(draft.order[i]->op, program.ops[i])) return false;

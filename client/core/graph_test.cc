@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <tilewise/ir/infer.h>
 
+#include <limits>
+
 namespace tilewise::client {
 namespace {
 
@@ -150,6 +152,11 @@ TEST_CASE("a program is named when it comes again, and only with the very same c
   CHECK(submit(0.0).program == 2);
   CHECK(submit(-0.0).program == 0);  // equal, but 1 / x is not
   CHECK(submit(0.0).program == 2);
+  const double nan = std::numeric_limits<double>::quiet_NaN();  // not equal to itself, but the same bits
+  submit(nan);
+  CHECK(submit(nan).keep_as == 2);
+  const std::uint64_t kept = request;
+  CHECK(submit(nan).program == kept);
 }
 
 TEST_CASE("an end that comes after the handle went changes nothing") {

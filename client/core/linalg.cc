@@ -129,6 +129,7 @@ Array with_right_side(const Array& a, const Array& b, const char* function,
 }
 
 Array solved(const Array& m, const Array& right, const char* function) {
+  if (m.rank() == 2 && is_cut(m) && right.size() > 0) return blocked_solve(m, right, function);
   return one_each("tilewise.solve", function, {m, right}, {{m.dtype(), rows(m), columns(right)}},
                   flops(m))[0];
 }
@@ -180,6 +181,12 @@ std::vector<Array> determinant(const Array& m, const char* function) {
       return t.constant(ir::Scalar(std::int64_t{1}), DType::kInt64);
     });
     return {one, (abs(one) - 1).astype(real_dtype(m.dtype())), one};
+  }
+  if (m.rank() == 2 && is_cut(m)) {
+    const Factors lu = blocked_lu_factors(m, function);
+    const Array exchanged = prod(lu.signs), size = abs(lu.pivots);
+    const Array units = where(size == 0, 0, lu.pivots / where(size == 0, 1, size)).astype(m.dtype());
+    return {exchanged * prod(units), sum(log(size)), exchanged * prod(lu.pivots)};
   }
   for (const Array& x :
        one_each("tilewise.det", function, {m},
@@ -288,8 +295,11 @@ Array diagonal(const Array& a, std::int64_t offset) {
   // The square that holds it; off the diagonal zeros, which add nothing.
   const Array part = a.slice(-2, first, first + n)
                          .slice(-1, std::max<std::int64_t>(0, offset), std::max<std::int64_t>(0, offset) + n);
-  const Array on = generated(part, {n, n}, DType::kBool,
-                             [](TapeBuilder& t) { return t.binary(ir::TapeOp::kEq, t.iota(0), t.iota(1)); });
+  const ir::Grid cuts = part.grid();
+  const Array on = generated(
+      part, {n, n}, DType::kBool,
+      [](TapeBuilder& t) { return t.binary(ir::TapeOp::kEq, t.iota(0), t.iota(1)); },
+      ir::Grid({cuts.dim(part.rank() - 2), cuts.dim(part.rank() - 1)}));
   if (a.dtype() == DType::kBool) return any(part & on, -1);
   return sum(where(on, part, 0), -1).astype(a.dtype());
 }

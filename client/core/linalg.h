@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "builtin_call.h"
 
@@ -19,9 +20,10 @@ double flops(const Array& a);
 // `a` with two dimensions or more, in a dtype that LAPACK has.
 Array matrix(const Array& a, const char* function);
 Array adjoint(const Array& a);  // conjugate transpose
-// A map without operands in the session of `like`, cast to the dtype.
+// A map without operands in the session of `like`, cast to the dtype; in default blocks unless told.
 Array generated(const Array& like, const Shape& shape, DType dtype,
-                const std::function<ir::TapeValue(ir::TapeBuilder&)>& build);
+                const std::function<ir::TapeValue(ir::TapeBuilder&)>& build,
+                const std::optional<Grid>& grid = {});
 
 // The kernel once a matrix of the stack, which all operands share; each of these is put together in one block.
 struct Out {
@@ -35,6 +37,14 @@ std::vector<Array> one_each(const char* kernel, const char* function, const std:
 bool cuts_matrix(const Array& a);
 Array blocked_cholesky(const Array& a);
 Array blocked_triangular(const Array& a, const Array& b, bool lower);
+// Is it cut at all?
+bool is_cut(const Array& a);
+Array blocked_solve(const Array& a, const Array& b, const char* function);
+// The diagonal of U (n) and signs whose product is that of the row exchanges; of singular matrices too.
+struct Factors {
+  Array pivots, signs;
+};
+Factors blocked_lu_factors(const Array& a, const char* function);
 // At least twice as many rows as columns, and several blocks of rows.
 bool is_tall(const Array& a);
 QrResult tall_qr(const Array& a);

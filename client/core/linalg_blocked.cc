@@ -10,9 +10,11 @@ using ir::DimGrid;
 using ir::DimMap;
 using ir::OperandMap;
 
-constexpr std::int64_t kTile = 1024;           // rows of a tile at most
-constexpr std::int64_t kStackBytes = 8 << 20;  // of matrices of a stack that one task computes
-constexpr std::int64_t kFanIn = 8;             // triangles that one node of TSQR's tree factors
+constexpr std::int64_t kTile = 1024;            // rows of a tile at most
+constexpr std::int64_t kStackBytes = 8 << 20;   // of matrices of a stack that one task computes
+constexpr std::int64_t kFanIn = 8;              // triangles that one node of TSQR's tree factors
+constexpr std::int64_t kSlabBytes = 128 << 20;  // of all rows of some columns, in LU
+constexpr std::int64_t kNarrow = 32;            // columns that a slab has at least
 
 DimMap span(int dim) { return {DimMap::Kind::kSpan, static_cast<std::int8_t>(dim)}; }
 constexpr DimMap kAll{DimMap::Kind::kWhole};
@@ -101,9 +103,10 @@ Array adjoint(const Array& a) {
 }
 
 Array generated(const Array& like, const Shape& shape, DType dtype,
-                const std::function<ir::TapeValue(ir::TapeBuilder&)>& build) {
+                const std::function<ir::TapeValue(ir::TapeBuilder&)>& build,
+                const std::optional<Grid>& grid) {
   return Access::record(
-      like, ir::infer_generate(shape, {}, [&](ir::TapeBuilder& t, std::span<const ir::TapeValue>) {
+      like, ir::infer_generate(shape, grid, [&](ir::TapeBuilder& t, std::span<const ir::TapeValue>) {
         return t.cast(build(t), dtype);
       }));
 }
@@ -216,6 +219,104 @@ Array blocked_triangular(const Array& a, const Array& b, bool lower) {
   }
   if (!lower) std::reverse(solved.begin(), solved.end());
   return joined(std::move(solved), 0);
+}
+
+namespace {
+
+// All rows of so many columns in a block.
+Array slabs(const Array& a, std::int64_t width) {
+  const std::int64_t bytes = rows(a) * static_cast<std::int64_t>(ir::size_of(a.dtype()));
+  return tiled(a, rows(a), std::clamp(width, std::int64_t{1}, std::max(kNarrow, kSlabBytes / bytes)));
+}
+
+// What is left after one step of the elimination of some columns.
+struct Eliminated {
+  Array top, rest;  // rest: none where no row is left
+};
+Eliminated eliminated(const Array& factors, const Array& order, const Array& c, const char* function) {
+  const std::int64_t m = rows(c), k = columns(factors);
+  const DimGrid cuts = c.grid().dim(1);
+  std::vector<ir::OutputSpec> outs{{0, c.dtype(), Grid({DimGrid::whole(k), cuts})}};
+  if (m > k) outs.push_back({0, c.dtype(), Grid({DimGrid::whole(m - k), cuts})});
+  const Grid space = c.grid();
+  auto both = call("tilewise.lu_update", ir::linalg::params(function), {factors, order, c},
+                   {{kAll, kAll}, {kAll, kAll}, {kAll, span(1)}}, space, std::move(outs),
+                   2.0 * static_cast<double>(m) * static_cast<double>(k * cuts.max_size()));
+  return {both[0], both.size() > 1 ? both[1] : Array()};
+}
+
+// P A = L U: of A's steps what they leave of U, and of right sides Y with L Y = P B.
+struct Elimination {
+  std::vector<Array> diagonals, signs;  // U_kk (with L_kk below it), the signs of exchanges
+  std::vector<Array> uppers;            // U_k,k+1...: a row of blocks, one fewer
+  std::vector<Array> right;             // Y_k
+};
+
+// Right-looking, by slabs: all rows of b columns. Of step k, with S and R what is left of A and B:
+//   the first slab of S is factored with row exchanges, P [L1; L2] U11 = S[:, :b]
+//   [U12; S'] = P S[:, b:], U12 = L1^-1 U12, S' = S' - L2 U12; and so Y and R' from R
+// No row ever crosses from task to task: exchanges are within a slab, so that they are LAPACK's, of the whole column. What moves
+// is the factored slab, to whoever has others. (J. Dongarra, P. Luszczek, A. Petitet, "The LINPACK benchmark: past, present and
+// future", 2003, with a grid of one row.)
+Elimination eliminate(const Array& a, const Array* b, const char* function, std::uint32_t flags) {
+  const std::int64_t n = rows(a);
+  const DimGrid cuts = a.grid().dim(1).count() > 1 ? a.grid().dim(1) : a.grid().dim(0);
+  Array rest = slabs(a, std::min(kTile, cuts.max_size())), right;
+  const std::int64_t width = rest.grid().dim(1).max_size();
+  if (b != nullptr) right = slabs(*b, std::min(kTile, std::max(width, b->grid().dim(1).max_size())));
+  Elimination out;
+  for (std::int64_t at = 0; at < n; at += width) {
+    const std::int64_t left = n - at, k = std::min(width, left);
+    const auto whole = [](std::int64_t r, std::int64_t c) {
+      return value_or_throw(Grid::uniform(Shape{r, c}, Shape{r, c}));
+    };
+    const auto panel = call(
+        "tilewise.lu_panel", ir::linalg::params(function, flags, at), {part(rest, 0, left, 0, k)},
+        {{kAll, kAll}}, whole(left, k),
+        {{0, a.dtype(), whole(left, k)}, {0, DType::kInt64, whole(left, 1)}, {0, a.dtype(), whole(1, 1)}},
+        static_cast<double>(left) * static_cast<double>(k) * static_cast<double>(k));
+    out.diagonals.push_back(part(panel[0], 0, k, 0, k));
+    out.signs.push_back(panel[2].squeeze(-1));
+    if (b != nullptr) {
+      Eliminated done = eliminated(panel[0], panel[1], right, function);
+      out.right.push_back(done.top);
+      right = done.rest;
+    }
+    if (left == k) break;
+    Eliminated done = eliminated(panel[0], panel[1], part(rest, 0, left, k, left), function);
+    out.uppers.push_back(done.top);
+    rest = done.rest;
+  }
+  return out;
+}
+
+}  // namespace
+
+// U X = Y from below: X_k = U_kk^-1 (Y_k - U_k,k+1... X_k+1...).
+Array blocked_solve(const Array& a, const Array& b, const char* function) {
+  const Elimination lu = eliminate(a, &b, function, 0);
+  std::vector<Array> solved;  // the last first
+  Array below;
+  for (std::size_t k = lu.diagonals.size(); k-- > 0;) {
+    Array mine = lu.right[k];
+    if (!solved.empty()) mine = updated(mine, lu.uppers[k], below, 0, function);
+    solved.push_back(triangular_step(lu.diagonals[k], mine, ir::linalg::kUpper, function, 0));
+    if (k > 0) below = below ? concat(std::vector<Array>{solved.back(), below}, 0) : solved.back();
+  }
+  std::reverse(solved.begin(), solved.end());
+  return joined(std::move(solved), 0);
+}
+
+Factors blocked_lu_factors(const Array& a, const char* function) {
+  Elimination lu = eliminate(a, nullptr, function, ir::linalg::kSingularToo);
+  std::vector<Array> pivots;
+  for (const Array& d : lu.diagonals) pivots.push_back(diagonal(d, 0));
+  return {joined(std::move(pivots), 0), joined(std::move(lu.signs), 0)};
+}
+
+bool is_cut(const Array& a) {
+  const Grid grid = a.grid();
+  return a.size() > 0 && grid.dim(a.rank() - 2).count() * grid.dim(a.rank() - 1).count() > 1;
 }
 
 bool is_tall(const Array& a) {

@@ -13,7 +13,7 @@ namespace {
 using Code = int;
 constexpr Code kSuccess = 0;
 enum Operation : int { kAsIs = 0, kTransposed = 1, kConjugateTransposed = 2 };
-constexpr int kLowerFill = 0, kUpperFill = 1, kRightSide = 1, kAnyDiagonal = 0;
+constexpr int kLowerFill = 0, kUpperFill = 1, kRightSide = 1, kAnyDiagonal = 0, kUnitDiagonal = 1;
 constexpr int kDefaultMath = 0;  // full precision of the type
 
 template <class T>
@@ -68,11 +68,11 @@ template <class T> Status call(const Typed<T>& gemms, void* handle, const Gemm& 
 // Of transposes, from the right: X^T A^T = B^T. What is stored by rows is A^T already, with its triangle on the other side.
 template <class T> Status call(const Typed<T>& functions, void* handle, const Trsm& s) {
   const T one = 1;
-  const Code code =
-      functions.trsm(handle, kRightSide, s.upper == s.transpose_a ? kUpperFill : kLowerFill,
-                     s.transpose_a ? kTransposed : kAsIs, kAnyDiagonal, static_cast<int>(s.k),
-                     static_cast<int>(s.n), &one, static_cast<const T*>(s.a), static_cast<int>(s.lda),
-                     static_cast<T*>(s.b), static_cast<int>(std::max<std::int64_t>(1, s.k)));
+  const Code code = functions.trsm(handle, kRightSide, s.upper == s.transpose_a ? kUpperFill : kLowerFill,
+                                   s.transpose_a ? kTransposed : kAsIs, s.unit ? kUnitDiagonal : kAnyDiagonal,
+                                   static_cast<int>(s.k), static_cast<int>(s.n), &one,
+                                   static_cast<const T*>(s.a), static_cast<int>(s.lda), static_cast<T*>(s.b),
+                                   static_cast<int>(std::max<std::int64_t>(1, s.k)));
   if (code != kSuccess) return blas_error(code, "cublas<t>trsm");
   return {};
 }

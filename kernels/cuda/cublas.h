@@ -32,6 +32,7 @@ struct Trsm {
   const void* a = nullptr;
   std::int64_t lda = 0;
   bool transpose_a = false, upper = false;  // upper: A, however it is stored
+  bool unit = false;                        // ones on the diagonal, which is not read
   void* b = nullptr;
 };
 

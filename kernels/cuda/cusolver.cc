@@ -148,7 +148,7 @@ Result<std::int64_t> Cusolver::work_bytes(Routine routine, ir::DType dtype, std:
       case Routine::kPotrf:
         return done(f.potrf_size(handle, kUpperFill, columns, none, leading(n), &size), "potrf_bufferSize");
       case Routine::kGetrf:
-        return done(f.getrf_size(handle, columns, columns, none, leading(n), &size), "getrf_bufferSize");
+        return done(f.getrf_size(handle, rows, columns, none, leading(m), &size), "getrf_bufferSize");
       case Routine::kGeqrf:
         return done(f.geqrf_size(handle, rows, columns, none, leading(m), &size), "geqrf_bufferSize");
       case Routine::kOrgqr:
@@ -178,10 +178,10 @@ Status Cusolver::potrf(const Call& call, std::int64_t n, void* a) {
   });
 }
 
-Status Cusolver::getrf(const Call& call, std::int64_t n, void* a, void* pivots) {
+Status Cusolver::getrf(const Call& call, std::int64_t m, std::int64_t n, void* a, void* pivots) {
   TW_ASSIGN(void* const handle, handle_for(call.stream));
   return functions_->of(call.dtype, [&]<class T>(const Typed<T>& f) {
-    return done(f.getrf(handle, whole(n), whole(n), as<T>(a), leading(n), as<T>(call.work), as<int>(pivots),
+    return done(f.getrf(handle, whole(m), whole(n), as<T>(a), leading(m), as<T>(call.work), as<int>(pivots),
                         info_of(call)),
                 "getrf");
   });

@@ -21,7 +21,7 @@ class Cusolver {
   Status prepare(CUstream stream);  // makes its handle; else the first call does
 
   enum class Routine : std::uint8_t { kPotrf, kGetrf, kGeqrf, kOrgqr, kSyevd, kGesvd };
-  // Bytes of workspace, asked of the library once for each: m x n, k reflectors (orgqr); n x n (potrf, getrf, syevd).
+  // Bytes of workspace, asked of the library once for each: m x n, k reflectors (orgqr); n x n (potrf, syevd).
   // `vectors`: of syevd. kLimitExceeded for an extent past 2^31 - 1. Any thread.
   Result<std::int64_t> work_bytes(Routine routine, ir::DType dtype, std::int64_t m, std::int64_t n,
                                   std::int64_t k = 0, bool vectors = false);
@@ -37,9 +37,9 @@ class Cusolver {
   };
   // The upper triangle of A (n x n) becomes U with U^H U = A.
   Status potrf(const Call& call, std::int64_t n, void* a);
-  // A (n x n) becomes its factors; `pivots`: n int32, from one. Without workspace.
-  Status getrf(const Call& call, std::int64_t n, void* a, void* pivots);
-  // B (n x k) becomes X with A^T X = B, by getrf's factors.
+  // A (m x n) becomes its factors; `pivots`: min(m, n) int32, from one.
+  Status getrf(const Call& call, std::int64_t m, std::int64_t n, void* a, void* pivots);
+  // B (n x k) becomes X with A^T X = B, by getrf's factors. Without workspace.
   Status getrs_transposed(const Call& call, std::int64_t n, std::int64_t k, const void* a, const void* pivots,
                           void* b);
   // A (m x n) becomes R and min(m, n) reflectors, their factors in `tau`; then columns of Q.

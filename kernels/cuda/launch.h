@@ -104,7 +104,7 @@ std::int64_t sort_scratch_bytes(const ir::Op& op);
 
 Status launch_gamma(const Environment& env, const KernelCall& call, CUstream stream);
 
-// ---- linalg.cc: tilewise.cholesky, solve, det, qr, eigh, svd, trsm, update
+// ---- linalg.cc: tilewise.cholesky, solve, det, qr, eigh, svd, trsm, update, lu_panel, lu_update
 
 bool is_linalg(const ir::Op& op);
 Status linalg_supports(const Environment& env,

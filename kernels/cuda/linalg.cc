@@ -17,7 +17,19 @@ namespace {
 using ir::DType;
 using Routine = Cusolver::Routine;
 
-enum class Kernel : std::uint8_t { kNone, kCholesky, kSolve, kDet, kQr, kEigh, kSvd, kTrsm, kUpdate };
+enum class Kernel : std::uint8_t {
+  kNone,
+  kCholesky,
+  kSolve,
+  kDet,
+  kQr,
+  kEigh,
+  kSvd,
+  kTrsm,
+  kUpdate,
+  kLuPanel,
+  kLuUpdate
+};
 
 Kernel kernel_of(const ir::Op& op) {
   struct Named {
@@ -28,12 +40,15 @@ Kernel kernel_of(const ir::Op& op) {
       {"tilewise.cholesky", Kernel::kCholesky}, {"tilewise.solve", Kernel::kSolve},
       {"tilewise.det", Kernel::kDet},           {"tilewise.qr", Kernel::kQr},
       {"tilewise.eigh", Kernel::kEigh},         {"tilewise.svd", Kernel::kSvd},
-      {"tilewise.trsm", Kernel::kTrsm},         {"tilewise.update", Kernel::kUpdate}};
+      {"tilewise.trsm", Kernel::kTrsm},         {"tilewise.update", Kernel::kUpdate},
+      {"tilewise.lu_panel", Kernel::kLuPanel},  {"tilewise.lu_update", Kernel::kLuUpdate}};
   for (const Named& named : kNames)
     if (named.name == op.get<ir::CallAttrs>().kernel) return named.kernel;
   return Kernel::kNone;
 }
-bool by_blas(Kernel kernel) { return kernel == Kernel::kTrsm || kernel == Kernel::kUpdate; }
+bool by_blas(Kernel kernel) {
+  return kernel == Kernel::kTrsm || kernel == Kernel::kUpdate || kernel == Kernel::kLuUpdate;
+}
 
 // ---- scratch -----------------------------------------------------------------------------------------------------------
 
@@ -84,6 +99,12 @@ std::optional<Extents> extents_of(Kernel kernel, const ir::Op& op, std::span<con
           ir::is_complex(op.outputs[0].dtype) || may_need_copy(op.operands[op.operands.size() - 2].view);
       e.copy_b = may_need_copy(op.operands.back().view);
       break;
+    case Kernel::kLuPanel: e.m = rows(out[0]), e.n = columns(out[0]); break;
+    case Kernel::kLuUpdate:
+      e.k = rows(out[0]), e.n = columns(out[0]);
+      e.m = e.k + (out.size() > 1 ? rows(out[1]) : 0);
+      e.copy_a = may_need_copy(op.operands[0].view);
+      break;
   }
   return e;
 }
@@ -119,6 +140,14 @@ Result<Layout> lay_out(Kernel kernel, const Extents& e, DType dtype, const Envir
       l.b = l.take(e.n * e.k, size);
       l.pivots = l.take(e.n, 4);
       TW_TRY(ask(Routine::kGetrf, e.n, e.n));
+      break;
+    case Kernel::kLuPanel:
+      l.a = l.take(e.m * e.n, size);
+      l.pivots = l.take(k, 4);
+      TW_TRY(ask(Routine::kGetrf, e.m, e.n));
+      break;
+    case Kernel::kLuUpdate:
+      if (e.copy_a) l.a = l.take(e.m * e.k, size);
       break;
     case Kernel::kQr:
       l.a = l.take(e.m * std::max(e.n, std::min(e.q, e.m)), size);
@@ -176,7 +205,22 @@ struct DiagonalParams {
 struct DetParams {
   std::int64_t factors = 0, pivots = 0, n = 0, sign = 0, log = 0, det = 0;
 };
-enum LinalgEntry : std::size_t { kInfoEntry, kFiniteEntry, kDiagonalEntry, kDetEntry };
+struct OrderParams {
+  std::int64_t pivots = 0, count = 0, rows = 0, order = 0, sign = 0;
+};
+struct ExchangeParams {
+  std::int64_t from = 0, row = 0, column = 0, order = 0, order_stride = 0;
+  std::int64_t rows = 0, columns = 0, first = 0, top = 0, rest = 0;
+  LinalgFault fault;
+};
+enum LinalgEntry : std::size_t {
+  kInfoEntry,
+  kFiniteEntry,
+  kDiagonalEntry,
+  kDetEntry,
+  kOrderEntry,
+  kExchangeEntry
+};
 
 constexpr const char* kOrdered = ": the leading minor of order %lld";
 
@@ -249,6 +293,8 @@ class Task {
       case Kernel::kSvd: return svd(e);
       case Kernel::kTrsm: return trsm(e);
       case Kernel::kUpdate: return update(e);
+      case Kernel::kLuPanel: return lu_panel(e);
+      case Kernel::kLuUpdate: return lu_update(e);
       case Kernel::kNone: break;
     }
     return {};
@@ -333,7 +379,7 @@ class Task {
     const TensorView factors = by_rows(l_.a, e.n, e.n), right = by_columns(l_.b, e.n, e.k);
     TW_TRY(copy(in(0), factors));
     TW_TRY(copy(in(1), right));
-    TW_TRY(env_.cusolver->getrf(solver(), e.n, factors.data, at(l_.pivots)));
+    TW_TRY(env_.cusolver->getrf(solver(), e.n, e.n, factors.data, at(l_.pivots)));
     TW_TRY(heed("the matrix is singular", true));
     TW_TRY(env_.cusolver->getrs_transposed(solver(), e.n, e.k, factors.data, at(l_.pivots), right.data));
     return copy(right, out(0));
@@ -343,7 +389,7 @@ class Task {
     const TensorView factors = by_rows(l_.a, e.n, e.n);
     if (e.n > 0) {
       TW_TRY(copy(in(0), factors));
-      TW_TRY(env_.cusolver->getrf(solver(), e.n, factors.data, at(l_.pivots)));
+      TW_TRY(env_.cusolver->getrf(solver(), e.n, e.n, factors.data, at(l_.pivots)));
     }
     DetParams p{address(factors.data), address(at(l_.pivots)), e.n,
                 address(out(0).data),  address(out(1).data),   address(out(2).data)};
@@ -452,6 +498,59 @@ class Task {
                                   .conjugate_a = conjugated,
                                   .accumulate = plus,
                                   .subtract = plus},
+                                 stream_);
+  }
+
+  Status lu_panel(const Extents& e) {
+    const TensorView factors = by_columns(l_.a, e.m, e.n);
+    TW_TRY(copy(in(0), factors));
+    TW_TRY(env_.cusolver->getrf(solver(), e.m, e.n, factors.data, at(l_.pivots)));
+    if (!(params_.flags & ir::linalg::kSingularToo)) TW_TRY(heed("the matrix is singular", true));
+    TW_TRY(copy(factors, out(0)));
+    OrderParams p{address(at(l_.pivots)), e.n, e.m, address(out(1).data), address(out(2).data)};
+    return launch(kOrderEntry, 1, &p);
+  }
+
+  Status lu_update(const Extents& e) {
+    const TensorView lu = in(0), order = in(1), c = in(2), top = out(0);
+    ExchangeParams p{.from = address(c.data),
+                     .row = c.strides[0],
+                     .column = c.strides[1],
+                     .order = address(order.data),
+                     .order_stride = order.strides[0],
+                     .rows = e.m,
+                     .columns = e.n,
+                     .first = e.k,
+                     .top = address(top.data),
+                     .rest = e.m > e.k ? address(out(1).data) : 0,
+                     .fault = wrong("rows that are exchanged with none", false)};
+    TW_TRY(launch(kExchangeEntry, blocks_for(e.m * e.n), &p));
+    TW_ASSIGN(const BlasMatrix factors, operand(lu, e.copy_a, l_.a, false));
+    TW_TRY(env_.cublas->solve({.dtype = dtype_,
+                               .n = e.k,
+                               .k = e.n,
+                               .a = factors.data,
+                               .lda = factors.leading,
+                               .transpose_a = factors.transposed,
+                               .unit = true,
+                               .b = top.data},
+                              stream_));
+    if (e.m == e.k) return {};
+    const std::int64_t below = e.k * (factors.transposed ? 1 : factors.leading);  // L's rows there
+    return env_.cublas->multiply({.dtype = dtype_,
+                                  .m = e.m - e.k,
+                                  .n = e.n,
+                                  .k = e.k,
+                                  .a = static_cast<const std::byte*>(factors.data) +
+                                       below * static_cast<std::int64_t>(ir::size_of(dtype_)),
+                                  .b = top.data,
+                                  .c = out(1).data,
+                                  .lda = factors.leading,
+                                  .ldb = e.n,
+                                  .ldc = e.n,
+                                  .transpose_a = factors.transposed,
+                                  .accumulate = true,
+                                  .subtract = true},
                                  stream_);
   }
 

@@ -34,7 +34,7 @@ std::span<const char* const> entry_names(ProgramKind kind) {
   static constexpr const char* kOrder[] = {"tw_search", "tw_sort_tiles", "tw_merge"};
   static constexpr const char* kGamma[] = {"tw_draw_gamma"};
   static constexpr const char* kLinalg[] = {"tw_linalg_info", "tw_linalg_finite", "tw_linalg_diagonal",
-                                            "tw_linalg_det"};
+                                            "tw_linalg_det",  "tw_linalg_order",  "tw_linalg_exchange"};
   switch (kind) {
     case ProgramKind::kMap: return kMap;
     case ProgramKind::kReduce: return kReduce;

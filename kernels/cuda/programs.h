@@ -26,7 +26,7 @@ std::string index_program(std::size_t element_bytes);
 // tw_search, tw_sort_tiles, tw_merge; `numbered`: elements have numbers that decide between equal ones
 std::string order_program(ir::DType dtype, bool numbered);
 std::string gamma_program(ir::DType dtype);  // tw_draw_gamma
-// tw_linalg_info, tw_linalg_finite, tw_linalg_diagonal, tw_linalg_det
+// tw_linalg_info, tw_linalg_finite, tw_linalg_diagonal, tw_linalg_det, tw_linalg_order, tw_linalg_exchange
 std::string linalg_program(ir::DType dtype);
 
 // The entry points of each, in this order.

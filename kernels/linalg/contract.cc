@@ -17,6 +17,7 @@ constexpr Named kContracts[] = {
     {"tilewise.det", &kDet},           {"tilewise.qr", &kQr},
     {"tilewise.eigh", &kEigh},         {"tilewise.svd", &kSvd},
     {"tilewise.trsm", &kSolve},        {"tilewise.update", &kUpdate},
+    {"tilewise.lu_panel", &kLuPanel},  {"tilewise.lu_update", &kLuUpdate},
 };
 
 bool has_lapack(ir::DType t) {
@@ -26,19 +27,21 @@ bool has_lapack(ir::DType t) {
 bool keeps(const tilewise_call_v1& c, const Contract& contract) {
   if (c.input_count < 1 || c.output_count < 1) return false;
   const tilewise_view_v1& first = c.inputs[0];
-  const auto like_first = [&](const tilewise_view_v1& v, bool real) {
-    const auto dtype = static_cast<ir::DType>(first.dtype);
-    if (v.rank != first.rank || v.rank < 2 ||
-        v.dtype != static_cast<std::int32_t>(real ? ir::real_dtype(dtype) : dtype))
-      return false;
+  const auto dtype = static_cast<ir::DType>(first.dtype);
+  const auto like_first = [&](const tilewise_view_v1& v, ir::DType wanted) {
+    if (v.rank != first.rank || v.rank < 2 || v.dtype != static_cast<std::int32_t>(wanted)) return false;
     bool empty = false;
     for (int d = 0; d < v.rank; ++d) empty |= v.shape[d] == 0;
     return (empty || v.data != nullptr) && std::equal(v.shape, v.shape + v.rank - 2, first.shape);
   };
   for (int i = 0; i < c.input_count; ++i)
-    if (!like_first(c.inputs[i], false)) return false;
+    if (!like_first(c.inputs[i], (contract.index_inputs >> i & 1) != 0 ? ir::DType::kInt64 : dtype))
+      return false;
   for (int i = 0; i < c.output_count; ++i)
-    if (!like_first(c.outputs[i], (contract.real_outputs >> i & 1) != 0)) return false;
+    if (!like_first(c.outputs[i], (contract.real_outputs >> i & 1) != 0    ? ir::real_dtype(dtype)
+                                  : (contract.index_outputs >> i & 1) != 0 ? ir::DType::kInt64
+                                                                           : dtype))
+      return false;
   return contract.fits(c);
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <numeric>
 
 #include "linalg/lapack.h"
 #include "matmul/blas.h"
@@ -44,7 +45,7 @@ template <class T> struct Solve {
     std::vector<int> pivots(static_cast<std::size_t>(a.rows));
     std::vector<T> columns = call.in<T>(1).transposed().packed();
     const BlasTurn turn;
-    if (const int info = getrf(whole(a.rows), lu.data(), pivots.data()); info > 0)
+    if (const int info = getrf(whole(a.rows), whole(a.rows), lu.data(), pivots.data()); info > 0)
       return call.minor("the matrix is singular", info);
     getrs('T', whole(a.rows), whole(x.columns), lu.data(), pivots.data(), columns.data());
     Matrix<T>{columns.data(), x.columns, x.rows, x.rows, 1}.transposed().copy_to(x);
@@ -60,7 +61,7 @@ template <class T> struct Det {
     std::vector<int> pivots(static_cast<std::size_t>(a.rows));
     {
       const BlasTurn turn;
-      getrf(whole(a.rows), lu.data(), pivots.data());  // a zero pivot: the determinant is zero
+      getrf(whole(a.rows), whole(a.rows), lu.data(), pivots.data());  // a zero pivot: the determinant is zero
     }
     T sign(1), det(1);
     Real<T> log = 0;
@@ -164,8 +165,8 @@ template <class T> struct Trsm {
     if (call.params.flags & kConjugate) x.conjugate_all();
     const std::vector<T> triangle = a.packed();
     const BlasTurn turn;
-    trsm(call.params.flags & kUpper ? CblasUpper : CblasLower, whole(x.rows), whole(x.columns),
-         triangle.data(), x.data);
+    trsm(call.params.flags & kUpper ? CblasUpper : CblasLower, CblasNonUnit, whole(x.rows), whole(x.columns),
+         triangle.data(), whole(a.rows), x.data);
     return 0;
   }
 };
@@ -216,6 +217,58 @@ template <class T> struct Update {
   }
 };
 
+template <class T> struct LuPanel {
+  static int run(const Call& call) {
+    const Matrix<T> a = call.in<T>(0), lu = call.out<T>(0);
+    if (too_large(a)) return call.refuse(kTooLarge);
+    std::vector<T> columns = a.transposed().packed();
+    std::vector<int> pivots(static_cast<std::size_t>(a.columns));
+    {
+      const BlasTurn turn;
+      const int info = getrf(whole(a.rows), whole(a.columns), columns.data(), pivots.data());
+      if (info > 0 && !(call.params.flags & kSingularToo)) return call.minor("the matrix is singular", info);
+    }
+    Matrix<T>{columns.data(), a.columns, a.rows, a.rows, 1}.transposed().copy_to(lu);
+    std::int64_t* const rows = call.out<std::int64_t>(1).data;
+    std::iota(rows, rows + a.rows, std::int64_t{0});
+    T sign(1);
+    for (std::int64_t i = 0; i < a.columns; ++i) {
+      const std::int64_t other = pivots[static_cast<std::size_t>(i)] - 1;
+      if (other == i) continue;
+      std::swap(rows[i], rows[other]);
+      sign = -sign;
+    }
+    *call.out<T>(2).data = sign;
+    return 0;
+  }
+};
+
+template <class T> struct LuUpdate {
+  static int run(const Call& call) {
+    const Matrix<T> lu = call.in<T>(0), c = call.in<T>(2), top = call.out<T>(0);
+    const Matrix<std::int64_t> rows = call.in<std::int64_t>(1);
+    if (too_large(lu) || too_large(c)) return call.refuse(kTooLarge);
+    Matrix<T> rest{nullptr, 0, c.columns, c.columns, 1};
+    if (call.c.output_count > 1) rest = call.out<T>(1);
+    for (std::int64_t i = 0; i < c.rows; ++i) {
+      const std::int64_t from = rows.at(i, 0);
+      if (from < 0 || from >= c.rows) return call.refuse("rows that are exchanged with none");
+      const Matrix<T> row{&c.at(from, 0), 1, c.columns, c.row, c.column};
+      row.copy_to({i < top.rows ? &top.at(i, 0) : &rest.at(i - top.rows, 0), 1, c.columns, c.columns, 1});
+    }
+    const bool plain = lu.column == 1 && lu.row >= lu.columns;
+    const std::vector<T> copy = plain ? std::vector<T>() : lu.packed();
+    const T* const factors = plain ? lu.data : copy.data();
+    const int ld = whole(plain ? lu.row : lu.columns), k = whole(top.rows), n = whole(top.columns);
+    const BlasTurn turn;
+    trsm(CblasLower, CblasUnit, k, n, factors, ld, top.data);
+    if (rest.rows > 0)
+      gemm(CblasNoTrans, CblasNoTrans, whole(rest.rows), n, k, T(-1),
+           factors + top.rows * static_cast<std::int64_t>(ld), ld, top.data, n, T(1), rest.data);
+    return 0;
+  }
+};
+
 constexpr tilewise_kernel_v1 kKernels[] = {
     {"tilewise.cholesky", run<Cholesky, kCholesky>, nullptr, 1, 1, nullptr},
     {"tilewise.solve", run<Solve, kSolve>, nullptr, 2, 1, nullptr},
@@ -225,6 +278,8 @@ constexpr tilewise_kernel_v1 kKernels[] = {
     {"tilewise.svd", run<Svd, kSvd>, nullptr, 1, -1, nullptr},
     {"tilewise.trsm", run<Trsm, kSolve>, nullptr, 2, 1, nullptr},
     {"tilewise.update", run<Update, kUpdate>, nullptr, -1, 1, nullptr},
+    {"tilewise.lu_panel", run<LuPanel, kLuPanel>, nullptr, 1, 3, nullptr},
+    {"tilewise.lu_update", run<LuUpdate, kLuUpdate>, nullptr, 3, -1, nullptr},
 };
 
 }  // namespace

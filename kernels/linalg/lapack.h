@@ -18,8 +18,8 @@ namespace tilewise::kernels::linalg {
   inline int potrf(char uplo, int n, T* a) { \
     return LAPACKE_##p##potrf_work(LAPACK_COL_MAJOR, uplo, n, a, n); \
   } \
-  inline int getrf(int n, T* a, int* pivots) { \
-    return LAPACKE_##p##getrf_work(LAPACK_COL_MAJOR, n, n, a, n, pivots); \
+  inline int getrf(int m, int n, T* a, int* pivots) { \
+    return LAPACKE_##p##getrf_work(LAPACK_COL_MAJOR, m, n, a, m, pivots); \
   } \
   inline int getrs(char trans, int n, int k, const T* a, const int* pivots, T* b) { \
     return LAPACKE_##p##getrs_work(LAPACK_COL_MAJOR, trans, n, k, a, n, pivots, b, n); \
@@ -71,19 +71,22 @@ inline void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, st
   cblas_zgemm(CblasRowMajor, ta, tb, m, n, k, &alpha, a, lda, b, ldb, &beta, c, n);
 }
 
-inline void trsm(CBLAS_UPLO uplo, int n, int k, const float* a, float* b) {
-  cblas_strsm(CblasRowMajor, CblasLeft, uplo, CblasNoTrans, CblasNonUnit, n, k, 1, a, n, b, k);
+// X with A X = B in place of B (n x k, row-major without gaps); A row-major, its triangle alone is read.
+inline void trsm(CBLAS_UPLO uplo, CBLAS_DIAG diagonal, int n, int k, const float* a, int lda, float* b) {
+  cblas_strsm(CblasRowMajor, CblasLeft, uplo, CblasNoTrans, diagonal, n, k, 1, a, lda, b, k);
 }
-inline void trsm(CBLAS_UPLO uplo, int n, int k, const double* a, double* b) {
-  cblas_dtrsm(CblasRowMajor, CblasLeft, uplo, CblasNoTrans, CblasNonUnit, n, k, 1, a, n, b, k);
+inline void trsm(CBLAS_UPLO uplo, CBLAS_DIAG diagonal, int n, int k, const double* a, int lda, double* b) {
+  cblas_dtrsm(CblasRowMajor, CblasLeft, uplo, CblasNoTrans, diagonal, n, k, 1, a, lda, b, k);
 }
-inline void trsm(CBLAS_UPLO uplo, int n, int k, const std::complex<float>* a, std::complex<float>* b) {
+inline void trsm(CBLAS_UPLO uplo, CBLAS_DIAG diagonal, int n, int k, const std::complex<float>* a, int lda,
+                 std::complex<float>* b) {
   const std::complex<float> one = 1;
-  cblas_ctrsm(CblasRowMajor, CblasLeft, uplo, CblasNoTrans, CblasNonUnit, n, k, &one, a, n, b, k);
+  cblas_ctrsm(CblasRowMajor, CblasLeft, uplo, CblasNoTrans, diagonal, n, k, &one, a, lda, b, k);
 }
-inline void trsm(CBLAS_UPLO uplo, int n, int k, const std::complex<double>* a, std::complex<double>* b) {
+inline void trsm(CBLAS_UPLO uplo, CBLAS_DIAG diagonal, int n, int k, const std::complex<double>* a, int lda,
+                 std::complex<double>* b) {
   const std::complex<double> one = 1;
-  cblas_ztrsm(CblasRowMajor, CblasLeft, uplo, CblasNoTrans, CblasNonUnit, n, k, &one, a, n, b, k);
+  cblas_ztrsm(CblasRowMajor, CblasLeft, uplo, CblasNoTrans, diagonal, n, k, &one, a, lda, b, k);
 }
 
 }  // namespace tilewise::kernels::linalg

@@ -11,6 +11,10 @@
 //   tilewise.svd         A (m, n) -> S (k, 1; real, falling) (, U (m, c), Vh (d, n); c, d = min(m, n), or m and n)
 //   tilewise.trsm        A (n, n) triangular, B (n, k) -> X with A X = B, or conj(B)
 //   tilewise.update      C (m, n), A (m, k), B (k, n) -> C - A B; without C: A B. A may be conjugated
+//   tilewise.lu_panel    A (m, n), m >= n -> its LU factors (m, n), rows exchanged; which row of A came where (m, 1; int64);
+//                        the sign of that permutation (1, 1)
+//   tilewise.lu_update   the first two (m, k; m, 1), C (m, n) -> L^-1 of C's first k rows as exchanged (k, n) (, what is left
+//                        of the others: (m - k, n))
 //
 // Like all built-in kernels these return an Errc. Values without such a result (a singular or not positive definite matrix,
 // NaN where nothing would converge) are kSingular, with a message that names the caller's function and the leading minor.
@@ -24,6 +28,7 @@ namespace tilewise::kernels::linalg {
 
 using ir::linalg::kConjugate;
 using ir::linalg::kLower;
+using ir::linalg::kSingularToo;
 using ir::linalg::kUpper;
 using ir::linalg::Params;
 

@@ -90,8 +90,9 @@ struct Call {
 
 // What a kernel's matrices have to be like: built-in kernels are called by name, so also by whoever gets it wrong.
 struct Contract {
-  bool (*fits)(const tilewise_call_v1& c);  // the extents of its matrices
-  unsigned real_outputs = 0;                // bit i: output i holds real numbers
+  bool (*fits)(const tilewise_call_v1& c);       // the extents of its matrices
+  unsigned real_outputs = 0;                     // bit i: output i holds real numbers
+  unsigned index_inputs = 0, index_outputs = 0;  // int64
 };
 inline std::int64_t rows(const tilewise_view_v1& v) { return v.shape[v.rank - 2]; }
 inline std::int64_t columns(const tilewise_view_v1& v) { return v.shape[v.rank - 1]; }
@@ -141,6 +142,21 @@ inline constexpr Contract kUpdate{[](const tilewise_call_v1& c) {
   return is(a, rows(out), rows(b)) && is(b, columns(a), columns(out)) &&
          (c.input_count == 2 || is(c.inputs[0], rows(out), columns(out)));
 }};
+
+inline constexpr Contract kLuPanel{[](const tilewise_call_v1& c) {
+                                     const std::int64_t m = rows(c.inputs[0]), n = columns(c.inputs[0]);
+                                     return m >= n && c.output_count == 3 && is(c.outputs[0], m, n) &&
+                                            is(c.outputs[1], m, 1) && is(c.outputs[2], 1, 1);
+                                   },
+                                   0, 0, 0b010};
+inline constexpr Contract kLuUpdate{
+    [](const tilewise_call_v1& c) {
+      if (c.input_count != 3) return false;
+      const std::int64_t m = rows(c.inputs[0]), k = columns(c.inputs[0]), n = columns(c.inputs[2]);
+      return m >= k && is(c.inputs[1], m, 1) && is(c.inputs[2], m, n) && is(c.outputs[0], k, n) &&
+             (c.output_count < 2 ? m == k : is(c.outputs[1], m - k, n));
+    },
+    0, 0b010};
 
 // The call's parameters, if it has matrices of one rank, one of the four dtypes and one stack, all there, with such extents.
 // kInvalidArgument, kShapeMismatch; the text begins with the caller's function.

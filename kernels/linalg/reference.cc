@@ -156,6 +156,53 @@ template <class T> struct Update {
   }
 };
 
+template <class T> struct LuPanel {
+  static int run(const Call& call) {
+    Table a(call.in<T>(0));
+    std::int64_t* const rows = call.out<std::int64_t>(1).data;
+    for (std::int64_t i = 0; i < a.rows; ++i) rows[i] = i;
+    T sign(1);
+    for (std::int64_t k = 0; k < a.columns; ++k) {
+      std::int64_t best = k;
+      for (std::int64_t i = k + 1; i < a.rows; ++i)
+        if (std::abs(a.at(i, k)) > std::abs(a.at(best, k))) best = i;
+      if (a.at(best, k) == Wide(0)) {
+        if (!(call.params.flags & kSingularToo)) return call.minor("the matrix is singular", k + 1);
+        continue;
+      }
+      if (best != k) {
+        for (std::int64_t j = 0; j < a.columns; ++j) std::swap(a.at(k, j), a.at(best, j));
+        std::swap(rows[k], rows[best]);
+        sign = -sign;
+      }
+      for (std::int64_t i = k + 1; i < a.rows; ++i) {
+        a.at(i, k) /= a.at(k, k);
+        for (std::int64_t j = k + 1; j < a.columns; ++j) a.at(i, j) -= a.at(i, k) * a.at(k, j);
+      }
+    }
+    a.write(call.out<T>(0));
+    *call.out<T>(2).data = sign;
+    return 0;
+  }
+};
+
+template <class T> struct LuUpdate {
+  static int run(const Call& call) {
+    Table lu(call.in<T>(0)), c(call.in<T>(2)), out(c.rows, c.columns);
+    const Matrix<std::int64_t> rows = call.in<std::int64_t>(1);
+    for (std::int64_t i = 0; i < c.rows; ++i) {
+      const std::int64_t from = rows.at(i, 0);
+      if (from < 0 || from >= c.rows) return call.refuse("rows that are exchanged with none");
+      for (std::int64_t j = 0; j < c.columns; ++j) {
+        Wide& x = out.at(i, j) = c.at(from, j);
+        for (std::int64_t k = 0; k < std::min(i, lu.columns); ++k) x -= lu.at(i, k) * out.at(k, j);
+        (i < lu.columns ? call.out<T>(0).at(i, j) : call.out<T>(1).at(i - lu.columns, j)) = narrowed<T>(x);
+      }
+    }
+    return 0;
+  }
+};
+
 struct Named {
   const char* name;
   tilewise_kernel_fn run;
@@ -166,6 +213,8 @@ constexpr Named kReferences[] = {
     {"tilewise.det", run<Det, kDet>},
     {"tilewise.trsm", run<Trsm, kSolve>},
     {"tilewise.update", run<Update, kUpdate>},
+    {"tilewise.lu_panel", run<LuPanel, kLuPanel>},
+    {"tilewise.lu_update", run<LuUpdate, kLuUpdate>},
 };
 
 }  // namespace

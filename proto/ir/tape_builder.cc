@@ -8,11 +8,6 @@
 namespace tilewise::ir {
 namespace {
 
-bool same(const TapeInstr& a, const TapeInstr& b) {  // NaN constants too; -0 is not 0
-  return a.op == b.op && a.dtype == b.dtype && a.a == b.a && a.b == b.b && a.c == b.c && a.imm_i == b.imm_i &&
-         std::bit_cast<std::uint64_t>(a.imm_f) == std::bit_cast<std::uint64_t>(b.imm_f);
-}
-
 // A float as its dtype holds it: casts to the 16-bit dtypes go through float32.
 double fitted(DType t, double v) {
   switch (t) {
@@ -100,8 +95,7 @@ TapeValue TapeBuilder::refuse(TapeOp op, DType a, const char* why) {
 }
 
 TapeValue TapeBuilder::push(TapeInstr instr) {
-  const auto at =
-      std::find_if(code_.begin(), code_.end(), [&](const TapeInstr& i) { return same(i, instr); });
+  const auto at = std::find(code_.begin(), code_.end(), instr);
   if (at != code_.end()) return {static_cast<std::uint16_t>(at - code_.begin())};
   // Dead code may go once finished, so some slack before giving up; indices must fit 16 bits.
   if (code_.size() >= 16 * static_cast<std::size_t>(limits::kMaxTapeInstructions)) {

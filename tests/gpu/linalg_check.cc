@@ -194,6 +194,31 @@ void updates(LinalgPair& pair, DType t, const ir::Shape& stack, std::int64_t n) 
   pair.agree(above, 0, "an update above the diagonal");
 }
 
+// The factors of some columns with their exchanges, then what they leave of others.
+void eliminations(LinalgPair& pair, DType t, const ir::Shape& stack, std::int64_t m, std::int64_t k) {
+  Prng& prng = pair.prng;
+  const std::int64_t n = prng.between(1, 7);
+  const double limit = 400 * static_cast<double>(m) * epsilon(t);
+  const std::string what = std::string(name_of(t)) + ir::to_string(with(stack, m, k));
+  Array a = Array::contiguous(t, with(stack, m, k));  // other layouts may repeat rows
+  for (std::int64_t e = 0; e < a.volume(); ++e) a.set(e, prng.uniform() * 2 - 1, 0, prng.uniform() * 2 - 1);
+  const auto fresh = [&] {
+    return std::vector<Array>{result(t, a.shape), result(DType::kInt64, with(stack, m, 1)),
+                              result(t, with(stack, 1, 1))};
+  };
+  Step panel = pair.step("tilewise.lu_panel", {a}, fresh());
+  pair.agree(panel, limit, "LU of " + what);
+  std::vector<Array> out{result(t, with(stack, k, n))};
+  if (m > k) out.push_back(result(t, with(stack, m - k, n)));
+  Step update =
+      pair.step("tilewise.lu_update",
+                {panel.outputs[0], panel.outputs[1], random(prng, t, with(stack, m, n))}, std::move(out));
+  pair.agree(update, 10 * limit, "what LU leaves of " + what);
+  for (std::int64_t e = 0; e < a.volume(); ++e) a.set(e, 0, 0);
+  Step none = pair.step("tilewise.lu_panel", {a}, fresh(), ir::linalg::kSingularToo);
+  pair.agree(none, 0, "LU of zeros");
+}
+
 void decompositions(LinalgPair& pair, DType t, const ir::Shape& stack, std::int64_t m, std::int64_t n) {
   Prng& prng = pair.prng;
   const std::int64_t k = std::min(m, n);
@@ -267,6 +292,8 @@ TEST_CASE("linear algebra on CUDA") {
   for (const DType t : kDTypes) {
     for (const std::int64_t n : {1, 2, 7, 33}) equations(pair, t, {}, n);
     equations(pair, t, {2, 3}, 5);
+    for (const std::int64_t m : {1, 6, 40}) eliminations(pair, t, {}, m, std::min<std::int64_t>(m, 6));
+    eliminations(pair, t, {2}, 9, 4);
     updates(pair, t, {}, 9);
     updates(pair, t, {3}, 6);
     decompositions(pair, t, {}, 12, 5);
@@ -310,6 +337,8 @@ TEST_CASE("cluster: linear algebra of cut matrices on a GPU, and what has no res
   const tilewise::Array l = cholesky(p);
   CHECK(off(matmul(l, l.T()), p) < 1e-10);
   CHECK(off(matmul(l, solve_triangular(l, m)), m) < 1e-9);
+  CHECK(off(matmul(m, solve(m, p)), p) < 1e-9);
+  CHECK(std::abs(det(p).item<double>() / det(p.reblock({n, n})).item<double>() - 1) < 1e-9);
   const tilewise::Array tall = s.random.uniform({200, 6}, {.block = {30, 6}});
   const QrResult f = qr(tall);
   CHECK(off(matmul(f.q, f.r), tall) < 1e-12);
@@ -331,6 +360,8 @@ TEST_CASE("cluster: linear algebra of cut matrices on a GPU, and what has no res
             "minor of order 1"));
   CHECK(has(told(solve(s.zeros({2, 3, 3}), s.ones({3}))),
             "solve: the matrix is singular: the leading minor of order 1, in matrix (0,) of the stack"));
+  CHECK(has(told(solve((s.eye(n) * 0).reblock({16, 16}), m)),
+            "solve: the matrix is singular: the leading minor of order 1"));
   CHECK(has(told(solve_triangular(s.zeros({3, 3}), s.ones({3}))), "the leading minor of order 1"));
   CHECK(has(told(eigvalsh(s.full({3, 3}, NAN))), "eigvalsh: the matrix holds NaN or infinity"));
   CHECK(has(told(svdvals(s.full({3, 3}, INFINITY))), "svdvals: the matrix holds NaN or infinity"));

@@ -102,3 +102,52 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_linalg_det(const __gri
   }
   *(Real*)p.log = sum;
 }
+
+// ---- row exchanges: LAPACK's pivots (from one) as the row that comes to each place, and the sign of it all
+
+struct OrderParams {
+  i64 pivots, count, rows;  // of pivots, of the matrix
+  i64 order, sign;          // addresses of the results
+};
+extern "C" __global__ void __launch_bounds__(kThreads)
+    tw_linalg_order(const __grid_constant__ OrderParams p) {  // one block
+  i64* const order = (i64*)p.order;
+  for (i64 i = threadIdx.x; i < p.rows; i += kThreads) order[i] = i;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  Real sign = 1;
+  for (i64 i = 0; i < p.count; ++i) {
+    const i64 other = ((const int*)p.pivots)[i] - 1;
+    if (other == i || other < 0 || other >= p.rows) continue;
+    const i64 row = order[i];
+    order[i] = order[other];
+    order[other] = row;
+    sign = -sign;
+  }
+  ((Real*)p.sign)[0] = sign;
+  if (kParts == 2) ((Real*)p.sign)[kParts - 1] = 0;
+}
+
+struct ExchangeParams {
+  i64 from, row, column;     // C and its strides, in elements
+  i64 order, order_stride;   // the row that comes to each place
+  i64 rows, columns, first;  // of C; rows that go to `top`
+  i64 top, rest;
+  LinalgFault fault;
+};
+extern "C" __global__ void __launch_bounds__(kThreads)
+    tw_linalg_exchange(const __grid_constant__ ExchangeParams p) {
+  const i64 step = (i64)gridDim.x * kThreads, count = p.rows * p.columns;
+  for (i64 i = (i64)blockIdx.x * kThreads + threadIdx.x; i < count; i += step) {
+    const i64 row = i / p.columns, column = i - row * p.columns;
+    const i64 from = ((const i64*)p.order)[row * p.order_stride];
+    if (from < 0 || from >= p.rows) {
+      tw_wrong(p.fault, 0);
+      continue;
+    }
+    const i64 to = row < p.first ? p.top : p.rest, at = row < p.first ? i : i - p.first * p.columns;
+    for (int part = 0; part < kParts; ++part)
+      ((Real*)to)[at * kParts + part] =
+          ((const Real*)p.from)[(from * p.row + column * p.column) * kParts + part];
+  }
+}

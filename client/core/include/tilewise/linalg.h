@@ -6,10 +6,10 @@
 // matrix that is singular or not positive definite, NaN or infinity where eigenvalues or singular values are asked for) are
 // kSingular where the result is waited for; the text names function, array and the order of the leading minor.
 //
-// One matrix is computed on one device, by LAPACK: cut ones are put together there first, and what no device can hold with
-// its result is refused with kOutOfMemory, which names op, bytes needed and the largest device. Not so, but block by block on
-// all devices, in an order that cuts alone decide: cholesky and solve_triangular of a matrix of several blocks, qr, svd,
-// svdvals and what is made of them for tall matrices cut by rows.
+// One matrix is computed on one device, by LAPACK (cuSOLVER on GPUs): cut ones are put together there first, and what no device
+// can hold with its result is refused with kOutOfMemory, which names op, bytes needed and the largest device. Not so, but block
+// by block on all devices, in an order that cuts alone decide: cholesky, solve_triangular, solve, inv, det and slogdet of a
+// matrix of several blocks, qr, svd, svdvals and what is made of them for tall matrices cut by rows.
 #pragma once
 #include <tilewise/array.h>
 
@@ -41,7 +41,9 @@ EighResult eigh(const Array& a);  // of a Hermitian matrix, of which the lower t
 Array eigvalsh(const Array& a);
 
 // ---- equations ----
-// x with a x = b. b: a vector (n) or a stack of matrices (..., n, k); stacks broadcast.
+// x with a x = b. b: a vector (n) or a stack of matrices (..., n, k); stacks broadcast. Of a cut matrix: elimination by slabs, all
+// rows of some columns (as many as its blocks have; at most 1,024, and 128 MiB unless that is less than 32), with the row
+// exchanges of LAPACK.
 Array solve(const Array& a, const Array& b);
 Array inv(const Array& a);
 // The same for a triangular `a`, of which the other triangle is not read. b as in solve.

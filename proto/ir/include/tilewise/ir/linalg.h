@@ -11,6 +11,7 @@ namespace tilewise::ir::linalg {
 constexpr std::uint32_t kUpper = 1;      // trsm: A is upper triangular
 constexpr std::uint32_t kConjugate = 2;  // trsm: of B; update: of A
 constexpr std::uint32_t kLower = 4;  // update: blocks strictly above the diagonal are not wanted, and zero
+constexpr std::uint32_t kSingularToo = 8;  // lu_panel: a pivot of zero is no failure
 
 struct Params {
   char function[24] = {};  // whom errors name: "cholesky"

@@ -5,6 +5,7 @@
 #include <tilewise/ir/dtype.h>
 #include <tilewise/ir/shape.h>
 
+#include <bit>
 #include <vector>
 
 namespace tilewise::ir {
@@ -52,7 +53,12 @@ struct TapeInstr {
   std::int64_t imm_i =
       0;  // kLoad operand, kIota dimension, key, kConst of an integer (uint64: its bits) or bool;
           // of a complex number: the bits of the imaginary part, a float64
-  friend bool operator==(const TapeInstr&, const TapeInstr&) = default;
+  // Constants by their bits: NaN equals itself, -0 is not 0. Else a program with NaN in it would never be the same program.
+  friend bool operator==(const TapeInstr& x, const TapeInstr& y) {
+    return x.op == y.op && x.dtype == y.dtype && x.a == y.a && x.b == y.b && x.c == y.c &&
+           x.imm_i == y.imm_i &&
+           std::bit_cast<std::uint64_t>(x.imm_f) == std::bit_cast<std::uint64_t>(y.imm_f);
+  }
 };
 
 // Each instruction's result is rounded to its dtype (integers wrap), whatever the kernels compute in.
