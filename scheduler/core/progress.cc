@@ -99,8 +99,12 @@ void learn(State& s, const Peer& worker, const msg::FamilyStats& stats) {
 void learn_link(State& s, const Peer& worker, const msg::LinkStats& stats) {
   const bool known = stats.from.value >= 1 && stats.from.value <= s.peers.size();
   if (!known || !s.peer(stats.from).alive || !s.is_worker(stats.from)) return;
-  s.speeds.learn_link(stats.from, worker.info.id, stats.size_class, stats.transfers, stats.bytes,
-                      stats.busy_ns);
+  const msg::PeerInfo& from = s.peer(stats.from).info;
+  if (from.devices.empty() || worker.info.devices.empty()) return;
+  using Way = place::Speeds::Way;
+  const bool one_host = s.device(from.devices[0])->host == s.device(worker.info.devices[0])->host;
+  s.speeds.learn_link(stats.from, worker.info.id, one_host ? Way::kSameHost : Way::kOtherHost,
+                      stats.size_class, stats.transfers, stats.bytes, stats.busy_ns);
 }
 
 constexpr std::size_t kMaxPairs = 65'536;

@@ -373,22 +373,31 @@ TEST_CASE(
   const LinkSpeed guess = link_between(a, b);
   CHECK(!speeds.link(a, b).measured);
   CHECK(speeds.link(a, b).bytes_per_s == guess.bytes_per_s);
-  speeds.learn_link(a.worker, b.worker, 2, 1, 1 << 20, 1'000'000);  // too little
+  speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, 2, 1, 1 << 20, 1'000'000);  // too little
   CHECK(!speeds.link(a, b).measured);
-  speeds.learn_link(a.worker, b.worker, 2, 100, 10'000'000'000, 1'000'000'000);
+  speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, 2, 100, 10'000'000'000, 1'000'000'000);
   CHECK(speeds.link(a, b).measured);
   CHECK(speeds.link(a, b).bytes_per_s == doctest::Approx(10e9));
   CHECK(speeds.link(a, b).latency_s == guess.latency_s);
-  speeds.learn_link(a.worker, b.worker, 0, 1000, 8000, 5'000'000);
+  speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, 0, 1000, 8000, 5'000'000);
   CHECK(speeds.link(a, b).latency_s == doctest::Approx(5e-6));
-  CHECK(!speeds.link(b, a).measured);  // the other way is another link
+  // The other way is another link; while nothing is known of it, it is as others between two hosts are.
+  CHECK(!speeds.link(b, a).measured);
+  CHECK(speeds.link(b, a).bytes_per_s == doctest::Approx(10e9));
+  CHECK(speeds.link(b, a).latency_s == doctest::Approx(5e-6));
+  const Device near{.id = DeviceId{4}, .kind = kCudaKind, .host = 0, .worker = WorkerId{3}};
+  CHECK(speeds.link(a, near).bytes_per_s == link_between(a, near).bytes_per_s);
+  speeds.learn_link(near.worker, a.worker, Speeds::Way::kSameHost, 2, 10, 2'000'000'000, 1'000'000'000);
+  CHECK(speeds.link(a, near).bytes_per_s == doctest::Approx(2e9));
+  CHECK(speeds.link(b, a).bytes_per_s == doctest::Approx(10e9));
   CHECK(speeds.link(a, beside).bytes_per_s == link_between(a, beside).bytes_per_s);
-  speeds.learn_link(a.worker, b.worker, 2, 50, 1, 1);   // late
-  speeds.learn_link(a.worker, b.worker, 7, 500, 1, 1);  // nonsense
-  speeds.learn_link(a.worker, b.worker, 2, 500, -1, 1);
+  speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, 2, 50, 1, 1);   // late
+  speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, 7, 500, 1, 1);  // nonsense
+  speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, 2, 500, -1, 1);
   CHECK(speeds.link(a, b).bytes_per_s == doctest::Approx(10e9));
   speeds.forget_links(b.worker);
   CHECK(!speeds.link(a, b).measured);
+  CHECK(speeds.link(a, b).bytes_per_s == doctest::Approx(10e9));  // what it taught stays
 }
 
 TEST_CASE("a measured link draws work away from a slow one") {
@@ -398,8 +407,10 @@ TEST_CASE("a measured link draws work away from a slow one") {
   for (Device& d : c.devices) d.host = d.id.value, d.worker = WorkerId{d.id.value};
   c.placements[0] = ir::Placement::whole(g.counts(), ir::Rule::constant(1, DeviceId{1}));
   Speeds speeds;
-  speeds.learn_link(WorkerId{1}, WorkerId{2}, 2, 100, 1'000'000'000, 10'000'000'000);  // 0.1 GB/s
-  speeds.learn_link(WorkerId{1}, WorkerId{3}, 2, 100, 10'000'000'000, 1'000'000'000);  // 10 GB/s
+  speeds.learn_link(WorkerId{1}, WorkerId{2}, Speeds::Way::kOtherHost, 2, 100, 1'000'000'000,
+                    10'000'000'000);  // 0.1 GB/s
+  speeds.learn_link(WorkerId{1}, WorkerId{3}, Speeds::Way::kOtherHost, 2, 100, 10'000'000'000,
+                    1'000'000'000);  // 10 GB/s
   const auto cost = [&](std::uint32_t to, const Speeds* known) {
     Request request = c.request();
     request.speeds = known;
@@ -421,7 +432,8 @@ TEST_CASE("of a large block that several devices of another host read, one gets 
     c.placements[0] = even(c.op.space, {away.begin(), away.end()});
     c.placements[1] = ir::Placement::whole({1, 1}, ir::Rule::constant(2, DeviceId{1}));
     Speeds slow;  // 0.01 GB/s
-    for (const Device& to : away) slow.learn_link(WorkerId{1}, to.worker, 2, 100, 10'000'000, 1'000'000'000);
+    for (const Device& to : away)
+      slow.learn_link(WorkerId{1}, to.worker, Speeds::Way::kOtherHost, 2, 100, 10'000'000, 1'000'000'000);
     Request request = c.request();
     request.speeds = &slow;
     return estimate(request, c.placements[0]);

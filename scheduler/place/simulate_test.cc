@@ -219,7 +219,8 @@ TEST_CASE("trees save the owner's port: large blocks reach many hosts sooner") {
   Speeds slow;
   for (const Device& from : cluster)
     for (const Device& to : cluster)
-      if (from.host != to.host) slow.learn_link(from.worker, to.worker, 2, 100, 10'000'000, 100'000'000'000);
+      if (from.host != to.host)
+        slow.learn_link(from.worker, to.worker, Speeds::Way::kOtherHost, 2, 100, 10'000'000, 100'000'000'000);
   const double star = simulate(p.sim, p.arrays, cluster, slow).seconds;
   const double tree = simulate(p.sim, p.arrays, cluster, slow, {.tree_bytes = 1}).seconds;
   CHECK(star == doctest::Approx(28 * kEachS).epsilon(0.01));

@@ -78,13 +78,18 @@ bool Speeds::measured(DeviceId device, std::string_view family) const {
   return sum != it->second.end() && sum->second.model_ns >= kEnoughNs;
 }
 
-void Speeds::learn_link(WorkerId from, WorkerId to, std::uint8_t size_class, std::int64_t transfers,
+void Speeds::learn_link(WorkerId from, WorkerId to, Way way, std::uint8_t size_class, std::int64_t transfers,
                         std::int64_t bytes, std::int64_t busy_ns) {
   if (size_class >= kSizes || transfers < 0 || bytes < 0 || busy_ns < 0 || bytes > kTooManyBytes ||
       busy_ns > kTooMuchNs)
     return;
   LinkSum& sum = links_[{from, to}][size_class];
-  if (transfers > sum.transfers) sum = {transfers, bytes, busy_ns};
+  if (transfers <= sum.transfers || bytes < sum.bytes || busy_ns < sum.busy_ns) return;
+  LinkSum& all = ways_[static_cast<std::size_t>(way)][size_class];
+  all.transfers += transfers - sum.transfers;
+  all.bytes += bytes - sum.bytes;
+  all.busy_ns += busy_ns - sum.busy_ns;
+  sum = {transfers, bytes, busy_ns};
 }
 
 void Speeds::forget_links(WorkerId process) {
@@ -94,33 +99,43 @@ void Speeds::forget_links(WorkerId process) {
 
 LinkSpeed Speeds::link(const Device& from, const Device& to) const {
   const LinkSpeed guess = link_between(from, to);
-  return guess.mapped ? guess : measured(guess, from.worker, to.worker);
+  return guess.mapped ? guess : measured(guess, from, to);
 }
 
 LinkSpeed Speeds::copying(const Device& from, const Device& to) const {
   LinkSpeed guess = link_between(from, to);
   if (guess.mapped) guess = from.worker == to.worker && from.worker ? kInProcess : kSameHost;
-  return measured(guess, from.worker, to.worker);
+  return measured(guess, from, to);
 }
 
-LinkSpeed Speeds::measured(LinkSpeed speed, WorkerId from, WorkerId to) const {
-  if (speed.bytes_per_s == 0 || from == to) return speed;
-  const auto it = links_.find({from, to});
-  if (it == links_.end()) return speed;
-  const auto& [small, medium, large] = it->second;
-  // Throughput from the largest blocks of which enough has moved, latency from the smallest.
-  for (const LinkSum* sum : {&large, &medium}) {
-    if (sum->bytes < kEnoughBytes || sum->busy_ns <= 0) continue;
-    speed.bytes_per_s =
-        std::clamp(1e9 * static_cast<double>(sum->bytes) / static_cast<double>(sum->busy_ns), 1e5, 1e12);
-    speed.measured = true;
-    break;
+// From the largest blocks of which enough has moved.
+std::optional<double> Speeds::bytes_per_s(const LinkSums& sums) {
+  for (std::size_t size = kSizes; size-- > 1;) {
+    const LinkSum& sum = sums[size];
+    if (sum.bytes < kEnoughBytes || sum.busy_ns <= 0) continue;
+    return std::clamp(1e9 * static_cast<double>(sum.bytes) / static_cast<double>(sum.busy_ns), 1e5, 1e12);
   }
-  if (small.transfers >= kEnoughTransfers) {
-    const double each_s = 1e-9 * static_cast<double>(small.busy_ns) / static_cast<double>(small.transfers);
-    speed.latency_s = std::clamp(each_s, 1e-6, 0.1);
-    speed.measured = true;
-  }
+  return std::nullopt;
+}
+
+std::optional<double> Speeds::latency_s(const LinkSums& sums) {
+  const LinkSum& small = sums[0];
+  if (small.transfers < kEnoughTransfers) return std::nullopt;
+  return std::clamp(1e-9 * static_cast<double>(small.busy_ns) / static_cast<double>(small.transfers), 1e-6,
+                    0.1);
+}
+
+LinkSpeed Speeds::measured(LinkSpeed speed, const Device& from, const Device& to) const {
+  if (speed.bytes_per_s == 0 || from.worker == to.worker) return speed;
+  const auto use = [&](const LinkSums& sums) {
+    const std::optional<double> rate = bytes_per_s(sums), latency = latency_s(sums);
+    if (rate) speed.bytes_per_s = *rate;
+    if (latency) speed.latency_s = *latency;
+    return rate || latency;
+  };
+  use(ways_[static_cast<std::size_t>(from.host == to.host ? Way::kSameHost : Way::kOtherHost)]);
+  if (const auto own = links_.find({from.worker, to.worker}); own != links_.end())
+    speed.measured = use(own->second);
   return speed;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,7 +41,7 @@ struct LinkSpeed {
   double bytes_per_s = 0;  // 0: nothing has to move
   double latency_s = 0;
   bool mapped = false;    // read in place: takes no memory there
-  bool measured = false;  // by transfers
+  bool measured = false;  // by transfers between these two; else by others like them, or guessed
 };
 // Before anything has been measured, by topology alone: same device, memory that can be read in place, same host, elsewhere.
 LinkSpeed link_between(const Device& from, const Device& to);
@@ -60,21 +61,23 @@ class Speeds {
   bool measured(DeviceId device, std::string_view family) const;
 
   // Cumulative figures of blocks of one class of sizes, copied from one process to another; less than before, and what
-  // cannot be, is ignored. `size_class`: 0 small (they tell the latency) to 2 large (the throughput).
-  void learn_link(WorkerId from, WorkerId to, std::uint8_t size_class, std::int64_t transfers,
+  // cannot be, is ignored. `size_class`: 0 small (they tell the latency) to 2 large (the throughput). `way`: what other ways
+  // it is like.
+  enum class Way : std::uint8_t { kSameHost, kOtherHost };
+  void learn_link(WorkerId from, WorkerId to, Way way, std::uint8_t size_class, std::int64_t transfers,
                   std::int64_t bytes, std::int64_t busy_ns);
   void forget_links(WorkerId process);
-  // By topology, with the latency and throughput that were measured between the two processes. What is read in place or
-  // stays within a process keeps the guess.
+  // With the latency and throughput that were measured between the two processes, else on average between all that are on
+  // one host, or on two, as these are; else by topology. What is read in place or stays within a process keeps the guess.
   LinkSpeed link(const Device& from, const Device& to) const;
   // The same of what is copied though its memory could be read in place: what a host's first reader passes on.
   LinkSpeed copying(const Device& from, const Device& to) const;
 
   // Everything, as fields (for snapshots).
-  template <class Archive> void archive(Archive& a) { a(links_, devices_, kinds_); }
+  template <class Archive> void archive(Archive& a) { a(links_, ways_, devices_, kinds_); }
 
  private:
-  LinkSpeed measured(LinkSpeed guess, WorkerId from, WorkerId to) const;
+  LinkSpeed measured(LinkSpeed guess, const Device& from, const Device& to) const;
 
   struct Sum {
     std::int64_t busy_ns = 0, model_ns = 0;
@@ -86,7 +89,11 @@ class Speeds {
     template <class Archive> void archive(Archive& a) { a(transfers, bytes, busy_ns); }
   };
   static constexpr std::size_t kSizes = 3;
-  std::map<std::pair<WorkerId, WorkerId>, std::array<LinkSum, kSizes>> links_;
+  using LinkSums = std::array<LinkSum, kSizes>;
+  static std::optional<double> bytes_per_s(const LinkSums& sums);
+  static std::optional<double> latency_s(const LinkSums& sums);
+  std::map<std::pair<WorkerId, WorkerId>, LinkSums> links_;
+  std::array<LinkSums, 2> ways_;  // by Way: of all links there have been
   std::map<DeviceId, Families> devices_;
   std::map<std::uint8_t, Families> kinds_;  // of all devices there have been
 };
