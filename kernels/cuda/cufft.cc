@@ -147,7 +147,8 @@ Status Cufft::run(const FftLines& lines, void* in, void* out, void* work, CUstre
   TW_TRY(context_.make_current());
   const std::lock_guard lock(mutex_);
   TW_ASSIGN(const Plan* const plan, plan_for(lines, stream));
-  if (plan->work_bytes > 0) TW_TRY(done(functions_->set_work_area(plan->handle, work), "cufftSetWorkArea"));
+  TW_TRY(
+      done(functions_->set_work_area(plan->handle, work), "cufftSetWorkArea"));  // though it wants no bytes
   const Functions& f = *functions_;
   const int direction = lines.kind == FftLines::Kind::kForward ? kForward : kInverse;
   switch (type_of(lines)) {

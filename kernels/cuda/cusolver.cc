@@ -12,7 +12,7 @@ namespace {
 // From the cuSOLVER documentation (cuSolverDN, dense LAPACK): names and values of its typed interface. Declared here because
 // slim toolkits have no cusolverDn.h.
 using Code = int;
-constexpr Code kSuccess = 0, kAllocFailed = 2;
+constexpr Code kSuccess = 0, kAllocFailed = 2, kInvalidValue = 3, kInternalError = 7;
 constexpr int kTransposed = 1, kUpperFill = 1;
 
 template <class T> struct RealOf { using type = T; };
@@ -55,6 +55,13 @@ Status done(Code code, const char* doing) {
   if (code == kSuccess) return {};
   return error(code == kAllocFailed ? Errc::kOutOfMemory : Errc::kDeviceError,
                std::string("cusolverDn<t>") + doing + ": cuSOLVER status " + std::to_string(code));
+}
+// The library has 32 bits for a size: of too many elements it says that they are negative, or that n is wrong.
+Status sized(Code code, int size, const char* doing) {
+  if (code == kInvalidValue || (code == kSuccess && size < 0))
+    return error(Errc::kLimitExceeded,
+                 std::string("cusolverDn<t>") + doing + ": more workspace than cuSOLVER can say");
+  return done(code, doing);
 }
 int leading(std::int64_t rows) { return static_cast<int>(std::max<std::int64_t>(1, rows)); }
 int whole(std::int64_t n) { return static_cast<int>(n); }  // work_bytes() has looked at it
@@ -102,6 +109,7 @@ Result<std::unique_ptr<Cusolver>> Cusolver::open(const Context& context) {
   TW_TRY(symbols.all_found());
   std::unique_ptr<Cusolver> cusolver(new Cusolver(context));
   cusolver->functions_ = std::move(functions);
+  TW_TRY(cusolver->prepare(nullptr));  // a library that cannot even do that is as good as none
   return cusolver;
 }
 
@@ -114,7 +122,8 @@ Result<void*> Cusolver::handle_for(CUstream stream) {
   const std::lock_guard lock(mutex_);
   if (const auto it = handles_.find(stream); it != handles_.end()) return it->second;
   void* made = nullptr;
-  TW_TRY(done(functions_->create(&made), "Create"));
+  const Code code = functions_->create(&made);
+  TW_TRY(done(code == kInternalError ? kAllocFailed : code, "Create"));  // that is how it says so
   if (const Status set = done(functions_->set_stream(made, stream), "SetStream"); !set) {
     functions_->destroy(made);
     return set.error();
@@ -144,22 +153,31 @@ Result<std::int64_t> Cusolver::work_bytes(Routine routine, ir::DType dtype, std:
   const auto ask = [&]<class T>(const Typed<T>& f) -> Status {
     const int rows = whole(m), columns = whole(n);
     T* const none = nullptr;
+    Code code = kSuccess;
+    const char* name = "";
     switch (routine) {
       case Routine::kPotrf:
-        return done(f.potrf_size(handle, kUpperFill, columns, none, leading(n), &size), "potrf_bufferSize");
+        code = f.potrf_size(handle, kUpperFill, columns, none, leading(n), &size), name = "potrf_bufferSize";
+        break;
       case Routine::kGetrf:
-        return done(f.getrf_size(handle, rows, columns, none, leading(m), &size), "getrf_bufferSize");
+        code = f.getrf_size(handle, rows, columns, none, leading(m), &size), name = "getrf_bufferSize";
+        break;
       case Routine::kGeqrf:
-        return done(f.geqrf_size(handle, rows, columns, none, leading(m), &size), "geqrf_bufferSize");
+        code = f.geqrf_size(handle, rows, columns, none, leading(m), &size), name = "geqrf_bufferSize";
+        break;
       case Routine::kOrgqr:
-        return done(f.orgqr_size(handle, rows, columns, whole(k), none, leading(m), none, &size),
-                    "orgqr_bufferSize");
+        code = f.orgqr_size(handle, rows, columns, whole(k), none, leading(m), none, &size),
+        name = "orgqr_bufferSize";
+        break;
       case Routine::kSyevd:
-        return done(f.syevd_size(handle, vectors, kUpperFill, columns, none, leading(n), nullptr, &size),
-                    "syevd_bufferSize");
-      case Routine::kGesvd: return done(f.gesvd_size(handle, rows, columns, &size), "gesvd_bufferSize");
+        code = f.syevd_size(handle, vectors, kUpperFill, columns, none, leading(n), nullptr, &size),
+        name = "syevd_bufferSize";
+        break;
+      case Routine::kGesvd:
+        code = f.gesvd_size(handle, rows, columns, &size), name = "gesvd_bufferSize";
+        break;
     }
-    return {};
+    return sized(code, size, name);
   };
   TW_TRY(functions_->of(dtype, ask));
   const std::int64_t bytes = std::int64_t{size} * static_cast<std::int64_t>(ir::size_of(dtype));

@@ -14,7 +14,8 @@ namespace tilewise::cuda {
 
 class Cusolver {
  public:
-  // kUnavailable says where the library was looked for, or which function it lacks.
+  // kUnavailable says where the library was looked for, or which function it lacks; kOutOfMemory, kDeviceError: it is there,
+  // and makes no handle.
   static Result<std::unique_ptr<Cusolver>> open(const Context& context);
   ~Cusolver();
 
@@ -22,7 +23,7 @@ class Cusolver {
 
   enum class Routine : std::uint8_t { kPotrf, kGetrf, kGeqrf, kOrgqr, kSyevd, kGesvd };
   // Bytes of workspace, asked of the library once for each: m x n, k reflectors (orgqr); n x n (potrf, syevd).
-  // `vectors`: of syevd. kLimitExceeded for an extent past 2^31 - 1. Any thread.
+  // `vectors`: of syevd. kLimitExceeded for an extent or a size past 2^31 - 1. Any thread.
   Result<std::int64_t> work_bytes(Routine routine, ir::DType dtype, std::int64_t m, std::int64_t n,
                                   std::int64_t k = 0, bool vectors = false);
 

@@ -107,8 +107,8 @@ Status launch_gamma(const Environment& env, const KernelCall& call, CUstream str
 // ---- linalg.cc: tilewise.cholesky, solve, det, qr, eigh, svd, trsm, update, lu_panel, lu_update
 
 bool is_linalg(const ir::Op& op);
-Status linalg_supports(const Environment& env,
-                       const ir::Op& op);  // kUnsupported names the library that is missing
+// kUnsupported: a library is missing, or it would keep the launching thread too long. kLimitExceeded: the library's limits.
+Status linalg_supports(const Environment& env, const ir::Op& op);
 std::int64_t linalg_scratch_bytes(const Environment& env, const ir::Op& op);
 Status prepare_linalg(const Environment& env, const ir::Op& op, std::span<const CUstream> streams);
 Status launch_linalg(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault);

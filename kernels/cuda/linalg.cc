@@ -192,7 +192,7 @@ struct LinalgFault {
 };
 struct InfoParams {
   std::int64_t info = 0;
-  LinalgFault fault;
+  LinalgFault fault, argument;
 };
 struct FiniteParams {
   std::int64_t data = 0, count = 0;
@@ -203,7 +203,7 @@ struct DiagonalParams {
   LinalgFault fault;
 };
 struct DetParams {
-  std::int64_t factors = 0, pivots = 0, n = 0, sign = 0, log = 0, det = 0;
+  std::int64_t factors = 0, pivots = 0, info = 0, n = 0, sign = 0, log = 0, det = 0;
 };
 struct OrderParams {
   std::int64_t pivots = 0, count = 0, rows = 0, order = 0, sign = 0;
@@ -331,18 +331,18 @@ class Task {
     return apply(ir::is_complex(from.dtype) ? conjugate_tape(from.dtype) : copy_tape(from.dtype), from, to);
   }
 
-  LinalgFault wrong(const std::string& why, bool ordered) const {
+  LinalgFault wrong(const std::string& why, bool ordered, Errc code = Errc::kSingular) const {
     std::string function;
     for (const char* c = params_.function; *c != '\0'; ++c) function.append(*c == '%' ? 2 : 1, *c);
-    std::string text = function + ": " + why + (ordered ? kOrdered : "");
+    std::string text = function + ": " + why + (ordered && code == Errc::kSingular ? kOrdered : "");
     const std::size_t deep = stack_.size();
     if (deep > 0)
       text += deep == 1   ? ", in matrix (%lld,) of the stack"
               : deep == 2 ? ", in matrix (%lld, %lld) of the stack"
                           : ", in matrix number %lld of the stack";
     LinalgFault fault;
-    fault.to = {address(fault_), address(lasting(text)), static_cast<std::int32_t>(Errc::kSingular), 0};
-    fault.first = params_.first;
+    fault.to = {address(fault_), address(lasting(text)), static_cast<std::int32_t>(code), 0};
+    fault.first = code == Errc::kSingular ? params_.first : 0;
     fault.ordered = ordered;
     const ir::Index at = ir::unravel(number_, stack_);
     fault.where[0] = deep == 1 || deep == 2 ? at[0] : number_;
@@ -354,12 +354,14 @@ class Task {
     TW_TRY(env_.context.make_current());
     return launch_kernel(env_, program.entry[entry], blocks, 1, params, stream_);
   }
-  // What LAPACK left in `info` becomes the step's failure.
-  Status heed(const char* why, bool ordered) {
-    InfoParams p{address(at(l_.info)), wrong(why, ordered)};
+  // What LAPACK left in `info` becomes the step's failure: above zero `fault`, unless it is none; below, an argument.
+  Status heed(const LinalgFault& fault) {
+    InfoParams p{address(at(l_.info)), fault,
+                 wrong("the solver refuses its argument %lld", true, Errc::kTaskFailed)};
     return launch(kInfoEntry, 1, &p);
   }
-  // Of contiguous scratch.
+  Status heed(const char* why, bool ordered) { return heed(wrong(why, ordered)); }
+  // Of contiguous memory. The library takes NaN for zero, or iterates for ever.
   Status refuse_infinite(const TensorView& m) {
     FiniteParams p{address(m.data), ir::volume(m.shape) * (ir::is_complex(dtype_) ? 2 : 1),
                    wrong("the matrix holds NaN or infinity", false)};
@@ -369,7 +371,8 @@ class Task {
 
   Status cholesky(const Extents& e) {
     const TensorView l = out(0);
-    TW_TRY(copy(in(0), l));
+    TW_TRY(apply(triangle_tape(dtype_, true), in(0), l));  // the rest is not read
+    TW_TRY(refuse_infinite(l));
     TW_TRY(env_.cusolver->potrf(solver(), e.n, l.data));
     TW_TRY(heed("the matrix is not positive definite", true));
     return apply(triangle_tape(dtype_, true), l, l);
@@ -378,6 +381,7 @@ class Task {
   Status solve(const Extents& e) {
     const TensorView factors = by_rows(l_.a, e.n, e.n), right = by_columns(l_.b, e.n, e.k);
     TW_TRY(copy(in(0), factors));
+    TW_TRY(refuse_infinite(factors));
     TW_TRY(copy(in(1), right));
     TW_TRY(env_.cusolver->getrf(solver(), e.n, e.n, factors.data, at(l_.pivots)));
     TW_TRY(heed("the matrix is singular", true));
@@ -389,10 +393,17 @@ class Task {
     const TensorView factors = by_rows(l_.a, e.n, e.n);
     if (e.n > 0) {
       TW_TRY(copy(in(0), factors));
+      TW_TRY(refuse_infinite(factors));
       TW_TRY(env_.cusolver->getrf(solver(), e.n, e.n, factors.data, at(l_.pivots)));
+      TW_TRY(heed({}));
     }
-    DetParams p{address(factors.data), address(at(l_.pivots)), e.n,
-                address(out(0).data),  address(out(1).data),   address(out(2).data)};
+    DetParams p{.factors = address(factors.data),
+                .pivots = address(at(l_.pivots)),
+                .info = e.n > 0 ? address(at(l_.info)) : 0,
+                .n = e.n,
+                .sign = address(out(0).data),
+                .log = address(out(1).data),
+                .det = address(out(2).data)};
     return launch(kDetEntry, 1, &p);
   }
 
@@ -504,8 +515,10 @@ class Task {
   Status lu_panel(const Extents& e) {
     const TensorView factors = by_columns(l_.a, e.m, e.n);
     TW_TRY(copy(in(0), factors));
+    TW_TRY(refuse_infinite(factors));
     TW_TRY(env_.cusolver->getrf(solver(), e.m, e.n, factors.data, at(l_.pivots)));
-    if (!(params_.flags & ir::linalg::kSingularToo)) TW_TRY(heed("the matrix is singular", true));
+    TW_TRY(heed(params_.flags & ir::linalg::kSingularToo ? LinalgFault{}
+                                                         : wrong("the matrix is singular", true)));
     TW_TRY(copy(factors, out(0)));
     OrderParams p{address(at(l_.pivots)), e.n, e.m, address(out(1).data), address(out(2).data)};
     return launch(kOrderEntry, 1, &p);
@@ -569,32 +582,79 @@ class Task {
 
 bool is_linalg(const ir::Op& op) { return kernel_of(op) != Kernel::kNone; }
 
+namespace {
+
+// The thread that launches is the one that all of the worker waits for. A stack is launched matrix by matrix, and syevd and
+// gesvd wait for the stream: where that takes 10 s the worker counts as dead. So these bounds, which are reckoned and not
+// measured. The longest side also keeps the workspace of both (about 2 n^2 and 6 n^2 elements) below cuSOLVER's 2^31.
+constexpr std::int64_t kMostMatrices = 256, kLongestSide = 4096;
+
+Status short_enough(Kernel kernel, const ir::Op& op) {
+  const auto refuse = [&](const std::string& why) {
+    return error(Errc::kUnsupported, op.get<ir::CallAttrs>().kernel + " on CUDA: " + why);
+  };
+  if (op.outputs.empty() || op.operands.empty()) return {};
+  const ir::Shape out = op.outputs[0].grid.max_block_shape();
+  if (out.size() < 2) return {};
+  const std::int64_t count = ir::volume(ir::Shape(out.begin(), out.end() - 2));
+  if (count > kMostMatrices) return refuse("blocks of " + std::to_string(count) + " matrices");
+  if (kernel != Kernel::kEigh && kernel != Kernel::kSvd) return {};
+  const ir::Shape& in = op.operands[0].view.shape;
+  const std::int64_t longest = std::max(rows(in), columns(in)), shortest = std::min(rows(in), columns(in));
+  if (longest > kLongestSide) return refuse("a matrix with a side of " + std::to_string(longest));
+  constexpr double kMostWork = double{kLongestSide} * kLongestSide * kLongestSide;
+  const double work = static_cast<double>(count) * static_cast<double>(longest) *
+                      static_cast<double>(shortest) * static_cast<double>(shortest);
+  return work <= kMostWork ? Status{}
+                           : refuse(std::to_string(count) + " matrices of a side of " +
+                                    std::to_string(longest) + " in a block");
+}
+
+// Of the largest block and of the last one: less may want more workspace.
+Result<std::int64_t> scratch_of(const Environment& env, Kernel kernel, const ir::Op& op) {
+  boost::container::small_vector<ir::Shape, 4> in, out, last;
+  for (const ir::Operand& operand : op.operands) in.push_back(operand.view.shape);
+  for (const ir::OutputSpec& o : op.outputs) {
+    out.push_back(o.grid.max_block_shape());
+    ir::Index block = o.grid.counts();
+    for (std::int64_t& i : block) i = std::max<std::int64_t>(0, i - 1);
+    last.push_back(o.grid.block_count() > 0 ? o.grid.box(block).shape() : out.back());
+  }
+  std::int64_t bytes = 0;
+  for (const auto* blocks : {&out, &last}) {
+    const std::optional<Extents> e = extents_of(kernel, op, in, *blocks);
+    if (!e) continue;
+    // Where only real numbers come out the op does not say what goes in.
+    const DType dtype = op.outputs.back().dtype;
+    const bool unknown = (kernel == Kernel::kEigh || kernel == Kernel::kSvd) && !e->vectors;
+    const DType complex = ir::real_dtype(dtype) == DType::kFloat32 ? DType::kComplex64 : DType::kComplex128;
+    for (const DType t : {dtype, unknown ? complex : dtype}) {
+      TW_ASSIGN(const Layout layout, lay_out(kernel, *e, t, env));
+      bytes = std::max(bytes, layout.bytes);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
 Status linalg_supports(const Environment& env, const ir::Op& op) {
   const auto lacks = [&](const char* library, const char* variable) {
     return error(Errc::kUnsupported, op.get<ir::CallAttrs>().kernel + " on CUDA needs " + library +
                                          ", which was not found (" + variable + ")");
   };
-  if (by_blas(kernel_of(op)))
-    return env.cublas != nullptr ? Status{} : lacks("cuBLAS", "TILEWISE_CUBLAS_PATH");
-  return env.cusolver != nullptr ? Status{} : lacks("cuSOLVER", "TILEWISE_CUSOLVER_PATH");
+  const Kernel kernel = kernel_of(op);
+  if (by_blas(kernel) && env.cublas == nullptr) return lacks("cuBLAS", "TILEWISE_CUBLAS_PATH");
+  if (!by_blas(kernel) && env.cusolver == nullptr) return lacks("cuSOLVER", "TILEWISE_CUSOLVER_PATH");
+  TW_TRY(short_enough(kernel, op));
+  TW_TRY(scratch_of(env, kernel, op));
+  return {};
 }
 
 std::int64_t linalg_scratch_bytes(const Environment& env, const ir::Op& op) {
-  const Kernel kernel = kernel_of(op);
-  if (!linalg_supports(env, op)) return 0;
-  boost::container::small_vector<ir::Shape, 4> in, out;
-  for (const ir::Operand& operand : op.operands) in.push_back(operand.view.shape);
-  for (const ir::OutputSpec& o : op.outputs) out.push_back(o.grid.max_block_shape());
-  const std::optional<Extents> e = extents_of(kernel, op, in, out);
-  if (!e) return 0;
-  // Where only real numbers come out the op does not say what goes in.
-  const DType dtype = op.outputs.back().dtype;
-  const bool unknown = (kernel == Kernel::kEigh || kernel == Kernel::kSvd) && !e->vectors;
-  const DType complex = ir::real_dtype(dtype) == DType::kFloat32 ? DType::kComplex64 : DType::kComplex128;
-  std::int64_t bytes = 0;
-  for (const DType t : {dtype, unknown ? complex : dtype})
-    if (const auto layout = lay_out(kernel, *e, t, env)) bytes = std::max(bytes, layout->bytes);
-  return bytes;  // none: launching says why
+  if (!linalg_supports(env, op)) return 0;  // launching says why
+  const Result<std::int64_t> bytes = scratch_of(env, kernel_of(op), op);
+  return bytes ? *bytes : 0;
 }
 
 Status prepare_linalg(const Environment& env, const ir::Op& op, std::span<const CUstream> streams) {
@@ -613,8 +673,8 @@ Status prepare_linalg(const Environment& env, const ir::Op& op, std::span<const 
 }
 
 Status launch_linalg(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault) {
-  TW_TRY(linalg_supports(env, *call.op));
   TW_ASSIGN(const ir::linalg::Params params, kernels::linalg_params(call));
+  TW_TRY(linalg_supports(env, *call.op));
   const Kernel kernel = kernel_of(*call.op);
   boost::container::small_vector<ir::Shape, 4> in, out;
   for (const TensorView& view : call.inputs) in.push_back(view.shape);

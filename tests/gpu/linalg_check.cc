@@ -7,6 +7,8 @@
 
 #include <cmath>
 #include <complex>
+#include <limits>
+#include <utility>
 
 #include "pair.h"
 
@@ -156,6 +158,18 @@ void equations(LinalgPair& pair, DType t, const ir::Shape& stack, std::int64_t n
   Step det = pair.step("tilewise.det", {random(prng, t, with(stack, n, n))},
                        {result(t, one), result(ir::real_dtype(t), one), result(t, one)});
   pair.agree(det, limit * static_cast<double>(n), "det of " + what);
+  Array& a = det.inputs[0];  // a row of zeros
+  for (std::int64_t i = 0; i < LinalgPair::stacked(a); ++i) {
+    Matrix m(a, i);
+    for (std::int64_t c = 0; c < n; ++c) m.at(n / 2, c) = 0;
+    put(a, i, m);
+  }
+  run(pair.gpu, det);
+  for (std::int64_t i = 0; i < LinalgPair::stacked(a); ++i) {
+    CHECK(Matrix(det.outputs[0], i).at(0, 0) == 0.0);
+    CHECK(Matrix(det.outputs[1], i).at(0, 0).real() == -HUGE_VAL);
+    CHECK(Matrix(det.outputs[2], i).at(0, 0) == 0.0);
+  }
   // A triangle whose diagonal is not small; the other triangle is not read.
   for (const bool upper : {false, true})
     for (const bool conjugated : {false, true}) {
@@ -320,6 +334,64 @@ TEST_CASE("linear algebra on CUDA says what it wants") {
   CHECK(refused(pair.step("tilewise.cholesky", {a}, {a})) == Errc::kShapeMismatch);
   CHECK(refused(pair.step("tilewise.qr", {n}, {n, n})) == Errc::kInvalidArgument);
   CHECK(refused(kernel_step("tilewise.det", "?", {3, 3}, {a}, {a, a, a})) == Errc::kInvalidArgument);
+  // What would keep the launching thread for seconds is left to the host.
+  const auto supports = [&](const char* kernel, const ir::Shape& shape) {
+    Array m;  // no elements: only the shape is asked about
+    m.dtype = DType::kFloat32, m.shape = shape;
+    return pair.cuda->supports(pair.step(kernel, {m}, {m, m}).op).has_value();
+  };
+  CHECK(supports("tilewise.eigh", {4096, 4096}));
+  CHECK_FALSE(supports("tilewise.eigh", {4097, 4097}));
+  CHECK_FALSE(supports("tilewise.eigh", {2, 4096, 4096}));
+  CHECK_FALSE(supports("tilewise.svd", {2, 5000}));
+  CHECK(supports("tilewise.cholesky", {5000, 5000}));
+  CHECK(supports("tilewise.cholesky", {256, 3, 3}));
+  CHECK_FALSE(supports("tilewise.cholesky", {257, 3, 3}));
+}
+
+TEST_CASE("linear algebra on CUDA refuses NaN") {
+  Prng prng(79);
+  LinalgPair pair(prng);
+  device::Stream& stream = pair.device->compute_stream(0);
+  auto slab = pair.device->add_slab(1 << 20);
+  REQUIRE(slab.has_value());
+  const auto told = [&](const Step& step) -> std::string {
+    must(pair.cuda->prepare(step.op), "a kernel");
+    kernels::KernelCall call = call_of(step.op, step.space);
+    std::byte* at = slab->data;
+    const auto place = [&](const Array& a) {
+      must(stream.copy(at, a.bytes.data(), a.bytes.size()), "an input");
+      return dense(std::exchange(at, at + 4096), a.dtype, a.shape);
+    };
+    for (const Array& in : step.inputs) call.inputs.push_back(place(in));
+    for (const Array& out : step.outputs) call.outputs.push_back(place(out));
+    call.output_boxes = {ir::box_of(step.space)};
+    call.scratch = at;
+    must(pair.cuda->launch(call, stream), "a launch");
+    stream.record();
+    pair.device->synchronize();
+    std::vector<device::StepFailure> failures;
+    stream.take_failures(failures);
+    return failures.size() == 1 ? failures[0].error.message : "";
+  };
+  for (const DType t : {DType::kFloat32, DType::kComplex128}) {
+    Array a = Array::contiguous(t, {4, 4});
+    for (std::int64_t e = 0; e < 16; ++e) a.set(e, e % 5 == 0 ? 2 : 0, 0, 0);
+    const Array one = Array::contiguous(t, {1, 1}), log = Array::contiguous(ir::real_dtype(t), {1, 1}),
+                order = Array::contiguous(DType::kInt64, {4, 1});
+    const auto each = [&](const std::string& want, bool triangle) {
+      if (triangle) CHECK(told(pair.step("tilewise.cholesky", {a}, {a})) == want);
+      CHECK(told(pair.step("tilewise.solve", {a, a}, {a})) == want);
+      CHECK(told(pair.step("tilewise.det", {a}, {one, log, one})) == want);
+      CHECK(told(pair.step("tilewise.lu_panel", {a}, {a, order, one})) == want);
+    };
+    each("", true);
+    a.set(2, std::numeric_limits<double>::quiet_NaN(), 0, 0);
+    each("check: the matrix holds NaN or infinity", false);
+    CHECK(told(pair.step("tilewise.cholesky", {a}, {a})) == "");  // above the diagonal, which is not read
+    a.set(8, std::numeric_limits<double>::quiet_NaN(), 0, 0);
+    each("check: the matrix holds NaN or infinity", true);
+  }
 }
 
 // Texts are the host's.

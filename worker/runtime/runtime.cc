@@ -312,19 +312,15 @@ void Runtime::inline_small(WorkerId peer, msg::PeerBatch& batch) const {
   }
 }
 
-// Scratch grows outside the arena, a stream's at a time; what it outgrows stays with the device.
-Status Runtime::launch_on_cuda(Local& local, const ResolvedStep& step, std::uint8_t s) {
-  const ir::Op& op = step.op->op;
-  kernels::KernelCall call;
-  build_call(step, reads_, call);
-  if (const std::int64_t bytes = local.kernels->scratch_bytes(op); bytes > 0) {
-    device::Slab& scratch = local.scratch[s];
-    if (scratch.bytes < bytes) {
-      TW_ASSIGN(scratch, local.device->add_slab(std::max<std::int64_t>(bytes, 1 << 20)));
-    }
-    call.scratch = scratch.data;
+// Null where the kernel wants none. It grows outside the arena, a stream's at a time; what it outgrows stays with the device.
+Result<std::byte*> Runtime::scratch_on_cuda(Local& local, const ir::Op& op, std::uint8_t s) {
+  const std::int64_t bytes = local.kernels->scratch_bytes(op);
+  if (bytes <= 0) return nullptr;
+  device::Slab& scratch = local.scratch[s];
+  if (scratch.bytes < bytes) {
+    TW_ASSIGN(scratch, local.device->add_slab(std::max<std::int64_t>(bytes, 1 << 20)));
   }
-  return local.kernels->launch(call, local.device->compute_stream(s));
+  return scratch.data;
 }
 
 StepSink Runtime::sink(Local& local, const Launch& launch) {
@@ -428,13 +424,22 @@ Status Runtime::enqueue_on_host(Local& local, const Launch& launch, ResolvedStep
 }
 
 Status Runtime::enqueue_on_cuda(Local& local, const Launch& launch, ResolvedStep step) {
-  if (host_may_step_in(step.op->op) && !local.kernels->supports(step.op->op) &&
-      local.fallback->supports(step.op->op)) {
-    return local.fallback->launch(launch, step, sink(local, launch));
+  const ir::Op& op = step.op->op;
+  Result<std::byte*> scratch = nullptr;
+  Status can = host_may_step_in(op) ? local.kernels->supports(op) : Status{};
+  if (can) {
+    scratch = scratch_on_cuda(local, op, launch.stream);
+    if (!scratch) can = scratch.error();
   }
+  if (!can && host_may_step_in(op) && local.fallback->supports(op))
+    return local.fallback->launch(launch, step, sink(local, launch));
+  if (!scratch) return scratch.error();
   local.observed[launch.stream].enqueued(
       {launch.op, launch.point, launch.sequence, monotonic_now(), launch.run});
-  return launch_on_cuda(local, step, launch.stream);
+  kernels::KernelCall call;
+  build_call(step, reads_, call);
+  call.scratch = *scratch;
+  return local.kernels->launch(call, local.device->compute_stream(launch.stream));
 }
 
 void Runtime::enqueue(Local& local, const Launch& launch) {

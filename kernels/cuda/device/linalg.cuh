@@ -16,16 +16,17 @@ __device__ __forceinline__ void tw_wrong(const LinalgFault& fault, i64 order) {
     tw_raise(fault.to, fault.where[0], fault.where[1], 0);
 }
 
-// ---- LAPACK's info: above zero, there is no such result
+// ---- LAPACK's info: above zero, there is no such result (`fault`, unless it is nobody's); below, an argument is wrong
 
 struct InfoParams {
   i64 info;
-  LinalgFault fault;
+  LinalgFault fault, argument;
 };
 extern "C" __global__ void __launch_bounds__(kThreads) tw_linalg_info(const __grid_constant__ InfoParams p) {
   if (threadIdx.x != 0 || blockIdx.x != 0) return;
   const int info = *(const int*)p.info;
-  if (info != 0) tw_wrong(p.fault, info);
+  if (info > 0 && p.fault.to.fault != 0) tw_wrong(p.fault, info);
+  if (info < 0) tw_wrong(p.argument, -(i64)info);
 }
 
 // ---- NaN and infinity become zeros in what is iterated upon, and a fault
@@ -72,18 +73,24 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if (first < p.count) tw_wrong(p.fault, first + 1);
 }
 
-// ---- the determinant of LU factors (n x n, column-major) with their pivots, in the order of the diagonal, as on the host
+// ---- the determinant of LU factors (n x n, column-major) with their pivots, in the order of the diagonal, as on the host.
+// Where LAPACK met a pivot of zero (info) the rest of the factors may not be there.
 
 struct DetParams {
-  i64 factors, pivots, n;
-  i64 sign, log, det;  // addresses of the results
+  i64 factors, pivots, info, n;  // info: an address, or none
+  i64 sign, log, det;            // addresses of the results
 };
 extern "C" __global__ void __launch_bounds__(kThreads) tw_linalg_det(const __grid_constant__ DetParams p) {
   if (threadIdx.x != 0 || blockIdx.x != 0) return;
   const Real* const factors = (const Real*)p.factors;
   const int* const pivots = (const int*)p.pivots;
   Real sign[2] = {1, 0}, det[2] = {1, 0}, sum = 0;
-  for (i64 i = 0; i < p.n; ++i) {
+  const bool singular = p.info != 0 && *(const int*)p.info > 0;
+  if (singular) {
+    sign[0] = det[0] = 0;
+    sum = (Real)log((Real)0);
+  }
+  for (i64 i = 0; i < p.n && !singular; ++i) {
     const i64 at = (i * p.n + i) * kParts;
     const Real re = factors[at], im = kParts == 2 ? factors[at + kParts - 1] : (Real)0;
     const Real size = kParts == 2 ? (Real)hypot(re, im) : (Real)fabs(re);

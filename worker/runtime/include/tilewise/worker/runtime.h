@@ -81,7 +81,7 @@ class Runtime {
   void tell_meters(Local& local, msg::Progress& progress, msg::DeviceStats& stats) const;
   StepSink sink(Local& local, const Launch& launch);
   void resolve(const Launch& launch, ResolvedStep& step) const;
-  Status launch_on_cuda(Local& local, const ResolvedStep& step, std::uint8_t stream);
+  Result<std::byte*> scratch_on_cuda(Local& local, const ir::Op& op, std::uint8_t stream);
   std::byte* address(const MemoryRef& ref) const;
   void inline_small(WorkerId peer, msg::PeerBatch& batch) const;
 
