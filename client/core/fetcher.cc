@@ -17,7 +17,17 @@ void Fetcher::expect(ArrayId array, const std::shared_ptr<Request>& request, std
   if (overflowed_) {
     return fail_(*request, {Errc::kLimitExceeded, "too many blocks arrived before the scheduler's reply"});
   }
+  request->targets[target].array = array;
   targets_[array].push_back({request, target});
+}
+
+void Fetcher::forget(const Request& request) {
+  for (const Target& target : request.targets) {
+    const auto it = targets_.find(target.array);
+    if (it == targets_.end()) continue;
+    std::erase_if(it->second, [&](const Wanted& w) { return w.request.get() == &request; });
+    if (it->second.empty()) targets_.erase(it);
+  }
 }
 
 std::vector<Fetcher::Wanted> Fetcher::waiting(ArrayId array) {
@@ -184,9 +194,15 @@ void Fetcher::on_received(msg::BlockRef ref, std::uint64_t nonce, Status status)
       out[worker].dones.push_back(done_for(owed));
   }
   if (status) {
+    // Others first: with its last block the request's buffer belongs to whoever waits for it.
+    const auto there = [&](const Wanted& w) {
+      return w.request == transfer.direct.request && w.index == transfer.direct.index;
+    };
     for (const Wanted& w : wanted) {
-      const bool there = w.request == transfer.direct.request && w.index == transfer.direct.index;
-      there ? filled(w, ref.block) : place(w, ref.block, destination(transfer));
+      if (!there(w)) place(w, ref.block, destination(transfer));
+    }
+    for (const Wanted& w : wanted) {
+      if (there(w)) filled(w, ref.block);
     }
   } else if (transfer.lost) {
     for (const Wanted& w : wanted) w.state(ref.block) = BlockState::kWanted;

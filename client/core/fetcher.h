@@ -28,6 +28,8 @@ class Fetcher {
 
   // The reply named the array of a target.
   void expect(ArrayId array, const std::shared_ptr<Request>& request, std::size_t target);
+  // The request has ended at the scheduler too: nothing more comes for it.
+  void forget(const Request& request);
   // `reply_due`: some submission has not been answered, so an unknown array may yet become known.
   void on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& out);
   void on_replied(bool reply_due, Outbox& out);  // looks at early offers again

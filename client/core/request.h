@@ -33,6 +33,7 @@ enum class BlockState : std::uint8_t { kWanted, kReceiving, kFilled };
 // One fetched array.
 struct Target {
   std::uint64_t number = 0;  // as the submission names it
+  ArrayId array;             // as the scheduler does, from its reply on
   ir::DType dtype = ir::DType::kFloat64;
   ir::Grid grid;
   ir::Shape shape;

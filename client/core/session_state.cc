@@ -42,6 +42,10 @@ SessionState::SessionState(std::unique_ptr<Endpoint> endpoint, SessionOptions op
 }
 
 SessionState::~SessionState() {
+  {
+    const std::scoped_lock lock(mutex_);
+    flush_releases(true);  // or the last results would count as never delivered
+  }
   book_->close();
   owner_.reset();  // first: until it returns, callbacks use everything else
 }
@@ -452,6 +456,7 @@ void SessionState::on_done(msg::GraphDone done) {
       done.outcome = {Errc::kInternal, "an announcement ended without an answer"};
   }
   request->graph_done = true;
+  if (!done.outcome.ok() || request->targets_left == 0) fetcher_.forget(*request);
   if (request->announced && !done.outcome.ok())
     graph_.fail(request->announced->key, error_of(done.outcome));
   else
@@ -468,9 +473,7 @@ void SessionState::on_done(msg::GraphDone done) {
   } else {
     request->progress = {done.tasks, done.tasks};
   }
-  if (done.outcome.ok() && request->targets_left == 0) {
-    finish_locked(*request, {Errc::kOk, {}});
-  }
+  if (done.outcome.ok() && request->targets_left == 0) finish_locked(*request, {Errc::kOk, {}});
   if (request->finished.load(std::memory_order_relaxed)) requests_.erase(done.request);
 }
 

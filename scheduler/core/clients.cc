@@ -15,11 +15,16 @@ void on_release(State& s, Peer& client, const msg::ReleaseArrays& release) {
     session.arrays.erase(it);
   }
   if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)}, Haste::kLazy);
-  for (const std::uint64_t request : release.delivered) {
-    const auto running = std::find_if(session.running.begin(), session.running.end(), [&](GraphId id) {
-      return request_of(s.graphs.at(id), session.id) == request;
-    });
-    if (running != session.running.end()) deliver(s, s.graphs.at(*running));
+  if (release.delivered.empty()) return;
+  // Requests are named in any order, graphs are looked at once: a message may name millions.
+  std::vector<std::uint64_t> delivered = release.delivered;
+  std::sort(delivered.begin(), delivered.end());
+  std::vector<GraphId> over;
+  std::copy_if(session.running.begin(), session.running.end(), std::back_inserter(over), [&](GraphId id) {
+    return std::binary_search(delivered.begin(), delivered.end(), request_of(s.graphs.at(id), session.id));
+  });
+  for (const GraphId id : over) {
+    if (GraphRecord* graph = s.graphs.find(id)) deliver(s, *graph);
   }
 }
 

@@ -206,8 +206,11 @@ void deliver(State& s, GraphRecord& graph) {
 }
 
 bool in_doubt(const State& s, const GraphRecord& graph) {
-  return s.recovery.pending && std::any_of(graph.ops.begin(), graph.ops.end(),
-                                           [&](const OpId op) { return s.recovery.asked.contains(op); });
+  return s.recovery.pending && std::any_of(graph.ops.begin(), graph.ops.end(), [&](const OpId id) {
+           const OpRecord* op =
+               s.ops.find(id);  // copies on the lost worker are looked at when all have answered
+           return s.recovery.asked.contains(id) || (op != nullptr && op->op.kind == ir::OpKind::kKeep);
+         });
 }
 
 void finish_graph_if_done(State& s, GraphRecord& graph) {

@@ -105,7 +105,7 @@ void check_graphs(const State& s) {
       done += op->completed;
     }
     TW_CHECK(left == graph.ops_left && left > 0, "a graph is kept while it has ops");
-    TW_CHECK(open == graph.ops_open && (graph.running ? open > 0 || in_doubt(s, graph) : planned == 0),
+    TW_CHECK(open == graph.ops_open && (graph.running ? open > 0 || s.recovery.pending : planned == 0),
              "a graph runs while an op is open");
     TW_CHECK(fetches == graph.fetches_open, "open fetches are counted");
     TW_CHECK(done <= graph.done && graph.done <= graph.total && graph.failed <= graph.done,

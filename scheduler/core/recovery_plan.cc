@@ -226,7 +226,7 @@ class Planner {
   bool wanted(ArrayId id, std::int64_t point, bool spent = false) {
     const ArrayRecord& array = s_.arrays.at(id);
     if (!array.failed.ok()) return false;
-    if (array.held || (!spent && awaited(s_, array))) return true;
+    if (array.held || (!spent && awaited(array))) return true;
     const auto blocks = blocks_.find(id);
     if (blocks != blocks_.end() &&
         std::any_of(blocks->second.begin(), blocks->second.end(),
@@ -236,6 +236,13 @@ class Planner {
     const auto& users = users_[id];
     return std::any_of(users.begin(), users.end(),
                        [&](const auto& user) { return will_read(user.first, user.second, point); });
+  }
+
+  bool awaited(const ArrayRecord& array) {  // asked of each point
+    if (array.fetches.empty()) return false;
+    const auto [known, fresh] = awaited_.emplace(array.id, false);
+    if (fresh) known->second = scheduler::awaited(s_, array);
+    return known->second;
   }
 
   // Some point that has not been begun on a living device reads the block.
@@ -639,6 +646,7 @@ class Planner {
   std::map<std::pair<OpId, DeviceId>, const msg::Held::Share*> shares_;
   std::map<ArrayId, std::vector<const msg::Held::Blocks*>> blocks_;
   std::map<ArrayId, std::vector<std::pair<OpId, int>>> users_;  // unfinished, by array
+  std::map<ArrayId, bool> awaited_;                             // of those that are fetched
   std::map<std::pair<OpId, DeviceId>, std::vector<DeviceId>> eligible_;
   Dealing dealing_{s_};
 };

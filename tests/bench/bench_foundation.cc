@@ -160,6 +160,9 @@ class Counting final : public client::Endpoint {
                        std::int64_t bytes) override {
     return real_->map(device, slab, offset, bytes);
   }
+  std::shared_ptr<const void> pin(DeviceId device, std::uint32_t slab) override {
+    return real_->pin(device, slab);
+  }
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                std::function<void(Status)> done) override {
     real_->receive(from, transfer, to, bytes, std::move(done));
