@@ -245,13 +245,18 @@ void Runtime::collect_completions() {
     if (completed.size() == first) continue;
     for (std::size_t s = 0; s < local.seen.size(); ++s) {
       failures.clear();
-      local.device->compute_stream(static_cast<int>(s)).take_failures(failures);
-      if (local.fallback) local.fallback->settle(static_cast<std::uint8_t>(s), local.seen[s], failures);
+      device::Stream& stream = local.device->compute_stream(static_cast<int>(s));
+      const std::uint64_t done =
+          stream.completed();  // `seen` may be older than what was read of other streams
+      stream.take_failures(failures);
+      if (local.fallback) local.fallback->settle(static_cast<std::uint8_t>(s), done, failures);
+      // The host's come last, though what read them may have failed since.
+      std::ranges::stable_sort(failures, {}, &device::StepFailure::sequence);
       for (auto& f : failures) {
         events_.push_back(StepFailed{d, static_cast<std::uint8_t>(s), f.sequence, std::move(f.error)});
       }
       std::erase_if(local.refused, [&](StepFailed& f) {
-        if (f.stream != s || f.sequence > local.seen[s]) return false;
+        if (f.stream != s || f.sequence > done) return false;
         events_.push_back(std::move(f));
         return true;
       });
