@@ -16,7 +16,7 @@ std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
 }
 
 void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_variable,
-                const std::vector<const char*>& reached, std::uint64_t seeds = 180) {
+                const std::vector<const char*>& reached, std::uint64_t seeds = 140) {
   const std::uint64_t only = from_env(seed_variable.c_str(), 0);
   const std::uint64_t first = only != 0 ? only : from_env("TILEWISE_SIM_FROM", 1);
   const std::uint64_t count = only != 0 ? 1 : from_env("TILEWISE_SIM_SEEDS", seeds);
