@@ -1,12 +1,13 @@
 // Held arrays of which several workers are to have a copy each, so that they outlive the loss of all but one. Who is to have
-// one is said by ops of kind kKeep: their placement names a device for each block besides its owner. They are in the graph that
-// asked, so that it is not over before; later ones, which make up for losses, have a graph of their own, so that nothing ends with
-// them but themselves. A copy counts while its op is in the array's list: until it fails, or the array is released.
+// one is said by ops of kind kKeep: their placement names a device for each block besides its owner. They are in the graphs that
+// asked, so that these are not over before; later ones, which make up for losses, have a graph of their own, so that nothing ends
+// with them but themselves. A copy counts while its op is in the array's list: until it fails, or the array is released.
 #include "graphs.h"
 #include "handlers.h"
 #include "outbox.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace tilewise::scheduler {
 namespace {
@@ -25,12 +26,14 @@ bool alive(const State& s, DeviceId id) { return s.device(id)->alive; }
 // owner's kind if there is one, and of these the one with the least to hold.
 class Takers {
  public:
-  // `asked`: by the user, who is to hear that there is no room; else only devices with room are taken.
-  Takers(const State& s, bool asked) : s_(s), asked_(asked) {
+  explicit Takers(const State& s) : s_(s) {
     for (const Device& device : s.devices) {
       if (device.alive && s.is_worker(device.peer) && !device.draining) open_.push_back(&device);
     }
   }
+
+  // Whether somebody waits, who is to hear that there is no room; else only devices with room are taken.
+  void are_asked_for(bool asked) { asked_ = asked; }
 
   // None: nobody is left. What has the same devices goes to the same one, as long as it can.
   DeviceId take(const std::vector<DeviceId>& have, std::int64_t bytes) {
@@ -63,7 +66,7 @@ class Takers {
   }
 
   const State& s_;
-  bool asked_;
+  bool asked_ = false;
   std::vector<const Device*> open_;
   std::map<DeviceId, std::int64_t> promised_;
   std::map<std::vector<DeviceId>, DeviceId> last_;
@@ -213,6 +216,24 @@ GraphRecord& new_graph(State& s, const GraphRecord& like) {
   return s.graphs.insert(id, std::move(graph));
 }
 
+// Requests under way that are to end with copies of it, the oldest first.
+using Askers = std::map<ArrayId, std::vector<GraphId>>;
+Askers askers(const State& s) {
+  Askers out;
+  for (const Session& session : s.sessions) {
+    for (const GraphId id : session.running) {
+      const GraphRecord& graph = s.graphs.at(id);
+      if (graph.cancelled || !graph.root_cause.ok()) continue;
+      for (const ArrayId array : graph.copying) {
+        std::vector<GraphId>& of = out[array];
+        if (std::find(of.begin(), of.end(), id) == of.end())
+          of.push_back(id);  // several sessions may wait for one
+      }
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::int64_t room_of(const Device& device) {
@@ -224,6 +245,7 @@ void want_copies(State& s, ArrayRecord& array, std::uint32_t copies, GraphRecord
   array.copies = std::max(array.copies, copies);
   if (array.copies == 1) return;
   s.copied.insert(array.id);
+  graph.copying.push_back(array.id);
   // What is on its way for others' sake is waited for: a task on the same device ends with the copy that is there, or comes.
   std::vector<ir::Placement> under_way;
   for (const OpId id : array.keeps) {
@@ -233,7 +255,8 @@ void want_copies(State& s, ArrayRecord& array, std::uint32_t copies, GraphRecord
       under_way.push_back(keep.placement);
   }
   for (ir::Placement& placement : under_way) add_keep(s, graph, array, std::move(placement));
-  Takers takers(s, true);
+  Takers takers(s);
+  takers.are_asked_for(true);
   for (ir::Placement& placement : lacking_copies(s, array, takers))
     add_keep(s, graph, array, std::move(placement));
 }
@@ -261,18 +284,24 @@ void mark_lost_copies(State& s) {
 
 std::vector<msg::Plan> restore_copies(State& s) {
   std::vector<msg::Plan> plans;
-  Takers takers(s, false);
+  const auto add = [&](GraphRecord& graph, ArrayRecord& array, const std::vector<ir::Placement>& placements) {
+    msg::Plan& plan =
+        plans.emplace_back(msg::Plan{graph.id, graph.priority, {}, {}, graph.session, graph.weight});
+    for (const ir::Placement& placement : placements)
+      plan.ops.push_back(add_keep(s, graph, array, placement));
+  };
+  std::optional<Askers> asked;
+  Takers takers(s);
   for (const ArrayId id : s.copied) {
     ArrayRecord& array = s.arrays.at(id);
     if (array.lacking == 0 || !array.failed.ok()) continue;
-    std::vector<ir::Placement> placements = lacking_copies(s, array, takers);
+    if (!asked) asked = askers(s);
+    const std::vector<GraphId>& waiting = (*asked)[id];
+    takers.are_asked_for(!waiting.empty());
+    const std::vector<ir::Placement> placements = lacking_copies(s, array, takers);
     if (placements.empty()) continue;
-    GraphRecord& made_by = s.graphs.at(s.ops.at(array.producer).graph);
-    GraphRecord& graph = made_by.running && !array.anchor ? made_by : new_graph(s, made_by);
-    msg::Plan& plan =
-        plans.emplace_back(msg::Plan{graph.id, graph.priority, {}, {}, graph.session, graph.weight});
-    for (ir::Placement& placement : placements)
-      plan.ops.push_back(add_keep(s, graph, array, std::move(placement)));
+    for (const GraphId graph : waiting) add(s.graphs.at(graph), array, placements);
+    if (waiting.empty()) add(new_graph(s, s.graphs.at(s.ops.at(array.producer).graph)), array, placements);
   }
   return plans;
 }
@@ -295,7 +324,7 @@ void keep_ended(State& s, const OpRecord& keep) {
 bool copy_unasked(State& s, ArrayRecord& array, std::vector<msg::Plan>& plans) {
   if (array.copies > 1) return array.lacking + 2 <= array.copies;
   array.copies = 2;
-  Takers takers(s, false);
+  Takers takers(s);
   std::vector<ir::Placement> placements = lacking_copies(s, array, takers);
   if (array.lacking > 0) {
     array.copies = 1;

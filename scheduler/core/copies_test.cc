@@ -212,6 +212,34 @@ TEST_CASE("a keeper lost while the request runs is replaced before the request e
   CHECK(w.count<msg::GraphDone>(10) == 1);
 }
 
+TEST_CASE("whoever asked for copies has them at the end, also if they are lost again meanwhile") {
+  Copying w({"one", "two", "three"});
+  w.keep(1, w.upload(), {2}, {{2, 2}});
+  w.finish(1);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  const ArrayId id = w.array(3);
+  SUBCASE("asked for before a loss is answered") {
+    w.lose(1);
+    REQUIRE(w.keep(2, {}, {}, {{2, 2}}).outcome.ok());
+    w.answer(id, {2});
+  }
+  SUBCASE("asked for by two, and the keeper they wait for is lost") {
+    w.lose(2);
+    REQUIRE(w.keep(2, {}, {}, {{2, 2}}).outcome.ok());
+    REQUIRE(w.keep(3, {}, {}, {{2, 2}}).outcome.ok());
+    CHECK(w.keeps(1).back() == std::vector{w.device(3)});
+    w.joined.push_back(w.add_worker(4, 1, "four"));
+    w.lose(3);
+    w.answer(id, {1});
+    CHECK(w.keeps(1).back() == std::vector{w.device(4)});
+  }
+  CHECK(w.count<msg::GraphDone>(10) == 1);
+  w.finish(w.workers.front().first);
+  CHECK(w.seen(id).lacking == 0);
+  CHECK(w.count<msg::GraphDone>(10) == w.count<msg::SubmitReply>(10));
+  CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+}
+
 TEST_CASE("a copy that cannot be made again ends nothing, and is tried again when there is cause") {
   Copying w({"one", "two", "three"});
   w.keep(1, w.upload(), {2}, {{2, 2}});

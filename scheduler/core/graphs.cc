@@ -87,6 +87,7 @@ bool read_by_some(const State& s, const OpRecord& op) {
 void end_graph(State& s, GraphRecord& graph) {
   graph.running = false;
   graph.dirty = false;
+  graph.copying.clear();
   --s.running;
   remember_end(s, graph);
   ++(graph.root_cause.ok() ? s.graphs_done : s.graphs_failed);
@@ -189,11 +190,6 @@ void finish_op(State& s, OpRecord& first) {
   }
 }
 
-bool awaited(const State& s, const ArrayRecord& array) {
-  return std::any_of(array.fetches.begin(), array.fetches.end(),
-                     [&](const OpId fetch) { return !s.graphs.at(s.ops.at(fetch).graph).delivered; });
-}
-
 void deliver(State& s, GraphRecord& graph) {
   if (std::exchange(graph.delivered, true)) return;
   const GraphId id = graph.id;
@@ -206,15 +202,18 @@ void deliver(State& s, GraphRecord& graph) {
 }
 
 bool in_doubt(const State& s, const GraphRecord& graph) {
-  return s.recovery.pending && std::any_of(graph.ops.begin(), graph.ops.end(), [&](const OpId id) {
-           const OpRecord* op =
-               s.ops.find(id);  // copies on the lost worker are looked at when all have answered
-           return s.recovery.asked.contains(id) || (op != nullptr && op->op.kind == ir::OpKind::kKeep);
-         });
+  if (!s.recovery.pending) return false;
+  if (!graph.copying.empty()) return true;  // copies that are lost are looked at when all have answered
+  return std::any_of(graph.ops.begin(), graph.ops.end(),
+                     [&](const OpId id) { return s.recovery.asked.contains(id); });
 }
 
 void finish_graph_if_done(State& s, GraphRecord& graph) {
   if (graph.running && graph.ops_open == 0 && (graph.cancelled || !in_doubt(s, graph))) end_graph(s, graph);
+}
+
+void forget_if_empty(State& s, GraphRecord& graph) {
+  if (!graph.running && graph.ops_left == 0 && graph.unacknowledged.empty()) s.graphs.erase(graph.id);
 }
 
 void fail_array(ArrayRecord& array, const msg::Outcome& why) {
@@ -256,6 +255,7 @@ void cancel_graph(State& s, GraphId id, const msg::Outcome& why) {
       if (OpRecord* op = s.ops.find(op_id); op != nullptr && !op->finished) finish_op(s, *op);
     }
     finish_graph_if_done(s, *graph);  // it was in doubt
+    forget_if_empty(s, *graph);
   }
 }
 
@@ -292,6 +292,7 @@ void acknowledge_cancels(State& s, WorkerId worker, std::uint64_t log_applied) {
                   [&](const auto& entry) { return entry.first == worker && entry.second <= log_applied; });
     if (!graph->unacknowledged.empty()) return false;
     for (const OpId op : graph->ops) s.retire_candidates.push_back(op);
+    forget_if_empty(s, *graph);
     return true;
   });
 }

@@ -13,8 +13,6 @@ bool complete(const State& s, const OpRecord& head);
 // A fetch ends with the rest of its graph, when its client has said that all is there: until then what it may not have
 // got yet is made again if it is lost.
 bool deliverable(const State& s, const OpRecord& fetch);
-// Some client has not got all of it yet.
-bool awaited(const State& s, const ArrayRecord& array);
 // The client has what this graph fetches, or does not want it.
 void deliver(State& s, GraphRecord& graph);
 // Nothing of this op will run any more: its reads end, and fetches of its outputs are the workers' to complete.
@@ -23,6 +21,8 @@ void finish_op(State& s, OpRecord& op);
 bool in_doubt(const State& s, const GraphRecord& graph);
 // Sends GraphDone when no op is open, and none is in doubt.
 void finish_graph_if_done(State& s, GraphRecord& graph);
+// One that has ended and has no ops left, not even as lineage.
+void forget_if_empty(State& s, GraphRecord& graph);
 // Ends the graph and, first, every unfinished graph that reads what it will not make.
 void cancel_graph(State& s, GraphId id, const msg::Outcome& why);
 // A session's hold on an array begins, and ends; with the last one workers are to be told of what is in `released`.

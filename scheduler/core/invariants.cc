@@ -104,7 +104,10 @@ void check_graphs(const State& s) {
       fetches += !op->finished && op->op.kind == ir::OpKind::kFetch;
       done += op->completed;
     }
-    TW_CHECK(left == graph.ops_left && left > 0, "a graph is kept while it has ops");
+    const bool for_copies = graph.running && !graph.copying.empty() && s.recovery.pending;
+    TW_CHECK(left == graph.ops_left && (left > 0 || for_copies || !graph.unacknowledged.empty()),
+             "a graph is kept while it has ops");
+    TW_CHECK(graph.running || graph.copying.empty(), "only a graph that runs waits for copies");
     TW_CHECK(open == graph.ops_open && (graph.running ? open > 0 || s.recovery.pending : planned == 0),
              "a graph runs while an op is open");
     TW_CHECK(fetches == graph.fetches_open, "open fetches are counted");
@@ -339,6 +342,7 @@ void mix(Digest& d, const GraphRecord& graph) {
   }
   mix(d, graph.root_cause);
   for (const Asker& other : graph.others) d.mix(other.session.value), d.mix(other.request);
+  for (const ArrayId id : graph.copying) d.mix(id.value);
   for (const OpId id : graph.ops) d.mix(id.value);
   for (const auto& [worker, entry] : graph.unacknowledged) d.mix(worker.value), d.mix(entry);
 }

@@ -167,7 +167,10 @@ void settle_recovery(State& s, std::vector<msg::Plan> plans) {
   std::vector<msg::Plan> copies = restore_copies(s);  // before a request ends that is to have them
   close_lost_shares(s);
   end_fetches(s, asked);
-  s.graphs.for_each([&](GraphRecord& graph) { finish_graph_if_done(s, graph); });  // that were in doubt
+  s.graphs.for_each([&](GraphRecord& graph) {  // that were in doubt
+    finish_graph_if_done(s, graph);
+    forget_if_empty(s, graph);
+  });
   log_to_workers(s, msg::Recover{r.version, std::move(plans)});
   for (msg::Plan& plan : copies) log_to_workers(s, std::move(plan));
   for (const ArrayId id : std::vector<ArrayId>(s.copied.begin(), s.copied.end())) {

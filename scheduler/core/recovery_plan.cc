@@ -225,8 +225,10 @@ class Planner {
 
   bool wanted(ArrayId id, std::int64_t point, bool spent = false) {
     const ArrayRecord& array = s_.arrays.at(id);
+    // Who waits for blocks of an array of which some have failed is owed the others.
+    if (!spent && awaited(array)) return true;
     if (!array.failed.ok()) return false;
-    if (array.held || (!spent && awaited(array))) return true;
+    if (array.held) return true;
     const auto blocks = blocks_.find(id);
     if (blocks != blocks_.end() &&
         std::any_of(blocks->second.begin(), blocks->second.end(),
@@ -238,10 +240,14 @@ class Planner {
                        [&](const auto& user) { return will_read(user.first, user.second, point); });
   }
 
-  bool awaited(const ArrayRecord& array) {  // asked of each point
+  // Some client has not got all of it yet.
+  bool awaited(const ArrayRecord& array) {
     if (array.fetches.empty()) return false;
-    const auto [known, fresh] = awaited_.emplace(array.id, false);
-    if (fresh) known->second = scheduler::awaited(s_, array);
+    const auto [known, fresh] = awaited_.emplace(array.id, false);  // asked of each point
+    if (fresh)
+      known->second = std::any_of(array.fetches.begin(), array.fetches.end(), [&](const OpId fetch) {
+        return !s_.graphs.at(s_.ops.at(fetch).graph).delivered;
+      });
     return known->second;
   }
 
@@ -475,7 +481,11 @@ class Planner {
     const OpRecord& head = *group.head;
     const ArrayRecord& array = s_.arrays.at(ArrayId{head.op.outputs[0].array});
     const msg::Outcome outcome = story(array, " (" + describe(s_, head) + ")");
-    for (const GraphId graph : graphs) cancel_graph(s_, graph, outcome);
+    for (const GraphId graph : graphs) {
+      const msg::Outcome earlier =
+          s_.graphs.at(graph).root_cause;  // it may have failed before: that is its story
+      cancel_graph(s_, graph, earlier.ok() ? outcome : earlier);
+    }
     return false;
   }
 

@@ -125,6 +125,29 @@ TEST_CASE("what a client has not got yet is made again, also if all was made") {
   CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
 }
 
+TEST_CASE("a client that waits for an array some of whose blocks could not be made again gets the others") {
+  Losing w;
+  w.delivers = false;
+  w.add_worker(3, 1, "three");
+  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), fetch(1, kGrid)});
+  w.lose_first();
+  w.answer(2);
+  w.answer(3);
+  const msg::Recover first = w.log<msg::Recover>(3).at(0);
+  for (const msg::Plan& plan : first.plans) w.complete(plan, 1);  // one failed on each
+  w.workers.erase(w.workers.begin());
+  w.drop(2);
+  w.answer(3);
+  REQUIRE(w.log<msg::Recover>(3).size() == 2);
+  const msg::Recover second = w.log<msg::Recover>(3)[1];
+  REQUIRE(second.plans.size() == 1);
+  w.finish(second);
+  CHECK(w.count<msg::GraphDone>(10) == 0);
+  w.deliver(10, 1);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kTaskFailed);
+}
+
 TEST_CASE("a request does not end while what it holds may be lost") {
   Losing w;
   w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), w.on(fill(2, kGrid), w.w2)}, {1, 2});

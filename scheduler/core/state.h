@@ -185,7 +185,8 @@ struct GraphRecord {
   std::int64_t total = 0, done = 0, failed = 0;  // tasks
   bool running = true;                           // GraphDone not yet sent
   bool delivered = false;                        // its client has what it fetches, or does not want it
-  msg::Outcome root_cause;                       // of the first failure, or of the cancellation
+  std::vector<ArrayId> copying;  // while it runs: arrays that are on as many workers as wished when it ends
+  msg::Outcome root_cause;       // of the first failure, or of the cancellation
   bool cancelled = false;
   // A cancelled graph's ops are retired only when these workers have applied the cancellation.
   std::vector<std::pair<WorkerId, std::uint64_t>> unacknowledged;

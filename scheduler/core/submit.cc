@@ -156,7 +156,7 @@ void finish_what_is_done(State& s, GraphId id) {
   }
   if (GraphRecord* graph = s.graphs.find(id)) {
     finish_graph_if_done(s, *graph);  // of no ops at all
-    if (graph->ops_left == 0) s.graphs.erase(id);
+    forget_if_empty(s, *graph);
   }
 }
 

@@ -114,6 +114,7 @@ class World {
   void to_scheduler(scheduler::Conn from, msg::Message message, bool ordered);
   void reach_scheduler(scheduler::Conn from, const msg::Message& message);
   void step_scheduler(std::vector<scheduler::Event> events);
+  void trace(WorkerId from, WorkerId to, const msg::PeerBatch& batch) const;
   void trace(scheduler::Conn conn, const char* way, const msg::Message& message) const;
   void from_scheduler(scheduler::Conn to, msg::Message message);
   void perform_scheduler(std::vector<scheduler::Action>& actions);
@@ -184,6 +185,7 @@ class World {
   void operator_releases(SessionId session);
   void hint_some(const Client& client, std::vector<ir::Op>& ops);
   void client_finish(int index);
+  std::string missing(int client, std::uint64_t request) const;
   void say_delivered(Client& client, std::uint64_t number);
   void client_took(int index, const msg::Offer& offer);
   void client_borrows(int index, const msg::Offer& offer);

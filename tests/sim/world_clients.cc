@@ -483,6 +483,25 @@ void World::client_took(int index, const msg::Offer& offer) {
   peer_send(client.welcome.you, owner->second, std::move(done));
 }
 
+std::string World::missing(int index, std::uint64_t number) const {
+  const Client& client = *clients_[static_cast<std::size_t>(index)];
+  std::string out;
+  for (const auto& [array, blocks] : client.requests.at(number).wanted) {
+    for (const std::int64_t block : blocks) {
+      out += (out.empty() ? ", waiting for" : ",") + (" block " + std::to_string(block)) + " of a" +
+             std::to_string(array & 0xFFFFFF);
+      for (const auto& [taken, op] : client.taking) {
+        if (taken.array.value == array && taken.block == block) out += " (being taken)";
+      }
+      for (const auto& [from, offer] : client.again) {
+        if (offer.block.array.value == array && offer.block.block == block)
+          out += " (offered again by p" + std::to_string(from.value) + ")";
+      }
+    }
+  }
+  return out;
+}
+
 // What must be true when nothing is left to happen.
 void World::client_finish(int index) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
@@ -491,7 +510,7 @@ void World::client_finish(int index) {
   for (const auto& [number, request] : client.requests) {
     const std::string name = "request " + std::to_string(number) + " of client " + std::to_string(index);
     if (!request.replied) return violate(name + " was never answered");
-    if (!request.done) return violate(name + " never ended");
+    if (!request.done) return violate(name + " never ended" + missing(index, number));
     if (request.failed || request.refused) continue;
     for (const auto& [array, blocks] : request.wanted) {
       if (!blocks.empty())

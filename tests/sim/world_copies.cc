@@ -58,11 +58,6 @@ void World::check_copies(Client& client, std::uint64_t number) {
                                    [&](const msg::Keep& k) { return k.array == array.number; });
     // It may be lost by now, with a worker that was dead already when this was sent.
     if (!array.held || !array.failed.ok() || keep == request.keeps.end() || keep->copies < 2) continue;
-    if (array.graph != request.graph &&
-        array.made < array.blocks) {  // lost again, and its own request goes on with it
-      ++outcome_.covered["copies of arrays that are being made"];
-      continue;
-    }
     int copies = INT32_MAX;
     for (std::int64_t b = 0; b < array.blocks; ++b) {
       if (oracle_.bytes(array.id.value, b) > 0) copies = std::min(copies, workers_with(array.id.value, b));

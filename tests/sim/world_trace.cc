@@ -16,6 +16,13 @@ std::string text(const msg::Plan& plan) {
     out += " ->";
     for (const ir::OutputSpec& output : op.op.outputs) out += " a" + std::to_string(output.array & 0xFFFFFF);
     out += " on";
+    if (const ir::RunMap* listed = op.placement.listed(); listed != nullptr) {
+      for (const ir::Run& run : listed->runs()) {
+        out += " d" + std::to_string(run.device.value) + ':' + std::to_string(run.first);
+        if (run.count > 1) out += '-' + std::to_string(run.first + run.count - 1);
+      }
+      continue;
+    }
     for (const DeviceId device : op.placement.devices())
       out += " d" + std::to_string(device.value) + "*" + std::to_string(op.placement.owned_count(device));
   }
@@ -58,11 +65,43 @@ std::string text(const msg::Message& message) {
   return out;
 }
 
+std::string text(const msg::BlockRef& block) {
+  return "a" + std::to_string(block.array.value & 0xFFFFFF) + '/' + std::to_string(block.block);
+}
+
+std::string way(DeviceId from, DeviceId to) {
+  return " d" + std::to_string(from.value) + " > d" + std::to_string(to.value);
+}
+
+std::string user(OpId op) { return " for " + std::to_string(op.value & 0xFFFFFF); }
+
+bool tracing(char what) {
+  static const char* on = std::getenv("TILEWISE_SIM_TRACE");
+  return on != nullptr && (what == '1' || *on == what);
+}
+
 }  // namespace
 
+// Only with TILEWISE_SIM_TRACE=2: what peers say of blocks, when it is sent.
+void World::trace(WorkerId from, WorkerId to, const msg::PeerBatch& batch) const {
+  if (!tracing('2')) return;
+  const auto line = [&](const std::string& said) {
+    std::cerr << now_ << " p" << from.value << " to p" << to.value << ' ' << said << '\n';
+  };
+  for (const msg::Subscribe& s : batch.subscribes)
+    line("subscribe " + text(s.block) + way(s.from, s.to) + user(s.op));
+  for (const msg::Offer& o : batch.offers)
+    line("offer " + text(o.block) + way(o.from, o.to) + user(o.op) +
+         (o.failed.ok() ? "" : " failed: " + std::string(name_of(o.failed.code))));
+  for (const msg::Grant& g : batch.grants) line("grant " + text(g.block) + way(g.from, g.to));
+  for (const msg::Relay& r : batch.relays) line("relay " + text(r.block) + way(r.from, r.to));
+  for (const msg::Done& d : batch.dones) line("done " + text(d.block) + way(d.from, d.to) + user(d.op));
+  for (const msg::Gone& g : batch.gones) line("gone " + text(g.block) + way(g.from, g.to));
+}
+
 void World::trace(scheduler::Conn conn, const char* way, const msg::Message& message) const {
-  static const bool on = std::getenv("TILEWISE_SIM_TRACE") != nullptr;
-  if (on) std::cerr << now_ << " scheduler " << way << ' ' << conn.value << ' ' << text(message) << '\n';
+  if (tracing('1'))
+    std::cerr << now_ << " scheduler " << way << ' ' << conn.value << ' ' << text(message) << '\n';
 }
 
 }  // namespace tilewise::sim

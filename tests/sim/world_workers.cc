@@ -212,6 +212,7 @@ bool World::awaited(const worker::Transmit& transmit) const {
 
 void World::peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch) {
   const Way way{from.value, to.value};
+  trace(from, to, batch);
   if (prng_.chance(knobs_.duplicate)) {
     ++outcome_.covered["duplicates between peers"];
     at(delay(way), [this, way, from, to, batch] {
