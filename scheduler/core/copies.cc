@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace tilewise::scheduler {
 namespace {
@@ -220,16 +221,10 @@ GraphRecord& new_graph(State& s, const GraphRecord& like) {
 using Askers = std::map<ArrayId, std::vector<GraphId>>;
 Askers askers(const State& s) {
   Askers out;
-  for (const Session& session : s.sessions) {
-    for (const GraphId id : session.running) {
-      const GraphRecord& graph = s.graphs.at(id);
-      if (graph.cancelled || !graph.root_cause.ok()) continue;
-      for (const ArrayId array : graph.copying) {
-        std::vector<GraphId>& of = out[array];
-        if (std::find(of.begin(), of.end(), id) == of.end())
-          of.push_back(id);  // several sessions may wait for one
-      }
-    }
+  for (const GraphId id : s.owing) {
+    const GraphRecord& graph = s.graphs.at(id);
+    if (!graph.root_cause.ok()) continue;
+    for (const ArrayId array : graph.copying) out[array].push_back(id);
   }
   return out;
 }
@@ -245,6 +240,7 @@ void want_copies(State& s, ArrayRecord& array, std::uint32_t copies, GraphRecord
   array.copies = std::max(array.copies, copies);
   if (array.copies == 1) return;
   s.copied.insert(array.id);
+  if (graph.copying.empty()) s.owing.push_back(graph.id);
   graph.copying.push_back(array.id);
   // What is on its way for others' sake is waited for: a task on the same device ends with the copy that is there, or comes.
   std::vector<ir::Placement> under_way;
@@ -307,9 +303,35 @@ std::vector<msg::Plan> restore_copies(State& s) {
 }
 
 void check_copies(State& s) {
-  if (!s.copies_due || s.recovery.pending) return;
-  s.copies_due = false;
-  for (msg::Plan& plan : restore_copies(s)) log_to_workers(s, std::move(plan));
+  if (s.copies_due && !s.recovery.pending) {
+    s.copies_due = false;
+    for (msg::Plan& plan : restore_copies(s)) log_to_workers(s, std::move(plan));
+  }
+  for (const GraphId id :
+       std::vector<GraphId>(s.owing)) {  // what they wait for may have come about in others
+    GraphRecord& graph = s.graphs.at(id);
+    finish_graph_if_done(s, graph);
+    forget_if_empty(s, graph);
+  }
+}
+
+bool copied_all(const State& s, const GraphRecord& graph) {
+  return std::all_of(graph.copying.begin(), graph.copying.end(), [&](const ArrayId id) {
+    const ArrayRecord* array = s.arrays.find(id);
+    return array == nullptr || !array->held || complete(s, s.ops.at(array->producer));
+  });
+}
+
+void end_copying(State& s, GraphRecord& graph) {
+  std::erase(s.owing, graph.id);
+  for (const ArrayId id : std::exchange(graph.copying, {})) {
+    const ArrayRecord* array = s.arrays.find(id);
+    if (array == nullptr || !graph.root_cause.ok()) continue;
+    if (!array->failed.ok()) graph.root_cause = array->failed;
+    const OpRecord& head = s.ops.at(array->producer);
+    if (graph.root_cause.ok() && head.failed > 0)
+      graph.root_cause = {Errc::kTaskFailed, "tasks of " + describe(s, head) + " failed"};
+  }
 }
 
 void keep_ended(State& s, const OpRecord& keep) {

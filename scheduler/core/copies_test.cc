@@ -240,6 +240,32 @@ TEST_CASE("whoever asked for copies has them at the end, also if they are lost a
   CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
 }
 
+TEST_CASE(
+    "who asks for copies of an array that is being computed waits for it, also where nobody can take one") {
+  Copying w({"one"});
+  w.submit(10, 1, {w.on(fill(1, kGrid), 1)}, {1});
+  REQUIRE(w.keep(2, {}, {}, {{1, 2}}).outcome.ok());
+  CHECK(w.count<msg::GraphDone>(10) == 0);
+  const msg::Plan plan = w.log<msg::Plan>(1)[0];
+  SUBCASE("it is made") {
+    w.complete(plan);
+    CHECK(w.count<msg::GraphDone>(10) == 2);
+    CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+  }
+  SUBCASE("it cannot be made") {
+    w.complete(plan, 1);
+    CHECK(w.count<msg::GraphDone>(10) == 2);
+    CHECK(w.last<msg::GraphDone>(10)->request == 2);
+    CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kTaskFailed);
+  }
+  SUBCASE("it is given up") {
+    w.receive(10, msg::ReleaseArrays{{1}});
+    CHECK(w.count<msg::GraphDone>(10) == 1);
+    w.complete(plan);
+    CHECK(w.count<msg::GraphDone>(10) == 2);
+  }
+}
+
 TEST_CASE("a copy that cannot be made again ends nothing, and is tried again when there is cause") {
   Copying w({"one", "two", "three"});
   w.keep(1, w.upload(), {2}, {{2, 2}});

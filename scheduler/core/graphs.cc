@@ -87,7 +87,7 @@ bool read_by_some(const State& s, const OpRecord& op) {
 void end_graph(State& s, GraphRecord& graph) {
   graph.running = false;
   graph.dirty = false;
-  graph.copying.clear();
+  if (!graph.copying.empty()) end_copying(s, graph);
   --s.running;
   remember_end(s, graph);
   ++(graph.root_cause.ok() ? s.graphs_done : s.graphs_failed);
@@ -209,7 +209,8 @@ bool in_doubt(const State& s, const GraphRecord& graph) {
 }
 
 void finish_graph_if_done(State& s, GraphRecord& graph) {
-  if (graph.running && graph.ops_open == 0 && (graph.cancelled || !in_doubt(s, graph))) end_graph(s, graph);
+  if (!graph.running || graph.ops_open > 0) return;
+  if (graph.cancelled || (!in_doubt(s, graph) && copied_all(s, graph))) end_graph(s, graph);
 }
 
 void forget_if_empty(State& s, GraphRecord& graph) {

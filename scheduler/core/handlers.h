@@ -55,9 +55,11 @@ Departure plan_departure(State& s, WorkerId leaver);  // from the answers to a s
 void mark_lost_copies(State& s);
 // Ops that copy what is lacking, where that can be done. Workers are still to be told these plans.
 std::vector<msg::Plan> restore_copies(State& s);
-void check_copies(State& s);  // does that when there is cause to
-// The graph is not over before they are there.
+void check_copies(State& s);  // does that when there is cause to, and ends graphs that have all theirs
+// The graph owes copies: it is not over before the array is whole and they are there, as many as can be.
 void want_copies(State& s, ArrayRecord& array, std::uint32_t copies, GraphRecord& graph);
+bool copied_all(const State& s, const GraphRecord& graph);  // the arrays are whole; copies are its open ops
+void end_copying(State& s, GraphRecord& graph);             // it ends, with the failure of such an array
 void keep_ended(State& s, const OpRecord& keep);
 // A second copy that nobody asked for, where there is room for one. False: there is none.
 bool copy_unasked(State& s, ArrayRecord& array, std::vector<msg::Plan>& plans);

@@ -104,11 +104,14 @@ void check_graphs(const State& s) {
       fetches += !op->finished && op->op.kind == ir::OpKind::kFetch;
       done += op->completed;
     }
-    const bool for_copies = graph.running && !graph.copying.empty() && s.recovery.pending;
+    const bool for_copies = graph.running && !graph.copying.empty();
     TW_CHECK(left == graph.ops_left && (left > 0 || for_copies || !graph.unacknowledged.empty()),
              "a graph is kept while it has ops");
-    TW_CHECK(graph.running || graph.copying.empty(), "only a graph that runs waits for copies");
-    TW_CHECK(open == graph.ops_open && (graph.running ? open > 0 || s.recovery.pending : planned == 0),
+    TW_CHECK(std::count(s.owing.begin(), s.owing.end(), graph.id) == (for_copies ? 1 : 0),
+             "graphs that owe copies are listed");
+    TW_CHECK(graph.running || graph.copying.empty(), "only a graph that runs owes copies");
+    TW_CHECK(open == graph.ops_open &&
+                 (graph.running ? open > 0 || for_copies || s.recovery.pending : planned == 0),
              "a graph runs while an op is open");
     TW_CHECK(fetches == graph.fetches_open, "open fetches are counted");
     TW_CHECK(done <= graph.done && graph.done <= graph.total && graph.failed <= graph.done,

@@ -185,7 +185,7 @@ struct GraphRecord {
   std::int64_t total = 0, done = 0, failed = 0;  // tasks
   bool running = true;                           // GraphDone not yet sent
   bool delivered = false;                        // its client has what it fetches, or does not want it
-  std::vector<ArrayId> copying;  // while it runs: arrays that are on as many workers as wished when it ends
+  std::vector<ArrayId> copying;  // while it runs: arrays that are whole, and on several workers, when it ends
   msg::Outcome root_cause;       // of the first failure, or of the cancellation
   bool cancelled = false;
   // A cancelled graph's ops are retired only when these workers have applied the cancellation.
@@ -297,6 +297,7 @@ struct State {
   std::set<OpId> lineage;                       // retired ops that are kept
   std::set<ArrayId> copied;                     // held arrays of several copies
   bool copies_due = false;                      // those that are lacking are to be looked at
+  std::vector<GraphId> owing;                   // running ones that are `copying` something
   std::map<std::uint64_t, Trace> traces;        // by our nonce
   std::map<std::string, Gathering> gatherings;  // by the name that clients gave
   std::vector<GraphId> dirty;                   // with progress to tell

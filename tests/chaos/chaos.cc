@@ -39,7 +39,8 @@ struct Settings {
 struct Counts {
   std::atomic<int> graphs{0}, asked_again{0}, wrong{0}, failed{0};
   int workers_killed = 0, schedulers_killed = 0, clients_killed = 0, stops = 0, long_stops = 0;
-  int cuts = 0, long_cuts = 0;
+  int left = 0;  // workers, for want of a link
+  int cuts = 0, long_cuts = 0, resets = 0, flaps = 0, slow = 0, half_open = 0;
   std::vector<double> ready_s;  // of a scheduler, from its start
 };
 
@@ -114,7 +115,7 @@ class Monkey {
           milliseconds(prng_.between(1, static_cast<std::int64_t>(2000 * settings_.mean_s))));
       const double dice = prng_.uniform();
       if (settings_.partitions && dice < (settings_.workers_too ? 0.2 : 1))
-        cut_somebody();
+        break_links();
       else if (settings_.workers_too && dice < 0.5)
         kill_worker();
       else if (settings_.scheduler_too && dice < 0.7)
@@ -127,10 +128,17 @@ class Monkey {
     }
   }
 
-  // Nobody may have ended but those that were made to.
+  // Nobody may have ended but those that were made to, and those who say that they had no link when links were broken.
   void look() {
     for (const int i : members_) {
       if (cluster_.worker(i).running()) continue;
+      const std::string words = cluster_.worker(i).errors();
+      const bool had_no_link = words.find("cannot reach worker") != std::string::npos ||
+                               words.find("taken for lost") != std::string::npos;
+      if (Clock::now() < links_bad_until_ && had_no_link) {
+        ++counts_.left;
+        return replace(i);
+      }
       ++counts_.failed;
       say("FAILED: worker " + std::to_string(i) + " ended by itself:\n" + tail(cluster_.worker(i).errors()));
       replace(i);
@@ -182,6 +190,57 @@ class Monkey {
     (void)client.wait();
     ++counts_.clients_killed;
   }
+  void break_links() {
+    links_bad_until_ = Clock::now() + seconds(60);
+    const double dice = prng_.uniform();
+    if (dice < 0.4)
+      cut_somebody();
+    else if (dice < 0.55)
+      reset_somebody();
+    else if (dice < 0.7)
+      flap();
+    else if (dice < 0.9)
+      slow_somebody_down();
+    else
+      leave_half_open();
+  }
+  int host_of(int worker) const { return worker % settings_.network->hosts(); }
+  // One of the two leaves for want of a link, 5 s later.
+  void reset_somebody() {
+    const int one = host_of(somebody()), two = host_of(somebody());
+    if (one != two && settings_.network->reset(one, two)) ++counts_.resets;
+  }
+  // Half as long as silence is borne; TCP tries again after up to twice as long, so that some are missed all the same.
+  void flap() {
+    ++counts_.flaps;
+    const int host = host_of(somebody());
+    settings_.network->isolate(host);
+    std::this_thread::sleep_for(seconds(5));
+    settings_.network->rejoin(host);
+  }
+  void slow_somebody_down() {
+    const int host = host_of(somebody());
+    if (settings_.network->slow_down(host, 1'000'000)) ++counts_.slow;
+    std::this_thread::sleep_for(milliseconds(prng_.between(500, 8'000)));
+    (void)settings_.network->slow_down(host, 0);
+  }
+  // A host's workers die where nobody can hear it: peers and scheduler have links without another end, until they miss them (10 s).
+  void leave_half_open() {
+    if (settings_.run_s < 60) return;
+    ++counts_.half_open;
+    const int host = host_of(somebody());
+    settings_.network->isolate(host);
+    std::vector<int> dead;
+    std::copy_if(members_.begin(), members_.end(), std::back_inserter(dead),
+                 [&](int i) { return host_of(i) == host; });
+    for (const int i : dead) {
+      cluster_.worker(i).signal(SIGKILL);
+      (void)cluster_.worker(i).wait();
+    }
+    std::this_thread::sleep_for(seconds(12));
+    settings_.network->rejoin(host);
+    for (const int i : dead) replace(i);
+  }
   // What goes from one host to another is lost, or both ways: for a moment, which nobody may notice, or until silence is noticed
   // (10 s) and, after 5 s, the younger of the two leaves.
   void cut_somebody() {
@@ -196,10 +255,6 @@ class Monkey {
     std::this_thread::sleep_for(milliseconds(long_one ? 20'000 : prng_.between(50, 3'000)));
     settings_.network->mend(one % hosts, two % hosts);
     if (both) settings_.network->mend(two % hosts, one % hosts);
-    if (!long_one) return;
-    for (const int i : {one, two}) {
-      if (!cluster_.worker(i).running()) return replace(i);
-    }
   }
   void stop_somebody() {
     ++counts_.stops;
@@ -234,6 +289,7 @@ class Monkey {
   Counts& counts_;
   Prng prng_;
   std::vector<int> members_;
+  Clock::time_point links_bad_until_{};
   int next_ = 0;
 };
 
@@ -346,11 +402,12 @@ int run(const Settings& settings) {
   std::sort(counts.ready_s.begin(), counts.ready_s.end());
   std::printf(
       "%d graphs, %d asked again; killed: %d workers, %d schedulers (ready again in at most %.2f s), %d "
-      "clients; %d stopped, %d of them for too long; %d ways cut, %d for too long\n%d wrong, %d failed or "
-      "left\n",
+      "clients; %d stopped, %d of them for too long; %d ways cut, %d for too long; %d links reset, %d hosts "
+      "away for 5 s, %d slow, %d dead unheard, %d left for it\n%d wrong, %d failed or left\n",
       counts.graphs.load(), counts.asked_again.load(), counts.workers_killed, counts.schedulers_killed,
       counts.ready_s.empty() ? 0 : counts.ready_s.back(), counts.clients_killed, counts.stops,
-      counts.long_stops, counts.cuts, counts.long_cuts, counts.wrong.load(), counts.failed.load());
+      counts.long_stops, counts.cuts, counts.long_cuts, counts.resets, counts.flaps, counts.slow,
+      counts.half_open, counts.left, counts.wrong.load(), counts.failed.load());
   return counts.wrong + counts.failed == 0 && counts.graphs > 0 ? 0 : 1;
 }
 

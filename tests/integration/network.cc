@@ -9,7 +9,7 @@
 namespace tilewise::testing {
 namespace {
 
-const std::string kIp = "/usr/sbin/ip";
+const std::string kIp = "/usr/sbin/ip", kTc = "/usr/sbin/tc", kSs = "/usr/bin/ss";
 
 void ip(const std::vector<std::string>& arguments) {
   std::vector<std::string> command{kIp};
@@ -82,6 +82,35 @@ void Network::cut(int from, int to) {
 
 void Network::mend(int from, int to) {
   ip({"-n", hosts_[static_cast<std::size_t>(from)].name, "neigh", "del", address(to), "dev", "eth0"});
+}
+
+void Network::isolate(int host) { ip({"link", "set", hosts_[static_cast<std::size_t>(host)].port, "down"}); }
+
+void Network::rejoin(int host) { ip({"link", "set", hosts_[static_cast<std::size_t>(host)].port, "up"}); }
+
+bool Network::reset(int one, int two) {
+  std::vector<std::string> command = prefix(one);
+  command.insert(command.end(), {kSs, "-K", "-H", "dst", address(two)});
+  const Ran ran = run(command);
+  return ran.code == 0 && ran.errors.empty();
+}
+
+// A token bucket at each end of its cable, of which each limits what goes in.
+bool Network::slow_down(int host, std::int64_t bits_per_s) {
+  const Host& h = hosts_[static_cast<std::size_t>(host)];
+  std::vector<std::string> in_host = prefix(host);
+  in_host.push_back(kTc);
+  bool can = true;
+  for (std::vector<std::string> command : {std::vector<std::string>{kTc}, in_host}) {
+    const std::string end = command.size() == 1 ? h.port : "eth0";
+    if (bits_per_s == 0)
+      command.insert(command.end(), {"qdisc", "del", "dev", end, "root"});
+    else
+      command.insert(command.end(), {"qdisc", "replace", "dev", end, "root", "tbf", "rate",
+                                     std::to_string(bits_per_s) + "bit", "burst", "32k", "latency", "400ms"});
+    can = run(command).code == 0 && can;
+  }
+  return can;
 }
 
 }  // namespace tilewise::testing

@@ -2,6 +2,7 @@
 // different hosts cannot share memory over sockets and reach each other over TCP alone. (UCX still finds out that the machine is the
 // same: set UCX_TLS=tcp.)
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,13 @@ class Network {
   // What `from` sends to `to` is lost and nobody is told, until it is mended. The other way still works.
   void cut(int from, int to);
   void mend(int from, int to);
+  // All that the host sends and receives is lost, in silence, until it is joined again.
+  void isolate(int host);
+  void rejoin(int host);
+  // TCP connections between the two end at once, at one of their ends, which says so to the other (ss -K). False: this kernel cannot.
+  bool reset(int one, int two);
+  // What the host sends and receives goes through at so many bits a second each way; 0: as fast as can be. False: this kernel cannot.
+  bool slow_down(int host, std::int64_t bits_per_s);
 
  private:
   struct Host {
