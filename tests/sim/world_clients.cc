@@ -263,7 +263,7 @@ void World::client_message(int index, msg::Message message) {
       if (id == client.ids.end()) return violate("a fetched array was not named in the reply");
       for (std::int64_t b = 0; b < oracle_.blocks(id->second); ++b) request.wanted[id->second].insert(b);
     }
-    if (!request.fetched.empty()) say_delivered(client, reply->request);  // of no blocks
+    if (!request.fetched.empty()) say_delivered(client, reply->request);    // of no blocks
     if (request.done) at(jitter(), [this, index] { client_next(index); });  // what it named is held, too
     for (auto& [from, offer] : std::exchange(client.early, {})) {
       msg::PeerBatch again;
