@@ -211,9 +211,11 @@ void check_ops(const State& s) {
     const auto it = open_users.find(array.id);
     TW_CHECK(array.open_users == (it == open_users.end() ? 0 : it->second), "open users are counted");
     TW_CHECK(array.readers == readers[array.id], "readers are counted");
-    const GraphRecord* graph = s.graphs.find(s.ops.at(array.producer).graph);
-    TW_CHECK(array.readers > 0 || !s.ops.at(array.producer).retired || s.recovery.pending ||
-                 !graph->unacknowledged.empty(),
+    const OpRecord& producer = s.ops.at(array.producer);
+    const GraphRecord* graph = s.graphs.find(producer.graph);
+    const auto read = [&](const ir::OutputSpec& output) { return readers[ArrayId{output.array}] > 0; };
+    TW_CHECK(std::any_of(producer.op.outputs.begin(), producer.op.outputs.end(), read) || !producer.retired ||
+                 s.recovery.pending || !graph->unacknowledged.empty(),
              "lineage that nobody needs is dropped");
     TW_CHECK(!array.unnamed || (array.held && array.anchor), "only an anchor is held for nobody");
     TW_CHECK(array.held == (array.unnamed || !array.holders.empty()), "what is held has holders");

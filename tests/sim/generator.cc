@@ -11,8 +11,8 @@ using ir::OpKind;
 
 class Generator {
  public:
-  Generator(Prng& prng, const std::vector<Named>& known, std::uint64_t& next)
-      : prng_(prng), next_(next), pool_(known) {}
+  Generator(Prng& prng, const std::vector<Named>& known, std::uint64_t& next, double pairs)
+      : prng_(prng), next_(next), pairs_(pairs), pool_(known) {}
 
   Program run() {
     const int ops = static_cast<int>(prng_.between(1, 10));
@@ -53,9 +53,11 @@ class Generator {
   }
 
   void finish(Op op) {
-    Named named{op.outputs[0].array, op.outputs[0].dtype, op.outputs[0].grid};
-    pool_.push_back(named);
-    program_.made.push_back(named);
+    for (const ir::OutputSpec& output : op.outputs) {
+      const Named named{output.array, output.dtype, output.grid};
+      pool_.push_back(named);
+      program_.made.push_back(named);
+    }
     program_.ops.push_back(std::move(op));
   }
 
@@ -186,6 +188,27 @@ class Generator {
     finish(std::move(op));
   }
 
+  // A kernel's two results: one like what it reads, one like that or with an element a block.
+  void pair() {
+    const Named source = pick();
+    const int rank = source.grid.rank();
+    Op op = base(OpKind::kCall, source.grid, source.dtype);
+    std::vector<ir::DimGrid> dims;
+    ir::OperandMap map;
+    for (int d = 0; d < rank; ++d) {
+      ir::DimMap dim;
+      dim.dim = static_cast<std::int8_t>(d);
+      if (prng_.chance(0.15)) dim.kind = ir::DimMap::Kind::kWhole;
+      map.push_back(dim);
+      dims.push_back(*ir::DimGrid::uniform(source.grid.dim(d).count(), 1));
+    }
+    op.outputs.push_back(
+        {next_++, DType::kFloat32, prng_.chance(0.5) ? source.grid : ir::Grid(std::move(dims))});
+    op.operands.push_back(whole(source));
+    op.attrs = ir::CallAttrs{.kernel = kPairKernel, .version = "1", .maps = {map}};
+    finish(std::move(op));
+  }
+
   void fetch(const Named& named) {
     Op op;
     op.kind = OpKind::kFetch;
@@ -198,6 +221,7 @@ class Generator {
 
   void one() {
     if (pool_.empty() || prng_.chance(0.2)) return source();
+    if (pairs_ > 0 && prng_.chance(pairs_)) return pair();
     switch (prng_.below(6)) {
       case 0: return provide();
       case 1: return reduce();
@@ -209,14 +233,15 @@ class Generator {
 
   Prng& prng_;
   std::uint64_t& next_;
+  double pairs_;
   std::vector<Named> pool_;
   Program program_;
 };
 
 }  // namespace
 
-Program random_program(Prng& prng, const std::vector<Named>& known, std::uint64_t& next) {
-  return Generator(prng, known, next).run();
+Program random_program(Prng& prng, const std::vector<Named>& known, std::uint64_t& next, double pairs) {
+  return Generator(prng, known, next, pairs).run();
 }
 
 }  // namespace tilewise::sim

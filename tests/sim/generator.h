@@ -20,7 +20,10 @@ struct Program {
   std::vector<Named> made;             // every array the program makes
 };
 
-// `next` is the session's next free number, advanced. `known` are arrays held from earlier programs.
-Program random_program(Prng& prng, const std::vector<Named>& known, std::uint64_t& next);
+constexpr const char* kPairKernel = "pair";  // every worker has it, version 1
+
+// `next` is the session's next free number, advanced. `known` are arrays held from earlier programs. `pairs`: so many of
+// the ops are calls of kernels with two results.
+Program random_program(Prng& prng, const std::vector<Named>& known, std::uint64_t& next, double pairs);
 
 }  // namespace tilewise::sim

@@ -56,6 +56,7 @@ Knobs Knobs::spilling(std::uint64_t seed) {
   k.slab_bytes = std::min<std::int64_t>(k.memory_bytes, p.chance(0.3) ? 32 * 1024 : 1 << 20);
   k.spill_bytes = p.chance(0.7) ? 16 << 20 : p.between(4, 200) * 1024;
   k.disk_ns = p.chance(0.5) ? 20'000 : p.between(1, 20) * kMillisecond;
+  k.pairs = 0.25;
   if (p.chance(0.2)) k.disk_full = p.uniform() * 0.5;
   if (p.chance(0.15)) k.disk_fails = p.uniform() * 0.2;
   if (p.chance(0.3) && k.workers > 1) {
@@ -95,7 +96,7 @@ std::string Knobs::describe() const {
     << ", clogs " << clogs << ", slow links " << slow_links << ", slow devices " << slow_devices
     << ", failing slabs " << slab_fails << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
     << ", partitions " << partitions << ", silence " << silence_ns << " ns, announces " << announces
-    << ", wrong " << wrong << ", lends " << lends;
+    << ", wrong " << wrong << ", lends " << lends << ", pairs " << pairs;
   return s.str();
 }
 

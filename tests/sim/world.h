@@ -54,6 +54,7 @@ struct Knobs {
   std::int64_t tree_bytes = 64 << 10;  // larger blocks go as trees between hosts
   double announces = 0;                // of the requests: all clients announce pieces of one array
   double wrong = 0;                    // of the announcements
+  double pairs = 0;                    // of the ops: kernels with two results
   double lends = 0;                    // of the blocks that clients read in place: kept for long
   int partitions = 0;                  // of two workers, within kill_span_ns
   TimeNs silence_ns = 0;  // after which they notice, and once more as long until one of them leaves

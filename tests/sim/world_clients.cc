@@ -48,7 +48,7 @@ void World::new_program(Client& client, msg::Submit& submit, std::vector<std::ui
   for (const Client::Held& held : client.held) known.push_back({held.number, held.dtype, held.grid});
   Client::Last& last = client.last.emplace();
   last.first = client.next_array;
-  Program program = random_program(prng_, known, client.next_array);
+  Program program = random_program(prng_, known, client.next_array, knobs_.pairs);
   last.next = client.next_array;
   hint_some(client, program.ops);
   for (const Client::Held& held : client.held) {

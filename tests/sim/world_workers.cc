@@ -1,4 +1,5 @@
 // Simulated workers: streams take virtual time, memory holds values, peers' messages come late, twice and out of order.
+#include "generator.h"
 #include "world_parts.h"
 
 #include <tilewise/base/check.h>
@@ -36,6 +37,7 @@ void World::start_worker(int index) {
   join.software_version = "sim";
   join.host_id = "host-" + std::to_string(host_of(index));
   join.lease_ns = knobs_.lease_ns;
+  join.plugins.push_back({kPairKernel, "1", 1});
   if (knobs_.poison > 0) join.black_box = static_cast<std::uint64_t>(index) + 1;
   for (int d = 0; d < knobs_.devices_each; ++d) {
     join.devices.push_back({"host:" + std::to_string(d), 0, "simulated", "sim", knobs_.memory_bytes,

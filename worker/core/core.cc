@@ -2,6 +2,9 @@
 #include "state.h"
 
 namespace tilewise::worker {
+namespace {
+constexpr int kMaxRounds = 1'000'000;  // of one step: each launches, ends or frees something
+}
 
 void Actions::clear() {
   launches.clear();
@@ -103,7 +106,7 @@ msg::PeerBatch& Core::Impl::batch_to(DeviceId device) {
 
 void Core::Impl::drain_loopback() {
   for (int rounds = 0; !loopback.empty(); ++rounds) {
-    TW_CHECK(rounds < 1'000'000, "devices of one worker do not stop talking to each other");
+    TW_CHECK(rounds < kMaxRounds, "devices of one worker do not stop talking to each other");
     msg::PeerBatch batch;
     std::swap(batch, loopback);
     batch.recovery = recovery;
@@ -157,7 +160,9 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
   retry_slabs();
   release_some();
   // Until nothing moves: expanding may subscribe to a sibling device, which may offer at once.
-  for (bool again = true; again;) {
+  int rounds = 0;
+  for (bool again = true; again; ++rounds) {
+    TW_CHECK(rounds < kMaxRounds, "a step of the worker does not come to rest: " + describe());
     again = false;
     expand_all();
     drain_loopback();

@@ -255,6 +255,69 @@ TEST_CASE("blocks for later tasks do not fill what the lowest task needs, where 
   CHECK(launched.launches[0].point == 0);
 }
 
+namespace {
+
+// A kernel that writes two results of a block of so many elements each.
+ir::Op pair_of(std::uint64_t array, std::int64_t extent) {
+  ir::Op op = source(array, 1, extent);
+  op.kind = ir::OpKind::kCall;
+  op.outputs.push_back({array + 1, ir::DType::kFloat64, op.space});
+  op.attrs = ir::CallAttrs{.kernel = "pair"};
+  return op;
+}
+
+}  // namespace
+
+// 4096 bytes above a disk: 1536 kept for the pair, 1536 of blocks in the making, room for one of the two results.
+TEST_CASE("a step gives back the first result's memory when the second finds none, and waits for news") {
+  Lists lists(4096, 256, 1 << 20);
+  const Actions& planned =
+      lists.log({plan_of({on(kHere, 1, source(10, 3, 64)), on(kHere, 2, pair_of(20, 96))},
+                         {ArrayId{10}, ArrayId{20}, ArrayId{21}})});
+  REQUIRE(planned.launches.size() == 3);
+  for (const Launch& launch : planned.launches) CHECK(launch.run.id == OpId{1});
+  CHECK(lists.step({}).launches.empty());
+  const Actions& after = lists.completed(3);  // its turn: what is kept is for it
+  REQUIRE(after.launches.size() == 1);
+  CHECK(after.launches[0].run.id == OpId{2});
+  lists.completed(4);
+  CHECK(lists.core->holds({ArrayId{20}, 0}));
+  CHECK(lists.core->holds({ArrayId{21}, 0}));
+  CHECK(lists.core->counters().tasks_failed == 0);
+}
+
+// 4096 bytes above a disk: seven blocks of 512, of which peers read some in place, and then a step that needs 1536.
+TEST_CASE("no block is lent where the reserve has not found its place yet") {
+  Lists lists(4096, 256, 1 << 20);
+  const ir::Op a = source(10, 7, 64);
+  lists.log({plan_of({on(kHere, 1, a), on(kPeer, 2, map_of(10, 11, a.space))}, {ArrayId{10}})});
+  lists.completed(7);
+  const auto lent = [&](std::int64_t block) {
+    msg::PeerBatch batch;
+    batch.subscribes.push_back({{ArrayId{10}, block}, OpId{2}, kHere, kPeer});
+    const Actions& actions = lists.from_peer(batch);
+    REQUIRE(actions.batches.size() == 1);
+    REQUIRE(actions.batches[0].second.offers.size() == 1);
+    return actions.batches[0].second.offers[0].slab != msg::kNoSlab;
+  };
+  CHECK(lent(0));
+  CHECK(lent(3));
+  std::vector<DiskIo> ios = lists.log({plan_of({on(kHere, 3, source(30, 1, 192))}, {}, 2)}).disk;
+  REQUIRE(!ios.empty());
+  CHECK_FALSE(lent(5));  // there would be bytes enough, but not in a row
+  std::size_t launched = 0;
+  for (int rounds = 0; launched == 0 && rounds < 10; ++rounds) {
+    for (const DiskIo& io : std::exchange(ios, {})) {
+      const Actions& actions = lists.step({IoDone{io.io}});
+      launched += actions.launches.size();
+      ios.insert(ios.end(), actions.disk.begin(), actions.disk.end());
+    }
+  }
+  CHECK(launched == 1);
+  lists.completed(8);
+  CHECK(lent(1));  // there it is
+}
+
 TEST_CASE(
     "transfers are timed a peer: those beside each other share the time, failed ones and other lanes do not "
     "count") {

@@ -47,10 +47,11 @@ inline msg::PlannedOp on(DeviceId device, std::uint64_t id, ir::Op op) {
 }
 
 struct Lists {
-  explicit Lists(std::int64_t memory = 1 << 20, std::int32_t queue_steps = 256) {
+  explicit Lists(std::int64_t memory = 1 << 20, std::int32_t queue_steps = 256, std::int64_t disk = 0) {
     Options options;
     options.self = kSelf;
-    options.devices.push_back({kHere, 0, memory, memory, 1});
+    options.devices.push_back({kHere, 0, memory, memory, 1, disk > 0});
+    options.spill_bytes = disk;
     options.window = 8;
     options.queue_steps = queue_steps;
     core = std::make_unique<Core>(options);

@@ -17,8 +17,12 @@ std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t byte
   };
   auto extent = attempt();
   if (!extent) {
-    if (const std::int64_t wanted = device.full ? 0 : device.arena.wants_slab(bytes); wanted > 0) {
+    if (std::int64_t wanted = device.full ? 0 : device.arena.wants_slab(bytes); wanted > 0) {
       if (!device.slab_pending) {
+        // The last slab that the reserve fits into is one that it fits into.
+        const std::int64_t left = device.arena.max_bytes() - device.arena.bytes_resident() - wanted;
+        if (reserved(device) < device.reserve_bytes && left < device.reserve_bytes)
+          wanted = std::max(wanted, device.arena.wants_slab(device.reserve_bytes));
         device.slab_pending = true;
         out->slabs.push_back({d, wanted});
       }
@@ -76,6 +80,12 @@ std::int64_t Core::Impl::reserved(const DeviceState& device) {
   return bytes;
 }
 
+// It is carved, or a slab of its own can still be had: whatever takes memory now does not keep it out.
+bool Core::Impl::has_reserve(const DeviceState& device) {
+  return reserved(device) >= device.reserve_bytes || device.arena.bytes_resident() == 0 ||
+         (!device.full && device.arena.wants_slab(device.reserve_bytes) > 0);
+}
+
 void Core::Impl::drop_reserve(DeviceState& device) {
   for (const alloc::Extent& extent : device.reserve) device.arena.free(extent, alloc::Fence{});
   device.reserve.clear();
@@ -111,10 +121,8 @@ bool Core::Impl::roomy(const DeviceState& device, std::int64_t bytes) const {
 // The reserve could not be carved, or is in use: what is free then belongs to the lowest task, or blocks on their way to later
 // ones would fill it. Twice the reserve in pieces is enough not to keep the others waiting.
 bool Core::Impl::owes_reserve(const DeviceState& device, std::int64_t bytes) const {
-  const std::int64_t kept = reserved(device);
+  if (has_reserve(device)) return false;
   const alloc::Arena& arena = device.arena;
-  if (kept >= device.reserve_bytes || arena.bytes_resident() == 0) return false;
-  if (!device.full && arena.wants_slab(device.reserve_bytes) > 0) return false;
   const std::int64_t limit = device.full ? arena.bytes_resident() : device.spec.memory_bytes;
   return limit - arena.bytes_in_use() - bytes < 2 * device.reserve_bytes;
 }
@@ -212,8 +220,7 @@ void Core::Impl::want_reserve(std::uint16_t d, const OpEntry& entry) {
 // is kept as it is while there is none.
 void Core::Impl::restore_reserve(std::uint16_t d) {
   DeviceState& device = devices[d];
-  if (reserved(device) >= device.reserve_bytes || device.arena.bytes_resident() == 0) return;
-  if (!device.full && device.arena.wants_slab(device.reserve_bytes) > 0) return;
+  if (has_reserve(device)) return;
   std::vector<std::int64_t> missing = device.reserve_want, given_up;
   std::erase_if(device.reserve, [&](const alloc::Extent& extent) {
     const auto found = std::find(missing.begin(), missing.end(), extent.bytes);

@@ -392,6 +392,7 @@ struct Core::Impl {
   void want_reserve(std::uint16_t device, const OpEntry& entry);
   void drop_reserve(DeviceState& device);
   static std::int64_t reserved(const DeviceState& device);
+  static bool has_reserve(const DeviceState& device);
   void restore_reserve(std::uint16_t device);
   void try_grants(std::uint16_t device);
   bool grant(Slot copy, bool lowest);

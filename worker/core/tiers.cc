@@ -5,9 +5,9 @@
 //   spilled ── bring_back ──> returning ── IoDone ──> sealed and clean: it is never written twice
 //
 // Memory that spilling cannot give back is *fixed*: of results that are being made, of bytes on their way, and of blocks that
-// others read in place. A block is lent only while what is fixed leaves room for the reserve; else it is offered without
-// a place, and goes to its reader as a copy, from the disk if it is there. So a device's lowest task always gets room for its
-// step, whatever the others are waiting for.
+// others read in place. A block is lent only while the reserve lies elsewhere, whole; else it is offered without a place, and
+// goes to its reader as a copy, from the disk if it is there. So a device's lowest task always gets room for its step, whatever
+// the others are waiting for.
 #include "state.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ void Core::Impl::refix(Slot slot) {
   if (fixed == copy.fixed) return;
   copy.fixed = fixed;
   device.fixed_bytes += fixed ? in_arena(copy.extent.bytes) : -in_arena(copy.extent.bytes);
-  if (fixed || !device.spec.spills) return;
+  if (fixed || !copy.has_memory || !device.spec.spills) return;
   device.memory_freed = true;  // it may be spilled now
   ++device.victims_news;
 }
@@ -84,9 +84,8 @@ void Core::Impl::send_from_disk(Slot slot, DeviceId to) {
 bool Core::Impl::may_lend(const Copy& copy) const {
   const DeviceState& device = devices[copy.device];
   if (copy.state != CopyState::kSealed) return false;
-  if (!device.spec.spills || copy.fixed) return true;
-  const std::int64_t limit = device.full ? device.arena.bytes_resident() : device.spec.memory_bytes;
-  return limit - device.fixed_bytes - in_arena(copy.bytes) >= device.reserve_bytes;
+  // Bytes do not count: loans here and there would leave enough of them, and no extent for the reserve.
+  return !device.spec.spills || copy.fixed || has_reserve(device);
 }
 
 void Core::Impl::forget_disk(Copy& copy) {
