@@ -71,6 +71,7 @@ Knobs Knobs::draining(std::uint64_t seed) {
   Knobs k = seed % 3 == 0 ? spilling(seed) : storm(seed);
   Prng p(seed * 0xD7A1 + 11);
   k.fail_step = k.cancel = k.kill_worker = k.disk_full = k.disk_fails = 0;
+  k.pairs = 0;  // of several results some may be made again: docs/design/drain.md
   k.workers = static_cast<int>(p.between(2, 4));
   k.drains = static_cast<int>(p.between(1, 3));
   k.undo = p.chance(0.5) ? 0 : p.uniform();
