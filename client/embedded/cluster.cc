@@ -3,6 +3,7 @@
 #include <tilewise/device/cuda.h>
 #include <tilewise/net/event_loop.h>
 #include <tilewise/scheduler/core.h>
+#include <tilewise/store/spill_file.h>
 #include <tilewise/worker/local_lane.h>
 #include <tilewise/worker/runtime.h>
 
@@ -148,7 +149,8 @@ Result<std::vector<std::unique_ptr<device::Device>>> Impl::make_devices(int work
   std::vector<std::unique_ptr<device::Device>> devices;
   if (options_.use_cuda && worker == 0) {
     for (int i = 0; i < device::cuda_device_count(); ++i) {
-      TW_ASSIGN(auto device, device::make_cuda_device({.ordinal = i}));
+      TW_ASSIGN(auto device,
+                device::make_cuda_device({.ordinal = i, .memory_bytes = options_.cuda_memory_bytes}));
       devices.push_back(std::move(device));
     }
   }
@@ -180,6 +182,8 @@ Status Impl::init() {
   std::vector<std::promise<void>> ready(static_cast<std::size_t>(options_.workers));
   for (int w = 0; w < options_.workers; ++w) {
     TW_ASSIGN(auto devices, make_devices(w));
+    const bool gpus = std::ranges::any_of(
+        devices, [](const auto& device) { return device->info().kind == device::Kind::kCuda; });
     WorkerSide side;
     side.service = std::make_unique<LocalService>(*this, static_cast<std::size_t>(w));
     worker::RuntimeOptions runtime;
@@ -196,8 +200,9 @@ Status Impl::init() {
     if (!options_.spill_directory.empty()) {
       TW_ASSIGN(auto file,
                 store::SpillFile::open({options_.spill_directory, options_.spill_bytes / options_.workers}));
-      side.runtime->use_disk(std::move(file));
+      TW_TRY(side.runtime->use_disk(std::move(file)));
     }
+    if (gpus && options_.pinned_bytes > 0) TW_TRY(side.runtime->use_pinned(options_.pinned_bytes));
     join.devices = side.runtime->describe();
     for (const auto& plugin : plugins_.entries()) {
       for (const std::string& kernel : plugin.kernels)

@@ -24,8 +24,11 @@ void Copier::copy(Place to, Place from, std::int64_t bytes, Done done) {
     return done({});
   }
   if (device == nullptr) return done(error(Errc::kUnavailable, "no device here can copy CUDA memory"));
-  Stream& stream = device->copy_stream();
-  Status ok = stream.copy(to.data, from.data, static_cast<std::size_t>(bytes));
+  copy_on(device->copy_stream(), to.data, from.data, bytes, std::move(done));
+}
+
+void Copier::copy_on(Stream& stream, std::byte* to, const std::byte* from, std::int64_t bytes, Done done) {
+  Status ok = stream.copy(to, from, static_cast<std::size_t>(bytes));
   const std::uint64_t sequence = stream.record();
   pending_.push_back({&stream, sequence, std::move(done), std::move(ok)});
 }

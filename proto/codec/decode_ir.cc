@@ -158,7 +158,7 @@ std::vector<std::string> Reader::addresses(capnp::List<capnp::Text>::Reader r) {
 
 msg::DeviceDesc Reader::device(wire::DeviceDesc::Reader r) {
   return {name(r.getName()),  r.getKind(),    name(r.getModel()), name(r.getNumericClass()),
-          r.getMemoryBytes(), r.getStreams(), r.getSpillBytes()};
+          r.getMemoryBytes(), r.getStreams(), r.getSpillBytes(),  r.getPinnedBytes()};
 }
 
 msg::PeerInfo Reader::peer(wire::PeerInfo::Reader r) {
@@ -176,7 +176,8 @@ msg::PeerInfo Reader::peer(wire::PeerInfo::Reader r) {
 msg::DeviceStats Reader::stats(wire::DeviceStats::Reader r) {
   return {DeviceId(r.getDevice()), r.getBytesUsed(),     r.getBytesPeak(),      r.getBytesResident(),
           r.getStepsRun(),         r.getBusyNs(),        r.getSpilledBytes(),   r.getDiskWritten(),
-          r.getDiskRead(),         r.getBlocksWritten(), r.getBlocksReadBack(), r.getBytesHigh()};
+          r.getDiskRead(),         r.getBlocksWritten(), r.getBlocksReadBack(), r.getBytesHigh(),
+          r.getPinnedBytes(),      r.getPinnedWritten(), r.getPinnedRead()};
 }
 
 msg::LaneStats Reader::stats(wire::LaneStats::Reader r) {

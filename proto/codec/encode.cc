@@ -53,6 +53,7 @@ void write(wire::DeviceDesc::Builder b, const msg::DeviceDesc& d) {
   b.setMemoryBytes(d.memory_bytes);
   b.setStreams(d.streams);
   b.setSpillBytes(d.spill_bytes);
+  b.setPinnedBytes(d.pinned_bytes);
 }
 
 void write(wire::PeerInfo::Builder b, const msg::PeerInfo& p) {
@@ -79,6 +80,8 @@ void write(wire::DeviceStats::Builder b, const msg::DeviceStats& s) {
   b.setBlocksWritten(s.blocks_written);
   b.setBlocksReadBack(s.blocks_read_back);
   b.setBytesHigh(s.bytes_high);
+  b.setPinnedBytes(s.pinned_bytes);
+  b.setPinnedWritten(s.pinned_written), b.setPinnedRead(s.pinned_read);
 }
 
 void write(wire::LaneStats::Builder b, const msg::LaneStats& s) {
@@ -393,6 +396,7 @@ struct WriteMessage {
     s.setDiskLimit(m.disk_limit);
     s.setDiskUsed(m.disk_used);
     s.setDiskFull(m.disk_full);
+    s.setPinnedLimit(m.pinned_limit), s.setPinnedUsed(m.pinned_used);
   }
   void operator()(const msg::Submit& m) { write(b.initSubmit(), m); }
   void operator()(const msg::Explain& m) {

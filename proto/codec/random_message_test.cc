@@ -137,7 +137,7 @@ struct Gen {
     return {pick<Errc>(static_cast<int>(Errc::kSingular) + 1), text()};
   }
   msg::DeviceDesc device() {
-    return {text(), static_cast<std::uint8_t>(u64()), text(), text(), i64(), i32()};
+    return {text(), static_cast<std::uint8_t>(u64()), text(), text(), i64(), i32(), i64(), i64()};
   }
   msg::PeerInfo peer() {
     return {id<WorkerId>(),
@@ -149,7 +149,8 @@ struct Gen {
             list(3, [&] { return device(); })};
   }
   msg::DeviceStats device_stats() {
-    return {id<DeviceId>(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64()};
+    return {id<DeviceId>(), i64(), i64(), i64(), i64(), i64(), i64(), i64(),
+            i64(),          i64(), i64(), i64(), i64(), i64(), i64()};
   }
   msg::LaneStats lane_stats() { return {pick<msg::Lane>(msg::kLaneCount), i64(), i64(), i64()}; }
   msg::FamilyStats family_stats() { return {id<DeviceId>(), text(), i64(), i64(), i64()}; }
@@ -246,7 +247,7 @@ struct Gen {
   }
   void fill(msg::TaskFailed& m) { m = {id<OpId>(), id<DeviceId>(), i64(), outcome()}; }
   void fill(msg::Stuck& m) {
-    m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64(), i64(), i64(), flag()};
+    m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64(), i64(), i64(), flag(), i64(), i64()};
   }
   void fill(msg::Submit& m) {
     m = {u64(),

@@ -232,8 +232,10 @@ Askers askers(const State& s) {
 }  // namespace
 
 std::int64_t room_of(const Device& device) {
-  const std::int64_t all = device.memory_bytes - device.memory_bytes / 10 + device.spill_bytes;
-  return std::max<std::int64_t>(0, all - device.stats.bytes_used - device.stats.spilled_bytes);
+  const std::int64_t all =
+      device.memory_bytes - device.memory_bytes / 10 + device.spill_bytes + device.pinned_bytes;
+  return std::max<std::int64_t>(
+      0, all - device.stats.bytes_used - device.stats.spilled_bytes - device.stats.pinned_bytes);
 }
 
 void want_copies(State& s, ArrayRecord& array, std::uint32_t copies, GraphRecord& graph) {

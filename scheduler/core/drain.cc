@@ -299,8 +299,10 @@ msg::DrainReply drain_status(const State& s, const Peer& worker) {
     reply.state = worker.left ? msg::DrainState::kGone : msg::DrainState::kLost;
     return reply;
   }
-  for (const DeviceId device : worker.info.devices)
-    reply.bytes += s.device(device)->stats.bytes_used + s.device(device)->stats.spilled_bytes;
+  for (const DeviceId device : worker.info.devices) {
+    const msg::DeviceStats& stats = s.device(device)->stats;
+    reply.bytes += stats.bytes_used + stats.pinned_bytes + stats.spilled_bytes;
+  }
   if (found == s.leaving.end()) return reply;
   const Leaving& leaving = found->second;
   reply.why = leaving.why;

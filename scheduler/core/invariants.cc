@@ -313,9 +313,10 @@ void mix(Digest& d, const Peer& peer) {
 void mix(Digest& d, const Device& device) {
   d.mix(device.alive), d.mix(device.draining), d.mix(device.kind), d.mix(device.host);
   const msg::DeviceStats& stats = device.stats;
-  for (const std::int64_t x : {device.memory_bytes, device.spill_bytes, device.load_bytes, stats.bytes_used,
-                               stats.bytes_peak, stats.bytes_resident, stats.steps_run, stats.busy_ns,
-                               stats.spilled_bytes, stats.disk_written, stats.disk_read}) {
+  for (const std::int64_t x :
+       {device.memory_bytes, device.spill_bytes, device.pinned_bytes, device.load_bytes, stats.bytes_used,
+        stats.bytes_peak, stats.bytes_resident, stats.steps_run, stats.busy_ns, stats.spilled_bytes,
+        stats.disk_written, stats.disk_read, stats.pinned_bytes, stats.pinned_written, stats.pinned_read}) {
     d.mix(static_cast<std::uint64_t>(x));
   }
 }

@@ -51,7 +51,8 @@ Status check_limits(const State& s, const msg::Join& join) {
                    "device " + std::to_string(i) + " has no name or texts that are too long");
     }
     if (device.kind > place::kCudaKind || device.memory_bytes < 0 || device.memory_bytes > kMaxMemoryBytes ||
-        device.spill_bytes < 0 || device.spill_bytes > kMaxMemoryBytes || device.streams < 0) {
+        device.spill_bytes < 0 || device.spill_bytes > kMaxMemoryBytes || device.pinned_bytes < 0 ||
+        device.pinned_bytes > kMaxMemoryBytes || device.streams < 0) {
       return error(Errc::kInvalidArgument,
                    "device '" + device.name + "' has an unknown kind or impossible memory");
     }
@@ -182,7 +183,8 @@ void add_devices(State& s, Peer& peer, const std::vector<msg::DeviceDesc>& descr
                   host,
                   std::max(1, desc.streams),
                   desc.memory_bytes,
-                  desc.spill_bytes};
+                  desc.spill_bytes,
+                  desc.pinned_bytes};
     device.stats.device = id;
     s.devices.push_back(device);
     peer.info.devices.push_back(id);

@@ -171,13 +171,14 @@ class OpPlacer {
                                          "; cut the array finer");
   }
 
-  // Results that a client holds stay in memory or on disk, all of them at once.
+  // Results that a client holds stay in memory or below it, all of them at once.
   Status held_results_fit() const {
-    double memory = 0, disk = 0;
+    double memory = 0, pinned = 0, disk = 0;
     for (const place::Device& d : devices_) {
       const std::int64_t bytes = s_.device(d.id)->memory_bytes;
       if (bytes == 0) return {};
       memory += static_cast<double>(bytes);
+      pinned += static_cast<double>(s_.device(d.id)->pinned_bytes);
       disk += static_cast<double>(s_.device(d.id)->spill_bytes);
     }
     double needed = 0;
@@ -192,14 +193,15 @@ class OpPlacer {
                  " of " + std::string(ir::name_of(k.source.dtype)) + ": " +
                  std::to_string(static_cast<std::uint64_t>(bytes_of(k.source))) + " bytes";
     }
-    if (devices_.empty() || needed <= memory + disk) return {};
-    return error(
-        Errc::kOutOfMemory,
-        "the held results need " + std::to_string(static_cast<std::uint64_t>(needed)) + " bytes, the " +
-            std::to_string(devices_.size()) + " devices have " +
-            std::to_string(static_cast<std::uint64_t>(memory)) + " together" +
-            (disk > 0 ? " and " + std::to_string(static_cast<std::uint64_t>(disk)) + " on disk" : "") +
-            account);
+    if (devices_.empty() || needed <= memory + pinned + disk) return {};
+    const auto also = [](double bytes, const char* where) {
+      return bytes > 0 ? ", " + std::to_string(static_cast<std::uint64_t>(bytes)) + where : std::string();
+    };
+    return error(Errc::kOutOfMemory,
+                 "the held results need " + std::to_string(static_cast<std::uint64_t>(needed)) +
+                     " bytes, the " + std::to_string(devices_.size()) + " devices have " +
+                     std::to_string(static_cast<std::uint64_t>(memory)) + " together" +
+                     also(pinned, " in pinned memory") + also(disk, " on disk") + account);
   }
 
   // A later op with explicit devices reads this result block by block: making it there saves the move.

@@ -138,6 +138,8 @@ void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
     device->stats.busy_ns = std::max(before.busy_ns, stats.busy_ns);
     device->stats.disk_written = std::max(before.disk_written, stats.disk_written);
     device->stats.disk_read = std::max(before.disk_read, stats.disk_read);
+    device->stats.pinned_written = std::max(before.pinned_written, stats.pinned_written);
+    device->stats.pinned_read = std::max(before.pinned_read, stats.pinned_read);
     device->stats.blocks_written = std::max(before.blocks_written, stats.blocks_written);
     device->stats.blocks_read_back = std::max(before.blocks_read_back, stats.blocks_read_back);
     remember_peak(s, stats, before.bytes_used);
@@ -206,16 +208,19 @@ void end_stuck_graph(State& s) {
     if (lowest == nullptr || before(report.graph, lowest->graph)) lowest = &report;
   }
   const Device& device = *s.device(lowest->device);
-  std::string disk;
+  std::string below;
+  if (lowest->pinned_limit > 0)
+    below = ", " + std::to_string(lowest->pinned_used) + " of " + std::to_string(lowest->pinned_limit) +
+            " bytes of its worker's pinned memory are used";
   if (lowest->disk_limit > 0)
-    disk = ", " + std::to_string(lowest->disk_used) + " of " + std::to_string(lowest->disk_limit) +
-           " bytes on its worker's disk are used" +
-           (lowest->disk_full ? " and no more can be written there" : "");
+    below += ", " + std::to_string(lowest->disk_used) + " of " + std::to_string(lowest->disk_limit) +
+             " bytes on its worker's disk are used" +
+             (lowest->disk_full ? " and no more can be written there" : "");
   const msg::Outcome why{lowest->disk_full ? Errc::kDiskFull : Errc::kOutOfMemory,
                          describe(s, s.ops.at(lowest->op)) + " needs " +
                              std::to_string(lowest->bytes_needed) + " bytes on " + name_of(s, device) +
                              ", where " + std::to_string(lowest->bytes_available) + " of " +
-                             std::to_string(device.memory_bytes) + " bytes can be had" + disk};
+                             std::to_string(device.memory_bytes) + " bytes can be had" + below};
   const GraphId graph = lowest->graph;
   cancel_graph(s, graph, why);
   std::erase_if(s.stuck, [&](const auto& entry) { return entry.second.graph == graph; });

@@ -158,7 +158,7 @@ namespace tilewise::msg {
 
 template <class A> static void fields(A& a, Outcome& x) { a(x.code, x.message); }
 template <class A> static void fields(A& a, DeviceDesc& x) {
-  a(x.name, x.kind, x.model, x.numeric_class, x.memory_bytes, x.streams, x.spill_bytes);
+  a(x.name, x.kind, x.model, x.numeric_class, x.memory_bytes, x.streams, x.spill_bytes, x.pinned_bytes);
 }
 template <class A> static void fields(A& a, PluginDesc& x) { a(x.kernel, x.version, x.hash); }
 template <class A> static void fields(A& a, PeerInfo& x) {
@@ -166,7 +166,8 @@ template <class A> static void fields(A& a, PeerInfo& x) {
 }
 template <class A> static void fields(A& a, LaneStats& x) { a(x.lane, x.transfers, x.bytes, x.failed); }
 template <class A> static void fields(A& a, Stuck& x) {
-  a(x.graph, x.op, x.device, x.bytes_needed, x.bytes_available, x.disk_limit, x.disk_used, x.disk_full);
+  a(x.graph, x.op, x.device, x.bytes_needed, x.bytes_available, x.disk_limit, x.disk_used, x.disk_full,
+    x.pinned_limit, x.pinned_used);
 }
 template <class A> static void fields(A& a, Range& x) { a(x.first, x.count); }
 template <class A> static void fields(A& a, Held::Share& x) { a(x.op, x.device, x.next, x.begun); }
@@ -184,7 +185,8 @@ template <class A> static void fields(A& a, SubmitReply& x) {
 template <class A> static void fields(A& a, GraphDone& x) { a(x.request, x.outcome, x.tasks); }
 template <class A> static void fields(A& a, DeviceStats& x) {
   a(x.device, x.bytes_used, x.bytes_peak, x.bytes_resident, x.steps_run, x.busy_ns, x.spilled_bytes,
-    x.disk_written, x.disk_read, x.blocks_written, x.blocks_read_back);
+    x.disk_written, x.disk_read, x.blocks_written, x.blocks_read_back, x.pinned_bytes, x.pinned_written,
+    x.pinned_read);
 }
 template <class A> static void fields(A& a, FamilyStats& x) {
   a(x.device, x.family, x.steps, x.busy_ns, x.model_ns);
@@ -207,8 +209,8 @@ template <class A> void fields(A& a, Peer& x) {
     x.lease_ns, x.log_next, x.log_applied, x.lanes);
 }
 template <class A> void fields(A& a, Device& x) {
-  a(x.id, x.peer, x.alive, x.kind, x.host, x.streams, x.memory_bytes, x.spill_bytes, x.load_bytes, x.stats,
-    x.families, x.draining);
+  a(x.id, x.peer, x.alive, x.kind, x.host, x.streams, x.memory_bytes, x.spill_bytes, x.pinned_bytes,
+    x.load_bytes, x.stats, x.families, x.draining);
 }
 template <class A> void fields(A& a, Answer& x) {
   a(x.request, x.reply, x.graph, x.done, x.graph_done, x.due);

@@ -62,8 +62,9 @@ struct Device {
   std::uint32_t host = 0;
   std::int32_t streams = 1;
   std::int64_t memory_bytes = 0;
-  std::int64_t spill_bytes = 0;  // its share of its worker's disk
-  std::int64_t load_bytes = 0;   // of live results placed here
+  std::int64_t spill_bytes = 0;   // its share of its worker's disk
+  std::int64_t pinned_bytes = 0;  // likewise of its pinned memory
+  std::int64_t load_bytes = 0;    // of live results placed here
   msg::DeviceStats stats;
   std::map<std::string, msg::FamilyStats> families;  // as reported; plug-ins bring few
   bool draining = false;                             // an operator wants nothing new on it

@@ -43,7 +43,7 @@ class Text {
 struct NamedDevice {
   std::string labels;
   const msg::DeviceStats* stats;
-  std::int64_t memory, disk;
+  std::int64_t memory, disk, pinned;
 };
 
 std::vector<NamedDevice> named_devices(const msg::StatusReply& status) {
@@ -54,7 +54,7 @@ std::vector<NamedDevice> named_devices(const msg::StatusReply& status) {
     for (std::size_t i = 0; i < peer.devices.size() && next < status.devices.size(); ++i, ++next) {
       const msg::DeviceDesc& about = peer.descriptions[i];
       out.push_back({"device=" + quoted(about.name) + ",kind=\"" + (about.kind == 0 ? "host" : "cuda") + "\"",
-                     &status.devices[next], about.memory_bytes, about.spill_bytes});
+                     &status.devices[next], about.memory_bytes, about.spill_bytes, about.pinned_bytes});
     }
   }
   return out;
@@ -112,9 +112,19 @@ void about_devices(Text& t, const msg::StatusReply& status) {
        [](const NamedDevice& d) { return d.stats->disk_written; });
   each("tilewise_device_disk_read_bytes_total", "counter", "Bytes of blocks read back from disk.",
        [](const NamedDevice& d) { return d.stats->disk_read; });
-  each("tilewise_device_blocks_written_total", "counter", "Blocks written to disk.",
+  each("tilewise_device_pinned_limit_bytes", "gauge",
+       "The device's share of its worker's pinned memory for spilling; 0: none.",
+       [](const NamedDevice& d) { return d.pinned; });
+  each("tilewise_device_pinned_bytes", "gauge", "Bytes of blocks that are in pinned host memory only.",
+       [](const NamedDevice& d) { return d.stats->pinned_bytes; });
+  each("tilewise_device_pinned_written_bytes_total", "counter", "Bytes of blocks copied to pinned memory.",
+       [](const NamedDevice& d) { return d.stats->pinned_written; });
+  each("tilewise_device_pinned_read_bytes_total", "counter",
+       "Bytes of blocks copied back from pinned memory.",
+       [](const NamedDevice& d) { return d.stats->pinned_read; });
+  each("tilewise_device_blocks_written_total", "counter", "Blocks spilled to disk or pinned memory.",
        [](const NamedDevice& d) { return d.stats->blocks_written; });
-  each("tilewise_device_blocks_read_back_total", "counter", "Blocks read back from disk.",
+  each("tilewise_device_blocks_read_back_total", "counter", "Blocks brought back from there.",
        [](const NamedDevice& d) { return d.stats->blocks_read_back; });
   each("tilewise_device_steps_total", "counter", "Kernel steps run.",
        [](const NamedDevice& d) { return d.stats->steps_run; });

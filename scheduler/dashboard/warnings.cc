@@ -76,12 +76,13 @@ void about_memory(const Overview& now, const Devices& devices, std::vector<Warni
                    "workers more --memory."});
   }
   std::vector<std::string> full, spilling;
-  std::int64_t on_disk = 0;
+  std::int64_t on_disk = 0, pinned = 0;
   for (const msg::DeviceStats& stats : now.status.devices) {
     const auto device = devices.find(stats.device);
     if (device == devices.end() || device->second.memory <= 0) continue;
-    if (stats.spilled_bytes > 0) {
+    if (stats.spilled_bytes + stats.pinned_bytes > 0) {
       on_disk += stats.spilled_bytes;
+      pinned += stats.pinned_bytes;
       spilling.push_back(device->second.name);
     } else if (static_cast<double>(stats.bytes_used) > kFull * static_cast<double>(device->second.memory)) {
       full.push_back(device->second.name);
@@ -90,16 +91,23 @@ void about_memory(const Overview& now, const Devices& devices, std::vector<Warni
   if (!spilling.empty()) {
     out.push_back(
         {false, "spilling",
-         bytes_text(on_disk) + " of blocks of " + names(spilling) +
-             " are on disk, because memory has no room for them.",
-         "What is read from there comes at the disk's speed. Release arrays (see Arrays), give workers more "
+         (on_disk > 0 ? bytes_text(on_disk) : bytes_text(pinned)) + " of blocks of " + names(spilling) +
+             (on_disk == 0
+                  ? " are in pinned host memory"
+                  : " are on disk" + (pinned > 0 ? " and " + bytes_text(pinned) + " in pinned host memory"
+                                                 : std::string())) +
+             ", because memory has no room for them.",
+         "What is read from there comes at the speed of the disk or of the host's link. Release arrays (see "
+         "Arrays), give workers more "
          "--memory, or add workers."});
   }
   if (!full.empty()) {
-    out.push_back({false, "memory-full", "More than 90 % of the memory of " + names(full) + " is in use.",
-                   "What does not fit goes to disk where workers have a --spill-dir, else it fails. Release "
-                   "arrays (see "
-                   "Arrays), or add workers."});
+    out.push_back(
+        {false, "memory-full", "More than 90 % of the memory of " + names(full) + " is in use.",
+         "What does not fit goes to disk where workers have a --spill-dir, from GPUs also to pinned memory "
+         "where they have a --pinned-limit, else it fails. Release "
+         "arrays (see "
+         "Arrays), or add workers."});
   }
 }
 

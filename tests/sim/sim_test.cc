@@ -8,7 +8,7 @@
 using namespace tilewise;
 
 namespace {
-constexpr std::uint64_t kCases = 11;  // below, that share the events
+constexpr std::uint64_t kCases = 12;  // below, that share the events
 
 std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -115,6 +115,14 @@ TEST_CASE("what does not fit goes to disk and comes back as it was") {
   run_worlds(sim::Knobs::spilling, "TILEWISE_SIM_SPILL",
              {"blocks spilled", "blocks brought back", "clean blocks dropped", "sent from disk", "disk full",
               "failed reads from disk", "failed writes to disk", "killed workers", "requests done"});
+}
+
+TEST_CASE("what does not fit goes to pinned memory, then to disk if there is one, and comes back as it was") {
+  run_worlds(sim::Knobs::pinning, "TILEWISE_SIM_PINNED",
+             {"blocks to pinned memory", "blocks from pinned memory", "blocks spilled", "blocks brought back",
+              "clean blocks dropped", "sent from pinned memory", "sent from disk", "pinned memory is full",
+              "failed reads from pinned memory", "failed writes to pinned memory", "killed workers",
+              "failed: out of memory", "requests done"});
 }
 
 TEST_CASE("a task that takes its workers down fails after the third, alone") {

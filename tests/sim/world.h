@@ -28,12 +28,14 @@ struct Knobs {
   TimeNs lazy_ns = 0;  // the scheduler's
   int window = 16;
   int releases_a_step = 2048;
-  int kills = 0;                 // workers that die, one after another, besides kill_worker's
-  std::int64_t spill_bytes = 0;  // of each worker's disk; 0: none
-  TimeNs disk_ns = 0;            // a block's way to or from it takes up to this long
-  double disk_full = 0;          // so often a write finds no room, though there should be
-  double disk_fails = 0;         // so often a read or a write fails for good
-  double respawn = 0;            // and for each, whether another one comes after a while
+  int kills = 0;                  // workers that die, one after another, besides kill_worker's
+  std::int64_t spill_bytes = 0;   // of each worker's disk; 0: none
+  std::int64_t pinned_bytes = 0;  // of each worker's pinned memory; 0: none
+  int pin_every = 1;              // so many of its devices share one that may spill there
+  TimeNs disk_ns = 0;             // a block's way to or from it takes up to this long
+  double disk_full = 0;           // so often a write finds no room, though there should be
+  double disk_fails = 0;          // so often a read or a write fails for good
+  double respawn = 0;             // and for each, whether another one comes after a while
   TimeNs kill_span_ns = 0;
   TimeNs recovery_wait_ns = 30 * kSecond;
   int drains = 0;             // workers that are told to leave, within kill_span_ns
@@ -81,6 +83,9 @@ struct Knobs {
   static Knobs trees(std::uint64_t seed);
   // The same with little memory and a disk below it.
   static Knobs spilling(std::uint64_t seed);
+  bool pins(int device) const { return pinned_bytes > 0 && device % pin_every == 0; }
+  // And with pinned memory between the two, or with nothing but that.
+  static Knobs pinning(std::uint64_t seed);
   std::string describe() const;
 
  private:
@@ -156,8 +161,8 @@ class World {
   bool awaited(const worker::Transmit& transmit) const;
   void arm_timer(int index);
   void run_streams(int index);
-  void begin_io(int index, const worker::DiskIo& io);
-  void end_io(int index, const worker::DiskIo& io);
+  void begin_io(int index, const worker::TierIo& io);
+  void end_io(int index, const worker::TierIo& io);
   void begin_step(int index, std::size_t device, std::size_t stream);
   void end_step(int index, std::size_t device, std::size_t stream);
   void check_reads(const worker::Launch& launch, bool at_end);

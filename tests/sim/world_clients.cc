@@ -281,11 +281,13 @@ void World::client_message(int index, msg::Message message) {
     if (request.failed) {
       ++outcome_.covered["failed: " + std::string(name_of(done->outcome.code))];
       if (request.announced != 0) ++outcome_.covered["gathered arrays failed"];
-      // Where the disk works and has room, what is too large for memory goes there (a step never is here).
-      const bool roomy = knobs_.spill_bytes >= 16 << 20 && knobs_.memory_bytes >= 128 << 10 &&
-                         knobs_.disk_full == 0 && knobs_.disk_fails == 0 && knobs_.slab_fails == 0;
+      // Where what lies below works and has room, what is too large for memory goes there (a step never is here).
+      const bool room_below =
+          knobs_.spill_bytes >= 16 << 20 || (knobs_.pinned_bytes >= 16 << 20 && knobs_.pin_every == 1);
+      const bool roomy = room_below && knobs_.memory_bytes >= 128 << 10 && knobs_.disk_full == 0 &&
+                         knobs_.disk_fails == 0 && knobs_.slab_fails == 0;
       if (roomy && (done->outcome.code == Errc::kOutOfMemory || done->outcome.code == Errc::kDiskFull))
-        return violate("out of memory beside a disk: " + done->outcome.message);
+        return violate("out of memory above an empty tier: " + done->outcome.message);
       const auto says = [&](const char* what) {
         return done->outcome.message.find(what) != std::string::npos;
       };

@@ -2,6 +2,7 @@
 #pragma once
 #include "world.h"
 
+#include <array>
 #include <deque>
 #include <optional>
 #include <set>
@@ -34,13 +35,14 @@ struct World::Worker {
   };
   std::vector<std::vector<Stream>> streams;  // [device][stream]
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::map<std::int64_t, Cell>>
-      memory;                                      // (device, slab) -> offset
-  std::map<std::uint64_t, worker::Receive> armed;  // transfer -> where
-  std::vector<worker::Transmit> telling;           // under way, to be told of their ends
-  std::map<std::int64_t, Cell> disk;               // offset in the spill file
-  std::vector<std::uint32_t> slabs;                // per device
+      memory;                                                      // (device, slab) -> offset
+  std::map<std::uint64_t, worker::Receive> armed;                  // transfer -> where
+  std::vector<worker::Transmit> telling;                           // under way, to be told of their ends
+  std::array<std::map<std::int64_t, Cell>, worker::kTiers> below;  // by tier and offset there
+  std::vector<std::uint32_t> slabs;                                // per device
   bool timer = false;
 
+  std::map<std::int64_t, Cell>& in(worker::Tier tier) { return below[static_cast<std::size_t>(tier)]; }
   void begin(const Knobs& knobs, int host);
 };
 

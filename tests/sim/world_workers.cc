@@ -15,12 +15,14 @@ void World::Worker::begin(const Knobs& knobs, int host) {
   options.map_peers = knobs.map_peers;
   options.task_tables = knobs.task_tables;
   options.spill_bytes = knobs.spill_bytes;
+  options.pinned_bytes = knobs.pinned_bytes;
   options.host = "host-" + std::to_string(host);
   options.tree_bytes = knobs.tree_bytes;
   options.stuck_ns = 50 * kMillisecond + knobs.longest_delay_ns() * 20;
   for (DeviceId id : welcome.devices) {
+    const bool pins = knobs.pins(static_cast<int>(options.devices.size()));
     options.devices.push_back(
-        {id, 0, knobs.memory_bytes, knobs.slab_bytes, knobs.streams, knobs.spill_bytes > 0});
+        {id, 0, knobs.memory_bytes, knobs.slab_bytes, knobs.streams, knobs.spill_bytes > 0 || pins, pins});
   }
   streams.assign(options.devices.size(), std::vector<Stream>(static_cast<std::size_t>(knobs.streams)));
   slabs.assign(options.devices.size(), 0);
@@ -41,7 +43,8 @@ void World::start_worker(int index) {
   if (knobs_.poison > 0) join.black_box = static_cast<std::uint64_t>(index) + 1;
   for (int d = 0; d < knobs_.devices_each; ++d) {
     join.devices.push_back({"host:" + std::to_string(d), 0, "simulated", "sim", knobs_.memory_bytes,
-                            knobs_.streams, knobs_.spill_bytes / knobs_.devices_each});
+                            knobs_.streams, knobs_.spill_bytes / knobs_.devices_each,
+                            knobs_.pins(d) ? knobs_.pinned_bytes / knobs_.devices_each : 0});
   }
   to_scheduler(workers_.back()->conn, std::move(join), true);
   // Logs that came before the welcome was read.
@@ -121,7 +124,7 @@ void World::perform(int index, worker::Actions& actions) {
     worker.armed[receive.transfer] = receive;
     write_cell(receive.to, receive.bytes, 0, 0);  // nothing there may be in use from now on
   }
-  for (const worker::DiskIo& io : actions.disk) begin_io(index, io);
+  for (const worker::TierIo& io : actions.ios) begin_io(index, io);
   for (auto& [to, batch] : actions.batches) peer_send(worker.welcome.you, to, std::move(batch));
   for (const worker::Transmit& transmit : actions.transmits) {
     ++outcome_.covered["transfers"];
@@ -163,11 +166,11 @@ void World::send_bytes(int index, const worker::Transmit& transmit) {
   if (transmit.tell) at(jitter(), [this, index, transmit] { sent(index, transmit); });
   if (!awaited(transmit)) return;  // a repeat: the bytes go nowhere
   const Cell* source = cell_at(transmit.from);
-  if (transmit.on_disk >= 0) {
-    ++outcome_.covered["sent from disk"];
-    const auto& disk = workers_[static_cast<std::size_t>(index)]->disk;
-    const auto found = disk.find(transmit.on_disk);
-    source = found == disk.end() ? nullptr : &found->second;
+  if (transmit.below >= 0) {
+    ++outcome_.covered[transmit.tier == worker::Tier::kDisk ? "sent from disk" : "sent from pinned memory"];
+    const auto& below = workers_[static_cast<std::size_t>(index)]->in(transmit.tier);
+    const auto found = below.find(transmit.below);
+    source = found == below.end() ? nullptr : &found->second;
   }
   if (transmit.bytes > 0 && (source == nullptr || !source->complete))
     return violate("a transfer reads memory that holds no sealed block");
@@ -254,54 +257,62 @@ void World::run_streams(int index) {
   }
 }
 
-// A disk's ways take their time, and it may refuse. A block is where it was until they are over.
-void World::begin_io(int index, const worker::DiskIo& io) {
+// Ways to and from tiers take their time, and a disk may refuse. A block is where it was until they are over.
+void World::begin_io(int index, const worker::TierIo& io) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
-  if (io.at < 0 || io.at + io.bytes > knobs_.spill_bytes)
-    return violate("a block beyond the end of the spill file");
+  const bool disk = io.tier == worker::Tier::kDisk;
+  if (io.at < 0 || io.at + io.bytes > (disk ? knobs_.spill_bytes : knobs_.pinned_bytes))
+    return violate("a block beyond the end of its tier");
+  if (!disk && !knobs_.pins(io.device)) return violate("a device spills to memory that is not for it");
   if (!io.write) {
     write_cell(io.memory, io.bytes, 0, 0);
   } else {
     const Cell* source = cell_at(io.memory);
     if (source == nullptr || !source->complete || source->bytes != io.bytes)
       return violate("memory without a sealed block is spilled");
-    auto it = worker.disk.lower_bound(io.at);
-    if (it != worker.disk.begin() && std::prev(it)->first + std::prev(it)->second.bytes > io.at) --it;
-    while (it != worker.disk.end() && it->first < io.at + io.bytes) it = worker.disk.erase(it);
-    worker.disk[io.at] = *source;
-    worker.disk[io.at].complete = false;
+    auto& below = worker.in(io.tier);
+    auto it = below.lower_bound(io.at);
+    if (it != below.begin() && std::prev(it)->first + std::prev(it)->second.bytes > io.at) --it;
+    while (it != below.end() && it->first < io.at + io.bytes) it = below.erase(it);
+    below[io.at] = *source;
+    below[io.at].complete = false;
+    if (disk && knobs_.pins(io.device)) ++outcome_.covered["pinned memory is full"];
   }
-  at(prng_.between(100, std::max<TimeNs>(knobs_.disk_ns, 1'000)), [this, index, io] { end_io(index, io); });
+  at(prng_.between(100, std::max<TimeNs>(disk ? knobs_.disk_ns : knobs_.disk_ns / 16, 1'000)),
+     [this, index, io] { end_io(index, io); });
 }
 
-void World::end_io(int index, const worker::DiskIo& io) {
+void World::end_io(int index, const worker::TierIo& io) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   if (!worker.alive) return;
+  const bool disk = io.tier == worker::Tier::kDisk;
   worker::IoDone done{io.io, {Errc::kOk, {}}};
   if (prng_.chance(knobs_.disk_fails)) {
-    ++outcome_.covered[io.write ? "failed writes to disk" : "failed reads from disk"];
-    done.failed = {Errc::kIo, "injected"};
-  } else if (io.write && prng_.chance(knobs_.disk_full)) {
+    ++outcome_.covered[std::string(io.write ? "failed writes to " : "failed reads from ") +
+                       (disk ? "disk" : "pinned memory")];
+    done.failed = {disk ? Errc::kIo : Errc::kDeviceError, "injected"};
+  } else if (disk && io.write && prng_.chance(knobs_.disk_full)) {
     ++outcome_.covered["disk full"];
     done.failed = {Errc::kDiskFull, "injected"};
   }
-  const auto on_disk = worker.disk.find(io.at);
-  if (on_disk == worker.disk.end() || on_disk->second.bytes != io.bytes ||
-      on_disk->second.complete == io.write)
-    return violate("a part of the spill file was given to another block under way");
+  auto& below = worker.in(io.tier);
+  const auto stored = below.find(io.at);
+  if (stored == below.end() || stored->second.bytes != io.bytes || stored->second.complete == io.write)
+    return violate("a place in a tier was given to another block under way");
   Cell* memory = cell_at(io.memory);
   if (memory == nullptr || memory->bytes != io.bytes || memory->complete != io.write)
     return violate("memory was given to another block while it was spilled or brought back");
   if (done.failed.code == Errc::kOk) {
-    ++outcome_.covered[io.write ? "blocks spilled" : "blocks brought back"];
+    ++outcome_.covered[disk ? (io.write ? "blocks spilled" : "blocks brought back")
+                            : (io.write ? "blocks to pinned memory" : "blocks from pinned memory")];
     if (io.write) {
-      if (on_disk->second.value != memory->value) return violate("a block changed while it was spilled");
-      on_disk->second.complete = true;
+      if (stored->second.value != memory->value) return violate("a block changed while it was spilled");
+      stored->second.complete = true;
     } else {
-      *memory = on_disk->second;
+      *memory = stored->second;
     }
   } else if (io.write) {
-    worker.disk.erase(on_disk);
+    below.erase(stored);
   }
   deliver_worker(index, done);
 }

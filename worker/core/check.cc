@@ -28,15 +28,18 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
   }
   TW_CHECK(copy.last_uses == last, "the last op's claims are elsewhere");
   TW_CHECK(copy.lent == lent && copy.sending == sending, "loans of a copy miscounted");
-  TW_CHECK(!spilled || (!copy.has_memory && copy.on_disk), "a spilled copy is not on disk alone");
-  TW_CHECK(copy.state != CopyState::kReturning || (copy.has_memory && copy.on_disk && copy.io != 0),
+  TW_CHECK(!spilled || (!copy.has_memory && copy.stored), "a spilled copy is not below alone");
+  TW_CHECK(copy.state != CopyState::kReturning || (copy.has_memory && copy.stored && copy.io != 0),
            "a returning copy comes from nowhere");
-  TW_CHECK(!copy.on_disk || whole(copy), "an unfinished copy is on disk");
-  TW_CHECK(!(copy.writing && copy.on_disk) && (!copy.writing || (copy.has_memory && copy.io != 0)),
+  TW_CHECK(!copy.stored || whole(copy), "an unfinished copy is below");
+  TW_CHECK(!(copy.stored || copy.writing) || may_use(device, copy.tier),
+           "a copy is in a tier that its device does not use");
+  TW_CHECK(!(copy.writing && copy.stored) && (!copy.writing || (copy.has_memory && copy.io != 0)),
            "a copy is written twice, or from nowhere");
   TW_CHECK((copy.io != 0) == (copy.writing || copy.state == CopyState::kReturning),
-           "a copy's transfer to or from disk is lost");
-  TW_CHECK(copy.io == 0 || ios.at(copy.io).copy == c, "a transfer to or from disk is another copy's");
+           "a copy's way to or from below is lost");
+  TW_CHECK(copy.io == 0 || (ios.at(copy.io).copy == c && ios.at(copy.io).tier == copy.tier),
+           "a way to or from below is another copy's, or leads elsewhere");
   TW_CHECK(copy.fixed == (copy.has_memory && (copy.state != CopyState::kSealed || copy.lent > 0 ||
                                               copy.relayed > 0 || copy.handed_on)),
            "a copy is fixed without cause, or not though it must be");
@@ -46,8 +49,9 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
   tiers.resident += copy.has_memory;
   tiers.wanted += copy.wanted;
   if (copy.fixed) tiers.fixed += in_arena(copy.extent.bytes);
-  if (spilled) tiers.spilled += copy.bytes;
-  if (copy.on_disk || copy.writing) tiers.disk += (copy.disk.bytes + kDiskPage - 1) / kDiskPage * kDiskPage;
+  const auto tier = static_cast<std::size_t>(copy.tier);
+  if (spilled) tiers.spilled[tier] += copy.bytes;
+  if (copy.stored || copy.writing) tiers.below[tier] += in_tier(copy.below.bytes);
 }
 
 // Whoever waits, waits for somebody who will answer.
@@ -76,13 +80,14 @@ void Core::Impl::check_tree(const Copy& copy) const {
   }
 }
 
-void Core::Impl::check_disk(std::vector<Tiers>& tiers) const {
-  std::int64_t on_disk = 0;
+void Core::Impl::check_below(const std::vector<Tiers>& tiers) const {
+  std::vector<Tiers> moving(devices.size());
+  std::array<std::int64_t, kTiers> below{}, under_way{};
   for (const auto& [number, io] : ios) {
-    Tiers& of = tiers[io.device];
-    ++of.ios;
+    Tiers& of = moving[io.device];
+    ++of.ios, ++under_way[static_cast<std::size_t>(io.tier)];
     (io.write ? of.writing : of.reading) += io.bytes;
-    if (io.copy == kNone) on_disk += (io.disk.bytes + kDiskPage - 1) / kDiskPage * kDiskPage;
+    if (io.copy == kNone) below[static_cast<std::size_t>(io.tier)] += in_tier(io.below.bytes);
   }
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const DeviceState& device = devices[d];
@@ -90,13 +95,17 @@ void Core::Impl::check_disk(std::vector<Tiers>& tiers) const {
     TW_CHECK(tiers[d].wanted == device.returns.size(), "a device lists copies that nobody wants back");
     TW_CHECK(tiers[d].fixed == device.fixed_bytes, "fixed memory miscounted");
     TW_CHECK(tiers[d].spilled == device.spilled_bytes, "spilled bytes miscounted");
-    TW_CHECK(tiers[d].writing == device.writing_bytes && tiers[d].reading == device.reading_bytes &&
-                 tiers[d].ios == device.ios,
-             "transfers to and from disk miscounted");
-    on_disk += tiers[d].disk;
+    TW_CHECK(moving[d].writing == device.writing_bytes && moving[d].reading == device.reading_bytes &&
+                 moving[d].ios == device.ios,
+             "ways to and from below miscounted");
+    for (std::size_t t = 0; t < kTiers; ++t) below[t] += tiers[d].below[t];
   }
-  disk.check_invariants();
-  TW_CHECK(on_disk == disk.bytes_in_use(), "parts of the spill file leaked");
+  for (std::size_t t = 0; t < kTiers; ++t) {
+    stores[t].places.check_invariants();
+    TW_CHECK(below[t] == stores[t].places.bytes_in_use(), "places in a tier leaked");
+    TW_CHECK(below[t] <= stores[t].places.max_bytes(), "a tier holds more than its bound");
+    TW_CHECK(under_way[t] == stores[t].ios, "what is under way to and from a tier is miscounted");
+  }
 }
 
 void Core::Impl::check_invariants() const {
@@ -184,7 +193,7 @@ void Core::Impl::check_invariants() const {
 
   for (const auto& [transfer, gone] : abandoned) memory[gone.device] += in_arena(gone.extent.bytes);
   for (const auto& [number, io] : ios) memory[io.device] += io.has_memory ? in_arena(io.memory.bytes) : 0;
-  check_disk(tiers);
+  check_below(tiers);
   std::int64_t live_tasks = 0;
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
     const DeviceState& device = devices[d];
@@ -261,8 +270,8 @@ std::string Core::Impl::describe() const {
     s << "device " << device.spec.id.value << ": " << device.arena.bytes_in_use() << " of "
       << device.spec.memory_bytes << " bytes, largest free " << device.arena.largest_free() << ", reserve "
       << reserved(device) << "/" << device.reserve_bytes << ", fixed " << device.fixed_bytes << ", spilled "
-      << device.spilled_bytes << ", writing " << device.writing_bytes << ", reading " << device.reading_bytes
-      << "\n";
+      << device.spilled_bytes[0] << "+" << device.spilled_bytes[1] << ", writing " << device.writing_bytes
+      << ", reading " << device.reading_bytes << "\n";
     for (Slot q : device.queues) {
       std::vector<Slot> expanded(queues[q].order.begin(), queues[q].order.end());
       expanded.insert(expanded.end(), queues[q].eager.begin(), queues[q].eager.end());
@@ -343,7 +352,7 @@ std::uint64_t Core::Impl::digest() const {
       h.mix(static_cast<std::uint64_t>(share.failed));
     }
   }
-  disk.digest(h);
+  for (const Store& below : stores) below.places.digest(h);
   h.mix(next_io);
   for (const DeviceState& device : devices) {
     for (const FairShare& share : device.fair) h.mix(std::bit_cast<std::uint64_t>(share.served));

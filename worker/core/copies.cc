@@ -220,7 +220,7 @@ void Core::Impl::flush_pending_dones(std::uint16_t d) {
   }
 }
 
-// Complete, be it in memory or on disk.
+// Complete, be it in memory or below.
 bool Core::Impl::whole(const Copy& copy) {
   return copy.state == CopyState::kSealed || copy.state == CopyState::kSpilled ||
          copy.state == CopyState::kReturning;
@@ -229,7 +229,7 @@ bool Core::Impl::whole(const Copy& copy) {
 bool Core::Impl::needed(const Copy& copy) const {
   if (copy.uses != kNone || copy.state == CopyState::kReceiving || copy.relayed > 0) return true;
   // A failure too: whoever is given the work of the lost has yet to ask for the block, and nothing else would tell it.
-  if (arrays[copy.array].pinned != 0 && (copy.has_memory || copy.on_disk || copy.state == CopyState::kFailed))
+  if (arrays[copy.array].pinned != 0 && (copy.has_memory || copy.stored || copy.state == CopyState::kFailed))
     return true;
   if (whole(copy) && copy.producer_task != kNone) return true;  // made_before()
   if (copy.kept && copy.state != CopyState::kFailed) return true;

@@ -17,7 +17,7 @@ struct Use {
   bool subscribed = false;  // other device: wants an offer when sealed
   bool offered = false;     // other device: may be reading; only its Done ends this
   bool lent = false;        // other device: may be reading the bytes in our memory
-  bool sending = false;     // other device: is being sent the bytes on our disk
+  bool sending = false;     // other device: is being sent the bytes that we have below
   Slot next = kNone;
 };
 
@@ -28,7 +28,7 @@ enum class CopyState : std::uint8_t {
   kEnqueued,   // usable in stream order on this device
   kSealed,     // complete; usable by anyone
   kFailed,     // there will be no bytes
-  kSpilled,    // complete, but on disk only
+  kSpilled,    // complete, but only below its device's memory
   kReturning,  // on its way back from there
 };
 enum class CopyKind : std::uint8_t {
@@ -60,13 +60,14 @@ struct Copy {
   std::uint64_t transfer = 0;
   // Tiers (tiers.cc).
   bool fixed = false;    // has memory that cannot be had by spilling it: counted in its device's fixed_bytes
-  bool writing = false;  // to disk; what is in memory stays usable
-  bool on_disk = false;  // `disk` holds its bytes
+  bool writing = false;  // to a tier below; what is in memory stays usable
+  bool stored = false;   // `below` holds its bytes
   bool wanted = false;   // in its device's list of those to bring back
   std::int32_t lent = 0, sending = 0;  // uses of that kind
   std::int32_t relayed = 0;            // being sent from here to others, on its owner's behalf
   std::uint64_t io = 0;                // under way, or 0
-  alloc::Extent disk;                  // on_disk, writing
+  Tier tier = Tier::kDisk;             // stored, writing: where
+  alloc::Extent below;                 // there
   std::uint32_t resident_at = 0;       // has_memory: position in its device's list
   // For the sake of a worker that is to leave (drain.cc).
   WorkerId kept;           // none, or that worker

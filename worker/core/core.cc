@@ -14,7 +14,7 @@ void Actions::clear() {
   receives.clear();
   disarms.clear();
   stores.clear();
-  disk.clear();
+  ios.clear();
   slabs.clear();
   joined.clear();
   lost.clear();
@@ -43,7 +43,7 @@ Counters Core::counters() const {
   c.tasks_live = impl_->tasks.live();
   c.ops_known = impl_->ops.live();
   c.parked = static_cast<std::int64_t>(impl_->parked.size());
-  c.disk_bytes = impl_->disk.bytes_in_use();
+  for (const Impl::Store& store : impl_->stores) c.below_bytes += store.places.bytes_in_use();
   c.relays = impl_->relays_live;
   return c;
 }
@@ -55,17 +55,13 @@ bool Core::holds(msg::BlockRef block) const {
     const Slot c = impl_->find_copy(a->second, block.block, d);
     if (c == kNone) continue;
     const Copy& copy = impl_->copies[c];
-    if (Impl::whole(copy) && (copy.has_memory || copy.on_disk)) return true;
+    if (Impl::whole(copy) && (copy.has_memory || copy.stored)) return true;
   }
   return false;
 }
 
 Core::Impl::Impl(Options o)
-    : options(std::move(o)),
-      disk({.max_bytes = options.spill_bytes & -kDiskPage,
-            .slab_bytes = std::max(options.spill_bytes & -kDiskPage, kDiskPage),
-            .alignment = kDiskPage}) {
-  if (disk.max_bytes() > 0) disk.add_slab(disk.max_bytes());
+    : options(std::move(o)), stores{Store(options.spill_bytes), Store(options.pinned_bytes)} {
   for (const DeviceSpec& spec : options.devices) {
     TW_CHECK(spec.streams >= 1 && spec.streams <= kMaxStreams,
              "a device needs 1 to kMaxStreams compute streams");

@@ -302,15 +302,15 @@ TEST_CASE("no block is lent where the reserve has not found its place yet") {
   };
   CHECK(lent(0));
   CHECK(lent(3));
-  std::vector<DiskIo> ios = lists.log({plan_of({on(kHere, 3, source(30, 1, 192))}, {}, 2)}).disk;
+  std::vector<TierIo> ios = lists.log({plan_of({on(kHere, 3, source(30, 1, 192))}, {}, 2)}).ios;
   REQUIRE(!ios.empty());
   CHECK_FALSE(lent(5));  // there would be bytes enough, but not in a row
   std::size_t launched = 0;
   for (int rounds = 0; launched == 0 && rounds < 10; ++rounds) {
-    for (const DiskIo& io : std::exchange(ios, {})) {
+    for (const TierIo& io : std::exchange(ios, {})) {
       const Actions& actions = lists.step({IoDone{io.io}});
       launched += actions.launches.size();
-      ios.insert(ios.end(), actions.disk.begin(), actions.disk.end());
+      ios.insert(ios.end(), actions.ios.begin(), actions.ios.end());
     }
   }
   CHECK(launched == 1);

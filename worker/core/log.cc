@@ -328,7 +328,7 @@ void Core::Impl::enqueue_op(Slot slot, const Standing& plan) {
     auto it = std::lower_bound(device.queues.begin(), device.queues.end(), plan.graph, before);
     if (it == device.queues.end() || queues[*it].graph != plan.graph) {
       const Slot q = queues.add();
-      disk_refuses = false;  // there may be room by now
+      store(Tier::kDisk).refuses = false;  // there may be room by now
       queues[q].graph = plan.graph;
       queues[q].priority = plan.priority;
       queues[q].session = plan.session;

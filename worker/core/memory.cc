@@ -370,9 +370,11 @@ void Core::Impl::check_stuck() {
     const Slot awaited = input == kNone && task.state == TaskState::kWaiting ? task.waits_for : input;
     const std::int64_t needed =
         awaited != kNone ? copies[awaited].bytes : op.entry->geometry->output_bytes_bound();
-    out->to_scheduler.push_back(msg::Stuck{op.run.graph, op.run.id, device.spec.id, needed,
-                                           device.arena.largest_settled(), disk.max_bytes(),
-                                           disk.bytes_in_use(), device.disk_short});
+    const alloc::Arena &on_disk = store(Tier::kDisk).places, &pinned = store(Tier::kPinned).places;
+    out->to_scheduler.push_back(
+        msg::Stuck{op.run.graph, op.run.id, device.spec.id, needed, device.arena.largest_settled(),
+                   on_disk.max_bytes(), on_disk.bytes_in_use(), device.disk_short,
+                   device.spec.pins ? pinned.max_bytes() : 0, device.spec.pins ? pinned.bytes_in_use() : 0});
     stuck_reported = true;
     for (DeviceState& other : devices) other.slab_tries = 0;
     return;

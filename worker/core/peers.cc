@@ -231,9 +231,9 @@ void Core::Impl::on_grant(const msg::Grant& m) {
   if (slot == kNone || !whole(copies[slot])) return void(++counts.stale);
   const Copy& copy = copies[slot];
   const bool in_memory = copy.state == CopyState::kSealed;
-  in_memory ? lend(slot, m.to) : send_from_disk(slot, m.to);
-  out->transmits.push_back(
-      {remote[m.to.value].worker, m.transfer, copy.at, copy.bytes, in_memory ? -1 : copy.disk.offset});
+  in_memory ? lend(slot, m.to) : send_from_below(slot, m.to);
+  out->transmits.push_back({remote[m.to.value].worker, m.transfer, copy.at, copy.bytes,
+                            in_memory ? -1 : copy.below.offset, copy.tier});
 }
 
 void Core::Impl::on_done(const msg::Done& m) {

@@ -8,7 +8,8 @@ namespace tilewise::worker {
 
 using Slot = std::uint32_t;
 constexpr Slot kNone = 0xFFFFFFFFu;
-constexpr std::int64_t kDiskPage = 4096;  // what parts of the spill file are aligned to
+constexpr std::int64_t kTierPage = 4096;  // what places below memory are aligned to
+constexpr std::int64_t in_tier(std::int64_t bytes) { return (bytes + kTierPage - 1) / kTierPage * kTierPage; }
 constexpr std::int64_t in_arena(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // A table with stable slots and a free list.

@@ -132,7 +132,7 @@ void Core::Impl::answer(const msg::PeerLost& lost) {
       std::vector<std::vector<std::int64_t>> sealed(devices.size()), wanted(devices.size());
       for (Slot c = arrays[array].copies; c != kNone; c = copies[c].next) {
         const Copy& copy = copies[c];
-        if (whole(copy) && (copy.has_memory || copy.on_disk)) sealed[copy.device].push_back(copy.block);
+        if (whole(copy) && (copy.has_memory || copy.stored)) sealed[copy.device].push_back(copy.block);
         // Its own once, let go, and taken again for a worker that leaves: others learn only from a layer that it is here.
         if (copy.kept && copy.kind == CopyKind::kReplica &&
             owner_of(array, copy.block) == devices[copy.device].spec.id)

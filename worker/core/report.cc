@@ -43,6 +43,8 @@ void Core::Impl::report() {
 }
 
 std::vector<msg::DeviceStats> Core::Impl::device_stats() const {
+  constexpr auto kDisk = static_cast<std::size_t>(Tier::kDisk),
+                 kPinned = static_cast<std::size_t>(Tier::kPinned);
   std::vector<msg::DeviceStats> stats;
   for (const DeviceState& device : devices) {
     // The reserve is nobody's data.
@@ -50,9 +52,10 @@ std::vector<msg::DeviceStats> Core::Impl::device_stats() const {
     for (const alloc::Extent& extent : device.reserve) reserve += in_arena(extent.bytes);
     const std::int64_t used = std::max<std::int64_t>(0, device.arena.bytes_in_use() - reserve);
     stats.push_back({device.spec.id, used, device.bytes_peak, device.arena.bytes_resident(), device.steps_run,
-                     device.busy_ns, device.spilled_bytes, device.disk_written, device.disk_read,
-                     device.blocks_written, device.blocks_read_back,
-                     std::max(used, device.bytes_high - reserve)});
+                     device.busy_ns, device.spilled_bytes[kDisk], device.written_bytes[kDisk],
+                     device.read_bytes[kDisk], device.blocks_written, device.blocks_read_back,
+                     std::max(used, device.bytes_high - reserve), device.spilled_bytes[kPinned],
+                     device.written_bytes[kPinned], device.read_bytes[kPinned]});
   }
   return stats;
 }

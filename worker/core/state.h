@@ -11,8 +11,9 @@
 //   * Uses of a copy have distinct (op, device). A local use counts reads not yet enqueued.
 //   * A copy without uses and without hold exists only while expected, receiving, or not yet complete; a replica also
 //     while its array is held and its device is to keep copies, by its array's placement or by an op of its own (keep.cc).
-//   * Memory of copies plus the reserve is what the arena says is in use; parts of the file likewise.
-//   * A spilled copy is on disk and has no memory; one that is being written or brought back keeps both until that is over.
+//   * Memory of copies plus the reserve is what the arena says is in use; places in the tiers below likewise.
+//   * A spilled copy is in one tier below and has no memory; one that is being written or brought back keeps both until that
+//     is over.
 //   * After a loss, until the Recover that answers it: a copy expected from a lost device has no source and waits; copies of
 //     pinned arrays stay.
 //   * Others are sent to a copy (Copy::relays) only while it is whole or its bytes are on their way; it is a spare like others.
@@ -152,14 +153,15 @@ struct NextUse {
 constexpr NextUse kBeforeAll{-1, 0, 0};
 constexpr NextUse kNever{INT64_MAX, UINT64_MAX, INT64_MAX};
 
-struct Io {           // between memory and disk, under way
+struct Io {           // between memory and a tier below, under way
   Slot copy = kNone;  // none: it went meanwhile, and with the end of this goes what it had
   std::uint16_t device = 0;
   bool write = false;
+  Tier tier = Tier::kDisk;
   std::int64_t bytes = 0;
   TimeNs since = 0;
   bool has_memory = false;  // of a copy that went
-  alloc::Extent memory, disk;
+  alloc::Extent memory, below;
   alloc::Fence fence;
 };
 
@@ -214,8 +216,9 @@ struct DeviceState {
   bool returns_due = false, disk_short = false;
   std::int64_t fixed_bytes = 0;  // memory that spilling cannot give back
   std::int64_t writing_bytes = 0, reading_bytes = 0, ios = 0;
-  std::int64_t spilled_bytes = 0;  // of copies on disk only
-  std::int64_t disk_written = 0, disk_read = 0, blocks_written = 0, blocks_read_back = 0;  // so far
+  std::array<std::int64_t, kTiers> spilled_bytes{};                // of copies that are there only
+  std::array<std::int64_t, kTiers> written_bytes{}, read_bytes{};  // so far, as are the next
+  std::int64_t blocks_written = 0, blocks_read_back = 0;
   std::int64_t bytes_high = 0;  // since the last report
   Wait wait;
 };
@@ -409,10 +412,10 @@ struct Core::Impl {
   alloc::Fence readers_of(const Copy& copy) const;
   void refix(Slot copy);
   void lend(Slot copy, DeviceId to);
-  void send_from_disk(Slot copy, DeviceId to);
+  void send_from_below(Slot copy, DeviceId to);
   bool may_lend(const Copy& copy) const;
   void let_go(Slot copy);
-  void forget_disk(Copy& copy);
+  void forget_below(Copy& copy);
   bool spillable(Slot copy) const;
   NextUse next_use(const Copy& copy);
   NextUse use_of(Slot task) const;
@@ -424,13 +427,18 @@ struct Core::Impl {
   void make_room(std::uint16_t device, std::int64_t bytes, bool settled, const NextUse& later_than);
   bool write_out(Slot copy);
   void begin_io(Slot copy, bool write);
-  bool forget_clean(std::int64_t bytes);
+  struct Store;
+  bool may_use(const DeviceState& device, Tier tier) const;
+  std::optional<alloc::Extent> find_place(Tier tier, std::int64_t bytes);
+  bool forget_clean(Tier tier, std::int64_t bytes);
   void leave(Slot copy);
   void want_back(Slot task);
   void try_returns(std::uint16_t device);
   bool bring_back(Slot copy, Claim claim, const NextUse& use);
   void on_io(const IoDone& event);
-  bool asks_disk_again() const { return disk_refuses && disk_tries < 2; }
+  Store& store(Tier tier) { return stores[static_cast<std::size_t>(tier)]; }
+  const Store& store(Tier tier) const { return stores[static_cast<std::size_t>(tier)]; }
+  bool asks_disk_again() const { return store(Tier::kDisk).refuses && store(Tier::kDisk).tries < 2; }
   void retry_disk();
   static constexpr int kSlabTries = 2;
   static bool asks_slab_again(const DeviceState& device);
@@ -501,7 +509,7 @@ struct Core::Impl {
     bool dirty = false;
   };
   void took_in(Slot copy, msg::Lane lane);
-  void wrote_or_read(const Io& io);  // that of a copy, to or from disk
+  void wrote_or_read(const Io& io);  // that of a copy, to or from below
   void transfer_failed(msg::Lane lane);
   Wait why_idle(const DeviceState& device) const;
   void note_waits();
@@ -516,11 +524,12 @@ struct Core::Impl {
   // Self-checks (check.cc)
   struct Tiers {  // of a device, counted anew
     std::size_t resident = 0, wanted = 0;
-    std::int64_t fixed = 0, spilled = 0, disk = 0, writing = 0, reading = 0, ios = 0;
+    std::int64_t fixed = 0, writing = 0, reading = 0, ios = 0;
+    std::array<std::int64_t, kTiers> spilled{}, below{};
   };
   void check_tiers(Slot copy, Tiers& tiers) const;
   void check_tree(const Copy& copy) const;
-  void check_disk(std::vector<Tiers>& tiers) const;
+  void check_below(const std::vector<Tiers>& tiers) const;
   void check_invariants() const;
   std::uint64_t digest() const;
   std::string describe() const;
@@ -560,14 +569,20 @@ struct Core::Impl {
       relaying;                                // (to whom, its nonce) -> copy being passed on
   std::map<std::string, std::uint32_t> hosts;  // by id, but this one
   std::uint32_t last_host = 0;
-  std::int64_t relays_live = 0;     // copies that others are sent to
-  alloc::Arena disk;                // offsets in the spill file
-  std::map<std::uint64_t, Io> ios;  // under way
+  std::int64_t relays_live = 0;  // copies that others are sent to
+  // What lies below memory: a file, a slab of pinned host memory.
+  struct Store {
+    explicit Store(std::int64_t bytes);
+    alloc::Arena places;
+    std::int64_t ios = 0;  // under way
+    bool refuses = false;  // it is full, though not by our count: until something of ours goes
+    int tries = 0;         // since it took something
+    bool broken = false;   // writes fail: what is there can be read
+  };
+  std::array<Store, kTiers> stores;  // by Tier
+  std::map<std::uint64_t, Io> ios;   // under way
   std::uint64_t next_io = 1, step_number = 0;
-  bool disk_refuses = false;  // it is full, though not by our count: until something of ours goes
-  int disk_tries = 0;         // since it took something
-  bool disk_broken = false;   // writes fail: what is there can be read
-  bool launching = false;     // `inputs` are about to be read
+  bool launching = false;  // `inputs` are about to be read
   // Of ops whose steps run alone: while a task waits for its turn nothing is launched, nor while its step runs.
   Slot next_alone = kNone;
   bool alone_runs = false;

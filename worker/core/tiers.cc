@@ -1,12 +1,12 @@
-// Below a device's memory there may be a file on disk: blocks go there when memory is short, those first that are used
-// last, and come back before they are used. See docs/design/tiers.md.
+// Below a device's memory there may be pinned host memory (of GPUs) and a file on disk: blocks go there when memory is short,
+// those first that are used last, and come back before they are used. See docs/design/tiers.md.
 //
-//   sealed, in memory ── write_out ──> the same, being written ── IoDone ──> on disk too (clean) ── leave ──> spilled
+//   sealed, in memory ── write_out ──> the same, being written ── IoDone ──> below too (clean) ── leave ──> spilled
 //   spilled ── bring_back ──> returning ── IoDone ──> sealed and clean: it is never written twice
 //
 // Memory that spilling cannot give back is *fixed*: of results that are being made, of bytes on their way, and of blocks that
 // others read in place. A block is lent only while the reserve lies elsewhere, whole; else it is offered without a place, and
-// goes to its reader as a copy, from the disk if it is there. So a device's lowest task always gets room for its step, whatever
+// goes to its reader as a copy, from below if it is there. So a device's lowest task always gets room for its step, whatever
 // the others are waiting for.
 #include "state.h"
 
@@ -15,7 +15,7 @@
 namespace tilewise::worker {
 namespace {
 
-constexpr std::size_t kMaxIos = 64;  // under way, of a worker
+constexpr std::int64_t kMaxIos = 64;  // under way to and from a tier
 constexpr std::int64_t kWriteAhead =
     64 << 20;                            // written at once where less is wanted (a 16th of the arena at most)
 constexpr std::int64_t kStepsAhead = 8;  // whose inputs a waiting task wants back beside those of its next
@@ -72,13 +72,13 @@ void Core::Impl::lend(Slot slot, DeviceId to) {
   refix(slot);
 }
 
-void Core::Impl::send_from_disk(Slot slot, DeviceId to) {
+void Core::Impl::send_from_below(Slot slot, DeviceId to) {
   Copy& copy = copies[slot];
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
     if (uses[u].device == to && !std::exchange(uses[u].sending, true)) ++copy.sending;
   }
   copy.handed_on |= stage >= Stage::kStill;
-  ++counts.sent_from_disk;
+  ++counts.sent_from_below;
 }
 
 bool Core::Impl::may_lend(const Copy& copy) const {
@@ -88,23 +88,47 @@ bool Core::Impl::may_lend(const Copy& copy) const {
   return !device.spec.spills || copy.fixed || has_reserve(device);
 }
 
-void Core::Impl::forget_disk(Copy& copy) {
-  if (!copy.on_disk) return;
-  copy.on_disk = false;
-  disk.free(copy.disk, alloc::Fence{});
-  disk_refuses = false;
+// ---- places below --------------------------------------------------------------------------------------------------
+
+Core::Impl::Store::Store(std::int64_t bytes)
+    : places({.max_bytes = bytes & -kTierPage,
+              .slab_bytes = std::max(bytes & -kTierPage, kTierPage),
+              .alignment = kTierPage}) {
+  if (places.max_bytes() > 0) places.add_slab(places.max_bytes());
+}
+
+bool Core::Impl::may_use(const DeviceState& device, Tier tier) const {
+  return device.spec.spills && (tier == Tier::kDisk || device.spec.pins) &&
+         store(tier).places.max_bytes() > 0;
+}
+
+void Core::Impl::forget_below(Copy& copy) {
+  if (!copy.stored) return;
+  copy.stored = false;
+  store(copy.tier).places.free(copy.below, alloc::Fence{});
+  store(copy.tier).refuses = false;
   tiers_dirty = true;
 }
 
-// All that the copy has, in memory and on disk. What is being written or read is kept until that has ended.
+// Also a place that copies of what is in memory use: it is taken from them.
+std::optional<alloc::Extent> Core::Impl::find_place(Tier tier, std::int64_t bytes) {
+  Store& below = store(tier);
+  if (below.refuses || below.broken) return std::nullopt;
+  auto place = below.places.allocate_settled(bytes);
+  while (!place && forget_clean(tier, bytes)) place = below.places.allocate_settled(bytes);
+  return place;
+}
+
+// All that the copy has, in memory and below. What is being written or read is kept until that has ended.
 void Core::Impl::let_go(Slot slot) {
   Copy& copy = copies[slot];
   DeviceState& device = devices[copy.device];
   if (std::exchange(copy.wanted, false)) std::erase(device.returns, slot);
-  if (copy.state == CopyState::kSpilled) device.spilled_bytes -= copy.bytes;
+  if (copy.state == CopyState::kSpilled)
+    device.spilled_bytes[static_cast<std::size_t>(copy.tier)] -= copy.bytes;
   if (copy.io == 0) {
     free_memory(slot);
-    forget_disk(copy);
+    forget_below(copy);
     return;
   }
   Io& io = ios.at(std::exchange(copy.io, 0));
@@ -112,8 +136,8 @@ void Core::Impl::let_go(Slot slot) {
   io.has_memory = true;
   io.fence = readers_of(copy);
   io.memory = lose_memory(slot);
-  io.disk = copy.disk;
-  copy.writing = copy.on_disk = false;
+  io.below = copy.below;
+  copy.writing = copy.stored = false;
 }
 
 // ---- who goes ------------------------------------------------------------------------------------------------------
@@ -133,7 +157,7 @@ NextUse Core::Impl::use_of(Slot t) const {
 }
 
 // When the copy's device reads it next, about: tasks finish nearly in order, so what is finished says how far an op is. A
-// block that only others will read is as good on disk, except while it is on its way to them.
+// block that only others will read is as good below, except while it is on its way to them.
 NextUse Core::Impl::next_use(const Copy& copy) {
   const DeviceState& device = devices[copy.device];
   NextUse next = kNever;
@@ -237,13 +261,15 @@ Slot Core::Impl::next_victim(std::uint16_t d, const NextUse& later_than) {
 // The memory of a clean block at once, if there is one that is used after `later_than`.
 bool Core::Impl::drop_clean(std::uint16_t d, const NextUse& later_than) {
   DeviceState& device = devices[d];
-  if (!device.spec.spills || disk.bytes_in_use() == 0) return false;
+  const bool any = std::any_of(stores.begin(), stores.end(),
+                               [](const Store& below) { return below.places.bytes_in_use() > 0; });
+  if (!device.spec.spills || !any) return false;
   std::vector<Slot> dirty;
   Slot found = kNone;
   while (found == kNone) {
     const Slot slot = next_victim(d, later_than);
     if (slot == kNone) break;
-    if (copies[slot].on_disk)
+    if (copies[slot].stored)
       found = slot;
     else
       dirty.push_back(slot);
@@ -267,7 +293,7 @@ void Core::Impl::make_room(std::uint16_t d, std::int64_t bytes, bool settled, co
     const Slot slot = next_victim(d, later_than);
     if (slot == kNone) return;
     coming += copies[slot].bytes;
-    if (copies[slot].on_disk) {
+    if (copies[slot].stored) {
       leave(slot);
       ++counts.dropped;
       if (coming >= bytes) return;  // more than wanted only where it takes time
@@ -277,15 +303,15 @@ void Core::Impl::make_room(std::uint16_t d, std::int64_t bytes, bool settled, co
   }
 }
 
-// Room in the file that only copies of what is in memory use.
-bool Core::Impl::forget_clean(std::int64_t bytes) {
+// Room in a tier that only copies of what is in memory use.
+bool Core::Impl::forget_clean(Tier tier, std::int64_t bytes) {
   std::int64_t freed = 0;
   for (DeviceState& device : devices) {
     for (std::size_t i = device.resident.size(); i-- > 0 && freed < bytes;) {
       Copy& copy = copies[device.resident[i]];
-      if (!copy.on_disk || copy.io != 0 || copy.sending > 0 || copy.handed_on) continue;
-      freed += copy.disk.bytes;
-      forget_disk(copy);
+      if (!copy.stored || copy.tier != tier || copy.io != 0 || copy.sending > 0 || copy.handed_on) continue;
+      freed += copy.below.bytes;
+      forget_below(copy);
     }
   }
   return freed > 0;
@@ -294,13 +320,16 @@ bool Core::Impl::forget_clean(std::int64_t bytes) {
 bool Core::Impl::write_out(Slot slot) {
   Copy& copy = copies[slot];
   DeviceState& device = devices[copy.device];
-  if (ios.size() >= kMaxIos) return false;
-  auto extent = disk_refuses || disk_broken ? std::nullopt : disk.allocate_settled(copy.bytes);
-  while (!extent && !disk_refuses && !disk_broken && forget_clean(copy.bytes))
-    extent = disk.allocate_settled(copy.bytes);
-  device.disk_short = !extent;
-  if (!extent) return false;
-  copy.disk = *extent;
+  std::optional<alloc::Extent> place;
+  for (const Tier tier : {Tier::kPinned, Tier::kDisk}) {  // the faster one first
+    if (place || !may_use(device, tier)) continue;
+    if (store(tier).ios >= kMaxIos) return false;  // soon
+    place = find_place(tier, copy.bytes);
+    if (place) copy.tier = tier;
+    if (tier == Tier::kDisk || place) device.disk_short = !place;
+  }
+  if (!place) return false;
+  copy.below = *place;
   copy.writing = true;
   begin_io(slot, true);
   return true;
@@ -311,20 +340,22 @@ void Core::Impl::begin_io(Slot slot, bool write) {
   DeviceState& device = devices[copy.device];
   copy.io = next_io++;
   Io& io = ios[copy.io];
-  io.copy = slot, io.device = copy.device, io.write = write, io.bytes = copy.bytes, io.since = now;
+  io.copy = slot, io.device = copy.device, io.write = write, io.tier = copy.tier, io.bytes = copy.bytes,
+  io.since = now;
+  ++store(io.tier).ios;
   (write ? device.writing_bytes : device.reading_bytes) += copy.bytes;
   ++device.ios;
   device.last_change = now;
-  out->disk.push_back({copy.io, write, copy.device, copy.at, copy.disk.offset, copy.bytes});
+  out->ios.push_back({copy.io, write, copy.device, copy.at, copy.tier, copy.below.offset, copy.bytes});
 }
 
-// From memory, where its bytes are on disk.
+// From memory, where its bytes are below.
 void Core::Impl::leave(Slot slot) {
   Copy& copy = copies[slot];
   free_memory(slot);
   copy.state = CopyState::kSpilled;
   copy.at = {};
-  devices[copy.device].spilled_bytes += copy.bytes;
+  devices[copy.device].spilled_bytes[static_cast<std::size_t>(copy.tier)] += copy.bytes;
   ++counts.spilled;
   tiers_dirty = true;
 }
@@ -364,7 +395,8 @@ void Core::Impl::try_returns(std::uint16_t d) {
     const bool spilled = copy.state == CopyState::kSpilled;
     const bool much =
         device.reading_bytes > 0 && device.reading_bytes + copy.bytes > device.spec.memory_bytes / 8;
-    if (spilled && (much || ios.size() >= kMaxIos || !bring_back(c, Claim::kOrdinary, next_use(copy))))
+    if (spilled &&
+        (much || store(copy.tier).ios >= kMaxIos || !bring_back(c, Claim::kOrdinary, next_use(copy))))
       return;
     copy.wanted = false;
     device.returns.pop_front();
@@ -380,7 +412,7 @@ bool Core::Impl::bring_back(Slot slot, Claim claim, const NextUse& use) {
   copy.state = CopyState::kReturning;
   copy.transfer = 0;
   copy.readers = {};
-  device.spilled_bytes -= copy.bytes;
+  device.spilled_bytes[static_cast<std::size_t>(copy.tier)] -= copy.bytes;
   give_memory(slot, *extent);
   begin_io(slot, false);
   return true;
@@ -389,14 +421,15 @@ bool Core::Impl::bring_back(Slot slot, Claim claim, const NextUse& use) {
 // A full disk may have room again: others write there too. Twice, then its word counts.
 void Core::Impl::retry_disk() {
   if (!asks_disk_again()) return;
+  Store& disk = store(Tier::kDisk);
   for (DeviceState& device : devices) {
     if (now - device.last_change < options.stuck_ns / 4 || !idle(device) || starved_task(device) == kNone)
       continue;
     device.last_change = now;
     device.memory_freed = true;
-    disk_refuses = false;
+    disk.refuses = false;
   }
-  disk_tries += !disk_refuses;
+  disk.tries += !disk.refuses;
 }
 
 void Core::Impl::on_io(const IoDone& event) {
@@ -405,23 +438,25 @@ void Core::Impl::on_io(const IoDone& event) {
   const Io io = found->second;
   ios.erase(found);
   DeviceState& device = devices[io.device];
+  Store& below = store(io.tier);
+  --below.ios;
   (io.write ? device.writing_bytes : device.reading_bytes) -= io.bytes;
   --device.ios;
   device.last_change = now;
   device.memory_freed = tiers_dirty = true;
   for (DeviceState& other : devices) {  // they share what may be under way
     other.returns_due = true;
-    other.memory_freed |= other.spec.spills && ios.size() + 1 >= kMaxIos;
+    other.memory_freed |= other.spec.spills && below.ios + 1 >= kMaxIos;
   }
   const bool ok = event.failed.code == Errc::kOk;
   if (ok) {
-    (io.write ? device.disk_written : device.disk_read) += io.bytes;
+    (io.write ? device.written_bytes : device.read_bytes)[static_cast<std::size_t>(io.tier)] += io.bytes;
     ++(io.write ? device.blocks_written : device.blocks_read_back);
   }
-  if (!ok && io.write) (event.failed.code == Errc::kDiskFull ? disk_refuses : disk_broken) = true;
+  if (!ok && io.write) (event.failed.code == Errc::kDiskFull ? below.refuses : below.broken) = true;
   if (io.copy == kNone) {
     device.arena.free(io.memory, io.fence);
-    disk.free(io.disk, alloc::Fence{});
+    below.places.free(io.below, alloc::Fence{});
     return;
   }
   Copy& copy = copies[io.copy];
@@ -430,12 +465,12 @@ void Core::Impl::on_io(const IoDone& event) {
   if (io.write) {
     copy.writing = false;
     if (!ok) {
-      device.disk_short = true;
-      disk.free(copy.disk, alloc::Fence{});
+      device.disk_short = may_use(device, Tier::kDisk);
+      below.places.free(copy.below, alloc::Fence{});
       return;
     }
-    copy.on_disk = true;
-    disk_tries = 0;
+    copy.stored = true;
+    below.tries = 0;
     lock_lowest(io.device);
     if (copy.state == CopyState::kSealed && spillable(io.copy)) return leave(io.copy);
     ++device.victims_news;

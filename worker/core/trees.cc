@@ -267,7 +267,7 @@ void Core::Impl::on_relayed_grant(const msg::Grant& m) {
   ++copy.relayed;
   ++counts.relayed;
   refix(slot);
-  out->transmits.push_back({key.first, m.transfer, copy.at, copy.bytes, -1, true});
+  out->transmits.push_back({key.first, m.transfer, copy.at, copy.bytes, -1, Tier::kDisk, true});
 }
 
 void Core::Impl::on_sent(const Sent& event) {

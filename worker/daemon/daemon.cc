@@ -78,7 +78,11 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
     daemon::log_info(
         "disk below memory",
         {{"directory", file->directory()}, {"bytes", file->limit_bytes()}, {"direct", file->direct()}});
-    d.runtime_->use_disk(std::move(file));
+    TW_TRY(d.runtime_->use_disk(std::move(file)));
+  }
+  if (d.options_.pinned_bytes > 0) {
+    TW_TRY(d.runtime_->use_pinned(d.options_.pinned_bytes));
+    daemon::log_info("pinned memory below that of GPUs", {{"bytes", d.options_.pinned_bytes}});
   }
   loop.set_batch_hook([&d] { return d.turn(); });
   d.give_up_at_ = monotonic_now() + d.options_.connect_timeout_ns;

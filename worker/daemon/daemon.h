@@ -5,6 +5,7 @@
 #include <tilewise/courier/courier.h>
 #include <tilewise/exchange/exchange.h>
 #include <tilewise/net/endpoint.h>
+#include <tilewise/store/spill_file.h>
 #include <tilewise/worker/runtime.h>
 
 #include <functional>
@@ -26,6 +27,7 @@ struct DaemonOptions {
   bool one_core = false;  // RuntimeOptions, as is the next
   std::uint64_t trace_records = StepLog::kUsual;
   store::SpillOptions spill;
+  std::int64_t pinned_bytes = 0;     // of host memory, for blocks of GPUs; 0: none
   TimeNs silence_ns = 10 * kSecond;  // a host that answers nothing for so long is taken for gone
   BlackBox* black_box = nullptr;     // for a supervisor; outlives the daemon
   TimeNs connect_timeout_ns = 30 * kSecond;

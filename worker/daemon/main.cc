@@ -30,7 +30,7 @@ constexpr auto kEndTime =
 
 struct Settings {
   daemon::CommonOptions common;
-  std::string scheduler, devices, memory, name, spill_dir, spill_limit;
+  std::string scheduler, devices, memory, name, spill_dir, spill_limit, pinned_limit;
   std::vector<std::string> plugins;
   double connect_timeout_s = 30, reconnect_timeout_s = 60, lease_s = 0;
   std::uint64_t trace_records = worker::StepLog::kUsual;
@@ -91,8 +91,14 @@ Result<Setup> check(const Settings& settings) {
       return error(Errc::kInvalidArgument, "--spill-limit without --spill-dir: where is the disk?");
     TW_ASSIGN(setup.options.spill.limit_bytes, daemon::parse_bytes(settings.spill_limit));
   }
-  // The driver is asked only where a GPU is wanted: it takes its time.
   const bool cuda = settings.devices.find("cuda") != std::string::npos;
+  if (!settings.pinned_limit.empty()) {
+    if (!cuda)
+      return error(Errc::kInvalidArgument,
+                   "--pinned-limit without a GPU among --devices: only their blocks go to pinned memory");
+    TW_ASSIGN(setup.options.pinned_bytes, daemon::parse_bytes(settings.pinned_limit));
+  }
+  // The driver is asked only where a GPU is wanted: it takes its time.
   TW_ASSIGN(setup.names, worker::parse_devices(settings.devices, cuda ? device::cuda_device_count() : 0));
   return setup;
 }
@@ -195,6 +201,9 @@ int main(int argc, char** argv) {
                  "Directory on a local disk for blocks that memory has no room for; default: none");
   app.add_option("--spill-limit", s.spill_limit,
                  "At most so much of it, e.g. 200GiB; default: half of what is free there");
+  app.add_option(
+      "--pinned-limit", s.pinned_limit,
+      "So much pinned host memory for blocks that GPUs have no room for, e.g. 64GiB; default: none");
   app.add_option("--plugin", s.plugins, "Shared object with kernels; may be repeated")->delimiter(',');
   app.add_option("--name", s.name, "Name for people; default HOST/PID");
   app.add_option("--connect-timeout", s.connect_timeout_s, "Seconds to go on trying to reach the scheduler")

@@ -1,6 +1,7 @@
 #include <tilewise/ir/file_info.h>
 #include <tilewise/worker/runtime.h>
 
+#include "below.h"
 #include "host_fallback.h"
 #include "observed_steps.h"
 
@@ -21,7 +22,8 @@ constexpr TimeNs kShortNs = 250 * kMicrosecond;     // so long may messages wait
 constexpr TimeNs kShortCallNs = 50 * kMicrosecond;  // of users' kernels, whose time may depend on their data
 constexpr std::int64_t kMaxSending =
     64 << 20;  // blocks read from disk for peers, in memory beside the devices'; one may
-constexpr TimeNs kTurnNs = 30 * kMicrosecond;  // short steps of one turn: results wait no longer to be told
+constexpr std::int64_t kScratchBytes = 1 << 20;  // of a GPU's stream, at first
+constexpr TimeNs kTurnNs = 30 * kMicrosecond;    // short steps of one turn: results wait no longer to be told
 
 // Work that may sleep: files, and what reads the bytes of many others.
 bool may_sleep(const ir::Op& op) {
@@ -83,7 +85,9 @@ Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const ker
       plugins_(plugins),
       options_(options),
       copier_(copier),
-      wake_(std::move(wake)) {
+      wake_(std::move(wake)),
+      below_(
+          std::make_unique<Below>(copier, [this](std::function<void()> call) { later(std::move(call)); })) {
   for (auto& device : devices) {
     auto local = std::make_unique<Local>();
     local->seen.assign(static_cast<std::size_t>(device->info().compute_streams), 0);
@@ -98,18 +102,22 @@ Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const ker
 }
 
 Runtime::~Runtime() {
-  disk_.reset();
+  below_->stop();
   // Queued steps refer to the core's ops: devices drain first.
   for (auto& local : locals_) local->device->synchronize();
+  below_.reset();  // devices unpin its memory
 }
 
 std::vector<msg::DeviceDesc> Runtime::describe() const {
+  const auto gpus = std::ranges::count_if(
+      locals_, [](const auto& local) { return local->device->info().kind == device::Kind::kCuda; });
   std::vector<msg::DeviceDesc> out;
   for (const auto& local : locals_) {
     const device::Info& info = local->device->info();
     out.push_back({info.name, static_cast<std::uint8_t>(info.kind), info.model, info.numeric_class,
-                   info.memory_bytes, info.compute_streams,
-                   spills(info) ? disk_->limit_bytes() / static_cast<std::int64_t>(locals_.size()) : 0});
+                   arena_bytes(info), info.compute_streams,
+                   below_->disk_bytes() / static_cast<std::int64_t>(locals_.size()),
+                   pins(info) ? below_->pinned_bytes() / gpus : 0});
   }
   return out;
 }
@@ -141,11 +149,12 @@ Status Runtime::start(const msg::Welcome& welcome, DataService& service,
     // A GPU has memory for larger slabs, and each is opened once per peer.
     const std::int64_t slab_bytes =
         info.kind == device::Kind::kCuda ? 8 * options_.slab_bytes : options_.slab_bytes;
-    options.devices.push_back({local.id, static_cast<std::uint8_t>(info.kind), info.memory_bytes,
-                               std::min(slab_bytes, info.memory_bytes),
-                               std::min(info.compute_streams, kMaxStreams), spills(info)});
+    options.devices.push_back({local.id, static_cast<std::uint8_t>(info.kind), arena_bytes(info),
+                               std::min(slab_bytes, arena_bytes(info)),
+                               std::min(info.compute_streams, kMaxStreams), spills(info), pins(info)});
   }
-  if (disk_ != nullptr) options.spill_bytes = disk_->limit_bytes();
+  options.spill_bytes = below_->disk_bytes();
+  options.pinned_bytes = below_->pinned_bytes();
   service_ = &service;
   to_scheduler_ = std::move(to_scheduler);
   core_ = std::make_unique<Core>(std::move(options));
@@ -162,21 +171,60 @@ void Runtime::post(Event event) {
   if (first) wake_();
 }
 
-// Memory of GPUs would have to be staged on its way.
-bool Runtime::spills(const device::Info& info) const {
-  return disk_ != nullptr && info.kind == device::Kind::kHost;
+void Runtime::later(std::function<void()> call) {
+  {
+    std::lock_guard lock(mutex_);
+    calls_.push_back(std::move(call));
+  }
+  wake_();
 }
 
-void Runtime::on_disk_io(const DiskIo& io) {
-  const auto done = [this, number = io.io](Status status) {
+device::Device* Runtime::first_gpu() const {
+  for (const auto& local : locals_) {
+    if (local->device->info().kind == device::Kind::kCuda) return local->device.get();
+  }
+  return nullptr;
+}
+
+Status Runtime::use_disk(std::unique_ptr<store::SpillFile> file) {
+  return below_->use_disk(std::move(file), first_gpu());
+}
+
+Status Runtime::use_pinned(std::int64_t bytes) {
+  device::Device* gpu = first_gpu();
+  if (gpu == nullptr)
+    return error(Errc::kInvalidArgument, "pinned memory to spill to, but no GPU among the worker's devices");
+  return below_->use_pinned(*gpu, bytes);
+}
+
+bool Runtime::pins(const device::Info& info) const {
+  return info.kind == device::Kind::kCuda && below_->pinned_bytes() > 0;
+}
+
+bool Runtime::spills(const device::Info& info) const { return below_->disk_bytes() > 0 || pins(info); }
+
+// An arena above a tier is full as a rule; kernels' scratch, which grows beside it on GPUs, has a part of its own then.
+std::int64_t Runtime::arena_bytes(const device::Info& info) const {
+  if (info.kind != device::Kind::kCuda || !spills(info)) return info.memory_bytes;
+  const std::int64_t scratch = std::max(info.memory_bytes / 16, info.compute_streams * kScratchBytes);
+  return info.memory_bytes - std::min(scratch, info.memory_bytes / 2);
+}
+
+void Runtime::on_io(const TierIo& io) {
+  const auto done = [this, number = io.io](const Status& status) {
     post(IoDone{number, status ? Error{Errc::kOk, {}} : status.error()});
   };
-  std::byte* memory = address(io.memory);
-  io.write ? disk_->write(io.at, memory, io.bytes, done) : disk_->read(io.at, memory, io.bytes, done);
+  device::Device& device = *locals_[io.device]->device;
+  if (io.tier == Tier::kPinned)
+    below_->move_pinned(device, io.write, address(io.memory), io.at, io.bytes, done);
+  else
+    below_->move_disk(device, io.write, address(io.memory), io.at, io.bytes, done);
 }
 
 void Runtime::transmit(const Transmit& t) {
-  if (t.on_disk >= 0) {
+  if (t.below >= 0 && t.tier == Tier::kPinned)
+    return service_->transmit(t.to, t.transfer, below_->pinned(t.below), t.bytes, device::Kind::kHost, [] {});
+  if (t.below >= 0) {
     to_send_.push_back(t);
     return send_from_disk();
   }
@@ -200,18 +248,14 @@ void Runtime::send_from_disk() {
       sending_bytes_ -= size;
       send_from_disk();
     };
-    disk_->read(t.on_disk, bytes->data(), t.bytes, [this, t, bytes, sent](Status status) {
-      {
-        std::lock_guard lock(mutex_);
-        calls_.push_back([this, t, bytes, sent, status] {
-          if (!status) {
-            service_->refuse(t.to, t.transfer, status.error());
-            return sent();
-          }
-          service_->transmit(t.to, t.transfer, bytes->data(), t.bytes, device::Kind::kHost, sent);
-        });
-      }
-      wake_();
+    below_->disk()->read(t.below, bytes->data(), t.bytes, [this, t, bytes, sent](const Status& status) {
+      later([this, t, bytes, sent, status] {
+        if (!status) {
+          service_->refuse(t.to, t.transfer, status.error());
+          return sent();
+        }
+        service_->transmit(t.to, t.transfer, bytes->data(), t.bytes, device::Kind::kHost, sent);
+      });
     });
   }
 }
@@ -323,7 +367,7 @@ Result<std::byte*> Runtime::scratch_on_cuda(Local& local, const ir::Op& op, std:
   if (bytes <= 0) return nullptr;
   device::Slab& scratch = local.scratch[s];
   if (scratch.bytes < bytes) {
-    TW_ASSIGN(scratch, local.device->add_slab(std::max<std::int64_t>(bytes, 1 << 20)));
+    TW_ASSIGN(scratch, local.device->add_slab(std::max(bytes, kScratchBytes)));
   }
   return scratch.data;
 }
@@ -532,7 +576,7 @@ void Runtime::perform() {
     inline_small(peer, batch);
     service_->send(peer, std::move(batch));
   }
-  for (const DiskIo& io : actions_.disk) on_disk_io(io);
+  for (const TierIo& io : actions_.ios) on_io(io);
   for (const Disarm& d : actions_.disarms) service_->disarm(d.from, d.transfer);
   for (const Transmit& t : actions_.transmits) transmit(t);
   for (msg::Message& message : actions_.to_scheduler) {

@@ -10,6 +10,8 @@
 namespace tilewise::cuda {
 namespace {
 
+constexpr int kCopyStreams = 3;  // transfers; spilling; and back
+
 Result<int> attribute(const Driver& driver, CUdevice device, CUdevice_attribute which) {
   int value = 0;
   TW_CUDA_TRY(driver, cuDeviceGetAttribute, "cuDeviceGetAttribute", &value, which, device);
@@ -80,7 +82,7 @@ Status CudaDevice::open_streams() {
                                     },
                                 .host_thread = [this] { host_thread_->wake(); }};
   std::vector<HostTasks*> tasks;
-  for (int i = 0; i <= info_.compute_streams; ++i) {
+  for (int i = 0; i < info_.compute_streams + kCopyStreams; ++i) {
     TW_ASSIGN(auto stream, CudaStream::make(context_, wakes));
     tasks.push_back(&stream->host_tasks());
     streams_.push_back(std::move(stream));

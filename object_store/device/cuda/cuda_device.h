@@ -21,7 +21,9 @@ class CudaDevice final : public device::Device {
   // Slabs are plain cuMemAlloc memory: pool and virtual-memory allocations silently lose the cuda_ipc lane.
   Result<device::Slab> add_slab(std::int64_t bytes) override;
   device::Stream& compute_stream(int i) override;
-  device::Stream& copy_stream() override { return *streams_.back(); }
+  device::Stream& copy_stream() override { return own_stream(0); }
+  device::Stream& spill_stream() override { return own_stream(1); }
+  device::Stream& return_stream() override { return own_stream(2); }
   void on_progress(std::function<void()> notify) override;
   Status health() const override;
   void synchronize() override;
@@ -32,6 +34,7 @@ class CudaDevice final : public device::Device {
   CudaDevice(const Context& context, device::Info info) : context_(context), info_(std::move(info)) {}
   Status open_streams();
   void run_poller();
+  device::Stream& own_stream(int i) { return *streams_[static_cast<std::size_t>(info_.compute_streams + i)]; }
   bool poll_all();  // true if a step completed
   void report(const Status& status);
 
@@ -39,7 +42,7 @@ class CudaDevice final : public device::Device {
   device::Info info_;
   std::vector<device::Slab> slabs_;
   std::int64_t slab_bytes_ = 0;
-  std::vector<std::unique_ptr<CudaStream>> streams_;  // compute streams, then the copy stream
+  std::vector<std::unique_ptr<CudaStream>> streams_;  // compute streams, then those for copies
   std::uint64_t notified_ = 0;  // poller only: completed steps of all streams, as last notified
   std::mutex notify_mutex_;
   std::function<void()> notify_;

@@ -26,6 +26,7 @@ struct DeviceDesc {
   memoryBytes @4 :Int64;   # of the arena
   streams @5 :Int32 = 1;
   spillBytes @6 :Int64;    # its share of what the worker may have on disk
+  pinnedBytes @7 :Int64;   # likewise in pinned host memory
 }
 
 struct PluginDesc { kernel @0 :Text; version @1 :Text; hash @2 :UInt64; }
@@ -181,6 +182,9 @@ struct DeviceStats {
   blocksWritten @9 :Int64;
   blocksReadBack @10 :Int64;
   bytesHigh @11 :Int64;     # most at once since the last report
+  pinnedBytes @12 :Int64;   # of blocks that are in pinned host memory only
+  pinnedWritten @13 :Int64; # bytes, cumulative, as is the next
+  pinnedRead @14 :Int64;
 }
 
 struct LaneStats { lane @0 :Lane; transfers @1 :Int64; bytes @2 :Int64; failed @3 :Int64; }  # cumulative
@@ -249,6 +253,8 @@ struct Stuck {
   diskLimit @5 :Int64;     # of the worker
   diskUsed @6 :Int64;
   diskFull @7 :Bool;       # what could make room found none there
+  pinnedLimit @8 :Int64;   # of the worker, where the device may spill there; else 0
+  pinnedUsed @9 :Int64;
 }
 
 # ---- client and scheduler -------------------------------------------------------------------------------------------

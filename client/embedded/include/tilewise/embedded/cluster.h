@@ -13,11 +13,15 @@
 namespace tilewise::embedded {
 
 struct ClusterOptions {
-  int workers = 1;                // fault domains, in name only: they die together
-  int host_devices = 0;           // of each worker; 0: one a core, or none where GPUs are used
-  bool use_cuda = true;           // the GPUs found go to the first worker
-  int cores = 0;                  // executor threads in all; 0: what the process may use
-  std::int64_t memory_bytes = 0;  // of each host device; 0: a share of 60 % of what is free
+  int workers = 1;                     // fault domains, in name only: they die together
+  int host_devices = 0;                // of each worker; 0: one a core, or none where GPUs are used
+  bool use_cuda = true;                // the GPUs found go to the first worker
+  int cores = 0;                       // executor threads in all; 0: what the process may use
+  std::int64_t memory_bytes = 0;       // of each host device; 0: a share of 60 % of what is free
+  std::int64_t cuda_memory_bytes = 0;  // of each GPU; 0: 85 % of what is free there
+  // Where blocks of GPUs go when their memory is short, before any disk: so much pinned host memory, taken at the start. Of no
+  // effect where no GPU is used.
+  std::int64_t pinned_bytes = 0;
   // Where blocks go when memory is short: a directory on a local disk, and at most how many bytes all workers together may
   // have there (0: half of what is free, each). Nothing is left there at the end. Empty: results that do not fit fail.
   std::string spill_directory;

@@ -23,6 +23,8 @@ class Copier {
   // Small copies between host memories are made here and now. `done` is called by poll(), or before this returns; both
   // memories stay valid until then. kDeviceError, kUnavailable without a device that can.
   void copy(Place to, Place from, std::int64_t bytes, Done done);
+  // The same on a stream that the caller names, a device's for copies; both memories are in its reach.
+  void copy_on(Stream& stream, std::byte* to, const std::byte* from, std::int64_t bytes, Done done);
   // Calls what has completed. True if anything had. Devices' on_progress() says when to look.
   bool poll();
   // Blocks until no copy touches memory any more; poll() calls their `done`.

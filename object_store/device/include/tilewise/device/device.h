@@ -83,6 +83,10 @@ class Device {
   // Streams 0 .. info().compute_streams-1 are for kernels; copy_stream() for transfers.
   virtual Stream& compute_stream(int i) = 0;
   virtual Stream& copy_stream() = 0;
+  // For blocks that leave memory for a tier below, and for those that come back: of their own where the device has engines that
+  // copy both ways at once, so that neither waits for the other nor for transfers.
+  virtual Stream& spill_stream() { return copy_stream(); }
+  virtual Stream& return_stream() { return copy_stream(); }
   // Called from any thread after completed() of some stream has advanced; must not block. Coalesced: a stream that has
   // called need not call again until its completed() has been read, so read it after each call. Set once, before work
   // is enqueued.

@@ -38,7 +38,8 @@ struct DeviceDesc {
   std::string numeric_class;
   std::int64_t memory_bytes = 0;
   std::int32_t streams = 1;
-  std::int64_t spill_bytes = 0;  // its share of what its worker may have on disk
+  std::int64_t spill_bytes = 0;   // its share of what its worker may have on disk
+  std::int64_t pinned_bytes = 0;  // likewise in pinned host memory
   friend bool operator==(const DeviceDesc&, const DeviceDesc&) = default;
 };
 struct PluginDesc {
@@ -259,6 +260,8 @@ struct DeviceStats {  // cumulative or current
   std::int64_t disk_written = 0, disk_read = 0;           // bytes so far
   std::int64_t blocks_written = 0, blocks_read_back = 0;  // so far
   std::int64_t bytes_high = 0;                            // most bytes at once since the last report
+  std::int64_t pinned_bytes = 0;                     // of blocks that are in pinned host memory only, now
+  std::int64_t pinned_written = 0, pinned_read = 0;  // bytes so far
   friend bool operator==(const DeviceStats&, const DeviceStats&) = default;
 };
 struct LaneStats {
@@ -316,8 +319,9 @@ struct Stuck {  // nothing can be spilled, nothing is in flight, and the lowest 
   OpId op;
   DeviceId device;
   std::int64_t bytes_needed = 0, bytes_available = 0;
-  std::int64_t disk_limit = 0, disk_used = 0;  // of the worker
-  bool disk_full = false;                      // what could make room found none there
+  std::int64_t disk_limit = 0, disk_used = 0;      // of the worker
+  bool disk_full = false;                          // what could make room found none there
+  std::int64_t pinned_limit = 0, pinned_used = 0;  // of the worker, where the device may spill there
   friend bool operator==(const Stuck&, const Stuck&) = default;
 };
 

@@ -24,9 +24,14 @@ struct DeviceSpec {
   std::int64_t memory_bytes = 0;  // bound of the arena
   std::int64_t slab_bytes = 256 << 20;
   std::int32_t streams = 1;  // compute streams, at most kMaxStreams
-  bool spills = false;       // its blocks may go to the disk and come back
+  bool spills = false;       // its blocks may go below and come back: to the disk, if there is one
+  bool pins = false;         // and before that to pinned host memory
 };
 constexpr int kMaxStreams = 4;
+
+// What lies below a device's memory; each is the worker's, shared by its devices.
+enum class Tier : std::uint8_t { kDisk, kPinned };
+constexpr int kTiers = 2;
 
 struct Options {
   WorkerId self;
@@ -41,6 +46,7 @@ struct Options {
   bool map_peers = true;                // false: never read a peer's memory in place, always copy
   bool task_tables = true;             // false: what tasks read is worked out each time; nothing else differs
   std::int64_t spill_bytes = 0;        // bound of what all devices together may have on disk; 0: no disk
+  std::int64_t pinned_bytes = 0;       // likewise in pinned host memory
   std::string host;                    // as in its Join; empty: shared with nobody
   std::int64_t tree_bytes = 64 << 10;  // larger blocks travel as trees between hosts (docs/design/trees.md)
 };
@@ -110,7 +116,7 @@ struct SlabAdded {
   std::int64_t bytes = 0;
   bool ok = true;
 };
-// A DiskIo is over: its memory and its part of the file are not touched any more. kDiskFull for a write that found no room.
+// A TierIo is over: its memory and its place below are not touched any more. kDiskFull for a write that found no room.
 struct IoDone {
   std::uint64_t io = 0;
   Error failed{Errc::kOk, {}};
@@ -140,8 +146,9 @@ struct Transmit {  // over the copying lane; repeat-safe
   std::uint64_t transfer = 0;
   MemoryRef from;
   std::int64_t bytes = 0;
-  std::int64_t on_disk = -1;  // not negative: read from here in the spill file, not from memory
-  bool tell = false;          // ends in Sent, exactly once, failed or not
+  std::int64_t below = -1;  // not negative: read from here in `tier`, not from memory
+  Tier tier = Tier::kDisk;
+  bool tell = false;  // ends in Sent, exactly once, failed or not
 };
 struct Receive {  // arm before the Grant is sent; ends in TransferDone
   WorkerId from;
@@ -161,13 +168,14 @@ struct Store {  // write these inlined bytes now (host devices), then TransferDo
   MemoryRef to;
   std::string data;
 };
-// Moves a block between a device's memory and the spill file. Ends in IoDone. One whose block was dropped meanwhile ends too.
-struct DiskIo {
+// Moves a block between a device's memory and a tier below. Ends in IoDone. One whose block was dropped meanwhile ends too.
+struct TierIo {
   std::uint64_t io = 0;
   bool write = false;
   std::uint16_t device = 0;
   MemoryRef memory;
-  std::int64_t at = 0;  // in the file
+  Tier tier = Tier::kDisk;
+  std::int64_t at = 0;  // there
   std::int64_t bytes = 0;
 };
 struct AddSlab {
@@ -184,7 +192,7 @@ struct Actions {
   std::vector<Receive> receives;
   std::vector<Disarm> disarms;
   std::vector<Store> stores;
-  std::vector<DiskIo> disk;
+  std::vector<TierIo> ios;
   std::vector<AddSlab> slabs;
   std::vector<msg::PeerInfo> joined;   // connect to these
   std::vector<WorkerId> lost;          // and forget these
@@ -196,11 +204,11 @@ struct Actions {
 struct Counters {  // for tests, status and the simulator
   std::int64_t launches = 0, tasks_done = 0, tasks_failed = 0, copies_live = 0, tasks_live = 0, ops_known = 0,
                parked = 0, stale = 0, donated = 0, kept = 0, evicted = 0, eager = 0, spilled = 0,
-               returned = 0, dropped = 0, sent_from_disk = 0, moved = 0, impatient = 0;
+               returned = 0, dropped = 0, sent_from_below = 0, moved = 0, impatient = 0;
   // Of blocks that are passed on: sent for their owners; offers to do so that were declined, or could not be kept.
   std::int64_t relayed = 0, declined = 0, missing = 0;
-  std::int64_t relays = 0;      // copies that others may get from here, now
-  std::int64_t disk_bytes = 0;  // of the file, in use
+  std::int64_t relays = 0;       // copies that others may get from here, now
+  std::int64_t below_bytes = 0;  // in use, of all tiers below
 };
 
 class Core {

@@ -4,7 +4,6 @@
 #include <tilewise/device/copier.h>
 #include <tilewise/kernels/kernels.h>
 #include <tilewise/kernels/plugin.h>
-#include <tilewise/store/spill_file.h>
 #include <tilewise/worker/call_cache.h>
 #include <tilewise/worker/core.h>
 #include <tilewise/worker/data_service.h>
@@ -16,7 +15,13 @@
 #include <mutex>
 #include <vector>
 
+namespace tilewise::store {
+class SpillFile;
+}
+
 namespace tilewise::worker {
+
+class Below;
 
 struct RuntimeOptions {
   std::int64_t slab_bytes = 256 << 20;
@@ -37,8 +42,11 @@ class Runtime {
           RuntimeOptions options, device::Copier& copier, std::function<void()> wake);
   ~Runtime();
 
-  // Before describe(): blocks of host devices that memory has no room for go there.
-  void use_disk(std::unique_ptr<store::SpillFile> file) { disk_ = std::move(file); }
+  // Both before describe(), each once. Blocks that memory has no room for go there: those of GPUs to pinned memory first, what
+  // that has no room for and those of host devices to the file. kOutOfMemory where the host has no such memory to pin.
+  Status use_disk(std::unique_ptr<store::SpillFile> file);
+  // kInvalidArgument for a worker without a GPU.
+  Status use_pinned(std::int64_t bytes);
   std::vector<msg::DeviceDesc> describe() const;
   // After the scheduler's welcome; ids in the order of describe(). `service` and `to_scheduler` outlive the runtime.
   Status start(const msg::Welcome& welcome, DataService& service,
@@ -66,7 +74,11 @@ class Runtime {
  private:
   struct Local;
   bool spills(const device::Info& info) const;
-  void on_disk_io(const DiskIo& io);
+  bool pins(const device::Info& info) const;
+  std::int64_t arena_bytes(const device::Info& info) const;
+  device::Device* first_gpu() const;
+  void later(std::function<void()> call);
+  void on_io(const TierIo& io);
   void transmit(const Transmit& transmit);
   void send_from_disk();
   void collect_completions();
@@ -108,7 +120,7 @@ class Runtime {
   // Blocks on their way from disk to peers: read, then sent from here.
   std::deque<Transmit> to_send_;
   std::int64_t sending_bytes_ = 0;
-  std::unique_ptr<store::SpillFile> disk_;  // first to go: its threads touch devices' memory
+  std::unique_ptr<Below> below_;  // goes when nothing touches devices' memory any more
 };
 
 }  // namespace tilewise::worker

@@ -1,0 +1,129 @@
+// Working sets ten times a GPU's memory: to pinned host memory, to disk, and to the one behind the other.
+#include <tilewise/embedded/cluster.h>
+#include <tilewise/io/stored.h>
+#include <tilewise/tilewise.h>
+
+#include <doctest/doctest.h>
+#include <chrono>
+#include <functional>
+#include <optional>
+
+#include "temp_folder.h"
+
+using namespace tilewise;
+using testing::TempFolder;
+
+namespace {
+
+constexpr std::int64_t kMemory = 8 << 20, kSide = 3200;  // 78 MiB of float64 above 8 MiB
+
+struct SpillCluster {
+  SpillCluster(std::int64_t pinned, const std::string& folder, int workers = 1, std::int64_t disk = 1 << 30) {
+    auto started = embedded::Cluster::start({.workers = workers,
+                                             .memory_bytes = 256 << 20,
+                                             .cuda_memory_bytes = kMemory,
+                                             .pinned_bytes = pinned,
+                                             .spill_directory = folder,
+                                             .spill_bytes = folder.empty() ? 0 : disk});
+    REQUIRE(started.has_value());
+    cluster = std::move(*started);
+    session.emplace(make_session(cluster->connect("gpu_check"),
+                                 {.seed = 1, .timeout = std::chrono::seconds(120), .inspect = io::inspect}));
+  }
+  std::unique_ptr<embedded::Cluster> cluster;
+  std::optional<Session> session;
+};
+
+// The values are small whole numbers: sums are exact whatever their order.
+void ten_times_the_memory(Session& s) {
+  const std::int64_t n = kSide;
+  std::vector<double> a(static_cast<std::size_t>(n * n));
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<double>(i % 1009) - 500;
+  Array x = s.from_memory(a, {n, n}, {.block = {200, 400}}) + 1.0;
+  x.persist().wait();
+  const std::vector<double> turned = (x.T() * 2.0).get<double>();  // reads all of it, makes as much
+  bool right = true;
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < n; ++j) right &= turned[j * n + i] == 2 * (a[i * n + j] + 1);
+  CHECK(right);
+  double total = 0;
+  for (const double v : a) total += v + 1;
+  for (int round = 0; round < 2; ++round) CHECK(sum(x).item<double>() == total);
+  const std::vector<double> back = x.get<double>();  // most of it straight from where it lies
+  right = true;
+  for (std::size_t i = 0; i < a.size(); ++i) right &= back[i] == a[i] + 1;
+  CHECK(right);
+  std::int64_t written = 0, read = 0;
+  for (const TraceStep& step : s.trace().steps) {
+    if (step.kind == msg::TraceKind::kSpill) written += step.bytes;
+    if (step.kind == msg::TraceKind::kUnspill) read += step.bytes;
+  }
+  CHECK(written >= 60 << 20);
+  CHECK(read >= 60 << 20);
+}
+
+Errc code_of(const std::function<void()>& f, std::string* story = nullptr) {
+  try {
+    f();
+  } catch (const ArrayError& e) {
+    if (story != nullptr) *story = e.what();
+    return e.code();
+  }
+  return Errc::kOk;
+}
+
+}  // namespace
+
+TEST_CASE("spill: ten times a GPU's memory, to pinned memory alone") {
+  SpillCluster gpu(256 << 20, "");
+  ten_times_the_memory(*gpu.session);
+}
+
+TEST_CASE("spill: ten times a GPU's memory, to pinned memory and what that has no room for to disk") {
+  const TempFolder folder;
+  SpillCluster gpu(24 << 20, folder.path());
+  ten_times_the_memory(*gpu.session);
+  CHECK(folder.files() == 0);
+}
+
+TEST_CASE("spill: ten times a GPU's memory, to disk alone") {
+  const TempFolder folder;
+  SpillCluster gpu(0, folder.path());
+  ten_times_the_memory(*gpu.session);
+  CHECK(folder.files() == 0);
+}
+
+TEST_CASE("spill: blocks below a GPU reach another worker's devices") {
+  const TempFolder folder;
+  SpillCluster gpu(16 << 20, folder.path(), 2);
+  Session& s = *gpu.session;
+  const std::vector<Device> devices = s.devices();
+  REQUIRE(devices.size() >= 2);
+  const std::int64_t n = 2000;  // 31 MiB
+  Array x = s.random.uniform({n, n}, {.seed = 4, .block = {200, 200}}).on(devices.front());
+  x.persist().wait();
+  const std::vector<double> values = x.get<double>();
+  Array there = x.on(devices.back());
+  there.persist().wait();
+  CHECK(there.get<double>() == values);
+}
+
+TEST_CASE("spill: pinned memory that is full is an error that says so, and the cluster goes on") {
+  SpillCluster gpu(8 << 20, "");
+  Session& s = *gpu.session;
+  Array first = s.random.uniform({256, 1024}, {.seed = 1, .block = {64, 512}});  // 2 MiB
+  first.persist().wait();
+  std::string story;
+  CHECK(code_of(
+            [&] {
+              // 12.5 MiB: with what is there more than both can hold, though it fits on paper.
+              s.random.uniform({1600, 1024}, {.seed = 2, .block = {64, 512}}).persist().wait();
+            },
+            &story) == Errc::kOutOfMemory);
+  CHECK(story.find("pinned memory") != std::string::npos);
+  CHECK(code_of([&] {
+          s.random.uniform({8192, 1024}, {.seed = 3, .block = {64, 512}}).persist().wait();
+        }) == Errc::kOutOfMemory);  // refused
+  CHECK(first.get<double>().size() == 256 * 1024);
+  CHECK(sum(s.random.uniform({4096, 1024}, {.seed = 3, .block = {64, 512}})).item<double>() > 0);
+}
