@@ -111,13 +111,14 @@ TEST_CASE("spill: blocks below a GPU reach another worker's devices") {
 TEST_CASE("spill: pinned memory that is full is an error that says so, and the cluster goes on") {
   SpillCluster gpu(8 << 20, "");
   Session& s = *gpu.session;
+  const auto gpus = static_cast<std::int64_t>(s.devices().size());
   Array first = s.random.uniform({256, 1024}, {.seed = 1, .block = {64, 512}});  // 2 MiB
   first.persist().wait();
   std::string story;
   CHECK(code_of(
             [&] {
-              // 12.5 MiB: with what is there more than both can hold, though it fits on paper.
-              s.random.uniform({1600, 1024}, {.seed = 2, .block = {64, 512}}).persist().wait();
+              // Half a MiB more than there is, with the first one: 6 MiB of each GPU and 8 below. It fits on paper.
+              s.random.uniform({768 * gpus + 832, 1024}, {.seed = 2, .block = {64, 512}}).persist().wait();
             },
             &story) == Errc::kOutOfMemory);
   CHECK(story.find("pinned memory") != std::string::npos);

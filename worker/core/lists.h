@@ -47,13 +47,18 @@ inline msg::PlannedOp on(DeviceId device, std::uint64_t id, ir::Op op) {
 }
 
 struct Lists {
-  explicit Lists(std::int64_t memory = 1 << 20, std::int32_t queue_steps = 256, std::int64_t disk = 0) {
+  explicit Lists(std::int64_t memory = 1 << 20, std::int32_t queue_steps = 256, std::int64_t disk = 0)
+      : Lists(options_of({kHere, 0, memory, memory, 1, disk > 0}, queue_steps, disk)) {}
+  static Options options_of(const DeviceSpec& device, std::int32_t queue_steps = 256, std::int64_t disk = 0) {
     Options options;
     options.self = kSelf;
-    options.devices.push_back({kHere, 0, memory, memory, 1, disk > 0});
+    options.devices.push_back(device);
     options.spill_bytes = disk;
     options.window = 8;
     options.queue_steps = queue_steps;
+    return options;
+  }
+  explicit Lists(Options options) {
     core = std::make_unique<Core>(options);
     msg::PeerInfo peer{kOther, msg::Role::kWorker, "other", "host", {}, {kPeer}, {}};
     msg::PeerInfo client{kClientProcess, msg::Role::kClient, "client", "host", {}, {kClient}, {}};
