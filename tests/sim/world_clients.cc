@@ -358,6 +358,17 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
       continue;
     }
     if (!client.taking.insert({offer.block, offer.op.value}).second) {
+      // What failed after it had been offered does not come any more.
+      const bool gone = !offer.failed.ok() && std::erase_if(client.granted, [&](const auto& granted) {
+                                                return granted.second.block == offer.block &&
+                                                       granted.second.op == offer.op &&
+                                                       granted.second.from == offer.from;
+                                              }) > 0;
+      if (gone) {
+        ++outcome_.covered["blocks that failed on their way"];
+        client_took(index, offer);
+        continue;
+      }
       client.again.emplace_back(from, offer);
       continue;
     }

@@ -228,6 +228,11 @@ void Core::Impl::on_grant(const msg::Grant& m) {
   if (d < 0 || array == array_by_id.end() || !valid_block(m.block, array->second))
     return void(++counts.stale);
   const Slot slot = find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
+  // Offered, and then it could not be read back: the reader is to ask again, and be told why. A client has been told.
+  const auto reader = remote.find(m.to.value);
+  if (slot != kNone && copies[slot].state == CopyState::kFailed && reader != remote.end() &&
+      !reader->second.client)
+    return say(m.from, m.to, m.block, msg::RelayWord::kMissing, m.transfer);
   if (slot == kNone || !whole(copies[slot])) return void(++counts.stale);
   const Copy& copy = copies[slot];
   const bool in_memory = copy.state == CopyState::kSealed;
