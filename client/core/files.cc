@@ -115,7 +115,7 @@ Future Array::save_npy(const std::string& path, const ComputeOptions& options) c
   }
   const std::uint64_t token = Access::state(*this).next_token();
   // Where data begins is said by the header, which workers write.
-  const Array written = Access::record(*this, infer_write_npy(Access::source(*this), path, 0, token));
+  const Array written = Access::record(*this, infer_write_npy(Access::source(*this), path, token));
   std::string params = std::to_string(token) + ' ' + std::to_string(static_cast<int>(dtype())) + ' ' +
                        std::to_string(rank()) + text_of(shape()) + '\n' + path;
   return save(written, "tilewise.commit_npy", "tilewise.discard_npy", std::move(params), options);

@@ -189,6 +189,7 @@ Status Impl::init() {
     worker::RuntimeOptions runtime;
     runtime.map_peers = options_.map_peers;
     runtime.reference_kernels = options_.reference_kernels;
+    runtime.stuck_ns = options_.stuck_ns;
     runtime.host = host_of(static_cast<std::size_t>(w));
     side.runtime = std::make_unique<worker::Runtime>(std::move(devices), &plugins_, runtime, copier_,
                                                      [this] { loop_->wake(); });

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "matrix.h"
+
 namespace tilewise::cuda {
 namespace {
 
@@ -79,27 +81,12 @@ template <class T> Status call(const Typed<T>& functions, void* handle, const Tr
 
 }  // namespace
 
-struct Cublas::Functions {
+struct Cublas::Functions : TypedFunctions<Typed, Complex<float>, Complex<double>> {
   Code (*create)(void**);
   Code (*destroy)(void*);
   Code (*set_stream)(void*, CUstream);
   Code (*set_workspace)(void*, void*, std::size_t);
   Code (*set_math_mode)(void*, int);
-  Typed<float> s;
-  Typed<double> d;
-  Typed<Complex<float>> c;
-  Typed<Complex<double>> z;
-
-  // visit() with the functions of a dtype.
-  template <class Visit> Status of(ir::DType dtype, Visit&& visit) const {
-    switch (dtype) {
-      case ir::DType::kFloat32: return visit(s);
-      case ir::DType::kFloat64: return visit(d);
-      case ir::DType::kComplex64: return visit(c);
-      case ir::DType::kComplex128: return visit(z);
-      default: return error(Errc::kUnsupported, "cuBLAS has no " + std::string(name_of(dtype)));
-    }
-  }
 };
 
 Result<std::unique_ptr<Cublas>> Cublas::open(const Context& context) {
@@ -172,7 +159,7 @@ Status Cublas::multiply(const Gemm& gemm, CUstream stream) {
       return error(Errc::kLimitExceeded, "a matrix product with an extent of " + std::to_string(extent));
   TW_TRY(context_.make_current());
   TW_ASSIGN(void* const handle, handle_for(stream));
-  return functions_->of(gemm.dtype,
+  return functions_->of(gemm.dtype, "cuBLAS",
                         [&](const auto& functions) -> Status { return call(functions, handle, gemm); });
 }
 
@@ -182,7 +169,7 @@ Status Cublas::solve(const Trsm& trsm, CUstream stream) {
       return error(Errc::kLimitExceeded, "a triangular solution with an extent of " + std::to_string(extent));
   TW_TRY(context_.make_current());
   TW_ASSIGN(void* const handle, handle_for(stream));
-  return functions_->of(trsm.dtype,
+  return functions_->of(trsm.dtype, "cuBLAS",
                         [&](const auto& functions) -> Status { return call(functions, handle, trsm); });
 }
 

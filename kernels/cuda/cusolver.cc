@@ -6,6 +6,8 @@
 #include <complex>
 #include <limits>
 
+#include "matrix.h"
+
 namespace tilewise::cuda {
 namespace {
 
@@ -74,25 +76,10 @@ template <class T> int elements(const Cusolver::Call& call) {
 
 }  // namespace
 
-struct Cusolver::Functions {
+struct Cusolver::Functions : TypedFunctions<Typed, std::complex<float>, std::complex<double>> {
   Code (*create)(void**);
   Code (*destroy)(void*);
   Code (*set_stream)(void*, CUstream);
-  Typed<float> s;
-  Typed<double> d;
-  Typed<std::complex<float>> c;
-  Typed<std::complex<double>> z;
-
-  // visit.operator()<T>() with the functions of a dtype.
-  template <class Visit> Status of(ir::DType dtype, Visit&& visit) const {
-    switch (dtype) {
-      case ir::DType::kFloat32: return visit(s);
-      case ir::DType::kFloat64: return visit(d);
-      case ir::DType::kComplex64: return visit(c);
-      case ir::DType::kComplex128: return visit(z);
-      default: return error(Errc::kUnsupported, "cuSOLVER has no " + std::string(name_of(dtype)));
-    }
-  }
 };
 
 Result<std::unique_ptr<Cusolver>> Cusolver::open(const Context& context) {
@@ -179,7 +166,7 @@ Result<std::int64_t> Cusolver::work_bytes(Routine routine, ir::DType dtype, std:
     }
     return sized(code, size, name);
   };
-  TW_TRY(functions_->of(dtype, ask));
+  TW_TRY(functions_->of(dtype, "cuSOLVER", ask));
   const std::int64_t bytes = std::int64_t{size} * static_cast<std::int64_t>(ir::size_of(dtype));
   constexpr std::size_t kMostKept = 4096;
   if (work_bytes_.size() >= kMostKept) work_bytes_.clear();
@@ -189,7 +176,7 @@ Result<std::int64_t> Cusolver::work_bytes(Routine routine, ir::DType dtype, std:
 
 Status Cusolver::potrf(const Call& call, std::int64_t n, void* a) {
   TW_ASSIGN(void* const handle, handle_for(call.stream));
-  return functions_->of(call.dtype, [&]<class T>(const Typed<T>& f) {
+  return functions_->of(call.dtype, "cuSOLVER", [&]<class T>(const Typed<T>& f) {
     return done(f.potrf(handle, kUpperFill, whole(n), as<T>(a), leading(n), as<T>(call.work),
                         elements<T>(call), info_of(call)),
                 "potrf");
@@ -198,7 +185,7 @@ Status Cusolver::potrf(const Call& call, std::int64_t n, void* a) {
 
 Status Cusolver::getrf(const Call& call, std::int64_t m, std::int64_t n, void* a, void* pivots) {
   TW_ASSIGN(void* const handle, handle_for(call.stream));
-  return functions_->of(call.dtype, [&]<class T>(const Typed<T>& f) {
+  return functions_->of(call.dtype, "cuSOLVER", [&]<class T>(const Typed<T>& f) {
     return done(f.getrf(handle, whole(m), whole(n), as<T>(a), leading(m), as<T>(call.work), as<int>(pivots),
                         info_of(call)),
                 "getrf");
@@ -210,7 +197,7 @@ Status Cusolver::getrs_transposed(const Call& call, std::int64_t n, std::int64_t
   if (k > std::numeric_limits<int>::max())
     return error(Errc::kLimitExceeded, std::to_string(k) + " right sides");
   TW_ASSIGN(void* const handle, handle_for(call.stream));
-  return functions_->of(call.dtype, [&]<class T>(const Typed<T>& f) {
+  return functions_->of(call.dtype, "cuSOLVER", [&]<class T>(const Typed<T>& f) {
     return done(f.getrs(handle, kTransposed, whole(n), whole(k), as<T>(a), leading(n), as<int>(pivots),
                         as<T>(b), leading(n), info_of(call)),
                 "getrs");
@@ -219,7 +206,7 @@ Status Cusolver::getrs_transposed(const Call& call, std::int64_t n, std::int64_t
 
 Status Cusolver::geqrf(const Call& call, std::int64_t m, std::int64_t n, void* a, void* tau) {
   TW_ASSIGN(void* const handle, handle_for(call.stream));
-  return functions_->of(call.dtype, [&]<class T>(const Typed<T>& f) {
+  return functions_->of(call.dtype, "cuSOLVER", [&]<class T>(const Typed<T>& f) {
     return done(f.geqrf(handle, whole(m), whole(n), as<T>(a), leading(m), as<T>(tau), as<T>(call.work),
                         elements<T>(call), info_of(call)),
                 "geqrf");
@@ -229,7 +216,7 @@ Status Cusolver::geqrf(const Call& call, std::int64_t m, std::int64_t n, void* a
 Status Cusolver::orgqr(const Call& call, std::int64_t m, std::int64_t n, std::int64_t k, void* a,
                        const void* tau) {
   TW_ASSIGN(void* const handle, handle_for(call.stream));
-  return functions_->of(call.dtype, [&]<class T>(const Typed<T>& f) {
+  return functions_->of(call.dtype, "cuSOLVER", [&]<class T>(const Typed<T>& f) {
     return done(f.orgqr(handle, whole(m), whole(n), whole(k), as<T>(a), leading(m), as<T>(tau),
                         as<T>(call.work), elements<T>(call), info_of(call)),
                 "orgqr");
@@ -238,7 +225,7 @@ Status Cusolver::orgqr(const Call& call, std::int64_t m, std::int64_t n, std::in
 
 Status Cusolver::syevd(const Call& call, std::int64_t n, bool vectors, void* a, void* w) {
   TW_ASSIGN(void* const handle, handle_for(call.stream));
-  return functions_->of(call.dtype, [&]<class T>(const Typed<T>& f) {
+  return functions_->of(call.dtype, "cuSOLVER", [&]<class T>(const Typed<T>& f) {
     return done(f.syevd(handle, vectors, kUpperFill, whole(n), as<T>(a), leading(n),
                         as<typename Typed<T>::R>(w), as<T>(call.work), elements<T>(call), info_of(call)),
                 "syevd");
@@ -249,7 +236,7 @@ Status Cusolver::gesvd(const Call& call, char job, std::int64_t m, std::int64_t 
                        void* vh, void* rest) {
   TW_ASSIGN(void* const handle, handle_for(call.stream));
   const auto letter = static_cast<signed char>(job);
-  return functions_->of(call.dtype, [&]<class T>(const Typed<T>& f) {
+  return functions_->of(call.dtype, "cuSOLVER", [&]<class T>(const Typed<T>& f) {
     using R = typename Typed<T>::R;
     return done(f.gesvd(handle, letter, letter, whole(m), whole(n), as<T>(a), leading(m), as<R>(s), as<T>(u),
                         leading(m), as<T>(vh), leading(n), as<T>(call.work), elements<T>(call), as<R>(rest),

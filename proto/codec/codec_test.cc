@@ -16,7 +16,7 @@
 namespace tilewise::codec {
 namespace {
 
-constexpr std::size_t kMessages = std::variant_size_v<msg::Message>;
+constexpr std::size_t kMessages = std::variant_size_v<msg::Message::variant>;
 
 std::uint64_t seed() {
   static const std::uint64_t chosen = [] {

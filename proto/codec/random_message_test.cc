@@ -177,7 +177,7 @@ struct Gen {
     return list(4, [&] { return msg::Range{i64(), i64()}; });
   }
   msg::LogEntry entry() {
-    switch (prng.below(std::variant_size_v<msg::LogEntry>)) {
+    switch (prng.below(std::variant_size_v<msg::LogEntry::variant>)) {
       case 0: return plan();
       case 1: return msg::Release{list(9, [&] { return id<ArrayId>(); })};
       case 2: return msg::CancelGraph{id<GraphId>(), outcome()};
@@ -405,9 +405,9 @@ struct Gen {
 
   // A new alternative without a fill() does not compile.
   template <std::size_t I = 0> msg::Message message(std::size_t index) {
-    if constexpr (I < std::variant_size_v<msg::Message>) {
+    if constexpr (I < std::variant_size_v<msg::Message::variant>) {
       if (index != I) return message<I + 1>(index);
-      std::variant_alternative_t<I, msg::Message> m;
+      std::variant_alternative_t<I, msg::Message::variant> m;
       fill(m);
       return m;
     }

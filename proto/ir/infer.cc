@@ -150,11 +150,10 @@ Result<Inferred> infer_read_npy(std::string path, DType dtype, const Shape& shap
   return inferred(std::move(op), {});
 }
 
-Result<Inferred> infer_write_npy(const Source& a, std::string path, std::int64_t data_offset,
-                                 std::uint64_t token) {
+Result<Inferred> infer_write_npy(const Source& a, std::string path, std::uint64_t token) {
   Op op;
   op.kind = OpKind::kWriteNpy;
-  op.attrs = NpyAttrs{std::move(path), data_offset, false, token};
+  op.attrs = NpyAttrs{std::move(path), 0, false, token};
   op.operands = {operand_of(a)};
   TW_ASSIGN(op.space, result_grid({&a, 1}, a.shape(), size_of(a.dtype)));
   std::vector<DimGrid> dims;

@@ -205,7 +205,7 @@ TEST_CASE("files, calls, fetches") {
   CHECK(infer_read_npy(std::string(limits::kMaxPathBytes + 1, 'x'), DType::kFloat32, {5}, 128, false,
                        std::nullopt)
             .has_error());
-  CHECK(infer_write_npy(array({6, 4}, {4, 4}), "x.npy", 128, 7)->op->outputs[0].grid ==
+  CHECK(infer_write_npy(array({6, 4}, {4, 4}), "x.npy", 7)->op->outputs[0].grid ==
         *Grid::uniform({2, 1}, {1, 1}));
   Source a = array({6, 4}, {4, 4});
   CHECK(infer_fetch(a)->op->space == a.grid);

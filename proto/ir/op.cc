@@ -2,6 +2,13 @@
 
 namespace tilewise::ir {
 
+OpAttrs::OpAttrs() = default;
+OpAttrs::OpAttrs(const OpAttrs&) = default;
+OpAttrs::OpAttrs(OpAttrs&&) noexcept = default;
+OpAttrs& OpAttrs::operator=(const OpAttrs&) = default;
+OpAttrs& OpAttrs::operator=(OpAttrs&&) noexcept = default;
+OpAttrs::~OpAttrs() = default;
+
 std::string_view name_of(OpKind kind) {
   switch (kind) {
     case OpKind::kMap: return "map";

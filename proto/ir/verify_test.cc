@@ -41,7 +41,7 @@ Submitted random_good(Prng& rng) {
     case 2: r = infer_matmul(all[0], all[1]); break;
     case 3: r = infer_concat(used, 0); break;
     case 4: r = infer_reshape(all[0], std::vector<std::int64_t>{-1}), used = used.first(1); break;
-    case 5: r = infer_write_npy(all[0], "p", 0, 1), used = used.first(1); break;
+    case 5: r = infer_write_npy(all[0], "p", 1), used = used.first(1); break;
     case 6: {
       CallAttrs attrs;
       attrs.kernel = "k";

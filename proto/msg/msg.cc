@@ -5,6 +5,20 @@
 
 namespace tilewise::msg {
 
+LogEntry::LogEntry() = default;
+LogEntry::LogEntry(const LogEntry&) = default;
+LogEntry::LogEntry(LogEntry&&) noexcept = default;
+LogEntry& LogEntry::operator=(const LogEntry&) = default;
+LogEntry& LogEntry::operator=(LogEntry&&) noexcept = default;
+LogEntry::~LogEntry() = default;
+
+Message::Message() = default;
+Message::Message(const Message&) = default;
+Message::Message(Message&&) noexcept = default;
+Message& Message::operator=(const Message&) = default;
+Message& Message::operator=(Message&&) noexcept = default;
+Message::~Message() = default;
+
 std::string_view name_of(Lane lane) {
   switch (lane) {
     case Lane::kSameDevice: return "same-device";
@@ -104,7 +118,7 @@ std::string_view name_of(const Message& message) {
       "TraceReply",    "Held",        "Resume",        "Resumed",    "Ack",           "BlocksRequest",
       "BlocksReply",   "Drained",     "DrainRequest",  "DrainReply", "LastWords",     "Leave",
       "Announce"};
-  static_assert(std::size(kNames) == std::variant_size_v<Message>);
+  static_assert(std::size(kNames) == std::variant_size_v<Message::variant>);
   return kNames[message.index()];
 }
 

@@ -46,7 +46,7 @@ enum class Tag : std::size_t {
   kLeave,
   kAnnounce
 };
-constexpr std::size_t kTags = std::variant_size_v<msg::Message>;
+constexpr std::size_t kTags = std::variant_size_v<msg::Message::variant>;
 static_assert(static_cast<std::size_t>(Tag::kAnnounce) + 1 == kTags,
               "name the new message here, and give it a case");
 

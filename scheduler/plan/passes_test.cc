@@ -126,7 +126,7 @@ TEST_CASE("dead code goes, effects stay") {
   const Source a = p.input({8}, {2});
   const Source b = p.neg(a), c = p.neg(b);
   p.neg(c);
-  p.add(ir::infer_write_npy(b, "x.npy", 128, 1));
+  p.add(ir::infer_write_npy(b, "x.npy", 1));
   p.hold(b);
   remove_dead_code(p.graph);
   CHECK(p.graph.ops.size() == 2);

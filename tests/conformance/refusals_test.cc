@@ -73,7 +73,8 @@ Form form(const TempFolder& spill, bool disk) {
           .use_cuda = false,
           .memory_bytes = disk ? 192 << 10 : 16 << 20,
           .map_peers = false,
-          .spin_ns = 0}};
+          .spin_ns = 0,
+          .stuck_ns = kSecond}};
   if (disk) f.options.spill_directory = spill.path(), f.options.spill_bytes = 64 << 20;
   return f;
 }
@@ -86,13 +87,13 @@ void check_whole(TestCluster& cluster, bool disk) {
 }
 
 void for_every_k(Allocator which, const std::set<Errc>& typed, int at_most, int step = 1) {
-  const TempFolder spill;
+  const TempFolder spill(true);
   for (const Kind& kind : kKinds) {
     const bool disk = kind.name == "spill";
     if (which == Allocator::kDisk && !disk && kind.name.find("file") == std::string::npos) continue;
     if (which == Allocator::kRead && !disk && kind.name.find("file") == std::string::npos) continue;
     CAPTURE(kind.name);
-    const TempFolder files;
+    const TempFolder files(true);
     std::vector<double> expected;
     {
       TestCluster cluster(form(spill, disk));

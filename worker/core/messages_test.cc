@@ -22,7 +22,7 @@ enum class Kind : std::size_t {
   kForgetPlans,
   kDrain
 };
-constexpr std::size_t kKinds = std::variant_size_v<msg::LogEntry>;
+constexpr std::size_t kKinds = std::variant_size_v<msg::LogEntry::variant>;
 static_assert(static_cast<std::size_t>(Kind::kDrain) + 1 == kKinds,
               "name the new entry here, and give it a case");
 

@@ -133,6 +133,7 @@ Status Runtime::start(const msg::Welcome& welcome, DataService& service,
   options.term = welcome.term;
   options.map_peers = options_.map_peers;
   options.host = options_.host;
+  options.stuck_ns = options_.stuck_ns;
   for (std::size_t i = 0; i < locals_.size(); ++i) {
     Local& local = *locals_[i];
     const device::Info& info = local.device->info();

@@ -35,6 +35,8 @@ struct ClusterOptions {
   // How long the cluster's thread polls before it parks. Default: 50 us from four CPUs on, else nothing, as who polls keeps
   // the thread it waits for from running.
   std::optional<TimeNs> spin_ns;
+  // How long memory may be wanted while nothing moves, until what wants it fails with kOutOfMemory.
+  TimeNs stuck_ns = 5 * kSecond;
 };
 
 class Cluster {

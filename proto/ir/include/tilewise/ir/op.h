@@ -123,8 +123,17 @@ struct
   DeviceId to;
   friend bool operator==(const FetchAttrs&, const FetchAttrs&) = default;
 };
-using OpAttrs = std::variant<MapAttrs, ReduceAttrs, CombineAttrs, MatmulAttrs, CopyAttrs, ReshapeAttrs,
-                             NpyAttrs, CallAttrs, FetchAttrs, ScanAttrs>;
+// Copied and destroyed in one place: each source that has ops would compile that for all alternatives.
+struct OpAttrs : std::variant<MapAttrs, ReduceAttrs, CombineAttrs, MatmulAttrs, CopyAttrs, ReshapeAttrs,
+                              NpyAttrs, CallAttrs, FetchAttrs, ScanAttrs> {
+  using variant::variant;
+  OpAttrs();
+  OpAttrs(const OpAttrs&);
+  OpAttrs(OpAttrs&&) noexcept;
+  OpAttrs& operator=(const OpAttrs&);
+  OpAttrs& operator=(OpAttrs&&) noexcept;
+  ~OpAttrs();
+};
 
 // Explicit placement, as the user wrote it. Empty devices: automatic.
 struct DeviceHint {

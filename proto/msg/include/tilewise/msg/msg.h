@@ -211,8 +211,17 @@ struct Drain {
   friend bool operator==(const Drain&, const Drain&) = default;
 };
 
-using LogEntry = std::variant<Plan, Release, CancelGraph, Retire, PeerJoined, PeerLost, Recover, Replay,
-                              ForgetPlans, Drain>;
+// Copied and destroyed in one place (msg.cc), as OpAttrs.
+struct LogEntry : std::variant<Plan, Release, CancelGraph, Retire, PeerJoined, PeerLost, Recover, Replay,
+                               ForgetPlans, Drain> {
+  using variant::variant;
+  LogEntry();
+  LogEntry(const LogEntry&);
+  LogEntry(LogEntry&&) noexcept;
+  LogEntry& operator=(const LogEntry&);
+  LogEntry& operator=(LogEntry&&) noexcept;
+  ~LogEntry();
+};
 struct Log {
   std::uint32_t term = 0;
   std::uint64_t first = 1;  // number of entries[0]
@@ -606,12 +615,21 @@ struct Refusal {  // a message that could not be taken; the link stays unless it
 };
 
 // The wire tag of a message is its index here: append only.
-using Message =
-    std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply, GraphProgress,
-                 GraphDone, ReleaseArrays, CancelRequest, StatusRequest, StatusReply, Shutdown, Ping, Pong,
-                 Refusal, PeerHello, ArenaMap, PeerBatch, Explain, Explanation, TraceRequest, TraceReply,
-                 Held, Resume, Resumed, Ack, BlocksRequest, BlocksReply, Drained, DrainRequest, DrainReply,
-                 LastWords, Leave, Announce>;
+// Copied and destroyed in one place (msg.cc), as OpAttrs.
+struct Message
+    : std::variant<Join, Welcome, Log, Progress, TaskFailed, Stuck, Submit, SubmitReply, GraphProgress,
+                   GraphDone, ReleaseArrays, CancelRequest, StatusRequest, StatusReply, Shutdown, Ping, Pong,
+                   Refusal, PeerHello, ArenaMap, PeerBatch, Explain, Explanation, TraceRequest, TraceReply,
+                   Held, Resume, Resumed, Ack, BlocksRequest, BlocksReply, Drained, DrainRequest, DrainReply,
+                   LastWords, Leave, Announce> {
+  using variant::variant;
+  Message();
+  Message(const Message&);
+  Message(Message&&) noexcept;
+  Message& operator=(const Message&);
+  Message& operator=(Message&&) noexcept;
+  ~Message();
+};
 std::string_view name_of(const Message& message);
 
 }  // namespace tilewise::msg

@@ -31,7 +31,8 @@ struct RuntimeOptions {
   // There is no core for an executor beside this thread: short steps run here, where no wake-up stands between them.
   bool one_core = false;
   std::uint64_t trace_records = StepLog::kUsual;  // remembered for people; 80 bytes each
-  std::string host;  // as in its Join: workers of one host pass blocks on to each other
+  std::string host;               // as in its Join: workers of one host pass blocks on to each other
+  TimeNs stuck_ns = 5 * kSecond;  // memory is wanted and nothing moves for so long: kOutOfMemory
 };
 
 class Runtime {
