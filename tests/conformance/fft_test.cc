@@ -93,7 +93,8 @@ TEST_CASE("transforms along any axis, cut or not, of any length") {
 }
 
 TEST_CASE("a long vector is transformed in four steps: as in one, and in blocks that do not hold it") {
-  // Longer than a default block (524,288 complex128), over two workers of two devices, each with memory for twice its share.
+  // Longer than a default block (524,288 complex128), over two workers of two devices. Each has memory for twice its share (of
+  // 4 MiB) and for four blocks (of 8 MiB): with two and a half of them it does not always fit.
   const std::int64_t n = 1 << 20;  // 16 MiB
   const Form form = {
       "small", {.workers = 2, .host_devices = 2, .use_cuda = false, .memory_bytes = 40 << 20, .spin_ns = 0}};

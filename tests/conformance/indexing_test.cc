@@ -284,6 +284,15 @@ TEST_CASE("order, indices and masks of data that half fill the devices, without 
     sorted.persist().wait();
     CHECK(sorted.get<double>() == want);
   }
+  {
+    // From rows to columns: each block of the result has a part of every block.
+    const std::int64_t rows = 32, columns = n / rows;
+    Array wide = s.random.normal({rows, columns}, {.seed = 4, .block = {1, columns}});
+    wide.persist().wait();
+    Array cut = wide.reblock({rows, columns / rows});
+    cut.persist().wait();
+    CHECK(cut.get<double>() == wide.get<double>());
+  }
   CHECK(sum(boolean_index(x, x > 0.0)).item<double>() > 0);
   CHECK(boolean_index(x, x > 3.0).size() ==
         std::count_if(plain.begin(), plain.end(), [](double v) { return v > 3; }));
