@@ -244,12 +244,15 @@ void want_copies(State& s, ArrayRecord& array, std::uint32_t copies, GraphRecord
   s.copied.insert(array.id);
   if (graph.copying.empty()) s.owing.push_back(graph.id);
   graph.copying.push_back(array.id);
-  // What is on its way for others' sake is waited for: a task on the same device ends with the copy that is there, or comes.
+  // What is on its way for others' sake is waited for: a task on the same device ends with the copy that is there, or comes. Each
+  // once: some are there for such a wait themselves.
   std::vector<ir::Placement> under_way;
   for (const OpId id : array.keeps) {
     const OpRecord& keep = s.ops.at(id);
-    if (!keep.finished && std::any_of(keep.shares.begin(), keep.shares.end(),
-                                      [&](const OpShare& share) { return alive(s, share.device); }))
+    if (!keep.finished &&
+        std::any_of(keep.shares.begin(), keep.shares.end(),
+                    [&](const OpShare& share) { return alive(s, share.device); }) &&
+        std::find(under_way.begin(), under_way.end(), keep.placement) == under_way.end())
       under_way.push_back(keep.placement);
   }
   for (ir::Placement& placement : under_way) add_keep(s, graph, array, std::move(placement));

@@ -197,6 +197,18 @@ TEST_CASE("who asks for copies that are being made waits for them") {
   CHECK(w.seen(w.array(3)).lacking == 0);
 }
 
+TEST_CASE("many who wait for one copy wait with one op each") {
+  Copying w({"one", "two"});
+  w.submit(10, 1, {w.on(fill(1, kGrid), 1)}, {1});
+  w.finish(1);
+  for (std::uint64_t request = 2; request < 32; ++request) {
+    REQUIRE(w.keep(request, {}, {}, {{1, 2}}).outcome.ok());
+    CHECK(w.keeps(2).size() == request - 1);
+  }
+  w.finish(1);
+  CHECK(w.count<msg::GraphDone>(10) == 31);
+}
+
 TEST_CASE("a keeper lost while the request runs is replaced before the request ends") {
   Copying w({"one", "two", "three"});
   w.keep(1, w.upload(), {2}, {{2, 2}});

@@ -352,6 +352,18 @@ void Core::Impl::retry_slabs() {
   }
 }
 
+// A tier below is full, and another device that has blocks there is at work: some of them will go.
+bool Core::Impl::others_may_free_a_place(const DeviceState& device) const {
+  for (const Tier tier : {Tier::kPinned, Tier::kDisk}) {
+    if (!store(tier).wanted || !may_use(device, tier)) continue;
+    const bool busy = std::any_of(devices.begin(), devices.end(), [&](const DeviceState& other) {
+      return &other != &device && may_use(other, tier) && !idle(other);
+    });
+    if (busy) return true;
+  }
+  return false;
+}
+
 // Memory is wanted and nothing here has moved for a while: say so. Time only delays the word (a peer may still be
 // reading what it borrowed from us); it decides nothing by itself.
 void Core::Impl::check_stuck() {
@@ -362,6 +374,7 @@ void Core::Impl::check_stuck() {
     if (std::any_of(relaying.begin(), relaying.end(),
                     [&](const auto& relay) { return &devices[copies[relay.second].device] == &device; }))
       continue;
+    if (others_may_free_a_place(device)) continue;
     const Slot t = starved_task(device);
     if (t == kNone) continue;
     const Task& task = tasks[t];

@@ -405,6 +405,7 @@ struct Core::Impl {
   Slot ungranted_input(const DeviceState& device, Slot task) const;
   Slot starved_task(const DeviceState& device) const;
   void check_stuck();
+  bool others_may_free_a_place(const DeviceState& device) const;
 
   // Tiers (tiers.cc)
   void give_memory(Slot copy, const alloc::Extent& extent);
@@ -430,6 +431,7 @@ struct Core::Impl {
   struct Store;
   bool may_use(const DeviceState& device, Tier tier) const;
   std::optional<alloc::Extent> find_place(Tier tier, std::int64_t bytes);
+  void place_freed(Tier tier);
   bool forget_clean(Tier tier, std::int64_t bytes);
   void leave(Slot copy);
   void want_back(Slot task);
@@ -578,6 +580,7 @@ struct Core::Impl {
     bool refuses = false;  // it is full, though not by our count: until something of ours goes
     int tries = 0;         // since it took something
     bool broken = false;   // writes fail: what is there can be read
+    bool wanted = false;   // somebody has found no place since one was freed
   };
   std::array<Store, kTiers> stores;  // by Tier
   std::map<std::uint64_t, Io> ios;   // under way

@@ -108,14 +108,27 @@ void Core::Impl::forget_below(Copy& copy) {
   store(copy.tier).places.free(copy.below, alloc::Fence{});
   store(copy.tier).refuses = false;
   tiers_dirty = true;
+  place_freed(copy.tier);
+}
+
+// A tier belongs to several devices: who found no place there tries again.
+void Core::Impl::place_freed(Tier tier) {
+  if (!std::exchange(store(tier).wanted, false)) return;
+  for (DeviceState& device : devices) {
+    if (!may_use(device, tier)) continue;
+    device.memory_freed = true;
+    device.last_change = now;
+  }
 }
 
 // Also a place that copies of what is in memory use: it is taken from them.
 std::optional<alloc::Extent> Core::Impl::find_place(Tier tier, std::int64_t bytes) {
   Store& below = store(tier);
   if (below.refuses || below.broken) return std::nullopt;
+  below.wanted = false;
   auto place = below.places.allocate_settled(bytes);
   while (!place && forget_clean(tier, bytes)) place = below.places.allocate_settled(bytes);
+  below.wanted = !place;
   return place;
 }
 
@@ -298,6 +311,7 @@ void Core::Impl::make_room(std::uint16_t d, std::int64_t bytes, bool settled, co
       ++counts.dropped;
       if (coming >= bytes) return;  // more than wanted only where it takes time
     } else if (!write_out(slot)) {
+      device.victims.emplace_back(next_use(copies[slot]), slot);  // as soon as it can be
       return;
     }
   }
@@ -457,16 +471,19 @@ void Core::Impl::on_io(const IoDone& event) {
   if (io.copy == kNone) {
     device.arena.free(io.memory, io.fence);
     below.places.free(io.below, alloc::Fence{});
+    place_freed(io.tier);
     return;
   }
   Copy& copy = copies[io.copy];
   copy.io = 0;
   if (ok) wrote_or_read(io);
+  if (ok && !io.write) place_freed(io.tier);  // it is clean now: its place may be another's
   if (io.write) {
     copy.writing = false;
     if (!ok) {
       device.disk_short = may_use(device, Tier::kDisk);
       below.places.free(copy.below, alloc::Fence{});
+      place_freed(io.tier);
       return;
     }
     copy.stored = true;

@@ -101,6 +101,19 @@ TEST_CASE("pinned memory that is full is told with what is used of it") {
   CHECK_FALSE(stuck->disk_full);
 }
 
+TEST_CASE("who found pinned memory full goes on when a block that was only there is released") {
+  Device device(6, 5, 0);
+  const ir::Op a = blocks_of(10, 9);
+  device.log({plan_of({on(kHere, 1, a)}, {ArrayId{10}})});
+  REQUIRE(device.lists.core->counters().tasks_done == 9);
+  const auto done = [&] { return device.lists.core->counters().tasks_done; };
+  device.log({plan_of({on(kHere, 2, blocks_of(20, 8))}, {ArrayId{20}}, 2)});
+  const auto before = done();
+  CHECK(before < 17);  // neither memory nor a place below is left
+  device.log({msg::Release{{ArrayId{10}}}});
+  CHECK(done() == 17);
+}
+
 TEST_CASE("where copies to pinned memory fail, blocks go to disk") {
   Device device(6, 32, 32);
   device.failing = Errc::kDeviceError;

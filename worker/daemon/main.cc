@@ -97,6 +97,8 @@ Result<Setup> check(const Settings& settings) {
       return error(Errc::kInvalidArgument,
                    "--pinned-limit without a GPU among --devices: only their blocks go to pinned memory");
     TW_ASSIGN(setup.options.pinned_bytes, daemon::parse_bytes(settings.pinned_limit));
+    if (setup.options.pinned_bytes < 1 << 20)
+      return error(Errc::kInvalidArgument, "--pinned-limit " + settings.pinned_limit + ": 1MiB at least");
   }
   // The driver is asked only where a GPU is wanted: it takes its time.
   TW_ASSIGN(setup.names, worker::parse_devices(settings.devices, cuda ? device::cuda_device_count() : 0));
