@@ -246,16 +246,18 @@ void Core::Impl::adopt(Slot by, Slot slot) {
 }
 
 // What is to be made again is here already: kept for somebody whom the scheduler had no reason to ask about. Such a task
-// reads nothing and launches nothing. Where only some of its results are here it fails: they may be in use.
+// reads nothing and launches nothing. Where only some of its results are here, or are being made by an earlier task, it fails: they
+// may be in use.
 bool Core::Impl::made_before(Slot t) {
   Task& task = tasks[t];
   const OpState& op = ops[task.op];
   if (op.version == 0 || task.admitted) return false;
-  std::size_t here = 0;
+  std::size_t here = 0, coming = 0;
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    coming += task.outputs[i] == kNone;
     here += task.outputs[i] != kNone && whole(copies[task.outputs[i]]);
   }
-  if (here == 0) return false;
+  if (here + coming == 0) return false;
   if (here == op.outputs.size()) return true;
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     if (task.outputs[i] == kNone || !whole(copies[task.outputs[i]])) continue;

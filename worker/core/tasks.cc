@@ -244,6 +244,8 @@ Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot, Slot& missin
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     Slot c = find_copy(op.outputs[i], task.point, d);
     if (c == kNone) c = make_copy(op.outputs[i], task.point, d, self, !op.done);
+    // Others of its results were gone at a loss, this one is still being made: made_before() fails what was to make all again.
+    if (op.version != 0 && copies[c].has_memory && !whole(copies[c])) continue;
     copies[c].producer_task = t;
     task.outputs[i] = c;
   }

@@ -27,6 +27,7 @@ constexpr std::int64_t kStepsAhead = 8;  // whose inputs a waiting task wants ba
 void Core::Impl::give_memory(Slot slot, const alloc::Extent& extent) {
   Copy& copy = copies[slot];
   DeviceState& device = devices[copy.device];
+  TW_CHECK(!copy.has_memory, "a copy is given memory that has some");
   copy.extent = extent;
   copy.has_memory = true;
   copy.at = {device.spec.id, extent.slab, extent.offset};
@@ -477,7 +478,6 @@ void Core::Impl::on_io(const IoDone& event) {
   Copy& copy = copies[io.copy];
   copy.io = 0;
   if (ok) wrote_or_read(io);
-  if (ok && !io.write) place_freed(io.tier);  // it is clean now: its place may be another's
   if (io.write) {
     copy.writing = false;
     if (!ok) {
