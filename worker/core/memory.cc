@@ -237,7 +237,9 @@ void Core::Impl::restore_reserve(std::uint16_t d) {
     auto extent = device.arena.allocate_settled(bytes);
     while (!extent && evict(d, 1))  // spare replicas go, before a task could take their place
       extent = device.arena.allocate_settled(bytes);
-    if (!extent && device.spec.spills) {
+    // Where enough is free, but in pieces, the lowest task makes room when it needs it: what would go for it now would be
+    // brought back into another piece at once, by tasks that may have that, and so on as fast as the disk can.
+    if (!extent && device.spec.spills && owes_reserve(device, 0)) {
       make_room(d, short_of += bytes, true, kBeforeAll);
       extent = device.arena.allocate_settled(bytes);
     }
