@@ -103,15 +103,18 @@ TEST_CASE("pinned memory that is full is told with what is used of it") {
 
 TEST_CASE("who found pinned memory full goes on when a block that was only there is released") {
   Device device(6, 5, 0);
-  const ir::Op a = blocks_of(10, 9);
-  device.log({plan_of({on(kHere, 1, a)}, {ArrayId{10}})});
-  REQUIRE(device.lists.core->counters().tasks_done == 9);
-  const auto done = [&] { return device.lists.core->counters().tasks_done; };
-  device.log({plan_of({on(kHere, 2, blocks_of(20, 8))}, {ArrayId{20}}, 2)});
-  const auto before = done();
-  CHECK(before < 17);  // neither memory nor a place below is left
-  device.log({msg::Release{{ArrayId{10}}}});
-  CHECK(done() == 17);
+  const auto make = [&](std::uint64_t op, std::uint64_t array, std::int64_t blocks) {
+    device.log({plan_of({on(kHere, op, blocks_of(array, blocks))}, {ArrayId{array}}, op)});
+    return device.lists.core->counters().tasks_done;
+  };
+  REQUIRE(make(1, 10, 5) == 5);
+  REQUIRE(make(2, 20, 5) == 10);
+  REQUIRE(make(3, 30, 1) == 11);
+  for (const msg::BlockCopy& copy : device.lists.core->blocks({1, ArrayId{20}, 0, 5}).copies)
+    CHECK(copy.state == msg::BlockState::kSpilled);
+  CHECK(make(4, 40, 1) == 11);
+  device.log({msg::Release{{ArrayId{20}}}});
+  CHECK(device.lists.core->counters().tasks_done == 12);
 }
 
 TEST_CASE("where copies to pinned memory fail, blocks go to disk") {
