@@ -119,7 +119,7 @@ TimeNs Core::next_deadline() const {
   const State& s = impl_->s;
   TimeNs next = s.links.empty() ? s.now + s.options.silence_ns : s.liveness_at;
   next = std::min(next, s.lazy_at);
-  if (!s.stuck.empty()) next = std::min(next, s.stuck_at);
+  if (!s.stuck.empty() && !s.recovery.pending) next = std::min(next, s.stuck_at);  // as end_stuck_graph()
   next = std::min({next, drains_deadline(s), gatherings_deadline(s)});
   if (const Recovery& r = s.recovery; r.pending && r.waiting.empty()) {
     const bool unheard = !r.unheard.empty() && s.now < r.words_until;

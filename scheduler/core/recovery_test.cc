@@ -437,6 +437,22 @@ TEST_CASE("without any worker, lost blocks wait for one, and not for ever") {
   }
 }
 
+TEST_CASE(
+    "that memory is short is looked at when a loss has been answered, and not waited for without rest") {
+  Losing w;
+  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), w.on(fill(2, kGrid), w.w2)}, {1, 2});
+  const msg::Plan plan = w.log<msg::Plan>(2).at(0);
+  w.lose_first();
+  w.now += kSecond / 10;
+  const msg::PlannedOp& mine = plan.ops[plan.ops[0].placement.owned_count(w.w2.devices[0]) > 0 ? 0 : 1];
+  w.receive(2, msg::Stuck{plan.graph, mine.id, w.w2.devices[0], 80, 0});
+  CHECK(w.count<msg::GraphDone>(10) == 0);
+  CHECK(w.core.next_deadline() > w.now);
+  w.answer(2);
+  w.wait(kSecond);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kOutOfMemory);
+}
+
 TEST_CASE("only devices of the same numeric class make a block again") {
   World w;
   msg::Join other = w.worker(1, "other");
