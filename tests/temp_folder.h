@@ -9,16 +9,9 @@ namespace tilewise::testing {
 
 class TempFolder {
  public:
-  // `in_memory`: where the system keeps files in memory, if it does: nothing waits for a disk there.
-  explicit TempFolder(bool in_memory = false) {
-    std::error_code none;
-    const bool memory = in_memory && std::filesystem::is_directory("/dev/shm", none);
-    const std::filesystem::path usual = std::filesystem::temp_directory_path();
-    for (const std::filesystem::path& parent : {memory ? "/dev/shm" : usual, usual}) {
-      path_ = (parent / "tilewise-XXXXXX").string();
-      if (mkdtemp(path_.data()) != nullptr) return;
-    }
-    throw std::runtime_error("no temporary folder");
+  TempFolder() {
+    path_ = (std::filesystem::temp_directory_path() / "tilewise-XXXXXX").string();
+    if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("no temporary folder");
   }
   ~TempFolder() {
     std::error_code ignored;

@@ -87,13 +87,13 @@ void check_whole(TestCluster& cluster, bool disk) {
 }
 
 void for_every_k(Allocator which, const std::set<Errc>& typed, int at_most, int step = 1) {
-  const TempFolder spill(true);
+  const TempFolder spill;
   for (const Kind& kind : kKinds) {
     const bool disk = kind.name == "spill";
     if (which == Allocator::kDisk && !disk && kind.name.find("file") == std::string::npos) continue;
     if (which == Allocator::kRead && !disk && kind.name.find("file") == std::string::npos) continue;
     CAPTURE(kind.name);
-    const TempFolder files(true);
+    const TempFolder files;
     std::vector<double> expected;
     {
       TestCluster cluster(form(spill, disk));

@@ -1,10 +1,5 @@
 // Array programs through the whole engine on a GPU: client, scheduler, worker core, runtime, CUDA kernels, and the way
 // back to the client's memory.
-#include <tilewise/embedded/cluster.h>
-#include <tilewise/io/stored.h>
-#include <tilewise/tilewise.h>
-
-#include <doctest/doctest.h>
 #include <unistd.h>
 #include <algorithm>
 #include <chrono>
@@ -13,23 +8,10 @@
 #include <filesystem>
 #include <numeric>
 
+#include "gpu_cluster.h"
+
 using namespace tilewise;
-
-namespace {
-
-struct GpuCluster {
-  GpuCluster() {
-    auto started = embedded::Cluster::start({.workers = 1, .memory_bytes = std::int64_t{2} << 30});
-    REQUIRE(started.has_value());
-    cluster = std::move(*started);
-    session.emplace(make_session(cluster->connect("gpu_check"),
-                                 {.seed = 1, .timeout = std::chrono::seconds(120), .inspect = io::inspect}));
-  }
-  std::unique_ptr<embedded::Cluster> cluster;
-  std::optional<Session> session;
-};
-
-}  // namespace
+using testing::GpuCluster;
 
 TEST_CASE("cluster: uploads, elementwise, matmul, reductions and results on a GPU") {
   GpuCluster gpu;

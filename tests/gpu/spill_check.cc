@@ -1,37 +1,25 @@
 // Working sets ten times a GPU's memory: to pinned host memory, to disk, and to the one behind the other.
-#include <tilewise/embedded/cluster.h>
-#include <tilewise/io/stored.h>
-#include <tilewise/tilewise.h>
-
-#include <doctest/doctest.h>
-#include <chrono>
 #include <functional>
-#include <optional>
 
+#include "gpu_cluster.h"
 #include "temp_folder.h"
 
 using namespace tilewise;
+using testing::GpuCluster;
 using testing::TempFolder;
 
 namespace {
 
 constexpr std::int64_t kMemory = 8 << 20, kSide = 3200;  // 78 MiB of float64 above 8 MiB
 
-struct SpillCluster {
-  SpillCluster(std::int64_t pinned, const std::string& folder, int workers = 1, std::int64_t disk = 1 << 30) {
-    auto started = embedded::Cluster::start({.workers = workers,
-                                             .memory_bytes = 256 << 20,
-                                             .cuda_memory_bytes = kMemory,
-                                             .pinned_bytes = pinned,
-                                             .spill_directory = folder,
-                                             .spill_bytes = folder.empty() ? 0 : disk});
-    REQUIRE(started.has_value());
-    cluster = std::move(*started);
-    session.emplace(make_session(cluster->connect("gpu_check"),
-                                 {.seed = 1, .timeout = std::chrono::seconds(120), .inspect = io::inspect}));
-  }
-  std::unique_ptr<embedded::Cluster> cluster;
-  std::optional<Session> session;
+struct SpillCluster : GpuCluster {
+  SpillCluster(std::int64_t pinned, const std::string& folder, int workers = 1, std::int64_t disk = 1 << 30)
+      : GpuCluster({.workers = workers,
+                    .memory_bytes = 256 << 20,
+                    .cuda_memory_bytes = kMemory,
+                    .pinned_bytes = pinned,
+                    .spill_directory = folder,
+                    .spill_bytes = folder.empty() ? 0 : disk}) {}
 };
 
 // The values are small whole numbers: sums are exact whatever their order.
