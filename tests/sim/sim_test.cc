@@ -8,7 +8,7 @@
 using namespace tilewise;
 
 namespace {
-constexpr std::uint64_t kCases = 12;  // below, that share the events
+constexpr std::uint64_t kCases = 13;  // below, that share the events
 
 std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -162,6 +162,12 @@ TEST_CASE(
       {"blocks passed on", "relays declined", "transfers between hosts",  // and, too rarely, "relays missing"
        "transfers inside a host", "crossings checked", "killed workers", "cancels", "failed steps",
        "requests done"});
+}
+
+TEST_CASE("sessions crowd a device, and each gets memory") {
+  run_worlds(sim::Knobs::crowding, "TILEWISE_SIM_CROWDS",
+             {"put off for another session", "left for another session", "blocks spilled",
+              "failed: out of memory", "killed workers", "requests done"});
 }
 
 TEST_CASE("knobs are set by name, and a world that does not fail is not made smaller") {

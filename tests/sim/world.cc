@@ -78,6 +78,18 @@ Knobs Knobs::pinning(std::uint64_t seed) {
   return k;
 }
 
+Knobs Knobs::crowding(std::uint64_t seed) {
+  Knobs k = spilling(seed);
+  Prng p(seed * 0xC20D + 19);
+  k.workers = static_cast<int>(p.between(1, 2));
+  k.clients = static_cast<int>(p.between(2, 5));
+  k.requests = static_cast<int>(p.between(2, 6));
+  k.memory_bytes = p.between(16, 96) * 1024;
+  k.slab_bytes = std::min<std::int64_t>(k.slab_bytes, k.memory_bytes);
+  if (p.chance(0.3)) k.spill_bytes = 0, k.disk_full = k.disk_fails = k.pairs = 0;
+  return k;
+}
+
 Knobs Knobs::draining(std::uint64_t seed) {
   Knobs k = seed % 3 == 0 ? spilling(seed) : storm(seed);
   Prng p(seed * 0xD7A1 + 11);
@@ -201,6 +213,8 @@ Outcome World::run() {
     for (const msg::DeviceStats& stats : worker.core->device_stats())
       h.mix(static_cast<std::uint64_t>(stats.bytes_peak));
     outcome_.covered["donations"] += counts.donated;
+    outcome_.covered["put off for another session"] += counts.put_off;
+    outcome_.covered["left for another session"] += counts.gave_way;
     outcome_.covered["blocks moved"] += counts.moved;
     outcome_.covered["clean blocks dropped"] += counts.dropped;
     outcome_.covered["eager tasks"] += counts.eager;

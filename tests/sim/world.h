@@ -83,6 +83,8 @@ struct Knobs {
   static Knobs trees(std::uint64_t seed);
   // The same with little memory and a disk below it.
   static Knobs spilling(std::uint64_t seed);
+  // Sessions of different weight that want more memory than there is, with a disk below it as a rule.
+  static Knobs crowding(std::uint64_t seed);
   bool pins(int device) const { return pinned_bytes > 0 && device % pin_every == 0; }
   // And with pinned memory between the two, or with nothing but that.
   static Knobs pinning(std::uint64_t seed);

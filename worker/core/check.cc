@@ -47,6 +47,8 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
                (copy.resident_at < device.resident.size() && device.resident[copy.resident_at] == c),
            "a copy with memory is not among the device's");
   tiers.resident += copy.has_memory;
+  if (copy.has_memory && copy.bytes > 0) tiers.bytes[arrays[copy.array].session] += in_arena(copy.extent.bytes);
+  if (copy.writing) tiers.leaving[arrays[copy.array].session] += in_arena(copy.extent.bytes);
   tiers.wanted += copy.wanted;
   if (copy.fixed) tiers.fixed += in_arena(copy.extent.bytes);
   const auto tier = static_cast<std::size_t>(copy.tier);
@@ -80,6 +82,24 @@ void Core::Impl::check_tree(const Copy& copy) const {
   }
 }
 
+// Each session's memory is its own, and who has neither work nor memory here has no share.
+void Core::Impl::check_shares(const DeviceState& device, const Tiers& counted) const {
+  std::map<SessionId, int> working;
+  for (const Slot q : device.queues) ++working[queues[q].session];
+  std::size_t sessions = working.size();
+  for (const auto& [session, bytes] : counted.bytes) sessions += !working.contains(session);
+  TW_CHECK(sessions == device.shares.all().size(), "a session has no share of a device, or one for nothing");
+  for (const ByteShares::Share& share : device.shares.all()) {
+    const auto of = [&](const std::map<SessionId, std::int64_t>& counts_of) {
+      const auto it = counts_of.find(share.session);
+      return it == counts_of.end() ? 0 : it->second;
+    };
+    TW_CHECK(share.bytes == of(counted.bytes) && share.leaving == of(counted.leaving),
+             "a session's memory on a device is miscounted");
+    TW_CHECK(share.queues == working[share.session], "a session's queues on a device are miscounted");
+  }
+}
+
 void Core::Impl::check_below(const std::vector<Tiers>& tiers) const {
   std::vector<Tiers> moving(devices.size());
   std::array<std::int64_t, kTiers> below{}, under_way{};
@@ -99,6 +119,7 @@ void Core::Impl::check_below(const std::vector<Tiers>& tiers) const {
                  moving[d].ios == device.ios,
              "ways to and from below miscounted");
     for (std::size_t t = 0; t < kTiers; ++t) below[t] += tiers[d].below[t];
+    check_shares(device, tiers[d]);
   }
   for (std::size_t t = 0; t < kTiers; ++t) {
     stores[t].places.check_invariants();
@@ -356,6 +377,9 @@ std::uint64_t Core::Impl::digest() const {
   h.mix(next_io);
   for (const DeviceState& device : devices) {
     for (const FairShare& share : device.fair) h.mix(std::bit_cast<std::uint64_t>(share.served));
+    for (const ByteShares::Share& share : device.shares.all())
+      h.mix(share.session.value), h.mix(static_cast<std::uint64_t>(share.bytes)),
+          h.mix(static_cast<std::uint64_t>(share.wants));
     device.arena.digest(h);
     for (const StreamState& stream : device.streams) {
       h.mix(stream.issued);

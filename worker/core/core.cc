@@ -167,7 +167,9 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
     again |= actions.launches.size() != launched;
     for (std::uint16_t d = 0; d < devices.size(); ++d) {
       DeviceState& device = devices[d];
-      if (std::exchange(device.memory_freed, false)) {
+      const bool round = std::exchange(device.memory_freed, false);
+      if (round) {
+        device.shares.begin_round();
         restore_reserve(d);
         retry_blocked(d);
         try_grants(d);
@@ -178,6 +180,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
       const std::size_t before = actions.launches.size();
       const std::int64_t tasks_before = counts.tasks_done;
       advance(d);
+      if (round && device.shares.end_round()) device.memory_freed = true;
       again |= actions.launches.size() != before || counts.tasks_done != tasks_before ||
                device.memory_freed || device.returns_due;
     }

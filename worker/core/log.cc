@@ -95,7 +95,7 @@ void Core::Impl::apply_plan(msg::Plan& plan) {
       ++counts.stale;
       continue;
     }
-    if (const Slot op = add_op(plan.graph, planned); op != kNone) added.push_back(op);
+    if (const Slot op = add_op(Standing::of(plan), planned); op != kNone) added.push_back(op);
   }
   for (ArrayId id : plan.holds) {
     if (const auto it = array_by_id.find(id.value); it != array_by_id.end()) arrays[it->second].held = true;
@@ -166,7 +166,7 @@ void Core::Impl::apply_replay(const msg::Replay& replay) {
       ++counts.stale;
       continue;
     }
-    const Slot op = place_op(keep.shared, id, replay.graph, shift);
+    const Slot op = place_op(keep.shared, id, Standing::of(replay), shift);
     for (std::size_t i = 0; i < keep.inputs.size(); ++i) {
       const std::int32_t input = keep.inputs[i];
       read_from(op, input < 0 ? array_by_id.at(ops[op].entry->op.operands[i].array + shift)
@@ -240,7 +240,7 @@ void Core::Impl::let_go_of_entry(Slot shared) {
 }
 
 // Registers an op, its outputs and its claims. kNone (and TaskFailed to the scheduler) when it cannot be executed.
-Slot Core::Impl::add_op(GraphId graph, msg::PlannedOp& planned, std::uint64_t version) {
+Slot Core::Impl::add_op(const Standing& standing, msg::PlannedOp& planned, std::uint64_t version) {
   const std::string_view kind = name_of(planned.op.kind);
   const Result<Slot> shared = entry_of(planned);
   if (!shared) {
@@ -251,7 +251,7 @@ Slot Core::Impl::add_op(GraphId graph, msg::PlannedOp& planned, std::uint64_t ve
     // Of a worker that was lost before this one came: what it made is elsewhere, or is being made again.
     if (!remote.contains(device.value)) remote[device.value].lost = true;
   }
-  const Slot slot = place_op(*shared, planned.id, graph, 0);
+  const Slot slot = place_op(*shared, planned.id, standing, 0);
   OpState& op = ops[slot];
   op.done = planned.done;
   op.version = version;
@@ -263,13 +263,13 @@ Slot Core::Impl::add_op(GraphId graph, msg::PlannedOp& planned, std::uint64_t ve
 }
 
 // A record of the op and of what it makes, its arrays called as in the entry, plus `shift`.
-Slot Core::Impl::place_op(Slot shared, OpId id, GraphId graph, std::uint64_t shift) {
+Slot Core::Impl::place_op(Slot shared, OpId id, const Standing& standing, std::uint64_t shift) {
   const Slot slot = ops.add();
   OpState& op = ops[slot];
   op.entry = &entries[shared];
   op.shared = shared;
   ++entries[shared].users;
-  op.run = {id, graph, nullptr};
+  op.run = {id, standing.graph, nullptr};
   op.order = id;
   op.shares.resize(devices.size());
   op_by_id[id.value] = slot;
@@ -284,6 +284,8 @@ Slot Core::Impl::place_op(Slot shared, OpId id, GraphId graph, std::uint64_t shi
     it->second = arrays.add();
     ArrayState& state = arrays[it->second];
     state.id = ArrayId{spec.array + shift};
+    state.session = standing.session;
+    state.weight = standing.weight;
     state.makers.push_back(slot);
     state.output = static_cast<int>(i);
     state.dtype = spec.dtype;
@@ -333,6 +335,7 @@ void Core::Impl::enqueue_op(Slot slot, const Standing& plan) {
       queues[q].priority = plan.priority;
       queues[q].session = plan.session;
       join_share(device, plan.session, plan.weight);
+      device.shares.add_queue(plan.session, plan.weight);
       it = device.queues.insert(it, q);
     }
     std::deque<Slot>& in_order = queues[*it].ops;
@@ -545,6 +548,7 @@ void Core::Impl::drop_ended_queues() {
   for (DeviceState& device : devices) {
     std::erase_if(device.queues, [&](Slot q) {
       if (!queues[q].ops.empty() || queues[q].live != 0) return false;
+      device.shares.remove_queue(queues[q].session);
       queues.drop(q);
       return true;
     });

@@ -7,11 +7,19 @@
 
 namespace tilewise::worker {
 
-// `use`: when what it is for is used. Nothing that is used sooner is spilled for it, unless it is the lowest task's.
-std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t bytes, bool settled, Claim claim,
-                                              const NextUse& use, alloc::Fence& wait_for) {
+// Nothing of the asker's own session that is used sooner is spilled for it, unless it is the lowest task's; of other sessions
+// what byte_shares.h says.
+std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t bytes, bool settled,
+                                              const Asker& asker, alloc::Fence& wait_for) {
   DeviceState& device = devices[d];
-  if (claim == Claim::kOrdinary && owes_reserve(device, bytes)) return std::nullopt;
+  const Claim claim = asker.claim;
+  const bool put_off =
+      claim == Claim::kOrdinary && device.shares.must_wait(asker.session, in_arena(bytes));
+  counts.put_off += put_off;
+  if (put_off || (claim == Claim::kOrdinary && owes_reserve(device, bytes))) {
+    if (asker.waits) device.shares.refuse(asker.session, in_arena(bytes));
+    return std::nullopt;
+  }
   const auto attempt = [&] {
     return settled ? device.arena.allocate_settled(bytes) : device.arena.allocate(bytes, wait_for);
   };
@@ -29,19 +37,21 @@ std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t byte
       return std::nullopt;
     }
     if (evict(d, bytes)) extent = attempt();
-    const NextUse& later_than = claim == Claim::kLowest ? kBeforeAll : use;
     if (claim == Claim::kLowest) {  // at once, if that can be had
-      while (!extent && drop_clean(d, later_than)) extent = attempt();
+      while (!extent && drop_clean(d, asker, bytes)) extent = attempt();
       if (!extent) extent = take_reserved(device, bytes, settled, wait_for);
     }
     if (!extent && device.spec.spills) {
-      make_room(d, bytes, settled, later_than);
+      make_room(d, bytes, settled, asker);
       extent = attempt();
     }
   }
   if (extent) {
     device.bytes_high = std::max(device.bytes_high, device.arena.bytes_in_use());
     device.bytes_peak = std::max(device.bytes_peak, device.bytes_high);
+    device.shares.serve(asker.session);
+  } else if (asker.waits) {
+    device.shares.refuse(asker.session, in_arena(bytes));
   }
   return extent;
 }
@@ -240,7 +250,7 @@ void Core::Impl::restore_reserve(std::uint16_t d) {
     // Where enough is free, but in pieces, the lowest task makes room when it needs it: what would go for it now would be
     // brought back into another piece at once, by tasks that may have that, and so on as fast as the disk can.
     if (!extent && device.spec.spills && owes_reserve(device, 0)) {
-      make_room(d, short_of += bytes, true, kBeforeAll);
+      make_room(d, short_of += bytes, true, {{}, Claim::kLowest, kBeforeAll, false});
       extent = device.arena.allocate_settled(bytes);
     }
     if (extent) device.reserve.push_back(*extent);
@@ -289,7 +299,7 @@ bool Core::Impl::grant(Slot slot, bool lowest) {
   Copy& copy = copies[slot];
   alloc::Fence none;
   const auto extent =
-      take(copy.device, copy.bytes, true, lowest ? Claim::kLowest : Claim::kOrdinary, next_use(copy), none);
+      take(copy.device, copy.bytes, true, asker_of(copy, lowest ? Claim::kLowest : Claim::kOrdinary), none);
   if (!extent) return false;
   devices[copy.device].last_change = now;
   give_memory(slot, *extent);

@@ -202,7 +202,7 @@ void Core::Impl::on_offer(msg::Offer& m) {
   copy.via = m.via;
   if (m.inlined && static_cast<std::int64_t>(m.data.size()) == copy.bytes && stage < Stage::kStill) {
     alloc::Fence none;
-    if (const auto extent = take(copy.device, copy.bytes, true, Claim::kOrdinary, next_use(copy), none)) {
+    if (const auto extent = take(copy.device, copy.bytes, true, asker_of(copy, Claim::kOrdinary), none)) {
       copy.state = CopyState::kReceiving;
       give_memory(slot, *extent);
       copy.transfer = next_transfer++;

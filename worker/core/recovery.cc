@@ -170,7 +170,7 @@ void Core::Impl::apply_recover(msg::Recover& recover) {
       last_op = std::max(last_op, planned.id);
       if (op_by_id.contains(planned.id.value))
         ++counts.stale;
-      else if (const Slot op = add_op(plan.graph, planned, recover.version); op != kNone)
+      else if (const Slot op = add_op(Standing::of(plan), planned, recover.version); op != kNone)
         added.emplace_back(op, &plan);
     }
   }

@@ -19,6 +19,7 @@
 //   * Others are sent to a copy (Copy::relays) only while it is whole or its bytes are on their way; it is a spare like others.
 //   * A waiting task hangs on exactly one unready copy; a ready one is in its queue's ready list exactly once.
 #pragma once
+#include "byte_shares.h"
 #include "copy.h"
 #include "shared.h"
 
@@ -153,6 +154,29 @@ struct NextUse {
 constexpr NextUse kBeforeAll{-1, 0, 0};
 constexpr NextUse kNever{INT64_MAX, UINT64_MAX, INT64_MAX};
 
+// What may be taken from a device's memory when it is short (memory.cc).
+enum class Claim : std::uint8_t {
+  kOrdinary,   // may not touch what is owed to the reserve
+  kReleasing,  // of a task that frees as much as it takes
+  kLowest      // of the lowest unfinished task: the reserve too
+};
+
+// Who wants memory, and when what it is for is used.
+struct Asker {
+  SessionId session;
+  Claim claim = Claim::kOrdinary;
+  NextUse use;
+  bool waits = false;  // a task does, for this memory
+  // Blocks of its own session that are used no later than this do not leave for it.
+  const NextUse& later_than() const { return claim == Claim::kLowest ? kBeforeAll : use; }
+};
+
+// What may be spilled of one session's blocks on a device, sorted by next use, the last one first to go. Entries go stale.
+struct Victims {
+  SessionId session;
+  std::vector<std::pair<NextUse, Slot>> blocks;
+};
+
 struct Io {           // between memory and a tier below, under way
   Slot copy = kNone;  // none: it went meanwhile, and with the end of this goes what it had
   std::uint16_t device = 0;
@@ -193,7 +217,8 @@ struct DeviceState {
       index;                    // (array slot, block) -> copy; looked up, never walked
   std::vector<Slot> queues;     // by (priority, graph)
   std::size_t turn = 0;         // round robin among those of equal standing
-  std::vector<FairShare> fair;  // of the sessions with queues here, rising
+  std::vector<FairShare> fair;  // of its time, of the sessions with queues here, rising
+  ByteShares shares;            // of its memory
   std::deque<Slot> ungranted;   // offered copies that wait for memory
   std::deque<PendingDone> pending_dones;
   std::deque<std::uint64_t>
@@ -208,11 +233,11 @@ struct DeviceState {
   TimeNs last_change = 0;  // when memory or streams last moved
   std::int64_t bytes_peak = 0, steps_run = 0, busy_ns = 0;
   // Tiers (tiers.cc).
-  std::vector<Slot> resident;                     // copies with memory
-  std::vector<std::pair<NextUse, Slot>> victims;  // what may be spilled, last the best; entries go stale
-  std::uint64_t victims_at = 0;                   // the step in which they were looked for
-  std::int64_t victims_news = 0;                  // copies that have got memory since
-  std::deque<Slot> returns;                       // spilled copies that tasks wait for or soon will
+  std::vector<Slot> resident;     // copies with memory
+  std::vector<Victims> victims;   // by session
+  std::uint64_t victims_at = 0;   // the step in which they were looked for
+  std::int64_t victims_news = 0;  // copies that have got memory since
+  std::deque<Slot> returns;       // spilled copies that tasks wait for or soon will
   bool returns_due = false, disk_short = false;
   std::int64_t fixed_bytes = 0;  // memory that spilling cannot give back
   std::int64_t writing_bytes = 0, reading_bytes = 0, ios = 0;
@@ -232,13 +257,6 @@ struct RemoteDevice {
   std::uint8_t kind = 0;
   bool client = false, lost = false;
   std::uint32_t host = 0;  // 0: this one (trees.cc)
-};
-
-// What may be taken from a device's memory when it is short (memory.cc).
-enum class Claim : std::uint8_t {
-  kOrdinary,   // may not touch what is owed to the reserve
-  kReleasing,  // of a task that frees as much as it takes
-  kLowest      // of the lowest unfinished task: the reserve too
 };
 
 // This worker's own way out (drain.cc).
@@ -266,11 +284,11 @@ struct Core::Impl {
   void apply(msg::LogEntry& entry);
   void apply_plan(msg::Plan& plan);
   void apply_replay(const msg::Replay& replay);
-  Slot add_op(GraphId graph, msg::PlannedOp& planned, std::uint64_t version = 0);
+  Slot add_op(const Standing& standing, msg::PlannedOp& planned, std::uint64_t version = 0);
   Result<Slot> entry_of(msg::PlannedOp& planned);
   ir::Placement shared_placement(ir::Placement placement);
   void let_go_of_entry(Slot shared);
-  Slot place_op(Slot shared, OpId id, GraphId graph, std::uint64_t shift);
+  Slot place_op(Slot shared, OpId id, const Standing& standing, std::uint64_t shift);
   void read_from(Slot op, Slot array);
   void refuse(OpId op, const std::string& why);
   void keep_plan(const msg::Plan& plan);
@@ -383,8 +401,8 @@ struct Core::Impl {
   Slot next_queue(DeviceState& device);
 
   // Memory (memory.cc)
-  std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled, Claim claim,
-                                    const NextUse& use, alloc::Fence& wait_for);
+  std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled, const Asker& asker,
+                                    alloc::Fence& wait_for);
   std::optional<alloc::Extent> take_reserved(DeviceState& device, std::int64_t bytes, bool settled,
                                              alloc::Fence& wait_for);
   bool roomy(const DeviceState& device, std::int64_t bytes) const;
@@ -423,9 +441,12 @@ struct Core::Impl {
   std::int64_t queue_position(const DeviceState& device, GraphId graph) const;
   void lock_lowest(std::uint16_t device);
   void find_victims(std::uint16_t device);
-  Slot next_victim(std::uint16_t device, const NextUse& later_than);
-  bool drop_clean(std::uint16_t device, const NextUse& later_than);
-  void make_room(std::uint16_t device, std::int64_t bytes, bool settled, const NextUse& later_than);
+  void add_victim(DeviceState& device, Slot copy);
+  Slot pop_victim(std::uint16_t device, Victims& from, const NextUse& later_than);
+  Slot best_victim(std::uint16_t device, const Asker& asker, std::int64_t bytes);
+  Slot next_victim(std::uint16_t device, const Asker& asker, std::int64_t bytes);
+  bool drop_clean(std::uint16_t device, const Asker& asker, std::int64_t bytes);
+  void make_room(std::uint16_t device, std::int64_t bytes, bool settled, const Asker& asker);
   bool write_out(Slot copy);
   void begin_io(Slot copy, bool write);
   struct Store;
@@ -436,7 +457,8 @@ struct Core::Impl {
   void leave(Slot copy);
   void want_back(Slot task);
   void try_returns(std::uint16_t device);
-  bool bring_back(Slot copy, Claim claim, const NextUse& use);
+  bool bring_back(Slot copy, Claim claim);
+  Asker asker_of(const Copy& copy, Claim claim);
   void on_io(const IoDone& event);
   Store& store(Tier tier) { return stores[static_cast<std::size_t>(tier)]; }
   const Store& store(Tier tier) const { return stores[static_cast<std::size_t>(tier)]; }
@@ -528,8 +550,10 @@ struct Core::Impl {
     std::size_t resident = 0, wanted = 0;
     std::int64_t fixed = 0, writing = 0, reading = 0, ios = 0;
     std::array<std::int64_t, kTiers> spilled{}, below{};
+    std::map<SessionId, std::int64_t> bytes, leaving;
   };
   void check_tiers(Slot copy, Tiers& tiers) const;
+  void check_shares(const DeviceState& device, const Tiers& tiers) const;
   void check_tree(const Copy& copy) const;
   void check_below(const std::vector<Tiers>& tiers) const;
   void check_invariants() const;

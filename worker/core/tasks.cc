@@ -334,7 +334,10 @@ bool Core::Impl::held_back(const Task& task) const {
 // Launches what is ready until the streams have enough.
 void Core::Impl::advance(std::uint16_t d) {
   DeviceState& device = devices[d];
-  bool stalled = false;  // out of memory: only the lowest task may still try
+  boost::container::small_vector<SessionId, 4> stalled;  // out of memory: only the lowest task may still try
+  const auto is_stalled = [&](SessionId session) {
+    return std::find(stalled.begin(), stalled.end(), session) != stalled.end();
+  };
   while (next_alone == kNone && !alone_runs) {
     const Slot q = next_queue(device);
     if (q == kNone) return;
@@ -342,7 +345,7 @@ void Core::Impl::advance(std::uint16_t d) {
     Task& task = tasks[t];
     if (task.outcome == kNone && !task.admitted && pick_stream(d) < 0) return;
     queues[q].ready.pop_front();
-    const bool cannot = stalled && !task.admitted && !is_lowest(t) && task.outcome == kNone;
+    const bool cannot = is_stalled(queues[q].session) && !task.admitted && !is_lowest(t) && task.outcome == kNone;
     if (held_back(task) || cannot) {
       task.state = TaskState::kBlocked;
       queues[q].blocked.push_back(t);
@@ -355,7 +358,7 @@ void Core::Impl::advance(std::uint16_t d) {
       case Launched::kBlocked:
         task.state = TaskState::kBlocked;
         queues[q].blocked.push_back(t);
-        stalled = true;
+        stalled.push_back(queues[q].session);
         break;
       case Launched::kWaiting:
       case Launched::kFinished: break;
@@ -410,12 +413,12 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
       task.stream = static_cast<std::uint8_t>(room);
       alloc::Fence wait_for;
       if (!donate(t, inputs, read_here)) {
-        const Claim claim = claim_of(t, inputs);
+        const Asker asker{queues[task.queue].session, claim_of(t, inputs), use_of(t), true};
         for (std::size_t i = 0; i < op.outputs.size(); ++i) {
           Copy& output = copies[task.outputs[i]];
           alloc::Fence fence;
           launching = true;
-          auto extent = take(task.device, output.bytes, false, claim, use_of(t), fence);
+          auto extent = take(task.device, output.bytes, false, asker, fence);
           launching = false;
           if (!extent) {
             for (std::size_t j = 0; j < i; ++j)  // all or nothing; nobody has touched it

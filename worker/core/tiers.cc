@@ -34,6 +34,7 @@ void Core::Impl::give_memory(Slot slot, const alloc::Extent& extent) {
   copy.resident_at = static_cast<std::uint32_t>(device.resident.size());
   device.resident.push_back(slot);
   ++device.victims_news;
+  device.shares.add_bytes(arrays[copy.array].session, arrays[copy.array].weight, in_arena(extent.bytes));
   refix(slot);
 }
 
@@ -46,6 +47,7 @@ alloc::Extent Core::Impl::lose_memory(Slot slot) {
   copies[last].resident_at = copy.resident_at;
   device.resident.pop_back();
   copy.has_memory = false;
+  device.shares.remove_bytes(arrays[copy.array].session, in_arena(copy.extent.bytes));
   refix(slot);
   return copy.extent;
 }
@@ -146,6 +148,7 @@ void Core::Impl::let_go(Slot slot) {
     return;
   }
   Io& io = ios.at(std::exchange(copy.io, 0));
+  if (io.write) device.shares.end_leaving(arrays[copy.array].session, in_arena(copy.extent.bytes));
   io.copy = kNone;
   io.has_memory = true;
   io.fence = readers_of(copy);
@@ -233,7 +236,15 @@ void Core::Impl::lock_lowest(std::uint16_t d) {
   }
 }
 
-// Sorted by next use, the best last. What is locked is not among them.
+void Core::Impl::add_victim(DeviceState& device, Slot slot) {
+  const SessionId session = arrays[copies[slot].array].session;
+  auto of = std::find_if(device.victims.begin(), device.victims.end(),
+                         [&](const Victims& victims) { return victims.session == session; });
+  if (of == device.victims.end()) of = device.victims.insert(of, Victims{session, {}});
+  of->blocks.emplace_back(next_use(copies[slot]), slot);
+}
+
+// What is locked is not among them.
 void Core::Impl::find_victims(std::uint16_t d) {
   DeviceState& device = devices[d];
   device.victims.clear();
@@ -241,39 +252,84 @@ void Core::Impl::find_victims(std::uint16_t d) {
   device.victims_news = 0;
   for (const Slot slot : device.resident) {
     if (spillable(slot))
-      device.victims.emplace_back(next_use(copies[slot]), slot);
+      add_victim(device, slot);
     else
       device.victims_news += !copies[slot].fixed;  // locked now, but not for long
   }
-  std::sort(device.victims.begin(), device.victims.end());
+  for (Victims& victims : device.victims) std::sort(victims.blocks.begin(), victims.blocks.end());
 }
 
-// Among those that are used after `later_than` the one that is used last, taken off the list. The list may be some steps
-// old: whoever is named is looked at again.
-Slot Core::Impl::next_victim(std::uint16_t d, const NextUse& later_than) {
+// The one of them that is used last, taken off the list, if that is after `later_than`. The list may be some steps old: whoever
+// is named is looked at again.
+Slot Core::Impl::pop_victim(std::uint16_t d, Victims& from, const NextUse& later_than) {
+  while (!from.blocks.empty()) {
+    const Slot slot = from.blocks.back().second;
+    const bool here = copies[slot].device == d && arrays[copies[slot].array].session == from.session &&
+                      spillable(slot);
+    if (here && next_use(copies[slot]) <= later_than) break;
+    from.blocks.pop_back();
+    if (here) return slot;
+    ++devices[d].victims_news;  // it may be again, before long
+  }
+  return kNone;
+}
+
+// In this order: what nobody here is going to read, whosever it is; what is used last of a session that has to give way; what is
+// used after the asker's task, of its own session; and, for the lowest task, anything.
+Slot Core::Impl::best_victim(std::uint16_t d, const Asker& asker, std::int64_t bytes) {
+  DeviceState& device = devices[d];
+  constexpr NextUse kLast{INT64_MAX, UINT64_MAX, INT64_MAX - 1};  // before kNever, and nothing between
+  Slot found = kNone;
+  const auto pop = [&](SessionId session, const NextUse& later_than) {
+    for (Victims& of : device.victims) {
+      if (found == kNone && of.session == session) found = pop_victim(d, of, later_than);
+    }
+    return found != kNone;
+  };
+  const ByteShares& shares = device.shares;
+  if (shares.alone() && device.victims.size() == 1)
+    return pop_victim(d, device.victims[0], asker.later_than());
+  const std::vector<SessionId> sessions = shares.by_usage();
+  for (const SessionId session : sessions)
+    if (pop(session, std::max(kLast, asker.later_than()))) return found;
+  for (const SessionId session : sessions) {
+    if (!shares.gives_way(session, 0, asker.session, in_arena(bytes)) || !pop(session, kBeforeAll)) continue;
+    if (shares.gives_way(session, in_arena(copies[found].extent.bytes), asker.session, in_arena(bytes))) {
+      ++counts.gave_way;
+      return found;
+    }
+    add_victim(device, std::exchange(found, kNone));
+  }
+  if (pop(asker.session, asker.later_than()) || asker.claim != Claim::kLowest) return found;
+  for (const SessionId session : sessions)
+    if (pop(session, kBeforeAll)) return found;
+  return kNone;
+}
+
+// A block that leaves so that the asker gets `bytes`, taken off its list.
+Slot Core::Impl::next_victim(std::uint16_t d, const Asker& asker, std::int64_t bytes) {
   DeviceState& device = devices[d];
   lock_lowest(d);
+  std::size_t listed = 0;
+  for (const Victims& of : device.victims) listed += of.blocks.size();
+  const auto of_its_own = [&] {
+    return std::any_of(device.victims.begin(), device.victims.end(),
+                       [&](const Victims& of) { return of.session == asker.session && !of.blocks.empty(); });
+  };
   const auto renew = [&] {
     if (device.victims_at == step_number || device.victims_news == 0) return false;
     find_victims(d);
     return true;
   };
-  if (device.victims_news * 4 > static_cast<std::int64_t>(device.victims.size())) renew();
+  if (device.victims_news * 4 > static_cast<std::int64_t>(listed)) renew();
   do {
-    while (!device.victims.empty()) {
-      const Slot slot = device.victims.back().second;
-      const bool here = copies[slot].device == d && spillable(slot);
-      if (here && next_use(copies[slot]) <= later_than) break;
-      device.victims.pop_back();
-      if (here) return slot;
-      ++device.victims_news;  // it may be again, before long
-    }
-  } while (device.victims.empty() && renew());
+    if (const Slot slot = best_victim(d, asker, bytes); slot != kNone) return slot;
+  } while (!of_its_own() && renew());
   return kNone;
 }
 
-// The memory of a clean block at once, if there is one that is used after `later_than`.
-bool Core::Impl::drop_clean(std::uint16_t d, const NextUse& later_than) {
+// The memory of a clean block at once, if there is one that may leave.
+bool Core::Impl::drop_clean(std::uint16_t d, const Asker& asker, std::int64_t bytes) {
   DeviceState& device = devices[d];
   const bool any = std::any_of(stores.begin(), stores.end(),
                                [](const Store& below) { return below.places.bytes_in_use() > 0; });
@@ -281,15 +337,14 @@ bool Core::Impl::drop_clean(std::uint16_t d, const NextUse& later_than) {
   std::vector<Slot> dirty;
   Slot found = kNone;
   while (found == kNone) {
-    const Slot slot = next_victim(d, later_than);
+    const Slot slot = next_victim(d, asker, bytes);
     if (slot == kNone) break;
     if (copies[slot].stored)
       found = slot;
     else
       dirty.push_back(slot);
   }
-  for (; !dirty.empty(); dirty.pop_back())
-    device.victims.emplace_back(next_use(copies[dirty.back()]), dirty.back());
+  for (; !dirty.empty(); dirty.pop_back()) add_victim(device, dirty.back());
   if (found == kNone) return false;
   leave(found);
   ++counts.dropped;
@@ -298,13 +353,13 @@ bool Core::Impl::drop_clean(std::uint16_t d, const NextUse& later_than) {
 
 // Sees to it that about so much memory comes free: of clean blocks now, of others when they are written. What is coming
 // already counts.
-void Core::Impl::make_room(std::uint16_t d, std::int64_t bytes, bool settled, const NextUse& later_than) {
+void Core::Impl::make_room(std::uint16_t d, std::int64_t bytes, bool settled, const Asker& asker) {
   DeviceState& device = devices[d];
   std::int64_t coming = device.writing_bytes + (settled ? device.arena.bytes_pending() : 0);
   if (coming >= bytes) return;
   const std::int64_t wanted = std::max(bytes, std::min(kWriteAhead, device.spec.memory_bytes / 16));
   while (coming < wanted) {
-    const Slot slot = next_victim(d, later_than);
+    const Slot slot = next_victim(d, asker, bytes);
     if (slot == kNone) return;
     coming += copies[slot].bytes;
     if (copies[slot].stored) {
@@ -312,7 +367,7 @@ void Core::Impl::make_room(std::uint16_t d, std::int64_t bytes, bool settled, co
       ++counts.dropped;
       if (coming >= bytes) return;  // more than wanted only where it takes time
     } else if (!write_out(slot)) {
-      device.victims.emplace_back(next_use(copies[slot]), slot);  // as soon as it can be
+      add_victim(device, slot);  // as soon as it can be
       return;
     }
   }
@@ -359,6 +414,7 @@ void Core::Impl::begin_io(Slot slot, bool write) {
   io.since = now;
   ++store(io.tier).ios;
   (write ? device.writing_bytes : device.reading_bytes) += copy.bytes;
+  if (write) device.shares.begin_leaving(arrays[copy.array].session, in_arena(copy.extent.bytes));
   ++device.ios;
   device.last_change = now;
   out->ios.push_back({copy.io, write, copy.device, copy.at, copy.tier, copy.below.offset, copy.bytes});
@@ -402,7 +458,7 @@ void Core::Impl::try_returns(std::uint16_t d) {
   if (const Slot t = lowest_task(device); t != kNone && tasks[t].state == TaskState::kWaiting) {
     const Slot c = tasks[t].waits_for;
     if (copies[c].state == CopyState::kSpilled && copies[c].device == d)
-      bring_back(c, Claim::kLowest, kBeforeAll);
+      bring_back(c, Claim::kLowest);
   }
   while (!device.returns.empty()) {
     const Slot c = device.returns.front();
@@ -411,18 +467,22 @@ void Core::Impl::try_returns(std::uint16_t d) {
     const bool much =
         device.reading_bytes > 0 && device.reading_bytes + copy.bytes > device.spec.memory_bytes / 8;
     if (spilled &&
-        (much || store(copy.tier).ios >= kMaxIos || !bring_back(c, Claim::kOrdinary, next_use(copy))))
+        (much || store(copy.tier).ios >= kMaxIos || !bring_back(c, Claim::kOrdinary)))
       return;
     copy.wanted = false;
     device.returns.pop_front();
   }
 }
 
-bool Core::Impl::bring_back(Slot slot, Claim claim, const NextUse& use) {
+Asker Core::Impl::asker_of(const Copy& copy, Claim claim) {
+  return {arrays[copy.array].session, claim, next_use(copy), copy.waiters != kNone};
+}
+
+bool Core::Impl::bring_back(Slot slot, Claim claim) {
   Copy& copy = copies[slot];
   DeviceState& device = devices[copy.device];
   alloc::Fence none;
-  const auto extent = take(copy.device, copy.bytes, true, claim, use, none);
+  const auto extent = take(copy.device, copy.bytes, true, asker_of(copy, claim), none);
   if (!extent) return false;
   copy.state = CopyState::kReturning;
   copy.transfer = 0;
@@ -477,6 +537,7 @@ void Core::Impl::on_io(const IoDone& event) {
   }
   Copy& copy = copies[io.copy];
   copy.io = 0;
+  if (io.write) device.shares.end_leaving(arrays[copy.array].session, in_arena(copy.extent.bytes));
   if (ok) wrote_or_read(io);
   if (io.write) {
     copy.writing = false;

@@ -205,6 +205,8 @@ struct Counters {  // for tests, status and the simulator
   std::int64_t launches = 0, tasks_done = 0, tasks_failed = 0, copies_live = 0, tasks_live = 0, ops_known = 0,
                parked = 0, stale = 0, donated = 0, kept = 0, evicted = 0, eager = 0, spilled = 0,
                returned = 0, dropped = 0, sent_from_below = 0, moved = 0, impatient = 0;
+  // Requests for memory put off for a session that has less; blocks that left for one (byte_shares.h).
+  std::int64_t put_off = 0, gave_way = 0;
   // Of blocks that are passed on: sent for their owners; offers to do so that were declined, or could not be kept.
   std::int64_t relayed = 0, declined = 0, missing = 0;
   std::int64_t relays = 0;       // copies that others may get from here, now
