@@ -23,7 +23,7 @@ struct Rivals {
   }
   void end_what_runs() {
     std::vector<Event> ends;
-    for (const TierIo& io : open) ends.push_back(IoDone{io.io, {}});
+    for (const TierIo& io : open) ends.push_back(IoDone{io.io, {Errc::kOk, {}}});
     if (launched > done) ends.push_back(StreamCompleted{0, 0, ++done});
     open.clear();
     take(lists.step(std::move(ends)));
@@ -49,7 +49,7 @@ struct Rivals {
   std::int64_t in_memory(std::uint64_t array, std::int64_t blocks) {
     std::int64_t n = 0;
     for (const msg::BlockCopy& copy : lists.core->blocks({1, ArrayId{array}, 0, blocks}).copies)
-      n += copy.state == msg::BlockState::kSealed;
+      n += copy.state == msg::BlockState::kHere;
     return n;
   }
 
@@ -141,7 +141,9 @@ TEST_CASE("where there is a disk, memory is shared by weight whoever came first"
       if (i < 60 || i >= 160) continue;
       one += device.in_memory(10, 60), two += device.in_memory(20, 60);
     }
-    CHECK(static_cast<double>(two) / static_cast<double>(one) == doctest::Approx(weight / 100.0).epsilon(0.25));
+    const double ratio = static_cast<double>(two) / static_cast<double>(one);
+    CHECK(ratio > (weight == 100 ? 0.75 : 1.6));  // who waits for nothing leaves some of its share to others
+    CHECK(ratio < (weight == 100 ? 1.33 : 4));
     device.log({});
     CHECK(device.lists.core->counters().tasks_done == 120 + 480);
   }
@@ -150,7 +152,7 @@ TEST_CASE("where there is a disk, memory is shared by weight whoever came first"
 TEST_CASE("what nobody reads leaves before anything that is read, whosever it is") {
   Rivals device(32, 512);
   device.log({Rivals::makes(kOne, 1, 8)});
-  device.log({Rivals::makes(kTwo, 2, 30)});
+  device.log({Rivals::makes(kTwo, 2, 30), Rivals::reads(kTwo, 3, 20, 30), Rivals::reads(kTwo, 4, 20, 30)});
   CHECK(device.in_memory(10, 8) <= 4);  // though the other had more
-  CHECK(device.lists.core->counters().tasks_done == 38);
+  CHECK(device.lists.core->counters().tasks_done == 8 + 30 + 60);
 }
