@@ -54,8 +54,11 @@ Array fitted(const Array& x, int axis, std::int64_t n) {
   return concat({x, zeros(x, rest)}, axis);
 }
 
-// Cuts for a result of `shape` that leave lines along `axis` whole: x's own where they do, else as many lines a block as a
-// default block has room for, one at least.
+// Smaller blocks are not worth their tasks.
+constexpr std::int64_t kLeastBlockBytes = std::int64_t{1} << 20;
+
+// Cuts for a result of `shape` that leave lines along `axis` whole: x's own where they do, else as many lines a block as x's
+// blocks have room for, one at least: a device that has room for a few of its blocks has room for a few of the result's.
 Grid line_grid(const Array& x, int axis, const Shape& shape, std::size_t element_bytes) {
   std::vector<ir::DimGrid> dims = x.grid().dims();
   const auto along = static_cast<std::size_t>(axis);
@@ -63,7 +66,10 @@ Grid line_grid(const Array& x, int axis, const Shape& shape, std::size_t element
   dims[along] = ir::DimGrid::whole(shape[along]);
   if (!whole) {
     const std::int64_t line = shape[along] * static_cast<std::int64_t>(element_bytes);
-    std::int64_t room = std::max<std::int64_t>(1, kDefaultBlockBytes / std::max<std::int64_t>(1, line));
+    const std::int64_t bytes =
+        std::clamp(client::block_volume(x.grid()) * static_cast<std::int64_t>(element_bytes),
+                   kLeastBlockBytes, kDefaultBlockBytes);
+    std::int64_t room = std::max<std::int64_t>(1, bytes / std::max<std::int64_t>(1, line));
     for (std::size_t d = dims.size(); d-- > 0;) {
       if (d == along) continue;
       const std::int64_t size =

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 
 using namespace tilewise;
@@ -197,4 +198,61 @@ TEST_CASE("trim gives the tail back behind its fence") {
   CHECK(e.bytes == 0);
   CHECK(arena.bytes_in_use() == 0);
   CHECK(arena.largest_free() == 1024);
+}
+
+TEST_CASE("room is made by freeing neighbours, as little as can be, or not at all") {
+  Arena arena = arena_with(10 * 256);
+  std::vector<Extent> blocks;
+  for (int i = 0; i < 10; ++i) blocks.push_back(must(arena.allocate_settled(256)));
+  const auto positions = [&](std::vector<std::size_t> of, std::int64_t units) {
+    std::vector<Extent> candidates;
+    for (const std::size_t i : of) candidates.push_back(blocks[i]);
+    std::vector<std::size_t> chosen;
+    for (const std::size_t i : arena.room_by_freeing(candidates, units * 256)) chosen.push_back(of[i]);
+    std::sort(chosen.begin(), chosen.end());
+    return chosen;
+  };
+  using Chosen = std::vector<std::size_t>;
+  CHECK(positions({1, 3, 5, 7}, 2).empty());  // none beside another
+  CHECK(positions({7, 1, 3, 2}, 2) == Chosen{1, 2});
+  CHECK(positions({7, 1, 3, 2}, 3) == Chosen{1, 2, 3});
+  CHECK(positions({7, 1, 3, 2}, 4).empty());
+  arena.free(blocks[6], Fence{});
+  CHECK(positions({7, 1, 3, 2}, 2) == Chosen{7});  // with what is free beside it
+  CHECK(positions({5, 7, 1, 2}, 3) == Chosen{5, 7});
+  arena.free(blocks[8], Fence(0, 1));  // not settled: nobody may write there yet
+  CHECK(positions({7, 9}, 3).empty());
+}
+
+TEST_CASE("what would make room makes it, and less would not") {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    INFO("seed " << seed);
+    Prng rng(seed);
+    Arena arena({.max_bytes = 128 * 64, .slab_bytes = 64 * 64, .alignment = 64});
+    arena.add_slab(64 * 64);
+    arena.add_slab(64 * 64);
+    std::vector<Extent> held, candidates;
+    while (auto extent = arena.allocate_settled(rng.between(1, 8 * 64))) held.push_back(*extent);
+    for (const Extent& extent : held) {
+      if (rng.chance(0.3))
+        arena.free(extent, Fence{});
+      else if (rng.chance(0.6))
+        candidates.push_back(extent);
+    }
+    const std::int64_t bytes = rng.between(1, 24 * 64);
+    const auto fits_without = [&](const std::vector<std::size_t>& freed, std::size_t but) {
+      Arena trial = arena;
+      for (const std::size_t i : freed)
+        if (i != but) trial.free(candidates[i], Fence{});
+      return trial.allocate_settled(bytes).has_value();
+    };
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < candidates.size(); ++i) all.push_back(i);
+    if (fits_without({}, SIZE_MAX)) continue;
+    const std::vector<std::size_t> chosen = arena.room_by_freeing(candidates, bytes);
+    REQUIRE(chosen.empty() != fits_without(all, SIZE_MAX));
+    if (chosen.empty()) continue;
+    CHECK(fits_without(chosen, SIZE_MAX));
+    for (const std::size_t i : {chosen.front(), chosen.back()}) CHECK_FALSE(fits_without(chosen, i));
+  }
 }

@@ -75,6 +75,7 @@ Knobs Knobs::pinning(std::uint64_t seed) {
   if (p.chance(0.4)) k.spill_bytes = 0, k.disk_full = 0;
   if (k.kills > 0)
     k.pairs = 0;  // a task of which one result is left: what a worker makes of it is not right yet
+  k.gpus = p.chance(0.5);
   return k;
 }
 
@@ -116,10 +117,10 @@ std::string Knobs::describe() const {
     << ", drains " << drains << ", undone " << undo << ", scheduler crashes " << scheduler_crashes
     << ", checkpoints " << checkpoint << ", breaks " << breaks << ", vanish " << vanish << ", lease "
     << lease_ns << ", copies " << copies << ", past " << recompute_ops << ", poison " << poison << ", spill "
-    << spill_bytes << " on disk, " << pinned_bytes << " pinned of every " << pin_every << ". device, in "
-    << disk_ns << " ns, full " << disk_full << ", failing " << disk_fails << ", clogs " << clogs
-    << ", slow links " << slow_links << ", slow devices " << slow_devices << ", failing slabs " << slab_fails
-    << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
+    << spill_bytes << " on disk, " << pinned_bytes << " pinned of every " << pin_every
+    << (gpus ? ". GPU, in " : ". device, in ") << disk_ns << " ns, full " << disk_full << ", failing "
+    << disk_fails << ", clogs " << clogs << ", slow links " << slow_links << ", slow devices " << slow_devices
+    << ", failing slabs " << slab_fails << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
     << ", partitions " << partitions << ", silence " << silence_ns << " ns, announces " << announces
     << ", wrong " << wrong << ", lends " << lends << ", pairs " << pairs;
   return s.str();

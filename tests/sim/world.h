@@ -32,6 +32,7 @@ struct Knobs {
   std::int64_t spill_bytes = 0;   // of each worker's disk; 0: none
   std::int64_t pinned_bytes = 0;  // of each worker's pinned memory; 0: none
   int pin_every = 1;              // so many of its devices share one that may spill there
+  bool gpus = false;              // those that may are GPUs: nobody maps their memory
   TimeNs disk_ns = 0;             // a block's way to or from it takes up to this long
   double disk_full = 0;           // so often a write finds no room, though there should be
   double disk_fails = 0;          // so often a read or a write fails for good
@@ -86,6 +87,7 @@ struct Knobs {
   // Sessions of different weight that want more memory than there is, with a disk below it as a rule.
   static Knobs crowding(std::uint64_t seed);
   bool pins(int device) const { return pinned_bytes > 0 && device % pin_every == 0; }
+  std::uint8_t kind(int device) const { return gpus && pins(device) ? 1 : 0; }  // device::Kind
   // And with pinned memory between the two, or with nothing but that.
   static Knobs pinning(std::uint64_t seed);
   std::string describe() const;

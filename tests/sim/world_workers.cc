@@ -20,9 +20,10 @@ void World::Worker::begin(const Knobs& knobs, int host) {
   options.tree_bytes = knobs.tree_bytes;
   options.stuck_ns = 50 * kMillisecond + knobs.longest_delay_ns() * 20;
   for (DeviceId id : welcome.devices) {
-    const bool pins = knobs.pins(static_cast<int>(options.devices.size()));
-    options.devices.push_back(
-        {id, 0, knobs.memory_bytes, knobs.slab_bytes, knobs.streams, knobs.spill_bytes > 0 || pins, pins});
+    const int d = static_cast<int>(options.devices.size());
+    const bool pins = knobs.pins(d);
+    options.devices.push_back({id, knobs.kind(d), knobs.memory_bytes, knobs.slab_bytes, knobs.streams,
+                               knobs.spill_bytes > 0 || pins, pins});
   }
   streams.assign(options.devices.size(), std::vector<Stream>(static_cast<std::size_t>(knobs.streams)));
   slabs.assign(options.devices.size(), 0);
@@ -42,8 +43,8 @@ void World::start_worker(int index) {
   join.plugins.push_back({kPairKernel, "1", 1});
   if (knobs_.poison > 0) join.black_box = static_cast<std::uint64_t>(index) + 1;
   for (int d = 0; d < knobs_.devices_each; ++d) {
-    join.devices.push_back({"host:" + std::to_string(d), 0, "simulated", "sim", knobs_.memory_bytes,
-                            knobs_.streams, knobs_.spill_bytes / knobs_.devices_each,
+    join.devices.push_back({"host:" + std::to_string(d), knobs_.kind(d), "simulated", "sim",
+                            knobs_.memory_bytes, knobs_.streams, knobs_.spill_bytes / knobs_.devices_each,
                             knobs_.pins(d) ? knobs_.pinned_bytes / knobs_.devices_each : 0});
   }
   to_scheduler(workers_.back()->conn, std::move(join), true);

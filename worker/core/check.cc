@@ -22,7 +22,7 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
     for (Slot v = copy.uses; v != u; v = uses[v].next) {
       TW_CHECK(uses[v].device != uses[u].device ||
                    (uses[v].op != uses[u].op && uses[v].offered == uses[u].offered &&
-                    uses[v].lent == uses[u].lent),
+                    uses[v].lent == uses[u].lent && uses[v].sending == uses[u].sending),
                "a claim is there twice, or a device's are not alike");
     }
   }
@@ -32,7 +32,9 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
   TW_CHECK(copy.state != CopyState::kReturning || (copy.has_memory && copy.stored && copy.io != 0),
            "a returning copy comes from nowhere");
   TW_CHECK(!copy.stored || whole(copy), "an unfinished copy is below");
-  TW_CHECK(!(copy.stored || copy.writing) || may_use(device, copy.tier),
+  TW_CHECK(!copy.left_below || (!copy.stored && !copy.writing && (copy.sending > 0 || copy.handed_on)),
+           "a place below is kept for nobody, or twice");
+  TW_CHECK(!(copy.stored || copy.writing || copy.left_below) || may_use(device, copy.tier),
            "a copy is in a tier that its device does not use");
   TW_CHECK(!(copy.writing && copy.stored) && (!copy.writing || (copy.has_memory && copy.io != 0)),
            "a copy is written twice, or from nowhere");
@@ -47,13 +49,14 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
                (copy.resident_at < device.resident.size() && device.resident[copy.resident_at] == c),
            "a copy with memory is not among the device's");
   tiers.resident += copy.has_memory;
-  if (copy.has_memory && copy.bytes > 0) tiers.bytes[arrays[copy.array].session] += in_arena(copy.extent.bytes);
+  if (copy.has_memory && copy.bytes > 0)
+    tiers.bytes[arrays[copy.array].session] += in_arena(copy.extent.bytes);
   if (copy.writing) tiers.leaving[arrays[copy.array].session] += in_arena(copy.extent.bytes);
   tiers.wanted += copy.wanted;
   if (copy.fixed) tiers.fixed += in_arena(copy.extent.bytes);
   const auto tier = static_cast<std::size_t>(copy.tier);
   if (spilled) tiers.spilled[tier] += copy.bytes;
-  if (copy.stored || copy.writing) tiers.below[tier] += in_tier(copy.below.bytes);
+  if (copy.stored || copy.writing || copy.left_below) tiers.below[tier] += in_tier(copy.below.bytes);
 }
 
 // Whoever waits, waits for somebody who will answer.
@@ -106,7 +109,7 @@ void Core::Impl::check_below(const std::vector<Tiers>& tiers) const {
   for (const auto& [number, io] : ios) {
     Tiers& of = moving[io.device];
     ++of.ios, ++under_way[static_cast<std::size_t>(io.tier)];
-    (io.write ? of.writing : of.reading) += io.bytes;
+    (io.write ? of.writing : of.reading[static_cast<std::size_t>(io.tier)]) += io.bytes;
     if (io.copy == kNone) below[static_cast<std::size_t>(io.tier)] += in_tier(io.below.bytes);
   }
   for (std::size_t d = 0; d < devices.size(); ++d) {
@@ -292,7 +295,8 @@ std::string Core::Impl::describe() const {
       << device.spec.memory_bytes << " bytes, largest free " << device.arena.largest_free() << ", reserve "
       << reserved(device) << "/" << device.reserve_bytes << ", fixed " << device.fixed_bytes << ", spilled "
       << device.spilled_bytes[0] << "+" << device.spilled_bytes[1] << ", writing " << device.writing_bytes
-      << ", reading " << device.reading_bytes << "\n";
+      << ", reading " << device.reading_bytes[0] << " from disk, " << device.reading_bytes[1]
+      << " from pinned memory\n";
     for (Slot q : device.queues) {
       std::vector<Slot> expanded(queues[q].order.begin(), queues[q].order.end());
       expanded.insert(expanded.end(), queues[q].eager.begin(), queues[q].eager.end());
@@ -351,7 +355,7 @@ std::uint64_t Core::Impl::digest() const {
       const Copy& copy = copies[c];
       h.mix(static_cast<std::uint64_t>(copy.block));
       h.mix(static_cast<std::uint64_t>(copy.state) * 8 + static_cast<std::uint64_t>(copy.kind));
-      h.mix(copy.kept.value), h.mix(copy.kept_open), h.mix(copy.handed_on);
+      h.mix(copy.kept.value), h.mix(copy.kept_open), h.mix(copy.handed_on), h.mix(copy.left_below);
       h.mix(copy.via.value), h.mix(copy.relays), h.mix(static_cast<std::uint64_t>(copy.relayed));
       if (copy.tree != kNone) {
         for (const Leader& leader : trees[copy.tree].leaders)

@@ -2,6 +2,11 @@
 #include "state.h"
 
 namespace tilewise::worker {
+namespace {
+
+constexpr std::uint8_t kHost = 0;  // device::Kind
+
+}  // namespace
 
 Slot Core::Impl::find_copy(Slot array, std::int64_t block, std::uint16_t device) const {
   const auto it = devices[device].index.find(copy_key(array, block));
@@ -124,13 +129,14 @@ void Core::Impl::add_use(Slot slot, Slot op, DeviceId device, std::int64_t reads
   }
   Slot alike = copy.uses;  // what holds for one claim of a device holds for all
   while (alike != kNone && uses[alike].device != device) alike = uses[alike].next;
-  const bool offered = alike != kNone && uses[alike].offered, lent = alike != kNone && uses[alike].lent;
+  const bool offered = alike != kNone && uses[alike].offered, lent = alike != kNone && uses[alike].lent,
+             sending = alike != kNone && uses[alike].sending;
   const Slot u = uses.add();
   const Slot next = before == kNone ? copy.uses : uses[before].next;
-  uses[u] = {op, device, reads, false, offered, lent, false, next};
+  uses[u] = {op, device, reads, false, offered, lent, sending, next};
   (before == kNone ? copy.uses : uses[before].next) = u;
   if (next == kNone && (before == kNone || id_of(before) < id)) copy.last_uses = u;
-  copy.lent += lent;
+  copy.lent += lent, copy.sending += sending;
   ++ops[op].open_uses;
   // The client's wish is a subscription from the start.
   if (ops[op].entry->op.kind == ir::OpKind::kFetch) {
@@ -165,6 +171,7 @@ void Core::Impl::drop_use(Slot slot, Slot op, DeviceId device) {
     if (copy.last_uses == u) copy.last_uses = last_uses_without(copy, before, uses[u].next);
     copy.lent -= uses[u].lent;
     copy.sending -= uses[u].sending;
+    maybe_leave_place(slot);
     refix(slot);
     uses.drop(u);
     --ops[op].open_uses;
@@ -227,7 +234,8 @@ bool Core::Impl::whole(const Copy& copy) {
 }
 
 bool Core::Impl::needed(const Copy& copy) const {
-  if (copy.uses != kNone || copy.state == CopyState::kReceiving || copy.relayed > 0) return true;
+  if (copy.uses != kNone || copy.state == CopyState::kReceiving || copy.relayed > 0 || copy.left_below)
+    return true;
   // A failure too: whoever is given the work of the lost has yet to ask for the block, and nothing else would tell it.
   if (arrays[copy.array].pinned != 0 && (copy.has_memory || copy.stored || copy.state == CopyState::kFailed))
     return true;
@@ -317,7 +325,9 @@ void Core::Impl::destroy_copy(Slot slot) {
   if (copy.state == CopyState::kOffered) std::erase(devices[copy.device].ungranted, slot);
   if (copy.kept_open) kept_here(slot);
   copy.kept = {};
+  copy.handed_on = false;
   let_go(slot);
+  maybe_leave_place(slot);
   ArrayState& array = arrays[copy.array];
   if (array.to_release == slot) array.to_release = copy.next;
   (copy.prev == kNone ? array.copies : copies[copy.prev].next) = copy.next;
@@ -376,7 +386,8 @@ void Core::Impl::offer(Slot slot, Use& use) {
   offer.relays = way.relays;
   if (copy.state == CopyState::kFailed) {
     offer.failed = outcomes[copy.outcome];
-  } else if (!way.via && may_lend(copy)) {
+  } else if (!way.via && devices[copy.device].spec.kind == kHost && may_lend(copy)) {
+    // Nobody maps a GPU's memory: its bytes are lent while they are being sent, from the Grant on.
     offer.slab = copy.at.slab;
     offer.offset = copy.at.offset;
     lend(slot, use.device);

@@ -62,11 +62,13 @@ struct Copy {
   bool fixed = false;    // has memory that cannot be had by spilling it: counted in its device's fixed_bytes
   bool writing = false;  // to a tier below; what is in memory stays usable
   bool stored = false;   // `below` holds its bytes
-  bool wanted = false;   // in its device's list of those to bring back
+  bool left_below =
+      false;  // it could not be brought back; `below` stays for those who are being sent what is there
+  bool wanted = false;                 // in its device's list of those to bring back
   std::int32_t lent = 0, sending = 0;  // uses of that kind
   std::int32_t relayed = 0;            // being sent from here to others, on its owner's behalf
   std::uint64_t io = 0;                // under way, or 0
-  Tier tier = Tier::kDisk;             // stored, writing: where
+  Tier tier = Tier::kDisk;             // stored, writing, left_below: where
   alloc::Extent below;                 // there
   std::uint32_t resident_at = 0;       // has_memory: position in its device's list
   // For the sake of a worker that is to leave (drain.cc).
@@ -112,7 +114,7 @@ struct User {
 
 struct ArrayState {
   ArrayId id;
-  SessionId session;  // whose memory its blocks take (byte_shares.h), ...
+  SessionId session;                           // whose memory its blocks take (byte_shares.h), ...
   std::uint32_t weight = msg::kDefaultWeight;  // ... with this weight, where it has nothing else
   // Ops that make its blocks: the planned one, then those of recoveries. The last one that names an owner of a block
   // makes it (maker()).

@@ -136,7 +136,9 @@ void Core::Impl::go_on() {
   for (const auto& [id, a] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {
     ArrayState& array = arrays[a];
     for (Slot c = array.copies; c != kNone; c = copies[c].next) {
-      if (std::exchange(copies[c].handed_on, false)) refix(c);
+      if (!std::exchange(copies[c].handed_on, false)) continue;
+      refix(c);
+      maybe_leave_place(c);
     }
     release_soon(a);
   }

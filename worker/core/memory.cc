@@ -13,8 +13,11 @@ std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t byte
                                               const Asker& asker, alloc::Fence& wait_for) {
   DeviceState& device = devices[d];
   const Claim claim = asker.claim;
-  const bool put_off =
-      claim == Claim::kOrdinary && device.shares.must_wait(asker.session, in_arena(bytes));
+  if (claim == Claim::kOrdinary && crowds_out(d, bytes, asker.use)) {
+    crowded = true;  // by its own graph: other sessions owe it nothing for that
+    return std::nullopt;
+  }
+  const bool put_off = claim == Claim::kOrdinary && device.shares.must_wait(asker.session, in_arena(bytes));
   counts.put_off += put_off;
   if (put_off || (claim == Claim::kOrdinary && owes_reserve(device, bytes))) {
     if (asker.waits) device.shares.refuse(asker.session, in_arena(bytes));
@@ -102,13 +105,14 @@ void Core::Impl::drop_reserve(DeviceState& device) {
 }
 
 // What the task's outputs may take. One that is the last to read as many bytes as it writes leaves more room than it found.
-Claim Core::Impl::claim_of(Slot t, const std::vector<Slot>& in) const {
+Claim Core::Impl::claim_of(Slot t, const std::vector<Slot>& in) {
   const Task& task = tasks[t];
   const DeviceState& device = devices[task.device];
   if (is_lowest(t)) return Claim::kLowest;
   std::int64_t written = 0, freed = 0;
   for (std::size_t i = 0; i < ops[task.op].outputs.size(); ++i) written += copies[task.outputs[i]].bytes;
-  if (task.steps != 1 || !owes_reserve(device, written)) return Claim::kOrdinary;
+  if (task.steps != 1 || !(owes_reserve(device, written) || crowds_out(task.device, written, use_of(t))))
+    return Claim::kOrdinary;
   for (auto it = in.begin(); it != in.end(); ++it) {
     const Copy& copy = copies[*it];
     const ArrayState& source = arrays[copy.array];
@@ -137,9 +141,97 @@ bool Core::Impl::owes_reserve(const DeviceState& device, std::int64_t bytes) con
   return limit - arena.bytes_in_use() - bytes < 2 * device.reserve_bytes;
 }
 
+// By how much a task of the op makes the memory in use grow: not at all where its result takes the place of what was made here
+// (donate). That does not change: what others read too is held until they are known.
+std::int64_t Core::Impl::grows_by(Slot slot) {
+  OpState& op = ops[slot];
+  if (op.grows >= 0) return op.grows;
+  const OpEntry& entry = *op.entry;
+  op.grows = entry.geometry->output_bytes_bound();
+  if (entry.op.kind == ir::OpKind::kMap && entry.op.outputs.size() == 1) {
+    for (std::size_t i = 0; i < op.operands.size(); ++i) {
+      if (op.operands[i] == kNone) continue;
+      const ArrayState& source = arrays[op.operands[i]];
+      if (!source.held && !source.users.empty() && source.users.back().op == slot &&
+          source.makers.size() == 1 && ops[source.makers[0]].entry->placement == entry.placement &&
+          source.dtype == entry.op.outputs[0].dtype && source.grid == entry.op.outputs[0].grid &&
+          entry.op.operands[i].view.is_identity(source.grid.shape()))
+        op.grows = 0;
+    }
+  }
+  return op.grows;
+}
+
+// What tasks of the same graph before `use` have yet to take on the device, if nothing came free meanwhile; counted until it is
+// more than `enough`. Nothing where the results of an op do not fit beside each other anyway: then they have to be used up as they
+// are made, and what is made of them must not wait.
+std::int64_t Core::Impl::wanted_before(std::uint16_t d, const NextUse& use, std::int64_t enough) {
+  const DeviceState& device = devices[d];
+  if (use.queue < 0 || use.queue >= static_cast<std::int64_t>(device.queues.size())) return 0;
+  const Queue& queue = queues[device.queues[static_cast<std::size_t>(use.queue)]];
+  std::int64_t wanted = 0;
+  const auto fits = [&](Slot op) {
+    const std::int64_t each = grows_by(op);
+    return each == 0 || ops[op].shares[d].owned <= device.spec.memory_bytes / each;
+  };
+  const auto comes_before = [&](Slot op, std::int64_t ordinal) {
+    return NextUse{use.queue, ops[op].order.value, ordinal} < use;
+  };
+  Slot last = kNone;
+  // False: enough is known.
+  const auto count = [&](Slot t) {
+    const Task& task = tasks[t];
+    if (task.finished || task.admitted || task.outcome != kNone || !comes_before(task.op, task.ordinal))
+      return true;
+    if (std::exchange(last, task.op) != task.op && !fits(task.op)) {
+      wanted = 0;
+      return false;
+    }
+    wanted += grows_by(task.op);
+    return wanted <= enough;
+  };
+  if (!std::all_of(queue.order.begin(), queue.order.end(), count) ||
+      !std::all_of(queue.eager.begin(), queue.eager.end(), count))
+    return wanted;
+  for (const Slot slot : queue.ops) {
+    const ShareState& share = ops[slot].shares[d];
+    if (!comes_before(slot, share.next) || wanted > enough) break;
+    if (!fits(slot)) return 0;
+    wanted += (share.owned - share.next) * grows_by(slot);
+  }
+  return wanted;
+}
+
+// Without a tier below nothing that has been made can leave before it is used. Who comes later in its graph's order takes no
+// memory that those before it want: else what is made too early keeps out what it waits for.
+bool Core::Impl::crowds_out(std::uint16_t d, std::int64_t bytes, const NextUse& use) {
+  const DeviceState& device = devices[d];
+  const alloc::Arena& arena = device.arena;
+  if (device.spec.spills || arena.bytes_in_use() + bytes <= arena.max_bytes() / 8) return false;
+  const std::int64_t limit = device.full ? arena.bytes_resident() : device.spec.memory_bytes;
+  const std::int64_t left = limit - (arena.bytes_in_use() - reserved(device)) - bytes - device.reserve_bytes;
+  return wanted_before(d, use, left) > std::max<std::int64_t>(0, left);
+}
+
+// The first task of the device's that reads the block, as far as that is known without looking at each: where it has waiters, of
+// these; else about where its op is.
+NextUse Core::Impl::first_reader(const Copy& copy) const {
+  const DeviceState& device = devices[copy.device];
+  NextUse first = kNever;
+  for (Slot t = copy.waiters; t != kNone; t = tasks[t].next_waiter) first = std::min(first, use_of(t));
+  for (Slot u = copy.uses; u != kNone && copy.waiters == kNone; u = uses[u].next) {
+    const OpState& op = ops[uses[u].op];
+    if (uses[u].device == device.spec.id)
+      first = std::min(first, NextUse{queue_position(device, op.run.graph), op.order.value,
+                                      op.shares[copy.device].completed});
+  }
+  return first;
+}
+
 // Lets go of replicas that are kept for later readers only, oldest first, about as many bytes as are wanted.
 bool Core::Impl::evict(std::uint16_t d, std::int64_t bytes) {
   DeviceState& device = devices[d];
+  if (stage >= Stage::kStill) return false;  // the scheduler has been told what is here
   std::int64_t freed = 0;
   for (std::size_t left = device.spares.size(); freed < bytes && left > 0; --left) {
     const std::uint64_t key = device.spares.front();

@@ -60,10 +60,11 @@ struct OpState {
   std::uint64_t version = 0;   // of the Recover that brought it; 0: planned
   OpId order;                  // its place in the plan: its own id, or of the op whose blocks it makes again
   bool retired = false;
-  bool to_forget = false;  // in the list of those to look at
-  Slot cancelled = kNone;  // outcome
-  Slot doomed = kNone;     // outcome: its tasks fail so instead of running
-  bool alone = false;      // its steps run while nothing else runs here
+  bool to_forget = false;   // in the list of those to look at
+  Slot cancelled = kNone;   // outcome
+  Slot doomed = kNone;      // outcome: its tasks fail so instead of running
+  std::int64_t grows = -1;  // bytes by which each task makes the memory in use grow; not known yet
+  bool alone = false;       // its steps run while nothing else runs here
   bool keeps() const { return entry->op.kind == ir::OpKind::kKeep; }
   bool runs() const { return entry->op.kind != ir::OpKind::kFetch && entry->op.kind != ir::OpKind::kProvide; }
 };
@@ -239,8 +240,10 @@ struct DeviceState {
   std::int64_t victims_news = 0;  // copies that have got memory since
   std::deque<Slot> returns;       // spilled copies that tasks wait for or soon will
   bool returns_due = false, disk_short = false;
-  std::int64_t fixed_bytes = 0;  // memory that spilling cannot give back
-  std::int64_t writing_bytes = 0, reading_bytes = 0, ios = 0;
+  std::array<bool, kTiers> cut_off{};  // its copies on the way there fail: it writes there no more
+  std::int64_t fixed_bytes = 0;        // memory that spilling cannot give back
+  std::int64_t writing_bytes = 0, ios = 0;
+  std::array<std::int64_t, kTiers> reading_bytes{};                // on their way from there
   std::array<std::int64_t, kTiers> spilled_bytes{};                // of copies that are there only
   std::array<std::int64_t, kTiers> written_bytes{}, read_bytes{};  // so far, as are the next
   std::int64_t blocks_written = 0, blocks_read_back = 0;
@@ -384,7 +387,7 @@ struct Core::Impl {
   void enqueue_step(Slot task, const std::vector<Slot>& inputs, Launch& launch);
   std::span<const BlockRead> reads_of(const OpState& op, const Task& task, std::int64_t step);
   bool donate(Slot task, const std::vector<Slot>& inputs, std::span<const BlockRead> reads);
-  Claim claim_of(Slot task, const std::vector<Slot>& inputs) const;
+  Claim claim_of(Slot task, const std::vector<Slot>& inputs);
   void run_failed(Slot task);
   void finish_task(Slot task);
   void fail_task(Slot task, Slot why);
@@ -401,12 +404,16 @@ struct Core::Impl {
   Slot next_queue(DeviceState& device);
 
   // Memory (memory.cc)
-  std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled, const Asker& asker,
-                                    alloc::Fence& wait_for);
+  std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled,
+                                    const Asker& asker, alloc::Fence& wait_for);
   std::optional<alloc::Extent> take_reserved(DeviceState& device, std::int64_t bytes, bool settled,
                                              alloc::Fence& wait_for);
   bool roomy(const DeviceState& device, std::int64_t bytes) const;
   bool owes_reserve(const DeviceState& device, std::int64_t bytes) const;
+  bool crowds_out(std::uint16_t device, std::int64_t bytes, const NextUse& use);
+  std::int64_t wanted_before(std::uint16_t device, const NextUse& use, std::int64_t enough);
+  std::int64_t grows_by(Slot op);
+  NextUse first_reader(const Copy& copy) const;
   bool evict(std::uint16_t device, std::int64_t bytes);
   std::int64_t step_bytes(const OpEntry& entry) const;
   std::vector<std::int64_t> step_pieces(const OpEntry& entry) const;
@@ -435,6 +442,7 @@ struct Core::Impl {
   bool may_lend(const Copy& copy) const;
   void let_go(Slot copy);
   void forget_below(Copy& copy);
+  void maybe_leave_place(Slot copy);
   bool spillable(Slot copy) const;
   NextUse next_use(const Copy& copy);
   NextUse use_of(Slot task) const;
@@ -451,7 +459,7 @@ struct Core::Impl {
   void begin_io(Slot copy, bool write);
   struct Store;
   bool may_use(const DeviceState& device, Tier tier) const;
-  std::optional<alloc::Extent> find_place(Tier tier, std::int64_t bytes);
+  std::optional<alloc::Extent> find_place(const DeviceState& device, Tier tier, std::int64_t bytes);
   void place_freed(Tier tier);
   bool forget_clean(Tier tier, std::int64_t bytes);
   void leave(Slot copy);
@@ -548,8 +556,8 @@ struct Core::Impl {
   // Self-checks (check.cc)
   struct Tiers {  // of a device, counted anew
     std::size_t resident = 0, wanted = 0;
-    std::int64_t fixed = 0, writing = 0, reading = 0, ios = 0;
-    std::array<std::int64_t, kTiers> spilled{}, below{};
+    std::int64_t fixed = 0, writing = 0, ios = 0;
+    std::array<std::int64_t, kTiers> reading{}, spilled{}, below{};
     std::map<SessionId, std::int64_t> bytes, leaving;
   };
   void check_tiers(Slot copy, Tiers& tiers) const;
@@ -610,6 +618,7 @@ struct Core::Impl {
   std::map<std::uint64_t, Io> ios;   // under way
   std::uint64_t next_io = 1, step_number = 0;
   bool launching = false;  // `inputs` are about to be read
+  bool crowded = false;    // take() has refused what would have crowded out others
   // Of ops whose steps run alone: while a task waits for its turn nothing is launched, nor while its step runs.
   Slot next_alone = kNone;
   bool alone_runs = false;

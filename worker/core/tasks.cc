@@ -345,12 +345,14 @@ void Core::Impl::advance(std::uint16_t d) {
     Task& task = tasks[t];
     if (task.outcome == kNone && !task.admitted && pick_stream(d) < 0) return;
     queues[q].ready.pop_front();
-    const bool cannot = is_stalled(queues[q].session) && !task.admitted && !is_lowest(t) && task.outcome == kNone;
+    const bool cannot =
+        is_stalled(queues[q].session) && !task.admitted && !is_lowest(t) && task.outcome == kNone;
     if (held_back(task) || cannot) {
       task.state = TaskState::kBlocked;
       queues[q].blocked.push_back(t);
       continue;
     }
+    crowded = false;
     switch (launch_steps(t)) {
       case Launched::kYes:  // its stream is full: first in line next time
         queues[q].ready.push_front(t);
@@ -358,7 +360,7 @@ void Core::Impl::advance(std::uint16_t d) {
       case Launched::kBlocked:
         task.state = TaskState::kBlocked;
         queues[q].blocked.push_back(t);
-        stalled.push_back(queues[q].session);
+        if (!crowded) stalled.push_back(queues[q].session);  // else others of its graph come first
         break;
       case Launched::kWaiting:
       case Launched::kFinished: break;

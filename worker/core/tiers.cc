@@ -125,23 +125,37 @@ void Core::Impl::place_freed(Tier tier) {
 }
 
 // Also a place that copies of what is in memory use: it is taken from them.
-std::optional<alloc::Extent> Core::Impl::find_place(Tier tier, std::int64_t bytes) {
+std::optional<alloc::Extent> Core::Impl::find_place(const DeviceState& device, Tier tier,
+                                                    std::int64_t bytes) {
   Store& below = store(tier);
-  if (below.refuses || below.broken) return std::nullopt;
+  if (below.refuses || below.broken || device.cut_off[static_cast<std::size_t>(tier)]) return std::nullopt;
   below.wanted = false;
   auto place = below.places.allocate_settled(bytes);
-  while (!place && forget_clean(tier, bytes)) place = below.places.allocate_settled(bytes);
+  if (!place && forget_clean(tier, bytes)) place = below.places.allocate_settled(bytes);
   below.wanted = !place;
   return place;
 }
 
-// All that the copy has, in memory and below. What is being written or read is kept until that has ended.
+// The place of a block that could not be brought back, when nobody is being sent what is there any more.
+void Core::Impl::maybe_leave_place(Slot slot) {
+  Copy& copy = copies[slot];
+  if (!copy.left_below || copy.sending > 0 || copy.handed_on) return;
+  copy.left_below = false;
+  copy.stored = true;
+  forget_below(copy);
+  ++devices[copy.device].victims_news;  // made again meanwhile, it may be spilled now
+}
+
+// All that the copy has, in memory and below. What is being written or read is kept until that has ended, a place from which
+// others are being sent the bytes until they have them.
 void Core::Impl::let_go(Slot slot) {
   Copy& copy = copies[slot];
   DeviceState& device = devices[copy.device];
+  const bool sent = copy.stored && (copy.sending > 0 || copy.handed_on);
   if (std::exchange(copy.wanted, false)) std::erase(device.returns, slot);
   if (copy.state == CopyState::kSpilled)
     device.spilled_bytes[static_cast<std::size_t>(copy.tier)] -= copy.bytes;
+  if (sent) copy.left_below = true, copy.stored = false;
   if (copy.io == 0) {
     free_memory(slot);
     forget_below(copy);
@@ -153,7 +167,7 @@ void Core::Impl::let_go(Slot slot) {
   io.has_memory = true;
   io.fence = readers_of(copy);
   io.memory = lose_memory(slot);
-  io.below = copy.below;
+  if (!sent) io.below = copy.below;
   copy.writing = copy.stored = false;
 }
 
@@ -169,7 +183,6 @@ std::int64_t Core::Impl::queue_position(const DeviceState& device, GraphId graph
 NextUse Core::Impl::use_of(Slot t) const {
   const Task& task = tasks[t];
   const OpState& op = ops[task.op];
-  if (!devices[task.device].spec.spills) return kNever;
   return {queue_position(devices[task.device], op.run.graph), op.order.value, task.ordinal};
 }
 
@@ -218,7 +231,8 @@ NextUse Core::Impl::next_use(const Copy& copy) {
 
 bool Core::Impl::spillable(Slot slot) const {
   const Copy& copy = copies[slot];
-  if (!copy.has_memory || copy.fixed || copy.writing || copy.spare || copy.bytes == 0) return false;
+  if (!copy.has_memory || copy.fixed || copy.writing || copy.left_below || copy.spare || copy.bytes == 0)
+    return false;
   if (launching && std::find(inputs.begin(), inputs.end(), slot) != inputs.end()) return false;
   return std::find(locked.begin(), locked.end(), slot) == locked.end();
 }
@@ -264,8 +278,8 @@ void Core::Impl::find_victims(std::uint16_t d) {
 Slot Core::Impl::pop_victim(std::uint16_t d, Victims& from, const NextUse& later_than) {
   while (!from.blocks.empty()) {
     const Slot slot = from.blocks.back().second;
-    const bool here = copies[slot].device == d && arrays[copies[slot].array].session == from.session &&
-                      spillable(slot);
+    const bool here =
+        copies[slot].device == d && arrays[copies[slot].array].session == from.session && spillable(slot);
     if (here && next_use(copies[slot]) <= later_than) break;
     from.blocks.pop_back();
     if (here) return slot;
@@ -373,18 +387,21 @@ void Core::Impl::make_room(std::uint16_t d, std::int64_t bytes, bool settled, co
   }
 }
 
-// Room in a tier that only copies of what is in memory use.
+// Room in a tier that only copies of what is in memory use. None of them loses its place unless that makes the room.
 bool Core::Impl::forget_clean(Tier tier, std::int64_t bytes) {
-  std::int64_t freed = 0;
-  for (DeviceState& device : devices) {
-    for (std::size_t i = device.resident.size(); i-- > 0 && freed < bytes;) {
-      Copy& copy = copies[device.resident[i]];
+  std::vector<Slot> clean;
+  std::vector<alloc::Extent> taken;
+  for (const DeviceState& device : devices) {
+    for (const Slot slot : device.resident) {
+      const Copy& copy = copies[slot];
       if (!copy.stored || copy.tier != tier || copy.io != 0 || copy.sending > 0 || copy.handed_on) continue;
-      freed += copy.below.bytes;
-      forget_below(copy);
+      clean.push_back(slot);
+      taken.push_back(copy.below);
     }
   }
-  return freed > 0;
+  const std::vector<std::size_t> chosen = store(tier).places.room_by_freeing(taken, bytes);
+  for (const std::size_t i : chosen) forget_below(copies[clean[i]]);
+  return !chosen.empty();
 }
 
 bool Core::Impl::write_out(Slot slot) {
@@ -394,7 +411,7 @@ bool Core::Impl::write_out(Slot slot) {
   for (const Tier tier : {Tier::kPinned, Tier::kDisk}) {  // the faster one first
     if (place || !may_use(device, tier)) continue;
     if (store(tier).ios >= kMaxIos) return false;  // soon
-    place = find_place(tier, copy.bytes);
+    place = find_place(device, tier, copy.bytes);
     if (place) copy.tier = tier;
     if (tier == Tier::kDisk || place) device.disk_short = !place;
   }
@@ -413,7 +430,7 @@ void Core::Impl::begin_io(Slot slot, bool write) {
   io.copy = slot, io.device = copy.device, io.write = write, io.tier = copy.tier, io.bytes = copy.bytes,
   io.since = now;
   ++store(io.tier).ios;
-  (write ? device.writing_bytes : device.reading_bytes) += copy.bytes;
+  (write ? device.writing_bytes : device.reading_bytes[static_cast<std::size_t>(copy.tier)]) += copy.bytes;
   if (write) device.shares.begin_leaving(arrays[copy.array].session, in_arena(copy.extent.bytes));
   ++device.ios;
   device.last_change = now;
@@ -452,30 +469,47 @@ void Core::Impl::want_back(Slot t) {
   device.returns_due = true;
 }
 
-// The lowest task's by right, others' from what is left or used later than they are; an eighth of the memory at a time.
+// The lowest task's by right, others' in the order of asking, from what is left or used later than they are; an eighth of the
+// memory at a time from each tier. What is to come from a tier that has enough to do does not keep out what is in another.
 void Core::Impl::try_returns(std::uint16_t d) {
   DeviceState& device = devices[d];
   if (const Slot t = lowest_task(device); t != kNone && tasks[t].state == TaskState::kWaiting) {
     const Slot c = tasks[t].waits_for;
-    if (copies[c].state == CopyState::kSpilled && copies[c].device == d)
-      bring_back(c, Claim::kLowest);
+    if (copies[c].state == CopyState::kSpilled && copies[c].device == d) bring_back(c, Claim::kLowest);
   }
-  while (!device.returns.empty()) {
-    const Slot c = device.returns.front();
+  std::array<bool, kTiers> busy{};
+  for (const Tier tier : {Tier::kPinned, Tier::kDisk})
+    busy[static_cast<std::size_t>(tier)] = !may_use(device, tier);
+  for (std::size_t i = 0; i < device.returns.size();) {
+    const Slot c = device.returns[i];
     Copy& copy = copies[c];
-    const bool spilled = copy.state == CopyState::kSpilled;
-    const bool much =
-        device.reading_bytes > 0 && device.reading_bytes + copy.bytes > device.spec.memory_bytes / 8;
-    if (spilled &&
-        (much || store(copy.tier).ios >= kMaxIos || !bring_back(c, Claim::kOrdinary)))
-      return;
+    if (copy.state == CopyState::kSpilled) {
+      const auto tier = static_cast<std::size_t>(copy.tier);
+      const std::int64_t coming = device.reading_bytes[tier];
+      busy[tier] |= store(copy.tier).ios >= kMaxIos ||
+                    (coming > 0 && coming + copy.bytes > device.spec.memory_bytes / 8);
+      if (busy[0] && busy[1]) return;
+      if (busy[tier]) {
+        ++i;
+        continue;
+      }
+      const std::size_t listed = device.returns.size();
+      if (!bring_back(c, Claim::kOrdinary)) return;
+      if (device.returns.size() != listed) {  // others have gone to make room
+        copy.wanted = false;
+        std::erase(device.returns, c);
+        i = 0;
+        continue;
+      }
+    }
     copy.wanted = false;
-    device.returns.pop_front();
+    device.returns.erase(device.returns.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
 
 Asker Core::Impl::asker_of(const Copy& copy, Claim claim) {
-  return {arrays[copy.array].session, claim, next_use(copy), copy.waiters != kNone};
+  const NextUse use = devices[copy.device].spec.spills ? next_use(copy) : first_reader(copy);
+  return {arrays[copy.array].session, claim, use, copy.waiters != kNone};
 }
 
 bool Core::Impl::bring_back(Slot slot, Claim claim) {
@@ -515,7 +549,7 @@ void Core::Impl::on_io(const IoDone& event) {
   DeviceState& device = devices[io.device];
   Store& below = store(io.tier);
   --below.ios;
-  (io.write ? device.writing_bytes : device.reading_bytes) -= io.bytes;
+  (io.write ? device.writing_bytes : device.reading_bytes[static_cast<std::size_t>(io.tier)]) -= io.bytes;
   --device.ios;
   device.last_change = now;
   device.memory_freed = tiers_dirty = true;
@@ -528,7 +562,13 @@ void Core::Impl::on_io(const IoDone& event) {
     (io.write ? device.written_bytes : device.read_bytes)[static_cast<std::size_t>(io.tier)] += io.bytes;
     ++(io.write ? device.blocks_written : device.blocks_read_back);
   }
-  if (!ok && io.write) (event.failed.code == Errc::kDiskFull ? below.refuses : below.broken) = true;
+  if (!ok && io.write) {
+    // A device that cannot copy says nothing of the tier.
+    if (event.failed.code == Errc::kDeviceError)
+      device.cut_off[static_cast<std::size_t>(io.tier)] = true;
+    else
+      (event.failed.code == Errc::kDiskFull ? below.refuses : below.broken) = true;
+  }
   if (io.copy == kNone) {
     device.arena.free(io.memory, io.fence);
     below.places.free(io.below, alloc::Fence{});

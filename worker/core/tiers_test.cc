@@ -1,6 +1,10 @@
 // Tiers as lists: what goes where, and that it comes back. How it stands faults is the simulator's.
 #include <doctest/doctest.h>
 
+#include <array>
+#include <functional>
+#include <map>
+
 #include "lists.h"
 
 using namespace tilewise;
@@ -14,6 +18,7 @@ constexpr std::int64_t kBlock = 4096;  // bytes; so many a place below, too
 struct Device {
   Device(std::int64_t blocks, std::int64_t pinned, std::int64_t disk, bool gpu = true)
       : lists(options(blocks, pinned, disk, gpu)) {}
+  explicit Device(Options o) : lists(std::move(o)) {}
   static Options options(std::int64_t blocks, std::int64_t pinned, std::int64_t disk, bool gpu) {
     Options o = Lists::options_of({kHere, 0, blocks * kBlock, blocks * kBlock, 1, gpu || disk > 0, gpu});
     o.pinned_bytes = pinned * kBlock;
@@ -23,17 +28,26 @@ struct Device {
   // Ends everything that is begun, until nothing is.
   void log(std::vector<msg::LogEntry> entries) {
     take(lists.log(std::move(entries)));
-    while (launched > done || !open.empty()) {
+    run();
+  }
+  void run() {
+    while (launched != done || !open.empty()) {
       std::vector<Event> ends;
-      for (const TierIo& io : open) ends.push_back(IoDone{io.io, {failing, "injected"}});
-      if (launched > done) ends.push_back(StreamCompleted{0, 0, ++done});
-      open.clear();
+      for (const TierIo& io : std::exchange(open, {}))
+        ends.push_back(IoDone{io.io, {fails ? fails(io) : failing, "injected"}});
+      for (std::uint16_t d = 0; d < done.size(); ++d)
+        if (launched[d] > done[d]) ends.push_back(StreamCompleted{d, 0, ++done[d]});
       take(lists.step(std::move(ends)));
     }
   }
   void take(const Actions& actions) {
-    launched += actions.launches.size();
+    for (const Launch& launch : actions.launches) {
+      ++launched[launch.device];
+      for (const MemoryRef& output : launch.outputs)
+        made[output.offset] = {launch.run.id.value, launch.point};
+    }
     for (const TierIo& io : actions.ios) {
+      if (io.write) where[made[io.memory.offset]] = io.tier;
       open.push_back(io);
       all.push_back(io);
     }
@@ -45,9 +59,13 @@ struct Device {
   msg::DeviceStats stats() const { return lists.core->device_stats()[0]; }
 
   Lists lists;
-  std::uint64_t launched = 0, done = 0;
+  std::array<std::uint64_t, 2> launched{}, done{};  // by device
   std::vector<TierIo> open, all;
   Errc failing = Errc::kOk;
+  std::function<Errc(const TierIo&)> fails;              // instead
+  using Block = std::pair<std::uint64_t, std::int64_t>;  // of the op that made it, by point
+  std::map<std::int64_t, Block> made;  // the last in each place of the first device's memory
+  std::map<Block, Tier> where;         // each was written to
 };
 
 ir::Op blocks_of(std::uint64_t array, std::int64_t blocks) { return source(array, blocks, kBlock / 8); }
@@ -121,7 +139,7 @@ TEST_CASE("where copies to pinned memory fail, blocks go to disk") {
   Device device(6, 32, 32);
   device.failing = Errc::kDeviceError;
   device.take(device.lists.log({plan_of({on(kHere, 1, blocks_of(10, 20))}, {ArrayId{10}})}));
-  while (device.all.empty()) device.take(device.lists.completed(++device.done));
+  while (device.all.empty()) device.take(device.lists.completed(++device.done[0]));
   CHECK(device.all.front().tier == Tier::kPinned);
   std::vector<Event> ends;
   for (const TierIo& io : std::exchange(device.open, {}))
@@ -131,4 +149,118 @@ TEST_CASE("where copies to pinned memory fail, blocks go to disk") {
   device.log({});
   CHECK(device.lists.core->counters().tasks_done == 20);
   CHECK(device.moved(Tier::kDisk, true) >= 14);
+}
+
+TEST_CASE("a block that cannot be brought back keeps its place while a peer is sent what is there") {
+  Device device(6, 0, 16, false);
+  const ir::Grid grid = blocks_of(10, 20).space;
+  device.log({plan_of({on(kHere, 1, blocks_of(10, 20))}, {ArrayId{10}}),
+              plan_of({on(kPeer, 2, map_of(10, 20, grid))}, {ArrayId{20}}, 2)});
+  const auto copies = device.lists.core->blocks({1, ArrayId{10}, 0, 20}).copies;
+  const auto spilled = std::find_if(copies.begin(), copies.end(), [](const msg::BlockCopy& copy) {
+    return copy.state == msg::BlockState::kSpilled;
+  });
+  REQUIRE(spilled != copies.end());
+  const msg::BlockRef block{ArrayId{10}, spilled->block};
+  msg::PeerBatch asks, takes, has;
+  asks.subscribes = {{block, OpId{2}, kHere, kPeer}};
+  takes.grants = {{block, kHere, kPeer, 5}};
+  has.dones = {{block, OpId{2}, kHere, kPeer}};
+  device.take(device.lists.from_peer(asks));
+  const Actions& sends = device.lists.from_peer(takes);
+  device.take(sends);
+  REQUIRE(sends.transmits.size() == 1);
+  const std::int64_t place = sends.transmits[0].below;
+  REQUIRE(place >= 0);
+  const auto written = [&](std::size_t since) {
+    return std::count_if(device.all.begin() + static_cast<std::ptrdiff_t>(since), device.all.end(),
+                         [&](const TierIo& io) { return io.write && io.at == place; });
+  };
+  // Here it is read too, and in vain; other blocks want its place.
+  device.fails = [&](const TierIo& io) { return !io.write && io.at == place ? Errc::kIo : Errc::kOk; };
+  const std::size_t before = device.all.size();
+  device.log({plan_of({on(kHere, 3, map_of(10, 30, grid))}, {}, 3)});
+  CHECK(device.lists.core->counters().tasks_failed == 1);
+  device.log({plan_of({on(kHere, 4, blocks_of(40, 8))}, {ArrayId{40}}, 4)});
+  CHECK(device.lists.core->counters().tasks_done < 20 + 20 + 8);
+  CHECK(written(before) == 0);
+  device.take(device.lists.from_peer(has));
+  device.run();
+  CHECK(written(before) == 1);
+  device.log({msg::CancelGraph{GraphId{2}, {Errc::kCancelled, "x"}},
+              msg::CancelGraph{GraphId{4}, {Errc::kCancelled, "x"}},
+              msg::Release{{ArrayId{10}, ArrayId{20}, ArrayId{40}}}});
+  CHECK(device.lists.core->counters().below_bytes == 0);
+}
+
+TEST_CASE(
+    "a GPU's block that a peer has been offered may leave until it is granted; a host's is read in place") {
+  for (const bool gpu : {true, false}) {
+    CAPTURE(gpu);
+    Options options = Device::options(6, gpu ? 32 : 0, gpu ? 0 : 32, gpu);
+    options.devices[0].kind = gpu;
+    Device device(std::move(options));
+    const ir::Grid grid = blocks_of(10, 2).space;
+    device.log({plan_of({on(kHere, 1, blocks_of(10, 2))}, {ArrayId{10}}),
+                plan_of({on(kPeer, 2, map_of(10, 20, grid))}, {ArrayId{20}}, 2)});
+    const msg::BlockRef block{ArrayId{10}, 0};
+    msg::PeerBatch asks, takes;
+    asks.subscribes = {{block, OpId{2}, kHere, kPeer}};
+    takes.grants = {{block, kHere, kPeer, 5}};
+    const Actions& offers = device.lists.from_peer(asks);
+    REQUIRE(offers.batches.size() == 1);
+    REQUIRE(offers.batches[0].second.offers.size() == 1);
+    CHECK((offers.batches[0].second.offers[0].slab == msg::kNoSlab) == gpu);
+    // One that all the memory but one block's is wanted for.
+    device.log({plan_of({on(kHere, 3, source(30, 1, 5 * kBlock / 8))}, {ArrayId{30}}, 3)});
+    CHECK(device.lists.core->counters().tasks_done == 2 + gpu);
+    const bool left =
+        device.lists.core->blocks({1, ArrayId{10}, 0, 1}).copies[0].state == msg::BlockState::kSpilled;
+    CHECK(left == gpu);
+    const Actions& sends = device.lists.from_peer(takes);
+    REQUIRE(sends.transmits.size() == 1);
+    CHECK((sends.transmits[0].below >= 0) == gpu);
+  }
+}
+
+TEST_CASE("what comes back from pinned memory does not wait for what is to come from disk") {
+  Options options = Device::options(16, 8, 64, true);
+  options.window = 64;
+  Device device(std::move(options));
+  for (const std::uint64_t op : {1, 2, 3})
+    device.log({plan_of({on(kHere, op, blocks_of(10 * op, 16))}, {ArrayId{10 * op}}, op)});
+  const auto in = [&](std::uint64_t op, Tier tier) {
+    return std::count_if(device.where.begin(), device.where.end(),
+                         [&](const auto& entry) { return entry.first.first == op && entry.second == tier; });
+  };
+  REQUIRE(in(1, Tier::kPinned) == 8);
+  REQUIRE(in(2, Tier::kDisk) == 16);
+  // Memory is free, and of what is wanted what is on disk comes first.
+  device.log({msg::Release{{ArrayId{30}}}});
+  const ir::Grid grid = blocks_of(10, 16).space;
+  const Actions& begun = device.lists.log(
+      {plan_of({on(kHere, 4, map_of(20, 40, grid)), on(kHere, 5, map_of(10, 50, grid))}, {}, 4)});
+  const auto reads = [&](Tier tier) {
+    return std::count_if(begun.ios.begin(), begun.ios.end(),
+                         [&](const TierIo& io) { return io.tier == tier && !io.write; });
+  };
+  CHECK(reads(Tier::kDisk) == 2);  // an eighth of the memory from each
+  CHECK(reads(Tier::kPinned) == 2);
+  device.take(begun);
+  device.run();
+  CHECK(device.lists.core->counters().tasks_done == 48 + 32);
+}
+
+TEST_CASE("copies of one device that fail on the way to disk do not keep another from it") {
+  constexpr DeviceId kSecond{4};
+  Options options = Device::options(6, 0, 64, true);
+  options.devices[0].kind = 1, options.devices[0].pins = false;
+  options.devices.push_back({kSecond, 0, 6 * kBlock, 6 * kBlock, 1, true, false});
+  Device device(std::move(options));
+  device.fails = [](const TierIo& io) { return io.device == 0 ? Errc::kDeviceError : Errc::kOk; };
+  device.log({plan_of({on(kHere, 1, blocks_of(10, 20))}, {ArrayId{10}})});
+  const std::int64_t before = device.lists.core->counters().tasks_done;
+  CHECK(before < 20);
+  device.log({plan_of({on(kSecond, 2, blocks_of(20, 20))}, {ArrayId{20}}, 2)});
+  CHECK(device.lists.core->counters().tasks_done == before + 20);
 }

@@ -144,8 +144,11 @@ Status CudaStream::wait(Stream& other, std::uint64_t sequence) {
   if (sequence > stream.recorded_.load(std::memory_order_acquire))
     return error(Errc::kInvalidArgument,
                  "wait for step " + std::to_string(sequence) + ", which is not recorded");
-  const Slot& slot = (*stream.ring_)[sequence % kRing];
-  if (slot.failed) return {};  // its failure is reported by the other stream
+  Slot& slot = (*stream.ring_)[sequence % kRing];
+  if (slot.failed) {  // that it failed is reported by the other stream; its work and all before it may go on
+    TW_TRY(stream.record_anew(slot));
+    TW_TRY(context_.make_current());
+  }
   TW_CUDA_TRY(driver_, cuStreamWaitEvent, "cuStreamWaitEvent", stream_, slot.event, CU_EVENT_WAIT_DEFAULT);
   return {};
 }
@@ -157,13 +160,7 @@ std::uint64_t CudaStream::record() {
     std::this_thread::yield();
   }
   Slot& slot = (*ring_)[sequence % kRing];
-  const Status recorded = [&]() -> Status {
-    TW_TRY(context_.make_current());
-    if (slot.event == nullptr)
-      TW_CUDA_TRY(driver_, cuEventCreate, "cuEventCreate", &slot.event, CU_EVENT_DISABLE_TIMING);
-    TW_CUDA_TRY(driver_, cuEventRecord, "cuEventRecord", slot.event, stream_);
-    return {};
-  }();
+  const Status recorded = record_anew(slot);
   slot.failed = !recorded;
   if (slot.failed) {
     const std::lock_guard lock(mutex_);
@@ -172,6 +169,15 @@ std::uint64_t CudaStream::record() {
   recorded_.store(sequence, std::memory_order_release);
   wakes_.poller();
   return sequence;
+}
+
+// Behind all that is in the stream now.
+Status CudaStream::record_anew(Slot& slot) {
+  TW_TRY(context_.make_current());
+  if (slot.event == nullptr)
+    TW_CUDA_TRY(driver_, cuEventCreate, "cuEventCreate", &slot.event, CU_EVENT_DISABLE_TIMING);
+  TW_CUDA_TRY(driver_, cuEventRecord, "cuEventRecord", slot.event, stream_);
+  return {};
 }
 
 void CudaStream::take_failures(std::vector<device::StepFailure>& out) {
@@ -185,27 +191,38 @@ Status CudaStream::poll() {
   return poll_locked();
 }
 
+// Of a step without an event: it is over when the next one that has an event is, or nothing is left to do. CUDA_ERROR_NOT_READY
+// until then: its kernels and copies run all the same, and what they touch must not be given to others.
+CUresult CudaStream::query_past(std::uint64_t sequence, std::uint64_t recorded) const {
+  for (std::uint64_t later = sequence + 1; later <= recorded; ++later) {
+    const Slot& slot = (*ring_)[later % kRing];
+    if (!slot.failed) return driver_.cuEventQuery_(slot.event);
+  }
+  return driver_.cuStreamQuery_(stream_);
+}
+
 Status CudaStream::poll_locked() {
   const std::uint64_t recorded = recorded_.load(std::memory_order_acquire);
   std::uint64_t done = completed();
   Status status;
   while (done < recorded) {
     const Slot& slot = (*ring_)[(done + 1) % kRing];
-    if (slot.failed) {
-      failures_.push_back({done + 1, record_error_});
-    } else if (const CUresult code = driver_.cuEventQuery_(slot.event); code == CUDA_ERROR_NOT_READY) {
-      break;
-    } else if (code != CUDA_SUCCESS) {
+    const CUresult code = slot.failed ? query_past(done + 1, recorded) : driver_.cuEventQuery_(slot.event);
+    if (code == CUDA_ERROR_NOT_READY) break;
+    DataFault& fault = (*faults_)[(done + 1) % faults_->size()];
+    if (code != CUDA_SUCCESS) {
       status = cuda_error(driver_, code, "a step on cuda:" + std::to_string(context_.ordinal));
       for (std::uint64_t step = done + 1; step <= recorded; ++step)
         failures_.push_back({step, status.error()});
       done = recorded;
       host_tasks_.abandon();
       break;
-    } else if (DataFault& fault = (*faults_)[(done + 1) % faults_->size()]; fault.code != 0) {
-      failures_.push_back({done + 1, error_of(fault)});
-      fault.code = 0;
     }
+    if (slot.failed)
+      failures_.push_back({done + 1, record_error_});
+    else if (fault.code != 0)
+      failures_.push_back({done + 1, error_of(fault)});
+    if (fault.code != 0) fault.code = 0;
     ++done;
   }
   completed_.store(done, std::memory_order_release);

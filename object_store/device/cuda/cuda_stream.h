@@ -56,7 +56,7 @@ class CudaStream final : public device::Stream {
   static constexpr std::uint64_t kRing = 4096;
   struct Slot {
     CUevent event = nullptr;
-    bool failed = false;  // the event could not be recorded: completes at once, failed
+    bool failed = false;  // the event could not be recorded: the step fails, when its work is over
   };
 
   // In pinned memory, for the GPU writes there. Twice the ring: the next step's is never one that is still open.
@@ -64,6 +64,8 @@ class CudaStream final : public device::Stream {
   CudaStream(const Context& context, CUstream stream, HostTaskWords* words, Faults* faults, Wakes wakes);
   static Result<void*> pinned(const Driver& driver, std::size_t bytes);
   Status poll_locked();
+  CUresult query_past(std::uint64_t sequence, std::uint64_t recorded) const;
+  Status record_anew(Slot& slot);
   bool is_pageable(const void* data) const;
   Status copy_now(void* to, const void* from, std::size_t bytes);
   Status copy_pageable(std::byte* to, const std::byte* from, std::size_t bytes);

@@ -1,6 +1,6 @@
 // Fourier transforms, as in the Array API standard's fft extension. `norm` says where 1 / n goes: "backward" (with the
 // inverse), "forward", or "ortho" (its root with both). Lines along the axis are transformed whole: an axis that is cut is
-// gathered into one block a line first. A vector longer than a default block (8 MiB) whose length has a divisor near its
+// gathered into one block a line first, and the result is cut into blocks about as large as x's (1 MiB to 8 MiB, a line at least). A vector longer than a default block (8 MiB) whose length has a divisor near its
 // root goes in four steps instead, so that no block holds it all. float32 and complex64 give complex64, others complex128 (or
 // their real dtypes). Computed by FFTW, on GPUs by cuFFT; kNotFound from whatever computes, where workers have neither.
 #pragma once

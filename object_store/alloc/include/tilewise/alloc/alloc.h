@@ -25,6 +25,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace tilewise::alloc {
@@ -77,6 +78,9 @@ class Arena {
   // bound: adjacent pending extents are not counted together.
   std::int64_t largest_free() const;
   std::int64_t largest_settled() const;
+  // Which of these extents, all in use and none twice, would make room for `bytes` if they were freed, together with what is
+  // free and settled: neighbours, and as few bytes of them as can be. Positions in `candidates`; empty: no room can be made.
+  std::vector<std::size_t> room_by_freeing(std::span<const Extent> candidates, std::int64_t bytes) const;
   std::uint32_t slab_count() const { return static_cast<std::uint32_t>(slabs_.size()); }
   std::int64_t slab_bytes(std::uint32_t slab) const { return slabs_[slab].bytes; }
 

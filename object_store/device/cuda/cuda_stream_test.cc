@@ -1,0 +1,141 @@
+// Numbered steps on a driver that is a table of functions here: events that cannot be recorded.
+#include "cuda_stream.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <map>
+
+using namespace tilewise;
+using namespace tilewise::cuda;
+
+namespace {
+
+// What the GPU has been given, and how far it has come. One stream of work for all, as long as there is one at a time.
+struct FakeGpu {
+  std::uint64_t given = 0, done = 0;
+  std::map<CUevent, std::uint64_t> recorded;  // behind so much work
+  std::map<CUstream, std::uint64_t> waits;    // for so much
+  int events = 0;
+  bool refuses_events = false;
+} gpu;
+
+CUresult ok_context(CUcontext) { return CUDA_SUCCESS; }
+CUresult make_stream(CUstream* stream, unsigned) {
+  static int streams = 0;
+  *stream = reinterpret_cast<CUstream>(static_cast<std::intptr_t>(++streams));
+  return CUDA_SUCCESS;
+}
+CUresult end_stream(CUstream) { return CUDA_SUCCESS; }
+CUresult allocate(void** memory, std::size_t bytes, unsigned) {
+  *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  return CUDA_SUCCESS;
+}
+CUresult release(void* memory) {
+  std::free(memory);
+  return CUDA_SUCCESS;
+}
+CUresult known_memory(void*, CUpointer_attribute, CUdeviceptr) { return CUDA_SUCCESS; }
+CUresult begin_copy(CUdeviceptr, CUdeviceptr, std::size_t, CUstream) {
+  ++gpu.given;
+  return CUDA_SUCCESS;
+}
+CUresult make_event(CUevent* event, unsigned) {
+  *event = reinterpret_cast<CUevent>(static_cast<std::intptr_t>(++gpu.events));
+  return CUDA_SUCCESS;
+}
+CUresult end_event(CUevent) { return CUDA_SUCCESS; }
+CUresult record_event(CUevent event, CUstream) {
+  if (gpu.refuses_events) return CUDA_ERROR_OUT_OF_MEMORY;
+  gpu.recorded[event] = gpu.given;
+  return CUDA_SUCCESS;
+}
+CUresult query_event(CUevent event) {
+  return gpu.recorded.at(event) <= gpu.done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+CUresult query_stream(CUstream) { return gpu.given <= gpu.done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
+CUresult wait_for_event(CUstream stream, CUevent event, unsigned) {
+  gpu.waits[stream] = gpu.recorded.at(event);
+  return CUDA_SUCCESS;
+}
+CUresult no_text(CUresult, const char** text) {
+  *text = "refused";
+  return CUDA_SUCCESS;
+}
+
+struct Fixture {
+  Fixture() {
+    gpu = {};
+    driver.cuCtxSetCurrent_ = ok_context, driver.cuStreamCreate_ = make_stream;
+    driver.cuStreamDestroy_ = end_stream, driver.cuMemHostAlloc_ = allocate, driver.cuMemFreeHost_ = release;
+    driver.cuPointerGetAttribute_ = known_memory, driver.cuMemcpyAsync_ = begin_copy;
+    driver.cuEventCreate_ = make_event, driver.cuEventDestroy_ = end_event;
+    driver.cuEventRecord_ = record_event, driver.cuEventQuery_ = query_event;
+    driver.cuStreamQuery_ = query_stream, driver.cuStreamWaitEvent_ = wait_for_event;
+    driver.cuGetErrorName_ = no_text, driver.cuGetErrorString_ = no_text;
+    context.driver = &driver;
+    stream = make(), other = make();
+  }
+  std::unique_ptr<CudaStream> make() {
+    auto made = CudaStream::make(context, {[] {}, [] {}});
+    REQUIRE(made.has_value());
+    return std::move(*made);
+  }
+  std::uint64_t copy() {
+    REQUIRE(stream->copy(to, from, sizeof to).has_value());
+    return stream->record();
+  }
+  std::vector<device::StepFailure> failures() {
+    std::vector<device::StepFailure> out;
+    stream->take_failures(out);
+    return out;
+  }
+  Driver driver;
+  Context context;
+  std::unique_ptr<CudaStream> stream, other;
+  char to[64] = {}, from[64] = {};
+};
+
+}  // namespace
+
+TEST_CASE("a step whose event cannot be recorded fails when its work is over, not before") {
+  Fixture f;
+  gpu.refuses_events = true;
+  const std::uint64_t step = f.copy();
+  REQUIRE(f.stream->poll().has_value());
+  CHECK(f.stream->completed() == step - 1);  // the copy still runs: its memory is in use
+  CHECK(f.failures().empty());
+  gpu.done = gpu.given;
+  REQUIRE(f.stream->poll().has_value());
+  CHECK(f.stream->completed() == step);
+  REQUIRE(f.failures().size() == 1);
+}
+
+TEST_CASE("a step without an event ends with the next one that has one, whatever comes behind") {
+  Fixture f;
+  gpu.refuses_events = true;
+  const std::uint64_t step = f.copy();
+  gpu.refuses_events = false;
+  f.copy();
+  f.copy();
+  gpu.done = 1;
+  REQUIRE(f.stream->poll().has_value());
+  CHECK(f.stream->completed() == step - 1);
+  gpu.done = 2;
+  REQUIRE(f.stream->poll().has_value());
+  CHECK(f.stream->completed() == step + 1);
+  const auto failures = f.failures();
+  REQUIRE(failures.size() == 1);
+  CHECK(failures[0].sequence == step);
+}
+
+TEST_CASE(
+    "who waits for a step without an event waits for what is in its stream, or is told that it cannot") {
+  Fixture f;
+  gpu.refuses_events = true;
+  const std::uint64_t step = f.copy();
+  CHECK_FALSE(f.other->wait(*f.stream, step).has_value());
+  gpu.refuses_events = false;
+  REQUIRE(f.other->wait(*f.stream, step).has_value());
+  CHECK(gpu.waits.at(static_cast<CUstream>(f.other->native())) == 1);
+}

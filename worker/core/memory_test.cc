@@ -1,0 +1,63 @@
+// Who gets memory when it is short and there is no tier below, as lists.
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "lists.h"
+
+using namespace tilewise;
+using namespace tilewise::worker;
+using namespace tilewise::worker::test;
+
+namespace {
+
+constexpr std::int64_t kBlock = 64 << 10;  // bytes
+
+ir::Op blocks_of(std::uint64_t array, std::int64_t blocks) { return source(array, blocks, kBlock / 8); }
+
+struct Device {
+  explicit Device(std::int64_t blocks) : lists(blocks * kBlock) {}
+  // Ends every step that is launched, until none is.
+  void run() {
+    take(lists.actions);
+    while (done < launched) take(lists.completed(++done));
+  }
+  void take(const Actions& actions) {
+    launched += actions.launches.size();
+    for (const Launch& launch : actions.launches) ++of[launch.run.id.value];
+  }
+  Lists lists;
+  std::uint64_t launched = 0, done = 0;
+  std::map<std::uint64_t, int> of;  // steps launched, by op
+};
+
+}  // namespace
+
+TEST_CASE("what could be made early leaves the memory that is wanted before it") {
+  Device device(8);
+  const ir::Op few = blocks_of(10, 2), many = blocks_of(20, 4);
+  // The second op waits for the peer; those behind it have all they read, and their results stay.
+  device.lists.log(
+      {plan_of({on(kHere, 1, few), on(kPeer, 2, many), on(kHere, 3, map_of(20, 30, many.space)),
+                on(kPeer, 4, map_of(30, 40, many.space)), on(kHere, 5, map_of(10, 50, few.space)),
+                on(kHere, 6, map_of(10, 60, few.space))},
+               {ArrayId{10}, ArrayId{50}, ArrayId{60}})});
+  device.run();
+  CHECK(device.of[1] == 2);
+  CHECK(device.of[5] + device.of[6] == 1);  // there is room for one block more
+  msg::PeerBatch offers, dones;
+  for (std::int64_t b = 0; b < 4; ++b) {
+    msg::Offer offer;
+    offer.block = {ArrayId{20}, b}, offer.op = OpId{3}, offer.from = kPeer, offer.to = kHere;
+    offer.offset = b * kBlock, offer.bytes = kBlock;
+    offers.offers.push_back(offer);
+    dones.dones.push_back({{ArrayId{30}, b}, OpId{4}, kHere, kPeer});
+  }
+  device.lists.from_peer(offers);
+  device.run();
+  CHECK(device.of[3] == 4);  // the peer reads them when all are there
+  device.lists.from_peer(dones);
+  device.run();
+  CHECK(device.of[5] + device.of[6] == 4);
+  CHECK(device.lists.core->counters().tasks_done == 10);
+}
