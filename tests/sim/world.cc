@@ -169,7 +169,7 @@ Outcome World::run() {
   for (int i = 0; i < knobs_.clogs; ++i)
     at(knobs_.max_delay_ns * 8 + prng_.between(1, span), [this] { clog_some(); });
   for (int i = 0; i < knobs_.relinks; ++i)
-    at(knobs_.max_delay_ns * 4 + prng_.between(1, span), [this] { relink_some(); });
+    at(knobs_.max_delay_ns * 4 + prng_.between(1, span), [this] { relink_some(20); });
   for (int i = 0; i < knobs_.partitions; ++i)
     at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { partition_some(); });
   for (int c = 0; c < knobs_.clients; ++c) {

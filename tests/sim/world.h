@@ -143,7 +143,8 @@ class World {
   void arrive(Way way, std::function<void()> what);
   void clog_some();
   void unclog(Way way);
-  void relink_some();
+  void relink_some(int tries);
+  std::vector<Way> receiving() const;
   void drop_receives(std::uint64_t self, std::uint64_t from);
   void let_go_of_sends(std::uint64_t self, std::uint64_t to);
   void partition_some();

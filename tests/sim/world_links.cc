@@ -101,7 +101,7 @@ void World::unclog(Way way) {
 
 // The link between a worker and another peer breaks and is made again: messages come late, once and in order; transfers
 // do not come at all, and have to be begun anew. Each end notices at once, or when the other one makes a new link.
-void World::relink_some() {
+void World::relink_some(int tries) {
   std::vector<std::uint64_t> workers, ends;
   for (const auto& worker : workers_) {
     if (worker->alive && worker->core != nullptr) workers.push_back(worker->welcome.you.value);
@@ -111,7 +111,11 @@ void World::relink_some() {
   for (const auto& client : clients_) {
     if (client->welcomed && !client->dead) ends.push_back(client->welcome.you.value);
   }
-  const std::uint64_t one = workers[prng_.below(workers.size())], two = ends[prng_.below(ends.size())];
+  std::uint64_t one = workers[prng_.below(workers.size())], two = ends[prng_.below(ends.size())];
+  // Where bytes are on their way, if there is such a link soon.
+  const std::vector<Way> busy = receiving();
+  if (busy.empty() && tries > 0) return at(jitter(), [this, tries] { relink_some(tries - 1); });
+  if (!busy.empty()) std::tie(two, one) = busy[prng_.below(busy.size())];
   const Way there{one, two}, back{two, one};
   const auto taken = [&](Way way) { return clogged_.contains(way) || cut_.contains(way); };
   if (one == two || taken(there) || taken(back)) return;
@@ -128,6 +132,26 @@ void World::relink_some() {
     unclog({one, two});
     unclog({two, one});
   });
+}
+
+// Ways over which transfers have been granted, a way as often as it has such.
+std::vector<World::Way> World::receiving() const {
+  std::vector<Way> ways;
+  for (const auto& worker : workers_) {
+    if (!worker->alive) continue;
+    for (const auto& [transfer, receive] : worker->armed) {
+      if (receive.from != worker->welcome.you)
+        ways.emplace_back(receive.from.value, worker->welcome.you.value);
+    }
+  }
+  for (const auto& client : clients_) {
+    if (client->dead) continue;
+    for (const auto& [transfer, offer] : client->granted) {
+      const auto owner = client->owner_of.find(offer.from.value);
+      if (owner != client->owner_of.end()) ways.emplace_back(owner->second.value, client->welcome.you.value);
+    }
+  }
+  return ways;
 }
 
 void World::drop_receives(std::uint64_t self, std::uint64_t from) {
