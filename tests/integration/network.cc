@@ -91,7 +91,9 @@ void Network::rejoin(int host) { ip({"link", "set", hosts_[static_cast<std::size
 bool Network::reset(int one, int two) { return reset(one, {"dst", address(two)}); }
 
 bool Network::reset_with_here(int host, std::uint16_t but_port) {
-  return reset(host, {"dst", here_, "and", "dport", "!=", ":" + std::to_string(but_port)});
+  std::string port = ":";
+  port += std::to_string(but_port);
+  return reset(host, {"dst", here_, "and", "dport", "!=", port});
 }
 
 bool Network::reset(int host, const std::vector<std::string>& which) {
