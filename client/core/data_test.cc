@@ -151,6 +151,27 @@ TEST_CASE("a failed transfer is granted again, three times in all") {
   CHECK(thrown([&] { f.future.wait(); }).code() == Errc::kTimeout);
 }
 
+TEST_CASE("a transfer that a broken link ended is granted again, and does not count") {
+  Fetching f({2}, {2});
+  FakeEndpoint& fake = f.world.fake;
+  fake.can_map = false;
+  fake.deliver({f.offer(0, false)});
+  std::set<std::uint64_t> nonces;
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    const msg::PeerBatch out = fake.take_batches();
+    REQUIRE(out.grants.size() == 1);
+    CHECK(nonces.insert(out.grants[0].transfer).second);
+    fake.receives.at(out.grants[0].transfer).done(error(Errc::kUnavailable, "the link broke"));
+  }
+  const msg::PeerBatch out = fake.take_batches();
+  REQUIRE(out.grants.size() == 1);
+  const double values[] = {1, 2};
+  std::memcpy(fake.receives.at(out.grants[0].transfer).to, values, 16);
+  fake.receives.at(out.grants[0].transfer).done({});
+  CHECK(fake.take_batches().dones.size() == 1);
+  CHECK(f.future.ready());
+}
+
 TEST_CASE("a repeat while bytes are coming is not granted again, but gets its Done") {
   Fetching f({2}, {2});
   FakeEndpoint& fake = f.world.fake;

@@ -6,6 +6,7 @@ namespace tilewise::client {
 namespace {
 
 constexpr int kTries = 3;                         // of one transfer
+constexpr int kMaxBreaks = 100;                   // of the link meanwhile, beside these
 constexpr std::int64_t kMaxInFlight = 256 << 20;  // bytes granted and not here; one block always may
 
 msg::Done done_for(const msg::Offer& offer) { return {offer.block, offer.op, offer.from, offer.to}; }
@@ -180,9 +181,12 @@ void Fetcher::on_received(msg::BlockRef ref, std::uint64_t nonce, Status status)
   Outbox out;
   std::vector<Wanted> wanted = waiting(ref.array);
   std::erase_if(wanted, [&](const Wanted& w) { return w.state(ref.block) != BlockState::kReceiving; });
-  if (!status && !it->second.lost && !wanted.empty() && ++it->second.failures < kTries) {
-    arm(it->second, out);
-    return send_(out);
+  if (!status && !it->second.lost && !wanted.empty()) {
+    const bool broke = status.error().code == Errc::kUnavailable && ++it->second.breaks < kMaxBreaks;
+    if (broke || ++it->second.failures < kTries) {
+      arm(it->second, out);
+      return send_(out);
+    }
   }
   Transfer transfer = std::move(it->second);
   transfers_.erase(it);

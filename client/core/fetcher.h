@@ -54,7 +54,7 @@ class Fetcher {
     std::vector<std::pair<WorkerId, msg::Offer>> owed;  // this offer, and others of the same block meanwhile
     std::vector<std::byte> bytes;                       // unless `direct`
     Wanted direct;  // with a request: bytes go straight into this array, where they are one run
-    int failures = 0;
+    int failures = 0, breaks = 0;
     bool lost = false;  // the worker is gone: the block may come from elsewhere
   };
 

@@ -49,6 +49,8 @@ Status RemoteEndpoint::init() {
   peers.host_id = config::host_id();
   peers.map_peers = options_.map_peers;
   peers.strict_lanes = options_.strict_lanes;
+  peers.resume_ns = options_.link_ns;
+  peers.link_deadline_ns = std::max(peers.link_deadline_ns, options_.link_ns);
   if (net::is_loopback(options_.scheduler)) peers.ucx.net_devices = "lo";
   exchange::Callbacks callbacks;
   callbacks.on_batch = [this](WorkerId from, msg::PeerBatch batch) {
@@ -277,9 +279,11 @@ void RemoteEndpoint::follow(const msg::Log& log) {
   }
 }
 
-// The scheduler believes that this worker is there, so results would be waited for without end.
+// The scheduler believes that this worker is there, so results would be waited for without end. Whoever has tried for a
+// time (exchange) has given the scheduler that time too.
 void RemoteEndpoint::on_unreachable(WorkerId peer, const Error& why) {
-  lose_if_unreachable(peer, why, monotonic_now());
+  const TimeNs tried = why.code == Errc::kTimeout ? options_.link_ns : 0;
+  lose_if_unreachable(peer, why, monotonic_now() - tried);
 }
 
 // A scheduler that was away needs its time to notice who did not come back.
@@ -321,14 +325,19 @@ Result<std::unique_ptr<client::Endpoint>> connect_from_environment(const std::st
   Options options{.scheduler = address, .token = token.token};
   options.name = name;
   options.map_peers = variable("TILEWISE_NO_MAP").empty() || variable("TILEWISE_NO_MAP") == "0";
-  if (const std::string lease = variable("TILEWISE_LEASE"); !lease.empty()) {
+  const auto seconds_in = [&](const char* variable_name, TimeNs& into) -> Status {
+    const std::string text = variable(variable_name);
+    if (text.empty()) return {};
     char* end = nullptr;
-    const double seconds = std::strtod(lease.c_str(), &end);
+    const double seconds = std::strtod(text.c_str(), &end);
     if (*end != '\0' || !(seconds >= 0 && seconds <= 7 * 24 * 3600.0))
-      return error(Errc::kInvalidArgument,
-                   "TILEWISE_LEASE is '" + lease + "', not a number of seconds from 0 to 604800");
-    options.lease_ns = static_cast<TimeNs>(seconds * 1e9);
-  }
+      return error(Errc::kInvalidArgument, std::string(variable_name) + " is '" + text +
+                                               "', not a number of seconds from 0 to 604800");
+    into = static_cast<TimeNs>(seconds * 1e9);
+    return {};
+  };
+  TW_TRY(seconds_in("TILEWISE_LEASE", options.lease_ns));
+  TW_TRY(seconds_in("TILEWISE_LINK_TIMEOUT", options.link_ns));
   return connect(options);
 }
 

@@ -5,6 +5,7 @@ namespace tilewise::exchange {
 
 namespace {
 constexpr TimeNs kAttemptTime = 5 * kSecond;        // one address, handshake included
+constexpr TimeNs kReturnTime = 3 * kSecond;         // the same after a break: packets may be lost still
 constexpr TimeNs kRetryPause = 200 * kMillisecond;  // between rounds over all addresses
 }  // namespace
 
@@ -47,16 +48,20 @@ void Exchange::Impl::close_stranger(ChannelId id) {
 }
 
 // The scheduler tells both sides of each other, so a connector may be faster than our own announcement of it.
-void Exchange::Impl::stranger_hello(ChannelId id, msg::PeerHello hello) {
-  channels.at(id).hello = std::move(hello);
-  match_strangers();
+// A link that takes the place of another one is a later attempt of the same connector. Ours may still look as if all were
+// well: only the connector knows that it has given that up.
+bool Exchange::Impl::may_take(const Peer& peer, const Channel& channel) const {
+  if (peer.dials) return false;  // it is ours to connect
+  if (channel.tcp() && channel.resume->state <= peer.attempt_no) return false;
+  if (peer.state == Peer::State::kAwaiting) return !peer.resumes || channel.tcp();
+  return peer.state == Peer::State::kUp && peer.resumes && channel.tcp() && options.resume_ns > 0;
 }
 
 void Exchange::Impl::match_strangers() {
   if (!self) return;
   std::vector<ChannelId> waiting;
   for (auto& [id, channel] : channels) {
-    if (channel.hello) waiting.push_back(id);
+    if (!channel.peer && channel.hello && (channel.resume || !channel.tcp())) waiting.push_back(id);
   }
   for (ChannelId id : waiting) {
     const auto at = channels.find(id);
@@ -69,18 +74,19 @@ void Exchange::Impl::match_strangers() {
       continue;
     }
     Peer* peer = find(from);
-    if (peer == nullptr) continue;                // not announced yet; its deadline runs
-    if (peer->state != Peer::State::kAwaiting) {  // a second link, or the wrong side connected
+    if (peer == nullptr) continue;  // not announced yet; its deadline runs
+    if (!may_take(*peer, channel)) {
       close_stranger(id);
       continue;
     }
+    if (peer->state == Peer::State::kUp) down(*peer, error(Errc::kUnavailable, "the peer made another one"));
     stop(channel.deadline);
-    const msg::PeerHello hello = *std::exchange(channel.hello, {});
     channel.peer = from;
+    if (channel.tcp()) peer->attempt_no = channel.resume->state;
     peer->channel = id;
     peer->state = Peer::State::kGreeting;
     say_hello(*peer);
-    if (peer->state == Peer::State::kGreeting) greeted(*peer, hello);
+    if (peer->state == Peer::State::kGreeting) greeted(*peer);
   }
 }
 
@@ -88,11 +94,13 @@ void Exchange::Impl::on_closed(ChannelId id, const Error& why) {
   const auto at = channels.find(id);
   if (at == channels.end()) return;
   if (!at->second.peer) return close_stranger(id);
-  if (why.code != Errc::kUnavailable && why.code != Errc::kTimeout) ++counters.protocol_errors;
-  if (Peer* peer = find(at->second.peer)) {
-    fail(*peer, error(why.code, "the link to " + text_of(peer->info.id) + " (" + peer->info.name +
-                                    ") ended: " + why.message));
-  }
+  const bool broke = why.code == Errc::kUnavailable || why.code == Errc::kTimeout;
+  if (!broke) ++counters.protocol_errors;
+  Peer* peer = find(at->second.peer);
+  if (peer == nullptr) return;
+  const Error story = error(
+      why.code, "the link to " + text_of(peer->info.id) + " (" + peer->info.name + ") ended: " + why.message);
+  return broke && at->second.tcp() ? down(*peer, story) : fail(*peer, story);
 }
 
 // ---- connecting -------------------------------------------------------------------------------------------
@@ -102,22 +110,29 @@ void Exchange::Impl::connect(Peer& peer) {
   if (peer.targets.empty())
     return fail(peer, error(Errc::kUnavailable, text_of(id) + " has no address for us"));
   if (peer.next_target == peer.targets.size()) {
-    // Every address was tried. It may only be slow to listen; a wrong token does not get better.
-    if (peer.unauthenticated) return fail(peer, *peer.unauthenticated);
-    peer.next_target = 0;
-    peer.retry = loop.after(kRetryPause, [this, id] {
-      if (Peer* again = find(id)) {
-        again->retry = 0;
-        connect(*again);
-      }
-    });
-    return;
+    // Every address was tried. It may only be slow to listen; a wrong token does not get better, unless somebody else has
+    // taken the place of a peer that the scheduler is about to lose.
+    if (peer.unauthenticated && !peer.resumes) return fail(peer, *peer.unauthenticated);
+    peer.unauthenticated.reset();
+    return connect_after(peer, kRetryPause);
   }
   const net::Address& target = peer.targets[peer.next_target++];
   net::HandshakeOptions how = handshake();
-  how.deadline_ns = kAttemptTime;
+  how.deadline_ns = peer.broken ? kReturnTime : kAttemptTime;
   peer.attempt = net::connect(loop, target, how, [this, id](Result<std::unique_ptr<net::Link>> link) {
     connected(id, std::move(link));
+  });
+}
+
+void Exchange::Impl::connect_after(Peer& peer, TimeNs pause_ns) {
+  stop(peer.retry);
+  peer.attempt.reset();
+  peer.next_target = 0;
+  peer.retry = loop.after(pause_ns, [this, id = peer.info.id] {
+    if (Peer* again = find(id)) {
+      again->retry = 0;
+      connect(*again);
+    }
   });
 }
 

@@ -6,22 +6,7 @@ namespace tilewise::exchange {
 
 namespace {
 
-constexpr TimeNs kBusyTick = 20 * kMillisecond;  // UCX's descriptor is not trusted alone
-constexpr TimeNs kIdleTick = 100 * kMillisecond;
-constexpr int kRounds = 16;  // of progress in one turn of the loop
 constexpr std::size_t kMaxLost = 65'536;
-
-msg::Lane lane_of(transfer::Via via) {
-  switch (via) {
-    case transfer::Via::kSharedMemory: return msg::Lane::kSharedMemory;
-    case transfer::Via::kRdma: return msg::Lane::kRdma;
-    case transfer::Via::kCudaIpc: return msg::Lane::kCudaIpc;
-    case transfer::Via::kStaged: return msg::Lane::kStaged;
-    case transfer::Via::kTcp:
-    case transfer::Via::kNone: break;
-  }
-  return msg::Lane::kTcp;
-}
 
 bool is_unix(const net::Address& address) { return address.kind != net::Address::Kind::kTcp; }
 
@@ -111,15 +96,10 @@ void Exchange::peer_joined(const msg::PeerInfo& info) {
   if (!we_connect && !me.listening) return;  // two clients, or a tool: they have nothing to say to each other
   auto peer = std::make_unique<Peer>();
   peer->info = info;
+  peer->dials = we_connect;
   peer->state = we_connect ? Peer::State::kConnecting : Peer::State::kAwaiting;
-  peer->timer = me.loop.after(me.options.link_deadline_ns, [&me, id = info.id] {
-    Peer* late = me.find(id);
-    if (late == nullptr) return;
-    late->timer = 0;
-    me.fail(*late, late->unauthenticated.value_or(error(
-                       Errc::kTimeout, "no link to " + text_of(id) + " (" + late->info.name + ") in time")));
-  });
   Peer& p = *me.peers.emplace(info.id, std::move(peer)).first->second;
+  me.give_up_after(p, me.options.link_deadline_ns);
   if (!we_connect) return me.match_strangers();
   const bool same_host = !info.host_id.empty() && info.host_id == me.options.host_id;
   for (const std::string& text : info.addresses) {
@@ -185,107 +165,5 @@ transfer::UcxCounters Exchange::ucx_counters() const {
 }
 
 bool Exchange::takes(device::Kind kind) const { return impl_->engine && impl_->engine->supports(kind); }
-
-// ---- the copying lane -------------------------------------------------------------------------------------
-
-Status Exchange::Impl::start_ucx() {
-  bool loopback = !options.listen.empty();
-  for (const std::string& text : options.listen) {
-    TW_ASSIGN(const net::Address address, net::Address::parse(text));
-    loopback &= net::is_loopback(address);
-  }
-  // UCX listens too, on all devices if it may; its port proves nobody's identity before our cookies are
-  // looked at.
-  if (loopback && options.ucx.net_devices.empty()) options.ucx.net_devices = "lo";
-  TW_ASSIGN(engine, transfer::UcxEngine::create(options.ucx));
-  TW_ASSIGN(watch, loop.watch_fd(engine->event_fd(), [this] { drive(); }));
-  arm_tick();
-  kick();
-  return {};
-}
-
-void Exchange::Impl::arm_tick() {
-  tick = loop.after(engine->idle() ? kIdleTick : kBusyTick, [this] {
-    drive();
-    arm_tick();
-  });
-}
-
-void Exchange::Impl::kick() {
-  if (driving || !engine) return;
-  driving = true;
-  later([this] {
-    driving = false;
-    drive();
-  });
-}
-
-void Exchange::Impl::drive() {
-  for (int i = 0; i < kRounds; ++i) {
-    if (engine->progress()) continue;
-    if (engine->arm()) return watch->arm();
-  }
-  kick();  // others are to have their turn
-}
-
-bool Exchange::poll() {
-  if (!impl_->engine) return false;
-  bool any = false;
-  for (int i = 0; i < kRounds && impl_->engine->progress(); ++i) any = true;
-  if (any) impl_->kick();  // the descriptor has to be armed again
-  return any;
-}
-
-transfer::Done Exchange::Impl::translate(Done done) const {
-  return [strict = options.strict_lanes, done = std::move(done)](Status status, transfer::Via via) {
-    const msg::Lane lane = lane_of(via);
-    if (strict && status && lane == msg::Lane::kStaged) {
-      status = error(Errc::kLaneDenied, "UCX staged a transfer of device memory through the host");
-    }
-    if (done) done(std::move(status), lane);
-  };
-}
-
-namespace {
-
-// Runs `post` for a peer with a copying lane; whatever prevents it is heard from `done` like a late failure.
-template <class Post>
-void begin(Exchange::Impl& me, WorkerId id, device::Kind kind, Exchange::Done& done, Post post) {
-  Peer* peer = me.find(id);
-  Status status;
-  if (peer == nullptr || !peer->data) {
-    status = error(Errc::kUnavailable, "no copying lane to " + text_of(id));
-  } else if (!me.engine->supports(kind) && me.options.strict_lanes) {
-    status = error(Errc::kLaneDenied, "this UCX moves no memory of kind " + std::string(name_of(kind)));
-  } else {
-    status = post(me.channels.at(peer->channel).link->cookie());
-  }
-  me.kick();
-  if (status || status.error().code == Errc::kAlreadyExists || !done) return;
-  me.later([done = std::move(done), status] { done(status, msg::Lane::kTcp); });
-}
-
-}  // namespace
-
-void Exchange::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                        device::Kind kind, Done done) {
-  begin(*impl_, to, kind, done, [&](const net::Cookie& cookie) {
-    return impl_->engine->transmit(cookie, transfer, from, bytes, kind, impl_->translate(done));
-  });
-}
-
-void Exchange::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-                       device::Kind kind, Done done) {
-  begin(*impl_, from, kind, done, [&](const net::Cookie& cookie) {
-    return impl_->engine->expect(cookie, transfer, to, bytes, kind, impl_->translate(done));
-  });
-}
-
-void Exchange::disarm(WorkerId from, std::uint64_t transfer) {
-  Peer* peer = impl_->find(from);
-  if (peer == nullptr || !peer->data) return;
-  impl_->engine->disarm(impl_->channels.at(peer->channel).link->cookie(), transfer);
-  impl_->kick();
-}
 
 }  // namespace tilewise::exchange

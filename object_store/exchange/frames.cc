@@ -13,6 +13,31 @@ void Exchange::Impl::broke_protocol(ChannelId id, const Error& why) {
        error(why.code, text_of(owner) + " (" + peer->info.name + ") broke the protocol: " + why.message));
 }
 
+// What a channel says before anything else: a hello, and over TCP how much of ours it has had.
+void Exchange::Impl::greeting(ChannelId id, msg::Message& message) {
+  Channel& channel = channels.at(id);
+  auto* hello = std::get_if<msg::PeerHello>(&message);
+  auto* resume = std::get_if<msg::Resume>(&message);
+  if (channel.hello ? resume == nullptr || channel.resume || !channel.tcp() : hello == nullptr) {
+    return broke_protocol(id, error(Errc::kCorruptData, "an unexpected " + std::string(name_of(message))));
+  }
+  if (hello != nullptr)
+    channel.hello = std::move(*hello);
+  else
+    channel.resume = *resume;
+  // The scheduler tells both sides of each other, so a connector may be faster than our own announcement of it.
+  if (!channel.peer) return match_strangers();
+  Peer& peer = *find(channel.peer);
+  if (hello != nullptr && (channel.hello->from != peer.info.id || channel.hello->to != self)) {
+    return broke_protocol(id, error(Errc::kNotFound, "there is " + text_of(channel.hello->from) +
+                                                         ", looking for " + text_of(channel.hello->to)));
+  }
+  if (channel.tcp() && !channel.resume) return;
+  if (channel.resume && channel.resume->state != peer.attempt_no)
+    return broke_protocol(id, error(Errc::kCorruptData, "it takes this link for another one"));
+  greeted(peer);
+}
+
 void Exchange::Impl::on_frame(ChannelId id, net::Frame& frame) {
   auto decoded = codec::decode(frame.payload);
   if (!decoded) return broke_protocol(id, decoded.error());
@@ -26,26 +51,19 @@ void Exchange::Impl::on_frame(ChannelId id, net::Frame& frame) {
   auto* map = std::get_if<msg::ArenaMap>(&*decoded);
   if (map == nullptr && !frame.fds.empty()) return unexpected();
   Channel& channel = channels.at(id);
-  if (!channel.peer) {
-    auto* hello = std::get_if<msg::PeerHello>(&*decoded);
-    if (hello == nullptr || channel.hello) return unexpected();
-    return stranger_hello(id, std::move(*hello));
-  }
+  if (!channel.peer || find(channel.peer)->state == Peer::State::kGreeting) return greeting(id, *decoded);
   Peer& peer = *find(channel.peer);
-  if (peer.state == Peer::State::kGreeting) {  // we connected
-    const auto* hello = std::get_if<msg::PeerHello>(&*decoded);
-    if (hello == nullptr) return unexpected();
-    if (hello->from != peer.info.id || hello->to != self) {
-      return broke_protocol(id, error(Errc::kNotFound, "there is " + text_of(hello->from) + ", looking for " +
-                                                           text_of(hello->to)));
-    }
-    return greeted(peer, *hello);
+  if (const auto* ack = std::get_if<msg::Ack>(&*decoded); ack != nullptr && peer.resumes) {
+    if (const Status ok = acknowledged(peer, *ack); !ok) broke_protocol(id, ok.error());
+    return;
   }
   if (map != nullptr) {
     const bool first = !peer.ready;
     if (const Status ok = take_map(peer, *map, frame.fds); !ok) return broke_protocol(id, ok.error());
+    take_in(peer, frame.payload.size());
     if (!first) return;
     peer.ready = true;
+    peer.broken.reset();
     stop(peer.timer);
     ++counters.links;
     counters.ring_links += has_ring(peer);
@@ -55,6 +73,7 @@ void Exchange::Impl::on_frame(ChannelId id, net::Frame& frame) {
   auto* batch = std::get_if<msg::PeerBatch>(&*decoded);
   if (batch == nullptr || !peer.ready) return unexpected();
   if (const Status ok = check(peer, *batch); !ok) return broke_protocol(id, ok.error());
+  take_in(peer, frame.payload.size());
   ++counters.batches_in;
   if (callbacks.on_batch) callbacks.on_batch(peer.info.id, std::move(*batch));
 }
@@ -83,8 +102,9 @@ Status Exchange::Impl::take_map(Peer& peer, const msg::ArenaMap& map, std::vecto
     ++peer.slabs;
   }
   if (engine && !peer.data && !map.ucx_address.empty()) {
-    TW_TRY(engine->add_peer(channels.at(peer.channel).link->cookie(), map.ucx_address));
+    TW_TRY(engine->add_peer(peer.cookie, map.ucx_address));
     peer.data = true;
+    peer.ucx_address = map.ucx_address;
   }
   return {};
 }

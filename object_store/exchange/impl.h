@@ -1,13 +1,15 @@
-// Private. Four sources: exchange.cc (the public face), channels.cc (links until they are a peer's), peers.cc
-// (peers and what is sent to them), frames.cc (what they send).
+// Private. Six sources: exchange.cc (the public face), channels.cc (links until they are a peer's), peers.cc
+// (peers and what is sent to them), frames.cc (what they send), breaks.cc (links that are made again), lanes.cc (the
+// copying lane).
 //
 // A channel is a link, from its making to its end; it belongs to a stranger until a hello has named its peer.
-// Connector: the process with the lower id, or the one that does not listen. It says hello first. Each side
-// that has both sent and received hello sends an ArenaMap, then batches; so the first thing a peer hears
-// after our hello is our ArenaMap.
+// Connector: the process with the lower id, or the one that does not listen. It says hello first, over TCP followed by a
+// Resume, and so does the other. Each side that has both sent and received these sends an ArenaMap, then batches; so the
+// first thing a peer hears after our hello is our ArenaMap.
 #pragma once
 #include <tilewise/base/check.h>
 #include <tilewise/codec/codec.h>
+#include <tilewise/courier/outstanding.h>
 #include <tilewise/exchange/exchange.h>
 #include <tilewise/transfer/mapped_slab.h>
 
@@ -24,9 +26,21 @@ using ChannelId = std::uint64_t;
 
 struct Channel {
   std::unique_ptr<net::Link> link;
-  WorkerId peer;                        // none: a stranger's
-  std::optional<msg::PeerHello> hello;  // a stranger's, waiting for its peer to be announced
-  net::TimerId deadline = 0;            // a stranger's
+  WorkerId peer;  // none: a stranger's
+  std::optional<msg::PeerHello>
+      hello;  // what it said first: a stranger's may wait for its peer to be announced
+  std::optional<msg::Resume> resume;  // over TCP what it said next
+  net::TimerId deadline = 0;          // a stranger's
+  bool tcp() const { return !link->can_pass_fds(); }
+};
+
+// A receive that begins when the link is there again.
+struct Held {
+  std::uint64_t transfer = 0;
+  std::byte* to = nullptr;
+  std::int64_t bytes = 0;
+  device::Kind kind = device::Kind::kHost;
+  Exchange::Done done;
 };
 
 struct Peer {
@@ -38,6 +52,7 @@ struct Peer {
     kFailed,  // told to the owner, who will say peer_lost
   };
   msg::PeerInfo info;
+  bool dials = false;  // we connect, now and after breaks
   State state = State::kAwaiting;
   std::vector<net::Address> targets;  // where to connect, best first
   std::size_t next_target = 0;
@@ -46,14 +61,26 @@ struct Peer {
   ChannelId channel = 0;
   bool maps = false;          // each of us reads the other's slabs in place
   bool ready = false;         // its first ArenaMap came
-  bool data = false;          // the engine knows it
+  bool data = false;          // the engine knows it, by `cookie`
+  net::Cookie cookie{};       // of the link that it is up on, or was
+  std::string ucx_address;    // what it said
   std::size_t announced = 0;  // of our slabs
   bool address_sent = false;
   std::size_t slabs = 0;                                     // of its own, mapped here
   std::deque<std::pair<msg::PeerBatch, std::size_t>> queue;  // with their approximate bytes
   std::size_t queued_bytes = 0;
-  net::TimerId timer = 0;  // the deadline until it is ready
+  net::TimerId timer = 0;  // the deadline until it is ready, or until a broken link must have been made again
   net::TimerId retry = 0;
+  // Of links that are made again (breaks.cc).
+  bool resumes = false;          // its links are such
+  std::uint64_t attempt_no = 0;  // of the connector's latest link, or the latest that we took
+  courier::Outstanding sent;     // ArenaMaps and batches
+  courier::Received received;    // likewise
+  TimeNs pause_ns = 0;           // before the next attempt
+  std::optional<Error> broken;   // why; until it is up again
+  std::uint64_t breaks = 0;      // so far
+  TimeNs back_at = 0;            // when it was up again
+  std::deque<Held> held;
 
   bool owns(DeviceId device) const {
     return std::find(info.devices.begin(), info.devices.end(), device) != info.devices.end();
@@ -95,21 +122,27 @@ struct Exchange::Impl {
   void stop(net::TimerId& timer);
   net::HandshakeOptions handshake() const;
 
-  // exchange.cc
+  // lanes.cc
   Status start_ucx();
   void drive();
   void kick();
   void arm_tick();
   transfer::Done translate(Done done) const;
+  Done judged(WorkerId from, Done done);
+  void judge(WorkerId from, std::uint64_t breaks, Status status, msg::Lane lane, const Done& done, bool late);
+  void begin_receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+                     device::Kind kind, Done done);
+  void end(Held& held, const Error& why);
 
   // channels.cc
   ChannelId open_channel(std::unique_ptr<net::Link> link, WorkerId peer);
   void accepted(std::unique_ptr<net::Link> link);
   void close_stranger(ChannelId id);
-  void stranger_hello(ChannelId id, msg::PeerHello hello);
   void match_strangers();
   void on_closed(ChannelId id, const Error& why);
+  bool may_take(const Peer& peer, const Channel& channel) const;
   void connect(Peer& peer);
+  void connect_after(Peer& peer, TimeNs pause_ns);
   void connected(WorkerId id, Result<std::unique_ptr<net::Link>> link);
 
   // peers.cc
@@ -119,7 +152,7 @@ struct Exchange::Impl {
     return at != channels.end() && at->second.link->is_shared_memory();
   }
   void say_hello(Peer& peer);
-  void greeted(Peer& peer, const msg::PeerHello& hello);
+  void greeted(Peer& peer);
   void fail(Peer& peer, const Error& why);
   void shut(Peer& peer, const Error& why);  // link, transfers, timers; tells nobody
   Status announce(Peer& peer);
@@ -128,7 +161,20 @@ struct Exchange::Impl {
   void flush(Peer& peer);
   void unmap(WorkerId id);
 
+  // breaks.cc
+  void down(Peer& peer, const Error& why);
+  void drop_link(Peer& peer);
+  void give_up_after(Peer& peer, TimeNs ns);
+  bool resume(Peer& peer);
+  Status put(Peer& peer, std::uint16_t type, std::span<const std::byte> bytes,
+             std::vector<net::UniqueFd> fds = {});
+  void take_in(Peer& peer, std::size_t bytes);
+  Status acknowledged(Peer& peer, const msg::Ack& ack);
+  void open_lane(Peer& peer);
+  void close_lane(Peer& peer, const Error& why);
+
   // frames.cc
+  void greeting(ChannelId id, msg::Message& message);
   void on_frame(ChannelId id, net::Frame& frame);
   void broke_protocol(ChannelId id, const Error& why);
   Status take_map(Peer& peer, const msg::ArenaMap& map, std::vector<net::UniqueFd>& fds);

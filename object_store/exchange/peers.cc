@@ -67,13 +67,26 @@ void Exchange::Impl::say_hello(Peer& peer) {
   hello.to = peer.info.id;
   if (options.map_peers) hello.host_id = options.host_id;  // who does not map is on a host of its own
   hello.slab_fds = static_cast<std::int32_t>(slabs.size());
-  if (const Status ok = write(peer, hello); !ok) fail(peer, ok.error());
+  Status ok = write(peer, hello);
+  if (ok && channels.at(peer.channel).tcp()) {
+    if (peer.dials) ++peer.attempt_no;
+    ok = write(peer, msg::Resume{peer.attempt_no, self, peer.received.total()});
+  }
+  if (!ok && ok.error().code != Errc::kUnavailable)
+    fail(peer, ok.error());  // else it is about to say that it is closed
 }
 
-void Exchange::Impl::greeted(Peer& peer, const msg::PeerHello& hello) {
+// Its hello, and over TCP its Resume, have come, and ours have left.
+void Exchange::Impl::greeted(Peer& peer) {
+  const Channel& channel = channels.at(peer.channel);
   peer.state = Peer::State::kUp;
-  peer.maps = options.map_peers && !options.host_id.empty() && hello.host_id == options.host_id &&
-              channels.at(peer.channel).link->can_pass_fds();
+  if (channel.tcp()) {
+    peer.resumes = true;
+    if (!resume(peer)) return;
+  } else {
+    peer.maps = options.map_peers && !options.host_id.empty() && channel.hello->host_id == options.host_id;
+    peer.cookie = channel.link->cookie();
+  }
   flush(peer);
 }
 
@@ -100,7 +113,9 @@ Status Exchange::Impl::announce(Peer& peer) {
       fds.push_back(std::move(fd));
     }
     if (!peer.address_sent && engine) map.ucx_address = engine->address();
-    TW_TRY(write(peer, map, std::move(fds)));
+    if (const Status ok = codec::encode(msg::Message(map), buffer); !ok)
+      return error(Errc::kInternal, "slabs cannot be announced: " + ok.error().message);
+    TW_TRY(put(peer, codec::frame_type(msg::Message(map)), buffer.bytes(), std::move(fds)));
     peer.announced = next;
     peer.address_sent = true;
   }
@@ -110,7 +125,6 @@ Status Exchange::Impl::announce(Peer& peer) {
 // Sends the batch, in parts where one message cannot hold it. After kLimitExceeded the batch holds what is
 // left.
 Status Exchange::Impl::write_batch(Peer& peer, msg::PeerBatch& batch) {
-  net::Link& link = *channels.at(peer.channel).link;
   while (!batch.empty()) {
     msg::Message message = std::exchange(batch, {});
     msg::PeerBatch& part = std::get<msg::PeerBatch>(message);
@@ -123,7 +137,7 @@ Status Exchange::Impl::write_batch(Peer& peer, msg::PeerBatch& batch) {
     }
     if (!encoded)
       return error(Errc::kInternal, "a message for a peer cannot be encoded: " + encoded.error().message);
-    if (Status sent = link.send(codec::frame_type(message), buffer.bytes()); !sent) {
+    if (Status sent = put(peer, codec::frame_type(message), buffer.bytes()); !sent) {
       append(part, batch);
       batch = std::move(part);
       return sent;
@@ -133,7 +147,8 @@ Status Exchange::Impl::write_batch(Peer& peer, msg::PeerBatch& batch) {
   return {};
 }
 
-// Everything that waits, until the link is full; it calls again when it has drained.
+// Everything that waits, until the link is full, which calls again when it has drained; or until so much is not known to
+// have arrived: then the next Ack does.
 void Exchange::Impl::flush(Peer& peer) {
   if (peer.state != Peer::State::kUp) return;
   Status status = announce(peer);
@@ -143,7 +158,9 @@ void Exchange::Impl::flush(Peer& peer) {
     peer.queued_bytes -= peer.queue.front().second;
     peer.queue.pop_front();
   }
-  if (!status && !is_full(status)) fail(peer, status.error());
+  if (status || is_full(status)) return;
+  if (peer.resumes && status.error().code == Errc::kUnavailable) return;  // on_closed() follows
+  fail(peer, status.error());
 }
 
 Status Exchange::send(WorkerId id, msg::PeerBatch batch) {
@@ -175,21 +192,15 @@ void Exchange::Impl::shut(Peer& peer, const Error& why) {
   peer.attempt.reset();
   peer.queue.clear();
   peer.queued_bytes = 0;
-  if (peer.ready && peer.state == Peer::State::kUp) {
-    --counters.links;
-    counters.ring_links -= has_ring(peer);
-  }
-  if (const auto at = channels.find(peer.channel); at != channels.end()) {
-    if (std::exchange(peer.data, false)) engine->remove_peer(at->second.link->cookie(), why);
-    channels.erase(at);
-  }
-  peer.channel = 0;
-  kick();
+  drop_link(peer);
+  close_lane(peer, why);
+  for (Held& held : std::exchange(peer.held, {})) end(held, why);
 }
 
 void Exchange::Impl::fail(Peer& peer, const Error& why) {
   if (peer.state == Peer::State::kFailed) return;
-  shut(peer, why);
+  // Whatever the reason: the bytes may be had when the scheduler has spoken.
+  shut(peer, error(Errc::kUnavailable, why.message));
   peer.state = Peer::State::kFailed;
   later([this, id = peer.info.id, why] {
     if (find(id) != nullptr && callbacks.on_unreachable)

@@ -57,6 +57,9 @@ void UcxEngine::prepare_process() {
     // where its memory was read directly (cma); without it such lanes are not used when errors are to be
     // reported.
     ::setenv("UCX_CMA_MEMORY_INVALIDATE", "y", 0);
+    // One socket's event at a time. What a break of one connection does to another one of the same peer is forgotten by UCX
+    // 1.13 where the other's event was read with it: it aborts ("conn_state != CLOSED") when several are reset at once.
+    ::setenv("UCX_TCP_MAX_POLL", "1", 0);
     // Read when the library was loaded, so the environment comes too late for these. Memory kinds are always
     // told.
     if (std::getenv("UCX_MEMTYPE_CACHE") == nullptr) ucs_global_opts_set_value("MEMTYPE_CACHE", "n");

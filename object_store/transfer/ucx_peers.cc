@@ -110,6 +110,23 @@ void UcxEngine::remove_peer(const Cookie& cookie, const Error& why) {
   impl_->peers.erase(found);
 }
 
+void UcxEngine::abandon_receives(const Cookie& cookie, const Error& why) {
+  const auto found = impl_->peers.find(cookie);
+  if (found == impl_->peers.end()) return;
+  impl_->fail_waiting(cookie, why);
+  std::vector<Op*> receives;
+  bool sends = false;
+  for (auto& [key, op] : impl_->ops) {
+    if (key.cookie != cookie) continue;
+    if (op->sending)
+      sends = true;
+    else
+      receives.push_back(op.get());
+  }
+  for (Op* op : receives) impl_->give_up(*op, why);
+  if (!sends) impl_->close(*found->second, why);
+}
+
 // Lanes settle while a connection is made, so the first few transfers look anew; later ones remember.
 Via UcxEngine::Impl::via_of(Peer& peer, bool bulk, device::Kind kind) {
   constexpr int kReadings = 4;

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include <tilewise/base/prng.h>
+#include <tilewise/net/address.h>
 
 #include "../integration/harness.h"
 #include "../integration/network.h"
@@ -40,7 +41,7 @@ struct Counts {
   std::atomic<int> graphs{0}, asked_again{0}, wrong{0}, failed{0};
   int workers_killed = 0, schedulers_killed = 0, clients_killed = 0, stops = 0, long_stops = 0;
   int left = 0;  // workers, for want of a link
-  int cuts = 0, long_cuts = 0, resets = 0, flaps = 0, slow = 0, half_open = 0;
+  int cuts = 0, long_cuts = 0, resets = 0, client_resets = 0, flaps = 0, slow = 0, half_open = 0;
   std::vector<double> ready_s;  // of a scheduler, from its start
 };
 
@@ -205,10 +206,14 @@ class Monkey {
       leave_half_open();
   }
   int host_of(int worker) const { return worker % settings_.network->hosts(); }
-  // One of the two leaves for want of a link, 5 s later.
+  // Links between two workers, or between one and the clients.
   void reset_somebody() {
     const int one = host_of(somebody()), two = host_of(somebody());
-    if (one != two && settings_.network->reset(one, two)) ++counts_.resets;
+    const std::uint16_t scheduler = net::Address::parse(cluster_.address())->port;
+    if (one == two)
+      counts_.client_resets += settings_.network->reset_with_here(one, scheduler);
+    else
+      counts_.resets += settings_.network->reset(one, two);
   }
   // Half as long as silence is borne; TCP tries again after up to twice as long, so that some are missed all the same.
   void flap() {
@@ -402,12 +407,14 @@ int run(const Settings& settings) {
   std::sort(counts.ready_s.begin(), counts.ready_s.end());
   std::printf(
       "%d graphs, %d asked again; killed: %d workers, %d schedulers (ready again in at most %.2f s), %d "
-      "clients; %d stopped, %d of them for too long; %d ways cut, %d for too long; %d links reset, %d hosts "
-      "away for 5 s, %d slow, %d dead unheard, %d left for it\n%d wrong, %d failed or left\n",
+      "clients; %d stopped, %d of them for too long; %d ways cut, %d for too long; %d links of workers and "
+      "%d of "
+      "clients reset, %d hosts away for 5 s, %d slow, %d dead unheard, %d left for it\n%d wrong, %d failed "
+      "or left\n",
       counts.graphs.load(), counts.asked_again.load(), counts.workers_killed, counts.schedulers_killed,
       counts.ready_s.empty() ? 0 : counts.ready_s.back(), counts.clients_killed, counts.stops,
-      counts.long_stops, counts.cuts, counts.long_cuts, counts.resets, counts.flaps, counts.slow,
-      counts.half_open, counts.left, counts.wrong.load(), counts.failed.load());
+      counts.long_stops, counts.cuts, counts.long_cuts, counts.resets, counts.client_resets, counts.flaps,
+      counts.slow, counts.half_open, counts.left, counts.wrong.load(), counts.failed.load());
   return counts.wrong + counts.failed == 0 && counts.graphs > 0 ? 0 : 1;
 }
 

@@ -1,5 +1,6 @@
 // A client program as a user would write it, for tests that need one in a process of its own.
 //   compute   a few expressions, checked against values computed here
+//   repeat S  asks for the same again and again for S seconds, in which all must end well and alike
 //   linger    begins long work, says so on stdout, and waits for its end
 //   gather I HOW   has every third piece of an array, from I on, of which two others have the rest; HOW: what is wrong with them
 //   borrow    reads an array's blocks where they lie, says so on stdout, and keeps them
@@ -36,6 +37,28 @@ int compute() {
     if (value != 2.5) return std::printf("wrong product %f\n", value), 1;
   }
   std::printf("right\n");
+  return 0;
+}
+
+// Blocks go there and back, and between workers.
+int repeat(int for_s) {
+  auto session = connect_here("repeat");
+  std::vector<double> x(512 * 512);
+  std::iota(x.begin(), x.end(), 0.0);
+  const auto round = [&] {
+    Array there = session.from_memory(x, {512, 512}, {.block = {128, 128}});
+    return (there * 2.0 + there.T()).get<double>();
+  };
+  const std::vector<double> expected = round();
+  if (expected[1] != 2.0 * 1 + 512) return std::printf("wrong value %f\n", expected[1]), 1;
+  std::printf("running\n");
+  std::fflush(stdout);
+  int rounds = 0;
+  for (const auto until = testing::Clock::now() + std::chrono::seconds(for_s); testing::Clock::now() < until;
+       ++rounds) {
+    if (round() != expected) return std::printf("wrong values in round %d\n", rounds), 1;
+  }
+  std::printf("right, %d rounds\n", rounds);
   return 0;
 }
 
@@ -103,6 +126,7 @@ int main(int argc, char** argv) {
   try {
     if (argc == 2 && std::strcmp(argv[1], "compute") == 0) return compute();
     if (argc == 2 && std::strcmp(argv[1], "linger") == 0) return linger();
+    if (argc == 3 && std::strcmp(argv[1], "repeat") == 0) return repeat(std::atoi(argv[2]));
     if (argc == 2 && std::strcmp(argv[1], "borrow") == 0) return borrow();
     if (argc == 4 && std::strcmp(argv[1], "gather") == 0) return gather(std::atoi(argv[2]), argv[3]);
   } catch (const ArrayError& e) {

@@ -1,6 +1,9 @@
 // Workers on hosts of their own: what goes over TCP, and what happens when packets are lost between two of them while the
 // scheduler sees both.
 #include <doctest/doctest.h>
+#include <tilewise/net/address.h>
+
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <thread>
@@ -142,4 +145,129 @@ TEST_CASE("a way that is lost for a moment costs that moment and nobody its plac
   CHECK(cluster.worker(0).running());
   CHECK(cluster.worker(1).running());
   CHECK(cluster.words().find("peer unreachable") == std::string::npos);
+}
+
+namespace {
+
+std::uint16_t port_of(const std::string& address) { return net::Address::parse(address)->port; }
+
+int count_of(const std::string& what, const std::string& text) {
+  int count = 0;
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+const char* const kMadeAgain = "link to a peer made again";
+
+}  // namespace
+
+TEST_CASE(
+    "links between a client and a worker are reset while blocks go both ways: the session notices nothing") {
+  const auto network = hosts(2);
+  if (!network) return;
+  Cluster cluster({.workers = 2, .devices = 1, .network = network.get()});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  std::vector<double> x(1024 * 1024), expected(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i), expected[i] = 2 * x[i] + 1;
+  std::atomic<bool> stop{false};
+  std::atomic<int> resets{0};
+  std::jthread monkey([&] {
+    for (int i = 0; !stop; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100 + 37 * (i % 9)));
+      resets += network->reset_with_here(i % 2, port_of(cluster.address()));
+    }
+  });
+  int rounds = 0;
+  for (const auto began = Clock::now(); seconds_since(began) < 10; ++rounds) {
+    const Array there = session.from_memory(x, {1024, 1024}, {.block = {256, 256}});
+    CHECK((there * 2.0 + 1.0).get<double>({.timeout = kPatience}) == expected);
+  }
+  stop = true;
+  monkey.join();
+  if (resets == 0) {
+    MESSAGE("skipped: this kernel ends no connections");
+    return;
+  }
+  MESSAGE(rounds << " rounds, " << resets.load() << " resets");
+  CHECK(rounds > 0);
+  CHECK(resets > 5);
+  CHECK(count_of(kMadeAgain, cluster.words()) > 2);
+  CHECK(session.devices().size() == 2);
+  CHECK(cluster.words().find("peer lost") == std::string::npos);
+}
+
+TEST_CASE("links between workers are reset while graphs run: nobody leaves, and nothing is made again") {
+  const auto network = hosts(2);
+  if (!network) return;
+  Cluster cluster({.workers = 2, .devices = 1, .network = network.get()});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const std::vector<double> expected = values(session.compute({products(session)}));
+  int resets = 0;
+  for (int turn = 0; turn < 4; ++turn) {
+    const Future future = session.compute({products(session)});
+    REQUIRE(eventually([&] { return future.progress().done > 100; }));
+    resets += network->reset(turn % 2, 1 - turn % 2);
+    CHECK(same_bits(values(future), expected));
+  }
+  if (resets == 0) {
+    MESSAGE("skipped: this kernel ends no connections");
+    return;
+  }
+  CHECK(cluster.worker(0).running());
+  CHECK(cluster.worker(1).running());
+  CHECK(count_of(kMadeAgain, cluster.words()) >= resets);  // each of the two says so
+  CHECK(cluster.words().find("peer lost") == std::string::npos);
+}
+
+TEST_CASE(
+    "a client and a worker lose each other for longer than silence is borne, while the scheduler sees both") {
+  for (const bool both : {false, true}) {
+    CAPTURE(both);
+    const auto network = hosts(3);
+    if (!network) return;
+    Cluster cluster({.workers = 2, .devices = 1, .network = network.get()});
+    INFO(cluster.words());
+    std::vector<std::string> command = network->prefix(2);
+    command.insert(command.end(), {client_program(), "repeat", "24"});
+    Process client("client", command, cluster.environment());
+    REQUIRE(eventually([&] { return client.output().find("running") != std::string::npos; }));
+    network->cut(both ? 0 : 2, both ? 2 : 0);
+    if (both) network->cut(2, 0);
+    std::this_thread::sleep_for(std::chrono::seconds(18));
+    network->mend(both ? 0 : 2, both ? 2 : 0);
+    if (both) network->mend(2, 0);
+    CHECK(client.wait(kPatience) == 0);
+    CAPTURE(client.output());
+    CHECK(client.output().find("right") != std::string::npos);
+    CHECK(cluster.worker(0).running());
+    CHECK(cluster.worker(1).running());
+    CHECK(cluster.words().find(kMadeAgain) != std::string::npos);
+  }
+}
+
+TEST_CASE("a link to a worker that cannot be made again ends the session, and names the worker") {
+  const auto network = hosts(3);
+  if (!network) return;
+  Cluster cluster({.workers = 2, .devices = 1, .network = network.get()});
+  INFO(cluster.words());
+  Environment environment = cluster.environment();
+  environment["TILEWISE_LINK_TIMEOUT"] = "1";
+  std::vector<std::string> command = network->prefix(2);
+  command.insert(command.end(), {client_program(), "repeat", "60"});
+  Process client("client", command, environment);
+  REQUIRE(eventually([&] { return client.output().find("running") != std::string::npos; }));
+  network->cut(2, 0);
+  network->cut(0, 2);
+  (void)network->reset(2, 0);  // else it takes as long as silence is borne
+  CHECK(client.wait(kPatience) == 1);
+  const std::string words = client.output();
+  CAPTURE(words);
+  CHECK(words.find("could not be made again within 1 s") != std::string::npos);
+  CHECK(words.find("cannot be reached") != std::string::npos);
+  CHECK(cluster.worker(0).running());
+  CHECK(cluster.worker(1).running());
 }

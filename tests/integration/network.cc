@@ -88,9 +88,18 @@ void Network::isolate(int host) { ip({"link", "set", hosts_[static_cast<std::siz
 
 void Network::rejoin(int host) { ip({"link", "set", hosts_[static_cast<std::size_t>(host)].port, "up"}); }
 
-bool Network::reset(int one, int two) {
-  std::vector<std::string> command = prefix(one);
-  command.insert(command.end(), {kSs, "-K", "-H", "dst", address(two)});
+bool Network::reset(int one, int two) { return reset(one, {"dst", address(two)}); }
+
+bool Network::reset_with_here(int host, std::uint16_t but_port) {
+  std::string port = ":";
+  port += std::to_string(but_port);
+  return reset(host, {"dst", here_, "and", "dport", "!=", port});
+}
+
+bool Network::reset(int host, const std::vector<std::string>& which) {
+  std::vector<std::string> command = prefix(host);
+  command.insert(command.end(), {kSs, "-K", "-H"});
+  command.insert(command.end(), which.begin(), which.end());
   const Ran ran = run(command);
   return ran.code == 0 && !ran.output.empty();  // it lists those that it ended
 }

@@ -30,10 +30,14 @@ class Network {
   void rejoin(int host);
   // TCP connections between the two end at once, at one of their ends, which says so to the other (ss -K). False: this kernel cannot.
   bool reset(int one, int two);
+  // The same between a host and this one, but for those to a port here.
+  bool reset_with_here(int host, std::uint16_t but_port);
   // What the host sends and receives goes through at so many bits a second each way; 0: as fast as can be. False: this kernel cannot.
   bool slow_down(int host, std::int64_t bits_per_s);
 
  private:
+  bool reset(int host, const std::vector<std::string>& which);
+
   struct Host {
     std::string name, port, address;  // the port is the bridge's end of its cable
   };

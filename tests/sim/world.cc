@@ -119,7 +119,8 @@ std::string Knobs::describe() const {
     << lease_ns << ", copies " << copies << ", past " << recompute_ops << ", poison " << poison << ", spill "
     << spill_bytes << " on disk, " << pinned_bytes << " pinned of every " << pin_every
     << (gpus ? ". GPU, in " : ". device, in ") << disk_ns << " ns, full " << disk_full << ", failing "
-    << disk_fails << ", clogs " << clogs << ", slow links " << slow_links << ", slow devices " << slow_devices
+    << disk_fails << ", clogs " << clogs << ", relinks " << relinks << ", slow links " << slow_links
+    << ", slow devices " << slow_devices
     << ", failing slabs " << slab_fails << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
     << ", partitions " << partitions << ", silence " << silence_ns << " ns, announces " << announces
     << ", wrong " << wrong << ", lends " << lends << ", pairs " << pairs;
@@ -169,6 +170,8 @@ Outcome World::run() {
   const TimeNs span = std::max(knobs_.kill_span_ns, 60 * knobs_.max_delay_ns);
   for (int i = 0; i < knobs_.clogs; ++i)
     at(knobs_.max_delay_ns * 8 + prng_.between(1, span), [this] { clog_some(); });
+  for (int i = 0; i < knobs_.relinks; ++i)
+    at(knobs_.max_delay_ns * 4 + prng_.between(1, span), [this] { relink_some(20); });
   for (int i = 0; i < knobs_.partitions; ++i)
     at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { partition_some(); });
   for (int c = 0; c < knobs_.clients; ++c) {

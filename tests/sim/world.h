@@ -49,7 +49,8 @@ struct Knobs {
   double copies = 0;          // of the submissions: so many hold their arrays on several workers
   int recompute_ops = 0;      // more of them before a held array, and its past is cut; 0: the usual limit
   double poison = 0;          // so often a step is chosen to take its worker down, then and whenever it runs
-  int clogs = 0;  // times when a subset of all ways delivers nothing for a while, then everything in order
+  int clogs = 0;    // times when a subset of all ways delivers nothing for a while, then everything in order
+  int relinks = 0;  // of links between peers that break and are made again after a while: transfers end
   double slow_links = 0;  // of the ways between processes: up to kSlowest times the usual delays
   double slow_devices = 0;
   double slab_fails = 0;  // so often a device gets no more memory
@@ -144,6 +145,10 @@ class World {
   void arrive(Way way, std::function<void()> what);
   void clog_some();
   void unclog(Way way);
+  void relink_some(int tries);
+  std::vector<Way> receiving() const;
+  void drop_receives(std::uint64_t self, std::uint64_t from);
+  void let_go_of_sends(std::uint64_t self, std::uint64_t to);
   void partition_some();
   void break_between(int a, int b);
   void respawn();

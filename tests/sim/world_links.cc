@@ -12,6 +12,7 @@ void Knobs::add_delays(std::uint64_t seed) {
   if (p.chance(0.2)) slow_devices = p.uniform() * 0.5;
   if (p.chance(0.1)) slab_fails = p.uniform() * 0.5;
   if (p.chance(0.3)) lends = p.uniform();
+  if (p.chance(0.35)) relinks = static_cast<int>(p.chance(0.2) ? p.between(20, 60) : p.between(1, 8));
 }
 
 Knobs Knobs::partitioned(std::uint64_t seed) {
@@ -29,6 +30,7 @@ Knobs Knobs::partitioned(std::uint64_t seed) {
 TimeNs Knobs::longest_delay_ns() const {
   TimeNs longest = max_delay_ns * (slow_links > 0 ? kSlowest : 1);
   if (clogs > 0) longest += kLongestClog * max_delay_ns;
+  if (relinks > 0) longest += kLongestClog * max_delay_ns;
   return longest + (partitions > 0 ? 2 * silence_ns : 0);
 }
 
@@ -95,6 +97,102 @@ void World::unclog(Way way) {
   const std::vector<std::function<void()>> held = std::move(clogged_.at(way));
   clogged_.erase(way);
   for (const std::function<void()>& what : held) what();
+}
+
+// The link between a worker and another peer breaks and is made again: messages come late, once and in order; transfers
+// do not come at all, and have to be begun anew. Each end notices at once, or when the other one makes a new link.
+void World::relink_some(int tries) {
+  std::vector<std::uint64_t> workers, ends;
+  for (const auto& worker : workers_) {
+    if (worker->alive && worker->core != nullptr) workers.push_back(worker->welcome.you.value);
+  }
+  if (workers.empty()) return;
+  ends = workers;
+  for (const auto& client : clients_) {
+    if (client->welcomed && !client->dead) ends.push_back(client->welcome.you.value);
+  }
+  std::uint64_t one = workers[prng_.below(workers.size())], two = ends[prng_.below(ends.size())];
+  // Where bytes are on their way, if there is such a link soon.
+  const std::vector<Way> busy = receiving();
+  if (busy.empty() && tries > 0) return at(jitter(), [this, tries] { relink_some(tries - 1); });
+  if (!busy.empty()) std::tie(two, one) = busy[prng_.below(busy.size())];
+  const Way there{one, two}, back{two, one};
+  const auto taken = [&](Way way) { return clogged_.contains(way) || cut_.contains(way); };
+  if (one == two || taken(there) || taken(back)) return;
+  ++outcome_.covered["peer links made again"];
+  clogged_.try_emplace(there);
+  clogged_.try_emplace(back);
+  if (prng_.chance(0.7)) drop_receives(one, two);
+  if (prng_.chance(0.7)) drop_receives(two, one);
+  at(prng_.between(0, Knobs::kLongestClog) * knobs_.max_delay_ns, [this, one, two] {
+    drop_receives(one, two);
+    drop_receives(two, one);
+    let_go_of_sends(one, two);
+    let_go_of_sends(two, one);
+    unclog({one, two});
+    unclog({two, one});
+  });
+}
+
+// Ways over which transfers have been granted, a way as often as it has such.
+std::vector<World::Way> World::receiving() const {
+  std::vector<Way> ways;
+  for (const auto& worker : workers_) {
+    if (!worker->alive) continue;
+    for (const auto& [transfer, receive] : worker->armed) {
+      if (receive.from != worker->welcome.you)
+        ways.emplace_back(receive.from.value, worker->welcome.you.value);
+    }
+  }
+  for (const auto& client : clients_) {
+    if (client->dead) continue;
+    for (const auto& [transfer, offer] : client->granted) {
+      const auto owner = client->owner_of.find(offer.from.value);
+      if (owner != client->owner_of.end()) ways.emplace_back(owner->second.value, client->welcome.you.value);
+    }
+  }
+  return ways;
+}
+
+void World::drop_receives(std::uint64_t self, std::uint64_t from) {
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    Worker& worker = *workers_[w];
+    if (worker.welcome.you.value != self || !worker.alive) continue;
+    std::vector<std::uint64_t> ended;
+    for (const auto& [transfer, receive] : worker.armed) {
+      if (receive.from.value == from) ended.push_back(transfer);
+    }
+    for (const std::uint64_t transfer : ended) {
+      if (worker.armed.erase(transfer) == 0) continue;
+      ++outcome_.covered["transfers begun anew"];
+      deliver_worker(static_cast<int>(w),
+                     worker::TransferDone{transfer, {Errc::kUnavailable, "the link broke"}, msg::Lane::kTcp});
+    }
+  }
+  for (const auto& client : clients_) {
+    if (client->welcome.you.value != self || client->dead) continue;
+    for (const auto& [transfer, offer] : std::map<std::uint64_t, msg::Offer>(client->granted)) {
+      if (client->owner_of[offer.from.value].value != from) continue;
+      ++outcome_.covered["transfers to clients begun anew"];
+      client->granted.erase(transfer);
+      const std::uint64_t again = client->next_transfer++;
+      client->granted[again] = offer;
+      msg::PeerBatch grant;
+      grant.grants.push_back({offer.block, offer.from, offer.to, again});
+      peer_send(client->welcome.you, WorkerId{static_cast<std::uint32_t>(from)}, std::move(grant));
+    }
+  }
+}
+
+// The other side has said that it waits for none of them any more.
+void World::let_go_of_sends(std::uint64_t self, std::uint64_t to) {
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    Worker& worker = *workers_[w];
+    if (worker.welcome.you.value != self || !worker.alive) continue;
+    for (const worker::Transmit& transmit : std::vector<worker::Transmit>(worker.telling)) {
+      if (transmit.to.value == to) sent(static_cast<int>(w), transmit);
+    }
+  }
 }
 
 // Two workers lose each other, while the scheduler sees both: their link breaks, or one way or both deliver nothing until

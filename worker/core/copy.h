@@ -44,7 +44,8 @@ struct Copy {
   std::uint16_t device = 0;
   CopyState state = CopyState::kExpected;
   CopyKind kind = CopyKind::kProduced;
-  std::uint8_t attempts = 0;
+  std::uint8_t attempts = 0;  // transfers that failed
+  std::uint8_t breaks = 0;    // and those that a broken link ended
   bool has_memory = false;
   bool spare = false;   // in the device's list of replicas that may go
   DeviceId source;      // remote kinds: the owner

@@ -155,6 +155,31 @@ TEST_CASE("a peer's block is borrowed in place, and its Done waits for the kerne
         1);  // repeated when all is over: let go again
 }
 
+TEST_CASE(
+    "a block is asked for again when its transfer fails: as often as its link breaks, else three times in "
+    "all") {
+  for (const auto& [code, times] : {std::pair(Errc::kIo, 3), std::pair(Errc::kUnavailable, 102)}) {
+    Lists lists;
+    lists.step({PeerReady{kOther, false}});
+    const ir::Op a = source(10, 1);
+    lists.log({plan_of({on(kPeer, 1, a), on(kHere, 2, map_of(10, 11, a.space))})});
+    msg::PeerBatch batch;
+    msg::Offer offer;
+    offer.block = {ArrayId{10}, 0}, offer.op = OpId{2}, offer.from = kPeer, offer.to = kHere,
+    offer.bytes = 64;
+    batch.offers.push_back(offer);
+    int begun = 0;
+    while (lists.core->counters().tasks_failed == 0 && begun < 300) {
+      const Actions& granted = lists.from_peer(batch);
+      REQUIRE(granted.receives.size() == 1);
+      ++begun;
+      const std::uint64_t transfer = granted.receives[0].transfer;
+      lists.step({TransferDone{transfer, {code, "torn"}, msg::Lane::kTcp}});
+    }
+    CHECK(begun == times);
+  }
+}
+
 TEST_CASE("an offer of the wrong size fails the dependents, not the process") {
   Lists lists;
   const ir::Op a = source(10, 1);

@@ -5,6 +5,10 @@
 
 namespace tilewise::worker {
 
+namespace {
+constexpr std::uint8_t kMaxAttempts = 3, kMaxBreaks = 100;  // to have one block
+}  // namespace
+
 // Those that still cannot be taken are parked again.
 void Core::Impl::unpark_batches() {
   for (PeerBatchReceived& early : std::exchange(parked_batches, {})) on_batch(early.from, early.batch);
@@ -311,7 +315,9 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     copy.kind = CopyKind::kRemote;
     stop_relaying(slot);
     const DeviceId via = std::exchange(copy.via, {});
-    const bool again = (via || ++copy.attempts < 3) && !remote[copy.source.value].lost;
+    // A link that broke says nothing of the block: it is had again when there is another, or its peer is lost.
+    const bool broke = event.failed.code == Errc::kUnavailable && ++copy.breaks < kMaxBreaks;
+    const bool again = (via || broke || ++copy.attempts < kMaxAttempts) && !remote[copy.source.value].lost;
     if (again && copy.kept_open) {
       copy.state = CopyState::kOffered;
       devices[copy.device].ungranted.push_back(slot);

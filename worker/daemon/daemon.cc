@@ -43,7 +43,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   peers.listen = d.options_.listen;
   peers.advertise = d.options_.advertise;
   peers.map_peers = d.options_.map_peers;
-  peers.silence_ns = d.options_.silence_ns;
+  peers.silence_ns = peers.resume_ns = d.options_.silence_ns;
   peers.strict_lanes = d.options_.strict_lanes;
   exchange::Callbacks callbacks;
   callbacks.on_batch = [&d](WorkerId from, msg::PeerBatch batch) {
@@ -59,6 +59,12 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
     d.runtime_->post(PeerReady{peer, mapped});
   };
   callbacks.on_unreachable = [&d](WorkerId peer, const Error& why) { d.on_unreachable(peer, why); };
+  callbacks.on_broken = [](WorkerId peer, const Error& why) {
+    daemon::log_debug("link to a peer broke", {{"id", peer.value}, {"why", to_string(why)}});
+  };
+  callbacks.on_back = [](WorkerId peer) {
+    daemon::log_info("link to a peer made again", {{"id", peer.value}});
+  };
   TW_ASSIGN(d.exchange_, exchange::Exchange::create(loop, std::move(peers), std::move(callbacks)));
   TW_ASSIGN(d.addresses_, d.exchange_->listen());
   for (const auto& device : devices) d.devices_.push_back(device.get());

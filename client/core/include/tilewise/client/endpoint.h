@@ -60,7 +60,8 @@ class Endpoint {
 
   // The copying lane. Arms a receive of exactly `bytes` tagged `transfer` from the worker of `from`; the session sends
   // the Grant afterwards. `done` is a callback like those above; `to` stays valid until it has been called or
-  // destroyed. An error means that the transport has let go of `to`.
+  // destroyed. An error means that the transport has let go of `to`; kUnavailable that the link to the worker broke
+  // meanwhile, so that it can be granted again.
   virtual void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                        std::function<void(Status)> done) = 0;
   // Sends bytes that the worker of `to` has granted as `transfer`. The same rules.

@@ -22,13 +22,16 @@ struct Options {
   // How long the link may be broken, or this process be out of reach, before all that it asked for is given up and what it
   // holds is released. 0: not at all. At most seven days.
   TimeNs lease_ns = 10 * kSecond;
+  // How long a link over TCP to a worker that the scheduler sees may be broken before the session is lost; it is being made
+  // again meanwhile. 0: it is not made again.
+  TimeNs link_ns = 30 * kSecond;
 };
 
 // kUnavailable (nobody listens), kUnauthenticated (another token), kVersionMismatch, kTimeout, or the scheduler's refusal.
 Result<std::unique_ptr<client::Endpoint>> connect(const Options& options);
 
-// With the token found as every program finds it, and with $TILEWISE_TOKEN_FILE, $TILEWISE_NO_MAP and $TILEWISE_LEASE
-// (seconds).
+// With the token found as every program finds it, and with $TILEWISE_TOKEN_FILE, $TILEWISE_NO_MAP, and in seconds
+// $TILEWISE_LEASE and $TILEWISE_LINK_TIMEOUT.
 Result<std::unique_ptr<client::Endpoint>> connect_from_environment(const std::string& scheduler,
                                                                    const std::string& name);
 

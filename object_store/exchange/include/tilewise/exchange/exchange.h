@@ -4,9 +4,10 @@
 // Everything happens on the event loop's thread. Callbacks come from the loop, never from inside a call made
 // here, and may call everything but poll() and the destructor.
 //
-// A peer is one incarnation. It is announced (peer_joined), gets one link, becomes ready, and ends: a link
-// that cannot be made or breaks is never made again, that is the scheduler's decision to take (peer_lost, a
-// new incarnation).
+// A peer is one incarnation. It is announced (peer_joined), gets a link, becomes ready, and ends. A link over TCP that
+// breaks is made again for a while, and what had not arrived is sent again: batches come once and in order over any number
+// of links, and nobody here is asked to do anything. Only transfers have to be begun anew. Links inside a host break
+// with their process: they are not made again, that is the scheduler's decision to take (peer_lost, a new incarnation).
 #pragma once
 #include <tilewise/device/device.h>
 #include <tilewise/msg/msg.h>
@@ -31,13 +32,18 @@ struct Options {
   std::string advertise;  // the host that peers use for our TCP addresses; empty: the one listened on
   // false: shares no memory with peers, neither blocks (all are copied) nor rings for messages (net/handshake.h)
   bool map_peers = true;
-  bool strict_lanes = false;                  // a transfer staged through the host is an error
-  bool use_ucx = true;                        // false: no copying lane at all
-  transfer::UcxOptions ucx;                   // net_devices empty and all listening loopback: loopback
-  TimeNs silence_ns = 10 * kSecond;           // net::HandshakeOptions
-  TimeNs link_deadline_ns = 15 * kSecond;     // from peer_joined to on_ready
+  bool strict_lanes = false;               // a transfer staged through the host is an error
+  bool use_ucx = true;                     // false: no copying lane at all
+  transfer::UcxOptions ucx;                // net_devices empty and all listening loopback: loopback
+  TimeNs silence_ns = 10 * kSecond;        // net::HandshakeOptions
+  TimeNs link_deadline_ns = 15 * kSecond;  // from peer_joined to on_ready; no limit for clients that connect
+  // How long it is tried to make a broken link over TCP again. 0: not at all. Who is connected to waits a little longer, and
+  // for a client until the scheduler has lost it.
+  TimeNs resume_ns = 10 * kSecond;
   TimeNs unmap_grace_ns = 30 * kSecond;       // a lost peer's memory stays mapped so long, see mapped()
   std::size_t max_queued_bytes = 256u << 20;  // of messages to one peer not yet taken by its link
+  std::size_t max_kept_bytes =
+      64u << 20;                   // taken by its link over TCP, not known to have arrived; one always may
   std::size_t max_strangers = 64;  // links that have not said hello, or that of a peer not yet announced
   std::size_t max_slabs = 4'096;   // of one peer
 };
@@ -45,9 +51,13 @@ struct Options {
 struct Callbacks {
   std::function<void(WorkerId, msg::PeerBatch)> on_batch;  // in order per peer, after its on_ready
   std::function<void(WorkerId, bool mapped)> on_ready;  // once; mapped: its host slabs can be read in place
-  // At most once, instead of or after on_ready; transfers end with the same error. kTimeout, kUnavailable,
-  // kUnauthenticated; kLimitExceeded when it does not take its messages; other codes: it broke the protocol.
+  // At most once, instead of or after on_ready; transfers end with kUnavailable. kTimeout (no link in time, also after a
+  // break), kUnavailable, kUnauthenticated; kLimitExceeded when it does not take its messages; other codes: it broke
+  // the protocol.
   std::function<void(WorkerId, const Error&)> on_unreachable;
+  // After its on_ready: a link that is being made again, and what came of it.
+  std::function<void(WorkerId, const Error& why)> on_broken = {};
+  std::function<void(WorkerId)> on_back = {};
 };
 
 struct Counters {
@@ -59,6 +69,9 @@ struct Counters {
   std::int64_t protocol_errors = 0;  // links closed for what came over them
   std::int64_t batches_in = 0, batches_out = 0;
   std::int64_t mapped_bytes = 0;  // of peers' slabs, now
+  std::int64_t breaks = 0;        // of links that are made again
+  std::int64_t resumed = 0;       // of these, made again
+  std::int64_t repeated = 0;      // messages sent again
 };
 
 class Exchange {
@@ -102,8 +115,10 @@ class Exchange {
   // Whether the copying lane takes memory of this kind: UCX may have been built without CUDA.
   bool takes(device::Kind kind) const;
   // The copying lane; the memory belongs to it until `done`, which always comes later, once. A repeat of a
-  // transfer under way does nothing and its `done` is dropped. Errors as transfer::UcxEngine's, kUnavailable
-  // when there is no such peer or it has no UCX, kLaneDenied when strict.
+  // transfer under way does nothing and its `done` is dropped. Errors as transfer::UcxEngine's, kUnsupported where
+  // there is no UCX on both sides, kLaneDenied when strict. kUnavailable: there is no such peer, or its link broke
+  // meanwhile, so that it can be tried again; a connection of UCX's that broke without the link is kIo. A
+  // receive from a peer whose link is being made again begins when that is done.
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 device::Kind kind, Done done);
   void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind,

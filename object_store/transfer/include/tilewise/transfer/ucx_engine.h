@@ -81,6 +81,11 @@ class UcxEngine {
   // Fails its transfers with `why`, each once UCX has let go, and closes the connection.
   void remove_peer(const Cookie& cookie, const Error& why);
 
+  // Fails what is being received from it, each once UCX has let go; closes the connection if nothing is being sent over it.
+  // What it sends goes on: its receiver may be reading that memory, until it has said that it gave up; then
+  // remove_peer(). What is expected from now on is not concerned.
+  void abandon_receives(const Cookie& cookie, const Error& why);
+
   // Errors here mean that nothing was begun and `done` will not be called: kNotFound (no such peer),
   // kAlreadyExists (the same number is under way in this direction), kLimitExceeded, kUnsupported (kind),
   // kInvalidArgument (size). `done` gets kTimeout, kUnavailable (peer or connection gone), kCorruptData (the

@@ -1,0 +1,157 @@
+// Links over TCP that break and are made again. What is above sees one stream of messages each way, in order, each once:
+// what is not known to have arrived is kept, each side begins a link by saying how many it has had, and is sent the rest.
+//
+// Transfers are not resumed. Their receiver may be reading the sender's memory, so the order matters: a receiver gives up
+// what it is receiving when it notices the break, and before it speaks on a new link; a sender takes its connection away,
+// and so frees what it sends, when it has heard the receiver there. Each link has a lane of its own, named by its cookie:
+// what a grant from before the break still sends is not expected by anybody.
+#include "impl.h"
+
+namespace tilewise::exchange {
+
+namespace {
+
+constexpr TimeNs kFirstPause = 20 * kMillisecond, kLastPause = kSecond;  // before attempts
+constexpr TimeNs kAcceptorMargin = 2 * kSecond;                          // it may notice the break first
+constexpr std::size_t kMaxKept = 65'536;                                 // messages
+
+}  // namespace
+
+// ---- breaks -----------------------------------------------------------------------------------------------
+
+// Ends the patience with a peer that is not ready, or not ready again.
+void Exchange::Impl::give_up_after(Peer& peer, TimeNs ns) {
+  if (peer.timer != 0) return;
+  // A client's link is its own business, as long as the scheduler believes in it: nobody here waits for it.
+  if (!peer.dials && peer.info.role == msg::Role::kClient && options.resume_ns > 0) return;
+  peer.timer = loop.after(ns, [this, id = peer.info.id, ns] {
+    Peer* late = find(id);
+    if (late == nullptr) return;
+    late->timer = 0;
+    const std::string who = text_of(id) + " (" + late->info.name + ")";
+    const std::string within = " within " + std::to_string(ns / kSecond) + " s";
+    if (late->unauthenticated) return fail(*late, *late->unauthenticated);
+    if (late->broken && late->ready)
+      return fail(*late, error(Errc::kTimeout, "the link to " + who + " broke and could not be made again" +
+                                                   within + ": " + late->broken->message));
+    fail(*late, error(Errc::kTimeout, "no link to " + who + within +
+                                          (late->broken ? ": " + late->broken->message : std::string())));
+  });
+}
+
+void Exchange::Impl::drop_link(Peer& peer) {
+  if (peer.ready && peer.state == Peer::State::kUp) {
+    --counters.links;
+    counters.ring_links -= has_ring(peer);
+  }
+  channels.erase(peer.channel);
+  peer.channel = 0;
+}
+
+void Exchange::Impl::down(Peer& peer, const Error& why) {
+  if (options.resume_ns == 0) return fail(peer, why);
+  const bool was_up = peer.state == Peer::State::kUp;
+  drop_link(peer);
+  peer.state = peer.dials ? Peer::State::kConnecting : Peer::State::kAwaiting;
+  peer.broken = why;
+  if (was_up) {
+    ++peer.breaks;
+    ++counters.breaks;
+    if (peer.data) engine->abandon_receives(peer.cookie, error(Errc::kUnavailable, why.message));
+    kick();
+    if (peer.ready) {
+      give_up_after(peer, options.resume_ns + (peer.dials ? 0 : kAcceptorMargin));
+      later([this, id = peer.info.id, why] {
+        const Peer* p = find(id);
+        if (p != nullptr && p->broken && callbacks.on_broken) callbacks.on_broken(id, why);
+      });
+    }
+  }
+  if (!peer.dials) return;
+  peer.pause_ns = std::clamp(2 * peer.pause_ns, kFirstPause, kLastPause);
+  connect_after(peer, peer.pause_ns);
+}
+
+// ---- returns ----------------------------------------------------------------------------------------------
+
+// Both have said how far they are. False: it cannot be, and that was the end of it.
+bool Exchange::Impl::resume(Peer& peer) {
+  Channel& channel = channels.at(peer.channel);
+  const std::uint64_t theirs = channel.resume->received;
+  if (theirs < peer.sent.first() || !peer.sent.acknowledge(theirs)) {
+    broke_protocol(peer.channel,
+                   error(Errc::kCorruptData,
+                         "it has had " + std::to_string(theirs) + " messages, of those from " +
+                             std::to_string(peer.sent.first()) + " to " + std::to_string(peer.sent.sent())));
+    return false;
+  }
+  peer.received.told();
+  peer.pause_ns = 0;
+  std::erase_if(peer.targets, [](const net::Address& a) { return a.kind != net::Address::Kind::kTcp; });
+  close_lane(peer, error(Errc::kUnavailable, "the link to " + text_of(peer.info.id) + " broke"));
+  peer.cookie = channel.link->cookie();
+  open_lane(peer);
+  for (const courier::Outstanding::Message& message : peer.sent.messages()) {
+    const Status sent = channel.link->send(message.type, std::as_bytes(std::span(message.bytes)));
+    if (!sent && sent.error().code == Errc::kUnavailable) break;  // on_closed() follows
+    if (!sent) return fail(peer, sent.error()), false;
+    ++counters.repeated;
+  }
+  if (!peer.ready) return true;
+  stop(peer.timer);
+  ++counters.links;
+  ++counters.resumed;
+  peer.back_at = monotonic_now();
+  peer.broken.reset();
+  for (Held& held : std::exchange(peer.held, {}))
+    begin_receive(peer.info.id, held.transfer, held.to, held.bytes, held.kind, std::move(held.done));
+  later([this, id = peer.info.id] {
+    const Peer* p = find(id);
+    if (p != nullptr && p->state == Peer::State::kUp && callbacks.on_back) callbacks.on_back(id);
+  });
+  return true;
+}
+
+void Exchange::Impl::open_lane(Peer& peer) {
+  if (!engine || peer.ucx_address.empty()) return;
+  peer.data = static_cast<bool>(engine->add_peer(peer.cookie, peer.ucx_address));
+}
+
+void Exchange::Impl::close_lane(Peer& peer, const Error& why) {
+  if (std::exchange(peer.data, false)) engine->remove_peer(peer.cookie, why);
+  kick();
+}
+
+// ---- counting ---------------------------------------------------------------------------------------------
+
+// To a peer that is up. kLimitExceeded: it does not fit now; there will be another chance. kUnavailable: the link is about to
+// say that it is closed.
+Status Exchange::Impl::put(Peer& peer, std::uint16_t type, std::span<const std::byte> bytes,
+                           std::vector<net::UniqueFd> fds) {
+  net::Link& link = *channels.at(peer.channel).link;
+  if (!peer.resumes) return link.send(type, bytes, std::move(fds));
+  const std::size_t kept = peer.sent.messages().size();
+  const bool fits = kept < kMaxKept && peer.sent.bytes() + bytes.size() <= options.max_kept_bytes;
+  if (kept > 0 && !fits)
+    return error(Errc::kLimitExceeded,
+                 std::to_string(peer.sent.bytes()) + " bytes are not known to have arrived");
+  TW_TRY(link.send(type, bytes));
+  TW_CHECK(peer.sent.push(type, bytes), "more is kept than there is room for");
+  return {};
+}
+
+void Exchange::Impl::take_in(Peer& peer, std::size_t bytes) {
+  if (!peer.resumes) return;
+  peer.received.add(bytes);
+  if (!peer.received.due()) return;
+  if (write(peer, msg::Ack{peer.received.total()})) peer.received.told();
+}
+
+Status Exchange::Impl::acknowledged(Peer& peer, const msg::Ack& ack) {
+  if (!peer.sent.acknowledge(ack.received))
+    return error(Errc::kCorruptData, "it acknowledges what was never sent");
+  flush(peer);
+  return {};
+}
+
+}  // namespace tilewise::exchange

@@ -1,0 +1,569 @@
+// Links over TCP that break: what comes over the next one.
+#include "exchange_test_util.h"
+
+#include <tilewise/base/prng.h>
+#include <tilewise/codec/codec.h>
+#include <tilewise/courier/outstanding.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <list>
+#include <thread>
+
+using namespace tilewise;
+using namespace tilewise::exchange;
+using namespace tilewise::exchange::test;
+
+namespace {
+
+constexpr auto kHost = device::Kind::kHost;
+
+// Over TCP alone, as between hosts.
+Options tcp_options(const char* host) {
+  Options options = options_of();
+  options.host_id = host;
+  options.listen = {"tcp://127.0.0.1:0"};
+  options.use_ucx = false;
+  return options;
+}
+
+// A peer that says what the test says, over one link after another: as connector, or as the one that is connected to.
+struct Script {
+  net::EventLoop& loop;
+  Node& node;
+  WorkerId id;
+  std::unique_ptr<net::ConnectAttempt> attempt;
+  std::unique_ptr<net::Listener> listener;
+  std::unique_ptr<net::Link> link;  // the latest
+  bool closed = false;
+  std::vector<msg::Message> heard;  // over it
+
+  Script(net::EventLoop& l, Node& n, std::uint32_t number) : loop(l), node(n), id(number) {}
+  void begin(std::unique_ptr<net::Link> made) {
+    heard.clear();
+    closed = false;
+    link = std::move(made);
+    link->start(
+        {.on_frame = [this](net::Frame& frame) { heard.push_back(codec::decode(frame.payload).value()); },
+         .on_close = [this](const Error&) { closed = true; }});
+  }
+  void dial() {
+    std::unique_ptr<net::Link> fresh;
+    attempt = net::connect(loop, net::Address::parse(node.addresses[0]).value(), {.token = token()},
+                           [&](auto made) {
+                             REQUIRE(made);
+                             fresh = std::move(*made);
+                           });
+    until([&] { return fresh != nullptr; });
+    begin(std::move(fresh));
+  }
+  void listen(const std::string& where = "tcp://127.0.0.1:0") {
+    auto opened =
+        net::Listener::open(loop, net::Address::parse(where).value(), {.handshake = {.token = token()}},
+                            [this](std::unique_ptr<net::Link> made) { begin(std::move(made)); });
+    REQUIRE(opened);
+    listener = std::move(*opened);
+  }
+  msg::PeerInfo info(msg::Role role = msg::Role::kWorker) const {
+    return {.id = id,
+            .role = role,
+            .name = "script",
+            .host_id = "script's",
+            .addresses = {listener ? listener->address().to_string() : "tcp://127.0.0.1:1"},
+            .devices = {DeviceId{id.value * 100}},
+            .descriptions = {{.name = "host:0"}}};
+  }
+  void until(const std::function<bool()>& done) { REQUIRE(loop.run_until(done, kPatience)); }
+  void until_heard(std::size_t count) {
+    until([&] { return heard.size() >= count; });
+  }
+  void send(const msg::Message& message) {
+    codec::Buffer buffer;
+    REQUIRE(codec::encode(message, buffer));
+    REQUIRE(link->send(codec::frame_type(message), buffer.bytes()));
+  }
+  void greet(std::uint64_t number, std::uint64_t received) {
+    send(msg::PeerHello{.from = id, .to = node.id, .host_id = "script's"});
+    send(msg::Resume{number, id, received});
+  }
+  // The numbers that came in batches over this link.
+  std::vector<std::uint64_t> grants() const {
+    std::vector<std::uint64_t> out;
+    for (const msg::Message& message : heard) {
+      if (const auto* batch = std::get_if<msg::PeerBatch>(&message))
+        for (const msg::Grant& grant : batch->grants) out.push_back(grant.transfer);
+    }
+    return out;
+  }
+};
+
+std::vector<std::uint64_t> grants_of(const Node& node) {
+  std::vector<std::uint64_t> out;
+  for (const auto& [from, batch] : node.batches)
+    for (const msg::Grant& grant : batch.grants) out.push_back(grant.transfer);
+  return out;
+}
+
+using Numbers = std::vector<std::uint64_t>;
+
+// Connected, ready, one batch (numbered 101) sent by the node, and one (1) by the script.
+struct Met {
+  std::unique_ptr<net::EventLoop> loop = make_loop();
+  Node node;
+  Script script;
+  explicit Met(Options options = tcp_options("node's"))
+      : node(*loop, 2, std::move(options)), script(*loop, node, 1) {
+    node.exchange->peer_joined(script.info());
+    script.dial();
+    script.greet(1, 0);
+    script.send(msg::ArenaMap{});
+    script.send(grant_of(1));
+    REQUIRE(node.exchange->send(script.id, grant_of(101)));
+    script.until_heard(4);
+    script.until([&] { return node.batches.size() == 1; });
+    CHECK(std::get<msg::Resume>(script.heard[1]) == msg::Resume{1, node.id, 0});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("after a break each side is sent what it has not had, once and in order") {
+  Met m;
+  REQUIRE(m.node.exchange->send(m.script.id, grant_of(102)));
+  m.script.until_heard(5);
+  m.script.link.reset();
+  m.script.until([&] { return m.node.exchange->counters().breaks == 1; });
+  CHECK(m.node.exchange->counters().links == 0);
+  REQUIRE(m.node.exchange->send(m.script.id, grant_of(103)));  // waits
+  m.script.dial();
+  m.script.greet(2, 2);  // its ArenaMap and the first batch
+  m.script.send(grant_of(2));
+  m.script.until_heard(4);
+  CHECK(std::get<msg::PeerHello>(m.script.heard[0]).to == m.script.id);
+  CHECK(std::get<msg::Resume>(m.script.heard[1]) == msg::Resume{2, m.node.id, 2});
+  CHECK(m.script.grants() == Numbers{102, 103});
+  m.script.until([&] { return m.node.batches.size() == 2; });
+  CHECK(grants_of(m.node) == Numbers{1, 2});
+  CHECK(m.node.ready.size() == 1);  // once, as Node checks
+  const Counters counters = m.node.exchange->counters();
+  CHECK(counters.links == 1);
+  CHECK(counters.resumed == 1);
+  CHECK(counters.repeated == 1);
+  CHECK(m.node.unreachable.empty());
+  // Another break, with nothing to be repeated.
+  m.script.link.reset();
+  m.script.until([&] { return m.node.exchange->counters().breaks == 2; });
+  m.script.dial();
+  m.script.greet(3, 4);
+  REQUIRE(m.node.exchange->send(m.script.id, grant_of(104)));
+  m.script.until_heard(3);
+  CHECK(m.script.grants() == Numbers{104});
+}
+
+TEST_CASE("a link that looks well is given up for a later attempt of its connector, not for an earlier one") {
+  Met m;
+  std::unique_ptr<net::Link> half_open = std::move(m.script.link);
+  m.script.dial();
+  m.script.greet(3, 2);
+  m.script.until_heard(2);
+  REQUIRE(m.node.exchange->send(m.script.id, grant_of(102)));
+  m.script.until_heard(3);
+  CHECK(m.script.grants() == Numbers{102});
+  CHECK(m.node.exchange->counters().resumed == 1);
+  // One that was on its way for too long.
+  std::unique_ptr<net::Link> latest = std::move(m.script.link);
+  m.script.dial();
+  m.script.greet(2, 0);
+  m.script.until([&] { return m.script.closed; });
+  CHECK(m.script.heard.empty());
+  // One that means another incarnation.
+  m.script.dial();
+  m.script.send(msg::PeerHello{.from = m.script.id, .to = WorkerId{77}});
+  m.script.send(msg::Resume{9, m.script.id, 0});
+  m.script.until([&] { return m.script.closed; });
+  CHECK(m.node.exchange->counters().strangers_closed == 2);
+  CHECK(m.node.exchange->counters().links == 1);
+  CHECK(m.node.exchange->counters().breaks == 1);
+  CHECK(m.node.unreachable.empty());
+}
+
+TEST_CASE("a peer that counts wrong, or speaks before it has counted, breaks the protocol") {
+  Met m;
+  SUBCASE("it has had what was never sent") {
+    m.script.dial();
+    m.script.greet(2, 3);
+  }
+  SUBCASE("it acknowledges what was never sent") { m.script.send(msg::Ack{3}); }
+  SUBCASE("it forgets what it has acknowledged") {
+    m.script.send(msg::Ack{2});
+    m.script.send(grant_of(2));
+    m.script.until([&] { return m.node.batches.size() == 2; });
+    m.script.dial();
+    m.script.greet(2, 1);
+  }
+  SUBCASE("it resumes again") { m.script.send(msg::Resume{2, m.script.id, 2}); }
+  m.script.until([&] { return m.node.unreachable.contains(m.script.id); });
+  CHECK(m.node.why(m.script.id) == Errc::kCorruptData);
+  CHECK(m.node.exchange->counters().protocol_errors == 1);
+}
+
+TEST_CASE("it says how far it is, so that others need not keep more") {
+  Met m;
+  for (std::uint64_t i = 2; i < courier::kAckMessages; ++i) m.script.send(grant_of(i));
+  m.script.until_heard(5);
+  CHECK(std::get<msg::Ack>(m.script.heard[4]).received == courier::kAckMessages);
+}
+
+TEST_CASE("what is kept is bounded: more waits for an Ack, and too much ends the peer") {
+  Options small = tcp_options("node's");
+  small.max_kept_bytes = 2'000;
+  small.max_queued_bytes = 20'000;
+  Met m(std::move(small));
+  int sent = 0;
+  while (m.node.exchange->send(m.script.id, grant_of(200)) && sent < 30) ++sent;
+  REQUIRE(sent == 30);
+  m.loop->run_until([] { return false; }, 100 * kMillisecond);
+  const std::size_t first = m.script.grants().size();
+  CHECK(first > 3);
+  CHECK(first < 25);
+  m.script.send(msg::Ack{1 + first});  // the map too
+  m.script.until([&] { return m.script.grants().size() > first; });
+  Status status;
+  while ((status = m.node.exchange->send(m.script.id, grant_of(201))) && sent < 1'000) ++sent;
+  CHECK(status.error().code == Errc::kLimitExceeded);
+  m.script.until([&] { return m.node.unreachable.contains(m.script.id); });
+  CHECK(m.node.why(m.script.id) == Errc::kLimitExceeded);
+}
+
+TEST_CASE("the connector comes back, also where the first greeting was cut off; and gives up in time") {
+  auto loop = make_loop();
+  Options options = tcp_options("node's");
+  options.resume_ns = kSecond;
+  Node node(*loop, 2, std::move(options));
+  Script script(*loop, node, 7);
+  script.listen();
+  node.exchange->peer_joined(script.info());
+  script.until_heard(2);
+  CHECK(std::get<msg::Resume>(script.heard[1]) == msg::Resume{1, node.id, 0});
+  script.link.reset();  // before it has answered
+  script.until([&] { return script.link != nullptr && script.heard.size() == 2; });
+  CHECK(std::get<msg::Resume>(script.heard[1]) == msg::Resume{2, node.id, 0});
+  script.greet(2, 0);
+  script.send(msg::ArenaMap{});
+  script.send(grant_of(1));
+  REQUIRE(node.exchange->send(script.id, grant_of(101)));
+  script.until_heard(4);
+  script.until([&] { return node.batches.size() == 1; });
+  CHECK(node.exchange->counters().breaks == 0);  // none of a link that had been made
+
+  script.link.reset();
+  script.until([&] { return script.link != nullptr && script.heard.size() == 2; });
+  CHECK(std::get<msg::Resume>(script.heard[1]) == msg::Resume{3, node.id, 2});
+  script.greet(3, 1);
+  script.until_heard(3);
+  CHECK(script.grants() == Numbers{101});
+  CHECK(node.exchange->counters().resumed == 1);
+
+  SUBCASE("nobody listens there any more") {
+    script.listener.reset();
+    script.link.reset();
+    const TimeNs broke = monotonic_now();
+    script.until([&] { return node.unreachable.contains(script.id); });
+    CHECK(monotonic_now() - broke > 900 * kMillisecond);
+    CHECK(node.why(script.id) == Errc::kTimeout);
+    const std::string& message = node.unreachable.at(script.id).message;
+    CHECK_MESSAGE(message.find("worker 7 (script)") != std::string::npos, message);
+    CHECK_MESSAGE(message.find("again within 1 s") != std::string::npos, message);
+    CHECK(node.exchange->send(script.id, grant_of(1)).error().code == Errc::kUnavailable);
+  }
+  SUBCASE("it answers an attempt that was not made") {
+    script.link.reset();
+    script.until([&] { return script.link != nullptr && script.heard.size() == 2; });
+    script.greet(3, 1);
+    script.until([&] { return node.unreachable.contains(script.id); });
+    CHECK(node.why(script.id) == Errc::kCorruptData);
+  }
+}
+
+TEST_CASE(
+    "who is connected to waits a little longer than connectors try, and for clients until they are lost") {
+  auto loop = make_loop();
+  Options options = tcp_options("node's");
+  options.resume_ns = options.link_deadline_ns = 100 * kMillisecond;
+  Node node(*loop, 9, std::move(options));
+  Script worker(*loop, node, 1), client(*loop, node, 3);
+  node.exchange->peer_joined(client.info(msg::Role::kClient));
+  loop->run_until([] { return false; }, 200 * kMillisecond);  // beyond the deadline
+  for (Script* script : {&worker, &client}) {
+    if (script == &worker) node.exchange->peer_joined(worker.info());
+    script->dial();
+    script->greet(1, 0);
+    script->send(msg::ArenaMap{});
+    script->until_heard(3);
+  }
+  worker.until([&] { return node.exchange->counters().links == 2; });
+  worker.link.reset();
+  client.link.reset();
+  worker.until([&] { return node.unreachable.contains(worker.id); });
+  CHECK(node.why(worker.id) == Errc::kTimeout);
+  loop->run_until([] { return false; }, 300 * kMillisecond);
+  CHECK_FALSE(node.unreachable.contains(client.id));
+  client.dial();
+  client.greet(2, 1);
+  client.until_heard(2);
+  REQUIRE(node.exchange->send(client.id, grant_of(5)));
+  client.until_heard(3);
+  CHECK(client.grants() == Numbers{5});
+  worker.dial();  // too late
+  worker.greet(2, 1);
+  worker.until([&] { return worker.closed; });
+}
+
+// ---- two of them, and a way between that is cut ------------------------------------------------------------
+
+namespace {
+
+// A thread that passes bytes on from a port to another one, so many of each connection, and then resets it.
+class Way {
+ public:
+  explicit Way(const std::string& to) : to_(net::Address::parse(to).value().port) {
+    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in where = local(0);
+    socklen_t size = sizeof where;
+    REQUIRE(::bind(listener_, reinterpret_cast<sockaddr*>(&where), sizeof where) == 0);
+    REQUIRE(::listen(listener_, 16) == 0);
+    REQUIRE(::getsockname(listener_, reinterpret_cast<sockaddr*>(&where), &size) == 0);
+    port_ = ntohs(where.sin_port);
+    thread_ = std::jthread([this] { serve(); });
+  }
+  ~Way() {
+    ended_ = true;
+    thread_.join();
+    ::close(listener_);
+  }
+  std::string address() const { return "tcp://127.0.0.1:" + std::to_string(port_); }
+  // Of connections made from now on: up to so many bytes, chosen by chance; 0: all.
+  void cut_after(std::int64_t most) { most_ = most; }
+  // Those there are end now.
+  void cut() { cut_ = true; }
+  void set_up(bool up) { up_ = up; }
+
+ private:
+  struct Pair {
+    int ends[2];
+    std::int64_t left;
+  };
+  static sockaddr_in local(std::uint16_t port) {
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_port = htons(port);
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return where;
+  }
+  static void reset(Pair& pair) {
+    for (const int end : pair.ends) {
+      if (end < 0) continue;
+      const linger now{1, 0};
+      ::setsockopt(end, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+      ::close(end);
+    }
+  }
+  static bool forward(int from, int to, std::int64_t& left) {
+    char bytes[65536];
+    ssize_t got = ::recv(from, bytes, sizeof bytes, 0);
+    if (got <= 0) return false;
+    const bool last = got >= left;
+    got = static_cast<ssize_t>(std::min<std::int64_t>(got, left));
+    left -= got;
+    for (ssize_t sent = 0; sent < got;) {
+      const ssize_t n = ::send(to, bytes + sent, static_cast<std::size_t>(got - sent), MSG_NOSIGNAL);
+      if (n <= 0) return false;
+      sent += n;
+    }
+    return !last;
+  }
+  void serve() {
+    std::list<Pair> pairs;
+    Prng prng(7);
+    while (!ended_) {
+      if (cut_.exchange(false) || !up_) {
+        for (Pair& pair : pairs) reset(pair);
+        pairs.clear();
+      }
+      std::vector<pollfd> waiting{{listener_, POLLIN, 0}};
+      for (const Pair& pair : pairs) {
+        for (const int end : pair.ends) waiting.push_back({end, POLLIN, 0});
+      }
+      if (::poll(waiting.data(), waiting.size(), 2) <= 0) continue;
+      std::size_t at = 1;
+      for (auto pair = pairs.begin(); pair != pairs.end(); at += 2) {
+        bool open = true;
+        for (std::size_t i = 0; i < 2 && open; ++i) {
+          if (waiting[at + i].revents != 0) open = forward(pair->ends[i], pair->ends[1 - i], pair->left);
+        }
+        if (!open) reset(*pair);
+        pair = open ? std::next(pair) : pairs.erase(pair);
+      }
+      if (waiting[0].revents == 0) continue;
+      Pair pair{{::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC), -1}, INT64_MAX};
+      if (const std::int64_t most = most_; most > 0) pair.left = prng.between(1, most);
+      pair.ends[1] = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      const sockaddr_in where = local(to_);
+      if (up_ && ::connect(pair.ends[1], reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0)
+        pairs.push_back(pair);
+      else
+        reset(pair);
+    }
+  }
+
+  std::uint16_t to_ = 0, port_ = 0;
+  int listener_ = -1;
+  std::atomic<std::int64_t> most_{0};
+  std::atomic<bool> cut_{false}, up_{true}, ended_{false};
+  std::jthread thread_;
+};
+
+// `a` reaches `b` over the way.
+void introduce_over(Way& way, Node& a, Node& b) {
+  msg::PeerInfo info = b.info();
+  info.addresses = {way.address()};
+  a.exchange->peer_joined(info);
+  b.exchange->peer_joined(a.info());
+}
+
+}  // namespace
+
+TEST_CASE("a way that is cut anywhere, again and again: each batch comes once and in order, both ways") {
+  auto loop = make_loop();
+  Node a(*loop, 1, tcp_options("a's")), b(*loop, 2, tcp_options("b's"));
+  Way way(b.addresses[0]);
+  way.cut_after(600'000);  // the largest batch is half of it
+  introduce_over(way, a, b);
+  constexpr std::uint64_t kMany = 3'000;
+  Prng prng(11);
+  std::uint64_t sent = 0;
+  const auto batch = [&](const Node& from, const Node& to, std::uint64_t number) {
+    msg::PeerBatch out = grant_of(number);
+    if (number % 3 == 0) {  // some are large
+      msg::Offer offer = from.offer(0, static_cast<std::int64_t>(number), 4'096, to);
+      offer.inlined = true;
+      offer.data.assign(4'096, static_cast<char>(number));
+      out.offers.assign(1 + prng.below(number % 300 == 0 ? 60 : 2), offer);
+    }
+    return out;
+  };
+  const auto arrived = [](const Node& node) { return node.batches.size(); };
+  while (arrived(a) < kMany || arrived(b) < kMany) {
+    for (int i = 0; i < 40 && sent < kMany; ++i) {
+      ++sent;
+      REQUIRE(a.exchange->send(b.id, batch(a, b, sent)));
+      REQUIRE(b.exchange->send(a.id, batch(b, a, sent)));
+    }
+    const std::size_t before = arrived(a) + arrived(b);
+    REQUIRE(loop->run_until([&] { return arrived(a) + arrived(b) > before; }, kPatience));
+  }
+  Numbers all(kMany);
+  for (std::uint64_t i = 0; i < kMany; ++i) all[i] = i + 1;
+  CHECK(grants_of(a) == all);
+  CHECK(grants_of(b) == all);
+  for (const Node* node : {&a, &b}) {
+    for (const auto& [from, got] : node->batches) {
+      for (const msg::Offer& offer : got.offers)
+        CHECK(offer.data == std::string(4'096, static_cast<char>(got.grants[0].transfer)));
+    }
+  }
+  const Counters counters = a.exchange->counters();
+  MESSAGE(counters.breaks << " breaks, " << counters.repeated << " messages repeated");
+  CHECK(counters.breaks > 20);
+  CHECK(counters.repeated > 0);
+  CHECK(a.unreachable.empty());
+  CHECK(b.unreachable.empty());
+}
+
+TEST_CASE("transfers end with the link and begin anew with the next one, also those asked for in between") {
+  auto loop = make_loop();
+  Options first = tcp_options("a's"), second = tcp_options("b's");
+  first.use_ucx = second.use_ucx = true;
+  first.ucx.transports = second.ucx.transports = "tcp";
+  Node a(*loop, 1, std::move(first)), b(*loop, 2, std::move(second));
+  Way way(b.addresses[0]);
+  introduce_over(way, a, b);
+  REQUIRE(loop->run_until([&] { return a.ready.contains(b.id) && b.ready.contains(a.id); }, kPatience));
+  constexpr std::int64_t kBytes = 50'000'000;
+  std::vector<std::byte> out(kBytes, std::byte{0x5A});
+  std::uint64_t transfer = 0;
+  for (int turn = 0; turn < 6; ++turn) {
+    CAPTURE(turn);
+    Node &from = turn % 2 == 0 ? a : b, &to = turn % 2 == 0 ? b : a;
+    std::vector<std::byte> in(kBytes), in_between(kBytes), later(kBytes);
+    End never, cut, sent, waited, again;
+    to.exchange->receive(from.id, ++transfer, in.data(), 1'000, kHost, into(never));  // nobody sends it
+    to.exchange->receive(from.id, ++transfer, in.data(), kBytes, kHost, into(cut));
+    from.exchange->transmit(to.id, transfer, out.data(), kBytes, kHost, into(sent));
+    if (turn > 1) loop->run_until([] { return false; }, 2 * kMillisecond);
+    way.set_up(false);
+    REQUIRE(loop->run_until([&] { return never.times > 0 && cut.times > 0; }, kPatience));
+    CHECK(never.code() == Errc::kUnavailable);
+    CHECK((cut.code() == Errc::kUnavailable || in == out));  // it may have been quick
+    REQUIRE(loop->run_until(
+        [&] { return a.exchange->counters().links == 0 && b.exchange->counters().links == 0; }, kPatience));
+    // What cannot leave now: a receive waits with its grant; nobody waits for what is sent.
+    const std::uint64_t held = ++transfer, disarmed = ++transfer;
+    to.exchange->receive(from.id, held, in_between.data(), kBytes, kHost, into(waited));
+    to.exchange->receive(from.id, held, in_between.data(), kBytes, kHost, into(again));  // a repeat
+    End gone, refused;
+    to.exchange->receive(from.id, disarmed, later.data(), 10, kHost, into(gone));
+    to.exchange->disarm(from.id, disarmed);
+    from.exchange->transmit(to.id, 999, out.data(), 10, kHost, into(refused));
+    REQUIRE(to.exchange->send(from.id, grant_of(held)));
+    REQUIRE(loop->run_until([&] { return gone.times > 0 && refused.times > 0; }, kPatience));
+    CHECK(gone.code() == Errc::kNotFound);
+    CHECK(refused.code() == Errc::kUnavailable);
+    const std::size_t before = from.batches.size();
+    way.set_up(true);
+    REQUIRE(loop->run_until([&] { return from.batches.size() > before; }, kPatience));
+    REQUIRE(loop->run_until([&] { return sent.times > 0; }, kPatience));  // however: its memory is ours again
+    End second_sent;
+    from.exchange->transmit(to.id, held, out.data(), kBytes, kHost, into(second_sent));
+    REQUIRE(loop->run_until([&] { return waited.times > 0 && second_sent.times > 0; }, kPatience));
+    // The first connection after a break may meet the end of the old one: then it is tried again, as cores do.
+    for (int i = 0; i < 5 && waited.code() == Errc::kUnavailable; ++i) {
+      MESSAGE("turn " << turn << ", again: " << waited.status.error().message);
+      waited = second_sent = End{};
+      to.exchange->receive(from.id, ++transfer, in_between.data(), kBytes, kHost, into(waited));
+      from.exchange->transmit(to.id, transfer, out.data(), kBytes, kHost, into(second_sent));
+      REQUIRE(loop->run_until([&] { return waited.times > 0 && second_sent.times > 0; }, kPatience));
+    }
+    CHECK(waited.code() == Errc::kOk);
+    CHECK(in_between == out);
+    CHECK(again.times == 0);
+  }
+  CHECK(a.exchange->ucx_counters().quarantined == 0);
+  CHECK(b.exchange->ucx_counters().quarantined == 0);
+  CHECK(a.exchange->counters().resumed == 6);
+}
+
+TEST_CASE("a peer lost while its link is broken: what waited ends") {
+  auto loop = make_loop();
+  Options first = tcp_options("a's"), second = tcp_options("b's");
+  first.use_ucx = second.use_ucx = true;
+  first.ucx.transports = second.ucx.transports = "tcp";
+  Node a(*loop, 1, std::move(first)), b(*loop, 2, std::move(second));
+  Way way(b.addresses[0]);
+  introduce_over(way, a, b);
+  REQUIRE(loop->run_until([&] { return a.ready.contains(b.id) && b.ready.contains(a.id); }, kPatience));
+  way.set_up(false);
+  REQUIRE(loop->run_until([&] { return b.exchange->counters().links == 0; }, kPatience));
+  std::byte byte{};
+  End end;
+  b.exchange->receive(a.id, 1, &byte, 1, kHost, into(end));
+  b.exchange->peer_lost(a.id);
+  REQUIRE(loop->run_until([&] { return end.times > 0; }, kPatience));
+  CHECK(end.code() == Errc::kWorkerLost);
+  way.set_up(true);
+  REQUIRE(loop->run_until([&] { return b.exchange->counters().strangers_closed > 0; }, kPatience));
+  CHECK(b.unreachable.empty());
+}
