@@ -208,6 +208,12 @@ msg::Plan Reader::plan(wire::Plan::Reader r) {
   return p;
 }
 
+std::vector<msg::Tail> Reader::tails(capnp::List<wire::Tail>::Reader r) {
+  return list<msg::Tail>(r, [](wire::Tail::Reader t) {
+    return msg::Tail{OpId(t.getOp()), DeviceId(t.getDevice()), t.getFrom()};
+  });
+}
+
 msg::LogEntry Reader::entry(wire::LogEntry::Reader r) {
   switch (r.which()) {
     case wire::LogEntry::PLAN: return plan(r.getPlan());
@@ -220,11 +226,12 @@ msg::LogEntry Reader::entry(wire::LogEntry::Reader r) {
     case wire::LogEntry::PEER_JOINED: return msg::PeerJoined{peer(r.getPeerJoined())};
     case wire::LogEntry::PEER_LOST: {
       const auto l = r.getPeerLost();
-      return msg::PeerLost{WorkerId(l.getPeer()), l.getVersion(), ids<OpId>(l.getOps())};
+      return msg::PeerLost{WorkerId(l.getPeer()), l.getVersion(), ids<OpId>(l.getOps()), tails(l.getHolds())};
     }
     case wire::LogEntry::RECOVER: {
       const auto l = r.getRecover();
-      return msg::Recover{l.getVersion(), list<msg::Plan>(l.getPlans(), [&](auto p) { return plan(p); })};
+      return msg::Recover{l.getVersion(), list<msg::Plan>(l.getPlans(), [&](auto p) { return plan(p); }),
+                          tails(l.getMoved())};
     }
     case wire::LogEntry::REPLAY: {
       const auto p = r.getReplay();

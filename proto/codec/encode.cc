@@ -237,10 +237,6 @@ void write(wire::Plan::Builder p, const msg::Plan& plan) {
   p.setKeepAs(plan.keep_as);
 }
 
-void write(capnp::List<wire::Range>::Builder b, const std::vector<msg::Range>& ranges) {
-  each(b, ranges, [](auto r, const msg::Range& x) { r.setFirst(x.first), r.setCount(x.count); });
-}
-
 struct WriteEntry {
   wire::LogEntry::Builder b;
 
@@ -258,11 +254,13 @@ struct WriteEntry {
     l.setPeer(p.peer.value);
     l.setVersion(p.version);
     ids(l.initOps(any_count(p.ops.size())), p.ops);
+    write(l.initHolds(any_count(p.holds.size())), p.holds);
   }
   void operator()(const msg::Recover& m) {
     auto r = b.initRecover();
     r.setVersion(m.version);
     each(r.initPlans(any_count(m.plans.size())), m.plans, [](auto p, const msg::Plan& x) { write(p, x); });
+    write(r.initMoved(any_count(m.moved.size())), m.moved);
   }
   void operator()(const msg::Replay& m) {
     auto r = b.initReplay();

@@ -176,6 +176,9 @@ struct Gen {
   std::vector<msg::Range> ranges() {
     return list(4, [&] { return msg::Range{i64(), i64()}; });
   }
+  std::vector<msg::Tail> tails() {
+    return list(3, [&] { return msg::Tail{id<OpId>(), id<DeviceId>(), i64()}; });
+  }
   msg::LogEntry entry() {
     switch (prng.below(std::variant_size_v<msg::LogEntry::variant>)) {
       case 0: return plan();
@@ -183,8 +186,8 @@ struct Gen {
       case 2: return msg::CancelGraph{id<GraphId>(), outcome()};
       case 3: return msg::Retire{list(9, [&] { return id<OpId>(); })};
       case 4: return msg::PeerJoined{peer()};
-      case 5: return msg::PeerLost{id<WorkerId>(), u64(), list(9, [&] { return id<OpId>(); })};
-      case 6: return msg::Recover{u64(), list(2, [&] { return plan(); })};
+      case 5: return msg::PeerLost{id<WorkerId>(), u64(), list(9, [&] { return id<OpId>(); }), tails()};
+      case 6: return msg::Recover{u64(), list(2, [&] { return plan(); }), tails()};
       case 7:
         return msg::Replay{u64(),           id<GraphId>(), i32(),
                            id<OpId>(),      id<ArrayId>(), list(9, [&] { return id<ArrayId>(); }),

@@ -104,6 +104,7 @@ class Reader {
   msg::ArrayAccount account(wire::ArrayAccount::Reader r);
   msg::Explanation explanation(wire::Explanation::Reader r);
   msg::Plan plan(wire::Plan::Reader r);
+  std::vector<msg::Tail> tails(capnp::List<wire::Tail>::Reader r);
   msg::LogEntry entry(wire::LogEntry::Reader r);
   msg::Join join(wire::Join::Reader r);
   msg::Progress progress(wire::Progress::Reader r);

@@ -37,6 +37,14 @@ template <class List, class Range, class Fill> void each(List list, const Range&
   unsigned i = 0;
   for (const auto& x : range) fill(list[i++], x);
 }
+inline void write(capnp::List<wire::Range>::Builder b, const std::vector<msg::Range>& ranges) {
+  each(b, ranges, [](auto r, const msg::Range& x) { r.setFirst(x.first), r.setCount(x.count); });
+}
+inline void write(capnp::List<wire::Tail>::Builder b, const std::vector<msg::Tail>& tails) {
+  each(b, tails, [](auto t, const msg::Tail& x) {
+    t.setOp(x.op.value), t.setDevice(x.device.value), t.setFrom(x.from);
+  });
+}
 template <class List, class Range> void numbers(List list, const Range& range) {
   unsigned i = 0;
   for (const auto& x : range) list.set(i++, x);

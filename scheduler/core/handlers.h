@@ -19,16 +19,29 @@ void check_liveness(State& s);
 void on_shutdown(State& s, Conn from);
 
 // recovery.cc
-void begin_recovery(State& s, const Peer& dead);  // tells the others of the loss, and asks them
-void ask_newcomer(State& s, WorkerId newcomer);   // one that joins before all have answered
-void begin_survey(State& s, WorkerId leaver);     // asks everybody as if it had died
+void begin_recovery(State& s, const Peer& dead);        // tells the others of the loss, and asks them
+void ask_newcomer(State& s, WorkerId newcomer);         // one that joins before all have answered
+void begin_survey(State& s, WorkerId leaver);           // asks everybody as if it had died
+void ask(State& s, WorkerId lost, std::set<OpId> ops);  // everybody, for what they have of these ops' results
 void on_held(State& s, Peer& worker, msg::Held& held);
 void check_recovery(State& s);  // goes on when everybody has answered; gives up when nobody is left
 // Where the blocks of the op's results are, for placing what reads them. Lost devices are replaced by others.
 ir::Placement placement_now(const State& s, const OpRecord& op);
 
-void settle_recovery(State& s, std::vector<msg::Plan> plans);  // everybody is told what is made again where
-std::vector<OpId> pinned_ops(const State& s);                  // by the loss or survey that is pending
+// Everybody is told what is made again where, and what devices are rid of.
+void settle_recovery(State& s, std::vector<msg::Plan> plans, std::vector<msg::Tail> moved = {});
+std::vector<OpId> pinned_ops(const State& s);  // by the loss or survey that is pending
+// replace.cc
+bool may_move(const State& s,
+              const OpRecord& head);   // points of it, if there are any that have not been begun
+void begin_move(State& s, Move move);  // asks everybody, and those that give to begin nothing more of it
+void conclude_move(State& s);          // everybody has answered
+// rebalance.cc
+void note_progress(State& s, const OpRecord& op, DeviceId device, std::int64_t points);
+void note_newcomer(State& s);  // it has nothing to do
+void check_rebalance(State& s);
+TimeNs rebalance_deadline(const State& s);
+
 // blame.cc
 void on_last_words(State& s, const msg::LastWords& words);
 // How many workers have died executing this point of a planned op; and why it is not run again once they are kMaxDeaths.

@@ -425,6 +425,15 @@ std::uint64_t digest_of(const State& s) {
   d.mix(s.recovery.version), d.mix(s.recovery.settled), d.mix(s.recovery.pending);
   d.mix(s.recovery.leaver.value), d.mix(static_cast<std::uint64_t>(s.recovery.words_until)),
       d.mix(s.next_kept_plan);
+  d.mix(s.recovery.move.head.value), d.mix(static_cast<std::uint64_t>(s.rebalance_at));
+  for (const msg::Tail& tail : s.recovery.move.from)
+    d.mix(tail.op.value), d.mix(tail.device.value), d.mix(static_cast<std::uint64_t>(tail.from));
+  for (const auto& [id, watched] : s.watched) {
+    d.mix(id.value), d.mix(static_cast<std::uint64_t>(watched.look_at)), d.mix(watched.moves);
+    for (const auto& [device, seen] : watched.seen)
+      d.mix(device.value), d.mix(static_cast<std::uint64_t>(seen.first_at)),
+          d.mix(static_cast<std::uint64_t>(seen.done));
+  }
   for (const auto& [id, leaving] : s.leaving) {
     d.mix(id.value), d.mix(static_cast<std::uint64_t>(leaving.step)), d.mix(leaving.stays);
     d.mix(leaving.round), d.mix(std::string_view(leaving.why));

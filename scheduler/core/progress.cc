@@ -62,6 +62,7 @@ void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
   share->failed += more_failed;
   op->completed += more;
   op->failed += more_failed;
+  note_progress(s, *op, report.device, more);
   s.tasks_done += more;
   GraphRecord& graph = s.graphs.at(op->graph);
   graph.done += more;

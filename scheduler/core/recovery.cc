@@ -103,24 +103,6 @@ void end_fetches(State& s, const std::set<OpId>& asked) {
   }
 }
 
-// Everybody is asked for what they have of the ops concerned.
-void ask(State& s, WorkerId lost) {
-  Recovery& r = s.recovery;
-  ++r.version;
-  r.pending = true;
-  r.answers.clear();
-  const std::set<OpId> asked_before = std::exchange(r.asked, concerned(s));
-  r.waiting.clear();
-  const msg::PeerLost entry{lost, r.version, pinned_ops(s)};
-  for (const WorkerId worker : s.live) {
-    if (!s.is_worker(worker)) continue;
-    log_to(s, worker, entry);
-    r.waiting.insert(worker);
-  }
-  r.give_up_at = s.now + s.options.recovery_wait_ns;
-  end_fetches(s, asked_before);  // of an earlier loss, not yet answered: this one may not concern them
-}
-
 // Nobody is left who could make anything again.
 void give_up(State& s) {
   const msg::Outcome why{Errc::kWorkerLost, "workers were lost, and no other one came in time"};
@@ -143,6 +125,23 @@ void give_up(State& s) {
 
 }  // namespace
 
+void ask(State& s, WorkerId lost, std::set<OpId> ops) {
+  Recovery& r = s.recovery;
+  ++r.version;
+  r.pending = true;
+  r.answers.clear();
+  const std::set<OpId> asked_before = std::exchange(r.asked, std::move(ops));
+  r.waiting.clear();
+  const msg::PeerLost entry{lost, r.version, pinned_ops(s), r.move.from};
+  for (const WorkerId worker : s.live) {
+    if (!s.is_worker(worker)) continue;
+    log_to(s, worker, entry);
+    r.waiting.insert(worker);
+  }
+  r.give_up_at = s.now + s.options.recovery_wait_ns;
+  end_fetches(s, asked_before);  // of an earlier loss, not yet answered: this one may not concern them
+}
+
 std::vector<OpId> pinned_ops(const State& s) {
   std::vector<OpId> ops;
   for (const OpId head : s.recovery.asked) {
@@ -154,10 +153,11 @@ std::vector<OpId> pinned_ops(const State& s) {
   return ops;
 }
 
-void settle_recovery(State& s, std::vector<msg::Plan> plans) {
+void settle_recovery(State& s, std::vector<msg::Plan> plans, std::vector<msg::Tail> moved) {
   Recovery& r = s.recovery;
   r.pending = false;
   r.leaver = {};
+  r.move = {};
   r.settled = r.version;
   r.answers.clear();
   r.waiting.clear();
@@ -171,7 +171,7 @@ void settle_recovery(State& s, std::vector<msg::Plan> plans) {
     finish_graph_if_done(s, graph);
     forget_if_empty(s, graph);
   });
-  log_to_workers(s, msg::Recover{r.version, std::move(plans)});
+  log_to_workers(s, msg::Recover{r.version, std::move(plans), std::move(moved)});
   for (msg::Plan& plan : copies) log_to_workers(s, std::move(plan));
   for (const ArrayId id : std::vector<ArrayId>(s.copied.begin(), s.copied.end())) {
     if (ArrayRecord* array = s.arrays.find(id)) cut_past(s, *array);
@@ -181,7 +181,8 @@ void settle_recovery(State& s, std::vector<msg::Plan> plans) {
 void begin_recovery(State& s, const Peer& dead) {
   Recovery& r = s.recovery;
   if (r.leaver) s.leaving.at(std::exchange(r.leaver, {})).step = Leaving::Step::kReady;  // to be asked again
-  ask(s, dead.info.id);
+  r.move = {};  // it is looked at again when this is over
+  ask(s, dead.info.id, concerned(s));
   if (dead.black_box != 0 && !dead.last_words) {
     r.unheard.insert(dead.info.id);
     r.words_until = s.now + s.options.last_words_ns;
@@ -197,7 +198,7 @@ void ask_newcomer(State& s, WorkerId newcomer) {
 
 void begin_survey(State& s, WorkerId leaver) {
   s.recovery.leaver = leaver;
-  ask(s, {});
+  ask(s, {}, concerned(s));
 }
 
 void on_held(State& s, Peer& worker, msg::Held& held) {
@@ -220,6 +221,7 @@ void check_recovery(State& s) {
       std::any_of(s.live.begin(), s.live.end(), [&](WorkerId id) { return s.is_worker(id); });
   if (somebody) {
     if (r.leaver) return conclude_survey(s);
+    if (r.move.head) return conclude_move(s);
     std::vector<msg::Plan> plans = plan_recovery(s);
     return settle_recovery(s, std::move(plans));
   }

@@ -12,6 +12,7 @@
 #include "draft.h"
 #include "graphs.h"
 #include "handlers.h"
+#include "layers.h"
 
 #include <algorithm>
 
@@ -94,7 +95,6 @@ class Planner {
   }
 
  private:
-  enum class Form { kAgain, kAlone, kDoomed, kKept, kProvided };
   struct Group {
     OpRecord* head = nullptr;
     std::optional<ir::Geometry> geometry;
@@ -115,13 +115,8 @@ class Planner {
     return device.alive && device.peer != leaver_;
   }
 
-  // The record that stands for the point, or none.
-  OpRecord* maker(const OpRecord& head, const ir::Index& point) const {
-    for (std::size_t i = head.layers.size(); i-- > 0;) {
-      OpRecord& layer = s_.ops.at(head.layers[i]);
-      if (layer.placement.owner(point)) return &layer;
-    }
-    return head.forgotten ? nullptr : &s_.ops.at(head.id);
+  const OpRecord* maker(const OpRecord& head, const ir::Index& point) const {
+    return maker_of(s_, head, point);
   }
 
   bool has(ArrayId array, std::int64_t point, DeviceId device) const {
@@ -491,12 +486,6 @@ class Planner {
 
   // ---- where ----
 
-  const std::string& class_of(DeviceId id) const {
-    const msg::PeerInfo& info = s_.peer(s_.device(id)->peer).info;
-    const auto at = std::find(info.devices.begin(), info.devices.end(), id) - info.devices.begin();
-    return info.descriptions[static_cast<std::size_t>(at)].numeric_class;
-  }
-
   // Living devices that make the same bits as the one that had it, rising.
   const std::vector<DeviceId>& eligible(const OpRecord& head, DeviceId before) {
     const bool call = head.op.kind == ir::OpKind::kCall;
@@ -511,7 +500,8 @@ class Planner {
           });
       if (!offers) continue;
       for (const DeviceId device : peer.info.devices) {
-        if (s_.device(device)->kind == s_.device(before)->kind && class_of(device) == class_of(before))
+        if (s_.device(device)->kind == s_.device(before)->kind &&
+            numeric_class_of(s_, device) == numeric_class_of(s_, before))
           found->second.push_back(device);
       }
     }
@@ -576,72 +566,7 @@ class Planner {
   }
 
   void add_layer(std::vector<msg::Plan>& plans, const Group& group, std::vector<ir::Run> runs, Form form) {
-    OpRecord& head = *group.head;
-    const OpId id{make_id(s_.options.term, s_.next_op++)};
-    OpRecord layer;
-    layer.id = id;
-    layer.of = head.id;
-    layer.graph = head.graph;
-    layer.position = head.position;
-    layer.op = head.op;
-    layer.decision = {"recovery", 0};
-    layer.placement = form == Form::kProvided
-                          ? head.placement
-                          : ir::Placement::of_runs(head.op.space.counts(), std::move(runs));
-    if (form != Form::kProvided) {
-      for (const DeviceId device : layer.placement.devices())
-        layer.shares.push_back({device, layer.placement.owned_count(device), 0, 0});
-    }
-    for (const OpShare& share : layer.shares) layer.points += share.owned;
-    const std::int64_t all = std::max<std::int64_t>(1, head.op.space.block_count());
-    layer.load_bytes =
-        static_cast<std::int64_t>(static_cast<__int128>(output_bytes(head.op)) * layer.points / all);
-    GraphRecord& graph = s_.graphs.at(head.graph);
-    graph.ops.push_back(id);
-    ++graph.ops_left;
-    if (std::exchange(head.retired, false)) s_.lineage.erase(head.id);
-    head.layers.push_back(id);
-    msg::PlannedOp planned;
-    if (form == Form::kDoomed) {
-      layer.doomed = true;
-      layer.op.operands.clear();
-      planned = {id, layer.op, layer.placement, false, head.id};
-      planned.op.kind = ir::OpKind::kCall;
-      planned.op.attrs = ir::CallAttrs{.kernel = "doomed"};
-      const ir::Run& run = layer.placement.listed()->runs().front();
-      planned.doomed = doom_of(s_, head.id, run.first);
-      ++graph.ops_open;
-      graph.total += layer.points;
-    } else if (form == Form::kAgain || form == Form::kAlone) {
-      planned = {id, layer.op, layer.placement, false, head.id, form == Form::kAlone};
-      ++graph.ops_open;
-      graph.total += layer.points;
-      s_.recovery.recovered += layer.points;
-      std::set<std::uint64_t> distinct;
-      for (const ir::Operand& operand : layer.op.operands) distinct.insert(operand.array);
-      for (const std::uint64_t array : distinct)
-        ++s_.arrays.at(ArrayId{array}).open_users, ++s_.arrays.at(ArrayId{array}).readers;
-    } else {
-      if (form == Form::kKept) {
-        s_.recovery.kept += layer.points;
-        for (OpShare& share : layer.shares) share.completed = share.owned;
-        layer.completed = layer.points;
-        graph.done += layer.points;
-        graph.total += layer.points;
-        planned = without_history(layer);
-      } else {
-        planned = {id, layer.op, layer.placement, false, {}};
-      }
-      planned.of = head.id;
-      layer.op.operands.clear();
-      layer.finished = true;
-    }
-    account_load(s_, layer, 1);
-    if (plans.empty() || plans.back().graph != head.graph)
-      plans.push_back({head.graph, graph.priority, {}, {}, graph.session, graph.weight});
-    plans.back().ops.push_back(std::move(planned));
-    s_.retire_candidates.push_back(head.id);
-    s_.ops.insert(id, std::move(layer));
+    scheduler::add_layer(s_, plans, *group.head, std::move(runs), form);
   }
 
   State& s_;

@@ -10,7 +10,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::uint32_t kFormat = 8;
+constexpr std::uint32_t kFormat = 9;
 
 // Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
 class Archive {
@@ -170,6 +170,7 @@ template <class A> static void fields(A& a, Stuck& x) {
     x.pinned_limit, x.pinned_used);
 }
 template <class A> static void fields(A& a, Range& x) { a(x.first, x.count); }
+template <class A> static void fields(A& a, Tail& x) { a(x.op, x.device, x.from); }
 template <class A> static void fields(A& a, Held::Share& x) { a(x.op, x.device, x.next, x.begun); }
 template <class A> static void fields(A& a, Held::Blocks& x) { a(x.array, x.device, x.sealed, x.wanted); }
 template <class A> static void fields(A& a, Held& x) { a(x.version, x.shares, x.blocks, x.cut); }
@@ -197,11 +198,14 @@ template <class A> static void fields(A& a, FamilyStats& x) {
 namespace tilewise::scheduler {
 namespace {
 
+template <class A> void fields(A& a, Rebalance& x) {
+  a(x.every_ns, x.min_gain_ns, x.min_gain, x.again_ns, x.max_moves, x.max_points, x.by_lot);
+}
 template <class A> void fields(A& a, Options& x) {
   a(x.term, x.state, x.durable, x.seed, x.ping_every_ns, x.silence_ns, x.progress_every_ns, x.lazy_ns,
     x.max_peers, x.max_graphs, x.max_live_ops, x.max_lineage_ops, x.max_recompute_ns, x.max_recompute_ops,
     x.max_recovered_blocks, x.max_recovered_runs, x.recovery_wait_ns, x.last_words_ns, x.software_version,
-    x.passes_off);
+    x.passes_off, x.rebalance);
 }
 template <class A> void fields(A& a, Link& x) { a(x.peer, x.heard, x.pinged, x.away_until); }
 template <class A> void fields(A& a, Peer& x) {
@@ -286,9 +290,12 @@ template <class A> void fields(A& a, GraphRecord& x) {
 template <class A> void fields(A& a, Plugin& x) { a(x.version, x.hash, x.workers); }
 template <class A> void fields(A& a, Trace& x) { a(x.blocks, x.to, x.nonce, x.of, x.waiting); }
 template <class A> void fields(A& a, Death& x) { a(x.worker, x.how); }
+template <class A> void fields(A& a, Move& x) { a(x.head, x.from, x.to); }
+template <class A> void fields(A& a, Seen& x) { a(x.first_at, x.last_at, x.done); }
+template <class A> void fields(A& a, Watched& x) { a(x.since, x.look_at, x.moves, x.seen); }
 template <class A> void fields(A& a, Recovery& x) {
-  a(x.version, x.settled, x.pending, x.give_up_at, x.leaver, x.asked, x.waiting, x.unheard, x.words_until,
-    x.answers, x.recovered, x.kept, x.unrecoverable);
+  a(x.version, x.settled, x.pending, x.give_up_at, x.leaver, x.move, x.asked, x.waiting, x.unheard,
+    x.words_until, x.answers, x.recovered, x.kept, x.unrecoverable, x.moved);
 }
 
 template <class A> void fields(A& a, Leaving& x) {
@@ -306,9 +313,9 @@ template <class A> void all(A& a, State& s) {
   s.arrays.archive(a, id_of);
   s.graphs.archive(a, id_of);
   a(s.plugins, s.hosts, s.next_array, s.next_op, s.next_graph, s.next_nonce, s.next_kept_plan, s.recovery,
-    s.leaving, s.blame, s.lineage, s.copied, s.copies_due, s.owing, s.traces, s.gatherings, s.dirty,
-    s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.graphs_done, s.graphs_failed, s.tasks_done,
-    s.running, s.retire_candidates, s.retired, s.let_go);
+    s.leaving, s.watched, s.rebalance_at, s.blame, s.lineage, s.copied, s.copies_due, s.owing, s.traces,
+    s.gatherings, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.graphs_done,
+    s.graphs_failed, s.tasks_done, s.running, s.retire_candidates, s.retired, s.let_go);
 }
 
 }  // namespace

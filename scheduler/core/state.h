@@ -253,6 +253,26 @@ struct Death {
   std::string how;
 };
 
+// Points of a running op, or of its layers, that are to go to other devices (replace.cc).
+struct Move {
+  OpId head;                                          // none: nothing is being moved
+  std::vector<msg::Tail> from;                        // shares that give
+  std::vector<std::pair<DeviceId, std::int64_t>> to;  // who takes, rising, and how many points at most
+};
+
+// What has been seen of an op that runs, on one device: rates come from here (rebalance.cc).
+struct Seen {
+  TimeNs first_at = 0, last_at = 0;
+  std::int64_t done = 0;  // points, since first_at
+};
+struct Watched {
+  TimeNs since = 0;    // its first news
+  TimeNs look_at = 0;  // not before
+  std::int32_t moves = 0;
+  std::map<DeviceId, Seen> seen;
+};
+constexpr std::size_t kMaxWatched = 64;
+
 // From the loss of a worker until every other one has said what it has.
 struct Recovery {
   std::uint64_t version = 0;       // rises with each loss
@@ -260,6 +280,7 @@ struct Recovery {
   bool pending = false;            // a PeerLost of `version` is not answered by a Recover yet
   TimeNs give_up_at = 0;           // without any worker
   WorkerId leaver;                 // of a survey: nobody was lost, this one might leave
+  Move move;                       // likewise: nobody was lost, these points are to go elsewhere
   std::set<OpId> asked;            // ops whose blocks are pinned
   std::set<WorkerId> waiting;      // for their Held
   std::set<WorkerId> unheard;      // dead ones, for the last words that their supervisors have for them ...
@@ -267,6 +288,7 @@ struct Recovery {
   std::vector<msg::Held> answers;  // of this version
   std::int64_t recovered = 0, kept = 0,
                unrecoverable = 0;  // blocks made again, found elsewhere; ops given up
+  std::int64_t moved = 0;          // points that others made than the plan said, though nobody was lost
 };
 
 struct State {
@@ -293,6 +315,8 @@ struct State {
 
   Recovery recovery;
   std::map<WorkerId, Leaving> leaving;
+  std::map<OpId, Watched> watched;  // planned ops that run: at most kMaxWatched
+  TimeNs rebalance_at = kNever;     // when to look at them
   // By planned op and point: the deaths of those that executed it. At most kMaxBlamed.
   std::map<std::pair<OpId, std::int64_t>, std::vector<Death>> blame;
   std::set<OpId> lineage;                       // retired ops that are kept

@@ -20,6 +20,7 @@ struct Settings {
   std::vector<std::string> passes_off;
   std::size_t max_peers = 4096;
   double max_recompute_s = 30;
+  bool rebalance = false;
   std::string state_dir;
   bool state_sync = false;
   std::string dashboard_listen, dashboard_address_file;  // empty: the usual one, if it is free
@@ -27,7 +28,8 @@ struct Settings {
 };
 
 constexpr const char* kDashboardListen = "127.0.0.1:7421";
-constexpr std::size_t kHistoryGraphs = 128;  // that ended, shown by the dashboard
+constexpr TimeNs kRebalanceNs = 100 * kMillisecond;  // how often running ops are looked at
+constexpr std::size_t kHistoryGraphs = 128;          // that ended, shown by the dashboard
 
 bool has_dashboard(const Settings& settings) { return settings.dashboard_listen != "off"; }
 
@@ -81,6 +83,7 @@ int serve(const Settings& settings) {
   options.core.passes_off = settings.passes_off;
   options.core.max_peers = settings.max_peers;
   options.core.max_recompute_ns = static_cast<TimeNs>(settings.max_recompute_s * 1e9);
+  if (settings.rebalance) options.core.rebalance.every_ns = kRebalanceNs;
   options.core.history_graphs =
       has_dashboard(settings) ? kHistoryGraphs : 1;  // the log tells of ends from it
   auto server = scheduler::Server::open(**loop, options, [&loop] { (*loop)->stop(); });
@@ -168,6 +171,8 @@ int main(int argc, char** argv) {
                  "worker, and what it was made from is forgotten; 0: never")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6));
+  app.add_flag("--rebalance", settings.rebalance,
+               "Move what has not been begun from devices that are late to others, and to workers that join");
   app.add_option("--dashboard-listen", settings.dashboard_listen,
                  "Where the dashboard listens, HOST:PORT, 127.0.0.1:7421 by default; off: nowhere");
   app.add_option("--dashboard-host", settings.dashboard_hosts,

@@ -244,4 +244,24 @@ Program random_program(Prng& prng, const std::vector<Named>& known, std::uint64_
   return Generator(prng, known, next, pairs).run();
 }
 
+Program plain_program(std::int64_t blocks, std::uint64_t& next) {
+  Program program;
+  const ir::Grid grid = *ir::Grid::uniform({blocks}, {1});
+  for (int i = 0; i < 2; ++i) {
+    Op op;
+    op.kind = OpKind::kMap;
+    op.space = grid;
+    op.outputs.push_back({next, DType::kFloat64, grid});
+    ir::TapeInstr instr;
+    instr.op = i == 0 ? ir::TapeOp::kUniform : ir::TapeOp::kLoad;
+    if (i == 1) op.operands.push_back({next - 1, ir::View::identity(grid.shape())});
+    op.attrs = ir::MapAttrs{{{instr}}};
+    program.ops.push_back(std::move(op));
+    program.holds.push_back(next);
+    program.made.push_back({next, DType::kFloat64, grid});
+    ++next;
+  }
+  return program;
+}
+
 }  // namespace tilewise::sim

@@ -24,6 +24,8 @@ constexpr const char* kPairKernel = "pair";  // every worker has it, version 1
 
 // `next` is the session's next free number, advanced. `known` are arrays held from earlier programs. `pairs`: so many of
 // the ops are calls of kernels with two results.
+// An array of so many blocks, and another made of it block by block; both are held.
+Program plain_program(std::int64_t blocks, std::uint64_t& next);
 Program random_program(Prng& prng, const std::vector<Named>& known, std::uint64_t& next, double pairs);
 
 }  // namespace tilewise::sim

@@ -8,7 +8,7 @@
 using namespace tilewise;
 
 namespace {
-constexpr std::uint64_t kCases = 13;  // below, that share the events
+constexpr std::uint64_t kCases = 14;  // below, that share the events
 
 std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -171,6 +171,51 @@ TEST_CASE("sessions crowd a device, and each gets memory") {
   run_worlds(sim::Knobs::crowding, "TILEWISE_SIM_CROWDS",
              {"put off for another session", "left for another session", "blocks spilled",
               "failed: out of memory", "killed workers", "requests done"});
+}
+
+TEST_CASE("what devices have not begun goes to others, and nothing is lost, made twice or waited for") {
+  run_worlds(sim::Knobs::moving, "TILEWISE_SIM_MOVES",
+             {"points given away", "tasks taken back", "late workers", "drained workers", "killed workers",
+              "scheduler crashes", "cancels", "failed steps", "requests done"},
+             200);
+}
+
+namespace {
+// 400 blocks of two arrays, a millisecond each, without faults.
+TimeNs took(std::uint64_t seed, int workers, int slower, int late, bool moves) {
+  sim::Knobs k;
+  k.seed = seed;
+  k.workers = workers;
+  k.devices_each = k.requests = 1;
+  k.duplicate = 0;
+  k.memory_bytes = 4 << 20;
+  k.blocks = 400;
+  k.slower = slower;
+  k.queue_steps = 2;
+  k.window = 64;
+  k.late = late;
+  k.kill_span_ns = 40 * kMillisecond;
+  if (moves) k.moves = 2, k.moves_every_ns = 10 * kMillisecond;
+  const sim::Outcome outcome = sim::World(k).run();
+  CHECK_MESSAGE(outcome.violation.empty(), outcome.violation);
+  CHECK(outcome.requests_done == 1);
+  CHECK((outcome.covered.at("points given away") > 0) == moves);
+  return outcome.last_done_ns;
+}
+}  // namespace
+
+TEST_CASE("a slow device and a newcomer cost less where what has not begun is moved") {
+  for (const std::uint64_t seed : {1u, 2u, 3u}) {
+    // One of four takes three times as long as the others. All together could be done in 800 / (3 + 1/3) ms.
+    const TimeNs slow = took(seed, 4, 3, 0, false), moved = took(seed, 4, 3, 0, true);
+    MESSAGE("one of four is slower: ", slow / kMillisecond, " ms, moved: ", moved / kMillisecond, " ms");
+    CHECK(moved < slow * 2 / 3);
+    CHECK(moved < 240 * kMillisecond * 5 / 4);
+    // A third worker comes within 40 ms.
+    const TimeNs two = took(seed, 2, 1, 1, false), three = took(seed, 2, 1, 1, true);
+    MESSAGE("a third one comes: ", two / kMillisecond, " ms, and takes part: ", three / kMillisecond, " ms");
+    CHECK(three < two * 5 / 6);
+  }
 }
 
 TEST_CASE("knobs are set by name, and a world that does not fail is not made smaller") {

@@ -123,7 +123,8 @@ std::string Knobs::describe() const {
     << ", slow devices " << slow_devices
     << ", failing slabs " << slab_fails << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
     << ", partitions " << partitions << ", silence " << silence_ns << " ns, announces " << announces
-    << ", wrong " << wrong << ", lends " << lends << ", pairs " << pairs;
+    << ", moves " << moves << " every " << moves_every_ns << " ns, late " << late << ", wrong " << wrong
+    << ", lends " << lends << ", pairs " << pairs;
   return s.str();
 }
 
@@ -137,6 +138,7 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   options.history_graphs = 3;
   options.recovery_wait_ns = knobs.recovery_wait_ns;
   if (knobs.recompute_ops > 0) options.max_recompute_ops = static_cast<std::size_t>(knobs.recompute_ops);
+  set_moves(options);
   scheduler_ = std::make_unique<scheduler::Core>(options);
   scheduler_options_ = std::move(options);
 }
@@ -167,6 +169,8 @@ Outcome World::run() {
     at(prng_.between(1, knobs_.max_delay_ns * 8 + knobs_.kill_span_ns), [this] { crash_scheduler(); });
   for (int i = 0; i < knobs_.breaks; ++i)
     at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { break_some(); });
+  for (int i = 0; i < knobs_.late; ++i)
+    at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { come_late(); });
   const TimeNs span = std::max(knobs_.kill_span_ns, 60 * knobs_.max_delay_ns);
   for (int i = 0; i < knobs_.clogs; ++i)
     at(knobs_.max_delay_ns * 8 + prng_.between(1, span), [this] { clog_some(); });
@@ -226,6 +230,8 @@ Outcome World::run() {
     outcome_.covered["replicas evicted"] += counts.evicted;
     outcome_.covered["stale messages"] += counts.stale;
     outcome_.covered["blocks passed on"] += counts.relayed;
+    outcome_.covered["tasks taken back"] += counts.taken_back;
+    outcome_.covered["points given away"] += counts.given_away;
     outcome_.covered["relays declined"] += counts.declined;
     outcome_.covered["relays missing"] += counts.missing;
     if (counts.relays != 0)

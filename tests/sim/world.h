@@ -61,6 +61,12 @@ struct Knobs {
   double pairs = 0;                    // of the ops: kernels with two results
   double lends = 0;                    // of the blocks that clients read in place: kept for long
   int partitions = 0;                  // of two workers, within kill_span_ns
+  int moves = 0;  // points of running ops go to other devices: 1 by lot, 2 by what is seen of their speeds
+  TimeNs moves_every_ns = 0;
+  int late = 0;           // workers that come within kill_span_ns
+  int queue_steps = 256;  // ahead of a stream
+  int blocks = 0;         // not 0: each request makes an array of so many, a millisecond each ...
+  int slower = 1;         // ... and so many on the first worker
   TimeNs silence_ns = 0;  // after which they notice, and once more as long until one of them leaves
   static constexpr std::int64_t kSlowest = 100, kLongestClog = 40, kLongestLoan = 400;
   TimeNs longest_delay_ns() const;
@@ -83,6 +89,8 @@ struct Knobs {
   static Knobs gathering(std::uint64_t seed);
   // Several hosts, and blocks that go as trees between them.
   static Knobs trees(std::uint64_t seed);
+  // Any of these, with points of running ops that go from one device to another, and workers that come late.
+  static Knobs moving(std::uint64_t seed);
   // The same with little memory and a disk below it.
   static Knobs spilling(std::uint64_t seed);
   // Sessions of different weight that want more memory than there is, with a disk below it as a rule.
@@ -102,6 +110,7 @@ struct Outcome {
   std::uint64_t digest = 0;
   std::int64_t events = 0, blocks_checked = 0, requests_done = 0, requests_failed = 0, requests_refused = 0;
   std::map<std::string, std::int64_t> covered;  // what happened how often
+  TimeNs last_done_ns = 0;                      // when the last request was
   std::string violation;                        // empty: none
 };
 
@@ -150,6 +159,8 @@ class World {
   void drop_receives(std::uint64_t self, std::uint64_t from);
   void let_go_of_sends(std::uint64_t self, std::uint64_t to);
   void partition_some();
+  void set_moves(scheduler::Options& options) const;
+  void come_late();
   void break_between(int a, int b);
   void respawn();
   Way way_of(scheduler::Conn conn) const;  // from there to the scheduler

@@ -48,9 +48,10 @@ void World::new_program(Client& client, msg::Submit& submit, std::vector<std::ui
   for (const Client::Held& held : client.held) known.push_back({held.number, held.dtype, held.grid});
   Client::Last& last = client.last.emplace();
   last.first = client.next_array;
-  Program program = random_program(prng_, known, client.next_array, knobs_.pairs);
+  Program program = knobs_.blocks > 0 ? plain_program(knobs_.blocks, client.next_array)
+                                      : random_program(prng_, known, client.next_array, knobs_.pairs);
   last.next = client.next_array;
-  hint_some(client, program.ops);
+  if (knobs_.blocks == 0) hint_some(client, program.ops);
   for (const Client::Held& held : client.held) {
     const bool read = std::any_of(program.ops.begin(), program.ops.end(), [&](const ir::Op& op) {
       return std::any_of(op.operands.begin(), op.operands.end(),
@@ -277,6 +278,7 @@ void World::client_message(int index, msg::Message message) {
     request.failed = !done->outcome.ok();
     request.why = done->outcome.message;
     request.failed ? ++outcome_.requests_failed : ++outcome_.requests_done;
+    outcome_.last_done_ns = now_;
     if (!request.failed) check_copies(client, done->request);
     if (request.failed) {
       ++outcome_.covered["failed: " + std::string(name_of(done->outcome.code))];

@@ -12,6 +12,8 @@ void World::Worker::begin(const Knobs& knobs, int host) {
   options.term = welcome.term;
   options.window = knobs.window;
   options.releases_a_step = knobs.releases_a_step;
+  options.queue_steps = knobs.queue_steps;
+  if (knobs.moves > 0) options.report_ns = knobs.moves_every_ns / 2;
   options.map_peers = knobs.map_peers;
   options.task_tables = knobs.task_tables;
   options.spill_bytes = knobs.spill_bytes;
@@ -435,9 +437,12 @@ void World::kill_some() {
   respawn();
 }
 
-// Where workers only leave as they are asked to, nothing is made twice; but for what tasks that were given up had read.
+// Where workers only leave as they are asked to, or give to each other what they have not begun, nothing is made twice; but for what
+// tasks that were given up had read.
 void World::note_made(std::uint64_t array, std::int64_t block) {
-  if (knobs_.drains == 0 || knobs_.kills > 0) return;
+  const bool once = knobs_.drains > 0 || knobs_.moves > 0;
+  if (!once || knobs_.kills > 0 || knobs_.kill_worker > 0 || knobs_.partitions > 0 || knobs_.poison > 0)
+    return;
   for (const auto& worker : workers_) {
     if (worker->core != nullptr && worker->core->counters().impatient > 0) return;
   }

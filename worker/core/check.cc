@@ -277,6 +277,8 @@ void Core::Impl::check_invariants() const {
     for (const ShareState& share : ops[slot].shares) {
       TW_CHECK(share.completed <= share.next && share.next <= share.owned,
                "a share's cursor is out of order");
+      TW_CHECK(share.held == INT64_MAX || (!holds.empty() && share.next <= share.held),
+               "a share is held for nobody, or goes on all the same");
     }
   }
   TW_CHECK(op_tasks == live_tasks, "live tasks of ops and queues disagree");
@@ -373,6 +375,7 @@ std::uint64_t Core::Impl::digest() const {
     h.mix(id);
     for (const ShareState& share : ops[slot].shares) {
       h.mix(static_cast<std::uint64_t>(share.next));
+      if (share.shrunk) h.mix(static_cast<std::uint64_t>(share.owned));
       h.mix(static_cast<std::uint64_t>(share.completed));
       h.mix(static_cast<std::uint64_t>(share.failed));
     }

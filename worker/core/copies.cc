@@ -89,6 +89,7 @@ void Core::Impl::add_uses(Slot slot, User user, bool here, bool elsewhere) {
   elsewhere =
       elsewhere && copy.kind == CopyKind::kProduced && (!again || owner_of(copy.array, copy.block) == self);
   bool mine = false;
+  const bool shrunk = op.shares[copy.device].shrunk;  // what others make now is not read here for it
   const auto claim = [&](DeviceId device, std::int64_t reads) {
     if (device == self) {
       if (!here) return;
@@ -98,15 +99,18 @@ void Core::Impl::add_uses(Slot slot, User user, bool here, bool elsewhere) {
       add_use(slot, user.op, device, 1);
     }
   };
-  if (op.entry->table) {
+  if (op.entry->table && !shrunk) {
     for (const TaskTable::Use& use : op.entry->table->uses(user.operand, copy.block))
       claim(use.device, use.reads);
   } else {
     op.entry->geometry->users(user.operand, copy.block, users_out);
     for (std::size_t i = 0; i < users_out.size(); ++i) {
       op.entry->placement.shares(users_out[i].points, shares_out);
-      for (const ir::Placement::Share& share : shares_out)
-        claim(share.device, share.points * users_out[i].steps_each);
+      for (const ir::Placement::Share& share : shares_out) {
+        const bool less = shrunk && share.device == self;
+        const std::int64_t points = less ? points_left(op, copy.device, users_out[i].points) : share.points;
+        if (points > 0) claim(share.device, points * users_out[i].steps_each);
+      }
     }
   }
   if (mine && copy.kind == CopyKind::kReplica) send_done(copy, user.op);

@@ -405,6 +405,7 @@ void Core::Impl::cancel_op(Slot slot, Slot why) {
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
     ShareState& share = op.shares[d];
     const std::int64_t left = share.owned - share.next;
+    share.held = INT64_MAX;
     if (left <= 0) continue;
     share.next = share.owned;
     share.completed += left;
@@ -609,7 +610,9 @@ void Core::Impl::on_peer_lost(const msg::PeerLost& lost) {
       }
     }
   }
-  if (lost.version != 0) answer(lost);
+  if (lost.version == 0) return;
+  hold(lost);
+  answer(lost);
 }
 
 void Core::Impl::unpark() {

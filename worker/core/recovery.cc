@@ -48,15 +48,17 @@ DeviceId Core::Impl::owner_of(Slot array, std::int64_t block) const {
 bool Core::Impl::reads_ahead(User user, std::int64_t block, std::uint16_t d) {
   const OpState& op = ops[user.op];
   const DeviceId self = devices[d].spec.id;
-  if (op.entry->table) {
+  const ShareState& share = op.shares[d];
+  if (op.entry->table && !share.shrunk) {
     for (const TaskTable::Use& use : op.entry->table->uses(user.operand, block))
-      if (use.device == self) return use.ahead >= op.shares[d].next;
+      if (use.device == self) return use.ahead >= share.next;
     return false;
   }
   op.entry->geometry->users(user.operand, block, users_out);
   for (const auto& users : users_out) {
     const auto first = op.entry->placement.first_owned(self, users.points);
-    if (first && op.entry->placement.ordinal(self, *first) >= op.shares[d].next) return true;
+    const std::int64_t at = first ? op.entry->placement.ordinal(self, *first) : -1;
+    if (at >= share.next && at < share.owned) return true;
   }
   return false;
 }
@@ -176,6 +178,8 @@ void Core::Impl::apply_recover(msg::Recover& recover) {
   }
   recovery = std::max(recovery, recover.version);
   if (recover.version >= losing) losing = 0;
+  end_holds(recover.version);
+  give_away(recover.moved);
   for (const auto& [op, plan] : added) enqueue_op(op, Standing::of(*plan));
   for (const auto& [op, plan] : added) {
     const ir::RunMap* listed = ops[op].entry->placement.listed();

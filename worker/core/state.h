@@ -39,12 +39,17 @@
 namespace tilewise::worker {
 
 struct ShareState {  // an op's share on one local device
+  // Of those, from the end: what a Recover has given to others (replace.cc) is not owned any more.
   std::int64_t owned = 0, next = 0, completed = 0, failed = 0;
-  std::int64_t moved = 0;    // bytes of its inputs that were copied here
-  std::int64_t busy_ns = 0;  // what its steps took: written by whoever runs them (OpRun)
+  std::int64_t held = INT64_MAX;  // nothing from here on is begun until the next Recover
+  std::int64_t moved = 0;         // bytes of its inputs that were copied here
+  std::int64_t busy_ns = 0;       // what its steps took: written by whoever runs them (OpRun)
   bool dirty = false;
-  bool queued = false;  // in its queue's list of ops
-  bool usable = false;  // in its queue's list of ops to look at
+  bool queued = false;   // in its queue's list of ops
+  bool usable = false;   // in its queue's list of ops to look at
+  bool shrunk = false;   // it once owned more
+  bool rewound = false;  // tasks were taken back: those that come again belong before what is behind them
+  bool open() const { return next < owned && next < held; }
 };
 
 struct OpState {
@@ -323,6 +328,17 @@ struct Core::Impl {
   void adopt(Slot op, Slot copy);
   bool made_before(Slot task);
   void end_pins(std::uint64_t version);
+
+  // Points that are to be made elsewhere (replace.cc)
+  void hold(const msg::PeerLost& lost);
+  void take_back(Slot op, std::uint16_t device, std::int64_t from);
+  bool has_begun(Slot task) const;
+  void requeue(Slot op, std::uint16_t device);
+  void end_holds(std::uint64_t version);
+  void give_away(const std::vector<msg::Tail>& moved);
+  void discharge_moved(Slot op, std::uint16_t device, std::int64_t from, std::int64_t to);
+  void disown(Slot copy);
+  std::int64_t points_left(const OpState& op, std::uint16_t device, const ir::Box& box) const;
 
   // A worker is to leave (drain.cc)
   void apply_drain(const msg::Drain& drain);
@@ -648,6 +664,8 @@ struct Core::Impl {
   bool queue_ended = false;     // some queue may have nothing left
   std::deque<Slot> releasing;   // arrays with copies to look at
   std::vector<std::pair<Slot, std::uint16_t>> dirty;
+  std::vector<std::pair<OpId, std::uint16_t>> holds;  // shares that are held ...
+  std::uint64_t holds_until = 0;                      // ... until a Recover of this version, or a later one
   bool report_now = false, log_moved = false;
   TimeNs last_report = 0;
   bool stuck_reported = false;

@@ -74,7 +74,8 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
   Queue& queue = queues[q];
   while (!queue.ops.empty()) {
     const ShareState& share = ops[queue.ops.front()].shares[d];
-    if (share.next < share.owned) break;
+    if (share.open()) break;
+    if (share.next < share.owned) return false;  // held
     next_op(d, queue);
   }
   if (queue.ops.empty()) {
@@ -84,7 +85,7 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
   // Eager tasks do not count: they may all wait for memory that only the lowest task, which is not one of them, can get.
   const std::int64_t in_order = queue.live - static_cast<std::int64_t>(queue.eager.size());
   const OpState& first = ops[queue.ops.front()];
-  if (first.version != 0) {
+  if (first.version != 0 || first.shares[d].rewound) {
     // Tasks behind it may fill the window and wait for what this one makes again: it has a window of its own.
     if (first.live_tasks >= options.window) return false;
   } else if (in_order >= options.window ||
@@ -94,7 +95,7 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
   }
   Slot missing = kNone;
   const Slot t = expand_task(d, q, queue.ops.front(), missing);
-  if (ops[tasks[t].op].version == 0)
+  if (ops[tasks[t].op].version == 0 && !ops[tasks[t].op].shares[d].rewound)
     queue.order.push_back(t);
   else
     put_in_order(queue, t);
@@ -183,7 +184,7 @@ bool Core::Impl::expand_eager(std::uint16_t d, Slot q) {
     ShareState& share = ops[slot].shares[d];
     // The front op's own tasks come in order anyway: but while its predecessors fill the window, they may pass it.
     const bool front = !queue.ops.empty() && queue.ops.front() == slot;
-    const bool open = ops[slot].cancelled == kNone && share.next < share.owned && !queue.ops.empty() &&
+    const bool open = ops[slot].cancelled == kNone && share.open() && !queue.ops.empty() &&
                       (front ? queue.live < 3 * options.window &&
                                    queue.order.size() < static_cast<std::size_t>(options.window) * 16
                              : queue.eager.size() < static_cast<std::size_t>(options.window)) &&

@@ -117,11 +117,15 @@ struct PeerLost {
   peer @0 :UInt32;         # WorkerId
   version @1 :UInt64;      # of the recovery that follows; 0: none
   ops @2 :List(UInt64);    # OpIds whose results are pinned
+  holds @3 :List(Tail);    # not begun until the Recover
 }
+
+struct Tail { op @0 :UInt64; device @1 :UInt32; from @2 :Int64; }  # points of this ordinal and above
 
 struct Recover {
   version @0 :UInt64;
   plans @1 :List(Plan);    # producers before users
+  moved @2 :List(Tail);    # made by layers from now on
 }
 
 struct Drain {

@@ -165,12 +165,21 @@ struct PeerJoined {
   PeerInfo peer;
   friend bool operator==(const PeerJoined&, const PeerJoined&) = default;
 };
+// Of an op's points on a device, those of ordinal `from` and above.
+struct Tail {
+  OpId op;
+  DeviceId device;
+  std::int64_t from = 0;
+  friend bool operator==(const Tail&, const Tail&) = default;
+};
 // A lost worker (or none: a survey): `version` numbers the recovery that follows (none: 0). The results of `ops` are pinned, what came from
 // the lost worker is waited for, and each worker answers with Held; then comes a Recover of this or a later version.
 struct PeerLost {
   WorkerId peer;
   std::uint64_t version = 0;
   std::vector<OpId> ops;
+  // Their devices begin nothing of these until the Recover, and take back what they have prepared and not begun.
+  std::vector<Tail> holds = {};
   friend bool operator==(const PeerLost&, const PeerLost&) = default;
 };
 
@@ -180,6 +189,8 @@ struct PeerLost {
 struct Recover {
   std::uint64_t version = 0;
   std::vector<Plan> plans;  // producers before users, so a graph may come several times
+  // Of those that were held: their devices never begin them, a layer makes them.
+  std::vector<Tail> moved = {};
   friend bool operator==(const Recover&, const Recover&) = default;
 };
 Plan expand(const Plan& kept,

@@ -66,6 +66,17 @@ struct GraphEnded {    // for the log; only where history is kept
 };
 using Action = std::variant<Send, Close, EndProcess, GraphEnded>;
 
+// Points of running ops that have not been begun go from devices that are late to others (docs/design/rebalance.md).
+struct Rebalance {
+  TimeNs every_ns = 0;                     // how often running ops are looked at; 0: never
+  TimeNs min_gain_ns = 50 * kMillisecond;  // an op must be over so much earlier for it ...
+  double min_gain = 0.2;                   // ... and by so much of what it would still take
+  TimeNs again_ns = kSecond;               // until the same op is looked at again
+  int max_moves = 16;                      // of one op
+  std::int64_t max_points = 65'536;        // of one move
+  std::uint64_t by_lot = 0;                // tests: who gives what to whom is drawn from this seed
+};
+
 struct Options {
   std::uint32_t term = 1;
   std::uint64_t state = 0;  // Welcome::state, for all who outlive their links
@@ -90,7 +101,8 @@ struct Options {
   std::string software_version;         // what joiners must run; empty: what the oldest joined peer runs
   std::vector<std::string> passes_off;  // planning passes to leave out, by name (tilewise/plan)
   std::size_t history_graphs = 0;       // how many that ended are remembered, for people (view)
-  bool check_replays = false;           // tests: plan again what is replayed, and stop where the two differ
+  Rebalance rebalance;
+  bool check_replays = false;  // tests: plan again what is replayed, and stop where the two differ
 };
 
 // How ops travel in a snapshot: as messages, whose encoding is not the core's business.

@@ -209,6 +209,8 @@ struct Counters {  // for tests, status and the simulator
   std::int64_t put_off = 0, gave_way = 0;
   // Of blocks that are passed on: sent for their owners; offers to do so that were declined, or could not be kept.
   std::int64_t relayed = 0, declined = 0, missing = 0;
+  std::int64_t taken_back = 0;   // tasks that were expanded and are not any more: others may make them
+  std::int64_t given_away = 0;   // points that others make
   std::int64_t relays = 0;       // copies that others may get from here, now
   std::int64_t below_bytes = 0;  // in use, of all tiers below
 };

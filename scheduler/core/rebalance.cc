@@ -1,0 +1,272 @@
+// When points of running ops are moved. Only large ops that others report on are looked at, a few of them, now and then: nothing is
+// done for each task. docs/design/rebalance.md
+#include "rebalance.h"
+
+#include "draft.h"
+#include "graphs.h"
+#include "handlers.h"
+#include "layers.h"
+
+#include <tilewise/base/prng.h>
+#include <tilewise/place/pace.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tilewise::scheduler {
+namespace {
+
+constexpr std::int64_t kFewPoints = 4;            // left of an op: it is not worth the while
+constexpr TimeNs kSurelyNs = 100 * kMillisecond;  // without news: it is slow, not unlucky
+
+bool offers(const Peer& peer, const ir::Op& op) {
+  return op.kind != ir::OpKind::kCall ||
+         std::any_of(peer.plugins.begin(), peer.plugins.end(),
+                     [&](const msg::PluginDesc& p) { return p.kernel == op.get<ir::CallAttrs>().kernel; });
+}
+
+// Calls visit(record, share) for what devices have of the op, its layers included.
+template <class F> void for_each_share(const State& s, const OpRecord& head, F&& visit) {
+  for (std::size_t i = 0; i <= head.layers.size(); ++i) {
+    const OpRecord& op = i == 0 ? head : s.ops.at(head.layers[i - 1]);
+    if (op.finished || op.doomed) continue;
+    for (const OpShare& share : op.shares) visit(op, share);
+  }
+}
+
+// Devices that make the same bits as `like`, rising.
+std::vector<DeviceId> alike(const State& s, const OpRecord& head, DeviceId like) {
+  std::vector<DeviceId> out;
+  for (const WorkerId id : s.live) {
+    const Peer& peer = s.peer(id);
+    if (!s.is_worker(id) || !offers(peer, head.op)) continue;
+    for (const DeviceId device : peer.info.devices) {
+      if (s.device(device)->kind == s.device(like)->kind &&
+          numeric_class_of(s, device) == numeric_class_of(s, like))
+        out.push_back(device);
+    }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// What a point takes the device, in seconds; 0: there is nothing to tell it from. One of which nothing has been heard may have
+// something else to do first.
+double point_s(const State& s, const Watched& watched, DeviceId device, std::int64_t left) {
+  const auto found = watched.seen.find(device);
+  if (found == watched.seen.end() || found->second.done == 0) return 0;
+  const Seen& seen = found->second;
+  const auto points = static_cast<double>(seen.done);
+  const double each = 1e-9 * static_cast<double>(seen.last_at - seen.first_at) / points;
+  const double silent = 1e-9 * static_cast<double>(s.now - seen.last_at);
+  if (left == 0 || silent < 3 * each + 1e-9 * kSurelyNs) return std::max(each, 1e-9);
+  return 1e-9 * static_cast<double>(s.now - seen.first_at) / points;
+}
+
+// What it takes to bring the inputs of a point there, from the slowest device that gives; the middle point stands for all.
+double bring_s(const State& s, const OpRecord& head, DeviceId from, DeviceId to) {
+  std::vector<ir::SourceArray> sources;
+  for (const ir::Operand& operand : head.op.operands)
+    sources.push_back(s.arrays.at(ArrayId{operand.array}).source);
+  if (sources.empty()) return 0;
+  const place::LinkSpeed link = s.speeds.link(place_device(*s.device(from)), place_device(*s.device(to)));
+  if (link.mapped || link.bytes_per_s <= 0) return 0;
+  const auto geometry = s.geometries.of(head.op, sources);
+  if (!geometry || (*geometry)->point_count() == 0) return 0;
+  const ir::Index at = (*geometry)->point((*geometry)->point_count() / 2);
+  std::vector<ir::Read> reads;
+  double seconds = 0;
+  for (std::int64_t step = 0; step < (*geometry)->steps(at); ++step) {
+    (*geometry)->reads(at, step, reads);
+    for (const ir::Read& read : reads) {
+      const ir::SourceArray& source = sources[read.operand];
+      const std::int64_t elements = source.grid.box(ir::unravel(read.block, source.grid.counts())).volume();
+      seconds +=
+          static_cast<double>(elements) * static_cast<double>(ir::size_of(source.dtype)) / link.bytes_per_s;
+    }
+  }
+  return seconds;
+}
+
+std::vector<Runner> runners_of(const State& s, const OpRecord& head, const Watched& watched) {
+  std::map<DeviceId, std::int64_t> left;
+  for_each_share(s, head, [&](const OpRecord&, const OpShare& share) {
+    if (s.device(share.device)->alive) left[share.device] += share.owned - share.completed;
+  });
+  DeviceId latest;
+  double last_s = -1;
+  for (const auto& [device, points] : left) {
+    const double ends_s = static_cast<double>(points) * point_s(s, watched, device, points);
+    if (ends_s > last_s) latest = device, last_s = ends_s;
+  }
+  std::vector<Runner> runners;
+  if (!latest) return runners;
+  const std::int64_t bytes = std::max<std::int64_t>(
+      1, output_bytes(head.op) / std::max<std::int64_t>(1, head.op.space.block_count()));
+  for (const DeviceId id : alike(s, head, latest)) {
+    const Device& device = *s.device(id);
+    Runner r{.device = id};
+    const auto has = left.find(id);
+    r.left = has == left.end() ? 0 : has->second;
+    r.point_s = point_s(s, watched, id, r.left);
+    r.room = device.memory_bytes == 0 ? INT64_MAX / 2 : room_of(device) / bytes;
+    r.takes = !device.draining;
+    r.gives = r.left > 1;
+    runners.push_back(r);
+  }
+  return runners;
+}
+
+// From the end of each share, layers first: they come last.
+Move move_of(const State& s, const OpRecord& head, const Shift& shift) {
+  Move move{head.id, {}, shift.to};
+  for (const auto& [device, points] : shift.from) {
+    std::vector<msg::Tail> tails;
+    std::int64_t wanted = points;
+    std::vector<std::pair<const OpRecord*, const OpShare*>> shares;
+    for_each_share(s, head, [&, id = device](const OpRecord& op, const OpShare& share) {
+      if (share.device == id) shares.emplace_back(&op, &share);
+    });
+    for (std::size_t i = shares.size(); i-- > 0 && wanted > 0;) {
+      const auto& [op, share] = shares[i];
+      const std::int64_t count = std::min(wanted, share->owned - share->completed);
+      if (count <= 0) continue;
+      wanted -= count;
+      move.from.push_back({op->id, device, share->owned - count});
+    }
+  }
+  return move;
+}
+
+// By lot, for tests.
+std::optional<Move> drawn(const State& s) {
+  Prng prng(s.options.rebalance.by_lot + s.recovery.version * 977 + static_cast<std::uint64_t>(s.now));
+  std::vector<const OpRecord*> open;
+  s.ops.for_each([&](const OpRecord& op) {
+    if (!op.of && may_move(s, op)) open.push_back(&op);
+  });
+  if (open.empty()) return {};
+  std::sort(open.begin(), open.end(), [](const OpRecord* a, const OpRecord* b) { return a->id < b->id; });
+  const OpRecord& head = *open[prng.below(open.size())];
+  Shift shift;
+  DeviceId like;
+  std::map<DeviceId, std::int64_t> left;
+  for_each_share(s, head, [&](const OpRecord&, const OpShare& share) {
+    if (s.device(share.device)->alive) left[share.device] += share.owned - share.completed;
+  });
+  for (const auto& [device, points] : left) {
+    if (points == 0 || prng.chance(0.3)) continue;
+    like = device;
+    shift.from.emplace_back(device, prng.between(1, points));
+  }
+  if (!like) return {};
+  for (const DeviceId device : alike(s, head, like)) {
+    if (!s.device(device)->draining && prng.chance(0.5)) shift.to.emplace_back(device, prng.between(1, 8));
+  }
+  if (shift.to.empty()) return {};
+  return move_of(s, head, shift);
+}
+
+void look_again(State& s, TimeNs at) { s.rebalance_at = std::min(s.rebalance_at, at); }
+
+}  // namespace
+
+std::optional<Shift> BalanceBySpeed::propose(std::span<const Runner> runners) const {
+  double known_s = 0;
+  std::int64_t known = 0, all = 0;
+  for (const Runner& r : runners) {
+    all += r.left;
+    if (r.point_s > 0) known_s += r.point_s, ++known;
+  }
+  if (known == 0 || runners.size() < 2 || all < kFewPoints) return {};
+  known_s /= static_cast<double>(known);
+  place::Pace pace;
+  Shift shift;
+  for (const Runner& r : runners) {
+    const double own_s = r.point_s > 0 ? r.point_s : known_s;
+    shift.before_s = std::max(shift.before_s, own_s * static_cast<double>(r.left));
+    pace.point_s.push_back(own_s + (r.left > 0 ? 0 : r.bring_s));
+    pace.busy_s.push_back(0);
+    pace.most.push_back(r.takes ? r.left + r.room : r.left);
+  }
+  const std::vector<std::int64_t> fair = place::shares_by_speed(pace, all);
+  std::int64_t given = 0, taken = 0;
+  for (std::size_t d = 0; d < runners.size(); ++d) {
+    const Runner& r = runners[d];
+    shift.after_s = std::max(shift.after_s, pace.point_s[d] * static_cast<double>(fair[d]));
+    const std::int64_t more = fair[d] - r.left;
+    if (more < 0 && r.gives) shift.from.emplace_back(r.device, -more), given -= more;
+    if (more > 0 && r.takes) shift.to.emplace_back(r.device, more), taken += more;
+  }
+  const double gain_s = shift.before_s - shift.after_s;
+  if (given == 0 || taken == 0 || gain_s * 1e9 < static_cast<double>(limits_.min_gain_ns) ||
+      gain_s < limits_.min_gain * shift.before_s)
+    return {};
+  return shift;
+}
+
+void note_progress(State& s, const OpRecord& op, DeviceId device, std::int64_t points) {
+  if (s.options.rebalance.every_ns == 0 || points == 0) return;
+  const OpId head = op.of ? op.of : op.id;
+  auto found = s.watched.find(head);
+  if (found == s.watched.end()) {
+    if (op.points - op.completed < kFewPoints || s.watched.size() >= kMaxWatched) return;
+    found = s.watched.try_emplace(head).first;
+    found->second.since = s.now;
+    found->second.look_at = s.now + s.options.rebalance.every_ns;
+    look_again(s, found->second.look_at);
+  }
+  // What the first news tells of began at some time before.
+  const auto [seen, fresh] = found->second.seen.try_emplace(device, Seen{s.now, s.now, 0});
+  if (fresh) return;
+  seen->second.done += points;
+  seen->second.last_at = s.now;
+}
+
+void note_newcomer(State& s) {
+  for (auto& [id, watched] : s.watched) watched.look_at = std::min(watched.look_at, s.now);
+  if (!s.watched.empty()) look_again(s, s.now);
+}
+
+void check_rebalance(State& s) {
+  const Rebalance& limits = s.options.rebalance;
+  if (s.now < s.rebalance_at) return;
+  s.rebalance_at = kNever;
+  std::erase_if(s.watched, [&](const auto& entry) {
+    const OpRecord* head = s.ops.find(entry.first);
+    return head == nullptr || !may_move(s, *head) || entry.second.moves >= limits.max_moves;
+  });
+  if (limits.every_ns == 0 || s.watched.empty()) return;
+  look_again(s, s.now + limits.every_ns);
+  if (s.recovery.pending || !s.leaving.empty()) return;
+  if (limits.by_lot != 0) {
+    if (std::optional<Move> move = drawn(s)) begin_move(s, std::move(*move));
+    return;
+  }
+  const BalanceBySpeed balance(limits);
+  for (auto& [id, watched] : s.watched) {
+    if (s.now < watched.look_at) continue;
+    const OpRecord& head = s.ops.at(id);
+    std::vector<Runner> runners = runners_of(s, head, watched);
+    std::optional<Shift> shift = balance.propose(runners);
+    if (!shift) continue;
+    // Looked at closely only where there is something to be won: what has to be brought may cost more.
+    for (Runner& r : runners) r.bring_s = bring_s(s, head, shift->from.front().first, r.device);
+    shift = balance.propose(runners);
+    watched.look_at = s.now + limits.again_ns;
+    if (!shift) continue;
+    ++watched.moves;
+    for (auto& [device, seen] : watched.seen) {  // what comes now counts more than what was
+      seen.first_at = seen.last_at - (seen.last_at - seen.first_at) / 2;
+      seen.done /= 2;
+    }
+    return begin_move(s, move_of(s, head, *shift));
+  }
+}
+
+// While everybody is asked about something else that ends first.
+TimeNs rebalance_deadline(const State& s) {
+  return s.watched.empty() || s.recovery.pending || !s.leaving.empty() ? kNever : s.rebalance_at;
+}
+
+}  // namespace tilewise::scheduler

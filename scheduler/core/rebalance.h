@@ -1,0 +1,48 @@
+// Who gives points of a running op to whom, so that all come to an end together. Pure: what has been seen goes in, a proposal comes
+// out.
+#pragma once
+#include <tilewise/base/id.h>
+#include <tilewise/scheduler/core.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace tilewise::scheduler {
+
+// A device, seen from one op.
+struct Runner {
+  DeviceId device;
+  std::int64_t left = 0;  // points of the op that it has not finished
+  double point_s = 0;     // what one takes it, as seen; 0: it has not been seen
+  double bring_s = 0;     // what it takes to bring what one reads, if it is another's
+  std::int64_t room = 0;  // points whose results it has memory for, besides its own
+  bool gives = false;     // it may lose points
+  bool takes = false;     // it may get some
+};
+struct Shift {
+  std::vector<std::pair<DeviceId, std::int64_t>> from, to;  // points; as many on both sides
+  double before_s = 0, after_s = 0;                         // until the op is done
+};
+
+class Balance {
+ public:
+  virtual ~Balance() = default;
+  // None: it is not worth it. `runners` are rising, of one kind and numeric class.
+  virtual std::optional<Shift> propose(std::span<const Runner> runners) const = 0;
+};
+
+// By speed: what is left is dealt out so that the device that ends last ends as early as can be. A device that has not been seen
+// counts as fast as the others on average. Nothing is moved for less than `limits` say.
+class BalanceBySpeed final : public Balance {
+ public:
+  explicit BalanceBySpeed(const Rebalance& limits) : limits_(limits) {}
+  std::optional<Shift> propose(std::span<const Runner> runners) const override;
+
+ private:
+  Rebalance limits_;
+};
+
+}  // namespace tilewise::scheduler
