@@ -20,6 +20,7 @@ struct Settings {
   std::vector<std::string> passes_off;
   std::size_t max_peers = 4096;
   double max_recompute_s = 30;
+  bool no_link_probes = false;
   std::string state_dir;
   bool state_sync = false;
   std::string dashboard_listen, dashboard_address_file;  // empty: the usual one, if it is free
@@ -80,6 +81,7 @@ int serve(const Settings& settings) {
   options.core.software_version = config::software_version();
   options.core.passes_off = settings.passes_off;
   options.core.max_peers = settings.max_peers;
+  options.core.link_probes = !settings.no_link_probes;
   options.core.max_recompute_ns = static_cast<TimeNs>(settings.max_recompute_s * 1e9);
   options.core.history_graphs =
       has_dashboard(settings) ? kHistoryGraphs : 1;  // the log tells of ends from it
@@ -168,6 +170,8 @@ int main(int argc, char** argv) {
                  "worker, and what it was made from is forgotten; 0: never")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6));
+  app.add_flag("--no-link-probes", settings.no_link_probes,
+               "Have no links measured while nothing runs: speeds are learned from blocks that move");
   app.add_option("--dashboard-listen", settings.dashboard_listen,
                  "Where the dashboard listens, HOST:PORT, 127.0.0.1:7421 by default; off: nowhere");
   app.add_option("--dashboard-host", settings.dashboard_hosts,
