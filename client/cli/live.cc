@@ -273,6 +273,55 @@ std::string account_text(const json::value& g, const json::value& overview) {
   return out;
 }
 
+std::string links_text(const json::value& links, const json::value& overview) {
+  std::map<long long, std::string> names;
+  for (const value& d : list(overview, "devices")) names[whole(d, "id")] = text(d, "name");
+  const auto device = [&](const value& of, const char* key) {
+    const auto name = names.find(whole(of, key));
+    return name != names.end() ? name->second : "client " + std::to_string(whole(of, key));
+  };
+  std::string out;
+  append(out, "%-16s %-16s %-14s %10s %12s  %s\n", "from", "to", "lane", "latency", "bytes/s",
+         "probed: one for all that are alike, while nothing ran");
+  for (const value& c : list(links, "classes")) {
+    const json::array& sizes = list(c, "sizes");
+    const value* inside = member(c, "inside");
+    const bool in_process = inside != nullptr && inside->is_bool() && inside->get_bool();
+    const std::string kinds = text(c, "from_kind") + " to " + text(c, "to_kind") +
+                              (in_process                                   ? " in a process"
+                               : text(c, "from_host") == text(c, "to_host") ? " on a host"
+                                                                            : " between hosts");
+    if (sizes.empty()) {
+      append(out, "%-16s %-16s %-14s %10s %12s  %s, %s%s\n", "-", "-", "-", "-", "-", kinds.c_str(),
+             text(c, "state").c_str(), text(c, "why").empty() ? "" : (": " + text(c, "why")).c_str());
+      continue;
+    }
+    std::string told;
+    for (const value& size : sizes)
+      told += (told.empty() ? "" : ", ") + bytes(size, "bytes") + " " + seconds_text(number(size, "seconds"));
+    const value* mapped = member(c, "mapped");
+    if (mapped != nullptr && mapped->is_bool() && mapped->get_bool()) told += "; blocks are read in place";
+    const double ago = number(overview, "now") - number(c, "at");
+    append(out, "%-16s %-16s %-14s %10s %12s  %s, %s ago: %s%s\n", device(c, "from").c_str(),
+           device(c, "to").c_str(), text(sizes.back(), "lane").c_str(),
+           seconds_text(number(c, "latency_s")).c_str(), bytes(c, "bytes_per_s").c_str(), kinds.c_str(),
+           seconds_text(std::max(0.0, ago)).c_str(), told.c_str(),
+           text(c, "state") == "measured" ? "" : (" (" + text(c, "state") + ")").c_str());
+  }
+  if (list(links, "classes").empty()) out += "none: one host, or the scheduler has --no-link-probes\n";
+  append(out, "\n%-16s %-16s %-14s %10s %12s  %s\n", "from", "to", "lane", "blocks", "bytes",
+         "blocks that moved");
+  for (const value& l : list(links, "links")) {
+    const double each = number(l, "transfers") > 0 ? number(l, "busy_s") / number(l, "transfers") : 0;
+    append(out, "%-16s %-16s %-14s %10lld %12s  %s\n", device(l, "from").c_str(), device(l, "to").c_str(),
+           text(l, "lane").c_str(), whole(l, "transfers"), bytes(l, "bytes").c_str(),
+           each > 0 ? (seconds_text(each) + " each").c_str() : "read in place");
+  }
+  const long long more = whole(links, "count") - static_cast<long long>(list(links, "links").size());
+  if (more > 0) append(out, "and %lld more\n", more);
+  return out;
+}
+
 Status top(const Web& web, Format format, double interval_s, bool once) {
   if (format == Format::kJson) {
     TW_ASSIGN(const std::string body, web.get("/api/overview"));
@@ -307,6 +356,18 @@ Status arrays(const Web& web, Format format) {
   }
   TW_ASSIGN(const value all, web.get_json("/api/arrays"));
   std::fputs(arrays_text(all).c_str(), stdout);
+  return {};
+}
+
+Status links(const Web& web, Format format) {
+  TW_ASSIGN(const std::string body, web.get("/api/links"));
+  if (format == Format::kJson) {
+    std::puts(body.c_str());
+    return {};
+  }
+  TW_ASSIGN(const value overview, web.get_json("/api/overview"));
+  boost::system::error_code ec;
+  std::fputs(links_text(boost::json::parse(body, ec), overview).c_str(), stdout);
   return {};
 }
 

@@ -125,6 +125,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.2, 3600.0));
   top->add_flag("--once", once, "Print one page and end");
   auto* arrays = app.add_subcommand("arrays", "The arrays that are alive, held ones first");
+  auto* links = app.add_subcommand(
+      "links", "How fast links are: measured while nothing ran, and by the blocks that moved");
   auto* graph_view = app.add_subcommand(
       "graph", "The ops of a graph, running or ended; without a number: all that are known");
   std::string graph_id;
@@ -171,6 +173,8 @@ int main(int argc, char** argv) {
   if (*arrays)
     return with_dashboard(s, config::Role::kReader,
                           [&](const cli::Web& w) { return cli::arrays(w, format); });
+  if (*links)
+    return with_dashboard(s, config::Role::kReader, [&](const cli::Web& w) { return cli::links(w, format); });
   if (*graph_view)
     return with_dashboard(s, config::Role::kReader,
                           [&](const cli::Web& w) { return cli::graph(w, graph_id, graph_wait, format); });

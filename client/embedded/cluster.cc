@@ -84,7 +84,7 @@ class LocalService final : public worker::DataService {
 
 class Impl final : public Cluster {
  public:
-  explicit Impl(ClusterOptions options) : options_(std::move(options)), scheduler_({}) {}
+  explicit Impl(ClusterOptions options) : options_(std::move(options)), scheduler_({.link_probes = true}) {}
   ~Impl() override;
   Status init();
   std::unique_ptr<client::Endpoint> connect(std::string name) override;
@@ -361,6 +361,8 @@ void Impl::to_worker(std::size_t index, msg::Message& message) {
     if (!ok) side.id = {};
   } else if (auto* log = std::get_if<msg::Log>(&message)) {
     side.runtime->post(std::move(*log));
+  } else if (const auto* probe = std::get_if<msg::LinkProbe>(&message)) {
+    side.runtime->post(*probe);
   } else if (const auto* ping = std::get_if<msg::Ping>(&message)) {
     std::lock_guard lock(mutex_);
     inbox_.push_back(scheduler::Received{conn, msg::Pong{ping->nonce}});

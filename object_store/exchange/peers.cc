@@ -10,14 +10,14 @@ std::size_t bytes_of(const msg::PeerBatch& batch) {
   std::size_t bytes = sizeof batch + batch.subscribes.size() * sizeof(msg::Subscribe) +
                       batch.offers.size() * sizeof(msg::Offer) + batch.grants.size() * sizeof(msg::Grant) +
                       batch.relays.size() * sizeof(msg::Relay) + batch.dones.size() * sizeof(msg::Done) +
-                      batch.gones.size() * sizeof(msg::Gone);
+                      batch.gones.size() * sizeof(msg::Gone) + batch.probes.size() * sizeof(msg::Probe);
   for (const msg::Offer& offer : batch.offers) bytes += offer.data.size() + offer.failed.message.size();
   return bytes;
 }
 
 std::size_t entries_of(const msg::PeerBatch& batch) {
   return batch.subscribes.size() + batch.offers.size() + batch.grants.size() + batch.relays.size() +
-         batch.dones.size() + batch.gones.size();
+         batch.dones.size() + batch.gones.size() + batch.probes.size();
 }
 
 // Moves the first `count` entries, in the order in which they are processed, out of a batch.
@@ -36,6 +36,7 @@ msg::PeerBatch split_front(msg::PeerBatch& batch, std::size_t count) {
   take(batch.relays, front.relays);
   take(batch.dones, front.dones);
   take(batch.gones, front.gones);
+  take(batch.probes, front.probes);
   return front;
 }
 
@@ -50,6 +51,7 @@ void append(msg::PeerBatch& first, msg::PeerBatch& later) {
   move(first.relays, later.relays);
   move(first.dones, later.dones);
   move(first.gones, later.gones);
+  move(first.probes, later.probes);
 }
 
 bool is_full(const Status& status) { return !status && status.error().code == Errc::kLimitExceeded; }

@@ -182,6 +182,9 @@ msg::PeerBatch Reader::batch(wire::PeerBatch::Reader r) {
   b.gones = list<msg::Gone>(r.getGones(), [](wire::Gone::Reader g) {
     return msg::Gone{block(g), DeviceId(g.getFrom()), DeviceId(g.getTo())};
   });
+  b.probes = list<msg::Probe>(r.getProbes(), [](wire::Probe::Reader p) {
+    return msg::Probe{DeviceId(p.getFrom()), DeviceId(p.getTo()), p.getTransfer(), p.getBytes()};
+  });
   return b;
 }
 
@@ -358,6 +361,20 @@ msg::Message Reader::message(wire::Message::Reader r) {
                 c.getBlock(), DeviceId(c.getDevice()), msg::BlockState{c.getState()}, c.getOwned(),
                 c.getBytes(), DeviceId(c.getFrom())};
           })};
+    }
+    case wire::Message::LINK_PROBE: {
+      const auto p = r.getLinkProbe();
+      return msg::LinkProbe{p.getNonce(), DeviceId(p.getFrom()), DeviceId(p.getTo())};
+    }
+    case wire::Message::LINK_PROBED: {
+      const auto p = r.getLinkProbed();
+      if (p.getEnd() >= msg::kProbeEndCount) refuse(Errc::kCorruptData, "unknown end of a link probe");
+      const auto size = [](wire::LinkProbed::Size::Reader s) {
+        return msg::ProbedSize{s.getBytes(), s.getTransfers(), s.getTookNs(),
+                               enumerated<msg::Lane>(s.getLane(), msg::kLaneCount, "lane")};
+      };
+      return msg::LinkProbed{p.getNonce(), msg::ProbeEnd{p.getEnd()}, p.getMapped(),
+                             list<msg::ProbedSize>(p.getSizes(), size), line(p.getWhy())};
     }
     case wire::Message::LEAVE: return msg::Leave{};
     case wire::Message::ANNOUNCE: return announce(r.getAnnounce());

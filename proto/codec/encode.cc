@@ -11,7 +11,7 @@
 namespace tilewise::codec {
 namespace {
 
-using codec::write;  // arrays, ops, placements
+using codec::write;  // arrays, ops, placements; what workers tell
 
 constexpr std::size_t kFirstWords = 512;            // a batch of some 80 records
 constexpr std::size_t kKeepWords = (1u << 20) / 8;  // scratch kept from message to message
@@ -412,36 +412,7 @@ struct WriteMessage {
     t.setFromAgeNs(m.from_age_ns);
     t.setUntilAgeNs(m.until_age_ns);
   }
-  void operator()(const msg::TraceReply& m) {
-    auto t = b.initTraceReply();
-    t.setNonce(m.nonce);
-    t.setWorker(m.worker.value);
-    t.setOf(m.of);
-    t.setLost(m.lost);
-    auto families = t.initFamilies(any_count(m.families.size()));
-    unsigned i = 0;
-    for (const std::string& family : m.families) families.set(i++, line(family));
-    each(t.initSteps(any_count(m.steps.size())), m.steps,
-         [](wire::TracedStep::Builder s, const msg::TracedStep& step) {
-           s.setOp(step.op.value);
-           s.setGraph(step.graph.value);
-           s.setPoint(step.point);
-           s.setFamily(step.family);
-           s.setDevice(step.device.value);
-           s.setStream(step.stream);
-           s.setStartNs(step.start_ns);
-           s.setEndNs(step.end_ns);
-           s.setKind(static_cast<std::uint8_t>(step.kind));
-           s.setLane(wire::Lane{wire_enum(step.lane)});
-           s.setPeer(step.peer.value);
-           s.setBytes(step.bytes);
-           s.setUser(step.user.value);
-         });
-    write_outcome(m.refused, [&] { return t.initRefused(); });
-    t.setNowNs(m.now_ns);
-    t.setSinceNs(m.since_ns);
-    t.setCut(m.cut);
-  }
+  void operator()(const msg::TraceReply& m) { write(b.initTraceReply(), m); }
   void operator()(const msg::BlocksRequest& m) {
     auto q = b.initBlocksRequest();
     q.setNonce(m.nonce);
@@ -449,23 +420,13 @@ struct WriteMessage {
     q.setFirst(m.first);
     q.setCount(m.count);
   }
-  void operator()(const msg::BlocksReply& m) {
-    auto r = b.initBlocksReply();
-    r.setNonce(m.nonce);
-    r.setWorker(m.worker.value);
-    r.setOf(m.of);
-    write_outcome(m.refused, [&] { return r.initRefused(); });
-    each(r.initCopies(any_count(m.copies.size())), m.copies,
-         [](wire::BlocksReply::Copy::Builder c, const msg::BlockCopy& copy) {
-           c.setBlock(copy.block);
-           c.setDevice(copy.device.value);
-           c.setState(static_cast<std::uint8_t>(copy.state));
-           c.setOwned(copy.owned);
-           c.setBytes(copy.bytes);
-           c.setFrom(copy.from.value);
-         });
-  }
+  void operator()(const msg::BlocksReply& m) { write(b.initBlocksReply(), m); }
   void operator()(const msg::Leave&) { b.setLeave(); }
+  void operator()(const msg::LinkProbe& m) {
+    auto p = b.initLinkProbe();
+    p.setNonce(m.nonce), p.setFrom(m.from.value), p.setTo(m.to.value);
+  }
+  void operator()(const msg::LinkProbed& m) { write(b.initLinkProbed(), m); }
   void operator()(const msg::LastWords& m) {
     auto w = b.initLastWords();
     w.setWorker(m.worker.value);
@@ -650,6 +611,11 @@ struct WriteMessage {
     }
     if (!m.gones.empty()) {
       each(p.initGones(any_count(m.gones.size())), m.gones, [](auto g, const msg::Gone& x) { head(g, x); });
+    }
+    if (!m.probes.empty()) {
+      each(p.initProbes(any_count(m.probes.size())), m.probes, [](auto q, const msg::Probe& x) {
+        q.setFrom(x.from.value), q.setTo(x.to.value), q.setTransfer(x.transfer), q.setBytes(x.bytes);
+      });
     }
   }
 };

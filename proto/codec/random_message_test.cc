@@ -330,6 +330,7 @@ struct Gen {
     });
     m.dones = list(9, [&] { return msg::Done{block(), id<OpId>(), id<DeviceId>(), id<DeviceId>()}; });
     m.gones = list(9, [&] { return msg::Gone{block(), id<DeviceId>(), id<DeviceId>()}; });
+    m.probes = list(3, [&] { return msg::Probe{id<DeviceId>(), id<DeviceId>(), u64(), i64()}; });
   }
 
   void fill(msg::Explain& m) {
@@ -400,6 +401,15 @@ struct Gen {
          text(),    i64(),          i64(),  i64()};
   }
   void fill(msg::Leave&) {}
+  void fill(msg::LinkProbe& m) { m = {u64(), id<DeviceId>(), id<DeviceId>()}; }
+  void fill(msg::LinkProbed& m) {
+    m = {u64(), pick<msg::ProbeEnd>(msg::kProbeEndCount), flag(),
+         list(4,
+              [&] {
+                return msg::ProbedSize{i64(), u32(), i64(), pick<msg::Lane>(msg::kLaneCount)};
+              }),
+         text()};
+  }
   void fill(msg::LastWords& m) {
     m = {id<WorkerId>(), u64(), text(), list(9, [&] {
            return msg::LastWords::Running{id<OpId>(), id<DeviceId>(), i64()};

@@ -71,4 +71,9 @@ void write(wire::Grid::Builder b, const ir::Grid& grid);
 void write(wire::Op::Builder b, const ir::Op& op);
 void write(capnp::List<wire::Piece>::Builder b, const ir::Placement& placement);
 
+// What workers tell when they are asked (encode_told.cc).
+void write(wire::TraceReply::Builder b, const msg::TraceReply& reply);
+void write(wire::BlocksReply::Builder b, const msg::BlocksReply& reply);
+void write(wire::LinkProbed::Builder b, const msg::LinkProbed& probed);
+
 }  // namespace tilewise::codec

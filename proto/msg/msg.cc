@@ -117,7 +117,7 @@ std::string_view name_of(const Message& message) {
       "PeerHello",     "ArenaMap",    "PeerBatch",     "Explain",    "Explanation",   "TraceRequest",
       "TraceReply",    "Held",        "Resume",        "Resumed",    "Ack",           "BlocksRequest",
       "BlocksReply",   "Drained",     "DrainRequest",  "DrainReply", "LastWords",     "Leave",
-      "Announce"};
+      "Announce",      "LinkProbe",   "LinkProbed"};
   static_assert(std::size(kNames) == std::variant_size_v<Message::variant>);
   return kNames[message.index()];
 }

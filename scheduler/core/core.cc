@@ -29,6 +29,7 @@ struct Core::Impl {
       if (const auto* m = std::get_if<msg::Drained>(&message)) return on_drained(s, peer, *m);
       if (auto* m = std::get_if<msg::TraceReply>(&message)) return on_trace_reply(s, peer, *m);
       if (auto* m = std::get_if<msg::BlocksReply>(&message)) return on_blocks_reply(s, peer, *m);
+      if (auto* m = std::get_if<msg::LinkProbed>(&message)) return on_link_probed(s, peer, *m);
     }
     if (role == msg::Role::kClient) {
       if (auto* m = std::get_if<msg::Submit>(&message)) return on_submit(s, peer, *m);
@@ -113,6 +114,7 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
   retire(s);
   tell_progress(s);
   flush_logs(s);
+  check_probes(s);
   s.out = nullptr;
 }
 
@@ -121,7 +123,8 @@ TimeNs Core::next_deadline() const {
   TimeNs next = s.links.empty() ? s.now + s.options.silence_ns : s.liveness_at;
   next = std::min(next, s.lazy_at);
   if (!s.stuck.empty() && !s.recovery.pending) next = std::min(next, s.stuck_at);  // as end_stuck_graph()
-  next = std::min({next, drains_deadline(s), gatherings_deadline(s), rebalance_deadline(s)});
+  next = std::min(
+      {next, drains_deadline(s), gatherings_deadline(s), rebalance_deadline(s), probes_deadline(s)});
   if (const Recovery& r = s.recovery; r.pending && r.waiting.empty()) {
     const bool unheard = !r.unheard.empty() && s.now < r.words_until;
     next = std::min(next, unheard ? r.words_until : r.give_up_at);
@@ -156,6 +159,7 @@ void Core::begin_life(Options options, TimeNs now, std::vector<Action>& actions)
   s.liveness_at = s.now;
   s.recovery.give_up_at = s.now + s.options.recovery_wait_ns;
   s.recovery.words_until = s.now + s.options.last_words_ns;
+  forget_probes_under_way(s);
 }
 
 Result<std::string> Core::snapshot(const SnapshotCodec& codec) const {

@@ -118,6 +118,15 @@ void on_blocks_request(State& s, Peer& peer, const msg::BlocksRequest& request);
 void on_blocks_reply(State& s, Peer& worker, msg::BlocksReply& reply);
 void drop_from_traces(State& s, WorkerId worker);
 
+// probes.cc
+void want_probes(State& s, const Peer& newcomer);
+void forget_probes(State& s, const Peer& gone);
+void forget_probes_under_way(State& s);
+void on_link_probed(State& s, const Peer& worker, msg::LinkProbed& told);
+void check_probes(
+    State& s);  // begins what is due while nothing runs; after the logs, which tell workers of each other
+TimeNs probes_deadline(const State& s);
+
 // progress.cc
 void on_progress(State& s, Peer& worker, const msg::Progress& progress);
 void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure);

@@ -11,6 +11,27 @@
 namespace tilewise::scheduler {
 namespace {
 
+void check_probing(const State& s) {
+  using Step = LinkProbing::Step;
+  std::map<Step, std::size_t> steps;
+  for (const auto& [links, known] : s.probing.classes) ++steps[known.step];
+  TW_CHECK(steps[Step::kDue] == s.probing.due.size(), "links to be measured are listed once each");
+  TW_CHECK(steps[Step::kUnderWay] == s.probing.under_way.size(), "links are measured once each");
+  const std::set<place::LinkClass> due(s.probing.due.begin(), s.probing.due.end());
+  TW_CHECK(due.size() == s.probing.due.size(), "a link is to be measured twice");
+  for (const place::LinkClass& links : due)
+    TW_CHECK(s.probing.classes.at(links).step == Step::kDue, "a link that is not due is to be measured");
+  std::set<std::uint32_t> busy;
+  for (const auto& [nonce, probe] : s.probing.under_way) {
+    TW_CHECK(s.probing.classes.at(probe.links).step == Step::kUnderWay && nonce < s.next_nonce,
+             "a link is measured that nobody wants measured");
+    TW_CHECK(s.peer(probe.sender).alive && s.peer(probe.receiver).alive, "a link to the dead is measured");
+    const std::set<std::uint32_t> hosts{probe.links.from.host, probe.links.to.host};
+    for (const std::uint32_t host : hosts)
+      TW_CHECK(busy.insert(host).second, "two links of one host are measured at once");
+  }
+}
+
 void check_peers(const State& s) {
   std::size_t alive = 0;
   std::map<std::string, std::int32_t> offered;
@@ -386,6 +407,7 @@ void check_invariants(const State& s) {
   check_graphs(s);
   check_ops(s);
   check_gatherings(s);
+  check_probing(s);
   TW_CHECK(s.blame.size() <= kMaxBlamed, "more points are blamed than may be");
   for (const auto& [task, deaths] : s.blame) {
     const OpRecord* op = s.ops.find(task.first);
@@ -456,6 +478,25 @@ std::uint64_t digest_of(const State& s) {
       for (const ir::Box& piece : part.pieces) d.mix(std::string_view(ir::to_string(piece)));
     }
   }
+  const auto mix_links = [&](const place::LinkClass& links) {
+    d.mix(links.from.host), d.mix(links.from.kind), d.mix(links.to.host), d.mix(links.to.kind),
+        d.mix(links.inside);
+  };
+  for (const auto& [links, known] : s.probing.classes) {
+    mix_links(links);
+    d.mix(static_cast<std::uint64_t>(known.step)), d.mix(known.tries), d.mix(known.failures);
+    d.mix(static_cast<std::uint64_t>(known.again_at)), d.mix(static_cast<std::uint64_t>(known.at));
+    d.mix(known.from.value), d.mix(known.to.value), d.mix(known.last.mapped),
+        d.mix(std::string_view(known.last.why));
+    for (const msg::ProbedSize& size : known.last.sizes)
+      d.mix(static_cast<std::uint64_t>(size.bytes)), d.mix(static_cast<std::uint64_t>(size.took_ns));
+  }
+  for (const place::LinkClass& links : s.probing.due) mix_links(links);
+  for (const auto& [nonce, probe] : s.probing.under_way) {
+    d.mix(nonce), mix_links(probe.links);
+    d.mix(probe.from.value), d.mix(probe.to.value), d.mix(static_cast<std::uint64_t>(probe.until));
+  }
+  d.mix(static_cast<std::uint64_t>(s.probing.quiet_at));
   for (const GraphId id : s.dirty) d.mix(id.value);
   for (const GraphId id : s.cancelling) d.mix(id.value);
   for (const auto& [device, report] : s.stuck) {

@@ -44,10 +44,12 @@ enum class Tag : std::size_t {
   kDrainReply,
   kLastWords,
   kLeave,
-  kAnnounce
+  kAnnounce,
+  kLinkProbe,
+  kLinkProbed
 };
 constexpr std::size_t kTags = std::variant_size_v<msg::Message::variant>;
-static_assert(static_cast<std::size_t>(Tag::kAnnounce) + 1 == kTags,
+static_assert(static_cast<std::size_t>(Tag::kLinkProbed) + 1 == kTags,
               "name the new message here, and give it a case");
 
 constexpr std::uint32_t kWorker = 1, kOther = 2, kDead = 3, kClient = 10, kTool = 20, kNew = 30;
@@ -62,9 +64,10 @@ struct Case {
   bool refused = false;  // it is not the scheduler's to get
 };
 
-// Two workers, a third one just lost and its recovery pending, one held array, one request under way, one drain begun.
+// Two workers, a third one just lost and its recovery pending, one held array, one request under way, one drain begun, one
+// link being measured.
 struct Busy : World {
-  Busy() : World({.seed = 3}) {
+  Busy() : World({.seed = 3, .link_probes = true}) {
     w1 = add_worker(kWorker, 1, "one");
     w2 = add_worker(kOther, 1, "two");
     w3 = add_worker(kDead, 1, "three");
@@ -128,6 +131,14 @@ struct Busy : World {
       case Tag::kDrainReply: return not_for_it(msg::DrainReply{});
       case Tag::kLastWords: return {kTool, msg::LastWords{w3.you, 7, "killed by signal 9 (Killed)", {}}};
       case Tag::kLeave: return {kClient, msg::Leave{}};
+      case Tag::kLinkProbe: return not_for_it(msg::LinkProbe{});
+      case Tag::kLinkProbed: {
+        const msg::LinkProbe* asked = last<msg::LinkProbe>(kOther);
+        const std::uint32_t from = asked != nullptr ? kOther : kWorker;
+        msg::LinkProbed told{last<msg::LinkProbe>(from)->nonce};
+        told.sizes = {{4096, 1, 50'000, msg::Lane::kTcp}};
+        return {from, told};
+      }
       case Tag::kAnnounce:
         return {kClient,
                 msg::Announce{3, "whole", ir::DType::kFloat64, {80}, 1, 0, 3, 100, {{{0}, {80}}}, {}},

@@ -56,6 +56,7 @@ void strike_out(State& s, Peer& peer) {
     if (--known->second.workers == 0) s.plugins.erase(known);
   }
   peer.plugins.clear();
+  if (peer.info.role == msg::Role::kWorker) forget_probes(s, peer);
 }
 
 }  // namespace

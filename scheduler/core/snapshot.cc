@@ -189,6 +189,8 @@ template <class A> static void fields(A& a, DeviceStats& x) {
     x.disk_written, x.disk_read, x.blocks_written, x.blocks_read_back, x.pinned_bytes, x.pinned_written,
     x.pinned_read);
 }
+template <class A> static void fields(A& a, ProbedSize& x) { a(x.bytes, x.transfers, x.took_ns, x.lane); }
+template <class A> static void fields(A& a, LinkProbed& x) { a(x.nonce, x.end, x.mapped, x.sizes, x.why); }
 template <class A> static void fields(A& a, FamilyStats& x) {
   a(x.device, x.family, x.steps, x.busy_ns, x.model_ns);
 }
@@ -205,7 +207,7 @@ template <class A> void fields(A& a, Options& x) {
   a(x.term, x.state, x.durable, x.seed, x.ping_every_ns, x.silence_ns, x.progress_every_ns, x.lazy_ns,
     x.max_peers, x.max_graphs, x.max_live_ops, x.max_lineage_ops, x.max_recompute_ns, x.max_recompute_ops,
     x.max_recovered_blocks, x.max_recovered_runs, x.recovery_wait_ns, x.last_words_ns, x.software_version,
-    x.passes_off, x.rebalance);
+    x.passes_off, x.rebalance, x.link_probes);
 }
 template <class A> void fields(A& a, Link& x) { a(x.peer, x.heard, x.pinged, x.away_until); }
 template <class A> void fields(A& a, Peer& x) {
@@ -302,6 +304,14 @@ template <class A> void fields(A& a, Leaving& x) {
   a(x.step, x.stays, x.round, x.waiting, x.news_at, x.again_at, x.why);
 }
 
+template <class A> void fields(A& a, LinkProbing::Known& x) {
+  a(x.step, x.tries, x.failures, x.again_at, x.from, x.to, x.at, x.last);
+}
+template <class A> void fields(A& a, LinkProbing::UnderWay& x) {
+  a(x.links, x.sender, x.receiver, x.from, x.to, x.until);
+}
+template <class A> void fields(A& a, LinkProbing& x) { a(x.classes, x.due, x.under_way, x.quiet_at); }
+
 template <class A> void all(A& a, State& s) {
   std::uint32_t format = kFormat;
   a(format);
@@ -314,7 +324,7 @@ template <class A> void all(A& a, State& s) {
   s.graphs.archive(a, id_of);
   a(s.plugins, s.hosts, s.next_array, s.next_op, s.next_graph, s.next_nonce, s.next_kept_plan, s.recovery,
     s.leaving, s.watched, s.rebalance_at, s.blame, s.lineage, s.copied, s.copies_due, s.owing, s.traces,
-    s.gatherings, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.graphs_done,
+    s.gatherings, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.probing, s.graphs_done,
     s.graphs_failed, s.tasks_done, s.running, s.retire_candidates, s.retired, s.let_go);
 }
 

@@ -239,6 +239,35 @@ struct Gathering {
   msg::Outcome failed;
 };
 
+// Links that are measured while the cluster has nothing to do (probes.cc).
+struct LinkProbing {
+  enum class Step : std::uint8_t {
+    kDue,       // in `due`, once
+    kUnderWay,  // in `under_way`, once
+    kMeasured,
+    kGivenUp  // it failed too often
+  };
+  struct Known {
+    Step step = Step::kDue;
+    std::uint32_t tries = 0, failures = 0;
+    TimeNs again_at = 0;
+    // Of the last answer with figures.
+    DeviceId from, to;
+    TimeNs at = kNotYet;   // since the start
+    msg::LinkProbed last;  // its `why` also of one without
+  };
+  struct UnderWay {
+    place::LinkClass links;
+    WorkerId sender, receiver;
+    DeviceId from, to;
+    TimeNs until = 0;
+  };
+  std::map<place::LinkClass, Known> classes;  // of links that there are
+  std::deque<place::LinkClass> due;
+  std::map<std::uint64_t, UnderWay> under_way;  // by nonce
+  TimeNs quiet_at = 0;                          // none is begun before
+};
+
 struct Trace {          // being collected
   bool blocks = false;  // it is not a trace but where blocks are
   Conn to;
@@ -325,10 +354,11 @@ struct State {
   std::vector<GraphId> owing;                   // running ones that are `copying` something
   std::map<std::uint64_t, Trace> traces;        // by our nonce
   std::map<std::string, Gathering> gatherings;  // by the name that clients gave
-  std::vector<GraphId> dirty;                   // with progress to tell
-  std::vector<GraphId> cancelling;              // with unacknowledged cancellations
-  std::map<DeviceId, msg::Stuck> stuck;         // latest report per device
-  TimeNs stuck_at = 0;                          // when to act on them
+  LinkProbing probing;
+  std::vector<GraphId> dirty;            // with progress to tell
+  std::vector<GraphId> cancelling;       // with unacknowledged cancellations
+  std::map<DeviceId, msg::Stuck> stuck;  // latest report per device
+  TimeNs stuck_at = 0;                   // when to act on them
   std::vector<WorkerId> with_log;  // peers with entries not yet sent, each once, in the order of their first
   TimeNs lazy_at = kNever;         // when to send the lazy entries that are left
   TimeNs liveness_at = 0;          // when to look at silent links again

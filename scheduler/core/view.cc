@@ -276,6 +276,24 @@ View array_detail(const State& s, const ArrayRequest& request) {
 
 // ---- links -----------------------------------------------------------------------------------------------------------
 
+LinkClassView class_view(const State& s, const std::map<std::uint32_t, std::string>& hosts,
+                         const place::LinkClass& links, const LinkProbing::Known& known) {
+  static constexpr std::string_view kSteps[] = {"due", "under way", "measured", "given up"};
+  LinkClassView out;
+  out.state = kSteps[static_cast<std::size_t>(known.step)];
+  out.from = hosts.at(links.from.host), out.to = hosts.at(links.to.host);
+  out.from_kind = links.from.kind, out.to_kind = links.to.kind;
+  out.inside = links.inside;
+  out.from_device = known.from, out.to_device = known.to;
+  out.at = known.at;
+  out.last = known.last;
+  const Device *from = s.device(known.from), *to = s.device(known.to);
+  if (from == nullptr || to == nullptr) return out;
+  const place::LinkSpeed speed = s.speeds.copying(place_device(*from), place_device(*to));
+  out.bytes_per_s = speed.bytes_per_s, out.latency_s = speed.latency_s;
+  return out;
+}
+
 View link_list(const State& s) {
   LinkList out;
   out.count = s.pairs.size();
@@ -290,6 +308,13 @@ View link_list(const State& s) {
         s.speeds.link(place_device(*s.device(link.stats.from)), place_device(*s.device(link.stats.to)));
     link.limit_bytes_per_s = speed.bytes_per_s;
     link.latency_s = speed.latency_s;
+  }
+  std::map<std::uint32_t, std::string> hosts;
+  for (const auto& [id, number] : s.hosts) hosts.emplace(number, id);
+  out.class_count = s.probing.classes.size();
+  for (const auto& [links, known] : s.probing.classes) {
+    if (out.classes.size() == ViewLimits::kPairs) break;
+    out.classes.push_back(class_view(s, hosts, links, known));
   }
   return out;
 }

@@ -21,6 +21,7 @@ struct Settings {
   std::size_t max_peers = 4096;
   double max_recompute_s = 30;
   bool rebalance = false;
+  bool no_link_probes = false;
   std::string state_dir;
   bool state_sync = false;
   std::string dashboard_listen, dashboard_address_file;  // empty: the usual one, if it is free
@@ -82,6 +83,7 @@ int serve(const Settings& settings) {
   options.core.software_version = config::software_version();
   options.core.passes_off = settings.passes_off;
   options.core.max_peers = settings.max_peers;
+  options.core.link_probes = !settings.no_link_probes;
   options.core.max_recompute_ns = static_cast<TimeNs>(settings.max_recompute_s * 1e9);
   if (settings.rebalance) options.core.rebalance.every_ns = kRebalanceNs;
   options.core.history_graphs =
@@ -173,6 +175,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.0, 1e6));
   app.add_flag("--rebalance", settings.rebalance,
                "Move what has not been begun from devices that are late to others, and to workers that join");
+  app.add_flag("--no-link-probes", settings.no_link_probes,
+               "Have no links measured while nothing runs: speeds are learned from blocks that move");
   app.add_option("--dashboard-listen", settings.dashboard_listen,
                  "Where the dashboard listens, HOST:PORT, 127.0.0.1:7421 by default; off: nowhere");
   app.add_option("--dashboard-host", settings.dashboard_hosts,

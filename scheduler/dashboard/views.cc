@@ -263,19 +263,50 @@ json::object to_json(const scheduler::ArrayList& a) {
           {"arrays", list(a.arrays, array_object)}};
 }
 
+namespace {
+
+object link_class(const scheduler::LinkClassView& c) {
+  static constexpr const char* kKinds[] = {"host", "cuda"};
+  return {{"state", c.state},
+          {"from_host", utf8(c.from)},
+          {"to_host", utf8(c.to)},
+          {"from_kind", kKinds[c.from_kind & 1]},
+          {"to_kind", kKinds[c.to_kind & 1]},
+          {"inside", c.inside},
+          {"from", c.from_device.value},
+          {"to", c.to_device.value},
+          {"at", seconds(c.at)},
+          {"mapped", c.last.mapped},
+          {"sizes", list(c.last.sizes,
+                         [](const msg::ProbedSize& size) {
+                           return object{{"bytes", size.bytes},
+                                         {"transfers", size.transfers},
+                                         {"seconds", static_cast<double>(size.took_ns) * 1e-9},
+                                         {"lane", msg::name_of(size.lane)}};
+                         })},
+          {"why", utf8(c.last.why)},
+          {"bytes_per_s", c.bytes_per_s},
+          {"latency_s", c.latency_s}};
+}
+
+}  // namespace
+
 json::object to_json(const scheduler::LinkList& all) {
   return {{"view", "links"},
           {"count", all.count},
-          {"links", list(all.links, [](const scheduler::LinkView& l) {
-             return object{{"from", l.stats.from.value},
-                           {"to", l.stats.to.value},
-                           {"lane", msg::name_of(l.stats.lane)},
-                           {"transfers", l.stats.transfers},
-                           {"bytes", l.stats.bytes},
-                           {"busy_s", static_cast<double>(l.stats.busy_ns) * 1e-9},
-                           {"limit_bytes_per_s", l.limit_bytes_per_s},
-                           {"latency_s", l.latency_s}};
-           })}};
+          {"links", list(all.links,
+                         [](const scheduler::LinkView& l) {
+                           return object{{"from", l.stats.from.value},
+                                         {"to", l.stats.to.value},
+                                         {"lane", msg::name_of(l.stats.lane)},
+                                         {"transfers", l.stats.transfers},
+                                         {"bytes", l.stats.bytes},
+                                         {"busy_s", static_cast<double>(l.stats.busy_ns) * 1e-9},
+                                         {"limit_bytes_per_s", l.limit_bytes_per_s},
+                                         {"latency_s", l.latency_s}};
+                         })},
+          {"class_count", all.class_count},
+          {"classes", list(all.classes, link_class)}};
 }
 
 json::object to_json(const std::vector<msg::BlocksReply>& replies) {

@@ -400,6 +400,69 @@ TEST_CASE(
   CHECK(speeds.link(a, b).bytes_per_s == doctest::Approx(10e9));  // what it taught stays
 }
 
+TEST_CASE("links: a probe speaks for its class until blocks have moved, and for classes like it") {
+  Speeds speeds;
+  const auto device = [](std::uint32_t id, std::uint8_t kind, std::uint32_t host, std::uint32_t worker) {
+    return Device{.id = DeviceId{id}, .kind = kind, .host = host, .worker = WorkerId{worker}};
+  };
+  const Device a = device(1, kCudaKind, 0, 1), b = device(2, kCudaKind, 1, 2),
+               also_b = device(3, kCudaKind, 1, 3);
+  const Device c = device(4, kCudaKind, 2, 4), cpu = device(5, kHostKind, 1, 2);
+  speeds.learn_probe(class_of(a, b), {30'000, 500'000, false});
+  for (const Device& to : {b, also_b}) {
+    CHECK(speeds.link(a, to).measured);
+    CHECK(speeds.link(a, to).latency_s == doctest::Approx(30e-6));
+    CHECK(speeds.link(a, to).bytes_per_s == doctest::Approx(1048576 / 500e-6));
+  }
+  // Nobody has measured these: as the one that is alike in kinds and nearness, the others by topology.
+  CHECK(!speeds.link(a, c).measured);
+  CHECK(speeds.link(a, c).latency_s == doctest::Approx(30e-6));
+  CHECK(!speeds.link(a, cpu).measured);
+  CHECK(speeds.link(a, cpu).latency_s == link_between(a, cpu).latency_s);
+  CHECK(speeds.link(b, also_b).latency_s == link_between(b, also_b).latency_s);
+  speeds.learn_probe(class_of(a, c), {50'000, 0, false});  // too slow for more than one size
+  CHECK(speeds.link(a, c).latency_s == doctest::Approx(50e-6));
+  CHECK(speeds.link(a, c).bytes_per_s == doctest::Approx(1048576 / 500e-6));  // as others
+  CHECK(speeds.link(c, b).latency_s == doctest::Approx(40e-6));               // on average
+  speeds.learn_probe(class_of(a, c), {70'000, 0, false});                     // again
+  CHECK(speeds.link(c, b).latency_s == doctest::Approx(50e-6));
+  speeds.forget_probe(class_of(a, c));
+  CHECK(speeds.link(c, b).latency_s == doctest::Approx(30e-6));
+  for (const ProbedLink& nonsense :
+       {ProbedLink{0, 1, false}, {-5, 1, false}, {1, -1, false}, {INT64_MAX, 1, false}})
+    speeds.learn_probe(class_of(a, b), nonsense);
+  CHECK(speeds.link(a, b).latency_s == doctest::Approx(30e-6));
+  // Blocks that moved between two processes say more of these two.
+  speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, 2, 100, 10'000'000'000, 1'000'000'000);
+  CHECK(speeds.link(a, b).bytes_per_s == doctest::Approx(10e9));
+  CHECK(speeds.link(a, b).latency_s == doctest::Approx(30e-6));
+  CHECK(speeds.link(a, also_b).bytes_per_s == doctest::Approx(1048576 / 500e-6));
+}
+
+TEST_CASE(
+    "links: what could be read in place is copied where a probe has seen so, and GPUs of a process are told "
+    "apart") {
+  Speeds speeds;
+  const auto device = [](std::uint32_t id, std::uint8_t kind, std::uint32_t worker) {
+    return Device{.id = DeviceId{id}, .kind = kind, .host = 0, .worker = WorkerId{worker}};
+  };
+  const Device a = device(1, kHostKind, 1), b = device(2, kHostKind, 2);
+  CHECK(speeds.link(a, b).mapped);
+  speeds.learn_probe(class_of(a, b), {90'000, 400'000, true});
+  CHECK(speeds.link(a, b).mapped);
+  CHECK(speeds.link(a, b).bytes_per_s == link_between(a, b).bytes_per_s);
+  CHECK(speeds.copying(a, b).bytes_per_s == doctest::Approx(1048576 / 400e-6));
+  speeds.learn_probe(class_of(a, b), {90'000, 400'000, false});
+  CHECK(!speeds.link(a, b).mapped);
+  CHECK(speeds.link(a, b).measured);
+  CHECK(speeds.link(a, b).bytes_per_s == doctest::Approx(1048576 / 400e-6));
+  const Device gpu = device(3, kCudaKind, 1), other_gpu = device(4, kCudaKind, 1);
+  speeds.learn_probe(class_of(gpu, other_gpu), {5'000, 20'000, false});
+  CHECK(speeds.link(gpu, other_gpu).bytes_per_s == doctest::Approx(1048576 / 20e-6));
+  CHECK(speeds.link(gpu, a).bytes_per_s == link_between(gpu, a).bytes_per_s);
+  CHECK(speeds.link(gpu, gpu).bytes_per_s == 0);
+}
+
 TEST_CASE("a measured link draws work away from a slow one") {
   // All of it on device 1; 2 is beside it by a slow link, 3 by a fast one, equal by topology.
   const ir::Grid g = grid({64 << 16}, {1 << 16});

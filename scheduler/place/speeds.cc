@@ -19,6 +19,11 @@ constexpr double kStep = 1.25;  // and the others are told apart in steps of thi
 constexpr std::int64_t kTooManyBytes = 1e18;
 constexpr std::int64_t kEnoughBytes = 4 << 20, kEnoughTransfers = 8;  // of a link
 constexpr std::int64_t kEnoughNs = 100'000;                           // of model time: less says little
+constexpr std::int64_t kMostProbedNs = 1'000'000'000'000;             // more is nonsense
+constexpr double kMib = 1 << 20;
+
+double sane_rate(double bytes_per_s) { return std::clamp(bytes_per_s, 1e5, 1e12); }
+double sane_latency(double seconds) { return std::clamp(seconds, 1e-6, 0.1); }
 
 }  // namespace
 
@@ -28,6 +33,10 @@ LinkSpeed link_between(const Device& from, const Device& to) {
   if (from.host == to.host && hosts) return {20e9, 10e-6, true};
   if (from.worker == to.worker && from.worker) return kInProcess;
   return from.host == to.host ? kSameHost : kOtherHost;
+}
+
+LinkClass class_of(const Device& from, const Device& to) {
+  return {{from.host, from.kind}, {to.host, to.kind}, from.worker == to.worker && from.worker};
 }
 
 void Speeds::learn(const Device& device, std::string_view family, std::int64_t busy_ns,
@@ -97,9 +106,41 @@ void Speeds::forget_links(WorkerId process) {
       links_, [&](const auto& link) { return link.first.first == process || link.first.second == process; });
 }
 
+void Speeds::Alike::add(const ProbedLink& probed, std::int64_t sign) {
+  latencies += sign;
+  latency_ns += sign * probed.latency_ns;
+  if (probed.ns_per_mib == 0) return;
+  rates += sign;
+  ns_per_mib += sign * probed.ns_per_mib;
+}
+
+std::size_t Speeds::likeness(const LinkClass& links) {
+  const std::size_t near = links.inside ? 0 : links.from.host == links.to.host ? 1 : 2;
+  return (near * kKinds + links.from.kind) * kKinds + links.to.kind;
+}
+
+void Speeds::learn_probe(const LinkClass& links, const ProbedLink& found) {
+  if (links.from.kind >= kKinds || links.to.kind >= kKinds || found.latency_ns < 1 ||
+      found.latency_ns > kMostProbedNs || found.ns_per_mib < 0 || found.ns_per_mib > kMostProbedNs)
+    return;
+  forget_probe(links);
+  probes_.emplace(links, found);
+  alike_[likeness(links)].add(found, 1);
+}
+
+void Speeds::forget_probe(const LinkClass& links) {
+  const auto known = probes_.find(links);
+  if (known == probes_.end()) return;
+  alike_[likeness(links)].add(known->second, -1);
+  probes_.erase(known);
+}
+
 LinkSpeed Speeds::link(const Device& from, const Device& to) const {
   const LinkSpeed guess = link_between(from, to);
-  return guess.mapped ? guess : measured(guess, from, to);
+  if (!guess.mapped) return measured(guess, from, to);
+  // They could read in place, but some do not (--no-map, containers): a probe has seen which.
+  const auto probed = probes_.find(class_of(from, to));
+  return probed == probes_.end() || probed->second.mapped ? guess : copying(from, to);
 }
 
 LinkSpeed Speeds::copying(const Device& from, const Device& to) const {
@@ -113,7 +154,7 @@ std::optional<double> Speeds::bytes_per_s(const LinkSums& sums) {
   for (std::size_t size = kSizes; size-- > 1;) {
     const LinkSum& sum = sums[size];
     if (sum.bytes < kEnoughBytes || sum.busy_ns <= 0) continue;
-    return std::clamp(1e9 * static_cast<double>(sum.bytes) / static_cast<double>(sum.busy_ns), 1e5, 1e12);
+    return sane_rate(1e9 * static_cast<double>(sum.bytes) / static_cast<double>(sum.busy_ns));
   }
   return std::nullopt;
 }
@@ -121,21 +162,37 @@ std::optional<double> Speeds::bytes_per_s(const LinkSums& sums) {
 std::optional<double> Speeds::latency_s(const LinkSums& sums) {
   const LinkSum& small = sums[0];
   if (small.transfers < kEnoughTransfers) return std::nullopt;
-  return std::clamp(1e-9 * static_cast<double>(small.busy_ns) / static_cast<double>(small.transfers), 1e-6,
-                    0.1);
+  return sane_latency(1e-9 * static_cast<double>(small.busy_ns) / static_cast<double>(small.transfers));
 }
 
 LinkSpeed Speeds::measured(LinkSpeed speed, const Device& from, const Device& to) const {
-  if (speed.bytes_per_s == 0 || from.worker == to.worker) return speed;
+  if (speed.bytes_per_s == 0) return speed;
+  const LinkClass links = class_of(from, to);
+  if (links.from.kind >= kKinds || links.to.kind >= kKinds) return speed;
+  const Alike& alike = alike_[likeness(links)];
+  if (alike.latencies > 0)
+    speed.latency_s =
+        sane_latency(1e-9 * static_cast<double>(alike.latency_ns) / static_cast<double>(alike.latencies));
+  if (alike.rates > 0)
+    speed.bytes_per_s =
+        sane_rate(kMib * 1e9 * static_cast<double>(alike.rates) / static_cast<double>(alike.ns_per_mib));
   const auto use = [&](const LinkSums& sums) {
     const std::optional<double> rate = bytes_per_s(sums), latency = latency_s(sums);
     if (rate) speed.bytes_per_s = *rate;
     if (latency) speed.latency_s = *latency;
     return rate || latency;
   };
-  use(ways_[static_cast<std::size_t>(from.host == to.host ? Way::kSameHost : Way::kOtherHost)]);
+  if (!links.inside && from.worker != to.worker)
+    use(ways_[static_cast<std::size_t>(from.host == to.host ? Way::kSameHost : Way::kOtherHost)]);
+  if (const auto probed = probes_.find(links); probed != probes_.end()) {
+    speed.measured = true;
+    speed.latency_s = sane_latency(1e-9 * static_cast<double>(probed->second.latency_ns));
+    if (probed->second.ns_per_mib > 0)
+      speed.bytes_per_s = sane_rate(kMib * 1e9 / static_cast<double>(probed->second.ns_per_mib));
+  }
+  if (from.worker == to.worker) return speed;
   if (const auto own = links_.find({from.worker, to.worker}); own != links_.end())
-    speed.measured = use(own->second);
+    speed.measured |= use(own->second);
   return speed;
 }
 

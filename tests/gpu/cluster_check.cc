@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <numeric>
+#include <thread>
 
 #include "gpu_cluster.h"
 
@@ -163,6 +164,29 @@ TEST_CASE("cluster: order, indices, masks and stacks of products on a GPU") {
         same &= products[m * 100 + i * 10 + j] == sum;
       }
   CHECK(same);
+}
+
+TEST_CASE("cluster: links of a GPU are measured from its memory and into it, before any block moves") {
+  GpuCluster gpu({.workers = 2, .host_devices = 1, .memory_bytes = std::int64_t{256} << 20});
+  Session& s = *gpu.session;
+  Device cuda, host;
+  for (const Device& d : s.devices()) (d.name.find("cuda") != std::string::npos ? cuda : host) = d;
+  REQUIRE(cuda.id);
+  REQUIRE(host.id);
+  for (const auto& [from, to] : {std::pair(cuda, host), std::pair(host, cuda)}) {
+    CAPTURE(from.name);
+    const Array x = s.ones({256, 256}, {.block = {128, 128}}).on(from);
+    msg::LinkAccount link;
+    for (int i = 0; i < 1000 && !link.measured; ++i) {
+      const msg::Explanation told = s.explain((x + 1.0).on(to)).account();
+      REQUIRE(told.links.size() == 1);
+      link = told.links[0];
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    CHECK(link.measured);
+    CHECK(link.bytes_per_s > 1e6);
+    std::printf("link: %s to %s %.1f GB/s\n", from.name.c_str(), to.name.c_str(), link.bytes_per_s * 1e-9);
+  }
 }
 
 TEST_CASE("cluster: a blocked product through the engine, timed") {

@@ -248,6 +248,7 @@ TEST_CASE("every command has JSON") {
                                                   {"graph"},
                                                   {"graph", "1"},
                                                   {"explain", "1"},
+                                                  {"links"},
                                                   {"dashboard"},
                                                   {"dashboard", "--print-token", "reader"},
                                                   {"trace", w.folder / "t.json"},

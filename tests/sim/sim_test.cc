@@ -86,18 +86,23 @@ TEST_CASE("random worlds keep every invariant, twice alike") {
               "loans given back",
               "plans replayed",
               "programs by name",
+              "links measured",
+              "measurements given up",
+              "duplicate probes",
               "requests done"});
 }
 
 TEST_CASE("workers die all the time, and graphs end well") {
   run_worlds(sim::Knobs::storm, "TILEWISE_SIM_STORM",
              {"killed workers", "the last worker killed", "respawned workers", "blocks on loan",
-              "loans that outlived their worker", "requests done"});
+              "loans that outlived their worker", "killed while measuring a link",
+              "killed while its link was measured", "requests done"});
 }
 
 TEST_CASE("the scheduler dies at any step and comes back from what it wrote down") {
   run_worlds(sim::Knobs::restarts, "TILEWISE_SIM_RESTARTS",
-             {"scheduler crashes", "checkpoints", "killed workers", "uploads", "cancels", "requests done"},
+             {"scheduler crashes", "scheduler crashes while a link was measured", "checkpoints",
+              "killed workers", "uploads", "cancels", "requests done"},
              150);
 }
 

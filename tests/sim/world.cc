@@ -124,7 +124,7 @@ std::string Knobs::describe() const {
     << ", failing slabs " << slab_fails << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
     << ", partitions " << partitions << ", silence " << silence_ns << " ns, announces " << announces
     << ", moves " << moves << " every " << moves_every_ns << " ns, late " << late << ", wrong " << wrong
-    << ", lends " << lends << ", pairs " << pairs;
+    << ", lends " << lends << ", pairs " << pairs << ", link probes " << link_probes;
   return s.str();
 }
 
@@ -135,6 +135,7 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   options.silence_ns = 7200 * kSecond;
   options.lazy_ns = knobs.lazy_ns;
   options.check_replays = true;
+  options.link_probes = knobs.link_probes;
   options.history_graphs = 3;
   options.recovery_wait_ns = knobs.recovery_wait_ns;
   if (knobs.recompute_ops > 0) options.max_recompute_ops = static_cast<std::size_t>(knobs.recompute_ops);
@@ -200,6 +201,7 @@ Outcome World::run() {
     return outcome_;
   }
   check_crossings();
+  check_probes();
   Digest h;
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     Worker& worker = *workers_[w];
@@ -285,10 +287,12 @@ void World::step_scheduler(std::vector<scheduler::Event> events) {
   perform_scheduler(actions);
   maybe_checkpoint();
   const TimeNs wait = scheduler_->next_deadline() - now_;
-  if (scheduler_timer_ || wait > 1000 * kSecond) return;
-  scheduler_timer_ = true;
-  at(std::max<TimeNs>(1, wait), [this] {
-    scheduler_timer_ = false;
+  const TimeNs due = now_ + std::max<TimeNs>(1, wait);
+  if (wait > 1000 * kSecond || due >= scheduler_timer_) return;
+  scheduler_timer_ = due;
+  at(due - now_, [this, due] {
+    if (scheduler_timer_ != due) return;  // there was an earlier one
+    scheduler_timer_ = kNoTimer;
     step_scheduler({});
   });
 }
@@ -329,6 +333,7 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
     }
     return;
   }
+  if (const auto* probe = std::get_if<msg::LinkProbe>(&message)) return ask_for_probe(index, *probe);
   auto* log = std::get_if<msg::Log>(&message);
   if (log == nullptr) return;  // pings
   for (const msg::LogEntry& entry : log->entries) {

@@ -22,7 +22,7 @@ struct Knobs {
   std::uint64_t seed = 1;
   int workers = 2, devices_each = 2, streams = 1, clients = 1, requests = 3;
   std::int64_t memory_bytes = 1 << 20, slab_bytes = 1 << 18;
-  bool map_peers = true, task_tables = true;
+  bool map_peers = true, task_tables = true, link_probes = true;
   double duplicate = 0.1, fail_step = 0, cancel = 0, kill_worker = 0;
   TimeNs max_delay_ns = 200'000;
   TimeNs lazy_ns = 0;  // the scheduler's
@@ -180,6 +180,14 @@ class World {
   int host_of(int worker) const { return worker % knobs_.hosts; }
   bool awaited(const worker::Transmit& transmit) const;
   void arm_timer(int index);
+  void ask_for_probe(int index, const msg::LinkProbe& probe);
+  void note_probed(const msg::LinkProbed& told);
+  void perform_probes(int index, const worker::Actions& actions);
+  void probe_arrives(const worker::ProbeSend& send);
+  void end_probe(int index, std::uint64_t transfer, Error how);
+  void probes_lost(int index, WorkerId from);
+  bool links_are_measured() const;
+  void check_probes();
   void run_streams(int index);
   void begin_io(int index, const worker::TierIo& io);
   void end_io(int index, const worker::TierIo& io);
@@ -248,7 +256,8 @@ class World {
   std::map<std::uint32_t, TimeNs> ordered_until_;  // FIFO links: nothing overtakes
   Oracle oracle_;
   Outcome outcome_;
-  bool scheduler_timer_ = false;
+  static constexpr TimeNs kNoTimer = INT64_MAX;
+  TimeNs scheduler_timer_ = kNoTimer;
   scheduler::Options scheduler_options_;
   struct Disk {  // what the scheduler would find again
     std::string snapshot;

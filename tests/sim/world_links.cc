@@ -233,6 +233,7 @@ void World::break_between(int a, int b) {
     }
     cut_.insert({worker.welcome.you.value, peer.value});
     cut_.insert({peer.value, worker.welcome.you.value});
+    probes_lost(self, peer);
     std::vector<std::uint64_t> ended;
     for (const auto& [transfer, receive] : worker.armed) {
       if (receive.from == peer) ended.push_back(transfer);

@@ -40,7 +40,8 @@ struct World::Worker {
   std::vector<worker::Transmit> telling;                           // under way, to be told of their ends
   std::array<std::map<std::int64_t, Cell>, worker::kTiers> below;  // by tier and offset there
   std::vector<std::uint32_t> slabs;                                // per device
-  bool timer = false;
+  std::map<std::uint64_t, worker::ProbeReceive> probes;            // armed
+  TimeNs timer = kNoTimer;
 
   std::map<std::int64_t, Cell>& in(worker::Tier tier) { return below[static_cast<std::size_t>(tier)]; }
   void begin(const Knobs& knobs, int host);

@@ -49,6 +49,7 @@ void World::crash_scheduler() {
   if (down_) return;
   down_ = true;
   ++outcome_.covered["scheduler crashes"];
+  if (links_are_measured()) ++outcome_.covered["scheduler crashes while a link was measured"];
   auto next = std::make_unique<scheduler::Core>(scheduler_options_);
   if (!disk_.snapshot.empty()) {
     if (Status ok = next->restore(disk_.snapshot, snapshot_codec()); !ok)

@@ -97,6 +97,7 @@ void World::trace(WorkerId from, WorkerId to, const msg::PeerBatch& batch) const
   for (const msg::Relay& r : batch.relays) line("relay " + text(r.block) + way(r.from, r.to));
   for (const msg::Done& d : batch.dones) line("done " + text(d.block) + way(d.from, d.to) + user(d.op));
   for (const msg::Gone& g : batch.gones) line("gone " + text(g.block) + way(g.from, g.to));
+  for (const msg::Probe& p : batch.probes) line("probe" + way(p.from, p.to));
 }
 
 void World::trace(scheduler::Conn conn, const char* way, const msg::Message& message) const {

@@ -75,11 +75,13 @@ void World::deliver_worker(int index, worker::Event event) {
 void World::arm_timer(int index) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   const TimeNs wait = worker.core->next_deadline() - now_;
-  if (worker.timer || wait > 1000 * kSecond) return;
-  worker.timer = true;
-  at(std::max<TimeNs>(1, wait), [this, index] {
+  const TimeNs due = now_ + std::max<TimeNs>(1, wait);
+  if (wait > 1000 * kSecond || due >= worker.timer) return;
+  worker.timer = due;
+  at(due - now_, [this, index, due] {
     Worker& w = *workers_[static_cast<std::size_t>(index)];
-    w.timer = false;
+    if (w.timer != due) return;  // there was an earlier one
+    w.timer = kNoTimer;
     if (!w.alive) return;
     std::vector<worker::Event> none;
     worker::Actions late;
@@ -108,6 +110,7 @@ void World::perform(int index, worker::Actions& actions) {
       });
       return true;
     });
+    probes_lost(index, lost);
     for (const worker::Transmit& transmit : std::vector<worker::Transmit>(worker.telling)) {
       if (transmit.to == lost) at(jitter(), [this, index, transmit] { sent(index, transmit); });
     }
@@ -127,6 +130,7 @@ void World::perform(int index, worker::Actions& actions) {
     worker.armed[receive.transfer] = receive;
     write_cell(receive.to, receive.bytes, 0, 0);  // nothing there may be in use from now on
   }
+  perform_probes(index, actions);
   for (const worker::TierIo& io : actions.ios) begin_io(index, io);
   for (auto& [to, batch] : actions.batches) peer_send(worker.welcome.you, to, std::move(batch));
   for (const worker::Transmit& transmit : actions.transmits) {
@@ -137,7 +141,10 @@ void World::perform(int index, worker::Actions& actions) {
       arrive(way, [this, index, transmit] { send_bytes(index, transmit); });
     });
   }
-  for (const msg::Message& message : actions.to_scheduler) to_scheduler(worker.conn, message, false);
+  for (const msg::Message& message : actions.to_scheduler) {
+    if (const auto* told = std::get_if<msg::LinkProbed>(&message)) note_probed(*told);
+    to_scheduler(worker.conn, message, false);
+  }
   if (actions.leave) return leave(index);
   run_streams(index);
 }
@@ -157,6 +164,9 @@ void World::sent(int index, const worker::Transmit& transmit) {
 void World::disarm(int index, const worker::Disarm& disarm) {
   at(jitter(), [this, index, disarm] {
     Worker& worker = *workers_[static_cast<std::size_t>(index)];
+    if (const auto probe = worker.probes.find(disarm.transfer);
+        probe != worker.probes.end() && probe->second.from == disarm.from)
+      return end_probe(index, disarm.transfer, {Errc::kNotFound, "given up"});
     const auto armed = worker.armed.find(disarm.transfer);
     if (armed == worker.armed.end() || armed->second.from != disarm.from) return;
     worker.armed.erase(armed);
@@ -487,6 +497,7 @@ void World::kill(int index) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   if (!worker.alive || worker.core == nullptr) return;
   worker.alive = false;
+  if (worker.core->counters().probing > 0) ++outcome_.covered["killed while measuring a link"];
   ++outcome_.covered["killed workers"];
   ++gone_;
   if (knobs_.poison > 0) tell_last_words(index);

@@ -283,6 +283,11 @@ void Core::Impl::check_invariants() const {
   }
   TW_CHECK(op_tasks == live_tasks, "live tasks of ops and queues disagree");
   TW_CHECK(flying == flights, "steps in flight miscounted");
+  if (probing) {
+    TW_CHECK(probing->asked.nonce == last_probe, "a link is measured for a question that is not the last");
+    TW_CHECK(!has_work() && stage == Stage::kWorks, "a link is measured beside work");
+    TW_CHECK(!probing->begun || probe_transfer != 0, "a measurement waits for nothing");
+  }
 }
 
 std::string Core::Impl::describe() const {
@@ -394,6 +399,7 @@ std::uint64_t Core::Impl::digest() const {
     }
   }
   h.mix(parked.size());
+  h.mix(last_probe), h.mix(probe_transfer), h.mix(probing ? probing->size + 1 : 0);
   return h.value();
 }
 

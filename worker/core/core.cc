@@ -16,6 +16,8 @@ void Actions::clear() {
   stores.clear();
   ios.clear();
   slabs.clear();
+  probe_receives.clear();
+  probe_sends.clear();
   joined.clear();
   lost.clear();
   leave = false;
@@ -45,6 +47,7 @@ Counters Core::counters() const {
   c.parked = static_cast<std::int64_t>(impl_->parked.size());
   for (const Impl::Store& store : impl_->stores) c.below_bytes += store.places.bytes_in_use();
   c.relays = impl_->relays_live;
+  c.probing = impl_->probing.has_value();
   return c;
 }
 
@@ -126,7 +129,10 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
             on_batch(e.from, e.batch);
           else if constexpr (std::is_same_v<E, PeerReady>) {
             const auto peer = peers.find(e.peer.value);
-            if (peer != peers.end()) peer->second.mapped = e.mapped && options.map_peers;
+            if (peer == peers.end()) return;
+            peer->second.mapped = e.mapped && options.map_peers;
+            peer->second.ready = true;
+            if (probing && !probing->begun && probing->peer == e.peer) begin_probe();
           } else if constexpr (std::is_same_v<E, StreamCompleted>)
             on_completed(e);
           else if constexpr (std::is_same_v<E, StepFailed>)
@@ -137,6 +143,8 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
             on_io(e);
           else if constexpr (std::is_same_v<E, Sent>)
             on_sent(e);
+          else if constexpr (std::is_same_v<E, msg::LinkProbe>)
+            on_link_probe(e);
           else if constexpr (std::is_same_v<E, SlabAdded>) {
             DeviceState& device = devices[e.device];
             device.slab_pending = false;
@@ -189,6 +197,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
   }
   check_stuck();
   watch_leaving();
+  check_probe();
   note_waits();
   report();
   forget_retired();  // some wait for their last report only
@@ -204,7 +213,9 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
 TimeNs Core::Impl::next_deadline() const {
   if (!releasing.empty()) return now;
   TimeNs next = leaving_deadline();
-  if (!dirty.empty() || lanes_dirty || tiers_dirty || log_moved) next = last_report + options.report_ns;
+  if (probing) next = std::min(next, probing->until);
+  if (!dirty.empty() || lanes_dirty || tiers_dirty || log_moved)
+    next = std::min(next, last_report + options.report_ns);
   if (!stuck_reported && stage == Stage::kWorks) {
     for (const DeviceState& device : devices) {
       if (!idle(device) || starved_task(device) == kNone) continue;

@@ -49,6 +49,10 @@ void Core::Impl::on_log(msg::Log& log) {
 }
 
 void Core::Impl::apply(msg::LogEntry& entry) {
+  const bool brings_work =
+      std::holds_alternative<msg::Plan>(entry) || std::holds_alternative<msg::Replay>(entry) ||
+      std::holds_alternative<msg::Recover>(entry) || std::holds_alternative<msg::Drain>(entry);
+  if (probing && brings_work) end_probe(msg::ProbeEnd::kGivenUp, "work came");
   std::visit(
       [&](auto& e) {
         using E = std::decay_t<decltype(e)>;
@@ -575,6 +579,7 @@ void Core::Impl::on_peer_lost(const msg::PeerLost& lost) {
     out->lost.push_back(lost.peer);
     for (DeviceId device : dead) remote[device.value].lost = true;
     forget_links(lost.peer);
+    forget_probes(lost.peer);
     const auto is_dead = [&](DeviceId d) { return std::find(dead.begin(), dead.end(), d) != dead.end(); };
     std::vector<Slot> in_order;  // arrays by id, so that the order does not depend on the hash
     for (const auto& [id, slot] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {

@@ -61,9 +61,10 @@ struct Busy : Lists {
 
 bool silent(const Actions& a) {
   return a.launches.empty() && a.transmits.empty() && a.receives.empty() && a.stores.empty() &&
-         a.joined.empty() && a.lost.empty() && !a.leave &&
-         std::all_of(a.to_scheduler.begin(), a.to_scheduler.end(),
-                     [](const msg::Message& m) { return std::holds_alternative<msg::Progress>(m); });
+         a.probe_receives.empty() && a.probe_sends.empty() && a.joined.empty() && a.lost.empty() &&
+         !a.leave && std::all_of(a.to_scheduler.begin(), a.to_scheduler.end(), [](const msg::Message& m) {
+           return std::holds_alternative<msg::Progress>(m);
+         });
 }
 
 template <class Fn> void for_each_kind(Fn&& fn) {
@@ -117,7 +118,7 @@ TEST_CASE("every log entry lost on its first way: what follows waits for it") {
 
 namespace {
 
-enum class Word { kSubscribe, kOffer, kGrant, kDone, kGone };
+enum class Word { kSubscribe, kOffer, kGrant, kDone, kGone, kProbe };
 
 // The peer reads what is made here, and this worker what the peer makes.
 struct Talking : Busy {
@@ -140,12 +141,14 @@ struct Talking : Busy {
       case Word::kGrant: batch.grants = {{mine, kHere, kPeer, 5}}; break;
       case Word::kDone: batch.dones = {{mine, OpId{4}, kHere, kPeer}}; break;
       case Word::kGone: batch.gones = {{theirs, kPeer, kHere}}; break;
+      case Word::kProbe: batch.probes = {{kHere, kPeer, 6, 4096}}; break;
     }
     return batch;
   }
 };
 
-constexpr Word kWords[] = {Word::kSubscribe, Word::kOffer, Word::kGrant, Word::kDone, Word::kGone};
+constexpr Word kWords[] = {Word::kSubscribe, Word::kOffer, Word::kGrant,
+                           Word::kDone,      Word::kGone,  Word::kProbe};
 
 }  // namespace
 

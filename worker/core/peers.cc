@@ -52,6 +52,8 @@ void Core::Impl::on_batch(WorkerId from, msg::PeerBatch& batch) {
     if (its_own(m.to)) on_done(m);
   for (const auto& m : batch.gones)
     if (its_own(m.from)) on_gone(m);
+  for (const auto& m : batch.probes)
+    if (its_own(m.to)) on_probe(from, m);
 }
 
 bool Core::Impl::can_map(DeviceId from, std::uint16_t to) const {
@@ -278,6 +280,7 @@ void Core::Impl::on_gone(const msg::Gone& m) {
 }
 
 void Core::Impl::on_transfer(const TransferDone& event) {
+  if (event.transfer == probe_transfer) return probe_arrived(event);
   if (const auto gone = abandoned.find(event.transfer); gone != abandoned.end()) {
     devices[gone->second.device].arena.free(gone->second.extent, alloc::Fence{});
     devices[gone->second.device].memory_freed = true;

@@ -259,6 +259,7 @@ struct DeviceState {
 struct PeerState {
   msg::PeerInfo info;
   bool mapped = false;
+  bool ready = false;  // its link is up
 };
 struct RemoteDevice {
   WorkerId worker;
@@ -550,6 +551,29 @@ struct Core::Impl {
   void report_links(std::vector<msg::LinkStats>& out_links);
   void forget_links(WorkerId peer);
 
+  // Measuring links (probes.cc)
+  struct Probing {
+    msg::LinkProbe asked;
+    std::uint16_t device = 0;
+    WorkerId peer;
+    TimeNs until = 0;          // given up then
+    bool begun = false;        // the peer's link is up
+    TimeNs since = 0;          // of the first arrival
+    TimeNs asked_at = 0;       // for what is on its way
+    std::size_t size = 0;      // of the table of sizes
+    std::vector<TimeNs> took;  // of this size
+    msg::LinkProbed told;
+  };
+  bool has_work() const;
+  void on_link_probe(const msg::LinkProbe& m);
+  void begin_probe();
+  void ask_for_probe();
+  void probe_arrived(const TransferDone& event);
+  void end_probe(msg::ProbeEnd end, std::string why);
+  void check_probe();
+  void on_probe(WorkerId from, const msg::Probe& m);
+  void forget_probes(WorkerId peer);
+
   // For people (notes.cc)
   static constexpr std::size_t kMaxPairs = 16'384;
   struct PairState {
@@ -675,6 +699,10 @@ struct Core::Impl {
   bool lanes_dirty = false;
   std::map<std::pair<WorkerId, std::uint8_t>, LinkState> links;  // by peer and class of size
   std::map<std::tuple<DeviceId, DeviceId, msg::Lane>, PairState> pairs;
+  std::optional<Probing> probing;
+  std::uint64_t probe_transfer = 0;  // bytes on their way to be measured, or given up since; 0: none
+  std::uint64_t last_probe = 0;      // the highest nonce asked
+  std::map<WorkerId, std::uint64_t> probes_served;  // the last number sent to each
   Counters counts;
   std::vector<std::string> families;  // names of those seen, by number
 

@@ -181,6 +181,7 @@ void Daemon::on_message(msg::Message message) {
   if (std::holds_alternative<msg::Shutdown>(message)) return end({});
   if (const auto* trace = std::get_if<msg::TraceRequest>(&message)) return send(runtime_->trace(*trace));
   if (const auto* blocks = std::get_if<msg::BlocksRequest>(&message)) return send(runtime_->blocks(*blocks));
+  if (const auto* probe = std::get_if<msg::LinkProbe>(&message)) return runtime_->post(*probe);
   if (const auto* refusal = std::get_if<msg::Refusal>(&message)) {
     return daemon::log_warn("the scheduler refused a message", {{"why", refusal->why.message}});
   }

@@ -4,6 +4,7 @@
 #include "below.h"
 #include "host_fallback.h"
 #include "observed_steps.h"
+#include "probe_memory.h"
 
 #include <tilewise/base/check.h>
 #include <tilewise/kernels/host_info.h>
@@ -86,6 +87,7 @@ Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const ker
       options_(options),
       copier_(copier),
       wake_(std::move(wake)),
+      probe_memory_(std::make_unique<ProbeMemory>()),
       below_(
           std::make_unique<Below>(copier, [this](std::function<void()> call) { later(std::move(call)); })) {
   for (auto& device : devices) {
@@ -323,13 +325,36 @@ bool Runtime::pump(TimeNs now) {
   // Steps that the core launched in the turn before: its messages have left since, and peers need not wait for them.
   const bool did = run_here() || !calls.empty();
   collect_completions();
+  probe_memory_->rest(now);
+  for (std::size_t i = 0; i < events_.size() && !probes_.empty(); ++i) {
+    if (const auto* over = std::get_if<TransferDone>(&events_[i])) probes_.erase(over->transfer);
+  }
   if (events_.empty() && now < core_->next_deadline()) return did;
   core_->step(events_, now, actions_);
   perform();
   return true;
 }
 
-TimeNs Runtime::next_deadline() const { return core_ ? core_->next_deadline() : now_ + kSecond; }
+TimeNs Runtime::next_deadline() const {
+  return core_ ? std::min(core_->next_deadline(), probe_memory_->next_deadline()) : now_ + kSecond;
+}
+
+void Runtime::receive_probe(const ProbeReceive& probe) {
+  device::Device& device = *locals_[probe.device]->device;
+  auto bytes = probe_memory_->get(device, ProbeMemory::Way::kReceive, now_);
+  if (!bytes) return post(TransferDone{probe.transfer, bytes.error(), msg::Lane::kTcp});
+  probes_[probe.transfer] = *bytes;
+  service_->receive(probe.from, probe.transfer, bytes->get(), probe.bytes, device.info().kind);
+}
+
+// Without memory nothing is sent, and who waits gives up.
+void Runtime::send_probe(const ProbeSend& probe) {
+  device::Device& device = *locals_[probe.device]->device;
+  auto bytes = probe_memory_->get(device, ProbeMemory::Way::kSend, now_);
+  if (!bytes) return service_->refuse(probe.to, probe.transfer, bytes.error());
+  service_->transmit(probe.to, probe.transfer, bytes->get(), probe.bytes, device.info().kind,
+                     [kept = *bytes] {});
+}
 
 Status Runtime::health() const {
   for (const auto& local : locals_) {
@@ -573,6 +598,7 @@ void Runtime::perform() {
                    post(TransferDone{transfer, ok ? Error{Errc::kOk, {}} : ok.error(), msg::Lane::kInline});
                  });
   }
+  for (const ProbeReceive& probe : actions_.probe_receives) receive_probe(probe);
   for (auto& [peer, batch] : actions_.batches) {
     inline_small(peer, batch);
     service_->send(peer, std::move(batch));
@@ -580,6 +606,7 @@ void Runtime::perform() {
   for (const TierIo& io : actions_.ios) on_io(io);
   for (const Disarm& d : actions_.disarms) service_->disarm(d.from, d.transfer);
   for (const Transmit& t : actions_.transmits) transmit(t);
+  for (const ProbeSend& probe : actions_.probe_sends) send_probe(probe);
   for (msg::Message& message : actions_.to_scheduler) {
     if (auto* progress = std::get_if<msg::Progress>(&message)) {
       for (std::size_t d = 0; d < progress->devices.size() && d < locals_.size(); ++d) {

@@ -494,7 +494,7 @@ struct ArenaMap {
   ucxAddress @1 :Data;     # may be empty; up to 64 KiB
 }
 
-# The six of a PeerBatch are flat, because there is one for every block that moves.
+# Those of a PeerBatch are flat, because there is one for every block that moves.
 
 struct Subscribe {
   array @0 :UInt64;
@@ -543,6 +543,14 @@ struct Done { array @0 :UInt64; block @1 :Int64; op @2 :UInt64; from @3 :UInt32;
 
 struct Gone { array @0 :UInt64; block @1 :Int64; from @2 :UInt32; to @3 :UInt32; }
 
+struct Probe {
+  # I measure the way from `from`: send so many bytes of anything, under this number.
+  from @0 :UInt32;
+  to @1 :UInt32;
+  transfer @2 :UInt64;
+  bytes @3 :Int64;         # up to 8 MiB
+}
+
 struct Range { first @0 :Int64; count @1 :Int64; }  # blocks [first, first + count) in C order
 
 struct Held {
@@ -584,6 +592,28 @@ struct LastWords {
   struct Running { op @0 :UInt64; device @1 :UInt32; point @2 :Int64; }  # C-order number in the op's space
 }
 
+struct LinkProbe {
+  # Measure the way from the device `from` to your device `to`, unless there is work.
+  nonce @0 :UInt64;        # rising
+  from @1 :UInt32;
+  to @2 :UInt32;
+}
+
+struct LinkProbed {
+  nonce @0 :UInt64;        # of the LinkProbe
+  end @1 :UInt8;           # 0 measured, 1 given up because of work, 2 failed
+  mapped @2 :Bool;         # blocks from there are read in place
+  sizes @3 :List(Size);    # rising; also of what was given up or failed later
+  why @4 :Text;
+
+  struct Size {
+    bytes @0 :Int64;
+    transfers @1 :UInt32;
+    tookNs @2 :Int64;      # median, from asking for the bytes to their arrival
+    lane @3 :Lane;
+  }
+}
+
 struct PeerBatch {
   # Processed in this order, relays before dones.
   subscribes @0 :List(Subscribe);
@@ -593,6 +623,7 @@ struct PeerBatch {
   gones @4 :List(Gone);
   recovery @5 :UInt64;     # version of the last Recover that I have applied
   relays @6 :List(Relay);
+  probes @7 :List(Probe);
 }
 
 # ---- the root -------------------------------------------------------------------------------------------------------
@@ -637,5 +668,7 @@ struct Message {
     lastWords @34 :LastWords;
     leave @35 :Void;                  # I end this link on purpose
     announce @36 :Announce;
+    linkProbe @37 :LinkProbe;
+    linkProbed @38 :LinkProbed;
   }
 }

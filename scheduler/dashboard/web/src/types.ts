@@ -48,7 +48,12 @@ export interface ArrayDetail {
   view: "array"; id: Id; array: ArrayInfo; from: number[]; owners: number[][]; producer: Op; program: string; readers: Op[];
 }
 export interface Link { from: number; to: number; lane: string; transfers: number; bytes: number; busy_s: number; limit_bytes_per_s: number; latency_s: number }
-export interface LinkList { view: "links"; count: number; links: Link[] }
+export interface LinkClass {
+  state: string; from_host: string; to_host: string; from_kind: string; to_kind: string; inside: boolean; from: number; to: number;
+  at: number | null; mapped: boolean; sizes: { bytes: number; transfers: number; seconds: number; lane: string }[]; why: string;
+  bytes_per_s: number; latency_s: number;
+}
+export interface LinkList { view: "links"; count: number; links: Link[]; class_count: number; classes: LinkClass[] }
 export interface BlockCopy { block: number; device: number; state: string; owned: boolean; bytes: number; from: number }
 export interface Blocks { copies: BlockCopy[] }
 export interface Gone { view: "gone"; what: string; id: Id; error: string }

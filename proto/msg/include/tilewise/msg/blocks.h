@@ -97,6 +97,15 @@ struct Gone {
   DeviceId from, to;
   friend bool operator==(const Gone&, const Gone&) = default;
 };
+// `to` has memory for bytes of no block: send so many of anything, tagged with `transfer`. How long that takes is what it
+// wants to know (docs/design/link-probes.md). Who has work does not answer.
+constexpr std::int64_t kMaxProbeBytes = 8 << 20;
+struct Probe {
+  DeviceId from, to;
+  std::uint64_t transfer = 0;  // the receiver's nonce, rising
+  std::int64_t bytes = 0;      // 1 to kMaxProbeBytes
+  friend bool operator==(const Probe&, const Probe&) = default;
+};
 struct PeerBatch {             // processed in this order
   std::uint64_t recovery = 0;  // the last Recover that the sender has applied
   std::vector<Subscribe> subscribes;
@@ -105,9 +114,10 @@ struct PeerBatch {             // processed in this order
   std::vector<Relay> relays;
   std::vector<Done> dones;
   std::vector<Gone> gones;
+  std::vector<Probe> probes;
   bool empty() const {
     return subscribes.empty() && offers.empty() && grants.empty() && relays.empty() && dones.empty() &&
-           gones.empty();
+           gones.empty() && probes.empty();
   }
   friend bool operator==(const PeerBatch&, const PeerBatch&) = default;
 };

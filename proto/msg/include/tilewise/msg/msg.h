@@ -310,6 +310,34 @@ struct LinkStats {  // cumulative: blocks of one class that were copied from one
   std::int64_t busy_ns = 0;  // with at least one of them under way, from grant to arrival
   friend bool operator==(const LinkStats&, const LinkStats&) = default;
 };
+// Measuring a link while nobody needs it (docs/design/link-probes.md): asked of the worker that takes bytes in, and answered
+// by it, once.
+struct LinkProbe {
+  std::uint64_t nonce = 0;  // rising
+  DeviceId from, to;        // `to` is the worker's own
+  friend bool operator==(const LinkProbe&, const LinkProbe&) = default;
+};
+enum class ProbeEnd : std::uint8_t {
+  kMeasured = 0,
+  kGivenUp,  // there was work, or it came: so far and no further
+  kFailed    // `why`
+};
+constexpr int kProbeEndCount = 3;
+struct ProbedSize {
+  std::int64_t bytes = 0;
+  std::uint32_t transfers = 0;  // that count: the first of a size does not
+  std::int64_t took_ns = 0;     // their median, from asking for the bytes to their arrival
+  Lane lane = Lane::kTcp;
+  friend bool operator==(const ProbedSize&, const ProbedSize&) = default;
+};
+struct LinkProbed {
+  std::uint64_t nonce = 0;
+  ProbeEnd end = ProbeEnd::kMeasured;
+  bool mapped = false;            // blocks from there are read in place, unless they are passed on to others
+  std::vector<ProbedSize> sizes;  // rising
+  std::string why;
+  friend bool operator==(const LinkProbed&, const LinkProbed&) = default;
+};
 struct FamilyStats {  // cumulative: what steps of one family of ops (ir/cost.h) took, beside the plain model
   DeviceId device;
   std::string family;
@@ -632,7 +660,7 @@ struct Message
                    GraphDone, ReleaseArrays, CancelRequest, StatusRequest, StatusReply, Shutdown, Ping, Pong,
                    Refusal, PeerHello, ArenaMap, PeerBatch, Explain, Explanation, TraceRequest, TraceReply,
                    Held, Resume, Resumed, Ack, BlocksRequest, BlocksReply, Drained, DrainRequest, DrainReply,
-                   LastWords, Leave, Announce> {
+                   LastWords, Leave, Announce, LinkProbe, LinkProbed> {
   using variant::variant;
   Message();
   Message(const Message&);

@@ -181,9 +181,25 @@ struct LinkView {
   msg::PairStats stats;
   double limit_bytes_per_s = 0, latency_s = 0;  // 0: of what is read in place, or not known
 };
+// Links that are alike, of which one is probed for all (docs/design/link-probes.md).
+struct LinkClassView {
+  std::string_view state;      // "due", "under way", "measured", "given up"
+  std::string from, to;        // ids of the hosts
+  std::uint8_t from_kind = 0;  // device::Kind
+  std::uint8_t to_kind = 0;
+  bool inside = false;  // of one process
+  // Of the last probe with figures; without one, what was said of the last, if anything, is in `last.why`.
+  DeviceId from_device, to_device;
+  TimeNs at = kNotYet;
+  msg::LinkProbed last;
+  // What placement reckons with for the two devices now; 0: not known.
+  double bytes_per_s = 0, latency_s = 0;
+};
 struct LinkList {
   std::vector<LinkView> links;  // most bytes first
   std::size_t count = 0;        // all there are
+  std::vector<LinkClassView> classes;
+  std::size_t class_count = 0;  // likewise
 };
 
 struct OverviewRequest {};

@@ -3,7 +3,7 @@ import { bytes, count, h, percent, replace, seconds, setText, shortId } from "..
 import { live, post } from "../live";
 import { bar, Chart, confirm, section, Table, toast, type View } from "../parts";
 import { colour } from "../theme";
-import type { ArrayInfo, Device, Link } from "../types";
+import type { ArrayInfo, Device, Link, LinkClass } from "../types";
 import { colourDots } from "./overview";
 
 const kCharted = 16, kGap = 12;  // seconds without a look
@@ -66,6 +66,17 @@ export function devices(root: HTMLElement): View {
         help: "The limit is what large blocks have had on this link, or, before any were measured, what the topology suggests; the cost model uses the same" },
     ],
   });
+  const kindsOf = (c: LinkClass) => `${c.from_kind} to ${c.to_kind} ${c.inside ? "in a process" : c.from_host === c.to_host ? "on a host" : "between hosts"}`;
+  const probed = new Table<LinkClass>({
+    caption: "Links measured while nothing ran", key: (c) => `${c.from_host} ${c.from_kind} ${c.to_host} ${c.to_kind} ${c.inside}`, empty: "None: one host, or the scheduler was told not to.",
+    columns: [
+      { title: "From", cell: (c) => c.sizes.length > 0 ? name(c.from) : "–" }, { title: "To", cell: (c) => c.sizes.length > 0 ? name(c.to) : "–" },
+      { title: "Stands for", cell: kindsOf }, { title: "State", cell: (c) => c.why && c.state !== "measured" ? `${c.state}: ${c.why}` : c.state },
+      { title: "Measured", cell: (c) => c.at === null ? "–" : `${seconds(Math.max(0, (live.overview?.now ?? c.at) - c.at))} ago` },
+      { title: "By size", cell: (c) => c.sizes.map((s) => `${bytes(s.bytes)} ${seconds(s.seconds)} ${s.lane}`).join(", ") || "–", help: "Median from asking for the bytes to their arrival, and the lane" },
+      { title: "Reckoned with", cell: (c) => c.sizes.length === 0 ? "–" : `${seconds(c.latency_s)}, ${bytes(c.bytes_per_s)}/s${c.mapped ? "; blocks are read in place" : ""}`, help: "What placement uses for these two devices now: what blocks have shown since, or the probe" },
+    ],
+  });
   const name = (id: number) => live.overview?.devices.find((d) => d.id === id)?.name ?? `client ${id}`;
   const holders = h("div", { class: "scroll" });
   const more = h("p", { class: "muted", hidden: true });
@@ -77,10 +88,12 @@ export function devices(root: HTMLElement): View {
     h("div", { class: "columns" },
       section("What fills each device", h("p", { class: "muted" }, "Complete blocks at their owners, by array; spare copies are not counted."), holders),
       section("Link matrix", h("p", { class: "muted" }, "Bytes that each device took in from each other one, over all lanes."), matrix)),
+    section("Links, measured", h("p", { class: "muted" }, "While nothing runs, one link of all that are alike is measured; blocks that move correct it."), probed.node),
     section("Links", linksNote, links.node));
   function drawLinks(): void {
     const list = live.links, before = live.linksBefore;
     if (!list) return;
+    probed.update(list.classes.slice(0, kLinksListed));
     const passed = before ? (live.overview?.now ?? 0) - before.t : 0;
     const earlier = new Map(before?.list.links.map((l) => [`${l.from} ${l.to} ${l.lane}`, l.bytes]) ?? []);
     links.update(list.links.slice(0, kLinksListed).map((l) => ({ ...l, rate: passed > 0 ? Math.max(0, l.bytes - (earlier.get(`${l.from} ${l.to} ${l.lane}`) ?? l.bytes)) / passed : 0 })));

@@ -40,11 +40,36 @@ constexpr std::int64_t kTreeBytes = 64 << 10;
 struct LinkSpeed {
   double bytes_per_s = 0;  // 0: nothing has to move
   double latency_s = 0;
-  bool mapped = false;    // read in place: takes no memory there
-  bool measured = false;  // by transfers between these two; else by others like them, or guessed
+  bool mapped = false;  // read in place: takes no memory there
+  // By transfers between these two processes, or by a probe of this class of links; else by others like it, or guessed.
+  bool measured = false;
 };
 // Before anything has been measured, by topology alone: same device, memory that can be read in place, same host, elsewhere.
 LinkSpeed link_between(const Device& from, const Device& to);
+
+// Devices that links do not tell apart: of one kind, on one host.
+struct LinkEnd {
+  std::uint32_t host = 0;
+  std::uint8_t kind = kHostKind;
+  template <class Archive> void archive(Archive& a) { a(host, kind); }
+  friend auto operator<=>(const LinkEnd&, const LinkEnd&) = default;
+};
+// Links that are alike, in one direction: one of them is probed for all (docs/design/link-probes.md).
+struct LinkClass {
+  LinkEnd from, to;
+  bool inside = false;  // of one process
+  template <class Archive> void archive(Archive& a) { a(from, to, inside); }
+  friend auto operator<=>(const LinkClass&, const LinkClass&) = default;
+};
+LinkClass class_of(const Device& from, const Device& to);
+
+// What a probe has found out of a class of links. Integers, so that sums over classes can be taken back exactly.
+struct ProbedLink {
+  std::int64_t latency_ns = 0;  // of the smallest size; at least 1
+  std::int64_t ns_per_mib = 0;  // of the largest, at least 1; 0: only the smallest was measured
+  bool mapped = false;          // blocks are read in place
+  template <class Archive> void archive(Archive& a) { a(latency_ns, ns_per_mib, mapped); }
+};
 
 // Ratios of measured time to the plain model's (ir/cost.h).
 class Speeds {
@@ -67,14 +92,19 @@ class Speeds {
   void learn_link(WorkerId from, WorkerId to, Way way, std::uint8_t size_class, std::int64_t transfers,
                   std::int64_t bytes, std::int64_t busy_ns);
   void forget_links(WorkerId process);
-  // With the latency and throughput that were measured between the two processes, else on average between all that are on
-  // one host, or on two, as these are; else by topology. What is read in place or stays within a process keeps the guess.
+  // Instead of what an earlier probe of the class said; nonsense is ignored.
+  void learn_probe(const LinkClass& links, const ProbedLink& found);
+  void forget_probe(const LinkClass& links);
+  // With the latency and throughput of, first that there is: blocks that were copied between the two processes; a probe of
+  // their class of links; blocks copied between all processes that are on one host, or on two, as these are; probes of
+  // classes alike in that and in kinds; topology. What is read in place keeps the guess, and so does what stays
+  // within a process and was not probed.
   LinkSpeed link(const Device& from, const Device& to) const;
   // The same of what is copied though its memory could be read in place: what a host's first reader passes on.
   LinkSpeed copying(const Device& from, const Device& to) const;
 
   // Everything, as fields (for snapshots).
-  template <class Archive> void archive(Archive& a) { a(links_, ways_, devices_, kinds_); }
+  template <class Archive> void archive(Archive& a) { a(links_, ways_, devices_, kinds_, probes_, alike_); }
 
  private:
   LinkSpeed measured(LinkSpeed guess, const Device& from, const Device& to) const;
@@ -94,6 +124,15 @@ class Speeds {
   static std::optional<double> latency_s(const LinkSums& sums);
   std::map<std::pair<WorkerId, WorkerId>, LinkSums> links_;
   std::array<LinkSums, 2> ways_;  // by Way: of all links there have been
+  struct Alike {                  // sums over probed classes
+    std::int64_t latencies = 0, latency_ns = 0, rates = 0, ns_per_mib = 0;
+    void add(const ProbedLink& probed, std::int64_t sign);
+    template <class Archive> void archive(Archive& a) { a(latencies, latency_ns, rates, ns_per_mib); }
+  };
+  static constexpr std::size_t kKinds = 2, kNearness = 3;  // in one process, on one host, elsewhere
+  static std::size_t likeness(const LinkClass& links);
+  std::map<LinkClass, ProbedLink> probes_;
+  std::array<Alike, kNearness * kKinds * kKinds> alike_;
   std::map<DeviceId, Families> devices_;
   std::map<std::uint8_t, Families> kinds_;  // of all devices there have been
 };

@@ -122,7 +122,7 @@ struct IoDone {
   Error failed{Errc::kOk, {}};
 };
 using Event = std::variant<msg::Log, PeerBatchReceived, PeerReady, StreamCompleted, StepFailed, TransferDone,
-                           SlabAdded, IoDone, Sent>;
+                           SlabAdded, IoDone, Sent, msg::LinkProbe>;
 
 // ---- actions -------------------------------------------------------------------------------------------------------
 
@@ -182,6 +182,19 @@ struct AddSlab {
   std::uint16_t device = 0;
   std::int64_t bytes = 0;
 };
+// Measuring a link (docs/design/link-probes.md): memory of the device's kind, outside its arena, at most one of each at a time.
+struct ProbeReceive {  // arm before the Probe is sent; ends in TransferDone
+  WorkerId from;
+  std::uint64_t transfer = 0;
+  std::uint16_t device = 0;
+  std::int64_t bytes = 0;  // at most msg::kMaxProbeBytes
+};
+struct ProbeSend {
+  WorkerId to;
+  std::uint64_t transfer = 0;
+  std::uint16_t device = 0;
+  std::int64_t bytes = 0;
+};
 
 // Independent lists; inside each, order matters.
 struct Actions {
@@ -194,6 +207,8 @@ struct Actions {
   std::vector<Store> stores;
   std::vector<TierIo> ios;
   std::vector<AddSlab> slabs;
+  std::vector<ProbeReceive> probe_receives;
+  std::vector<ProbeSend> probe_sends;
   std::vector<msg::PeerInfo> joined;   // connect to these
   std::vector<WorkerId> lost;          // and forget these
   bool leave = false;                  // drained: this process is to end, well
@@ -213,6 +228,7 @@ struct Counters {  // for tests, status and the simulator
   std::int64_t given_away = 0;   // points that others make
   std::int64_t relays = 0;       // copies that others may get from here, now
   std::int64_t below_bytes = 0;  // in use, of all tiers below
+  std::int64_t probing = 0;      // links being measured from here, now
 };
 
 class Core {

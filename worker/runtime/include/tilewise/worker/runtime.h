@@ -11,6 +11,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -22,6 +23,7 @@ class SpillFile;
 namespace tilewise::worker {
 
 class Below;
+class ProbeMemory;
 
 struct RuntimeOptions {
   std::int64_t slab_bytes = 256 << 20;
@@ -97,6 +99,8 @@ class Runtime {
   Result<std::byte*> scratch_on_cuda(Local& local, const ir::Op& op, std::uint8_t stream);
   std::byte* address(const MemoryRef& ref) const;
   void inline_small(WorkerId peer, msg::PeerBatch& batch) const;
+  void receive_probe(const ProbeReceive& probe);
+  void send_probe(const ProbeSend& probe);
 
   StepLog steps_;  // outlives the devices' threads, which write to it
   std::vector<std::unique_ptr<Local>> locals_;
@@ -121,6 +125,9 @@ class Runtime {
   // Blocks on their way from disk to peers: read, then sent from here.
   std::deque<Transmit> to_send_;
   std::int64_t sending_bytes_ = 0;
+  // Measuring links: the memory, and what of it a transport has, by transfer.
+  std::unique_ptr<ProbeMemory> probe_memory_;
+  std::map<std::uint64_t, std::shared_ptr<std::byte>> probes_;
   std::unique_ptr<Below> below_;  // goes when nothing touches devices' memory any more
 };
 
