@@ -22,7 +22,8 @@ const ByteShares::Share* ByteShares::find(SessionId session) const {
 
 ByteShares::Share& ByteShares::get(SessionId session, std::uint32_t weight) {
   const auto it = place_of(shares_, session);
-  if (it != shares_.end() && it->session == session) return shares_[static_cast<std::size_t>(it - shares_.begin())];
+  if (it != shares_.end() && it->session == session)
+    return shares_[static_cast<std::size_t>(it - shares_.begin())];
   return *shares_.insert(it, Share{.session = session, .weight = std::max<std::uint32_t>(weight, 1)});
 }
 

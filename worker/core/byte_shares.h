@@ -14,11 +14,11 @@ class ByteShares {
   struct Share {
     SessionId session;
     std::uint32_t weight = msg::kDefaultWeight;  // at least 1
-    int queues = 0;             // with work to do here
-    std::int64_t bytes = 0;     // of its blocks in this memory
-    std::int64_t leaving = 0;   // of these, being written to a tier below
-    std::int64_t wants = 0;     // what it has been refused, or 0
-    std::uint64_t refused = 0;  // in which round
+    int queues = 0;                              // with work to do here
+    std::int64_t bytes = 0;                      // of its blocks in this memory
+    std::int64_t leaving = 0;                    // of these, being written to a tier below
+    std::int64_t wants = 0;                      // what it has been refused, or 0
+    std::uint64_t refused = 0;                   // in which round
     double usage(std::int64_t more = 0) const {
       return static_cast<double>(bytes - leaving + more) / static_cast<double>(weight);
     }

@@ -34,7 +34,8 @@ struct Rivals {
     open.insert(open.end(), actions.ios.begin(), actions.ios.end());
   }
   // `session` makes an array of so many blocks and holds it.
-  static msg::Plan makes(SessionId session, std::uint64_t id, std::int64_t blocks, std::uint32_t weight = 100) {
+  static msg::Plan makes(SessionId session, std::uint64_t id, std::int64_t blocks,
+                         std::uint32_t weight = 100) {
     msg::Plan plan = plan_of({on(kHere, id, source(id * 10, blocks, kBlock / 8))}, {ArrayId{id * 10}}, id);
     plan.session = session, plan.weight = weight;
     return plan;

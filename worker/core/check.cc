@@ -47,7 +47,8 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
                (copy.resident_at < device.resident.size() && device.resident[copy.resident_at] == c),
            "a copy with memory is not among the device's");
   tiers.resident += copy.has_memory;
-  if (copy.has_memory && copy.bytes > 0) tiers.bytes[arrays[copy.array].session] += in_arena(copy.extent.bytes);
+  if (copy.has_memory && copy.bytes > 0)
+    tiers.bytes[arrays[copy.array].session] += in_arena(copy.extent.bytes);
   if (copy.writing) tiers.leaving[arrays[copy.array].session] += in_arena(copy.extent.bytes);
   tiers.wanted += copy.wanted;
   if (copy.fixed) tiers.fixed += in_arena(copy.extent.bytes);

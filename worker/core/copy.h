@@ -113,7 +113,7 @@ struct User {
 
 struct ArrayState {
   ArrayId id;
-  SessionId session;  // whose memory its blocks take (byte_shares.h), ...
+  SessionId session;                           // whose memory its blocks take (byte_shares.h), ...
   std::uint32_t weight = msg::kDefaultWeight;  // ... with this weight, where it has nothing else
   // Ops that make its blocks: the planned one, then those of recoveries. The last one that names an owner of a block
   // makes it (maker()).

@@ -13,8 +13,7 @@ std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t byte
                                               const Asker& asker, alloc::Fence& wait_for) {
   DeviceState& device = devices[d];
   const Claim claim = asker.claim;
-  const bool put_off =
-      claim == Claim::kOrdinary && device.shares.must_wait(asker.session, in_arena(bytes));
+  const bool put_off = claim == Claim::kOrdinary && device.shares.must_wait(asker.session, in_arena(bytes));
   counts.put_off += put_off;
   if (put_off || (claim == Claim::kOrdinary && owes_reserve(device, bytes))) {
     if (asker.waits) device.shares.refuse(asker.session, in_arena(bytes));

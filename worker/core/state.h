@@ -401,8 +401,8 @@ struct Core::Impl {
   Slot next_queue(DeviceState& device);
 
   // Memory (memory.cc)
-  std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled, const Asker& asker,
-                                    alloc::Fence& wait_for);
+  std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled,
+                                    const Asker& asker, alloc::Fence& wait_for);
   std::optional<alloc::Extent> take_reserved(DeviceState& device, std::int64_t bytes, bool settled,
                                              alloc::Fence& wait_for);
   bool roomy(const DeviceState& device, std::int64_t bytes) const;

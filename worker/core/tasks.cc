@@ -345,7 +345,8 @@ void Core::Impl::advance(std::uint16_t d) {
     Task& task = tasks[t];
     if (task.outcome == kNone && !task.admitted && pick_stream(d) < 0) return;
     queues[q].ready.pop_front();
-    const bool cannot = is_stalled(queues[q].session) && !task.admitted && !is_lowest(t) && task.outcome == kNone;
+    const bool cannot =
+        is_stalled(queues[q].session) && !task.admitted && !is_lowest(t) && task.outcome == kNone;
     if (held_back(task) || cannot) {
       task.state = TaskState::kBlocked;
       queues[q].blocked.push_back(t);

@@ -264,8 +264,8 @@ void Core::Impl::find_victims(std::uint16_t d) {
 Slot Core::Impl::pop_victim(std::uint16_t d, Victims& from, const NextUse& later_than) {
   while (!from.blocks.empty()) {
     const Slot slot = from.blocks.back().second;
-    const bool here = copies[slot].device == d && arrays[copies[slot].array].session == from.session &&
-                      spillable(slot);
+    const bool here =
+        copies[slot].device == d && arrays[copies[slot].array].session == from.session && spillable(slot);
     if (here && next_use(copies[slot]) <= later_than) break;
     from.blocks.pop_back();
     if (here) return slot;
@@ -457,8 +457,7 @@ void Core::Impl::try_returns(std::uint16_t d) {
   DeviceState& device = devices[d];
   if (const Slot t = lowest_task(device); t != kNone && tasks[t].state == TaskState::kWaiting) {
     const Slot c = tasks[t].waits_for;
-    if (copies[c].state == CopyState::kSpilled && copies[c].device == d)
-      bring_back(c, Claim::kLowest);
+    if (copies[c].state == CopyState::kSpilled && copies[c].device == d) bring_back(c, Claim::kLowest);
   }
   while (!device.returns.empty()) {
     const Slot c = device.returns.front();
@@ -466,9 +465,7 @@ void Core::Impl::try_returns(std::uint16_t d) {
     const bool spilled = copy.state == CopyState::kSpilled;
     const bool much =
         device.reading_bytes > 0 && device.reading_bytes + copy.bytes > device.spec.memory_bytes / 8;
-    if (spilled &&
-        (much || store(copy.tier).ios >= kMaxIos || !bring_back(c, Claim::kOrdinary)))
-      return;
+    if (spilled && (much || store(copy.tier).ios >= kMaxIos || !bring_back(c, Claim::kOrdinary))) return;
     copy.wanted = false;
     device.returns.pop_front();
   }
