@@ -1,19 +1,19 @@
 // Links over TCP that break and are made again. What is above sees one stream of messages each way, in order, each once:
 // what is not known to have arrived is kept, each side begins a link by saying how many it has had, and is sent the rest.
 //
-// Transfers are not resumed. Their receiver may be reading the sender's memory, so the order matters: a receiver gives up
-// what it is receiving when it notices the break, and before it speaks on a new link; a sender takes its connection away,
-// and so frees what it sends, when it has heard the receiver there. Each link has a lane of its own, named by its cookie:
-// what a grant from before the break still sends is not expected by anybody.
+// Transfers are not resumed. A receiver gives up what it is receiving when it notices the break, and before it speaks on a new
+// link; a sender's bytes stay in place until UCX has let go of them, since the receiver may be reading them. UCX's connection
+// stays, unless that broke too; transfers have the cookie of the link they belong to in front, so what a grant from
+// before the break still sends is not expected by anybody.
 #include "impl.h"
 
 namespace tilewise::exchange {
 
 namespace {
 
-constexpr TimeNs kFirstPause = 20 * kMillisecond, kLastPause = kSecond;  // before attempts
-constexpr TimeNs kAcceptorMargin = 2 * kSecond;                          // it may notice the break first
-constexpr std::size_t kMaxKept = 65'536;                                 // messages
+constexpr TimeNs kFirstPause = 100 * kMillisecond, kLastPause = kSecond;  // before attempts
+constexpr TimeNs kAcceptorMargin = 2 * kSecond;                           // it may notice the break first
+constexpr std::size_t kMaxKept = 65'536;                                  // messages
 
 }  // namespace
 
@@ -88,9 +88,8 @@ bool Exchange::Impl::resume(Peer& peer) {
   peer.received.told();
   peer.pause_ns = 0;
   std::erase_if(peer.targets, [](const net::Address& a) { return a.kind != net::Address::Kind::kTcp; });
-  close_lane(peer, error(Errc::kUnavailable, "the link to " + text_of(peer.info.id) + " broke"));
+  if (peer.data) engine->rename_peer(peer.cookie, channel.link->cookie());
   peer.cookie = channel.link->cookie();
-  open_lane(peer);
   for (const courier::Outstanding::Message& message : peer.sent.messages()) {
     const Status sent = channel.link->send(message.type, std::as_bytes(std::span(message.bytes)));
     if (!sent && sent.error().code == Errc::kUnavailable) break;  // on_closed() follows
@@ -110,11 +109,6 @@ bool Exchange::Impl::resume(Peer& peer) {
     if (p != nullptr && p->state == Peer::State::kUp && callbacks.on_back) callbacks.on_back(id);
   });
   return true;
-}
-
-void Exchange::Impl::open_lane(Peer& peer) {
-  if (!engine || peer.ucx_address.empty()) return;
-  peer.data = static_cast<bool>(engine->add_peer(peer.cookie, peer.ucx_address));
 }
 
 void Exchange::Impl::close_lane(Peer& peer, const Error& why) {

@@ -104,7 +104,6 @@ Status Exchange::Impl::take_map(Peer& peer, const msg::ArenaMap& map, std::vecto
   if (engine && !peer.data && !map.ucx_address.empty()) {
     TW_TRY(engine->add_peer(peer.cookie, map.ucx_address));
     peer.data = true;
-    peer.ucx_address = map.ucx_address;
   }
   return {};
 }

@@ -63,7 +63,6 @@ struct Peer {
   bool ready = false;         // its first ArenaMap came
   bool data = false;          // the engine knows it, by `cookie`
   net::Cookie cookie{};       // of the link that it is up on, or was
-  std::string ucx_address;    // what it said
   std::size_t announced = 0;  // of our slabs
   bool address_sent = false;
   std::size_t slabs = 0;                                     // of its own, mapped here
@@ -170,7 +169,6 @@ struct Exchange::Impl {
              std::vector<net::UniqueFd> fds = {});
   void take_in(Peer& peer, std::size_t bytes);
   Status acknowledged(Peer& peer, const msg::Ack& ack);
-  void open_lane(Peer& peer);
   void close_lane(Peer& peer, const Error& why);
 
   // frames.cc

@@ -115,16 +115,20 @@ void UcxEngine::abandon_receives(const Cookie& cookie, const Error& why) {
   if (found == impl_->peers.end()) return;
   impl_->fail_waiting(cookie, why);
   std::vector<Op*> receives;
-  bool sends = false;
   for (auto& [key, op] : impl_->ops) {
-    if (key.cookie != cookie) continue;
-    if (op->sending)
-      sends = true;
-    else
-      receives.push_back(op.get());
+    if (key.cookie == cookie && !op->sending) receives.push_back(op.get());
   }
   for (Op* op : receives) impl_->give_up(*op, why);
-  if (!sends) impl_->close(*found->second, why);
+}
+
+// Closing a connection in order to make another one at once is what UCX 1.13 does not always survive.
+void UcxEngine::rename_peer(const Cookie& from, const Cookie& to) {
+  auto node = impl_->peers.extract(from);
+  if (node.empty()) return;
+  Peer& peer = *node.mapped();
+  node.key() = peer.cookie = to;
+  if (peer.ep != nullptr) impl_->peer_by_ep[peer.ep] = to;
+  impl_->peers.insert(std::move(node));
 }
 
 // Lanes settle while a connection is made, so the first few transfers look anew; later ones remember.

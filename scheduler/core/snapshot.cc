@@ -324,8 +324,8 @@ template <class A> void all(A& a, State& s) {
   s.graphs.archive(a, id_of);
   a(s.plugins, s.hosts, s.next_array, s.next_op, s.next_graph, s.next_nonce, s.next_kept_plan, s.recovery,
     s.leaving, s.watched, s.rebalance_at, s.blame, s.lineage, s.copied, s.copies_due, s.owing, s.traces,
-    s.gatherings, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.probing, s.graphs_done,
-    s.graphs_failed, s.tasks_done, s.running, s.retire_candidates, s.retired, s.let_go);
+    s.gatherings, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.probing,
+    s.graphs_done, s.graphs_failed, s.tasks_done, s.running, s.retire_candidates, s.retired, s.let_go);
 }
 
 }  // namespace

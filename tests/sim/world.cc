@@ -120,8 +120,8 @@ std::string Knobs::describe() const {
     << spill_bytes << " on disk, " << pinned_bytes << " pinned of every " << pin_every
     << (gpus ? ". GPU, in " : ". device, in ") << disk_ns << " ns, full " << disk_full << ", failing "
     << disk_fails << ", clogs " << clogs << ", relinks " << relinks << ", slow links " << slow_links
-    << ", slow devices " << slow_devices
-    << ", failing slabs " << slab_fails << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
+    << ", slow devices " << slow_devices << ", failing slabs " << slab_fails << ", hosts " << hosts
+    << ", trees from " << tree_bytes << " bytes"
     << ", partitions " << partitions << ", silence " << silence_ns << " ns, announces " << announces
     << ", moves " << moves << " every " << moves_every_ns << " ns, late " << late << ", wrong " << wrong
     << ", lends " << lends << ", pairs " << pairs << ", link probes " << link_probes;

@@ -81,10 +81,12 @@ class UcxEngine {
   // Fails its transfers with `why`, each once UCX has let go, and closes the connection.
   void remove_peer(const Cookie& cookie, const Error& why);
 
-  // Fails what is being received from it, each once UCX has let go; closes the connection if nothing is being sent over it.
-  // What it sends goes on: its receiver may be reading that memory, until it has said that it gave up; then
-  // remove_peer(). What is expected from now on is not concerned.
+  // Fails what is being received from it, each once UCX has let go. What it is sent goes on: its receiver may be reading that
+  // memory. What is expected from now on is not concerned.
   void abandon_receives(const Cookie& cookie, const Error& why);
+  // The pair has another cookie from now on, over the same connection. What was begun under the old one ends when UCX has let
+  // go; what still comes under it is refused.
+  void rename_peer(const Cookie& from, const Cookie& to);
 
   // Errors here mean that nothing was begun and `done` will not be called: kNotFound (no such peer),
   // kAlreadyExists (the same number is under way in this direction), kLimitExceeded, kUnsupported (kind),

@@ -1,0 +1,137 @@
+// The tables of devices: streams, memory, what goes below it, whose turn it is. Invariants: state.h.
+#pragma once
+#include "byte_shares.h"
+#include "copy.h"
+
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <deque>
+#include <vector>
+
+namespace tilewise::worker {
+
+struct InFlight {
+  std::uint64_t sequence = 0;
+  Slot task = kNone;
+  std::int64_t model_ns = 0;
+  boost::container::small_vector<std::pair<std::uint8_t, std::uint64_t>, 2>
+      unproven;  // steps whose results it reads
+};
+struct StreamState {
+  std::uint64_t issued = 0, completed = 0;
+  std::int64_t queued_ns = 0;
+  std::deque<InFlight> flight;
+};
+
+// A Done that waits until the readers it speaks for are complete.
+struct PendingDone {
+  std::array<std::uint64_t, kMaxStreams> readers{};
+  msg::Done done;
+};
+
+// When a block is read next on its device: where in the total order of tasks. Later is better to spill.
+struct NextUse {
+  std::int64_t queue = -1;  // position among the device's queues
+  std::uint64_t op = 0;
+  std::int64_t point = 0;
+  friend auto operator<=>(const NextUse&, const NextUse&) = default;
+};
+constexpr NextUse kBeforeAll{-1, 0, 0};
+constexpr NextUse kNever{INT64_MAX, UINT64_MAX, INT64_MAX};
+
+// What may be taken from a device's memory when it is short (memory.cc).
+enum class Claim : std::uint8_t {
+  kOrdinary,   // may not touch what is owed to the reserve
+  kReleasing,  // of a task that frees as much as it takes
+  kLowest      // of the lowest unfinished task: the reserve too
+};
+
+// Who wants memory, and when what it is for is used.
+struct Asker {
+  SessionId session;
+  Claim claim = Claim::kOrdinary;
+  NextUse use;
+  bool waits = false;  // a task does, for this memory
+  // Blocks of its own session that are used no later than this do not leave for it.
+  const NextUse& later_than() const { return claim == Claim::kLowest ? kBeforeAll : use; }
+};
+
+// What may be spilled of one session's blocks on a device, sorted by next use, the last one first to go. Entries go stale.
+struct Victims {
+  SessionId session;
+  std::vector<std::pair<NextUse, Slot>> blocks;
+};
+
+struct Io {           // between memory and a tier below, under way
+  Slot copy = kNone;  // none: it went meanwhile, and with the end of this goes what it had
+  std::uint16_t device = 0;
+  bool write = false;
+  Tier tier = Tier::kDisk;
+  std::int64_t bytes = 0;
+  TimeNs since = 0;
+  bool has_memory = false;  // of a copy that went
+  alloc::Extent memory, below;
+  alloc::Fence fence;
+};
+
+// What a session with queues on a device has had of its time (fair_share.cc).
+struct FairShare {
+  SessionId session;
+  std::uint32_t weight = msg::kDefaultWeight;
+  double served = 0;  // nanoseconds over weight
+};
+
+// Why a device runs nothing; kStep: it does.
+struct Wait {
+  msg::TraceKind kind = msg::TraceKind::kStep;
+  TimeNs since = 0;
+  OpId op;  // of the task that waits
+  GraphId graph;
+  std::int64_t point = 0;
+};
+
+struct DeviceState {
+  explicit DeviceState(const DeviceSpec& s)
+      : spec(s),
+        arena({.max_bytes = s.memory_bytes, .slab_bytes = std::min(s.slab_bytes, s.memory_bytes)}),
+        streams(static_cast<std::size_t>(s.streams)) {}
+  DeviceSpec spec;
+  alloc::Arena arena;
+  std::vector<StreamState> streams;
+  boost::unordered_flat_map<std::uint64_t, Slot>
+      index;                    // (array slot, block) -> copy; looked up, never walked
+  std::vector<Slot> queues;     // by (priority, graph)
+  std::size_t turn = 0;         // round robin among those of equal standing
+  std::vector<FairShare> fair;  // of its time, of the sessions with queues here, rising
+  ByteShares shares;            // of its memory
+  std::deque<Slot> ungranted;   // offered copies that wait for memory
+  std::deque<PendingDone> pending_dones;
+  std::deque<std::uint64_t>
+      spares;  // keys of replicas kept without a use, oldest first; some are gone or used again
+  std::size_t spares_checked = 0;  // how many there were when those that are gone were last left out
+  std::vector<alloc::Extent> reserve;
+  std::vector<std::int64_t> reserve_want;  // the extents wanted, largest first: for the largest admitted step
+  std::int64_t reserve_bytes = 0;          // together
+  bool slab_pending = false, memory_freed = false;
+  bool full = false;       // a slab could not be made: the arena is what it is
+  int slab_tries = 0;      // since one could, or since the last word that this device is stuck
+  TimeNs last_change = 0;  // when memory or streams last moved
+  std::int64_t bytes_peak = 0, steps_run = 0, busy_ns = 0;
+  // Tiers (tiers.cc).
+  std::vector<Slot> resident;     // copies with memory
+  std::vector<Victims> victims;   // by session
+  std::uint64_t victims_at = 0;   // the step in which they were looked for
+  std::int64_t victims_news = 0;  // copies that have got memory since
+  std::deque<Slot> returns;       // spilled copies that tasks wait for or soon will
+  bool returns_due = false, disk_short = false;
+  std::array<bool, kTiers> cut_off{};  // its copies on the way there fail: it writes there no more
+  std::int64_t fixed_bytes = 0;        // memory that spilling cannot give back
+  std::int64_t writing_bytes = 0, ios = 0;
+  std::array<std::int64_t, kTiers> reading_bytes{};                // on their way from there
+  std::array<std::int64_t, kTiers> spilled_bytes{};                // of copies that are there only
+  std::array<std::int64_t, kTiers> written_bytes{}, read_bytes{};  // so far, as are the next
+  std::int64_t blocks_written = 0, blocks_read_back = 0;
+  std::int64_t bytes_high = 0;  // since the last report
+  Wait wait;
+};
+
+}  // namespace tilewise::worker
