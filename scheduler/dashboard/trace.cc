@@ -9,8 +9,8 @@
 namespace tilewise::dashboard {
 namespace {
 
-// Names by number, in the order of their first use.
-template <class Key> class Names {
+// Numbers of names, in the order of their first use.
+template <class Key> class Numbers {
  public:
   template <class Fn> std::uint32_t operator()(const Key& key, Fn&& fresh) {
     const auto [it, added] = index_.emplace(key, static_cast<std::uint32_t>(index_.size()));
@@ -43,8 +43,8 @@ json::object to_json(const std::vector<msg::TraceReply>& replies) {
   static constexpr const char* kTitles[] = {"family", "device", "stream", "start", "took",  "op",
                                             "point",  "kind",   "lane",   "peer",  "bytes", "user"};
   json::array names, columns[kColumns], since;
-  Names<std::string> families;
-  Names<std::uint64_t> ops;
+  Numbers<std::string> families;
+  Numbers<std::uint64_t> ops;
   json::array op_ids, op_graphs, op_families;
   std::size_t records = 0;
   std::uint64_t lost = 0, cut = 0;

@@ -16,7 +16,7 @@ std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
 }
 
 void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_variable,
-                const std::vector<const char*>& reached, std::uint64_t seeds = 140) {
+                const std::vector<const char*>& reached, std::uint64_t seeds = 100) {
   const std::uint64_t only = from_env(seed_variable.c_str(), 0);
   const std::uint64_t first = only != 0 ? only : from_env("TILEWISE_SIM_FROM", 1);
   const std::uint64_t count = only != 0 ? 1 : from_env("TILEWISE_SIM_SEEDS", seeds);
@@ -103,7 +103,7 @@ TEST_CASE("the scheduler dies at any step and comes back from what it wrote down
   run_worlds(sim::Knobs::restarts, "TILEWISE_SIM_RESTARTS",
              {"scheduler crashes", "scheduler crashes while a link was measured", "checkpoints",
               "killed workers", "uploads", "cancels", "requests done"},
-             150);
+             110);
 }
 
 TEST_CASE("workers leave as they are asked to, and nothing is lost or made again") {
@@ -137,14 +137,14 @@ TEST_CASE("a task that takes its workers down fails after the third, alone") {
   run_worlds(sim::Knobs::poisoned, "TILEWISE_SIM_POISON",
              {"taken down by a task", "failed as a task that takes workers down", "run alone",
               "respawned workers", "scheduler crashes", "requests done"},
-             150);
+             110);
 }
 
 TEST_CASE("links break and come back, and nobody notices; clients that do not come back leave nothing") {
   run_worlds(sim::Knobs::flapping, "TILEWISE_SIM_FLAPS",
              {"broken links of clients", "broken links of workers", "vanished clients", "scheduler crashes",
               "killed workers", "requests done"},
-             150);
+             110);
 }
 
 TEST_CASE("workers lose each other while the scheduler sees both, and graphs end well") {
@@ -152,7 +152,7 @@ TEST_CASE("workers lose each other while the scheduler sees both, and graphs end
              {"one-way partitions", "two-way partitions", "broken links between workers",
               "lost between workers", "transfers cut off", "left for want of a link", "scheduler crashes",
               "respawned workers", "requests done"},
-             150);
+             110);
 }
 
 TEST_CASE("several clients make one array of what each has, or all are told why not") {
@@ -182,7 +182,7 @@ TEST_CASE("what devices have not begun goes to others, and nothing is lost, made
   run_worlds(sim::Knobs::moving, "TILEWISE_SIM_MOVES",
              {"points given away", "tasks taken back", "late workers", "drained workers", "killed workers",
               "scheduler crashes", "cancels", "failed steps", "requests done"},
-             200);
+             60);
 }
 
 namespace {

@@ -178,6 +178,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
       const bool round = std::exchange(device.memory_freed, false);
       if (round) {
         device.shares.begin_round();
+        device.short_before = std::exchange(device.short_now, {});
         restore_reserve(d);
         retry_blocked(d);
         try_grants(d);

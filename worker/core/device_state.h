@@ -123,6 +123,9 @@ struct DeviceState {
   std::int64_t victims_news = 0;  // copies that have got memory since
   std::deque<Slot> returns;       // spilled copies that tasks wait for or soon will
   bool returns_due = false, disk_short = false;
+  // Who made room and found too little in one piece, in this round of asking and in the one before: what is used later and may
+  // have a smaller piece must not take what has been freed.
+  std::vector<Asker> short_now, short_before;
   std::array<bool, kTiers> cut_off{};  // its copies on the way there fail: it writes there no more
   std::int64_t fixed_bytes = 0;        // memory that spilling cannot give back
   std::int64_t writing_bytes = 0, ios = 0;

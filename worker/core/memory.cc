@@ -47,6 +47,7 @@ std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t byte
     if (!extent && device.spec.spills) {
       make_room(d, bytes, settled, asker);
       extent = attempt();
+      if (!extent && asker.waits) device.short_now.push_back(asker);
     }
   }
   if (extent) {

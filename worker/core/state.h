@@ -357,6 +357,7 @@ struct Core::Impl {
   void leave(Slot copy);
   void want_back(Slot task);
   void try_returns(std::uint16_t device);
+  static bool comes_before(const DeviceState& device, const Asker& asker);
   bool bring_back(Slot copy, Claim claim);
   Asker asker_of(const Copy& copy, Claim claim);
   void on_io(const IoDone& event);

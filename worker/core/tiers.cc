@@ -469,6 +469,16 @@ void Core::Impl::want_back(Slot t) {
   device.returns_due = true;
 }
 
+// Somebody of the same session waits for memory that is used sooner. Without this, pieces that are freed for it, too small each,
+// would be taken by blocks that come back, and freed again, as fast as the tier below can.
+bool Core::Impl::comes_before(const DeviceState& device, const Asker& asker) {
+  const auto sooner = [&](const Asker& other) {
+    return other.session == asker.session && other.use < asker.use;
+  };
+  return std::any_of(device.short_now.begin(), device.short_now.end(), sooner) ||
+         std::any_of(device.short_before.begin(), device.short_before.end(), sooner);
+}
+
 // The lowest task's by right, others' in the order of asking, from what is left or used later than they are; an eighth of the
 // memory at a time from each tier. What is to come from a tier that has enough to do does not keep out what is in another.
 void Core::Impl::try_returns(std::uint16_t d) {
@@ -494,7 +504,7 @@ void Core::Impl::try_returns(std::uint16_t d) {
         continue;
       }
       const std::size_t listed = device.returns.size();
-      if (!bring_back(c, Claim::kOrdinary)) return;
+      if (comes_before(device, asker_of(copy, Claim::kOrdinary)) || !bring_back(c, Claim::kOrdinary)) return;
       if (device.returns.size() != listed) {  // others have gone to make room
         copy.wanted = false;
         std::erase(device.returns, c);
