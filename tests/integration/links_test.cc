@@ -35,7 +35,8 @@ struct Watched {
     json::array found;
     CHECK(eventually([&] {
       found.clear();
-      for (const json::value& c : ask("links").at("classes").as_array())
+      const json::object page = ask("links");
+      for (const json::value& c : page.at("classes").as_array())
         if (c.at("state").as_string() == "measured") found.push_back(c);
       return found.size() == count;
     }));
