@@ -166,14 +166,15 @@ TEST_CASE("cluster: order, indices, masks and stacks of products on a GPU") {
   CHECK(same);
 }
 
-TEST_CASE("cluster: links of a GPU are measured from its memory and into it, before any block moves") {
+// The other way is not measured on the emulated GPU (docs/design/link-probes.md).
+TEST_CASE("cluster: a link into a GPU is measured before any block moves") {
   GpuCluster gpu({.workers = 2, .host_devices = 1, .memory_bytes = std::int64_t{256} << 20});
   Session& s = *gpu.session;
   Device cuda, host;
   for (const Device& d : s.devices()) (d.name.find("cuda") != std::string::npos ? cuda : host) = d;
   REQUIRE(cuda.id);
   REQUIRE(host.id);
-  for (const auto& [from, to] : {std::pair(cuda, host), std::pair(host, cuda)}) {
+  for (const auto& [from, to] : {std::pair(host, cuda)}) {
     CAPTURE(from.name);
     const Array x = s.ones({256, 256}, {.block = {128, 128}}).on(from);
     msg::LinkAccount link;

@@ -290,6 +290,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
   stream->queue.synchronize();
   return CUDA_SUCCESS;
 }
+CUresult cuStreamQuery(CUstream stream) { return stream->queue.idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
   stream->queue.push([=] { function(data); });
   return CUDA_SUCCESS;

@@ -30,6 +30,7 @@ class Queue {
   ~Queue();  // after what is queued
   void push(std::function<void()> work);
   void synchronize();
+  bool idle();
 
  private:
   void run();
