@@ -34,6 +34,7 @@ class OpPlacer {
     draft.decisions.resize(draft.ops.size());
     for (std::size_t i = 0; i < draft.ops.size(); ++i) {
       for (const ir::OutputSpec& output : draft.ops[i].outputs) made_by_.emplace(output.array, i);
+      for (const std::uint64_t array : arrays_read(draft.ops[i])) ++readers_left_[array];
       if (draft.ops[i].kind == ir::OpKind::kMatmul || draft.ops[i].kind == ir::OpKind::kMatmulPanels) {
         for (std::size_t operand = 0; operand < 2; ++operand)
           multiplied_by_.try_emplace(draft.ops[i].operands[operand].array, i, static_cast<int>(operand));
@@ -49,6 +50,9 @@ class OpPlacer {
       if (const Status status = place(i); !status) {
         return error(status.error().code,
                      "planned " + plan::describe(draft_.ops[i], i) + ": " + status.error().message);
+      }
+      for (const std::uint64_t array : arrays_read(draft_.ops[i])) {
+        if (--readers_left_.at(array) == 0) let_go(array);
       }
     }
     return held_results_fit();
@@ -95,6 +99,9 @@ class OpPlacer {
     if (op.hint.devices.empty() && op.operands.empty() && wanted.empty()) product_wish(op, wanted);
     TW_TRY(choose_eligible(op));
     TW_TRY(task_fits(op, geometry));
+    for (const ir::Operand& operand : op.operands) {
+      if (gives_way(op, operand.array)) let_go(operand.array);
+    }
     TW_ASSIGN(place::Decision decision,
               s_.placer.place({&op, &geometry, inputs, devices_, eligible_, wanted, &s_.speeds, busy_s_}));
     draft_.placements[i] = std::move(decision.placement);
@@ -102,6 +109,29 @@ class OpPlacer {
     draft_.decisions[i] = std::move(decision);
     account(op, draft_.placements[i], geometry.point_count());
     return {};
+  }
+
+  static std::vector<std::uint64_t> arrays_read(const ir::Op& op) {
+    std::vector<std::uint64_t> read;
+    for (const ir::Operand& operand : op.operands) read.push_back(operand.array);
+    std::sort(read.begin(), read.end());
+    read.erase(std::unique(read.begin(), read.end()), read.end());
+    return read;
+  }
+
+  // The op's result takes the memory of the operand (the worker's rule, Core::Impl::grows_by).
+  bool gives_way(const ir::Op& op, std::uint64_t array) const {
+    if (op.kind != ir::OpKind::kMap || op.outputs.size() != 1 || readers_left_.at(array) != 1) return false;
+    const auto made = made_by_.find(array);
+    if (made == made_by_.end()) return false;
+    for (const ir::OutputSpec& source : draft_.ops[made->second].outputs) {
+      if (source.array != array || source.dtype != op.outputs[0].dtype || source.grid != op.outputs[0].grid)
+        continue;
+      return std::all_of(op.operands.begin(), op.operands.end(), [&](const ir::Operand& operand) {
+        return operand.array != array || operand.view.is_identity(source.grid.shape());
+      });
+    }
+    return false;
   }
 
   // All but those that are being drained, with what they have been given so far.
@@ -259,20 +289,39 @@ class OpPlacer {
     return most;
   }
 
+  // What the op makes is there while later ops of the plan read it, and stays where it is held.
   void account(const ir::Op& op, const ir::Placement& placement, std::int64_t points) {
     if (points == 0) return;
-    const std::vector<std::uint64_t>& holds = draft_.graph.holds;
     double bytes = 0, held = 0;
     for (const ir::OutputSpec& output : op.outputs) {
       const double all = bytes_of({output.dtype, output.grid});
       bytes += all;
-      if (std::binary_search(holds.begin(), holds.end(), output.array)) held += all;
+      if (is_held(output.array)) held += all;
     }
-    for (place::Device& d : devices_) {
-      const double share = static_cast<double>(placement.owned_count(d.id)) / static_cast<double>(points);
-      d.load_bytes += static_cast<std::int64_t>(bytes * share);
-      d.stays_bytes += static_cast<std::int64_t>(held * share);
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      const double share =
+          static_cast<double>(placement.owned_count(devices_[d].id)) / static_cast<double>(points);
+      if (share == 0) continue;
+      devices_[d].load_bytes += static_cast<std::int64_t>(bytes * share);
+      devices_[d].stays_bytes += static_cast<std::int64_t>(held * share);
+      for (const ir::OutputSpec& output : op.outputs) {
+        if (!is_read_later(output.array)) continue;
+        const auto part = static_cast<std::int64_t>(bytes_of({output.dtype, output.grid}) * share);
+        devices_[d].stays_bytes += part;
+        to_be_read_[output.array].push_back({d, part});
+      }
     }
+  }
+  bool is_held(std::uint64_t array) const {
+    return std::binary_search(draft_.graph.holds.begin(), draft_.graph.holds.end(), array);
+  }
+  bool is_read_later(std::uint64_t array) const { return !is_held(array) && readers_left_.contains(array); }
+  // Its last reader has been placed, or takes its memory.
+  void let_go(std::uint64_t array) {
+    const auto parts = to_be_read_.find(array);
+    if (parts == to_be_read_.end()) return;
+    for (const auto& [d, bytes] : parts->second) devices_[d].stays_bytes -= bytes;
+    to_be_read_.erase(parts);
   }
 
   const State& s_;
@@ -283,6 +332,11 @@ class OpPlacer {
       eligible_;                // all; those that are not drained; those that may run an op
   std::vector<double> busy_s_;  // by device: work of this plan so far
   boost::unordered_flat_map<std::uint64_t, std::size_t> made_by_, explicit_user_;
+  boost::unordered_flat_map<std::uint64_t, std::int64_t>
+      readers_left_;  // ops of the plan that read the array and are not placed yet
+  using Part = std::pair<std::size_t, std::int64_t>;  // of devices_, and bytes
+  boost::unordered_flat_map<std::uint64_t, std::vector<Part>>
+      to_be_read_;  // what stays_bytes has of arrays that are not held
   boost::unordered_flat_map<std::uint64_t, std::pair<std::size_t, int>> multiplied_by_;  // op and operand
 };
 

@@ -386,7 +386,14 @@ struct State {
 };
 
 inline place::Device place_device(const Device& d) {
-  return {d.id, d.kind, d.host, d.load_bytes, d.peer, d.streams, d.memory_bytes};
+  return {.id = d.id,
+          .kind = d.kind,
+          .host = d.host,
+          .load_bytes = d.load_bytes,
+          .worker = d.peer,
+          .streams = d.streams,
+          .memory_bytes = d.memory_bytes,
+          .spills = d.spill_bytes > 0 || d.pinned_bytes > 0};
 }
 inline msg::Outcome outcome_of(const Error& e) { return {e.code, e.message}; }
 

@@ -221,6 +221,7 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
       const double over = owned * static_cast<double>(geometry.output_bytes_bound()) -
                           static_cast<double>(device->headroom_bytes());
       over_s = std::max(0.0, over / kAwayBytesPerS);
+      out.fits &= over <= 0 || device->spills;
     }
     out.seconds = std::max(out.seconds, busy_s + step_s * owned + over_s);
   }

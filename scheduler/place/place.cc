@@ -84,6 +84,10 @@ bool uses_only(const ir::Placement& placement, std::span<const Device> eligible)
 constexpr double kSearchGain_s = 1e-3;  // what a search costs, about
 constexpr double kSearchGain = 0.03;
 
+bool better(const Estimate& a, const Estimate& b) {
+  return a.fits != b.fits ? a.fits : a.seconds < b.seconds;
+}
+
 // Candidates and their costs, each different one once.
 class Contest {
  public:
@@ -105,9 +109,8 @@ class Contest {
     if (candidates_.empty()) return true;
     if (request_.eligible.size() < 2 || little_work()) return false;
     score();
-    const auto best =
-        std::min_element(costs_.begin(), costs_.end(),
-                         [](const Estimate& a, const Estimate& b) { return a.seconds < b.seconds; });
+    const auto best = std::min_element(costs_.begin(), costs_.end(), better);
+    if (!best->fits) return there_is_room();
     if (best->seconds < kSearchGain_s) return false;
     const Pace pace = pace_of(request_);
     const double first_s = *std::min_element(pace.busy_s.begin(), pace.busy_s.end());
@@ -120,7 +123,7 @@ class Contest {
     return gain_s > kSearchGain_s && gain_s > kSearchGain * best->seconds;
   }
 
-  // The cheapest, the earlier of equals.
+  // The cheapest of those that fit, or of all if none does; the earlier of equals.
   Result<Decision> decide() {
     if (candidates_.empty()) {
       return error(Errc::kUnavailable,
@@ -132,7 +135,7 @@ class Contest {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < candidates_.size(); ++i) order.push_back(i);
     std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return costs_[a].seconds < costs_[b].seconds; });
+                     [&](std::size_t a, std::size_t b) { return better(costs_[a], costs_[b]); });
     Candidate& best = candidates_[order[0]];
     const Estimate& cost = costs_[order[0]];
     Decision decision{std::move(best.placement), best.why, cost.seconds, cost.moved_bytes, {}};
@@ -156,6 +159,14 @@ class Contest {
     const ir::Index middle = geometry.point(points / 2);
     const double steps = static_cast<double>(points) * static_cast<double>(geometry.steps(middle));
     return ir::model_step_ns(geometry, middle) * 1e-9 * steps < kSearchGain_s;
+  }
+  // On all devices together.
+  bool there_is_room() const {
+    const ir::Geometry& geometry = *request_.geometry;
+    double room =
+        -static_cast<double>(geometry.output_bytes_bound()) * static_cast<double>(geometry.point_count());
+    for (const Device& device : request_.eligible) room += static_cast<double>(device.headroom_bytes());
+    return room >= 0;
   }
   void score() {
     for (std::size_t i = costs_.size(); i < candidates_.size(); ++i)

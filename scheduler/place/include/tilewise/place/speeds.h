@@ -27,8 +27,10 @@ struct Device {
   WorkerId worker = {};           // the process that owns it
   std::int32_t streams = 1;       // steps that run at once
   std::int64_t memory_bytes = 0;  // bound of its blocks; 0: not known
-  // Of load_bytes, what will not make room while the op runs: results of earlier plans, held ones of this plan.
+  // Of load_bytes, what will not make room while the op runs: results of earlier plans, held ones of this plan, and what it
+  // or later ops of the plan read.
   std::int64_t stays_bytes = 0;
+  bool spills = false;  // has a tier below its memory
 
   // For what an op makes; INT64_MAX where the bound is not known.
   std::int64_t headroom_bytes() const;

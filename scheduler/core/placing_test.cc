@@ -1,0 +1,49 @@
+// Where the ops of a plan go that make, together, more than a device has memory for.
+#include "core_world.h"
+
+namespace tilewise::scheduler::test {
+namespace {
+
+const ir::Grid kGrid = grid({64}, {8});  // eight blocks, 64 bytes each
+
+// Two devices with memory for so many blocks. One array is made on the first of them; of it another is made, held, and a third of both.
+struct Pair {
+  explicit Pair(std::int64_t blocks, std::int64_t spill_bytes = 0) {
+    msg::Join join = w.worker(2, "w1", blocks * 64);
+    for (msg::DeviceDesc& device : join.devices) device.spill_bytes = spill_bytes;
+    devices = w.join(1, join).devices;
+    w.join(10, w.client());
+  }
+  // Of each planned op but fetches, how many points the first device has.
+  std::vector<std::int64_t> submit(std::uint64_t request, std::vector<ir::Op> ops, std::vector<std::uint64_t> holds) {
+    ops[0].hint.devices = {devices[0]};
+    const auto reply = w.submit(10, request, std::move(ops), std::move(holds));
+    REQUIRE_MESSAGE(reply.outcome.ok(), reply.outcome.message);
+    const msg::Plan plan = w.log<msg::Plan>(1).back();
+    std::vector<std::int64_t> on_first;
+    for (const msg::PlannedOp& op : plan.ops) on_first.push_back(op.placement.owned_count(devices[0]));
+    return on_first;
+  }
+  World w;
+  std::vector<DeviceId> devices;
+};
+
+TEST_CASE("what later ops of the plan read leaves less room for what is made meanwhile") {
+  const std::vector<ir::Op> ops = {random(1, kGrid), map(2, kGrid, {1}), map(3, kGrid, {1, 2})};
+  CHECK(Pair(100).submit(1, ops, {2, 3}) == std::vector<std::int64_t>{8, 8, 8});
+  // Eight blocks of the first array are there until the third has been made, which may take their place.
+  const auto tight = Pair(12).submit(1, ops, {2, 3});
+  REQUIRE(tight.size() == 3);
+  CHECK(tight[0] == 8);
+  CHECK(tight[1] <= 4);
+  // What can be spilled costs time only, and here little.
+  CHECK(Pair(12, 1 << 20).submit(1, ops, {2, 3}) == std::vector<std::int64_t>{8, 8, 8});
+}
+
+TEST_CASE("what an op's result takes the place of is not counted beside it") {
+  const auto placed = Pair(12).submit(1, {random(1, kGrid), map(2, kGrid, {1})}, {2});
+  CHECK(placed.back() == 8);
+}
+
+}  // namespace
+}  // namespace tilewise::scheduler::test
