@@ -15,7 +15,8 @@ struct Pair {
     w.join(10, w.client());
   }
   // Of each planned op but fetches, how many points the first device has.
-  std::vector<std::int64_t> submit(std::uint64_t request, std::vector<ir::Op> ops, std::vector<std::uint64_t> holds) {
+  std::vector<std::int64_t> submit(std::uint64_t request, std::vector<ir::Op> ops,
+                                   std::vector<std::uint64_t> holds) {
     ops[0].hint.devices = {devices[0]};
     const auto reply = w.submit(10, request, std::move(ops), std::move(holds));
     REQUIRE_MESSAGE(reply.outcome.ok(), reply.outcome.message);

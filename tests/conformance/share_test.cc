@@ -70,7 +70,9 @@ TEST_CASE("how often, and which of the different elements, within twice the shar
       CHECK(found.counts.get<std::int64_t>() == Ints(want.size(), 1));
     }
     {
-      const UniqueInverse found = unique_inverse(x);
+      UniqueInverse found = unique_inverse(x);
+      found.values.persist().wait();
+      found.inverse_indices.persist().wait();
       CHECK(all(take(found.values, found.inverse_indices) == x).item<bool>());
     }
   }
