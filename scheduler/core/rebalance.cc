@@ -15,9 +15,10 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::int64_t kFewPoints = 4;            // left of an op: it is not worth the while
-constexpr int kHalvings = 60;                     // of the time in which an end is looked for
-constexpr TimeNs kSilentNs = 500 * kMillisecond;  // and no news at all: several points may be under way at once
+constexpr std::int64_t kFewPoints = 4;  // left of an op: it is not worth the while
+constexpr int kHalvings = 60;           // of the time in which an end is looked for
+constexpr TimeNs kSilentNs =
+    500 * kMillisecond;  // and no news at all: several points may be under way at once
 constexpr TimeNs kSurelyNs = 100 * kMillisecond;  // without news: it is slow, not unlucky
 
 bool offers(const Peer& peer, const ir::Op& op) {
@@ -93,7 +94,8 @@ double bring_s(const State& s, const OpRecord& head, DeviceId from, DeviceId to)
 double silent_s(const State& s, const Watched& watched, DeviceId device, std::int64_t left) {
   const auto found = watched.seen.find(device);
   if (left == 0 || (found != watched.seen.end() && found->second.done > 0)) return 0;
-  return 1e-9 * static_cast<double>(s.now - (found == watched.seen.end() ? watched.since : found->second.first_at));
+  return 1e-9 *
+         static_cast<double>(s.now - (found == watched.seen.end() ? watched.since : found->second.first_at));
 }
 
 std::vector<Runner> runners_of(const State& s, const OpRecord& head, const Watched& watched) {
@@ -270,7 +272,8 @@ void check_rebalance(State& s) {
   s.rebalance_at = kNever;
   std::erase_if(s.watched, [&](const auto& entry) {
     const OpRecord* head = s.ops.find(entry.first);
-    return head == nullptr || !may_move(s, *head);  // one that was moved often enough stays, to be known as such
+    return head == nullptr ||
+           !may_move(s, *head);  // one that was moved often enough stays, to be known as such
   });
   if (limits.every_ns == 0 || s.watched.empty()) return;
   look_again(s, s.now + limits.every_ns);

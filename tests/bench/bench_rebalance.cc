@@ -26,10 +26,10 @@ void add_worker(testing::Cluster& cluster, int times_slower) {
 
 // Seconds from the request to its end. `second`: how many times slower the other worker is; 0: it comes a second late.
 double run(bool moves, int second, std::int64_t points) {
-  testing::Cluster cluster({.workers = 0,
-                            .devices = 1,
-                            .scheduler_args = moves ? std::vector<std::string>{"--rebalance"}
-                                                    : std::vector<std::string>{}});
+  testing::Cluster cluster(
+      {.workers = 0,
+       .devices = 1,
+       .scheduler_args = moves ? std::vector<std::string>{"--rebalance"} : std::vector<std::string>{}});
   add_worker(cluster, 1);
   if (second > 0) add_worker(cluster, second);
   const Session session = cluster.session();

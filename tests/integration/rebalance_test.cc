@@ -117,8 +117,8 @@ TEST_CASE("a worker that joins while a graph runs takes part in it") {
 
 TEST_CASE("who gives or takes is killed in the middle: the same bits") {
   struct Case {
-    int victim;        // 0: the slow one, which gives
-    std::int64_t at;   // points that the slow one has made by then
+    int victim;       // 0: the slow one, which gives
+    std::int64_t at;  // points that the slow one has made by then
   };
   for (const Case& c : {Case{0, 3}, Case{1, 4}, Case{0, 6}, Case{1, 7}, Case{1, 12}}) {
     CAPTURE(c.victim);

@@ -82,7 +82,8 @@ bool World::links_are_measured() const {
 
 // The way between any two devices that blocks may be copied between is of one of the classes, and there are no others.
 void World::check_classes(const scheduler::LinkList& seen) {
-  using Way = std::tuple<std::string, int, std::string, int, bool>;  // from a host and kind, to, inside a process
+  using Way =
+      std::tuple<std::string, int, std::string, int, bool>;  // from a host and kind, to, inside a process
   std::set<Way> wanted, there;
   const int workers = static_cast<int>(workers_.size()), each = knobs_.devices_each;
   for (int a = 0; a < workers * each; ++a) {
