@@ -38,30 +38,50 @@ bool is_there(const State& s, const LinkEnd& end) {
   });
 }
 
-// Of a worker that does not leave and whose link is there.
-const Device* pick(const State& s, const LinkEnd& end, WorkerId of, WorkerId not_of, DeviceId but) {
+// The workers that have such a device, from the `turn`th on and round; all there are, or those that do not leave and whose links are
+// there.
+std::vector<WorkerId> workers_with(const State& s, const LinkEnd& end, std::size_t turn, bool now) {
+  std::vector<WorkerId> out;
   for (const WorkerId id : s.live) {
-    if (!s.is_worker(id) || (of && id != of) || id == not_of || s.leaving.contains(id)) continue;
+    if (!s.is_worker(id)) continue;
     const auto link = s.links.find(s.peer(id).conn);
-    if (link == s.links.end() || link->second.away_until != 0) continue;
-    for (const DeviceId d : s.peer(id).info.devices) {
-      if (d != but && end_of(*s.device(d)) == end) return s.device(d);
-    }
+    if (now && (s.leaving.contains(id) || link == s.links.end() || link->second.away_until != 0)) continue;
+    bool found = false;
+    for_each_device(s, id, [&](const Device& d) { found |= end_of(d) == end; });
+    if (found) out.push_back(id);
   }
-  return nullptr;
+  if (!out.empty())
+    std::rotate(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(turn % out.size()), out.end());
+  return out;
 }
 
-// Two devices that stand for the class; none: there are no such two, or not now.
-std::pair<const Device*, const Device*> representatives(const State& s, const LinkClass& links) {
-  if (!links.inside) {
-    const Device* to = pick(s, links.to, {}, {}, {});
-    const Device* from = to == nullptr ? nullptr : pick(s, links.from, {}, to->peer, {});
-    return {from, to};
+const Device* device_of(const State& s, WorkerId worker, const LinkEnd& end, DeviceId but) {
+  const Device* found = nullptr;
+  for_each_device(s, worker, [&](const Device& d) {
+    if (found == nullptr && d.id != but && end_of(d) == end) found = &d;
+  });
+  return found;
+}
+
+// Two devices that stand for the class, others after a try that failed; none: there are no such two, or not `now`.
+std::pair<const Device*, const Device*> representatives(const State& s, const LinkClass& links, bool now) {
+  const std::size_t turn = s.probing.classes.at(links).failures;
+  const std::vector<WorkerId> senders = workers_with(s, links.from, turn, now);
+  const std::vector<WorkerId> receivers = links.inside ? senders : workers_with(s, links.to, turn, now);
+  if (links.inside) {
+    for (const WorkerId id : receivers) {
+      const Device* to = device_of(s, id, links.to, {});
+      const Device* from = to == nullptr ? nullptr : device_of(s, id, links.from, to->id);
+      if (from != nullptr) return {from, to};
+    }
+    return {nullptr, nullptr};
   }
-  for (const WorkerId id : s.live) {
-    const Device* to = pick(s, links.to, id, {}, {});
-    const Device* from = to == nullptr ? nullptr : pick(s, links.from, id, {}, to->id);
-    if (from != nullptr) return {from, to};
+  // One sender is in the receiver's own process at most: two of each are enough to find a pair, if there is one.
+  for (std::size_t r = 0; r < std::min<std::size_t>(2, receivers.size()); ++r) {
+    for (std::size_t f = 0; f < std::min<std::size_t>(2, senders.size()); ++f) {
+      if (senders[f] != receivers[r])
+        return {device_of(s, senders[f], links.from, {}), device_of(s, receivers[r], links.to, {})};
+    }
   }
   return {nullptr, nullptr};
 }
@@ -204,10 +224,16 @@ void check_probes(State& s) {
       return false;
     LinkProbing::Known& known = p.classes.at(links);
     if (s.now < known.again_at) return false;
-    const auto [from, to] = representatives(s, links);
-    if (from == nullptr || to == nullptr) {  // wanted again when somebody joins
+    const auto [from, to] = representatives(s, links, true);
+    if (from == nullptr && representatives(s, links, false).first == nullptr) {
+      // Both ends are one process's: wanted again when somebody joins who has one of them.
       p.classes.erase(links);
+      s.speeds.forget_probe(links);
       return true;
+    }
+    if (from == nullptr) {  // who could is about to leave, or away for a moment
+      known.again_at = s.now + (kAgainNs << std::min(known.tries++, kMostDoublings));
+      return false;
     }
     known.step = LinkProbing::Step::kUnderWay;
     const std::uint64_t nonce = s.next_nonce++;

@@ -1,6 +1,9 @@
 // Which links are measured, when, and what comes of it.
 #include "core_world.h"
 
+#include <set>
+#include <tuple>
+
 namespace tilewise::scheduler::test {
 namespace {
 
@@ -14,10 +17,12 @@ struct Probing : World {
   msg::Welcome add(std::uint32_t conn, std::string host, int devices = 1, int kind = 0) {
     msg::Join message = worker(devices, "w" + std::to_string(conn), std::int64_t{1} << 30, kind);
     message.host_id = std::move(host);
+    message.lease_ns = lease_ns;
     const msg::Welcome welcome = join(conn, message);
     workers.emplace_back(conn, welcome);
     return welcome;
   }
+  TimeNs lease_ns = 0;  // of those that join
   struct Asked {
     std::uint32_t conn;
     msg::LinkProbe probe;
@@ -122,6 +127,54 @@ TEST_CASE(
   w.add(2, "there");
   w.answer_all();
   CHECK(w.in_state("measured") == 3 + 4);
+}
+
+TEST_CASE("both ways between a GPU and another process's host device, whoever joined first") {
+  Probing w;
+  const auto mixed = [&](std::uint32_t conn, bool gpu) {
+    msg::Join message = w.worker(1, "w" + std::to_string(conn), std::int64_t{1} << 30, gpu ? 1 : 0);
+    if (gpu) message.devices.push_back({"host:0", 0, "cpu", "x", 1 << 30, 1});
+    message.host_id = "here";
+    w.workers.emplace_back(conn, w.join(conn, message));
+  };
+  bool gpu_first = false;
+  SUBCASE("the GPU") { gpu_first = true; }
+  SUBCASE("the other") {}
+  mixed(1, gpu_first), mixed(2, !gpu_first);
+  for (int i = 0; i < 10; ++i) w.answer_all(), w.pass(kSecond);
+  std::set<std::tuple<int, int, bool>> measured;
+  for (const LinkClassView& c : w.links().classes)
+    if (c.state == "measured") measured.emplace(c.from_kind, c.to_kind, c.inside);
+  CHECK(measured == std::set<std::tuple<int, int, bool>>{
+                        {0, 0, false}, {0, 1, false}, {1, 0, false}, {0, 1, true}, {1, 0, true}});
+}
+
+TEST_CASE("what nobody can measure now is wanted until somebody can") {
+  Probing w;
+  w.lease_ns = 60 * kSecond;
+  w.add(1, "here");
+  w.add(2, "there");
+  REQUIRE(w.asked().size() == 1);
+  w.step({Broken{Conn{2}}});
+  for (int i = 0; i < 5; ++i) w.wait(2 * kSecond), w.receive(1, msg::Pong{});
+  CHECK(w.asked().size() == 1);  // the only one of its host is away
+  CHECK(w.links().classes.size() == 2);
+  CHECK(w.in_state("due") == 2);
+  w.step({Returned{Conn{2}}});
+  for (int i = 0; i < 10; ++i) w.pass(8 * kSecond), w.answer_all();
+  CHECK(w.in_state("measured") == 2);
+}
+
+TEST_CASE("after a try that failed others of the class are asked") {
+  Probing w;
+  for (std::uint32_t i = 0; i < 3; ++i) w.add(i + 1, "here");
+  REQUIRE(w.asked().size() == 1);
+  const auto first = w.asked()[0];
+  w.receive(first.conn, msg::LinkProbed{first.probe.nonce, msg::ProbeEnd::kFailed, false, {}, "broken"});
+  w.pass(2 * kSecond);
+  REQUIRE(w.asked().size() == 2);
+  CHECK(std::pair(w.asked()[1].probe.from, w.asked()[1].probe.to) !=
+        std::pair(first.probe.from, first.probe.to));
 }
 
 TEST_CASE("nothing is measured while a graph runs, nor right after") {

@@ -8,7 +8,6 @@
 #include "layers.h"
 
 #include <tilewise/base/prng.h>
-#include <tilewise/place/pace.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +15,10 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::int64_t kFewPoints = 4;            // left of an op: it is not worth the while
+constexpr std::int64_t kFewPoints = 4;  // left of an op: it is not worth the while
+constexpr int kHalvings = 60;           // of the time in which an end is looked for
+constexpr TimeNs kSilentNs =
+    500 * kMillisecond;  // and no news at all: several points may be under way at once
 constexpr TimeNs kSurelyNs = 100 * kMillisecond;  // without news: it is slow, not unlucky
 
 bool offers(const Peer& peer, const ir::Op& op) {
@@ -88,6 +90,14 @@ double bring_s(const State& s, const OpRecord& head, DeviceId from, DeviceId to)
   return seconds;
 }
 
+// So long one that has points left has finished none, since the op runs or since it was first heard of.
+double silent_s(const State& s, const Watched& watched, DeviceId device, std::int64_t left) {
+  const auto found = watched.seen.find(device);
+  if (left == 0 || (found != watched.seen.end() && found->second.done > 0)) return 0;
+  return 1e-9 *
+         static_cast<double>(s.now - (found == watched.seen.end() ? watched.since : found->second.first_at));
+}
+
 std::vector<Runner> runners_of(const State& s, const OpRecord& head, const Watched& watched) {
   std::map<DeviceId, std::int64_t> left;
   for_each_share(s, head, [&](const OpRecord&, const OpShare& share) {
@@ -96,7 +106,8 @@ std::vector<Runner> runners_of(const State& s, const OpRecord& head, const Watch
   DeviceId latest;
   double last_s = -1;
   for (const auto& [device, points] : left) {
-    const double ends_s = static_cast<double>(points) * point_s(s, watched, device, points);
+    const double each_s = std::max(point_s(s, watched, device, points), silent_s(s, watched, device, points));
+    const double ends_s = static_cast<double>(points) * each_s;
     if (ends_s > last_s) latest = device, last_s = ends_s;
   }
   std::vector<Runner> runners;
@@ -109,6 +120,7 @@ std::vector<Runner> runners_of(const State& s, const OpRecord& head, const Watch
     const auto has = left.find(id);
     r.left = has == left.end() ? 0 : has->second;
     r.point_s = point_s(s, watched, id, r.left);
+    r.at_least_s = silent_s(s, watched, id, r.left);
     r.room = device.memory_bytes == 0 ? INT64_MAX / 2 : room_of(device) / bytes;
     r.takes = !device.draining;
     r.gives = r.left > 1;
@@ -180,23 +192,47 @@ std::optional<Shift> BalanceBySpeed::propose(std::span<const Runner> runners) co
   }
   if (known == 0 || runners.size() < 2 || all < kFewPoints) return {};
   known_s /= static_cast<double>(known);
-  place::Pace pace;
   Shift shift;
+  std::vector<double> own_s;
   for (const Runner& r : runners) {
-    const double own_s = r.point_s > 0 ? r.point_s : known_s;
-    shift.before_s = std::max(shift.before_s, own_s * static_cast<double>(r.left));
-    pace.point_s.push_back(own_s + (r.left > 0 ? 0 : r.bring_s));
-    pace.busy_s.push_back(0);
-    pace.most.push_back(r.takes ? r.left + r.room : r.left);
+    const bool slow = r.at_least_s > 10 * known_s + 1e-9 * kSilentNs;
+    own_s.push_back(r.point_s > 0 ? r.point_s : slow ? std::max(known_s, r.at_least_s) : known_s);
+    shift.before_s = std::max(shift.before_s, own_s.back() * static_cast<double>(r.left));
   }
-  const std::vector<std::int64_t> fair = place::shares_by_speed(pace, all);
+  // Points that each has made by then: of its own, and then others', whose inputs have to be brought.
+  const auto made_by = [&](double end_s, std::size_t d) -> std::int64_t {
+    const Runner& r = runners[d];
+    const double spare_s = end_s - own_s[d] * static_cast<double>(r.left);
+    if (spare_s < 0 && r.gives) return static_cast<std::int64_t>(end_s / own_s[d]);
+    if (spare_s <= 0 || !r.takes) return r.left;
+    const double more = spare_s / (own_s[d] + r.bring_s);
+    return r.left + static_cast<std::int64_t>(std::min(more, static_cast<double>(std::min(r.room, all))));
+  };
+  const auto enough = [&](double end_s) {
+    std::int64_t made = 0;
+    for (std::size_t d = 0; d < runners.size(); ++d) made += made_by(end_s, d);
+    return made >= all;
+  };
+  double low_s = 0, end_s = shift.before_s;  // at its end everybody has made their own
+  for (int i = 0; i < kHalvings && low_s < end_s; ++i) {
+    const double middle_s = (low_s + end_s) / 2;
+    (enough(middle_s) ? end_s : low_s) = middle_s;
+  }
+  std::vector<std::int64_t> fair;
+  std::int64_t over = -all;
+  for (std::size_t d = 0; d < runners.size(); ++d) over += fair.emplace_back(made_by(end_s, d));
   std::int64_t given = 0, taken = 0;
+  for (std::size_t d = runners.size(); d-- > 0 && over > 0;) {
+    const std::int64_t less = std::clamp<std::int64_t>(fair[d] - runners[d].left, 0, over);
+    fair[d] -= less, over -= less;
+  }
   for (std::size_t d = 0; d < runners.size(); ++d) {
     const Runner& r = runners[d];
-    shift.after_s = std::max(shift.after_s, pace.point_s[d] * static_cast<double>(fair[d]));
     const std::int64_t more = fair[d] - r.left;
-    if (more < 0 && r.gives) shift.from.emplace_back(r.device, -more), given -= more;
-    if (more > 0 && r.takes) shift.to.emplace_back(r.device, more), taken += more;
+    const double brought_s = r.bring_s * static_cast<double>(std::max<std::int64_t>(0, more));
+    shift.after_s = std::max(shift.after_s, own_s[d] * static_cast<double>(fair[d]) + brought_s);
+    if (more < 0) shift.from.emplace_back(r.device, -more), given -= more;
+    if (more > 0) shift.to.emplace_back(r.device, more), taken += more;
   }
   const double gain_s = shift.before_s - shift.after_s;
   if (given == 0 || taken == 0 || gain_s * 1e9 < static_cast<double>(limits_.min_gain_ns) ||
@@ -211,6 +247,8 @@ void note_progress(State& s, const OpRecord& op, DeviceId device, std::int64_t p
   auto found = s.watched.find(head);
   if (found == s.watched.end()) {
     if (op.points - op.completed < kFewPoints || s.watched.size() >= kMaxWatched) return;
+    const OpRecord* planned = s.ops.find(head);
+    if (planned == nullptr || !may_move(s, *planned)) return;
     found = s.watched.try_emplace(head).first;
     found->second.since = s.now;
     found->second.look_at = s.now + s.options.rebalance.every_ns;
@@ -234,7 +272,8 @@ void check_rebalance(State& s) {
   s.rebalance_at = kNever;
   std::erase_if(s.watched, [&](const auto& entry) {
     const OpRecord* head = s.ops.find(entry.first);
-    return head == nullptr || !may_move(s, *head) || entry.second.moves >= limits.max_moves;
+    return head == nullptr ||
+           !may_move(s, *head);  // one that was moved often enough stays, to be known as such
   });
   if (limits.every_ns == 0 || s.watched.empty()) return;
   look_again(s, s.now + limits.every_ns);
@@ -245,7 +284,7 @@ void check_rebalance(State& s) {
   }
   const BalanceBySpeed balance(limits);
   for (auto& [id, watched] : s.watched) {
-    if (s.now < watched.look_at) continue;
+    if (s.now < watched.look_at || watched.moves >= limits.max_moves) continue;
     const OpRecord& head = s.ops.at(id);
     std::vector<Runner> runners = runners_of(s, head, watched);
     std::optional<Shift> shift = balance.propose(runners);

@@ -21,6 +21,7 @@ struct Runner {
   std::int64_t room = 0;  // points whose results it has memory for, besides its own
   bool gives = false;     // it may lose points
   bool takes = false;     // it may get some
+  double at_least_s = 0;  // so long it has finished none, if it has not been seen
 };
 struct Shift {
   std::vector<std::pair<DeviceId, std::int64_t>> from, to;  // points; as many on both sides
@@ -34,8 +35,9 @@ class Balance {
   virtual std::optional<Shift> propose(std::span<const Runner> runners) const = 0;
 };
 
-// By speed: what is left is dealt out so that the device that ends last ends as early as can be. A device that has not been seen
-// counts as fast as the others on average. Nothing is moved for less than `limits` say.
+// By speed: each goes on with its own points, and those of the devices that end last are dealt out so that the last ends as early as
+// can be; whoever takes one has its inputs to bring as well. A device that has not been seen counts as fast as the others on average,
+// unless it has been silent for far longer than that. Nothing is moved for less than `limits` say.
 class BalanceBySpeed final : public Balance {
  public:
   explicit BalanceBySpeed(const Rebalance& limits) : limits_(limits) {}

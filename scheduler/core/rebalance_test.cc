@@ -93,6 +93,26 @@ TEST_CASE("what is left is dealt out so that all come to an end together") {
     runners[1].bring_s = 10;
     CHECK(!balance.propose(runners).has_value());
   }
+  SUBCASE("a taker with points left has the inputs of others' points to bring all the same") {
+    std::vector<Runner> runners{runner(1, 100, 0.3), runner(2, 100, 0.1)};
+    REQUIRE(balance.propose(runners).has_value());
+    CHECK(balance.propose(runners)->from == Points{{DeviceId{1}, 50}});
+    runners[1].bring_s = 0.1;  // twice as dear: 10 s for its own, and then 0.2 s each
+    REQUIRE(balance.propose(runners).has_value());
+    CHECK(balance.propose(runners)->from == Points{{DeviceId{1}, 40}});
+    CHECK(balance.propose(runners)->after_s == doctest::Approx(18));
+    runners[1].bring_s = 5;
+    CHECK(!balance.propose(runners).has_value());
+  }
+  SUBCASE("whoever has finished nothing for long counts as slow as that") {
+    std::vector<Runner> runners{runner(1, 100, 0), runner(2, 100, 0.1)};
+    runners[0].at_least_s = 1;  // within what may be
+    CHECK(!balance.propose(runners).has_value());
+    runners[0].at_least_s = 3;
+    REQUIRE(balance.propose(runners).has_value());
+    CHECK(balance.propose(runners)->from[0].first == DeviceId{1});
+    CHECK(balance.propose(runners)->from[0].second > 90);
+  }
   SUBCASE("small differences are left alone") {
     CHECK(!balance.propose(std::vector<Runner>{runner(1, 100, 0.11), runner(2, 100, 0.1)}).has_value());
     CHECK(!balance.propose(std::vector<Runner>{runner(1, 100, 3e-4), runner(2, 100, 1e-4)}).has_value());
@@ -160,6 +180,35 @@ TEST_CASE("a slow device gives points that it has not begun, and is asked first"
     REQUIRE(recover.plans.size() == 1);
     CHECK(recover.plans[0].ops[0].placement.owned_count(w.device(0)) == 200);
   }
+}
+
+TEST_CASE("a device that finishes nothing at all gives too") {
+  Moving w(Moving::every(100 * kMillisecond));
+  for (int t = 0; t < 12; ++t) {
+    w.wait(100 * kMillisecond);
+    w.progress(0, w.done[0] += 10);
+  }
+  REQUIRE(w.asked().size() == 1);
+  REQUIRE(w.asked()[0].holds.size() == 1);
+  CHECK(w.asked()[0].holds[0].device == w.device(1));
+}
+
+TEST_CASE("an op is moved so many times at most") {
+  Options options = Moving::every(100 * kMillisecond);
+  SUBCASE("once") { options.rebalance.max_moves = 1; }
+  SUBCASE("twice") { options.rebalance.max_moves = 2; }
+  Moving w(options);
+  const auto most = static_cast<std::size_t>(options.rebalance.max_moves);
+  std::size_t answered = 0;
+  for (int t = 0; t < 30 && w.done[0] < 180; ++t) {
+    w.wait(300 * kMillisecond);
+    w.progress(0, w.done[0] += 3);
+    if (t % 3 == 2) w.progress(1, w.done[1] += 1);
+    if (w.asked().size() == answered) continue;
+    ++answered;
+    w.answer(0, 200), w.answer(1, 200);  // all is begun: the next may come after a while
+  }
+  CHECK(answered == most);
 }
 
 TEST_CASE("a worker that joins takes part in what runs") {

@@ -12,7 +12,8 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::size_t kMaxLayers = 64;  // of an op: beyond it is left alone
+constexpr std::size_t kMaxLayers = 64;         // of an op: beyond it is left alone
+constexpr std::int64_t kMaxReads = 1'000'000;  // of points that are looked at for one move: the others stay
 
 bool contains(const std::vector<msg::Range>& ranges, std::int64_t block) {
   const auto at = std::upper_bound(ranges.begin(), ranges.end(), block,
@@ -37,6 +38,10 @@ class Mover {
     auto geometry = ir::Geometry::make(head_.op, std::move(sources));
     TW_CHECK(geometry.has_value(), "a planned op has lost its geometry");
     geometry_ = std::move(*geometry);
+    for (const auto& [device, points] : move_.to) room_ += points;
+    room_ = std::min(room_, s.options.rebalance.max_points);
+    const auto runs = static_cast<std::int64_t>(s.options.max_recovered_runs);
+    kept_left_ = std::min<std::int64_t>(runs, ir::kMaxRuns);
   }
 
   void run(std::vector<msg::Plan>& plans, std::vector<msg::Tail>& moved) {
@@ -73,9 +78,7 @@ class Mover {
   }
 
   bool fits() const {
-    std::int64_t room = 0;
-    for (const auto& [device, points] : move_.to) room += points;
-    return static_cast<std::int64_t>(points_.size()) < std::min(room, s_.options.rebalance.max_points);
+    return static_cast<std::int64_t>(points_.size()) < room_ && reads_left_ > 0 && kept_left_ > 0;
   }
 
   // Nothing has to be made again for its sake. If so it is noted.
@@ -86,6 +89,8 @@ class Mover {
     std::vector<ir::Read> reads;
     for (std::int64_t step = geometry_->steps(at); step-- > 0;) {
       geometry_->reads(at, step, reads);
+      reads_left_ -= static_cast<std::int64_t>(reads.size());
+      if (reads_left_ < 0) return false;
       for (const ir::Read& read : reads) {
         const ArrayId array{head_.op.operands[read.operand].array};
         const OpRecord& producer = s_.ops.at(s_.arrays.at(array).producer);
@@ -95,7 +100,9 @@ class Mover {
         if (where->second.copy) elsewhere.emplace_back(producer.id, read.block, where->second.copy);
       }
     }
-    for (const auto& [producer, block, device] : elsewhere) kept_[producer][block] = device;
+    if (static_cast<std::int64_t>(elsewhere.size()) > kept_left_) return false;
+    for (const auto& [producer, block, device] : elsewhere)
+      kept_left_ -= kept_[producer].insert_or_assign(block, device).second;
     points_.push_back(point);
     return true;
   }
@@ -169,6 +176,7 @@ class Mover {
   OpRecord& head_;
   const Move& move_;
   std::optional<ir::Geometry> geometry_;
+  std::int64_t room_ = 0, kept_left_ = 0, reads_left_ = kMaxReads;
   std::map<std::pair<OpId, DeviceId>, const msg::Held::Share*> shares_;
   std::map<ArrayId, std::vector<const msg::Held::Blocks*>> blocks_;
   std::map<std::pair<ArrayId, std::int64_t>, Where> where_;  // of blocks that were looked for

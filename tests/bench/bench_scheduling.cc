@@ -1,6 +1,6 @@
 // What a task costs when it is small: Task Bench over real processes, and the scheduler's own share.
 //
-//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks memory explain scale hop taskbench
+//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks memory explain scale hop taskbench rebalance
 //
 // The method of METG(50 %): docs/figures.md.
 #include <tilewise/kernel.h>
@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench_rebalance.h"
 #include "bench_scale.h"
 #include "cluster.h"
 #include "dask.h"
@@ -325,7 +326,8 @@ const std::vector<Part> kParts = {{"tasks", bench_tasks},
                                   {"explain", bench_explain},
                                   {"hop", [](const Settings&, Report& r) { bench_hop(r); }},
                                   {"scale", [](const Settings& s, Report& r) { bench_scale(s.quick, r); }},
-                                  {"taskbench", bench_task_bench}};
+                                  {"taskbench", bench_task_bench},
+                                  {"rebalance", bench_rebalance}};
 
 }  // namespace
 }  // namespace tilewise::bench

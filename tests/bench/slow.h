@@ -6,7 +6,7 @@ namespace tilewise::bench {
 
 struct SlowParams {
   std::int64_t row = 0;
-  std::int64_t sleep_ns = 0;  // below a second
+  std::int64_t sleep_ns = 0;  // below a second; times $BENCH_SLOWER of the worker's process
 };
 
 }  // namespace tilewise::bench

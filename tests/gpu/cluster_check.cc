@@ -166,15 +166,14 @@ TEST_CASE("cluster: order, indices, masks and stacks of products on a GPU") {
   CHECK(same);
 }
 
-// The other way is not measured on the emulated GPU (docs/design/link-probes.md).
-TEST_CASE("cluster: a link into a GPU is measured before any block moves") {
+TEST_CASE("cluster: links into a GPU and out of it are measured before any block moves") {
   GpuCluster gpu({.workers = 2, .host_devices = 1, .memory_bytes = std::int64_t{256} << 20});
   Session& s = *gpu.session;
   Device cuda, host;
   for (const Device& d : s.devices()) (d.name.find("cuda") != std::string::npos ? cuda : host) = d;
   REQUIRE(cuda.id);
   REQUIRE(host.id);
-  for (const auto& [from, to] : {std::pair(host, cuda)}) {
+  for (const auto& [from, to] : {std::pair(host, cuda), std::pair(cuda, host)}) {
     CAPTURE(from.name);
     const Array x = s.ones({256, 256}, {.block = {128, 128}}).on(from);
     msg::LinkAccount link;
@@ -188,6 +187,27 @@ TEST_CASE("cluster: a link into a GPU is measured before any block moves") {
     CHECK(link.bytes_per_s > 1e6);
     std::printf("link: %s to %s %.1f GB/s\n", from.name.c_str(), to.name.c_str(), link.bytes_per_s * 1e-9);
   }
+}
+
+// What links are measured with, and kernels' scratch, are no part of the memory that the arena may grow to.
+TEST_CASE("cluster: a GPU whose memory is one slab is filled after its links were measured") {
+  constexpr std::int64_t kMemory = std::int64_t{96} << 20, kBlock = 8 << 20;  // bytes
+  GpuCluster gpu({.workers = 2, .host_devices = 1, .memory_bytes = kMemory});
+  Session& s = *gpu.session;
+  Device cuda, host;
+  for (const Device& d : s.devices()) (d.name.find("cuda") != std::string::npos ? cuda : host) = d;
+  const Array x = s.ones({256, 256}, {.block = {128, 128}}).on(host);
+  bool measured = false;
+  for (int i = 0; i < 1000 && !measured; ++i) {
+    measured = s.explain((x + 1.0).on(cuda)).account().links.at(0).measured;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  REQUIRE(measured);
+  const std::int64_t blocks = kMemory / kBlock - 2, side = kBlock / 8;
+  const Array full = s.full({blocks * side}, 3.0, {.block = {side}}).on(cuda);
+  s.persist({full}).wait();
+  CHECK(sum(full.slice(0, side * (blocks - 1), side * blocks)).item<double>() ==
+        3.0 * static_cast<double>(side));
 }
 
 TEST_CASE("cluster: a blocked product through the engine, timed") {

@@ -188,6 +188,7 @@ class World {
   void probes_lost(int index, WorkerId from);
   bool links_are_measured() const;
   void check_probes();
+  void check_classes(const scheduler::LinkList& seen);
   void run_streams(int index);
   void begin_io(int index, const worker::TierIo& io);
   void end_io(int index, const worker::TierIo& io);

@@ -80,6 +80,27 @@ bool World::links_are_measured() const {
   return std::any_of(classes.begin(), classes.end(), [](const auto& c) { return c.state == "under way"; });
 }
 
+// The way between any two devices that blocks may be copied between is of one of the classes, and there are no others.
+void World::check_classes(const scheduler::LinkList& seen) {
+  using Way =
+      std::tuple<std::string, int, std::string, int, bool>;  // from a host and kind, to, inside a process
+  std::set<Way> wanted, there;
+  const int workers = static_cast<int>(workers_.size()), each = knobs_.devices_each;
+  for (int a = 0; a < workers * each; ++a) {
+    for (int b = 0; b < workers * each; ++b) {
+      const int from = a / each, to = b / each, kinds[] = {knobs_.kind(a % each), knobs_.kind(b % each)};
+      if (a == b || (from == to && kinds[0] + kinds[1] == 0)) continue;
+      if (workers_[static_cast<std::size_t>(from)]->alive && workers_[static_cast<std::size_t>(to)]->alive)
+        wanted.emplace("host-" + std::to_string(host_of(from)), kinds[0],
+                       "host-" + std::to_string(host_of(to)), kinds[1], from == to);
+    }
+  }
+  for (const scheduler::LinkClassView& c : seen.classes)
+    there.emplace(c.from, c.from_kind, c.to, c.to_kind, c.inside);
+  constexpr int kHosts = 8;  // beyond that not all are measured
+  if (workers <= kHosts && there != wanted) violate("other classes of links than there should be");
+}
+
 // At rest every class of links is known, or was given up for good reason; and where nothing is in the way, known.
 void World::check_probes() {
   const auto seen = scheduler_->view(scheduler::LinksRequest{}, now_);
@@ -92,6 +113,7 @@ void World::check_probes() {
     if (!measured && (calm || c.state != "given up"))
       violate("at rest a link is " + std::string(c.state) + ", " + c.last.why);
   }
+  if (calm && knobs_.link_probes) check_classes(std::get<scheduler::LinkList>(seen));
   for (const auto& worker : workers_) {
     if (worker->alive && (worker->core->counters().probing != 0 || !worker->probes.empty()))
       violate("a link is measured at rest");

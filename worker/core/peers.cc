@@ -53,7 +53,7 @@ void Core::Impl::on_batch(WorkerId from, msg::PeerBatch& batch) {
   for (const auto& m : batch.gones)
     if (its_own(m.from)) on_gone(m);
   for (const auto& m : batch.probes)
-    if (its_own(m.to)) on_probe(from, m);
+    if (its_own(m.bytes == 0 ? m.from : m.to)) on_probe(from, m);
 }
 
 bool Core::Impl::can_map(DeviceId from, std::uint16_t to) const {

@@ -118,12 +118,17 @@ void Core::Impl::check_probe() {
     end_probe(msg::ProbeEnd::kFailed, "no answer in time");
 }
 
-// From who measures the way from here. Repeats and late ones have an earlier number.
+// From who measures the way from here, or who has work and will not send now what it was asked for: of no bytes. Repeats and late
+// ones have an earlier number.
 void Core::Impl::on_probe(WorkerId from, const msg::Probe& m) {
   const int d = local(m.from);
+  if (m.bytes == 0 && probing && probing->begun && probing->peer == from && m.transfer == probe_transfer &&
+      m.from == probing->asked.from && m.to == probing->asked.to)
+    return end_probe(msg::ProbeEnd::kGivenUp, "the other end has work");
   const bool sound = d >= 0 && m.bytes > 0 && m.bytes <= msg::kMaxProbeBytes && !remote[m.to.value].client;
-  if (!sound || has_work() || m.transfer <= probes_served[from]) return void(++counts.stale);
+  if (!sound || m.transfer <= probes_served[from]) return void(++counts.stale);
   probes_served[from] = m.transfer;
+  if (has_work()) return batch_to(m.to).probes.push_back({m.from, m.to, m.transfer, 0});
   out->probe_sends.push_back({from, m.transfer, static_cast<std::uint16_t>(d), m.bytes});
 }
 

@@ -151,12 +151,39 @@ TEST_CASE("who has work measures nothing, and sends nothing to be measured") {
   msg::PeerBatch batch;
   batch.probes = {{kHere, kPeer, 3, 4096}};
   CHECK(w.from_peer(batch).probe_sends.empty());
+  REQUIRE(w.actions.batches.size() == 1);  // but says so
+  CHECK(w.actions.batches[0].first == kOther);
+  CHECK(w.actions.batches[0].second.probes == std::vector<msg::Probe>{{kHere, kPeer, 3, 0}});
   w.completed(2);
   REQUIRE(w.core->counters().tasks_live == 0);
+  CHECK(w.from_peer(batch).probe_sends.empty());  // that one has been answered
+  batch.probes = {{kHere, kPeer, 4, 4096}};
   REQUIRE(w.from_peer(batch).probe_sends.size() == 1);
   CHECK(w.actions.probe_sends[0].to == kOther);
-  CHECK(w.actions.probe_sends[0].transfer == 3);
+  CHECK(w.actions.probe_sends[0].transfer == 4);
   CHECK(w.actions.probe_sends[0].bytes == 4096);
+}
+
+TEST_CASE("a measurement whose other end has work is given up, not failed") {
+  Measuring w;
+  w.step({kAsked});
+  const std::uint64_t transfer = w.actions.probe_receives[0].transfer;
+  const auto busy = [&](msg::Probe probe, WorkerId from = kOther) {
+    msg::PeerBatch batch;
+    batch.probes = {probe};
+    w.from_peer(batch, from);
+  };
+  busy({kPeer, kHere, transfer + 1, 0});
+  busy({kPeer, kHere, transfer, 0}, kClientProcess);
+  busy({kHere, kPeer, transfer, 0});
+  CHECK(w.measures());
+  busy({kPeer, kHere, transfer, 0});
+  REQUIRE(w.told() != nullptr);
+  CHECK(w.told()->end == msg::ProbeEnd::kGivenUp);
+  CHECK(w.actions.disarms.size() == 1);
+  CHECK(!w.measures());
+  busy({kPeer, kHere, transfer, 0});  // again
+  CHECK(w.told() == nullptr);
 }
 
 TEST_CASE("bytes are sent once, and only as many as may be, from own devices to a worker's own") {

@@ -137,6 +137,32 @@ TEST_CASE(
   CHECK(lists.core->counters().copies_live == 0);
 }
 
+TEST_CASE("of what is moved here no more is expanded than others may read at once") {
+  Options options = Lists::options_of({kHere, 0, 1 << 20, 1 << 20, 1, false}, 1);
+  options.window = 512;
+  Lists lists(options);
+  constexpr std::int64_t kRows = 400, kPanels = 300;
+  const auto array = [](std::uint64_t id, std::int64_t rows, std::int64_t columns) {
+    ir::Op op = source(id, 1);
+    op.space = *ir::Grid::uniform({rows, columns}, {1, 1});
+    op.outputs[0].grid = op.space;
+    return op;
+  };
+  const ir::Op a = array(10, kRows, kPanels), b = array(11, kPanels, 1);
+  ir::Op c = array(12, kRows, 1);
+  c.kind = ir::OpKind::kMatmul;
+  c.operands = {{10, ir::View::identity(a.space.shape())}, {11, ir::View::identity(b.space.shape())}};
+  c.attrs = ir::MatmulAttrs{};
+  lists.log({plan_of({on(kPeer, 1, a), on(kPeer, 2, b), on(kPeer, 3, c)}, {ArrayId{12}})});
+  REQUIRE(lists.core->counters().tasks_live == 0);
+  lists.log({msg::PeerLost{{}, 1, {OpId{3}}, {{OpId{3}, kPeer, 0}}}});
+  msg::PlannedOp layer{OpId{9}, c, {}, false, OpId{3}};
+  layer.placement = ir::Placement::of_runs(c.space.counts(), {{0, kRows, kHere}});
+  lists.log({msg::Recover{1, {plan_of({std::move(layer)})}, {{OpId{3}, kPeer, 0}}}});
+  CHECK(lists.core->counters().tasks_live > 0);
+  CHECK(lists.core->counters().tasks_live * 2 * kPanels < 70'000);
+}
+
 TEST_CASE("what cannot be is not believed") {
   Lists lists(1 << 20, 1);
   const ir::Op a = source(10, 4);

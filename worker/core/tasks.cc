@@ -9,6 +9,14 @@ constexpr std::int64_t kLargeBytes = 64 << 10;  // of a block: worth running its
 constexpr std::int64_t kMaxWeight =
     65'536;                   // block reads of expanded, unfinished tasks, per device and graph
 constexpr int kMaxHops = 64;  // from a waiting task to the one it waits for, here
+
+// Block reads of a point, if each of its steps reads as many as the first.
+std::int64_t reads_of_point(const SharedEntry& entry, DeviceId self, std::int64_t ordinal) {
+  const ir::Index point = entry.placement.nth(self, ordinal);
+  std::vector<ir::Read> first;
+  entry.geometry->reads(point, 0, first);
+  return entry.geometry->steps(point) * static_cast<std::int64_t>(first.size());
+}
 }  // namespace
 
 void Core::Impl::expand_all() {
@@ -65,6 +73,7 @@ void Core::Impl::put_in_order(Queue& queue, Slot t) {
       return !tasks[other].finished && ops[tasks[other].op].order > ops[tasks[t].op].order;
     });
     at = static_cast<std::size_t>(behind - order.begin());
+    if (behind == order.end()) ops[tasks[t].op].shares[tasks[t].device].rewound = false;  // as if never so
   }
   order.insert(order.begin() + static_cast<std::ptrdiff_t>(at), t);
   queue.made_again = at;
@@ -88,6 +97,10 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
   if (first.version != 0 || first.shares[d].rewound) {
     // Tasks behind it may fill the window and wait for what this one makes again: it has a window of its own.
     if (first.live_tasks >= options.window) return false;
+    const std::int64_t next = first.shares[d].next;
+    if (first.live_tasks > 0 &&
+        first.live_tasks * reads_of_point(*first.entry, devices[d].spec.id, next) >= kMaxWeight)
+      return false;
   } else if (in_order >= options.window ||
              (in_order > 0 && queue.weight - queue.eager_weight >= kMaxWeight) ||
              queue.order.size() >= static_cast<std::size_t>(options.window) * 16) {

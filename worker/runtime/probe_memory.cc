@@ -1,5 +1,6 @@
 #include "probe_memory.h"
 
+#include <tilewise/device/cuda.h>
 #include <tilewise/msg/msg.h>
 
 #include <cstring>
@@ -26,8 +27,8 @@ Result<ProbeMemory::Bytes> ProbeMemory::get(device::Device& device, Way way, Tim
   if (device.info().kind == device::Kind::kCuda) {
     auto found = gpus_.find(&device);
     if (found == gpus_.end()) {
-      TW_ASSIGN(const device::Slab slab, device.add_slab(2 * msg::kMaxProbeBytes));
-      found = gpus_.emplace(&device, slab.data).first;
+      TW_ASSIGN(std::byte* const data, device::add_cuda_memory(device, 2 * msg::kMaxProbeBytes));
+      found = gpus_.emplace(&device, data).first;
     }
     std::byte* at = found->second + (way == Way::kSend ? 0 : msg::kMaxProbeBytes);
     return Bytes(at, [](std::byte*) {});  // the device's

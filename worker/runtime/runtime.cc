@@ -7,6 +7,7 @@
 #include "probe_memory.h"
 
 #include <tilewise/base/check.h>
+#include <tilewise/device/cuda.h>
 #include <tilewise/kernels/host_info.h>
 
 #include <algorithm>
@@ -387,13 +388,16 @@ void Runtime::inline_small(WorkerId peer, msg::PeerBatch& batch) const {
   }
 }
 
-// Null where the kernel wants none. It grows outside the arena, a stream's at a time; what it outgrows stays with the device.
+// Null where the kernel wants none. It grows outside the arena and takes nothing of what that may grow to, a stream's at a time; what
+// it outgrows stays with the device.
 Result<std::byte*> Runtime::scratch_on_cuda(Local& local, const ir::Op& op, std::uint8_t s) {
   const std::int64_t bytes = local.kernels->scratch_bytes(op);
   if (bytes <= 0) return nullptr;
   device::Slab& scratch = local.scratch[s];
   if (scratch.bytes < bytes) {
-    TW_ASSIGN(scratch, local.device->add_slab(std::max(bytes, kScratchBytes)));
+    const std::int64_t wanted = std::max(bytes, kScratchBytes);
+    TW_ASSIGN(std::byte* const data, device::add_cuda_memory(*local.device, wanted));
+    scratch = {.data = data, .bytes = wanted};
   }
   return scratch.data;
 }

@@ -99,9 +99,11 @@ CudaDevice::~CudaDevice() {
   if (poller_.joinable()) poller_.join();
   host_thread_.reset();
   streams_.clear();
-  if (context_.make_current())
+  if (context_.make_current()) {
     for (const device::Slab& slab : slabs_)
       context_.driver->cuMemFree_(reinterpret_cast<CUdeviceptr>(slab.data));
+    for (const CUdeviceptr address : beside_) context_.driver->cuMemFree_(address);
+  }
   context_.driver->cuDevicePrimaryCtxRelease_(context_.device);
 }
 
@@ -132,6 +134,18 @@ Result<device::Slab> CudaDevice::add_slab(std::int64_t bytes) {
   slab_bytes_ += bytes;
   slabs_.push_back(slab);
   return slab;
+}
+
+Result<std::byte*> CudaDevice::add_beside(std::int64_t bytes) {
+  if (bytes <= 0) return error(Errc::kInvalidArgument, std::to_string(bytes) + " bytes of " + info_.name);
+  TW_TRY(context_.make_current());
+  CUdeviceptr address = 0;
+  const CUresult code = context_.driver->cuMemAlloc_(&address, static_cast<std::size_t>(bytes));
+  if (code == CUDA_ERROR_OUT_OF_MEMORY)
+    return error(Errc::kOutOfMemory, info_.name + " has no " + std::to_string(bytes) + " bytes left");
+  if (code != CUDA_SUCCESS) return cuda_error(*context_.driver, code, "cuMemAlloc on " + info_.name);
+  beside_.push_back(address);
+  return reinterpret_cast<std::byte*>(address);
 }
 
 device::Stream& CudaDevice::compute_stream(int i) {
@@ -220,6 +234,12 @@ std::string cuda_unavailable_reason() {
 
 Result<std::unique_ptr<Device>> make_cuda_device(const CudaOptions& options) {
   return cuda::CudaDevice::make(options);
+}
+
+Result<std::byte*> add_cuda_memory(Device& device, std::int64_t bytes) {
+  auto* gpu = dynamic_cast<cuda::CudaDevice*>(&device);
+  if (gpu == nullptr) return error(Errc::kInvalidArgument, device.info().name + " is no GPU");
+  return gpu->add_beside(bytes);
 }
 
 }  // namespace tilewise::device

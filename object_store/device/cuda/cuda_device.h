@@ -20,6 +20,8 @@ class CudaDevice final : public device::Device {
   const device::Info& info() const override { return info_; }
   // Slabs are plain cuMemAlloc memory: pool and virtual-memory allocations silently lose the cuda_ipc lane.
   Result<device::Slab> add_slab(std::int64_t bytes) override;
+  // Outside what the arena may grow to.
+  Result<std::byte*> add_beside(std::int64_t bytes);
   device::Stream& compute_stream(int i) override;
   device::Stream& copy_stream() override { return own_stream(0); }
   device::Stream& spill_stream() override { return own_stream(1); }
@@ -42,6 +44,7 @@ class CudaDevice final : public device::Device {
   device::Info info_;
   std::vector<device::Slab> slabs_;
   std::int64_t slab_bytes_ = 0;
+  std::vector<CUdeviceptr> beside_;
   std::vector<std::unique_ptr<CudaStream>> streams_;  // compute streams, then those for copies
   std::uint64_t notified_ = 0;  // poller only: completed steps of all streams, as last notified
   std::mutex notify_mutex_;

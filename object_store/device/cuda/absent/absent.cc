@@ -14,6 +14,8 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaOptions&) {
   return error(Errc::kUnavailable, kReason);
 }
 
+Result<std::byte*> add_cuda_memory(Device&, std::int64_t) { return error(Errc::kUnavailable, kReason); }
+
 struct CudaPeers::State {};
 CudaPeers::CudaPeers(Device&) {}
 CudaPeers::~CudaPeers() = default;

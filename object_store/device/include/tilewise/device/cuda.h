@@ -15,4 +15,8 @@ int cuda_device_count();
 std::string cuda_unavailable_reason();  // empty when there is at least one usable GPU
 Result<std::unique_ptr<Device>> make_cuda_device(const CudaOptions& options);
 
+// Memory of a GPU beside its slabs: not counted in Info::memory_bytes, which is the arena's alone, and freed with the device.
+// kOutOfMemory: the GPU has none left; kInvalidArgument: it is no GPU.
+Result<std::byte*> add_cuda_memory(Device& device, std::int64_t bytes);
+
 }  // namespace tilewise::device

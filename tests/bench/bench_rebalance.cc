@@ -1,0 +1,93 @@
+// One of two workers needs three times as long for the points of an op, and a second one joins when the op runs: real processes, a new
+// cluster for each run, so that the scheduler knows nothing of the kernel. Points sleep: no worker takes the other's core.
+#include "bench_rebalance.h"
+
+#include <tilewise/tilewise.h>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "../integration/harness.h"
+#include "slow.h"
+
+namespace tilewise::bench {
+namespace {
+
+constexpr std::int64_t kPointNs = 5'000'000;
+constexpr double kPointS = 1e-9 * kPointNs;
+
+void add_worker(testing::Cluster& cluster, int times_slower) {
+  setenv("BENCH_SLOWER", std::to_string(times_slower).c_str(), 1);  // inherited by the worker
+  cluster.add_worker({"--plugin", BENCH_SLOW_PLUGIN});
+  unsetenv("BENCH_SLOWER");
+}
+
+// Seconds from the request to its end. `second`: how many times slower the other worker is; 0: it comes a second late.
+double run(bool moves, int second, std::int64_t points) {
+  testing::Cluster cluster(
+      {.workers = 0,
+       .devices = 1,
+       .scheduler_args = moves ? std::vector<std::string>{"--rebalance"} : std::vector<std::string>{}});
+  add_worker(cluster, 1);
+  if (second > 0) add_worker(cluster, second);
+  const Session session = cluster.session();
+  if (!session.wait_for_devices(second > 0 ? 2 : 1, testing::kPatience))
+    throw std::runtime_error("the workers are not there");
+  Array start = session.ones({points}, {.block = {1}});
+  start.persist().wait();
+  const SlowParams params{1, kPointNs};
+  const Kernel kernel{.name = "bench.slow",
+                      .version = "1.0",
+                      .params = {reinterpret_cast<const char*>(&params), sizeof params},
+                      .flops_per_point = 1e9};
+  const Array row =
+      map_blocks(kernel, std::vector{start}, {}, {{DType::kFloat64, *Grid::uniform({points}, {1})}}).front();
+  const double began = now();
+  const Future future = session.compute({sum(row)});
+  if (second == 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    add_worker(cluster, 1);
+  }
+  const std::vector<double> total = future.get<double>(0);
+  const double took = now() - began;
+  if (total != std::vector<double>{1.5 * static_cast<double>(points)})
+    throw std::runtime_error("a wrong sum");
+  return took;
+}
+
+}  // namespace
+
+void bench_rebalance(const Settings& settings, Report& report) {
+  const std::int64_t points = settings.quick ? 300 : 1200;
+  const double alone_s = kPointS * static_cast<double>(points);
+  struct Case {
+    std::string name;
+    int second;
+    double bound_s;  // both are at work until the end
+  };
+  const Case cases[] = {{"one of two workers three times slower", 3, alone_s / (1 + 1.0 / 3)},
+                        {"a second worker comes after a second", 0, 1 + (alone_s - 1) / 2}};
+  for (const Case& c : cases) {
+    std::vector<double> with, without;
+    for (int i = 0; i < std::max(1, settings.repeats / 2); ++i) {
+      without.push_back(run(false, c.second, points));
+      with.push_back(run(true, c.second, points));
+    }
+    report.at_most({.metric = c.name + ": " + std::to_string(points) + " points of 5 ms, moved",
+                    .value = median(with),
+                    .unit = "s",
+                    .reference = "not moved",
+                    .reference_value = median(without)},
+                   0.75);
+    report.at_most({.metric = c.name + ": beside what two that never wait would take",
+                    .value = median(with),
+                    .unit = "s",
+                    .reference = "bound",
+                    .reference_value = c.bound_s},
+                   1.25);
+  }
+}
+
+}  // namespace tilewise::bench
