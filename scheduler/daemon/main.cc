@@ -20,7 +20,7 @@ struct Settings {
   std::vector<std::string> passes_off;
   std::size_t max_peers = 4096;
   double max_recompute_s = 30;
-  bool rebalance = false;
+  bool rebalance = true;
   bool no_link_probes = false;
   std::string state_dir;
   bool state_sync = false;
@@ -173,8 +173,9 @@ int main(int argc, char** argv) {
                  "worker, and what it was made from is forgotten; 0: never")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6));
-  app.add_flag("--rebalance", settings.rebalance,
-               "Move what has not been begun from devices that are late to others, and to workers that join");
+  app.add_flag("--rebalance,!--no-rebalance", settings.rebalance,
+               "Move what has not been begun from devices that are late to others, and to workers that join: "
+               "the default");
   app.add_flag("--no-link-probes", settings.no_link_probes,
                "Have no links measured while nothing runs: speeds are learned from blocks that move");
   app.add_option("--dashboard-listen", settings.dashboard_listen,

@@ -17,7 +17,7 @@ constexpr std::int64_t kPointNs = 15'000'000;
 
 // Workers of one device each, which count the points that they make.
 struct Counted {
-  explicit Counted(std::vector<std::string> scheduler_args = {"--rebalance"})
+  explicit Counted(std::vector<std::string> scheduler_args = {})
       : cluster({.workers = 0, .devices = 1, .scheduler_args = std::move(scheduler_args)}) {}
 
   void add(int factor) {
@@ -79,7 +79,7 @@ void check_values(const Future& future, const Values& want) {
 TEST_CASE("a slow worker gives what it has not begun, and nothing is made twice") {
   for (const bool moves : {true, false}) {
     CAPTURE(moves);
-    Counted w(moves ? std::vector<std::string>{"--rebalance"} : std::vector<std::string>{});
+    Counted w(moves ? std::vector<std::string>{} : std::vector<std::string>{"--no-rebalance"});
     w.add(5), w.add(1);
     INFO(w.cluster.words());
     const Session session = w.cluster.session();
