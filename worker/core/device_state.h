@@ -126,8 +126,9 @@ struct DeviceState {
   // Who made room and found too little in one piece, in this round of asking and in the one before: what is used later and may
   // have a smaller piece must not take what has been freed.
   std::vector<Asker> short_now, short_before;
-  std::array<bool, kTiers> cut_off{};  // its copies on the way there fail: it writes there no more
-  std::int64_t fixed_bytes = 0;        // memory that spilling cannot give back
+  std::array<bool, kTiers> cut_off{};      // its copies on the way there fail: it writes there no more
+  std::array<bool, kTiers> wants_place{};  // it has found no place there, and is woken when one comes free
+  std::int64_t fixed_bytes = 0;            // memory that spilling cannot give back
   std::int64_t writing_bytes = 0, ios = 0;
   std::array<std::int64_t, kTiers> reading_bytes{};                // on their way from there
   std::array<std::int64_t, kTiers> spilled_bytes{};                // of copies that are there only

@@ -460,7 +460,7 @@ void Core::Impl::retry_slabs() {
 // A tier below is full, and another device that has blocks there is at work: some of them will go.
 bool Core::Impl::others_may_free_a_place(const DeviceState& device) const {
   for (const Tier tier : {Tier::kPinned, Tier::kDisk}) {
-    if (!store(tier).wanted || !may_use(device, tier)) continue;
+    if (!device.wants_place[static_cast<std::size_t>(tier)] || !may_use(device, tier)) continue;
     const bool busy = std::any_of(devices.begin(), devices.end(), [&](const DeviceState& other) {
       return &other != &device && may_use(other, tier) && !idle(other);
     });

@@ -351,7 +351,7 @@ struct Core::Impl {
   void begin_io(Slot copy, bool write);
   struct Store;
   bool may_use(const DeviceState& device, Tier tier) const;
-  std::optional<alloc::Extent> find_place(const DeviceState& device, Tier tier, std::int64_t bytes);
+  std::optional<alloc::Extent> find_place(DeviceState& device, Tier tier, std::int64_t bytes);
   void place_freed(Tier tier);
   bool forget_clean(Tier tier, std::int64_t bytes);
   void leave(Slot copy);
@@ -528,7 +528,6 @@ struct Core::Impl {
     bool refuses = false;  // it is full, though not by our count: until something of ours goes
     int tries = 0;         // since it took something
     bool broken = false;   // writes fail: what is there can be read
-    bool wanted = false;   // somebody has found no place since one was freed
   };
   std::array<Store, kTiers> stores;  // by Tier
   std::map<std::uint64_t, Io> ios;   // under way

@@ -114,25 +114,28 @@ void Core::Impl::forget_below(Copy& copy) {
   place_freed(copy.tier);
 }
 
-// A tier belongs to several devices: who found no place there tries again.
+// A tier belongs to several devices: each that found no place there tries again. That another one found a smaller place
+// meanwhile is nothing to it.
 void Core::Impl::place_freed(Tier tier) {
-  if (!std::exchange(store(tier).wanted, false)) return;
   for (DeviceState& device : devices) {
-    if (!may_use(device, tier)) continue;
+    if (!std::exchange(device.wants_place[static_cast<std::size_t>(tier)], false)) continue;
     device.memory_freed = true;
     device.last_change = now;
   }
 }
 
 // Also a place that copies of what is in memory use: it is taken from them.
-std::optional<alloc::Extent> Core::Impl::find_place(const DeviceState& device, Tier tier,
-                                                    std::int64_t bytes) {
+std::optional<alloc::Extent> Core::Impl::find_place(DeviceState& device, Tier tier, std::int64_t bytes) {
   Store& below = store(tier);
-  if (below.refuses || below.broken || device.cut_off[static_cast<std::size_t>(tier)]) return std::nullopt;
-  below.wanted = false;
-  auto place = below.places.allocate_settled(bytes);
-  if (!place && forget_clean(tier, bytes)) place = below.places.allocate_settled(bytes);
-  below.wanted = !place;
+  bool& wants = device.wants_place[static_cast<std::size_t>(tier)];
+  wants = false;  // what it frees itself does not wake it
+  if (below.broken || device.cut_off[static_cast<std::size_t>(tier)]) return std::nullopt;
+  std::optional<alloc::Extent> place;
+  if (!below.refuses) {
+    place = below.places.allocate_settled(bytes);
+    if (!place && forget_clean(tier, bytes)) place = below.places.allocate_settled(bytes);
+  }
+  wants = !place;
   return place;
 }
 

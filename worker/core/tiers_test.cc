@@ -264,3 +264,24 @@ TEST_CASE("copies of one device that fail on the way to disk do not keep another
   device.log({plan_of({on(kSecond, 2, blocks_of(20, 20))}, {ArrayId{20}}, 2)});
   CHECK(device.lists.core->counters().tasks_done == before + 20);
 }
+
+TEST_CASE(
+    "who found no place for a large block goes on, though another device has found one for a small one") {
+  constexpr DeviceId kSecond{4};
+  Options options = Device::options(6, 0, 16, false);
+  options.devices.push_back({kSecond, 0, 6 * kBlock, 6 * kBlock, 1, true, false});
+  Device device(std::move(options));
+  const auto done = [&] { return device.lists.core->counters().tasks_done; };
+  device.log({plan_of({on(kSecond, 1, blocks_of(10, 18))}, {ArrayId{10}})});
+  REQUIRE(done() == 18);
+  // Two blocks of four places each: the first would have to leave for the second, and there are no four places in a row.
+  device.log({plan_of({on(kHere, 2, source(20, 2, 4 * kBlock / 8))}, {ArrayId{20}}, 2)});
+  REQUIRE(done() == 19);
+  const std::size_t before = device.all.size();
+  device.log({plan_of({on(kSecond, 3, blocks_of(30, 1))}, {ArrayId{30}}, 3)});
+  REQUIRE(done() == 20);
+  REQUIRE(device.all.size() == before + 1);
+  REQUIRE(device.all.back().device == 1);
+  device.log({msg::Release{{ArrayId{10}}}});
+  CHECK(done() == 21);
+}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <future>
 #include <new>
+#include <utility>
 
 namespace tilewise::worker {
 
@@ -93,9 +94,9 @@ void HostFallback::settle(std::uint8_t stream, std::uint64_t completed,
     }
   }
   std::erase_if(held_, [&](Held& held) {
-    if (held.stream != stream || held.sequence > completed) return false;
-    if (held.failed.code != Errc::kOk) failures.push_back({held.sequence, std::move(held.failed)});
-    return true;
+    if (held.stream != stream) return false;
+    if (held.failed.code != Errc::kOk) failures.push_back({held.sequence, std::exchange(held.failed, {})});
+    return held.sequence <= completed;
   });
 }
 

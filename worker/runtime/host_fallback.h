@@ -21,8 +21,8 @@ class HostFallback {
   // Appends the step to its stream; what the launch waits for has been appended already, and the caller records. Host
   // memory of the step's blocks is held until the step is complete.
   Status launch(const Launch& launch, const ResolvedStep& step, const StepSink& sink);
-  // Failures of steps of `stream` up to `completed`, appended; frees what those steps held. To be called for each stream
-  // whose completed() has moved.
+  // Failures of steps of `stream`, appended, as soon as the host has told of them; frees what steps up to `completed` held. To be
+  // called for all streams when completed() of one has moved.
   void settle(std::uint8_t stream, std::uint64_t completed, std::vector<device::StepFailure>& failures);
 
  private:

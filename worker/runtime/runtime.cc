@@ -70,7 +70,7 @@ struct Runtime::Local {
   std::vector<device::Slab> slabs;
   std::vector<std::uint64_t> seen;      // completed() last told to the core, per compute stream
   std::vector<std::uint64_t> enqueued;  // the last step that went to the executor, likewise
-  // Launches that could not even be enqueued, by stream: failed when their step number completes.
+  // Launches that could not even be enqueued, until the core has been told.
   std::vector<StepFailed> refused;
   std::vector<ObservedSteps> observed;  // per compute stream: steps of GPUs, which nobody times
   std::vector<device::Slab> scratch;    // per compute stream: its steps run one after another and share it
@@ -273,7 +273,8 @@ void Runtime::observe(Local& local, std::uint8_t stream, std::uint64_t done) {
 }
 
 // Failures before completions, of all streams: a step that read the result of a failed one on another stream completes
-// after it, so once its completion has been read, the failure it depends on is there to be taken.
+// after it, so once its completion has been read, the failure it depends on is there to be taken (Stream::take_failures).
+// The failed step's own completion may be told later: what failed is told at once.
 void Runtime::collect_completions() {
   std::vector<StreamCompleted> completed;
   std::vector<device::StepFailure> failures;
@@ -304,7 +305,7 @@ void Runtime::collect_completions() {
         events_.push_back(StepFailed{d, static_cast<std::uint8_t>(s), f.sequence, std::move(f.error)});
       }
       std::erase_if(local.refused, [&](StepFailed& f) {
-        if (f.stream != s || f.sequence > done) return false;
+        if (f.stream != s) return false;
         events_.push_back(std::move(f));
         return true;
       });

@@ -169,18 +169,19 @@ void CudaDevice::report(const Status& status) {
 }
 
 void CudaDevice::synchronize() {
-  for (const auto& stream : streams_) {
-    report(stream->synchronize());
-    report(stream->poll());
-  }
+  for (const auto& stream : streams_) report(stream->synchronize());
+  poll_streams();
+}
+
+bool CudaDevice::poll_streams() {
+  const std::lock_guard lock(poll_mutex_);
+  return CudaStream::poll(streams_, [this](const Status& status) { report(status); });
 }
 
 bool CudaDevice::poll_all() {
+  poll_streams();
   std::uint64_t done = 0;
-  for (const auto& stream : streams_) {
-    if (!stream->idle()) report(stream->poll());
-    done += stream->completed();
-  }
+  for (const auto& stream : streams_) done += stream->completed();
   if (done == notified_) return false;
   notified_ = done;
   const std::lock_guard lock(notify_mutex_);

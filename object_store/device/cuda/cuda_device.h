@@ -37,7 +37,8 @@ class CudaDevice final : public device::Device {
   Status open_streams();
   void run_poller();
   device::Stream& own_stream(int i) { return *streams_[static_cast<std::size_t>(info_.compute_streams + i)]; }
-  bool poll_all();  // true if a step completed
+  bool poll_streams();
+  bool poll_all();  // true if a step completed; tells who asked for that
   void report(const Status& status);
 
   Context context_;
@@ -46,6 +47,7 @@ class CudaDevice final : public device::Device {
   std::int64_t slab_bytes_ = 0;
   std::vector<CUdeviceptr> beside_;
   std::vector<std::unique_ptr<CudaStream>> streams_;  // compute streams, then those for copies
+  std::mutex poll_mutex_;
   std::uint64_t notified_ = 0;  // poller only: completed steps of all streams, as last notified
   std::mutex notify_mutex_;
   std::function<void()> notify_;

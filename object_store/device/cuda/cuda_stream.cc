@@ -145,8 +145,10 @@ Status CudaStream::wait(Stream& other, std::uint64_t sequence) {
     return error(Errc::kInvalidArgument,
                  "wait for step " + std::to_string(sequence) + ", which is not recorded");
   Slot& slot = (*stream.ring_)[sequence % kRing];
-  if (slot.failed) {  // that it failed is reported by the other stream; its work and all before it may go on
+  if (slot.failed &&
+      !slot.late) {  // the other stream reports that it failed; its work and all before it may go on
     TW_TRY(stream.record_anew(slot));
+    slot.late = true;
     TW_TRY(context_.make_current());
   }
   TW_CUDA_TRY(driver_, cuStreamWaitEvent, "cuStreamWaitEvent", stream_, slot.event, CU_EVENT_WAIT_DEFAULT);
@@ -155,13 +157,12 @@ Status CudaStream::wait(Stream& other, std::uint64_t sequence) {
 
 std::uint64_t CudaStream::record() {
   const std::uint64_t sequence = recorded_.load(std::memory_order_relaxed) + 1;
-  while (sequence > completed() + kRing) {
-    static_cast<void>(poll());
-    std::this_thread::yield();
-  }
+  // Only the poller may say what is over: it looks at the other streams too.
+  while (sequence > completed() + kRing) std::this_thread::yield();
   Slot& slot = (*ring_)[sequence % kRing];
   const Status recorded = record_anew(slot);
   slot.failed = !recorded;
+  slot.late = false;
   if (slot.failed) {
     const std::lock_guard lock(mutex_);
     record_error_ = recorded.error();
@@ -186,47 +187,64 @@ void CudaStream::take_failures(std::vector<device::StepFailure>& out) {
   failures_.clear();
 }
 
-Status CudaStream::poll() {
-  const std::lock_guard lock(mutex_);
-  return poll_locked();
+bool CudaStream::poll(std::span<const std::unique_ptr<CudaStream>> streams, const Report& report) {
+  bool any = false;
+  for (const auto& stream : streams) any |= !stream->idle() && stream->look(true, report);
+  if (!any) return false;
+  for (const auto& stream : streams)
+    if (!stream->idle()) stream->look(false, report);
+  for (const auto& stream : streams) stream->publish();
+  return true;
 }
 
-// Of a step without an event: it is over when the next one that has an event is, or nothing is left to do. CUDA_ERROR_NOT_READY
-// until then: its kernels and copies run all the same, and what they touch must not be given to others.
+// Finds steps that are over, and collects their failures. The first look finds what is to be published.
+bool CudaStream::look(bool first, const Report& report) {
+  const std::lock_guard lock(mutex_);
+  if (const Status ok = advance(); !ok) report(ok);
+  if (first) found_ = passed_;
+  return found_ != completed();
+}
+
+void CudaStream::publish() {
+  const std::lock_guard lock(mutex_);
+  completed_.store(found_, std::memory_order_release);
+}
+
+// Of a step without an event: it is over when the next one that has an event is, when what was recorded for somebody who
+// waits for it has passed, or nothing is left to do. CUDA_ERROR_NOT_READY until then: its kernels and copies run all the same,
+// and what they touch must not be given to others.
 CUresult CudaStream::query_past(std::uint64_t sequence, std::uint64_t recorded) const {
-  for (std::uint64_t later = sequence + 1; later <= recorded; ++later) {
+  for (std::uint64_t later = sequence; later <= recorded; ++later) {
     const Slot& slot = (*ring_)[later % kRing];
-    if (!slot.failed) return driver_.cuEventQuery_(slot.event);
+    if (slot.failed && !slot.late) continue;
+    const CUresult code = driver_.cuEventQuery_(slot.event);
+    if (code != CUDA_ERROR_NOT_READY || !slot.failed) return code;
   }
   return driver_.cuStreamQuery_(stream_);
 }
 
-Status CudaStream::poll_locked() {
+Status CudaStream::advance() {
   const std::uint64_t recorded = recorded_.load(std::memory_order_acquire);
-  std::uint64_t done = completed();
-  Status status;
-  while (done < recorded) {
-    const Slot& slot = (*ring_)[(done + 1) % kRing];
-    const CUresult code = slot.failed ? query_past(done + 1, recorded) : driver_.cuEventQuery_(slot.event);
+  for (; passed_ < recorded; ++passed_) {
+    const std::uint64_t step = passed_ + 1;
+    const Slot& slot = (*ring_)[step % kRing];
+    const CUresult code = slot.failed ? query_past(step, recorded) : driver_.cuEventQuery_(slot.event);
     if (code == CUDA_ERROR_NOT_READY) break;
-    DataFault& fault = (*faults_)[(done + 1) % faults_->size()];
     if (code != CUDA_SUCCESS) {
-      status = cuda_error(driver_, code, "a step on cuda:" + std::to_string(context_.ordinal));
-      for (std::uint64_t step = done + 1; step <= recorded; ++step)
-        failures_.push_back({step, status.error()});
-      done = recorded;
+      const Status broken = cuda_error(driver_, code, "a step on cuda:" + std::to_string(context_.ordinal));
+      for (; passed_ < recorded; ++passed_) failures_.push_back({passed_ + 1, broken.error()});
       host_tasks_.abandon();
-      break;
+      return broken;
     }
-    if (slot.failed)
-      failures_.push_back({done + 1, record_error_});
-    else if (fault.code != 0)
-      failures_.push_back({done + 1, error_of(fault)});
-    if (fault.code != 0) fault.code = 0;
-    ++done;
+    // What is wrong with the data says more than that there was no event.
+    if (DataFault& fault = (*faults_)[step % faults_->size()]; fault.code != 0) {
+      failures_.push_back({step, error_of(fault)});
+      fault.code = 0;
+    } else if (slot.failed) {
+      failures_.push_back({step, record_error_});
+    }
   }
-  completed_.store(done, std::memory_order_release);
-  return status;
+  return {};
 }
 
 Status CudaStream::synchronize() {

@@ -2,8 +2,11 @@
 //
 // record() puts an event behind the step and returns; events live in a ring, so that nothing is allocated per step.
 // completed() is one atomic load: the device's poller thread asks the driver, in order, which events have passed.
-// Invariants: 0 <= completed <= recorded <= completed + kRing; slot s % kRing holds the event of step s while s is
-// open; `completed` moves only under `mutex_`, so whoever holds it may use the event of an open step.
+// Invariants: 0 <= completed <= found <= passed <= recorded <= completed + kRing; slot s % kRing holds the event of step s
+// while s is not completed; all but `recorded` move only under `mutex_`, so whoever holds it may use the event of such a step.
+//
+// A step may read what one of another stream makes. Whoever sees it completed must be able to take the failure of the other
+// (Stream::take_failures), so nothing is published before *all* streams have been asked once more: poll() of several streams.
 //
 // Waits for host streams and copies of pageable memory are host tasks: see host_tasks.h.
 #pragma once
@@ -12,7 +15,11 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <mutex>
+#include <span>
+#include <vector>
 
 #include "host_tasks.h"
 
@@ -40,9 +47,12 @@ class CudaStream final : public device::Stream {
   std::uint64_t completed() const override { return completed_.load(std::memory_order_acquire); }
   void take_failures(std::vector<device::StepFailure>& out) override;
 
-  // For the poller. Advances completed(); returns an error once, when the context has broken: every open step is then
+  // Advances completed() of all streams of a device, by one thread at a time. A step whose end is published was over before
+  // the second look at the streams began, and so was all that it waited for: their failures can be taken. True if it found any
+  // step over. `report` is called with an error when the context has broken, once a stream: every open step is then
   // complete and failed, so that nobody waits for it.
-  Status poll();
+  using Report = std::function<void(const Status&)>;
+  static bool poll(std::span<const std::unique_ptr<CudaStream>> streams, const Report& report);
   bool idle() const { return completed() == recorded_.load(std::memory_order_acquire); }
   HostTasks& host_tasks() { return host_tasks_; }  // for the host thread
   DataFault* fault_of_next_step() {
@@ -57,13 +67,16 @@ class CudaStream final : public device::Stream {
   struct Slot {
     CUevent event = nullptr;
     bool failed = false;  // the event could not be recorded: the step fails, when its work is over
+    bool late = false;    // of such a step: it was recorded behind later work, for a stream that waits
   };
 
   // In pinned memory, for the GPU writes there. Twice the ring: the next step's is never one that is still open.
   using Faults = std::array<DataFault, 2 * kRing>;
   CudaStream(const Context& context, CUstream stream, HostTaskWords* words, Faults* faults, Wakes wakes);
   static Result<void*> pinned(const Driver& driver, std::size_t bytes);
-  Status poll_locked();
+  bool look(bool first, const Report& report);
+  void publish();
+  Status advance();
   CUresult query_past(std::uint64_t sequence, std::uint64_t recorded) const;
   Status record_anew(Slot& slot);
   bool is_pageable(const void* data) const;
@@ -80,6 +93,8 @@ class CudaStream final : public device::Stream {
   Wakes wakes_;
   std::unique_ptr<std::array<Slot, kRing>> ring_;
   std::atomic<std::uint64_t> recorded_{0}, completed_{0};
+  std::uint64_t passed_ = 0;  // steps that are over, their failures collected
+  std::uint64_t found_ = 0;   // of these, what publish() will tell of
   std::mutex mutex_;
   std::vector<device::StepFailure> failures_;
   Error record_error_;  // of the last slot marked failed

@@ -1,9 +1,10 @@
-// Numbered steps on a driver that is a table of functions here: events that cannot be recorded.
+// Numbered steps on a driver that is a table of functions here: events that cannot be recorded, and failures that others read.
 #include "cuda_stream.h"
 
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <functional>
 #include <map>
 
 using namespace tilewise;
@@ -18,6 +19,7 @@ struct FakeGpu {
   std::map<CUstream, std::uint64_t> waits;    // for so much
   int events = 0;
   bool refuses_events = false;
+  std::function<void()> queried;  // after each query of an event
 } gpu;
 
 CUresult ok_context(CUcontext) { return CUDA_SUCCESS; }
@@ -51,7 +53,9 @@ CUresult record_event(CUevent event, CUstream) {
   return CUDA_SUCCESS;
 }
 CUresult query_event(CUevent event) {
-  return gpu.recorded.at(event) <= gpu.done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  const bool over = gpu.recorded.at(event) <= gpu.done;
+  if (gpu.queried) gpu.queried();
+  return over ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 CUresult query_stream(CUstream) { return gpu.given <= gpu.done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
 CUresult wait_for_event(CUstream stream, CUevent event, unsigned) {
@@ -64,7 +68,7 @@ CUresult no_text(CUresult, const char** text) {
 }
 
 struct Fixture {
-  Fixture() {
+  explicit Fixture(bool first = true) {  // `stream` is looked at before `other`
     gpu = {};
     driver.cuCtxSetCurrent_ = ok_context, driver.cuStreamCreate_ = make_stream;
     driver.cuStreamDestroy_ = end_stream, driver.cuMemHostAlloc_ = allocate, driver.cuMemFreeHost_ = release;
@@ -74,7 +78,8 @@ struct Fixture {
     driver.cuStreamQuery_ = query_stream, driver.cuStreamWaitEvent_ = wait_for_event;
     driver.cuGetErrorName_ = no_text, driver.cuGetErrorString_ = no_text;
     context.driver = &driver;
-    stream = make(), other = make();
+    streams.push_back(make()), streams.push_back(make());
+    stream = streams[!first].get(), other = streams[first].get();
   }
   std::unique_ptr<CudaStream> make() {
     auto made = CudaStream::make(context, {[] {}, [] {}});
@@ -85,6 +90,18 @@ struct Fixture {
     REQUIRE(stream->copy(to, from, sizeof to).has_value());
     return stream->record();
   }
+  // The step that is open now has found something wrong with its data.
+  void spoil() {
+    static constexpr char kText[] = "singular at %lld";
+    DataFault* const fault = data_fault_of(*stream);
+    fault->format = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(kText));
+    fault->value[0] = 7, fault->code = static_cast<std::int32_t>(Errc::kTaskFailed);
+  }
+  bool poll() {
+    bool healthy = true;
+    CudaStream::poll(streams, [&](const Status& status) { healthy &= status.has_value(); });
+    return healthy;
+  }
   std::vector<device::StepFailure> failures() {
     std::vector<device::StepFailure> out;
     stream->take_failures(out);
@@ -92,7 +109,8 @@ struct Fixture {
   }
   Driver driver;
   Context context;
-  std::unique_ptr<CudaStream> stream, other;
+  std::vector<std::unique_ptr<CudaStream>> streams;  // by index, as the poller looks at them
+  CudaStream *stream = nullptr, *other = nullptr;
   char to[64] = {}, from[64] = {};
 };
 
@@ -102,11 +120,11 @@ TEST_CASE("a step whose event cannot be recorded fails when its work is over, no
   Fixture f;
   gpu.refuses_events = true;
   const std::uint64_t step = f.copy();
-  REQUIRE(f.stream->poll().has_value());
+  REQUIRE(f.poll());
   CHECK(f.stream->completed() == step - 1);  // the copy still runs: its memory is in use
   CHECK(f.failures().empty());
   gpu.done = gpu.given;
-  REQUIRE(f.stream->poll().has_value());
+  REQUIRE(f.poll());
   CHECK(f.stream->completed() == step);
   REQUIRE(f.failures().size() == 1);
 }
@@ -119,10 +137,10 @@ TEST_CASE("a step without an event ends with the next one that has one, whatever
   f.copy();
   f.copy();
   gpu.done = 1;
-  REQUIRE(f.stream->poll().has_value());
+  REQUIRE(f.poll());
   CHECK(f.stream->completed() == step - 1);
   gpu.done = 2;
-  REQUIRE(f.stream->poll().has_value());
+  REQUIRE(f.poll());
   CHECK(f.stream->completed() == step + 1);
   const auto failures = f.failures();
   REQUIRE(failures.size() == 1);
@@ -138,4 +156,58 @@ TEST_CASE(
   gpu.refuses_events = false;
   REQUIRE(f.other->wait(*f.stream, step).has_value());
   CHECK(gpu.waits.at(static_cast<CUstream>(f.other->native())) == 1);
+}
+
+TEST_CASE("what is wrong with a step's data is told, also where its event could not be recorded") {
+  Fixture f;
+  f.spoil();
+  gpu.refuses_events = true;
+  f.copy();
+  gpu.done = gpu.given;
+  REQUIRE(f.poll());
+  const auto failures = f.failures();
+  REQUIRE(failures.size() == 1);
+  CHECK(failures[0].error.message == "singular at 7");
+}
+
+TEST_CASE("a step is not told complete before the failure of what it waited for on another stream") {
+  for (const bool first : {true, false}) {
+    CAPTURE(first);
+    Fixture f(first);
+    f.spoil();
+    const std::uint64_t step = f.copy();
+    REQUIRE(f.other->wait(*f.stream, step).has_value());
+    const std::uint64_t reader = f.other->record();
+    // Both end just behind the first look at the stream that comes first, or just before it.
+    bool early = false;
+    gpu.queried = [&] {
+      early |= f.other->completed() != 0;
+      gpu.done = gpu.given;
+    };
+    if (!first) gpu.done = gpu.given;
+    REQUIRE(f.poll());
+    CHECK_FALSE(early);
+    CHECK(f.other->completed() == reader);
+    CHECK(f.failures().size() == 1);
+    REQUIRE(f.poll());
+    CHECK(f.stream->completed() == step);
+    CHECK(f.failures().empty());
+    gpu.queried = nullptr;
+  }
+}
+
+TEST_CASE("who waited for a step without an event is not told complete before that step has failed") {
+  Fixture f;
+  f.spoil();
+  gpu.refuses_events = true;
+  const std::uint64_t step = f.copy();
+  gpu.refuses_events = false;
+  REQUIRE(f.other->wait(*f.stream, step).has_value());
+  const std::uint64_t reader = f.other->record();
+  f.copy();      // and goes on for long
+  gpu.done = 1;  // the first copy, and so what waited for it
+  REQUIRE(f.poll());
+  CHECK(f.other->completed() == reader);
+  CHECK(f.stream->completed() == step);
+  REQUIRE(f.failures().size() == 1);
 }

@@ -69,7 +69,8 @@ class Stream {
   virtual std::uint64_t record() = 0;
   // All steps up to this number are complete. Any thread; never goes back.
   virtual std::uint64_t completed() const = 0;
-  // Moves out the failures of completed steps not yet taken. A device failure that outlives a step (sticky) shows in
+  // Moves out the failures not yet taken: of all completed steps, and of all that a completed step of *any* stream of the
+  // device waited for; maybe of others that are about to complete. A device failure that outlives a step (sticky) shows in
   // Device::health().
   virtual void take_failures(std::vector<StepFailure>& out) = 0;
 };
