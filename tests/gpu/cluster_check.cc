@@ -192,7 +192,10 @@ TEST_CASE("cluster: links into a GPU and out of it are measured before any block
 // What links are measured with, and kernels' scratch, are no part of the memory that the arena may grow to.
 TEST_CASE("cluster: a GPU whose memory is one slab is filled after its links were measured") {
   constexpr std::int64_t kMemory = std::int64_t{96} << 20, kBlock = 8 << 20;  // bytes
-  GpuCluster gpu({.workers = 2, .host_devices = 1, .memory_bytes = kMemory});
+  GpuCluster gpu({.workers = 2,
+                  .host_devices = 1,
+                  .memory_bytes = std::int64_t{256} << 20,
+                  .cuda_memory_bytes = kMemory});
   Session& s = *gpu.session;
   Device cuda, host;
   for (const Device& d : s.devices()) (d.name.find("cuda") != std::string::npos ? cuda : host) = d;
