@@ -51,6 +51,7 @@ void Exchange::Impl::drop_link(Peer& peer) {
 void Exchange::Impl::down(Peer& peer, const Error& why) {
   if (options.resume_ns == 0) return fail(peer, why);
   const bool was_up = peer.state == Peer::State::kUp;
+  stop_stream(peer);
   drop_link(peer);
   peer.state = peer.dials ? Peer::State::kConnecting : Peer::State::kAwaiting;
   peer.broken = why;
@@ -97,6 +98,7 @@ bool Exchange::Impl::resume(Peer& peer) {
     ++counters.repeated;
   }
   if (!peer.ready) return true;
+  want_stream(peer);
   stop(peer.timer);
   ++counters.links;
   ++counters.resumed;

@@ -350,6 +350,8 @@ class Way {
   // Those there are end now.
   void cut() { cut_ = true; }
   void set_up(bool up) { up_ = up; }
+  // The latest of those there are ends, the others do not notice.
+  void cut_latest() { cut_latest_ = true; }
 
  private:
   struct Pair {
@@ -393,6 +395,10 @@ class Way {
         for (Pair& pair : pairs) reset(pair);
         pairs.clear();
       }
+      if (cut_latest_.exchange(false) && !pairs.empty()) {
+        reset(pairs.back());
+        pairs.pop_back();
+      }
       std::vector<pollfd> waiting{{listener_, POLLIN, 0}};
       for (const Pair& pair : pairs) {
         for (const int end : pair.ends) waiting.push_back({end, POLLIN, 0});
@@ -422,7 +428,7 @@ class Way {
   std::uint16_t to_ = 0, port_ = 0;
   int listener_ = -1;
   std::atomic<std::int64_t> most_{0};
-  std::atomic<bool> cut_{false}, up_{true}, ended_{false};
+  std::atomic<bool> cut_{false}, cut_latest_{false}, up_{true}, ended_{false};
   std::jthread thread_;
 };
 
@@ -566,4 +572,80 @@ TEST_CASE("a peer lost while its link is broken: what waited ends") {
   way.set_up(true);
   REQUIRE(loop->run_until([&] { return b.exchange->counters().strangers_closed > 0; }, kPatience));
   CHECK(b.unreachable.empty());
+}
+
+TEST_CASE(
+    "between hosts blocks have a connection of their own, which is made again without the link noticing") {
+  auto loop = make_loop();
+  Options first = tcp_options("a's"), second = tcp_options("b's");
+  first.use_ucx = second.use_ucx = true;
+  Node a(*loop, 1, std::move(first)), b(*loop, 2, std::move(second));
+  Way way(b.addresses[0]);
+  introduce_over(way, a, b);
+  const auto streams = [&](std::int64_t count) {
+    return a.exchange->ucx_counters().streams == count && b.exchange->ucx_counters().streams == count;
+  };
+  constexpr std::int64_t kBytes = 50'000'000;
+  std::vector<std::byte> out(kBytes);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(i * 2654435761u >> 13);
+  REQUIRE(loop->run_until([&] { return a.ready.contains(b.id) && b.ready.contains(a.id); }, kPatience));
+  std::uint64_t transfer = 0;
+  for (int turn = 0; turn < 4; ++turn) {
+    CAPTURE(turn);
+    Node &from = turn % 2 == 0 ? a : b, &to = turn % 2 == 0 ? b : a;
+    std::vector<std::byte> in(kBytes), again(kBytes);
+    // Before there is a connection, or over the one there is.
+    End good, sent;
+    to.exchange->receive(from.id, ++transfer, in.data(), kBytes, kHost, into(good));
+    from.exchange->transmit(to.id, transfer, out.data(), kBytes, kHost, into(sent));
+    REQUIRE(loop->run_until([&] { return good.times > 0 && sent.times > 0; }, kPatience));
+    CHECK(good.code() == Errc::kOk);
+    CHECK(sent.code() == Errc::kOk);
+    CHECK(good.lane == msg::Lane::kTcp);
+    CHECK(in == out);
+    CHECK(streams(turn + 1));
+    End cut, cut_sent, never;
+    to.exchange->receive(from.id, ++transfer, again.data(), kBytes, kHost, into(cut));
+    from.exchange->transmit(to.id, transfer, out.data(), kBytes, kHost, into(cut_sent));
+    to.exchange->receive(from.id, ++transfer, in.data(), 1'000, kHost, into(never));  // nobody sends it
+    loop->run_until([] { return false; }, 2 * kMillisecond);
+    way.cut_latest();
+    REQUIRE(
+        loop->run_until([&] { return cut.times > 0 && cut_sent.times > 0 && never.times > 0; }, kPatience));
+    CHECK((cut.code() == Errc::kIo || again == out));  // it may have been quick
+    CHECK(never.code() == Errc::kIo);                  // the link has nothing to do with it
+    REQUIRE(loop->run_until([&] { return streams(turn + 2); }, kPatience));
+  }
+  CHECK(a.exchange->counters().breaks == 0);
+  CHECK(b.exchange->counters().breaks == 0);
+  CHECK(a.exchange->ucx_counters().endpoints_failed == 4);
+}
+
+TEST_CASE("who holds the token, but is not the other end of the link, gets no data connection") {
+  auto loop = make_loop();
+  Options first = tcp_options("a's"), second = tcp_options("b's");
+  first.use_ucx = second.use_ucx = true;
+  Node a(*loop, 1, std::move(first)), b(*loop, 2, std::move(second));
+  REQUIRE(meet(*loop, a, b));
+  REQUIRE(loop->run_until([&] { return b.exchange->ucx_counters().streams == 1; }, kPatience));
+  Script forger(*loop, b, 1);
+  std::array<std::byte, 40> word{};
+  word[0] = std::byte{1}, word[4] = std::byte{2};  // from worker 1 to worker 2
+  for (const std::size_t bytes : {word.size(), std::size_t{8}, std::size_t{0}}) {
+    CAPTURE(bytes);
+    const std::int64_t closed = b.exchange->counters().strangers_closed;
+    forger.dial();
+    REQUIRE(forger.link->send(0x7D00, std::span(word).first(bytes)));
+    forger.until([&] { return forger.closed; });
+    CHECK(b.exchange->counters().strangers_closed == closed + 1);
+  }
+  CHECK(b.exchange->ucx_counters().streams == 1);
+  CHECK(b.unreachable.empty());
+  std::vector<std::byte> out(100'000, std::byte{0x33}), in(out.size());
+  End good;
+  b.exchange->receive(a.id, 1, in.data(), 100'000, kHost, into(good));
+  a.exchange->transmit(b.id, 1, out.data(), 100'000, kHost, {});
+  REQUIRE(loop->run_until([&] { return good.times > 0; }, kPatience));
+  CHECK(good.code() == Errc::kOk);
+  CHECK(in == out);
 }

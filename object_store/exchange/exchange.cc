@@ -25,6 +25,7 @@ Exchange::Impl::~Impl() {
   for (auto& [id, peer] : peers) {
     stop(peer->timer);
     stop(peer->retry);
+    stop(peer->stream_timer);
   }
   for (auto& [id, channel] : channels) stop(channel.deadline);
   for (auto& [id, entry] : unmapping) stop(entry.second);

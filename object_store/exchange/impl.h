@@ -1,6 +1,6 @@
-// Private. Six sources: exchange.cc (the public face), channels.cc (links until they are a peer's), peers.cc
+// Private. Seven sources: exchange.cc (the public face), channels.cc (links until they are a peer's), peers.cc
 // (peers and what is sent to them), frames.cc (what they send), breaks.cc (links that are made again), lanes.cc (the
-// copying lane).
+// copying lane), streams.cc (its connections between hosts).
 //
 // A channel is a link, from its making to its end; it belongs to a stranger until a hello has named its peer.
 // Connector: the process with the lower id, or the one that does not listen. It says hello first, over TCP followed by a
@@ -80,6 +80,12 @@ struct Peer {
   std::uint64_t breaks = 0;      // so far
   TimeNs back_at = 0;            // when it was up again
   std::deque<Held> held;
+  // The connection for blocks, beside a link over TCP (streams.cc); only who dials has these.
+  std::optional<net::Address> trying, reached;  // the target of the attempt, of the link
+  std::unique_ptr<net::ConnectAttempt> stream_attempt;
+  std::unique_ptr<net::Link> stream_link;  // waits for its answer
+  net::TimerId stream_timer = 0;           // before the next attempt, or the end of this one
+  TimeNs stream_pause_ns = 0;
 
   bool owns(DeviceId device) const {
     return std::find(info.devices.begin(), info.devices.end(), device) != info.devices.end();
@@ -133,6 +139,16 @@ struct Exchange::Impl {
                      device::Kind kind, Done done);
   void end(Held& held, const Error& why);
 
+  // streams.cc
+  void want_stream(Peer& peer);
+  void dial_stream(Peer& peer);
+  void retry_stream(Peer& peer);
+  void stop_stream(Peer& peer);
+  void stream_connected(Peer& peer, std::unique_ptr<net::Link> link);
+  void stream_answered(Peer& peer, net::Frame& frame);
+  void stream_lost(const transfer::Cookie& cookie);
+  void take_stream(ChannelId id, const net::Frame& frame);
+
   // channels.cc
   ChannelId open_channel(std::unique_ptr<net::Link> link, WorkerId peer);
   void accepted(std::unique_ptr<net::Link> link);
@@ -180,5 +196,8 @@ struct Exchange::Impl {
 };
 
 std::string text_of(WorkerId id);
+
+// Frames of a data connection before it is one; no message has this type.
+constexpr std::uint16_t kStreamFrame = 0x7D00;
 
 }  // namespace tilewise::exchange

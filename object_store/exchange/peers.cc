@@ -191,6 +191,7 @@ Status Exchange::send(WorkerId id, msg::PeerBatch batch) {
 void Exchange::Impl::shut(Peer& peer, const Error& why) {
   stop(peer.timer);
   stop(peer.retry);
+  stop_stream(peer);
   peer.attempt.reset();
   peer.queue.clear();
   peer.queued_bytes = 0;
