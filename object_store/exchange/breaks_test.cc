@@ -266,6 +266,8 @@ TEST_CASE("the connector comes back, also where the first greeting was cut off; 
   script.until_heard(3);
   CHECK(script.grants() == Numbers{101});
   CHECK(node.exchange->counters().resumed == 1);
+  script.send(msg::Ack{2});
+  loop->run_until([] { return false; }, 50 * kMillisecond);
 
   SUBCASE("nobody listens there any more") {
     script.listener.reset();
@@ -286,6 +288,52 @@ TEST_CASE("the connector comes back, also where the first greeting was cut off; 
     script.until([&] { return node.unreachable.contains(script.id); });
     CHECK(node.why(script.id) == Errc::kCorruptData);
   }
+}
+
+TEST_CASE("a link that can be made again, but over which no message gets through, is given up in time") {
+  auto loop = make_loop();
+  Options options = tcp_options("node's");
+  options.resume_ns = 2 * kSecond;
+  Node node(*loop, 2, std::move(options));
+  Script script(*loop, node, 7);
+  script.listen();
+  node.exchange->peer_joined(script.info());
+  script.until_heard(2);
+  script.greet(1, 0);
+  script.send(msg::ArenaMap{});
+  script.until_heard(3);
+  REQUIRE(node.exchange->send(script.id, grant_of(101)));
+  script.until_heard(4);
+  const TimeNs broke = monotonic_now();
+  std::uint64_t number = 1;
+  while (!node.unreachable.contains(script.id) && monotonic_now() - broke < 8 * kSecond) {
+    script.link.reset();
+    script.until(
+        [&] { return node.unreachable.contains(script.id) || (script.link && script.heard.size() == 2); });
+    if (node.unreachable.contains(script.id)) break;
+    script.greet(++number, 0);
+    script.until_heard(3);
+  }
+  CHECK(node.why(script.id) == Errc::kTimeout);
+  CHECK(monotonic_now() - broke > 1'900 * kMillisecond);
+  CHECK(monotonic_now() - broke < 6 * kSecond);
+}
+
+TEST_CASE("the first message over a link that was made again is acknowledged at once, and ends the hurry") {
+  Met m;
+  m.script.link.reset();
+  m.script.until([&] { return m.node.exchange->counters().breaks == 1; });
+  m.script.dial();
+  m.script.greet(2, 2);
+  m.script.send(grant_of(2));
+  m.script.send(grant_of(3));
+  m.script.until([&] { return m.node.batches.size() == 3; });
+  m.script.until_heard(3);
+  CHECK(std::get<msg::Ack>(m.script.heard[2]) == msg::Ack{3});
+}
+
+TEST_CASE("the largest message fits beside what is not acknowledged yet") {
+  CHECK(Options{.token = token()}.max_kept_bytes >= limits::kMaxMessageBytes + 2 * courier::kAckBytes);
 }
 
 TEST_CASE(

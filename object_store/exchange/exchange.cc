@@ -100,7 +100,7 @@ void Exchange::peer_joined(const msg::PeerInfo& info) {
   peer->dials = we_connect;
   peer->state = we_connect ? Peer::State::kConnecting : Peer::State::kAwaiting;
   Peer& p = *me.peers.emplace(info.id, std::move(peer)).first->second;
-  me.give_up_after(p, me.options.link_deadline_ns);
+  me.give_up_after(p, me.options.link_deadline_ns, me.options.link_deadline_ns);
   if (!we_connect) return me.match_strangers();
   const bool same_host = !info.host_id.empty() && info.host_id == me.options.host_id;
   for (const std::string& text : info.addresses) {

@@ -77,6 +77,8 @@ struct Peer {
   courier::Received received;    // likewise
   TimeNs pause_ns = 0;           // before the next attempt
   std::optional<Error> broken;   // why; until it is up again
+  TimeNs give_up_at = 0;         // the end of the patience since something last arrived; 0: all is well
+  bool ack_next = false;         // the first message of a link that was made again: the peer waits for a sign
   std::uint64_t breaks = 0;      // so far
   TimeNs back_at = 0;            // when it was up again
   std::deque<Held> held;
@@ -179,7 +181,8 @@ struct Exchange::Impl {
   // breaks.cc
   void down(Peer& peer, const Error& why);
   void drop_link(Peer& peer);
-  void give_up_after(Peer& peer, TimeNs ns);
+  void give_up_after(Peer& peer, TimeNs ns, TimeNs patience_ns);
+  void got_through(Peer& peer);
   bool resume(Peer& peer);
   Status put(Peer& peer, std::uint16_t type, std::span<const std::byte> bytes,
              std::vector<net::UniqueFd> fds = {});

@@ -82,6 +82,7 @@ void Exchange::Impl::say_hello(Peer& peer) {
 void Exchange::Impl::greeted(Peer& peer) {
   const Channel& channel = channels.at(peer.channel);
   peer.state = Peer::State::kUp;
+  peer.unauthenticated.reset();  // whoever it was, this one is who it should be
   if (channel.tcp()) {
     peer.resumes = true;
     if (!resume(peer)) return;
