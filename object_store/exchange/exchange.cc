@@ -166,5 +166,10 @@ transfer::UcxCounters Exchange::ucx_counters() const {
 }
 
 bool Exchange::takes(device::Kind kind) const { return impl_->engine && impl_->engine->supports(kind); }
+bool Exchange::takes(device::Kind kind, WorkerId id) const {
+  const auto* peer = impl_->find(id);
+  const bool streams = impl_->engine && peer != nullptr && impl_->engine->uses_stream(peer->cookie);
+  return takes(kind) && !(streams && kind != device::Kind::kHost);
+}
 
 }  // namespace tilewise::exchange

@@ -39,6 +39,7 @@ void Exchange::Impl::greeting(ChannelId id, msg::Message& message) {
 }
 
 void Exchange::Impl::on_frame(ChannelId id, net::Frame& frame) {
+  if (channels.at(id).streams) return close_stranger(id);  // it was to wait for the answer
   if (frame.type == kStreamFrame && !channels.at(id).peer) return take_stream(id, frame);
   auto decoded = codec::decode(frame.payload);
   if (!decoded) return broke_protocol(id, decoded.error());

@@ -31,6 +31,7 @@ struct Channel {
       hello;  // what it said first: a stranger's may wait for its peer to be announced
   std::optional<msg::Resume> resume;  // over TCP what it said next
   net::TimerId deadline = 0;          // a stranger's
+  bool streams = false;               // it becomes a data connection
   bool tcp() const { return !link->can_pass_fds(); }
 };
 
@@ -88,6 +89,7 @@ struct Peer {
   std::unique_ptr<net::Link> stream_link;  // waits for its answer
   net::TimerId stream_timer = 0;           // before the next attempt, or the end of this one
   TimeNs stream_pause_ns = 0;
+  bool had_stream = false;  // on either side
 
   bool owns(DeviceId device) const {
     return std::find(info.devices.begin(), info.devices.end(), device) != info.devices.end();
@@ -144,11 +146,13 @@ struct Exchange::Impl {
   // streams.cc
   void want_stream(Peer& peer);
   void dial_stream(Peer& peer);
-  void retry_stream(Peer& peer);
+  void retry_stream(Peer& peer, const Error& why);
+  Status attach(Peer& peer, std::unique_ptr<net::ByteStream> stream);
+  void stream_broke(Peer& peer);
   void stop_stream(Peer& peer);
   void stream_connected(Peer& peer, std::unique_ptr<net::Link> link);
   void stream_answered(Peer& peer, net::Frame& frame);
-  void stream_lost(const transfer::Cookie& cookie);
+  void stream_lost(const transfer::Cookie& cookie, const Error& why);
   void take_stream(ChannelId id, const net::Frame& frame);
 
   // channels.cc

@@ -43,7 +43,7 @@ Status Exchange::Impl::start_ucx() {
   TW_ASSIGN(watch, loop.watch_fd(engine->event_fd(), [this] { drive(); }));
   engine->set_stream_hooks(
       {.on_work = [this] { kick(); },
-       .on_lost = [this](const transfer::Cookie& cookie, const Error&) { stream_lost(cookie); }});
+       .on_lost = [this](const transfer::Cookie& cookie, const Error& why) { stream_lost(cookie, why); }});
   arm_tick();
   kick();
   return {};

@@ -60,8 +60,9 @@ void Exchange::Impl::want_stream(Peer& peer) {
   dial_stream(peer);
 }
 
-void Exchange::Impl::retry_stream(Peer& peer) {
+void Exchange::Impl::retry_stream(Peer& peer, const Error& why) {
   stop_stream(peer);
+  engine->no_stream(peer.cookie, why);
   peer.stream_pause_ns = std::clamp(2 * peer.stream_pause_ns, kFirstPause, kLastPause);
   peer.stream_timer = loop.after(peer.stream_pause_ns, [this, id = peer.info.id] {
     Peer* again = find(id);
@@ -76,7 +77,7 @@ void Exchange::Impl::dial_stream(Peer& peer) {
   peer.stream_timer = loop.after(kStreamTime, [this, id] {
     if (Peer* late = find(id)) {
       late->stream_timer = 0;
-      retry_stream(*late);
+      retry_stream(*late, error(Errc::kTimeout, "no answer"));
     }
   });
   net::HandshakeOptions how = handshake();
@@ -85,7 +86,7 @@ void Exchange::Impl::dial_stream(Peer& peer) {
       net::connect(loop, *peer.reached, how, [this, id](Result<std::unique_ptr<net::Link>> link) {
         Peer* p = find(id);
         if (p == nullptr) return;
-        if (!link) return retry_stream(*p);
+        if (!link) return retry_stream(*p, link.error());
         stream_connected(*p, std::move(*link));
       });
 }
@@ -102,10 +103,11 @@ void Exchange::Impl::stream_connected(Peer& peer, std::unique_ptr<net::Link> lin
                                    stream_answered(*p, frame);
                                },
                            .on_close =
-                               [this, id](const Error&) {
-                                 if (Peer* p = find(id)) retry_stream(*p);
+                               [this, id](const Error& why) {
+                                 if (Peer* p = find(id)) retry_stream(*p, why);
                                }});
-  if (!peer.stream_link->send(kStreamFrame, bytes_of(word))) retry_stream(peer);
+  if (const Status sent = peer.stream_link->send(kStreamFrame, bytes_of(word)); !sent)
+    retry_stream(peer, sent.error());
 }
 
 void Exchange::Impl::stream_answered(Peer& peer, net::Frame& frame) {
@@ -114,7 +116,7 @@ void Exchange::Impl::stream_answered(Peer& peer, net::Frame& frame) {
       word_of(options.token, "acceptor", peer.info.id, self, peer.cookie, peer.stream_link->cookie());
   if (frame.type != kStreamFrame || !word || !net::equal_secrets(word->proof, right.proof)) {
     ++counters.protocol_errors;
-    return retry_stream(peer);
+    return retry_stream(peer, error(Errc::kCorruptData, "a wrong answer"));
   }
   later([this, id = peer.info.id, link = peer.stream_link.get()] {
     Peer* p = find(id);
@@ -122,15 +124,28 @@ void Exchange::Impl::stream_answered(Peer& peer, net::Frame& frame) {
     auto stream = net::Link::into_stream(std::move(p->stream_link));
     stop_stream(*p);
     p->stream_pause_ns = 0;
-    if (!stream || !engine->attach_stream(p->cookie, std::move(*stream), true)) retry_stream(*p);
+    const Status attached = stream ? attach(*p, std::move(*stream)) : Status(std::unexpected(stream.error()));
+    if (!attached) retry_stream(*p, attached.error());
   });
 }
 
+// Another than the first ends what is expected, which is to be asked for again as often as after a break of the link (judge()).
+Status Exchange::Impl::attach(Peer& peer, std::unique_ptr<net::ByteStream> stream) {
+  if (std::exchange(peer.had_stream, true)) stream_broke(peer);
+  return engine->attach_stream(peer.cookie, std::move(stream), peer.dials);
+}
+
+void Exchange::Impl::stream_broke(Peer& peer) {
+  ++peer.breaks;
+  peer.back_at = monotonic_now();
+}
+
 // Inside the engine's progress(); what was under way has ended.
-void Exchange::Impl::stream_lost(const transfer::Cookie& cookie) {
+void Exchange::Impl::stream_lost(const transfer::Cookie& cookie, const Error& why) {
   for (auto& [id, peer] : peers) {
     if (!peer->data || peer->cookie != cookie) continue;
-    if (peer->dials) retry_stream(*peer);
+    stream_broke(*peer);
+    if (peer->dials) retry_stream(*peer, why);
     return;
   }
 }
@@ -149,6 +164,7 @@ void Exchange::Impl::take_stream(ChannelId id, const net::Frame& frame) {
   const StreamWord right = word_of(options.token, "connector", peer->info.id, self, peer->cookie, cookie);
   if (word->to != self.value || !net::equal_secrets(word->proof, right.proof)) return close_stranger(id);
   const StreamWord answer = word_of(options.token, "acceptor", self, peer->info.id, peer->cookie, cookie);
+  channel.streams = true;
   later([this, id, from = peer->info.id, answer] {
     const auto at = channels.find(id);
     Peer* p = find(from);
@@ -159,8 +175,7 @@ void Exchange::Impl::take_stream(ChannelId id, const net::Frame& frame) {
     channels.erase(at);
     if (!link->send(kStreamFrame, bytes_of(answer))) return;
     link->flush();  // a few bytes on a fresh connection
-    if (auto stream = net::Link::into_stream(std::move(link)))
-      (void)!engine->attach_stream(p->cookie, std::move(*stream), false);
+    if (auto stream = net::Link::into_stream(std::move(link))) (void)!attach(*p, std::move(*stream));
   });
 }
 

@@ -72,6 +72,7 @@ void StreamLane::write() {
       broke(written.error());
       break;
     }
+    if (*written > 0) wrote_at_ = monotonic_now();
     consume(*written);
     budget -= std::min(budget, *written);
     if (*written == bytes && budget > 0) continue;

@@ -7,7 +7,8 @@ void UcxEngine::set_stream_hooks(StreamHooks hooks) { impl_->hooks = std::move(h
 
 bool UcxEngine::prefers_stream(const Cookie& cookie) const {
   const auto peer = impl_->peers.find(cookie);
-  return peer != impl_->peers.end() && !(impl_->fast_network && peer->second->fast_network);
+  return peer != impl_->peers.end() &&
+         (peer->second->other_ucx || !(impl_->fast_network && peer->second->fast_network));
 }
 
 void UcxEngine::use_stream(const Cookie& cookie) {
@@ -27,10 +28,17 @@ Status UcxEngine::attach_stream(const Cookie& cookie, std::unique_ptr<net::ByteS
   if (!uses_stream(cookie)) return error(Errc::kNotFound, "no peer that uses streams");
   Impl& me = *impl_;
   Peer& peer = *me.peers.at(cookie);
-  const auto broke =
-      std::erase_if(me.broken_streams, [&](const auto& entry) { return entry.first == peer.cookie; });
-  if (peer.lane || broke > 0)
-    me.close_stream(peer, error(Errc::kUnavailable, "the peer made another data connection"));
+  std::erase_if(me.broken_streams, [&](const auto& entry) { return entry.first == peer.cookie; });
+  // What either side put into the one before may be lost, and the other may have noticed earlier: what is expected ends here, and
+  // is asked for again. What waits to be sent goes.
+  if (std::exchange(peer.had_lane, true)) {
+    std::deque<Op*> waiting = std::exchange(peer.waiting, {});
+    for (Op* op : waiting) op->stream = nullptr;
+    me.close_stream(peer, error(Errc::kUnavailable, "another data connection was made"));
+    for (Op* op : waiting) op->stream = &peer;
+    peer.waiting = std::move(waiting);
+  }
+  peer.why_none = {Errc::kOk, {}};
   peer.lane = std::make_unique<StreamLane>(
       std::move(stream), dialled,
       StreamLane::Handlers{
@@ -55,7 +63,12 @@ Status UcxEngine::attach_stream(const Cookie& cookie, std::unique_ptr<net::ByteS
     op->active = true;
     peer.lane->send(op->header, op->data);
   }
+  if (me.hooks.on_work) me.hooks.on_work();
   return {};
+}
+
+void UcxEngine::no_stream(const Cookie& cookie, const Error& why) {
+  if (const auto peer = impl_->peers.find(cookie); peer != impl_->peers.end()) peer->second->why_none = why;
 }
 
 void UcxEngine::Impl::stream_send(Op& op, Peer& peer) {
@@ -86,8 +99,8 @@ std::optional<std::byte*> UcxEngine::Impl::stream_header(Peer& peer, const AmHea
   return op->data;
 }
 
-// At once: nobody but us reads or writes the memory. Of a send that is half written the rest has to follow or the stream to
-// end, and it is past its time.
+// At once: nobody but us reads or writes the memory. Of a send that is half written the rest has to follow: it keeps its memory
+// while it makes headway.
 void UcxEngine::Impl::stream_let_go(Op& op, const Error& why) {
   Peer& peer = *op.stream;
   if (&op == peer.incoming) {
@@ -96,13 +109,38 @@ void UcxEngine::Impl::stream_let_go(Op& op, const Error& why) {
   } else if (op.sending) {
     std::erase(peer.waiting, &op);
     if (peer.lane && !peer.lane->withdraw(op.header)) {
-      broken_streams.emplace_back(
-          peer.cookie, error(Errc::kUnavailable, "the data connection to a peer was closed: " + why.message));
-      peer.lane.reset();
-      if (hooks.on_work) hooks.on_work();
+      if (op.failure.code == Errc::kOk) {
+        op.failure = why;
+        ++counters.quarantined;
+      }
+      return;
     }
   }
   finish(op, why);
+}
+
+// Past its time, and half written. True: it is to be looked at again one grace later.
+bool UcxEngine::Impl::makes_headway(Op& op, TimeNs now) {
+  Peer& peer = *op.stream;
+  if (peer.lane && now - peer.lane->wrote_at() < options.grace_ns) return true;
+  broken_streams.emplace_back(
+      peer.cookie,
+      error(Errc::kUnavailable, "the data connection to a peer was closed because sending transfer " +
+                                    std::to_string(op.header.transfer) + " hung"));
+  peer.lane.reset();
+  return false;
+}
+
+// Nobody can want what was granted over a link that is no more.
+void UcxEngine::Impl::withdraw_sends(Peer& peer, const Error& why) {
+  std::vector<Op*> over;
+  for (auto& [key, op] : ops) {
+    if (key.cookie == peer.cookie && op->sending && op->stream == &peer) over.push_back(op.get());
+  }
+  for (Op* op : over) {
+    const bool waits = std::erase(peer.waiting, op) > 0;
+    if (waits || !peer.lane || peer.lane->withdraw(op->header)) finish(*op, why);
+  }
 }
 
 // Ends all that is under way over it, and what is expected: it may have been lost with the stream.
@@ -116,7 +154,10 @@ void UcxEngine::Impl::close_stream(Peer& peer, const Error& why) {
     const bool expected = !op->sending && !op->active && key.cookie == peer.cookie;
     if (op->stream == &peer || (expected && op->kind == device::Kind::kHost)) over.push_back(op.get());
   }
-  for (Op* op : over) finish(*op, why);
+  for (Op* op : over) {
+    if (op->failure.code != Errc::kOk) --counters.quarantined;
+    finish(*op, op->failure.code != Errc::kOk ? op->failure : why);
+  }
 }
 
 void UcxEngine::Impl::handle_broken_streams() {

@@ -211,6 +211,9 @@ Status UcxEngine::add_peer(const Cookie& cookie, std::string_view address) {
     }
     std::memcpy(&header, address.data(), sizeof header);
     const std::string_view raw = address.substr(sizeof header);
+    const auto digit = sizeof kAddressMagic - 1;
+    if (std::memcmp(header.magic, kAddressMagic, digit) == 0 && header.magic[digit] != kAddressMagic[digit])
+      return error(Errc::kVersionMismatch, "the peer's data address is of another version of Tilewise");
     if (std::memcmp(header.magic, kAddressMagic, sizeof header.magic) != 0 ||
         header.digest != digest_of(raw)) {
       return error(Errc::kCorruptData, "what should be a UCX address is none");

@@ -78,6 +78,8 @@ struct Peer {
   std::unique_ptr<StreamLane> lane;
   std::deque<Op*> waiting;  // sends, while there is no lane
   Op* incoming = nullptr;   // what the lane is receiving
+  bool had_lane = false;
+  Error why_none{Errc::kOk, {}};  // what kept the last one that was tried from being made
 };
 
 struct Finished {
@@ -115,8 +117,9 @@ struct UcxEngine::Impl {
 
   // ucx_peers.cc
   Status connect(Peer& peer);
-  void close(Peer& peer, const Error& why);                   // waiting receives go on
-  void fail_waiting(const Cookie& cookie, const Error& why);  // receives
+  void close(Peer& peer, const Error& why);  // waiting receives go on
+  // Receives; of those that come over a stream only where `streamed`.
+  void fail_waiting(const Cookie& cookie, const Error& why, bool streamed);
   void handle_broken();
   void reap_closes();
   Via via_of(Peer& peer, bool bulk, device::Kind kind);
@@ -125,6 +128,8 @@ struct UcxEngine::Impl {
   void stream_send(Op& op, Peer& peer);
   std::optional<std::byte*> stream_header(Peer& peer, const AmHeader& header);
   void stream_let_go(Op& op, const Error& why);
+  bool makes_headway(Op& op, TimeNs now);
+  void withdraw_sends(Peer& peer, const Error& why);
   void close_stream(Peer& peer, const Error& why);
   void handle_broken_streams();
 
@@ -139,6 +144,7 @@ struct UcxEngine::Impl {
   void finish(Op& op, Status status);
   void give_up(Op& op, const Error& why);
   void expire(TimeNs now);
+  std::string why_no_stream(const Op& op) const;
   bool deliver();
 };
 

@@ -209,6 +209,14 @@ void UcxEngine::Impl::give_up(Op& op, const Error& why) {
   if (op.request != nullptr) ucp_request_cancel(worker, op.request);
 }
 
+std::string UcxEngine::Impl::why_no_stream(const Op& op) const {
+  const auto peer = peers.find(op.header.cookie);
+  if (peer == peers.end() || !peer->second->streams || op.kind != device::Kind::kHost || peer->second->lane)
+    return {};
+  const Error& why = peer->second->why_none;
+  return ": there is no data connection" + (why.code == Errc::kOk ? std::string() : " (" + why.message + ")");
+}
+
 void UcxEngine::Impl::expire(TimeNs now) {
   while (!alarms.empty() && alarms.begin()->first <= now) {
     Op& op = *alarms.begin()->second;
@@ -216,13 +224,15 @@ void UcxEngine::Impl::expire(TimeNs now) {
     // First ask; one grace later take the connection away, which makes UCX let go of everything on it; then
     // wait.
     const bool first = op.wake == op.deadline;
-    op.wake = first ? now + options.grace_ns : kNever;
+    const bool again = !first && op.stream != nullptr && makes_headway(op, now);
+    op.wake = first || again ? now + options.grace_ns : kNever;
     alarms.emplace(op.wake, &op);
     if (first) {
       ++counters.timed_out;
-      give_up(op, error(Errc::kTimeout, text_of(op) + ": not done in time"));
+      give_up(op, error(Errc::kTimeout, text_of(op) + ": not done in time" + why_no_stream(op)));
       continue;
     }
+    if (op.stream != nullptr) continue;
     const auto peer = peer_by_ep.find(op.ep);  // the pair may have another cookie by now
     if (peer == peer_by_ep.end()) continue;
     close(*peers.at(peer->second),

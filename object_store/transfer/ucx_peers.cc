@@ -77,10 +77,13 @@ void UcxEngine::Impl::reap_closes() {
   });
 }
 
-void UcxEngine::Impl::fail_waiting(const Cookie& cookie, const Error& why) {
+void UcxEngine::Impl::fail_waiting(const Cookie& cookie, const Error& why, bool streamed) {
+  const auto peer = peers.find(cookie);
+  const bool streams = peer != peers.end() && peer->second->streams;
   std::vector<Op*> waiting;
   for (auto& [key, op] : ops) {
-    if (key.cookie == cookie && !op->active && !op->sending) waiting.push_back(op.get());
+    if (key.cookie != cookie || op->active || op->sending) continue;
+    if (streamed || !streams || op->kind != device::Kind::kHost) waiting.push_back(op.get());
   }
   for (Op* op : waiting) finish(*op, why);
 }
@@ -93,7 +96,7 @@ void UcxEngine::Impl::handle_broken() {
     if (found == peer_by_ep.end()) continue;  // closed by us meanwhile
     ++counters.endpoints_failed;
     Peer& peer = *peers.at(found->second);
-    fail_waiting(peer.cookie, why);
+    fail_waiting(peer.cookie, why, false);
     close(peer, why);
   }
 }
@@ -101,7 +104,7 @@ void UcxEngine::Impl::handle_broken() {
 void UcxEngine::remove_peer(const Cookie& cookie, const Error& why) {
   const auto found = impl_->peers.find(cookie);
   if (found == impl_->peers.end()) return;
-  impl_->fail_waiting(cookie, why);
+  impl_->fail_waiting(cookie, why, true);
   std::vector<Op*> active;
   // A cancel may complete its op at once, never another.
   impl_->close_stream(*found->second, why);  // also what was begun under another cookie
@@ -116,7 +119,8 @@ void UcxEngine::remove_peer(const Cookie& cookie, const Error& why) {
 void UcxEngine::abandon_receives(const Cookie& cookie, const Error& why) {
   const auto found = impl_->peers.find(cookie);
   if (found == impl_->peers.end()) return;
-  impl_->fail_waiting(cookie, why);
+  impl_->fail_waiting(cookie, why, true);
+  impl_->withdraw_sends(*found->second, why);
   std::vector<Op*> receives;
   for (auto& [key, op] : impl_->ops) {
     if (key.cookie == cookie && !op->sending) receives.push_back(op.get());

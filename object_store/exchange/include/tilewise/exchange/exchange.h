@@ -116,6 +116,8 @@ class Exchange {
 
   // Whether the copying lane takes memory of this kind: UCX may have been built without CUDA.
   bool takes(device::Kind kind) const;
+  // To and from this peer. Not a GPU's where a data connection is used, which carries host memory.
+  bool takes(device::Kind kind, WorkerId peer) const;
   // The copying lane; the memory belongs to it until `done`, which always comes later, once. A repeat of a
   // transfer under way does nothing and its `done` is dropped. Errors as transfer::UcxEngine's, kUnsupported where
   // there is no UCX on both sides, kLaneDenied when strict. kUnavailable: there is no such peer, or its link broke

@@ -105,6 +105,8 @@ class UcxEngine {
   // False where UCX on both sides has a better network than TCP. Both sides come to the same answer.
   bool prefers_stream(const Cookie& cookie) const;
   void use_stream(const Cookie& cookie);
+  // None can be made at present: for the message of what ends meanwhile.
+  void no_stream(const Cookie& cookie, const Error& why);
   bool needs_stream(const Cookie& cookie) const;  // use_stream() was said, and there is none now
   bool uses_stream(const Cookie& cookie) const;
   // A stream whose other end is this peer's engine, proven by the caller. Takes the place of the one before, whose transfers end
