@@ -1,34 +1,15 @@
 // Links over TCP that break: what comes over the next one.
-#include "exchange_test_util.h"
+#include "way.h"
 
 #include <tilewise/base/prng.h>
 #include <tilewise/codec/codec.h>
 #include <tilewise/courier/outstanding.h>
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-
-#include <list>
-#include <thread>
 
 using namespace tilewise;
 using namespace tilewise::exchange;
 using namespace tilewise::exchange::test;
 
 namespace {
-
-constexpr auto kHost = device::Kind::kHost;
-
-// Over TCP alone, as between hosts.
-Options tcp_options(const char* host) {
-  Options options = options_of();
-  options.host_id = host;
-  options.listen = {"tcp://127.0.0.1:0"};
-  options.use_ucx = false;
-  return options;
-}
 
 // A peer that says what the test says, over one link after another: as connector, or as the one that is connected to.
 struct Script {
@@ -372,129 +353,12 @@ TEST_CASE(
 
 // ---- two of them, and a way between that is cut ------------------------------------------------------------
 
-namespace {
-
-// A thread that passes bytes on from a port to another one, so many of each connection, and then resets it.
-class Way {
- public:
-  explicit Way(const std::string& to) : to_(net::Address::parse(to).value().port) {
-    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in where = local(0);
-    socklen_t size = sizeof where;
-    REQUIRE(::bind(listener_, reinterpret_cast<sockaddr*>(&where), sizeof where) == 0);
-    REQUIRE(::listen(listener_, 16) == 0);
-    REQUIRE(::getsockname(listener_, reinterpret_cast<sockaddr*>(&where), &size) == 0);
-    port_ = ntohs(where.sin_port);
-    thread_ = std::jthread([this] { serve(); });
-  }
-  ~Way() {
-    ended_ = true;
-    thread_.join();
-    ::close(listener_);
-  }
-  std::string address() const { return "tcp://127.0.0.1:" + std::to_string(port_); }
-  // Of connections made from now on: up to so many bytes, chosen by chance; 0: all.
-  void cut_after(std::int64_t most) { most_ = most; }
-  // Those there are end now.
-  void cut() { cut_ = true; }
-  void set_up(bool up) { up_ = up; }
-  // The latest of those there are ends, the others do not notice.
-  void cut_latest() { cut_latest_ = true; }
-
- private:
-  struct Pair {
-    int ends[2];
-    std::int64_t left;
-  };
-  static sockaddr_in local(std::uint16_t port) {
-    sockaddr_in where{};
-    where.sin_family = AF_INET;
-    where.sin_port = htons(port);
-    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return where;
-  }
-  static void reset(Pair& pair) {
-    for (const int end : pair.ends) {
-      if (end < 0) continue;
-      const linger now{1, 0};
-      ::setsockopt(end, SOL_SOCKET, SO_LINGER, &now, sizeof now);
-      ::close(end);
-    }
-  }
-  static bool forward(int from, int to, std::int64_t& left) {
-    char bytes[65536];
-    ssize_t got = ::recv(from, bytes, sizeof bytes, 0);
-    if (got <= 0) return false;
-    const bool last = got >= left;
-    got = static_cast<ssize_t>(std::min<std::int64_t>(got, left));
-    left -= got;
-    for (ssize_t sent = 0; sent < got;) {
-      const ssize_t n = ::send(to, bytes + sent, static_cast<std::size_t>(got - sent), MSG_NOSIGNAL);
-      if (n <= 0) return false;
-      sent += n;
-    }
-    return !last;
-  }
-  void serve() {
-    std::list<Pair> pairs;
-    Prng prng(7);
-    while (!ended_) {
-      if (cut_.exchange(false) || !up_) {
-        for (Pair& pair : pairs) reset(pair);
-        pairs.clear();
-      }
-      if (cut_latest_.exchange(false) && !pairs.empty()) {
-        reset(pairs.back());
-        pairs.pop_back();
-      }
-      std::vector<pollfd> waiting{{listener_, POLLIN, 0}};
-      for (const Pair& pair : pairs) {
-        for (const int end : pair.ends) waiting.push_back({end, POLLIN, 0});
-      }
-      if (::poll(waiting.data(), waiting.size(), 2) <= 0) continue;
-      std::size_t at = 1;
-      for (auto pair = pairs.begin(); pair != pairs.end(); at += 2) {
-        bool open = true;
-        for (std::size_t i = 0; i < 2 && open; ++i) {
-          if (waiting[at + i].revents != 0) open = forward(pair->ends[i], pair->ends[1 - i], pair->left);
-        }
-        if (!open) reset(*pair);
-        pair = open ? std::next(pair) : pairs.erase(pair);
-      }
-      if (waiting[0].revents == 0) continue;
-      Pair pair{{::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC), -1}, INT64_MAX};
-      if (const std::int64_t most = most_; most > 0) pair.left = prng.between(1, most);
-      pair.ends[1] = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-      const sockaddr_in where = local(to_);
-      if (up_ && ::connect(pair.ends[1], reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0)
-        pairs.push_back(pair);
-      else
-        reset(pair);
-    }
-  }
-
-  std::uint16_t to_ = 0, port_ = 0;
-  int listener_ = -1;
-  std::atomic<std::int64_t> most_{0};
-  std::atomic<bool> cut_{false}, cut_latest_{false}, up_{true}, ended_{false};
-  std::jthread thread_;
-};
-
-// `a` reaches `b` over the way.
-void introduce_over(Way& way, Node& a, Node& b) {
-  msg::PeerInfo info = b.info();
-  info.addresses = {way.address()};
-  a.exchange->peer_joined(info);
-  b.exchange->peer_joined(a.info());
-}
-
-}  // namespace
-
 TEST_CASE("a way that is cut anywhere, again and again: each batch comes once and in order, both ways") {
   auto loop = make_loop();
   Node a(*loop, 1, tcp_options("a's")), b(*loop, 2, tcp_options("b's"));
   Way way(b.addresses[0]);
-  way.cut_after(600'000);  // the largest batch is half of it
+  way.cut_after(
+      1'500'000);  // the largest batches of both sides are a third of it: something has to get through in time
   introduce_over(way, a, b);
   constexpr std::uint64_t kMany = 3'000;
   Prng prng(11);
@@ -620,53 +484,6 @@ TEST_CASE("a peer lost while its link is broken: what waited ends") {
   way.set_up(true);
   REQUIRE(loop->run_until([&] { return b.exchange->counters().strangers_closed > 0; }, kPatience));
   CHECK(b.unreachable.empty());
-}
-
-TEST_CASE(
-    "between hosts blocks have a connection of their own, which is made again without the link noticing") {
-  auto loop = make_loop();
-  Options first = tcp_options("a's"), second = tcp_options("b's");
-  first.use_ucx = second.use_ucx = true;
-  Node a(*loop, 1, std::move(first)), b(*loop, 2, std::move(second));
-  Way way(b.addresses[0]);
-  introduce_over(way, a, b);
-  const auto streams = [&](std::int64_t count) {
-    return a.exchange->ucx_counters().streams == count && b.exchange->ucx_counters().streams == count;
-  };
-  constexpr std::int64_t kBytes = 50'000'000;
-  std::vector<std::byte> out(kBytes);
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(i * 2654435761u >> 13);
-  REQUIRE(loop->run_until([&] { return a.ready.contains(b.id) && b.ready.contains(a.id); }, kPatience));
-  std::uint64_t transfer = 0;
-  for (int turn = 0; turn < 4; ++turn) {
-    CAPTURE(turn);
-    Node &from = turn % 2 == 0 ? a : b, &to = turn % 2 == 0 ? b : a;
-    std::vector<std::byte> in(kBytes), again(kBytes);
-    // Before there is a connection, or over the one there is.
-    End good, sent;
-    to.exchange->receive(from.id, ++transfer, in.data(), kBytes, kHost, into(good));
-    from.exchange->transmit(to.id, transfer, out.data(), kBytes, kHost, into(sent));
-    REQUIRE(loop->run_until([&] { return good.times > 0 && sent.times > 0; }, kPatience));
-    CHECK(good.code() == Errc::kOk);
-    CHECK(sent.code() == Errc::kOk);
-    CHECK(good.lane == msg::Lane::kTcp);
-    CHECK(in == out);
-    CHECK(streams(turn + 1));
-    End cut, cut_sent, never;
-    to.exchange->receive(from.id, ++transfer, again.data(), kBytes, kHost, into(cut));
-    from.exchange->transmit(to.id, transfer, out.data(), kBytes, kHost, into(cut_sent));
-    to.exchange->receive(from.id, ++transfer, in.data(), 1'000, kHost, into(never));  // nobody sends it
-    loop->run_until([] { return false; }, 2 * kMillisecond);
-    way.cut_latest();
-    REQUIRE(
-        loop->run_until([&] { return cut.times > 0 && cut_sent.times > 0 && never.times > 0; }, kPatience));
-    CHECK((cut.code() == Errc::kIo || again == out));  // it may have been quick
-    CHECK(never.code() == Errc::kIo);                  // the link has nothing to do with it
-    REQUIRE(loop->run_until([&] { return streams(turn + 2); }, kPatience));
-  }
-  CHECK(a.exchange->counters().breaks == 0);
-  CHECK(b.exchange->counters().breaks == 0);
-  CHECK(a.exchange->ucx_counters().endpoints_failed == 4);
 }
 
 TEST_CASE("who holds the token, but is not the other end of the link, gets no data connection") {

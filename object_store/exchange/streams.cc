@@ -124,8 +124,8 @@ void Exchange::Impl::stream_answered(Peer& peer, net::Frame& frame) {
     auto stream = net::Link::into_stream(std::move(p->stream_link));
     stop_stream(*p);
     p->stream_pause_ns = 0;
-    const Status attached = stream ? attach(*p, std::move(*stream)) : Status(std::unexpected(stream.error()));
-    if (!attached) retry_stream(*p, attached.error());
+    if (!stream) return retry_stream(*p, stream.error());
+    if (const Status attached = attach(*p, std::move(*stream)); !attached) retry_stream(*p, attached.error());
   });
 }
 
