@@ -19,17 +19,17 @@ constexpr std::size_t kMaxKept = 65'536;                                  // mes
 
 // ---- breaks -----------------------------------------------------------------------------------------------
 
-// Ends the patience with a peer that is not ready, or not ready again.
-void Exchange::Impl::give_up_after(Peer& peer, TimeNs ns) {
+// Ends the patience with a peer that is not ready, or not ready again; `patience_ns` is for people.
+void Exchange::Impl::give_up_after(Peer& peer, TimeNs ns, TimeNs patience_ns) {
   if (peer.timer != 0) return;
   // A client's link is its own business, as long as the scheduler believes in it: nobody here waits for it.
   if (!peer.dials && peer.info.role == msg::Role::kClient && options.resume_ns > 0) return;
-  peer.timer = loop.after(ns, [this, id = peer.info.id, ns] {
+  peer.timer = loop.after(ns, [this, id = peer.info.id, patience_ns] {
     Peer* late = find(id);
     if (late == nullptr) return;
     late->timer = 0;
     const std::string who = text_of(id) + " (" + late->info.name + ")";
-    const std::string within = " within " + std::to_string(ns / kSecond) + " s";
+    const std::string within = " within " + std::to_string(patience_ns / kSecond) + " s";
     if (late->unauthenticated) return fail(*late, *late->unauthenticated);
     if (late->broken && late->ready)
       return fail(*late, error(Errc::kTimeout, "the link to " + who + " broke and could not be made again" +
@@ -51,6 +51,7 @@ void Exchange::Impl::drop_link(Peer& peer) {
 void Exchange::Impl::down(Peer& peer, const Error& why) {
   if (options.resume_ns == 0) return fail(peer, why);
   const bool was_up = peer.state == Peer::State::kUp;
+  stop_stream(peer);
   drop_link(peer);
   peer.state = peer.dials ? Peer::State::kConnecting : Peer::State::kAwaiting;
   peer.broken = why;
@@ -60,7 +61,10 @@ void Exchange::Impl::down(Peer& peer, const Error& why) {
     if (peer.data) engine->abandon_receives(peer.cookie, error(Errc::kUnavailable, why.message));
     kick();
     if (peer.ready) {
-      give_up_after(peer, options.resume_ns + (peer.dials ? 0 : kAcceptorMargin));
+      // A link that is made again, but over which nothing gets through, counts as none.
+      const TimeNs patience = options.resume_ns + (peer.dials ? 0 : kAcceptorMargin), now = monotonic_now();
+      if (peer.give_up_at == 0) peer.give_up_at = now + patience;
+      give_up_after(peer, std::max<TimeNs>(0, peer.give_up_at - now), patience);
       later([this, id = peer.info.id, why] {
         const Peer* p = find(id);
         if (p != nullptr && p->broken && callbacks.on_broken) callbacks.on_broken(id, why);
@@ -87,6 +91,7 @@ bool Exchange::Impl::resume(Peer& peer) {
   }
   peer.received.told();
   peer.pause_ns = 0;
+  peer.ack_next = peer.ready;
   std::erase_if(peer.targets, [](const net::Address& a) { return a.kind != net::Address::Kind::kTcp; });
   if (peer.data) engine->rename_peer(peer.cookie, channel.link->cookie());
   peer.cookie = channel.link->cookie();
@@ -96,7 +101,9 @@ bool Exchange::Impl::resume(Peer& peer) {
     if (!sent) return fail(peer, sent.error()), false;
     ++counters.repeated;
   }
+  if (peer.sent.messages().empty()) got_through(peer);  // there is nothing to prove
   if (!peer.ready) return true;
+  want_stream(peer);
   stop(peer.timer);
   ++counters.links;
   ++counters.resumed;
@@ -110,6 +117,9 @@ bool Exchange::Impl::resume(Peer& peer) {
   });
   return true;
 }
+
+// Greetings are small and may pass where messages do not (a path that loses large packets): only they end the hurry.
+void Exchange::Impl::got_through(Peer& peer) { peer.give_up_at = 0; }
 
 void Exchange::Impl::close_lane(Peer& peer, const Error& why) {
   if (std::exchange(peer.data, false)) engine->remove_peer(peer.cookie, why);
@@ -137,13 +147,16 @@ Status Exchange::Impl::put(Peer& peer, std::uint16_t type, std::span<const std::
 void Exchange::Impl::take_in(Peer& peer, std::size_t bytes) {
   if (!peer.resumes) return;
   peer.received.add(bytes);
-  if (!peer.received.due()) return;
+  got_through(peer);
+  if (!std::exchange(peer.ack_next, false) && !peer.received.due()) return;
   if (write(peer, msg::Ack{peer.received.total()})) peer.received.told();
 }
 
 Status Exchange::Impl::acknowledged(Peer& peer, const msg::Ack& ack) {
+  const std::uint64_t before = peer.sent.first();
   if (!peer.sent.acknowledge(ack.received))
     return error(Errc::kCorruptData, "it acknowledges what was never sent");
+  if (peer.sent.first() > before) got_through(peer);
   flush(peer);
   return {};
 }

@@ -1,34 +1,15 @@
 // Links over TCP that break: what comes over the next one.
-#include "exchange_test_util.h"
+#include "way.h"
 
 #include <tilewise/base/prng.h>
 #include <tilewise/codec/codec.h>
 #include <tilewise/courier/outstanding.h>
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-
-#include <list>
-#include <thread>
 
 using namespace tilewise;
 using namespace tilewise::exchange;
 using namespace tilewise::exchange::test;
 
 namespace {
-
-constexpr auto kHost = device::Kind::kHost;
-
-// Over TCP alone, as between hosts.
-Options tcp_options(const char* host) {
-  Options options = options_of();
-  options.host_id = host;
-  options.listen = {"tcp://127.0.0.1:0"};
-  options.use_ucx = false;
-  return options;
-}
 
 // A peer that says what the test says, over one link after another: as connector, or as the one that is connected to.
 struct Script {
@@ -266,6 +247,8 @@ TEST_CASE("the connector comes back, also where the first greeting was cut off; 
   script.until_heard(3);
   CHECK(script.grants() == Numbers{101});
   CHECK(node.exchange->counters().resumed == 1);
+  script.send(msg::Ack{2});
+  loop->run_until([] { return false; }, 50 * kMillisecond);
 
   SUBCASE("nobody listens there any more") {
     script.listener.reset();
@@ -286,6 +269,52 @@ TEST_CASE("the connector comes back, also where the first greeting was cut off; 
     script.until([&] { return node.unreachable.contains(script.id); });
     CHECK(node.why(script.id) == Errc::kCorruptData);
   }
+}
+
+TEST_CASE("a link that can be made again, but over which no message gets through, is given up in time") {
+  auto loop = make_loop();
+  Options options = tcp_options("node's");
+  options.resume_ns = 2 * kSecond;
+  Node node(*loop, 2, std::move(options));
+  Script script(*loop, node, 7);
+  script.listen();
+  node.exchange->peer_joined(script.info());
+  script.until_heard(2);
+  script.greet(1, 0);
+  script.send(msg::ArenaMap{});
+  script.until_heard(3);
+  REQUIRE(node.exchange->send(script.id, grant_of(101)));
+  script.until_heard(4);
+  const TimeNs broke = monotonic_now();
+  std::uint64_t number = 1;
+  while (!node.unreachable.contains(script.id) && monotonic_now() - broke < 8 * kSecond) {
+    script.link.reset();
+    script.until(
+        [&] { return node.unreachable.contains(script.id) || (script.link && script.heard.size() == 2); });
+    if (node.unreachable.contains(script.id)) break;
+    script.greet(++number, 0);
+    script.until_heard(3);
+  }
+  CHECK(node.why(script.id) == Errc::kTimeout);
+  CHECK(monotonic_now() - broke > 1'900 * kMillisecond);
+  CHECK(monotonic_now() - broke < 6 * kSecond);
+}
+
+TEST_CASE("the first message over a link that was made again is acknowledged at once, and ends the hurry") {
+  Met m;
+  m.script.link.reset();
+  m.script.until([&] { return m.node.exchange->counters().breaks == 1; });
+  m.script.dial();
+  m.script.greet(2, 2);
+  m.script.send(grant_of(2));
+  m.script.send(grant_of(3));
+  m.script.until([&] { return m.node.batches.size() == 3; });
+  m.script.until_heard(3);
+  CHECK(std::get<msg::Ack>(m.script.heard[2]) == msg::Ack{3});
+}
+
+TEST_CASE("the largest message fits beside what is not acknowledged yet") {
+  CHECK(Options{.token = token()}.max_kept_bytes >= limits::kMaxMessageBytes + 2 * courier::kAckBytes);
 }
 
 TEST_CASE(
@@ -324,123 +353,12 @@ TEST_CASE(
 
 // ---- two of them, and a way between that is cut ------------------------------------------------------------
 
-namespace {
-
-// A thread that passes bytes on from a port to another one, so many of each connection, and then resets it.
-class Way {
- public:
-  explicit Way(const std::string& to) : to_(net::Address::parse(to).value().port) {
-    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in where = local(0);
-    socklen_t size = sizeof where;
-    REQUIRE(::bind(listener_, reinterpret_cast<sockaddr*>(&where), sizeof where) == 0);
-    REQUIRE(::listen(listener_, 16) == 0);
-    REQUIRE(::getsockname(listener_, reinterpret_cast<sockaddr*>(&where), &size) == 0);
-    port_ = ntohs(where.sin_port);
-    thread_ = std::jthread([this] { serve(); });
-  }
-  ~Way() {
-    ended_ = true;
-    thread_.join();
-    ::close(listener_);
-  }
-  std::string address() const { return "tcp://127.0.0.1:" + std::to_string(port_); }
-  // Of connections made from now on: up to so many bytes, chosen by chance; 0: all.
-  void cut_after(std::int64_t most) { most_ = most; }
-  // Those there are end now.
-  void cut() { cut_ = true; }
-  void set_up(bool up) { up_ = up; }
-
- private:
-  struct Pair {
-    int ends[2];
-    std::int64_t left;
-  };
-  static sockaddr_in local(std::uint16_t port) {
-    sockaddr_in where{};
-    where.sin_family = AF_INET;
-    where.sin_port = htons(port);
-    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return where;
-  }
-  static void reset(Pair& pair) {
-    for (const int end : pair.ends) {
-      if (end < 0) continue;
-      const linger now{1, 0};
-      ::setsockopt(end, SOL_SOCKET, SO_LINGER, &now, sizeof now);
-      ::close(end);
-    }
-  }
-  static bool forward(int from, int to, std::int64_t& left) {
-    char bytes[65536];
-    ssize_t got = ::recv(from, bytes, sizeof bytes, 0);
-    if (got <= 0) return false;
-    const bool last = got >= left;
-    got = static_cast<ssize_t>(std::min<std::int64_t>(got, left));
-    left -= got;
-    for (ssize_t sent = 0; sent < got;) {
-      const ssize_t n = ::send(to, bytes + sent, static_cast<std::size_t>(got - sent), MSG_NOSIGNAL);
-      if (n <= 0) return false;
-      sent += n;
-    }
-    return !last;
-  }
-  void serve() {
-    std::list<Pair> pairs;
-    Prng prng(7);
-    while (!ended_) {
-      if (cut_.exchange(false) || !up_) {
-        for (Pair& pair : pairs) reset(pair);
-        pairs.clear();
-      }
-      std::vector<pollfd> waiting{{listener_, POLLIN, 0}};
-      for (const Pair& pair : pairs) {
-        for (const int end : pair.ends) waiting.push_back({end, POLLIN, 0});
-      }
-      if (::poll(waiting.data(), waiting.size(), 2) <= 0) continue;
-      std::size_t at = 1;
-      for (auto pair = pairs.begin(); pair != pairs.end(); at += 2) {
-        bool open = true;
-        for (std::size_t i = 0; i < 2 && open; ++i) {
-          if (waiting[at + i].revents != 0) open = forward(pair->ends[i], pair->ends[1 - i], pair->left);
-        }
-        if (!open) reset(*pair);
-        pair = open ? std::next(pair) : pairs.erase(pair);
-      }
-      if (waiting[0].revents == 0) continue;
-      Pair pair{{::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC), -1}, INT64_MAX};
-      if (const std::int64_t most = most_; most > 0) pair.left = prng.between(1, most);
-      pair.ends[1] = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-      const sockaddr_in where = local(to_);
-      if (up_ && ::connect(pair.ends[1], reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0)
-        pairs.push_back(pair);
-      else
-        reset(pair);
-    }
-  }
-
-  std::uint16_t to_ = 0, port_ = 0;
-  int listener_ = -1;
-  std::atomic<std::int64_t> most_{0};
-  std::atomic<bool> cut_{false}, up_{true}, ended_{false};
-  std::jthread thread_;
-};
-
-// `a` reaches `b` over the way.
-void introduce_over(Way& way, Node& a, Node& b) {
-  msg::PeerInfo info = b.info();
-  info.addresses = {way.address()};
-  a.exchange->peer_joined(info);
-  b.exchange->peer_joined(a.info());
-}
-
-}  // namespace
-
 TEST_CASE("a way that is cut anywhere, again and again: each batch comes once and in order, both ways") {
   auto loop = make_loop();
   Node a(*loop, 1, tcp_options("a's")), b(*loop, 2, tcp_options("b's"));
   Way way(b.addresses[0]);
-  way.cut_after(600'000);  // the largest batch is half of it
+  way.cut_after(
+      1'500'000);  // the largest batches of both sides are a third of it: something has to get through in time
   introduce_over(way, a, b);
   constexpr std::uint64_t kMany = 3'000;
   Prng prng(11);
@@ -566,4 +484,33 @@ TEST_CASE("a peer lost while its link is broken: what waited ends") {
   way.set_up(true);
   REQUIRE(loop->run_until([&] { return b.exchange->counters().strangers_closed > 0; }, kPatience));
   CHECK(b.unreachable.empty());
+}
+
+TEST_CASE("who holds the token, but is not the other end of the link, gets no data connection") {
+  auto loop = make_loop();
+  Options first = tcp_options("a's"), second = tcp_options("b's");
+  first.use_ucx = second.use_ucx = true;
+  Node a(*loop, 1, std::move(first)), b(*loop, 2, std::move(second));
+  REQUIRE(meet(*loop, a, b));
+  REQUIRE(loop->run_until([&] { return b.exchange->ucx_counters().streams == 1; }, kPatience));
+  Script forger(*loop, b, 1);
+  std::array<std::byte, 40> word{};
+  word[0] = std::byte{1}, word[4] = std::byte{2};  // from worker 1 to worker 2
+  for (const std::size_t bytes : {word.size(), std::size_t{8}, std::size_t{0}}) {
+    CAPTURE(bytes);
+    const std::int64_t closed = b.exchange->counters().strangers_closed;
+    forger.dial();
+    REQUIRE(forger.link->send(0x7D00, std::span(word).first(bytes)));
+    forger.until([&] { return forger.closed; });
+    CHECK(b.exchange->counters().strangers_closed == closed + 1);
+  }
+  CHECK(b.exchange->ucx_counters().streams == 1);
+  CHECK(b.unreachable.empty());
+  std::vector<std::byte> out(100'000, std::byte{0x33}), in(out.size());
+  End good;
+  b.exchange->receive(a.id, 1, in.data(), 100'000, kHost, into(good));
+  a.exchange->transmit(b.id, 1, out.data(), 100'000, kHost, {});
+  REQUIRE(loop->run_until([&] { return good.times > 0; }, kPatience));
+  CHECK(good.code() == Errc::kOk);
+  CHECK(in == out);
 }

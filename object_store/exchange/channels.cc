@@ -117,6 +117,7 @@ void Exchange::Impl::connect(Peer& peer) {
     return connect_after(peer, kRetryPause);
   }
   const net::Address& target = peer.targets[peer.next_target++];
+  peer.trying = target;
   net::HandshakeOptions how = handshake();
   how.deadline_ns = peer.broken ? kReturnTime : kAttemptTime;
   peer.attempt = net::connect(loop, target, how, [this, id](Result<std::unique_ptr<net::Link>> link) {
@@ -146,6 +147,7 @@ void Exchange::Impl::connected(WorkerId id, Result<std::unique_ptr<net::Link>> l
     return connect(*peer);
   }
   peer->state = Peer::State::kGreeting;
+  peer->reached = peer->trying;
   peer->channel = open_channel(std::move(*link), id);
   say_hello(*peer);
 }

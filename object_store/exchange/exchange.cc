@@ -25,6 +25,7 @@ Exchange::Impl::~Impl() {
   for (auto& [id, peer] : peers) {
     stop(peer->timer);
     stop(peer->retry);
+    stop(peer->stream_timer);
   }
   for (auto& [id, channel] : channels) stop(channel.deadline);
   for (auto& [id, entry] : unmapping) stop(entry.second);
@@ -99,7 +100,7 @@ void Exchange::peer_joined(const msg::PeerInfo& info) {
   peer->dials = we_connect;
   peer->state = we_connect ? Peer::State::kConnecting : Peer::State::kAwaiting;
   Peer& p = *me.peers.emplace(info.id, std::move(peer)).first->second;
-  me.give_up_after(p, me.options.link_deadline_ns);
+  me.give_up_after(p, me.options.link_deadline_ns, me.options.link_deadline_ns);
   if (!we_connect) return me.match_strangers();
   const bool same_host = !info.host_id.empty() && info.host_id == me.options.host_id;
   for (const std::string& text : info.addresses) {
@@ -165,5 +166,10 @@ transfer::UcxCounters Exchange::ucx_counters() const {
 }
 
 bool Exchange::takes(device::Kind kind) const { return impl_->engine && impl_->engine->supports(kind); }
+bool Exchange::takes(device::Kind kind, WorkerId id) const {
+  const auto* peer = impl_->find(id);
+  const bool streams = impl_->engine && peer != nullptr && impl_->engine->uses_stream(peer->cookie);
+  return takes(kind) && !(streams && kind != device::Kind::kHost);
+}
 
 }  // namespace tilewise::exchange

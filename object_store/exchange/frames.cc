@@ -39,6 +39,8 @@ void Exchange::Impl::greeting(ChannelId id, msg::Message& message) {
 }
 
 void Exchange::Impl::on_frame(ChannelId id, net::Frame& frame) {
+  if (channels.at(id).streams) return close_stranger(id);  // it was to wait for the answer
+  if (frame.type == kStreamFrame && !channels.at(id).peer) return take_stream(id, frame);
   auto decoded = codec::decode(frame.payload);
   if (!decoded) return broke_protocol(id, decoded.error());
   if (codec::frame_type(*decoded) != frame.type) {
@@ -104,6 +106,8 @@ Status Exchange::Impl::take_map(Peer& peer, const msg::ArenaMap& map, std::vecto
   if (engine && !peer.data && !map.ucx_address.empty()) {
     TW_TRY(engine->add_peer(peer.cookie, map.ucx_address));
     peer.data = true;
+    if (peer.resumes && engine->prefers_stream(peer.cookie)) engine->use_stream(peer.cookie);
+    want_stream(peer);
   }
   return {};
 }

@@ -1,6 +1,6 @@
-// Private. Six sources: exchange.cc (the public face), channels.cc (links until they are a peer's), peers.cc
+// Private. Seven sources: exchange.cc (the public face), channels.cc (links until they are a peer's), peers.cc
 // (peers and what is sent to them), frames.cc (what they send), breaks.cc (links that are made again), lanes.cc (the
-// copying lane).
+// copying lane), streams.cc (its connections between hosts).
 //
 // A channel is a link, from its making to its end; it belongs to a stranger until a hello has named its peer.
 // Connector: the process with the lower id, or the one that does not listen. It says hello first, over TCP followed by a
@@ -31,6 +31,7 @@ struct Channel {
       hello;  // what it said first: a stranger's may wait for its peer to be announced
   std::optional<msg::Resume> resume;  // over TCP what it said next
   net::TimerId deadline = 0;          // a stranger's
+  bool streams = false;               // it becomes a data connection
   bool tcp() const { return !link->can_pass_fds(); }
 };
 
@@ -77,9 +78,18 @@ struct Peer {
   courier::Received received;    // likewise
   TimeNs pause_ns = 0;           // before the next attempt
   std::optional<Error> broken;   // why; until it is up again
+  TimeNs give_up_at = 0;         // the end of the patience since something last arrived; 0: all is well
+  bool ack_next = false;         // the first message of a link that was made again: the peer waits for a sign
   std::uint64_t breaks = 0;      // so far
   TimeNs back_at = 0;            // when it was up again
   std::deque<Held> held;
+  // The connection for blocks, beside a link over TCP (streams.cc); only who dials has these.
+  std::optional<net::Address> trying, reached;  // the target of the attempt, of the link
+  std::unique_ptr<net::ConnectAttempt> stream_attempt;
+  std::unique_ptr<net::Link> stream_link;  // waits for its answer
+  net::TimerId stream_timer = 0;           // before the next attempt, or the end of this one
+  TimeNs stream_pause_ns = 0;
+  bool had_stream = false;  // on either side
 
   bool owns(DeviceId device) const {
     return std::find(info.devices.begin(), info.devices.end(), device) != info.devices.end();
@@ -133,6 +143,18 @@ struct Exchange::Impl {
                      device::Kind kind, Done done);
   void end(Held& held, const Error& why);
 
+  // streams.cc
+  void want_stream(Peer& peer);
+  void dial_stream(Peer& peer);
+  void retry_stream(Peer& peer, const Error& why);
+  Status attach(Peer& peer, std::unique_ptr<net::ByteStream> stream);
+  void stream_broke(Peer& peer);
+  void stop_stream(Peer& peer);
+  void stream_connected(Peer& peer, std::unique_ptr<net::Link> link);
+  void stream_answered(Peer& peer, net::Frame& frame);
+  void stream_lost(const transfer::Cookie& cookie, const Error& why);
+  void take_stream(ChannelId id, const net::Frame& frame);
+
   // channels.cc
   ChannelId open_channel(std::unique_ptr<net::Link> link, WorkerId peer);
   void accepted(std::unique_ptr<net::Link> link);
@@ -163,7 +185,8 @@ struct Exchange::Impl {
   // breaks.cc
   void down(Peer& peer, const Error& why);
   void drop_link(Peer& peer);
-  void give_up_after(Peer& peer, TimeNs ns);
+  void give_up_after(Peer& peer, TimeNs ns, TimeNs patience_ns);
+  void got_through(Peer& peer);
   bool resume(Peer& peer);
   Status put(Peer& peer, std::uint16_t type, std::span<const std::byte> bytes,
              std::vector<net::UniqueFd> fds = {});
@@ -180,5 +203,8 @@ struct Exchange::Impl {
 };
 
 std::string text_of(WorkerId id);
+
+// Frames of a data connection before it is one; no message has this type.
+constexpr std::uint16_t kStreamFrame = 0x7D00;
 
 }  // namespace tilewise::exchange

@@ -41,6 +41,9 @@ Status Exchange::Impl::start_ucx() {
   if (loopback && options.ucx.net_devices.empty()) options.ucx.net_devices = "lo";
   TW_ASSIGN(engine, transfer::UcxEngine::create(options.ucx));
   TW_ASSIGN(watch, loop.watch_fd(engine->event_fd(), [this] { drive(); }));
+  engine->set_stream_hooks(
+      {.on_work = [this] { kick(); },
+       .on_lost = [this](const transfer::Cookie& cookie, const Error& why) { stream_lost(cookie, why); }});
   arm_tick();
   kick();
   return {};

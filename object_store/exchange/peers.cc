@@ -82,6 +82,7 @@ void Exchange::Impl::say_hello(Peer& peer) {
 void Exchange::Impl::greeted(Peer& peer) {
   const Channel& channel = channels.at(peer.channel);
   peer.state = Peer::State::kUp;
+  peer.unauthenticated.reset();  // whoever it was, this one is who it should be
   if (channel.tcp()) {
     peer.resumes = true;
     if (!resume(peer)) return;
@@ -191,6 +192,7 @@ Status Exchange::send(WorkerId id, msg::PeerBatch batch) {
 void Exchange::Impl::shut(Peer& peer, const Error& why) {
   stop(peer.timer);
   stop(peer.retry);
+  stop_stream(peer);
   peer.attempt.reset();
   peer.queue.clear();
   peer.queued_bytes = 0;

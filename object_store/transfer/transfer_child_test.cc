@@ -170,7 +170,7 @@ TEST_CASE("child: stranger" * doctest::skip()) {
   const int socket = parent_socket();
   const auto hello = receive_order(socket, true);
   REQUIRE(hello);
-  const std::string address = address_in(*hello).substr(16) + std::string(64, '\0');
+  const std::string address = address_in(*hello).substr(24) + std::string(64, '\0');
   ucp_context_h context;
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;

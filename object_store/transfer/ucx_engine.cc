@@ -4,6 +4,7 @@
 #include <ucs/debug/debug.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 
@@ -16,11 +17,12 @@ namespace {
 constexpr TimeNs kCloseTime = 2 * kSecond;
 // Wraps a worker's address: UCX reads what it is given without a length, so ours carries one, a digest, and
 // the version of UCX, whose wire format changes between releases.
-constexpr char kAddressMagic[4] = {'T', 'W', 'X', '1'};
+constexpr char kAddressMagic[4] = {'T', 'W', 'X', '2'};
 struct AddressHeader {
   char magic[4];
   std::uint32_t ucx_version;
   std::uint64_t digest;
+  std::uint64_t fast_network;  // 1: this UCX has more than TCP between hosts
 };
 constexpr std::size_t kMaxAddressBytes = 16'384;
 
@@ -34,6 +36,19 @@ std::uint64_t digest_of(std::string_view raw) {
   Digest digest;
   digest.mix(raw);
   return digest.value();
+}
+
+// UCX tells people only: "resource 3  :  md 1  dev 3  flags -- tcp/lo".
+bool has_fast_network(ucp_context_h context) {
+  char* text = nullptr;
+  std::size_t bytes = 0;
+  std::FILE* stream = ::open_memstream(&text, &bytes);
+  if (stream == nullptr) return false;
+  ucp_context_print_info(context, stream);
+  std::fclose(stream);
+  const bool fast = lists_fast_network({text, bytes});
+  std::free(text);
+  return fast;
 }
 
 ucs_status_t on_am(void* arg, const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
@@ -94,6 +109,7 @@ Status UcxEngine::Impl::init() {
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
   if (ucp_context_query(context, &attributes) == UCS_OK) memory_types = attributes.memory_types;
+  fast_network = has_fast_network(context);
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
@@ -117,7 +133,7 @@ Status UcxEngine::Impl::init() {
   status = ucp_worker_get_address(worker, &raw, &bytes);
   if (status != UCS_OK) return ucx_error("asking for the address", status);
   const std::string_view text(reinterpret_cast<const char*>(raw), bytes);
-  AddressHeader header{.ucx_version = ucx_version(), .digest = digest_of(text)};
+  AddressHeader header{.ucx_version = ucx_version(), .digest = digest_of(text), .fast_network = fast_network};
   std::memcpy(header.magic, kAddressMagic, sizeof header.magic);
   address.assign(reinterpret_cast<const char*>(&header), sizeof header);
   address += text;
@@ -195,17 +211,16 @@ Status UcxEngine::add_peer(const Cookie& cookie, std::string_view address) {
     }
     std::memcpy(&header, address.data(), sizeof header);
     const std::string_view raw = address.substr(sizeof header);
+    const auto digit = sizeof kAddressMagic - 1;
+    if (std::memcmp(header.magic, kAddressMagic, digit) == 0 && header.magic[digit] != kAddressMagic[digit])
+      return error(Errc::kVersionMismatch, "the peer's data address is of another version of Tilewise");
     if (std::memcmp(header.magic, kAddressMagic, sizeof header.magic) != 0 ||
         header.digest != digest_of(raw)) {
       return error(Errc::kCorruptData, "what should be a UCX address is none");
     }
-    if (header.ucx_version != ucx_version()) {
-      return error(Errc::kVersionMismatch, "the peer has UCX " + std::to_string(header.ucx_version >> 16) +
-                                               "." + std::to_string(header.ucx_version & 0xFFFF) +
-                                               ", this process " + std::to_string(ucx_version() >> 16) + "." +
-                                               std::to_string(ucx_version() & 0xFFFF));
-    }
-    peer->address.assign(raw);
+    peer->fast_network = header.fast_network != 0;
+    peer->other_ucx = header.ucx_version != ucx_version();
+    if (!peer->other_ucx) peer->address.assign(raw);
   }
   if (!impl_->peers.emplace(cookie, std::move(peer)).second) {
     return error(Errc::kAlreadyExists, "this cookie has a peer");
@@ -220,6 +235,7 @@ bool UcxEngine::progress() {
   bool any = false;
   for (int i = 0; i < 64 && ucp_worker_progress(me.worker) != 0; ++i) any = true;
   me.handle_broken();
+  me.handle_broken_streams();
   me.reap_closes();
   me.expire(monotonic_now());
   any |= me.deliver();
@@ -228,7 +244,7 @@ bool UcxEngine::progress() {
 }
 
 bool UcxEngine::arm() {
-  if (!impl_->finished.empty() || !impl_->broken.empty()) return false;
+  if (!impl_->finished.empty() || !impl_->broken.empty() || !impl_->broken_streams.empty()) return false;
   return ucp_worker_arm(impl_->worker) != UCS_ERR_BUSY;
 }
 

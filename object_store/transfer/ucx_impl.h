@@ -1,13 +1,15 @@
-// The engine behind ucx_engine.h. Three sources: ucx_engine.cc (life), ucx_peers.cc (connections), ucx_ops.cc
-// (transfers).
+// The engine behind ucx_engine.h. Four sources: ucx_engine.cc (life), ucx_peers.cc (connections), ucx_ops.cc
+// (transfers), streams.cc (host memory over streams of our own).
 //
 // An op is in exactly one state: kWaiting (a receive of which UCX knows nothing), kActive (UCX holds its
 // memory), or finished, which means that it left `ops` and lies in `finished` until progress() delivers it. A
-// given-up active op (failure set) stays active until UCX completes it: that is the quarantine.
+// given-up active op (failure set) stays active until UCX completes it: that is the quarantine. What goes over a stream
+// knows none: it is let go at once.
 //
 // UCX calls back inside ucp_worker_progress(), ucp_ep_close_nbx() and the posting calls. Those callbacks only
 // touch tables; closing, connecting and calling `done` happen in progress() after UCX has returned.
 #pragma once
+#include "stream_lane.h"
 #include "ucx_lanes.h"
 
 #include <tilewise/base/check.h>
@@ -26,13 +28,7 @@ namespace tilewise::transfer {
 constexpr TimeNs kNever = TimeNs{1} << 62;
 constexpr unsigned kAmId = 7;  // of data messages
 
-// First bytes of every data message, in the sender's byte order (all supported hosts are little-endian).
-struct AmHeader {
-  Cookie cookie{};
-  std::uint64_t transfer = 0;
-  std::uint64_t bytes = 0;
-};
-static_assert(sizeof(AmHeader) == 32);
+using AmHeader = BlockHeader;  // first bytes of every data message
 
 struct CookieHash {
   std::size_t operator()(const Cookie& cookie) const {  // random already
@@ -53,6 +49,7 @@ struct OpKeyHash {
   }
 };
 
+struct Peer;
 struct Op {
   UcxEngine::Impl* engine = nullptr;
   AmHeader header;  // a sender's must live until completion
@@ -63,6 +60,8 @@ struct Op {
   TimeNs wake = 0;               // its entry in `alarms`
   Error failure{Errc::kOk, {}};  // set when given up: what `done` will hear
   void* request = nullptr;
+  ucp_ep_h ep = nullptr;   // that it was posted on; none once that was closed
+  Peer* stream = nullptr;  // whose stream moves it, or will
   Done done;
 };
 
@@ -72,6 +71,15 @@ struct Peer {
   ucp_ep_h ep = nullptr;
   Lanes lanes;
   int lanes_read = 0;
+  bool other_ucx = false;     // its UCX and ours do not understand each other
+  bool fast_network = false;  // its UCX has more than TCP between hosts
+  // Host memory to and from it goes over a stream, if there is one; what is sent waits for it.
+  bool streams = false;
+  std::unique_ptr<StreamLane> lane;
+  std::deque<Op*> waiting;  // sends, while there is no lane
+  Op* incoming = nullptr;   // what the lane is receiving
+  bool had_lane = false;
+  Error why_none{Errc::kOk, {}};  // what kept the last one that was tried from being made
 };
 
 struct Finished {
@@ -80,6 +88,7 @@ struct Finished {
   Cookie cookie{};
   bool bulk = false;
   device::Kind kind = device::Kind::kHost;
+  bool streamed = false;
 };
 
 struct UcxEngine::Impl {
@@ -99,6 +108,9 @@ struct UcxEngine::Impl {
   std::vector<void*> closing;                      // requests of closes
   std::vector<ucp_mem_h> registered;
   bool progressing = false;  // progress() must not be entered from a callback
+  bool fast_network = false;
+  StreamHooks hooks;
+  std::vector<std::pair<Cookie, Error>> broken_streams;  // to be closed
 
   ~Impl();
   Status init();
@@ -106,12 +118,23 @@ struct UcxEngine::Impl {
   // ucx_peers.cc
   Status connect(Peer& peer);
   void close(Peer& peer, const Error& why);  // waiting receives go on
-  void fail_waiting(const Cookie& cookie, const Error& why);
+  // Receives; of those that come over a stream only where `streamed`.
+  void fail_waiting(const Cookie& cookie, const Error& why, bool streamed);
   void handle_broken();
   void reap_closes();
   Via via_of(Peer& peer, bool bulk, device::Kind kind);
 
+  // streams.cc
+  void stream_send(Op& op, Peer& peer);
+  std::optional<std::byte*> stream_header(Peer& peer, const AmHeader& header);
+  void stream_let_go(Op& op, const Error& why);
+  bool makes_headway(Op& op, TimeNs now);
+  void withdraw_sends(Peer& peer, const Error& why);
+  void close_stream(Peer& peer, const Error& why);
+  void handle_broken_streams();
+
   // ucx_ops.cc
+  Op* wanted(const AmHeader& header);
   Result<Op*> add_op(const OpKey& key, std::byte* data, std::int64_t bytes, device::Kind kind, Done& done);
   void post_send(Op& op, Peer& peer);
   ucs_status_t on_message(const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
@@ -121,6 +144,7 @@ struct UcxEngine::Impl {
   void finish(Op& op, Status status);
   void give_up(Op& op, const Error& why);
   void expire(TimeNs now);
+  std::string why_no_stream(const Op& op) const;
   bool deliver();
 };
 

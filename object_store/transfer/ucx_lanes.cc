@@ -58,6 +58,14 @@ bool used_for(std::string_view line, std::string_view use) {
 
 }  // namespace
 
+bool lists_fast_network(std::string_view context) {
+  for (std::size_t at = context.find("-- "); at != context.npos; at = context.find("-- ", at)) {
+    at += 3;
+    if (via_of(context.substr(at, context.find('/', at) - at)) == Via::kRdma) return true;
+  }
+  return false;
+}
+
 //   #    lane[1]:  4:cma/memory.0 md[4]      -> md[4]/cma/sysdev[255] rma_bw#0
 Lanes read_lanes(std::string_view description) {
   Via am = Via::kNone, am_bulk = Via::kNone, rma = Via::kNone;

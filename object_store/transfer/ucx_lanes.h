@@ -16,4 +16,7 @@ struct Lanes {
 // From the text of ucp_ep_print_info(); everything kNone if it is not understood.
 Lanes read_lanes(std::string_view description);
 
+// From the text of ucp_context_print_info(): there is more than TCP to other hosts.
+bool lists_fast_network(std::string_view context);
+
 }  // namespace tilewise::transfer

@@ -64,10 +64,14 @@ Status UcxEngine::transmit(const Cookie& cookie, std::uint64_t transfer, const s
                            std::int64_t bytes, device::Kind kind, Done done) {
   const auto peer = impl_->peers.find(cookie);
   if (peer == impl_->peers.end()) return error(Errc::kNotFound, "no such data peer");
-  TW_TRY(impl_->connect(*peer->second));
+  const bool streamed = peer->second->streams && kind == device::Kind::kHost;
+  if (!streamed) TW_TRY(impl_->connect(*peer->second));
   TW_ASSIGN(Op * op,
             impl_->add_op({cookie, transfer, true}, const_cast<std::byte*>(from), bytes, kind, done));
-  impl_->post_send(*op, *peer->second);
+  if (streamed)
+    impl_->stream_send(*op, *peer->second);
+  else
+    impl_->post_send(*op, *peer->second);
   return {};
 }
 
@@ -78,7 +82,8 @@ Status UcxEngine::expect(const Cookie& cookie, std::uint64_t transfer, std::byte
   TW_ASSIGN(Op * op, impl_->add_op({cookie, transfer, false}, to, bytes, kind, done));
   // While the grant travels the connection is made; and an endpoint of our own can be closed if the peer
   // hangs.
-  if (peer->second->address.empty()) return {};
+  if (peer->second->streams && kind == device::Kind::kHost) return {};
+  if (peer->second->address.empty() && !peer->second->other_ucx) return {};
   if (Status ok = impl_->connect(*peer->second); !ok) impl_->finish(*op, ok);
   return {};
 }
@@ -94,6 +99,7 @@ void UcxEngine::Impl::post_send(Op& op, Peer& peer) {
   // Eager data lands in host memory at the receiver.
   op.bulk = op.kind != device::Kind::kHost || op.header.bytes > options.eager_bytes;
   op.active = true;
+  op.ep = peer.ep;
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
                         UCP_OP_ATTR_FIELD_MEMORY_TYPE;
@@ -105,31 +111,38 @@ void UcxEngine::Impl::post_send(Op& op, Peer& peer) {
       op, ucp_am_send_nbx(peer.ep, kAmId, &op.header, sizeof op.header, op.data, op.header.bytes, &params));
 }
 
+// Of what a message announces: the receive that waits for it. Counts one that nobody waits for.
+Op* UcxEngine::Impl::wanted(const AmHeader& header) {
+  const auto found = ops.find({header.cookie, header.transfer, false});
+  if (found != ops.end() && !found->second->active && monotonic_now() <= found->second->deadline)
+    return found->second.get();
+  ++counters.refused_unknown;
+  return nullptr;
+}
+
 // Called by UCX for every data message. Nothing of the op's memory is touched before all of the header fits.
 ucs_status_t UcxEngine::Impl::on_message(const void* header, std::size_t header_bytes, void* data,
                                          std::size_t bytes, bool bulk) {
   const ucs_status_t refused =
       bulk ? UCS_ERR_REJECTED : UCS_OK;  // an eager message is dropped by taking nothing
-  AmHeader wanted;
-  if (header_bytes != sizeof wanted) {
+  AmHeader announced;
+  if (header_bytes != sizeof announced) {
     ++counters.refused_malformed;
     return refused;
   }
-  std::memcpy(&wanted, header, sizeof wanted);
-  const auto found = ops.find({wanted.cookie, wanted.transfer, false});
-  if (found == ops.end() || found->second->active || monotonic_now() > found->second->deadline) {
-    ++counters.refused_unknown;
-    return refused;
-  }
-  Op& op = *found->second;
+  std::memcpy(&announced, header, sizeof announced);
+  Op* found = wanted(announced);
+  if (found == nullptr) return refused;
+  Op& op = *found;
   const bool eager_to_device = !bulk && op.kind != device::Kind::kHost;
-  if (wanted.bytes != op.header.bytes || bytes != op.header.bytes || eager_to_device) {
+  if (announced.bytes != op.header.bytes || bytes != op.header.bytes || eager_to_device) {
     ++counters.refused_length;
     finish(op, error(Errc::kCorruptData, text_of(op) + ": the peer sent " + std::to_string(bytes) +
-                                             ", announced as " + std::to_string(wanted.bytes)));
+                                             ", announced as " + std::to_string(announced.bytes)));
     return refused;
   }
   op.active = true;
+  if (const auto peer = peers.find(op.header.cookie); peer != peers.end()) op.ep = peer->second->ep;
   op.bulk = bulk;
   if (!bulk) {
     if (bytes > 0) std::memcpy(op.data, data, bytes);
@@ -179,18 +192,29 @@ void UcxEngine::Impl::complete(Op& op, ucs_status_t status) {
 
 void UcxEngine::Impl::finish(Op& op, Status status) {
   if (!status) ++counters.failed;
-  finished.push_back({std::move(op.done), std::move(status), op.header.cookie, op.bulk, op.kind});
+  finished.push_back(
+      {std::move(op.done), std::move(status), op.header.cookie, op.bulk, op.kind, op.stream != nullptr});
+  if (op.stream != nullptr && !progressing && hooks.on_work) hooks.on_work();
   alarms.erase({op.wake, &op});
   ops.erase(OpKey{op.header.cookie, op.header.transfer, op.sending});  // the op is gone
 }
 
 void UcxEngine::Impl::give_up(Op& op, const Error& why) {
+  if (op.stream != nullptr) return stream_let_go(op, why);
   if (!op.active) return finish(op, why);  // UCX never knew its memory
   if (op.failure.code == Errc::kOk) {
     op.failure = why;
     ++counters.quarantined;
   }
   if (op.request != nullptr) ucp_request_cancel(worker, op.request);
+}
+
+std::string UcxEngine::Impl::why_no_stream(const Op& op) const {
+  const auto peer = peers.find(op.header.cookie);
+  if (peer == peers.end() || !peer->second->streams || op.kind != device::Kind::kHost || peer->second->lane)
+    return {};
+  const Error& why = peer->second->why_none;
+  return ": there is no data connection" + (why.code == Errc::kOk ? std::string() : " (" + why.message + ")");
 }
 
 void UcxEngine::Impl::expire(TimeNs now) {
@@ -200,16 +224,18 @@ void UcxEngine::Impl::expire(TimeNs now) {
     // First ask; one grace later take the connection away, which makes UCX let go of everything on it; then
     // wait.
     const bool first = op.wake == op.deadline;
-    op.wake = first ? now + options.grace_ns : kNever;
+    const bool again = !first && op.stream != nullptr && makes_headway(op, now);
+    op.wake = first || again ? now + options.grace_ns : kNever;
     alarms.emplace(op.wake, &op);
     if (first) {
       ++counters.timed_out;
-      give_up(op, error(Errc::kTimeout, text_of(op) + ": not done in time"));
+      give_up(op, error(Errc::kTimeout, text_of(op) + ": not done in time" + why_no_stream(op)));
       continue;
     }
-    const auto peer = peers.find(op.header.cookie);
-    if (peer == peers.end()) continue;
-    close(*peer->second,
+    if (op.stream != nullptr) continue;
+    const auto peer = peer_by_ep.find(op.ep);  // the pair may have another cookie by now
+    if (peer == peer_by_ep.end()) continue;
+    close(*peers.at(peer->second),
           error(Errc::kUnavailable, "the connection was closed because " + text_of(op) + " hung"));
   }
 }
@@ -220,7 +246,10 @@ bool UcxEngine::Impl::deliver() {
   for (Finished& end : delivering) {
     Via via = Via::kNone;
     const auto peer = peers.find(end.cookie);
-    if (end.status && peer != peers.end()) via = via_of(*peer->second, end.bulk, end.kind);
+    if (end.status && end.streamed)
+      via = Via::kTcp;
+    else if (end.status && peer != peers.end())
+      via = via_of(*peer->second, end.bulk, end.kind);
     if (end.done) end.done(std::move(end.status), via);
   }
   delivering.clear();

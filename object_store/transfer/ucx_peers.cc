@@ -29,6 +29,7 @@ std::string describe(ucp_ep_h ep) {
 
 Status UcxEngine::Impl::connect(Peer& peer) {
   if (peer.ep != nullptr) return {};
+  if (peer.other_ucx) return error(Errc::kUnsupported, "the peer has another version of UCX");
   if (peer.address.empty()) return error(Errc::kUnavailable, "the peer gave no UCX address");
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
@@ -55,10 +56,11 @@ void UcxEngine::Impl::close(Peer& peer, const Error& why) {
   peer_by_ep.erase(ep);
   std::erase_if(broken, [ep](const auto& entry) { return entry.first == ep; });
   for (auto& [key, op] : ops) {  // so that `done` hears the cause, not that a request was cancelled
-    if (key.cookie == peer.cookie && op->active && op->failure.code == Errc::kOk) {
-      op->failure = why;
-      ++counters.quarantined;
-    }
+    if (op->ep != ep) continue;  // whatever cookie the pair had when it began
+    op->ep = nullptr;
+    if (op->failure.code != Errc::kOk) continue;
+    op->failure = why;
+    ++counters.quarantined;
   }
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -75,10 +77,13 @@ void UcxEngine::Impl::reap_closes() {
   });
 }
 
-void UcxEngine::Impl::fail_waiting(const Cookie& cookie, const Error& why) {
+void UcxEngine::Impl::fail_waiting(const Cookie& cookie, const Error& why, bool streamed) {
+  const auto peer = peers.find(cookie);
+  const bool streams = peer != peers.end() && peer->second->streams;
   std::vector<Op*> waiting;
   for (auto& [key, op] : ops) {
-    if (key.cookie == cookie && !op->active) waiting.push_back(op.get());
+    if (key.cookie != cookie || op->active || op->sending) continue;
+    if (streamed || !streams || op->kind != device::Kind::kHost) waiting.push_back(op.get());
   }
   for (Op* op : waiting) finish(*op, why);
 }
@@ -91,7 +96,7 @@ void UcxEngine::Impl::handle_broken() {
     if (found == peer_by_ep.end()) continue;  // closed by us meanwhile
     ++counters.endpoints_failed;
     Peer& peer = *peers.at(found->second);
-    fail_waiting(peer.cookie, why);
+    fail_waiting(peer.cookie, why, false);
     close(peer, why);
   }
 }
@@ -99,12 +104,13 @@ void UcxEngine::Impl::handle_broken() {
 void UcxEngine::remove_peer(const Cookie& cookie, const Error& why) {
   const auto found = impl_->peers.find(cookie);
   if (found == impl_->peers.end()) return;
-  impl_->fail_waiting(cookie, why);
+  impl_->fail_waiting(cookie, why, true);
   std::vector<Op*> active;
+  // A cancel may complete its op at once, never another.
+  impl_->close_stream(*found->second, why);  // also what was begun under another cookie
   for (auto& [key, op] : impl_->ops) {
     if (key.cookie == cookie) active.push_back(op.get());
   }
-  // A cancel may complete its op at once, never another.
   for (Op* op : active) impl_->give_up(*op, why);
   impl_->close(*found->second, why);
   impl_->peers.erase(found);
@@ -113,7 +119,8 @@ void UcxEngine::remove_peer(const Cookie& cookie, const Error& why) {
 void UcxEngine::abandon_receives(const Cookie& cookie, const Error& why) {
   const auto found = impl_->peers.find(cookie);
   if (found == impl_->peers.end()) return;
-  impl_->fail_waiting(cookie, why);
+  impl_->fail_waiting(cookie, why, true);
+  impl_->withdraw_sends(*found->second, why);
   std::vector<Op*> receives;
   for (auto& [key, op] : impl_->ops) {
     if (key.cookie == cookie && !op->sending) receives.push_back(op.get());
@@ -128,6 +135,9 @@ void UcxEngine::rename_peer(const Cookie& from, const Cookie& to) {
   Peer& peer = *node.mapped();
   node.key() = peer.cookie = to;
   if (peer.ep != nullptr) impl_->peer_by_ep[peer.ep] = to;
+  for (auto& [cookie, why] : impl_->broken_streams) {
+    if (cookie == from) cookie = to;
+  }
   impl_->peers.insert(std::move(node));
 }
 

@@ -44,14 +44,15 @@ class Link::Core : public std::enable_shared_from_this<Link::Core> {
   void flush();
   void detach();
   void retire(TimeNs linger_ns);
+  Result<std::unique_ptr<ByteStream>> into_stream();
 
   bool is_open() const { return state_ == State::kOpen; }
   std::size_t outgoing_bytes() const { return out_.bytes(); }
   TimeNs last_receive_ns() const { return last_receive_ns_; }
   const Cookie& cookie() const { return cookie_; }
   const std::string& peer() const { return peer_; }
-  bool can_pass_fds() const { return stream_->can_pass_fds(); }
-  bool is_shared_memory() const { return stream_->is_shared_memory(); }
+  bool can_pass_fds() const { return stream_ && stream_->can_pass_fds(); }
+  bool is_shared_memory() const { return stream_ && stream_->is_shared_memory(); }
   const LinkCounters& counters() const { return counters_; }
 
  private:
@@ -62,7 +63,7 @@ class Link::Core : public std::enable_shared_from_this<Link::Core> {
     read_armed_ = true;
     stream_->wait_readable([this] {
       read_armed_ = false;
-      on_readable();
+      if (reading()) on_readable();
     });
   }
   void on_readable();
@@ -264,7 +265,17 @@ void Link::Core::detach() {
   if (state_ == State::kRetired) return;
   if (state_ == State::kOpen) flush();
   state_ = State::kDetached;  // the handlers stay: one of them may be running
-  stream_->close();
+  if (stream_) stream_->close();
+}
+
+// What the stream still calls of ours finds another state, or is replaced when its next owner waits.
+Result<std::unique_ptr<ByteStream>> Link::Core::into_stream() {
+  if (state_ != State::kOpen || write_failed_)
+    return error(Errc::kUnavailable, "the link to " + peer_ + " is closed");
+  if (out_.bytes() > 0 || reader_.mid_frame() || !fds_in_.empty())
+    return error(Errc::kCorruptData, "the link to " + peer_ + " is in the middle of something");
+  state_ = State::kDetached;
+  return std::move(stream_);
 }
 
 void Link::Core::retire(TimeNs linger_ns) {
@@ -302,6 +313,10 @@ Status Link::send(std::uint16_t type, std::span<const std::span<const std::byte>
   return core_->send(type, pieces, std::move(fds));
 }
 void Link::flush() { core_->flush(); }
+
+Result<std::unique_ptr<ByteStream>> Link::into_stream(std::unique_ptr<Link> link) {
+  return link->core_->into_stream();
+}
 
 void Link::retire(std::unique_ptr<Link> link, TimeNs linger_ns) { link->core_->retire(linger_ns); }
 

@@ -72,6 +72,8 @@ struct State {
 
   Socket socket;
   EventLoop::Fn on_readable, on_writable;
+  bool waits_to_read = false,
+       waits_to_write = false;  // for the kernel: whoever asks again takes over the wait
   bool closed = false;
 };
 
@@ -93,10 +95,10 @@ class SocketStream : public ByteStream {
   Result<std::size_t> try_write(std::span<const Piece> pieces, std::span<const UniqueFd> fds) override;
 
   void wait_readable(EventLoop::Fn fn) override {
-    wait(Socket::wait_read, &State::on_readable, std::move(fn));
+    wait(Socket::wait_read, &State::on_readable, &State::waits_to_read, std::move(fn));
   }
   void wait_writable(EventLoop::Fn fn) override {
-    wait(Socket::wait_write, &State::on_writable, std::move(fn));
+    wait(Socket::wait_write, &State::on_writable, &State::waits_to_write, std::move(fn));
   }
 
   void shutdown_write() override {
@@ -113,10 +115,12 @@ class SocketStream : public ByteStream {
   std::string peer() const override { return peer_; }
 
  private:
-  void wait(Socket::wait_type type, EventLoop::Fn State::*slot, EventLoop::Fn fn) {
+  void wait(Socket::wait_type type, EventLoop::Fn State::*slot, bool State::*waits, EventLoop::Fn fn) {
     if (state_->closed) return;
     (*state_).*slot = std::move(fn);
-    state_->socket.async_wait(type, [state = state_, slot](error_code) {
+    if (std::exchange((*state_).*waits, true)) return;
+    state_->socket.async_wait(type, [state = state_, slot, waits](error_code) {
+      (*state).*waits = false;
       if (state->closed) return;
       EventLoop::Fn call = std::exchange((*state).*slot, nullptr);  // may ask for the next one, or close
       if (call) call();

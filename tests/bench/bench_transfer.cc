@@ -1,9 +1,13 @@
 #include "bench_transfer.h"
 #include "report.h"
 
+#include <tilewise/net/event_loop.h>
 #include <tilewise/transfer/ucx_engine.h>
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -80,6 +84,38 @@ void add_peer(transfer::UcxEngine& engine, const Word& hello) {
     throw std::runtime_error(ok.error().message);
 }
 
+// Host memory over a TCP connection of our own, as between hosts. The handshake is the exchange's, before this.
+constexpr const char* kStreams = "stream";
+bool streams(const std::string& how) { return how == kStreams; }
+
+net::UniqueFd tcp_socket() {
+  net::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (fd.get() < 0) throw std::runtime_error("no TCP socket");
+  return fd;
+}
+
+// An engine and, for streams, the loop that drives it.
+struct Side {
+  std::unique_ptr<net::EventLoop> loop;
+  std::unique_ptr<transfer::UcxEngine> engine;
+
+  explicit Side(const std::string& how) : engine(engine_of(streams(how) ? "tcp" : how)) {
+    if (streams(how)) loop = net::EventLoop::create().value();
+  }
+  void attach(net::UniqueFd connected, bool dialled) {
+    const int on = 1;
+    setsockopt(connected.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    engine->use_stream(kCookie);
+    auto stream = net::adopt_socket(*loop, std::move(connected));
+    if (!stream || !engine->attach_stream(kCookie, std::move(*stream), dialled))
+      throw std::runtime_error("no stream");
+  }
+  bool progress() {
+    const bool moved = loop && loop->poll();
+    return engine->progress() || moved;
+  }
+};
+
 class Receiver {  // the other process
  public:
   explicit Receiver(const std::string& tls) {
@@ -96,11 +132,23 @@ class Receiver {  // the other process
     }
     close(pair[1]);
     socket_ = pair[0];
-    engine_ = engine_of(tls);
+    side_.emplace(tls);
+    engine_ = side_->engine.get();
     say(socket_, hello_of(*engine_));
     Word hello;
     hear(socket_, hello, true);
     add_peer(*engine_, hello);
+    if (streams(tls)) {
+      const net::UniqueFd listening = tcp_socket();
+      sockaddr_in at{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+      socklen_t size = sizeof at;
+      if (bind(listening.get(), reinterpret_cast<sockaddr*>(&at), size) != 0 ||
+          listen(listening.get(), 1) != 0 ||
+          getsockname(listening.get(), reinterpret_cast<sockaddr*>(&at), &size) != 0)
+        throw std::runtime_error("no port");
+      say(socket_, {.what = Word::kHello, .granted = ntohs(at.sin_port)});
+      side_->attach(net::UniqueFd(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC)), false);
+    }
     memory_ = pool();
   }
   ~Receiver() {
@@ -137,10 +185,10 @@ class Receiver {  // the other process
         if (!ok) throw std::runtime_error(ok.error().message);
         ++left;
       }
-      engine_->progress();
+      side_->progress();
     }
     const double took = now() - start;
-    while (left > 0) engine_->progress();
+    while (left > 0) side_->progress();
     if (failed_) throw std::runtime_error("transfers failed at the sender");
     number_ += static_cast<std::uint64_t>(count);
     return static_cast<double>(bytes) * static_cast<double>(count) / took;
@@ -150,7 +198,8 @@ class Receiver {  // the other process
  private:
   pid_t pid_ = -1;
   int socket_ = -1;
-  std::unique_ptr<transfer::UcxEngine> engine_;
+  std::optional<Side> side_;
+  transfer::UcxEngine* engine_ = nullptr;  // of side_
   std::byte* memory_ = nullptr;
   std::uint64_t number_ = 0;
   bool failed_ = false;
@@ -168,12 +217,22 @@ int receive_blocks(int argc, char** argv) {
   if (argc != 4) return 2;
   pin(1);
   const int socket = std::atoi(argv[2]);
-  const auto engine = engine_of(argv[3]);
+  Side side(argv[3]);
+  transfer::UcxEngine* const engine = side.engine.get();
   std::byte* memory = pool();
   Word word;
   hear(socket, word, true);
   add_peer(*engine, word);
   say(socket, hello_of(*engine));
+  if (streams(argv[3])) {
+    hear(socket, word, true);
+    net::UniqueFd fd = tcp_socket();
+    const sockaddr_in at{.sin_family = AF_INET,
+                         .sin_port = htons(static_cast<std::uint16_t>(word.granted)),
+                         .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) return 1;
+    side.attach(std::move(fd), true);
+  }
   std::uint64_t number = 0;
   for (;;) {
     hear(socket, word, true);
@@ -194,14 +253,14 @@ int receive_blocks(int argc, char** argv) {
         say(socket, {.what = Word::kGrant, .granted = granted});
         told = granted;
       }
-      engine->progress();
+      side.progress();
     }
     number += static_cast<std::uint64_t>(count);
     say(socket, {.what = Word::kDone, .failed = failed > 0});
-    while (engine->progress()) {
+    while (side.progress()) {
     }
     // The sender's last completions may still need us.
-    for (pollfd fd{socket, POLLIN, 0}; ::poll(&fd, 1, 0) == 0;) engine->progress();
+    for (pollfd fd{socket, POLLIN, 0}; ::poll(&fd, 1, 0) == 0;) side.progress();
   }
 }
 
@@ -259,10 +318,12 @@ void bench_copy(const Settings& settings, Report& report) {
   cpu_set_t all;
   sched_getaffinity(0, sizeof all, &all);
   struct Way {
-    const char *name, *tls;
+    const char *name, *how, *tls;
   };
-  for (const Way& way : {Way{"shared memory", "sm,tcp"}, Way{"tcp", "tcp"}}) {
-    Receiver receiver(way.tls);
+  // The last one is what goes between hosts, beside the same of UCX.
+  for (const Way& way : {Way{"shared memory", "sm,tcp", "sm,tcp"}, Way{"UCX over tcp", "tcp", "tcp"},
+                         Way{"tcp", kStreams, "tcp"}}) {
+    Receiver receiver(way.how);
     struct Size {
       const char* name;
       std::int64_t bytes;
@@ -293,7 +354,7 @@ void bench_copy(const Settings& settings, Report& report) {
                        .reference_value = median(theirs)},
                       size.bound);
     }
-    report.note(std::string("asked for ") + way.tls + "; went over " + std::string(name_of(receiver.via())));
+    report.note(std::string("asked for ") + way.how + "; went over " + std::string(name_of(receiver.via())));
   }
 }
 

@@ -24,7 +24,7 @@ ARROWS = {
     "object_store/device": "base",
     "object_store/alloc": "base",
     "object_store/store": "alloc device base",
-    "object_store/transfer": "device alloc store base",
+    "object_store/transfer": "device alloc store net base",
     "object_store/io": "base ir device json",
     "kernels": "ir device base",
     "kernels/cuda": "kernels ir device cuda base",

@@ -43,7 +43,7 @@ void Daemon::Service::transmit(WorkerId to, std::uint64_t transfer, const std::b
     return local_.transmit(self_, transfer, place, bytes,
                            [done](const Status& ok) { done(ok, msg::Lane::kPeerCopy); });
   }
-  if (staged(kind)) return staging_.transmit(to, transfer, from, bytes, done);
+  if (staged(kind, to)) return staging_.transmit(to, transfer, from, bytes, done);
   exchange_->transmit(to, transfer, from, bytes, kind, done);
 }
 
@@ -62,7 +62,7 @@ void Daemon::Service::receive(WorkerId from, std::uint64_t transfer, std::byte* 
     return local_.receive(self_, transfer, {to, kind}, bytes,
                           [done](const Status& ok) { done(ok, msg::Lane::kPeerCopy); });
   }
-  if (staged(kind)) return staging_.receive(from, transfer, to, bytes, done);
+  if (staged(kind, from)) return staging_.receive(from, transfer, to, bytes, done);
   exchange_->receive(from, transfer, to, bytes, kind, done);
 }
 

@@ -37,7 +37,9 @@ class Daemon::Service final : public DataService {
   void disarm(WorkerId from, std::uint64_t transfer) override;
 
  private:
-  bool staged(device::Kind kind) const { return kind == device::Kind::kCuda && !exchange_->takes(kind); }
+  bool staged(device::Kind kind, WorkerId peer) const {
+    return kind == device::Kind::kCuda && !exchange_->takes(kind, peer);
+  }
 
   exchange::Exchange* exchange_;
   device::Copier& copier_;

@@ -9,6 +9,7 @@
 // of links, and nobody here is asked to do anything. Only transfers have to be begun anew. Links inside a host break
 // with their process: they are not made again, that is the scheduler's decision to take (peer_lost, a new incarnation).
 #pragma once
+#include <tilewise/base/limits.h>
 #include <tilewise/device/device.h>
 #include <tilewise/msg/msg.h>
 #include <tilewise/net/endpoint.h>
@@ -42,8 +43,9 @@ struct Options {
   TimeNs resume_ns = 10 * kSecond;
   TimeNs unmap_grace_ns = 30 * kSecond;       // a lost peer's memory stays mapped so long, see mapped()
   std::size_t max_queued_bytes = 256u << 20;  // of messages to one peer not yet taken by its link
-  std::size_t max_kept_bytes =
-      64u << 20;                   // taken by its link over TCP, not known to have arrived; one always may
+  // Taken by its link over TCP, not known to have arrived; one always may. Room for the largest message beside what a receiver
+  // does not acknowledge yet (courier/outstanding.h): else that would wait for ever.
+  std::size_t max_kept_bytes = limits::kMaxMessageBytes + (2u << 20);
   std::size_t max_strangers = 64;  // links that have not said hello, or that of a peer not yet announced
   std::size_t max_slabs = 4'096;   // of one peer
 };
@@ -114,6 +116,8 @@ class Exchange {
 
   // Whether the copying lane takes memory of this kind: UCX may have been built without CUDA.
   bool takes(device::Kind kind) const;
+  // To and from this peer. Not a GPU's where a data connection is used, which carries host memory.
+  bool takes(device::Kind kind, WorkerId peer) const;
   // The copying lane; the memory belongs to it until `done`, which always comes later, once. A repeat of a
   // transfer under way does nothing and its `done` is dropped. Errors as transfer::UcxEngine's, kUnsupported where
   // there is no UCX on both sides, kLaneDenied when strict. kUnavailable: there is no such peer, or its link broke

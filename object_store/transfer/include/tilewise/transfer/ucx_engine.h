@@ -14,6 +14,7 @@
 #include <tilewise/base/result.h>
 #include <tilewise/base/time.h>
 #include <tilewise/device/device.h>
+#include <tilewise/net/byte_stream.h>
 
 #include <array>
 #include <cstddef>
@@ -50,10 +51,18 @@ struct UcxCounters {
   std::int64_t refused_malformed = 0;      // headers that are none
   std::int64_t refused_unknown = 0;        // not expected: no such cookie or number, or too late
   std::int64_t refused_length = 0;         // expected, with other bytes
-  std::int64_t endpoints_failed = 0;
+  std::int64_t endpoints_failed = 0;       // UCX's and streams
+  std::int64_t streams = 0;                // attached so far
 };
 
 using Done = std::function<void(Status, Via)>;
+
+// What an owner of streams is told, and has to see to.
+struct StreamHooks {
+  std::function<void()> on_work;  // progress() has something to deliver; may come from inside any call
+  // From progress(): what was under way has ended with kUnavailable, the peer needs another stream.
+  std::function<void(const Cookie&, const Error&)> on_lost;
+};
 
 class UcxEngine {
  public:
@@ -87,6 +96,22 @@ class UcxEngine {
   // The pair has another cookie from now on, over the same connection. What was begun under the old one ends when UCX has let
   // go; what still comes under it is refused.
   void rename_peer(const Cookie& from, const Cookie& to);
+
+  // Host memory goes over a plain stream between the two processes, not over UCX: for peers on other hosts, where UCX would
+  // use TCP too. (Debian's UCX 1.13 ends the process when its connections are reset at a bad moment, and where it does not,
+  // memory that it has let go of may still be written.) What is sent before there is a stream waits for it, as long as a
+  // transfer may last.
+  void set_stream_hooks(StreamHooks hooks);
+  // False where UCX on both sides has a better network than TCP. Both sides come to the same answer.
+  bool prefers_stream(const Cookie& cookie) const;
+  void use_stream(const Cookie& cookie);
+  // None can be made at present: for the message of what ends meanwhile.
+  void no_stream(const Cookie& cookie, const Error& why);
+  bool needs_stream(const Cookie& cookie) const;  // use_stream() was said, and there is none now
+  bool uses_stream(const Cookie& cookie) const;
+  // A stream whose other end is this peer's engine, proven by the caller. Takes the place of the one before, whose transfers end
+  // with kUnavailable. kNotFound: no such peer, or use_stream() was not said.
+  Status attach_stream(const Cookie& cookie, std::unique_ptr<net::ByteStream> stream, bool dialled);
 
   // Errors here mean that nothing was begun and `done` will not be called: kNotFound (no such peer),
   // kAlreadyExists (the same number is under way in this direction), kLimitExceeded, kUnsupported (kind),

@@ -68,6 +68,10 @@ class Link {
   // closed when the peer closes, at most linger_ns later. For a last word such as "rejected, because ...".
   static void retire(std::unique_ptr<Link> link, TimeNs linger_ns = kSecond);
 
+  // Gives the bare stream to somebody with other bytes to send over it; no callback follows. Not from inside one of the
+  // Link's own callbacks. kUnavailable: it is closed; kCorruptData: bytes wait to be written, or have come that are no frame yet.
+  static Result<std::unique_ptr<ByteStream>> into_stream(std::unique_ptr<Link> link);
+
   bool is_open() const;
   std::size_t outgoing_bytes() const;
   TimeNs last_receive_ns() const;  // when bytes last came; whether to ping is the caller's policy

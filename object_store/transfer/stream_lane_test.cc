@@ -1,0 +1,217 @@
+// Blocks over a stream: between two lanes, and between a lane and whoever writes bytes of its own.
+#include "stream_lane.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "transfer_test_util.h"
+
+using namespace tilewise;
+using namespace tilewise::transfer;
+using namespace tilewise::transfer::test;
+
+namespace {
+
+std::vector<std::byte> block(std::size_t bytes, std::uint64_t seed) {
+  std::vector<std::byte> out(bytes);
+  fill(out, seed);
+  return out;
+}
+
+BlockHeader header_of(std::uint64_t transfer, std::size_t bytes) { return {cookie_of(1), transfer, bytes}; }
+
+// A lane, and what it said. Takes every block that `places` has memory for.
+struct Side {
+  std::map<std::uint64_t, std::vector<std::byte>> places;
+  std::vector<std::uint64_t> received, sent, announced;
+  std::vector<Error> broken;
+  std::unique_ptr<StreamLane> lane;
+
+  void begin(std::unique_ptr<net::ByteStream> stream, bool dialled) {
+    lane = std::make_unique<StreamLane>(
+        std::move(stream), dialled,
+        StreamLane::Handlers{.on_header = [this](const BlockHeader& header) -> std::optional<std::byte*> {
+                               announced.push_back(header.transfer);
+                               const auto at = places.find(header.transfer);
+                               if (at == places.end() || at->second.size() != header.bytes) return {};
+                               return at->second.data();
+                             },
+                             .on_received = [this](const BlockHeader& h) { received.push_back(h.transfer); },
+                             .on_sent = [this](const BlockHeader& h) { sent.push_back(h.transfer); },
+                             .on_broken = [this](const Error& why) { broken.push_back(why); }});
+  }
+};
+
+struct Lanes {
+  std::unique_ptr<net::EventLoop> loop = std::move(net::EventLoop::create().value());
+  net::StreamPair streams;
+  Side one, other;
+
+  explicit Lanes(bool sockets = true, bool both = true) {
+    streams = sockets ? net::make_socket_pair(*loop, *loop).value() : net::make_memory_pair(*loop, *loop);
+    one.begin(std::move(streams.first), true);
+    if (both) other.begin(std::move(streams.second), false);
+  }
+  void until(const std::function<bool()>& done) { REQUIRE(loop->run_until(done, kPatience)); }
+  void settle() {
+    loop->run_until([] { return false; }, 20 * kMillisecond);
+  }
+};
+
+std::span<const std::byte> bytes_of(const BlockHeader& header) {
+  return {reinterpret_cast<const std::byte*>(&header), sizeof header};
+}
+
+}  // namespace
+
+TEST_CASE("blocks of any size go both ways over a stream at once, in order") {
+  for (const bool sockets : {true, false}) {
+    CAPTURE(sockets);
+    Lanes l(sockets);
+    std::vector<std::size_t> sizes = {
+        0, 1, 31, 32, 33, 4096, 65535, 65536, 65537, 1 << 20, (3 << 20) + 5, 20 << 20};
+    for (int i = 0; i < 200; ++i) sizes.push_back(static_cast<std::size_t>(i * 7));
+    std::vector<std::vector<std::byte>> there, back;
+    std::vector<std::uint64_t> numbers;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      there.push_back(block(sizes[i], i)), back.push_back(block(sizes[i], 1000 + i));
+      numbers.push_back(i + 1);
+      l.one.places[i + 1].resize(sizes[i]), l.other.places[i + 1].resize(sizes[i]);
+    }
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      l.one.lane->send(header_of(i + 1, sizes[i]), there[i].data());
+      l.other.lane->send(header_of(i + 1, sizes[i]), back[i].data());
+    }
+    l.until([&] { return l.one.received.size() == sizes.size() && l.other.received.size() == sizes.size(); });
+    l.until([&] { return l.one.sent.size() == sizes.size() && l.other.sent.size() == sizes.size(); });
+    CHECK(l.one.received == numbers);
+    CHECK(l.other.received == numbers);
+    CHECK(l.one.sent == numbers);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      CAPTURE(sizes[i]);
+      CHECK(l.other.places[i + 1] == there[i]);
+      CHECK(l.one.places[i + 1] == back[i]);
+    }
+    CHECK(l.one.broken.empty());
+  }
+}
+
+TEST_CASE("a block that nobody wants is read and forgotten") {
+  Lanes l;
+  const auto large = block(16 << 20, 1), small = block(1000, 2);
+  l.other.places[2].resize(small.size());
+  l.one.lane->send(header_of(1, large.size()), large.data());
+  l.one.lane->send(header_of(2, small.size()), small.data());
+  l.until([&] { return l.other.received.size() == 1; });
+  CHECK(l.other.places[2] == small);
+}
+
+TEST_CASE("the rest of a block that is given up in the middle goes nowhere") {
+  Lanes l;
+  const auto large = block(150'000, 1), small = block(1000, 2);
+  const BlockHeader first;
+  // By hand, so that it is known how much has come.
+  auto pair = net::make_socket_pair(*l.loop, *l.loop).value();
+  Side side;
+  side.begin(std::move(pair.second), false);
+  side.places[3].resize(large.size()), side.places[4].resize(small.size());
+  const auto write = [&](std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const auto some = pair.first->try_write({&bytes, 1}, {});
+      REQUIRE(some);
+      bytes = bytes.subspan(*some);
+      l.settle();
+    }
+  };
+  for (const std::size_t before : {std::size_t{0}, std::size_t{10}, std::size_t{100'000}}) {
+    CAPTURE(before);
+    if (before == 0) write(bytes_of(first));
+    const std::size_t announced = side.announced.size(), received = side.received.size();
+    write(bytes_of(header_of(3, large.size())));
+    write(std::span(large).first(before));
+    l.settle();
+    REQUIRE(side.announced.size() == announced + 1);
+    side.lane->drop_incoming();
+    std::fill(side.places[3].begin(), side.places[3].end(), std::byte{0x77});
+    write(std::span(large).subspan(before));
+    write(bytes_of(header_of(4, small.size())));
+    write(small);
+    l.until([&] { return side.received.size() == received + 1; });
+    CHECK(side.received.back() == 4);
+    CHECK(side.places[4] == small);
+    CHECK(std::all_of(side.places[3].begin(), side.places[3].end(),
+                      [](std::byte b) { return b == std::byte{0x77}; }));
+  }
+}
+
+TEST_CASE("what was not begun can be taken back, what was cannot") {
+  Lanes l;
+  const auto large = block(32 << 20, 1), small = block(100, 2);
+  l.other.places[1].resize(large.size()), l.other.places[2].resize(small.size()),
+      l.other.places[3].resize(small.size());
+  l.one.lane->send(header_of(1, large.size()), large.data());
+  l.one.lane->send(header_of(2, small.size()), small.data());
+  l.one.lane->send(header_of(3, small.size()), small.data());
+  REQUIRE(l.one.sent.empty());  // more than the socket takes
+  CHECK(!l.one.lane->withdraw(header_of(1, large.size())));
+  CHECK(l.one.lane->withdraw(header_of(2, small.size())));
+  l.until([&] { return l.other.received.size() == 2; });
+  CHECK(l.other.announced == std::vector<std::uint64_t>{1, 3});
+  CHECK(l.other.places[1] == large);
+  CHECK(l.one.sent == std::vector<std::uint64_t>{1, 3});
+}
+
+TEST_CASE("a stream that ends in the middle breaks the lane, once, on both sides") {
+  Lanes l;
+  const auto large = block(32 << 20, 1);
+  l.other.places[1].resize(large.size());
+  l.one.lane->send(header_of(1, large.size()), large.data());
+  l.until([&] { return !l.other.announced.empty(); });
+  l.one.lane.reset();
+  l.until([&] { return !l.other.broken.empty(); });
+  CHECK(l.other.broken[0].code == Errc::kUnavailable);
+  CHECK(l.other.broken[0].message.find("in the middle of a block") != std::string::npos);
+  l.other.lane->send(header_of(2, large.size()), large.data());  // goes nowhere
+  l.settle();
+  CHECK(l.other.broken.size() == 1);
+  CHECK(l.other.received.empty());
+  CHECK(l.other.sent.empty());
+}
+
+TEST_CASE(
+    "who was dialled is silent until the other has begun, and nonsense breaks the lane before memory is "
+    "touched") {
+  Lanes quiet(true, false);
+  std::vector<net::UniqueFd> fds;
+  std::byte got[sizeof(BlockHeader)];
+  CHECK(quiet.streams.second->try_read(got, fds).value() == sizeof got);  // the dialler's first word
+  Side dialled;
+  auto pair = net::make_socket_pair(*quiet.loop, *quiet.loop).value();
+  dialled.begin(std::move(pair.second), false);
+  const auto small = block(8, 3);
+  dialled.lane->send(header_of(9, small.size()), small.data());
+  quiet.settle();
+  CHECK(pair.first->try_read(got, fds).value() == 0);
+  SUBCASE("then it speaks") {
+    const BlockHeader first;
+    const net::ByteStream::Piece piece = bytes_of(first);
+    REQUIRE(pair.first->try_write({&piece, 1}, {}).value() == sizeof first);
+    quiet.until([&] { return dialled.sent.size() == 1; });
+    CHECK(pair.first->try_read(got, fds).value() == sizeof got);
+    CHECK(std::memcmp(got, bytes_of(header_of(9, 8)).data(), sizeof got) == 0);
+    const BlockHeader endless = header_of(1, std::size_t{1} << 50);
+    const net::ByteStream::Piece wrong = bytes_of(endless);
+    REQUIRE(pair.first->try_write({&wrong, 1}, {}).value() == sizeof endless);
+    quiet.until([&] { return dialled.broken.size() == 1; });
+    CHECK(dialled.broken[0].code == Errc::kCorruptData);
+    CHECK(dialled.announced.empty());
+  }
+  SUBCASE("a block is no beginning") {
+    const BlockHeader early = header_of(1, 0);
+    const net::ByteStream::Piece piece = bytes_of(early);
+    REQUIRE(pair.first->try_write({&piece, 1}, {}).value() == sizeof early);
+    quiet.until([&] { return dialled.broken.size() == 1; });
+    CHECK(dialled.broken[0].code == Errc::kCorruptData);
+    CHECK(dialled.sent.empty());
+  }
+}

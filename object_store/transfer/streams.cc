@@ -1,0 +1,174 @@
+// Host memory over streams of our own: who moves what. How it moves is stream_lane.h's business.
+#include "ucx_impl.h"
+
+namespace tilewise::transfer {
+
+void UcxEngine::set_stream_hooks(StreamHooks hooks) { impl_->hooks = std::move(hooks); }
+
+bool UcxEngine::prefers_stream(const Cookie& cookie) const {
+  const auto peer = impl_->peers.find(cookie);
+  return peer != impl_->peers.end() &&
+         (peer->second->other_ucx || !(impl_->fast_network && peer->second->fast_network));
+}
+
+void UcxEngine::use_stream(const Cookie& cookie) {
+  if (const auto peer = impl_->peers.find(cookie); peer != impl_->peers.end()) peer->second->streams = true;
+}
+
+bool UcxEngine::uses_stream(const Cookie& cookie) const {
+  const auto peer = impl_->peers.find(cookie);
+  return peer != impl_->peers.end() && peer->second->streams;
+}
+
+bool UcxEngine::needs_stream(const Cookie& cookie) const {
+  return uses_stream(cookie) && impl_->peers.at(cookie)->lane == nullptr;
+}
+
+Status UcxEngine::attach_stream(const Cookie& cookie, std::unique_ptr<net::ByteStream> stream, bool dialled) {
+  if (!uses_stream(cookie)) return error(Errc::kNotFound, "no peer that uses streams");
+  Impl& me = *impl_;
+  Peer& peer = *me.peers.at(cookie);
+  std::erase_if(me.broken_streams, [&](const auto& entry) { return entry.first == peer.cookie; });
+  // What either side put into the one before may be lost, and the other may have noticed earlier: what is expected ends here, and
+  // is asked for again. What waits to be sent goes.
+  if (std::exchange(peer.had_lane, true)) {
+    std::deque<Op*> waiting = std::exchange(peer.waiting, {});
+    for (Op* op : waiting) op->stream = nullptr;
+    me.close_stream(peer, error(Errc::kUnavailable, "another data connection was made"));
+    for (Op* op : waiting) op->stream = &peer;
+    peer.waiting = std::move(waiting);
+  }
+  peer.why_none = {Errc::kOk, {}};
+  peer.lane = std::make_unique<StreamLane>(
+      std::move(stream), dialled,
+      StreamLane::Handlers{
+          .on_header = [&me, &peer](const AmHeader& header) { return me.stream_header(peer, header); },
+          .on_received =
+              [&me, &peer](const AmHeader&) { me.complete(*std::exchange(peer.incoming, nullptr), UCS_OK); },
+          .on_sent =
+              [&me](const AmHeader& header) {
+                const auto op = me.ops.find({header.cookie, header.transfer, true});
+                if (op != me.ops.end() && op->second->stream != nullptr) me.complete(*op->second, UCS_OK);
+              },
+          .on_broken =
+              [&me, &peer](const Error& why) {
+                ++me.counters.endpoints_failed;
+                me.broken_streams.emplace_back(
+                    peer.cookie,
+                    error(Errc::kUnavailable, "the data connection to a peer broke: " + why.message));
+                if (me.hooks.on_work) me.hooks.on_work();
+              }});
+  ++me.counters.streams;
+  for (Op* op : std::exchange(peer.waiting, {})) {
+    op->active = true;
+    peer.lane->send(op->header, op->data);
+  }
+  if (me.hooks.on_work) me.hooks.on_work();
+  return {};
+}
+
+void UcxEngine::no_stream(const Cookie& cookie, const Error& why) {
+  if (const auto peer = impl_->peers.find(cookie); peer != impl_->peers.end()) peer->second->why_none = why;
+}
+
+void UcxEngine::Impl::stream_send(Op& op, Peer& peer) {
+  op.stream = &peer;
+  if (!peer.lane) return peer.waiting.push_back(&op);
+  op.active = true;
+  peer.lane->send(op.header, op.data);
+}
+
+// Nothing of the op's memory is touched before all of the header fits.
+std::optional<std::byte*> UcxEngine::Impl::stream_header(Peer& peer, const AmHeader& header) {
+  if (header.cookie != peer.cookie) {  // of a link before
+    ++counters.refused_unknown;
+    return {};
+  }
+  Op* op = wanted(header);
+  if (op == nullptr) return {};
+  op->stream = &peer;
+  if (header.bytes != op->header.bytes || op->kind != device::Kind::kHost) {
+    ++counters.refused_length;
+    finish(*op, error(Errc::kCorruptData, "transfer " + std::to_string(header.transfer) + ": the peer sent " +
+                                              std::to_string(header.bytes) + " bytes instead of " +
+                                              std::to_string(op->header.bytes)));
+    return {};
+  }
+  op->active = true;
+  peer.incoming = op;
+  return op->data;
+}
+
+// At once: nobody but us reads or writes the memory. Of a send that is half written the rest has to follow: it keeps its memory
+// while it makes headway.
+void UcxEngine::Impl::stream_let_go(Op& op, const Error& why) {
+  Peer& peer = *op.stream;
+  if (&op == peer.incoming) {
+    peer.incoming = nullptr;
+    if (peer.lane) peer.lane->drop_incoming();
+  } else if (op.sending) {
+    std::erase(peer.waiting, &op);
+    if (peer.lane && !peer.lane->withdraw(op.header)) {
+      if (op.failure.code == Errc::kOk) {
+        op.failure = why;
+        ++counters.quarantined;
+      }
+      return;
+    }
+  }
+  finish(op, why);
+}
+
+// Past its time, and half written. True: it is to be looked at again one grace later.
+bool UcxEngine::Impl::makes_headway(Op& op, TimeNs now) {
+  Peer& peer = *op.stream;
+  if (peer.lane && now - peer.lane->wrote_at() < options.grace_ns) return true;
+  broken_streams.emplace_back(
+      peer.cookie,
+      error(Errc::kUnavailable, "the data connection to a peer was closed because sending transfer " +
+                                    std::to_string(op.header.transfer) + " hung"));
+  peer.lane.reset();
+  return false;
+}
+
+// Nobody can want what was granted over a link that is no more.
+void UcxEngine::Impl::withdraw_sends(Peer& peer, const Error& why) {
+  std::vector<Op*> over;
+  for (auto& [key, op] : ops) {
+    if (key.cookie == peer.cookie && op->sending && op->stream == &peer) over.push_back(op.get());
+  }
+  for (Op* op : over) {
+    const bool waits = std::erase(peer.waiting, op) > 0;
+    if (waits || !peer.lane || peer.lane->withdraw(op->header)) finish(*op, why);
+  }
+}
+
+// Ends all that is under way over it, and what is expected: it may have been lost with the stream.
+void UcxEngine::Impl::close_stream(Peer& peer, const Error& why) {
+  if (!peer.streams) return;
+  peer.lane.reset();
+  peer.waiting.clear();
+  peer.incoming = nullptr;
+  std::vector<Op*> over;
+  for (auto& [key, op] : ops) {
+    const bool expected = !op->sending && !op->active && key.cookie == peer.cookie;
+    if (op->stream == &peer || (expected && op->kind == device::Kind::kHost)) over.push_back(op.get());
+  }
+  for (Op* op : over) {
+    if (op->failure.code != Errc::kOk) --counters.quarantined;
+    finish(*op, op->failure.code != Errc::kOk ? op->failure : why);
+  }
+}
+
+void UcxEngine::Impl::handle_broken_streams() {
+  while (!broken_streams.empty()) {
+    const auto [cookie, why] = broken_streams.back();
+    broken_streams.pop_back();
+    const auto found = peers.find(cookie);
+    if (found == peers.end()) continue;
+    close_stream(*found->second, why);
+    if (hooks.on_lost) hooks.on_lost(cookie, why);
+  }
+}
+
+}  // namespace tilewise::transfer
