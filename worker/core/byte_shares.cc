@@ -20,6 +20,10 @@ const ByteShares::Share* ByteShares::find(SessionId session) const {
   return it != shares_.end() && it->session == session ? &*it : nullptr;
 }
 
+ByteShares::Share* ByteShares::find(SessionId session) {
+  return const_cast<Share*>(std::as_const(*this).find(session));
+}
+
 ByteShares::Share& ByteShares::get(SessionId session, std::uint32_t weight) {
   const auto it = place_of(shares_, session);
   if (it != shares_.end() && it->session == session)
@@ -28,9 +32,9 @@ ByteShares::Share& ByteShares::get(SessionId session, std::uint32_t weight) {
 }
 
 ByteShares::Share& ByteShares::known(SessionId session) {
-  const Share* share = find(session);
+  Share* share = find(session);
   TW_CHECK(share != nullptr, "a session without a share has memory or work here");
-  return const_cast<Share&>(*share);
+  return *share;
 }
 
 void ByteShares::drop_if_empty(const Share& share) {
@@ -46,7 +50,7 @@ void ByteShares::add_queue(SessionId session, std::uint32_t weight) {
 void ByteShares::remove_queue(SessionId session) {
   Share& share = known(session);
   TW_CHECK(share.queues > 0, "a session has fewer queues than have ended");
-  if (--share.queues == 0) share.wants = 0;
+  if (--share.queues == 0) share.claim = share.put_off = 0;
   drop_if_empty(share);
 }
 
@@ -87,34 +91,43 @@ bool ByteShares::gives_way(SessionId victim, std::int64_t block_bytes, SessionId
   return victim != claimant && usage(victim, -block_bytes) >= usage(claimant, wanted);
 }
 
-bool ByteShares::must_wait(SessionId claimant, std::int64_t wanted) const {
-  const std::pair mine{usage(claimant, wanted), claimant};
+bool ByteShares::must_wait(SessionId asker, std::int64_t wanted) const {
+  const std::pair mine{usage(asker, wanted), asker};
   return std::any_of(shares_.begin(), shares_.end(), [&](const Share& other) {
-    return other.wants > 0 && other.session != claimant &&
-           std::pair{other.usage(other.wants), other.session} < mine;
+    return other.claim > 0 && other.session != asker &&
+           std::pair{other.usage(other.claim), other.session} < mine;
   });
 }
 
+void ByteShares::put_off(SessionId session, std::int64_t bytes) {
+  if (Share* share = find(session))
+    share->put_off = std::min(share->put_off > 0 ? share->put_off : bytes, bytes);
+}
+
 void ByteShares::refuse(SessionId session, std::int64_t bytes) {
-  if (alone() || find(session) == nullptr) return;
-  Share& share = known(session);
-  share.wants = share.refused == round_ && share.wants > 0 ? std::min(share.wants, bytes) : bytes;
-  share.refused = round_;
+  Share* share = alone() ? nullptr : find(session);
+  if (share == nullptr) return;
+  share->claim = share->refused == round_ && share->claim > 0 ? std::min(share->claim, bytes) : bytes;
+  share->refused = round_;
 }
 
-void ByteShares::serve(SessionId session) {
-  if (alone() || find(session) == nullptr) return;
-  known(session).wants = 0;
+void ByteShares::serve(SessionId session, std::int64_t bytes) {
+  if (Share* share = find(session); share != nullptr && bytes >= share->claim) share->claim = 0;
 }
 
-bool ByteShares::end_round() {
-  bool any = false;
-  for (Share& share : shares_) {
-    if (share.wants == 0 || share.refused == round_) continue;
-    share.wants = 0;
-    any = true;
-  }
-  return any;
+void ByteShares::begin_round() {
+  ++round_;
+  for (Share& share : shares_) share.put_off = 0;
+}
+
+bool ByteShares::any_put_off() const {
+  return std::any_of(shares_.begin(), shares_.end(), [](const Share& share) { return share.put_off > 0; });
+}
+
+bool ByteShares::may_go_on() const {
+  return std::any_of(shares_.begin(), shares_.end(), [&](const Share& share) {
+    return share.put_off > 0 && !must_wait(share.session, share.put_off);
+  });
 }
 
 }  // namespace tilewise::worker

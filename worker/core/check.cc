@@ -391,7 +391,7 @@ std::uint64_t Core::Impl::digest() const {
     for (const FairShare& share : device.fair) h.mix(std::bit_cast<std::uint64_t>(share.served));
     for (const ByteShares::Share& share : device.shares.all())
       h.mix(share.session.value), h.mix(static_cast<std::uint64_t>(share.bytes)),
-          h.mix(static_cast<std::uint64_t>(share.wants));
+          h.mix(static_cast<std::uint64_t>(share.claim));
     device.arena.digest(h);
     for (const StreamState& stream : device.streams) {
       h.mix(stream.issued);

@@ -326,7 +326,7 @@ void Core::Impl::destroy_copy(Slot slot) {
       if (output == slot) output = kNone;
     }
   }
-  if (copy.state == CopyState::kOffered) std::erase(devices[copy.device].ungranted, slot);
+  if (copy.state == CopyState::kOffered) end_offer(slot);
   if (copy.kept_open) kept_here(slot);
   copy.kept = {};
   copy.handed_on = false;
@@ -354,7 +354,7 @@ void Core::Impl::seal(Slot slot) {
 void Core::Impl::fail_copy(Slot slot, Slot why) {
   Copy& copy = copies[slot];
   if (copy.state == CopyState::kFailed) return;
-  if (copy.state == CopyState::kOffered) std::erase(devices[copy.device].ungranted, slot);
+  if (copy.state == CopyState::kOffered) end_offer(slot);
   stop_relaying(slot);
   let_go(slot);
   copy.state = CopyState::kFailed;

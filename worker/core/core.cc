@@ -189,7 +189,8 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
       const std::size_t before = actions.launches.size();
       const std::int64_t tasks_before = counts.tasks_done;
       advance(d);
-      if (round && device.shares.end_round()) device.memory_freed = true;
+      if (round) device.shares.end_round([&](SessionId session) { return still_asks(device, session); });
+      device.memory_freed |= device.shares.may_go_on();
       again |= actions.launches.size() != before || counts.tasks_done != tasks_before ||
                device.memory_freed || device.returns_due;
     }
@@ -213,6 +214,8 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
 
 TimeNs Core::Impl::next_deadline() const {
   if (!releasing.empty()) return now;
+  for (const DeviceState& device : devices)
+    if (device.memory_freed) return now;  // when the last step had come to rest: by queues that have ended
   TimeNs next = leaving_deadline();
   if (probing) next = std::min(next, probing->until);
   if (!dirty.empty() || lanes_dirty || tiers_dirty || log_moved)

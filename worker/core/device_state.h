@@ -41,8 +41,16 @@ constexpr NextUse kNever{INT64_MAX, UINT64_MAX, INT64_MAX};
 // What may be taken from a device's memory when it is short (memory.cc).
 enum class Claim : std::uint8_t {
   kOrdinary,   // may not touch what is owed to the reserve
-  kReleasing,  // of a task that frees as much as it takes
+  kReleasing,  // of a task that frees as much as it takes: only want of memory keeps it waiting
   kLowest      // of the lowest unfinished task: the reserve too
+};
+
+// What keeps an ordinary claim from memory that could be had (memory.cc).
+enum class Obstacle : std::uint8_t {
+  kNone,
+  kOwnGraph,  // earlier tasks of it
+  kSessions,  // others, which have less
+  kReserve
 };
 
 // Who wants memory, and when what it is for is used.
@@ -50,7 +58,8 @@ struct Asker {
   SessionId session;
   Claim claim = Claim::kOrdinary;
   NextUse use;
-  bool waits = false;  // a task does, for this memory
+  bool waits = false;      // a task does, for this memory
+  std::int64_t bytes = 0;  // in the arena, of all that is asked for at once
   // Blocks of its own session that are used no later than this do not leave for it.
   const NextUse& later_than() const { return claim == Claim::kLowest ? kBeforeAll : use; }
 };

@@ -104,7 +104,7 @@ void Core::Impl::end_keeping(WorkerId leaver, bool lost) {
         if (copy.kept_open) kept_here(c);
         copy.kept = {};
         if (copy.state == CopyState::kOffered && copy.uses != kNone && !lost) {
-          std::erase(devices[copy.device].ungranted, c);
+          end_offer(c);
           stop_relaying(c);
           copy.state = CopyState::kExpected;
           copy.via = {};

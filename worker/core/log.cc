@@ -562,6 +562,7 @@ void Core::Impl::drop_ended_queues() {
     if (device.queues.empty()) {
       device.reserve_bytes = 0;
       device.reserve_want.clear();
+      device.memory_freed |= !device.ungranted.empty();  // copies to be kept
       drop_reserve(device);
     }
   }

@@ -7,22 +7,96 @@
 
 namespace tilewise::worker {
 
-// Nothing of the asker's own session that is used sooner is spilled for it, unless it is the lowest task's; of other sessions
-// what byte_shares.h says.
+// May what is free be given to the asker? What is owed to others is not: to earlier tasks of its own graph, to sessions that have
+// less (byte_shares.h), to the lowest task.
+Obstacle Core::Impl::obstacle(std::uint16_t d, const Asker& asker) {
+  const DeviceState& device = devices[d];
+  if (asker.claim != Claim::kOrdinary) return Obstacle::kNone;
+  if (crowds_out(d, asker.bytes, asker.use)) return Obstacle::kOwnGraph;
+  if (device.shares.must_wait(asker.session, asker.bytes)) return Obstacle::kSessions;
+  return owes_reserve(device, asker.bytes) ? Obstacle::kReserve : Obstacle::kNone;
+}
+
+// False: the asker is refused. What keeps it waiting is remembered, for it and for others.
+bool Core::Impl::admits(std::uint16_t d, const Asker& asker, Obstacle there) {
+  ByteShares& shares = devices[d].shares;
+  if (there == Obstacle::kNone) return true;
+  if (there == Obstacle::kOwnGraph) {  // other sessions owe it nothing for that
+    crowded = true;
+    return false;
+  }
+  if (there == Obstacle::kSessions) {
+    ++counts.put_off;
+    shares.put_off(asker.session, asker.bytes);
+  }
+  if (asker.waits) shares.refuse(asker.session, asker.bytes);
+  return false;
+}
+
+// The task's outputs together. One that is the last to read as many bytes as it writes leaves more room than it found.
+bool Core::Impl::admits_task(Slot t, const std::vector<Slot>& in, Asker& asker) {
+  const Task& task = tasks[t];
+  for (std::size_t i = 0; i < ops[task.op].outputs.size(); ++i)
+    asker.bytes += in_arena(copies[task.outputs[i]].bytes);
+  if (is_lowest(t)) asker.claim = Claim::kLowest;
+  const Obstacle there = obstacle(task.device, asker);
+  if (there != Obstacle::kNone && task.steps == 1 && freed_by(t, in) >= asker.bytes) {
+    asker.claim = Claim::kReleasing;
+    return true;
+  }
+  return admits(task.device, asker, there);
+}
+
+// Memory in the arena that goes with the task's last reads.
+std::int64_t Core::Impl::freed_by(Slot t, const std::vector<Slot>& in) const {
+  const Task& task = tasks[t];
+  std::int64_t freed = 0;
+  for (auto it = in.begin(); it != in.end(); ++it) {
+    const Copy& copy = copies[*it];
+    const ArrayState& source = arrays[copy.array];
+    if (!copy.has_memory || tied(copy) || source.held || source.pinned != 0 ||
+        std::find(in.begin(), it, *it) != it)
+      continue;
+    const Use* use = copy.uses == kNone ? nullptr : &uses[copy.uses];
+    const bool last = use != nullptr && use->next == kNone && use->op == task.op &&
+                      use->device == devices[task.device].spec.id &&
+                      use->left == std::count(it, in.end(), *it);
+    if (last) freed += in_arena(copy.extent.bytes);
+  }
+  return freed;
+}
+
 std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t bytes, bool settled,
                                               const Asker& asker, alloc::Fence& wait_for) {
+  if (!admits(d, asker, obstacle(d, asker))) return std::nullopt;
+  return find_memory(d, bytes, settled, asker, wait_for);
+}
+
+// Somebody has got what it waited for: what it kept from others by that may be had.
+void Core::Impl::served(DeviceState& device, const Asker& asker) {
+  device.shares.serve(asker.session, asker.bytes);
+  const auto is_it = [&](const Asker& other) {
+    return other.session == asker.session && other.use == asker.use;
+  };
+  device.returns_due |=
+      std::erase_if(device.short_now, is_it) + std::erase_if(device.short_before, is_it) > 0;
+}
+
+// A ready task of the session has not been asked in this round: the streams are full, or one has to run alone.
+bool Core::Impl::still_asks(const DeviceState& device, SessionId session) const {
+  return std::any_of(device.queues.begin(), device.queues.end(), [&](Slot q) {
+    const std::deque<Slot>& ready = queues[q].ready;
+    return queues[q].session == session &&
+           std::any_of(ready.begin(), ready.end(), [&](Slot t) { return !tasks[t].admitted; });
+  });
+}
+
+// Nothing of the asker's own session that is used sooner is spilled for it, unless it is the lowest task's; of other sessions
+// what byte_shares.h says.
+std::optional<alloc::Extent> Core::Impl::find_memory(std::uint16_t d, std::int64_t bytes, bool settled,
+                                                     const Asker& asker, alloc::Fence& wait_for) {
   DeviceState& device = devices[d];
   const Claim claim = asker.claim;
-  if (claim == Claim::kOrdinary && crowds_out(d, bytes, asker.use)) {
-    crowded = true;  // by its own graph: other sessions owe it nothing for that
-    return std::nullopt;
-  }
-  const bool put_off = claim == Claim::kOrdinary && device.shares.must_wait(asker.session, in_arena(bytes));
-  counts.put_off += put_off;
-  if (put_off || (claim == Claim::kOrdinary && owes_reserve(device, bytes))) {
-    if (asker.waits) device.shares.refuse(asker.session, in_arena(bytes));
-    return std::nullopt;
-  }
   const auto attempt = [&] {
     return settled ? device.arena.allocate_settled(bytes) : device.arena.allocate(bytes, wait_for);
   };
@@ -53,9 +127,9 @@ std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t byte
   if (extent) {
     device.bytes_high = std::max(device.bytes_high, device.arena.bytes_in_use());
     device.bytes_peak = std::max(device.bytes_peak, device.bytes_high);
-    device.shares.serve(asker.session);
+    if (asker.waits) served(device, asker);
   } else if (asker.waits) {
-    device.shares.refuse(asker.session, in_arena(bytes));
+    device.shares.refuse(asker.session, asker.bytes);
   }
   return extent;
 }
@@ -103,29 +177,6 @@ bool Core::Impl::has_reserve(const DeviceState& device) {
 void Core::Impl::drop_reserve(DeviceState& device) {
   for (const alloc::Extent& extent : device.reserve) device.arena.free(extent, alloc::Fence{});
   device.reserve.clear();
-}
-
-// What the task's outputs may take. One that is the last to read as many bytes as it writes leaves more room than it found.
-Claim Core::Impl::claim_of(Slot t, const std::vector<Slot>& in) {
-  const Task& task = tasks[t];
-  const DeviceState& device = devices[task.device];
-  if (is_lowest(t)) return Claim::kLowest;
-  std::int64_t written = 0, freed = 0;
-  for (std::size_t i = 0; i < ops[task.op].outputs.size(); ++i) written += copies[task.outputs[i]].bytes;
-  if (task.steps != 1 || !(owes_reserve(device, written) || crowds_out(task.device, written, use_of(t))))
-    return Claim::kOrdinary;
-  for (auto it = in.begin(); it != in.end(); ++it) {
-    const Copy& copy = copies[*it];
-    const ArrayState& source = arrays[copy.array];
-    if (!copy.has_memory || tied(copy) || source.held || source.pinned != 0 ||
-        std::find(in.begin(), it, *it) != it)
-      continue;
-    const Use* use = copy.uses == kNone ? nullptr : &uses[copy.uses];
-    const bool last = use != nullptr && use->next == kNone && use->op == task.op &&
-                      use->device == device.spec.id && use->left == std::count(it, in.end(), *it);
-    if (last) freed += copy.bytes;
-  }
-  return freed >= written ? Claim::kReleasing : Claim::kOrdinary;
 }
 
 // There is more than enough for what may come early, or stay a little longer.
@@ -211,7 +262,8 @@ bool Core::Impl::crowds_out(std::uint16_t d, std::int64_t bytes, const NextUse& 
   if (device.spec.spills || arena.bytes_in_use() + bytes <= arena.max_bytes() / 8) return false;
   const std::int64_t limit = device.full ? arena.bytes_resident() : device.spec.memory_bytes;
   const std::int64_t left = limit - (arena.bytes_in_use() - reserved(device)) - bytes - device.reserve_bytes;
-  return wanted_before(d, use, left) > std::max<std::int64_t>(0, left);
+  const std::int64_t enough = std::max<std::int64_t>(0, left);
+  return wanted_before(d, use, enough) > enough;
 }
 
 // The first task of the device's that reads the block, as far as that is known without looking at each: where it has waiters, of
@@ -343,7 +395,7 @@ void Core::Impl::restore_reserve(std::uint16_t d) {
     // Where enough is free, but in pieces, the lowest task makes room when it needs it: what would go for it now would be
     // brought back into another piece at once, by tasks that may have that, and so on as fast as the disk can.
     if (!extent && device.spec.spills && owes_reserve(device, 0)) {
-      make_room(d, short_of += bytes, true, {{}, Claim::kLowest, kBeforeAll, false});
+      make_room(d, short_of += bytes, true, {{}, Claim::kLowest, kBeforeAll, false, 0});
       extent = device.arena.allocate_settled(bytes);
     }
     if (extent) device.reserve.push_back(*extent);
@@ -410,6 +462,13 @@ bool Core::Impl::grant(Slot slot, bool lowest) {
                                      copy.transfer,
                                      copy.via});
   return true;
+}
+
+// An offered block does not wait for memory any more, though it has none: whoever was put off for its sake may go on.
+void Core::Impl::end_offer(Slot slot) {
+  DeviceState& device = devices[copies[slot].device];
+  std::erase(device.ungranted, slot);
+  device.memory_freed |= device.shares.any_put_off();
 }
 
 // The offered block without memory that a task waits for, or none.

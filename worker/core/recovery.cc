@@ -78,7 +78,7 @@ void Core::Impl::pin(const msg::PeerLost& lost) {
 // let go of it.
 void Core::Impl::orphan(Slot slot) {
   Copy& copy = copies[slot];
-  if (copy.state == CopyState::kOffered) std::erase(devices[copy.device].ungranted, slot);
+  if (copy.state == CopyState::kOffered) end_offer(slot);
   if (copy.state == CopyState::kReceiving) {
     transfers.erase(copy.transfer);
     transfer_ended(copy, false);

@@ -279,7 +279,7 @@ struct Core::Impl {
   void enqueue_step(Slot task, const std::vector<Slot>& inputs, Launch& launch);
   std::span<const BlockRead> reads_of(const OpState& op, const Task& task, std::int64_t step);
   bool donate(Slot task, const std::vector<Slot>& inputs, std::span<const BlockRead> reads);
-  Claim claim_of(Slot task, const std::vector<Slot>& inputs);
+  bool admits_task(Slot task, const std::vector<Slot>& inputs, Asker& asker);
   void run_failed(Slot task);
   void finish_task(Slot task);
   void fail_task(Slot task, Slot why);
@@ -298,6 +298,14 @@ struct Core::Impl {
   // Memory (memory.cc)
   std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled,
                                     const Asker& asker, alloc::Fence& wait_for);
+  std::optional<alloc::Extent> find_memory(std::uint16_t device, std::int64_t bytes, bool settled,
+                                           const Asker& asker, alloc::Fence& wait_for);
+  Obstacle obstacle(std::uint16_t device, const Asker& asker);
+  bool admits(std::uint16_t device, const Asker& asker, Obstacle obstacle);
+  std::int64_t freed_by(Slot task, const std::vector<Slot>& inputs) const;
+  static void served(DeviceState& device, const Asker& asker);
+  bool still_asks(const DeviceState& device, SessionId session) const;
+  void end_offer(Slot copy);
   std::optional<alloc::Extent> take_reserved(DeviceState& device, std::int64_t bytes, bool settled,
                                              alloc::Fence& wait_for);
   bool roomy(const DeviceState& device, std::int64_t bytes) const;
@@ -358,7 +366,7 @@ struct Core::Impl {
   void want_back(Slot task);
   void try_returns(std::uint16_t device);
   static bool comes_before(const DeviceState& device, const Asker& asker);
-  bool bring_back(Slot copy, Claim claim);
+  bool bring_back(Slot copy, const Asker& asker);
   Asker asker_of(const Copy& copy, Claim claim);
   void on_io(const IoDone& event);
   Store& store(Tier tier) { return stores[static_cast<std::size_t>(tier)]; }
@@ -533,7 +541,7 @@ struct Core::Impl {
   std::map<std::uint64_t, Io> ios;   // under way
   std::uint64_t next_io = 1, step_number = 0;
   bool launching = false;  // `inputs` are about to be read
-  bool crowded = false;    // take() has refused what would have crowded out others
+  bool crowded = false;    // admits() has refused what would have crowded out others
   // Of ops whose steps run alone: while a task waits for its turn nothing is launched, nor while its step runs.
   Slot next_alone = kNone;
   bool alone_runs = false;

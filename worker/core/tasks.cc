@@ -429,12 +429,13 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
       task.stream = static_cast<std::uint8_t>(room);
       alloc::Fence wait_for;
       if (!donate(t, inputs, read_here)) {
-        const Asker asker{queues[task.queue].session, claim_of(t, inputs), use_of(t), true};
+        Asker asker{queues[task.queue].session, Claim::kOrdinary, use_of(t), true, 0};
+        if (!admits_task(t, inputs, asker)) return Launched::kBlocked;
         for (std::size_t i = 0; i < op.outputs.size(); ++i) {
           Copy& output = copies[task.outputs[i]];
           alloc::Fence fence;
           launching = true;
-          auto extent = take(task.device, output.bytes, false, asker, fence);
+          auto extent = find_memory(task.device, output.bytes, false, asker, fence);
           launching = false;
           if (!extent) {
             for (std::size_t j = 0; j < i; ++j)  // all or nothing; nobody has touched it

@@ -369,10 +369,14 @@ bool Core::Impl::drop_clean(std::uint16_t d, const Asker& asker, std::int64_t by
 }
 
 // Sees to it that about so much memory comes free: of clean blocks now, of others when they are written. What is coming
-// already counts.
+// already counts; what is free when a step is over does not count twice: if the asker was short before, steps that need not wait for that took it.
 void Core::Impl::make_room(std::uint16_t d, std::int64_t bytes, bool settled, const Asker& asker) {
   DeviceState& device = devices[d];
-  std::int64_t coming = device.writing_bytes + (settled ? device.arena.bytes_pending() : 0);
+  const bool again = std::any_of(
+      device.short_before.begin(), device.short_before.end(),
+      [&](const Asker& other) { return other.session == asker.session && other.use == asker.use; });
+  std::int64_t coming = device.writing_bytes;
+  if (settled && !again) coming += device.arena.bytes_pending();
   if (coming >= bytes) return;
   const std::int64_t wanted = std::max(bytes, std::min(kWriteAhead, device.spec.memory_bytes / 16));
   while (coming < wanted) {
@@ -472,24 +476,27 @@ void Core::Impl::want_back(Slot t) {
   device.returns_due = true;
 }
 
-// Somebody of the same session waits for memory that is used sooner. Without this, pieces that are freed for it, too small each,
-// would be taken by blocks that come back, and freed again, as fast as the tier below can.
+// Somebody of the same session, or the lowest task, waits for memory that is used sooner. Without this, pieces that are freed for
+// it, too small each, would be taken by blocks that come back, and freed again, as fast as the tier below can.
 bool Core::Impl::comes_before(const DeviceState& device, const Asker& asker) {
   const auto sooner = [&](const Asker& other) {
-    return other.session == asker.session && other.use < asker.use;
+    return (other.session == asker.session || other.claim == Claim::kLowest) && other.use < asker.use;
   };
   return std::any_of(device.short_now.begin(), device.short_now.end(), sooner) ||
          std::any_of(device.short_before.begin(), device.short_before.end(), sooner);
 }
 
 // The lowest task's by right, others' in the order of asking, from what is left or used later than they are; an eighth of the
-// memory at a time from each tier. What is to come from a tier that has enough to do does not keep out what is in another.
+// memory at a time from each tier. What is to come from a tier that has enough to do does not keep out what is in another, nor what is
+// refused one session what others want.
 void Core::Impl::try_returns(std::uint16_t d) {
   DeviceState& device = devices[d];
   if (const Slot t = lowest_task(device); t != kNone && tasks[t].state == TaskState::kWaiting) {
     const Slot c = tasks[t].waits_for;
-    if (copies[c].state == CopyState::kSpilled && copies[c].device == d) bring_back(c, Claim::kLowest);
+    if (copies[c].state == CopyState::kSpilled && copies[c].device == d)
+      bring_back(c, asker_of(copies[c], Claim::kLowest));
   }
+  boost::container::small_vector<SessionId, 4> refused;
   std::array<bool, kTiers> busy{};
   for (const Tier tier : {Tier::kPinned, Tier::kDisk})
     busy[static_cast<std::size_t>(tier)] = !may_use(device, tier);
@@ -502,12 +509,21 @@ void Core::Impl::try_returns(std::uint16_t d) {
       busy[tier] |= store(copy.tier).ios >= kMaxIos ||
                     (coming > 0 && coming + copy.bytes > device.spec.memory_bytes / 8);
       if (busy[0] && busy[1]) return;
-      if (busy[tier]) {
+      const SessionId session = arrays[copy.array].session;
+      if (busy[tier] || std::find(refused.begin(), refused.end(), session) != refused.end()) {
         ++i;
         continue;
       }
       const std::size_t listed = device.returns.size();
-      if (comes_before(device, asker_of(copy, Claim::kOrdinary)) || !bring_back(c, Claim::kOrdinary)) return;
+      const Asker asker = asker_of(copy, Claim::kOrdinary);
+      const bool barred = comes_before(device, asker);
+      if (barred && asker.waits) device.shares.refuse(session, asker.bytes);
+      if (barred || !bring_back(c, asker)) {
+        if (device.shares.alone()) return;
+        refused.push_back(session);
+        ++i;
+        continue;
+      }
       if (device.returns.size() != listed) {  // others have gone to make room
         copy.wanted = false;
         std::erase(device.returns, c);
@@ -522,14 +538,14 @@ void Core::Impl::try_returns(std::uint16_t d) {
 
 Asker Core::Impl::asker_of(const Copy& copy, Claim claim) {
   const NextUse use = devices[copy.device].spec.spills ? next_use(copy) : first_reader(copy);
-  return {arrays[copy.array].session, claim, use, copy.waiters != kNone};
+  return {arrays[copy.array].session, claim, use, copy.waiters != kNone, in_arena(copy.bytes)};
 }
 
-bool Core::Impl::bring_back(Slot slot, Claim claim) {
+bool Core::Impl::bring_back(Slot slot, const Asker& asker) {
   Copy& copy = copies[slot];
   DeviceState& device = devices[copy.device];
   alloc::Fence none;
-  const auto extent = take(copy.device, copy.bytes, true, asker_of(copy, claim), none);
+  const auto extent = take(copy.device, copy.bytes, true, asker, none);
   if (!extent) return false;
   copy.state = CopyState::kReturning;
   copy.transfer = 0;

@@ -294,7 +294,7 @@ void Core::Impl::turn_to_owner(Slot slot) {
   stop_relaying(slot);
   const DeviceId via = std::exchange(copy.via, {});
   if (copy.uses == kNone) return;
-  std::erase(devices[copy.device].ungranted, slot);
+  end_offer(slot);
   copy.state = CopyState::kExpected;
   subscribe(slot, uses[copy.uses].op, via);
 }
