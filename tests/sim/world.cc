@@ -76,6 +76,8 @@ Knobs Knobs::pinning(std::uint64_t seed) {
   if (k.kills > 0)
     k.pairs = 0;  // a task of which one result is left: what a worker makes of it is not right yet
   k.gpus = p.chance(0.5);
+  if (p.chance(0.25)) k.disk_fails = std::max(k.disk_fails, 0.02 + p.uniform() * 0.2);
+  if (k.spill_bytes == 0 && p.chance(0.3)) k.pinned_bytes = p.between(4, 12) * 1024;  // not enough for all
   return k;
 }
 
