@@ -9,7 +9,8 @@
 // the outcome: a transfer past its deadline is first cancelled, then its connection is closed, and its memory
 // stays in quarantine until UCX has completed the request.
 //
-// One thread at a time (D8). Nothing blocks but the destructor, for at most two seconds.
+// One thread at a time (D8). The destructor blocks for at most two seconds; and where a peer has no stream and UCX uses TCP, the
+// first transfer or expectation while UCX connects.
 #pragma once
 #include <tilewise/base/result.h>
 #include <tilewise/base/time.h>
