@@ -94,11 +94,13 @@ TEST_CASE(
   CHECK(c.at("from_host").as_string() == c.at("to_host").as_string());
   CHECK(c.at("mapped").as_bool());
   CHECK(!c.at("inside").as_bool());
-  CHECK(c.at("sizes").as_array().size() == 4);
+  const std::size_t sizes = c.at("sizes").as_array().size();
+  CHECK(sizes >= 1);
+  CHECK(sizes <= 4);  // as many as there was time for: all, where nobody else is on the machine
   w.check_unseen();
   const Ran told = w.tool({"links"});
   CHECK(told.output.find("host to host on a host") != std::string::npos);
-  CHECK(told.output.find("8.0 MiB") != std::string::npos);
+  CHECK((told.output.find("8.0 MiB") != std::string::npos) == (sizes == 4));
   CHECK(told.output.find("read in place") != std::string::npos);
 }
 
