@@ -161,6 +161,9 @@ void Core::Impl::check_invariants() const {
       TW_CHECK(needed(copy) || copy.state == CopyState::kFailed || copy.producer_task != kNone ||
                    arrays[copy.array].to_release != kNone,
                "a copy that nobody needs is still here");
+      TW_CHECK(orphans || copy.kind != CopyKind::kRemote || copy.state != CopyState::kExpected ||
+                   !remote.at(copy.source.value).lost,
+               "a copy waits for a device that was lost, and nobody will look at it again");
       if (copy.has_memory) memory[copy.device] += in_arena(copy.extent.bytes);
       relays += copy.relays, relayed += copy.relayed;
       TW_CHECK(!copy.relays || (copy.kind != CopyKind::kProduced && copy.kind != CopyKind::kBorrowed &&
@@ -348,6 +351,7 @@ std::uint64_t Core::Impl::digest() const {
   h.mix(next_transfer);
   h.mix(recovery);
   h.mix(losing);
+  h.mix(orphans);
   h.mix(abandoned.size());
   h.mix(static_cast<std::uint64_t>(stage)), h.mix(leaving.size()), h.mix(next_alone != kNone),
       h.mix(alone_runs);

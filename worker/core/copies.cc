@@ -59,6 +59,8 @@ Slot Core::Impl::make_copy(Slot array, std::int64_t block, std::uint16_t device,
     fail_copy(slot,
               outcome({Errc::kWorkerLost, "the worker that owned block " + std::to_string(block) +
                                               " of array " + std::to_string(state.id.value) + " was lost"}));
+  } else if (remote[owner.value].lost) {
+    orphans = true;  // the Recover names another owner, or the copy fails
   }
   return slot;
 }

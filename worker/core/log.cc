@@ -579,6 +579,7 @@ void Core::Impl::on_peer_lost(const msg::PeerLost& lost) {
     outgoing.erase(lost.peer.value);
     out->lost.push_back(lost.peer);
     for (DeviceId device : dead) remote[device.value].lost = true;
+    orphans = true;
     forget_links(lost.peer);
     forget_probes(lost.peer);
     const auto is_dead = [&](DeviceId d) { return std::find(dead.begin(), dead.end(), d) != dead.end(); };

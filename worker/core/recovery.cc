@@ -225,6 +225,7 @@ void Core::Impl::settle_block(Slot by, Slot array, std::int64_t block, DeviceId 
       batch_to(owner).dones.push_back({{arrays[array].id, block}, op.run.id, owner, self});
     }
     if (unread && copies[c].uses != kNone) {
+      orphans |= remote[owner.value].lost;
       if (remote[owner.value].lost && losing == 0)
         fail_copy(c, outcome({Errc::kWorkerLost, "the worker that was to make a block again was lost"}));
       else if (copies[c].state == CopyState::kExpected)
@@ -272,11 +273,14 @@ bool Core::Impl::made_before(Slot t) {
   return true;
 }
 
+// What the Recover answered waits for nothing any more. All copies are looked at after a loss only: a Recover that moves points may
+// come ten times a second, beside millions of copies.
 void Core::Impl::end_pins(std::uint64_t version) {
+  const bool settled = losing == 0 && std::exchange(orphans, false);
   const Slot why = outcome({Errc::kWorkerLost, "a block was lost with its worker and is not made again"});
   for (const auto& [id, a] : std::map<std::uint64_t, Slot>(array_by_id.begin(), array_by_id.end())) {
     ArrayState& array = arrays[a];
-    for (Slot c = array.copies; c != kNone && losing == 0;) {
+    for (Slot c = settled ? array.copies : kNone; c != kNone;) {
       const Copy& copy = copies[c];
       const Slot next = copy.next;
       if (copy.kind == CopyKind::kRemote && copy.state == CopyState::kExpected &&

@@ -556,6 +556,7 @@ struct Core::Impl {
       abandoned;                     // receives from lost peers: memory until the transport lets go
   std::uint64_t recovery = 0;        // version of the last Recover applied
   std::uint64_t losing = 0;          // of a loss that no Recover has answered yet, or 0
+  bool orphans = false;              // there may be copies that wait for a device that was lost
   std::uint64_t batch_recovery = 0;  // of the sender of the batch being handled
   struct Leaving {
     std::uint64_t round = 0;
