@@ -4,6 +4,7 @@
 #include <tilewise/config/version.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 namespace tilewise::remote {
@@ -13,8 +14,8 @@ constexpr TimeNs kRetryNs = 100 * kMillisecond;
 // A waiting thread yields for so long before it parks. It takes nothing from others, but keeps a processor from sleeping:
 // in a virtual machine the answer would otherwise have to wait for it to come back.
 constexpr TimeNs kWaitSpinNs = 250 * kMicrosecond;
-constexpr TimeNs kUnreachableNs =
-    12 * kSecond;  // longer than the scheduler's silence limit: a dead worker is lost by then
+// Beyond the limit of silence, which is the scheduler's too: by then it has lost a worker that is dead.
+constexpr TimeNs kUnreachableNs = 2 * kSecond;
 
 }  // namespace
 
@@ -24,7 +25,7 @@ constexpr TimeNs kUnreachableNs =
 Result<std::unique_ptr<net::Link>> RemoteEndpoint::dial(TimeNs until) {
   const std::string where = "scheduler " + options_.scheduler.to_string() + ": ";
   for (;;) {
-    net::HandshakeOptions handshake{.token = options_.token};
+    net::HandshakeOptions handshake{.token = options_.token, .silence_ns = options_.silence_ns};
     handshake.deadline_ns = std::max(until - monotonic_now(), kRetryNs);
     std::optional<Result<std::unique_ptr<net::Link>>> made;
     const auto attempt =
@@ -49,6 +50,7 @@ Status RemoteEndpoint::init() {
   peers.host_id = config::host_id();
   peers.map_peers = options_.map_peers;
   peers.strict_lanes = options_.strict_lanes;
+  peers.silence_ns = options_.silence_ns;
   peers.resume_ns = options_.link_ns;
   peers.link_deadline_ns = std::max(peers.link_deadline_ns, options_.link_ns);
   if (net::is_loopback(options_.scheduler)) peers.ucx.net_devices = "lo";
@@ -63,7 +65,9 @@ Status RemoteEndpoint::init() {
   handlers.on_message = [this](msg::Message message) { on_message(std::move(message)); };
   handlers.on_lost = [this](const Error& why) { lose(why); };
   courier_ = std::make_unique<courier::Courier>(
-      *loop_, courier::Options{options_.scheduler, options_.token, options_.reconnect_ns, options_.lease_ns},
+      *loop_,
+      courier::Options{options_.scheduler, options_.token, options_.reconnect_ns, options_.lease_ns,
+                       options_.silence_ns},
       std::move(handlers), std::move(link));
   msg::Join join;
   join.role = msg::Role::kClient;
@@ -288,7 +292,9 @@ void RemoteEndpoint::on_unreachable(WorkerId peer, const Error& why) {
 
 // A scheduler that was away needs its time to notice who did not come back.
 void RemoteEndpoint::lose_if_unreachable(WorkerId peer, const Error& why, TimeNs since) {
-  if (const TimeNs left = courier_->patience_left(since, kUnreachableNs, monotonic_now()); left > 0) {
+  if (const TimeNs left =
+          courier_->patience_left(since, options_.silence_ns + kUnreachableNs, monotonic_now());
+      left > 0) {
     loop_->after(left, [this, peer, why, since] {
       if (workers_.contains(peer)) lose_if_unreachable(peer, why, since);
     });
@@ -325,19 +331,22 @@ Result<std::unique_ptr<client::Endpoint>> connect_from_environment(const std::st
   Options options{.scheduler = address, .token = token.token};
   options.name = name;
   options.map_peers = variable("TILEWISE_NO_MAP").empty() || variable("TILEWISE_NO_MAP") == "0";
-  const auto seconds_in = [&](const char* variable_name, TimeNs& into) -> Status {
+  const auto seconds_in = [&](const char* variable_name, TimeNs& into, double least = 0,
+                              double most = 7 * 24 * 3600.0) -> Status {
     const std::string text = variable(variable_name);
     if (text.empty()) return {};
     char* end = nullptr;
     const double seconds = std::strtod(text.c_str(), &end);
-    if (*end != '\0' || !(seconds >= 0 && seconds <= 7 * 24 * 3600.0))
-      return error(Errc::kInvalidArgument, std::string(variable_name) + " is '" + text +
-                                               "', not a number of seconds from 0 to 604800");
+    if (*end != '\0' || !(seconds >= least && seconds <= most))
+      return error(Errc::kInvalidArgument,
+                   std::string(variable_name) + " is '" + text + "', not a number of seconds from " +
+                       std::to_string(std::lround(least)) + " to " + std::to_string(std::lround(most)));
     into = static_cast<TimeNs>(seconds * 1e9);
     return {};
   };
   TW_TRY(seconds_in("TILEWISE_LEASE", options.lease_ns));
   TW_TRY(seconds_in("TILEWISE_LINK_TIMEOUT", options.link_ns));
+  TW_TRY(seconds_in("TILEWISE_SILENCE_TIMEOUT", options.silence_ns, 2, 20));
   return connect(options);
 }
 

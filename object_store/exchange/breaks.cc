@@ -81,12 +81,12 @@ void Exchange::Impl::down(Peer& peer, const Error& why) {
 // Both have said how far they are. False: it cannot be, and that was the end of it.
 bool Exchange::Impl::resume(Peer& peer) {
   Channel& channel = channels.at(peer.channel);
-  const std::uint64_t theirs = channel.resume->received;
-  if (theirs < peer.sent.first() || !peer.sent.acknowledge(theirs)) {
-    broke_protocol(peer.channel,
-                   error(Errc::kCorruptData,
-                         "it has had " + std::to_string(theirs) + " messages, of those from " +
-                             std::to_string(peer.sent.first()) + " to " + std::to_string(peer.sent.sent())));
+  const std::uint64_t theirs = channel.resume->received, known = peer.sent.first();
+  if (theirs < known || !peer.sent.acknowledge(theirs)) {
+    broke_protocol(
+        peer.channel,
+        error(Errc::kCorruptData, "it has had " + std::to_string(theirs) + " messages, of those from " +
+                                      std::to_string(known) + " to " + std::to_string(peer.sent.sent())));
     return false;
   }
   peer.received.told();
@@ -101,7 +101,7 @@ bool Exchange::Impl::resume(Peer& peer) {
     if (!sent) return fail(peer, sent.error()), false;
     ++counters.repeated;
   }
-  if (peer.sent.messages().empty()) got_through(peer);  // there is nothing to prove
+  if (theirs > known || peer.sent.messages().empty()) got_through(peer);  // or there is nothing to prove
   if (!peer.ready) return true;
   want_stream(peer);
   stop(peer.timer);

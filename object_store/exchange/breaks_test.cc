@@ -300,6 +300,30 @@ TEST_CASE("a link that can be made again, but over which no message gets through
   CHECK(monotonic_now() - broke < 6 * kSecond);
 }
 
+TEST_CASE("a peer that gets a message over each link, and is never in time to say so, is not given up") {
+  auto loop = make_loop();
+  Options options = tcp_options("node's");
+  options.resume_ns = kSecond;
+  Node node(*loop, 2, std::move(options));
+  Script script(*loop, node, 7);
+  script.listen();
+  node.exchange->peer_joined(script.info());
+  script.until_heard(2);
+  script.greet(1, 0);
+  script.send(msg::ArenaMap{});
+  script.until_heard(3);
+  std::uint64_t number = 1;
+  for (const TimeNs began = monotonic_now(); monotonic_now() - began < 3 * kSecond; ++number) {
+    for (std::uint64_t i : {2 * number, 2 * number + 1}) REQUIRE(node.exchange->send(script.id, grant_of(i)));
+    script.until([&] { return !script.grants().empty(); });
+    script.link.reset();
+    script.until([&] { return script.link != nullptr && script.heard.size() == 2; });
+    script.greet(number + 1, number + 1);  // its ArenaMap and one batch of each link, of two
+    script.until([&] { return node.exchange->counters().resumed == static_cast<std::int64_t>(number); });
+  }
+  CHECK(node.unreachable.empty());
+}
+
 TEST_CASE("the first message over a link that was made again is acknowledged at once, and ends the hurry") {
   Met m;
   m.script.link.reset();
@@ -381,7 +405,16 @@ TEST_CASE("a way that is cut anywhere, again and again: each batch comes once an
       REQUIRE(b.exchange->send(a.id, batch(b, a, sent)));
     }
     const std::size_t before = arrived(a) + arrived(b);
-    REQUIRE(loop->run_until([&] { return arrived(a) + arrived(b) > before; }, kPatience));
+    const bool gets_on = loop->run_until(
+        [&] { return arrived(a) + arrived(b) > before || !a.unreachable.empty() || !b.unreachable.empty(); },
+        kPatience);
+    for (const Node* node : {&a, &b}) {
+      for (const auto& [peer, why] : node->unreachable) FAIL(peer.value << " was given up: " << why.message);
+    }
+    const Counters now = a.exchange->counters();
+    REQUIRE_MESSAGE(gets_on, "nothing arrives: " << sent << " sent, " << arrived(a) << " and " << arrived(b)
+                                                 << " arrived, " << now.links << " links, " << now.breaks
+                                                 << " breaks, " << now.resumed << " times made again");
   }
   Numbers all(kMany);
   for (std::uint64_t i = 0; i < kMany; ++i) all[i] = i + 1;
@@ -395,10 +428,8 @@ TEST_CASE("a way that is cut anywhere, again and again: each batch comes once an
   }
   const Counters counters = a.exchange->counters();
   MESSAGE(counters.breaks << " breaks, " << counters.repeated << " messages repeated");
-  CHECK(counters.breaks > 20);
+  CHECK(counters.breaks > 10);
   CHECK(counters.repeated > 0);
-  CHECK(a.unreachable.empty());
-  CHECK(b.unreachable.empty());
 }
 
 TEST_CASE("transfers end with the link and begin anew with the next one, also those asked for in between") {

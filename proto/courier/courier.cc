@@ -113,7 +113,7 @@ void Courier::beat() {
   const bool late = now - std::exchange(beat_at_, now) > 3 * kBeatNs;
   if (lost_ || !link_ || resuming_ || late) return;
   const TimeNs silent = now - std::max(link_->last_receive_ns(), up_since_);
-  if (silent >= options_.silence_ns)
+  if (silent >= 3 * options_.silence_ns)
     return down(
         error(Errc::kTimeout, "nothing was heard from it for " + std::to_string(silent / kSecond) + " s"));
   if (silent < kPingNs) return;
@@ -158,7 +158,7 @@ void Courier::retry(const Error& why) {
 }
 
 void Courier::attempt() {
-  net::HandshakeOptions handshake{.token = options_.token};
+  net::HandshakeOptions handshake{.token = options_.token, .silence_ns = options_.silence_ns};
   handshake.deadline_ns = std::clamp<TimeNs>(give_up_at_ - monotonic_now(), kFirstRetryNs, 5 * kSecond);
   attempt_ = net::connect(loop_, options_.scheduler, handshake,
                           [this](Result<std::unique_ptr<net::Link>> link) { on_connected(std::move(link)); });

@@ -119,8 +119,8 @@ TEST_CASE(
     if (both) network->cut(1, 0);
     const auto began = Clock::now();
     CHECK(same_bits(values(future), expected));
-    CHECK(seconds_since(began) <
-          20);  // 2 until the silence is noticed, 5 of patience, then one of the two leaves
+    // 2 until the silence is noticed, up to 4 of patience, then one of the two leaves; the graph itself on a busy machine
+    CHECK(seconds_since(began) < 45);
     network->mend(0, 1);
     if (both) network->mend(1, 0);
     CHECK(eventually([&] { return session.devices().size() == 2; }));
@@ -182,7 +182,7 @@ TEST_CASE(
     }
   });
   int rounds = 0;
-  for (const auto began = Clock::now(); seconds_since(began) < 10; ++rounds) {
+  for (const auto began = Clock::now(); seconds_since(began) < 5; ++rounds) {
     const Array there = session.from_memory(x, {1024, 1024}, {.block = {256, 256}});
     CHECK((there * 2.0 + 1.0).get<double>({.timeout = kPatience}) == expected);
   }
@@ -194,7 +194,7 @@ TEST_CASE(
   }
   MESSAGE(rounds << " rounds, " << resets.load() << " resets");
   CHECK(rounds > 0);
-  CHECK(resets > 5);
+  CHECK(resets > 3);
   CHECK(count_of(kMadeAgain, cluster.words()) > 2);
   CHECK(session.devices().size() == 2);
   CHECK(cluster.words().find("peer lost") == std::string::npos);
@@ -231,15 +231,21 @@ TEST_CASE(
     CAPTURE(both);
     const auto network = hosts(3);
     if (!network) return;
-    Cluster cluster({.workers = 2, .devices = 1, .network = network.get()});
+    Cluster cluster({.workers = 2,
+                     .devices = 1,
+                     .scheduler_args = {"--silence-timeout", "3"},
+                     .worker_args = {"--silence-timeout", "3"},
+                     .network = network.get()});
     INFO(cluster.words());
+    Environment environment = cluster.environment();
+    environment["TILEWISE_SILENCE_TIMEOUT"] = "3";
     std::vector<std::string> command = network->prefix(2);
-    command.insert(command.end(), {client_program(), "repeat", "24"});
-    Process client("client", command, cluster.environment());
+    command.insert(command.end(), {client_program(), "repeat", "10"});
+    Process client("client", command, environment);
     REQUIRE(eventually([&] { return client.output().find("running") != std::string::npos; }));
     network->cut(both ? 0 : 2, both ? 2 : 0);
     if (both) network->cut(2, 0);
-    std::this_thread::sleep_for(std::chrono::seconds(18));
+    std::this_thread::sleep_for(std::chrono::seconds(6));
     network->mend(both ? 0 : 2, both ? 2 : 0);
     if (both) network->mend(2, 0);
     CHECK(client.wait(kPatience) == 0);
@@ -258,6 +264,7 @@ TEST_CASE("a link to a worker that cannot be made again ends the session, and na
   INFO(cluster.words());
   Environment environment = cluster.environment();
   environment["TILEWISE_LINK_TIMEOUT"] = "1";
+  environment["TILEWISE_SILENCE_TIMEOUT"] = "2";
   std::vector<std::string> command = network->prefix(2);
   command.insert(command.end(), {client_program(), "repeat", "60"});
   Process client("client", command, environment);

@@ -1,4 +1,4 @@
-// A few hundred worlds, each run twice; README.md says how others are chosen.
+// A few hundred worlds, some of them run twice; README.md says how others are chosen.
 #include "shrink.h"
 
 #include <doctest/doctest.h>
@@ -8,7 +8,8 @@
 using namespace tilewise;
 
 namespace {
-constexpr std::uint64_t kCases = 14;  // below, that share the events
+constexpr std::uint64_t kCases = 14;    // below, that share the events
+constexpr std::uint64_t kRepeated = 3;  // of so many worlds one runs a second time
 
 std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -38,10 +39,12 @@ void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_v
                                                    << " ./dev sim: " << outcome.violation);
       continue;
     }
-    sim::Knobs again = knobs;
-    again.task_tables = false;  // what tasks read is looked up in one run and worked out in the other
-    CHECK_MESSAGE(sim::World(again).run().digest == outcome.digest,
-                  "seed " << seed << " does not repeat itself");
+    if (only != 0 || seed % kRepeated == 0) {
+      sim::Knobs again = knobs;
+      again.task_tables = false;  // what tasks read is looked up in one run and worked out in the other
+      CHECK_MESSAGE(sim::World(again).run().digest == outcome.digest,
+                    "seed " << seed << " does not repeat itself");
+    }
     checked += outcome.blocks_checked;
     for (const auto& [what, times] : outcome.covered) covered[what] += times;
     covered["requests done"] += outcome.requests_done;
@@ -59,7 +62,7 @@ void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_v
 }
 }  // namespace
 
-TEST_CASE("random worlds keep every invariant, twice alike") {
+TEST_CASE("random worlds keep every invariant, and repeat themselves") {
   run_worlds(sim::Knobs::from_seed, "TILEWISE_SIM_SEED",
              {"duplicates between peers",
               "transfers",

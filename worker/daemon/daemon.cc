@@ -159,7 +159,8 @@ void Daemon::on_connected(Result<std::unique_ptr<net::Link>> link) {
   handlers.on_back = [](std::uint32_t term) { daemon::log_info("scheduler back", {{"term", term}}); };
   courier_ = std::make_unique<courier::Courier>(
       loop_,
-      courier::Options{options_.scheduler, options_.token, options_.reconnect_timeout_ns, options_.lease_ns},
+      courier::Options{options_.scheduler, options_.token, options_.reconnect_timeout_ns, options_.lease_ns,
+                       options_.silence_ns},
       std::move(handlers), std::move(*link));
   msg::Join join;
   join.role = msg::Role::kWorker;

@@ -25,13 +25,15 @@ struct Options {
   // How long a link over TCP to a worker that the scheduler sees may be broken before the session is lost; it is being made
   // again meanwhile. 0: it is not made again.
   TimeNs link_ns = 30 * kSecond;
+  // A scheduler or a worker whose host answers nothing for so long is taken for gone; as the cluster's --silence-timeout. 2 to 20 s.
+  TimeNs silence_ns = 10 * kSecond;
 };
 
 // kUnavailable (nobody listens), kUnauthenticated (another token), kVersionMismatch, kTimeout, or the scheduler's refusal.
 Result<std::unique_ptr<client::Endpoint>> connect(const Options& options);
 
 // With the token found as every program finds it, and with $TILEWISE_TOKEN_FILE, $TILEWISE_NO_MAP, and in seconds
-// $TILEWISE_LEASE and $TILEWISE_LINK_TIMEOUT.
+// $TILEWISE_LEASE, $TILEWISE_LINK_TIMEOUT and $TILEWISE_SILENCE_TIMEOUT.
 Result<std::unique_ptr<client::Endpoint>> connect_from_environment(const std::string& scheduler,
                                                                    const std::string& name);
 
