@@ -14,8 +14,8 @@ struct GpuNode {
     copier.add_device(&gpu);
     staging.emplace(*node.exchange, copier, limit);
   }
-  testing::MakeBelieveGpu gpu;
   device::Copier copier;
+  testing::MakeBelieveGpu gpu;  // goes before what is being copied
   Node node;
   std::optional<Staging> staging;
 };
@@ -81,9 +81,9 @@ TEST_CASE("GPU memory crosses processes through bounded host memory, whatever th
 
 TEST_CASE("what is staged when everything ends is let go") {
   auto loop = make_loop();
+  auto bytes = pattern(5'000, 1);
   GpuNode a(*loop, 1, 1'000), b(*loop, 2, 1'000);
   REQUIRE(meet(*loop, a.node, b.node));
-  auto bytes = pattern(5'000, 1);
   End never, neither;
   for (std::uint64_t i = 0; i < 5; ++i) {
     b.staging->receive(a.node.id, 10 + i, bytes.data(), 5'000, into(never));

@@ -145,8 +145,9 @@ class Planner {
     for (const ir::OutputSpec& output : outputs) {
       const bool there = has(ArrayId{output.array}, point, device);
       some = some || there;
-      if (!there && (outputs.size() == 1 || wanted(ArrayId{output.array}, point) ||
-                     demanded_.contains({output.array, point})))
+      if (!there &&
+          (outputs.size() == 1 || wanted(ArrayId{output.array}, point, spent(head, output, point)) ||
+           demanded_.contains({output.array, point})))
         return false;
     }
     return some;
@@ -166,25 +167,23 @@ class Planner {
     return {};
   }
 
-  bool sealed_in_part(const OpRecord& head, std::int64_t point) const {
-    return std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
-      const auto found = blocks_.find(ArrayId{output.array});
-      return found != blocks_.end() &&
-             std::any_of(found->second.begin(), found->second.end(), [&](const auto* blocks) {
-               return s_.device(blocks->device)->alive && contains(blocks->sealed, point);
-             });
-    });
-  }
-
-  // On a device of the worker that leaves: it had finished the point and let go of the result. So whoever was to read it has done
-  // so, or has it; only who says that it still waits is believed.
-  bool spent(const OpRecord& op, DeviceId device, std::int64_t ordinal, std::int64_t point) const {
-    if (s_.device(device)->peer != s_.recovery.leaver || op.op.outputs.size() != 1 ||
-        has(ArrayId{op.op.outputs[0].array}, point, device))
+  // Its owner, who lives or has left as it was asked to, had finished the point and let go of the result. So whoever was to read it has
+  // done so, or has it; only who says that it still waits is believed.
+  bool spent(const OpRecord& op, DeviceId device, std::int64_t ordinal, const ir::OutputSpec& output,
+             std::int64_t point) const {
+    const Device& owner = *s_.device(device);
+    if ((!owner.alive && owner.peer != s_.recovery.leaver) || has(ArrayId{output.array}, point, device))
       return false;
     const auto share = shares_.find({op.id, device});
     if (share == shares_.end()) return op.finished;
     return ordinal < share->second->next && !contains(share->second->begun, point);
+  }
+
+  bool spent(const OpRecord& head, const ir::OutputSpec& output, std::int64_t point) const {
+    const ir::Index at = ir::unravel(point, head.op.space.counts());
+    const OpRecord* op = maker(head, at);
+    const DeviceId device = op == nullptr ? DeviceId{} : op->placement.owner(at);
+    return device && spent(*op, device, op->placement.ordinal(device, at), output, point);
   }
 
   // It left as it was asked to, some time ago: what was wanted then has layers, and nothing more is wanted since, unless to
@@ -210,13 +209,6 @@ class Planner {
   }
 
   // ---- what is wanted ----
-
-  bool wanted(const Group& group, std::int64_t point, bool spent) {
-    const auto& outputs = group.head->op.outputs;
-    return std::any_of(outputs.begin(), outputs.end(), [&](const ir::OutputSpec& output) {
-      return wanted(ArrayId{output.array}, point, spent);
-    });
-  }
 
   bool wanted(ArrayId id, std::int64_t point, bool spent = false) {
     const ArrayRecord& array = s_.arrays.at(id);
@@ -302,7 +294,11 @@ class Planner {
           const ir::Index at = op.placement.nth(device, i);
           if (maker(head, at) != &op) continue;
           const std::int64_t point = ir::ravel(at, head.op.space.counts());
-          if (wanted(group, point, spent(op, device, i, point))) group.demand.push_back(point);
+          const bool is_wanted =
+              std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
+                return wanted(ArrayId{output.array}, point, spent(op, device, i, output, point));
+              });
+          if (is_wanted) group.demand.push_back(point);
         }
       }
     }
@@ -344,8 +340,6 @@ class Planner {
         move(head, point, leaving, {});
         continue;
       }
-      if (sealed_in_part(head, point))
-        return broken(group, "some results of a task are left, others are not");
       const bool doomed = deaths_of(s_, head.id, point) >= kMaxDeaths;
       (doomed ? group.doomed : group.again).push_back(point);
       (doomed ? group.doomed_before : group.before).push_back(owner ? owner : head.placement.owner(at));

@@ -200,7 +200,8 @@ TEST_CASE("workers that are told of several hosts copy between them, a large blo
   s.persist({a, rows}).wait();
   Array product = matmul(rows, a).on(all);
   std::int64_t foretold = 0;
-  for (const msg::LinkAccount& link : s.explain(product).account().links)
+  const Explanation told = s.explain(product);
+  for (const msg::LinkAccount& link : told.account().links)
     if (host_of.contains(link.from) && host_of.contains(link.to) &&
         host_of.at(link.from) != host_of.at(link.to))
       foretold += link.bytes;

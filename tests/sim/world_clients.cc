@@ -297,8 +297,7 @@ void World::client_message(int index, msg::Message message) {
       const bool lost =
           (knobs_.kills > 0 || knobs_.partitions > 0 || poisoned_ > 0) &&
           done->outcome.code == Errc::kWorkerLost &&
-          (says("uploaded by the client") || says("its past was cut") || says("no other one came in time") ||
-           (knobs_.pairs > 0 && (says("some results of a task") || says("could not be made again"))));
+          (says("uploaded by the client") || says("its past was cut") || says("no other one came in time"));
       // Its failure may have been overtaken by the report that its dependents have failed.
       const bool named = says("3 workers died while they were executing it") &&
                          (knobs_.kills > 0 ||

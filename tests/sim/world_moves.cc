@@ -10,7 +10,7 @@ Knobs Knobs::moving(std::uint64_t seed) {
   Knobs k = kinds[p.below(std::size(kinds))](seed);
   if (k.workers == 1) k.workers = 2;
   k.requests = static_cast<int>(p.between(2, 6));
-  k.pairs = p.chance(0.3) && k.kills == 0 && k.drains == 0 && k.kill_worker == 0 ? 0.25 : 0;
+  k.pairs = p.chance(0.3) ? 0.25 : 0;
   k.moves = p.chance(0.7) ? 1 : 2;
   k.queue_steps = p.chance(0.5) ? static_cast<int>(p.between(2, 8)) : 256;
   k.moves_every_ns = p.between(1, 10) * std::max<TimeNs>(k.max_delay_ns, 20'000);

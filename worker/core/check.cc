@@ -219,6 +219,10 @@ void Core::Impl::check_invariants() const {
   TW_CHECK(indexed == copies.live(), "the index holds a copy that is gone");
 
   for (const auto& [transfer, gone] : abandoned) memory[gone.device] += in_arena(gone.extent.bytes);
+  for (const auto& [t, results] : results_dropped) {
+    TW_CHECK(!tasks[t].finished && tasks[t].admitted, "a task that has ended makes something");
+    for (const Dropped& result : results) memory[tasks[t].device] += in_arena(result.extent.bytes);
+  }
   for (const auto& [number, io] : ios) memory[io.device] += io.has_memory ? in_arena(io.memory.bytes) : 0;
   check_below(tiers);
   std::int64_t live_tasks = 0;
@@ -353,6 +357,7 @@ std::uint64_t Core::Impl::digest() const {
   h.mix(losing);
   h.mix(orphans);
   h.mix(abandoned.size());
+  h.mix(results_dropped.size());
   h.mix(static_cast<std::uint64_t>(stage)), h.mix(leaving.size()), h.mix(next_alone != kNone),
       h.mix(alone_runs);
   for (const auto& [number, plan] : kept_plans) h.mix(number), h.mix(plan.ops.size());

@@ -13,6 +13,12 @@ Slot Core::Impl::find_copy(Slot array, std::int64_t block, std::uint16_t device)
   return it == devices[device].index.end() ? kNone : it->second;
 }
 
+std::int64_t Core::Impl::bytes_of(const ArrayState& array, std::int64_t block) {
+  if (array.block_bytes != 0) return array.block_bytes;
+  return array.grid.box(ir::unravel(block, array.counts)).volume() *
+         static_cast<std::int64_t>(array.element_bytes);
+}
+
 // A new record, with every claim that the known ops have on it. The owner's record lists all users, anybody else's
 // only its own device's.
 // `of_task`: of the task that is to make the block, just now.
@@ -24,9 +30,7 @@ Slot Core::Impl::make_copy(Slot array, std::int64_t block, std::uint16_t device,
   copy.array = array;
   copy.block = block;
   copy.device = device;
-  copy.bytes = state.block_bytes != 0 ? state.block_bytes
-                                      : state.grid.box(ir::unravel(block, state.counts)).volume() *
-                                            static_cast<std::int64_t>(state.element_bytes);
+  copy.bytes = bytes_of(state, block);
   copy.kind = owner == devices[device].spec.id ? CopyKind::kProduced : CopyKind::kRemote;
   copy.source = owner;
   copy.next = state.copies;

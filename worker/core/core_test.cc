@@ -503,6 +503,40 @@ TEST_CASE("after a loss what is missing is waited for, told, and made again") {
   CHECK(!lists.core->holds({ArrayId{20}, 0}));
 }
 
+TEST_CASE("of a task of which one result is here both are made again, and what is here stays what is read") {
+  Lists lists;
+  lists.step({PeerReady{kOther, false}});
+  const ir::Op pair = pair_of(20, 8);
+  ir::Op both = map_of(20, 11, pair.space);
+  both.operands.push_back({21, ir::View::identity(pair.space.shape())});
+  lists.log({plan_of({on(kPeer, 1, pair), on(kHere, 2, both)}, {ArrayId{11}, ArrayId{20}, ArrayId{21}})});
+  msg::PeerBatch batch;
+  msg::Offer offer;
+  offer.block = {ArrayId{20}, 0}, offer.op = OpId{2}, offer.from = kPeer, offer.to = kHere, offer.bytes = 64;
+  batch.offers.push_back(offer);
+  const Actions& granted = lists.from_peer(batch);
+  REQUIRE(granted.receives.size() == 1);
+  lists.step({TransferDone{granted.receives[0].transfer}});
+  lists.log({msg::PeerLost{kOther, 7, {OpId{1}, OpId{2}}}});
+  const msg::Held* held = told(lists.actions);
+  REQUIRE(held != nullptr);
+  REQUIRE(held->blocks.size() == 2);
+  CHECK(held->blocks[0] == msg::Held::Blocks{ArrayId{20}, kHere, {{0, 1}}, {}});
+  CHECK(held->blocks[1] == msg::Held::Blocks{ArrayId{21}, kHere, {}, {{0, 1}}});
+  const std::vector<Launch> launches = lists.log({made_again(7, 9, 1, pair, kHere)}).launches;
+  REQUIRE(launches.size() == 2);
+  REQUIRE(launches[0].outputs.size() == 2);
+  REQUIRE(launches[1].inputs.size() == 2);
+  CHECK(launches[0].outputs[0] != launches[1].inputs[0]);
+  CHECK(launches[0].outputs[1] == launches[1].inputs[1]);
+  CHECK(lists.core->counters().made_in_part == 1);
+  const std::int64_t under_way = lists.core->device_stats()[0].bytes_used;
+  lists.completed(2);
+  CHECK(lists.core->device_stats()[0].bytes_used < under_way);  // what was made twice has gone
+  CHECK(lists.core->counters().tasks_failed == 0);
+  for (const std::uint64_t array : {11, 20, 21}) CHECK(lists.core->holds({ArrayId{array}, 0}));
+}
+
 TEST_CASE("a block that fails before a loss is answered fails who is given the work of the lost") {
   Lists lists;
   constexpr DeviceId kThird{5};

@@ -36,8 +36,7 @@ bool Core::Impl::admits(std::uint16_t d, const Asker& asker, Obstacle there) {
 // The task's outputs together. One that is the last to read as many bytes as it writes leaves more room than it found.
 bool Core::Impl::admits_task(Slot t, const std::vector<Slot>& in, Asker& asker) {
   const Task& task = tasks[t];
-  for (std::size_t i = 0; i < ops[task.op].outputs.size(); ++i)
-    asker.bytes += in_arena(copies[task.outputs[i]].bytes);
+  for (const Slot array : ops[task.op].outputs) asker.bytes += in_arena(bytes_of(arrays[array], task.point));
   if (is_lowest(t)) asker.claim = Claim::kLowest;
   const Obstacle there = obstacle(task.device, asker);
   if (there != Obstacle::kNone && task.steps == 1 && freed_by(t, in) >= asker.bytes) {

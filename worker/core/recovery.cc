@@ -97,6 +97,22 @@ void Core::Impl::orphan(Slot slot) {
   if (!spent.empty()) end_claims(slot, spent, devices[copy.device].spec.id);
 }
 
+// Whether the task's result will be here when it has run. One that an earlier task made, and that has gone since, this one makes.
+bool Core::Impl::regain(Slot t, std::size_t output) {
+  Task& task = tasks[t];
+  if (task.outputs[output] != kNone) return true;
+  if (task.admitted && drops(t, output) == nullptr) return false;
+  const Slot array = ops[task.op].outputs[output];
+  Slot c = find_copy(array, task.point, task.device);
+  if (c != kNone && copies[c].producer_task != kNone) return true;
+  if (c == kNone && !task.admitted)
+    c = make_copy(array, task.point, task.device, devices[task.device].spec.id, !ops[task.op].done);
+  if (c == kNone || (task.admitted && !whole(copies[c]))) return false;
+  copies[c].producer_task = t;
+  task.outputs[output] = c;
+  return true;
+}
+
 // What this worker has of the ops in question, as it is now; what comes later stays, because it is pinned.
 void Core::Impl::answer(const msg::PeerLost& lost) {
   msg::Held held;
@@ -109,8 +125,7 @@ void Core::Impl::answer(const msg::PeerLost& lost) {
         const Task& task = tasks[t];
         // Of a task in flight whose results have been read by what is enqueued behind it nothing will be left.
         bool stays = !task.finished && task.outcome == kNone;
-        for (std::size_t i = 0; i < ops[task.op].outputs.size() && stays; ++i)
-          stays = task.outputs[i] != kNone;
+        for (std::size_t i = 0; i < ops[task.op].outputs.size() && stays; ++i) stays = regain(t, i);
         if (stays) begun[{task.op, d}].push_back(task.point);
       };
       for (const Slot t : queues[q].order) look(t);
@@ -250,27 +265,16 @@ void Core::Impl::adopt(Slot by, Slot slot) {
   if (!ops[by].done && copy.state == CopyState::kFailed) copy.state = CopyState::kExpected;
 }
 
-// What is to be made again is here already: kept for somebody whom the scheduler had no reason to ask about. Such a task
-// reads nothing and launches nothing. Where only some of its results are here, or are being made by an earlier task, it fails: they
-// may be in use.
-bool Core::Impl::made_before(Slot t) {
-  Task& task = tasks[t];
+// All that is to be made again is here already, kept for somebody whom the scheduler had no reason to ask about, or is being made by
+// an earlier task. Such a task reads nothing and launches nothing. Where only some of its results are here, they stay as they
+// are, since they may be in use: what the task makes of them is dropped.
+bool Core::Impl::made_before(Slot t) const {
+  const Task& task = tasks[t];
   const OpState& op = ops[task.op];
-  if (op.version == 0 || task.admitted) return false;
-  std::size_t here = 0, coming = 0;
-  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-    coming += task.outputs[i] == kNone;
-    here += task.outputs[i] != kNone && whole(copies[task.outputs[i]]);
-  }
-  if (here + coming == 0) return false;
-  if (here == op.outputs.size()) return true;
-  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-    if (task.outputs[i] == kNone || !whole(copies[task.outputs[i]])) continue;
-    copies[task.outputs[i]].producer_task = kNone;
-    task.outputs[i] = kNone;
-  }
-  fail_task(t, outcome({Errc::kWorkerLost, "some results of a task were lost, others are in use"}));
-  return true;
+  if (op.version == 0 || task.admitted || op.outputs.empty()) return false;
+  return std::all_of(task.outputs.begin(),
+                     task.outputs.begin() + static_cast<std::ptrdiff_t>(op.outputs.size()),
+                     [&](Slot c) { return c == kNone || whole(copies[c]); });
 }
 
 // What the Recover answered waits for nothing any more. All copies are looked at after a loss only: a Recover that moves points may

@@ -107,7 +107,7 @@ struct Task {
   std::int64_t steps = 1, next = 0;
   std::int64_t in_flight = 0;
   std::int64_t weight = 1;
-  std::array<Slot, limits::kMaxOutputs> outputs{};
+  std::array<Slot, limits::kMaxOutputs> outputs{};  // kNone: it has gone, or an earlier task makes it
   std::uint64_t last_sequence = 0;
   Slot outcome = kNone;    // failed
   Slot waits_for = kNone;  // kWaiting: the copy
@@ -202,7 +202,15 @@ struct Core::Impl {
   void apply_recover(msg::Recover& recover);
   void settle_block(Slot op, Slot array, std::int64_t block, DeviceId owner);
   void adopt(Slot op, Slot copy);
-  bool made_before(Slot task);
+  bool made_before(Slot task) const;
+  bool regain(Slot task, std::size_t output);
+  // A result that is made again though it is here, because others of its task are not: memory to make it in.
+  struct Dropped {
+    std::size_t output = 0;
+    alloc::Extent extent;
+  };
+  static const Dropped* drops(const std::vector<Dropped>& results, std::size_t output);
+  const Dropped* drops(Slot task, std::size_t output) const;
   void end_pins(std::uint64_t version);
 
   // Points that are to be made elsewhere (replace.cc)
@@ -235,6 +243,7 @@ struct Core::Impl {
 
   // Copies and uses (copies.cc)
   Slot find_copy(Slot array, std::int64_t block, std::uint16_t device) const;
+  static std::int64_t bytes_of(const ArrayState& array, std::int64_t block);
   Slot make_copy(Slot array, std::int64_t block, std::uint16_t device, DeviceId owner, bool of_task = false);
   void count_uses(Slot copy);
   void add_uses(Slot copy, User user, bool here = true, bool elsewhere = true);
@@ -553,9 +562,10 @@ struct Core::Impl {
     alloc::Extent extent;
   };
   std::map<std::uint64_t, Abandoned>
-      abandoned;                     // receives from lost peers: memory until the transport lets go
-  std::uint64_t recovery = 0;        // version of the last Recover applied
-  std::uint64_t losing = 0;          // of a loss that no Recover has answered yet, or 0
+      abandoned;  // receives from lost peers: memory until the transport lets go
+  std::map<Slot, std::vector<Dropped>> results_dropped;  // by task, from its admission to its end
+  std::uint64_t recovery = 0;                            // version of the last Recover applied
+  std::uint64_t losing = 0;                              // of a loss that no Recover has answered yet, or 0
   bool orphans = false;              // there may be copies that wait for a device that was lost
   std::uint64_t batch_recovery = 0;  // of the sender of the batch being handled
   struct Leaving {

@@ -258,8 +258,9 @@ Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot, Slot& missin
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     Slot c = find_copy(op.outputs[i], task.point, d);
     if (c == kNone) c = make_copy(op.outputs[i], task.point, d, self, !op.done);
-    // Others of its results were gone at a loss, this one is still being made: made_before() fails what was to make all again.
-    if (op.version != 0 && copies[c].has_memory && !whole(copies[c])) continue;
+    // Others of its results were gone at a loss, this one is on its way: it is made here a second time, and that is dropped.
+    const bool on_its_way = copies[c].has_memory || copies[c].producer_task != kNone;
+    if (op.version != 0 && on_its_way && !whole(copies[c])) continue;
     copies[c].producer_task = t;
     task.outputs[i] = c;
   }
@@ -431,20 +432,31 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
       if (!donate(t, inputs, read_here)) {
         Asker asker{queues[task.queue].session, Claim::kOrdinary, use_of(t), true, 0};
         if (!admits_task(t, inputs, asker)) return Launched::kBlocked;
+        std::vector<Dropped> dropped;
         for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-          Copy& output = copies[task.outputs[i]];
+          const Slot c = task.outputs[i];
           alloc::Fence fence;
           launching = true;
-          auto extent = find_memory(task.device, output.bytes, false, asker, fence);
+          auto extent =
+              find_memory(task.device, bytes_of(arrays[op.outputs[i]], task.point), false, asker, fence);
           launching = false;
-          if (!extent) {
-            for (std::size_t j = 0; j < i; ++j)  // all or nothing; nobody has touched it
-              devices[task.device].arena.free(lose_memory(task.outputs[j]), wait_for);
+          if (!extent) {  // all or nothing; nobody has touched it
+            alloc::Arena& arena = devices[task.device].arena;
+            for (std::size_t j = 0; j < i; ++j)
+              if (drops(dropped, j) == nullptr) arena.free(lose_memory(task.outputs[j]), wait_for);
+            for (const Dropped& result : dropped) arena.free(result.extent, wait_for);
             return Launched::kBlocked;
           }
-          give_memory(task.outputs[i], *extent);
+          if (c == kNone || whole(copies[c]))
+            dropped.push_back({i, *extent});
+          else
+            give_memory(c, *extent);
           const bool merged = wait_for.merge(fence);
           TW_CHECK(merged, "kMaxStreams exceeds what a fence can name");
+        }
+        if (!dropped.empty()) {
+          ++counts.made_in_part;
+          results_dropped.emplace(t, std::move(dropped));
         }
       }
       for (int i = 0; i < wait_for.size(); ++i) {
@@ -458,6 +470,18 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
     enqueue_step(t, inputs, launch);
   }
   return Launched::kFinished;
+}
+
+const Core::Impl::Dropped* Core::Impl::drops(const std::vector<Dropped>& results, std::size_t output) {
+  const auto found = std::find_if(results.begin(), results.end(),
+                                  [&](const Dropped& result) { return result.output == output; });
+  return found == results.end() ? nullptr : &*found;
+}
+
+// Memory for what the task makes of that output, if it is dropped.
+const Core::Impl::Dropped* Core::Impl::drops(Slot t, std::size_t output) const {
+  const auto found = results_dropped.find(t);
+  return found == results_dropped.end() ? nullptr : drops(found->second, output);
 }
 
 void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launch) {
@@ -493,6 +517,10 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
     }
   }
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    if (const Dropped* result = drops(t, i)) {
+      launch.outputs.push_back({device.spec.id, result->extent.slab, result->extent.offset});
+      continue;
+    }
     Copy& output = copies[task.outputs[i]];
     launch.outputs.push_back(output.at);
     output.stream = task.stream;  // from now on its memory has a writer in flight
@@ -515,7 +543,7 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
   task.state = TaskState::kRunning;
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     const Slot c = task.outputs[i];
-    if (c == kNone) continue;
+    if (c == kNone || drops(t, i) != nullptr) continue;
     copies[c].state = CopyState::kEnqueued;
     wake(c);
     usable(c);
@@ -572,7 +600,7 @@ void Core::Impl::fail_task(Slot t, Slot why) {
     task.state = TaskState::kReady;
   }
   for (Slot c : task.outputs) {
-    if (c != kNone) fail_copy(c, why);
+    if (c != kNone && !whole(copies[c])) fail_copy(c, why);  // what was here before is right
   }
 }
 
@@ -586,12 +614,18 @@ void Core::Impl::finish_task(Slot t) {
     const Slot c = task.outputs[i];
     if (c == kNone) continue;
     copies[c].producer_task = kNone;
-    if (task.outcome != kNone) {
+    if (whole(copies[c])) {  // it was here before
+      maybe_release(c);
+    } else if (task.outcome != kNone) {
       fail_copy(c, task.outcome);
       maybe_release(c);
     } else {
       seal(c);
     }
+  }
+  if (const auto dropped = results_dropped.find(t); dropped != results_dropped.end()) {
+    for (const Dropped& result : dropped->second) devices[task.device].arena.free(result.extent, {});
+    results_dropped.erase(dropped);
   }
   devices[task.device].memory_freed = true;  // another task may be the lowest now, and use the reserve
   ShareState& share = op.shares[task.device];

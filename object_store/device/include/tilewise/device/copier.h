@@ -13,8 +13,8 @@ struct Place {
   Kind kind = Kind::kHost;
 };
 
-// By the devices' copy streams, whose failures are its own to take: whoever enqueues copies there goes through it. One
-// thread.
+// By the devices' copy streams, whose failures are its own to take: whoever enqueues copies there goes through it. Devices are
+// destroyed before it: that waits for copies under way, whose memory `done` may own. One thread.
 class Copier {
  public:
   using Done = std::function<void(const Status&)>;

@@ -224,11 +224,12 @@ struct Counters {  // for tests, status and the simulator
   std::int64_t put_off = 0, gave_way = 0;
   // Of blocks that are passed on: sent for their owners; offers to do so that were declined, or could not be kept.
   std::int64_t relayed = 0, declined = 0, missing = 0;
-  std::int64_t taken_back = 0;   // tasks that were expanded and are not any more: others may make them
-  std::int64_t given_away = 0;   // points that others make
-  std::int64_t relays = 0;       // copies that others may get from here, now
-  std::int64_t below_bytes = 0;  // in use, of all tiers below
-  std::int64_t probing = 0;      // links being measured from here, now
+  std::int64_t made_in_part = 0;  // tasks made again of whose results some were here
+  std::int64_t taken_back = 0;    // tasks that were expanded and are not any more: others may make them
+  std::int64_t given_away = 0;    // points that others make
+  std::int64_t relays = 0;        // copies that others may get from here, now
+  std::int64_t below_bytes = 0;   // in use, of all tiers below
+  std::int64_t probing = 0;       // links being measured from here, now
 };
 
 class Core {
