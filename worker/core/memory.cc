@@ -46,6 +46,38 @@ bool Core::Impl::admits_task(Slot t, const std::vector<Slot>& in, Asker& asker) 
   return admits(task.device, asker, there);
 }
 
+// All or none. `wait_for`: what has to be over before it is written.
+bool Core::Impl::give_results_memory(Slot t, const Asker& asker, alloc::Fence& wait_for) {
+  const Task& task = tasks[t];
+  const OpState& op = ops[task.op];
+  std::vector<Dropped> dropped;
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    const Slot c = task.outputs[i];
+    alloc::Fence fence;
+    launching = true;
+    const auto extent =
+        find_memory(task.device, bytes_of(arrays[op.outputs[i]], task.point), false, asker, fence);
+    launching = false;
+    if (!extent) {  // nobody has touched the others
+      alloc::Arena& arena = devices[task.device].arena;
+      for (std::size_t j = 0; j < i; ++j)
+        if (drops(dropped, j) == nullptr) arena.free(lose_memory(task.outputs[j]), wait_for);
+      for (const Dropped& result : dropped) arena.free(result.extent, wait_for);
+      return false;
+    }
+    if (c == kNone || whole(copies[c]))
+      dropped.push_back({i, *extent});
+    else
+      give_memory(c, *extent);
+    const bool merged = wait_for.merge(fence);
+    TW_CHECK(merged, "kMaxStreams exceeds what a fence can name");
+  }
+  if (dropped.empty()) return true;
+  ++counts.made_in_part;
+  results_dropped.emplace(t, std::move(dropped));
+  return true;
+}
+
 // Memory in the arena that goes with the task's last reads.
 std::int64_t Core::Impl::freed_by(Slot t, const std::vector<Slot>& in) const {
   const Task& task = tasks[t];

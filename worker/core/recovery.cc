@@ -277,6 +277,25 @@ bool Core::Impl::made_before(Slot t) const {
                      [&](Slot c) { return c == kNone || whole(copies[c]); });
 }
 
+const Core::Impl::Dropped* Core::Impl::drops(const std::vector<Dropped>& results, std::size_t output) {
+  const auto found = std::find_if(results.begin(), results.end(),
+                                  [&](const Dropped& result) { return result.output == output; });
+  return found == results.end() ? nullptr : &*found;
+}
+
+// Memory for what the task makes of that output, if it is dropped.
+const Core::Impl::Dropped* Core::Impl::drops(Slot t, std::size_t output) const {
+  const auto found = results_dropped.find(t);
+  return found == results_dropped.end() ? nullptr : drops(found->second, output);
+}
+
+void Core::Impl::free_dropped(Slot t) {
+  const auto found = results_dropped.find(t);
+  if (found == results_dropped.end()) return;
+  for (const Dropped& result : found->second) devices[tasks[t].device].arena.free(result.extent, {});
+  results_dropped.erase(found);
+}
+
 // What the Recover answered waits for nothing any more. All copies are looked at after a loss only: a Recover that moves points may
 // come ten times a second, beside millions of copies.
 void Core::Impl::end_pins(std::uint64_t version) {

@@ -211,6 +211,7 @@ struct Core::Impl {
   };
   static const Dropped* drops(const std::vector<Dropped>& results, std::size_t output);
   const Dropped* drops(Slot task, std::size_t output) const;
+  void free_dropped(Slot task);
   void end_pins(std::uint64_t version);
 
   // Points that are to be made elsewhere (replace.cc)
@@ -288,6 +289,7 @@ struct Core::Impl {
   void enqueue_step(Slot task, const std::vector<Slot>& inputs, Launch& launch);
   std::span<const BlockRead> reads_of(const OpState& op, const Task& task, std::int64_t step);
   bool donate(Slot task, const std::vector<Slot>& inputs, std::span<const BlockRead> reads);
+  bool give_results_memory(Slot task, const Asker& asker, alloc::Fence& wait_for);
   bool admits_task(Slot task, const std::vector<Slot>& inputs, Asker& asker);
   void run_failed(Slot task);
   void finish_task(Slot task);

@@ -432,32 +432,7 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
       if (!donate(t, inputs, read_here)) {
         Asker asker{queues[task.queue].session, Claim::kOrdinary, use_of(t), true, 0};
         if (!admits_task(t, inputs, asker)) return Launched::kBlocked;
-        std::vector<Dropped> dropped;
-        for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-          const Slot c = task.outputs[i];
-          alloc::Fence fence;
-          launching = true;
-          auto extent =
-              find_memory(task.device, bytes_of(arrays[op.outputs[i]], task.point), false, asker, fence);
-          launching = false;
-          if (!extent) {  // all or nothing; nobody has touched it
-            alloc::Arena& arena = devices[task.device].arena;
-            for (std::size_t j = 0; j < i; ++j)
-              if (drops(dropped, j) == nullptr) arena.free(lose_memory(task.outputs[j]), wait_for);
-            for (const Dropped& result : dropped) arena.free(result.extent, wait_for);
-            return Launched::kBlocked;
-          }
-          if (c == kNone || whole(copies[c]))
-            dropped.push_back({i, *extent});
-          else
-            give_memory(c, *extent);
-          const bool merged = wait_for.merge(fence);
-          TW_CHECK(merged, "kMaxStreams exceeds what a fence can name");
-        }
-        if (!dropped.empty()) {
-          ++counts.made_in_part;
-          results_dropped.emplace(t, std::move(dropped));
-        }
+        if (!give_results_memory(t, asker, wait_for)) return Launched::kBlocked;
       }
       for (int i = 0; i < wait_for.size(); ++i) {
         const auto [s, sequence] = wait_for[i];
@@ -470,18 +445,6 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
     enqueue_step(t, inputs, launch);
   }
   return Launched::kFinished;
-}
-
-const Core::Impl::Dropped* Core::Impl::drops(const std::vector<Dropped>& results, std::size_t output) {
-  const auto found = std::find_if(results.begin(), results.end(),
-                                  [&](const Dropped& result) { return result.output == output; });
-  return found == results.end() ? nullptr : &*found;
-}
-
-// Memory for what the task makes of that output, if it is dropped.
-const Core::Impl::Dropped* Core::Impl::drops(Slot t, std::size_t output) const {
-  const auto found = results_dropped.find(t);
-  return found == results_dropped.end() ? nullptr : drops(found->second, output);
 }
 
 void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launch) {
@@ -623,10 +586,7 @@ void Core::Impl::finish_task(Slot t) {
       seal(c);
     }
   }
-  if (const auto dropped = results_dropped.find(t); dropped != results_dropped.end()) {
-    for (const Dropped& result : dropped->second) devices[task.device].arena.free(result.extent, {});
-    results_dropped.erase(dropped);
-  }
+  free_dropped(t);
   devices[task.device].memory_freed = true;  // another task may be the lowest now, and use the reserve
   ShareState& share = op.shares[task.device];
   ++share.completed;

@@ -1,0 +1,166 @@
+// After a worker was lost: what its peers do with what it owed, and with what is made again.
+#include <doctest/doctest.h>
+
+#include "lists.h"
+
+using namespace tilewise;
+using namespace tilewise::worker;
+using namespace tilewise::worker::test;
+
+TEST_CASE("the death of a peer discharges what it owed and fails what it had not delivered") {
+  Lists lists;
+  const ir::Op a = source(10, 1), b = source(20, 1);
+  lists.log({plan_of({on(kHere, 1, a), on(kPeer, 2, map_of(10, 11, a.space)), on(kPeer, 3, b),
+                      on(kHere, 4, map_of(20, 21, b.space))})});
+  lists.completed(1);
+  CHECK(lists.core->counters().copies_live > 0);
+  lists.log({msg::PeerLost{kOther}});
+  CHECK(lists.core->counters().copies_live == 0);
+  CHECK(lists.core->counters().tasks_failed == 1);
+}
+
+namespace {
+
+const msg::Held* told(const Actions& actions) {
+  for (const msg::Message& m : actions.to_scheduler) {
+    if (const auto* held = std::get_if<msg::Held>(&m)) return held;
+  }
+  return nullptr;
+}
+
+// What op `of` made is made again by `id`, all of it, on a device.
+msg::Recover made_again(std::uint64_t version, std::uint64_t id, std::uint64_t of, ir::Op op,
+                        DeviceId device) {
+  const std::int64_t blocks = op.space.block_count();
+  msg::PlannedOp layer{OpId{id}, std::move(op), {}, false, OpId{of}};
+  layer.placement = ir::Placement::of_runs(layer.op.space.counts(), {{0, blocks, device}});
+  return {version, {plan_of({std::move(layer)})}};
+}
+
+}  // namespace
+
+TEST_CASE("after a loss what is missing is waited for, told, and made again") {
+  Lists lists;
+  const ir::Op a = source(10, 2), b = source(20, 2);
+  lists.log({plan_of({on(kPeer, 1, a), on(kHere, 2, map_of(10, 11, a.space)), on(kHere, 3, b)},
+                     {ArrayId{10}, ArrayId{20}})});
+  lists.completed(static_cast<std::uint64_t>(lists.core->counters().launches));
+  lists.log({msg::PeerLost{kOther, 7, {OpId{1}, OpId{2}, OpId{3}}}});
+  const msg::Held* held = told(lists.actions);
+  REQUIRE(held != nullptr);
+  CHECK(held->version == 7);
+  REQUIRE(held->shares.size() == 2);
+  CHECK(held->shares[0] == msg::Held::Share{OpId{2}, kHere, 2, {{0, 2}}});  // both tasks wait
+  CHECK(held->shares[1] == msg::Held::Share{OpId{3}, kHere, 2, {}});
+  REQUIRE(held->blocks.size() == 2);
+  CHECK(held->blocks[0] == msg::Held::Blocks{ArrayId{10}, kHere, {}, {{0, 2}}});
+  CHECK(held->blocks[1] == msg::Held::Blocks{ArrayId{20}, kHere, {{0, 2}}, {}});
+  lists.log({msg::Release{{ArrayId{20}}}});
+  CHECK(lists.core->holds({ArrayId{20}, 0}));  // pinned
+  CHECK(lists.core->counters().tasks_failed == 0);
+  SUBCASE("here") {
+    const Actions& actions = lists.log({made_again(7, 9, 1, a, kHere)});
+    CHECK(actions.launches.size() == 4);  // both blocks, and those who waited for them
+    lists.completed(static_cast<std::uint64_t>(lists.core->counters().launches));
+    CHECK(lists.core->counters().tasks_failed == 0);
+    CHECK(lists.core->holds({ArrayId{10}, 1}));
+  }
+  SUBCASE("not at all: then who waits fails") {
+    lists.log({msg::Recover{7, {}}});
+    CHECK(lists.core->counters().tasks_failed == 2);
+  }
+  SUBCASE("an answer to an older loss does not fail what a younger one may bring") {
+    lists.log({msg::Recover{6, {}}});
+    CHECK(lists.core->counters().tasks_failed == 0);
+    CHECK(lists.core->holds({ArrayId{20}, 0}));
+    lists.log({msg::Recover{7, {}}});
+  }
+  lists.step({});
+  CHECK(!lists.core->holds({ArrayId{20}, 0}));
+}
+
+TEST_CASE("of a task of which one result is here both are made again, and what is here stays what is read") {
+  Lists lists;
+  lists.step({PeerReady{kOther, false}});
+  const ir::Op pair = pair_of(20, 8);
+  ir::Op both = map_of(20, 11, pair.space);
+  both.operands.push_back({21, ir::View::identity(pair.space.shape())});
+  lists.log({plan_of({on(kPeer, 1, pair), on(kHere, 2, both)}, {ArrayId{11}, ArrayId{20}, ArrayId{21}})});
+  msg::PeerBatch batch;
+  msg::Offer offer;
+  offer.block = {ArrayId{20}, 0}, offer.op = OpId{2}, offer.from = kPeer, offer.to = kHere, offer.bytes = 64;
+  batch.offers.push_back(offer);
+  const Actions& granted = lists.from_peer(batch);
+  REQUIRE(granted.receives.size() == 1);
+  lists.step({TransferDone{granted.receives[0].transfer}});
+  lists.log({msg::PeerLost{kOther, 7, {OpId{1}, OpId{2}}}});
+  const msg::Held* held = told(lists.actions);
+  REQUIRE(held != nullptr);
+  REQUIRE(held->blocks.size() == 2);
+  CHECK(held->blocks[0] == msg::Held::Blocks{ArrayId{20}, kHere, {{0, 1}}, {}});
+  CHECK(held->blocks[1] == msg::Held::Blocks{ArrayId{21}, kHere, {}, {{0, 1}}});
+  const std::vector<Launch> launches = lists.log({made_again(7, 9, 1, pair, kHere)}).launches;
+  REQUIRE(launches.size() == 2);
+  REQUIRE(launches[0].outputs.size() == 2);
+  REQUIRE(launches[1].inputs.size() == 2);
+  CHECK(launches[0].outputs[0] != launches[1].inputs[0]);
+  CHECK(launches[0].outputs[1] == launches[1].inputs[1]);
+  CHECK(lists.core->counters().made_in_part == 1);
+  const std::int64_t under_way = lists.core->device_stats()[0].bytes_used;
+  lists.completed(2);
+  CHECK(lists.core->device_stats()[0].bytes_used < under_way);  // what was made twice has gone
+  CHECK(lists.core->counters().tasks_failed == 0);
+  for (const std::uint64_t array : {11, 20, 21}) CHECK(lists.core->holds({ArrayId{array}, 0}));
+}
+
+TEST_CASE("a block that fails before a loss is answered fails who is given the work of the lost") {
+  Lists lists;
+  constexpr DeviceId kThird{5};
+  constexpr WorkerId kThirdProcess{4};
+  msg::PeerInfo third{kThirdProcess, msg::Role::kWorker, "third", "host", {}, {kThird}, {}};
+  const ir::Op a = source(10, 1), b = map_of(10, 11, a.space);
+  lists.log({msg::PeerJoined{third}, plan_of({on(kHere, 1, a), on(kPeer, 2, b)})});
+  lists.step({PeerReady{kThirdProcess, true}});
+  lists.log({msg::PeerLost{kOther, 7, {OpId{1}, OpId{2}}}});
+  lists.step({StepFailed{0, 0, 1, {Errc::kTaskFailed, "told to"}}, StreamCompleted{0, 0, 1}});
+  lists.log({made_again(7, 9, 2, b, kThird)});
+  msg::PeerBatch wish;
+  wish.subscribes.push_back({{ArrayId{10}, 0}, OpId{9}, kHere, kThird});
+  wish.recovery = 7;
+  const auto& batches = lists.from_peer(wish, kThirdProcess).batches;
+  REQUIRE(batches.size() == 1);
+  CHECK(batches[0].first == kThirdProcess);
+  REQUIRE(batches[0].second.offers.size() == 1);
+  CHECK(batches[0].second.offers[0].failed.code == Errc::kTaskFailed);
+  msg::PeerBatch done;
+  done.dones.push_back({{ArrayId{10}, 0}, OpId{9}, kHere, kThird});
+  lists.from_peer(done, kThirdProcess);
+  CHECK(lists.core->counters().copies_live == 0);
+}
+
+TEST_CASE(
+    "a batch from ahead waits for the recovery it speaks of, and an offer from before it is not believed") {
+  Lists lists;
+  constexpr DeviceId kThird{5};
+  constexpr WorkerId kThirdProcess{4};
+  msg::PeerInfo third{kThirdProcess, msg::Role::kWorker, "third", "host", {}, {kThird}, {}};
+  const ir::Op a = source(10, 1);
+  lists.log({msg::PeerJoined{third}, plan_of({on(kPeer, 1, a), on(kHere, 2, map_of(10, 11, a.space))})});
+  lists.step({PeerReady{kThirdProcess, true}});
+  lists.log({msg::PeerLost{kOther, 1, {OpId{1}, OpId{2}}}});
+  msg::PeerBatch offer;
+  offer.offers.push_back({{ArrayId{10}, 0}, OpId{2}, kThird, kHere, 0, 0, 64, {}, false, {}});
+  offer.recovery = 1;
+  lists.from_peer(offer, kThirdProcess);
+  CHECK(lists.actions.launches.empty());
+  SUBCASE("ahead") {
+    const Actions& actions = lists.log({made_again(1, 9, 1, a, kThird)});
+    CHECK(actions.launches.size() == 1);
+  }
+  SUBCASE("behind") {
+    lists.log({made_again(2, 9, 1, a, kThird)});
+    CHECK(lists.actions.launches.empty());
+    offer.recovery = 2;
+    CHECK(lists.from_peer(offer, kThirdProcess).launches.size() == 1);
+  }
+}
