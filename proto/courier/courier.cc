@@ -113,7 +113,7 @@ void Courier::beat() {
   const bool late = now - std::exchange(beat_at_, now) > 3 * kBeatNs;
   if (lost_ || !link_ || resuming_ || late) return;
   const TimeNs silent = now - std::max(link_->last_receive_ns(), up_since_);
-  if (silent >= 3 * options_.silence_ns)
+  if (silent >= std::max(3 * options_.silence_ns, 3 * kPingNs))
     return down(
         error(Errc::kTimeout, "nothing was heard from it for " + std::to_string(silent / kSecond) + " s"));
   if (silent < kPingNs) return;

@@ -330,15 +330,14 @@ class Planner {
         if (has_as_copy(head, point, owner)) ir::append(group.kept, point, owner);
         continue;
       }
-      const DeviceId leaving = leaver_ ? sealed_somewhere(head, point, false) : DeviceId{};
-      if (const DeviceId device = sealed_somewhere(head, point)) {
-        ir::append(group.kept, point, device);
+      // Of several results a living owner may still serve, or be making, some: nobody else takes them over, so it makes all again.
+      const bool serves = owner && alive(owner) && head.op.outputs.size() > 1;
+      if (!serves) {
+        const DeviceId leaving = leaver_ ? sealed_somewhere(head, point, false) : DeviceId{};
+        const DeviceId device = sealed_somewhere(head, point);
         if (leaving) move(head, point, leaving, device);
-        continue;
-      }
-      if (leaving) {
-        move(head, point, leaving, {});
-        continue;
+        if (device) ir::append(group.kept, point, device);
+        if (leaving || device) continue;
       }
       const bool doomed = deaths_of(s_, head.id, point) >= kMaxDeaths;
       (doomed ? group.doomed : group.again).push_back(point);

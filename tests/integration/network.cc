@@ -1,6 +1,10 @@
 #include "network.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
 #include <unistd.h>
+#include <cstring>
 #include <random>
 #include <stdexcept>
 
@@ -21,6 +25,21 @@ void ip(const std::vector<std::string>& arguments) {
   throw std::runtime_error(line + ": " + ran.errors);
 }
 
+bool is_here(const std::string& address) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return false;
+  bool found = false;
+  for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != AF_INET) continue;
+    sockaddr_in where{};
+    std::memcpy(&where, at->ifa_addr, sizeof where);
+    char text[INET_ADDRSTRLEN] = {};
+    found = found || (inet_ntop(AF_INET, &where.sin_addr, text, sizeof text) != nullptr && address == text);
+  }
+  freeifaddrs(all);
+  return found;
+}
+
 }  // namespace
 
 std::unique_ptr<Network> Network::make(int hosts, std::string& why) {
@@ -32,7 +51,10 @@ std::unique_ptr<Network> Network::make(int hosts, std::string& why) {
   static int count = 0;
   const std::string id = "tw" + std::to_string(getpid()) + "n" + std::to_string(++count);
   std::random_device chance;
-  const std::string net = "198.18." + std::to_string(chance() % 256) + ".";
+  std::string net;
+  do {
+    net = "198.18." + std::to_string(chance() % 256) + ".";
+  } while (is_here(net + "254"));  // of a test beside this one, or of one that was killed
   std::unique_ptr<Network> network(new Network);
   try {
     ip({"link", "add", id + "b", "type", "bridge"});

@@ -164,6 +164,8 @@ void Core::Impl::check_invariants() const {
       TW_CHECK(orphans || copy.kind != CopyKind::kRemote || copy.state != CopyState::kExpected ||
                    !remote.at(copy.source.value).lost,
                "a copy waits for a device that was lost, and nobody will look at it again");
+      TW_CHECK(copy.has_memory || copy.kind == CopyKind::kBorrowed || copy.state != CopyState::kSealed,
+               "a block that is here has no memory");
       if (copy.has_memory) memory[copy.device] += in_arena(copy.extent.bytes);
       relays += copy.relays, relayed += copy.relayed;
       TW_CHECK(!copy.relays || (copy.kind != CopyKind::kProduced && copy.kind != CopyKind::kBorrowed &&
@@ -266,6 +268,9 @@ void Core::Impl::check_invariants() const {
         const Task& task = tasks[t];
         if (task.finished) continue;
         ++live, ++live_tasks;
+        for (std::size_t i = 0; i < ops[task.op].outputs.size(); ++i)
+          TW_CHECK(task.outputs[i] == kNone || copies[task.outputs[i]].producer_task == t,
+                   "a task makes a block that another one makes");
         TW_CHECK(task.device == d && task.queue == q, "a task is in another device's queue");
         const int expected = task.state == TaskState::kReady || task.state == TaskState::kBlocked ? 1 : 0;
         TW_CHECK(listed_in[t] == expected, "a task is listed as ready the wrong number of times");

@@ -97,20 +97,14 @@ void Core::Impl::orphan(Slot slot) {
   if (!spent.empty()) end_claims(slot, spent, devices[copy.device].spec.id);
 }
 
-// Whether the task's result will be here when it has run. One that an earlier task made, and that has gone since, this one makes.
-bool Core::Impl::regain(Slot t, std::size_t output) {
-  Task& task = tasks[t];
-  if (task.outputs[output] != kNone) return true;
-  if (task.admitted && drops(t, output) == nullptr) return false;
-  const Slot array = ops[task.op].outputs[output];
-  Slot c = find_copy(array, task.point, task.device);
-  if (c != kNone && copies[c].producer_task != kNone) return true;
-  if (c == kNone && !task.admitted)
-    c = make_copy(array, task.point, task.device, devices[task.device].spec.id, !ops[task.op].done);
-  if (c == kNone || (task.admitted && !whole(copies[c]))) return false;
-  copies[c].producer_task = t;
-  task.outputs[output] = c;
-  return true;
+// Whether the task's result is here, or will be when what has been begun is over.
+bool Core::Impl::is_coming(Slot t, std::size_t output) const {
+  const Task& task = tasks[t];
+  Slot c = task.outputs[output];
+  if (c != kNone && drops(t, output) == nullptr) return true;
+  if (c == kNone) c = find_copy(ops[task.op].outputs[output], task.point, task.device);
+  return c != kNone &&
+         (whole(copies[c]) || (copies[c].producer_task != kNone && copies[c].producer_task != t));
 }
 
 // What this worker has of the ops in question, as it is now; what comes later stays, because it is pinned.
@@ -125,7 +119,7 @@ void Core::Impl::answer(const msg::PeerLost& lost) {
         const Task& task = tasks[t];
         // Of a task in flight whose results have been read by what is enqueued behind it nothing will be left.
         bool stays = !task.finished && task.outcome == kNone;
-        for (std::size_t i = 0; i < ops[task.op].outputs.size() && stays; ++i) stays = regain(t, i);
+        for (std::size_t i = 0; i < ops[task.op].outputs.size() && stays; ++i) stays = is_coming(t, i);
         if (stays) begun[{task.op, d}].push_back(task.point);
       };
       for (const Slot t : queues[q].order) look(t);

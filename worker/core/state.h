@@ -203,7 +203,7 @@ struct Core::Impl {
   void settle_block(Slot op, Slot array, std::int64_t block, DeviceId owner);
   void adopt(Slot op, Slot copy);
   bool made_before(Slot task) const;
-  bool regain(Slot task, std::size_t output);
+  bool is_coming(Slot task, std::size_t output) const;
   // A result that is made again though it is here, because others of its task are not: memory to make it in.
   struct Dropped {
     std::size_t output = 0;

@@ -259,8 +259,8 @@ Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot, Slot& missin
     Slot c = find_copy(op.outputs[i], task.point, d);
     if (c == kNone) c = make_copy(op.outputs[i], task.point, d, self, !op.done);
     // Others of its results were gone at a loss, this one is on its way: it is made here a second time, and that is dropped.
-    const bool on_its_way = copies[c].has_memory || copies[c].producer_task != kNone;
-    if (op.version != 0 && on_its_way && !whole(copies[c])) continue;
+    const bool on_its_way = copies[c].has_memory && !whole(copies[c]);
+    if (op.version != 0 && (on_its_way || copies[c].producer_task != kNone)) continue;
     copies[c].producer_task = t;
     task.outputs[i] = c;
   }
@@ -577,7 +577,7 @@ void Core::Impl::finish_task(Slot t) {
     const Slot c = task.outputs[i];
     if (c == kNone) continue;
     copies[c].producer_task = kNone;
-    if (whole(copies[c])) {  // it was here before
+    if (whole(copies[c]) || drops(t, i) != nullptr) {  // it was here before
       maybe_release(c);
     } else if (task.outcome != kNone) {
       fail_copy(c, task.outcome);

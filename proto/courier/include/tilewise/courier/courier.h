@@ -18,7 +18,7 @@ struct Options {
   net::Token token;
   TimeNs reconnect_ns = 60 * kSecond;  // how long a scheduler that keeps its state on disk may be away
   TimeNs lease_ns = 0;                 // as in our Join: how long the way to another one may be broken
-  // Of the link (net::HandshakeOptions). A scheduler that answers, but says nothing for three times as long, is taken for gone.
+  // Of the link (net::HandshakeOptions). A scheduler that says nothing for three times as long, and 9 s, is gone too.
   TimeNs silence_ns = 10 * kSecond;
 };
 
