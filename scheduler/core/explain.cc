@@ -4,6 +4,7 @@
 #include "graphs.h"
 #include "handlers.h"
 #include "history.h"
+#include "layers.h"
 #include "outbox.h"
 
 #include <tilewise/place/simulate.h>
@@ -145,7 +146,7 @@ class Paper {
   std::size_t array(std::uint64_t id) {
     if (const auto it = index_.find(id); it != index_.end()) return it->second;
     const ArrayRecord& record = s_.arrays.at(ArrayId{id});
-    arrays_.push_back({record.source, &s_.ops.at(record.producer).placement, true, record.held});
+    arrays_.push_back({record.source, &layered_placement(s_, s_.ops.at(record.producer)), true, record.held});
     index_.emplace(id, arrays_.size() - 1);
     return arrays_.size() - 1;
   }
@@ -280,7 +281,8 @@ void add_arrays(const State& s, const Session& session, std::vector<std::uint64_
   for (const std::uint64_t number : wanted) {
     if (const auto held = session.arrays.find(number); held != session.arrays.end()) {
       const ArrayRecord& array = s.arrays.at(held->second);
-      add(number, array.source.dtype, array.source.grid, s.ops.at(array.producer).placement, false);
+      add(number, array.source.dtype, array.source.grid, layered_placement(s, s.ops.at(array.producer)),
+          false);
       continue;
     }
     if (draft == nullptr) continue;

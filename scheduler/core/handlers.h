@@ -25,9 +25,6 @@ void begin_survey(State& s, WorkerId leaver);           // asks everybody as if 
 void ask(State& s, WorkerId lost, std::set<OpId> ops);  // everybody, for what they have of these ops' results
 void on_held(State& s, Peer& worker, msg::Held& held);
 void check_recovery(State& s);  // goes on when everybody has answered; gives up when nobody is left
-// Where the blocks of the op's results are, for placing what reads them. Lost devices are replaced by others.
-ir::Placement placement_now(const State& s, const OpRecord& op);
-
 // Everybody is told what is made again where, and what devices are rid of.
 void settle_recovery(State& s, std::vector<msg::Plan> plans, std::vector<msg::Tail> moved = {});
 std::vector<OpId> pinned_ops(const State& s);  // by the loss or survey that is pending

@@ -9,6 +9,79 @@
 #include <utility>
 
 namespace tilewise::scheduler {
+namespace {
+
+constexpr std::int64_t kMaxOverlaid = std::int64_t{1} << 18;
+constexpr std::int64_t kMaxChunks = 4096;  // of the rule that comes out
+
+// The owner of each block, in C order.
+std::vector<DeviceId> owners(const State& s, const OpRecord& head, const ir::Shape& counts) {
+  std::vector<DeviceId> out;
+  const auto all = static_cast<std::size_t>(ir::volume(counts));
+  for (std::size_t i = 0; i < all; ++i)
+    out.push_back(head.placement.owner(ir::unravel(static_cast<std::int64_t>(i), counts)));
+  for (const OpId id : head.layers) {
+    const ir::RunMap* listed = s.ops.at(id).placement.listed();
+    if (listed == nullptr) continue;  // of kProvided: the head's
+    for (const ir::Run& run : listed->runs())
+      std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(run.first), run.count, run.device);
+  }
+  return out;
+}
+
+ir::Placement overlaid(const State& s, const OpRecord& head) {
+  const ir::Shape counts = head.op.space.counts();
+  const std::int64_t blocks = ir::volume(counts);
+  if (head.placement.replicated() || blocks == 0 || blocks > kMaxOverlaid) return head.placement;
+  const std::vector<DeviceId> now = owners(s, head, counts);
+  const ir::Shape parts = place::chunks_of(counts, kMaxChunks);
+  ir::Rule rule;
+  rule.parts.assign(parts.begin(), parts.end());
+  rule.cyclic.assign(parts.size(), 0);
+  for (std::int64_t chunk = 0; chunk < ir::volume(parts); ++chunk) {
+    ir::Index middle = ir::unravel(chunk, parts);
+    for (std::size_t d = 0; d < parts.size(); ++d)
+      middle[d] = (ir::ceil_div(middle[d] * counts[d], parts[d]) +
+                   ir::ceil_div((middle[d] + 1) * counts[d], parts[d])) /
+                  2;
+    rule.devices.push_back(now[static_cast<std::size_t>(ir::ravel(middle, counts))]);
+  }
+  ir::Placement placement = ir::Placement::whole(counts, std::move(rule));
+  std::int64_t as_it_is = 0, as_planned = 0;
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    const ir::Index at = ir::unravel(i, counts);
+    as_it_is += placement.owner(at) == now[static_cast<std::size_t>(i)];
+    as_planned += head.placement.owner(at) == now[static_cast<std::size_t>(i)];
+  }
+  return as_planned >= as_it_is || as_it_is < blocks - blocks / 10 ? head.placement : placement;
+}
+
+}  // namespace
+
+const ir::Placement& layered_placement(const State& s, const OpRecord& head) {
+  if (head.layers.empty()) return head.placement;
+  if (head.layered.last != head.layers.back()) head.layered = {head.layers.back(), overlaid(s, head)};
+  return head.layered.placement;
+}
+
+ir::Placement without_lost(const State& s, const ir::Placement& placement) {
+  std::vector<DeviceId> living, open;
+  for (const WorkerId id : s.live) {
+    if (s.is_worker(id))
+      living.insert(living.end(), s.peer(id).info.devices.begin(), s.peer(id).info.devices.end());
+  }
+  std::copy_if(living.begin(), living.end(), std::back_inserter(open),
+               [&](DeviceId id) { return !s.device(id)->draining; });
+  if (!open.empty()) living = std::move(open);
+  std::vector<ir::Piece> pieces = placement.pieces();
+  std::size_t next = 0;
+  for (ir::Piece& piece : pieces) {
+    for (DeviceId& device : piece.rule.devices) {
+      if (!s.device(device)->alive && !living.empty()) device = living[next++ % living.size()];
+    }
+  }
+  return ir::Placement(std::move(pieces));
+}
 
 void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vector<ir::Run> runs,
                Form form) {

@@ -22,6 +22,14 @@ void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vec
 // The record that stands for the point, or none.
 const OpRecord* maker_of(const State& s, const OpRecord& head, const ir::Index& point);
 
+// Who has or makes each block now, in closed form: the head's own rule where its layers say nothing else. As planned where there are
+// none, the array is replicated, or what is left has no short rule (kMaxOverlaid blocks, and nine tenths of them as the rule of
+// place::chunks_of says). Worked out once for each set of layers; valid until the head gets another one.
+const ir::Placement& layered_placement(const State& s, const OpRecord& head);
+
+// The same with lost devices replaced by others, for placing what reads the blocks.
+ir::Placement without_lost(const State& s, const ir::Placement& placement);
+
 // Devices of one class make the same bits.
 const std::string& numeric_class_of(const State& s, DeviceId id);
 

@@ -1,6 +1,7 @@
 // A rule for every op of a planned graph, and the checks that need one: memory and plug-ins.
 #include "draft.h"
 #include "handlers.h"
+#include "layers.h"
 
 #include <tilewise/ir/cost.h>
 
@@ -68,10 +69,11 @@ class OpPlacer {
     }
     const ArrayRecord& record = s_.arrays.at(ArrayId{array});
     const OpRecord& producer = s_.ops.at(record.producer);
-    const std::vector<DeviceId> on = producer.placement.devices();
+    const ir::Placement& placement = layered_placement(s_, producer);
+    const std::vector<DeviceId> on = placement.devices();
     if (std::all_of(on.begin(), on.end(), [&](DeviceId id) { return s_.device(id)->alive; }))
-      return {record.source, &producer.placement};
-    return {record.source, &replaced_.emplace_back(placement_now(s_, producer))};
+      return {record.source, &placement};
+    return {record.source, &replaced_.emplace_back(without_lost(s_, placement))};
   }
 
   Status place(std::size_t i) {

@@ -228,23 +228,4 @@ void check_recovery(State& s) {
   if (s.now >= r.give_up_at) give_up(s);
 }
 
-ir::Placement placement_now(const State& s, const OpRecord& op) {
-  std::vector<DeviceId> living, open;
-  for (const WorkerId id : s.live) {
-    if (s.is_worker(id))
-      living.insert(living.end(), s.peer(id).info.devices.begin(), s.peer(id).info.devices.end());
-  }
-  std::copy_if(living.begin(), living.end(), std::back_inserter(open),
-               [&](DeviceId id) { return !s.device(id)->draining; });
-  if (!open.empty()) living = std::move(open);
-  std::vector<ir::Piece> pieces = op.placement.pieces();
-  std::size_t next = 0;
-  for (ir::Piece& piece : pieces) {
-    for (DeviceId& device : piece.rule.devices) {
-      if (!s.device(device)->alive && !living.empty()) device = living[next++ % living.size()];
-    }
-  }
-  return ir::Placement(std::move(pieces));
-}
-
 }  // namespace tilewise::scheduler

@@ -416,6 +416,21 @@ class Planner {
     return true;
   }
 
+  // Some block of it that is wanted, of the points that are to be made again, is nowhere.
+  bool is_gone(const Group& group, const ir::OutputSpec& output) {
+    const ArrayId id{output.array};
+    const auto blocks = blocks_.find(id);
+    const auto gone = [&](std::int64_t point) {
+      if (!demanded_.contains({output.array, point}) && !wanted(id, point, spent(*group.head, output, point)))
+        return false;
+      return blocks == blocks_.end() ||
+             std::none_of(blocks->second.begin(), blocks->second.end(),
+                          [&](const auto* on) { return alive(on->device) && contains(on->sealed, point); });
+    };
+    return std::any_of(group.again.begin(), group.again.end(), gone) ||
+           std::any_of(group.doomed.begin(), group.doomed.end(), gone);
+  }
+
   // Ends everything that wants what cannot be had. `first`: why the request that was to make it has ended; if that was a loss
   // too, it is what people are to read.
   bool broken(const Group& group, const std::string& why, const msg::Outcome* first = nullptr) {
@@ -439,30 +454,45 @@ class Planner {
     ++s_.recovery.unrecoverable;
     // A request under way ends. Of one that has ended, what does not hang on the loss stays; a layer under way that reads what
     // is lost fails at its worker, and with it the arrays that it is of.
-    std::set<OpId> reached{group.head->id};
+    // Of several results of a point only those are lost that are nowhere any more, unless the point is being made.
+    std::map<OpId, bool> reached{{group.head->id, false}};  // true: all of its results
     std::vector<OpId> work{group.head->id};
     std::vector<GraphId> graphs;
-    const auto reach = [&](OpId id) {
-      if (reached.insert(id).second) work.push_back(id);
+    const auto reach = [&](OpId id, bool all) {
+      const auto [known, fresh] = reached.try_emplace(id, all);
+      if (!fresh && (known->second || !all)) return;
+      known->second = all;
+      work.push_back(id);
     };
     while (!work.empty()) {
       const OpId id = work.back();
       work.pop_back();
       OpRecord& head = s_.ops.at(id);
       if (s_.graphs.at(head.graph).running) graphs.push_back(head.graph);
-      for (const ir::OutputSpec& output : head.op.outputs) {
+      const std::vector<ir::OutputSpec>& outputs = head.op.outputs;
+      const auto gone = [&](const ir::OutputSpec& output) { return is_gone(groups_[id], output); };
+      std::set<std::uint64_t> lost_arrays;
+      const bool all = reached.at(id) || std::none_of(outputs.begin(), outputs.end(), gone);
+      for (const ir::OutputSpec& output : outputs) {
+        if (!all && !gone(output)) continue;
         ArrayRecord& array = s_.arrays.at(ArrayId{output.array});
         fail_array(array, story(array, ""));
+        lost_arrays.insert(output.array);
         for (const auto& [user, operand] : users_[array.id]) {
           OpRecord* op = s_.ops.find(user);
           if (op == nullptr || op->finished) continue;
           if (s_.graphs.at(op->graph).running)
             graphs.push_back(op->graph);
           else
-            reach(head_of(s_, *op).id);
+            reach(head_of(s_, *op).id, true);
         }
       }
-      for (const OpId reader : groups_[id].demanded_by) reach(reader);
+      for (const OpId reader : groups_[id].demanded_by) {
+        const auto& operands = s_.ops.at(reader).op.operands;
+        if (std::any_of(operands.begin(), operands.end(),
+                        [&](const ir::Operand& operand) { return lost_arrays.contains(operand.array); }))
+          reach(reader, false);
+      }
     }
     std::sort(graphs.begin(), graphs.end());
     graphs.erase(std::unique(graphs.begin(), graphs.end()), graphs.end());

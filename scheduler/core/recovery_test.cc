@@ -322,6 +322,124 @@ TEST_CASE("of a request that has ended, only what hangs on a loss is lost") {
   CHECK(w.submit(10, 4, {map(7, kGrid, {4})}, {7}).outcome.ok());
 }
 
+// A kernel with two results: arrays 2 and 3 of array 1, both held, and done. Everything is on the first of three workers.
+struct Pairs : World {
+  explicit Pairs(ir::Op source) {
+    for (std::uint32_t conn = 1; conn <= 3; ++conn) {
+      msg::Join with = worker(1, "w" + std::to_string(conn));
+      with.plugins = {{"pair", "1", 42}};
+      workers.emplace_back(conn, join(conn, with));
+      devices.push_back(workers.back().second.devices[0]);
+    }
+    join(10, client());
+    ir::Op pair = map(2, kGrid, {1});
+    pair.kind = ir::OpKind::kCall;
+    pair.outputs.push_back({3, ir::DType::kFloat64, kGrid});
+    pair.attrs = ir::CallAttrs{.kernel = "pair", .version = "1", .maps = {{ir::DimMap{}}}};
+    pair.hint.devices = {devices[0]};
+    if (source.kind != ir::OpKind::kProvide) source.hint.devices = {devices[0]};
+    submit(10, 1, {std::move(source), pair}, {2, 3});
+    REQUIRE(log<msg::Plan>(1).size() == 1);
+    plan = log<msg::Plan>(1)[0];
+    complete(plan);
+    REQUIRE(count<msg::GraphDone>(10) == 1);
+  }
+  void lose(std::size_t i) {
+    const std::uint32_t conn = workers[i].first;
+    workers.erase(workers.begin() + static_cast<std::ptrdiff_t>(i));
+    drop(conn);
+  }
+  // All blocks of the first and of the second result are there, or not.
+  void answer(std::uint32_t conn, bool first, bool second) {
+    msg::Held held;
+    held.version = log<msg::PeerLost>(conn).back().version;
+    const auto& outputs = plan.ops.back().op.outputs;
+    const bool has[] = {first, second};
+    for (std::size_t i = 0; i < 2; ++i)
+      if (has[i]) held.blocks.push_back({ArrayId{outputs[i].array}, devices[conn - 1], {{0, 4}}, {}});
+    if (conn == 1) held.shares = {{plan.ops.back().id, devices[0], 4, {}}};
+    receive(conn, held);
+  }
+  // The layer of the kernel, which is to be the only one that says where its results are.
+  msg::PlannedOp layer(const msg::Recover& recover) {
+    std::vector<msg::PlannedOp> found;
+    for (const msg::Plan& p : recover.plans)
+      for (const msg::PlannedOp& op : p.ops)
+        if (op.of == plan.ops.back().id) found.push_back(op);
+    REQUIRE(found.size() == 1);
+    CHECK(points(found[0]) == 4);
+    return found[0];
+  }
+  std::vector<DeviceId> devices;
+  msg::Plan plan;
+};
+
+TEST_CASE("several results of a task are taken from where they are together, or made again together") {
+  Pairs w(fill(1, kGrid));
+  SUBCASE("one worker has both, another only one") {
+    w.lose(0);
+    w.answer(2, true, false);
+    w.answer(3, true, true);
+    const msg::PlannedOp kept = w.layer(w.log<msg::Recover>(2).at(0));
+    CHECK(kept.done);
+    CHECK(kept.placement.devices() == std::vector{w.devices[2]});
+  }
+  SUBCASE("nobody has both") {
+    w.lose(0);
+    w.answer(2, true, false);
+    w.answer(3, false, true);
+    CHECK_FALSE(w.layer(w.log<msg::Recover>(2).at(0)).done);
+  }
+  SUBCASE("what nobody wants any more is not asked for") {
+    w.receive(10, msg::ReleaseArrays{{3}});
+    w.lose(0);
+    w.answer(2, true, false);
+    w.answer(3, false, false);
+    const msg::PlannedOp kept = w.layer(w.log<msg::Recover>(2).at(0));
+    CHECK(kept.done);
+    CHECK(kept.placement.devices() == std::vector{w.devices[1]});
+  }
+  SUBCASE("an owner that lives and has only one makes both again itself, though another has both") {
+    ir::Op reader = map(4, kGrid, {3});
+    reader.hint.devices = {w.devices[1]};
+    w.submit(10, 2, {reader}, {4});
+    w.lose(1);
+    w.answer(1, true, false);
+    w.answer(3, true, true);
+    const msg::PlannedOp again = w.layer(w.log<msg::Recover>(1).at(0));
+    CHECK_FALSE(again.done);
+    CHECK(again.placement.devices() == std::vector{w.devices[0]});
+  }
+}
+
+TEST_CASE("of several results that cannot be made again only those are lost that are nowhere") {
+  Pairs w(provide(1, kGrid));
+  w.lose(0);
+  SUBCASE("one") {
+    w.answer(2, false, true);
+    w.answer(3, false, false);
+    const msg::PlannedOp kept = w.layer(w.log<msg::Recover>(2).at(0));
+    CHECK(kept.done);
+    CHECK(kept.placement.devices() == std::vector{w.devices[1]});
+    CHECK(w.submit(10, 2, {map(4, kGrid, {2})}, {4}).outcome.code == Errc::kWorkerLost);
+    CHECK(w.submit(10, 3, {map(4, kGrid, {3})}, {4}).outcome.ok());
+  }
+  SUBCASE("both") {
+    w.answer(2, false, false);
+    w.answer(3, false, false);
+    CHECK(w.submit(10, 2, {map(4, kGrid, {2})}, {4}).outcome.code == Errc::kWorkerLost);
+    CHECK(w.submit(10, 3, {map(4, kGrid, {3})}, {4}).outcome.code == Errc::kWorkerLost);
+  }
+  SUBCASE("both, if no worker has them together") {
+    w.answer(2, true, false);
+    w.answer(3, false, true);
+    const auto first = w.submit(10, 2, {map(4, kGrid, {2})}, {4}).outcome;
+    const auto second = w.submit(10, 3, {map(5, kGrid, {3})}, {5}).outcome;
+    CHECK(first.code == Errc::kWorkerLost);
+    CHECK(second.code == Errc::kWorkerLost);
+  }
+}
+
 TEST_CASE("who joins while a loss is unanswered knows what may be made again") {
   Losing w;
   w.submit(10, 1, {w.on(fill(1, kGrid), w.w2)}, {1});

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "draft.h"
+#include "layers.h"
 
 namespace tilewise::scheduler {
 namespace {
@@ -55,7 +56,7 @@ std::vector<DeviceId> worker_devices(const State& s) {
 }
 
 const ir::Placement& placement_of(const State& s, const ArrayRecord& array) {
-  return s.ops.at(array.producer).placement;
+  return layered_placement(s, s.ops.at(array.producer));
 }
 
 // Its place follows from what every device held at that moment, which is another one next time.

@@ -148,6 +148,10 @@ struct OpRecord {
   // one that names an owner of it has it.
   OpId of;                   // of a layer: whose blocks these are
   std::vector<OpId> layers;  // of a planned op: rising
+  mutable struct {
+    OpId last;
+    ir::Placement placement;
+  } layered;  // what layered_placement() found, with this last layer
   bool retired =
       false;  // no worker knows it; kept to make its blocks again for those that read them (lineage)
   bool forgotten = false;  // was retired once: its placement says nothing any more

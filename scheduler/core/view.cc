@@ -1,6 +1,7 @@
 // What people may see: tilewise/scheduler/view.h. Read-only, and bounded by ViewLimits.
 #include "draft.h"
 #include "handlers.h"
+#include "layers.h"
 
 #include <tilewise/plan/plan.h>
 
@@ -221,7 +222,7 @@ ArrayView array_view(const State& s, const ArrayRecord& array) {
   out.position = producer.position;
   out.kind = producer.op.kind;
   out.label = producer.op.label;
-  out.placement = place::describe(producer.placement);
+  out.placement = place::describe(layered_placement(s, producer));
   for (const ir::Piece& piece : producer.placement.pieces())
     out.copies = std::max(out.copies, piece.rule.copies);
   out.copies = std::max(out.copies, static_cast<std::int32_t>(array.copies));
@@ -258,7 +259,7 @@ View array_detail(const State& s, const ArrayRequest& request) {
   const OpRecord& producer = s.ops.at(array->producer);
   ArrayDetail out;
   out.array = array_view(s, *array);
-  out.placement = producer.placement;
+  out.placement = layered_placement(s, producer);
   out.producer = view_of(s, producer);
   out.producer.shares = shares_of(producer);
   // A line an op; lists of a million references are not for people.

@@ -5,9 +5,6 @@
 
 namespace tilewise::place {
 
-// A grid of chunks over the points: one a point, or coarser, so that there are at most `most` (and kMaxRuleDevices).
-ir::Shape chunks_of(const ir::Shape& counts, std::int64_t most);
-
 // As measured, or by topology.
 LinkSpeed link_of(const Request& request, const Device& from, const Device& to);
 

@@ -56,6 +56,36 @@ double run(bool moves, int second, std::int64_t points) {
   return took;
 }
 
+// The same with a loop: each of `steps` requests reads the last one's result, which is held. Seconds by step.
+std::vector<double> run_loop(bool moves, int second, std::int64_t points, int steps) {
+  testing::Cluster cluster(
+      {.workers = 0,
+       .devices = 1,
+       .scheduler_args = moves ? std::vector<std::string>{} : std::vector<std::string>{"--no-rebalance"}});
+  add_worker(cluster, 1);
+  add_worker(cluster, second);
+  const Session session = cluster.session();
+  if (!session.wait_for_devices(2, testing::kPatience)) throw std::runtime_error("the workers are not there");
+  Array x = session.ones({points}, {.block = {1}});
+  x.persist().wait();
+  const SlowParams params{1, kPointNs};
+  const Kernel kernel{.name = "bench.slow",
+                      .version = "1.0",
+                      .params = {reinterpret_cast<const char*>(&params), sizeof params},
+                      .flops_per_point = 1e9};
+  std::vector<double> took;
+  double want = 1;
+  for (int i = 0; i < steps; ++i) {
+    want = want / 2 + 1;
+    const double began = now();
+    x = map_blocks(kernel, std::vector{x}, {}, {{DType::kFloat64, *Grid::uniform({points}, {1})}}).front();
+    x.persist().wait();
+    took.push_back(now() - began);
+  }
+  if (sum(x).item<double>() != want * static_cast<double>(points)) throw std::runtime_error("a wrong sum");
+  return took;
+}
+
 }  // namespace
 
 void bench_rebalance(const Settings& settings, Report& report) {
@@ -89,6 +119,20 @@ void bench_rebalance(const Settings& settings, Report& report) {
                     .reference_value = c.bound_s(median(without))},
                    1.25);
   }
+  // What moved in one step is where the next one begins.
+  const int steps = settings.quick ? 3 : 6;
+  std::vector<double> first, later;
+  for (int i = 0; i < std::max(1, settings.repeats / 2); ++i) {
+    const std::vector<double> took = run_loop(true, 3, points / 4, steps);
+    first.push_back(took.front());
+    later.push_back(median({took.begin() + 1, took.end()}));
+  }
+  report.at_most({.metric = "a step of a loop beside its first one, one of two workers three times slower",
+                  .value = median(later),
+                  .unit = "s",
+                  .reference = "first step",
+                  .reference_value = median(first)},
+                 1.05);
 }
 
 }  // namespace tilewise::bench

@@ -38,6 +38,7 @@ struct World::Worker {
       memory;                                                      // (device, slab) -> offset
   std::map<std::uint64_t, worker::Receive> armed;                  // transfer -> where
   std::vector<worker::Transmit> telling;                           // under way, to be told of their ends
+  std::set<WorkerId> lost;                                         // nothing goes to them any more
   std::array<std::map<std::int64_t, Cell>, worker::kTiers> below;  // by tier and offset there
   std::vector<std::uint32_t> slabs;                                // per device
   std::map<std::uint64_t, worker::ProbeReceive> probes;            // armed

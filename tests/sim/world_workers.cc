@@ -110,6 +110,7 @@ void World::perform(int index, worker::Actions& actions) {
       });
       return true;
     });
+    worker.lost.insert(lost);
     probes_lost(index, lost);
     for (const worker::Transmit& transmit : std::vector<worker::Transmit>(worker.telling)) {
       if (transmit.to == lost) at(jitter(), [this, index, transmit] { sent(index, transmit); });
@@ -178,6 +179,8 @@ void World::disarm(int index, const worker::Disarm& disarm) {
 void World::send_bytes(int index, const worker::Transmit& transmit) {
   if (transmit.tell) at(jitter(), [this, index, transmit] { sent(index, transmit); });
   if (!awaited(transmit)) return;  // a repeat: the bytes go nowhere
+  // A link is shut before anything else takes the memory: what had not come by then never comes.
+  if (workers_[static_cast<std::size_t>(index)]->lost.contains(transmit.to)) return;
   const Cell* source = cell_at(transmit.from);
   if (transmit.below >= 0) {
     ++outcome_.covered[transmit.tier == worker::Tier::kDisk ? "sent from disk" : "sent from pinned memory"];
@@ -213,7 +216,9 @@ void World::send_bytes(int index, const worker::Transmit& transmit) {
     const msg::Offer offer = granted->second;
     client.granted.erase(granted);
     if (offer.bytes > 0 && value.value != oracle_.value(offer.block.array.value, offer.block.block))
-      violate("a client received wrong bytes");
+      violate("a client received " + std::to_string(value.array) + "/" + std::to_string(value.block) +
+              " for " + std::to_string(offer.block.array.value) + "/" + std::to_string(offer.block.block) +
+              ", or wrong bytes of it");
     client_took(static_cast<int>(c), offer);
   }
 }

@@ -124,6 +124,9 @@ struct Estimate {
 constexpr std::int64_t kSampledReads = 256;  // at most so many are looked at
 Estimate estimate(const Request& request, const ir::Placement& placement);
 
+// A grid of chunks over the points: one a point, or coarser, so that there are at most `most` (and ir::kMaxRuleDevices).
+ir::Shape chunks_of(const ir::Shape& counts, std::int64_t most);
+
 double bytes_of(const ir::SourceArray& array);  // all of it
 
 // "4x2 tiles over 8 devices", "one device": for people.
