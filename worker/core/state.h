@@ -11,7 +11,8 @@
 //   * Uses of a copy have distinct (op, device). A local use counts reads not yet enqueued.
 //   * A copy without uses and without hold exists only while expected, receiving, or not yet complete; a replica also
 //     while its array is held and its device is to keep copies, by its array's placement or by an op of its own (keep.cc).
-//   * Memory of copies plus the reserve is what the arena says is in use; places in the tiers below likewise.
+//   * Memory of copies, of results made a second time to be dropped, and the reserve is what the arena says is in use; places in
+//     the tiers below likewise.
 //   * A spilled copy is in one tier below and has no memory; one that is being written or brought back keeps both until that
 //     is over.
 //   * After a loss, until the Recover that answers it: a copy expected from a lost device has no source and waits; copies of
