@@ -312,6 +312,7 @@ void Placement::shares(const Box& box, std::vector<Share>& out) const {
 
 std::optional<Index> Placement::first_owned(DeviceId device, const Box& box) const {
   if (const RunMap* map = listed()) return map->first_owned(device, box);
+  if (box.volume() == 1) return owner(box.lo) == device ? std::optional(box.lo) : std::nullopt;
   for (const Slot& slot :
        slots_of(device)) {  // by ordinal; within a slot, the least of each dimension comes first
     const Piece& piece = pieces()[static_cast<std::size_t>(slot.piece)];

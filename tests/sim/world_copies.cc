@@ -13,8 +13,6 @@ Knobs Knobs::copying(std::uint64_t seed) {
   k.kills = static_cast<int>(p.between(k.drains > 0 ? 0 : 1, 3));
   // Copies may be left out for want of memory, and what is left of a request that failed for it may be lost: not looked at here.
   k.slab_fails = 0;
-  k.pairs =
-      0;  // where one of a task's results cannot be made again the others fail, copies or not (docs/design/recovery.md)
   k.memory_bytes *= 8;
   return k;
 }
