@@ -506,11 +506,12 @@ class Planner {
     std::sort(graphs.begin(), graphs.end());
     graphs.erase(std::unique(graphs.begin(), graphs.end()), graphs.end());
     const OpRecord& head = *group.head;
-    const std::vector<ir::OutputSpec>& made = head.op.outputs;
-    const auto failed = std::find_if(made.begin(), made.end(), [&](const ir::OutputSpec& output) {
+    const std::vector<ir::OutputSpec>& results = head.op.outputs;
+    const auto failed = std::find_if(results.begin(), results.end(), [&](const ir::OutputSpec& output) {
       return !s_.arrays.at(ArrayId{output.array}).failed.ok();
     });
-    const ArrayRecord& array = s_.arrays.at(ArrayId{(failed == made.end() ? made.front() : *failed).array});
+    const ArrayRecord& array =
+        s_.arrays.at(ArrayId{(failed == results.end() ? results.front() : *failed).array});
     const msg::Outcome outcome = story(array, " (" + describe(s_, head) + ")");
     for (const GraphId graph : graphs) {
       const msg::Outcome earlier =
