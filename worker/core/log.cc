@@ -514,11 +514,15 @@ void Core::Impl::forget(Slot slot) {
   for (const ShareState& share : op.shares) {
     if (share.next < share.owned || share.dirty) return;
   }
-  for (std::uint16_t d = 0; d < devices.size(); ++d) {  // cancelled before its turn came
+  for (std::uint16_t d = 0; d < devices.size();
+       ++d) {  // cancelled before its turn came, or nothing is expanded now
     if (!op.shares[d].queued && !op.shares[d].usable) continue;
     for (Slot q : devices[d].queues) {
       if (queues[q].graph != op.run.graph) continue;
-      std::erase(queues[q].ops, slot);
+      if (!queues[q].ops.empty() && queues[q].ops.front() == slot)
+        next_op(d, queues[q]);
+      else
+        std::erase(queues[q].ops, slot);
       std::erase(queues[q].usable, slot);
     }
     queue_ended = true;

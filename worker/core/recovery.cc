@@ -216,6 +216,8 @@ void Core::Impl::settle_block(Slot by, Slot array, std::int64_t block, DeviceId 
       continue;
     }
     const bool unread = c != kNone && copies[c].kind == CopyKind::kRemote;
+    // Made again because another result of its task is: who reads this one in place goes on doing so.
+    const bool lent = c != kNone && copies[c].kind == CopyKind::kBorrowed && copies[c].source == owner;
     if (c != kNone && (unread || copies[c].kind == CopyKind::kReplica)) {
       if (copies[c].source != owner && copies[c].relays) {  // the new one sends nobody here
         stop_relaying(c);
@@ -230,7 +232,8 @@ void Core::Impl::settle_block(Slot by, Slot array, std::int64_t block, DeviceId 
       const bool mine = std::any_of(users_out.begin(), users_out.end(), [&](const auto& users) {
         return op.entry->placement.first_owned(self, users.points).has_value();
       });
-      if (!mine || (unread && claims(c, user.op)) || (c == kNone && reads_ahead(user, block, d))) continue;
+      if (!mine || ((unread || lent) && claims(c, user.op)) || (c == kNone && reads_ahead(user, block, d)))
+        continue;
       batch_to(owner).dones.push_back({{arrays[array].id, block}, op.run.id, owner, self});
     }
     if (unread && copies[c].uses != kNone) {
