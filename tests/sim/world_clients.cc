@@ -240,7 +240,8 @@ void World::client_message(int index, msg::Message message) {
     // The oracle reads the log, where a plan that no worker has a part in comes later.
     const bool known = std::all_of(reply->arrays.begin(), reply->arrays.end(),
                                    [&](const auto& array) { return oracle_.knows(array.second.value); });
-    if (!known) return at(knobs_.lazy_ns + 1, [this, index, message] { client_message(index, message); });
+    if (!known && !request.failed)  // never, where it has ended because nobody was left to be told
+      return at(knobs_.lazy_ns + 1, [this, index, message] { client_message(index, message); });
     request.replied = true;
     request.graph = reply->graph;
     if (request.announced != 0) announced(index, *reply);
@@ -262,6 +263,7 @@ void World::client_message(int index, msg::Message message) {
     for (std::uint64_t number : request.fetched) {
       const auto id = client.ids.find(number);
       if (id == client.ids.end()) return violate("a fetched array was not named in the reply");
+      if (!known) continue;
       for (std::int64_t b = 0; b < oracle_.blocks(id->second); ++b) request.wanted[id->second].insert(b);
     }
     if (!request.fetched.empty()) say_delivered(client, reply->request);    // of no blocks
