@@ -2,6 +2,7 @@
 // one is said by ops of kind kKeep: their placement names a device for each block besides its owner. They are in the graphs that
 // asked, so that these are not over before; later ones, which make up for losses, have a graph of their own, so that nothing ends
 // with them but themselves. A copy counts while its op is in the array's list: until it fails, or the array is released.
+#include "draft.h"
 #include "graphs.h"
 #include "handlers.h"
 #include "outbox.h"
@@ -35,6 +36,9 @@ class Takers {
 
   // Whether somebody waits, who is to hear that there is no room; else only devices with room are taken.
   void are_asked_for(bool asked) { asked_ = asked; }
+
+  // It is to make so much besides.
+  void promise(DeviceId device, std::int64_t bytes) { promised_[device] += bytes; }
 
   // None: nobody is left. What has the same devices goes to the same one, as long as it can.
   DeviceId take(const std::vector<DeviceId>& have, std::int64_t bytes) {
@@ -73,18 +77,18 @@ class Takers {
   std::map<std::vector<DeviceId>, DeviceId> last_;
 };
 
-std::int64_t bytes_of(const ArrayRecord& array, std::int64_t points, std::int64_t blocks) {
+std::int64_t bytes_of(const ir::SourceArray& array, std::int64_t points, std::int64_t blocks) {
   if (blocks == 0) return 0;
-  const double bytes = std::min(place::bytes_of(array.source), 1e18);
+  const double bytes = std::min(place::bytes_of(array), 1e18);
   return static_cast<std::int64_t>(bytes * static_cast<double>(points) / static_cast<double>(blocks));
 }
 
 // Of an array that is where its plan says, and has no copies yet: its own rule with another device for each, whatever the
 // number of blocks.
-std::vector<ir::Placement> mirrored(const ArrayRecord& array, const ir::Placement& placement,
-                                    std::int64_t blocks, Takers& takers) {
+std::vector<ir::Placement> mirrored(const ir::SourceArray& array, std::size_t copies,
+                                    const ir::Placement& placement, Takers& takers) {
+  const std::int64_t blocks = array.grid.block_count();
   std::map<DeviceId, std::vector<DeviceId>> have;
-  std::size_t copies = array.copies;
   for (const DeviceId owner : placement.devices()) {
     const std::int64_t points = placement.owned_count(owner);
     if (points == 0) continue;
@@ -137,7 +141,7 @@ std::vector<ir::Placement> listed(const State& s, ArrayRecord& array, const OpRe
     }
     for (std::size_t copy = 0; have.size() < array.copies; ++copy) {
       const bool long_list = runs[copy].size() >= ir::kMaxRuns;
-      const DeviceId next = long_list ? DeviceId{} : takers.take(have, bytes_of(array, 1, blocks));
+      const DeviceId next = long_list ? DeviceId{} : takers.take(have, bytes_of(array.source, 1, blocks));
       if (!next) break;
       ir::append(runs[copy], block, next);
       have.push_back(next);
@@ -158,13 +162,14 @@ std::vector<ir::Placement> lacking_copies(const State& s, ArrayRecord& array, Ta
   const std::int64_t blocks = array.source.grid.block_count();
   const std::vector<DeviceId> on = head.placement.devices();
   const bool as_planned = head.layers.empty() && !head.forgotten && array.keeps.empty() &&
+                          head.placement.listed() == nullptr &&
                           std::all_of(on.begin(), on.end(), [&](DeviceId id) { return alive(s, id); });
   if (blocks == 0) {
     array.lacking = 0;
     return {};
   }
   if (as_planned) {
-    std::vector<ir::Placement> out = mirrored(array, head.placement, blocks, takers);
+    std::vector<ir::Placement> out = mirrored(array.source, array.copies, head.placement, takers);
     array.lacking = array.copies - 1 - static_cast<std::uint32_t>(out.size());
     return out;
   }
@@ -175,15 +180,21 @@ std::vector<ir::Placement> lacking_copies(const State& s, ArrayRecord& array, Ta
   return listed(s, array, head, takers);
 }
 
+ir::Op keep_of(ArrayId array, const ir::SourceArray& source) {
+  ir::Op op;
+  op.kind = ir::OpKind::kKeep;
+  op.operands.push_back({array.value, ir::View::identity(source.grid.shape())});
+  op.space = source.grid;
+  op.attrs = ir::FetchAttrs{};
+  return op;
+}
+
 msg::PlannedOp add_keep(State& s, GraphRecord& graph, ArrayRecord& array, ir::Placement placement) {
   OpRecord record;
   record.id = OpId{make_id(s.options.term, s.next_op++)};
   record.graph = graph.id;
   record.position = static_cast<std::uint32_t>(graph.ops.size());
-  record.op.kind = ir::OpKind::kKeep;
-  record.op.operands.push_back({array.id.value, ir::View::identity(array.source.grid.shape())});
-  record.op.space = array.source.grid;
-  record.op.attrs = ir::FetchAttrs{};
+  record.op = keep_of(array.id, array.source);
   record.placement = std::move(placement);
   record.decision = {"copies", 0};
   for (const DeviceId device : record.placement.devices()) {
@@ -191,7 +202,7 @@ msg::PlannedOp add_keep(State& s, GraphRecord& graph, ArrayRecord& array, ir::Pl
       record.shares.push_back({device, owned});
   }
   for (const OpShare& share : record.shares) record.points += share.owned;
-  record.load_bytes = bytes_of(array, record.points, array.source.grid.block_count());
+  record.load_bytes = bytes_of(array.source, record.points, array.source.grid.block_count());
   ++array.open_users;
   ++array.readers;
   array.keeps.push_back(record.id);
@@ -260,6 +271,39 @@ void want_copies(State& s, ArrayRecord& array, std::uint32_t copies, GraphRecord
   takers.are_asked_for(true);
   for (ir::Placement& placement : lacking_copies(s, array, takers))
     add_keep(s, graph, array, std::move(placement));
+}
+
+std::vector<PlannedKeep> planned_keeps(const State& s, const Draft& draft) {
+  std::vector<PlannedKeep> out;
+  if (draft.copies.empty()) return out;
+  Takers takers(s);
+  takers.are_asked_for(true);
+  boost::unordered_flat_map<std::uint64_t, std::pair<std::size_t, std::size_t>> made_by;  // (op, output)
+  for (std::size_t i = 0; i < draft.ops.size(); ++i) {
+    const ir::Op& op = draft.ops[i];
+    for (std::size_t o = 0; o < op.outputs.size(); ++o) made_by.emplace(op.outputs[o].array, std::pair(i, o));
+    const ir::Placement& placement = draft.placements[i];
+    const std::int64_t points = op.space.block_count(), bytes = output_bytes(op);
+    for (const DeviceId device : placement.devices())
+      takers.promise(device, share_bytes(bytes, placement.owned_count(device), points));
+  }
+  const auto keep = [&](ArrayId id, const ir::SourceArray& source, std::vector<ir::Placement> placements) {
+    for (ir::Placement& placement : placements) out.push_back({keep_of(id, source), std::move(placement)});
+  };
+  for (const auto& [id, copies] : draft.copies) {
+    if (const ArrayRecord* there = s.arrays.find(id)) {
+      ArrayRecord wanted = *there;
+      wanted.copies = std::max(wanted.copies, copies);
+      keep(id, there->source, lacking_copies(s, wanted, takers));
+    } else if (const auto made = made_by.find(id.value); made != made_by.end()) {
+      const auto [op, output] = made->second;
+      const ir::OutputSpec& spec = draft.ops[op].outputs[output];
+      const ir::SourceArray source{spec.dtype, spec.grid};
+      if (spec.grid.block_count() > 0)
+        keep(id, source, mirrored(source, copies, draft.placements[op], takers));
+    }
+  }
+  return out;
 }
 
 void mark_lost_copies(State& s) {

@@ -88,6 +88,50 @@ TEST_CASE("a request that asks for copies ends when they are there, on other hos
   CHECK(w.last<msg::StatusReply>(10)->arrays_live == 0);
 }
 
+TEST_CASE("copies are in what is explained, before and while they are made") {
+  Copying w({"one", "two", "three"});
+  const std::int64_t all = 40 * 8;
+  const auto told = [&](const msg::Explain& explain) {
+    w.receive(10, explain);
+    const msg::Explanation out = *w.last<msg::Explanation>(10);
+    REQUIRE(out.outcome.ok());
+    REQUIRE(out.simulated);
+    return out;
+  };
+  const auto sent = [](const msg::Explanation& out, DeviceId from, DeviceId to) {
+    std::int64_t bytes = 0;
+    for (const auto& link : out.links) bytes += link.from == from && link.to == to ? link.bytes : 0;
+    return bytes;
+  };
+  const auto check = [&](const msg::Explanation& out) {
+    for (const std::size_t worker : {2u, 3u}) {
+      CHECK(sent(out, w.device(1), w.device(worker)) == all);
+      CHECK(out.devices[worker - 1].bytes_after == 4 * 256);  // a block takes 256 bytes at least
+    }
+    CHECK(out.devices[0].bytes_after >= 4 * 256);
+    for (const auto& link : out.links) CHECK(link.to.value != 0);
+    CHECK(out.ops.back().choices[0].policy == "copies");
+  };
+  msg::Explain planned;
+  planned.submit = {7, 0, {w.on(fill(2, kGrid), 1)}, {2}, 100, {{2, 3}}};
+  const msg::Explanation before = told(planned);
+  check(before);
+  REQUIRE(w.keep(1, planned.submit.ops, {2}, {{2, 3}}).outcome.ok());
+  const msg::Plan plan = w.log<msg::Plan>(1)[0];
+  REQUIRE(plan.ops.size() == before.ops.size());
+  msg::Explain running;
+  running.graph = plan.graph;
+  check(told(running));
+  // Also of an array that is there, from which nothing is made.
+  w.complete(plan);
+  planned.submit = {8, 0, {}, {}, 100, {{2, 3}}};
+  planned.submit.ops = {w.on(map(3, kGrid, {2}), 1)};
+  planned.submit.holds = {3};
+  CHECK(told(planned).ops.size() == 1);  // it has three
+  planned.submit.keeps = {{3, 2}};
+  CHECK(told(planned).ops.size() == 2);
+}
+
 TEST_CASE("many blocks take no more words than few") {
   Copying w({"one", "two"});
   const ir::Grid many = grid({1'000'000}, {10});

@@ -53,6 +53,13 @@ Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submi
 // submit.cc: which program it names; null: none.
 Result<const SessionProgram*> program_of(const Session& session, const msg::Submit& submit);
 
+// copies.cc: what makes the copies that it asks for (ir::OpKind::kKeep), as it would be placed now.
+struct PlannedKeep {
+  ir::Op op;
+  ir::Placement placement;
+};
+std::vector<PlannedKeep> planned_keeps(const State& s, const Draft& draft);
+
 // submit.cc, shared by all that become graphs.
 Status room_for_a_graph(const State& s);
 Result<Draft> planned(const State& s, Draft draft, bool dump);  // translated; rewritten, placed

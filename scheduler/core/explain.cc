@@ -259,6 +259,13 @@ void explain_draft(const State& s, const Draft& draft, msg::Explanation& out) {
       account.choices.push_back(
           {std::string(other.why), place::describe(other.placement, other.moved_bytes), other.seconds});
   }
+  const std::vector<PlannedKeep> keeps = planned_keeps(s, draft);
+  for (std::size_t i = 0; i < keeps.size(); ++i) {
+    paper.add(keeps[i].op, keeps[i].placement, draft.graph.holds);
+    msg::OpAccount& account = out.ops.emplace_back();
+    account.op = plan::describe(keeps[i].op, draft.ops.size() + i);
+    account.choices.push_back({"copies", place::describe(keeps[i].placement, 0), 0});
+  }
   paper.account(out);
   cut_ops(out);
 }

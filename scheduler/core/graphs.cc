@@ -137,8 +137,12 @@ std::string describe(const ArrayRecord& array) {
 }
 
 std::int64_t share_bytes(const OpRecord& op, const OpShare& share) {
-  if (op.points == 0) return 0;
-  return static_cast<std::int64_t>(static_cast<__int128>(op.load_bytes) * share.owned / op.points);
+  return share_bytes(op.load_bytes, share.owned, op.points);
+}
+
+std::int64_t share_bytes(std::int64_t all, std::int64_t owned, std::int64_t points) {
+  if (points == 0) return 0;
+  return static_cast<std::int64_t>(static_cast<__int128>(all) * owned / points);
 }
 
 void account_load(State& s, const OpRecord& op, int sign) {

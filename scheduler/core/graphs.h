@@ -48,6 +48,7 @@ std::string describe(const ArrayRecord& array);  // as its user knows it
 
 // Of an op's results, those of this share: all of them, whether they are made yet or not.
 std::int64_t share_bytes(const OpRecord& op, const OpShare& share);
+std::int64_t share_bytes(std::int64_t all, std::int64_t owned, std::int64_t points);
 // Adds (sign 1) or takes away (sign -1) an op's results from its devices' load.
 void account_load(State& s, const OpRecord& op, int sign);
 

@@ -259,7 +259,11 @@ class Run {
       op.geometry->reads(point, s, reads_);
       looked_at_ += static_cast<std::int64_t>(reads_.size());
       if (looked_at_ > kReadsAStep * options_.max_steps) return false;
-      for (const ir::Read& read : reads_) ++at_(copy_at(op.inputs[read.operand], read.block, here)).uses;
+      for (const ir::Read& read : reads_) {
+        Copy& copy = at_(copy_at(op.inputs[read.operand], read.block, here));
+        ++copy.uses;
+        if (op.op->kind == ir::OpKind::kKeep && copy.home != kNone) copy.mapped = false, copy.keeps = true;
+      }
     }
     for (const std::size_t array : op.outputs) task.outputs.push_back(copy_at(array, task.point, here));
     std::vector<Queue::Share>& shares = queue_of(task).shares;
@@ -349,8 +353,8 @@ class Run {
   void transmit(Index copy, Index sender, double earliest) {
     Copy& c = at_(copy);
     Place &from = owner(sender), &to = owner(copy);
-    const LinkSpeed speed =
-        sender == c.home ? link(c.home, c.device) : speeds_.copying(from.device, to.device);
+    LinkSpeed speed = link(c.home, c.device);
+    if (sender != c.home || speed.mapped != c.mapped) speed = speeds_.copying(from.device, to.device);
     double start = now_, took = 0;
     if (!c.mapped) {
       take(copy);
@@ -498,8 +502,9 @@ class Run {
     if (task.next == 0 && !donated(task, op)) {
       for (const Index output : task.outputs) take(output);
     }
-    const double took =
-        ir::model_step_ns(*op.geometry, point) * 1e-9 * speeds_.ratio(here.device, family(task.op));
+    const double took = op.op->kind == ir::OpKind::kKeep ? 0  // nothing runs
+                                                         : ir::model_step_ns(*op.geometry, point) * 1e-9 *
+                                                               speeds_.ratio(here.device, family(task.op));
     Record record{task.op, task.device, now_, now_ + took, kNone, false};
     if (now_ > task.ready_s) {
       record.cause = here.last_record;

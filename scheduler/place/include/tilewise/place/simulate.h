@@ -18,7 +18,7 @@ struct SimArray {
   bool held = false;    // stays after its last reader
 };
 struct SimOp {
-  const ir::Op* op = nullptr;
+  const ir::Op* op = nullptr;  // kKeep: blocks that it reads stay there as long as the array is held
   const ir::Geometry* geometry = nullptr;  // null: nothing runs, its one operand's blocks go to `to` (kFetch)
   const ir::Placement* placement = nullptr;
   std::vector<std::size_t> inputs;  // arrays, one an operand
