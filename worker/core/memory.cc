@@ -72,6 +72,7 @@ bool Core::Impl::give_results_memory(Slot t, const Asker& asker, alloc::Fence& w
     const bool merged = wait_for.merge(fence);
     TW_CHECK(merged, "kMaxStreams exceeds what a fence can name");
   }
+  served(devices[task.device], asker);  // not before: what does not get all of it waits as it did
   if (dropped.empty()) return true;
   ++counts.made_in_part;
   results_dropped.emplace(t, std::move(dropped));
@@ -100,11 +101,14 @@ std::int64_t Core::Impl::freed_by(Slot t, const std::vector<Slot>& in) const {
 std::optional<alloc::Extent> Core::Impl::take(std::uint16_t d, std::int64_t bytes, bool settled,
                                               const Asker& asker, alloc::Fence& wait_for) {
   if (!admits(d, asker, obstacle(d, asker))) return std::nullopt;
-  return find_memory(d, bytes, settled, asker, wait_for);
+  auto extent = find_memory(d, bytes, settled, asker, wait_for);
+  if (extent) served(devices[d], asker);
+  return extent;
 }
 
 // Somebody has got what it waited for: what it kept from others by that may be had.
 void Core::Impl::served(DeviceState& device, const Asker& asker) {
+  if (!asker.waits) return;
   device.shares.serve(asker.session, asker.bytes);
   const auto is_it = [&](const Asker& other) {
     return other.session == asker.session && other.use == asker.use;
@@ -158,7 +162,6 @@ std::optional<alloc::Extent> Core::Impl::find_memory(std::uint16_t d, std::int64
   if (extent) {
     device.bytes_high = std::max(device.bytes_high, device.arena.bytes_in_use());
     device.bytes_peak = std::max(device.bytes_peak, device.bytes_high);
-    if (asker.waits) served(device, asker);
   } else if (asker.waits) {
     device.shares.refuse(asker.session, asker.bytes);
   }
