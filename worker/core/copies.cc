@@ -243,13 +243,36 @@ bool Core::Impl::whole(const Copy& copy) {
          copy.state == CopyState::kReturning;
 }
 
+// Here or on its way, and a task that is to make it again, because other results of that are gone or because the scheduler did not
+// know of it, is still to come or not over. Those who read it meanwhile say so once: another copy would wait for them for ever.
+bool Core::Impl::stays_for_its_task(const Copy& copy) const {
+  if (!whole(copy) && copy.state != CopyState::kEnqueued) return false;
+  if (whole(copy) && copy.producer_task != kNone) return true;  // made_before()
+  const ArrayState& array = arrays[copy.array];
+  if (copy.kind != CopyKind::kProduced || array.makers.empty() || ops[array.makers.back()].version == 0)
+    return false;
+  const Slot made_by = maker(copy.array, copy.block);
+  if (made_by == kNone || ops[made_by].version == 0 || ops[made_by].cancelled != kNone) return false;
+  const ShareState& share = ops[made_by].shares[copy.device];
+  if (share.next >= share.owned) return false;
+  const ir::Placement& placement = ops[made_by].entry->placement;
+  const DeviceId self = devices[copy.device].spec.id;
+  const ir::Index point = ir::unravel(copy.block, array.counts);
+  return placement.owner(point) == self && placement.ordinal(self, point) >= share.next;
+}
+
+// More hangs on its memory than what tasks here read.
+bool Core::Impl::tied(const Copy& copy) const {
+  return copy.writing || copy.kept || copy.relayed > 0 || stays_for_its_task(copy);
+}
+
 bool Core::Impl::needed(const Copy& copy) const {
   if (copy.uses != kNone || copy.state == CopyState::kReceiving || copy.relayed > 0 || copy.left_below)
     return true;
   // A failure too: whoever is given the work of the lost has yet to ask for the block, and nothing else would tell it.
   if (arrays[copy.array].pinned != 0 && (copy.has_memory || copy.stored || copy.state == CopyState::kFailed))
     return true;
-  if (whole(copy) && copy.producer_task != kNone) return true;  // made_before()
+  if (stays_for_its_task(copy)) return true;
   if (copy.kept && copy.state != CopyState::kFailed) return true;
   if (stage >= Stage::kStill && whole(copy) && copy.kind != CopyKind::kBorrowed) return true;
   if (copy.kind == CopyKind::kReplica)

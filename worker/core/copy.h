@@ -104,12 +104,6 @@ struct Tree {
       leaders;  // number i gets the block from number i / 2 - 1, 0 and 1 from the owner
 };
 
-// More hangs on its memory than what tasks here read. (Sealed, and its task is live: others of its results are made again.)
-inline bool tied(const Copy& copy) {
-  const bool made_before = copy.state == CopyState::kSealed && copy.producer_task != kNone;
-  return copy.writing || copy.kept || copy.relayed > 0 || made_before;
-}
-
 struct User {
   Slot op = kNone;
   int operand = 0;

@@ -460,6 +460,8 @@ void Core::Impl::cancel_op(Slot slot, Slot why) {
         maybe_release(c);
       } else if (copies[c].kind != CopyKind::kProduced && copies[c].state == CopyState::kExpected) {
         fail_copy(c, why);
+      } else if (op.version != 0) {
+        maybe_release(c);  // it stayed for a task that will not come
       }
       c = next;
     }

@@ -143,7 +143,12 @@ void Core::Impl::answer(const msg::PeerLost& lost) {
       std::vector<std::vector<std::int64_t>> sealed(devices.size()), wanted(devices.size());
       for (Slot c = arrays[array].copies; c != kNone; c = copies[c].next) {
         const Copy& copy = copies[c];
-        if (whole(copy) && (copy.has_memory || copy.stored)) sealed[copy.device].push_back(copy.block);
+        // Of a task in flight of whose results some have been read and are gone, the others are as good as here.
+        const bool in_flight = op.outputs.size() > 1 && copy.state == CopyState::kEnqueued &&
+                               copy.kind == CopyKind::kProduced &&
+                               owner_of(array, copy.block) == devices[copy.device].spec.id;
+        if ((whole(copy) && (copy.has_memory || copy.stored)) || in_flight)
+          sealed[copy.device].push_back(copy.block);
         // Its own once, let go, and taken again for a worker that leaves: others learn only from a layer that it is here.
         if (copy.kept && copy.kind == CopyKind::kReplica &&
             owner_of(array, copy.block) == devices[copy.device].spec.id)
@@ -210,10 +215,14 @@ void Core::Impl::apply_recover(msg::Recover& recover) {
 void Core::Impl::settle_block(Slot by, Slot array, std::int64_t block, DeviceId owner) {
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
     const DeviceId self = devices[d].spec.id;
-    const Slot c = find_copy(array, block, d);
+    Slot c = find_copy(array, block, d);
     if (self == owner) {
       if (c != kNone) adopt(by, c);
       continue;
+    }
+    if (c != kNone && copies[c].kind == CopyKind::kProduced) {
+      maybe_release(c);  // it may have stayed for a task that is elsewhere now
+      c = find_copy(array, block, d);
     }
     const bool unread = c != kNone && copies[c].kind == CopyKind::kRemote;
     // Made again because another result of its task is: who reads this one in place goes on doing so.

@@ -120,6 +120,46 @@ TEST_CASE("of a task of which one result is here both are made again, and what i
   for (const std::uint64_t array : {20, 21}) CHECK(lists.core->holds({ArrayId{array}, 0}) == held_by_client);
 }
 
+TEST_CASE("what is here while it is made again waits for its task, though nobody reads it any more") {
+  Options options = Lists::options_of({kHere, 0, 1 << 20, 1 << 20, 1, false});
+  options.window = 1;
+  Lists lists(options);
+  ir::Op pair = source(20, 2);
+  pair.kind = ir::OpKind::kCall;
+  pair.outputs.push_back({21, ir::DType::kFloat64, pair.space});
+  pair.attrs = ir::CallAttrs{.kernel = "pair"};
+  lists.log({plan_of({on(kHere, 1, pair), on(kPeer, 2, map_of(20, 11, pair.space))})});
+  const auto read_elsewhere = [&](std::int64_t block) {
+    msg::PeerBatch batch;
+    batch.dones.push_back({{ArrayId{20}, block}, OpId{2}, kHere, kPeer});
+    batch.recovery = 7;
+    lists.from_peer(batch);
+  };
+  lists.completed(1);
+  lists.log({msg::PeerLost{{}, 7, {OpId{1}}}});
+  const msg::Held* held = told(lists.actions);
+  REQUIRE(held != nullptr);
+  // The second task is in flight, and of its results one is gone: nobody reads that.
+  REQUIRE(held->blocks.size() == 1);
+  CHECK(held->blocks[0] == msg::Held::Blocks{ArrayId{20}, kHere, {{0, 2}}, {}});
+  lists.completed(2);
+  REQUIRE(lists.log({made_again(7, 9, 1, pair, kHere)}).launches.size() == 1);  // the window has room for one
+  read_elsewhere(1);
+  CHECK(lists.core->holds({ArrayId{20}, 1}));
+  SUBCASE("made") {
+    lists.completed(3);
+    lists.completed(4);
+    CHECK(lists.core->counters().made_in_part == 2);
+  }
+  SUBCASE("cancelled") {
+    lists.log({msg::CancelGraph{GraphId{1}, {Errc::kCancelled, "told to"}}});
+    lists.completed(3);
+  }
+  CHECK(!lists.core->holds({ArrayId{20}, 1}));
+  read_elsewhere(0);
+  CHECK(lists.core->counters().copies_live == 0);
+}
+
 TEST_CASE("a block that fails before a loss is answered fails who is given the work of the lost") {
   Lists lists;
   constexpr DeviceId kThird{5};

@@ -256,6 +256,8 @@ struct Core::Impl {
   void owe_done(const Copy& copy, Slot op);
   void send_done(const Copy& copy, Slot op);
   bool needed(const Copy& copy) const;
+  bool stays_for_its_task(const Copy& copy) const;
+  bool tied(const Copy& copy) const;
   static bool whole(const Copy& copy);
   bool keeps(const Copy& copy) const;
   void forget_spares(std::uint16_t device);

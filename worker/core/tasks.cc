@@ -283,6 +283,12 @@ Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot, Slot& missin
     }
   }
   ++op.shares[d].next;
+  if (op.version != 0) {  // what is here or on its way stayed for this task
+    for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+      const Slot c = task.outputs[i] == kNone ? find_copy(op.outputs[i], task.point, d) : kNone;
+      if (c != kNone) maybe_release(c);
+    }
+  }
   ++op.live_tasks;
   ++queue.live;
   queue.weight += task.weight;
