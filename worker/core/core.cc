@@ -222,7 +222,7 @@ TimeNs Core::Impl::next_deadline() const {
     next = std::min(next, last_report + options.report_ns);
   if (!stuck_reported && stage == Stage::kWorks) {
     for (const DeviceState& device : devices) {
-      if (!idle(device) || starved_task(device) == kNone) continue;
+      if (stuck_task(device) == kNone) continue;  // or something will happen: then is the time to look again
       const bool again = asks_disk_again() || asks_slab_again(device);
       next = std::min(next, device.last_change + (again ? options.stuck_ns / 4 : options.stuck_ns));
     }

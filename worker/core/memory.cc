@@ -564,16 +564,21 @@ bool Core::Impl::others_may_free_a_place(const DeviceState& device) const {
 
 // Memory is wanted and nothing here has moved for a while: say so. Time only delays the word (a peer may still be
 // reading what it borrowed from us); it decides nothing by itself.
+// That keeps the device from going on, unless something else is to happen that may free memory.
+Slot Core::Impl::stuck_task(const DeviceState& device) const {
+  if (!idle(device)) return kNone;
+  // What is being passed on can be evicted when it has been sent, or when its deadline is over.
+  if (std::any_of(relaying.begin(), relaying.end(),
+                  [&](const auto& relay) { return &devices[copies[relay.second].device] == &device; }))
+    return kNone;
+  return others_may_free_a_place(device) ? kNone : starved_task(device);
+}
+
 void Core::Impl::check_stuck() {
   if (stuck_reported || !releasing.empty() || stage != Stage::kWorks) return;
   for (const DeviceState& device : devices) {
-    if (now - device.last_change < options.stuck_ns || !idle(device)) continue;
-    // What is being passed on can be evicted when it has been sent, or when its deadline is over.
-    if (std::any_of(relaying.begin(), relaying.end(),
-                    [&](const auto& relay) { return &devices[copies[relay.second].device] == &device; }))
-      continue;
-    if (others_may_free_a_place(device)) continue;
-    const Slot t = starved_task(device);
+    if (now - device.last_change < options.stuck_ns) continue;
+    const Slot t = stuck_task(device);
     if (t == kNone) continue;
     const Task& task = tasks[t];
     const OpState& op = ops[task.op];

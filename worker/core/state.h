@@ -343,6 +343,7 @@ struct Core::Impl {
   bool lowest_waits(Slot copy) const;
   Slot ungranted_input(const DeviceState& device, Slot task) const;
   Slot starved_task(const DeviceState& device) const;
+  Slot stuck_task(const DeviceState& device) const;
   void check_stuck();
   bool others_may_free_a_place(const DeviceState& device) const;
 
