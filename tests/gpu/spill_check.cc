@@ -74,6 +74,27 @@ TEST_CASE("spill: ten times a GPU's memory, to pinned memory and what that has n
   CHECK(folder.files() == 0);
 }
 
+TEST_CASE("spill: what is read last goes on from pinned memory to disk") {
+  const TempFolder folder;
+  SpillCluster gpu(16 << 20, folder.path());
+  Session& s = *gpu.session;
+  const std::int64_t n = 1600;  // 20 MiB each
+  const auto filled = [&](std::uint64_t seed) {
+    return s.random.integers(0, 100, {n, n}, {.seed = seed, .block = {200, 200}});
+  };
+  Array late = filled(1), soon = filled(2);
+  late.persist().wait();  // fills pinned memory
+  // `soon` is read by what needs all of it, `late` by what needs that.
+  Array turned = soon.T() + soon;
+  const auto total = sum(late * turned.T()).item<std::int64_t>();
+  const std::vector<std::int64_t> a = late.get<std::int64_t>(), b = soon.get<std::int64_t>();
+  std::int64_t expected = 0;
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < n; ++j) expected += a[i * n + j] * (b[i * n + j] + b[j * n + i]);
+  CHECK(total == expected);
+  CHECK(folder.files() == 0);
+}
+
 TEST_CASE("spill: ten times a GPU's memory, to disk alone") {
   const TempFolder folder;
   SpillCluster gpu(0, folder.path());

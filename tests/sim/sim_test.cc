@@ -133,8 +133,8 @@ TEST_CASE("what does not fit goes to pinned memory, then to disk if there is one
   run_worlds(sim::Knobs::pinning, "TILEWISE_SIM_PINNED",
              {"blocks to pinned memory", "blocks from pinned memory", "blocks spilled", "blocks brought back",
               "clean blocks dropped", "sent from pinned memory", "sent from disk", "pinned memory is full",
-              "failed reads from pinned memory", "failed writes to pinned memory", "killed workers",
-              "requests done"});
+              "blocks from pinned memory to disk", "failed reads from pinned memory",
+              "failed writes to pinned memory", "killed workers", "requests done"});
 }
 
 TEST_CASE("a task that takes its workers down fails after the third, alone") {

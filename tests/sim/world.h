@@ -135,6 +135,7 @@ class World {
   void reach_scheduler(scheduler::Conn from, const msg::Message& message);
   void step_scheduler(std::vector<scheduler::Event> events);
   void trace(WorkerId from, WorkerId to, const msg::PeerBatch& batch) const;
+  void trace(int worker, const worker::TierIo& io) const;
   void trace(scheduler::Conn conn, const char* way, const msg::Message& message) const;
   void from_scheduler(scheduler::Conn to, msg::Message message);
   void perform_scheduler(std::vector<scheduler::Action>& actions);
@@ -207,6 +208,7 @@ class World {
 
   // memory, as values
   Cell* cell_at(const worker::MemoryRef& ref);
+  static Cell* pinned_cell(Worker& worker, std::int64_t at);
   Cell& write_cell(const worker::MemoryRef& ref, std::int64_t bytes, std::uint64_t array, std::int64_t block);
 
   // clients

@@ -100,6 +100,21 @@ void World::trace(WorkerId from, WorkerId to, const msg::PeerBatch& batch) const
   for (const msg::Probe& p : batch.probes) line("probe" + way(p.from, p.to));
 }
 
+// Only with TILEWISE_SIM_TRACE=3: what goes to tiers below memory, and comes back.
+void World::trace(int worker, const worker::TierIo& io) const {
+  if (!tracing('3')) return;
+  const bool disk = io.tier == worker::Tier::kDisk;
+  std::cerr << now_ << " worker " << worker << " device " << io.device << ' '
+            << (io.from >= 0 ? "demotes"
+                : io.write   ? "writes"
+                             : "reads")
+            << ' ' << io.bytes << " bytes, " << (disk ? "disk " : "pinned ") << io.at;
+  if (io.from >= 0)
+    std::cerr << ", pinned " << io.from << '\n';
+  else
+    std::cerr << ", memory " << io.memory.slab << ':' << io.memory.offset << '\n';
+}
+
 void World::trace(scheduler::Conn conn, const char* way, const msg::Message& message) const {
   if (tracing('1'))
     std::cerr << now_ << " scheduler " << way << ' ' << conn.value << ' ' << text(message) << '\n';

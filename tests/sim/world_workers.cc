@@ -278,6 +278,7 @@ void World::run_streams(int index) {
 // Ways to and from tiers take their time, and a disk may refuse. A block is where it was until they are over.
 void World::begin_io(int index, const worker::TierIo& io) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  trace(index, io);
   const bool disk = io.tier == worker::Tier::kDisk;
   if (io.at < 0 || io.at + io.bytes > (disk ? knobs_.spill_bytes : knobs_.pinned_bytes))
     return violate("a block beyond the end of its tier");
@@ -285,7 +286,7 @@ void World::begin_io(int index, const worker::TierIo& io) {
   if (!io.write) {
     write_cell(io.memory, io.bytes, 0, 0);
   } else {
-    const Cell* source = cell_at(io.memory);
+    const Cell* source = io.from < 0 ? cell_at(io.memory) : pinned_cell(worker, io.from);
     if (source == nullptr || !source->complete || source->bytes != io.bytes)
       return violate("memory without a sealed block is spilled");
     auto& below = worker.in(io.tier);
@@ -294,7 +295,7 @@ void World::begin_io(int index, const worker::TierIo& io) {
     while (it != below.end() && it->first < io.at + io.bytes) it = below.erase(it);
     below[io.at] = *source;
     below[io.at].complete = false;
-    if (disk && knobs_.pins(io.device)) ++outcome_.covered["pinned memory is full"];
+    if (disk && io.from < 0 && knobs_.pins(io.device)) ++outcome_.covered["pinned memory is full"];
   }
   at(prng_.between(100, std::max<TimeNs>(disk ? knobs_.disk_ns : knobs_.disk_ns / 16, 1'000)),
      [this, index, io] { end_io(index, io); });
@@ -317,10 +318,11 @@ void World::end_io(int index, const worker::TierIo& io) {
   const auto stored = below.find(io.at);
   if (stored == below.end() || stored->second.bytes != io.bytes || stored->second.complete == io.write)
     return violate("a place in a tier was given to another block under way");
-  Cell* memory = cell_at(io.memory);
+  Cell* memory = io.from < 0 ? cell_at(io.memory) : pinned_cell(worker, io.from);
   if (memory == nullptr || memory->bytes != io.bytes || memory->complete != io.write)
     return violate("memory was given to another block while it was spilled or brought back");
   if (done.failed.code == Errc::kOk) {
+    if (io.from >= 0) ++outcome_.covered["blocks from pinned memory to disk"];
     ++outcome_.covered[disk ? (io.write ? "blocks spilled" : "blocks brought back")
                             : (io.write ? "blocks to pinned memory" : "blocks from pinned memory")];
     if (io.write) {
@@ -333,6 +335,12 @@ void World::end_io(int index, const worker::TierIo& io) {
     below.erase(stored);
   }
   deliver_worker(index, done);
+}
+
+World::Cell* World::pinned_cell(Worker& worker, std::int64_t at) {
+  auto& pinned = worker.in(worker::Tier::kPinned);
+  const auto cell = pinned.find(at);
+  return cell == pinned.end() ? nullptr : &cell->second;
 }
 
 World::Cell* World::cell_at(const worker::MemoryRef& ref) {

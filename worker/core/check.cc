@@ -38,9 +38,12 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
            "a copy is in a tier that its device does not use");
   TW_CHECK(!(copy.writing && copy.stored) && (!copy.writing || (copy.has_memory && copy.io != 0)),
            "a copy is written twice, or from nowhere");
-  TW_CHECK((copy.io != 0) == (copy.writing || copy.state == CopyState::kReturning),
+  TW_CHECK((copy.io != 0) == (copy.writing || copy.demoting || copy.state == CopyState::kReturning),
            "a copy's way to or from below is lost");
-  TW_CHECK(copy.io == 0 || (ios.at(copy.io).copy == c && ios.at(copy.io).tier == copy.tier),
+  TW_CHECK(!copy.demoting || (copy.tier == Tier::kPinned && (spilled || copy.left_below)),
+           "a copy is passed on from where it is not");
+  TW_CHECK(copy.io == 0 || (ios.at(copy.io).copy == c && ios.at(copy.io).demotes == copy.demoting &&
+                            (copy.demoting || ios.at(copy.io).tier == copy.tier)),
            "a way to or from below is another copy's, or leads elsewhere");
   TW_CHECK(copy.fixed == (copy.has_memory && (copy.state != CopyState::kSealed || copy.lent > 0 ||
                                               copy.relayed > 0 || copy.handed_on)),
@@ -56,6 +59,12 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
   if (copy.fixed) tiers.fixed += in_arena(copy.extent.bytes);
   const auto tier = static_cast<std::size_t>(copy.tier);
   if (spilled) tiers.spilled[tier] += copy.bytes;
+  if (spilled && copy.tier == Tier::kPinned) {
+    const std::vector<Slot>& listed = store(copy.tier).spilled;
+    TW_CHECK(copy.resident_at < listed.size() && listed[copy.resident_at] == c,
+             "a spilled copy is not among its tier's");
+    ++tiers.pinned;
+  }
   if (copy.stored || copy.writing || copy.left_below) tiers.below[tier] += in_tier(copy.below.bytes);
 }
 
@@ -106,9 +115,17 @@ void Core::Impl::check_shares(const DeviceState& device, const Tiers& counted) c
 void Core::Impl::check_below(const std::vector<Tiers>& tiers) const {
   std::vector<Tiers> moving(devices.size());
   std::array<std::int64_t, kTiers> below{}, under_way{};
+  std::int64_t demoting = 0;
+  std::size_t pinned = 0;
   for (const auto& [number, io] : ios) {
     Tiers& of = moving[io.device];
     ++of.ios, ++under_way[static_cast<std::size_t>(io.tier)];
+    if (io.demotes) {
+      ++demoting;
+      below[static_cast<std::size_t>(Tier::kDisk)] += in_tier(io.below.bytes);
+      if (io.copy == kNone) below[static_cast<std::size_t>(Tier::kPinned)] += in_tier(io.from.bytes);
+      continue;
+    }
     (io.write ? of.writing : of.reading[static_cast<std::size_t>(io.tier)]) += io.bytes;
     if (io.copy == kNone) below[static_cast<std::size_t>(io.tier)] += in_tier(io.below.bytes);
   }
@@ -122,8 +139,11 @@ void Core::Impl::check_below(const std::vector<Tiers>& tiers) const {
                  moving[d].ios == device.ios,
              "ways to and from below miscounted");
     for (std::size_t t = 0; t < kTiers; ++t) below[t] += tiers[d].below[t];
+    pinned += tiers[d].pinned;
     check_shares(device, tiers[d]);
   }
+  TW_CHECK(demoting == store(Tier::kPinned).demoting && pinned == store(Tier::kPinned).spilled.size(),
+           "blocks that are in pinned memory alone, or leave it for the disk, are miscounted");
   for (std::size_t t = 0; t < kTiers; ++t) {
     stores[t].places.check_invariants();
     TW_CHECK(below[t] == stores[t].places.bytes_in_use(), "places in a tier leaked");
@@ -376,7 +396,8 @@ std::uint64_t Core::Impl::digest() const {
       const Copy& copy = copies[c];
       h.mix(static_cast<std::uint64_t>(copy.block));
       h.mix(static_cast<std::uint64_t>(copy.state) * 8 + static_cast<std::uint64_t>(copy.kind));
-      h.mix(copy.kept.value), h.mix(copy.kept_open), h.mix(copy.handed_on), h.mix(copy.left_below);
+      h.mix(copy.kept.value), h.mix(copy.kept_open), h.mix(copy.handed_on), h.mix(copy.left_below),
+          h.mix(copy.demoting);
       h.mix(copy.via.value), h.mix(copy.relays), h.mix(static_cast<std::uint64_t>(copy.relayed));
       if (copy.tree != kNone) {
         for (const Leader& leader : trees[copy.tree].leaders)

@@ -65,13 +65,14 @@ struct Copy {
   bool stored = false;   // `below` holds its bytes
   bool left_below =
       false;  // it could not be brought back; `below` stays for those who are being sent what is there
-  bool wanted = false;                 // in its device's list of those to bring back
+  bool wanted = false;    // in its device's list of those to bring back
+  bool demoting = false;  // on its way from pinned memory to disk; it is in both places until it is there
   std::int32_t lent = 0, sending = 0;  // uses of that kind
   std::int32_t relayed = 0;            // being sent from here to others, on its owner's behalf
   std::uint64_t io = 0;                // under way, or 0
   Tier tier = Tier::kDisk;             // stored, writing, left_below: where
   alloc::Extent below;                 // there
-  std::uint32_t resident_at = 0;       // has_memory: position in its device's list
+  std::uint32_t resident_at = 0;       // has_memory: position in its device's list; spilled: in its tier's
   // For the sake of a worker that is to leave (drain.cc).
   WorkerId kept;           // none, or that worker
   bool kept_open = false;  // not here yet: counted in leaving[kept].left

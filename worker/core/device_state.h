@@ -70,15 +70,16 @@ struct Victims {
   std::vector<std::pair<NextUse, Slot>> blocks;
 };
 
-struct Io {           // between memory and a tier below, under way
+struct Io {           // between memory and a tier below, or between tiers, under way
   Slot copy = kNone;  // none: it went meanwhile, and with the end of this goes what it had
   std::uint16_t device = 0;
   bool write = false;
+  bool demotes = false;  // from pinned memory to the disk, its place `below`
   Tier tier = Tier::kDisk;
   std::int64_t bytes = 0;
   TimeNs since = 0;
-  bool has_memory = false;  // of a copy that went
-  alloc::Extent memory, below;
+  bool has_memory = false;            // of a copy that went
+  alloc::Extent memory, below, from;  // of one that went, too: `from`, its place in pinned memory
   alloc::Fence fence;
 };
 

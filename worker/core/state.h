@@ -371,6 +371,14 @@ struct Core::Impl {
   bool drop_clean(std::uint16_t device, const Asker& asker, std::int64_t bytes);
   void make_room(std::uint16_t device, std::int64_t bytes, bool settled, const Asker& asker);
   bool write_out(Slot copy);
+  // From pinned memory to disk (demotion.cc)
+  void list_spilled(Slot copy);
+  void unlist_spilled(Slot copy);
+  bool demotable(Slot copy) const;
+  std::vector<Slot> used_later(const NextUse& use, std::int64_t bytes, std::int64_t ahead);
+  bool makes_place(Slot copy, std::int64_t ahead);
+  void demote(Slot copy, const alloc::Extent& place);
+  void demoted(const Io& io, const IoDone& event);
   void begin_io(Slot copy, bool write);
   struct Store;
   bool may_use(const DeviceState& device, Tier tier) const;
@@ -494,7 +502,7 @@ struct Core::Impl {
 
   // Self-checks (check.cc)
   struct Tiers {  // of a device, counted anew
-    std::size_t resident = 0, wanted = 0;
+    std::size_t resident = 0, wanted = 0, pinned = 0;
     std::int64_t fixed = 0, writing = 0, ios = 0;
     std::array<std::int64_t, kTiers> reading{}, spilled{}, below{};
     std::map<SessionId, std::int64_t> bytes, leaving;
@@ -551,6 +559,13 @@ struct Core::Impl {
     bool refuses = false;  // it is full, though not by our count: until something of ours goes
     int tries = 0;         // since it took something
     bool broken = false;   // writes fail: what is there can be read
+    // Of pinned memory (demotion.cc).
+    std::vector<Slot> spilled;                    // copies that are only here
+    std::vector<std::pair<NextUse, Slot>> order;  // of those, by next use; entries go stale
+    std::uint64_t order_at = 0;                   // the step in which it was made
+    std::int64_t news = 0;                        // copies that are not in it
+    std::int64_t demoting = 0;                    // on their way to disk
+    NextUse demoting_from;                        // the first use of those
   };
   std::array<Store, kTiers> stores;  // by Tier
   std::map<std::uint64_t, Io> ios;   // under way

@@ -20,6 +20,10 @@ constexpr std::int64_t kWriteAhead =
     64 << 20;                            // written at once where less is wanted (a 16th of the arena at most)
 constexpr std::int64_t kStepsAhead = 8;  // whose inputs a waiting task wants back beside those of its next
 
+std::int64_t write_ahead(const DeviceState& device) {
+  return std::min(kWriteAhead, device.spec.memory_bytes / 16);
+}
+
 }  // namespace
 
 // ---- memory of copies ----------------------------------------------------------------------------------------------
@@ -142,7 +146,7 @@ std::optional<alloc::Extent> Core::Impl::find_place(DeviceState& device, Tier ti
 // The place of a block that could not be brought back, when nobody is being sent what is there any more.
 void Core::Impl::maybe_leave_place(Slot slot) {
   Copy& copy = copies[slot];
-  if (!copy.left_below || copy.sending > 0 || copy.handed_on) return;
+  if (!copy.left_below || copy.sending > 0 || copy.handed_on || copy.demoting) return;
   copy.left_below = false;
   copy.stored = true;
   forget_below(copy);
@@ -156,15 +160,25 @@ void Core::Impl::let_go(Slot slot) {
   DeviceState& device = devices[copy.device];
   const bool sent = copy.stored && (copy.sending > 0 || copy.handed_on);
   if (std::exchange(copy.wanted, false)) std::erase(device.returns, slot);
-  if (copy.state == CopyState::kSpilled)
+  if (copy.state == CopyState::kSpilled) {
     device.spilled_bytes[static_cast<std::size_t>(copy.tier)] -= copy.bytes;
+    unlist_spilled(slot);
+  }
   if (sent) copy.left_below = true, copy.stored = false;
   if (copy.io == 0) {
     free_memory(slot);
     forget_below(copy);
     return;
   }
+  if (copy.demoting && sent) return;  // its place goes when neither needs it
   Io& io = ios.at(std::exchange(copy.io, 0));
+  if (std::exchange(copy.demoting, false)) {
+    io.copy = kNone;
+    io.from = copy.below;
+    copy.stored = false;
+    tiers_dirty = true;
+    return;
+  }
   if (io.write) device.shares.end_leaving(arrays[copy.array].session, in_arena(copy.extent.bytes));
   io.copy = kNone;
   io.has_memory = true;
@@ -378,7 +392,7 @@ void Core::Impl::make_room(std::uint16_t d, std::int64_t bytes, bool settled, co
   std::int64_t coming = device.writing_bytes;
   if (settled && !again) coming += device.arena.bytes_pending();
   if (coming >= bytes) return;
-  const std::int64_t wanted = std::max(bytes, std::min(kWriteAhead, device.spec.memory_bytes / 16));
+  const std::int64_t wanted = std::max(bytes, write_ahead(device));
   while (coming < wanted) {
     const Slot slot = next_victim(d, asker, bytes);
     if (slot == kNone) return;
@@ -419,6 +433,7 @@ bool Core::Impl::write_out(Slot slot) {
     if (place || !may_use(device, tier)) continue;
     if (store(tier).ios >= kMaxIos) return false;  // soon
     place = find_place(device, tier, copy.bytes);
+    if (!place && tier == Tier::kPinned && makes_place(slot, write_ahead(device))) return false;  // soon
     if (place) copy.tier = tier;
     if (tier == Tier::kDisk || place) device.disk_short = !place;
   }
@@ -451,6 +466,7 @@ void Core::Impl::leave(Slot slot) {
   copy.state = CopyState::kSpilled;
   copy.at = {};
   devices[copy.device].spilled_bytes[static_cast<std::size_t>(copy.tier)] += copy.bytes;
+  list_spilled(slot);
   ++counts.spilled;
   tiers_dirty = true;
 }
@@ -493,7 +509,7 @@ void Core::Impl::try_returns(std::uint16_t d) {
   DeviceState& device = devices[d];
   if (const Slot t = lowest_task(device); t != kNone && tasks[t].state == TaskState::kWaiting) {
     const Slot c = tasks[t].waits_for;
-    if (copies[c].state == CopyState::kSpilled && copies[c].device == d)
+    if (copies[c].state == CopyState::kSpilled && copies[c].device == d && !copies[c].demoting)
       bring_back(c, asker_of(copies[c], Claim::kLowest));
   }
   boost::container::small_vector<SessionId, 4> refused;
@@ -510,7 +526,8 @@ void Core::Impl::try_returns(std::uint16_t d) {
                     (coming > 0 && coming + copy.bytes > device.spec.memory_bytes / 8);
       if (busy[0] && busy[1]) return;
       const SessionId session = arrays[copy.array].session;
-      if (busy[tier] || std::find(refused.begin(), refused.end(), session) != refused.end()) {
+      if (busy[tier] || copy.demoting ||
+          std::find(refused.begin(), refused.end(), session) != refused.end()) {
         ++i;
         continue;
       }
@@ -551,6 +568,7 @@ bool Core::Impl::bring_back(Slot slot, const Asker& asker) {
   copy.transfer = 0;
   copy.readers = {};
   device.spilled_bytes[static_cast<std::size_t>(copy.tier)] -= copy.bytes;
+  unlist_spilled(slot);
   give_memory(slot, *extent);
   begin_io(slot, false);
   return true;
@@ -578,7 +596,8 @@ void Core::Impl::on_io(const IoDone& event) {
   DeviceState& device = devices[io.device];
   Store& below = store(io.tier);
   --below.ios;
-  (io.write ? device.writing_bytes : device.reading_bytes[static_cast<std::size_t>(io.tier)]) -= io.bytes;
+  if (!io.demotes)
+    (io.write ? device.writing_bytes : device.reading_bytes[static_cast<std::size_t>(io.tier)]) -= io.bytes;
   --device.ios;
   device.last_change = now;
   device.memory_freed = tiers_dirty = true;
@@ -586,6 +605,7 @@ void Core::Impl::on_io(const IoDone& event) {
     other.returns_due = true;
     other.memory_freed |= other.spec.spills && below.ios + 1 >= kMaxIos;
   }
+  if (io.demotes) return demoted(io, event);
   const bool ok = event.failed.code == Errc::kOk;
   if (ok) {
     (io.write ? device.written_bytes : device.read_bytes)[static_cast<std::size_t>(io.tier)] += io.bytes;

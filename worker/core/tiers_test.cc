@@ -47,7 +47,11 @@ struct Device {
         made[output.offset] = {launch.run.id.value, launch.point};
     }
     for (const TierIo& io : actions.ios) {
-      if (io.write) where[made[io.memory.offset]] = io.tier;
+      if (io.write) {
+        const Block block = io.from < 0 ? made[io.memory.offset] : pinned[io.from];
+        where[block] = io.tier;
+        if (io.tier == Tier::kPinned) pinned[io.at] = block;
+      }
       open.push_back(io);
       all.push_back(io);
     }
@@ -64,8 +68,9 @@ struct Device {
   Errc failing = Errc::kOk;
   std::function<Errc(const TierIo&)> fails;              // instead
   using Block = std::pair<std::uint64_t, std::int64_t>;  // of the op that made it, by point
-  std::map<std::int64_t, Block> made;  // the last in each place of the first device's memory
-  std::map<Block, Tier> where;         // each was written to
+  std::map<std::int64_t, Block> made;    // the last in each place of the first device's memory
+  std::map<Block, Tier> where;           // each was written to last
+  std::map<std::int64_t, Block> pinned;  // likewise in each place of pinned memory
 };
 
 ir::Op blocks_of(std::uint64_t array, std::int64_t blocks) { return source(array, blocks, kBlock / 8); }
@@ -88,6 +93,48 @@ TEST_CASE("a GPU's blocks go to pinned memory, what that has no room for to disk
   CHECK(device.moved(Tier::kPinned, false) >= 5);
   CHECK(device.moved(Tier::kDisk, false) >= 9);
   device.log({msg::Release{{ArrayId{10}}}, msg::Release{{ArrayId{11}}}});
+  CHECK(device.lists.core->counters().below_bytes == 0);
+}
+
+TEST_CASE("pinned memory passes on to disk what is read later than what it has no room for") {
+  Device device(6, 5, 64);
+  const ir::Op late = blocks_of(10, 8), soon = blocks_of(20, 8), missing = blocks_of(30, 8);
+  ir::Op first = map_of(20, 21, soon.space), last = map_of(10, 11, late.space);
+  first.operands.push_back({30, ir::View::identity(missing.space.shape())});
+  last.operands.push_back({21, ir::View::identity(soon.space.shape())});
+  const auto make = [&] {
+    device.log({plan_of({on(kPeer, 1, missing), on(kHere, 2, late), on(kHere, 3, soon), on(kHere, 4, first),
+                         on(kHere, 5, last)})});
+  };
+  const auto in_pinned = [&](std::uint64_t op) {
+    return std::count_if(device.where.begin(), device.where.end(), [&](const auto& block) {
+      return block.first.first == op && block.second == Tier::kPinned;
+    });
+  };
+  SUBCASE("as it should") {
+    make();
+    CHECK(device.lists.core->counters().demoted == 5);
+    CHECK(in_pinned(2) == 0);
+    CHECK(in_pinned(3) == 5);
+    for (const TierIo& io : device.all) CHECK((io.from < 0 || (io.write && io.tier == Tier::kDisk)));
+  }
+  SUBCASE("the disk fails: what is there stays, and nothing is lost") {
+    device.fails = [](const TierIo& io) { return io.from >= 0 ? Errc::kIo : Errc::kOk; };
+    make();
+    CHECK(device.lists.core->counters().demoted == 0);
+    CHECK(device.stats().pinned_bytes == 5 * kBlock);
+  }
+  SUBCASE("the graph ends meanwhile") {
+    device.fails = [&](const TierIo& io) {
+      if (io.from >= 0)
+        device.take(device.lists.log({msg::CancelGraph{GraphId{1}, {Errc::kCancelled, "told to"}}}));
+      return Errc::kOk;
+    };
+    make();
+    CHECK(device.lists.core->counters().demoted == 0);
+  }
+  device.fails = nullptr;
+  device.log({msg::CancelGraph{GraphId{1}, {Errc::kCancelled, "told to"}}});
   CHECK(device.lists.core->counters().below_bytes == 0);
 }
 
@@ -278,7 +325,14 @@ TEST_CASE(
   device.log({plan_of({on(kHere, 2, source(20, 2, 4 * kBlock / 8))}, {ArrayId{20}}, 2)});
   REQUIRE(done() == 19);
   const std::size_t before = device.all.size();
-  device.log({plan_of({on(kSecond, 3, blocks_of(30, 1))}, {ArrayId{30}}, 3)});
+  device.take(device.lists.log({plan_of({on(kSecond, 3, blocks_of(30, 1))}, {ArrayId{30}}, 3)}));
+  // While one is at work the other is not stuck, and does not ask to be looked at before something has happened.
+  device.lists.now += 60 * tilewise::kSecond;
+  device.take(device.lists.step({}));
+  for (const msg::Message& message : device.lists.actions.to_scheduler)
+    CHECK_FALSE(std::holds_alternative<msg::Stuck>(message));
+  CHECK(device.lists.core->next_deadline() > device.lists.now);
+  device.run();
   REQUIRE(done() == 20);
   REQUIRE(device.all.size() == before + 1);
   REQUIRE(device.all.back().device == 1);

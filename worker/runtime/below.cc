@@ -137,4 +137,8 @@ void Below::move_pinned(device::Device& device, bool write, std::byte* memory, s
     copier_.copy_on(device.return_stream(), memory, below, bytes, std::move(done));
 }
 
+void Below::demote(std::int64_t from, std::int64_t at, std::int64_t bytes, Done done) {
+  disk_->write(at, pinned(from), bytes, std::move(done));
+}
+
 }  // namespace tilewise::worker

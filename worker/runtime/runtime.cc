@@ -218,6 +218,7 @@ void Runtime::on_io(const TierIo& io) {
   const auto done = [this, number = io.io](const Status& status) {
     post(IoDone{number, status ? Error{Errc::kOk, {}} : status.error()});
   };
+  if (io.from >= 0) return below_->demote(io.from, io.at, io.bytes, done);
   device::Device& device = *locals_[io.device]->device;
   if (io.tier == Tier::kPinned)
     below_->move_pinned(device, io.write, address(io.memory), io.at, io.bytes, done);

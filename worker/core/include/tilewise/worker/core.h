@@ -168,7 +168,8 @@ struct Store {  // write these inlined bytes now (host devices), then TransferDo
   MemoryRef to;
   std::string data;
 };
-// Moves a block between a device's memory and a tier below. Ends in IoDone. One whose block was dropped meanwhile ends too.
+// Moves a block between a device's memory and a tier below, or from pinned memory to the disk. Ends in IoDone. One whose block
+// was dropped meanwhile ends too.
 struct TierIo {
   std::uint64_t io = 0;
   bool write = false;
@@ -177,6 +178,7 @@ struct TierIo {
   Tier tier = Tier::kDisk;
   std::int64_t at = 0;  // there
   std::int64_t bytes = 0;
+  std::int64_t from = -1;  // given: written from here in pinned memory, and `memory` is nowhere
 };
 struct AddSlab {
   std::uint16_t device = 0;
@@ -224,6 +226,7 @@ struct Counters {  // for tests, status and the simulator
   std::int64_t put_off = 0, gave_way = 0;
   // Of blocks that are passed on: sent for their owners; offers to do so that were declined, or could not be kept.
   std::int64_t relayed = 0, declined = 0, missing = 0;
+  std::int64_t demoted = 0;       // blocks that went from pinned memory to disk
   std::int64_t made_in_part = 0;  // tasks made again of whose results some were here
   std::int64_t taken_back = 0;    // tasks that were expanded and are not any more: others may make them
   std::int64_t given_away = 0;    // points that others make

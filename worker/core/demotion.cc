@@ -1,0 +1,164 @@
+// Pinned host memory has a disk below it. It is filled by what left the devices first, which may be what is read last: where it is
+// full, blocks in it that are read later than the one that leaves now are passed on to the disk, and that one takes their place.
+// The block stays where it is, and readable for who is being sent it, until the disk has it; then its place goes to others. It
+// never comes up again but through its device's memory, so what is passed on is passed on once.
+#include "state.h"
+
+#include <algorithm>
+
+namespace tilewise::worker {
+namespace {
+
+constexpr std::size_t kMostWeighed = 64;  // blocks, for one place
+
+}  // namespace
+
+void Core::Impl::list_spilled(Slot slot) {
+  if (copies[slot].tier != Tier::kPinned) return;
+  Store& pinned = store(Tier::kPinned);
+  copies[slot].resident_at = static_cast<std::uint32_t>(pinned.spilled.size());
+  pinned.spilled.push_back(slot);
+  ++pinned.news;
+}
+
+void Core::Impl::unlist_spilled(Slot slot) {
+  if (copies[slot].tier != Tier::kPinned) return;
+  std::vector<Slot>& spilled = store(Tier::kPinned).spilled;
+  const Slot last = spilled.back();
+  spilled[copies[slot].resident_at] = last;
+  copies[last].resident_at = copies[slot].resident_at;
+  spilled.pop_back();
+}
+
+bool Core::Impl::demotable(Slot slot) const {
+  const Copy& copy = copies[slot];
+  return copy.state == CopyState::kSpilled && copy.stored && copy.tier == Tier::kPinned && copy.io == 0 &&
+         !copy.wanted && copy.sending == 0 && !copy.handed_on && copy.bytes > 0;
+}
+
+// Of blocks that are in pinned memory alone, all of them used later than `use`, those whose places make room for `bytes`, and more, as
+// many as have `ahead` bytes together. Empty: there is no such room. The list that they come from may be some steps old.
+std::vector<Slot> Core::Impl::used_later(const NextUse& use, std::int64_t bytes, std::int64_t ahead) {
+  Store& pinned = store(Tier::kPinned);
+  if (pinned.order_at != step_number && pinned.news * 4 > static_cast<std::int64_t>(pinned.order.size())) {
+    pinned.order.clear();
+    pinned.order_at = step_number;
+    pinned.news = 0;
+    for (const Slot slot : pinned.spilled) {
+      if (demotable(slot))
+        pinned.order.emplace_back(next_use(copies[slot]), slot);
+      else
+        ++pinned.news;
+    }
+    std::sort(pinned.order.begin(), pinned.order.end());
+  }
+  std::vector<std::pair<NextUse, Slot>> looked_at;
+  std::vector<alloc::Extent> places;
+  std::vector<std::size_t> room;
+  std::int64_t sum = 0;
+  while (!pinned.order.empty() && looked_at.size() < kMostWeighed && (room.empty() || sum < ahead)) {
+    const Slot slot = pinned.order.back().second;
+    if (demotable(slot)) {
+      const NextUse now_used = next_use(copies[slot]);
+      if (now_used <= use) break;
+      looked_at.emplace_back(now_used, slot);
+      places.push_back(copies[slot].below);
+      sum += copies[slot].bytes;
+    }
+    pinned.order.pop_back();
+    const std::size_t count = places.size();
+    if (room.empty() && (count & (count - 1)) == 0) room = pinned.places.room_by_freeing(places, bytes);
+  }
+  if (room.empty() && !places.empty()) room = pinned.places.room_by_freeing(places, bytes);
+  std::vector<Slot> chosen;
+  sum = 0;
+  for (const std::size_t i : room) {
+    chosen.push_back(looked_at[i].second);
+    sum += copies[looked_at[i].second].bytes;
+  }
+  for (std::size_t i = 0; i < looked_at.size(); ++i) {
+    const bool in_room = std::find(room.begin(), room.end(), i) != room.end();
+    if (in_room) continue;
+    if (!chosen.empty() && sum < ahead) {
+      chosen.push_back(looked_at[i].second);
+      sum += copies[looked_at[i].second].bytes;
+    } else {
+      pinned.order.insert(std::upper_bound(pinned.order.begin(), pinned.order.end(), looked_at[i]),
+                          looked_at[i]);
+    }
+  }
+  return chosen;
+}
+
+// Whether pinned memory, which is full, will have a place for the block: blocks used later are on their way to the disk. If not,
+// the block itself may go there.
+bool Core::Impl::makes_place(Slot slot, std::int64_t ahead) {
+  DeviceState& device = devices[copies[slot].device];
+  Store& pinned = store(Tier::kPinned);
+  const Store& disk = store(Tier::kDisk);
+  if (pinned.broken || device.cut_off[static_cast<std::size_t>(Tier::kPinned)]) return false;
+  if (!may_use(device, Tier::kDisk) || disk.broken || disk.refuses || stage >= Stage::kStill) return false;
+  const NextUse use = next_use(copies[slot]);
+  if (pinned.demoting > 0 && use < pinned.demoting_from) return true;
+  std::vector<Slot> chosen = used_later(use, copies[slot].bytes, ahead);
+  for (const Slot c : chosen) {
+    const auto place = find_place(device, Tier::kDisk, copies[c].bytes);
+    if (!place) break;
+    demote(c, *place);
+  }
+  return pinned.demoting > 0 && use < pinned.demoting_from;
+}
+
+void Core::Impl::demote(Slot slot, const alloc::Extent& place) {
+  Copy& copy = copies[slot];
+  DeviceState& device = devices[copy.device];
+  Store& pinned = store(Tier::kPinned);
+  const NextUse use = next_use(copy);
+  pinned.demoting_from = pinned.demoting == 0 ? use : std::min(pinned.demoting_from, use);
+  ++pinned.demoting;
+  copy.io = next_io++;
+  copy.demoting = true;
+  Io& io = ios[copy.io];
+  io.copy = slot, io.device = copy.device, io.write = true, io.demotes = true, io.tier = Tier::kDisk;
+  io.bytes = copy.bytes, io.since = now, io.below = place;
+  ++store(Tier::kDisk).ios;
+  ++device.ios;
+  device.last_change = now;
+  out->ios.push_back({copy.io, true, copy.device, {}, io.tier, place.offset, copy.bytes, copy.below.offset});
+}
+
+void Core::Impl::demoted(const Io& io, const IoDone& event) {
+  Store &pinned = store(Tier::kPinned), &disk = store(Tier::kDisk);
+  const bool ok = event.failed.code == Errc::kOk;
+  --pinned.demoting;
+  if (!ok) (event.failed.code == Errc::kDiskFull ? disk.refuses : disk.broken) = true;
+  if (ok) devices[io.device].written_bytes[static_cast<std::size_t>(Tier::kDisk)] += io.bytes;
+  const auto free_place = [&](Tier tier, const alloc::Extent& place) {
+    store(tier).places.free(place, alloc::Fence{});
+    place_freed(tier);
+  };
+  if (io.copy == kNone) {
+    free_place(Tier::kPinned, io.from);
+    return free_place(Tier::kDisk, io.below);
+  }
+  Copy& copy = copies[io.copy];
+  copy.io = 0;
+  copy.demoting = false;
+  // Who is being sent the block reads it where it was, so there it stays. Who waits for its place has to look elsewhere.
+  if (!ok || copy.left_below || copy.sending > 0 || copy.handed_on) {
+    free_place(Tier::kDisk, io.below);
+    place_freed(Tier::kPinned);
+    return maybe_leave_place(io.copy);
+  }
+  disk.tries = 0;
+  std::array<std::int64_t, kTiers>& spilled = devices[copy.device].spilled_bytes;
+  unlist_spilled(io.copy);
+  spilled[static_cast<std::size_t>(Tier::kPinned)] -= copy.bytes;
+  spilled[static_cast<std::size_t>(Tier::kDisk)] += copy.bytes;
+  const alloc::Extent before = std::exchange(copy.below, io.below);
+  copy.tier = Tier::kDisk;
+  ++counts.demoted;
+  free_place(Tier::kPinned, before);
+}
+
+}  // namespace tilewise::worker
