@@ -104,8 +104,8 @@ ir::Placement without_lost(const State& s, const ir::Placement& placement) {
   return ir::Placement(std::move(pieces));
 }
 
-void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vector<ir::Run> runs,
-               Form form) {
+void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vector<ir::Run> runs, Form form,
+               std::int32_t priority) {
   const OpId id{make_id(s.options.term, s.next_op++)};
   OpRecord layer;
   layer.id = id;
@@ -165,8 +165,9 @@ void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vec
     layer.finished = true;
   }
   account_load(s, layer, 1);
-  if (plans.empty() || plans.back().graph != head.graph)
-    plans.push_back({head.graph, graph.priority, {}, {}, graph.session, graph.weight});
+  const std::int32_t at_priority = std::max(graph.priority, priority);
+  if (plans.empty() || plans.back().graph != head.graph || plans.back().priority != at_priority)
+    plans.push_back({head.graph, at_priority, {}, {}, graph.session, graph.weight});
   plans.back().ops.push_back(std::move(planned));
   s.retire_candidates.push_back(head.id);
   s.ops.insert(id, std::move(layer));

@@ -16,8 +16,9 @@ enum class Form {
   kMoved      // what has not been begun is made by others
 };
 
-// Puts a layer on the head and at the end of `plans`. `runs`: of all forms but kProvided.
-void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vector<ir::Run> runs, Form form);
+// Puts a layer on the head and at the end of `plans`. `runs`: of all forms but kProvided. `priority`: at least that.
+void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vector<ir::Run> runs, Form form,
+               std::int32_t priority = INT32_MIN);
 
 // The record that stands for the point, or none.
 const OpRecord* maker_of(const State& s, const OpRecord& head, const ir::Index& point);

@@ -77,6 +77,7 @@ class Planner {
   std::vector<msg::Plan> commit() {
     std::vector<msg::Plan> plans;
     sum_up();
+    raise_priorities();
     for (auto& [id, group] : groups_) {
       if (group.provided) add_layer(plans, group, {}, Form::kProvided);
       if (!group.kept.empty()) add_layer(plans, group, std::move(group.kept), Form::kKept);
@@ -106,8 +107,9 @@ class Planner {
     std::vector<DeviceId> before;      // parallel: who had it
     std::vector<std::int64_t> doomed;  // points that have taken down too many workers
     std::vector<DeviceId> doomed_before;
-    std::vector<ir::Run> kept;  // rising
-    bool provided = false;      // workers are to know a client's array again
+    std::vector<ir::Run> kept;          // rising
+    bool provided = false;              // workers are to know a client's array again
+    std::int32_t priority = INT32_MIN;  // of who waits for what is made again
   };
 
   // ---- what is there ----
@@ -570,6 +572,25 @@ class Planner {
     }
   }
 
+  // What is made again comes before whoever waits for it, on every device: else readers of a higher priority could be the lowest
+  // tasks of several full devices, which alone get memory there, and wait for each other's lost inputs.
+  void raise_priorities() {
+    for (auto it = groups_.rbegin(); it != groups_.rend(); ++it) {  // readers first
+      Group& group = it->second;
+      if (group.head == nullptr || group.again.empty()) continue;
+      for (const OpId reader : group.demanded_by)
+        group.priority = std::max(group.priority, groups_.at(reader).priority);
+      for (const ir::OutputSpec& output : group.head->op.outputs) {
+        for (const auto& [user, operand] : users_[ArrayId{output.array}]) {
+          const OpRecord* op = s_.ops.find(user);
+          if (op != nullptr && !op->finished)
+            group.priority = std::max(group.priority, s_.graphs.at(op->graph).priority);
+        }
+      }
+      group.priority = std::max(group.priority, s_.graphs.at(group.head->graph).priority);
+    }
+  }
+
   bool makes_itself(DeviceId device) const { return alive(device) && s_.is_worker(s_.device(device)->peer); }
 
   // What a lost device had is dealt out; what a living one has let go it makes again itself. Second: those that are to run alone.
@@ -605,7 +626,7 @@ class Planner {
   }
 
   void add_layer(std::vector<msg::Plan>& plans, const Group& group, std::vector<ir::Run> runs, Form form) {
-    scheduler::add_layer(s_, plans, *group.head, std::move(runs), form);
+    scheduler::add_layer(s_, plans, *group.head, std::move(runs), form, group.priority);
   }
 
   State& s_;

@@ -100,6 +100,24 @@ TEST_CASE("what was on a lost worker is made again on another, and who waits get
   CHECK(w.last<msg::StatusReply>(10)->arrays_live == 0);
 }
 
+TEST_CASE("what is made again comes before whoever waits for it, whatever its own priority was") {
+  Losing w;
+  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1)}, {1}, -1);
+  w.submit(10, 2, {w.on(map(2, kGrid, {1}), w.w1)}, {2}, -1);
+  for (const msg::Plan& plan : w.log<msg::Plan>(1)) w.complete(plan);
+  REQUIRE(w.count<msg::GraphDone>(10) == 2);
+  w.submit(10, 3, {w.on(fill(3, kGrid), w.w1)}, {3}, -1);
+  w.submit(10, 4, {w.on(map(4, kGrid, {2}), w.w2)}, {4}, 7);
+  w.lose_first();
+  w.answer(2);
+  REQUIRE(w.log<msg::Recover>(2).size() == 1);
+  const msg::Recover recover = w.log<msg::Recover>(2)[0];
+  REQUIRE(recover.plans.size() == 3);
+  CHECK(recover.plans[0].priority == 7);  // what the array that is read was made from
+  CHECK(recover.plans[1].priority == 7);
+  CHECK(recover.plans[2].priority == -1);  // nobody waits for this
+}
+
 TEST_CASE("what a client has not got yet is made again, also if all was made") {
   Losing w;
   w.delivers = false;

@@ -200,7 +200,9 @@ std::int64_t Core::Impl::queue_position(const DeviceState& device, GraphId graph
 NextUse Core::Impl::use_of(Slot t) const {
   const Task& task = tasks[t];
   const OpState& op = ops[task.op];
-  return {queue_position(devices[task.device], op.run.graph), op.order.value, task.ordinal};
+  const std::vector<Slot>& all = devices[task.device].queues;
+  const auto position = std::find(all.begin(), all.end(), task.queue) - all.begin();
+  return {position, op.order.value, task.ordinal};
 }
 
 // When the copy's device reads it next, about: tasks finish nearly in order, so what is finished says how far an op is. A
