@@ -33,6 +33,26 @@ struct Device {
 
 }  // namespace
 
+TEST_CASE("a task of several results gets memory for all of them, or waits without any") {
+  Device device(4);
+  const ir::Op pair = pair_of(20, kBlock / 8), first = blocks_of(10, 1), second = blocks_of(11, 1);
+  device.lists.log({plan_of({on(kHere, 1, first), on(kHere, 2, second)}, {ArrayId{10}, ArrayId{11}})});
+  device.run();
+  device.lists.log({plan_of({on(kHere, 3, blocks_of(12, 1))}, {ArrayId{12}}, 2)});
+  device.run();
+  const auto used = [&] { return device.lists.core->device_stats()[0].bytes_used; };
+  REQUIRE(used() == 3 * kBlock);
+  device.lists.log({plan_of({on(kHere, 4, pair)}, {ArrayId{20}, ArrayId{21}}, 3)});
+  device.run();
+  CHECK(device.of[4] == 0);
+  CHECK(used() == 3 * kBlock);
+  device.lists.log({msg::Release{{ArrayId{11}}}});
+  device.run();
+  CHECK(device.of[4] == 1);
+  CHECK(used() == 4 * kBlock);
+  for (const std::uint64_t array : {20, 21}) CHECK(device.lists.core->holds({ArrayId{array}, 0}));
+}
+
 TEST_CASE("what could be made early leaves the memory that is wanted before it") {
   Device device(8);
   const ir::Op few = blocks_of(10, 2), many = blocks_of(20, 4);
