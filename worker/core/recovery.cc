@@ -3,6 +3,7 @@
 #include "state.h"
 
 #include <algorithm>
+#include <set>
 
 namespace tilewise::worker {
 namespace {
@@ -113,14 +114,22 @@ void Core::Impl::answer(const msg::PeerLost& lost) {
   held.version = lost.version;
   std::size_t told = 0;
   std::map<std::pair<Slot, std::uint16_t>, std::vector<std::int64_t>> begun;
+  std::set<Slot> coming;  // results of tasks of which others have been read and are gone
+  // Who is asked because it is about to leave makes none of its tasks: others are to know all that it will not make.
+  const bool leaves = stage >= Stage::kStill && !lost.peer;
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
     for (const Slot q : devices[d].queues) {
       const auto look = [&](Slot t) {
         const Task& task = tasks[t];
+        if (task.finished || task.outcome != kNone) return;
         // Of a task in flight whose results have been read by what is enqueued behind it nothing will be left.
-        bool stays = !task.finished && task.outcome == kNone;
-        for (std::size_t i = 0; i < ops[task.op].outputs.size() && stays; ++i) stays = is_coming(t, i);
-        if (stays) begun[{task.op, d}].push_back(task.point);
+        const std::size_t outputs = ops[task.op].outputs.size();
+        boost::container::small_vector<Slot, 2> come;
+        for (std::size_t i = 0; i < outputs; ++i)
+          if (is_coming(t, i)) come.push_back(task.outputs[i]);
+        if (come.size() == outputs || leaves) return begun[{task.op, d}].push_back(task.point);
+        for (const Slot c : come)
+          if (c != kNone && copies[c].kind == CopyKind::kProduced) coming.insert(c);
       };
       for (const Slot t : queues[q].order) look(t);
       for (const Slot t : queues[q].eager) look(t);
@@ -143,11 +152,8 @@ void Core::Impl::answer(const msg::PeerLost& lost) {
       std::vector<std::vector<std::int64_t>> sealed(devices.size()), wanted(devices.size());
       for (Slot c = arrays[array].copies; c != kNone; c = copies[c].next) {
         const Copy& copy = copies[c];
-        // Of a task in flight of whose results some have been read and are gone, the others are as good as here.
-        const bool in_flight = op.outputs.size() > 1 && copy.state == CopyState::kEnqueued &&
-                               copy.kind == CopyKind::kProduced &&
-                               owner_of(array, copy.block) == devices[copy.device].spec.id;
-        if ((whole(copy) && (copy.has_memory || copy.stored)) || in_flight)
+        const bool comes = coming.contains(c) && owner_of(array, copy.block) == devices[copy.device].spec.id;
+        if ((whole(copy) && (copy.has_memory || copy.stored)) || comes)  // then it is as good as here
           sealed[copy.device].push_back(copy.block);
         // Its own once, let go, and taken again for a worker that leaves: others learn only from a layer that it is here.
         if (copy.kept && copy.kind == CopyKind::kReplica &&
