@@ -180,6 +180,21 @@ std::vector<ir::Placement> lacking_copies(const State& s, ArrayRecord& array, Ta
   return listed(s, array, head, takers);
 }
 
+// What is on its way for others' sake is waited for: a task on the same device ends with the copy that is there, or comes. Each
+// once: some are there for such a wait themselves.
+std::vector<ir::Placement> under_way(const State& s, const ArrayRecord& array) {
+  std::vector<ir::Placement> out;
+  for (const OpId id : array.keeps) {
+    const OpRecord& keep = s.ops.at(id);
+    if (!keep.finished &&
+        std::any_of(keep.shares.begin(), keep.shares.end(),
+                    [&](const OpShare& share) { return alive(s, share.device); }) &&
+        std::find(out.begin(), out.end(), keep.placement) == out.end())
+      out.push_back(keep.placement);
+  }
+  return out;
+}
+
 ir::Op keep_of(ArrayId array, const ir::SourceArray& source) {
   ir::Op op;
   op.kind = ir::OpKind::kKeep;
@@ -255,18 +270,7 @@ void want_copies(State& s, ArrayRecord& array, std::uint32_t copies, GraphRecord
   s.copied.insert(array.id);
   if (graph.copying.empty()) s.owing.push_back(graph.id);
   graph.copying.push_back(array.id);
-  // What is on its way for others' sake is waited for: a task on the same device ends with the copy that is there, or comes. Each
-  // once: some are there for such a wait themselves.
-  std::vector<ir::Placement> under_way;
-  for (const OpId id : array.keeps) {
-    const OpRecord& keep = s.ops.at(id);
-    if (!keep.finished &&
-        std::any_of(keep.shares.begin(), keep.shares.end(),
-                    [&](const OpShare& share) { return alive(s, share.device); }) &&
-        std::find(under_way.begin(), under_way.end(), keep.placement) == under_way.end())
-      under_way.push_back(keep.placement);
-  }
-  for (ir::Placement& placement : under_way) add_keep(s, graph, array, std::move(placement));
+  for (ir::Placement& placement : under_way(s, array)) add_keep(s, graph, array, std::move(placement));
   Takers takers(s);
   takers.are_asked_for(true);
   for (ir::Placement& placement : lacking_copies(s, array, takers))
@@ -276,8 +280,8 @@ void want_copies(State& s, ArrayRecord& array, std::uint32_t copies, GraphRecord
 std::vector<PlannedKeep> planned_keeps(const State& s, const Draft& draft) {
   std::vector<PlannedKeep> out;
   if (draft.copies.empty()) return out;
-  Takers takers(s);
-  takers.are_asked_for(true);
+  Takers loaded(s);  // with all that the request makes
+  loaded.are_asked_for(true);
   boost::unordered_flat_map<std::uint64_t, std::pair<std::size_t, std::size_t>> made_by;  // (op, output)
   for (std::size_t i = 0; i < draft.ops.size(); ++i) {
     const ir::Op& op = draft.ops[i];
@@ -285,20 +289,30 @@ std::vector<PlannedKeep> planned_keeps(const State& s, const Draft& draft) {
     const ir::Placement& placement = draft.placements[i];
     const std::int64_t points = op.space.block_count(), bytes = output_bytes(op);
     for (const DeviceId device : placement.devices())
-      takers.promise(device, share_bytes(bytes, placement.owned_count(device), points));
+      loaded.promise(device, share_bytes(bytes, placement.owned_count(device), points));
   }
   const auto keep = [&](ArrayId id, const ir::SourceArray& source, std::vector<ir::Placement> placements) {
-    for (ir::Placement& placement : placements) out.push_back({keep_of(id, source), std::move(placement)});
+    const std::int64_t blocks = source.grid.block_count();
+    for (ir::Placement& placement : placements) {
+      for (const DeviceId device : placement.devices()) {
+        const std::int64_t points = placement.owned_count(device);
+        loaded.promise(device, bytes_of(source, points, blocks));
+      }
+      out.push_back({keep_of(id, source), std::move(placement)});
+    }
   };
   for (const auto& [id, copies] : draft.copies) {
     if (const ArrayRecord* there = s.arrays.find(id)) {
+      keep(id, there->source, under_way(s, *there));
       ArrayRecord wanted = *there;
       wanted.copies = std::max(wanted.copies, copies);
+      Takers takers(loaded);
       keep(id, there->source, lacking_copies(s, wanted, takers));
     } else if (const auto made = made_by.find(id.value); made != made_by.end()) {
       const auto [op, output] = made->second;
       const ir::OutputSpec& spec = draft.ops[op].outputs[output];
       const ir::SourceArray source{spec.dtype, spec.grid};
+      Takers takers(loaded);
       if (spec.grid.block_count() > 0)
         keep(id, source, mirrored(source, copies, draft.placements[op], takers));
     }

@@ -130,6 +130,20 @@ TEST_CASE("copies are in what is explained, before and while they are made") {
   CHECK(told(planned).ops.size() == 1);  // it has three
   planned.submit.keeps = {{3, 2}};
   CHECK(told(planned).ops.size() == 2);
+  // Of several arrays, each one's copies go where the others leave room.
+  planned.submit.ops = {w.on(fill(4, kGrid), 1), w.on(fill(5, kGrid), 1)};
+  planned.submit.holds = {4, 5};
+  planned.submit.keeps = {{4, 2}, {5, 2}};
+  const msg::Explanation two = told(planned);
+  REQUIRE(w.keep(9, planned.submit.ops, {4, 5}, {{4, 2}, {5, 2}}).outcome.ok());
+  for (const std::size_t worker : {2u, 3u}) CHECK(sent(two, w.device(1), w.device(worker)) == all);
+  std::size_t keeps = 0;
+  for (const msg::PlannedOp& op : w.log<msg::Plan>(1).back().ops) {
+    if (op.op.kind != ir::OpKind::kKeep) continue;
+    const std::vector<DeviceId> on = op.placement.devices();
+    CHECK(on == std::vector<DeviceId>{w.device(2 + keeps++)});
+  }
+  CHECK(keeps == 2);
 }
 
 TEST_CASE("many blocks take no more words than few") {

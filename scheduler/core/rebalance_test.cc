@@ -173,6 +173,18 @@ TEST_CASE("a slow device gives points that it has not begun, and is asked first"
     w.run(3);  // not again at once
     CHECK(w.asked().size() == 1);
   }
+  SUBCASE("a point of which a result is there already stays, with those before it") {
+    msg::Held held;
+    held.version = asked.version;
+    held.shares = {{w.op(), w.device(1), 120, {}}};
+    const std::int64_t there =
+        ir::ravel(w.plan.ops[0].placement.nth(w.device(1), 170), Moving::kGrid.counts());
+    held.blocks = {{ArrayId{w.plan.ops[0].op.outputs[0].array}, w.device(1), {{there, 1}}, {}}};
+    w.receive(w.workers[1].first, held);
+    const msg::Recover recover = w.log<msg::Recover>(1).at(0);
+    REQUIRE(recover.moved.size() == 1);
+    CHECK(recover.moved[0] == msg::Tail{w.op(), w.device(1), 171});
+  }
   SUBCASE("the graph was cancelled meanwhile") {
     w.receive(10, msg::CancelRequest{1});
     w.answer(1, 60);

@@ -71,7 +71,7 @@ class Mover {
     if (told == shares_.end() || share == op.shares.end()) return 0;
     const std::int64_t lowest = std::max(tail.from, told->second->next);
     std::int64_t end = share->owned;
-    while (end > lowest && fits() && movable(op.placement.nth(tail.device, end - 1))) --end;
+    while (end > lowest && fits() && movable(op.placement.nth(tail.device, end - 1), tail.device)) --end;
     const std::int64_t count = share->owned - end;
     if (count > 0) moved.push_back({op.id, tail.device, end});
     return count;
@@ -81,10 +81,13 @@ class Mover {
     return static_cast<std::int64_t>(points_.size()) < room_ && reads_left_ > 0 && kept_left_ > 0;
   }
 
-  // Nothing has to be made again for its sake. If so it is noted.
-  bool movable(const ir::Index& at) {
+  // Nothing has to be made again for its sake. If so it is noted. A result that is there already, since the point was to be made again
+  // for the sake of another, has readers who know where it is.
+  bool movable(const ir::Index& at, DeviceId from) {
     const std::int64_t point = ir::ravel(at, head_.op.space.counts());
     if (deaths_of(s_, head_.id, point) > 0) return false;
+    for (const ir::OutputSpec& output : head_.op.outputs)
+      if (has(ArrayId{output.array}, point, from)) return false;
     std::vector<std::tuple<OpId, std::int64_t, DeviceId>> elsewhere;
     std::vector<ir::Read> reads;
     for (std::int64_t step = geometry_->steps(at); step-- > 0;) {

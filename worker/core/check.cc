@@ -40,7 +40,7 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
            "a copy is written twice, or from nowhere");
   TW_CHECK((copy.io != 0) == (copy.writing || copy.demoting || copy.state == CopyState::kReturning),
            "a copy's way to or from below is lost");
-  TW_CHECK(!copy.demoting || (copy.tier == Tier::kPinned && (spilled || copy.left_below)),
+  TW_CHECK(!copy.demoting || (copy.tier == Tier::kPinned && spilled),
            "a copy is passed on from where it is not");
   TW_CHECK(copy.io == 0 || (ios.at(copy.io).copy == c && ios.at(copy.io).demotes == copy.demoting &&
                             (copy.demoting || ios.at(copy.io).tier == copy.tier)),

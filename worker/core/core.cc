@@ -224,7 +224,7 @@ TimeNs Core::Impl::next_deadline() const {
     for (const DeviceState& device : devices) {
       if (stuck_task(device) == kNone) continue;  // or something will happen: then is the time to look again
       const bool again = asks_disk_again() || asks_slab_again(device);
-      next = std::min(next, device.last_change + (again ? options.stuck_ns / 4 : options.stuck_ns));
+      next = std::min(next, last_hope(device) + (again ? options.stuck_ns / 4 : options.stuck_ns));
     }
   }
   return next;

@@ -9,7 +9,9 @@
 namespace tilewise::worker {
 namespace {
 
-constexpr std::size_t kMostWeighed = 64;  // blocks, for one place
+constexpr std::size_t kMostWeighed = 64;             // blocks, for one place
+constexpr std::int64_t kMaxDemotions = kMaxIos / 2;  // under way: others have business with the disk, too
+constexpr std::int64_t kPatience = 2 * kMaxDemotions;
 
 }  // namespace
 
@@ -36,77 +38,109 @@ bool Core::Impl::demotable(Slot slot) const {
          !copy.wanted && copy.sending == 0 && !copy.handed_on && copy.bytes > 0;
 }
 
-// Of blocks that are in pinned memory alone, all of them used later than `use`, those whose places make room for `bytes`, and more, as
-// many as have `ahead` bytes together. Empty: there is no such room. The list that they come from may be some steps old.
-std::vector<Slot> Core::Impl::used_later(const NextUse& use, std::int64_t bytes, std::int64_t ahead) {
+// Of blocks that are in pinned memory alone, all of them used later than `use`, at most `most`: those whose places make room for `bytes`,
+// and more, as many as have `ahead` bytes together. Empty: there is no such room. The list that they come from may be some steps old.
+std::vector<Slot> Core::Impl::used_later(const NextUse& use, std::int64_t bytes, std::int64_t ahead,
+                                         std::size_t most) {
   Store& pinned = store(Tier::kPinned);
-  if (pinned.order_at != step_number && pinned.news * 4 > static_cast<std::int64_t>(pinned.order.size())) {
-    pinned.order.clear();
+  auto& order = pinned.order;
+  if (pinned.order_at != step_number && pinned.news * 4 > static_cast<std::int64_t>(order.size())) {
+    order.clear();
     pinned.order_at = step_number;
     pinned.news = 0;
     for (const Slot slot : pinned.spilled) {
       if (demotable(slot))
-        pinned.order.emplace_back(next_use(copies[slot]), slot);
+        order.emplace_back(next_use(copies[slot]), slot);
       else
         ++pinned.news;
     }
-    std::sort(pinned.order.begin(), pinned.order.end());
+    std::sort(order.begin(), order.end());
   }
-  std::vector<std::pair<NextUse, Slot>> looked_at;
+  const auto put_back = [&](const std::pair<NextUse, Slot>& entry) {
+    order.insert(std::upper_bound(order.begin(), order.end(), entry), entry);
+  };
+  std::vector<std::pair<NextUse, Slot>> later;
   std::vector<alloc::Extent> places;
-  std::vector<std::size_t> room;
+  std::vector<std::size_t> room;  // of those
   std::int64_t sum = 0;
-  while (!pinned.order.empty() && looked_at.size() < kMostWeighed && (room.empty() || sum < ahead)) {
-    const Slot slot = pinned.order.back().second;
-    if (demotable(slot)) {
-      const NextUse now_used = next_use(copies[slot]);
-      if (now_used <= use) break;
-      looked_at.emplace_back(now_used, slot);
-      places.push_back(copies[slot].below);
-      sum += copies[slot].bytes;
+  for (std::size_t looks = 0; looks < kMostWeighed && !order.empty() && later.size() < most; ++looks) {
+    if (!room.empty() && sum >= ahead) break;
+    auto entry = order.back();
+    const Slot slot = entry.second;
+    if (!demotable(slot)) {
+      ++pinned.news;
+      order.pop_back();
+      continue;
     }
-    pinned.order.pop_back();
+    const NextUse now_used = next_use(copies[slot]);
+    if (now_used <= use && now_used >= entry.first) break;  // and so are all before it
+    order.pop_back();
+    entry.first = now_used;
+    if (now_used <= use) {
+      put_back(entry);
+      continue;
+    }
+    later.push_back(entry);
+    places.push_back(copies[slot].below);
+    sum += copies[slot].bytes;
     const std::size_t count = places.size();
     if (room.empty() && (count & (count - 1)) == 0) room = pinned.places.room_by_freeing(places, bytes);
   }
   if (room.empty() && !places.empty()) room = pinned.places.room_by_freeing(places, bytes);
   std::vector<Slot> chosen;
   sum = 0;
-  for (const std::size_t i : room) {
-    chosen.push_back(looked_at[i].second);
-    sum += copies[looked_at[i].second].bytes;
-  }
-  for (std::size_t i = 0; i < looked_at.size(); ++i) {
-    const bool in_room = std::find(room.begin(), room.end(), i) != room.end();
-    if (in_room) continue;
-    if (!chosen.empty() && sum < ahead) {
-      chosen.push_back(looked_at[i].second);
-      sum += copies[looked_at[i].second].bytes;
-    } else {
-      pinned.order.insert(std::upper_bound(pinned.order.begin(), pinned.order.end(), looked_at[i]),
-                          looked_at[i]);
-    }
+  const auto choose = [&](std::size_t i) {
+    chosen.push_back(later[i].second);
+    sum += copies[chosen.back()].bytes;
+  };
+  for (const std::size_t i : room) choose(i);
+  for (std::size_t i = 0; i < later.size(); ++i) {
+    if (std::find(room.begin(), room.end(), i) != room.end()) continue;
+    if (!room.empty() && sum < ahead)
+      choose(i);
+    else
+      put_back(later[i]);
   }
   return chosen;
 }
 
 // Whether pinned memory, which is full, will have a place for the block: blocks used later are on their way to the disk. If not,
-// the block itself may go there.
+// the block itself may go there; so it may where others have taken the places so far, or what comes free is too small.
 bool Core::Impl::makes_place(Slot slot, std::int64_t ahead) {
+  const std::int64_t bytes = copies[slot].bytes;
   DeviceState& device = devices[copies[slot].device];
   Store& pinned = store(Tier::kPinned);
   const Store& disk = store(Tier::kDisk);
-  if (pinned.broken || device.cut_off[static_cast<std::size_t>(Tier::kPinned)]) return false;
-  if (!may_use(device, Tier::kDisk) || disk.broken || disk.refuses || stage >= Stage::kStill) return false;
+  if (pinned.broken || device.cut_off[static_cast<std::size_t>(Tier::kPinned)] || stage >= Stage::kStill)
+    return false;
+  if (!may_use(device, Tier::kDisk) || disk.broken || disk.refuses ||
+      in_tier(bytes) > pinned.places.max_bytes())
+    return false;
+  if (device.waits_from >= 0 && pinned.ended - device.waits_from >= kPatience) return false;
   const NextUse use = next_use(copies[slot]);
-  if (pinned.demoting > 0 && use < pinned.demoting_from) return true;
-  std::vector<Slot> chosen = used_later(use, copies[slot].bytes, ahead);
+  const auto is_made = [&] {
+    const bool made = pinned.demoting > 0 && use < pinned.demoting_from && bytes <= pinned.demoting_for;
+    if (made && device.waits_from < 0) device.waits_from = pinned.ended;
+    return made;
+  };
+  if (is_made()) return true;
+  if (pinned.demoting >= kMaxDemotions) return false;
+  const std::vector<Slot> chosen =
+      used_later(use, bytes, ahead, static_cast<std::size_t>(kMaxDemotions - pinned.demoting));
+  std::vector<alloc::Extent> places;
   for (const Slot c : chosen) {
     const auto place = find_place(device, Tier::kDisk, copies[c].bytes);
     if (!place) break;
-    demote(c, *place);
+    places.push_back(*place);
   }
-  return pinned.demoting > 0 && use < pinned.demoting_from;
+  if (places.size() < chosen.size()) {
+    for (const alloc::Extent& place : places) store(Tier::kDisk).places.free(place, alloc::Fence{});
+    pinned.news += static_cast<std::int64_t>(chosen.size());
+    return false;
+  }
+  for (std::size_t i = 0; i < chosen.size(); ++i) demote(chosen[i], places[i]);
+  if (!chosen.empty()) pinned.demoting_for = std::max(pinned.demoting_for, bytes);
+  return is_made();
 }
 
 void Core::Impl::demote(Slot slot, const alloc::Extent& place) {
@@ -115,6 +149,7 @@ void Core::Impl::demote(Slot slot, const alloc::Extent& place) {
   Store& pinned = store(Tier::kPinned);
   const NextUse use = next_use(copy);
   pinned.demoting_from = pinned.demoting == 0 ? use : std::min(pinned.demoting_from, use);
+  if (pinned.demoting == 0) pinned.demoting_for = 0;
   ++pinned.demoting;
   copy.io = next_io++;
   copy.demoting = true;
@@ -131,6 +166,7 @@ void Core::Impl::demoted(const Io& io, const IoDone& event) {
   Store &pinned = store(Tier::kPinned), &disk = store(Tier::kDisk);
   const bool ok = event.failed.code == Errc::kOk;
   --pinned.demoting;
+  ++pinned.ended;
   if (!ok) (event.failed.code == Errc::kDiskFull ? disk.refuses : disk.broken) = true;
   if (ok) devices[io.device].written_bytes[static_cast<std::size_t>(Tier::kDisk)] += io.bytes;
   const auto free_place = [&](Tier tier, const alloc::Extent& place) {
@@ -145,10 +181,9 @@ void Core::Impl::demoted(const Io& io, const IoDone& event) {
   copy.io = 0;
   copy.demoting = false;
   // Who is being sent the block reads it where it was, so there it stays. Who waits for its place has to look elsewhere.
-  if (!ok || copy.left_below || copy.sending > 0 || copy.handed_on) {
+  if (!ok || copy.sending > 0 || copy.handed_on) {
     free_place(Tier::kDisk, io.below);
-    place_freed(Tier::kPinned);
-    return maybe_leave_place(io.copy);
+    return place_freed(Tier::kPinned);
   }
   disk.tries = 0;
   std::array<std::int64_t, kTiers>& spilled = devices[copy.device].spilled_bytes;

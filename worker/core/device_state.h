@@ -35,6 +35,7 @@ struct NextUse {
   std::int64_t point = 0;
   friend auto operator<=>(const NextUse&, const NextUse&) = default;
 };
+constexpr std::int64_t kMaxIos = 64;  // under way to and from a tier
 constexpr NextUse kBeforeAll{-1, 0, 0};
 constexpr NextUse kNever{INT64_MAX, UINT64_MAX, INT64_MAX};
 
@@ -138,7 +139,9 @@ struct DeviceState {
   std::vector<Asker> short_now, short_before;
   std::array<bool, kTiers> cut_off{};      // its copies on the way there fail: it writes there no more
   std::array<bool, kTiers> wants_place{};  // it has found no place there, and is woken when one comes free
-  std::int64_t fixed_bytes = 0;            // memory that spilling cannot give back
+  std::int64_t waits_from =
+      -1;  // it waits for a place in pinned memory since so many demotions had ended; -1: it does not
+  std::int64_t fixed_bytes = 0;  // memory that spilling cannot give back
   std::int64_t writing_bytes = 0, ios = 0;
   std::array<std::int64_t, kTiers> reading_bytes{};                // on their way from there
   std::array<std::int64_t, kTiers> spilled_bytes{};                // of copies that are there only

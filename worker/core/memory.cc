@@ -564,6 +564,18 @@ bool Core::Impl::others_may_free_a_place(const DeviceState& device) const {
 
 // Memory is wanted and nothing here has moved for a while: say so. Time only delays the word (a peer may still be
 // reading what it borrowed from us); it decides nothing by itself.
+// When something last happened that could have freed memory for the device: its own doing, or that of another one that has blocks
+// in a tier where it wants a place. That one may rest for a moment only.
+TimeNs Core::Impl::last_hope(const DeviceState& device) const {
+  TimeNs last = device.last_change;
+  for (const Tier tier : {Tier::kPinned, Tier::kDisk}) {
+    if (!device.wants_place[static_cast<std::size_t>(tier)] || !may_use(device, tier)) continue;
+    for (const DeviceState& other : devices)
+      if (may_use(other, tier)) last = std::max(last, other.last_change);
+  }
+  return last;
+}
+
 // That keeps the device from going on, unless something else is to happen that may free memory.
 Slot Core::Impl::stuck_task(const DeviceState& device) const {
   if (!idle(device)) return kNone;
@@ -577,7 +589,7 @@ Slot Core::Impl::stuck_task(const DeviceState& device) const {
 void Core::Impl::check_stuck() {
   if (stuck_reported || !releasing.empty() || stage != Stage::kWorks) return;
   for (const DeviceState& device : devices) {
-    if (now - device.last_change < options.stuck_ns) continue;
+    if (now - last_hope(device) < options.stuck_ns) continue;
     const Slot t = stuck_task(device);
     if (t == kNone) continue;
     const Task& task = tasks[t];

@@ -343,6 +343,7 @@ struct Core::Impl {
   bool lowest_waits(Slot copy) const;
   Slot ungranted_input(const DeviceState& device, Slot task) const;
   Slot starved_task(const DeviceState& device) const;
+  TimeNs last_hope(const DeviceState& device) const;
   Slot stuck_task(const DeviceState& device) const;
   void check_stuck();
   bool others_may_free_a_place(const DeviceState& device) const;
@@ -375,7 +376,7 @@ struct Core::Impl {
   void list_spilled(Slot copy);
   void unlist_spilled(Slot copy);
   bool demotable(Slot copy) const;
-  std::vector<Slot> used_later(const NextUse& use, std::int64_t bytes, std::int64_t ahead);
+  std::vector<Slot> used_later(const NextUse& use, std::int64_t bytes, std::int64_t ahead, std::size_t most);
   bool makes_place(Slot copy, std::int64_t ahead);
   void demote(Slot copy, const alloc::Extent& place);
   void demoted(const Io& io, const IoDone& event);
@@ -564,8 +565,9 @@ struct Core::Impl {
     std::vector<std::pair<NextUse, Slot>> order;  // of those, by next use; entries go stale
     std::uint64_t order_at = 0;                   // the step in which it was made
     std::int64_t news = 0;                        // copies that are not in it
-    std::int64_t demoting = 0;                    // on their way to disk
+    std::int64_t demoting = 0, ended = 0;         // on their way to disk
     NextUse demoting_from;                        // the first use of those
+    std::int64_t demoting_for = 0;                // the largest block for whose place they go
   };
   std::array<Store, kTiers> stores;  // by Tier
   std::map<std::uint64_t, Io> ios;   // under way

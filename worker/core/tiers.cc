@@ -15,7 +15,6 @@
 namespace tilewise::worker {
 namespace {
 
-constexpr std::int64_t kMaxIos = 64;  // under way to and from a tier
 constexpr std::int64_t kWriteAhead =
     64 << 20;                            // written at once where less is wanted (a 16th of the arena at most)
 constexpr std::int64_t kStepsAhead = 8;  // whose inputs a waiting task wants back beside those of its next
@@ -146,7 +145,7 @@ std::optional<alloc::Extent> Core::Impl::find_place(DeviceState& device, Tier ti
 // The place of a block that could not be brought back, when nobody is being sent what is there any more.
 void Core::Impl::maybe_leave_place(Slot slot) {
   Copy& copy = copies[slot];
-  if (!copy.left_below || copy.sending > 0 || copy.handed_on || copy.demoting) return;
+  if (!copy.left_below || copy.sending > 0 || copy.handed_on) return;
   copy.left_below = false;
   copy.stored = true;
   forget_below(copy);
@@ -170,7 +169,7 @@ void Core::Impl::let_go(Slot slot) {
     forget_below(copy);
     return;
   }
-  if (copy.demoting && sent) return;  // its place goes when neither needs it
+  TW_CHECK(!sent || !copy.demoting, "a block is let go while it is being sent and passed on");
   Io& io = ios.at(std::exchange(copy.io, 0));
   if (std::exchange(copy.demoting, false)) {
     io.copy = kNone;
@@ -436,6 +435,7 @@ bool Core::Impl::write_out(Slot slot) {
     if (store(tier).ios >= kMaxIos) return false;  // soon
     place = find_place(device, tier, copy.bytes);
     if (!place && tier == Tier::kPinned && makes_place(slot, write_ahead(device))) return false;  // soon
+    device.waits_from = -1;
     if (place) copy.tier = tier;
     if (tier == Tier::kDisk || place) device.disk_short = !place;
   }
