@@ -156,7 +156,7 @@ TEST_CASE("a slow device gives points that it has not begun, and is asked first"
     CHECK(w.last<msg::GraphDone>(10)->tasks == 400);
     // What reads the blocks later is placed where they are, but for one of a hundred.
     w.submit(10, 2, {map(2, Moving::kGrid, {1})}, {2});
-    const ir::Placement& later = w.log<msg::Plan>(1)[1].ops[0].placement;
+    const ir::Placement later = w.log<msg::Plan>(1)[1].ops[0].placement;
     std::int64_t elsewhere = 0;
     for (std::int64_t block = 0; block < 400; ++block) {
       const DeviceId moved = layer.placement.owner({block});

@@ -83,6 +83,7 @@ struct Connection {
 
 struct Dashboard::Impl {
   Impl(Options o, Source& s, LogRing& l) : options(std::move(o)), source(s), log(l), auth(options.token) {}
+  ~Impl() { questions.clear(); }  // their timers need `io`; those who wait for an answer hold theirs
 
   Options options;
   Source& source;

@@ -67,6 +67,9 @@ void* operator new(std::size_t bytes, std::align_val_t at) {
   return tilewise::memory_or_throw(bytes, static_cast<std::size_t>(at));
 }
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return tilewise::memory(bytes, 1); }
+void* operator new(std::size_t bytes, std::align_val_t at, const std::nothrow_t&) noexcept {
+  return tilewise::memory(bytes, static_cast<std::size_t>(at));
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }

@@ -21,7 +21,7 @@ class Digest {
       s.remove_prefix(8);
     }
     std::uint64_t w = 0;
-    std::memcpy(&w, s.data(), s.size());
+    if (!s.empty()) std::memcpy(&w, s.data(), s.size());  // else there may be no data
     mix(w);
   }
   std::uint64_t value() const { return h_; }
