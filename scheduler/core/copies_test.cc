@@ -138,7 +138,8 @@ TEST_CASE("copies are in what is explained, before and while they are made") {
   REQUIRE(w.keep(9, planned.submit.ops, {4, 5}, {{4, 2}, {5, 2}}).outcome.ok());
   for (const std::size_t worker : {2u, 3u}) CHECK(sent(two, w.device(1), w.device(worker)) == all);
   std::size_t keeps = 0;
-  for (const msg::PlannedOp& op : w.log<msg::Plan>(1).back().ops) {
+  const msg::Plan submitted = w.log<msg::Plan>(1).back();
+  for (const msg::PlannedOp& op : submitted.ops) {
     if (op.op.kind != ir::OpKind::kKeep) continue;
     const std::vector<DeviceId> on = op.placement.devices();
     CHECK(on == std::vector<DeviceId>{w.device(2 + keeps++)});
