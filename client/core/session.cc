@@ -189,7 +189,7 @@ Future Session::persist(std::span<const Array> arrays, const ComputeOptions& opt
   return state_->submit(wish, options);
 }
 
-Explanation Session::explain(std::span<const Array> arrays) const {
+Explanation Session::explain(std::span<const Array> arrays, const ComputeOptions& options) const {
   std::vector<Array> plain;  // alive until the answer is there
   std::vector<client::Key> keys;
   Access::sources(arrays);
@@ -197,7 +197,7 @@ Explanation Session::explain(std::span<const Array> arrays) const {
     plain.push_back(Access::plain(a));
     keys.push_back(Access::key(plain.back()));
   }
-  return Explanation(state_->explain(keys), devices());
+  return Explanation(state_->explain(keys, options.copies), devices());
 }
 
 Trace Session::trace() const { return make_trace(state_->trace(), devices()); }

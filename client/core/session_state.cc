@@ -187,7 +187,7 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
   return Future(shared_from_this(), std::move(request));
 }
 
-msg::Explanation SessionState::explain(const std::vector<Key>& keys) {
+msg::Explanation SessionState::explain(const std::vector<Key>& keys, std::uint32_t copies) {
   std::unique_lock lock(mutex_);
   if (lost_.code != Errc::kOk) throw ArrayError(lost_);
   flush_releases(true);
@@ -201,6 +201,7 @@ msg::Explanation SessionState::explain(const std::vector<Key>& keys) {
     const auto hold = std::find_if(submission.holds.begin(), submission.holds.end(),
                                    [&](const auto& h) { return h.key == key; });
     explain.arrays.push_back(hold != submission.holds.end() ? hold->number : graph_.remote_number(key));
+    if (copies != 1) explain.submit.keeps.push_back({explain.arrays.back(), copies});
   }
   const std::uint64_t number = explain.submit.request = next_question_++;
   std::optional<msg::Explanation>& answer = explaining_[number];

@@ -58,7 +58,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   Device device(DeviceId id);  // as far as it is known
 
   // What submit() would do about arrays to be held; their numbers there. Throws; waits for the scheduler's answer.
-  msg::Explanation explain(const std::vector<Key>& keys);
+  msg::Explanation explain(const std::vector<Key>& keys, std::uint32_t copies);
 
   // The workers' replies. Throws; waits for all of them.
   std::vector<msg::TraceReply> trace();

@@ -17,10 +17,11 @@ namespace {
 
 constexpr std::size_t kMaxDumpBytes = 1 << 20;  // of all passes
 constexpr std::size_t kMaxLinks = 4096, kMaxCritical = 256;
-constexpr std::size_t kMaxOps = 8192;              // told one by one; all are counted
-constexpr std::size_t kMaxBeside = 16;             // graphs that run beside the one that is asked about
-constexpr std::size_t kMaxArrays = 1024;           // of one question
-constexpr std::size_t kMaxArrayDevices = 1 << 20;  // named by the rules of all of them
+constexpr std::size_t kMaxOps = 8192;     // told one by one; all are counted
+constexpr std::size_t kMaxBeside = 16;    // graphs that run beside the one that is asked about
+constexpr std::size_t kMaxArrays = 1024;  // of one question
+constexpr std::size_t kMaxArrayDevices =
+    1 << 20;  // named by the rules of all of them; the first is always told
 
 // Ops and arrays in the form that the simulation wants.
 class Paper {
@@ -284,7 +285,8 @@ void add_arrays(const State& s, const Session& session, std::vector<std::uint64_
   const auto add = [&](std::uint64_t number, ir::DType dtype, const ir::Grid& grid,
                        const ir::Placement& placement, bool planned) {
     for (const ir::Piece& piece : placement.pieces()) devices += piece.rule.devices.size();
-    if (devices <= kMaxArrayDevices) out.arrays.push_back({number, dtype, grid, placement, planned});
+    if (devices <= kMaxArrayDevices || out.arrays.empty())
+      out.arrays.push_back({number, dtype, grid, placement, planned});
   };
   for (const std::uint64_t number : wanted) {
     if (const auto held = session.arrays.find(number); held != session.arrays.end()) {
@@ -323,7 +325,7 @@ void on_explain(State& s, Peer& peer, msg::Explain& explain) {
     return send(s, peer.conn, out);
   }
   const Session& session = s.session(peer.session);
-  if (explain.submit.ops.empty() && explain.submit.program == 0) {
+  if (explain.submit.ops.empty() && explain.submit.program == 0 && explain.submit.keeps.empty()) {
     add_arrays(s, session, std::move(explain.arrays), nullptr, out);
     return send(s, peer.conn, out);
   }

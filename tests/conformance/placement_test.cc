@@ -127,6 +127,13 @@ TEST_CASE("what is explained is what is done") {
     done.wait();
     CHECK(done.progress().total == account.tasks);
     CHECK(session.explain(kept).account().ops.empty());  // nothing left to do
+    // On two workers, where there are two: what is to be copied, and to where.
+    const msg::Explanation twice = session.explain(kept, {.copies = 2}).account();
+    REQUIRE_MESSAGE(twice.outcome.ok(), twice.outcome.message);
+    REQUIRE(twice.ops.size() == (form.options.workers > 1 ? 1 : 0));
+    std::int64_t copied = 0;
+    for (const msg::LinkAccount& link : twice.links) copied += link.mapped ? 0 : link.bytes;
+    CHECK(copied == (form.options.workers > 1 ? 600 * 300 * 8 : 0));
     CHECK(session.explain(kept).account().arrays[0].placement == account.arrays[0].placement);
   }
 }

@@ -175,9 +175,11 @@ class Session {
 
   // What persist() of these arrays would do: the ops after each pass, where each runs and why, what moves, what it takes
   // and for how long, by what has been measured so far. Runs nothing. Throws as persist() does; that the scheduler would
-  // refuse it is told in the explanation.
-  Explanation explain(std::span<const Array> arrays) const;
-  Explanation explain(const Array& array) const { return explain(std::span(&array, 1)); }
+  // refuse it is told in the explanation. Of the options `copies` counts.
+  Explanation explain(std::span<const Array> arrays, const ComputeOptions& options = {}) const;
+  Explanation explain(const Array& array, const ComputeOptions& options = {}) const {
+    return explain(std::span(&array, 1), options);
+  }
   // Which device holds which block of an array, drawn as text; of one that is not computed yet: where it would be.
   // Grids of more than two dimensions are drawn slice by slice.
   std::string visualize(const Array& array) const;
