@@ -599,6 +599,10 @@ void Core::Impl::check_stuck() {
     const std::int64_t needed =
         awaited != kNone ? copies[awaited].bytes : op.entry->geometry->output_bytes_bound();
     const alloc::Arena &on_disk = store(Tier::kDisk).places, &pinned = store(Tier::kPinned).places;
+    if (!dirty.empty()) {  // what was done before must not look like a sign of life afterwards
+      report_now = true;
+      report();
+    }
     out->to_scheduler.push_back(
         msg::Stuck{op.run.graph, op.run.id, device.spec.id, needed, device.arena.largest_settled(),
                    on_disk.max_bytes(), on_disk.bytes_in_use(), device.disk_short,
