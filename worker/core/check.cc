@@ -271,7 +271,9 @@ void Core::Impl::check_invariants() const {
       TW_CHECK(last == stream.issued, "an issued step is neither complete nor in flight");
       flying += static_cast<std::int64_t>(stream.flight.size());
     }
+    std::set<GraphId> with_queue;
     for (Slot q : device.queues) {
+      TW_CHECK(with_queue.insert(queues[q].graph).second, "a graph has two queues on a device");
       std::int64_t live = 0;
       std::map<Slot, int> listed_in;
       for (Slot t : queues[q].ready) ++listed_in[t];

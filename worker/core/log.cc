@@ -309,6 +309,37 @@ void Core::Impl::read_from(Slot op, Slot array) {
 }
 
 // After the whole plan is known: claims on copies that already exist, and this worker's shares into the queues.
+// One for each graph. What is made again may come at a higher priority than its graph had: then all of the graph has that.
+Slot Core::Impl::queue_for(DeviceState& device, const Standing& plan) {
+  const auto place = [&] {
+    return std::lower_bound(device.queues.begin(), device.queues.end(), plan.graph,
+                            [&](Slot q, GraphId graph) {
+                              return queues[q].priority != plan.priority ? queues[q].priority > plan.priority
+                                                                         : queues[q].graph < graph;
+                            });
+  };
+  const auto at = place();
+  if (at != device.queues.end() && queues[*at].graph == plan.graph) return *at;
+  const auto found = std::find_if(device.queues.begin(), device.queues.end(),
+                                  [&](Slot q) { return queues[q].graph == plan.graph; });
+  if (found != device.queues.end() && queues[*found].priority > plan.priority) return *found;
+  Slot q = kNone;
+  if (found != device.queues.end()) {
+    q = *found;
+    device.queues.erase(found);
+  } else {
+    q = queues.add();
+    store(Tier::kDisk).refuses = false;  // there may be room by now
+    queues[q].graph = plan.graph;
+    queues[q].session = plan.session;
+    join_share(device, plan.session, plan.weight);
+    device.shares.add_queue(plan.session, plan.weight);
+  }
+  queues[q].priority = plan.priority;
+  device.queues.insert(place(), q);
+  return q;
+}
+
 void Core::Impl::enqueue_op(Slot slot, const Standing& plan) {
   OpState& op = ops[slot];
   for (std::size_t i = 0; i < op.operands.size() && !op.done; ++i) {
@@ -327,22 +358,7 @@ void Core::Impl::enqueue_op(Slot slot, const Standing& plan) {
     if (share.owned == 0 || op.done) continue;
     DeviceState& device = devices[d];
     want_reserve(d, *op.entry);
-    const auto before = [&](Slot q, GraphId graph) {
-      return queues[q].priority != plan.priority ? queues[q].priority > plan.priority
-                                                 : queues[q].graph < graph;
-    };
-    auto it = std::lower_bound(device.queues.begin(), device.queues.end(), plan.graph, before);
-    if (it == device.queues.end() || queues[*it].graph != plan.graph) {
-      const Slot q = queues.add();
-      store(Tier::kDisk).refuses = false;  // there may be room by now
-      queues[q].graph = plan.graph;
-      queues[q].priority = plan.priority;
-      queues[q].session = plan.session;
-      join_share(device, plan.session, plan.weight);
-      device.shares.add_queue(plan.session, plan.weight);
-      it = device.queues.insert(it, q);
-    }
-    std::deque<Slot>& in_order = queues[*it].ops;
+    std::deque<Slot>& in_order = queues[queue_for(device, plan)].ops;
     // What is made again comes where the plan had it: those behind may wait for it.
     const auto at = op.version == 0 ? in_order.end()
                                     : std::find_if(in_order.begin(), in_order.end(),

@@ -179,6 +179,7 @@ struct Core::Impl {
   void keep_plan(const msg::Plan& plan);
   void forget_plan(std::uint64_t number);
   std::uint32_t family(const ir::Op& op);
+  Slot queue_for(DeviceState& device, const Standing& plan);
   void enqueue_op(Slot op, const Standing& standing);
   void apply_release(const msg::Release& release);
   void release_some();
