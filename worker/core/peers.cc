@@ -147,10 +147,10 @@ bool Core::Impl::claims(Slot copy, Slot op) const {
   return false;
 }
 
-// A Done for this offer waits until kernels in flight are complete.
-bool Core::Impl::owes(int device, const msg::Offer& m) const {
+// A Done to that owner waits until kernels in flight are complete, which read the block in place.
+bool Core::Impl::owes(int device, const msg::BlockRef& block, OpId op, DeviceId owner) const {
   for (const PendingDone& pending : devices[static_cast<std::size_t>(device)].pending_dones) {
-    if (pending.done.block == m.block && pending.done.op == m.op) return true;
+    if (pending.done.block == block && pending.done.op == op && pending.done.from == owner) return true;
   }
   return false;
 }
@@ -165,14 +165,14 @@ void Core::Impl::on_offer(msg::Offer& m) {
   if (slot == kNone || copies[slot].kind == CopyKind::kProduced || copies[slot].source != m.from) {
     // Nobody here wants it any more (cancelled, or an old duplicate): the lender may let go, unless kernels that read
     // it are still in flight; then its Done is on its way already.
-    if (owes(d, m)) return void(++counts.stale);
+    if (owes(d, m.block, m.op, m.from)) return void(++counts.stale);
     if (remote.contains(m.from.value)) batch_to(m.from).dones.push_back({m.block, m.op, m.from, m.to});
     ++counts.stale;
     return;
   }
   Copy& copy = copies[slot];
   if (const auto op = op_by_id.find(m.op.value);
-      op != op_by_id.end() && !claims(slot, op->second) && !owes(d, m)) {
+      op != op_by_id.end() && !claims(slot, op->second) && !owes(d, m.block, m.op, m.from)) {
     send_done(copy, op->second);  // here for other ops' sake
   }
   if (copy.state != CopyState::kExpected) return void(++counts.stale);

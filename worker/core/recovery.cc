@@ -249,7 +249,10 @@ void Core::Impl::settle_block(Slot by, Slot array, std::int64_t block, DeviceId 
       });
       if (!mine || ((unread || lent) && claims(c, user.op)) || (c == kNone && reads_ahead(user, block, d)))
         continue;
-      batch_to(owner).dones.push_back({{arrays[array].id, block}, op.run.id, owner, self});
+      const msg::BlockRef ref{arrays[array].id, block};
+      // Kernels in flight read it where the owner has it still, which hears of it when they are complete.
+      if (owes(d, ref, op.run.id, owner)) continue;
+      batch_to(owner).dones.push_back({ref, op.run.id, owner, self});
     }
     if (unread && copies[c].uses != kNone) {
       orphans |= remote[owner.value].lost;

@@ -182,6 +182,30 @@ TEST_CASE("what is here while it is made again waits for its task, though nobody
   CHECK(lists.core->counters().copies_live == 0);
 }
 
+TEST_CASE(
+    "a kernel in flight keeps the block that it reads in place, also where its owner makes that again") {
+  Lists lists;
+  const ir::Op pair = pair_of(20, 8);
+  lists.log({plan_of({on(kPeer, 1, pair), on(kHere, 2, map_of(20, 11, pair.space))})});
+  msg::PeerBatch batch;
+  msg::Offer offer;
+  offer.block = {ArrayId{20}, 0}, offer.op = OpId{2}, offer.from = kPeer, offer.to = kHere, offer.bytes = 64;
+  batch.offers.push_back(offer);
+  REQUIRE(lists.from_peer(batch).launches.size() == 1);
+  const auto dones = [&] {
+    std::size_t told = 0;
+    for (const auto& [peer, sent] : lists.actions.batches) told += sent.dones.size();
+    return told;
+  };
+  CHECK(dones() == 0);
+  lists.log({msg::PeerLost{{}, 7, {OpId{1}}}});
+  lists.log({made_again(7, 9, 1, pair, kPeer)});
+  CHECK(dones() == 0);
+  lists.completed(1);
+  CHECK(dones() == 1);
+  CHECK(lists.core->counters().copies_live == 0);
+}
+
 TEST_CASE("a block that fails before a loss is answered fails who is given the work of the lost") {
   Lists lists;
   constexpr DeviceId kThird{5};

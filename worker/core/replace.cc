@@ -173,7 +173,9 @@ void Core::Impl::discharge_moved(Slot slot, std::uint16_t d, std::int64_t from, 
     const bool reads_on = std::any_of(users.begin(), users.end(), [&](const User& user) {
       return user.op == slot && reads_ahead(user, block, d);
     });
-    if (!reads_on) batch_to(owner).dones.push_back({{arrays[array].id, block}, op.run.id, owner, self});
+    const msg::BlockRef ref{arrays[array].id, block};
+    if (!reads_on && !owes(d, ref, op.run.id, owner))
+      batch_to(owner).dones.push_back({ref, op.run.id, owner, self});
   }
 }
 

@@ -415,7 +415,7 @@ struct Core::Impl {
   void subscribe(Slot copy, Slot op, DeviceId via = {});
   void park(std::variant<msg::Subscribe, msg::Done> message, OpId op);
   bool claims(Slot copy, Slot op) const;
-  bool owes(int device, const msg::Offer& m) const;
+  bool owes(int device, const msg::BlockRef& block, OpId op, DeviceId owner) const;
   bool valid_block(const msg::BlockRef& block, Slot array) const;
   bool to_come(Slot array, std::int64_t block, DeviceId owner) const;
   bool can_map(DeviceId from, std::uint16_t to) const;
