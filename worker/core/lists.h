@@ -31,9 +31,9 @@ inline ir::Op map_of(std::uint64_t from, std::uint64_t array, const ir::Grid& gr
   return op;
 }
 
-// A kernel that writes two results of a block of so many elements each.
-inline ir::Op pair_of(std::uint64_t array, std::int64_t extent) {
-  ir::Op op = source(array, 1, extent);
+// A kernel that writes two results, of blocks of so many elements each.
+inline ir::Op pair_of(std::uint64_t array, std::int64_t extent, std::int64_t blocks = 1) {
+  ir::Op op = source(array, blocks, extent);
   op.kind = ir::OpKind::kCall;
   op.outputs.push_back({array + 1, ir::DType::kFloat64, op.space});
   op.attrs = ir::CallAttrs{.kernel = "pair"};

@@ -37,6 +37,15 @@ msg::Recover made_again(std::uint64_t version, std::uint64_t id, std::uint64_t o
   return {version, {plan_of({std::move(layer)})}};
 }
 
+// By the peer, to op 2 here: block 0 of array 20.
+msg::PeerBatch first_pair_offered() {
+  msg::PeerBatch batch;
+  msg::Offer offer;
+  offer.block = {ArrayId{20}, 0}, offer.op = OpId{2}, offer.from = kPeer, offer.to = kHere, offer.bytes = 64;
+  batch.offers.push_back(offer);
+  return batch;
+}
+
 }  // namespace
 
 TEST_CASE("after a loss what is missing is waited for, told, and made again") {
@@ -96,11 +105,7 @@ TEST_CASE("of a task of which one result is here both are made again, and what i
   std::vector<ArrayId> holds{ArrayId{11}};
   if (held_by_client) holds.insert(holds.end(), {ArrayId{20}, ArrayId{21}});
   lists.log({plan_of({on(kPeer, 1, pair), on(kHere, 2, both)}, holds)});
-  msg::PeerBatch batch;
-  msg::Offer offer;
-  offer.block = {ArrayId{20}, 0}, offer.op = OpId{2}, offer.from = kPeer, offer.to = kHere, offer.bytes = 64;
-  batch.offers.push_back(offer);
-  const Actions& granted = lists.from_peer(batch);
+  const Actions& granted = lists.from_peer(first_pair_offered());
   REQUIRE(granted.receives.size() == 1);
   lists.step({TransferDone{granted.receives[0].transfer}});
   lists.log({msg::PeerLost{kOther, 7, {OpId{1}, OpId{2}}}});
@@ -142,10 +147,7 @@ TEST_CASE("what is here while it is made again waits for its task, though nobody
   Options options = Lists::options_of({kHere, 0, 1 << 20, 1 << 20, 1, false});
   options.window = 1;
   Lists lists(options);
-  ir::Op pair = source(20, 2);
-  pair.kind = ir::OpKind::kCall;
-  pair.outputs.push_back({21, ir::DType::kFloat64, pair.space});
-  pair.attrs = ir::CallAttrs{.kernel = "pair"};
+  const ir::Op pair = pair_of(20, 8, 2);
   lists.log({plan_of({on(kHere, 1, pair), on(kPeer, 2, map_of(20, 11, pair.space))})});
   const auto read_elsewhere = [&](std::int64_t block) {
     msg::PeerBatch batch;
@@ -187,11 +189,7 @@ TEST_CASE(
   Lists lists;
   const ir::Op pair = pair_of(20, 8);
   lists.log({plan_of({on(kPeer, 1, pair), on(kHere, 2, map_of(20, 11, pair.space))})});
-  msg::PeerBatch batch;
-  msg::Offer offer;
-  offer.block = {ArrayId{20}, 0}, offer.op = OpId{2}, offer.from = kPeer, offer.to = kHere, offer.bytes = 64;
-  batch.offers.push_back(offer);
-  REQUIRE(lists.from_peer(batch).launches.size() == 1);
+  REQUIRE(lists.from_peer(first_pair_offered()).launches.size() == 1);
   const auto dones = [&] {
     std::size_t told = 0;
     for (const auto& [peer, sent] : lists.actions.batches) told += sent.dones.size();
