@@ -85,7 +85,7 @@ void Core::Impl::check_tree(const Copy& copy) const {
   }
   if (!whole(copy)) return;
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
-    if (!uses[u].subscribed || uses[u].offered || !is_far(uses[u].device)) continue;
+    if (!uses[u].subscribed || uses[u].answered || !is_far(uses[u].device)) continue;
     const std::uint32_t host = remote.at(uses[u].device.value).host;
     const bool waits = std::any_of(tree.leaders.begin(), tree.leaders.end(), [&](const Leader& leader) {
       return leader.host == host && pending(leader);
@@ -368,7 +368,8 @@ std::string Core::Impl::describe() const {
         << (copy.waiters != kNone ? ", waited for" : "");
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
         s << "; op " << counter(ops[uses[u].op].run.id.value) << " on " << uses[u].device.value << " left "
-          << uses[u].left << (uses[u].subscribed ? " subscribed" : "") << (uses[u].offered ? " offered" : "");
+          << uses[u].left << (uses[u].subscribed ? " subscribed" : "")
+          << (uses[u].answered ? " answered" : "") << (uses[u].offered ? " offered" : "");
       }
       s << "\n";
     }

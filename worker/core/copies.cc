@@ -143,7 +143,7 @@ void Core::Impl::add_use(Slot slot, Slot op, DeviceId device, std::int64_t reads
              sending = alike != kNone && uses[alike].sending;
   const Slot u = uses.add();
   const Slot next = before == kNone ? copy.uses : uses[before].next;
-  uses[u] = {op, device, reads, false, offered, lent, sending, next};
+  uses[u] = {op, device, reads, false, false, offered, lent, sending, next};
   (before == kNone ? copy.uses : uses[before].next) = u;
   if (next == kNone && (before == kNone || id_of(before) < id)) copy.last_uses = u;
   copy.lent += lent, copy.sending += sending;
@@ -428,14 +428,16 @@ void Core::Impl::offer(Slot slot, Use& use) {
     offer.slab = msg::kNoSlab;
   }
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
-    if (uses[u].device == use.device) uses[u].offered = true;
+    if (uses[u].device != use.device) continue;
+    uses[u].offered = true;
+    uses[u].answered |= uses[u].subscribed;
   }
   batch_to(use.device).offers.push_back(std::move(offer));
 }
 
 void Core::Impl::offer_wanted(Slot slot) {
   for (Slot u = copies[slot].uses; u != kNone; u = uses[u].next) {
-    if (uses[u].subscribed && (!uses[u].offered || ops[uses[u].op].entry->op.kind == ir::OpKind::kFetch)) {
+    if (uses[u].subscribed && (!uses[u].answered || ops[uses[u].op].entry->op.kind == ir::OpKind::kFetch)) {
       offer(slot, uses[u]);
     }
   }

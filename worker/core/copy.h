@@ -15,6 +15,7 @@ struct Use {
   DeviceId device;
   std::int64_t left = 0;    // local: reads not yet enqueued; else 1
   bool subscribed = false;  // other device: wants an offer when sealed
+  bool answered = false;    // and has had one since it said so
   bool offered = false;     // other device: may be reading; only its Done ends this
   bool lent = false;        // other device: may be reading the bytes in our memory
   bool sending = false;     // other device: is being sent the bytes that we have below

@@ -73,8 +73,8 @@ bool Core::Impl::passes_on(const Copy& copy, std::size_t i) const {
   return std::max(next, 2 * i + 2) < std::min(end, 2 * i + 4);  // one of them will be its child
 }
 
-// Where the use's device gets the block from; it becomes its host's leader where there is none. One that has been offered the
-// block before never waits: whoever was to send it could not.
+// Where the use's device gets the block from; it becomes its host's leader where there is none. Only who waits for its first
+// answer waits for a leader: who asks again was not served by one, and who has not asked is only to say that it has done.
 Core::Impl::Route Core::Impl::route(Slot slot, const Use& use) {
   Copy& copy = copies[slot];
   if (copy.bytes <= options.tree_bytes || copy.kind != CopyKind::kProduced || !is_far(use.device)) return {};
@@ -89,13 +89,14 @@ Core::Impl::Route Core::Impl::route(Slot slot, const Use& use) {
   const std::uint32_t host = remote.at(use.device.value).host;
   const std::size_t i = number_of(tree, host);
   if (i == tree.leaders.size()) tree.leaders.push_back({{}, host, State::kOut});
+  const bool may_wait = use.subscribed && !use.answered;
   Leader& mine = tree.leaders[i];
   if (mine.device != use.device) {
     if (mine.state == State::kHas) return {.via = mine.device};
-    if (pending(mine) && !use.offered) return {.wait = true};
+    if (pending(mine) && may_wait) return {.wait = true};
     mine = {use.device, host, State::kOut};
   }
-  const Leader* parent = i < 2 || use.offered ? nullptr : &tree.leaders[i / 2 - 1];
+  const Leader* parent = i < 2 || !may_wait ? nullptr : &tree.leaders[i / 2 - 1];
   if (parent != nullptr && pending(*parent)) {
     mine.state = State::kWaiting;
     return {.wait = true};

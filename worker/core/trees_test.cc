@@ -130,6 +130,25 @@ TEST_CASE("a reader that the leader cannot serve is sent the block, and is the l
   CHECK_FALSE(w.offered(kOtherB).via);
 }
 
+TEST_CASE("a device that had the block for an earlier request, and let it go, waits like any other") {
+  Hosts w;
+  w.plan(kHere, {kB1, kB2}, true);
+  w.subscribes(kB, kB1, 2);
+  w.completed(1);
+  w.log({plan_of({on(kB1, 4, map_of(10, 104, source(10, 1, kBytes / 8).space)),
+                  on(kB3, 5, map_of(10, 105, source(10, 1, kBytes / 8).space))})});
+  w.says(kB, kB1, msg::RelayWord::kHas);
+  w.done(kB, kB1, 2);
+  w.subscribes(kB, kB2, 3);
+  w.done(kB, kB2, 3);
+  w.says(kB, kB1, msg::RelayWord::kDeclined);
+  w.subscribes(kOtherB, kB3, 5);
+  CHECK(w.offered(kOtherB).relays);
+  CHECK(w.subscribes(kB, kB1, 4).batches.empty());
+  w.says(kOtherB, kB3, msg::RelayWord::kHas);
+  CHECK(w.offered(kB).via == kB3);
+}
+
 TEST_CASE("with the leader's process goes the wait for it") {
   Owner w;
   SUBCASE("before it has the block") {}
