@@ -25,7 +25,7 @@ class OpPlacer {
       for (const DeviceId device : s.peer(id).info.devices) {
         const Device& d = *s.device(device);
         devices_.push_back(place_device(d));
-        devices_.back().stays_bytes = d.load_bytes;
+        devices_.back().stays_bytes = devices_.back().earlier_bytes = d.load_bytes;
         draining_ |= d.draining;
       }
     }

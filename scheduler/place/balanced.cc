@@ -124,9 +124,17 @@ Pace pace_of(const Request& request) {
     const Device& device = request.eligible[d];
     out.point_s.push_back(model_s * ratios[d] / static_cast<double>(std::max(1, device.streams)));
     out.busy_s.push_back(busy_so_far(request, device));
-    const std::int64_t each = std::max<std::int64_t>(1, geometry.output_bytes_bound());
-    const std::int64_t headroom = device.headroom_bytes();
-    out.most.push_back(headroom == INT64_MAX ? headroom : headroom / each);
+  }
+  const std::int64_t each = std::max<std::int64_t>(1, geometry.output_bytes_bound());
+  for (const Room room : {Room::kAmple, Room::kTight, Room::kLater}) {
+    out.most.clear();
+    std::int64_t all = 0;
+    for (const Device& device : request.eligible) {
+      const std::int64_t headroom = device.headroom_bytes(room);
+      out.most.push_back(headroom == INT64_MAX ? headroom : headroom / each);
+      all = ir::saturating_add(all, out.most.back());
+    }
+    if (all >= geometry.point_count()) break;
   }
   return out;
 }

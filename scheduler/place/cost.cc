@@ -218,10 +218,9 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
     // Results that memory cannot hold together would have to go elsewhere and come back.
     double over_s = 0;
     if (device != nullptr && device->memory_bytes > 0) {
-      const double over = owned * static_cast<double>(geometry.output_bytes_bound()) -
-                          static_cast<double>(device->headroom_bytes());
-      over_s = std::max(0.0, over / kAwayBytesPerS);
-      out.fits &= over <= 0 || device->spills;
+      const double bytes = owned * static_cast<double>(geometry.output_bytes_bound());
+      over_s = std::max(0.0, (bytes - static_cast<double>(device->headroom_bytes())) / kAwayBytesPerS);
+      if (!device->spills) out.room = std::min(out.room, device->room_for(bytes));
     }
     out.seconds = std::max(out.seconds, busy_s + step_s * owned + over_s);
   }

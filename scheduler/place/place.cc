@@ -85,7 +85,7 @@ constexpr double kSearchGain_s = 1e-3;  // what a search costs, about
 constexpr double kSearchGain = 0.03;
 
 bool better(const Estimate& a, const Estimate& b) {
-  return a.fits != b.fits ? a.fits : a.seconds < b.seconds;
+  return a.room != b.room ? a.room > b.room : a.seconds < b.seconds;
 }
 
 // Candidates and their costs, each different one once.
@@ -110,7 +110,7 @@ class Contest {
     if (request_.eligible.size() < 2 || little_work()) return false;
     score();
     const auto best = std::min_element(costs_.begin(), costs_.end(), better);
-    if (!best->fits) return there_is_room();
+    if (best->room < Room::kTight && most_room() > best->room) return true;
     if (best->seconds < kSearchGain_s) return false;
     const Pace pace = pace_of(request_);
     const double first_s = *std::min_element(pace.busy_s.begin(), pace.busy_s.end());
@@ -123,7 +123,7 @@ class Contest {
     return gain_s > kSearchGain_s && gain_s > kSearchGain * best->seconds;
   }
 
-  // The cheapest of those that fit, or of all if none does; the earlier of equals.
+  // The cheapest of those with most room; the earlier of equals.
   Result<Decision> decide() {
     if (candidates_.empty()) {
       return error(Errc::kUnavailable,
@@ -155,18 +155,22 @@ class Contest {
     if (candidates_.size() > 1 || points == 0) return points == 0;
     const double bytes = static_cast<double>(geometry.output_bytes_bound()) * static_cast<double>(points);
     for (const Device& device : request_.eligible)
-      if (bytes > static_cast<double>(device.headroom_bytes())) return false;
+      if (device.room_for(bytes) < Room::kAmple) return false;
     const ir::Index middle = geometry.point(points / 2);
     const double steps = static_cast<double>(points) * static_cast<double>(geometry.steps(middle));
     return ir::model_step_ns(geometry, middle) * 1e-9 * steps < kSearchGain_s;
   }
-  // On all devices together.
-  bool there_is_room() const {
+  // That all devices could have together.
+  Room most_room() const {
     const ir::Geometry& geometry = *request_.geometry;
-    double room =
-        -static_cast<double>(geometry.output_bytes_bound()) * static_cast<double>(geometry.point_count());
-    for (const Device& device : request_.eligible) room += static_cast<double>(device.headroom_bytes());
-    return room >= 0;
+    const double bytes =
+        static_cast<double>(geometry.output_bytes_bound()) * static_cast<double>(geometry.point_count());
+    for (const Room room : {Room::kAmple, Room::kTight, Room::kLater}) {
+      double all = 0;
+      for (const Device& device : request_.eligible) all += static_cast<double>(device.headroom_bytes(room));
+      if (bytes <= all) return room;
+    }
+    return Room::kNone;
   }
   void score() {
     for (std::size_t i = costs_.size(); i < candidates_.size(); ++i)

@@ -5,8 +5,18 @@
 
 namespace tilewise::place {
 
-std::int64_t Device::headroom_bytes() const {
-  return memory_bytes == 0 ? INT64_MAX : std::max<std::int64_t>(0, memory_bytes - stays_bytes);
+std::int64_t Device::headroom_bytes(Room room) const {
+  if (memory_bytes == 0 || room == Room::kNone) return INT64_MAX;
+  std::int64_t bytes = memory_bytes - stays_bytes;
+  if (room == Room::kAmple) bytes -= memory_bytes / 4;
+  if (room == Room::kLater) bytes += earlier_bytes;
+  return std::max<std::int64_t>(0, bytes);
+}
+
+Room Device::room_for(double bytes) const {
+  for (const Room room : {Room::kAmple, Room::kTight, Room::kLater})
+    if (bytes <= static_cast<double>(headroom_bytes(room))) return room;
+  return Room::kNone;
 }
 namespace {
 

@@ -8,7 +8,8 @@ namespace tilewise::place {
 // What a point costs each device, and what each has to do before, in seconds. All of one length; point_s above 0.
 struct Pace {
   std::vector<double> point_s, busy_s;
-  std::vector<std::int64_t> most;  // points whose results fit the device's memory; empty: no bounds
+  std::vector<std::int64_t>
+      most;  // points whose results fit the device's memory, with as much room as all can have; empty: no bounds
 };
 
 // Points for each device, `items` together, so that the device that ends last ends as early as can be. Memory bounds hold

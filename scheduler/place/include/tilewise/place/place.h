@@ -75,7 +75,7 @@ class Placer {
  public:
   Placer();  // the foundation's policies
   explicit Placer(std::vector<std::unique_ptr<Policy>> policies);
-  // The op's explicit devices, if any, decide; else the cheapest candidate that fits (of all, where none does), the earlier of equals.
+  // The op's explicit devices, if any, decide; else the cheapest of the candidates with most room, the earlier of equals.
   // kUnavailable where no device may run the op.
   Result<Decision> place(const Request& request) const;
 
@@ -117,9 +117,9 @@ struct Estimate {
   double seconds = 0;
   // Between devices, to where `request.wanted` wants the results and for the sum of partial products included.
   double moved_bytes = 0;
-  // Beside what stays there, no device that cannot spill has to hold more than its memory. Candidates for which that is true go
-  // before all others.
-  bool fits = true;
+  // Beside what stays there, where there is least of it, devices that can spill left aside. Candidates with more room go
+  // before all others: who is out of memory fails, who is slow ends later.
+  Room room = Room::kAmple;
 };
 constexpr std::int64_t kSampledReads = 256;  // at most so many are looked at
 Estimate estimate(const Request& request, const ir::Placement& placement);

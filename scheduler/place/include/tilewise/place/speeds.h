@@ -19,6 +19,14 @@ namespace tilewise::place {
 constexpr std::uint8_t kHostKind = 0;
 constexpr std::uint8_t kCudaKind = 1;
 
+// How results go beside what is in a device's memory; the better the higher.
+enum class Room : std::uint8_t {
+  kNone,
+  kLater,  // when what earlier plans left has gone
+  kTight,
+  kAmple  // and a quarter of the memory is left for steps of later ops
+};
+
 struct Device {
   DeviceId id;
   std::uint8_t kind = kHostKind;
@@ -30,10 +38,12 @@ struct Device {
   // Of load_bytes, what will not make room while the op runs: results of earlier plans, held ones of this plan, and what it
   // or later ops of the plan read.
   std::int64_t stays_bytes = 0;
-  bool spills = false;  // has a tier below its memory
+  std::int64_t earlier_bytes = 0;  // of stays_bytes: results of earlier plans
+  bool spills = false;             // has a tier below its memory
 
-  // For what an op makes; INT64_MAX where the bound is not known.
-  std::int64_t headroom_bytes() const;
+  // For what an op makes, such that there is so much room; INT64_MAX where the bound is not known or kNone will do.
+  std::int64_t headroom_bytes(Room room = Room::kTight) const;
+  Room room_for(double bytes) const;
 };
 
 // Larger blocks come to each other host once, and are passed on inside (worker::Options::tree_bytes).

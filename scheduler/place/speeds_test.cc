@@ -1,0 +1,110 @@
+#include <tilewise/place/speeds.h>
+
+#include <doctest/doctest.h>
+
+namespace tilewise::place {
+namespace {
+
+TEST_CASE(
+    "links: by topology until enough has been measured, then throughput from large blocks, latency from "
+    "small") {
+  Speeds speeds;
+  const Device a{.id = DeviceId{1}, .kind = kCudaKind, .host = 0, .worker = WorkerId{1}};
+  const Device b{.id = DeviceId{2}, .kind = kCudaKind, .host = 1, .worker = WorkerId{2}};
+  Device beside = a;  // of the same process
+  beside.id = DeviceId{3};
+  const LinkSpeed guess = link_between(a, b);
+  CHECK(!speeds.link(a, b).measured);
+  CHECK(speeds.link(a, b).bytes_per_s == guess.bytes_per_s);
+  speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, 2, 1, 1 << 20, 1'000'000);  // too little
+  CHECK(!speeds.link(a, b).measured);
+  speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, 2, 100, 10'000'000'000, 1'000'000'000);
+  CHECK(speeds.link(a, b).measured);
+  CHECK(speeds.link(a, b).bytes_per_s == doctest::Approx(10e9));
+  CHECK(speeds.link(a, b).latency_s == guess.latency_s);
+  speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, 0, 1000, 8000, 5'000'000);
+  CHECK(speeds.link(a, b).latency_s == doctest::Approx(5e-6));
+  // The other way is another link; while nothing is known of it, it is as others between two hosts are.
+  CHECK(!speeds.link(b, a).measured);
+  CHECK(speeds.link(b, a).bytes_per_s == doctest::Approx(10e9));
+  CHECK(speeds.link(b, a).latency_s == doctest::Approx(5e-6));
+  const Device near{.id = DeviceId{4}, .kind = kCudaKind, .host = 0, .worker = WorkerId{3}};
+  CHECK(speeds.link(a, near).bytes_per_s == link_between(a, near).bytes_per_s);
+  speeds.learn_link(near.worker, a.worker, Speeds::Way::kSameHost, 2, 10, 2'000'000'000, 1'000'000'000);
+  CHECK(speeds.link(a, near).bytes_per_s == doctest::Approx(2e9));
+  CHECK(speeds.link(b, a).bytes_per_s == doctest::Approx(10e9));
+  CHECK(speeds.link(a, beside).bytes_per_s == link_between(a, beside).bytes_per_s);
+  speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, 2, 50, 1, 1);   // late
+  speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, 7, 500, 1, 1);  // nonsense
+  speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, 2, 500, -1, 1);
+  CHECK(speeds.link(a, b).bytes_per_s == doctest::Approx(10e9));
+  speeds.forget_links(b.worker);
+  CHECK(!speeds.link(a, b).measured);
+  CHECK(speeds.link(a, b).bytes_per_s == doctest::Approx(10e9));  // what it taught stays
+}
+
+TEST_CASE("links: a probe speaks for its class until blocks have moved, and for classes like it") {
+  Speeds speeds;
+  const auto device = [](std::uint32_t id, std::uint8_t kind, std::uint32_t host, std::uint32_t worker) {
+    return Device{.id = DeviceId{id}, .kind = kind, .host = host, .worker = WorkerId{worker}};
+  };
+  const Device a = device(1, kCudaKind, 0, 1), b = device(2, kCudaKind, 1, 2),
+               also_b = device(3, kCudaKind, 1, 3);
+  const Device c = device(4, kCudaKind, 2, 4), cpu = device(5, kHostKind, 1, 2);
+  speeds.learn_probe(class_of(a, b), {30'000, 500'000, false});
+  for (const Device& to : {b, also_b}) {
+    CHECK(speeds.link(a, to).measured);
+    CHECK(speeds.link(a, to).latency_s == doctest::Approx(30e-6));
+    CHECK(speeds.link(a, to).bytes_per_s == doctest::Approx(1048576 / 500e-6));
+  }
+  // Nobody has measured these: as the one that is alike in kinds and nearness, the others by topology.
+  CHECK(!speeds.link(a, c).measured);
+  CHECK(speeds.link(a, c).latency_s == doctest::Approx(30e-6));
+  CHECK(!speeds.link(a, cpu).measured);
+  CHECK(speeds.link(a, cpu).latency_s == link_between(a, cpu).latency_s);
+  CHECK(speeds.link(b, also_b).latency_s == link_between(b, also_b).latency_s);
+  speeds.learn_probe(class_of(a, c), {50'000, 0, false});  // too slow for more than one size
+  CHECK(speeds.link(a, c).latency_s == doctest::Approx(50e-6));
+  CHECK(speeds.link(a, c).bytes_per_s == doctest::Approx(1048576 / 500e-6));  // as others
+  CHECK(speeds.link(c, b).latency_s == doctest::Approx(40e-6));               // on average
+  speeds.learn_probe(class_of(a, c), {70'000, 0, false});                     // again
+  CHECK(speeds.link(c, b).latency_s == doctest::Approx(50e-6));
+  speeds.forget_probe(class_of(a, c));
+  CHECK(speeds.link(c, b).latency_s == doctest::Approx(30e-6));
+  for (const ProbedLink& nonsense :
+       {ProbedLink{0, 1, false}, {-5, 1, false}, {1, -1, false}, {INT64_MAX, 1, false}})
+    speeds.learn_probe(class_of(a, b), nonsense);
+  CHECK(speeds.link(a, b).latency_s == doctest::Approx(30e-6));
+  // Blocks that moved between two processes say more of these two.
+  speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, 2, 100, 10'000'000'000, 1'000'000'000);
+  CHECK(speeds.link(a, b).bytes_per_s == doctest::Approx(10e9));
+  CHECK(speeds.link(a, b).latency_s == doctest::Approx(30e-6));
+  CHECK(speeds.link(a, also_b).bytes_per_s == doctest::Approx(1048576 / 500e-6));
+}
+
+TEST_CASE(
+    "links: what could be read in place is copied where a probe has seen so, and GPUs of a process are told "
+    "apart") {
+  Speeds speeds;
+  const auto device = [](std::uint32_t id, std::uint8_t kind, std::uint32_t worker) {
+    return Device{.id = DeviceId{id}, .kind = kind, .host = 0, .worker = WorkerId{worker}};
+  };
+  const Device a = device(1, kHostKind, 1), b = device(2, kHostKind, 2);
+  CHECK(speeds.link(a, b).mapped);
+  speeds.learn_probe(class_of(a, b), {90'000, 400'000, true});
+  CHECK(speeds.link(a, b).mapped);
+  CHECK(speeds.link(a, b).bytes_per_s == link_between(a, b).bytes_per_s);
+  CHECK(speeds.copying(a, b).bytes_per_s == doctest::Approx(1048576 / 400e-6));
+  speeds.learn_probe(class_of(a, b), {90'000, 400'000, false});
+  CHECK(!speeds.link(a, b).mapped);
+  CHECK(speeds.link(a, b).measured);
+  CHECK(speeds.link(a, b).bytes_per_s == doctest::Approx(1048576 / 400e-6));
+  const Device gpu = device(3, kCudaKind, 1), other_gpu = device(4, kCudaKind, 1);
+  speeds.learn_probe(class_of(gpu, other_gpu), {5'000, 20'000, false});
+  CHECK(speeds.link(gpu, other_gpu).bytes_per_s == doctest::Approx(1048576 / 20e-6));
+  CHECK(speeds.link(gpu, a).bytes_per_s == link_between(gpu, a).bytes_per_s);
+  CHECK(speeds.link(gpu, gpu).bytes_per_s == 0);
+}
+
+}  // namespace
+}  // namespace tilewise::place
