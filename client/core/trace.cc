@@ -90,9 +90,11 @@ Trace make_trace(const std::vector<msg::TraceReply>& replies, const std::vector<
                          : !ran ? std::string(msg::name_of(step.kind))
                          : step.family < reply.families.size() ? reply.families[step.family]
                                                                : "?";
-      trace.steps.push_back({name_of(step.device), std::move(what), step.op.value, step.graph.value,
-                             step.point, step.stream, step.start_ns, step.end_ns, step.kind,
-                             moved ? name_of(step.peer) : std::string(), step.bytes, step.user.value});
+      trace.steps.push_back(
+          {name_of(step.device), std::move(what), step.op.value, step.graph.value, step.point, step.stream,
+           step.start_ns, step.end_ns, step.kind,
+           moved || (!ran && step.peer && step.peer != step.device) ? name_of(step.peer) : std::string(),
+           step.bytes, step.user.value});
     }
   }
   std::stable_sort(trace.steps.begin(), trace.steps.end(),
@@ -131,7 +133,8 @@ std::string Trace::chrome_json() const {
            number + ",\"args\":{\"op\":" + std::to_string(step.op) +
            ",\"graph\":" + std::to_string(step.graph) + ",\"point\":" + std::to_string(step.point);
     if (moves(step))
-      out += ",\"bytes\":" + std::to_string(step.bytes) + ",\"from\":" + json_quote(step.peer) +
+      out += ",\"bytes\":" + std::to_string(step.bytes) +
+             (step.kind == msg::TraceKind::kSpill ? ",\"to\":" : ",\"from\":") + json_quote(step.peer) +
              ",\"user\":" + std::to_string(step.user);
     out += "}}";
   }

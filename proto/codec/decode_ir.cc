@@ -177,7 +177,8 @@ msg::DeviceStats Reader::stats(wire::DeviceStats::Reader r) {
   return {DeviceId(r.getDevice()), r.getBytesUsed(),     r.getBytesPeak(),      r.getBytesResident(),
           r.getStepsRun(),         r.getBusyNs(),        r.getSpilledBytes(),   r.getDiskWritten(),
           r.getDiskRead(),         r.getBlocksWritten(), r.getBlocksReadBack(), r.getBytesHigh(),
-          r.getPinnedBytes(),      r.getPinnedWritten(), r.getPinnedRead()};
+          r.getPinnedBytes(),      r.getPinnedWritten(), r.getPinnedRead(),     r.getLodgedBytes(),
+          r.getLodgedWritten(),    r.getLodgedRead(),    r.getGuestBytes()};
 }
 
 msg::LaneStats Reader::stats(wire::LaneStats::Reader r) {

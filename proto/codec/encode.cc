@@ -82,6 +82,9 @@ void write(wire::DeviceStats::Builder b, const msg::DeviceStats& s) {
   b.setBytesHigh(s.bytes_high);
   b.setPinnedBytes(s.pinned_bytes);
   b.setPinnedWritten(s.pinned_written), b.setPinnedRead(s.pinned_read);
+  b.setLodgedBytes(s.lodged_bytes);
+  b.setLodgedWritten(s.lodged_written), b.setLodgedRead(s.lodged_read);
+  b.setGuestBytes(s.guest_bytes);
 }
 
 void write(wire::LaneStats::Builder b, const msg::LaneStats& s) {

@@ -122,7 +122,16 @@ void about_devices(Text& t, const msg::StatusReply& status) {
   each("tilewise_device_pinned_read_bytes_total", "counter",
        "Bytes of blocks copied back from pinned memory.",
        [](const NamedDevice& d) { return d.stats->pinned_read; });
-  each("tilewise_device_blocks_written_total", "counter", "Blocks spilled to disk or pinned memory.",
+  each("tilewise_device_lodged_bytes", "gauge", "Bytes of blocks that are in neighbours' memory only.",
+       [](const NamedDevice& d) { return d.stats->lodged_bytes; });
+  each("tilewise_device_lodged_written_bytes_total", "counter", "Bytes of blocks copied to neighbours.",
+       [](const NamedDevice& d) { return d.stats->lodged_written; });
+  each("tilewise_device_lodged_read_bytes_total", "counter", "Bytes of blocks copied back from neighbours.",
+       [](const NamedDevice& d) { return d.stats->lodged_read; });
+  each("tilewise_device_guest_bytes", "gauge", "Bytes of neighbours' blocks in the device's memory.",
+       [](const NamedDevice& d) { return d.stats->guest_bytes; });
+  each("tilewise_device_blocks_written_total", "counter",
+       "Blocks spilled to disk, pinned memory or neighbours.",
        [](const NamedDevice& d) { return d.stats->blocks_written; });
   each("tilewise_device_blocks_read_back_total", "counter", "Blocks brought back from there.",
        [](const NamedDevice& d) { return d.stats->blocks_read_back; });

@@ -1,5 +1,7 @@
 // Working sets ten times a GPU's memory: to pinned host memory, to disk, and to the one behind the other.
+#include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "gpu_cluster.h"
 #include "temp_folder.h"
@@ -115,6 +117,45 @@ TEST_CASE("spill: blocks below a GPU reach another worker's devices") {
   Array there = x.on(devices.back());
   there.persist().wait();
   CHECK(there.get<double>() == values);
+}
+
+TEST_CASE("spill: to a neighbour's memory while that has room, and out of its way when it has none") {
+  SpillCluster gpu(256 << 20, "");
+  Session& s = *gpu.session;
+  std::vector<Device> gpus;
+  for (const Device& device : s.devices())
+    if (device.name.find("cuda") != std::string::npos) gpus.push_back(device);
+  if (gpus.size() < 2) {
+    MESSAGE("not run: one GPU");
+    return;
+  }
+  const auto moved = [&](msg::TraceKind kind, std::size_t device, const std::string& peer) {
+    std::int64_t bytes = 0;
+    for (const TraceStep& step : s.trace().steps)
+      if (step.kind == kind && step.device == gpus[device].name && step.peer == peer) bytes += step.bytes;
+    return bytes;
+  };
+  const std::string &neighbour = gpus[1].name, below;
+  const std::int64_t n = 1200;  // 11 MiB: 3 more than a GPU has
+  const auto filled = [&](std::uint64_t seed, std::size_t device) {
+    Array x = s.random.integers(0, 100, {n, n}, {.seed = seed, .block = {100, 400}}).on(gpus[device]);
+    x.persist().wait();
+    return x;
+  };
+  Array x = filled(1, 0);
+  x = filled(2, 0);  // the other one has a slab now
+  if (moved(msg::TraceKind::kSpill, 0, neighbour) == 0) {
+    MESSAGE("not run: the GPUs reach each other no faster than the host's memory");
+    return;
+  }
+  const auto sum_of_x = sum(x).item<std::int64_t>();
+  CHECK(moved(msg::TraceKind::kUnspill, 0, neighbour) > 0);
+  CHECK(moved(msg::TraceKind::kSpill, 1, below) == 0);
+  Array y = filled(3, 1);  // wants all of the neighbour's memory, and more
+  CHECK(moved(msg::TraceKind::kSpill, 1, below) > 0);
+  const std::vector<std::int64_t> values = x.get<std::int64_t>();
+  CHECK(std::accumulate(values.begin(), values.end(), std::int64_t{0}) == sum_of_x);
+  CHECK(sum(x.T() + y).item<std::int64_t>() == sum_of_x + sum(y).item<std::int64_t>());
 }
 
 TEST_CASE("spill: pinned memory that is full is an error that says so, and the cluster goes on") {

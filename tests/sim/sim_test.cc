@@ -134,7 +134,8 @@ TEST_CASE("what does not fit goes to pinned memory, then to disk if there is one
              {"blocks to pinned memory", "blocks from pinned memory", "blocks spilled", "blocks brought back",
               "clean blocks dropped", "sent from pinned memory", "sent from disk", "pinned memory is full",
               "blocks from pinned memory to disk", "failed reads from pinned memory",
-              "failed writes to pinned memory", "killed workers", "requests done"});
+              "failed writes to pinned memory", "blocks to neighbours", "blocks back from neighbours",
+              "guests dismissed", "killed workers", "requests done"});
 }
 
 TEST_CASE("a task that takes its workers down fails after the third, alone") {

@@ -77,6 +77,8 @@ Knobs Knobs::pinning(std::uint64_t seed) {
   k.gpus = p.chance(0.5);
   if (p.chance(0.25)) k.disk_fails = std::max(k.disk_fails, 0.02 + p.uniform() * 0.2);
   if (k.spill_bytes == 0 && p.chance(0.3)) k.pinned_bytes = p.between(4, 12) * 1024;  // not enough for all
+  k.neighbours = p.chance(0.5);
+  if (k.neighbours && p.chance(0.7)) k.devices_each = static_cast<int>(p.between(2, 4));
   return k;
 }
 
@@ -118,10 +120,10 @@ std::string Knobs::describe() const {
     << ", checkpoints " << checkpoint << ", breaks " << breaks << ", vanish " << vanish << ", lease "
     << lease_ns << ", copies " << copies << ", past " << recompute_ops << ", poison " << poison << ", spill "
     << spill_bytes << " on disk, " << pinned_bytes << " pinned of every " << pin_every
-    << (gpus ? ". GPU, in " : ". device, in ") << disk_ns << " ns, full " << disk_full << ", failing "
-    << disk_fails << ", clogs " << clogs << ", relinks " << relinks << ", slow links " << slow_links
-    << ", slow devices " << slow_devices << ", failing slabs " << slab_fails << ", hosts " << hosts
-    << ", trees from " << tree_bytes << " bytes"
+    << (neighbours ? ", neighbours" : "") << (gpus ? ". GPU, in " : ". device, in ") << disk_ns
+    << " ns, full " << disk_full << ", failing " << disk_fails << ", clogs " << clogs << ", relinks "
+    << relinks << ", slow links " << slow_links << ", slow devices " << slow_devices << ", failing slabs "
+    << slab_fails << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
     << ", partitions " << partitions << ", silence " << silence_ns << " ns, announces " << announces
     << ", moves " << moves << " every " << moves_every_ns << " ns, late " << late << ", wrong " << wrong
     << ", lends " << lends << ", pairs " << pairs << ", link probes " << link_probes;
@@ -226,6 +228,8 @@ Outcome World::run() {
     outcome_.covered["put off for another session"] += counts.put_off;
     outcome_.covered["left for another session"] += counts.gave_way;
     outcome_.covered["blocks moved"] += counts.moved;
+    outcome_.covered["blocks to neighbours"] += counts.lodged;
+    outcome_.covered["guests dismissed"] += counts.dismissed;
     outcome_.covered["clean blocks dropped"] += counts.dropped;
     outcome_.covered["eager tasks"] += counts.eager;
     outcome_.covered["replicas kept"] += counts.kept;

@@ -32,6 +32,7 @@ struct Knobs {
   std::int64_t spill_bytes = 0;   // of each worker's disk; 0: none
   std::int64_t pinned_bytes = 0;  // of each worker's pinned memory; 0: none
   int pin_every = 1;              // so many of its devices share one that may spill there
+  bool neighbours = false;        // devices of a worker keep each other's blocks while they have room
   bool gpus = false;              // those that may are GPUs: nobody maps their memory
   TimeNs disk_ns = 0;             // a block's way to or from it takes up to this long
   double disk_full = 0;           // so often a write finds no room, though there should be
@@ -192,6 +193,7 @@ class World {
   void check_classes(const scheduler::LinkList& seen);
   void run_streams(int index);
   void begin_io(int index, const worker::TierIo& io);
+  void begin_neighbour_io(int index, const worker::TierIo& io);
   void end_io(int index, const worker::TierIo& io);
   void begin_step(int index, std::size_t device, std::size_t stream);
   void end_step(int index, std::size_t device, std::size_t stream);

@@ -108,7 +108,12 @@ void World::trace(int worker, const worker::TierIo& io) const {
             << (io.from >= 0 ? "demotes"
                 : io.write   ? "writes"
                              : "reads")
-            << ' ' << io.bytes << " bytes, " << (disk ? "disk " : "pinned ") << io.at;
+            << ' ' << io.bytes << " bytes, ";
+  if (io.tier == worker::Tier::kNeighbour)
+    std::cerr << "neighbour " << io.lodging.device.value << ' ' << io.lodging.slab << ':'
+              << io.lodging.offset;
+  else
+    std::cerr << (disk ? "disk " : "pinned ") << io.at;
   if (io.from >= 0)
     std::cerr << ", pinned " << io.from << '\n';
   else

@@ -26,6 +26,8 @@ void World::Worker::begin(const Knobs& knobs, int host) {
     const bool pins = knobs.pins(d);
     options.devices.push_back({id, knobs.kind(d), knobs.memory_bytes, knobs.slab_bytes, knobs.streams,
                                knobs.spill_bytes > 0 || pins, pins});
+    for (int n = 0; knobs.neighbours && n < static_cast<int>(welcome.devices.size()); ++n)
+      if (n != d) options.devices.back().neighbours.push_back(static_cast<std::uint16_t>(n));
   }
   streams.assign(options.devices.size(), std::vector<Stream>(static_cast<std::size_t>(knobs.streams)));
   slabs.assign(options.devices.size(), 0);
@@ -279,6 +281,7 @@ void World::run_streams(int index) {
 void World::begin_io(int index, const worker::TierIo& io) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   trace(index, io);
+  if (io.tier == worker::Tier::kNeighbour) return begin_neighbour_io(index, io);
   const bool disk = io.tier == worker::Tier::kDisk;
   if (io.at < 0 || io.at + io.bytes > (disk ? knobs_.spill_bytes : knobs_.pinned_bytes))
     return violate("a block beyond the end of its tier");
@@ -335,6 +338,34 @@ void World::end_io(int index, const worker::TierIo& io) {
     below.erase(stored);
   }
   deliver_worker(index, done);
+}
+
+// Between memories of two devices of a worker.
+void World::begin_neighbour_io(int index, const worker::TierIo& io) {
+  const worker::MemoryRef &from = io.write ? io.memory : io.lodging, &to = io.write ? io.lodging : io.memory;
+  const Cell* source = cell_at(from);
+  if (source == nullptr || !source->complete || source->bytes != io.bytes)
+    return violate("memory without a sealed block is sent to a neighbour, or brought back");
+  const Cell block = *source;
+  write_cell(to, io.bytes, block.array, block.block);
+  at(prng_.between(100, std::max<TimeNs>(knobs_.disk_ns / 64, 1'000)), [this, index, io, from, to, block] {
+    if (!workers_[static_cast<std::size_t>(index)]->alive) return;
+    worker::IoDone done{io.io, {Errc::kOk, {}}};
+    if (prng_.chance(knobs_.disk_fails)) {
+      ++outcome_.covered["failed copies between neighbours"];
+      done.failed = {Errc::kDeviceError, "injected"};
+    }
+    const Cell* source = cell_at(from);
+    Cell* memory = cell_at(to);
+    if (source == nullptr || source->value != block.value || source->block != block.block ||
+        memory == nullptr || memory->complete || memory->bytes != io.bytes)
+      return violate("memory was given to another block on its way between neighbours");
+    if (done.failed.code == Errc::kOk) {
+      *memory = block;
+      ++outcome_.covered[io.write ? "blocks that reached neighbours" : "blocks back from neighbours"];
+    }
+    deliver_worker(index, done);
+  });
 }
 
 World::Cell* World::pinned_cell(Worker& worker, std::int64_t at) {

@@ -40,7 +40,7 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
            "a copy is written twice, or from nowhere");
   TW_CHECK((copy.io != 0) == (copy.writing || copy.demoting || copy.state == CopyState::kReturning),
            "a copy's way to or from below is lost");
-  TW_CHECK(!copy.demoting || (copy.tier == Tier::kPinned && spilled),
+  TW_CHECK(!copy.demoting || (copy.tier != Tier::kDisk && spilled),
            "a copy is passed on from where it is not");
   TW_CHECK(copy.io == 0 || (ios.at(copy.io).copy == c && ios.at(copy.io).demotes == copy.demoting &&
                             (copy.demoting || ios.at(copy.io).tier == copy.tier)),
@@ -65,7 +65,15 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
              "a spilled copy is not among its tier's");
     ++tiers.pinned;
   }
-  if (copy.stored || copy.writing || copy.left_below) tiers.below[tier] += in_tier(copy.below.bytes);
+  if (!copy.stored && !copy.writing && !copy.left_below) return;
+  tiers.below[static_cast<std::size_t>(tier_of_place(copy))] += in_tier(copy.below.bytes);
+  if (copy.tier != Tier::kNeighbour) return;
+  const Lodging& lodging = copy.lodging;
+  const std::vector<Slot>& guests = devices[lodging.device].guests;
+  TW_CHECK(lodging.listed_at < guests.size() && guests[lodging.listed_at] == c,
+           "a guest is on nobody's list");
+  tiers.lodged.resize(devices.size());
+  tiers.lodged[lodging.device] += in_arena(lodging.extent.bytes);
 }
 
 // Whoever waits, waits for somebody who will answer.
@@ -120,6 +128,12 @@ void Core::Impl::check_below(const std::vector<Tiers>& tiers) const {
   for (const auto& [number, io] : ios) {
     Tiers& of = moving[io.device];
     ++of.ios, ++under_way[static_cast<std::size_t>(io.tier)];
+    if (io.dismisses) {
+      of.writing += io.bytes;
+      below[static_cast<std::size_t>(io.tier)] += in_tier(io.below.bytes);
+      if (io.copy == kNone) below[static_cast<std::size_t>(io.lodging.promised)] += in_tier(io.from.bytes);
+      continue;
+    }
     if (io.demotes) {
       ++demoting;
       below[static_cast<std::size_t>(Tier::kDisk)] += in_tier(io.below.bytes);
@@ -127,7 +141,8 @@ void Core::Impl::check_below(const std::vector<Tiers>& tiers) const {
       continue;
     }
     (io.write ? of.writing : of.reading[static_cast<std::size_t>(io.tier)]) += io.bytes;
-    if (io.copy == kNone) below[static_cast<std::size_t>(io.tier)] += in_tier(io.below.bytes);
+    const Tier place = io.tier == Tier::kNeighbour ? io.lodging.promised : io.tier;
+    if (io.copy == kNone) below[static_cast<std::size_t>(place)] += in_tier(io.below.bytes);
   }
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const DeviceState& device = devices[d];
@@ -245,7 +260,16 @@ void Core::Impl::check_invariants() const {
     TW_CHECK(!tasks[t].finished && tasks[t].admitted, "a task that has ended makes something");
     for (const Dropped& result : results) memory[tasks[t].device] += in_arena(result.extent.bytes);
   }
-  for (const auto& [number, io] : ios) memory[io.device] += io.has_memory ? in_arena(io.memory.bytes) : 0;
+  for (const auto& [number, io] : ios) {
+    memory[io.device] += io.has_memory ? in_arena(io.memory.bytes) : 0;
+    if (io.copy == kNone) memory[io.lodging.device] += in_arena(io.lodging.extent.bytes);
+  }
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    std::int64_t guests = 0;
+    for (const Tiers& of : tiers) guests += of.lodged.empty() ? 0 : of.lodged[d];
+    TW_CHECK(guests == devices[d].guest_bytes, "what guests have of a device's memory is miscounted");
+    memory[d] += guests;
+  }
   check_below(tiers);
   std::int64_t live_tasks = 0;
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
@@ -335,9 +359,10 @@ std::string Core::Impl::describe() const {
     s << "device " << device.spec.id.value << ": " << device.arena.bytes_in_use() << " of "
       << device.spec.memory_bytes << " bytes, largest free " << device.arena.largest_free() << ", reserve "
       << reserved(device) << "/" << device.reserve_bytes << ", fixed " << device.fixed_bytes << ", spilled "
-      << device.spilled_bytes[0] << "+" << device.spilled_bytes[1] << ", writing " << device.writing_bytes
-      << ", reading " << device.reading_bytes[0] << " from disk, " << device.reading_bytes[1]
-      << " from pinned memory\n";
+      << device.spilled_bytes[0] << "+" << device.spilled_bytes[1] << "+" << device.spilled_bytes[2]
+      << ", guests " << device.guest_bytes << ", writing " << device.writing_bytes << ", reading "
+      << device.reading_bytes[0] << " from disk, " << device.reading_bytes[1] << " from pinned memory, "
+      << device.reading_bytes[2] << " from neighbours\n";
     for (Slot q : device.queues) {
       std::vector<Slot> expanded(queues[q].order.begin(), queues[q].order.end());
       expanded.insert(expanded.end(), queues[q].eager.begin(), queues[q].eager.end());

@@ -39,6 +39,15 @@ enum class CopyKind : std::uint8_t {
   kReplica
 };
 
+// A guest's place in the memory of another device of this process (guests.cc): `Copy::tier` is kNeighbour, and `Copy::below` is a
+// place in the tier `promised`, which nothing has been written to.
+struct Lodging {
+  std::uint16_t device = 0;
+  Tier promised = Tier::kDisk;
+  alloc::Extent extent;
+  std::uint32_t listed_at = 0;  // among that device's guests
+};
+
 struct Copy {
   Slot array = kNone;
   std::int64_t block = 0;
@@ -66,13 +75,15 @@ struct Copy {
   bool stored = false;   // `below` holds its bytes
   bool left_below =
       false;  // it could not be brought back; `below` stays for those who are being sent what is there
-  bool wanted = false;    // in its device's list of those to bring back
-  bool demoting = false;  // on its way from pinned memory to disk; it is in both places until it is there
+  bool wanted = false;  // in its device's list of those to bring back
+  bool demoting =
+      false;  // on its way from pinned memory to disk, or from a neighbour; it is in both places until it is there
   std::int32_t lent = 0, sending = 0;  // uses of that kind
   std::int32_t relayed = 0;            // being sent from here to others, on its owner's behalf
   std::uint64_t io = 0;                // under way, or 0
   Tier tier = Tier::kDisk;             // stored, writing, left_below: where
   alloc::Extent below;                 // there
+  Lodging lodging;                     // kNeighbour
   std::uint32_t resident_at = 0;       // has_memory: position in its device's list; spilled: in its tier's
   // For the sake of a worker that is to leave (drain.cc).
   WorkerId kept;           // none, or that worker

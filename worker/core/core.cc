@@ -64,7 +64,7 @@ bool Core::holds(msg::BlockRef block) const {
 }
 
 Core::Impl::Impl(Options o)
-    : options(std::move(o)), stores{Store(options.spill_bytes), Store(options.pinned_bytes)} {
+    : options(std::move(o)), stores{Store(options.spill_bytes), Store(options.pinned_bytes), Store(0)} {
   for (const DeviceSpec& spec : options.devices) {
     TW_CHECK(spec.streams >= 1 && spec.streams <= kMaxStreams,
              "a device needs 1 to kMaxStreams compute streams");

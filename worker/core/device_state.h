@@ -75,12 +75,16 @@ struct Io {           // between memory and a tier below, or between tiers, unde
   Slot copy = kNone;  // none: it went meanwhile, and with the end of this goes what it had
   std::uint16_t device = 0;
   bool write = false;
-  bool demotes = false;  // from pinned memory to the disk, its place `below`
+  bool demotes =
+      false;  // from pinned memory to the disk, its place `below`; or, where `dismisses`, from a neighbour's memory
+  bool dismisses = false;
   Tier tier = Tier::kDisk;
   std::int64_t bytes = 0;
   TimeNs since = 0;
-  bool has_memory = false;            // of a copy that went
-  alloc::Extent memory, below, from;  // of one that went, too: `from`, its place in pinned memory
+  bool has_memory = false;  // of a copy that went
+  alloc::Extent memory, below,
+      from;         // of one that went, too: `from`, its place in pinned memory, or the one promised
+  Lodging lodging;  // of one that went
   alloc::Fence fence;
 };
 
@@ -129,6 +133,8 @@ struct DeviceState {
   std::int64_t bytes_peak = 0, steps_run = 0, busy_ns = 0;
   // Tiers (tiers.cc).
   std::vector<Slot> resident;     // copies with memory
+  std::vector<Slot> guests;       // others' copies that lie here (guests.cc)
+  std::int64_t guest_bytes = 0;   // in the arena
   std::vector<Victims> victims;   // by session
   std::uint64_t victims_at = 0;   // the step in which they were looked for
   std::int64_t victims_news = 0;  // copies that have got memory since

@@ -81,10 +81,12 @@ struct Lists {
     for (const AddSlab& slab : std::vector<AddSlab>(actions.slabs)) {  // the shell always obliges
       std::vector<Launch> launches = actions.launches;
       std::vector<msg::TracedStep> notes = actions.notes;
+      std::vector<TierIo> ios = actions.ios;
       std::vector<Event> added{SlabAdded{slab.device, slab.bytes, true}};
       core->step(added, now, actions);
       actions.launches.insert(actions.launches.begin(), launches.begin(), launches.end());
       actions.notes.insert(actions.notes.begin(), notes.begin(), notes.end());
+      actions.ios.insert(actions.ios.begin(), ios.begin(), ios.end());
     }
     return actions;
   }

@@ -137,17 +137,7 @@ std::optional<alloc::Extent> Core::Impl::find_memory(std::uint16_t d, std::int64
   };
   auto extent = attempt();
   if (!extent) {
-    if (std::int64_t wanted = device.full ? 0 : device.arena.wants_slab(bytes); wanted > 0) {
-      if (!device.slab_pending) {
-        // The last slab that the reserve fits into is one that it fits into.
-        const std::int64_t left = device.arena.max_bytes() - device.arena.bytes_resident() - wanted;
-        if (reserved(device) < device.reserve_bytes && left < device.reserve_bytes)
-          wanted = std::max(wanted, device.arena.wants_slab(device.reserve_bytes));
-        device.slab_pending = true;
-        out->slabs.push_back({d, wanted});
-      }
-      return std::nullopt;
-    }
+    if (awaits_slab(d, bytes)) return std::nullopt;
     if (evict(d, bytes)) extent = attempt();
     if (claim == Claim::kLowest) {  // at once, if that can be had
       while (!extent && drop_clean(d, asker, bytes)) extent = attempt();
@@ -166,6 +156,20 @@ std::optional<alloc::Extent> Core::Impl::find_memory(std::uint16_t d, std::int64
     device.shares.refuse(asker.session, asker.bytes);
   }
   return extent;
+}
+
+// The arena can grow so that the bytes fit: it has been asked to.
+bool Core::Impl::awaits_slab(std::uint16_t d, std::int64_t bytes) {
+  DeviceState& device = devices[d];
+  std::int64_t wanted = device.full ? 0 : device.arena.wants_slab(bytes);
+  if (wanted <= 0) return false;
+  if (std::exchange(device.slab_pending, true)) return true;
+  // The last slab that the reserve fits into is one that it fits into.
+  const std::int64_t left = device.arena.max_bytes() - device.arena.bytes_resident() - wanted;
+  if (reserved(device) < device.reserve_bytes && left < device.reserve_bytes)
+    wanted = std::max(wanted, device.arena.wants_slab(device.reserve_bytes));
+  out->slabs.push_back({d, wanted});
+  return true;
 }
 
 // From the reserve: of its smallest part that is large enough, or of all. The rest stays reserved: the same step may need
@@ -224,7 +228,7 @@ bool Core::Impl::owes_reserve(const DeviceState& device, std::int64_t bytes) con
   if (has_reserve(device)) return false;
   const alloc::Arena& arena = device.arena;
   const std::int64_t limit = device.full ? arena.bytes_resident() : device.spec.memory_bytes;
-  return limit - arena.bytes_in_use() - bytes < 2 * device.reserve_bytes;
+  return limit - (arena.bytes_in_use() - device.guest_bytes) - bytes < 2 * device.reserve_bytes;
 }
 
 // By how much a task of the op makes the memory in use grow: not at all where its result takes the place of what was made here
@@ -425,6 +429,8 @@ void Core::Impl::restore_reserve(std::uint16_t d) {
   for (const std::int64_t bytes : missing) {
     auto extent = device.arena.allocate_settled(bytes);
     while (!extent && evict(d, 1))  // spare replicas go, before a task could take their place
+      extent = device.arena.allocate_settled(bytes);
+    if (!extent && !device.guests.empty() && dismiss_guests(d, bytes) > 0)
       extent = device.arena.allocate_settled(bytes);
     // Where enough is free, but in pieces, the lowest task makes room when it needs it: what would go for it now would be
     // brought back into another piece at once, by tasks that may have that, and so on as fast as the disk can.

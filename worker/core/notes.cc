@@ -58,7 +58,8 @@ void Core::Impl::wrote_or_read(const Io& io) {
   note.kind = io.write ? msg::TraceKind::kSpill : msg::TraceKind::kUnspill;
   if (made_by != kNone) note.op = ops[made_by].run.id, note.graph = ops[made_by].run.graph;
   note.point = copy.block;
-  note.device = note.peer = devices[copy.device].spec.id;
+  note.device = note.peer = devices[io.device].spec.id;
+  if (io.tier == Tier::kNeighbour) note.peer = devices[copy.lodging.device].spec.id;
   note.bytes = copy.bytes;
   note.start_ns = io.since;
   note.end_ns = now;

@@ -243,8 +243,9 @@ void Core::Impl::on_grant(const msg::Grant& m) {
   const Copy& copy = copies[slot];
   const bool in_memory = copy.state == CopyState::kSealed;
   in_memory ? lend(slot, m.to) : send_from_below(slot, m.to);
-  out->transmits.push_back({remote[m.to.value].worker, m.transfer, copy.at, copy.bytes,
-                            in_memory ? -1 : copy.below.offset, copy.tier});
+  const bool guest = !in_memory && copy.tier == Tier::kNeighbour;
+  out->transmits.push_back({remote[m.to.value].worker, m.transfer, guest ? lodging_of(copy) : copy.at,
+                            copy.bytes, in_memory || guest ? -1 : copy.below.offset, copy.tier});
 }
 
 void Core::Impl::on_done(const msg::Done& m) {

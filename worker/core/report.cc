@@ -44,7 +44,8 @@ void Core::Impl::report() {
 
 std::vector<msg::DeviceStats> Core::Impl::device_stats() const {
   constexpr auto kDisk = static_cast<std::size_t>(Tier::kDisk),
-                 kPinned = static_cast<std::size_t>(Tier::kPinned);
+                 kPinned = static_cast<std::size_t>(Tier::kPinned),
+                 kAway = static_cast<std::size_t>(Tier::kNeighbour);
   std::vector<msg::DeviceStats> stats;
   for (const DeviceState& device : devices) {
     // The reserve is nobody's data.
@@ -55,7 +56,8 @@ std::vector<msg::DeviceStats> Core::Impl::device_stats() const {
                      device.busy_ns, device.spilled_bytes[kDisk], device.written_bytes[kDisk],
                      device.read_bytes[kDisk], device.blocks_written, device.blocks_read_back,
                      std::max(used, device.bytes_high - reserve), device.spilled_bytes[kPinned],
-                     device.written_bytes[kPinned], device.read_bytes[kPinned]});
+                     device.written_bytes[kPinned], device.read_bytes[kPinned], device.spilled_bytes[kAway],
+                     device.written_bytes[kAway], device.read_bytes[kAway], device.guest_bytes});
   }
   return stats;
 }

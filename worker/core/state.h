@@ -313,6 +313,7 @@ struct Core::Impl {
   // Memory (memory.cc)
   std::optional<alloc::Extent> take(std::uint16_t device, std::int64_t bytes, bool settled,
                                     const Asker& asker, alloc::Fence& wait_for);
+  bool awaits_slab(std::uint16_t device, std::int64_t bytes);
   std::optional<alloc::Extent> find_memory(std::uint16_t device, std::int64_t bytes, bool settled,
                                            const Asker& asker, alloc::Fence& wait_for);
   Obstacle obstacle(std::uint16_t device, const Asker& asker);
@@ -381,11 +382,25 @@ struct Core::Impl {
   bool makes_place(Slot copy, std::int64_t ahead);
   void demote(Slot copy, const alloc::Extent& place);
   void demoted(const Io& io, const IoDone& event);
+  // In the memory of a neighbour (guests.cc)
+  static Tier tier_of_place(const Copy& copy);
+  MemoryRef lodging_of(const Copy& copy) const;
+  bool takes_guest(const DeviceState& host, std::int64_t bytes) const;
+  bool lodge(Slot copy);
+  void list_guest(Slot copy);
+  void unlist_guest(const Copy& copy);
+  void touch_host(const Lodging& lodging);
+  static bool rests(const Copy& copy);
+  bool dismiss(Slot copy);
+  std::int64_t dismiss_guests(std::uint16_t host, std::int64_t bytes);
+  bool forget_clean_guest(DeviceState& host);
+  void dismissed(const Io& io, const IoDone& event);
   void begin_io(Slot copy, bool write);
   struct Store;
   bool may_use(const DeviceState& device, Tier tier) const;
   std::optional<alloc::Extent> find_place(DeviceState& device, Tier tier, std::int64_t bytes);
   void place_freed(Tier tier);
+  void free_place(Tier tier, const alloc::Extent& below, const Lodging& lodging);
   bool forget_clean(Tier tier, std::int64_t bytes);
   void leave(Slot copy);
   void want_back(Slot task);
@@ -508,6 +523,7 @@ struct Core::Impl {
     std::int64_t fixed = 0, writing = 0, ios = 0;
     std::array<std::int64_t, kTiers> reading{}, spilled{}, below{};
     std::map<SessionId, std::int64_t> bytes, leaving;
+    std::vector<std::int64_t> lodged;  // by host
   };
   void check_tiers(Slot copy, Tiers& tiers) const;
   void check_shares(const DeviceState& device, const Tiers& tiers) const;

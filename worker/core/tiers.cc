@@ -104,6 +104,7 @@ Core::Impl::Store::Store(std::int64_t bytes)
 }
 
 bool Core::Impl::may_use(const DeviceState& device, Tier tier) const {
+  if (tier == Tier::kNeighbour) return device.spec.spills && !device.spec.neighbours.empty();
   return device.spec.spills && (tier == Tier::kDisk || device.spec.pins) &&
          store(tier).places.max_bytes() > 0;
 }
@@ -111,10 +112,20 @@ bool Core::Impl::may_use(const DeviceState& device, Tier tier) const {
 void Core::Impl::forget_below(Copy& copy) {
   if (!copy.stored) return;
   copy.stored = false;
-  store(copy.tier).places.free(copy.below, alloc::Fence{});
-  store(copy.tier).refuses = false;
+  if (copy.tier == Tier::kNeighbour) unlist_guest(copy);
+  store(tier_of_place(copy)).refuses = false;
   tiers_dirty = true;
-  place_freed(copy.tier);
+  free_place(copy.tier, copy.below, copy.lodging);
+}
+
+void Core::Impl::free_place(Tier tier, const alloc::Extent& below, const Lodging& lodging) {
+  if (tier == Tier::kNeighbour) {
+    devices[lodging.device].arena.free(lodging.extent, alloc::Fence{});
+    touch_host(lodging);
+    tier = lodging.promised;
+  }
+  store(tier).places.free(below, alloc::Fence{});
+  place_freed(tier);
 }
 
 // A tier belongs to several devices: each that found no place there tries again. That another one found a smaller place
@@ -145,6 +156,7 @@ std::optional<alloc::Extent> Core::Impl::find_place(DeviceState& device, Tier ti
 // The place of a block that could not be brought back, when nobody is being sent what is there any more.
 void Core::Impl::maybe_leave_place(Slot slot) {
   Copy& copy = copies[slot];
+  if (copy.tier == Tier::kNeighbour && copy.stored && copy.sending == 0) touch_host(copy.lodging);
   if (!copy.left_below || copy.sending > 0 || copy.handed_on) return;
   copy.left_below = false;
   copy.stored = true;
@@ -174,6 +186,7 @@ void Core::Impl::let_go(Slot slot) {
   if (std::exchange(copy.demoting, false)) {
     io.copy = kNone;
     io.from = copy.below;
+    if (io.dismisses) io.lodging = copy.lodging, unlist_guest(copy);
     copy.stored = false;
     tiers_dirty = true;
     return;
@@ -183,7 +196,10 @@ void Core::Impl::let_go(Slot slot) {
   io.has_memory = true;
   io.fence = readers_of(copy);
   io.memory = lose_memory(slot);
-  if (!sent) io.below = copy.below;
+  if (!sent) {
+    io.below = copy.below;
+    if (io.tier == Tier::kNeighbour) io.lodging = copy.lodging, unlist_guest(copy);
+  }
   copy.writing = copy.stored = false;
 }
 
@@ -366,6 +382,7 @@ bool Core::Impl::drop_clean(std::uint16_t d, const Asker& asker, std::int64_t by
   const bool any = std::any_of(stores.begin(), stores.end(),
                                [](const Store& below) { return below.places.bytes_in_use() > 0; });
   if (!device.spec.spills || !any) return false;
+  if (forget_clean_guest(device)) return true;
   std::vector<Slot> dirty;
   Slot found = kNone;
   while (found == kNone) {
@@ -392,6 +409,7 @@ void Core::Impl::make_room(std::uint16_t d, std::int64_t bytes, bool settled, co
       [&](const Asker& other) { return other.session == asker.session && other.use == asker.use; });
   std::int64_t coming = device.writing_bytes;
   if (settled && !again) coming += device.arena.bytes_pending();
+  if (coming < bytes) coming += dismiss_guests(d, bytes - coming);
   if (coming >= bytes) return;
   const std::int64_t wanted = std::max(bytes, write_ahead(device));
   while (coming < wanted) {
@@ -416,7 +434,7 @@ bool Core::Impl::forget_clean(Tier tier, std::int64_t bytes) {
   for (const DeviceState& device : devices) {
     for (const Slot slot : device.resident) {
       const Copy& copy = copies[slot];
-      if (!copy.stored || copy.tier != tier || copy.io != 0 || copy.sending > 0 || copy.handed_on) continue;
+      if (!copy.stored || tier_of_place(copy) != tier || !rests(copy)) continue;
       clean.push_back(slot);
       taken.push_back(copy.below);
     }
@@ -429,6 +447,7 @@ bool Core::Impl::forget_clean(Tier tier, std::int64_t bytes) {
 bool Core::Impl::write_out(Slot slot) {
   Copy& copy = copies[slot];
   DeviceState& device = devices[copy.device];
+  if (lodge(slot)) return true;
   std::optional<alloc::Extent> place;
   for (const Tier tier : {Tier::kPinned, Tier::kDisk}) {  // the faster one first
     if (place || !may_use(device, tier)) continue;
@@ -458,7 +477,9 @@ void Core::Impl::begin_io(Slot slot, bool write) {
   if (write) device.shares.begin_leaving(arrays[copy.array].session, in_arena(copy.extent.bytes));
   ++device.ios;
   device.last_change = now;
-  out->ios.push_back({copy.io, write, copy.device, copy.at, copy.tier, copy.below.offset, copy.bytes});
+  TierIo move{copy.io, write, copy.device, copy.at, copy.tier, copy.below.offset, copy.bytes};
+  if (copy.tier == Tier::kNeighbour) move.at = 0, move.lodging = lodging_of(copy);
+  out->ios.push_back(std::move(move));
 }
 
 // From memory, where its bytes are below.
@@ -516,7 +537,7 @@ void Core::Impl::try_returns(std::uint16_t d) {
   }
   boost::container::small_vector<SessionId, 4> refused;
   std::array<bool, kTiers> busy{};
-  for (const Tier tier : {Tier::kPinned, Tier::kDisk})
+  for (const Tier tier : {Tier::kNeighbour, Tier::kPinned, Tier::kDisk})
     busy[static_cast<std::size_t>(tier)] = !may_use(device, tier);
   for (std::size_t i = 0; i < device.returns.size();) {
     const Slot c = device.returns[i];
@@ -526,7 +547,7 @@ void Core::Impl::try_returns(std::uint16_t d) {
       const std::int64_t coming = device.reading_bytes[tier];
       busy[tier] |= store(copy.tier).ios >= kMaxIos ||
                     (coming > 0 && coming + copy.bytes > device.spec.memory_bytes / 8);
-      if (busy[0] && busy[1]) return;
+      if (std::find(busy.begin(), busy.end(), false) == busy.end()) return;
       const SessionId session = arrays[copy.array].session;
       if (busy[tier] || copy.demoting ||
           std::find(refused.begin(), refused.end(), session) != refused.end()) {
@@ -607,7 +628,7 @@ void Core::Impl::on_io(const IoDone& event) {
     other.returns_due = true;
     other.memory_freed |= other.spec.spills && below.ios + 1 >= kMaxIos;
   }
-  if (io.demotes) return demoted(io, event);
+  if (io.demotes) return io.dismisses ? dismissed(io, event) : demoted(io, event);
   const bool ok = event.failed.code == Errc::kOk;
   if (ok) {
     (io.write ? device.written_bytes : device.read_bytes)[static_cast<std::size_t>(io.tier)] += io.bytes;
@@ -622,8 +643,7 @@ void Core::Impl::on_io(const IoDone& event) {
   }
   if (io.copy == kNone) {
     device.arena.free(io.memory, io.fence);
-    below.places.free(io.below, alloc::Fence{});
-    place_freed(io.tier);
+    if (io.below.bytes > 0) free_place(io.tier, io.below, io.lodging);
     return;
   }
   Copy& copy = copies[io.copy];
@@ -633,10 +653,11 @@ void Core::Impl::on_io(const IoDone& event) {
   if (io.write) {
     copy.writing = false;
     if (!ok) {
-      device.disk_short = may_use(device, Tier::kDisk);
-      below.places.free(copy.below, alloc::Fence{});
-      place_freed(io.tier);
-      return;
+      if (io.tier == Tier::kNeighbour)
+        unlist_guest(copy);
+      else
+        device.disk_short = may_use(device, Tier::kDisk);
+      return free_place(io.tier, copy.below, copy.lodging);
     }
     copy.stored = true;
     below.tries = 0;

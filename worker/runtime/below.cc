@@ -137,6 +137,14 @@ void Below::move_pinned(device::Device& device, bool write, std::byte* memory, s
     copier_.copy_on(device.return_stream(), memory, below, bytes, std::move(done));
 }
 
+void Below::move_neighbour(device::Device& device, bool write, std::byte* memory, std::byte* lodging,
+                           std::int64_t bytes, Done done) {
+  if (write)
+    copier_.copy_on(device.spill_stream(), lodging, memory, bytes, std::move(done));
+  else
+    copier_.copy_on(device.return_stream(), memory, lodging, bytes, std::move(done));
+}
+
 void Below::demote(std::int64_t from, std::int64_t at, std::int64_t bytes, Done done) {
   disk_->write(at, pinned(from), bytes, std::move(done));
 }

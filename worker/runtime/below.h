@@ -87,6 +87,9 @@ class Below {
                  Done done);
   void move_pinned(device::Device& device, bool write, std::byte* memory, std::int64_t at, std::int64_t bytes,
                    Done done);
+  // Between a GPU's memory and `lodging` in another's.
+  void move_neighbour(device::Device& device, bool write, std::byte* memory, std::byte* lodging,
+                      std::int64_t bytes, Done done);
   // From pinned memory to the file, by one of its threads, where `done` comes.
   void demote(std::int64_t from, std::int64_t at, std::int64_t bytes, Done done);
 

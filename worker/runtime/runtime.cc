@@ -8,6 +8,7 @@
 
 #include <tilewise/base/check.h>
 #include <tilewise/device/cuda.h>
+#include <tilewise/device/cuda_ipc.h>
 #include <tilewise/kernels/host_info.h>
 
 #include <algorithm>
@@ -157,12 +158,32 @@ Status Runtime::start(const msg::Welcome& welcome, DataService& service,
                                std::min(slab_bytes, arena_bytes(info)),
                                std::min(info.compute_streams, kMaxStreams), spills(info), pins(info)});
   }
+  for (std::size_t i = 0; i < locals_.size(); ++i) options.devices[i].neighbours = neighbours_of(i);
   options.spill_bytes = below_->disk_bytes();
   options.pinned_bytes = below_->pinned_bytes();
   service_ = &service;
   to_scheduler_ = std::move(to_scheduler);
   core_ = std::make_unique<Core>(std::move(options));
   return {};
+}
+
+// GPUs with a link of their own to this one: that is faster than the way to the host's memory. Over the bus they are as near as
+// that is, but nearer than the disk.
+std::vector<std::uint16_t> Runtime::neighbours_of(std::size_t local) {
+  device::Device& device = *locals_[local]->device;
+  std::vector<std::uint16_t> direct, others;
+  if (device.info().kind != device::Kind::kCuda || !spills(device.info())) return direct;
+  for (std::size_t i = 0; i < locals_.size(); ++i) {
+    device::Device& other = *locals_[i]->device;
+    if (i == local || other.info().kind != device::Kind::kCuda) continue;
+    const auto link = device::peer_link(device, other);
+    if (!link || *link == device::PeerLink::kNone) continue;
+    if (*link == device::PeerLink::kBus && pins(device.info())) continue;
+    if (!device::enable_peer_access(device, other)) continue;
+    (*link == device::PeerLink::kDirect ? direct : others).push_back(static_cast<std::uint16_t>(i));
+  }
+  direct.insert(direct.end(), others.begin(), others.end());
+  return direct;
 }
 
 void Runtime::post(Event event) {
@@ -220,7 +241,9 @@ void Runtime::on_io(const TierIo& io) {
   };
   if (io.from >= 0) return below_->demote(io.from, io.at, io.bytes, done);
   device::Device& device = *locals_[io.device]->device;
-  if (io.tier == Tier::kPinned)
+  if (io.tier == Tier::kNeighbour)
+    below_->move_neighbour(device, io.write, address(io.memory), address(io.lodging), io.bytes, done);
+  else if (io.tier == Tier::kPinned)
     below_->move_pinned(device, io.write, address(io.memory), io.at, io.bytes, done);
   else
     below_->move_disk(device, io.write, address(io.memory), io.at, io.bytes, done);

@@ -78,4 +78,18 @@ Status enable_peer_access(Device& from, Device& to) {
   return cuda::cuda_error(driver, code, "cuCtxEnablePeerAccess");
 }
 
+Result<PeerLink> peer_link(Device& from, Device& to) {
+  TW_ASSIGN(const cuda::Context* const source, cuda::context_of(from));
+  TW_ASSIGN(const cuda::Context* const target, cuda::context_of(to));
+  if (source->device == target->device) return PeerLink::kNone;
+  const cuda::Driver& driver = *source->driver;
+  int possible = 0, atomics = 0;
+  TW_CUDA_TRY(driver, cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer", &possible, source->device,
+              target->device);
+  if (possible == 0) return PeerLink::kNone;
+  TW_CUDA_TRY(driver, cuDeviceGetP2PAttribute, "cuDeviceGetP2PAttribute", &atomics,
+              CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, source->device, target->device);
+  return atomics != 0 ? PeerLink::kDirect : PeerLink::kBus;
+}
+
 }  // namespace tilewise::device

@@ -189,6 +189,10 @@ struct DeviceStats {
   pinnedBytes @12 :Int64;   # of blocks that are in pinned host memory only
   pinnedWritten @13 :Int64; # bytes, cumulative, as is the next
   pinnedRead @14 :Int64;
+  lodgedBytes @15 :Int64;   # of blocks that are in neighbours' memory only
+  lodgedWritten @16 :Int64; # bytes, cumulative, as is the next
+  lodgedRead @17 :Int64;
+  guestBytes @18 :Int64;    # of bytesUsed: neighbours' blocks
 }
 
 struct LaneStats { lane @0 :Lane; transfers @1 :Int64; bytes @2 :Int64; failed @3 :Int64; }  # cumulative

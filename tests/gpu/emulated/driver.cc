@@ -210,6 +210,12 @@ CUresult cuDeviceCanAccessPeer(int* possible, CUdevice from, CUdevice to) {
   *possible = from != to;
   return CUDA_SUCCESS;
 }
+// All of them are linked, as if by NVLink.
+CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to) {
+  TW_NEEDS(from != to && from < gpu_count() && to < gpu_count(), CUDA_ERROR_INVALID_DEVICE);
+  *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+  return CUDA_SUCCESS;
+}
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned) {
   return peer == current_context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }

@@ -18,7 +18,8 @@ struct TraceStep {
   int stream = 0;
   std::int64_t start_ns = 0, end_ns = 0;  // monotonic clock of the worker's host: compare within a host only
   msg::TraceKind kind = msg::TraceKind::kStep;
-  // Of transfers: from where, how much, for whom. `op` and `point` name the block by who makes it.
+  // Of transfers: from where, how much, for whom. `op` and `point` name the block by who makes it. Of blocks that leave a full
+  // device, or come back: the neighbour that keeps them, empty where they are below.
   std::string peer;
   std::int64_t bytes = 0;
   std::uint64_t user = 0;

@@ -24,6 +24,7 @@ Result<std::byte*> CudaPeers::open(std::uint64_t, const std::string&) {
 }
 Status CudaPeers::close(std::uint64_t) { return {}; }
 Status enable_peer_access(Device&, Device&) { return error(Errc::kUnavailable, kReason); }
+Result<PeerLink> peer_link(Device&, Device&) { return error(Errc::kUnavailable, kReason); }
 
 PinnedBuffer::~PinnedBuffer() = default;
 Result<std::unique_ptr<PinnedBuffer>> PinnedBuffer::make(Device&, std::size_t) {

@@ -35,4 +35,9 @@ class CudaPeers {
 // two still work, staged by the driver. kUnsupported where the hardware has no path; nothing to do on one GPU.
 Status enable_peer_access(Device& from, Device& to);
 
+// How copies between two GPUs of one process go. kDirect: over a link of their own (NVLink), told by atomic operations that it
+// carries and a bus does not. kNone: not without the host's memory; also of a GPU to itself.
+enum class PeerLink : std::uint8_t { kNone, kBus, kDirect };
+Result<PeerLink> peer_link(Device& from, Device& to);
+
 }  // namespace tilewise::device

@@ -282,6 +282,9 @@ struct DeviceStats {  // cumulative or current
   std::int64_t bytes_high = 0;                            // most bytes at once since the last report
   std::int64_t pinned_bytes = 0;                     // of blocks that are in pinned host memory only, now
   std::int64_t pinned_written = 0, pinned_read = 0;  // bytes so far
+  std::int64_t lodged_bytes = 0;                     // of blocks that are in neighbours' memory only, now
+  std::int64_t lodged_written = 0, lodged_read = 0;  // bytes so far
+  std::int64_t guest_bytes = 0;                      // of bytes_used: neighbours' blocks
   friend bool operator==(const DeviceStats&, const DeviceStats&) = default;
 };
 struct LaneStats {
@@ -504,7 +507,7 @@ enum class TraceKind : std::uint8_t {
   kNoWork,    // the device had nothing to do
   kNoInputs,  // its lowest task waited for blocks
   kNoMemory,  // its lowest task waited for memory
-  kSpill,     // a block left the device's memory for another tier
+  kSpill,     // a block left the device's memory for another tier, or for a neighbour's (`peer`)
   kUnspill    // and came back
 };
 constexpr int kTraceKindCount = 7;

@@ -26,12 +26,15 @@ struct DeviceSpec {
   std::int32_t streams = 1;  // compute streams, at most kMaxStreams
   bool spills = false;       // its blocks may go below and come back: to the disk, if there is one
   bool pins = false;         // and before that to pinned host memory
+  // Positions in Options::devices, the nearest first: devices whose memory it reaches faster than the tiers below. It keeps blocks
+  // there that do not fit, as long as there is room (guests.cc).
+  std::vector<std::uint16_t> neighbours = {};
 };
 constexpr int kMaxStreams = 4;
 
-// What lies below a device's memory; each is the worker's, shared by its devices.
-enum class Tier : std::uint8_t { kDisk, kPinned };
-constexpr int kTiers = 2;
+// Where a block goes for which a device has no memory: to another device of the worker, or to what lies below all of them.
+enum class Tier : std::uint8_t { kDisk, kPinned, kNeighbour };
+constexpr int kTiers = 3;
 
 struct Options {
   WorkerId self;
@@ -168,8 +171,8 @@ struct Store {  // write these inlined bytes now (host devices), then TransferDo
   MemoryRef to;
   std::string data;
 };
-// Moves a block between a device's memory and a tier below, or from pinned memory to the disk. Ends in IoDone. One whose block
-// was dropped meanwhile ends too.
+// Moves a block between a device's memory and a tier, or from pinned memory to the disk. Ends in IoDone. One whose block
+// was dropped meanwhile ends too. A guest that leaves for a tier below is moved from its host's memory: `device` is that.
 struct TierIo {
   std::uint64_t io = 0;
   bool write = false;
@@ -179,6 +182,7 @@ struct TierIo {
   std::int64_t at = 0;  // there
   std::int64_t bytes = 0;
   std::int64_t from = -1;  // given: written from here in pinned memory, and `memory` is nowhere
+  MemoryRef lodging;       // kNeighbour: there, and `at` is nowhere
 };
 struct AddSlab {
   std::uint16_t device = 0;
@@ -226,13 +230,14 @@ struct Counters {  // for tests, status and the simulator
   std::int64_t put_off = 0, gave_way = 0;
   // Of blocks that are passed on: sent for their owners; offers to do so that were declined, or could not be kept.
   std::int64_t relayed = 0, declined = 0, missing = 0;
-  std::int64_t demoted = 0;       // blocks that went from pinned memory to disk
-  std::int64_t made_in_part = 0;  // tasks made again of whose results some were here
-  std::int64_t taken_back = 0;    // tasks that were expanded and are not any more: others may make them
-  std::int64_t given_away = 0;    // points that others make
-  std::int64_t relays = 0;        // copies that others may get from here, now
-  std::int64_t below_bytes = 0;   // in use, of all tiers below
-  std::int64_t probing = 0;       // links being measured from here, now
+  std::int64_t demoted = 0;                // blocks that went from pinned memory to disk
+  std::int64_t lodged = 0, dismissed = 0;  // to neighbours' memory; from there to a tier below
+  std::int64_t made_in_part = 0;           // tasks made again of whose results some were here
+  std::int64_t taken_back = 0;   // tasks that were expanded and are not any more: others may make them
+  std::int64_t given_away = 0;   // points that others make
+  std::int64_t relays = 0;       // copies that others may get from here, now
+  std::int64_t below_bytes = 0;  // in use, of all tiers below
+  std::int64_t probing = 0;      // links being measured from here, now
 };
 
 class Core {

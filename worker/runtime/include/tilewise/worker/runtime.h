@@ -78,6 +78,7 @@ class Runtime {
   struct Local;
   bool spills(const device::Info& info) const;
   bool pins(const device::Info& info) const;
+  std::vector<std::uint16_t> neighbours_of(std::size_t local);
   std::int64_t arena_bytes(const device::Info& info) const;
   device::Device* first_gpu() const;
   void later(std::function<void()> call);
