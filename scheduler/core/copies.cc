@@ -40,8 +40,18 @@ class Takers {
   // It is to make so much besides.
   void promise(DeviceId device, std::int64_t bytes) { promised_[device] += bytes; }
 
-  // None: nobody is left. What has the same devices goes to the same one, as long as it can.
-  DeviceId take(const std::vector<DeviceId>& have, std::int64_t bytes) {
+  // None: nobody is left. One of `near`, if it can; else what has the same devices goes to the same one, as long as it can.
+  DeviceId take(const std::vector<DeviceId>& have, std::int64_t bytes,
+                const std::vector<DeviceId>& near = {}) {
+    const auto can = [&](DeviceId id) {
+      const Device& device = *s_.device(id);
+      return std::find(open_.begin(), open_.end(), &device) != open_.end() && !beside(have, device) &&
+             fits(device, bytes);
+    };
+    if (const auto found = std::find_if(near.begin(), near.end(), can); found != near.end()) {
+      promised_[*found] += bytes;
+      return *found;
+    }
     DeviceId& chosen = last_[have];
     if (!chosen || !fits(*s_.device(chosen), bytes)) chosen = best(have, bytes);
     if (chosen) promised_[chosen] += bytes;
@@ -49,6 +59,12 @@ class Takers {
   }
 
  private:
+  // One of these is of the same worker.
+  bool beside(const std::vector<DeviceId>& have, const Device& device) const {
+    return std::any_of(have.begin(), have.end(),
+                       [&](DeviceId id) { return s_.device(id)->peer == device.peer; });
+  }
+
   bool fits(const Device& device, std::int64_t bytes) const {
     const auto promised = promised_.find(device.id);
     const std::int64_t all = bytes + (promised == promised_.end() ? 0 : promised->second);
@@ -61,7 +77,7 @@ class Takers {
       const auto any = [&](auto same) {
         return std::any_of(have.begin(), have.end(), [&](DeviceId id) { return same(*s_.device(id)); });
       };
-      if (any([&](const Device& d) { return d.peer == device->peer; }) || !fits(*device, bytes)) continue;
+      if (beside(have, *device) || !fits(*device, bytes)) continue;
       const auto promised = promised_.find(device->id);
       const std::int64_t load = device->load_bytes + (promised == promised_.end() ? 0 : promised->second);
       least = std::min(least, {any([&](const Device& d) { return d.host == device->host; }),
@@ -83,19 +99,43 @@ std::int64_t bytes_of(const ir::SourceArray& array, std::int64_t points, std::in
   return static_cast<std::int64_t>(bytes * static_cast<double>(points) / static_cast<double>(blocks));
 }
 
+// Where the other results of the same tasks have copies. Those of several results go to the same devices: only who has all of them can
+// stand in for who made them, where they cannot be made again.
+using Beside = std::vector<const ir::Placement*>;
+
+Beside kept_beside(const State& s, const OpRecord& head, const ArrayRecord& array) {
+  Beside out;
+  for (const ir::OutputSpec& output : head.op.outputs) {
+    const ArrayRecord* other = s.arrays.find(ArrayId{output.array});
+    if (other == nullptr || other->id == array.id) continue;
+    for (const OpId id : other->keeps) out.push_back(&s.ops.at(id).placement);
+  }
+  return out;
+}
+
+void devices_beside(const State& s, const Beside& beside, const ir::Index& at, std::vector<DeviceId>& out) {
+  out.clear();
+  for (const ir::Placement* placement : beside) {
+    const DeviceId device = placement->owner(at);
+    if (device && alive(s, device)) out.push_back(device);
+  }
+}
+
 // Of an array that is where its plan says, and has no copies yet: its own rule with another device for each, whatever the
 // number of blocks.
-std::vector<ir::Placement> mirrored(const ir::SourceArray& array, std::size_t copies,
-                                    const ir::Placement& placement, Takers& takers) {
+std::vector<ir::Placement> mirrored(const State& s, const ir::SourceArray& array, std::size_t copies,
+                                    const ir::Placement& placement, const Beside& beside, Takers& takers) {
   const std::int64_t blocks = array.grid.block_count();
   std::map<DeviceId, std::vector<DeviceId>> have;
+  std::vector<DeviceId> near;
   for (const DeviceId owner : placement.devices()) {
     const std::int64_t points = placement.owned_count(owner);
     if (points == 0) continue;
+    devices_beside(s, beside, placement.nth(owner, 0), near);
     std::vector<DeviceId>& with = have[owner];
     with.push_back(owner);
     while (with.size() < copies) {
-      const DeviceId next = takers.take(with, bytes_of(array, points, blocks));
+      const DeviceId next = takers.take(with, bytes_of(array, points, blocks), near);
       if (!next) break;
       with.push_back(next);
     }
@@ -125,7 +165,8 @@ std::vector<ir::Placement> listed(const State& s, ArrayRecord& array, const OpRe
   const ir::Shape counts = array.source.grid.counts();
   const std::int64_t blocks = array.source.grid.block_count();
   std::vector<std::vector<ir::Run>> runs(array.copies);
-  std::vector<DeviceId> have;
+  std::vector<DeviceId> have, near;
+  const Beside beside = kept_beside(s, head, array);
   array.lacking = 0;
   for (std::int64_t block = 0; block < blocks; ++block) {
     const ir::Index at = ir::unravel(block, counts);
@@ -139,9 +180,11 @@ std::vector<ir::Placement> listed(const State& s, ArrayRecord& array, const OpRe
       if (std::none_of(have.begin(), have.end(), [&](DeviceId d) { return s.device(d)->peer == worker; }))
         have.push_back(device);
     }
+    devices_beside(s, beside, at, near);
     for (std::size_t copy = 0; have.size() < array.copies; ++copy) {
       const bool long_list = runs[copy].size() >= ir::kMaxRuns;
-      const DeviceId next = long_list ? DeviceId{} : takers.take(have, bytes_of(array.source, 1, blocks));
+      const DeviceId next =
+          long_list ? DeviceId{} : takers.take(have, bytes_of(array.source, 1, blocks), near);
       if (!next) break;
       ir::append(runs[copy], block, next);
       have.push_back(next);
@@ -169,7 +212,8 @@ std::vector<ir::Placement> lacking_copies(const State& s, ArrayRecord& array, Ta
     return {};
   }
   if (as_planned) {
-    std::vector<ir::Placement> out = mirrored(array.source, array.copies, head.placement, takers);
+    std::vector<ir::Placement> out =
+        mirrored(s, array.source, array.copies, head.placement, kept_beside(s, head, array), takers);
     array.lacking = array.copies - 1 - static_cast<std::uint32_t>(out.size());
     return out;
   }
@@ -313,8 +357,13 @@ std::vector<PlannedKeep> planned_keeps(const State& s, const Draft& draft) {
       const ir::OutputSpec& spec = draft.ops[op].outputs[output];
       const ir::SourceArray source{spec.dtype, spec.grid};
       Takers takers(loaded);
+      Beside beside;
+      for (const PlannedKeep& planned : out)
+        for (const ir::OutputSpec& other : draft.ops[op].outputs)
+          if (planned.op.operands[0].array == other.array && other.array != id.value)
+            beside.push_back(&planned.placement);
       if (spec.grid.block_count() > 0)
-        keep(id, source, mirrored(source, copies, draft.placements[op], takers));
+        keep(id, source, mirrored(s, source, copies, draft.placements[op], beside, takers));
     }
   }
   return out;

@@ -3,6 +3,8 @@
 
 #include "core_world.h"
 
+#include <set>
+
 namespace tilewise::scheduler::test {
 namespace {
 
@@ -193,6 +195,50 @@ TEST_CASE("an upload of two copies outlives its worker, and has two again") {
   CHECK(w.seen(id).failed.ok());
   CHECK(w.seen(id).lacking == 1);
   CHECK(w.submit(10, 2, {map(3, kGrid, {2})}, {3}).outcome.ok());
+}
+
+TEST_CASE("copies of two results of a task stay together, also when one of them has more") {
+  Copying w({});
+  for (std::uint32_t conn = 1; conn <= 5; ++conn) {
+    msg::Join with = w.worker(1, "w" + std::to_string(conn));
+    with.plugins = {{"pair", "1", 42}};
+    w.workers.emplace_back(conn, w.join(conn, with));
+    w.joined.push_back(w.workers.back().second);
+  }
+  ir::Op pair = map(2, kGrid, {1});
+  pair.kind = ir::OpKind::kCall;
+  pair.outputs.push_back({3, ir::DType::kFloat64, kGrid});
+  pair.attrs = ir::CallAttrs{.kernel = "pair", .version = "1", .maps = {{ir::DimMap{}}}};
+  REQUIRE(w.keep(1, {provide(1, kGrid), w.on(pair, 1)}, {2, 3}, {{2, 2}, {3, 3}}).outcome.ok());
+  const std::vector<ArrayId> arrays = w.log<msg::Plan>(5)[0].holds;
+  REQUIRE(arrays.size() == 2);
+  w.finish(1);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  const auto before = w.keeps(5);
+  REQUIRE(before.size() == 3);
+  CHECK(std::set{before[0][0], before[1][0], before[2][0]}.size() == 2);
+  // Who has a copy of both is lost: the one of the first result goes to who has one of the second.
+  std::size_t both = 0;
+  DeviceId other;
+  for (std::size_t i = 1; i <= 5; ++i) {
+    const auto kept = std::count_if(before.begin(), before.end(),
+                                    [&](const auto& devices) { return devices[0] == w.device(i); });
+    if (kept == 2) both = i;
+    if (kept == 1) other = w.device(i);
+  }
+  REQUIRE(both != 0);
+  w.lose(both);
+  for (const auto& [conn, welcome] : std::vector(w.workers)) {
+    msg::Held held;
+    held.version = w.log<msg::PeerLost>(conn).back().version;
+    for (const ArrayId id : arrays)
+      if (conn == 1 || (welcome.devices[0] == other && id == arrays[1]))
+        held.blocks.push_back({id, welcome.devices[0], {{0, 4}}, {}});
+    w.receive(conn, held);
+  }
+  const std::uint32_t living = both == 5 ? 4 : 5;
+  REQUIRE(w.keeps(living).size() == 5);
+  CHECK(w.keeps(living)[3] == std::vector{other});
 }
 
 TEST_CASE("what has lost all its copies is a typed error naming the array") {
