@@ -1,9 +1,7 @@
 // Blocks in the memory of a neighbour, as lists: who goes there, comes back, and leaves when the neighbour wants its memory.
 #include <doctest/doctest.h>
 
-#include <functional>
-
-#include "lists.h"
+#include "tier_lists.h"
 
 using namespace tilewise;
 using namespace tilewise::worker;
@@ -16,8 +14,8 @@ constexpr DeviceId kNear{4};           // the second device
 constexpr std::int64_t kSmall = 6, kLarge = 32;
 
 // A device of six blocks beside one of 32, which it may send blocks to, and what lies below both.
-struct Pair {
-  explicit Pair(std::int64_t disk = 64, std::int64_t pinned = 0) : lists(options(disk, pinned)) {
+struct Pair : TierLists {
+  explicit Pair(std::int64_t disk = 64, std::int64_t pinned = 0) : TierLists(options(disk, pinned)) {
     // An arena begins empty; the first block that a neighbour has no slab for would go below.
     log({plan_of({on(kNear, 1, source(1, 1, kBlock / 8))}), msg::Release{{ArrayId{1}}}});
     REQUIRE(stats(1).bytes_used == 0);
@@ -31,27 +29,6 @@ struct Pair {
     o.pinned_bytes = pinned * kBlock;
     return o;
   }
-  void log(std::vector<msg::LogEntry> entries) {
-    take(lists.log(std::move(entries)));
-    run();
-  }
-  // Ends everything that is begun, until nothing is.
-  void run() {
-    while (launched != done || !open.empty()) {
-      std::vector<Event> ends;
-      for (const TierIo& io : std::exchange(open, {}))
-        ends.push_back(IoDone{io.io, {fails ? fails(io) : Errc::kOk, "injected"}});
-      for (std::uint16_t d = 0; d < done.size(); ++d)
-        if (launched[d] > done[d]) ends.push_back(StreamCompleted{d, 0, ++done[d]});
-      take(lists.step(std::move(ends)));
-      lists.core->check_invariants();
-    }
-  }
-  void take(const Actions& actions) {
-    for (const Launch& launch : actions.launches) ++launched[launch.device];
-    open.insert(open.end(), actions.ios.begin(), actions.ios.end());
-    all.insert(all.end(), actions.ios.begin(), actions.ios.end());
-  }
   std::int64_t moved(Tier tier, bool write, std::uint16_t device = 0) const {
     return std::count_if(all.begin(), all.end(), [&](const TierIo& io) {
       return io.tier == tier && io.write == write && io.device == device;
@@ -59,12 +36,7 @@ struct Pair {
   }
   Counters counts() const { return lists.core->counters(); }
   std::int64_t tasks_done() const { return counts().tasks_done - first; }
-  msg::DeviceStats stats(std::size_t device) const { return lists.core->device_stats()[device]; }
 
-  Lists lists;
-  std::array<std::uint64_t, 2> launched{}, done{};  // by device
-  std::vector<TierIo> open, all;
-  std::function<Errc(const TierIo&)> fails;
   std::int64_t first = 0;  // tasks before the test's
 };
 

@@ -1,11 +1,9 @@
 // Tiers as lists: what goes where, and that it comes back. How it stands faults is the simulator's.
 #include <doctest/doctest.h>
 
-#include <array>
-#include <functional>
 #include <map>
 
-#include "lists.h"
+#include "tier_lists.h"
 
 using namespace tilewise;
 using namespace tilewise::worker;
@@ -15,58 +13,29 @@ namespace {
 
 constexpr std::int64_t kBlock = 4096;  // bytes; so many a place below, too
 
-struct Device {
+struct Device : TierLists {
   Device(std::int64_t blocks, std::int64_t pinned, std::int64_t disk, bool gpu = true)
-      : lists(options(blocks, pinned, disk, gpu)) {}
-  explicit Device(Options o) : lists(std::move(o)) {}
+      : TierLists(options(blocks, pinned, disk, gpu)) {}
+  explicit Device(Options o) : TierLists(std::move(o)) {}
   static Options options(std::int64_t blocks, std::int64_t pinned, std::int64_t disk, bool gpu) {
     Options o = Lists::options_of({kHere, 0, blocks * kBlock, blocks * kBlock, 1, gpu || disk > 0, gpu});
     o.pinned_bytes = pinned * kBlock;
     o.spill_bytes = disk * kBlock;
     return o;
   }
-  // Ends everything that is begun, until nothing is.
-  void log(std::vector<msg::LogEntry> entries) {
-    take(lists.log(std::move(entries)));
-    run();
+  void saw(const Launch& launch) override {
+    for (const MemoryRef& output : launch.outputs) made[output.offset] = {launch.run.id.value, launch.point};
   }
-  void run() {
-    while (launched != done || !open.empty()) {
-      std::vector<Event> ends;
-      for (const TierIo& io : std::exchange(open, {}))
-        ends.push_back(IoDone{io.io, {fails ? fails(io) : failing, "injected"}});
-      for (std::uint16_t d = 0; d < done.size(); ++d)
-        if (launched[d] > done[d]) ends.push_back(StreamCompleted{d, 0, ++done[d]});
-      take(lists.step(std::move(ends)));
-    }
-  }
-  void take(const Actions& actions) {
-    for (const Launch& launch : actions.launches) {
-      ++launched[launch.device];
-      for (const MemoryRef& output : launch.outputs)
-        made[output.offset] = {launch.run.id.value, launch.point};
-    }
-    for (const TierIo& io : actions.ios) {
-      if (io.write) {
-        const Block block = io.from < 0 ? made[io.memory.offset] : pinned[io.from];
-        where[block] = io.tier;
-        if (io.tier == Tier::kPinned) pinned[io.at] = block;
-      }
-      open.push_back(io);
-      all.push_back(io);
-    }
+  void saw(const TierIo& io) override {
+    if (!io.write) return;
+    const Block block = io.from < 0 ? made[io.memory.offset] : pinned[io.from];
+    where[block] = io.tier;
+    if (io.tier == Tier::kPinned) pinned[io.at] = block;
   }
   std::int64_t moved(Tier tier, bool write) const {
     return std::count_if(all.begin(), all.end(),
                          [&](const TierIo& io) { return io.tier == tier && io.write == write; });
   }
-  msg::DeviceStats stats() const { return lists.core->device_stats()[0]; }
-
-  Lists lists;
-  std::array<std::uint64_t, 2> launched{}, done{};  // by device
-  std::vector<TierIo> open, all;
-  Errc failing = Errc::kOk;
-  std::function<Errc(const TierIo&)> fails;              // instead
   using Block = std::pair<std::uint64_t, std::int64_t>;  // of the op that made it, by point
   std::map<std::int64_t, Block> made;    // the last in each place of the first device's memory
   std::map<Block, Tier> where;           // each was written to last
