@@ -430,7 +430,7 @@ void Core::Impl::restore_reserve(std::uint16_t d) {
     auto extent = device.arena.allocate_settled(bytes);
     while (!extent && evict(d, 1))  // spare replicas go, before a task could take their place
       extent = device.arena.allocate_settled(bytes);
-    if (!extent && !device.guests.empty() && dismiss_guests(d, bytes) > 0)
+    if (!extent && dismiss_guests(d, bytes - device.writing_bytes) > 0)  // what is on its way out counts
       extent = device.arena.allocate_settled(bytes);
     // Where enough is free, but in pieces, the lowest task makes room when it needs it: what would go for it now would be
     // brought back into another piece at once, by tasks that may have that, and so on as fast as the disk can.
