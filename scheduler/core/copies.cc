@@ -24,8 +24,8 @@ DeviceId owner_of(const State& s, const OpRecord& head, const ir::Index& at) {
 
 bool alive(const State& s, DeviceId id) { return s.device(id)->alive; }
 
-// Chooses devices for copies: of another worker than those that have the block, of another host if there is one, of the
-// owner's kind if there is one, and of these the one with the least to hold.
+// Chooses devices for copies: of another worker than those that have the block; of these one with room if there is one, then one
+// that has copies of the other results of the same tasks, then one of another host, of the owner's kind, with the least to hold.
 class Takers {
  public:
   explicit Takers(const State& s) : s_(s) {
@@ -40,57 +40,47 @@ class Takers {
   // It is to make so much besides.
   void promise(DeviceId device, std::int64_t bytes) { promised_[device] += bytes; }
 
-  // None: nobody is left. One of `near`, if it can; else what has the same devices goes to the same one, as long as it can.
-  DeviceId take(const std::vector<DeviceId>& have, std::int64_t bytes,
-                const std::vector<DeviceId>& near = {}) {
-    const auto can = [&](DeviceId id) {
-      const Device& device = *s_.device(id);
-      return std::find(open_.begin(), open_.end(), &device) != open_.end() && !beside(have, device) &&
-             fits(device, bytes);
-    };
-    if (const auto found = std::find_if(near.begin(), near.end(), can); found != near.end()) {
-      promised_[*found] += bytes;
-      return *found;
-    }
-    DeviceId& chosen = last_[have];
-    if (!chosen || !fits(*s_.device(chosen), bytes)) chosen = best(have, bytes);
+  // None: nobody is left. What is with the same devices goes to the same one, as long as that has room.
+  DeviceId take(const std::vector<DeviceId>& have, std::int64_t bytes, const std::vector<DeviceId>& near) {
+    DeviceId& chosen = last_[{have, near}];
+    if (!chosen || !has_room(*s_.device(chosen), bytes)) chosen = best(have, bytes, near);
     if (chosen) promised_[chosen] += bytes;
     return chosen;
   }
 
  private:
-  // One of these is of the same worker.
-  bool beside(const std::vector<DeviceId>& have, const Device& device) const {
-    return std::any_of(have.begin(), have.end(),
-                       [&](DeviceId id) { return s_.device(id)->peer == device.peer; });
+  std::int64_t promised(const Device& device) const {
+    const auto found = promised_.find(device.id);
+    return found == promised_.end() ? 0 : found->second;
   }
 
-  bool fits(const Device& device, std::int64_t bytes) const {
-    const auto promised = promised_.find(device.id);
-    const std::int64_t all = bytes + (promised == promised_.end() ? 0 : promised->second);
-    return asked_ || device.memory_bytes == 0 || all <= room_of(device);
+  bool has_room(const Device& device, std::int64_t bytes) const {
+    return device.memory_bytes == 0 || bytes + promised(device) <= room_of(device);
   }
 
-  DeviceId best(const std::vector<DeviceId>& have, std::int64_t bytes) const {
-    std::tuple<bool, bool, std::int64_t, DeviceId> least{true, true, INT64_MAX, {}};
+  DeviceId best(const std::vector<DeviceId>& have, std::int64_t bytes,
+                const std::vector<DeviceId>& near) const {
+    std::tuple<bool, bool, bool, bool, std::int64_t, DeviceId> least{true, true, true, true, INT64_MAX, {}};
     for (const Device* device : open_) {
       const auto any = [&](auto same) {
         return std::any_of(have.begin(), have.end(), [&](DeviceId id) { return same(*s_.device(id)); });
       };
-      if (beside(have, *device) || !fits(*device, bytes)) continue;
-      const auto promised = promised_.find(device->id);
-      const std::int64_t load = device->load_bytes + (promised == promised_.end() ? 0 : promised->second);
-      least = std::min(least, {any([&](const Device& d) { return d.host == device->host; }),
-                               s_.device(have.front())->kind != device->kind, load, device->id});
+      if (any([&](const Device& d) { return d.peer == device->peer; })) continue;
+      const bool room = has_room(*device, bytes);
+      if (!room && !asked_) continue;
+      const bool apart = std::find(near.begin(), near.end(), device->id) == near.end();
+      least = std::min(least, {!room, apart, any([&](const Device& d) { return d.host == device->host; }),
+                               s_.device(have.front())->kind != device->kind,
+                               device->load_bytes + promised(*device), device->id});
     }
-    return std::get<3>(least);
+    return std::get<DeviceId>(least);
   }
 
   const State& s_;
   bool asked_ = false;
   std::vector<const Device*> open_;
   std::map<DeviceId, std::int64_t> promised_;
-  std::map<std::vector<DeviceId>, DeviceId> last_;
+  std::map<std::pair<std::vector<DeviceId>, std::vector<DeviceId>>, DeviceId> last_;
 };
 
 std::int64_t bytes_of(const ir::SourceArray& array, std::int64_t points, std::int64_t blocks) {
@@ -103,12 +93,16 @@ std::int64_t bytes_of(const ir::SourceArray& array, std::int64_t points, std::in
 // stand in for who made them, where they cannot be made again.
 using Beside = std::vector<const ir::Placement*>;
 
-Beside kept_beside(const State& s, const OpRecord& head, const ArrayRecord& array) {
+// `planned`: such that are not yet in the state.
+Beside kept_beside(const State& s, const ir::Op& op, ArrayId array, const std::vector<PlannedKeep>& planned) {
   Beside out;
-  for (const ir::OutputSpec& output : head.op.outputs) {
-    const ArrayRecord* other = s.arrays.find(ArrayId{output.array});
-    if (other == nullptr || other->id == array.id) continue;
-    for (const OpId id : other->keeps) out.push_back(&s.ops.at(id).placement);
+  if (op.outputs.size() < 2) return out;
+  for (const ir::OutputSpec& output : op.outputs) {
+    if (output.array == array.value) continue;
+    if (const ArrayRecord* other = s.arrays.find(ArrayId{output.array}))
+      for (const OpId id : other->keeps) out.push_back(&s.ops.at(id).placement);
+    for (const PlannedKeep& keep : planned)
+      if (keep.op.operands[0].array == output.array) out.push_back(&keep.placement);
   }
   return out;
 }
@@ -161,12 +155,12 @@ std::vector<ir::Placement> mirrored(const State& s, const ir::SourceArray& array
 }
 
 // What each block lacks, block by block.
-std::vector<ir::Placement> listed(const State& s, ArrayRecord& array, const OpRecord& head, Takers& takers) {
+std::vector<ir::Placement> listed(const State& s, ArrayRecord& array, const OpRecord& head,
+                                  const Beside& beside, Takers& takers) {
   const ir::Shape counts = array.source.grid.counts();
   const std::int64_t blocks = array.source.grid.block_count();
   std::vector<std::vector<ir::Run>> runs(array.copies);
   std::vector<DeviceId> have, near;
-  const Beside beside = kept_beside(s, head, array);
   array.lacking = 0;
   for (std::int64_t block = 0; block < blocks; ++block) {
     const ir::Index at = ir::unravel(block, counts);
@@ -199,21 +193,24 @@ std::vector<ir::Placement> listed(const State& s, ArrayRecord& array, const OpRe
   return out;
 }
 
-// Where copies that are lacking are to be.
-std::vector<ir::Placement> lacking_copies(const State& s, ArrayRecord& array, Takers& takers) {
+// Where copies that are lacking are to be, beside those that are only planned.
+std::vector<ir::Placement> lacking_copies(const State& s, ArrayRecord& array, Takers& takers,
+                                          const std::vector<PlannedKeep>& planned = {}) {
   const OpRecord& head = s.ops.at(array.producer);
+  const Beside beside = kept_beside(s, head.op, array.id, planned);
   const std::int64_t blocks = array.source.grid.block_count();
   const std::vector<DeviceId> on = head.placement.devices();
-  const bool as_planned = head.layers.empty() && !head.forgotten && array.keeps.empty() &&
-                          head.placement.listed() == nullptr &&
-                          std::all_of(on.begin(), on.end(), [&](DeviceId id) { return alive(s, id); });
+  const bool as_planned =
+      head.layers.empty() && !head.forgotten && array.keeps.empty() && head.placement.listed() == nullptr &&
+      std::all_of(beside.begin(), beside.end(),
+                  [](const ir::Placement* other) { return other->listed() == nullptr; }) &&
+      std::all_of(on.begin(), on.end(), [&](DeviceId id) { return alive(s, id); });
   if (blocks == 0) {
     array.lacking = 0;
     return {};
   }
   if (as_planned) {
-    std::vector<ir::Placement> out =
-        mirrored(s, array.source, array.copies, head.placement, kept_beside(s, head, array), takers);
+    std::vector<ir::Placement> out = mirrored(s, array.source, array.copies, head.placement, beside, takers);
     array.lacking = array.copies - 1 - static_cast<std::uint32_t>(out.size());
     return out;
   }
@@ -221,7 +218,7 @@ std::vector<ir::Placement> lacking_copies(const State& s, ArrayRecord& array, Ta
     array.lacking = array.copies - 1;  // or none: nobody looks at so many
     return {};
   }
-  return listed(s, array, head, takers);
+  return listed(s, array, head, beside, takers);
 }
 
 // What is on its way for others' sake is waited for: a task on the same device ends with the copy that is there, or comes. Each
@@ -351,17 +348,13 @@ std::vector<PlannedKeep> planned_keeps(const State& s, const Draft& draft) {
       ArrayRecord wanted = *there;
       wanted.copies = std::max(wanted.copies, copies);
       Takers takers(loaded);
-      keep(id, there->source, lacking_copies(s, wanted, takers));
+      keep(id, there->source, lacking_copies(s, wanted, takers, out));
     } else if (const auto made = made_by.find(id.value); made != made_by.end()) {
       const auto [op, output] = made->second;
       const ir::OutputSpec& spec = draft.ops[op].outputs[output];
       const ir::SourceArray source{spec.dtype, spec.grid};
       Takers takers(loaded);
-      Beside beside;
-      for (const PlannedKeep& planned : out)
-        for (const ir::OutputSpec& other : draft.ops[op].outputs)
-          if (planned.op.operands[0].array == other.array && other.array != id.value)
-            beside.push_back(&planned.placement);
+      const Beside beside = kept_beside(s, draft.ops[op], id, out);
       if (spec.grid.block_count() > 0)
         keep(id, source, mirrored(s, source, copies, draft.placements[op], beside, takers));
     }

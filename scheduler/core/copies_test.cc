@@ -197,19 +197,49 @@ TEST_CASE("an upload of two copies outlives its worker, and has two again") {
   CHECK(w.submit(10, 2, {map(3, kGrid, {2})}, {3}).outcome.ok());
 }
 
-TEST_CASE("copies of two results of a task stay together, also when one of them has more") {
-  Copying w({});
-  for (std::uint32_t conn = 1; conn <= 5; ++conn) {
-    msg::Join with = w.worker(1, "w" + std::to_string(conn));
-    with.plugins = {{"pair", "1", 42}};
-    w.workers.emplace_back(conn, w.join(conn, with));
-    w.joined.push_back(w.workers.back().second);
+// A kernel with two results, made on the first worker; workers of one device with so much memory.
+struct Pairs : Copying {
+  explicit Pairs(std::vector<std::string> names, std::int64_t memory = 1 << 30) : Copying({}) {
+    for (const std::string& name : names) add(name, memory);
   }
-  ir::Op pair = map(2, kGrid, {1});
-  pair.kind = ir::OpKind::kCall;
-  pair.outputs.push_back({3, ir::DType::kFloat64, kGrid});
-  pair.attrs = ir::CallAttrs{.kernel = "pair", .version = "1", .maps = {{ir::DimMap{}}}};
-  REQUIRE(w.keep(1, {provide(1, kGrid), w.on(pair, 1)}, {2, 3}, {{2, 2}, {3, 3}}).outcome.ok());
+  void add(const std::string& name, std::int64_t memory) {
+    const auto conn = static_cast<std::uint32_t>(joined.size() + 1);
+    msg::Join with = worker(1, name, memory);
+    with.plugins = {{"pair", "1", 42}};
+    workers.emplace_back(conn, join(conn, with));
+    joined.push_back(workers.back().second);
+  }
+  ir::Op pair() const {
+    ir::Op op = on(map(2, kGrid, {1}), 1);
+    op.kind = ir::OpKind::kCall;
+    op.outputs.push_back({3, ir::DType::kFloat64, kGrid});
+    op.attrs = ir::CallAttrs{.kernel = "pair", .version = "1", .maps = {{ir::DimMap{}}}};
+    return op;
+  }
+};
+
+TEST_CASE(
+    "copies of two results of a task go together, of places for both to the other host, as long as there is "
+    "room") {
+  // One result has copies with two workers, then the other one is to have one.
+  Pairs w({"one", "one", "two"}, 1000);  // arrays of 320 bytes
+  REQUIRE(w.keep(1, {provide(1, kGrid), w.pair()}, {2, 3}, {{2, 3}}).outcome.ok());
+  w.finish(1);
+  REQUIRE(w.keeps(1).size() == 2);
+  const auto third = [&](std::int64_t used) {
+    msg::Progress progress;
+    progress.devices.push_back({.device = w.device(3), .bytes_used = used});
+    w.receive(3, progress);
+    REQUIRE(w.keep(2, {map(4, kGrid, {3})}, {4}, {{3, 2}}).outcome.ok());
+    return w.keeps(1).back();
+  };
+  SUBCASE("room") { CHECK(third(320) == std::vector{w.device(3)}); }
+  SUBCASE("none there") { CHECK(third(700) == std::vector{w.device(2)}); }
+}
+
+TEST_CASE("copies of two results of a task stay together, also when one of them has more") {
+  Pairs w({"w1", "w2", "w3", "w4", "w5"});
+  REQUIRE(w.keep(1, {provide(1, kGrid), w.pair()}, {2, 3}, {{2, 2}, {3, 3}}).outcome.ok());
   const std::vector<ArrayId> arrays = w.log<msg::Plan>(5)[0].holds;
   REQUIRE(arrays.size() == 2);
   w.finish(1);

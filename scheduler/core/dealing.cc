@@ -47,7 +47,7 @@ const std::vector<std::int64_t>& Dealing::parts(const std::vector<DeviceId>& ope
     pace.busy_s.push_back(busy == busy_.end() ? 0 : busy->second);
   }
   const double part_s = std::max(again_s_, 1e-9) / static_cast<double>(kParts);
-  for (const double ratio : s_.speeds.coarse_ratios(devices, family_)) pace.point_s.push_back(ratio * part_s);
+  for (const double ratio : s_.speeds.coarse_ratios(devices, family_)) pace.item_s.push_back(ratio * part_s);
   found->second = place::shares_by_speed(pace, kParts);
   std::partial_sum(found->second.begin(), found->second.end(), found->second.begin());
   return found->second;

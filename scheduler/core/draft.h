@@ -24,9 +24,10 @@ struct Draft {
   std::uint64_t next_array = 0;
   // after planning and placing:
   std::vector<ir::Op> ops;
-  std::vector<ir::Placement> placements;   // parallel to ops
-  std::vector<place::Decision> decisions;  // likewise: why there (without the placement itself)
-  std::vector<plan::PassReport> passes;    // what happened before; "replayed" alone: nothing
+  std::vector<ir::Placement> placements;                 // parallel to ops
+  std::vector<place::Decision> decisions;                // likewise: why there (without the placement itself)
+  std::vector<std::pair<DeviceId, std::int64_t>> needs;  // bytes, at most at once, beside what was there
+  std::vector<plan::PassReport> passes;                  // what happened before; "replayed" alone: nothing
   Program program;
 
   // The session's number of one of the outputs, or 0: of an array that a pass made.

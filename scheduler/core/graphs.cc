@@ -149,6 +149,13 @@ void account_load(State& s, const OpRecord& op, int sign) {
   for (const OpShare& share : op.shares) s.device(share.device)->load_bytes += sign * share_bytes(op, share);
 }
 
+void take_points(State& s, OpRecord& op, std::int64_t count) {
+  op.load_bytes -= share_bytes(op.load_bytes, count, op.points);
+  op.points -= count;
+  s.graphs.at(op.graph).total -= count;
+  std::erase_if(op.shares, [](const OpShare& share) { return share.owned == 0; });
+}
+
 bool deliverable(const State& s, const OpRecord& fetch) {
   const GraphRecord& graph = s.graphs.at(fetch.graph);
   return graph.delivered && graph.ops_open == graph.fetches_open &&

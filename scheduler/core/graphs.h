@@ -51,5 +51,7 @@ std::int64_t share_bytes(const OpRecord& op, const OpShare& share);
 std::int64_t share_bytes(std::int64_t all, std::int64_t owned, std::int64_t points);
 // Adds (sign 1) or takes away (sign -1) an op's results from its devices' load.
 void account_load(State& s, const OpRecord& op, int sign);
+// So many of its points, which shares own no more, are made elsewhere or not at all. Between the two above.
+void take_points(State& s, OpRecord& op, std::int64_t count);
 
 }  // namespace tilewise::scheduler

@@ -1,4 +1,5 @@
 // Every index checked against every other, and a digest of everything.
+#include "draft.h"
 #include "graphs.h"
 #include "handlers.h"
 
@@ -197,6 +198,9 @@ void check_ops(const State& s) {
       const auto bytes = static_cast<__int128>(op.load_bytes) * share.owned / op.points;
       load[share.device] += static_cast<std::int64_t>(bytes);
     }
+    const std::int64_t blocks = op.op.space.block_count();
+    TW_CHECK(keep || op.load_bytes <= share_bytes(output_bytes(op.op), op.points, blocks) + blocks,
+             "what an op makes no more burdens nobody");
     const bool endpoint = op.op.kind == ir::OpKind::kFetch || op.op.kind == ir::OpKind::kProvide;
     TW_CHECK(endpoint ? op.shares.empty() : owned == op.points, "every point is owned once");
     TW_CHECK(completed == op.completed && failed == op.failed, "an op sums its shares");

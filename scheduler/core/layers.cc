@@ -72,6 +72,27 @@ ir::Placement overlaid(const State& s, const OpRecord& head) {
   return best.devices.empty() ? head.placement : ir::Placement::whole(counts, std::move(best));
 }
 
+// Of results that are where the list says, those that burden these devices already: as copies that are kept there.
+std::int64_t kept_bytes(const State& s, const OpRecord& head, const ir::Placement& there) {
+  const ir::Shape counts = head.op.space.counts();
+  std::int64_t bytes = 0;
+  for (const ir::OutputSpec& output : head.op.outputs) {
+    const ArrayRecord* array = s.arrays.find(ArrayId{output.array});
+    if (array == nullptr || array->keeps.empty()) continue;
+    std::int64_t points = 0;
+    for (const ir::Run& run : there.listed()->runs()) {
+      for (std::int64_t point = run.first; point < run.first + run.count; ++point) {
+        const ir::Index at = ir::unravel(point, counts);
+        points += std::any_of(array->keeps.begin(), array->keeps.end(),
+                              [&](OpId keep) { return s.ops.at(keep).placement.owner(at) == run.device; });
+      }
+    }
+    const double all = std::min(place::bytes_of(array->source), 1e18);
+    bytes += share_bytes(static_cast<std::int64_t>(all), points, head.op.space.block_count());
+  }
+  return bytes;
+}
+
 }  // namespace
 
 const ir::Placement& layered_placement(const State& s, const OpRecord& head, std::int64_t* budget) {
@@ -122,8 +143,9 @@ void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vec
   }
   for (const OpShare& share : layer.shares) layer.points += share.owned;
   const std::int64_t all = std::max<std::int64_t>(1, head.op.space.block_count());
-  layer.load_bytes =
-      static_cast<std::int64_t>(static_cast<__int128>(output_bytes(head.op)) * layer.points / all);
+  layer.load_bytes = share_bytes(output_bytes(head.op), layer.points, all);
+  if (form == Form::kKept)
+    layer.load_bytes -= std::min(layer.load_bytes, kept_bytes(s, head, layer.placement));
   GraphRecord& graph = s.graphs.at(head.graph);
   graph.ops.push_back(id);
   ++graph.ops_left;

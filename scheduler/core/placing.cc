@@ -31,6 +31,7 @@ class OpPlacer {
     }
     std::sort(devices_.begin(), devices_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
     busy_s_.resize(devices_.size());
+    needs_.resize(devices_.size());
     draft.placements.resize(draft.ops.size());
     draft.decisions.resize(draft.ops.size());
     for (std::size_t i = 0; i < draft.ops.size(); ++i) {
@@ -56,6 +57,8 @@ class OpPlacer {
         if (--readers_left_.at(array) == 0) let_go(array);
       }
     }
+    for (std::size_t d = 0; d < devices_.size(); ++d)
+      if (needs_[d] > 0) draft_.needs.emplace_back(devices_[d].id, needs_[d]);
     return held_results_fit();
   }
 
@@ -305,6 +308,8 @@ class OpPlacer {
           static_cast<double>(placement.owned_count(devices_[d].id)) / static_cast<double>(points);
       if (share == 0) continue;
       devices_[d].load_bytes += static_cast<std::int64_t>(bytes * share);
+      const std::int64_t stays = devices_[d].stays_bytes - devices_[d].earlier_bytes;
+      needs_[d] = std::max(needs_[d], stays + static_cast<std::int64_t>(bytes * share));
       devices_[d].stays_bytes += static_cast<std::int64_t>(held * share);
       for (const ir::OutputSpec& output : op.outputs) {
         if (!is_read_later(output.array)) continue;
@@ -331,8 +336,9 @@ class OpPlacer {
   mutable std::deque<ir::Placement> replaced_;  // of arrays with blocks on lost devices
   bool draining_ = false;                       // some device is
   std::vector<place::Device> devices_, open_,
-      eligible_;                // all; those that are not drained; those that may run an op
-  std::vector<double> busy_s_;  // by device: work of this plan so far
+      eligible_;                     // all; those that are not drained; those that may run an op
+  std::vector<double> busy_s_;       // by device: work of this plan so far
+  std::vector<std::int64_t> needs_;  // by device: most bytes of this plan at once
   boost::unordered_flat_map<std::uint64_t, std::size_t> made_by_, explicit_user_;
   boost::unordered_flat_map<std::uint64_t, std::int64_t>
       readers_left_;  // ops of the plan that read the array and are not placed yet

@@ -70,14 +70,13 @@ void close_lost_shares(State& s) {
                                     [&](const OpShare& share) { return lost(s, share); }))
       return;
     account_load(s, op, -1);
-    GraphRecord& graph = s.graphs.at(op.graph);
+    std::int64_t gone = 0;
     for (OpShare& share : op.shares) {
       if (!lost(s, share)) continue;
-      op.points -= share.owned - share.completed;
-      graph.total -= share.owned - share.completed;
+      gone += share.owned - share.completed;
       share.owned = share.completed;
     }
-    std::erase_if(op.shares, [](const OpShare& share) { return share.owned == 0; });
+    take_points(s, op, gone);
     account_load(s, op, 1);
     if (op.completed == op.points) over.push_back(op.id);
   });

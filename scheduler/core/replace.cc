@@ -162,15 +162,12 @@ class Mover {
 
   void shrink(OpRecord& op, std::int64_t count, const std::vector<msg::Tail>& moved) {
     account_load(s_, op, -1);
-    op.load_bytes -= static_cast<std::int64_t>(static_cast<__int128>(op.load_bytes) * count / op.points);
-    op.points -= count;
-    s_.graphs.at(op.graph).total -= count;
     for (const msg::Tail& tail : moved) {
       if (tail.op != op.id) continue;
       for (OpShare& share : op.shares)
         if (share.device == tail.device) share.owned = tail.from;
     }
-    std::erase_if(op.shares, [](const OpShare& share) { return share.owned == 0; });
+    take_points(s_, op, count);
     account_load(s_, op, 1);
     if (op.completed == op.points && !op.finished) finish_op(s_, op);
   }

@@ -12,7 +12,6 @@ namespace tilewise::scheduler {
 namespace {
 
 constexpr std::uint64_t kExternal = std::uint64_t{1} << 63;  // ArrayIds have no such bit
-constexpr std::int64_t kLargeBlockBytes = 64 << 10;  // from here on a single block goes where there is least
 
 template <class Rename> void rename(std::vector<ir::Op>& ops, Rename&& name) {
   for (ir::Op& op : ops) {
@@ -59,10 +58,12 @@ const ir::Placement& placement_of(const State& s, const ArrayRecord& array) {
   return layered_placement(s, s.ops.at(array.producer));
 }
 
-// Its place follows from what every device held at that moment, which is another one next time.
-bool went_where_least_was(const ir::Op& op) {
-  return op.kind != ir::OpKind::kFetch && op.kind != ir::OpKind::kProvide && op.hint.devices.empty() &&
-         op.space.block_count() == 1 && output_bytes(op) >= kLargeBlockBytes;
+bool has_ample_room(const State& s, const std::vector<std::pair<DeviceId, std::int64_t>>& needs) {
+  return std::all_of(needs.begin(), needs.end(), [&](const auto& need) {
+    place::Device device = place_device(*s.device(need.first));
+    device.stays_bytes = device.load_bytes;
+    return need.second <= device.headroom_bytes(place::Room::kAmple);
+  });
 }
 
 std::size_t bytes_of(const ir::Op& op) {
@@ -123,7 +124,7 @@ std::optional<std::size_t> PlanCache::find(const State& s, const Draft& draft, c
           !(placement_of(s, array) == plan.inputs[i]))
         return false;
     }
-    return plan.devices == worker_devices(s);
+    return plan.devices == worker_devices(s) && has_ample_room(s, plan.needs);
   };
   const auto found = std::find_if(plans_.begin(), plans_.end(), same);
   if (found == plans_.end()) return {};
@@ -143,6 +144,7 @@ void PlanCache::take(std::size_t at, const State& s, Draft& draft, bool dump) co
   rename(draft.ops, [&](std::uint64_t place) { return id_of(draft.program, place); });
   draft.placements = plan.placements;
   draft.decisions = plan.decisions;
+  draft.needs = plan.needs;
   draft.next_array = s.next_array + plan.names;
   draft.passes.push_back({"replayed", draft.ops.size(), dump ? plan::dump(draft.ops) : std::string()});
   draft.graph.ops.clear();
@@ -193,7 +195,9 @@ void PlanCache::accepted(const State& s, Draft& draft, std::uint64_t& next_numbe
     if (once_.size() > kRemembered) once_.pop_front();
     return;
   }
-  if (std::any_of(draft.ops.begin(), draft.ops.end(), went_where_least_was)) return;
+  if (std::any_of(draft.decisions.begin(), draft.decisions.end(),
+                  [](const place::Decision& decision) { return decision.by_memory; }))
+    return;
   Plan plan;
   plan.digest = program.digest;
   plan.program = program.ops;
@@ -210,6 +214,7 @@ void PlanCache::accepted(const State& s, Draft& draft, std::uint64_t& next_numbe
   rename(plan.ops, Places(places));
   plan.placements = draft.placements;
   plan.decisions = draft.decisions;
+  plan.needs = draft.needs;
   plan.number = next_number++;
   for (const ir::Op& op : plan.ops) {
     for (const ir::Operand& operand : op.operands) {

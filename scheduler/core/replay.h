@@ -4,8 +4,9 @@
 // program makes by its order, what it reads from outside by the order of first mention. Two submissions are the same program
 // if nothing else differs: kinds, attributes, views, grids, hints, labels, what is held. A plan is replayed if besides
 // its inputs are cut and placed as they were and the workers' devices are the same; then passes and placement would say
-// what they said before, but for what placement learned meanwhile (speeds, loads). So a plan is made anew after 1, 2, 4 ...
-// kMostReplays replays; and not kept at all where a large single block went to the device that had least.
+// what they said before, but for what placement learned meanwhile (speeds). So a plan is made anew after 1, 2, 4 ... kMostReplays
+// replays. One whose places follow from what devices had in memory is not kept at all; the others are replayed where devices
+// have ample room for what the plan needs.
 //
 // A program is kept when it comes for the second time: most come once. Everything is counted and bounded; what is
 // looked at least recently goes first.
@@ -99,6 +100,7 @@ class PlanCache {
     std::vector<ir::Op> ops;
     std::vector<ir::Placement> placements;
     std::vector<place::Decision> decisions;
+    std::vector<std::pair<DeviceId, std::int64_t>> needs;
     std::uint32_t replays = 0, patience = 1;
     std::uint64_t used = 0;
     std::size_t bytes = 0;

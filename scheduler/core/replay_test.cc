@@ -21,8 +21,8 @@ struct Step {
 };
 
 struct Loop : World {
-  explicit Loop(Options options = {}) : World(std::move(options)) {
-    add_worker(1, 2);
+  explicit Loop(Options options = {}, std::int64_t memory = 1 << 30) : World(std::move(options)) {
+    workers.emplace_back(1, join(1, worker(2, "w", memory)));
     join(10, client());
     start(1000);
   }
@@ -219,6 +219,28 @@ TEST_CASE("plans are kept in bounded number, the least recently used goes") {
   program(0);  // pushed out
   CHECK(w.core.replays() == before + 1);
   CHECK(w.kept.size() <= 64);  // by workers too
+}
+
+TEST_CASE("a plan is replayed where devices have room for it, and else made anew") {
+  Loop w({}, 8 << 10);  // arrays of 512 bytes
+  const auto step = [&](std::uint64_t out) {
+    w.step({1000, out});
+    w.receive(10, msg::ReleaseArrays{{out}});
+    w.apply_logs();
+  };
+  for (std::uint64_t i = 0; i < 8; ++i) step(2000 + 10 * i);
+  REQUIRE(w.core.replays() == 4);  // and the plan is good for three more
+  const DeviceId first = w.workers[0].second.devices[0];
+  auto large = random(1001, grid({768}, {768}));
+  large.hint.devices = {first};
+  REQUIRE(w.submit(10, w.next++, {large}, {1001}).outcome.ok());
+  w.settle();
+  for (std::uint64_t i = 0; i < 2; ++i) step(3000 + 10 * i);
+  CHECK(w.core.replays() == 4);
+  w.receive(10, msg::ReleaseArrays{{1001}});
+  w.apply_logs();
+  step(4000);
+  CHECK(w.core.replays() == 5);
 }
 
 TEST_CASE("a large single block goes where there is least each time: such plans are not kept") {

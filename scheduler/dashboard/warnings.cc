@@ -76,28 +76,30 @@ void about_memory(const Overview& now, const Devices& devices, std::vector<Warni
                    "workers more --memory."});
   }
   std::vector<std::string> full, spilling;
-  std::int64_t on_disk = 0, pinned = 0;
+  std::int64_t on_disk = 0, pinned = 0, lodged = 0;
   for (const msg::DeviceStats& stats : now.status.devices) {
     const auto device = devices.find(stats.device);
     if (device == devices.end() || device->second.memory <= 0) continue;
-    if (stats.spilled_bytes + stats.pinned_bytes > 0) {
+    if (stats.spilled_bytes + stats.pinned_bytes + stats.lodged_bytes > 0) {
       on_disk += stats.spilled_bytes;
       pinned += stats.pinned_bytes;
+      lodged += stats.lodged_bytes;
       spilling.push_back(device->second.name);
     } else if (static_cast<double>(stats.bytes_used) > kFull * static_cast<double>(device->second.memory)) {
       full.push_back(device->second.name);
     }
   }
   if (!spilling.empty()) {
+    std::string where;
+    const auto add = [&](std::int64_t bytes, const char* place) {
+      if (bytes > 0) where += (where.empty() ? "" : ", ") + bytes_text(bytes) + " " + place;
+    };
+    add(on_disk, "on disk");
+    add(pinned, "in pinned host memory");
+    add(lodged, "in the memory of neighbouring devices");
     out.push_back(
-        {false, "spilling",
-         (on_disk > 0 ? bytes_text(on_disk) : bytes_text(pinned)) + " of blocks of " + names(spilling) +
-             (on_disk == 0
-                  ? " are in pinned host memory"
-                  : " are on disk" + (pinned > 0 ? " and " + bytes_text(pinned) + " in pinned host memory"
-                                                 : std::string())) +
-             ", because memory has no room for them.",
-         "What is read from there comes at the speed of the disk or of the host's link. Release arrays (see "
+        {false, "spilling", "Memory has no room for all blocks of " + names(spilling) + ": " + where + ".",
+         "What is read from there comes at the speed of the disk or of the link. Release arrays (see "
          "Arrays), give workers more "
          "--memory, or add workers."});
   }

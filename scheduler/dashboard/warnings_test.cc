@@ -42,6 +42,14 @@ TEST_CASE("each trouble is named") {
     o.status.devices[1].spilled_bytes = 3 << 20;  // full for good, then
     CHECK(has(warnings(o, nullptr), "spilling", "3.0 MiB"));
     CHECK(!has(warnings(o, nullptr), "memory-full", "w2"));
+    o.status.devices[1].pinned_bytes = 2 << 20;
+    o.status.devices[1].lodged_bytes = 1 << 20;
+    CHECK(
+        has(warnings(o, nullptr), "spilling",
+            "3.0 MiB on disk, 2.0 MiB in pinned host memory, 1.0 MiB in the memory of neighbouring devices"));
+    o.status.devices[1].spilled_bytes = o.status.devices[1].pinned_bytes = 0;
+    CHECK(has(warnings(o, nullptr), "spilling", "1.0 MiB in the memory"));
+    CHECK(!has(warnings(o, nullptr), "memory-full", "w2"));
     o.stuck.push_back({GraphId{1}, OpId{1}, DeviceId{1}, 4096, 10});
     CHECK(has(warnings(o, nullptr), "stuck", "4.0 KiB"));
     CHECK(warnings(o, nullptr)[0].serious);

@@ -45,8 +45,8 @@ std::vector<std::int64_t> near_order(const ir::Shape& parts, double chunks_each)
 // When even the slowest device alone would be done.
 double alone_s(const Pace& pace, std::int64_t items) {
   double last = 0;
-  for (std::size_t d = 0; d < pace.point_s.size(); ++d)
-    last = std::max(last, pace.busy_s[d] + pace.point_s[d] * static_cast<double>(items));
+  for (std::size_t d = 0; d < pace.item_s.size(); ++d)
+    last = std::max(last, pace.busy_s[d] + pace.item_s[d] * static_cast<double>(items));
   return last;
 }
 
@@ -60,12 +60,7 @@ class Balanced final : public Policy {
     if (devices < 2 || ir::volume(counts) < 2 || even_tiles(request, counts)) return;
     const ir::Shape parts = chunks_of(counts, std::max(kMinChunks, kChunksADevice * devices));
     const std::int64_t chunks = ir::volume(parts);
-    Pace pace = pace_of(request);
-    const double each = static_cast<double>(ir::volume(counts)) / static_cast<double>(chunks);
-    for (double& point_s : pace.point_s) point_s *= each;
-    for (std::int64_t& most : pace.most)
-      if (most != INT64_MAX) most = static_cast<std::int64_t>(static_cast<double>(most) / each);
-    const std::vector<std::int64_t> quotas = shares_by_speed(pace, chunks);
+    const std::vector<std::int64_t> quotas = shares_by_speed(pace_of(request, chunks), chunks);
     const std::vector<std::int64_t> order =
         near_order(parts, static_cast<double>(chunks) / static_cast<double>(devices));
     ir::Rule rule;
@@ -83,12 +78,12 @@ class Balanced final : public Policy {
  private:
   // Equal devices, equally busy, and a regular grid gives none of them more than it has to.
   static bool even_tiles(const Request& request, const ir::Shape& counts) {
-    const Pace pace = pace_of(request);
-    for (std::size_t d = 1; d < pace.point_s.size(); ++d) {
-      if (pace.point_s[d] != pace.point_s[0]) return false;
-      if (std::abs(pace.busy_s[d] - pace.busy_s[0]) > pace.point_s[0]) return false;
+    const Pace pace = pace_of(request, ir::volume(counts));
+    for (std::size_t d = 1; d < pace.item_s.size(); ++d) {
+      if (pace.item_s[d] != pace.item_s[0]) return false;
+      if (std::abs(pace.busy_s[d] - pace.busy_s[0]) > pace.item_s[0]) return false;
     }
-    const auto devices = static_cast<std::int64_t>(pace.point_s.size());
+    const auto devices = static_cast<std::int64_t>(pace.item_s.size());
     const ir::PerDim<std::int32_t> grid = device_grid(counts, devices, cut_costs(request));
     std::int64_t load = 1;
     for (std::size_t d = 0; d < counts.size(); ++d) load *= ir::ceil_div(counts[d], grid[d]);
@@ -109,9 +104,11 @@ ir::Shape chunks_of(const ir::Shape& counts, std::int64_t most) {
   return parts;
 }
 
-Pace pace_of(const Request& request) {
+Pace pace_of(const Request& request, std::int64_t items) {
   const std::string family = ir::family_of(*request.op);
   const ir::Geometry& geometry = *request.geometry;
+  const double each =
+      static_cast<double>(geometry.point_count()) / static_cast<double>(std::max<std::int64_t>(1, items));
   Pace out;
   double model_s = 0;
   if (geometry.point_count() > 0) {
@@ -122,25 +119,28 @@ Pace pace_of(const Request& request) {
   if (request.speeds != nullptr) ratios = request.speeds->coarse_ratios(request.eligible, family);
   for (std::size_t d = 0; d < ratios.size(); ++d) {
     const Device& device = request.eligible[d];
-    out.point_s.push_back(model_s * ratios[d] / static_cast<double>(std::max(1, device.streams)));
+    out.item_s.push_back(each * model_s * ratios[d] / static_cast<double>(std::max(1, device.streams)));
     out.busy_s.push_back(busy_so_far(request, device));
   }
-  const std::int64_t each = std::max<std::int64_t>(1, geometry.output_bytes_bound());
-  for (const Room room : {Room::kAmple, Room::kTight, Room::kLater}) {
+  const std::int64_t block = geometry.output_bytes_bound();
+  const double bytes = each * static_cast<double>(std::max<std::int64_t>(1, block));
+  for (const Room room : {Room::kAmple, Room::kTight, Room::kLater, Room::kNone}) {
     out.most.clear();
     std::int64_t all = 0;
     for (const Device& device : request.eligible) {
-      const std::int64_t headroom = device.headroom_bytes(room);
-      out.most.push_back(headroom == INT64_MAX ? headroom : headroom / each);
+      const std::int64_t headroom = device.can_hold(block) ? device.headroom_bytes(room) : 0;
+      out.most.push_back(headroom == INT64_MAX
+                             ? headroom
+                             : static_cast<std::int64_t>(static_cast<double>(headroom) / bytes));
       all = ir::saturating_add(all, out.most.back());
     }
-    if (all >= geometry.point_count()) break;
+    if (all >= items) break;
   }
   return out;
 }
 
 std::vector<std::int64_t> shares_by_speed(const Pace& pace, std::int64_t items) {
-  const std::size_t n = pace.point_s.size();
+  const std::size_t n = pace.item_s.size();
   // When all would be done if points could be divided: between the least busy device now and the slowest doing everything.
   double from = *std::min_element(pace.busy_s.begin(), pace.busy_s.end());
   double to = alone_s(pace, items);
@@ -149,7 +149,7 @@ std::vector<std::int64_t> shares_by_speed(const Pace& pace, std::int64_t items) 
   for (const std::int64_t m : most) room = ir::saturating_add(room, m);
   if (most.empty() || room < items) most.assign(n, INT64_MAX);
   const auto share = [&](std::size_t d, double until) {
-    return std::clamp((until - pace.busy_s[d]) / pace.point_s[d], 0.0, static_cast<double>(most[d]));
+    return std::clamp((until - pace.busy_s[d]) / pace.item_s[d], 0.0, static_cast<double>(most[d]));
   };
   for (int i = 0; i < 60; ++i) {
     const double middle = (from + to) / 2;
@@ -167,7 +167,7 @@ std::vector<std::int64_t> shares_by_speed(const Pace& pace, std::int64_t items) 
   std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
   const auto end_s = [&](std::size_t d) {
     if (out[d] >= most[d]) return HUGE_VAL;
-    return pace.busy_s[d] + static_cast<double>(out[d] + 1) * pace.point_s[d];
+    return pace.busy_s[d] + static_cast<double>(out[d] + 1) * pace.item_s[d];
   };
   for (std::size_t d = 0; d < n; ++d) next.emplace(end_s(d), d);
   for (; given < items; ++given) {

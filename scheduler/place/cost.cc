@@ -220,7 +220,8 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
     if (device != nullptr && device->memory_bytes > 0) {
       const double bytes = owned * static_cast<double>(geometry.output_bytes_bound());
       over_s = std::max(0.0, (bytes - static_cast<double>(device->headroom_bytes())) / kAwayBytesPerS);
-      if (!device->spills) out.room = std::min(out.room, device->room_for(bytes));
+      out.over |= over_s > 0;
+      out.room = std::min(out.room, device->room_for(bytes, geometry.output_bytes_bound()));
     }
     out.seconds = std::max(out.seconds, busy_s + step_s * owned + over_s);
   }

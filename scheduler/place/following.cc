@@ -24,7 +24,7 @@ class Follower {
       : request_(request),
         geometry_(*request.geometry),
         points_(geometry_.point_count()),
-        left_(shares_by_speed(pace_of(request), points_)) {
+        left_(shares_by_speed(pace_of(request, points_), points_)) {
     for (std::size_t d = 0; d < request.eligible.size(); ++d) place_of_[request.eligible[d].id.value] = d;
   }
 

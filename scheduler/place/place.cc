@@ -5,6 +5,7 @@
 #include "shares.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tilewise::place {
 namespace {
@@ -49,14 +50,18 @@ class Tiled final : public Policy {
   }
 
  private:
-  // One block: spread many small independent arrays, but keep really small ones together on the first device.
+  // One block: where there is room; spread many small independent arrays, but keep really small ones together on the first
+  // device.
   static DeviceId quietest(const Request& request) {
     double bytes = 0;
     for (const ir::OutputSpec& output : request.op->outputs) bytes += bytes_of({output.dtype, output.grid});
-    if (bytes < static_cast<double>(kSmallResultBytes)) return request.eligible.front().id;
-    return std::min_element(request.eligible.begin(), request.eligible.end(),
-                            [](const Device& a, const Device& b) { return a.load_bytes < b.load_bytes; })
-        ->id;
+    const std::int64_t block = request.geometry->output_bytes_bound();
+    const auto before = [&](const Device& a, const Device& b) {
+      const Room room_a = a.room_for(bytes, block), room_b = b.room_for(bytes, block);
+      if (room_a != room_b) return room_a > room_b;
+      return bytes >= static_cast<double>(kSmallResultBytes) && a.load_bytes < b.load_bytes;
+    };
+    return std::min_element(request.eligible.begin(), request.eligible.end(), before)->id;
   }
   bool cyclic_;
 };
@@ -84,8 +89,16 @@ bool uses_only(const ir::Placement& placement, std::span<const Device> eligible)
 constexpr double kSearchGain_s = 1e-3;  // what a search costs, about
 constexpr double kSearchGain = 0.03;
 
+constexpr double kTightness = 4;  // times as slow is better than little room for later steps
+
+// Who is out of memory fails, who is slow ends later.
 bool better(const Estimate& a, const Estimate& b) {
-  return a.room != b.room ? a.room > b.room : a.seconds < b.seconds;
+  const Room room_a = std::min(a.room, Room::kTight), room_b = std::min(b.room, Room::kTight);
+  if (room_a != room_b) return room_a > room_b;
+  const auto price = [](const Estimate& e) {
+    return e.room == Room::kTight ? kTightness * e.seconds : e.seconds;
+  };
+  return price(a) < price(b);
 }
 
 // Candidates and their costs, each different one once.
@@ -94,6 +107,7 @@ class Contest {
   explicit Contest(const Request& request) : request_(request) {}
 
   void hear(const Policy& policy) {
+    searched_ |= policy.searches();
     proposed_.clear();
     policy.propose(request_, proposed_);
     for (Candidate& candidate : proposed_) {
@@ -110,14 +124,15 @@ class Contest {
     if (request_.eligible.size() < 2 || little_work()) return false;
     score();
     const auto best = std::min_element(costs_.begin(), costs_.end(), better);
-    if (best->room < Room::kTight && most_room() > best->room) return true;
+    if (best->room < Room::kAmple && most_room() > best->room) return true;
     if (best->seconds < kSearchGain_s) return false;
-    const Pace pace = pace_of(request_);
+    const std::int64_t all = request_.geometry->point_count();
+    const Pace pace = pace_of(request_, all);
     const double first_s = *std::min_element(pace.busy_s.begin(), pace.busy_s.end());
-    double points = static_cast<double>(request_.geometry->point_count()), speed = 0;
-    for (std::size_t d = 0; d < pace.point_s.size(); ++d) {
-      points += (pace.busy_s[d] - first_s) / pace.point_s[d];
-      speed += 1 / pace.point_s[d];
+    double points = static_cast<double>(all), speed = 0;
+    for (std::size_t d = 0; d < pace.item_s.size(); ++d) {
+      points += (pace.busy_s[d] - first_s) / pace.item_s[d];
+      speed += 1 / pace.item_s[d];
     }
     const double gain_s = best->seconds - points / speed;
     return gain_s > kSearchGain_s && gain_s > kSearchGain * best->seconds;
@@ -130,7 +145,7 @@ class Contest {
                    "no policy could place op '" + std::string(ir::name_of(request_.op->kind)) + "'");
     }
     if (candidates_.size() == 1)
-      return Decision{std::move(candidates_[0].placement), candidates_[0].why, 0, 0, {}};
+      return Decision{std::move(candidates_[0].placement), candidates_[0].why, 0, 0, 0, by_memory(), {}};
     score();
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < candidates_.size(); ++i) order.push_back(i);
@@ -138,7 +153,8 @@ class Contest {
                      [&](std::size_t a, std::size_t b) { return better(costs_[a], costs_[b]); });
     Candidate& best = candidates_[order[0]];
     const Estimate& cost = costs_[order[0]];
-    Decision decision{std::move(best.placement), best.why, cost.seconds, cost.moved_bytes, {}};
+    Decision decision{
+        std::move(best.placement), best.why, cost.seconds, cost.moved_bytes, 0, by_memory(), {}};
     for (std::size_t i = 1; i < order.size() && i <= 2; ++i) {
       Candidate& other = candidates_[order[i]];
       const Estimate& lost = costs_[order[i]];
@@ -155,20 +171,36 @@ class Contest {
     if (candidates_.size() > 1 || points == 0) return points == 0;
     const double bytes = static_cast<double>(geometry.output_bytes_bound()) * static_cast<double>(points);
     for (const Device& device : request_.eligible)
-      if (device.room_for(bytes) < Room::kAmple) return false;
+      if (device.room_for(bytes, geometry.output_bytes_bound()) < Room::kAmple) return false;
     const ir::Index middle = geometry.point(points / 2);
     const double steps = static_cast<double>(points) * static_cast<double>(geometry.steps(middle));
     return ir::model_step_ns(geometry, middle) * 1e-9 * steps < kSearchGain_s;
   }
+  // Of one block, to whom there was least; else who has no ample room counts less, and gets less where shares are sought.
+  bool by_memory() const {
+    if (request_.eligible.size() < 2) return false;
+    const ir::Geometry& geometry = *request_.geometry;
+    const std::int64_t block = geometry.output_bytes_bound();
+    const double bytes = static_cast<double>(block) * static_cast<double>(geometry.point_count());
+    const bool one = geometry.point_count() == 1;
+    if (one && bytes >= static_cast<double>(kSmallResultBytes)) return true;
+    const auto cramped = [&](const Device& d) {
+      return !d.can_hold(block) || bytes > static_cast<double>(d.headroom_bytes(Room::kAmple));
+    };
+    return std::any_of(costs_.begin(), costs_.end(),
+                       [](const Estimate& cost) { return cost.room < Room::kAmple || cost.over; }) ||
+           ((one || searched_) && std::any_of(request_.eligible.begin(), request_.eligible.end(), cramped));
+  }
   // That all devices could have together.
   Room most_room() const {
     const ir::Geometry& geometry = *request_.geometry;
-    const double bytes =
-        static_cast<double>(geometry.output_bytes_bound()) * static_cast<double>(geometry.point_count());
+    const double block = static_cast<double>(geometry.output_bytes_bound());
     for (const Room room : {Room::kAmple, Room::kTight, Room::kLater}) {
-      double all = 0;
-      for (const Device& device : request_.eligible) all += static_cast<double>(device.headroom_bytes(room));
-      if (bytes <= all) return room;
+      double blocks = 0;
+      for (const Device& device : request_.eligible)
+        if (device.can_hold(geometry.output_bytes_bound()))
+          blocks += std::floor(static_cast<double>(device.headroom_bytes(room)) / std::max(1.0, block));
+      if (blocks >= static_cast<double>(geometry.point_count())) return room;
     }
     return Room::kNone;
   }
@@ -180,6 +212,7 @@ class Contest {
   const Request& request_;
   std::vector<Candidate> candidates_, proposed_;
   std::vector<Estimate> costs_;  // of the first so many candidates
+  bool searched_ = false;
 };
 
 }  // namespace
@@ -230,6 +263,8 @@ Result<Decision> Placer::place(const Request& request) const {
                                                 : "explicit mesh",
                     0,
                     0,
+                    0,
+                    false,
                     {}};
   }
   if (request.eligible.empty()) {

@@ -10,56 +10,6 @@
 namespace tilewise::place {
 namespace {
 
-ir::Grid grid(const ir::Shape& shape, const ir::Shape& block) { return *ir::Grid::uniform(shape, block); }
-
-ir::TapeInstr load(int operand) {
-  ir::TapeInstr i;
-  i.op = ir::TapeOp::kLoad;
-  i.imm_i = operand;
-  return i;
-}
-
-std::vector<Device> hosts(int n, int per_host = 1) {
-  std::vector<Device> out;
-  for (int i = 0; i < n; ++i) {
-    out.push_back({DeviceId{static_cast<std::uint32_t>(i + 1)}, kHostKind,
-                   static_cast<std::uint32_t>(i / per_host), 0});
-  }
-  return out;
-}
-std::vector<DeviceId> ids(const std::vector<Device>& devices) {
-  std::vector<DeviceId> out;
-  for (const Device& d : devices) out.push_back(d.id);
-  return out;
-}
-ir::Placement even(const ir::Grid& g, const std::vector<Device>& devices, bool cyclic = false) {
-  const ir::PerDim<double> cost(static_cast<std::size_t>(g.rank()), 1.0);
-  return tiled(g.counts(), ids(devices), cost, cyclic);
-}
-
-Case map_of(const ir::Grid& g, std::vector<std::pair<ir::Grid, ir::View>> operands, int devices) {
-  Case c;
-  c.devices = hosts(devices);
-  c.op.kind = ir::OpKind::kMap;
-  c.op.space = g;
-  c.op.outputs = {{100, ir::DType::kFloat64, g}};
-  ir::Tape tape;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    c.op.operands.push_back({i + 1, operands[i].second});
-    c.arrays.push_back({ir::DType::kFloat64, operands[i].first});
-    c.placements.push_back(even(operands[i].first, c.devices));
-    tape.code.push_back(load(static_cast<int>(i)));
-  }
-  if (tape.code.empty()) tape.code.push_back({});
-  if (operands.size() == 2) {
-    ir::TapeInstr add;
-    add.op = ir::TapeOp::kAdd, add.a = 0, add.b = 1;
-    tape.code.push_back(add);
-  }
-  c.op.attrs = ir::MapAttrs{tape};
-  return c;
-}
-
 Case matmul(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t block, int devices) {
   Case c;
   c.devices = hosts(devices);
@@ -75,7 +25,7 @@ Case matmul(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t block, 
 }
 
 std::int64_t reads_from_elsewhere(Case& c, const ir::Placement& placement) {
-  const Request request = c.request();
+  c.request();  // its geometry
   std::vector<ir::Read> reads;
   std::int64_t moved = 0;
   for (std::int64_t p = 0; p < c.geometry->point_count(); ++p) {
@@ -284,32 +234,6 @@ TEST_CASE("edges: no points, one point, more devices than points") {
   CHECK(placer.place(few.request())->placement.devices().size() == 3);
 }
 
-TEST_CASE("results go where there is room beside what stays") {
-  // Eight blocks of 1 MiB, all on the first of four devices of 10 MiB.
-  const ir::Grid g = grid({1 << 20}, {1 << 17});
-  Case c = map_of(g, {{g, ir::View::identity(g.shape())}}, 4);
-  for (Device& d : c.devices) d.memory_bytes = 10 << 20, d.host = 0;
-  c.placements[0] = ir::Placement::whole(g.counts(), ir::Rule::constant(1, c.devices[0].id));
-  Placer aligned_only([] {
-    std::vector<std::unique_ptr<Policy>> out;
-    out.push_back(aligned_policy());
-    return out;
-  }());
-  REQUIRE(aligned_only.place(c.request())->placement.owned_count(c.devices[0].id) == 8);
-  const auto most = [&](const ir::Placement& placement) {  // of a device's room, how much is missing
-    std::int64_t missing = 0;
-    for (const Device& d : c.devices)
-      missing = std::max(missing, (placement.owned_count(d.id) << 20) - d.headroom_bytes());
-    return missing;
-  };
-  c.devices[0].stays_bytes = 8 << 20;  // the input itself
-  CHECK(most(Placer().place(c.request())->placement) <= 0);
-  c.devices[1].stays_bytes = c.devices[2].stays_bytes = 9 << 20;  // and what others keep
-  CHECK(most(Placer().place(c.request())->placement) <= 0);
-  CHECK(Device{}.headroom_bytes() == INT64_MAX);
-  CHECK(Device{.memory_bytes = 5, .stays_bytes = 7}.headroom_bytes() == 0);
-}
-
 // Bytes that the estimate moves, by those that really have to.
 double estimated_by_exact(Case& c, const ir::Placement& placement) {
   // Distinct (block, device) pairs, 512 bytes each: what really has to move.
@@ -351,39 +275,6 @@ TEST_CASE("the estimate agrees with counting everything") {
     CHECK(large > 0.94);
     CHECK(large < 1.06);
   }
-}
-
-// A device of ratio r takes r times as long; of one family, measured.
-Speeds speeds_of(const std::vector<Device>& devices, const std::vector<double>& ratios,
-                 std::string_view family) {
-  Speeds speeds;
-  for (std::size_t d = 0; d < devices.size(); ++d)
-    speeds.learn(devices[d], family, static_cast<std::int64_t>(1e9 * ratios[d]), 1'000'000'000);
-  return speeds;
-}
-
-TEST_CASE(
-    "a fast device gets no more than leaves it room to work, or than its memory when others have gone") {
-  // 32 blocks of 1 MiB on four devices of 20 MiB, one of them ten times as fast: by time alone it would make some 25 of them.
-  const ir::Grid g = grid({32 << 17}, {1 << 17});
-  Case c = map_of(g, {{g, ir::View::identity(g.shape())}}, 4);
-  for (Device& d : c.devices) d.host = 0;
-  const Speeds speeds = speeds_of(c.devices, {100, 1000, 1000, 1000}, "map");
-  const auto of_fast = [&] {
-    Request request = c.request();
-    request.speeds = &speeds;
-    return Placer().place(request)->placement.owned_count(c.devices[0].id);
-  };
-  REQUIRE(of_fast() > 20);
-  for (Device& d : c.devices) d.memory_bytes = 20 << 20;
-  CHECK(of_fast() > 8);
-  CHECK(of_fast() <= 15);  // three quarters
-  for (Device& d : c.devices) d.stays_bytes = 12 << 20;
-  CHECK(of_fast() == 8);                                 // there is no room for more on any
-  for (Device& d : c.devices) d.stays_bytes = 17 << 20;  // nor for so much, as long as what is there stays
-  for (Device& d : c.devices) d.earlier_bytes = 9 << 20;
-  CHECK(of_fast() <= 12);
-  CHECK(of_fast() > 8);
 }
 
 TEST_CASE("a measured link draws work away from a slow one") {
@@ -473,7 +364,7 @@ TEST_CASE("shares by speed: no device could do with less, for any speeds and wha
     Pace pace;
     const auto n = static_cast<std::size_t>(prng.between(1, 9));
     for (std::size_t d = 0; d < n; ++d) {
-      pace.point_s.push_back(static_cast<double>(prng.between(1, 50)));
+      pace.item_s.push_back(static_cast<double>(prng.between(1, 50)));
       pace.busy_s.push_back(prng.chance(0.5) ? 0 : static_cast<double>(prng.between(0, 500)));
     }
     const std::int64_t items = prng.between(0, 200);
@@ -489,14 +380,14 @@ TEST_CASE("shares by speed: no device could do with less, for any speeds and wha
       if (bounds_hold) REQUIRE(shares[d] <= pace.most[d]);
       all += shares[d];
       if (shares[d] > 0)
-        end = std::max(end, pace.busy_s[d] + static_cast<double>(shares[d]) * pace.point_s[d]);
+        end = std::max(end, pace.busy_s[d] + static_cast<double>(shares[d]) * pace.item_s[d]);
     }
     REQUIRE(all == items);
     // Within less time, all devices together could not have done as many.
     std::int64_t sooner = 0;
     for (std::size_t d = 0; d < n; ++d) {
       const auto can = static_cast<std::int64_t>(
-          std::max(0.0, std::ceil((end - pace.busy_s[d]) / pace.point_s[d] - 1e-9) - 1));
+          std::max(0.0, std::ceil((end - pace.busy_s[d]) / pace.item_s[d] - 1e-9) - 1));
       sooner += bounds_hold ? std::min(can, pace.most[d]) : can;
     }
     CHECK((items == 0 || sooner < items));

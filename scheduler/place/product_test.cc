@@ -20,11 +20,6 @@ std::vector<Device> gpus(int n, int a_host) {
   }
   return out;
 }
-std::vector<DeviceId> ids(const std::vector<Device>& devices) {
-  std::vector<DeviceId> out;
-  for (const Device& d : devices) out.push_back(d.id);
-  return out;
-}
 ir::Placement on_grid(const ir::Grid& g, const std::vector<Device>& devices, ir::PerDim<std::int32_t> parts) {
   ir::Rule rule;
   rule.cyclic.assign(parts.size(), 0);

@@ -11,8 +11,8 @@ LinkSpeed link_of(const Request& request, const Device& from, const Device& to);
 // Of earlier ops of the same plan, in seconds.
 double busy_so_far(const Request& request, const Device& device);
 
-// Of the eligible devices. Speeds that are about equal are made equal, so that noise in what was measured does not cut every
-// op another way.
-Pace pace_of(const Request& request);
+// Of the eligible devices, for so many items that have as many of the op's points each. Speeds that are about equal are made
+// equal, so that noise in what was measured does not cut every op another way.
+Pace pace_of(const Request& request, std::int64_t items);
 
 }  // namespace tilewise::place

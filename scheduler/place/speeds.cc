@@ -5,19 +5,26 @@
 
 namespace tilewise::place {
 
+constexpr std::int64_t kLeftFree = 4;  // a part of the memory
+constexpr std::int64_t kLittle = 16;   // such a part of what is free
+
 std::int64_t Device::headroom_bytes(Room room) const {
   if (memory_bytes == 0 || room == Room::kNone) return INT64_MAX;
-  std::int64_t bytes = memory_bytes - stays_bytes;
-  if (room == Room::kAmple) bytes -= memory_bytes / 4;
+  const std::int64_t left = memory_bytes - stays_bytes;
+  std::int64_t bytes = left;
+  if (room == Room::kAmple && !spills) bytes = std::max(left - memory_bytes / kLeftFree, left / kLittle);
   if (room == Room::kLater) bytes += earlier_bytes;
   return std::max<std::int64_t>(0, bytes);
 }
 
-Room Device::room_for(double bytes) const {
+Room Device::room_for(double bytes, std::int64_t block_bytes) const {
+  if (!can_hold(block_bytes)) return Room::kNone;
+  if (spills) return Room::kAmple;
   for (const Room room : {Room::kAmple, Room::kTight, Room::kLater})
     if (bytes <= static_cast<double>(headroom_bytes(room))) return room;
   return Room::kNone;
 }
+
 namespace {
 
 // Before anything has run: one core is what the plain model describes; a GPU is some fifty times that.

@@ -13,7 +13,7 @@ export interface GraphSummary {
 export interface Peer { id: number; role: "worker" | "client" | "tool"; name: string; host: string; devices: number }
 export interface Device {
   id: number; name: string; worker: number; kind: string; model: string; class: string; streams: number;
-  memory: number; used: number; peak: number; resident: number; spilled: number; spill_limit: number; pinned: number; pinned_limit: number; steps: number; busy_s: number;
+  memory: number; used: number; peak: number; resident: number; spilled: number; spill_limit: number; pinned: number; pinned_limit: number; lodged: number; steps: number; busy_s: number;
 }
 export interface Lane { worker: number; lane: string; transfers: number; bytes: number; failed: number }
 export interface SessionInfo { id: number; client: string; peer: number; held_arrays: number; held_bytes: number | null; running: number }

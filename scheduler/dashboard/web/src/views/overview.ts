@@ -91,6 +91,7 @@ export function overview(root: HTMLElement): View {
       const used = o.devices.reduce((sum, d) => sum + d.used, 0), memory = o.devices.reduce((sum, d) => sum + d.memory, 0);
       const spilled = o.devices.reduce((sum, d) => sum + d.spilled, 0), disk = o.devices.reduce((sum, d) => sum + d.spill_limit, 0);
       const pinned = o.devices.reduce((sum, d) => sum + d.pinned, 0), pinnable = o.devices.reduce((sum, d) => sum + d.pinned_limit, 0);
+      const lodged = o.devices.reduce((sum, d) => sum + d.lodged, 0);
       tiles.tasks.set(short(live.rate((s) => s.tasks)), `${count(o.totals.tasks_done)} in all`);
       tiles.graphs.set(`${o.totals.graphs_running} running`, `${count(o.totals.graphs_done)} done, ${count(o.totals.graphs_failed)} failed`);
       tiles.load.set(percent(load), `${o.devices.length} devices on ${o.peers.filter((p) => p.role === "worker").length} workers`);
@@ -114,6 +115,7 @@ export function overview(root: HTMLElement): View {
 
       replace(tiers,
         h("div", { class: "tier" }, h("span", null, "Device"), bar(memory ? used / memory : 0, `${bytes(used)} of ${bytes(memory)}`)),
+        ...(lodged > 0 ? [h("div", { class: "tier" }, h("span", null, "Neighbours"), bar(memory ? lodged / memory : 0, `${bytes(lodged)} of blocks in other devices’ memory`))] : []),
         pinnable > 0
           ? h("div", { class: "tier" }, h("span", null, "Pinned host"), bar(pinned / pinnable, `${bytes(pinned)} of ${bytes(pinnable)}`))
           : h("div", { class: "tier off" }, h("span", null, "Pinned host"), h("span", { class: "muted" }, "no worker with GPUs has a --pinned-limit")),

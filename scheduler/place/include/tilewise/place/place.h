@@ -68,14 +68,16 @@ struct Decision {
   std::string_view why;
   double seconds = 0, moved_bytes = 0;  // estimated; 0 where there was no choice
   double work_s = 0;                    // of the device with most of it; the caller's to know
-  std::vector<Rejected> rejected;       // the best two of the others, better first
+  // What devices have in memory already decided, or could have: with more or less there it might have been another placement.
+  bool by_memory = false;
+  std::vector<Rejected> rejected;  // the best two of the others, better first
 };
 
 class Placer {
  public:
   Placer();  // the foundation's policies
   explicit Placer(std::vector<std::unique_ptr<Policy>> policies);
-  // The op's explicit devices, if any, decide; else the cheapest of the candidates with most room, the earlier of equals.
+  // The op's explicit devices, if any, decide; else the cheapest of the candidates (Estimate), the earlier of equals.
   // kUnavailable where no device may run the op.
   Result<Decision> place(const Request& request) const;
 
@@ -117,9 +119,10 @@ struct Estimate {
   double seconds = 0;
   // Between devices, to where `request.wanted` wants the results and for the sum of partial products included.
   double moved_bytes = 0;
-  // Beside what stays there, where there is least of it, devices that can spill left aside. Candidates with more room go
-  // before all others: who is out of memory fails, who is slow ends later.
+  // Beside what stays there, where there is least of it. Candidates that fit go before those that do not; one that leaves little
+  // room for later ops is taken where it is several times as fast as all that leave some.
   Room room = Room::kAmple;
+  bool over = false;  // some of it goes below memory
 };
 constexpr std::int64_t kSampledReads = 256;  // at most so many are looked at
 Estimate estimate(const Request& request, const ir::Placement& placement);

@@ -22,9 +22,9 @@ constexpr std::uint8_t kCudaKind = 1;
 // How results go beside what is in a device's memory; the better the higher.
 enum class Room : std::uint8_t {
   kNone,
-  kLater,  // when what earlier plans left has gone
+  kLater,  // if nothing of earlier plans were there any more
   kTight,
-  kAmple  // and a quarter of the memory is left for steps of later ops
+  kAmple  // and a quarter of the memory is left for steps of later ops; or it is little of what is free
 };
 
 struct Device {
@@ -41,9 +41,12 @@ struct Device {
   std::int64_t earlier_bytes = 0;  // of stays_bytes: results of earlier plans
   bool spills = false;             // has a tier below its memory
 
-  // For what an op makes, such that there is so much room; INT64_MAX where the bound is not known or kNone will do.
+  // For what an op makes, such that there is so much room; INT64_MAX where the bound is not known or kNone will do. Who spills
+  // needs none beside it.
   std::int64_t headroom_bytes(Room room = Room::kTight) const;
-  Room room_for(double bytes) const;
+  bool can_hold(std::int64_t block_bytes) const { return memory_bytes == 0 || block_bytes <= memory_bytes; }
+  // For results of so many bytes, in blocks of no more than so many. Who spills has room for whatever it can hold a block of.
+  Room room_for(double bytes, std::int64_t block_bytes) const;
 };
 
 // Larger blocks come to each other host once, and are passed on inside (worker::Options::tree_bytes).
