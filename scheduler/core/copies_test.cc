@@ -199,8 +199,8 @@ TEST_CASE("an upload of two copies outlives its worker, and has two again") {
 
 // A kernel with two results, made on the first worker; workers of one device with so much memory.
 struct Pairs : Copying {
-  explicit Pairs(std::vector<std::string> names, std::int64_t memory = 1 << 30) : Copying({}) {
-    for (const std::string& name : names) add(name, memory);
+  explicit Pairs(std::vector<std::string> hosts, std::int64_t memory = 1 << 30) : Copying({}) {
+    for (const std::string& host : hosts) add(host, memory);
   }
   void add(const std::string& name, std::int64_t memory) {
     const auto conn = static_cast<std::uint32_t>(joined.size() + 1);

@@ -77,9 +77,14 @@ Knobs Knobs::pinning(std::uint64_t seed) {
   k.gpus = p.chance(0.5);
   if (p.chance(0.25)) k.disk_fails = std::max(k.disk_fails, 0.02 + p.uniform() * 0.2);
   if (k.spill_bytes == 0 && p.chance(0.3)) k.pinned_bytes = p.between(4, 12) * 1024;  // not enough for all
-  k.neighbours = p.chance(0.5);
-  if (k.neighbours && p.chance(0.7)) k.devices_each = static_cast<int>(p.between(2, 4));
+  if (p.chance(0.5)) k.add_neighbours(p);
   return k;
+}
+
+void Knobs::add_neighbours(Prng& p) {
+  neighbours = true;
+  uneven = p.chance(0.5);
+  if (p.chance(0.7)) devices_each = static_cast<int>(p.between(2, 4));
 }
 
 Knobs Knobs::crowding(std::uint64_t seed) {
@@ -91,6 +96,7 @@ Knobs Knobs::crowding(std::uint64_t seed) {
   k.memory_bytes = p.between(16, 96) * 1024;
   k.slab_bytes = std::min<std::int64_t>(k.slab_bytes, k.memory_bytes);
   if (p.chance(0.3)) k.spill_bytes = 0, k.disk_full = k.disk_fails = k.pairs = 0;
+  if (k.spill_bytes > 0 && p.chance(0.3)) k.add_neighbours(p);
   return k;
 }
 
@@ -105,6 +111,7 @@ Knobs Knobs::draining(std::uint64_t seed) {
   k.respawn = p.uniform();
   k.scheduler_crashes = p.chance(0.8) ? 0 : 1;
   k.kill_span_ns = p.between(2, 200) * std::max<TimeNs>(k.max_delay_ns, 100'000);
+  if (k.spill_bytes > 0 && p.chance(0.4)) k.add_neighbours(p);
   return k;
 }
 
@@ -120,10 +127,11 @@ std::string Knobs::describe() const {
     << ", checkpoints " << checkpoint << ", breaks " << breaks << ", vanish " << vanish << ", lease "
     << lease_ns << ", copies " << copies << ", past " << recompute_ops << ", poison " << poison << ", spill "
     << spill_bytes << " on disk, " << pinned_bytes << " pinned of every " << pin_every
-    << (neighbours ? ", neighbours" : "") << (gpus ? ". GPU, in " : ". device, in ") << disk_ns
-    << " ns, full " << disk_full << ", failing " << disk_fails << ", clogs " << clogs << ", relinks "
-    << relinks << ", slow links " << slow_links << ", slow devices " << slow_devices << ", failing slabs "
-    << slab_fails << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
+    << (neighbours ? ", neighbours" : "") << (uneven ? ", uneven" : "")
+    << (gpus ? ". GPU, in " : ". device, in ") << disk_ns << " ns, full " << disk_full << ", failing "
+    << disk_fails << ", clogs " << clogs << ", relinks " << relinks << ", slow links " << slow_links
+    << ", slow devices " << slow_devices << ", failing slabs " << slab_fails << ", hosts " << hosts
+    << ", trees from " << tree_bytes << " bytes"
     << ", partitions " << partitions << ", silence " << silence_ns << " ns, announces " << announces
     << ", moves " << moves << " every " << moves_every_ns << " ns, late " << late << ", wrong " << wrong
     << ", lends " << lends << ", pairs " << pairs << ", link probes " << link_probes;

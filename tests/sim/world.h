@@ -33,6 +33,7 @@ struct Knobs {
   std::int64_t pinned_bytes = 0;  // of each worker's pinned memory; 0: none
   int pin_every = 1;              // so many of its devices share one that may spill there
   bool neighbours = false;        // devices of a worker keep each other's blocks while they have room
+  bool uneven = false;            // every second device of a worker has four times the memory
   bool gpus = false;              // those that may are GPUs: nobody maps their memory
   TimeNs disk_ns = 0;             // a block's way to or from it takes up to this long
   double disk_full = 0;           // so often a write finds no room, though there should be
@@ -96,6 +97,9 @@ struct Knobs {
   static Knobs spilling(std::uint64_t seed);
   // Sessions of different weight that want more memory than there is, with a disk below it as a rule.
   static Knobs crowding(std::uint64_t seed);
+  std::int64_t memory_of(int device) const {
+    return uneven && device % 2 == 1 ? 4 * memory_bytes : memory_bytes;
+  }
   bool pins(int device) const { return pinned_bytes > 0 && device % pin_every == 0; }
   std::uint8_t kind(int device) const { return gpus && pins(device) ? 1 : 0; }  // device::Kind
   // And with pinned memory between the two, or with nothing but that.
@@ -104,6 +108,7 @@ struct Knobs {
 
  private:
   void add_delays(std::uint64_t seed);
+  void add_neighbours(Prng& p);  // to devices that spill
   void add_hosts(std::uint64_t seed);
 };
 

@@ -24,7 +24,7 @@ void World::Worker::begin(const Knobs& knobs, int host) {
   for (DeviceId id : welcome.devices) {
     const int d = static_cast<int>(options.devices.size());
     const bool pins = knobs.pins(d);
-    options.devices.push_back({id, knobs.kind(d), knobs.memory_bytes, knobs.slab_bytes, knobs.streams,
+    options.devices.push_back({id, knobs.kind(d), knobs.memory_of(d), knobs.slab_bytes, knobs.streams,
                                knobs.spill_bytes > 0 || pins, pins});
     for (int n = 0; knobs.neighbours && n < static_cast<int>(welcome.devices.size()); ++n)
       if (n != d) options.devices.back().neighbours.push_back(static_cast<std::uint16_t>(n));
@@ -48,7 +48,7 @@ void World::start_worker(int index) {
   if (knobs_.poison > 0) join.black_box = static_cast<std::uint64_t>(index) + 1;
   for (int d = 0; d < knobs_.devices_each; ++d) {
     join.devices.push_back({"host:" + std::to_string(d), knobs_.kind(d), "simulated", "sim",
-                            knobs_.memory_bytes, knobs_.streams, knobs_.spill_bytes / knobs_.devices_each,
+                            knobs_.memory_of(d), knobs_.streams, knobs_.spill_bytes / knobs_.devices_each,
                             knobs_.pins(d) ? knobs_.pinned_bytes / knobs_.devices_each : 0});
   }
   to_scheduler(workers_.back()->conn, std::move(join), true);
@@ -353,7 +353,7 @@ void World::begin_neighbour_io(int index, const worker::TierIo& io) {
     worker::IoDone done{io.io, {Errc::kOk, {}}};
     if (prng_.chance(knobs_.disk_fails)) {
       ++outcome_.covered["failed copies between neighbours"];
-      done.failed = {Errc::kDeviceError, "injected"};
+      done.failed = {prng_.chance(0.5) ? Errc::kDeviceError : Errc::kOutOfMemory, "injected"};
     }
     const Cell* source = cell_at(from);
     Cell* memory = cell_at(to);

@@ -42,9 +42,10 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
            "a copy's way to or from below is lost");
   TW_CHECK(!copy.demoting || (copy.tier != Tier::kDisk && spilled),
            "a copy is passed on from where it is not");
-  TW_CHECK(copy.io == 0 || (ios.at(copy.io).copy == c && ios.at(copy.io).demotes == copy.demoting &&
-                            (copy.demoting || ios.at(copy.io).tier == copy.tier)),
-           "a way to or from below is another copy's, or leads elsewhere");
+  TW_CHECK(
+      copy.io == 0 || (ios.at(copy.io).copy == c && (ios.at(copy.io).way == Way::kOnward) == copy.demoting &&
+                       (copy.demoting || ios.at(copy.io).tier == copy.tier)),
+      "a way to or from below is another copy's, or leads elsewhere");
   TW_CHECK(copy.fixed == (copy.has_memory && (copy.state != CopyState::kSealed || copy.lent > 0 ||
                                               copy.relayed > 0 || copy.handed_on)),
            "a copy is fixed without cause, or not though it must be");
@@ -56,7 +57,6 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
     tiers.bytes[arrays[copy.array].session] += in_arena(copy.extent.bytes);
   if (copy.writing) tiers.leaving[arrays[copy.array].session] += in_arena(copy.extent.bytes);
   tiers.wanted += copy.wanted;
-  if (copy.fixed) tiers.fixed += in_arena(copy.extent.bytes);
   const auto tier = static_cast<std::size_t>(copy.tier);
   if (spilled) tiers.spilled[tier] += copy.bytes;
   if (spilled && copy.tier == Tier::kPinned) {
@@ -128,19 +128,19 @@ void Core::Impl::check_below(const std::vector<Tiers>& tiers) const {
   for (const auto& [number, io] : ios) {
     Tiers& of = moving[io.device];
     ++of.ios, ++under_way[static_cast<std::size_t>(io.tier)];
-    if (io.dismisses) {
+    if (io.from_host) {
       of.writing += io.bytes;
       below[static_cast<std::size_t>(io.tier)] += in_tier(io.below.bytes);
       if (io.copy == kNone) below[static_cast<std::size_t>(io.lodging.promised)] += in_tier(io.from.bytes);
       continue;
     }
-    if (io.demotes) {
+    if (io.way == Way::kOnward) {
       ++demoting;
       below[static_cast<std::size_t>(Tier::kDisk)] += in_tier(io.below.bytes);
       if (io.copy == kNone) below[static_cast<std::size_t>(Tier::kPinned)] += in_tier(io.from.bytes);
       continue;
     }
-    (io.write ? of.writing : of.reading[static_cast<std::size_t>(io.tier)]) += io.bytes;
+    (io.way == Way::kOut ? of.writing : of.reading[static_cast<std::size_t>(io.tier)]) += io.bytes;
     const Tier place = io.tier == Tier::kNeighbour ? io.lodging.promised : io.tier;
     if (io.copy == kNone) below[static_cast<std::size_t>(place)] += in_tier(io.below.bytes);
   }
@@ -148,7 +148,6 @@ void Core::Impl::check_below(const std::vector<Tiers>& tiers) const {
     const DeviceState& device = devices[d];
     TW_CHECK(tiers[d].resident == device.resident.size(), "a device lists memory of no copy");
     TW_CHECK(tiers[d].wanted == device.returns.size(), "a device lists copies that nobody wants back");
-    TW_CHECK(tiers[d].fixed == device.fixed_bytes, "fixed memory miscounted");
     TW_CHECK(tiers[d].spilled == device.spilled_bytes, "spilled bytes miscounted");
     TW_CHECK(moving[d].writing == device.writing_bytes && moving[d].reading == device.reading_bytes &&
                  moving[d].ios == device.ios,
@@ -358,11 +357,11 @@ std::string Core::Impl::describe() const {
   for (const DeviceState& device : devices) {
     s << "device " << device.spec.id.value << ": " << device.arena.bytes_in_use() << " of "
       << device.spec.memory_bytes << " bytes, largest free " << device.arena.largest_free() << ", reserve "
-      << reserved(device) << "/" << device.reserve_bytes << ", fixed " << device.fixed_bytes << ", spilled "
-      << device.spilled_bytes[0] << "+" << device.spilled_bytes[1] << "+" << device.spilled_bytes[2]
-      << ", guests " << device.guest_bytes << ", writing " << device.writing_bytes << ", reading "
-      << device.reading_bytes[0] << " from disk, " << device.reading_bytes[1] << " from pinned memory, "
-      << device.reading_bytes[2] << " from neighbours\n";
+      << reserved(device) << "/" << device.reserve_bytes << ", spilled " << device.spilled_bytes[0] << "+"
+      << device.spilled_bytes[1] << "+" << device.spilled_bytes[2] << ", guests " << device.guest_bytes
+      << ", writing " << device.writing_bytes << ", reading " << device.reading_bytes[0] << " from disk, "
+      << device.reading_bytes[1] << " from pinned memory, " << device.reading_bytes[2]
+      << " from neighbours\n";
     for (Slot q : device.queues) {
       std::vector<Slot> expanded(queues[q].order.begin(), queues[q].order.end());
       expanded.insert(expanded.end(), queues[q].eager.begin(), queues[q].eager.end());
@@ -426,6 +425,7 @@ std::uint64_t Core::Impl::digest() const {
       h.mix(static_cast<std::uint64_t>(copy.state) * 8 + static_cast<std::uint64_t>(copy.kind));
       h.mix(copy.kept.value), h.mix(copy.kept_open), h.mix(copy.handed_on), h.mix(copy.left_below),
           h.mix(copy.demoting);
+      h.mix(copy.stored), h.mix(copy.stored ? static_cast<std::uint64_t>(copy.tier) + 1 : 0);
       h.mix(copy.via.value), h.mix(copy.relays), h.mix(static_cast<std::uint64_t>(copy.relayed));
       if (copy.tree != kNone) {
         for (const Leader& leader : trees[copy.tree].leaders)

@@ -181,7 +181,7 @@ void Core::Impl::drop_use(Slot slot, Slot op, DeviceId device) {
     if (copy.last_uses == u) copy.last_uses = last_uses_without(copy, before, uses[u].next);
     copy.lent -= uses[u].lent;
     copy.sending -= uses[u].sending;
-    maybe_leave_place(slot);
+    if (uses[u].sending && copy.sending == 0) maybe_leave_place(slot);
     refix(slot);
     uses.drop(u);
     --ops[op].open_uses;

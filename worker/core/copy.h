@@ -70,7 +70,7 @@ struct Copy {
   std::array<std::uint64_t, kMaxStreams> readers{};  // last enqueued reader per stream
   std::uint64_t transfer = 0;
   // Tiers (tiers.cc).
-  bool fixed = false;    // has memory that cannot be had by spilling it: counted in its device's fixed_bytes
+  bool fixed = false;    // has memory that cannot be had by spilling it
   bool writing = false;  // to a tier below; what is in memory stays usable
   bool stored = false;   // `below` holds its bytes
   bool left_below =

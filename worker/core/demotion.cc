@@ -153,13 +153,17 @@ void Core::Impl::demote(Slot slot, const alloc::Extent& place) {
   ++pinned.demoting;
   copy.io = next_io++;
   copy.demoting = true;
-  Io& io = ios[copy.io];
-  io.copy = slot, io.device = copy.device, io.write = true, io.demotes = true, io.tier = Tier::kDisk;
-  io.bytes = copy.bytes, io.since = now, io.below = place;
+  ios[copy.io] = {.copy = slot,
+                  .device = copy.device,
+                  .way = Way::kOnward,
+                  .bytes = copy.bytes,
+                  .since = now,
+                  .below = place};
   ++store(Tier::kDisk).ios;
   ++device.ios;
   device.last_change = now;
-  out->ios.push_back({copy.io, true, copy.device, {}, io.tier, place.offset, copy.bytes, copy.below.offset});
+  out->ios.push_back(
+      {copy.io, true, copy.device, {}, Tier::kDisk, place.offset, copy.bytes, copy.below.offset});
 }
 
 void Core::Impl::demoted(const Io& io, const IoDone& event) {

@@ -71,19 +71,26 @@ struct Victims {
   std::vector<std::pair<NextUse, Slot>> blocks;
 };
 
-struct Io {           // between memory and a tier below, or between tiers, under way
+enum class Way : std::uint8_t {
+  kOut,    // of memory, to a tier
+  kBack,   // into memory
+  kOnward  // from a tier to another one: from pinned memory, or from a neighbour's
+};
+
+struct Io {           // of a block to or from a tier, under way
   Slot copy = kNone;  // none: it went meanwhile, and with the end of this goes what it had
-  std::uint16_t device = 0;
-  bool write = false;
-  bool demotes =
-      false;  // from pinned memory to the disk, its place `below`; or, where `dismisses`, from a neighbour's memory
-  bool dismisses = false;
-  Tier tier = Tier::kDisk;
+  std::uint16_t device =
+      0;  // whose memory it leaves or comes to; of kOnward, that has the block, or is its host
+  Way way = Way::kOut;
+  Tier tier = Tier::kDisk;  // of kOnward, to which
+  bool from_host = false;   // of kOnward, out of a neighbour's memory
   std::int64_t bytes = 0;
   TimeNs since = 0;
   bool has_memory = false;  // of a copy that went
-  alloc::Extent memory, below,
-      from;         // of one that went, too: `from`, its place in pinned memory, or the one promised
+  alloc::Extent memory;     // likewise
+  alloc::Extent below;  // its place in the tier, of a copy that went, or of kOnward where it gets another one
+  alloc::Extent
+      from;         // of kOnward and a copy that went: its place in pinned memory, or the one it was promised
   Lodging lodging;  // of one that went
   alloc::Fence fence;
 };
@@ -147,7 +154,6 @@ struct DeviceState {
   std::array<bool, kTiers> wants_place{};  // it has found no place there, and is woken when one comes free
   std::int64_t waits_from =
       -1;  // it waits for a place in pinned memory since so many demotions had ended; -1: it does not
-  std::int64_t fixed_bytes = 0;  // memory that spilling cannot give back
   std::int64_t writing_bytes = 0, ios = 0;
   std::array<std::int64_t, kTiers> reading_bytes{};                // on their way from there
   std::array<std::int64_t, kTiers> spilled_bytes{};                // of copies that are there only

@@ -58,10 +58,25 @@ void Core::Impl::touch_host(const Lodging& lodging) {
 // It has more than enough: nobody waits for memory, and half of it stays free.
 bool Core::Impl::takes_guest(const DeviceState& host, std::int64_t bytes) const {
   if (!host.short_now.empty() || !host.short_before.empty() || !host.ungranted.empty()) return false;
-  return roomy(host, in_arena(bytes) + std::max<std::int64_t>(0, host.reserve_bytes - reserved(host)));
+  const alloc::Arena& arena = host.arena;
+  const std::int64_t reserve = std::max<std::int64_t>(0, host.reserve_bytes - reserved(host));
+  const std::int64_t limit = host.full ? arena.bytes_resident() : arena.max_bytes();
+  return arena.bytes_in_use() + in_arena(bytes) + reserve <= limit / 2;
 }
 
-// Sends the block to a neighbour that has room, if it can be promised a place below that both may use.
+// A place below that both may use, where nothing lies yet: the slower one will do. Nobody gives his up for it.
+std::optional<alloc::Extent> Core::Impl::promise(const DeviceState& device, const DeviceState& host,
+                                                 std::int64_t bytes, Tier& tier) {
+  for (const Tier below : {Tier::kDisk, Tier::kPinned}) {
+    const auto t = static_cast<std::size_t>(below);
+    if (!may_use(device, below) || !may_use(host, below) || device.cut_off[t] || host.cut_off[t]) continue;
+    if (store(below).broken || store(below).refuses) continue;
+    if (const auto place = store(below).places.allocate_settled(bytes)) return tier = below, place;
+  }
+  return std::nullopt;
+}
+
+// Sends the block to a neighbour that has room, if it can be promised a place below.
 bool Core::Impl::lodge(Slot slot) {
   Copy& copy = copies[slot];
   DeviceState& device = devices[copy.device];
@@ -70,26 +85,25 @@ bool Core::Impl::lodge(Slot slot) {
   for (const std::uint16_t n : device.spec.neighbours) {
     DeviceState& host = devices[n];
     if (!takes_guest(host, copy.bytes)) continue;
+    Tier promised{};
+    const auto place = promise(device, host, copy.bytes, promised);
+    if (!place) continue;
     const auto extent = host.arena.allocate_settled(copy.bytes);
     if (!extent) {
+      store(promised).places.free(*place, alloc::Fence{});
       awaits_slab(n, copy.bytes);  // for those that come after
       continue;
     }
-    for (const Tier tier : {Tier::kDisk, Tier::kPinned}) {  // nothing lies there: the slower one will do
-      if (!may_use(device, tier) || !may_use(host, tier) || host.cut_off[static_cast<std::size_t>(tier)])
-        continue;
-      const auto place = find_place(device, tier, copy.bytes);
-      if (!place) continue;
-      copy.tier = Tier::kNeighbour;
-      copy.below = *place;
-      copy.lodging = {n, tier, *extent};
-      list_guest(slot);
-      copy.writing = true;
-      begin_io(slot, true);
-      ++counts.lodged;
-      return true;
-    }
-    host.arena.free(*extent, alloc::Fence{});
+    host.bytes_high = std::max(host.bytes_high, host.arena.bytes_in_use());
+    host.bytes_peak = std::max(host.bytes_peak, host.bytes_high);
+    copy.tier = Tier::kNeighbour;
+    copy.below = *place;
+    copy.lodging = {n, promised, *extent};
+    list_guest(slot);
+    copy.writing = true;
+    begin_io(slot, Way::kOut);
+    ++counts.lodged;
+    return true;
   }
   return false;
 }
@@ -104,29 +118,39 @@ bool Core::Impl::forget_clean_guest(DeviceState& host) {
   return true;
 }
 
-// Sees to it that guests leave so much memory, and says how much of that is coming or has come.
+// Sees to it that guests leave so much memory, and says how much of that is coming or has come: of those that are at home, too, at
+// once; of others as they are used, the last first, and before what a task of their own device waits for.
 std::int64_t Core::Impl::dismiss_guests(std::uint16_t d, std::int64_t bytes) {
   DeviceState& host = devices[d];
   std::int64_t coming = 0;
+  std::vector<std::tuple<bool, NextUse, Slot>> away;
   for (std::size_t i = host.guests.size(); i-- > 0 && coming < bytes;) {
     const Slot slot = host.guests[i];
     Copy& copy = copies[slot];
     if (!rests(copy)) continue;
-    const std::int64_t size = in_arena(copy.lodging.extent.bytes);
-    if (copy.state != CopyState::kSpilled)
-      forget_below(copy);
-    else if (!dismiss(slot))
+    if (copy.state == CopyState::kSpilled) {
+      away.emplace_back(!copy.wanted, kNever, slot);
       continue;
-    coming += size;
+    }
+    coming += in_arena(copy.lodging.extent.bytes);
+    forget_below(copy);
+  }
+  const bool busy = store(Tier::kDisk).ios >= kMaxIos && store(Tier::kPinned).ios >= kMaxIos;
+  if (coming >= bytes || busy || stage >= Stage::kStill) return coming;
+  for (auto& [unwanted, use, slot] : away) use = next_use(copies[slot]);
+  std::sort(away.begin(), away.end(), std::greater<>());
+  for (const auto& [unwanted, use, slot] : away) {
+    if (coming >= bytes) break;
+    const std::int64_t size = in_arena(copies[slot].lodging.extent.bytes);
+    if (send_away(slot)) coming += size;
   }
   return coming;
 }
 
 // To pinned memory, if there is room, else to the place that it has been promised.
-bool Core::Impl::dismiss(Slot slot) {
+bool Core::Impl::send_away(Slot slot) {
   Copy& copy = copies[slot];
   DeviceState& host = devices[copy.lodging.device];
-  if (stage >= Stage::kStill) return false;
   const auto open = [&](Tier tier) {
     const Store& below = store(tier);
     return may_use(devices[copy.device], tier) && may_use(host, tier) && below.ios < kMaxIos &&
@@ -140,17 +164,20 @@ bool Core::Impl::dismiss(Slot slot) {
   if (!open(tier)) return false;
   copy.io = next_io++;
   copy.demoting = true;
-  Io& io = ios[copy.io];
-  io.copy = slot, io.device = copy.lodging.device, io.write = io.demotes = io.dismisses = true,
-  io.tier = tier;
-  io.bytes = copy.bytes, io.since = now;
-  if (better) io.below = *better;
+  ios[copy.io] = {.copy = slot,
+                  .device = copy.lodging.device,
+                  .way = Way::kOnward,
+                  .tier = tier,
+                  .from_host = true,
+                  .bytes = copy.bytes,
+                  .since = now,
+                  .below = better.value_or(alloc::Extent{})};
   ++store(tier).ios;
   ++host.ios;
   host.writing_bytes += copy.bytes;
   host.last_change = now;
-  out->ios.push_back(
-      {copy.io, true, io.device, lodging_of(copy), tier, (better ? *better : copy.below).offset, copy.bytes});
+  out->ios.push_back({copy.io, true, copy.lodging.device, lodging_of(copy), tier,
+                      (better ? *better : copy.below).offset, copy.bytes});
   return true;
 }
 
@@ -172,6 +199,7 @@ void Core::Impl::dismissed(const Io& io, const IoDone& event) {
   Copy& copy = copies[io.copy];
   copy.io = 0;
   copy.demoting = false;
+  devices[copy.device].last_change = now;
   // Who is being sent the block reads it where it was, so there it stays for now.
   if (!ok || copy.sending > 0 || copy.handed_on) {
     if (better) free_place(io.tier, io.below, {});

@@ -121,8 +121,11 @@ TEST_CASE("a guest is sent to others from where it is, and stays there until the
 }
 
 TEST_CASE("copies to a neighbour that fail: nothing is lost, and nothing more goes there") {
+  Errc error = Errc::kDeviceError;
+  SUBCASE("for good") {}
+  SUBCASE("for want of memory") { error = Errc::kOutOfMemory; }
   Pair pair;
-  pair.fails = [](const TierIo& io) { return io.tier == Tier::kNeighbour ? Errc::kDeviceError : Errc::kOk; };
+  pair.fails = [&](const TierIo& io) { return io.tier == Tier::kNeighbour ? error : Errc::kOk; };
   pair.log({plan_of({on(kHere, 2, blocks_of(10, 30))}, {ArrayId{10}}, 2)});
   CHECK(pair.tasks_done() == 30);
   CHECK(pair.stats(1).guest_bytes == 0);
@@ -130,6 +133,41 @@ TEST_CASE("copies to a neighbour that fail: nothing is lost, and nothing more go
   CHECK(tried >= 1);
   CHECK(tried <= kSmall);
   CHECK(pair.moved(Tier::kDisk, true) >= 30 - kSmall);
+}
+
+TEST_CASE("a host that waits for guests on their way goes on when they have come") {
+  Pair pair;
+  pair.take(pair.lists.log({plan_of({on(kHere, 2, blocks_of(10, 10))}, {ArrayId{10}}, 2)}));
+  while (pair.launched[0] > pair.done[0])  // its steps end, its copies do not
+    pair.take(pair.lists.step({StreamCompleted{0, 0, ++pair.done[0]}}));
+  REQUIRE(!pair.open.empty());
+  for (const TierIo& io : pair.open) REQUIRE(io.tier == Tier::kNeighbour);
+  const ir::Op large = source(20, 1, kLarge * kBlock / 8);
+  pair.take(pair.lists.log({plan_of({on(kNear, 3, large)}, {ArrayId{20}}, 3)}));
+  REQUIRE(pair.launched[1] == pair.done[1]);
+  pair.lists.now += 60 * kSecond;
+  for (const msg::Message& message : pair.lists.step({}).to_scheduler)
+    CHECK_FALSE(std::holds_alternative<msg::Stuck>(message));
+  pair.run();
+  CHECK(pair.tasks_done() == 11);
+}
+
+TEST_CASE("who waits for a block that is leaving its host is not stuck") {
+  Pair pair;
+  const ir::Op a = blocks_of(10, kSmall);
+  pair.log({plan_of({on(kHere, 2, a)}, {ArrayId{10}}, 2)});
+  pair.log({plan_of({on(kHere, 3, source(12, 1, kSmall * kBlock / 8))}, {ArrayId{12}}, 3)});
+  pair.log({msg::Release{{ArrayId{12}}}});
+  REQUIRE(pair.stats(1).guest_bytes == kSmall * kBlock);
+  pair.take(pair.lists.log({plan_of({on(kNear, 4, source(20, 1, kLarge * kBlock / 8))}, {ArrayId{20}}, 4)}));
+  REQUIRE(pair.open.size() == kSmall);
+  pair.take(pair.lists.log({plan_of({on(kHere, 5, map_of(10, 11, a.space))}, {}, 5)}));
+  REQUIRE(pair.open.size() == kSmall);
+  pair.lists.now += 60 * kSecond;
+  for (const msg::Message& message : pair.lists.step({}).to_scheduler)
+    CHECK_FALSE(std::holds_alternative<msg::Stuck>(message));
+  pair.run();
+  CHECK(pair.tasks_done() == 2 * kSmall + 2);
 }
 
 TEST_CASE("guests cannot leave for a disk that fails: they stay, and are read from where they are") {

@@ -217,9 +217,9 @@ void Core::Impl::drop_reserve(DeviceState& device) {
   device.reserve.clear();
 }
 
-// There is more than enough for what may come early, or stay a little longer.
+// There is more than enough for what may come early, or stay a little longer. Guests go when they are asked to.
 bool Core::Impl::roomy(const DeviceState& device, std::int64_t bytes) const {
-  return device.arena.bytes_in_use() + bytes <= device.arena.max_bytes() / 2;
+  return device.arena.bytes_in_use() - device.guest_bytes + bytes <= device.arena.max_bytes() / 2;
 }
 
 // The reserve could not be carved, or is in use: what is free then belongs to the lowest task, or blocks on their way to later
@@ -428,14 +428,17 @@ void Core::Impl::restore_reserve(std::uint16_t d) {
   std::int64_t short_of = 0;
   for (const std::int64_t bytes : missing) {
     auto extent = device.arena.allocate_settled(bytes);
-    while (!extent && evict(d, 1))  // spare replicas go, before a task could take their place
+    // Guests that are at home, too, and spare replicas go before a task could take their place.
+    while (!extent && (forget_clean_guest(device) || evict(d, 1)))
       extent = device.arena.allocate_settled(bytes);
-    if (!extent && dismiss_guests(d, bytes - device.writing_bytes) > 0)  // what is on its way out counts
-      extent = device.arena.allocate_settled(bytes);
+    if (!extent) {
+      short_of += bytes;
+      dismiss_guests(d, short_of - device.writing_bytes);  // what is on its way out counts
+    }
     // Where enough is free, but in pieces, the lowest task makes room when it needs it: what would go for it now would be
     // brought back into another piece at once, by tasks that may have that, and so on as fast as the disk can.
     if (!extent && device.spec.spills && owes_reserve(device, 0)) {
-      make_room(d, short_of += bytes, true, {{}, Claim::kLowest, kBeforeAll, false, 0});
+      make_room(d, short_of, true, {{}, Claim::kLowest, kBeforeAll, false, 0});
       extent = device.arena.allocate_settled(bytes);
     }
     if (extent) device.reserve.push_back(*extent);
@@ -526,8 +529,9 @@ Slot Core::Impl::ungranted_input(const DeviceState& device, Slot t) const {
 Slot Core::Impl::starved_task(const DeviceState& device) const {
   const Slot t = lowest_task(device);
   if (t == kNone) return kNone;
-  const bool spilled =
-      tasks[t].state == TaskState::kWaiting && copies[tasks[t].waits_for].state == CopyState::kSpilled;
+  const Slot awaited = tasks[t].state == TaskState::kWaiting ? tasks[t].waits_for : kNone;
+  const bool spilled = awaited != kNone && copies[awaited].state == CopyState::kSpilled &&
+                       !copies[awaited].demoting;  // when it is there it is brought back
   return spilled || tasks[t].state == TaskState::kBlocked || ungranted_input(device, t) != kNone ? t : kNone;
 }
 
@@ -585,7 +589,11 @@ TimeNs Core::Impl::last_hope(const DeviceState& device) const {
 // That keeps the device from going on, unless something else is to happen that may free memory.
 Slot Core::Impl::stuck_task(const DeviceState& device) const {
   if (!idle(device)) return kNone;
-  // What is being passed on can be evicted when it has been sent, or when its deadline is over.
+  // Guests on their way, or being sent to others, can leave afterwards. What is being passed on can be evicted when it has been sent,
+  // or when its deadline is over.
+  if (std::any_of(device.guests.begin(), device.guests.end(),
+                  [&](Slot guest) { return !rests(copies[guest]); }))
+    return kNone;
   if (std::any_of(relaying.begin(), relaying.end(),
                   [&](const auto& relay) { return &devices[copies[relay.second].device] == &device; }))
     return kNone;

@@ -55,7 +55,7 @@ void Core::Impl::wrote_or_read(const Io& io) {
   const Copy& copy = copies[io.copy];
   const Slot made_by = maker(copy.array, copy.block);
   msg::TracedStep note;
-  note.kind = io.write ? msg::TraceKind::kSpill : msg::TraceKind::kUnspill;
+  note.kind = io.way != Way::kBack ? msg::TraceKind::kSpill : msg::TraceKind::kUnspill;
   if (made_by != kNone) note.op = ops[made_by].run.id, note.graph = ops[made_by].run.graph;
   note.point = copy.block;
   note.device = note.peer = devices[io.device].spec.id;

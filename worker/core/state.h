@@ -391,11 +391,13 @@ struct Core::Impl {
   void unlist_guest(const Copy& copy);
   void touch_host(const Lodging& lodging);
   static bool rests(const Copy& copy);
-  bool dismiss(Slot copy);
+  std::optional<alloc::Extent> promise(const DeviceState& device, const DeviceState& host, std::int64_t bytes,
+                                       Tier& tier);
+  bool send_away(Slot copy);
   std::int64_t dismiss_guests(std::uint16_t host, std::int64_t bytes);
   bool forget_clean_guest(DeviceState& host);
   void dismissed(const Io& io, const IoDone& event);
-  void begin_io(Slot copy, bool write);
+  void begin_io(Slot copy, Way way);
   struct Store;
   bool may_use(const DeviceState& device, Tier tier) const;
   std::optional<alloc::Extent> find_place(DeviceState& device, Tier tier, std::int64_t bytes);
@@ -520,7 +522,7 @@ struct Core::Impl {
   // Self-checks (check.cc)
   struct Tiers {  // of a device, counted anew
     std::size_t resident = 0, wanted = 0, pinned = 0;
-    std::int64_t fixed = 0, writing = 0, ios = 0;
+    std::int64_t writing = 0, ios = 0;
     std::array<std::int64_t, kTiers> reading{}, spilled{}, below{};
     std::map<SessionId, std::int64_t> bytes, leaving;
     std::vector<std::int64_t> lodged;  // by host

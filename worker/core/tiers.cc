@@ -62,7 +62,6 @@ void Core::Impl::refix(Slot slot) {
                                          copy.relayed > 0 || copy.handed_on);
   if (fixed == copy.fixed) return;
   copy.fixed = fixed;
-  device.fixed_bytes += fixed ? in_arena(copy.extent.bytes) : -in_arena(copy.extent.bytes);
   if (fixed || !copy.has_memory || !device.spec.spills) return;
   device.memory_freed = true;  // it may be spilled now
   ++device.victims_news;
@@ -153,10 +152,11 @@ std::optional<alloc::Extent> Core::Impl::find_place(DeviceState& device, Tier ti
   return place;
 }
 
-// The place of a block that could not be brought back, when nobody is being sent what is there any more.
+// Nobody may be sent what is below any more: a guest may be dismissed, and the place of a block that could not be brought back
+// is given back.
 void Core::Impl::maybe_leave_place(Slot slot) {
   Copy& copy = copies[slot];
-  if (copy.tier == Tier::kNeighbour && copy.stored && copy.sending == 0) touch_host(copy.lodging);
+  if (copy.tier == Tier::kNeighbour && rests(copy)) touch_host(copy.lodging);
   if (!copy.left_below || copy.sending > 0 || copy.handed_on) return;
   copy.left_below = false;
   copy.stored = true;
@@ -186,12 +186,12 @@ void Core::Impl::let_go(Slot slot) {
   if (std::exchange(copy.demoting, false)) {
     io.copy = kNone;
     io.from = copy.below;
-    if (io.dismisses) io.lodging = copy.lodging, unlist_guest(copy);
+    if (io.from_host) io.lodging = copy.lodging, unlist_guest(copy);
     copy.stored = false;
     tiers_dirty = true;
     return;
   }
-  if (io.write) device.shares.end_leaving(arrays[copy.array].session, in_arena(copy.extent.bytes));
+  if (io.way == Way::kOut) device.shares.end_leaving(arrays[copy.array].session, in_arena(copy.extent.bytes));
   io.copy = kNone;
   io.has_memory = true;
   io.fence = readers_of(copy);
@@ -461,18 +461,18 @@ bool Core::Impl::write_out(Slot slot) {
   if (!place) return false;
   copy.below = *place;
   copy.writing = true;
-  begin_io(slot, true);
+  begin_io(slot, Way::kOut);
   return true;
 }
 
-void Core::Impl::begin_io(Slot slot, bool write) {
+void Core::Impl::begin_io(Slot slot, Way way) {
   Copy& copy = copies[slot];
   DeviceState& device = devices[copy.device];
+  const bool write = way == Way::kOut;
   copy.io = next_io++;
-  Io& io = ios[copy.io];
-  io.copy = slot, io.device = copy.device, io.write = write, io.tier = copy.tier, io.bytes = copy.bytes,
-  io.since = now;
-  ++store(io.tier).ios;
+  ios[copy.io] = {
+      .copy = slot, .device = copy.device, .way = way, .tier = copy.tier, .bytes = copy.bytes, .since = now};
+  ++store(copy.tier).ios;
   (write ? device.writing_bytes : device.reading_bytes[static_cast<std::size_t>(copy.tier)]) += copy.bytes;
   if (write) device.shares.begin_leaving(arrays[copy.array].session, in_arena(copy.extent.bytes));
   ++device.ios;
@@ -593,7 +593,7 @@ bool Core::Impl::bring_back(Slot slot, const Asker& asker) {
   device.spilled_bytes[static_cast<std::size_t>(copy.tier)] -= copy.bytes;
   unlist_spilled(slot);
   give_memory(slot, *extent);
-  begin_io(slot, false);
+  begin_io(slot, Way::kBack);
   return true;
 }
 
@@ -619,8 +619,9 @@ void Core::Impl::on_io(const IoDone& event) {
   DeviceState& device = devices[io.device];
   Store& below = store(io.tier);
   --below.ios;
-  if (!io.demotes)
-    (io.write ? device.writing_bytes : device.reading_bytes[static_cast<std::size_t>(io.tier)]) -= io.bytes;
+  const bool write = io.way == Way::kOut;
+  if (io.way != Way::kOnward)
+    (write ? device.writing_bytes : device.reading_bytes[static_cast<std::size_t>(io.tier)]) -= io.bytes;
   --device.ios;
   device.last_change = now;
   device.memory_freed = tiers_dirty = true;
@@ -628,15 +629,17 @@ void Core::Impl::on_io(const IoDone& event) {
     other.returns_due = true;
     other.memory_freed |= other.spec.spills && below.ios + 1 >= kMaxIos;
   }
-  if (io.demotes) return io.dismisses ? dismissed(io, event) : demoted(io, event);
+  if (io.way == Way::kOnward) return io.from_host ? dismissed(io, event) : demoted(io, event);
+  if (io.tier == Tier::kNeighbour && io.copy != kNone)
+    touch_host(copies[io.copy].lodging);  // it may be dismissed now
   const bool ok = event.failed.code == Errc::kOk;
   if (ok) {
-    (io.write ? device.written_bytes : device.read_bytes)[static_cast<std::size_t>(io.tier)] += io.bytes;
-    ++(io.write ? device.blocks_written : device.blocks_read_back);
+    (write ? device.written_bytes : device.read_bytes)[static_cast<std::size_t>(io.tier)] += io.bytes;
+    ++(write ? device.blocks_written : device.blocks_read_back);
   }
-  if (!ok && io.write) {
-    // A device that cannot copy says nothing of the tier.
-    if (event.failed.code == Errc::kDeviceError)
+  if (!ok && write) {
+    // A device that cannot copy says nothing of the tier; and a neighbour is one of several, and can be done without.
+    if (event.failed.code == Errc::kDeviceError || io.tier == Tier::kNeighbour)
       device.cut_off[static_cast<std::size_t>(io.tier)] = true;
     else
       (event.failed.code == Errc::kDiskFull ? below.refuses : below.broken) = true;
@@ -648,11 +651,12 @@ void Core::Impl::on_io(const IoDone& event) {
   }
   Copy& copy = copies[io.copy];
   copy.io = 0;
-  if (io.write) device.shares.end_leaving(arrays[copy.array].session, in_arena(copy.extent.bytes));
+  if (write) device.shares.end_leaving(arrays[copy.array].session, in_arena(copy.extent.bytes));
   if (ok) wrote_or_read(io);
-  if (io.write) {
+  if (write) {
     copy.writing = false;
     if (!ok) {
+      ++device.victims_news;  // for another tier
       if (io.tier == Tier::kNeighbour)
         unlist_guest(copy);
       else
