@@ -40,10 +40,12 @@ class Takers {
   // It is to make so much besides.
   void promise(DeviceId device, std::int64_t bytes) { promised_[device] += bytes; }
 
-  // None: nobody is left. What is with the same devices goes to the same one, as long as that has room.
-  DeviceId take(const std::vector<DeviceId>& have, std::int64_t bytes, const std::vector<DeviceId>& near) {
+  // None: nobody is left. What is with the same devices goes to the same one, as long as that has room. `more`: that is to go there
+  // too, unless it is one of `near`.
+  DeviceId take(const std::vector<DeviceId>& have, std::int64_t bytes, const std::vector<DeviceId>& near,
+                std::int64_t more) {
     DeviceId& chosen = last_[{have, near}];
-    if (!chosen || !has_room(*s_.device(chosen), bytes)) chosen = best(have, bytes, near);
+    if (!chosen || !has_room(*s_.device(chosen), bytes, near, more)) chosen = best(have, bytes, near, more);
     if (chosen) promised_[chosen] += bytes;
     return chosen;
   }
@@ -54,21 +56,26 @@ class Takers {
     return found == promised_.end() ? 0 : found->second;
   }
 
-  bool has_room(const Device& device, std::int64_t bytes) const {
-    return device.memory_bytes == 0 || bytes + promised(device) <= room_of(device);
+  static bool is_one_of(const std::vector<DeviceId>& near, const Device& device) {
+    return std::find(near.begin(), near.end(), device.id) != near.end();
   }
 
-  DeviceId best(const std::vector<DeviceId>& have, std::int64_t bytes,
-                const std::vector<DeviceId>& near) const {
+  bool has_room(const Device& device, std::int64_t bytes, const std::vector<DeviceId>& near,
+                std::int64_t more) const {
+    const std::int64_t all = bytes + (is_one_of(near, device) ? 0 : more);
+    return device.memory_bytes == 0 || all + promised(device) <= room_of(device);
+  }
+
+  DeviceId best(const std::vector<DeviceId>& have, std::int64_t bytes, const std::vector<DeviceId>& near,
+                std::int64_t more) const {
     std::tuple<bool, bool, bool, bool, std::int64_t, DeviceId> least{true, true, true, true, INT64_MAX, {}};
     for (const Device* device : open_) {
       const auto any = [&](auto same) {
         return std::any_of(have.begin(), have.end(), [&](DeviceId id) { return same(*s_.device(id)); });
       };
       if (any([&](const Device& d) { return d.peer == device->peer; })) continue;
-      const bool room = has_room(*device, bytes);
+      const bool room = has_room(*device, bytes, near, more), apart = !is_one_of(near, *device);
       if (!room && !asked_) continue;
-      const bool apart = std::find(near.begin(), near.end(), device->id) == near.end();
       least = std::min(least, {!room, apart, any([&](const Device& d) { return d.host == device->host; }),
                                s_.device(have.front())->kind != device->kind,
                                device->load_bytes + promised(*device), device->id});
@@ -91,25 +98,43 @@ std::int64_t bytes_of(const ir::SourceArray& array, std::int64_t points, std::in
 
 // Where the other results of the same tasks have copies. Those of several results go to the same devices: only who has all of them can
 // stand in for who made them, where they cannot be made again.
-using Beside = std::vector<const ir::Placement*>;
+struct Beside {
+  std::vector<const ir::Placement*> kept;
+  double to_come = 0;  // bytes of those that are held and have none
+  bool any_listed() const {
+    return std::any_of(kept.begin(), kept.end(),
+                       [](const ir::Placement* placement) { return placement->listed() != nullptr; });
+  }
+  std::int64_t more(std::int64_t points, std::int64_t blocks) const {
+    return static_cast<std::int64_t>(std::min(to_come, 1e18) * static_cast<double>(points) /
+                                     static_cast<double>(blocks));
+  }
+};
 
-// `planned`: such that are not yet in the state.
-Beside kept_beside(const State& s, const ir::Op& op, ArrayId array, const std::vector<PlannedKeep>& planned) {
+// `planned`: copies that are not yet in the state. `held`: whether a new array is to be.
+template <class Held>
+Beside beside(const State& s, const ir::Op& op, ArrayId array, const std::vector<PlannedKeep>& planned,
+              const Held& held) {
   Beside out;
   if (op.outputs.size() < 2) return out;
   for (const ir::OutputSpec& output : op.outputs) {
     if (output.array == array.value) continue;
-    if (const ArrayRecord* other = s.arrays.find(ArrayId{output.array}))
-      for (const OpId id : other->keeps) out.push_back(&s.ops.at(id).placement);
+    const std::size_t before = out.kept.size();
+    const ArrayRecord* other = s.arrays.find(ArrayId{output.array});
+    if (other != nullptr)
+      for (const OpId id : other->keeps) out.kept.push_back(&s.ops.at(id).placement);
     for (const PlannedKeep& keep : planned)
-      if (keep.op.operands[0].array == output.array) out.push_back(&keep.placement);
+      if (keep.op.operands[0].array == output.array) out.kept.push_back(&keep.placement);
+    const bool lacks = out.kept.size() == before || (other != nullptr && other->lacking > 0);
+    if (lacks && (other != nullptr ? other->held : held(output.array)))
+      out.to_come += place::bytes_of({output.dtype, output.grid});
   }
   return out;
 }
 
 void devices_beside(const State& s, const Beside& beside, const ir::Index& at, std::vector<DeviceId>& out) {
   out.clear();
-  for (const ir::Placement* placement : beside) {
+  for (const ir::Placement* placement : beside.kept) {
     const DeviceId device = placement->owner(at);
     if (device && alive(s, device)) out.push_back(device);
   }
@@ -129,7 +154,8 @@ std::vector<ir::Placement> mirrored(const State& s, const ir::SourceArray& array
     std::vector<DeviceId>& with = have[owner];
     with.push_back(owner);
     while (with.size() < copies) {
-      const DeviceId next = takers.take(with, bytes_of(array, points, blocks), near);
+      const DeviceId next =
+          takers.take(with, bytes_of(array, points, blocks), near, beside.more(points, blocks));
       if (!next) break;
       with.push_back(next);
     }
@@ -178,7 +204,8 @@ std::vector<ir::Placement> listed(const State& s, ArrayRecord& array, const OpRe
     for (std::size_t copy = 0; have.size() < array.copies; ++copy) {
       const bool long_list = runs[copy].size() >= ir::kMaxRuns;
       const DeviceId next =
-          long_list ? DeviceId{} : takers.take(have, bytes_of(array.source, 1, blocks), near);
+          long_list ? DeviceId{}
+                    : takers.take(have, bytes_of(array.source, 1, blocks), near, beside.more(1, blocks));
       if (!next) break;
       ir::append(runs[copy], block, next);
       have.push_back(next);
@@ -197,20 +224,18 @@ std::vector<ir::Placement> listed(const State& s, ArrayRecord& array, const OpRe
 std::vector<ir::Placement> lacking_copies(const State& s, ArrayRecord& array, Takers& takers,
                                           const std::vector<PlannedKeep>& planned = {}) {
   const OpRecord& head = s.ops.at(array.producer);
-  const Beside beside = kept_beside(s, head.op, array.id, planned);
+  const Beside others = beside(s, head.op, array.id, planned, [](std::uint64_t) { return false; });
   const std::int64_t blocks = array.source.grid.block_count();
   const std::vector<DeviceId> on = head.placement.devices();
-  const bool as_planned =
-      head.layers.empty() && !head.forgotten && array.keeps.empty() && head.placement.listed() == nullptr &&
-      std::all_of(beside.begin(), beside.end(),
-                  [](const ir::Placement* other) { return other->listed() == nullptr; }) &&
-      std::all_of(on.begin(), on.end(), [&](DeviceId id) { return alive(s, id); });
+  const bool as_planned = head.layers.empty() && !head.forgotten && array.keeps.empty() &&
+                          head.placement.listed() == nullptr && !others.any_listed() &&
+                          std::all_of(on.begin(), on.end(), [&](DeviceId id) { return alive(s, id); });
   if (blocks == 0) {
     array.lacking = 0;
     return {};
   }
   if (as_planned) {
-    std::vector<ir::Placement> out = mirrored(s, array.source, array.copies, head.placement, beside, takers);
+    std::vector<ir::Placement> out = mirrored(s, array.source, array.copies, head.placement, others, takers);
     array.lacking = array.copies - 1 - static_cast<std::uint32_t>(out.size());
     return out;
   }
@@ -218,7 +243,7 @@ std::vector<ir::Placement> lacking_copies(const State& s, ArrayRecord& array, Ta
     array.lacking = array.copies - 1;  // or none: nobody looks at so many
     return {};
   }
-  return listed(s, array, head, beside, takers);
+  return listed(s, array, head, others, takers);
 }
 
 // What is on its way for others' sake is waited for: a task on the same device ends with the copy that is there, or comes. Each
@@ -354,9 +379,12 @@ std::vector<PlannedKeep> planned_keeps(const State& s, const Draft& draft) {
       const ir::OutputSpec& spec = draft.ops[op].outputs[output];
       const ir::SourceArray source{spec.dtype, spec.grid};
       Takers takers(loaded);
-      const Beside beside = kept_beside(s, draft.ops[op], id, out);
+      const std::vector<std::uint64_t>& holds = draft.graph.holds;
+      const Beside others = beside(s, draft.ops[op], id, out, [&](std::uint64_t array) {
+        return std::binary_search(holds.begin(), holds.end(), array);
+      });
       if (spec.grid.block_count() > 0)
-        keep(id, source, mirrored(s, source, copies, draft.placements[op], beside, takers));
+        keep(id, source, mirrored(s, source, copies, draft.placements[op], others, takers));
     }
   }
   return out;

@@ -237,6 +237,34 @@ TEST_CASE(
   SUBCASE("none there") { CHECK(third(700) == std::vector{w.device(2)}); }
 }
 
+TEST_CASE("copies of two results that are lost are made again where there is room for both") {
+  Pairs w({"w1", "w2", "w3", "w4"}, 1000);
+  REQUIRE(w.keep(1, {provide(1, kGrid), w.pair()}, {2, 3}, {{2, 2}, {3, 2}}).outcome.ok());
+  const std::vector<ArrayId> arrays = w.log<msg::Plan>(4)[0].holds;
+  w.finish(1);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  REQUIRE(w.keeps(4).size() == 2);
+  REQUIRE(w.keeps(4)[0] == std::vector{w.device(2)});
+  REQUIRE(w.keeps(4)[1] == std::vector{w.device(2)});
+  const auto uses = [&](std::uint32_t conn, std::int64_t bytes) {  // 320 would fit beside it, or 640
+    msg::Progress progress;
+    progress.devices.push_back({.device = w.device(conn), .bytes_used = bytes});
+    w.receive(conn, progress);
+  };
+  uses(3, 400), uses(4, 200);
+  w.lose(2);
+  for (const auto& [conn, welcome] : std::vector(w.workers)) {
+    msg::Held held;
+    held.version = w.log<msg::PeerLost>(conn).back().version;
+    if (conn == 1)
+      for (const ArrayId id : arrays) held.blocks.push_back({id, welcome.devices[0], {{0, 4}}, {}});
+    w.receive(conn, held);
+  }
+  REQUIRE(w.keeps(4).size() == 4);
+  CHECK(w.keeps(4)[2] == std::vector{w.device(4)});
+  CHECK(w.keeps(4)[3] == std::vector{w.device(4)});
+}
+
 TEST_CASE("copies of two results of a task stay together, also when one of them has more") {
   Pairs w({"w1", "w2", "w3", "w4", "w5"});
   REQUIRE(w.keep(1, {provide(1, kGrid), w.pair()}, {2, 3}, {{2, 2}, {3, 3}}).outcome.ok());
