@@ -102,7 +102,7 @@ void Exchange::peer_joined(const msg::PeerInfo& info) {
   Peer& p = *me.peers.emplace(info.id, std::move(peer)).first->second;
   me.give_up_after(p, me.options.link_deadline_ns, me.options.link_deadline_ns);
   if (!we_connect) return me.match_strangers();
-  const bool same_host = !info.host_id.empty() && info.host_id == me.options.host_id;
+  const bool same_host = me.is_near(info);
   for (const std::string& text : info.addresses) {
     auto address = net::Address::parse(text);
     if (address && (same_host || !is_unix(*address))) p.targets.push_back(std::move(*address));
@@ -165,6 +165,7 @@ transfer::UcxCounters Exchange::ucx_counters() const {
   return impl_->engine ? impl_->engine->counters() : transfer::UcxCounters{};
 }
 
+bool Exchange::strict_lanes() const { return impl_->options.strict_lanes; }
 bool Exchange::takes(device::Kind kind) const { return impl_->engine && impl_->engine->supports(kind); }
 bool Exchange::takes(device::Kind kind, WorkerId id) const {
   const auto* peer = impl_->find(id);

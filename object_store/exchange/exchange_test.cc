@@ -127,6 +127,33 @@ TEST_CASE("without mapping, blocks go over UCX, and the lane is told") {
   }
 }
 
+TEST_CASE("who is strict about lanes hears of TCP inside a host, and of nothing else") {
+  for (const bool forced : {false, true}) {
+    for (const bool near : {true, false}) {
+      CAPTURE(forced);
+      CAPTURE(near);
+      auto loop = make_loop();
+      Options first = options_of(), second = options_of();
+      second.map_peers = false;
+      second.strict_lanes = true;
+      if (!near) first.host_id = "another-host";
+      if (forced) first.ucx.transports = second.ucx.transports = "tcp";
+      Node a(*loop, 1, std::move(first)), b(*loop, 2, std::move(second));
+      REQUIRE(meet(*loop, a, b));
+      std::vector<std::byte> out(100'000, std::byte{0x33}), in(out.size());
+      End sent, received;
+      b.exchange->receive(a.id, 5, in.data(), 100'000, kHost, into(received));
+      a.exchange->transmit(b.id, 5, out.data(), 100'000, kHost, into(sent));
+      REQUIRE(loop->run_until([&] { return received.times > 0 && sent.times > 0; }, kPatience));
+      CHECK(sent.code() == Errc::kOk);  // it is not strict
+      CHECK(received.code() == (forced && near ? Errc::kLaneDenied : Errc::kOk));
+      if (forced) CHECK(received.lane == msg::Lane::kTcp);
+      if (received.code() != Errc::kOk)
+        CHECK(received.status.error().message.find("TCP") != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("a process that does not listen connects to all, whatever the ids") {
   auto loop = make_loop();
   Options quiet = options_of();

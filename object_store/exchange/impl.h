@@ -136,7 +136,8 @@ struct Exchange::Impl {
   void drive();
   void kick();
   void arm_tick();
-  transfer::Done translate(Done done) const;
+  transfer::Done translate(WorkerId peer, Done done);
+  bool is_near(const msg::PeerInfo& peer) const;  // on this host
   Done judged(WorkerId from, Done done);
   void judge(WorkerId from, std::uint64_t breaks, Status status, msg::Lane lane, const Done& done, bool late);
   void begin_receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,

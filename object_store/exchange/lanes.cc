@@ -81,14 +81,25 @@ bool Exchange::poll() {
   return any;
 }
 
-transfer::Done Exchange::Impl::translate(Done done) const {
-  return [strict = options.strict_lanes, done = std::move(done)](Status status, transfer::Via via) {
+// Where one lane was to be used and another one was, the bytes have come all the same; whoever is strict wants to hear of it.
+transfer::Done Exchange::Impl::translate(WorkerId id, Done done) {
+  const Peer* peer = options.strict_lanes ? find(id) : nullptr;
+  const bool near = peer != nullptr && is_near(peer->info);
+  return [near, strict = options.strict_lanes, done = std::move(done)](Status status, transfer::Via via) {
     const msg::Lane lane = lane_of(via);
     if (strict && status && lane == msg::Lane::kStaged) {
       status = error(Errc::kLaneDenied, "UCX staged a transfer of device memory through the host");
+    } else if (near && status && via == transfer::Via::kTcp) {
+      status = error(Errc::kLaneDenied,
+                     "UCX used TCP between two processes of one host: `tilewise doctor` says what is in the "
+                     "way of shared memory");
     }
     if (done) done(std::move(status), lane);
   };
+}
+
+bool Exchange::Impl::is_near(const msg::PeerInfo& peer) const {
+  return !peer.host_id.empty() && peer.host_id == options.host_id;
 }
 
 // ---- transfers ---------------------------------------------------------------------------------------------
@@ -119,7 +130,7 @@ void begin(Exchange::Impl& me, WorkerId id, device::Kind kind, Exchange::Done& d
 void Exchange::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                         device::Kind kind, Done done) {
   begin(*impl_, to, kind, done, [&](const net::Cookie& cookie) {
-    return impl_->engine->transmit(cookie, transfer, from, bytes, kind, impl_->translate(done));
+    return impl_->engine->transmit(cookie, transfer, from, bytes, kind, impl_->translate(to, done));
   });
 }
 
@@ -155,7 +166,7 @@ void Exchange::Impl::begin_receive(WorkerId from, std::uint64_t transfer, std::b
                                    device::Kind kind, Done done) {
   done = judged(from, std::move(done));
   begin(*this, from, kind, done, [&](const net::Cookie& cookie) {
-    return engine->expect(cookie, transfer, to, bytes, kind, translate(done));
+    return engine->expect(cookie, transfer, to, bytes, kind, translate(from, done));
   });
 }
 

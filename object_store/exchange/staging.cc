@@ -20,8 +20,20 @@ Result<Buffer> make_buffer(std::int64_t bytes) {
 
 }  // namespace
 
+Status Staging::allowed() const {
+  if (!exchange_.strict_lanes()) return {};
+  return error(Errc::kLaneDenied,
+               std::string("a block in a GPU's memory would go through the host's: ") +
+                   (exchange_.takes(Kind::kCuda) ? "connections between hosts carry host memory only"
+                                                 : "this UCX was built without CUDA"));
+}
+
 void Staging::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                        Exchange::Done done) {
+  if (const Status ok = allowed(); !ok) {
+    if (done) done(ok, msg::Lane::kStaged);
+    return;
+  }
   if (!sending_.insert({to, transfer}).second) return;
   waiting_.push_back({to, transfer, from, bytes, std::move(done)});
   begin_sends();
@@ -63,6 +75,7 @@ void Staging::end(const Send& send, const Status& status) {
 
 void Staging::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                       Exchange::Done done) {
+  if (const Status ok = allowed(); !ok) return done(ok, msg::Lane::kStaged);
   const Result<Buffer> made = make_buffer(bytes);
   if (!made) return done(made.error(), msg::Lane::kStaged);
   const Buffer buffer = *made;

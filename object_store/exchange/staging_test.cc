@@ -9,7 +9,8 @@ namespace {
 
 // A node whose memory is a GPU's, with so much host memory to pass through.
 struct GpuNode {
-  GpuNode(net::EventLoop& loop, std::uint32_t n, std::int64_t limit) : node(loop, n, options_of()) {
+  GpuNode(net::EventLoop& loop, std::uint32_t n, std::int64_t limit, Options options = options_of())
+      : node(loop, n, std::move(options)) {
     gpu.on_progress([&loop] { loop.wake(); });
     copier.add_device(&gpu);
     staging.emplace(*node.exchange, copier, limit);
@@ -77,6 +78,24 @@ TEST_CASE("GPU memory crosses processes through bounded host memory, whatever th
   CHECK(back.code() == Errc::kOk);
   CHECK(std::equal(in[1].begin(), in[1].begin() + 100'000, out[0].begin()));
   loop->set_batch_hook({});
+}
+
+TEST_CASE("who is strict about lanes stages nothing, and says why") {
+  auto loop = make_loop();
+  Options strict = options_of();
+  strict.strict_lanes = true;
+  GpuNode a(*loop, 1, 1'000, strict), b(*loop, 2, 1'000);
+  REQUIRE(meet(*loop, a.node, b.node));
+  auto bytes = pattern(100, 1);
+  End sent, received;
+  a.staging->transmit(b.node.id, 1, bytes.data(), 100, into(sent));
+  a.staging->receive(b.node.id, 2, bytes.data(), 100, into(received));
+  for (const End& end : {sent, received}) {
+    CHECK(end.times == 1);
+    CHECK(end.code() == Errc::kLaneDenied);
+    CHECK(end.lane == msg::Lane::kStaged);
+  }
+  CHECK(sent.status.error().message.find("through the host") != std::string::npos);
 }
 
 TEST_CASE("what is staged when everything ends is let go") {

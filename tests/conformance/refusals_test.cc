@@ -52,6 +52,16 @@ const Kind kKinds[] = {
        const Array x = s.random.uniform({512}, {.seed = 9, .block = {64}});
        return cumulative_sum(sort(x)).get<double>();
      }},
+    {"transform",
+     [](const Session& s, const TempFolder&) {
+       const Array x = s.random.uniform({32, 32}, {.seed = 15, .block = {8, 32}});
+       return real(fft::ifft(fft::fft(x, {}, 0), {}, 0)).get<double>();
+     }},
+    {"selection",
+     [](const Session& s, const TempFolder&) {
+       const Array x = floor(s.random.uniform({256}, {.seed = 17, .block = {64}}) * 10.0);
+       return (unique_values(x) + 1.0).get<double>();
+     }},
     {"file written and read",
      [](const Session& s, const TempFolder& folder) {
        const Array x = s.random.uniform({64, 64}, {.seed = 11, .block = {16, 64}});
@@ -120,6 +130,8 @@ void for_every_k(Allocator which, const std::set<Errc>& typed, int at_most, int 
       check_whole(*cluster, disk);
       k += step;
     } while (requests >= k - step && k <= at_most);
+    CHECK(k > 1 + step);         // something was asked for, and refused
+    CHECK(requests < k - step);  // and after the last k there was nothing left to refuse
     MESSAGE(kind.name << ": " << k - 1 << " requests refused in turn, " << errors << " errors");
     CHECK(files.files() <= 1);  // what was saved, and no part of what was not
   }

@@ -118,7 +118,12 @@ TEST_CASE("every log entry lost on its first way: what follows waits for it") {
 
 namespace {
 
-enum class Word { kSubscribe, kOffer, kGrant, kDone, kGone, kProbe };
+enum class Word { kSubscribe, kOffer, kGrant, kHas, kDeclined, kOver, kMissing, kDone, kGone, kProbe };
+static_assert(msg::kRelayWordCount == 4, "name the new word here, and give it a case");
+// Another list of words does not compile until there is a case for them.
+[[maybe_unused]] void lists_of(const msg::PeerBatch& batch) {
+  [[maybe_unused]] const auto& [recovery, subscribes, offers, grants, relays, dones, gones, probes] = batch;
+}
 
 // The peer reads what is made here, and this worker what the peer makes.
 struct Talking : Busy {
@@ -139,6 +144,10 @@ struct Talking : Busy {
         break;
       }
       case Word::kGrant: batch.grants = {{mine, kHere, kPeer, 5}}; break;
+      case Word::kHas: batch.relays = {{mine, kPeer, kHere, msg::RelayWord::kHas}}; break;
+      case Word::kDeclined: batch.relays = {{mine, kPeer, kHere, msg::RelayWord::kDeclined}}; break;
+      case Word::kOver: batch.relays = {{theirs, kPeer, kHere, msg::RelayWord::kOver}}; break;
+      case Word::kMissing: batch.relays = {{theirs, kPeer, kHere, msg::RelayWord::kMissing, 5}}; break;
       case Word::kDone: batch.dones = {{mine, OpId{4}, kHere, kPeer}}; break;
       case Word::kGone: batch.gones = {{theirs, kPeer, kHere}}; break;
       case Word::kProbe: batch.probes = {{kHere, kPeer, 6, 4096}}; break;
@@ -147,8 +156,8 @@ struct Talking : Busy {
   }
 };
 
-constexpr Word kWords[] = {Word::kSubscribe, Word::kOffer, Word::kGrant,
-                           Word::kDone,      Word::kGone,  Word::kProbe};
+constexpr Word kWords[] = {Word::kSubscribe, Word::kOffer,   Word::kGrant, Word::kHas,  Word::kDeclined,
+                           Word::kOver,      Word::kMissing, Word::kDone,  Word::kGone, Word::kProbe};
 
 }  // namespace
 

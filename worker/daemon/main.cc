@@ -226,8 +226,9 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.0, 10.0));  // peers and clients wait little longer for a worker that is gone
   app.add_flag("--no-map", s.no_map,
                "Copy blocks between processes of this host instead of reading them in place");
-  app.add_flag("--strict-lanes", s.strict_lanes,
-               "A transfer that would be staged through the host is an error");
+  app.add_flag(
+      "--strict-lanes", s.strict_lanes,
+      "A transfer of GPU memory that goes through the host, or one over TCP inside a host, is an error");
   app.add_flag("--reference-kernels", s.reference_kernels, "Plain, slow kernels, for comparison");
   app.add_flag("--respawn", s.respawn, "Stay as a parent that starts the worker again when it dies");
   app.add_option("--black-box", s.black_box, "Descriptor inherited from a supervisor")->group("");

@@ -33,7 +33,8 @@ struct Options {
   std::string advertise;  // the host that peers use for our TCP addresses; empty: the one listened on
   // false: shares no memory with peers, neither blocks (all are copied) nor rings for messages (net/handshake.h)
   bool map_peers = true;
-  bool strict_lanes = false;               // a transfer staged through the host is an error
+  // A transfer of a GPU's memory that is staged through the host, or one over TCP inside a host, is an error.
+  bool strict_lanes = false;
   bool use_ucx = true;                     // false: no copying lane at all
   transfer::UcxOptions ucx;                // net_devices empty and all listening loopback: loopback
   TimeNs silence_ns = 10 * kSecond;        // net::HandshakeOptions
@@ -114,6 +115,7 @@ class Exchange {
   // Messages to and from this peer go through shared memory, not a socket.
   bool shares_ring(WorkerId peer) const;
 
+  bool strict_lanes() const;
   // Whether the copying lane takes memory of this kind: UCX may have been built without CUDA.
   bool takes(device::Kind kind) const;
   // To and from this peer. Not a GPU's where a data connection is used, which carries host memory.
