@@ -12,20 +12,22 @@ namespace {
 
 bool lost(const State& s, const OpShare& share) { return !s.device(share.device)->alive; }
 
-// The same, or on the worker that might leave.
-bool lost_or_leaving(const State& s, const OpShare& share) {
-  return lost(s, share) || s.device(share.device)->peer == s.recovery.leaver;
+// Some of it was to be made by who was lost, now or before, or by the worker that might leave. Not by shares: those are closed when
+// their device is lost, and what was made of them may be wanted again after the next loss.
+bool on_lost(const State& s, const OpRecord& op) {
+  if (op.op.kind == ir::OpKind::kFetch || op.op.kind == ir::OpKind::kProvide) return false;  // a client's
+  const std::vector<DeviceId> on = op.placement.devices();
+  return std::any_of(on.begin(), on.end(), [&](DeviceId id) {
+    const Device& device = *s.device(id);
+    return !device.alive || device.peer == s.recovery.leaver;
+  });
 }
 
 // Something of its results may have been lost and may still be wanted.
 bool hurt(const State& s, const OpRecord& head) {
   if (head.retired) return false;
-  const auto on_lost = [&](const OpRecord& op) {
-    return std::any_of(op.shares.begin(), op.shares.end(),
-                       [&](const OpShare& share) { return lost_or_leaving(s, share); });
-  };
-  if (!on_lost(head) && std::none_of(head.layers.begin(), head.layers.end(),
-                                     [&](OpId layer) { return on_lost(s.ops.at(layer)); }))
+  if (!on_lost(s, head) && std::none_of(head.layers.begin(), head.layers.end(),
+                                        [&](OpId layer) { return on_lost(s, s.ops.at(layer)); }))
     return false;
   return !group_finished(s, head) ||
          std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
