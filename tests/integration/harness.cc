@@ -30,7 +30,9 @@ int milliseconds_until(Clock::time_point deadline) {
 std::vector<std::string> environment_of(const Environment& added) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (std::strncmp(*entry, "TILEWISE_", 9) != 0) all.push_back(*entry);
+    const std::string_view said(*entry);
+    if (!said.starts_with("TILEWISE_") && !added.contains(std::string(said.substr(0, said.find('=')))))
+      all.emplace_back(said);
   }
   for (const auto& [name, value] : added) all.push_back(name + "=" + value);
   return all;
@@ -167,7 +169,8 @@ void Cluster::restart_scheduler(bool same_state) {
                   same_state ? state_dir() : state_dir() + "-other");
 }
 
-void Cluster::add_worker(const std::vector<std::string>& arguments, const std::string& scheduler) {
+void Cluster::add_worker(const std::vector<std::string>& arguments, const std::string& scheduler,
+                         const Environment& environment) {
   const int i = static_cast<int>(workers_.size());
   std::vector<std::string> command{worker_program(),
                                    "--scheduler",
@@ -185,9 +188,9 @@ void Cluster::add_worker(const std::vector<std::string>& arguments, const std::s
                                    "--log-level",
                                    "debug",
                                    "--reconnect-timeout",
-                                   std::to_string(options_.reconnect.count()),
-                                   "--devices",
-                                   "host:0-" + std::to_string(devices_ - 1)};
+                                   std::to_string(options_.reconnect.count())};
+  if (std::find(arguments.begin(), arguments.end(), "--devices") == arguments.end())
+    command.insert(command.end(), {"--devices", "host:0-" + std::to_string(devices_ - 1)});
   if (options_.network != nullptr) {
     const int host = i % options_.network->hosts();
     const std::vector<std::string> there = options_.network->prefix(host);
@@ -195,7 +198,7 @@ void Cluster::add_worker(const std::vector<std::string>& arguments, const std::s
     command.insert(command.end(), {"--listen", "0.0.0.0:0", "--advertise", options_.network->address(host)});
   }
   command.insert(command.end(), arguments.begin(), arguments.end());
-  workers_.push_back(std::make_unique<Process>("worker", command));
+  workers_.push_back(std::make_unique<Process>("worker", command, environment));
 }
 
 Environment Cluster::environment() const {

@@ -93,7 +93,8 @@ class Cluster {
   std::string status() const;  // as JSON
   Session session(const std::string& name = "test", bool map_peers = true) const;
   // `scheduler`: by another way than the others', if there is one.
-  void add_worker(const std::vector<std::string>& arguments, const std::string& scheduler = {});
+  void add_worker(const std::vector<std::string>& arguments, const std::string& scheduler = {},
+                  const Environment& environment = {});
   // After its end: another one at the same address, with the same state unless told otherwise. Returns when it is ready.
   void restart_scheduler(bool same_state = true);
   std::string state_dir() const { return folder_ / "state"; }

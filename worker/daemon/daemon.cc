@@ -11,7 +11,6 @@ namespace tilewise::worker {
 namespace {
 
 constexpr TimeNs kRetryNs = 200 * kMillisecond;
-constexpr TimeNs kHealthNs = 100 * kMillisecond;
 // With one core, while no executor wants it. Two workers that wait for each other's blocks, and park, take a wake-up a hop
 // for good: so a wait in the middle of work outlasts a peer's wake-up and its task.
 constexpr TimeNs kWaitSpinNs = 500 * kMicrosecond;
@@ -75,6 +74,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   runtime.one_core = d.options_.one_core;
   runtime.trace_records = d.options_.trace_records;
   runtime.black_box = d.options_.black_box;
+  runtime.on_broken = d.options_.on_broken;
   runtime.host = config::host_id();
   d.service_ = std::make_unique<Service>(*d.exchange_, d.copier_);
   d.runtime_ =
@@ -114,8 +114,11 @@ Daemon::~Daemon() {
   loop_.set_batch_hook({});
   if (retry_ != 0) loop_.cancel(retry_);
   if (timer_ != 0) loop_.cancel(timer_);
-  if (courier_ && (options_.lease_ns > 0 || options_.black_box != nullptr ||
-                   (runtime_ != nullptr && runtime_->leaves()))) {  // else nobody waits for a word on us
+  // A GPU that broke may have been broken by what it ran: then the supervisor has something to say.
+  const bool to_blame = options_.black_box != nullptr && runtime_ != nullptr && !runtime_->health();
+  if (courier_ && !to_blame &&
+      (options_.lease_ns > 0 || options_.black_box != nullptr ||
+       (runtime_ != nullptr && runtime_->leaves()))) {  // else nobody waits for a word on us
     if (codec::encode(msg::Leave{}, buffer_))
       (void)courier_->send(codec::frame_type(msg::Leave{}), buffer_.bytes());
     courier_->flush();
@@ -251,16 +254,16 @@ bool Daemon::turn() {
   if (ended_) return false;
   const TimeNs now = monotonic_now();
   bool did = runtime_->pump(now);
+  if (Status ok = runtime_->health(); !ok) {
+    end(ok);
+    return false;
+  }
   did |= exchange_->poll();
   did |= service_->poll();
   if (runtime_->leaves()) {
     daemon::log_info("drained, leaving");
     end({});
     return false;
-  }
-  if (now >= healthy_at_) {
-    healthy_at_ = now + kHealthNs;
-    if (Status ok = runtime_->health(); !ok) end(ok);
   }
   if (options_.one_core) {
     const bool waiting = runtime_->has_tasks() && !runtime_->executing();

@@ -33,6 +33,8 @@ struct DaemonOptions {
   TimeNs connect_timeout_ns = 30 * kSecond;
   TimeNs reconnect_timeout_ns = 60 * kSecond;  // how long a scheduler that keeps its state may be away
   TimeNs lease_ns = 0;                         // how long the way to a scheduler that lives may be broken
+  // RuntimeOptions. Besides, on_end is called with the story as soon as the loop comes to it.
+  std::function<void(const Error&)> on_broken;
 };
 
 class Daemon {
@@ -77,7 +79,7 @@ class Daemon {
   std::unique_ptr<courier::Courier> courier_;
   codec::Buffer buffer_;
   WorkerId self_;
-  TimeNs give_up_at_ = 0, healthy_at_ = 0;
+  TimeNs give_up_at_ = 0;
   net::TimerId retry_ = 0, timer_ = 0;
   TimeNs timer_at_ = 0;
   bool ended_ = false;

@@ -27,6 +27,8 @@ const std::string kName = "tilewise-worker";
 constexpr TimeNs kTellNs = 2 * kSecond;  // the scheduler waits for less
 constexpr auto kEndTime =
     std::chrono::milliseconds(1'500);  // for kernels under way, after which nobody waits for them
+// With a device that has failed for good. Its worker is gone within 1 s, whatever the driver or its own loop is busy with.
+constexpr auto kBrokenTime = std::chrono::milliseconds(500);
 
 struct Settings {
   daemon::CommonOptions common;
@@ -105,10 +107,10 @@ Result<Setup> check(const Settings& settings) {
   return setup;
 }
 
-// A kernel of minutes must not keep a process that was told to end.
-void end_in_time(int code) {
-  std::thread([code] {
-    std::this_thread::sleep_for(kEndTime);
+// A kernel of minutes must not keep a process that was told to end, nor a driver that never returns one that has to.
+void end_in_time(int code, std::chrono::milliseconds time) {
+  std::thread([code, time] {
+    std::this_thread::sleep_for(time);
     daemon::log_warn("kernels still running, ending without them");
     _exit(code);
   }).detach();
@@ -149,6 +151,12 @@ int work(const Settings& settings) {
     black_box = std::move(*opened);
     setup->options.black_box = black_box.get();
   }
+  std::atomic<bool> broken{false};
+  setup->options.on_broken = [&broken](const Error& why) {
+    daemon::log_error("a device has failed for good, ending", {{"why", daemon::to_string(why)}});
+    broken = true;
+    end_in_time(daemon::kExitFailure, kBrokenTime);
+  };
 
   const bool spare = setup->plan.cores > static_cast<int>(setup->names.size());
   setup->options.one_core =
@@ -178,9 +186,9 @@ int work(const Settings& settings) {
   if (!worker)
     return worker.error().code == Errc::kInvalidArgument ? usage(worker.error()) : failure(worker.error());
   (*loop)->run();
-  if (black_box) black_box->close();
+  if (black_box && !broken) black_box->close();  // else what runs there may be the cause
   const int code = outcome ? daemon::kExitOk : failure(outcome.error());
-  end_in_time(code);
+  end_in_time(code, kEndTime);
   worker->reset();
   daemon::log_info("ended");
   return code;

@@ -81,13 +81,15 @@ int supervise(int argc, char** argv, const std::string& without,
     const std::string how = killed ? "killed by signal " + std::to_string(WTERMSIG(status)) + " (" +
                                          strsignal(WTERMSIG(status)) + ")"
                                    : "ended with exit code " + std::to_string(code);
-    if (const msg::LastWords words = (*box)->words(how); words.worker) tell(words);
+    const msg::LastWords words = (*box)->words(how);
+    if (words.worker) tell(words);
     if (Status ok = (*box)->renew(); !ok)
       return daemon::fail("tilewise-worker", ok.error(), daemon::kExitFailure);
     if (Clock::now() - began >= kSteady) wait = kFirstWait;
     daemon::log_warn("the worker ended, starting it again",
                      {{"pid", static_cast<std::int64_t>(child)},
                       {"why", how},
+                      {"executing", words.running.size()},
                       {"in_ms", static_cast<std::int64_t>(wait.count())}});
     const Clock::time_point until = Clock::now() + wait;
     for (milliseconds left = wait; left.count() > 0;

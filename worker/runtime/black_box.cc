@@ -74,7 +74,12 @@ Status BlackBox::renew() {
 
 BlackBox::Slot* BlackBox::slot(std::size_t device, std::size_t stream) {
   const std::size_t at = device * kMaxStreams + stream;
-  return at < kSlots ? &memory_->slots[at] : nullptr;
+  return at < kHostSlots ? &memory_->slots[at] : nullptr;
+}
+
+BlackBox::Slot* BlackBox::gpu_slot(std::size_t device, std::size_t stream) {
+  Slot* const host = slot(device, stream);
+  return host == nullptr ? nullptr : host + kHostSlots;
 }
 
 msg::LastWords BlackBox::words(std::string how) const {

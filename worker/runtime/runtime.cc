@@ -99,7 +99,7 @@ Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const ker
     local->scratch.resize(local->seen.size());
     local->observed.resize(local->seen.size());
     local->device = std::move(device);
-    local->device->on_progress([this] { wake_(); });
+    local->device->on_progress([this, device = local->device.get()] { on_progress(*device); });
     copier_.add_device(local->device.get());
     locals_.push_back(std::move(local));
   }
@@ -109,7 +109,16 @@ Runtime::~Runtime() {
   below_->stop();
   // Queued steps refer to the core's ops: devices drain first.
   for (auto& local : locals_) local->device->synchronize();
-  below_.reset();  // devices unpin its memory
+  below_.reset();   // devices unpin its memory
+  locals_.clear();  // their threads call on_progress() to the last
+}
+
+void Runtime::on_progress(const device::Device& device) {
+  if (options_.on_broken) {
+    if (const Status ok = device.health(); !ok && !told_broken_.exchange(true))
+      options_.on_broken(ok.error());
+  }
+  wake_();
 }
 
 std::vector<msg::DeviceDesc> Runtime::describe() const {
@@ -288,12 +297,25 @@ void Runtime::send_from_disk() {
   }
 }
 
-void Runtime::observe(Local& local, std::uint8_t stream, std::uint64_t done) {
+// Of a GPU's stream, the step that runs, or is about to.
+void Runtime::note_running(std::uint16_t device, std::uint8_t stream) {
+  if (options_.black_box == nullptr) return;
+  BlackBox::Slot* const slot = options_.black_box->gpu_slot(device, stream);
+  if (slot == nullptr) return;
+  const Local& local = *locals_[device];
+  if (local.observed[stream].empty()) return slot->end();
+  const ObservedSteps::Step& step = local.observed[stream].first();
+  slot->begin(step.run.id, local.id, step.point);
+}
+
+void Runtime::observe(std::uint16_t device, std::uint8_t stream, std::uint64_t done) {
+  Local& local = *locals_[device];
   local.observed[stream].completed(done, monotonic_now(), [&](const auto& step, TimeNs start, TimeNs end) {
     const OpEntry& op = *step.op;
     std::atomic_ref(*step.run.busy_ns).fetch_add(end - start, std::memory_order_relaxed);
     steps_.add({step.run.id, step.run.graph, step.point, op.family, local.id, stream, start, end});
   });
+  note_running(device, stream);
 }
 
 // Failures before completions, of all streams: a step that read the result of a failed one on another stream completes
@@ -308,9 +330,10 @@ void Runtime::collect_completions() {
     for (std::size_t s = 0; s < local.seen.size(); ++s) {
       const std::uint64_t done = local.device->compute_stream(static_cast<int>(s)).completed();
       if (done == local.seen[s]) continue;
+      if (options_.on_broken && !local.device->health()) return;  // what runs stays noted
       local.seen[s] = done;
       // Host devices time their steps themselves: no clock is read for them here.
-      if (!local.observed[s].empty()) observe(local, static_cast<std::uint8_t>(s), done);
+      if (!local.observed[s].empty()) observe(d, static_cast<std::uint8_t>(s), done);
       const std::int64_t busy = local.busy_ns[s].load(std::memory_order_relaxed);
       const std::int64_t took = busy - std::exchange(local.charged_ns[s], busy);
       completed.push_back({d, static_cast<std::uint8_t>(s), done, took});
@@ -356,6 +379,10 @@ bool Runtime::pump(TimeNs now) {
     if (const auto* over = std::get_if<TransferDone>(&events_[i])) probes_.erase(over->transfer);
   }
   if (events_.empty() && now < core_->next_deadline()) return did;
+  if (options_.on_broken && !health()) {  // asked when failures have been taken: see Device::health()
+    events_.clear();
+    return false;
+  }
   core_->step(events_, now, actions_);
   perform();
   return true;
@@ -540,6 +567,7 @@ Status Runtime::enqueue_on_cuda(Local& local, const Launch& launch, ResolvedStep
   if (!scratch) return scratch.error();
   local.observed[launch.stream].enqueued(
       {launch.op, launch.point, launch.sequence, monotonic_now(), launch.run});
+  note_running(launch.device, launch.stream);
   kernels::KernelCall call;
   build_call(step, reads_, call);
   call.scratch = *scratch;

@@ -80,7 +80,8 @@ Status CudaDevice::open_streams() {
                                       work_.fetch_add(1, std::memory_order_release);
                                       work_.notify_one();  // no system call unless the poller is parked
                                     },
-                                .host_thread = [this] { host_thread_->wake(); }};
+                                .host_thread = [this] { host_thread_->wake(); },
+                                .broken = [this](const Status& status) { report(status); }};
   std::vector<HostTasks*> tasks;
   for (int i = 0; i < info_.compute_streams + kCopyStreams; ++i) {
     TW_ASSIGN(auto stream, CudaStream::make(context_, wakes));
@@ -125,7 +126,7 @@ Result<device::Slab> CudaDevice::add_slab(std::int64_t bytes) {
     driver.cuMemGetInfo_(&free_bytes, &total_bytes);
     return no_memory(std::min(left, static_cast<std::int64_t>(free_bytes)));
   }
-  if (code != CUDA_SUCCESS) return cuda_error(driver, code, "cuMemAlloc on " + info_.name);
+  if (code != CUDA_SUCCESS) return own_error(code);
   device::Slab slab{.data = reinterpret_cast<std::byte*>(address), .bytes = bytes};
   CUipcMemHandle handle{};
   // Not every platform can share memory between processes; without a handle the lane is not offered.
@@ -143,7 +144,7 @@ Result<std::byte*> CudaDevice::add_beside(std::int64_t bytes) {
   const CUresult code = context_.driver->cuMemAlloc_(&address, static_cast<std::size_t>(bytes));
   if (code == CUDA_ERROR_OUT_OF_MEMORY)
     return error(Errc::kOutOfMemory, info_.name + " has no " + std::to_string(bytes) + " bytes left");
-  if (code != CUDA_SUCCESS) return cuda_error(*context_.driver, code, "cuMemAlloc on " + info_.name);
+  if (code != CUDA_SUCCESS) return own_error(code);
   beside_.push_back(address);
   return reinterpret_cast<std::byte*>(address);
 }
@@ -158,14 +159,27 @@ void CudaDevice::on_progress(std::function<void()> notify) {
   notify_ = std::move(notify);
 }
 
+Error CudaDevice::own_error(CUresult code) {
+  report(streams_.front()->ask());
+  return cuda_error(*context_.driver, code, "cuMemAlloc on " + info_.name);
+}
+
 Status CudaDevice::health() const {
+  if (!broken_.load(std::memory_order_acquire)) return {};
   const std::lock_guard lock(health_mutex_);
   return health_;
 }
 
 void CudaDevice::report(const Status& status) {
-  const std::lock_guard lock(health_mutex_);
-  if (!status && health_) health_ = status;
+  if (status) return;
+  {
+    const std::lock_guard lock(health_mutex_);
+    if (!health_) return;
+    health_ = status;
+    broken_.store(true, std::memory_order_release);
+  }
+  const std::lock_guard lock(notify_mutex_);
+  if (notify_) notify_();
 }
 
 void CudaDevice::synchronize() {
@@ -175,7 +189,7 @@ void CudaDevice::synchronize() {
 
 bool CudaDevice::poll_streams() {
   const std::lock_guard lock(poll_mutex_);
-  return CudaStream::poll(streams_, [this](const Status& status) { report(status); });
+  return CudaStream::poll(streams_);
 }
 
 bool CudaDevice::poll_all() {

@@ -38,8 +38,9 @@ class CudaDevice final : public device::Device {
   void run_poller();
   device::Stream& own_stream(int i) { return *streams_[static_cast<std::size_t>(info_.compute_streams + i)]; }
   bool poll_streams();
-  bool poll_all();  // true if a step completed; tells who asked for that
-  void report(const Status& status);
+  bool poll_all();                    // true if a step completed; tells who asked for that
+  void report(const Status& status);  // the first failure is the device's, and is told
+  Error own_error(CUresult code);  // of an allocation that was refused, maybe because the context is broken
 
   Context context_;
   device::Info info_;
@@ -53,6 +54,7 @@ class CudaDevice final : public device::Device {
   std::function<void()> notify_;
   mutable std::mutex health_mutex_;
   Status health_;
+  std::atomic<bool> broken_{false};     // health_ is an error
   std::atomic<std::uint32_t> work_{0};  // bumped by each record(); the parked poller waits on it
   std::atomic<bool> stopping_{false};
   std::thread poller_;

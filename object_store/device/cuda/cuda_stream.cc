@@ -164,6 +164,8 @@ std::uint64_t CudaStream::record() {
   slot.failed = !recorded;
   slot.late = false;
   if (slot.failed) {
+    // Told before anybody can take the failure of a step that this is why it was refused.
+    if (const Status ok = ask(); !ok) wakes_.broken(ok);
     const std::lock_guard lock(mutex_);
     record_error_ = recorded.error();
   }
@@ -187,20 +189,20 @@ void CudaStream::take_failures(std::vector<device::StepFailure>& out) {
   failures_.clear();
 }
 
-bool CudaStream::poll(std::span<const std::unique_ptr<CudaStream>> streams, const Report& report) {
+bool CudaStream::poll(std::span<const std::unique_ptr<CudaStream>> streams) {
   bool any = false;
-  for (const auto& stream : streams) any |= !stream->idle() && stream->look(true, report);
+  for (const auto& stream : streams) any |= !stream->idle() && stream->look(true);
   if (!any) return false;
   for (const auto& stream : streams)
-    if (!stream->idle()) stream->look(false, report);
+    if (!stream->idle()) stream->look(false);
   for (const auto& stream : streams) stream->publish();
   return true;
 }
 
 // Finds steps that are over, and collects their failures. The first look finds what is to be published.
-bool CudaStream::look(bool first, const Report& report) {
+bool CudaStream::look(bool first) {
   const std::lock_guard lock(mutex_);
-  if (const Status ok = advance(); !ok) report(ok);
+  advance();
   if (first) found_ = passed_;
   return found_ != completed();
 }
@@ -223,7 +225,9 @@ CUresult CudaStream::query_past(std::uint64_t sequence, std::uint64_t recorded) 
   return driver_.cuStreamQuery_(stream_);
 }
 
-Status CudaStream::advance() {
+// A query that fails is of the context, whatever the code: nothing else is asked for. And a stream that cannot be asked may
+// still use memory, which so can be given to nobody.
+void CudaStream::advance() {
   const std::uint64_t recorded = recorded_.load(std::memory_order_acquire);
   for (; passed_ < recorded; ++passed_) {
     const std::uint64_t step = passed_ + 1;
@@ -231,10 +235,11 @@ Status CudaStream::advance() {
     const CUresult code = slot.failed ? query_past(step, recorded) : driver_.cuEventQuery_(slot.event);
     if (code == CUDA_ERROR_NOT_READY) break;
     if (code != CUDA_SUCCESS) {
-      const Status broken = cuda_error(driver_, code, "a step on cuda:" + std::to_string(context_.ordinal));
-      for (; passed_ < recorded; ++passed_) failures_.push_back({passed_ + 1, broken.error()});
+      const Status why = broken(code);
+      wakes_.broken(why);  // before its steps' failures can be taken
+      for (; passed_ < recorded; ++passed_) failures_.push_back({passed_ + 1, why.error()});
       host_tasks_.abandon();
-      return broken;
+      return;
     }
     // What is wrong with the data says more than that there was no event.
     if (DataFault& fault = (*faults_)[step % faults_->size()]; fault.code != 0) {
@@ -244,7 +249,16 @@ Status CudaStream::advance() {
       failures_.push_back({step, record_error_});
     }
   }
-  return {};
+}
+
+Status CudaStream::ask() const {
+  TW_TRY(context_.make_current());
+  const CUresult code = driver_.cuStreamQuery_(stream_);
+  return code == CUDA_SUCCESS || code == CUDA_ERROR_NOT_READY ? Status{} : broken(code);
+}
+
+Status CudaStream::broken(CUresult code) const {
+  return cuda_error(driver_, code, "cuda:" + std::to_string(context_.ordinal) + " is broken");
 }
 
 Status CudaStream::synchronize() {

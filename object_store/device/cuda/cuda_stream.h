@@ -27,9 +27,11 @@ namespace tilewise::cuda {
 
 class CudaStream final : public device::Stream {
  public:
-  // Called by the driving thread: after every record(), for the poller, and after every new host task.
+  // Called by the driving thread: after every record(), for the poller, and after every new host task; by any, maybe more
+  // than once, when the context is found broken.
   struct Wakes {
     std::function<void()> poller, host_thread;
+    std::function<void(const Status&)> broken;
   };
   static Result<std::unique_ptr<CudaStream>> make(const Context& context, Wakes wakes);
   ~CudaStream() override;  // the stream must be idle or its context broken
@@ -49,10 +51,8 @@ class CudaStream final : public device::Stream {
 
   // Advances completed() of all streams of a device, by one thread at a time. A step whose end is published was over before
   // the second look at the streams began, and so was all that it waited for: their failures can be taken. True if it found any
-  // step over. `report` is called with an error when the context has broken, once a stream: every open step is then
-  // complete and failed, so that nobody waits for it.
-  using Report = std::function<void(const Status&)>;
-  static bool poll(std::span<const std::unique_ptr<CudaStream>> streams, const Report& report);
+  // step over. Where the context has broken every open step is complete and failed, so that nobody waits for it.
+  static bool poll(std::span<const std::unique_ptr<CudaStream>> streams);
   bool idle() const { return completed() == recorded_.load(std::memory_order_acquire); }
   HostTasks& host_tasks() { return host_tasks_; }  // for the host thread
   DataFault* fault_of_next_step() {
@@ -60,6 +60,9 @@ class CudaStream final : public device::Stream {
   }
   // Blocks until all work is done, recorded or not.
   Status synchronize();
+  // Whether an error that a call has returned was of that call alone (ok) or of the context: a broken one answers every
+  // call with its error, so it is asked once more. The code does not tell: drivers add new ones.
+  Status ask() const;
 
  private:
   // Deeper than the driver's own queue (about 1000 launches), so that record() practically never blocks.
@@ -74,9 +77,10 @@ class CudaStream final : public device::Stream {
   using Faults = std::array<DataFault, 2 * kRing>;
   CudaStream(const Context& context, CUstream stream, HostTaskWords* words, Faults* faults, Wakes wakes);
   static Result<void*> pinned(const Driver& driver, std::size_t bytes);
-  bool look(bool first, const Report& report);
+  bool look(bool first);
   void publish();
-  Status advance();
+  void advance();
+  Status broken(CUresult code) const;
   CUresult query_past(std::uint64_t sequence, std::uint64_t recorded) const;
   Status record_anew(Slot& slot);
   bool is_pageable(const void* data) const;

@@ -19,7 +19,8 @@ struct FakeGpu {
   std::map<CUstream, std::uint64_t> waits;    // for so much
   int events = 0;
   bool refuses_events = false;
-  std::function<void()> queried;  // after each query of an event
+  CUresult broken = CUDA_SUCCESS;  // else what every call returns
+  std::function<void()> queried;   // after each query of an event
 } gpu;
 
 CUresult ok_context(CUcontext) { return CUDA_SUCCESS; }
@@ -48,16 +49,21 @@ CUresult make_event(CUevent* event, unsigned) {
 }
 CUresult end_event(CUevent) { return CUDA_SUCCESS; }
 CUresult record_event(CUevent event, CUstream) {
+  if (gpu.broken != CUDA_SUCCESS) return gpu.broken;
   if (gpu.refuses_events) return CUDA_ERROR_OUT_OF_MEMORY;
   gpu.recorded[event] = gpu.given;
   return CUDA_SUCCESS;
 }
 CUresult query_event(CUevent event) {
+  if (gpu.broken != CUDA_SUCCESS) return gpu.broken;
   const bool over = gpu.recorded.at(event) <= gpu.done;
   if (gpu.queried) gpu.queried();
   return over ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
-CUresult query_stream(CUstream) { return gpu.given <= gpu.done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
+CUresult query_stream(CUstream) {
+  if (gpu.broken != CUDA_SUCCESS) return gpu.broken;
+  return gpu.given <= gpu.done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
 CUresult wait_for_event(CUstream stream, CUevent event, unsigned) {
   gpu.waits[stream] = gpu.recorded.at(event);
   return CUDA_SUCCESS;
@@ -82,7 +88,7 @@ struct Fixture {
     stream = streams[!first].get(), other = streams[first].get();
   }
   std::unique_ptr<CudaStream> make() {
-    auto made = CudaStream::make(context, {[] {}, [] {}});
+    auto made = CudaStream::make(context, {[] {}, [] {}, [this](const Status& why) { health = why; }});
     REQUIRE(made.has_value());
     return std::move(*made);
   }
@@ -98,9 +104,8 @@ struct Fixture {
     fault->value[0] = 7, fault->code = static_cast<std::int32_t>(Errc::kTaskFailed);
   }
   bool poll() {
-    bool healthy = true;
-    CudaStream::poll(streams, [&](const Status& status) { healthy &= status.has_value(); });
-    return healthy;
+    CudaStream::poll(streams);
+    return health.has_value();
   }
   std::vector<device::StepFailure> failures() {
     std::vector<device::StepFailure> out;
@@ -109,6 +114,7 @@ struct Fixture {
   }
   Driver driver;
   Context context;
+  Status health;                                     // as the device has been told
   std::vector<std::unique_ptr<CudaStream>> streams;  // by index, as the poller looks at them
   CudaStream *stream = nullptr, *other = nullptr;
   char to[64] = {}, from[64] = {};
@@ -210,4 +216,36 @@ TEST_CASE("who waited for a step without an event is not told complete before th
   CHECK(f.other->completed() == reader);
   CHECK(f.stream->completed() == step);
   REQUIRE(f.failures().size() == 1);
+}
+
+TEST_CASE(
+    "what one call is refused is its step's; what every call is refused is the device's, known before the "
+    "step fails") {
+  Fixture f;
+  gpu.refuses_events = true;
+  f.copy();
+  CHECK(f.health.has_value());
+  gpu.refuses_events = false;
+  const std::uint64_t open = f.copy();
+  // A code that no list of ours has.
+  gpu.broken = static_cast<CUresult>(9'999);
+  const std::uint64_t refused = f.stream->record();
+  REQUIRE_FALSE(f.health.has_value());
+  CHECK(f.health.error().code == Errc::kDeviceError);
+  CHECK(f.health.error().message.find("cuda:0 is broken") == 0);
+  CHECK(f.failures().empty());
+  f.poll();
+  CHECK(f.stream->completed() == refused);
+  CHECK(f.failures().size() == 3);
+  CHECK(refused == open + 1);
+}
+
+TEST_CASE("a context found broken by the poller: the device is told before a step's failure can be taken") {
+  Fixture f;
+  f.copy();
+  REQUIRE(f.poll());
+  gpu.broken = CUDA_ERROR_ECC_UNCORRECTABLE;
+  CHECK_FALSE(f.poll());
+  CHECK(f.stream->completed() == 1);
+  CHECK(f.failures().size() == 1);
 }

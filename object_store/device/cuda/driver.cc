@@ -43,26 +43,6 @@ Error cuda_error(const Driver& driver, CUresult code, std::string_view doing) {
                std::move(message));
 }
 
-bool is_sticky(CUresult code) {
-  switch (code) {
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_LAUNCH_FAILED:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
-    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-    case CUDA_ERROR_DEINITIALIZED:
-    case CUDA_ERROR_UNKNOWN: return true;
-    default: return false;
-  }
-}
-
 Status Context::make_current() const {
   TW_CUDA_TRY(*driver, cuCtxSetCurrent, "cuCtxSetCurrent on cuda:" + std::to_string(ordinal), context);
   return {};

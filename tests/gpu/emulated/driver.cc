@@ -1,7 +1,8 @@
 // libcuda.so.1 for tests: the functions of the driver that Tilewise uses, on the host. Modules are source text (nvrtc.cc),
 // device memory is mapped apart so that an access outside of it ends the process, streams are threads.
 //
-// TILEWISE_EMULATED_GPUS says how many GPUs there are (1).
+// TILEWISE_EMULATED_GPUS says how many GPUs there are (1), TILEWISE_EMULATED_FAULT names a file that breaks them when it comes,
+// TILEWISE_EMULATED_BAD_KERNEL a word: kernels whose source has it break them.
 #include <cuda.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -13,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -49,6 +51,23 @@ namespace {
 
 constexpr std::size_t kMemoryBytes = std::size_t{8} << 30;
 constexpr int kMostGpus = 8;
+
+// A sticky error, as after a kernel's illegal access: the first process that finds the file while it launches or asks takes it.
+void look_for_fault() {
+  static const char* const file = std::getenv("TILEWISE_EMULATED_FAULT");
+  if (file == nullptr || ::access(file, F_OK) != 0) return;
+  std::string how;
+  std::getline(std::ifstream(file), how);
+  if (::unlink(file) != 0) return;
+  tilewise::emulated::hangs = how == "hangs";
+  tilewise::emulated::broken = true;
+}
+
+// Whether the kernels of this source break the context when they run.
+bool is_bad(const std::string& source) {
+  static const char* const word = std::getenv("TILEWISE_EMULATED_BAD_KERNEL");
+  return word != nullptr && source.find(word) != std::string::npos;
+}
 
 int gpu_count() {
   const char* const said = std::getenv("TILEWISE_EMULATED_GPUS");
@@ -150,6 +169,8 @@ static_assert(sizeof(IpcHandle) <= sizeof(CUipcMemHandle));
     if (!(condition)) return code; \
   } while (false)
 
+#define TW_ALIVE() TW_NEEDS(!tilewise::emulated::broken, CUDA_ERROR_ILLEGAL_ADDRESS)
+
 extern "C" {
 
 CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
@@ -166,7 +187,8 @@ CUresult cuGetErrorName(CUresult code, const char** name) {
       {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE"},
       {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE"},
       {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
-      {CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY"}};
+      {CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY"},
+      {CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"}};
   const auto it = names.find(code);
   *name = it == names.end() ? nullptr : it->second;
   return it == names.end() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -221,21 +243,31 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned) {
 }
 
 CUresult cuMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
+  TW_ALIVE();
   TW_NEEDS(current_context != nullptr, CUDA_ERROR_INVALID_CONTEXT);
   *free_bytes = *total_bytes = kMemoryBytes;
   return CUDA_SUCCESS;
 }
 CUresult cuMemAlloc(CUdeviceptr* address, std::size_t bytes) {
+  TW_ALIVE();
   TW_NEEDS(current_context != nullptr, CUDA_ERROR_INVALID_CONTEXT);
   return allocate(true, bytes, reinterpret_cast<void**>(address));
 }
-CUresult cuMemFree(CUdeviceptr address) { return release(address, true); }
+CUresult cuMemFree(CUdeviceptr address) {
+  TW_ALIVE();
+  return release(address, true);
+}
 CUresult cuMemHostAlloc(void** address, std::size_t bytes, unsigned) {
+  TW_ALIVE();
   TW_NEEDS(current_context != nullptr, CUDA_ERROR_INVALID_CONTEXT);
   return allocate(false, bytes, address);
 }
-CUresult cuMemFreeHost(void* address) { return release(reinterpret_cast<std::uintptr_t>(address), false); }
+CUresult cuMemFreeHost(void* address) {
+  TW_ALIVE();
+  return release(reinterpret_cast<std::uintptr_t>(address), false);
+}
 CUresult cuMemHostRegister(void* address, std::size_t bytes, unsigned) {
+  TW_ALIVE();
   const std::lock_guard lock(memory().mutex);
   const auto key = reinterpret_cast<std::uintptr_t>(address);
   TW_NEEDS(range_of(key) == memory().ranges.end(), CUDA_ERROR_INVALID_VALUE);
@@ -243,6 +275,7 @@ CUresult cuMemHostRegister(void* address, std::size_t bytes, unsigned) {
   return CUDA_SUCCESS;
 }
 CUresult cuMemHostUnregister(void* address) {
+  TW_ALIVE();
   const std::lock_guard lock(memory().mutex);
   const auto it = memory().ranges.find(reinterpret_cast<std::uintptr_t>(address));
   TW_NEEDS(it != memory().ranges.end() && it->second.registered, CUDA_ERROR_INVALID_VALUE);
@@ -250,6 +283,7 @@ CUresult cuMemHostUnregister(void* address) {
   return CUDA_SUCCESS;
 }
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdeviceptr address) {
+  TW_ALIVE();
   TW_NEEDS(which == CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUDA_ERROR_INVALID_VALUE);
   const std::lock_guard lock(memory().mutex);
   const auto it = range_of(address);
@@ -259,6 +293,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdevicept
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
+  TW_ALIVE();
   const std::lock_guard lock(memory().mutex);
   const auto it = memory().ranges.find(address);
   TW_NEEDS(it != memory().ranges.end() && it->second.device, CUDA_ERROR_INVALID_VALUE);
@@ -268,6 +303,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 CUresult cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle, unsigned) {
+  TW_ALIVE();
   IpcHandle theirs;
   std::memcpy(&theirs, &handle, sizeof theirs);
   TW_NEEDS(theirs.process != ::getpid(), CUDA_ERROR_INVALID_CONTEXT);
@@ -281,9 +317,13 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle, unsigne
   memory().ranges[*address] = {.bytes = theirs.bytes, .mapped = theirs.bytes, .device = true, .file = file};
   return CUDA_SUCCESS;
 }
-CUresult cuIpcCloseMemHandle(CUdeviceptr address) { return release(address, true); }
+CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+  TW_ALIVE();
+  return release(address, true);
+}
 
 CUresult cuStreamCreate(CUstream* stream, unsigned) {
+  TW_ALIVE();
   TW_NEEDS(current_context != nullptr, CUDA_ERROR_INVALID_CONTEXT);
   *stream = new CUstream_st;
   return CUDA_SUCCESS;
@@ -293,16 +333,23 @@ CUresult cuStreamDestroy(CUstream stream) {
   return CUDA_SUCCESS;
 }
 CUresult cuStreamSynchronize(CUstream stream) {
+  while (tilewise::emulated::hangs) ::pause();
+  TW_ALIVE();
   stream->queue.synchronize();
   return CUDA_SUCCESS;
 }
-CUresult cuStreamQuery(CUstream stream) { return stream->queue.idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
+CUresult cuStreamQuery(CUstream stream) {
+  TW_ALIVE();
+  return stream->queue.idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
+  TW_ALIVE();
   stream->queue.push([=] { function(data); });
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  TW_ALIVE();
   TW_NEEDS(current_context != nullptr, CUDA_ERROR_INVALID_CONTEXT);
   TW_NEEDS(fits(to, bytes) && fits(from, bytes), CUDA_ERROR_INVALID_VALUE);
   stream->queue.push(
@@ -310,21 +357,25 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUst
   return CUDA_SUCCESS;
 }
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
+  TW_ALIVE();
   TW_NEEDS(is_device(to, bytes), CUDA_ERROR_INVALID_VALUE);
   stream->queue.push([=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
   return CUDA_SUCCESS;
 }
 
 CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
+  TW_ALIVE();
   TW_NEEDS(flags == CU_STREAM_WAIT_VALUE_GEQ, CUDA_ERROR_NOT_SUPPORTED);
   stream->queue.push([=] {
     const auto* const word = reinterpret_cast<const std::atomic<std::uint64_t>*>(address);
-    while (static_cast<std::int64_t>(word->load(std::memory_order_acquire) - value) < 0)
+    while (!tilewise::emulated::broken &&
+           static_cast<std::int64_t>(word->load(std::memory_order_acquire) - value) < 0)
       std::this_thread::sleep_for(std::chrono::microseconds(2));
   });
   return CUDA_SUCCESS;
 }
 CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned) {
+  TW_ALIVE();
   stream->queue.push([=] {
     reinterpret_cast<std::atomic<std::uint64_t>*>(address)->store(value, std::memory_order_release);
   });
@@ -332,6 +383,7 @@ CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t v
 }
 
 CUresult cuEventCreate(CUevent* event, unsigned) {
+  TW_ALIVE();
   TW_NEEDS(current_context != nullptr, CUDA_ERROR_INVALID_CONTEXT);
   *event = new CUevent_st;
   return CUDA_SUCCESS;
@@ -341,6 +393,7 @@ CUresult cuEventDestroy(CUevent event) {
   return CUDA_SUCCESS;
 }
 CUresult cuEventRecord(CUevent event, CUstream stream) {
+  TW_ALIVE();
   const auto mark = std::make_shared<Mark>();
   {
     const std::lock_guard lock(event->mutex);
@@ -354,19 +407,24 @@ static std::shared_ptr<Mark> mark_of(CUevent event) {
   return event->mark;
 }
 CUresult cuEventQuery(CUevent event) {
+  look_for_fault();
+  TW_ALIVE();
   const auto mark = mark_of(event);
   return mark == nullptr || mark->set() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 CUresult cuEventSynchronize(CUevent event) {
+  TW_ALIVE();
   if (const auto mark = mark_of(event)) mark->wait();
   return CUDA_SUCCESS;
 }
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+  TW_ALIVE();
   if (const auto mark = mark_of(event)) stream->queue.push([mark] { mark->wait(); });
   return CUDA_SUCCESS;
 }
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  TW_ALIVE();
   TW_NEEDS(current_context != nullptr, CUDA_ERROR_INVALID_CONTEXT);
   const char* const text = static_cast<const char*>(image);
   TW_NEEDS(std::strncmp(text, "// Tilewise emulation\n", 22) == 0, CUDA_ERROR_INVALID_IMAGE);
@@ -374,10 +432,12 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return CUDA_SUCCESS;
 }
 CUresult cuModuleUnload(CUmodule module) {
+  TW_ALIVE();
   delete module;
   return CUDA_SUCCESS;
 }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  TW_ALIVE();
   TW_NEEDS(tilewise::emulated::has_kernel(*module->program, name), CUDA_ERROR_NOT_FOUND);
   module->functions.push_back(std::make_unique<CUfunc_st>(CUfunc_st{module->program, name}));
   *function = module->functions.back().get();
@@ -387,6 +447,8 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
 CUresult cuLaunchKernel(CUfunction function, unsigned bx, unsigned by, unsigned bz, unsigned tx, unsigned ty,
                         unsigned tz, unsigned shared_bytes, CUstream stream, void** parameters,
                         void** extra) {
+  look_for_fault();
+  TW_ALIVE();
   TW_NEEDS(current_context != nullptr, CUDA_ERROR_INVALID_CONTEXT);
   TW_NEEDS(bx >= 1 && bx <= 0x7fffffffu && by >= 1 && by <= 65535 && bz >= 1 && bz <= 65535,
            CUDA_ERROR_INVALID_VALUE);
@@ -399,7 +461,9 @@ CUresult cuLaunchKernel(CUfunction function, unsigned bx, unsigned by, unsigned 
   std::shared_ptr<void> copy(std::aligned_alloc(64, (entry.parameter_bytes + 63) / 64 * 64), std::free);
   std::memcpy(copy.get(), parameters[0], entry.parameter_bytes);
   const Grid grid{{bx, by, bz}, {tx, ty, tz}};
-  stream->queue.push([&entry, &program, copy, grid] {
+  stream->queue.push([&entry, &program, copy, grid, bad = is_bad(program.source)] {
+    if (bad) tilewise::emulated::broken = true;
+    if (tilewise::emulated::broken) return;
     tilewise::emulated::run_grid(entry, program.has_barriers, copy.get(), grid);
   });
   return CUDA_SUCCESS;

@@ -11,6 +11,10 @@
 
 namespace tilewise::emulated {
 
+// The GPUs of this process answer every call with CUDA_ERROR_ILLEGAL_ADDRESS from now on, and nothing runs on them any more.
+// `hangs`: who waits for them waits for ever.
+inline std::atomic<bool> broken{false}, hangs{false};
+
 // One record of an event: later ones do not change what earlier waits are for.
 class Mark {
  public:

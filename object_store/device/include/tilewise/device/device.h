@@ -88,10 +88,12 @@ class Device {
   // copy both ways at once, so that neither waits for the other nor for transfers.
   virtual Stream& spill_stream() { return copy_stream(); }
   virtual Stream& return_stream() { return copy_stream(); }
-  // Called from any thread after completed() of some stream has advanced; must not block. Coalesced: a stream that has
-  // called need not call again until its completed() has been read, so read it after each call. Set once, before work
-  // is enqueued.
+  // Called from any thread after completed() of some stream has advanced, or health() become an error; must not block.
+  // Coalesced: a stream that has called need not call again until its completed() has been read, so read it after each call.
+  // Set once, before work is enqueued.
   virtual void on_progress(std::function<void()> notify) = 0;
+  // The failure after which nothing works here any more (sticky), naming the device. Any thread; costs a load. It is there before
+  // take_failures() gives any failure that came of it, and before the record() behind a call that was refused for it has returned.
   virtual Status health() const = 0;
   // Blocks until everything enqueued so far is complete. For tests and shutdown only.
   virtual void synchronize() = 0;

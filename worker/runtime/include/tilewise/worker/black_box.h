@@ -1,5 +1,6 @@
 // What a worker's devices are executing, in memory that outlives the process: written by whoever runs a step, a few stores
-// each, and read by the supervisor when the process is dead. Steps of GPUs are not in it: their kernels do not run here.
+// each, and read by the supervisor when the process is dead. Of a GPU's stream it is the step that has been launched first and is not
+// known to be over, written by who launches: a kernel that breaks its GPU is among these.
 #pragma once
 #include <tilewise/base/result.h>
 #include <tilewise/msg/msg.h>
@@ -43,8 +44,10 @@ class BlackBox {
   void set_worker(WorkerId id) { header().worker.store(id.value, std::memory_order_release); }
   // The process ends of its own accord: what still runs is not the cause.
   void close() { header().closed.store(true, std::memory_order_release); }
-  // Of the n-th device's stream; null for devices beyond those that there is room for.
+  // Of the n-th device's stream; null for devices beyond those that there is room for. A GPU has two: what the host does for it runs
+  // beside its kernels.
   Slot* slot(std::size_t device, std::size_t stream);
+  Slot* gpu_slot(std::size_t device, std::size_t stream);
 
   // After the process has ended. `worker` is none if it never joined.
   msg::LastWords words(std::string how) const;
@@ -53,7 +56,7 @@ class BlackBox {
 
  private:
   static constexpr std::uint64_t kMagic = 0x786f626b63616c62;
-  static constexpr std::size_t kSlots = 256;
+  static constexpr std::size_t kHostSlots = 256, kSlots = 2 * kHostSlots;
   struct Header {
     std::uint64_t magic, number;
     std::atomic<std::uint32_t> worker;

@@ -9,6 +9,7 @@
 #include <tilewise/worker/data_service.h>
 #include <tilewise/worker/step.h>
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -35,6 +36,9 @@ struct RuntimeOptions {
   std::uint64_t trace_records = StepLog::kUsual;  // remembered for people; 80 bytes each
   std::string host;               // as in its Join: workers of one host pass blocks on to each other
   TimeNs stuck_ns = 5 * kSecond;  // memory is wanted and nothing moves for so long: kOutOfMemory
+  // A device has failed for good (Device::health), and the process is to end. From any thread, once. Where this is given, pump() does
+  // nothing from then on: what failed is told to nobody, so it is not failed tasks but a lost worker's, to be made again elsewhere.
+  std::function<void(const Error&)> on_broken;
 };
 
 class Runtime {
@@ -71,7 +75,7 @@ class Runtime {
   // from outside (observed_steps.h).
   msg::TraceReply trace(const msg::TraceRequest& request) const;
   msg::BlocksReply blocks(const msg::BlocksRequest& request) const;
-  // A device that reports a sticky failure: the process should end with this story.
+  // That of the first device that has failed for good.
   Status health() const;
 
  private:
@@ -82,11 +86,13 @@ class Runtime {
   std::int64_t arena_bytes(const device::Info& info) const;
   device::Device* first_gpu() const;
   void later(std::function<void()> call);
+  void on_progress(const device::Device& device);
   void on_io(const TierIo& io);
   void transmit(const Transmit& transmit);
   void send_from_disk();
   void collect_completions();
-  void observe(Local& local, std::uint8_t stream, std::uint64_t done);
+  void note_running(std::uint16_t device, std::uint8_t stream);
+  void observe(std::uint16_t device, std::uint8_t stream, std::uint64_t done);
   void perform();
   void launch(Launch& launch);
   bool may_run_here(const Local& local, const Launch& launch, TimeNs limit) const;
@@ -123,6 +129,7 @@ class Runtime {
   ResolvedStep step_;
   TimeNs now_ = 0;
   bool leaves_ = false;  // the core has said so
+  std::atomic<bool> told_broken_{false};
   // Blocks on their way from disk to peers: read, then sent from here.
   std::deque<Transmit> to_send_;
   std::int64_t sending_bytes_ = 0;

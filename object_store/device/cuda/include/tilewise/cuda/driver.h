@@ -38,9 +38,6 @@ Result<const Driver*> driver();
 // the driver's own, else kDeviceError.
 Error cuda_error(const Driver& driver, CUresult code, std::string_view doing);
 
-// True for errors after which a context answers every call with the same error: the process can do no more with it.
-bool is_sticky(CUresult code);
-
 // One GPU's primary context, as the kernels need it.
 struct Context {
   const Driver* driver = nullptr;
