@@ -20,20 +20,17 @@ Result<Buffer> make_buffer(std::int64_t bytes) {
 
 }  // namespace
 
+// The receiver's to say, whose failure is heard of; and what goes from a GPU into a host's memory has to go there anyway.
 Status Staging::allowed() const {
   if (!exchange_.strict_lanes()) return {};
   return error(Errc::kLaneDenied,
-               std::string("a block in a GPU's memory would go through the host's: ") +
+               std::string("a block for a GPU's memory would go through the host's: ") +
                    (exchange_.takes(Kind::kCuda) ? "connections between hosts carry host memory only"
                                                  : "this UCX was built without CUDA"));
 }
 
 void Staging::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                        Exchange::Done done) {
-  if (const Status ok = allowed(); !ok) {
-    if (done) done(ok, msg::Lane::kStaged);
-    return;
-  }
   if (!sending_.insert({to, transfer}).second) return;
   waiting_.push_back({to, transfer, from, bytes, std::move(done)});
   begin_sends();

@@ -2,6 +2,7 @@
 // what did so at all runs alone from then on, so that nothing is blamed for its company (docs/design/recovery.md).
 #include "graphs.h"
 #include "handlers.h"
+#include "outbox.h"
 
 #include <algorithm>
 
@@ -32,6 +33,11 @@ void on_last_words(State& s, const msg::LastWords& words) {
   s.recovery.unheard.erase(words.worker);
   for (std::size_t i = 0; i < std::min(words.running.size(), kMaxRunning); ++i)
     count_death(s, dead, words.how.substr(0, limits::kMaxNameBytes), words.running[i]);
+  // Who is dead does not come back within its lease.
+  if (!dead.alive) return;
+  if (s.links.contains(dead.conn))
+    close_link(s, dead.conn, error(Errc::kUnavailable, "its process has ended"));
+  lose_peer(s, words.worker);
 }
 
 std::size_t deaths_of(const State& s, OpId head, std::int64_t point) {

@@ -9,10 +9,11 @@ const ir::Grid kGrid = grid({40}, {10});  // 4 blocks
 
 // Workers with supervisors, a client, and a graph of which they all own something.
 struct Poisoned : World {
-  Poisoned() {
+  explicit Poisoned(TimeNs lease_ns = 0) {
     for (std::uint32_t i = 1; i <= 5; ++i) {
       msg::Join join = worker(1, "host/" + std::to_string(i));
       join.black_box = 100 + i;
+      join.lease_ns = lease_ns;
       workers.emplace_back(i, this->join(i, std::move(join)));
     }
     join(10, client());
@@ -147,6 +148,14 @@ TEST_CASE("a supervisor that says nothing is not waited for long; what it says t
     w.die(next);
     CHECK(w.remade(2).alone);
   }
+}
+
+TEST_CASE("a worker whose supervisor says that it is dead is not waited for, lease or not") {
+  Poisoned w(10 * kSecond);
+  w.step({Broken{Conn{1}}});
+  CHECK(w.log<msg::PeerLost>(2).empty());
+  w.receive(20, w.words(1, {}));
+  CHECK(w.log<msg::PeerLost>(2).size() == 1);
 }
 
 }  // namespace

@@ -123,4 +123,8 @@ TEST_CASE("a kernel that breaks its GPU each time fails after the third, with it
   CHECK(same_bits(values(other), expected));
   REQUIRE(session.wait_for_devices(2, kPatience));
   CHECK(same_bits(values(session.compute({products(session)})), expected));
+  const std::string words = cluster.words(), death = "a device has failed for good";
+  int deaths = 0;
+  for (std::size_t at = words.find(death); at != std::string::npos; at = words.find(death, at + 1)) ++deaths;
+  CHECK(deaths == 3);
 }

@@ -151,11 +151,10 @@ int work(const Settings& settings) {
     black_box = std::move(*opened);
     setup->options.black_box = black_box.get();
   }
-  std::atomic<bool> broken{false};
-  setup->options.on_broken = [&broken](const Error& why) {
-    daemon::log_error("a device has failed for good, ending", {{"why", daemon::to_string(why)}});
-    broken = true;
+  setup->options.on_broken = [box = black_box.get()](const Error& why) {
+    if (box != nullptr) box->gpu_broke();
     end_in_time(daemon::kExitFailure, kBrokenTime);
+    daemon::log_error("a device has failed for good, ending", {{"why", daemon::to_string(why)}});
   };
 
   const bool spare = setup->plan.cores > static_cast<int>(setup->names.size());
@@ -186,7 +185,7 @@ int work(const Settings& settings) {
   if (!worker)
     return worker.error().code == Errc::kInvalidArgument ? usage(worker.error()) : failure(worker.error());
   (*loop)->run();
-  if (black_box && !broken) black_box->close();  // else what runs there may be the cause
+  if (black_box) black_box->close();
   const int code = outcome ? daemon::kExitOk : failure(outcome.error());
   end_in_time(code, kEndTime);
   worker->reset();

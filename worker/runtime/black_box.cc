@@ -6,6 +6,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -82,15 +83,26 @@ BlackBox::Slot* BlackBox::gpu_slot(std::size_t device, std::size_t stream) {
   return host == nullptr ? nullptr : host + kHostSlots;
 }
 
+void BlackBox::add_open(OpId op, DeviceId device, std::int64_t point) {
+  const std::uint32_t at = header().open.load(std::memory_order_relaxed);
+  if (at == kOpenSteps) return;
+  memory_->slots[2 * kHostSlots + at].begin(op, device, point);
+  header().open.store(at + 1, std::memory_order_relaxed);
+}
+
 msg::LastWords BlackBox::words(std::string how) const {
   msg::LastWords words{
       WorkerId{header().worker.load(std::memory_order_acquire)}, number(), std::move(how), {}};
-  if (header().closed.load(std::memory_order_acquire)) return words;
-  for (const Slot& slot : memory_->slots) {
+  const bool gpus_only = header().gpu_broke.load(std::memory_order_acquire);
+  if (!gpus_only && header().closed.load(std::memory_order_acquire)) return words;
+  for (std::size_t i = gpus_only ? kHostSlots : 0; i < kSlots; ++i) {
+    const Slot& slot = memory_->slots[i];
     const std::uint64_t op = slot.op_.load(std::memory_order_acquire);
     if (op == 0) continue;
-    words.running.push_back({OpId{op}, DeviceId{slot.device_.load(std::memory_order_relaxed)},
-                             slot.point_.load(std::memory_order_relaxed)});
+    const msg::LastWords::Running step{OpId{op}, DeviceId{slot.device_.load(std::memory_order_relaxed)},
+                                       slot.point_.load(std::memory_order_relaxed)};
+    if (std::find(words.running.begin(), words.running.end(), step) == words.running.end())
+      words.running.push_back(step);
   }
   return words;
 }

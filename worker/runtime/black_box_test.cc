@@ -41,6 +41,23 @@ TEST_CASE("what a process was executing when it died is known afterwards; what h
   CHECK_FALSE(box->words("").worker);
 }
 
+TEST_CASE("when a GPU has broken all that was open on it is told, once each, and nothing that hosts run") {
+  const auto box = BlackBox::create().value();
+  box->set_worker(WorkerId{7});
+  box->slot(0, 0)->begin(OpId{11}, DeviceId{3}, 5);
+  box->gpu_slot(1, 0)->begin(OpId{12}, DeviceId{4}, 6);
+  CHECK(box->words("").running.size() == 2);
+  box->gpu_broke();
+  box->add_open(OpId{12}, DeviceId{4}, 6);
+  box->add_open(OpId{12}, DeviceId{4}, 7);
+  box->close();
+  using Running = msg::LastWords::Running;
+  CHECK(box->words("").running ==
+        std::vector<Running>{{OpId{12}, DeviceId{4}, 6}, {OpId{12}, DeviceId{4}, 7}});
+  for (std::int64_t i = 0; i < 10'000; ++i) box->add_open(OpId{13}, DeviceId{4}, i);
+  CHECK(box->words("").running.size() == 1 + 511);
+}
+
 TEST_CASE("there is room for 64 devices; what is no black box is not taken for one") {
   const auto box = BlackBox::create().value();
   CHECK(box->slot(63, 3) != nullptr);

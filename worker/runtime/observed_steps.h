@@ -17,7 +17,7 @@ class ObservedSteps {
     OpRun run;
   };
   bool empty() const { return steps_.empty(); }
-  const Step& first() const { return steps_.front(); }
+  const std::deque<Step>& steps() const { return steps_; }
   void enqueued(const Step& step) { steps_.push_back(step); }
   // Calls each(step, start, end) for those up to `sequence`, in order.
   template <class Fn> void completed(std::uint64_t sequence, TimeNs now, Fn&& each) {

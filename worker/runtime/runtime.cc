@@ -304,8 +304,20 @@ void Runtime::note_running(std::uint16_t device, std::uint8_t stream) {
   if (slot == nullptr) return;
   const Local& local = *locals_[device];
   if (local.observed[stream].empty()) return slot->end();
-  const ObservedSteps::Step& step = local.observed[stream].first();
+  const ObservedSteps::Step& step = local.observed[stream].steps().front();
   slot->begin(step.run.id, local.id, step.point);
+}
+
+// A device has failed for good. What is open on it says more than what runs: a step that is over may not have been seen to be.
+void Runtime::note_open_steps() {
+  if (options_.black_box == nullptr || std::exchange(noted_open_, true)) return;
+  options_.black_box->gpu_broke();
+  for (const auto& local : locals_) {
+    if (local->device->health()) continue;
+    for (const ObservedSteps& observed : local->observed)
+      for (const ObservedSteps::Step& step : observed.steps())
+        options_.black_box->add_open(step.run.id, local->id, step.point);
+  }
 }
 
 void Runtime::observe(std::uint16_t device, std::uint8_t stream, std::uint64_t done) {
@@ -374,15 +386,16 @@ bool Runtime::pump(TimeNs now) {
   // Steps that the core launched in the turn before: its messages have left since, and peers need not wait for them.
   const bool did = run_here() || !calls.empty();
   collect_completions();
+  if (options_.on_broken && !health()) {  // asked when failures have been taken: see Device::health()
+    note_open_steps();
+    events_.clear();
+    return false;
+  }
   probe_memory_->rest(now);
   for (std::size_t i = 0; i < events_.size() && !probes_.empty(); ++i) {
     if (const auto* over = std::get_if<TransferDone>(&events_[i])) probes_.erase(over->transfer);
   }
   if (events_.empty() && now < core_->next_deadline()) return did;
-  if (options_.on_broken && !health()) {  // asked when failures have been taken: see Device::health()
-    events_.clear();
-    return false;
-  }
   core_->step(events_, now, actions_);
   perform();
   return true;

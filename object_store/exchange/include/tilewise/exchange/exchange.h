@@ -33,7 +33,7 @@ struct Options {
   std::string advertise;  // the host that peers use for our TCP addresses; empty: the one listened on
   // false: shares no memory with peers, neither blocks (all are copied) nor rings for messages (net/handshake.h)
   bool map_peers = true;
-  // A transfer of a GPU's memory that is staged through the host, or one over TCP inside a host, is an error.
+  // A transfer into a GPU's memory that is staged through the host, or one over TCP inside a host, is an error.
   bool strict_lanes = false;
   bool use_ucx = true;                     // false: no copying lane at all
   transfer::UcxOptions ucx;                // net_devices empty and all listening loopback: loopback

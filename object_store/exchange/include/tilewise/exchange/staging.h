@@ -18,7 +18,7 @@ class Staging {
   // Both outlive this, and it outlives what it has given them: they let go of that when they end.
   Staging(Exchange& exchange, device::Copier& copier, std::int64_t limit_bytes = std::int64_t{1} << 30)
       : exchange_(exchange), copier_(copier), limit_(limit_bytes) {}
-  // As Exchange's, of CUDA memory. kLaneDenied where lanes are strict; kOutOfMemory where the host has none to stage in. A repeat of a send under way does
+  // As Exchange's, of CUDA memory. kLaneDenied for receives where lanes are strict; kOutOfMemory where the host has none to stage in. A repeat of a send under way does
   // nothing, its `done` is dropped.
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 Exchange::Done done);

@@ -1,6 +1,7 @@
 // What a worker's devices are executing, in memory that outlives the process: written by whoever runs a step, a few stores
 // each, and read by the supervisor when the process is dead. Of a GPU's stream it is the step that has been launched first and is not
-// known to be over, written by who launches: a kernel that breaks its GPU is among these.
+// known to be over, written by who launches; and when a GPU has broken all that were open, if there is still somebody to write them:
+// the kernel that broke it is among these.
 #pragma once
 #include <tilewise/base/result.h>
 #include <tilewise/msg/msg.h>
@@ -44,6 +45,10 @@ class BlackBox {
   void set_worker(WorkerId id) { header().worker.store(id.value, std::memory_order_release); }
   // The process ends of its own accord: what still runs is not the cause.
   void close() { header().closed.store(true, std::memory_order_release); }
+  // A GPU has broken: what hosts execute is not the cause, whether the process ends of its own accord or not. Any thread.
+  void gpu_broke() { header().gpu_broke.store(true, std::memory_order_release); }
+  // A step that was launched on it and is not known to be over; beyond kOpenSteps they are forgotten. The runtime's thread.
+  void add_open(OpId op, DeviceId device, std::int64_t point);
   // Of the n-th device's stream; null for devices beyond those that there is room for. A GPU has two: what the host does for it runs
   // beside its kernels.
   Slot* slot(std::size_t device, std::size_t stream);
@@ -56,11 +61,12 @@ class BlackBox {
 
  private:
   static constexpr std::uint64_t kMagic = 0x786f626b63616c62;
-  static constexpr std::size_t kHostSlots = 256, kSlots = 2 * kHostSlots;
+  static constexpr std::size_t kHostSlots = 256, kOpenSteps = 512, kSlots = 2 * kHostSlots + kOpenSteps;
   struct Header {
     std::uint64_t magic, number;
     std::atomic<std::uint32_t> worker;
-    std::atomic<bool> closed;
+    std::atomic<bool> closed, gpu_broke;
+    std::atomic<std::uint32_t> open;  // steps
   };
   struct Memory {
     alignas(64) Header header;

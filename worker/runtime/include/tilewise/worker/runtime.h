@@ -92,6 +92,7 @@ class Runtime {
   void send_from_disk();
   void collect_completions();
   void note_running(std::uint16_t device, std::uint8_t stream);
+  void note_open_steps();
   void observe(std::uint16_t device, std::uint8_t stream, std::uint64_t done);
   void perform();
   void launch(Launch& launch);
@@ -130,6 +131,7 @@ class Runtime {
   TimeNs now_ = 0;
   bool leaves_ = false;  // the core has said so
   std::atomic<bool> told_broken_{false};
+  bool noted_open_ = false;
   // Blocks on their way from disk to peers: read, then sent from here.
   std::deque<Transmit> to_send_;
   std::int64_t sending_bytes_ = 0;
