@@ -81,18 +81,27 @@ bool Exchange::poll() {
   return any;
 }
 
-// Where one lane was to be used and another one was, the bytes have come all the same; whoever is strict wants to hear of it.
+// Where one lane was to be used and another one was, the bytes have come all the same; whoever is strict wants to hear of it. But while
+// a connection is being made UCX goes over TCP at first.
 transfer::Done Exchange::Impl::translate(WorkerId id, Done done) {
   const Peer* peer = options.strict_lanes ? find(id) : nullptr;
-  const bool near = peer != nullptr && is_near(peer->info);
-  return [near, strict = options.strict_lanes, done = std::move(done)](Status status, transfer::Via via) {
+  if (peer == nullptr) {
+    return [done = std::move(done)](Status status, transfer::Via via) {
+      if (done) done(std::move(status), lane_of(via));
+    };
+  }
+  return [this, near = is_near(peer->info), cookie = peer->cookie, done = std::move(done)](
+             Status status, transfer::Via via) {
     const msg::Lane lane = lane_of(via);
-    if (strict && status && lane == msg::Lane::kStaged) {
-      status = error(Errc::kLaneDenied, "UCX staged a transfer of device memory through the host");
-    } else if (near && status && via == transfer::Via::kTcp) {
-      status = error(Errc::kLaneDenied,
-                     "UCX used TCP between two processes of one host: `tilewise doctor` says what is in the "
-                     "way of shared memory");
+    if (status && engine->knows_lanes(cookie)) {
+      if (lane == msg::Lane::kStaged) {
+        status = error(Errc::kLaneDenied, "UCX staged a transfer of device memory through the host");
+      } else if (near && via == transfer::Via::kTcp) {
+        status =
+            error(Errc::kLaneDenied,
+                  "UCX used TCP between two processes of one host: `tilewise doctor` says what is in the "
+                  "way of shared memory");
+      }
     }
     if (done) done(std::move(status), lane);
   };

@@ -142,8 +142,14 @@ void UcxEngine::rename_peer(const Cookie& from, const Cookie& to) {
 }
 
 // Lanes settle while a connection is made, so the first few transfers look anew; later ones remember.
+constexpr int kReadings = 4;
+
+bool UcxEngine::knows_lanes(const Cookie& cookie) const {
+  const auto peer = impl_->peers.find(cookie);
+  return peer != impl_->peers.end() && peer->second->lanes_read >= kReadings;
+}
+
 Via UcxEngine::Impl::via_of(Peer& peer, bool bulk, device::Kind kind) {
-  constexpr int kReadings = 4;
   if (peer.ep != nullptr && peer.lanes_read < kReadings) {
     ++peer.lanes_read;
     peer.lanes = read_lanes(describe(peer.ep));

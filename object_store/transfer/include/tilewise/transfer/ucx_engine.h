@@ -109,6 +109,8 @@ class UcxEngine {
   // None can be made at present: for the message of what ends meanwhile.
   void no_stream(const Cookie& cookie, const Error& why);
   bool needs_stream(const Cookie& cookie) const;  // use_stream() was said, and there is none now
+  // The lanes that are told have settled: those of the first few transfers may be of a connection that is being made.
+  bool knows_lanes(const Cookie& cookie) const;
   bool uses_stream(const Cookie& cookie) const;
   // A stream whose other end is this peer's engine, proven by the caller. Takes the place of the one before, whose transfers end
   // with kUnavailable. kNotFound: no such peer, or use_stream() was not said.
