@@ -4,7 +4,7 @@
 // device's memory, too, at once, the others when they have been written. So a neighbour's memory makes spilling faster, not larger.
 //
 //   sealed ── write_out ──> the same, being copied ── IoDone ──> guest (clean) ── leave ──> spilled ── bring_back ──> ...
-//   spilled guest ── dismiss ──> the same, being written to its place below ── IoDone ──> spilled there
+//   spilled guest ── send_away ──> the same, being written to its place below ── IoDone ──> spilled there
 #include "state.h"
 
 #include <algorithm>
