@@ -26,14 +26,14 @@ bool on_lost(const State& s, const OpRecord& op) {
 // Something of its results may have been lost and may still be wanted.
 bool hurt(const State& s, const OpRecord& head) {
   if (head.retired) return false;
-  if (!on_lost(s, head) && std::none_of(head.layers.begin(), head.layers.end(),
-                                        [&](OpId layer) { return on_lost(s, s.ops.at(layer)); }))
-    return false;
-  return !group_finished(s, head) ||
-         std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
-           const ArrayRecord& array = s.arrays.at(ArrayId{output.array});
-           return array.held || array.open_users > 0;
-         });
+  const bool wanted =
+      !group_finished(s, head) ||
+      std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
+        const ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+        return array.held || array.open_users > 0;
+      });
+  return wanted && (on_lost(s, head) || std::any_of(head.layers.begin(), head.layers.end(),
+                                                    [&](OpId layer) { return on_lost(s, s.ops.at(layer)); }));
 }
 
 // Hurt ops, everything that they can be made again from, and who reads any of it.

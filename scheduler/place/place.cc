@@ -145,7 +145,9 @@ class Contest {
                    "no policy could place op '" + std::string(ir::name_of(request_.op->kind)) + "'");
     }
     if (candidates_.size() == 1)
-      return Decision{std::move(candidates_[0].placement), candidates_[0].why, 0, 0, 0, by_memory(), {}};
+      return Decision{.placement = std::move(candidates_[0].placement),
+                      .why = candidates_[0].why,
+                      .by_memory = by_memory()};
     score();
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < candidates_.size(); ++i) order.push_back(i);
