@@ -155,8 +155,11 @@ class Contest {
                      [&](std::size_t a, std::size_t b) { return better(costs_[a], costs_[b]); });
     Candidate& best = candidates_[order[0]];
     const Estimate& cost = costs_[order[0]];
-    Decision decision{
-        std::move(best.placement), best.why, cost.seconds, cost.moved_bytes, 0, by_memory(), {}};
+    Decision decision{.placement = std::move(best.placement),
+                      .why = best.why,
+                      .seconds = cost.seconds,
+                      .moved_bytes = cost.moved_bytes,
+                      .by_memory = by_memory()};
     for (std::size_t i = 1; i < order.size() && i <= 2; ++i) {
       Candidate& other = candidates_[order[i]];
       const Estimate& lost = costs_[order[i]];
@@ -259,15 +262,10 @@ Result<Decision> Placer::place(const Request& request) const {
   const ir::Op& op = *request.op;
   const ir::Shape counts = op.space.counts();
   if (!op.hint.devices.empty()) {
-    return Decision{hinted(op.hint, counts, cut_costs(request)),
-                    op.hint.devices.size() == 1 ? "explicit device"
-                    : op.hint.parts.empty()     ? "explicit subset"
-                                                : "explicit mesh",
-                    0,
-                    0,
-                    0,
-                    false,
-                    {}};
+    return Decision{.placement = hinted(op.hint, counts, cut_costs(request)),
+                    .why = op.hint.devices.size() == 1 ? "explicit device"
+                           : op.hint.parts.empty()     ? "explicit subset"
+                                                       : "explicit mesh"};
   }
   if (request.eligible.empty()) {
     return error(Errc::kUnavailable, "no device can run op '" + std::string(ir::name_of(op.kind)) +
