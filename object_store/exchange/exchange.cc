@@ -119,6 +119,7 @@ void Exchange::peer_lost(WorkerId id) {
   Peer* peer = me.find(id);
   if (peer == nullptr) return;
   me.shut(*peer, error(Errc::kWorkerLost, text_of(id) + " was lost"));
+  std::erase_if(me.lent, [&](const auto& slab) { return peer->owns(slab.first.first); });
   if (peer->slabs > 0) {
     const net::TimerId timer = me.loop.after(me.options.unmap_grace_ns, [&me, id] { me.unmap(id); });
     me.unmapping[id] = {peer->info.devices, timer};
@@ -132,9 +133,10 @@ void Exchange::slab_added(DeviceId device, std::uint32_t slab, const device::Sla
   Impl& me = *impl_;
   const device::Kind kind = memory.memfd >= 0 ? device::Kind::kHost : device::Kind::kCuda;
   // One registration of a slab instead of one per block. Where it fails UCX tries again per transfer.
-  if (me.engine && me.engine->supports(kind)) (void)!me.engine->register_slab(memory, kind);
-  if (kind != device::Kind::kHost) return;
-  me.slabs.push_back({device, slab, memory.bytes, memory.memfd});
+  if (slab != msg::kProbeSlab && me.engine && me.engine->supports(kind))
+    (void)!me.engine->register_slab(memory, kind);
+  if (memory.memfd < 0 && memory.ipc_handle.empty()) return;
+  me.slabs.push_back({{device, slab, memory.bytes, memory.ipc_handle}, memory.memfd});
   for (auto& [id, peer] : me.peers) {
     if (peer->state == Peer::State::kUp) me.flush(*peer);
   }

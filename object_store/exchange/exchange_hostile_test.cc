@@ -127,6 +127,18 @@ TEST_CASE("a peer that breaks the rules loses its own link, typed") {
        [](Hostile& h) { h.send(map_of(DeviceId{300}, 0, 4'096), one(sealed(4'096))); }},
       {"a slab of our own device", Errc::kPermissionDenied,
        [](Hostile& h) { h.send(map_of(DeviceId{200}, 0, 4'096), one(sealed(4'096))); }},
+      {"a handle for a host's slab", Errc::kCorruptData,
+       [](Hostile& h) {
+         msg::ArenaMap map = map_of(h.device, 0, 4'096);
+         map.slabs[0].ipc_handle = "handle";
+         h.send(map);
+       }},
+      {"a descriptor beside a handle", Errc::kCorruptData,
+       [](Hostile& h) {
+         msg::ArenaMap map = map_of(h.device, 0, 4'096);
+         map.slabs[0].ipc_handle = "handle";
+         h.send(map, one(sealed(4'096)));
+       }},
       {"the same slab twice", Errc::kAlreadyExists,
        [](Hostile& h) {
          h.send(map_of(h.device, 0, 4'096), one(sealed(4'096)));

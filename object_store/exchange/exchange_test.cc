@@ -83,6 +83,62 @@ TEST_CASE("a slab added later is mapped before an offer that names it arrives") 
   CHECK(late.exchange->counters().mapped_bytes == 40 * 5'000);
 }
 
+TEST_CASE(
+    "a GPU's slab goes to peers of the host by its handle, before an offer that names it, and its bounds are "
+    "kept") {
+  auto loop = make_loop();
+  const auto gpu = [](msg::PeerInfo info) {
+    info.descriptions = {{.name = "cuda:0", .kind = static_cast<std::uint8_t>(device::Kind::kCuda)}};
+    return info;
+  };
+  Options unmapped = options_of();
+  unmapped.map_peers = false;
+  Node a(*loop, 1, options_of()), b(*loop, 2, options_of()), copies(*loop, 3, std::move(unmapped));
+  const auto lend = [&](std::uint32_t number) {
+    device::Slab slab{.bytes = 4096 + number, .ipc_handle = "handle " + std::to_string(number)};
+    b.exchange->slab_added(b.device_id(), number, slab);
+  };
+  lend(0);
+  for (Node* reader : {&a, &copies}) {
+    reader->exchange->peer_joined(gpu(b.info()));
+    b.exchange->peer_joined(reader->info());
+    REQUIRE(loop->run_until([&] { return reader->ready.contains(b.id) && b.ready.contains(reader->id); },
+                            kPatience));
+  }
+  REQUIRE(a.lent.size() == 1);  // before it was ready
+  CHECK(a.lent[0] == msg::SlabDesc{b.device_id(), 0, 4096, "handle 0"});
+  CHECK(copies.lent.empty());
+  CHECK(a.exchange->mapped(b.device_id(), 0).empty());  // not for the host
+  std::vector<std::uint32_t> offered;
+  a.on_batch = [&](WorkerId, msg::PeerBatch batch) {
+    for (const msg::Offer& offer : batch.offers) {
+      CHECK(a.lent.back().slab == offer.slab);
+      offered.push_back(offer.slab);
+    }
+  };
+  for (std::uint32_t number = 1; number < 40; ++number) {  // more than one frame takes
+    lend(number);
+    msg::PeerBatch batch;
+    batch.offers.push_back(b.offer(number, 4000, 96, a));
+    REQUIRE(b.exchange->send(a.id, std::move(batch)));
+  }
+  REQUIRE(loop->run_until([&] { return offered.size() == 39; }, kPatience));
+  SUBCASE("an offer beyond its end is a broken rule") {
+    msg::PeerBatch batch;
+    batch.offers.push_back(b.offer(1, 4000, 98, a));
+    REQUIRE(b.exchange->send(a.id, std::move(batch)));
+    REQUIRE(loop->run_until([&] { return a.unreachable.contains(b.id); }, kPatience));
+    CHECK(a.why(b.id) == Errc::kOutOfRange);
+  }
+  SUBCASE("and so is one of a slab that was never lent") {
+    msg::PeerBatch batch;
+    batch.offers.push_back(b.offer(40, 0, 8, a));
+    REQUIRE(b.exchange->send(a.id, std::move(batch)));
+    REQUIRE(loop->run_until([&] { return a.unreachable.contains(b.id); }, kPatience));
+    CHECK(a.why(b.id) == Errc::kOutOfRange);
+  }
+}
+
 TEST_CASE("without mapping, blocks go over UCX, and the lane is told") {
   for (int who = 0; who < 3; ++who) {  // one side, the other, or a different host
     CAPTURE(who);

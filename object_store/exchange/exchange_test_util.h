@@ -52,6 +52,7 @@ struct Node {
   std::vector<device::Slab> slabs;
   // What came.
   std::vector<std::pair<WorkerId, msg::PeerBatch>> batches;
+  std::vector<msg::SlabDesc> lent;
   std::map<WorkerId, bool> ready;
   std::map<WorkerId, Error> unreachable;
   std::function<void(WorkerId, msg::PeerBatch)> on_batch;
@@ -67,7 +68,8 @@ struct Node {
              },
          .on_ready = [this](WorkerId peer, bool mapped) { CHECK(ready.emplace(peer, mapped).second); },
          .on_unreachable = [this](WorkerId peer,
-                                  const Error& why) { CHECK(unreachable.emplace(peer, why).second); }});
+                                  const Error& why) { CHECK(unreachable.emplace(peer, why).second); },
+         .on_lent = [this](WorkerId, const msg::SlabDesc& slab) { lent.push_back(slab); }});
     REQUIRE(made);
     exchange = std::move(*made);
     auto listening = exchange->listen();

@@ -81,27 +81,41 @@ void Exchange::Impl::on_frame(ChannelId id, net::Frame& frame) {
 }
 
 Status Exchange::Impl::take_map(Peer& peer, const msg::ArenaMap& map, std::vector<net::UniqueFd>& fds) {
-  if (fds.size() != map.slabs.size() || (!peer.maps && !fds.empty())) {
-    return error(Errc::kCorruptData, std::to_string(map.slabs.size()) + " slabs with " +
-                                         std::to_string(fds.size()) + " descriptors");
+  const auto with_fd = static_cast<std::size_t>(
+      std::ranges::count_if(map.slabs, [](const msg::SlabDesc& slab) { return slab.ipc_handle.empty(); }));
+  if (fds.size() != with_fd || (!peer.maps && !map.slabs.empty())) {
+    return error(Errc::kCorruptData, std::to_string(map.slabs.size()) + " slabs, " + std::to_string(with_fd) +
+                                         " of them of host memory, with " + std::to_string(fds.size()) +
+                                         " descriptors");
   }
   if (peer.slabs + map.slabs.size() > options.max_slabs) {
     return error(Errc::kLimitExceeded, "more than " + std::to_string(options.max_slabs) + " slabs");
   }
-  for (std::size_t i = 0; i < map.slabs.size(); ++i) {
-    const msg::SlabDesc& slab = map.slabs[i];
+  auto fd = fds.begin();
+  for (const msg::SlabDesc& slab : map.slabs) {
     if (!peer.owns(slab.device)) {
       return error(Errc::kPermissionDenied,
                    "a slab of device " + std::to_string(slab.device.value) + ", not its own");
     }
-    if (mapped.contains({slab.device, slab.slab})) {
+    const std::pair key(slab.device, slab.slab);
+    if (mapped.contains(key) || lent.contains(key)) {
       return error(Errc::kAlreadyExists, "slab " + std::to_string(slab.slab) + " again");
     }
-    TW_ASSIGN(auto memory, transfer::MappedSlab::import(fds[i].get(), slab.bytes));
-    mapped.emplace(std::pair(slab.device, slab.slab),
-                   std::make_shared<const transfer::MappedSlab>(std::move(memory)));
-    counters.mapped_bytes += slab.bytes;
     ++peer.slabs;
+    if (peer.is_host(slab.device) != slab.ipc_handle.empty()) {
+      return error(Errc::kCorruptData,
+                   "a slab of device " + std::to_string(slab.device.value) + ", which is of the other kind");
+    }
+    if (!slab.ipc_handle.empty()) {
+      if (slab.bytes < 1)
+        return error(Errc::kOutOfRange, "a slab of " + std::to_string(slab.bytes) + " bytes");
+      lent.emplace(key, slab.bytes);
+      if (callbacks.on_lent) callbacks.on_lent(peer.info.id, slab);
+      continue;
+    }
+    TW_ASSIGN(auto memory, transfer::MappedSlab::import((fd++)->get(), slab.bytes));
+    mapped.emplace(key, std::make_shared<const transfer::MappedSlab>(std::move(memory)));
+    counters.mapped_bytes += slab.bytes;
   }
   if (engine && !peer.data && !map.ucx_address.empty()) {
     TW_TRY(engine->add_peer(peer.cookie, map.ucx_address));
@@ -112,23 +126,24 @@ Status Exchange::Impl::take_map(Peer& peer, const msg::ArenaMap& map, std::vecto
   return {};
 }
 
+// Of what a peer lends us; -1: it has no such slab.
+std::int64_t Exchange::Impl::slab_bytes(DeviceId device, std::uint32_t slab) const {
+  if (const auto gpu = lent.find({device, slab}); gpu != lent.end()) return gpu->second;
+  const auto host = mapped.find({device, slab});
+  return host == mapped.end() ? -1 : static_cast<std::int64_t>(host->second->bytes().size());
+}
+
 // Whoever acts on an offer of mapped memory reads it without looking again.
 Status Exchange::Impl::check(const Peer& peer, const msg::PeerBatch& batch) const {
   for (const msg::Offer& offer : batch.offers) {
-    const auto at = std::find(peer.info.devices.begin(), peer.info.devices.end(), offer.from);
-    if (at == peer.info.devices.end()) {
+    if (!peer.owns(offer.from)) {
       return error(Errc::kPermissionDenied,
                    "an offer of device " + std::to_string(offer.from.value) + ", not its own");
     }
-    const auto position = static_cast<std::size_t>(at - peer.info.devices.begin());
-    const bool host = position >= peer.info.descriptions.size() ||
-                      peer.info.descriptions[position].kind == static_cast<std::uint8_t>(device::Kind::kHost);
-    // Clients offer without a place, and so do workers what may be on disk; device memory is fetched.
-    if (!offer.failed.ok() || !peer.maps || peer.info.role == msg::Role::kClient || !host) continue;
+    // Clients offer without a place, and so do workers what may be on disk.
+    if (!offer.failed.ok() || !peer.maps || peer.info.role == msg::Role::kClient) continue;
     if (offer.slab == msg::kNoSlab) continue;
-    const auto slab = mapped.find({offer.from, offer.slab});
-    const std::int64_t there =
-        slab == mapped.end() ? -1 : static_cast<std::int64_t>(slab->second->bytes().size());
+    const std::int64_t there = slab_bytes(offer.from, offer.slab);
     if (offer.offset < 0 || offer.bytes < 0 || offer.bytes > there || offer.offset > there - offer.bytes) {
       return error(Errc::kOutOfRange, "an offer of " + std::to_string(offer.bytes) + " bytes at " +
                                           std::to_string(offer.offset) + " of slab " +

@@ -94,13 +94,17 @@ struct Peer {
   bool owns(DeviceId device) const {
     return std::find(info.devices.begin(), info.devices.end(), device) != info.devices.end();
   }
+  bool is_host(DeviceId device) const {  // one of its own
+    const auto at = static_cast<std::size_t>(std::find(info.devices.begin(), info.devices.end(), device) -
+                                             info.devices.begin());
+    return at >= info.descriptions.size() ||
+           info.descriptions[at].kind == static_cast<std::uint8_t>(device::Kind::kHost);
+  }
 };
 
 struct OwnSlab {
-  DeviceId device;
-  std::uint32_t slab = 0;
-  std::int64_t bytes = 0;
-  int memfd = -1;  // the device's
+  msg::SlabDesc desc;
+  int memfd = -1;  // the device's; a GPU's slab has a handle instead
 };
 
 struct Exchange::Impl {
@@ -115,8 +119,9 @@ struct Exchange::Impl {
   std::map<WorkerId, std::unique_ptr<Peer>> peers;
   std::set<WorkerId> lost;  // bounded; ids rise, so the oldest go first
   std::map<WorkerId, std::pair<std::vector<DeviceId>, net::TimerId>> unmapping;
-  std::vector<OwnSlab> slabs;
+  std::vector<OwnSlab> slabs;  // that may be lent
   std::map<std::pair<DeviceId, std::uint32_t>, std::shared_ptr<const transfer::MappedSlab>> mapped;
+  std::map<std::pair<DeviceId, std::uint32_t>, std::int64_t> lent;  // bytes of peers' GPU slabs
   std::unique_ptr<transfer::UcxEngine> engine;
   std::unique_ptr<net::FdWatch> watch;
   net::TimerId tick = 0;
@@ -201,6 +206,7 @@ struct Exchange::Impl {
   void broke_protocol(ChannelId id, const Error& why);
   Status take_map(Peer& peer, const msg::ArenaMap& map, std::vector<net::UniqueFd>& fds);
   Status check(const Peer& peer, const msg::PeerBatch& batch) const;
+  std::int64_t slab_bytes(DeviceId device, std::uint32_t slab) const;
 };
 
 std::string text_of(WorkerId id);

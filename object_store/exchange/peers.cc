@@ -109,9 +109,10 @@ Status Exchange::Impl::announce(Peer& peer) {
     msg::ArenaMap map;
     std::vector<net::UniqueFd> fds;
     std::size_t next = peer.announced;
-    for (; peer.maps && next < slabs.size() && fds.size() < net::kMaxFdsPerFrame; ++next) {
+    for (; peer.maps && next < slabs.size() && map.slabs.size() < net::kMaxFdsPerFrame; ++next) {
       const OwnSlab& slab = slabs[next];
-      map.slabs.push_back({slab.device, slab.slab, slab.bytes, {}});
+      map.slabs.push_back(slab.desc);
+      if (slab.memfd < 0) continue;
       TW_ASSIGN(auto fd, net::duplicate(slab.memfd));
       fds.push_back(std::move(fd));
     }

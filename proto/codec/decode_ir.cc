@@ -157,8 +157,9 @@ std::vector<std::string> Reader::addresses(capnp::List<capnp::Text>::Reader r) {
 }
 
 msg::DeviceDesc Reader::device(wire::DeviceDesc::Reader r) {
-  return {name(r.getName()),  r.getKind(),    name(r.getModel()), name(r.getNumericClass()),
-          r.getMemoryBytes(), r.getStreams(), r.getSpillBytes(),  r.getPinnedBytes()};
+  return {name(r.getName()),         r.getKind(),        name(r.getModel()),
+          name(r.getNumericClass()), r.getMemoryBytes(), r.getStreams(),
+          r.getSpillBytes(),         r.getPinnedBytes(), name(r.getGpu())};
 }
 
 msg::PeerInfo Reader::peer(wire::PeerInfo::Reader r) {

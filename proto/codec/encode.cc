@@ -54,6 +54,7 @@ void write(wire::DeviceDesc::Builder b, const msg::DeviceDesc& d) {
   b.setStreams(d.streams);
   b.setSpillBytes(d.spill_bytes);
   b.setPinnedBytes(d.pinned_bytes);
+  b.setGpu(name(d.gpu));
 }
 
 void write(wire::PeerInfo::Builder b, const msg::PeerInfo& p) {

@@ -137,7 +137,7 @@ struct Gen {
     return {pick<Errc>(static_cast<int>(Errc::kSingular) + 1), text()};
   }
   msg::DeviceDesc device() {
-    return {text(), static_cast<std::uint8_t>(u64()), text(), text(), i64(), i32(), i64(), i64()};
+    return {text(), static_cast<std::uint8_t>(u64()), text(), text(), i64(), i32(), i64(), i64(), text()};
   }
   msg::PeerInfo peer() {
     return {id<WorkerId>(),

@@ -46,7 +46,7 @@ Status check_limits(const State& s, const msg::Join& join) {
   for (std::size_t i = 0; i < join.devices.size(); ++i) {
     const msg::DeviceDesc& device = join.devices[i];
     if (device.name.empty() || too_long(device.name) || too_long(device.model) ||
-        too_long(device.numeric_class)) {
+        too_long(device.numeric_class) || too_long(device.gpu)) {
       return error(Errc::kInvalidArgument,
                    "device " + std::to_string(i) + " has no name or texts that are too long");
     }

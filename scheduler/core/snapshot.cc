@@ -10,7 +10,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::uint32_t kFormat = 10;
+constexpr std::uint32_t kFormat = 11;
 
 // Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
 class Archive {
@@ -158,7 +158,8 @@ namespace tilewise::msg {
 
 template <class A> static void fields(A& a, Outcome& x) { a(x.code, x.message); }
 template <class A> static void fields(A& a, DeviceDesc& x) {
-  a(x.name, x.kind, x.model, x.numeric_class, x.memory_bytes, x.streams, x.spill_bytes, x.pinned_bytes);
+  a(x.name, x.kind, x.model, x.numeric_class, x.memory_bytes, x.streams, x.spill_bytes, x.pinned_bytes,
+    x.gpu);
 }
 template <class A> static void fields(A& a, PluginDesc& x) { a(x.kernel, x.version, x.hash); }
 template <class A> static void fields(A& a, PeerInfo& x) {

@@ -143,6 +143,7 @@ array devices(const msg::StatusReply& status) {
                            {"kind", about.kind == 0 ? "host" : "cuda"},
                            {"model", utf8(about.model)},
                            {"class", utf8(about.numeric_class)},
+                           {"gpu", utf8(about.gpu)},
                            {"streams", about.streams},
                            {"memory", about.memory_bytes},
                            {"used", d.bytes_used},

@@ -54,12 +54,12 @@ int ipc_child(const std::string& handle, std::int64_t bytes) {
   auto device = device::make_cuda_device({.memory_bytes = 1 << 20});
   if (!device) return 2;
   device::CudaPeers peers(**device);
-  const auto mapped = peers.open(7, from_hex(handle));
+  const auto mapped = peers.open(7, from_hex(handle), bytes);
   if (!mapped) {
     std::fprintf(stderr, "ipc child: %s\n", mapped.error().message.c_str());
     return 3;
   }
-  const auto again = peers.open(7, from_hex(handle));
+  const auto again = peers.open(7, from_hex(handle), bytes);
   if (!again || *again != *mapped) return 4;
   std::vector<std::int64_t> values(static_cast<std::size_t>(bytes / 8));
   device::Stream& stream = (*device)->copy_stream();
@@ -96,10 +96,10 @@ TEST_CASE("cuda_ipc between two processes") {
   CHECK(good);
   SUBCASE("a handle cannot be opened where it was made, nor one of the wrong size") {
     device::CudaPeers peers(**device);
-    const auto own = peers.open(1, slab->ipc_handle);
+    const auto own = peers.open(1, slab->ipc_handle, slab->bytes);
     REQUIRE_FALSE(own);
     CHECK(own.error().code == Errc::kDeviceError);
-    CHECK(peers.open(1, "short").error().code == Errc::kInvalidArgument);
+    CHECK(peers.open(1, "short", 8).error().code == Errc::kInvalidArgument);
     CHECK((*device)->health());
   }
 }

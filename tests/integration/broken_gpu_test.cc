@@ -6,28 +6,13 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness.h"
+#include "emulated_gpus.h"
 #include "programs.h"
 
 using namespace tilewise;
 using namespace tilewise::testing;
 
 namespace {
-
-const std::string kLibraries = TILEWISE_EMULATED_LIBRARIES;
-
-// A worker on one of two GPUs; `more` of the emulation's settings.
-void add_gpu_worker(Cluster& cluster, int gpu, const std::vector<std::string>& arguments,
-                    const Environment& more = {}) {
-  std::vector<std::string> all{"--devices", "cuda:" + std::to_string(gpu)};
-  all.insert(all.end(), arguments.begin(), arguments.end());
-  Environment environment{{"LD_LIBRARY_PATH", kLibraries},      {"TILEWISE_NVRTC_PATH", kLibraries},
-                          {"TILEWISE_CUBLAS_PATH", kLibraries}, {"TILEWISE_CUSOLVER_PATH", kLibraries},
-                          {"TILEWISE_KERNEL_CACHE", "off"},     {"TILEWISE_EMULATED_GPUS", "2"},
-                          {"OPENBLAS_NUM_THREADS", "1"}};
-  environment.insert(more.begin(), more.end());
-  cluster.add_worker(all, {}, environment);
-}
 
 // The one process that a supervisor has; 0 while there is none.
 int child_of(int pid) {
@@ -61,8 +46,8 @@ TEST_CASE(
   const std::string fault = folder / "fault";
   Cluster cluster({.workers = 0});
   INFO(cluster.words());
-  add_gpu_worker(cluster, 0, {});
-  add_gpu_worker(cluster, 1, {"--respawn"}, {{"TILEWISE_EMULATED_FAULT", fault}});
+  add_gpu_worker(cluster, "cuda:0");
+  add_gpu_worker(cluster, "cuda:1", {"--respawn"}, {{"TILEWISE_EMULATED_FAULT", fault}});
   Process& supervisor = cluster.worker(1);
   const Session session = cluster.session();
   REQUIRE(session.wait_for_devices(2, kPatience));
@@ -106,7 +91,7 @@ TEST_CASE("a kernel that breaks its GPU each time fails after the third, with it
   Cluster cluster({.workers = 0});
   INFO(cluster.words());
   const Environment bad{{"TILEWISE_EMULATED_BAD_KERNEL", "acosh("}};
-  for (const int gpu : {0, 1}) add_gpu_worker(cluster, gpu, {"--respawn"}, bad);
+  for (const char* gpu : {"cuda:0", "cuda:1"}) add_gpu_worker(cluster, gpu, {"--respawn"}, bad);
   const Session session = cluster.session();
   REQUIRE(session.wait_for_devices(2, kPatience));
   const std::vector<double> expected = values(session.compute({products(session)}));

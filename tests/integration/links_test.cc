@@ -7,59 +7,27 @@
 
 #include "harness.h"
 #include "network.h"
+#include "watched.h"
 
 using namespace tilewise;
 using namespace tilewise::testing;
 
 namespace {
 
-struct Watched {
-  explicit Watched(ClusterOptions options) : cluster(with_page(std::move(options), folder / "page")) {}
-  static ClusterOptions with_page(ClusterOptions options, const std::string& file) {
-    for (const std::string& word : {std::string("--dashboard-listen"), std::string("127.0.0.1:0"),
-                                    std::string("--dashboard-address-file"), file})
-      options.scheduler_args.push_back(word);
-    return options;
+// Nothing that a user sees has changed.
+void check_unseen(const Watched& w) {
+  const json::object page = w.ask("top");
+  CHECK(page.at("graphs").as_array().empty());
+  CHECK(page.at("totals").at("tasks_done").to_number<std::int64_t>() == 0);
+  CHECK(page.at("totals").at("arrays").to_number<std::int64_t>() == 0);
+  CHECK(page.at("lanes").as_array().empty());
+  for (const json::value& device : page.at("devices").as_array()) {
+    CHECK(device.at("used").to_number<std::int64_t>() == 0);
+    CHECK(device.at("peak").to_number<std::int64_t>() == 0);
+    CHECK(device.at("resident").to_number<std::int64_t>() == 0);
   }
-  Ran tool(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.end(), {"--dashboard", read_file(folder / "page")});
-    return cluster.tool(arguments);
-  }
-  json::object ask(const char* command) const {
-    const Ran ran = tool({command, "--json"});
-    REQUIRE_MESSAGE(ran.code == 0, ran.errors);
-    return boost::json::parse(ran.output).as_object();
-  }
-  // The classes of links, once so many are measured.
-  json::array measured(std::size_t count) const {
-    json::array found;
-    CHECK(eventually([&] {
-      found.clear();
-      const json::object page = ask("links");
-      for (const json::value& c : page.at("classes").as_array())
-        if (c.at("state").as_string() == "measured") found.push_back(c);
-      return found.size() == count;
-    }));
-    return found;
-  }
-  // Nothing that a user sees has changed.
-  void check_unseen() const {
-    const json::object page = ask("top");
-    CHECK(page.at("graphs").as_array().empty());
-    CHECK(page.at("totals").at("tasks_done").to_number<std::int64_t>() == 0);
-    CHECK(page.at("totals").at("arrays").to_number<std::int64_t>() == 0);
-    CHECK(page.at("lanes").as_array().empty());
-    for (const json::value& device : page.at("devices").as_array()) {
-      CHECK(device.at("used").to_number<std::int64_t>() == 0);
-      CHECK(device.at("peak").to_number<std::int64_t>() == 0);
-      CHECK(device.at("resident").to_number<std::int64_t>() == 0);
-    }
-    CHECK(ask("links").at("links").as_array().empty());
-  }
-
-  TempFolder folder;
-  Cluster cluster;
-};
+  CHECK(w.ask("links").at("links").as_array().empty());
+}
 
 double number(const json::value& v, const char* key) { return v.at(key).to_number<double>(); }
 
@@ -97,7 +65,7 @@ TEST_CASE(
   const std::size_t sizes = c.at("sizes").as_array().size();
   CHECK(sizes >= 1);
   CHECK(sizes <= 4);  // as many as there was time for: all, where nobody else is on the machine
-  w.check_unseen();
+  check_unseen(w);
   const Ran told = w.tool({"links"});
   CHECK(told.output.find("host to host on a host") != std::string::npos);
   CHECK((told.output.find("8.0 MiB") != std::string::npos) == (sizes == 4));
@@ -111,7 +79,7 @@ TEST_CASE("workers that do not map are known to copy, and placement reckons with
   REQUIRE(classes.size() == 1);
   check_figures(classes[0]);
   CHECK(!classes[0].at("mapped").as_bool());
-  w.check_unseen();
+  check_unseen(w);
   const Session session = w.cluster.session();
   REQUIRE(session.wait_for_devices(2, kPatience));
   const auto devices = session.devices();
@@ -144,7 +112,7 @@ TEST_CASE("a worker that dies while links are measured is not waited for, and wh
     const json::array all = w.ask("links").at("classes").as_array();
     return all.size() == 1 && all[0].at("state").as_string() == "measured";
   }));
-  w.check_unseen();
+  check_unseen(w);
 }
 
 TEST_CASE(
@@ -171,7 +139,7 @@ TEST_CASE(
       if (slow) CHECK(c.at("sizes").as_array().size() < 4);
       if (slow) CHECK(number(c, "bytes_per_s") < 10e6);
     }
-    w.check_unseen();
+    check_unseen(w);
   }
   network->slow_down(1, 0);
   const Watched w({.workers = 2, .devices = 1, .network = network.get()});

@@ -28,6 +28,8 @@ Knobs Knobs::from_seed(std::uint64_t seed) {
   if (p.chance(0.5)) k.releases_a_step = static_cast<int>(p.between(1, 6));
   k.add_hosts(seed);
   k.add_delays(seed);
+  Prng gpus(seed * 0x6B05 + 29);
+  if (gpus.chance(0.4)) k.gpu_every = static_cast<int>(gpus.between(1, 2));
   return k;
 }
 
@@ -127,7 +129,7 @@ std::string Knobs::describe() const {
     << ", checkpoints " << checkpoint << ", breaks " << breaks << ", vanish " << vanish << ", lease "
     << lease_ns << ", copies " << copies << ", past " << recompute_ops << ", poison " << poison << ", spill "
     << spill_bytes << " on disk, " << pinned_bytes << " pinned of every " << pin_every
-    << (neighbours ? ", neighbours" : "") << (uneven ? ", uneven" : "")
+    << (neighbours ? ", neighbours" : "") << (uneven ? ", uneven" : "") << ", a GPU of every " << gpu_every
     << (gpus ? ". GPU, in " : ". device, in ") << disk_ns << " ns, full " << disk_full << ", failing "
     << disk_fails << ", clogs " << clogs << ", relinks " << relinks << ", slow links " << slow_links
     << ", slow devices " << slow_devices << ", failing slabs " << slab_fails << ", hosts " << hosts
@@ -341,8 +343,7 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
   if (auto* welcome = std::get_if<msg::Welcome>(&message)) {
     if (worker.core == nullptr) {
       worker.welcome = *welcome;
-      at(jitter(),
-         [this, index] { workers_[static_cast<std::size_t>(index)]->begin(knobs_, host_of(index)); });
+      at(jitter(), [this, index] { workers_[static_cast<std::size_t>(index)]->begin(knobs_, index); });
     }
     return;
   }

@@ -56,6 +56,7 @@ struct Knobs {
   double slow_links = 0;  // of the ways between processes: up to kSlowest times the usual delays
   double slow_devices = 0;
   double slab_fails = 0;  // so often a device gets no more memory
+  int gpu_every = 0;      // not 0: each of so many devices of a worker is a GPU
   int hosts = 1;          // on which workers and clients are, in turn; nothing is mapped between them
   std::int64_t tree_bytes = 64 << 10;  // larger blocks go as trees between hosts
   double announces = 0;                // of the requests: all clients announce pieces of one array
@@ -101,7 +102,10 @@ struct Knobs {
     return uneven && device % 2 == 1 ? 4 * memory_bytes : memory_bytes;
   }
   bool pins(int device) const { return pinned_bytes > 0 && device % pin_every == 0; }
-  std::uint8_t kind(int device) const { return gpus && pins(device) ? 1 : 0; }  // device::Kind
+  std::uint8_t kind(int device) const {  // device::Kind
+    return (gpus && pins(device)) || (gpu_every > 0 && device % gpu_every == 0) ? 1 : 0;
+  }
+  std::string gpu(int worker, int device) const;  // worker::DeviceSpec::gpu
   // And with pinned memory between the two, or with nothing but that.
   static Knobs pinning(std::uint64_t seed);
   std::string describe() const;
@@ -179,6 +183,12 @@ class World {
   void perform(int index, worker::Actions& actions);
   void peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch);
   void deliver_peer(WorkerId from, WorkerId to, msg::PeerBatch batch);
+  void open_slab(int reader, int lender, int device, std::uint32_t slab);
+  void open_slabs(int reader, WorkerId peer);
+  void slab_added(int index, const worker::AddSlab& slab);
+  void begin_pull(int index, const worker::Pull& pull);
+  void end_pull(int index, const worker::Pull& pull);
+  void note_lent(int index, const worker::Launch& launch);
   void send_bytes(int index, const worker::Transmit& transmit);
   void sent(int index, const worker::Transmit& transmit);
   void disarm(int index, const worker::Disarm& disarm);

@@ -76,7 +76,7 @@ void World::check_copies(Client& client, std::uint64_t number) {
 }
 
 void World::check_held(Client& client) {
-  if (down_) return;
+  if (down_ || living() == 0) return;
   const scheduler::View all = scheduler_->view(scheduler::OverviewRequest{}, now_);
   outcome_.covered["anchors at rest"] += std::get<scheduler::Overview>(all).anchors;
   const scheduler::View view = scheduler_->view(scheduler::ArraysRequest{client.welcome.session}, now_);

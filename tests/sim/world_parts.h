@@ -2,6 +2,7 @@
 #pragma once
 #include "world.h"
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <optional>
@@ -39,13 +40,14 @@ struct World::Worker {
   std::map<std::uint64_t, worker::Receive> armed;                  // transfer -> where
   std::vector<worker::Transmit> telling;                           // under way, to be told of their ends
   std::set<WorkerId> lost;                                         // nothing goes to them any more
+  std::set<WorkerId> ready;                                        // links to them have been up
   std::array<std::map<std::int64_t, Cell>, worker::kTiers> below;  // by tier and offset there
   std::vector<std::uint32_t> slabs;                                // per device
   std::map<std::uint64_t, worker::ProbeReceive> probes;            // armed
   TimeNs timer = kNoTimer;
 
   std::map<std::int64_t, Cell>& in(worker::Tier tier) { return below[static_cast<std::size_t>(tier)]; }
-  void begin(const Knobs& knobs, int host);
+  void begin(const Knobs& knobs, int index);
 };
 
 struct World::Client {

@@ -3,6 +3,10 @@
 
 namespace tilewise::sim {
 
+namespace {
+constexpr int kMostGone = 12;
+}
+
 void World::ask_for_probe(int index, const msg::LinkProbe& probe) {
   const scheduler::Conn conn = workers_[static_cast<std::size_t>(index)]->conn;
   const auto read = [this, index, conn, probe](auto&& self) -> void {
@@ -29,9 +33,13 @@ void World::perform_probes(int index, const worker::Actions& actions) {
       return violate("a probe of a size that may not be");
     worker.probes.emplace(receive.transfer, receive);
     if (worker.probes.size() > 1) violate("a worker measures two links at once");
+    if (!receive.pulled) continue;
+    at(delay({receive.from.value, worker.welcome.you.value}), [this, index, t = receive.transfer] {
+      end_probe(index, t, {Errc::kOk, {}});
+    });
   }
-  // One end of a link that is being measured.
-  if (!actions.probe_receives.empty() && knobs_.kills > 0 && prng_.chance(0.03)) {
+  // One end of a link that is being measured. Who comes in its place brings links to be measured, so there is a limit.
+  if (!actions.probe_receives.empty() && knobs_.kills > 0 && gone_ < kMostGone && prng_.chance(0.03)) {
     const WorkerId end = prng_.chance(0.5) ? worker.welcome.you : actions.probe_receives[0].from;
     at(jitter(), [this, end] {
       for (std::size_t w = 0; w < workers_.size(); ++w) {

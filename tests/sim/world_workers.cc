@@ -6,7 +6,7 @@
 
 namespace tilewise::sim {
 
-void World::Worker::begin(const Knobs& knobs, int host) {
+void World::Worker::begin(const Knobs& knobs, int index) {
   worker::Options options;
   options.self = welcome.you;
   options.term = welcome.term;
@@ -18,14 +18,21 @@ void World::Worker::begin(const Knobs& knobs, int host) {
   options.task_tables = knobs.task_tables;
   options.spill_bytes = knobs.spill_bytes;
   options.pinned_bytes = knobs.pinned_bytes;
-  options.host = "host-" + std::to_string(host);
+  options.host = "host-" + std::to_string(index % knobs.hosts);
   options.tree_bytes = knobs.tree_bytes;
   options.stuck_ns = 50 * kMillisecond + knobs.longest_delay_ns() * 20;
   for (DeviceId id : welcome.devices) {
     const int d = static_cast<int>(options.devices.size());
     const bool pins = knobs.pins(d);
-    options.devices.push_back({id, knobs.kind(d), knobs.memory_of(d), knobs.slab_bytes, knobs.streams,
-                               knobs.spill_bytes > 0 || pins, pins});
+    options.devices.push_back({id,
+                               knobs.kind(d),
+                               knobs.memory_of(d),
+                               knobs.slab_bytes,
+                               knobs.streams,
+                               knobs.spill_bytes > 0 || pins,
+                               pins,
+                               {},
+                               knobs.gpu(index, d)});
     for (int n = 0; knobs.neighbours && n < static_cast<int>(welcome.devices.size()); ++n)
       if (n != d) options.devices.back().neighbours.push_back(static_cast<std::uint16_t>(n));
   }
@@ -49,7 +56,8 @@ void World::start_worker(int index) {
   for (int d = 0; d < knobs_.devices_each; ++d) {
     join.devices.push_back({"host:" + std::to_string(d), knobs_.kind(d), "simulated", "sim",
                             knobs_.memory_of(d), knobs_.streams, knobs_.spill_bytes / knobs_.devices_each,
-                            knobs_.pins(d) ? knobs_.pinned_bytes / knobs_.devices_each : 0});
+                            knobs_.pins(d) ? knobs_.pinned_bytes / knobs_.devices_each : 0,
+                            knobs_.gpu(index, d)});
   }
   to_scheduler(workers_.back()->conn, std::move(join), true);
   // Logs that came before the welcome was read.
@@ -100,6 +108,7 @@ void World::perform(int index, worker::Actions& actions) {
     if (peer.role != msg::Role::kWorker) continue;
     const bool here = peer.host_id == "host-" + std::to_string(host_of(index));
     at(jitter(), [this, index, id = peer.id, here] {
+      if (knobs_.map_peers && here) open_slabs(index, id);
       deliver_worker(index, worker::PeerReady{id, knobs_.map_peers && here});
     });
   }
@@ -120,12 +129,9 @@ void World::perform(int index, worker::Actions& actions) {
   }
   for (const worker::Disarm& d : actions.disarms) disarm(index, d);
   for (const worker::AddSlab& slab : actions.slabs) {
-    at(jitter(), [this, index, slab] {
-      const bool ok = !prng_.chance(knobs_.slab_fails);
-      if (!ok) ++outcome_.covered["failed allocations"];
-      deliver_worker(index, worker::SlabAdded{slab.device, slab.bytes, ok});
-    });
+    at(jitter(), [this, index, slab] { slab_added(index, slab); });
   }
+  for (const worker::Pull& pull : actions.pulls) begin_pull(index, pull);
   for (worker::Launch& launch : actions.launches) {
     worker.streams[launch.device][launch.stream].queue.push_back(std::move(launch));
   }
@@ -430,6 +436,7 @@ void World::begin_step(int index, std::size_t device, std::size_t s) {
   stream.busy = true;
   const worker::Launch& launch = stream.queue.front();
   check_reads(launch, false);
+  note_lent(index, launch);
   check_alone(*workers_[static_cast<std::size_t>(index)]);
   for (std::size_t i = 0; i < launch.outputs.size(); ++i) {
     bool donated = false;

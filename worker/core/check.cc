@@ -426,7 +426,8 @@ std::uint64_t Core::Impl::digest() const {
       h.mix(copy.kept.value), h.mix(copy.kept_open), h.mix(copy.handed_on), h.mix(copy.left_below),
           h.mix(copy.demoting);
       h.mix(copy.stored), h.mix(copy.stored ? static_cast<std::uint64_t>(copy.tier) + 1 : 0);
-      h.mix(copy.via.value), h.mix(copy.relays), h.mix(static_cast<std::uint64_t>(copy.relayed));
+      h.mix(copy.pulls), h.mix(copy.via.value), h.mix(copy.relays),
+          h.mix(static_cast<std::uint64_t>(copy.relayed));
       if (copy.tree != kNone) {
         for (const Leader& leader : trees[copy.tree].leaders)
           h.mix(leader.device.value), h.mix(static_cast<std::uint64_t>(leader.state));
@@ -461,7 +462,7 @@ std::uint64_t Core::Impl::digest() const {
       h.mix(stream.completed);
     }
   }
-  h.mix(parked.size());
+  h.mix(parked.size()), h.mix(reached.size());
   h.mix(last_probe), h.mix(probe_transfer), h.mix(probing ? probing->size + 1 : 0);
   return h.value();
 }

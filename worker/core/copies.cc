@@ -2,11 +2,6 @@
 #include "state.h"
 
 namespace tilewise::worker {
-namespace {
-
-constexpr std::uint8_t kHost = 0;  // device::Kind
-
-}  // namespace
 
 Slot Core::Impl::find_copy(Slot array, std::int64_t block, std::uint16_t device) const {
   const auto it = devices[device].index.find(copy_key(array, block));
@@ -419,13 +414,12 @@ void Core::Impl::offer(Slot slot, Use& use) {
   offer.relays = way.relays;
   if (copy.state == CopyState::kFailed) {
     offer.failed = outcomes[copy.outcome];
-  } else if (!way.via && devices[copy.device].spec.kind == kHost && may_lend(copy)) {
-    // Nobody maps a GPU's memory: its bytes are lent while they are being sent, from the Grant on.
+  } else if (!way.via && lends(copy.device, use.device) && may_lend(copy)) {
     offer.slab = copy.at.slab;
     offer.offset = copy.at.offset;
     lend(slot, use.device);
   } else {
-    offer.slab = msg::kNoSlab;
+    offer.slab = msg::kNoSlab;  // lent while it is being sent, from the Grant on
   }
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
     if (uses[u].device != use.device) continue;

@@ -16,6 +16,7 @@ void Actions::clear() {
   stores.clear();
   ios.clear();
   slabs.clear();
+  pulls.clear();
   probe_receives.clear();
   probe_sends.clear();
   joined.clear();
@@ -139,6 +140,8 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
             on_step_failed(e);
           else if constexpr (std::is_same_v<E, TransferDone>)
             on_transfer(e);
+          else if constexpr (std::is_same_v<E, SlabReached>)
+            on_slab_reached(e);
           else if constexpr (std::is_same_v<E, IoDone>)
             on_io(e);
           else if constexpr (std::is_same_v<E, Sent>)
@@ -148,6 +151,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
           else if constexpr (std::is_same_v<E, SlabAdded>) {
             DeviceState& device = devices[e.device];
             device.slab_pending = false;
+            if (e.ok) device.lends = e.lent;
             device.full = !e.ok;
             if (e.ok) device.arena.add_slab(e.bytes);
             if (e.ok) device.slab_tries = 0;

@@ -133,6 +133,7 @@ struct DeviceState {
   std::vector<alloc::Extent> reserve;
   std::vector<std::int64_t> reserve_want;  // the extents wanted, largest first: for the largest admitted step
   std::int64_t reserve_bytes = 0;          // together
+  bool lends = false;                      // of a GPU: peers can open its slabs
   bool slab_pending = false, memory_freed = false;
   bool full = false;       // a slab could not be made: the arena is what it is
   int slab_tries = 0;      // since one could, or since the last word that this device is stuck

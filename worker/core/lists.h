@@ -67,9 +67,9 @@ struct Lists {
     options.queue_steps = queue_steps;
     return options;
   }
-  explicit Lists(Options options) {
+  explicit Lists(Options options, const msg::DeviceDesc& peers_device = {.name = "host:0"}) {
     core = std::make_unique<Core>(options);
-    msg::PeerInfo peer{kOther, msg::Role::kWorker, "other", "host", {}, {kPeer}, {}};
+    msg::PeerInfo peer{kOther, msg::Role::kWorker, "other", "host", {}, {kPeer}, {peers_device}};
     msg::PeerInfo client{kClientProcess, msg::Role::kClient, "client", "host", {}, {kClient}, {}};
     log({msg::PeerJoined{peer}, msg::PeerJoined{client}});
     step({PeerReady{kOther, true}});
@@ -82,7 +82,7 @@ struct Lists {
       std::vector<Launch> launches = actions.launches;
       std::vector<msg::TracedStep> notes = actions.notes;
       std::vector<TierIo> ios = actions.ios;
-      std::vector<Event> added{SlabAdded{slab.device, slab.bytes, true}};
+      std::vector<Event> added{SlabAdded{slab.device, slab.bytes, true, lends}};
       core->step(added, now, actions);
       actions.launches.insert(actions.launches.begin(), launches.begin(), launches.end());
       actions.notes.insert(actions.notes.begin(), notes.begin(), notes.end());
@@ -101,6 +101,7 @@ struct Lists {
   }
 
   std::unique_ptr<Core> core;
+  bool lends = false;  // slabs can be opened by peers
   Actions actions;
   TimeNs now = 0;
   std::uint64_t next = 1;

@@ -601,7 +601,10 @@ void Core::Impl::on_peer_lost(const msg::PeerLost& lost) {
     peers.erase(it);
     outgoing.erase(lost.peer.value);
     out->lost.push_back(lost.peer);
-    for (DeviceId device : dead) remote[device.value].lost = true;
+    for (DeviceId device : dead) {
+      remote[device.value].lost = true;
+      forget_slabs(device);
+    }
     orphans = true;
     forget_links(lost.peer);
     forget_probes(lost.peer);

@@ -345,13 +345,10 @@ bool Core::Impl::evict(std::uint16_t d, std::int64_t bytes) {
 
 // What a step needs at once: room for its outputs and, where peers' blocks have to be copied here, for what it reads. Blocks
 // at edges are not larger than those in the middle of a grid.
-std::int64_t Core::Impl::step_bytes(const OpEntry& entry) const {
+std::int64_t Core::Impl::step_bytes(std::uint16_t d, const OpEntry& entry) const {
   const ir::Geometry& geometry = *entry.geometry;
   std::int64_t bytes = geometry.output_bytes_bound();
-  const bool copied =
-      entry.op.kind == ir::OpKind::kKeep || std::any_of(peers.begin(), peers.end(), [](const auto& peer) {
-        return peer.second.info.role == msg::Role::kWorker && !peer.second.mapped;
-      });
+  const bool copied = entry.op.kind == ir::OpKind::kKeep || is_copied_to(d);
   if (!copied || geometry.point_count() == 0) return bytes;
   std::vector<ir::Read> reads;
   geometry.reads(geometry.point(geometry.point_count() / 2), 0, reads);
@@ -395,7 +392,7 @@ std::vector<std::int64_t> Core::Impl::step_pieces(const OpEntry& entry) const {
 // Large enough for each step that is to come.
 void Core::Impl::want_reserve(std::uint16_t d, const OpEntry& entry) {
   DeviceState& device = devices[d];
-  std::vector<std::int64_t> pieces{step_bytes(entry)};
+  std::vector<std::int64_t> pieces{step_bytes(d, entry)};
   if (device.spec.spills) pieces = step_pieces(entry);
   std::vector<std::int64_t>& want = device.reserve_want;
   if (want.size() < pieces.size()) want.resize(pieces.size(), 0);
@@ -490,6 +487,7 @@ bool Core::Impl::grant(Slot slot, bool lowest) {
       take(copy.device, copy.bytes, true, asker_of(copy, lowest ? Claim::kLowest : Claim::kOrdinary), none);
   if (!extent) return false;
   devices[copy.device].last_change = now;
+  const MemoryRef from = copy.at;  // where it is lent, if it is
   give_memory(slot, *extent);
   copy.state = CopyState::kReceiving;
   copy.kind = CopyKind::kRemote;
@@ -498,7 +496,13 @@ bool Core::Impl::grant(Slot slot, bool lowest) {
   transfers[copy.transfer] = slot;
   transfer_began(copy);
   const DeviceId sender = sender_of(copy);
-  out->receives.push_back({remote[sender.value].worker, copy.transfer, copy.device, copy.at, copy.bytes});
+  const WorkerId peer = remote[sender.value].worker;
+  if (copy.pulls) {
+    ++counts.pulled;
+    out->pulls.push_back({peer, copy.transfer, copy.device, from, copy.at, copy.bytes});
+    return true;
+  }
+  out->receives.push_back({peer, copy.transfer, copy.device, copy.at, copy.bytes});
   batch_to(sender).grants.push_back({{arrays[copy.array].id, copy.block},
                                      copy.source,
                                      devices[copy.device].spec.id,

@@ -56,16 +56,6 @@ void Core::Impl::on_batch(WorkerId from, msg::PeerBatch& batch) {
     if (its_own(m.bytes == 0 ? m.from : m.to)) on_probe(from, m);
 }
 
-bool Core::Impl::can_map(DeviceId from, std::uint16_t to) const {
-  const auto it = remote.find(from.value);
-  if (it == remote.end() || it->second.client) return false;
-  constexpr std::uint8_t kHost = 0;
-  if (it->second.kind != kHost || devices[to].spec.kind != kHost) return false;
-  if (it->second.worker == options.self) return true;
-  const auto peer = peers.find(it->second.worker.value);
-  return peer != peers.end() && peer->second.mapped;
-}
-
 void Core::Impl::subscribe(Slot slot, Slot op, DeviceId via) {
   const Copy& copy = copies[slot];
   if (!remote.contains(copy.source.value) || remote[copy.source.value].lost) return;
@@ -190,8 +180,9 @@ void Core::Impl::on_offer(msg::Offer& m) {
                                                      " bytes for a block of " + std::to_string(copy.bytes)}));
     return;
   }
-  if (m.slab != msg::kNoSlab && can_map(m.from, static_cast<std::uint16_t>(d)) && !copy.kept &&
-      !is_asked(copy)) {
+  const bool lent = !copy.kept && !is_asked(copy);  // those are to be here, and not elsewhere
+  const Reach way = lent ? reach(m.from, m.slab, static_cast<std::uint16_t>(d)) : Reach::kNone;
+  if (way == Reach::kReads) {
     copy.kind = CopyKind::kBorrowed;
     copy.at = {m.from, m.slab, m.offset};
     copy.state = CopyState::kSealed;
@@ -206,6 +197,8 @@ void Core::Impl::on_offer(msg::Offer& m) {
   }
   copy.state = CopyState::kOffered;
   copy.via = m.via;
+  copy.pulls = way == Reach::kCopies && !m.via;
+  if (copy.pulls) copy.at = {m.from, m.slab, m.offset};
   if (m.inlined && static_cast<std::int64_t>(m.data.size()) == copy.bytes && stage < Stage::kStill) {
     alloc::Fence none;
     if (const auto extent = take(copy.device, copy.bytes, true, asker_of(copy, Claim::kOrdinary), none)) {
@@ -303,6 +296,7 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     copy.kind = CopyKind::kReplica;  // ours now: the lender owes us nothing more
     copy.state = CopyState::kSealed;
     copy.via = {};
+    copy.pulls = false;
     const DeviceId here = devices[copy.device].spec.id;
     if (copy.relays) say(here, copy.source, {arrays[copy.array].id, copy.block}, msg::RelayWord::kHas);
     refix(slot);
@@ -317,6 +311,7 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     devices[copy.device].memory_freed = true;
     copy.state = CopyState::kExpected;
     copy.kind = CopyKind::kRemote;
+    if (std::exchange(copy.pulls, false)) forget_slabs(copy.source);  // from now on it is sent
     stop_relaying(slot);
     const DeviceId via = std::exchange(copy.via, {});
     // A link that broke says nothing of the block: it is had again when there is another, or its peer is lost.

@@ -65,7 +65,7 @@ void Core::Impl::on_link_probe(const msg::LinkProbe& m) {
 
 void Core::Impl::begin_probe() {
   probing->begun = true;
-  probing->told.mapped = can_map(probing->asked.from, probing->device);
+  probing->told.mapped = reach(probing->asked.from, msg::kProbeSlab, probing->device) == Reach::kReads;
   ask_for_probe();
 }
 
@@ -74,7 +74,9 @@ void Core::Impl::ask_for_probe() {
   const std::int64_t bytes = kSizes[p.size].bytes;
   p.asked_at = now;
   probe_transfer = next_transfer++;
-  out->probe_receives.push_back({p.peer, probe_transfer, p.device, bytes});
+  const bool pulls = reached.contains({p.asked.from, msg::kProbeSlab, p.device});
+  out->probe_receives.push_back({p.peer, probe_transfer, p.device, bytes, pulls ? p.asked.from : DeviceId{}});
+  if (pulls) return;
   batch_to(p.asked.from).probes.push_back({p.asked.from, p.asked.to, probe_transfer, bytes});
 }
 

@@ -90,6 +90,7 @@ void Core::Impl::orphan(Slot slot) {
   copy.kind = CopyKind::kRemote;
   copy.at = {};
   copy.via = {};
+  copy.pulls = false;
   copy.attempts = copy.breaks = 0;
   std::vector<Slot> spent;  // claims that ended while the bytes were on their way
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) {

@@ -331,7 +331,7 @@ struct Core::Impl {
   std::int64_t grows_by(Slot op);
   NextUse first_reader(const Copy& copy) const;
   bool evict(std::uint16_t device, std::int64_t bytes);
-  std::int64_t step_bytes(const OpEntry& entry) const;
+  std::int64_t step_bytes(std::uint16_t device, const OpEntry& entry) const;
   std::vector<std::int64_t> step_pieces(const OpEntry& entry) const;
   void want_reserve(std::uint16_t device, const OpEntry& entry);
   void drop_reserve(DeviceState& device);
@@ -435,7 +435,18 @@ struct Core::Impl {
   bool owes(int device, const msg::BlockRef& block, OpId op, DeviceId owner) const;
   bool valid_block(const msg::BlockRef& block, Slot array) const;
   bool to_come(Slot array, std::int64_t block, DeviceId owner) const;
-  bool can_map(DeviceId from, std::uint16_t to) const;
+
+  // Whose memory can be read from here (reach.cc)
+  enum class Reach : std::uint8_t {
+    kNone,
+    kCopies,
+    kReads
+  };  // kCopies: by the reader, who is its own sender
+  void on_slab_reached(const SlabReached& e);
+  void forget_slabs(DeviceId from);
+  Reach reach(DeviceId from, std::uint32_t slab, std::uint16_t to) const;
+  bool lends(std::uint16_t from, DeviceId to) const;
+  bool is_copied_to(std::uint16_t device) const;
 
   // Trees over hosts (trees.cc)
   struct Route {
@@ -563,7 +574,9 @@ struct Core::Impl {
   std::deque<std::variant<msg::Subscribe, msg::Done>> parked;  // about ops not known yet
   std::deque<PeerBatchReceived> parked_batches;                // from peers not announced yet
   OpId last_op;                                                // the highest planned: ids rise along the log
-  WorkerId last_joined;                     // ids rise: an unknown one above it will be announced
+  WorkerId last_joined;  // ids rise: an unknown one above it will be announced
+  std::map<std::tuple<DeviceId, std::uint32_t, std::uint16_t>, Reach>
+      reached;                              // (of a peer's GPU, slab, by our device)
   std::map<std::uint64_t, Slot> transfers;  // nonce -> copy
   std::uint64_t next_transfer = 1;
   std::map<std::pair<WorkerId, std::uint64_t>, Slot>

@@ -57,6 +57,11 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
       daemon::log_warn("messages to a peer of this host go through a socket", {{"id", peer.value}});
     d.runtime_->post(PeerReady{peer, mapped});
   };
+  callbacks.on_lent = [&d](WorkerId peer, const msg::SlabDesc& slab) {
+    if (const Status opened = d.runtime_->peer_lends(peer, slab); !opened)
+      daemon::log_warn("a peer's GPU memory cannot be opened here, its blocks are copied by other ways",
+                       {{"id", peer.value}, {"why", to_string(opened.error())}});
+  };
   callbacks.on_unreachable = [&d](WorkerId peer, const Error& why) { d.on_unreachable(peer, why); };
   callbacks.on_broken = [](WorkerId peer, const Error& why) {
     daemon::log_debug("link to a peer broke", {{"id", peer.value}, {"why", to_string(why)}});
@@ -96,17 +101,20 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   return daemon;
 }
 
-// A slow way is taken with a word, or not at all.
+// A slow way is taken with a word, or not at all. GPUs of one host open each other's memory whatever UCX can do; a way that would
+// go through the host all the same is refused when it is taken.
 Status Daemon::check_lanes() const {
   const bool cuda = std::any_of(devices_.begin(), devices_.end(), [](const device::Device* device) {
     return device->info().kind == device::Kind::kCuda;
   });
   if (!cuda || exchange_->takes(device::Kind::kCuda)) return {};
   const std::string why = "this UCX was built without CUDA";
-  if (options_.strict_lanes) {
+  if (options_.strict_lanes && !options_.map_peers) {
     return error(Errc::kLaneDenied, why + ": GPU memory could cross processes through the host only");
   }
-  daemon::log_warn("GPU memory crosses processes through the host", {{"why", why}});
+  daemon::log_warn(options_.map_peers ? "GPU memory crosses to other hosts through this one's"
+                                      : "GPU memory crosses processes through the host",
+                   {{"why", why}});
   return {};
 }
 

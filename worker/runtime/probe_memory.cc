@@ -23,14 +23,19 @@ Result<ProbeMemory::Bytes> ProbeMemory::on_host() {
   return Bytes(bytes, [](std::byte* memory) { ::operator delete(memory, kPage); });
 }
 
+Result<device::Slab> ProbeMemory::on_gpu(device::Device& device) {
+  auto found = gpus_.find(&device);
+  if (found == gpus_.end()) {
+    TW_ASSIGN(device::Slab slab, device::add_cuda_memory(device, 2 * msg::kMaxProbeBytes));
+    found = gpus_.emplace(&device, std::move(slab)).first;
+  }
+  return found->second;
+}
+
 Result<ProbeMemory::Bytes> ProbeMemory::get(device::Device& device, Way way, TimeNs now) {
   if (device.info().kind == device::Kind::kCuda) {
-    auto found = gpus_.find(&device);
-    if (found == gpus_.end()) {
-      TW_ASSIGN(std::byte* const data, device::add_cuda_memory(device, 2 * msg::kMaxProbeBytes));
-      found = gpus_.emplace(&device, data).first;
-    }
-    std::byte* at = found->second + (way == Way::kSend ? 0 : msg::kMaxProbeBytes);
+    TW_ASSIGN(const device::Slab slab, on_gpu(device));
+    std::byte* at = slab.data + (way == Way::kSend ? 0 : msg::kMaxProbeBytes);
     return Bytes(at, [](std::byte*) {});  // the device's
   }
   used_at_ = now;

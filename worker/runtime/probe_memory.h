@@ -19,6 +19,8 @@ class ProbeMemory {
   // msg::kMaxProbeBytes of the device's kind, the same again and again. A host device's go some time after their last use,
   // a GPU's stay with it. kOutOfMemory.
   Result<Bytes> get(device::Device& device, Way way, TimeNs now);
+  // What get() gives parts of: what is sent first, then room for what is received.
+  Result<device::Slab> on_gpu(device::Device& device);
   // Frees what has not been asked for in the last second.
   void rest(TimeNs now);
   TimeNs next_deadline() const;  // of rest()
@@ -28,7 +30,7 @@ class ProbeMemory {
 
   Bytes host_[2];  // by Way; of all host devices
   TimeNs used_at_ = 0;
-  std::map<const device::Device*, std::byte*> gpus_;  // both ways, one behind the other
+  std::map<const device::Device*, device::Slab> gpus_;
 };
 
 }  // namespace tilewise::worker

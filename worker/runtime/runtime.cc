@@ -4,7 +4,9 @@
 #include "below.h"
 #include "host_fallback.h"
 #include "observed_steps.h"
+#include "peer_slabs.h"
 #include "probe_memory.h"
+#include "runtime_local.h"
 
 #include <tilewise/base/check.h>
 #include <tilewise/device/cuda.h>
@@ -23,10 +25,8 @@ namespace {
 constexpr TimeNs kLoneNs = 4 * kMicrosecond;        // less than waking an executor
 constexpr TimeNs kShortNs = 250 * kMicrosecond;     // so long may messages wait where there is one core
 constexpr TimeNs kShortCallNs = 50 * kMicrosecond;  // of users' kernels, whose time may depend on their data
-constexpr std::int64_t kMaxSending =
-    64 << 20;  // blocks read from disk for peers, in memory beside the devices'; one may
-constexpr std::int64_t kScratchBytes = 1 << 20;  // of a GPU's stream, at first
-constexpr TimeNs kTurnNs = 30 * kMicrosecond;    // short steps of one turn: results wait no longer to be told
+constexpr std::int64_t kScratchBytes = 1 << 20;     // of a GPU's stream, at first
+constexpr TimeNs kTurnNs = 30 * kMicrosecond;  // short steps of one turn: results wait no longer to be told
 
 // Work that may sleep: files, and what reads the bytes of many others.
 bool may_sleep(const ir::Op& op) {
@@ -58,30 +58,6 @@ bool host_may_step_in(const ir::Op& op) {
 
 }  // namespace
 
-struct Runtime::Local {
-  // Of host kernels, by family; added on the runtime's thread only. Outlive the threads that write to them.
-  std::deque<Meter> meters;
-  std::array<std::atomic<std::int64_t>, kMaxStreams> busy_ns{};  // of host steps, per compute stream
-  std::array<std::int64_t, kMaxStreams> charged_ns{};            // of that, what the core knows of
-  std::vector<std::int64_t> told;                                // steps of each that the scheduler knows of
-  std::unique_ptr<device::Device> device;
-  std::unique_ptr<kernels::KernelSet> kernels;
-  std::unique_ptr<HostFallback> fallback;  // of CUDA devices
-  DeviceId id;
-  std::vector<device::Slab> slabs;
-  std::vector<std::uint64_t> seen;      // completed() last told to the core, per compute stream
-  std::vector<std::uint64_t> enqueued;  // the last step that went to the executor, likewise
-  // Launches that could not even be enqueued, until the core has been told.
-  std::vector<StepFailed> refused;
-  std::vector<ObservedSteps> observed;  // per compute stream: steps of GPUs, which nobody times
-  std::vector<device::Slab> scratch;    // per compute stream: its steps run one after another and share it
-
-  Meter& meter(const OpEntry& op) {
-    while (meters.size() <= op.family) meters.emplace_back();
-    return meters[op.family];
-  }
-};
-
 Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const kernels::PluginTable* plugins,
                  RuntimeOptions options, device::Copier& copier, std::function<void()> wake)
     : steps_(options.trace_records),
@@ -90,6 +66,7 @@ Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const ker
       copier_(copier),
       wake_(std::move(wake)),
       probe_memory_(std::make_unique<ProbeMemory>()),
+      peer_slabs_(std::make_unique<PeerSlabs>()),
       below_(
           std::make_unique<Below>(copier, [this](std::function<void()> call) { later(std::move(call)); })) {
   for (auto& device : devices) {
@@ -109,6 +86,7 @@ Runtime::~Runtime() {
   below_->stop();
   // Queued steps refer to the core's ops: devices drain first.
   for (auto& local : locals_) local->device->synchronize();
+  peer_slabs_.reset();
   below_.reset();   // devices unpin its memory
   locals_.clear();  // their threads call on_progress() to the last
 }
@@ -130,7 +108,7 @@ std::vector<msg::DeviceDesc> Runtime::describe() const {
     out.push_back({info.name, static_cast<std::uint8_t>(info.kind), info.model, info.numeric_class,
                    arena_bytes(info), info.compute_streams,
                    below_->disk_bytes() / static_cast<std::int64_t>(locals_.size()),
-                   pins(info) ? below_->pinned_bytes() / gpus : 0});
+                   pins(info) ? below_->pinned_bytes() / gpus : 0, info.gpu});
   }
   return out;
 }
@@ -163,9 +141,15 @@ Status Runtime::start(const msg::Welcome& welcome, DataService& service,
     // A GPU has memory for larger slabs, and each is opened once per peer.
     const std::int64_t slab_bytes =
         info.kind == device::Kind::kCuda ? 8 * options_.slab_bytes : options_.slab_bytes;
-    options.devices.push_back({local.id, static_cast<std::uint8_t>(info.kind), arena_bytes(info),
+    options.devices.push_back({local.id,
+                               static_cast<std::uint8_t>(info.kind),
+                               arena_bytes(info),
                                std::min(slab_bytes, arena_bytes(info)),
-                               std::min(info.compute_streams, kMaxStreams), spills(info), pins(info)});
+                               std::min(info.compute_streams, kMaxStreams),
+                               spills(info),
+                               pins(info),
+                               {},
+                               info.gpu});
   }
   for (std::size_t i = 0; i < locals_.size(); ++i) options.devices[i].neighbours = neighbours_of(i);
   options.spill_bytes = below_->disk_bytes();
@@ -173,6 +157,7 @@ Status Runtime::start(const msg::Welcome& welcome, DataService& service,
   service_ = &service;
   to_scheduler_ = std::move(to_scheduler);
   core_ = std::make_unique<Core>(std::move(options));
+  lend_probe_memory();
   return {};
 }
 
@@ -251,50 +236,12 @@ void Runtime::on_io(const TierIo& io) {
   if (io.from >= 0) return below_->demote(io.from, io.at, io.bytes, done);
   device::Device& device = *locals_[io.device]->device;
   if (io.tier == Tier::kNeighbour)
-    below_->move_neighbour(device, io.write, address(io.memory), address(io.lodging), io.bytes, done);
+    below_->move_neighbour(device, io.write, address(io.memory, io.device), address(io.lodging, io.device),
+                           io.bytes, done);
   else if (io.tier == Tier::kPinned)
-    below_->move_pinned(device, io.write, address(io.memory), io.at, io.bytes, done);
+    below_->move_pinned(device, io.write, address(io.memory, io.device), io.at, io.bytes, done);
   else
-    below_->move_disk(device, io.write, address(io.memory), io.at, io.bytes, done);
-}
-
-void Runtime::transmit(const Transmit& t) {
-  if (t.below >= 0 && t.tier == Tier::kPinned)
-    return service_->transmit(t.to, t.transfer, below_->pinned(t.below), t.bytes, device::Kind::kHost, [] {});
-  if (t.below >= 0) {
-    to_send_.push_back(t);
-    return send_from_disk();
-  }
-  device::Kind kind = device::Kind::kHost;
-  for (const auto& local : locals_) {
-    if (local->id == t.from.device) kind = local->device->info().kind;
-  }
-  std::function<void()> sent = [] {};
-  if (t.tell) sent = [this, event = Sent{t.to, t.transfer}] { post(event); };
-  service_->transmit(t.to, t.transfer, address(t.from), t.bytes, kind, std::move(sent));
-}
-
-void Runtime::send_from_disk() {
-  while (!to_send_.empty() &&
-         (sending_bytes_ == 0 || sending_bytes_ + to_send_.front().bytes <= kMaxSending)) {
-    const Transmit t = to_send_.front();
-    to_send_.pop_front();
-    sending_bytes_ += t.bytes;
-    const auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(t.bytes));
-    const auto sent = [this, size = t.bytes, bytes] {
-      sending_bytes_ -= size;
-      send_from_disk();
-    };
-    below_->disk()->read(t.below, bytes->data(), t.bytes, [this, t, bytes, sent](const Status& status) {
-      later([this, t, bytes, sent, status] {
-        if (!status) {
-          service_->refuse(t.to, t.transfer, status.error());
-          return sent();
-        }
-        service_->transmit(t.to, t.transfer, bytes->data(), t.bytes, device::Kind::kHost, sent);
-      });
-    });
-  }
+    below_->move_disk(device, io.write, address(io.memory, io.device), io.at, io.bytes, done);
 }
 
 // Of a GPU's stream, the step that runs, or is about to.
@@ -392,6 +339,7 @@ bool Runtime::pump(TimeNs now) {
     return false;
   }
   probe_memory_->rest(now);
+  close_peer_slabs();
   for (std::size_t i = 0; i < events_.size() && !probes_.empty(); ++i) {
     if (const auto* over = std::get_if<TransferDone>(&events_[i])) probes_.erase(over->transfer);
   }
@@ -405,52 +353,11 @@ TimeNs Runtime::next_deadline() const {
   return core_ ? std::min(core_->next_deadline(), probe_memory_->next_deadline()) : now_ + kSecond;
 }
 
-void Runtime::receive_probe(const ProbeReceive& probe) {
-  device::Device& device = *locals_[probe.device]->device;
-  auto bytes = probe_memory_->get(device, ProbeMemory::Way::kReceive, now_);
-  if (!bytes) return post(TransferDone{probe.transfer, bytes.error(), msg::Lane::kTcp});
-  probes_[probe.transfer] = *bytes;
-  service_->receive(probe.from, probe.transfer, bytes->get(), probe.bytes, device.info().kind);
-}
-
-// Without memory nothing is sent, and who waits gives up.
-void Runtime::send_probe(const ProbeSend& probe) {
-  device::Device& device = *locals_[probe.device]->device;
-  auto bytes = probe_memory_->get(device, ProbeMemory::Way::kSend, now_);
-  if (!bytes) return service_->refuse(probe.to, probe.transfer, bytes.error());
-  service_->transmit(probe.to, probe.transfer, bytes->get(), probe.bytes, device.info().kind,
-                     [kept = *bytes] {});
-}
-
 Status Runtime::health() const {
   for (const auto& local : locals_) {
     if (Status ok = local->device->health(); !ok) return ok;
   }
   return {};
-}
-
-std::byte* Runtime::address(const MemoryRef& ref) const {
-  for (const auto& local : locals_) {
-    if (local->id == ref.device) return local->slabs[ref.slab].data + ref.offset;
-  }
-  const std::byte* base = service_->mapped(ref.device, ref.slab);
-  TW_CHECK(base != nullptr, "a borrowed block's slab is not mapped");
-  return const_cast<std::byte*>(base) + ref.offset;
-}
-
-void Runtime::inline_small(WorkerId peer, msg::PeerBatch& batch) const {
-  if (batch.offers.empty() || !service_->inlines(peer)) return;
-  for (msg::Offer& offer : batch.offers) {
-    if (!offer.failed.ok() || !Core::inlinable(offer) || offer.slab == msg::kNoSlab) continue;
-    for (const auto& local : locals_) {
-      if (local->id != offer.from || local->device->info().kind != device::Kind::kHost) continue;
-      if (offer.bytes > 0) {
-        offer.data.assign(reinterpret_cast<const char*>(local->slabs[offer.slab].data + offer.offset),
-                          static_cast<std::size_t>(offer.bytes));
-      }
-      offer.inlined = true;
-    }
-  }
 }
 
 // Null where the kernel wants none. It grows outside the arena and takes nothing of what that may grow to, a stream's at a time; what
@@ -461,8 +368,7 @@ Result<std::byte*> Runtime::scratch_on_cuda(Local& local, const ir::Op& op, std:
   device::Slab& scratch = local.scratch[s];
   if (scratch.bytes < bytes) {
     const std::int64_t wanted = std::max(bytes, kScratchBytes);
-    TW_ASSIGN(std::byte* const data, device::add_cuda_memory(*local.device, wanted));
-    scratch = {.data = data, .bytes = wanted};
+    TW_ASSIGN(scratch, device::add_cuda_memory(*local.device, wanted));
   }
   return scratch.data;
 }
@@ -520,8 +426,8 @@ void Runtime::resolve(const Launch& launch, ResolvedStep& step) const {
   step.steps = launch.steps;
   step.inputs.clear();
   step.outputs.clear();
-  for (const MemoryRef& ref : launch.inputs) step.inputs.push_back(address(ref));
-  for (const MemoryRef& ref : launch.outputs) step.outputs.push_back(address(ref));
+  for (const MemoryRef& ref : launch.inputs) step.inputs.push_back(address(ref, launch.device));
+  for (const MemoryRef& ref : launch.outputs) step.outputs.push_back(address(ref, launch.device));
 }
 
 // Host steps that end soon for all we know; of kernels that users bring, once one has been timed.
@@ -651,19 +557,25 @@ void Runtime::perform() {
       local.slabs.push_back(*slab);
       service_->slab_added(local.id, static_cast<std::uint32_t>(local.slabs.size() - 1), *slab);
     }
-    post(SlabAdded{want.device, want.bytes, slab.has_value()});
+    post(SlabAdded{want.device, want.bytes, slab.has_value(), slab && !slab->ipc_handle.empty()});
   }
   for (const msg::PeerInfo& peer : actions_.joined) service_->peer_joined(peer);
-  for (WorkerId peer : actions_.lost) service_->peer_lost(peer);
+  for (WorkerId peer : actions_.lost) {
+    service_->peer_lost(peer);
+    peer_slabs_->lose(peer);
+  }
   for (Launch& l : actions_.launches) launch(l);
   for (const Receive& r : actions_.receives) {
-    service_->receive(r.from, r.transfer, address(r.to), r.bytes, locals_[r.device]->device->info().kind);
+    service_->receive(r.from, r.transfer, address(r.to, r.device), r.bytes,
+                      locals_[r.device]->device->info().kind);
   }
+  for (const Pull& p : actions_.pulls)
+    pull(p.peer, p.transfer, p.device, address(p.to, p.device), address(p.from, p.device), p.bytes);
   for (Store& store : actions_.stores) {
     const auto data = std::make_shared<const std::string>(std::move(store.data));  // kept until it is copied
     auto* from = reinterpret_cast<std::byte*>(const_cast<char*>(data->data()));
-    copier_.copy({address(store.to), locals_[store.device]->device->info().kind}, {from, device::Kind::kHost},
-                 static_cast<std::int64_t>(data->size()),
+    copier_.copy({address(store.to, store.device), locals_[store.device]->device->info().kind},
+                 {from, device::Kind::kHost}, static_cast<std::int64_t>(data->size()),
                  [this, data, transfer = store.transfer](const Status& ok) {
                    post(TransferDone{transfer, ok ? Error{Errc::kOk, {}} : ok.error(), msg::Lane::kInline});
                  });

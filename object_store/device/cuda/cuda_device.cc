@@ -38,6 +38,18 @@ Result<Context> retain_context(const Driver& driver, int ordinal) {
   return context;
 }
 
+// As nvidia-smi writes it.
+std::string text_of(const CUuuid& uuid) {
+  std::string text = "GPU";
+  char digits[3];
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    text += digits;
+  }
+  return text;
+}
+
 Result<device::Info> describe(const Context& context, const device::CudaOptions& options) {
   const Driver& driver = *context.driver;
   device::Info info{.kind = device::Kind::kCuda,
@@ -47,6 +59,9 @@ Result<device::Info> describe(const Context& context, const device::CudaOptions&
   char model[256] = "";
   TW_CUDA_TRY(driver, cuDeviceGetName, "cuDeviceGetName", model, sizeof model, context.device);
   info.model = model;
+  CUuuid uuid{};
+  TW_CUDA_TRY(driver, cuDeviceGetUuid, "cuDeviceGetUuid", &uuid, context.device);
+  info.gpu = text_of(uuid);
   std::size_t free_bytes = 0, total_bytes = 0;
   TW_CUDA_TRY(driver, cuMemGetInfo, "cuMemGetInfo", &free_bytes, &total_bytes);
   // The rest is for contexts, cuBLAS workspaces and other users of the GPU.
@@ -128,16 +143,20 @@ Result<device::Slab> CudaDevice::add_slab(std::int64_t bytes) {
   }
   if (code != CUDA_SUCCESS) return own_error(code);
   device::Slab slab{.data = reinterpret_cast<std::byte*>(address), .bytes = bytes};
-  CUipcMemHandle handle{};
-  // Not every platform can share memory between processes; without a handle the lane is not offered.
-  if (driver.cuIpcGetMemHandle_(&handle, address) == CUDA_SUCCESS)
-    slab.ipc_handle.assign(reinterpret_cast<const char*>(&handle), sizeof handle);
+  slab.ipc_handle = handle_of(address);
   slab_bytes_ += bytes;
   slabs_.push_back(slab);
   return slab;
 }
 
-Result<std::byte*> CudaDevice::add_beside(std::int64_t bytes) {
+// Not every platform can share memory between processes: empty where it cannot.
+std::string CudaDevice::handle_of(CUdeviceptr address) const {
+  CUipcMemHandle handle{};
+  if (context_.driver->cuIpcGetMemHandle_(&handle, address) != CUDA_SUCCESS) return {};
+  return {reinterpret_cast<const char*>(&handle), sizeof handle};
+}
+
+Result<device::Slab> CudaDevice::add_beside(std::int64_t bytes) {
   if (bytes <= 0) return error(Errc::kInvalidArgument, std::to_string(bytes) + " bytes of " + info_.name);
   TW_TRY(context_.make_current());
   CUdeviceptr address = 0;
@@ -146,7 +165,8 @@ Result<std::byte*> CudaDevice::add_beside(std::int64_t bytes) {
     return error(Errc::kOutOfMemory, info_.name + " has no " + std::to_string(bytes) + " bytes left");
   if (code != CUDA_SUCCESS) return own_error(code);
   beside_.push_back(address);
-  return reinterpret_cast<std::byte*>(address);
+  return device::Slab{
+      .data = reinterpret_cast<std::byte*>(address), .bytes = bytes, .ipc_handle = handle_of(address)};
 }
 
 device::Stream& CudaDevice::compute_stream(int i) {
@@ -251,7 +271,7 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaOptions& options) {
   return cuda::CudaDevice::make(options);
 }
 
-Result<std::byte*> add_cuda_memory(Device& device, std::int64_t bytes) {
+Result<Slab> add_cuda_memory(Device& device, std::int64_t bytes) {
   auto* gpu = dynamic_cast<cuda::CudaDevice*>(&device);
   if (gpu == nullptr) return error(Errc::kInvalidArgument, device.info().name + " is no GPU");
   return gpu->add_beside(bytes);

@@ -21,7 +21,7 @@ class CudaDevice final : public device::Device {
   // Slabs are plain cuMemAlloc memory: pool and virtual-memory allocations silently lose the cuda_ipc lane.
   Result<device::Slab> add_slab(std::int64_t bytes) override;
   // Outside what the arena may grow to.
-  Result<std::byte*> add_beside(std::int64_t bytes);
+  Result<device::Slab> add_beside(std::int64_t bytes);
   device::Stream& compute_stream(int i) override;
   device::Stream& copy_stream() override { return own_stream(0); }
   device::Stream& spill_stream() override { return own_stream(1); }
@@ -35,6 +35,7 @@ class CudaDevice final : public device::Device {
  private:
   CudaDevice(const Context& context, device::Info info) : context_(context), info_(std::move(info)) {}
   Status open_streams();
+  std::string handle_of(CUdeviceptr address) const;
   void run_poller();
   device::Stream& own_stream(int i) { return *streams_[static_cast<std::size_t>(info_.compute_streams + i)]; }
   bool poll_streams();

@@ -22,7 +22,7 @@ CudaPeers::~CudaPeers() {
     (*state_->context)->driver->cuIpcCloseMemHandle_(reinterpret_cast<CUdeviceptr>(address));
 }
 
-Result<std::byte*> CudaPeers::open(std::uint64_t peer, const std::string& ipc_handle) {
+Result<std::byte*> CudaPeers::open(std::uint64_t peer, const std::string& ipc_handle, std::int64_t bytes) {
   if (!state_->context) return state_->context.error();
   CUipcMemHandle handle;
   if (ipc_handle.size() != sizeof handle)
@@ -38,6 +38,16 @@ Result<std::byte*> CudaPeers::open(std::uint64_t peer, const std::string& ipc_ha
     CUdeviceptr pointer = 0;
     TW_CUDA_TRY(*context.driver, cuIpcOpenMemHandle, "cuIpcOpenMemHandle of a peer's slab", &pointer, handle,
                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    CUdeviceptr base = 0;
+    std::size_t there = 0;
+    const CUresult code = context.driver->cuMemGetAddressRange_(&base, &there, pointer);
+    if (code != CUDA_SUCCESS || there - (pointer - base) < static_cast<std::size_t>(bytes)) {
+      context.driver->cuIpcCloseMemHandle_(pointer);
+      if (code != CUDA_SUCCESS)
+        return cuda::cuda_error(*context.driver, code, "cuMemGetAddressRange of a peer's slab");
+      return error(Errc::kOutOfRange, "a peer's slab of " + std::to_string(bytes) + " bytes has " +
+                                          std::to_string(there - (pointer - base)));
+    }
     return reinterpret_cast<std::byte*>(pointer);
   }();
   if (opened)

@@ -27,6 +27,7 @@ struct DeviceDesc {
   streams @5 :Int32 = 1;
   spillBytes @6 :Int64;    # its share of what the worker may have on disk
   pinnedBytes @7 :Int64;   # likewise in pinned host memory
+  gpu @8 :Text;            # cuda: which one it is, the same in every process
 }
 
 struct PluginDesc { kernel @0 :Text; version @1 :Text; hash @2 :UInt64; }

@@ -52,6 +52,8 @@ namespace {
 constexpr std::size_t kMemoryBytes = std::size_t{8} << 30;
 constexpr int kMostGpus = 8;
 
+bool has_dead_lender();
+
 // A sticky error, as after a kernel's illegal access: the first process that finds the file while it launches or asks takes it.
 void look_for_fault() {
   static const char* const file = std::getenv("TILEWISE_EMULATED_FAULT");
@@ -61,6 +63,12 @@ void look_for_fault() {
   if (::unlink(file) != 0) return;
   tilewise::emulated::hangs = how == "hangs";
   tilewise::emulated::broken = true;
+}
+
+// A driver that takes the memory of a dead process away from those who have it open, who fail when they next do anything.
+void look_for_dead_lenders() {
+  static const bool wanted = std::getenv("TILEWISE_EMULATED_LENDERS_BREAK") != nullptr;
+  if (wanted && has_dead_lender()) tilewise::emulated::broken = true;
 }
 
 // Whether the kernels of this source break the context when they run.
@@ -80,7 +88,8 @@ thread_local CUcontext current_context = nullptr;
 struct Range {
   std::size_t bytes = 0, mapped = 0;
   bool device = false, registered = false;
-  int file = -1;  // of device memory: shared with whoever opens it
+  int file = -1;     // of device memory: shared with whoever opens it
+  pid_t lender = 0;  // whose it is, if another process's
 };
 struct Memory {
   std::mutex mutex;
@@ -132,6 +141,15 @@ CUresult release(std::uintptr_t start, bool device) {
   if (it->second.file >= 0) ::close(it->second.file);
   memory().ranges.erase(it);
   return CUDA_SUCCESS;
+}
+
+bool has_dead_lender() {
+  const std::lock_guard lock(memory().mutex);
+  return std::ranges::any_of(memory().ranges, [](const auto& entry) {
+    const std::string program = "/proc/" + std::to_string(entry.second.lender) + "/exe";
+    char text[1];
+    return entry.second.lender != 0 && ::readlink(program.c_str(), text, sizeof text) < 0;  // also before it is reaped
+  });
 }
 
 // The range that an address lies in.
@@ -208,6 +226,13 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 }
 CUresult cuDeviceGetName(char* name, int size, CUdevice) {
   std::snprintf(name, static_cast<std::size_t>(size), "Emulated GPU");
+  return CUDA_SUCCESS;
+}
+// The same in every process: GPU number n of this machine.
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
+  std::memset(uuid->bytes, 0, sizeof uuid->bytes);
+  std::memcpy(uuid->bytes, "emulated", 8);
+  uuid->bytes[15] = static_cast<char>(device);
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
@@ -292,6 +317,16 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdevicept
   return CUDA_SUCCESS;
 }
 
+CUresult cuMemGetAddressRange(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address) {
+  TW_ALIVE();
+  const std::lock_guard lock(memory().mutex);
+  const auto it = range_of(address);
+  TW_NEEDS(it != memory().ranges.end() && it->second.device, CUDA_ERROR_INVALID_VALUE);
+  *base = it->first;
+  *bytes = it->second.bytes;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   TW_ALIVE();
   const std::lock_guard lock(memory().mutex);
@@ -314,7 +349,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle, unsigne
   TW_NEEDS(start != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
   *address = reinterpret_cast<CUdeviceptr>(start);
   const std::lock_guard lock(memory().mutex);
-  memory().ranges[*address] = {.bytes = theirs.bytes, .mapped = theirs.bytes, .device = true, .file = file};
+  memory().ranges[*address] = {.bytes = theirs.bytes, .mapped = theirs.bytes, .device = true, .file = file, .lender = theirs.process};
   return CUDA_SUCCESS;
 }
 CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
@@ -336,11 +371,14 @@ CUresult cuStreamSynchronize(CUstream stream) {
   while (tilewise::emulated::hangs) ::pause();
   TW_ALIVE();
   stream->queue.synchronize();
+  TW_ALIVE();
   return CUDA_SUCCESS;
 }
 CUresult cuStreamQuery(CUstream stream) {
   TW_ALIVE();
-  return stream->queue.idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  const bool idle = stream->queue.idle();
+  TW_ALIVE();
+  return idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
   TW_ALIVE();
@@ -408,13 +446,17 @@ static std::shared_ptr<Mark> mark_of(CUevent event) {
 }
 CUresult cuEventQuery(CUevent event) {
   look_for_fault();
+  look_for_dead_lenders();
   TW_ALIVE();
   const auto mark = mark_of(event);
-  return mark == nullptr || mark->set() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  const bool passed = mark == nullptr || mark->set();
+  TW_ALIVE();  // what broke the GPU has not succeeded
+  return passed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 CUresult cuEventSynchronize(CUevent event) {
   TW_ALIVE();
   if (const auto mark = mark_of(event)) mark->wait();
+  TW_ALIVE();
   return CUDA_SUCCESS;
 }
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
@@ -448,6 +490,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned bx, unsigned by, unsigned 
                         unsigned tz, unsigned shared_bytes, CUstream stream, void** parameters,
                         void** extra) {
   look_for_fault();
+  look_for_dead_lenders();
   TW_ALIVE();
   TW_NEEDS(current_context != nullptr, CUDA_ERROR_INVALID_CONTEXT);
   TW_NEEDS(bx >= 1 && bx <= 0x7fffffffu && by >= 1 && by <= 65535 && bz >= 1 && bz <= 65535,

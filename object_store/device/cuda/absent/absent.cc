@@ -14,12 +14,12 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaOptions&) {
   return error(Errc::kUnavailable, kReason);
 }
 
-Result<std::byte*> add_cuda_memory(Device&, std::int64_t) { return error(Errc::kUnavailable, kReason); }
+Result<Slab> add_cuda_memory(Device&, std::int64_t) { return error(Errc::kUnavailable, kReason); }
 
 struct CudaPeers::State {};
 CudaPeers::CudaPeers(Device&) {}
 CudaPeers::~CudaPeers() = default;
-Result<std::byte*> CudaPeers::open(std::uint64_t, const std::string&) {
+Result<std::byte*> CudaPeers::open(std::uint64_t, const std::string&, std::int64_t) {
   return error(Errc::kUnavailable, kReason);
 }
 Status CudaPeers::close(std::uint64_t) { return {}; }

@@ -17,6 +17,6 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaOptions& options);
 
 // Memory of a GPU beside its slabs: not counted in Info::memory_bytes, which is the arena's alone, and freed with the device.
 // kOutOfMemory: the GPU has none left; kInvalidArgument: it is no GPU.
-Result<std::byte*> add_cuda_memory(Device& device, std::int64_t bytes);
+Result<Slab> add_cuda_memory(Device& device, std::int64_t bytes);
 
 }  // namespace tilewise::device

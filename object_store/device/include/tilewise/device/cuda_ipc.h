@@ -20,9 +20,9 @@ class CudaPeers {
   CudaPeers& operator=(const CudaPeers&) = delete;
 
   // The address of the peer's slab here; the same for the same handle, mapped on first use. `peer` is the peer's
-  // incarnation. kInvalidArgument for a malformed handle; kDeviceError for one that this process exported itself (the
-  // driver maps memory of other processes only) or that lies on an unreachable GPU.
-  Result<std::byte*> open(std::uint64_t peer, const std::string& ipc_handle);
+  // incarnation. kInvalidArgument for a malformed handle; kOutOfRange where what it opens has fewer bytes; kDeviceError for one that
+  // this process exported itself (the driver maps memory of other processes only) or that lies on an unreachable GPU.
+  Result<std::byte*> open(std::uint64_t peer, const std::string& ipc_handle, std::int64_t bytes);
   // Unmaps all slabs of a peer. No step that uses them may be in flight.
   Status close(std::uint64_t peer);
 

@@ -24,6 +24,7 @@ struct Info {
   std::int64_t memory_bytes = 0;  // what the arena may grow to
   std::string numeric_class;      // what the last bits depend on: kind, ISA or arch, library versions
   int compute_streams = 1;
+  std::string gpu;  // cuda: its UUID, "GPU-..."; the same in every process
 };
 
 // A piece of device memory that is registered and mapped as a whole; never moved, never shrunk, freed with the device.

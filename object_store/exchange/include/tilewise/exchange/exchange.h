@@ -61,6 +61,9 @@ struct Callbacks {
   // After its on_ready: a link that is being made again, and what came of it.
   std::function<void(WorkerId, const Error& why)> on_broken = {};
   std::function<void(WorkerId)> on_back = {};
+  // A slab of one of its GPUs, which device::CudaPeers can open by its handle; before any message that names it. Who dies takes
+  // it away.
+  std::function<void(WorkerId, const msg::SlabDesc&)> on_lent = {};
 };
 
 struct Counters {
@@ -97,7 +100,8 @@ class Exchange {
   void peer_lost(WorkerId peer);
   // Nobody reads the lost peer's memory any more: unmap it now.
   void readers_done(WorkerId peer);
-  // A new slab of ours: peers that may map it are told, before any later message. The device keeps owning it.
+  // A new slab of ours: peers that may map it are told, before any later message. The device keeps owning it. Not to be named
+  // in offers: a GPU's without a handle.
   void slab_added(DeviceId device, std::uint32_t slab, const device::Slab& memory);
 
   // Until the link is ready messages wait. Errors: kNotFound, kUnavailable (unreachable), kLimitExceeded (the

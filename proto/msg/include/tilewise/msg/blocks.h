@@ -16,11 +16,14 @@ struct PeerHello {    // first on a peer link, after authentication
   std::int32_t slab_fds = 0;  // arenas handed over with this or a later ArenaMap
   friend bool operator==(const PeerHello&, const PeerHello&) = default;
 };
+// Memory for measuring links to a GPU's memory: no block is ever there.
+constexpr std::uint32_t kProbeSlab = UINT32_MAX - 1;
 struct SlabDesc {
   DeviceId device;
   std::uint32_t slab = 0;
   std::int64_t bytes = 0;
-  std::string ipc_handle;  // cuda; host slabs travel as file descriptors beside the frame, in this order
+  std::string
+      ipc_handle;  // cuda; those without one travel as file descriptors beside the frame, in this order
   friend bool operator==(const SlabDesc&, const SlabDesc&) = default;
 };
 struct ArenaMap {  // these slabs of the sender may now be mapped

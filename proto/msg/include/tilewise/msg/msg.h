@@ -40,6 +40,7 @@ struct DeviceDesc {
   std::int32_t streams = 1;
   std::int64_t spill_bytes = 0;   // its share of what its worker may have on disk
   std::int64_t pinned_bytes = 0;  // likewise in pinned host memory
+  std::string gpu;                // cuda: which one it is, "GPU-..."; the same in every process
   friend bool operator==(const DeviceDesc&, const DeviceDesc&) = default;
 };
 struct PluginDesc {

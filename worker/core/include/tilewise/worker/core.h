@@ -29,6 +29,7 @@ struct DeviceSpec {
   // Positions in Options::devices, the nearest first: devices whose memory it reaches faster than the tiers below. It keeps blocks
   // there that do not fit, as long as there is room (guests.cc).
   std::vector<std::uint16_t> neighbours = {};
+  std::string gpu = {};  // device::Info::gpu
 };
 constexpr int kMaxStreams = 4;
 
@@ -54,7 +55,7 @@ struct Options {
   std::int64_t tree_bytes = 64 << 10;  // larger blocks travel as trees between hosts (docs/design/trees.md)
 };
 
-// Where bytes are: a slab of a device of this worker or, mapped, of another.
+// Where bytes are: a slab of a device of this worker or, mapped or opened, of another.
 struct MemoryRef {
   DeviceId device;
   std::uint32_t slab = 0;
@@ -118,6 +119,14 @@ struct SlabAdded {
   std::uint16_t device = 0;
   std::int64_t bytes = 0;
   bool ok = true;
+  bool lent = false;  // of a GPU: peers of this host have been told how to open it
+};
+// A GPU of ours reaches a slab of a peer's. Comes before any message that names the slab.
+struct SlabReached {
+  WorkerId peer;
+  DeviceId from;
+  std::uint32_t slab = 0;
+  std::uint16_t device = 0;
 };
 // A TierIo is over: its memory and its place below are not touched any more. kDiskFull for a write that found no room.
 struct IoDone {
@@ -125,7 +134,7 @@ struct IoDone {
   Error failed{Errc::kOk, {}};
 };
 using Event = std::variant<msg::Log, PeerBatchReceived, PeerReady, StreamCompleted, StepFailed, TransferDone,
-                           SlabAdded, IoDone, Sent, msg::LinkProbe>;
+                           SlabAdded, SlabReached, IoDone, Sent, msg::LinkProbe>;
 
 // ---- actions -------------------------------------------------------------------------------------------------------
 
@@ -158,6 +167,14 @@ struct Receive {  // arm before the Grant is sent; ends in TransferDone
   std::uint64_t transfer = 0;
   std::uint16_t device = 0;
   MemoryRef to;
+  std::int64_t bytes = 0;
+};
+// To a GPU's memory from that of a peer's, which it reaches. Ends in TransferDone, also where the peer dies meanwhile.
+struct Pull {
+  WorkerId peer;
+  std::uint64_t transfer = 0;
+  std::uint16_t device = 0;
+  MemoryRef from, to;
   std::int64_t bytes = 0;
 };
 struct
@@ -194,6 +211,7 @@ struct ProbeReceive {  // arm before the Probe is sent; ends in TransferDone
   std::uint64_t transfer = 0;
   std::uint16_t device = 0;
   std::int64_t bytes = 0;  // at most msg::kMaxProbeBytes
+  DeviceId pulled = {};    // given: copied from its msg::kProbeSlab, as a Pull is
 };
 struct ProbeSend {
   WorkerId to;
@@ -209,6 +227,7 @@ struct Actions {
   std::vector<msg::Message> to_scheduler;
   std::vector<Transmit> transmits;
   std::vector<Receive> receives;
+  std::vector<Pull> pulls;
   std::vector<Disarm> disarms;
   std::vector<Store> stores;
   std::vector<TierIo> ios;
@@ -225,7 +244,7 @@ struct Actions {
 struct Counters {  // for tests, status and the simulator
   std::int64_t launches = 0, tasks_done = 0, tasks_failed = 0, copies_live = 0, tasks_live = 0, ops_known = 0,
                parked = 0, stale = 0, donated = 0, kept = 0, evicted = 0, eager = 0, spilled = 0,
-               returned = 0, dropped = 0, sent_from_below = 0, moved = 0, impatient = 0;
+               returned = 0, dropped = 0, pulled = 0, sent_from_below = 0, moved = 0, impatient = 0;
   // Requests for memory put off for a session that has less; blocks that left for one (byte_shares.h).
   std::int64_t put_off = 0, gave_way = 0;
   // Of blocks that are passed on: sent for their owners; offers to do so that were declined, or could not be kept.

@@ -24,6 +24,7 @@ class SpillFile;
 namespace tilewise::worker {
 
 class Below;
+class PeerSlabs;
 class ProbeMemory;
 
 struct RuntimeOptions {
@@ -58,6 +59,10 @@ class Runtime {
   // After the scheduler's welcome; ids in the order of describe(). `service` and `to_scheduler` outlive the runtime.
   Status start(const msg::Welcome& welcome, DataService& service,
                std::function<void(msg::Message)> to_scheduler);
+
+  // A slab of a peer's GPU: those of ours that can open it read it from now on. The first failure, where one cannot: blocks are
+  // sent to that one.
+  Status peer_lends(WorkerId peer, const msg::SlabDesc& slab);
 
   void post(Event event);
   // Events in, core step, actions out. True when anything was done. Does nothing before start().
@@ -105,7 +110,11 @@ class Runtime {
   StepSink sink(Local& local, const Launch& launch);
   void resolve(const Launch& launch, ResolvedStep& step) const;
   Result<std::byte*> scratch_on_cuda(Local& local, const ir::Op& op, std::uint8_t stream);
-  std::byte* address(const MemoryRef& ref) const;
+  std::byte* address(const MemoryRef& ref, std::size_t device) const;
+  void pull(WorkerId peer, std::uint64_t transfer, std::size_t device, std::byte* to, const std::byte* from,
+            std::int64_t bytes);
+  void close_peer_slabs();
+  void lend_probe_memory();
   void inline_small(WorkerId peer, msg::PeerBatch& batch) const;
   void receive_probe(const ProbeReceive& probe);
   void send_probe(const ProbeSend& probe);
@@ -138,6 +147,7 @@ class Runtime {
   // Measuring links: the memory, and what of it a transport has, by transfer.
   std::unique_ptr<ProbeMemory> probe_memory_;
   std::map<std::uint64_t, std::shared_ptr<std::byte>> probes_;
+  std::unique_ptr<PeerSlabs> peer_slabs_;
   std::unique_ptr<Below> below_;  // goes when nothing touches devices' memory any more
 };
 
