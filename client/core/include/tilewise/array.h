@@ -17,6 +17,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 namespace tilewise {
@@ -43,6 +45,8 @@ struct ZarrOptions {
   int level = 3;               // gzip and blosc 0 to 9, zstd up to 22
 };
 
+class IndexTerm;
+
 class Array {
  public:
   Array() = default;  // names nothing; using it is kInvalidArgument
@@ -66,6 +70,12 @@ class Array {
               std::int64_t step = 1) const;
   Array at(int axis, std::int64_t index) const;  // one index; drops the axis
   Array operator[](std::int64_t index) const { return at(0, index); }
+  // x[terms], one term an axis: x.index({3, Range{1, 9, 2}, kEllipsis, -1}). An integer drops its axis, a Range cuts it,
+  // kNewAxis inserts an extent of 1, kEllipsis stands for all axes that no term names; without one they follow the terms.
+  // kOutOfRange for more terms than axes and for integers outside [-n, n); kInvalidArgument for two ellipses and for
+  // step 0; kLimitExceeded past 8 dimensions. Each names term, axis and shape.
+  Array index(std::span<const IndexTerm> terms) const;
+  inline Array index(std::initializer_list<IndexTerm> terms) const;
   Array expand_dims(int axis) const;  // a new dimension of extent 1
   Array squeeze(int axis) const;      // extent must be 1
   Array broadcast_to(const Shape& shape) const;
@@ -114,6 +124,38 @@ class Array {
   std::shared_ptr<const client::Handle> handle_;
   ir::View view_;
 };
+
+// ---- terms of Array::index ----
+// start:stop:step along an axis, as Array::slice takes it. Range{}: all of it; Range{{}, {}, -1}: all of it, backwards.
+struct Range {
+  std::optional<std::int64_t> start = {}, stop = {};
+  std::int64_t step = 1;
+};
+struct Ellipsis {};
+struct NewAxis {};
+inline constexpr Ellipsis kEllipsis;
+inline constexpr NewAxis kNewAxis;
+
+class IndexTerm {
+ public:
+  using Value = std::variant<std::int64_t, Range, Ellipsis, NewAxis>;
+
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) IndexTerm(T index)
+      : value_(std::in_range<std::int64_t>(index) ? static_cast<std::int64_t>(index) : INT64_MAX) {}
+  IndexTerm(const Range& range) : value_(range) {}
+  IndexTerm(Ellipsis) : value_(kEllipsis) {}
+  IndexTerm(NewAxis) : value_(kNewAxis) {}
+
+  const Value& value() const { return value_; }
+
+ private:
+  Value value_;
+};
+
+Array Array::index(std::initializer_list<IndexTerm> terms) const {
+  return index(std::span(terms.begin(), terms.size()));
+}
 
 // ---- elementwise; shapes broadcast ------------------------------------------------------------------------------------
 
