@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "access.h"
+#include "builtin_call.h"
 
 namespace tilewise {
 namespace client {
@@ -70,9 +70,27 @@ Array Array::expand_dims(int axis) const {
   return Access::viewed(*this, view_.expand_dims(axis));
 }
 
-Array Array::squeeze(int axis) const {
+Array Array::squeeze(const Axes& axes) const {
   Access::handle(*this);
-  return Access::viewed(*this, view_.squeeze(axis));
+  std::vector<bool> dropped(static_cast<std::size_t>(rank()));
+  if (!axes.list())
+    for (std::size_t d = 0; d < dropped.size(); ++d) dropped[d] = shape()[d] == 1;
+  else
+    for (const int axis : *axes.list()) {
+      const auto d = static_cast<std::size_t>(client::axis_of(*this, axis, "squeeze"));
+      if (dropped[d])
+        client::refuse(Errc::kInvalidArgument, "squeeze: axis " + std::to_string(axis) + " twice", *this);
+      if (shape()[d] != 1)
+        client::refuse(
+            Errc::kInvalidArgument,
+            "squeeze: axis " + std::to_string(axis) + " has an extent of " + std::to_string(shape()[d]),
+            *this);
+      dropped[d] = true;
+    }
+  Array out = *this;
+  for (int d = rank(); d-- > 0;)
+    if (dropped[static_cast<std::size_t>(d)]) out = Access::viewed(out, out.view_.squeeze(d));
+  return out;
 }
 
 Array Array::broadcast_to(const Shape& shape) const {

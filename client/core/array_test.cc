@@ -1,4 +1,6 @@
 // What expressions record, and how mistakes are told.
+#include <tilewise/dtypes.h>
+
 #include <thread>
 
 #include "fake_endpoint.h"
@@ -311,6 +313,49 @@ TEST_CASE("concurrent recording and dropping") {
   CHECK(world.session.state()->graph_size() == 1);
   world.fake.up.on_message(msg::Ping{1});
   CHECK(world.fake.held.empty());
+}
+
+TEST_CASE("questions about dtypes, as the standard asks them") {
+  World world;
+  const Array x = world.session.zeros({2}, {.dtype = DType::kFloat32});
+  CHECK(isdtype(DType::kInt8, "signed integer"));
+  CHECK(!isdtype(DType::kUInt8, "signed integer"));
+  CHECK(isdtype(DType::kUInt64, "unsigned integer"));
+  CHECK(isdtype(DType::kUInt64, "integral"));
+  CHECK(!isdtype(DType::kBool, "integral"));
+  CHECK(isdtype(DType::kBool, "bool"));
+  CHECK(isdtype(DType::kBFloat16, "real floating"));
+  CHECK(isdtype(DType::kComplex64, "complex floating"));
+  CHECK(isdtype(DType::kComplex64, "numeric"));
+  CHECK(!isdtype(DType::kBool, "numeric"));
+  CHECK(isdtype(DType::kInt32, DType::kInt32));
+  CHECK(!isdtype(DType::kInt32, DType::kInt64));
+  CHECK(isdtype(DType::kInt32, {DType::kInt64, "bool", "integral"}));
+  CHECK(!isdtype(DType::kFloat32, {"bool", "integral"}));
+  CHECK(thrown([&] { isdtype(DType::kBool, "integer"); }).code() == Errc::kInvalidArgument);
+
+  CHECK(can_cast(DType::kInt8, DType::kInt16));
+  CHECK(can_cast(DType::kUInt8, DType::kInt16));
+  CHECK(!can_cast(DType::kInt16, DType::kInt8));
+  CHECK(!can_cast(DType::kUInt64, DType::kInt64));
+  CHECK(!can_cast(DType::kInt64, DType::kFloat64));
+  CHECK(!can_cast(DType::kBool, DType::kInt8));
+  CHECK(can_cast(x, DType::kComplex64));
+  CHECK(!can_cast(DType::kFloat64, DType::kComplex64));
+
+  CHECK(result_type({x, DType::kFloat16}) == DType::kFloat32);
+  CHECK(result_type({DType::kInt8, DType::kUInt8, 3}) == DType::kInt16);
+  CHECK(result_type({1.5, DType::kInt64}) == DType::kFloat64);
+  CHECK(result_type({x, 1.5, true}) == DType::kFloat32);
+  CHECK(result_type({x, std::complex<double>(0, 1)}) == DType::kComplex64);
+  CHECK(result_type({DType::kBool, 1}) == DType::kInt64);
+  CHECK(thrown([&] { result_type({1, 2.5}); }).code() == Errc::kInvalidArgument);
+
+  CHECK(finfo(x)->eps == finfo(DType::kFloat32)->eps);
+  CHECK(finfo(DType::kComplex128)->bits == 128);
+  CHECK(!finfo(DType::kInt8));
+  CHECK(iinfo(DType::kInt8)->min == -128);
+  CHECK(iinfo(world.session.arange(3))->max == static_cast<std::uint64_t>(INT64_MAX));
 }
 
 }  // namespace

@@ -39,6 +39,13 @@ inline std::optional<Grid> grid_of(const Shape& shape, const Shape& block) {
   return value_or_throw(Grid::uniform(shape, block));
 }
 
+// A value of the host language as a constant of that dtype; a float beside integers and bool is cut to one.
+inline ir::TapeValue filled(ir::TapeBuilder& t, const Scalar& value, DType dtype) {
+  const bool whole = !ir::is_floating(dtype) && !ir::is_complex(dtype);
+  return value.is_float() && whole ? t.cast(t.constant(value.value(), DType::kFloat64), dtype)
+                                   : t.constant(value.value(), dtype);
+}
+
 [[noreturn]] inline void refuse(Errc code, const std::string& what, const Array& a) {
   throw ArrayError(code, what + ", of an array of shape " + ir::to_string(a.shape()));
 }

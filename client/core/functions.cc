@@ -13,7 +13,6 @@ using client::axis_of;
 using client::extent;
 using client::refuse;
 using ir::TapeBuilder;
-using ir::TapeOp;
 using ir::TapeValue;
 
 std::vector<int> axes_of(const Array& a, const Axes& axes, const char* function) {
@@ -23,19 +22,6 @@ std::vector<int> axes_of(const Array& a, const Axes& axes, const char* function)
   out.clear();
   for (const int axis : *axes.list()) out.push_back(axis_of(a, axis, function));
   return out;
-}
-
-// Zero where `dropped`(column - row) holds, for the last two dimensions.
-Array part(const Array& a, TapeOp dropped, std::int64_t k, const char* function) {
-  if (a.rank() < 2)
-    refuse(Errc::kInvalidArgument, std::string(function) + " wants two dimensions or more", a);
-  const ir::Source source = Access::source(a);
-  return Access::record(
-      a, infer_map(std::span(&source, 1), [&](TapeBuilder& t, std::span<const TapeValue> v) {
-        const TapeValue off = t.binary(TapeOp::kSub, t.iota(a.rank() - 1), t.iota(a.rank() - 2));
-        const TapeValue zero = t.cast(t.constant(ir::Scalar(std::int64_t{0}), DType::kInt64), t.dtype(v[0]));
-        return t.where(t.binary(dropped, off, ir::Scalar(k)), zero, v[0]);
-      }));
 }
 
 }  // namespace
@@ -194,91 +180,6 @@ Array tensordot(const Array& a, const Array& b, int axes) {
 Array matrix_transpose(const Array& a) {
   if (a.rank() < 2) refuse(Errc::kShapeMismatch, "matrix_transpose wants two dimensions or more", a);
   return swapaxes(a, -1, -2);
-}
-
-// ---- structure ---------------------------------------------------------------------------------------------------------
-
-Array moveaxis(const Array& a, int source, int destination) {
-  const int from = axis_of(a, source, "moveaxis"), to = axis_of(a, destination, "moveaxis");
-  std::vector<int> order = axes_of(a, {}, "moveaxis");
-  order.erase(order.begin() + from);
-  order.insert(order.begin() + to, from);
-  return a.permute(order);
-}
-
-Array swapaxes(const Array& a, int one, int other) {
-  std::vector<int> order = axes_of(a, {}, "swapaxes");
-  std::swap(order[static_cast<std::size_t>(axis_of(a, one, "swapaxes"))],
-            order[static_cast<std::size_t>(axis_of(a, other, "swapaxes"))]);
-  return a.permute(order);
-}
-
-Array flip(const Array& a, const Axes& axes) {
-  Array out = a;
-  for (const int axis : axes_of(a, axes, "flip")) out = out.slice(axis, {}, {}, -1);
-  return out;
-}
-
-Array roll(const Array& a, std::int64_t shift, int axis) {
-  const int along = axis_of(a, axis, "roll");
-  const std::int64_t n = extent(a, along);
-  const std::int64_t by = n == 0 ? 0 : (shift % n + n) % n;
-  if (by == 0) return a;
-  return concat({a.slice(along, n - by), a.slice(along, 0, n - by)}, along);
-}
-
-Array repeat(const Array& a, std::int64_t count, int axis) {
-  const int along = axis_of(a, axis, "repeat");
-  if (count < 0) refuse(Errc::kInvalidArgument, "repeat " + std::to_string(count) + " times", a);
-  Shape wide = a.shape(), shape = a.shape();
-  wide.insert(wide.begin() + along + 1, count);
-  shape[static_cast<std::size_t>(along)] =
-      client::value_or_throw(ir::checked_volume(Shape{extent(a, along), count}));
-  return a.expand_dims(along + 1).broadcast_to(wide).reshape(
-      std::span<const std::int64_t>(shape.data(), shape.size()));
-}
-
-Array tile(const Array& a, const std::vector<std::int64_t>& counts) {
-  if (static_cast<int>(counts.size()) != a.rank())
-    refuse(Errc::kInvalidArgument,
-           "tile wants a count for each dimension, not " + std::to_string(counts.size()), a);
-  Array out = a;
-  for (int d = 0; d < a.rank(); ++d) {
-    const std::int64_t count = counts[static_cast<std::size_t>(d)];
-    if (count < 0) refuse(Errc::kInvalidArgument, "tile " + std::to_string(count) + " times", a);
-    if (count == 1) continue;
-    Shape wide = out.shape(), shape = out.shape();
-    wide.insert(wide.begin() + d, count);
-    shape[static_cast<std::size_t>(d)] =
-        client::value_or_throw(ir::checked_volume(Shape{extent(out, d), count}));
-    out = out.expand_dims(d).broadcast_to(wide).reshape(
-        std::span<const std::int64_t>(shape.data(), shape.size()));
-  }
-  return out;
-}
-
-Array diff(const Array& a, int axis) {
-  const int along = axis_of(a, axis, "diff");
-  return a.slice(along, 1) - a.slice(along, {}, -1);
-}
-
-Array tril(const Array& a, std::int64_t k) { return part(a, TapeOp::kGt, k, "tril"); }
-Array triu(const Array& a, std::int64_t k) { return part(a, TapeOp::kLt, k, "triu"); }
-
-std::vector<Array> meshgrid(const std::vector<Array>& vectors) {
-  Shape shape;
-  for (const Array& v : vectors) {
-    if (v.rank() != 1) refuse(Errc::kShapeMismatch, "meshgrid wants vectors", v);
-    shape.push_back(v.size());
-  }
-  std::vector<Array> out;
-  for (std::size_t d = 0; d < vectors.size(); ++d) {
-    Array v = vectors[d];
-    for (std::size_t after = d + 1; after < vectors.size(); ++after) v = v.expand_dims(-1);
-    for (std::size_t before = 0; before < d; ++before) v = v.expand_dims(0);
-    out.push_back(v.broadcast_to(shape));
-  }
-  return out;
 }
 
 }  // namespace tilewise

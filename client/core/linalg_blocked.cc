@@ -40,17 +40,6 @@ Array zeros(const Array& like, const Grid& grid) {
       }));
 }
 
-Array joined(std::vector<Array> parts, int axis) {
-  constexpr std::size_t kMost = limits::kMaxOperands;
-  while (parts.size() > kMost) {
-    std::vector<Array> fewer;
-    for (std::size_t i = 0; i < parts.size(); i += kMost)
-      fewer.push_back(concat(std::span(parts).subspan(i, std::min(kMost, parts.size() - i)), axis));
-    parts = std::move(fewer);
-  }
-  return concat(parts, axis);
-}
-
 std::int64_t tile_of(const Array& a) { return std::min(kTile, a.grid().dim(0).max_size()); }
 Array tiled(const Array& a, std::int64_t row, std::int64_t column) {
   const Grid want = value_or_throw(Grid::uniform(a.shape(), {row, column}));
@@ -193,9 +182,9 @@ Array blocked_cholesky(const Array& a) {
       rest = updated(part(rest, m, left, m, left), y.T(), y, ir::linalg::kConjugate | ir::linalg::kLower,
                      "cholesky");
     }
-    rows_of_l.push_back(joined(std::move(column), 0));
+    rows_of_l.push_back(concat(std::move(column), 0));
   }
-  return joined(std::move(rows_of_l), 1);
+  return concat(std::move(rows_of_l), 1);
 }
 
 // Of step k: X_k = A_kk^-1 B_k; the rows that are left lose what X_k explains of them.
@@ -218,7 +207,7 @@ Array blocked_triangular(const Array& a, const Array& b, bool lower) {
               : updated(rest.slice(0, 0, at), part(tiles, 0, at, at, end), x, 0, "solve_triangular");
   }
   if (!lower) std::reverse(solved.begin(), solved.end());
-  return joined(std::move(solved), 0);
+  return concat(std::move(solved), 0);
 }
 
 namespace {
@@ -304,14 +293,14 @@ Array blocked_solve(const Array& a, const Array& b, const char* function) {
     if (k > 0) below = below ? concat(std::vector<Array>{solved.back(), below}, 0) : solved.back();
   }
   std::reverse(solved.begin(), solved.end());
-  return joined(std::move(solved), 0);
+  return concat(std::move(solved), 0);
 }
 
 Factors blocked_lu_factors(const Array& a, const char* function) {
   Elimination lu = eliminate(a, nullptr, function, ir::linalg::kSingularToo);
   std::vector<Array> pivots;
   for (const Array& d : lu.diagonals) pivots.push_back(diagonal(d, 0));
-  return {joined(std::move(pivots), 0), joined(std::move(lu.signs), 0)};
+  return {concat(std::move(pivots), 0), concat(std::move(lu.signs), 0)};
 }
 
 bool is_cut(const Array& a) {

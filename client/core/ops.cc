@@ -1,7 +1,9 @@
 // The free functions of array.h: each records one op, named in the language of tapes.
 #include <tilewise/array.h>
 
-#include "access.h"
+#include <array>
+
+#include "builtin_call.h"
 
 namespace tilewise {
 namespace {
@@ -216,20 +218,68 @@ Array matmul(const Array& a, const Array& b, const MatmulOptions& options) {
 
 namespace {
 
-Array join(std::span<const Array> arrays, int axis,
-           Result<ir::Inferred> (*infer)(std::span<const ir::Source>, int)) {
+using Infer = Result<ir::Inferred> (*)(std::span<const ir::Source>, int);
+
+std::vector<Array> in_common_dtype(std::span<const Array> arrays) {
   if (arrays.empty()) throw ArrayError(Errc::kInvalidArgument, "nothing to join");
   DType common = arrays.front().dtype();
   for (const Array& a : arrays) common = ir::common_dtype(common, a.dtype());
   std::vector<Array> cast;
   for (const Array& a : arrays) cast.push_back(a.astype(common));
-  return Access::record(cast.front(), infer(Access::sources(cast), axis));
+  return cast;
+}
+
+Array join(const std::vector<Array>& arrays, int axis, Infer infer) {
+  return Access::record(arrays.front(), infer(Access::sources(arrays), axis));
+}
+
+// Each with the first one, as if there were no other: what is said of a mistake must not be about groups.
+void check_pairs(const std::vector<Array>& arrays, int axis, Infer infer) {
+  const std::vector<ir::Source> sources = Access::sources(arrays);
+  for (std::size_t i = 1; i < sources.size(); ++i) {
+    const std::array pair = {sources.front(), sources[i]};
+    client::value_or_throw(infer(pair, axis));
+  }
+}
+
+// An op takes kMaxOperands: more are joined in groups of about the same number, and these then.
+Array join_all(std::vector<Array> arrays, int axis) {
+  while (arrays.size() > limits::kMaxOperands) {
+    const std::size_t n = arrays.size(), groups = (n + limits::kMaxOperands - 1) / limits::kMaxOperands;
+    std::vector<Array> fewer;
+    for (std::size_t g = 0; g < groups; ++g)
+      fewer.push_back(join({arrays.begin() + static_cast<std::ptrdiff_t>(g * n / groups),
+                            arrays.begin() + static_cast<std::ptrdiff_t>((g + 1) * n / groups)},
+                           axis, ir::infer_concat));
+    arrays = std::move(fewer);
+  }
+  return join(arrays, axis, ir::infer_concat);
 }
 
 }  // namespace
 
-Array concat(std::span<const Array> arrays, int axis) { return join(arrays, axis, ir::infer_concat); }
+Array concat(std::span<const Array> arrays, std::optional<int> axis) {
+  std::vector<Array> parts = in_common_dtype(arrays);
+  if (!axis)
+    for (Array& a : parts) a = a.reshape({-1});
+  if (parts.size() <= limits::kMaxOperands) return join(parts, axis.value_or(0), ir::infer_concat);
+  check_pairs(parts, axis.value_or(0), ir::infer_concat);
+  return join_all(std::move(parts), axis.value_or(0));
+}
 
-Array stack(std::span<const Array> arrays, int axis) { return join(arrays, axis, ir::infer_stack); }
+Array stack(std::span<const Array> arrays, int axis) {
+  std::vector<Array> parts = in_common_dtype(arrays);
+  if (parts.size() <= limits::kMaxOperands) return join(parts, axis, ir::infer_stack);
+  check_pairs(parts, axis, ir::infer_stack);
+  for (Array& a : parts) a = a.expand_dims(axis);
+  return join_all(std::move(parts), axis);
+}
+
+std::vector<Array> unstack(const Array& a, int axis) {
+  const int along = client::axis_of(a, axis, "unstack");
+  std::vector<Array> out;
+  for (std::int64_t i = 0; i < client::extent(a, along); ++i) out.push_back(a.at(along, i));
+  return out;
+}
 
 }  // namespace tilewise

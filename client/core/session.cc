@@ -44,14 +44,12 @@ Array Session::ones(const Shape& shape, const CreateOptions& options) const {
 }
 
 Array Session::full(const Shape& shape, Scalar value, const CreateOptions& options) const {
-  return generate(*state_, shape, options.block, [&](TapeBuilder& t) {
-    const bool whole = !is_floating(options.dtype) && !is_complex(options.dtype);
-    return value.is_float() && whole ? t.cast(t.constant(value.value(), DType::kFloat64), options.dtype)
-                                     : t.constant(value.value(), options.dtype);
-  });
+  return generate(*state_, shape, options.block,
+                  [&](TapeBuilder& t) { return client::filled(t, value, options.dtype); });
 }
 
-Array Session::arange(Scalar start, Scalar stop, Scalar step, const BlockOptions& options) const {
+Array Session::arange(Scalar start, Scalar stop, Scalar step, const ArangeOptions& options) const {
+  if (options.dtype == DType::kBool) throw ArrayError(Errc::kInvalidArgument, "arange of bool");
   if (start.is_complex() || stop.is_complex() || step.is_complex())
     throw ArrayError(Errc::kInvalidArgument, "arange of complex numbers: they have no order");
   const bool floating = start.is_float() || stop.is_float() || step.is_float();
@@ -67,26 +65,43 @@ Array Session::arange(Scalar start, Scalar stop, Scalar step, const BlockOptions
   }
   return generate(*state_, {count}, options.block, [&](TapeBuilder& t) {
     const TapeValue i = floating ? t.cast(t.iota(0), DType::kFloat64) : t.iota(0);
-    return t.binary(TapeOp::kAdd, t.binary(TapeOp::kMul, i, step.value()), start.value());
+    const TapeValue v = t.binary(TapeOp::kAdd, t.binary(TapeOp::kMul, i, step.value()), start.value());
+    return options.dtype ? t.cast(v, *options.dtype) : v;
   });
 }
 
-Array Session::linspace(double start, double stop, std::int64_t count, const CreateOptions& options) const {
-  if (!is_floating(options.dtype)) {
+namespace {
+
+// start + i * step as float64; of several the last one is `last` itself, if given, not what rounding makes of it.
+TapeValue line(TapeBuilder& t, double start, double step, std::optional<double> last, std::int64_t count) {
+  const TapeValue i = t.iota(0);
+  TapeValue v = t.binary(TapeOp::kMul, t.cast(i, DType::kFloat64), ir::Scalar(step));
+  v = t.binary(TapeOp::kAdd, v, ir::Scalar(start));
+  if (!last || count < 2) return v;
+  const TapeValue end = t.binary(TapeOp::kEq, i, ir::Scalar(count - 1));
+  return t.where(end, t.constant(ir::Scalar(*last), DType::kFloat64), v);
+}
+
+}  // namespace
+
+Array Session::linspace(Scalar start, Scalar stop, std::int64_t count, const LinspaceOptions& options) const {
+  const bool complex = start.is_complex() || stop.is_complex();
+  const DType dtype = options.dtype.value_or(complex ? DType::kComplex128 : DType::kFloat64);
+  if (!is_complex(dtype) && (complex || !is_floating(dtype))) {
     throw ArrayError(Errc::kInvalidArgument,
-                     "linspace of " + std::string(name_of(options.dtype)) + ": only floating dtypes");
+                     "linspace of " + std::string(name_of(dtype)) +
+                         (complex ? " between complex numbers" : ": only floating dtypes"));
   }
   if (count < 0) throw ArrayError(Errc::kInvalidArgument, "linspace of " + std::to_string(count) + " values");
-  const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
+  const std::int64_t steps = options.endpoint ? count - 1 : count;
   return generate(*state_, {count}, options.block, [&](TapeBuilder& t) {
-    const TapeValue i = t.iota(0);
-    TapeValue v = t.binary(TapeOp::kMul, t.cast(i, DType::kFloat64), ir::Scalar(step));
-    v = t.binary(TapeOp::kAdd, v, ir::Scalar(start));
-    if (count > 1) {  // the end itself, not what rounding makes of it
-      const TapeValue last = t.binary(TapeOp::kEq, i, ir::Scalar(count - 1));
-      v = t.where(last, t.constant(ir::Scalar(stop), DType::kFloat64), v);
-    }
-    return t.cast(v, options.dtype);
+    const auto part = [&](double from, double to) {
+      const double step = steps > 0 ? (to - from) / static_cast<double>(steps) : 0;
+      return line(t, from, step, options.endpoint ? std::optional(to) : std::nullopt, count);
+    };
+    const TapeValue re = part(start.as_double(), stop.as_double());
+    if (!complex) return t.cast(re, dtype);
+    return t.cast(t.binary(TapeOp::kComplex, re, part(start.value().g, stop.value().g)), dtype);
   });
 }
 

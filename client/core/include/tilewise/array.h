@@ -77,7 +77,8 @@ class Array {
   Array index(std::span<const IndexTerm> terms) const;
   inline Array index(std::initializer_list<IndexTerm> terms) const;
   Array expand_dims(int axis) const;  // a new dimension of extent 1
-  Array squeeze(int axis) const;      // extent must be 1
+  // Without these axes, whose extents must be 1 (kInvalidArgument); without an argument, without all of extent 1.
+  Array squeeze(const Axes& axes = {}) const;
   Array broadcast_to(const Shape& shape) const;
 
   // ---- moved or cast ----
@@ -272,13 +273,17 @@ struct MatmulOptions {
 };
 // Negative parts or more than 65,536: kInvalidArgument; several, of stacks: kUnsupported.
 Array matmul(const Array& a, const Array& b, const MatmulOptions& options = {});
-Array concat(std::span<const Array> arrays, int axis = 0);
+// Any number of arrays, as their common dtype; more than 64 are joined in groups first. `axis` std::nullopt: each is flattened.
+// kShapeMismatch where other extents differ, kInvalidArgument for none.
+Array concat(std::span<const Array> arrays, std::optional<int> axis = 0);
 Array stack(std::span<const Array> arrays, int axis = 0);  // along a new axis
-inline Array concat(std::initializer_list<Array> arrays, int axis = 0) {
+inline Array concat(std::initializer_list<Array> arrays, std::optional<int> axis = 0) {
   return concat(std::span(arrays.begin(), arrays.size()), axis);
 }
 inline Array stack(std::initializer_list<Array> arrays, int axis = 0) {
   return stack(std::span(arrays.begin(), arrays.size()), axis);
 }
+// The arrays that x[i] are for each i along `axis`, as views.
+std::vector<Array> unstack(const Array& a, int axis = 0);
 
 }  // namespace tilewise

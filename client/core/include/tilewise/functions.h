@@ -44,17 +44,48 @@ Array matrix_transpose(const Array& a);  // a view: the last two dimensions exch
 
 // ---- structure ----
 Array moveaxis(const Array& a, int source, int destination);  // a view
-Array swapaxes(const Array& a, int one, int other);           // a view
-Array flip(const Array& a, const Axes& axes = {});            // a view
-Array roll(const Array& a, std::int64_t shift, int axis);
-Array repeat(const Array& a, std::int64_t count, int axis);  // each element `count` times in a row
-Array tile(const Array& a,
-           const std::vector<std::int64_t>& counts);  // the whole, `counts[d]` times along dimension d
-Array diff(const Array& a, int axis = -1);            // neighbours' differences: one element less
+// The same for several axes at once: sources[i] goes to destinations[i], the others keep their order. kInvalidArgument for lists of
+// two lengths and for an axis that comes twice.
+Array moveaxis(const Array& a, const std::vector<int>& sources, const std::vector<int>& destinations);
+Array swapaxes(const Array& a, int one, int other);  // a view
+Array flip(const Array& a, const Axes& axes = {});   // a view
+// out[(i + shift) % n] = a[i] along each of the axes; without axes: of the flattened array.
+Array roll(const Array& a, std::int64_t shift, const Axes& axes = {});
+// Each axis by a shift of its own; those of an axis that comes several times add up. kInvalidArgument for lists of two lengths.
+Array roll(const Array& a, const std::vector<std::int64_t>& shifts, const std::vector<int>& axes);
+// Each element along the axis `count` times in a row; without an axis: of the flattened array.
+Array repeat(const Array& a, std::int64_t count, std::optional<int> axis = {});
+// Element i along the axis counts[i] times, or each counts[0] times. kInvalidArgument for a negative count, kShapeMismatch for
+// another number of them.
+Array repeat(const Array& a, const std::vector<std::int64_t>& counts, std::optional<int> axis = {});
+// The same with counts that are an array: integers, a vector or one number. Waits for their sum, which the shape depends on.
+Array repeat(const Array& a, const Array& counts, std::optional<int> axis = {});
+// The whole, counts[d] times along dimension d. Of counts and dimensions those there are fewer of are filled up with 1 in front.
+Array tile(const Array& a, const std::vector<std::int64_t>& counts);
+// Neighbours' differences along the axis, n times over; one element less each time. `prepend` and `append` (or none) are
+// put before and behind `a` first: they have its other extents. kInvalidArgument for n < 0.
+Array diff(const Array& a, int axis = -1, std::int64_t n = 1, const Array& prepend = {},
+           const Array& append = {});
 Array tril(const Array& a, std::int64_t k = 0);  // zero above the k-th diagonal of the last two dimensions
 Array triu(const Array& a, std::int64_t k = 0);
-// Of n vectors: n arrays of all extents, the d-th varying along dimension d (indexing "ij").
-std::vector<Array> meshgrid(const std::vector<Array>& vectors);
+// Of a vector of n elements the matrix, n + |k| rows and columns, with it on the k-th diagonal and zeros elsewhere; of a matrix its
+// k-th diagonal, as diagonal() in linalg.h. kShapeMismatch for other ranks.
+Array diag(const Array& a, std::int64_t k = 0);
+// All with the shape that they broadcast to, as views. kShapeMismatch where there is none.
+std::vector<Array> broadcast_arrays(const std::vector<Array>& arrays);
+// Of n vectors: n arrays of all extents, as views; the d-th varies along dimension d (indexing "ij"), or with the first two
+// dimensions exchanged ("xy": of vectors of m and n elements the arrays have shape (n, m)). kInvalidArgument for another word.
+std::vector<Array> meshgrid(const std::vector<Array>& vectors, std::string_view indexing = "xy");
+
+// ---- new arrays with another's shape, dtype unless told, and cuts unless told ----
+struct LikeOptions {
+  std::optional<DType> dtype = {};
+  Shape block = {};  // empty: as results that are computed from `a` are cut
+};
+Array full_like(const Array& a, const Scalar& value, const LikeOptions& options = {});
+Array zeros_like(const Array& a, const LikeOptions& options = {});
+Array ones_like(const Array& a, const LikeOptions& options = {});
+Array empty_like(const Array& a, const LikeOptions& options = {});  // zeros
 
 // ---- indexing by arrays ----
 // Indices are integers; negative ones count from the end. One outside [-n, n) of an axis of n elements fails the graph with

@@ -43,6 +43,15 @@ struct RandomOptions {
   Shape block = {};
   DType dtype = DType::kFloat64;  // float32 or float64; not of integers()
 };
+struct ArangeOptions {
+  std::optional<DType> dtype = {};  // kInvalidArgument for bool
+  Shape block = {};
+};
+struct LinspaceOptions {
+  std::optional<DType> dtype = {};  // floating or complex
+  Shape block = {};
+  bool endpoint = true;  // false: `stop` is where the next value would be
+};
 struct BlockOptions {
   Shape block = {};
 };
@@ -99,11 +108,16 @@ class Session {
   Array zeros(const Shape& shape, const CreateOptions& options = {}) const;
   Array ones(const Shape& shape, const CreateOptions& options = {}) const;
   Array full(const Shape& shape, Scalar value, const CreateOptions& options = {}) const;
-  // ceil((stop - start) / step) values start + i * step; int64 if all three are integers, else float64.
-  Array arange(Scalar start, Scalar stop, Scalar step = 1, const BlockOptions& options = {}) const;
-  Array arange(Scalar stop) const { return arange(0, stop); }
-  // `count` values from start to stop, both included.
-  Array linspace(double start, double stop, std::int64_t count, const CreateOptions& options = {}) const;
+  // Values that nobody has set: zeros here.
+  Array empty(const Shape& shape, const CreateOptions& options = {}) const { return zeros(shape, options); }
+  // ceil((stop - start) / step) values start + i * step, computed as int64 if all three are integers, else as float64, and then
+  // cast to the dtype that is asked for.
+  Array arange(Scalar start, Scalar stop, Scalar step = 1, const ArangeOptions& options = {}) const;
+  Array arange(Scalar stop, const ArangeOptions& options = {}) const { return arange(0, stop, 1, options); }
+  // `count` values from start to stop, evenly spaced, stop included unless options.endpoint is false. float64, or complex128 where
+  // start or stop is complex, unless another dtype is asked for; computed as such and rounded once. kInvalidArgument for
+  // integer dtypes, for a real one of complex ends, and for a negative count.
+  Array linspace(Scalar start, Scalar stop, std::int64_t count, const LinspaceOptions& options = {}) const;
   // (rows, columns); ones where column - row == k.
   Array eye(std::int64_t rows, std::optional<std::int64_t> columns = {}, std::int64_t k = 0,
             const CreateOptions& options = {}) const;

@@ -6,6 +6,7 @@
 //   std::vector<double> grad = (tilewise::matmul(x.T(), p) / 200'000).get<double>();
 #pragma once
 #include <tilewise/array.h>
+#include <tilewise/dtypes.h>
 #include <tilewise/error.h>
 #include <tilewise/fft.h>
 #include <tilewise/functions.h>
