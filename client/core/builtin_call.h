@@ -58,4 +58,13 @@ inline int axis_of(const Array& a, int axis, const char* function) {
 }
 inline std::int64_t extent(const Array& a, int axis) { return a.shape()[static_cast<std::size_t>(axis)]; }
 
+// kInvalidArgument unless the mask is bool, kShapeMismatch unless it has the shape of x, or that of its first dimensions.
+inline void check_mask(const Array& x, const Array& mask) {
+  if (mask.dtype() != DType::kBool)
+    refuse(Errc::kInvalidArgument, "a mask of dtype " + std::string(name_of(mask.dtype())), x);
+  bool fits = mask.rank() >= 1 && mask.rank() <= x.rank();
+  for (int d = 0; fits && d < mask.rank(); ++d) fits = extent(mask, d) == extent(x, d);
+  if (!fits) refuse(Errc::kShapeMismatch, "a mask of shape " + ir::to_string(mask.shape()), x);
+}
+
 }  // namespace tilewise::client

@@ -24,20 +24,25 @@ Array indices_of(const Array& indices, const char* function) {
   return indices.astype(DType::kInt64);
 }
 
-// x's cuts with others along `axis`, cut finer there where blocks would be larger than both the default and x's own.
-Grid replaced_axis(const Array& x, int axis, const ir::DimGrid& along) {
-  std::vector<ir::DimGrid> dims = x.grid().dims();
+// x's cuts with those of `along` in the axis' place, cut finer there, the first ones first, where blocks would be larger than both
+// the default and x's own.
+Grid replaced_axis(const Array& x, int axis, const Grid& along) {
+  const std::vector<ir::DimGrid> own = x.grid().dims();
   std::int64_t others = 1;
   for (int d = 0; d < x.rank(); ++d)
-    if (d != axis) others *= std::max<std::int64_t>(1, dims[static_cast<std::size_t>(d)].max_size());
+    if (d != axis) others *= std::max<std::int64_t>(1, own[static_cast<std::size_t>(d)].max_size());
   const std::int64_t most =
       std::max(kDefaultBlockBytes / static_cast<std::int64_t>(size_of(x.dtype())), block_volume(x.grid()));
-  const std::int64_t size = std::max<std::int64_t>(1, most / others);
-  dims[static_cast<std::size_t>(axis)] =
-      along.max_size() <= size
-          ? along
-          : client::value_or_throw(ir::DimGrid::uniform(
-                along.extent(), static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(size)))));
+  std::int64_t room = std::max<std::int64_t>(1, most / others);
+  std::vector<ir::DimGrid> dims = along.dims();
+  for (std::size_t d = dims.size(); d-- > 0;) {
+    if (dims[d].max_size() > room)
+      dims[d] = client::value_or_throw(ir::DimGrid::uniform(
+          dims[d].extent(), static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(room)))));
+    room = std::max<std::int64_t>(1, room / std::max<std::int64_t>(1, dims[d].max_size()));
+  }
+  dims.insert(dims.begin(), own.begin(), own.begin() + axis);
+  dims.insert(dims.end(), own.begin() + axis + 1, own.end());
   Grid grid(std::move(dims));
   if (const Status good = grid.verify(); !good) throw ArrayError(good.error());
   return grid;
@@ -48,17 +53,25 @@ Grid replaced_axis(const Array& x, int axis, const ir::DimGrid& along) {
 Array take(const Array& x, const Array& indices, std::optional<int> axis) {
   if (!axis && x.rank() != 1) refuse(Errc::kInvalidArgument, "take wants an axis", x);
   const int along = axis_of(x, axis.value_or(0), "take");
-  if (indices.rank() != 1) refuse(Errc::kShapeMismatch, "take wants a vector of indices", indices);
+  if (x.rank() - 1 + indices.rank() > limits::kMaxRank)
+    refuse(Errc::kLimitExceeded,
+           "take at indices of shape " + ir::to_string(indices.shape()) + ": more than " +
+               std::to_string(limits::kMaxRank) + " dimensions",
+           x);
   const Array index = indices_of(indices, "take");
-  const Grid grid = replaced_axis(x, along, index.grid().dim(0));
+  const Grid grid = replaced_axis(x, along, index.grid());
   const auto kernel = client::builtin_kernel(ir::builtin::Take{along, extent(x, along)},
                                              4.0 * static_cast<double>(block_volume(grid)));
+  // Dimensions of the indices are the result's from the axis on; x's behind the axis are shifted.
+  ir::OperandMap at, from = client::swept_map(x.rank(), along);
+  for (int d = 0; d < index.rank(); ++d)
+    at.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(along + d)});
+  for (int d = along + 1; d < x.rank(); ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    from[i].dim = static_cast<std::int8_t>(d - 1 + index.rank());
+  }
   const Array arrays[] = {index, x};
-  return map_blocks(kernel, arrays,
-                    {{{ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(along)}},
-                     client::swept_map(x.rank(), along)},
-                    {{x.dtype(), grid}})
-      .front();
+  return map_blocks(kernel, arrays, {at, from}, {{x.dtype(), grid}}).front();
 }
 
 Array take_along_axis(const Array& x, const Array& indices, int axis) {
@@ -78,7 +91,7 @@ Array take_along_axis(const Array& x, const Array& indices, int axis) {
   shape_i[at] = indices.shape()[at];
   const Array from = x.broadcast_to(shape_x);
   const Array index = indices_of(indices, "take_along_axis").broadcast_to(shape_i);
-  const Grid grid = replaced_axis(from, along, index.grid().dim(along));
+  const Grid grid = replaced_axis(from, along, Grid({index.grid().dim(along)}));
   const auto kernel = client::builtin_kernel(ir::builtin::TakeAlong{along, extent(x, along)},
                                              4.0 * static_cast<double>(block_volume(grid)));
   const Array arrays[] = {index, from};

@@ -1,5 +1,8 @@
-// Array::index: x[terms], as views.
-#include <tilewise/array.h>
+// x[terms]: views first, then what arrays pick out of them; and the same as an update.
+#include <tilewise/functions.h>
+
+#include <algorithm>
+#include <numeric>
 
 #include "builtin_call.h"
 
@@ -10,14 +13,21 @@ using client::Access;
 using client::extent;
 using client::refuse;
 
-// Terms put against the axes of an array.
+Array reshaped(const Array& a, const Shape& shape) {
+  return a.reshape(std::span<const std::int64_t>(shape.data(), shape.size()));
+}
+
+// Terms put against the axes of an array. `Picked` axes are those that arrays of indices choose from.
 struct Subscript {
   struct AxisTerm {
     int axis = 0;
     IndexTerm term;
   };
   std::vector<AxisTerm> terms;  // those of integers and ranges, axes in rising order
-  std::vector<int> new_axes;    // in the result, in rising order
+  // Of the view that these and new axes make, in which picked axes are still whole:
+  std::vector<int> new_axes, picked;  // positions, in rising order
+  std::vector<Array> indices;         // one a picked axis: int64, counted from 0
+  int place = 0;                      // where the indices' dimensions go among those that are not picked
 };
 
 // Checks what needs no data, in the words of the whole array: views that are made one after another would name axes and
@@ -35,44 +45,79 @@ void check(const Array& x, int axis, std::size_t number, const IndexTerm& term) 
              x);
   } else if (const auto* const range = std::get_if<Range>(&term.value()); range && range->step == 0) {
     refuse(Errc::kInvalidArgument, "step 0 in a slice" + where(), x);
+  } else if (const auto* const array = std::get_if<Array>(&term.value())) {
+    if (array->dtype() == DType::kBool)
+      refuse(Errc::kUnsupported, "a mask beside other terms" + where() + "; nonzero() gives its indices", x);
+    if (!ir::is_integer(array->dtype()))
+      refuse(Errc::kInvalidArgument, "indices of dtype " + std::string(name_of(array->dtype())) + where(), x);
   }
 }
 
-Subscript subscript(const Array& x, std::span<const IndexTerm> terms) {
-  int named = 0, ellipses = 0;
+// Indices of x's axis, counted from 0; one out of bounds fails whoever computes them.
+Array wrapped(const Array& indices, const Array& x, int axis) {
+  const Array wide = indices.astype(DType::kInt64);
+  const Grid grid = wide.grid();
+  const auto kernel = client::builtin_kernel(ir::builtin::WrapIndex{axis, extent(x, axis)},
+                                             2.0 * static_cast<double>(client::block_volume(grid)));
+  return map_blocks(kernel, std::span(&wide, 1), {client::span_map(wide.rank())}, {{DType::kInt64, grid}})
+      .front();
+}
+
+template <class T> bool is(const IndexTerm& term) { return std::holds_alternative<T>(term.value()); }
+
+void check_counts(const Array& x, std::span<const IndexTerm> terms, int& named) {
+  int ellipses = 0;
   for (const IndexTerm& t : terms) {
-    const bool ellipsis = std::holds_alternative<Ellipsis>(t.value());
-    ellipses += ellipsis;
-    named += !ellipsis && !std::holds_alternative<NewAxis>(t.value());
+    ellipses += is<Ellipsis>(t);
+    named += !is<Ellipsis>(t) && !is<NewAxis>(t);
   }
   if (ellipses > 1)
     refuse(Errc::kInvalidArgument, "an index with " + std::to_string(ellipses) + " ellipses", x);
   if (named > x.rank())
     refuse(Errc::kOutOfRange,
            "an index with terms for " + std::to_string(named) + " axes, not " + std::to_string(x.rank()), x);
+}
+
+// All but the arrays themselves, which are recorded once the rest has been checked.
+Subscript subscript(const Array& x, std::span<const IndexTerm> terms) {
+  int named = 0;
+  check_counts(x, terms, named);
+  const bool picks = std::any_of(terms.begin(), terms.end(), is<Array>);
   Subscript out;
-  int axis = 0, dims = 0;  // of x, and of the result
+  std::vector<std::pair<int, Array>> given;  // axis of x, indices
+  int axis = 0, dims = 0;                    // of x, and of the view
+  // Integers and arrays side by side are one group, whose place in the result is its first one's; several stand in front.
+  bool inside = false;
+  int groups = 0;
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    const IndexTerm::Value& value = terms[i].value();
-    if (std::holds_alternative<Ellipsis>(value)) {
+    const IndexTerm& term = terms[i];
+    const bool advanced = is<Array>(term) || (is<std::int64_t>(term) && picks);
+    if (advanced && !inside && groups++ == 0) out.place = dims;
+    inside = advanced;
+    if (is<Ellipsis>(term)) {
       axis += x.rank() - named, dims += x.rank() - named;
-    } else if (std::holds_alternative<NewAxis>(value)) {
+    } else if (is<NewAxis>(term)) {
       out.new_axes.push_back(dims++);
     } else {
-      check(x, axis, i, terms[i]);
-      out.terms.push_back({axis++, terms[i]});
-      dims += std::holds_alternative<Range>(value);
+      check(x, axis, i, term);
+      if (is<Array>(term))
+        out.picked.push_back(dims++), given.emplace_back(axis, std::get<Array>(term.value()));
+      else
+        out.terms.push_back({axis, term}), dims += is<Range>(term);
+      ++axis;
     }
   }
+  if (groups > 1) out.place = 0;
+  std::vector<Shape> shapes;
+  Shape common;
+  for (const auto& [at, indices] : given)
+    common = client::value_or_throw(ir::broadcast(common, indices.shape()));
+  for (const auto& [at, indices] : given) out.indices.push_back(wrapped(indices, x, at));
   return out;
 }
 
-}  // namespace
-
-Array Array::index(std::span<const IndexTerm> terms) const {
-  Access::handle(*this);
-  const Subscript s = subscript(*this, terms);
-  Array out = *this;
+Array viewed(const Array& x, const Subscript& s) {
+  Array out = x;
   // From the last axis on, so that those before it keep their numbers.
   for (std::size_t i = s.terms.size(); i-- > 0;) {
     const auto& [axis, term] = s.terms[i];
@@ -83,6 +128,149 @@ Array Array::index(std::span<const IndexTerm> terms) const {
   }
   for (const int axis : s.new_axes) out = out.expand_dims(axis);
   return out;
+}
+
+std::vector<int> first(std::size_t count, int from = 0) {
+  std::vector<int> out(count);
+  std::iota(out.begin(), out.end(), from);
+  return out;
+}
+
+// Several picked axes as one: positions in C order of their extents.
+Array position(const Array& view, const Subscript& s) {
+  Array out = s.indices.front();
+  for (std::size_t i = 1; i < s.indices.size(); ++i)
+    out = out * std::max<std::int64_t>(1, extent(view, s.picked[i])) + s.indices[i];
+  return out;
+}
+
+// The view with its picked axes in front, made one.
+Array joined(const Array& view, const Subscript& s) {
+  const Array front = moveaxis(view, s.picked, first(s.picked.size()));
+  if (s.picked.size() == 1) return front;
+  Shape shape(front.shape().begin() + static_cast<std::ptrdiff_t>(s.picked.size()), front.shape().end());
+  std::int64_t count = 1;
+  for (const int axis : s.picked) count *= extent(view, axis);
+  shape.insert(shape.begin(), count);
+  return reshaped(front, shape);
+}
+
+// `view` with values where its picked axes' indices are; values have the shape of what is read there.
+Array written(const Array& view, const Subscript& s, const Array& values) {
+  const Array at = position(view, s);
+  const auto dims = static_cast<std::size_t>(at.rank());
+  // A vector of indices needs no other order of dimensions; it is at the values' s.place.
+  if (s.picked.size() == 1 && dims == 1)
+    return put(view, at, moveaxis(values, s.place, s.picked.front()), s.picked.front());
+  const Array front = moveaxis(values, first(dims, s.place), first(dims));
+  Shape flat = {at.size()};
+  flat.insert(flat.end(), front.shape().begin() + static_cast<std::ptrdiff_t>(dims), front.shape().end());
+  const Array from = joined(view, s);
+  const Array out = put(from, at.reshape({-1}), reshaped(front, flat), 0);
+  const Shape shape = moveaxis(view, s.picked, first(s.picked.size())).shape();
+  return moveaxis(reshaped(out, shape), first(s.picked.size()), s.picked);
+}
+
+// The mask, where it is all of the index; else null.
+const Array* mask_of(std::span<const IndexTerm> terms) {
+  const Array* const array = terms.size() == 1 ? std::get_if<Array>(&terms.front().value()) : nullptr;
+  return array != nullptr && array->dtype() == DType::kBool ? array : nullptr;
+}
+
+// How many are true; the mask is kept, for it will be asked next.
+std::int64_t count_true(Array& mask) {
+  mask = Access::plain(mask);
+  const Array count = count_nonzero(mask);
+  Future future =
+      Access::state(mask).submit({.fetch = {Access::key(count)}, .hold = {Access::key(mask)}}, {});
+  return future.get<std::int64_t>(0).front();
+}
+
+Array set_mask(const Array& x, const Array& given, const Array& value) {
+  client::check_mask(x, given);
+  Array mask = given;
+  const int behind = x.rank() - mask.rank();
+  const auto as_x = [&](const Array& m) {
+    Array out = m;
+    for (int d = 0; d < behind; ++d) out = out.expand_dims(-1);
+    return out;
+  };
+  const auto broadcast = [&](const Array& v) { return where(as_x(mask), v.broadcast_to(x.shape()), x); };
+  if (value.rank() <= behind) return broadcast(value);
+  if (value.rank() == behind + 1 && extent(value, 0) == 1) return broadcast(value.at(0, 0));
+  // An element for each that is true: those before it, counted, are its number.
+  const std::int64_t count = count_true(mask);
+  if (value.rank() > behind + 1 || extent(value, 0) != count)
+    refuse(Errc::kShapeMismatch,
+           "a value of shape " + ir::to_string(value.shape()) + " for " + std::to_string(count) +
+               " true elements of a mask",
+           x);
+  if (count == 0) return x;
+  Shape rest = {count};
+  rest.insert(rest.end(), x.shape().begin() + mask.rank(), x.shape().end());
+  const Array numbers = maximum(cumulative_sum(mask.reshape({-1})) - 1, 0);
+  return where(as_x(mask), take(value.broadcast_to(rest), reshaped(numbers, mask.shape()), 0), x);
+}
+
+// Without arrays: the slices and integers of an index, as ranges of x's axes, and the value in their shape.
+Array set_view(const Array& x, const Subscript& s, const Array& value) {
+  Array given = value.broadcast_to(viewed(x, s).shape());
+  for (std::size_t i = s.new_axes.size(); i-- > 0;) given = given.at(s.new_axes[i], 0);
+  std::vector<Slice> where;
+  for (const auto& [axis, term] : s.terms) {
+    if (const auto* const at = std::get_if<std::int64_t>(&term.value())) {
+      const std::int64_t i = *at < 0 ? *at + extent(x, axis) : *at;
+      where.push_back({axis, i, i + 1});
+      given = given.expand_dims(axis);
+    } else {
+      const Range& range = std::get<Range>(term.value());
+      where.push_back({axis, range.start, range.stop, range.step});
+    }
+  }
+  return set(x, where, given);
+}
+
+}  // namespace
+
+Array Array::index(std::span<const IndexTerm> terms) const {
+  Access::handle(*this);
+  if (const Array* const mask = mask_of(terms)) return boolean_index(*this, *mask);
+  const Subscript s = subscript(*this, terms);
+  const Array view = viewed(*this, s);
+  if (s.picked.empty()) return view;
+  const Array at = position(view, s);
+  const auto dims = static_cast<std::size_t>(at.rank());
+  if (s.picked.size() == 1) {
+    const int axis = s.picked.front();
+    return moveaxis(take(view, at, axis), first(dims, axis), first(dims, s.place));
+  }
+  return moveaxis(take(joined(view, s), at, 0), first(dims), first(dims, s.place));
+}
+
+Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Array& value) {
+  Access::handle(x);
+  const Array given = value.astype(x.dtype());
+  if (const Array* const mask = mask_of(terms)) return set_mask(x, *mask, given);
+  Subscript s = subscript(x, terms);
+  if (s.picked.empty()) return set_view(x, s, given);
+  const Array view = viewed(x, s);
+  // The shape of what is read there.
+  Shape shape;
+  for (const Array& i : s.indices) shape = client::value_or_throw(ir::broadcast(shape, i.shape()));
+  Shape kept;
+  for (int d = 0; d < view.rank(); ++d)
+    if (std::find(s.picked.begin(), s.picked.end(), d) == s.picked.end()) kept.push_back(extent(view, d));
+  kept.insert(kept.begin() + s.place, shape.begin(), shape.end());
+  const Array out = written(view, s, given.broadcast_to(kept));
+  return s.terms.empty() && s.new_axes.empty() ? out : set_view(x, s, out);
+}
+
+Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Scalar& value) {
+  return set_index(x, terms,
+                   Access::record(Access::state(x), nullptr,
+                                  ir::infer_generate({}, std::nullopt, [&](ir::TapeBuilder& t, auto) {
+                                    return client::filled(t, value, x.dtype());
+                                  })));
 }
 
 }  // namespace tilewise

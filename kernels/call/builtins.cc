@@ -62,6 +62,7 @@ constexpr tilewise_kernel_v1 kKernels[] = {
     {"tilewise.compute", compute, nullptr, -1, -1, nullptr},
     {name_of<Take>(), index::take, nullptr, 2, 1, nullptr},
     {name_of<TakeAlong>(), index::take_along_axis, nullptr, 2, 1, nullptr},
+    {name_of<WrapIndex>(), index::wrap_index, nullptr, 1, 1, nullptr},
     {name_of<Put>(), index::put, nullptr, 3, 1, nullptr},
     {name_of<SearchSorted>(), index::searchsorted, nullptr, 2, 1, nullptr},
     {name_of<SortBlock>(), sort::sort_block, nullptr, -1, -1, nullptr},

@@ -13,6 +13,7 @@ enum class Builtin {
   kNoop,
   kZero,
   kTake,
+  kWrapIndex,
   kPut,
   kCountTrue,
   kCompress,
@@ -29,13 +30,19 @@ Builtin builtin(const ir::Op& op) {
     std::string_view name;
     Builtin kernel;
   };
-  static constexpr Named kNames[] = {
-      {"tilewise.noop", Builtin::kNoop},     {"tilewise.zero", Builtin::kZero},
-      {Take::kName, Builtin::kTake},         {TakeAlong::kName, Builtin::kTake},
-      {Put::kName, Builtin::kPut},           {CountTrue::kName, Builtin::kCountTrue},
-      {Compress::kName, Builtin::kCompress}, {SortBlock::kName, Builtin::kSort},
-      {MergeSplit::kName, Builtin::kMerge},  {SearchSorted::kName, Builtin::kSearch},
-      {Gamma::kName, Builtin::kGamma},       {Fft::kName, Builtin::kFft}};
+  static constexpr Named kNames[] = {{"tilewise.noop", Builtin::kNoop},
+                                     {"tilewise.zero", Builtin::kZero},
+                                     {Take::kName, Builtin::kTake},
+                                     {TakeAlong::kName, Builtin::kTake},
+                                     {WrapIndex::kName, Builtin::kWrapIndex},
+                                     {Put::kName, Builtin::kPut},
+                                     {CountTrue::kName, Builtin::kCountTrue},
+                                     {Compress::kName, Builtin::kCompress},
+                                     {SortBlock::kName, Builtin::kSort},
+                                     {MergeSplit::kName, Builtin::kMerge},
+                                     {SearchSorted::kName, Builtin::kSearch},
+                                     {Gamma::kName, Builtin::kGamma},
+                                     {Fft::kName, Builtin::kFft}};
   const std::string& name = op.get<ir::CallAttrs>().kernel;
   if (!name.starts_with("tilewise.")) return Builtin::kNone;
   for (const Named& named : kNames)
@@ -49,6 +56,7 @@ std::size_t operands_of(Builtin kernel) {
     case Builtin::kTake:
     case Builtin::kSearch: return 2;
     case Builtin::kPut: return 3;
+    case Builtin::kWrapIndex:
     case Builtin::kCountTrue:
     case Builtin::kCompress:
     case Builtin::kSort:
@@ -96,6 +104,7 @@ Status prepare_call(const Environment& env, const ir::Op& op, std::span<const CU
   const ir::DType dtype = op.outputs.at(0).dtype;
   switch (builtin(op)) {
     case Builtin::kTake:
+    case Builtin::kWrapIndex:
     case Builtin::kPut:
     case Builtin::kCountTrue:
     case Builtin::kCompress: return built(env.programs.index(ir::size_of(dtype)));
@@ -119,6 +128,7 @@ Status launch_call(const Environment& env, const KernelCall& call, CUstream stre
     case Builtin::kNoop: return {};
     case Builtin::kZero: return zero(env, call, stream);
     case Builtin::kTake: return launch_take(env, call, stream, fault);
+    case Builtin::kWrapIndex: return launch_wrap_index(env, call, stream, fault);
     case Builtin::kPut: return launch_put(env, call, stream, fault);
     case Builtin::kCountTrue: return launch_count_true(env, call, stream);
     case Builtin::kCompress: return launch_compress(env, call, stream, fault);

@@ -45,7 +45,7 @@ FaultTo fault_to(DataFault* fault, const char* format, Errc code) {
 // Steps along one axis alone.
 Strided along(const void* data, std::size_t rank, std::size_t axis, std::int64_t stride) {
   Strided place{address(data), ir::Strides(rank, 0)};
-  place.strides[axis] = stride;
+  if (axis < rank) place.strides[axis] = stride;
   return place;
 }
 
@@ -66,27 +66,68 @@ Status scratch_there(const KernelCall& call) {
 
 }  // namespace
 
+namespace {
+
+// Where a step of take or take_along_axis writes, and what it reads.
+struct TakePlaces {
+  Strided out, x, index;
+  bool fits = false;       // indices and result
+  bool fits_data = false;  // array and result
+};
+
+TakePlaces along_places(const TensorView& index, const TensorView& x, const TensorView& out,
+                        std::size_t axis) {
+  TakePlaces p{contiguous(out.data, out.shape), along(nullptr, out.shape.size(), axis, 0), {}};
+  p.fits = axis < out.shape.size() && same_lines(index, out, axis) && index.shape[axis] == out.shape[axis];
+  if (!p.fits) return p;
+  p.index = strided(index, out.shape);
+  p.fits_data = x.data != nullptr && same_lines(x, out, axis);
+  if (p.fits_data) p.x = strided(x, out.shape), p.x.strides[axis] = 0;
+  return p;
+}
+
+// The dimensions of the indices stand where the array has the axis.
+TakePlaces take_places(const TensorView& index, const TensorView& x, const TensorView& out,
+                       std::size_t axis) {
+  const std::size_t rank = out.shape.size(), dims = index.shape.size();
+  TakePlaces p{contiguous(out.data, out.shape), along(nullptr, rank, 0, 0), along(index.data, rank, 0, 0)};
+  p.fits = axis + dims <= rank;
+  for (std::size_t d = 0; p.fits && d < dims; ++d) {
+    p.fits = index.shape[d] == out.shape[axis + d];
+    p.index.strides[axis + d] = index.strides[d];
+  }
+  if (!p.fits || x.data == nullptr || x.shape.size() + dims != rank + 1) return p;
+  p.fits_data = true;
+  p.x.base = address(x.data);
+  for (std::size_t d = 0; d < rank; ++d) {
+    if (d >= axis && d < axis + dims) continue;
+    const std::size_t from = d < axis ? d : d + 1 - dims;
+    p.fits_data &= x.shape[from] == out.shape[d];
+    p.x.strides[d] = x.strides[from];
+  }
+  return p;
+}
+
+}  // namespace
+
 Status launch_take(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault) {
   ir::builtin::Take p;  // as TakeAlong
   TW_TRY(read_params(call, p));
   const TensorView &index = call.inputs[0], &x = call.inputs[1], &out = call.outputs[0];
   const auto axis = static_cast<std::size_t>(p.axis);
-  const bool vector = call.op->get<ir::CallAttrs>().kernel == ir::builtin::Take::kName;
+  const bool lines = call.op->get<ir::CallAttrs>().kernel == ir::builtin::TakeAlong::kName;
   if (index.data == nullptr) return {};
-  if (index.dtype != ir::DType::kInt64 || p.axis < 0 || axis >= out.shape.size() ||
-      (vector ? index.shape.size() != 1 || index.shape[0] != out.shape[axis]
-              : !same_lines(index, out, axis) || index.shape[axis] != out.shape[axis]))
+  const TakePlaces at = p.axis < 0 ? TakePlaces{}
+                        : lines    ? along_places(index, x, out, axis)
+                                   : take_places(index, x, out, axis);
+  if (!at.fits || index.dtype != ir::DType::kInt64)
     return refuse(call, "wants int64 indices, one a result along axis " + std::to_string(p.axis));
   const bool read = x.data != nullptr;
-  if (read && (x.dtype != out.dtype || !same_lines(x, out, axis)))
+  if (read && (!at.fits_data || x.dtype != out.dtype))
     return refuse(call, "the array and the result differ in dtype or extents");
-  Strided places[3] = {
-      contiguous(out.data, out.shape), along(nullptr, out.shape.size(), axis, 0),
-      vector ? along(index.data, out.shape.size(), axis, index.strides[0]) : strided(index, out.shape)};
+  const Strided places[3] = {at.out, at.x, at.index};
   TakeParams params;
   if (read) {
-    places[1] = strided(x, out.shape);
-    places[1].strides[axis] = 0;
     params.lo = call.input_boxes[1].lo[axis];
     params.count = x.shape[axis];
     params.stride = x.strides[axis];
@@ -100,6 +141,25 @@ Status launch_take(const Environment& env, const KernelCall& call, CUstream stre
   TW_ASSIGN(const Program program, env.programs.index(ir::size_of(out.dtype)));
   TW_TRY(env.context.make_current());
   return launch_kernel(env, program.entry[0], blocks_for(params.walk.count), 1, &params, stream);
+}
+
+Status launch_wrap_index(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault) {
+  ir::builtin::WrapIndex p;
+  TW_TRY(read_params(call, p));
+  const TensorView &index = call.inputs[0], &out = call.outputs[0];
+  if (index.dtype != ir::DType::kInt64 || out.dtype != ir::DType::kInt64 || index.shape != out.shape)
+    return refuse(call, "wants int64 indices of the result's shape");
+  const Strided places[3] = {contiguous(out.data, out.shape), along(nullptr, out.shape.size(), 0, 0),
+                             strided(index, out.shape)};
+  TakeParams params;
+  params.walk = merge(out.shape, places, params.place);
+  if (params.walk.count == 0) return {};
+  params.extent = p.extent;
+  params.axis = p.axis;
+  params.fault = fault_to(fault, kOutside, Errc::kOutOfRange);
+  TW_ASSIGN(const Program program, env.programs.index(ir::size_of(out.dtype)));
+  TW_TRY(env.context.make_current());
+  return launch_kernel(env, program.entry[6], blocks_for(params.walk.count), 1, &params, stream);
 }
 
 std::int64_t put_scratch_bytes(const ir::Op& op) {

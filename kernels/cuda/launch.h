@@ -86,6 +86,7 @@ struct FaultTo {
 };
 Status launch_take(const Environment& env, const KernelCall& call, CUstream stream,
                    DataFault* fault);  // both
+Status launch_wrap_index(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault);
 Status launch_put(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault);
 Status launch_count_true(const Environment& env, const KernelCall& call, CUstream stream);
 Status launch_compress(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault);

@@ -6,6 +6,7 @@ namespace tilewise::kernels::index {
 
 int take(const tilewise_call_v1* call);
 int take_along_axis(const tilewise_call_v1* call);
+int wrap_index(const tilewise_call_v1* call);
 int put(const tilewise_call_v1* call);
 int searchsorted(const tilewise_call_v1* call);
 int count_true(const tilewise_call_v1* call);

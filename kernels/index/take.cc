@@ -1,4 +1,4 @@
-// take, take_along_axis, put. Each step handles what falls into its block; the first to see an index outside says so.
+// take, take_along_axis, wrap_index, put. Each step handles what falls into its block; the first to see an index outside says so.
 #include <cinttypes>
 
 #include "call/builtin.h"
@@ -67,44 +67,105 @@ struct SlabCopy {
   std::int64_t at_ = 0, i_ = 0;
 };
 
+// x's elements at a line of indices, to `out`, which has a dimension of `count` for the axis.
+void take_line(const tilewise_view_v1& out, const tilewise_view_v1& x, int axis, const std::int64_t* at,
+               std::int64_t stride, std::int64_t count, std::int64_t extent) {
+  const auto n = static_cast<std::uint64_t>(x.shape[axis]);
+  if (by_slabs(out, x, axis)) {
+    const SlabCopy copy(out, x, axis);
+    for (std::int64_t j = 0; j < count; ++j) {
+      const std::uint64_t i = local(at[j * stride], extent, x.lo[axis]);
+      if (i < n) copy(out, j, x, static_cast<std::int64_t>(i));
+    }
+    return;
+  }
+  with_bytes(element_bytes(x), [&]<class T>(T) {
+    for_lines<2>({&out, &x}, axis, [&](const auto& start) {
+      T* to = static_cast<T*>(out.data) + start[0];
+      const T* from = static_cast<const T*>(x.data) + start[1];
+      for (std::int64_t j = 0; j < count; ++j) {
+        const std::uint64_t i = local(at[j * stride], extent, x.lo[axis]);
+        if (i < n) to[j * out.strides[axis]] = from[static_cast<std::int64_t>(i) * x.strides[axis]];
+      }
+    });
+  });
+}
+
+// Dimensions [first, first + count) of the view follow each other in memory as in C order.
+bool joined(const tilewise_view_v1& view, int first, int count) {
+  for (int d = first; d + 1 < first + count; ++d)
+    if (view.strides[d] != view.strides[d + 1] * view.shape[d + 1]) return false;
+  return true;
+}
+
+// The view with one dimension of `extent` and `stride` in place of dimensions [first, first + count).
+tilewise_view_v1 with_one(const tilewise_view_v1& view, int first, int count, std::int64_t extent,
+                          std::int64_t stride) {
+  tilewise_view_v1 one = view;
+  one.rank = view.rank - count + 1;
+  one.shape[first] = extent;
+  one.strides[first] = stride;
+  for (int d = first + 1; d < one.rank; ++d) {
+    one.shape[d] = view.shape[d + count - 1];
+    one.strides[d] = view.strides[d + count - 1];
+  }
+  return one;
+}
+
 }  // namespace
 
 int take(const tilewise_call_v1* call) {
   ir::builtin::Take p;
   if (!read_params(call, p)) return kFailed;
   const tilewise_view_v1 &index = call->inputs[0], &x = call->inputs[1], &out = call->outputs[0];
-  const int axis = static_cast<int>(p.axis);
-  if (!is_int64(index) || index.rank != 1 || p.axis < 0 || p.axis >= out.rank ||
-      index.shape[0] != out.shape[axis])
-    return refuse(call, kFailed, "wants a vector of int64 indices, one a result along axis %d", axis);
-  if (index.data == nullptr) return 0;
-  const std::int64_t* at = indices_of(index);
-  const std::int64_t count = index.shape[0], stride = index.strides[0];
-  if (call->step == 0)
-    if (const int code = check_line(call, at, stride, count, p.axis, p.extent)) return code;
-  if (x.data == nullptr) return 0;
-  if (x.dtype != out.dtype || !same_lines({&x, &out}, axis))
+  const int axis = static_cast<int>(p.axis), dims = index.rank;
+  bool fits =
+      is_int64(index) && p.axis >= 0 && p.axis + dims <= out.rank && out.rank - dims < TILEWISE_MAX_RANK;
+  for (int d = 0; fits && d < dims; ++d) fits = index.shape[d] == out.shape[axis + d];
+  if (!fits)
+    return refuse(call, kFailed, "wants int64 indices, one a result along the dimensions from %d on", axis);
+  const std::int64_t all = volume(index);
+  if (index.data == nullptr || all == 0) return 0;
+  // As lines of indices: all of them where they follow each other here and in the result, else those of the last dimension.
+  const bool whole = dims == 0 || (joined(index, 0, dims) && joined(out, axis, dims));
+  const std::int64_t count = whole ? all : index.shape[dims - 1];
+  const std::int64_t stride = dims == 0 ? 0 : index.strides[dims - 1];
+  const tilewise_view_v1 line =
+      with_one(out, axis, dims, count, dims == 0 ? 0 : out.strides[axis + dims - 1]);
+  if (x.data != nullptr && (x.dtype != out.dtype || !same_lines({&x, &line}, axis)))
     return refuse(call, kFailed, "the array and the result differ in dtype or extents");
-  const auto n = static_cast<std::uint64_t>(x.shape[axis]);
-  if (by_slabs(out, x, axis)) {
-    const SlabCopy copy(out, x, axis);
-    for (std::int64_t j = 0; j < count; ++j) {
-      const std::uint64_t i = local(at[j * stride], p.extent, x.lo[axis]);
-      if (i < n) copy(out, j, x, static_cast<std::int64_t>(i));
-    }
-    return 0;
-  }
-  return with_bytes(element_bytes(x), [&]<class T>(T) {
-    for_lines<2>({&out, &x}, axis, [&](const auto& start) {
-      T* to = static_cast<T*>(out.data) + start[0];
-      const T* from = static_cast<const T*>(x.data) + start[1];
-      for (std::int64_t j = 0; j < count; ++j) {
-        const std::uint64_t i = local(at[j * stride], p.extent, x.lo[axis]);
-        if (i < n) to[j * out.strides[axis]] = from[static_cast<std::int64_t>(i) * x.strides[axis]];
-      }
-    });
-    return 0;
+  tilewise_view_v1 starts = index, targets = out;  // of the lines, in the indices and in the result
+  starts.rank = targets.rank = whole ? 0 : dims - 1;
+  for (int d = 0; d < targets.rank; ++d)
+    targets.shape[d] = index.shape[d], targets.strides[d] = out.strides[axis + d];
+  int code = 0;
+  for_lines<2>({&starts, &targets}, -1, [&](const auto& start) {
+    const std::int64_t* const at = indices_of(index) + start[0];
+    if (code == 0 && call->step == 0) code = check_line(call, at, stride, count, p.axis, p.extent);
+    if (code != 0 || x.data == nullptr) return;
+    tilewise_view_v1 to = line;
+    to.data = static_cast<std::byte*>(out.data) + start[1] * static_cast<std::int64_t>(element_bytes(out));
+    take_line(to, x, axis, at, stride, count, p.extent);
   });
+  return code;
+}
+
+int wrap_index(const tilewise_call_v1* call) {
+  ir::builtin::WrapIndex p;
+  if (!read_params(call, p)) return kFailed;
+  const tilewise_view_v1 &index = call->inputs[0], &out = call->outputs[0];
+  if (!is_int64(index) || !is_int64(out) || !same_lines({&out, &index}, -1))
+    return refuse(call, kFailed, "wants int64 indices of the result's shape");
+  int code = 0;
+  for_lines<2>({&out, &index}, -1, [&](const auto& start) {
+    const std::int64_t i = indices_of(index)[start[1]];
+    if (i < -p.extent || i >= p.extent) {
+      if (code == 0) code = outside(call, i, p.axis, p.extent);
+      return;
+    }
+    static_cast<std::int64_t*>(out.data)[start[0]] = i < 0 ? i + p.extent : i;
+  });
+  return code;
 }
 
 int take_along_axis(const tilewise_call_v1* call) {

@@ -100,6 +100,33 @@ void takes(Pair& pair) {
   }
 }
 
+// Indices of any number of dimensions.
+void grid_takes(Pair& pair) {
+  Prng prng(57);
+  for (int round = 0; round < 80; ++round) {
+    const DType t = any_dtype(prng);
+    const ir::Shape shape = some_shape(prng, 600);
+    const std::size_t axis = prng.below(shape.size());
+    const std::int64_t lo = prng.between(0, 5), extent = lo + shape[axis] + prng.between(0, 5);
+    ir::Shape dims;
+    for (std::uint64_t d = prng.below(4); d > 0; --d) dims.push_back(prng.between(0, 6));
+    ir::Shape out = shape;
+    out.erase(out.begin() + static_cast<std::ptrdiff_t>(axis));
+    out.insert(out.begin() + static_cast<std::ptrdiff_t>(axis), dims.begin(), dims.end());
+    const Array at = indices(prng, dims, extent);
+    Step step = call_step(ir::builtin::Take{static_cast<std::int64_t>(axis), extent}, out,
+                          {at, filled(prng, t, shape)}, {result(t, out)});
+    step.input_boxes[1].lo[axis] += lo;
+    step.input_boxes[1].hi[axis] += lo;
+    step.step = prng.between(0, 1);
+    step.steps = 2;
+    pair.compare(step, text("take at indices " + ir::to_string(dims), t, shape, axis));
+    Step wrap = call_step(ir::builtin::WrapIndex{static_cast<std::int64_t>(axis), extent}, dims, {at},
+                          {result(DType::kInt64, dims)});
+    pair.compare(wrap, text("wrap_index", DType::kInt64, dims, axis));
+  }
+}
+
 void puts(Pair& pair) {
   Prng prng(51);
   for (int round = 0; round < 120; ++round) {
@@ -315,6 +342,7 @@ TEST_CASE("built-in kernels on CUDA are the host's") {
   Pair pair;
   prepare_all(pair);
   SUBCASE("take") { takes(pair); }
+  SUBCASE("take at indices of many dimensions") { grid_takes(pair); }
   SUBCASE("put") { puts(pair); }
   SUBCASE("masks") { selections(pair); }
   SUBCASE("sort") { sorts(pair); }

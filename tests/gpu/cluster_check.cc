@@ -9,6 +9,7 @@
 #include <numeric>
 #include <thread>
 
+#include "conformance/plain.h"
 #include "gpu_cluster.h"
 
 using namespace tilewise;
@@ -152,6 +153,18 @@ TEST_CASE("cluster: order, indices, masks and stacks of products on a GPU") {
           std::string::npos);
   }
   CHECK(sort(x).get<double>() == ordered);  // the GPU goes on
+  // Several arrays of indices, and updates through them and through masks.
+  const Array table = x.reshape({30, 10}), rows = s.from_memory(std::vector<std::int64_t>{29, -30, 4}, {3}),
+              columns = s.from_memory(std::vector<std::int64_t>{-1, 7}, {2, 1});
+  std::vector<double> picked, written = values, lifted = values;
+  for (const std::size_t j : {9, 7})
+    for (const std::size_t i : {29, 0, 4}) picked.push_back(values[i * 10 + j]), written[i * 10 + j] = 5;
+  CHECK(table.index({rows, columns}).get<double>() == picked);
+  CHECK(set_index(table, {rows, columns}, 5).get<double>() == written);
+  for (double& v : lifted)
+    if (v > 50) v += 1;
+  CHECK(set_index(table, {table > 50.0}, boolean_index(table, table > 50.0) + 1.0).get<double>() == lifted);
+  CHECK(code_of([&] { table.index({rows, rows}).get<double>(); }) == Errc::kOutOfRange);
   const Array a = s.from_memory(values, {3, 10, 10}), b = s.from_memory(changed, {3, 10, 10});
   const std::vector<double> products = matmul(a, b).get<double>();
   bool same = true;

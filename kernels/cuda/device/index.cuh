@@ -33,6 +33,22 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_take(const __grid_cons
   }
 }
 
+// ---- wrap_index: out = index, counted from 0 ------------------------------------------------------------------------
+
+// `place`: result, nothing, indices; of the rest extent, axis and fault count.
+extern "C" __global__ void __launch_bounds__(kThreads) tw_wrap_index(const __grid_constant__ TakeParams p) {
+  const i64 step = (i64)gridDim.x * kThreads;
+  for (i64 i = (i64)blockIdx.x * kThreads + threadIdx.x; i < p.walk.count; i += step) {
+    i64 offset[3] = {};
+    tw_offsets<3>(p.walk, p.place, i, offset);
+    const i64 index = ((const i64*)p.place[2].base)[offset[2]];
+    if (index < -p.extent || index >= p.extent)
+      tw_raise(p.fault, index, p.axis, p.extent);
+    else
+      ((i64*)p.place[0].base)[offset[0]] = index < 0 ? index + p.extent : index;
+  }
+}
+
 // ---- put: out[..., index, ...] = values[..., j, ...]; of equal indices the last one counts ----------------------------
 
 struct PutParams {

@@ -74,6 +74,12 @@ class Array {
   // kNewAxis inserts an extent of 1, kEllipsis stands for all axes that no term names; without one they follow the terms.
   // kOutOfRange for more terms than axes and for integers outside [-n, n); kInvalidArgument for two ellipses and for
   // step 0; kLimitExceeded past 8 dimensions. Each names term, axis and shape.
+  //
+  // Arrays as terms make it more than a view. Arrays of integers of any rank, x.index({i, j}), broadcast together: the result has
+  // the element that they name for each of their positions, and their dimensions stand where the first of them does, or in
+  // front where terms of another kind stand between them (integers beside arrays count as such, as in NumPy). An index out of
+  // bounds fails the graph with kOutOfRange, as take() does (functions.h); the axes of several are made one first. A mask, x.index({mask}), stands
+  // alone (kUnsupported otherwise) and is boolean_index(x, mask), which waits.
   Array index(std::span<const IndexTerm> terms) const;
   inline Array index(std::initializer_list<IndexTerm> terms) const;
   Array expand_dims(int axis) const;  // a new dimension of extent 1
@@ -139,7 +145,7 @@ inline constexpr NewAxis kNewAxis;
 
 class IndexTerm {
  public:
-  using Value = std::variant<std::int64_t, Range, Ellipsis, NewAxis>;
+  using Value = std::variant<std::int64_t, Range, Ellipsis, NewAxis, Array>;
 
   template <std::integral T>
   requires(!std::same_as<T, bool>) IndexTerm(T index)
@@ -147,6 +153,7 @@ class IndexTerm {
   IndexTerm(const Range& range) : value_(range) {}
   IndexTerm(Ellipsis) : value_(kEllipsis) {}
   IndexTerm(NewAxis) : value_(kNewAxis) {}
+  IndexTerm(const Array& indices) : value_(indices) {}  // integers, or a mask
 
   const Value& value() const { return value_; }
 

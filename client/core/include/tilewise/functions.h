@@ -93,7 +93,8 @@ Array empty_like(const Array& a, const LikeOptions& options = {});  // zeros
 // looks at the blocks of the data along the axis one after another, so that one of them is in memory at a time; on other
 // hosts' data that is as much traffic as the data, once a device.
 
-// x's elements at `indices`, a vector, along `axis` (of a vector it may be left out).
+// x's elements at `indices` along `axis` (of a vector it may be left out). The dimensions of the indices, of which there may be any
+// number, stand where x has the axis; kLimitExceeded past 8 dimensions.
 Array take(const Array& x, const Array& indices, std::optional<int> axis = {});
 // For each line of x along `axis` its elements at the same line of `indices`. Other dimensions broadcast.
 Array take_along_axis(const Array& x, const Array& indices, int axis = -1);
@@ -108,6 +109,13 @@ struct Slice {  // start:stop:step along an axis, as Array::slice takes it
 };
 // x, but for the elements that these slices of different axes show: there `value`, cast to x's dtype and broadcast.
 Array set(const Array& x, const std::vector<Slice>& where, const Array& value);
+
+// x, but for the elements that x.index(terms) shows: there `value`, cast to x's dtype and broadcast. Where arrays name an element
+// twice the last value stays, in C order. With a mask, `value` has an element (or what lies behind the mask's dimensions) for each
+// that is true, in C order, or broadcasts; only in the first case the call waits, for their number: kShapeMismatch where it
+// is another one. Errors else as those of Array::index and broadcast_to.
+Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Array& value);
+Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Scalar& value);
 
 // ---- order ----
 // Of real numbers and bool (complex: kInvalidArgument). NaN is last, ascending and descending. Between blocks along the
@@ -139,8 +147,9 @@ Array boolean_index(const Array& x, const Array& mask);
 // For each dimension the int64 indices of elements that are not zero, in C order. kInvalidArgument without a dimension.
 std::vector<Array> nonzero(const Array& x);
 
-// Different elements of the flattened array, in rising order. Every NaN is different from all others; -0 equals +0. Complex:
-// kInvalidArgument.
+// Different elements of the flattened array, in rising order. Every NaN is different from all others; -0 equals +0. Complex
+// numbers are in the order of their real parts, equal ones in that of their imaginary parts; one of which a part is NaN is
+// different from all others.
 Array unique_values(const Array& x);
 struct UniqueCounts {
   Array values, counts;  // int64: how often each was there
@@ -148,7 +157,7 @@ struct UniqueCounts {
 UniqueCounts unique_counts(const Array& x);
 struct UniqueInverse {
   Array values,
-      inverse_indices;  // of x's shape, int64: take(values, inverse) is x (of several NaN: the first's index)
+      inverse_indices;  // of x's shape, int64: take(values, inverse) is x (of several real NaN: the first's index)
 };
 UniqueInverse unique_inverse(const Array& x);
 struct UniqueAll {

@@ -22,12 +22,13 @@ template <class P> bool read(P& params, const void* data, std::size_t bytes) {
 
 // ---- indices: int64, negative ones count from the end; outside [-extent, extent): kOutOfRange ----
 
-// (indices, x swept along `axis`) -> x's element at indices[j] for position j along `axis`. Indices: a vector.
+// (indices, x swept along `axis`) -> x's element at indices[j...] for positions j... of the result: the dimensions of the
+// indices, of which there may be any number, stand where x has `axis`.
 struct Take {
   static constexpr std::string_view kName = "tilewise.take";
   std::int64_t axis = 0, extent = 0;  // of x along it
 };
-// The same with indices of x's rank: each line along `axis` has its own.
+// (indices, x swept along `axis`), of one rank: each line along `axis` has its own.
 struct TakeAlong {
   static constexpr std::string_view kName = "tilewise.take_along_axis";
   std::int64_t axis = 0, extent = 0;
@@ -36,6 +37,11 @@ struct TakeAlong {
 struct Put {
   static constexpr std::string_view kName = "tilewise.put";
   std::int64_t axis = 0, extent = 0;  // of a
+};
+// (indices of an axis) -> the same counted from 0; `axis` is what errors call it.
+struct WrapIndex {
+  static constexpr std::string_view kName = "tilewise.wrap_index";
+  std::int64_t axis = 0, extent = 0;
 };
 // (v, sorted vector swept) -> int64: how many of its elements are before v (right: or equal), NaN last.
 struct SearchSorted {
