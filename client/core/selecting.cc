@@ -106,11 +106,7 @@ Array run_lengths(const Selection& s) {
 }  // namespace
 
 Array boolean_index(const Array& x, const Array& mask) {
-  if (mask.dtype() != DType::kBool)
-    refuse(Errc::kInvalidArgument, "a mask of dtype " + std::string(name_of(mask.dtype())), x);
-  bool fits = mask.rank() >= 1 && mask.rank() <= x.rank();
-  for (int d = 0; fits && d < mask.rank(); ++d) fits = client::extent(mask, d) == client::extent(x, d);
-  if (!fits) refuse(Errc::kShapeMismatch, "a mask of shape " + ir::to_string(mask.shape()), x);
+  client::check_mask(x, mask);
   Array from = x;
   if (mask.rank() > 1) {
     Shape shape = {mask.size()};
@@ -136,37 +132,69 @@ std::vector<Array> nonzero(const Array& x) {
   return out;
 }
 
+namespace {
+
+// A vector in rising order, and where its elements were: equal ones in their order.
+struct Ordered {
+  Array values, numbers;
+};
+Ordered ordered(const Array& line) {
+  Array numbers;
+  if (is_complex(line.dtype())) {  // by imaginary parts first, and what they leave equal stays so
+    const Array minor = argsort(imag(line), 0);
+    numbers = take(minor, argsort(take(real(line), minor), 0));
+  } else {
+    numbers = argsort(line, 0);
+  }
+  return {take(line, numbers), numbers};
+}
+Array sorted(const Array& line) { return is_complex(line.dtype()) ? ordered(line).values : sort(line, 0); }
+
+// Which of the different values each element of x is. `found`: where values of the line begin, in its order.
+Array inverse(const Array& x, const Array& values, const Array& numbers, const Array& found) {
+  if (!is_complex(x.dtype())) return searchsorted(values, x);
+  // Complex numbers are not searched for; but how many begin up to each is known, and where it came from.
+  const Array ranks = cumulative_sum(found) - 1;
+  return put(ranks, numbers, ranks)
+      .reshape(std::span<const std::int64_t>(x.shape().data(), x.shape().size()));
+}
+
+}  // namespace
+
 Array unique_values(const Array& x) {
-  Array sorted = sort(flat(x), 0);
-  if (x.size() == 0) return sorted;
-  const Selection s = choose(firsts(sorted), std::span(&sorted, 1));
-  return compress(s, sorted);
+  Array in_order = sorted(flat(x));
+  if (x.size() == 0) return in_order;
+  const Selection s = choose(firsts(in_order), std::span(&in_order, 1));
+  return compress(s, in_order);
 }
 
 UniqueCounts unique_counts(const Array& x) {
-  Array sorted = sort(flat(x), 0);
-  if (x.size() == 0) return {sorted, sorted.astype(DType::kInt64)};
-  const Selection s = choose(firsts(sorted), std::span(&sorted, 1));
-  return {compress(s, sorted), run_lengths(s)};
+  Array in_order = sorted(flat(x));
+  if (x.size() == 0) return {in_order, zeros_like(in_order, {.dtype = DType::kInt64})};
+  const Selection s = choose(firsts(in_order), std::span(&in_order, 1));
+  return {compress(s, in_order), run_lengths(s)};
 }
 
 UniqueInverse unique_inverse(const Array& x) {
+  if (is_complex(x.dtype())) {
+    UniqueAll all = unique_all(x);
+    return {all.values, all.inverse_indices};
+  }
   const Array values = unique_values(x);
   return {values, searchsorted(values, x)};
 }
 
 UniqueAll unique_all(const Array& x) {
   if (x.size() == 0) {
-    const Array none = flat(x), numbers = none.astype(DType::kInt64);
-    return {none, numbers, x.astype(DType::kInt64), numbers};
+    const Array none = flat(x), numbers = zeros_like(none, {.dtype = DType::kInt64});
+    return {none, numbers, zeros_like(x, {.dtype = DType::kInt64}), numbers};
   }
-  const Array line = flat(x);
   // Stable, so that the first of equal values is the one that came first.
-  Array kept[] = {{}, argsort(line, 0)};
-  kept[0] = take(line, kept[1]);
+  const Ordered line = ordered(flat(x));
+  Array kept[] = {line.values, line.numbers};
   const Selection s = choose(firsts(kept[0]), kept);
   const Array values = compress(s, kept[0]);
-  return {values, compress(s, kept[1]), searchsorted(values, x), run_lengths(s)};
+  return {values, compress(s, kept[1]), inverse(x, values, kept[1], s.mask), run_lengths(s)};
 }
 
 }  // namespace tilewise

@@ -136,3 +136,55 @@ TEST_CASE("unique values, how often, where first, and which") {
           std::vector<std::int32_t>{7});
   }
 }
+
+TEST_CASE("unique complex numbers are in the order of their parts, and each with a NaN is another one") {
+  using Complex = std::complex<double>;
+  const auto before = [](const Complex& a, const Complex& b) {
+    return a.real() != b.real() ? a.real() < b.real() : a.imag() < b.imag();
+  };
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    std::vector<Complex> a;
+    for (int i = 0; i < 14 * 11; ++i) a.emplace_back(i * 37 % 5 - 2, i * 11 % 7 - 3);
+    a[3] = {-0.0, 1}, a[4] = {0.0, 1}, a[5] = {0, -0.0}, a[6] = {0, 0};
+    const Array x = s.from_memory(a, {14, 11}, {.block = {5, 4}});
+    std::map<Complex, Ints, decltype(before)> found(before);
+    for (std::size_t i = 0; i < a.size(); ++i) found[a[i]].push_back(static_cast<std::int64_t>(i));
+    std::vector<Complex> values;
+    Ints counts, first, inverse(a.size());
+    for (const auto& [value, where] : found) {
+      for (const std::int64_t i : where)
+        inverse[static_cast<std::size_t>(i)] = static_cast<std::int64_t>(values.size());
+      values.push_back(value);
+      counts.push_back(static_cast<std::int64_t>(where.size()));
+      first.push_back(where.front());
+    }
+    CHECK(unique_values(x).get<Complex>() == values);
+    CHECK(unique_values(x.astype(DType::kComplex64)).astype(DType::kComplex128).get<Complex>() == values);
+    const UniqueCounts c = unique_counts(x);
+    CHECK(c.values.get<Complex>() == values);
+    CHECK(c.counts.get<std::int64_t>() == counts);
+    const UniqueInverse i = unique_inverse(x);
+    CHECK(i.inverse_indices.shape() == x.shape());
+    CHECK(i.inverse_indices.get<std::int64_t>() == inverse);
+    CHECK(take(i.values, i.inverse_indices).get<Complex>() == a);
+    const UniqueAll all = unique_all(x);
+    CHECK(all.values.get<Complex>() == values);
+    CHECK(all.indices.get<std::int64_t>() == first);
+    CHECK(all.inverse_indices.get<std::int64_t>() == inverse);
+    CHECK(all.counts.get<std::int64_t>() == counts);
+
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const std::vector<Complex> odd = {{nan, 1}, {1, nan}, {2, 3}, {nan, 1}, {1, nan}, {2, 3}};
+    const UniqueAll some = unique_all(s.from_memory(odd, {6}, {.block = {2}}));
+    CHECK(some.counts.get<std::int64_t>() == Ints{1, 1, 2, 1, 1});  // by real parts, NaN last
+    CHECK(some.indices.get<std::int64_t>() == Ints{1, 4, 2, 0, 3});
+    CHECK(some.inverse_indices.get<std::int64_t>() == Ints{3, 0, 2, 4, 1, 2});
+    const Array none = s.zeros({0, 2}, {.dtype = DType::kComplex64});
+    CHECK(unique_values(none).size() == 0);
+    CHECK(unique_all(none).inverse_indices.shape() == Shape{0, 2});
+    CHECK(unique_counts(none).counts.get<std::int64_t>().empty());
+  }
+}
