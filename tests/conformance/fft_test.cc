@@ -92,6 +92,156 @@ TEST_CASE("transforms along any axis, cut or not, of any length") {
   }
 }
 
+namespace {
+
+// What a norm multiplies with.
+double factor(const std::string& norm, bool inverse, std::size_t n) {
+  const auto count = static_cast<double>(n);
+  if (norm == "ortho") return 1 / std::sqrt(count);
+  return (norm == "forward") != inverse ? 1 / count : 1;
+}
+Line scaled(Line x, double by) {
+  for (Complex& c : x) c *= by;
+  return x;
+}
+// All n elements of which x has the first n / 2 + 1: the others are conjugates, the ends real.
+Line whole(const Line& x, std::size_t n) {
+  Line out(n);
+  for (std::size_t k = 0; k < n; ++k) {
+    const std::size_t at = std::min(k, n - k);
+    const Complex c = at < x.size() ? x[at] : Complex();
+    out[k] = k == at ? c : std::conj(c);
+    if (k == n - k || k == 0) out[k] = c.real();
+  }
+  return out;
+}
+Line half(Line x) {
+  x.resize(x.size() / 2 + 1);
+  return x;
+}
+Line complex_of(const Array& a) { return a.astype(DType::kComplex128).get<Complex>(); }
+Line row(const Line& all, std::size_t i, std::size_t n) {
+  return Line(all.begin() + static_cast<std::ptrdiff_t>(i * n),
+              all.begin() + static_cast<std::ptrdiff_t>((i + 1) * n));
+}
+Line turned(const Line& a, std::size_t rows, std::size_t columns) {
+  Line out;
+  for (std::size_t j = 0; j < columns; ++j)
+    for (std::size_t i = 0; i < rows; ++i) out.push_back(a[i * columns + j]);
+  return out;
+}
+// Each row as `f` makes it.
+Line by_rows(const Line& a, std::size_t columns, const std::function<Line(const Line&)>& f) {
+  Line out;
+  for (std::size_t i = 0; i < a.size() / columns; ++i) {
+    const Line line = f(row(a, i, columns));
+    out.insert(out.end(), line.begin(), line.end());
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("every kind of transform, with every norm, is the sum that it is") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const std::size_t m = 5, n = 12;
+    const Line a = signal(m * n, 3);
+    const Array x = s.from_memory(a, {5, 12}, {.block = {2, 5}}), r = real(x);
+    const Line re = complex_of(r);
+    for (const std::string norm : {"backward", "ortho", "forward"})
+      for (const std::size_t length : {12, 9, 16}) {
+        CAPTURE(norm);
+        CAPTURE(length);
+        const auto size = static_cast<std::int64_t>(length);
+        const double there = factor(norm, false, length), back = factor(norm, true, length);
+        const auto check = [&](const Array& got, const Line& from,
+                               const std::function<Line(const Line&)>& f) {
+          CHECK(most(complex_of(got), by_rows(from, n, f)) < 1e-12);
+        };
+        check(fft::fft(x, size, -1, norm), a,
+              [&](const Line& l) { return scaled(plain(l, length, -1), there); });
+        check(fft::ifft(x, size, -1, norm), a,
+              [&](const Line& l) { return scaled(plain(l, length, 1), back); });
+        check(fft::rfft(r, size, -1, norm), re,
+              [&](const Line& l) { return half(scaled(plain(l, length, -1), there)); });
+        check(fft::irfft(x, size, -1, norm), a,
+              [&](const Line& l) { return scaled(plain(whole(l, length), length, 1), back); });
+        check(fft::hfft(x, size, -1, norm), a,
+              [&](const Line& l) { return scaled(plain(whole(l, length), length, -1), there); });
+        check(fft::ihfft(r, size, -1, norm), re,
+              [&](const Line& l) { return half(scaled(plain(l, length, 1), back)); });
+        CHECK(fft::hfft(x, size, -1, norm).dtype() == DType::kFloat64);
+        // Two axes, the first one cut to 3 or filled up to 8.
+        for (const std::size_t first : {3, 8}) {
+          const std::vector<std::int64_t> both = {static_cast<std::int64_t>(first), size};
+          const auto across = [&](const Line& rows, std::size_t columns, double sign, double by) {
+            return turned(by_rows(turned(rows, m, columns), m,
+                                  [&](const Line& l) { return scaled(plain(l, first, sign), by); }),
+                          columns, first);
+          };
+          const double first_there = factor(norm, false, first), first_back = factor(norm, true, first);
+          const auto forward = [&](const Line& l) { return scaled(plain(l, length, -1), there); };
+          CHECK(most(complex_of(fft::fftn(x, both, {}, norm)),
+                     across(by_rows(a, n, forward), length, -1, first_there)) < 1e-11);
+          CHECK(most(complex_of(fft::fftn(x, {{size, both[0]}}, {1, 0}, norm)),
+                     across(by_rows(a, n, forward), length, -1, first_there)) < 1e-11);
+          CHECK(most(complex_of(fft::ifftn(x, both, {}, norm)),
+                     across(by_rows(a, n, [&](const Line& l) { return scaled(plain(l, length, 1), back); }),
+                            length, 1, first_back)) < 1e-11);
+          CHECK(most(complex_of(fft::rfftn(r, both, {}, norm)),
+                     across(by_rows(re, n, [&](const Line& l) { return half(forward(l)); }), length / 2 + 1,
+                            -1, first_there)) < 1e-11);
+          CHECK(most(complex_of(fft::irfftn(x, both, {}, norm)),
+                     by_rows(across(a, n, 1, first_back), n, [&](const Line& l) {
+                       return scaled(plain(whole(l, length), length, 1), back);
+                     })) < 1e-11);
+        }
+      }
+    CHECK(fft::fftn(x, {{7}}).shape() == Shape{5, 7});  // the last axis
+    CHECK(most(complex_of(fft::fftn(x, {{7}})), complex_of(fft::fft(x, 7))) == 0);
+  }
+}
+
+TEST_CASE("frequencies and shifts, of even and odd lengths, in two dimensions") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    using Doubles = std::vector<double>;
+    CHECK(fft::fftfreq(s, 4, 0.5).get<double>() == Doubles{0, 0.5, -1, -0.5});
+    CHECK(fft::fftfreq(s, 8, 1, {.block = {3}}).get<double>() ==
+          Doubles{0, .125, .25, .375, -.5, -.375, -.25, -.125});
+    CHECK(fft::fftfreq(s, 1).get<double>() == Doubles{0});
+    CHECK(fft::rfftfreq(s, 5, 0.5).get<double>() == Doubles{0, 0.4, 0.8});
+    CHECK(fft::rfftfreq(s, 1).get<double>() == Doubles{0});
+    CHECK(fft::fftfreq(s, 4, -0.5, {.dtype = DType::kFloat32}).get<float>() ==
+          std::vector<float>{-0.f, -.5f, 1, .5f});
+    for (const std::int64_t m : {6, 7})
+      for (const std::int64_t n : {4, 9}) {
+        CAPTURE(m);
+        CAPTURE(n);
+        const std::vector<double> a = numbers(m * n, 1);
+        const Array x = s.from_memory(a, {m, n}, {.block = {4, 3}});
+        const auto moved = [&](std::int64_t down, std::int64_t right) {
+          std::vector<double> out(a.size());
+          for (std::int64_t i = 0; i < m; ++i)
+            for (std::int64_t j = 0; j < n; ++j)
+              out[static_cast<std::size_t>((i + down) % m * n + (j + right) % n)] =
+                  a[static_cast<std::size_t>(i * n + j)];
+          return out;
+        };
+        CHECK(fft::fftshift(x).get<double>() == moved(m / 2, n / 2));
+        CHECK(fft::fftshift(x, 1).get<double>() == moved(0, n / 2));
+        CHECK(fft::fftshift(x, {-2}).get<double>() == moved(m / 2, 0));
+        CHECK(fft::ifftshift(x).get<double>() == moved((m + 1) / 2, (n + 1) / 2));
+        CHECK(fft::ifftshift(x, 0).get<double>() == moved((m + 1) / 2, 0));
+      }
+  }
+}
+
 TEST_CASE("a long vector is transformed in four steps: as in one, and in blocks that do not hold it") {
   // Longer than a default block (524,288 complex128), over two workers of two devices. Each has memory for twice its share (of
   // 4 MiB) and for four blocks (of 8 MiB): with two and a half of them it does not always fit.

@@ -176,12 +176,107 @@ TEST_CASE("sort, argsort and topk across blocks, NaN last, equal ones in their o
       const DType dtype = static_cast<DType>(t);
       if (ir::is_complex(dtype)) continue;
       CAPTURE(std::string(name_of(dtype)));
-      const Array z = (y + 11.0).astype(dtype);
-      const Array flat = z.reshape({-1}).astype(DType::kFloat64);
-      const Ints want = sorted_indices(flat.get<double>(), false);
-      CHECK(argsort(z.reshape({-1})).get<std::int64_t>() == want);
-      CHECK(sort(z.reshape({-1})).astype(DType::kFloat64).get<double>() ==
-            take(flat, s.from_memory(want, {33 * 25})).get<double>());
+      // Negative ones too, where there are any.
+      const Array z = (ir::is_unsigned_integer(dtype) ? y + 11.0 : y).astype(dtype).reshape({-1});
+      const Array flat = z.astype(DType::kFloat64);
+      for (const bool descending : {false, true}) {
+        const Ints want = sorted_indices(flat.get<double>(), descending);
+        CHECK(argsort(z, 0, descending).get<std::int64_t>() == want);
+        CHECK(sort(z, 0, descending).dtype() == dtype);
+        CHECK(sort(z, 0, descending).astype(DType::kFloat64).get<double>() ==
+              take(flat, s.from_memory(want, {33 * 25})).get<double>());
+        const TopK best = topk(z, 9, 0, descending);
+        CHECK(best.values.dtype() == dtype);
+        CHECK(best.indices.get<std::int64_t>() == Ints(want.begin(), want.begin() + 9));
+        CHECK(best.values.astype(DType::kFloat64).get<double>() ==
+              take(flat, s.from_memory(Ints(want.begin(), want.begin() + 9), {9})).get<double>());
+      }
+    }
+  }
+}
+
+TEST_CASE("topk along either axis of a matrix, NaN last, with the values it names") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const std::int64_t m = 26, n = 33, k = 5;
+    Doubles a = numbers(m * n, 9);
+    for (std::size_t i = 3; i < a.size(); i += 41) a[i] = kNan;
+    for (std::int64_t i = 0; i < n; ++i)
+      a[static_cast<std::size_t>(4 * n + i)] = i < 3 ? 1 : kNan;  // fewer than k
+    const Array x = s.from_memory(a, {m, n}, {.block = {8, 6}});
+    for (const bool largest : {true, false})
+      for (const int axis : {0, 1, -1, -2}) {
+        CAPTURE(largest);
+        CAPTURE(axis);
+        const bool down = axis == 0 || axis == -2;
+        const std::int64_t lines = down ? n : m, length = down ? m : n;
+        const TopK best = topk(x, k, axis, largest);
+        CHECK(best.values.shape() == (down ? Shape{k, n} : Shape{m, k}));
+        // A line a row.
+        const Doubles values = (down ? best.values.T() : best.values).get<double>();
+        const Ints indices = (down ? best.indices.T() : best.indices).get<std::int64_t>();
+        bool right = true;
+        for (std::int64_t l = 0; l < lines; ++l) {
+          Doubles line;
+          for (std::int64_t i = 0; i < length; ++i)
+            line.push_back(a[static_cast<std::size_t>(down ? i * n + l : l * n + i)]);
+          const Ints want = sorted_indices(line, largest);
+          for (std::int64_t i = 0; i < k; ++i) {
+            const auto at = static_cast<std::size_t>(l * k + i);
+            const std::int64_t from = want[static_cast<std::size_t>(i)];
+            right &= indices[at] == from && same(values[at], line[static_cast<std::size_t>(from)]);
+          }
+        }
+        CHECK(right);
+      }
+  }
+}
+
+TEST_CASE("put, set and searchsorted in every dtype") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const std::int64_t m = 19, n = 14;
+    const Doubles a = numbers(m * n, 7), v = numbers(4 * n, 2);
+    const auto doubles = [](const Array& x) {
+      return (ir::is_complex(x.dtype()) ? real(x) : x).astype(DType::kFloat64).get<double>();
+    };
+    const Ints at = {4, -1, 0, 7};
+    for (int t = 0; t < ir::kDTypeCount; ++t) {
+      const DType dtype = static_cast<DType>(t);
+      CAPTURE(std::string(name_of(dtype)));
+      const double up = ir::is_unsigned_integer(dtype) ? 11 : 0;
+      const Array x = (s.from_memory(a, {m, n}, {.block = {6, 5}}) + up).astype(dtype);
+      const Array values = (s.from_memory(v, {4, n}, {.block = {3, 14}}) + up).astype(dtype);
+      const Doubles from = doubles(x), given = doubles(values);
+      Doubles put_rows = from, set_box = from, set_steps = from;
+      for (std::size_t j = 0; j < 4; ++j)
+        for (std::int64_t c = 0; c < n; ++c) {
+          const double value = given[j * static_cast<std::size_t>(n) + static_cast<std::size_t>(c)];
+          put_rows[static_cast<std::size_t>((at[j] + m) % m * n + c)] = value;
+          set_box[(j + 5) * static_cast<std::size_t>(n) + static_cast<std::size_t>(c)] = value;
+          set_steps[(4 * j + 2) * static_cast<std::size_t>(n) + static_cast<std::size_t>(c)] = value;
+        }
+      const Array put_there = put(x, s.from_memory(at, {4}, {.block = {3}}), values, 0);
+      CHECK(put_there.dtype() == dtype);
+      CHECK(doubles(put_there) == put_rows);
+      CHECK(doubles(set(x, {{0, 5, 9}}, values)) == set_box);
+      CHECK(doubles(set(x, {{0, 2, 15, 4}}, values)) == set_steps);
+      const Array line = x.reshape({-1}), probes = values.reshape({2, 2 * n});
+      if (ir::is_complex(dtype)) {
+        CHECK(code_of([&] { searchsorted(line, probes); }) == Errc::kInvalidArgument);
+        continue;
+      }
+      Ints left, right;
+      for (const double p : given) {
+        left.push_back(std::count_if(from.begin(), from.end(), [&](double e) { return e < p; }));
+        right.push_back(std::count_if(from.begin(), from.end(), [&](double e) { return e <= p; }));
+      }
+      CHECK(searchsorted(sort(line), probes).get<std::int64_t>() == left);
+      CHECK(searchsorted(sort(line), probes, "right").get<std::int64_t>() == right);
     }
   }
 }
