@@ -35,6 +35,11 @@ Array clip(const Array& a, const std::optional<Scalar>& low, const std::optional
   return out;
 }
 
+Array clip(const Array& a, const Array& low, const Array& high) {
+  const Array out = low ? maximum(a, low) : a;
+  return high ? minimum(out, high) : out;
+}
+
 // ---- statistics --------------------------------------------------------------------------------------------------------
 
 Array var(const Array& a, const Axes& axes, double correction, bool keepdims) {

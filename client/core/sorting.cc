@@ -92,11 +92,15 @@ Array evenly_cut(const Array& x, int axis, bool numbered) {
   return Access::record(x, infer_reblock(Access::source(x), Grid(std::move(dims))));
 }
 
+void check_order(const Array& x) {
+  if (is_complex(x.dtype())) refuse(Errc::kInvalidArgument, "sort: complex numbers have no order", x);
+}
+
 // Lines in order, each shortened to `keep` elements a block at first where that is given; with `numbered` their numbers:
 // `numbers`, or their positions.
 std::vector<Array> sort_lines(const Array& given, const Array& given_numbers, int axis, bool descending,
                               bool numbered, std::optional<std::int64_t> keep = {}) {
-  if (is_complex(given.dtype())) refuse(Errc::kInvalidArgument, "sort: complex numbers have no order", given);
+  check_order(given);
   const Array x = evenly_cut(given, axis, numbered);
   std::vector<Array> in = {x};
   if (given_numbers)
@@ -142,6 +146,7 @@ Array argsort(const Array& x, int axis, bool descending, bool) {
 
 TopK topk(const Array& x, std::int64_t k, int axis, bool largest) {
   const int along = axis_of(x, axis, "topk");
+  check_order(x);
   if (k < 0 || k > extent(x, along))
     refuse(Errc::kOutOfRange, "topk: " + std::to_string(k) + " elements along axis " + std::to_string(axis),
            x);

@@ -102,6 +102,12 @@ TEST_CASE("statistics and products") {
     CHECK(clip(x, -2, 3).get<double>() ==
           table(m, n, [&](auto i, auto j) { return std::clamp(at(i, j), -2.0, 3.0); }));
     CHECK(clip(x, {}, 0).dtype() == DType::kFloat64);
+    CHECK(clip(x, y - 4.0, y + 1.0).get<double>() == table(m, n, [&](auto i, auto j) {
+            const double bound = b[static_cast<std::size_t>(j)];
+            return std::clamp(at(i, j), bound - 4, bound + 1);
+          }));
+    CHECK(clip(x, Array(), y).get<double>() ==
+          table(m, n, [&](auto i, auto j) { return std::min(at(i, j), b[static_cast<std::size_t>(j)]); }));
     CHECK(clip(s.arange(5), 1, 3).get<std::int64_t>() == std::vector<std::int64_t>{1, 1, 2, 3, 3});
     CHECK(outer(y, y).get<double>() == table(n, n, [&](auto i, auto j) {
             return b[static_cast<std::size_t>(i)] * b[static_cast<std::size_t>(j)];

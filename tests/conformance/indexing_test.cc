@@ -353,6 +353,8 @@ TEST_CASE("mistakes of indexing and order are typed, and name what and where") {
   CHECK(code_of([&] { sort(x, 2); }) == Errc::kOutOfRange);
   CHECK(code_of([&] { sort(s.zeros({})); }) == Errc::kOutOfRange);
   CHECK(code_of([&] { topk(x, 5, 0); }) == Errc::kOutOfRange);
+  CHECK(code_of([&] { topk(x.astype(DType::kComplex64), 0); }, &what) == Errc::kInvalidArgument);
+  CHECK_MESSAGE(what.find("have no order") != std::string::npos, what);
   CHECK(code_of([&] { searchsorted(x, x); }) == Errc::kShapeMismatch);
   CHECK(code_of([&] { searchsorted(s.arange(3), x, "middle"); }) == Errc::kInvalidArgument);
   CHECK(x.get<double>().size() == 12);  // the session goes on

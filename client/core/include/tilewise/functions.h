@@ -10,6 +10,8 @@ namespace tilewise {
 
 // ---- elementwise ----
 Array clip(const Array& a, const std::optional<Scalar>& low, const std::optional<Scalar>& high);  // NaN stays
+Array clip(const Array& a, const Array& low,
+           const Array& high);  // each element has its bounds; Array(): none
 
 // ---- statistics ----
 // Of what is left after the mean: sum((a - mean)^2) / (n - correction), in two passes, so that a large mean costs no digits.
