@@ -56,7 +56,11 @@ void check(const Array& x, int axis, std::size_t number, const IndexTerm& term) 
 // Indices of x's axis, counted from 0; one out of bounds fails whoever computes them.
 Array wrapped(const Array& indices, const Array& x, int axis) {
   const Array wide = indices.astype(DType::kInt64);
-  const Grid grid = wide.grid();
+  // Cut as any result that is computed from it: a broadcast view's own blocks may be as large as it is.
+  const ir::Source source = Access::source(wide);
+  const Grid grid = client::value_or_throw(infer_map(std::span(&source, 1), [](ir::TapeBuilder&, auto v) {
+                      return v[0];
+                    })).op->space;
   const auto kernel = client::builtin_kernel(ir::builtin::WrapIndex{axis, extent(x, axis)},
                                              2.0 * static_cast<double>(client::block_volume(grid)));
   return map_blocks(kernel, std::span(&wide, 1), {client::span_map(wide.rank())}, {{DType::kInt64, grid}})

@@ -105,7 +105,8 @@ TEST_CASE(
 }
 
 // What CUDA makes of it is not written down; at the worst both processes are lost, and the supervisor brings what it can.
-TEST_CASE("a lender that is killed, with a driver that breaks who has its memory open: that one starts again") {
+TEST_CASE(
+    "a lender that is killed, with a driver that breaks who has its memory open: that one starts again") {
   Watched w({.workers = 0});
   INFO(w.cluster.words());
   const Environment breaks{{"TILEWISE_EMULATED_LENDERS_BREAK", "1"}};

@@ -148,7 +148,8 @@ bool has_dead_lender() {
   return std::ranges::any_of(memory().ranges, [](const auto& entry) {
     const std::string program = "/proc/" + std::to_string(entry.second.lender) + "/exe";
     char text[1];
-    return entry.second.lender != 0 && ::readlink(program.c_str(), text, sizeof text) < 0;  // also before it is reaped
+    return entry.second.lender != 0 &&
+           ::readlink(program.c_str(), text, sizeof text) < 0;  // also before it is reaped
   });
 }
 
@@ -349,7 +350,8 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle, unsigne
   TW_NEEDS(start != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
   *address = reinterpret_cast<CUdeviceptr>(start);
   const std::lock_guard lock(memory().mutex);
-  memory().ranges[*address] = {.bytes = theirs.bytes, .mapped = theirs.bytes, .device = true, .file = file, .lender = theirs.process};
+  memory().ranges[*address] = {
+      .bytes = theirs.bytes, .mapped = theirs.bytes, .device = true, .file = file, .lender = theirs.process};
   return CUDA_SUCCESS;
 }
 CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
