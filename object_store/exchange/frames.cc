@@ -107,7 +107,8 @@ Status Exchange::Impl::take_map(Peer& peer, const msg::ArenaMap& map, std::vecto
                    "a slab of device " + std::to_string(slab.device.value) + ", which is of the other kind");
     }
     if (!slab.ipc_handle.empty()) {
-      if (slab.bytes < 1)
+      const std::int64_t least = slab.slab == msg::kProbeSlab ? msg::kMaxProbeBytes : 1;
+      if (slab.bytes < least)
         return error(Errc::kOutOfRange, "a slab of " + std::to_string(slab.bytes) + " bytes");
       lent.emplace(key, slab.bytes);
       if (callbacks.on_lent) callbacks.on_lent(peer.info.id, slab);
@@ -143,6 +144,8 @@ Status Exchange::Impl::check(const Peer& peer, const msg::PeerBatch& batch) cons
     // Clients offer without a place, and so do workers what may be on disk.
     if (!offer.failed.ok() || !peer.maps || peer.info.role == msg::Role::kClient) continue;
     if (offer.slab == msg::kNoSlab) continue;
+    if (offer.slab == msg::kProbeSlab)
+      return error(Errc::kOutOfRange, "an offer of memory that no block is in");
     const std::int64_t there = slab_bytes(offer.from, offer.slab);
     if (offer.offset < 0 || offer.bytes < 0 || offer.bytes > there || offer.offset > there - offer.bytes) {
       return error(Errc::kOutOfRange, "an offer of " + std::to_string(offer.bytes) + " bytes at " +

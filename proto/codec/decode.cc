@@ -177,7 +177,8 @@ msg::PeerBatch Reader::batch(wire::PeerBatch::Reader r) {
                       x.getTransfer()};
   });
   b.dones = list<msg::Done>(r.getDones(), [](wire::Done::Reader d) {
-    return msg::Done{block(d), OpId(d.getOp()), DeviceId(d.getFrom()), DeviceId(d.getTo())};
+    return msg::Done{block(d), OpId(d.getOp()), DeviceId(d.getFrom()), DeviceId(d.getTo()),
+                     OpId(d.getAlso())};
   });
   b.gones = list<msg::Gone>(r.getGones(), [](wire::Gone::Reader g) {
     return msg::Gone{block(g), DeviceId(g.getFrom()), DeviceId(g.getTo())};

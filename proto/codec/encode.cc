@@ -611,6 +611,7 @@ struct WriteMessage {
       each(p.initDones(any_count(m.dones.size())), m.dones, [](auto d, const msg::Done& x) {
         head(d, x);
         d.setOp(x.op.value);
+        d.setAlso(x.also.value);
       });
     }
     if (!m.gones.empty()) {

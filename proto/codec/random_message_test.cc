@@ -328,7 +328,9 @@ struct Gen {
       return msg::Relay{block(), id<DeviceId>(), id<DeviceId>(), pick<msg::RelayWord>(msg::kRelayWordCount),
                         u64()};
     });
-    m.dones = list(9, [&] { return msg::Done{block(), id<OpId>(), id<DeviceId>(), id<DeviceId>()}; });
+    m.dones = list(9, [&] {
+      return msg::Done{block(), id<OpId>(), id<DeviceId>(), id<DeviceId>(), id<OpId>()};
+    });
     m.gones = list(9, [&] { return msg::Gone{block(), id<DeviceId>(), id<DeviceId>()}; });
     m.probes = list(3, [&] { return msg::Probe{id<DeviceId>(), id<DeviceId>(), u64(), i64()}; });
   }

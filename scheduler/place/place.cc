@@ -38,6 +38,12 @@ class Aligned final : public Policy {
   }
 };
 
+double result_bytes(const Request& request) {
+  double bytes = 0;
+  for (const ir::OutputSpec& output : request.op->outputs) bytes += bytes_of({output.dtype, output.grid});
+  return bytes;
+}
+
 class Tiled final : public Policy {
  public:
   explicit Tiled(bool cyclic) : cyclic_(cyclic) {}
@@ -45,16 +51,17 @@ class Tiled final : public Policy {
   void propose(const Request& request, std::vector<Candidate>& out) const override {
     const ir::Shape counts = request.op->space.counts();
     std::vector<DeviceId> devices = ids_of(request.eligible);
-    if (ir::volume(counts) == 1) devices = {quietest(request)};
-    out.push_back({tiled(counts, devices, cut_costs(request), cyclic_), name()});
+    const bool one = ir::volume(counts) == 1;
+    if (one) devices = {quietest(request)};
+    const bool by_memory = one && result_bytes(request) >= static_cast<double>(kSmallResultBytes);
+    out.push_back({tiled(counts, devices, cut_costs(request), cyclic_), name(), by_memory});
   }
 
  private:
   // One block: where there is room; spread many small independent arrays, but keep really small ones together on the first
   // device.
   static DeviceId quietest(const Request& request) {
-    double bytes = 0;
-    for (const ir::OutputSpec& output : request.op->outputs) bytes += bytes_of({output.dtype, output.grid});
+    const double bytes = result_bytes(request);
     const std::int64_t block = request.geometry->output_bytes_bound();
     const auto before = [&](const Device& a, const Device& b) {
       const Room room_a = a.room_for(bytes, block), room_b = b.room_for(bytes, block);
@@ -147,7 +154,7 @@ class Contest {
     if (candidates_.size() == 1)
       return Decision{.placement = std::move(candidates_[0].placement),
                       .why = candidates_[0].why,
-                      .by_memory = by_memory()};
+                      .by_memory = by_memory(candidates_[0])};
     score();
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < candidates_.size(); ++i) order.push_back(i);
@@ -159,7 +166,7 @@ class Contest {
                       .why = best.why,
                       .seconds = cost.seconds,
                       .moved_bytes = cost.moved_bytes,
-                      .by_memory = by_memory()};
+                      .by_memory = by_memory(best)};
     for (std::size_t i = 1; i < order.size() && i <= 2; ++i) {
       Candidate& other = candidates_[order[i]];
       const Estimate& lost = costs_[order[i]];
@@ -181,14 +188,14 @@ class Contest {
     const double steps = static_cast<double>(points) * static_cast<double>(geometry.steps(middle));
     return ir::model_step_ns(geometry, middle) * 1e-9 * steps < kSearchGain_s;
   }
-  // Of one block, to whom there was least; else who has no ample room counts less, and gets less where shares are sought.
-  bool by_memory() const {
+  // The device that has least, where that has won; else who has no ample room counts less, and gets less where shares are sought.
+  bool by_memory(const Candidate& chosen) const {
     if (request_.eligible.size() < 2) return false;
     const ir::Geometry& geometry = *request_.geometry;
     const std::int64_t block = geometry.output_bytes_bound();
     const double bytes = static_cast<double>(block) * static_cast<double>(geometry.point_count());
     const bool one = geometry.point_count() == 1;
-    if (one && bytes >= static_cast<double>(kSmallResultBytes)) return true;
+    if (chosen.by_memory) return true;
     const auto cramped = [&](const Device& d) {
       return !d.can_hold(block) || bytes > static_cast<double>(d.headroom_bytes(Room::kAmple));
     };

@@ -25,6 +25,7 @@ struct Copy {
   Index device = 0, home = kNone;  // home: the owner's copy; kNone: this is it
   std::int64_t uses = 0;           // reads here, and at home one for each copy elsewhere
   bool ready = false, requested = false, mapped = false, in_memory = false, keeps = false;
+  std::size_t reader = 0;              // the first op that wants it here
   bool asked = false;                  // the graph that is asked about was the first to want it
   Index made_by = kNone;               // record
   Index sender = kNone;                // who passes it on here, if not its home
@@ -205,6 +206,7 @@ class Run {
   }
   Index add(Copy copy) {
     copy.asked = for_asked_;
+    copy.reader = added_;
     copies_.push_back(std::move(copy));
     return static_cast<Index>(copies_.size() - 1);
   }
@@ -228,6 +230,7 @@ class Run {
     for (std::size_t o = 0; o < ops_.size(); ++o) {
       const SimOp& op = ops_[o];
       for_asked_ = asked(o);
+      added_ = o;
       if (op.geometry == nullptr) {
         if (op.inputs.empty()) continue;  // kProvide: its blocks exist
         const Index client = place(op.to);
@@ -607,16 +610,9 @@ class Run {
       out_.links.push_back(total);
       std::tie(out_.links.back().from, out_.links.back().to, out_.links.back().mapped) = ends;
     }
+    // As workers report it: what was copied, once, by whom it was first wanted.
     for (const Copy& c : copies_) {
-      if (c.home == kNone || !c.requested || !c.asked) continue;
-      moved_of_array_[c.array] += c.bytes;
-    }
-    for (std::size_t o = 0; o < ops_.size(); ++o) {
-      for (std::size_t i = 0; i < ops_[o].inputs.size(); ++i) {
-        const auto end = ops_[o].inputs.begin() + static_cast<std::ptrdiff_t>(i);
-        if (std::find(ops_[o].inputs.begin(), end, ops_[o].inputs[i]) == end)
-          out_.ops[o].bytes_moved += moved_of_array_[ops_[o].inputs[i]];
-      }
+      if (c.home != kNone && c.requested && c.asked && !c.mapped) out_.ops[c.reader].bytes_moved += c.bytes;
     }
     critical_path(last);
     out_.complete = true;
@@ -653,6 +649,7 @@ class Run {
   Simulation& out_;
   double now_ = 0, longest_s_ = 0, end_s_ = 0;
   bool for_asked_ = false;      // copies that are added now
+  std::size_t added_ = 0;       // op, while tasks are added
   std::int64_t looked_at_ = 0;  // steps and reads
   std::int64_t number_ = 0;
   std::vector<Place> places_;  // those given, then clients
@@ -667,7 +664,6 @@ class Run {
   std::priority_queue<Event> events_;
   boost::unordered_flat_map<Index, Tree> trees_;  // by home; looked up, never walked
   std::map<std::tuple<DeviceId, DeviceId, bool>, SimLink> links_;
-  std::map<std::size_t, std::int64_t> moved_of_array_;
   std::vector<std::string> families_;
   std::vector<ir::Read> reads_;
 };

@@ -1,6 +1,7 @@
 // What a task costs when it is small: Task Bench over real processes, and the scheduler's own share.
 //
-//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks memory explain scale hop taskbench rebalance
+//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks explicit start memory explain scale hop taskbench
+//   rebalance
 //
 // The method of METG(50 %): docs/figures.md.
 #include <tilewise/kernel.h>
@@ -19,6 +20,7 @@
 
 #include "bench_rebalance.h"
 #include "bench_scale.h"
+#include "bench_tasks.h"
 #include "cluster.h"
 #include "dask.h"
 #include "hop.h"
@@ -195,33 +197,6 @@ void bench_task_bench(const Settings& settings, Report& report) {
   beside_dask(of_width_8, settings.quick, report);
 }
 
-// ---- the scheduler's share ----------------------------------------------------------------------------------------------
-
-void bench_tasks(const Settings& settings, Report& report) {
-  const std::int64_t tasks = settings.quick ? 100'000 : 1'000'000;
-  const Cluster cluster("1GiB");
-  const Session session = cluster.session();
-  Array small = session.ones({1});
-  small.persist().wait();
-  ir::DimMap whole;
-  whole.kind = ir::DimMap::Kind::kWhole;
-  std::vector<double> block_ops;
-  for (int i = -1; i < settings.repeats; ++i) {
-    const double before = cluster.scheduler_cpu_seconds();
-    map_blocks({.name = "tilewise.noop", .version = "1"}, std::vector{small}, {{whole}},
-               {{DType::kFloat64, *Grid::uniform({tasks}, {1})}})
-        .front()
-        .persist()
-        .wait();
-    if (i >= 0)
-      block_ops.push_back((cluster.scheduler_cpu_seconds() - before) / static_cast<double>(tasks) * 1e6);
-  }
-  report.at_most({.metric = "scheduler CPU a task, " + std::to_string(tasks) + " no-ops of one op",
-                  .value = median(block_ops),
-                  .unit = "us"},
-                 0.3);
-}
-
 // ---- memory that does not follow the number of tasks ----------------------------------------------------------------------
 
 void bench_memory(const Settings& settings, Report& report) {
@@ -322,6 +297,8 @@ void bench_explain(const Settings& settings, Report& report) {
 }
 
 const std::vector<Part> kParts = {{"tasks", bench_tasks},
+                                  {"explicit", bench_explicit},
+                                  {"start", bench_start},
                                   {"memory", bench_memory},
                                   {"explain", bench_explain},
                                   {"hop", [](const Settings&, Report& r) { bench_hop(r); }},

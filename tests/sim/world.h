@@ -34,7 +34,7 @@ struct Knobs {
   int pin_every = 1;              // so many of its devices share one that may spill there
   bool neighbours = false;        // devices of a worker keep each other's blocks while they have room
   bool uneven = false;            // every second device of a worker has four times the memory
-  bool gpus = false;              // those that may are GPUs: nobody maps their memory
+  bool gpus = false;              // those that may are GPUs
   TimeNs disk_ns = 0;             // a block's way to or from it takes up to this long
   double disk_full = 0;           // so often a write finds no room, though there should be
   double disk_fails = 0;          // so often a read or a write fails for good

@@ -27,6 +27,11 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
     }
   }
   TW_CHECK(copy.last_uses == last, "the last op's claims are elsewhere");
+  TW_CHECK(
+      !copy.pulls ||
+          (!copy.via && (copy.state == CopyState::kReceiving ||
+                         (copy.state == CopyState::kOffered && !copy.kept && copy.at.device == copy.source))),
+      "a copy that nobody lends is to be copied from its lender");
   TW_CHECK(copy.lent == lent && copy.sending == sending, "loans of a copy miscounted");
   TW_CHECK(!spilled || (!copy.has_memory && copy.stored), "a spilled copy is not below alone");
   TW_CHECK(copy.state != CopyState::kReturning || (copy.has_memory && copy.stored && copy.io != 0),

@@ -201,11 +201,22 @@ void Core::Impl::discharge_read(Slot slot, Slot op) {
   }
 }
 
+// The owner may hear of the end of one op's claim before it hears of a later op that reads what it lent for the first: it names that
+// one, so that the loan goes on.
+msg::Done Core::Impl::done_of(const Copy& copy, OpId op) const {
+  const DeviceId self = devices[copy.device].spec.id;
+  msg::Done done{{arrays[copy.array].id, copy.block}, op, copy.source, self, {}};
+  if (copy.kind == CopyKind::kProduced || copy.kind == CopyKind::kReplica) return done;
+  for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
+    const OpId other = ops[uses[u].op].run.id;
+    if (uses[u].device == self && other > op) done.also = std::max(done.also, other);
+  }
+  return done;
+}
+
 void Core::Impl::send_done(const Copy& copy, Slot op) {
   if (remote[copy.source.value].lost) return;
-  batch_to(copy.source)
-      .dones.push_back(
-          {{arrays[copy.array].id, copy.block}, ops[op].run.id, copy.source, devices[copy.device].spec.id});
+  batch_to(copy.source).dones.push_back(done_of(copy, ops[op].run.id));
 }
 
 // A borrowed block may be read by kernels still in flight: the lender hears of it when they are complete.
@@ -215,8 +226,7 @@ void Core::Impl::owe_done(const Copy& copy, Slot op) {
   for (std::size_t s = 0; s < device.streams.size(); ++s)
     busy |= copy.readers[s] > device.streams[s].completed;
   if (!busy) return send_done(copy, op);
-  devices[copy.device].pending_dones.push_back(
-      {copy.readers, {{arrays[copy.array].id, copy.block}, ops[op].run.id, copy.source, device.spec.id}});
+  devices[copy.device].pending_dones.push_back({copy.readers, done_of(copy, ops[op].run.id)});
 }
 
 void Core::Impl::flush_pending_dones(std::uint16_t d) {

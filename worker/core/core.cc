@@ -151,7 +151,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
           else if constexpr (std::is_same_v<E, SlabAdded>) {
             DeviceState& device = devices[e.device];
             device.slab_pending = false;
-            if (e.ok) device.lends = e.lent;
+            if (e.ok) device.lends = e.lent && (device.lends || device.arena.bytes_resident() == 0);
             device.full = !e.ok;
             if (e.ok) device.arena.add_slab(e.bytes);
             if (e.ok) device.slab_tries = 0;

@@ -9,6 +9,7 @@ namespace {
 
 constexpr TimeNs kPatienceNs =
     kSecond;  // with what has begun and cannot go on: others wait for what is not begun
+constexpr TimeNs kReadersNs = 2 * kSecond;   // with kernels of other processes that read a GPU's blocks here
 constexpr TimeNs kClientsNs = 10 * kSecond;  // with clients that do not take what is on its way to them
 
 }  // namespace
@@ -71,6 +72,8 @@ void Core::Impl::keep(Slot array, std::int64_t block, std::uint16_t d, DeviceId 
   }
   copy.kept = leaver;
   copy.spare = false;
+  copy.pulls &=
+      copy.state == CopyState::kReceiving;  // it is sent: a loan may end with the claim that it was made for
   if (copy.kind == CopyKind::kBorrowed) orphan(slot);
   if (whole(copy)) return;
   copy.kept_open = true;
@@ -177,12 +180,21 @@ bool Core::Impl::owes_clients() const {
   return false;
 }
 
+// A GPU's memory goes with its process, also from under those who read it in place.
+bool Core::Impl::lends_gpus() const {
+  return std::ranges::any_of(devices, [&](const DeviceState& device) {
+    return device.spec.kind != 0 &&
+           std::ranges::any_of(device.resident, [&](Slot c) { return copies[c].lent > 0; });
+  });
+}
+
 void Core::Impl::watch_leaving() {
   if (stage == Stage::kStops && at_rest()) {
     stage = Stage::kStill;
     stage_since = now;
   }
-  if (stage == Stage::kGoes && !told_leave && (!owes_clients() || now - stage_since >= kClientsNs)) {
+  if (stage == Stage::kGoes && !told_leave && (!owes_clients() || now - stage_since >= kClientsNs) &&
+      (!lends_gpus() || now - stage_since >= kReadersNs)) {
     told_leave = true;
     out->leave = true;
   }
@@ -203,7 +215,10 @@ void Core::Impl::watch_leaving() {
 TimeNs Core::Impl::leaving_deadline() const {
   TimeNs next = now + 3600 * kSecond;
   if (stage == Stage::kStops) next = std::min(next, now + kPatienceNs);
-  if (stage == Stage::kGoes && !told_leave) next = std::min(next, stage_since + kClientsNs);
+  if (stage == Stage::kGoes && !told_leave) {
+    for (const TimeNs patience : {kReadersNs, kClientsNs})
+      if (stage_since + patience > now) next = std::min(next, stage_since + patience);
+  }
   for (const auto& [leaver, of] : leaving)
     if (!of.told && of.left > 0) next = std::min(next, told_at + options.report_ns);
   return next;

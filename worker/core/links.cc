@@ -20,11 +20,12 @@ void Core::Impl::transfer_ended(Copy& copy, bool arrived) {
   const auto it = links.find({from, msg::size_class_of(copy.bytes)});
   if (!from || it == links.end()) return;  // or its peer was lost
   LinkState& link = it->second;
+  // The time of one that failed counts where others were on their way meanwhile.
   --link.under_way;
+  if (arrived || link.under_way > 0) link.stats.busy_ns += now - link.since;
   if (arrived) {
     ++link.stats.transfers;
     link.stats.bytes += copy.bytes;
-    link.stats.busy_ns += now - link.since;
     link.dirty = true;
   }
   link.since = now;

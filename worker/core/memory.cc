@@ -499,6 +499,7 @@ bool Core::Impl::grant(Slot slot, bool lowest) {
   const WorkerId peer = remote[sender.value].worker;
   if (copy.pulls) {
     ++counts.pulled;
+    TW_CHECK(from.device == copy.source && !copy.via, "a block is copied from who did not lend it");
     out->pulls.push_back({peer, copy.transfer, copy.device, from, copy.at, copy.bytes});
     return true;
   }
@@ -515,6 +516,7 @@ bool Core::Impl::grant(Slot slot, bool lowest) {
 void Core::Impl::end_offer(Slot slot) {
   DeviceState& device = devices[copies[slot].device];
   std::erase(device.ungranted, slot);
+  copies[slot].pulls = false;
   device.memory_freed |= device.shares.any_put_off();
 }
 

@@ -6,6 +6,7 @@
 namespace tilewise::worker {
 
 namespace {
+constexpr std::uint8_t kCuda = 1;                           // device::Kind
 constexpr std::uint8_t kMaxAttempts = 3, kMaxBreaks = 100;  // to have one block
 }  // namespace
 
@@ -180,9 +181,9 @@ void Core::Impl::on_offer(msg::Offer& m) {
                                                      " bytes for a block of " + std::to_string(copy.bytes)}));
     return;
   }
-  const bool lent = !copy.kept && !is_asked(copy);  // those are to be here, and not elsewhere
-  const Reach way = lent ? reach(m.from, m.slab, static_cast<std::uint16_t>(d)) : Reach::kNone;
-  if (way == Reach::kReads) {
+  // What is kept for a leaver may be so for nobody's sake: then nothing is lent.
+  const Reach way = copy.kept ? Reach::kNone : reach(m.from, m.slab, static_cast<std::uint16_t>(d));
+  if (way == Reach::kReads && !is_asked(copy)) {
     copy.kind = CopyKind::kBorrowed;
     copy.at = {m.from, m.slab, m.offset};
     copy.state = CopyState::kSealed;
@@ -197,7 +198,7 @@ void Core::Impl::on_offer(msg::Offer& m) {
   }
   copy.state = CopyState::kOffered;
   copy.via = m.via;
-  copy.pulls = way == Reach::kCopies && !m.via;
+  copy.pulls = way != Reach::kNone && devices[copy.device].spec.kind == kCuda && !m.via;
   if (copy.pulls) copy.at = {m.from, m.slab, m.offset};
   if (m.inlined && static_cast<std::int64_t>(m.data.size()) == copy.bytes && stage < Stage::kStill) {
     alloc::Fence none;
@@ -247,6 +248,7 @@ void Core::Impl::on_done(const msg::Done& m) {
   const auto array = array_by_id.find(m.block.array.value);
   const auto op = op_by_id.find(m.op.value);
   if (op == op_by_id.end()) return park(m, m.op);
+  if (m.also > last_op) return park(m, m.also);
   if (array == array_by_id.end() || m.to == m.from || !valid_block(m.block, array->second)) {
     return void(++counts.stale);
   }

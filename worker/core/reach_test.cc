@@ -141,3 +141,47 @@ TEST_CASE("a link between GPUs is measured by the copies that blocks will be") {
   w.step({TransferDone{w.actions.probe_receives[0].transfer, {Errc::kOk, {}}, msg::Lane::kCudaIpc}});
   CHECK(w.actions.probe_receives.size() == 1);
 }
+
+TEST_CASE("a loan that is read for a later op, too, outlives the word that the first one is over") {
+  const ir::Op made = source(7, 1);
+  const ir::Grid grid = made.outputs[0].grid;
+  SUBCASE("the reader names the later op") {
+    Lists w;
+    w.log({plan_of({on(kPeer, 10, made), on(kHere, 11, map_of(7, 8, grid))}, {ArrayId{7}, ArrayId{8}})});
+    // Two more read it; the peer has heard of neither yet.
+    w.log({plan_of({on(kHere, 12, map_of(7, 9, grid)), on(kHere, 13, map_of(7, 10, grid))},
+                   {ArrayId{9}, ArrayId{10}}, 2)});
+    msg::PeerBatch batch;
+    msg::Offer offer;
+    offer.block = {ArrayId{7}, 0}, offer.op = OpId{11}, offer.from = kPeer, offer.to = kHere;
+    offer.slab = 0, offer.bytes = kBytes;
+    batch.offers.push_back(offer);
+    w.from_peer(batch);
+    REQUIRE(w.actions.launches.size() == 3);
+    w.completed(3);
+    std::map<std::uint64_t, OpId> also;
+    for (const auto& [peer, said] : w.actions.batches)
+      for (const msg::Done& done : said.dones) also[done.op.value] = done.also;
+    CHECK(also == std::map<std::uint64_t, OpId>{{11, OpId{13}}, {12, OpId{13}}, {13, OpId{}}});
+  }
+  SUBCASE("the owner keeps it until it knows that op, and then for it") {
+    Lists w;
+    w.log({plan_of({on(kHere, 10, made), on(kPeer, 11, map_of(7, 8, grid))})});
+    w.completed(1);
+    msg::PeerBatch batch;
+    batch.subscribes.push_back({{ArrayId{7}, 0}, OpId{11}, kHere, kPeer, {}});
+    w.from_peer(batch);
+    REQUIRE(w.core->counters().copies_live == 1);
+    msg::PeerBatch over;
+    over.dones.push_back({{ArrayId{7}, 0}, OpId{11}, kHere, kPeer, OpId{12}});
+    w.from_peer(over);
+    CHECK(w.core->counters().copies_live == 1);
+    CHECK(w.core->counters().parked == 1);
+    w.log({plan_of({on(kPeer, 12, map_of(7, 9, grid))}, {}, 2)});
+    CHECK(w.core->counters().parked == 0);
+    CHECK(w.core->counters().copies_live == 1);
+    over.dones[0] = {{ArrayId{7}, 0}, OpId{12}, kHere, kPeer, {}};
+    w.from_peer(over);
+    CHECK(w.core->counters().copies_live == 0);
+  }
+}

@@ -253,7 +253,9 @@ void Core::Impl::settle_block(Slot by, Slot array, std::int64_t block, DeviceId 
       const msg::BlockRef ref{arrays[array].id, block};
       // Kernels in flight read it where the owner has it still, which hears of it when they are complete.
       if (owes(d, ref, op.run.id, owner)) continue;
-      batch_to(owner).dones.push_back({ref, op.run.id, owner, self});
+      msg::Done done{ref, op.run.id, owner, self, {}};
+      if (c != kNone) done.also = done_of(copies[c], op.run.id).also;
+      batch_to(owner).dones.push_back(done);
     }
     if (unread && copies[c].uses != kNone) {
       orphans |= remote[owner.value].lost;

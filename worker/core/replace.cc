@@ -174,8 +174,10 @@ void Core::Impl::discharge_moved(Slot slot, std::uint16_t d, std::int64_t from, 
       return user.op == slot && reads_ahead(user, block, d);
     });
     const msg::BlockRef ref{arrays[array].id, block};
-    if (!reads_on && !owes(d, ref, op.run.id, owner))
-      batch_to(owner).dones.push_back({ref, op.run.id, owner, self});
+    if (reads_on || owes(d, ref, op.run.id, owner)) continue;
+    msg::Done done{ref, op.run.id, owner, self, {}};
+    if (const Slot c = find_copy(array, block, d); c != kNone) done.also = done_of(copies[c], op.run.id).also;
+    batch_to(owner).dones.push_back(done);
   }
 }
 

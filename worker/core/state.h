@@ -236,6 +236,7 @@ struct Core::Impl {
   void go_on();
   bool at_rest();
   bool owes_clients() const;
+  bool lends_gpus() const;
   void watch_leaving();
   TimeNs leaving_deadline() const;
 
@@ -256,6 +257,7 @@ struct Core::Impl {
   void discharge_read(Slot copy, Slot op);
   void owe_done(const Copy& copy, Slot op);
   void send_done(const Copy& copy, Slot op);
+  msg::Done done_of(const Copy& copy, OpId op) const;
   bool needed(const Copy& copy) const;
   bool stays_for_its_task(const Copy& copy) const;
   bool tied(const Copy& copy) const;

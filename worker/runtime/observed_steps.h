@@ -19,6 +19,8 @@ class ObservedSteps {
   bool empty() const { return steps_.empty(); }
   const std::deque<Step>& steps() const { return steps_; }
   void enqueued(const Step& step) { steps_.push_back(step); }
+  // The last of them is on its stream only now.
+  void launched(TimeNs now) { steps_.back().enqueued = now; }
   // Calls each(step, start, end) for those up to `sequence`, in order.
   template <class Fn> void completed(std::uint64_t sequence, TimeNs now, Fn&& each) {
     std::size_t n = 0;

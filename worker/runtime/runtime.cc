@@ -271,6 +271,8 @@ void Runtime::observe(std::uint16_t device, std::uint8_t stream, std::uint64_t d
   Local& local = *locals_[device];
   local.observed[stream].completed(done, monotonic_now(), [&](const auto& step, TimeNs start, TimeNs end) {
     const OpEntry& op = *step.op;
+    local.meter(op).add(op.model_ns, end - start);
+    local.busy_ns[stream].fetch_add(end - start, std::memory_order_relaxed);
     std::atomic_ref(*step.run.busy_ns).fetch_add(end - start, std::memory_order_relaxed);
     steps_.add({step.run.id, step.run.graph, step.point, op.family, local.id, stream, start, end});
   });
@@ -291,7 +293,7 @@ void Runtime::collect_completions() {
       if (done == local.seen[s]) continue;
       if (options_.on_broken && !local.device->health()) return;  // what runs stays noted
       local.seen[s] = done;
-      // Host devices time their steps themselves: no clock is read for them here.
+      // Hosts' steps are timed by whoever runs them: no clock is read for them here.
       if (!local.observed[s].empty()) observe(d, static_cast<std::uint8_t>(s), done);
       const std::int64_t busy = local.busy_ns[s].load(std::memory_order_relaxed);
       const std::int64_t took = busy - std::exchange(local.charged_ns[s], busy);
@@ -490,7 +492,9 @@ Status Runtime::enqueue_on_cuda(Local& local, const Launch& launch, ResolvedStep
   kernels::KernelCall call;
   build_call(step, reads_, call);
   call.scratch = *scratch;
-  return local.kernels->launch(call, local.device->compute_stream(launch.stream));
+  const Status launched = local.kernels->launch(call, local.device->compute_stream(launch.stream));
+  local.observed[launch.stream].launched(monotonic_now());  // it may have been compiled first
+  return launched;
 }
 
 void Runtime::enqueue(Local& local, const Launch& launch) {

@@ -10,6 +10,7 @@
 namespace tilewise::cuda {
 namespace {
 
+constexpr std::int64_t kDriverBlock = 2 << 20;
 constexpr int kCopyStreams = 3;  // transfers; spilling; and back
 
 Result<int> attribute(const Driver& driver, CUdevice device, CUdevice_attribute which) {
@@ -135,7 +136,9 @@ Result<device::Slab> CudaDevice::add_slab(std::int64_t bytes) {
   TW_TRY(context_.make_current());
   const Driver& driver = *context_.driver;
   CUdeviceptr address = 0;
-  const CUresult code = driver.cuMemAlloc_(&address, static_cast<std::size_t>(bytes));
+  // Who opens a slab's handle opens the driver's whole block: nothing else of ours is to be in it.
+  const std::int64_t whole = (bytes + kDriverBlock - 1) / kDriverBlock * kDriverBlock;
+  const CUresult code = driver.cuMemAlloc_(&address, static_cast<std::size_t>(whole));
   if (code == CUDA_ERROR_OUT_OF_MEMORY) {
     std::size_t free_bytes = 0, total_bytes = 0;
     driver.cuMemGetInfo_(&free_bytes, &total_bytes);

@@ -11,15 +11,19 @@ struct CudaPeers::State {
   Result<const cuda::Context*> context;
   std::mutex mutex;
   // Each handle may be opened once per context; the key is ordered by peer, so that close() takes a range.
-  std::map<std::pair<std::uint64_t, std::string>, std::byte*> mapped;
+  struct Slab {
+    std::byte* address = nullptr;
+    std::size_t bytes = SIZE_MAX;  // as far as the driver says
+  };
+  std::map<std::pair<std::uint64_t, std::string>, Slab> mapped;
 };
 
 CudaPeers::CudaPeers(Device& device) : state_(new State{cuda::context_of(device), {}, {}}) {}
 
 CudaPeers::~CudaPeers() {
   if (!state_->context || !(*state_->context)->make_current()) return;
-  for (const auto& [key, address] : state_->mapped)
-    (*state_->context)->driver->cuIpcCloseMemHandle_(reinterpret_cast<CUdeviceptr>(address));
+  for (const auto& [key, slab] : state_->mapped)
+    (*state_->context)->driver->cuIpcCloseMemHandle_(reinterpret_cast<CUdeviceptr>(slab.address));
 }
 
 Result<std::byte*> CudaPeers::open(std::uint64_t peer, const std::string& ipc_handle, std::int64_t bytes) {
@@ -30,31 +34,25 @@ Result<std::byte*> CudaPeers::open(std::uint64_t peer, const std::string& ipc_ha
                  "a CUDA IPC handle of " + std::to_string(ipc_handle.size()) + " bytes");
   std::memcpy(&handle, ipc_handle.data(), sizeof handle);
   const std::lock_guard lock(state_->mutex);
-  auto& address = state_->mapped[{peer, ipc_handle}];
-  if (address != nullptr) return address;
-  const auto opened = [&]() -> Result<std::byte*> {
+  const std::pair key(peer, ipc_handle);
+  auto slab = state_->mapped.find(key);
+  if (slab == state_->mapped.end()) {
     const cuda::Context& context = **state_->context;
     TW_TRY(context.make_current());
-    CUdeviceptr pointer = 0;
+    CUdeviceptr pointer = 0, base = 0;
     TW_CUDA_TRY(*context.driver, cuIpcOpenMemHandle, "cuIpcOpenMemHandle of a peer's slab", &pointer, handle,
                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    CUdeviceptr base = 0;
+    State::Slab opened{.address = reinterpret_cast<std::byte*>(pointer)};
+    // A driver that does not know what it has opened says nothing against it.
     std::size_t there = 0;
-    const CUresult code = context.driver->cuMemGetAddressRange_(&base, &there, pointer);
-    if (code != CUDA_SUCCESS || there - (pointer - base) < static_cast<std::size_t>(bytes)) {
-      context.driver->cuIpcCloseMemHandle_(pointer);
-      if (code != CUDA_SUCCESS)
-        return cuda::cuda_error(*context.driver, code, "cuMemGetAddressRange of a peer's slab");
-      return error(Errc::kOutOfRange, "a peer's slab of " + std::to_string(bytes) + " bytes has " +
-                                          std::to_string(there - (pointer - base)));
-    }
-    return reinterpret_cast<std::byte*>(pointer);
-  }();
-  if (opened)
-    address = *opened;
-  else
-    state_->mapped.erase({peer, ipc_handle});
-  return opened;
+    if (context.driver->cuMemGetAddressRange_(&base, &there, pointer) == CUDA_SUCCESS)
+      opened.bytes = there - (pointer - base);
+    slab = state_->mapped.emplace(key, opened).first;
+  }
+  if (bytes < 0 || static_cast<std::size_t>(bytes) > slab->second.bytes)
+    return error(Errc::kOutOfRange, "a peer's slab of " + std::to_string(bytes) + " bytes has " +
+                                        std::to_string(slab->second.bytes));
+  return slab->second.address;
 }
 
 Status CudaPeers::close(std::uint64_t peer) {
@@ -65,7 +63,8 @@ Status CudaPeers::close(std::uint64_t peer) {
   Status status;
   auto it = state_->mapped.lower_bound({peer, std::string()});
   while (it != state_->mapped.end() && it->first.first == peer) {
-    const CUresult code = context.driver->cuIpcCloseMemHandle_(reinterpret_cast<CUdeviceptr>(it->second));
+    const CUresult code =
+        context.driver->cuIpcCloseMemHandle_(reinterpret_cast<CUdeviceptr>(it->second.address));
     if (code != CUDA_SUCCESS) status = cuda::cuda_error(*context.driver, code, "cuIpcCloseMemHandle");
     it = state_->mapped.erase(it);
   }

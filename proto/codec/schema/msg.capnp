@@ -544,7 +544,7 @@ struct Relay {
   transfer @5 :UInt64;     # of missing
 }
 
-struct Done { array @0 :UInt64; block @1 :Int64; op @2 :UInt64; from @3 :UInt32; to @4 :UInt32; }
+struct Done { array @0 :UInt64; block @1 :Int64; op @2 :UInt64; from @3 :UInt32; to @4 :UInt32; also @5 :UInt64; }
 
 struct Gone { array @0 :UInt64; block @1 :Int64; from @2 :UInt32; to @3 :UInt32; }
 

@@ -92,6 +92,8 @@ struct Done {
   BlockRef block;
   OpId op;
   DeviceId from, to;
+  OpId
+      also;  // a later op that `to` reads the same loan for: the loan does not end before that op is known. 0: none
   friend bool operator==(const Done&, const Done&) = default;
 };
 // There is no such block at `from` any more.

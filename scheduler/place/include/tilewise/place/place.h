@@ -33,7 +33,8 @@ struct Request {
 
 struct Candidate {
   ir::Placement placement;
-  std::string_view why;  // names the policy; for people
+  std::string_view why;    // names the policy; for people
+  bool by_memory = false;  // the device is the one that has least now
 };
 
 // Proposes placements of an op. Policies are stateless and deterministic.
