@@ -1,4 +1,5 @@
 #include <tilewise/functions.h>
+#include <tilewise/ir/verify.h>
 
 #include <algorithm>
 #include <numeric>
@@ -241,13 +242,57 @@ Array roll(const Array& a, std::int64_t shift, int axis) {
 Array repeat(const Array& a, std::int64_t count, int axis) {
   const int along = axis_of(a, axis, "repeat");
   if (count < 0) refuse(Errc::kInvalidArgument, "repeat " + std::to_string(count) + " times", a);
-  Shape wide = a.shape(), shape = a.shape();
-  wide.insert(wide.begin() + along + 1, count);
+  Shape shape = a.shape();
   shape[static_cast<std::size_t>(along)] =
       client::value_or_throw(ir::checked_volume(Shape{extent(a, along), count}));
-  return a.expand_dims(along + 1).broadcast_to(wide).reshape(
-      std::span<const std::int64_t>(shape.data(), shape.size()));
+  const std::span<const std::int64_t> result(shape.data(), shape.size());
+  if (a.rank() == limits::kMaxRank) {
+    // No room for a dimension more: two neighbours that stay as they are become one meanwhile, if possible for nothing.
+    int merged = along >= 2 ? 0 : a.rank() - 2;
+    for (int d = 0; d + 1 < a.rank(); ++d)
+      if (d != along && d + 1 != along && (extent(a, d) == 1 || extent(a, d + 1) == 1)) merged = d;
+    Shape fewer = a.shape();
+    fewer[static_cast<std::size_t>(merged)] *= extent(a, merged + 1);
+    fewer.erase(fewer.begin() + merged + 1);
+    const Array less = a.reshape(std::span<const std::int64_t>(fewer.data(), fewer.size()));
+    return repeat(less, count, along > merged ? along - 1 : along).reshape(result);
+  }
+  Shape wide = a.shape();
+  wide.insert(wide.begin() + along + 1, count);
+  return a.expand_dims(along + 1).broadcast_to(wide).reshape(result);
 }
+
+namespace {
+
+constexpr std::int64_t kJoined =
+    static_cast<std::int64_t>(ir::kMaxStepOperands);          // copies that one step joins
+constexpr std::int64_t kSharedBytes = std::int64_t{1} << 20;  // of a block in which several copies lie
+
+// `count` copies (at least one) of `a` behind each other along d. `block`: cuts of the result along d; 0: those of the copies.
+Array copies(const Array& a, int d, std::int64_t count, std::int64_t block) {
+  std::vector<Array> parts;
+  if (count <= kJoined) {
+    parts.assign(static_cast<std::size_t>(count), a);
+  } else {  // first a sixteenth
+    const std::int64_t some = ir::ceil_div(count, kJoined);
+    const Array unit = copies(a, d, some, block);
+    parts.assign(static_cast<std::size_t>(count / some), unit);
+    if (count % some > 0) parts.push_back(unit.slice(d, 0, count % some * extent(a, d)));
+  }
+  if (parts.size() == 1) return a;
+  const std::vector<ir::Source> sources = Access::sources(parts);
+  ir::Inferred joined = client::value_or_throw(ir::infer_concat(sources, d));
+  if (block > 0) {
+    std::vector<ir::DimGrid> dims = joined.op->space.dims();
+    ir::DimGrid& along = dims[static_cast<std::size_t>(d)];
+    along = client::value_or_throw(ir::DimGrid::uniform(along.extent(), block));
+    joined.op->space = Grid(std::move(dims));
+    joined.op->outputs[0].grid = joined.op->space;
+  }
+  return Access::record(a, std::move(joined));
+}
+
+}  // namespace
 
 Array tile(const Array& a, const std::vector<std::int64_t>& counts) {
   if (static_cast<int>(counts.size()) != a.rank())
@@ -255,15 +300,21 @@ Array tile(const Array& a, const std::vector<std::int64_t>& counts) {
            "tile wants a count for each dimension, not " + std::to_string(counts.size()), a);
   Array out = a;
   for (int d = 0; d < a.rank(); ++d) {
-    const std::int64_t count = counts[static_cast<std::size_t>(d)];
+    const std::int64_t count = counts[static_cast<std::size_t>(d)], n = extent(out, d);
     if (count < 0) refuse(Errc::kInvalidArgument, "tile " + std::to_string(count) + " times", a);
-    if (count == 1) continue;
-    Shape wide = out.shape(), shape = out.shape();
-    wide.insert(wide.begin() + d, count);
-    shape[static_cast<std::size_t>(d)] =
-        client::value_or_throw(ir::checked_volume(Shape{extent(out, d), count}));
-    out = out.expand_dims(d).broadcast_to(wide).reshape(
-        std::span<const std::int64_t>(shape.data(), shape.size()));
+    if (count == 1 || n == 0) continue;
+    if (count == 0) {
+      out = out.slice(d, 0, 0);
+      continue;
+    }
+    client::value_or_throw(ir::checked_volume(Shape{n, count}));
+    // Blocks stay as they are; of something short that is not cut along d, several copies make one.
+    const ir::Source pair[] = {Access::source(out), Access::source(out)};
+    const Grid cut = client::value_or_throw(ir::infer_concat(pair, d)).op->space;
+    const std::int64_t bytes =
+        std::max<std::int64_t>(1, block_volume(cut)) * static_cast<std::int64_t>(ir::size_of(out.dtype()));
+    const std::int64_t shared = std::clamp<std::int64_t>(kSharedBytes / bytes, 1, count);
+    out = copies(out, d, count, cut.dim(d).count() == 2 ? n * shared : 0);
   }
   return out;
 }
