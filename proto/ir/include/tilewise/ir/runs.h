@@ -5,8 +5,9 @@
 #pragma once
 #include <tilewise/ir/walk.h>
 
+#include <algorithm>
 #include <optional>
-#include <vector>
+#include <type_traits>
 
 namespace tilewise::ir {
 
