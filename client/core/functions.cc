@@ -10,6 +10,7 @@ namespace {
 
 using client::Access;
 using client::axis_of;
+using client::block_volume;
 using client::extent;
 using client::refuse;
 using ir::TapeBuilder;
@@ -167,7 +168,17 @@ Array tensordot(const Array& a, const Array& b, const std::vector<int>& axes_a,
     inner *= extent(right, d);
   }
   for (int d = axes; d < right.rank(); ++d) columns *= extent(right, d), result.push_back(extent(right, d));
-  return matmul(left.reshape({rows, inner}), right.reshape({inner, columns}))
+  // What is cut within its rows has blocks of one row, but products want panels of many: about square ones of that size.
+  const auto matrix = [](const Array& x, std::int64_t height, std::int64_t width) {
+    const Array flat = x.reshape({height, width});
+    const Grid runs = flat.grid();
+    if (runs.dim(0).count() == 1 || runs.dim(1).count() == 1) return flat;
+    const std::int64_t most = block_volume(runs);
+    std::int64_t side = 1;
+    while (2 * side <= height && 2 * side <= most / (2 * side)) side *= 2;
+    return flat.reblock({side, std::min(width, most / side)});
+  };
+  return matmul(matrix(left, rows, inner), matrix(right, inner, columns))
       .reshape(std::span<const std::int64_t>(result.data(), result.size()));
 }
 

@@ -29,6 +29,10 @@ Selection choose(const Array& given, std::span<Array> beside) {
   // Positions are larger than what a mask is made of.
   if (beside.empty() && along.max_size() > kDefaultBlockBytes / 8)
     along = client::value_or_throw(ir::DimGrid::uniform(along.extent(), kDefaultBlockBytes / 8));
+  // The result's cuts are listed.
+  if (along.count() > limits::kMaxExplicitCuts)
+    along = client::value_or_throw(
+        ir::DimGrid::uniform(along.extent(), ir::ceil_div(along.extent(), limits::kMaxExplicitCuts)));
   const auto cut = [&](const Array& a) {
     std::vector<ir::DimGrid> dims = a.grid().dims();
     dims[0] = along;

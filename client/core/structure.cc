@@ -1,5 +1,6 @@
 // Functions that move elements about, or repeat them; new arrays like others.
 #include <tilewise/functions.h>
+#include <tilewise/ir/verify.h>
 #include <tilewise/linalg.h>
 #include <tilewise/session.h>
 
@@ -172,10 +173,21 @@ Array roll(const Array& a, const std::vector<std::int64_t>& shifts, const std::v
 Array repeat(const Array& a, std::int64_t count, std::optional<int> axis) {
   const auto [from, along] = along_axis(a, axis, "repeat");
   if (count < 0) refuse(Errc::kInvalidArgument, "repeat " + std::to_string(count) + " times", a);
-  Shape wide = from.shape(), shape = from.shape();
-  wide.insert(wide.begin() + along + 1, count);
+  Shape shape = from.shape();
   shape[static_cast<std::size_t>(along)] =
       client::value_or_throw(ir::checked_volume(Shape{extent(from, along), count}));
+  if (from.rank() == limits::kMaxRank) {
+    // No room for a dimension more: two neighbours that stay as they are become one meanwhile, if possible for nothing.
+    int merged = along >= 2 ? 0 : from.rank() - 2;
+    for (int d = 0; d + 1 < from.rank(); ++d)
+      if (d != along && d + 1 != along && (extent(from, d) == 1 || extent(from, d + 1) == 1)) merged = d;
+    Shape fewer = from.shape();
+    fewer[static_cast<std::size_t>(merged)] *= extent(from, merged + 1);
+    fewer.erase(fewer.begin() + merged + 1);
+    return reshaped(repeat(reshaped(from, fewer), count, along > merged ? along - 1 : along), shape);
+  }
+  Shape wide = from.shape();
+  wide.insert(wide.begin() + along + 1, count);
   return reshaped(from.expand_dims(along + 1).broadcast_to(wide), shape);
 }
 
@@ -213,19 +225,59 @@ Array repeat(const Array& a, const Array& counts, std::optional<int> axis) {
   return spread(from, cumulative_sum(wide), known[2], along);
 }
 
+namespace {
+
+constexpr std::int64_t kJoined =
+    static_cast<std::int64_t>(ir::kMaxStepOperands);          // copies that one step joins
+constexpr std::int64_t kSharedBytes = std::int64_t{1} << 20;  // of a block in which several copies lie
+
+// `count` copies (at least one) of `a` behind each other along d. `block`: cuts of the result along d; 0: those of the copies.
+Array copies(const Array& a, int d, std::int64_t count, std::int64_t block) {
+  std::vector<Array> parts;
+  if (count <= kJoined) {
+    parts.assign(static_cast<std::size_t>(count), a);
+  } else {  // first a sixteenth
+    const std::int64_t some = ir::ceil_div(count, kJoined);
+    const Array unit = copies(a, d, some, block);
+    parts.assign(static_cast<std::size_t>(count / some), unit);
+    if (count % some > 0) parts.push_back(unit.slice(d, 0, count % some * extent(a, d)));
+  }
+  if (parts.size() == 1) return a;
+  const std::vector<ir::Source> sources = Access::sources(parts);
+  ir::Inferred joined = client::value_or_throw(ir::infer_concat(sources, d));
+  if (block > 0) {
+    std::vector<ir::DimGrid> dims = joined.op->space.dims();
+    ir::DimGrid& along = dims[static_cast<std::size_t>(d)];
+    along = client::value_or_throw(ir::DimGrid::uniform(along.extent(), block));
+    joined.op->space = Grid(std::move(dims));
+    joined.op->outputs[0].grid = joined.op->space;
+  }
+  return Access::record(a, std::move(joined));
+}
+
+}  // namespace
+
 Array tile(const Array& a, const std::vector<std::int64_t>& counts) {
   Array out = a;
   while (out.rank() < static_cast<int>(counts.size())) out = out.expand_dims(0);
   const std::size_t before = static_cast<std::size_t>(out.rank()) - counts.size();
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    const std::int64_t count = counts[i];
-    const std::size_t d = before + i;
+    const int d = static_cast<int>(before + i);
+    const std::int64_t count = counts[i], n = extent(out, d);
     if (count < 0) refuse(Errc::kInvalidArgument, "tile " + std::to_string(count) + " times", a);
-    if (count == 1) continue;
-    Shape wide = out.shape(), shape = out.shape();
-    wide.insert(wide.begin() + static_cast<std::ptrdiff_t>(d), count);
-    shape[d] = client::value_or_throw(ir::checked_volume(Shape{shape[d], count}));
-    out = reshaped(out.expand_dims(static_cast<int>(d)).broadcast_to(wide), shape);
+    if (count == 1 || n == 0) continue;
+    if (count == 0) {
+      out = out.slice(d, 0, 0);
+      continue;
+    }
+    client::value_or_throw(ir::checked_volume(Shape{n, count}));
+    // Blocks stay as they are; of something short that is not cut along d, several copies make one.
+    const ir::Source pair[] = {Access::source(out), Access::source(out)};
+    const Grid cut = client::value_or_throw(ir::infer_concat(pair, d)).op->space;
+    const std::int64_t bytes = std::max<std::int64_t>(1, client::block_volume(cut)) *
+                               static_cast<std::int64_t>(ir::size_of(out.dtype()));
+    const std::int64_t shared = std::clamp<std::int64_t>(kSharedBytes / bytes, 1, count);
+    out = copies(out, d, count, cut.dim(d).count() == 2 ? n * shared : 0);
   }
   return out;
 }

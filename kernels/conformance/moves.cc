@@ -170,21 +170,29 @@ void windows(const Subject& subject, Prng& prng) {
 
 void reshapes(const Subject& subject, Prng& prng) {
   const std::int64_t a = prng.between(1, 12), b = prng.between(1, 12), c = prng.between(1, 6);
-  const ir::Shape from = {a * b, c}, to = prng.chance(0.5) ? ir::Shape{b, c, a} : ir::Shape{a * b * c};
+  const ir::Shape froms[] = {{a * b, c}, {a, b * c}, {a, b, c}}, tos[] = {{b, c, a}, {a * b * c}, {c, a * b}};
+  const ir::Shape from = froms[prng.below(3)], to = tos[prng.below(3)];
   const Array array = source_array(prng, DType::kFloat32, from);
-  const auto row_blocks = [&](const ir::Shape& shape) {
-    const auto at = cuts(prng, shape[0]);
+  // Runs: single indices before a dimension, which is cut, and what is behind it whole.
+  const auto runs = [&](const ir::Shape& shape) {
+    const auto cut = static_cast<std::size_t>(prng.below(shape.size()));
+    const auto at = cuts(prng, shape[cut]);
+    const ir::Shape rows(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(cut));
     std::vector<ir::Box> boxes;
-    for (std::size_t i = 0; i + 1 < at.size(); ++i) {
-      ir::Box box = ir::box_of(shape);
-      box.lo[0] = at[i];
-      box.hi[0] = at[i + 1];
-      boxes.push_back(box);
+    for (std::int64_t row = 0; row < ir::volume(rows); ++row) {
+      const ir::Index before = ir::unravel(row, rows);
+      for (std::size_t i = 0; i + 1 < at.size(); ++i) {
+        ir::Box box = ir::box_of(shape);
+        for (std::size_t d = 0; d < cut; ++d) box.lo[d] = before[d], box.hi[d] = before[d] + 1;
+        box.lo[cut] = at[i];
+        box.hi[cut] = at[i + 1];
+        boxes.push_back(box);
+      }
     }
     return boxes;
   };
-  const auto sources = row_blocks(from);
-  for (const ir::Box& box : row_blocks(to)) {
+  const auto sources = runs(from);
+  for (const ir::Box& box : runs(to)) {
     Step step = copy_step(DType::kFloat32, box, to, box.shape());
     step.op.kind = ir::OpKind::kReshape;
     step.op.attrs = ir::ReshapeAttrs{};
@@ -192,7 +200,8 @@ void reshapes(const Subject& subject, Prng& prng) {
     Step want = step;
     const std::int64_t begin = ir::ravel(box.lo, to), end = begin + box.volume();
     for (const ir::Box& source : sources) {
-      if (source.hi[0] * c <= begin || source.lo[0] * c >= end) continue;
+      const std::int64_t first = ir::ravel(source.lo, from);
+      if (first + source.volume() <= begin || first >= end) continue;
       step.inputs = {part(array, source)};
       step.input_boxes = {source};
       want.inputs = step.inputs;

@@ -173,11 +173,9 @@ Status launch_reshape(const Environment& env, const KernelCall& call, CUstream s
   const std::int64_t in_count = ir::volume(in.shape), out_count = ir::volume(out.shape);
   if (in.data == nullptr) return call.step == 0 ? clear(env, out, stream) : Status{};
   if (in_count == 0 || out_count == 0) return {};
-  const auto start = [](const ir::Box& box, const ir::Shape& shape, std::int64_t count) {
-    return shape.empty() ? 0 : box.lo[0] * (count / shape[0]);
-  };
-  const std::int64_t from = start(call.input_boxes[0], in.shape, in_count);
-  const std::int64_t to = start(call.output_boxes[0], out.shape, out_count);
+  // Both are runs of C order.
+  const std::int64_t from = ir::ravel(call.input_boxes[0].lo, call.op->operands[0].view.shape);
+  const std::int64_t to = ir::ravel(call.output_boxes[0].lo, call.space_shape);
   const std::int64_t begin = std::max(from, to), end = std::min(from + in_count, to + out_count);
   if (begin >= end) return {};
   const auto size = static_cast<std::int64_t>(ir::size_of(out.dtype));

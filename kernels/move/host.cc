@@ -39,15 +39,13 @@ Status copy(const KernelCall& call) {
   return {};
 }
 
-// Positions of a row slab in C order of the whole array.
+// Positions of a run in C order of the whole array.
 struct Range {
   std::int64_t begin, end;
 };
-Range positions(const ir::Box& rows, const ir::Shape& whole) {
-  std::int64_t row = 1;
-  for (std::size_t d = 1; d < whole.size(); ++d) row *= whole[d];
-  if (whole.empty()) return {0, 1};
-  return {rows.lo[0] * row, rows.hi[0] * row};
+Range positions(const ir::Box& run, const ir::Shape& whole) {
+  const std::int64_t begin = ir::ravel(run.lo, whole);
+  return {begin, begin + run.volume()};
 }
 
 Status reshape(const KernelCall& call) {

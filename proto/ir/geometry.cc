@@ -91,6 +91,7 @@ std::int64_t Geometry::steps(const Index& point) const {
       for (const Access& a : access_) n += parts(a, point);
       return std::max<std::int64_t>(1, n);
     }
+    case StepMode::kRuns: return run_steps(point);
   }
   return 1;
 }
@@ -175,6 +176,7 @@ void Geometry::reads(const Index& point, std::int64_t step, std::vector<Read>& o
   out.clear();
   if (!explicit_.empty()) return read_explicit(point, out);
   if (mode_ == StepMode::kSequentialParts) return read_part(point, step, out);
+  if (mode_ == StepMode::kRuns) return read_run(point, step, out);
   for (std::size_t o = 0; o < access_.size(); ++o)
     if (!read_whole(o, point, step, out.emplace_back())) out.pop_back();
 }
@@ -242,6 +244,7 @@ void Geometry::users(int operand, std::int64_t block, std::vector<Users>& out) c
   out.clear();
   if (point_count_ == 0) return;
   if (!explicit_.empty()) return users_explicit(operand, block, out);
+  if (mode_ == StepMode::kRuns) return run_users(block, out);
   const Access& a = access_[static_cast<std::size_t>(operand)];
   Users& users = out.emplace_back();
   users.points.lo.resize(counts_.size(), 0);
@@ -303,6 +306,7 @@ std::int64_t Geometry::bytes_read(const Index& point) const {
     }
     return bytes;
   }
+  if (mode_ == StepMode::kRuns) return space_.box(point).volume() * access_[0].element_bytes;
   for (const Access& a : access_) {
     std::int64_t elements = 1;
     bool empty = false;

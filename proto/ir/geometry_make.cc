@@ -5,7 +5,6 @@
 #include <tilewise/ir/verify.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace tilewise::ir {
 namespace {
@@ -47,18 +46,6 @@ OperandMap elementwise(int rank) {
   return map;
 }
 
-// C-order reshape of row slabs: rows scale by the ratio of the trailing volumes. A side of rank 0 has one row, a side
-// without elements is never read.
-OperandMap reshape_map(const Shape& from, const Shape& to) {
-  OperandMap map(from.size(), kWholeDim);
-  if (from.empty() || to.empty() || volume(to) == 0) return map;
-  map[0] = span_of(0, volume(to) / to[0], volume(from) / from[0]);
-  const std::int64_t common = std::gcd(map[0].mul, map[0].div);
-  map[0].mul /= common;
-  map[0].div /= common;
-  return map;
-}
-
 std::vector<OperandMap> maps_of(const Op& op) {
   const int rank = op.space.rank();
   switch (op.kind) {
@@ -83,7 +70,8 @@ std::vector<OperandMap> maps_of(const Op& op) {
       return maps;
     }
     case OpKind::kCopy: return op.get<CopyAttrs>().maps;
-    case OpKind::kReshape: return {reshape_map(op.operands[0].view.shape, op.space.shape())};
+    case OpKind::kReshape:
+      return {OperandMap(op.operands[0].view.shape.size(), kWholeDim)};  // see set_runs()
     case OpKind::kCall: {
       const auto& a = op.get<CallAttrs>();
       return a.explicit_maps.empty() ? a.maps : std::vector<OperandMap>(op.operands.size());
@@ -203,8 +191,8 @@ Result<Geometry> Geometry::make(const Op& op, std::vector<SourceArray> sources) 
       g.flops_of_region_ = true;
       g.flops_per_element_ = 1;
       break;
-    case OpKind::kCopy:
-    case OpKind::kReshape: g.mode_ = StepMode::kSequentialParts; break;
+    case OpKind::kCopy: g.mode_ = StepMode::kSequentialParts; break;
+    case OpKind::kReshape: TW_TRY(g.set_runs(op)); break;
     case OpKind::kMap: g.flops_per_element_ = tape_flops(op.get<MapAttrs>().tape); break;
     case OpKind::kReduceBlocks: g.flops_per_element_ = 1 + tape_flops(op.get<ReduceAttrs>().tape); break;
     case OpKind::kMatmulPanels:
@@ -220,12 +208,6 @@ Result<Geometry> Geometry::make(const Op& op, std::vector<SourceArray> sources) 
   }
   if (op.kind == OpKind::kMatmul)
     g.flops_per_element_ = 2 * static_cast<double>(op.operands[0].view.shape.back());
-  if (op.kind == OpKind::kReshape && g.point_count_ > 0) {
-    for (std::size_t d = 1; d < g.access_[0].dims.size(); ++d)
-      if (g.access_[0].dims[d].walk.count() > 1)
-        return error(Errc::kShapeMismatch,
-                     "reshape: its operand must be cut along dimension 0 only; needs a gather");
-  }
   if (op.kind == OpKind::kCall && !op.get<CallAttrs>().explicit_maps.empty()) {
     for (std::size_t i = 0; i < sources.size(); ++i) {
       Explicit e{op.get<CallAttrs>().explicit_maps[i], {}, {}};
@@ -242,7 +224,7 @@ Result<Geometry> Geometry::make(const Op& op, std::vector<SourceArray> sources) 
       g.explicit_.push_back(std::move(e));
       g.explicit_grids_.push_back(std::move(sources[i].grid));
     }
-  } else if (g.mode_ != StepMode::kSequentialParts && g.point_count_ > 0) {
+  } else if (g.mode_ != StepMode::kSequentialParts && g.mode_ != StepMode::kRuns && g.point_count_ > 0) {
     TW_TRY(g.check_one_part(op));
   }
   return g;

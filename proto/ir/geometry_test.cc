@@ -256,3 +256,38 @@ TEST_CASE("how long a query takes") {
     CHECK(sink > 0);
   }
 }
+
+TEST_CASE("property: a range of C order as few boxes") {
+  for (std::uint64_t seed = 1; seed < 2000; ++seed) {
+    INFO("seed ", seed);
+    Prng rng(seed);
+    const Shape counts = random_shape(rng, static_cast<int>(rng.below(4)), 5);
+    const std::int64_t n = volume(counts);
+    const std::int64_t first = rng.between(0, n), end = rng.between(first, n);
+    std::int64_t at = first, boxes = 0;
+    boxes_of_range(first, end, counts, [&](const Box& box) {
+      ++boxes;
+      REQUIRE(box.volume() > 0);
+      for_each_index(box.shape(), [&](Index i) {
+        for (std::size_t d = 0; d < i.size(); ++d) i[d] += box.lo[d];
+        REQUIRE(ravel(i, counts) == at++);
+      });
+    });
+    REQUIRE(at == end);
+    REQUIRE(boxes <= std::max<std::int64_t>(1, 2 * static_cast<std::int64_t>(counts.size())));
+  }
+}
+
+TEST_CASE("what makes runs, and what does not") {
+  const auto runs = [](const Shape& shape, const Shape& counts) { return RunOrder::of(shape, counts); };
+  CHECK(runs({}, {}));
+  CHECK(runs({6}, {4})->dim == 0);
+  CHECK(runs({6, 4}, {2, 1})->dim == 0);
+  CHECK(runs({2, 6, 4}, {2, 3, 1})->dim == 1);
+  CHECK(runs({2, 6, 4}, {2, 3, 1})->inner == 4);
+  CHECK(runs({2, 6, 4}, {2, 3, 1})->row == 24);
+  CHECK(runs({1, 6, 1}, {1, 3, 1}));
+  CHECK(runs({2, 2}, {2, 2}));
+  CHECK_FALSE(runs({4, 4}, {2, 2}));
+  CHECK_FALSE(runs({4, 4}, {1, 2}));
+}

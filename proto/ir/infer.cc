@@ -2,7 +2,6 @@
 #include "infer_common.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace tilewise::ir {
 
@@ -14,17 +13,6 @@ Result<int> normal_axis(int axis, int rank, const Shape& shape) {
     return error(Errc::kOutOfRange,
                  "axis " + std::to_string(axis) + " of an array of shape " + to_string(shape));
   return a;
-}
-
-Grid slab_grid(const Shape& shape, std::size_t element_bytes) {
-  std::vector<DimGrid> dims;
-  std::int64_t row = static_cast<std::int64_t>(element_bytes);
-  for (std::size_t d = 1; d < shape.size(); ++d) row *= std::max<std::int64_t>(1, shape[d]);
-  const auto rows = static_cast<std::uint64_t>(std::max<std::int64_t>(1, kDefaultBlockBytes / row));
-  for (const std::int64_t e : shape)
-    dims.push_back(dims.empty() ? *DimGrid::uniform(e, static_cast<std::int64_t>(std::bit_floor(rows)))
-                                : DimGrid::whole(e));
-  return Grid(std::move(dims));
 }
 
 Result<Inferred> inferred(Op op, std::span<const Source> operands) {

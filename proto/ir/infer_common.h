@@ -12,7 +12,5 @@ Result<Inferred> inferred(Op op, std::span<const Source> operands);
 Operand operand_of(const Source& s);
 // NumPy's negative axis in [0, rank), or kOutOfRange naming the shape.
 Result<int> normal_axis(int axis, int rank, const Shape& shape);
-// Cuts along dimension 0 into slabs of about a default block; the other dimensions whole.
-Grid slab_grid(const Shape& shape, std::size_t element_bytes);
 
 }  // namespace tilewise::ir

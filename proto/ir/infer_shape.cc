@@ -1,6 +1,8 @@
 // Inference of reductions, products, and what moves elements about.
 #include "infer_common.h"
 
+#include <tilewise/ir/runs.h>
+
 #include <algorithm>
 
 namespace tilewise::ir {
@@ -92,6 +94,23 @@ Result<Shape> reshaped(const Shape& from, std::span<const std::int64_t> to) {
     return error(Errc::kShapeMismatch, "reshape: " + text() + " changes the number of elements");
   }
   return shape;
+}
+
+// Runs of about a block of what is reshaped; where the first dimension stays and is the only one cut, its own cuts.
+Grid reshaped_grid(const Source& a, const Shape& to) {
+  Grid grid = run_grid(to, run_elements(a.view, a.grid, size_of(a.dtype)));
+  const Shape from = a.shape();
+  bool rows = !to.empty() && !from.empty() && to[0] == from[0] && a.view.source_of(0);
+  for (int d = 1; rows && d < a.view.rank(); ++d) rows = Walk::of(a.view, a.grid, d).count() <= 1;
+  if (!rows) return grid;
+  const int s = *a.view.source_of(0);
+  const std::int64_t step = a.view.source[s].step;
+  std::optional<DimGrid> cuts;
+  if (step == 1 || step == -1) cuts = Walk::of(a.view, a.grid, 0).cuts();
+  if (!cuts) return grid;
+  std::vector<DimGrid> dims{*std::move(cuts)};
+  for (std::size_t d = 1; d < to.size(); ++d) dims.push_back(DimGrid::whole(to[d]));
+  return Grid(std::move(dims));
 }
 
 Op copy_op(const Source& a, const Grid& grid) {
@@ -358,7 +377,7 @@ Result<Inferred> infer_reshape(const Source& a, std::span<const std::int64_t> to
   op.kind = OpKind::kReshape;
   op.attrs = ReshapeAttrs{};
   op.operands = {operand_of(a)};
-  op.space = slab_grid(shape, size_of(a.dtype));
+  op.space = reshaped_grid(a, shape);
   op.outputs = {{0, a.dtype, op.space}};
   return inferred(std::move(op), {&a, 1});
 }

@@ -174,7 +174,7 @@ TEST_CASE("joining: shapes, dtypes, cuts side by side") {
   CHECK(infer_concat(more, 0).error().code == Errc::kLimitExceeded);
 }
 
-TEST_CASE("reshape: views where extents of one come and go, slabs elsewhere") {
+TEST_CASE("reshape: views where extents of one come and go, runs of C order elsewhere") {
   const Source a = array({6, 4}, {3, 2});
   const auto reshape = [&](std::vector<std::int64_t> to) { return infer_reshape(a, to); };
   CHECK_FALSE(reshape({6, 4})->op);
@@ -192,6 +192,37 @@ TEST_CASE("reshape: views where extents of one come and go, slabs elsewhere") {
   CHECK_FALSE(infer_reshape(plain({1, 1}), std::vector<std::int64_t>{})->op);
   CHECK(infer_reshape(plain({1 << 24}), std::vector<std::int64_t>{1 << 14, 1 << 10})
             ->op->space.max_block_shape() == Shape{1 << 10, 1 << 10});
+}
+
+TEST_CASE("reshape: blocks are as large as those of the operand, however long a row is") {
+  const auto cuts = [](const Source& a, std::vector<std::int64_t> to) {
+    return infer_reshape(a, to)->op->space;
+  };
+  const Source line = array({1'000'000'000}, {1'000'000});
+  CHECK(cuts(line, {2, -1}) == *Grid::uniform({2, 500'000'000}, {1, 1'000'000}));
+  CHECK(cuts(line, {1, 2, -1}) == *Grid::uniform({1, 2, 500'000'000}, {1, 1, 1'000'000}));
+  CHECK(cuts(line, {1'000, -1}) == *Grid::uniform({1'000, 1'000'000}, {1, 1'000'000}));
+  CHECK(cuts(line, {20'000'000, 50}) == *Grid::uniform({20'000'000, 50}, {20'000, 50}));  // short rows: slabs
+  CHECK(cuts(line, {8, 5, -1}) == *Grid::uniform({8, 5, 25'000'000}, {1, 1, 1'000'000}));
+  // No slivers: 1,000,001 elements in blocks of at most 1,000,000 are 500,001 and 500,000.
+  CHECK(cuts(array({10'000'010}, {1'000'000}), {10, 1'000'001}) ==
+        *Grid::uniform({10, 1'000'001}, {1, 500'001}));
+  CHECK(cuts(array({3, 300'000'000}, {3, 500'000}), {-1}) == *Grid::uniform({900'000'000}, {1'500'000}));
+  // No crumbs either, where there are many.
+  CHECK(cuts(array({1'000'000}, {1}), {1'000, 1'000}) == *Grid::uniform({1'000, 1'000}, {8, 1'000}));
+  CHECK(cuts(array({60}, {1}), {6, 10}) == *Grid::uniform({6, 10}, {1, 1}));
+  // Rows that stay keep their cuts.
+  Source rows = plain({10, 6});
+  rows.grid = Grid({*DimGrid::cuts(10, {0, 3, 4}), DimGrid::whole(6)});
+  CHECK(cuts(rows, {10, 2, 3}).dim(0) == rows.grid.dim(0));
+  CHECK(cuts(rows, {5, -1}).dim(0) == *DimGrid::uniform(5, 3));
+  // Of a view: blocks of the array behind it; where it repeats something small, at most the default's.
+  Source every = line;
+  every.view = *every.view.slice(0, 0, 1'000'000'000, 100);
+  CHECK(cuts(every, {100, 100'000}) == *Grid::uniform({100, 100'000}, {10, 100'000}));
+  Source one = array({1}, {1});
+  one.view = *one.view.broadcast_to({1 << 12, 1 << 12});
+  CHECK(cuts(one, {-1}).max_block_shape() == Shape{1 << 20});
 }
 
 TEST_CASE("files, calls, fetches") {

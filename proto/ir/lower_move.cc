@@ -2,6 +2,8 @@
 #include "alignment.h"
 #include "lowering.h"
 
+#include <tilewise/ir/runs.h>
+
 #include <algorithm>
 
 namespace tilewise::ir {
@@ -70,11 +72,23 @@ Status Lowering::copy() {
 }
 
 Status Lowering::reshape() {
-  const Shape shape = op_.operands[0].view.shape;
-  bool slabs = true;
-  for (std::size_t d = 1; d < shape.size(); ++d) slabs &= walk(0, static_cast<int>(d)).count() <= 1;
-  if (!slabs && op_.space.block_count() > 0)
-    TW_TRY(gather(0, slab_grid(shape, size_of(sources_[0].dtype)).dims()));
+  const View view = op_.operands[0].view;
+  Shape parts;
+  for (int d = 0; d < view.rank(); ++d) parts.push_back(walk(0, d).count());
+  if (op_.space.block_count() > 0 && !RunOrder::of(view.shape, parts)) {
+    const Grid runs = run_grid(view.shape, volume(op_.space.max_block_shape()));
+    TW_TRY(runs.verify());
+    bool repeats = false;  // a dimension that repeats before one that is cut: each of its indices is a run
+    for (int d = 0; d < view.rank(); ++d)
+      repeats |= !view.source_of(d) && view.shape[d] > 1 && runs.dim(d).count() == view.shape[d];
+    if (repeats) {
+      Op whole = recut(op_.operands[0], {new_array_(), sources_[0].dtype, runs});
+      op_.operands[0] = {whole.outputs[0].array, View::identity(view.shape)};
+      out_.push_back(std::move(whole));
+    } else {
+      TW_TRY(gather(0, runs.dims()));
+    }
+  }
   out_.push_back(std::move(op_));
   return {};
 }

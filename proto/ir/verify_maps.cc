@@ -1,6 +1,8 @@
 // The verifier on index maps: copies, reshapes and calls.
 #include "verifier.h"
 
+#include <tilewise/ir/runs.h>
+
 #include <algorithm>
 
 namespace tilewise::ir {
@@ -107,8 +109,8 @@ Status Verifier::reshape() const {
   TW_TRY(expect(1, 1));
   if (*checked_volume(logical(0)) != *checked_volume(op_.space.shape()))
     return mismatch(to_string(logical(0)) + " does not reshape to " + to_string(op_.space.shape()));
-  for (int d = 1; d < op_.space.rank(); ++d)
-    if (op_.space.dim(d).count() > 1) return mismatch("the result must be cut along dimension 0 only");
+  if (op_.space.block_count() > 0 && !RunOrder::of(op_.space.shape(), op_.space.counts()))
+    return mismatch("the result must be cut into runs of its C order");
   return output_is(0, sources_[0].dtype, op_.space);
 }
 

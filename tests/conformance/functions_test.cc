@@ -48,6 +48,27 @@ TEST_CASE("structure: axes moved, reversed, rolled, repeated, tiled, cut along d
     CHECK(tile(x, {2, 3}).get<double>() ==
           table(2 * m, 3 * n, [&](auto i, auto j) { return at(i % m, j % n); }));
     CHECK(repeat(x, 0, 0).shape() == Shape{0, n});
+    CHECK(tile(x, {1, 1}).get<double>() == a);
+    CHECK(tile(x, {0, 2}).shape() == Shape{0, 2 * n});
+    CHECK(tile(x, {2, 1}).grid().dim(1) == x.grid().dim(1));  // blocks stay
+    for (const std::int64_t count : {16, 17, 33, 300})
+      CHECK(tile(x.slice(0, 2, 5, 2), {1, count}).get<double>() ==
+            table(2, count * n, [&](auto i, auto j) { return at(2 + 2 * i, j % n); }));
+    CHECK(tile(s.arange(3), {100'000}).grid().block_count() <
+          10);  // of something small several copies a block
+    const Array most = x.slice(0, 0, 12).reshape({2, 3, 1, 2, 3, 1, 3, 1});
+    CHECK(repeat(most, 2, 4).get<double>() ==
+          repeat(x.slice(0, 0, 12).reshape({12, 3, 3}), 2, 1).get<double>());
+    CHECK(repeat(most.reshape({1, 2, 3, 2, 1, 3, 3, 1}), 2, 1).get<double>() ==
+          repeat(x.slice(0, 0, 12).reshape({2, 54}), 2, 0).get<double>());
+    const Array full = tile(most, {1, 1, 2, 1, 1, 2, 1, 2});
+    CHECK(full.shape() == Shape{2, 3, 2, 2, 3, 2, 3, 2});
+    CHECK(full.slice(2, 1).slice(5, 0, 1).slice(7, 1).get<double>() == most.get<double>());
+    for (const int axis : {0, 3, 7}) {
+      const Array thrice = repeat(full, 3, axis);
+      for (const std::int64_t k : {0, 1, 2})
+        CHECK(thrice.slice(axis, k, {}, 3).get<double>() == full.get<double>());
+    }
     CHECK(diff(x, 0).get<double>() ==
           table(m - 1, n, [&](auto i, auto j) { return at(i + 1, j) - at(i, j); }));
     for (const std::int64_t k : {0, 2, -3, 50, -50}) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <numeric>
 
 #include "clusters.h"
 
@@ -110,5 +111,86 @@ TEST_CASE("Fourier transforms along cut axes within twice the share") {
       for (std::size_t i = 0; i < got.size(); ++i) worst = std::max(worst, std::abs(got[i] - plain[i]));
       CHECK(worst < 1e-12);
     }
+  }
+}
+
+// The bound of these: a device's share of the operand and of the result, 8 blocks each of 64 KiB, and six blocks for the tasks at hand (a
+// device has two streams; a task has the block it writes and reads one at a time). Whole rows of the arrays below, half of one or all
+// of it, would not fit.
+TEST_CASE("few long rows and one are reshaped within twice the share") {
+  for (int round = 0; round < kRounds; ++round) {
+    CAPTURE(round);
+    TestCluster cluster(form_for(2, 6));
+    const Session& s = cluster.session;
+    const Array line = s.random.normal({kLength}, {.seed = 3, .block = {kBlock}});
+    const Doubles plain = line.get<double>();
+    CHECK(line.reshape({2, kLength / 2}).get<double>() == plain);
+    CHECK(line.reshape({1, 2, -1}).get<double>() == plain);
+    const Array odd = s.random.normal({4, kLength / 4 - 3}, {.seed = 4, .block = {1, kBlock}});
+    CHECK(odd.reshape({-1}).get<double>() == odd.get<double>());
+    const Array blocks = s.random.normal({4, kLength / 4}, {.seed = 4, .block = {2, kBlock / 2}});
+    CHECK(blocks.reshape({-1}).get<double>() == blocks.get<double>());
+    CHECK(blocks.reshape({2, -1}).get<double>() == blocks.get<double>());
+  }
+}
+
+TEST_CASE("copies side by side within the share of what they make") {
+  for (int round = 0; round < kRounds; ++round) {
+    CAPTURE(round);
+    // A device's share of the operand, 8 blocks, of the result, 16, and six blocks for the tasks at hand.
+    TestCluster cluster(form_for(3, 6));
+    const Session& s = cluster.session;
+    const Array x = s.random.normal({kLength}, {.seed = 3, .block = {kBlock}});
+    Doubles want = x.get<double>();
+    const std::int64_t n = static_cast<std::int64_t>(want.size());
+    want.resize(static_cast<std::size_t>(2 * n));
+    std::copy_n(want.begin(), n, want.begin() + n);
+    const Array twice = tile(x, {2});
+    CHECK(twice.grid() == *Grid::uniform({2 * n}, {kBlock}));
+    CHECK(twice.get<double>() == want);
+    // Elements twice in a row: a reshape of what repeats.
+    Doubles doubled;
+    for (std::int64_t i = 0; i < n; ++i) doubled.insert(doubled.end(), 2, want[static_cast<std::size_t>(i)]);
+    CHECK(repeat(x, 2, 0).get<double>() == doubled);
+  }
+}
+
+TEST_CASE("a product over all axes within the share of what is multiplied") {
+  for (int round = 0; round < kRounds; ++round) {
+    CAPTURE(round);
+    // Shares of two operands and of both as lines, 8 blocks each, and six for the tasks at hand; the result is one element.
+    TestCluster cluster(form_for(4, 6));
+    const Session& s = cluster.session;
+    const std::int64_t rows = 16, columns = kLength / rows;
+    const Shape block{4, kBlock / 4};
+    const Array x = floor(s.random.uniform({rows, columns}, {.seed = 3, .block = block}) * 8.0),
+                y = floor(s.random.uniform({rows, columns}, {.seed = 4, .block = block}) * 8.0);
+    const double want = sum(x * y).item<double>();  // of integers: exact in any order
+    CHECK(tensordot(x, y, 2).item<double>() == want);
+    CHECK(tensordot(x, y, {1, 0}, {1, 0}).item<double>() == want);
+  }
+}
+
+TEST_CASE("sorted positions and the largest elements within the share of values and positions") {
+  for (int round = 0; round < kRounds; ++round) {
+    CAPTURE(round);
+    // Values and as many positions, before and after an exchange of two blocks: four shares of 8 blocks, and eight for the tasks at hand.
+    TestCluster cluster(form_for(4, 8));
+    const Session& s = cluster.session;
+    const Array x = s.random.normal({kLength}, {.seed = 4, .block = {kBlock}});
+    const Doubles plain = x.get<double>();
+    std::vector<std::int64_t> order(plain.size());
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
+      return plain[static_cast<std::size_t>(a)] < plain[static_cast<std::size_t>(b)];
+    });
+    CHECK(argsort(x).get<std::int64_t>() == order);
+    constexpr std::int64_t kMost = 1000;
+    const auto [values, indices] = topk(x, kMost);
+    Doubles best;
+    for (std::int64_t i = 0; i < kMost; ++i)
+      best.push_back(plain[static_cast<std::size_t>(order[order.size() - 1 - static_cast<std::size_t>(i)])]);
+    CHECK(values.get<double>() == best);
+    CHECK(take(x, indices).get<double>() == best);
   }
 }

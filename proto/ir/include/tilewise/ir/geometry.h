@@ -1,9 +1,9 @@
 // Geometry: everything about an op's dependencies that follows from its data, computed when needed and never stored
 // per task. Forward: point -> what each step reads. Inverse: block -> which points read it. Both in closed form,
-// because every index map is separable: one interval per dimension.
+// because every index map is separable, one interval per dimension, or (kReshape) an interval of both sides' C order.
 #pragma once
 #include <tilewise/ir/op.h>
-#include <tilewise/ir/walk.h>
+#include <tilewise/ir/runs.h>
 
 namespace tilewise::ir {
 
@@ -32,8 +32,7 @@ class Geometry {
   Index point(std::int64_t ordinal) const { return unravel(ordinal, counts_); }
 
   // Number of steps of a task; 1 for most kinds, k panels for kMatmul and those of its part for kMatmulPanels, parts for
-  // kCopy, kCombine and kReshape. At
-  // least 1 (a task with nothing to read, e.g. a product over an empty k, still initialises its output).
+  // kCopy, kCombine and kReshape. At least 1 (a task with nothing to read, e.g. a product over an empty k, still initialises its output).
   std::int64_t steps(const Index& point) const;
   // The reads of one step, in operand order. At most one block per operand (explicit maps: several, in their order);
   // operands not read are left out.
@@ -44,7 +43,7 @@ class Geometry {
   // Panels of k of kMatmul, kMatmulPanels and calls that step, else one step.
   const DimGrid& step_grid() const { return step_grid_; }
 
-  // Points that read `block` of operand `operand`: a box of the iteration space (explicit maps: several), and how
+  // Points that read `block` of operand `operand`: a box of the iteration space (explicit maps, kReshape: several), and how
   // many of a task's steps read it there.
   struct Users {
     Box points;
@@ -63,6 +62,7 @@ class Geometry {
     kPanels,           // one step a block of step_grid_, or of the point's part of it
     kJointParts,       // step s reads index s of the region along joint_dim_, of every operand
     kSequentialParts,  // each step reads one part of one operand
+    kRuns,             // each step reads one run of the operand's C order, where both sides are cut into runs
   };
   struct Span {
     std::int64_t lo = 0, hi = 0;
@@ -93,7 +93,13 @@ class Geometry {
     std::vector<std::uint32_t> points;
   };
 
+  struct RunPair {  // of kReshape
+    Runs<Walk> from;
+    Runs<DimGrid> to;
+  };
+
   void set_maps(const Op& op);
+  Status set_runs(const Op& op);
   Status set_step_grid();
   Status split_steps();
   std::int64_t first_step(const Index& point) const;
@@ -107,6 +113,9 @@ class Geometry {
   void read_explicit(const Index& point, std::vector<Read>& out) const;
   void users_explicit(int operand, std::int64_t block, std::vector<Users>& out) const;
   void users_by_part(std::int64_t lo, std::int64_t hi, std::vector<Users>& out) const;
+  std::int64_t run_steps(const Index& point) const;
+  void read_run(const Index& point, std::int64_t step, std::vector<Read>& out) const;
+  void run_users(std::int64_t block, std::vector<Users>& out) const;
   bool narrow(Users& users, const DimAccess& a, std::int64_t part) const;
 
   Shape counts_;
@@ -116,6 +125,7 @@ class Geometry {
   bool split_evenly_ = false;  // into one step each
   StepMode mode_ = StepMode::kSingle;
   int joint_dim_ = -1;
+  std::optional<RunPair> runs_;  // where there are points
   Grid space_;
   std::vector<Access> access_;      // by operand
   std::vector<Explicit> explicit_;  // by operand, or empty

@@ -66,7 +66,7 @@ Result<Inferred> infer_stack(std::span<const Source> operands, int axis);  // al
 // `a`, but for `box` (of its rank, inside it): there `value`, of the box's shape and a's dtype. Cut as `a` is.
 Result<Inferred> infer_patch(const Source& a, const Box& box, const Source& value);
 
-// C order; one extent may be -1. A view where extents of one come or go; otherwise row slabs, cut along dimension 0.
+// C order; one extent may be -1. A view where extents of one come or go; else cut into runs (runs.h) of about a's blocks.
 Result<Inferred> infer_reshape(const Source& a, std::span<const std::int64_t> shape);
 Result<Inferred> infer_reblock(const Source& a, const Grid& grid);  // grid over a's shape
 Result<Inferred> infer_materialise(const Source& a);  // a plain array of its own; a itself where it is one

@@ -12,7 +12,7 @@
 //   others    as they are.
 //
 // An operand that a step could not read from one block is first gathered by a kCopy into an array of its own, cut as the
-// op wants it: misaligned grids, reshape's row slabs, products of views whose neither dimension has unit stride, and
+// op wants it: misaligned grids, reshape's runs, products of views whose neither dimension has unit stride, and
 // windows of kCall that reach over block borders. The latter are unrolled: block i of the gathered array is the window of
 // point i, overlaps and all, and the call reads it through DimMap::kBlock; kUnsupported where some window lies wholly
 // outside the array, for blocks are never empty.

@@ -19,7 +19,7 @@ enum class OpKind : std::uint8_t {
   kMatmul,        // (..., M,K) x (..., K,N), k panel by panel in rising order into one output block
   kMatmulPanels,  // lowered: out[(part,) M, N] = the product of one part of k, panel by panel, summed later by kCombine
   kCopy,          // gathers: out box from any source blocks (reblock, materialised views, concat, halo windows)
-  kReshape,       // C-order reshape of row slabs (both sides cut along dimension 0 only)
+  kReshape,       // C-order reshape: both sides cut into runs of their C order (runs.h)
   kReadNpy,       // out block = that box of a .npy file
   kWriteNpy,      // writes each operand block into a .npy file; out: int64, one element per block (bytes written)
   kCall,          // a plug-in kernel
