@@ -29,16 +29,13 @@ std::vector<int> axes_of(const Array& a, const Axes& axes, const char* function)
 
 // ---- elementwise -------------------------------------------------------------------------------------------------------
 
-Array clip(const Array& a, const std::optional<Scalar>& low, const std::optional<Scalar>& high) {
+Array clip(const Array& a, const Bound& low, const Bound& high) {
   Array out = a;
-  if (low) out = maximum(out, *low);
-  if (high) out = minimum(out, *high);
+  if (low.number()) out = maximum(out, *low.number());
+  if (low.array()) out = maximum(out, low.array());
+  if (high.number()) out = minimum(out, *high.number());
+  if (high.array()) out = minimum(out, high.array());
   return out;
-}
-
-Array clip(const Array& a, const Array& low, const Array& high) {
-  const Array out = low ? maximum(a, low) : a;
-  return high ? minimum(out, high) : out;
 }
 
 // ---- statistics --------------------------------------------------------------------------------------------------------

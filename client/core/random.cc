@@ -2,7 +2,12 @@
 #include <tilewise/functions.h>
 #include <tilewise/session.h>
 
+#include <tilewise/ir/element_types.h>
+
+#include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
 
 #include "builtin_call.h"
 
@@ -38,16 +43,55 @@ std::uint64_t key_of(SessionState& state, const RandomOptions& options) {
                       : ir::random_key(state.options().seed, state.next_stream());
 }
 
+double rounded_to(double value, DType dtype) {
+  const auto narrow = static_cast<float>(value);
+  switch (dtype) {
+    case DType::kFloat16: return ir::Float16(narrow);
+    case DType::kBFloat16: return ir::BFloat16(narrow);
+    case DType::kFloat32: return narrow;
+    default: return value;
+  }
+}
+
+// The largest number of the dtype below `value`, one of the dtype's own.
+double below(double value, DType dtype) {
+  if (dtype == DType::kFloat64) return std::nextafter(value, -std::numeric_limits<double>::infinity());
+  if (dtype == DType::kFloat32)
+    return std::nextafter(static_cast<float>(value), -std::numeric_limits<float>::infinity());
+  const bool brain = dtype == DType::kBFloat16;
+  const auto narrow = static_cast<float>(value);
+  const std::uint16_t bits = brain ? ir::bfloat16_bits(narrow) : ir::float16_bits(narrow);
+  const auto next = static_cast<std::uint16_t>(value == 0 ? 0x8001 : value > 0 ? bits - 1 : bits + 1);
+  return brain ? ir::bfloat16_value(next) : ir::float16_value(next);
+}
+
 }  // namespace
 
 Array Random::uniform(const Shape& shape, const RandomOptions& options, double low, double high) const {
-  check_drawn(options.dtype, "uniform");
+  const DType dtype = options.dtype;
+  if (!is_floating(dtype)) {
+    throw ArrayError(Errc::kInvalidArgument,
+                     "uniform of " + std::string(name_of(dtype)) + ": only real floats");
+  }
+  const double first = rounded_to(low, dtype), end = rounded_to(high, dtype);
+  if (!(low <= high) || !std::isfinite(rounded_to(high - low, ir::compute_dtype(dtype))) ||
+      !std::isfinite(first) || !std::isfinite(end)) {
+    throw ArrayError(Errc::kInvalidArgument, "uniform in [" + std::to_string(low) + ", " +
+                                                 std::to_string(high) + ") as " +
+                                                 std::string(name_of(dtype)));
+  }
   const std::uint64_t key = key_of(*state_, options);
   return generate(*state_, shape, options, [&](TapeBuilder& t) {
-    TapeValue v = t.uniform(options.dtype, key);
-    if (low == 0 && high == 1) return v;
-    v = t.binary(TapeOp::kMul, v, ir::Scalar(high - low));
-    return t.binary(TapeOp::kAdd, v, ir::Scalar(low));
+    TapeValue v = t.uniform(ir::compute_dtype(dtype), key);
+    if (low != 0 || high != 1) {
+      v = t.binary(TapeOp::kMul, v, ir::Scalar(high - low));
+      v = t.binary(TapeOp::kAdd, v, ir::Scalar(low));
+    } else if (!is_half(dtype)) {
+      return v;  // below 1 already
+    }
+    // Rounding may reach `high`. Where nothing lies between the bounds all numbers are `low`.
+    const ir::Scalar last(std::max(first, below(end, dtype)));
+    return t.binary(TapeOp::kMinimum, t.cast(v, dtype), last);
   });
 }
 

@@ -165,6 +165,10 @@ Result<std::vector<std::unique_ptr<device::Device>>> Impl::make_devices(int work
     host.ordinal = i;
     host.memory_bytes = memory;
     host.spin_ns = spin_ns() / 2;
+    if (options_.cores > 0) {  // shared out over the host devices of all workers
+      const int all = hosts * options_.workers, index = worker * hosts + i;
+      host.threads = std::max(1, cores / all + (index < cores % all ? 1 : 0));
+    }
     devices.push_back(device::make_host_device(host));
   }
   return devices;

@@ -58,8 +58,9 @@ Step map_step(ir::Tape tape, std::vector<Array> inputs, const ir::Box& box, cons
 void check_same(const Array& got, const Array& want, const std::string& what);
 // Equal numbers: zeros of either sign are equal, NaNs alike.
 void check_equal(const Array& got, const Array& want, const std::string& what);
-// Greatest distance in units of want's last place (infinite if one is NaN or infinite and the other is not). Of complex
-// numbers: each part's distance in units of the larger part's last place; answers that are not finite are not compared.
+// Greatest distance in units of want's last place: infinite if one is NaN or infinite and the other is not, and between
+// zeros of different signs. Of complex numbers: each part's distance in units of the larger part's last place, or of its own
+// where the other is NaN (then signs are not compared) or infinite.
 double max_ulps(const Array& got, const Array& want);
 void check_ulps(const Array& got, const Array& want, double limit, const std::string& what);
 

@@ -16,7 +16,12 @@ void conform() {
   const char* seed = std::getenv("TILEWISE_SEED");  // to look for trouble by hand
   kernels::conformance::run_all({.kernels = *kernels,
                                  .device = *device,
-                                 .seed = seed == nullptr ? 1 : std::strtoull(seed, nullptr, 10)});
+                                 .seed = seed == nullptr ? 1 : std::strtoull(seed, nullptr, 10),
+                                 .ulps64 = 2,  // as kernels/README.md states them
+                                 .ulps32 = 2,
+                                 .pow_ulps = 2,
+                                 .complex_ulps = 5,
+                                 .complex_pow_ulps = 5});
 }
 
 // Other machines' instruction sets, as far as this one has them.

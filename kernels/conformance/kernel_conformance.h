@@ -20,6 +20,7 @@ struct Subject {
   double pow_ulps = 4;            // kPow, kAtan2, kTan
   double complex_ulps = 16;       // of functions of complex numbers, in units of the larger part's last place
   double complex_pow_ulps = 16;
+  bool complex_pow_by_exp = false;  // of b log a, in float64
   bool logaddexp_cancels =
       false;                // of float64: ulps of the largest argument, where that is larger than the result
   double normal_ulps = 16;  // of kNormal, relative to the larger of the value and 1
@@ -29,7 +30,8 @@ struct Subject {
   mutable device::Slab arena;           // filled by the suite; freed with the device
 };
 
-void conform_elementwise(const Subject&);  // each op on each dtype it accepts, edge values
+void conform_elementwise(const Subject&);     // each op on each dtype it accepts, edge values
+void conform_special_values(const Subject&);  // NaN, infinities, zeros: the Array API standard's table
 void conform_tapes(
     const Subject&);  // random tapes, shapes and strides; fused equals unfused; sizes around limits
 void conform_random(const Subject&);  // known answers; numbers do not depend on the grid

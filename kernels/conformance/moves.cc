@@ -252,6 +252,7 @@ void run_all(const Subject& subject) {
   MESSAGE("" << std::string(device::name_of(subject.device.info().kind)) << " kernels, seed "
              << subject.seed);
   conform_elementwise(subject);
+  conform_special_values(subject);
   conform_tapes(subject);
   conform_random(subject);
   conform_reductions(subject);

@@ -170,8 +170,8 @@ void complex_reductions(const Subject& subject) {
 
 void sizes(const Subject& subject) {
   Prng prng(subject.seed + 11);
-  constexpr std::int64_t kLengths[] = {1,   2,   15,  16,   17,   31,   32,   63,   64,   65,
-                                       255, 256, 257, 1023, 1024, 1025, 2047, 2049, 4097, 70001};
+  constexpr std::int64_t kLengths[] = {1,   2,   15,  16,  17,   31,   32,   63,   64,   65,   255,  256,
+                                       257, 511, 512, 513, 1023, 1024, 1025, 2047, 2049, 4097, 70001};
   for (const std::int64_t n : kLengths) {
     for (const DType t : {DType::kFloat64, DType::kFloat32, DType::kInt64}) {
       one(subject, prng, ReduceKind::kSum, t, {n}, 1, true, false);
@@ -181,7 +181,7 @@ void sizes(const Subject& subject) {
       one(subject, prng, ReduceKind::kArgMin, t, {n, 2}, 1, true, true);
       one(subject, prng, ReduceKind::kMax, t, {n}, 1, true, true);
       if (n > 5000) continue;
-      for (const std::int64_t narrow : {2, 3, 31, 32, 33, 600, 1100})
+      for (const std::int64_t narrow : {2, 3, 31, 32, 33, 511, 512, 513, 600, 1100})
         if (n * narrow < 80000) one(subject, prng, ReduceKind::kSum, t, {n, narrow}, 1, true, false);
     }
   }

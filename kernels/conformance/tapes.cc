@@ -208,6 +208,38 @@ void positions(const Subject& subject) {
   }
 }
 
+// Rows and columns on both sides of where kernels change their way: padded rows (256), transposed operands (strips of 32
+// to 8192 elements, tiles of 32 x 32), for elements of every size.
+void limits(const Subject& subject) {
+  Prng prng(subject.seed + 7);
+  const ir::Shape shapes[] = {{3, 255},   {3, 256},   {3, 257},    {40, 31},    {40, 32},  {40, 33},
+                              {31, 31},   {31, 32},   {32, 31},    {32, 32},    {33, 32},  {32, 33},
+                              {33, 33},   {65, 64},   {9, 8191},   {9, 8192},   {9, 8193}, {70, 127},
+                              {8192, 31}, {8193, 32}, {2, 32, 33}, {3, 33, 256}};
+  for (const DType t :
+       {DType::kUInt8, DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kComplex128}) {
+    const ir::Tape tape{{instr(TapeOp::kLoad, t, 0, 0, 0, 0), instr(TapeOp::kLoad, t, 0, 0, 0, 1),
+                         instr(TapeOp::kLoad, t, 0, 0, 0, 2), instr(TapeOp::kSub, t, 0, 1),
+                         instr(TapeOp::kAdd, t, 3, 2)}};
+    for (const ir::Shape& shape : shapes) {
+      Array plain = Array::contiguous(t, shape), padded = plain, across = plain;
+      const std::size_t last = shape.size() - 1;
+      std::int64_t step = shape[last] + 3;
+      for (std::size_t d = last; d-- > 0; step *= shape[d]) padded.strides[d] = step;
+      padded.bytes.resize(static_cast<std::size_t>(step) * ir::size_of(t));
+      across.strides[last] = shape[last - 1];
+      across.strides[last - 1] = 1;
+      for (Array* a : {&plain, &padded, &across}) fill_random(prng, *a, false);
+      Step got = map_step(tape, {plain, padded, across}, ir::box_of(shape), shape);
+      Step want = got;
+      run(subject, got);
+      run_reference(want);
+      check_same(got.outputs[0], want.outputs[0],
+                 std::string(ir::name_of(t)) + " at a limit, " + ir::to_string(shape));
+    }
+  }
+}
+
 }  // namespace
 
 void conform_tapes(const Subject& subject) {
@@ -215,6 +247,7 @@ void conform_tapes(const Subject& subject) {
   neighbours(subject);
   random_tapes(subject);
   positions(subject);
+  limits(subject);
 }
 
 void conform_random(const Subject& subject) {

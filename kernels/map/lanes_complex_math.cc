@@ -15,13 +15,20 @@ using Z = std::complex<double>;
 using L = std::complex<long double>;
 
 Z expm1(Z z) {  // without the cancellation of exp(z) - 1
-  const double half = std::sin(z.imag() / 2);
   if (z.imag() == 0) return {std::expm1(z.real()), z.imag()};
-  const double re = std::expm1(z.real()) * std::cos(z.imag()) - 2 * half * half;
+  if (!std::isfinite(z.imag()) ||
+      std::fabs(z.real()) > 40) {  // infinities; no cancellation, and no early overflow
+    const Z e = std::exp(z);
+    return {e.real() - 1, e.imag()};
+  }
+  const double half = std::sin(z.imag() / 2);
+  // Turned round so that what underflows is a negative zero.
+  const double re = -(2 * half * half - std::expm1(z.real()) * std::cos(z.imag()));
   return {re, std::exp(z.real()) * std::sin(z.imag())};
 }
 Z log1p(Z z) {  // |1 + z|^2 - 1 = x (2 + x) + y^2
   const long double x = z.real(), y = z.imag();
+  if (y == 0 && x > -1) return {std::log1p(z.real()), z.imag()};
   if (!(std::fabs(x) < 0.5L) || !(std::fabs(y) < 0.5L)) return Z(std::log(L(1 + x, y)));
   return {static_cast<double>(std::log1p(x * (2 + x) + y * y) / 2),
           static_cast<double>(std::atan2(y, 1 + x))};

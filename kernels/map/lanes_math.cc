@@ -35,8 +35,13 @@ using ir::TapeOp;
 // The bounds keep clear of overflow, subnormal results and the zeros near which Highway's reductions lose digits.
 TILEWISE_MATH(Exp, Exp, std::exp, x >= T(kDouble ? -700 : -87) && x <= T(kDouble ? 700 : 88))
 TILEWISE_MATH(Log, Log, std::log, x > T(0) && x < std::numeric_limits<T>::infinity())
-TILEWISE_MATH(Sin, Sin, std::sin, x > T(-30) && x < T(30))
+TILEWISE_MATH(SinOfNonzero, Sin, std::sin, x > T(-30) && x < T(30))
 #undef TILEWISE_MATH
+struct Sin : SinOfNonzero {  // Highway's makes +0 of -0
+  template <class D, class V> static HWY_INLINE V vec(D d, V x) {
+    return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, SinOfNonzero::vec(d, x));
+  }
+};
 
 template <class Op, class T> HWY_INLINE void math_block(T* out, const T* a) {
   const hn::CappedTag<T, kLaneBlock> d;

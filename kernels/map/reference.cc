@@ -268,17 +268,14 @@ Wide complex_function(TapeOp op, Wide z) {
   switch (op) {
     case TapeOp::kSqrt: return std::sqrt(z);
     case TapeOp::kExp: return std::exp(z);
-    case TapeOp::kExpm1: {
-      const long double s = std::sin(z.imag() / 2);
-      return {z.imag() == 0 ? std::expm1(z.real()) : std::expm1(z.real()) * std::cos(z.imag()) - 2 * s * s,
-              z.imag() == 0 ? z.imag() : std::exp(z.real()) * std::sin(z.imag())};
-    }
+    case TapeOp::kExpm1:  // 2 e^(z/2) sinh(z/2), where the difference would cancel
+      if (z.imag() == 0) return {std::expm1(z.real()), z.imag()};
+      if (std::abs(z) < 1) return 2.0L * std::exp(z / 2.0L) * std::sinh(z / 2.0L);
+      return std::exp(z) - 1.0L;
     case TapeOp::kLog: return std::log(z);
-    case TapeOp::kLog1p: {
-      if (!(std::fabs(z.real()) < 0.5L && std::fabs(z.imag()) < 0.5L)) return std::log(1.0L + z);
-      return {std::log1p(z.real() * (2 + z.real()) + z.imag() * z.imag()) / 2,
-              std::atan2(z.imag(), 1 + z.real())};
-    }
+    case TapeOp::kLog1p:  // 2 artanh(z / (2 + z)), where the sum would lose digits
+      if (z.imag() == 0 && z.real() > -1) return {std::log1p(z.real()), z.imag()};
+      return std::abs(z) < 0.5L ? 2.0L * std::atanh(z / (2.0L + z)) : std::log(1.0L + z);
     case TapeOp::kLog2: return std::log(z) / std::log(2.0L);
     case TapeOp::kLog10: return std::log(z) / std::log(10.0L);
     case TapeOp::kSin: return std::sin(z);
@@ -293,7 +290,7 @@ Wide complex_function(TapeOp op, Wide z) {
     case TapeOp::kAsinh: return std::asinh(z);
     case TapeOp::kAcosh: return std::acosh(z);
     case TapeOp::kAtanh: return std::atanh(z);
-    case TapeOp::kSign: return z == Wide(0) ? z * 0.0L : z / std::hypot(z.real(), z.imag());
+    case TapeOp::kSign: return z == Wide(0) ? Wide(0) : z / std::hypot(z.real(), z.imag());
     default: return {std::numeric_limits<long double>::quiet_NaN(), 0};
   }
 }

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <numeric>
 
@@ -217,4 +218,25 @@ TEST_CASE("workers that are told of several hosts copy between them, a large blo
   }
   CHECK(crossed == foretold);
   CHECK(passed_on == 1);
+}
+
+TEST_CASE("host devices share the executor threads that a cluster is given") {
+  const auto threads = [](int workers, int devices, int cores) {
+    TestCluster cluster({"counted",
+                         {.workers = workers,
+                          .host_devices = devices,
+                          .use_cuda = false,
+                          .cores = cores,
+                          .memory_bytes = 16 << 20}});
+    CHECK(sum(cluster.session.ones({1000}, {.block = {10}})).item<double>() == 1000);
+    const std::filesystem::directory_iterator tasks("/proc/self/task"), end;
+    return std::distance(tasks, end);
+  };
+  const auto one_each = threads(2, 2, 4);
+  CHECK(threads(2, 2, 0) == one_each);  // none given
+  CHECK(threads(2, 2, 1) == one_each);  // fewer than devices
+  CHECK(threads(2, 2, 8) == one_each + 4);
+  CHECK(threads(2, 2, 11) == one_each + 7);  // three on some, two on one
+  CHECK(threads(1, 1, 6) == threads(1, 1, 1) + 5);
+  CHECK(threads(2, 0, 5) == threads(2, 2, 5));  // as many devices as cores
 }

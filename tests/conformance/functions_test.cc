@@ -149,6 +149,53 @@ TEST_CASE("statistics and products") {
   }
 }
 
+TEST_CASE("clip: numbers, arrays that broadcast, absent bounds, NaN") {
+  const double nan = std::nan("");
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const std::int64_t m = 13, n = 9;
+    const Doubles a = numbers(m * n, 1), low = numbers(n, 4), high = numbers(m, 2);
+    const auto at = [&](std::int64_t i, std::int64_t j) { return a[static_cast<std::size_t>(i * n + j)]; };
+    const auto lo = [&](std::int64_t j) { return low[static_cast<std::size_t>(j)] - 10; };
+    const auto hi = [&](std::int64_t i) { return high[static_cast<std::size_t>(i)] + 20; };
+    const Array x = s.from_memory(a, {m, n}, {.block = {5, 4}});
+    const Array from = s.from_memory(low, {n}, {.block = {3}}) - 10, to = s.from_memory(high, {m, 1}) + 20;
+    CHECK(clip(x, from, to).get<double>() ==
+          table(m, n, [&](auto i, auto j) { return std::clamp(at(i, j), lo(j), hi(i)); }));
+    CHECK(clip(x, from).get<double>() ==
+          table(m, n, [&](auto i, auto j) { return std::max(at(i, j), lo(j)); }));
+    CHECK(clip(x, {}, to).get<double>() ==
+          table(m, n, [&](auto i, auto j) { return std::min(at(i, j), hi(i)); }));
+    CHECK(clip(x, 0, to).get<double>() ==
+          table(m, n, [&](auto i, auto j) { return std::clamp(at(i, j), 0.0, std::max(0.0, hi(i))); }));
+    CHECK(clip(x).get<double>() == a);
+    // A row of x against bounds of more dimensions: all three meet.
+    CHECK(clip(x.at(0, 2), s.full({2, 1, 1}, -1.0), to).shape() == Shape{2, m, n});
+    // Bounds below each other: the upper one counts.
+    CHECK(clip(x, 5, -5).get<double>() == Doubles(static_cast<std::size_t>(m * n), -5));
+    // NaN wherever it is.
+    const Array y = s.from_memory(Doubles{nan, 1, 2, 3, -7}, {5});
+    const Array below = s.from_memory(Doubles{0, nan, 0, 0, 0}, {5});
+    const Array above = s.from_memory(Doubles{5, 5, nan, 2, 5}, {5});
+    const Doubles got = clip(y, below, above).get<double>();
+    CHECK((std::isnan(got[0]) && std::isnan(got[1]) && std::isnan(got[2])));
+    CHECK((got[3] == 2 && got[4] == 0));
+    CHECK(std::isnan(clip(y, nan, {}).get<double>()[3]));
+    // One dtype stays; others meet.
+    const Array small = s.arange(5).astype(DType::kInt8);
+    CHECK(clip(small, small - 1, 3).dtype() == DType::kInt8);
+    CHECK(clip(small, s.full({5}, 2).astype(DType::kInt8), {}).get<std::int8_t>() ==
+          std::vector<std::int8_t>{2, 2, 2, 3, 4});
+    CHECK(clip(s.ones({2}, {.dtype = DType::kFloat16}), 0.5, 2).dtype() == DType::kFloat16);
+  }
+  TestCluster cluster(kForms[0]);
+  const Session& s = cluster.session;
+  CHECK(code_of([&] { clip(s.ones({3}), s.ones({4}), {}); }) == Errc::kShapeMismatch);
+  CHECK(code_of([&] { clip(complex(s.ones({3}), s.ones({3})), 1, 2); }) == Errc::kInvalidArgument);
+}
+
 TEST_CASE("mistakes in functions made of others name what was wrong") {
   TestCluster cluster(kForms[0]);
   const Session& s = cluster.session;

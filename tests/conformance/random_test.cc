@@ -77,6 +77,60 @@ TEST_CASE("numbers depend on seed and position alone") {
   CHECK(std::adjacent_find(chosen.begin(), chosen.end()) == chosen.end());
 }
 
+TEST_CASE("uniform numbers stay below their upper bound in every dtype, with the same bits everywhere") {
+  struct Bounds {
+    double low, high;
+    DType dtype;
+    double last;  // the largest number below `high`
+  };
+  const std::vector<Bounds> all = {
+      {1000, 1001, DType::kFloat32, std::nextafter(1001.0f, 0.0f)},
+      {1, 1 + 0x1p-20, DType::kFloat32, 1 + 0x1p-20 - 0x1p-23},
+      {-1 - 0x1p-20, -1, DType::kFloat32, -1 - 0x1p-23},
+      {0.1, 0.7, DType::kFloat32, std::nextafter(0.7f, 0.0f)},
+      {-0x1p-148, 0, DType::kFloat32, -0x1p-149},
+      {3, 3, DType::kFloat32, 3},
+      {1, 1 + 1e-12, DType::kFloat32, 1},
+      {1, 1 + 0x1p-50, DType::kFloat64, 1 + 3 * 0x1p-52},
+      {-0x1p60, -0x1p60 + 1024, DType::kFloat64, -0x1p60 + 1024 - 128},
+      {0, 1, DType::kFloat16, 1 - 0x1p-11},
+      {100, 101, DType::kFloat16, 101 - 0x1p-4},
+      {-65504, 65504, DType::kFloat16, 65472},
+      {-1, 0, DType::kFloat16, -0x1p-24},
+      {0, 1, DType::kBFloat16, 1 - 0x1p-8},
+      {-3, -2, DType::kBFloat16, -2 - 0x1p-6},
+      {-1, 0, DType::kBFloat16, -0x1p-133},
+  };
+  std::vector<Doubles> known(all.size());
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Bounds& b = all[i];
+      INFO(b.low, " to ", b.high, " as ", std::string(name_of(b.dtype)));
+      const Array x = cluster.session.random.uniform(
+          {100, 400}, {.seed = 5, .block = {50, 100}, .dtype = b.dtype}, b.low, b.high);
+      CHECK(x.dtype() == b.dtype);
+      const Doubles got = x.astype(DType::kFloat64).get<double>();
+      if (known[i].empty()) known[i] = got;
+      CHECK(got == known[i]);
+      const auto [least, most] = std::minmax_element(got.begin(), got.end());
+      CHECK(*least >= static_cast<double>(static_cast<float>(b.low)));
+      CHECK(*most <= b.last);
+      // Rounding is at work in the narrow ranges, so that their last number comes often.
+      const bool narrow = b.high - b.low <= 0x1p-20 || (is_half(b.dtype) && b.high != 0);
+      if (narrow) CHECK(*most == b.last);
+    }
+  }
+  TestCluster cluster(kForms[0]);
+  const Random& random = cluster.session.random;
+  CHECK(code_of([&] { random.uniform({3}, {}, 2, 1); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { random.uniform({3}, {}, std::nan(""), 1); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { random.uniform({3}, {}, -1e308, 1e308); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { random.uniform({3}, {.dtype = DType::kFloat16}, 0, 1e5); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { random.uniform({3}, {.dtype = DType::kInt32}); }) == Errc::kInvalidArgument);
+}
+
 TEST_CASE("samples follow their distributions") {
   TestCluster cluster(kForms[1]);
   const Session& s = cluster.session;

@@ -104,6 +104,18 @@ TEST_CASE("cluster: random numbers and regression steps agree with the host") {
   };
   CHECK(gpu.session->random.uniform({1000}, {.seed = 9}).get<double>() ==
         other.random.uniform({1000}, {.seed = 9}).get<double>());
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    INFO(std::string(name_of(dtype)));
+    const double high = dtype == DType::kFloat64 ? 1 + 0x1p-50 : 1001;  // rounding would reach it
+    const double low = dtype == DType::kFloat64 ? 1 : dtype == DType::kFloat32 ? 1001 - 0x1p-10 : 1;
+    const auto draw = [&](Session& s) {
+      const Array x = s.random.uniform({3000}, {.seed = 9, .dtype = dtype}, low, high);
+      return x.astype(DType::kFloat64).get<double>();
+    };
+    const std::vector<double> got = draw(*gpu.session);
+    CHECK(got == draw(other));
+    CHECK(*std::max_element(got.begin(), got.end()) < high);
+  }
   const std::vector<double> on_gpu = program(*gpu.session), on_host = program(other);
   for (std::size_t i = 0; i < on_gpu.size(); ++i)
     CHECK(on_gpu[i] == doctest::Approx(on_host[i]).epsilon(1e-10));

@@ -4,14 +4,31 @@
 #pragma once
 #include <tilewise/array.h>
 
+#include <concepts>
 #include <string_view>
 
 namespace tilewise {
 
 // ---- elementwise ----
-Array clip(const Array& a, const std::optional<Scalar>& low, const std::optional<Scalar>& high);  // NaN stays
-Array clip(const Array& a, const Array& low,
-           const Array& high);  // each element has its bounds; Array(): none
+// A bound of clip(): none, a number, or an array, which broadcasts.
+class Bound {
+ public:
+  Bound() = default;
+  Bound(const Array& array) : array_(array) {}  // Array(): none
+  template <class T>
+  requires std::constructible_from<Scalar, T> Bound(const T& number) : number_(Scalar(number)) {}
+  Bound(const std::optional<Scalar>& number) : number_(number) {}
+
+  const Array& array() const { return array_; }
+  const std::optional<Scalar>& number() const { return number_; }
+
+ private:
+  Array array_;
+  std::optional<Scalar> number_;
+};
+// minimum(maximum(a, low), high), without what is absent: NaN where a or a bound is NaN, `high` where low > high. Shapes broadcast;
+// the dtype is that of such an expression, a's where bounds have it too.
+Array clip(const Array& a, const Bound& low = {}, const Bound& high = {});
 
 // ---- statistics ----
 // Of what is left after the mean: sum((a - mean)^2) / (n - correction), in two passes, so that a large mean costs no digits.

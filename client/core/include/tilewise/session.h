@@ -41,7 +41,7 @@ struct RandomOptions {
   std::optional<std::uint64_t> seed =
       {};  // same seed, same numbers; without: the next stream of the session's seed
   Shape block = {};
-  DType dtype = DType::kFloat64;  // float32 or float64; not of integers()
+  DType dtype = DType::kFloat64;  // float32 or float64, of uniform() 16-bit floats too; not of integers()
 };
 struct ArangeOptions {
   std::optional<DType> dtype = {};  // kInvalidArgument for bool
@@ -69,7 +69,8 @@ struct MemoryOptions {
 // Random arrays. Element i of a stream is the same number whatever the block grid and the cluster.
 class Random {
  public:
-  // Uniform in [low, high).
+  // Uniform in [low, high), the bounds rounded to the dtype; never `high` itself, but where no number of the dtype lies between
+  // them all are `low`. kInvalidArgument unless low <= high and the bounds and their distance are finite.
   Array uniform(const Shape& shape, const RandomOptions& options = {}, double low = 0, double high = 1) const;
   Array normal(const Shape& shape, const RandomOptions& options = {}, double mean = 0,
                double stddev = 1) const;

@@ -13,10 +13,12 @@
 namespace tilewise::embedded {
 
 struct ClusterOptions {
-  int workers = 1;                     // fault domains, in name only: they die together
-  int host_devices = 0;                // of each worker; 0: one a core, or none where GPUs are used
-  bool use_cuda = true;                // the GPUs found go to the first worker
-  int cores = 0;                       // executor threads in all; 0: what the process may use
+  int workers = 1;       // fault domains, in name only: they die together
+  int host_devices = 0;  // of each worker; 0: one a core, or none where GPUs are used
+  bool use_cuda = true;  // the GPUs found go to the first worker
+  // Executor threads of all host devices together; each has one at least. 0: one a device, and as many devices, where
+  // `host_devices` is 0, as the process may use cores.
+  int cores = 0;
   std::int64_t memory_bytes = 0;       // of each host device; 0: a share of 60 % of what is free
   std::int64_t cuda_memory_bytes = 0;  // of each GPU; 0: 85 % of what is free there
   // Where blocks of GPUs go when their memory is short, before any disk: so much pinned host memory, taken at the start. Of no
