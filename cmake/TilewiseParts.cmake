@@ -29,7 +29,10 @@ include(TilewisePackage)  # what `cmake --install` installs, beside the headers
 # headers, a precompiled one costs as much as two sources). Includes stay as they are; nothing else may be hidden there.
 function(tilewise_precompile target header)
   target_precompile_headers(${target} PRIVATE ${header})
-  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # for ccache; see ./dev
+  # For ccache (see ./dev), and for the sources alone: where the header itself is compiled with it, its old compiled form is taken for a
+  # part of it, and ccache gives that out again after a change.
+  get_target_property(sources ${target} SOURCES)
+  set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endfunction()
 
 function(tilewise_cold target)
