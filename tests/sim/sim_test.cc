@@ -83,7 +83,6 @@ TEST_CASE("random worlds keep every invariant, and repeat themselves") {
               "slow links",
               "slow devices",
               "copies from a peer's GPU",
-              "failed copies from a peer's GPU",
               "reads in a peer's GPU",
               "slabs that could not be opened",
               "failed allocations",

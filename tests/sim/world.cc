@@ -77,6 +77,7 @@ Knobs Knobs::pinning(std::uint64_t seed) {
   k.pin_every = p.chance(0.7) ? 1 : 2;
   if (p.chance(0.4)) k.spill_bytes = 0, k.disk_full = 0;
   k.gpus = p.chance(0.5);
+  k.gpu_every = 0;
   if (p.chance(0.25)) k.disk_fails = std::max(k.disk_fails, 0.02 + p.uniform() * 0.2);
   if (k.spill_bytes == 0 && p.chance(0.3)) k.pinned_bytes = p.between(4, 12) * 1024;  // not enough for all
   if (p.chance(0.5)) k.add_neighbours(p);
