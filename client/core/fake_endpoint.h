@@ -67,6 +67,7 @@ class FakeEndpoint final : public Endpoint {
     return slab.data() + offset;
   }
   std::shared_ptr<const void> pin(DeviceId, std::uint32_t) override { return pinned; }
+  std::optional<WorkerId> fenced_by() const override { return fence; }
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                std::function<void(Status)> done) override {
     receives[transfer] = {from, to, bytes, std::move(done)};
@@ -178,6 +179,7 @@ class FakeEndpoint final : public Endpoint {
   std::vector<Transmit> transmits;
   std::vector<std::byte> slab;
   bool can_map = true;
+  std::optional<WorkerId> fence;
   std::shared_ptr<const void> pinned = std::make_shared<char>();
   std::set<std::uint64_t> held;  // what the session has not released
   std::function<void()> on_destroy;

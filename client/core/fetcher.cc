@@ -136,7 +136,13 @@ void Fetcher::place(const Wanted& wanted, std::int64_t block, const std::byte* b
   filled(wanted, block);
 }
 
+// Whatever way its bytes came: they were right if nobody had given their memory away by now.
 void Fetcher::filled(const Wanted& wanted, std::int64_t block) {
+  if (const auto by = endpoint_.fenced_by()) {
+    return fail_(*wanted.request,
+                 {Errc::kUnavailable, "this client was taken for lost: worker " + std::to_string(by->value) +
+                                          " gives to others the memory that was being read"});
+  }
   wanted.state(block) = BlockState::kFilled;
   if (--wanted.target().left > 0) return;
   if (--wanted.request->targets_left == 0) delivered_(*wanted.request);

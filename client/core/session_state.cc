@@ -482,7 +482,10 @@ void SessionState::on_log(msg::Log log) {
   for (msg::LogEntry& entry : log.entries) {
     const auto* left = std::get_if<msg::Drain>(&entry);  // drained: we have what it was sending us
     if (left != nullptr) fetcher_.on_worker_lost(left->peer);
-    if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) fetcher_.on_worker_lost(lost->peer);
+    if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) {
+      fetcher_.on_worker_lost(lost->peer);
+      fenced_.insert(lost->peer);
+    }
     const std::scoped_lock lock(mutex_);
     if (left != nullptr)
       std::erase_if(devices_, [&](const auto& d) { return d.second.worker_id == left->peer; });
@@ -502,6 +505,7 @@ void SessionState::on_log(msg::Log log) {
 }
 
 void SessionState::on_peer(WorkerId from, msg::PeerBatch batch) {
+  if (fenced_.contains(from)) return;
   Outbox out;
   for (const msg::Subscribe& subscribe : batch.subscribes) {
     provider_.on_subscribe(from, subscribe, subscribable(), out);

@@ -11,6 +11,7 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "fetcher.h"
 #include "graph.h"
@@ -124,8 +125,10 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   std::atomic<int> unreplied_{0};
   std::atomic<int> announcing_{0};
 
-  Fetcher fetcher_;  // endpoint's callbacks only
+  // Endpoint's callbacks only.
+  Fetcher fetcher_;
   Provider provider_;
+  std::set<WorkerId> fenced_;  // declared lost: if one lives all the same, what it has may be wrong by now
 };
 
 // The node of an array, alive while some Array names it.

@@ -39,6 +39,28 @@ TEST_CASE("get waits for what another thread delivers") {
   cluster.join();
 }
 
+TEST_CASE(
+    "what was read of a worker that had given this client up for lost is not believed, whichever way it "
+    "came") {
+  World world;
+  const std::vector<double> values{1, 2, 3, 4};
+  Future future = world.session.compute({world.session.ones({4})});
+  const msg::Submit s = world.fake.last();
+  world.fake.reply(s);
+  world.fake.fence = kWorker;
+  SUBCASE("mapped") {
+    world.fake.deliver({world.fake.offer(FakeEndpoint::fetched(s), 0, values.data(), 32, false)});
+  }
+  SUBCASE("received") {
+    world.fake.can_map = false;
+    world.fake.deliver({world.fake.offer(FakeEndpoint::fetched(s), 0, values.data(), 32, false)});
+    REQUIRE(world.fake.receives.size() == 1);
+    world.fake.receives.begin()->second.done({});
+  }
+  REQUIRE(future.ready());
+  CHECK(thrown([&] { future.get<double>(); }).code() == Errc::kUnavailable);
+}
+
 TEST_CASE("a view is fetched through a copy of what it shows") {
   World world;
   const Array x = world.session.zeros({10, 4}, {.block = {5, 4}});

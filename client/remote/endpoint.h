@@ -31,6 +31,7 @@ class RemoteEndpoint final : public client::Endpoint {
   void send(WorkerId peer, msg::PeerBatch batch) override;
   bool drive(const std::function<bool()>& done, TimeNs timeout_ns) override;
   const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) override;
+  std::optional<WorkerId> fenced_by() const override { return exchange_->fenced_by(); }
   std::shared_ptr<const void> pin(DeviceId device, std::uint32_t slab) override;
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                std::function<void(Status)> done) override;

@@ -118,11 +118,16 @@ void Exchange::peer_lost(WorkerId id) {
   me.match_strangers();  // one that waits with its hello is not waited for
   Peer* peer = me.find(id);
   if (peer == nullptr) return;
+  const auto fence = me.fences.find(id);
+  if (fence != me.fences.end() && peer->announced > 0)
+    fence->second->raise();  // else it reads nothing of ours
   me.shut(*peer, error(Errc::kWorkerLost, text_of(id) + " was lost"));
   std::erase_if(me.lent, [&](const auto& slab) { return peer->owns(slab.first.first); });
   if (peer->slabs > 0) {
     const net::TimerId timer = me.loop.after(me.options.unmap_grace_ns, [&me, id] { me.unmap(id); });
     me.unmapping[id] = {peer->info.devices, timer};
+  } else if (fence != me.fences.end()) {
+    me.fences.erase(fence);
   }
   me.peers.erase(id);
 }
@@ -145,6 +150,18 @@ void Exchange::slab_added(DeviceId device, std::uint32_t slab, const device::Sla
 bool Exchange::inlines(WorkerId id) const {
   const auto found = impl_->peers.find(id);
   return found == impl_->peers.end() || !found->second->maps;
+}
+
+bool Exchange::would_map(WorkerId id) const {
+  const auto found = impl_->peers.find(id);
+  return found != impl_->peers.end() && found->second->would_map;
+}
+
+std::optional<WorkerId> Exchange::fenced_by() const {
+  for (const auto& [peer, fence] : impl_->fences) {
+    if (fence->is_up()) return peer;
+  }
+  return std::nullopt;
 }
 
 bool Exchange::shares_ring(WorkerId id) const {

@@ -24,8 +24,8 @@ struct Hostile {
   int frames = 0;
 
   Hostile(net::EventLoop& l, Node& v) : loop(l), victim(v) {
-    attempt = net::connect(loop, net::Address::parse(victim.addresses[0]).value(), {.token = token()},
-                           [this](auto made) {
+    attempt = net::connect(loop, net::Address::parse(victim.addresses[0]).value(),
+                           {.token = token(), .ring_bytes = net::kUsualRingBytes}, [this](auto made) {
                              REQUIRE(made);
                              link = std::move(*made);
                              link->start({.on_frame = [this](net::Frame&) { ++frames; },

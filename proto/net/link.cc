@@ -53,6 +53,7 @@ class Link::Core : public std::enable_shared_from_this<Link::Core> {
   const std::string& peer() const { return peer_; }
   bool can_pass_fds() const { return stream_ && stream_->can_pass_fds(); }
   bool is_shared_memory() const { return stream_ && stream_->is_shared_memory(); }
+  std::shared_ptr<Fence> fence() const { return stream_ ? stream_->fence() : nullptr; }
   const LinkCounters& counters() const { return counters_; }
 
  private:
@@ -327,6 +328,7 @@ const Cookie& Link::cookie() const { return core_->cookie(); }
 const std::string& Link::peer() const { return core_->peer(); }
 bool Link::can_pass_fds() const { return core_->can_pass_fds(); }
 bool Link::is_shared_memory() const { return core_->is_shared_memory(); }
+std::shared_ptr<Fence> Link::fence() const { return core_->fence(); }
 const LinkCounters& Link::counters() const { return core_->counters(); }
 
 }  // namespace tilewise::net

@@ -21,16 +21,34 @@ struct DescriptorSet {
   std::vector<UniqueFd> fds;
 };
 
+class RingFence : public Fence {
+ public:
+  RingFence(std::shared_ptr<SharedRings> rings, RingHeader& ours, RingHeader& theirs)
+      : rings_(std::move(rings)), ours_(ours), theirs_(theirs) {}
+  void raise() override {
+    ours_.disowned.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  bool is_up() const override {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return theirs_.disowned.load(std::memory_order_relaxed) != 0;
+  }
+
+ private:
+  const std::shared_ptr<SharedRings> rings_;  // what the headers are in
+  RingHeader &ours_, &theirs_;
+};
+
 // The loop polls this; it may outlive the stream by one call, while a callback destroys the stream.
 class State : public Poller, public std::enable_shared_from_this<State> {
  public:
   State(EventLoop& loop, std::unique_ptr<ByteStream> socket, SharedRings rings, bool creator)
       : loop_(loop),
         socket_(std::move(socket)),
-        rings_(std::move(rings)),
-        in_(rings_.ring(creator ? 1 : 0)),
-        out_(rings_.ring(creator ? 0 : 1)) {
-    rings_.close_memfd();
+        rings_(std::make_shared<SharedRings>(std::move(rings))),
+        in_(rings_->ring(creator ? 1 : 0)),
+        out_(rings_->ring(creator ? 0 : 1)) {
+    rings_->close_memfd();
   }
 
   void start() {
@@ -42,6 +60,7 @@ class State : public Poller, public std::enable_shared_from_this<State> {
   Result<std::size_t> try_read(std::span<std::byte> into, std::vector<UniqueFd>& fds);
   Result<std::size_t> try_write(std::span<const ByteStream::Piece> pieces, std::span<const UniqueFd> fds);
   void shutdown_write();
+  std::shared_ptr<Fence> fence() { return std::make_shared<RingFence>(rings_, out_.header(), in_.header()); }
   void wait_readable(EventLoop::Fn fn) { on_readable_ = std::move(fn); }
   void wait_writable(EventLoop::Fn fn);
 
@@ -69,7 +88,7 @@ class State : public Poller, public std::enable_shared_from_this<State> {
 
   EventLoop& loop_;
   std::unique_ptr<ByteStream> socket_;
-  SharedRings rings_;
+  std::shared_ptr<SharedRings> rings_;
   RingEnd in_, out_;
   EventLoop::Fn on_readable_, on_writable_;
   std::deque<DescriptorSet> sets_;  // not yet given to the reader, by position
@@ -280,6 +299,7 @@ class RingStream : public ByteStream {
   void close() override { state_->close(); }
   bool can_pass_fds() const override { return true; }
   bool is_shared_memory() const override { return true; }
+  std::shared_ptr<Fence> fence() override { return state_->fence(); }
   std::string peer() const override { return "shared memory"; }
 
  private:

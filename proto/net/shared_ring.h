@@ -30,6 +30,7 @@ struct RingHeader {
   alignas(64) std::atomic<std::uint64_t> tail;  // the producer's
   std::atomic<std::uint64_t> descriptors;       // sets of descriptors sent so far, told before the tail
   std::atomic<std::uint32_t> ended;             // nothing more will be written
+  std::atomic<std::uint32_t> disowned;          // fence.h: by the producer
   alignas(64) std::atomic<std::uint64_t> head;  // the consumer's
   std::atomic<std::uint32_t> gone;              // nobody will read any more
   alignas(64) std::atomic<std::uint32_t> consumer_sleeps;

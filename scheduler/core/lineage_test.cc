@@ -60,8 +60,8 @@ struct Looping : World {
   std::vector<msg::Welcome> joined;
 };
 
-TEST_CASE("a loop of 10^4 steps on one array keeps bounded lineage") {
-  std::size_t turns = 10'000;
+TEST_CASE("a loop of 10^5 steps on one array keeps bounded lineage") {
+  constexpr std::size_t turns = 100'000;
   int ahead = 1;
   SUBCASE("waited for step by step") {}
   SUBCASE("with requests ahead of what is done") { ahead = 64; }

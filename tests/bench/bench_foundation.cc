@@ -20,7 +20,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -28,6 +27,7 @@
 #include <vector>
 
 #include "beside.h"
+#include "calls.h"
 #include "cluster.h"
 #include "loop.h"
 #include "report.h"
@@ -177,41 +177,18 @@ class Counting final : public client::Endpoint {
   std::size_t& submit_bytes_;
 };
 
-// `tasks` calls of a kernel, all reading one small array, one element out each.
-Array calls(const Array& small, const Kernel& kernel, std::int64_t tasks) {
-  ir::DimMap whole;
-  whole.kind = ir::DimMap::Kind::kWhole;
-  return map_blocks(kernel, std::vector{small}, {{whole}}, {{DType::kFloat64, *Grid::uniform({tasks}, {1})}})
-      .front();
-}
-
 void bench_start(const Settings& settings, Report& report) {
   const std::int64_t many = settings.quick ? 100'000 : 1'000'000;
   const Cluster cluster("1GiB", {"--plugin", BENCH_STAMP_PLUGIN});
-  const testing::TempFolder folder;
   std::size_t submit_bytes = 0;
   const Session session = Cluster::session(std::make_unique<Counting>(cluster.endpoint(), submit_bytes));
-  Array small = session.ones({1});
-  small.persist().wait();
-
-  int count = 0;
-  const auto first_task_ms = [&](std::int64_t tasks) {
-    const std::string path = folder / ("stamp" + std::to_string(++count));
-    std::ofstream(path, std::ios::binary) << std::string(8, '\0');
-    Array out = calls(small, {.name = "bench.stamp", .version = "1.0", .params = path}, tasks);
-    const double start = now();
-    Future done = out.persist();
-    done.wait();
-    std::int64_t first = 0;
-    std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(&first), sizeof(first));
-    return (static_cast<double>(first) * 1e-9 - start) * 1e3;
-  };
+  FirstTask first_task(session);
   std::vector<double> few_ms, many_ms;
   std::size_t few_bytes = 0, many_bytes = 0;
   for (int i = -1; i < settings.repeats; ++i) {
-    const double one = first_task_ms(10);
+    const double one = first_task.after_ms(10, true);
     few_bytes = submit_bytes;
-    const double two = first_task_ms(many);
+    const double two = first_task.after_ms(many, true);
     many_bytes = submit_bytes;
     if (i < 0) continue;
     few_ms.push_back(one);

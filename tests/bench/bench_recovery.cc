@@ -223,7 +223,7 @@ Array slow_rows(const Array& start, int rows, std::int64_t width, std::int64_t s
 // state, listens and says so. Answered: a third session, whose link broke too, gets the result of a new task. At the end both
 // long graphs must have every value right, and the tasks that were done are counted.
 void bench_scheduler(const Settings& settings, Report& report) {
-  const int kills = settings.quick ? 3 : 20, rows = 400;
+  const int kills = settings.quick ? 3 : 100, rows = 400;
   const std::int64_t width = 500, live = 100'000, all = 2 * rows * width, sleep_ns = 100'000;
   testing::Cluster cluster({.workers = 2,
                             .devices = 1,

@@ -3,11 +3,11 @@
 #include <tilewise/kernel.h>
 #include <tilewise/tilewise.h>
 
-#include <fstream>
 #include <map>
 #include <random>
 #include <thread>
 
+#include "calls.h"
 #include "cluster.h"
 #include "slow.h"
 
@@ -15,14 +15,6 @@ namespace tilewise::bench {
 namespace {
 
 const Kernel kNoop{.name = "tilewise.noop", .version = "1"};
-
-// `tasks` calls of a kernel, all reading one small array, one element out each.
-Array calls(const Array& small, const Kernel& kernel, std::int64_t tasks) {
-  ir::DimMap whole;
-  whole.kind = ir::DimMap::Kind::kWhole;
-  return map_blocks(kernel, std::vector{small}, {{whole}}, {{DType::kFloat64, *Grid::uniform({tasks}, {1})}})
-      .front();
-}
 
 }  // namespace
 
@@ -112,31 +104,13 @@ void bench_start(const Settings& settings, Report& report) {
                                               ? std::vector<std::int64_t>{1'000, 100'000}
                                               : std::vector<std::int64_t>{1'000, 1'000'000, 10'000'000};
   const Cluster cluster("1GiB", {"--plugin", BENCH_STAMP_PLUGIN});
-  const testing::TempFolder folder;
   const Session session = cluster.session();
-  Array small = session.ones({1});
-  small.persist().wait();
-  int count = 0;
-  const auto first_task_ms = [&](std::int64_t tasks) {
-    const std::string path = folder / ("stamp" + std::to_string(++count));
-    std::ofstream(path, std::ios::binary) << std::string(8, '\0');
-    Array out = calls(small, {.name = "bench.stamp", .version = "1.0", .params = path}, tasks);
-    const double start = now();
-    Future done = out.persist();
-    std::int64_t first = 0;
-    while (first == 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(&first), sizeof(first));
-    }
-    done.cancel();
-    out = small;
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the few blocks that were made are freed
-    return (static_cast<double>(first) * 1e-9 - start) * 1e3;
-  };
+  FirstTask first_task(session);
   std::map<std::int64_t, std::vector<double>> took;
   for (int i = -1; i < settings.repeats; ++i) {
     for (const std::int64_t tasks : sizes) {
-      const double ms = first_task_ms(tasks);
+      const double ms = first_task.after_ms(tasks, false);
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the few blocks that were made are freed
       if (i >= 0) took[tasks].push_back(ms);
     }
   }

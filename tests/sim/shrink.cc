@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <sstream>
 #include <vector>
 
@@ -46,6 +47,7 @@ constexpr Knob kAll[] = {knob<&Knobs::clients>("clients", 1),
                          knob<&Knobs::slow_devices>("slow_devices", 0),
                          knob<&Knobs::slab_fails>("slab_fails", 0),
                          knob<&Knobs::partitions>("partitions", 0),
+                         knob<&Knobs::zombies>("zombies", 0),
                          knob<&Knobs::moves>("moves", 0),
                          knob<&Knobs::late>("late", 0),
                          knob<&Knobs::announces>("announces", 0),
@@ -68,6 +70,7 @@ constexpr Knob kAll[] = {knob<&Knobs::clients>("clients", 1),
 bool fails(const Knobs& knobs) {
   const pid_t child = fork();
   if (child == 0) {
+    std::signal(SIGABRT, SIG_DFL);
     alarm(20);
     _exit(World(knobs).run().violation.empty() ? 0 : 1);
   }

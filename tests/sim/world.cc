@@ -135,9 +135,10 @@ std::string Knobs::describe() const {
     << disk_fails << ", clogs " << clogs << ", relinks " << relinks << ", slow links " << slow_links
     << ", slow devices " << slow_devices << ", failing slabs " << slab_fails << ", hosts " << hosts
     << ", trees from " << tree_bytes << " bytes"
-    << ", partitions " << partitions << ", silence " << silence_ns << " ns, announces " << announces
-    << ", moves " << moves << " every " << moves_every_ns << " ns, late " << late << ", wrong " << wrong
-    << ", lends " << lends << ", pairs " << pairs << ", link probes " << link_probes;
+    << ", partitions " << partitions << ", cut off " << zombies << ", silence " << silence_ns
+    << " ns, announces " << announces << ", moves " << moves << " every " << moves_every_ns << " ns, late "
+    << late << ", wrong " << wrong << ", lends " << lends << ", pairs " << pairs << ", link probes "
+    << link_probes;
   return s.str();
 }
 
@@ -192,6 +193,8 @@ Outcome World::run() {
     at(knobs_.max_delay_ns * 4 + prng_.between(1, span), [this] { relink_some(20); });
   for (int i = 0; i < knobs_.partitions; ++i)
     at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { partition_some(); });
+  for (int i = 0; i < knobs_.zombies; ++i)
+    at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { cut_off_some(); });
   for (int c = 0; c < knobs_.clients; ++c) {
     if (prng_.chance(knobs_.vanish))
       at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this, c] { vanish(c); });

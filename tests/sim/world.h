@@ -64,7 +64,8 @@ struct Knobs {
   double pairs = 0;                    // of the ops: kernels with two results
   double lends = 0;                    // of the blocks that clients read in place: kept for long
   int partitions = 0;                  // of two workers, within kill_span_ns
-  int moves = 0;  // points of running ops go to other devices: 1 by lot, 2 by what is seen of their speeds
+  int zombies = 0;  // workers that lose the scheduler for good, within kill_span_ns, and go on
+  int moves = 0;    // points of running ops go to other devices: 1 by lot, 2 by what is seen of their speeds
   TimeNs moves_every_ns = 0;
   int late = 0;           // workers that come within kill_span_ns
   int queue_steps = 256;  // ahead of a stream
@@ -88,6 +89,8 @@ struct Knobs {
   static Knobs poisoned(std::uint64_t seed);
   // Pairs of workers that lose each other.
   static Knobs partitioned(std::uint64_t seed);
+  // Workers that are declared lost and live.
+  static Knobs fencing(std::uint64_t seed);
   // Several clients announce pieces of the same arrays; they vanish, are wrong, change their minds.
   static Knobs gathering(std::uint64_t seed);
   // Several hosts, and blocks that go as trees between them.
@@ -100,6 +103,9 @@ struct Knobs {
   static Knobs crowding(std::uint64_t seed);
   std::int64_t memory_of(int device) const {
     return uneven && device % 2 == 1 ? 4 * memory_bytes : memory_bytes;
+  }
+  bool workers_die() const {
+    return kills > 0 || kill_worker > 0 || partitions > 0 || poison > 0 || zombies > 0;
   }
   bool pins(int device) const { return pinned_bytes > 0 && device % pin_every == 0; }
   std::uint8_t kind(int device) const {  // device::Kind
@@ -170,6 +176,10 @@ class World {
   void drop_receives(std::uint64_t self, std::uint64_t from);
   void let_go_of_sends(std::uint64_t self, std::uint64_t to);
   void partition_some();
+  void cut_off_some();
+  void shut_out(int index, WorkerId peer);
+  void link_ended(int index, WorkerId peer);
+  bool ends_fenced(int index);
   void set_moves(scheduler::Options& options) const;
   void come_late();
   void break_between(int a, int b);
@@ -212,7 +222,9 @@ class World {
   void end_io(int index, const worker::TierIo& io);
   void begin_step(int index, std::size_t device, std::size_t stream);
   void end_step(int index, std::size_t device, std::size_t stream);
-  void check_reads(const worker::Launch& launch, bool at_end);
+  bool check_reads(int index, const worker::Launch& launch, bool at_end);
+  std::string wrong_read(const worker::Launch& launch, std::size_t input, std::uint64_t array,
+                         std::int64_t block);
   void kill(int index);
   void kill_some();
   void drain_some();
@@ -291,6 +303,7 @@ class World {
       broken_;                                                 // what would have come over each link
   std::map<Way, std::vector<std::function<void()>>> clogged_;  // what came meanwhile
   std::set<Way> cut_;
+  std::set<std::uint64_t> fenced_;  // workers that a peer whose memory they map has been told are lost
   std::map<Way, std::int64_t> slow_ways_;
   std::map<std::pair<int, std::size_t>, std::int64_t> slow_devices_;
   std::optional<std::pair<std::uint64_t, std::int64_t>> poison_;  // what it makes: array, block

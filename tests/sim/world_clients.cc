@@ -297,7 +297,7 @@ void World::client_message(int index, msg::Message message) {
       };
       // What no other worker can make again, or nobody is left to make.
       const bool lost =
-          (knobs_.kills > 0 || knobs_.partitions > 0 || poisoned_ > 0) &&
+          (knobs_.kills > 0 || knobs_.partitions > 0 || knobs_.zombies > 0 || poisoned_ > 0) &&
           done->outcome.code == Errc::kWorkerLost &&
           (says("uploaded by the client") || says("its past was cut") || says("no other one came in time"));
       // Its failure may have been overtaken by the report that its dependents have failed.
@@ -334,7 +334,8 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
                                 [&](const auto& owner) { return owner.second == from; });
   if (!told) {
     ++outcome_.covered["before a client knew the worker"];
-    return at(jitter(), [this, index, from, batch = std::move(batch)] { client_batch(index, from, batch); });
+    return at(std::max<TimeNs>(jitter(), 50'000),
+              [this, index, from, batch = std::move(batch)] { client_batch(index, from, batch); });
   }
   for (const msg::Offer& offer : batch.offers) {
     const bool wrong =

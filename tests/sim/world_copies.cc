@@ -19,7 +19,7 @@ Knobs Knobs::copying(std::uint64_t seed) {
 
 int World::living() const {
   return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), [](const auto& worker) {
-    return worker->alive && worker->core != nullptr;
+    return worker->takes_part() && worker->core != nullptr;
   }));
 }
 

@@ -51,6 +51,11 @@ void World::vanish(int index) {
   ++outcome_.covered["vanished clients"];
   client.dead = true;
   step_scheduler({scheduler::Broken{client.conn}});
+  if (knobs_.announces > 0) return;  // those are of so many clients from the start
+  at(prng_.between(1, 40) * knobs_.max_delay_ns, [this] {
+    ++outcome_.covered["clients that came after one that vanished"];
+    start_client(static_cast<int>(clients_.size()));
+  });
 }
 
 }  // namespace tilewise::sim

@@ -31,7 +31,7 @@ TimeNs Knobs::longest_delay_ns() const {
   TimeNs longest = max_delay_ns * (slow_links > 0 ? kSlowest : 1);
   if (clogs > 0) longest += kLongestClog * max_delay_ns;
   if (relinks > 0) longest += kLongestClog * max_delay_ns;
-  return longest + (partitions > 0 ? 2 * silence_ns : 0);
+  return longest + (partitions > 0 || zombies > 0 ? 2 * silence_ns : 0);
 }
 
 TimeNs World::delay(Way way) {
@@ -93,11 +93,11 @@ void World::clog_some() {
   }
 }
 
-// In the order in which it came.
+// In the order in which it came, unless the way has been lost meanwhile.
 void World::unclog(Way way) {
-  const std::vector<std::function<void()>> held = std::move(clogged_.at(way));
+  std::vector<std::function<void()>> held = std::move(clogged_.at(way));
   clogged_.erase(way);
-  for (const std::function<void()>& what : held) what();
+  for (std::function<void()>& what : held) arrive(way, std::move(what));
 }
 
 // The link between a worker and another peer breaks and is made again: messages come late, once and in order; transfers
@@ -226,24 +226,9 @@ void World::partition_some() {
 // Transfers between the two end, and the younger one leaves if the scheduler still believes in both after a while.
 void World::break_between(int a, int b) {
   for (const auto& [self, other] : {std::pair(a, b), std::pair(b, a)}) {
-    Worker& worker = *workers_[static_cast<std::size_t>(self)];
     const WorkerId peer = workers_[static_cast<std::size_t>(other)]->welcome.you;
-    for (const worker::Transmit& transmit : std::vector<worker::Transmit>(worker.telling)) {
-      if (transmit.to == peer) sent(self, transmit);
-    }
-    cut_.insert({worker.welcome.you.value, peer.value});
-    cut_.insert({peer.value, worker.welcome.you.value});
-    probes_lost(self, peer);
-    std::vector<std::uint64_t> ended;
-    for (const auto& [transfer, receive] : worker.armed) {
-      if (receive.from == peer) ended.push_back(transfer);
-    }
-    for (const std::uint64_t transfer : ended) {
-      worker.armed.erase(transfer);
-      ++outcome_.covered["transfers cut off"];
-      deliver_worker(self,
-                     worker::TransferDone{transfer, {Errc::kUnavailable, "the link broke"}, msg::Lane::kTcp});
-    }
+    cut_.insert({workers_[static_cast<std::size_t>(self)]->welcome.you.value, peer.value});
+    link_ended(self, peer);
   }
   at(knobs_.silence_ns, [this, a, b] {
     const Worker &one = *workers_[static_cast<std::size_t>(a)], &two = *workers_[static_cast<std::size_t>(b)];

@@ -27,12 +27,15 @@ struct World::Worker {
   std::unique_ptr<worker::Core> core;
   std::vector<msg::Log> early;  // before the welcome was read
   bool alive = true;
+  bool cut_off = false, declared_lost = false;  // it lives, and the scheduler does not hear it; and knows
+  bool takes_part() const { return alive && !cut_off; }
 
   struct Stream {
     std::deque<worker::Launch> queue;
     std::uint64_t completed = 0;
     bool busy = false;
     std::uint64_t accumulated = 0;
+    bool spoilt = false;  // what runs has read what was another's by then
   };
   std::vector<std::vector<Stream>> streams;  // [device][stream]
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::map<std::int64_t, Cell>>

@@ -112,8 +112,8 @@ void World::check_classes(const scheduler::LinkList& seen) {
 // At rest every class of links is known, or was given up for good reason; and where nothing is in the way, known.
 void World::check_probes() {
   const auto seen = scheduler_->view(scheduler::LinksRequest{}, now_);
-  const bool calm = knobs_.clogs + knobs_.partitions + knobs_.kills + knobs_.drains + knobs_.breaks +
-                            knobs_.scheduler_crashes ==
+  const bool calm = knobs_.clogs + knobs_.partitions + knobs_.zombies + knobs_.kills + knobs_.drains +
+                            knobs_.breaks + knobs_.scheduler_crashes ==
                         0 &&
                     knobs_.slow_links + knobs_.kill_worker + knobs_.poison == 0;
   for (const scheduler::LinkClassView& c : std::get<scheduler::LinkList>(seen).classes) {

@@ -48,8 +48,8 @@ void World::note_crossing(int from, int to, const Cell& cell) {
 void World::check_crossings() {
   const bool calm = knobs_.duplicate == 0 && knobs_.fail_step == 0 && knobs_.cancel == 0 &&
                     knobs_.kill_worker == 0 && knobs_.kills == 0 && knobs_.drains == 0 &&
-                    knobs_.partitions == 0 && knobs_.poison == 0 && knobs_.breaks == 0 &&
-                    knobs_.copies == 0 && knobs_.moves == 0 && knobs_.slab_fails == 0 &&
+                    knobs_.partitions == 0 && knobs_.zombies == 0 && knobs_.poison == 0 &&
+                    knobs_.breaks == 0 && knobs_.copies == 0 && knobs_.moves == 0 && knobs_.slab_fails == 0 &&
                     knobs_.scheduler_crashes == 0 && knobs_.relinks == 0 && knobs_.memory_bytes >= 4 << 20;
   if (!calm || knobs_.hosts < 2) return;
   for (const auto& [what, bytes] : crossings_) {

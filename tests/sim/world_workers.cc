@@ -71,7 +71,7 @@ void World::start_worker(int index) {
 
 void World::deliver_worker(int index, worker::Event event) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
-  if (!worker.alive || worker.core == nullptr) return;
+  if (!worker.alive || worker.core == nullptr || ends_fenced(index)) return;
   std::vector<worker::Event> events;
   events.push_back(std::move(event));
   worker::Actions actions;
@@ -123,6 +123,7 @@ void World::perform(int index, worker::Actions& actions) {
     });
     worker.lost.insert(lost);
     probes_lost(index, lost);
+    shut_out(index, lost);
     for (const worker::Transmit& transmit : std::vector<worker::Transmit>(worker.telling)) {
       if (transmit.to == lost) at(jitter(), [this, index, transmit] { sent(index, transmit); });
     }
@@ -409,33 +410,49 @@ World::Cell& World::write_cell(const worker::MemoryRef& ref, std::int64_t bytes,
 }
 
 // Each input is where the launch says, complete, and what the oracle says (invariants 2, 5, 12, 13).
-void World::check_reads(const worker::Launch& launch, bool at_end) {
+// Who was declared lost may find anything; false: it did.
+bool World::check_reads(int index, const worker::Launch& launch, bool at_end) {
   const auto expected = oracle_.reads(launch.run.id, launch.point, launch.step);
-  if (expected.size() != launch.inputs.size())
-    return violate("a launch has another number of inputs than its step");
+  if (expected.size() != launch.inputs.size()) {
+    violate("a launch has another number of inputs than its step");
+    return false;
+  }
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const auto& [array, block] = expected[i];
     if (oracle_.bytes(array, block) == 0) continue;
     bool donated = false;
     for (const worker::MemoryRef& output : launch.outputs) donated |= output == launch.inputs[i];
     if (donated && at_end) continue;
-    const Cell* cell = cell_at(launch.inputs[i]);
     ++outcome_.blocks_checked;
-    const std::string name = "block " + std::to_string(block) + " of array " +
-                             std::to_string(array & 0xFFFFFF) + (at_end ? " at the end" : " at the start") +
-                             " of a step of " + std::string(name_of(launch.op->op.kind));
-    if (cell == nullptr) return violate(name + ": memory was given to somebody else");
-    if (cell->array != array || cell->block != block) return violate(name + ": another block is there");
-    if (!cell->complete) return violate(name + ": not complete");
-    if (cell->value != oracle_.value(array, block)) return violate(name + ": wrong value");
+    const std::string wrong = wrong_read(launch, i, array, block);
+    if (wrong.empty()) continue;
+    if (workers_[static_cast<std::size_t>(index)]->declared_lost) {
+      ++outcome_.covered["wrong reads of who was declared lost"];
+      return false;
+    }
+    violate("block " + std::to_string(block) + " of array " + std::to_string(array & 0xFFFFFF) +
+            (at_end ? " at the end" : " at the start") + " of a step of " +
+            std::string(name_of(launch.op->op.kind)) + ": " + wrong);
   }
+  return true;
+}
+
+// What is wrong with what is found where an input should be; empty: nothing.
+std::string World::wrong_read(const worker::Launch& launch, std::size_t input, std::uint64_t array,
+                              std::int64_t block) {
+  const Cell* cell = cell_at(launch.inputs[input]);
+  if (cell == nullptr) return "memory was given to somebody else";
+  if (cell->array != array || cell->block != block) return "another block is there";
+  if (!cell->complete) return "not complete";
+  return cell->value != oracle_.value(array, block) ? "wrong value" : "";
 }
 
 void World::begin_step(int index, std::size_t device, std::size_t s) {
   Worker::Stream& stream = workers_[static_cast<std::size_t>(index)]->streams[device][s];
   stream.busy = true;
   const worker::Launch& launch = stream.queue.front();
-  check_reads(launch, false);
+  if (launch.step == 0) stream.spoilt = false;
+  stream.spoilt |= !check_reads(index, launch, false);
   note_lent(index, launch);
   check_alone(*workers_[static_cast<std::size_t>(index)]);
   for (std::size_t i = 0; i < launch.outputs.size(); ++i) {
@@ -460,7 +477,7 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
   const worker::Launch launch = std::move(stream.queue.front());
   stream.queue.pop_front();
   stream.busy = false;
-  check_reads(launch, true);
+  stream.spoilt |= !check_reads(index, launch, true);
   stream.completed = launch.sequence;
   const bool failed = prng_.chance(knobs_.fail_step);
   for (std::size_t i = 0; i < launch.outputs.size() && launch.step + 1 == launch.steps; ++i) {
@@ -468,10 +485,11 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
     const std::int64_t bytes = oracle_.bytes(array, launch.point);
     if (bytes == 0) continue;
     Cell& cell = write_cell(launch.outputs[i], bytes, array, launch.point);
-    cell.value = oracle_.value(array, launch.point);
+    cell.value = oracle_.value(array, launch.point) + (stream.spoilt ? 1 : 0);
     cell.complete = true;
     note_made(array, launch.point);
   }
+  if (ends_fenced(index)) return;
   const auto d = static_cast<std::uint16_t>(device);
   const auto n = static_cast<std::uint8_t>(s);
   std::vector<worker::Event> events;
@@ -490,7 +508,7 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
 void World::kill_some() {
   std::vector<int> living;
   for (std::size_t w = 0; w < workers_.size(); ++w) {
-    if (workers_[w]->alive && workers_[w]->core != nullptr) living.push_back(static_cast<int>(w));
+    if (workers_[w]->takes_part() && workers_[w]->core != nullptr) living.push_back(static_cast<int>(w));
   }
   if (living.empty()) return;
   if (living.size() == 1) ++outcome_.covered["the last worker killed"];
@@ -502,8 +520,7 @@ void World::kill_some() {
 // tasks that were given up had read, and in drains for kernels with several results (docs/design/drain.md).
 void World::note_made(std::uint64_t array, std::int64_t block) {
   const bool once = knobs_.drains > 0 ? knobs_.pairs == 0 : knobs_.moves > 0;
-  if (!once || knobs_.kills > 0 || knobs_.kill_worker > 0 || knobs_.partitions > 0 || knobs_.poison > 0)
-    return;
+  if (!once || knobs_.workers_die()) return;
   for (const auto& worker : workers_) {
     if (worker->core != nullptr && worker->core->counters().impatient > 0) return;
   }

@@ -112,4 +112,13 @@ inline msg::Plan plan_of(std::vector<msg::PlannedOp> ops, std::vector<ArrayId> h
   return {GraphId{graph}, 0, std::move(ops), std::move(holds)};
 }
 
+// What op `of` made is made again by `id`, all of it, on a device.
+inline msg::Recover made_again(std::uint64_t version, std::uint64_t id, std::uint64_t of, ir::Op op,
+                               DeviceId device) {
+  const std::int64_t blocks = op.space.block_count();
+  msg::PlannedOp layer{OpId{id}, std::move(op), {}, false, OpId{of}};
+  layer.placement = ir::Placement::of_runs(layer.op.space.counts(), {{0, blocks, device}});
+  return {version, {plan_of({std::move(layer)})}};
+}
+
 }  // namespace tilewise::worker::test

@@ -89,8 +89,40 @@ TEST_CASE("another GPU's block is copied by its reader, without a grant") {
     w.log({msg::PeerLost{kOther, 0, {}}});
     CHECK(w.core->counters().tasks_failed == 0);
     w.step({TransferDone{pull.transfer, {Errc::kOk, {}}, msg::Lane::kCudaIpc}});
-    CHECK(w.actions.launches.size() <= 1);  // what came in time is used
+    CHECK(w.actions.launches.size() == 1);  // what came in time is used
   }
+  SUBCASE("it fails since the peer died: nobody is asked before a recovery has said whom") {
+    w.log({msg::PeerLost{kOther, 0, {}}});
+    w.step({TransferDone{pull.transfer, {Errc::kDeviceError, "gone"}, msg::Lane::kCudaIpc}});
+    CHECK(w.actions.launches.empty());
+    CHECK(w.count(&msg::PeerBatch::subscribes) == 0);
+    CHECK(w.core->counters().tasks_failed == 1);  // there is none here
+  }
+}
+
+TEST_CASE(
+    "a block that waits for memory to be copied into is sent by who makes it again, though its lender "
+    "lives") {
+  constexpr DeviceId kThird{5};
+  constexpr WorkerId kThirdProcess{4};
+  Gpus w("two");
+  w.log({msg::PeerJoined{
+      {kThirdProcess, msg::Role::kWorker, "third", "host", {}, {kThird}, {gpu_of("three")}}}});
+  w.step({PeerReady{kThirdProcess, true}});
+  w.step({SlabReached{kOther, kPeer, 3, 0}});
+  // All memory is taken until its step has ended.
+  w.log({plan_of({on(kHere, 1, source(50, 1, (1 << 20) / 8))}, {}, 5)});
+  REQUIRE(w.actions.launches.size() == 1);
+  const ir::Op made = source(7, 1);
+  w.log({plan_of({on(kPeer, 10, made), on(kHere, 11, map_of(7, 8, made.outputs[0].grid))}, {ArrayId{8}})});
+  w.offered(3, 4096);
+  REQUIRE(w.actions.pulls.empty());
+  w.log({msg::PeerLost{{}, 7, {OpId{10}, OpId{11}}}});
+  w.log({made_again(7, 12, 10, made, kThird)});
+  const Actions& after = w.completed(1);
+  CHECK(after.pulls.empty());
+  REQUIRE(after.receives.size() == 1);
+  CHECK(after.receives[0].from == kThirdProcess);
 }
 
 TEST_CASE("a slab that is not open, or a host's, is copied as ever") {

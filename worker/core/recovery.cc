@@ -239,6 +239,8 @@ void Core::Impl::settle_block(Slot by, Slot array, std::int64_t block, DeviceId 
         stop_relaying(c);
         release_soon(array);
       }
+      // What was lent from elsewhere, and waits for memory here, is sent by the new one.
+      copies[c].pulls &= copies[c].source == owner || copies[c].state == CopyState::kReceiving;
       copies[c].source = owner;
     }
     for (const User& user : arrays[array].users) {

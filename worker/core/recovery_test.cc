@@ -28,15 +28,6 @@ const msg::Held* told(const Actions& actions) {
   return nullptr;
 }
 
-// What op `of` made is made again by `id`, all of it, on a device.
-msg::Recover made_again(std::uint64_t version, std::uint64_t id, std::uint64_t of, ir::Op op,
-                        DeviceId device) {
-  const std::int64_t blocks = op.space.block_count();
-  msg::PlannedOp layer{OpId{id}, std::move(op), {}, false, OpId{of}};
-  layer.placement = ir::Placement::of_runs(layer.op.space.counts(), {{0, blocks, device}});
-  return {version, {plan_of({std::move(layer)})}};
-}
-
 // By the peer, to op 2 here: block 0 of array 20.
 msg::PeerBatch first_pair_offered() {
   msg::PeerBatch batch;

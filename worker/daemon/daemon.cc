@@ -53,8 +53,11 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
                       {{"id", peer.value},
                        {"mapped", mapped},
                        {"messages", d.exchange_->shares_ring(peer) ? "shared memory" : "socket"}});
-    if (mapped && !d.exchange_->shares_ring(peer))
-      daemon::log_warn("messages to a peer of this host go through a socket", {{"id", peer.value}});
+    if (!mapped && d.exchange_->would_map(peer))
+      daemon::log_warn(
+          "no shared memory for the link to a peer of this host: messages and blocks are copied through a "
+          "socket",
+          {{"id", peer.value}});
     d.runtime_->post(PeerReady{peer, mapped});
   };
   callbacks.on_lent = [&d](WorkerId peer, const msg::SlabDesc& slab) {

@@ -29,6 +29,7 @@ class Daemon::Service final : public DataService {
   const std::byte* mapped(DeviceId device, std::uint32_t slab) const override {
     return exchange_->mapped(device, slab).data();
   }
+  std::optional<WorkerId> fenced_by() const override { return exchange_->fenced_by(); }
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 device::Kind kind, std::function<void()> sent) override;
   void refuse(WorkerId to, std::uint64_t transfer, const Error& why) override;

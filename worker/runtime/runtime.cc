@@ -346,6 +346,12 @@ bool Runtime::pump(TimeNs now) {
     if (const auto* over = std::get_if<TransferDone>(&events_[i])) probes_.erase(over->transfer);
   }
   if (events_.empty() && now < core_->next_deadline()) return did;
+  if (const auto by = service_->fenced_by()) {
+    fenced_ = error(Errc::kUnavailable, "taken for lost: worker " + std::to_string(by->value) +
+                                            " gives to others the memory that it had lent to this one");
+    events_.clear();
+    return false;
+  }
   core_->step(events_, now, actions_);
   perform();
   return true;
@@ -356,6 +362,7 @@ TimeNs Runtime::next_deadline() const {
 }
 
 Status Runtime::health() const {
+  if (!fenced_) return fenced_;
   for (const auto& local : locals_) {
     if (Status ok = local->device->health(); !ok) return ok;
   }

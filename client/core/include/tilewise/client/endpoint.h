@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace tilewise::client {
 
@@ -57,6 +58,10 @@ class Endpoint {
   // Keeps what map() gives of this slab readable for as long as the result lives: beyond the loss of the worker, not beyond the
   // endpoint's own end. Null where nothing is mapped. Only called where map() may be.
   virtual std::shared_ptr<const void> pin(DeviceId device, std::uint32_t slab) = 0;
+
+  // A worker has been told that this client is lost, and gives memory that we may have been reading to others. Looked at after
+  // bytes were read or received, before they are believed.
+  virtual std::optional<WorkerId> fenced_by() const { return std::nullopt; }
 
   // The copying lane. Arms a receive of exactly `bytes` tagged `transfer` from the worker of `from`; the session sends
   // the Grant afterwards. `done` is a callback like those above; `to` stays valid until it has been called or

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -96,7 +97,8 @@ class Exchange {
 
   // A repeat, ourselves, or one lost before: nothing.
   void peer_joined(const msg::PeerInfo& peer);
-  // Its transfers end with kWorkerLost, its memory is unmapped after the grace; nothing of it comes any more.
+  // Its transfers end with kWorkerLost, its memory is unmapped after the grace; nothing of it comes any more. From here on what was
+  // lent to it may be given to others: if it lives all the same, it finds itself fenced.
   void peer_lost(WorkerId peer);
   // Nobody reads the lost peer's memory any more: unmap it now.
   void readers_done(WorkerId peer);
@@ -116,6 +118,12 @@ class Exchange {
   // Keeps it mapped for as long as the result lives, whatever becomes of the peer and of this. Null: it is not mapped.
   std::shared_ptr<const void> pin(DeviceId device, std::uint32_t slab) const;
 
+  // A peer of this host has been told that this process is lost, and gives the memory that it had lent us to others. To be looked at
+  // after anything of a peer was read, in place or by a transfer, and before anybody is told of what came of it (net/fence.h).
+  std::optional<WorkerId> fenced_by() const;
+
+  // Both are on one host and wish to map each other's memory, which they do if their link's shared memory could be had.
+  bool would_map(WorkerId peer) const;
   // Messages to and from this peer go through shared memory, not a socket.
   bool shares_ring(WorkerId peer) const;
 

@@ -5,6 +5,7 @@
 #include <tilewise/base/result.h>
 #include <tilewise/net/event_loop.h>
 #include <tilewise/net/fd.h>
+#include <tilewise/net/fence.h>
 
 #include <cstddef>
 #include <memory>
@@ -37,7 +38,8 @@ class ByteStream {
   virtual void close() = 0;
 
   virtual bool can_pass_fds() const = 0;
-  virtual bool is_shared_memory() const { return false; }  // between processes, without system calls
+  virtual bool is_shared_memory() const { return false; }     // between processes, without system calls
+  virtual std::shared_ptr<Fence> fence() { return nullptr; }  // of streams through shared memory
   virtual std::string peer() const = 0;  // for messages to people, and for TCP "address:port"
 
   static constexpr const char* kEndOfStream = "the peer closed the connection";

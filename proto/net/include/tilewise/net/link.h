@@ -78,7 +78,8 @@ class Link {
   const Cookie& cookie() const;
   const std::string& peer() const;  // for people
   bool can_pass_fds() const;
-  bool is_shared_memory() const;  // its bytes take no system calls
+  bool is_shared_memory() const;         // its bytes take no system calls
+  std::shared_ptr<Fence> fence() const;  // of a link through shared memory, else null; it outlives the link
   const LinkCounters& counters() const;
 
  private:

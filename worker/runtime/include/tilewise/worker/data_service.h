@@ -5,6 +5,7 @@
 #include <tilewise/msg/msg.h>
 
 #include <functional>
+#include <optional>
 
 namespace tilewise::worker {
 
@@ -23,6 +24,9 @@ class DataService {
   virtual bool inlines(WorkerId peer) const = 0;
   // A peer's slab in our address space, or null. Stays valid until the peer is lost and its readers are done.
   virtual const std::byte* mapped(DeviceId device, std::uint32_t slab) const = 0;
+  // A peer whose memory we may have been reading gives it to others, since it was told that we are lost. Looked at after reading,
+  // before what came of it is told.
+  virtual std::optional<WorkerId> fenced_by() const { return std::nullopt; }
 
   // The copying lane. Both are idempotent per `transfer`; a receive ends in TransferDone posted to the runtime, exactly
   // once, when the transport has let go of the memory.

@@ -1,0 +1,295 @@
+// Every message and every word of peers that can reach a session: twice, late, from somebody who was declared lost, and not at all.
+// One entry a tag of msg::Message; a new message does not compile until it has one (-Werror=switch).
+#include <thread>
+
+#include "access.h"
+#include "fake_endpoint.h"
+#include "session_state.h"
+
+namespace tilewise::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+enum class Tag : std::size_t {
+  kJoin,
+  kWelcome,
+  kLog,
+  kProgress,
+  kTaskFailed,
+  kStuck,
+  kSubmit,
+  kSubmitReply,
+  kGraphProgress,
+  kGraphDone,
+  kReleaseArrays,
+  kCancelRequest,
+  kStatusRequest,
+  kStatusReply,
+  kShutdown,
+  kPing,
+  kPong,
+  kRefusal,
+  kPeerHello,
+  kArenaMap,
+  kPeerBatch,
+  kExplain,
+  kExplanation,
+  kTraceRequest,
+  kTraceReply,
+  kHeld,
+  kResume,
+  kResumed,
+  kAck,
+  kBlocksRequest,
+  kBlocksReply,
+  kDrained,
+  kDrainRequest,
+  kDrainReply,
+  kLastWords,
+  kLeave,
+  kAnnounce,
+  kLinkProbe,
+  kLinkProbed
+};
+constexpr std::size_t kTags = std::variant_size_v<msg::Message::variant>;
+static_assert(static_cast<std::size_t>(Tag::kLinkProbed) + 1 == kTags,
+              "name the new message here, and give it a case");
+
+enum class Word { kSubscribe, kOffer, kGrant, kRelay, kDone, kGone, kProbe };
+constexpr Word kWords[] = {Word::kSubscribe, Word::kOffer, Word::kGrant, Word::kRelay,
+                           Word::kDone,      Word::kGone,  Word::kProbe};
+// Another list of words does not compile until there is a case for them.
+[[maybe_unused]] void lists_of(const msg::PeerBatch& batch) {
+  [[maybe_unused]] const auto& [recovery, subscribes, offers, grants, relays, dones, gones, probes] = batch;
+}
+
+// One array held, one uploaded and being held, one request that fetches two blocks of which one is here, and a question to
+// the scheduler of each kind that has not been answered.
+struct Busy : World {
+  Busy() {
+    held.emplace(session.ones({8}) + 1);
+    Future persisted = held->persist();
+    const msg::Submit first = fake.last();
+    fake.reply(first);
+    fake.done(first);
+    REQUIRE(persisted.ready());
+
+    uploaded.emplace(session.from_memory(values, {4}));
+    upload.emplace(uploaded->persist());
+    upload_submit = fake.last();
+    fake.reply(upload_submit);
+
+    fetch.emplace(session.compute({session.zeros({8}, {.block = {4}}) + *held}));
+    fetch_submit = fake.last();
+    wanted = FakeEndpoint::fetched(fetch_submit);
+    fake.reply(fetch_submit);
+    fake.deliver({fake.offer(wanted, 0, values.data(), 32)});
+    explaining = std::thread([this] { explained = thrown([&] { session.explain({*held * 3}); }).code(); });
+    asked<msg::Explain>();
+    tracing = std::thread([this] { traced = thrown([&] { session.state()->trace(); }).code(); });
+    asked<msg::TraceRequest>();
+  }
+  ~Busy() {
+    fake.up.on_lost({Errc::kUnavailable, "the end of the test"});
+    explaining.join();
+    tracing.join();
+  }
+  template <class Question> void asked() {
+    while (fake.all<Question>().empty()) std::this_thread::yield();
+  }
+
+  msg::Message sample(Tag tag) {
+    switch (tag) {
+      case Tag::kLog: {
+        msg::PeerInfo peer{kWorker, msg::Role::kWorker, "one", "host", {}, {kDevice}, {}};
+        return msg::Log{1, 1, {msg::PeerJoined{std::move(peer)}}};
+      }
+      case Tag::kSubmitReply:
+        return msg::SubmitReply{
+            fetch_submit.request, {}, GraphId(9), {{wanted, FakeEndpoint::id_of(wanted)}}, {}};
+      case Tag::kGraphProgress: return msg::GraphProgress{fetch_submit.request, 3, 4};
+      case Tag::kGraphDone: return msg::GraphDone{fetch_submit.request, {}, 4};
+      case Tag::kExplanation: return msg::Explanation{fake.all<msg::Explain>().back().submit.request};
+      case Tag::kTraceReply: return msg::TraceReply{fake.all<msg::TraceRequest>().back().nonce};
+      case Tag::kRefusal: return msg::Refusal{{Errc::kInternal, "x"}};
+      // The endpoint's own, and what only others get: nothing comes of it.
+      case Tag::kJoin: return msg::Join{};
+      case Tag::kWelcome: return msg::Welcome{};
+      case Tag::kProgress: return msg::Progress{};
+      case Tag::kTaskFailed: return msg::TaskFailed{};
+      case Tag::kStuck: return msg::Stuck{};
+      case Tag::kSubmit: return msg::Submit{};
+      case Tag::kReleaseArrays: return msg::ReleaseArrays{};
+      case Tag::kCancelRequest: return msg::CancelRequest{};
+      case Tag::kStatusRequest: return msg::StatusRequest{};
+      case Tag::kStatusReply: return msg::StatusReply{};
+      case Tag::kShutdown: return msg::Shutdown{};
+      case Tag::kPing: return msg::Ping{};
+      case Tag::kPong: return msg::Pong{};
+      case Tag::kPeerHello: return msg::PeerHello{};
+      case Tag::kArenaMap: return msg::ArenaMap{};
+      case Tag::kPeerBatch: return msg::PeerBatch{};
+      case Tag::kExplain: return msg::Explain{};
+      case Tag::kTraceRequest: return msg::TraceRequest{};
+      case Tag::kHeld: return msg::Held{};
+      case Tag::kResume: return msg::Resume{};
+      case Tag::kResumed: return msg::Resumed{};
+      case Tag::kAck: return msg::Ack{};
+      case Tag::kBlocksRequest: return msg::BlocksRequest{};
+      case Tag::kBlocksReply: return msg::BlocksReply{};
+      case Tag::kDrained: return msg::Drained{};
+      case Tag::kDrainRequest: return msg::DrainRequest{};
+      case Tag::kDrainReply: return msg::DrainReply{};
+      case Tag::kLastWords: return msg::LastWords{};
+      case Tag::kLeave: return msg::Leave{};
+      case Tag::kAnnounce: return msg::Announce{};
+      case Tag::kLinkProbe: return msg::LinkProbe{};
+      case Tag::kLinkProbed: return msg::LinkProbed{};
+    }
+    return msg::Pong{};
+  }
+  msg::PeerBatch sample(Word word) {
+    const std::uint64_t provided = upload_submit.ops[0].outputs[0].array;
+    const msg::BlockRef mine{FakeEndpoint::id_of(provided), 0}, theirs{FakeEndpoint::id_of(wanted), 1};
+    msg::PeerBatch batch;
+    switch (word) {
+      case Word::kSubscribe: batch.subscribes = {{mine, OpId{4}, kSelf, kDevice}}; break;
+      case Word::kOffer: batch.offers = {fake.offer(wanted, 1, values.data(), 32)}; break;
+      case Word::kGrant: batch.grants = {{mine, kSelf, kDevice, 5}}; break;
+      case Word::kRelay: batch.relays = {{theirs, kDevice, kSelf, msg::RelayWord::kOver}}; break;
+      case Word::kDone: batch.dones = {{mine, OpId{4}, kSelf, kDevice}}; break;
+      case Word::kGone: batch.gones = {{theirs, kDevice, kSelf}}; break;
+      case Word::kProbe: batch.probes = {{kSelf, kDevice, 6, 4096}}; break;
+    }
+    return batch;
+  }
+  // The requests' end, and all that they made released.
+  void to_the_end() {
+    fake.deliver({fake.offer(wanted, 1, values.data(), 32)});
+    fake.done(fetch_submit);
+    fake.done(upload_submit);
+    REQUIRE(fetch->ready());
+    REQUIRE(upload->ready());
+    fetch.reset(), upload.reset(), held.reset(), uploaded.reset();
+    fake.up.on_message(msg::Pong{});  // releases that wait for company go with whatever comes
+    fake.take_batches();
+  }
+  // What anybody can see of the session: what its futures are, what it knows, and all that it has said to the scheduler.
+  std::string state() {
+    std::string s;
+    for (const auto* f : {&fetch, &upload}) {
+      if (!f->has_value()) continue;
+      const Progress p = (*f)->progress();
+      s += std::to_string((*f)->ready()) + " " + std::to_string(p.done) + "/" + std::to_string(p.total) + " ";
+    }
+    return s + std::to_string(session.devices().size()) + " " + std::to_string(fake.sent.size()) + " " +
+           std::to_string(session.state()->graph_size()) + " " + std::to_string(fake.receives.size());
+  }
+
+  std::vector<double> values{1, 2, 3, 4};
+  std::optional<Array> held, uploaded;
+  std::optional<Future> upload, fetch;
+  msg::Submit upload_submit, fetch_submit;
+  std::uint64_t wanted = 0;
+  std::thread explaining, tracing;
+  std::atomic<Errc> explained{Errc::kTimeout}, traced{Errc::kTimeout};
+};
+
+template <class Fn> void for_each_tag(Fn&& fn) {
+  for (std::size_t tag = 0; tag < kTags; ++tag) {
+    Busy w;
+    const msg::Message message = w.sample(static_cast<Tag>(tag));
+    REQUIRE(message.index() == tag);
+    INFO(std::string(msg::name_of(message)));
+    fn(w, message);
+  }
+}
+template <class Fn> void for_each_word(Fn&& fn) {
+  for (const Word word : kWords) {
+    Busy w;
+    CAPTURE(static_cast<int>(word));
+    fn(w, w.sample(word));
+  }
+}
+
+TEST_CASE("every message twice: the second time nothing changes") {
+  for_each_tag([](Busy& w, const msg::Message& message) {
+    w.fake.up.on_message(message);
+    const std::string once = w.state();
+    w.fake.up.on_message(message);
+    CHECK(w.state() == once);
+    w.to_the_end();
+  });
+}
+
+TEST_CASE("every message late: what it is about is over") {
+  for_each_tag([](Busy& w, const msg::Message& message) {
+    // What a Refusal is of it does not say, so it ends all questions, whenever it comes.
+    if (std::holds_alternative<msg::Refusal>(message)) return;
+    w.to_the_end();
+    if (std::holds_alternative<msg::Log>(message)) w.fake.up.on_message(message);
+    const std::string before = w.state();
+    w.fake.up.on_message(message);
+    CHECK(w.state() == before);
+    CHECK(w.fake.take_batches().empty());
+  });
+}
+
+// Links lose nothing while they are up, so what is lost is lost with the scheduler, or with its answer's journal: whoever waits is told.
+TEST_CASE("every message lost with the scheduler: whoever waits is told, and nothing is sent any more") {
+  for_each_tag([](Busy& w, const msg::Message& message) {
+    w.fake.up.on_lost({Errc::kUnavailable, "killed"});
+    REQUIRE(w.fetch->ready());
+    CHECK(thrown([&] { w.fetch->get<double>(); }).code() == Errc::kUnavailable);
+    CHECK(thrown([&] { w.upload->wait(); }).code() == Errc::kUnavailable);
+    const std::size_t said = w.fake.sent.size();
+    w.fake.up.on_message(message);  // and comes after all
+    CHECK(w.fake.sent.size() == said);
+    CHECK(thrown([&] { w.fetch->get<double>(); }).code() == Errc::kUnavailable);
+  });
+}
+
+TEST_CASE("every word of a peer twice: the second time nothing changes, and each is owed the same answer") {
+  for_each_word([](Busy& w, const msg::PeerBatch& batch) {
+    w.fake.take_batches();
+    w.fake.up.on_peer(kWorker, batch);
+    const std::string once = w.state();
+    const msg::PeerBatch answer = w.fake.take_batches();
+    w.fake.up.on_peer(kWorker, batch);
+    CHECK(w.state() == once);
+    CHECK(w.fake.take_batches() == answer);
+    w.to_the_end();
+  });
+}
+
+TEST_CASE("every word of a peer late: nothing is held for it, and whoever waits for an answer has one") {
+  for_each_word([](Busy& w, const msg::PeerBatch& batch) {
+    w.to_the_end();
+    const std::string before = w.state();
+    w.fake.up.on_peer(kWorker, batch);
+    CHECK(w.state() == before);
+    CHECK(w.fake.transmits.empty());
+    const msg::PeerBatch answer = w.fake.take_batches();
+    CHECK(answer.dones.size() == batch.offers.size());
+    CHECK(answer.gones.size() == batch.subscribes.size() + batch.grants.size());
+    CHECK(answer.offers.empty());
+  });
+}
+
+TEST_CASE("every word of a worker that was declared lost: nobody listens") {
+  for_each_word([](Busy& w, const msg::PeerBatch& batch) {
+    w.fake.up.on_message(msg::Log{1, 1, {msg::PeerLost{kWorker, 1, {}}}});
+    w.fake.take_batches();
+    const std::string before = w.state();
+    w.fake.up.on_peer(kWorker, batch);
+    CHECK(w.state() == before);
+    CHECK(w.fake.transmits.empty());
+    CHECK(w.fake.take_batches().empty());
+    w.fake.deliver({w.fake.offer(w.wanted, 1, w.values.data(), 32)}, WorkerId{kWorker.value + 1});
+    CHECK(w.fetch->ready());  // from where it was made again
+  });
+}
+
+}  // namespace
+}  // namespace tilewise::client

@@ -1,0 +1,88 @@
+// The shell around the core by itself: host devices, real kernels, a service that only listens.
+#include <tilewise/worker/runtime.h>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "../core/lists.h"
+#include "print_result.h"
+
+using namespace tilewise;
+using namespace tilewise::worker;
+using namespace tilewise::worker::test;
+
+namespace {
+
+struct Listening final : DataService {
+  void peer_joined(const msg::PeerInfo&) override {}
+  void peer_lost(WorkerId) override {}
+  void slab_added(DeviceId, std::uint32_t, const device::Slab&) override {}
+  void send(WorkerId, msg::PeerBatch) override { ++batches; }
+  bool inlines(WorkerId) const override { return true; }
+  const std::byte* mapped(DeviceId, std::uint32_t) const override { return nullptr; }
+  std::optional<WorkerId> fenced_by() const override { return fence; }
+  void transmit(WorkerId, std::uint64_t, const std::byte*, std::int64_t, device::Kind,
+                std::function<void()> sent) override {
+    sent();
+  }
+  void refuse(WorkerId, std::uint64_t, const Error&) override {}
+  void receive(WorkerId, std::uint64_t, std::byte*, std::int64_t, device::Kind) override {}
+  void disarm(WorkerId, std::uint64_t) override {}
+
+  std::optional<WorkerId> fence;
+  int batches = 0;
+};
+
+struct Shell {
+  Shell() : runtime(devices(), nullptr, {.slab_bytes = 1 << 20}, copier, [] {}) {
+    msg::Welcome welcome;
+    welcome.term = 1, welcome.you = kSelf, welcome.devices = {kHere};
+    REQUIRE(runtime.start(welcome, service, [this](const msg::Message& m) {
+      if (const auto* progress = std::get_if<msg::Progress>(&m)) {
+        for (const msg::OpProgress& op : progress->ops) completed[op.op] = op.completed;
+      }
+    }));
+  }
+  static std::vector<std::unique_ptr<device::Device>> devices() {
+    std::vector<std::unique_ptr<device::Device>> all;
+    all.push_back(device::make_host_device({.memory_bytes = 1 << 22}));
+    return all;
+  }
+  // Pumps until it is so, or for long.
+  template <class Done> bool until(const Done& over) {
+    for (int i = 0; i < 20'000 && !over(); ++i) {
+      runtime.pump(monotonic_now());
+      copier.poll();
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    return over();
+  }
+  void plan(std::uint64_t number, std::uint64_t array) {
+    runtime.post(
+        msg::Log{1, number, {plan_of({on(kHere, number, source(array, 4))}, {ArrayId{array}}, number)}});
+  }
+
+  Listening service;
+  device::Copier copier;
+  std::map<OpId, std::int64_t> completed;  // as the scheduler was told
+  Runtime runtime;
+};
+
+}  // namespace
+
+TEST_CASE("what was made is told, unless the worker finds that its peers have given it up for lost") {
+  Shell shell;
+  shell.plan(1, 10);
+  REQUIRE(shell.until([&] { return shell.completed[OpId{1}] == 4; }));
+  CHECK(shell.runtime.health());
+  shell.service.fence = kOther;
+  shell.plan(2, 20);
+  REQUIRE(shell.until([&] { return !shell.runtime.health(); }));
+  CHECK(shell.runtime.health().error().code == Errc::kUnavailable);
+  CHECK(shell.runtime.health().error().message.find("worker 2") != std::string::npos);
+  for (int i = 0; i < 100; ++i) CHECK(!shell.runtime.pump(monotonic_now() + i * kMillisecond));
+  CHECK(shell.completed[OpId{2}] == 0);
+  CHECK(shell.service.batches == 0);
+}
