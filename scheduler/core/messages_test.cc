@@ -3,54 +3,12 @@
 #include <doctest/doctest.h>
 
 #include "core_world.h"
+#include "message_tags.h"
 
 namespace tilewise::scheduler::test {
 namespace {
 
-enum class Tag : std::size_t {
-  kJoin,
-  kWelcome,
-  kLog,
-  kProgress,
-  kTaskFailed,
-  kStuck,
-  kSubmit,
-  kSubmitReply,
-  kGraphProgress,
-  kGraphDone,
-  kReleaseArrays,
-  kCancelRequest,
-  kStatusRequest,
-  kStatusReply,
-  kShutdown,
-  kPing,
-  kPong,
-  kRefusal,
-  kPeerHello,
-  kArenaMap,
-  kPeerBatch,
-  kExplain,
-  kExplanation,
-  kTraceRequest,
-  kTraceReply,
-  kHeld,
-  kResume,
-  kResumed,
-  kAck,
-  kBlocksRequest,
-  kBlocksReply,
-  kDrained,
-  kDrainRequest,
-  kDrainReply,
-  kLastWords,
-  kLeave,
-  kAnnounce,
-  kLinkProbe,
-  kLinkProbed
-};
-constexpr std::size_t kTags = std::variant_size_v<msg::Message::variant>;
-static_assert(static_cast<std::size_t>(Tag::kLinkProbed) + 1 == kTags,
-              "name the new message here, and give it a case");
+using testing::kTags, testing::Tag;
 
 constexpr std::uint32_t kWorker = 1, kOther = 2, kDead = 3, kClient = 10, kTool = 20, kNew = 30;
 const ir::Grid kGrid = grid({80}, {10});

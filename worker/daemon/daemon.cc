@@ -225,8 +225,8 @@ void Daemon::send(const msg::Message& message) {
   Status sent = codec::encode(message, buffer_);
   if (sent) sent = courier_->send(codec::frame_type(message), buffer_.bytes());
   if (!sent)
-    end(error(sent.error().code, "cannot send a " + std::string(msg::name_of(message)) +
-                                     " to the scheduler: " + sent.error().message));
+    end(error(sent.error().code, "scheduler " + options_.scheduler.to_string() + ": cannot send a " +
+                                     std::string(msg::name_of(message)) + ": " + sent.error().message));
 }
 
 // ---- peers ---------------------------------------------------------------------------------------------------------

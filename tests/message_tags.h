@@ -1,0 +1,57 @@
+// The messages by name, for tests that have a case for each: a new message does not compile until it has one wherever such a list is
+// (-Werror=switch).
+#pragma once
+#include <tilewise/msg/msg.h>
+
+#include <cstddef>
+#include <variant>
+
+namespace tilewise::testing {
+
+// In the order of msg::Message.
+enum class Tag : std::size_t {
+  kJoin,
+  kWelcome,
+  kLog,
+  kProgress,
+  kTaskFailed,
+  kStuck,
+  kSubmit,
+  kSubmitReply,
+  kGraphProgress,
+  kGraphDone,
+  kReleaseArrays,
+  kCancelRequest,
+  kStatusRequest,
+  kStatusReply,
+  kShutdown,
+  kPing,
+  kPong,
+  kRefusal,
+  kPeerHello,
+  kArenaMap,
+  kPeerBatch,
+  kExplain,
+  kExplanation,
+  kTraceRequest,
+  kTraceReply,
+  kHeld,
+  kResume,
+  kResumed,
+  kAck,
+  kBlocksRequest,
+  kBlocksReply,
+  kDrained,
+  kDrainRequest,
+  kDrainReply,
+  kLastWords,
+  kLeave,
+  kAnnounce,
+  kLinkProbe,
+  kLinkProbed
+};
+constexpr std::size_t kTags = std::variant_size_v<msg::Message::variant>;
+static_assert(static_cast<std::size_t>(Tag::kLinkProbed) + 1 == kTags,
+              "name the new message here, and give it cases");
+
+}  // namespace tilewise::testing

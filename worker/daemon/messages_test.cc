@@ -1,0 +1,224 @@
+// Every message that the scheduler, or somebody in its place, can send to a worker's daemon: before it has been welcomed, twice, and lost with
+// the link. One entry a tag of msg::Message; a new message does not compile until it has one (-Werror=switch).
+// What the log and peers say is the core's (worker/core/messages_test.cc).
+#include "daemon.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "message_tags.h"
+#include "print_result.h"
+
+using namespace tilewise;
+using namespace tilewise::worker;
+using testing::kTags, testing::Tag;
+
+namespace {
+
+constexpr TimeNs kPatience = 20 * kSecond;
+constexpr WorkerId kSelf{5};
+constexpr DeviceId kHere{9};
+
+struct Case {
+  msg::Message message;
+  std::size_t answer = kNoAnswer;  // the tag of what each of them is answered with
+  std::optional<Errc> ends;        // the daemon, so
+
+  static constexpr std::size_t kNoAnswer = kTags;
+};
+
+template <class Answer> Case answered(msg::Message question) {
+  return {std::move(question), msg::Message(Answer{}).index()};
+}
+
+Case sample(Tag tag) {
+  switch (tag) {
+    case Tag::kWelcome: {  // of another life
+      msg::Welcome another;
+      another.term = 2, another.you = WorkerId{77}, another.devices = {DeviceId{78}};
+      return {another};
+    }
+    case Tag::kLog: return {msg::Log{1, 1, {msg::Retire{{OpId{3}}}}}};
+    case Tag::kShutdown: return {msg::Shutdown{}, Case::kNoAnswer, Errc::kOk};
+    case Tag::kPing: return answered<msg::Pong>(msg::Ping{5});
+    case Tag::kPong: return {msg::Pong{5}};
+    case Tag::kRefusal: return {msg::Refusal{{Errc::kInternal, "of something"}}};
+    case Tag::kTraceRequest: return answered<msg::TraceReply>(msg::TraceRequest{6, {}});
+    case Tag::kBlocksRequest: return answered<msg::BlocksReply>(msg::BlocksRequest{7, ArrayId{1}, 0, 4});
+    case Tag::kLinkProbe:
+      return {msg::LinkProbe{8, DeviceId{1234}, kHere}};  // from nobody that was announced
+    // The link's own, out of turn.
+    case Tag::kResume: return {msg::Resume{}};
+    case Tag::kResumed: return {msg::Resumed{}, Case::kNoAnswer, Errc::kCorruptData};
+    case Tag::kAck: return {msg::Ack{}};
+    // For others.
+    case Tag::kJoin: return {msg::Join{}};
+    case Tag::kProgress: return {msg::Progress{}};
+    case Tag::kTaskFailed: return {msg::TaskFailed{}};
+    case Tag::kStuck: return {msg::Stuck{}};
+    case Tag::kSubmit: return {msg::Submit{}};
+    case Tag::kSubmitReply: return {msg::SubmitReply{}};
+    case Tag::kGraphProgress: return {msg::GraphProgress{}};
+    case Tag::kGraphDone: return {msg::GraphDone{}};
+    case Tag::kReleaseArrays: return {msg::ReleaseArrays{}};
+    case Tag::kCancelRequest: return {msg::CancelRequest{}};
+    case Tag::kStatusRequest: return {msg::StatusRequest{}};
+    case Tag::kStatusReply: return {msg::StatusReply{}};
+    case Tag::kPeerHello: return {msg::PeerHello{}};
+    case Tag::kArenaMap: return {msg::ArenaMap{}};
+    case Tag::kPeerBatch: return {msg::PeerBatch{}};
+    case Tag::kExplain: return {msg::Explain{}};
+    case Tag::kExplanation: return {msg::Explanation{}};
+    case Tag::kTraceReply: return {msg::TraceReply{}};
+    case Tag::kHeld: return {msg::Held{}};
+    case Tag::kBlocksReply: return {msg::BlocksReply{}};
+    case Tag::kDrained: return {msg::Drained{}};
+    case Tag::kDrainRequest: return {msg::DrainRequest{}};
+    case Tag::kDrainReply: return {msg::DrainReply{}};
+    case Tag::kLastWords: return {msg::LastWords{}};
+    case Tag::kLeave: return {msg::Leave{}};
+    case Tag::kAnnounce: return {msg::Announce{}};
+    case Tag::kLinkProbed: return {msg::LinkProbed{}};
+  }
+  return {msg::Pong{}};
+}
+
+// A scheduler that says what the test says, and a daemon with one host device.
+struct Scene {
+  Scene() {
+    auto opened = net::Listener::open(
+        *loop, *net::Address::parse("tcp://127.0.0.1:0"), {.handshake = {.token = token}},
+        [this](std::unique_ptr<net::Link> made) {
+          link = std::move(made);
+          link->start({[this](net::Frame& frame) { heard.push_back(*codec::decode(frame.payload)); },
+                       [](const Error&) {},
+                       {}});
+        });
+    REQUIRE(opened);
+    listener = std::move(*opened);
+    DaemonOptions options{.scheduler = listener->address(), .token = token};
+    options.name = "alone";
+    options.listen = {"tcp://127.0.0.1:0"};
+    options.map_peers = false;
+    std::vector<std::unique_ptr<device::Device>> devices;
+    devices.push_back(device::make_host_device({.memory_bytes = 1 << 22}));
+    auto started = Daemon::start(
+        *loop, std::move(options), std::move(devices), plugins,
+        [this](const std::vector<std::string>&) { ++ready; }, [this](Status why) { ended = std::move(why); });
+    REQUIRE(started);
+    daemon = std::move(*started);
+    until([&] { return count(msg::Message(msg::Join{}).index()) == 1; });
+  }
+  void welcome() {
+    msg::Welcome w;
+    w.term = 1, w.you = kSelf, w.devices = {kHere};
+    say(w);
+    until([&] { return ready == 1; });
+  }
+  void until(const std::function<bool()>& done) { REQUIRE(loop->run_until(done, kPatience)); }
+  void say(const msg::Message& m) {
+    codec::Buffer buffer;
+    REQUIRE(codec::encode(m, buffer));
+    REQUIRE(link->send(codec::frame_type(m), buffer.bytes()));
+  }
+  Errc how() const { return *ended ? Errc::kOk : ended->error().code; }
+  // All that was said before has been read.
+  void settle() {
+    say(msg::Ping{++nonce});
+    until([&] {
+      return ended || std::any_of(heard.begin(), heard.end(), [&](const msg::Message& m) {
+               const auto* pong = std::get_if<msg::Pong>(&m);
+               return pong != nullptr && pong->nonce == nonce;
+             });
+    });
+  }
+  std::ptrdiff_t count(std::size_t tag) const {
+    return std::count_if(heard.begin(), heard.end(), [&](const msg::Message& m) {
+      const auto* pong = std::get_if<msg::Pong>(&m);
+      return m.index() == tag && (pong == nullptr || pong->nonce < kSettling);
+    });
+  }
+
+  static constexpr std::uint64_t kSettling = 1'000;
+  std::uint64_t nonce = kSettling;
+  net::Token token = *net::Token::generate();
+  kernels::PluginTable plugins;
+  std::unique_ptr<net::EventLoop> loop = std::move(*net::EventLoop::create());
+  std::unique_ptr<net::Listener> listener;
+  std::unique_ptr<net::Link> link;
+  std::vector<msg::Message> heard;  // by the scheduler
+  int ready = 0;
+  std::optional<Status> ended;
+  std::unique_ptr<Daemon> daemon;
+};
+
+template <class Fn> void for_each_tag(Fn&& fn) {
+  for (std::size_t tag = 0; tag < kTags; ++tag) {
+    Scene scene;
+    const Case c = sample(static_cast<Tag>(tag));
+    REQUIRE(c.message.index() == tag);
+    INFO(std::string(msg::name_of(c.message)));
+    fn(scene, c);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("daemon: every message twice: questions are answered each time, and it goes on") {
+  for_each_tag([](Scene& scene, const Case& c) {
+    scene.welcome();
+    scene.say(c.message);
+    scene.settle();
+    REQUIRE(scene.ended.has_value() == c.ends.has_value());
+    if (c.ends) {
+      CHECK(scene.how() == *c.ends);
+      return;
+    }
+    scene.say(c.message);
+    scene.settle();
+    REQUIRE(!scene.ended);
+    CHECK(scene.ready == 1);
+    if (c.answer != Case::kNoAnswer) CHECK(scene.count(c.answer) == 2);
+    scene.say(msg::BlocksRequest{70, ArrayId{1}, 0, 4});  // and still does what it is for
+    scene.until([&] {
+      return std::any_of(scene.heard.begin(), scene.heard.end(), [](const msg::Message& m) {
+        const auto* reply = std::get_if<msg::BlocksReply>(&m);
+        return reply != nullptr && reply->nonce == 70;
+      });
+    });
+  });
+}
+
+TEST_CASE("daemon: every message before it was welcomed: it waits for that") {
+  for_each_tag([](Scene& scene, const Case& c) {
+    if (std::holds_alternative<msg::Welcome>(c.message)) return;  // would be that
+    scene.say(c.message);
+    scene.settle();
+    REQUIRE(scene.ended.has_value() == c.ends.has_value());
+    if (!c.ends) return scene.welcome();
+    CHECK(scene.how() == *c.ends);
+  });
+}
+
+TEST_CASE("daemon: every message lost with the scheduler: it ends, and says why") {
+  for_each_tag([](Scene& scene, const Case& c) {
+    scene.welcome();
+    scene.say(c.message);
+    scene.link.reset();  // perhaps it has left
+    scene.until([&] { return scene.ended.has_value(); });
+    CHECK((scene.how() == Errc::kUnavailable || scene.how() == c.ends));
+    if (*scene.ended) return;
+    CHECK(scene.ended->error().message.find(scene.listener->address().to_string()) != std::string::npos);
+  });
+}
+
+TEST_CASE("daemon: who is not welcome ends, typed") {
+  Scene scene;
+  msg::Welcome refused;
+  refused.refused = {Errc::kVersionMismatch, "another version"};
+  scene.say(refused);
+  scene.until([&] { return scene.ended.has_value(); });
+  REQUIRE(!*scene.ended);
+  CHECK(scene.ended->error().code == Errc::kVersionMismatch);
+}
