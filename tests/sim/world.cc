@@ -61,7 +61,7 @@ Knobs Knobs::spilling(std::uint64_t seed) {
   k.disk_ns = p.chance(0.5) ? 20'000 : p.between(1, 20) * kMillisecond;
   k.pairs = 0.25;
   if (p.chance(0.2)) k.disk_full = p.uniform() * 0.5;
-  if (p.chance(0.15)) k.disk_fails = p.uniform() * 0.2;
+  if (p.chance(0.15)) k.disk_fails = 0.05 + p.uniform() * 0.2;
   if (p.chance(0.3) && k.workers > 1) {
     k.kills = static_cast<int>(p.between(1, 2));
     k.respawn = 1;
@@ -132,9 +132,9 @@ std::string Knobs::describe() const {
     << spill_bytes << " on disk, " << pinned_bytes << " pinned of every " << pin_every
     << (neighbours ? ", neighbours" : "") << (uneven ? ", uneven" : "") << ", a GPU of every " << gpu_every
     << (gpus ? ". GPU, in " : ". device, in ") << disk_ns << " ns, full " << disk_full << ", failing "
-    << disk_fails << ", clogs " << clogs << ", relinks " << relinks << ", slow links " << slow_links
-    << ", slow devices " << slow_devices << ", failing slabs " << slab_fails << ", hosts " << hosts
-    << ", trees from " << tree_bytes << " bytes"
+    << disk_fails << ", clogs " << clogs << ", relinks " << relinks << ", loss " << loss << ", slow links "
+    << slow_links << ", slow devices " << slow_devices << ", failing slabs " << slab_fails << ", hosts "
+    << hosts << ", trees from " << tree_bytes << " bytes"
     << ", partitions " << partitions << ", cut off " << zombies << ", silence " << silence_ns
     << " ns, announces " << announces << ", moves " << moves << " every " << moves_every_ns << " ns, late "
     << late << ", wrong " << wrong << ", lends " << lends << ", pairs " << pairs << ", link probes "
@@ -266,18 +266,18 @@ Outcome World::run() {
 }
 
 void World::to_scheduler(scheduler::Conn from, msg::Message message, bool ordered) {
-  TimeNs delay = jitter();
+  TimeNs late = delay(way_of(from));
   if (ordered) {
     TimeNs& until = ordered_until_[from.value];
-    delay = std::max(delay, until + 1 - now_);
-    until = now_ + delay;
+    late = std::max(late, until + 1 - now_);
+    until = now_ + late;
   } else if (prng_.chance(knobs_.duplicate)) {
     at(jitter(), [this, from, message] {
       arrive(way_of(from), [this, from, message] { reach_scheduler(from, message); });
     });
     ++outcome_.covered["duplicates to the scheduler"];
   }
-  at(delay, [this, from, message = std::move(message)] {
+  at(late, [this, from, message = std::move(message)] {
     arrive(way_of(from), [this, from, message] { reach_scheduler(from, message); });
   });
 }
@@ -331,9 +331,9 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
   if (to.value > 1000) {
     const int client = static_cast<int>(to.value - 1001);
     TimeNs& until = ordered_until_[to.value + 1'000'000];
-    const TimeNs delay = std::max(jitter(), until + 1 - now_);
-    until = now_ + delay;
-    at(delay, [this, to, client, message = std::move(message)] {
+    const TimeNs late = std::max(delay({kScheduler, way_of(to).first}), until + 1 - now_);
+    until = now_ + late;
+    at(late, [this, to, client, message = std::move(message)] {
       const auto take = [this, to, client, message] {
         const auto read = [this, client, message] { client_message(client, message); };
         if (!held_back(to, read)) read();
@@ -374,7 +374,7 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
       arrive({kScheduler, way_of(to).first}, [deliver, piece] { deliver(piece, deliver); });
     };
     if (prng_.chance(knobs_.duplicate)) at(jitter(), send);
-    at(jitter(), send);
+    at(delay({kScheduler, way_of(to).first}), send);
   }
 }
 

@@ -53,6 +53,7 @@ struct Knobs {
   double poison = 0;          // so often a step is chosen to take its worker down, then and whenever it runs
   int clogs = 0;    // times when a subset of all ways delivers nothing for a while, then everything in order
   int relinks = 0;  // of links between peers that break and are made again after a while: transfers end
+  double loss = 0;  // so often a message is lost on its way and sent again, as TCP does
   double slow_links = 0;  // of the ways between processes: up to kSlowest times the usual delays
   double slow_devices = 0;
   double slab_fails = 0;  // so often a device gets no more memory
@@ -72,7 +73,7 @@ struct Knobs {
   int blocks = 0;         // not 0: each request makes an array of so many, a millisecond each ...
   int slower = 1;         // ... and so many on the first worker
   TimeNs silence_ns = 0;  // after which they notice, and once more as long until one of them leaves
-  static constexpr std::int64_t kSlowest = 100, kLongestClog = 40, kLongestLoan = 400;
+  static constexpr std::int64_t kSlowest = 100, kLongestClog = 40, kLongestLoan = 400, kMostLosses = 6;
   TimeNs longest_delay_ns() const;
   static Knobs from_seed(std::uint64_t seed);
   // The same with workers dying all the time, and nothing else that could end a graph.
@@ -167,6 +168,7 @@ class World {
   using Way = std::pair<std::uint64_t, std::uint64_t>;  // WorkerIds, or kScheduler
   static constexpr std::uint64_t kScheduler = 0;
   TimeNs delay(Way way);
+  TimeNs travel(Way way);
   TimeNs step_time(int worker, std::size_t device);
   void arrive(Way way, std::function<void()> what);
   void clog_some();

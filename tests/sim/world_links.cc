@@ -13,6 +13,7 @@ void Knobs::add_delays(std::uint64_t seed) {
   if (p.chance(0.1)) slab_fails = p.uniform() * 0.5;
   if (p.chance(0.3)) lends = p.uniform();
   if (p.chance(0.35)) relinks = static_cast<int>(p.chance(0.2) ? p.between(20, 60) : p.between(1, 8));
+  if (p.chance(0.25)) loss = p.uniform() * 0.3;
 }
 
 Knobs Knobs::partitioned(std::uint64_t seed) {
@@ -31,10 +32,20 @@ TimeNs Knobs::longest_delay_ns() const {
   TimeNs longest = max_delay_ns * (slow_links > 0 ? kSlowest : 1);
   if (clogs > 0) longest += kLongestClog * max_delay_ns;
   if (relinks > 0) longest += kLongestClog * max_delay_ns;
+  if (loss > 0) longest += 2 * kMostLosses * max_delay_ns;
   return longest + (partitions > 0 || zombies > 0 ? 2 * silence_ns : 0);
 }
 
 TimeNs World::delay(Way way) {
+  TimeNs sent_again = 0;
+  for (int i = 0; i < Knobs::kMostLosses && knobs_.loss > 0 && prng_.chance(knobs_.loss); ++i) {
+    sent_again += 2 * knobs_.max_delay_ns;
+    ++outcome_.covered["messages lost and sent again"];
+  }
+  return sent_again + travel(way);
+}
+
+TimeNs World::travel(Way way) {
   if (knobs_.slow_links == 0 || way.first == kScheduler || way.second == kScheduler) return jitter();
   const auto [it, fresh] = slow_ways_.try_emplace(way, 1);
   if (fresh && prng_.chance(knobs_.slow_links)) {
