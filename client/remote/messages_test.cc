@@ -1,0 +1,238 @@
+// Every message that can come over a client's link to the scheduler: twice, before the session listens, and lost with the link. What the session
+// makes of them is its own (client/core/messages_test.cc). One entry a tag; a new message does not compile until it has one.
+#include <tilewise/codec/codec.h>
+#include <tilewise/net/endpoint.h>
+#include <tilewise/remote/connect.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "message_tags.h"
+#include "print_result.h"
+
+using namespace tilewise;
+using testing::kTags, testing::Tag;
+
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(20);
+
+// Who takes a message that the endpoint has read.
+enum class Taker { kSession, kBoth, kEndpoint, kNobody };
+struct Case {
+  msg::Message message;
+  Taker taker = Taker::kSession;
+};
+
+Case sample(Tag tag) {
+  switch (tag) {
+    case Tag::kPing: return {msg::Ping{5}, Taker::kBoth};  // answered here
+    case Tag::kWelcome: {                                  // of another life
+      msg::Welcome another;
+      another.term = 2, another.you = WorkerId{77};
+      return {another, Taker::kEndpoint};
+    }
+    case Tag::kAck: return {msg::Ack{}, Taker::kEndpoint};
+    case Tag::kResumed:
+      return {msg::Resumed{}, Taker::kNobody};  // out of turn: the link cannot be trusted any more
+    case Tag::kLog: {
+      msg::PeerInfo peer{WorkerId{9}, msg::Role::kWorker, "gone", "host", {}, {DeviceId{90}}, {}};
+      return {msg::Log{1, 1, {msg::PeerJoined{peer}, msg::PeerLost{peer.id, 1, {}}}}};
+    }
+    case Tag::kSubmitReply: return {msg::SubmitReply{}};
+    case Tag::kGraphProgress: return {msg::GraphProgress{}};
+    case Tag::kGraphDone: return {msg::GraphDone{}};
+    case Tag::kRefusal: return {msg::Refusal{{Errc::kInternal, "x"}}};
+    case Tag::kExplanation: return {msg::Explanation{}};
+    case Tag::kTraceReply: return {msg::TraceReply{}};
+    case Tag::kPong: return {msg::Pong{}};
+    case Tag::kShutdown: return {msg::Shutdown{}};
+    // For others; the session looks at none of them.
+    case Tag::kJoin: return {msg::Join{}};
+    case Tag::kProgress: return {msg::Progress{}};
+    case Tag::kTaskFailed: return {msg::TaskFailed{}};
+    case Tag::kStuck: return {msg::Stuck{}};
+    case Tag::kSubmit: return {msg::Submit{}};
+    case Tag::kReleaseArrays: return {msg::ReleaseArrays{}};
+    case Tag::kCancelRequest: return {msg::CancelRequest{}};
+    case Tag::kStatusRequest: return {msg::StatusRequest{}};
+    case Tag::kStatusReply: return {msg::StatusReply{}};
+    case Tag::kPeerHello: return {msg::PeerHello{}};
+    case Tag::kArenaMap: return {msg::ArenaMap{}};
+    case Tag::kPeerBatch: return {msg::PeerBatch{}};
+    case Tag::kExplain: return {msg::Explain{}};
+    case Tag::kTraceRequest: return {msg::TraceRequest{}};
+    case Tag::kHeld: return {msg::Held{}};
+    case Tag::kResume: return {msg::Resume{}};
+    case Tag::kBlocksRequest: return {msg::BlocksRequest{}};
+    case Tag::kBlocksReply: return {msg::BlocksReply{}};
+    case Tag::kDrained: return {msg::Drained{}};
+    case Tag::kDrainRequest: return {msg::DrainRequest{}};
+    case Tag::kDrainReply: return {msg::DrainReply{}};
+    case Tag::kLastWords: return {msg::LastWords{}};
+    case Tag::kLeave: return {msg::Leave{}};
+    case Tag::kAnnounce: return {msg::Announce{}};
+    case Tag::kLinkProbe: return {msg::LinkProbe{}};
+    case Tag::kLinkProbed: return {msg::LinkProbed{}};
+  }
+  return {msg::Pong{}};
+}
+
+// A scheduler on a thread of its own that welcomes and then says what the test says; a client's endpoint; and who listens to it.
+struct Scene {
+  Scene() {
+    auto opened = net::Listener::open(
+        *loop, *net::Address::parse("tcp://127.0.0.1:0"), {.handshake = {.token = token}},
+        [this](std::unique_ptr<net::Link> made) {
+          link = std::move(made);
+          link->start(
+              {[this](net::Frame& frame) { hear(*codec::decode(frame.payload)); }, [](const Error&) {}, {}});
+        });
+    REQUIRE(opened);
+    listener = std::move(*opened);
+    thread = std::thread([this] { loop->run(); });
+    remote::Options options{.scheduler = listener->address(), .token = token};
+    options.lease_ns = 0;
+    auto connected = remote::connect(options);
+    REQUIRE(connected);
+    endpoint = std::move(*connected);
+  }
+  ~Scene() {
+    endpoint.reset();
+    loop->post([this] { link.reset(), listener.reset(), loop->stop(); });
+    thread.join();
+  }
+  void listen() {
+    endpoint->start({[this](msg::Message m) {
+                       const std::scoped_lock lock(mutex);
+                       told.push_back(std::move(m));
+                     },
+                     [](WorkerId, msg::PeerBatch) {},
+                     [this](Error why) {
+                       const std::scoped_lock lock(mutex);
+                       CHECK(!lost);  // once
+                       lost = std::move(why);
+                     }});
+  }
+  void hear(msg::Message m) {
+    if (std::holds_alternative<msg::Join>(m)) {
+      msg::Welcome w;
+      w.term = 1, w.you = WorkerId{5}, w.session = SessionId{6}, w.devices = {DeviceId{7}};
+      send(w);
+    }
+    const std::scoped_lock lock(mutex);
+    heard.push_back(std::move(m));
+  }
+  void send(const msg::Message& m) {
+    codec::Buffer buffer;
+    if (link && codec::encode(m, buffer)) (void)link->send(codec::frame_type(m), buffer.bytes());
+  }
+  void say(const msg::Message& m) {
+    loop->post([this, m] { send(m); });
+  }
+  template <class Done> void until(const Done& done) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    for (;;) {
+      {
+        const std::scoped_lock lock(mutex);
+        if (done()) return;
+      }
+      REQUIRE(std::chrono::steady_clock::now() < end);
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+  // All that was said before has been read.
+  void settle() {
+    say(msg::Ping{++nonce});
+    until([&] {
+      return lost || std::any_of(heard.begin(), heard.end(), [&](const msg::Message& m) {
+               const auto* pong = std::get_if<msg::Pong>(&m);
+               return pong != nullptr && pong->nonce == nonce;
+             });
+    });
+  }
+  std::ptrdiff_t session_was_told(const msg::Message& m) {
+    const std::scoped_lock lock(mutex);
+    return std::count(told.begin(), told.end(), m);
+  }
+  std::ptrdiff_t answered(const msg::Message& m) {
+    const std::scoped_lock lock(mutex);
+    return std::count(heard.begin(), heard.end(), m);
+  }
+
+  std::uint64_t nonce = 1'000;
+  net::Token token = *net::Token::generate();
+  std::unique_ptr<net::EventLoop> loop = std::move(*net::EventLoop::create());
+  std::unique_ptr<net::Listener> listener;
+  std::unique_ptr<net::Link> link;
+  std::thread thread;
+  std::mutex mutex;
+  std::vector<msg::Message> heard, told;  // by the scheduler; the session
+  std::optional<Error> lost;
+  std::unique_ptr<client::Endpoint> endpoint;
+};
+
+template <class Fn> void for_each_tag(Fn&& fn) {
+  for (std::size_t tag = 0; tag < kTags; ++tag) {
+    Scene scene;
+    const Case c = sample(static_cast<Tag>(tag));
+    REQUIRE(c.message.index() == tag);
+    INFO(std::string(msg::name_of(c.message)));
+    fn(scene, c);
+  }
+}
+
+void check_told(Scene& scene, const Case& c, int times) {
+  CHECK(scene.lost.has_value() == (c.taker == Taker::kNobody));
+  if (scene.lost) {
+    CHECK(scene.lost->code == Errc::kCorruptData);
+    return;
+  }
+  const bool session = c.taker == Taker::kSession || c.taker == Taker::kBoth;
+  CHECK(scene.session_was_told(c.message) == (session ? times : 0));
+  if (c.taker == Taker::kBoth) CHECK(scene.answered(msg::Pong{5}) == times);
+  CHECK(scene.endpoint->welcome().you == WorkerId{5});
+}
+
+}  // namespace
+
+TEST_CASE("remote: every message twice: the session is told as often, and the link goes on") {
+  for_each_tag([](Scene& scene, const Case& c) {
+    scene.listen();
+    scene.say(c.message);
+    scene.say(c.message);
+    scene.settle();
+    check_told(scene, c, 2);
+  });
+}
+
+TEST_CASE("remote: every message before the session listens: it is kept until then") {
+  for_each_tag([](Scene& scene, const Case& c) {
+    scene.say(c.message);
+    if (c.taker != Taker::kNobody) scene.settle();
+    scene.listen();
+    scene.settle();
+    check_told(scene, c, 1);
+  });
+}
+
+TEST_CASE(
+    "remote: every message lost with the link: the session is told of the loss, once, and what it sends then "
+    "goes nowhere") {
+  for_each_tag([](Scene& scene, const Case& c) {
+    scene.listen();
+    scene.loop->post([&scene, m = c.message] {
+      scene.send(m);
+      scene.link.reset();  // perhaps it has left
+    });
+    scene.until([&] { return scene.lost.has_value(); });
+    CHECK((scene.lost->code == Errc::kUnavailable || c.taker == Taker::kNobody));
+    CHECK(scene.lost->message.find(scene.listener->address().to_string()) != std::string::npos);
+    scene.endpoint->send(msg::CancelRequest{1});
+    scene.endpoint->send(WorkerId{9}, {});
+  });
+}
