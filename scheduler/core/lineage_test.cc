@@ -61,10 +61,10 @@ struct Looping : World {
 };
 
 TEST_CASE("a loop of 10^5 steps on one array keeps bounded lineage") {
-  constexpr std::size_t turns = 100'000;
+  std::size_t turns = 100'000;
   int ahead = 1;
   SUBCASE("waited for step by step") {}
-  SUBCASE("with requests ahead of what is done") { ahead = 64; }
+  SUBCASE("with requests ahead of what is done") { ahead = 64, turns = 10'000; }
   Looping w(2);
   std::int64_t most = 0, anchors = 0;
   for (std::size_t i = 0; i < turns; i += static_cast<std::size_t>(ahead)) {

@@ -65,7 +65,8 @@ void World::crash_scheduler() {
   if (next->digest() != scheduler_->digest()) return violate("the scheduler came back as another one");
   scheduler_ = std::move(next);
   // Everything that the old one said arrives before the new one speaks: links keep their order.
-  at(2 * knobs_.max_delay_ns + prng_.between(1, 20) * knobs_.max_delay_ns, [this] { restart_scheduler(); });
+  const int resent = knobs_.loss > 0 ? Knobs::kMostLosses : 0;
+  at((2 + 2 * resent + prng_.between(1, 20)) * knobs_.max_delay_ns, [this] { restart_scheduler(); });
 }
 
 void World::restart_scheduler() {

@@ -79,13 +79,14 @@ bool Core::Impl::valid_block(const msg::BlockRef& block, Slot array) const {
   return block.block >= 0 && block.block < arrays[array].grid.block_count();
 }
 
-// The block is `owner`'s (one of our devices) to make, and its task has not been expanded yet.
+// The block is `owner`'s (one of our devices) to make, and its task has not been expanded yet. Of an op that is over nothing comes, also where
+// points of it were given to a layer that has been forgotten since.
 bool Core::Impl::to_come(Slot array, std::int64_t block, DeviceId owner) const {
   const Slot made_by = maker(array, block);
   if (made_by == kNone) return false;
   const OpState& producer = ops[made_by];
   const ir::Index point = ir::unravel(block, arrays[array].counts);
-  if (!producer.runs() || producer.entry->placement.owner(point) != owner) return false;
+  if (!producer.runs() || producer.retired || producer.entry->placement.owner(point) != owner) return false;
   return producer.entry->placement.ordinal(owner, point) >=
          producer.shares[static_cast<std::size_t>(local(owner))].next;
 }
