@@ -71,10 +71,11 @@ void World::cut_off_some() {
 void World::shut_out(int index, WorkerId peer) {
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     Worker& lost = *workers_[w];
-    if (lost.welcome.you != peer || !lost.alive || !lost.cut_off) continue;
+    if (lost.welcome.you != peer || !lost.alive) continue;
+    if (knobs_.map_peers && host_of(index) == host_of(static_cast<int>(w))) fenced_.insert(peer.value);
+    if (!lost.cut_off) continue;  // it leaves, as it was told to
     ++outcome_.covered["links to living workers that were declared lost"];
     const WorkerId self = workers_[static_cast<std::size_t>(index)]->welcome.you;
-    if (knobs_.map_peers && host_of(index) == host_of(static_cast<int>(w))) fenced_.insert(peer.value);
     cut_.insert({self.value, peer.value});
     cut_.insert({peer.value, self.value});
     at(jitter(), [this, w, self] { link_ended(static_cast<int>(w), self); });
@@ -84,7 +85,7 @@ void World::shut_out(int index, WorkerId peer) {
 // What a worker finds when it has read and before it tells anybody (net/fence.h).
 bool World::ends_fenced(int index) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
-  if (!fenced_.contains(worker.welcome.you.value)) return false;
+  if (!fenced_.contains(worker.welcome.you.value) || worker.core->is_still()) return false;
   if (worker.alive) ++outcome_.covered["workers that found themselves fenced"];
   worker.alive = false;
   return true;

@@ -39,6 +39,7 @@ std::vector<msg::DeviceStats> Core::device_stats() const { return impl_->device_
 const std::vector<std::string>& Core::families() const { return impl_->families; }
 
 bool Core::has_tasks() const { return impl_->tasks.live() > 0; }
+bool Core::is_still() const { return impl_->stage >= Stage::kStill; }
 
 Counters Core::counters() const {
   Counters c = impl_->counts;

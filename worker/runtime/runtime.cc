@@ -346,7 +346,8 @@ bool Runtime::pump(TimeNs now) {
     if (const auto* over = std::get_if<TransferDone>(&events_[i])) probes_.erase(over->transfer);
   }
   if (events_.empty() && now < core_->next_deadline()) return did;
-  if (const auto by = service_->fenced_by()) {
+  // Who leaves is struck off while clients take the last from it, and has read all it ever will.
+  if (const auto by = core_->is_still() ? std::nullopt : service_->fenced_by()) {
     fenced_ = error(Errc::kUnavailable, "taken for lost: worker " + std::to_string(by->value) +
                                             " gives to others the memory that it had lent to this one");
     events_.clear();

@@ -270,6 +270,8 @@ class Core {
 
   Counters counters() const;
   bool has_tasks() const;  // expanded and unfinished
+  // It is about to leave: it runs nothing and takes nothing in, so nothing of others is being read.
+  bool is_still() const;
   // Names of the families of ops seen so far, by number.
   const std::vector<std::string>& families() const;
   std::vector<msg::DeviceStats> device_stats() const;
