@@ -104,7 +104,8 @@ void Server::on_frame(Conn conn, const net::Frame& frame) {
   }
   if (const auto* join = std::get_if<msg::Join>(&*message); join != nullptr && !peer.joined)
     greet(peer, *join);
-  if (const auto* failed = std::get_if<msg::TaskFailed>(&*message)) {
+  if (const auto* failed = std::get_if<msg::TaskFailed>(&*message);
+      failed != nullptr && peer.joined && peer.role == msg::Role::kWorker) {
     daemon::log_warn("task failed", {{"worker", peers_.at(conn).name},
                                      {"worker_id", peers_.at(conn).id.value},
                                      {"graph", core_->graph_of(failed->op).value},
