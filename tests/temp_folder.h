@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace tilewise::testing {
 
@@ -22,8 +23,12 @@ class TempFolder {
 
   const std::string& path() const { return path_; }
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  std::size_t files() const {  // and folders, in it
-    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
+  std::size_t files() const { return names().size(); }  // and folders, in it
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    for (const auto& entry : std::filesystem::directory_iterator(path_))
+      out.push_back(entry.path().filename());
+    return out;
   }
 
  private:

@@ -120,12 +120,14 @@ void print_devices(const msg::StatusReply& s, Format format) {
       }
       std::printf(
           "%s{\"id\":%u,\"name\":%s,\"worker\":%s,\"kind\":%s,\"model\":%s,\"memory_bytes\":%lld,"
-          "\"used_bytes\":%lld,\"peak_bytes\":%lld,\"steps\":%lld,\"busy_s\":%.6f,\"numeric_class\":%s}",
+          "\"used_bytes\":%lld,\"peak_bytes\":%lld,\"spilled_bytes\":%lld,\"steps\":%lld,\"busy_s\":%.6f,"
+          "\"numeric_class\":%s}",
           comma, peer.devices[i].value, json_quote(device.name).c_str(), json_quote(peer.name).c_str(),
           device.kind == 0 ? "\"host\"" : "\"cuda\"", json_quote(device.model).c_str(),
           static_cast<long long>(device.memory_bytes), static_cast<long long>(d.bytes_used),
-          static_cast<long long>(d.bytes_peak), static_cast<long long>(d.steps_run),
-          static_cast<double>(d.busy_ns) * 1e-9, json_quote(device.numeric_class).c_str());
+          static_cast<long long>(d.bytes_peak), static_cast<long long>(d.spilled_bytes),
+          static_cast<long long>(d.steps_run), static_cast<double>(d.busy_ns) * 1e-9,
+          json_quote(device.numeric_class).c_str());
       comma = ",";
     }
   }

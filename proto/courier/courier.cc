@@ -8,14 +8,19 @@ namespace tilewise::courier {
 namespace {
 
 constexpr TimeNs kFirstRetryNs = 50 * kMillisecond, kLastRetryNs = kSecond;
-constexpr TimeNs kBeatNs = kSecond;
-constexpr TimeNs kPingNs = 3 * kSecond;
+constexpr TimeNs kLongestBeatNs = kSecond;
+// A scheduler is missed later than anybody else: who leaves one that was merely stopped is lost when it goes on.
+constexpr int kSilences = 3;
 constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
 
 }  // namespace
 
 Courier::Courier(net::EventLoop& loop, Options options, Handlers handlers, std::unique_ptr<net::Link> link)
-    : loop_(loop), options_(std::move(options)), handlers_(std::move(handlers)), up_since_(monotonic_now()) {
+    : loop_(loop),
+      options_(std::move(options)),
+      handlers_(std::move(handlers)),
+      beat_ns_(std::clamp<TimeNs>(options_.silence_ns / 8, kMillisecond, kLongestBeatNs)),
+      up_since_(monotonic_now()) {
   start(std::move(link));
 }
 
@@ -95,7 +100,7 @@ void Courier::on_frame(const net::Frame& frame) {
     term_ = welcome->term;
     keeps_ = state_ != 0;
     if (!keeps_) sent_ = {};
-    if (keeps_) beat_ = loop_.after(kBeatNs, [this] { beat(); });
+    if (beat_ == 0) beat_ = loop_.after(beat_ns_, [this] { beat(); });
   }
   if (std::holds_alternative<msg::Shutdown>(*message)) state_ = 0;  // it will not be back
   if (state_ != 0 && received_.due()) {
@@ -105,18 +110,21 @@ void Courier::on_frame(const net::Frame& frame) {
   handlers_.on_message(std::move(*message));
 }
 
-// A host that vanishes closes nothing.
+// A host that vanishes closes nothing, nor does a process that is stopped.
 void Courier::beat() {
-  beat_ = loop_.after(kBeatNs, [this] { beat(); });
+  beat_ = loop_.after(beat_ns_, [this] { beat(); });
   const TimeNs now = monotonic_now();
   // Who has been busy elsewhere has not read what may be there.
-  const bool late = now - std::exchange(beat_at_, now) > 3 * kBeatNs;
+  const bool late = now - std::exchange(beat_at_, now) > 3 * beat_ns_;
   if (lost_ || !link_ || resuming_ || late) return;
   const TimeNs silent = now - std::max(link_->last_receive_ns(), up_since_);
-  if (silent >= std::max(3 * options_.silence_ns, 3 * kPingNs))
-    return down(
-        error(Errc::kTimeout, "nothing was heard from it for " + std::to_string(silent / kSecond) + " s"));
-  if (silent < kPingNs) return;
+  if (silent >= kSilences * options_.silence_ns) {
+    const Error why =
+        error(Errc::kTimeout, "nothing was heard from it for " +
+                                  std::to_string(static_cast<double>(silent / kMillisecond) / 1e3) + " s");
+    return state_ == 0 ? lose(why) : down(why);
+  }
+  if (silent < 2 * beat_ns_) return;
   codec::Buffer buffer;
   const msg::Message ping = msg::Ping{0};
   if (codec::encode(ping, buffer)) (void)send(codec::frame_type(ping), buffer.bytes());

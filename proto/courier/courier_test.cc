@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,7 +64,7 @@ struct Scene {
   std::optional<Error> lost;
   int down = 0, back = 0;
 
-  explicit Scene(TimeNs reconnect_ns = 20 * kSecond, TimeNs lease_ns = 0) {
+  explicit Scene(TimeNs reconnect_ns = 20 * kSecond, TimeNs lease_ns = 0, TimeNs silence_ns = 10 * kSecond) {
     listen("127.0.0.1:0");
     std::unique_ptr<net::Link> first;
     const auto attempt =
@@ -75,8 +76,9 @@ struct Scene {
     handlers.on_lost = [this](const Error& why) { lost = why; };
     handlers.on_down = [this](const Error&) { ++down; };
     handlers.on_back = [this](std::uint32_t) { ++back; };
-    courier = std::make_unique<Courier>(*loop, Options{listener->address(), token, reconnect_ns, lease_ns},
-                                        std::move(handlers), std::move(first));
+    courier = std::make_unique<Courier>(
+        *loop, Options{listener->address(), token, reconnect_ns, lease_ns, silence_ns}, std::move(handlers),
+        std::move(first));
   }
   void listen(const std::string& where) {
     auto opened = net::Listener::open(
@@ -196,6 +198,46 @@ TEST_CASE("with a lease a break is survived though the scheduler keeps nothing o
     s.link.reset();
     s.until([&] { return s.lost.has_value(); });
     CHECK(s.down == 1);
+  }
+}
+
+// The other side is there, and acknowledges packets, but says nothing: as a scheduler that was stopped.
+TEST_CASE("a scheduler that is silent though it is asked") {
+  const TimeNs silence = 400 * kMillisecond;
+  const auto asked = [](const Scene& s) {
+    return std::any_of(s.heard.begin(), s.heard.end(),
+                       [](const msg::Message& m) { return std::holds_alternative<msg::Ping>(m); });
+  };
+  SUBCASE("with state: the link is made again") {
+    Scene s(20 * kSecond, 0, silence);
+    s.welcome(77);
+    const TimeNs began = monotonic_now();
+    s.until([&] { return s.down == 1; });
+    CHECK(monotonic_now() - began >= 2 * silence);
+    CHECK(asked(s));
+    CHECK_FALSE(s.lost);
+  }
+  SUBCASE("without: it is lost") {
+    Scene s(20 * kSecond, 0, silence);
+    s.welcome(0);
+    const TimeNs began = monotonic_now();
+    s.until([&] { return s.lost.has_value(); });
+    CHECK(asked(s));
+    CHECK(monotonic_now() - began >= 2 * silence);
+    CHECK(s.lost->code == Errc::kTimeout);
+    CHECK(s.down == 0);
+  }
+  SUBCASE("one that answers stays") {
+    Scene s(20 * kSecond, 0, silence);
+    s.welcome(0);
+    const TimeNs until = monotonic_now() + 5 * silence;
+    std::size_t answered = 0;
+    s.until([&] {
+      for (; answered < s.heard.size(); ++answered) s.say(msg::Pong{0});
+      return monotonic_now() > until;
+    });
+    CHECK_FALSE(s.lost);
+    CHECK(answered > 2);
   }
 }
 

@@ -2,7 +2,7 @@
 //
 // Words: a *head* is a planned op, its *points* number the blocks of its results. A point is *wanted* if a result is held, a
 // client's fetch waits for it, a task that has been begun waits for it, a task not begun will read it, or a point that is
-// made again reads it. A wanted point is *there* if its owner lives and has the block or will make it; else it is *kept*
+// made again reads it; or if it is run for its effect alone (a file is put in place) and is not known to be over. A wanted point is *there* if its owner lives and has the block or will make it; else it is *kept*
 // where another device has a copy, else it is *made again*. The same says what must be *moved* before a worker may leave: it is
 // looked at as if it had died, but what it has is not made again. Heads are visited from the last to the first, so every reader
 // comes before what it reads, and each is visited once.
@@ -251,6 +251,26 @@ class Planner {
     return known->second;
   }
 
+  // Nobody takes its results, so nobody would miss it: what it does is the reason why it was asked for. Of who died it is only known how
+  // many were over when it told so last.
+  bool owes_effect(const OpRecord& head, const OpRecord& op, DeviceId device, std::int64_t ordinal,
+                   std::int64_t point) const {
+    const bool effect = head.op.kind == ir::OpKind::kCall || head.op.kind == ir::OpKind::kWriteNpy;
+    if (!effect || op.finished || !s_.graphs.at(head.graph).running || s_.graphs.at(head.graph).cancelled)
+      return false;
+    const bool taken =
+        std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
+          const ArrayRecord& array = s_.arrays.at(ArrayId{output.array});
+          return array.held || array.readers > 0 || !array.failed.ok();
+        });
+    if (taken) return false;
+    if (const auto told = shares_.find({op.id, device}); told != shares_.end())
+      return ordinal >= told->second->next || contains(told->second->begun, point);
+    const auto share = std::find_if(op.shares.begin(), op.shares.end(),
+                                    [&](const OpShare& of) { return of.device == device; });
+    return share != op.shares.end() && share->completed < share->owned;
+  }
+
   // Some point that has not been begun on a living device reads the block.
   bool will_read(OpId id, int operand, std::int64_t block) {
     OpRecord* user = s_.ops.find(id);
@@ -311,7 +331,7 @@ class Planner {
               std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
                 return wanted(ArrayId{output.array}, point, spent(op, device, i, output, point));
               });
-          if (is_wanted) group.demand.push_back(point);
+          if (is_wanted || owes_effect(head, op, device, i, point)) group.demand.push_back(point);
         }
       }
     }
@@ -389,8 +409,7 @@ class Planner {
     if (head.failed > 0) return broken(group, "some of its tasks had failed");
     if (head.cut)
       return broken(group, "its past was cut when it had a second copy, and all copies were lost");
-    if (head.op.kind == ir::OpKind::kCall && ir::is_file_kernel(head.op.get<ir::CallAttrs>().kernel))
-      return broken(group, "a file was being put in place");
+    if (may_have_run(group)) return broken(group, "a file was being put in place");
     for (const ir::Operand& operand : head.op.operands) {
       if (s_.arrays.find(ArrayId{operand.array}) == nullptr)
         return broken(group, "what it was made from is no longer known");
@@ -401,6 +420,17 @@ class Planner {
       }
     }
     return true;
+  }
+
+  // It puts a file in place, and who was to do so died: a second time it would put parts in the place of the whole. Who leaves as it was asked
+  // to has not begun what it did not end.
+  bool may_have_run(const Group& group) const {
+    const ir::Op& op = group.head->op;
+    if (op.kind != ir::OpKind::kCall || !ir::is_file_kernel(op.get<ir::CallAttrs>().kernel)) return false;
+    return std::any_of(group.before.begin(), group.before.end(), [&](DeviceId device) {
+      const WorkerId worker = s_.device(device)->peer;
+      return worker != leaver_ && worker != s_.recovery.leaver;
+    });
   }
 
   bool ask_for_operands(Group& group, std::set<OpId>& left) {

@@ -212,8 +212,9 @@ Ran Cluster::tool(std::vector<std::string> arguments) const {
 
 std::string Cluster::status() const { return tool({"status", "--json"}).output; }
 
-Session Cluster::session(const std::string& name, bool map_peers) const {
-  remote::Options options{.scheduler = *net::Address::parse(address_), .token = token()};
+Session Cluster::session(const std::string& name, bool map_peers, const std::string& scheduler) const {
+  remote::Options options{.scheduler = *net::Address::parse(scheduler.empty() ? address_ : scheduler),
+                          .token = token()};
   options.name = name;
   options.map_peers = map_peers;
   options.reconnect_ns = options_.reconnect.count() * kSecond;

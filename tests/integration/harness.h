@@ -91,7 +91,9 @@ class Cluster {
   Environment environment() const;  // what a client or the tool needs
   Ran tool(std::vector<std::string> arguments) const;
   std::string status() const;  // as JSON
-  Session session(const std::string& name = "test", bool map_peers = true) const;
+  // `scheduler`: by another way than the address, if there is one.
+  Session session(const std::string& name = "test", bool map_peers = true,
+                  const std::string& scheduler = {}) const;
   // `scheduler`: by another way than the others', if there is one.
   void add_worker(const std::vector<std::string>& arguments, const std::string& scheduler = {},
                   const Environment& environment = {});

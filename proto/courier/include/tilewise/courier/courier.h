@@ -18,7 +18,8 @@ struct Options {
   net::Token token;
   TimeNs reconnect_ns = 60 * kSecond;  // how long a scheduler that keeps its state on disk may be away
   TimeNs lease_ns = 0;                 // as in our Join: how long the way to another one may be broken
-  // Of the link (net::HandshakeOptions). A scheduler that says nothing for three times as long, and 9 s, is gone too.
+  // Of the link (net::HandshakeOptions). A scheduler that says nothing for three times as long, though it is asked, is gone too: its
+  // process may be stopped.
   TimeNs silence_ns = 10 * kSecond;
 };
 
@@ -64,7 +65,8 @@ class Courier {
   std::unique_ptr<net::Link> link_;
   std::unique_ptr<net::ConnectAttempt> attempt_;
   net::TimerId timer_ = 0, beat_ = 0;
-  TimeNs up_since_;  // of the link; without one the distant future
+  const TimeNs beat_ns_;  // how often silence is looked at
+  TimeNs up_since_;       // of the link; without one the distant future
   TimeNs give_up_at_ = 0, retry_ns_ = 0;
   bool resuming_ = false;  // on a new link, before Resumed
   bool lost_ = false;

@@ -1,0 +1,134 @@
+// Tasks that are run for what they do, and whose results nobody takes: the last one of a save, which puts the file in place. A request
+// that ends well has done it, whoever dies or leaves meanwhile.
+#include <doctest/doctest.h>
+
+#include "core_world.h"
+
+namespace tilewise::scheduler::test {
+namespace {
+
+const ir::Grid kGrid = grid({40}, {10});
+
+// Two workers; the first is to run a task of one point that reads all of an array of the second's.
+struct Saving : World {
+  explicit Saving(const std::string& kernel) {
+    for (const std::uint32_t conn : {1u, 2u}) {
+      msg::Join with = worker(1, conn == 1 ? "one" : "two");
+      with.plugins = {{kernel, "1", 42}};
+      workers.emplace_back(conn, join(conn, with));
+      devices.push_back(workers.back().second.devices[0]);
+    }
+    join(10, client());
+    ir::Op source = random(1, kGrid), act;
+    source.hint.devices = {devices[1]};
+    ir::DimMap whole;
+    whole.kind = ir::DimMap::Kind::kWhole;
+    act.kind = ir::OpKind::kCall;
+    act.operands = {{1, ir::View::identity(kGrid.shape())}};
+    act.space = grid({1}, {1});
+    act.outputs = {{2, ir::DType::kInt64, act.space}};
+    act.attrs = ir::CallAttrs{.kernel = kernel, .version = "1", .maps = {{whole}}};
+    act.hint.devices = {devices[0]};
+    REQUIRE(submit(10, 1, {source, act}).outcome.ok());
+    plan = log<msg::Plan>(1)[0];
+    REQUIRE(plan.ops.back().op.kind == ir::OpKind::kCall);
+    REQUIRE(plan.ops.back().placement.owner({0}) == devices[0]);
+    // The array is there; the task is not known to be over.
+    msg::Progress progress;
+    for (const msg::PlannedOp& op : plan.ops) {
+      if (const std::int64_t owned = op.placement.owned_count(devices[1]); owned > 0)
+        progress.ops.push_back({op.id, devices[1], owned, 0});
+    }
+    receive(2, progress);
+    REQUIRE(count<msg::GraphDone>(10) == 0);
+  }
+  OpId act() const { return plan.ops.back().id; }
+  // What the worker has: the second the whole array; the first so many tasks of the one.
+  void answer(std::uint32_t conn, std::int64_t begun) {
+    msg::Held held;
+    REQUIRE(!log<msg::PeerLost>(conn).empty());
+    held.version = log<msg::PeerLost>(conn).back().version;
+    if (conn == 1) held.shares = {{act(), devices[0], begun, {}}};
+    if (conn == 2) held.blocks = {{ArrayId{plan.ops[0].op.outputs[0].array}, devices[1], {{0, 4}}, {}}};
+    receive(conn, held);
+  }
+  // Those of the last word about a loss that are to be run.
+  std::vector<msg::PlannedOp> again(std::uint32_t conn) const {
+    std::vector<msg::PlannedOp> out;
+    const std::vector<msg::Recover> told = log<msg::Recover>(conn);
+    REQUIRE(!told.empty());
+    for (const msg::Plan& recovered : told.back().plans) {
+      for (const msg::PlannedOp& op : recovered.ops) {
+        if (!op.done && op.op.kind == ir::OpKind::kCall) out.push_back(op);
+      }
+    }
+    return out;
+  }
+  void complete_again() {
+    const std::vector<msg::Recover> told = log<msg::Recover>(2);
+    for (const msg::Plan& recovered : told.back().plans) complete(recovered);
+  }
+  std::vector<DeviceId> devices;
+  msg::Plan plan;
+};
+
+TEST_CASE("the worker dies that was to run it: it is run elsewhere, and only then is the request over") {
+  Saving w("mine");
+  w.workers.erase(w.workers.begin());
+  w.drop(1);
+  w.answer(2, 0);
+  REQUIRE(w.again(2).size() == 1);
+  CHECK(w.again(2)[0].placement.owner({0}) == w.devices[1]);
+  CHECK(w.count<msg::GraphDone>(10) == 0);
+  w.complete_again();
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+}
+
+TEST_CASE("it is known to be over when its worker dies: that was it") {
+  Saving w("tilewise.commit_npy");
+  w.complete(w.plan);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  w.workers.erase(w.workers.begin());
+  w.drop(1);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+}
+
+// It may have been put in place, and then blocks that are written again would be the file's only ones.
+TEST_CASE("the worker dies that was to put a file in place: the request ends with that") {
+  Saving w("tilewise.commit_npy");
+  w.workers.erase(w.workers.begin());
+  w.drop(1);
+  w.answer(2, 0);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kWorkerLost);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.message.find("being put in place") != std::string::npos);
+}
+
+TEST_CASE("the worker leaves as it was asked to") {
+  Saving w("tilewise.commit_npy");
+  w.step({OperatorDrain{w.workers[0].second.you}});
+  w.receive(1, msg::Drained{w.workers[0].second.you, w.log<msg::Drain>(1).back().round, 0});
+  SUBCASE("and has not begun it: another one puts the file in place") {
+    w.answer(1, 0);
+    w.answer(2, 0);
+    REQUIRE(w.log<msg::Drain>(1).back().order == msg::DrainOrder::kLeave);
+    REQUIRE(w.again(2).size() == 1);
+    CHECK(w.count<msg::GraphDone>(10) == 0);
+    w.workers.erase(w.workers.begin());
+    w.complete_again();
+    REQUIRE(w.count<msg::GraphDone>(10) == 1);
+    CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+  }
+  SUBCASE("and has done it, which it had not told yet") {
+    w.answer(1, 1);
+    w.answer(2, 0);
+    REQUIRE(w.log<msg::Drain>(1).back().order == msg::DrainOrder::kLeave);
+    CHECK(w.again(2).empty());
+    REQUIRE(w.count<msg::GraphDone>(10) == 1);
+    CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
+  }
+}
+
+}  // namespace
+}  // namespace tilewise::scheduler::test

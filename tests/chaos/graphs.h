@@ -1,0 +1,37 @@
+// Work with known answers: what a request of each kind must bring, bit for bit, whatever is done to the cluster meanwhile.
+#pragma once
+#include <tilewise/tilewise.h>
+
+#include <string>
+#include <vector>
+
+#include "settings.h"
+
+namespace tilewise::testing {
+
+class Graphs {
+ public:
+  // `large`: 1e4 tasks and more each. `only`: the kind of this name, or all. `folder`: on the workers' host, for files. Throws
+  // std::invalid_argument where there is no such kind.
+  Graphs(bool large, const std::string& only, std::string folder);
+
+  // Undisturbed: what is right.
+  void learn(const Session& session, Counts& counts);
+  // One request after another, as the seed says, until told to stop or one has failed.
+  void work(const Session& session, std::uint64_t seed, const std::atomic<bool>& stop, Counts& counts) const;
+
+ private:
+  struct Kind {
+    std::string name;
+    std::vector<double> (*run)(const Session&, const std::string& file);
+  };
+  std::vector<double> ask(const Kind& kind, const Session& session, const std::string& file,
+                          Counts& counts) const;
+
+  const bool large_;
+  const std::string folder_;
+  std::vector<Kind> kinds_;
+  std::vector<std::vector<double>> right_;
+};
+
+}  // namespace tilewise::testing
