@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <fstream>
 #include <stdexcept>
 #include <thread>
 
@@ -17,9 +16,8 @@ milliseconds in_ms(double s) { return milliseconds(static_cast<std::int64_t>(100
 
 // The process that works where `pid` only watches over it; `pid` where nobody does, or nobody works just now.
 int working(int pid) {
-  std::ifstream children("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children");
-  int child = 0;
-  return children >> child ? child : pid;
+  const int child = child_of(pid);
+  return child != 0 ? child : pid;
 }
 
 }  // namespace

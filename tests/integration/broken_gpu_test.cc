@@ -14,13 +14,6 @@ using namespace tilewise::testing;
 
 namespace {
 
-// The one process that a supervisor has; 0 while there is none.
-int child_of(int pid) {
-  const std::string number = std::to_string(pid);
-  const std::string said = read_file("/proc/" + number + "/task/" + number + "/children");
-  return said.empty() ? 0 : std::stoi(said);
-}
-
 // A process that is not ours: until it has ended.
 class Watched {
  public:

@@ -118,6 +118,12 @@ std::optional<int> Process::wait(Clock::duration within) {
   return code_;
 }
 
+int child_of(int pid) {
+  const std::string number = std::to_string(pid);
+  const std::string said = read_file("/proc/" + number + "/task/" + number + "/children");
+  return said.empty() ? 0 : std::stoi(said);
+}
+
 Ran run(std::vector<std::string> command, const Environment& environment, Clock::duration within) {
   Process process("run", std::move(command), environment);
   const std::optional<int> code = process.wait(within);

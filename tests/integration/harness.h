@@ -51,6 +51,9 @@ class Process {
   std::optional<int> code_;
 };
 
+// The one process that a process has started, a supervisor's worker for one; 0 while there is none.
+int child_of(int pid);
+
 struct Ran {
   int code = -1;  // -1: killed for being late
   std::string output, errors;
