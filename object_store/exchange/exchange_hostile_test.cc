@@ -1,7 +1,5 @@
 // A peer that holds the token and breaks every rule loses its link; nobody else notices.
-#include "exchange_test_util.h"
-
-#include <tilewise/codec/codec.h>
+#include "by_hand.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -12,48 +10,7 @@ using namespace tilewise::exchange::test;
 
 namespace {
 
-// Speaks frames by hand, as worker 1 to the node under test.
-struct Hostile {
-  net::EventLoop& loop;
-  Node& victim;
-  WorkerId id{1};
-  DeviceId device{100};
-  std::unique_ptr<net::ConnectAttempt> attempt;
-  std::unique_ptr<net::Link> link;
-  bool closed = false;
-  int frames = 0;
-
-  Hostile(net::EventLoop& l, Node& v) : loop(l), victim(v) {
-    attempt = net::connect(loop, net::Address::parse(victim.addresses[0]).value(),
-                           {.token = token(), .ring_bytes = net::kUsualRingBytes}, [this](auto made) {
-                             REQUIRE(made);
-                             link = std::move(*made);
-                             link->start({.on_frame = [this](net::Frame&) { ++frames; },
-                                          .on_close = [this](const Error&) { closed = true; }});
-                           });
-    REQUIRE(loop.run_until([&] { return link != nullptr; }, kPatience));
-  }
-  msg::PeerInfo info() const {
-    return {.id = id,
-            .name = "hostile",
-            .host_id = victim.host_id,
-            .addresses = {"tcp://127.0.0.1:1"},
-            .devices = {device},
-            .descriptions = {{.name = "host:0"}}};
-  }
-  void send(const msg::Message& message, std::vector<net::UniqueFd> fds = {}) {
-    codec::Buffer buffer;
-    REQUIRE(codec::encode(message, buffer));
-    REQUIRE(link->send(codec::frame_type(message), buffer.bytes(), std::move(fds)));
-  }
-  void hello() { send(msg::PeerHello{.from = id, .to = victim.id, .host_id = victim.host_id}); }
-  // Says hello and waits until it was taken.
-  void settle() {
-    victim.exchange->peer_joined(info());
-    hello();
-    REQUIRE(loop.run_until([&] { return frames == 2; }, kPatience));  // its hello and its map
-  }
-};
+using Hostile = ByHand;
 
 net::UniqueFd sealed(std::int64_t bytes) {
   net::UniqueFd fd(::memfd_create("slab", MFD_CLOEXEC | MFD_ALLOW_SEALING));
