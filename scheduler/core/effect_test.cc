@@ -11,7 +11,8 @@ const ir::Grid kGrid = grid({40}, {10});
 
 // Two workers; the first is to run a task of one point that reads all of an array of the second's.
 struct Saving : World {
-  explicit Saving(const std::string& kernel) {
+  // `made`: all of the array is there, else all but its last block.
+  explicit Saving(const std::string& kernel, bool made = true) : made_(made) {
     for (const std::uint32_t conn : {1u, 2u}) {
       msg::Join with = worker(1, conn == 1 ? "one" : "two");
       with.plugins = {{kernel, "1", 42}};
@@ -33,11 +34,11 @@ struct Saving : World {
     plan = log<msg::Plan>(1)[0];
     REQUIRE(plan.ops.back().op.kind == ir::OpKind::kCall);
     REQUIRE(plan.ops.back().placement.owner({0}) == devices[0]);
-    // The array is there; the task is not known to be over.
+    // The task is not known to be over.
     msg::Progress progress;
     for (const msg::PlannedOp& op : plan.ops) {
       if (const std::int64_t owned = op.placement.owned_count(devices[1]); owned > 0)
-        progress.ops.push_back({op.id, devices[1], owned, 0});
+        progress.ops.push_back({op.id, devices[1], made_ ? owned : owned - 1, 0});
     }
     receive(2, progress);
     REQUIRE(count<msg::GraphDone>(10) == 0);
@@ -49,7 +50,11 @@ struct Saving : World {
     REQUIRE(!log<msg::PeerLost>(conn).empty());
     held.version = log<msg::PeerLost>(conn).back().version;
     if (conn == 1) held.shares = {{act(), devices[0], begun, {}}};
-    if (conn == 2) held.blocks = {{ArrayId{plan.ops[0].op.outputs[0].array}, devices[1], {{0, 4}}, {}}};
+    if (conn == 2) {
+      const std::int64_t there = made_ ? 4 : 3;
+      held.shares = {{plan.ops[0].id, devices[1], there, {}}};
+      held.blocks = {{ArrayId{plan.ops[0].op.outputs[0].array}, devices[1], {{0, there}}, {}}};
+    }
     receive(conn, held);
   }
   // Those of the last word about a loss that are to be run.
@@ -70,10 +75,14 @@ struct Saving : World {
   }
   std::vector<DeviceId> devices;
   msg::Plan plan;
+  bool made_;
 };
 
 TEST_CASE("the worker dies that was to run it: it is run elsewhere, and only then is the request over") {
-  Saving w("mine");
+  std::string kernel;
+  SUBCASE("a plug-in's") { kernel = "mine"; }
+  SUBCASE("what removes a file that was not ended") { kernel = "tilewise.discard_npy"; }
+  Saving w(kernel);
   w.workers.erase(w.workers.begin());
   w.drop(1);
   w.answer(2, 0);
@@ -103,6 +112,20 @@ TEST_CASE("the worker dies that was to put a file in place: the request ends wit
   REQUIRE(w.count<msg::GraphDone>(10) == 1);
   CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kWorkerLost);
   CHECK(w.last<msg::GraphDone>(10)->outcome.message.find("being put in place") != std::string::npos);
+}
+
+TEST_CASE(
+    "it cannot have been put in place, since what was to be in it was not all there: it is, by another one") {
+  Saving w("tilewise.commit_npy", false);
+  w.workers.erase(w.workers.begin());
+  w.drop(1);
+  w.answer(2, 0);
+  CHECK(w.count<msg::GraphDone>(10) == 0);
+  REQUIRE(w.again(2).size() == 1);
+  w.complete(w.plan);
+  w.complete_again();
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
 }
 
 TEST_CASE("the worker leaves as it was asked to") {

@@ -422,15 +422,49 @@ class Planner {
     return true;
   }
 
-  // It puts a file in place, and who was to do so died: a second time it would put parts in the place of the whole. Who leaves as it was asked
-  // to has not begun what it did not end.
-  bool may_have_run(const Group& group) const {
+  // It puts a file in place, and who was to do so died: a second time it would put parts in the place of the whole. (What is to be removed
+  // may be removed twice.) Who leaves as it was asked to has not begun what it did not end.
+  bool may_have_run(const Group& group) {
     const ir::Op& op = group.head->op;
-    if (op.kind != ir::OpKind::kCall || !ir::is_file_kernel(op.get<ir::CallAttrs>().kernel)) return false;
-    return std::any_of(group.before.begin(), group.before.end(), [&](DeviceId device) {
+    if (op.kind != ir::OpKind::kCall) return false;
+    const std::string& kernel = op.get<ir::CallAttrs>().kernel;
+    if (!ir::is_file_kernel(kernel) || kernel.starts_with("tilewise.discard_")) return false;
+    const bool died = std::any_of(group.before.begin(), group.before.end(), [&](DeviceId device) {
       const WorkerId worker = s_.device(device)->peer;
       return worker != leaver_ && worker != s_.recovery.leaver;
     });
+    return died && std::none_of(op.operands.begin(), op.operands.end(), [&](const ir::Operand& operand) {
+             return is_coming(ArrayId{operand.array});
+           });
+  }
+
+  // A living device says that it has not ended all that it is to make of the array. (Who reads all of it cannot have begun.)
+  bool is_coming(ArrayId id) {
+    const ArrayRecord* array = s_.arrays.find(id);
+    if (array == nullptr) return false;
+    const OpRecord& head = s_.ops.at(array->producer);
+    if (head.op.kind == ir::OpKind::kCopy &&  // gathered for the reader
+        std::any_of(head.op.operands.begin(), head.op.operands.end(),
+                    [&](const ir::Operand& operand) { return is_coming(ArrayId{operand.array}); }))
+      return true;
+    std::vector<OpId> records(head.layers);
+    records.push_back(head.id);
+    for (const OpId record : records) {
+      const OpRecord& op = s_.ops.at(record);
+      for (const DeviceId device : op.placement.devices()) {
+        const auto share = shares_.find({op.id, device});
+        if (!alive(device) || share == shares_.end()) continue;
+        const std::int64_t owned = op.placement.owned_count(device);
+        for (std::int64_t i = share->second->next; i < std::min(owned, share->second->next + kMaxLooked);
+             ++i) {
+          if (maker(head, op.placement.nth(device, i)) == &op) return true;
+        }
+        for (const msg::Range& range : share->second->begun) {
+          if (maker(head, ir::unravel(range.first, head.op.space.counts())) == &op) return true;
+        }
+      }
+    }
+    return false;
   }
 
   bool ask_for_operands(Group& group, std::set<OpId>& left) {

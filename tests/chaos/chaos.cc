@@ -92,13 +92,13 @@ int run(const Settings& settings, Ways* ways) {
       disturb(monkey, graphs, one, two, settings.seed, counts);
     }
     check_rest(cluster, monkey.members(), counts);
+    for (const TempFolder* folder : {&spill, &files}) {  // of blocks on disk, of arrays that were saved
+      for (const std::string& file : folder->names()) ++counts.failed, say("LEFT: " + (*folder / file));
+    }
     if (counts.wrong + counts.failed > 0 && std::getenv("TILEWISE_CHAOS_WORDS") != nullptr)
       say(cluster.words());
   }
-  if (segments() > shared) ++counts.failed, say("LEFT: segments in /dev/shm");
-  for (const TempFolder* folder : {&spill, &files}) {  // of blocks on disk, of arrays that were saved
-    for (const std::string& file : folder->names()) ++counts.failed, say("LEFT: " + (*folder / file));
-  }
+  if (!eventually([&] { return segments() <= shared; })) ++counts.failed, say("LEFT: segments in /dev/shm");
   print(counts);
   const WayCounts& w = counts.ways;
   const int done_to_it = counts.workers_killed + counts.schedulers_killed + counts.clients_killed +
