@@ -68,6 +68,28 @@ const Kind kKinds[] = {
        x.save_npy(folder / "x.npy").wait();
        return s.load_npy(folder / "x.npy", {.block = {32, 64}}).get<double>();
      }},
+    {"folder of files written and read",
+     [](const Session& s, const TempFolder& folder) {
+       const Array x = s.random.uniform({48, 32}, {.seed = 19, .block = {16, 32}});
+       x.write_zarr(folder / "x.zarr", {.codec = "gzip"}).wait();
+       return s.read_zarr(folder / "x.zarr", {.block = {16, 32}}).get<double>();
+     }},
+    {"update at indices",
+     [](const Session& s, const TempFolder&) {
+       const Array x = s.random.uniform({256}, {.seed = 21, .block = {64}});
+       const Array at = s.arange(0, 256, 5, {.block = {16}});
+       return put(x, at, take(x, at) * 2.0).get<double>();
+     }},
+    {"mask",
+     [](const Session& s, const TempFolder&) {
+       const Array x = s.random.uniform({256}, {.seed = 23, .block = {64}});
+       return set_index(x, {x > 0.5}, 7.0).get<double>();
+     }},
+    {"equations",
+     [](const Session& s, const TempFolder&) {
+       const Array x = s.random.uniform({64, 64}, {.seed = 25, .block = {32, 32}}) + s.eye(64) * 64.0;
+       return solve(x, s.ones({64}, {.block = {32}})).get<double>();
+     }},
     {"spill",
      [](const Session& s, const TempFolder&) {
        Array x = s.random.uniform({512, 128}, {.seed = 13, .block = {32, 128}});  // 512 KiB
