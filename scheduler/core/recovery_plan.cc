@@ -6,10 +6,10 @@
 // where another device has a copy, else it is *made again*. The same says what must be *moved* before a worker may leave: it is
 // looked at as if it had died, but what it has is not made again. Heads are visited from the last to the first, so every reader
 // comes before what it reads, and each is visited once.
-#include <tilewise/ir/file_info.h>
-
+#include "answers.h"
 #include "dealing.h"
 #include "draft.h"
+#include "effects.h"
 #include "graphs.h"
 #include "handlers.h"
 #include "layers.h"
@@ -21,27 +21,10 @@ namespace {
 
 constexpr std::int64_t kMaxLooked = 4096;  // points of a reader that are looked at one by one
 
-using Ranges = std::vector<msg::Range>;
-
-bool contains(const Ranges& ranges, std::int64_t block) {
-  const auto at = std::upper_bound(ranges.begin(), ranges.end(), block,
-                                   [](std::int64_t b, const msg::Range& r) { return b < r.first; });
-  return at != ranges.begin() && block < std::prev(at)->first + std::prev(at)->count;
-}
-
 class Planner {
  public:
   // `leaver`: given, a worker that might leave; then nothing is changed, only asked.
-  explicit Planner(State& s, WorkerId leaver = {}) : s_(s), leaver_(leaver) {
-    for (const msg::Held& held : s.recovery.answers) {
-      cut_ = cut_ || held.cut;
-      for (const auto& share : held.shares) shares_[{share.op, share.device}] = &share;
-      for (const auto& blocks : held.blocks) blocks_[blocks.array].push_back(&blocks);
-    }
-    for (auto& [array, devices] : blocks_) {
-      std::sort(devices.begin(), devices.end(),
-                [](const auto* a, const auto* b) { return a->device < b->device; });
-    }
+  explicit Planner(State& s, WorkerId leaver = {}) : s_(s), leaver_(leaver), answers_(s.recovery.answers) {
     s.ops.for_each([&](OpRecord& op) {
       const bool fetch = op.op.kind == ir::OpKind::kFetch;
       if (op.finished || (fetch && s.graphs.at(op.graph).delivered)) return;
@@ -123,20 +106,11 @@ class Planner {
     return maker_of(s_, head, point);
   }
 
-  bool has(ArrayId array, std::int64_t point, DeviceId device) const {
-    const auto found = blocks_.find(array);
-    if (found == blocks_.end()) return false;
-    const auto at = std::find_if(found->second.begin(), found->second.end(),
-                                 [&](const auto* blocks) { return blocks->device == device; });
-    return at != found->second.end() && contains((*at)->sealed, point);
-  }
-
   // The owner had let it go, and has it again.
   bool has_as_copy(const OpRecord& head, std::int64_t point, DeviceId owner) const {
     return std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
-      const auto found = blocks_.find(ArrayId{output.array});
-      if (found == blocks_.end()) return false;
-      return std::any_of(found->second.begin(), found->second.end(), [&](const auto* blocks) {
+      const auto& found = answers_.blocks(ArrayId{output.array});
+      return std::any_of(found.begin(), found.end(), [&](const auto* blocks) {
         return blocks->device == owner && contains(blocks->sealed, point) && contains(blocks->wanted, point);
       });
     });
@@ -147,7 +121,7 @@ class Planner {
     const std::vector<ir::OutputSpec>& outputs = head.op.outputs;
     bool some = false;
     for (const ir::OutputSpec& output : outputs) {
-      const bool there = has(ArrayId{output.array}, point, device);
+      const bool there = answers_.has(ArrayId{output.array}, point, device);
       some = some || there;
       if (!there &&
           (outputs.size() == 1 || wanted(ArrayId{output.array}, point, spent(head, output, point)) ||
@@ -160,9 +134,7 @@ class Planner {
   // Living devices first; a leaver only if no other has it.
   DeviceId sealed_somewhere(const OpRecord& head, std::int64_t point, bool living = true) {
     for (const ir::OutputSpec& output : head.op.outputs) {
-      const auto found = blocks_.find(ArrayId{output.array});
-      if (found == blocks_.end()) continue;
-      for (const auto* blocks : found->second) {
+      for (const auto* blocks : answers_.blocks(ArrayId{output.array})) {
         if (alive(blocks->device) == living && s_.device(blocks->device)->alive &&
             sealed(head, point, blocks->device))
           return blocks->device;
@@ -176,11 +148,12 @@ class Planner {
   bool spent(const OpRecord& op, DeviceId device, std::int64_t ordinal, const ir::OutputSpec& output,
              std::int64_t point) const {
     const Device& owner = *s_.device(device);
-    if ((!owner.alive && owner.peer != s_.recovery.leaver) || has(ArrayId{output.array}, point, device))
+    if ((!owner.alive && owner.peer != s_.recovery.leaver) ||
+        answers_.has(ArrayId{output.array}, point, device))
       return false;
-    const auto share = shares_.find({op.id, device});
-    if (share == shares_.end()) return op.finished;
-    return ordinal < share->second->next && !contains(share->second->begun, point);
+    const msg::Held::Share* share = answers_.share(op.id, device);
+    if (share == nullptr) return op.finished;
+    return ordinal < share->next && !contains(share->begun, point);
   }
 
   bool spent(const OpRecord& head, const ir::OutputSpec& output, std::int64_t point) const {
@@ -201,7 +174,7 @@ class Planner {
   void move(const OpRecord& head, std::int64_t point, DeviceId from, DeviceId to) {
     for (const ir::OutputSpec& output : head.op.outputs) {
       const ArrayId id{output.array};
-      if (has(id, point, from)) moved_.push_back({id, point, from, to});
+      if (answers_.has(id, point, from)) moved_.push_back({id, point, from, to});
     }
   }
 
@@ -210,15 +183,15 @@ class Planner {
     const std::vector<ir::OutputSpec>& outputs = head.op.outputs;
     if (!owner || !alive(owner) || outputs.size() == 1) return false;
     return !op->finished || std::any_of(outputs.begin(), outputs.end(), [&](const ir::OutputSpec& output) {
-      return has(ArrayId{output.array}, point, owner);
+      return answers_.has(ArrayId{output.array}, point, owner);
     });
   }
 
   // The device lives, and will make the point or is making it. An op that nobody was asked about is newer than the loss.
   bool to_come(const OpRecord& op, const ir::Index& at, std::int64_t point, DeviceId device) const {
-    const auto share = shares_.find({op.id, device});
-    if (share == shares_.end()) return !op.finished && !s_.recovery.asked.contains(op.of ? op.of : op.id);
-    return op.placement.ordinal(device, at) >= share->second->next || contains(share->second->begun, point);
+    const msg::Held::Share* share = answers_.share(op.id, device);
+    if (share == nullptr) return !op.finished && !s_.recovery.asked.contains(op.of ? op.of : op.id);
+    return op.placement.ordinal(device, at) >= share->next || contains(share->begun, point);
   }
 
   // ---- what is wanted ----
@@ -229,9 +202,8 @@ class Planner {
     if (!spent && awaited(array)) return true;
     if (!array.failed.ok()) return false;
     if (array.held) return true;
-    const auto blocks = blocks_.find(id);
-    if (blocks != blocks_.end() &&
-        std::any_of(blocks->second.begin(), blocks->second.end(),
+    const auto& blocks = answers_.blocks(id);
+    if (std::any_of(blocks.begin(), blocks.end(),
                     [&](const auto* on) { return alive(on->device) && contains(on->wanted, point); }))
       return true;
     if (spent) return false;
@@ -251,26 +223,6 @@ class Planner {
     return known->second;
   }
 
-  // Nobody takes its results, so nobody would miss it: what it does is the reason why it was asked for. Of who died it is only known how
-  // many were over when it told so last.
-  bool owes_effect(const OpRecord& head, const OpRecord& op, DeviceId device, std::int64_t ordinal,
-                   std::int64_t point) const {
-    const bool effect = head.op.kind == ir::OpKind::kCall || head.op.kind == ir::OpKind::kWriteNpy;
-    if (!effect || op.finished || !s_.graphs.at(head.graph).running || s_.graphs.at(head.graph).cancelled)
-      return false;
-    const bool taken =
-        std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
-          const ArrayRecord& array = s_.arrays.at(ArrayId{output.array});
-          return array.held || array.readers > 0 || !array.failed.ok();
-        });
-    if (taken) return false;
-    if (const auto told = shares_.find({op.id, device}); told != shares_.end())
-      return ordinal >= told->second->next || contains(told->second->begun, point);
-    const auto share = std::find_if(op.shares.begin(), op.shares.end(),
-                                    [&](const OpShare& of) { return of.device == device; });
-    return share != op.shares.end() && share->completed < share->owned;
-  }
-
   // Some point that has not been begun on a living device reads the block.
   bool will_read(OpId id, int operand, std::int64_t block) {
     OpRecord* user = s_.ops.find(id);
@@ -287,9 +239,8 @@ class Planner {
         if (++looked > kMaxLooked) return true;
         const DeviceId device = user->placement.owner(at);
         if (device && alive(device) && maker(head, at) == user) {
-          const auto share = shares_.find({user->id, device});
-          if (share == shares_.end() || user->placement.ordinal(device, at) >= share->second->next)
-            return true;
+          const msg::Held::Share* share = answers_.share(user->id, device);
+          if (share == nullptr || user->placement.ordinal(device, at) >= share->next) return true;
         }
         int d = box.points.rank() - 1;
         for (; d >= 0 && ++at[d] == box.points.hi[d]; --d) at[d] = box.points.lo[d];
@@ -331,7 +282,8 @@ class Planner {
               std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
                 return wanted(ArrayId{output.array}, point, spent(op, device, i, output, point));
               });
-          if (is_wanted || owes_effect(head, op, device, i, point)) group.demand.push_back(point);
+          if (is_wanted || owes_effect(s_, answers_, head, op, device, i, point))
+            group.demand.push_back(point);
         }
       }
     }
@@ -346,7 +298,7 @@ class Planner {
     std::sort(group.demand.begin(), group.demand.end());
     group.demand.erase(std::unique(group.demand.begin(), group.demand.end()), group.demand.end());
     if (group.demand.empty()) return true;
-    if (cut_) return broken(group, "too many pieces of blocks to tell what is left");
+    if (answers_.cut()) return broken(group, "too many pieces of blocks to tell what is left");
     const ir::Shape counts = head.op.space.counts();
     if (head.op.kind == ir::OpKind::kProvide) {
       if (!s_.graphs.at(head.graph).running) {
@@ -422,49 +374,13 @@ class Planner {
     return true;
   }
 
-  // It puts a file in place, and who was to do so died: a second time it would put parts in the place of the whole. (What is to be removed
-  // may be removed twice.) Who leaves as it was asked to has not begun what it did not end.
-  bool may_have_run(const Group& group) {
-    const ir::Op& op = group.head->op;
-    if (op.kind != ir::OpKind::kCall) return false;
-    const std::string& kernel = op.get<ir::CallAttrs>().kernel;
-    if (!ir::is_file_kernel(kernel) || kernel.starts_with("tilewise.discard_")) return false;
+  // By who died. Who leaves as it was asked to has not begun what it did not end.
+  bool may_have_run(const Group& group) const {
     const bool died = std::any_of(group.before.begin(), group.before.end(), [&](DeviceId device) {
       const WorkerId worker = s_.device(device)->peer;
       return worker != leaver_ && worker != s_.recovery.leaver;
     });
-    return died && std::none_of(op.operands.begin(), op.operands.end(), [&](const ir::Operand& operand) {
-             return is_coming(ArrayId{operand.array});
-           });
-  }
-
-  // A living device says that it has not ended all that it is to make of the array. (Who reads all of it cannot have begun.)
-  bool is_coming(ArrayId id) {
-    const ArrayRecord* array = s_.arrays.find(id);
-    if (array == nullptr) return false;
-    const OpRecord& head = s_.ops.at(array->producer);
-    if (head.op.kind == ir::OpKind::kCopy &&  // gathered for the reader
-        std::any_of(head.op.operands.begin(), head.op.operands.end(),
-                    [&](const ir::Operand& operand) { return is_coming(ArrayId{operand.array}); }))
-      return true;
-    std::vector<OpId> records(head.layers);
-    records.push_back(head.id);
-    for (const OpId record : records) {
-      const OpRecord& op = s_.ops.at(record);
-      for (const DeviceId device : op.placement.devices()) {
-        const auto share = shares_.find({op.id, device});
-        if (!alive(device) || share == shares_.end()) continue;
-        const std::int64_t owned = op.placement.owned_count(device);
-        for (std::int64_t i = share->second->next; i < std::min(owned, share->second->next + kMaxLooked);
-             ++i) {
-          if (maker(head, op.placement.nth(device, i)) == &op) return true;
-        }
-        for (const msg::Range& range : share->second->begun) {
-          if (maker(head, ir::unravel(range.first, head.op.space.counts())) == &op) return true;
-        }
-      }
-    }
-    return false;
+    return died && may_have_put_in_place(s_, answers_, *group.head, leaver_);
   }
 
   bool ask_for_operands(Group& group, std::set<OpId>& left) {
@@ -494,12 +410,11 @@ class Planner {
   // Some block of it that is wanted, of the points that are to be made again, is nowhere.
   bool is_gone(const Group& group, const ir::OutputSpec& output) {
     const ArrayId id{output.array};
-    const auto blocks = blocks_.find(id);
+    const auto& blocks = answers_.blocks(id);
     const auto gone = [&](std::int64_t point) {
       if (!demanded_.contains({output.array, point}) && !wanted(id, point, spent(*group.head, output, point)))
         return false;
-      return blocks == blocks_.end() ||
-             std::none_of(blocks->second.begin(), blocks->second.end(),
+      return std::none_of(blocks.begin(), blocks.end(),
                           [&](const auto* on) { return alive(on->device) && contains(on->sealed, point); });
     };
     return std::any_of(group.again.begin(), group.again.end(), gone) ||
@@ -622,9 +537,9 @@ class Planner {
       const double each = point_seconds(s_, head_of(s_, op));
       for (const OpShare& share : op.shares) {
         std::int64_t left = share.owned - share.completed;
-        if (const auto told = shares_.find({op.id, share.device}); told != shares_.end()) {
-          left = share.owned - told->second->next;
-          for (const msg::Range& begun : told->second->begun) left += begun.count;
+        if (const msg::Held::Share* told = answers_.share(op.id, share.device); told != nullptr) {
+          left = share.owned - told->next;
+          for (const msg::Range& begun : told->begun) left += begun.count;
         }
         if (alive(share.device)) dealing_.has_to_do(share.device, each * static_cast<double>(left));
       }
@@ -698,12 +613,10 @@ class Planner {
   std::string blocked_;                                        // why it cannot leave
   std::vector<MovedBlock> moved_;                              // what is to be elsewhere before
   std::set<std::pair<std::uint64_t, std::int64_t>> demanded_;  // blocks of tasks with several results
-  bool cut_ = false;
-  std::size_t total_ = 0;  // points that are made again
-  std::size_t runs_ = 0;   // of all layers, at most
+  std::size_t total_ = 0;                                      // points that are made again
+  std::size_t runs_ = 0;                                       // of all layers, at most
   std::map<OpId, Group> groups_;
-  std::map<std::pair<OpId, DeviceId>, const msg::Held::Share*> shares_;
-  std::map<ArrayId, std::vector<const msg::Held::Blocks*>> blocks_;
+  const Answers answers_;
   std::map<ArrayId, std::vector<std::pair<OpId, int>>> users_;  // unfinished, by array
   std::map<ArrayId, bool> awaited_;                             // of those that are fetched
   std::map<std::pair<OpId, DeviceId>, std::vector<DeviceId>> eligible_;

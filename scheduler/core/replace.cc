@@ -1,6 +1,7 @@
 // Points of a running op that have not been begun go to other devices. Everybody is asked as after a loss, though nobody was lost;
 // who is to give holds back meanwhile. What is moved becomes a layer, like what is made again; what cannot be moved without making
 // something again stays where it is. docs/design/rebalance.md
+#include "answers.h"
 #include "graphs.h"
 #include "handlers.h"
 #include "layers.h"
@@ -15,23 +16,10 @@ namespace {
 constexpr std::size_t kMaxLayers = 64;         // of an op: beyond it is left alone
 constexpr std::int64_t kMaxReads = 1'000'000;  // of points that are looked at for one move: the others stay
 
-bool contains(const std::vector<msg::Range>& ranges, std::int64_t block) {
-  const auto at = std::upper_bound(ranges.begin(), ranges.end(), block,
-                                   [](std::int64_t b, const msg::Range& r) { return b < r.first; });
-  return at != ranges.begin() && block < std::prev(at)->first + std::prev(at)->count;
-}
-
 class Mover {
  public:
-  Mover(State& s, const Move& move) : s_(s), head_(s.ops.at(move.head)), move_(move) {
-    for (const msg::Held& held : s.recovery.answers) {
-      for (const auto& share : held.shares) shares_[{share.op, share.device}] = &share;
-      for (const auto& blocks : held.blocks) blocks_[blocks.array].push_back(&blocks);
-    }
-    for (auto& [array, devices] : blocks_) {
-      std::sort(devices.begin(), devices.end(),
-                [](const auto* a, const auto* b) { return a->device < b->device; });
-    }
+  Mover(State& s, const Move& move)
+      : s_(s), head_(s.ops.at(move.head)), move_(move), answers_(s.recovery.answers) {
     std::vector<ir::SourceArray> sources;
     for (const ir::Operand& operand : head_.op.operands)
       sources.push_back(s.arrays.at(ArrayId{operand.array}).source);
@@ -65,11 +53,11 @@ class Mover {
  private:
   // The longest end of the share that can be moved.
   std::int64_t take(const OpRecord& op, const msg::Tail& tail, std::vector<msg::Tail>& moved) {
-    const auto told = shares_.find({op.id, tail.device});
+    const msg::Held::Share* told = answers_.share(op.id, tail.device);
     const auto share = std::find_if(op.shares.begin(), op.shares.end(),
                                     [&](const OpShare& x) { return x.device == tail.device; });
-    if (told == shares_.end() || share == op.shares.end()) return 0;
-    const std::int64_t lowest = std::max(tail.from, told->second->next);
+    if (told == nullptr || share == op.shares.end()) return 0;
+    const std::int64_t lowest = std::max(tail.from, told->next);
     std::int64_t end = share->owned;
     while (end > lowest && fits() && movable(op.placement.nth(tail.device, end - 1), tail.device)) --end;
     const std::int64_t count = share->owned - end;
@@ -87,7 +75,7 @@ class Mover {
     const std::int64_t point = ir::ravel(at, head_.op.space.counts());
     if (deaths_of(s_, head_.id, point) > 0) return false;
     for (const ir::OutputSpec& output : head_.op.outputs)
-      if (has(ArrayId{output.array}, point, from)) return false;
+      if (answers_.has(ArrayId{output.array}, point, from)) return false;
     std::vector<std::tuple<OpId, std::int64_t, DeviceId>> elsewhere;
     std::vector<ir::Read> reads;
     for (std::int64_t step = geometry_->steps(at); step-- > 0;) {
@@ -119,11 +107,11 @@ class Mover {
     const ir::Index at = ir::unravel(block, producer.op.space.counts());
     const OpRecord* maker = maker_of(s_, producer, at);
     const DeviceId owner = maker == nullptr ? DeviceId{} : maker->placement.owner(at);
-    if (owner && s_.device(owner)->alive && (has(array, block, owner) || to_come(*maker, at, block, owner)))
+    if (owner && s_.device(owner)->alive &&
+        (answers_.has(array, block, owner) || to_come(*maker, at, block, owner)))
       return {};
-    const auto devices = blocks_.find(array);
-    if (producer.op.outputs.size() == 1 && devices != blocks_.end()) {
-      for (const auto* blocks : devices->second) {
+    if (producer.op.outputs.size() == 1) {
+      for (const auto* blocks : answers_.blocks(array)) {
         if (s_.device(blocks->device)->alive && contains(blocks->sealed, block))
           return {false, blocks->device};
       }
@@ -131,18 +119,10 @@ class Mover {
     return {true, {}};
   }
 
-  bool has(ArrayId array, std::int64_t block, DeviceId device) const {
-    const auto found = blocks_.find(array);
-    return found != blocks_.end() &&
-           std::any_of(found->second.begin(), found->second.end(), [&](const auto* blocks) {
-             return blocks->device == device && contains(blocks->sealed, block);
-           });
-  }
-
   bool to_come(const OpRecord& op, const ir::Index& at, std::int64_t point, DeviceId device) const {
-    const auto share = shares_.find({op.id, device});
-    if (share == shares_.end()) return false;
-    return op.placement.ordinal(device, at) >= share->second->next || contains(share->second->begun, point);
+    const msg::Held::Share* share = answers_.share(op.id, device);
+    if (share == nullptr) return false;
+    return op.placement.ordinal(device, at) >= share->next || contains(share->begun, point);
   }
 
   // Contiguous pieces, in proportion to what each is to take.
@@ -177,8 +157,7 @@ class Mover {
   const Move& move_;
   std::optional<ir::Geometry> geometry_;
   std::int64_t room_ = 0, kept_left_ = 0, reads_left_ = kMaxReads;
-  std::map<std::pair<OpId, DeviceId>, const msg::Held::Share*> shares_;
-  std::map<ArrayId, std::vector<const msg::Held::Blocks*>> blocks_;
+  const Answers answers_;
   std::map<std::pair<ArrayId, std::int64_t>, Where> where_;  // of blocks that were looked for
   std::vector<std::int64_t> points_;                         // that move
   std::map<OpId, std::map<std::int64_t, DeviceId>>
