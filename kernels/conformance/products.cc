@@ -1,4 +1,6 @@
 // Products: dtypes, strides, thin and empty extents, panels accumulated into memory that held NaN.
+#include <tilewise/ir/verify.h>
+
 #include <cmath>
 
 #include "conformance/harness.h"
@@ -51,17 +53,21 @@ double largest(const Array& a) {
 
 void one(const Subject& subject, Prng& prng, DType t, std::int64_t m, std::int64_t n, std::int64_t k,
          int panels, bool plain, bool panel_op, const ir::Shape& stack = {}) {
+  const DType product = ir::product_dtype(t);
   Step got;
   got.op.kind = panel_op ? ir::OpKind::kMatmulPanels : ir::OpKind::kMatmul;
   got.op.attrs = ir::MatmulAttrs{};
   got.op.outputs.resize(1);
-  got.op.outputs[0].dtype = t;
+  got.op.outputs[0].dtype = product;
   ir::Shape shape = panel_op ? ir::Shape{1} : stack;
   shape.push_back(m);
   shape.push_back(n);
   got.box = ir::box_of(shape);
   got.space = shape;
-  got.outputs.push_back(Array::contiguous(t, shape));
+  ir::Shape block = shape;
+  for (std::int64_t& extent : block) extent = std::max<std::int64_t>(1, extent);
+  got.op.space = *ir::Grid::uniform(shape, block);  // scratch memory is by it
+  got.outputs.push_back(Array::contiguous(product, shape));
   for (std::byte& b : got.outputs[0].bytes) b = std::byte{0xFF};
   Step want = got;
   got.steps = panels;
@@ -88,8 +94,9 @@ void conform_products(const Subject& subject) {
   Prng prng(subject.seed + 20);
   for (int round = 0; round < 120; ++round) {
     constexpr DType kTypes[] = {DType::kFloat64,    DType::kFloat32, DType::kComplex64,
-                                DType::kComplex128, DType::kInt32,   DType::kInt64};
-    const DType t = kTypes[prng.below(subject.integer_matmul ? 6 : 4)];
+                                DType::kComplex128, DType::kFloat16, DType::kBFloat16,
+                                DType::kInt32,      DType::kInt64};
+    const DType t = kTypes[prng.below(subject.integer_matmul ? 8 : 6)];
     const auto extent = [&] { return prng.chance(0.2) ? prng.between(0, 2) : prng.between(1, 70); };
     const bool panel_op = prng.chance(0.2);
     one(subject, prng, t, extent(), extent(), extent(), static_cast<int>(prng.between(1, 3)),
@@ -103,6 +110,11 @@ void conform_products(const Subject& subject) {
   for (const std::int64_t k : {63, 64, 65, 129, 513}) {
     one(subject, prng, DType::kFloat64, 33, 17, k, 2, true, false);
     one(subject, prng, DType::kFloat64, 1, 40, k, 1, true, false);
+    for (const DType half : {DType::kFloat16, DType::kBFloat16}) {
+      one(subject, prng, half, 33, 17, k, 2, true, false);
+      one(subject, prng, half, 257, 3, k, 2, false, false);
+      one(subject, prng, half, 3, 2049, k, 1, k < 513, false);
+    }
     one(subject, prng, DType::kFloat64, 40, 1, k, 1, true, false);
     if (subject.integer_matmul) one(subject, prng, DType::kInt64, 9, 600, k, 1, true, false);
   }

@@ -79,6 +79,41 @@ template <class T> Status call(const Typed<T>& functions, void* handle, const Tr
   return {};
 }
 
+// Products whose factors and sums differ in dtype, or that may round. From library_types.h and cublas_api.h.
+constexpr int kR32F = 0, kR16F = 2, kR16BF = 14;      // cudaDataType
+constexpr int kCompute32F = 68, kComputeTf32 = 77;    // cublasComputeType_t
+constexpr int kDefaultAlgorithm = -1;                 // CUBLAS_GEMM_DEFAULT
+using GemmEx = Code (*)(void* handle, Operation a, Operation b, int m, int n, int k, const void* alpha,
+                        const void* A, int type_a, int lda, const void* B, int type_b, int ldb,
+                        const void* beta, void* C, int type_c, int ldc, int compute, int algorithm);
+using BatchedGemmEx = Code (*)(void* handle, Operation a, Operation b, int m, int n, int k,
+                               const void* alpha, const void* A, int type_a, int lda, long long stride_a,
+                               const void* B, int type_b, int ldb, long long stride_b, const void* beta,
+                               void* C, int type_c, int ldc, long long stride_c, int count, int compute,
+                               int algorithm);
+
+bool is_mixed(const Gemm& g) { return g.tf32 || ir::is_half(g.dtype); }
+
+Status call_mixed(GemmEx one_product, BatchedGemmEx batched, void* handle, const Gemm& g) {
+  const float one = g.subtract ? -1 : 1, beta = g.accumulate ? 1 : 0;
+  const int type = g.dtype == ir::DType::kFloat16 ? kR16F : g.dtype == ir::DType::kBFloat16 ? kR16BF : kR32F;
+  const int compute = g.tf32 ? kComputeTf32 : kCompute32F;
+  // Operands exchanged, as in call().
+  const Operation first = g.transpose_b ? kTransposed : kAsIs, second = g.transpose_a ? kTransposed : kAsIs;
+  const int m = static_cast<int>(g.n), n = static_cast<int>(g.m), k = static_cast<int>(g.k),
+            lda = static_cast<int>(g.ldb), ldb = static_cast<int>(g.lda), ldc = static_cast<int>(g.ldc);
+  const Code code =
+      g.count == 1
+          ? one_product(handle, first, second, m, n, k, &one, g.b, type, lda, g.a, type, ldb, &beta, g.c,
+                        kR32F, ldc, compute, kDefaultAlgorithm)
+          : batched(handle, first, second, m, n, k, &one, g.b, type, lda, g.stride_b, g.a, type, ldb,
+                    g.stride_a, &beta, g.c, kR32F, ldc, g.stride_c, static_cast<int>(g.count), compute,
+                    kDefaultAlgorithm);
+  if (code != kSuccess)
+    return blas_error(code, g.count == 1 ? "cublasGemmEx" : "cublasGemmStridedBatchedEx");
+  return {};
+}
+
 }  // namespace
 
 struct Cublas::Functions : TypedFunctions<Typed, Complex<float>, Complex<double>> {
@@ -87,6 +122,8 @@ struct Cublas::Functions : TypedFunctions<Typed, Complex<float>, Complex<double>
   Code (*set_stream)(void*, CUstream);
   Code (*set_workspace)(void*, void*, std::size_t);
   Code (*set_math_mode)(void*, int);
+  GemmEx one_mixed;
+  BatchedGemmEx batched_mixed;
 };
 
 Result<std::unique_ptr<Cublas>> Cublas::open(const Context& context) {
@@ -98,6 +135,8 @@ Result<std::unique_ptr<Cublas>> Cublas::open(const Context& context) {
   symbols.get(functions->set_stream, "cublasSetStream_v2");
   symbols.get(functions->set_workspace, "cublasSetWorkspace_v2");
   symbols.get(functions->set_math_mode, "cublasSetMathMode");
+  symbols.get(functions->one_mixed, "cublasGemmEx");
+  symbols.get(functions->batched_mixed, "cublasGemmStridedBatchedEx");
   const auto typed = [&](auto& of, const std::string& letter) {
     symbols.get(of.one, ("cublas" + letter + "gemm_v2").c_str());
     symbols.get(of.batched, ("cublas" + letter + "gemmStridedBatched").c_str());
@@ -159,6 +198,7 @@ Status Cublas::multiply(const Gemm& gemm, CUstream stream) {
       return error(Errc::kLimitExceeded, "a matrix product with an extent of " + std::to_string(extent));
   TW_TRY(context_.make_current());
   TW_ASSIGN(void* const handle, handle_for(stream));
+  if (is_mixed(gemm)) return call_mixed(functions_->one_mixed, functions_->batched_mixed, handle, gemm);
   return functions_->of(gemm.dtype, "cuBLAS",
                         [&](const auto& functions) -> Status { return call(functions, handle, gemm); });
 }

@@ -267,8 +267,8 @@ Array argmax(const Array& a, const Axes& axis = {}, bool keepdims = false);
 // ---- products and joins ---------------------------------------------------------------------------------------------------
 
 // As in NumPy and the standard: the last two dimensions are matrices, those before them stacks that broadcast; a vector is a
-// row on the left, a column on the right, and that dimension is dropped again. Any two numbers' dtypes; 16-bit floats are
-// multiplied and summed in float32 over the whole of k and rounded once. Of scalars, and where inner extents or stacks do
+// row on the left, a column on the right, and that dimension is dropped again. Any two numbers' dtypes; products of 16-bit
+// floats are summed in float32 over the whole of k and rounded once, without a copy of the factors as float32. Of scalars, and where inner extents or stacks do
 // not fit: kShapeMismatch; of bool: kInvalidArgument.
 struct MatmulOptions {
   // How many partial products along k are made apart and then summed, in a fixed order. More of them give placement a third
@@ -277,6 +277,9 @@ struct MatmulOptions {
   // wherever the parts are made. 1: one sum, from the first block of k to the last. 0: by shapes alone: 1, but for results of
   // at most 4 blocks over a long k.
   std::int64_t k_parts = 0;
+  // Products of float32 on GPUs' tensor cores: factors are rounded to 10 bits of mantissa there, sums stay float32. Hosts
+  // multiply float32 as ever. The product says that it was asked for, in explain and in graphs. Other dtypes: kInvalidArgument.
+  bool tf32 = false;
 };
 // Negative parts or more than 65,536: kInvalidArgument; several, of stacks: kUnsupported.
 Array matmul(const Array& a, const Array& b, const MatmulOptions& options = {});

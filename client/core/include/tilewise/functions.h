@@ -31,8 +31,9 @@ class Bound {
 Array clip(const Array& a, const Bound& low = {}, const Bound& high = {});
 
 // ---- statistics ----
-// Of what is left after the mean: sum((a - mean)^2) / (n - correction), in two passes, so that a large mean costs no digits.
-// Integers: float64. NaN or infinity where n <= correction.
+// Of what is left after the mean: sum((a - mean)^2) / (n - correction), in one pass over memory, which the mean of the same array
+// and axes shares where both are computed together; a large mean costs no digits (kernels/README.md has the error). Of real numbers
+// (complex ones: kInvalidArgument). Integers: float64. NaN or infinity where n <= correction.
 Array var(const Array& a, const Axes& axes = {}, double correction = 0, bool keepdims = false);
 Array stddev(const Array& a, const Axes& axes = {}, double correction = 0,
              bool keepdims = false);                                                // NumPy's std
