@@ -48,8 +48,8 @@ Array var(const Array& a, const Axes& axes, double correction, bool keepdims) {
     return var(a.astype(DType::kFloat64), axes, correction, keepdims);
   std::int64_t n = 1;
   for (const int axis : axes_of(a, axes, "var")) n *= extent(a, axis);
-  const Array squares = Access::record(
-      a, infer_reduce(Access::source(a), ir::ReduceKind::kMoments, axes.list(), keepdims));
+  const Array squares =
+      Access::record(a, infer_reduce(Access::source(a), ir::ReduceKind::kMoments, axes.list(), keepdims));
   return (squares / std::max(0.0, static_cast<double>(n) - correction)).astype(a.dtype());
 }
 Array stddev(const Array& a, const Axes& axes, double correction, bool keepdims) {

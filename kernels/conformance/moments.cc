@@ -65,7 +65,8 @@ void check_moments(const Step& got, const Step& want, DType t, const std::string
     const double roundings = (150 + 12 * std::log2(n / 64 + 1)) * (1 + std::pow(70 * u * k, 2));
     if (!(std::fabs(g - w) <= roundings * u * w)) FAIL("" << at << ": squares are " << g << ", not " << w);
     const double off = static_cast<double>(std::fabs(mean_of(got, e) - mean_of(want, e)));
-    const double bound = roundings * u * std::sqrt(w / n) + 2 * 0x1p-53 * std::fabs(static_cast<double>(mean_of(want, e)));
+    const double bound =
+        roundings * u * std::sqrt(w / n) + 2 * 0x1p-53 * std::fabs(static_cast<double>(mean_of(want, e)));
     if (!(off <= bound)) FAIL("" << at << ": the mean is off by " << off << ", not " << bound);
   }
 }
@@ -121,8 +122,8 @@ void random_moments(const Subject& subject) {
 
 void sizes(const Subject& subject) {
   Prng prng(subject.seed + 15);
-  constexpr std::int64_t kLengths[] = {0,   1,   2,    15,   16,   17,   31,   32,   63,   64,   65,
-                                       255, 512, 1023, 1024, 1025, 2047, 2049, 4097, 70001};
+  constexpr std::int64_t kLengths[] = {0,  1,   2,   15,   16,   17,   31,   32,   63,   64,
+                                       65, 255, 512, 1023, 1024, 1025, 2047, 2049, 4097, 70001};
   for (const std::int64_t n : kLengths) {
     for (const DType t : kTypes) {
       const auto check = [&](const ir::Shape& shape, std::uint32_t axes) {
@@ -181,7 +182,8 @@ void joins(const Subject& subject) {
     got.steps = prng.between(1, 6);
     for (got.step = 0; got.step < got.steps; ++got.step) {
       got.inputs.clear();
-      for (const DType part : dtypes) got.inputs.push_back(random_layout(prng, part, shape, prng.chance(0.5)));
+      for (const DType part : dtypes)
+        got.inputs.push_back(random_layout(prng, part, shape, prng.chance(0.5)));
       const bool empty = prng.chance(0.2);  // a block of no elements
       for (std::int64_t e = 0; e < got.inputs[0].volume(); ++e) {
         got.inputs[ir::kMomentCount].set(e, empty ? 0 : static_cast<double>(prng.between(1, 9)), 0);

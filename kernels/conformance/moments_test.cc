@@ -20,8 +20,8 @@ std::vector<std::vector<std::byte>> moments(const Array& input, std::uint32_t ax
     if (axes >> d & 1) kept[d] = 1;
   conformance::Step step;
   step.op.kind = ir::OpKind::kReduceBlocks;
-  step.op.attrs = ir::ReduceAttrs{
-      {{conformance::instr(ir::TapeOp::kLoad, input.dtype)}}, ir::ReduceKind::kMoments, axes};
+  step.op.attrs =
+      ir::ReduceAttrs{{{conformance::instr(ir::TapeOp::kLoad, input.dtype)}}, ir::ReduceKind::kMoments, axes};
   for (const ir::DType t : {ir::DType::kFloat64, input.dtype, ir::DType::kFloat64, ir::DType::kFloat64}) {
     step.outputs.push_back(Array::contiguous(t, kept));
     step.op.outputs.push_back({.dtype = t});
@@ -40,8 +40,12 @@ std::vector<std::vector<std::byte>> moments(const Array& input, std::uint32_t ax
 TEST_CASE("moments have the same bits whatever the width of vectors") {
   int compared = 0;
   for (const ir::DType t : {ir::DType::kFloat32, ir::DType::kFloat64})
-    for (const auto& [shape, axes] : std::vector<std::pair<ir::Shape, std::uint32_t>>{
-             {{100'003}, 1}, {{777, 5}, 1}, {{300, 200}, 1}, {{300, 200}, 2}, {{400, 9}, 2}, {{40, 7, 30}, 5}}) {
+    for (const auto& [shape, axes] : std::vector<std::pair<ir::Shape, std::uint32_t>>{{{100'003}, 1},
+                                                                                      {{777, 5}, 1},
+                                                                                      {{300, 200}, 1},
+                                                                                      {{300, 200}, 2},
+                                                                                      {{400, 9}, 2},
+                                                                                      {{40, 7, 30}, 5}}) {
       Prng prng(7);
       Array input = Array::contiguous(t, shape);
       for (std::int64_t e = 0; e < input.volume(); ++e) input.set(e, 1000 + prng.uniform(), 0);

@@ -15,8 +15,9 @@ namespace tilewise::cuda {
 // complex128; a transposed A may be conjugated too.
 // `count` such products, whose matrices begin a stride of elements behind each other (0: one for all; not of c).
 struct Gemm {
-  ir::DType dtype = ir::DType::kFloat64;  // of A and B; C of 16-bit floats is float32, which they are summed in
-  bool tf32 = false;                      // float32: factors rounded to 10 bits of mantissa
+  ir::DType dtype =
+      ir::DType::kFloat64;  // of A and B; C of 16-bit floats is float32, which they are summed in
+  bool tf32 = false;        // float32: factors rounded to 10 bits of mantissa
   std::int64_t m = 0, n = 0, k = 0;
   const void *a = nullptr, *b = nullptr;
   void* c = nullptr;
@@ -25,8 +26,19 @@ struct Gemm {
   std::int64_t count = 1, stride_a = 0, stride_b = 0, stride_c = 0;
 };
 
+// The lower triangle of C (n x n, row-major without gaps) = A^H A + (accumulate ? C : 0), or (subtract) -A^H A + ...; A is k x n,
+// row-major. Dtypes as of Trsm.
+struct RankK {
+  ir::DType dtype = ir::DType::kFloat64;
+  std::int64_t n = 0, k = 0;
+  const void* a = nullptr;
+  std::int64_t lda = 0;
+  void* c = nullptr;
+  bool accumulate = false, subtract = false;
+};
+
 // X with A X = B, in place of B (n x k, row-major without gaps). A (n x n) is triangular, or its transpose as stored is; a zero on
-// the diagonal is not looked for. Dtypes as of Gemm.
+// the diagonal is not looked for. float32, float64, complex64 or complex128.
 struct Trsm {
   ir::DType dtype = ir::DType::kFloat64;
   std::int64_t n = 0, k = 0;
@@ -45,6 +57,7 @@ class Cublas {
 
   Status prepare(CUstream stream);  // makes its handle: about 0.1 s once; else the first product does
   Status multiply(const Gemm& gemm, CUstream stream);
+  Status add_squares(const RankK& rank_k, CUstream stream);  // syrk, herk
   Status solve(const Trsm& trsm, CUstream stream);
 
  private:

@@ -17,7 +17,8 @@ std::string common(bool complex = false) {
 
 // Sums and products of float32 are carried in float64: it costs nothing where memory is the limit.
 std::string_view accumulator(ir::DType dtype, ir::ReduceKind kind) {
-  const bool adds = kind == ir::ReduceKind::kSum || kind == ir::ReduceKind::kProd || kind == ir::ReduceKind::kMoments;
+  const bool adds =
+      kind == ir::ReduceKind::kSum || kind == ir::ReduceKind::kProd || kind == ir::ReduceKind::kMoments;
   if (adds && dtype == ir::DType::kComplex64) return "c128";
   return adds && dtype == ir::DType::kFloat32 ? "double" : register_type(dtype);
 }

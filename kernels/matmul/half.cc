@@ -51,7 +51,8 @@ class Widener {
 std::int64_t half_scratch_bytes(const ir::Op& op) {
   if (op.outputs[0].dtype != ir::DType::kFloat32 || op.space.rank() < 2) return 0;
   const ir::Shape largest = op.space.max_block_shape();
-  const std::int64_t m = std::max(largest[largest.size() - 2], std::int64_t{1}), n = std::max(largest.back(), std::int64_t{1});
+  const std::int64_t m = std::max(largest[largest.size() - 2], std::int64_t{1}),
+                     n = std::max(largest.back(), std::int64_t{1});
   // A stack with one right factor is one product of more rows.
   std::int64_t rows = m;
   for (std::size_t d = 0; d + 2 < largest.size(); ++d)

@@ -95,7 +95,7 @@ void combine_moments(const KernelCall& call, int axis, const MomentFns& fns) {
   constexpr std::int64_t kSum = ir::kMomentSum;
   const auto size = static_cast<std::int64_t>(ir::size_of(call.outputs[kSum].dtype));
   alignas(64) std::byte buffers[ir::kMomentParts][kTile * 8];
-  const auto row = [](std::byte* const (&at)[ir::kMomentParts]) {
+  const auto row = [](std::byte* const(&at)[ir::kMomentParts]) {
     return MomentRow{reinterpret_cast<double*>(at[ir::kMomentCount]), at[kSum],
                      reinterpret_cast<double*>(at[ir::kMomentShift]),
                      reinterpret_cast<double*>(at[ir::kMomentSquares])};

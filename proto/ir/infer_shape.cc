@@ -205,10 +205,11 @@ Result<Inferred> infer_matmul(const Source& a, const Source& b, std::int64_t k_p
     return error(Errc::kShapeMismatch, "matmul: " + std::string(name_of(a.dtype)) + " x " +
                                            std::string(name_of(b.dtype)) + ": cast to one dtype first");
   if (!multiplies(a.dtype))
-    return error(Errc::kShapeMismatch,
-                 "matmul: of " + std::string(name_of(a.dtype)) +
-                     ": cast to a dtype that is multiplied first (int32, int64, float16, bfloat16, float32, float64, "
-                     "complex64, complex128)");
+    return error(
+        Errc::kShapeMismatch,
+        "matmul: of " + std::string(name_of(a.dtype)) +
+            ": cast to a dtype that is multiplied first (int32, int64, float16, bfloat16, float32, float64, "
+            "complex64, complex128)");
   if (tf32 && a.dtype != DType::kFloat32)
     return error(Errc::kInvalidArgument,
                  "matmul: tf32 is of float32, not of " + std::string(name_of(a.dtype)));

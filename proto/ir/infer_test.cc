@@ -149,7 +149,8 @@ TEST_CASE("products: vectors, matrices, and shapes in the text") {
   CHECK_FALSE(std::get<MatmulAttrs>(infer_matmul(plain({3, 4}), plain({4, 6}), 5)->op->attrs).tf32);
   const Source f = plain({4, 4}, DType::kFloat32);
   CHECK(std::get<MatmulAttrs>(infer_matmul(f, f, 0, true)->op->attrs).tf32);
-  CHECK(text(infer_matmul(plain({3, 4}), plain({4, 6}), 0, true)) == "matmul: tf32 is of float32, not of float64");
+  CHECK(text(infer_matmul(plain({3, 4}), plain({4, 6}), 0, true)) ==
+        "matmul: tf32 is of float32, not of float64");
   for (const DType half : {DType::kFloat16, DType::kBFloat16})  // as they are, into float32
     CHECK(infer_matmul(plain({3, 4}, half), plain({4, 6}, half))->op->outputs[0].dtype == DType::kFloat32);
   CHECK(text(infer_matmul(plain({3, 4}), plain({4, 6}), -1)) ==

@@ -148,8 +148,7 @@ std::vector<OutputSpec> Lowering::partials(const std::vector<DType>& dtypes, con
   for (std::size_t i = 0; i < dtypes.size(); ++i) {
     const bool answer = last && i + 1 == dtypes.size();
     const bool sum = last && i == kMomentSum && op_.outputs.size() > 1;
-    specs.push_back(
-        {answer || sum ? op_.outputs[sum ? 1 : 0].array : new_array_(), dtypes[i], grid});
+    specs.push_back({answer || sum ? op_.outputs[sum ? 1 : 0].array : new_array_(), dtypes[i], grid});
   }
   return specs;
 }

@@ -130,7 +130,8 @@ TEST_CASE("property: lowered moments, over any axes, with and without the sum") 
     const Shape shape = random_shape(rng, rank, rank == 1 ? 400 : 9);
     const DType t = rng.chance(0.5) ? DType::kFloat64 : DType::kFloat32;
     const Source a = rank == 1 && rng.chance(0.5)
-                         ? Source{99, t, *Grid::uniform(shape, {1}), View::identity(shape)}  // levels of the tree
+                         ? Source{99, t, *Grid::uniform(shape, {1}), View::identity(shape)}
+                         // levels of the tree
                          : stored(rng, store, shape, t);
     if (a.array == 99) {
       store[99] = {{t, a.grid}, {}};
@@ -167,7 +168,8 @@ TEST_CASE("property: lowered moments, over any axes, with and without the sum") 
     });
   }
   const Source complex{1, DType::kComplex128, Grid({DimGrid::whole(4)}), View::identity({4})};
-  CHECK(infer_reduce(complex, ReduceKind::kMoments, std::nullopt, false).error().code == Errc::kInvalidArgument);
+  CHECK(infer_reduce(complex, ReduceKind::kMoments, std::nullopt, false).error().code ==
+        Errc::kInvalidArgument);
 }
 
 TEST_CASE("property: lowered products, split or not, of any views") {

@@ -221,9 +221,8 @@ TEST_CASE("a sum and moments of one operand become one op, where the earlier of 
   REQUIRE_MESSAGE(planned.has_value(), planned.error().message);
   CHECK(std::none_of(planned->ops.begin(), planned->ops.end(),
                      [](const ir::Op& op) { return op.kind == ir::OpKind::kMap; }));
-  CHECK(std::count_if(planned->ops.begin(), planned->ops.end(), [](const ir::Op& op) {
-          return op.kind == ir::OpKind::kReduceBlocks;
-        }) == 1);
+  CHECK(std::count_if(planned->ops.begin(), planned->ops.end(),
+                      [](const ir::Op& op) { return op.kind == ir::OpKind::kReduceBlocks; }) == 1);
   SUBCASE("not of another operand") {
     Program q;
     const Source b = q.input({8}, {4}), c = q.input({8}, {4});
@@ -387,8 +386,8 @@ TEST_CASE("random programs give the same bits with and without passes") {
       Options options;
       options.verify_each = true;
       if (!optimised)
-        options.off = {"dead-code",      "common-subexpressions", "shared-moments", "fusion",
-                       "shared-gathers", "memory-order"};
+        options.off = {"dead-code", "common-subexpressions", "shared-moments",
+                       "fusion",    "shared-gathers",        "memory-order"};
       const auto planned = run_passes(
           p.graph, [&] { return name++; }, options);
       REQUIRE_MESSAGE(planned.has_value(), planned.error().message);

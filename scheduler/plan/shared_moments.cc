@@ -2,7 +2,6 @@
 // in every combination), so a sum of what moments are also taken of becomes their second output.
 #include "passes.h"
 
-
 #include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
 

@@ -122,7 +122,8 @@ TEST_CASE("statistics and products") {
     CHECK(var(x.astype(DType::kFloat32), {}, 0).item<float>() ==
           doctest::Approx(var(x).item<double>()).epsilon(1e-5));
     CHECK(std::isnan(var(where(x == x.at(0, 0), std::numeric_limits<double>::infinity(), x)).item<double>()));
-    CHECK(var(x, Axes{}, 0).item<double>() == doctest::Approx(var(x.reshape({-1}).reblock({m * n})).item<double>()).epsilon(1e-13));
+    CHECK(var(x, Axes{}, 0).item<double>() ==
+          doctest::Approx(var(x.reshape({-1}).reblock({m * n})).item<double>()).epsilon(1e-13));
     CHECK(stddev(s.full({10, 10}, 3.0)).item<double>() == 0);
     CHECK(var(x, {}, 0, true).shape() == Shape{1, 1});
     CHECK(std::isnan(var(s.ones({1}), {}, 1).item<double>()));

@@ -11,7 +11,7 @@ constexpr bool kIsMoments = kKind == kMoments;
 
 struct ReduceParams {
   Walk kept, reduced;
-  i64 out, out_position;        // moments: sum, count
+  i64 out, out_position;       // moments: sum, count
   i64 out_shift, out_squares;  // moments only
   i64 scratch;
   i64 chunk;  // elements of R per chunk

@@ -78,8 +78,9 @@ class Array {
   // Arrays as terms make it more than a view. Arrays of integers of any rank, x.index({i, j}), broadcast together: the result has
   // the element that they name for each of their positions, and their dimensions stand where the first of them does, or in
   // front where terms of another kind stand between them (integers beside arrays count as such, as in NumPy). An index out of
-  // bounds fails the graph with kOutOfRange, as take() does (functions.h); the axes of several are made one first. A mask, x.index({mask}), stands
-  // alone (kUnsupported otherwise) and is boolean_index(x, mask), which waits.
+  // bounds fails the graph with kOutOfRange, as take() does (functions.h); the axes of several are made one first. A mask, x.index({mask}), is
+  // boolean_index(x, mask); beside other terms it is the indices of what is true in it, one a dimension, which are those of x from
+  // its place on (kShapeMismatch otherwise). Both wait for the number of these.
   Array index(std::span<const IndexTerm> terms) const;
   inline Array index(std::initializer_list<IndexTerm> terms) const;
   Array expand_dims(int axis) const;  // a new dimension of extent 1

@@ -27,7 +27,7 @@ bool multiplies(DType t);
 DType product_dtype(DType t);
 // How many arrays lowered ops of this kind write: argmin and argmax the value and its position, moments MomentPart's.
 constexpr std::size_t parts_of(ReduceKind kind) {
-  return kind == ReduceKind::kMoments ? kMomentParts
+  return kind == ReduceKind::kMoments                                 ? kMomentParts
          : kind == ReduceKind::kArgMin || kind == ReduceKind::kArgMax ? 2
                                                                       : 1;
 }
