@@ -5,9 +5,9 @@
 // - sum(d)^2 / n (the corrected two-pass algorithm: Chan, Golub and LeVeque 1983). Chunks are joined in pairs (moments_fold.h),
 // in double for float32 too.
 //
-// Error of the squares of m elements, relative: at most (64 + 4 + 6 log2(m / 64) + 8) roundings, and (70 u k)^2 where u is half
-// a unit in the last place of 1 and k the mean over the standard deviation, of any chunk: a large mean costs no digits until
-// k is near 1 / (70 u). Chunks round in the elements' dtype, joins in double.
+// Error of the squares of m elements, relative: at most (150 + 12 log2(m / 64 + 1)) (1 + (70 u k)^2) u, where u is half a unit in
+// the last place of 1 and k the mean over the standard deviation: a large mean costs no digits until k is near 1 / (70 u).
+// Chunks round in the elements' dtype, joins in double.
 #include "reduce/moments.h"
 
 #include <tilewise/ir/verify.h>
@@ -120,10 +120,15 @@ class BlockMoments {
     for (std::int64_t o = 0; o < layout_.outputs; ++o)
       for (std::int64_t c = 0; c < layout_.n; c += columns_) {
         const std::int64_t width = std::min(columns_, layout_.n - c);
+        const MomentRow row = out.at(o * layout_.n + c, size_);
+        if (layout_.sequential() && layout_.length <= kChunkRows * fold_) {  // a chunk is all of it
+          add_chunk(layout_.unit(o, 0) * layout_.unit_size() + c, layout_.length, width, row);
+          continue;
+        }
         tree_.reset(width);
         for (std::int64_t r = 0; r < layout_.repeats; ++r)
           add_unit(layout_.unit(o, r) * layout_.unit_size() + c, width);
-        tree_.finish(out.at(o * layout_.n + c, size_));
+        tree_.finish(row);
       }
   }
 
@@ -147,10 +152,37 @@ class BlockMoments {
 
   void add_unit(std::int64_t begin, std::int64_t width) {
     const std::int64_t rows_a_chunk = kChunkRows * fold_;
-    for (std::int64_t row = 0; row < layout_.length; row += rows_a_chunk) {
+    std::int64_t row = 0;
+    if (fold_ == kFold && layout_.n == 1 && values_.in_place()) row = add_whole_chunks(begin);
+    for (; row < layout_.length; row += rows_a_chunk) {
       const std::int64_t rows = std::min(rows_a_chunk, layout_.length - row);
-      add_chunk(begin + row * layout_.n, rows, width);
+      add_chunk(begin + row * layout_.n, rows, width, partial_.row());
+      tree_.push(partial_.row());
     }
+  }
+
+  // Of a line in place: each chunk's sum is taken while the one before is looked at the second time. How many elements that is.
+  std::int64_t add_whole_chunks(std::int64_t begin) {
+    constexpr std::int64_t kElements = kChunkRows * kFold;
+    const std::int64_t chunks = layout_.length / kElements;
+    if (chunks == 0) return 0;
+    const auto* x = static_cast<const std::byte*>(values_.eval(begin, chunks * kElements, nullptr));
+    folds_.clear(sum_.data(), kFold);
+    folds_.rows(sum_.data(), x, kFold, kChunkRows, kFold);
+    for (std::int64_t c = 0; c < chunks; ++c, x += kElements * size_) {
+      find_mean(kElements, 1);
+      const MomentRow row = partial_.row();
+      std::memcpy(row.sum, sum_.data(), static_cast<std::size_t>(size_));
+      folds_.clear(sum_.data(), kFold);
+      if (c + 1 < chunks)
+        fns_.spread_and_sum(first_.data(), second_.data(), x, mean_.data(), sum_.data(),
+                            x + kElements * size_, kChunkRows);
+      else
+        fns_.spread(first_.data(), second_.data(), x, mean_.data(), kFold, kChunkRows, kFold);
+      settle(row, kElements, 1);
+      tree_.push(row);
+    }
+    return chunks * kElements;
   }
 
   // Rows of `width` elements that begin `pitch_` apart: in place, or copied.
@@ -165,32 +197,37 @@ class BlockMoments {
     return buffer_.get();
   }
 
-  void add_chunk(std::int64_t begin, std::int64_t rows, std::int64_t width) {
+  // From the lanes' sums the sum and the mean, for every lane; what is left after it starts at nothing.
+  void find_mean(std::int64_t rows, std::int64_t width) {
+    if (fold_ == kFold) folds_.lanes(sum_.data(), width);
+    fns_.means(mean_.data(), sum_.data(), static_cast<double>(rows), width);
+    for (std::int64_t l = 1; l < fold_; ++l)
+      std::memcpy(mean_.data() + l * width * size_, mean_.data(), static_cast<std::size_t>(width * size_));
+    folds_.clear(first_.data(), fold_ * width);
+    folds_.clear(second_.data(), fold_ * width);
+  }
+  void settle(const MomentRow& row, std::int64_t rows, std::int64_t width) {
+    if (fold_ == kFold) {
+      folds_.lanes(first_.data(), width);
+      folds_.lanes(second_.data(), width);
+    }
+    fns_.settle(row, static_cast<double>(rows), mean_.data(), first_.data(), second_.data(), width);
+  }
+
+  void add_chunk(std::int64_t begin, std::int64_t rows, std::int64_t width, const MomentRow& row) {
     const std::byte* const x = chunk(begin, rows, width);
     // Folded rows are whole: width is n there.
     const std::int64_t lanes = fold_ * width, pitch = fold_ * pitch_;
     const std::int64_t whole = rows / fold_, rest = rows % fold_ * width;
     const std::byte* const last = x + whole * pitch * size_;
-    const auto count = static_cast<double>(rows);
     folds_.clear(sum_.data(), lanes);
     folds_.rows(sum_.data(), x, lanes, whole, pitch);
     if (rest > 0) folds_.rows(sum_.data(), last, rest, 1, rest);
-    if (fold_ == kFold) folds_.lanes(sum_.data(), width);
-    fns_.means(mean_.data(), sum_.data(), count, width);
-    for (std::int64_t l = 1; l < fold_; ++l)
-      std::memcpy(mean_.data() + l * width * size_, mean_.data(), static_cast<std::size_t>(width * size_));
-    folds_.clear(first_.data(), lanes);
-    folds_.clear(second_.data(), lanes);
+    find_mean(rows, width);
     fns_.spread(first_.data(), second_.data(), x, mean_.data(), lanes, whole, pitch);
     if (rest > 0) fns_.spread(first_.data(), second_.data(), last, mean_.data(), rest, 1, rest);
-    if (fold_ == kFold) {
-      folds_.lanes(first_.data(), width);
-      folds_.lanes(second_.data(), width);
-    }
-    const MomentRow row = partial_.row();
     std::memcpy(row.sum, sum_.data(), static_cast<std::size_t>(width * size_));
-    fns_.settle(row, count, mean_.data(), first_.data(), second_.data(), width);
-    tree_.push(row);
+    settle(row, rows, width);
   }
 
   map::TileEvaluator& values_;

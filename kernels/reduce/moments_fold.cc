@@ -21,28 +21,64 @@ template <class T> void means(void* to, const void* from, double count, std::int
 }
 
 // Sixteen lanes stay in registers.
-template <class T>
-HWY_INLINE void spread_of_16(T* first, T* second, const T* x, const T* mean, std::int64_t rows) {
+template <class T, bool kSums>
+HWY_INLINE void spread_of_16(T* first, T* second, const T* x, const T* mean, T* sum, const T* next,
+                             std::int64_t rows) {
   const hn::CappedTag<T, kFold> d;
   constexpr int kLanes = static_cast<int>(HWY_LANES(T) < kFold ? HWY_LANES(T) : kFold);
   constexpr int kVectors = kFold / kLanes;
   using V = decltype(hn::Zero(d));
-  V a[kVectors], b[kVectors], m[kVectors];
+  V a[kVectors], b[kVectors], m[kVectors], s[kVectors];
   for (int v = 0; v < kVectors; ++v) {
     a[v] = hn::LoadU(d, first + v * kLanes);
     b[v] = hn::LoadU(d, second + v * kLanes);
     m[v] = hn::LoadU(d, mean + v * kLanes);
+    if constexpr (kSums) s[v] = hn::LoadU(d, sum + v * kLanes);
   }
-  for (std::int64_t r = 0; r < rows; ++r, x += kFold) {
+  for (std::int64_t r = 0; r < rows; ++r) {
     for (int v = 0; v < kVectors; ++v) {
-      const V off = hn::Sub(hn::LoadU(d, x + v * kLanes), m[v]);
+      const V off = hn::Sub(hn::LoadU(d, x + r * kFold + v * kLanes), m[v]);
       a[v] = hn::Add(a[v], off);
       b[v] = hn::Add(b[v], hn::Mul(off, off));
+      if constexpr (kSums) s[v] = hn::Add(s[v], hn::LoadU(d, next + r * kFold + v * kLanes));
     }
   }
   for (int v = 0; v < kVectors; ++v) {
     hn::StoreU(a[v], d, first + v * kLanes);
     hn::StoreU(b[v], d, second + v * kLanes);
+    if constexpr (kSums) hn::StoreU(s[v], d, sum + v * kLanes);
+  }
+}
+
+template <class T>
+void spread_and_sum(void* first, void* second, const void* x, const void* mean, void* sum, const void* next,
+                    std::int64_t rows) {
+  spread_of_16<T, true>(static_cast<T*>(first), static_cast<T*>(second), static_cast<const T*>(x),
+                        static_cast<const T*>(mean), static_cast<T*>(sum), static_cast<const T*>(next), rows);
+}
+
+// Some vectors of columns stay in registers for all rows.
+template <int kVectors, class D, class T>
+HWY_INLINE void columns(D d, T* first, T* second, const T* x, const T* mean, std::int64_t rows,
+                        std::int64_t pitch) {
+  using V = decltype(hn::Zero(d));
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  V a[kVectors], b[kVectors], m[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    a[v] = hn::LoadU(d, first + v * lanes);
+    b[v] = hn::LoadU(d, second + v * lanes);
+    m[v] = hn::LoadU(d, mean + v * lanes);
+  }
+  for (std::int64_t r = 0; r < rows; ++r, x += pitch) {
+    for (int v = 0; v < kVectors; ++v) {
+      const V off = hn::Sub(hn::LoadU(d, x + v * lanes), m[v]);
+      a[v] = hn::Add(a[v], off);
+      b[v] = hn::Add(b[v], hn::Mul(off, off));
+    }
+  }
+  for (int v = 0; v < kVectors; ++v) {
+    hn::StoreU(a[v], d, first + v * lanes);
+    hn::StoreU(b[v], d, second + v * lanes);
   }
 }
 
@@ -53,13 +89,23 @@ void spread(void* to_first, void* to_second, const void* from, const void* aroun
   T* HWY_RESTRICT second = static_cast<T*>(to_second);
   const T* HWY_RESTRICT x = static_cast<const T*>(from);
   const T* HWY_RESTRICT mean = static_cast<const T*>(around);
-  if (width == kFold && pitch == kFold) return spread_of_16(first, second, x, mean, rows);
-  for (std::int64_t r = 0; r < rows; ++r, x += pitch) {
-    for (std::int64_t j = 0; j < width; ++j) {
-      const T d = x[j] - mean[j];
-      first[j] = first[j] + d;
-      second[j] = second[j] + d * d;
+  if (width == kFold && pitch == kFold)
+    return spread_of_16<T, false>(first, second, x, mean, nullptr, nullptr, rows);
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t j = 0;
+  for (; j + 4 * lanes <= width; j += 4 * lanes)
+    columns<4>(d, first + j, second + j, x + j, mean + j, rows, pitch);
+  for (; j + lanes <= width; j += lanes) columns<1>(d, first + j, second + j, x + j, mean + j, rows, pitch);
+  for (; j < width; ++j) {
+    T a = first[j], b = second[j];
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const T off = x[r * pitch + j] - mean[j];
+      a = a + off;
+      b = b + off * off;
     }
+    first[j] = a;
+    second[j] = b;
   }
 }
 
@@ -70,16 +116,28 @@ void units(void* to_first, void* to_second, const void* from, const void* around
   T* HWY_RESTRICT second = static_cast<T*>(to_second);
   const T* HWY_RESTRICT x = static_cast<const T*>(from);
   const T* HWY_RESTRICT mean = static_cast<const T*>(around);
-  for (std::int64_t u = 0; u < units; ++u, first += n, second += n, mean += n, x += length * n) {
+  constexpr std::int64_t kTogether = 8;  // units whose additions do not wait for each other
+  std::int64_t u = 0;
+  for (; n == 1 && u + kTogether <= units; u += kTogether) {
+    T a[kTogether] = {}, b[kTogether] = {};
+    for (std::int64_t r = 0; r < length; ++r)
+      for (std::int64_t k = 0; k < kTogether; ++k) {
+        const T d = x[(u + k) * length + r] - mean[u + k];
+        a[k] = a[k] + d;
+        b[k] = b[k] + d * d;
+      }
+    for (std::int64_t k = 0; k < kTogether; ++k) first[u + k] = a[k], second[u + k] = b[k];
+  }
+  for (; u < units; ++u) {
     for (std::int64_t j = 0; j < n; ++j) {
       T a = 0, b = 0;
       for (std::int64_t r = 0; r < length; ++r) {
-        const T d = x[r * n + j] - mean[j];
+        const T d = x[(u * length + r) * n + j] - mean[u * n + j];
         a = a + d;
         b = b + d * d;
       }
-      first[j] = a;
-      second[j] = b;
+      first[u * n + j] = a;
+      second[u * n + j] = b;
     }
   }
 }
@@ -121,7 +179,9 @@ template <class T> void join(const MomentRow& to, const MomentRow& from, std::in
   }
 }
 
-template <class T> MomentFns fns() { return {means<T>, spread<T>, units<T>, settle<T>, join<T>}; }
+template <class T> MomentFns fns() {
+  return {means<T>, spread<T>, spread_and_sum<T>, units<T>, settle<T>, join<T>};
+}
 
 MomentFns moments_of(DType t) {
   return t == DType::kFloat32 ? fns<float>() : t == DType::kFloat64 ? fns<double>() : MomentFns{};
