@@ -113,6 +113,11 @@ template <class T> __device__ __forceinline__ T tw_join(T a, T b) {
     return a && b;
 }
 
+// Moments of one element. Templates of all that they touch, for complex numbers are no doubles.
+template <class T, class V> __device__ __forceinline__ T tw_alone(V value) {
+  return {1, (double)value, (double)value, 0, 0};
+}
+
 template <class T>
 __device__ __forceinline__ T tw_value(const ReduceParams& p, const i64 (&kept)[kPlaces], i64 r) {
   i64 offset[kPlaces];
@@ -125,7 +130,7 @@ __device__ __forceinline__ T tw_value(const ReduceParams& p, const i64 (&kept)[k
   if constexpr (kIsArg)
     return {value, p.kept_place[0].base + offset[0]};
   else if constexpr (kIsMoments)
-    return {1, (double)value, (double)value, 0, 0};
+    return tw_alone<T>(value);
   else
     return (T)value;
 }
@@ -165,17 +170,22 @@ __device__ __forceinline__ Partial tw_join_lanes(Partial mine, int column, int l
   return shared[lane * width + column];
 }
 
+template <class T, class R>
+__device__ __forceinline__ void tw_write_moments(const ReduceParams& p, i64 k, T value) {
+  const R sum = (R)value.sum;
+  const double mean = value.count == 0 ? 0 : (double)sum / value.count;
+  ((double*)p.out_position)[k] = value.count;
+  ((R*)p.out)[k] = sum;
+  ((double*)p.out_shift)[k] = (value.at - mean) + value.shift;
+  ((double*)p.out_squares)[k] = value.squares;
+}
+
 template <class T> __device__ __forceinline__ void tw_write(const ReduceParams& p, i64 k, T value) {
   if constexpr (kIsArg) {
     ((Result*)p.out)[k] = value.value;
     ((i64*)p.out_position)[k] = value.position;
   } else if constexpr (kIsMoments) {
-    const Result sum = (Result)value.sum;
-    const double mean = value.count == 0 ? 0 : (double)sum / value.count;
-    ((double*)p.out_position)[k] = value.count;
-    ((Result*)p.out)[k] = sum;
-    ((double*)p.out_shift)[k] = (value.at - mean) + value.shift;
-    ((double*)p.out_squares)[k] = value.squares;
+    tw_write_moments<T, Result>(p, k, value);
   } else {
     ((Result*)p.out)[k] = (Result)value;
   }
