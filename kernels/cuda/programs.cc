@@ -60,8 +60,7 @@ std::string map_program(const ir::Tape& tape) {
 std::string reduce_program(const ir::Tape& tape, ir::ReduceKind kind) {
   std::string source = common(uses_complex(tape)) + tape_source(tape);
   source += "constexpr int kKind = " + std::to_string(static_cast<int>(kind)) + ";\n";
-  if (ir::is_arg(kind)) source += "#define TW_COMBINE\n";
-  if (kind == ir::ReduceKind::kMoments) source += "#define TW_COMBINE_MOMENTS\n";
+  if (ir::parts_of(kind) > 1) source += "#define TW_COMBINE\n";
   source += "typedef " + std::string(accumulator(tape.result(), kind)) + " Acc;\ntypedef " +
             std::string(memory_type(tape.result())) + " Result;\n";
   return source + kReduceSource;

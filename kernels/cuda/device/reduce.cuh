@@ -235,61 +235,65 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_finish(const __grid_co
 }
 
 #ifdef TW_COMBINE
-// One level of the tree for argmin and argmax: (out, out_position) = or = the earlier of itself and (in, in_position).
+// One level of the tree for what has several arrays: those of the first places = or = these joined with those of the last.
+constexpr int kParts = kIsMoments ? 4 : 2;
 struct CombineParams {
   Walk walk;
-  Place place[4];  // out, out_position, in, in_position
+  Place place[2 * kParts];
   int initialise, unused;
 };
-extern "C" __global__ void __launch_bounds__(kThreads) tw_combine(const __grid_constant__ CombineParams p) {
-  const i64 step = (i64)gridDim.x * kThreads;
-  for (i64 i = (i64)blockIdx.x * kThreads + threadIdx.x; i < p.walk.count; i += step) {
-    i64 offset[4] = {};
-    tw_offsets<4>(p.walk, p.place, i, offset);
-    Value& out = ((Value*)p.place[0].base)[offset[0]];
-    i64& out_position = ((i64*)p.place[1].base)[offset[1]];
-    Positioned best{((const Value*)p.place[2].base)[offset[2]], ((const i64*)p.place[3].base)[offset[3]]};
-    if (!p.initialise) best = tw_first(Positioned{out, out_position}, best);
-    out = best.value;
-    out_position = best.position;
-  }
-}
-#endif
 
-#ifdef TW_COMBINE_MOMENTS
-// One level of the tree for moments: the arrays of the first four places = or = these joined with the last four.
-struct CombineParams {
-  Walk walk;
-  Place place[8];  // count, sum, shift, squares of out, then of in
-  int initialise, unused;
-};
+// (out, out_position): the earlier of itself and (in, in_position).
+template <class P>
+__device__ __forceinline__ void tw_combine_positions(const P& p, const i64 (&offset)[2 * kParts]) {
+  Value& out = ((Value*)p.place[0].base)[offset[0]];
+  i64& out_position = ((i64*)p.place[1].base)[offset[1]];
+  Positioned best{((const Value*)p.place[2].base)[offset[2]], ((const i64*)p.place[3].base)[offset[3]]};
+  if (!p.initialise) best = tw_first(Positioned{out, out_position}, best);
+  out = best.value;
+  out_position = best.position;
+}
+
+// Count, sum, shift and squares, as on hosts: kernels/reduce/moments_fold.cc.
+template <class P>
+__device__ __forceinline__ void tw_combine_moments(const P& p, const i64 (&offset)[2 * kParts]) {
+  double& count = ((double*)p.place[0].base)[offset[0]];
+  Value& sum = ((Value*)p.place[1].base)[offset[1]];
+  double& shift = ((double*)p.place[2].base)[offset[2]];
+  double& squares = ((double*)p.place[3].base)[offset[3]];
+  const double nb = ((const double*)p.place[kParts].base)[offset[kParts]];
+  const Value sb = ((const Value*)p.place[kParts + 1].base)[offset[kParts + 1]];
+  const double tb = ((const double*)p.place[2 * kParts - 2].base)[offset[2 * kParts - 2]];
+  const double qb = ((const double*)p.place[2 * kParts - 1].base)[offset[2 * kParts - 1]];
+  if (p.initialise || count == 0) {
+    count = nb, sum = sb, shift = tb, squares = qb;
+    return;
+  }
+  if (nb == 0) return;
+  const double na = count, n = na + nb, part = nb / n;
+  const Value both = sum + sb;
+  const double mean_a = (double)sum / na, mean_b = (double)sb / nb;
+  const double off = (mean_b - mean_a) + (tb - shift);
+  squares = (squares + qb) + (off * off) * (na * part);
+  shift = (mean_a - (double)both / n) + (shift + off * part);
+  sum = both;
+  count = n;
+}
+
+template <class P>
+__device__ __forceinline__ void tw_combine_one(const P& p, const i64 (&offset)[2 * kParts]) {
+  if constexpr (kIsMoments)
+    tw_combine_moments<P>(p, offset);
+  else
+    tw_combine_positions<P>(p, offset);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads) tw_combine(const __grid_constant__ CombineParams p) {
   const i64 step = (i64)gridDim.x * kThreads;
   for (i64 i = (i64)blockIdx.x * kThreads + threadIdx.x; i < p.walk.count; i += step) {
-    i64 offset[8] = {};
-    tw_offsets<8>(p.walk, p.place, i, offset);
-    double& count = ((double*)p.place[0].base)[offset[0]];
-    Value& sum = ((Value*)p.place[1].base)[offset[1]];
-    double& shift = ((double*)p.place[2].base)[offset[2]];
-    double& squares = ((double*)p.place[3].base)[offset[3]];
-    const double nb = ((const double*)p.place[4].base)[offset[4]];
-    const Value sb = ((const Value*)p.place[5].base)[offset[5]];
-    const double tb = ((const double*)p.place[6].base)[offset[6]];
-    const double qb = ((const double*)p.place[7].base)[offset[7]];
-    if (p.initialise || count == 0) {
-      count = nb, sum = sb, shift = tb, squares = qb;
-      continue;
-    }
-    if (nb == 0) continue;
-    // As on hosts: kernels/reduce/moments_fold.cc.
-    const double na = count, n = na + nb, part = nb / n;
-    const Value both = sum + sb;
-    const double mean_a = (double)sum / na, mean_b = (double)sb / nb;
-    const double off = (mean_b - mean_a) + (tb - shift);
-    squares = (squares + qb) + (off * off) * (na * part);
-    shift = (mean_a - (double)both / n) + (shift + off * part);
-    sum = both;
-    count = n;
+    i64 offset[2 * kParts] = {};
+    tw_offsets<2 * kParts>(p.walk, p.place, i, offset);
+    tw_combine_one(p, offset);
   }
 }
 #endif
