@@ -25,13 +25,15 @@ constexpr OpKind kCallOps[] = {OpKind::kCall};
 constexpr OpKind kFileOps[] = {OpKind::kReadNpy, OpKind::kWriteNpy};
 #endif
 
+std::int64_t call_scratch(const ir::Op& op) { return op.get<ir::CallAttrs>().scratch_bytes; }
+
 constexpr Family kFamilies[] = {
     {"map", kMapOps, map::supports, map::host, map::reference},
     {"reduce", kReduceOps, reduce::supports, reduce::host, reduce::reference},
     {"scan", kScanOps, scan::supports, scan::host, scan::reference},
-    {"matmul", kMatmulOps, matmul::supports, matmul::host, matmul::reference},
+    {"matmul", kMatmulOps, matmul::supports, matmul::host, matmul::reference, matmul::scratch_bytes},
     {"move", kMoveOps, move::supports, move::host, move::reference},
-    {"call", kCallOps, call::supports, call::host, call::reference},
+    {"call", kCallOps, call::supports, call::host, call::reference, call_scratch},
 #ifdef TILEWISE_KERNELS_IO
     {"file", kFileOps, file::supports, file::host, file::reference},
 #endif

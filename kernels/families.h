@@ -14,6 +14,7 @@ struct Family {
   Status (*supports)(const ir::Op& op, const PluginTable* plugins);
   Status (*host)(const KernelCall& call, const PluginTable* plugins);
   Status (*reference)(const KernelCall& call, const PluginTable* plugins);
+  std::int64_t (*scratch_bytes)(const ir::Op& op) = nullptr;  // of `host`; none where null
 };
 
 std::span<const Family> families();

@@ -18,7 +18,8 @@ class CpuKernels final : public KernelSet {
   }
 
   std::int64_t scratch_bytes(const ir::Op& op) const override {
-    return op.kind == ir::OpKind::kCall ? op.get<ir::CallAttrs>().scratch_bytes : 0;
+    const Family* family = family_of(op.kind);
+    return family != nullptr && family->scratch_bytes != nullptr ? family->scratch_bytes(op) : 0;
   }
 
   Status launch(const KernelCall& call, device::Stream& stream) override {

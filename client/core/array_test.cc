@@ -144,6 +144,26 @@ TEST_CASE("a mean is a sum over its count") {
   CHECK(six);
 }
 
+TEST_CASE("16-bit floats are multiplied as they are, and their product is narrowed") {
+  World world;
+  const Array h = world.session.ones({6, 4}, {.dtype = DType::kFloat16});
+  const auto ops = ops_of(world, matmul(h, h.T()));
+  REQUIRE(ops.size() == 3);
+  CHECK(ops[1].kind == OpKind::kMatmul);
+  CHECK(ops[1].outputs[0].dtype == DType::kFloat32);
+  CHECK(ops[2].outputs[0].dtype == DType::kFloat16);
+  const Array f = world.session.ones({6, 4}, {.dtype = DType::kFloat32});
+  CHECK(ops_of(world, matmul(f, f.T(), {.tf32 = true}))[1].get<ir::MatmulAttrs>().tf32);
+  CHECK_THROWS_AS(matmul(h, h.T(), {.tf32 = true}), ArrayError);
+}
+
+TEST_CASE("a mean and a variance read one array, each once") {
+  World world;
+  const auto ops = ops_of(world, var(world.session.ones({6, 4}), 0));
+  REQUIRE(ops.size() == 3);
+  CHECK(ops[1].get<ir::ReduceAttrs>().kind == ir::ReduceKind::kMoments);
+}
+
 TEST_CASE("scalars are part of the op, whichever side they stand on") {
   World world;
   const Array x = world.session.ones({3});

@@ -3,6 +3,8 @@
 #include <tilewise/ir/builtin.h>
 #include <tilewise/kernel.h>
 
+#include <limits>
+
 #include "access.h"
 
 namespace tilewise::client {
@@ -57,6 +59,12 @@ inline int axis_of(const Array& a, int axis, const char* function) {
   return normal;
 }
 inline std::int64_t extent(const Array& a, int axis) { return a.shape()[static_cast<std::size_t>(axis)]; }
+
+// Integers as int64. What does not fit is the largest one: out of bounds as it was, and not wrapped to a negative index.
+inline Array as_positions(const Array& indices) {
+  const bool wide = indices.dtype() == DType::kUInt64;
+  return (wide ? minimum(indices, std::numeric_limits<std::int64_t>::max()) : indices).astype(DType::kInt64);
+}
 
 // kInvalidArgument unless the mask is bool, kShapeMismatch unless it has the shape of x, or that of its first dimensions.
 inline void check_mask(const Array& x, const Array& mask) {

@@ -41,13 +41,16 @@ Array clip(const Array& a, const Bound& low, const Bound& high) {
 // ---- statistics --------------------------------------------------------------------------------------------------------
 
 Array var(const Array& a, const Axes& axes, double correction, bool keepdims) {
+  // Cast as mean() does, so that the two are made of the same array.
   if (ir::is_half(a.dtype()))
     return var(a.astype(DType::kFloat32), axes, correction, keepdims).astype(a.dtype());
+  if (!ir::is_floating(a.dtype()) && !ir::is_complex(a.dtype()))
+    return var(a.astype(DType::kFloat64), axes, correction, keepdims);
   std::int64_t n = 1;
   for (const int axis : axes_of(a, axes, "var")) n *= extent(a, axis);
-  const Array left = a - mean(a, axes, true);
-  const Array size = ir::is_complex(left.dtype()) ? abs(left) : left;
-  return sum(square(size), axes, keepdims) / std::max(0.0, static_cast<double>(n) - correction);
+  const Array squares =
+      Access::record(a, infer_reduce(Access::source(a), ir::ReduceKind::kMoments, axes.list(), keepdims));
+  return (squares / std::max(0.0, static_cast<double>(n) - correction)).astype(a.dtype());
 }
 Array stddev(const Array& a, const Axes& axes, double correction, bool keepdims) {
   return sqrt(var(a, axes, correction, keepdims));

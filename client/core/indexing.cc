@@ -21,7 +21,7 @@ Array indices_of(const Array& indices, const char* function) {
   if (!is_integer(indices.dtype()))
     refuse(Errc::kInvalidArgument,
            std::string(function) + ": indices of dtype " + std::string(name_of(indices.dtype())), indices);
-  return indices.astype(DType::kInt64);
+  return client::as_positions(indices);
 }
 
 // x's cuts with those of `along` in the axis' place, cut finer there, the first ones first, where blocks would be larger than both

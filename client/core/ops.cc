@@ -207,13 +207,16 @@ Array matmul(const Array& a, const Array& b, const MatmulOptions& options) {
     if (x->dtype() == DType::kBool)
       throw ArrayError(Errc::kInvalidArgument, "matmul of bool and of shape " + ir::to_string(x->shape()) +
                                                    ": cast to a number first");
-  // Arrays of two dtypes meet where their sum would. 16-bit floats are multiplied and summed in float32, small integers in
-  // wider ones; the result is narrowed once.
+  // 16-bit floats of one dtype are multiplied as they are and summed in float32; the sum is narrowed once.
+  if (is_half(a.dtype()) && a.dtype() == b.dtype())
+    return Access::record(a, infer_matmul(sources[0], sources[1], options.k_parts, options.tf32))
+        .astype(a.dtype());
+  // Arrays of two dtypes meet where their sum would, small ones in wider ones; the result is narrowed once.
   const DType common = ir::common_dtype(a.dtype(), b.dtype());
   const DType wide = common == DType::kUInt64 ? DType::kInt64 : compute_dtype(common);
   if (wide != a.dtype() || wide != b.dtype())
     return matmul(a.astype(wide), b.astype(wide), options).astype(common);
-  return Access::record(a, infer_matmul(sources[0], sources[1], options.k_parts));
+  return Access::record(a, infer_matmul(sources[0], sources[1], options.k_parts, options.tf32));
 }
 
 namespace {

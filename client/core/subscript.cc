@@ -46,8 +46,6 @@ void check(const Array& x, int axis, std::size_t number, const IndexTerm& term) 
   } else if (const auto* const range = std::get_if<Range>(&term.value()); range && range->step == 0) {
     refuse(Errc::kInvalidArgument, "step 0 in a slice" + where(), x);
   } else if (const auto* const array = std::get_if<Array>(&term.value())) {
-    if (array->dtype() == DType::kBool)
-      refuse(Errc::kUnsupported, "a mask beside other terms" + where() + "; nonzero() gives its indices", x);
     if (!ir::is_integer(array->dtype()))
       refuse(Errc::kInvalidArgument, "indices of dtype " + std::string(name_of(array->dtype())) + where(), x);
   }
@@ -55,7 +53,7 @@ void check(const Array& x, int axis, std::size_t number, const IndexTerm& term) 
 
 // Indices of x's axis, counted from 0; one out of bounds fails whoever computes them.
 Array wrapped(const Array& indices, const Array& x, int axis) {
-  const Array wide = indices.astype(DType::kInt64);
+  const Array wide = client::as_positions(indices);
   // Cut as any result that is computed from it: a broadcast view's own blocks may be as large as it is.
   const ir::Source source = Access::source(wide);
   const Grid grid = client::value_or_throw(infer_map(std::span(&source, 1), [](ir::TapeBuilder&, auto v) {
@@ -68,18 +66,58 @@ Array wrapped(const Array& indices, const Array& x, int axis) {
 }
 
 template <class T> bool is(const IndexTerm& term) { return std::holds_alternative<T>(term.value()); }
+const Array* mask_in(const IndexTerm& term) {
+  const Array* const array = std::get_if<Array>(&term.value());
+  return array != nullptr && array->dtype() == DType::kBool ? array : nullptr;
+}
 
 void check_counts(const Array& x, std::span<const IndexTerm> terms, int& named) {
   int ellipses = 0;
   for (const IndexTerm& t : terms) {
     ellipses += is<Ellipsis>(t);
-    named += !is<Ellipsis>(t) && !is<NewAxis>(t);
+    const Array* const mask = mask_in(t);
+    named += mask != nullptr ? mask->rank() : !is<Ellipsis>(t) && !is<NewAxis>(t);
   }
   if (ellipses > 1)
     refuse(Errc::kInvalidArgument, "an index with " + std::to_string(ellipses) + " ellipses", x);
   if (named > x.rank())
     refuse(Errc::kOutOfRange,
            "an index with terms for " + std::to_string(named) + " axes, not " + std::to_string(x.rank()), x);
+}
+
+// The terms with the indices of what is true in the place of each mask, one a dimension of it. Waits for their number, once all
+// terms have been looked at.
+std::vector<IndexTerm> unmasked(const Array& x, std::span<const IndexTerm> terms) {
+  std::vector<IndexTerm> out(terms.begin(), terms.end());
+  if (std::none_of(terms.begin(), terms.end(), mask_in)) return out;
+  int named = 0, axis = 0;
+  check_counts(x, terms, named);
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const Array* const mask = mask_in(terms[i]);
+    if (mask == nullptr) {
+      if (is<Ellipsis>(terms[i])) axis += x.rank() - named;
+      if (is<Ellipsis>(terms[i]) || is<NewAxis>(terms[i])) continue;
+      check(x, axis++, i, terms[i]);
+      continue;
+    }
+    bool fits = mask->rank() > 0;
+    for (int d = 0; fits && d < mask->rank(); ++d) fits = extent(*mask, d) == extent(x, axis + d);
+    if (!fits)
+      refuse(Errc::kShapeMismatch,
+             "a mask of shape " + ir::to_string(mask->shape()) + " (term " + std::to_string(i) +
+                 ", from axis " + std::to_string(axis) + ")",
+             x);
+    axis += mask->rank();
+  }
+  out.clear();
+  for (const IndexTerm& term : terms) {
+    const Array* const mask = mask_in(term);
+    if (mask == nullptr)
+      out.push_back(term);
+    else
+      for (const Array& indices : nonzero(*mask)) out.push_back(indices);
+  }
+  return out;
 }
 
 // All but the arrays themselves, which are recorded once the rest has been checked.
@@ -177,8 +215,7 @@ Array written(const Array& view, const Subscript& s, const Array& values) {
 
 // The mask, where it is all of the index; else null.
 const Array* mask_of(std::span<const IndexTerm> terms) {
-  const Array* const array = terms.size() == 1 ? std::get_if<Array>(&terms.front().value()) : nullptr;
-  return array != nullptr && array->dtype() == DType::kBool ? array : nullptr;
+  return terms.size() == 1 ? mask_in(terms.front()) : nullptr;
 }
 
 // How many are true; the mask is kept, for it will be asked next.
@@ -239,7 +276,7 @@ Array set_view(const Array& x, const Subscript& s, const Array& value) {
 Array Array::index(std::span<const IndexTerm> terms) const {
   Access::handle(*this);
   if (const Array* const mask = mask_of(terms)) return boolean_index(*this, *mask);
-  const Subscript s = subscript(*this, terms);
+  const Subscript s = subscript(*this, unmasked(*this, terms));
   const Array view = viewed(*this, s);
   if (s.picked.empty()) return view;
   const Array at = position(view, s);
@@ -255,7 +292,7 @@ Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Array
   Access::handle(x);
   const Array given = value.astype(x.dtype());
   if (const Array* const mask = mask_of(terms)) return set_mask(x, *mask, given);
-  Subscript s = subscript(x, terms);
+  Subscript s = subscript(x, unmasked(x, terms));
   if (s.picked.empty()) return set_view(x, s, given);
   const Array view = viewed(x, s);
   // The shape of what is read there.

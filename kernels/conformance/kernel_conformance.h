@@ -36,6 +36,7 @@ void conform_tapes(
     const Subject&);  // random tapes, shapes and strides; fused equals unfused; sizes around limits
 void conform_random(const Subject&);  // known answers; numbers do not depend on the grid
 void conform_reductions(const Subject&);
+void conform_moments(const Subject&);
 void conform_scans(const Subject&);
 void conform_products(const Subject&);
 void conform_moves(const Subject&);

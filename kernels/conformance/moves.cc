@@ -256,6 +256,7 @@ void run_all(const Subject& subject) {
   conform_tapes(subject);
   conform_random(subject);
   conform_reductions(subject);
+  conform_moments(subject);
   conform_scans(subject);
   conform_products(subject);
   conform_moves(subject);

@@ -30,7 +30,15 @@ using BatchedGemmFunction = Code (*)(void* handle, Operation a, Operation b, int
 template <class T>
 using TrsmFunction = Code (*)(void* handle, int side, int fill, Operation a, int diagonal, int m, int n,
                               const T* alpha, const T* A, int lda, T* B, int ldb);
+template <class T> struct Complex;
+template <class T> struct RealOf { using type = T; };
+template <class T> struct RealOf<Complex<T>> { using type = T; };
+template <class T>
+using RankKFunction = Code (*)(void* handle, int fill, Operation a, int n, int k,
+                               const typename RealOf<T>::type* alpha, const T* A, int lda,
+                               const typename RealOf<T>::type* beta, T* C, int ldc);
 template <class T> struct Typed {
+  RankKFunction<T> rank_k;
   GemmFunction<T> one;
   BatchedGemmFunction<T> batched;
   TrsmFunction<T> trsm;
@@ -67,6 +75,17 @@ template <class T> Status call(const Typed<T>& gemms, void* handle, const Gemm& 
   return {};
 }
 
+// By columns C is transposed, its lower triangle the upper one, and A^H A its conjugate: A^T conj(A), of A^T as it lies there.
+template <class T> Status call(const Typed<T>& functions, void* handle, const RankK& r) {
+  using Real = typename RealOf<T>::type;
+  const Real one = r.subtract ? Real(-1) : Real(1), beta = r.accumulate ? Real(1) : Real(0);
+  const Code code = functions.rank_k(handle, kUpperFill, kAsIs, static_cast<int>(r.n), static_cast<int>(r.k),
+                                     &one, static_cast<const T*>(r.a), static_cast<int>(r.lda), &beta,
+                                     static_cast<T*>(r.c), static_cast<int>(std::max<std::int64_t>(1, r.n)));
+  if (code != kSuccess) return blas_error(code, "cublas<t>syrk or herk");
+  return {};
+}
+
 // Of transposes, from the right: X^T A^T = B^T. What is stored by rows is A^T already, with its triangle on the other side.
 template <class T> Status call(const Typed<T>& functions, void* handle, const Trsm& s) {
   const T one = 1;
@@ -79,6 +98,37 @@ template <class T> Status call(const Typed<T>& functions, void* handle, const Tr
   return {};
 }
 
+// Products whose factors and sums differ in dtype, or that may round. From library_types.h and cublas_api.h.
+constexpr int kR32F = 0, kR16F = 2, kR16BF = 14;    // cudaDataType
+constexpr int kCompute32F = 68, kComputeTf32 = 77;  // cublasComputeType_t
+constexpr int kDefaultAlgorithm = -1;               // CUBLAS_GEMM_DEFAULT
+using GemmEx = Code (*)(void* handle, Operation a, Operation b, int m, int n, int k, const void* alpha,
+                        const void* A, int type_a, int lda, const void* B, int type_b, int ldb,
+                        const void* beta, void* C, int type_c, int ldc, int compute, int algorithm);
+using BatchedGemmEx = Code (*)(void* handle, Operation a, Operation b, int m, int n, int k, const void* alpha,
+                               const void* A, int type_a, int lda, long long stride_a, const void* B,
+                               int type_b, int ldb, long long stride_b, const void* beta, void* C, int type_c,
+                               int ldc, long long stride_c, int count, int compute, int algorithm);
+
+bool is_mixed(const Gemm& g) { return g.tf32 || ir::is_half(g.dtype); }
+
+Status call_mixed(GemmEx one_product, BatchedGemmEx batched, void* handle, const Gemm& g) {
+  const float one = g.subtract ? -1 : 1, beta = g.accumulate ? 1 : 0;
+  const int type = g.dtype == ir::DType::kFloat16 ? kR16F : g.dtype == ir::DType::kBFloat16 ? kR16BF : kR32F;
+  const int compute = g.tf32 ? kComputeTf32 : kCompute32F;
+  // Operands exchanged, as in call().
+  const Operation first = g.transpose_b ? kTransposed : kAsIs, second = g.transpose_a ? kTransposed : kAsIs;
+  const int m = static_cast<int>(g.n), n = static_cast<int>(g.m), k = static_cast<int>(g.k),
+            lda = static_cast<int>(g.ldb), ldb = static_cast<int>(g.lda), ldc = static_cast<int>(g.ldc);
+  const Code code = g.count == 1 ? one_product(handle, first, second, m, n, k, &one, g.b, type, lda, g.a,
+                                               type, ldb, &beta, g.c, kR32F, ldc, compute, kDefaultAlgorithm)
+                                 : batched(handle, first, second, m, n, k, &one, g.b, type, lda, g.stride_b,
+                                           g.a, type, ldb, g.stride_a, &beta, g.c, kR32F, ldc, g.stride_c,
+                                           static_cast<int>(g.count), compute, kDefaultAlgorithm);
+  if (code != kSuccess) return blas_error(code, g.count == 1 ? "cublasGemmEx" : "cublasGemmStridedBatchedEx");
+  return {};
+}
+
 }  // namespace
 
 struct Cublas::Functions : TypedFunctions<Typed, Complex<float>, Complex<double>> {
@@ -87,6 +137,8 @@ struct Cublas::Functions : TypedFunctions<Typed, Complex<float>, Complex<double>
   Code (*set_stream)(void*, CUstream);
   Code (*set_workspace)(void*, void*, std::size_t);
   Code (*set_math_mode)(void*, int);
+  GemmEx one_mixed;
+  BatchedGemmEx batched_mixed;
 };
 
 Result<std::unique_ptr<Cublas>> Cublas::open(const Context& context) {
@@ -98,12 +150,16 @@ Result<std::unique_ptr<Cublas>> Cublas::open(const Context& context) {
   symbols.get(functions->set_stream, "cublasSetStream_v2");
   symbols.get(functions->set_workspace, "cublasSetWorkspace_v2");
   symbols.get(functions->set_math_mode, "cublasSetMathMode");
-  const auto typed = [&](auto& of, const std::string& letter) {
+  symbols.get(functions->one_mixed, "cublasGemmEx");
+  symbols.get(functions->batched_mixed, "cublasGemmStridedBatchedEx");
+  const auto typed = [&](auto& of, const std::string& letter, const char* rank_k) {
+    symbols.get(of.rank_k, ("cublas" + letter + rank_k).c_str());
     symbols.get(of.one, ("cublas" + letter + "gemm_v2").c_str());
     symbols.get(of.batched, ("cublas" + letter + "gemmStridedBatched").c_str());
     symbols.get(of.trsm, ("cublas" + letter + "trsm_v2").c_str());
   };
-  typed(functions->s, "S"), typed(functions->d, "D"), typed(functions->c, "C"), typed(functions->z, "Z");
+  typed(functions->s, "S", "syrk_v2"), typed(functions->d, "D", "syrk_v2");
+  typed(functions->c, "C", "herk_v2"), typed(functions->z, "Z", "herk_v2");
   TW_TRY(symbols.all_found());
   std::unique_ptr<Cublas> cublas(new Cublas(context));
   cublas->functions_ = std::move(functions);
@@ -159,8 +215,19 @@ Status Cublas::multiply(const Gemm& gemm, CUstream stream) {
       return error(Errc::kLimitExceeded, "a matrix product with an extent of " + std::to_string(extent));
   TW_TRY(context_.make_current());
   TW_ASSIGN(void* const handle, handle_for(stream));
+  if (is_mixed(gemm)) return call_mixed(functions_->one_mixed, functions_->batched_mixed, handle, gemm);
   return functions_->of(gemm.dtype, "cuBLAS",
                         [&](const auto& functions) -> Status { return call(functions, handle, gemm); });
+}
+
+Status Cublas::add_squares(const RankK& rank_k, CUstream stream) {
+  for (const std::int64_t extent : {rank_k.n, rank_k.k, rank_k.lda})
+    if (extent > std::numeric_limits<int>::max())
+      return error(Errc::kLimitExceeded, "a product with itself with an extent of " + std::to_string(extent));
+  TW_TRY(context_.make_current());
+  TW_ASSIGN(void* const handle, handle_for(stream));
+  return functions_->of(rank_k.dtype, "cuBLAS",
+                        [&](const auto& functions) -> Status { return call(functions, handle, rank_k); });
 }
 
 Status Cublas::solve(const Trsm& trsm, CUstream stream) {

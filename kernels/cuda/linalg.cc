@@ -5,182 +5,17 @@
 
 #include <algorithm>
 #include <mutex>
-#include <optional>
 #include <set>
 
 #include "call.h"
+#include "linalg_plan.h"
 #include "matrix.h"
 
 namespace tilewise::cuda {
 namespace {
 
 using ir::DType;
-using Routine = Cusolver::Routine;
-
-enum class Kernel : std::uint8_t {
-  kNone,
-  kCholesky,
-  kSolve,
-  kDet,
-  kQr,
-  kEigh,
-  kSvd,
-  kTrsm,
-  kUpdate,
-  kLuPanel,
-  kLuUpdate
-};
-
-Kernel kernel_of(const ir::Op& op) {
-  struct Named {
-    std::string_view name;
-    Kernel kernel;
-  };
-  static constexpr Named kNames[] = {
-      {"tilewise.cholesky", Kernel::kCholesky}, {"tilewise.solve", Kernel::kSolve},
-      {"tilewise.det", Kernel::kDet},           {"tilewise.qr", Kernel::kQr},
-      {"tilewise.eigh", Kernel::kEigh},         {"tilewise.svd", Kernel::kSvd},
-      {"tilewise.trsm", Kernel::kTrsm},         {"tilewise.update", Kernel::kUpdate},
-      {"tilewise.lu_panel", Kernel::kLuPanel},  {"tilewise.lu_update", Kernel::kLuUpdate}};
-  for (const Named& named : kNames)
-    if (named.name == op.get<ir::CallAttrs>().kernel) return named.kernel;
-  return Kernel::kNone;
-}
-bool by_blas(Kernel kernel) {
-  return kernel == Kernel::kTrsm || kernel == Kernel::kUpdate || kernel == Kernel::kLuUpdate;
-}
-
-// ---- scratch -----------------------------------------------------------------------------------------------------------
-
-// One matrix and its results: A is m x n, k is the right sides' number (update: that of the terms), q the columns of Q.
-struct Extents {
-  std::int64_t m = 0, n = 0, k = 0, q = 0;
-  bool vectors = false, full = false;   // are wanted; whole bases of them
-  bool copy_a = false, copy_b = false;  // BLAS's operands may want to be copied
-};
-
-std::int64_t rows(const ir::Shape& s) { return s.size() < 2 ? 0 : s[s.size() - 2]; }
-std::int64_t columns(const ir::Shape& s) { return s.size() < 2 ? 0 : s.back(); }
-
-// From the extents of blocks, or of the largest ones. Nothing where there are too few.
-std::optional<Extents> extents_of(Kernel kernel, const ir::Op& op, std::span<const ir::Shape> in,
-                                  std::span<const ir::Shape> out) {
-  if (in.empty() || out.empty() || op.operands.empty()) return {};
-  Extents e;
-  e.m = e.n = rows(in[0]);
-  switch (kernel) {
-    case Kernel::kNone: return {};
-    case Kernel::kDet: break;
-    case Kernel::kCholesky: e.m = e.n = rows(out[0]); break;
-    case Kernel::kSolve:
-    case Kernel::kTrsm:
-      e.m = e.n = rows(out[0]);
-      e.k = columns(out[0]);
-      e.copy_a = may_need_copy(op.operands[0].view);
-      break;
-    case Kernel::kQr:
-      if (out.size() != 2) return {};
-      e.m = rows(out[0]), e.n = columns(out[1]);
-      e.q = columns(out[0]);
-      break;
-    case Kernel::kEigh: e.vectors = out.size() > 1; break;
-    case Kernel::kSvd:
-      e.n = columns(in[0]);
-      e.vectors = out.size() == 3;
-      if (!e.vectors) break;
-      e.m = rows(out[1]), e.n = columns(out[2]);
-      e.full = columns(out[1]) > std::min(e.m, e.n) || rows(out[2]) > std::min(e.m, e.n);
-      break;
-    case Kernel::kUpdate:
-      if (in.size() < 2 || op.operands.size() < 2) return {};
-      e.m = rows(out[0]), e.n = columns(out[0]);
-      e.k = columns(in[in.size() - 2]);
-      e.copy_a =
-          ir::is_complex(op.outputs[0].dtype) || may_need_copy(op.operands[op.operands.size() - 2].view);
-      e.copy_b = may_need_copy(op.operands.back().view);
-      break;
-    case Kernel::kLuPanel: e.m = rows(out[0]), e.n = columns(out[0]); break;
-    case Kernel::kLuUpdate:
-      e.k = rows(out[0]), e.n = columns(out[0]);
-      e.m = e.k + (out.size() > 1 ? rows(out[1]) : 0);
-      e.copy_a = may_need_copy(op.operands[0].view);
-      break;
-  }
-  return e;
-}
-
-// Offsets in scratch.
-struct Layout {
-  std::int64_t bytes = 0;
-  std::int64_t a = 0, b = 0, u = 0, vh = 0, tau = 0, pivots = 0, rest = 0, info = 0, work = 0;
-  std::int64_t work_bytes = 0;
-
-  std::int64_t take(std::int64_t count, std::size_t size) {
-    const std::int64_t at = bytes;
-    bytes += align_scratch(count * static_cast<std::int64_t>(size));
-    return at;
-  }
-};
-
-Result<Layout> lay_out(Kernel kernel, const Extents& e, DType dtype, const Environment& env) {
-  Layout l;
-  const std::size_t size = ir::size_of(dtype), real = ir::size_of(ir::real_dtype(dtype));
-  const auto ask = [&](Routine routine, std::int64_t m, std::int64_t n, std::int64_t k = 0,
-                       bool vectors = false) -> Status {
-    TW_ASSIGN(const std::int64_t bytes, env.cusolver->work_bytes(routine, dtype, m, n, k, vectors));
-    l.work_bytes = std::max(l.work_bytes, bytes);
-    return {};
-  };
-  const std::int64_t k = std::min(e.m, e.n);
-  switch (kernel) {
-    case Kernel::kCholesky: TW_TRY(ask(Routine::kPotrf, e.n, e.n)); break;
-    case Kernel::kSolve:
-    case Kernel::kDet:
-      l.a = l.take(e.n * e.n, size);
-      l.b = l.take(e.n * e.k, size);
-      l.pivots = l.take(e.n, 4);
-      TW_TRY(ask(Routine::kGetrf, e.n, e.n));
-      break;
-    case Kernel::kLuPanel:
-      l.a = l.take(e.m * e.n, size);
-      l.pivots = l.take(k, 4);
-      TW_TRY(ask(Routine::kGetrf, e.m, e.n));
-      break;
-    case Kernel::kLuUpdate:
-      if (e.copy_a) l.a = l.take(e.m * e.k, size);
-      break;
-    case Kernel::kQr:
-      l.a = l.take(e.m * std::max(e.n, std::min(e.q, e.m)), size);
-      l.tau = l.take(k, size);
-      TW_TRY(ask(Routine::kGeqrf, e.m, e.n));
-      TW_TRY(ask(Routine::kOrgqr, e.m, std::min(e.q, e.m), k));
-      break;
-    case Kernel::kEigh:
-      l.a = l.take(e.n * e.n, size);
-      TW_TRY(ask(Routine::kSyevd, e.n, e.n, 0, e.vectors));
-      break;
-    case Kernel::kSvd:
-      l.a = l.take(e.m * e.n, size);
-      l.rest = l.take(k, real);
-      if (e.vectors && e.m > e.n) {  // comes out by columns
-        l.u = l.take(e.m * (e.full ? e.m : k), size);
-        l.vh = l.take(e.n * e.n, size);
-      }
-      TW_TRY(ask(Routine::kGesvd, std::max(e.m, e.n), k));
-      break;
-    case Kernel::kTrsm:
-      if (e.copy_a) l.a = l.take(e.n * e.n, size);
-      break;
-    case Kernel::kUpdate:
-      if (e.copy_a) l.a = l.take(e.m * e.k, size);
-      if (e.copy_b) l.b = l.take(e.k * e.n, size);
-      break;
-    case Kernel::kNone: break;
-  }
-  l.info = l.take(1, 4);
-  l.work = l.take(l.work_bytes, 1);
-  return l;
-}
+using Kernel = LinalgKernel;
 
 // ---- launching ---------------------------------------------------------------------------------------------------------
 
@@ -490,10 +325,33 @@ class Task {
     if ((params_.flags & ir::linalg::kLower) && box.lo[rank - 1] >= box.lo[rank - 2] + e.m)
       return clear_one(c);
     if (plus) TW_TRY(copy(in(0), c));
-    if (e.k == 0) return plus ? Status{} : clear_one(c);
+    if (e.k == 0 && !plus) return clear_one(c);
     const bool conjugated = ir::is_complex(dtype_) && (params_.flags & ir::linalg::kConjugate);
-    TW_ASSIGN(const BlasMatrix left, operand(in(plus ? 1 : 0), e.copy_a, l_.a, conjugated));
-    TW_ASSIGN(const BlasMatrix right, operand(in(plus ? 2 : 1), e.copy_b, l_.b, false));
+    const bool diagonal = (params_.flags & ir::linalg::kLower) && box.lo[rank - 1] == box.lo[rank - 2];
+    const TensorView a = in(plus ? 1 : 0), b = in(plus ? 2 : 1), other = turned(b);
+    const bool same = a.data == other.data && a.shape == other.shape && a.strides == other.strides;
+    if (diagonal && e.m == e.n && e.k > 0 && same && conjugated == ir::is_complex(dtype_) &&
+        b.strides[1] == 1 && b.strides[0] >= e.n) {  // B^H B: half the work
+      TW_TRY(env_.cublas->add_squares({.dtype = dtype_,
+                                       .n = e.n,
+                                       .k = e.k,
+                                       .a = b.data,
+                                       .lda = b.strides[0],
+                                       .c = c.data,
+                                       .accumulate = plus,
+                                       .subtract = plus},
+                                      stream_));
+    } else if (e.k > 0) {
+      TW_TRY(multiply(e, a, b, c, conjugated, plus));
+    }
+    return diagonal ? apply(triangle_tape(dtype_, true), c, c) : Status{};
+  }
+
+  // c = a b, or c - a b.
+  Status multiply(const Extents& e, const TensorView& a, const TensorView& b, const TensorView& c,
+                  bool conjugated, bool minus) {
+    TW_ASSIGN(const BlasMatrix left, operand(a, e.copy_a, l_.a, conjugated));
+    TW_ASSIGN(const BlasMatrix right, operand(b, e.copy_b, l_.b, false));
     return env_.cublas->multiply({.dtype = dtype_,
                                   .m = e.m,
                                   .n = e.n,
@@ -507,8 +365,8 @@ class Task {
                                   .transpose_a = left.transposed,
                                   .transpose_b = right.transposed,
                                   .conjugate_a = conjugated,
-                                  .accumulate = plus,
-                                  .subtract = plus},
+                                  .accumulate = minus,
+                                  .subtract = minus},
                                  stream_);
   }
 
@@ -580,7 +438,7 @@ class Task {
 
 }  // namespace
 
-bool is_linalg(const ir::Op& op) { return kernel_of(op) != Kernel::kNone; }
+bool is_linalg(const ir::Op& op) { return linalg_kernel_of(op) != Kernel::kNone; }
 
 namespace {
 
@@ -643,7 +501,7 @@ Status linalg_supports(const Environment& env, const ir::Op& op) {
     return error(Errc::kUnsupported, op.get<ir::CallAttrs>().kernel + " on CUDA needs " + library +
                                          ", which was not found (" + variable + ")");
   };
-  const Kernel kernel = kernel_of(op);
+  const Kernel kernel = linalg_kernel_of(op);
   if (by_blas(kernel) && env.cublas == nullptr) return lacks("cuBLAS", "TILEWISE_CUBLAS_PATH");
   if (!by_blas(kernel) && env.cusolver == nullptr) return lacks("cuSOLVER", "TILEWISE_CUSOLVER_PATH");
   TW_TRY(short_enough(kernel, op));
@@ -653,12 +511,12 @@ Status linalg_supports(const Environment& env, const ir::Op& op) {
 
 std::int64_t linalg_scratch_bytes(const Environment& env, const ir::Op& op) {
   if (!linalg_supports(env, op)) return 0;  // launching says why
-  const Result<std::int64_t> bytes = scratch_of(env, kernel_of(op), op);
+  const Result<std::int64_t> bytes = scratch_of(env, linalg_kernel_of(op), op);
   return bytes ? *bytes : 0;
 }
 
 Status prepare_linalg(const Environment& env, const ir::Op& op, std::span<const CUstream> streams) {
-  const Kernel kernel = kernel_of(op);
+  const Kernel kernel = linalg_kernel_of(op);
   const DType dtype = op.outputs.back().dtype;
   TW_TRY(linalg_supports(env, op));
   std::vector<ir::Tape> tapes{copy_tape(dtype)};
@@ -675,7 +533,7 @@ Status prepare_linalg(const Environment& env, const ir::Op& op, std::span<const 
 Status launch_linalg(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault) {
   TW_ASSIGN(const ir::linalg::Params params, kernels::linalg_params(call));
   TW_TRY(linalg_supports(env, *call.op));
-  const Kernel kernel = kernel_of(*call.op);
+  const Kernel kernel = linalg_kernel_of(*call.op);
   boost::container::small_vector<ir::Shape, 4> in, out;
   for (const TensorView& view : call.inputs) in.push_back(view.shape);
   for (const TensorView& view : call.outputs) out.push_back(view.shape);

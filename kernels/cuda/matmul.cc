@@ -1,5 +1,6 @@
 // kMatmul and kMatmulPanels: cuBLAS for floats, a generated kernel for integers. Transposed operands are read in place;
-// others that BLAS cannot read (steps, broadcasts) are copied to scratch, a bounded piece of k at a time.
+// others that BLAS cannot read (steps, broadcasts) are copied to scratch, a bounded piece of k at a time. 16-bit floats are read
+// as they are and summed in float32, which the output is.
 #include <algorithm>
 #include <limits>
 
@@ -93,6 +94,7 @@ class FloatProduct {
     TW_ASSIGN(const BlasMatrix left, matrix(a));
     TW_ASSIGN(const BlasMatrix right, matrix(b));
     return env_.cublas->multiply({.dtype = a.dtype,
+                                  .tf32 = call_.op->get<ir::MatmulAttrs>().tf32,
                                   .m = a.shape[0],
                                   .n = b.shape[1],
                                   .k = a.shape[1],
@@ -173,7 +175,8 @@ Result<bool> batched_product(const Environment& env, const KernelCall& call, con
       merged[1].stride[0] < 0)
     return false;
   const std::int64_t n = out.shape.back();
-  TW_TRY(env.cublas->multiply({.dtype = out.dtype,
+  TW_TRY(env.cublas->multiply({.dtype = a.dtype,
+                               .tf32 = call.op->get<ir::MatmulAttrs>().tf32,
                                .m = first.inputs[0].shape[0],
                                .n = n,
                                .k = first.inputs[0].shape[1],

@@ -17,7 +17,8 @@ std::string common(bool complex = false) {
 
 // Sums and products of float32 are carried in float64: it costs nothing where memory is the limit.
 std::string_view accumulator(ir::DType dtype, ir::ReduceKind kind) {
-  const bool adds = kind == ir::ReduceKind::kSum || kind == ir::ReduceKind::kProd;
+  const bool adds =
+      kind == ir::ReduceKind::kSum || kind == ir::ReduceKind::kProd || kind == ir::ReduceKind::kMoments;
   if (adds && dtype == ir::DType::kComplex64) return "c128";
   return adds && dtype == ir::DType::kFloat32 ? "double" : register_type(dtype);
 }
@@ -25,7 +26,7 @@ std::string_view accumulator(ir::DType dtype, ir::ReduceKind kind) {
 std::span<const char* const> entry_names(ProgramKind kind) {
   static constexpr const char* kMap[] = {"tw_map_groups", "tw_map_any", "tw_map_squares"};
   static constexpr const char* kReduce[] = {"tw_reduce", "tw_finish"};
-  static constexpr const char* kArgReduce[] = {"tw_reduce", "tw_finish", "tw_combine"};
+  static constexpr const char* kPartsReduce[] = {"tw_reduce", "tw_finish", "tw_combine"};
   static constexpr const char* kMatmul[] = {"tw_matmul"};
   static constexpr const char* kScan[] = {"tw_scan_lines", "tw_scan_totals", "tw_scan_carries",
                                           "tw_scan_chunks"};
@@ -39,7 +40,7 @@ std::span<const char* const> entry_names(ProgramKind kind) {
   switch (kind) {
     case ProgramKind::kMap: return kMap;
     case ProgramKind::kReduce: return kReduce;
-    case ProgramKind::kArgReduce: return kArgReduce;
+    case ProgramKind::kPartsReduce: return kPartsReduce;
     case ProgramKind::kMatmul: return kMatmul;
     case ProgramKind::kScan: return kScan;
     case ProgramKind::kIndex: return kIndex;
@@ -59,7 +60,7 @@ std::string map_program(const ir::Tape& tape) {
 std::string reduce_program(const ir::Tape& tape, ir::ReduceKind kind) {
   std::string source = common(uses_complex(tape)) + tape_source(tape);
   source += "constexpr int kKind = " + std::to_string(static_cast<int>(kind)) + ";\n";
-  if (ir::is_arg(kind)) source += "#define TW_COMBINE\n";
+  if (ir::parts_of(kind) > 1) source += "#define TW_COMBINE\n";
   source += "typedef " + std::string(accumulator(tape.result(), kind)) + " Acc;\ntypedef " +
             std::string(memory_type(tape.result())) + " Result;\n";
   return source + kReduceSource;
@@ -137,7 +138,7 @@ Result<Program> Programs::reduce(const ir::Tape& tape, ir::ReduceKind kind) {
   key.assign("r");
   key.push_back(static_cast<char>(kind));
   append_key(tape, key);
-  return get(key, ir::is_arg(kind) ? ProgramKind::kArgReduce : ProgramKind::kReduce,
+  return get(key, ir::parts_of(kind) > 1 ? ProgramKind::kPartsReduce : ProgramKind::kReduce,
              [&] { return reduce_program(tape, kind); });
 }
 

@@ -33,7 +33,7 @@ std::string linalg_program(ir::DType dtype);
 enum class ProgramKind : std::uint8_t {
   kMap,
   kReduce,
-  kArgReduce,
+  kPartsReduce,
   kMatmul,
   kScan,
   kIndex,

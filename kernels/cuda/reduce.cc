@@ -17,19 +17,21 @@ constexpr std::size_t kMaxPlaces = 1 + limits::kMaxTapeLoads + limits::kMaxRank 
 constexpr std::int64_t kTargetBlocks = 2048;  // thread blocks that a large reduction is cut into
 constexpr std::int64_t kPerLane = 16;         // elements a lane takes at least where chunks are cut
 constexpr std::int64_t kMaxPartials = 32 * kTargetBlocks;
-constexpr std::int64_t kPartialBytes = 16;  // of the largest: a value and its position
+// Of a chunk's partial: five doubles of moments; else at most a value and its position.
+constexpr std::int64_t partial_bytes(ReduceKind kind) { return kind == ReduceKind::kMoments ? 40 : 16; }
 
 // As device/reduce.cuh; the two arrays of places follow each other, `n` each.
 struct ReduceParams {
   Walk kept, reduced;
-  std::int64_t out = 0, out_position = 0, scratch = 0, chunk = 0;
+  std::int64_t out = 0, out_position = 0, out_shift = 0, out_squares = 0, scratch = 0, chunk = 0;
   std::int32_t chunks = 1, lanes = 1, columns = 0, unused = 0;
   Place place[2 * kMaxPlaces];
 };
 
-struct CombineParams {
+// Of each array that a kind has: where it is, then where its partials are.
+template <std::size_t kParts> struct CombineParams {
   Walk walk;
-  Place place[4];
+  Place place[2 * kParts];
   std::int32_t initialise = 0, unused = 0;
 };
 
@@ -123,18 +125,24 @@ ir::Tape nothing_tape(ReduceKind kind, ir::DType dtype) {
   return {{in}};
 }
 
-Status combine_positions(const Environment& env, const KernelCall& call, CUstream stream) {
-  TW_TRY(null_operand(call, 0));
-  TW_TRY(null_operand(call, 1));
-  const TensorView& out = call.outputs[0];
-  const Strided places[4] = {contiguous(out.data, out.shape), contiguous(call.outputs[1].data, out.shape),
-                             strided(call.inputs[0], out.shape), strided(call.inputs[1], out.shape)};
-  CombineParams params;
+// Which array has the dtype of what is reduced.
+std::size_t value_part(ReduceKind kind) { return kind == ReduceKind::kMoments ? ir::kMomentSum : 0; }
+
+template <std::size_t kParts>
+Status combine_parts(const Environment& env, const KernelCall& call, CUstream stream) {
+  const ReduceKind kind = call.op->get<ir::CombineAttrs>().kind;
+  const TensorView& out = call.outputs[value_part(kind)];
+  Strided places[2 * kParts];
+  for (std::size_t i = 0; i < kParts; ++i) {
+    TW_TRY(null_operand(call, i));
+    places[i] = contiguous(call.outputs[i].data, out.shape);
+    places[kParts + i] = strided(call.inputs[i], out.shape);
+  }
+  CombineParams<kParts> params;
   params.walk = merge(out.shape, places, params.place);
   params.initialise = call.step == 0;
   if (params.walk.count == 0) return {};
-  TW_ASSIGN(const Program program,
-            env.programs.reduce(copy_tape(out.dtype), call.op->get<ir::CombineAttrs>().kind));
+  TW_ASSIGN(const Program program, env.programs.reduce(copy_tape(out.dtype), kind));
   TW_TRY(env.context.make_current());
   return launch_kernel(env, program.entry[2], blocks_for(params.walk.count), 1, &params, stream);
 }
@@ -149,7 +157,7 @@ std::int64_t reduce_scratch_bytes(const ir::Op& op) {
   // Chunks are cut where a lane of eight or more has kPerLane elements and fewer than kTargetBlocks blocks are busy.
   const std::int64_t chunks = std::min(kTargetBlocks, reduced / (8 * kPerLane) + 1);
   if (chunks == 1) return 0;
-  return std::min(kMaxPartials, std::min(kept, kMaxPartials) * chunks) * kPartialBytes;
+  return std::min(kMaxPartials, std::min(kept, kMaxPartials) * chunks) * partial_bytes(attrs.kind);
 }
 
 Status launch_reduce(const Environment& env, const KernelCall& call, CUstream stream) {
@@ -174,8 +182,13 @@ Status launch_reduce(const Environment& env, const KernelCall& call, CUstream st
   while (innermost > 0 && shape[innermost - 1] == 1) --innermost;
   split(params, params.kept.count, params.reduced.count,
         innermost > 0 && (attrs.axes >> (innermost - 1) & 1) == 0);
-  params.out = address(call.outputs[0].data);
-  params.out_position = ir::is_arg(attrs.kind) ? address(call.outputs[1].data) : 0;
+  params.out = address(call.outputs[value_part(attrs.kind)].data);
+  if (ir::is_arg(attrs.kind)) params.out_position = address(call.outputs[1].data);
+  if (attrs.kind == ReduceKind::kMoments) {
+    params.out_position = address(call.outputs[ir::kMomentCount].data);
+    params.out_shift = address(call.outputs[ir::kMomentShift].data);
+    params.out_squares = address(call.outputs[ir::kMomentSquares].data);
+  }
   params.scratch = address(call.scratch);
   if (params.chunks > 1 && call.scratch == nullptr)
     return error(Errc::kInternal, "a reduction without scratch memory");
@@ -194,12 +207,16 @@ Status launch_combine(const Environment& env, const KernelCall& call, CUstream s
   const Strided target = contiguous(out.data, out.shape);
   if (call.inputs.empty() || call.inputs[0].data == nullptr) {  // a level over no partials
     if (call.step != 0) return {};
-    return elementwise(env, {nothing_tape(kind, out.dtype), out.shape, target, {}}, stream);
+    for (const TensorView& part : call.outputs)
+      TW_TRY(elementwise(
+          env, {nothing_tape(kind, part.dtype), part.shape, contiguous(part.data, part.shape), {}}, stream));
+    return {};
   }
   if (ir::volume(call.inputs[0].shape) != ir::volume(out.shape))
     return error(Errc::kInternal, "combine: partials of shape " + ir::to_string(call.inputs[0].shape) +
                                       " into " + ir::to_string(out.shape));
-  if (ir::is_arg(kind)) return combine_positions(env, call, stream);
+  if (ir::is_arg(kind)) return combine_parts<2>(env, call, stream);
+  if (kind == ReduceKind::kMoments) return combine_parts<ir::kMomentParts>(env, call, stream);
   if (call.step == 0) return copy_region(env, call.inputs[0], target, stream);
   TensorView sofar = out;
   sofar.strides = target.strides;
@@ -209,8 +226,8 @@ Status launch_combine(const Environment& env, const KernelCall& call, CUstream s
 
 Status prepare_combine(const Environment& env, const ir::Op& op) {
   const ReduceKind kind = op.get<ir::CombineAttrs>().kind;
-  const ir::DType dtype = op.outputs[0].dtype;
-  if (ir::is_arg(kind)) {
+  const ir::DType dtype = op.outputs[value_part(kind)].dtype;
+  if (ir::parts_of(kind) > 1) {
     TW_TRY(env.programs.reduce(copy_tape(dtype), kind));
     return {};
   }

@@ -196,6 +196,16 @@ template <class T> struct Operand {
   }
 };
 
+// Where a lower triangle alone is wanted, and the block begins on the diagonal.
+bool begins_on_diagonal(const Call& call) {
+  const tilewise_view_v1& out = call.c.outputs[0];
+  return (call.params.flags & kLower) && out.lo[out.rank - 2] == out.lo[out.rank - 1];
+}
+template <class T> void clear_above(const Matrix<T>& c) {
+  for (std::int64_t i = 0; i < c.rows; ++i)
+    for (std::int64_t j = i + 1; j < c.columns; ++j) c.at(i, j) = T(0);
+}
+
 template <class T> struct Update {
   static int run(const Call& call) {
     const Matrix<T> c = call.out<T>(0);
@@ -209,10 +219,19 @@ template <class T> struct Update {
       return 0;
     }
     if (plus) call.in<T>(0).copy_to(c);
-    const Operand<T> left(a, kIsComplex<T> && (call.params.flags & kConjugate)), right(b, false);
+    const bool conjugated = kIsComplex<T> && (call.params.flags & kConjugate);
+    const bool diagonal = begins_on_diagonal(call);
     const BlasTurn turn;
-    gemm(left.trans, right.trans, whole(c.rows), whole(c.columns), whole(a.columns), T(plus ? -1 : 1),
-         left.data, left.ld, right.data, right.ld, T(plus ? 1 : 0), c.data);
+    if (diagonal && c.rows == c.columns && a.turns(b) && conjugated == kIsComplex<T> && b.column == 1 &&
+        b.row >= b.columns) {  // B^H B: half the work
+      herk(whole(c.rows), whole(b.rows), Real<T>(plus ? -1 : 1), b.data, whole(b.row), Real<T>(plus ? 1 : 0),
+           c.data);
+    } else {
+      const Operand<T> left(a, conjugated), right(b, false);
+      gemm(left.trans, right.trans, whole(c.rows), whole(c.columns), whole(a.columns), T(plus ? -1 : 1),
+           left.data, left.ld, right.data, right.ld, T(plus ? 1 : 0), c.data);
+    }
+    if (diagonal) clear_above(c);
     return 0;
   }
 };

@@ -71,6 +71,22 @@ inline void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, st
   cblas_zgemm(CblasRowMajor, ta, tb, m, n, k, &alpha, a, lda, b, ldb, &beta, c, n);
 }
 
+// The lower triangle of C (n x n, row-major, contiguous) = alpha A^H A + beta C; A k x n, row-major.
+inline void herk(int n, int k, float alpha, const float* a, int lda, float beta, float* c) {
+  cblas_ssyrk(CblasRowMajor, CblasLower, CblasTrans, n, k, alpha, a, lda, beta, c, n);
+}
+inline void herk(int n, int k, double alpha, const double* a, int lda, double beta, double* c) {
+  cblas_dsyrk(CblasRowMajor, CblasLower, CblasTrans, n, k, alpha, a, lda, beta, c, n);
+}
+inline void herk(int n, int k, float alpha, const std::complex<float>* a, int lda, float beta,
+                 std::complex<float>* c) {
+  cblas_cherk(CblasRowMajor, CblasLower, CblasConjTrans, n, k, alpha, a, lda, beta, c, n);
+}
+inline void herk(int n, int k, double alpha, const std::complex<double>* a, int lda, double beta,
+                 std::complex<double>* c) {
+  cblas_zherk(CblasRowMajor, CblasLower, CblasConjTrans, n, k, alpha, a, lda, beta, c, n);
+}
+
 // X with A X = B in place of B (n x k, row-major without gaps); A row-major, its triangle alone is read.
 inline void trsm(CBLAS_UPLO uplo, CBLAS_DIAG diagonal, int n, int k, const float* a, int lda, float* b) {
   cblas_strsm(CblasRowMajor, CblasLeft, uplo, CblasNoTrans, diagonal, n, k, 1, a, lda, b, k);

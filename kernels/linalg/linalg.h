@@ -10,7 +10,8 @@
 //   tilewise.eigh        A (n, n), its lower triangle -> w (n, 1; real, rising) (, V (n, n))
 //   tilewise.svd         A (m, n) -> S (k, 1; real, falling) (, U (m, c), Vh (d, n); c, d = min(m, n), or m and n)
 //   tilewise.trsm        A (n, n) triangular, B (n, k) -> X with A X = B, or conj(B)
-//   tilewise.update      C (m, n), A (m, k), B (k, n) -> C - A B; without C: A B. A may be conjugated
+//   tilewise.update      C (m, n), A (m, k), B (k, n) -> C - A B; without C: A B. A may be conjugated. Where a lower
+//                        triangle is wanted of B^H B, in the same memory: half the work (syrk, herk)
 //   tilewise.lu_panel    A (m, n), m >= n -> its LU factors (m, n), rows exchanged; which row of A came where (m, 1; int64);
 //                        the sign of that permutation (1, 1)
 //   tilewise.lu_update   the first two (m, k; m, 1), C (m, n) -> L^-1 of C's first k rows as exchanged (k, n) (, what is left

@@ -48,6 +48,11 @@ template <class T> struct Matrix {
       for (std::int64_t i = 0; i < rows; ++i)
         for (std::int64_t j = 0; j < columns; ++j) at(i, j) = std::conj(at(i, j));
   }
+  // Is this the other's transpose, in the same memory?
+  bool turns(const Matrix& other) const {
+    return data == other.data && rows == other.columns && columns == other.rows && row == other.column &&
+           column == other.row;
+  }
   bool finite() const {
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < columns; ++j)

@@ -144,8 +144,13 @@ template <class T> struct Update {
     const int row = out.rank - 2, column = out.rank - 1;
     const bool above = (call.params.flags & kLower) && out.lo[column] >= out.lo[row] + out.shape[row];
     if (plus && !above) c = Table(call.in<T>(0));
+    const bool diagonal = (call.params.flags & kLower) && out.lo[column] == out.lo[row];
     for (std::int64_t i = 0; !above && i < c.rows; ++i)
       for (std::int64_t j = 0; j < c.columns; ++j) {
+        if (diagonal && j > i) {
+          c.at(i, j) = 0;
+          continue;
+        }
         Wide sum = 0;
         for (std::int64_t k = 0; k < a.columns; ++k)
           sum += (call.params.flags & kConjugate ? std::conj(a.at(i, k)) : a.at(i, k)) * b.at(k, j);

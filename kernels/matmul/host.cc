@@ -1,5 +1,5 @@
 // Products by OpenBLAS (one thread: the engine owns the threads), transposition and leading dimension taken from the views'
-// strides, so that slices and transposes of blocks are not copied. Integers and bool by plain blocked loops.
+// strides, so that slices and transposes of blocks are not copied. 16-bit floats: half.h. Integers and bool by plain blocked loops.
 #include <cblas.h>
 
 #include <cstring>
@@ -8,6 +8,7 @@
 
 #include "map/evaluator_memory.h"
 #include "matmul/blas.h"
+#include "matmul/half.h"
 #include "matmul/integer.h"
 #include "matmul/matmul.h"
 #include "matmul/operand.h"
@@ -91,12 +92,13 @@ Status float_product(const Product& p) {
   return {};
 }
 
-Status product(const Product& p) {
+Status product(const Product& p, std::byte* scratch) {
   const auto size = static_cast<std::int64_t>(ir::size_of(p.dtype));
   if (p.empty()) {  // also keeps BLAS from reading an output that holds nothing yet
     if (!p.accumulate) std::memset(p.out, 0, static_cast<std::size_t>(p.m * p.n * size));
     return {};
   }
+  if (ir::is_half(p.factors)) return half_product(p, scratch);
   if (ir::is_floating(p.dtype) || ir::is_complex(p.dtype)) return float_product(p);
   // The loops want rows of b in a piece.
   const bool rows = p.b_column == 1 || p.n == 1;
@@ -110,11 +112,13 @@ Status product(const Product& p) {
 
 Status supports(const ir::Op&, const PluginTable*) { return {}; }
 
+std::int64_t scratch_bytes(const ir::Op& op) { return half_scratch_bytes(op); }
+
 Status host(const KernelCall& call, const PluginTable*) {
   TW_ASSIGN(const Stack stack, products_of(call));
   if (stack.first.m == 0 || stack.first.n == 0) return {};
   const std::int64_t count = stack.count();
-  for (std::int64_t i = 0; i < count; ++i) TW_TRY(product(stack.product(i)));
+  for (std::int64_t i = 0; i < count; ++i) TW_TRY(product(stack.product(i), call.scratch));
   return {};
 }
 

@@ -5,6 +5,7 @@
 namespace tilewise::kernels::matmul {
 
 Status supports(const ir::Op& op, const PluginTable* plugins);
+std::int64_t scratch_bytes(const ir::Op& op);  // of the host's
 Status host(const KernelCall& call, const PluginTable* plugins);
 Status reference(const KernelCall& call, const PluginTable* plugins);
 

@@ -1,5 +1,7 @@
 #include "matmul/operand.h"
 
+#include <tilewise/ir/verify.h>
+
 #include <algorithm>
 
 namespace tilewise::kernels::matmul {
@@ -25,18 +27,17 @@ void flatten(Stack& stack) {
 
 Product Stack::product(std::int64_t number) const {
   Product p = first;
-  const auto size = static_cast<std::int64_t>(ir::size_of(p.dtype));
   const ir::Index at = ir::unravel(number, shape);
-  const auto offset = [&](const ir::Strides& strides) {
+  const auto offset = [&](const ir::Strides& strides, ir::DType dtype) {
     std::int64_t sum = 0;
     for (std::size_t d = 0; d < at.size(); ++d) sum += at[d] * strides[d];
-    return sum * size;
+    return sum * static_cast<std::int64_t>(ir::size_of(dtype));
   };
   if (!p.empty()) {
-    p.a = static_cast<const std::byte*>(p.a) + offset(a);
-    p.b = static_cast<const std::byte*>(p.b) + offset(b);
+    p.a = static_cast<const std::byte*>(p.a) + offset(a, p.factors);
+    p.b = static_cast<const std::byte*>(p.b) + offset(b, p.factors);
   }
-  p.out = static_cast<std::byte*>(p.out) + offset(out);
+  p.out = static_cast<std::byte*>(p.out) + offset(out, p.dtype);
   return p;
 }
 
@@ -63,11 +64,12 @@ Result<Stack> products_of(const KernelCall& call) {
   if (call.inputs.size() < 2 || call.inputs[0].data == nullptr || call.inputs[1].data == nullptr) return s;
   const TensorView &a = call.inputs[0], &b = call.inputs[1];
   bool fits = a.shape.size() == stack + 2 && b.shape.size() == stack + 2 && a.shape[stack] == p.m &&
-              b.shape[stack + 1] == p.n && a.shape[stack + 1] == b.shape[stack] && a.dtype == out.dtype &&
-              b.dtype == out.dtype;
+              b.shape[stack + 1] == p.n && a.shape[stack + 1] == b.shape[stack] && a.dtype == b.dtype &&
+              ir::product_dtype(a.dtype) == out.dtype;
   for (std::size_t d = 0; fits && d < stack; ++d)
     fits = a.shape[d] == out.shape[d] && b.shape[d] == out.shape[d];
   if (!fits) return error(Errc::kShapeMismatch, text(a) + " x " + text(b) + " into " + text(out));
+  p.factors = a.dtype;
   p.a = a.data;
   p.b = b.data;
   p.k = a.shape[stack + 1];

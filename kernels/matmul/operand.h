@@ -9,7 +9,8 @@ namespace tilewise::kernels::matmul {
 struct Product {
   const void *a = nullptr, *b = nullptr;
   void* out = nullptr;
-  ir::DType dtype = ir::DType::kFloat64;
+  ir::DType dtype = ir::DType::kFloat64;  // of the output
+  ir::DType factors = ir::DType::kFloat64;
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t a_row = 0, a_column = 0, b_row = 0, b_column = 0;  // strides
   bool accumulate = false;                                        // later steps add to what is there

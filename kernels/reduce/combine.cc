@@ -1,11 +1,14 @@
 #include "reduce/combine.h"
 
+#include <tilewise/ir/verify.h>
+
 #include <cstring>
 
 #include "common/strided.h"
 #include "map/evaluator_memory.h"
 #include "reduce/args.h"
 #include "reduce/fold.h"
+#include "reduce/moments_fold.h"
 
 namespace tilewise::kernels::reduce {
 namespace {
@@ -88,9 +91,54 @@ void combine_args(const KernelCall& call, int axis, const ArgFns& args) {
             });
 }
 
+void combine_moments(const KernelCall& call, int axis, const MomentFns& fns) {
+  constexpr std::int64_t kSum = ir::kMomentSum;
+  const auto size = static_cast<std::int64_t>(ir::size_of(call.outputs[kSum].dtype));
+  alignas(64) std::byte buffers[ir::kMomentParts][kTile * 8];
+  const auto row = [](std::byte* const(&at)[ir::kMomentParts]) {
+    return MomentRow{reinterpret_cast<double*>(at[ir::kMomentCount]), at[kSum],
+                     reinterpret_cast<double*>(at[ir::kMomentShift]),
+                     reinterpret_cast<double*>(at[ir::kMomentSquares])};
+  };
+  each_tile(call, axis, ir::volume(call.outputs[0].shape),
+            [&](std::int64_t part, std::int64_t begin, std::int64_t n, bool first) {
+              std::byte *to[ir::kMomentParts], *from[ir::kMomentParts];
+              for (std::size_t i = 0; i < ir::kMomentParts; ++i) {
+                const std::int64_t bytes = i == kSum ? size : 8;
+                to[i] = static_cast<std::byte*>(call.outputs[i].data) + begin * bytes;
+                from[i] =
+                    const_cast<std::byte*>(slice_of(call.inputs[i], axis, part).read(begin, n, buffers[i]));
+                if (first) std::memmove(to[i], from[i], static_cast<std::size_t>(n * bytes));
+              }
+              if (!first) fns.join(row(to), row(from), n);
+            });
+}
+
+// As many arrays as the kind has, alike in shape.
+Status check_parts(const KernelCall& call, ir::ReduceKind kind) {
+  const std::size_t parts = ir::parts_of(kind);
+  bool fits = call.inputs.size() >= parts && call.outputs.size() >= parts;
+  if (fits) {
+    const std::vector<ir::DType> dtypes =
+        ir::part_dtypes(kind, call.outputs[kind == ir::ReduceKind::kMoments ? ir::kMomentSum : 0].dtype);
+    for (std::size_t i = 0; i < parts; ++i)
+      fits = fits && call.inputs[i].dtype == dtypes[i] && call.outputs[i].dtype == dtypes[i] &&
+             call.inputs[i].shape == call.inputs[0].shape;
+  }
+  if (fits) return {};
+  return error(Errc::kShapeMismatch, "combining " + std::string(ir::name_of(kind)) + " wants " +
+                                         std::to_string(parts) + " arrays of one shape");
+}
+
 }  // namespace
 
-Status clear_output(ir::ReduceKind kind, const TensorView& out) {
+Status clear_output(ir::ReduceKind kind, const KernelCall& call) {
+  const TensorView& out = call.outputs[0];
+  if (kind == ir::ReduceKind::kMoments) {
+    for (const TensorView& part : call.outputs)
+      std::memset(part.data, 0, static_cast<std::size_t>(ir::volume(part.shape)) * ir::size_of(part.dtype));
+    return {};
+  }
   const FoldFns folds = find_folds(kind, out.dtype);
   if (!folds) return error(Errc::kInvalidArgument, std::string(ir::name_of(kind)) + " of nothing");
   const std::int64_t n = ir::volume(out.shape);
@@ -107,7 +155,7 @@ Status combine(const KernelCall& call) {
   const std::int64_t total = ir::volume(out.shape);
   if (total == 0) return {};
   if (call.inputs.empty() || call.inputs[0].data == nullptr) {
-    return call.step == 0 ? clear_output(attrs.kind, out) : Status{};
+    return call.step == 0 ? clear_output(attrs.kind, call) : Status{};
   }
   const TensorView& in = call.inputs[0];
   const int axis = attrs.axis;
@@ -119,11 +167,13 @@ Status combine(const KernelCall& call) {
                                            std::string(ir::name_of(out.dtype)) + ir::to_string(out.shape));
   }
   if (ir::is_arg(attrs.kind)) {
-    if (call.inputs.size() < 2 || call.outputs.size() < 2 || call.inputs[1].shape != in.shape ||
-        call.inputs[1].dtype != ir::DType::kInt64) {
-      return error(Errc::kShapeMismatch, "combining positions wants values and int64 indices");
-    }
+    TW_TRY(check_parts(call, attrs.kind));
     combine_args(call, axis, find_args(attrs.kind == ir::ReduceKind::kArgMin, out.dtype));
+    return {};
+  }
+  if (attrs.kind == ir::ReduceKind::kMoments) {
+    TW_TRY(check_parts(call, attrs.kind));
+    combine_moments(call, axis, find_moments(call.outputs[ir::kMomentSum].dtype));
     return {};
   }
   const FoldFns folds = find_folds(attrs.kind, out.dtype);

@@ -5,7 +5,7 @@
 namespace tilewise::kernels::reduce {
 
 Status combine(const KernelCall& call);
-// The value of an empty reduction: 0, 1, the infinities or ends of the dtype, false, true.
-Status clear_output(ir::ReduceKind kind, const TensorView& out);
+// The value of an empty reduction: 0, 1, the infinities or ends of the dtype, false, true. Moments: zeros.
+Status clear_output(ir::ReduceKind kind, const KernelCall& call);
 
 }  // namespace tilewise::kernels::reduce

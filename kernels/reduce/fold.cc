@@ -172,7 +172,8 @@ FoldFns folds_of(ReduceKind kind, DType t) {
     case ReduceKind::kAny: return is_bool ? fns<Any, std::uint8_t>() : FoldFns{};
     case ReduceKind::kAll: return is_bool ? fns<All, std::uint8_t>() : FoldFns{};
     case ReduceKind::kArgMin:
-    case ReduceKind::kArgMax: return {};
+    case ReduceKind::kArgMax:
+    case ReduceKind::kMoments: return {};
   }
   return {};
 }

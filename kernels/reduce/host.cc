@@ -3,7 +3,7 @@
 // Order of a sum (a function of the block's shape and axes, see layout.h): rows of a unit go in chunks of 64 (narrow
 // rows: 64 * 16, where row r belongs to virtual lane r % 16); within a chunk, per element and lane, left to right; then
 // the sixteen lanes by halves (lane i with i + 8, + 4, + 2, + 1); then chunks pairwise (tree.h), across all units of the
-// output. Error of a float sum of m elements: at most (64 + 4 + log2(m / 64) + 1) roundings of sum |x|.
+// output. Error of a float sum of m elements: at most (64 + 4 + log2(m / 64) + 1) roundings of sum |x|. Moments: moments.cc.
 #include <tilewise/ir/op.h>
 
 #include <cstring>
@@ -12,15 +12,14 @@
 #include "reduce/args.h"
 #include "reduce/combine.h"
 #include "reduce/layout.h"
+#include "reduce/moments.h"
+#include "reduce/order.h"
 #include "reduce/reduce.h"
 #include "reduce/tree.h"
 
 namespace tilewise::kernels::reduce {
 namespace {
 
-constexpr std::int64_t kChunkRows = 64;  // rows (or folded rows) summed left to right
-constexpr std::int64_t kNarrow = 32;     // rows shorter than this are folded sixteen at a time
-constexpr std::int64_t kShort = 16;      // ... unless there are no more than this
 constexpr std::int64_t kWindow =
     512;  // elements of the tape folded at once; at least a folded row (kNarrow * kFold)
 constexpr std::int64_t kMaxColumns = kWindow;  // accumulators of one pass: within the first-level cache
@@ -58,7 +57,6 @@ class BlockReducer {
   }
 
  private:
-  static bool folds_rows(const Layout& layout) { return layout.n < kNarrow && layout.length > kShort; }
   // The most elements that evaluate() takes.
   std::int64_t limit() const { return values_.in_place() ? std::int64_t{1} << 40 : kWindow; }
   const std::byte* evaluate(std::int64_t begin, std::int64_t n) {
@@ -142,12 +140,13 @@ Status reduce_blocks(const KernelCall& call) {
   const TensorView& out = call.outputs[0];
   const ir::Shape shape = call.box.shape();
   if (ir::is_arg(attrs.kind)) return arg_blocks(call);
+  if (attrs.kind == ir::ReduceKind::kMoments) return moment_blocks(call);
   const FoldFns folds = find_folds(attrs.kind, out.dtype);
   if (!folds)
     return error(Errc::kUnsupported,
                  std::string(ir::name_of(attrs.kind)) + " into " + std::string(ir::name_of(out.dtype)));
   const std::int64_t outputs = ir::volume(out.shape);
-  if (call.box.volume() == 0) return clear_output(attrs.kind, out);
+  if (call.box.volume() == 0) return clear_output(attrs.kind, call);
   TW_ASSIGN(const map::Program program, map::Program::make(attrs.tape, out.dtype));
   const Layout layout = layout_of(shape, attrs.axes);
   TW_ASSIGN(map::TileEvaluator values,
@@ -163,10 +162,11 @@ Status reduce_blocks(const KernelCall& call) {
 }  // namespace
 
 Status supports(const ir::Op& op, const PluginTable*) {
-  const ir::DType out = op.outputs[0].dtype;
   const ir::ReduceKind kind =
       op.kind == ir::OpKind::kCombine ? op.get<ir::CombineAttrs>().kind : op.get<ir::ReduceAttrs>().kind;
-  if (!ir::is_arg(kind) && !find_folds(kind, out)) {
+  const bool moments = kind == ir::ReduceKind::kMoments;
+  const ir::DType out = op.outputs.at(moments ? ir::kMomentSum : 0).dtype;
+  if (moments ? !find_moments(out) : !ir::is_arg(kind) && !find_folds(kind, out)) {
     return error(Errc::kUnsupported,
                  std::string(ir::name_of(kind)) + " into " + std::string(ir::name_of(out)));
   }

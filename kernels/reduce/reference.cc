@@ -8,6 +8,7 @@
 
 #include "map/reference.h"
 #include "reduce/reduce.h"
+#include "reduce/reference_moments.h"
 
 namespace tilewise::kernels::reduce {
 namespace {
@@ -149,6 +150,7 @@ std::int64_t position_of(const ir::Index& global, const ir::Shape& space, std::u
 Status reduce_blocks(const KernelCall& call) {
   const auto& attrs = call.op->get<ir::ReduceAttrs>();
   const TensorView& out = call.outputs[0];
+  if (attrs.kind == ReduceKind::kMoments) return reference_moments(call);
   const ir::Shape shape = call.box.shape();
   ir::Shape kept = shape;
   for (std::size_t d = 0; d < kept.size(); ++d) {
@@ -179,6 +181,7 @@ Status reduce_blocks(const KernelCall& call) {
 Status combine_blocks(const KernelCall& call) {
   const auto& attrs = call.op->get<ir::CombineAttrs>();
   const TensorView& out = call.outputs[0];
+  if (attrs.kind == ReduceKind::kMoments) return reference_join(call);
   const std::int64_t total = ir::volume(out.shape);
   const bool reads = !call.inputs.empty() && call.inputs[0].data != nullptr;
   ir::Shape rest;

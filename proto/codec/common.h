@@ -55,7 +55,7 @@ constexpr std::size_t attrs_of(ir::OpKind kind) {
 // One past the last enumerator of each enum on the wire.
 constexpr int kOpKinds = static_cast<int>(ir::OpKind::kKeep) + 1;
 constexpr int kTapeOps = static_cast<int>(ir::TapeOp::kCount);
-constexpr int kReduceKinds = static_cast<int>(ir::ReduceKind::kArgMax) + 1;
+constexpr int kReduceKinds = static_cast<int>(ir::ReduceKind::kMoments) + 1;
 constexpr int kScanModes = static_cast<int>(ir::ScanMode::kTotal) + 1;
 constexpr int kDimMapKinds = static_cast<int>(ir::DimMap::Kind::kBlock) + 1;
 constexpr int kRoles = static_cast<int>(msg::Role::kTool) + 1;

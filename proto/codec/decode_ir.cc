@@ -86,7 +86,7 @@ ir::OpAttrs Reader::attrs(wire::Op::Attrs::Reader r) {
       const auto a = r.getCombine();
       return ir::CombineAttrs{reduction(a.getKind()), a.getAxis(), a.getFanIn()};
     }
-    case wire::Op::Attrs::MATMUL: return ir::MatmulAttrs{r.getMatmul()};
+    case wire::Op::Attrs::MATMUL: return ir::MatmulAttrs{r.getMatmul().getParts(), r.getMatmul().getTf32()};
     case wire::Op::Attrs::COPY: return ir::CopyAttrs{maps(r.getCopy())};
     case wire::Op::Attrs::RESHAPE: return ir::ReshapeAttrs{};
     case wire::Op::Attrs::NPY: {

@@ -77,7 +77,11 @@ void write(AttrsBuilder b, const ir::CombineAttrs& a) {
   c.setAxis(a.axis);
   c.setFanIn(a.fan_in);
 }
-void write(AttrsBuilder b, const ir::MatmulAttrs& a) { b.setMatmul(a.k_parts); }
+void write(AttrsBuilder b, const ir::MatmulAttrs& a) {
+  auto m = b.initMatmul();
+  m.setParts(a.k_parts);
+  m.setTf32(a.tf32);
+}
 void write(AttrsBuilder b, const ir::CopyAttrs& a) { write(b.initCopy(map_count(a.maps)), a.maps); }
 void write(AttrsBuilder b, const ir::ReshapeAttrs&) { b.setReshape(); }
 void write(AttrsBuilder b, const ir::NpyAttrs& a) {

@@ -66,7 +66,7 @@ struct Gen {
                            i64()};
     })};
   }
-  ir::ReduceKind reduction() { return pick<ir::ReduceKind>(8); }
+  ir::ReduceKind reduction() { return pick<ir::ReduceKind>(9); }
   std::vector<ir::OperandMap> maps() {
     return list(3, [&] {
       ir::OperandMap map;
@@ -84,7 +84,7 @@ struct Gen {
       case ir::OpKind::kReduceBlocks: return ir::ReduceAttrs{tape(), reduction(), u32()};
       case ir::OpKind::kCombine: return ir::CombineAttrs{reduction(), static_cast<std::int8_t>(u64()), i64()};
       case ir::OpKind::kMatmul:
-      case ir::OpKind::kMatmulPanels: return ir::MatmulAttrs{i64()};
+      case ir::OpKind::kMatmulPanels: return ir::MatmulAttrs{i64(), flag()};
       case ir::OpKind::kCopy: return ir::CopyAttrs{maps()};
       case ir::OpKind::kReshape: return ir::ReshapeAttrs{};
       case ir::OpKind::kReadNpy:

@@ -194,7 +194,11 @@ Result<Geometry> Geometry::make(const Op& op, std::vector<SourceArray> sources) 
     case OpKind::kCopy: g.mode_ = StepMode::kSequentialParts; break;
     case OpKind::kReshape: TW_TRY(g.set_runs(op)); break;
     case OpKind::kMap: g.flops_per_element_ = tape_flops(op.get<MapAttrs>().tape); break;
-    case OpKind::kReduceBlocks: g.flops_per_element_ = 1 + tape_flops(op.get<ReduceAttrs>().tape); break;
+    case OpKind::kReduceBlocks: {
+      const auto& a = op.get<ReduceAttrs>();
+      g.flops_per_element_ = (a.kind == ReduceKind::kMoments ? 5 : 1) + tape_flops(a.tape);
+      break;
+    }
     case OpKind::kMatmulPanels:
       TW_TRY(g.split_steps());
       g.flops_per_element_ = 2;

@@ -27,6 +27,7 @@ DType reduced_as(ReduceKind kind, DType t) {
     case ReduceKind::kArgMax: return t == DType::kBool ? DType::kInt32 : compute_dtype(t);
     case ReduceKind::kMin:
     case ReduceKind::kMax: return compute_dtype(t);
+    case ReduceKind::kMoments: return is_floating(t) ? compute_dtype(t) : DType::kFloat64;
   }
   return t;
 }
@@ -150,12 +151,17 @@ Result<Inferred> infer_reduce(const Source& a, ReduceKind kind, const std::optio
   if (is_arg(kind) && mask != all && (mask == 0 || (mask & (mask - 1)) != 0))
     return error(Errc::kInvalidArgument, std::string(name_of(kind)) + " takes one axis, or all");
   const bool any_all = kind == ReduceKind::kAny || kind == ReduceKind::kAll;
-  if (!any_all && kind != ReduceKind::kSum && kind != ReduceKind::kProd)
+  const bool of_nothing =
+      any_all || kind == ReduceKind::kSum || kind == ReduceKind::kProd || kind == ReduceKind::kMoments;
+  if (!of_nothing)
     for (int d = 0; d < rank; ++d)
       if ((mask >> d & 1u) && a.shape()[d] == 0)
         return error(Errc::kInvalidArgument, std::string(name_of(kind)) + " over axis " + std::to_string(d) +
                                                  " of shape " + to_string(a.shape()) + ": nothing has no " +
                                                  std::string(name_of(kind)));
+  if (is_complex(a.dtype) && kind == ReduceKind::kMoments)
+    return error(Errc::kInvalidArgument, "variance of " + std::string(name_of(a.dtype)) +
+                                             ": it is of real numbers; take real and imaginary parts");
   if (is_complex(a.dtype) && !any_all && kind != ReduceKind::kSum && kind != ReduceKind::kProd)
     return error(Errc::kInvalidArgument, std::string(name_of(kind)) + " of " + std::string(name_of(a.dtype)) +
                                              ": complex numbers have no order");
@@ -190,7 +196,7 @@ Result<Inferred> infer_scan(const Source& a, ReduceKind kind, int axis) {
   return inferred(std::move(op), {&a, 1});
 }
 
-Result<Inferred> infer_matmul(const Source& a, const Source& b, std::int64_t k_parts) {
+Result<Inferred> infer_matmul(const Source& a, const Source& b, std::int64_t k_parts, bool tf32) {
   const std::string shapes = to_string(a.shape()) + " x " + to_string(b.shape());
   for (const Source* s : {&a, &b})
     if (s->view.rank() == 0)
@@ -199,10 +205,14 @@ Result<Inferred> infer_matmul(const Source& a, const Source& b, std::int64_t k_p
     return error(Errc::kShapeMismatch, "matmul: " + std::string(name_of(a.dtype)) + " x " +
                                            std::string(name_of(b.dtype)) + ": cast to one dtype first");
   if (!multiplies(a.dtype))
-    return error(Errc::kShapeMismatch,
-                 "matmul: of " + std::string(name_of(a.dtype)) +
-                     ": cast to a dtype that is multiplied first (int32, int64, float32, float64, "
-                     "complex64, complex128)");
+    return error(
+        Errc::kShapeMismatch,
+        "matmul: of " + std::string(name_of(a.dtype)) +
+            ": cast to a dtype that is multiplied first (int32, int64, float16, bfloat16, float32, float64, "
+            "complex64, complex128)");
+  if (tf32 && a.dtype != DType::kFloat32)
+    return error(Errc::kInvalidArgument,
+                 "matmul: tf32 is of float32, not of " + std::string(name_of(a.dtype)));
   Source x = a, y = b;
   if (a.view.rank() == 1) {
     TW_ASSIGN(x.view, a.view.expand_dims(0));
@@ -251,12 +261,13 @@ Result<Inferred> infer_matmul(const Source& a, const Source& b, std::int64_t k_p
   };
   Op op;
   op.kind = OpKind::kMatmul;
-  op.attrs = MatmulAttrs{k_parts};
-  TW_ASSIGN(op.space, result_grid(sides, with(m, n), size_of(a.dtype)));
+  op.attrs = MatmulAttrs{k_parts, tf32};
+  const DType product = product_dtype(a.dtype);
+  TW_ASSIGN(op.space, result_grid(sides, with(m, n), size_of(product)));
   TW_ASSIGN(x.view, x.view.broadcast_to(with(m, ka)));
   TW_ASSIGN(y.view, y.view.broadcast_to(with(ka, n)));
   op.operands = {operand_of(x), operand_of(y)};
-  op.outputs = {{0, a.dtype, op.space}};
+  op.outputs = {{0, product, op.space}};
   const Source operands[] = {x, y};
   TW_ASSIGN(Inferred r, inferred(std::move(op), operands));
   if (b.view.rank() == 1) {

@@ -146,6 +146,13 @@ TEST_CASE("products: vectors, matrices, and shapes in the text") {
   t.view = *t.view.transpose();
   CHECK(infer_matmul(t, array({4, 9}, {3, 5}))->op->space == *Grid::uniform({6, 9}, {4, 5}));
   CHECK(std::get<MatmulAttrs>(infer_matmul(plain({3, 4}), plain({4, 6}), 5)->op->attrs).k_parts == 5);
+  CHECK_FALSE(std::get<MatmulAttrs>(infer_matmul(plain({3, 4}), plain({4, 6}), 5)->op->attrs).tf32);
+  const Source f = plain({4, 4}, DType::kFloat32);
+  CHECK(std::get<MatmulAttrs>(infer_matmul(f, f, 0, true)->op->attrs).tf32);
+  CHECK(text(infer_matmul(plain({3, 4}), plain({4, 6}), 0, true)) ==
+        "matmul: tf32 is of float32, not of float64");
+  for (const DType half : {DType::kFloat16, DType::kBFloat16})  // as they are, into float32
+    CHECK(infer_matmul(plain({3, 4}, half), plain({4, 6}, half))->op->outputs[0].dtype == DType::kFloat32);
   CHECK(text(infer_matmul(plain({3, 4}), plain({4, 6}), -1)) ==
         "matmul: k in -1 parts; between 1 and 65536 can be asked for, 0 leaves it open");
   CHECK(infer_matmul(plain({3, 4}), plain({4, 6}), kMaxKParts + 1).error().code == Errc::kInvalidArgument);

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <tilewise/ir/lower.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -36,6 +37,7 @@ inline double run_tape(const Tape& tape, const Index& global, const std::functio
         break;
       case TapeOp::kIota: v.push_back(static_cast<double>(global[static_cast<std::size_t>(in.imm_i)])); break;
       case TapeOp::kAdd: v.push_back(v[in.a] + v[in.b]); break;
+      case TapeOp::kSub: v.push_back(v[in.a] - v[in.b]); break;
       case TapeOp::kMul: v.push_back(v[in.a] * v[in.b]); break;
       default: FAIL("the tests' interpreter has no such instruction");
     }
@@ -65,6 +67,23 @@ struct Fold {
     if (first || better || (tie && p < position)) value = x, position = p;
   }
 };
+
+// Moments of what has been added, joined as kernels do.
+using Moments = std::array<double, kMomentParts>;
+inline void join(Moments& a, const Moments& b) {
+  if (b[kMomentCount] == 0) return;
+  if (a[kMomentCount] == 0) {
+    a = b;
+    return;
+  }
+  const auto mean = [](const Moments& m) { return m[kMomentSum] / m[kMomentCount] + m[kMomentShift]; };
+  const double n = a[kMomentCount] + b[kMomentCount], off = mean(b) - mean(a),
+               at = mean(a) + off * (b[kMomentCount] / n);
+  a[kMomentSquares] += b[kMomentSquares] + off * off * a[kMomentCount] * (b[kMomentCount] / n);
+  a[kMomentSum] += b[kMomentSum];
+  a[kMomentCount] = n;
+  a[kMomentShift] = at - a[kMomentSum] / n;
+}
 
 inline std::int64_t reduced_position(const Index& global, const Shape& space, std::uint32_t axes) {
   std::int64_t p = 0;
@@ -97,6 +116,7 @@ inline void run_op(const Op& op, Store& store) {
       return s.data[static_cast<std::size_t>(ravel(i, s.source.grid.shape()))];
     };
     std::map<Index, Fold> folds;  // by output index
+    std::map<Index, Moments> moments;
     if (op.kind == OpKind::kMatmul || op.kind == OpKind::kMatmulPanels)
       for_each_index(box.shape(), [&](Index i) {
         for (std::size_t d = 0; d < i.size(); ++d) i[d] += box.lo[d];
@@ -128,7 +148,10 @@ inline void run_op(const Op& op, Store& store) {
             Index to = i;
             for (int d = 0; d < span.rank(); ++d)
               if (a.axes >> d & 1) to[d] = point[d];
-            folds.try_emplace(to, Fold{a.kind}).first->second.add(x, reduced_position(i, space, a.axes));
+            if (a.kind == ReduceKind::kMoments)
+              join(moments.try_emplace(to).first->second, {1, x, 0, 0});
+            else
+              folds.try_emplace(to, Fold{a.kind}).first->second.add(x, reduced_position(i, space, a.axes));
           });
           break;
         }
@@ -137,6 +160,11 @@ inline void run_op(const Op& op, Store& store) {
           each(reads.at(0).region, [&](const Index& i) {
             Index to = i;
             to[a.axis] = point[a.axis];
+            if (a.kind == ReduceKind::kMoments) {
+              join(moments.try_emplace(to).first->second,
+                   {load(reads[0], i), load(reads[1], i), load(reads[2], i), load(reads[3], i)});
+              return;
+            }
             const std::int64_t position = reads.size() > 1 ? static_cast<std::int64_t>(load(reads[1], i)) : 0;
             folds.try_emplace(to, Fold{a.kind}).first->second.add(load(reads[0], i), position);
           });
@@ -197,6 +225,8 @@ inline void run_op(const Op& op, Store& store) {
         default: FAIL("the tests' interpreter has no such kind");
       }
     }
+    for (const auto& [i, parts] : moments)
+      for (std::size_t o = 0; o < parts.size(); ++o) put(o, i) = parts[o];
     for (const auto& [i, fold] : folds) {
       put(0, i) = fold.value;
       if (op.outputs.size() > 1) put(1, i) = static_cast<double>(fold.position);

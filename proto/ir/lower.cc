@@ -82,16 +82,36 @@ Status Lowering::elementwise() {
 }
 
 Status Lowering::fill(std::int64_t value) {
-  const DType t = op_.outputs[0].dtype;
-  Tape tape{{{TapeOp::kConst, t}}};
-  if (is_floating(t) || is_complex(t)) {
-    tape.code[0].imm_f = static_cast<double>(value);
-  } else {
-    tape.code[0].imm_i = value;
+  for (OutputSpec& out : op_.outputs) {
+    Tape tape{{{TapeOp::kConst, out.dtype}}};
+    if (is_floating(out.dtype) || is_complex(out.dtype)) {
+      tape.code[0].imm_f = static_cast<double>(value);
+    } else {
+      tape.code[0].imm_i = value;
+    }
+    Op op = part(OpKind::kMap, MapAttrs{std::move(tape)}, out.grid);
+    op.outputs.push_back(std::move(out));
+    out_.push_back(std::move(op));
   }
-  Op op = part(OpKind::kMap, MapAttrs{std::move(tape)}, op_.outputs[0].grid);
-  op.outputs = std::move(op_.outputs);
-  out_.push_back(std::move(op));
+  return {};
+}
+
+Status Lowering::moments_of_elements(const Tape& tape) {
+  TW_TRY(align());
+  for (std::size_t i = 0; i < op_.outputs.size(); ++i) {
+    Tape code = tape;  // the sum is the element, what it is off the mean 0, or NaN
+    const auto last = static_cast<std::uint16_t>(tape.code.size() - 1);
+    if (i == 0) {
+      code.code.push_back({.op = TapeOp::kSub, .dtype = tape.result(), .a = last, .b = last});
+      if (tape.result() != DType::kFloat64)
+        code.code.push_back(
+            {.op = TapeOp::kCast, .dtype = DType::kFloat64, .a = static_cast<std::uint16_t>(last + 1)});
+    }
+    Op op = part(OpKind::kMap, MapAttrs{std::move(code)}, op_.outputs[i].grid);
+    op.operands = op_.operands;
+    op.outputs = {op_.outputs[i]};
+    out_.push_back(std::move(op));
+  }
   return {};
 }
 
@@ -100,6 +120,7 @@ Status Lowering::reduce() {
   if (op_.space.block_count() == 0) return fill(a.kind == ReduceKind::kProd || a.kind == ReduceKind::kAll);
   if (a.axes == 0) {
     if (is_arg(a.kind)) return fill(0);
+    if (a.kind == ReduceKind::kMoments) return moments_of_elements(a.tape);
     op_.kind = OpKind::kMap;
     op_.attrs = MapAttrs{a.tape};
     op_.space = op_.outputs[0].grid;
@@ -115,8 +136,7 @@ Status Lowering::reduce() {
   }
   Op blocks = part(OpKind::kReduceBlocks, a, op_.space);
   blocks.operands = op_.operands;
-  const std::vector<DType> dtypes =
-      is_arg(a.kind) ? std::vector{a.tape.result(), DType::kInt64} : std::vector{op_.outputs[0].dtype};
+  const std::vector<DType> dtypes = part_dtypes(a.kind, a.tape.result());
   blocks.outputs = partials(dtypes, Grid(dims), levels.empty());
   out_.push_back(std::move(blocks));
   combine(a.kind, levels, std::move(dims), dtypes, true);
@@ -125,8 +145,11 @@ Status Lowering::reduce() {
 
 std::vector<OutputSpec> Lowering::partials(const std::vector<DType>& dtypes, const Grid& grid, bool last) {
   std::vector<OutputSpec> specs;
-  for (std::size_t i = 0; i < dtypes.size(); ++i)
-    specs.push_back({last && i + 1 == dtypes.size() ? op_.outputs[0].array : new_array_(), dtypes[i], grid});
+  for (std::size_t i = 0; i < dtypes.size(); ++i) {
+    const bool answer = last && i + 1 == dtypes.size();
+    const bool sum = last && i == kMomentSum && op_.outputs.size() > 1;
+    specs.push_back({answer || sum ? op_.outputs[sum ? 1 : 0].array : new_array_(), dtypes[i], grid});
+  }
   return specs;
 }
 

@@ -52,11 +52,11 @@ Status Lowering::matmul() {
     TW_TRY(gather(1, cuts));
     panels = walk(0, stack + 1).cuts();
   }
-  const std::int64_t asked = op_.get<MatmulAttrs>().k_parts;
+  const auto [asked, tf32] = op_.get<MatmulAttrs>();
   const bool by_shapes =
       stack == 0 && asked == 0 && splits_k(m, n, k, op_.space.block_count(), panels->count());
   const std::int64_t parts = by_shapes ? panels->count() : std::min(asked, panels->count());
-  op_.attrs = MatmulAttrs{};
+  op_.attrs = MatmulAttrs{0, tf32};
   if (parts < 2) {
     out_.push_back(std::move(op_));
     return {};
@@ -71,7 +71,7 @@ Status Lowering::matmul() {
   std::vector<DimGrid> dims{*DimGrid::uniform(panels->count(), 1), op_.space.dim(0), op_.space.dim(1)};
   const DType t = op_.outputs[0].dtype;
   Op product =
-      part(OpKind::kMatmulPanels, MatmulAttrs{}, Grid({*panels, op_.space.dim(0), op_.space.dim(1)}));
+      part(OpKind::kMatmulPanels, MatmulAttrs{0, tf32}, Grid({*panels, op_.space.dim(0), op_.space.dim(1)}));
   product.operands = op_.operands;
   product.outputs = {{new_array_(), t, Grid(dims)}};
   out_.push_back(std::move(product));

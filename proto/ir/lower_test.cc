@@ -121,6 +121,57 @@ TEST_CASE("property: lowered reductions, over any axes, of any kind") {
   }
 }
 
+TEST_CASE("property: lowered moments, over any axes, with and without the sum") {
+  for (std::uint64_t seed = 1; seed < 400; ++seed) {
+    INFO("seed ", seed);
+    Prng rng(seed);
+    Store store;
+    const int rank = static_cast<int>(rng.below(4));
+    const Shape shape = random_shape(rng, rank, rank == 1 ? 400 : 9);
+    const DType t = rng.chance(0.5) ? DType::kFloat64 : DType::kFloat32;
+    const Source a = rank == 1 && rng.chance(0.5)
+                         ? Source{99, t, *Grid::uniform(shape, {1}), View::identity(shape)}
+                         // levels of the tree
+                         : stored(rng, store, shape, t);
+    if (a.array == 99) {
+      store[99] = {{t, a.grid}, {}};
+      for (std::int64_t i = 0; i < shape[0]; ++i) store[99].data.push_back(static_cast<double>(rng.below(9)));
+    }
+    const auto mask = static_cast<std::uint32_t>(rng.below(1u << rank));
+    std::vector<int> axes;
+    for (int d = 0; d < rank; ++d)
+      if (mask >> d & 1) axes.push_back(d);
+    Result<Inferred> inferred = infer_reduce(a, ReduceKind::kMoments, axes, true);
+    REQUIRE(inferred.has_value());
+    CHECK(inferred->dtype == DType::kFloat64);
+    const bool with_sum = rng.chance(0.5);
+    Op op = *inferred->op;
+    op.outputs[0].array = 500;
+    if (with_sum) op.outputs.push_back({501, t, op.outputs[0].grid});
+    REQUIRE(verify(op, std::vector<SourceArray>{{a.dtype, a.grid}}).has_value());
+    run_lowered(op, store);
+    std::map<Index, std::vector<double>> groups;
+    for_each_index(shape, [&](const Index& i) {
+      Index to = i;
+      for (int d = 0; d < rank; ++d) to[d] = mask >> d & 1 ? 0 : to[d];
+      groups[to].push_back(value(store, a, i));
+    });
+    const Shape kept = op.outputs[0].grid.shape();
+    for_each_index(kept, [&](const Index& i) {
+      double mean = 0, squares = 0, total = 0;
+      for (const double x : groups[i]) total += x;
+      mean = total / static_cast<double>(groups[i].size());
+      for (const double x : groups[i]) squares += (x - mean) * (x - mean);
+      const auto at = static_cast<std::size_t>(ravel(i, kept));
+      REQUIRE(std::abs(store[500].data[at] - squares) <= 1e-9 * (1 + squares));
+      if (with_sum) REQUIRE(std::abs(store[501].data[at] - total) <= 1e-9 * (1 + std::abs(total)));
+    });
+  }
+  const Source complex{1, DType::kComplex128, Grid({DimGrid::whole(4)}), View::identity({4})};
+  CHECK(infer_reduce(complex, ReduceKind::kMoments, std::nullopt, false).error().code ==
+        Errc::kInvalidArgument);
+}
+
 TEST_CASE("property: lowered products, split or not, of any views") {
   int split = 0;
   for (std::uint64_t seed = 1; seed < 700; ++seed) {

@@ -39,7 +39,10 @@ class Lowering {
   // The reduction of nothing, or a position among one: the same everywhere.
   Status fill(std::int64_t value);
   Status reduce();
-  // Outputs of one stage of a reduction. The last one's answer has the original name: of two, the position.
+  // Moments over no axes: each element by itself.
+  Status moments_of_elements(const Tape& tape);
+  // Outputs of one stage of a reduction. The last stage has the original names: its last array, and of moments the sum where
+  // that is wanted.
   std::vector<OutputSpec> partials(const std::vector<DType>& dtypes, const Grid& grid, bool last);
   // Levels of the tree over the partials that the op before wrote.
   void combine(ReduceKind kind, const std::vector<int>& levels, std::vector<DimGrid> dims,

@@ -40,6 +40,7 @@ std::string_view name_of(ReduceKind kind) {
     case ReduceKind::kAll: return "all";
     case ReduceKind::kArgMin: return "argmin";
     case ReduceKind::kArgMax: return "argmax";
+    case ReduceKind::kMoments: return "moments";
   }
   return "unknown reduction";
 }

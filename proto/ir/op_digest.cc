@@ -44,7 +44,7 @@ struct MixAttrs {
   void operator()(const CombineAttrs& a) const {
     mix(d, static_cast<std::int64_t>(a.kind)), mix(d, a.axis), mix(d, a.fan_in);
   }
-  void operator()(const MatmulAttrs& a) const { mix(d, a.k_parts); }
+  void operator()(const MatmulAttrs& a) const { mix(d, a.k_parts), mix(d, a.tf32); }
   void operator()(const CopyAttrs& a) const { mix(d, a.maps); }
   void operator()(const ReshapeAttrs&) const {}
   void operator()(const NpyAttrs& a) const {

@@ -139,9 +139,10 @@ Status Verifier::map() const {
 Status Verifier::reduce() const {
   const auto& a = op_.get<ReduceAttrs>();
   const bool lowered = op_.kind == OpKind::kReduceBlocks;
-  if (a.kind > ReduceKind::kArgMax) return fail(Errc::kInvalidArgument, "unknown reduction");
+  if (a.kind > ReduceKind::kMoments) return fail(Errc::kInvalidArgument, "unknown reduction");
   if (a.axes >> op_.space.rank() != 0) return fail(Errc::kInvalidArgument, "axes beyond the rank");
-  TW_TRY(expect(op_.operands.size(), is_arg(a.kind) && lowered ? 2 : 1));
+  const bool with_sum = a.kind == ReduceKind::kMoments && !lowered && op_.outputs.size() == 2;
+  TW_TRY(expect(op_.operands.size(), lowered ? parts_of(a.kind) : with_sum ? 2 : 1));
   TW_TRY(elementwise_operands());
   TW_TRY(tape(a.tape));
   const std::optional<DType> result = reduced_dtype(a.kind, a.tape.result());
@@ -159,16 +160,19 @@ Status Verifier::reduce() const {
     dims.push_back(!reduced ? cut : lowered ? *DimGrid::uniform(cut.count(), 1) : DimGrid::whole(1));
   }
   const Grid grid(std::move(dims));
-  if (!is_arg(a.kind)) return output_is(0, *result, grid);
-  if (!lowered) return output_is(0, DType::kInt64, grid);
-  TW_TRY(output_is(0, a.tape.result(), grid));
-  return output_is(1, DType::kInt64, grid);
+  if (!lowered) {
+    TW_TRY(output_is(0, *result, grid));
+    return with_sum ? output_is(1, a.tape.result(), grid) : Status{};
+  }
+  const std::vector<DType> parts = part_dtypes(a.kind, a.tape.result());
+  for (std::size_t i = 0; i < parts.size(); ++i) TW_TRY(output_is(i, parts[i], grid));
+  return {};
 }
 
 Status Verifier::combine() const {
   const auto& a = op_.get<CombineAttrs>();
-  if (a.kind > ReduceKind::kArgMax) return fail(Errc::kInvalidArgument, "unknown reduction");
-  const std::size_t arrays = is_arg(a.kind) ? 2 : 1;
+  if (a.kind > ReduceKind::kMoments) return fail(Errc::kInvalidArgument, "unknown reduction");
+  const std::size_t arrays = parts_of(a.kind);
   TW_TRY(expect(arrays, arrays));
   if (a.axis < 0 || a.axis >= op_.space.rank() || a.fan_in < 2 || a.fan_in > limits::kMaxExplicitCuts)
     return fail(Errc::kInvalidArgument,
@@ -187,10 +191,12 @@ Status Verifier::combine() const {
   }
   if (op_.space.dim(a.axis) != *DimGrid::uniform(op_.space.dim(a.axis).extent(), 1))
     return mismatch("the combined axis must be cut into single elements");
-  if (arrays == 2 && sources_[1].dtype != DType::kInt64) return mismatch("positions must be int64");
-  if (reduced_dtype(a.kind, sources_[0].dtype).value_or(DType::kInt64) !=
-      (is_arg(a.kind) ? DType::kInt64 : sources_[0].dtype))
-    return mismatch("partials of the wrong dtype");
+  const DType of = sources_[a.kind == ReduceKind::kMoments ? kMomentSum : 0].dtype;
+  if (!reduced_dtype(a.kind, of)) return mismatch("partials of the wrong dtype");
+  const std::vector<DType> dtypes = part_dtypes(a.kind, of);
+  for (std::size_t i = 0; i < arrays; ++i)
+    if (sources_[i].dtype != dtypes[i])
+      return mismatch(operand_name(i) + " must be " + std::string(name_of(dtypes[i])));
   return {};
 }
 
@@ -228,6 +234,8 @@ Status Verifier::matmul(int first) const {
   const std::int64_t parts = op_.get<MatmulAttrs>().k_parts;
   if (parts < 0 || parts > (first == 0 && stack == 0 ? kMaxKParts : 1))
     return fail(Errc::kOutOfRange, "k in " + std::to_string(parts) + " parts");
+  if (op_.get<MatmulAttrs>().tf32 && sources_[0].dtype != DType::kFloat32)
+    return fail(Errc::kInvalidArgument, "tf32 of " + std::string(name_of(sources_[0].dtype)));
   const std::int64_t m = left[stack], k = left[stack + 1], n = right[stack + 1];
   if (k != right[stack])
     return mismatch(shapes + ": inner extents " + std::to_string(k) + " and " + std::to_string(right[stack]) +
@@ -244,7 +252,7 @@ Status Verifier::matmul(int first) const {
     return mismatch(shapes + " in a space of shape " + to_string(op_.space.shape()));
   std::vector<DimGrid> dims = op_.space.dims();
   if (first == 1) dims[0] = *DimGrid::uniform(dims[0].count(), 1);
-  return output_is(0, sources_[0].dtype, Grid(std::move(dims)));
+  return output_is(0, product_dtype(sources_[0].dtype), Grid(std::move(dims)));
 }
 
 Status Verifier::npy() const {
@@ -295,11 +303,20 @@ std::optional<DType> reduced_dtype(ReduceKind kind, DType of) {
     case ReduceKind::kAll: return of == DType::kBool ? std::optional(of) : std::nullopt;
     case ReduceKind::kArgMin:
     case ReduceKind::kArgMax: return ordered ? std::optional(DType::kInt64) : std::nullopt;
+    case ReduceKind::kMoments:
+      return of == DType::kFloat32 || of == DType::kFloat64 ? std::optional(DType::kFloat64) : std::nullopt;
   }
   return std::nullopt;
 }
 
-bool multiplies(DType t) { return t != DType::kBool && t != DType::kUInt64 && !is_narrow(t); }
+std::vector<DType> part_dtypes(ReduceKind kind, DType of) {
+  if (is_arg(kind)) return {of, DType::kInt64};
+  if (kind == ReduceKind::kMoments) return {DType::kFloat64, of, DType::kFloat64, DType::kFloat64};
+  return {*reduced_dtype(kind, of)};
+}
+
+bool multiplies(DType t) { return t != DType::kBool && t != DType::kUInt64 && (!is_narrow(t) || is_half(t)); }
+DType product_dtype(DType t) { return is_half(t) ? DType::kFloat32 : t; }
 
 Status verify(const Op& op, std::span<const SourceArray> sources, Stage stage) {
   return Verifier(op, sources, stage).run();

@@ -37,8 +37,19 @@ void append_tape(std::string& out, const ir::Tape& tape) {
 
 }  // namespace
 
+namespace {
+
+// Products that may round more than their dtype does say so (D9).
+std::string_view mark_of(const ir::Op& op) {
+  const auto* matmul = std::get_if<ir::MatmulAttrs>(&op.attrs);
+  return matmul != nullptr && matmul->tf32 ? " tf32" : "";
+}
+
+}  // namespace
+
 std::string describe(const ir::Op& op, std::size_t position) {
   std::string out = "op " + std::to_string(position) + " (" + std::string(ir::name_of(op.kind));
+  out += mark_of(op);
   if (!op.label.empty()) out += " '" + op.label.substr(0, limits::kMaxNameBytes) + "'";
   return out + ")";
 }
@@ -51,6 +62,7 @@ std::string dump(std::span<const ir::Op> ops) {
     }
     if (!op.outputs.empty()) out += " = ";
     out += ir::name_of(op.kind);
+    out += mark_of(op);
     if (op.kind == ir::OpKind::kReduce || op.kind == ir::OpKind::kReduceBlocks) {
       out += std::string(" ") + std::string(ir::name_of(op.get<ir::ReduceAttrs>().kind));
     }

@@ -8,6 +8,8 @@ namespace tilewise::plan {
 void remove_dead_code(Graph& graph);
 // Merges equal pure ops: same kind, operands, attributes, cuts and devices.
 void merge_common_subexpressions(Graph& graph);
+// Lets a sum and moments of the same operand be one op with two outputs.
+void share_moments(Graph& graph);
 // Inlines elementwise producers into their users.
 void fuse_elementwise(Graph& graph);
 // Replaces kinds that workers do not run.

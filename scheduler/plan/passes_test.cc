@@ -194,6 +194,45 @@ TEST_CASE("a chain becomes one op") {
   }
 }
 
+TEST_CASE("a sum and moments of one operand become one op, where the earlier of them was") {
+  Program p;
+  const Source a = p.input({8, 8}, {4, 4});
+  const auto moments = [&](const Source& of, std::vector<int> axes) {
+    return p.add(ir::infer_reduce(of, ir::ReduceKind::kMoments, axes, true));
+  };
+  const Source x = p.neg(a), total = p.sum(x, {0}), mean = p.neg(total), squares = moments(x, {0});
+  const Source other = p.sum(x, {1});
+  for (const Source& s : {total, mean, squares, other}) p.hold(s);
+  Graph g = p.graph;
+  share_moments(g);
+  REQUIRE(g.ops.size() == 4);
+  CHECK(g.ops[0].outputs[0].array == x.array);
+  REQUIRE(g.ops[1].outputs.size() == 2);
+  CHECK(g.ops[1].get<ir::ReduceAttrs>().kind == ir::ReduceKind::kMoments);
+  CHECK(g.ops[1].outputs[0].array == squares.array);
+  CHECK(g.ops[1].outputs[1].array == total.array);
+  CHECK(g.ops[2].outputs[0].array == mean.array);
+  CHECK(g.ops[3].outputs[0].array == other.array);  // over another axis
+  // All of it in the plan: two readers of x are one, which takes it in.
+  Graph whole = p.graph;
+  whole.holds = {total.array, squares.array};
+  std::uint64_t next = 1000;
+  const auto planned = run_passes(whole, [&] { return next++; }, {.verify_each = true});
+  REQUIRE_MESSAGE(planned.has_value(), planned.error().message);
+  CHECK(std::none_of(planned->ops.begin(), planned->ops.end(),
+                     [](const ir::Op& op) { return op.kind == ir::OpKind::kMap; }));
+  CHECK(std::count_if(planned->ops.begin(), planned->ops.end(),
+                      [](const ir::Op& op) { return op.kind == ir::OpKind::kReduceBlocks; }) == 1);
+  SUBCASE("not of another operand") {
+    Program q;
+    const Source b = q.input({8}, {4}), c = q.input({8}, {4});
+    q.hold(q.sum(b, {0}));
+    q.hold(q.add(ir::infer_reduce(c, ir::ReduceKind::kMoments, std::vector<int>{0}, true)));
+    share_moments(q.graph);
+    CHECK(q.graph.ops.size() == 2);
+  }
+}
+
 TEST_CASE("views compose, positions are rewritten") {
   Program p;
   const Source i =
@@ -347,7 +386,8 @@ TEST_CASE("random programs give the same bits with and without passes") {
       Options options;
       options.verify_each = true;
       if (!optimised)
-        options.off = {"dead-code", "common-subexpressions", "fusion", "shared-gathers", "memory-order"};
+        options.off = {"dead-code", "common-subexpressions", "shared-moments",
+                       "fusion",    "shared-gathers",        "memory-order"};
       const auto planned = run_passes(
           p.graph, [&] { return name++; }, options);
       REQUIRE_MESSAGE(planned.has_value(), planned.error().message);
@@ -407,11 +447,17 @@ TEST_CASE("passes have names, texts and say whose fault it is") {
   const auto planned = run_passes(p.graph, new_array, options);
   REQUIRE_MESSAGE(planned.has_value(), planned.error().message);
   REQUIRE(planned->passes.size() == pass_names().size());
-  CHECK(planned->passes[2].name == "fusion");
-  CHECK(planned->passes[2].ops == 1);
-  CHECK(planned->passes[2].dump.find("reduce sum(%1)") != std::string::npos);
-  CHECK(planned->passes[3].dump.find("combine") != std::string::npos);
+  CHECK(planned->passes[3].name == "fusion");
+  CHECK(planned->passes[3].ops == 1);
+  CHECK(planned->passes[3].dump.find("reduce sum(%1)") != std::string::npos);
+  CHECK(planned->passes[4].dump.find("combine") != std::string::npos);
   CHECK(planned->ops.back().outputs[0].array == total.array);
+
+  ir::Op fast = planned->ops.back();
+  fast.kind = ir::OpKind::kMatmul;
+  fast.attrs = ir::MatmulAttrs{0, true};
+  CHECK(describe(fast, 3) == "op 3 (matmul tf32)");
+  CHECK(dump({&fast, 1}).find("matmul tf32(") != std::string::npos);
 
   options.off = {"speed"};
   CHECK(run_passes(p.graph, new_array, options).error().message.find("'speed'") != std::string::npos);

@@ -110,6 +110,20 @@ TEST_CASE("statistics and products") {
       CHECK(got[static_cast<std::size_t>(j)] ==
             doctest::Approx(want / static_cast<double>(m - 1)).epsilon(1e-6));
     }
+    // The mean and the variance of an expression, together and apart: the same bits.
+    const Array middle = mean(far, 0), v = var(far, 0, 1), alone = mean(x + 1e9, 0) + 0.0;
+    s.persist({middle, v}).wait();
+    CHECK(middle.get<double>() == alone.get<double>());
+    CHECK(v.get<double>() == got);
+    const Array half = s.from_memory(numbers(2000, 9), {2000}, {.block = {700}}).astype(DType::kBFloat16);
+    CHECK(var(half).dtype() == DType::kBFloat16);
+    CHECK(var(half).astype(DType::kFloat64).item<double>() ==
+          doctest::Approx(var(half.astype(DType::kFloat64)).item<double>()).epsilon(0x1p-8));
+    CHECK(var(x.astype(DType::kFloat32), {}, 0).item<float>() ==
+          doctest::Approx(var(x).item<double>()).epsilon(1e-5));
+    CHECK(std::isnan(var(where(x == x.at(0, 0), std::numeric_limits<double>::infinity(), x)).item<double>()));
+    CHECK(var(x, Axes{}, 0).item<double>() ==
+          doctest::Approx(var(x.reshape({-1}).reblock({m * n})).item<double>()).epsilon(1e-13));
     CHECK(stddev(s.full({10, 10}, 3.0)).item<double>() == 0);
     CHECK(var(x, {}, 0, true).shape() == Shape{1, 1});
     CHECK(std::isnan(var(s.ones({1}), {}, 1).item<double>()));
@@ -212,4 +226,5 @@ TEST_CASE("mistakes in functions made of others name what was wrong") {
   CHECK(code_of([&] { tensordot(x, x, 1); }) == Errc::kShapeMismatch);
   CHECK(code_of([&] { meshgrid({x}); }) == Errc::kShapeMismatch);
   CHECK(code_of([&] { var(Array()); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { var(x.astype(DType::kComplex128)); }) == Errc::kInvalidArgument);
 }

@@ -285,6 +285,48 @@ TEST_CASE("updates where a mask is true: one value, one for each, by masks of th
   }
 }
 
+TEST_CASE("masks beside other terms are the indices of what is true in them") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const std::int64_t m = 9, n = 7, d = 5;
+    const Doubles a = numbers(m * n * d, 4);
+    const Array x = s.from_memory(a, {m, n, d}, {.block = {4, 3, 5}});
+    const auto at = [&](std::int64_t i, std::int64_t j, std::int64_t k) {
+      return a[static_cast<std::size_t>((i * n + j) * d + k)];
+    };
+    const Array rows = s.arange(m) % 3 == 1, columns = s.arange(n) > 4;  // 1 4 7; 5 6
+    Doubles first, middle, both, pairs;
+    for (const std::int64_t i : {1, 4, 7})
+      for (std::int64_t j = 0; j < n; ++j) first.push_back(at(i, j, 2));
+    for (std::int64_t i = 0; i < m; ++i)
+      for (const std::int64_t j : {5, 6})
+        for (std::int64_t k = 1; k < 4; ++k) middle.push_back(at(i, j, k));
+    CHECK(x.index({rows, Range{}, Range{2, 3}}).shape() == Shape{3, n, 1});
+    CHECK(x.index({rows, Range{}, Range{2, 3}}).get<double>() == first);
+    CHECK(x.index({kEllipsis, columns, Range{1, 4}}).get<double>() == middle);
+    // Of two dimensions, beside an integer and beside indices, which broadcast.
+    const Array plane = (x > 0.0).at(2, 0);
+    Doubles chosen;
+    std::int64_t count = 0;
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j)
+        if (at(i, j, 0) > 0) chosen.push_back(at(i, j, 3)), ++count;
+    CHECK(x.index({plane, 3}).get<double>() == chosen);
+    CHECK(x.index({plane, s.full({1}, 3, {.dtype = DType::kInt32})}).shape() == Shape{count});
+    CHECK(x.index({plane, kEllipsis}).get<double>() == boolean_index(x, plane).get<double>());
+    CHECK(x.index({rows, s.from_memory(Ints{0, 2, 6}, {3}), 4}).get<double>() ==
+          Doubles{at(1, 0, 4), at(4, 2, 4), at(7, 6, 4)});
+    CHECK(x.index({s.arange(m) < 0, Range{}, 0}).shape() == Shape{0, n});
+    // The same as an update.
+    Doubles set = a;
+    for (const std::int64_t i : {1, 4, 7})
+      for (std::int64_t j = 0; j < n; ++j) set[static_cast<std::size_t>((i * n + j) * d + 2)] = -1;
+    CHECK(set_index(x, {rows, Range{}, 2}, -1.0).get<double>() == set);
+  }
+}
+
 TEST_CASE("mistakes of index arrays are typed, and name index and axis") {
   TestCluster cluster(kForms[1]);
   const Session& s = cluster.session;
@@ -311,9 +353,16 @@ TEST_CASE("mistakes of index arrays are typed, and name index and axis") {
   CHECK(code_of([&] { x.index({i, i, i}); }) == Errc::kOutOfRange);
   CHECK(code_of([&] { x.index({s.ones({2})}); }, &what) == Errc::kInvalidArgument);
   CHECK_MESSAGE(what.find("float64 (term 0, axis 0)") != std::string::npos, what);
-  CHECK(code_of([&] { x.index({mask[0], 0}); }, &what) == Errc::kUnsupported);
-  CHECK_MESSAGE(what.find("nonzero()") != std::string::npos, what);
-  CHECK(code_of([&] { set_index(x, {mask, kEllipsis}, 1.0); }) == Errc::kUnsupported);
+  CHECK(code_of([&] { x.index({mask[0], 0}); }, &what) == Errc::kShapeMismatch);
+  CHECK_MESSAGE(what.find("mask of shape (3,) (term 0, from axis 0)") != std::string::npos, what);
+  CHECK(code_of([&] { x.index({mask, 0}); }) == Errc::kOutOfRange);
+  CHECK(code_of([&] { x.index({mask.at(0, 0).at(0, 0), 0}); }) == Errc::kShapeMismatch);
+  CHECK(code_of([&] { set_index(x, {mask, kEllipsis}, s.ones({13})); }) == Errc::kShapeMismatch);
+  // As unsigned numbers, not as the negative ones that their bits are.
+  const Array large = s.from_memory(std::vector<std::uint64_t>{1, ~std::uint64_t{0}}, {2});
+  CHECK(code_of([&] { x.index({large, 0}).get<double>(); }) == Errc::kOutOfRange);
+  CHECK(code_of([&] { take(x, large, 0).get<double>(); }) == Errc::kOutOfRange);
+  CHECK(x.index({large.slice(0, 0, 1), 0}).get<double>() == x.at(0, 1).slice(0, 0, 1).get<double>());
   CHECK(code_of([&] { set_index(x, {mask.T()}, 1.0); }) == Errc::kShapeMismatch);
   CHECK(code_of([&] { set_index(x, {i, i}, s.ones({3})); }) == Errc::kShapeMismatch);
   CHECK(code_of([&] { set_index(x, {0}, s.ones({2, 3})); }) == Errc::kShapeMismatch);

@@ -77,6 +77,7 @@ TEST_CASE("CUDA kernels conform") {
   SUBCASE("tapes") { conform(kernels::conformance::conform_tapes); }
   SUBCASE("random") { conform(kernels::conformance::conform_random); }
   SUBCASE("reductions") { conform(kernels::conformance::conform_reductions); }
+  SUBCASE("moments") { conform(kernels::conformance::conform_moments); }
   SUBCASE("scans") { conform(kernels::conformance::conform_scans); }
   SUBCASE("products") { conform(kernels::conformance::conform_products); }
   SUBCASE("moves") { conform(kernels::conformance::conform_moves); }

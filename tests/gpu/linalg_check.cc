@@ -200,6 +200,11 @@ void updates(LinalgPair& pair, DType t, const ir::Shape& stack, std::int64_t n) 
                               conjugated ? ir::linalg::kConjugate : 0);
       pair.agree(update, limit, "update of " + std::string(name_of(t)) + ir::to_string(with(stack, m, n)));
     }
+  // One that begins on the diagonal is zero above it.
+  Step on = pair.step("tilewise.update",
+                      {random(prng, t, {n, n}), random(prng, t, {n, k}), random(prng, t, {k, n})},
+                      {result(t, {n, n})}, ir::linalg::kLower);
+  pair.agree(on, limit, "an update on the diagonal");
   // A block above the diagonal is zero.
   Step above = pair.step("tilewise.update", {random(prng, t, {3, k}), random(prng, t, {k, n})},
                          {result(t, {3, n})}, ir::linalg::kLower);

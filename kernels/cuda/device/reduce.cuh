@@ -5,12 +5,15 @@
 // chunk into four interleaved accumulators, which are then added pairwise, then a tree over lanes, then (tw_finish) the
 // chunks in the same manner. All of it is a function of the shape alone: the same bits on every GPU of one kind.
 
-enum Kind { kSum, kProd, kMin, kMax, kAny, kAll, kArgMin, kArgMax };
+enum Kind { kSum, kProd, kMin, kMax, kAny, kAll, kArgMin, kArgMax, kMoments };
 constexpr bool kIsArg = kKind == kArgMin || kKind == kArgMax;
+constexpr bool kIsMoments = kKind == kMoments;
 
 struct ReduceParams {
   Walk kept, reduced;
-  i64 out, out_position, scratch;
+  i64 out, out_position;       // moments: sum, count
+  i64 out_shift, out_squares;  // moments only
+  i64 scratch;
   i64 chunk;  // elements of R per chunk
   int chunks, lanes;
   int columns;  // neighbouring threads take neighbouring outputs (the innermost dimension is kept)
@@ -23,9 +26,14 @@ struct Positioned {
   Value value;
   i64 position;  // negative: nothing yet
 };
-template <bool> struct Carried { typedef Acc type; };
-template <> struct Carried<true> { typedef Positioned type; };
-typedef typename Carried<kIsArg>::type Partial;
+// The mean is at + shift; `at` is an element, so that no digits are lost to a large mean. The sum is kept as sums are.
+struct Moments {
+  double count, sum, at, shift, squares;
+};
+template <bool, bool> struct Carried { typedef Acc type; };
+template <> struct Carried<true, false> { typedef Positioned type; };
+template <> struct Carried<false, true> { typedef Moments type; };
+typedef typename Carried<kIsArg, kIsMoments>::type Partial;
 
 template <class T> __device__ __forceinline__ T tw_lowest() {
   if constexpr (kSame<T, double>)
@@ -48,6 +56,8 @@ template <class T> __device__ __forceinline__ T tw_highest() {
 template <class T> __device__ __forceinline__ T tw_nothing() {
   if constexpr (kIsArg)
     return {Value(0), -1};
+  else if constexpr (kIsMoments)
+    return {0, -0.0, 0, 0, 0};
   else if constexpr (kKind == kSum && kIsComplex<T>)
     return T(-0.0, -0.0);
   else if constexpr (kKind == kSum && kIsFloat<T>)
@@ -74,9 +84,21 @@ template <class P> __device__ __forceinline__ P tw_first(P a, P b) {
   return (kKind == kArgMin ? a.value < b.value : a.value > b.value) ? a : b;
 }
 
+// Chan, Golub and LeVeque 1979. The sum is added where one side is empty too: -0 changes nothing.
+template <class P> __device__ __forceinline__ P tw_join_moments(P a, P b) {
+  const double sum = a.sum + b.sum;
+  if (a.count == 0) return {b.count, sum, b.at, b.shift, b.squares};
+  if (b.count == 0) return {a.count, sum, a.at, a.shift, a.squares};
+  const double n = a.count + b.count, part = b.count / n;
+  const double off = (b.at - a.at) + (b.shift - a.shift);
+  return {n, sum, a.at, a.shift + off * part, (a.squares + b.squares) + (off * off) * (a.count * part)};
+}
+
 template <class T> __device__ __forceinline__ T tw_join(T a, T b) {
   if constexpr (kIsArg)
     return tw_first(a, b);
+  else if constexpr (kIsMoments)
+    return tw_join_moments(a, b);
   else if constexpr (kKind == kSum)
     return tw_add(a, b);
   else if constexpr (kKind == kProd)
@@ -91,6 +113,11 @@ template <class T> __device__ __forceinline__ T tw_join(T a, T b) {
     return a && b;
 }
 
+// Moments of one element. Templates of all that they touch, for complex numbers are no doubles.
+template <class T, class V> __device__ __forceinline__ T tw_alone(V value) {
+  return {1, (double)value, (double)value, 0, 0};
+}
+
 template <class T>
 __device__ __forceinline__ T tw_value(const ReduceParams& p, const i64 (&kept)[kPlaces], i64 r) {
   i64 offset[kPlaces];
@@ -102,8 +129,31 @@ __device__ __forceinline__ T tw_value(const ReduceParams& p, const i64 (&kept)[k
   const Value value = tw_evaluate(element, p.kept_place, offset);
   if constexpr (kIsArg)
     return {value, p.kept_place[0].base + offset[0]};
+  else if constexpr (kIsMoments)
+    return tw_alone<T>(value);
   else
     return (T)value;
+}
+
+// One element into a partial; `part` is 1 / its number of elements afterwards (Welford 1962).
+template <class T> __device__ __forceinline__ void tw_include(T& to, T next, double part) {
+  if constexpr (kIsMoments) {
+    const bool first = to.count == 0;
+    to.count += 1;
+    to.sum = to.sum + next.sum;
+    to.at = first ? next.at : to.at;
+    const double d = next.at - to.at, off = d - to.shift;
+    to.shift += off * part;
+    to.squares += off * (d - to.shift);
+  } else {
+    to = tw_join(to, next);
+  }
+}
+template <class T> __device__ __forceinline__ double tw_part_after(const T& partial) {
+  if constexpr (kIsMoments)
+    return 1.0 / (partial.count + 1);
+  else
+    return 0;
 }
 
 // Joins the lanes of each output of this block; the result is lane 0's.
@@ -120,10 +170,22 @@ __device__ __forceinline__ Partial tw_join_lanes(Partial mine, int column, int l
   return shared[lane * width + column];
 }
 
+template <class T, class R>
+__device__ __forceinline__ void tw_write_moments(const ReduceParams& p, i64 k, T value) {
+  const R sum = (R)value.sum;
+  const double mean = value.count == 0 ? 0 : (double)sum / value.count;
+  ((double*)p.out_position)[k] = value.count;
+  ((R*)p.out)[k] = sum;
+  ((double*)p.out_shift)[k] = (value.at - mean) + value.shift;
+  ((double*)p.out_squares)[k] = value.squares;
+}
+
 template <class T> __device__ __forceinline__ void tw_write(const ReduceParams& p, i64 k, T value) {
   if constexpr (kIsArg) {
     ((Result*)p.out)[k] = value.value;
     ((i64*)p.out_position)[k] = value.position;
+  } else if constexpr (kIsMoments) {
+    tw_write_moments<T, Result>(p, k, value);
   } else {
     ((Result*)p.out)[k] = (Result)value;
   }
@@ -147,10 +209,11 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_reduce(const __grid_co
       Partial next[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) next[j] = tw_value<Partial>(p, kept, r + j * (i64)lanes);
+      const double share = tw_part_after(part[0]);  // all four have as many
 #pragma unroll
-      for (int j = 0; j < 4; ++j) part[j] = tw_join(part[j], next[j]);
+      for (int j = 0; j < 4; ++j) tw_include(part[j], next[j], share);
     }
-    for (; r < end; r += lanes) part[0] = tw_join(part[0], tw_value<Partial>(p, kept, r));
+    for (; r < end; r += lanes) tw_include(part[0], tw_value<Partial>(p, kept, r), tw_part_after(part[0]));
   }
   Partial all = tw_join(tw_join(part[0], part[1]), tw_join(part[2], part[3]));
   all = tw_join_lanes(all, column, lane, lanes);
@@ -172,23 +235,65 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_finish(const __grid_co
 }
 
 #ifdef TW_COMBINE
-// One level of the tree for argmin and argmax: (out, out_position) = or = the earlier of itself and (in, in_position).
+// One level of the tree for what has several arrays: those of the first places = or = these joined with those of the last.
+constexpr int kParts = kIsMoments ? 4 : 2;
 struct CombineParams {
   Walk walk;
-  Place place[4];  // out, out_position, in, in_position
+  Place place[2 * kParts];
   int initialise, unused;
 };
+
+// (out, out_position): the earlier of itself and (in, in_position).
+template <class P>
+__device__ __forceinline__ void tw_combine_positions(const P& p, const i64 (&offset)[2 * kParts]) {
+  Value& out = ((Value*)p.place[0].base)[offset[0]];
+  i64& out_position = ((i64*)p.place[1].base)[offset[1]];
+  Positioned best{((const Value*)p.place[2].base)[offset[2]], ((const i64*)p.place[3].base)[offset[3]]};
+  if (!p.initialise) best = tw_first(Positioned{out, out_position}, best);
+  out = best.value;
+  out_position = best.position;
+}
+
+// Count, sum, shift and squares, as on hosts: kernels/reduce/moments_fold.cc.
+template <class P>
+__device__ __forceinline__ void tw_combine_moments(const P& p, const i64 (&offset)[2 * kParts]) {
+  double& count = ((double*)p.place[0].base)[offset[0]];
+  Value& sum = ((Value*)p.place[1].base)[offset[1]];
+  double& shift = ((double*)p.place[2].base)[offset[2]];
+  double& squares = ((double*)p.place[3].base)[offset[3]];
+  const double nb = ((const double*)p.place[kParts].base)[offset[kParts]];
+  const Value sb = ((const Value*)p.place[kParts + 1].base)[offset[kParts + 1]];
+  const double tb = ((const double*)p.place[2 * kParts - 2].base)[offset[2 * kParts - 2]];
+  const double qb = ((const double*)p.place[2 * kParts - 1].base)[offset[2 * kParts - 1]];
+  if (p.initialise || count == 0) {
+    count = nb, sum = sb, shift = tb, squares = qb;
+    return;
+  }
+  if (nb == 0) return;
+  const double na = count, n = na + nb, part = nb / n;
+  const Value both = sum + sb;
+  const double mean_a = (double)sum / na, mean_b = (double)sb / nb;
+  const double off = (mean_b - mean_a) + (tb - shift);
+  squares = (squares + qb) + (off * off) * (na * part);
+  shift = (mean_a - (double)both / n) + (shift + off * part);
+  sum = both;
+  count = n;
+}
+
+template <class P>
+__device__ __forceinline__ void tw_combine_one(const P& p, const i64 (&offset)[2 * kParts]) {
+  if constexpr (kIsMoments)
+    tw_combine_moments<P>(p, offset);
+  else
+    tw_combine_positions<P>(p, offset);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads) tw_combine(const __grid_constant__ CombineParams p) {
   const i64 step = (i64)gridDim.x * kThreads;
   for (i64 i = (i64)blockIdx.x * kThreads + threadIdx.x; i < p.walk.count; i += step) {
-    i64 offset[4] = {};
-    tw_offsets<4>(p.walk, p.place, i, offset);
-    Value& out = ((Value*)p.place[0].base)[offset[0]];
-    i64& out_position = ((i64*)p.place[1].base)[offset[1]];
-    Positioned best{((const Value*)p.place[2].base)[offset[2]], ((const i64*)p.place[3].base)[offset[3]]};
-    if (!p.initialise) best = tw_first(Positioned{out, out_position}, best);
-    out = best.value;
-    out_position = best.position;
+    i64 offset[2 * kParts] = {};
+    tw_offsets<2 * kParts>(p.walk, p.place, i, offset);
+    tw_combine_one(p, offset);
   }
 }
 #endif

@@ -67,7 +67,7 @@ struct TapeInstr {
   immI @6 :Int64;          # constant of another dtype (uint64: its bits; complex: bits of the imaginary part's float64); operand of a load; dimension of an iota; random key
 }
 
-enum ReduceKind { sum @0; prod @1; min @2; max @3; any @4; all @5; argMin @6; argMax @7; }
+enum ReduceKind { sum @0; prod @1; min @2; max @3; any @4; all @5; argMin @6; argMax @7; moments @8; }
 
 enum ScanMode { inclusive @0; exclusive @1; total @2; }
 
@@ -114,7 +114,10 @@ struct Op {
       axis @11 :Int8;
       fanIn @12 :Int64 = 16;
     }
-    matmul @13 :Int64;            # matmul, matmulPanels: parts of k
+    matmul :group {               # matmul, matmulPanels
+      parts @13 :Int64;           # of k
+      tf32 @33 :Bool;             # float32 on GPUs: factors may be rounded to 10 bits of mantissa
+    }
     copy @14 :List(OperandMap);   # one entry an operand
     reshape @15 :Void;
     npy :group {                  # readNpy, writeNpy

@@ -78,8 +78,9 @@ class Array {
   // Arrays as terms make it more than a view. Arrays of integers of any rank, x.index({i, j}), broadcast together: the result has
   // the element that they name for each of their positions, and their dimensions stand where the first of them does, or in
   // front where terms of another kind stand between them (integers beside arrays count as such, as in NumPy). An index out of
-  // bounds fails the graph with kOutOfRange, as take() does (functions.h); the axes of several are made one first. A mask, x.index({mask}), stands
-  // alone (kUnsupported otherwise) and is boolean_index(x, mask), which waits.
+  // bounds fails the graph with kOutOfRange, as take() does (functions.h); the axes of several are made one first. A mask, x.index({mask}), is
+  // boolean_index(x, mask); beside other terms it is the indices of what is true in it, one a dimension, which are those of x from
+  // its place on (kShapeMismatch otherwise). Both wait for the number of these.
   Array index(std::span<const IndexTerm> terms) const;
   inline Array index(std::initializer_list<IndexTerm> terms) const;
   Array expand_dims(int axis) const;  // a new dimension of extent 1
@@ -267,8 +268,8 @@ Array argmax(const Array& a, const Axes& axis = {}, bool keepdims = false);
 // ---- products and joins ---------------------------------------------------------------------------------------------------
 
 // As in NumPy and the standard: the last two dimensions are matrices, those before them stacks that broadcast; a vector is a
-// row on the left, a column on the right, and that dimension is dropped again. Any two numbers' dtypes; 16-bit floats are
-// multiplied and summed in float32 over the whole of k and rounded once. Of scalars, and where inner extents or stacks do
+// row on the left, a column on the right, and that dimension is dropped again. Any two numbers' dtypes; products of 16-bit
+// floats are summed in float32 over the whole of k and rounded once, without a copy of the factors as float32. Of scalars, and where inner extents or stacks do
 // not fit: kShapeMismatch; of bool: kInvalidArgument.
 struct MatmulOptions {
   // How many partial products along k are made apart and then summed, in a fixed order. More of them give placement a third
@@ -277,6 +278,9 @@ struct MatmulOptions {
   // wherever the parts are made. 1: one sum, from the first block of k to the last. 0: by shapes alone: 1, but for results of
   // at most 4 blocks over a long k.
   std::int64_t k_parts = 0;
+  // Products of float32 on GPUs' tensor cores: factors are rounded to 10 bits of mantissa there, sums stay float32. Hosts
+  // multiply float32 as ever. The product says that it was asked for, in explain and in graphs. Other dtypes: kInvalidArgument.
+  bool tf32 = false;
 };
 // Negative parts or more than 65,536: kInvalidArgument; several, of stacks: kUnsupported.
 Array matmul(const Array& a, const Array& b, const MatmulOptions& options = {});

@@ -31,8 +31,9 @@ class Bound {
 Array clip(const Array& a, const Bound& low = {}, const Bound& high = {});
 
 // ---- statistics ----
-// Of what is left after the mean: sum((a - mean)^2) / (n - correction), in two passes, so that a large mean costs no digits.
-// Integers: float64. NaN or infinity where n <= correction.
+// Of what is left after the mean: sum((a - mean)^2) / (n - correction), in one pass over memory, which the mean of the same array
+// and axes shares where both are computed together; a large mean costs no digits (kernels/README.md has the error). Of real numbers
+// (complex ones: kInvalidArgument). Integers: float64. NaN or infinity where n <= correction.
 Array var(const Array& a, const Axes& axes = {}, double correction = 0, bool keepdims = false);
 Array stddev(const Array& a, const Axes& axes = {}, double correction = 0,
              bool keepdims = false);                                                // NumPy's std
@@ -131,8 +132,8 @@ Array set(const Array& x, const std::vector<Slice>& where, const Array& value);
 
 // x, but for the elements that x.index(terms) shows: there `value`, cast to x's dtype and broadcast. Where arrays name an element
 // twice the last value stays, in C order. With a mask, `value` has an element (or what lies behind the mask's dimensions) for each
-// that is true, in C order, or broadcasts; only in the first case the call waits, for their number: kShapeMismatch where it
-// is another one. Errors else as those of Array::index and broadcast_to.
+// that is true, in C order, or broadcasts; only in the first case, and with a mask beside other terms, the call waits, for their
+// number: kShapeMismatch where it is another one. Errors else as those of Array::index and broadcast_to.
 Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Array& value);
 Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Scalar& value);
 

@@ -47,7 +47,8 @@ Result<Inferred> infer_cast(const Source& a, DType to);  // a itself where it is
 // sum and prod of bool and signed integers give int64, of unsigned ones uint64, of 16-bit floats float32; min and max of a
 // narrow dtype give its compute_dtype() (the caller casts back where it wants to); any and all give bool of any dtype; min and max of bool are all and any. argmin and argmax take one axis or all and
 // give int64: the index along the axis, or in the flattened array; ties: the lowest; NaN: the first. min, max, argmin
-// and argmax over nothing are kInvalidArgument; the sum of nothing is 0.
+// and argmax over nothing are kInvalidArgument; the sum of nothing is 0. Moments give float64: the squares of what is left
+// after the mean, summed; of real numbers only (kInvalidArgument).
 Result<Inferred> infer_reduce(const Source& a, ReduceKind kind, const std::optional<std::vector<int>>& axes,
                               bool keepdims);
 
@@ -55,9 +56,11 @@ Result<Inferred> infer_reduce(const Source& a, ReduceKind kind, const std::optio
 Result<Inferred> infer_scan(const Source& a, ReduceKind kind, int axis);
 
 // NumPy's matmul: leading dimensions are stacks of matrices and broadcast; a vector is a row or a column that is dropped
-// from the result. Both of one dtype that kernels multiply (verify.h; cast first: infer_cast).
+// from the result. Both of one dtype that kernels multiply (verify.h; cast first: infer_cast); the result of 16-bit floats is
+// float32, which the caller narrows where it wants to.
 // `k_parts`: MatmulAttrs; negative or above kMaxKParts: kInvalidArgument, more than one of stacks: kUnsupported.
-Result<Inferred> infer_matmul(const Source& a, const Source& b, std::int64_t k_parts = 0);
+// `tf32`: MatmulAttrs; kInvalidArgument for other dtypes than float32.
+Result<Inferred> infer_matmul(const Source& a, const Source& b, std::int64_t k_parts = 0, bool tf32 = false);
 
 // One dtype for all (cast first). Cuts along the axis: those of each operand, side by side.
 Result<Inferred> infer_concat(std::span<const Source> operands, int axis);

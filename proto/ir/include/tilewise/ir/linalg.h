@@ -10,7 +10,8 @@ namespace tilewise::ir::linalg {
 // Params::flags
 constexpr std::uint32_t kUpper = 1;      // trsm: A is upper triangular
 constexpr std::uint32_t kConjugate = 2;  // trsm: of B; update: of A
-constexpr std::uint32_t kLower = 4;  // update: blocks strictly above the diagonal are not wanted, and zero
+// update: blocks strictly above the diagonal are not wanted, and zero; so is what lies above it in blocks that begin on it
+constexpr std::uint32_t kLower = 4;
 constexpr std::uint32_t kSingularToo = 8;  // lu_panel: a pivot of zero is no failure
 
 struct Params {

@@ -4,6 +4,7 @@
 //   kReduce   kReduceBlocks, one partial a block, then kCombine levels of kFanIn along each reduced axis in rising
 //             order, until one is left. argmin and argmax carry the value and its int64 position (C order among the
 //             reduced axes of the whole array) side by side; equal values: the lower position; NaN: the first.
+//             Moments carry four arrays (MomentPart).
 //             Over nothing: a fill with the neutral element. Without axes: a map.
 //   kMatmul   as it is, or split along k, where the user says into how many parts or shapes ask for it (splits_k):
 //             kMatmulPanels, each part panel by panel, kCombine levels over the parts (asked for: in pairs), and a copy that

@@ -31,8 +31,14 @@ enum class OpKind : std::uint8_t {
 // clang-format on
 std::string_view name_of(OpKind kind);
 
-enum class ReduceKind : std::uint8_t { kSum, kProd, kMin, kMax, kAny, kAll, kArgMin, kArgMax };
+enum class ReduceKind : std::uint8_t { kSum, kProd, kMin, kMax, kAny, kAll, kArgMin, kArgMax, kMoments };
 std::string_view name_of(ReduceKind kind);
+
+// kMoments: what mean and variance of real floats are made of, in one pass. Lowered ops write and join four arrays: the
+// number of elements, their sum (in their dtype, bit for bit what kSum gives), the mean less sum / number, and the
+// sum of squares of what is left after the mean. As users write it: the squares, and the sum if there is a second output.
+enum MomentPart : std::uint8_t { kMomentCount, kMomentSum, kMomentShift, kMomentSquares };
+constexpr std::size_t kMomentParts = 4;
 
 // What a scan writes for elements x0, x1, ... of a line: kInclusive x0, x0 + x1, ...; lowered only: kExclusive the carry
 // (or the neutral element), carry + x0, ...; kTotal one element a block and line, the last that kInclusive would write.
@@ -93,6 +99,7 @@ struct MatmulAttrs {
   // kMatmul: how many partial products along k are made apart and summed: their number decides the last bits. 1: none;
   // 0: as shapes say (splits_k, lower.h). Lowered away.
   std::int64_t k_parts = 0;
+  bool tf32 = false;  // float32 only: GPUs may round factors to 10 bits of mantissa. Hosts compute as without
   friend bool operator==(const MatmulAttrs&, const MatmulAttrs&) = default;
 };
 struct CopyAttrs {

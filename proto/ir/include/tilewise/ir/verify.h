@@ -21,8 +21,18 @@ Status verify(const Op& op, std::span<const SourceArray> sources, Stage stage = 
 std::optional<DType> reduced_dtype(ReduceKind kind, DType of);
 constexpr std::int64_t kMaxKParts = 65'536;  // of one product
 
-// Dtypes that kMatmul takes: int32, int64, float32, float64, complex64, complex128. Others are cast first.
+// Dtypes that kMatmul takes: int32, int64, float16, bfloat16, float32, float64, complex64, complex128. Others are cast first.
 bool multiplies(DType t);
+// Of the product: that of the factors, or float32 of 16-bit floats, which are summed in it.
+DType product_dtype(DType t);
+// How many arrays lowered ops of this kind write: argmin and argmax the value and its position, moments MomentPart's.
+constexpr std::size_t parts_of(ReduceKind kind) {
+  return kind == ReduceKind::kMoments                                 ? kMomentParts
+         : kind == ReduceKind::kArgMin || kind == ReduceKind::kArgMax ? 2
+                                                                      : 1;
+}
+// Their dtypes where elements are `of`; reduced_dtype() takes it.
+std::vector<DType> part_dtypes(ReduceKind kind, DType of);
 constexpr bool is_arg(ReduceKind kind) { return kind == ReduceKind::kArgMin || kind == ReduceKind::kArgMax; }
 
 }  // namespace tilewise::ir

@@ -51,7 +51,7 @@ struct PlannedGraph {
   std::vector<PassReport> passes;  // those that ran, in order
 };
 
-// "dead-code", "common-subexpressions", "fusion", "lowering", "shared-gathers", "memory-order": as they run.
+// "dead-code", "common-subexpressions", "shared-moments", "fusion", "lowering", "shared-gathers", "memory-order": as they run.
 std::span<const std::string_view> pass_names();
 
 // Verifies every op on entry and after the last pass. An error on entry is the user's and names op and shapes; one after a
