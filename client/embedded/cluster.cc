@@ -438,7 +438,7 @@ void LocalService::receive(WorkerId, std::uint64_t transfer, std::byte* to, std:
 
 void LocalService::disarm(WorkerId, std::uint64_t transfer) {
   cluster_.lane_.refuse(cluster_.workers_[index_].id, transfer,
-                        {Errc::kNotFound, "the sender has no such copy any more"});
+                        {Errc::kNotFound, "the sender does not send it"});
 }
 
 // ---- a client ------------------------------------------------------------------------------------------------------

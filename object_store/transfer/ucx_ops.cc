@@ -93,7 +93,7 @@ void UcxEngine::disarm(const Cookie& cookie, std::uint64_t transfer) {
   const auto found = impl_->ops.find({cookie, transfer, false});
   if (found == impl_->ops.end() || found->second->active) return;
   Op& op = *found->second;
-  impl_->finish(op, error(Errc::kNotFound, text_of(op) + ": the peer has no such block any more"));
+  impl_->finish(op, error(Errc::kNotFound, text_of(op) + ": the peer says that it does not send it"));
 }
 
 void UcxEngine::Impl::post_send(Op& op, Peer& peer) {

@@ -67,8 +67,7 @@ void Daemon::Service::receive(WorkerId from, std::uint64_t transfer, std::byte* 
 }
 
 void Daemon::Service::disarm(WorkerId from, std::uint64_t transfer) {
-  if (from == self_)
-    return local_.refuse(self_, transfer, {Errc::kNotFound, "the sender has no such copy any more"});
+  if (from == self_) return local_.refuse(self_, transfer, {Errc::kNotFound, "the sender does not send it"});
   exchange_->disarm(from, transfer);
 }
 
