@@ -366,8 +366,17 @@ TEST_CASE("larger blocks must be granted, and are sent packed") {
     CHECK(sent.transfer == 77);
     REQUIRE(sent.bytes.size() == 6400);
     CHECK(std::memcmp(sent.bytes.data(), p.expected(1).data(), 6400) == 0);
+    sent.done(error(Errc::kIo, "x"));  // it does not go: whoever waits for it is told
+    const auto& [told, batch] = p.world.fake.batches.back();
+    REQUIRE(batch.relays.size() == 1);
+    CHECK(batch.relays[0].word == msg::RelayWord::kMissing);
+    CHECK(batch.relays[0].to == kDevice);
+    CHECK(batch.relays[0].transfer == 77);
+    const std::size_t batches = p.world.fake.batches.size();
     p.grant(1, 78);  // a retry of the receiver
-    CHECK(p.world.fake.transmits.size() == 2);
+    REQUIRE(p.world.fake.transmits.size() == 2);
+    p.world.fake.transmits[1].done({});
+    CHECK(p.world.fake.batches.size() == batches);
   }
 }
 

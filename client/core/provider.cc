@@ -85,15 +85,23 @@ void Provider::on_grant(WorkerId from, const msg::Grant& grant, Outbox& out) {
     return;
   }
   const std::int64_t bytes = found.bytes();
-  // A failed transmission is the receiver's to notice: it has the deadline, and grants again.
+  // Who waits for bytes that cannot be sent asks again, once it knows.
+  const auto sent = [&endpoint = endpoint_, from, grant](const Status& status) {
+    if (status) return;
+    msg::PeerBatch batch;
+    batch.relays.push_back({grant.block, grant.from, grant.to, msg::RelayWord::kMissing, grant.transfer});
+    endpoint.send(from, std::move(batch));
+  };
   if (contiguous(found.shape, found.box)) {
     const std::byte* at = found.memory->data + first_element(found.shape, found.box) *
                                                    static_cast<std::int64_t>(found.element_bytes);
-    return endpoint_.transmit(grant.to, grant.transfer, at, bytes, [memory = found.owner](Status) {});
+    return endpoint_.transmit(grant.to, grant.transfer, at, bytes,
+                              [sent, memory = found.owner](Status status) { sent(status); });
   }
   auto packed = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(bytes));
   gather(found.memory->data, found.shape, found.box, packed->data(), found.element_bytes);
-  endpoint_.transmit(grant.to, grant.transfer, packed->data(), bytes, [packed](Status) {});
+  endpoint_.transmit(grant.to, grant.transfer, packed->data(), bytes,
+                     [sent, packed](Status status) { sent(status); });
 }
 
 void Provider::on_replied(bool reply_due, Outbox& out) {

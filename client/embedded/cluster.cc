@@ -71,7 +71,7 @@ class LocalService final : public worker::DataService {
   bool inlines(WorkerId) const override { return false; }
   const std::byte* mapped(DeviceId device, std::uint32_t slab) const override;
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                device::Kind kind, std::function<void()> sent) override;
+                device::Kind kind, OnSent sent) override;
   void refuse(WorkerId to, std::uint64_t transfer, const Error& why) override;
   void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                device::Kind kind) override;
@@ -418,9 +418,8 @@ const std::byte* LocalService::mapped(DeviceId device, std::uint32_t slab) const
 }
 
 void LocalService::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                            device::Kind kind, std::function<void()> sent) {
-  cluster_.lane_.transmit(to, transfer, {const_cast<std::byte*>(from), kind}, bytes,
-                          [sent = std::move(sent)](const Status&) { sent(); });
+                            device::Kind kind, OnSent sent) {
+  cluster_.lane_.transmit(to, transfer, {const_cast<std::byte*>(from), kind}, bytes, std::move(sent));
 }
 
 void LocalService::refuse(WorkerId to, std::uint64_t transfer, const Error& why) {
@@ -439,7 +438,7 @@ void LocalService::receive(WorkerId, std::uint64_t transfer, std::byte* to, std:
 
 void LocalService::disarm(WorkerId, std::uint64_t transfer) {
   cluster_.lane_.refuse(cluster_.workers_[index_].id, transfer,
-                        {Errc::kNotFound, "the sender has no such copy any more"});
+                        {Errc::kNotFound, "the sender does not send it"});
 }
 
 // ---- a client ------------------------------------------------------------------------------------------------------

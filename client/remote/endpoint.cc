@@ -56,6 +56,9 @@ Status RemoteEndpoint::init() {
   if (net::is_loopback(options_.scheduler)) peers.ucx.net_devices = "lo";
   exchange::Callbacks callbacks;
   callbacks.on_batch = [this](WorkerId from, msg::PeerBatch batch) {
+    // What a worker was granted and cannot send: the receive ends now, and is tried again like any that fails.
+    for (const msg::Relay& m : batch.relays)
+      if (m.word == msg::RelayWord::kMissing) exchange_->disarm(from, m.transfer);
     if (!told_) callbacks_.on_peer(from, std::move(batch));
   };
   callbacks.on_unreachable = [this](WorkerId peer, const Error& why) { on_unreachable(peer, why); };

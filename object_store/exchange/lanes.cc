@@ -163,7 +163,7 @@ void Exchange::disarm(WorkerId from, std::uint64_t transfer) {
   const auto held = std::find_if(peer->held.begin(), peer->held.end(),
                                  [transfer](const Held& h) { return h.transfer == transfer; });
   if (held != peer->held.end()) {
-    impl_->end(*held, error(Errc::kNotFound, text_of(from) + " has no such block any more"));
+    impl_->end(*held, error(Errc::kNotFound, text_of(from) + " says that it does not send it"));
     peer->held.erase(held);
   }
   if (!peer->data) return;

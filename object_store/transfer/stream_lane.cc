@@ -129,6 +129,7 @@ void StreamLane::read() {
       end_ += *got;
     }
     if (*got == 0) break;
+    read_at_ = monotonic_now();
     budget -= std::min(budget, *got);
   }
   if (!take_buffered()) return;

@@ -45,7 +45,9 @@ class StreamLane {
   void send(const BlockHeader& header, const std::byte* from);
   // Takes back what was not begun. False: some of it is on its way, and only the end of the lane stops that.
   bool withdraw(const BlockHeader& header);
-  TimeNs wrote_at() const { return wrote_at_; }  // when the stream took something last, by monotonic_now()
+  // When the stream took or brought something last, by monotonic_now().
+  TimeNs wrote_at() const { return wrote_at_; }
+  TimeNs read_at() const { return read_at_; }
   // The rest of what is being received goes nowhere.
   void drop_incoming() { to_.reset(); }
 
@@ -69,7 +71,7 @@ class StreamLane {
   std::optional<BlockHeader> incoming_;
   std::optional<std::byte*> to_;  // of incoming_
   std::uint64_t left_ = 0;        // likewise, bytes
-  TimeNs wrote_at_ = 0;
+  TimeNs wrote_at_ = 0, read_at_ = 0;
   bool may_write_ = false;  // the other side is ready for what is no frame
   bool write_waits_ = false, writing_ = false, broken_ = false;
 };

@@ -3,6 +3,10 @@
 
 namespace tilewise::transfer {
 
+namespace {
+constexpr int kMostDeadlines = 10;  // of a transfer that stands behind others on its connection
+}
+
 void UcxEngine::set_stream_hooks(StreamHooks hooks) { impl_->hooks = std::move(hooks); }
 
 bool UcxEngine::prefers_stream(const Cookie& cookie) const {
@@ -84,7 +88,7 @@ std::optional<std::byte*> UcxEngine::Impl::stream_header(Peer& peer, const AmHea
     ++counters.refused_unknown;
     return {};
   }
-  Op* op = wanted(header);
+  Op* op = wanted(header, true);
   if (op == nullptr) return {};
   op->stream = &peer;
   if (header.bytes != op->header.bytes || op->kind != device::Kind::kHost) {
@@ -117,6 +121,18 @@ void UcxEngine::Impl::stream_let_go(Op& op, const Error& why) {
     }
   }
   finish(op, why);
+}
+
+// Of one whose time is over: its connection may be busy with it, or with what stands before it, which is headway too. But not for ever:
+// the sender may have forgotten it. 0: nothing moves.
+TimeNs UcxEngine::Impl::later_deadline(const Op& op, TimeNs now) const {
+  const auto found = peers.find(op.header.cookie);
+  if (found == peers.end() || op.kind != device::Kind::kHost || op.failure.code != Errc::kOk) return 0;
+  const Peer& peer = *found->second;
+  if (!peer.streams || !peer.lane || (op.stream == nullptr && op.active)) return 0;
+  const bool its_own = &op == peer.incoming;
+  if (!its_own && now - op.began >= kMostDeadlines * options.deadline_ns) return 0;
+  return (op.sending ? peer.lane->wrote_at() : peer.lane->read_at()) + options.deadline_ns;
 }
 
 // Past its time, and half written. True: it is to be looked at again one grace later.

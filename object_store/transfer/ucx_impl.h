@@ -56,7 +56,8 @@ struct Op {
   bool sending = false, active = false, bulk = false, forced = false;
   device::Kind kind = device::Kind::kHost;
   std::byte* data = nullptr;
-  TimeNs deadline = 0;           // of the transfer
+  TimeNs began = 0;
+  TimeNs deadline = 0;           // of the transfer; over a stream it moves while that does
   TimeNs wake = 0;               // its entry in `alarms`
   Error failure{Errc::kOk, {}};  // set when given up: what `done` will hear
   void* request = nullptr;
@@ -129,12 +130,13 @@ struct UcxEngine::Impl {
   std::optional<std::byte*> stream_header(Peer& peer, const AmHeader& header);
   void stream_let_go(Op& op, const Error& why);
   bool makes_headway(Op& op, TimeNs now);
+  TimeNs later_deadline(const Op& op, TimeNs now) const;
   void withdraw_sends(Peer& peer, const Error& why);
   void close_stream(Peer& peer, const Error& why);
   void handle_broken_streams();
 
   // ucx_ops.cc
-  Op* wanted(const AmHeader& header);
+  Op* wanted(const AmHeader& header, bool streamed);
   Result<Op*> add_op(const OpKey& key, std::byte* data, std::int64_t bytes, device::Kind kind, Done& done);
   void post_send(Op& op, Peer& peer);
   ucs_status_t on_message(const void* header, std::size_t header_bytes, void* data, std::size_t bytes,

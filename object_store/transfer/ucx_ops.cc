@@ -52,7 +52,8 @@ Result<Op*> UcxEngine::Impl::add_op(const OpKey& key, std::byte* data, std::int6
   op->sending = key.sending;
   op->kind = kind;
   op->data = data;
-  op->deadline = monotonic_now() + options.deadline_ns + (key.sending ? kSenderMargin : 0);
+  op->began = monotonic_now();
+  op->deadline = op->began + options.deadline_ns + (key.sending ? kSenderMargin : 0);
   op->wake = op->deadline;
   op->done = std::move(done);
   alarms.emplace(op->wake, op.get());
@@ -92,7 +93,7 @@ void UcxEngine::disarm(const Cookie& cookie, std::uint64_t transfer) {
   const auto found = impl_->ops.find({cookie, transfer, false});
   if (found == impl_->ops.end() || found->second->active) return;
   Op& op = *found->second;
-  impl_->finish(op, error(Errc::kNotFound, text_of(op) + ": the peer has no such block any more"));
+  impl_->finish(op, error(Errc::kNotFound, text_of(op) + ": the peer says that it does not send it"));
 }
 
 void UcxEngine::Impl::post_send(Op& op, Peer& peer) {
@@ -112,9 +113,10 @@ void UcxEngine::Impl::post_send(Op& op, Peer& peer) {
 }
 
 // Of what a message announces: the receive that waits for it. Counts one that nobody waits for.
-Op* UcxEngine::Impl::wanted(const AmHeader& header) {
+Op* UcxEngine::Impl::wanted(const AmHeader& header, bool streamed) {
   const auto found = ops.find({header.cookie, header.transfer, false});
-  if (found != ops.end() && !found->second->active && monotonic_now() <= found->second->deadline)
+  if (found != ops.end() && !found->second->active &&
+      (streamed || monotonic_now() <= found->second->deadline))
     return found->second.get();
   ++counters.refused_unknown;
   return nullptr;
@@ -131,7 +133,7 @@ ucs_status_t UcxEngine::Impl::on_message(const void* header, std::size_t header_
     return refused;
   }
   std::memcpy(&announced, header, sizeof announced);
-  Op* found = wanted(announced);
+  Op* found = wanted(announced, false);
   if (found == nullptr) return refused;
   Op& op = *found;
   const bool eager_to_device = !bulk && op.kind != device::Kind::kHost;
@@ -175,8 +177,8 @@ void UcxEngine::Impl::complete(Op& op, ucs_status_t status) {
     return finish(op, op.failure);
   }
   if (status != UCS_OK) return finish(op, ucx_error(text_of(op), status));
-  // The sender's margin is the time that a late one may have been given to reuse its memory.
-  if (!op.sending && monotonic_now() > op.deadline) {
+  // The sender's margin is the time that a late one may have been given to reuse its memory. What a stream brings was copied there.
+  if (!op.sending && op.stream == nullptr && monotonic_now() > op.deadline) {
     ++counters.timed_out;
     return finish(op, error(Errc::kTimeout, text_of(op) + ": it came after the deadline"));
   }
@@ -224,6 +226,11 @@ void UcxEngine::Impl::expire(TimeNs now) {
     // First ask; one grace later take the connection away, which makes UCX let go of everything on it; then
     // wait.
     const bool first = op.wake == op.deadline;
+    if (const TimeNs later = first ? later_deadline(op, now) : 0; later > now) {
+      op.wake = op.deadline = later;
+      alarms.emplace(op.wake, &op);
+      continue;
+    }
     const bool again = !first && op.stream != nullptr && makes_headway(op, now);
     op.wake = first || again ? now + options.grace_ns : kNever;
     alarms.emplace(op.wake, &op);

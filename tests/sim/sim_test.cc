@@ -116,6 +116,10 @@ TEST_CASE("random worlds keep every invariant, and repeat themselves") {
               "loans given back",
               "plans replayed",
               "programs by name",
+              "blocks held up",
+              "sends that failed at their sender",
+              "sends that vanished",
+              "words of what is not sent",
               "links measured",
               "measurements given up",
               "duplicate probes",
@@ -125,9 +129,9 @@ TEST_CASE("random worlds keep every invariant, and repeat themselves") {
 TEST_CASE("workers die all the time, and graphs end well") {
   run_worlds(sim::Knobs::storm, "TILEWISE_SIM_STORM",
              {"killed workers", "the last worker killed", "respawned workers", "blocks on loan",
-              "loans that outlived their worker", "killed while measuring a link",
-              "killed while its link was measured", "results made again beside others of their task",
-              "requests done"});
+              "blocks held up", "words of what is not sent", "loans that outlived their worker",
+              "killed while measuring a link", "killed while its link was measured",
+              "results made again beside others of their task", "requests done"});
 }
 
 TEST_CASE("the scheduler dies at any step and comes back from what it wrote down") {
@@ -144,10 +148,10 @@ TEST_CASE("workers leave as they are asked to, and nothing is lost or made again
 }
 
 TEST_CASE("arrays on several workers outlive all but one of them, and are on several again") {
-  run_worlds(
-      sim::Knobs::copying, "TILEWISE_SIM_COPIES",
-      {"arrays on several workers", "copies made again", "anchors at rest", "arrays on several workers lost",
-       "killed workers", "drained workers", "scheduler crashes", "requests done"});
+  run_worlds(sim::Knobs::copying, "TILEWISE_SIM_COPIES",
+             {"arrays on several workers", "blocks asked for elsewhere", "copies made again",
+              "anchors at rest", "arrays on several workers lost", "killed workers", "drained workers",
+              "scheduler crashes", "requests done"});
 }
 
 TEST_CASE("what does not fit goes to disk and comes back as it was") {
@@ -207,11 +211,11 @@ TEST_CASE("several clients make one array of what each has, or all are told why 
 
 TEST_CASE(
     "what several devices of a host read comes there once, and nobody waits for who cannot pass it on") {
-  run_worlds(
-      sim::Knobs::trees, "TILEWISE_SIM_TREES",
-      {"blocks passed on", "relays declined", "transfers between hosts",  // and, too rarely, "relays missing"
-       "transfers inside a host", "crossings checked", "killed workers", "cancels", "failed steps",
-       "requests done"});
+  run_worlds(sim::Knobs::trees, "TILEWISE_SIM_TREES",
+             {"blocks passed on", "blocks held up", "blocks asked for elsewhere", "relays declined",
+              "transfers between hosts",  // and, too rarely, "relays missing"
+              "transfers inside a host", "crossings checked", "killed workers", "cancels", "failed steps",
+              "requests done"});
 }
 
 TEST_CASE("sessions crowd a device, and each gets memory") {

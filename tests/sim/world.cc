@@ -28,6 +28,7 @@ Knobs Knobs::from_seed(std::uint64_t seed) {
   if (p.chance(0.5)) k.releases_a_step = static_cast<int>(p.between(1, 6));
   k.add_hosts(seed);
   k.add_delays(seed);
+  k.add_windows(seed);
   Prng gpus(seed * 0x6B05 + 29);
   if (gpus.chance(0.4)) k.gpu_every = static_cast<int>(gpus.between(1, 2));
   return k;
@@ -135,6 +136,7 @@ std::string Knobs::describe() const {
     << disk_fails << ", clogs " << clogs << ", relinks " << relinks << ", loss " << loss << ", slow links "
     << slow_links << ", slow devices " << slow_devices << ", failing slabs " << slab_fails << ", hosts "
     << hosts << ", trees from " << tree_bytes << " bytes"
+    << ", in flight " << in_flight << ", of a peer " << in_flight_peer << ", not sent " << send_fails
     << ", partitions " << partitions << ", cut off " << zombies << ", silence " << silence_ns
     << " ns, announces " << announces << ", moves " << moves << " every " << moves_every_ns << " ns, late "
     << late << ", wrong " << wrong << ", lends " << lends << ", pairs " << pairs << ", link probes "
@@ -253,6 +255,12 @@ Outcome World::run() {
     outcome_.covered["tasks taken back"] += counts.taken_back;
     outcome_.covered["results made again beside others of their task"] += counts.made_in_part;
     outcome_.covered["points given away"] += counts.given_away;
+    outcome_.covered["blocks held up"] += counts.held_up;
+    outcome_.covered["blocks asked for elsewhere"] += counts.detours;
+    outcome_.covered["words of what is not sent"] += counts.not_sent;
+    if (counts.in_flight_bytes != 0 || counts.wait_their_turn != 0)
+      violate("worker " + std::to_string(w) + " waits for " + std::to_string(counts.in_flight_bytes) +
+              " bytes at rest");
     outcome_.covered["relays declined"] += counts.declined;
     outcome_.covered["relays missing"] += counts.missing;
     if (counts.relays != 0)

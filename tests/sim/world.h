@@ -56,8 +56,10 @@ struct Knobs {
   double loss = 0;  // so often a message is lost on its way and sent again, as TCP does
   double slow_links = 0;  // of the ways between processes: up to kSlowest times the usual delays
   double slow_devices = 0;
-  double slab_fails = 0;  // so often a device gets no more memory
-  int gpu_every = 0;      // not 0: each of so many devices of a worker is a GPU
+  double slab_fails = 0;                           // so often a device gets no more memory
+  int gpu_every = 0;                               // not 0: each of so many devices of a worker is a GPU
+  std::int64_t in_flight = 0, in_flight_peer = 0;  // worker::Options; 0: so much that it does not matter
+  double send_fails = 0;  // so often what was granted is not sent: half of those who do not send say so
   int hosts = 1;          // on which workers and clients are, in turn; nothing is mapped between them
   std::int64_t tree_bytes = 64 << 10;  // larger blocks go as trees between hosts
   double announces = 0;                // of the requests: all clients announce pieces of one array
@@ -121,6 +123,7 @@ struct Knobs {
   void add_delays(std::uint64_t seed);
   void add_neighbours(Prng& p);  // to devices that spill
   void add_hosts(std::uint64_t seed);
+  void add_windows(std::uint64_t seed);
 };
 
 struct Outcome {
@@ -204,6 +207,8 @@ class World {
   void send_bytes(int index, const worker::Transmit& transmit);
   void sent(int index, const worker::Transmit& transmit);
   void disarm(int index, const worker::Disarm& disarm);
+  bool fails_to_send(int index, const worker::Transmit& transmit);
+  void check_in_flight(const Worker& worker);
   void note_crossing(int from, int to, const Cell& cell);
   void check_crossings();
   int host_of(int worker) const { return worker % knobs_.hosts; }
@@ -300,6 +305,7 @@ class World {
   Disk disk_;
   std::map<std::pair<std::uint64_t, std::int64_t>, int> made_;  // how often, where it must be once
   std::map<std::tuple<std::uint64_t, std::int64_t, int>, std::int64_t> crossings_;  // of a block, into a host
+  std::map<std::tuple<std::uint32_t, std::uint64_t, std::int64_t>, int> not_sent_;  // to a device, of a block
   bool down_ = false;
   std::map<scheduler::Conn, std::vector<std::function<void()>>>
       broken_;                                                 // what would have come over each link

@@ -14,6 +14,7 @@ Knobs Knobs::copying(std::uint64_t seed) {
   // Copies may be left out for want of memory, and what is left of a request that failed for it may be lost: not looked at here.
   k.slab_fails = 0;
   k.memory_bytes *= 8;
+  if (p.chance(0.6)) k.send_fails = 0.3 + p.uniform() * 0.5;  // there is somebody else to ask
   return k;
 }
 

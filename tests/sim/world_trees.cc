@@ -22,7 +22,7 @@ Knobs Knobs::trees(std::uint64_t seed) {
   k.devices_each = static_cast<int>(p.between(1, 3));
   k.tree_bytes = p.between(0, 32);
   if (calm) {  // nothing that makes anybody fetch a block twice
-    k.duplicate = k.fail_step = k.cancel = k.kill_worker = k.slab_fails = 0;
+    k.duplicate = k.fail_step = k.cancel = k.kill_worker = k.slab_fails = k.send_fails = 0;
     k.memory_bytes = 4 << 20;
     k.slab_bytes = 1 << 20;
   } else {
@@ -30,6 +30,7 @@ Knobs Knobs::trees(std::uint64_t seed) {
     k.slab_bytes = std::min(k.slab_bytes, k.memory_bytes);
     if (p.chance(0.3)) k.cancel = 0.3;
     if (p.chance(0.2)) k.fail_step = 0.02;
+    if (p.chance(0.5)) k.send_fails = 0.2 + p.uniform() * 0.4;
   }
   return k;
 }
@@ -50,7 +51,8 @@ void World::check_crossings() {
                     knobs_.kill_worker == 0 && knobs_.kills == 0 && knobs_.drains == 0 &&
                     knobs_.partitions == 0 && knobs_.zombies == 0 && knobs_.poison == 0 &&
                     knobs_.breaks == 0 && knobs_.copies == 0 && knobs_.moves == 0 && knobs_.slab_fails == 0 &&
-                    knobs_.scheduler_crashes == 0 && knobs_.relinks == 0 && knobs_.memory_bytes >= 4 << 20;
+                    knobs_.scheduler_crashes == 0 && knobs_.relinks == 0 && knobs_.send_fails == 0 &&
+                    knobs_.memory_bytes >= 4 << 20;
   if (!calm || knobs_.hosts < 2) return;
   for (const auto& [what, bytes] : crossings_) {
     const auto& [array, block, host] = what;

@@ -20,6 +20,8 @@ void World::Worker::begin(const Knobs& knobs, int index) {
   options.pinned_bytes = knobs.pinned_bytes;
   options.host = "host-" + std::to_string(index % knobs.hosts);
   options.tree_bytes = knobs.tree_bytes;
+  if (knobs.in_flight > 0) options.in_flight_bytes = knobs.in_flight;
+  if (knobs.in_flight_peer > 0) options.in_flight_peer_bytes = knobs.in_flight_peer;
   options.stuck_ns = 50 * kMillisecond + knobs.longest_delay_ns() * 20;
   for (DeviceId id : welcome.devices) {
     const int d = static_cast<int>(options.devices.size());
@@ -140,6 +142,7 @@ void World::perform(int index, worker::Actions& actions) {
     worker.armed[receive.transfer] = receive;
     write_cell(receive.to, receive.bytes, 0, 0);  // nothing there may be in use from now on
   }
+  check_in_flight(worker);
   perform_probes(index, actions);
   for (const worker::TierIo& io : actions.ios) begin_io(index, io);
   for (auto& [to, batch] : actions.batches) peer_send(worker.welcome.you, to, std::move(batch));
@@ -147,6 +150,7 @@ void World::perform(int index, worker::Actions& actions) {
     ++outcome_.covered["transfers"];
     const Way way{worker.welcome.you.value, transmit.to.value};
     if (transmit.tell) worker.telling.push_back(transmit);
+    if (fails_to_send(index, transmit)) continue;
     at(delay(way), [this, way, index, transmit] {
       arrive(way, [this, index, transmit] { send_bytes(index, transmit); });
     });

@@ -171,6 +171,18 @@ void Core::Impl::check_below(const std::vector<Tiers>& tiers) const {
   }
 }
 
+void Core::Impl::check_window(const std::map<WorkerId, std::int64_t>& on_their_way,
+                              std::int64_t waiting) const {
+  std::int64_t bytes = 0;
+  for (const auto& [peer, there] : on_their_way) {
+    bytes += there;
+    TW_CHECK(window.bytes_of(peer) == there, "bytes on their way from a peer are miscounted");
+  }
+  TW_CHECK(window.bytes() == bytes, "bytes on their way are miscounted");
+  TW_CHECK(window.waiting() == waiting, "blocks that wait for their turn are miscounted");
+  TW_CHECK(!window.stalls(), "a block waits for a turn that it could have");
+}
+
 void Core::Impl::check_invariants() const {
   std::map<Slot, std::int64_t> sharing;  // entry -> ops and kept plans that refer to it
   for (const auto& [id, op] : op_by_id) ++sharing[ops[op].shared];
@@ -184,6 +196,8 @@ void Core::Impl::check_invariants() const {
   std::vector<std::int64_t> memory(devices.size(), 0);
   std::vector<Tiers> tiers(devices.size());
   std::int64_t relays = 0, relayed = 0, listed_trees = 0;
+  std::int64_t for_memory = 0, for_turn = 0;
+  std::map<WorkerId, std::int64_t> in_window;
   std::map<Slot, std::int64_t> open;
   std::map<Slot, Slot> waiting;                                         // task -> copy
   std::map<std::pair<WorkerId, std::uint8_t>, std::int32_t> under_way;  // transfers that count on a link
@@ -209,7 +223,8 @@ void Core::Impl::check_invariants() const {
       relays += copy.relays, relayed += copy.relayed;
       TW_CHECK(!copy.relays || (copy.kind != CopyKind::kProduced && copy.kind != CopyKind::kBorrowed &&
                                 (copy.state == CopyState::kReceiving || whole(copy) ||
-                                 (copy.state == CopyState::kOffered && devices[copy.device].slab_pending))),
+                                 (copy.state == CopyState::kOffered &&
+                                  (copy.stands == Stands::kForTurn || devices[copy.device].slab_pending)))),
                "others are sent to a copy that may never come");
       TW_CHECK(!copy.via || copy.state == CopyState::kOffered || copy.state == CopyState::kReceiving,
                "a copy that is not on its way comes from somebody");
@@ -220,6 +235,13 @@ void Core::Impl::check_invariants() const {
       }
       check_tiers(c, tiers[copy.device]);
       TW_CHECK(!copy.timed || copy.state == CopyState::kReceiving, "a transfer that is not on is timed");
+      TW_CHECK((copy.stands != Stands::kNowhere && copy.stands != Stands::kFresh) ==
+                   (copy.state == CopyState::kOffered),
+               "an offered copy that nobody will grant, or one that is listed and not offered");
+      TW_CHECK(!copy.in_window || copy.state == CopyState::kReceiving,
+               "bytes that are not on their way count");
+      for_memory += copy.stands == Stands::kForMemory, for_turn += copy.stands == Stands::kForTurn;
+      if (copy.in_window) in_window[copy.in_window] += copy.bytes;
       if (copy.timed) ++under_way[{copy.timed, msg::size_class_of(copy.bytes)}];
       std::set<std::pair<Slot, std::uint32_t>> seen;
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
@@ -251,6 +273,9 @@ void Core::Impl::check_invariants() const {
     TW_CHECK(link.under_way == (counted == under_way.end() ? 0 : counted->second),
              "transfers of a link miscounted");
   }
+  check_window(in_window, for_turn);
+  for (const DeviceState& device : devices) for_memory -= static_cast<std::int64_t>(device.ungranted.size());
+  TW_CHECK(for_memory == 0, "copies that want memory are not those that are listed");
   TW_CHECK(listed_uses == uses.live(), "a claim belongs to no copy");
   TW_CHECK(relays == relays_live, "copies that others are sent to miscounted");
   TW_CHECK(relayed == static_cast<std::int64_t>(relaying.size()), "blocks being passed on miscounted");
@@ -394,7 +419,8 @@ std::string Core::Impl::describe() const {
         << " on " << devices[copy.device].spec.id.value << ": " << kCopyKinds[static_cast<int>(copy.kind)]
         << " " << kCopyStates[static_cast<int>(copy.state)]
         << (copy.kind != CopyKind::kProduced ? " from " + std::to_string(copy.source.value) : "")
-        << (copy.waiters != kNone ? ", waited for" : "");
+        << (copy.waiters != kNone ? ", waited for" : "")
+        << (copy.stands == Stands::kForTurn ? ", until others are here" : "");
       for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
         s << "; op " << counter(ops[uses[u].op].run.id.value) << " on " << uses[u].device.value << " left "
           << uses[u].left << (uses[u].subscribed ? " subscribed" : "")
@@ -468,6 +494,7 @@ std::uint64_t Core::Impl::digest() const {
     }
   }
   h.mix(parked.size()), h.mix(reached.size());
+  h.mix(static_cast<std::uint64_t>(window.bytes())), h.mix(static_cast<std::uint64_t>(window.waiting()));
   h.mix(last_probe), h.mix(probe_transfer), h.mix(probing ? probing->size + 1 : 0);
   return h.value();
 }

@@ -410,9 +410,14 @@ void Core::Impl::wake(Slot slot) {
   }
 }
 
-void Core::Impl::offer(Slot slot, Use& use) {
+// `via`: not the way that it would go; none: that one.
+void Core::Impl::offer(Slot slot, Use& use, DeviceId via) {
   const Copy& copy = copies[slot];
-  const Route way = copy.state == CopyState::kFailed ? Route{} : route(slot, use);
+  Route way;
+  if (via)
+    way.via = via;
+  else if (copy.state != CopyState::kFailed)
+    way = route(slot, use);
   if (way.wait) return;
   msg::Offer offer;
   offer.block = {arrays[copy.array].id, copy.block};

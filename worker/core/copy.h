@@ -20,6 +20,7 @@ struct Use {
   bool lent = false;        // other device: may be reading the bytes in our memory
   bool sending = false;     // other device: is being sent the bytes that we have below
   Slot next = kNone;
+  std::uint8_t detours = 0;  // other device: how often it was to get them elsewhere, since our way failed
 };
 
 enum class CopyState : std::uint8_t {
@@ -39,6 +40,9 @@ enum class CopyKind : std::uint8_t {
   kReplica
 };
 
+// An offered copy that has not been granted: where it stands (grants.cc).
+enum class Stands : std::uint8_t { kNowhere, kFresh, kForTurn, kForMemory };
+
 // A guest's place in the memory of another device of this process (guests.cc): `Copy::tier` is kNeighbour, and `Copy::below` is a
 // place in the tier `promised`, which nothing has been written to.
 struct Lodging {
@@ -54,8 +58,9 @@ struct Copy {
   std::uint16_t device = 0;
   CopyState state = CopyState::kExpected;
   CopyKind kind = CopyKind::kProduced;
-  std::uint8_t attempts = 0;  // transfers that failed
-  std::uint8_t breaks = 0;    // and those that a broken link ended
+  std::uint8_t attempts = 0;         // transfers that failed
+  std::uint8_t breaks = 0;           // and those that a broken link ended
+  Stands stands = Stands::kNowhere;  // kOffered: somewhere
   bool has_memory = false;
   bool spare = false;   // in the device's list of replicas that may go
   DeviceId source;      // remote kinds: the owner
@@ -92,6 +97,7 @@ struct Copy {
   bool handed_on = false;  // this worker is the one to leave, and somebody copies it without a claim on it
   TimeNs since = 0;        // when its transfer began
   WorkerId timed;          // none, or on whose link its transfer counts
+  WorkerId in_window;      // none, or of whose bytes on their way (window.h)
   Slot producer_task = kNone;  // while its task is live
   // Claims, by rising OpId: ops come and go in that order as a rule, so both ends are near, however many claims there are.
   Slot uses = kNone;

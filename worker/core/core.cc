@@ -50,6 +50,8 @@ Counters Core::counters() const {
   for (const Impl::Store& store : impl_->stores) c.below_bytes += store.places.bytes_in_use();
   c.relays = impl_->relays_live;
   c.probing = impl_->probing.has_value();
+  c.in_flight_bytes = impl_->window.bytes();
+  c.wait_their_turn = impl_->window.waiting();
   return c;
 }
 
@@ -66,7 +68,9 @@ bool Core::holds(msg::BlockRef block) const {
 }
 
 Core::Impl::Impl(Options o)
-    : options(std::move(o)), stores{Store(options.spill_bytes), Store(options.pinned_bytes), Store(0)} {
+    : options(std::move(o)),
+      window(options.in_flight_bytes, options.in_flight_peer_bytes),
+      stores{Store(options.spill_bytes), Store(options.pinned_bytes), Store(0)} {
   for (const DeviceSpec& spec : options.devices) {
     TW_CHECK(spec.streams >= 1 && spec.streams <= kMaxStreams,
              "a device needs 1 to kMaxStreams compute streams");
@@ -147,6 +151,8 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
             on_io(e);
           else if constexpr (std::is_same_v<E, Sent>)
             on_sent(e);
+          else if constexpr (std::is_same_v<E, NotSent>)
+            on_not_sent(e);
           else if constexpr (std::is_same_v<E, msg::LinkProbe>)
             on_link_probe(e);
           else if constexpr (std::is_same_v<E, SlabAdded>) {
@@ -165,6 +171,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
   }
   events.clear();
 
+  grant_fresh();
   retry_disk();
   retry_slabs();
   release_some();
@@ -173,6 +180,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
   for (bool again = true; again; ++rounds) {
     TW_CHECK(rounds < kMaxRounds, "a step of the worker does not come to rest: " + describe());
     again = false;
+    open_window();
     expand_all();
     drain_loopback();
     const std::size_t launched = actions.launches.size();
@@ -199,7 +207,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
       again |= actions.launches.size() != before || counts.tasks_done != tasks_before ||
                device.memory_freed || device.returns_due;
     }
-    again |= !loopback.empty();
+    again |= !loopback.empty() || window.has_news();
     drain_loopback();
   }
   check_stuck();
@@ -218,7 +226,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
 }
 
 TimeNs Core::Impl::next_deadline() const {
-  if (!releasing.empty()) return now;
+  if (!releasing.empty() || window.has_news()) return now;
   for (const DeviceState& device : devices)
     if (device.memory_freed) return now;  // when the last step had come to rest: by queues that have ended
   TimeNs next = leaving_deadline();

@@ -2,6 +2,7 @@
 #pragma once
 #include "byte_shares.h"
 #include "copy.h"
+#include "window.h"
 
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <deque>
@@ -102,6 +103,11 @@ struct FairShare {
   double served = 0;  // nanoseconds over weight
 };
 
+struct Ungranted {
+  Turn turn;  // when it began to wait: nothing that is read sooner comes later
+  Slot copy = kNone;
+};
+
 // Why a device runs nothing; kStep: it does.
 struct Wait {
   msg::TraceKind kind = msg::TraceKind::kStep;
@@ -120,12 +126,12 @@ struct DeviceState {
   alloc::Arena arena;
   std::vector<StreamState> streams;
   boost::unordered_flat_map<std::uint64_t, Slot>
-      index;                    // (array slot, block) -> copy; looked up, never walked
-  std::vector<Slot> queues;     // by (priority, graph)
-  std::size_t turn = 0;         // round robin among those of equal standing
-  std::vector<FairShare> fair;  // of its time, of the sessions with queues here, rising
-  ByteShares shares;            // of its memory
-  std::deque<Slot> ungranted;   // offered copies that wait for memory
+      index;                        // (array slot, block) -> copy; looked up, never walked
+  std::vector<Slot> queues;         // by (priority, graph)
+  std::size_t turn = 0;             // round robin among those of equal standing
+  std::vector<FairShare> fair;      // of its time, of the sessions with queues here, rising
+  ByteShares shares;                // of its memory
+  std::deque<Ungranted> ungranted;  // offered copies that wait for memory, by turn
   std::deque<PendingDone> pending_dones;
   std::deque<std::uint64_t>
       spares;  // keys of replicas kept without a use, oldest first; some are gone or used again

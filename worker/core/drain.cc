@@ -82,7 +82,7 @@ void Core::Impl::keep(Slot array, std::int64_t block, std::uint16_t d, DeviceId 
   if (copy.state != CopyState::kExpected) return;  // offered or on its way
   copy.source = from;
   copy.state = CopyState::kOffered;
-  devices[d].ungranted.push_back(slot);
+  list_ungranted(slot);
   devices[d].memory_freed = true;  // try_grants()
 }
 

@@ -118,7 +118,19 @@ TEST_CASE("every log entry lost on its first way: what follows waits for it") {
 
 namespace {
 
-enum class Word { kSubscribe, kOffer, kGrant, kHas, kDeclined, kOver, kMissing, kDone, kGone, kProbe };
+enum class Word {
+  kSubscribe,
+  kElsewhere,
+  kOffer,
+  kGrant,
+  kHas,
+  kDeclined,
+  kOver,
+  kMissing,
+  kDone,
+  kGone,
+  kProbe
+};
 static_assert(msg::kRelayWordCount == 4, "name the new word here, and give it a case");
 // Another list of words does not compile until there is a case for them.
 [[maybe_unused]] void lists_of(const msg::PeerBatch& batch) {
@@ -136,6 +148,7 @@ struct Talking : Busy {
     const msg::BlockRef mine{ArrayId{10}, 0}, theirs{ArrayId{20}, 0};
     switch (word) {
       case Word::kSubscribe: batch.subscribes = {{mine, OpId{4}, kHere, kPeer}}; break;
+      case Word::kElsewhere: batch.subscribes = {{mine, OpId{4}, kHere, kPeer, kHere}}; break;
       case Word::kOffer: {
         msg::Offer offer;
         offer.block = theirs, offer.op = OpId{3}, offer.from = kPeer, offer.to = kHere;
@@ -156,8 +169,9 @@ struct Talking : Busy {
   }
 };
 
-constexpr Word kWords[] = {Word::kSubscribe, Word::kOffer,   Word::kGrant, Word::kHas,  Word::kDeclined,
-                           Word::kOver,      Word::kMissing, Word::kDone,  Word::kGone, Word::kProbe};
+constexpr Word kWords[] = {Word::kSubscribe, Word::kElsewhere, Word::kOffer, Word::kGrant,
+                           Word::kHas,       Word::kDeclined,  Word::kOver,  Word::kMissing,
+                           Word::kDone,      Word::kGone,      Word::kProbe};
 
 }  // namespace
 

@@ -118,7 +118,7 @@ void Core::Impl::on_subscribe(const msg::Subscribe& m) {
       for (Leader& leader : trees[copies[slot].tree].leaders)
         if (leader.device == m.via && leader.state == Leader::State::kHas) dismiss(copies[slot], leader);
     }
-    if (ready) offer(slot, uses[u]);
+    if (ready) offer(slot, uses[u], m.via == m.from ? another_holder(slot, uses[u]) : DeviceId{});
     return;
   }
   if (copies[slot].state == CopyState::kFailed) {  // a cancelled op has no claims, yet its peer must hear why
@@ -213,13 +213,11 @@ void Core::Impl::on_offer(msg::Offer& m) {
       return;
     }
   }
-  // Surplus memory is granted at once; when it is short, only to what a task is waiting for.
-  if (roomy(devices[copy.device], copy.bytes) || copy.waiters != kNone) {
-    const bool granted = grant(slot, lowest_waits(slot));
-    if (granted || devices[copy.device].slab_pending) set_relays(slot, m.relays);
-    if (granted) return;
-  }
-  devices[copy.device].ungranted.push_back(slot);
+  set_relays(slot, m.relays);  // until it is known whether there is memory for it: in this step
+  if (remote[m.from.value].worker == options.self)
+    try_offer(slot, false);
+  else
+    list_fresh(slot);
 }
 
 void Core::Impl::on_grant(const msg::Grant& m) {
@@ -240,7 +238,16 @@ void Core::Impl::on_grant(const msg::Grant& m) {
   in_memory ? lend(slot, m.to) : send_from_below(slot, m.to);
   const bool guest = !in_memory && copy.tier == Tier::kNeighbour;
   out->transmits.push_back({remote[m.to.value].worker, m.transfer, guest ? lodging_of(copy) : copy.at,
-                            copy.bytes, in_memory || guest ? -1 : copy.below.offset, copy.tier});
+                            copy.bytes, in_memory || guest ? -1 : copy.below.offset, copy.tier, false,
+                            m.block, m.from, m.to});
+}
+
+// Nothing has been sent, or not all of it: whoever waits for it is to try again, or elsewhere. What it has by now stays.
+void Core::Impl::on_not_sent(const NotSent& event) {
+  const auto to = remote.find(event.to.value);
+  if (to == remote.end() || to->second.lost) return void(++counts.stale);
+  ++counts.not_sent;
+  say(event.from, event.to, event.block, msg::RelayWord::kMissing, event.transfer);
 }
 
 void Core::Impl::on_done(const msg::Done& m) {
@@ -292,6 +299,7 @@ void Core::Impl::on_transfer(const TransferDone& event) {
   TW_CHECK(copy.state == CopyState::kReceiving && copy.transfer == event.transfer,
            "a transfer ended that was not on");
   transfer_ended(copy, event.failed.code == Errc::kOk);
+  leave_window(copy);
   std::vector<Slot> claims;
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) claims.push_back(uses[u].op);
   if (event.failed.code == Errc::kOk) {
@@ -322,9 +330,10 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     const bool again = (via || broke || ++copy.attempts < kMaxAttempts) && !remote[copy.source.value].lost;
     if (again && copy.kept_open) {
       copy.state = CopyState::kOffered;
-      devices[copy.device].ungranted.push_back(slot);
+      list_ungranted(slot);
     } else if (again && !claims.empty()) {
-      subscribe(slot, claims.front(), via);
+      const bool owners_way = !via && event.failed.code != Errc::kUnavailable;
+      owners_way ? go_round(slot, claims.front()) : subscribe(slot, claims.front(), via);
     } else {
       fail_copy(slot,
                 outcome({event.failed.code, "transfer of block " + std::to_string(copy.block) + " of array " +

@@ -83,6 +83,7 @@ void Core::Impl::orphan(Slot slot) {
   if (copy.state == CopyState::kReceiving) {
     transfers.erase(copy.transfer);
     transfer_ended(copy, false);
+    leave_window(copy);
     abandoned[copy.transfer] = {copy.device, lose_memory(slot)};
   }
   stop_relaying(slot);
@@ -241,6 +242,10 @@ void Core::Impl::settle_block(Slot by, Slot array, std::int64_t block, DeviceId 
       }
       // What was lent from elsewhere, and waits for memory here, is sent by the new one.
       copies[c].pulls &= copies[c].source == owner || copies[c].state == CopyState::kReceiving;
+      if (copies[c].source != owner && copies[c].stands == Stands::kForTurn) {
+        window.leave(c);  // what is on its way from the new one counts
+        list_fresh(c);
+      }
       copies[c].source = owner;
     }
     for (const User& user : arrays[array].users) {

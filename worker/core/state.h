@@ -18,6 +18,8 @@
 //   * After a loss, until the Recover that answers it: a copy expected from a lost device has no source and waits; copies of
 //     pinned arrays stay.
 //   * Others are sent to a copy (Copy::relays) only while it is whole or its bytes are on their way; it is a spare like others.
+//   * An offered copy stands in one place: its device's list of those that want memory, or the window's queue. What the window
+//     counts is what copies are receiving from peers, and while somebody waits there, nobody who waits could begin.
 //   * A waiting task hangs on exactly one unready copy; a ready one is in its queue's ready list exactly once.
 #pragma once
 #include "copy.h"
@@ -270,7 +272,7 @@ struct Core::Impl {
   void seal(Slot copy);
   void fail_copy(Slot copy, Slot why);
   void wake(Slot copy);
-  void offer(Slot copy, Use& use);
+  void offer(Slot copy, Use& use, DeviceId via = {});
   void offer_wanted(Slot copy);
   void flush_pending_dones(std::uint16_t device);
 
@@ -323,7 +325,6 @@ struct Core::Impl {
   std::int64_t freed_by(Slot task, const std::vector<Slot>& inputs) const;
   static void served(DeviceState& device, const Asker& asker);
   bool still_asks(const DeviceState& device, SessionId session) const;
-  void end_offer(Slot copy);
   std::optional<alloc::Extent> take_reserved(DeviceState& device, std::int64_t bytes, bool settled,
                                              alloc::Fence& wait_for);
   bool roomy(const DeviceState& device, std::int64_t bytes) const;
@@ -340,17 +341,27 @@ struct Core::Impl {
   static std::int64_t reserved(const DeviceState& device);
   static bool has_reserve(const DeviceState& device);
   void restore_reserve(std::uint16_t device);
-  void try_grants(std::uint16_t device);
-  bool grant(Slot copy, bool lowest);
   void retry_blocked(std::uint16_t device);
   bool idle(const DeviceState& device) const;
-  bool lowest_waits(Slot copy) const;
-  Slot ungranted_input(const DeviceState& device, Slot task) const;
   Slot starved_task(const DeviceState& device) const;
   TimeNs last_hope(const DeviceState& device) const;
   Slot stuck_task(const DeviceState& device) const;
   void check_stuck();
   bool others_may_free_a_place(const DeviceState& device) const;
+
+  // Who may send (grants.cc)
+  Turn turn_of(const Copy& copy);
+  void list_ungranted(Slot copy);
+  void list_fresh(Slot copy);
+  void grant_fresh();
+  void open_window();
+  void try_offer(Slot copy, bool has_turn);
+  void try_grants(std::uint16_t device);
+  bool grant(Slot copy, bool lowest, bool has_turn);
+  void leave_window(Copy& copy);
+  void end_offer(Slot copy);
+  bool lowest_waits(Slot copy) const;
+  Slot ungranted_input(const DeviceState& device, Slot task) const;
 
   // Tiers (tiers.cc)
   void give_memory(Slot copy, const alloc::Extent& extent);
@@ -364,6 +375,7 @@ struct Core::Impl {
   void forget_below(Copy& copy);
   void maybe_leave_place(Slot copy);
   bool spillable(Slot copy) const;
+  std::int64_t next_point(const Copy& copy, const OpState& op);
   NextUse next_use(const Copy& copy);
   NextUse use_of(Slot task) const;
   std::int64_t queue_position(const DeviceState& device, GraphId graph) const;
@@ -429,6 +441,7 @@ struct Core::Impl {
   void on_grant(const msg::Grant& m);
   void on_done(const msg::Done& m);
   void on_gone(const msg::Gone& m);
+  void on_not_sent(const NotSent& event);
   void on_transfer(const TransferDone& event);
   void end_claims(Slot copy, const std::vector<Slot>& claims, DeviceId device);
   void subscribe(Slot copy, Slot op, DeviceId via = {});
@@ -437,6 +450,11 @@ struct Core::Impl {
   bool owes(int device, const msg::BlockRef& block, OpId op, DeviceId owner) const;
   bool valid_block(const msg::BlockRef& block, Slot array) const;
   bool to_come(Slot array, std::int64_t block, DeviceId owner) const;
+
+  // Where the owner's way has failed (detours.cc)
+  void go_round(Slot copy, Slot op);
+  Slot sibling_of(Slot copy) const;
+  DeviceId another_holder(Slot copy, Use& use);
 
   // Whose memory can be read from here (reach.cc)
   enum class Reach : std::uint8_t {
@@ -543,6 +561,7 @@ struct Core::Impl {
   void check_tiers(Slot copy, Tiers& tiers) const;
   void check_shares(const DeviceState& device, const Tiers& tiers) const;
   void check_tree(const Copy& copy) const;
+  void check_window(const std::map<WorkerId, std::int64_t>& on_their_way, std::int64_t waiting) const;
   void check_below(const std::vector<Tiers>& tiers) const;
   void check_invariants() const;
   std::uint64_t digest() const;
@@ -580,6 +599,8 @@ struct Core::Impl {
   std::map<std::tuple<DeviceId, std::uint32_t, std::uint16_t>, Reach>
       reached;                              // (of a peer's GPU, slab, by our device)
   std::map<std::uint64_t, Slot> transfers;  // nonce -> copy
+  Window window;                            // of what peers have been granted
+  std::vector<Slot> fresh_offers;           // of this step, until all that it brings is known
   std::uint64_t next_transfer = 1;
   std::map<std::pair<WorkerId, std::uint64_t>, Slot>
       relaying;                                // (to whom, its nonce) -> copy being passed on

@@ -145,8 +145,8 @@ void Core::Impl::wait_for(Slot t, Slot c) {
   task.waits_for = c;
   task.next_waiter = copy.waiters;
   copy.waiters = t;
-  if (copy.state == CopyState::kOffered && grant(c, is_lowest(t)))
-    std::erase(devices[task.device].ungranted, c);
+  if (copy.stands == Stands::kForMemory && grant(c, is_lowest(t), false))
+    std::erase_if(devices[task.device].ungranted, [c](const Ungranted& entry) { return entry.copy == c; });
   if (copy.state == CopyState::kSpilled || copy.state == CopyState::kReturning) want_back(t);
 }
 

@@ -220,8 +220,34 @@ NextUse Core::Impl::use_of(Slot t) const {
   return {position, op.order.value, task.ordinal};
 }
 
-// When the copy's device reads it next, about: tasks finish nearly in order, so what is finished says how far an op is. A
-// block that only others will read is as good below, except while it is on its way to them.
+// The ordinal of the first of the device's points that reads the block for this op, from where that is: tasks finish nearly in order, so
+// what is finished says how far an op is.
+std::int64_t Core::Impl::next_point(const Copy& copy, const OpState& op) {
+  const DeviceId self = devices[copy.device].spec.id;
+  const ShareState& share = op.shares[copy.device];
+  const std::int64_t at = std::min(share.completed, share.owned - 1);
+  const ir::Placement& placement = op.entry->placement;
+  std::int64_t point = INT64_MAX;
+  for (std::size_t operand = 0; operand < op.operands.size(); ++operand) {
+    if (op.operands[operand] != copy.array) continue;
+    op.entry->geometry->users(static_cast<int>(operand), copy.block, next_users);
+    for (const ir::Geometry::Users& users : next_users) {
+      const auto first = placement.first_owned(self, users.points);
+      if (!first) continue;
+      std::int64_t ordinal = placement.ordinal(self, *first);
+      if (ordinal < at) {  // begun: its next point at or behind the one where the op is
+        const auto later = ir::next_in(users.points, placement.nth(self, at));
+        if (!later) continue;
+        ordinal = placement.owner(*later) == self ? placement.ordinal(self, *later) : at + 1;
+      }
+      point = std::min(point, ordinal);
+    }
+  }
+  return std::max(point == INT64_MAX ? at : point, at);
+}
+
+// When the copy's device reads it next, about. A block that only others will read is as good below, except while it is on its way to
+// them.
 NextUse Core::Impl::next_use(const Copy& copy) {
   const DeviceState& device = devices[copy.device];
   NextUse next = kNever;
@@ -234,31 +260,9 @@ NextUse Core::Impl::next_use(const Copy& copy) {
         next = std::min(next, {queue, op.order.value, INT64_MAX});
       else if (!uses[u].sending)
         next = std::min(next, {0, 0, 0});
-      continue;
+    } else if (op.shares[copy.device].owned > 0) {
+      next = std::min(next, {queue, op.order.value, next_point(copy, op)});
     }
-    const ShareState& share = op.shares[copy.device];
-    if (share.owned == 0) continue;
-    const std::int64_t at = std::min(share.completed, share.owned - 1);
-    const ir::Placement& placement = op.entry->placement;
-    std::int64_t point = INT64_MAX;
-    for (std::size_t operand = 0; operand < op.operands.size(); ++operand) {
-      if (op.operands[operand] != copy.array) continue;
-      op.entry->geometry->users(static_cast<int>(operand), copy.block, next_users);
-      for (const ir::Geometry::Users& users : next_users) {
-        const auto first = placement.first_owned(device.spec.id, users.points);
-        if (!first) continue;
-        std::int64_t ordinal = placement.ordinal(device.spec.id, *first);
-        if (ordinal < at) {  // begun: its next point at or behind the one where the op is
-          const ir::Index here = placement.nth(device.spec.id, at);
-          const auto later = ir::next_in(users.points, here);
-          if (!later) continue;
-          ordinal =
-              placement.owner(*later) == device.spec.id ? placement.ordinal(device.spec.id, *later) : at + 1;
-        }
-        point = std::min(point, ordinal);
-      }
-    }
-    next = std::min(next, {queue, op.order.value, std::max(point == INT64_MAX ? at : point, at)});
   }
   return next;
 }

@@ -230,7 +230,7 @@ void Core::Impl::stop_relaying(Slot slot) {
 // The slab has come, or will not come: what got no memory from it passes nothing on.
 void Core::Impl::decline_ungranted(std::uint16_t d) {
   if (devices[d].slab_pending) return;
-  for (const Slot slot : devices[d].ungranted) stop_relaying(slot);
+  for (const Ungranted& entry : devices[d].ungranted) stop_relaying(entry.copy);
 }
 
 void Core::Impl::set_relays(Slot slot, bool relays) {
@@ -268,7 +268,8 @@ void Core::Impl::on_relayed_grant(const msg::Grant& m) {
   ++copy.relayed;
   ++counts.relayed;
   refix(slot);
-  out->transmits.push_back({key.first, m.transfer, copy.at, copy.bytes, -1, Tier::kDisk, true});
+  out->transmits.push_back(
+      {key.first, m.transfer, copy.at, copy.bytes, -1, Tier::kDisk, true, m.block, m.via, m.to});
 }
 
 void Core::Impl::on_sent(const Sent& event) {

@@ -44,6 +44,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   peers.map_peers = d.options_.map_peers;
   peers.silence_ns = peers.resume_ns = d.options_.silence_ns;
   peers.strict_lanes = d.options_.strict_lanes;
+  peers.ucx.deadline_ns = d.options_.transfer_ns;
   exchange::Callbacks callbacks;
   callbacks.on_batch = [&d](WorkerId from, msg::PeerBatch batch) {
     d.runtime_->post(PeerBatchReceived{from, std::move(batch)});
@@ -84,6 +85,8 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   runtime.black_box = d.options_.black_box;
   runtime.on_broken = d.options_.on_broken;
   runtime.host = config::host_id();
+  runtime.in_flight_bytes = d.options_.in_flight_bytes;
+  runtime.in_flight_peer_bytes = d.options_.in_flight_peer_bytes;
   d.service_ = std::make_unique<Service>(*d.exchange_, d.copier_);
   d.runtime_ =
       std::make_unique<Runtime>(std::move(devices), &plugins, runtime, d.copier_, [&loop] { loop.wake(); });

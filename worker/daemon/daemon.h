@@ -27,9 +27,12 @@ struct DaemonOptions {
   bool one_core = false;  // RuntimeOptions, as is the next
   std::uint64_t trace_records = StepLog::kUsual;
   store::SpillOptions spill;
-  std::int64_t pinned_bytes = 0;     // of host memory, for blocks of GPUs; 0: none
-  TimeNs silence_ns = 10 * kSecond;  // a host that answers nothing for so long is taken for gone
-  BlackBox* black_box = nullptr;     // for a supervisor; outlives the daemon
+  std::int64_t pinned_bytes = 0;      // of host memory, for blocks of GPUs; 0: none
+  TimeNs silence_ns = 10 * kSecond;   // a host that answers nothing for so long is taken for gone
+  TimeNs transfer_ns = 30 * kSecond;  // a transfer that has made no headway for so long has failed
+  std::int64_t in_flight_bytes = Options{}.in_flight_bytes;  // Options of the core, as is the next
+  std::int64_t in_flight_peer_bytes = Options{}.in_flight_peer_bytes;
+  BlackBox* black_box = nullptr;  // for a supervisor; outlives the daemon
   TimeNs connect_timeout_ns = 30 * kSecond;
   TimeNs reconnect_timeout_ns = 60 * kSecond;  // how long a scheduler that keeps its state may be away
   TimeNs lease_ns = 0;                         // how long the way to a scheduler that lives may be broken

@@ -33,8 +33,9 @@ constexpr auto kBrokenTime = std::chrono::milliseconds(500);
 struct Settings {
   daemon::CommonOptions common;
   std::string scheduler, devices, memory, name, spill_dir, spill_limit, pinned_limit;
+  std::string in_flight, in_flight_per_peer;
   std::vector<std::string> plugins;
-  double connect_timeout_s = 30, reconnect_timeout_s = 60, lease_s = 0;
+  double connect_timeout_s = 30, reconnect_timeout_s = 60, lease_s = 0, transfer_timeout_s = 30;
   std::uint64_t trace_records = worker::StepLog::kUsual;
   int black_box = -1;
   bool respawn = false, no_map = false, strict_lanes = false, reference_kernels = false;
@@ -93,6 +94,18 @@ Result<Setup> check(const Settings& settings) {
       return error(Errc::kInvalidArgument, "--spill-limit without --spill-dir: where is the disk?");
     TW_ASSIGN(setup.options.spill.limit_bytes, daemon::parse_bytes(settings.spill_limit));
   }
+  setup.options.transfer_ns = static_cast<TimeNs>(settings.transfer_timeout_s * 1e9);
+  if (!settings.in_flight.empty()) {
+    TW_ASSIGN(setup.options.in_flight_bytes, daemon::parse_bytes(settings.in_flight));
+  }
+  setup.options.in_flight_peer_bytes =
+      std::min(setup.options.in_flight_peer_bytes, setup.options.in_flight_bytes);
+  if (!settings.in_flight_per_peer.empty()) {
+    TW_ASSIGN(setup.options.in_flight_peer_bytes, daemon::parse_bytes(settings.in_flight_per_peer));
+  }
+  if (setup.options.in_flight_peer_bytes > setup.options.in_flight_bytes)
+    return error(Errc::kInvalidArgument, "--in-flight-per-peer " + settings.in_flight_per_peer +
+                                             " is more than --in-flight allows for all peers together");
   const bool cuda = settings.devices.find("cuda") != std::string::npos;
   if (!settings.pinned_limit.empty()) {
     if (!cuda)
@@ -213,6 +226,14 @@ int main(int argc, char** argv) {
   app.add_option(
       "--pinned-limit", s.pinned_limit,
       "So much pinned host memory for blocks that GPUs have no room for, e.g. 64GiB; default: none");
+  app.add_option("--in-flight", s.in_flight,
+                 "Bytes on their way from other processes at most, e.g. 512MiB; default: 1GiB");
+  app.add_option("--in-flight-per-peer", s.in_flight_per_peer,
+                 "Of these, from one of them; default: 256MiB, or as --in-flight where that is less");
+  app.add_option("--transfer-timeout", s.transfer_timeout_s,
+                 "Seconds without headway after which a transfer has failed and is tried again, or elsewhere")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 3600.0));
   app.add_option("--plugin", s.plugins, "Shared object with kernels; may be repeated")->delimiter(',');
   app.add_option("--name", s.name, "Name for people; default HOST/PID");
   app.add_option("--connect-timeout", s.connect_timeout_s, "Seconds to go on trying to reach the scheduler")

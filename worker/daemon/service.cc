@@ -29,14 +29,14 @@ void Daemon::Service::send(WorkerId peer, msg::PeerBatch batch) {
 }
 
 void Daemon::Service::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                               device::Kind kind, std::function<void()> sent) {
+                               device::Kind kind, OnSent sent) {
   const auto done = [to, transfer, sent = std::move(sent)](const Status& status, msg::Lane) {
     if (!status) {
       daemon::log_warn(
           "send failed",
           {{"peer", to.value}, {"transfer", transfer}, {"why", daemon::to_string(status.error())}});
     }
-    sent();
+    sent(status);
   };
   if (to == self_) {
     const device::Place place{const_cast<std::byte*>(from), kind};
@@ -48,7 +48,7 @@ void Daemon::Service::transmit(WorkerId to, std::uint64_t transfer, const std::b
 }
 
 void Daemon::Service::refuse(WorkerId to, std::uint64_t transfer, const Error& why) {
-  daemon::log_warn("a block cannot be sent",
+  daemon::log_warn("a link cannot be measured",
                    {{"peer", to.value}, {"transfer", transfer}, {"why", daemon::to_string(why)}});
   if (to == self_) local_.refuse(to, transfer, why);
 }
@@ -67,8 +67,7 @@ void Daemon::Service::receive(WorkerId from, std::uint64_t transfer, std::byte* 
 }
 
 void Daemon::Service::disarm(WorkerId from, std::uint64_t transfer) {
-  if (from == self_)
-    return local_.refuse(self_, transfer, {Errc::kNotFound, "the sender has no such copy any more"});
+  if (from == self_) return local_.refuse(self_, transfer, {Errc::kNotFound, "the sender does not send it"});
   exchange_->disarm(from, transfer);
 }
 

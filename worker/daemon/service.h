@@ -31,7 +31,7 @@ class Daemon::Service final : public DataService {
   }
   std::optional<WorkerId> fenced_by() const override { return exchange_->fenced_by(); }
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                device::Kind kind, std::function<void()> sent) override;
+                device::Kind kind, OnSent sent) override;
   void refuse(WorkerId to, std::uint64_t transfer, const Error& why) override;
   void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                device::Kind kind) override;

@@ -73,19 +73,23 @@ void Runtime::close_peer_slabs() {
 }
 
 void Runtime::transmit(const Transmit& t) {
-  if (t.below >= 0 && t.tier == Tier::kPinned)
-    return service_->transmit(t.to, t.transfer, below_->pinned(t.below), t.bytes, device::Kind::kHost, [] {});
-  if (t.below >= 0) {
+  if (t.below >= 0 && t.tier == Tier::kDisk) {
     to_send_.push_back(t);
     return send_from_disk();
   }
+  const auto sent = [this, t](const Status& status) { transmitted(t, status); };
+  if (t.below >= 0)
+    return service_->transmit(t.to, t.transfer, below_->pinned(t.below), t.bytes, device::Kind::kHost, sent);
   device::Kind kind = device::Kind::kHost;
   for (const auto& local : locals_) {
     if (local->id == t.from.device) kind = local->device->info().kind;
   }
-  std::function<void()> sent = [] {};
-  if (t.tell) sent = [this, event = Sent{t.to, t.transfer}] { post(event); };
-  service_->transmit(t.to, t.transfer, address(t.from, kNowhere), t.bytes, kind, std::move(sent));
+  service_->transmit(t.to, t.transfer, address(t.from, kNowhere), t.bytes, kind, sent);
+}
+
+void Runtime::transmitted(const Transmit& t, const Status& status) {
+  if (!status) post(NotSent{t.block, t.sender, t.reader, t.transfer});
+  if (t.tell) post(Sent{t.to, t.transfer});
 }
 
 void Runtime::send_from_disk() {
@@ -95,16 +99,14 @@ void Runtime::send_from_disk() {
     to_send_.pop_front();
     sending_bytes_ += t.bytes;
     const auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(t.bytes));
-    const auto sent = [this, size = t.bytes, bytes] {
-      sending_bytes_ -= size;
+    const auto sent = [this, t, bytes](const Status& status) {
+      sending_bytes_ -= t.bytes;
+      transmitted(t, status);
       send_from_disk();
     };
     below_->disk()->read(t.below, bytes->data(), t.bytes, [this, t, bytes, sent](const Status& status) {
       later([this, t, bytes, sent, status] {
-        if (!status) {
-          service_->refuse(t.to, t.transfer, status.error());
-          return sent();
-        }
+        if (!status) return sent(status);
         service_->transmit(t.to, t.transfer, bytes->data(), t.bytes, device::Kind::kHost, sent);
       });
     });
@@ -129,7 +131,7 @@ void Runtime::send_probe(const ProbeSend& probe) {
   auto bytes = probe_memory_->get(device, ProbeMemory::Way::kSend, now_);
   if (!bytes) return service_->refuse(probe.to, probe.transfer, bytes.error());
   service_->transmit(probe.to, probe.transfer, bytes->get(), probe.bytes, device.info().kind,
-                     [kept = *bytes] {});
+                     [kept = *bytes](const Status&) {});
 }
 
 void Runtime::inline_small(WorkerId peer, msg::PeerBatch& batch) const {

@@ -125,6 +125,8 @@ Status Runtime::start(const msg::Welcome& welcome, DataService& service,
   options.map_peers = options_.map_peers;
   options.host = options_.host;
   options.stuck_ns = options_.stuck_ns;
+  options.in_flight_bytes = options_.in_flight_bytes;
+  options.in_flight_peer_bytes = options_.in_flight_peer_bytes;
   for (std::size_t i = 0; i < locals_.size(); ++i) {
     Local& local = *locals_[i];
     const device::Info& info = local.device->info();

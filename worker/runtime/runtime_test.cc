@@ -19,20 +19,24 @@ struct Listening final : DataService {
   void peer_joined(const msg::PeerInfo&) override {}
   void peer_lost(WorkerId) override {}
   void slab_added(DeviceId, std::uint32_t, const device::Slab&) override {}
-  void send(WorkerId, msg::PeerBatch) override { ++batches; }
+  void send(WorkerId, msg::PeerBatch batch) override {
+    ++batches;
+    relays.insert(relays.end(), batch.relays.begin(), batch.relays.end());
+  }
   bool inlines(WorkerId) const override { return true; }
   const std::byte* mapped(DeviceId, std::uint32_t) const override { return nullptr; }
   std::optional<WorkerId> fenced_by() const override { return fence; }
-  void transmit(WorkerId, std::uint64_t, const std::byte*, std::int64_t, device::Kind,
-                std::function<void()> sent) override {
-    sent();
+  void transmit(WorkerId, std::uint64_t, const std::byte*, std::int64_t, device::Kind, OnSent sent) override {
+    sent(how);
   }
   void refuse(WorkerId, std::uint64_t, const Error&) override {}
   void receive(WorkerId, std::uint64_t, std::byte*, std::int64_t, device::Kind) override {}
   void disarm(WorkerId, std::uint64_t) override {}
 
   std::optional<WorkerId> fence;
+  Status how;  // sends end
   int batches = 0;
+  std::vector<msg::Relay> relays;  // said to peers
 };
 
 struct Shell {
@@ -85,4 +89,32 @@ TEST_CASE("what was made is told, unless the worker finds that its peers have gi
   for (int i = 0; i < 100; ++i) CHECK(!shell.runtime.pump(monotonic_now() + i * kMillisecond));
   CHECK(shell.completed[OpId{2}] == 0);
   CHECK(shell.service.batches == 0);
+}
+
+TEST_CASE("who was granted bytes that cannot be sent is told so, each time") {
+  Shell shell;
+  msg::PeerInfo peer{kOther, msg::Role::kWorker, "other", "elsewhere", {}, {kPeer}, {{.name = "host:0"}}};
+  const ir::Op made = source(10, 1);
+  shell.runtime.post(msg::Log{
+      1,
+      1,
+      {msg::PeerJoined{peer}, plan_of({on(kHere, 1, made), on(kPeer, 2, map_of(10, 20, made.space))})}});
+  REQUIRE(shell.until([&] { return shell.completed[OpId{1}] == 1; }));
+  const msg::BlockRef block{ArrayId{10}, 0};
+  const auto grant = [&](std::uint64_t transfer) {
+    msg::PeerBatch batch;
+    batch.grants.push_back({block, kHere, kPeer, transfer});
+    shell.runtime.post(PeerBatchReceived{kOther, std::move(batch)});
+  };
+  shell.service.how = error(Errc::kOutOfMemory, "no memory to stage it in");
+  grant(7);
+  REQUIRE(shell.until([&] { return shell.service.relays.size() == 1; }));
+  CHECK(shell.service.relays[0] == msg::Relay{block, kHere, kPeer, msg::RelayWord::kMissing, 7});
+  grant(8);
+  REQUIRE(shell.until([&] { return shell.service.relays.size() == 2; }));
+  CHECK(shell.service.relays[1].transfer == 8);
+  shell.service.how = {};
+  grant(9);
+  for (int i = 0; i < 100; ++i) shell.runtime.pump(monotonic_now());
+  CHECK(shell.service.relays.size() == 2);
 }

@@ -507,7 +507,7 @@ struct Subscribe {
   op @2 :UInt64;
   from @3 :UInt32;
   to @4 :UInt32;
-  via @5 :UInt32;          # named in an offer, and has no such copy: send it yourself. 0: none
+  via @5 :UInt32;          # named in an offer, and has not sent it: send it yourself; yourself: you could not. 0: none
 }
 
 struct Offer {

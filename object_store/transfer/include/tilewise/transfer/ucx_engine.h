@@ -35,12 +35,14 @@ enum class Via : std::uint8_t { kNone = 0, kSharedMemory, kRdma, kTcp, kCudaIpc,
 std::string_view name_of(Via via);
 
 struct UcxOptions {
-  std::string transports;             // as UCX_TLS, e.g. "tcp"; empty: what the user has set, or UCX's choice
-  std::string net_devices;            // as UCX_NET_DEVICES, e.g. "lo"; ignored where the user has set that
-  TimeNs deadline_ns = 30 * kSecond;  // of a receive; a send gets one second more (see ucx_ops.cc)
-  TimeNs grace_ns = kSecond;          // between asking UCX to cancel and closing the connection
-  std::size_t eager_bytes = 8'192;    // up to this, host memory is sent without asking first
-  std::size_t max_pending = 65'536;   // transfers not done
+  std::string transports;   // as UCX_TLS, e.g. "tcp"; empty: what the user has set, or UCX's choice
+  std::string net_devices;  // as UCX_NET_DEVICES, e.g. "lo"; ignored where the user has set that
+  // Of a receive; a send gets one second more (see ucx_ops.cc). Over a stream it begins anew while bytes come: its own, or, up to ten times,
+  // those of blocks before it.
+  TimeNs deadline_ns = 30 * kSecond;
+  TimeNs grace_ns = kSecond;         // between asking UCX to cancel and closing the connection
+  std::size_t eager_bytes = 8'192;   // up to this, host memory is sent without asking first
+  std::size_t max_pending = 65'536;  // transfers not done
   std::size_t max_peers = 4'096;
 };
 

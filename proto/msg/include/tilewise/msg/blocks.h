@@ -43,7 +43,7 @@ struct Subscribe {
   OpId op;
   DeviceId from;  // the block's owner
   DeviceId to;
-  DeviceId via;  // named in an offer, and has no such copy: to be sent by the owner itself
+  DeviceId via;  // named in an offer, and has not sent it: the owner is to; the owner: it could not
   friend bool operator==(const Subscribe&, const Subscribe&) = default;
 };
 // The slab of an offer that carries neither inlined bytes nor a place: the receiver must grant a transfer.
@@ -77,7 +77,7 @@ enum class RelayWord : std::uint8_t {
   kHas = 0,   // to the owner: it is here, and stays for those who are sent here
   kDeclined,  // to the owner: nobody is to be sent here
   kOver,      // from the owner: nobody else will come
-  kMissing    // to whom granted `transfer` here: there is no such copy any more
+  kMissing    // to whom granted `transfer` here: nothing comes, the copy is gone or cannot be sent
 };
 constexpr int kRelayWordCount = 4;
 struct Relay {

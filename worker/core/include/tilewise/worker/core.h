@@ -53,6 +53,9 @@ struct Options {
   std::int64_t pinned_bytes = 0;       // likewise in pinned host memory
   std::string host;                    // as in its Join; empty: shared with nobody
   std::int64_t tree_bytes = 64 << 10;  // larger blocks travel as trees between hosts (docs/design/trees.md)
+  // Bytes granted to other processes and not here yet, of all devices: together, and to one of them. One block always may.
+  std::int64_t in_flight_bytes = std::int64_t{1} << 30;
+  std::int64_t in_flight_peer_bytes = 256 << 20;
 };
 
 // Where bytes are: a slab of a device of this worker or, mapped or opened, of another.
@@ -115,6 +118,12 @@ struct Sent {
   WorkerId to;
   std::uint64_t transfer = 0;
 };
+// A Transmit failed: what it was to send, or the rest of it, will not come. Before the Sent of one with `tell`.
+struct NotSent {
+  msg::BlockRef block;
+  DeviceId from, to;  // as the Transmit's `sender` and `reader`
+  std::uint64_t transfer = 0;
+};
 struct SlabAdded {
   std::uint16_t device = 0;
   std::int64_t bytes = 0;
@@ -134,7 +143,7 @@ struct IoDone {
   Error failed{Errc::kOk, {}};
 };
 using Event = std::variant<msg::Log, PeerBatchReceived, PeerReady, StreamCompleted, StepFailed, TransferDone,
-                           SlabAdded, SlabReached, IoDone, Sent, msg::LinkProbe>;
+                           SlabAdded, SlabReached, IoDone, Sent, NotSent, msg::LinkProbe>;
 
 // ---- actions -------------------------------------------------------------------------------------------------------
 
@@ -161,6 +170,9 @@ struct Transmit {  // over the copying lane; repeat-safe
   std::int64_t below = -1;  // not negative: read from here in `tier`, not from memory
   Tier tier = Tier::kDisk;
   bool tell = false;  // ends in Sent, exactly once, failed or not
+  // For NotSent, in which it ends where it fails.
+  msg::BlockRef block;
+  DeviceId sender, reader;
 };
 struct Receive {  // arm before the Grant is sent; ends in TransferDone
   WorkerId from;
@@ -249,6 +261,10 @@ struct Counters {  // for tests, status and the simulator
   std::int64_t put_off = 0, gave_way = 0;
   // Of blocks that are passed on: sent for their owners; offers to do so that were declined, or could not be kept.
   std::int64_t relayed = 0, declined = 0, missing = 0;
+  std::int64_t held_up = 0;                // blocks that had to wait until others were here (window.h)
+  std::int64_t in_flight_high = 0;         // the most bytes that were on their way
+  std::int64_t not_sent = 0;               // transmits that failed, of which their receivers were told
+  std::int64_t detours = 0;                // blocks asked for elsewhere, since the owner's way had failed
   std::int64_t demoted = 0;                // blocks that went from pinned memory to disk
   std::int64_t lodged = 0, dismissed = 0;  // to neighbours' memory; from there to a tier below
   std::int64_t made_in_part = 0;           // tasks made again of whose results some were here
@@ -257,6 +273,7 @@ struct Counters {  // for tests, status and the simulator
   std::int64_t relays = 0;       // copies that others may get from here, now
   std::int64_t below_bytes = 0;  // in use, of all tiers below
   std::int64_t probing = 0;      // links being measured from here, now
+  std::int64_t in_flight_bytes = 0, wait_their_turn = 0;  // on their way, and blocks that wait for that, now
 };
 
 class Core {

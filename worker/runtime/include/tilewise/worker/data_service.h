@@ -30,11 +30,13 @@ class DataService {
 
   // The copying lane. Both are idempotent per `transfer`; a receive ends in TransferDone posted to the runtime, exactly
   // once, when the transport has let go of the memory.
-  // `sent` is called, on the runtime's thread, when the transport has let go of `from`: exactly once, failed or not.
+  // `sent` is called, on the runtime's thread, when the transport has let go of `from`: exactly once, failed or not. The receiver need
+  // not know of a failure.
+  using OnSent = std::function<void(const Status&)>;
   virtual void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                        device::Kind kind, std::function<void()> sent) = 0;
-  // The bytes that `to` has granted memory for cannot be had. Inside the process it hears so at once, others when their
-  // deadline passes.
+                        device::Kind kind, OnSent sent) = 0;
+  // There is no memory for bytes of no block that `to` wants to measure a link with (docs/design/link-probes.md). Inside the process it
+  // hears so at once, others give up in time.
   virtual void refuse(WorkerId to, std::uint64_t transfer, const Error& why) = 0;
   virtual void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                        device::Kind kind) = 0;

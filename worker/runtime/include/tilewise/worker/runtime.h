@@ -35,7 +35,9 @@ struct RuntimeOptions {
   // There is no core for an executor beside this thread: short steps run here, where no wake-up stands between them.
   bool one_core = false;
   std::uint64_t trace_records = StepLog::kUsual;  // remembered for people; 80 bytes each
-  std::string host;               // as in its Join: workers of one host pass blocks on to each other
+  std::string host;  // as in its Join: workers of one host pass blocks on to each other
+  std::int64_t in_flight_bytes = Options{}.in_flight_bytes;  // Options, as is the next
+  std::int64_t in_flight_peer_bytes = Options{}.in_flight_peer_bytes;
   TimeNs stuck_ns = 5 * kSecond;  // memory is wanted and nothing moves for so long: kOutOfMemory
   // A device has failed for good (Device::health), and the process is to end. From any thread, once. Where this is given, pump() does
   // nothing from then on: what failed is told to nobody, so it is not failed tasks but a lost worker's, to be made again elsewhere.
@@ -96,6 +98,7 @@ class Runtime {
   void on_io(const TierIo& io);
   void transmit(const Transmit& transmit);
   void send_from_disk();
+  void transmitted(const Transmit& transmit, const Status& status);
   void collect_completions();
   void note_running(std::uint16_t device, std::uint8_t stream);
   void note_open_steps();
