@@ -13,8 +13,7 @@ namespace tilewise::place {
 namespace {
 
 constexpr double kMuchOfBlock = 0.75;  // from this part on, a block may as well travel whole
-constexpr double kGain = 0.8;          // of the time without a cut: below, it is worth it
-constexpr double kOpS = 50e-6;         // what an op more costs, and a task
+constexpr double kOpS = 50e-6;         // what an op more costs; and a task
 constexpr double kTaskS = 1e-6;
 constexpr double kShownLatency = 0.1;  // of a transfer; the rest is hidden behind others
 // Of bytes copied where they are; deliberately no measured figure: it decides what a plan looks like.
@@ -183,7 +182,7 @@ class Cutter {
     cut.whole_s = whole.longest_s();
     cut.seconds = std::max(cuts.longest_s(), making_s) + static_cast<double>(apart) * kOpS;
     if (options_.always) return cut.moved_bytes < cut.whole_bytes;
-    return cut.moved_bytes < kMuchOfBlock * cut.whole_bytes && cut.seconds < kGain * cut.whole_s;
+    return cut.moved_bytes < kMuchOfBlock * cut.whole_bytes && cut.seconds + kOpS < cut.whole_s;
   }
 
   // Of the device that has most to do.

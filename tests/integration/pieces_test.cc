@@ -89,13 +89,9 @@ const Case kCases[] = {
      kN* kN * 8 / 2},
     {"ten rows of a large block", in_one_block,
      [](Pair& p, const Array& x) { return x.slice(0, 10, 20).on(p.ids[1]); }, 10 * kN * 8},
-    {"a stencil of slices: a row of each neighbour for each of three", in_rows,
-     [](Pair&, const Array& x) {
-       return x.slice(0, 0, kN - 2) + x.slice(0, 1, kN - 1) * 2.0 + x.slice(0, 2, kN);
-     },
-     // The result has a cut where x has one, and rows r of the three are r, r + 1 and r + 2 of x: the first device needs the
-     // first of the other's for the second, the first two for the third.
-     3 * kN * 8},
+    {"neighbouring rows added: the first row of the other's", in_rows,
+     // One op, so that all of it is where it is told to be: what is placed by speeds may go elsewhere on a busy machine.
+     [](Pair& p, const Array& x) { return (x.slice(0, 0, kN - 1) + x.slice(0, 1, kN)).on(p.ids); }, kN * 8},
 };
 
 std::vector<double> run(Pair& p, const Case& c, std::int64_t& moved, std::int64_t& foretold) {
@@ -124,7 +120,7 @@ std::vector<double> cooled(Pair& p, int steps, std::int64_t& moved) {
   u.persist().wait({.timeout = kPatience});
   const std::int64_t before = p.moved();
   for (int s = 0; s < steps; ++s)
-    u = map_blocks(kernel, std::vector{u}, {{window}}, {{DType::kFloat64, u.grid()}}).front();
+    u = map_blocks(kernel, std::vector{u}, {{window}}, {{DType::kFloat64, u.grid()}}).front().on(p.ids);
   u.persist().wait({.timeout = kPatience});
   moved = p.moved() - before;
   return u.get<double>({.timeout = kPatience});
