@@ -150,21 +150,35 @@ void reblock_and_concat(const Subject& subject, Prng& prng) {
   }
 }
 
+// Of an array, or of two tiles of one.
 void windows(const Subject& subject, Prng& prng) {
-  const ir::Shape shape = {prng.between(1, 30), prng.between(1, 30)};
-  const Array array = source_array(prng, DType::kInt64, shape);
+  const ir::Shape shape = {prng.between(2, 30), prng.between(1, 30)};
+  const std::int64_t cut = prng.chance(0.5) ? prng.between(1, shape[0] - 1) : shape[0];
+  std::vector<Array> tiles{source_array(prng, DType::kInt64, {cut, shape[1]})};
+  if (cut < shape[0]) tiles.push_back(source_array(prng, DType::kInt64, {shape[0] - cut, shape[1]}));
+  const std::vector<ir::Index> by{{0, 0}, {cut, 0}};
   const std::int64_t before = prng.between(0, 4), after = prng.between(0, 4);
   for (const ir::Box& box : blocks(prng, shape)) {
-    ir::Box region = box;
+    ir::Box window = box;
     for (std::size_t d = 0; d < 2; ++d) {
-      region.lo[d] = std::max<std::int64_t>(0, region.lo[d] - before);
-      region.hi[d] = std::min(shape[d], region.hi[d] + after);
+      window.lo[d] = std::max<std::int64_t>(0, window.lo[d] - before);
+      window.hi[d] = std::min(shape[d], window.hi[d] + after);
     }
-    Step step = copy_step(DType::kInt64, box, shape, region.shape());
-    step.op.operands.push_back({0, ir::View::identity(shape)});
-    step.op.attrs = ir::CopyAttrs{{shift_map({0, 0}, before, after)}};
-    gather(subject, prng, step, {array}, {region}, "window " + ir::to_string(region));
-    check_elements(step, {array}, {ir::Index{0, 0}}, region.lo);
+    Step step = copy_step(DType::kInt64, box, shape, window.shape());
+    ir::CopyAttrs attrs;
+    std::vector<ir::Box> regions;
+    for (std::size_t i = 0; i < tiles.size(); ++i) {
+      step.op.operands.push_back({i, ir::View::identity(tiles[i].shape)});
+      attrs.maps.push_back(shift_map(by[i], before, after));
+      ir::Box region = window;
+      region.lo[0] -= by[i][0];
+      region.hi[0] -= by[i][0];
+      regions.push_back(ir::intersect(region, ir::box_of(tiles[i].shape)));
+    }
+    step.op.attrs = attrs;
+    gather(subject, prng, step, tiles, regions, "window " + ir::to_string(window));
+    check_elements(step, tiles, {by.begin(), by.begin() + static_cast<std::ptrdiff_t>(tiles.size())},
+                   window.lo);
   }
 }
 

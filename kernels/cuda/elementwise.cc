@@ -143,7 +143,7 @@ Status clear(const Environment& env, const TensorView& out, CUstream stream) {
 }
 
 // Element x of a shifted operand is element x + before of the space (verify.cc); the output of a window is what is left
-// of it when it is clipped to the operand.
+// of it when it is clipped to the operand, or to the array that several operands tile.
 Status launch_copy(const Environment& env, const KernelCall& call, CUstream stream) {
   const auto& maps = call.op->get<ir::CopyAttrs>().maps;
   const TensorView& out = call.outputs[0];
@@ -157,7 +157,11 @@ Status launch_copy(const Environment& env, const KernelCall& call, CUstream stre
     Strided part = block;
     for (std::size_t d = 0; d < in.shape.size(); ++d) {
       std::int64_t begin = call.box.lo[d] - maps[i][d].before;
-      if (maps[i][d].before + maps[i][d].after != 0) begin = std::max<std::int64_t>(begin, 0);
+      if (maps[i][d].before + maps[i][d].after != 0) {
+        std::int64_t least = maps[i][d].before;
+        for (const ir::OperandMap& other : maps) least = std::min(least, other[d].before);
+        begin = std::max(begin, least - maps[i][d].before);
+      }
       part.base += (call.input_boxes[i].lo[d] - begin) * block.strides[d] *
                    static_cast<std::int64_t>(ir::size_of(out.dtype));
     }

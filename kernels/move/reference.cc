@@ -8,15 +8,19 @@ namespace tilewise::kernels::move {
 namespace {
 
 // Output index of operand element `at` (logical coordinates), by the maps' meaning: an output index x of a shifted
-// operand shows element x - before; a window's first output element is the first element that exists.
+// operand shows element x - before; a window's first output element is the first element that exists, in the array that
+// the operands tile.
 ir::Index target_of(const KernelCall& call, std::size_t operand, const ir::Index& at) {
-  const ir::OperandMap& map = call.op->get<ir::CopyAttrs>().maps[operand];
+  const std::vector<ir::OperandMap>& maps = call.op->get<ir::CopyAttrs>().maps;
+  const ir::OperandMap& map = maps[operand];
   ir::Index to = at;
   for (std::size_t d = 0; d < at.size(); ++d) {
     if (map[d].kind != ir::DimMap::Kind::kSpan) continue;
     const bool shift = map[d].before + map[d].after == 0;
     const std::int64_t first = call.box.lo[d] - map[d].before;
-    to[d] = at[d] - (shift ? first : std::max<std::int64_t>(first, 0));
+    std::int64_t begins = 0;  // in that array
+    for (const ir::OperandMap& other : maps) begins = std::max(begins, map[d].before - other[d].before);
+    to[d] = at[d] - (shift ? first : std::max(first, -begins));
   }
   return to;
 }

@@ -338,11 +338,16 @@ BlockWindow window(const View& view, const Grid& source, std::int64_t block, con
 }
 
 Box copy_destination(const Op& op, const Box& span, int operand, const Box& region) {
-  const OperandMap& map = op.get<CopyAttrs>().maps[static_cast<std::size_t>(operand)];
+  const auto& all = op.get<CopyAttrs>().maps;
+  const OperandMap& map = all[static_cast<std::size_t>(operand)];
   Box to = region;
   for (int d = 0; d < region.rank(); ++d) {
+    // Several operands tile one array, and the first index of it is that of the operand with the least shift.
+    std::int64_t least = map[d].before;
+    for (const OperandMap& other : all) least = std::min(least, other[d].before);
     std::int64_t origin = span.lo[d] - map[d].before;
-    if (op.operands.size() == 1) origin = std::max<std::int64_t>(origin, 0);
+    if (op.operands.size() == 1 || map[d].before + map[d].after != 0)
+      origin = std::max(origin, least - map[d].before);
     to.lo[d] -= origin;
     to.hi[d] -= origin;
   }

@@ -239,8 +239,7 @@ Case random_copy(Prng& rng) {
     shape[axis] = at;
     for (int d = 0; d < rank; ++d) out.push_back(random_cuts(rng, shape[d]));
     c.op.space = Grid(out);
-  } else {  // reblock, or unroll overlapping windows
-    add(c, random_operand(rng, shape));
+  } else {  // reblock, or unroll overlapping windows, of an array or of the tiles of one
     OperandMap map;
     std::vector<DimGrid> space;
     for (int d = 0; d < rank; ++d) {
@@ -257,7 +256,18 @@ Case random_copy(Prng& rng) {
       }
       out.push_back(*DimGrid::cuts(at, starts));
     }
-    attrs.maps.push_back(map);
+    const auto axis = static_cast<int>(rng.below(static_cast<std::uint64_t>(std::max(1, rank))));
+    const std::int64_t tiles = rank > 0 ? rng.between(1, 3) : 1, whole = rank > 0 ? shape[axis] : 0;
+    for (std::int64_t t = 0, at = 0; t < tiles; ++t) {
+      if (rank > 0) shape[axis] = t + 1 < tiles ? rng.between(0, whole - at) : whole - at;
+      add(c, random_operand(rng, shape));
+      attrs.maps.push_back(map);
+      if (rank > 0) {
+        attrs.maps.back()[axis].before += at;
+        attrs.maps.back()[axis].after -= at;
+        at += shape[axis];
+      }
+    }
     c.op.space = Grid(space);
   }
   c.op.outputs = {{1, DType::kFloat64, Grid(out)}};

@@ -55,8 +55,10 @@ class Verifier {
 
   Status maps(const std::vector<OperandMap>& all) const;
   Status copy() const;
-  // One operand: each region, once clipped, is as large as the output block.
-  Status copy_fills(const OperandMap& map) const;
+  // Each region of an array of this shape, once clipped, is as large as the output block.
+  Status copy_fills(const OperandMap& map, const Shape& shape) const;
+  Status copy_windows() const;
+  Status tiles(const OperandMap& first, const Shape& shape) const;
   Status reshape() const;
 
   Status npy() const;

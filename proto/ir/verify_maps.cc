@@ -43,47 +43,80 @@ Status Verifier::copy() const {
   TW_TRY(expect(op_.operands.size(), 1));
   if (op_.operands.empty()) return fail(Errc::kInvalidArgument, "nothing to copy");
   TW_TRY(maps(a.maps));
-  const bool several = op_.operands.size() > 1;
   const OutputSpec& out = op_.outputs[0];
-  std::vector<Box> boxes;  // of the operands, in the space
+  bool shifts = true;  // none shows windows
   for (std::size_t i = 0; i < op_.operands.size(); ++i) {
     if (sources_[i].dtype != out.dtype)
       return mismatch(operand_name(i) + " has another dtype than the output");
     if (static_cast<int>(logical(i).size()) != op_.space.rank())
       return mismatch(operand_name(i) + " of shape " + to_string(logical(i)) +
                       " has another rank than the output");
-    Box box;
     for (int d = 0; d < op_.space.rank(); ++d) {
       const DimMap& m = a.maps[i][d];
-      if (m.kind != DimMap::Kind::kSpan || m.dim != d || m.mul != m.div ||
-          (several && m.before + m.after != 0))
+      if (m.kind != DimMap::Kind::kSpan || m.dim != d || m.mul != m.div)
         return fail(Errc::kInvalidArgument, "a copy's index map must shift or widen its own dimension");
-      box.lo.push_back(m.before);
-      box.hi.push_back(m.before + logical(i)[d]);
-      if (several && (box.lo[d] < 0 || box.hi[d] > op_.space.dim(d).extent()))
+      shifts &= m.before + m.after == 0;
+    }
+  }
+  if (op_.operands.size() == 1) return copy_fills(a.maps[0], logical(0));
+  if (shifts) {
+    TW_TRY(tiles(OperandMap(static_cast<std::size_t>(op_.space.rank())), op_.space.shape()));
+    return output_is(0, out.dtype, op_.space);
+  }
+  if (stage_ != Stage::kLowered)
+    return fail(Errc::kInvalidArgument, "a copy of several operands must shift them");
+  return copy_windows();
+}
+
+// Operands are the tiles of an array, windows of which are copied: all maps widen alike, and shift besides by where the
+// operand begins.
+Status Verifier::copy_windows() const {
+  const auto& all = op_.get<CopyAttrs>().maps;
+  OperandMap first = all[0];  // of the operand that begins at the array's low corner
+  Shape shape = logical(0);
+  for (int d = 0; d < op_.space.rank(); ++d) {
+    for (const OperandMap& map : all) {
+      if (map[d].before + map[d].after != all[0][d].before + all[0][d].after)
+        return fail(Errc::kInvalidArgument, "operands of a copy are widened differently");
+      if (map[d].before < first[d].before) first[d] = map[d];
+    }
+    for (std::size_t i = 0; i < all.size(); ++i)
+      shape[d] = std::max(shape[d], all[i][d].before - first[d].before + logical(i)[d]);
+  }
+  TW_TRY(tiles(first, shape));
+  return copy_fills(first, shape);
+}
+
+// Operands lie apart in an array of this shape and cover it. `first`: the map of one that begins at its low corner.
+Status Verifier::tiles(const OperandMap& first, const Shape& shape) const {
+  const auto& all = op_.get<CopyAttrs>().maps;
+  std::vector<Box> boxes;
+  std::int64_t covered = 0;
+  for (std::size_t i = 0; i < op_.operands.size(); ++i) {
+    Box box;
+    for (int d = 0; d < op_.space.rank(); ++d) {
+      box.lo.push_back(all[i][d].before - first[d].before);
+      box.hi.push_back(box.lo[d] + logical(i)[d]);
+      if (box.lo[d] < 0 || box.hi[d] > shape[d])
         return mismatch(operand_name(i) + " lies outside the output");
     }
+    for (const Box& other : boxes)
+      if (intersect(box, other).volume() > 0) return mismatch("operands overlap in the output");
+    covered += box.volume();
     boxes.push_back(box);
   }
-  if (!several) return copy_fills(a.maps[0]);
-  TW_TRY(output_is(0, out.dtype, op_.space));
-  std::int64_t covered = 0;
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j)
-      if (intersect(boxes[i], boxes[j]).volume() > 0) return mismatch("operands overlap in the output");
-    covered += boxes[i].volume();
-  }
-  if (covered != volume(op_.space.shape())) return mismatch("operands do not cover the output");
+  TW_ASSIGN(const std::int64_t all_of_it, checked_volume(shape));
+  if (covered != all_of_it) return mismatch("operands do not cover the output");
   return {};
 }
 
-Status Verifier::copy_fills(const OperandMap& map) const {
+Status Verifier::copy_fills(const OperandMap& map, const Shape& shape) const {
   const Grid& out = op_.outputs[0].grid;
   if (out.counts() != op_.space.counts())
     return mismatch("output and iteration space differ in block counts");
   for (int d = 0; d < op_.space.rank(); ++d) {
     const DimGrid& space = op_.space.dim(d);
-    const std::int64_t n = logical(0)[d];
+    const std::int64_t n = shape[d];
     const auto fits = [&](std::int64_t i) {
       const std::int64_t lo = std::max<std::int64_t>(0, space.begin(i) - map[d].before);
       return std::min(n, space.end(i) + map[d].after) - lo == out.dim(d).size(i);

@@ -28,6 +28,7 @@ struct Draft {
   std::vector<place::Decision> decisions;                // likewise: why there (without the placement itself)
   std::vector<std::pair<DeviceId, std::int64_t>> needs;  // bytes, at most at once, beside what was there
   std::vector<plan::PassReport> passes;                  // what happened before; "replayed" alone: nothing
+  Cuts cuts;  // what was cut for ops of it; of a replay only where that is checked
   Program program;
 
   // The session's number of one of the outputs, or 0: of an array that a pass made.

@@ -59,7 +59,9 @@ class OpPlacer {
     }
     for (std::size_t d = 0; d < devices_.size(); ++d)
       if (needs_[d] > 0) draft_.needs.emplace_back(devices_[d].id, needs_[d]);
-    return held_results_fit();
+    TW_TRY(held_results_fit());
+    return add_pieces(s_, draft_, std::move(cuts_),
+                      [&] { return make_id(s_.options.term, draft_.next_array++); });
   }
 
  private:
@@ -107,12 +109,18 @@ class OpPlacer {
     for (const ir::Operand& operand : op.operands) {
       if (gives_way(op, operand.array)) let_go(operand.array);
     }
-    TW_ASSIGN(place::Decision decision,
-              s_.placer.place({&op, &geometry, inputs, devices_, eligible_, wanted, &s_.speeds, busy_s_}));
+    const place::Request request{&op,        &geometry, inputs,
+                                 devices_,   eligible_, wanted,
+                                 &s_.speeds, busy_s_,   cuts_on_ && place::takes_pieces(op)};
+    TW_ASSIGN(place::Decision decision, s_.placer.place(request));
     draft_.placements[i] = std::move(decision.placement);
+    OpCuts cuts = cuts_of(s_, i, request, draft_.placements[i], open_devices(), decision.by_memory);
     decision.work_s = add_work(op, geometry, draft_.placements[i]);
     draft_.decisions[i] = std::move(decision);
+    account_pieces(cuts, 1);
     account(op, draft_.placements[i], geometry.point_count());
+    account_pieces(cuts, -1);
+    if (!cuts.cuts.empty()) cuts_.push_back(std::move(cuts));
     return {};
   }
 
@@ -319,6 +327,22 @@ class OpPlacer {
       }
     }
   }
+  // Pieces are there until the op has them.
+  void account_pieces(const OpCuts& cuts, std::int64_t sign) {
+    for (const place::Cut& cut : cuts.cuts) {
+      for (const place::CutPart& part : cut.parts) {
+        if (!part.apart) continue;
+        const double bytes =
+            bytes_of({cut.source.dtype, part.pieces}) / static_cast<double>(part.pieces.block_count());
+        for (place::Device& device : devices_) {
+          const auto here =
+              static_cast<std::int64_t>(bytes * static_cast<double>(part.placement.owned_count(device.id)));
+          device.stays_bytes += sign * here;
+          device.load_bytes += sign * here;
+        }
+      }
+    }
+  }
   bool is_held(std::uint64_t array) const {
     return std::binary_search(draft_.graph.holds.begin(), draft_.graph.holds.end(), array);
   }
@@ -335,6 +359,8 @@ class OpPlacer {
   Draft& draft_;
   mutable std::deque<ir::Placement> replaced_;  // of arrays with blocks on lost devices
   bool draining_ = false;                       // some device is
+  const bool cuts_on_ = cuts_pieces(s_.options);
+  Cuts cuts_;
   std::vector<place::Device> devices_, open_,
       eligible_;                     // all; those that are not drained; those that may run an op
   std::vector<double> busy_s_;       // by device: work of this plan so far

@@ -145,6 +145,7 @@ void PlanCache::take(std::size_t at, const State& s, Draft& draft, bool dump) co
   draft.placements = plan.placements;
   draft.decisions = plan.decisions;
   draft.needs = plan.needs;
+  if (s.options.check_replays) draft.cuts = plan.cuts;
   draft.next_array = s.next_array + plan.names;
   draft.passes.push_back({"replayed", draft.ops.size(), dump ? plan::dump(draft.ops) : std::string()});
   draft.graph.ops.clear();
@@ -215,6 +216,7 @@ void PlanCache::accepted(const State& s, Draft& draft, std::uint64_t& next_numbe
   plan.placements = draft.placements;
   plan.decisions = draft.decisions;
   plan.needs = draft.needs;
+  plan.cuts = draft.cuts;
   plan.number = next_number++;
   for (const ir::Op& op : plan.ops) {
     for (const ir::Operand& operand : op.operands) {

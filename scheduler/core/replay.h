@@ -15,6 +15,8 @@
 // (msg::Replay) instead of the plan. Workers forget a plan when the log says so, and so no one is ever asked for what it has
 // not: the cache notes the last worker that had joined when the plan was told, since that went to all.
 #pragma once
+#include "cutting.h"
+
 #include <tilewise/base/digest.h>
 #include <tilewise/ir/placement.h>
 #include <tilewise/msg/program.h>
@@ -101,6 +103,7 @@ class PlanCache {
     std::vector<ir::Placement> placements;
     std::vector<place::Decision> decisions;
     std::vector<std::pair<DeviceId, std::int64_t>> needs;
+    Cuts cuts;  // those among the ops
     std::uint32_t replays = 0, patience = 1;
     std::uint64_t used = 0;
     std::size_t bytes = 0;

@@ -208,7 +208,7 @@ template <class A> void fields(A& a, Options& x) {
   a(x.term, x.state, x.durable, x.seed, x.ping_every_ns, x.silence_ns, x.progress_every_ns, x.lazy_ns,
     x.max_peers, x.max_graphs, x.max_live_ops, x.max_lineage_ops, x.max_recompute_ns, x.max_recompute_ops,
     x.max_recovered_blocks, x.max_recovered_runs, x.recovery_wait_ns, x.last_words_ns, x.software_version,
-    x.passes_off, x.rebalance, x.link_probes);
+    x.passes_off, x.pieces_always, x.rebalance, x.link_probes);
 }
 template <class A> void fields(A& a, Link& x) { a(x.peer, x.heard, x.pinged, x.away_until); }
 template <class A> void fields(A& a, Peer& x) {

@@ -211,13 +211,16 @@ Status room_for(const State& s, const Draft& draft) {
                                          std::to_string(s.options.max_live_ops));
 }
 
-// Passes depend on nothing but the program: what is replayed is what they would say, names included.
+// Passes depend on nothing but the program, and pieces besides on where things are, as the plan has it: what is replayed is what they
+// would say, names included.
 void check_replay(const State& s, plan::Graph graph, const Draft& draft) {
   std::uint64_t next = s.next_array + draft.own;
-  const auto fresh = plan::run_passes(std::move(graph), [&] { return make_id(s.options.term, next++); },
-                                      {.off = s.options.passes_off});
+  const auto new_array = [&] { return make_id(s.options.term, next++); };
+  auto fresh = plan::run_passes(std::move(graph), new_array, {.off = s.options.passes_off});
   TW_CHECK(fresh.has_value(), "a program that cannot be planned was replayed: " + fresh.error().message);
-  TW_CHECK(fresh->ops == draft.ops && next == draft.next_array, "a replayed plan is another one");
+  const auto ops = with_pieces(std::move(fresh->ops), draft.cuts, new_array);
+  TW_CHECK(ops.has_value(), "pieces of a replayed plan cannot be cut: " + ops.error().message);
+  TW_CHECK(*ops == draft.ops && next == draft.next_array, "a replayed plan is another one");
 }
 
 }  // namespace
@@ -322,6 +325,10 @@ Result<Draft> planned(const State& s, Draft draft, bool dump) {
   draft.passes = std::move(planned.passes);
   TW_TRY(room_for(s, draft));
   TW_TRY(place_ops(s, draft));
+  if (cuts_pieces(s.options)) {
+    TW_TRY(room_for(s, draft));
+    draft.passes.push_back({kPiecesPass, draft.ops.size(), dump ? plan::dump(draft.ops) : std::string()});
+  }
   return draft;
 }
 

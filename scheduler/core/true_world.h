@@ -23,10 +23,15 @@ inline ir::Box elements(const ir::Op& op, std::size_t operand, const ir::Index& 
   switch (op.kind) {
     case ir::OpKind::kMap:
     case ir::OpKind::kReduceBlocks: break;
-    case ir::OpKind::kCopy:  // gathers what another op wants cut otherwise: a copy in place
-      for (int d = 0; d < box.rank(); ++d)
+    case ir::OpKind::
+        kCopy:  // gathers what another op wants cut otherwise, from one array or from parts of one side by side
+      for (int d = 0; d < box.rank(); ++d) {
+        const std::int64_t by = op.get<ir::CopyAttrs>().maps[operand][d].before;
         REQUIRE(op.get<ir::CopyAttrs>().maps[operand][d] ==
-                ir::DimMap{ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
+                ir::DimMap{ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d), 1, 1, by, -by});
+        box.lo[d] = std::max<std::int64_t>(0, box.lo[d] - by);
+        box.hi[d] = std::min(shape[d], box.hi[d] - by);
+      }
       break;
     case ir::OpKind::kMatmul: {  // whole rows of the first, whole columns of the second
       const int d = operand == 0 ? 1 : 0;
@@ -94,7 +99,7 @@ struct Share {  // of an op or a layer, in the order in which its device begins 
 
 class TrueWorld : public World {
  public:
-  explicit TrueWorld(std::uint64_t seed) : World(options()), prng(seed) {
+  explicit TrueWorld(std::uint64_t seed) : World(options(seed)), prng(seed) {
     const auto size = static_cast<std::uint32_t>(prng.between(3, 4));
     for (std::uint32_t conn = 1; conn <= size; ++conn)
       add_worker(conn, static_cast<int>(prng.between(1, 2)), "w" + std::to_string(conn));
@@ -232,12 +237,13 @@ class TrueWorld : public World {
   std::set<ir::OpKind> kinds;  // of all ops
 
  private:
-  static Options options() {
+  static Options options(std::uint64_t seed) {
     Options options;
     // The plan has the ops that were asked for, besides what lowering makes of them, also those that nobody reads.
     options.passes_off = {"dead-code", "common-subexpressions", "shared-moments",
                           "fusion",    "shared-gathers",        "memory-order"};
     options.max_recompute_ns = 0;  // no anchors: copies that were not asked for
+    options.pieces_always = seed % 2 == 0;
     return options;
   }
 

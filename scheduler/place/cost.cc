@@ -1,6 +1,6 @@
 // What a placement costs: how long the busiest device computes and waits for bytes, from sampled points.
 #include <tilewise/ir/cost.h>
-#include <tilewise/place/place.h>
+#include <tilewise/place/pieces.h>
 
 #include "shares.h"
 
@@ -152,12 +152,18 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
         if (users.size() == 1 && users[0].points.volume() > 1)
           blocks /=
               static_cast<double>(std::max<std::int64_t>(1, placement.owned_count(here, users[0].points)));
-        const bool large = bytes > static_cast<double>(kTreeBytes);
+        bool large = bytes > static_cast<double>(kTreeBytes);
         bytes *= blocks;
-        bytes_of_point += bytes;
-        double wait_s = seconds(speed, bytes, blocks);
         const Device *from = find(request.devices, input.placement->owner(block)),
                      *to = find(request.devices, here);
+        if (request.cuts && !speed.mapped && from != nullptr && to != nullptr &&
+            (!from->worker || from->worker != to->worker)) {
+          const double piece = piece_bytes(op, read, input.array->dtype);
+          large = large && piece >= bytes;
+          bytes = std::min(bytes, piece);
+        }
+        bytes_of_point += bytes;
+        double wait_s = seconds(speed, bytes, blocks);
         if (large && from != nullptr && to != nullptr && from->host != to->host)
           wait_s = shared_s(request, placement, *to, users, neighbours, wait_s, bytes, blocks);
         in_of_point += wait_s;

@@ -100,6 +100,7 @@ struct Options {
   TimeNs last_words_ns = 1 * kSecond;   // how long they wait for a supervisor's word on its dead worker
   std::string software_version;         // what joiners must run; empty: what the oldest joined peer runs
   std::vector<std::string> passes_off;  // planning passes to leave out, by name (tilewise/plan)
+  bool pieces_always = false;           // tests: place::CutOptions::always
   bool link_probes = false;             // workers answer LinkProbe: have links measured while nothing runs
   std::size_t history_graphs = 0;       // how many that ended are remembered, for people (view)
   Rebalance rebalance;

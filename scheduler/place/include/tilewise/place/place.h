@@ -29,6 +29,8 @@ struct Request {
   const Speeds* speeds = nullptr;          // null: as if nothing had been measured
   // Seconds of work that earlier ops of the same plan have given to each of `devices`; empty: none.
   std::span<const double> busy_s = {};
+  // Of blocks that come from afar, the op gets what it reads if that is less: it may be cut for (pieces.h).
+  bool cuts = false;
 };
 
 struct Candidate {

@@ -54,6 +54,9 @@ struct PlannedGraph {
 // "dead-code", "common-subexpressions", "shared-moments", "fusion", "lowering", "shared-gathers", "memory-order": as they run.
 std::span<const std::string_view> pass_names();
 
+// A pass that needs placements, so whoever places runs it, after these; as an option it is known here too.
+constexpr std::string_view kPlacedPass = "pieces";
+
 // Verifies every op on entry and after the last pass. An error on entry is the user's and names op and shapes; one after a
 // pass is kInternal and names the pass. kInvalidArgument for an unknown name in `options.off`.
 Result<PlannedGraph> run_passes(Graph graph, const NewArray& new_array, const Options& options = {});
