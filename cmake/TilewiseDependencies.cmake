@@ -9,7 +9,7 @@ find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(PkgConfig REQUIRED)
-pkg_check_modules(ucx REQUIRED IMPORTED_TARGET ucx)
+include(TilewiseUcx)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(hwy_contrib REQUIRED IMPORTED_TARGET libhwy-contrib)
 # Compressors of Zarr chunks, and HDF5 (Debian names its serial build).

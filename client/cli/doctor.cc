@@ -22,6 +22,7 @@
 
 #include "commands.h"
 #include "control.h"
+#include "doctor_system.h"
 #include "links.h"
 
 namespace tilewise::cli {
@@ -33,6 +34,10 @@ class Report {
   void ok(const char* what, const std::string& text) { line("ok", what, text); }
   void warn(const char* what, const std::string& text) { line("warn", what, text), ++warnings_; }
   void fail(const char* what, const std::string& text) { line("fail", what, text), ++failures_; }
+  void add(const Finding& finding) {
+    finding.verdict == Finding::Verdict::kOk ? ok(finding.what, finding.text)
+                                             : warn(finding.what, finding.text);
+  }
   int finish() const {
     if (format_ == Format::kJson)
       std::printf("{\"failed\":%d,\"warnings\":%d,\"checks\":[%s]}\n", failures_, warnings_, json_.c_str());
@@ -152,14 +157,34 @@ void check_processes(Report& report) {
     report.warn("ptrace", "yama/ptrace_scope is " + scope +
                               ": UCX copies between processes without cma, more slowly; " +
                               "mapped memory is not affected");
-  // The inode of the first PID namespace is fixed by the kernel (PROC_PID_INIT_INO).
-  char ns[64] = {};
-  if (readlink("/proc/self/ns/pid", ns, sizeof ns - 1) > 0 && std::string(ns) != "pid:[4026531836]") {
-    report.warn("pid", std::string("own PID namespace ") + ns +
-                           ": workers in different ones cannot share GPU memory");
-  } else {
-    report.ok("pid", "the host's PID namespace");
-  }
+  for (const Finding& finding : look_at_namespaces("/proc")) report.add(finding);
+}
+
+std::string output_of(const std::string& program) {
+  std::string text;
+  std::FILE* pipe = ::popen(("'" + program + "' -b 2>/dev/null").c_str(), "r");
+  if (pipe == nullptr) return text;
+  char part[4096];
+  for (std::size_t n; text.size() < (1u << 20) && (n = std::fread(part, 1, sizeof part, pipe)) > 0;)
+    text.append(part, n);
+  ::pclose(pipe);
+  return text;
+}
+
+// The library tells nobody how it was built; the tool that comes with it does.
+void check_ucx_build(Report& report) {
+  const std::string library = loaded_library("/proc/self/maps", "libucp.so");
+  const std::string tool = ucx_info_beside(library);
+  if (tool.empty() || tool.find('\'') != std::string::npos)
+    return report.ok("ucx build", library + ": no ucx_info beside it, so its settings cannot be told");
+  const std::optional<bool> asserts = has_assertions(output_of(tool));
+  if (!asserts) return report.ok("ucx build", library + ": " + tool + " does not tell its settings");
+  if (*asserts)
+    return report.warn("ucx build",
+                       library +
+                           " was built with assertions, as Debian's is: it is slower, and may end the "
+                           "process where a connection breaks at a bad moment");
+  report.ok("ucx build", library + ", without assertions");
 }
 
 std::string rate_text(double bytes_per_second) {
@@ -241,10 +266,12 @@ int doctor(const DoctorOptions& options) {
   Report report(options.format);
   report.ok("version", config::software_version() + ", host id " + config::host_id());
   check_ucx(report);
+  check_ucx_build(report);
   check_shared_memory(report);
   check_huge_pages(report);
   check_limits(report);
   check_cuda(report);
+  report.add(look_at_gpudirect("/proc", "/sys"));
   check_environment(report);
   check_processes(report);
   if (auto token = config::find_token(options.token_file, false))

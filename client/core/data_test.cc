@@ -417,6 +417,72 @@ TEST_CASE("memory is copied at the call, or borrowed until nothing needs it") {
   CHECK(alive.expired());  // and the array is the cluster's now
 }
 
+TEST_CASE("what workers can read where it lies is offered there: runs that are aligned") {
+  World world;
+  world.fake.can_lend = true;
+  alignas(64) std::array<double, 33> values{};
+  const auto owner = std::make_shared<int>(0);
+  const std::span<const double> odd(values.data() + 1, 32);
+  const auto offers_of = [&](std::span<const double> from, const Shape& block, bool adopt) {
+    Array x = world.session.from_memory(from, {8, 4}, {.block = block, .owner = owner, .adopt = adopt});
+    Future future = x.persist();
+    const msg::Submit submit = world.fake.last();
+    world.fake.reply(submit);
+    msg::PeerBatch batch;
+    const ArrayId array = FakeEndpoint::id_of(submit.ops[0].outputs[0].array);
+    for (std::int64_t b = 0; b < 4; ++b) batch.subscribes.push_back({{array, b}, OpId(5), kSelf, kDevice});
+    world.fake.up.on_peer(kWorker, batch);
+    REQUIRE(world.fake.lent.size() == 1);
+    CHECK(world.fake.lent.begin()->second.second == adopt);
+    CHECK(world.fake.lent.begin()->first == world.fake.next_lent);
+    world.fake.done(submit);
+    CHECK(world.fake.lent.empty());  // withdrawn
+    return world.fake.take_batches().offers;
+  };
+  std::vector<msg::Offer> offers = offers_of(std::span<const double>(values).first(32), {2, 4}, true);
+  REQUIRE(offers.size() == 4);
+  for (std::int64_t b = 0; b < 4; ++b) {
+    CHECK(offers[b].slab == world.fake.next_lent);
+    CHECK(offers[b].offset == b * 64);
+    CHECK(!offers[b].inlined);
+  }
+  CHECK(world.session.uploads().in_place == 256);
+  CHECK(world.session.uploads().sent == 0);
+  offers = offers_of(std::span<const double>(values).first(32), {4, 2}, false);  // columns: not one run
+  for (const msg::Offer& offer : offers) CHECK(offer.slab == kNoSlab);
+  CHECK(world.session.uploads().in_place == 256);
+  CHECK(world.session.uploads().sent == 256);
+  offers = offers_of(odd, {2, 4}, true);  // 8 bytes behind a multiple of 16
+  for (const msg::Offer& offer : offers) CHECK(offer.inlined);
+}
+
+TEST_CASE("a device that has the bytes sent after all has not read them in place") {
+  World world;
+  world.fake.can_lend = true;
+  const HostBuffer<double> buffer = world.session.allocate<double>({1000});
+  CHECK(reinterpret_cast<std::uintptr_t>(buffer.values.data()) % 64 == 0);
+  CHECK(buffer.values[999] == 0);
+  buffer.view()(999) = 4;
+  Array x = world.session.from_buffer(buffer);
+  Future future = x.persist();
+  const msg::Submit submit = world.fake.last();
+  world.fake.reply(submit);
+  const msg::BlockRef block{FakeEndpoint::id_of(submit.ops[0].outputs[0].array), 0};
+  msg::PeerBatch batch;
+  batch.subscribes.push_back({block, OpId(5), kSelf, kDevice});
+  batch.subscribes.push_back({block, OpId(5), kSelf, kDevice});  // a repeat
+  world.fake.up.on_peer(kWorker, batch);
+  CHECK(world.session.uploads().in_place == 8000);
+  msg::PeerBatch grant;
+  grant.grants.push_back({block, kSelf, kDevice, 9});
+  world.fake.up.on_peer(kWorker, grant);
+  CHECK(world.session.uploads().in_place == 0);
+  CHECK(world.session.uploads().sent == 8000);
+  double last = 0;
+  std::memcpy(&last, world.fake.transmits.at(0).bytes.data() + 7992, 8);
+  CHECK(last == 4);
+}
+
 TEST_CASE("a single value is a constant, not a transfer") {
   World world;
   world.session.compute({world.session.from_memory(std::vector<float>{2.5f}, {1, 1})});

@@ -68,6 +68,14 @@ class FakeEndpoint final : public Endpoint {
   }
   std::shared_ptr<const void> pin(DeviceId, std::uint32_t) override { return pinned; }
   std::optional<WorkerId> fenced_by() const override { return fence; }
+  std::optional<Place> lend(const std::shared_ptr<const void>& owner, std::span<const std::byte>,
+                            bool adoptable) override {
+    if (!can_lend) return std::nullopt;
+    lent[++next_lent] = {owner, adoptable};
+    return Place{next_lent, 0};
+  }
+  bool reads_in_place(WorkerId) const override { return can_lend; }
+  void withdraw(std::uint32_t slab) override { CHECK(lent.erase(slab) == 1); }
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                std::function<void(Status)> done) override {
     receives[transfer] = {from, to, bytes, std::move(done)};
@@ -178,7 +186,9 @@ class FakeEndpoint final : public Endpoint {
   std::map<std::uint64_t, Receive> receives;
   std::vector<Transmit> transmits;
   std::vector<std::byte> slab;
-  bool can_map = true;
+  bool can_map = true, can_lend = false;
+  std::map<std::uint32_t, std::pair<std::shared_ptr<const void>, bool>> lent;  // and whether adoptable
+  std::uint32_t next_lent = 0;
   std::optional<WorkerId> fence;
   std::shared_ptr<const void> pinned = std::make_shared<char>();
   std::set<std::uint64_t> held;  // what the session has not released

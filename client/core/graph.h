@@ -28,6 +28,7 @@ using Key = std::uint64_t;
 struct Memory {
   std::shared_ptr<const void> owner;
   const std::byte* data = nullptr;
+  bool adoptable = false;  // workers of this process may have their blocks there, for as long as these live
 };
 
 // What one Submit carries, and what its numbers mean.

@@ -142,6 +142,7 @@ Result<std::vector<client::Provider::Piece>> pieces_of(const std::vector<LocalBy
     auto memory = std::make_shared<client::Memory>();
     memory->owner = from.owner;
     memory->data = from.bytes.data();
+    memory->adoptable = from.owner != nullptr;
     out.push_back({std::move(box), std::move(memory)});
   }
   return out;

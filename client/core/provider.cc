@@ -3,6 +3,12 @@
 #include "strided.h"
 
 namespace tilewise::client {
+namespace {
+
+// What is read in place is at least so aligned, whatever it is of: kernels of plug-ins may rely on it.
+constexpr std::uintptr_t kPlaceAlignment = 16;
+
+}  // namespace
 
 void Provider::provide(ArrayId array, Submission::Provided provided, std::uint64_t request) {
   const ir::Box whole = ir::box_of(provided.array.grid.shape());
@@ -11,7 +17,14 @@ void Provider::provide(ArrayId array, Submission::Provided provided, std::uint64
 
 void Provider::provide(ArrayId array, ir::SourceArray source, std::vector<Piece> pieces,
                        std::uint64_t request) {
+  if (const auto known = arrays_.find(array); known != arrays_.end()) withdraw(known->second);
   Entry entry{std::move(source), std::move(pieces), {}, request};
+  for (Piece& piece : entry.pieces) {
+    const auto bytes = static_cast<std::size_t>(piece.box.volume()) * size_of(entry.array.dtype);
+    piece.place = bytes == 0
+                      ? std::nullopt
+                      : endpoint_.lend(piece.memory, {piece.memory->data, bytes}, piece.memory->adoptable);
+  }
   const ir::Grid& grid = entry.array.grid;
   const ir::Shape counts = grid.counts();
   const bool whole = entry.pieces.size() == 1 && entry.pieces[0].box == ir::box_of(grid.shape());
@@ -33,8 +46,22 @@ void Provider::provide(ArrayId array, ir::SourceArray source, std::vector<Piece>
   arrays_[array] = std::move(entry);
 }
 
+void Provider::withdraw(const Entry& entry) {
+  for (const Piece& piece : entry.pieces)
+    if (piece.place) endpoint_.withdraw(piece.place->slab);
+}
+
 void Provider::retire(std::uint64_t request) {
-  std::erase_if(arrays_, [&](const auto& entry) { return entry.second.request == request; });
+  std::erase_if(arrays_, [&](const auto& entry) {
+    if (entry.second.request != request) return false;
+    withdraw(entry.second);
+    return true;
+  });
+}
+
+void Provider::retire_all() {
+  for (const auto& [array, entry] : std::exchange(arrays_, {})) withdraw(entry);
+  early_.clear();
 }
 
 Provider::Found Provider::find(msg::BlockRef block) const {
@@ -49,11 +76,19 @@ Provider::Found Provider::find(msg::BlockRef block) const {
     if (at == entry.piece_of.end()) return {};
     piece = &entry.pieces[at->second];
   }
-  Found found{piece->memory.get(), piece->memory, piece->box.shape(),
-              grid.box(ir::unravel(block.block, grid.counts())), size_of(entry.array.dtype)};
+  Found found{piece->memory.get(),
+              piece->memory,
+              piece->place,
+              piece->box.shape(),
+              grid.box(ir::unravel(block.block, grid.counts())),
+              size_of(entry.array.dtype)};
   for (int d = 0; d < found.box.rank(); ++d)
     found.box.lo[d] -= piece->box.lo[d], found.box.hi[d] -= piece->box.lo[d];
   return found;
+}
+
+std::int64_t Provider::Found::first() const {
+  return first_element(shape, box) * static_cast<std::int64_t>(element_bytes);
 }
 
 void Provider::on_subscribe(WorkerId from, const msg::Subscribe& subscribe, bool reply_due, Outbox& out) {
@@ -69,11 +104,19 @@ void Provider::on_subscribe(WorkerId from, const msg::Subscribe& subscribe, bool
   }
   msg::Offer offer{subscribe.block, subscribe.op, self_, subscribe.to, kNoSlab};
   offer.bytes = found.bytes();
-  if (offer.bytes <= static_cast<std::int64_t>(limits::kMaxInlineBytes)) {
+  const std::byte* at = found.memory->data + found.first();
+  if (found.place && endpoint_.reads_in_place(from) && contiguous(found.shape, found.box) &&
+      reinterpret_cast<std::uintptr_t>(at) % kPlaceAlignment == 0) {
+    offer.slab = found.place->slab;
+    offer.offset = found.place->offset + found.first();
+    if (arrays_.at(subscribe.block.array).in_place.emplace(subscribe.block.block, subscribe.to).second)
+      in_place_.fetch_add(offer.bytes, std::memory_order_relaxed);
+  } else if (offer.bytes <= static_cast<std::int64_t>(limits::kMaxInlineBytes)) {
     offer.inlined = true;
     offer.data.resize(static_cast<std::size_t>(offer.bytes));
     gather(found.memory->data, found.shape, found.box, reinterpret_cast<std::byte*>(offer.data.data()),
            found.element_bytes);
+    sent_.fetch_add(offer.bytes, std::memory_order_relaxed);
   }
   out[from].offers.push_back(std::move(offer));
 }
@@ -85,6 +128,9 @@ void Provider::on_grant(WorkerId from, const msg::Grant& grant, Outbox& out) {
     return;
   }
   const std::int64_t bytes = found.bytes();
+  sent_.fetch_add(bytes, std::memory_order_relaxed);
+  if (arrays_.at(grant.block.array).in_place.erase({grant.block.block, grant.to}) > 0)
+    in_place_.fetch_sub(bytes, std::memory_order_relaxed);  // that device cannot: a GPU, say
   // Who waits for bytes that cannot be sent asks again, once it knows.
   const auto sent = [&endpoint = endpoint_, from, grant](const Status& status) {
     if (status) return;
@@ -93,9 +139,7 @@ void Provider::on_grant(WorkerId from, const msg::Grant& grant, Outbox& out) {
     endpoint.send(from, std::move(batch));
   };
   if (contiguous(found.shape, found.box)) {
-    const std::byte* at = found.memory->data + first_element(found.shape, found.box) *
-                                                   static_cast<std::int64_t>(found.element_bytes);
-    return endpoint_.transmit(grant.to, grant.transfer, at, bytes,
+    return endpoint_.transmit(grant.to, grant.transfer, found.memory->data + found.first(), bytes,
                               [sent, memory = found.owner](Status status) { sent(status); });
   }
   auto packed = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(bytes));

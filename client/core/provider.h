@@ -3,8 +3,11 @@
 #pragma once
 #include <tilewise/client/endpoint.h>
 
+#include <atomic>
 #include <deque>
 #include <map>
+#include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "graph.h"
@@ -22,10 +25,11 @@ class Provider {
   struct Piece {  // each block lies in one of them, or is somebody else's
     ir::Box box;
     std::shared_ptr<const Memory> memory;
+    std::optional<Endpoint::Place> place = {};  // where workers can read it, once it is provided
   };
   void provide(ArrayId array, ir::SourceArray source, std::vector<Piece> pieces, std::uint64_t request);
   void retire(std::uint64_t request);
-  void retire_all() { arrays_.clear(), early_.clear(); }  // nobody is left to read anything
+  void retire_all();  // nobody is left to read anything
 
   // An unknown array is gone, unless a reply is due that may name it.
   void on_subscribe(WorkerId from, const msg::Subscribe& subscribe, bool reply_due, Outbox& out);
@@ -33,6 +37,9 @@ class Provider {
   void on_replied(bool reply_due, Outbox& out);
 
   std::size_t providing() const { return arrays_.size(); }
+  // Bytes of blocks that were offered where they lie, and that were sent, so far. Any thread.
+  std::int64_t bytes_in_place() const { return in_place_.load(std::memory_order_relaxed); }
+  std::int64_t bytes_sent() const { return sent_.load(std::memory_order_relaxed); }
 
  private:
   struct Entry {
@@ -40,18 +47,23 @@ class Provider {
     std::vector<Piece> pieces;
     std::unordered_map<std::int64_t, std::uint32_t> piece_of;  // by block, of several pieces
     std::uint64_t request = 0;
+    std::set<std::pair<std::int64_t, DeviceId>> in_place;  // blocks, and to whom they were offered so
   };
   struct Found {
     const Memory* memory = nullptr;  // null: there is no such array, or it has no such block here
     std::shared_ptr<const Memory> owner;
-    ir::Shape shape;  // of the piece
-    ir::Box box;      // of the block, in the piece
+    std::optional<Endpoint::Place> place;  // of the piece
+    ir::Shape shape;                       // of the piece
+    ir::Box box;                           // of the block, in the piece
     std::size_t element_bytes = 0;
+    std::int64_t first() const;  // bytes of the piece before the block's first element
     std::int64_t bytes() const { return box.volume() * static_cast<std::int64_t>(element_bytes); }
   };
   Found find(msg::BlockRef block) const;
+  void withdraw(const Entry& entry);
 
   Endpoint& endpoint_;
+  std::atomic<std::int64_t> in_place_{0}, sent_{0};
   DeviceId self_;
   std::unordered_map<ArrayId, Entry> arrays_;
   std::deque<std::pair<WorkerId, msg::Subscribe>> early_;

@@ -167,6 +167,7 @@ Array Session::from_bytes(std::span<const std::byte> bytes, DType dtype, const S
   if (options.owner) {
     memory->owner = options.owner;
     memory->data = bytes.data();
+    memory->adoptable = options.adopt;
   } else {
     auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
     memory->data = copy->data();
@@ -177,6 +178,13 @@ Array Session::from_bytes(std::span<const std::byte> bytes, DType dtype, const S
   // Workers take it from here: the copy is placed like any op, and all further reads are theirs.
   return state_->add_one(Access::copy_op(provided));
 }
+
+std::shared_ptr<std::byte> Session::allocate_bytes(DType dtype, const Shape& shape) const {
+  const std::int64_t elements = value_or_throw(ir::checked_volume(shape));
+  return value_or_throw(state_->allocate(elements * static_cast<std::int64_t>(size_of(dtype))));
+}
+
+Uploads Session::uploads() const { return state_->uploads(); }
 
 // ---- computing -------------------------------------------------------------------------------------------------------
 

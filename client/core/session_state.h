@@ -67,6 +67,11 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   std::vector<Device> devices();
   bool wait_for_devices(std::size_t count, Duration timeout);
 
+  Result<std::shared_ptr<std::byte>> allocate(std::int64_t bytes) { return endpoint_.allocate(bytes); }
+  Uploads uploads() const {
+    return {provider_.bytes_in_place(), provider_.bytes_sent(), endpoint_.kept_bytes()};
+  }
+
   std::size_t graph_size();  // nodes, for tests
 
  private:

@@ -15,6 +15,8 @@
 #include <mutex>
 #include <thread>
 
+#include "foreign_memory.h"
+
 namespace tilewise::embedded {
 namespace {
 
@@ -44,6 +46,11 @@ class LocalEndpoint final : public client::Endpoint {
   void send(WorkerId peer, msg::PeerBatch batch) override;
   const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) override;
   std::shared_ptr<const void> pin(DeviceId device, std::uint32_t slab) override;
+  std::optional<Place> lend(const std::shared_ptr<const void>& owner, std::span<const std::byte> bytes,
+                            bool adoptable) override;
+  void withdraw(std::uint32_t slab) override;
+  bool reads_in_place(WorkerId worker) const override;
+  std::int64_t kept_bytes() const override;
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                std::function<void(Status)> done) override;
   void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
@@ -70,6 +77,7 @@ class LocalService final : public worker::DataService {
   void send(WorkerId peer, msg::PeerBatch batch) override;
   bool inlines(WorkerId) const override { return false; }
   const std::byte* mapped(DeviceId device, std::uint32_t slab) const override;
+  void given_back(const msg::Done& done) override;
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 device::Kind kind, OnSent sent) override;
   void refuse(WorkerId to, std::uint64_t transfer, const Error& why) override;
@@ -122,6 +130,7 @@ class Impl final : public Cluster {
   scheduler::Core scheduler_;
   device::Copier copier_;
   worker::LocalLane lane_{copier_};
+  ForeignMemory foreign_;  // outlives the workers, which read it
   std::vector<WorkerSide> workers_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, device::Slab> slabs_;  // (device, slab)
   std::map<std::uint32_t, device::Kind> kinds_;                            // device
@@ -192,6 +201,7 @@ Status Impl::init() {
     side.service = std::make_unique<LocalService>(*this, static_cast<std::size_t>(w));
     worker::RuntimeOptions runtime;
     runtime.map_peers = options_.map_peers;
+    runtime.adopts = true;
     runtime.reference_kernels = options_.reference_kernels;
     runtime.stuck_ns = options_.stuck_ns;
     runtime.host = host_of(static_cast<std::size_t>(w));
@@ -293,8 +303,10 @@ bool Impl::turn() {
     bool did = !mail_now_.empty() || !calls_now_.empty();
     for (const std::function<void()>& call : std::exchange(calls_now_, {})) call();
     for (PeerMail& mail : mail_now_) {
-      if (WorkerSide* to = worker_of(mail.to))
-        to->runtime->post(worker::PeerBatchReceived{mail.from, std::move(mail.batch)});
+      WorkerSide* to = worker_of(mail.to);
+      if (to == nullptr) continue;
+      for (const msg::Offer& offer : mail.batch.offers) foreign_.offered(offer);
+      to->runtime->post(worker::PeerBatchReceived{mail.from, std::move(mail.batch)});
     }
     mail_now_.clear();
     if (!events_.empty() || now >= scheduler_.next_deadline()) {
@@ -391,7 +403,7 @@ Impl::WorkerSide* Impl::worker_of(WorkerId id) {
 // ---- a worker's peers ----------------------------------------------------------------------------------------------
 
 void LocalService::peer_joined(const msg::PeerInfo& peer) {
-  if (peer.role != msg::Role::kWorker) return;
+  // Of clients: what they lend.
   cluster_.workers_[index_].runtime->post(
       worker::PeerReady{peer.id, peer.host_id == cluster_.host_of(index_)});
 }
@@ -412,7 +424,10 @@ void LocalService::send(WorkerId peer, msg::PeerBatch batch) {
   }
 }
 
+void LocalService::given_back(const msg::Done& done) { cluster_.foreign_.given_back(done); }
+
 const std::byte* LocalService::mapped(DeviceId device, std::uint32_t slab) const {
+  if (worker::is_foreign(slab)) return cluster_.foreign_.find(slab);
   const auto it = cluster_.slabs_.find({device.value, slab});
   return it == cluster_.slabs_.end() ? nullptr : it->second.data;
 }
@@ -455,6 +470,7 @@ LocalEndpoint::~LocalEndpoint() {
     cluster_.clients_.erase(conn_.value);
     cluster_.clients_by_id_.erase(welcome_.you.value);
     cluster_.lane_.forget(welcome_.you);
+    cluster_.foreign_.lender_gone(conn_.value);
     std::lock_guard lock(cluster_.mutex_);
     cluster_.inbox_.push_back(scheduler::Closed{conn_, error(Errc::kUnavailable, "the session ended")});
   });
@@ -485,6 +501,10 @@ void LocalEndpoint::send(WorkerId peer, msg::PeerBatch batch) {
 }
 
 const std::byte* LocalEndpoint::map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t) {
+  if (worker::is_foreign(slab)) {
+    const std::byte* data = cluster_.foreign_.find(slab);
+    return data == nullptr ? nullptr : data + offset;
+  }
   const auto it = cluster_.slabs_.find({device.value, slab});
   if (it == cluster_.slabs_.end() || cluster_.kinds_[device.value] != device::Kind::kHost) return nullptr;
   return it->second.data + offset;
@@ -496,6 +516,22 @@ std::shared_ptr<const void> LocalEndpoint::pin(DeviceId device, std::uint32_t sl
   return it == cluster_.slabs_.end() ? nullptr
                                      : std::shared_ptr<const void>(std::shared_ptr<void>(), it->second.data);
 }
+
+std::optional<client::Endpoint::Place> LocalEndpoint::lend(const std::shared_ptr<const void>& owner,
+                                                           std::span<const std::byte> bytes, bool adoptable) {
+  if (!cluster_.options_.map_peers) return std::nullopt;
+  return cluster_.foreign_.lend(conn_.value, owner, bytes, adoptable);
+}
+
+void LocalEndpoint::withdraw(std::uint32_t slab) { cluster_.foreign_.withdraw(slab); }
+
+bool LocalEndpoint::reads_in_place(WorkerId worker) const {
+  for (std::size_t w = 0; w < cluster_.workers_.size(); ++w)
+    if (cluster_.workers_[w].id == worker) return cluster_.host_of(w) == "self";
+  return false;
+}
+
+std::int64_t LocalEndpoint::kept_bytes() const { return cluster_.foreign_.kept_bytes(); }
 
 void LocalEndpoint::receive(DeviceId, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                             std::function<void(Status)> done) {

@@ -59,6 +59,16 @@ class OwnCluster final : public client::Endpoint {
   std::shared_ptr<const void> pin(DeviceId device, std::uint32_t slab) override {
     return endpoint_->pin(device, slab);
   }
+  std::optional<Place> lend(const std::shared_ptr<const void>& owner, std::span<const std::byte> bytes,
+                            bool adoptable) override {
+    return endpoint_->lend(owner, bytes, adoptable);
+  }
+  bool reads_in_place(WorkerId worker) const override { return endpoint_->reads_in_place(worker); }
+  std::int64_t kept_bytes() const override { return endpoint_->kept_bytes(); }
+  void withdraw(std::uint32_t slab) override { endpoint_->withdraw(slab); }
+  Result<std::shared_ptr<std::byte>> allocate(std::int64_t bytes) override {
+    return endpoint_->allocate(bytes);
+  }
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                std::function<void(Status)> done) override {
     endpoint_->receive(from, transfer, to, bytes, std::move(done));

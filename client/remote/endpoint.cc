@@ -172,6 +172,21 @@ std::shared_ptr<const void> RemoteEndpoint::pin(DeviceId device, std::uint32_t s
   return exchange_->pin(device, slab);
 }
 
+Result<std::shared_ptr<std::byte>> RemoteEndpoint::allocate(std::int64_t bytes) {
+  if (!options_.map_peers) return client::allocate_plain(bytes);
+  return buffers_->take(bytes, [this](std::uint32_t number, const device::Slab& slab) {
+    call(NewSlab{number, slab});
+  });
+}
+
+// The owner is kept by whoever offers the bytes, until its graph is done: then they have been read. Nothing stays there.
+std::optional<client::Endpoint::Place> RemoteEndpoint::lend(const std::shared_ptr<const void>& owner,
+                                                            std::span<const std::byte> bytes,
+                                                            bool adoptable) {
+  (void)owner, (void)adoptable;
+  return buffers_->find(bytes);
+}
+
 // ---- the endpoint's thread -----------------------------------------------------------------------------------------
 
 bool RemoteEndpoint::turn() {
@@ -226,6 +241,10 @@ void RemoteEndpoint::perform(Transfer& t) {
     exchange_->receive(worker, t.transfer, t.bytes, t.size, device::Kind::kHost, std::move(done));
   else
     exchange_->transmit(worker, t.transfer, t.bytes, t.size, device::Kind::kHost, std::move(done));
+}
+
+void RemoteEndpoint::perform(NewSlab& added) {
+  exchange_->slab_added(welcome_.devices.front(), added.number, added.slab);
 }
 
 void RemoteEndpoint::on_message(msg::Message message) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "loop_role.h"
+#include "shared_buffers.h"
 
 namespace tilewise::remote {
 
@@ -33,6 +34,10 @@ class RemoteEndpoint final : public client::Endpoint {
   const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) override;
   std::optional<WorkerId> fenced_by() const override { return exchange_->fenced_by(); }
   std::shared_ptr<const void> pin(DeviceId device, std::uint32_t slab) override;
+  std::optional<Place> lend(const std::shared_ptr<const void>& owner, std::span<const std::byte> bytes,
+                            bool adoptable) override;
+  bool reads_in_place(WorkerId worker) const override { return !exchange_->inlines(worker); }
+  Result<std::shared_ptr<std::byte>> allocate(std::int64_t bytes) override;
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                std::function<void(Status)> done) override;
   void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
@@ -51,8 +56,12 @@ class RemoteEndpoint final : public client::Endpoint {
     std::int64_t size = 0;
     std::function<void(Status)> done;
   };
+  struct NewSlab {
+    std::uint32_t number = 0;
+    device::Slab slab;
+  };
   // Calls of all threads in one order: a receive is armed before its Grant leaves, a release follows its submit.
-  using Call = std::variant<msg::Message, ToPeer, Transfer>;
+  using Call = std::variant<msg::Message, ToPeer, Transfer, NewSlab>;
 
   Result<std::unique_ptr<net::Link>> dial(TimeNs until);
   void call(Call call);
@@ -61,6 +70,7 @@ class RemoteEndpoint final : public client::Endpoint {
   void perform(msg::Message& message);
   void perform(ToPeer& out);
   void perform(Transfer& transfer);
+  void perform(NewSlab& added);
   void on_message(msg::Message message);
   void deliver(msg::Message message);
   void transfer_failed(WorkerId peer, const Error& why, std::function<void(Status)> done);
@@ -74,6 +84,7 @@ class RemoteEndpoint final : public client::Endpoint {
   msg::Welcome welcome_;
   std::unique_ptr<net::EventLoop> loop_;
   std::unique_ptr<exchange::Exchange> exchange_;
+  std::shared_ptr<SharedBuffers> buffers_ = std::make_shared<SharedBuffers>();
   std::unique_ptr<courier::Courier> courier_;
   codec::Buffer buffer_;
   client::EndpointCallbacks callbacks_;

@@ -1,5 +1,7 @@
 #include "host_memory.h"
 
+#include <tilewise/device/shared_memory.h>
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -47,15 +49,42 @@ void* map_aligned(int fd, std::size_t bytes) {
 
 }  // namespace
 
+Result<Slab> map_shared(const std::string& name, std::int64_t bytes, bool huge_pages) {
+  const auto refused = [](const char* call, int code) {
+    return error(Errc::kOutOfMemory, std::string(call) + ": " + std::strerror(code));
+  };
+  const int fd = memfd_create(("tilewise " + name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return refused("memfd_create", errno);
+  if (ftruncate(fd, bytes) != 0) {
+    const int code = errno;
+    close(fd);
+    return refused("ftruncate", code);
+  }
+  // A peer that maps the slab can rely on its size: touching it never raises SIGBUS.
+  (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  void* data = map_aligned(fd, static_cast<std::size_t>(bytes));
+  if (data == MAP_FAILED) {
+    const int code = errno;
+    close(fd);
+    return refused("mmap", code);
+  }
+  // Honoured where /sys/kernel/mm/transparent_hugepage/shmem_enabled is "advise" or more; first touch is then about six
+  // times as fast. Elsewhere ("never" is the usual default) the pages are small, unless pre-faulting collapses them.
+  if (huge_pages) (void)madvise(data, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+  return Slab{.data = static_cast<std::byte*>(data), .bytes = bytes, .memfd = fd};
+}
+
+void unmap_shared(const Slab& slab) {
+  munmap(slab.data, static_cast<std::size_t>(slab.bytes));
+  close(slab.memfd);
+}
+
 HostMemory::HostMemory(std::string name, std::int64_t limit_bytes, bool huge_pages, bool prefault)
     : name_(std::move(name)), limit_bytes_(limit_bytes), huge_pages_(huge_pages), prefault_(prefault) {}
 
 HostMemory::~HostMemory() {
   prefaulting_.clear();  // asks them to stop, and joins
-  for (const Slab& slab : slabs_) {
-    munmap(slab.data, static_cast<std::size_t>(slab.bytes));
-    close(slab.memfd);
-  }
+  for (const Slab& slab : slabs_) unmap_shared(slab);
 }
 
 Result<Slab> HostMemory::add(std::int64_t bytes) {
@@ -74,30 +103,11 @@ Result<Slab> HostMemory::add(std::int64_t bytes) {
 }
 
 Result<Slab> HostMemory::map(std::int64_t bytes) const {
-  const auto refused = [&](const char* call, int code) {
-    return error(Errc::kOutOfMemory, name_ + ": a slab of " + std::to_string(bytes) +
-                                         " bytes was asked for, " + std::to_string(limit_bytes_ - bytes_) +
-                                         " are left, but " + call + ": " + std::strerror(code));
-  };
-  const int fd = memfd_create(("tilewise " + name_).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return refused("memfd_create", errno);
-  if (ftruncate(fd, bytes) != 0) {
-    const int code = errno;
-    close(fd);
-    return refused("ftruncate", code);
-  }
-  // A peer that maps the slab can rely on its size: touching it never raises SIGBUS.
-  (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-  void* data = map_aligned(fd, static_cast<std::size_t>(bytes));
-  if (data == MAP_FAILED) {
-    const int code = errno;
-    close(fd);
-    return refused("mmap", code);
-  }
-  // Honoured where /sys/kernel/mm/transparent_hugepage/shmem_enabled is "advise" or more; first touch is then about six
-  // times as fast. Elsewhere ("never" is the usual default) the pages are small, unless pre-faulting collapses them.
-  if (huge_pages_) (void)madvise(data, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
-  return Slab{.data = static_cast<std::byte*>(data), .bytes = bytes, .memfd = fd};
+  auto slab = map_shared(name_, bytes, huge_pages_);
+  if (slab) return slab;
+  return error(slab.error().code, name_ + ": a slab of " + std::to_string(bytes) + " bytes was asked for, " +
+                                      std::to_string(limit_bytes_ - bytes_) + " are left, but " +
+                                      slab.error().message);
 }
 
 // In pieces, so that destruction does not wait for gigabytes of page clearing. Collapsing makes huge pages of small

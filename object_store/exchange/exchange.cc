@@ -137,14 +137,27 @@ void Exchange::readers_done(WorkerId peer) { impl_->unmap(peer); }
 void Exchange::slab_added(DeviceId device, std::uint32_t slab, const device::Slab& memory) {
   Impl& me = *impl_;
   const device::Kind kind = memory.memfd >= 0 ? device::Kind::kHost : device::Kind::kCuda;
-  // One registration of a slab instead of one per block. Where it fails UCX tries again per transfer.
-  if (slab != msg::kProbeSlab && me.engine && me.engine->supports(kind))
-    (void)!me.engine->register_slab(memory, kind);
+  me.give_to_ucx(memory, kind, slab != msg::kProbeSlab);
   if (memory.memfd < 0 && memory.ipc_handle.empty()) return;
   me.slabs.push_back({{device, slab, memory.bytes, memory.ipc_handle}, memory.memfd});
   for (auto& [id, peer] : me.peers) {
     if (peer->state == Peer::State::kUp) me.flush(*peer);
   }
+}
+
+// One registration of a slab instead of one per block. Where it fails UCX tries again per transfer.
+void Exchange::Impl::give_to_ucx(const device::Slab& memory, device::Kind kind, bool registers) {
+  if (!engine || !engine->supports(kind)) return;
+  Status ok;
+  if (registers) ok = engine->register_slab(memory, kind);
+  if (ok && options.prove_ucx && !proven[static_cast<std::size_t>(kind)] && engine->idle()) {
+    ok = engine->prove(memory, kind);
+    proven[static_cast<std::size_t>(kind)] = ok.has_value();
+  }
+  if (ok) return;
+  later([this, why = ok.error(), refused = !engine->supports(kind)] {
+    if (callbacks.on_ucx_fault) callbacks.on_ucx_fault(why, refused);
+  });
 }
 
 bool Exchange::inlines(WorkerId id) const {

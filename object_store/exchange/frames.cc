@@ -141,8 +141,8 @@ Status Exchange::Impl::check(const Peer& peer, const msg::PeerBatch& batch) cons
       return error(Errc::kPermissionDenied,
                    "an offer of device " + std::to_string(offer.from.value) + ", not its own");
     }
-    // Clients offer without a place, and so do workers what may be on disk.
-    if (!offer.failed.ok() || !peer.maps || peer.info.role == msg::Role::kClient) continue;
+    // Without a place: what may be on disk, and what clients have in ordinary memory.
+    if (!offer.failed.ok() || !peer.maps) continue;
     if (offer.slab == msg::kNoSlab) continue;
     if (offer.slab == msg::kProbeSlab)
       return error(Errc::kOutOfRange, "an offer of memory that no block is in");

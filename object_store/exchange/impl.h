@@ -14,6 +14,7 @@
 #include <tilewise/transfer/mapped_slab.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <map>
 #include <optional>
@@ -124,7 +125,9 @@ struct Exchange::Impl {
   std::vector<OwnSlab> slabs;                              // that may be lent
   std::map<std::pair<DeviceId, std::uint32_t>, std::shared_ptr<const transfer::MappedSlab>> mapped;
   std::map<std::pair<DeviceId, std::uint32_t>, std::int64_t> lent;  // bytes of peers' GPU slabs
+  std::vector<std::byte> proof_memory;                              // UCX's, where the proof failed
   std::unique_ptr<transfer::UcxEngine> engine;
+  std::array<bool, 2> proven{};  // by kind of memory
   std::unique_ptr<net::FdWatch> watch;
   net::TimerId tick = 0;
   bool driving = false;  // drive() is deferred
@@ -140,6 +143,7 @@ struct Exchange::Impl {
 
   // lanes.cc
   Status start_ucx();
+  void give_to_ucx(const device::Slab& memory, device::Kind kind, bool registers);
   void drive();
   void kick();
   void arm_tick();

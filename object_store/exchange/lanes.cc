@@ -40,6 +40,14 @@ Status Exchange::Impl::start_ucx() {
   // looked at.
   if (loopback && options.ucx.net_devices.empty()) options.ucx.net_devices = "lo";
   TW_ASSIGN(engine, transfer::UcxEngine::create(options.ucx));
+  if (options.prove_ucx) {
+    proof_memory.resize(64 << 10);
+    const device::Slab memory{.data = proof_memory.data(),
+                              .bytes = static_cast<std::int64_t>(proof_memory.size())};
+    give_to_ucx(memory, device::Kind::kHost, false);
+    if (options.strict_lanes && !engine->supports(device::Kind::kHost))
+      return error(Errc::kLaneDenied, "UCX does not move host memory to this process itself and back");
+  }
   TW_ASSIGN(watch, loop.watch_fd(engine->event_fd(), [this] { drive(); }));
   engine->set_stream_hooks(
       {.on_work = [this] { kick(); },

@@ -195,6 +195,7 @@ Status UcxEngine::register_slab(const device::Slab& slab, device::Kind kind) {
   }
   const auto type = kind == device::Kind::kHost ? UCS_MEMORY_TYPE_HOST : UCS_MEMORY_TYPE_CUDA;
   if (attributes.mem_type == type) return {};
+  impl_->memory_types &= ~(std::uint64_t{1} << type);
   return error(Errc::kDeviceError, "UCX takes a slab of kind " + std::string(name_of(kind)) + " for " +
                                        ucs_memory_type_names[attributes.mem_type]);
 }

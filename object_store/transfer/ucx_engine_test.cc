@@ -244,3 +244,43 @@ TEST_CASE("lanes are read from UCX's description") {
   CHECK(none.eager == Via::kNone);
   CHECK(none.bulk_cuda == Via::kNone);
 }
+
+TEST_CASE("what UCX says of host memory is proven by a transfer to itself, and nothing of that stays") {
+  for (const std::string transports : {"", "tcp"}) {
+    CAPTURE(transports);
+    auto engine = UcxEngine::create({.transports = transports, .net_devices = "lo"}).value();
+    std::vector<std::byte> memory(1 << 20);
+    const device::Slab slab{.data = memory.data(), .bytes = static_cast<std::int64_t>(memory.size())};
+    CHECK(code_of(engine->prove(slab, kHost)) == Errc::kOk);
+    CHECK(engine->counters().received == 2);
+    CHECK(engine->counters().failed == 0);
+    CHECK(engine->idle());
+    CHECK(engine->supports(kHost));
+    CHECK(memory[1] != memory[2]);                  // it went there
+    CHECK(memory[(64 << 10) + 1] == std::byte{0});  // and no further
+    const device::Slab small{.data = memory.data(), .bytes = 100};
+    CHECK(code_of(engine->prove(small, kHost)) == Errc::kOk);
+    if (!engine->supports(device::Kind::kCuda))
+      CHECK(code_of(engine->prove(slab, device::Kind::kCuda)) == Errc::kUnsupported);
+  }
+}
+
+TEST_CASE("memory of which UCX was wrong is not given to it any more") {
+  auto engine = UcxEngine::create({.net_devices = "lo"}).value();
+  const device::Slab gone{.data = nullptr, .bytes = 1 << 20};  // what a registration refuses
+  CHECK(code_of(engine->register_slab(gone, kHost)) != Errc::kOk);
+  std::vector<std::byte> memory(1 << 20);
+  End end;
+  REQUIRE(engine->add_peer(cookie_of(3), engine->address()));
+  REQUIRE(engine->expect(cookie_of(3), 1, memory.data(), 100, kHost, into(end)));
+  CHECK(code_of(engine->prove({.data = memory.data(), .bytes = 4096}, kHost)) == Errc::kUnavailable);
+  CHECK(engine->supports(kHost));  // nothing was tried
+
+  // Transports that UCX counts, and that make no connection: it says that it moves host memory.
+  auto liar = UcxEngine::create({.transports = "sysv"}).value();
+  REQUIRE(liar->supports(kHost));
+  CHECK(code_of(liar->prove({.data = memory.data(), .bytes = 4096}, kHost)) == Errc::kUnavailable);
+  CHECK(!liar->supports(kHost));
+  REQUIRE(liar->add_peer(cookie_of(4), engine->address()));
+  CHECK(code_of(liar->expect(cookie_of(4), 1, memory.data(), 100, kHost, {})) == Errc::kUnsupported);
+}

@@ -213,7 +213,7 @@ TEST_CASE("status, devices, doctor, shutdown") {
   CAPTURE(doctor.output);
   CHECK(doctor.code == 0);
   for (const char* what : {"ucx", "memfd", "/dev/shm", "huge pages", "nofile", "memlock", "cuda", "ptrace",
-                           "pid", "scheduler"}) {
+                           "pid", "ipc", "gpudirect", "ucx build", "scheduler"}) {
     CHECK(has(doctor.output, what));
   }
   CHECK(has(doctor.output, "answers: 4 devices"));

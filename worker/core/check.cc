@@ -217,8 +217,11 @@ void Core::Impl::check_invariants() const {
       TW_CHECK(orphans || copy.kind != CopyKind::kRemote || copy.state != CopyState::kExpected ||
                    !remote.at(copy.source.value).lost,
                "a copy waits for a device that was lost, and nobody will look at it again");
-      TW_CHECK(copy.has_memory || copy.kind == CopyKind::kBorrowed || copy.state != CopyState::kSealed,
+      TW_CHECK(copy.has_memory || copy.adopted || copy.kind == CopyKind::kBorrowed ||
+                   copy.state != CopyState::kSealed,
                "a block that is here has no memory");
+      TW_CHECK(!copy.adopted || (!copy.has_memory && copy.kind == CopyKind::kProduced && adopted.contains(c)),
+               "an adopted block has memory of its own, or nobody is told when it goes");
       if (copy.has_memory) memory[copy.device] += in_arena(copy.extent.bytes);
       relays += copy.relays, relayed += copy.relayed;
       TW_CHECK(!copy.relays || (copy.kind != CopyKind::kProduced && copy.kind != CopyKind::kBorrowed &&

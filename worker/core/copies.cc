@@ -215,18 +215,19 @@ msg::Done Core::Impl::done_of(const Copy& copy, OpId op) const {
 }
 
 void Core::Impl::send_done(const Copy& copy, Slot op) {
-  if (remote[copy.source.value].lost) return;
-  batch_to(copy.source).dones.push_back(done_of(copy, ops[op].run.id));
+  tell_done(done_of(copy, ops[op].run.id), lent_by_client(copy));
 }
 
 // A borrowed block may be read by kernels still in flight: the lender hears of it when they are complete.
 void Core::Impl::owe_done(const Copy& copy, Slot op) {
+  if (handing_over != kNone && &copy == &copies[handing_over]) return;  // it goes with what adopts it
   const DeviceState& device = devices[copy.device];
   bool busy = false;
   for (std::size_t s = 0; s < device.streams.size(); ++s)
     busy |= copy.readers[s] > device.streams[s].completed;
   if (!busy) return send_done(copy, op);
-  devices[copy.device].pending_dones.push_back({copy.readers, done_of(copy, ops[op].run.id)});
+  devices[copy.device].pending_dones.push_back(
+      {copy.readers, done_of(copy, ops[op].run.id), lent_by_client(copy)});
 }
 
 void Core::Impl::flush_pending_dones(std::uint16_t d) {
@@ -237,7 +238,7 @@ void Core::Impl::flush_pending_dones(std::uint16_t d) {
     for (std::size_t s = 0; s < device.streams.size(); ++s) {
       if (pending.readers[s] > device.streams[s].completed) return;
     }
-    if (!remote[pending.done.from.value].lost) batch_to(pending.done.from).dones.push_back(pending.done);
+    tell_done(pending.done, pending.foreign);
     device.pending_dones.pop_front();
   }
 }

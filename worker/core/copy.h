@@ -62,10 +62,11 @@ struct Copy {
   std::uint8_t breaks = 0;           // and those that a broken link ended
   Stands stands = Stands::kNowhere;  // kOffered: somewhere
   bool has_memory = false;
-  bool spare = false;   // in the device's list of replicas that may go
-  DeviceId source;      // remote kinds: the owner
-  DeviceId via;         // none, or who has a copy too and sends it (kOffered, kReceiving)
-  bool pulls = false;   // its bytes are copied from where they are lent, `at` while it is kOffered: no Grant
+  bool adopted = false;  // made here, without memory: its bytes are a client's (adopt.cc)
+  bool spare = false;    // in the device's list of replicas that may go
+  DeviceId source;       // remote kinds: the owner
+  DeviceId via;          // none, or who has a copy too and sends it (kOffered, kReceiving)
+  bool pulls = false;    // its bytes are copied from where they are lent, `at` while it is kOffered: no Grant
   bool relays = false;  // asked for, and given to, others of this host or behind it: a spare when it is whole
   Slot tree = kNone;    // of the owner: who passes it on (trees.cc)
   MemoryRef at;         // where the bytes are

@@ -20,6 +20,7 @@ void Actions::clear() {
   probe_receives.clear();
   probe_sends.clear();
   joined.clear();
+  given_back.clear();
   lost.clear();
   leave = false;
   notes.clear();
@@ -62,7 +63,7 @@ bool Core::holds(msg::BlockRef block) const {
     const Slot c = impl_->find_copy(a->second, block.block, d);
     if (c == kNone) continue;
     const Copy& copy = impl_->copies[c];
-    if (Impl::whole(copy) && (copy.has_memory || copy.stored)) return true;
+    if (Impl::whole(copy) && (copy.has_memory || copy.stored || copy.adopted)) return true;
   }
   return false;
 }

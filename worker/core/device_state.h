@@ -27,6 +27,7 @@ struct StreamState {
 struct PendingDone {
   std::array<std::uint64_t, kMaxStreams> readers{};
   msg::Done done;
+  bool foreign = false;  // of memory that a client lent: Actions::given_back
 };
 
 // When a block is read next on its device: where in the total order of tasks. Later is better to spill.

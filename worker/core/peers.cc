@@ -158,14 +158,17 @@ void Core::Impl::on_offer(msg::Offer& m) {
     // Nobody here wants it any more (cancelled, or an old duplicate): the lender may let go, unless kernels that read
     // it are still in flight; then its Done is on its way already.
     if (owes(d, m.block, m.op, m.from)) return void(++counts.stale);
-    if (remote.contains(m.from.value)) batch_to(m.from).dones.push_back({m.block, m.op, m.from, m.to});
+    const auto lender = remote.find(m.from.value);
+    if (lender != remote.end())
+      tell_done({m.block, m.op, m.from, m.to, {}}, is_foreign(m.slab) && lender->second.client);
     ++counts.stale;
     return;
   }
   Copy& copy = copies[slot];
   if (const auto op = op_by_id.find(m.op.value);
       op != op_by_id.end() && !claims(slot, op->second) && !owes(d, m.block, m.op, m.from)) {
-    send_done(copy, op->second);  // here for other ops' sake
+    const bool foreign = is_foreign(m.slab) && remote.at(m.from.value).client;
+    tell_done(done_of(copy, m.op), foreign);  // here for other ops' sake
   }
   if (copy.state != CopyState::kExpected) return void(++counts.stale);
   // From before the block was made again: what it says of addresses is no longer so.

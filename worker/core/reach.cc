@@ -29,7 +29,8 @@ void Core::Impl::forget_slabs(DeviceId from) {
 
 Core::Impl::Reach Core::Impl::reach(DeviceId from, std::uint32_t slab, std::uint16_t to) const {
   const auto it = remote.find(from.value);
-  if (slab == msg::kNoSlab || it == remote.end() || it->second.client) return Reach::kNone;
+  if (slab == msg::kNoSlab || it == remote.end() || it->second.lost) return Reach::kNone;
+  if (is_foreign(slab) && !options.adopts) return Reach::kNone;
   if (it->second.kind == kHost && devices[to].spec.kind == kHost) {
     if (it->second.worker == options.self) return Reach::kReads;
     const auto peer = peers.find(it->second.worker.value);

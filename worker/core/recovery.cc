@@ -80,6 +80,7 @@ void Core::Impl::pin(const msg::PeerLost& lost) {
 void Core::Impl::orphan(Slot slot) {
   Copy& copy = copies[slot];
   if (copy.state == CopyState::kOffered) end_offer(slot);
+  for (Slot u = copy.uses; u != kNone && lent_by_client(copy); u = uses[u].next) owe_done(copy, uses[u].op);
   if (copy.state == CopyState::kReceiving) {
     transfers.erase(copy.transfer);
     transfer_ended(copy, false);
@@ -155,7 +156,8 @@ void Core::Impl::answer(const msg::PeerLost& lost) {
       for (Slot c = arrays[array].copies; c != kNone; c = copies[c].next) {
         const Copy& copy = copies[c];
         const bool comes = coming.contains(c) && owner_of(array, copy.block) == devices[copy.device].spec.id;
-        if ((whole(copy) && (copy.has_memory || copy.stored)) || comes)  // then it is as good as here
+        if ((whole(copy) && (copy.has_memory || copy.stored || copy.adopted)) ||
+            comes)  // then it is as good as here
           sealed[copy.device].push_back(copy.block);
         // Its own once, let go, and taken again for a worker that leaves: others learn only from a layer that it is here.
         if (copy.kept && copy.kind == CopyKind::kReplica &&

@@ -297,6 +297,11 @@ struct Core::Impl {
   void enqueue_step(Slot task, const std::vector<Slot>& inputs, Launch& launch);
   std::span<const BlockRead> reads_of(const OpState& op, const Task& task, std::int64_t step);
   bool donate(Slot task, const std::vector<Slot>& inputs, std::span<const BlockRead> reads);
+  // Clients' memory (adopt.cc)
+  bool lent_by_client(const Copy& copy) const;
+  bool adopt(Slot task, const std::vector<Slot>& inputs, std::span<const BlockRead> reads);
+  void give_back(Slot copy);
+  void tell_done(const msg::Done& done, bool foreign);
   bool give_results_memory(Slot task, const Asker& asker, alloc::Fence& wait_for);
   bool admits_task(Slot task, const std::vector<Slot>& inputs, Asker& asker);
   void run_failed(Slot task);
@@ -642,6 +647,8 @@ struct Core::Impl {
   std::map<std::uint64_t, Abandoned>
       abandoned;  // receives from lost peers: memory until the transport lets go
   std::map<Slot, std::vector<Dropped>> results_dropped;  // by task, from its admission to its end
+  std::map<Slot, msg::Done> adopted;                     // what is owed for copies that are, when they go
+  Slot handing_over = kNone;                             // the copy whose reader is adopting it, just now
   std::uint64_t recovery = 0;                            // version of the last Recover applied
   std::uint64_t losing = 0;                              // of a loss that no Recover has answered yet, or 0
   bool orphans = false;              // there may be copies that wait for a device that was lost

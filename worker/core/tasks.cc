@@ -420,6 +420,7 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
       run_failed(t);
       return Launched::kFinished;
     }
+    if (adopt(t, inputs, read_here)) return Launched::kFinished;
     const int room = task.admitted ? task.stream : pick_stream(task.device);
     if (room < 0) return Launched::kYes;
     if (op.alone && flights > 0) {

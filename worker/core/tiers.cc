@@ -89,6 +89,7 @@ void Core::Impl::send_from_below(Slot slot, DeviceId to) {
 bool Core::Impl::may_lend(const Copy& copy) const {
   const DeviceState& device = devices[copy.device];
   if (copy.state != CopyState::kSealed) return false;
+  if (copy.adopted) return true;
   // Bytes do not count: loans here and there would leave enough of them, and no extent for the reserve.
   return !device.spec.spills || copy.fixed || has_reserve(device);
 }
@@ -169,6 +170,7 @@ void Core::Impl::maybe_leave_place(Slot slot) {
 void Core::Impl::let_go(Slot slot) {
   Copy& copy = copies[slot];
   DeviceState& device = devices[copy.device];
+  if (copy.adopted) return give_back(slot);
   const bool sent = copy.stored && (copy.sending > 0 || copy.handed_on);
   if (std::exchange(copy.wanted, false)) std::erase(device.returns, slot);
   if (copy.state == CopyState::kSpilled) {

@@ -45,6 +45,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   peers.silence_ns = peers.resume_ns = d.options_.silence_ns;
   peers.strict_lanes = d.options_.strict_lanes;
   peers.ucx.deadline_ns = d.options_.transfer_ns;
+  peers.prove_ucx = true;
   exchange::Callbacks callbacks;
   callbacks.on_batch = [&d](WorkerId from, msg::PeerBatch batch) {
     d.runtime_->post(PeerBatchReceived{from, std::move(batch)});
@@ -65,6 +66,13 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
     if (const Status opened = d.runtime_->peer_lends(peer, slab); !opened)
       daemon::log_warn("a peer's GPU memory cannot be opened here, its blocks are copied by other ways",
                        {{"id", peer.value}, {"why", to_string(opened.error())}});
+  };
+  callbacks.on_ucx_fault = [&d](const Error& why, bool refused) {
+    daemon::log_warn(refused ? "UCX does not do what it says: such memory goes by slower ways"
+                             : "a slab could not be registered with UCX: each transfer will be",
+                     {{"why", to_string(why)}});
+    if (refused && d.options_.strict_lanes)
+      d.end(error(Errc::kLaneDenied, "UCX does not do what it says: " + why.message));
   };
   callbacks.on_unreachable = [&d](WorkerId peer, const Error& why) { d.on_unreachable(peer, why); };
   callbacks.on_broken = [](WorkerId peer, const Error& why) {

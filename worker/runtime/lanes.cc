@@ -18,7 +18,7 @@ constexpr std::int64_t kMaxSending =
 // For steps and copies of that device: a peer's slab may have another address on each of ours.
 std::byte* Runtime::address(const MemoryRef& ref, std::size_t device) const {
   for (const auto& local : locals_) {
-    if (local->id == ref.device) return local->slabs[ref.slab].data + ref.offset;
+    if (local->id == ref.device && !is_foreign(ref.slab)) return local->slabs[ref.slab].data + ref.offset;
   }
   if (std::byte* const base = peer_slabs_->address(ref.device, ref.slab, device)) return base + ref.offset;
   const std::byte* base = service_->mapped(ref.device, ref.slab);
@@ -141,8 +141,8 @@ void Runtime::inline_small(WorkerId peer, msg::PeerBatch& batch) const {
     for (const auto& local : locals_) {
       if (local->id != offer.from || local->device->info().kind != device::Kind::kHost) continue;
       if (offer.bytes > 0) {
-        offer.data.assign(reinterpret_cast<const char*>(local->slabs[offer.slab].data + offer.offset),
-                          static_cast<std::size_t>(offer.bytes));
+        const std::byte* from = address({offer.from, offer.slab, offer.offset}, kNowhere);
+        offer.data.assign(reinterpret_cast<const char*>(from), static_cast<std::size_t>(offer.bytes));
       }
       offer.inlined = true;
     }

@@ -123,6 +123,7 @@ Status Runtime::start(const msg::Welcome& welcome, DataService& service,
   options.self = welcome.you;
   options.term = welcome.term;
   options.map_peers = options_.map_peers;
+  options.adopts = options_.adopts;
   options.host = options_.host;
   options.stuck_ns = options_.stuck_ns;
   options.in_flight_bytes = options_.in_flight_bytes;
@@ -599,6 +600,7 @@ void Runtime::perform() {
     inline_small(peer, batch);
     service_->send(peer, std::move(batch));
   }
+  for (const msg::Done& done : actions_.given_back) service_->given_back(done);
   for (const TierIo& io : actions_.ios) on_io(io);
   for (const Disarm& d : actions_.disarms) service_->disarm(d.from, d.transfer);
   for (const Transmit& t : actions_.transmits) transmit(t);

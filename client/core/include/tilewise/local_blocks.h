@@ -6,6 +6,7 @@
 #pragma once
 #include <tilewise/error.h>
 #include <tilewise/future.h>
+#include <tilewise/md_span.h>
 #include <tilewise/types.h>
 
 #include <chrono>
@@ -26,7 +27,8 @@ template <class T> struct LocalBlock {
   ir::Index offset;           // of its first element in the array
   Shape shape;                // of the piece
   std::span<const T> values;  // as many as `shape` says, C order
-  // Given: the values are borrowed, not copied, and `owner` is let go when workers have taken them over, or the array has failed. They
+  // Given: the values are borrowed, not copied, and `owner` is let go when workers have taken them over, or the array has failed; a
+  // cluster in this process keeps them where they lie, if it can (MemoryOptions::adopt), until the array is gone. They
   // must not change until then, and letting go must not use the session. Not given: copied at the call.
   std::shared_ptr<const void> owner = {};
 };
@@ -59,6 +61,8 @@ struct AddressableBlock {
     }
     return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
+  // The same with the block's shape; good for as long as the AddressableBlocks that this is of.
+  template <class T> MdSpan<const T> view() const { return {values<T>().data(), box.shape()}; }
 };
 
 // Blocks on loan: they stay where they are, and their bytes as they are, until the last copy of this is gone, whatever becomes

@@ -6,6 +6,7 @@
 #include <tilewise/future.h>
 #include <tilewise/ir/file_info.h>
 #include <tilewise/local_blocks.h>
+#include <tilewise/md_span.h>
 #include <tilewise/trace.h>
 #include <tilewise/types.h>
 
@@ -64,6 +65,26 @@ struct MemoryOptions {
   // Given: the span is borrowed, not copied, and `owner` is let go when nothing needs it any more. The bytes must not
   // change until then, and letting go must not use the session.
   std::shared_ptr<const void> owner = {};
+  // With an owner: a cluster in this process keeps blocks where they lie, without a copy, for as long as the array lives, also when
+  // that is longer than the session. A block can stay if its elements are one run of the memory (blocks of whole rows are) that
+  // begins at a multiple of 16 bytes, and its device is a host's. It is no part of that device's memory, and never goes to disk.
+  // False: all are copied into devices' memory, and the owner is let go then.
+  bool adopt = true;
+};
+
+// What became of the values of from_memory(), from_local_blocks() and from_dlpack() so far, in bytes of blocks.
+struct Uploads {
+  std::int64_t in_place = 0;  // that workers have read, or have kept, where they lie
+  std::int64_t sent = 0;      // that were sent to them
+  std::int64_t adopted = 0;   // kept where they lie, now, by the cluster in this process; of all its sessions
+};
+
+// Memory of a client to be filled and made an array of: workers on the same host read it where it lies. See Session::allocate().
+template <class T> struct HostBuffer {
+  Shape shape;
+  std::span<T> values;                // C order
+  std::shared_ptr<const void> owner;  // of these; the memory goes with the last one
+  MdSpan<T> view() const { return MdSpan<T>(values.data(), shape); }
 };
 
 // Random arrays. Element i of a stream is the same number whatever the block grid and the cluster.
@@ -135,6 +156,22 @@ class Session {
   }
   Array from_bytes(std::span<const std::byte> bytes, DType dtype, const Shape& shape,
                    const MemoryOptions& options = {}) const;
+  // Memory for from_buffer(), zeroed and aligned to 64 bytes. In a session with daemons it is shared with the workers of this host,
+  // who copy from it straight into their devices' memory; elsewhere it is like any other. What has been let go is used again, and
+  // goes back to the system when the session ends. kOutOfMemory.
+  template <class T> HostBuffer<T> allocate(const Shape& shape) const {
+    const auto bytes = allocate_bytes(ir::dtype_of_v<T>, shape);
+    T* data = reinterpret_cast<T*>(bytes.get());
+    return {shape, {data, static_cast<std::size_t>(ir::volume(shape))}, bytes};
+  }
+  // from_memory() of a buffer, which is borrowed: its values must not change any more until `buffer.owner` and its copies are the
+  // last ones.
+  template <class T> Array from_buffer(const HostBuffer<T>& buffer, MemoryOptions options = {}) const {
+    options.owner = buffer.owner;
+    return from_memory(std::span<const T>(buffer.values), buffer.shape, options);
+  }
+  // Which way the values went. To be asked when something has been computed of them.
+  Uploads uploads() const;
   // An array of pieces that several sessions have, in as many processes: each calls this with its own, and has the whole array from
   // then on. Pieces are any boxes that together cover the array, each element once; their cuts are the array's, and large pieces are
   // cut further along dimension 0. `name` is known to all of them, not to be used for two arrays at a time, and free again when
@@ -210,6 +247,7 @@ class Session {
   const std::shared_ptr<client::SessionState>& state() const { return state_; }
 
  private:
+  std::shared_ptr<std::byte> allocate_bytes(DType dtype, const Shape& shape) const;
   Array read_stored(ir::FileFormat format, const char* what, const std::string& path,
                     const std::string& dataset, const BlockOptions& options) const;
 

@@ -14,6 +14,7 @@
 #include <tilewise/kernel.h>
 #include <tilewise/linalg.h>
 #include <tilewise/local_blocks.h>
+#include <tilewise/md_span.h>
 #include <tilewise/session.h>
 #include <tilewise/types.h>
 

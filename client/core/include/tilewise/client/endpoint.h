@@ -9,8 +9,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 
 namespace tilewise::client {
+
+using msg::kNoSlab;
 
 struct EndpointCallbacks {
   std::function<void(msg::Message)> on_message;           // from the scheduler, in order; Pings included
@@ -59,6 +62,28 @@ class Endpoint {
   // endpoint's own end. Null where nothing is mapped. Only called where map() may be.
   virtual std::shared_ptr<const void> pin(DeviceId device, std::uint32_t slab) = 0;
 
+  // The other way round: memory of this process that workers may read where it lies. Where they can, its place, for offers of
+  // devices[0]; `owner` is kept until nothing reads it any more and it was withdrawn, or this endpoint has ended. `adoptable`: a
+  // block there may stay there as a worker's own. Nothing where blocks have to be sent. Only called where map() may be.
+  struct Place {
+    std::uint32_t slab = kNoSlab;
+    std::int64_t offset = 0;
+  };
+  virtual std::optional<Place> lend(const std::shared_ptr<const void>& owner,
+                                    std::span<const std::byte> bytes, bool adoptable) {
+    (void)owner, (void)bytes, (void)adoptable;
+    return std::nullopt;
+  }
+  // Whether that worker is one of those: offers to others name no place. Only called where map() may be.
+  virtual bool reads_in_place(WorkerId worker) const { return (void)worker, false; }
+  // Bytes of blocks that have stayed in what was lent and withdrawn: arrays by now, of all clients of the cluster. Any thread.
+  virtual std::int64_t kept_bytes() const { return 0; }
+  // No offer will name it any more.
+  virtual void withdraw(std::uint32_t slab) { (void)slab; }
+  // Memory that lend() always finds a place for, aligned to 64 bytes and zeroed, where there is a kind of memory that workers of
+  // other processes of the host can read; else ordinary memory. Any thread. kOutOfMemory.
+  virtual Result<std::shared_ptr<std::byte>> allocate(std::int64_t bytes);
+
   // A worker has been told that this client is lost, and gives memory that we may have been reading to others. Looked at after
   // bytes were read or received, before they are believed.
   virtual std::optional<WorkerId> fenced_by() const { return std::nullopt; }
@@ -74,6 +99,7 @@ class Endpoint {
                         std::function<void(Status)> done) = 0;
 };
 
-using msg::kNoSlab;
+// As ordinary memory, aligned to 64 bytes and zeroed.
+Result<std::shared_ptr<std::byte>> allocate_plain(std::int64_t bytes);
 
 }  // namespace tilewise::client

@@ -36,7 +36,10 @@ struct Options {
   bool map_peers = true;
   // A transfer into a GPU's memory that is staged through the host, or one over TCP inside a host, is an error.
   bool strict_lanes = false;
-  bool use_ucx = true;                     // false: no copying lane at all
+  bool use_ucx = true;  // false: no copying lane at all
+  // What UCX says of a kind of memory is tried out first: of the host's when this is made, of GPUs' with the first slab that is
+  // added while no transfer is under way.
+  bool prove_ucx = false;
   transfer::UcxOptions ucx;                // net_devices empty and all listening loopback: loopback
   TimeNs silence_ns = 10 * kSecond;        // net::HandshakeOptions
   TimeNs link_deadline_ns = 15 * kSecond;  // from peer_joined to on_ready; no limit for clients that connect
@@ -65,6 +68,9 @@ struct Callbacks {
   // A slab of one of its GPUs, which device::CudaPeers can open by its handle; before any message that names it. Who dies takes
   // it away.
   std::function<void(WorkerId, const msg::SlabDesc&)> on_lent = {};
+  // UCX cannot do what it says. `refused`: memory of a kind was not moved to this process itself and back, or was taken for another
+  // kind, so UCX is given no such memory from now on; else a slab could not be registered, and each transfer will be.
+  std::function<void(const Error&, bool refused)> on_ucx_fault = {};
 };
 
 struct Counters {
@@ -111,7 +117,7 @@ class Exchange {
   Status send(WorkerId peer, msg::PeerBatch batch);
   // The peer does not map our memory: small blocks should travel inside their offers.
   bool inlines(WorkerId peer) const;
-  // A peer's slab in our address space, or nothing. Offers that name mapped slabs of workers were checked to
+  // A peer's slab in our address space, or nothing. Offers that name mapped slabs were checked to
   // lie inside. Valid until the grace after peer_lost() is over: kernels that read may still be queued then.
   // Dead peers' pages stay in memory as long.
   std::span<const std::byte> mapped(DeviceId device, std::uint32_t slab) const;

@@ -82,9 +82,13 @@ class UcxEngine {
   const std::string& address() const;
   // This build, driver and choice of transports can move memory of this kind.
   bool supports(device::Kind kind) const;
-  // Proves it for one slab, and registers that with the network where there is one: kDeviceError if UCX takes
-  // the memory for another kind, since it would then read it from the CPU and crash. Kept until the engine
-  // ends.
+  // Tries it out, at most 64 KiB of this memory there and back by real transfers to this engine itself: for memory that nobody uses
+  // yet, when no transfer is under way (kUnavailable). Where it fails (kTimeout, kCorruptData, what UCX says) this kind is
+  // not supported from then on, and part of the memory may be UCX's as long as the engine lives. Blocks for a millisecond; 5 s where it fails.
+  Status prove(const device::Slab& slab, device::Kind kind);
+  // Asks it of one slab, and registers that with the network where there is one: kDeviceError if UCX takes
+  // the memory for another kind, since it would then read it from the CPU and crash: then this kind is not supported from then on.
+  // Kept until the engine ends.
   Status register_slab(const device::Slab& slab, device::Kind kind);
 
   // `address` is what the peer's address() says; empty for one that can only be received from. Connects on

@@ -48,15 +48,23 @@ struct Options {
   std::int32_t releases_a_step = 2048;  // copies of released arrays looked at before other work has its turn
   TimeNs stuck_ns = 5 * kSecond;        // blocked this long with nothing moving: report stuck
   bool map_peers = true;                // false: never read a peer's memory in place, always copy
-  bool task_tables = true;             // false: what tasks read is worked out each time; nothing else differs
-  std::int64_t spill_bytes = 0;        // bound of what all devices together may have on disk; 0: no disk
-  std::int64_t pinned_bytes = 0;       // likewise in pinned host memory
-  std::string host;                    // as in its Join; empty: shared with nobody
+  bool adopts = false;            // clients are of this process: foreign slabs that they offer are honoured
+  bool task_tables = true;        // false: what tasks read is worked out each time; nothing else differs
+  std::int64_t spill_bytes = 0;   // bound of what all devices together may have on disk; 0: no disk
+  std::int64_t pinned_bytes = 0;  // likewise in pinned host memory
+  std::string host;               // as in its Join; empty: shared with nobody
   std::int64_t tree_bytes = 64 << 10;  // larger blocks travel as trees between hosts (docs/design/trees.md)
   // Bytes granted to other processes and not here yet, of all devices: together, and to one of them. One block always may.
   std::int64_t in_flight_bytes = std::int64_t{1} << 30;
   std::int64_t in_flight_peer_bytes = 256 << 20;
 };
+
+// Slabs with these numbers are memory of this process that no device has allocated: a client's, lent to an embedded cluster. They are
+// named with whichever device the block is offered by, and mean the same with each. Of some the lender allows that a block stays
+// there as its reader's own (adopt.cc).
+constexpr std::uint32_t kForeignSlab = 1u << 31, kAdoptableSlab = 1u << 30;
+constexpr std::uint32_t kLastForeign = UINT32_MAX - 16;  // behind it are msg::kNoSlab and its like
+constexpr bool is_foreign(std::uint32_t slab) { return slab >= kForeignSlab && slab <= kLastForeign; }
 
 // Where bytes are: a slab of a device of this worker or, mapped or opened, of another.
 struct MemoryRef {
@@ -246,6 +254,8 @@ struct Actions {
   std::vector<AddSlab> slabs;
   std::vector<ProbeReceive> probe_receives;
   std::vector<ProbeSend> probe_sends;
+  std::vector<msg::Done>
+      given_back;  // for clients' offers of foreign slabs, theirs or ours by now: nothing reads them
   std::vector<msg::PeerInfo> joined;   // connect to these
   std::vector<WorkerId> lost;          // and forget these
   bool leave = false;                  // drained: this process is to end, well
@@ -267,6 +277,7 @@ struct Counters {  // for tests, status and the simulator
   std::int64_t detours = 0;                // blocks asked for elsewhere, since the owner's way had failed
   std::int64_t demoted = 0;                // blocks that went from pinned memory to disk
   std::int64_t lodged = 0, dismissed = 0;  // to neighbours' memory; from there to a tier below
+  std::int64_t adopted = 0;                // blocks that stayed in a client's memory
   std::int64_t made_in_part = 0;           // tasks made again of whose results some were here
   std::int64_t taken_back = 0;   // tasks that were expanded and are not any more: others may make them
   std::int64_t given_away = 0;   // points that others make

@@ -24,6 +24,8 @@ class DataService {
   virtual bool inlines(WorkerId peer) const = 0;
   // A peer's slab in our address space, or null. Stays valid until the peer is lost and its readers are done.
   virtual const std::byte* mapped(DeviceId device, std::uint32_t slab) const = 0;
+  // What a client of this process has lent (is_foreign) is not read any more for that op's sake.
+  virtual void given_back(const msg::Done& done) { (void)done; }
   // A peer whose memory we may have been reading gives it to others, since it was told that we are lost. Looked at after reading,
   // before what came of it is told.
   virtual std::optional<WorkerId> fenced_by() const { return std::nullopt; }

@@ -30,6 +30,7 @@ class ProbeMemory;
 struct RuntimeOptions {
   std::int64_t slab_bytes = 256 << 20;
   bool map_peers = true;
+  bool adopts = false;             // Options::adopts
   bool reference_kernels = false;  // slow and plain, for comparison
   BlackBox* black_box = nullptr;   // outlives the runtime
   // There is no core for an executor beside this thread: short steps run here, where no wake-up stands between them.
