@@ -6,6 +6,7 @@
 // where another device has a copy, else it is *made again*. The same says what must be *moved* before a worker may leave: it is
 // looked at as if it had died, but what it has is not made again. Heads are visited from the last to the first, so every reader
 // comes before what it reads, and each is visited once.
+#include <tilewise/ir/checkpoint.h>
 #include <tilewise/ir/file_info.h>
 
 #include "dealing.h"
@@ -27,6 +28,13 @@ bool contains(const Ranges& ranges, std::int64_t block) {
   const auto at = std::upper_bound(ranges.begin(), ranges.end(), block,
                                    [](std::int64_t b, const msg::Range& r) { return b < r.first; });
   return at != ranges.begin() && block < std::prev(at)->first + std::prev(at)->count;
+}
+
+// What such a kernel does to files may have been done already, and followed by other things.
+bool runs_once(std::string_view kernel) {
+  const bool files = ir::is_file_kernel(kernel) || ir::checkpoint::is_kernel(kernel);
+  return files && (kernel.starts_with("tilewise.commit_") || kernel.starts_with("tilewise.discard_") ||
+                   kernel == ir::checkpoint::kTend);
 }
 
 class Planner {
@@ -387,9 +395,9 @@ class Planner {
     if (const GraphRecord& graph = s_.graphs.at(head.graph); graph.cancelled)
       return broken(group, "its request was cancelled", &graph.root_cause);
     if (head.failed > 0) return broken(group, "some of its tasks had failed");
-    if (head.cut)
+    if (head.cut && !is_from_file(head))
       return broken(group, "its past was cut when it had a second copy, and all copies were lost");
-    if (head.op.kind == ir::OpKind::kCall && ir::is_file_kernel(head.op.get<ir::CallAttrs>().kernel))
+    if (head.op.kind == ir::OpKind::kCall && runs_once(head.op.get<ir::CallAttrs>().kernel))
       return broken(group, "a file was being put in place");
     for (const ir::Operand& operand : head.op.operands) {
       if (s_.arrays.find(ArrayId{operand.array}) == nullptr)
@@ -539,8 +547,8 @@ class Planner {
           });
       if (!offers) continue;
       for (const DeviceId device : peer.info.devices) {
-        if (s_.device(device)->kind == s_.device(before)->kind &&
-            numeric_class_of(s_, device) == numeric_class_of(s_, before))
+        if (is_from_file(head) || (s_.device(device)->kind == s_.device(before)->kind &&
+                                   numeric_class_of(s_, device) == numeric_class_of(s_, before)))
           found->second.push_back(device);
       }
     }
