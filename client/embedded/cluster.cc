@@ -92,7 +92,9 @@ class LocalService final : public worker::DataService {
 
 class Impl final : public Cluster {
  public:
-  explicit Impl(ClusterOptions options) : options_(std::move(options)), scheduler_({.link_probes = true}) {}
+  explicit Impl(ClusterOptions options)
+      : options_(std::move(options)),
+        scheduler_({.max_lineage_ops = 0, .max_recompute_ns = 0, .link_probes = true}) {}
   ~Impl() override;
   Status init();
   std::unique_ptr<client::Endpoint> connect(std::string name) override;

@@ -1,4 +1,5 @@
 #include <tilewise/ir/builtin.h>
+#include <tilewise/ir/checkpoint.h>
 #include <tilewise/ir/dtype.h>
 #include <tilewise/kernels/plugin.h>
 
@@ -80,6 +81,11 @@ constexpr tilewise_kernel_v1 kKernels[] = {
     {"tilewise.write_zarr", file::write_zarr, nullptr, 1, 1, nullptr},
     {"tilewise.commit_zarr", file::commit_zarr, nullptr, 1, 1, nullptr},
     {"tilewise.discard_zarr", file::discard_zarr, nullptr, 0, 1, nullptr},
+    {ir::checkpoint::kTend.data(), file::tend_checkpoints, nullptr, 0, 1, nullptr},
+    {ir::checkpoint::kCreate.data(), file::create_checkpoint, nullptr, 0, 1, nullptr},
+    {ir::checkpoint::kWrite.data(), file::write_checkpoint, nullptr, 2, 1, nullptr},
+    {ir::checkpoint::kCommit.data(), file::commit_checkpoint, nullptr, 0, 1, nullptr},
+    {ir::checkpoint::kRestore.data(), file::restore_checkpoint, nullptr, 0, 1, nullptr},
 #endif
 };
 struct Builtins {

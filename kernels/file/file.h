@@ -18,6 +18,11 @@ int read_stored(const tilewise_call_v1* call);  // see stored.cc
 int write_zarr(const tilewise_call_v1* call);
 int commit_zarr(const tilewise_call_v1* call);
 int discard_zarr(const tilewise_call_v1* call);
+int tend_checkpoints(const tilewise_call_v1* call);  // see checkpoint.cc
+int create_checkpoint(const tilewise_call_v1* call);
+int write_checkpoint(const tilewise_call_v1* call);
+int commit_checkpoint(const tilewise_call_v1* call);
+int restore_checkpoint(const tilewise_call_v1* call);
 
 // What a built-in kernel returns: the error's code, with its message.
 int answer(const tilewise_call_v1* call, const Status& ok);

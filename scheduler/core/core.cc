@@ -111,7 +111,9 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
   check_copies(s);
   check_gatherings(s);
   end_stuck_graph(s);
+  check_checkpoints(s);
   retire(s);
+  tend_checkpoints(s);
   tell_progress(s);
   flush_logs(s);
   check_probes(s);
@@ -160,6 +162,7 @@ void Core::begin_life(Options options, TimeNs now, std::vector<Action>& actions)
   s.recovery.give_up_at = s.now + s.options.recovery_wait_ns;
   s.recovery.words_until = s.now + s.options.last_words_ns;
   forget_probes_under_way(s);
+  reopen_folder(s);
 }
 
 Result<std::string> Core::snapshot(const SnapshotCodec& codec) const {

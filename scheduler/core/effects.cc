@@ -1,6 +1,6 @@
 #include "effects.h"
 
-#include <tilewise/ir/file_info.h>
+#include <tilewise/ir/checkpoint.h>
 
 #include "graphs.h"
 #include "layers.h"
@@ -70,9 +70,9 @@ bool owes_effect(const State& s, const Answers& answers, const OpRecord& head, c
 
 bool may_have_put_in_place(const State& s, const Answers& answers, const OpRecord& head, WorkerId leaver) {
   if (head.op.kind != ir::OpKind::kCall) return false;
+  // What is read may be read again, and what is to be removed be removed twice.
   const std::string& kernel = head.op.get<ir::CallAttrs>().kernel;
-  // What is to be removed may be removed twice.
-  if (!ir::is_file_kernel(kernel) || kernel.starts_with("tilewise.discard_")) return false;
+  if (!kernel.starts_with("tilewise.commit_") && kernel != ir::checkpoint::kTend) return false;
   return std::none_of(head.op.operands.begin(), head.op.operands.end(), [&](const ir::Operand& operand) {
     return is_coming(s, answers, ArrayId{operand.array}, leaver);
   });

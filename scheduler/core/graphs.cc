@@ -57,7 +57,10 @@ void erase_op(State& s, OpRecord& op) {
     if (array != nullptr && !op.cut) unread(s, *array);
   }
   if (!op.of) {
-    for (const ir::OutputSpec& output : op.op.outputs) s.arrays.erase(ArrayId{output.array});
+    for (const ir::OutputSpec& output : op.op.outputs) {
+      forget_checkpoint(s, s.arrays.at(ArrayId{output.array}));
+      s.arrays.erase(ArrayId{output.array});
+    }
     s.lineage.erase(op.id);
     forget_blame(s, op.id);
   }
@@ -189,6 +192,7 @@ void finish_op(State& s, OpRecord& first) {
       work.insert(work.end(), array.fetches.begin(), array.fetches.end());
     }
     GraphRecord& graph = s.graphs.at(op.graph);
+    if (graph.own) own_op_ended(s, op);
     --graph.ops_open;
     if (fetch) {
       --graph.fetches_open;
@@ -284,11 +288,11 @@ void release_array(State& s, ArrayRecord& array, SessionId session, std::vector<
   const auto held =
       std::erase_if(array.holders, [&](const Holder& holder) { return holder.session == session; });
   if (held == 0 || !array.holders.empty()) return;
-  if (array.anchor && array.readers > static_cast<std::int32_t>(array.keeps.size())) {
+  if (array.anchor && array.file == 0 && array.readers > static_cast<std::int32_t>(array.keeps.size())) {
     array.unnamed = true;
     return;
   }
-  array.anchor = false;
+  array.anchor = array.file != 0;  // files stay while something is made from them
   array.held = false;
   released.push_back(array.id);
   s.retire_candidates.push_back(array.producer);

@@ -36,9 +36,9 @@ void retire(State& s);
 
 // The graph is one of this session's too, as its request; 0: it is not.
 std::uint64_t request_of(const GraphRecord& graph, SessionId session);
-// Calls visit(session, request) for each session whose graph it is.
+// Calls visit(session, request) for each session whose graph it is: none, of those that look after the scheduler's own files.
 template <class F> void for_each_asker(const GraphRecord& graph, F&& visit) {
-  visit(graph.session, graph.request);
+  if (graph.session) visit(graph.session, graph.request);
   for (const Asker& other : graph.others) visit(other.session, other.request);
 }
 

@@ -122,7 +122,7 @@ void check_graphs(const State& s) {
       TW_CHECK(op->graph == graph.id, "an op belongs to the graph that lists it");
       ++left;
       open += !op->finished;
-      planned += !op->finished && !op->of && op->op.kind != ir::OpKind::kKeep;
+      planned += !op->finished && !op->of && !graph.own && op->op.kind != ir::OpKind::kKeep;
       fetches += !op->finished && op->op.kind == ir::OpKind::kFetch;
       done += op->completed;
     }
@@ -179,7 +179,8 @@ void check_ops(const State& s) {
     const GraphRecord* graph = s.graphs.find(op.graph);
     TW_CHECK(graph != nullptr, "an op has a graph");
     const bool keep = op.op.kind == ir::OpKind::kKeep;
-    TW_CHECK(op.finished || graph->running || op.of || keep, "an open op keeps its graph running");
+    TW_CHECK(op.finished || graph->running || op.of || keep || graph->own,
+             "an open op keeps its graph running");
     if (op.of) {
       const OpRecord* head = s.ops.find(op.of);
       TW_CHECK(head != nullptr && !head->of && !head->retired,
@@ -253,7 +254,10 @@ void check_ops(const State& s) {
                "its sessions know what they hold");
       TW_CHECK(request_of(*graph, holder) != 0, "who holds an array asked for it");
     }
-    TW_CHECK(!array.anchor || array.copies > 1, "an anchor has a second copy, or is to have one");
+    TW_CHECK(!array.anchor || array.copies > 1 || array.file != 0,
+             "an anchor has a second copy or a file, or is to have one");
+    TW_CHECK(array.file == 0 || (array.anchor && !array.unnamed),
+             "what is on disk is an anchor, held by none but clients");
     TW_CHECK(s.copied.contains(array.id) == (array.held && array.copies > 1),
              "arrays with copies are listed");
     for (const OpId id : array.keeps) {
@@ -396,9 +400,40 @@ void mix(Digest& d, const ArrayRecord& array) {
   for (const Holder& holder : array.holders) d.mix(holder.session.value), d.mix(holder.number);
   d.mix(static_cast<std::uint64_t>(array.open_users)), d.mix(array.anchor), d.mix(array.unnamed),
       d.mix(array.copies), d.mix(array.lacking);
+  d.mix(array.file);
   for (const OpId id : array.keeps) d.mix(id.value);
   for (const OpId id : array.fetches) d.mix(id.value);
   mix(d, array.failed);
+}
+
+void check_checkpoints(const State& s) {
+  const Checkpoints& c = s.checkpoints;
+  TW_CHECK(c.files.size() <= Checkpoints::kMaxFiles, "more arrays are on disk than may be");
+  std::size_t under_way = 0;
+  for (const auto& [id, file] : c.files) {
+    const ArrayRecord* array = s.arrays.find(file.array);
+    TW_CHECK(array != nullptr && array->file == id, "a file and its array name each other");
+    TW_CHECK(bool(file.op) == (file.step != Checkpoints::Step::kThere),
+             "a file is there, or somebody is at it");
+    const auto ended = [&](const Checkpoints::Ended& e) { return e.op == file.op; };
+    const OpRecord* op = s.ops.find(file.op);
+    TW_CHECK(
+        !file.op || (op != nullptr && !op->finished) || std::any_of(c.ended.begin(), c.ended.end(), ended),
+        "who writes a file is at it");
+    under_way += bool(file.op);
+    const OpRecord& head = s.ops.at(array->producer);
+    TW_CHECK(head.cut == is_from_file(head), "what was cut for a file reads it");
+    TW_CHECK(!head.cut || file.step == Checkpoints::Step::kThere, "nothing is cut before its file is there");
+  }
+  TW_CHECK(under_way <= Checkpoints::kMaxUnderWay, "more files are written at once than may be");
+  const OpRecord* tending = s.ops.find(c.tending);
+  TW_CHECK(!c.tending || (tending != nullptr && !tending->finished) || !c.ended.empty(),
+           "somebody is at the folder");
+  s.arrays.for_each([&](const ArrayRecord& array) {
+    TW_CHECK(array.file == 0 || c.files.contains(array.file), "an array's file is known");
+  });
+  for (const WorkerId id : c.unseen)
+    TW_CHECK(s.peer(id).alive && s.is_worker(id), "the living look at the folder");
 }
 
 }  // namespace
@@ -412,6 +447,7 @@ void check_invariants(const State& s) {
   check_ops(s);
   check_gatherings(s);
   check_probing(s);
+  check_checkpoints(s);
   TW_CHECK(s.blame.size() <= kMaxBlamed, "more points are blamed than may be");
   for (const auto& [task, deaths] : s.blame) {
     const OpRecord* op = s.ops.find(task.first);
@@ -473,6 +509,13 @@ std::uint64_t digest_of(const State& s) {
     d.mix(task.first.value), d.mix(static_cast<std::uint64_t>(task.second));
     for (const Death& death : deaths) d.mix(death.worker.value), d.mix(std::string_view(death.how));
   }
+  const Checkpoints& c = s.checkpoints;
+  d.mix(c.next), d.mix(c.made), d.mix(c.due), d.mix(c.tending.value), d.mix(c.tender.value);
+  for (const auto& [id, file] : c.files)
+    d.mix(id), d.mix(file.array.value), d.mix(static_cast<std::uint64_t>(file.step)), d.mix(file.op.value);
+  for (const WorkerId id : c.unseen) d.mix(id.value);
+  for (const auto& [id, why] : c.without) d.mix(id.value), d.mix(std::string_view(why));
+  for (const Checkpoints::Ended& ended : c.ended) d.mix(ended.op.value), d.mix(ended.ok);
   for (const auto& [name, g] : s.gatherings) {
     d.mix(std::string_view(name)), d.mix(static_cast<std::uint64_t>(g.dtype)), d.mix(g.processes);
     d.mix(std::string_view(ir::to_string(g.shape))), d.mix(static_cast<std::uint64_t>(g.until));

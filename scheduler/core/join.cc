@@ -272,6 +272,7 @@ void on_join(State& s, Conn from, msg::Join& join) {
   s.copies_due = true;
   note_newcomer(s);
   want_probes(s, s.peer(id));
+  show_folder(s, s.peer(id));
   for (const auto& [leaver, leaving] : s.leaving) {
     if (leaving.step != Leaving::Step::kWaiting && leaving.step != Leaving::Step::kUndoing)
       log_to(s, id, msg::Drain{leaver, msg::DrainOrder::kStop, leaving.round, {}});

@@ -1,8 +1,8 @@
 // Lineage that does not grow for ever. Each op knows about what it would take to make its results again, with everything before
 // that is not safe: a sum over what it reads, so too much where paths meet. Where that is beyond the limits for an array that is
-// held, and a walk confirms it, the array becomes an *anchor*: it gets a second copy (copies.cc), and once it has that its op lets
-// go of what it read. What is made from an anchor is made again from there, no further; so it stays as long as that may have to be
-// done, also when its session has let it go.
+// held, and a walk confirms it, the array becomes an *anchor*: it gets a second copy (copies.cc), or goes to disk where no other worker
+// can take one (checkpoints.h), and once it has that its op lets go of what it read. What is made from an anchor is made again from
+// there, no further; so it stays as long as that may have to be done, also when its session has let it go.
 #include "graphs.h"
 #include "handlers.h"
 
@@ -57,6 +57,33 @@ void let_go(State& s, ArrayRecord& array) {
   s.retire_candidates.insert(s.retire_candidates.end(), array.keeps.begin(), array.keeps.end());
 }
 
+std::set<std::uint64_t> reads_of(const OpRecord& op) {
+  std::set<std::uint64_t> distinct;
+  for (const ir::Operand& operand : op.op.operands) distinct.insert(operand.array);
+  return distinct;
+}
+
+// It lets go of what it read, and so do those that have made some of its blocks again.
+void cut(State& s, OpRecord& op) {
+  std::vector<std::uint64_t> read;
+  const auto drop = [&](const OpRecord& record) {
+    const std::set<std::uint64_t> distinct = reads_of(record);
+    read.insert(read.end(), distinct.begin(), distinct.end());
+  };
+  drop(op);
+  for (const OpId id : op.layers) {
+    OpRecord& layer = s.ops.at(id);
+    drop(layer);
+    layer.op.operands.clear();
+  }
+  op.cut = true;
+  const ArrayRecord& array = s.arrays.at(ArrayId{op.op.outputs[0].array});
+  if (array.file != 0) turn_to_file(s, op);
+  for (const std::uint64_t id : read) {
+    if (ArrayRecord* source = s.arrays.find(ArrayId{id})) unread(s, *source);
+  }
+}
+
 }  // namespace
 
 void note_past(State& s, OpRecord& op, double work_s) {
@@ -81,7 +108,8 @@ std::vector<msg::Plan> anchor_some(State& s, const std::vector<ArrayId>& arrays)
     if (op.op.outputs.size() != 1 || op.op.operands.empty() || !beyond(s.options, op.past_s, op.past_ops) ||
         !confirm(s, op))
       continue;
-    if (!copy_unasked(s, *array, plans)) {  // tried again after as much more
+    if (!copy_unasked(s, *array, plans) &&
+        !write_unasked(s, *array, plans)) {  // tried again after as much more
       op.past_s = op.work_s, op.past_ops = 1;
       continue;
     }
@@ -95,6 +123,10 @@ void cut_past(State& s, ArrayRecord& array) {
   OpRecord& op = s.ops.at(array.producer);
   // While a loss is unanswered, copies are counted that are gone: settle_recovery() comes back to it.
   if (!array.anchor || op.cut || !array.failed.ok() || !group_finished(s, op) || s.recovery.pending) return;
+  if (array.file != 0) {
+    if (on_disk(s, array)) cut(s, op);
+    return;
+  }
   if (array.copies - std::min(array.copies, array.lacking) < 2) {  // they could not be made
     array.anchor = false;
     if (array.unnamed) let_go(s, array);
@@ -103,12 +135,7 @@ void cut_past(State& s, ArrayRecord& array) {
   for (const OpId keep : array.keeps) {
     if (!s.ops.at(keep).finished) return;
   }
-  std::set<std::uint64_t> distinct;
-  for (const ir::Operand& operand : op.op.operands) distinct.insert(operand.array);
-  op.cut = true;
-  for (const std::uint64_t id : distinct) {
-    if (ArrayRecord* read = s.arrays.find(ArrayId{id})) unread(s, *read);
-  }
+  cut(s, op);
 }
 
 void unread(State& s, ArrayRecord& array) {

@@ -1,71 +1,22 @@
 // Lineage of long loops: bounded, because a held array gets a second copy and its past is cut.
 #include <doctest/doctest.h>
 
-#include "core_world.h"
+#include "looping.h"
 
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({40}, {10});
-
-struct Looping : World {
-  explicit Looping(int workers, std::size_t most_ops = 50) : World(limited(most_ops)) {
-    for (int i = 0; i < workers; ++i)
-      joined.push_back(add_worker(static_cast<std::uint32_t>(i + 1), 1, "w" + std::to_string(i + 1)));
-    join(10, client());
-    submit(10, ++request, {fill(1, kGrid)}, {1});
-    finish();
-  }
-  static Options limited(std::size_t most_ops) {
-    Options options;
-    options.max_recompute_ops = most_ops;
-    options.history_graphs = 1;
-    return options;
-  }
-  // x = -x, kept under the next number; what it was before is let go when the next is on its way.
-  void turn() {
-    submit(10, ++request, {map(number + 1, kGrid, {number})}, {number + 1});
-    receive(10, msg::ReleaseArrays{{number}});
-    ++number;
-  }
-  // Whatever was told since is done.
-  void finish() {
-    for (; done < logs.size(); ++done) {
-      const auto* plan = std::get_if<msg::Plan>(&logs[done].second);
-      const auto* recover = std::get_if<msg::Recover>(&logs[done].second);
-      if (logs[done].first != Conn{workers[0].first}) continue;
-      if (plan != nullptr) complete(msg::Plan(*plan));
-      if (recover == nullptr) continue;
-      for (const msg::Plan& again : msg::Recover(*recover).plans) complete(again);
-    }
-    apply_logs();
-    inbox.erase(inbox.begin(), inbox.end() - std::min<std::ptrdiff_t>(64, inbox.end() - inbox.begin()));
-  }
-  Overview seen() const { return std::get<Overview>(core.view(OverviewRequest{}, now)); }
-  void lose(std::size_t worker) {
-    std::erase_if(workers, [&](const auto& w) { return w.first == worker; });
-    drop(static_cast<std::uint32_t>(worker));
-  }
-  void answer(const std::vector<msg::Held::Blocks>& blocks) {
-    for (const auto& [conn, welcome] : std::vector(workers)) {
-      msg::Held held;
-      held.version = log<msg::PeerLost>(conn).back().version;
-      held.blocks = blocks;  // those of others are not believed
-      receive(conn, held);
-    }
-  }
-
-  std::uint64_t number = 1, request = 0;
-  std::size_t done = 0;
-  std::vector<msg::Welcome> joined;
-};
-
 TEST_CASE("a loop of 10^5 steps on one array keeps bounded lineage") {
   std::size_t turns = 100'000;
-  int ahead = 1;
+  int ahead = 1, workers = 2;
+  std::string folder;
   SUBCASE("waited for step by step") {}
   SUBCASE("with requests ahead of what is done") { ahead = 64, turns = 10'000; }
-  Looping w(2);
+  SUBCASE("with one worker, on disk") { workers = 1, folder = "/checkpoints"; }
+  SUBCASE("likewise, with requests ahead") {
+    ahead = 64, turns = 10'000, workers = 1, folder = "/checkpoints";
+  }
+  Looping w(workers, 50, folder);
   std::int64_t most = 0, anchors = 0;
   for (std::size_t i = 0; i < turns; i += static_cast<std::size_t>(ahead)) {
     for (int j = 0; j < ahead; ++j) w.turn();
@@ -83,9 +34,10 @@ TEST_CASE("a loop of 10^5 steps on one array keeps bounded lineage") {
   CHECK(w.seen().status.arrays_live == 0);
   CHECK(w.seen().lineage == 0);
   CHECK(w.seen().anchors == 0);
+  CHECK(w.seen().checkpoints == 0);
 }
 
-TEST_CASE("with one worker nothing is cut: its disk would go with it") {
+TEST_CASE("with one worker and no folder for checkpoints nothing is cut: its disk would go with it") {
   Looping w(1);
   for (int i = 0; i < 200; ++i) w.turn(), w.finish();
   CHECK(w.seen().lineage == 200);

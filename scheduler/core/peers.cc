@@ -56,7 +56,9 @@ void strike_out(State& s, Peer& peer) {
     if (--known->second.workers == 0) s.plugins.erase(known);
   }
   peer.plugins.clear();
-  if (peer.info.role == msg::Role::kWorker) forget_probes(s, peer);
+  if (peer.info.role != msg::Role::kWorker) return;
+  forget_probes(s, peer);
+  hide_folder(s, id);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "handlers.h"
 #include "layers.h"
 
+#include <tilewise/ir/checkpoint.h>
 #include <tilewise/ir/cost.h>
 
 #include <algorithm>
@@ -165,6 +166,8 @@ class OpPlacer {
     place::eligible_devices(op, open, eligible_);
     if (op.kind != ir::OpKind::kCall) return {};
     const auto& call = op.get<ir::CallAttrs>();
+    if (ir::checkpoint::is_kernel(call.kernel))
+      return error(Errc::kPermissionDenied, "kernel '" + call.kernel + "' is for the scheduler alone");
     const auto plugin = s_.plugins.find(call.kernel);
     if (plugin == s_.plugins.end()) {
       return error(Errc::kNotFound, "no worker offers the plug-in kernel '" + call.kernel + "'");

@@ -168,7 +168,12 @@ void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure) {
   const Device* device = s.device(failure.device);
   if (op == nullptr || op->finished || (device != nullptr && device->peer != worker.info.id)) return;
   GraphRecord& graph = s.graphs.at(op->graph);
-  if (!graph.running && !op->of && op->op.kind != ir::OpKind::kKeep) return;
+  if (graph.own) own_op_failed(s, *op, failure.why.message.substr(0, 4 * limits::kMaxNameBytes));
+  if (!graph.running && !graph.own && !op->of && op->op.kind != ir::OpKind::kKeep) return;
+  if (op->of && is_from_file(*op)) {
+    ArrayRecord& array = s.arrays.at(ArrayId{op->op.outputs[0].array});
+    fail_array(array, {Errc::kWorkerLost, failure.why.message.substr(0, 4 * limits::kMaxNameBytes)});
+  }
   const std::string where =
       device == nullptr ? "w" + std::to_string(worker.info.id.value) : name_of(s, *device);
   msg::Outcome why{

@@ -177,6 +177,7 @@ void settle_recovery(State& s, std::vector<msg::Plan> plans, std::vector<msg::Ta
   for (const ArrayId id : std::vector<ArrayId>(s.copied.begin(), s.copied.end())) {
     if (ArrayRecord* array = s.arrays.find(id)) cut_past(s, *array);
   }
+  for (const auto& [id, file] : s.checkpoints.files) cut_past(s, s.arrays.at(file.array));
 }
 
 void begin_recovery(State& s, const Peer& dead) {

@@ -6,6 +6,8 @@
 // where another device has a copy, else it is *made again*. The same says what must be *moved* before a worker may leave: it is
 // looked at as if it had died, but what it has is not made again. Heads are visited from the last to the first, so every reader
 // comes before what it reads, and each is visited once.
+#include <tilewise/ir/checkpoint.h>
+
 #include "answers.h"
 #include "dealing.h"
 #include "draft.h"
@@ -359,7 +361,7 @@ class Planner {
     if (const GraphRecord& graph = s_.graphs.at(head.graph); graph.cancelled)
       return broken(group, "its request was cancelled", &graph.root_cause);
     if (head.failed > 0) return broken(group, "some of its tasks had failed");
-    if (head.cut)
+    if (head.cut && !is_from_file(head))
       return broken(group, "its past was cut when it had a second copy, and all copies were lost");
     if (may_have_run(group)) return broken(group, "a file was being put in place");
     for (const ir::Operand& operand : head.op.operands) {
@@ -518,8 +520,8 @@ class Planner {
           });
       if (!offers) continue;
       for (const DeviceId device : peer.info.devices) {
-        if (s_.device(device)->kind == s_.device(before)->kind &&
-            numeric_class_of(s_, device) == numeric_class_of(s_, before))
+        if (is_from_file(head) || (s_.device(device)->kind == s_.device(before)->kind &&
+                                   numeric_class_of(s_, device) == numeric_class_of(s_, before)))
           found->second.push_back(device);
       }
     }

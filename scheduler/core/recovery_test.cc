@@ -271,6 +271,32 @@ TEST_CASE("forgotten ancestors are made again, unless lineage is over its limit"
   }
 }
 
+TEST_CASE("what reads or writes blocks of files is run again, what puts a file in place is not") {
+  for (const auto& [kernel, again] :
+       {std::pair("tilewise.read_stored", true), {"tilewise.commit_zarr", false}}) {
+    CAPTURE(kernel);
+    World w;
+    for (std::uint32_t conn = 1; conn <= 2; ++conn) {
+      msg::Join with = w.worker(1, "w" + std::to_string(conn));
+      with.plugins = {{kernel, "1", 1}};
+      w.workers.emplace_back(conn, w.join(conn, with));
+    }
+    w.join(10, w.client());
+    ir::Op call = fill(1, kGrid);
+    call.kind = ir::OpKind::kCall;
+    call.attrs = ir::CallAttrs{.kernel = kernel, .version = "1"};
+    call.hint.devices = {w.workers[0].second.devices[0]};
+    REQUIRE(w.submit(10, 1, {call}, {1}).outcome.ok());
+    w.complete(w.log<msg::Plan>(1)[0]);
+    w.workers.erase(w.workers.begin());
+    w.drop(1);
+    w.receive(2, msg::Held{1, {}, {}, false});
+    const msg::Outcome next = w.submit(10, 2, {map(2, kGrid, {1})}, {2}).outcome;
+    CHECK(next.ok() == again);
+    if (!again) CHECK(mentions(next.message, "a file was being put in place"));
+  }
+}
+
 TEST_CASE(
     "a loss that leaves more pieces than can be told is a typed error, not a message that nobody takes") {
   for (const bool told : {true, false}) {

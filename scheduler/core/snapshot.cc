@@ -10,7 +10,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::uint32_t kFormat = 11;
+constexpr std::uint32_t kFormat = 12;
 
 // Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
 class Archive {
@@ -207,8 +207,8 @@ template <class A> void fields(A& a, Rebalance& x) {
 template <class A> void fields(A& a, Options& x) {
   a(x.term, x.state, x.durable, x.seed, x.ping_every_ns, x.silence_ns, x.progress_every_ns, x.lazy_ns,
     x.max_peers, x.max_graphs, x.max_live_ops, x.max_lineage_ops, x.max_recompute_ns, x.max_recompute_ops,
-    x.max_recovered_blocks, x.max_recovered_runs, x.recovery_wait_ns, x.last_words_ns, x.software_version,
-    x.passes_off, x.pieces_always, x.rebalance, x.link_probes);
+    x.checkpoint_dir, x.max_recovered_blocks, x.max_recovered_runs, x.recovery_wait_ns, x.last_words_ns,
+    x.software_version, x.passes_off, x.pieces_always, x.rebalance, x.link_probes);
 }
 template <class A> void fields(A& a, Link& x) { a(x.peer, x.heard, x.pinged, x.away_until); }
 template <class A> void fields(A& a, Peer& x) {
@@ -260,7 +260,7 @@ template <class A> void fields(A& a, Gathering& x) {
 // Its source is its producer's output (restore).
 template <class A> void fields(A& a, ArrayRecord& x) {
   a(x.id, x.producer, x.output, x.session, x.number, x.holders, x.held, x.open_users, x.readers, x.fetches,
-    x.failed, x.copies, x.lacking, x.keeps, x.anchor, x.unnamed);
+    x.failed, x.copies, x.lacking, x.keeps, x.anchor, x.unnamed, x.file);
 }
 template <class A> void fields(A& a, OpShare& x) {
   a(x.device, x.owned, x.completed, x.failed, x.busy_ns, x.bytes_moved);
@@ -287,8 +287,8 @@ template <class A> void fields(A& a, OpRecord& x) {
 }
 template <class A> void fields(A& a, GraphRecord& x) {
   a(x.id, x.session, x.request, x.others, x.priority, x.weight, x.ops, x.ops_left, x.ops_open, x.fetches_open,
-    x.total, x.done, x.failed, x.running, x.delivered, x.copying, x.root_cause, x.cancelled, x.unacknowledged,
-    x.dirty, x.told, x.told_at);
+    x.total, x.done, x.failed, x.running, x.own, x.delivered, x.copying, x.root_cause, x.cancelled,
+    x.unacknowledged, x.dirty, x.told, x.told_at);
 }
 template <class A> void fields(A& a, Plugin& x) { a(x.version, x.hash, x.workers); }
 template <class A> void fields(A& a, Trace& x) { a(x.blocks, x.to, x.nonce, x.of, x.waiting); }
@@ -303,6 +303,13 @@ template <class A> void fields(A& a, Recovery& x) {
 
 template <class A> void fields(A& a, Leaving& x) {
   a(x.step, x.stays, x.round, x.waiting, x.news_at, x.again_at, x.why);
+}
+
+template <class A> void fields(A& a, Checkpoints::File& x) { a(x.array, x.step, x.op, x.folder); }
+template <class A> void fields(A& a, Checkpoints::Ended& x) { a(x.op, x.ok, x.why); }
+template <class A> void fields(A& a, Checkpoints& x) {
+  a(x.next, x.files, x.made, x.unseen, x.without, x.due, x.tending, x.tender, x.ended, x.failing, x.trouble,
+    x.written, x.failed);
 }
 
 template <class A> void fields(A& a, LinkProbing::Known& x) {
@@ -324,8 +331,8 @@ template <class A> void all(A& a, State& s) {
   s.arrays.archive(a, id_of);
   s.graphs.archive(a, id_of);
   a(s.plugins, s.hosts, s.next_array, s.next_op, s.next_graph, s.next_nonce, s.next_kept_plan, s.recovery,
-    s.leaving, s.watched, s.rebalance_at, s.blame, s.lineage, s.copied, s.copies_due, s.owing, s.traces,
-    s.gatherings, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.probing,
+    s.leaving, s.watched, s.rebalance_at, s.blame, s.lineage, s.copied, s.copies_due, s.checkpoints, s.owing,
+    s.traces, s.gatherings, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.probing,
     s.graphs_done, s.graphs_failed, s.tasks_done, s.running, s.retire_candidates, s.retired, s.let_go);
 }
 

@@ -7,6 +7,7 @@
 //
 // Nothing is kept per task: an op has one counter per device that owns points of it.
 #pragma once
+#include "checkpoints.h"
 #include "history.h"
 #include "replay.h"
 #include "table.h"
@@ -124,6 +125,7 @@ struct ArrayRecord {
   std::vector<OpId> keeps;  // kKeep ops whose copies count, rising
   bool anchor = false;      // what is made from it is made again from here, no further (lineage.cc)
   bool unnamed = false;     // held for that alone: its sessions have let it go
+  std::uint64_t file = 0;   // an anchor that is on disk, or on its way there: which (checkpoints.h)
   msg::Outcome failed;      // not ok: cannot be used any more, and why
 };
 
@@ -156,7 +158,8 @@ struct OpRecord {
       false;  // no worker knows it; kept to make its blocks again for those that read them (lineage)
   bool forgotten = false;  // was retired once: its placement says nothing any more
   bool doomed = false;     // of a layer: its tasks are not run but fail
-  bool cut = false;   // what it read is not kept for its sake any more: there are two copies of what it made
+  bool cut =
+      false;  // what it read is not kept for its sake any more: there are two copies of what it made, or a file
   double work_s = 0;  // about what it takes to run it
   double past_s =
       0;  // about what it would take to make it again, with all before it that is not safe; or more
@@ -189,6 +192,7 @@ struct GraphRecord {
   std::int32_t fetches_open = 0;                 // those of them that are kFetch
   std::int64_t total = 0, done = 0, failed = 0;  // tasks
   bool running = true;                           // GraphDone not yet sent
+  bool own = false;                              // the scheduler's: it writes arrays to disk (checkpoints.cc)
   bool delivered = false;                        // its client has what it fetches, or does not want it
   std::vector<ArrayId> copying;  // while it runs: arrays that are whole, and on several workers, when it ends
   msg::Outcome root_cause;       // of the first failure, or of the cancellation
@@ -352,9 +356,10 @@ struct State {
   TimeNs rebalance_at = kNever;     // when to look at them
   // By planned op and point: the deaths of those that executed it. At most kMaxBlamed.
   std::map<std::pair<OpId, std::int64_t>, std::vector<Death>> blame;
-  std::set<OpId> lineage;                       // retired ops that are kept
-  std::set<ArrayId> copied;                     // held arrays of several copies
-  bool copies_due = false;                      // those that are lacking are to be looked at
+  std::set<OpId> lineage;    // retired ops that are kept
+  std::set<ArrayId> copied;  // held arrays of several copies
+  bool copies_due = false;   // those that are lacking are to be looked at
+  Checkpoints checkpoints;
   std::vector<GraphId> owing;                   // running ones that are `copying` something
   std::map<std::uint64_t, Trace> traces;        // by our nonce
   std::map<std::string, Gathering> gatherings;  // by the name that clients gave

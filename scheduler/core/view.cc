@@ -28,7 +28,7 @@ std::vector<ShareView> shares_of(const OpRecord& op) {
 }
 
 std::string_view client_of(const State& s, SessionId session) {
-  return s.peer(s.session(session).peer).info.name;
+  return session ? std::string_view(s.peer(s.session(session).peer).info.name) : "the scheduler";
 }
 
 // ---- overview --------------------------------------------------------------------------------------------------------
@@ -134,6 +134,16 @@ View overview(const State& s) {
   for (const ArrayId id : s.copied) {
     out.anchors += s.arrays.at(id).anchor;
     out.lacking += s.arrays.at(id).lacking > 0;
+  }
+  for (const auto& [id, file] : s.checkpoints.files) {
+    out.anchors += !s.copied.contains(file.array);
+    out.checkpoints += file.step == Checkpoints::Step::kThere;
+  }
+  out.checkpoints_failed = s.checkpoints.failed;
+  out.checkpoint_trouble = s.checkpoints.trouble;
+  if (!s.checkpoints.without.empty()) {
+    const auto& [worker, why] = *s.checkpoints.without.begin();
+    out.checkpoint_trouble = "w" + std::to_string(worker.value) + ": " + why;
   }
   for (const auto& [device, stuck] : s.stuck) out.stuck.push_back(stuck);
   out.lost.assign(s.history.lost.rbegin(), s.history.lost.rend());

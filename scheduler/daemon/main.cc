@@ -24,6 +24,7 @@ struct Settings {
   bool no_link_probes = false;
   std::string state_dir;
   bool state_sync = false;
+  std::string checkpoint_dir;
   std::string dashboard_listen, dashboard_address_file;  // empty: the usual one, if it is free
   std::vector<std::string> dashboard_hosts;
 };
@@ -59,6 +60,19 @@ Result<dashboard::Options> dashboard_options(const Settings& settings, const con
                             .history_ns = 5 * kSecond};
 }
 
+// Workers are told the path, wherever they were started.
+Status check_checkpoint_dir(const Settings& settings) {
+  const std::string& path = settings.checkpoint_dir;
+  if (path.empty()) return {};
+  if (path.front() != '/' || path.size() > limits::kMaxPathBytes / 2)
+    return error(Errc::kInvalidArgument, "--checkpoint-dir is a whole path, from / on, not '" + path + "'");
+  if (settings.state_dir.empty())
+    return error(
+        Errc::kInvalidArgument,
+        "--checkpoint-dir needs --state-dir: nobody else would know which files are left from before");
+  return {};
+}
+
 int serve(const Settings& settings) {
   const auto usage = [](const Error& error) { return daemon::fail(kName, error, daemon::kExitUsage); };
   const auto failure = [](const Error& error) { return daemon::fail(kName, error, daemon::kExitFailure); };
@@ -76,7 +90,9 @@ int serve(const Settings& settings) {
   auto loop =
       net::EventLoop::create({.spin_ns = daemon::usable_cores(common.cores) > 2 ? 20 * kMicrosecond : 0});
   if (!loop) return failure(loop.error());
-  scheduler::ServerOptions options{*listen, token->token, {}, settings.state_dir, settings.state_sync};
+  if (Status ok = check_checkpoint_dir(settings); !ok) return usage(ok.error());
+  scheduler::ServerOptions options{
+      *listen, token->token, {}, settings.state_dir, settings.state_sync, settings.checkpoint_dir};
   options.core.silence_ns = static_cast<TimeNs>(common.silence_timeout_s * 1e9);
   options.core.ping_every_ns = std::min(options.core.ping_every_ns, options.core.silence_ns / 4);
   options.core.term = settings.term;
@@ -162,15 +178,18 @@ int main(int argc, char** argv) {
       "Directory to keep the state in: started again with it, the scheduler goes on where it died");
   app.add_flag("--state-sync", settings.state_sync,
                "Wait for the disk before anybody sees a step: outlives the host, not only the process");
+  app.add_option("--checkpoint-dir", settings.checkpoint_dir,
+                 "Folder that all workers see, for arrays that would take long to make again and that no "
+                 "other worker can take");
   app.add_option("--passes-off", settings.passes_off, "Planning passes to leave out, by name")
       ->delimiter(',');
   app.add_option("--max-peers", settings.max_peers, "Workers, clients and tools that may be joined at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--max-recompute", settings.max_recompute_s,
-                 "Seconds: an array held by a client that would take longer to make again gets a second copy "
-                 "on another "
-                 "worker, and what it was made from is forgotten; 0: never")
+  app.add_option(
+         "--max-recompute", settings.max_recompute_s,
+         "Seconds: an array held by a client that would take longer to make again gets a second copy "
+         "on another worker, or on disk (--checkpoint-dir), and what it was made from is forgotten; 0: never")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6));
   app.add_flag("--rebalance,!--no-rebalance", settings.rebalance,

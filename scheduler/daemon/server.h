@@ -22,6 +22,8 @@ struct ServerOptions {
   Options core;
   std::string state_dir;    // empty: nothing is kept
   bool state_sync = false;  // journal::Journal::Options
+  std::string
+      checkpoint_dir;  // of many clusters, if need be: this one has a folder in it. Only with state_dir
 };
 
 class Server {

@@ -1,6 +1,10 @@
 // A server's state on disk: each step's events before anybody sees what came of them, and now and then all of it anew.
+#include <tilewise/base/file.h>
 #include <tilewise/config/version.h>
 #include <tilewise/daemon/log.h>
+#include <tilewise/ir/checkpoint.h>
+
+#include <fcntl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -79,6 +83,23 @@ const SnapshotCodec& snapshot_codec() {
       },
       [](std::string_view bytes) { return codec::decode(std::as_bytes(std::span(bytes))); }};
   return codec;
+}
+
+// What is left by a scheduler that died is found again by the next, also where the state itself is over: the folder has the name
+// that is kept beside it.
+Result<std::string> checkpoint_folder(const ServerOptions& options) {
+  TW_ASSIGN(const File file, File::open(options.state_dir + "/checkpoints", O_RDWR | O_CREAT, 0600));
+  std::string name(16, '\0');
+  TW_ASSIGN(const std::size_t there, file.read_some(name.data(), name.size(), 0));
+  if (there != name.size()) {
+    std::uint64_t random = 0;
+    if (!net::fill_random(std::as_writable_bytes(std::span(&random, 1))))
+      return error(Errc::kIo, "the operating system has no random numbers");
+    name = ir::checkpoint::name_of(random);
+    TW_TRY(file.write(name.data(), name.size(), 0));
+    TW_TRY(file.sync());
+  }
+  return options.checkpoint_dir + "/tilewise-" + name;
 }
 
 }  // namespace
@@ -260,6 +281,9 @@ Status Server::open_state(const ServerOptions& options) {
   Options core = options.core;
   core.term = std::max(core.term, header_.term + 1);
   core.durable = true;
+  if (!options.checkpoint_dir.empty()) {
+    TW_ASSIGN(core.checkpoint_dir, checkpoint_folder(options));
+  }
   if (over) {
     header_ = {core.state, core.term, config::software_version()};
     core_ = std::make_unique<Core>(core);

@@ -85,6 +85,13 @@ void about_cluster(Text& t, const scheduler::Overview& o) {
   t.sample(o.draining.size());
   t.family("tilewise_blocks_recovered_total", "counter", "Blocks made again after workers were lost.");
   t.sample(o.recovered);
+  t.family("tilewise_lineage_ops", "gauge", "Ops that are over and are kept to make others' results again.");
+  t.sample(o.lineage);
+  t.family("tilewise_checkpoints", "gauge",
+           "Arrays that are on disk, so that what they were made from is forgotten.");
+  t.sample(o.checkpoints);
+  t.family("tilewise_checkpoints_failed_total", "counter", "Arrays that could not be written there.");
+  t.sample(o.checkpoints_failed);
   t.family("tilewise_arrays", "gauge", "Arrays that the scheduler knows.");
   t.sample(s.arrays_live);
 }

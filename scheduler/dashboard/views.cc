@@ -231,6 +231,10 @@ json::object to_json(const scheduler::Overview& o, const std::vector<Warning>& f
                                             {"blocks_left", v.blocks_left}, {"bytes", v.bytes}};
                             })},
           {"recovered", o.recovered},
+          {"lineage", o.lineage},
+          {"anchors", o.anchors},
+          {"checkpoints", o.checkpoints},
+          {"checkpoints_failed", o.checkpoints_failed},
           {"warnings", list(found, [](const Warning& w) {
              return object{
                  {"serious", w.serious}, {"code", w.code}, {"what", utf8(w.what)}, {"to_do", utf8(w.to_do)}};

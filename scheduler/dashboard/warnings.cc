@@ -15,10 +15,10 @@ using scheduler::Overview;
 constexpr TimeNs kRecent = 300 * kSecond;
 constexpr double kFull = 0.9;               // of a device's memory
 constexpr double kBusy = 0.5, kIdle = 0.1;  // shares of the time between two looks
-constexpr std::array<std::string_view, 13> kCodes = {
-    "no-workers",   "worker-lost", "stuck",         "memory-full",     "spilling",
-    "graph-failed", "imbalance",   "staged-lane",   "tcp-on-one-host", "no-progress",
-    "retries",      "drain-waits", "copies-lacking"};
+constexpr std::array<std::string_view, 14> kCodes = {
+    "no-workers",   "worker-lost", "stuck",          "memory-full",      "spilling",
+    "graph-failed", "imbalance",   "staged-lane",    "tcp-on-one-host",  "no-progress",
+    "retries",      "drain-waits", "copies-lacking", "checkpoint-failed"};
 
 struct DeviceInfo {
   std::string name;
@@ -232,6 +232,14 @@ void about_copies(const Overview& now, std::vector<Warning>& out) {
        "Add a worker, on another host, or memory: copies are made as soon as somebody can take them."});
 }
 
+void about_checkpoints(const Overview& now, std::vector<Warning>& out) {
+  if (now.checkpoint_trouble.empty()) return;
+  out.push_back(
+      {false, "checkpoint-failed", "Arrays cannot be written to disk: " + now.checkpoint_trouble + ".",
+       "Look at the scheduler's --checkpoint-dir on the worker's host: all workers must see the same folder, "
+       "with room in it. It is tried again; until then what they are made from is kept."});
+}
+
 }  // namespace
 
 std::vector<std::string_view> warning_codes() { return {kCodes.begin(), kCodes.end()}; }
@@ -247,6 +255,7 @@ std::vector<Warning> warnings(const Overview& now, const Overview* before) {
   about_retries(now, before, out);
   about_drains(now, out);
   about_copies(now, out);
+  about_checkpoints(now, out);
   std::stable_sort(out.begin(), out.end(),
                    [](const Warning& a, const Warning& b) { return a.serious > b.serious; });
   return out;

@@ -104,6 +104,9 @@ TEST_CASE("retries, and devices that may go, are told") {
   CHECK(!has(warnings(o, nullptr), "copies-lacking"));
   o.lacking = 2;
   CHECK(has(warnings(o, nullptr), "copies-lacking", "2 arrays are on fewer workers"));
+  CHECK(!has(warnings(o, nullptr), "checkpoint-failed"));
+  o.checkpoint_trouble = "w1: /folder: no space left";
+  CHECK(has(warnings(o, nullptr), "checkpoint-failed", "w1: /folder: no space left"));
 }
 
 TEST_CASE("every warning has a known code") {

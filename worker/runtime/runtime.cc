@@ -1,3 +1,4 @@
+#include <tilewise/ir/checkpoint.h>
 #include <tilewise/ir/file_info.h>
 #include <tilewise/worker/runtime.h>
 
@@ -33,7 +34,10 @@ bool may_sleep(const ir::Op& op) {
   switch (op.kind) {
     case ir::OpKind::kReadNpy:
     case ir::OpKind::kWriteNpy: return true;
-    case ir::OpKind::kCall: return ir::is_file_kernel(op.get<ir::CallAttrs>().kernel);
+    case ir::OpKind::kCall: {
+      const std::string& kernel = op.get<ir::CallAttrs>().kernel;
+      return ir::is_file_kernel(kernel) || ir::checkpoint::is_kernel(kernel);
+    }
     case ir::OpKind::kMatmul:
     case ir::OpKind::kMatmulPanels: {
       static const bool may_wait = !kernels::host_warning().empty();  // for other products to end

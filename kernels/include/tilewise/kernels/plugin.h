@@ -61,6 +61,7 @@ class PluginTable {
 //   tilewise.discard_npy  after a save that failed: removes what was written
 //   tilewise.read_stored  a block of a Zarr array or HDF5 dataset (file/stored.cc)
 //   tilewise.write_zarr, tilewise.commit_zarr, tilewise.discard_zarr  a Zarr array, in the same three steps
+//   tilewise.tend_checkpoints, .create_checkpoint ...  the scheduler's (tilewise/ir/checkpoint.h)
 const tilewise_plugin_v1& builtin_kernels();
 
 }  // namespace tilewise::kernels

@@ -94,6 +94,8 @@ struct Options {
   // design/recovery.md). 0 ns: never.
   TimeNs max_recompute_ns = 30 * kSecond;
   std::size_t max_recompute_ops = 4096;
+  std::string
+      checkpoint_dir;  // where it goes to disk if no other worker can take it: a folder for this cluster alone; empty: nowhere
   std::size_t max_recovered_blocks = 4'000'000;  // of one recovery
   std::size_t max_recovered_runs = 1'000'000;  // in which they and the blocks that are left lie: ir::kMaxRuns
   TimeNs recovery_wait_ns = 30 * kSecond;      // how long lost blocks wait for a worker when there is none

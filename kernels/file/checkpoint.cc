@@ -1,0 +1,80 @@
+// The kernels of checkpoints (tilewise/ir/checkpoint.h): what the scheduler has done so that long pasts need not be kept.
+#include <tilewise/io/checkpoint.h>
+
+#include "file/file.h"
+
+namespace tilewise::kernels::file {
+namespace {
+
+namespace names = ir::checkpoint;
+
+std::string_view params_of(const tilewise_call_v1* call) {
+  return {static_cast<const char*>(call->params), call->params_bytes};
+}
+
+ir::Shape extents(const std::int64_t* from, std::int32_t rank) { return ir::Shape(from, from + rank); }
+
+// One block of the array, in bytes.
+struct Piece {
+  std::int64_t offset = 0, bytes = 0;
+};
+Piece piece_of(const tilewise_call_v1* call, const tilewise_view_v1& view) {
+  const ir::Box box{extents(call->box_lo, call->rank), extents(call->box_hi, call->rank)};
+  const auto size = static_cast<std::int64_t>(ir::size_of(static_cast<ir::DType>(view.dtype)));
+  return {io::checkpoint::offset_of(extents(call->space, call->rank), box) * size, box.volume() * size};
+}
+
+// What is to be read is that it was done.
+Status done(const tilewise_call_v1* call, std::int64_t number) {
+  *static_cast<std::int64_t*>(call->outputs[0].data) = number;
+  return {};
+}
+
+Status tend(const tilewise_call_v1* call) {
+  TW_ASSIGN(const names::Folder folder, names::parse_folder(params_of(call)));
+  TW_TRY(io::checkpoint::tend(folder));
+  return done(call, 0);
+}
+
+Status create(const tilewise_call_v1* call) {
+  TW_ASSIGN(const names::File file, names::parse_file(params_of(call)));
+  TW_TRY(io::checkpoint::create(file));
+  return done(call, file.bytes);
+}
+
+Status write(const tilewise_call_v1* call) {
+  TW_ASSIGN(const names::File file, names::parse_file(params_of(call)));
+  const tilewise_view_v1& in = call->inputs[0];
+  const Piece piece = piece_of(call, in);
+  const TensorView view{in.data, static_cast<ir::DType>(in.dtype), extents(in.shape, in.rank),
+                        extents(in.strides, in.rank)};
+  std::unique_ptr<std::byte[]> packed;
+  TW_TRY(io::checkpoint::write(file, piece.offset, in_c_order(view, packed), piece.bytes));
+  return done(call, piece.bytes);
+}
+
+Status commit(const tilewise_call_v1* call) {
+  TW_ASSIGN(const names::File file, names::parse_file(params_of(call)));
+  TW_TRY(io::checkpoint::commit(file));
+  return done(call, file.bytes);
+}
+
+Status restore(const tilewise_call_v1* call) {
+  TW_ASSIGN(const names::File file, names::parse_file(params_of(call)));
+  const Piece piece = piece_of(call, call->outputs[0]);
+  const Status read = io::checkpoint::read(file, piece.offset, call->outputs[0].data, piece.bytes);
+  if (read) return {};
+  return error(Errc::kWorkerLost, "blocks of " + file.array +
+                                      " were lost with a worker, and cannot be read from their checkpoint: " +
+                                      read.error().message);
+}
+
+}  // namespace
+
+int tend_checkpoints(const tilewise_call_v1* call) { return answer(call, tend(call)); }
+int create_checkpoint(const tilewise_call_v1* call) { return answer(call, create(call)); }
+int write_checkpoint(const tilewise_call_v1* call) { return answer(call, write(call)); }
+int commit_checkpoint(const tilewise_call_v1* call) { return answer(call, commit(call)); }
+int restore_checkpoint(const tilewise_call_v1* call) { return answer(call, restore(call)); }
+
+}  // namespace tilewise::kernels::file

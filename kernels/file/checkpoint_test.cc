@@ -1,0 +1,97 @@
+#include <doctest/doctest.h>
+#include <tilewise/ir/checkpoint.h>
+#include <tilewise/kernels/kernels.h>
+#include <tilewise/kernels/plugin.h>
+
+#include <filesystem>
+#include <string>
+
+using namespace tilewise;
+namespace checkpoint = tilewise::ir::checkpoint;
+
+namespace {
+
+// The kernels, and a folder for them.
+struct Kernels {
+  kernels::PluginTable table;
+  std::unique_ptr<kernels::KernelSet> set;
+  std::string folder = "kernels_checkpoint_test";
+  Kernels() {
+    std::filesystem::remove_all(folder);
+    REQUIRE(table.add(kernels::builtin_kernels()).has_value());
+    set = kernels::make_host_kernels(&table);
+  }
+  ~Kernels() { std::filesystem::remove_all(folder); }
+
+  Status run(std::string_view kernel, std::string params, const ir::Shape& space, const ir::Box& box,
+             std::vector<kernels::TensorView> inputs, kernels::TensorView output) const {
+    ir::Op op;
+    op.kind = ir::OpKind::kCall;
+    op.attrs = ir::CallAttrs{.kernel = std::string(kernel), .version = "1", .params = std::move(params)};
+    kernels::KernelCall call;
+    call.op = &op;
+    call.space_shape = space;
+    call.box = box;
+    for (const kernels::TensorView& view : inputs) {
+      call.inputs.push_back(view);
+      call.input_boxes.push_back(
+          {ir::Index(view.shape.size(), 0), ir::Index(view.shape.begin(), view.shape.end())});
+    }
+    call.outputs.push_back(output);
+    return set->run(call);
+  }
+  Status once(std::string_view kernel, std::string params) const {
+    std::int64_t done = -1;
+    return run(kernel, std::move(params), {1}, {{0}, {1}}, {}, {&done, ir::DType::kInt64, {1}, {1}});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an array goes to disk block by block and comes back, also of a dtype that no other file has") {
+  const Kernels k;
+  const checkpoint::File file{9, 60 * 2, "array 1 (6, 10)", k.folder};
+  const std::string params = checkpoint::text(file);
+  REQUIRE(
+      k.once(checkpoint::kTend, checkpoint::text(checkpoint::Folder{1, true, 9, {}, k.folder})).has_value());
+  REQUIRE(k.once(checkpoint::kCreate, params).has_value());
+  const ir::Shape shape = {6, 10};
+  std::vector<std::uint16_t> data(60), back(60);  // the transpose lies in memory: 10 x 6
+  for (std::size_t i = 0; i < 60; ++i) data[i] = static_cast<std::uint16_t>(i * i);
+  const ir::Box boxes[] = {{{0, 0}, {4, 7}}, {{0, 7}, {4, 10}}, {{4, 0}, {6, 7}}, {{4, 7}, {6, 10}}};
+  std::int64_t created = 0;
+  const kernels::TensorView after{&created, ir::DType::kInt64, {1}, {1}};
+  for (const ir::Box& box : boxes) {
+    std::int64_t bytes = 0;
+    REQUIRE(
+        k.run(checkpoint::kWrite, params, shape, box,
+              {{data.data() + box.lo[1] * 6 + box.lo[0], ir::DType::kBFloat16, box.shape(), {1, 6}}, after},
+              {&bytes, ir::DType::kInt64, {1, 1}, {1, 1}})
+            .has_value());
+    CHECK(bytes == box.volume() * 2);
+  }
+  REQUIRE(k.once(checkpoint::kCommit, params).has_value());
+  const auto restore = [&](const ir::Box& box) {
+    return k.run(checkpoint::kRestore, params, shape, box, {},
+                 {back.data(), ir::DType::kBFloat16, box.shape(), {box.hi[1] - box.lo[1], 1}});
+  };
+  for (const ir::Box& box : boxes) {
+    REQUIRE(restore(box).has_value());
+    std::size_t at = 0;
+    for (std::int64_t r = box.lo[0]; r < box.hi[0]; ++r)
+      for (std::int64_t c = box.lo[1]; c < box.hi[1]; ++c)
+        CHECK(back[at++] == data[static_cast<std::size_t>(c * 6 + r)]);
+  }
+  std::filesystem::remove(checkpoint::path_of(file));
+  const Status gone = restore(boxes[0]);
+  REQUIRE(!gone.has_value());
+  CHECK(gone.error().code == Errc::kWorkerLost);
+  CHECK(gone.error().message.find("array 1 (6, 10)") != std::string::npos);
+  CHECK(gone.error().message.find(checkpoint::path_of(file)) != std::string::npos);
+  CHECK(k.run(checkpoint::kWrite, params, shape, boxes[0],
+              {{data.data(), ir::DType::kBFloat16, boxes[0].shape(), {1, 6}}, after},
+              {&created, ir::DType::kInt64, {1, 1}, {1, 1}})
+            .error()
+            .code == Errc::kNotFound);  // who writes too late leaves nothing
+  CHECK(!std::filesystem::exists(checkpoint::path_of(file)));
+}

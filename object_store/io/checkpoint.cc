@@ -1,0 +1,148 @@
+#include <tilewise/base/file.h>
+#include <tilewise/io/checkpoint.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+
+namespace tilewise::io::checkpoint {
+namespace {
+
+using ir::checkpoint::Folder;
+using ir::checkpoint::path_of;
+using CheckpointFile = ir::checkpoint::File;
+
+constexpr char kMagic[16] = "tilewise check1";
+constexpr const char* kMarker = "cluster";  // of its folder: names the cluster
+
+struct Header {
+  char magic[sizeof kMagic] = {};
+  std::uint64_t id = 0;
+  std::int64_t bytes = 0;
+};
+constexpr std::int64_t kDataOffset = 4096;
+
+Header header_of(const CheckpointFile& file) {
+  Header header{{}, file.id, file.bytes};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  return header;
+}
+
+// Of this checkpoint and no other.
+Result<File> open(const CheckpointFile& file, int flags) {
+  TW_ASSIGN(File opened, File::open(path_of(file), flags | O_NOFOLLOW));
+  Header there;
+  const Header wanted = header_of(file);
+  TW_TRY(opened.read(&there, sizeof there, 0));
+  TW_ASSIGN(const std::int64_t size, opened.size());
+  if (std::memcmp(&there, &wanted, sizeof there) != 0 || size != kDataOffset + file.bytes)
+    return error(Errc::kCorruptData, opened.path() + ": not the checkpoint that was written there");
+  return opened;
+}
+
+Status inside(const CheckpointFile& file, std::int64_t offset, std::int64_t bytes) {
+  if (offset >= 0 && bytes >= 0 && offset <= file.bytes - bytes) return {};
+  return error(Errc::kOutOfRange, path_of(file) + ": a block outside of the array");
+}
+
+std::optional<std::uint64_t> id_of(const std::string& name) {
+  std::uint64_t id = 0;
+  const char* end = name.data() + name.size();
+  const auto [at, failed] = std::from_chars(name.data(), end, id, 16);
+  if (failed != std::errc{} || at != end || ir::checkpoint::name_of(id) != name) return {};
+  return id;
+}
+
+Status make(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    return file_error(errno, path, "cannot make the folder");
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return file_error(errno, path, "cannot look at the folder");
+  if (!S_ISDIR(info.st_mode)) return file_error(ENOTDIR, path, "no place for checkpoints");
+  if (info.st_uid != ::geteuid() || (info.st_mode & 077) != 0)
+    return error(Errc::kPermissionDenied, path + ": others may look into it");
+  return {};
+}
+
+Status mark(const Folder& folder) {
+  const std::string path = folder.path + '/' + kMarker, text = ir::checkpoint::name_of(folder.cluster);
+  if (folder.first) {
+    TW_ASSIGN(const File file, File::open(path, O_WRONLY | O_CREAT | O_NOFOLLOW, 0600));
+    return file.write(text.data(), text.size(), 0);
+  }
+  const auto file = File::open(path, O_RDONLY | O_NOFOLLOW);
+  std::string there(text.size(), '\0');
+  if (file) TW_TRY(file->read_some(there.data(), there.size(), 0));
+  if (!file && file.error().code != Errc::kNotFound) return file.error();
+  if (there == text) return {};
+  return error(Errc::kNotFound, folder.path + ": not the folder that other workers see");
+}
+
+}  // namespace
+
+std::int64_t offset_of(const ir::Shape& array, const ir::Box& block) {
+  // Before it, in C order, come the blocks that agree with it in dimensions before d and lie before it in d, for each d.
+  std::int64_t offset = 0;
+  for (int d = 0; d < block.rank(); ++d) {
+    std::int64_t elements = block.lo[d];
+    for (int e = 0; e < block.rank(); ++e) {
+      if (e < d) elements *= block.hi[e] - block.lo[e];
+      if (e > d) elements *= array[static_cast<std::size_t>(e)];
+    }
+    offset += elements;
+  }
+  return offset;
+}
+
+Status create(const CheckpointFile& file) {
+  TW_ASSIGN(const File made, File::open(path_of(file), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  TW_TRY(made.reserve(kDataOffset + file.bytes));
+  const Header header = header_of(file);
+  return made.write(&header, sizeof header, 0);
+}
+
+Status write(const CheckpointFile& file, std::int64_t offset_bytes, const void* from, std::int64_t bytes) {
+  TW_TRY(inside(file, offset_bytes, bytes));
+  TW_ASSIGN(const File opened, open(file, O_RDWR));
+  return opened.write(from, static_cast<std::size_t>(bytes), kDataOffset + offset_bytes);
+}
+
+Status commit(const CheckpointFile& file) {
+  TW_ASSIGN(const File opened, open(file, O_RDWR));
+  TW_TRY(opened.sync());
+  TW_ASSIGN(const File folder, File::open(file.folder, O_RDONLY | O_DIRECTORY));
+  return folder.sync();
+}
+
+Status read(const CheckpointFile& file, std::int64_t offset_bytes, void* to, std::int64_t bytes) {
+  TW_TRY(inside(file, offset_bytes, bytes));
+  TW_ASSIGN(const File opened, open(file, O_RDONLY));
+  return opened.read(to, static_cast<std::size_t>(bytes), kDataOffset + offset_bytes);
+}
+
+Status tend(const Folder& folder) {
+  if (folder.first) TW_TRY(make(folder.path));
+  TW_TRY(mark(folder));
+  if (::access(folder.path.c_str(), R_OK | W_OK | X_OK) != 0)
+    return file_error(errno, folder.path, "cannot be written to");
+  std::error_code failed;
+  std::filesystem::directory_iterator at(folder.path, failed);
+  for (; !failed && at != std::filesystem::directory_iterator(); at.increment(failed)) {
+    const auto id = id_of(at->path().filename().string());
+    if (!id || *id >= folder.below ||
+        std::find(folder.keep.begin(), folder.keep.end(), *id) != folder.keep.end())
+      continue;
+    if (::unlink(at->path().c_str()) != 0 && errno != ENOENT)
+      return file_error(errno, at->path().string(), "cannot remove");
+  }
+  if (failed) return file_error(failed.value(), folder.path, "cannot list");
+  return {};
+}
+
+}  // namespace tilewise::io::checkpoint

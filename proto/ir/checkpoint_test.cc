@@ -1,0 +1,28 @@
+#include <doctest/doctest.h>
+#include <tilewise/ir/checkpoint.h>
+
+namespace tilewise::ir::checkpoint {
+
+TEST_CASE("parameters of checkpoints travel as they are, and nothing else is taken for them") {
+  const File file{(std::uint64_t{3} << 40) + 9, 1 << 20, "array 4 (10, 10)", "/a b/c\nd"};
+  CHECK(*parse_file(text(file)) == file);
+  CHECK(path_of(file) == "/a b/c\nd/0000030000000009");
+  Folder folder{~std::uint64_t{0}, true, 12, {}, "/x"};
+  CHECK(*parse_folder(text(folder)) == folder);
+  folder.keep = {1, 7, 11}, folder.first = false;
+  CHECK(*parse_folder(text(folder)) == folder);
+  for (const char* wrong :
+       {"", "1", "1 2", "1 2\nx", "1 2\nx\n", "1 -2\nx\n/y", "a 2\nx\n/y", "1 2 3\nx\n/y"})
+    CHECK(!parse_file(wrong));
+  for (const char* wrong :
+       {"", "1 1 5 2 7\n/x", "1 1 5 2 7 8", "1 2 5 0\n/x", "1 1 5 999999999999\n/x", "1 1 5 0\n"})
+    CHECK(!parse_folder(wrong));
+}
+
+TEST_CASE("kernels of checkpoints are known by their names") {
+  for (const std::string_view kernel : {kTend, kCreate, kWrite, kCommit, kRestore}) CHECK(is_kernel(kernel));
+  CHECK(!is_kernel("tilewise.commit_npy"));
+  CHECK(!is_kernel("mine.write_checkpoint"));
+}
+
+}  // namespace tilewise::ir::checkpoint

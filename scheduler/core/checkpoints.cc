@@ -1,0 +1,326 @@
+#include "checkpoints.h"
+
+#include <tilewise/ir/checkpoint.h>
+
+#include "draft.h"
+#include "graphs.h"
+#include "handlers.h"
+#include "layers.h"
+#include "outbox.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tilewise::scheduler {
+namespace {
+
+namespace names = ir::checkpoint;
+
+std::uint64_t new_array(State& s) { return make_id(s.options.term, s.next_array++); }
+
+GraphRecord& own_graph(State& s, const GraphRecord* like) {
+  GraphRecord graph;
+  graph.id = GraphId{make_id(s.options.term, s.next_graph++)};
+  if (like != nullptr) {
+    graph.session = like->session;
+    graph.request = like->request;
+    graph.priority = like->priority;
+    graph.weight = like->weight;
+  }
+  graph.own = true;
+  graph.running = false;  // no client waits for it
+  const GraphId id = graph.id;
+  return s.graphs.insert(id, std::move(graph));
+}
+
+// An op that says of each of its points that it is done, with a number that nobody reads but who waits for it.
+ir::Op call(State& s, std::string_view kernel, std::string params, const ir::Grid& space) {
+  ir::Op op;
+  op.kind = ir::OpKind::kCall;
+  op.label = "checkpoint";
+  op.space = space;
+  std::vector<ir::DimGrid> numbers;
+  for (const ir::DimGrid& dim : space.dims()) numbers.push_back(*ir::DimGrid::uniform(dim.count(), 1));
+  op.outputs = {{new_array(s), ir::DType::kInt64, ir::Grid(std::move(numbers))}};
+  op.attrs = ir::CallAttrs{.kernel = std::string(kernel), .version = "1", .params = std::move(params)};
+  return op;
+}
+
+ir::Grid one_point() { return ir::Grid({ir::DimGrid::whole(1)}); }
+
+OpId add(State& s, GraphRecord& graph, msg::Plan& plan, ir::Op op, ir::Placement placement) {
+  OpRecord record;
+  record.id = OpId{make_id(s.options.term, s.next_op++)};
+  record.graph = graph.id;
+  record.position = static_cast<std::uint32_t>(graph.ops.size());
+  record.points = op.space.block_count();
+  record.load_bytes = output_bytes(op);
+  record.decision = {"checkpoint", 0};
+  for (const DeviceId device : placement.devices()) {
+    if (const std::int64_t owned = placement.owned_count(device); owned > 0)
+      record.shares.push_back({device, owned});
+  }
+  for (const ir::Operand& operand : op.operands) {
+    ArrayRecord& read = s.arrays.at(ArrayId{operand.array});
+    ++read.open_users;
+    ++read.readers;
+  }
+  ArrayRecord made;
+  made.id = ArrayId{op.outputs[0].array};
+  made.producer = record.id;
+  made.source = {op.outputs[0].dtype, op.outputs[0].grid};
+  made.session = graph.session;
+  const ArrayId id = made.id;
+  s.arrays.insert(id, std::move(made));
+  record.op = std::move(op);
+  record.placement = std::move(placement);
+  plan.ops.push_back({record.id, record.op, record.placement, false, {}});
+  graph.ops.push_back(record.id);
+  ++graph.ops_left;
+  ++graph.ops_open;
+  graph.total += record.points;
+  account_load(s, record, 1);
+  const OpId op_id = record.id;
+  s.ops.insert(op_id, std::move(record));
+  return op_id;
+}
+
+msg::Plan plan_of(const GraphRecord& graph) {
+  return {graph.id, graph.priority, {}, {}, graph.session, graph.weight};
+}
+
+// The devices that have or had the blocks: nothing moves where they still do.
+std::optional<ir::Placement> where_blocks_are(const State& s, const OpRecord& head) {
+  const ir::Placement now = without_lost(s, layered_placement(s, head));
+  std::vector<ir::Piece> pieces = now.pieces();
+  if (pieces.empty()) return {};
+  for (ir::Piece& piece : pieces) {
+    std::vector<DeviceId> owners;
+    for (std::size_t i = 0; i < piece.rule.devices.size(); i += static_cast<std::size_t>(piece.rule.copies))
+      owners.push_back(piece.rule.devices[i]);
+    piece.rule.devices = std::move(owners);
+    piece.rule.copies = 1;
+  }
+  ir::Placement out(std::move(pieces));
+  const std::vector<DeviceId> on = out.devices();
+  if (!std::all_of(on.begin(), on.end(), [&](DeviceId id) { return s.device(id)->alive; })) return {};
+  return out;
+}
+
+std::size_t folder_users(const State& s) {
+  return static_cast<std::size_t>(std::count_if(s.live.begin(), s.live.end(), [&](WorkerId id) {
+    return s.is_worker(id) && !s.peer(id).info.devices.empty();
+  }));
+}
+
+names::File file_of(std::uint64_t id, const Checkpoints::File& file, const ArrayRecord& array) {
+  return {id, static_cast<std::int64_t>(place::bytes_of(array.source)),
+          describe(array).substr(0, limits::kMaxNameBytes), file.folder};
+}
+
+std::size_t under_way(const Checkpoints& c) {
+  return static_cast<std::size_t>(
+      std::count_if(c.files.begin(), c.files.end(), [](const auto& file) { return bool(file.second.op); }));
+}
+
+void commit(State& s, std::uint64_t id, Checkpoints::File& file, DeviceId on) {
+  const ArrayRecord& array = s.arrays.at(file.array);
+  GraphRecord& graph = own_graph(s, s.graphs.find(s.ops.at(array.producer).graph));
+  msg::Plan plan = plan_of(graph);
+  file.step = Checkpoints::Step::kCommitting;
+  file.op = add(s, graph, plan, call(s, names::kCommit, names::text(file_of(id, file, array)), one_point()),
+                ir::Placement::whole({1}, ir::Rule::constant(1, on)));
+  log_to_workers(s, std::move(plan));
+}
+
+void give_up(State& s, std::uint64_t id, ArrayRecord* array, const msg::Outcome& why) {
+  Checkpoints& c = s.checkpoints;
+  c.trouble = why.message;
+  ++c.failed;
+  c.files.erase(id);
+  c.due = true;
+  if (array == nullptr) return;
+  array->file = 0;
+  array->anchor = false;
+  OpRecord& op = s.ops.at(array->producer);
+  op.past_s = op.work_s, op.past_ops = 1;  // tried again after as much more
+}
+
+void file_op_ended(State& s, const Checkpoints::Ended& ended) {
+  Checkpoints& c = s.checkpoints;
+  const auto at = std::find_if(c.files.begin(), c.files.end(),
+                               [&](const auto& file) { return file.second.op == ended.op; });
+  if (at == c.files.end()) return;  // the array has gone meanwhile
+  auto& [id, file] = *at;
+  ArrayRecord& array = s.arrays.at(file.array);
+  if (!ended.ok) return give_up(s, id, &array, ended.why);
+  if (file.step == Checkpoints::Step::kWriting) {
+    const OpRecord* writer = s.ops.find(ended.op);
+    const DeviceId on = writer == nullptr || writer->shares.empty() ? DeviceId{} : writer->shares[0].device;
+    if (!on || !s.device(on)->alive)
+      return give_up(s, id, &array, {Errc::kWorkerLost, "who wrote it was lost before it was durable"});
+    return commit(s, id, file, on);
+  }
+  file.step = Checkpoints::Step::kThere;
+  file.op = {};
+  ++c.written;
+  c.trouble.clear();
+  cut_past(s, array);
+}
+
+void tending_ended(State& s, const Checkpoints::Ended& ended) {
+  Checkpoints& c = s.checkpoints;
+  c.tending = {};
+  const WorkerId tender = std::exchange(c.tender, {});
+  if (!s.peer(tender).alive) {
+    c.due = true;
+    return;
+  }
+  c.unseen.erase(tender);
+  if (ended.ok) {
+    c.made = true;
+    c.without.erase(tender);
+    return;
+  }
+  c.without[tender] = ended.why.message;
+  c.due = true;  // somebody else may
+}
+
+}  // namespace
+
+bool write_unasked(State& s, ArrayRecord& array, std::vector<msg::Plan>& plans) {
+  Checkpoints& c = s.checkpoints;
+  if (s.options.checkpoint_dir.empty()) return false;
+  for (const auto& [worker, why] : c.without) c.unseen.insert(worker);  // it may be better by now
+  if (!c.without.empty() && c.without.size() == folder_users(s))
+    c.made = false;  // nobody sees it: it is gone
+  const OpRecord& head = s.ops.at(array.producer);
+  if (!c.made || !c.unseen.empty() || c.files.size() >= Checkpoints::kMaxFiles ||
+      under_way(c) >= Checkpoints::kMaxUnderWay || place::bytes_of(array.source) > 1e18)
+    return false;
+  const std::optional<ir::Placement> placement = where_blocks_are(s, head);
+  if (!placement) return false;
+  const std::uint64_t id = make_id(s.options.term, c.next++);
+  Checkpoints::File file{array.id, Checkpoints::Step::kWriting, {}, s.options.checkpoint_dir};
+  const std::string params = names::text(file_of(id, file, array));
+  GraphRecord& graph = own_graph(s, s.graphs.find(head.graph));
+  msg::Plan& plan = plans.emplace_back(plan_of(graph));
+  const ir::Op create = call(s, names::kCreate, params, one_point());
+  add(s, graph, plan, create, ir::Placement::whole({1}, ir::Rule::constant(1, placement->devices().front())));
+  ir::Op write = call(s, names::kWrite, params, array.source.grid);
+  write.operands = {{array.id.value, ir::View::identity(array.source.grid.shape())},
+                    {create.outputs[0].array, ir::View::identity({1})}};
+  ir::OperandMap own_block;
+  for (int d = 0; d < array.source.grid.rank(); ++d)
+    own_block.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
+  auto attrs = write.get<ir::CallAttrs>();
+  attrs.maps = {own_block, {{.kind = ir::DimMap::Kind::kWhole}}};
+  write.attrs = std::move(attrs);
+  file.op = add(s, graph, plan, std::move(write), *placement);
+  array.file = id;
+  c.files.emplace(id, std::move(file));
+  return true;
+}
+
+bool on_disk(const State& s, const ArrayRecord& array) {
+  return array.file != 0 && s.checkpoints.files.at(array.file).step == Checkpoints::Step::kThere;
+}
+
+void turn_to_file(State& s, OpRecord& op) {
+  const ArrayRecord& array = s.arrays.at(ArrayId{op.op.outputs[0].array});
+  const std::string params = names::text(file_of(array.file, s.checkpoints.files.at(array.file), array));
+  op.op.kind = ir::OpKind::kCall;
+  op.op.operands.clear();
+  op.op.space = array.source.grid;
+  op.op.attrs = ir::CallAttrs{.kernel = std::string(names::kRestore), .version = "1", .params = params};
+}
+
+bool is_from_file(const OpRecord& op) {
+  return op.op.kind == ir::OpKind::kCall && op.op.get<ir::CallAttrs>().kernel == names::kRestore;
+}
+
+void own_op_failed(State& s, const OpRecord& op, const std::string& why) {
+  s.checkpoints.failing.emplace(op.id, why);
+}
+
+void own_op_ended(State& s, const OpRecord& op) {
+  Checkpoints& c = s.checkpoints;
+  Checkpoints::Ended ended{op.id, op.failed == 0 && op.completed == op.op.space.block_count(), {}};
+  const GraphRecord& graph = s.graphs.at(op.graph);
+  if (!ended.ok) {
+    ended.why = {Errc::kWorkerLost, "a worker was lost while it was written"};
+    if (graph.cancelled) ended.why = graph.root_cause;
+    for (const OpId id : graph.ops) {  // the first to fail knows why
+      const auto known = c.failing.find(id);
+      if (known == c.failing.end()) continue;
+      ended.why = {Errc::kTaskFailed, known->second};
+      break;
+    }
+  }
+  if (graph.ops_open == 1) {
+    for (const OpId id : graph.ops) c.failing.erase(id);
+  }
+  c.ended.push_back(std::move(ended));
+}
+
+void check_checkpoints(State& s) {
+  for (const Checkpoints::Ended& ended : std::exchange(s.checkpoints.ended, {})) {
+    if (ended.op == s.checkpoints.tending)
+      tending_ended(s, ended);
+    else
+      file_op_ended(s, ended);
+  }
+}
+
+void tend_checkpoints(State& s) {
+  Checkpoints& c = s.checkpoints;
+  if (s.options.checkpoint_dir.empty() || c.tending || (c.unseen.empty() && !c.due)) return;
+  WorkerId by;
+  if (!c.unseen.empty()) by = *c.unseen.begin();
+  for (const WorkerId id : s.live) {
+    if (by) break;
+    if (s.is_worker(id) && !s.peer(id).info.devices.empty() && !c.without.contains(id)) by = id;
+  }
+  if (!by) return;
+  names::Folder folder{
+      s.options.state, !c.made, make_id(s.options.term, c.next), {}, s.options.checkpoint_dir};
+  for (const auto& [id, file] : c.files) folder.keep.push_back(id);
+  GraphRecord& graph = own_graph(s, nullptr);
+  msg::Plan plan = plan_of(graph);
+  const DeviceId device = s.peer(by).info.devices.front();
+  c.tending = add(s, graph, plan, call(s, names::kTend, names::text(folder), one_point()),
+                  ir::Placement::whole({1}, ir::Rule::constant(1, device)));
+  c.tender = by;
+  c.due = false;
+  log_to_workers(s, std::move(plan));
+}
+
+void forget_checkpoint(State& s, const ArrayRecord& array) {
+  if (array.file == 0) return;
+  s.checkpoints.files.erase(array.file);
+  s.checkpoints.due = true;
+}
+
+void show_folder(State& s, const Peer& newcomer) {
+  if (!s.options.checkpoint_dir.empty() && !newcomer.info.devices.empty())
+    s.checkpoints.unseen.insert(newcomer.info.id);
+}
+
+void hide_folder(State& s, WorkerId gone) {
+  s.checkpoints.unseen.erase(gone);
+  s.checkpoints.without.erase(gone);
+}
+
+void reopen_folder(State& s) {
+  Checkpoints& c = s.checkpoints;
+  c.unseen.clear();
+  c.without.clear();
+  c.next = 1;      // of a new term
+  c.made = false;  // the folder may have gone meanwhile, or be another one
+  c.due = true;
+  for (const WorkerId id : s.live) {
+    if (s.is_worker(id)) show_folder(s, s.peer(id));
+  }
+}
+
+}  // namespace tilewise::scheduler

@@ -1,0 +1,76 @@
+// For tests: a program that makes the same array anew, step by step, and lets go of what it was.
+#pragma once
+#include <tilewise/ir/checkpoint.h>
+
+#include "core_world.h"
+
+#include <utility>
+
+namespace tilewise::scheduler::test {
+
+inline const ir::Grid kGrid = grid({40}, {10});
+
+struct Looping : World {
+  // `folder`: of checkpoints.
+  explicit Looping(int workers, std::size_t most_ops = 50, const std::string& folder = {})
+      : World(limited(most_ops, folder)) {
+    for (int i = 0; i < workers; ++i) add(static_cast<std::uint32_t>(i + 1));
+    join(10, client());
+    if (workers > 0) begin();
+  }
+  void begin() {
+    submit(10, ++request, {fill(1, kGrid)}, {1});
+    finish();
+  }
+  void add(std::uint32_t conn) {
+    msg::Join with = worker(1, "w" + std::to_string(conn));
+    with.plugins = {{std::string(ir::checkpoint::kRestore), "1", 1}};
+    joined.push_back(join(conn, with));
+    workers.emplace_back(conn, joined.back());
+  }
+  static Options limited(std::size_t most_ops, const std::string& folder = {}) {
+    Options options;
+    options.checkpoint_dir = folder;
+    options.max_recompute_ops = most_ops;
+    options.history_graphs = 1;
+    return options;
+  }
+  // x = -x, kept under the next number; what it was before is let go when the next is on its way.
+  void turn() {
+    submit(10, ++request, {map(number + 1, kGrid, {number})}, {number + 1});
+    receive(10, msg::ReleaseArrays{{number}});
+    ++number;
+  }
+  // Whatever was told since is done.
+  void finish() {
+    for (; done < logs.size(); ++done) {
+      const auto* plan = std::get_if<msg::Plan>(&logs[done].second);
+      const auto* recover = std::get_if<msg::Recover>(&logs[done].second);
+      if (logs[done].first != Conn{workers[0].first}) continue;
+      if (plan != nullptr) complete(msg::Plan(*plan));
+      if (recover == nullptr) continue;
+      for (const msg::Plan& again : msg::Recover(*recover).plans) complete(again);
+    }
+    apply_logs();
+    inbox.erase(inbox.begin(), inbox.end() - std::min<std::ptrdiff_t>(64, inbox.end() - inbox.begin()));
+  }
+  Overview seen() const { return std::get<Overview>(core.view(OverviewRequest{}, now)); }
+  void lose(std::size_t worker) {
+    std::erase_if(workers, [&](const auto& w) { return w.first == worker; });
+    drop(static_cast<std::uint32_t>(worker));
+  }
+  void answer(const std::vector<msg::Held::Blocks>& blocks) {
+    for (const auto& [conn, welcome] : std::vector(workers)) {
+      msg::Held held;
+      held.version = log<msg::PeerLost>(conn).back().version;
+      held.blocks = blocks;  // those of others are not believed
+      receive(conn, held);
+    }
+  }
+
+  std::uint64_t number = 1, request = 0;
+  std::size_t done = 0;
+  std::vector<msg::Welcome> joined;
+};
+
+}  // namespace tilewise::scheduler::test
