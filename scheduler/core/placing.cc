@@ -2,6 +2,7 @@
 #include "draft.h"
 #include "handlers.h"
 #include "layers.h"
+#include "needs.h"
 
 #include <tilewise/ir/cost.h>
 
@@ -19,7 +20,8 @@ using place::bytes_of;
 
 class OpPlacer {
  public:
-  OpPlacer(const State& s, Draft& draft) : s_(s), draft_(draft) {
+  OpPlacer(const State& s, Draft& draft, std::vector<msg::NeedAccount>& told)
+      : s_(s), draft_(draft), told_(told) {
     for (const WorkerId id : s.live) {
       if (!s.is_worker(id)) continue;
       for (const DeviceId device : s.peer(id).info.devices) {
@@ -50,6 +52,7 @@ class OpPlacer {
   Status run() {
     for (std::size_t i = 0; i < draft_.ops.size(); ++i) {
       if (const Status status = place(i); !status) {
+        for (msg::NeedAccount& need : told_) need.op = plan::describe(draft_.ops[i], i);
         return error(status.error().code,
                      "planned " + plan::describe(draft_.ops[i], i) + ": " + status.error().message);
       }
@@ -59,7 +62,12 @@ class OpPlacer {
     }
     for (std::size_t d = 0; d < devices_.size(); ++d)
       if (needs_[d] > 0) draft_.needs.emplace_back(devices_[d].id, needs_[d]);
-    return held_results_fit();
+    TW_TRY(held_results_fit());
+    if (auto need = holds_too_much(s_, draft_)) {
+      told_ = {*need};
+      return error(Errc::kOutOfMemory, "where they are placed, results need " + text_of(*need));
+    }
+    return {};
   }
 
  private:
@@ -110,6 +118,10 @@ class OpPlacer {
     TW_ASSIGN(place::Decision decision,
               s_.placer.place({&op, &geometry, inputs, devices_, eligible_, wanted, &s_.speeds, busy_s_}));
     draft_.placements[i] = std::move(decision.placement);
+    if (auto need = step_too_large(s_, op, geometry, inputs, draft_.placements[i])) {
+      told_ = {*need};
+      return error(Errc::kOutOfMemory, "one step needs " + text_of(*need) + "; cut its arrays finer");
+    }
     decision.work_s = add_work(op, geometry, draft_.placements[i]);
     draft_.decisions[i] = std::move(decision);
     account(op, draft_.placements[i], geometry.point_count());
@@ -186,7 +198,7 @@ class OpPlacer {
   }
 
   // What one task writes and needs besides must fit the largest device it may run on. (Zero memory: not known.)
-  Status task_fits(const ir::Op& op, const ir::Geometry& geometry) const {
+  Status task_fits(const ir::Op& op, const ir::Geometry& geometry) {
     if (geometry.point_count() == 0) return {};
     std::int64_t needed = geometry.output_bytes_bound();
     if (op.kind == ir::OpKind::kCall) needed += op.get<ir::CallAttrs>().scratch_bytes;
@@ -200,6 +212,18 @@ class OpPlacer {
     else
       for (const place::Device& d : eligible_) look(d.id);
     if (largest == 0 || needed <= largest) return {};
+    const auto tell = [&](DeviceId id) {
+      if (told_.size() == msg::kMaxNeeds) return;
+      msg::NeedAccount& need = told_.emplace_back();
+      need.devices = {id};
+      need.needed_bytes = needed;
+      need.memory_bytes = s_.device(id)->memory_bytes;
+      need.output_bytes = geometry.output_bytes_bound();
+      need.scratch_bytes = needed - need.output_bytes;
+    };
+    for (const DeviceId id : op.hint.devices) tell(id);
+    if (op.hint.devices.empty())
+      for (const place::Device& d : eligible_) tell(d.id);
     return error(Errc::kOutOfMemory, "one task needs " + std::to_string(needed) + " bytes for its results " +
                                          (op.outputs.empty() ? "" : ir::to_string(op.outputs[0].grid)) +
                                          ", the largest device has " + std::to_string(largest) +
@@ -207,7 +231,7 @@ class OpPlacer {
   }
 
   // Results that a client holds stay in memory or below it, all of them at once.
-  Status held_results_fit() const {
+  Status held_results_fit() {
     double memory = 0, pinned = 0, disk = 0;
     for (const place::Device& d : devices_) {
       const std::int64_t bytes = s_.device(d.id)->memory_bytes;
@@ -229,6 +253,12 @@ class OpPlacer {
                  std::to_string(static_cast<std::uint64_t>(bytes_of(k.source))) + " bytes";
     }
     if (devices_.empty() || needed <= memory + pinned + disk) return {};
+    msg::NeedAccount& need = told_.emplace_back();
+    for (const place::Device& d : devices_)
+      if (need.devices.size() < msg::kMaxNeeds) need.devices.push_back(d.id);
+    need.needed_bytes = need.held_bytes = static_cast<std::int64_t>(std::min(needed, 9e18));
+    need.memory_bytes = static_cast<std::int64_t>(memory);
+    need.below_bytes = static_cast<std::int64_t>(pinned + disk);
     const auto also = [](double bytes, const char* where) {
       return bytes > 0 ? ", " + std::to_string(static_cast<std::uint64_t>(bytes)) + where : std::string();
     };
@@ -333,6 +363,7 @@ class OpPlacer {
 
   const State& s_;
   Draft& draft_;
+  std::vector<msg::NeedAccount>& told_;         // what does not fit
   mutable std::deque<ir::Placement> replaced_;  // of arrays with blocks on lost devices
   bool draining_ = false;                       // some device is
   std::vector<place::Device> devices_, open_,
@@ -350,6 +381,8 @@ class OpPlacer {
 
 }  // namespace
 
-Status place_ops(const State& s, Draft& draft) { return OpPlacer(s, draft).run(); }
+Status place_ops(const State& s, Draft& draft, std::vector<msg::NeedAccount>& needs) {
+  return OpPlacer(s, draft, needs).run();
+}
 
 }  // namespace tilewise::scheduler

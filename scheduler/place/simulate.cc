@@ -562,9 +562,10 @@ class Run : PaperState {
       out_.ops[record.op].critical_s += record.end_s - record.start_s;
       const double before =
           record.cause == kNone ? 0 : records_[static_cast<std::size_t>(record.cause)].end_s;
+      // Within bounds it may have waited for memory that other devices' steps gave back.
       const double came_s = record.start_s - record.waited_s - before;
-      if (came_s > 1e-12 && (record.moved || record.cause == kNone))
-        add(record.op, record.device, true, false, came_s);
+      const bool moved = record.moved || record.cause == kNone;
+      if (came_s > 1e-12 && (moved || bounded_)) add(record.op, record.device, moved, !moved, came_s);
       r = record.cause;
     }
     std::reverse(out_.critical.begin(), out_.critical.end());
