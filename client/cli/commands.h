@@ -16,6 +16,8 @@ class Control;
 struct WebOptions;
 // Of a graph that runs, what is predicted of the rest of it; of one that ended, what was estimated and what was measured.
 Status explain(Control& control, const WebOptions& dashboard, GraphId graph, Format format);
+// Of a graph that runs or has ended: what was predicted when it was submitted, beside what has been measured.
+Status account(Control& control, GraphId graph, Format format);
 struct TraceOptions {
   std::string file;                 // "-": standard output
   GraphId graph;                    // given: of this one only

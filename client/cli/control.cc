@@ -180,9 +180,10 @@ Result<std::vector<msg::TraceReply>> Control::trace(const msg::TraceRequest& ran
   return all;
 }
 
-Result<msg::Explanation> Control::explain(GraphId graph) {
+Result<msg::Explanation> Control::explain(GraphId graph, bool account) {
   msg::Explain explain;
   explain.graph = graph;
+  explain.account = account;
   TW_TRY(send(explain));
   return receive<msg::Explanation>();
 }

@@ -22,7 +22,8 @@ class Control {
   // All of the range, whatever its size: what is too much for one answer is asked for piece by piece, from the newest
   // back. A reply a worker; `cut` is 0 but where a worker makes records faster than they can be asked for.
   Result<std::vector<msg::TraceReply>> trace(const msg::TraceRequest& range);
-  Result<msg::Explanation> explain(GraphId graph);
+  // `account`: all of it, as predicted when it was submitted, and as measured.
+  Result<msg::Explanation> explain(GraphId graph, bool account = false);
   // The wish, or (kAsk) only how far it is. Errors: kNotFound, kInvalidArgument.
   Result<msg::DrainReply> drain(const std::string& worker, msg::DrainWish wish);
   // Returns when the scheduler has closed the link, which is how it says that it is ending.

@@ -1,4 +1,5 @@
-// Commands that look closer than status: explain, trace.
+// Commands that look closer than status: explain, account, trace.
+#include <tilewise/account.h>
 #include <tilewise/base/text.h>
 #include <tilewise/explain.h>
 #include <tilewise/trace.h>
@@ -90,6 +91,22 @@ Status explain(Control& control, const WebOptions& dashboard, GraphId graph, For
   if (!account.outcome.ok()) return error(account.outcome.code, account.outcome.message);
   const Explanation explanation(std::move(account), devices);
   std::fputs((format == Format::kJson ? explanation.json() + "\n" : explanation.text()).c_str(), stdout);
+  return {};
+}
+
+Status account(Control& control, GraphId graph, Format format) {
+  TW_ASSIGN(const std::vector<Device> devices, devices_of(control));
+  TW_ASSIGN(msg::Explanation told, control.explain(graph, true));
+  if (!told.outcome.ok()) return error(told.outcome.code, told.outcome.message);
+  TW_ASSIGN(const msg::StatusReply status, control.status());
+  std::map<WorkerId, std::string> hosts;
+  for (const msg::PeerInfo& peer : status.peers) hosts[peer.id] = peer.host_id;
+  msg::TraceRequest range;
+  range.graph = graph;
+  TW_ASSIGN(std::vector<msg::TraceReply> traces, control.trace(range));
+  msg::align_clocks(traces, hosts);
+  const Account account(std::move(told), traces, devices);
+  std::fputs((format == Format::kJson ? account.json() + "\n" : account.text()).c_str(), stdout);
   return {};
 }
 

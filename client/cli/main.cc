@@ -108,6 +108,9 @@ int main(int argc, char** argv) {
       "What the scheduler expects of a running graph and why; of one that ended, what was measured");
   std::string graph;
   explain->add_option("GRAPH", graph, "Its number")->required();
+  auto* account = app.add_subcommand(
+      "account", "What a graph took, or has taken so far, beside what was predicted when it was submitted");
+  account->add_option("GRAPH", graph, "Its number")->required();
   auto* trace = app.add_subcommand("trace", "Write what ran last, for Perfetto or chrome://tracing");
   cli::TraceOptions traced;
   std::string traced_graph;
@@ -200,6 +203,11 @@ int main(int argc, char** argv) {
     return with_scheduler(s, [&](cli::Control& c) -> Status {
       TW_ASSIGN(const GraphId id, cli::graph_of(c, graph));
       return cli::explain(c, web_of(s), id, format);
+    });
+  if (*account)
+    return with_scheduler(s, [&](cli::Control& c) -> Status {
+      TW_ASSIGN(const GraphId id, cli::graph_of(c, graph));
+      return cli::account(c, id, format);
     });
   if (*trace)
     return with_scheduler(s, [&](cli::Control& c) -> Status {

@@ -1,5 +1,6 @@
 #include <tilewise/base/text.h>
 #include <tilewise/explain.h>
+#include <tilewise/out_of_memory.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -34,7 +35,9 @@ std::string Explanation::name_of(DeviceId device) const {
 std::string Explanation::text(bool passes) const {
   const msg::Explanation& a = account_;
   std::string out;
-  if (refused()) return "would be refused: " + a.outcome.message + "\n";
+  const auto name = [&](DeviceId id) { return name_of(id); };
+  const std::string needs = a.needs.empty() ? "" : needs_text(a.needs, name) + "\n";
+  if (refused()) return "would be refused: " + a.outcome.message + "\n" + needs;
   append(out, "%u ops, %lld tasks, %lld steps, %s", a.op_count, static_cast<long long>(a.tasks),
          static_cast<long long>(a.steps), flops_text(a.flops).c_str());
   if (a.simulated)
@@ -42,6 +45,7 @@ std::string Explanation::text(bool passes) const {
            seconds_text(a.bound_s).c_str());
   else
     out += "; too many steps to run them on paper: no times, peaks and links\n";
+  if (!a.fits) out += "would not fit, in the order of the plan:\n" + needs;
   if (!a.passes.empty()) {
     out += "passes:";
     for (const msg::PassAccount& pass : a.passes) append(out, " %s %u ops;", pass.name.c_str(), pass.ops);
@@ -75,6 +79,10 @@ std::string Explanation::text(bool passes) const {
            static_cast<long long>(d.tasks), seconds_text(d.busy_s).c_str(),
            bytes_text(d.bytes_before).c_str(), bytes_text(d.bytes_peak).c_str(),
            bytes_text(d.bytes_after).c_str(), d.bytes_memory > 0 ? bytes_text(d.bytes_memory).c_str() : "?");
+    if (d.bytes_spilled > 0)
+      append(out, "%-24s %s leave for what lies below (%s) and %s come back: %s\n", "",
+             bytes_text(d.bytes_spilled).c_str(), bytes_text(d.bytes_below).c_str(),
+             bytes_text(d.bytes_returned).c_str(), seconds_text(d.spill_s).c_str());
   }
   if (!a.links.empty()) out += "\nlinks\n";
   for (std::size_t i = 0; i < a.links.size() && i < kMaxLinks; ++i) {
@@ -95,9 +103,10 @@ std::string Explanation::text(bool passes) const {
     const msg::CriticalAccount& c = a.critical[i];
     const std::string op = c.op < a.ops.size() ? a.ops[c.op].op : "?";
     append(out, "  %s %s %s %s\n", op.c_str(),
-           c.what == "moves"   ? "waits for bytes to"
-           : c.what == "waits" ? "waits for other graphs on"
-                               : "runs on",
+           c.what == "moves"    ? "waits for bytes to"
+           : c.what == "spills" ? "waits for room on"
+           : c.what == "waits"  ? "waits for other graphs on"
+                                : "runs on",
            name_of(c.device).c_str(), seconds_text(c.seconds).c_str());
   }
   return out;
@@ -127,6 +136,20 @@ std::string Explanation::json() const {
   flag("refused", refused());
   if (refused()) words("why", a.outcome.message);
   flag("simulated", a.simulated);
+  flag("fits", a.fits);
+  list("needs", a.needs, [&](const msg::NeedAccount& need) {
+    out += json_quote("devices") + ":[";
+    for (const DeviceId device : need.devices)
+      out += (out.back() == '[' ? "" : ",") + json_quote(name_of(device));
+    out += "]";
+    words("op", need.op);
+    const std::pair<const char*, std::int64_t> figures[] = {
+        {"needed_bytes", need.needed_bytes}, {"memory_bytes", need.memory_bytes},
+        {"below_bytes", need.below_bytes},   {"input_bytes", need.input_bytes},
+        {"output_bytes", need.output_bytes}, {"scratch_bytes", need.scratch_bytes},
+        {"held_bytes", need.held_bytes}};
+    for (const auto& [key, bytes] : figures) number(key, static_cast<double>(bytes));
+  });
   number("tasks", static_cast<double>(a.tasks));
   number("steps", static_cast<double>(a.steps));
   number("flops", a.flops);
@@ -162,6 +185,10 @@ std::string Explanation::json() const {
     number("bytes_after", static_cast<double>(d.bytes_after));
     number("bytes_memory", static_cast<double>(d.bytes_memory));
     number("busy_seconds", d.busy_s);
+    number("bytes_below", static_cast<double>(d.bytes_below));
+    number("bytes_spilled", static_cast<double>(d.bytes_spilled));
+    number("bytes_returned", static_cast<double>(d.bytes_returned));
+    number("spill_seconds", d.spill_s);
   });
   list("links", a.links, [&](const msg::LinkAccount& link) {
     words("from", name_of(link.from));

@@ -1,3 +1,4 @@
+#include <tilewise/account.h>
 #include <tilewise/future.h>
 #include <unistd.h>
 
@@ -66,6 +67,11 @@ void Future::cancel() {
 }
 
 Progress Future::progress() const { return request_ ? session_->progress(*request_) : Progress{}; }
+
+Account Future::account() const {
+  if (!request_) throw ArrayError(Errc::kNotFound, "a future of nothing has no account");
+  return session_->account(*request_);
+}
 
 std::size_t Future::size() const { return request_ ? request_->results.size() : 0; }
 

@@ -68,7 +68,9 @@ struct Request {
   std::vector<bool> taken;  // by result
   Progress progress;
   Error error{Errc::kOk, {}};
+  std::vector<msg::NeedAccount> needs;  // of an error for want of memory
   bool replied = false;
+  GraphId graph;  // once it was accepted
   std::condition_variable changed;
 
   // Set once, after `error`; then buffers belong to whoever waits.

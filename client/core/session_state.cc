@@ -176,6 +176,7 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
       request->number, options.priority, std::exchange(submission.ops, {}), {}, options_.weight};
   submit.keep_as = submission.keep_as, submit.program = submission.program;
   submit.first_output = submission.first_output, submit.inputs = std::move(submission.inputs);
+  submit.account = options.account;
   for (const auto& [key, number] : submission.holds) submit.holds.push_back(number);
   for (const Key key : wish.hold) {
     if (options.copies != 1) submit.keeps.push_back({graph_.remote_number(key), options.copies});
@@ -203,9 +204,13 @@ msg::Explanation SessionState::explain(const std::vector<Key>& keys, std::uint32
     explain.arrays.push_back(hold != submission.holds.end() ? hold->number : graph_.remote_number(key));
     if (copies != 1) explain.submit.keeps.push_back({explain.arrays.back(), copies});
   }
-  const std::uint64_t number = explain.submit.request = next_question_++;
+  return ask(lock, std::move(explain));
+}
+
+msg::Explanation SessionState::ask(std::unique_lock<std::mutex>& lock, msg::Explain question) {
+  const std::uint64_t number = question.submit.request = next_question_++;
   std::optional<msg::Explanation>& answer = explaining_[number];
-  endpoint_.send(std::move(explain));
+  endpoint_.send(std::move(question));
   await(lock, [&] { return answer.has_value(); });
   const std::optional<msg::Explanation> came = std::move(answer);
   explaining_.erase(number);
@@ -213,12 +218,14 @@ msg::Explanation SessionState::explain(const std::vector<Key>& keys, std::uint32
   return *came;
 }
 
-std::vector<msg::TraceReply> SessionState::trace() {
+std::vector<msg::TraceReply> SessionState::trace(const msg::TraceRequest& range) {
   std::unique_lock lock(mutex_);
   if (lost_.code != Errc::kOk) throw ArrayError(lost_);
   const std::uint64_t number = next_question_++;
   std::vector<msg::TraceReply>& replies = tracing_[number];
-  endpoint_.send(msg::TraceRequest{number, {}});
+  msg::TraceRequest question = range;
+  question.nonce = number;
+  endpoint_.send(question);
   const auto complete = [&] { return !replies.empty() && replies.size() >= replies.front().of; };
   await(lock, complete);
   const bool all = complete();
@@ -233,18 +240,6 @@ ArrayError SessionState::unanswered(const char* late) const {
   if (lost_.code != Errc::kOk) return ArrayError(lost_);
   if (refusal_.code != Errc::kOk) return ArrayError(refusal_);
   return ArrayError(Errc::kTimeout, late);
-}
-
-// Until it is answered, something is refused (a Refusal does not say what), the scheduler is lost, or the session's
-// time is over.
-template <class Answered>
-void SessionState::await(std::unique_lock<std::mutex>& lock, const Answered& answered) {
-  const std::uint64_t before = refusals_;
-  const auto over = [&] { return answered() || lost_.code != Errc::kOk || refusals_ != before; };
-  if (options_.timeout.count() == 0)
-    answered_.wait(lock, over);
-  else
-    answered_.wait_for(lock, options_.timeout, over);
 }
 
 bool SessionState::wait(Request& request, Duration timeout,
@@ -296,7 +291,10 @@ tilewise::Progress SessionState::progress(const Request& request) {
 }
 
 void SessionState::check(const Request& request) {
-  if (request.error.code != Errc::kOk) throw ArrayError(request.error);
+  if (request.error.code == Errc::kOk) return;
+  if (request.needs.empty()) throw ArrayError(request.error);
+  const std::scoped_lock lock(mutex_);
+  throw OutOfMemoryError(request.error, request.needs, [&](DeviceId id) { return device_name(id); });
 }
 
 Buffer SessionState::take(Request& request, std::size_t result) {
@@ -385,6 +383,8 @@ void SessionState::on_reply(msg::SubmitReply reply) {
     if (it == requests_.end() || it->second->replied) return;  // a repeat
     request = it->second;
     request->replied = true;
+    request->graph = reply.graph;
+    answered_.notify_all();
     if (request->announced && reply.outcome.ok() && !fits(*request->announced, reply))
       reply.outcome = {Errc::kInternal, "the scheduler's answer does not fit what was announced"};
     if (!reply.outcome.ok()) {
@@ -398,6 +398,7 @@ void SessionState::on_reply(msg::SubmitReply reply) {
       while (refused_.size() > kRememberedRefusals) refused_.erase(refused_.begin());
       graph_.refused(request->submission);
       request->graph_done = true;
+      request->needs = std::move(reply.needs);
       finish_locked(*request, std::move(why));
       requests_.erase(reply.request);
     } else if (request->announced) {
@@ -457,6 +458,7 @@ void SessionState::on_done(msg::GraphDone done) {
       done.outcome = {Errc::kInternal, "an announcement ended without an answer"};
   }
   request->graph_done = true;
+  request->needs = std::move(done.needs);
   if (!done.outcome.ok() || request->targets_left == 0) fetcher_.forget(*request);
   if (request->announced && !done.outcome.ok())
     graph_.fail(request->announced->key, error_of(done.outcome));

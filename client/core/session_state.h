@@ -4,9 +4,11 @@
 // runs. Data moves in the endpoint's callbacks (Fetcher, Provider), which run one at a time and need no lock. Only
 // users' handles keep this alive, never a callback: so the endpoint is never destroyed on its own thread.
 #pragma once
+#include <tilewise/account.h>
 #include <tilewise/array.h>
 #include <tilewise/base/time.h>
 #include <tilewise/client/endpoint.h>
+#include <tilewise/out_of_memory.h>
 #include <tilewise/session.h>
 
 #include <map>
@@ -61,8 +63,11 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   // What submit() would do about arrays to be held; their numbers there. Throws; waits for the scheduler's answer.
   msg::Explanation explain(const std::vector<Key>& keys, std::uint32_t copies);
 
-  // The workers' replies. Throws; waits for all of them.
-  std::vector<msg::TraceReply> trace();
+  // The workers' replies, of one graph or of all. Throws; waits for all of them.
+  std::vector<msg::TraceReply> trace(const msg::TraceRequest& range = {});
+
+  // Throws; waits for the scheduler's and the workers' answers.
+  Account account(Request& request);
 
   std::vector<Device> devices();
   bool wait_for_devices(std::size_t count, Duration timeout);
@@ -118,6 +123,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   msg::ReleaseArrays releases_;             // not sent yet
 
   // Questions to the scheduler, by their numbers.
+  msg::Explanation ask(std::unique_lock<std::mutex>& lock, msg::Explain question);
   template <class Answered> void await(std::unique_lock<std::mutex>& lock, const Answered& answered);
   std::map<std::uint64_t, std::optional<msg::Explanation>> explaining_;
   std::map<std::uint64_t, std::vector<msg::TraceReply>> tracing_;
@@ -135,6 +141,18 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   Provider provider_;
   std::set<WorkerId> fenced_;  // declared lost: if one lives all the same, what it has may be wrong by now
 };
+
+// Until it is answered, something is refused (a Refusal does not say what), the scheduler is lost, or the session's
+// time is over.
+template <class Answered>
+void SessionState::await(std::unique_lock<std::mutex>& lock, const Answered& answered) {
+  const std::uint64_t before = refusals_;
+  const auto over = [&] { return answered() || lost_.code != Errc::kOk || refusals_ != before; };
+  if (options_.timeout.count() == 0)
+    answered_.wait(lock, over);
+  else
+    answered_.wait_for(lock, options_.timeout, over);
+}
 
 // The node of an array, alive while some Array names it.
 struct Handle {

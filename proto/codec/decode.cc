@@ -65,6 +65,7 @@ msg::Submit Reader::submit(wire::Submit::Reader r) {
   });
   m.keep_as = r.getKeepAs(), m.program = r.getProgram(), m.first_output = r.getFirstOutput();
   m.inputs = ids<std::uint64_t>(r.getInputs());
+  m.account = r.getAccount();
   return m;
 }
 
@@ -84,48 +85,6 @@ msg::Announce Reader::announce(wire::Announce::Reader r) {
       });
   a.failed = outcome(r.getFailed());
   return a;
-}
-
-msg::OpAccount Reader::account(wire::OpAccount::Reader r) {
-  msg::OpAccount op{line(r.getOp()),   r.getTasks(),  r.getSteps(), r.getFlops(), r.getBytesWritten(),
-                    r.getBytesMoved(), r.getBeginS(), r.getEndS(),  r.getBusyS(), r.getCriticalS()};
-  op.choices = list<msg::ChoiceAccount>(r.getChoices(), [](wire::ChoiceAccount::Reader c) {
-    return msg::ChoiceAccount{line(c.getPolicy()), line(c.getPlacement()), c.getSeconds()};
-  });
-  return op;
-}
-
-msg::ArrayAccount Reader::account(wire::ArrayAccount::Reader r) {
-  return {r.getArray(), dtype(r.getDtype()), grid(r.getGrid()), placement(r.getPlacement()), r.getPlanned()};
-}
-
-msg::Explanation Reader::explanation(wire::Explanation::Reader r) {
-  msg::Explanation e;
-  e.request = r.getRequest();
-  e.outcome = outcome(r.getOutcome());
-  e.simulated = r.getSimulated();
-  e.tasks = r.getTasks(), e.steps = r.getSteps();
-  e.flops = r.getFlops(), e.seconds = r.getSeconds(), e.bound_s = r.getBoundS();
-  e.op_count = r.getOpCount();
-  e.passes = list<msg::PassAccount>(r.getPasses(), [](wire::PassAccount::Reader p) {
-    return msg::PassAccount{line(p.getName()), p.getOps(),
-                            text(p.getDump(), limits::kMaxMessageBytes, "bytes of a dump")};
-  });
-  e.ops = list<msg::OpAccount>(r.getOps(), [&](auto o) { return account(o); });
-  e.devices = list<msg::DeviceAccount>(r.getDevices(), [](wire::DeviceAccount::Reader d) {
-    return msg::DeviceAccount{
-        DeviceId(d.getDevice()), d.getTasks(),       d.getBytesBefore(), d.getBytesPeak(),
-        d.getBytesAfter(),       d.getBytesMemory(), d.getBusyS()};
-  });
-  e.links = list<msg::LinkAccount>(r.getLinks(), [](wire::LinkAccount::Reader l) {
-    return msg::LinkAccount{DeviceId(l.getFrom()), DeviceId(l.getTo()), l.getMapped(),    l.getBlocks(),
-                            l.getBytes(),          l.getBusyS(),        l.getBytesPerS(), l.getMeasured()};
-  });
-  e.critical = list<msg::CriticalAccount>(r.getCritical(), [](wire::CriticalAccount::Reader c) {
-    return msg::CriticalAccount{c.getOp(), DeviceId(c.getDevice()), line(c.getWhat()), c.getSeconds()};
-  });
-  e.arrays = list<msg::ArrayAccount>(r.getArrays(), [&](auto a) { return account(a); });
-  return e;
 }
 
 msg::StatusReply Reader::status(wire::StatusReply::Reader r) {
@@ -248,11 +207,14 @@ msg::Message Reader::message(wire::Message::Reader r) {
     case wire::Message::SUBMIT_REPLY: {
       const auto s = r.getSubmitReply();
       return msg::SubmitReply{
-          s.getRequest(), outcome(s.getOutcome()), GraphId(s.getGraph()),
+          s.getRequest(),
+          outcome(s.getOutcome()),
+          GraphId(s.getGraph()),
           list<std::pair<std::uint64_t, ArrayId>>(
               s.getArrays(),
               [](wire::NamedArray::Reader n) { return std::pair(n.getNumber(), ArrayId(n.getArray())); }),
-          grid(s.getGrid())};
+          grid(s.getGrid()),
+          needs(s.getNeeds())};
     }
     case wire::Message::GRAPH_PROGRESS: {
       const auto g = r.getGraphProgress();
@@ -260,7 +222,7 @@ msg::Message Reader::message(wire::Message::Reader r) {
     }
     case wire::Message::GRAPH_DONE: {
       const auto g = r.getGraphDone();
-      return msg::GraphDone{g.getRequest(), outcome(g.getOutcome()), g.getTasks()};
+      return msg::GraphDone{g.getRequest(), outcome(g.getOutcome()), g.getTasks(), needs(g.getNeeds())};
     }
     case wire::Message::RELEASE_ARRAYS: {
       const auto a = r.getReleaseArrays();
@@ -291,7 +253,8 @@ msg::Message Reader::message(wire::Message::Reader r) {
     case wire::Message::PEER_BATCH: return batch(r.getPeerBatch());
     case wire::Message::EXPLAIN: {
       const auto e = r.getExplain();
-      return msg::Explain{submit(e.getSubmit()), ids<std::uint64_t>(e.getArrays()), GraphId(e.getGraph())};
+      return msg::Explain{submit(e.getSubmit()), ids<std::uint64_t>(e.getArrays()), GraphId(e.getGraph()),
+                          e.getAccount()};
     }
     case wire::Message::EXPLANATION: return explanation(r.getExplanation());
     case wire::Message::TRACE_REQUEST: {

@@ -118,6 +118,7 @@ void write(wire::Submit::Builder b, const msg::Submit& m) {
   b.setProgram(m.program);
   b.setFirstOutput(m.first_output);
   if (!m.inputs.empty()) numbers(b.initInputs(any_count(m.inputs.size())), m.inputs);
+  b.setAccount(m.account);
 }
 
 void write(wire::Announce::Builder b, const msg::Announce& m) {
@@ -135,83 +136,6 @@ void write(wire::Announce::Builder b, const msg::Announce& m) {
          numbers(box.initHi(any_count(piece.hi.size())), piece.hi);
        });
   write_outcome(m.failed, [&] { return b.initFailed(); });
-}
-
-void write(wire::OpAccount::Builder b, const msg::OpAccount& op) {
-  b.setOp(line(op.op));
-  b.setTasks(op.tasks);
-  b.setSteps(op.steps);
-  b.setFlops(op.flops);
-  b.setBytesWritten(op.bytes_written);
-  b.setBytesMoved(op.bytes_moved);
-  b.setBeginS(op.begin_s);
-  b.setEndS(op.end_s);
-  b.setBusyS(op.busy_s);
-  b.setCriticalS(op.critical_s);
-  each(b.initChoices(any_count(op.choices.size())), op.choices,
-       [](wire::ChoiceAccount::Builder c, const msg::ChoiceAccount& choice) {
-         c.setPolicy(line(choice.policy));
-         c.setPlacement(line(choice.placement));
-         c.setSeconds(choice.seconds);
-       });
-}
-
-void write(wire::Explanation::Builder b, const msg::Explanation& m) {
-  b.setRequest(m.request);
-  write_outcome(m.outcome, [&] { return b.initOutcome(); });
-  b.setSimulated(m.simulated);
-  b.setTasks(m.tasks);
-  b.setSteps(m.steps);
-  b.setFlops(m.flops);
-  b.setSeconds(m.seconds);
-  b.setBoundS(m.bound_s);
-  b.setOpCount(m.op_count);
-  each(b.initPasses(any_count(m.passes.size())), m.passes,
-       [](wire::PassAccount::Builder p, const msg::PassAccount& pass) {
-         p.setName(line(pass.name));
-         p.setOps(pass.ops);
-         p.setDump(text(pass.dump, limits::kMaxMessageBytes, "bytes of a dump"));
-       });
-  each(b.initOps(any_count(m.ops.size())), m.ops,
-       [](wire::OpAccount::Builder o, const msg::OpAccount& op) { write(o, op); });
-  each(b.initDevices(any_count(m.devices.size())), m.devices,
-       [](wire::DeviceAccount::Builder d, const msg::DeviceAccount& device) {
-         d.setDevice(device.device.value);
-         d.setTasks(device.tasks);
-         d.setBytesBefore(device.bytes_before);
-         d.setBytesPeak(device.bytes_peak);
-         d.setBytesAfter(device.bytes_after);
-         d.setBytesMemory(device.bytes_memory);
-         d.setBusyS(device.busy_s);
-       });
-  each(b.initLinks(any_count(m.links.size())), m.links,
-       [](wire::LinkAccount::Builder l, const msg::LinkAccount& link) {
-         l.setFrom(link.from.value);
-         l.setTo(link.to.value);
-         l.setMapped(link.mapped);
-         l.setBlocks(link.blocks);
-         l.setBytes(link.bytes);
-         l.setBusyS(link.busy_s);
-         l.setBytesPerS(link.bytes_per_s);
-         l.setMeasured(link.measured);
-       });
-  each(b.initCritical(any_count(m.critical.size())), m.critical,
-       [](wire::CriticalAccount::Builder c, const msg::CriticalAccount& step) {
-         c.setOp(step.op);
-         c.setDevice(step.device.value);
-         c.setWhat(line(step.what));
-         c.setSeconds(step.seconds);
-       });
-  each(b.initArrays(any_count(m.arrays.size())), m.arrays,
-       [](wire::ArrayAccount::Builder a, const msg::ArrayAccount& array) {
-         a.setArray(array.array);
-         a.setDtype(wire::DType{wire_enum(array.dtype)});
-         write(a.initGrid(), array.grid);
-         write(
-             a.initPlacement(count(array.placement.pieces().size(), ir::kMaxPieces, "pieces of a placement")),
-             array.placement);
-         a.setPlanned(array.planned);
-       });
 }
 
 void write(wire::Plan::Builder p, const msg::Plan& plan) {
@@ -406,6 +330,7 @@ struct WriteMessage {
     write(e.initSubmit(), m.submit);
     numbers(e.initArrays(any_count(m.arrays.size())), m.arrays);
     e.setGraph(m.graph.value);
+    e.setAccount(m.account);
   }
   void operator()(const msg::Explanation& m) { write(b.initExplanation(), m); }
   void operator()(const msg::TraceRequest& m) {
@@ -451,6 +376,7 @@ struct WriteMessage {
            n.setArray(array.second.value);
          });
     if (m.grid.rank() > 0) write(s.initGrid(), m.grid);
+    if (!m.needs.empty()) write(s.initNeeds(count(m.needs.size(), msg::kMaxNeeds, "needs")), m.needs);
   }
   void operator()(const msg::Announce& m) { write(b.initAnnounce(), m); }
   void operator()(const msg::GraphProgress& m) {
@@ -464,6 +390,7 @@ struct WriteMessage {
     g.setRequest(m.request);
     write_outcome(m.outcome, [&] { return g.initOutcome(); });
     g.setTasks(m.tasks);
+    if (!m.needs.empty()) write(g.initNeeds(count(m.needs.size(), msg::kMaxNeeds, "needs")), m.needs);
   }
   void operator()(const msg::ReleaseArrays& m) {
     auto r = b.initReleaseArrays();

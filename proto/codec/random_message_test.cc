@@ -265,10 +265,12 @@ struct Gen {
          u32(),
          u64(),
          u64(),
-         list(9, [&] { return u64(); })};
+         list(9, [&] { return u64(); }),
+         flag()};
   }
   void fill(msg::SubmitReply& m) {
-    m = {u64(), outcome(), id<GraphId>(), list(5, [&] { return std::pair(u64(), id<ArrayId>()); }), grid()};
+    m = {u64(),  outcome(), id<GraphId>(), list(5, [&] { return std::pair(u64(), id<ArrayId>()); }),
+         grid(), needs()};
   }
   void fill(msg::Announce& m) {
     const auto place = [&] { return per_dim<std::int64_t>(rank(), [&] { return i64(); }); };
@@ -278,7 +280,7 @@ struct Gen {
          outcome()};
   }
   void fill(msg::GraphProgress& m) { m = {u64(), i64(), i64()}; }
-  void fill(msg::GraphDone& m) { m = {u64(), outcome(), i64()}; }
+  void fill(msg::GraphDone& m) { m = {u64(), outcome(), i64(), needs()}; }
   void fill(msg::ReleaseArrays& m) {
     m = {list(9, [&] { return u64(); }), list(3, [&] { return u64(); })};
   }
@@ -339,6 +341,26 @@ struct Gen {
     fill(m.submit);
     m.arrays = list(9, [&] { return u64(); });
     m.graph = id<GraphId>();
+    m.account = flag();
+  }
+  std::vector<msg::NeedAccount> needs() {
+    return list(3, [&] {
+      return msg::NeedAccount{
+          list(3, [&] { return id<DeviceId>(); }), i64(), i64(), i64(), text(), i64(), i64(), i64(), i64()};
+    });
+  }
+  msg::Measured measured() {
+    msg::Measured m{true, flag(), flag(), outcome(), real(), real(), i64(), i64(), u32(), {}, {}, {}};
+    m.ops = list(3, [&] {
+      return msg::MeasuredOp{id<OpId>(), u32(), i64(), i64(), i64(), real(), real(), real(), real()};
+    });
+    m.devices = list(
+        3, [&] { return msg::MeasuredDevice{id<DeviceId>(), i64(), i64(), i64(), i64(), i64(), real()}; });
+    m.links = list(3, [&] {
+      return msg::MeasuredLink{id<DeviceId>(), id<DeviceId>(), pick<msg::Lane>(msg::kLaneCount),
+                               i64(),          i64(),          real()};
+    });
+    return m;
   }
   void fill(msg::Explanation& m) {
     m = {u64(), outcome(), flag(), i64(), i64(), real(), real(), real(), {}, u32(), {}, {}, {}, {}, {}};
@@ -349,8 +371,10 @@ struct Gen {
             return msg::ChoiceAccount{text(), text(), real()};
           })};
     });
-    m.devices = list(
-        3, [&] { return msg::DeviceAccount{id<DeviceId>(), i64(), i64(), i64(), i64(), i64(), real()}; });
+    m.devices = list(3, [&] {
+      return msg::DeviceAccount{id<DeviceId>(), i64(), i64(), i64(), i64(), i64(),
+                                real(),         i64(), i64(), i64(), real()};
+    });
     m.links = list(3, [&] {
       return msg::LinkAccount{id<DeviceId>(), id<DeviceId>(), flag(), i64(), i64(), real(), real(), flag()};
     });
@@ -358,6 +382,10 @@ struct Gen {
     m.arrays = list(3, [&] {
       return msg::ArrayAccount{u64(), pick<ir::DType>(ir::kDTypeCount), grid(), placement(), flag()};
     });
+    m.fits = flag();
+    m.needs = needs();
+    m.unpredicted = text();
+    if (flag()) m.measured = measured();
   }
 
   void fill(msg::TraceRequest& m) { m = {u64(), id<GraphId>(), u32(), i64(), i64()}; }

@@ -102,6 +102,8 @@ class Reader {
   msg::Announce announce(wire::Announce::Reader r);
   msg::OpAccount account(wire::OpAccount::Reader r);
   msg::ArrayAccount account(wire::ArrayAccount::Reader r);
+  std::vector<msg::NeedAccount> needs(capnp::List<wire::NeedAccount>::Reader r);
+  msg::Measured measured(wire::Measured::Reader r);
   msg::Explanation explanation(wire::Explanation::Reader r);
   msg::Plan plan(wire::Plan::Reader r);
   std::vector<msg::Tail> tails(capnp::List<wire::Tail>::Reader r);

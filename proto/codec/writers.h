@@ -76,4 +76,8 @@ void write(wire::TraceReply::Builder b, const msg::TraceReply& reply);
 void write(wire::BlocksReply::Builder b, const msg::BlocksReply& reply);
 void write(wire::LinkProbed::Builder b, const msg::LinkProbed& probed);
 
+// encode_account.cc: what is told of plans
+void write(wire::Explanation::Builder b, const msg::Explanation& explanation);
+void write(capnp::List<wire::NeedAccount>::Builder b, const std::vector<msg::NeedAccount>& needs);
+
 }  // namespace tilewise::codec

@@ -128,7 +128,8 @@ Result<Draft> draft_of(const State& s, const std::string& name, const Gathering&
   draft.numbers = {{copy.op->outputs[0].array, g.parts.front().array}};
   draft.graph.holds = {copy.op->outputs[0].array};
   draft.graph.ops = {std::move(*provide.op), std::move(*copy.op)};
-  return planned(s, std::move(draft), false);
+  std::vector<msg::NeedAccount> needs;  // its text says enough
+  return planned(s, std::move(draft), false, needs);
 }
 
 // Everybody has announced.

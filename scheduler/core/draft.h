@@ -49,9 +49,9 @@ std::optional<Draft> translate_kept(const State& s, const Session& session, cons
 std::int64_t output_bytes(const ir::Op& op);
 
 // submit.cc: all of it: translated, rewritten, placed. `kept`: what the session keeps of these ops, or of which there are none in
-// `submit`. `dump`: keep the graph after each pass as text.
+// `submit`. `dump`: keep the graph after each pass as text. `needs`: is told what does not fit, where that is the error.
 Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit, const SessionProgram* kept,
-                      bool dump);
+                      bool dump, std::vector<msg::NeedAccount>& needs);
 // submit.cc: which program it names; null: none.
 Result<const SessionProgram*> program_of(const Session& session, const msg::Submit& submit);
 
@@ -64,7 +64,8 @@ std::vector<PlannedKeep> planned_keeps(const State& s, const Draft& draft);
 
 // submit.cc, shared by all that become graphs.
 Status room_for_a_graph(const State& s);
-Result<Draft> planned(const State& s, Draft draft, bool dump);  // translated; rewritten, placed
+// Translated; rewritten, placed.
+Result<Draft> planned(const State& s, Draft draft, bool dump, std::vector<msg::NeedAccount>& needs);
 // Nothing can be refused any more. `reply` is told the graph and what arrays are called.
 struct Request {
   SessionId session;
@@ -81,6 +82,6 @@ bool answered_before(State& s, const Peer& client, std::uint64_t request);
 Answer& new_answer(Session& session, std::uint64_t request);
 
 // placing.cc: a rule for every op of draft.ops; refuses what can never fit.
-Status place_ops(const State& s, Draft& draft);
+Status place_ops(const State& s, Draft& draft, std::vector<msg::NeedAccount>& needs);
 
 }  // namespace tilewise::scheduler

@@ -98,7 +98,7 @@ void end_graph(State& s, GraphRecord& graph) {
   for_each_asker(graph, [&](SessionId id, std::uint64_t request) {
     Session& session = s.session(id);
     std::erase(session.running, graph.id);
-    const msg::GraphDone done{request, graph.root_cause, graph.total};
+    const msg::GraphDone done{request, graph.root_cause, graph.total, graph.needs};
     for (Answer& answer : session.answers) {
       if (answer.graph == graph.id) answer.done = true, answer.graph_done = done;
     }

@@ -1,6 +1,6 @@
 #include "history.h"
 
-#include "draft.h"
+#include "account.h"
 #include "graphs.h"
 #include "state.h"
 
@@ -16,9 +16,11 @@ bool kept(const State& s) { return s.options.history_graphs > 0; }
 // The oldest graphs go, whole, when there are too many of them or of their ops.
 void trim(State& s) {
   History& h = s.history;
-  while (!h.ended.empty() && (h.ended.size() > s.options.history_graphs || h.ops > kMaxPastOps)) {
+  const std::size_t most = kept(s) ? s.options.history_graphs : kMaxAskedGraphs;
+  while (!h.ended.empty() && (h.ended.size() > most || h.ops > kMaxPastOps)) {
     const auto it = h.graphs.find(h.ended.front());
     h.ops -= it->second.ops.size();
+    h.foretold.erase(it->first);
     h.graphs.erase(it);
     h.ended.pop_front();
   }
@@ -62,7 +64,10 @@ std::span<const RejectedView> rejected_of(const State& s, const OpRecord& op) {
 }
 
 void remember_graph(State& s, const GraphRecord& graph, PastGraph past) {
-  if (!kept(s)) return;
+  if (s.running > 0 && s.history.running.size() <= kMaxPeakGraphs) {
+    for (const GraphId id : s.history.running) s.history.graphs.at(id).alone = false;
+  }
+  if (!kept(s) && !past.asked) return;
   GraphSummary& g = past.summary;
   g.id = graph.id;
   g.session = graph.session;
@@ -73,10 +78,8 @@ void remember_graph(State& s, const GraphRecord& graph, PastGraph past) {
   g.ops = static_cast<std::uint32_t>(graph.ops.size());
   g.tasks = graph.total;
   s.history.running.push_back(graph.id);
-  past.alone = s.history.running.size() == 1;
+  past.alone = kept(s) ? s.history.running.size() == 1 : s.running == 0;  // it is not counted yet
   s.history.graphs.emplace(graph.id, std::move(past));
-  if (s.history.running.size() > kMaxPeakGraphs) return;
-  for (const GraphId id : s.history.running) s.history.graphs.at(id).alone = s.history.running.size() == 1;
 }
 
 void remember_end(State& s, const GraphRecord& graph) {
@@ -107,18 +110,50 @@ void remember_end(State& s, const GraphRecord& graph) {
   trim(s);
 }
 
+namespace {
+
+std::int64_t spilled(const msg::DeviceStats& d) {
+  return d.disk_written + d.pinned_written + d.lodged_written;
+}
+std::int64_t returned(const msg::DeviceStats& d) { return d.disk_read + d.pinned_read + d.lodged_read; }
+
+}  // namespace
+
 // Of every graph that runs: who of them takes the memory is not told apart, but for what was there before.
-void remember_peak(State& s, const msg::DeviceStats& stats, std::int64_t used_before) {
+void remember_peak(State& s, const msg::DeviceStats& stats, const msg::DeviceStats& before) {
   if (s.history.running.size() > kMaxPeakGraphs) return;
   const std::int64_t bytes = std::max(stats.bytes_used, stats.bytes_high);
   for (const GraphId id : s.history.running) {
     std::vector<DevicePeak>& peaks = s.history.graphs.at(id).peaks;
-    const auto at = std::lower_bound(peaks.begin(), peaks.end(), stats.device,
-                                     [](const DevicePeak& p, DeviceId device) { return p.device < device; });
+    auto at = std::lower_bound(peaks.begin(), peaks.end(), stats.device,
+                               [](const DevicePeak& p, DeviceId device) { return p.device < device; });
     if (at == peaks.end() || at->device != stats.device)
-      peaks.insert(at, {stats.device, bytes, used_before});
-    else
-      at->bytes = std::max(at->bytes, bytes);
+      at = peaks.insert(at, {stats.device, bytes, before.bytes_used, 0, 0});
+    at->bytes = std::max(at->bytes, bytes);
+    at->spilled += std::max<std::int64_t>(0, spilled(stats) - spilled(before));
+    at->returned += std::max<std::int64_t>(0, returned(stats) - returned(before));
+  }
+}
+
+void remember_link(State& s, const msg::PairStats& more) {
+  if (s.history.running.size() > kMaxPeakGraphs) return;
+  const std::tuple key(more.from, more.to, more.lane);
+  for (const GraphId id : s.history.running) {
+    auto& links = s.history.graphs.at(id).links;
+    if (links.size() >= kMaxPastLinks && !links.contains(key)) continue;
+    msg::PairStats& link = links[key];
+    link.from = more.from, link.to = more.to, link.lane = more.lane;
+    link.transfers += more.transfers;
+    link.bytes += more.bytes;
+    link.busy_ns += more.busy_ns;
+  }
+}
+
+void add_work(const OpRecord& op, std::map<DeviceId, PastWork>& work) {
+  for (const OpShare& share : op.shares) {
+    PastWork& there = work[share.device];
+    there.tasks += share.completed;
+    there.busy_ns += share.busy_ns;
   }
 }
 
@@ -126,6 +161,7 @@ void remember_op(State& s, const OpRecord& op) {
   const auto it = s.history.graphs.find(op.graph);
   if (it == s.history.graphs.end()) return;
   PastGraph& past = it->second;
+  add_work(op, past.work);
   // A running graph cannot be dropped for room: of a very large one the first that go are remembered.
   if (s.history.ops >= 2 * kMaxPastOps || past.ops.size() >= ViewLimits::kOps) {
     ++past.forgotten;

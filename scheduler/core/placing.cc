@@ -2,6 +2,7 @@
 #include "draft.h"
 #include "handlers.h"
 #include "layers.h"
+#include "needs.h"
 
 #include <tilewise/ir/checkpoint.h>
 #include <tilewise/ir/cost.h>
@@ -20,7 +21,8 @@ using place::bytes_of;
 
 class OpPlacer {
  public:
-  OpPlacer(const State& s, Draft& draft) : s_(s), draft_(draft) {
+  OpPlacer(const State& s, Draft& draft, std::vector<msg::NeedAccount>& told)
+      : s_(s), draft_(draft), told_(told) {
     for (const WorkerId id : s.live) {
       if (!s.is_worker(id)) continue;
       for (const DeviceId device : s.peer(id).info.devices) {
@@ -51,6 +53,7 @@ class OpPlacer {
   Status run() {
     for (std::size_t i = 0; i < draft_.ops.size(); ++i) {
       if (const Status status = place(i); !status) {
+        for (msg::NeedAccount& need : told_) need.op = plan::describe(draft_.ops[i], i);
         return error(status.error().code,
                      "planned " + plan::describe(draft_.ops[i], i) + ": " + status.error().message);
       }
@@ -61,6 +64,10 @@ class OpPlacer {
     for (std::size_t d = 0; d < devices_.size(); ++d)
       if (needs_[d] > 0) draft_.needs.emplace_back(devices_[d].id, needs_[d]);
     TW_TRY(held_results_fit());
+    if (auto need = holds_too_much(s_, draft_)) {
+      told_ = {*need};
+      return error(Errc::kOutOfMemory, "where they are placed, results need " + text_of(*need));
+    }
     return add_pieces(s_, draft_, std::move(cuts_),
                       [&] { return make_id(s_.options.term, draft_.next_array++); });
   }
@@ -116,6 +123,12 @@ class OpPlacer {
     TW_ASSIGN(place::Decision decision, s_.placer.place(request));
     draft_.placements[i] = std::move(decision.placement);
     OpCuts cuts = cuts_of(s_, i, request, draft_.placements[i], open_devices(), decision.by_memory);
+    // With pieces it reads less than these blocks.
+    const bool whole = cuts.cuts.empty();
+    if (auto need = whole ? step_too_large(s_, op, geometry, inputs, draft_.placements[i]) : std::nullopt) {
+      told_ = {*need};
+      return error(Errc::kOutOfMemory, "one step needs " + text_of(*need) + "; cut its arrays finer");
+    }
     decision.work_s = add_work(op, geometry, draft_.placements[i]);
     draft_.decisions[i] = std::move(decision);
     account_pieces(cuts, 1);
@@ -197,7 +210,7 @@ class OpPlacer {
   }
 
   // What one task writes and needs besides must fit the largest device it may run on. (Zero memory: not known.)
-  Status task_fits(const ir::Op& op, const ir::Geometry& geometry) const {
+  Status task_fits(const ir::Op& op, const ir::Geometry& geometry) {
     if (geometry.point_count() == 0) return {};
     std::int64_t needed = geometry.output_bytes_bound();
     if (op.kind == ir::OpKind::kCall) needed += op.get<ir::CallAttrs>().scratch_bytes;
@@ -211,6 +224,18 @@ class OpPlacer {
     else
       for (const place::Device& d : eligible_) look(d.id);
     if (largest == 0 || needed <= largest) return {};
+    const auto tell = [&](DeviceId id) {
+      if (told_.size() == msg::kMaxNeeds) return;
+      msg::NeedAccount& need = told_.emplace_back();
+      need.devices = {id};
+      need.needed_bytes = needed;
+      need.memory_bytes = s_.device(id)->memory_bytes;
+      need.output_bytes = geometry.output_bytes_bound();
+      need.scratch_bytes = needed - need.output_bytes;
+    };
+    for (const DeviceId id : op.hint.devices) tell(id);
+    if (op.hint.devices.empty())
+      for (const place::Device& d : eligible_) tell(d.id);
     return error(Errc::kOutOfMemory, "one task needs " + std::to_string(needed) + " bytes for its results " +
                                          (op.outputs.empty() ? "" : ir::to_string(op.outputs[0].grid)) +
                                          ", the largest device has " + std::to_string(largest) +
@@ -218,7 +243,7 @@ class OpPlacer {
   }
 
   // Results that a client holds stay in memory or below it, all of them at once.
-  Status held_results_fit() const {
+  Status held_results_fit() {
     double memory = 0, pinned = 0, disk = 0;
     for (const place::Device& d : devices_) {
       const std::int64_t bytes = s_.device(d.id)->memory_bytes;
@@ -240,6 +265,12 @@ class OpPlacer {
                  std::to_string(static_cast<std::uint64_t>(bytes_of(k.source))) + " bytes";
     }
     if (devices_.empty() || needed <= memory + pinned + disk) return {};
+    msg::NeedAccount& need = told_.emplace_back();
+    for (const place::Device& d : devices_)
+      if (need.devices.size() < msg::kMaxNeeds) need.devices.push_back(d.id);
+    need.needed_bytes = need.held_bytes = static_cast<std::int64_t>(std::min(needed, 9e18));
+    need.memory_bytes = static_cast<std::int64_t>(memory);
+    need.below_bytes = static_cast<std::int64_t>(pinned + disk);
     const auto also = [](double bytes, const char* where) {
       return bytes > 0 ? ", " + std::to_string(static_cast<std::uint64_t>(bytes)) + where : std::string();
     };
@@ -360,6 +391,7 @@ class OpPlacer {
 
   const State& s_;
   Draft& draft_;
+  std::vector<msg::NeedAccount>& told_;         // what does not fit
   mutable std::deque<ir::Placement> replaced_;  // of arrays with blocks on lost devices
   bool draining_ = false;                       // some device is
   const bool cuts_on_ = cuts_pieces(s_.options);
@@ -379,6 +411,8 @@ class OpPlacer {
 
 }  // namespace
 
-Status place_ops(const State& s, Draft& draft) { return OpPlacer(s, draft).run(); }
+Status place_ops(const State& s, Draft& draft, std::vector<msg::NeedAccount>& needs) {
+  return OpPlacer(s, draft, needs).run();
+}
 
 }  // namespace tilewise::scheduler

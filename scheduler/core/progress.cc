@@ -116,7 +116,12 @@ void learn_pair(State& s, const Peer& worker, const msg::PairStats& stats) {
   const std::tuple key(stats.from, stats.to, stats.lane);
   if (s.pairs.size() >= kMaxPairs && !s.pairs.contains(key)) return;
   msg::PairStats& known = s.pairs[key];
-  if (stats.transfers >= known.transfers && stats.bytes >= known.bytes) known = stats;  // else a late report
+  if (stats.transfers < known.transfers || stats.bytes < known.bytes) return;  // a late report
+  msg::PairStats more = stats;
+  more.transfers -= known.transfers, more.bytes -= known.bytes;
+  more.busy_ns = std::max<std::int64_t>(0, more.busy_ns - known.busy_ns);
+  known = stats;
+  remember_link(s, more);
 }
 
 }  // namespace
@@ -127,8 +132,7 @@ void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
            "log entry " + std::to_string(progress.log_applied) + " was never sent");
     return;
   }
-  for (const msg::OpMeasured& report : progress.measured) merge_measured(s, worker, report);
-  for (const msg::OpProgress& report : progress.ops) merge_op(s, worker, report);
+  // What devices and links did belongs to graphs that this very report may end.
   for (const msg::DeviceStats& stats : progress.devices) {
     Device* device = s.device(stats.device);
     if (device == nullptr || device->peer != worker.info.id) continue;
@@ -145,11 +149,13 @@ void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
     device->stats.lodged_read = std::max(before.lodged_read, stats.lodged_read);
     device->stats.blocks_written = std::max(before.blocks_written, stats.blocks_written);
     device->stats.blocks_read_back = std::max(before.blocks_read_back, stats.blocks_read_back);
-    remember_peak(s, stats, before.bytes_used);
+    remember_peak(s, stats, before);
   }
+  for (const msg::PairStats& stats : progress.pairs) learn_pair(s, worker, stats);
+  for (const msg::OpMeasured& report : progress.measured) merge_measured(s, worker, report);
+  for (const msg::OpProgress& report : progress.ops) merge_op(s, worker, report);
   for (const msg::FamilyStats& stats : progress.families) learn(s, worker, stats);
   for (const msg::LinkStats& stats : progress.links) learn_link(s, worker, stats);
-  for (const msg::PairStats& stats : progress.pairs) learn_pair(s, worker, stats);
   for (const msg::LaneStats& stats : progress.lanes) {
     const auto lane = static_cast<std::size_t>(stats.lane);
     if (lane >= worker.lanes.size()) continue;
@@ -230,6 +236,16 @@ void end_stuck_graph(State& s) {
                              ", where " + std::to_string(lowest->bytes_available) + " of " +
                              std::to_string(device.memory_bytes) + " bytes can be had" + below};
   const GraphId graph = lowest->graph;
+  for (const auto& [id, report] : s.stuck) {
+    std::vector<msg::NeedAccount>& needs = s.graphs.at(graph).needs;
+    if (report.graph != graph || needs.size() == msg::kMaxNeeds) continue;
+    msg::NeedAccount& need = needs.emplace_back();
+    need.devices = {id};
+    need.needed_bytes = report.bytes_needed;
+    need.memory_bytes = s.device(id)->memory_bytes;
+    need.below_bytes = report.disk_limit + report.pinned_limit;
+    need.op = describe(s, s.ops.at(report.op));
+  }
   cancel_graph(s, graph, why);
   std::erase_if(s.stuck, [&](const auto& entry) { return entry.second.graph == graph; });
   s.stuck_at = s.now + kStuckAgainNs;

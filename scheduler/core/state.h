@@ -196,6 +196,7 @@ struct GraphRecord {
   bool delivered = false;                        // its client has what it fetches, or does not want it
   std::vector<ArrayId> copying;  // while it runs: arrays that are whole, and on several workers, when it ends
   msg::Outcome root_cause;       // of the first failure, or of the cancellation
+  std::vector<msg::NeedAccount> needs;  // where that was for want of memory; only until it is told
   bool cancelled = false;
   // A cancelled graph's ops are retired only when these workers have applied the cancellation.
   std::vector<std::pair<WorkerId, std::uint64_t>> unacknowledged;

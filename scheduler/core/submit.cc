@@ -1,4 +1,5 @@
 // Submissions: each request is executed once and answered as often as it is asked.
+#include "account.h"
 #include "draft.h"
 #include "graphs.h"
 #include "handlers.h"
@@ -173,6 +174,7 @@ GraphRecord& commit(State& s, const Request& request, Draft draft, PastGraph pas
   graph.priority = priority_after_inputs(s, request.priority, draft);
   graph.weight = request.weight;
   graph.told_at = s.now;
+  if (past.asked) remember_prediction(s, id, foretell(s, draft));
   std::size_t fetch = 0;
   for (std::size_t i = 0; i < draft.ops.size(); ++i) {
     if (draft.ops[i].kind == ir::OpKind::kFetch) {
@@ -283,7 +285,7 @@ std::optional<Draft> replay_kept(const State& s, const Session& session, const m
 }  // namespace
 
 Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submit, const SessionProgram* kept,
-                      bool dump) {
+                      bool dump, std::vector<msg::NeedAccount>& needs) {
   TW_TRY(room_for_a_graph(s));
   if (submit.program != 0) {
     if (std::optional<Draft> draft = replay_kept(s, session, submit, kept, dump)) {
@@ -294,7 +296,7 @@ Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submi
   }
   TW_ASSIGN(Draft draft, translate(s, session, submit));
   draft.kept = kept;
-  return planned(s, std::move(draft), dump);
+  return planned(s, std::move(draft), dump, needs);
 }
 
 Status room_for_a_graph(const State& s) {
@@ -303,7 +305,7 @@ Status room_for_a_graph(const State& s) {
                std::to_string(s.running) + " unfinished requests, the limit; wait for some");
 }
 
-Result<Draft> planned(const State& s, Draft draft, bool dump) {
+Result<Draft> planned(const State& s, Draft draft, bool dump, std::vector<msg::NeedAccount>& needs) {
   plan::Graph whole;
   if (s.options.check_replays) whole = draft.graph;
   // Where copies are is for what there is at that moment, and pieces are where their clients are: neither is replayed.
@@ -324,7 +326,7 @@ Result<Draft> planned(const State& s, Draft draft, bool dump) {
   draft.ops = std::move(planned.ops);
   draft.passes = std::move(planned.passes);
   TW_TRY(room_for(s, draft));
-  TW_TRY(place_ops(s, draft));
+  TW_TRY(place_ops(s, draft, needs));
   if (cuts_pieces(s.options)) {
     TW_TRY(room_for(s, draft));
     draft.passes.push_back({kPiecesPass, draft.ops.size(), dump ? plan::dump(draft.ops) : std::string()});
@@ -374,9 +376,10 @@ void on_submit(State& s, Peer& client, msg::Submit& submit) {
   if (draft) {
     if (submit.program != 0) kept = *named;
     const std::vector<ir::Op>& ops = submit.program != 0 ? *kept->ops : submit.ops;
+    past.asked = submit.account;
     past.source = source_of(s, ops);
     past.source_count = static_cast<std::uint32_t>(ops.size());
-    draft = prepare(s, session, submit, kept, false);
+    draft = prepare(s, session, submit, kept, false, answer.reply.needs);
   }
   if (!draft) {
     answer.reply.outcome = outcome_of(draft.error());

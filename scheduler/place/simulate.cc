@@ -1,109 +1,19 @@
-#include <tilewise/base/check.h>
 #include <tilewise/ir/cost.h>
 #include <tilewise/place/simulate.h>
 
 #include <algorithm>
-#include <boost/unordered/unordered_flat_map.hpp>
-#include <deque>
-#include <map>
 #include <queue>
-#include <tuple>
+
+#include "paper_state.h"
 
 namespace tilewise::place {
 namespace {
 
-using Index = std::int32_t;
-constexpr Index kNone = -1;
-
 constexpr std::int64_t kReadsAStep = 4;  // on average, of plans that are looked at whole
 
-std::int64_t rounded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
-struct Copy {
-  std::size_t array = 0;
-  std::int64_t bytes = 0;
-  Index device = 0, home = kNone;  // home: the owner's copy; kNone: this is it
-  std::int64_t uses = 0;           // reads here, and at home one for each copy elsewhere
-  bool ready = false, requested = false, mapped = false, in_memory = false, keeps = false;
-  std::size_t reader = 0;              // the first op that wants it here
-  bool asked = false;                  // the graph that is asked about was the first to want it
-  Index made_by = kNone;               // record
-  Index sender = kNone;                // who passes it on here, if not its home
-  double chain_s = 0;                  // longest chain of steps behind it
-  Index next = kNone;                  // of the same block
-  std::vector<Index> waiters, wanted;  // tasks here; copies elsewhere
-};
-
-// Of a block that travels to other hosts: one copy on each of them passes it on there (worker/core/trees.cc).
-struct Tree {
-  struct Leader {
-    std::uint32_t host = 0;
-    Index copy = kNone;
-  };
-  std::vector<Leader> leaders;
-  std::size_t hosts = 0;  // that it goes to
-};
-
-struct Task {
-  std::size_t op = 0;
-  Index device = 0;
-  std::int64_t point = 0, steps = 1, next = 0;
-  bool eager = false;
-  double ready_s = 0, chain_s = 0;
-  Index ready_by = kNone;  // copy whose arrival made it ready
-  std::vector<Index> outputs;
-};
-
-struct Record {  // one step that ran
-  std::size_t op = 0;
-  Index device = 0;
-  double start_s = 0, end_s = 0;
-  Index cause = kNone;  // record that had to end first
-  bool moved = false;   // and whose result had to come from elsewhere
-};
-
-struct Event {
-  double at = 0;
-  std::int64_t number = 0;  // equal times in order of creation
-  bool step = false;        // a task's step has ended; else a copy has come
-  Index index = 0;
-  bool operator<(const Event& other) const { return at != other.at ? at > other.at : number > other.number; }
-};
-
-struct Queue {                              // of one graph on one device
-  struct Share {                            // of one op, in plan order
-    std::size_t op = 0, next = 0, end = 0;  // tasks
-  };
-  std::vector<Share> shares;
-  std::size_t front = 0;  // first share not expanded to its end
-  std::int32_t live = 0, eager = 0;
-  std::deque<Index> ready;
-};
-
-struct Place {  // a device while the plan runs
-  Device device;
-  bool client = false;
-  std::int32_t free_streams = 1;
-  std::vector<Queue> queues;           // by graph
-  std::map<SessionId, double> served;  // seconds by weight
-  std::size_t turn = 0;
-  Index last_record = kNone;
-  std::int64_t bytes = 0;
-  double sends_until = 0, receives_until = 0;
-};
-
-class Run {
+class Run : PaperState {
  public:
-  Run(std::span<const SimOp> ops, std::span<const SimArray> arrays, std::span<const Device> devices,
-      const Speeds& speeds, const SimOptions& options, Simulation& out)
-      : ops_(ops), arrays_(arrays), speeds_(speeds), options_(options), out_(out) {
-    for (const Device& device : devices) add_place(device, false);
-    out_.ops.resize(ops.size());
-    for (const Device& device : devices) {
-      const std::int64_t bytes = device.load_bytes;
-      out_.devices.push_back({device.id, 0, bytes, bytes, bytes, 0});
-    }
-  }
+  using PaperState::PaperState;
 
   bool small_enough() {
     double steps = 0;
@@ -133,90 +43,29 @@ class Run {
 
   void run() {
     if (!build()) return;
+    if (bounded_) furnish();
     for (Index p = 0; p < static_cast<Index>(places_.size()); ++p) {
       for (std::uint32_t g = 0; g < options_.graphs.size(); ++g) expand(p, g);
     }
     for (const Index copy : fetched_) request(copy);
     for (Index p = 0; p < static_cast<Index>(places_.size()); ++p) dispatch(p);
-    while (!events_.empty()) {
-      const Event event = events_.top();
-      events_.pop();
-      now_ = event.at;
-      if (event.step)
-        ended(event.index);
-      else
-        arrived(event.index);
-    }
+    do {
+      while (!events_.empty()) {
+        const Event event = events_.top();
+        events_.pop();
+        now_ = event.at;
+        if (event.step)
+          ended(event.index);
+        else
+          arrived(event.index);
+        if (bounded_) stir();
+      }
+    } while (bounded_ && go_without_room());
     finish();
   }
 
  private:
-  bool asked(std::size_t op) const { return ops_[op].graph == options_.asked; }
-  Queue& queue_of(const Task& task) {
-    return places_[static_cast<std::size_t>(task.device)].queues[ops_[task.op].graph];
-  }
-
-  Index add_place(const Device& device, bool client) {
-    places_.push_back({});
-    places_.back().device = device;
-    places_.back().client = client;
-    places_.back().free_streams = std::max(1, device.streams);
-    places_.back().queues.resize(options_.graphs.size());
-    places_.back().bytes = device.load_bytes;
-    place_of_[device.id] = static_cast<Index>(places_.size() - 1);
-    return static_cast<Index>(places_.size() - 1);
-  }
-  Index place(DeviceId id) {  // clients' endpoints and devices that left are added as they are met
-    const auto it = place_of_.find(id);
-    return it != place_of_.end() ? it->second : add_place({.id = id, .host = ~0u}, true);
-  }
-
   // ---- what there is to do ----
-
-  Index copy_at(std::size_t array, std::int64_t block, Index device) {
-    const SimArray& source = arrays_[array];
-    const auto [it, fresh] = first_.try_emplace(
-        (static_cast<std::uint64_t>(array) << 32) | static_cast<std::uint64_t>(block), kNone);
-    const ir::Index at = ir::unravel(block, source.source.grid.counts());
-    if (fresh) {
-      Copy home;
-      home.array = array;
-      home.bytes =
-          source.source.grid.box(at).volume() * static_cast<std::int64_t>(ir::size_of(source.source.dtype));
-      home.device = place(source.placement->owner(at));
-      home.ready = home.in_memory = source.exists;
-      it->second = add(std::move(home));
-    }
-    for (Index c = it->second; c != kNone; c = copies_[static_cast<std::size_t>(c)].next) {
-      if (copies_[static_cast<std::size_t>(c)].device == device) return c;
-    }
-    Copy copy;
-    copy.array = array;
-    copy.bytes = at_(it->second).bytes;
-    copy.device = device;
-    copy.home = it->second;
-    const Place& there = places_[static_cast<std::size_t>(device)];
-    copy.mapped = !there.client && !owner(it->second).client && link(it->second, device).mapped;
-    copy.keeps = source.held && source.placement->holds(at, there.device.id);
-    copy.next = at_(it->second).next;
-    const Index made = add(std::move(copy));
-    at_(it->second).next = made;
-    ++at_(it->second).uses;
-    return made;
-  }
-  Index add(Copy copy) {
-    copy.asked = for_asked_;
-    copy.reader = added_;
-    copies_.push_back(std::move(copy));
-    return static_cast<Index>(copies_.size() - 1);
-  }
-  Copy& at_(Index copy) { return copies_[static_cast<std::size_t>(copy)]; }
-  Place& owner(Index copy) { return places_[static_cast<std::size_t>(at_(copy).device)]; }
-  LinkSpeed link(Index home, Index device) {
-    const Place &from = owner(home), &to = places_[static_cast<std::size_t>(device)];
-    if (from.client || to.client) return {options_.client_bytes_per_s, 30e-6, false};
-    return speeds_.link(from.device, to.device);
-  }
 
   // False: more steps, or reads, than may be looked at.
   bool build() {
@@ -258,17 +107,30 @@ class Run {
     task.point = ir::ravel(point, op.geometry->counts());
     task.steps = op.geometry->steps(point);
     looked_at_ += task.steps;
+    std::int64_t largest = 0;
     for (std::int64_t s = 0; s < task.steps; ++s) {
+      std::int64_t bytes = 0;
       op.geometry->reads(point, s, reads_);
       looked_at_ += static_cast<std::int64_t>(reads_.size());
       if (looked_at_ > kReadsAStep * options_.max_steps) return false;
       for (const ir::Read& read : reads_) {
-        Copy& copy = at_(copy_at(op.inputs[read.operand], read.block, here));
+        const Index used = copy_at(op.inputs[read.operand], read.block, here);
+        Copy& copy = at_(used);
         ++copy.uses;
+        if (bounded_) note_reader(used, static_cast<Index>(tasks_.size()));
+        if (!copy.mapped || copy.home == kNone) bytes += rounded(copy.bytes);
         if (op.op->kind == ir::OpKind::kKeep && copy.home != kNone) copy.mapped = false, copy.keeps = true;
       }
+      largest = std::max(largest, bytes);
     }
-    for (const std::size_t array : op.outputs) task.outputs.push_back(copy_at(array, task.point, here));
+    for (const std::size_t array : op.outputs) {
+      task.outputs.push_back(copy_at(array, task.point, here));
+      largest += rounded(at_(task.outputs.back()).bytes);
+    }
+    if (Place& there = places_[static_cast<std::size_t>(here)]; there.memory) {
+      there.reserve = std::max(there.reserve, largest);
+      there.tasks.push_back(static_cast<Index>(tasks_.size()));
+    }
     std::vector<Queue::Share>& shares = queue_of(task).shares;
     if (shares.empty() || shares.back().op != o) shares.push_back({o, tasks_.size(), tasks_.size()});
     tasks_.push_back(std::move(task));
@@ -278,26 +140,51 @@ class Run {
 
   // ---- memory ----
 
-  void take(Index copy) {
-    Copy& c = at_(copy);
-    if (std::exchange(c.in_memory, true)) return;
-    Place& p = owner(copy);
-    p.bytes += rounded(c.bytes);
-    if (static_cast<std::size_t>(c.device) < out_.devices.size()) {
-      SimDevice& device = out_.devices[static_cast<std::size_t>(c.device)];
-      device.bytes_peak = std::max(device.bytes_peak, p.bytes);
+  // ---- memory that is bounded ----
+
+  // Who waits for memory that has come free.
+  void stir() {
+    for (Index p = 0; p < static_cast<Index>(places_.size()); ++p) {
+      Place& here = places_[static_cast<std::size_t>(p)];
+      if (!std::exchange(here.stirred, false)) continue;
+      while (!here.arriving.empty()) {
+        const auto [copy, sender, earliest] = here.arriving.front();
+        if (!make_room_for(copy)) break;
+        here.arriving.pop_front();
+        transmit(copy, sender, earliest);
+      }
+      dispatch(p);
     }
   }
-  void let_go(Index copy) {
-    Copy& c = at_(copy);
-    if (c.uses > 0 || !c.ready) return;
-    if (c.home != kNone && c.mapped) discharge(c.home);
-    if (arrays_[c.array].held && (c.home == kNone || c.keeps)) return;
-    if (!std::exchange(c.in_memory, false)) return;
-    owner(copy).bytes -= rounded(c.bytes);
-  }
-  void discharge(Index copy) {
-    if (--at_(copy).uses == 0) let_go(copy);
+  // Nothing is under way, and somebody waits for room: the lowest task goes on without it. False: nobody does.
+  bool go_without_room() {
+    for (Place& here : places_) here.stirred = true;
+    stir();
+    if (!events_.empty()) return true;
+    Index lowest = kNone;
+    for (Place& here : places_) {
+      for (const Queue& queue : here.queues)
+        for (const Index t : queue.ready)
+          if (lowest == kNone || t < lowest) lowest = t;
+    }
+    if (lowest != kNone) {
+      const Task& task = tasks_[static_cast<std::size_t>(lowest)];
+      std::deque<Index>& ready = queue_of(task).ready;
+      ready.erase(std::find(ready.begin(), ready.end(), lowest));
+      const Wants w = wants(task);
+      tell_need(task.op, places_[static_cast<std::size_t>(task.device)], w.inputs, w.outputs, w.missing);
+      start_in(task.device, lowest, true);
+      return true;
+    }
+    for (Place& here : places_) {
+      if (here.arriving.empty()) continue;
+      const auto [copy, sender, earliest] = here.arriving.front();
+      here.arriving.pop_front();
+      tell_need(at_(copy).reader, here, at_(copy).bytes, 0, at_(copy).bytes);
+      transmit(copy, sender, earliest);
+      return true;
+    }
+    return false;
   }
 
   // ---- blocks on their way ----
@@ -354,6 +241,10 @@ class Run {
     transmit(copy, sender, now_ + link(at_(sender).home, at_(sender).device).latency_s);
   }
   void transmit(Index copy, Index sender, double earliest) {
+    if (bounded_ && !at_(copy).in_memory && !at_(copy).mapped && !make_room_for(copy)) {
+      owner(copy).arriving.emplace_back(copy, sender, earliest);
+      return;
+    }
     Copy& c = at_(copy);
     Place &from = owner(sender), &to = owner(copy);
     LinkSpeed speed = link(c.home, c.device);
@@ -361,6 +252,10 @@ class Run {
     double start = now_, took = 0;
     if (!c.mapped) {
       take(copy);
+      if (to.memory) note_peak(c.device);
+      if (bounded_) use_memory(copy), use_memory(sender);
+      if (from.memory && from.memory->is_below(sender))
+        earliest = from.memory->read_below(sender, std::max(earliest, now_));
       start = std::max({earliest, from.sends_until, to.receives_until});
       took = speed.bytes_per_s > 0 ? static_cast<double>(c.bytes) / speed.bytes_per_s : 0;
       from.sends_until = to.receives_until = start + took;
@@ -379,6 +274,7 @@ class Run {
     if (c.asked) end_s_ = now_;
     c.made_by = at_(c.home).made_by;
     c.chain_s = at_(c.home).chain_s;
+    if (bounded_ && !c.mapped) end_use(c.sender != kNone ? c.sender : c.home), end_use(copy);
     if (!c.mapped) discharge(c.home);
     if (c.sender != kNone) discharge(c.sender);
     for (const Index next : std::exchange(c.wanted, {})) pass_on(next, copy);
@@ -486,13 +382,36 @@ class Run {
     while (here.free_streams > 0) {
       Queue* queue = next_queue(here);
       if (queue == nullptr) return;
+      if (here.memory) {
+        if (!start_first_that_fits(p, *queue)) return;
+        continue;
+      }
       const Index t = queue->ready.front();
       queue->ready.pop_front();
-      --here.free_streams;
-      start(t);
+      start_in(p, t, false);
     }
   }
-  void start(Index t) {
+  // Of those that are ready, the first few: others may free what the first one waits for.
+  bool start_first_that_fits(Index p, Queue& queue) {
+    constexpr std::size_t kTried = 16;
+    for (std::size_t i = 0; i < std::min(kTried, queue.ready.size()); ++i) {
+      const Index t = queue.ready[i];
+      if (!start_in(p, t, false)) continue;
+      queue.ready.erase(std::find(queue.ready.begin(), queue.ready.end(), t));
+      return true;
+    }
+    return false;
+  }
+  bool start_in(Index p, Index t, bool force) {
+    Place& here = places_[static_cast<std::size_t>(p)];
+    double at = now_;
+    if (!enter(t, at, force)) return false;
+    --here.free_streams;
+    start(t, at - now_);
+    if (here.memory) note_peak(p);
+    return true;
+  }
+  void start(Index t, double waits_s) {
     Task& task = tasks_[static_cast<std::size_t>(t)];
     const SimOp& op = ops_[task.op];
     Place& here = places_[static_cast<std::size_t>(task.device)];
@@ -505,10 +424,12 @@ class Run {
     if (task.next == 0 && !donated(task, op)) {
       for (const Index output : task.outputs) take(output);
     }
+    if (task.next == 0 && bounded_)
+      for (const Index output : task.outputs) use_memory(output);
     const double took = op.op->kind == ir::OpKind::kKeep ? 0  // nothing runs
                                                          : ir::model_step_ns(*op.geometry, point) * 1e-9 *
                                                                speeds_.ratio(here.device, family(task.op));
-    Record record{task.op, task.device, now_, now_ + took, kNone, false};
+    Record record{task.op, task.device, now_ + waits_s, now_ + waits_s + took, kNone, false, waits_s};
     if (now_ > task.ready_s) {
       record.cause = here.last_record;
     } else if (task.ready_by != kNone) {
@@ -533,17 +454,13 @@ class Run {
   }
   // The output takes the memory of an input that nobody else needs (the worker's rule, worker/core/tasks.cc).
   bool donated(const Task& task, const SimOp& op) {
-    if (op.op->kind != ir::OpKind::kMap || task.steps != 1 || task.outputs.size() != 1) return false;
-    const SimArray& target = arrays_[op.outputs[0]];
     for (const ir::Read& read : reads_) {
-      const std::size_t array = op.inputs[read.operand];
-      const SimArray& source = arrays_[array];
-      Copy& c = at_(copy_at(array, read.block, task.device));
-      if (!c.in_memory || c.uses != 1 || source.held || c.bytes != at_(task.outputs[0]).bytes) continue;
-      if (source.source.dtype != target.source.dtype || source.source.grid != target.source.grid) continue;
-      if (!op.op->operands[read.operand].view.is_identity(source.source.grid.shape())) continue;
-      c.in_memory = false;
+      const Index copy = copy_at(op.inputs[read.operand], read.block, task.device);
+      if (!gives_memory(task, op, read, copy)) continue;
+      at_(copy).in_memory = false;
       at_(task.outputs[0]).in_memory = true;
+      Place& here = places_[static_cast<std::size_t>(task.device)];
+      if (here.memory) here.memory->rename(copy, task.outputs[0]);
       return true;
     }
     return false;
@@ -558,8 +475,10 @@ class Run {
     ++here.free_streams;
     op.geometry->reads(op.geometry->point(task.point), task.next, reads_);
     const std::vector<ir::Read> all = reads_;
+    ++task.next;
+    if (bounded_) leave_step(task);
     for (const ir::Read& read : all) discharge(copy_at(op.inputs[read.operand], read.block, p));
-    if (++task.next < task.steps) {
+    if (task.next < task.steps) {
       consider(t, kNone);
     } else {
       if (asked(task.op) && static_cast<std::size_t>(p) < out_.devices.size())
@@ -573,6 +492,7 @@ class Run {
         c.made_by = record;
         c.chain_s = task.chain_s;
         for (const Index copy : std::exchange(c.wanted, {})) send(copy);
+        if (bounded_) end_use(output);
         wake(output);
         use(output);
         let_go(output);
@@ -602,6 +522,12 @@ class Run {
     out_.seconds = end_s_;
     for (std::size_t p = 0; p < out_.devices.size(); ++p) {
       out_.devices[p].bytes_after = places_[p].bytes;
+      if (const auto& memory = places_[p].memory) {
+        out_.devices[p].bytes_after = memory->bytes();
+        out_.devices[p].bytes_spilled = memory->spilled_bytes();
+        out_.devices[p].bytes_returned = memory->returned_bytes();
+        out_.devices[p].spill_s = memory->spill_s();
+      }
       busy_s += out_.devices[p].busy_s;
       if (out_.devices[p].tasks > 0) streams += std::max(1, places_[p].device.streams);
     }
@@ -618,46 +544,37 @@ class Run {
     out_.complete = true;
   }
   void critical_path(Index last) {
-    const auto add = [&](std::size_t op, Index device, bool moves, double seconds) {
+    const auto add = [&](std::size_t op, Index device, bool moves, bool spills, double seconds) {
       const DeviceId id = places_[static_cast<std::size_t>(device)].device.id;
       if (!out_.critical.empty()) {
         SimCritical& before = out_.critical.back();
-        if (before.op == op && before.device == id && before.moves == moves) {
+        if (before.op == op && before.device == id && before.moves == moves && before.spills == spills) {
           before.seconds += seconds;
           return;
         }
       }
-      out_.critical.push_back({moves, op, id, seconds});
+      out_.critical.push_back({moves, spills, op, id, seconds});
     };
     for (Index r = last; r != kNone;) {
       const Record& record = records_[static_cast<std::size_t>(r)];
-      add(record.op, record.device, false, record.end_s - record.start_s);
+      add(record.op, record.device, false, false, record.end_s - record.start_s);
+      if (record.waited_s > 0) add(record.op, record.device, false, true, record.waited_s);
       out_.ops[record.op].critical_s += record.end_s - record.start_s;
       const double before =
           record.cause == kNone ? 0 : records_[static_cast<std::size_t>(record.cause)].end_s;
-      if (record.start_s - before > 1e-12 && (record.moved || record.cause == kNone))
-        add(record.op, record.device, true, record.start_s - before);
+      // Within bounds it may have waited for memory that other devices' steps gave back.
+      const double came_s = record.start_s - record.waited_s - before;
+      const bool moved = record.moved || record.cause == kNone;
+      if (came_s > 1e-12 && (moved || bounded_)) add(record.op, record.device, moved, !moved, came_s);
       r = record.cause;
     }
     std::reverse(out_.critical.begin(), out_.critical.end());
   }
 
-  std::span<const SimOp> ops_;
-  std::span<const SimArray> arrays_;
-  const Speeds& speeds_;
-  const SimOptions& options_;
-  Simulation& out_;
-  double now_ = 0, longest_s_ = 0, end_s_ = 0;
-  bool for_asked_ = false;      // copies that are added now
-  std::size_t added_ = 0;       // op, while tasks are added
+  double longest_s_ = 0, end_s_ = 0;
   std::int64_t looked_at_ = 0;  // steps and reads
   std::int64_t number_ = 0;
-  std::vector<Place> places_;  // those given, then clients
-  std::map<DeviceId, Index> place_of_;
-  std::vector<Copy> copies_;
-  boost::unordered_flat_map<std::uint64_t, Index> first_;  // (array, block) -> home; looked up, never walked
-  std::vector<Task> tasks_;                                // by op, device, and order there
-  std::vector<std::vector<std::size_t>> readers_;          // ops, by array
+  std::vector<std::vector<std::size_t>> readers_;  // ops, by array
   std::vector<Record> records_;
   std::vector<Index> last_of_;  // by task
   std::vector<Index> fetched_;
@@ -665,7 +582,6 @@ class Run {
   boost::unordered_flat_map<Index, Tree> trees_;  // by home; looked up, never walked
   std::map<std::tuple<DeviceId, DeviceId, bool>, SimLink> links_;
   std::vector<std::string> families_;
-  std::vector<ir::Read> reads_;
 };
 
 }  // namespace
@@ -673,9 +589,17 @@ class Run {
 Simulation simulate(std::span<const SimOp> ops, std::span<const SimArray> arrays,
                     std::span<const Device> devices, const Speeds& speeds, const SimOptions& options) {
   Simulation out;
-  Run run(ops, arrays, devices, speeds, options, out);
-  if (run.small_enough()) run.run();
-  return out;
+  Run run(ops, arrays, devices, speeds, options, false, out);
+  if (!run.small_enough()) return out;
+  run.run();
+  bool bounded = false;
+  for (std::size_t d = 0; d < devices.size() && out.complete; ++d)
+    bounded |= devices[d].memory_bytes > 0 && out.devices[d].bytes_peak > devices[d].memory_bytes;
+  if (!bounded) return out;
+  Simulation within;
+  Run again(ops, arrays, devices, speeds, options, true, within);
+  if (again.small_enough()) again.run();
+  return within;
 }
 
 }  // namespace tilewise::place

@@ -238,5 +238,91 @@ TEST_CASE("a plan that is too large is counted, not run") {
   CHECK(s.seconds == 0);
 }
 
+TEST_CASE("within bounds: what is read last leaves for the tiers below, and comes back before it is read") {
+  constexpr std::int64_t kBytes = kBlock * 8;
+  auto cluster = devices(1, true);
+  cluster[0].memory_bytes = 8 * kBytes;
+  SimOptions options;
+  options.below = {{{100 * kBytes, 1e9}}};
+  SUBCASE("results that are held") {
+    Plan p;
+    const auto a = p.map(16, {}, over(16, 1), true);
+    p.map(16, {a}, over(16, 1), true);
+    const Simulation s = simulate(p.sim, p.arrays, cluster, Speeds{}, options);
+    REQUIRE(s.complete);
+    CHECK(s.fits);
+    CHECK(s.devices[0].bytes_peak <= 8 * kBytes);
+    CHECK(s.devices[0].bytes_spilled >= 24 * kBytes);
+    CHECK(s.devices[0].bytes_spilled <= 32 * kBytes);
+    CHECK(s.devices[0].bytes_returned == 0);  // each is read where it is made
+    CHECK(s.devices[0].spill_s == doctest::Approx(static_cast<double>(s.devices[0].bytes_spilled) / 1e9));
+    CHECK(s.seconds > s.bound_s);
+    double critical = 0;
+    bool spills = false;
+    for (const SimCritical& c : s.critical) critical += c.seconds, spills |= c.spills;
+    CHECK(spills);
+    CHECK(critical == doctest::Approx(s.seconds));
+    // With room for all nothing leaves, and nothing else is different.
+    cluster[0].memory_bytes = 32 * kBytes;
+    const Simulation ample = simulate(p.sim, p.arrays, cluster, Speeds{}, options);
+    CHECK(ample.fits);
+    CHECK(ample.devices[0].bytes_spilled == 0);
+    CHECK(ample.devices[0].bytes_peak == 32 * kBytes);
+    CHECK(ample.seconds < s.seconds);
+  }
+  SUBCASE("what was there before") {
+    Plan p;
+    const auto a = p.exists(16, over(16, 1), true);
+    p.map(16, {a, a}, over(16, 1), false);
+    cluster[0].load_bytes = 16 * kBytes;
+    const Simulation s = simulate(p.sim, p.arrays, cluster, Speeds{}, options);
+    REQUIRE(s.complete);
+    CHECK(s.fits);
+    CHECK(s.devices[0].bytes_peak <= 8 * kBytes);
+    // Half of it is below already.
+    CHECK(s.devices[0].bytes_returned >= 8 * kBytes);
+    CHECK(s.devices[0].bytes_returned <= 16 * kBytes);
+  }
+  SUBCASE("nothing is below") {
+    Plan p;
+    p.map(16, {}, over(16, 1), true);
+    options.below = {};
+    const Simulation s = simulate(p.sim, p.arrays, cluster, Speeds{}, options);
+    REQUIRE(s.complete);
+    CHECK(!s.fits);
+    REQUIRE(s.needs.size() == 1);
+    CHECK(s.needs[0].device == DeviceId{1});
+    CHECK(s.needs[0].output_bytes == kBytes);
+    CHECK(s.needs[0].bytes == 9 * kBytes);
+    CHECK(s.tasks == 16);  // it goes on all the same
+    CHECK(s.devices[0].bytes_after == 16 * kBytes);
+  }
+  SUBCASE("the tier below is full") {
+    Plan p;
+    p.map(16, {}, over(16, 1), true);
+    options.below = {{{4 * kBytes, 1e9}}};
+    CHECK(!simulate(p.sim, p.arrays, cluster, Speeds{}, options).fits);
+    options.below = {{{4 * kBytes, 1e10}, {4 * kBytes, 1e9}}};  // pinned memory, then a disk
+    const Simulation s = simulate(p.sim, p.arrays, cluster, Speeds{}, options);
+    CHECK(s.fits);
+    CHECK(s.devices[0].bytes_spilled == 8 * kBytes);
+    CHECK(s.devices[0].spill_s == doctest::Approx(4 * kBytes / 1e10 + 4 * kBytes / 1e9));
+  }
+  SUBCASE("blocks of others wait for room, too") {
+    Plan p;
+    auto two = devices(2, false);
+    const auto a = p.map(12, {}, ir::Placement::whole({12}, ir::Rule::constant(1, DeviceId{1})), false);
+    const auto b = p.map(12, {}, ir::Placement::whole({12}, ir::Rule::constant(1, DeviceId{2})), true);
+    p.map(12, {a, b}, ir::Placement::whole({12}, ir::Rule::constant(1, DeviceId{2})), true);
+    two[1].memory_bytes = 8 * kBytes;
+    options.below = {{}, {{100 * kBytes, 1e9}}};
+    const Simulation s = simulate(p.sim, p.arrays, two, Speeds{}, options);
+    REQUIRE(s.complete);
+    CHECK(s.fits);
+    CHECK(s.devices[1].bytes_peak <= 8 * kBytes);
+    CHECK(s.devices[1].bytes_spilled >= 16 * kBytes);
+  }
+}
+
 }  // namespace
 }  // namespace tilewise::place

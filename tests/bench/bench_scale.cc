@@ -6,10 +6,8 @@
 
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <stdexcept>
 
-#include "scale/control.h"
+#include "scale/placed.h"
 #include "scale/rivals.h"
 
 namespace tilewise::bench {
@@ -19,33 +17,9 @@ using scale::Control;
 using scale::Layout;
 using scale::Machine;
 using scale::Outcome;
+using scale::place_and_run;
+using scale::Placed;
 using scale::Program;
-using scale::Unrolled;
-
-struct Placed {
-  Unrolled graph;
-  std::vector<std::int32_t> owners;
-  Outcome outcome;
-  double core_s = 0;  // the scheduler core's
-};
-
-Placed place_and_run(Control& control, const Program& program) {
-  Placed out;
-  const msg::Plan& plan = control.submit(program);
-  if (std::getenv("BENCH_VERBOSE") != nullptr) {
-    for (const msg::PlannedOp& op : plan.ops)
-      std::printf("    %s %s: %s\n", std::string(ir::name_of(op.op.kind)).c_str(),
-                  to_string(op.op.space).c_str(), place::describe(op.placement).c_str());
-  }
-  out.graph = scale::unroll(plan);
-  out.owners = scale::owners(out.graph, plan, control.machine().devices);
-  out.outcome = scale::run(out.graph, control.machine(), out.owners, control.reporter(out.graph));
-  control.deliver();
-  if (!control.graph_done())
-    throw std::runtime_error(program.name + ": the core does not think that it is done");
-  out.core_s = control.take_core_s();
-  return out;
-}
 
 // ---- makespan and traffic ---------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 // What a task costs when it is small: Task Bench over real processes, and the scheduler's own share.
 //
-//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks explicit start memory explain scale hop taskbench
+//   bench_scheduling --json FILE [--quick] [--only PART]     parts: tasks explicit start memory explain scale large hop taskbench
 //   rebalance
 //
 // The method of METG(50 %): docs/figures.md.
@@ -296,15 +296,17 @@ void bench_explain(const Settings& settings, Report& report) {
   }
 }
 
-const std::vector<Part> kParts = {{"tasks", bench_tasks},
-                                  {"explicit", bench_explicit},
-                                  {"start", bench_start},
-                                  {"memory", bench_memory},
-                                  {"explain", bench_explain},
-                                  {"hop", [](const Settings&, Report& r) { bench_hop(r); }},
-                                  {"scale", [](const Settings& s, Report& r) { bench_scale(s.quick, r); }},
-                                  {"taskbench", bench_task_bench},
-                                  {"rebalance", bench_rebalance}};
+const std::vector<Part> kParts = {
+    {"tasks", bench_tasks},
+    {"explicit", bench_explicit},
+    {"start", bench_start},
+    {"memory", bench_memory},
+    {"explain", bench_explain},
+    {"hop", [](const Settings&, Report& r) { bench_hop(r); }},
+    {"scale", [](const Settings& s, Report& r) { bench_scale(s.quick, r); }},
+    {"large", [](const Settings& s, Report& r) { bench_scale_large(s.quick, r); }},
+    {"taskbench", bench_task_bench},
+    {"rebalance", bench_rebalance}};
 
 }  // namespace
 }  // namespace tilewise::bench

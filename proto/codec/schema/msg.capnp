@@ -7,6 +7,7 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("tilewise::wire");
 using Ir = import "ir.capnp";
+using Account = import "account.capnp";
 
 struct Outcome {
   # "No error" is sent as a null pointer.
@@ -279,6 +280,7 @@ struct Submit {
   program @7 :UInt64;      # not 0: `ops` is empty, they are what I had you keep with the request of this number, called:
   firstOutput @8 :UInt64;  # outputs so and on in a row,
   inputs @9 :List(UInt64); # and what it reads and does not make so, by first mention
+  account @10 :Bool;       # I may ask for an account of it (Explain): keep what is predicted now
 }
 
 struct Keep { array @0 :UInt64; copies @1 :UInt32; }  # by the session's number; how many, 1 to 16
@@ -291,6 +293,7 @@ struct SubmitReply {
   graph @2 :UInt64;
   arrays @3 :List(NamedArray);  # operands of fetch ops, outputs of provide ops; of an Announce: its array
   grid @4 :Ir.Grid;        # of an Announce: the cuts that all pieces make
+  needs @5 :List(Account.NeedAccount);  # where memory does not suffice for it
 }
 
 struct Announce {
@@ -311,7 +314,12 @@ struct Box { lo @0 :List(Int64); hi @1 :List(Int64); }  # elements [lo, hi)
 
 struct GraphProgress { request @0 :UInt64; done @1 :Int64; total @2 :Int64; }  # tasks
 
-struct GraphDone { request @0 :UInt64; outcome @1 :Outcome; tasks @2 :Int64; }
+struct GraphDone {
+  request @0 :UInt64;
+  outcome @1 :Outcome;
+  tasks @2 :Int64;
+  needs @3 :List(Account.NeedAccount);  # where memory did not suffice for it
+}
 
 struct ReleaseArrays {  # what a session needs no more
   arrays @0 :List(UInt64);     # session numbers; after the submits that name them
@@ -351,55 +359,7 @@ struct Explain {
   submit @0 :Submit;         # its request numbers the answer only
   arrays @1 :List(UInt64);   # whose placements are wanted, by the session's numbers
   graph @2 :UInt64;          # given: this one instead of `submit`
-}
-
-struct PassAccount { name @0 :Text; ops @1 :UInt32; dump @2 :Text; }
-
-struct ChoiceAccount { policy @0 :Text; placement @1 :Text; seconds @2 :Float64; }
-
-struct OpAccount {
-  op @0 :Text;
-  tasks @1 :Int64;
-  steps @2 :Int64;
-  flops @3 :Float64;
-  bytesWritten @4 :Int64;
-  bytesMoved @5 :Int64;
-  beginS @6 :Float64;
-  endS @7 :Float64;
-  busyS @8 :Float64;
-  criticalS @9 :Float64;
-  choices @10 :List(ChoiceAccount);  # the one taken, then the best of those rejected
-}
-
-struct DeviceAccount {
-  device @0 :UInt32;
-  tasks @1 :Int64;
-  bytesBefore @2 :Int64;
-  bytesPeak @3 :Int64;
-  bytesAfter @4 :Int64;
-  bytesMemory @5 :Int64;
-  busyS @6 :Float64;
-}
-
-struct LinkAccount {
-  from @0 :UInt32;
-  to @1 :UInt32;
-  mapped @2 :Bool;
-  blocks @3 :Int64;
-  bytes @4 :Int64;
-  busyS @5 :Float64;
-  bytesPerS @6 :Float64;
-  measured @7 :Bool;       # by transfers; else by topology
-}
-
-struct CriticalAccount { op @0 :UInt32; device @1 :UInt32; what @2 :Text; seconds @3 :Float64; }
-
-struct ArrayAccount {
-  array @0 :UInt64;          # the session's number
-  dtype @1 :Ir.DType;
-  grid @2 :Ir.Grid;
-  placement @3 :List(Ir.Piece);
-  planned @4 :Bool;          # not submitted yet
+  account @3 :Bool;          # of `graph`, ended or not: as it was predicted, beside what was measured
 }
 
 struct Explanation {
@@ -411,13 +371,40 @@ struct Explanation {
   flops @5 :Float64;
   seconds @6 :Float64;
   boundS @7 :Float64;
-  passes @8 :List(PassAccount);
-  ops @9 :List(OpAccount);
-  devices @10 :List(DeviceAccount);
-  links @11 :List(LinkAccount);
-  critical @12 :List(CriticalAccount);
-  arrays @13 :List(ArrayAccount);
+  passes @8 :List(Account.PassAccount);
+  ops @9 :List(Account.OpAccount);
+  devices @10 :List(Account.DeviceAccount);
+  links @11 :List(Account.LinkAccount);
+  critical @12 :List(Account.CriticalAccount);
+  arrays @13 :List(Account.ArrayAccount);
   opCount @14 :UInt32;       # planned; of very many only the last are in `ops`
+  tight @15 :Bool;           # as simulated, it does not fit
+  needs @16 :List(Account.NeedAccount);
+  unpredicted @17 :Text;     # of an account: why nothing is predicted
+  measured @18 :Measured;    # of an account
+}
+
+struct Measured {
+  running @0 :Bool;
+  shared @1 :Bool;           # other graphs ran meanwhile
+  outcome @2 :Outcome;
+  seconds @3 :Float64;       # from submission to end, or to now
+  agoS @4 :Float64;          # since submission
+  tasks @5 :Int64;
+  tasksDone @6 :Int64;
+  forgotten @7 :UInt32;
+  ops @8 :List(Account.MeasuredOp);
+  devices @9 :List(Account.MeasuredDevice);
+  links @10 :List(MeasuredLink);
+}
+
+struct MeasuredLink {
+  from @0 :UInt32;
+  to @1 :UInt32;
+  lane @2 :Lane;
+  blocks @3 :Int64;
+  bytes @4 :Int64;
+  busyS @5 :Float64;
 }
 
 # ---- tracing ---------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ namespace tilewise::scale {
 namespace {
 
 constexpr double kReportEveryS = 0.01;
+constexpr std::int64_t kEncoded = 32;  // messages of one step; alike, as they are for one worker each
 const scheduler::Conn kClient{1};
 
 scheduler::Options options() {
@@ -62,7 +63,27 @@ void Control::step(scheduler::Conn from, msg::Message message) {
   const auto before = std::chrono::steady_clock::now();
   core_.step(events, now_, actions);
   core_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+  if (counts_) encode(actions);
   perform(actions);
+}
+
+void Control::encode(const std::vector<scheduler::Action>& actions) {
+  std::int64_t logs = 0, encoded = 0, bytes = 0;
+  const auto before = std::chrono::steady_clock::now();
+  for (const scheduler::Action& action : actions) {
+    const auto* sent = std::get_if<scheduler::Send>(&action);
+    if (sent == nullptr || !std::holds_alternative<msg::Log>(sent->message) || sent->to == kClient) continue;
+    if (++logs > kEncoded) continue;
+    ++encoded;
+    const Status fits = codec::encode(sent->message, buffer_);
+    TW_CHECK(fits.has_value(), "a plan does not fit a message: " + (fits ? "" : fits.error().message));
+    bytes += static_cast<std::int64_t>(buffer_.bytes().size());
+  }
+  if (encoded == 0) return;
+  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+  wire_.messages += logs;
+  wire_.bytes += bytes * logs / encoded;
+  wire_.seconds += took * static_cast<double>(logs) / static_cast<double>(encoded);
 }
 
 void Control::perform(std::vector<scheduler::Action>& actions) {
@@ -136,7 +157,10 @@ const msg::Plan& Control::submit(const Program& program) {
   if (!layout_.slower.empty()) teach(program);
   take_core_s();
   accepted_ = graph_done_ = false;
+  wire_ = {};
+  counts_ = true;
   step(kClient, request(program));
+  counts_ = false;
   TW_CHECK(accepted_ && !plan_.ops.empty(), "a submission brought no plan");
   return plan_;
 }
@@ -194,8 +218,11 @@ void Control::deliver() {
   }
   core_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
   reports_.clear();
+  encode(actions);
   perform(actions);
 }
+
+Wire Control::take_wire() { return std::exchange(wire_, {}); }
 
 double Control::take_core_s() { return std::exchange(core_s_, 0.0); }
 

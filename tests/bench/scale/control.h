@@ -3,6 +3,7 @@
 #include "machine.h"
 #include "programs.h"
 
+#include <tilewise/codec/codec.h>
 #include <tilewise/scheduler/core.h>
 
 #include <map>
@@ -14,6 +15,12 @@ struct Layout {
   std::uint8_t kind = place::kHostKind;
   std::vector<double> slower;  // by device, as in Machine
   int devices() const { return hosts * workers_a_host * devices_a_worker; }
+};
+
+// Encoding what the core sends to workers about graphs: logs. As the daemon does, for each worker anew.
+struct Wire {
+  std::int64_t messages = 0, bytes = 0;
+  double seconds = 0;
 };
 
 class Control {
@@ -35,6 +42,8 @@ class Control {
   bool graph_done() const { return graph_done_; }
   // Spent in the core since it has been asked last: everything from decoded messages in to messages out.
   double take_core_s();
+  // The same of encoding messages. Of many alike (one a worker) some are encoded, and the others taken for as long.
+  Wire take_wire();
   const scheduler::Core& core() const { return core_; }
 
  private:
@@ -51,6 +60,7 @@ class Control {
   msg::Submit request(const Program& program);
   void step(scheduler::Conn from, msg::Message message);
   void perform(std::vector<scheduler::Action>& actions);
+  void encode(const std::vector<scheduler::Action>& actions);
   void teach(const Program& program);
   void report(std::size_t worker, double now);
 
@@ -59,11 +69,13 @@ class Control {
   scheduler::Core core_;
   TimeNs now_ = kSecond;
   double core_s_ = 0;
+  Wire wire_;
+  codec::Buffer buffer_;
   std::uint64_t request_ = 0, names_ = 0;  // names: of arrays, so far
   msg::Plan plan_;
   msg::Explanation explanation_;
-  std::map<std::uint64_t, msg::Plan> kept_;  // by Plan::keep_as
-  bool graph_done_ = false, accepted_ = false;
+  std::map<std::uint64_t, msg::Plan> kept_;                      // by Plan::keep_as
+  bool graph_done_ = false, accepted_ = false, counts_ = false;  // counts: what is sent is encoded
   std::vector<Report> reports_;
   std::vector<Worker> workers_;
   std::vector<std::vector<std::int64_t>> done_;  // by op, device: tasks

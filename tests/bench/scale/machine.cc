@@ -45,9 +45,13 @@ class Run {
  public:
   Run(const Unrolled& graph, const Machine& machine, std::vector<std::int32_t> owners, const Choose* choose,
       const Finished* finished)
-      : g_(graph), m_(machine), choose_(choose), finished_(finished), owner_(std::move(owners)) {
+      : g_(graph),
+        m_(machine),
+        choose_(choose),
+        finished_(finished),
+        occupied_s_(machine.devices.size()),
+        owner_(std::move(owners)) {
     places_.resize(m_.devices.size());
-    occupied_s_.resize(m_.devices.size());
     for (std::size_t d = 0; d < places_.size(); ++d)
       places_[d].free_streams = std::max(1, m_.devices[d].streams);
     owner_.resize(g_.tasks(), -1);
@@ -104,11 +108,16 @@ class Run {
     for (std::size_t d = 0; d < places_.size(); ++d) dispatch(static_cast<std::int32_t>(d));
   }
   void give(std::uint32_t t) {
-    const Running running{g_, m_, owner_, occupied_s_, [this](std::uint32_t block, std::int32_t device) {
+    const Running running{g_,
+                          m_,
+                          owner_,
+                          occupied_s_.values(),
+                          occupied_s_.place(),
+                          [this](std::uint32_t block, std::int32_t device) {
                             return owner_[block] == device || find(block, device) != kNone;
                           }};
     owner_[t] = (*choose_)(t, running);
-    occupied_s_[static_cast<std::size_t>(owner_[t])] += task_s(t);
+    occupied_s_.add(static_cast<std::size_t>(owner_[t]), task_s(t));
     attach(t);
     if (missing_[g_.first_step[t]] == 0) push(t);
   }
@@ -318,7 +327,7 @@ class Run {
       for (std::uint32_t c = copies_of_[t]; c != kNone; c = copies_[c].next) send(c);
     wake(std::exchange(waiters_[t], kNone));
     if (choose_ != nullptr) {
-      occupied_s_[static_cast<std::size_t>(device)] -= task_s(t);
+      occupied_s_.add(static_cast<std::size_t>(device), -task_s(t));
       for (std::uint32_t r = first_user_[t]; r != kNone; r = next_user_[r]) {
         const std::uint32_t user = task_of(r);
         if (--left_[user] > 0) continue;
@@ -340,7 +349,7 @@ class Run {
   double now_ = 0;
   std::uint64_t number_ = 0;
   std::vector<Place> places_;
-  std::vector<double> occupied_s_;
+  Least occupied_s_;
   std::vector<std::int32_t> owner_;                           // by task
   std::vector<std::uint32_t> next_step_, missing_;            // by task; by step
   std::vector<std::uint8_t> made_;                            // by task

@@ -7,6 +7,7 @@
 // task's device is known from the start, a block leaves for its readers as soon as it is made; otherwise when a reader
 // has been given a device. Memory is unbounded and counted.
 #pragma once
+#include "least.h"
 #include "unrolled.h"
 
 #include <functional>
@@ -37,6 +38,7 @@ struct Running {
   const Machine& machine;
   const std::vector<std::int32_t>& owner;  // by task, -1: none yet
   const std::vector<double>& occupied_s;   // by device: work given and not finished
+  std::int32_t idlest = 0;                 // the device with least of that
   // The block is there, or on its way.
   std::function<bool(std::uint32_t block, std::int32_t device)> has;
 };

@@ -94,10 +94,11 @@ Program matmul_program(int devices) {
   return matmul_program(2048 * side, 2048 * side, 16384, 1024, devices);
 }
 
-Program reductions_program(int devices) {
+namespace {
+
+Program reductions_of(std::int64_t block_rows, std::int64_t side) {
   Recorder r;
-  const std::int64_t n = devices;
-  const Source x = r.random({16 * n * 512, 2048}, {512, 512});
+  const Source x = r.random({block_rows * side, 4 * side}, {side, side});
   const Source columns = r.sum(x, std::vector{0}), rows = r.sum(x, std::vector{1});
   const Source squares = r.sum(
       r.map({x},
@@ -107,18 +108,17 @@ Program reductions_program(int devices) {
   return r.take("reductions");
 }
 
-Program stencil_program(int devices) {
+Program stencil_of(std::int64_t blocks_a_side, std::int64_t side, double flops_per_point) {
   Recorder r;
-  const auto side = static_cast<std::int64_t>(std::ceil(std::sqrt(devices)));
-  Source x = r.random({side * 4 * 512, side * 4 * 512}, {512, 512});
-  for (int i = 0; i < 10; ++i) x = r.stencil(x, 1, 1e8);
+  Source x = r.random({blocks_a_side * side, blocks_a_side * side}, {side, side});
+  for (int i = 0; i < 10; ++i) x = r.stencil(x, 1, flops_per_point);
   r.hold(x);
   return r.take("stencil");
 }
 
-Program regression_program(int devices) {
+Program regression_of(std::int64_t blocks) {
   Recorder r;
-  const std::int64_t rows = std::int64_t{16384} * devices * 4;
+  const std::int64_t rows = 16384 * blocks;
   const Source x = r.random({rows, 32}, {16384, 32}), y = r.random({rows}, {16384});
   Source w = r.random({32}, {32});
   for (int i = 0; i < 5; ++i) {
@@ -135,11 +135,10 @@ Program regression_program(int devices) {
   return r.take("logistic regression");
 }
 
-Program random_program(int devices, std::uint64_t seed) {
+Program random_of(std::int64_t width, std::int64_t block, double flops_per_point, std::uint64_t seed) {
   Recorder r;
   Prng prng(seed);
-  const std::int64_t width = 8 * devices;
-  Source x = r.random({width * 32768}, {32768});
+  Source x = r.random({width * block}, {block});
   for (int level = 0; level < 20; ++level) {
     ir::ExplicitMap lists;
     lists.offsets.push_back(0);
@@ -148,10 +147,45 @@ Program random_program(int devices, std::uint64_t seed) {
         lists.blocks.push_back(static_cast<std::int64_t>(prng.below(static_cast<std::uint64_t>(width))));
       lists.offsets.push_back(static_cast<std::uint32_t>(lists.blocks.size()));
     }
-    x = r.row(x, std::move(lists), 1e8);
+    x = r.row(x, std::move(lists), flops_per_point);
   }
   r.hold(x);
   return r.take("random graph");
+}
+
+std::int64_t root(double area) {
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::sqrt(area)));
+}
+
+}  // namespace
+
+Program reductions_program(int devices) { return reductions_of(std::int64_t{16} * devices, 512); }
+Program stencil_program(int devices) {
+  return stencil_of(4 * static_cast<std::int64_t>(std::ceil(std::sqrt(devices))), 512, 1e8);
+}
+Program regression_program(int devices) { return regression_of(std::int64_t{4} * devices); }
+Program random_program(int devices, std::uint64_t seed) {
+  return random_of(std::int64_t{8} * devices, 32768, 1e8, seed);
+}
+
+Program large_matmul_program(int devices, std::int64_t tasks) {
+  constexpr std::int64_t kSide = 256;
+  const std::int64_t side = kSide * root(static_cast<double>(tasks));
+  return matmul_program(side, side, 2 * kSide, kSide, devices);
+}
+// Each block is read by three sums; two are of the same block as what makes it.
+Program large_reductions_program(std::int64_t tasks) {
+  return reductions_of(std::max<std::int64_t>(1, tasks / 16), 1024);
+}
+Program large_stencil_program(std::int64_t tasks) {
+  return stencil_of(root(static_cast<double>(tasks) / 11), 128, 2e7);
+}
+// Two arrays, and five times an error and a product.
+Program large_regression_program(std::int64_t tasks) {
+  return regression_of(std::max<std::int64_t>(1, tasks / 12));
+}
+Program large_random_program(std::int64_t tasks, std::uint64_t seed) {
+  return random_of(std::max<std::int64_t>(1, tasks / 21), 4096, 2e7, seed);
 }
 
 Program rows_program(std::int64_t tasks, std::int64_t ops) {

@@ -47,6 +47,12 @@ Program reductions_program(int devices);
 Program stencil_program(int devices);
 Program regression_program(int devices);
 Program random_program(int devices, std::uint64_t seed);
+// The same families with about so many tasks, each of a millisecond or two: as many as the paper machine can hold.
+Program large_matmul_program(int devices, std::int64_t tasks);
+Program large_reductions_program(std::int64_t tasks);
+Program large_stencil_program(std::int64_t tasks);
+Program large_regression_program(std::int64_t tasks);
+Program large_random_program(std::int64_t tasks, std::uint64_t seed);
 // `tasks` in `ops` rows over one array; row by row each point reads one block of the row before.
 Program rows_program(std::int64_t tasks, std::int64_t ops);
 

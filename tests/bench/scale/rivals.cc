@@ -23,8 +23,7 @@ Choose like_dask(double bytes_per_s) {
   return [bytes_per_s](std::uint32_t task, const Running& now) {
     const std::uint32_t begin = now.graph.first_read[now.graph.first_step[task]];
     const std::uint32_t end = now.graph.first_read[now.graph.first_step[task + 1]];
-    const auto idle = std::min_element(now.occupied_s.begin(), now.occupied_s.end()) - now.occupied_s.begin();
-    std::vector<std::int32_t> candidates{static_cast<std::int32_t>(idle)};
+    std::vector<std::int32_t> candidates{now.idlest};
     for (std::uint32_t r = begin; r < end; ++r) candidates.push_back(now.owner[now.graph.reads[r]]);
     std::sort(candidates.begin(), candidates.end());
     candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());

@@ -1,5 +1,5 @@
 // The paper machine itself, and that what the real core plans can be run on it.
-#include "control.h"
+#include "placed.h"
 #include "rivals.h"
 
 #include <doctest/doctest.h>
@@ -213,6 +213,39 @@ TEST_CASE("a rule's owners are those of the plan") {
       CHECK(std::count(first, first + graph.ops[o].tasks, static_cast<std::int32_t>(d)) ==
             plan.ops[o].placement.owned_count(control.machine().devices[d].id));
     }
+  }
+}
+
+TEST_CASE("the least of many numbers, and the first of equal ones") {
+  for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{5}, std::size_t{64}}) {
+    Least least(count);
+    std::uint64_t draw = 1;
+    for (int i = 0; i < 500; ++i) {
+      const auto& all = least.values();
+      CHECK(least.place() == std::min_element(all.begin(), all.end()) - all.begin());
+      draw = draw * 6364136223846793005u + 1442695040888963407u;
+      least.add((draw >> 33) % count, static_cast<double>((draw >> 40) % 5) - 1.5);
+    }
+  }
+}
+
+TEST_CASE(
+    "large programs have about as many tasks as they are asked for, and messages to workers are counted") {
+  Control control({.hosts = 2, .workers_a_host = 2});
+  constexpr std::int64_t kTasks = 4000;
+  for (const Program& program :
+       {large_random_program(kTasks, 1), large_matmul_program(4, kTasks), large_reductions_program(kTasks),
+        large_stencil_program(kTasks), large_regression_program(kTasks)}) {
+    CAPTURE(program.name);
+    const Placed placed = place_and_run(control, program);
+    CHECK(placed.graph.tasks() > kTasks / 2);
+    CHECK(placed.graph.tasks() < 2 * kTasks);
+    CHECK(placed.outcome.seconds >=
+          lower_bound_s(placed.graph, control.machine(), program.received_bytes) * (1 - 1e-6));
+    CHECK(placed.core_s > 0);
+    CHECK(placed.wire.messages >= 4);  // a plan to each worker
+    CHECK(placed.wire.bytes > 4 * 100);
+    CHECK(placed.wire.seconds > 0);
   }
 }
 

@@ -35,6 +35,8 @@ struct ComputeOptions {
   // different hosts where there are as many. It is, when the request is done; a lost copy is made again from the others.
   // With fewer workers it is on all of them, and on more when they join. Of compute() and files: no meaning.
   std::uint32_t copies = 1;
+  // Keep what is predicted of this request, for Future::account(): a copy of its plan, and of what is known of speeds then.
+  bool account = false;
 };
 
 struct ZarrOptions {

@@ -24,9 +24,9 @@ class Explanation {
   // Where the blocks of the explained arrays are, or would be.
   std::string drawing() const;
 
- private:
   std::string name_of(DeviceId device) const;
 
+ private:
   msg::Explanation account_;
   std::map<DeviceId, std::string> names_;
 };

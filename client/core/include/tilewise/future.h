@@ -14,6 +14,8 @@
 
 namespace tilewise {
 
+class Account;
+
 namespace client {
 class SessionState;
 struct Request;
@@ -45,6 +47,10 @@ class Future {
   // The future ends at once with kCancelled, and the cluster stops working for it. Nothing if it has ended.
   void cancel();
   Progress progress() const;
+  // What it took, or has taken so far, beside what was predicted (tilewise/account.h; only if it was asked for:
+  // ComputeOptions::account). Waits for the scheduler's answer and the workers' records, not for the end; once the results are
+  // here, a moment for the last reports. Throws: kNotFound if nothing is remembered of it; the failure, if it was refused.
+  Account account() const;
 
   std::size_t size() const;  // results
   ir::DType dtype(std::size_t i = 0) const;

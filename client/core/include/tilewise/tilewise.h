@@ -5,6 +5,7 @@
 //   auto p = 1.0 / (1.0 + tilewise::exp(-tilewise::matmul(x, session.zeros({28}))));
 //   std::vector<double> grad = (tilewise::matmul(x.T(), p) / 200'000).get<double>();
 #pragma once
+#include <tilewise/account.h>
 #include <tilewise/array.h>
 #include <tilewise/dtypes.h>
 #include <tilewise/error.h>
@@ -15,6 +16,7 @@
 #include <tilewise/linalg.h>
 #include <tilewise/local_blocks.h>
 #include <tilewise/md_span.h>
+#include <tilewise/out_of_memory.h>
 #include <tilewise/session.h>
 #include <tilewise/types.h>
 

@@ -11,6 +11,7 @@
 #include <tilewise/msg/announce.h>
 #include <tilewise/msg/blocks.h>
 #include <tilewise/msg/keep.h>
+#include <tilewise/msg/lane.h>
 
 #include <cstdint>
 #include <map>
@@ -243,21 +244,6 @@ struct Log {
 
 // ---- worker -> scheduler -------------------------------------------------------------------------------------------
 
-// Lanes: how bytes really went. Stable on the wire.
-enum class Lane : std::uint8_t {
-  kSameDevice = 0,
-  kMapped,
-  kPeerCopy,
-  kCudaIpc,
-  kSharedMemory,
-  kRdma,
-  kTcp,
-  kStaged,
-  kInline
-};
-constexpr int kLaneCount = 9;
-std::string_view name_of(Lane lane);
-
 struct OpProgress {  // cumulative, so duplicates and reordering do no harm
   OpId op;
   DeviceId device;
@@ -440,6 +426,8 @@ struct Submit {
   std::uint64_t program = 0;  // not 0: the ops are those that this request kept, called anew; `ops` is empty
   std::uint64_t first_output = 0;  // with `program`: number of its first output; the others follow in a row
   std::vector<std::uint64_t> inputs;  // with `program`: what it reads and does not make, by first mention
+  bool account =
+      false;  // what is predicted of it now is wanted later, beside what was measured (Explain::account)
   friend bool operator==(const Submit&, const Submit&) = default;
 };
 struct SubmitReply {
@@ -448,7 +436,8 @@ struct SubmitReply {
   GraphId graph;
   // Operands of kFetch and outputs of kProvide; of an Announce: its array, and the id under which its pieces are asked for.
   std::vector<std::pair<std::uint64_t, ArrayId>> arrays;
-  ir::Grid grid;  // of an Announce: how the pieces of all processes cut the array
+  ir::Grid grid;                        // of an Announce: how the pieces of all processes cut the array
+  std::vector<NeedAccount> needs = {};  // where it was refused for want of memory
   friend bool operator==(const SubmitReply&, const SubmitReply&) = default;
 };
 struct GraphProgress {
@@ -460,6 +449,7 @@ struct GraphDone {
   std::uint64_t request = 0;
   Outcome outcome;  // root cause of the first failure
   std::int64_t tasks = 0;
+  std::vector<NeedAccount> needs = {};  // where it ended for want of memory
   friend bool operator==(const GraphDone&, const GraphDone&) = default;
 };
 
@@ -470,6 +460,8 @@ struct Explain {
   Submit submit;                      // its request numbers the answer only
   std::vector<std::uint64_t> arrays;  // by the session's numbers: of earlier submits, or made here
   GraphId graph;                      // given: its unfinished ops, as if they began now, instead of `submit`
+  bool account =
+      false;  // with `graph`, which may have ended: all of it, as predicted when it was submitted, and measured
   friend bool operator==(const Explain&, const Explain&) = default;
 };
 struct Explanation {
@@ -487,6 +479,11 @@ struct Explanation {
   std::vector<LinkAccount> links;
   std::vector<CriticalAccount> critical;
   std::vector<ArrayAccount> arrays;
+  bool fits = true;  // as simulated: memory, with what lies below it, has room for all of it at any time
+  std::vector<NeedAccount> needs = {};  // what does not fit, of what is refused or simulated
+  std::string unpredicted =
+      {};                  // of an account: why nothing is predicted, where that is not for its many steps
+  Measured measured = {};  // of an account
   friend bool operator==(const Explanation&, const Explanation&) = default;
 };
 

@@ -131,7 +131,8 @@ struct PassCount {
 struct DevicePeak {
   DeviceId device;
   std::int64_t bytes = 0;
-  std::int64_t before = 0;  // of it, what was there when the graph began
+  std::int64_t before = 0;                 // of it, what was there when the graph began
+  std::int64_t spilled = 0, returned = 0;  // bytes that left its memory for a tier below, and came back
 };
 
 struct GraphView {

@@ -31,12 +31,18 @@ struct SimGraph {  // whose turn it is where several run: worker/core/fair_share
   std::uint32_t weight = 100;
   std::int32_t priority = 0;
 };
+struct SimTier {  // below a device's memory: what it may have there, and how fast bytes go there and back
+  std::int64_t bytes = 0;
+  double bytes_per_s = 0;
+};
 struct SimOptions {
   std::int64_t max_steps = 200'000;  // beyond, nothing is simulated
   std::int32_t window = 512;         // tasks a device looks ahead
   std::int64_t tree_bytes = kTreeBytes;
   double client_bytes_per_s = 5e9;   // results on their way to clients
   std::vector<SimGraph> graphs{{}};  // that run at once
+  std::vector<std::vector<SimTier>>
+      below;                // by device, the fastest first; of those that are left out: nothing
   std::uint32_t asked = 0;  // everything told is of this one, but for bytes on devices, which are everybody's
 };
 
@@ -45,6 +51,14 @@ struct SimDevice {
   std::int64_t tasks = 0;
   std::int64_t bytes_before = 0, bytes_peak = 0, bytes_after = 0;  // of blocks, multiples of 256
   double busy_s = 0;
+  std::int64_t bytes_spilled = 0, bytes_returned = 0;  // to the tiers below, and back
+  double spill_s = 0;                                  // that these took
+};
+struct SimNeed {  // a task that found no room, though nothing was left that could make any
+  std::size_t op = 0;
+  DeviceId device;
+  std::int64_t bytes = 0;                          // what it would have taken ...
+  std::int64_t input_bytes = 0, output_bytes = 0;  // ... beside what stays: its step's
 };
 struct SimLink {
   DeviceId from, to;  // from: the owner, or who passes its blocks on
@@ -56,9 +70,10 @@ struct SimOpResult {
   std::int64_t tasks = 0, steps = 0, bytes_moved = 0;
   double flops = 0, begin_s = 0, end_s = 0, busy_s = 0, critical_s = 0;
 };
-struct SimCritical {   // one stretch of the chain that decides the end
-  bool moves = false;  // bytes on their way to it; else it runs
-  std::size_t op = 0;  // of another graph too, where that had to end first
+struct SimCritical {    // one stretch of the chain that decides the end
+  bool moves = false;   // bytes on their way to it; else it runs
+  bool spills = false;  // it waits for room in memory, or for what comes back
+  std::size_t op = 0;   // of another graph too, where that had to end first
   DeviceId device;
   double seconds = 0;
 };
@@ -72,6 +87,10 @@ struct Simulation {
   std::vector<SimLink> links;      // by (from, to), what is read in place last
   std::vector<SimOpResult> ops;
   std::vector<SimCritical> critical;
+  // Where devices have bounds (Device::memory_bytes) that the plan passes, it is run again within them: what is read last leaves for
+  // the tiers below. What finds no room even so goes on without it, and is told here.
+  bool fits = true;
+  std::vector<SimNeed> needs;  // the first of each device
 };
 
 // `devices` sorted by id. Ops of a graph in plan order: that and the C order of points is the order of its tasks.
