@@ -4,6 +4,7 @@
 #include "layers.h"
 
 #include <tilewise/ir/cost.h>
+#include <tilewise/place/levels.h>
 
 #include <algorithm>
 
@@ -30,6 +31,7 @@ class OpPlacer {
       }
     }
     std::sort(devices_.begin(), devices_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+    levels_.emplace(devices_, s.speeds);
     busy_s_.resize(devices_.size());
     needs_.resize(devices_.size());
     draft.placements.resize(draft.ops.size());
@@ -57,6 +59,7 @@ class OpPlacer {
         if (--readers_left_.at(array) == 0) let_go(array);
       }
     }
+    draft_.levels_ns = levels_->nanoseconds();
     for (std::size_t d = 0; d < devices_.size(); ++d)
       if (needs_[d] > 0) draft_.needs.emplace_back(devices_[d].id, needs_[d]);
     return held_results_fit();
@@ -87,6 +90,7 @@ class OpPlacer {
           given ? *draft_.given
                 : ir::Placement::whole(op.space.counts(),
                                        ir::Rule::constant(op.space.rank(), op.get<ir::FetchAttrs>().to));
+      add_level(op, draft_.placements[i]);
       return {};
     }
     std::vector<Known> known_arrays;
@@ -110,10 +114,19 @@ class OpPlacer {
     TW_ASSIGN(place::Decision decision,
               s_.placer.place({&op, &geometry, inputs, devices_, eligible_, wanted, &s_.speeds, busy_s_}));
     draft_.placements[i] = std::move(decision.placement);
+    levels_->add(op, &geometry, draft_.placements[i], inputs);
     decision.work_s = add_work(op, geometry, draft_.placements[i]);
     draft_.decisions[i] = std::move(decision);
     account(op, draft_.placements[i], geometry.point_count());
     return {};
+  }
+
+  void add_level(const ir::Op& op, const ir::Placement& placement) {  // nothing runs
+    std::vector<Known> known_arrays;
+    for (const ir::Operand& operand : op.operands) known_arrays.push_back(known(operand.array));
+    std::vector<place::Input> inputs;
+    for (const Known& k : known_arrays) inputs.push_back({&k.source, k.placement});
+    levels_->add(op, nullptr, placement, inputs);
   }
 
   static std::vector<std::uint64_t> arrays_read(const ir::Op& op) {
@@ -336,7 +349,8 @@ class OpPlacer {
   mutable std::deque<ir::Placement> replaced_;  // of arrays with blocks on lost devices
   bool draining_ = false;                       // some device is
   std::vector<place::Device> devices_, open_,
-      eligible_;                     // all; those that are not drained; those that may run an op
+      eligible_;  // all; those that are not drained; those that may run an op
+  std::optional<place::Levels> levels_;
   std::vector<double> busy_s_;       // by device: work of this plan so far
   std::vector<std::int64_t> needs_;  // by device: most bytes of this plan at once
   boost::unordered_flat_map<std::uint64_t, std::size_t> made_by_, explicit_user_;

@@ -100,6 +100,7 @@ class PlanCache {
     std::vector<ir::Op> ops;
     std::vector<ir::Placement> placements;
     std::vector<place::Decision> decisions;
+    std::vector<std::int64_t> levels_ns;
     std::vector<std::pair<DeviceId, std::int64_t>> needs;
     std::uint32_t replays = 0, patience = 1;
     std::uint64_t used = 0;

@@ -1,10 +1,11 @@
 #include <tilewise/base/check.h>
 #include <tilewise/ir/cost.h>
-#include <tilewise/place/simulate.h>
+#include <tilewise/place/levels.h>
+
+#include "paper.h"
 
 #include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
-#include <deque>
 #include <map>
 #include <queue>
 #include <tuple>
@@ -12,91 +13,18 @@
 namespace tilewise::place {
 namespace {
 
-using Index = std::int32_t;
-constexpr Index kNone = -1;
+using namespace paper;
 
 constexpr std::int64_t kReadsAStep = 4;  // on average, of plans that are looked at whole
 
 std::int64_t rounded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
-struct Copy {
-  std::size_t array = 0;
-  std::int64_t bytes = 0;
-  Index device = 0, home = kNone;  // home: the owner's copy; kNone: this is it
-  std::int64_t uses = 0;           // reads here, and at home one for each copy elsewhere
-  bool ready = false, requested = false, mapped = false, in_memory = false, keeps = false;
-  std::size_t reader = 0;              // the first op that wants it here
-  bool asked = false;                  // the graph that is asked about was the first to want it
-  Index made_by = kNone;               // record
-  Index sender = kNone;                // who passes it on here, if not its home
-  double chain_s = 0;                  // longest chain of steps behind it
-  Index next = kNone;                  // of the same block
-  std::vector<Index> waiters, wanted;  // tasks here; copies elsewhere
-};
-
-// Of a block that travels to other hosts: one copy on each of them passes it on there (worker/core/trees.cc).
-struct Tree {
-  struct Leader {
-    std::uint32_t host = 0;
-    Index copy = kNone;
-  };
-  std::vector<Leader> leaders;
-  std::size_t hosts = 0;  // that it goes to
-};
-
-struct Task {
-  std::size_t op = 0;
-  Index device = 0;
-  std::int64_t point = 0, steps = 1, next = 0;
-  bool eager = false;
-  double ready_s = 0, chain_s = 0;
-  Index ready_by = kNone;  // copy whose arrival made it ready
-  std::vector<Index> outputs;
-};
-
-struct Record {  // one step that ran
-  std::size_t op = 0;
-  Index device = 0;
-  double start_s = 0, end_s = 0;
-  Index cause = kNone;  // record that had to end first
-  bool moved = false;   // and whose result had to come from elsewhere
-};
-
-struct Event {
-  double at = 0;
-  std::int64_t number = 0;  // equal times in order of creation
-  bool step = false;        // a task's step has ended; else a copy has come
-  Index index = 0;
-  bool operator<(const Event& other) const { return at != other.at ? at > other.at : number > other.number; }
-};
-
-struct Queue {                              // of one graph on one device
-  struct Share {                            // of one op, in plan order
-    std::size_t op = 0, next = 0, end = 0;  // tasks
-  };
-  std::vector<Share> shares;
-  std::size_t front = 0;  // first share not expanded to its end
-  std::int32_t live = 0, eager = 0;
-  std::deque<Index> ready;
-};
-
-struct Place {  // a device while the plan runs
-  Device device;
-  bool client = false;
-  std::int32_t free_streams = 1;
-  std::vector<Queue> queues;           // by graph
-  std::map<SessionId, double> served;  // seconds by weight
-  std::size_t turn = 0;
-  Index last_record = kNone;
-  std::int64_t bytes = 0;
-  double sends_until = 0, receives_until = 0;
-};
 
 class Run {
  public:
   Run(std::span<const SimOp> ops, std::span<const SimArray> arrays, std::span<const Device> devices,
       const Speeds& speeds, const SimOptions& options, Simulation& out)
       : ops_(ops), arrays_(arrays), speeds_(speeds), options_(options), out_(out) {
+    if (options.by_level) find_levels(devices);
     for (const Device& device : devices) add_place(device, false);
     out_.ops.resize(ops.size());
     for (const Device& device : devices) {
@@ -218,11 +146,22 @@ class Run {
     return speeds_.link(from.device, to.device);
   }
 
+  void find_levels(std::span<const Device> devices) {
+    Levels levels(devices, speeds_);
+    std::vector<Input> inputs;
+    for (const SimOp& op : ops_) {
+      inputs.clear();
+      for (const std::size_t array : op.inputs)
+        inputs.push_back({&arrays_[array].source, arrays_[array].placement});
+      levels.add(*op.op, op.geometry, *op.placement, inputs);
+    }
+    levels_ns_ = levels.nanoseconds();
+  }
+
   // False: more steps, or reads, than may be looked at.
   bool build() {
     readers_.resize(arrays_.size());
     for (std::size_t o = 0; o < ops_.size(); ++o) {
-      if (ops_[o].geometry == nullptr) continue;
       for (const std::size_t array : ops_[o].inputs) {
         if (readers_[array].empty() || readers_[array].back() != o) readers_[array].push_back(o);
       }
@@ -236,6 +175,7 @@ class Run {
         const Index client = place(op.to);
         for (std::int64_t b = 0; b < arrays_[op.inputs[0]].source.grid.block_count(); ++b) {
           const Index copy = copy_at(op.inputs[0], b, client);
+          see_reader(copy, o);
           if (at_(copy).home != kNone) fetched_.push_back(copy);
         }
         continue;
@@ -250,6 +190,9 @@ class Run {
     }
     return true;
   }
+  void see_reader(Index copy, std::size_t op) {
+    if (!levels_ns_.empty()) at_(copy).level = std::max(at_(copy).level, levels_ns_[op]);
+  }
   bool add_task(std::size_t o, Index here, const ir::Index& point) {
     const SimOp& op = ops_[o];
     Task task;
@@ -263,7 +206,9 @@ class Run {
       looked_at_ += static_cast<std::int64_t>(reads_.size());
       if (looked_at_ > kReadsAStep * options_.max_steps) return false;
       for (const ir::Read& read : reads_) {
-        Copy& copy = at_(copy_at(op.inputs[read.operand], read.block, here));
+        const Index c = copy_at(op.inputs[read.operand], read.block, here);
+        see_reader(c, o);
+        Copy& copy = at_(c);
         ++copy.uses;
         if (op.op->kind == ir::OpKind::kKeep && copy.home != kNone) copy.mapped = false, copy.keeps = true;
       }
@@ -418,7 +363,9 @@ class Run {
   // ... but first those tasks of later ops that have all they read, now that this copy has come.
   void use(Index copy) {
     const Index p = at_(copy).device;
+    std::int64_t largest = 0;
     for (const std::size_t op : readers_[at_(copy).array]) {
+      if (ops_[op].geometry == nullptr) continue;
       Queue& queue = places_[static_cast<std::size_t>(p)].queues[ops_[op].graph];
       const auto share = std::lower_bound(queue.shares.begin(), queue.shares.end(), op,
                                           [](const Queue::Share& s, std::size_t o) { return s.op < o; });
@@ -426,7 +373,7 @@ class Run {
       const bool front = share - queue.shares.begin() <= static_cast<std::ptrdiff_t>(queue.front);
       while (share->next < share->end &&
              (front ? queue.live < 3 * options_.window : queue.eager < options_.window) &&
-             all_here(static_cast<Index>(share->next))) {
+             all_here(static_cast<Index>(share->next), largest = 0)) {
         const auto t = static_cast<Index>(share->next++);
         Task& task = tasks_[static_cast<std::size_t>(t)];
         task.eager = !front;
@@ -434,23 +381,74 @@ class Run {
         task.ready_by = copy;
         ++queue.live;
         queue.eager += task.eager ? 1 : 0;
-        queue.ready.push_front(t);
+        make_ready(t, true, largest);
       }
     }
   }
-  bool all_here(Index t) {
+  // `largest`: of the blocks that it reads, in bytes.
+  bool all_here(Index t, std::int64_t& largest) {
     const Task& task = tasks_[static_cast<std::size_t>(t)];
     const SimOp& op = ops_[task.op];
     const ir::Index point = op.geometry->point(task.point);
     for (std::int64_t s = task.steps; s-- > 0;) {
       op.geometry->reads(point, s, reads_);
       for (const ir::Read& read : reads_) {
-        if (!at_(copy_at(op.inputs[read.operand], read.block, task.device)).ready) return false;
+        const Copy& c = at_(copy_at(op.inputs[read.operand], read.block, task.device));
+        if (!c.ready) return false;
+        largest = std::max(largest, c.bytes);
       }
     }
     return true;
   }
-  void consider(Index t, Index came) {
+  // As workers do, with the same list.
+  void make_ready(Index t, bool came, std::int64_t came_bytes) {
+    const Task& task = tasks_[static_cast<std::size_t>(t)];
+    ir::Runnable r{.task = static_cast<std::uint32_t>(t), .op = task.op, .came = came};
+    for (const Index output : task.outputs) {
+      for (Index c = output; c != kNone; c = at_(c).next) {
+        r.awaited |= c != output;
+        r.level = std::max(r.level, at_(c).level);
+      }
+    }
+    r.reads_large = came_bytes >= ir::kLargeBytes;
+    if (r.awaited || r.reads_large) r.grows_bytes = growth_of(task);
+    queue_of(task).ready.push(r);
+  }
+  std::int64_t growth_of(const Task& task) {
+    std::int64_t bytes = 0;
+    for (const Index output : task.outputs) bytes += at_(output).bytes;
+    if (task.next > 0 || bytes <= ir::kLargeBytes || gives_way(task.op)) return 0;
+    const SimOp& op = ops_[task.op];
+    op.geometry->reads(op.geometry->point(task.point), 0, reads_);
+    for (std::size_t i = 0; i < reads_.size(); ++i) {
+      const Index copy = copy_at(op.inputs[reads_[i].operand], reads_[i].block, task.device);
+      const Copy& c = at_(copy);
+      const auto same = [&](const ir::Read& read) {
+        return copy_at(op.inputs[read.operand], read.block, task.device) == copy;
+      };
+      const auto here = reads_.begin() + static_cast<std::ptrdiff_t>(i);
+      if (!c.in_memory || arrays_[c.array].held || std::any_of(reads_.begin(), here, same)) continue;
+      if (c.uses == std::count_if(here, reads_.end(), same)) bytes -= c.bytes;
+    }
+    return bytes;
+  }
+  // Its results take the memory of an operand that nobody else reads later.
+  bool gives_way(std::size_t o) const {
+    const SimOp& op = ops_[o];
+    if (op.op->kind != ir::OpKind::kMap || op.outputs.size() != 1) return false;
+    const SimArray& target = arrays_[op.outputs[0]];
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      const SimArray& source = arrays_[op.inputs[i]];
+      if (!source.held && !source.exists && readers_[op.inputs[i]].back() == o &&
+          *source.placement == *op.placement && source.source.dtype == target.source.dtype &&
+          source.source.grid == target.source.grid &&
+          op.op->operands[i].view.is_identity(source.source.grid.shape()))
+        return true;
+    }
+    return false;
+  }
+  // `going_on`: one of its steps has just ended.
+  void consider(Index t, Index came, bool going_on = false) {
     Task& task = tasks_[static_cast<std::size_t>(t)];
     const SimOp& op = ops_[task.op];
     op.geometry->reads(op.geometry->point(task.point), task.next, reads_);
@@ -462,9 +460,12 @@ class Run {
     }
     task.ready_s = now_;
     task.ready_by = came;
-    std::deque<Index>& ready = queue_of(task).ready;
-    came == kNone ? ready.push_back(t) : ready.push_front(t);
+    if (going_on)
+      queue_of(task).ready.push_first(static_cast<std::uint32_t>(t));
+    else
+      make_ready(t, came != kNone, came == kNone ? 0 : at_(came).bytes);
   }
+
   // Sessions by what they have had for their weight; of one session, by priority; else in turn.
   Queue* next_queue(Place& here) {
     Queue* best = nullptr;
@@ -486,8 +487,8 @@ class Run {
     while (here.free_streams > 0) {
       Queue* queue = next_queue(here);
       if (queue == nullptr) return;
-      const Index t = queue->ready.front();
-      queue->ready.pop_front();
+      const std::int64_t memory = here.device.memory_bytes;
+      const auto t = static_cast<Index>(queue->ready.take(memory > 0 && here.bytes > memory / 2));
       --here.free_streams;
       start(t);
     }
@@ -560,7 +561,7 @@ class Run {
     const std::vector<ir::Read> all = reads_;
     for (const ir::Read& read : all) discharge(copy_at(op.inputs[read.operand], read.block, p));
     if (++task.next < task.steps) {
-      consider(t, kNone);
+      consider(t, kNone, true);
     } else {
       if (asked(task.op) && static_cast<std::size_t>(p) < out_.devices.size())
         ++out_.devices[static_cast<std::size_t>(p)].tasks;
@@ -665,6 +666,7 @@ class Run {
   boost::unordered_flat_map<Index, Tree> trees_;  // by home; looked up, never walked
   std::map<std::tuple<DeviceId, DeviceId, bool>, SimLink> links_;
   std::vector<std::string> families_;
+  std::vector<std::int64_t> levels_ns_;  // by op
   std::vector<ir::Read> reads_;
 };
 
