@@ -193,7 +193,7 @@ msg::Plan Reader::plan(wire::Plan::Reader r) {
   p.priority = r.getPriority();
   p.ops = list<msg::PlannedOp>(r.getOps(), [&](wire::PlannedOp::Reader o) {
     msg::PlannedOp planned{OpId(o.getId()), op(o.getOp()), placement(o.getPlacement()), o.getDone(),
-                           OpId(o.getOf()), o.getAlone(),  outcome(o.getDoomed())};
+                           OpId(o.getOf()), o.getAlone(),  outcome(o.getDoomed()),      o.getLevelNs()};
     if (o.getListed()) {
       planned.placement = ir::Placement::of_runs(
           planned.op.space.counts(),

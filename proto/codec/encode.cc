@@ -150,6 +150,7 @@ void write(wire::Plan::Builder p, const msg::Plan& plan) {
          o.setDone(op.done);
          o.setOf(op.of.value);
          o.setAlone(op.alone);
+         o.setLevelNs(op.level_ns);
          write_outcome(op.doomed, [&] { return o.initDoomed(); });
          if (const ir::RunMap* listed = op.placement.listed()) {
            o.setListed(true);

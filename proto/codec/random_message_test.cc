@@ -156,7 +156,7 @@ struct Gen {
   msg::FamilyStats family_stats() { return {id<DeviceId>(), text(), i64(), i64(), i64()}; }
   double real() { return static_cast<double>(i64()) / 1024; }
   msg::PlannedOp planned() {
-    msg::PlannedOp p{id<OpId>(), op(), placement(), flag(), id<OpId>(), flag(), outcome()};
+    msg::PlannedOp p{id<OpId>(), op(), placement(), flag(), id<OpId>(), flag(), outcome(), i64()};
     if (flag()) {
       p.placement = ir::Placement::of_runs(p.op.space.counts(), list(5, [&] {
                                              return ir::Run{i64(), i64(), id<DeviceId>()};

@@ -92,6 +92,7 @@ Status add_pieces(const State& s, Draft& draft, Cuts cuts, const ir::NewArray& n
   if (cuts.empty()) return {};
   std::vector<ir::Placement> placements;
   std::vector<place::Decision> decisions;
+  std::vector<std::int64_t> levels_ns;
   auto next = cuts.begin();
   for (std::size_t i = 0; i < draft.ops.size(); ++i) {
     if (next != cuts.end() && next->op == i) {
@@ -99,16 +100,19 @@ Status add_pieces(const State& s, Draft& draft, Cuts cuts, const ir::NewArray& n
         for (const place::CutPart& part : cut.parts) {
           if (!part.apart) continue;
           placements.push_back(part.placement);
+          levels_ns.push_back(draft.levels_ns[i]);  // no earlier than who waits for it
           note(cut, draft.placements[i], decisions.emplace_back());
         }
       }
     }
     placements.push_back(std::move(draft.placements[i]));
+    levels_ns.push_back(draft.levels_ns[i]);
     decisions.push_back(std::move(draft.decisions[i]));
   }
   TW_ASSIGN(draft.ops, with_pieces(std::move(draft.ops), cuts, new_array));
   draft.placements = std::move(placements);
   draft.decisions = std::move(decisions);
+  draft.levels_ns = std::move(levels_ns);
   std::size_t more = 0;  // ops than before
   for (const OpCuts& each : cuts) {
     const std::size_t at = each.op + more;

@@ -26,6 +26,7 @@ struct Draft {
   std::vector<ir::Op> ops;
   std::vector<ir::Placement> placements;                 // parallel to ops
   std::vector<place::Decision> decisions;                // likewise: why there (without the placement itself)
+  std::vector<std::int64_t> levels_ns;                   // likewise (place/levels.h)
   std::vector<std::pair<DeviceId, std::int64_t>> needs;  // bytes, at most at once, beside what was there
   std::vector<plan::PassReport> passes;                  // what happened before; "replayed" alone: nothing
   Cuts cuts;  // what was cut for ops of it; of a replay only where that is checked

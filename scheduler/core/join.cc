@@ -136,6 +136,7 @@ msg::PlannedOp as_it_is(const OpRecord& record) {
                                ? without_history(record)
                                : msg::PlannedOp{record.id, record.op, record.placement, false, {}};
   planned.of = record.of;
+  planned.level_ns = record.level_ns;
   return planned;
 }
 

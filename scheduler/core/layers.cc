@@ -134,6 +134,7 @@ void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vec
   layer.graph = head.graph;
   layer.position = head.position;
   layer.op = head.op;
+  layer.level_ns = head.level_ns;
   layer.decision = {form == Form::kMoved ? "re-placed" : "recovery", 0};
   layer.placement = form == Form::kProvided ? head.placement
                                             : ir::Placement::of_runs(head.op.space.counts(), std::move(runs));
@@ -190,6 +191,7 @@ void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vec
   const std::int32_t at_priority = std::max(graph.priority, priority);
   if (plans.empty() || plans.back().graph != head.graph || plans.back().priority != at_priority)
     plans.push_back({head.graph, at_priority, {}, {}, graph.session, graph.weight});
+  planned.level_ns = head.level_ns;
   plans.back().ops.push_back(std::move(planned));
   s.retire_candidates.push_back(head.id);
   s.ops.insert(id, std::move(layer));

@@ -6,6 +6,7 @@
 
 #include <tilewise/ir/checkpoint.h>
 #include <tilewise/ir/cost.h>
+#include <tilewise/place/levels.h>
 
 #include <algorithm>
 
@@ -33,6 +34,7 @@ class OpPlacer {
       }
     }
     std::sort(devices_.begin(), devices_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+    levels_.emplace(devices_, s.speeds);
     busy_s_.resize(devices_.size());
     needs_.resize(devices_.size());
     draft.placements.resize(draft.ops.size());
@@ -61,6 +63,7 @@ class OpPlacer {
         if (--readers_left_.at(array) == 0) let_go(array);
       }
     }
+    draft_.levels_ns = levels_->nanoseconds();
     for (std::size_t d = 0; d < devices_.size(); ++d)
       if (needs_[d] > 0) draft_.needs.emplace_back(devices_[d].id, needs_[d]);
     TW_TRY(held_results_fit());
@@ -97,6 +100,7 @@ class OpPlacer {
           given ? *draft_.given
                 : ir::Placement::whole(op.space.counts(),
                                        ir::Rule::constant(op.space.rank(), op.get<ir::FetchAttrs>().to));
+      add_level(op, draft_.placements[i]);
       return {};
     }
     std::vector<Known> known_arrays;
@@ -129,6 +133,7 @@ class OpPlacer {
       told_ = {*need};
       return error(Errc::kOutOfMemory, "one step needs " + text_of(*need) + "; cut its arrays finer");
     }
+    levels_->add(op, &geometry, draft_.placements[i], inputs);
     decision.work_s = add_work(op, geometry, draft_.placements[i]);
     draft_.decisions[i] = std::move(decision);
     account_pieces(cuts, 1);
@@ -136,6 +141,14 @@ class OpPlacer {
     account_pieces(cuts, -1);
     if (!cuts.cuts.empty()) cuts_.push_back(std::move(cuts));
     return {};
+  }
+
+  void add_level(const ir::Op& op, const ir::Placement& placement) {  // nothing runs
+    std::vector<Known> known_arrays;
+    for (const ir::Operand& operand : op.operands) known_arrays.push_back(known(operand.array));
+    std::vector<place::Input> inputs;
+    for (const Known& k : known_arrays) inputs.push_back({&k.source, k.placement});
+    levels_->add(op, nullptr, placement, inputs);
   }
 
   static std::vector<std::uint64_t> arrays_read(const ir::Op& op) {
@@ -397,7 +410,8 @@ class OpPlacer {
   const bool cuts_on_ = cuts_pieces(s_.options);
   Cuts cuts_;
   std::vector<place::Device> devices_, open_,
-      eligible_;                     // all; those that are not drained; those that may run an op
+      eligible_;  // all; those that are not drained; those that may run an op
+  std::optional<place::Levels> levels_;
   std::vector<double> busy_s_;       // by device: work of this plan so far
   std::vector<std::int64_t> needs_;  // by device: most bytes of this plan at once
   boost::unordered_flat_map<std::uint64_t, std::size_t> made_by_, explicit_user_;

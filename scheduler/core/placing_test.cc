@@ -46,5 +46,37 @@ TEST_CASE("what an op's result takes the place of is not counted beside it") {
   CHECK(placed.back() == 8);
 }
 
+TEST_CASE(
+    "a plan says of each op how long the rest takes from there, to those who join later too, and so does its "
+    "replay") {
+  World w;
+  w.add_worker(1, 2);
+  w.join(10, w.client());
+  const auto levels = [](const msg::Plan& plan) {
+    std::vector<std::int64_t> out;
+    for (const msg::PlannedOp& op : plan.ops) out.push_back(op.level_ns);
+    return out;
+  };
+  std::vector<std::int64_t> planned;
+  for (std::uint64_t i = 0; i < 4; ++i) {  // the third is the first to be a replay
+    const std::uint64_t at = 10 * i;
+    REQUIRE(w.submit(10, i + 1,
+                     {random(at + 1, kGrid), map(at + 2, kGrid, {at + 1}), map(at + 3, kGrid, {at + 2})},
+                     {at + 1, at + 2, at + 3})
+                .outcome.ok());
+    const std::vector<std::int64_t> now = levels(w.log<msg::Plan>(1).back());
+    REQUIRE(now.size() == 3);
+    CHECK(now[0] > now[1]);
+    CHECK(now[1] > now[2]);
+    CHECK(now[2] > 0);
+    if (i > 0) CHECK(now == planned);
+    planned = now;
+  }
+  w.add_worker(2, 1, "w2");
+  const auto heard = w.log<msg::Plan>(2);
+  REQUIRE(heard.size() == 4);
+  for (const msg::Plan& plan : heard) CHECK(levels(plan) == planned);
+}
+
 }  // namespace
 }  // namespace tilewise::scheduler::test

@@ -144,6 +144,7 @@ void PlanCache::take(std::size_t at, const State& s, Draft& draft, bool dump) co
   rename(draft.ops, [&](std::uint64_t place) { return id_of(draft.program, place); });
   draft.placements = plan.placements;
   draft.decisions = plan.decisions;
+  draft.levels_ns = plan.levels_ns;
   draft.needs = plan.needs;
   if (s.options.check_replays) draft.cuts = plan.cuts;
   draft.next_array = s.next_array + plan.names;
@@ -215,6 +216,7 @@ void PlanCache::accepted(const State& s, Draft& draft, std::uint64_t& next_numbe
   rename(plan.ops, Places(places));
   plan.placements = draft.placements;
   plan.decisions = draft.decisions;
+  plan.levels_ns = draft.levels_ns;
   plan.needs = draft.needs;
   plan.cuts = draft.cuts;
   plan.number = next_number++;
@@ -230,6 +232,7 @@ void PlanCache::accepted(const State& s, Draft& draft, std::uint64_t& next_numbe
   if (first != plan.ops.end()) plan.first = first->outputs[0].array;
   plan.bytes = bytes_of(*plan.program) + bytes_of(plan.ops);
   program.plan = keep(std::move(plan));
+  if (program.plan) draft.levels_ns = plans_[*program.plan].levels_ns;
 }
 
 PlanCache::Told PlanCache::told(const Draft& draft, const GraphRecord& graph) const {
@@ -282,6 +285,7 @@ std::optional<std::size_t> PlanCache::keep(Plan plan) {
     // Made anew, and the same: workers have it. They compare what is read as well.
     if (plan.ops == old->ops && plan.placements == old->placements && plan.holds == old->holds &&
         plan.sources == old->sources) {
+      plan.levels_ns = old->levels_ns;  // theirs: speeds may have changed since
       plan.number = old->number;
       plan.known = old->known;
       plans_.erase(old);

@@ -102,6 +102,7 @@ class PlanCache {
     std::vector<ir::Op> ops;
     std::vector<ir::Placement> placements;
     std::vector<place::Decision> decisions;
+    std::vector<std::int64_t> levels_ns;
     std::vector<std::pair<DeviceId, std::int64_t>> needs;
     Cuts cuts;  // those among the ops
     std::uint32_t replays = 0, patience = 1;

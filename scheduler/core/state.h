@@ -158,9 +158,10 @@ struct OpRecord {
       false;  // no worker knows it; kept to make its blocks again for those that read them (lineage)
   bool forgotten = false;  // was retired once: its placement says nothing any more
   bool doomed = false;     // of a layer: its tasks are not run but fail
-  bool cut =
-      false;  // what it read is not kept for its sake any more: there are two copies of what it made, or a file
-  double work_s = 0;  // about what it takes to run it
+  // What it read is not kept for its sake any more: there are two copies of what it made, or a file.
+  bool cut = false;
+  std::int64_t level_ns = 0;  // of the plan (place/levels.h)
+  double work_s = 0;          // about what it takes to run it
   double past_s =
       0;  // about what it would take to make it again, with all before it that is not safe; or more
   std::int64_t past_ops = 0;  // likewise, in ops

@@ -57,6 +57,7 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
       hold_array(s, made, holder);
   }
   record.op = std::move(op);
+  record.level_ns = draft.levels_ns[position];
   note_past(s, record, draft.decisions[position].work_s);
   record.placement = std::move(placement);
   const place::Decision& decision = draft.decisions[position];
@@ -88,7 +89,7 @@ msg::Plan plan_of(const State& s, const GraphRecord& graph, const Draft& draft) 
   plan.ops.reserve(graph.ops.size());
   for (const OpId id : graph.ops) {
     const OpRecord& op = s.ops.at(id);
-    plan.ops.push_back({op.id, op.op, op.placement, false, {}});
+    plan.ops.push_back({op.id, op.op, op.placement, false, {}, false, {}, op.level_ns});
   }
   for (const std::uint64_t array : draft.graph.holds) plan.holds.push_back(ArrayId{array});
   return plan;

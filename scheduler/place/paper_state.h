@@ -1,5 +1,6 @@
 // Private: what a run on paper (simulate.cc) keeps of blocks, tasks and devices, and who has memory there.
 #pragma once
+#include <tilewise/ir/ready_order.h>
 #include <tilewise/place/simulate.h>
 
 #include <boost/unordered/unordered_flat_map.hpp>
@@ -21,6 +22,7 @@ struct Copy {
   std::size_t array = 0;
   std::int64_t bytes = 0;
   Index device = 0, home = kNone;  // home: the owner's copy; kNone: this is it
+  std::int64_t level = 0;          // of the highest op that reads it here
   std::int64_t uses = 0;           // reads here, and at home one for each copy elsewhere
   bool ready = false, requested = false, mapped = false, in_memory = false, keeps = false;
   std::size_t reader = 0;              // the first op that wants it here
@@ -80,7 +82,7 @@ struct Queue {                              // of one graph on one device
   std::vector<Share> shares;
   std::size_t front = 0;  // first share not expanded to its end
   std::int32_t live = 0, eager = 0;
-  std::deque<Index> ready;
+  ir::ReadyOrder ready;
 };
 
 struct Place {  // a device while the plan runs

@@ -256,6 +256,7 @@ Placer::Placer() {
   // In the order in which ties are broken: results live where inputs live.
   policies_.push_back(product_policy());
   policies_.push_back(scattered_policy());
+  policies_.push_back(gathered_policy());
   policies_.push_back(aligned_policy());
   policies_.push_back(wanted_policy());
   policies_.push_back(tiled_policy());

@@ -1,5 +1,5 @@
 #include <tilewise/ir/cost.h>
-#include <tilewise/place/simulate.h>
+#include <tilewise/place/levels.h>
 
 #include <algorithm>
 #include <queue>
@@ -13,7 +13,11 @@ constexpr std::int64_t kReadsAStep = 4;  // on average, of plans that are looked
 
 class Run : PaperState {
  public:
-  using PaperState::PaperState;
+  Run(std::span<const SimOp> ops, std::span<const SimArray> arrays, std::span<const Device> devices,
+      const Speeds& speeds, const SimOptions& options, bool bounded, Simulation& out)
+      : PaperState(ops, arrays, devices, speeds, options, bounded, out) {
+    if (options.by_level) find_levels(devices);
+  }
 
   bool small_enough() {
     double steps = 0;
@@ -67,11 +71,22 @@ class Run : PaperState {
  private:
   // ---- what there is to do ----
 
+  void find_levels(std::span<const Device> devices) {
+    Levels levels(devices, speeds_);
+    std::vector<Input> inputs;
+    for (const SimOp& op : ops_) {
+      inputs.clear();
+      for (const std::size_t array : op.inputs)
+        inputs.push_back({&arrays_[array].source, arrays_[array].placement});
+      levels.add(*op.op, op.geometry, *op.placement, inputs);
+    }
+    levels_ns_ = levels.nanoseconds();
+  }
+
   // False: more steps, or reads, than may be looked at.
   bool build() {
     readers_.resize(arrays_.size());
     for (std::size_t o = 0; o < ops_.size(); ++o) {
-      if (ops_[o].geometry == nullptr) continue;
       for (const std::size_t array : ops_[o].inputs) {
         if (readers_[array].empty() || readers_[array].back() != o) readers_[array].push_back(o);
       }
@@ -85,6 +100,7 @@ class Run : PaperState {
         const Index client = place(op.to);
         for (std::int64_t b = 0; b < arrays_[op.inputs[0]].source.grid.block_count(); ++b) {
           const Index copy = copy_at(op.inputs[0], b, client);
+          see_reader(copy, o);
           if (at_(copy).home != kNone) fetched_.push_back(copy);
         }
         continue;
@@ -98,6 +114,9 @@ class Run : PaperState {
       }
     }
     return true;
+  }
+  void see_reader(Index copy, std::size_t op) {
+    if (!levels_ns_.empty()) at_(copy).level = std::max(at_(copy).level, levels_ns_[op]);
   }
   bool add_task(std::size_t o, Index here, const ir::Index& point) {
     const SimOp& op = ops_[o];
@@ -115,6 +134,7 @@ class Run : PaperState {
       if (looked_at_ > kReadsAStep * options_.max_steps) return false;
       for (const ir::Read& read : reads_) {
         const Index used = copy_at(op.inputs[read.operand], read.block, here);
+        see_reader(used, o);
         Copy& copy = at_(used);
         ++copy.uses;
         if (bounded_) note_reader(used, static_cast<Index>(tasks_.size()));
@@ -163,14 +183,16 @@ class Run : PaperState {
     if (!events_.empty()) return true;
     Index lowest = kNone;
     for (Place& here : places_) {
-      for (const Queue& queue : here.queues)
-        for (const Index t : queue.ready)
+      for (const Queue& queue : here.queues) {
+        queue.ready.for_each([&](std::uint32_t task) {
+          const auto t = static_cast<Index>(task);
           if (lowest == kNone || t < lowest) lowest = t;
+        });
+      }
     }
     if (lowest != kNone) {
       const Task& task = tasks_[static_cast<std::size_t>(lowest)];
-      std::deque<Index>& ready = queue_of(task).ready;
-      ready.erase(std::find(ready.begin(), ready.end(), lowest));
+      queue_of(task).ready.erase(static_cast<std::uint32_t>(lowest));
       const Wants w = wants(task);
       tell_need(task.op, places_[static_cast<std::size_t>(task.device)], w.inputs, w.outputs, w.missing);
       start_in(task.device, lowest, true);
@@ -314,7 +336,9 @@ class Run : PaperState {
   // ... but first those tasks of later ops that have all they read, now that this copy has come.
   void use(Index copy) {
     const Index p = at_(copy).device;
+    std::int64_t largest = 0;
     for (const std::size_t op : readers_[at_(copy).array]) {
+      if (ops_[op].geometry == nullptr) continue;
       Queue& queue = places_[static_cast<std::size_t>(p)].queues[ops_[op].graph];
       const auto share = std::lower_bound(queue.shares.begin(), queue.shares.end(), op,
                                           [](const Queue::Share& s, std::size_t o) { return s.op < o; });
@@ -322,7 +346,7 @@ class Run : PaperState {
       const bool front = share - queue.shares.begin() <= static_cast<std::ptrdiff_t>(queue.front);
       while (share->next < share->end &&
              (front ? queue.live < 3 * options_.window : queue.eager < options_.window) &&
-             all_here(static_cast<Index>(share->next))) {
+             all_here(static_cast<Index>(share->next), largest = 0)) {
         const auto t = static_cast<Index>(share->next++);
         Task& task = tasks_[static_cast<std::size_t>(t)];
         task.eager = !front;
@@ -330,23 +354,74 @@ class Run : PaperState {
         task.ready_by = copy;
         ++queue.live;
         queue.eager += task.eager ? 1 : 0;
-        queue.ready.push_front(t);
+        make_ready(t, true, largest);
       }
     }
   }
-  bool all_here(Index t) {
+  // `largest`: of the blocks that it reads, in bytes.
+  bool all_here(Index t, std::int64_t& largest) {
     const Task& task = tasks_[static_cast<std::size_t>(t)];
     const SimOp& op = ops_[task.op];
     const ir::Index point = op.geometry->point(task.point);
     for (std::int64_t s = task.steps; s-- > 0;) {
       op.geometry->reads(point, s, reads_);
       for (const ir::Read& read : reads_) {
-        if (!at_(copy_at(op.inputs[read.operand], read.block, task.device)).ready) return false;
+        const Copy& c = at_(copy_at(op.inputs[read.operand], read.block, task.device));
+        if (!c.ready) return false;
+        largest = std::max(largest, c.bytes);
       }
     }
     return true;
   }
-  void consider(Index t, Index came) {
+  // As workers do, with the same list.
+  void make_ready(Index t, bool came, std::int64_t came_bytes) {
+    const Task& task = tasks_[static_cast<std::size_t>(t)];
+    ir::Runnable r{.task = static_cast<std::uint32_t>(t), .op = task.op, .came = came};
+    for (const Index output : task.outputs) {
+      for (Index c = output; c != kNone; c = at_(c).next) {
+        r.awaited |= c != output;
+        r.level = std::max(r.level, at_(c).level);
+      }
+    }
+    r.reads_large = came_bytes >= ir::kLargeBytes;
+    if (r.awaited || r.reads_large) r.grows_bytes = growth_of(task);
+    queue_of(task).ready.push(r);
+  }
+  std::int64_t growth_of(const Task& task) {
+    std::int64_t bytes = 0;
+    for (const Index output : task.outputs) bytes += at_(output).bytes;
+    if (task.next > 0 || bytes <= ir::kLargeBytes || gives_way(task.op)) return 0;
+    const SimOp& op = ops_[task.op];
+    op.geometry->reads(op.geometry->point(task.point), 0, reads_);
+    for (std::size_t i = 0; i < reads_.size(); ++i) {
+      const Index copy = copy_at(op.inputs[reads_[i].operand], reads_[i].block, task.device);
+      const Copy& c = at_(copy);
+      const auto same = [&](const ir::Read& read) {
+        return copy_at(op.inputs[read.operand], read.block, task.device) == copy;
+      };
+      const auto here = reads_.begin() + static_cast<std::ptrdiff_t>(i);
+      if (!c.in_memory || arrays_[c.array].held || std::any_of(reads_.begin(), here, same)) continue;
+      if (c.uses == std::count_if(here, reads_.end(), same)) bytes -= c.bytes;
+    }
+    return bytes;
+  }
+  // Its results take the memory of an operand that nobody else reads later.
+  bool gives_way(std::size_t o) const {
+    const SimOp& op = ops_[o];
+    if (op.op->kind != ir::OpKind::kMap || op.outputs.size() != 1) return false;
+    const SimArray& target = arrays_[op.outputs[0]];
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      const SimArray& source = arrays_[op.inputs[i]];
+      if (!source.held && !source.exists && readers_[op.inputs[i]].back() == o &&
+          *source.placement == *op.placement && source.source.dtype == target.source.dtype &&
+          source.source.grid == target.source.grid &&
+          op.op->operands[i].view.is_identity(source.source.grid.shape()))
+        return true;
+    }
+    return false;
+  }
+  // `going_on`: one of its steps has just ended.
+  void consider(Index t, Index came, bool going_on = false) {
     Task& task = tasks_[static_cast<std::size_t>(t)];
     const SimOp& op = ops_[task.op];
     op.geometry->reads(op.geometry->point(task.point), task.next, reads_);
@@ -358,9 +433,12 @@ class Run : PaperState {
     }
     task.ready_s = now_;
     task.ready_by = came;
-    std::deque<Index>& ready = queue_of(task).ready;
-    came == kNone ? ready.push_back(t) : ready.push_front(t);
+    if (going_on)
+      queue_of(task).ready.push_first(static_cast<std::uint32_t>(t));
+    else
+      make_ready(t, came != kNone, came == kNone ? 0 : at_(came).bytes);
   }
+
   // Sessions by what they have had for their weight; of one session, by priority; else in turn.
   Queue* next_queue(Place& here) {
     Queue* best = nullptr;
@@ -386,21 +464,24 @@ class Run : PaperState {
         if (!start_first_that_fits(p, *queue)) return;
         continue;
       }
-      const Index t = queue->ready.front();
-      queue->ready.pop_front();
-      start_in(p, t, false);
+      start_in(p, static_cast<Index>(queue->ready.take(is_short(here))), false);
     }
+  }
+  static bool is_short(const Place& here) {
+    return here.device.memory_bytes > 0 && here.bytes > here.device.memory_bytes / 2;
   }
   // Of those that are ready, the first few: others may free what the first one waits for.
   bool start_first_that_fits(Index p, Queue& queue) {
     constexpr std::size_t kTried = 16;
-    for (std::size_t i = 0; i < std::min(kTried, queue.ready.size()); ++i) {
-      const Index t = queue.ready[i];
-      if (!start_in(p, t, false)) continue;
-      queue.ready.erase(std::find(queue.ready.begin(), queue.ready.end(), t));
-      return true;
+    std::vector<std::uint32_t> refused;
+    bool started = false;
+    while (!started && refused.size() < kTried && !queue.ready.empty()) {
+      const std::uint32_t t = queue.ready.take(is_short(places_[static_cast<std::size_t>(p)]));
+      started = start_in(p, static_cast<Index>(t), false);
+      if (!started) refused.push_back(t);
     }
-    return false;
+    for (auto t = refused.rbegin(); t != refused.rend(); ++t) queue.ready.push_first(*t);
+    return started;
   }
   bool start_in(Index p, Index t, bool force) {
     Place& here = places_[static_cast<std::size_t>(p)];
@@ -479,7 +560,7 @@ class Run : PaperState {
     if (bounded_) leave_step(task);
     for (const ir::Read& read : all) discharge(copy_at(op.inputs[read.operand], read.block, p));
     if (task.next < task.steps) {
-      consider(t, kNone);
+      consider(t, kNone, true);
     } else {
       if (asked(task.op) && static_cast<std::size_t>(p) < out_.devices.size())
         ++out_.devices[static_cast<std::size_t>(p)].tasks;
@@ -582,6 +663,7 @@ class Run : PaperState {
   boost::unordered_flat_map<Index, Tree> trees_;  // by home; looked up, never walked
   std::map<std::tuple<DeviceId, DeviceId, bool>, SimLink> links_;
   std::vector<std::string> families_;
+  std::vector<std::int64_t> levels_ns_;  // by op
 };
 
 }  // namespace

@@ -38,6 +38,30 @@ constexpr std::int64_t kEnoughBytes = 4 << 20, kEnoughTransfers = 8;  // of a li
 constexpr std::int64_t kEnoughNs = 100'000;                           // of model time: less says little
 constexpr std::int64_t kMostProbedNs = 1'000'000'000'000;             // more is nonsense
 constexpr double kMib = 1 << 20;
+constexpr std::int64_t kWindowNs = 10'000'000'000;     // of steps
+constexpr std::int64_t kLinkWindowNs = 1'000'000'000;  // of transfers
+constexpr std::int64_t kLinkWindowTransfers = 4096;
+
+constexpr std::int64_t kPieces =
+    8;  // a window is filled in no fewer, so that it forgets as an exponential does
+constexpr std::int64_t kMostPieces = 64;  // of one report: what was before has gone by then
+
+// How many pieces a report of so much is added in, and what of it counts then.
+struct Pieces {
+  Pieces(std::int64_t much, std::int64_t window)
+      : count(std::clamp<std::int64_t>(much / (window / kPieces), 1, kMostPieces)),
+        counted(std::min(much, count * (window / kPieces) + window / kPieces)),
+        of(std::max<std::int64_t>(1, much)) {}
+  std::int64_t piece(std::int64_t i, std::int64_t x) const {
+    const auto until = [&](std::int64_t n) { return static_cast<__int128>(x) * counted / of * n / count; };
+    return static_cast<std::int64_t>(until(i + 1) - until(i));
+  }
+  std::int64_t count, counted, of;
+};
+
+std::int64_t scaled(std::int64_t x, std::int64_t to, std::int64_t from) {
+  return static_cast<std::int64_t>(static_cast<__int128>(x) * to / from);
+}
 
 double sane_rate(double bytes_per_s) { return std::clamp(bytes_per_s, 1e5, 1e12); }
 double sane_latency(double seconds) { return std::clamp(seconds, 1e-6, 0.1); }
@@ -56,15 +80,45 @@ LinkClass class_of(const Device& from, const Device& to) {
   return {{from.host, from.kind}, {to.host, to.kind}, from.worker == to.worker && from.worker};
 }
 
+void Speeds::Sum::add(std::int64_t busy, std::int64_t model) {
+  busy_ns += busy, model_ns += model;
+  const Pieces pieces(busy, kWindowNs);
+  for (std::int64_t i = 0; i < pieces.count; ++i) {
+    recent_busy_ns += pieces.piece(i, busy), recent_model_ns += pieces.piece(i, model);
+    if (recent_busy_ns <= kWindowNs) continue;
+    recent_model_ns = scaled(recent_model_ns, kWindowNs, recent_busy_ns);
+    recent_busy_ns = kWindowNs;
+  }
+}
+
+// The window is full when there is as much of either in it.
+void Speeds::LinkSum::add(std::int64_t more, std::int64_t more_bytes, std::int64_t busy) {
+  transfers += more, bytes += more_bytes, busy_ns += busy;
+  const bool by_time = busy / kLinkWindowNs >= more / kLinkWindowTransfers;
+  const Pieces pieces = by_time ? Pieces(busy, kLinkWindowNs) : Pieces(more, kLinkWindowTransfers);
+  for (std::int64_t i = 0; i < pieces.count; ++i) {
+    recent_transfers += pieces.piece(i, more);
+    recent_bytes += pieces.piece(i, more_bytes), recent_busy_ns += pieces.piece(i, busy);
+    const auto fit = [&](std::int64_t to, std::int64_t from) {
+      if (from <= to) return;
+      recent_transfers = scaled(recent_transfers, to, from);
+      recent_bytes = scaled(recent_bytes, to, from);
+      recent_busy_ns = scaled(recent_busy_ns, to, from);
+    };
+    fit(kLinkWindowNs, recent_busy_ns);
+    fit(kLinkWindowTransfers, recent_transfers);
+  }
+}
+
 void Speeds::learn(const Device& device, std::string_view family, std::int64_t busy_ns,
                    std::int64_t model_ns) {
   Sum& own = devices_[device.id].try_emplace(std::string(family)).first->second;
   if (busy_ns < own.busy_ns || model_ns < own.model_ns || busy_ns > kTooMuchNs || model_ns > kTooMuchNs)
     return;
   Sum& all = kinds_[device.kind].try_emplace(std::string(family)).first->second;
-  all.busy_ns += busy_ns - own.busy_ns;
-  all.model_ns += model_ns - own.model_ns;
-  own = {busy_ns, model_ns};
+  const std::int64_t busy = busy_ns - own.busy_ns, model = model_ns - own.model_ns;
+  all.add(busy, model);
+  own.add(busy, model);
 }
 
 void Speeds::forget(DeviceId device) { devices_.erase(device); }
@@ -73,7 +127,8 @@ double Speeds::ratio(const Device& device, std::string_view family) const {
   const auto of = [&](const Families& families) -> double {
     const auto it = families.find(family);
     if (it == families.end() || it->second.model_ns < kEnoughNs) return 0;
-    return static_cast<double>(it->second.busy_ns) / static_cast<double>(it->second.model_ns);
+    return static_cast<double>(it->second.recent_busy_ns) /
+           static_cast<double>(std::max<std::int64_t>(1, it->second.recent_model_ns));
   };
   if (const auto it = devices_.find(device.id); it != devices_.end()) {
     if (const double ratio = of(it->second); ratio > 0) return ratio;
@@ -112,10 +167,10 @@ void Speeds::learn_link(WorkerId from, WorkerId to, Way way, std::uint8_t size_c
   LinkSum& sum = links_[{from, to}][size_class];
   if (transfers <= sum.transfers || bytes < sum.bytes || busy_ns < sum.busy_ns) return;
   LinkSum& all = ways_[static_cast<std::size_t>(way)][size_class];
-  all.transfers += transfers - sum.transfers;
-  all.bytes += bytes - sum.bytes;
-  all.busy_ns += busy_ns - sum.busy_ns;
-  sum = {transfers, bytes, busy_ns};
+  const std::int64_t more = transfers - sum.transfers, more_bytes = bytes - sum.bytes,
+                     busy = busy_ns - sum.busy_ns;
+  all.add(more, more_bytes, busy);
+  sum.add(more, more_bytes, busy);
 }
 
 void Speeds::forget_links(WorkerId process) {
@@ -170,16 +225,17 @@ LinkSpeed Speeds::copying(const Device& from, const Device& to) const {
 std::optional<double> Speeds::bytes_per_s(const LinkSums& sums) {
   for (std::size_t size = kSizes; size-- > 1;) {
     const LinkSum& sum = sums[size];
-    if (sum.bytes < kEnoughBytes || sum.busy_ns <= 0) continue;
-    return sane_rate(1e9 * static_cast<double>(sum.bytes) / static_cast<double>(sum.busy_ns));
+    if (sum.bytes < kEnoughBytes || sum.recent_busy_ns <= 0) continue;
+    return sane_rate(1e9 * static_cast<double>(sum.recent_bytes) / static_cast<double>(sum.recent_busy_ns));
   }
   return std::nullopt;
 }
 
 std::optional<double> Speeds::latency_s(const LinkSums& sums) {
   const LinkSum& small = sums[0];
-  if (small.transfers < kEnoughTransfers) return std::nullopt;
-  return sane_latency(1e-9 * static_cast<double>(small.busy_ns) / static_cast<double>(small.transfers));
+  if (small.transfers < kEnoughTransfers || small.recent_transfers <= 0) return std::nullopt;
+  return sane_latency(1e-9 * static_cast<double>(small.recent_busy_ns) /
+                      static_cast<double>(small.recent_transfers));
 }
 
 LinkSpeed Speeds::measured(LinkSpeed speed, const Device& from, const Device& to) const {

@@ -106,5 +106,70 @@ TEST_CASE(
   CHECK(speeds.link(gpu, gpu).bytes_per_s == 0);
 }
 
+// Cumulative figures of a device that works at one speed, then at another.
+struct Reports {
+  Speeds& speeds;
+  Device device;
+  std::int64_t busy_ns = 0, model_ns = 0;
+  void work(double seconds, double ratio, int reports) {
+    for (int i = 0; i < reports; ++i) {
+      busy_ns += static_cast<std::int64_t>(seconds * 1e9) / reports;
+      model_ns += static_cast<std::int64_t>(seconds * 1e9 / ratio) / reports;
+      speeds.learn(device, "map", busy_ns, model_ns);
+    }
+  }
+};
+
+TEST_CASE(
+    "a device that has become slow is seen, however long it was fast, and so is one that is fast again") {
+  for (const int reports : {1, 100, 10'000}) {
+    CAPTURE(reports);
+    Speeds speeds;
+    Reports a{speeds, {.id = DeviceId{1}}}, b{speeds, {.id = DeviceId{2}}};
+    a.work(100'000, 1, reports), b.work(100'000, 1, reports);
+    CHECK(speeds.ratio(a.device, "map") == doctest::Approx(1));
+    a.work(50, 5, reports);
+    CHECK(speeds.ratio(a.device, "map") >= 4);
+    CHECK(speeds.ratio(a.device, "map") <= 5);
+    CHECK(speeds.ratio(b.device, "map") == doctest::Approx(1));
+    const std::vector<Device> both{a.device, b.device};
+    CHECK(speeds.coarse_ratios(both, "map")[0] > 3);
+    a.work(50, 1, reports);
+    CHECK(speeds.ratio(a.device, "map") <= 1.3);
+    // Devices of which nothing is known are as its kind is now.
+    for (int i = 0; i < 20; ++i) a.work(50, 5, reports), b.work(50, 5, reports);
+    CHECK(speeds.ratio({.id = DeviceId{3}}, "map") >= 4.5);
+  }
+  Speeds speeds;  // a moment does not change much
+  Reports a{speeds, {.id = DeviceId{1}}};
+  a.work(1000, 1, 1000);
+  a.work(0.2, 5, 4);
+  CHECK(speeds.ratio(a.device, "map") <= 1.1);
+}
+
+TEST_CASE("a link that has become slow is seen, and what is known of it is not lost where it is slow") {
+  Speeds speeds;
+  const Device a{.id = DeviceId{1}, .host = 0, .worker = WorkerId{1}};
+  const Device b{.id = DeviceId{2}, .host = 1, .worker = WorkerId{2}};
+  std::int64_t transfers = 0, bytes = 0, busy_ns = 0;
+  const auto move = [&](std::uint8_t size, int blocks, std::int64_t each, std::int64_t each_ns) {
+    for (int i = 0; i < blocks; ++i)
+      speeds.learn_link(a.worker, b.worker, Speeds::Way::kOtherHost, size, ++transfers, bytes += each,
+                        busy_ns += each_ns);
+  };
+  move(2, 10'000, 1 << 20, 100'000);
+  CHECK(speeds.link(a, b).bytes_per_s == doctest::Approx((1 << 20) * 1e4));
+  move(2, 1000, 1 << 20, 10'000'000);  // a hundredth of that
+  CHECK(speeds.link(a, b).bytes_per_s <= (1 << 20) * 150.0);
+  CHECK(speeds.link(a, b).measured);
+  transfers = bytes = busy_ns = 0;
+  move(0, 100'000, 8, 5'000);
+  CHECK(speeds.link(a, b).latency_s == doctest::Approx(5e-6).epsilon(0.01));
+  move(0, 4, 8, 1'000'000'000);  // four that took a second
+  CHECK(speeds.link(a, b).latency_s >= 1e-3);
+  move(0, 20'000, 8, 50'000);
+  CHECK(speeds.link(a, b).latency_s == doctest::Approx(50e-6).epsilon(0.05));
+}
+
 }  // namespace
 }  // namespace tilewise::place

@@ -332,7 +332,7 @@ void Core::Impl::check_invariants() const {
       TW_CHECK(with_queue.insert(queues[q].graph).second, "a graph has two queues on a device");
       std::int64_t live = 0;
       std::map<Slot, int> listed_in;
-      for (Slot t : queues[q].ready) ++listed_in[t];
+      queues[q].ready.for_each([&](Slot t) { ++listed_in[t]; });
       for (Slot t : queues[q].blocked) ++listed_in[t];
       std::vector<Slot> expanded(queues[q].order.begin(), queues[q].order.end());
       expanded.insert(expanded.end(), queues[q].eager.begin(), queues[q].eager.end());

@@ -118,7 +118,7 @@ void Core::Impl::keep_plan(const msg::Plan& plan) {
   bool named = false;
   for (const msg::PlannedOp& planned : plan.ops) {
     const OpState& op = ops[op_by_id.at(planned.id.value)];
-    KeptPlan::KeptOp& keep = kept.ops.emplace_back(KeptPlan::KeptOp{op.shared, planned.id, {}});
+    KeptPlan::KeptOp& keep = kept.ops.emplace_back(KeptPlan::KeptOp{op.shared, planned.id, op.level_ns, {}});
     ++entries[op.shared].users;
     for (std::size_t i = 0; i < op.operands.size(); ++i) {
       const auto [it, fresh] =
@@ -170,7 +170,7 @@ void Core::Impl::apply_replay(const msg::Replay& replay) {
       ++counts.stale;
       continue;
     }
-    const Slot op = place_op(keep.shared, id, Standing::of(replay), shift);
+    const Slot op = place_op(keep.shared, id, keep.level_ns, Standing::of(replay), shift);
     for (std::size_t i = 0; i < keep.inputs.size(); ++i) {
       const std::int32_t input = keep.inputs[i];
       read_from(op, input < 0 ? array_by_id.at(ops[op].entry->op.operands[i].array + shift)
@@ -255,7 +255,7 @@ Slot Core::Impl::add_op(const Standing& standing, msg::PlannedOp& planned, std::
     // Of a worker that was lost before this one came: what it made is elsewhere, or is being made again.
     if (!remote.contains(device.value)) remote[device.value].lost = true;
   }
-  const Slot slot = place_op(*shared, planned.id, standing, 0);
+  const Slot slot = place_op(*shared, planned.id, planned.level_ns, standing, 0);
   OpState& op = ops[slot];
   op.done = planned.done;
   op.version = version;
@@ -267,7 +267,8 @@ Slot Core::Impl::add_op(const Standing& standing, msg::PlannedOp& planned, std::
 }
 
 // A record of the op and of what it makes, its arrays called as in the entry, plus `shift`.
-Slot Core::Impl::place_op(Slot shared, OpId id, const Standing& standing, std::uint64_t shift) {
+Slot Core::Impl::place_op(Slot shared, OpId id, std::int64_t level_ns, const Standing& standing,
+                          std::uint64_t shift) {
   const Slot slot = ops.add();
   OpState& op = ops[slot];
   op.entry = &entries[shared];
@@ -275,6 +276,7 @@ Slot Core::Impl::place_op(Slot shared, OpId id, const Standing& standing, std::u
   ++entries[shared].users;
   op.run = {id, standing.graph, nullptr};
   op.order = id;
+  op.level_ns = level_ns;
   op.shares.resize(devices.size());
   op_by_id[id.value] = slot;
   for (std::size_t i = 0; i < op.entry->op.outputs.size(); ++i) {

@@ -39,7 +39,7 @@ bool Core::Impl::admits_task(Slot t, const std::vector<Slot>& in, Asker& asker) 
   for (const Slot array : ops[task.op].outputs) asker.bytes += in_arena(bytes_of(arrays[array], task.point));
   if (is_lowest(t)) asker.claim = Claim::kLowest;
   const Obstacle there = obstacle(task.device, asker);
-  if (there != Obstacle::kNone && task.steps == 1 && freed_by(t, in) >= asker.bytes) {
+  if (there != Obstacle::kNone && task.steps == 1 && freed_by(task, in) >= asker.bytes) {
     asker.claim = Claim::kReleasing;
     return true;
   }
@@ -80,8 +80,7 @@ bool Core::Impl::give_results_memory(Slot t, const Asker& asker, alloc::Fence& w
 }
 
 // Memory in the arena that goes with the task's last reads.
-std::int64_t Core::Impl::freed_by(Slot t, const std::vector<Slot>& in) const {
-  const Task& task = tasks[t];
+std::int64_t Core::Impl::freed_by(const Task& task, const std::vector<Slot>& in) const {
   std::int64_t freed = 0;
   for (auto it = in.begin(); it != in.end(); ++it) {
     const Copy& copy = copies[*it];
@@ -120,9 +119,9 @@ void Core::Impl::served(DeviceState& device, const Asker& asker) {
 // A ready task of the session has not been asked in this round: the streams are full, or one has to run alone.
 bool Core::Impl::still_asks(const DeviceState& device, SessionId session) const {
   return std::any_of(device.queues.begin(), device.queues.end(), [&](Slot q) {
-    const std::deque<Slot>& ready = queues[q].ready;
-    return queues[q].session == session &&
-           std::any_of(ready.begin(), ready.end(), [&](Slot t) { return !tasks[t].admitted; });
+    bool asks = false;
+    if (queues[q].session == session) queues[q].ready.for_each([&](Slot t) { asks |= !tasks[t].admitted; });
+    return asks;
   });
 }
 
@@ -453,7 +452,7 @@ void Core::Impl::retry_blocked(std::uint16_t d) {
       const Slot t = queue.blocked.back();
       queue.blocked.pop_back();
       tasks[t].state = TaskState::kReady;
-      queue.ready.push_front(t);
+      queue.ready.push_first(t);
     }
   }
 }

@@ -62,7 +62,7 @@ void Core::Impl::take_back(Slot slot, std::uint16_t d, std::int64_t from) {
   }
   if (taken.empty()) return;
   const auto is_taken = [&](Slot t) { return taken.contains(t); };
-  std::erase_if(queue.ready, is_taken);
+  queue.ready.erase_if(is_taken);
   std::erase_if(queue.blocked, is_taken);
   for (const Slot t : taken) {
     Task& task = tasks[t];

@@ -97,6 +97,7 @@ struct KeptPlan {
   struct KeptOp {
     Slot shared = kNone;  // its entry
     OpId id;
+    std::int64_t level_ns = 0;
     boost::container::small_vector<std::int32_t, 4>
         inputs;  // by operand: place in Replay::inputs, or -1: made by the plan
   };

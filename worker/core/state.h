@@ -30,6 +30,7 @@
 #include <tilewise/base/digest.h>
 #include <tilewise/ir/cost.h>
 #include <tilewise/ir/geometry_cache.h>
+#include <tilewise/ir/ready_order.h>
 #include <tilewise/worker/core.h>
 
 #include <array>
@@ -68,11 +69,12 @@ struct OpState {
   std::uint64_t version = 0;   // of the Recover that brought it; 0: planned
   OpId order;                  // its place in the plan: its own id, or of the op whose blocks it makes again
   bool retired = false;
-  bool to_forget = false;   // in the list of those to look at
-  Slot cancelled = kNone;   // outcome
-  Slot doomed = kNone;      // outcome: its tasks fail so instead of running
-  std::int64_t grows = -1;  // bytes by which each task makes the memory in use grow; not known yet
-  bool alone = false;       // its steps run while nothing else runs here
+  bool to_forget = false;     // in the list of those to look at
+  Slot cancelled = kNone;     // outcome
+  Slot doomed = kNone;        // outcome: its tasks fail so instead of running
+  std::int64_t level_ns = 0;  // of the plan (msg::PlannedOp)
+  std::int64_t grows = -1;    // bytes by which each task makes the memory in use grow; not known yet
+  bool alone = false;         // its steps run while nothing else runs here
   bool keeps() const { return entry->op.kind == ir::OpKind::kKeep; }
   bool runs() const { return entry->op.kind != ir::OpKind::kFetch && entry->op.kind != ir::OpKind::kProvide; }
 };
@@ -130,7 +132,7 @@ struct Queue {  // one device's part of one graph
   // and freed. When their op's turn comes they move to `order`.
   std::vector<Slot> eager;
   std::vector<Slot> usable;  // ops that may have such tasks: something they read has just come
-  std::deque<Slot> ready;
+  ir::ReadyOrder ready;
   std::deque<Slot> blocked;  // on memory
 };
 
@@ -175,7 +177,7 @@ struct Core::Impl {
   Result<Slot> entry_of(msg::PlannedOp& planned);
   ir::Placement shared_placement(ir::Placement placement);
   void let_go_of_entry(Slot shared);
-  Slot place_op(Slot shared, OpId id, const Standing& standing, std::uint64_t shift);
+  Slot place_op(Slot shared, OpId id, std::int64_t level_ns, const Standing& standing, std::uint64_t shift);
   void read_from(Slot op, Slot array);
   void refuse(OpId op, const std::string& why);
   void keep_plan(const msg::Plan& plan);
@@ -284,7 +286,11 @@ struct Core::Impl {
   Slot expand_task(std::uint16_t device, Slot queue, Slot op, Slot& missing);
   void wait_for(Slot task, Slot copy);
   bool awaited_elsewhere(const Task& task) const;
-  void make_ready(Slot task, std::int64_t bytes);
+  bool look_ahead(const Task& task, std::int64_t& level) const;
+  static constexpr std::int64_t kNothingCame = -1;
+  void make_ready(Slot task, std::int64_t came_bytes);
+  std::int64_t growth_of(const Task& task);
+  bool short_of_memory(std::uint16_t device) const;
   void next_op(std::uint16_t device, Queue& queue);
   bool all_here(Slot op, std::uint16_t device, std::int64_t& bytes);
   void usable(Slot copy);
@@ -327,7 +333,7 @@ struct Core::Impl {
                                            const Asker& asker, alloc::Fence& wait_for);
   Obstacle obstacle(std::uint16_t device, const Asker& asker);
   bool admits(std::uint16_t device, const Asker& asker, Obstacle obstacle);
-  std::int64_t freed_by(Slot task, const std::vector<Slot>& inputs) const;
+  std::int64_t freed_by(const Task& task, const std::vector<Slot>& inputs) const;
   static void served(DeviceState& device, const Asker& asker);
   bool still_asks(const DeviceState& device, SessionId session) const;
   std::optional<alloc::Extent> take_reserved(DeviceState& device, std::int64_t bytes, bool settled,
@@ -689,6 +695,7 @@ struct Core::Impl {
   std::vector<ir::Read> reads;
   std::vector<BlockRead> block_reads;
   std::vector<Slot> inputs;
+  std::vector<Slot> first_inputs;  // growth_of()
   std::vector<Slot> replay_inputs;
   std::vector<ir::Geometry::Users> users_out;
   std::vector<ir::Placement::Share> shares_out;

@@ -5,7 +5,6 @@
 
 namespace tilewise::worker {
 namespace {
-constexpr std::int64_t kLargeBytes = 64 << 10;  // of a block: worth running its readers early for
 constexpr std::int64_t kMaxWeight =
     65'536;                   // block reads of expanded, unfinished tasks, per device and graph
 constexpr int kMaxHops = 64;  // from a waiting task to the one it waits for, here
@@ -113,29 +112,11 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
   else
     put_in_order(queue, t);
   if (missing == kNone)
-    queue.ready.push_back(t);
+    make_ready(t, kNothingCame);
   else
     wait_for(t, missing);
   if (const Slot why = ops[tasks[t].op].doomed; why != kNone) fail_task(t, why);
   return true;
-}
-
-bool Core::Impl::awaited_elsewhere(const Task& task) const {
-  for (std::size_t i = 0; i < ops[task.op].outputs.size(); ++i) {
-    if (task.outputs[i] == kNone) continue;
-    for (Slot u = copies[task.outputs[i]].uses; u != kNone; u = uses[u].next)
-      if (uses[u].device != devices[task.device].spec.id) return true;
-  }
-  return false;
-}
-
-// A task whose last input has come. It goes first if somebody elsewhere waits for what it makes, or if what it reads is
-// large and may go when it has run; else in turn, so that no chain of small tasks keeps others waiting.
-void Core::Impl::make_ready(Slot t, std::int64_t bytes) {
-  const Task& task = tasks[t];
-  const bool first = bytes >= kLargeBytes || awaited_elsewhere(task);
-  std::deque<Slot>& ready = queues[task.queue].ready;
-  first ? ready.push_front(t) : ready.push_back(t);
 }
 
 void Core::Impl::wait_for(Slot t, Slot c) {
@@ -313,82 +294,6 @@ Slot Core::Impl::lowest_task(const DeviceState& device) const {
 
 bool Core::Impl::is_lowest(Slot t) const { return lowest_task(devices[tasks[t].device]) == t; }
 
-// The compute stream with the least predicted work that has room, or -1.
-int Core::Impl::pick_stream(std::uint16_t d) const {
-  const DeviceState& device = devices[d];
-  int best = -1;
-  for (std::size_t s = 0; s < device.streams.size(); ++s) {
-    const StreamState& stream = device.streams[s];
-    const auto queued = static_cast<std::int32_t>(stream.flight.size());
-    if (queued >= options.queue_steps || (queued >= 2 && stream.queued_ns >= options.queue_ns)) continue;
-    if (best < 0 || stream.queued_ns < device.streams[static_cast<std::size_t>(best)].queued_ns) {
-      best = static_cast<int>(s);
-    }
-  }
-  return best;
-}
-
-// A task whose step has to run alone: everything else has come to rest, now it may.
-void Core::Impl::launch_alone() {
-  if (flights > 0) return;
-  alone_runs = false;
-  if (next_alone == kNone) return;
-  const Slot t = std::exchange(next_alone, kNone);
-  Queue& queue = queues[tasks[t].queue];
-  std::erase(queue.ready, t);
-  switch (held_back(tasks[t]) ? Launched::kBlocked : launch_steps(t)) {
-    case Launched::kYes: queue.ready.push_front(t); break;
-    case Launched::kBlocked:
-      tasks[t].state = TaskState::kBlocked;
-      queue.blocked.push_back(t);
-      break;
-    case Launched::kWaiting:
-    case Launched::kFinished: break;
-  }
-}
-
-// This worker is to leave: it begins nothing, and then goes on with nothing.
-bool Core::Impl::held_back(const Task& task) const {
-  return task.outcome == kNone && (stage >= Stage::kStill || (stage == Stage::kStops && !task.admitted));
-}
-
-// Launches what is ready until the streams have enough.
-void Core::Impl::advance(std::uint16_t d) {
-  DeviceState& device = devices[d];
-  boost::container::small_vector<SessionId, 4> stalled;  // out of memory: only the lowest task may still try
-  const auto is_stalled = [&](SessionId session) {
-    return std::find(stalled.begin(), stalled.end(), session) != stalled.end();
-  };
-  while (next_alone == kNone && !alone_runs) {
-    const Slot q = next_queue(device);
-    if (q == kNone) return;
-    const Slot t = queues[q].ready.front();
-    Task& task = tasks[t];
-    if (task.outcome == kNone && !task.admitted && pick_stream(d) < 0) return;
-    queues[q].ready.pop_front();
-    const bool cannot =
-        is_stalled(queues[q].session) && !task.admitted && !is_lowest(t) && task.outcome == kNone;
-    if (held_back(task) || cannot) {
-      task.state = TaskState::kBlocked;
-      queues[q].blocked.push_back(t);
-      continue;
-    }
-    crowded = false;
-    switch (launch_steps(t)) {
-      case Launched::kYes:  // its stream is full: first in line next time
-        queues[q].ready.push_front(t);
-        return;
-      case Launched::kBlocked:
-        task.state = TaskState::kBlocked;
-        queues[q].blocked.push_back(t);
-        if (!crowded) stalled.push_back(queues[q].session);  // else others of its graph come first
-        break;
-      case Launched::kWaiting:
-      case Launched::kFinished: break;
-    }
-  }
-}
-
 // Enqueues steps until an input is missing, the stream is full, or all are out.
 Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
   Task& task = tasks[t];
@@ -551,7 +456,7 @@ void Core::Impl::fail_task(Slot t, Slot why) {
   Queue& queue = queues[task.queue];
   if (task.state == TaskState::kBlocked) {
     std::erase(queue.blocked, t);
-    queue.ready.push_back(t);
+    queue.ready.push_last(t);
     task.state = TaskState::kReady;
   } else if (task.state == TaskState::kWaiting) {
     const ir::Geometry& geometry = *op.entry->geometry;
@@ -566,7 +471,7 @@ void Core::Impl::fail_task(Slot t, Slot why) {
         break;
       }
     }
-    queue.ready.push_back(t);
+    queue.ready.push_last(t);
     task.state = TaskState::kReady;
   }
   for (Slot c : task.outputs) {

@@ -90,6 +90,7 @@ struct PlannedOp {
   runs @6 :List(Ir.Run);   # rising
   alone @7 :Bool;          # its steps run while no other step runs on their worker
   doomed @8 :Outcome;      # an error: its tasks are not run but fail so
+  levelNs @9 :Int64;       # predicted: from the beginning of one of its tasks to the end of the plan, along the longest path
 }
 
 struct Plan {

@@ -118,6 +118,9 @@ struct PlannedOp {
   OpId of;  // in Recover: the op some of whose blocks this one makes again, or that has them elsewhere now
   bool alone = false;  // its steps run while no other step runs on their worker
   Outcome doomed;      // not ok: its tasks are not run but fail so
+  // Predicted, from the beginning of one of its tasks to the end of the longest path of the plan that begins there: of tasks that
+  // could run, those whose results the higher level reads go first. 0: not known.
+  std::int64_t level_ns = 0;
   friend bool operator==(const PlannedOp&, const PlannedOp&) = default;
 };
 // A session's share of a device that several sessions use, beside the others'.

@@ -58,7 +58,8 @@ std::unique_ptr<Policy> product_policy();       // of a matrix product, A, B or 
 std::unique_ptr<Policy>
 product_grids_policy();  // searches: grids of devices for a product, in layers along k too
 std::unique_ptr<Policy>
-scattered_policy();  // partial results are summed by those who have them, a share each
+scattered_policy();                         // partial results are summed by those who have them, a share each
+std::unique_ptr<Policy> gathered_policy();  // partial results are summed on the host that has most of them
 std::unique_ptr<Policy> following_policy();  // searches: each point to its inputs, within shares by speed
 
 struct Rejected {

@@ -39,6 +39,7 @@ struct SimOptions {
   std::int64_t max_steps = 200'000;  // beyond, nothing is simulated
   std::int32_t window = 512;         // tasks a device looks ahead
   std::int64_t tree_bytes = kTreeBytes;
+  bool by_level = true;              // false: as if no op had a level (place/levels.h)
   double client_bytes_per_s = 5e9;   // results on their way to clients
   std::vector<SimGraph> graphs{{}};  // that run at once
   std::vector<std::vector<SimTier>>

@@ -86,7 +86,9 @@ struct ProbedLink {
   template <class Archive> void archive(Archive& a) { a(latency_ns, ns_per_mib, mapped); }
 };
 
-// Ratios of measured time to the plain model's (ir/cost.h).
+// Ratios of measured time to the plain model's (ir/cost.h). What is old counts less: figures are of an exponential window of about
+// ten seconds of steps of one family on a device (and of all its kind together), and of a second or 4,096 transfers of a link, so
+// that who has become slow, or fast again, is seen.
 class Speeds {
  public:
   // Cumulative figures of one device and family; less than before is ignored.
@@ -125,13 +127,21 @@ class Speeds {
   LinkSpeed measured(LinkSpeed guess, const Device& from, const Device& to) const;
 
   struct Sum {
-    std::int64_t busy_ns = 0, model_ns = 0;
-    template <class Archive> void archive(Archive& a) { a(busy_ns, model_ns); }
+    std::int64_t busy_ns = 0, model_ns = 0;                // all there has been
+    std::int64_t recent_busy_ns = 0, recent_model_ns = 0;  // in the window
+    void add(std::int64_t busy, std::int64_t model);
+    template <class Archive> void archive(Archive& a) {
+      a(busy_ns, model_ns, recent_busy_ns, recent_model_ns);
+    }
   };
   using Families = std::map<std::string, Sum, std::less<>>;
   struct LinkSum {
-    std::int64_t transfers = 0, bytes = 0, busy_ns = 0;
-    template <class Archive> void archive(Archive& a) { a(transfers, bytes, busy_ns); }
+    std::int64_t transfers = 0, bytes = 0, busy_ns = 0;                       // all there have been
+    std::int64_t recent_transfers = 0, recent_bytes = 0, recent_busy_ns = 0;  // in the window
+    void add(std::int64_t more_transfers, std::int64_t more_bytes, std::int64_t busy);
+    template <class Archive> void archive(Archive& a) {
+      a(transfers, bytes, busy_ns, recent_transfers, recent_bytes, recent_busy_ns);
+    }
   };
   static constexpr std::size_t kSizes = 3;
   using LinkSums = std::array<LinkSum, kSizes>;
