@@ -48,10 +48,11 @@ struct Options {
   std::int32_t releases_a_step = 2048;  // copies of released arrays looked at before other work has its turn
   TimeNs stuck_ns = 5 * kSecond;        // blocked this long with nothing moving: report stuck
   bool map_peers = true;                // false: never read a peer's memory in place, always copy
-  bool task_tables = true;             // false: what tasks read is worked out each time; nothing else differs
-  std::int64_t spill_bytes = 0;        // bound of what all devices together may have on disk; 0: no disk
-  std::int64_t pinned_bytes = 0;       // likewise in pinned host memory
-  std::string host;                    // as in its Join; empty: shared with nobody
+  bool task_tables = true;        // false: what tasks read is worked out each time; nothing else differs
+  std::int64_t spill_bytes = 0;   // bound of what all devices together may have on disk; 0: no disk
+  std::int64_t pinned_bytes = 0;  // likewise in pinned host memory
+  std::string host;               // as in its Join; empty: shared with nobody
+  std::size_t max_held_ranges = 1'000'000;  // of one answer to a loss (msg::Held): a frame's worth
   std::int64_t tree_bytes = 64 << 10;  // larger blocks travel as trees between hosts (docs/design/trees.md)
 };
 
