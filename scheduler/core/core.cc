@@ -188,6 +188,7 @@ View Core::view(const ViewRequest& request, TimeNs now) const {
   return out;
 }
 void Core::check_invariants() const { scheduler::check_invariants(impl_->s); }
+Counters Core::counters() const { return impl_->s.counts; }
 std::uint64_t Core::replays() const { return impl_->s.plans.replays(); }
 std::uint64_t Core::digest() const { return digest_of(impl_->s); }
 

@@ -132,6 +132,7 @@ void check_liveness(State& s) {
   // So late we did not listen ourselves (a long plan on a busy machine, a process that was stopped): what was sent meanwhile
   // is yet to be read, and nobody has been silent for that long.
   const TimeNs late = s.now - s.liveness_at, deaf = late >= s.options.ping_every_ns ? late : 0;
+  s.counts.deaf += deaf > 0;
   for (auto& [conn, link] : s.links) {
     link.heard = std::min(s.now, link.heard + deaf);
     if (link.away_until != 0) link.away_until += deaf;
@@ -153,6 +154,7 @@ void check_liveness(State& s) {
   for (const Conn conn : silent) {
     const Link& link = s.links.at(conn);
     const WorkerId peer = link.peer;
+    ++(link.away_until != 0 ? s.counts.overdue : s.counts.silent);
     const Error why =
         link.away_until != 0
             ? error(Errc::kTimeout, "it did not come back within its lease of " +

@@ -106,6 +106,7 @@ void end_fetches(State& s, const std::set<OpId>& asked) {
 
 // Nobody is left who could make anything again.
 void give_up(State& s) {
+  ++s.counts.given_up;
   const msg::Outcome why{Errc::kWorkerLost, "workers were lost, and no other one came in time"};
   std::vector<GraphId> graphs;
   s.ops.for_each([&](OpRecord& op) {
@@ -182,6 +183,8 @@ void settle_recovery(State& s, std::vector<msg::Plan> plans, std::vector<msg::Ta
 
 void begin_recovery(State& s, const Peer& dead) {
   Recovery& r = s.recovery;
+  const bool survey = r.leaver || r.move.head;
+  if (r.pending) ++(survey ? s.counts.surveys_overtaken : s.counts.losses_on_losses);
   if (r.leaver) s.leaving.at(std::exchange(r.leaver, {})).step = Leaving::Step::kReady;  // to be asked again
   r.move = {};  // it is looked at again when this is over
   ask(s, dead.info.id, concerned(s));
@@ -193,6 +196,7 @@ void begin_recovery(State& s, const Peer& dead) {
 }
 
 void ask_newcomer(State& s, WorkerId newcomer) {
+  ++s.counts.newcomers_asked;
   // It has nothing, but what it is given to read until the Recover may be lost, and is waited for.
   log_to(s, newcomer, msg::PeerLost{{}, s.recovery.version, pinned_ops(s)});
   s.recovery.waiting.insert(newcomer);
@@ -205,7 +209,11 @@ void begin_survey(State& s, WorkerId leaver) {
 
 void on_held(State& s, Peer& worker, msg::Held& held) {
   Recovery& r = s.recovery;
-  if (!r.pending || held.version != r.version || r.waiting.erase(worker.info.id) == 0) return;
+  if (!r.pending || held.version != r.version || r.waiting.erase(worker.info.id) == 0) {
+    ++s.counts.late_answers;
+    return;
+  }
+  s.counts.cut_answers += held.cut;
   // What it says of others' devices is not its to say.
   const auto others = [&](const auto& entry) {
     const Device* device = s.device(entry.device);
@@ -224,6 +232,7 @@ void check_recovery(State& s) {
   if (somebody) {
     if (r.leaver) return conclude_survey(s);
     if (r.move.head) return conclude_move(s);
+    s.counts.words_missed += !r.unheard.empty();
     std::vector<msg::Plan> plans = plan_recovery(s);
     return settle_recovery(s, std::move(plans));
   }

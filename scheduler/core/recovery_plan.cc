@@ -444,6 +444,7 @@ class Planner {
                           lost + " with blocks of " + describe(array) + made_by + ": " + why};
     };
     ++s_.recovery.unrecoverable;
+    ++s_.counts.passes_given_up;
     // A request under way ends. Of one that has ended, what does not hang on the loss stays; a layer under way that reads what
     // is lost fails at its worker, and with it the arrays that it is of.
     // Of several results of a point only those are lost that are nowhere any more, unless the point is being made.

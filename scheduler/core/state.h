@@ -379,6 +379,8 @@ struct State {
   std::set<std::string> texts;  // names of policies in restored records
   std::map<std::tuple<DeviceId, DeviceId, msg::Lane>, msg::PairStats> pairs;  // for people, as reported
 
+  Counters counts;
+
   // Only during a step.
   std::vector<Action>* out = nullptr;
   std::vector<OpId> retire_candidates;

@@ -139,7 +139,10 @@ std::string Knobs::describe() const {
     << ", in flight " << in_flight << ", of a peer " << in_flight_peer << ", not sent " << send_fails
     << ", partitions " << partitions << ", cut off " << zombies << ", silence " << silence_ns
     << " ns, announces " << announces << ", moves " << moves << " every " << moves_every_ns << " ns, late "
-    << late << ", wrong " << wrong << ", lends " << lends << ", pairs " << pairs << ", link probes "
+    << late << ", silent for " << hush_ns << " ns, pauses " << pauses << ", one-way losses " << one_ways
+    << ", closes " << closes << ", acts " << acts << ", held ranges " << held_ranges << ", allocation "
+    << alloc_fails_at << (alloc_lasts ? " and all after it fail" : " fails") << ", checks every "
+    << check_every << ", wrong " << wrong << ", lends " << lends << ", pairs " << pairs << ", link probes "
     << link_probes;
   return s.str();
 }
@@ -149,6 +152,7 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   options.seed = knobs.seed;
   options.ping_every_ns = 3600 * kSecond;  // liveness is the daemons' test; here a lost link is an event
   options.silence_ns = 7200 * kSecond;
+  if (knobs.hush_ns > 0) options.silence_ns = knobs.hush_ns, options.ping_every_ns = knobs.hush_ns / 4;
   options.lazy_ns = knobs.lazy_ns;
   options.check_replays = true;
   options.link_probes = knobs.link_probes;
@@ -161,9 +165,20 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
 }
 World::~World() = default;
 
-void World::at(TimeNs delay, std::function<void()> what) {
-  events_.push({now_ + delay, order_++, std::move(what)});
+void World::at(TimeNs delay, std::function<void()> what, bool idle) {
+  events_.push({now_ + delay, order_++, std::move(what), idle});
+  pending_ += !idle;
 }
+// In large worlds everything of a process is checked now and then; reads and values are at every step.
+bool World::due_for_check(std::uint64_t who) {
+  if (knobs_.check_every <= 1) return true;
+  int& steps = unchecked_[who];
+  if (++steps < knobs_.check_every) return false;
+  ++outcome_.covered["whole processes checked"];
+  steps = 0;
+  return true;
+}
+
 TimeNs World::jitter() { return prng_.between(100, knobs_.max_delay_ns); }
 
 void World::violate(std::string what) {
@@ -197,6 +212,12 @@ Outcome World::run() {
     at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { partition_some(); });
   for (int i = 0; i < knobs_.zombies; ++i)
     at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this] { cut_off_some(); });
+  for (int i = 0; i < knobs_.pauses; ++i)
+    at(knobs_.max_delay_ns * 8 + prng_.between(1, span), [this] { pause_some(); });
+  for (int i = 0; i < knobs_.one_ways; ++i)
+    at(knobs_.max_delay_ns * 8 + prng_.between(1, span), [this] { lose_one_way(); });
+  for (int i = 0; i < knobs_.acts; ++i)
+    at(knobs_.max_delay_ns * prng_.between(6, 20 + 60 * i), [this] { break_everything(); });
   for (int c = 0; c < knobs_.clients; ++c) {
     if (prng_.chance(knobs_.vanish))
       at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this, c] { vanish(c); });
@@ -207,6 +228,8 @@ Outcome World::run() {
     Event event = events_.top();
     events_.pop();
     now_ = event.time;
+    if (!event.idle) busy_at_ = now_, --pending_;
+    if (knobs_.hush_ns > 0 && pending_ == 0 && now_ - busy_at_ > rest_ns()) break;  // nothing but pings
     event.what();
   }
   if (!outcome_.violation.empty()) return outcome_;
@@ -220,6 +243,7 @@ Outcome World::run() {
   }
   check_crossings();
   check_probes();
+  note_counts();
   Digest h;
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     Worker& worker = *workers_[w];
@@ -302,6 +326,7 @@ void World::reach_scheduler(scheduler::Conn from, const msg::Message& message) {
 }
 
 void World::step_scheduler(std::vector<scheduler::Event> events) {
+  if (stands_still(kScheduler, [this, events] { step_scheduler(events); })) return;
   if (down_) return postponed_.push_back(std::move(events));
   write_down(events);
   std::vector<scheduler::Action> actions;
@@ -310,18 +335,19 @@ void World::step_scheduler(std::vector<scheduler::Event> events) {
       trace(received->from, "<-", received->message);
   }
   scheduler_->step(events, now_, actions);
-  scheduler_->check_invariants();
+  if (due_for_check(kScheduler)) scheduler_->check_invariants();
   perform_scheduler(actions);
   maybe_checkpoint();
   const TimeNs wait = scheduler_->next_deadline() - now_;
   const TimeNs due = now_ + std::max<TimeNs>(1, wait);
   if (wait > 1000 * kSecond || due >= scheduler_timer_) return;
   scheduler_timer_ = due;
-  at(due - now_, [this, due] {
+  const auto beat = [this, due] {
     if (scheduler_timer_ != due) return;  // there was an earlier one
     scheduler_timer_ = kNoTimer;
     step_scheduler({});
-  });
+  };
+  at(due - now_, beat, true);
 }
 
 void World::perform_scheduler(std::vector<scheduler::Action>& actions) {
@@ -329,13 +355,16 @@ void World::perform_scheduler(std::vector<scheduler::Action>& actions) {
     if (auto* send = std::get_if<scheduler::Send>(&action)) {
       trace(send->to, "->", send->message);
       from_scheduler(send->to, std::move(send->message));
-    } else if (auto* close = std::get_if<scheduler::Close>(&action))
-      ++outcome_.covered["closed by the scheduler"], (void)close;
+    } else if (auto* close = std::get_if<scheduler::Close>(&action)) {
+      ++outcome_.covered["closed by the scheduler"];
+      closed_by_scheduler(close->conn);
+    }
   }
 }
 
 void World::from_scheduler(scheduler::Conn to, msg::Message message) {
   if (to.value >= kSupervisors) return;
+  if (const auto* ping = std::get_if<msg::Ping>(&message)) return answer_ping(to, *ping);
   if (to.value > 1000) {
     const int client = static_cast<int>(to.value - 1001);
     TimeNs& until = ordered_until_[to.value + 1'000'000];
@@ -361,7 +390,7 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
   }
   if (const auto* probe = std::get_if<msg::LinkProbe>(&message)) return ask_for_probe(index, *probe);
   auto* log = std::get_if<msg::Log>(&message);
-  if (log == nullptr) return;  // pings
+  if (log == nullptr) return;
   for (const msg::LogEntry& entry : log->entries) {
     if (const auto* plan = std::get_if<msg::Plan>(&entry)) oracle_.learn(*plan);
     if (const auto* replay = std::get_if<msg::Replay>(&entry)) oracle_.learn(*replay);

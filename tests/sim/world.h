@@ -9,6 +9,7 @@
 #include <tilewise/worker/core.h>
 
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -75,6 +76,15 @@ struct Knobs {
   int blocks = 0;         // not 0: each request makes an array of so many, a millisecond each ...
   int slower = 1;         // ... and so many on the first worker
   TimeNs silence_ns = 0;  // after which they notice, and once more as long until one of them leaves
+  TimeNs hush_ns = 0;     // a link silent for so long is closed by the scheduler; 0: in hours
+  int pauses = 0;         // of processes that stand still for a while, within kill_span_ns
+  int one_ways = 0;       // ways that lose everything for good, to and from anybody, within kill_span_ns
+  double closes = 0;      // of the clients that vanish: their links are closed, or they say that they leave
+  int acts = 0;           // times when everything breaks, and then some of it heals
+  std::size_t held_ranges = 1'000'000;  // of one answer to a loss
+  int alloc_fails_at = 0;               // the so-many-th request for memory, of whatever kind, fails
+  bool alloc_lasts = false;             // and all after it
+  int check_every = 1;  // the whole scheduler is checked after so many of its steps, and a worker of its own
   static constexpr std::int64_t kSlowest = 100, kLongestClog = 40, kLongestLoan = 400, kMostLosses = 6;
   TimeNs longest_delay_ns() const;
   static Knobs from_seed(std::uint64_t seed);
@@ -94,6 +104,14 @@ struct Knobs {
   static Knobs partitioned(std::uint64_t seed);
   // Workers that are declared lost and live.
   static Knobs fencing(std::uint64_t seed);
+  // Silence is noticed, and processes stand still longer than that; ways that lose everything in any direction.
+  static Knobs silent(std::uint64_t seed);
+  // Everything breaks at once, then some of it heals, and what is left must get on.
+  static Knobs two_acts(std::uint64_t seed);
+  // Memory of some kind cannot be had, once or from then on.
+  static Knobs starving(std::uint64_t seed);
+  // Dozens of workers: what a step touched is checked, and everything now and then.
+  static Knobs large(std::uint64_t seed);
   // Several clients announce pieces of the same arrays; they vanish, are wrong, change their minds.
   static Knobs gathering(std::uint64_t seed);
   // Several hosts, and blocks that go as trees between them.
@@ -108,8 +126,11 @@ struct Knobs {
     return uneven && device % 2 == 1 ? 4 * memory_bytes : memory_bytes;
   }
   bool workers_die() const {
-    return kills > 0 || kill_worker > 0 || partitions > 0 || poison > 0 || zombies > 0;
+    return kills > 0 || kill_worker > 0 || partitions > 0 || poison > 0 || zombies > 0 || may_be_lost();
   }
+  // Also somebody who lives.
+  bool may_be_lost() const { return hush_ns > 0 || one_ways > 0 || acts > 0; }
+  bool journals() const { return scheduler_crashes > 0 || acts > 0; }
   bool pins(int device) const { return pinned_bytes > 0 && device % pin_every == 0; }
   std::uint8_t kind(int device) const {  // device::Kind
     return (gpus && pins(device)) || (gpu_every > 0 && device % gpu_every == 0) ? 1 : 0;
@@ -130,6 +151,8 @@ struct Outcome {
   std::uint64_t digest = 0;
   std::int64_t events = 0, blocks_checked = 0, requests_done = 0, requests_failed = 0, requests_refused = 0;
   std::map<std::string, std::int64_t> covered;  // what happened how often
+  std::int64_t allocations = 0;                 // requests for memory that might have failed
+  std::int64_t patience_used = 0;               // of the time that demanded requests had, at most; per cent
   TimeNs last_done_ns = 0;                      // when the last request was
   std::string violation;                        // empty: none
 };
@@ -146,9 +169,13 @@ class World {
   struct Client;
   struct Cell;
 
-  void at(TimeNs delay, std::function<void()> what);
+  // `idle`: it happens also in a cluster that has nothing to do.
+  void at(TimeNs delay, std::function<void()> what, bool idle = false);
   TimeNs jitter();
   void violate(std::string what);
+
+  using Way = std::pair<std::uint64_t, std::uint64_t>;  // WorkerIds, or kScheduler
+  static constexpr std::uint64_t kScheduler = 0;
 
   // scheduler side
   void to_scheduler(scheduler::Conn from, msg::Message message, bool ordered);
@@ -161,15 +188,45 @@ class World {
   void perform_scheduler(std::vector<scheduler::Action>& actions);
   void write_down(const std::vector<scheduler::Event>& events);
   void maybe_checkpoint();
-  void crash_scheduler();
+  void crash_scheduler(TimeNs down = 0);
+  void note_counts();
   void break_some();
   void break_link(scheduler::Conn conn, TimeNs span);
   bool held_back(scheduler::Conn conn, std::function<void()> what);
   void vanish(int index);
+  void vanish_at_once(int index);
+  void after_vanishing();
+
+  // standing still and silence
+  bool stands_still(std::uint64_t process, std::function<void()> what);
+  void stop(std::uint64_t process);
+  void go_on(std::uint64_t process);
+  void pause_some();
+  void answer_ping(scheduler::Conn conn, const msg::Ping& ping);
+  void closed_by_scheduler(scheduler::Conn conn);
+  void lose_one_way();
+  void end_of_way(Way way);
+  void give_up(scheduler::Conn conn);
+  bool lives(scheduler::Conn conn) const;
+  TimeNs rest_ns() const;
+
+  // two acts
+  void break_everything();
+  void heal_some(const std::vector<Way>& dark, const std::set<std::uint64_t>& stopped, int killed);
+  void demand(int client, std::uint64_t request);
+  TimeNs patience() const;
+  std::string waits_for(int client, std::uint64_t request) const;
+
+  // errors
+  std::string unexcused(const Client& client, std::uint64_t request, const msg::Outcome& outcome);
+  std::string excused_loss(const Client& client, const msg::Outcome& outcome, bool left);
+  bool happened(std::initializer_list<const char*> faults) const;
+  bool step_failed(const Client& client) const;
+  bool is_doom(const msg::Outcome& outcome) const;
+  bool something_failed() const;
+  bool may_run_out(Errc code) const;
 
   // ways
-  using Way = std::pair<std::uint64_t, std::uint64_t>;  // WorkerIds, or kScheduler
-  static constexpr std::uint64_t kScheduler = 0;
   TimeNs delay(Way way);
   TimeNs travel(Way way);
   TimeNs step_time(int worker, std::size_t device);
@@ -183,6 +240,7 @@ class World {
   void partition_some();
   void cut_off_some();
   void shut_out(int index, WorkerId peer);
+  void shut_out_client(int index, WorkerId peer);
   void link_ended(int index, WorkerId peer);
   bool ends_fenced(int index);
   void set_moves(scheduler::Options& options) const;
@@ -224,6 +282,8 @@ class World {
   void check_probes();
   void check_classes(const scheduler::LinkList& seen);
   void run_streams(int index);
+  bool no_room(const char* kind);
+  bool due_for_check(std::uint64_t who);
   void begin_io(int index, const worker::TierIo& io);
   void begin_neighbour_io(int index, const worker::TierIo& io);
   void end_io(int index, const worker::TierIo& io);
@@ -262,7 +322,10 @@ class World {
   void say_delivered(Client& client, std::uint64_t number);
   void client_took(int index, const msg::Offer& offer);
   void client_borrows(int index, const msg::Offer& offer);
+  void client_reads(int index, const msg::Offer& offer);
+  bool reads_right(Client& client, const msg::Offer& offer);
   void upload(const msg::Grant& grant);
+  void client_ended(int index, const msg::GraphDone& done);
   struct Tiling {
     ir::Shape shape;
     std::vector<std::vector<ir::Box>> pieces;  // by client
@@ -286,6 +349,7 @@ class World {
     TimeNs time;
     std::uint64_t order;
     std::function<void()> what;
+    bool idle = false;
     bool operator<(const Event& o) const { return std::tie(time, order) > std::tie(o.time, o.order); }
   };
   std::priority_queue<Event> events_;
@@ -307,6 +371,14 @@ class World {
   std::map<std::tuple<std::uint64_t, std::int64_t, int>, std::int64_t> crossings_;  // of a block, into a host
   std::map<std::tuple<std::uint32_t, std::uint64_t, std::int64_t>, int> not_sent_;  // to a device, of a block
   bool down_ = false;
+  std::int64_t pending_ = 0;  // of events_, those that are not idle
+  TimeNs busy_at_ = 0;        // when something happened that does not in a cluster without work
+  std::map<std::uint64_t, std::vector<std::function<void()>>> stopped_;  // processes, and what they would do
+  std::map<std::uint64_t, int> unchecked_;  // steps since everything of a process was checked
+  std::map<std::pair<int, std::uint64_t>, TimeNs> demanded_;  // requests, and since when
+  int act_ = 0;                                               // how often everything has broken
+  bool healed_ = false;                                       // since then
+  scheduler::Counters counted_;                               // of scheduler_ before it took over
   std::map<scheduler::Conn, std::vector<std::function<void()>>>
       broken_;                                                 // what would have come over each link
   std::map<Way, std::vector<std::function<void()>>> clogged_;  // what came meanwhile
@@ -315,8 +387,10 @@ class World {
   std::map<Way, std::int64_t> slow_ways_;
   std::map<std::pair<int, std::size_t>, std::int64_t> slow_devices_;
   std::optional<std::pair<std::uint64_t, std::int64_t>> poison_;  // what it makes: array, block
-  int gone_ = 0;      // workers that died or left: beside fewer others there are fewer copies
-  int poisoned_ = 0;  // workers
+  int gone_ = 0;                     // workers that died or left: beside fewer others there are fewer copies
+  int died_ = 0;                     // of those, also of who was only declared lost
+  int poisoned_ = 0;                 // workers
+  std::set<GraphId> failed_graphs_;  // a step of theirs was made to fail
   std::set<std::pair<std::uint64_t, std::int64_t>> blamed_;  // what was running at a death
   std::vector<std::vector<scheduler::Event>> postponed_;
 };

@@ -146,6 +146,7 @@ void World::operator_releases(SessionId session) {
 void World::client_next(int index) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
   if (client.dead) return;
+  if (stands_still(client.welcome.you.value, [this, index] { client_next(index); })) return;
   if (client.next_request > static_cast<std::uint64_t>(knobs_.requests)) {
     if (knobs_.copies > 0 && !client.rested) {  // by then all that was lost has been made up for
       if (!std::exchange(client.resting, true)) {
@@ -178,6 +179,7 @@ void World::client_next(int index) {
   if (prng_.chance(0.3)) submit.weight = static_cast<std::uint32_t>(prng_.between(1, msg::kMaxWeight));
   Client::Request& request = client.requests[submit.request];
   request.number = submit.request;
+  request.sent = now_;
   request.fetched = std::move(fetches);
   request.living = living();
   request.gone = gone_;
@@ -186,6 +188,7 @@ void World::client_next(int index) {
   ++outcome_.covered["submits"];
   to_scheduler(client.conn, submit, true);
   if (prng_.chance(knobs_.duplicate)) to_scheduler(client.conn, submit, true);
+  if (healed_) demand(index, submit.request);
   if (prng_.chance(knobs_.cancel)) {
     ++outcome_.covered["cancels"];
     request.cancelled = true;
@@ -200,6 +203,9 @@ void World::client_next(int index) {
 void World::client_message(int index, msg::Message message) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
   if (client.dead) return;
+  const std::uint64_t self = client.welcome.you.value;
+  if (client.welcomed && stands_still(self, [this, index, message] { client_message(index, message); }))
+    return;
   if (auto* welcome = std::get_if<msg::Welcome>(&message)) {
     client.welcome = *welcome;
     client.welcomed = true;
@@ -249,6 +255,11 @@ void World::client_message(int index, msg::Message message) {
       request.refused = request.done = true;
       request.why = reply->outcome.message;
       ++outcome_.requests_refused;
+      const std::string wrong =
+          request.announced != 0 ? "" : unexcused(client, reply->request, reply->outcome);
+      if (!wrong.empty())
+        return violate("a request was refused without cause (" + std::string(name_of(reply->outcome.code)) +
+                       ", " + wrong + "): " + reply->outcome.message);
       ++outcome_.covered["refused: " + std::string(name_of(reply->outcome.code))];
       at(jitter(), [this, index] { client_next(index); });
       return;
@@ -274,61 +285,38 @@ void World::client_message(int index, msg::Message message) {
       client_batch(index, from, std::move(again));
     }
   } else if (auto* done = std::get_if<msg::GraphDone>(&message)) {
-    Client::Request& request = client.requests[done->request];
-    if (request.done) return;  // a repeat after a repeated submit
-    request.done = true;
-    request.failed = !done->outcome.ok();
-    request.why = done->outcome.message;
-    request.failed ? ++outcome_.requests_failed : ++outcome_.requests_done;
-    outcome_.last_done_ns = now_;
-    if (!request.failed) check_copies(client, done->request);
-    if (request.failed) {
-      ++outcome_.covered["failed: " + std::string(name_of(done->outcome.code))];
-      if (request.announced != 0) ++outcome_.covered["gathered arrays failed"];
-      // Where what lies below works and has room, what is too large for memory goes there (a step never is here).
-      const bool room_below =
-          knobs_.spill_bytes >= 16 << 20 || (knobs_.pinned_bytes >= 16 << 20 && knobs_.pin_every == 1);
-      const bool roomy = room_below && knobs_.memory_bytes >= 128 << 10 && knobs_.disk_full == 0 &&
-                         knobs_.disk_fails == 0 && knobs_.slab_fails == 0;
-      if (roomy && (done->outcome.code == Errc::kOutOfMemory || done->outcome.code == Errc::kDiskFull))
-        return violate("out of memory above an empty tier: " + done->outcome.message);
-      const auto says = [&](const char* what) {
-        return done->outcome.message.find(what) != std::string::npos;
-      };
-      // What no other worker can make again, or nobody is left to make.
-      const bool lost =
-          (knobs_.kills > 0 || knobs_.partitions > 0 || knobs_.zombies > 0 || poisoned_ > 0) &&
-          done->outcome.code == Errc::kWorkerLost &&
-          (says("uploaded by the client") || says("its past was cut") || says("no other one came in time"));
-      // Its failure may have been overtaken by the report that its dependents have failed.
-      const bool named = says("3 workers died while they were executing it") &&
-                         (knobs_.kills > 0 ||
-                          says((", point " + std::to_string(poison_->second) + " is not run again").c_str()));
-      // A kill from outside counts against what ran, so that two deaths by the task and one of those are three.
-      const bool doomed = poisoned_ + knobs_.kills >= 3 && done->outcome.code == Errc::kTaskFailed &&
-                          (named || says("tasks of request"));
-      // An array some of whose tasks had failed is not made again (docs/design/recovery.md).
-      const bool spoilt = poisoned_ + knobs_.kills >= 3 && done->outcome.code == Errc::kWorkerLost &&
-                          says("some of its tasks had failed");
-      if (doomed) ++outcome_.covered["failed as a task that takes workers down"];
-      if (lost)
-        ++outcome_.covered[says("uploaded") ? "lost: uploaded"
-                           : says("cut")    ? "lost: past cut"
-                                            : "lost: nobody left"];
-      const bool allowed =
-          request.cancelled || knobs_.fail_step > 0 || knobs_.kill_worker > 0 || lost || doomed || spoilt ||
-          (request.announced != 0 && knobs_.vanish > 0) || (says("has left") && knobs_.vanish > 0) ||
-          done->outcome.code == Errc::kOutOfMemory || done->outcome.code == Errc::kDiskFull ||
-          knobs_.disk_fails > 0 || knobs_.cancel > 0;
-      if (!allowed) return violate("a graph failed without cause: " + done->outcome.message);
-    }
-    at(jitter(), [this, index] { client_next(index); });
+    client_ended(index, *done);
   }
+}
+
+void World::client_ended(int index, const msg::GraphDone& done) {
+  Client& client = *clients_[static_cast<std::size_t>(index)];
+  Client::Request& request = client.requests[done.request];
+  if (request.done) return;  // a repeat after a repeated submit
+  request.done = true;
+  request.failed = !done.outcome.ok();
+  request.why = done.outcome.message;
+  request.failed ? ++outcome_.requests_failed : ++outcome_.requests_done;
+  outcome_.last_done_ns = now_;
+  if (const auto since = demanded_.find({index, done.request}); since != demanded_.end() && healed_)
+    outcome_.patience_used = std::max(outcome_.patience_used, (now_ - since->second) * 100 / patience());
+  if (!request.failed) check_copies(client, done.request);
+  if (request.failed) {
+    ++outcome_.covered["failed: " + std::string(name_of(done.outcome.code))];
+    if (request.announced != 0) ++outcome_.covered["gathered arrays failed"];
+    const std::string wrong = unexcused(client, done.request, done.outcome);
+    if (!wrong.empty())
+      return violate("a graph failed without cause (" + std::string(name_of(done.outcome.code)) + ", " +
+                     wrong + "): " + done.outcome.message);
+  }
+  at(jitter(), [this, index] { client_next(index); });
 }
 
 void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
   Client& client = *clients_[static_cast<std::size_t>(index)];
   if (client.dead || client.lost.contains(from)) return;
+  const std::uint64_t self = client.welcome.you.value;
+  if (stands_still(self, [this, index, from, batch] { client_batch(index, from, batch); })) return;
   // Clients connect to workers of which they have been told, never the other way.
   const bool told = std::any_of(client.owner_of.begin(), client.owner_of.end(),
                                 [&](const auto& owner) { return owner.second == from; });
@@ -385,18 +373,7 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
       grant.grants.push_back({offer.block, offer.from, offer.to, transfer});
       peer_send(client.welcome.you, from, std::move(grant));
     } else {
-      at(jitter(), [this, index, offer] {
-        if (!offer.failed.ok()) return client_took(index, offer);
-        if (offer.bytes == 0) return client_took(index, offer);
-        const Cell* cell = cell_at({offer.from, offer.slab, offer.offset});
-        if (cell == nullptr || !cell->complete ||
-            cell->value != oracle_.value(offer.block.array.value, offer.block.block)) {
-          return violate("a client read wrong bytes");
-        }
-        ++outcome_.blocks_checked;
-        if (knobs_.lends > 0 && prng_.chance(knobs_.lends)) return client_borrows(index, offer);
-        client_took(index, offer);
-      });
+      at(jitter(), [this, index, offer] { client_reads(index, offer); });
     }
   }
   for (const msg::Subscribe& s : batch.subscribes) {  // our own memory is wanted
@@ -412,8 +389,35 @@ void World::client_batch(int index, WorkerId from, msg::PeerBatch batch) {
   for (const msg::Grant& g : batch.grants) {
     ++outcome_.covered["uploads"];
     const Way way{client.welcome.you.value, from.value};
-    at(delay(way), [this, way, g] { arrive(way, [this, g] { upload(g); }); });
+    const auto give = [this, way, g](auto&& self) -> void {
+      if (!stands_still(way.first, [self] { self(self); })) upload(g);
+    };
+    at(delay(way), [this, way, give] { arrive(way, [give] { give(give); }); });
   }
+}
+
+// Where the block lies.
+void World::client_reads(int index, const msg::Offer& offer) {
+  Client& client = *clients_[static_cast<std::size_t>(index)];
+  const std::uint64_t self = client.welcome.you.value;
+  if (client.dead || stands_still(self, [this, index, offer] { client_reads(index, offer); })) return;
+  if (!offer.failed.ok() || offer.bytes == 0) return client_took(index, offer);
+  if (!reads_right(client, offer)) return violate("a client read wrong bytes");
+  if (client.dead) return;
+  ++outcome_.blocks_checked;
+  if (knobs_.lends > 0 && prng_.chance(knobs_.lends)) return client_borrows(index, offer);
+  client_took(index, offer);
+}
+
+// Who was given up finds its fence before it tells anybody (net/fence.h), and ends.
+bool World::reads_right(Client& client, const msg::Offer& offer) {
+  const Cell* cell = cell_at({offer.from, offer.slab, offer.offset});
+  if (cell != nullptr && cell->complete &&
+      cell->value == oracle_.value(offer.block.array.value, offer.block.block))
+    return true;
+  if (!client.declared_lost) return false;
+  ++outcome_.covered["clients that found themselves fenced"];
+  return client.dead = true;
 }
 
 void World::upload(const msg::Grant& g) {
@@ -468,10 +472,8 @@ void World::client_borrows(int index, const msg::Offer& offer) {
   at(prng_.between(1, Knobs::kLongestLoan) * knobs_.max_delay_ns, [this, index, offer] {
     Client& borrower = *clients_[static_cast<std::size_t>(index)];
     if (borrower.dead) return;
-    const Cell* cell = cell_at({offer.from, offer.slab, offer.offset});
-    if (cell == nullptr || !cell->complete ||
-        cell->value != oracle_.value(offer.block.array.value, offer.block.block))
-      return violate("a block changed while a client had it on loan");
+    if (!reads_right(borrower, offer)) return violate("a block changed while a client had it on loan");
+    if (borrower.dead) return;
     const bool orphan = borrower.lost.contains(borrower.owner_of.at(offer.from.value));
     ++outcome_.covered[orphan ? "loans that outlived their worker" : "loans given back"];
     borrower.lent.erase({offer.block, offer.op.value, offer.from});

@@ -57,7 +57,7 @@ void World::cut_off_some() {
     Worker& w = *workers_[static_cast<std::size_t>(index)];
     if (!w.alive) return;  // killed meanwhile
     w.declared_lost = true;
-    ++gone_;
+    ++gone_, ++died_;
     step_scheduler({scheduler::Closed{w.conn, {Errc::kTimeout, "silent"}}});
   });
   const TimeNs unaware = prng_.between(1, 60) * std::max(knobs_.max_delay_ns, kMillisecond);
@@ -79,6 +79,17 @@ void World::shut_out(int index, WorkerId peer) {
     cut_.insert({self.value, peer.value});
     cut_.insert({peer.value, self.value});
     at(jitter(), [this, w, self] { link_ended(static_cast<int>(w), self); });
+  }
+  shut_out_client(index, peer);
+}
+
+// Likewise a client that was given up.
+void World::shut_out_client(int index, WorkerId peer) {
+  const WorkerId self = workers_[static_cast<std::size_t>(index)]->welcome.you;
+  for (const auto& client : clients_) {
+    if (client->welcome.you != peer || !client->declared_lost) continue;
+    cut_.insert({self.value, peer.value});
+    cut_.insert({peer.value, self.value});
   }
 }
 

@@ -50,7 +50,28 @@ void World::vanish(int index) {
   if (!client.welcomed || client.dead || broken_.contains(client.conn)) return;
   ++outcome_.covered["vanished clients"];
   client.dead = true;
-  step_scheduler({scheduler::Broken{client.conn}});
+  if (knobs_.closes > 0 && prng_.chance(knobs_.closes)) {
+    vanish_at_once(index);
+  } else if (knobs_.hush_ns > 0 && prng_.chance(0.5)) {
+    ++outcome_.covered["clients that fell silent"];  // its host is gone: nobody says so
+  } else {
+    step_scheduler({scheduler::Broken{client.conn}});
+  }
+  after_vanishing();
+}
+
+// Its link is closed, or it has said that it leaves: there is no lease to wait for.
+void World::vanish_at_once(int index) {
+  const scheduler::Conn conn = clients_[static_cast<std::size_t>(index)]->conn;
+  if (prng_.chance(0.5)) {
+    ++outcome_.covered["clients that left"];
+    return to_scheduler(conn, msg::Leave{}, true);
+  }
+  ++outcome_.covered["clients whose link was closed"];
+  step_scheduler({scheduler::Closed{conn, {Errc::kUnavailable, "closed by the simulator"}}});
+}
+
+void World::after_vanishing() {
   if (knobs_.announces > 0) return;  // those are of so many clients from the start
   at(prng_.between(1, 40) * knobs_.max_delay_ns, [this] {
     ++outcome_.covered["clients that came after one that vanished"];

@@ -40,7 +40,7 @@ void World::open_slabs(int reader, WorkerId peer) {
 }
 
 void World::slab_added(int index, const worker::AddSlab& slab) {
-  const bool ok = !prng_.chance(knobs_.slab_fails);
+  const bool ok = !prng_.chance(knobs_.slab_fails) && !no_room("slabs");
   if (!ok) ++outcome_.covered["failed allocations"];
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   if (!worker.alive) return;
@@ -65,6 +65,7 @@ void World::begin_pull(int index, const worker::Pull& pull) {
 void World::end_pull(int index, const worker::Pull& pull) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   if (!worker.alive) return;
+  if (stands_still(worker.welcome.you.value, [this, index, pull] { end_pull(index, pull); })) return;
   const auto ends = [&](Error how) {
     deliver_worker(index, worker::TransferDone{pull.transfer, std::move(how), msg::Lane::kCudaIpc});
   };

@@ -57,6 +57,7 @@ struct World::Client {
   scheduler::Conn conn;
   msg::Welcome welcome;
   bool welcomed = false, dead = false;
+  bool declared_lost = false;  // it lives, and the scheduler has given it up
   std::set<WorkerId> lost;
   std::uint64_t next_array = 1, next_request = 1;
   struct Request {
@@ -67,6 +68,7 @@ struct World::Client {
     std::vector<std::uint64_t> fetched;                      // session numbers
     std::string why;
     std::vector<msg::Keep> keeps;
+    TimeNs sent = 0;
     int living = 0, gone = 0;     // workers that there were when it was sent, and that had been
     std::uint64_t announced = 0;  // the array's number, of an announcement; and what was announced
     std::vector<ir::Box> pieces;

@@ -113,7 +113,8 @@ void World::check_classes(const scheduler::LinkList& seen) {
 void World::check_probes() {
   const auto seen = scheduler_->view(scheduler::LinksRequest{}, now_);
   const bool calm = knobs_.clogs + knobs_.partitions + knobs_.zombies + knobs_.kills + knobs_.drains +
-                            knobs_.breaks + knobs_.scheduler_crashes ==
+                            knobs_.breaks + knobs_.scheduler_crashes + knobs_.pauses + knobs_.one_ways +
+                            knobs_.acts ==
                         0 &&
                     knobs_.slow_links + knobs_.kill_worker + knobs_.poison == 0;
   for (const scheduler::LinkClassView& c : std::get<scheduler::LinkList>(seen).classes) {

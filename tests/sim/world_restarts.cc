@@ -30,12 +30,12 @@ Knobs Knobs::restarts(std::uint64_t seed) {
 }
 
 void World::write_down(const std::vector<scheduler::Event>& events) {
-  if (knobs_.scheduler_crashes > 0) disk_.steps.push_back({now_, events});
+  if (knobs_.journals()) disk_.steps.push_back({now_, events});
 }
 
 // What compaction does: the steps so far become a snapshot.
 void World::maybe_checkpoint() {
-  if (knobs_.scheduler_crashes == 0 || !prng_.chance(knobs_.checkpoint)) return;
+  if (!knobs_.journals() || !prng_.chance(knobs_.checkpoint)) return;
   std::vector<scheduler::Action> actions;
   scheduler_->settle(now_, actions);
   Result<std::string> snapshot = scheduler_->snapshot(snapshot_codec());
@@ -45,7 +45,25 @@ void World::maybe_checkpoint() {
   perform_scheduler(actions);
 }
 
-void World::crash_scheduler() {
+// Branches that only the core sees. Those of one that died are counted before it is replaced.
+void World::note_counts() {
+  const scheduler::Counters now = scheduler_->counters(), before = std::exchange(counted_, now);
+  auto& covered = outcome_.covered;
+  covered["declared lost for silence"] += now.silent - before.silent;
+  covered["declared lost after a lease"] += now.overdue - before.overdue;
+  covered["silence while the scheduler did not listen"] += now.deaf - before.deaf;
+  covered["losses on losses"] += now.losses_on_losses - before.losses_on_losses;
+  covered["surveys overtaken by losses"] += now.surveys_overtaken - before.surveys_overtaken;
+  covered["newcomers asked after a loss"] += now.newcomers_asked - before.newcomers_asked;
+  covered["answers to earlier losses"] += now.late_answers - before.late_answers;
+  covered["answers that were cut"] += now.cut_answers - before.cut_answers;
+  covered["recoveries worked out again"] += now.passes_given_up - before.passes_given_up;
+  covered["recoveries given up"] += now.given_up - before.given_up;
+  covered["recoveries without last words"] += now.words_missed - before.words_missed;
+}
+
+// `down`: so long at least.
+void World::crash_scheduler(TimeNs down) {
   if (down_) return;
   down_ = true;
   ++outcome_.covered["scheduler crashes"];
@@ -63,10 +81,12 @@ void World::crash_scheduler() {
     said.clear();
   }
   if (next->digest() != scheduler_->digest()) return violate("the scheduler came back as another one");
+  note_counts();
   scheduler_ = std::move(next);
+  counted_ = scheduler_->counters();
   // Everything that the old one said arrives before the new one speaks: links keep their order.
   const int resent = knobs_.loss > 0 ? Knobs::kMostLosses : 0;
-  at((2 + 2 * resent + prng_.between(1, 20)) * knobs_.max_delay_ns, [this] { restart_scheduler(); });
+  at(down + (2 + 2 * resent + prng_.between(1, 20)) * knobs_.max_delay_ns, [this] { restart_scheduler(); });
 }
 
 void World::restart_scheduler() {

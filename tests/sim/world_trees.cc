@@ -51,7 +51,8 @@ void World::check_crossings() {
                     knobs_.kill_worker == 0 && knobs_.kills == 0 && knobs_.drains == 0 &&
                     knobs_.partitions == 0 && knobs_.zombies == 0 && knobs_.poison == 0 &&
                     knobs_.breaks == 0 && knobs_.copies == 0 && knobs_.moves == 0 && knobs_.slab_fails == 0 &&
-                    knobs_.scheduler_crashes == 0 && knobs_.relinks == 0 && knobs_.send_fails == 0 &&
+                    knobs_.scheduler_crashes == 0 && knobs_.relinks == 0 && knobs_.pauses == 0 &&
+                    knobs_.send_fails == 0 && !knobs_.may_be_lost() && knobs_.alloc_fails_at == 0 &&
                     knobs_.memory_bytes >= 4 << 20;
   if (!calm || knobs_.hosts < 2) return;
   for (const auto& [what, bytes] : crossings_) {

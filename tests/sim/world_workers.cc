@@ -22,6 +22,7 @@ void World::Worker::begin(const Knobs& knobs, int index) {
   options.tree_bytes = knobs.tree_bytes;
   if (knobs.in_flight > 0) options.in_flight_bytes = knobs.in_flight;
   if (knobs.in_flight_peer > 0) options.in_flight_peer_bytes = knobs.in_flight_peer;
+  options.max_held_ranges = knobs.held_ranges;
   options.stuck_ns = 50 * kMillisecond + knobs.longest_delay_ns() * 20;
   for (DeviceId id : welcome.devices) {
     const int d = static_cast<int>(options.devices.size());
@@ -73,12 +74,14 @@ void World::start_worker(int index) {
 
 void World::deliver_worker(int index, worker::Event event) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
-  if (!worker.alive || worker.core == nullptr || ends_fenced(index)) return;
+  if (!worker.alive || worker.core == nullptr) return;
+  if (stands_still(worker.welcome.you.value, [this, index, event] { deliver_worker(index, event); })) return;
+  if (ends_fenced(index)) return;
   std::vector<worker::Event> events;
   events.push_back(std::move(event));
   worker::Actions actions;
   worker.core->step(events, now_, actions);
-  worker.core->check_invariants();
+  if (due_for_check(worker.welcome.you.value)) worker.core->check_invariants();
   perform(index, actions);
   arm_timer(index);
 }
@@ -90,18 +93,20 @@ void World::arm_timer(int index) {
   const TimeNs due = now_ + std::max<TimeNs>(1, wait);
   if (wait > 1000 * kSecond || due >= worker.timer) return;
   worker.timer = due;
-  at(due - now_, [this, index, due] {
+  const auto beat = [this, index, due](auto&& self) -> void {
     Worker& w = *workers_[static_cast<std::size_t>(index)];
     if (w.timer != due) return;  // there was an earlier one
-    w.timer = kNoTimer;
     if (!w.alive) return;
+    if (stands_still(w.welcome.you.value, [self] { self(self); })) return;
+    w.timer = kNoTimer;
     std::vector<worker::Event> none;
     worker::Actions late;
     w.core->step(none, now_, late);
-    w.core->check_invariants();
+    if (due_for_check(w.welcome.you.value)) w.core->check_invariants();
     perform(index, late);
     arm_timer(index);
-  });
+  };
+  at(due - now_, [beat] { beat(beat); });
 }
 
 void World::perform(int index, worker::Actions& actions) {
@@ -190,6 +195,8 @@ void World::disarm(int index, const worker::Disarm& disarm) {
 }
 
 void World::send_bytes(int index, const worker::Transmit& transmit) {
+  const std::uint64_t self = workers_[static_cast<std::size_t>(index)]->welcome.you.value;
+  if (stands_still(self, [this, index, transmit] { send_bytes(index, transmit); })) return;
   if (transmit.tell) at(jitter(), [this, index, transmit] { sent(index, transmit); });
   if (!awaited(transmit)) return;  // a repeat: the bytes go nowhere
   // A link is shut before anything else takes the memory: what had not come by then never comes.
@@ -211,6 +218,10 @@ void World::send_bytes(int index, const worker::Transmit& transmit) {
     if (armed == to.armed.end()) return;  // a repeat
     const worker::Receive receive = armed->second;
     to.armed.erase(armed);
+    if (no_room("staging of transfers"))
+      return deliver_worker(
+          static_cast<int>(w),
+          worker::TransferDone{transmit.transfer, {Errc::kOutOfMemory, "injected"}, msg::Lane::kStaged});
     if (transmit.bytes > 0) {
       note_crossing(index, static_cast<int>(w), value);
       Cell& cell = write_cell(receive.to, receive.bytes, value.array, value.block);
@@ -328,6 +339,11 @@ void World::end_io(int index, const worker::TierIo& io) {
     ++outcome_.covered["disk full"];
     done.failed = {Errc::kDiskFull, "injected"};
   }
+  if (done.failed.code == Errc::kOk && disk && io.write && no_room("places on disk"))
+    done.failed = {Errc::kDiskFull, "injected"};
+  if (done.failed.code == Errc::kOk &&
+      no_room(disk ? "buffers for disk" : "copies to and from pinned memory"))
+    done.failed = {Errc::kOutOfMemory, "injected"};
   auto& below = worker.in(io.tier);
   const auto stored = below.find(io.at);
   if (stored == below.end() || stored->second.bytes != io.bytes || stored->second.complete == io.write)
@@ -366,6 +382,8 @@ void World::begin_neighbour_io(int index, const worker::TierIo& io) {
       ++outcome_.covered["failed copies between neighbours"];
       done.failed = {prng_.chance(0.5) ? Errc::kDeviceError : Errc::kOutOfMemory, "injected"};
     }
+    if (done.failed.code == Errc::kOk && no_room("copies between neighbours"))
+      done.failed = {Errc::kOutOfMemory, "injected"};
     const Cell* source = cell_at(from);
     Cell* memory = cell_at(to);
     if (source == nullptr || source->value != block.value || source->block != block.block ||
@@ -477,6 +495,8 @@ void World::begin_step(int index, std::size_t device, std::size_t s) {
 void World::end_step(int index, std::size_t device, std::size_t s) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   if (!worker.alive) return;
+  if (stands_still(worker.welcome.you.value, [this, index, device, s] { end_step(index, device, s); }))
+    return;
   Worker::Stream& stream = worker.streams[device][s];
   const worker::Launch launch = std::move(stream.queue.front());
   stream.queue.pop_front();
@@ -499,12 +519,16 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
   std::vector<worker::Event> events;
   if (failed) {
     ++outcome_.covered["failed steps"];
+    failed_graphs_.insert(launch.run.graph);
     events.push_back(worker::StepFailed{d, n, launch.sequence, {Errc::kTaskFailed, "injected"}});
+  } else if (no_room("scratch of steps")) {
+    failed_graphs_.insert(launch.run.graph);
+    events.push_back(worker::StepFailed{d, n, launch.sequence, {Errc::kOutOfMemory, "injected"}});
   }
   events.push_back(worker::StreamCompleted{d, n, launch.sequence});
   worker::Actions actions;
   worker.core->step(events, now_, actions);
-  worker.core->check_invariants();
+  if (due_for_check(worker.welcome.you.value)) worker.core->check_invariants();
   perform(index, actions);
   arm_timer(index);
 }
@@ -571,7 +595,7 @@ void World::kill(int index) {
   worker.alive = false;
   if (worker.core->counters().probing > 0) ++outcome_.covered["killed while measuring a link"];
   ++outcome_.covered["killed workers"];
-  ++gone_;
+  ++gone_, ++died_;
   if (knobs_.poison > 0) tell_last_words(index);
   at(jitter(), [this, conn = worker.conn] {
     step_scheduler({scheduler::Closed{conn, {Errc::kUnavailable, "killed by the simulator"}}});

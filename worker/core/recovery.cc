@@ -8,8 +8,6 @@
 namespace tilewise::worker {
 namespace {
 
-constexpr std::size_t kMaxRanges = 1'000'000;  // of one answer: a frame's worth
-
 // Appends sorted blocks as ranges. Counts what it adds.
 void append_ranges(std::vector<std::int64_t>& blocks, std::vector<msg::Range>& out, std::size_t& told) {
   std::sort(blocks.begin(), blocks.end());
@@ -181,7 +179,7 @@ void Core::Impl::answer(const msg::PeerLost& lost) {
       }
     }
   }
-  if (told > kMaxRanges) {
+  if (told > options.max_held_ranges) {
     held = {};
     held.version = lost.version;
     held.cut = true;

@@ -115,6 +115,20 @@ struct SnapshotCodec {
   std::function<Result<msg::Message>(std::string_view)> decode;
 };
 
+// Branches that are seldom taken: how often, in this object's life (they are in no snapshot and no digest). For tests.
+struct Counters {
+  // Peers declared lost: silent on a link that was up; not back within their lease. How often we were late ourselves.
+  std::int64_t silent = 0, overdue = 0, deaf = 0;
+  // Losses before the one before was answered, or while a worker was asked whether it could leave or give points away.
+  std::int64_t losses_on_losses = 0, surveys_overtaken = 0;
+  std::int64_t newcomers_asked = 0;  // workers that joined while a loss was not answered
+  std::int64_t late_answers = 0;     // Held of an earlier loss, or a second one
+  std::int64_t cut_answers = 0;      // Held that could not tell everything
+  std::int64_t passes_given_up = 0;  // what was to be made again was worked out anew without what cannot be
+  std::int64_t given_up = 0;         // recoveries for which no worker was left
+  std::int64_t words_missed = 0;     // recoveries that did not wait any longer for a supervisor
+};
+
 class Core {
  public:
   explicit Core(Options options);
@@ -146,6 +160,7 @@ class Core {
   // For people (tilewise/scheduler/view.h). Error: kNotFound.
   View view(const ViewRequest& request, TimeNs now) const;
 
+  Counters counters() const;
   // Checks every index against every other (tests). Stops the process with the story on a violation.
   void check_invariants() const;
   // Submissions that took a plan made before.

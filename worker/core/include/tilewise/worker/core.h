@@ -53,6 +53,7 @@ struct Options {
   std::int64_t spill_bytes = 0;   // bound of what all devices together may have on disk; 0: no disk
   std::int64_t pinned_bytes = 0;  // likewise in pinned host memory
   std::string host;               // as in its Join; empty: shared with nobody
+  std::size_t max_held_ranges = 1'000'000;  // of one answer to a loss (msg::Held): a frame's worth
   std::int64_t tree_bytes = 64 << 10;  // larger blocks travel as trees between hosts (docs/design/trees.md)
   // Bytes granted to other processes and not here yet, of all devices: together, and to one of them. One block always may.
   std::int64_t in_flight_bytes = std::int64_t{1} << 30;

@@ -1,0 +1,127 @@
+// What a client may be told: each error must come from a fault that has really been injected into this world by then, and name it
+// where that can be known. Nothing excuses kInternal.
+#include "world_parts.h"
+
+namespace tilewise::sim {
+namespace {
+
+bool says(const msg::Outcome& outcome, const std::string& what) {
+  return outcome.message.find(what) != std::string::npos;
+}
+
+}  // namespace
+
+bool World::happened(std::initializer_list<const char*> faults) const {
+  return std::any_of(faults.begin(), faults.end(), [&](const char* fault) {
+    const auto found = outcome_.covered.find(fault);
+    return found != outcome_.covered.end() && found->second > 0;
+  });
+}
+
+// Some step of a request of this client has failed; arrays that several have made are everybody's.
+bool World::step_failed(const Client& client) const {
+  return std::any_of(failed_graphs_.begin(), failed_graphs_.end(), [&](GraphId graph) {
+    return knobs_.announces > 0 ||
+           std::any_of(client.requests.begin(), client.requests.end(),
+                       [&](const auto& request) { return request.second.graph == graph; });
+  });
+}
+
+// A task that takes workers down. A kill from outside counts against what ran, so that two deaths by the task and one of those are three.
+bool World::is_doom(const msg::Outcome& outcome) const {
+  if (poisoned_ + knobs_.kills < 3) return false;
+  // Its failure may have been overtaken by the report that its dependents have failed.
+  if (says(outcome, "tasks of request")) return true;
+  return says(outcome, "3 workers died while they were executing it") &&
+         (knobs_.kills > 0 ||
+          says(outcome, ", point " + std::to_string(poison_->second) + " is not run again"));
+}
+
+// Other than a step.
+bool World::something_failed() const {
+  return happened({"failed reads from disk", "failed reads from pinned memory",
+                   "failed copies between neighbours", "requests for memory that failed"});
+}
+
+bool World::may_run_out(Errc code) const {
+  // Where what lies below works and has room, what is too large for memory goes there (a step never is here).
+  const bool room_below =
+      knobs_.spill_bytes >= 16 << 20 || (knobs_.pinned_bytes >= 16 << 20 && knobs_.pin_every == 1);
+  const bool broken_below =
+      something_failed() || happened({"disk full", "failed writes to disk", "failed writes to pinned memory",
+                                      "failed allocations"});
+  if (code == Errc::kDiskFull)
+    return knobs_.spill_bytes > 0 &&
+           (knobs_.spill_bytes < 16 << 20 || happened({"disk full", "requests for memory that failed"}));
+  const std::int64_t enough = room_below ? 128 << 10 : 4 << 20;  // all that clients hold here fits in
+  return knobs_.memory_bytes < enough || broken_below;
+}
+
+// Empty: it may be. Otherwise why not.
+std::string World::unexcused(const Client& client, std::uint64_t number, const msg::Outcome& outcome) {
+  const Client::Request& request = client.requests.at(number);
+  const bool shared = request.announced != 0 || knobs_.announces > 0;
+  const bool left = shared && knobs_.vanish > 0 && says(outcome, "has left");
+  const bool ended_before = std::any_of(client.requests.begin(), client.requests.end(), [](const auto& r) {
+    return r.second.failed || r.second.refused || r.second.cancelled;
+  });
+  switch (outcome.code) {
+    case Errc::kOutOfMemory:
+    case Errc::kDiskFull: return may_run_out(outcome.code) ? "" : "there is room";
+    case Errc::kIo: return happened({"failed reads from disk"}) ? "" : "no read failed";
+    case Errc::kDeviceError:
+      return happened({"failed reads from pinned memory", "failed copies between neighbours"})
+                 ? ""
+                 : "no copy failed";
+    case Errc::kCancelled: return ended_before || left ? "" : "nobody cancelled anything";
+    case Errc::kTaskFailed:
+      if (is_doom(outcome)) {
+        ++outcome_.covered["failed as a task that takes workers down"];
+        return "";
+      }
+      // Here reports overtake the word on the cause, as they do not on a link.
+      if (says(outcome, "tasks of request") && something_failed()) return "";
+      if (!step_failed(client)) return "no step of this client's failed";
+      return says(outcome, ": injected") || says(outcome, "tasks of request") ? "" : "it names no cause";
+    case Errc::kNotFound: return ended_before || knobs_.announces > 0 ? "" : "what it names was never ended";
+    case Errc::kUnavailable:
+      if (says(outcome, "being drained")) return happened({"drains"}) ? "" : "nobody is to leave";
+      if (says(outcome, "has joined")) return gone_ > 0 ? "" : "no worker died";
+      return "it names no cause";
+    case Errc::kWorkerLost: return excused_loss(client, outcome, left);
+    default: return "no fault has such an end";
+  }
+}
+
+// What no other worker can make again, or nobody is left to make.
+std::string World::excused_loss(const Client& client, const msg::Outcome& outcome, bool left) {
+  if (left) return "";
+  const bool asked_for = says(outcome, "was lost with its worker");  // by a user's hint, and it may have left
+  if (asked_for) ++outcome_.covered["refused: a device that was asked for is gone"];
+  if (asked_for) return gone_ > 0 || happened({"drains"}) ? "" : "nobody has left";
+  if (died_ == 0) return "no worker died";
+  static constexpr std::pair<const char*, const char*> kCauses[] = {
+      {"uploaded by the client", "lost: uploaded"},
+      {"its past was cut", "lost: past cut"},
+      {"no other one came in time", "lost: nobody left"},
+      {"no device of its numeric class is left", "lost: no such device left"}};
+  for (const auto& [text, name] : kCauses) {
+    if (!says(outcome, text)) continue;
+    ++outcome_.covered[name];
+    return "";
+  }
+  if (says(outcome, "too many pieces of blocks")) {
+    ++outcome_.covered["lost: too many pieces"];
+    return knobs_.held_ranges < 1'000 ? "" : "there are few";
+  }
+  // An array some of whose tasks had failed, or that was cancelled, is not made again (docs/design/recovery.md).
+  const bool failed = step_failed(client) || poisoned_ + knobs_.kills >= 3 || something_failed();
+  const bool ended = std::any_of(client.requests.begin(), client.requests.end(),
+                                 [](const auto& r) { return r.second.failed || r.second.cancelled; });
+  if (says(outcome, "some of its tasks had failed")) return failed ? "" : "none had";
+  if (says(outcome, "its request was cancelled")) return ended || left ? "" : "none was";
+  if (says(outcome, "could not be made again")) return failed || ended ? "" : "nothing hindered that";
+  return "it names no cause";
+}
+
+}  // namespace tilewise::sim
