@@ -158,8 +158,6 @@ class Run : PaperState {
     return true;
   }
 
-  // ---- memory ----
-
   // ---- memory that is bounded ----
 
   // Who waits for memory that has come free.
@@ -203,7 +201,7 @@ class Run : PaperState {
       const auto [copy, sender, earliest] = here.arriving.front();
       here.arriving.pop_front();
       tell_need(at_(copy).reader, here, at_(copy).bytes, 0, at_(copy).bytes);
-      transmit(copy, sender, earliest);
+      transmit(copy, sender, earliest, true);
       return true;
     }
     return false;
@@ -262,8 +260,9 @@ class Run : PaperState {
   void pass_on(Index copy, Index sender) {
     transmit(copy, sender, now_ + link(at_(sender).home, at_(sender).device).latency_s);
   }
-  void transmit(Index copy, Index sender, double earliest) {
-    if (bounded_ && !at_(copy).in_memory && !at_(copy).mapped && !make_room_for(copy)) {
+  // `force`: whether there is room or not.
+  void transmit(Index copy, Index sender, double earliest, bool force = false) {
+    if (bounded_ && !force && !at_(copy).in_memory && !at_(copy).mapped && !make_room_for(copy)) {
       owner(copy).arriving.emplace_back(copy, sender, earliest);
       return;
     }

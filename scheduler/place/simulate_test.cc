@@ -242,13 +242,14 @@ TEST_CASE("a plan that is too large is counted, not run") {
 }
 
 TEST_CASE("within bounds: what is read last leaves for the tiers below, and comes back before it is read") {
-  constexpr std::int64_t kBytes = kBlock * 8;
+  constexpr std::int64_t kElements = 16 * kBlock, kBytes = kElements * 8;  // small ones run in turn
   auto cluster = devices(1, true);
   cluster[0].memory_bytes = 8 * kBytes;
   SimOptions options;
   options.below = {{{100 * kBytes, 1e9}}};
   SUBCASE("results that are held") {
     Plan p;
+    p.block = kElements;
     const auto a = p.map(16, {}, over(16, 1), true);
     p.map(16, {a}, over(16, 1), true);
     const Simulation s = simulate(p.sim, p.arrays, cluster, Speeds{}, options);
@@ -275,6 +276,7 @@ TEST_CASE("within bounds: what is read last leaves for the tiers below, and come
   }
   SUBCASE("what was there before") {
     Plan p;
+    p.block = kElements;
     const auto a = p.exists(16, over(16, 1), true);
     p.map(16, {a, a}, over(16, 1), false);
     cluster[0].load_bytes = 16 * kBytes;
@@ -288,6 +290,7 @@ TEST_CASE("within bounds: what is read last leaves for the tiers below, and come
   }
   SUBCASE("nothing is below") {
     Plan p;
+    p.block = kElements;
     p.map(16, {}, over(16, 1), true);
     options.below = {};
     const Simulation s = simulate(p.sim, p.arrays, cluster, Speeds{}, options);
@@ -302,6 +305,7 @@ TEST_CASE("within bounds: what is read last leaves for the tiers below, and come
   }
   SUBCASE("the tier below is full") {
     Plan p;
+    p.block = kElements;
     p.map(16, {}, over(16, 1), true);
     options.below = {{{4 * kBytes, 1e9}}};
     CHECK(!simulate(p.sim, p.arrays, cluster, Speeds{}, options).fits);
@@ -313,6 +317,7 @@ TEST_CASE("within bounds: what is read last leaves for the tiers below, and come
   }
   SUBCASE("blocks of others wait for room, too") {
     Plan p;
+    p.block = kElements;
     auto two = devices(2, false);
     const auto a = p.map(12, {}, ir::Placement::whole({12}, ir::Rule::constant(1, DeviceId{1})), false);
     const auto b = p.map(12, {}, ir::Placement::whole({12}, ir::Rule::constant(1, DeviceId{2})), true);
