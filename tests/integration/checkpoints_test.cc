@@ -40,13 +40,6 @@ struct Loop {
   bool right() const { return same_bits(x.get<double>({.timeout = kPatience}), expected); }
 };
 
-// The supervisor's child: the worker itself.
-int child_of(int supervisor) {
-  const std::string pid = std::to_string(supervisor);
-  const std::string children = read_file("/proc/" + pid + "/task/" + pid + "/children");
-  return children.empty() ? 0 : std::stoi(children);
-}
-
 std::int64_t count(const Watched& w, const char* what) {
   return w.ask("top").at(what).to_number<std::int64_t>();
 }
