@@ -9,7 +9,7 @@ find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(PkgConfig REQUIRED)
-include(TilewiseUcx)
+include(${CMAKE_CURRENT_LIST_DIR}/TilewiseUcx.cmake)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(hwy_contrib REQUIRED IMPORTED_TARGET libhwy-contrib)
 # Compressors of Zarr chunks, and HDF5 (Debian names its serial build).

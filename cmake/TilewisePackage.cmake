@@ -100,7 +100,7 @@ function(tilewise_install_library)
   write_basic_package_version_file(${PROJECT_BINARY_DIR}/TilewiseConfigVersion.cmake
     VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
   install(FILES ${PROJECT_BINARY_DIR}/TilewiseConfig.cmake ${PROJECT_BINARY_DIR}/TilewiseConfigVersion.cmake
-    ${TILEWISE_TEMPLATES}/TilewiseDependencies.cmake DESTINATION ${package})
+    ${TILEWISE_TEMPLATES}/TilewiseDependencies.cmake ${TILEWISE_TEMPLATES}/TilewiseUcx.cmake DESTINATION ${package})
 endfunction()
 
 # A program is known by its file name; in which folder, and as which target, is its owner's business.

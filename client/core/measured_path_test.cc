@@ -48,7 +48,10 @@ TEST_CASE("the chain that ended last goes through transfers to who made what was
   CHECK(path[2].what == "moves");
   CHECK(path[2].seconds == doctest::Approx(8e-9));
   CHECK(path[3].what == "waits");
-  CHECK(path[4] == msg::CriticalAccount{1, kB, "runs", 15e-9});
+  CHECK(path[4].op == 1);
+  CHECK(path[4].device == kB);
+  CHECK(path[4].what == "runs");
+  CHECK(path[4].seconds == doctest::Approx(15e-9));
   CHECK(total(path) == doctest::Approx(40));
 }
 

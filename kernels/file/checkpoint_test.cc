@@ -3,8 +3,9 @@
 #include <tilewise/kernels/kernels.h>
 #include <tilewise/kernels/plugin.h>
 
-#include <filesystem>
 #include <string>
+
+#include "temp_folder.h"
 
 using namespace tilewise;
 namespace checkpoint = tilewise::ir::checkpoint;
@@ -15,19 +16,21 @@ namespace {
 struct Kernels {
   kernels::PluginTable table;
   std::unique_ptr<kernels::KernelSet> set;
-  std::string folder = "kernels_checkpoint_test";
+  testing::TempFolder temporary;
+  std::string folder = temporary / "cluster";
   Kernels() {
-    std::filesystem::remove_all(folder);
     REQUIRE(table.add(kernels::builtin_kernels()).has_value());
     set = kernels::make_host_kernels(&table);
   }
-  ~Kernels() { std::filesystem::remove_all(folder); }
 
   Status run(std::string_view kernel, std::string params, const ir::Shape& space, const ir::Box& box,
              std::vector<kernels::TensorView> inputs, kernels::TensorView output) const {
     ir::Op op;
     op.kind = ir::OpKind::kCall;
     op.attrs = ir::CallAttrs{.kernel = std::string(kernel), .version = "1", .params = std::move(params)};
+    op.space = *ir::Grid::uniform(space, space);
+    op.outputs = {{0, output.dtype, op.space}};
+    for (const kernels::TensorView& view : inputs) op.operands.push_back({0, ir::View::identity(view.shape)});
     kernels::KernelCall call;
     call.op = &op;
     call.space_shape = space;
@@ -52,8 +55,9 @@ TEST_CASE("an array goes to disk block by block and comes back, also of a dtype 
   const Kernels k;
   const checkpoint::File file{9, 60 * 2, "array 1 (6, 10)", k.folder};
   const std::string params = checkpoint::text(file);
-  REQUIRE(
-      k.once(checkpoint::kTend, checkpoint::text(checkpoint::Folder{1, true, 9, {}, k.folder})).has_value());
+  const Status tended =
+      k.once(checkpoint::kTend, checkpoint::text(checkpoint::Folder{1, true, 9, {}, k.folder}));
+  REQUIRE_MESSAGE(tended.has_value(), tended.error().message);
   REQUIRE(k.once(checkpoint::kCreate, params).has_value());
   const ir::Shape shape = {6, 10};
   std::vector<std::uint16_t> data(60), back(60);  // the transpose lies in memory: 10 x 6

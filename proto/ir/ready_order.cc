@@ -14,7 +14,7 @@ void ReadyOrder::push(const Runnable& r) {
   if (!ahead) return push_last(r.task);
   ++size_;
   ++turns_;
-  Entry entry{0, r.level, r.came ? -turns_ : turns_, r.task};
+  Entry entry{0, r.level, r.came && r.reads_large ? -turns_ : turns_, r.task};
   if (r.grows_bytes <= kLargeBytes) return add(light_, entry);
   if (r.awaited) return add(awaited_, entry);
   entry.op = r.op;

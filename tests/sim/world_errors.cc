@@ -52,7 +52,8 @@ bool World::may_run_out(Errc code) const {
                                       "failed allocations"});
   if (code == Errc::kDiskFull)
     return knobs_.spill_bytes > 0 &&
-           (knobs_.spill_bytes < 16 << 20 || happened({"disk full", "requests for memory that failed"}));
+           (knobs_.spill_bytes < 16 << 20 ||
+            happened({"disk full", "failed writes to disk", "requests for memory that failed"}));
   const std::int64_t enough = room_below ? 128 << 10 : 4 << 20;  // all that clients hold here fits in
   return knobs_.memory_bytes < enough || broken_below;
 }

@@ -3,8 +3,8 @@
 //
 //   1  who was under way already: the last one put back first
 //   2  who lets go of as much memory as it takes, and what somebody elsewhere waits for: by level, what the longest path still
-//      needs first (tails, as in Jackson's rule for one machine); of equal ones those that have just become ready, the newest
-//      first, then those that always were, the oldest first
+//      needs first (tails, as in Jackson's rule for one machine); of equal ones those that have just been given a large block, the
+//      newest first, then the others, the oldest first, so that the end of a share stays to be given to others
 //   3  who reads large blocks only to make more of them here: in the order of the plan, then as in 2
 //   4  all others, in turn
 //
