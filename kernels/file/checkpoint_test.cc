@@ -41,6 +41,7 @@ struct Kernels {
           {ir::Index(view.shape.size(), 0), ir::Index(view.shape.begin(), view.shape.end())});
     }
     call.outputs.push_back(output);
+    call.output_boxes.push_back(box);
     return set->run(call);
   }
   Status once(std::string_view kernel, std::string params) const {
