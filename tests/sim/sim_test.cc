@@ -170,11 +170,23 @@ TEST_CASE("what does not fit goes to pinned memory, then to disk if there is one
   run_worlds(sim::Knobs::pinning, "TILEWISE_SIM_PINNED",
              {"blocks to pinned memory", "blocks from pinned memory", "blocks spilled", "blocks brought back",
               "clean blocks dropped", "sent from pinned memory", "sent from disk", "pinned memory is full",
-              "blocks from pinned memory to disk", "failed reads from disk",
-              "failed reads from pinned memory", "failed writes to pinned memory", "blocks to neighbours",
-              "blocks back from neighbours", "failed copies between neighbours", "relays missing",
-              "guests dismissed", "killed workers", "requests done"},
+              "blocks from pinned memory to disk", "failed reads from pinned memory",
+              "failed writes to pinned memory", "blocks to neighbours", "blocks back from neighbours",
+              "failed copies between neighbours", "relays missing", "killed workers", "requests done"},
              130);
+}
+
+// Too rare for the default seeds: worlds that are known to show it.
+TEST_CASE("blocks that lodge at neighbours are dismissed while other things go wrong") {
+  std::int64_t dismissed = 0;
+  for (const std::uint64_t seed : {321, 418, 436, 447}) {
+    CAPTURE(seed);
+    const sim::Outcome outcome = sim::World(sim::Knobs::pinning(seed)).run();
+    CHECK_MESSAGE(outcome.violation.empty(), outcome.violation);
+    const auto found = outcome.covered.find("guests dismissed");
+    dismissed += found == outcome.covered.end() ? 0 : found->second;
+  }
+  CHECK(dismissed > 0);
 }
 
 TEST_CASE("a task that takes its workers down fails after the third, alone") {
@@ -273,8 +285,8 @@ TEST_CASE(
 
 TEST_CASE("sessions crowd a device, and each gets memory") {
   run_worlds(sim::Knobs::crowding, "TILEWISE_SIM_CROWDS",
-             {"put off for another session", "left for another session", "blocks spilled",
-              "failed: out of memory", "killed workers", "requests done"});
+             {"failed reads from disk", "put off for another session", "left for another session",
+              "blocks spilled", "failed: out of memory", "killed workers", "requests done"});
 }
 
 TEST_CASE("what devices have not begun goes to others, and nothing is lost, made twice or waited for") {
