@@ -472,6 +472,11 @@ LocalEndpoint::~LocalEndpoint() {
     cluster_.clients_.erase(conn_.value);
     cluster_.clients_by_id_.erase(welcome_.you.value);
     cluster_.lane_.forget(welcome_.you);
+    {
+      // Offers that nobody has had are not counted as loans yet.
+      std::lock_guard lock(cluster_.mutex_);
+      std::erase_if(cluster_.mail_, [&](const auto& mail) { return mail.from == welcome_.you; });
+    }
     cluster_.foreign_.lender_gone(conn_.value);
     std::lock_guard lock(cluster_.mutex_);
     cluster_.inbox_.push_back(scheduler::Closed{conn_, error(Errc::kUnavailable, "the session ended")});

@@ -116,9 +116,9 @@ void Courier::beat() {
   const TimeNs now = monotonic_now();
   // Who has been busy elsewhere has not read what may be there.
   const bool late = now - std::exchange(beat_at_, now) > 3 * beat_ns_;
-  if (lost_ || !link_ || resuming_ || late) return;
+  if (lost_ || !link_ || resuming_) return;
   const TimeNs silent = now - std::max(link_->last_receive_ns(), up_since_);
-  if (silent >= kSilences * options_.silence_ns) {
+  if (silent >= kSilences * options_.silence_ns && !late) {
     const Error why =
         error(Errc::kTimeout, "nothing was heard from it for " +
                                   std::to_string(static_cast<double>(silent / kMillisecond) / 1e3) + " s");

@@ -528,6 +528,13 @@ class Planner {
     }
     std::vector<DeviceId>& all = found->second;
     std::sort(all.begin(), all.end());
+    if (is_from_file(head)) {  // those first who can read it
+      const auto blind = [&](DeviceId device) {
+        const WorkerId worker = s_.device(device)->peer;
+        return s_.checkpoints.without.contains(worker) || s_.checkpoints.unseen.contains(worker);
+      };
+      if (!std::all_of(all.begin(), all.end(), blind)) std::erase_if(all, blind);
+    }
     const auto draining = [&](DeviceId device) { return s_.device(device)->draining; };
     if (!std::all_of(all.begin(), all.end(), draining)) std::erase_if(all, draining);
     return all;

@@ -191,6 +191,7 @@ class Run : PaperState {
     if (lowest != kNone) {
       const Task& task = tasks_[static_cast<std::size_t>(lowest)];
       queue_of(task).ready.erase(static_cast<std::uint32_t>(lowest));
+      if (start_in(task.device, lowest, false)) return true;  // behind others that were tried before it
       const Wants w = wants(task);
       tell_need(task.op, places_[static_cast<std::size_t>(task.device)], w.inputs, w.outputs, w.missing);
       start_in(task.device, lowest, true);

@@ -8,7 +8,8 @@
 namespace tilewise::worker {
 
 bool Core::Impl::lent_by_client(const Copy& copy) const {
-  if (!is_foreign(copy.at.slab) || copy.kind == CopyKind::kProduced) return false;
+  // Not by where it lies: who copies what it was offered has memory of its own by now.
+  if (!options.adopts || copy.kind == CopyKind::kProduced) return false;
   const auto lender = remote.find(copy.source.value);
   return lender != remote.end() && lender->second.client;
 }
@@ -41,7 +42,8 @@ bool Core::Impl::adopt(Slot t, const std::vector<Slot>& in, std::span<const Bloc
   Copy& lent = copies[in[0]];
   Copy& output = copies[result];
   const ArrayState& source = arrays[lent.array];
-  if (lent.kind != CopyKind::kBorrowed || !lent_by_client(lent) || (lent.at.slab & kAdoptableSlab) == 0)
+  if (lent.kind != CopyKind::kBorrowed || !lent_by_client(lent) || !is_foreign(lent.at.slab) ||
+      (lent.at.slab & kAdoptableSlab) == 0)
     return false;
   if (output.state != CopyState::kExpected || output.has_memory || lent.bytes != output.bytes ||
       lent.bytes == 0)
