@@ -4,6 +4,7 @@
 #include <tilewise/msg/msg.h>
 
 #include <cstddef>
+#include <utility>
 #include <variant>
 
 namespace tilewise::testing {
@@ -53,5 +54,15 @@ enum class Tag : std::size_t {
 constexpr std::size_t kTags = std::variant_size_v<msg::Message::variant>;
 static_assert(static_cast<std::size_t>(Tag::kLinkProbed) + 1 == kTags,
               "name the new message here, and give it cases");
+
+// The message of that tag as it is when nobody has filled it in.
+template <std::size_t... I> msg::Message empty_message(std::size_t tag, std::index_sequence<I...>) {
+  msg::Message made;
+  ((I == tag ? void(made = std::variant_alternative_t<I, msg::Message::variant>{}) : void()), ...);
+  return made;
+}
+inline msg::Message empty_message(std::size_t tag) {
+  return empty_message(tag, std::make_index_sequence<kTags>());
+}
 
 }  // namespace tilewise::testing

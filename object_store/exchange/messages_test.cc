@@ -8,17 +8,11 @@
 using namespace tilewise;
 using namespace tilewise::exchange;
 using namespace tilewise::exchange::test;
+using tilewise::testing::empty_message;
 using tilewise::testing::kTags;
 using tilewise::testing::Tag;
 
 namespace {
-
-template <std::size_t... I> msg::Message empty_message(std::size_t tag, std::index_sequence<I...>) {
-  msg::Message made;
-  ((I == tag ? void(made = std::variant_alternative_t<I, msg::Message::variant>{}) : void()), ...);
-  return made;
-}
-msg::Message empty_message(std::size_t tag) { return empty_message(tag, std::make_index_sequence<kTags>()); }
 
 enum class Use {
   kGreeting,  // before anything else, once

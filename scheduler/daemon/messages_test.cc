@@ -10,18 +10,14 @@
 #include <algorithm>
 #include <optional>
 
+#include "message_tags.h"
+
 namespace tilewise::scheduler {
 namespace {
 
 constexpr TimeNs kPatience = 20 * kSecond;
-constexpr std::size_t kTags = std::variant_size_v<msg::Message::variant>;
-
-template <std::size_t... I> msg::Message empty_message(std::size_t tag, std::index_sequence<I...>) {
-  msg::Message made;
-  ((I == tag ? void(made = std::variant_alternative_t<I, msg::Message::variant>{}) : void()), ...);
-  return made;
-}
-msg::Message empty_message(std::size_t tag) { return empty_message(tag, std::make_index_sequence<kTags>()); }
+using testing::empty_message;
+using testing::kTags;
 
 msg::Join join_as(msg::Role role) {
   msg::Join join;
