@@ -2,6 +2,7 @@
 #include <tilewise/ir/geometry.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tilewise::ir {
 namespace {
@@ -232,10 +233,15 @@ void Geometry::users_by_part(std::int64_t lo, std::int64_t hi, std::vector<Users
 void Geometry::users_explicit(int operand, std::int64_t block, std::vector<Users>& out) const {
   const Explicit& e = explicit_[static_cast<std::size_t>(operand)];
   auto at = std::lower_bound(e.blocks.begin(), e.blocks.end(), block);
+  std::int64_t before = -1;
   for (; at != e.blocks.end() && *at == block; ++at) {
+    const std::int64_t point = e.points[static_cast<std::size_t>(at - e.blocks.begin())];
+    if (std::exchange(before, point) == point) {
+      ++out.back().steps_each;  // its one step reads it once more
+      continue;
+    }
     Users& users = out.emplace_back();
-    users.points.lo = users.points.hi =
-        unravel(e.points[static_cast<std::size_t>(at - e.blocks.begin())], counts_);
+    users.points.lo = users.points.hi = unravel(point, counts_);
     for (std::int64_t& hi : users.points.hi) ++hi;
   }
 }

@@ -219,8 +219,7 @@ Result<Geometry> Geometry::make(const Op& op, std::vector<SourceArray> sources) 
       for (std::size_t p = 0; p + 1 < e.reads.offsets.size(); ++p)
         for (std::uint32_t k = e.reads.offsets[p]; k < e.reads.offsets[p + 1]; ++k)
           inverse.emplace_back(e.reads.blocks[k], static_cast<std::uint32_t>(p));
-      std::sort(inverse.begin(), inverse.end());
-      inverse.erase(std::unique(inverse.begin(), inverse.end()), inverse.end());
+      std::sort(inverse.begin(), inverse.end());  // a point is there as often as it reads the block
       for (const auto& [block, point] : inverse) {
         e.blocks.push_back(block);
         e.points.push_back(point);

@@ -54,7 +54,8 @@ class Handshake::Core : public std::enable_shared_from_this<Handshake::Core> {
     if (!stream_->can_pass_fds()) options_.ring_bytes = 0;
     Hello hello{.role = role_};
     hello.shares = options_.ring_bytes > 0;
-    TW_CHECK(fill_random(hello.nonce), "the operating system has no randomness");
+    const bool filled = fill_random(hello.nonce);
+    TW_CHECK(filled, "the operating system has no randomness");
     our_hello_ = make_frame(options_.link.version, kHelloType, hello);
     queue(our_hello_);
     deadline_ = loop_.after(options_.deadline_ns, [this] {

@@ -172,7 +172,7 @@ void tending_ended(State& s, const Checkpoints::Ended& ended) {
   Checkpoints& c = s.checkpoints;
   c.tending = {};
   const WorkerId tender = std::exchange(c.tender, {});
-  if (!s.peer(tender).alive) {
+  if (std::exchange(c.tends_before, false) || !s.peer(tender).alive) {
     c.due = true;
     return;
   }
@@ -318,6 +318,7 @@ void reopen_folder(State& s) {
   c.next = 1;      // of a new term
   c.made = false;  // the folder may have gone meanwhile, or be another one
   c.due = true;
+  c.tends_before = static_cast<bool>(c.tending);
   for (const WorkerId id : s.live) {
     if (s.is_worker(id)) show_folder(s, s.peer(id));
   }

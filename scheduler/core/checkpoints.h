@@ -43,7 +43,8 @@ struct Checkpoints {
   bool due = false;                         // there may be files that nobody knows
   OpId tending;                             // the op that looks at the folder; one at a time
   WorkerId tender;
-  std::vector<Ended> ended;              // not looked at yet
+  bool tends_before = false;  // that op is of the life before, whose folder may have been another one
+  std::vector<Ended> ended;   // not looked at yet
   std::map<OpId, std::string> failing;   // first failures of ops that are under way
   std::string trouble;                   // why the last one that ended was not written; empty: it was
   std::int64_t written = 0, failed = 0;  // for people

@@ -253,5 +253,26 @@ TEST_CASE("the next life knows the files, has the folder looked at again, and go
   CHECK(folder->keep.size() == 1);
 }
 
+TEST_CASE("who looked at the folder of the life before says nothing about the one of this life") {
+  OnDisk w;
+  w.turns(2);
+  w.add(2);
+  const std::vector<msg::PlannedOp> before = w.told(names::kTend, 2);
+  REQUIRE(before.size() == 1);
+  Options options = Looping::limited(50, "/folder/other");
+  options.term = 2;
+  w.actions.clear();
+  w.core.begin_life(options, w.now, w.actions);
+  w.step({});
+  CHECK(w.told(names::kTend, 2).size() == 1);
+  w.complete(msg::Plan{{}, 0, {before[0]}});
+  std::vector<msg::PlannedOp> after = w.told(names::kTend, 1);
+  if (const auto second = w.told(names::kTend, 2); second.size() > 1) after.push_back(second.back());
+  const auto folder = names::parse_folder(after.back().op.get<ir::CallAttrs>().params);
+  REQUIRE(folder.has_value());
+  CHECK(folder->path == "/folder/other");
+  CHECK(folder->first);  // nobody has seen this one
+}
+
 }  // namespace
 }  // namespace tilewise::scheduler::test

@@ -31,12 +31,7 @@ struct Core::Impl {
       if (auto* m = std::get_if<msg::BlocksReply>(&message)) return on_blocks_reply(s, peer, *m);
       if (auto* m = std::get_if<msg::LinkProbed>(&message)) return on_link_probed(s, peer, *m);
     }
-    if (role == msg::Role::kClient) {
-      if (auto* m = std::get_if<msg::Submit>(&message)) return on_submit(s, peer, *m);
-      if (auto* m = std::get_if<msg::Announce>(&message)) return on_announce(s, peer, *m);
-      if (const auto* m = std::get_if<msg::ReleaseArrays>(&message)) return on_release(s, peer, *m);
-      if (const auto* m = std::get_if<msg::CancelRequest>(&message)) return on_cancel(s, peer, *m);
-    }
+    if (role == msg::Role::kClient && on_request(s, peer, message)) return;
     if (auto* m = std::get_if<msg::Explain>(&message);
         m != nullptr && (m->graph || role == msg::Role::kClient))
       return on_explain(s, peer, *m);
@@ -105,6 +100,7 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
       on_operator_drain(s, std::get<OperatorDrain>(event));
   }
   check_liveness(s);
+  check_postponed(s);
   check_recovery(s);
   check_drains(s);
   check_rebalance(s);
@@ -125,8 +121,8 @@ TimeNs Core::next_deadline() const {
   TimeNs next = s.links.empty() ? s.now + s.options.silence_ns : s.liveness_at;
   next = std::min(next, s.lazy_at);
   if (!s.stuck.empty() && !s.recovery.pending) next = std::min(next, s.stuck_at);  // as end_stuck_graph()
-  next =
-      std::min({next, drains_deadline(s), gatherings_deadline(s), rebalance_deadline(s), probes_deadline(s)});
+  next = std::min({next, drains_deadline(s), gatherings_deadline(s), postponed_deadline(s),
+                   rebalance_deadline(s), probes_deadline(s)});
   if (const Recovery& r = s.recovery; r.pending && r.waiting.empty()) {
     const bool unheard = !r.unheard.empty() && s.now < r.words_until;
     next = std::min(next, unheard ? r.words_until : r.give_up_at);
@@ -160,6 +156,7 @@ void Core::begin_life(Options options, TimeNs now, std::vector<Action>& actions)
   }
   s.liveness_at = s.now;
   s.recovery.give_up_at = s.now + s.options.recovery_wait_ns;
+  if (s.workless_until != 0) note_workless(s);
   s.recovery.words_until = s.now + s.options.last_words_ns;
   forget_probes_under_way(s);
   reopen_folder(s);

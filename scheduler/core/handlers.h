@@ -97,6 +97,15 @@ msg::DrainReply drain_status(const State& s, const Peer& worker);
 // submit.cc
 void on_submit(State& s, Peer& client, msg::Submit& submit);
 
+// postponed.cc
+bool on_request(State& s, Peer& client,
+                msg::Message& message);  // at once or later; false: it is nothing that a session asks for
+void check_postponed(State& s);          // when there is a worker again, or it is too late for one
+void forget_postponed(State& s, Session& session);
+void note_workless(State& s);  // a worker was lost: perhaps the last one
+bool waits_for_workers(const State& s);
+TimeNs postponed_deadline(const State& s);
+
 // announce.cc
 void on_announce(State& s, Peer& client, msg::Announce& announce);
 bool take_back_announcement(State& s, const Peer& client,

@@ -91,6 +91,9 @@ void check_sessions(const State& s) {
                    std::count(array->holders.begin(), array->holders.end(), holder) == 1,
                "a session's numbers name arrays it holds");
     }
+    TW_CHECK(session.postponed.empty() != s.postponing.contains(session.id) &&
+                 (session.postponed.empty() || (session.alive && waits_for_workers(s))),
+             "only the living wait, and only for workers that there are not");
     TW_CHECK(std::is_sorted(session.running.begin(), session.running.end()), "running graphs rise");
     for (const GraphId id : session.running) {
       const GraphRecord* graph = s.graphs.find(id);
@@ -509,8 +512,11 @@ std::uint64_t digest_of(const State& s) {
     d.mix(task.first.value), d.mix(static_cast<std::uint64_t>(task.second));
     for (const Death& death : deaths) d.mix(death.worker.value), d.mix(std::string_view(death.how));
   }
+  d.mix(static_cast<std::uint64_t>(s.workless_until));
+  for (const SessionId id : s.postponing) d.mix(id.value), d.mix(s.session(id).postponed.size());
   const Checkpoints& c = s.checkpoints;
-  d.mix(c.next), d.mix(c.made), d.mix(c.due), d.mix(c.tending.value), d.mix(c.tender.value);
+  d.mix(c.next), d.mix(c.made), d.mix(c.due), d.mix(c.tending.value), d.mix(c.tender.value),
+      d.mix(c.tends_before);
   for (const auto& [id, file] : c.files)
     d.mix(id), d.mix(file.array.value), d.mix(static_cast<std::uint64_t>(file.step)), d.mix(file.op.value);
   for (const WorkerId id : c.unseen) d.mix(id.value);

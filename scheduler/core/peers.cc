@@ -11,6 +11,7 @@ namespace {
 void lose_session(State& s, Session& session, const std::string& name) {
   session.alive = false;
   forget_announcer(s, session, name);
+  forget_postponed(s, session);
   const msg::Outcome why{Errc::kCancelled, "client '" + name + "' has left"};
   const std::vector<GraphId> running = session.running;
   for (const GraphId id : running) {
@@ -88,6 +89,7 @@ void lose_peer(State& s, WorkerId id, bool in_order) {
   if (peer.info.role == msg::Role::kClient) log_to_workers(s, msg::PeerLost{id, 0, {}});
   if (peer.info.role == msg::Role::kWorker) {
     tell_clients(s, msg::PeerLost{id, 0, {}});
+    note_workless(s);
     begin_recovery(s, peer);
   }
   acknowledge_cancels(s, id, ~std::uint64_t{0});

@@ -10,7 +10,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::uint32_t kFormat = 13;
+constexpr std::uint32_t kFormat = 14;
 
 // Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
 class Archive {
@@ -191,6 +191,10 @@ template <class A> static void fields(A& a, DeviceStats& x) {
     x.pinned_read, x.lodged_bytes, x.lodged_written, x.lodged_read, x.guest_bytes);
 }
 template <class A> static void fields(A& a, ProbedSize& x) { a(x.bytes, x.transfers, x.took_ns, x.lane); }
+template <class A> static void fields(A& a, NeedAccount& x) {
+  a(x.devices, x.needed_bytes, x.memory_bytes, x.below_bytes, x.op, x.input_bytes, x.output_bytes,
+    x.scratch_bytes, x.held_bytes);
+}
 template <class A> static void fields(A& a, LinkProbed& x) { a(x.nonce, x.end, x.mapped, x.sizes, x.why); }
 template <class A> static void fields(A& a, FamilyStats& x) {
   a(x.device, x.family, x.steps, x.busy_ns, x.model_ns);
@@ -240,8 +244,10 @@ template <class A> void fields(A& a, KeptProgram& x) {
   program.ops = std::move(submit->ops);
   x.program = SessionProgram::of(std::move(program), {});
 }
+template <class A> void fields(A& a, Postponed& x) { a.message(x.message); }
 template <class A> void fields(A& a, Session& x) {
-  a(x.id, x.peer, x.device, x.alive, x.highest_request, x.answers, x.arrays, x.running, x.programs);
+  a(x.id, x.peer, x.device, x.alive, x.highest_request, x.answers, x.arrays, x.running, x.programs,
+    x.postponed);
   if (a.writing()) return;
   for (KeptProgram& kept : x.programs) {        // their endpoint is the session's
     if (kept.program.ops == nullptr) continue;  // none, or the snapshot ends here
@@ -287,7 +293,7 @@ template <class A> void fields(A& a, OpRecord& x) {
 }
 template <class A> void fields(A& a, GraphRecord& x) {
   a(x.id, x.session, x.request, x.others, x.priority, x.weight, x.ops, x.ops_left, x.ops_open, x.fetches_open,
-    x.total, x.done, x.failed, x.running, x.own, x.delivered, x.copying, x.root_cause, x.cancelled,
+    x.total, x.done, x.failed, x.running, x.own, x.delivered, x.copying, x.root_cause, x.needs, x.cancelled,
     x.unacknowledged, x.dirty, x.told, x.told_at);
 }
 template <class A> void fields(A& a, Plugin& x) { a(x.version, x.hash, x.workers); }
@@ -308,8 +314,8 @@ template <class A> void fields(A& a, Leaving& x) {
 template <class A> void fields(A& a, Checkpoints::File& x) { a(x.array, x.step, x.op, x.folder); }
 template <class A> void fields(A& a, Checkpoints::Ended& x) { a(x.op, x.ok, x.why); }
 template <class A> void fields(A& a, Checkpoints& x) {
-  a(x.next, x.files, x.made, x.unseen, x.without, x.due, x.tending, x.tender, x.ended, x.failing, x.trouble,
-    x.written, x.failed);
+  a(x.next, x.files, x.made, x.unseen, x.without, x.due, x.tending, x.tender, x.tends_before, x.ended,
+    x.failing, x.trouble, x.written, x.failed);
 }
 
 template <class A> void fields(A& a, LinkProbing::Known& x) {
@@ -332,8 +338,9 @@ template <class A> void all(A& a, State& s) {
   s.graphs.archive(a, id_of);
   a(s.plugins, s.hosts, s.next_array, s.next_op, s.next_graph, s.next_nonce, s.next_kept_plan, s.recovery,
     s.leaving, s.watched, s.rebalance_at, s.blame, s.lineage, s.copied, s.copies_due, s.checkpoints, s.owing,
-    s.traces, s.gatherings, s.dirty, s.cancelling, s.stuck, s.stuck_at, s.lazy_at, s.liveness_at, s.probing,
-    s.graphs_done, s.graphs_failed, s.tasks_done, s.running, s.retire_candidates, s.retired, s.let_go);
+    s.traces, s.gatherings, s.postponing, s.workless_until, s.dirty, s.cancelling, s.stuck, s.stuck_at,
+    s.lazy_at, s.liveness_at, s.probing, s.graphs_done, s.graphs_failed, s.tasks_done, s.running,
+    s.retire_candidates, s.retired, s.let_go);
 }
 
 }  // namespace

@@ -98,6 +98,27 @@ TEST_CASE("the next life has a higher term, hears everybody anew, and knows what
   CHECK(other.last<msg::Log>(1)->term == 2);
 }
 
+TEST_CASE("what waits for a worker is known in the next life, which waits anew") {
+  Busy w;
+  w.drop(1);
+  w.drop(2);
+  w.receive(10, msg::Submit{4, 0, {fill(5, kGrid)}, {5}});
+  w.receive(10, msg::ReleaseArrays{{5}});
+  const std::string bytes = w.snapshot();
+  World other;
+  REQUIRE(other.core.restore(bytes, w.shelf.codec).has_value());
+  CHECK(other.core.digest() == w.core.digest());
+  Options options;
+  options.term = 2;
+  other.now = w.now + 3600 * kSecond;
+  other.core.begin_life(options, other.now, other.actions);
+  other.wait(kSecond);
+  CHECK(other.count<msg::SubmitReply>(10) == 0);
+  other.add_worker(4, 1, "d");
+  REQUIRE(other.count<msg::SubmitReply>(10) == 1);
+  CHECK(other.last<msg::SubmitReply>(10)->outcome.ok());
+}
+
 TEST_CASE("what is no snapshot is refused, whatever it is") {
   Busy w;
   const std::string bytes = w.snapshot();

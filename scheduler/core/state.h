@@ -87,6 +87,10 @@ struct KeptProgram {
   SessionProgram program;
 };
 
+struct Postponed {  // what a session asked for while there was no worker (postponed.cc)
+  msg::Message message;
+};
+
 struct Session {
   SessionId id;
   WorkerId peer;
@@ -97,6 +101,7 @@ struct Session {
   std::map<std::uint64_t, ArrayId> arrays;  // held ones, by the session's numbers
   std::vector<GraphId> running;             // unfinished graphs, rising
   std::array<KeptProgram, msg::kKeptPrograms> programs;
+  std::deque<Postponed> postponed;  // in their order
 };
 
 // A session that keeps an array, and what it calls it.
@@ -365,6 +370,8 @@ struct State {
   std::vector<GraphId> owing;                   // running ones that are `copying` something
   std::map<std::uint64_t, Trace> traces;        // by our nonce
   std::map<std::string, Gathering> gatherings;  // by the name that clients gave
+  std::set<SessionId> postponing;               // those with something postponed
+  TimeNs workless_until = 0;  // when the last worker was lost, and for how long another one is waited for
   LinkProbing probing;
   std::vector<GraphId> dirty;            // with progress to tell
   std::vector<GraphId> cancelling;       // with unacknowledged cancellations

@@ -324,6 +324,49 @@ TEST_CASE("blocks merged by hand stay inside their lines, be they sorted or not"
   CHECK(code_of([&] { task(sort, {}, DType::kFloat64, {4}).get<double>(); }) != Errc::kOk);
 }
 
+TEST_CASE("calls on listed blocks: any of them, the same one twice, in rows that read each other") {
+  const Kernel merge{.name = "tilewise.merge_split", .version = "1", .params = std::string(16, '\0')};
+  const std::int64_t width = 300;
+  const ir::Grid ones = *ir::Grid::uniform({width}, {1}), pairs = *ir::Grid::uniform({2 * width}, {2});
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const Doubles values = numbers(static_cast<std::size_t>(width), 7);
+    Array row = s.from_memory(values, {width}, {.block = {1}});
+    std::uint64_t draw = 1;
+    Doubles expected;
+    for (const int turn : {0, 1, 2}) {
+      BlockLists lists{row, {}};
+      Doubles next;
+      for (std::int64_t p = 0; p < width; ++p) {
+        const auto any = [&] {
+          return static_cast<std::int64_t>((draw = draw * 6364136223846793005u + 1442695040888963407u) >>
+                                           33) %
+                 width;
+        };
+        const std::int64_t a = any(), b = p % 3 == 0 ? a : any();
+        lists.blocks.push_back({a, b});
+        const auto of = [&](std::int64_t block) { return turn == 0 ? values[block] : expected[2 * block]; };
+        next.push_back(std::min(of(a), of(b)));
+        next.push_back(std::max(of(a), of(b)));
+      }
+      const Array merged = map_blocks(merge, {lists}, {{DType::kFloat64, pairs}}).front();
+      expected = next;
+      CHECK(merged.get<double>() == expected);
+      row = merged.slice(0, 0, 2 * width, 2).reblock({1});  // the smaller of each
+    }
+    // Nothing but the order of tasks: none may wait for ever.
+    for (int turn = 0; turn < 8; ++turn) {
+      BlockLists lists{row, {}};
+      for (std::int64_t p = 0; p < width; ++p)
+        lists.blocks.push_back({(7 * p) % width, p, p, (7 * p) % width});
+      row = map_blocks({.name = "tilewise.noop", .version = "1"}, {lists}, {{DType::kFloat64, ones}}).front();
+    }
+    row.persist().wait({.timeout = std::chrono::seconds(60)});
+  }
+}
+
 TEST_CASE("mistakes of indexing and order are typed, and name what and where") {
   TestCluster cluster(kForms[1]);
   const Session& s = cluster.session;

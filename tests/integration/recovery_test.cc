@@ -85,6 +85,39 @@ TEST_CASE("the last worker dies, another one comes: lost blocks are made by it")
   CHECK(same_bits(values(future), expected));
 }
 
+TEST_CASE("what is asked for while the only worker is being started again waits for it") {
+  Cluster cluster({.workers = 1, .devices = 1, .worker_args = {"--respawn"}, .keep_state = true});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(1, kPatience));
+  Array x = session.random.normal({200, 30}, {.seed = 2, .block = {40, 30}});
+  x.persist().wait({.timeout = kPatience});
+  const auto whole = x.get<double>(), twice = (x * 2.0).get<double>();
+  for (const bool scheduler_too : {false, true}) {
+    CAPTURE(scheduler_too);
+    const int worker = child_of(cluster.worker(0).pid());
+    REQUIRE(worker > 0);
+    // Stopped, so that the next one comes only when all that follows has been asked for.
+    cluster.worker(0).signal(SIGSTOP);
+    ::kill(worker, SIGKILL);
+    REQUIRE(eventually([&] { return session.devices().empty(); }));
+    const Array y = x * 2.0;
+    const Future first = session.compute({y}), second = session.compute({y + 1.0, x});
+    Future unwanted = session.compute({y + 2.0});
+    unwanted.cancel();
+    CHECK(!first.ready());
+    if (scheduler_too) {
+      cluster.scheduler().signal(SIGKILL);
+      cluster.scheduler().wait();
+      cluster.restart_scheduler();
+    }
+    cluster.worker(0).signal(SIGCONT);
+    CHECK(same_bits(values(first), twice));
+    CHECK(second.get<double>(1) == whole);
+    CHECK_THROWS_AS(unwanted.wait({.timeout = kPatience}), ArrayError);
+  }
+}
+
 TEST_CASE("files are read again; uploads that are gone are a typed error that names them") {
   Cluster cluster({.workers = 2, .devices = 1});
   INFO(cluster.words());

@@ -132,9 +132,10 @@ TEST_CASE("random worlds keep every invariant, and repeat themselves") {
 
 TEST_CASE("workers die all the time, and graphs end well") {
   run_worlds(sim::Knobs::storm, "TILEWISE_SIM_STORM",
-             {"killed workers", "the last worker killed", "respawned workers", "blocks on loan",
-              "lost: nobody left", "losses on losses", "blocks held up", "words of what is not sent",
-              "recoveries given up", "recoveries worked out again", "loans that outlived their worker",
+             {"killed workers", "the last worker killed", "messages that waited for a worker",
+              "respawned workers", "blocks on loan", "lost: nobody left", "losses on losses",
+              "blocks held up", "words of what is not sent", "recoveries given up",
+              "recoveries worked out again", "loans that outlived their worker",
               "killed while measuring a link", "killed while its link was measured", "requests done"});
 }
 

@@ -58,6 +58,7 @@ void World::note_counts() {
   covered["answers to earlier losses"] += now.late_answers - before.late_answers;
   covered["answers that were cut"] += now.cut_answers - before.cut_answers;
   covered["recoveries worked out again"] += now.passes_given_up - before.passes_given_up;
+  covered["messages that waited for a worker"] += now.postponed - before.postponed;
   covered["recoveries given up"] += now.given_up - before.given_up;
   covered["recoveries without last words"] += now.words_missed - before.words_missed;
 }

@@ -44,7 +44,7 @@ class Geometry {
   const DimGrid& step_grid() const { return step_grid_; }
 
   // Points that read `block` of operand `operand`: a box of the iteration space (explicit maps, kReshape: several), and how
-  // many of a task's steps read it there.
+  // often a task reads it there: once in each of so many steps or, by an explicit map, so often in its one step.
   struct Users {
     Box points;
     std::int64_t steps_each = 1;

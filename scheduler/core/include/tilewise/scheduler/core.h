@@ -126,6 +126,7 @@ struct Counters {
   std::int64_t cut_answers = 0;      // Held that could not tell everything
   std::int64_t passes_given_up = 0;  // what was to be made again was worked out anew without what cannot be
   std::int64_t given_up = 0;         // recoveries for which no worker was left
+  std::int64_t postponed = 0;        // messages of clients that waited for a worker
   std::int64_t words_missed = 0;     // recoveries that did not wait any longer for a supervisor
 };
 
