@@ -65,29 +65,44 @@ double point_s(const State& s, const Watched& watched, DeviceId device, std::int
   return 1e-9 * static_cast<double>(s.now - seen.first_at) / points;
 }
 
-// What it takes to bring the inputs of a point there, from the slowest device that gives; the middle point stands for all.
-double bring_s(const State& s, const OpRecord& head, DeviceId from, DeviceId to) {
+// What a point reads; the middle one stands for all.
+struct Inputs {
+  std::int64_t blocks = 0;
+  double bytes = 0;
+};
+Inputs inputs_of(const State& s, const OpRecord& head) {
   std::vector<ir::SourceArray> sources;
   for (const ir::Operand& operand : head.op.operands)
     sources.push_back(s.arrays.at(ArrayId{operand.array}).source);
-  if (sources.empty()) return 0;
-  const place::LinkSpeed link = s.speeds.link(place_device(*s.device(from)), place_device(*s.device(to)));
-  if (link.mapped || link.bytes_per_s <= 0) return 0;
+  Inputs inputs;
+  if (sources.empty()) return inputs;
   const auto geometry = s.geometries.of(head.op, sources);
-  if (!geometry || (*geometry)->point_count() == 0) return 0;
+  if (!geometry || (*geometry)->point_count() == 0) return inputs;
   const ir::Index at = (*geometry)->point((*geometry)->point_count() / 2);
   std::vector<ir::Read> reads;
-  double seconds = 0;
   for (std::int64_t step = 0; step < (*geometry)->steps(at); ++step) {
     (*geometry)->reads(at, step, reads);
+    inputs.blocks += static_cast<std::int64_t>(reads.size());
     for (const ir::Read& read : reads) {
       const ir::SourceArray& source = sources[read.operand];
       const std::int64_t elements = source.grid.box(ir::unravel(read.block, source.grid.counts())).volume();
-      seconds +=
-          static_cast<double>(elements) * static_cast<double>(ir::size_of(source.dtype)) / link.bytes_per_s;
+      inputs.bytes += static_cast<double>(elements) * static_cast<double>(ir::size_of(source.dtype));
     }
   }
-  return seconds;
+  return inputs;
+}
+
+// What it takes to bring them there, from the slowest device that gives.
+double bring_s(const State& s, const Inputs& inputs, DeviceId from, DeviceId to) {
+  if (inputs.bytes == 0) return 0;
+  const place::LinkSpeed link = s.speeds.link(place_device(*s.device(from)), place_device(*s.device(to)));
+  return link.mapped || link.bytes_per_s <= 0 ? 0 : inputs.bytes / link.bytes_per_s;
+}
+
+Effort effort_of(const Rebalance& limits, const Inputs& inputs) {
+  const std::int64_t looked_at = 1 + inputs.blocks;
+  return {std::min(limits.max_points, limits.max_reads / looked_at),
+          1e-9 * static_cast<double>(limits.look_ns) * static_cast<double>(looked_at)};
 }
 
 // So long one that has points left has finished none, since the op runs or since it was first heard of.
@@ -183,7 +198,16 @@ void look_again(State& s, TimeNs at) { s.rebalance_at = std::min(s.rebalance_at,
 
 }  // namespace
 
-std::optional<Shift> BalanceBySpeed::propose(std::span<const Runner> runners) const {
+void ToAndFro::note(const Shift& shift) {
+  turns += std::any_of(shift.from.begin(), shift.from.end(),
+                       [&](const auto& from) { return takers.contains(from.first); });
+  takers.clear();
+  for (const auto& [device, points] : shift.to) takers.insert(device);
+}
+
+TimeNs ToAndFro::wait_ns(TimeNs again_ns) const { return again_ns << (2 * std::min(turns, kMaxTurns)); }
+
+std::optional<Shift> BalanceBySpeed::propose(std::span<const Runner> runners, const Effort& effort) const {
   double known_s = 0;
   std::int64_t known = 0, all = 0;
   for (const Runner& r : runners) {
@@ -222,6 +246,7 @@ std::optional<Shift> BalanceBySpeed::propose(std::span<const Runner> runners) co
   std::int64_t over = -all;
   for (std::size_t d = 0; d < runners.size(); ++d) over += fair.emplace_back(made_by(end_s, d));
   std::int64_t given = 0, taken = 0;
+  double given_s = 0;
   for (std::size_t d = runners.size(); d-- > 0 && over > 0;) {
     const std::int64_t less = std::clamp<std::int64_t>(fair[d] - runners[d].left, 0, over);
     fair[d] -= less, over -= less;
@@ -231,12 +256,18 @@ std::optional<Shift> BalanceBySpeed::propose(std::span<const Runner> runners) co
     const std::int64_t more = fair[d] - r.left;
     const double brought_s = r.bring_s * static_cast<double>(std::max<std::int64_t>(0, more));
     shift.after_s = std::max(shift.after_s, own_s[d] * static_cast<double>(fair[d]) + brought_s);
-    if (more < 0) shift.from.emplace_back(r.device, -more), given -= more;
+    if (more < 0) {
+      shift.from.emplace_back(r.device, -more);
+      given -= more;
+      given_s = std::max(given_s, own_s[d]);
+    }
     if (more > 0) shift.to.emplace_back(r.device, more), taken += more;
   }
+  if (given == 0 || taken == 0) return {};
   const double gain_s = shift.before_s - shift.after_s;
-  if (given == 0 || taken == 0 || gain_s * 1e9 < static_cast<double>(limits_.min_gain_ns) ||
-      gain_s < limits_.min_gain * shift.before_s)
+  const auto at_once = static_cast<double>(std::min(given, effort.most));
+  const double won_s = std::min(gain_s, at_once * given_s) - at_once * effort.point_s;
+  if (won_s * 1e9 < static_cast<double>(limits_.min_gain_ns) || gain_s < limits_.min_gain * shift.before_s)
     return {};
   return shift;
 }
@@ -290,9 +321,11 @@ void check_rebalance(State& s) {
     std::optional<Shift> shift = balance.propose(runners);
     if (!shift) continue;
     // Looked at closely only where there is something to be won: what has to be brought may cost more.
-    for (Runner& r : runners) r.bring_s = bring_s(s, head, shift->from.front().first, r.device);
-    shift = balance.propose(runners);
-    watched.look_at = s.now + limits.again_ns;
+    const Inputs inputs = inputs_of(s, head);
+    for (Runner& r : runners) r.bring_s = bring_s(s, inputs, shift->from.front().first, r.device);
+    shift = balance.propose(runners, effort_of(limits, inputs));
+    if (shift) watched.to_and_fro.note(*shift);
+    watched.look_at = s.now + watched.to_and_fro.wait_ns(limits.again_ns);
     if (!shift) continue;
     ++watched.moves;
     for (auto& [device, seen] : watched.seen) {  // what comes now counts more than what was

@@ -113,11 +113,40 @@ TEST_CASE("what is left is dealt out so that all come to an end together") {
     CHECK(balance.propose(runners)->from[0].first == DeviceId{1});
     CHECK(balance.propose(runners)->from[0].second > 90);
   }
+  SUBCASE("what can go at once has to win more than the move itself takes") {
+    const std::vector<Runner> runners{runner(1, 1'000'000, 3e-6), runner(2, 1'000'000, 1e-6)};
+    REQUIRE(balance.propose(runners).has_value());
+    CHECK(balance.propose(runners, {400'000, 1e-6}).has_value());
+    CHECK(!balance.propose(runners, {400'000, 2.9e-6}).has_value());
+    CHECK(!balance.propose(runners, {16'000, 1e-6}).has_value());
+    CHECK(!balance.propose(runners, {0, 0}).has_value());
+  }
   SUBCASE("small differences are left alone") {
     CHECK(!balance.propose(std::vector<Runner>{runner(1, 100, 0.11), runner(2, 100, 0.1)}).has_value());
     CHECK(!balance.propose(std::vector<Runner>{runner(1, 100, 3e-4), runner(2, 100, 1e-4)}).has_value());
     CHECK(!balance.propose(std::vector<Runner>{runner(1, 100, 0), runner(2, 100, 0)}).has_value());
   }
+}
+
+TEST_CASE("the more often points go to and fro, the longer the next move is waited for") {
+  ToAndFro moves;
+  const auto move = [](std::uint32_t from, std::uint32_t to) {
+    Shift shift;
+    shift.from = {{DeviceId{from}, 5}}, shift.to = {{DeviceId{to}, 5}};
+    return shift;
+  };
+  for (const std::uint32_t to : {2u, 3u, 2u}) {  // always the same one gives
+    moves.note(move(1, to));
+    CHECK(moves.wait_ns(kSecond) == kSecond);
+  }
+  moves.note(move(2, 1));
+  CHECK(moves.wait_ns(kSecond) == 4 * kSecond);
+  moves.note(move(3, 2));
+  CHECK(moves.wait_ns(kSecond) == 4 * kSecond);
+  moves.note(move(2, 3));
+  CHECK(moves.wait_ns(kSecond) == 16 * kSecond);
+  for (std::uint32_t i = 0; i < 100; ++i) moves.note(move(1 + i % 2, 2 - i % 2));
+  CHECK(moves.wait_ns(kSecond) == kSecond << (2 * ToAndFro::kMaxTurns));
 }
 
 TEST_CASE("a slow device gives points that it has not begun, and is asked first") {

@@ -13,8 +13,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::size_t kMaxLayers = 64;         // of an op: beyond it is left alone
-constexpr std::int64_t kMaxReads = 1'000'000;  // of points that are looked at for one move: the others stay
+constexpr std::size_t kMaxLayers = 64;  // of an op: beyond it is left alone
 
 class Mover {
  public:
@@ -30,6 +29,7 @@ class Mover {
     room_ = std::min(room_, s.options.rebalance.max_points);
     const auto runs = static_cast<std::int64_t>(s.options.max_recovered_runs);
     kept_left_ = std::min<std::int64_t>(runs, ir::kMaxRuns);
+    reads_left_ = s.options.rebalance.max_reads;
   }
 
   void run(std::vector<msg::Plan>& plans, std::vector<msg::Tail>& moved) {
@@ -156,7 +156,7 @@ class Mover {
   OpRecord& head_;
   const Move& move_;
   std::optional<ir::Geometry> geometry_;
-  std::int64_t room_ = 0, kept_left_ = 0, reads_left_ = kMaxReads;
+  std::int64_t room_ = 0, kept_left_ = 0, reads_left_ = 0;
   const Answers answers_;
   std::map<std::pair<ArrayId, std::int64_t>, Where> where_;  // of blocks that were looked for
   std::vector<std::int64_t> points_;                         // that move

@@ -206,7 +206,8 @@ namespace tilewise::scheduler {
 namespace {
 
 template <class A> void fields(A& a, Rebalance& x) {
-  a(x.every_ns, x.min_gain_ns, x.min_gain, x.again_ns, x.max_moves, x.max_points, x.by_lot);
+  a(x.every_ns, x.min_gain_ns, x.min_gain, x.again_ns, x.max_moves, x.max_points, x.max_reads, x.look_ns,
+    x.by_lot);
 }
 template <class A> void fields(A& a, Options& x) {
   a(x.term, x.state, x.durable, x.seed, x.ping_every_ns, x.silence_ns, x.progress_every_ns, x.lazy_ns,
@@ -301,7 +302,8 @@ template <class A> void fields(A& a, Trace& x) { a(x.blocks, x.to, x.nonce, x.of
 template <class A> void fields(A& a, Death& x) { a(x.worker, x.how); }
 template <class A> void fields(A& a, Move& x) { a(x.head, x.from, x.to); }
 template <class A> void fields(A& a, Seen& x) { a(x.first_at, x.last_at, x.done); }
-template <class A> void fields(A& a, Watched& x) { a(x.since, x.look_at, x.moves, x.seen); }
+template <class A> void fields(A& a, ToAndFro& x) { a(x.turns, x.takers); }
+template <class A> void fields(A& a, Watched& x) { a(x.since, x.look_at, x.moves, x.to_and_fro, x.seen); }
 template <class A> void fields(A& a, Recovery& x) {
   a(x.version, x.settled, x.pending, x.give_up_at, x.leaver, x.move, x.asked, x.waiting, x.unheard,
     x.words_until, x.answers, x.recovered, x.kept, x.unrecoverable, x.moved);

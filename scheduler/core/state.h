@@ -9,6 +9,7 @@
 #pragma once
 #include "checkpoints.h"
 #include "history.h"
+#include "rebalance.h"
 #include "replay.h"
 #include "table.h"
 
@@ -313,6 +314,7 @@ struct Watched {
   TimeNs since = 0;    // its first news
   TimeNs look_at = 0;  // not before
   std::int32_t moves = 0;
+  ToAndFro to_and_fro;
   std::map<DeviceId, Seen> seen;
 };
 constexpr std::size_t kMaxWatched = 64;

@@ -73,7 +73,9 @@ struct Rebalance {
   double min_gain = 0.2;                   // ... and by so much of what it would still take
   TimeNs again_ns = kSecond;               // until the same op is looked at again
   int max_moves = 16;                      // of one op
-  std::int64_t max_points = 65'536;        // of one move
+  std::int64_t max_points = 32'768;        // of one move ...
+  std::int64_t max_reads = 65'536;         // ... and of these and the blocks that they read together
+  TimeNs look_ns = 2 * kMicrosecond;       // what a move takes for each of those
   std::uint64_t by_lot = 0;                // tests: who gives what to whom is drawn from this seed
 };
 
