@@ -1,5 +1,6 @@
 // Arrays from files and to files: ops that workers run on their own blocks.
 #include <tilewise/array.h>
+#include <tilewise/ir/saving.h>
 #include <tilewise/kernel.h>
 #include <tilewise/session.h>
 
@@ -20,22 +21,24 @@ std::string text_of(const Shape& shape) {
   return out;
 }
 
+// The file or folder is begun by one small task, under a temporary name.
+Array begin(const Array& saved, std::string_view create, const std::string& params) {
+  const ir::Grid one({ir::DimGrid::whole(1)});
+  ir::CallAttrs attrs{.kernel = std::string(create), .version = "1", .params = params};
+  return Access::record(saved, infer_call({}, std::move(attrs), one, {{0, DType::kInt64, one}}));
+}
+
 // All blocks are written by `written`; the array gets its name when every one has reported: one small task reads all the
-// reports. What a failed save leaves goes with `discard`.
-Future save(const Array& written, const std::string& commit, const std::string& discard, std::string params,
+// reports. What a failed save leaves is removed by the scheduler.
+Future save(const Array& begun, const Array& written, std::string_view commit, std::string params,
             const ComputeOptions& options) {
   ir::OperandMap all;
   for (int d = 0; d < written.rank(); ++d) all.push_back({.kind = ir::DimMap::Kind::kWhole});
-  const Kernel kernel{.name = commit, .version = "1", .params = params};
+  const Kernel kernel{.name = std::string(commit), .version = "1", .params = std::move(params)};
   const std::vector<Array> committed =
-      map_blocks(kernel, std::span(&written, 1), {all}, {{DType::kInt64, ir::Grid({ir::DimGrid::whole(1)})}});
-  ir::Op undo;
-  undo.kind = ir::OpKind::kCall;
-  undo.space = ir::Grid({ir::DimGrid::whole(1)});
-  undo.outputs = {{0, DType::kInt64, undo.space}};
-  undo.attrs = ir::CallAttrs{.kernel = discard, .version = "1", .params = std::move(params)};
-  return Access::state(written).submit({.run = {Access::key(committed[0])}, .undo = std::move(undo)},
-                                       options);
+      map_blocks(kernel, std::vector{written, begun}, {all, {{.kind = ir::DimMap::Kind::kWhole}}},
+                 {{DType::kInt64, ir::Grid({ir::DimGrid::whole(1)})}});
+  return Access::state(written).submit({.run = {Access::key(committed[0])}}, options);
 }
 
 // The default cut, each extent made a multiple of the chunk's.
@@ -115,10 +118,12 @@ Future Array::save_npy(const std::string& path, const ComputeOptions& options) c
   }
   const std::uint64_t token = Access::state(*this).next_token();
   // Where data begins is said by the header, which workers write.
-  const Array written = Access::record(*this, infer_write_npy(Access::source(*this), path, token));
   std::string params = std::to_string(token) + ' ' + std::to_string(static_cast<int>(dtype())) + ' ' +
                        std::to_string(rank()) + text_of(shape()) + '\n' + path;
-  return save(written, "tilewise.commit_npy", "tilewise.discard_npy", std::move(params), options);
+  const Array begun = begin(*this, ir::saving::kCreateNpy, params);
+  const Array written =
+      Access::record(*this, infer_write_npy(Access::source(*this), Access::source(begun), path, token));
+  return save(begun, written, ir::saving::kCommitNpy, std::move(params), options);
 }
 
 Future Array::write_zarr(const std::string& path, const ZarrOptions& zarr,
@@ -172,18 +177,19 @@ Future Array::write_zarr(const std::string& path, const ZarrOptions& zarr,
                        std::to_string(zarr.level) + ' ' + std::to_string(rank()) + text_of(shape()) +
                        text_of(chunk) + text_of(zarr.shard.empty() ? Shape(chunk.size(), 0) : zarr.shard) +
                        '\n' + path;
-  ir::CallAttrs attrs{.kernel = "tilewise.write_zarr", .version = "1", .params = params};
+  ir::CallAttrs attrs{.kernel = std::string(ir::saving::kWriteZarr), .version = "1", .params = params};
   ir::OperandMap map;
   std::vector<ir::DimGrid> counts;
   for (int d = 0; d < rank(); ++d) {
     map.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
     counts.push_back(*ir::DimGrid::uniform(grid.dim(d).count(), 1));
   }
-  attrs.maps = {map};
-  const ir::Source source = Access::source(*this);
+  attrs.maps = {map, {{.kind = ir::DimMap::Kind::kWhole}}};
+  const Array begun = begin(*this, ir::saving::kCreateZarr, params);
+  const ir::Source sources[] = {Access::source(*this), Access::source(begun)};
   const Array written = Access::record(
-      *this, infer_call({&source, 1}, std::move(attrs), grid, {{0, DType::kInt64, Grid(std::move(counts))}}));
-  return save(written, "tilewise.commit_zarr", "tilewise.discard_zarr", std::move(params), options);
+      *this, infer_call(sources, std::move(attrs), grid, {{0, DType::kInt64, Grid(std::move(counts))}}));
+  return save(begun, written, ir::saving::kCommitZarr, std::move(params), options);
 }
 
 }  // namespace tilewise

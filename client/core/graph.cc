@@ -225,10 +225,6 @@ Result<Submission> Graph::submit(const Wish& wish, std::uint64_t request, bool o
   s.named = draft.inputs;
   if (!only_look) next_number_ += draft.outputs;
   const auto number_of = [&](Key key) { return draft.number(out(key).place); };
-  if (wish.undo) {
-    s.undo = wish.undo;
-    s.undo->outputs[0].array = only_look ? draft.first + draft.outputs : next_number_++;
-  }
   for (const Key key : wish.fetch) s.fetches.push_back({key, number_of(key)});
   for (const Key key : wish.hold) {
     const bool named =

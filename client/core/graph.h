@@ -53,15 +53,13 @@ struct Submission {
   std::vector<Named> holds;    // newly held by this submission
   std::vector<Provided> provided;
   std::vector<std::uint64_t> named;  // arrays of earlier submissions
-  std::optional<ir::Op> undo;
 };
 
 struct Wish {
-  std::vector<Key> fetch;           // send me its blocks
-  bool lend = false;                // rather: let me read those that I can map where they lie
-  std::vector<Key> hold;            // keep it until no longer wanted
-  std::vector<Key> run;             // of ops with an effect: compute it
-  std::optional<ir::Op> undo = {};  // to be run if this fails after it was accepted: no operands, one output
+  std::vector<Key> fetch;  // send me its blocks
+  bool lend = false;       // rather: let me read those that I can map where they lie
+  std::vector<Key> hold;   // keep it until no longer wanted
+  std::vector<Key> run;    // of ops with an effect: compute it
 };
 
 class Graph {

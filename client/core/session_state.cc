@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <random>
 #include <thread>
 
 #include "access.h"
@@ -55,10 +56,15 @@ std::uint64_t SessionState::next_stream() {
   return next_stream_++;
 }
 
+// Neither of this cluster, nor of another one that writes to the same place or died while it did: chance says so, since numbers of
+// terms and sessions begin anew with each cluster.
 std::uint64_t SessionState::next_token() {
   const std::scoped_lock lock(mutex_);
-  const msg::Welcome& w = endpoint_.welcome();
-  return (std::uint64_t{w.term} << 48) ^ (std::uint64_t{w.session.value} << 24) ^ next_token_++;
+  if (next_token_ == 0) {
+    std::random_device chance;
+    next_token_ = std::uint64_t{chance()} << 32 | chance();
+  }
+  return next_token_++;
 }
 
 // ---- the graph -------------------------------------------------------------------------------------------------------
@@ -378,7 +384,6 @@ void SessionState::on_reply(msg::SubmitReply reply) {
   std::shared_ptr<Request> request;
   {
     const std::scoped_lock lock(mutex_);
-    if (!reply.outcome.ok() && undone(reply.request)) return;
     const auto it = requests_.find(reply.request);
     if (it == requests_.end() || it->second->replied) return;  // a repeat
     request = it->second;
@@ -433,21 +438,9 @@ void SessionState::on_reply(msg::SubmitReply reply) {
   send_all(out);
 }
 
-// Whatever became of it, the failure it belongs to is told now.
-bool SessionState::undone(std::uint64_t number) {
-  const auto it = undoing_.find(number);
-  if (it == undoing_.end()) return false;
-  const auto [request, why] = std::move(it->second);
-  undoing_.erase(it);
-  finish_locked(*request, why);
-  requests_.erase(request->number);
-  return true;
-}
-
 void SessionState::on_done(msg::GraphDone done) {
   provider_.retire(done.request);
   const std::scoped_lock lock(mutex_);
-  if (undone(done.request)) return;
   const auto it = requests_.find(done.request);
   if (it == requests_.end() || it->second->graph_done) return;
   const std::shared_ptr<Request> request = it->second;
@@ -465,13 +458,6 @@ void SessionState::on_done(msg::GraphDone done) {
   else
     graph_.held(request->submission, done.outcome.ok());
   if (!done.outcome.ok()) {
-    auto& undo = request->submission.undo;
-    if (undo && lost_.code == Errc::kOk) {
-      // Who waits goes on when that is over: a program that ends with the error ends its session, and what is left in it.
-      endpoint_.send(msg::Submit{next_request_, 0, {*std::exchange(undo, {})}, {}});
-      undoing_[next_request_++] = {request, error_of(done.outcome)};
-      return;
-    }
     finish_locked(*request, error_of(done.outcome));
   } else {
     request->progress = {done.tasks, done.tasks};
@@ -524,7 +510,6 @@ void SessionState::on_lost(Error why) {
   std::vector<std::vector<Provider::Piece>> lent;  // let go without the lock
   const std::scoped_lock lock(mutex_);
   lost_ = {Errc::kUnavailable, "the scheduler is gone: " + why.message};
-  undoing_.clear();
   answered_.notify_all();
   for (const auto& [number, request] : Requests(requests_)) {
     if (request->announced) lent.push_back(std::exchange(request->announced->pieces, {}));

@@ -31,7 +31,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   const SessionOptions& options() const { return options_; }
   std::uint64_t next_stream();  // of random numbers, 1, 2, ...
-  std::uint64_t next_token();   // names one written file's temporary, in the whole cluster
+  std::uint64_t next_token();   // names one written file's temporary, and no other's anywhere
 
   // Records an op; one array a output, whole.
   std::vector<Array> add(ir::Op op, std::shared_ptr<const Memory> memory = nullptr);
@@ -87,7 +87,6 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void on_lost(Error why);
   void on_reply(msg::SubmitReply reply);
   void on_done(msg::GraphDone done);
-  bool undone(std::uint64_t number);  // with the mutex held
   void on_log(msg::Log log);
   void delivered(Request& request);            // all that it fetches is here
   void finish(Request& request, Error error);  // once; the second is ignored
@@ -112,13 +111,9 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   std::map<DeviceId, Device> devices_;
   std::condition_variable devices_changed_;
   Error lost_{Errc::kOk, {}};
-  std::uint64_t next_request_ = 1, next_stream_ = 1, next_token_ = 1;
+  std::uint64_t next_request_ = 1, next_stream_ = 1;
+  std::uint64_t next_token_ = 0;  // from a random one on, once there was one
   TimeNs last_release_ = 0;
-  struct Undoing {
-    std::shared_ptr<Request> request;
-    Error why;
-  };
-  std::map<std::uint64_t, Undoing> undoing_;  // by the number of the request that undoes
   std::map<std::uint64_t, Error> refused_;  // arrays that the last refused requests were to hold, and why not
   msg::ReleaseArrays releases_;             // not sent yet
 

@@ -491,13 +491,18 @@ TEST_CASE("files") {
   Future a = x.save_npy("a.npy"), b = x.save_npy("b.npy");
   const auto all = world.fake.all<msg::Submit>();
   REQUIRE(all.size() == 2);
-  REQUIRE(all[0].ops.size() == 3);  // read, write, and the task that names the file when all is written
+  // Read, begin the file, write, and the task that names the file when all is written.
+  REQUIRE(all[0].ops.size() == 4);
   CHECK(all[0].ops[0].get<ir::NpyAttrs>().fortran_order);
-  CHECK(all[0].ops[2].get<ir::CallAttrs>().kernel == "tilewise.commit_npy");
-  CHECK(all[0].ops[2].get<ir::CallAttrs>().params.ends_with("\na.npy"));
-  const auto& write = all[0].ops[1].get<ir::NpyAttrs>();
-  CHECK(write.path == "a.npy");
-  CHECK(write.token != all[1].ops[1].get<ir::NpyAttrs>().token);
+  const ir::Op &create = all[0].ops[1], &write = all[0].ops[2], &commit = all[0].ops[3];
+  CHECK(create.get<ir::CallAttrs>().kernel == "tilewise.create_npy");
+  CHECK(create.get<ir::CallAttrs>().params.ends_with("\na.npy"));
+  CHECK(write.operands[1].array == create.outputs[0].array);
+  CHECK(write.get<ir::NpyAttrs>().path == "a.npy");
+  CHECK(write.get<ir::NpyAttrs>().token != all[1].ops[2].get<ir::NpyAttrs>().token);
+  CHECK(commit.get<ir::CallAttrs>().kernel == "tilewise.commit_npy");
+  CHECK(commit.get<ir::CallAttrs>().params == create.get<ir::CallAttrs>().params);
+  CHECK(commit.operands[1].array == create.outputs[0].array);
   world.fake.reply(all[0]);
   CHECK(!a.ready());
   world.fake.done(all[0]);
@@ -555,49 +560,6 @@ TEST_CASE("a request that also holds something hears at once that its results ar
     fake.done(submit);
     CHECK(future.ready());
   }
-}
-
-TEST_CASE("a save that failed is undone once; one that was refused left nothing") {
-  World world;
-  const Array x = world.session.ones({8});
-  Future save = x.save_npy("/data/x.npy");
-  const msg::Submit s = world.fake.last();
-  world.fake.reply(s);
-  world.fake.done(s, {Errc::kDiskFull, "no space"});
-  CHECK_FALSE(save.wait_for(0ns));  // a program that ends now would end the session before the undo
-  REQUIRE(submits(world.fake) == 2);
-  const msg::Submit undo = world.fake.last();
-  REQUIRE(undo.ops.size() == 1);
-  CHECK(undo.ops[0].get<ir::CallAttrs>().kernel == "tilewise.discard_npy");
-  CHECK(undo.ops[0].get<ir::CallAttrs>().params == s.ops.back().get<ir::CallAttrs>().params);
-  CHECK(undo.request > s.request);
-  CHECK(undo.holds.empty());
-  world.fake.done(s, {Errc::kDiskFull, "no space"});
-  world.fake.reply(undo);
-  world.fake.done(undo, {Errc::kIo, "gone"});
-  CHECK(thrown([&] { save.wait(); }).code() == Errc::kDiskFull);
-  CHECK(submits(world.fake) == 2);
-
-  // A refused undo, and a cancelled save: told or over at once.
-  Future again = x.save_npy("/data/x.npy");
-  const msg::Submit second = world.fake.last();
-  world.fake.reply(second);
-  world.fake.done(second, {Errc::kDiskFull, "no space"});
-  world.fake.refuse(world.fake.last(), {Errc::kUnavailable, "no workers"});
-  CHECK(thrown([&] { again.wait(); }).code() == Errc::kDiskFull);
-  Future cancelled = x.save_npy("/data/x.npy");
-  const msg::Submit third = world.fake.last();
-  world.fake.reply(third);
-  cancelled.cancel();
-  CHECK(thrown([&] { cancelled.wait(); }).code() == Errc::kCancelled);
-  world.fake.done(third, {Errc::kCancelled, "cancelled"});
-  CHECK(world.fake.last().ops[0].get<ir::CallAttrs>().kernel == "tilewise.discard_npy");
-  CHECK(submits(world.fake) == 6);
-
-  Future refused = x.save_npy("/data/x.npy");
-  world.fake.refuse(world.fake.last(), {Errc::kLimitExceeded, "too much"});
-  CHECK(thrown([&] { refused.wait(); }).code() == Errc::kLimitExceeded);
-  CHECK(submits(world.fake) == 7);
 }
 
 TEST_CASE("the endpoint goes with the last handle of any kind") {

@@ -1,6 +1,7 @@
 #include <tilewise/ir/builtin.h>
 #include <tilewise/ir/checkpoint.h>
 #include <tilewise/ir/dtype.h>
+#include <tilewise/ir/saving.h>
 #include <tilewise/kernels/plugin.h>
 
 #include "call/builtin.h"
@@ -75,12 +76,14 @@ constexpr tilewise_kernel_v1 kKernels[] = {
     {name_of<CountTrue>(), index::count_true, nullptr, 1, 1, nullptr},
     {name_of<Compress>(), index::compress, nullptr, -1, 1, nullptr},
 #ifdef TILEWISE_KERNELS_IO
-    {"tilewise.commit_npy", file::commit_npy, nullptr, 1, 1, nullptr},
-    {"tilewise.discard_npy", file::discard_npy, nullptr, 0, 1, nullptr},
+    {ir::saving::kCreateNpy.data(), file::create_npy, nullptr, 0, 1, nullptr},
+    {ir::saving::kCommitNpy.data(), file::commit_npy, nullptr, 2, 1, nullptr},
+    {ir::saving::kDiscardNpy.data(), file::discard_npy, nullptr, 0, 1, nullptr},
     {"tilewise.read_stored", file::read_stored, nullptr, 0, 1, nullptr},
-    {"tilewise.write_zarr", file::write_zarr, nullptr, 1, 1, nullptr},
-    {"tilewise.commit_zarr", file::commit_zarr, nullptr, 1, 1, nullptr},
-    {"tilewise.discard_zarr", file::discard_zarr, nullptr, 0, 1, nullptr},
+    {ir::saving::kCreateZarr.data(), file::create_zarr, nullptr, 0, 1, nullptr},
+    {ir::saving::kWriteZarr.data(), file::write_zarr, nullptr, 2, 1, nullptr},
+    {ir::saving::kCommitZarr.data(), file::commit_zarr, nullptr, 2, 1, nullptr},
+    {ir::saving::kDiscardZarr.data(), file::discard_zarr, nullptr, 0, 1, nullptr},
     {ir::checkpoint::kTend.data(), file::tend_checkpoints, nullptr, 0, 1, nullptr},
     {ir::checkpoint::kCreate.data(), file::create_checkpoint, nullptr, 0, 1, nullptr},
     {ir::checkpoint::kWrite.data(), file::write_checkpoint, nullptr, 2, 1, nullptr},

@@ -14,14 +14,8 @@ std::string_view params_of(const tilewise_call_v1* call) {
 
 ir::Shape extents(const std::int64_t* from, std::int32_t rank) { return ir::Shape(from, from + rank); }
 
-// One block of the array, in bytes.
-struct Piece {
-  std::int64_t offset = 0, bytes = 0;
-};
-Piece piece_of(const tilewise_call_v1* call, const tilewise_view_v1& view) {
-  const ir::Box box{extents(call->box_lo, call->rank), extents(call->box_hi, call->rank)};
-  const auto size = static_cast<std::int64_t>(ir::size_of(static_cast<ir::DType>(view.dtype)));
-  return {io::checkpoint::offset_of(extents(call->space, call->rank), box) * size, box.volume() * size};
+ir::Box block_of(const tilewise_call_v1* call) {
+  return {extents(call->box_lo, call->rank), extents(call->box_hi, call->rank)};
 }
 
 // What is to be read is that it was done.
@@ -45,12 +39,12 @@ Status create(const tilewise_call_v1* call) {
 Status write(const tilewise_call_v1* call) {
   TW_ASSIGN(const names::File file, names::parse_file(params_of(call)));
   const tilewise_view_v1& in = call->inputs[0];
-  const Piece piece = piece_of(call, in);
   const TensorView view{in.data, static_cast<ir::DType>(in.dtype), extents(in.shape, in.rank),
                         extents(in.strides, in.rank)};
   std::unique_ptr<std::byte[]> packed;
-  TW_TRY(io::checkpoint::write(file, piece.offset, in_c_order(view, packed), piece.bytes));
-  return done(call, piece.bytes);
+  const ir::Box block = block_of(call);
+  TW_TRY(io::checkpoint::write(file, block, in_c_order(view, packed)));
+  return done(call, block.volume() * static_cast<std::int64_t>(ir::size_of(view.dtype)));
 }
 
 Status commit(const tilewise_call_v1* call) {
@@ -61,8 +55,7 @@ Status commit(const tilewise_call_v1* call) {
 
 Status restore(const tilewise_call_v1* call) {
   TW_ASSIGN(const names::File file, names::parse_file(params_of(call)));
-  const Piece piece = piece_of(call, call->outputs[0]);
-  const Status read = io::checkpoint::read(file, piece.offset, call->outputs[0].data, piece.bytes);
+  const Status read = io::checkpoint::read(file, block_of(call), call->outputs[0].data);
   if (read) return {};
   return error(Errc::kWorkerLost, "blocks of " + file.array +
                                       " were lost with a worker, and cannot be read from their checkpoint: " +

@@ -3,6 +3,7 @@
 #include <tilewise/kernels/kernels.h>
 #include <tilewise/kernels/plugin.h>
 
+#include <fstream>
 #include <string>
 
 #include "temp_folder.h"
@@ -54,7 +55,8 @@ struct Kernels {
 
 TEST_CASE("an array goes to disk block by block and comes back, also of a dtype that no other file has") {
   const Kernels k;
-  const checkpoint::File file{9, 60 * 2, "array 1 (6, 10)", k.folder};
+  const ir::Grid grid({*ir::DimGrid::cuts(6, {0, 4}), *ir::DimGrid::cuts(10, {0, 7})});
+  const checkpoint::File file{9, 60 * 2, grid, "array 1 (6, 10)", k.folder};
   const std::string params = checkpoint::text(file);
   const Status tended =
       k.once(checkpoint::kTend, checkpoint::text(checkpoint::Folder{1, true, 9, {}, k.folder}));
@@ -87,6 +89,18 @@ TEST_CASE("an array goes to disk block by block and comes back, also of a dtype 
       for (std::int64_t c = box.lo[1]; c < box.hi[1]; ++c)
         CHECK(back[at++] == data[static_cast<std::size_t>(c * 6 + r)]);
   }
+  {
+    std::fstream there(checkpoint::path_of(file), std::ios::in | std::ios::out | std::ios::binary);
+    there.seekp(4096 + (4 * 10 + 3) * 2);  // of the third block
+    there.put('\x5a');
+  }
+  REQUIRE(restore(boxes[0]).has_value());
+  const Status changed = restore(boxes[2]);
+  REQUIRE(!changed.has_value());
+  CHECK(changed.error().code == Errc::kWorkerLost);  // as if the file was not there
+  for (const std::string& named :
+       {std::string("array 1 (6, 10)"), checkpoint::path_of(file), ir::to_string(boxes[2])})
+    CHECK_MESSAGE(changed.error().message.find(named) != std::string::npos, changed.error().message);
   std::filesystem::remove(checkpoint::path_of(file));
   const Status gone = restore(boxes[0]);
   REQUIRE(!gone.has_value());

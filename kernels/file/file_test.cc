@@ -2,7 +2,9 @@
 #include <tilewise/io/npy.h>
 #include <tilewise/kernels/kernels.h>
 
+#include <array>
 #include <cstdio>
+#include <filesystem>
 
 using namespace tilewise;
 
@@ -18,19 +20,29 @@ TEST_CASE("blocks written by tasks come back, whatever the view and the grid") {
   attrs.path = path;
   attrs.token = 77;
   write.attrs = attrs;
-  for (const ir::Box& box : {ir::Box{{0, 0}, {6, 4}}, ir::Box{{0, 4}, {6, 10}}}) {
-    std::int64_t bytes = 0;
+  const auto temporary = io::create_temp(path, "77", ir::DType::kInt32, shape);
+  REQUIRE(temporary.has_value());
+  io::FileId begun = *io::id_of(*temporary);
+  const ir::Box boxes[] = {{{0, 0}, {6, 4}}, {{0, 4}, {6, 10}}};
+  const auto run = [&](const ir::Box& box) -> Status {
+    std::int64_t into = 0;
     kernels::KernelCall call;
     call.op = &write;
     call.box = box;
     call.space_shape = shape;
     call.inputs.push_back({data.data() + box.lo[1] * 6, ir::DType::kInt32, box.shape(), {1, 6}});
     call.input_boxes.push_back(box);
-    call.outputs.push_back({&bytes, ir::DType::kInt64, {1, 1}, {1, 1}});
-    REQUIRE((set->run(call)).has_value());
-    CHECK(bytes == box.volume() * 4);
-  }
-  REQUIRE((io::commit(path, "77", ir::DType::kInt32, shape)).has_value());
+    call.inputs.push_back({&begun, ir::DType::kInt64, box.shape(), {0, 0}});
+    call.input_boxes.push_back(box);
+    call.outputs.push_back({&into, ir::DType::kInt64, {1, 1}, {1, 1}});
+    const Status done = set->run(call);
+    if (done) CHECK(into == begun);
+    return done;
+  };
+  for (const ir::Box& box : boxes) REQUIRE(run(box).has_value());
+  REQUIRE((io::commit(path, "77", ir::DType::kInt32, shape, std::array{begun})).has_value());
+  CHECK(run(boxes[0]).has_value());  // again: it is in place
+  CHECK(!std::filesystem::exists(*temporary));
   const auto info = io::read_npy_header(path);
   REQUIRE(info.has_value());
   ir::Op read;
@@ -51,4 +63,9 @@ TEST_CASE("blocks written by tasks come back, whatever the view and the grid") {
     }
   }
   std::remove(path.c_str());
+  const Status late = run(boxes[1]);  // and who comes after all is gone makes nothing
+  REQUIRE(!late.has_value());
+  CHECK(late.error().code == Errc::kNotFound);
+  CHECK(!std::filesystem::exists(*temporary));
+  CHECK(!std::filesystem::exists(path));
 }

@@ -22,19 +22,18 @@ Status read(const KernelCall& call) {
   return io::read_block(attrs.path, info, call.box, out.data);
 }
 
-// All blocks share the temporary file that the token names; whoever sees all of them done commits it.
+// All blocks share the temporary file that the save has begun; whoever sees all of them done puts it in place.
 Status write(const KernelCall& call) {
   const auto& attrs = call.op->get<ir::NpyAttrs>();
   const TensorView& in = call.inputs[0];
-  const auto size = static_cast<std::int64_t>(ir::size_of(in.dtype));
-  const std::int64_t elements = call.box.volume();
   TW_ASSIGN(const io::NpyInfo info, io::npy_info(in.dtype, call.space_shape));
-  TW_ASSIGN(const std::string temporary,
-            io::create_temp(attrs.path, std::to_string(attrs.token), in.dtype, call.space_shape));
-  std::unique_ptr<std::byte[]> packed;
-  TW_TRY(io::write_block(temporary, info, call.box, in_c_order(in, packed)));
-  *static_cast<std::int64_t*>(call.outputs[0].data) = elements * size;
-  return {};
+  const auto begun = *static_cast<const io::FileId*>(call.inputs[1].data);
+  const auto block = [&](const std::string& temporary) {
+    std::unique_ptr<std::byte[]> packed;
+    return io::write_block(temporary, info, call.box, in_c_order(in, packed));
+  };
+  return write_into(attrs.path, std::to_string(attrs.token), begun, block,
+                    static_cast<std::int64_t*>(call.outputs[0].data));
 }
 
 }  // namespace

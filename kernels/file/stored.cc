@@ -1,5 +1,5 @@
 // tilewise.read_stored: a block of an array in a file of any format but .npy, by what io::inspect() told the client.
-// tilewise.write_zarr, commit_zarr, discard_zarr: as kWriteNpy and its two kernels (commit.cc), for Zarr arrays.
+// tilewise.create_zarr, write_zarr, commit_zarr, discard_zarr: as kWriteNpy and its three kernels (commit.cc), for Zarr arrays.
 #include <tilewise/io/stored.h>
 #include <tilewise/io/zarr.h>
 
@@ -76,6 +76,14 @@ Result<Writing> parse(std::string_view text) {
   return w;
 }
 
+Status create(const tilewise_call_v1* call) {
+  TW_ASSIGN(const Writing w, parse(params_of(call)));
+  TW_ASSIGN(const std::string temporary, io::create_zarr_temp(w.path, w.token, w.info));
+  TW_ASSIGN(const io::FileId id, io::id_of(temporary));
+  *static_cast<std::int64_t*>(call->outputs[0].data) = id;
+  return {};
+}
+
 Status write(const tilewise_call_v1* call) {
   TW_ASSIGN(const Writing w, parse(params_of(call)));
   const tilewise_view_v1& in = call->inputs[0];
@@ -83,21 +91,17 @@ Status write(const tilewise_call_v1* call) {
     return error(Errc::kInvalidArgument, w.path + ": writing another array than was announced");
   const ir::Box box{extents(call->box_lo, call->rank), extents(call->box_hi, call->rank)};
   const TensorView view{in.data, w.info.dtype, extents(in.shape, in.rank), extents(in.strides, in.rank)};
-  TW_ASSIGN(const std::string temporary, io::create_zarr_temp(w.path, w.token, w.info));
-  std::unique_ptr<std::byte[]> packed;
-  TW_TRY(io::write_zarr_block(temporary, w.info, box, in_c_order(view, packed)));
-  *static_cast<std::int64_t*>(call->outputs[0].data) =
-      box.volume() * static_cast<std::int64_t>(ir::size_of(w.info.dtype));
-  return {};
+  const auto begun = *static_cast<const io::FileId*>(call->inputs[1].data);
+  const auto block = [&](const std::string& temporary) {
+    std::unique_ptr<std::byte[]> packed;
+    return io::write_zarr_block(temporary, w.info, box, in_c_order(view, packed));
+  };
+  return write_into(w.path, w.token, begun, block, static_cast<std::int64_t*>(call->outputs[0].data));
 }
 
 Status commit(const tilewise_call_v1* call) {
   TW_ASSIGN(const Writing w, parse(params_of(call)));
-  if (ir::volume(w.info.shape) == 0) {  // no block was written: nobody has made the folder yet
-    const auto made = io::create_zarr_temp(w.path, w.token, w.info);
-    if (!made) return made.error();
-  }
-  TW_TRY(io::commit_zarr(w.path, w.token, w.info));
+  TW_TRY(io::commit_zarr(w.path, w.token, w.info, files_reported(call)));
   *static_cast<std::int64_t*>(call->outputs[0].data) =
       ir::volume(w.info.shape) * static_cast<std::int64_t>(ir::size_of(w.info.dtype));
   return {};
@@ -105,7 +109,7 @@ Status commit(const tilewise_call_v1* call) {
 
 Status discard(const tilewise_call_v1* call) {
   TW_ASSIGN(const Writing w, parse(params_of(call)));
-  TW_TRY(discard_all([&] { return io::discard_zarr(w.path, w.token); }));
+  TW_TRY(io::discard_zarr(w.path, w.token));
   *static_cast<std::int64_t*>(call->outputs[0].data) = 0;
   return {};
 }
@@ -113,6 +117,7 @@ Status discard(const tilewise_call_v1* call) {
 }  // namespace
 
 int read_stored(const tilewise_call_v1* call) { return answer(call, read(call)); }
+int create_zarr(const tilewise_call_v1* call) { return answer(call, create(call)); }
 int write_zarr(const tilewise_call_v1* call) { return answer(call, write(call)); }
 int commit_zarr(const tilewise_call_v1* call) { return answer(call, commit(call)); }
 int discard_zarr(const tilewise_call_v1* call) { return answer(call, discard(call)); }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -18,18 +19,33 @@ using ir::checkpoint::Folder;
 using ir::checkpoint::path_of;
 using CheckpointFile = ir::checkpoint::File;
 
-constexpr char kMagic[16] = "tilewise check1";
+constexpr char kMagic[16] = "tilewise check2";
 constexpr const char* kMarker = "cluster";  // of its folder: names the cluster
 
 struct Header {
   char magic[sizeof kMagic] = {};
   std::uint64_t id = 0;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0, blocks = 0;
 };
 constexpr std::int64_t kDataOffset = 4096;
 
+// Of each block, behind all of them.
+struct Sum {
+  std::uint32_t crc = 0;
+  std::uint32_t written = 0;  // kWritten: what a file is made of that nobody wrote to is zero
+};
+constexpr std::uint32_t kWritten = 0x6b636f6c;
+
+std::int64_t sums_offset(const CheckpointFile& file) {
+  const std::int64_t end = kDataOffset + file.bytes;
+  return (end + 7) & -8;
+}
+std::int64_t size_of(const CheckpointFile& file) {
+  return sums_offset(file) + file.grid.block_count() * static_cast<std::int64_t>(sizeof(Sum));
+}
+
 Header header_of(const CheckpointFile& file) {
-  Header header{{}, file.id, file.bytes};
+  Header header{{}, file.id, file.bytes, file.grid.block_count()};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   return header;
 }
@@ -41,14 +57,41 @@ Result<File> open(const CheckpointFile& file, int flags) {
   const Header wanted = header_of(file);
   TW_TRY(opened.read(&there, sizeof there, 0));
   TW_ASSIGN(const std::int64_t size, opened.size());
-  if (std::memcmp(&there, &wanted, sizeof there) != 0 || size != kDataOffset + file.bytes)
+  if (std::memcmp(&there, &wanted, sizeof there) != 0 || size != size_of(file))
     return error(Errc::kCorruptData, opened.path() + ": not the checkpoint that was written there");
   return opened;
 }
 
-Status inside(const CheckpointFile& file, std::int64_t offset, std::int64_t bytes) {
-  if (offset >= 0 && bytes >= 0 && offset <= file.bytes - bytes) return {};
-  return error(Errc::kOutOfRange, path_of(file) + ": a block outside of the array");
+// A block of the file: which one, and where its bytes are.
+struct Piece {
+  std::int64_t number = 0, offset = 0;
+  std::size_t bytes = 0;
+};
+Result<Piece> piece_of(const CheckpointFile& file, const ir::Box& block) {
+  const std::int64_t elements = ir::volume(file.grid.shape());
+  ir::Index at;
+  bool inside = block.rank() == file.grid.rank() && elements > 0;
+  for (int d = 0; inside && d < block.rank(); ++d) {
+    const ir::DimGrid& dim = file.grid.dim(d);
+    inside = block.lo[d] >= 0 && block.lo[d] < dim.extent();
+    if (inside) at.push_back(dim.find(block.lo[d]));
+  }
+  if (!inside || file.grid.box(at) != block || file.bytes % elements != 0)
+    return error(Errc::kOutOfRange,
+                 path_of(file) + ": " + ir::to_string(block) + " is no block of " + ir::to_string(file.grid));
+  const std::int64_t item = file.bytes / elements;
+  return Piece{ir::ravel(at, file.grid.counts()), kDataOffset + offset_of(file.grid.shape(), block) * item,
+               static_cast<std::size_t>(block.volume() * item)};
+}
+
+Sum sum_of(const void* bytes, std::size_t count) {
+  return {
+      static_cast<std::uint32_t>(crc32_z(crc32_z(0, nullptr, 0), static_cast<const Bytef*>(bytes), count)),
+      kWritten};
+}
+
+std::int64_t place_of_sum(const CheckpointFile& file, const Piece& piece) {
+  return sums_offset(file) + piece.number * static_cast<std::int64_t>(sizeof(Sum));
 }
 
 std::optional<std::uint64_t> id_of(const std::string& name) {
@@ -102,15 +145,17 @@ std::int64_t offset_of(const ir::Shape& array, const ir::Box& block) {
 
 Status create(const CheckpointFile& file) {
   TW_ASSIGN(const File made, File::open(path_of(file), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
-  TW_TRY(made.reserve(kDataOffset + file.bytes));
+  TW_TRY(made.reserve(size_of(file)));
   const Header header = header_of(file);
   return made.write(&header, sizeof header, 0);
 }
 
-Status write(const CheckpointFile& file, std::int64_t offset_bytes, const void* from, std::int64_t bytes) {
-  TW_TRY(inside(file, offset_bytes, bytes));
+Status write(const CheckpointFile& file, const ir::Box& block, const void* from) {
+  TW_ASSIGN(const Piece piece, piece_of(file, block));
   TW_ASSIGN(const File opened, open(file, O_RDWR));
-  return opened.write(from, static_cast<std::size_t>(bytes), kDataOffset + offset_bytes);
+  const Sum sum = sum_of(from, piece.bytes);
+  TW_TRY(opened.write(from, piece.bytes, piece.offset));
+  return opened.write(&sum, sizeof sum, place_of_sum(file, piece));
 }
 
 Status commit(const CheckpointFile& file) {
@@ -120,10 +165,17 @@ Status commit(const CheckpointFile& file) {
   return folder.sync();
 }
 
-Status read(const CheckpointFile& file, std::int64_t offset_bytes, void* to, std::int64_t bytes) {
-  TW_TRY(inside(file, offset_bytes, bytes));
+Status read(const CheckpointFile& file, const ir::Box& block, void* to) {
+  TW_ASSIGN(const Piece piece, piece_of(file, block));
   TW_ASSIGN(const File opened, open(file, O_RDONLY));
-  return opened.read(to, static_cast<std::size_t>(bytes), kDataOffset + offset_bytes);
+  TW_TRY(opened.read(to, piece.bytes, piece.offset));
+  Sum written;
+  TW_TRY(opened.read(&written, sizeof written, place_of_sum(file, piece)));
+  const Sum there = sum_of(to, piece.bytes);
+  if (written.crc == there.crc && written.written == kWritten) return {};
+  return error(Errc::kCorruptData, opened.path() + ": block " + std::to_string(piece.number) + ", " +
+                                       ir::to_string(block) +
+                                       ", is not what was written there: its checksum differs");
 }
 
 Status tend(const Folder& folder) {

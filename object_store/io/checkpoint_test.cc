@@ -32,28 +32,68 @@ TEST_CASE("blocks lie one behind the other, in their order, whatever the grid") 
 
 TEST_CASE("what was put into a file is read from it, by the one who knows which it is") {
   const TempFolder folder;
-  const CheckpointFile file{77, 64, "array 3 (8)", folder / ""};
+  const CheckpointFile file{77, 64, *ir::Grid::uniform({8}, {4}), "array 3 (8)", folder / ""};
+  const ir::Box first{{0}, {4}}, second{{4}, {8}};
   std::vector<std::int64_t> numbers(8), back(8);
   std::iota(numbers.begin(), numbers.end(), 5);
-  CHECK(checkpoint::write(file, 0, numbers.data(), 32).error().code == Errc::kNotFound);
+  CHECK(checkpoint::write(file, first, numbers.data()).error().code == Errc::kNotFound);
   REQUIRE(checkpoint::create(file).has_value());
-  REQUIRE(checkpoint::write(file, 32, numbers.data() + 4, 32).has_value());
+  REQUIRE(checkpoint::write(file, second, numbers.data() + 4).has_value());
   REQUIRE(checkpoint::create(file).has_value());  // again: nothing is lost
-  REQUIRE(checkpoint::write(file, 0, numbers.data(), 32).has_value());
+  CHECK(checkpoint::read(file, first, back.data()).error().code == Errc::kCorruptData);  // not written yet
+  REQUIRE(checkpoint::write(file, first, numbers.data()).has_value());
   REQUIRE(checkpoint::commit(file).has_value());
-  REQUIRE(checkpoint::read(file, 0, back.data(), 64).has_value());
+  REQUIRE(checkpoint::read(file, first, back.data()).has_value());
+  REQUIRE(checkpoint::read(file, second, back.data() + 4).has_value());
   CHECK(back == numbers);
   struct stat info {};
   REQUIRE(::stat(ir::checkpoint::path_of(file).c_str(), &info) == 0);
   CHECK((info.st_mode & 0777) == 0600);
-  CHECK(checkpoint::read(file, 40, back.data(), 32).error().code == Errc::kOutOfRange);
+  for (const ir::Box& no_block : {ir::Box{{4}, {12}}, ir::Box{{2}, {6}}, ir::Box{{-4}, {0}},
+                                  ir::Box{{8}, {12}}, ir::Box{{0, 0}, {4, 1}}})
+    CHECK(checkpoint::read(file, no_block, back.data()).error().code == Errc::kOutOfRange);
   CheckpointFile other = file;
   other.bytes = 56;  // another array
-  CHECK(checkpoint::read(other, 0, back.data(), 8).error().code == Errc::kCorruptData);
+  other.grid = *ir::Grid::uniform({7}, {4});
+  CHECK(checkpoint::read(other, first, back.data()).error().code == Errc::kCorruptData);
+  other = file;
+  other.grid = *ir::Grid::uniform({8}, {2});  // cut otherwise
+  CHECK(checkpoint::read(other, {{0}, {2}}, back.data()).error().code == Errc::kCorruptData);
   std::filesystem::resize_file(ir::checkpoint::path_of(file), 4096 + 60);
-  const Status cut = checkpoint::read(file, 0, back.data(), 8);
+  const Status cut = checkpoint::read(file, first, back.data());
   CHECK(cut.error().code == Errc::kCorruptData);
   CHECK(mentions(cut.error(), ir::checkpoint::path_of(file)));
+}
+
+TEST_CASE("a bit of a block that a disk gives back changed is found, and only that block is wrong") {
+  const TempFolder folder;
+  const CheckpointFile file{3, 30, ir::Grid({*ir::DimGrid::cuts(6, {0, 1, 4}), ir::DimGrid::whole(5)}),
+                            "x (6, 5)", folder / ""};
+  REQUIRE(checkpoint::create(file).has_value());
+  std::vector<std::uint8_t> data(30), back(30);
+  std::iota(data.begin(), data.end(), 1);
+  const ir::Box blocks[] = {{{0, 0}, {1, 5}}, {{1, 0}, {4, 5}}, {{4, 0}, {6, 5}}};
+  for (const ir::Box& block : blocks)
+    REQUIRE(checkpoint::write(file, block, data.data() + 5 * block.lo[0]).has_value());
+  const std::string path = ir::checkpoint::path_of(file);
+  const std::string whole = get(path);
+  // Any byte of the second block, and any of its checksum; behind the blocks those of the three.
+  for (const std::size_t at : {4096 + 5, 4096 + 12, 4096 + 19, 4128 + 8, 4128 + 11, 4128 + 15}) {
+    CAPTURE(at);
+    std::string changed = whole;
+    changed[at] = static_cast<char>(changed[at] ^ 0x10);
+    put(path, changed);
+    CHECK(checkpoint::read(file, blocks[0], back.data()).has_value());
+    CHECK(checkpoint::read(file, blocks[2], back.data()).has_value());
+    const Status wrong = checkpoint::read(file, blocks[1], back.data());
+    REQUIRE(!wrong.has_value());
+    CHECK(wrong.error().code == Errc::kCorruptData);
+    CHECK(mentions(wrong.error(), path + ": block 1"));
+    CHECK(mentions(wrong.error(), ir::to_string(blocks[1])));
+  }
+  put(path, whole);
+  CHECK(checkpoint::read(file, blocks[1], back.data()).has_value());
+  CHECK(std::equal(back.begin(), back.begin() + 15, data.begin() + 5));
 }
 
 TEST_CASE("who tends a folder makes it, knows it again, and removes what nobody knows") {
@@ -65,7 +105,7 @@ TEST_CASE("who tends a folder makes it, knows it again, and removes what nobody 
   REQUIRE(::stat(own.path.c_str(), &info) == 0);
   CHECK((info.st_mode & 0777) == 0700);
   for (const std::uint64_t id : {7, 8, 30, 99, 100, 2000})
-    REQUIRE(checkpoint::create({id, 8, "x", own.path}).has_value());
+    REQUIRE(checkpoint::create({id, 8, *ir::Grid::uniform({1}, {1}), "x", own.path}).has_value());
   put(own.path + "/notes.txt", "mine");
   own.first = false;
   REQUIRE(checkpoint::tend(own).has_value());

@@ -11,8 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <complex>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
 using namespace tilewise;
@@ -199,12 +201,73 @@ TEST_CASE("writers in any order make one whole file") {
   for (const Status& result : results) CHECK(result);
   CHECK_FALSE(std::filesystem::exists(final_path));  // all or nothing
   CHECK(read_npy_header(final_path).error().code == Errc::kNotFound);
-  REQUIRE(commit(final_path, "g7-v1", ir::DType::kFloat64, shape));
+  const FileId id = *id_of(folder / ".out.npy.g7-v1.partial");
+  const FileId parts[] = {id};
+  REQUIRE(commit(final_path, "g7-v1", ir::DType::kFloat64, shape, parts));
   CHECK(folder.files() == 1);
+  CHECK(*id_of(final_path) == id);
   CHECK((get(final_path) == *npy_header(ir::DType::kFloat64, shape) + bytes_of(all)));
-  CHECK(commit(final_path, "g7-v1", ir::DType::kFloat64, shape));  // an answer was lost: asked again
-  CHECK(commit(final_path, "g7-v1", ir::DType::kFloat32, shape).error().code == Errc::kNotFound);
+  CHECK(commit(final_path, "g7-v1", ir::DType::kFloat64, shape, parts));  // an answer was lost: asked again
   CHECK(discard(final_path, "g7-v1"));
+}
+
+TEST_CASE("a save that may have been put in place is found out by which file is there") {
+  TempFolder folder;
+  const std::string path = folder / "a.npy";
+  const ir::Shape shape{4};
+  const NpyInfo info = *npy_info(ir::DType::kInt64, shape);
+  const std::vector<std::int64_t> right{1, 2, 3, 4};
+  const auto begin = [&](const char* token) {
+    const std::string temp = *create_temp(path, token, ir::DType::kInt64, shape);
+    return std::pair(temp, *id_of(temp));
+  };
+  const auto put_all = [&](const std::string& temp, const std::vector<std::int64_t>& values) {
+    REQUIRE(write_block(temp, info, {{0}, {4}}, values.data()));
+  };
+  const auto there = [&] {
+    std::vector<std::int64_t> got(4);
+    REQUIRE(read_block(path, info, {{0}, {4}}, got.data()));
+    return got;
+  };
+  const auto [first, id] = begin("t");
+  CHECK(**find_begun(path, "t", id) == first);
+  put_all(first, right);
+  REQUIRE(commit(path, "t", ir::DType::kInt64, shape, std::array{id}));
+  CHECK(*find_begun(path, "t", id) == std::nullopt);  // in place: nothing is left to write
+
+  SUBCASE("what is begun again is not whole, and does not take the place of what is") {
+    const auto [second, other] = begin("t");
+    CHECK(other != id);
+    REQUIRE(commit(path, "t", ir::DType::kInt64, shape, std::array{other, id}));
+    CHECK(there() == right);
+    CHECK(folder.files() == 1);
+  }
+  SUBCASE("all of it is written again: that is the file") {
+    const auto [second, other] = begin("t");
+    put_all(second, right);
+    REQUIRE(commit(path, "t", ir::DType::kInt64, shape, std::array{other}));
+    CHECK(*id_of(path) == other);
+    CHECK(folder.files() == 1);
+  }
+  SUBCASE("another save has taken its place: it is not known") {
+    const auto [temp, other] = begin("u");
+    put_all(temp, {5, 6, 7, 8});
+    REQUIRE(commit(path, "u", ir::DType::kInt64, shape, std::array{other}));
+    const Status again = commit(path, "t", ir::DType::kInt64, shape, std::array{id});
+    CHECK(again.error().code == Errc::kNotFound);
+    CHECK(mentions(again.error(), ".a.npy.t.partial"));
+    CHECK(find_begun(path, "t", id).error().code == Errc::kNotFound);
+    CHECK(there() == std::vector<std::int64_t>{5, 6, 7, 8});
+  }
+  SUBCASE("one part is in a file that is gone, another is not: nothing is put in place") {
+    std::filesystem::remove(path);
+    const auto [temp, other] = begin("t");
+    CHECK(commit(path, "t", ir::DType::kInt64, shape, std::array{other, id}).error().code == Errc::kNotFound);
+    CHECK_FALSE(std::filesystem::exists(path));
+  }
+  SUBCASE("nobody has said which file it is") {
+    CHECK(commit(path, "t", ir::DType::kInt64, shape, {}).error().code == Errc::kInvalidArgument);
+  }
 }
 
 // Whether each page of the file is in the page cache; empty where that cannot be asked.
@@ -256,7 +319,7 @@ TEST_CASE("long runs of a large file go past the page cache, wherever in memory 
   REQUIRE(read_block(temp, info, {{first - 10}, {kLength}}, got.data()));
   CHECK(std::all_of(got.begin(), got.begin() + 10, [](std::uint8_t byte) { return byte == 0; }));
   CHECK(std::equal(got.begin() + 10, got.end(), all.begin()));
-  REQUIRE(commit(path, "t", ir::DType::kUInt8, {kLength}));
+  REQUIRE(commit(path, "t", ir::DType::kUInt8, {kLength}, std::array{*id_of(temp)}));
 }
 
 TEST_CASE("every shape of block is written where it belongs") {
@@ -297,20 +360,22 @@ TEST_CASE("tokens, other arrays' files and unfinished ones") {
   CHECK(temp == (folder / ".a.npy.t.partial"));
   CHECK(create_temp(path, "t", ir::DType::kInt32, {5}).error().code == Errc::kAlreadyExists);
   CHECK(create_temp(path, "t", ir::DType::kFloat32, {4}).error().code == Errc::kAlreadyExists);
-  CHECK(commit(path, "t", ir::DType::kInt32, {5}).error().code == Errc::kCorruptData);
+  const FileId id = *id_of(temp);
+  CHECK(commit(path, "t", ir::DType::kInt32, {5}, std::array{id}).error().code == Errc::kCorruptData);
   // A writer died between open and header: the next one finishes the file.
   REQUIRE(truncate(temp.c_str(), 40) == 0);
-  CHECK(commit(path, "t", ir::DType::kInt32, {4}).error().code == Errc::kCorruptData);
+  CHECK(commit(path, "t", ir::DType::kInt32, {4}, std::array{id}).error().code == Errc::kCorruptData);
   REQUIRE(create_temp(path, "t", ir::DType::kInt32, {4}));
-  REQUIRE(commit(path, "t", ir::DType::kInt32, {4}));
+  CHECK(*id_of(temp) == id);
+  REQUIRE(commit(path, "t", ir::DType::kInt32, {4}, std::array{id}));
   CHECK(read_npy_header(path)->shape == ir::Shape{4});
   // A link is not followed: the file is ours to make, or not at all.
   REQUIRE(symlink(path.c_str(), temp.c_str()) == 0);
   CHECK_FALSE(create_temp(path, "t", ir::DType::kInt32, {4}));
   REQUIRE(discard(path, "t"));
   // Empty arrays are files too.
-  REQUIRE(create_temp(path, "e", ir::DType::kInt32, {0, 3}));
-  REQUIRE(commit(path, "e", ir::DType::kInt32, {0, 3}));
+  const std::string empty = *create_temp(path, "e", ir::DType::kInt32, {0, 3});
+  REQUIRE(commit(path, "e", ir::DType::kInt32, {0, 3}, std::array{*id_of(empty)}));
   CHECK(read_npy_header(path)->shape == ir::Shape{0, 3});
 }
 

@@ -29,10 +29,26 @@ Result<Head> head_of(const File& file, const std::string& header) {
   return Head::kUnfinished;
 }
 
+Status put_in_place(const std::string& temporary, const std::string& final_path, const std::string& header,
+                    const NpyInfo& info) {
+  TW_ASSIGN(const File file, File::open(temporary, O_RDWR | O_NOFOLLOW));
+  TW_ASSIGN(const std::int64_t size, file.size());
+  TW_ASSIGN(const Head head, head_of(file, header));
+  if (head != Head::kOurs || size != info.data_offset + info.data_bytes) {
+    return error(Errc::kCorruptData, temporary + ": not the file that create_temp() makes for shape " +
+                                         ir::to_string(info.shape) + " and dtype " +
+                                         std::string(ir::name_of(info.dtype)));
+  }
+  TW_TRY(file.sync());
+  if (std::rename(temporary.c_str(), final_path.c_str()) != 0)
+    return file_error(errno, temporary, "cannot rename to " + final_path);
+  return {};
+}
+
 }  // namespace
 
-// Every caller does all of it: there is no winner whose death half-way would leave the others with a file that nobody
-// finishes. The header bytes are the same, and reserving twice changes nothing.
+// Every caller does all of it: who calls again after a death half-way finishes it. The header bytes are the same, and reserving twice
+// changes nothing.
 Result<std::string> create_temp(const std::string& final_path, std::string_view token, ir::DType dtype,
                                 const ir::Shape& shape) {
   TW_ASSIGN(const std::string path, temp_path(final_path, token));
@@ -77,30 +93,22 @@ Status write_block(const std::string& temp_path, const NpyInfo& info, const ir::
   return {};
 }
 
-Status commit(const std::string& final_path, std::string_view token, ir::DType dtype,
-              const ir::Shape& shape) {
+Status commit(const std::string& final_path, std::string_view token, ir::DType dtype, const ir::Shape& shape,
+              std::span<const FileId> parts) {
   TW_ASSIGN(const std::string path, temp_path(final_path, token));
   TW_ASSIGN(const std::string header, npy_header(dtype, shape));
   TW_ASSIGN(const NpyInfo info, npy_info(dtype, shape));
-  const auto opened = File::open(path, O_RDWR | O_NOFOLLOW);
-  if (!opened) {
-    if (opened.error().code != Errc::kNotFound) return opened.error();
-    // Committed before, by us or by somebody whose answer was lost?
-    const auto there = read_npy_header(final_path);
-    if (there && *there == info) return {};
-    return opened.error();
+  TW_ASSIGN(Standing left, standing(final_path, token, parts));
+  if (left == Standing::kWhole) {
+    const Status put = put_in_place(path, final_path, header, info);
+    // Somebody who was taken for dead may have done it this very moment.
+    if (!put && put.error().code != Errc::kNotFound) return put;
+    if (!put) {
+      TW_ASSIGN(left, standing(final_path, token, parts));
+      if (left == Standing::kWhole) return put;
+    }
   }
-  TW_ASSIGN(const std::int64_t size, opened->size());
-  TW_ASSIGN(const Head head, head_of(*opened, header));
-  if (head != Head::kOurs || size != info.data_offset + info.data_bytes) {
-    return error(Errc::kCorruptData, path + ": not the file that create_temp() makes for shape " +
-                                         ir::to_string(shape) + " and dtype " +
-                                         std::string(ir::name_of(dtype)));
-  }
-  TW_TRY(opened->sync());
-  if (std::rename(path.c_str(), final_path.c_str()) != 0) {
-    return file_error(errno, path, "cannot rename to " + final_path);
-  }
+  if (left == Standing::kInPlace) TW_TRY(discard(final_path, token));  // begun again by who did not know
   TW_ASSIGN(const File folder, File::open(folder_of(final_path), O_RDONLY | O_DIRECTORY));
   return folder.sync();
 }

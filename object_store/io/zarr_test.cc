@@ -3,6 +3,10 @@
 #include <tilewise/io/zarr.h>
 #include <tilewise/ir/grid.h>
 
+#include <fcntl.h>
+#include <stdio.h>
+
+#include <array>
 #include <cmath>
 #include <complex>
 #include <cstring>
@@ -141,8 +145,9 @@ TEST_CASE("what is written in blocks by many is read back in any boxes, whatever
       REQUIRE(write_zarr_block(*temp, info, box, block_of(info.shape, box, size).data()));
     }
     CHECK_FALSE(std::filesystem::exists(path));
-    REQUIRE(commit_zarr(path, "t1", info));
-    REQUIRE(commit_zarr(path, "t1", info));  // again: the answer was lost
+    const FileId parts[] = {*id_of(*create_zarr_temp(path, "t1", info))};
+    REQUIRE(commit_zarr(path, "t1", info, parts));
+    REQUIRE(commit_zarr(path, "t1", info, parts));  // again: the answer was lost
     CHECK(folder.files() == 1);
     const auto there = read_zarr_info(path);
     REQUIRE(there);
@@ -170,12 +175,61 @@ TEST_CASE("a chunk without a file holds the fill value, a block that cuts a chun
   CHECK(cut.error().code == Errc::kInvalidArgument);
   CHECK(mentions(cut.error(), "whole chunks of (4, 4)"));
   REQUIRE(write_zarr_block(*temp, info, {{4, 0}, {8, 8}}, data.data()));
-  REQUIRE(commit_zarr(folder / "a", "t", info));
+  REQUIRE(commit_zarr(folder / "a", "t", info, std::array{*id_of(*temp)}));
   const auto got = all_of<double>(folder / "a", {8, 8});
   CHECK(got[31] == -INFINITY);
   CHECK(got[32] == 2.5);
   std::vector<double> few(4);
   CHECK(read_zarr_block(folder / "a", info, {{7, 7}, {9, 8}}, few.data()).error().code == Errc::kOutOfRange);
+}
+
+TEST_CASE("a Zarr array that may have been put in place is found out by which folder is there") {
+  const TempFolder folder;
+  const ZarrInfo info = *parse_zarr(kPlain, "x");
+  const std::string path = folder / "a";
+  const auto begin = [&](const char* token, double value) {
+    const std::string temp = *create_zarr_temp(path, token, info);
+    REQUIRE(write_zarr_block(temp, info, {{0, 0}, {8, 8}}, std::vector<double>(64, value).data()));
+    return *id_of(temp);
+  };
+  const FileId older = begin("o", 1);
+  REQUIRE(commit_zarr(path, "o", info, std::array{older}));
+  const FileId id = begin("t", 2);
+  REQUIRE(commit_zarr(path, "t", info, std::array{id}));
+  CHECK(*id_of(path) == id);
+  const auto value = [&] { return all_of<double>(path, {8, 8})[63]; };
+  SUBCASE("begun again, in part: what is in place stays") {
+    const FileId other = *id_of(*create_zarr_temp(path, "t", info));
+    REQUIRE(commit_zarr(path, "t", info, std::array{id, other}));
+    CHECK(value() == 2);
+    CHECK(folder.files() == 1);
+  }
+  SUBCASE("who put it in place died before what was there was removed") {
+    REQUIRE(commit_zarr(path, "o", info, std::array{begin("o", 1)}));
+    const FileId again = begin("t", 2);
+    REQUIRE(renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, (folder / ".a.t.partial").c_str(), RENAME_EXCHANGE) ==
+            0);
+    CHECK(value() == 2);
+    REQUIRE(commit_zarr(path, "t", info, std::array{again}));
+    CHECK(value() == 2);
+    CHECK(folder.files() == 1);
+  }
+  SUBCASE("another one has taken its place") {
+    REQUIRE(commit_zarr(path, "u", info, std::array{begin("u", 3)}));
+    const Status again = commit_zarr(path, "t", info, std::array{id});
+    CHECK(again.error().code == Errc::kNotFound);
+    CHECK(value() == 3);
+  }
+  SUBCASE("who writes too late leaves nothing, nor does who was removing it and died") {
+    const std::string temp = *create_zarr_temp(path, "t", info);
+    std::filesystem::create_directories(folder / ".a.t.partial.removed/c/0");
+    REQUIRE(discard_zarr(path, "t"));
+    CHECK(folder.files() == 1);
+    const std::vector<double> data(64, 9);
+    CHECK(write_zarr_block(temp, info, {{0, 0}, {8, 8}}, data.data()).error().code == Errc::kNotFound);
+    CHECK(folder.files() == 1);
+    CHECK(value() == 2);
+  }
 }
 
 TEST_CASE("an older array is replaced, anything else stays, and what failed is removed") {
@@ -185,7 +239,8 @@ TEST_CASE("an older array is replaced, anything else stays, and what failed is r
   const auto save = [&](double value, const char* token) -> Status {
     TW_ASSIGN(const std::string temp, create_zarr_temp(path, token, info));
     TW_TRY(write_zarr_block(temp, info, {{0, 0}, {8, 8}}, std::vector<double>(64, value).data()));
-    return commit_zarr(path, token, info);
+    TW_ASSIGN(const FileId id, id_of(temp));
+    return commit_zarr(path, token, info, std::array{id});
   };
   REQUIRE(save(1, "one"));
   REQUIRE(save(2, "two"));
@@ -209,7 +264,7 @@ TEST_CASE("an older array is replaced, anything else stays, and what failed is r
   other.shape = {4, 4};
   REQUIRE(create_zarr_temp(folder / "b", "t", info));
   CHECK(create_zarr_temp(folder / "b", "t", other).error().code == Errc::kAlreadyExists);
-  CHECK(commit_zarr(folder / "never", "t", info).error().code == Errc::kNotFound);
+  CHECK(commit_zarr(folder / "never", "t", info, std::array{FileId{7}}).error().code == Errc::kNotFound);
   CHECK(get(folder / "mine/deep/notes") == "kept");
 }
 

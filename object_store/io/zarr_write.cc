@@ -31,6 +31,13 @@ Status make_folders(const std::string& folder, const std::string& key) {
   return {};
 }
 
+Status remove_all(const std::string& path) {
+  std::error_code ec;
+  std::filesystem::remove_all(path, ec);
+  if (ec) return file_error(ec.value(), path, "cannot remove");
+  return {};
+}
+
 // Nothing there, or a Zarr array that may be replaced.
 Status may_replace(const std::string& path) {
   struct stat st {};
@@ -60,8 +67,12 @@ class BlockWriter {
     packed_.clear();
     TW_TRY(info_.inner.empty() ? chunk(whole, path) : shard(whole, path));
     TW_TRY(make_folders(folder_, key));
-    TW_ASSIGN(const File file, File::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
-    return file.write(packed_.data(), packed_.size(), 0);
+    // Written again it has the same bytes, and may be in place by now: so it is not made empty first.
+    TW_ASSIGN(const File file, File::open(path, O_WRONLY | O_CREAT | O_NOFOLLOW));
+    TW_TRY(file.write(packed_.data(), packed_.size(), 0));
+    if (ftruncate(file.fd(), static_cast<off_t>(packed_.size())) != 0)
+      return file_error(errno, path, "cannot set its size");
+    return {};
   }
 
  private:
@@ -176,39 +187,69 @@ Status write_zarr_block(const std::string& temp, const ZarrInfo& info, const ir:
   return {};
 }
 
-Status commit_zarr(const std::string& final_path, std::string_view token, const ZarrInfo& info) {
-  TW_ASSIGN(const std::string path, temp_path(final_path, token));
-  const auto opened = File::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!opened) {
-    if (opened.error().code != Errc::kNotFound) return opened.error();
-    const auto there =
-        read_zarr_info(final_path);  // committed before, by us or by somebody whose answer was lost?
-    if (there && *there == info) return {};
-    return opened.error();
-  }
-  TW_ASSIGN(const ZarrInfo written, read_zarr_info(path));
-  if (written != info)
-    return error(Errc::kCorruptData, path + ": not the folder that create_zarr_temp() makes");
-  // Many files and folders, by many writers: all that this file system has, once.
-  if (syncfs(opened->fd()) != 0) return file_error(errno, path, "cannot make durable");
-  TW_TRY(may_replace(final_path));
-  if (renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, final_path.c_str(), RENAME_NOREPLACE) != 0) {
-    if (errno != EEXIST) return file_error(errno, path, "cannot rename to " + final_path);
-    // What was there takes the temporary name, and goes.
+namespace {
+
+// What was there takes the temporary name. Another one who does the same (who was taken for dead, and is not) may undo it: then it is
+// done again, so what is left in place is what was written.
+Status exchange(const std::string& path, const std::string& final_path, FileId written) {
+  constexpr int kTries = 3;
+  for (int i = 0; i < kTries; ++i) {
     if (renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) != 0)
       return file_error(errno, path, "cannot exchange with " + final_path);
-    TW_TRY(discard_zarr(final_path, token));
+    TW_ASSIGN(const FileId there, id_of(final_path));
+    if (there == written) return {};
   }
+  return error(Errc::kIo, final_path + ": somebody else puts another array in its place again and again");
+}
+
+Status put_in_place(const std::string& path, const std::string& final_path, const ZarrInfo& info,
+                    FileId written) {
+  TW_ASSIGN(const File folder, File::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  TW_ASSIGN(const ZarrInfo there, read_zarr_info(path));
+  if (there != info)
+    return error(Errc::kCorruptData, path + ": not the folder that create_zarr_temp() makes");
+  // Many files and folders, by many writers: all that this file system has, once.
+  if (syncfs(folder.fd()) != 0) return file_error(errno, path, "cannot make durable");
+  TW_TRY(may_replace(final_path));
+  TW_ASSIGN(const FileId now, id_of(path));  // it took a while: still the one that was written?
+  if (now != written) return error(Errc::kNotFound, path + ": not the folder that was written");
+  if (renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, final_path.c_str(), RENAME_NOREPLACE) == 0) return {};
+  if (errno != EEXIST) return file_error(errno, path, "cannot rename to " + final_path);
+  return exchange(path, final_path, written);
+}
+
+}  // namespace
+
+Status commit_zarr(const std::string& final_path, std::string_view token, const ZarrInfo& info,
+                   std::span<const FileId> parts) {
+  TW_ASSIGN(const std::string path, temp_path(final_path, token));
+  TW_ASSIGN(Standing left, standing(final_path, token, parts));
+  if (left == Standing::kWhole) {
+    const Status put = put_in_place(path, final_path, info, parts.front());
+    // Somebody who was taken for dead may have done it this very moment.
+    if (!put && put.error().code != Errc::kNotFound) return put;
+    if (!put) {
+      TW_ASSIGN(left, standing(final_path, token, parts));
+      if (left == Standing::kWhole) return put;
+    }
+  }
+  // What was in place before, or was begun again by who did not know.
+  TW_TRY(discard_zarr(final_path, token));
   TW_ASSIGN(const File folder, File::open(folder_of(final_path), O_RDONLY | O_DIRECTORY));
   return folder.sync();
 }
 
 Status discard_zarr(const std::string& final_path, std::string_view token) {
   TW_ASSIGN(const std::string path, temp_path(final_path, token));
-  std::error_code ec;
-  std::filesystem::remove_all(path, ec);
-  if (ec) return file_error(ec.value(), path, "cannot remove");
-  return {};
+  const std::string going = path + ".removed";
+  if (std::rename(path.c_str(), going.c_str()) != 0 && errno != ENOENT) {
+    // One that somebody began to remove is there.
+    if (errno != EEXIST && errno != ENOTEMPTY) return file_error(errno, path, "cannot rename");
+    TW_TRY(remove_all(going));
+    if (std::rename(path.c_str(), going.c_str()) != 0 && errno != ENOENT)
+      return file_error(errno, path, "cannot rename");
+  }
+  return remove_all(going);
 }
 
 }  // namespace tilewise::io

@@ -1,5 +1,7 @@
+#include <tilewise/base/limits.h>
 #include <tilewise/ir/checkpoint.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <sstream>
 
@@ -13,10 +15,56 @@ std::string name_of(std::uint64_t id) {
   return name;
 }
 
+namespace {
+
+// Extent, number of starts and those; or, where they are uniform, 0, their distance and phase.
+std::string text(const Grid& grid) {
+  std::string out = ' ' + std::to_string(grid.rank());
+  const auto add = [&](std::int64_t number) { out += ' ' + std::to_string(number); };
+  for (const DimGrid& dim : grid.dims()) {
+    add(dim.extent());
+    add(static_cast<std::int64_t>(dim.starts().size()));
+    if (dim.is_uniform())
+      add(dim.block()), add(dim.phase());
+    else
+      std::for_each(dim.starts().begin(), dim.starts().end(), add);
+  }
+  return out;
+}
+
+Result<DimGrid> parse_dim(std::istream& in) {
+  const auto wrong = error(Errc::kInvalidArgument, "a checkpoint: malformed blocks");
+  std::int64_t extent = -1, count = -1;
+  if (!(in >> extent >> count) || count < 0 || count > limits::kMaxExplicitCuts) return wrong;
+  std::vector<std::int64_t> numbers(count > 0 ? static_cast<std::size_t>(count) : 2);
+  for (std::int64_t& number : numbers) {
+    if (!(in >> number)) return wrong;
+  }
+  return count > 0 ? DimGrid::cuts(extent, std::move(numbers))
+                   : DimGrid::uniform(extent, numbers[0], numbers[1]);
+}
+
+Result<Grid> parse_grid(std::istream& in) {
+  int rank = -1;
+  if (!(in >> rank) || rank < 0 || rank > limits::kMaxRank)
+    return error(Errc::kInvalidArgument, "a checkpoint: malformed blocks");
+  std::vector<DimGrid> dims;
+  for (int d = 0; d < rank; ++d) {
+    TW_ASSIGN(DimGrid dim, parse_dim(in));
+    dims.push_back(std::move(dim));
+  }
+  Grid grid(std::move(dims));
+  TW_TRY(grid.verify());
+  return grid;
+}
+
+}  // namespace
+
 std::string path_of(const File& file) { return file.folder + '/' + name_of(file.id); }
 
 std::string text(const File& file) {
-  return std::to_string(file.id) + ' ' + std::to_string(file.bytes) + '\n' + file.array + '\n' + file.folder;
+  std::string out = std::to_string(file.id) + ' ' + std::to_string(file.bytes) + text(file.grid);
+  return out + '\n' + file.array + '\n' + file.folder;
 }
 
 std::string text(const Folder& folder) {
@@ -29,9 +77,12 @@ std::string text(const Folder& folder) {
 Result<File> parse_file(std::string_view text) {
   std::istringstream in{std::string(text)};
   File file;
-  if (!(in >> file.id >> file.bytes) || file.bytes < 0 || in.get() != '\n' || !std::getline(in, file.array) ||
-      !std::getline(in, file.folder, '\0') || file.folder.empty())
-    return error(Errc::kInvalidArgument, "a checkpoint: malformed parameters");
+  const auto wrong = error(Errc::kInvalidArgument, "a checkpoint: malformed parameters");
+  if (!(in >> file.id >> file.bytes) || file.bytes < 0) return wrong;
+  TW_ASSIGN(file.grid, parse_grid(in));
+  if (in.get() != '\n' || !std::getline(in, file.array) || !std::getline(in, file.folder, '\0') ||
+      file.folder.empty())
+    return wrong;
   return file;
 }
 

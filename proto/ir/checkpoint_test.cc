@@ -4,15 +4,23 @@
 namespace tilewise::ir::checkpoint {
 
 TEST_CASE("parameters of checkpoints travel as they are, and nothing else is taken for them") {
-  const File file{(std::uint64_t{3} << 40) + 9, 1 << 20, "array 4 (10, 10)", "/a b/c\nd"};
-  CHECK(*parse_file(text(file)) == file);
+  File file{(std::uint64_t{3} << 40) + 9, 1 << 20, {}, "array 4 (10, 10)", "/a b/c\nd"};
+  for (const Grid& grid :
+       {Grid(), *Grid::uniform({10, 10}, {3, 10}),
+        Grid({*DimGrid::cuts(9, {0, 1, 6}), *DimGrid::uniform(6, 4, 2), DimGrid::whole(2)}),
+        *Grid::uniform({0}, {1})}) {
+    file.grid = grid;
+    CHECK(*parse_file(text(file)) == file);
+  }
   CHECK(path_of(file) == "/a b/c\nd/0000030000000009");
   Folder folder{~std::uint64_t{0}, true, 12, {}, "/x"};
   CHECK(*parse_folder(text(folder)) == folder);
   folder.keep = {1, 7, 11}, folder.first = false;
   CHECK(*parse_folder(text(folder)) == folder);
   for (const char* wrong :
-       {"", "1", "1 2", "1 2\nx", "1 2\nx\n", "1 -2\nx\n/y", "a 2\nx\n/y", "1 2 3\nx\n/y"})
+       {"", "1", "1 2", "1 2 0\nx", "1 2 0\nx\n", "1 -2 0\nx\n/y", "a 2 0\nx\n/y", "1 2\nx\n/y",
+        "1 2 99\nx\n/y", "1 2 1 4\nx\n/y", "1 2 1 4 0 0 0\nx\n/y", "1 2 1 4 0 2 2\nx\n/y",
+        "1 2 1 4 2 0\nx\n/y", "1 2 1 4 2 0 9\nx\n/y", "1 2 1 4 9999999999 0\nx\n/y", "1 2 1 -4 0 2 0\nx\n/y"})
     CHECK(!parse_file(wrong));
   for (const char* wrong :
        {"", "1 1 5 2 7\n/x", "1 1 5 2 7 8", "1 2 5 0\n/x", "1 1 5 999999999999\n/x", "1 1 5 0\n"})

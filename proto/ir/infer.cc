@@ -138,16 +138,18 @@ Result<Inferred> infer_read_npy(std::string path, DType dtype, const Shape& shap
   return inferred(std::move(op), {});
 }
 
-Result<Inferred> infer_write_npy(const Source& a, std::string path, std::uint64_t token) {
+Result<Inferred> infer_write_npy(const Source& a, const Source& begun, std::string path,
+                                 std::uint64_t token) {
   Op op;
   op.kind = OpKind::kWriteNpy;
   op.attrs = NpyAttrs{std::move(path), 0, false, token};
-  op.operands = {operand_of(a)};
+  op.operands = {operand_of(a), {begun.array, View{a.shape(), {{-1, 0, 1}}}}};  // the one number, everywhere
   TW_ASSIGN(op.space, result_grid({&a, 1}, a.shape(), size_of(a.dtype)));
   std::vector<DimGrid> dims;
   for (const DimGrid& d : op.space.dims()) dims.push_back(*DimGrid::uniform(d.count(), 1));
   op.outputs = {{0, DType::kInt64, Grid(std::move(dims))}};
-  return inferred(std::move(op), {&a, 1});
+  const Source used[] = {a, begun};
+  return inferred(std::move(op), used);
 }
 
 Result<Inferred> infer_call(std::span<const Source> operands, CallAttrs attrs, const Grid& space,

@@ -243,8 +243,14 @@ TEST_CASE("files, calls, fetches") {
   CHECK(infer_read_npy(std::string(limits::kMaxPathBytes + 1, 'x'), DType::kFloat32, {5}, 128, false,
                        std::nullopt)
             .has_error());
-  CHECK(infer_write_npy(array({6, 4}, {4, 4}), "x.npy", 7)->op->outputs[0].grid ==
+  const Source begun = Source::of(9, DType::kInt64, *Grid::uniform({1}, {1}));
+  CHECK(infer_write_npy(array({6, 4}, {4, 4}), begun, "x.npy", 7)->op->outputs[0].grid ==
         *Grid::uniform({2, 1}, {1, 1}));
+  CHECK(infer_write_npy(Source::of(1, DType::kFloat32, Grid()), begun, "x.npy", 7).has_value());
+  CHECK(infer_write_npy(array({6, 4}, {4, 4}), array({1}, {1}), "x.npy", 7).has_error());
+  CHECK(infer_write_npy(array({6, 4}, {4, 4}), Source::of(9, DType::kInt64, *Grid::uniform({2}, {1})),
+                        "x.npy", 7)
+            .has_error());
   Source a = array({6, 4}, {4, 4});
   CHECK(infer_fetch(a)->op->space == a.grid);
   a.view = *a.view.transpose();

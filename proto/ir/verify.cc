@@ -270,9 +270,11 @@ Status Verifier::read_npy() const {
 }
 
 Status Verifier::write_npy() const {
-  TW_TRY(expect(1, 1));
+  TW_TRY(expect(2, 1));
   TW_TRY(npy());
   if (op_.get<NpyAttrs>().fortran_order) return fail(Errc::kUnsupported, "files are written in C order");
+  if (sources_[1].dtype != DType::kInt64 || sources_[1].grid.shape() != Shape{1})
+    return mismatch("what file was begun is one int64");
   TW_TRY(elementwise_operands());
   std::vector<DimGrid> dims;
   for (const DimGrid& d : op_.space.dims()) dims.push_back(*DimGrid::uniform(d.count(), 1));

@@ -41,7 +41,10 @@ Submitted random_good(Prng& rng) {
     case 2: r = infer_matmul(all[0], all[1]); break;
     case 3: r = infer_concat(used, 0); break;
     case 4: r = infer_reshape(all[0], std::vector<std::int64_t>{-1}), used = used.first(1); break;
-    case 5: r = infer_write_npy(all[0], "p", 1), used = used.first(1); break;
+    case 5:
+      all[1] = Source::of(all[1].array, DType::kInt64, *Grid::uniform({1}, {1}));
+      r = infer_write_npy(all[0], all[1], "p", 1);
+      break;
     case 6: {
       CallAttrs attrs;
       attrs.kernel = "k";
@@ -62,7 +65,7 @@ Submitted random_good(Prng& rng) {
   }
   if (!r || !r->op) return random_good(rng);
   Submitted s{*r->op, {}};
-  for (const Operand& o : s.op.operands) s.sources.push_back({DType::kFloat64, all[o.array - 1].grid});
+  for (const Operand& o : s.op.operands) s.sources.push_back({all[o.array - 1].dtype, all[o.array - 1].grid});
   return s;
 }
 

@@ -7,6 +7,8 @@
 #include "handlers.h"
 #include "layers.h"
 #include "outbox.h"
+#include "own.h"
+#include "removals.h"
 
 #include <algorithm>
 #include <utility>
@@ -16,78 +18,7 @@ namespace {
 
 namespace names = ir::checkpoint;
 
-std::uint64_t new_array(State& s) { return make_id(s.options.term, s.next_array++); }
-
-GraphRecord& own_graph(State& s, const GraphRecord* like) {
-  GraphRecord graph;
-  graph.id = GraphId{make_id(s.options.term, s.next_graph++)};
-  if (like != nullptr) {
-    graph.session = like->session;
-    graph.request = like->request;
-    graph.priority = like->priority;
-    graph.weight = like->weight;
-  }
-  graph.own = true;
-  graph.running = false;  // no client waits for it
-  const GraphId id = graph.id;
-  return s.graphs.insert(id, std::move(graph));
-}
-
-// An op that says of each of its points that it is done, with a number that nobody reads but who waits for it.
-ir::Op call(State& s, std::string_view kernel, std::string params, const ir::Grid& space) {
-  ir::Op op;
-  op.kind = ir::OpKind::kCall;
-  op.label = "checkpoint";
-  op.space = space;
-  std::vector<ir::DimGrid> numbers;
-  for (const ir::DimGrid& dim : space.dims()) numbers.push_back(*ir::DimGrid::uniform(dim.count(), 1));
-  op.outputs = {{new_array(s), ir::DType::kInt64, ir::Grid(std::move(numbers))}};
-  op.attrs = ir::CallAttrs{.kernel = std::string(kernel), .version = "1", .params = std::move(params)};
-  return op;
-}
-
-ir::Grid one_point() { return ir::Grid({ir::DimGrid::whole(1)}); }
-
-OpId add(State& s, GraphRecord& graph, msg::Plan& plan, ir::Op op, ir::Placement placement) {
-  OpRecord record;
-  record.id = OpId{make_id(s.options.term, s.next_op++)};
-  record.graph = graph.id;
-  record.position = static_cast<std::uint32_t>(graph.ops.size());
-  record.points = op.space.block_count();
-  record.load_bytes = output_bytes(op);
-  record.decision = {"checkpoint", 0};
-  for (const DeviceId device : placement.devices()) {
-    if (const std::int64_t owned = placement.owned_count(device); owned > 0)
-      record.shares.push_back({device, owned});
-  }
-  for (const ir::Operand& operand : op.operands) {
-    ArrayRecord& read = s.arrays.at(ArrayId{operand.array});
-    ++read.open_users;
-    ++read.readers;
-  }
-  ArrayRecord made;
-  made.id = ArrayId{op.outputs[0].array};
-  made.producer = record.id;
-  made.source = {op.outputs[0].dtype, op.outputs[0].grid};
-  made.session = graph.session;
-  const ArrayId id = made.id;
-  s.arrays.insert(id, std::move(made));
-  record.op = std::move(op);
-  record.placement = std::move(placement);
-  plan.ops.push_back({record.id, record.op, record.placement, false, {}});
-  graph.ops.push_back(record.id);
-  ++graph.ops_left;
-  ++graph.ops_open;
-  graph.total += record.points;
-  account_load(s, record, 1);
-  const OpId op_id = record.id;
-  s.ops.insert(op_id, std::move(record));
-  return op_id;
-}
-
-msg::Plan plan_of(const GraphRecord& graph) {
-  return {graph.id, graph.priority, {}, {}, graph.session, graph.weight};
-}
+constexpr std::string_view kLabel = "checkpoint";
 
 // The devices that have or had the blocks: nothing moves where they still do.
 std::optional<ir::Placement> where_blocks_are(const State& s, const OpRecord& head) {
@@ -114,7 +45,7 @@ std::size_t folder_users(const State& s) {
 }
 
 names::File file_of(std::uint64_t id, const Checkpoints::File& file, const ArrayRecord& array) {
-  return {id, static_cast<std::int64_t>(place::bytes_of(array.source)),
+  return {id, static_cast<std::int64_t>(place::bytes_of(array.source)), array.source.grid,
           describe(array).substr(0, limits::kMaxNameBytes), file.folder};
 }
 
@@ -126,10 +57,11 @@ std::size_t under_way(const Checkpoints& c) {
 void commit(State& s, std::uint64_t id, Checkpoints::File& file, DeviceId on) {
   const ArrayRecord& array = s.arrays.at(file.array);
   GraphRecord& graph = own_graph(s, s.graphs.find(s.ops.at(array.producer).graph));
-  msg::Plan plan = plan_of(graph);
+  msg::Plan plan = own_plan(graph);
   file.step = Checkpoints::Step::kCommitting;
-  file.op = add(s, graph, plan, call(s, names::kCommit, names::text(file_of(id, file, array)), one_point()),
-                ir::Placement::whole({1}, ir::Rule::constant(1, on)));
+  file.op = add_own(s, graph, plan,
+                    own_call(s, kLabel, names::kCommit, names::text(file_of(id, file, array)), one_point()),
+                    ir::Placement::whole({1}, ir::Rule::constant(1, on)));
   log_to_workers(s, std::move(plan));
 }
 
@@ -203,11 +135,13 @@ bool write_unasked(State& s, ArrayRecord& array, std::vector<msg::Plan>& plans) 
   const std::uint64_t id = make_id(s.options.term, c.next++);
   Checkpoints::File file{array.id, Checkpoints::Step::kWriting, {}, s.options.checkpoint_dir};
   const std::string params = names::text(file_of(id, file, array));
+  if (params.size() > limits::kMaxParamBytes) return false;  // cut into very many uneven blocks
   GraphRecord& graph = own_graph(s, s.graphs.find(head.graph));
-  msg::Plan& plan = plans.emplace_back(plan_of(graph));
-  const ir::Op create = call(s, names::kCreate, params, one_point());
-  add(s, graph, plan, create, ir::Placement::whole({1}, ir::Rule::constant(1, placement->devices().front())));
-  ir::Op write = call(s, names::kWrite, params, array.source.grid);
+  msg::Plan& plan = plans.emplace_back(own_plan(graph));
+  const ir::Op create = own_call(s, kLabel, names::kCreate, params, one_point());
+  add_own(s, graph, plan, create,
+          ir::Placement::whole({1}, ir::Rule::constant(1, placement->devices().front())));
+  ir::Op write = own_call(s, kLabel, names::kWrite, params, array.source.grid);
   write.operands = {{array.id.value, ir::View::identity(array.source.grid.shape())},
                     {create.outputs[0].array, ir::View::identity({1})}};
   ir::OperandMap own_block;
@@ -216,7 +150,7 @@ bool write_unasked(State& s, ArrayRecord& array, std::vector<msg::Plan>& plans) 
   auto attrs = write.get<ir::CallAttrs>();
   attrs.maps = {own_block, {{.kind = ir::DimMap::Kind::kWhole}}};
   write.attrs = std::move(attrs);
-  file.op = add(s, graph, plan, std::move(write), *placement);
+  file.op = add_own(s, graph, plan, std::move(write), *placement);
   array.file = id;
   c.files.emplace(id, std::move(file));
   return true;
@@ -267,7 +201,7 @@ void check_checkpoints(State& s) {
   for (const Checkpoints::Ended& ended : std::exchange(s.checkpoints.ended, {})) {
     if (ended.op == s.checkpoints.tending)
       tending_ended(s, ended);
-    else
+    else if (!removal_ended(s, ended.op, ended.ok))
       file_op_ended(s, ended);
   }
 }
@@ -286,10 +220,10 @@ void tend_checkpoints(State& s) {
       s.options.state, !c.made, make_id(s.options.term, c.next), {}, s.options.checkpoint_dir};
   for (const auto& [id, file] : c.files) folder.keep.push_back(id);
   GraphRecord& graph = own_graph(s, nullptr);
-  msg::Plan plan = plan_of(graph);
+  msg::Plan plan = own_plan(graph);
   const DeviceId device = s.peer(by).info.devices.front();
-  c.tending = add(s, graph, plan, call(s, names::kTend, names::text(folder), one_point()),
-                  ir::Placement::whole({1}, ir::Rule::constant(1, device)));
+  c.tending = add_own(s, graph, plan, own_call(s, kLabel, names::kTend, names::text(folder), one_point()),
+                      ir::Placement::whole({1}, ir::Rule::constant(1, device)));
   c.tender = by;
   c.due = false;
   log_to_workers(s, std::move(plan));

@@ -108,6 +108,7 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
   check_gatherings(s);
   end_stuck_graph(s);
   check_checkpoints(s);
+  check_removals(s);
   retire(s);
   tend_checkpoints(s);
   tell_progress(s);

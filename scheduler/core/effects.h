@@ -11,8 +11,7 @@ namespace tilewise::scheduler {
 bool owes_effect(const State& s, const Answers& answers, const OpRecord& head, const OpRecord& op,
                  DeviceId device, std::int64_t ordinal, std::int64_t point);
 
-// The op puts a file in place, so it must not be run a second time: that would put those parts that are made again in the place of the
-// whole. And it may have been run, since all that it reads may have been there. (`leaver`: none of its devices counts as living.)
-bool may_have_put_in_place(const State& s, const Answers& answers, const OpRecord& head, WorkerId leaver);
+// The op is a step of a save (ir/saving.h). Any of them may be run again: that changes nothing where it had been done.
+bool is_of_save(const OpRecord& op);
 
 }  // namespace tilewise::scheduler

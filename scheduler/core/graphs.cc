@@ -95,18 +95,22 @@ void end_graph(State& s, GraphRecord& graph) {
   --s.running;
   remember_end(s, graph);
   ++(graph.root_cause.ok() ? s.graphs_done : s.graphs_failed);
+  const bool later = begin_removal(s, graph);
   for_each_asker(graph, [&](SessionId id, std::uint64_t request) {
-    Session& session = s.session(id);
-    std::erase(session.running, graph.id);
-    const msg::GraphDone done{request, graph.root_cause, graph.total, graph.needs};
-    for (Answer& answer : session.answers) {
-      if (answer.graph == graph.id) answer.done = true, answer.graph_done = done;
-    }
-    if (session.alive) send(s, s.peer(session.peer).conn, done);
+    std::erase(s.session(id).running, graph.id);
+    if (!later) tell_end(s, {id, request}, graph.id, {request, graph.root_cause, graph.total, graph.needs});
   });
 }
 
 }  // namespace
+
+void tell_end(State& s, const Asker& asker, GraphId graph, const msg::GraphDone& done) {
+  Session& session = s.session(asker.session);
+  for (Answer& answer : session.answers) {
+    if (answer.graph == graph) answer.done = true, answer.graph_done = done;
+  }
+  if (session.alive) send(s, s.peer(session.peer).conn, done);
+}
 
 std::uint64_t request_of(const GraphRecord& graph, SessionId session) {
   std::uint64_t request = 0;

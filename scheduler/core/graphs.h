@@ -42,6 +42,9 @@ template <class F> void for_each_asker(const GraphRecord& graph, F&& visit) {
   for (const Asker& other : graph.others) visit(other.session, other.request);
 }
 
+// Of a request that has ended, or of what came after its end.
+void tell_end(State& s, const Asker& asker, GraphId graph, const msg::GraphDone& done);
+
 // "request 3, planned op 5 (matmul 'gram')"
 std::string describe(const State& s, const OpRecord& op);
 std::string describe(const ArrayRecord& array);  // as its user knows it

@@ -368,6 +368,10 @@ void mix(Digest& d, const Session& session) {
   }
 }
 
+void mix(Digest& d, const Undo& undo) {
+  d.mix(std::string_view(undo.kernel)), d.mix(std::string_view(undo.params)), d.mix(undo.near.value);
+}
+
 void mix(Digest& d, const GraphRecord& graph) {
   for (const std::uint64_t x :
        {graph.id.value, std::uint64_t{graph.session.value}, graph.request,
@@ -380,6 +384,7 @@ void mix(Digest& d, const GraphRecord& graph) {
   }
   mix(d, graph.root_cause);
   for (const Asker& other : graph.others) d.mix(other.session.value), d.mix(other.request);
+  for (const Undo& undo : graph.undo) mix(d, undo);
   for (const ArrayId id : graph.copying) d.mix(id.value);
   for (const OpId id : graph.ops) d.mix(id.value);
   for (const auto& [worker, entry] : graph.unacknowledged) d.mix(worker.value), d.mix(entry);
@@ -401,12 +406,28 @@ void mix(Digest& d, const ArrayRecord& array) {
   d.mix(array.id.value), d.mix(array.producer.value), d.mix(array.session.value), d.mix(array.number),
       d.mix(array.held);
   for (const Holder& holder : array.holders) d.mix(holder.session.value), d.mix(holder.number);
-  d.mix(static_cast<std::uint64_t>(array.open_users)), d.mix(array.anchor), d.mix(array.unnamed),
-      d.mix(array.copies), d.mix(array.lacking);
+  d.mix(static_cast<std::uint64_t>(array.open_users)), d.mix(array.was_read), d.mix(array.anchor),
+      d.mix(array.unnamed), d.mix(array.copies), d.mix(array.lacking);
   d.mix(array.file);
   for (const OpId id : array.keeps) d.mix(id.value);
   for (const OpId id : array.fetches) d.mix(id.value);
   mix(d, array.failed);
+}
+
+void check_removals(const State& s) {
+  TW_CHECK(s.removals.size() <= Removal::kMax + s.ops.size(), "more is to be removed than may be");
+  for (const auto& [id, removal] : s.removals) {
+    const GraphRecord* graph = s.graphs.find(id);
+    TW_CHECK(graph == nullptr || !graph->running, "what a request has left is removed after its end");
+    TW_CHECK(!removal.op || graph == nullptr || graph->unacknowledged.empty(),
+             "nothing is removed before all workers are done with it");
+    const auto& ended = s.checkpoints.ended;
+    const OpRecord* op = s.ops.find(removal.op);
+    TW_CHECK(!removal.op || (op != nullptr && !op->finished) ||
+                 std::any_of(ended.begin(), ended.end(), [&](const auto& e) { return e.op == removal.op; }),
+             "who removes something is at it");
+    TW_CHECK(!removal.left.empty() && removal.tries < Removal::kTries, "what is removed is over");
+  }
 }
 
 void check_checkpoints(const State& s) {
@@ -451,6 +472,7 @@ void check_invariants(const State& s) {
   check_gatherings(s);
   check_probing(s);
   check_checkpoints(s);
+  check_removals(s);
   TW_CHECK(s.blame.size() <= kMaxBlamed, "more points are blamed than may be");
   for (const auto& [task, deaths] : s.blame) {
     const OpRecord* op = s.ops.find(task.first);
@@ -514,6 +536,11 @@ std::uint64_t digest_of(const State& s) {
   }
   d.mix(static_cast<std::uint64_t>(s.workless_until));
   for (const SessionId id : s.postponing) d.mix(id.value), d.mix(s.session(id).postponed.size());
+  for (const auto& [id, removal] : s.removals) {
+    d.mix(id.value), d.mix(removal.op.value), d.mix(removal.tries), mix(d, removal.done.outcome);
+    for (const Undo& undo : removal.left) mix(d, undo);
+    for (const Asker& asker : removal.askers) d.mix(asker.session.value), d.mix(asker.request);
+  }
   const Checkpoints& c = s.checkpoints;
   d.mix(c.next), d.mix(c.made), d.mix(c.due), d.mix(c.tending.value), d.mix(c.tender.value),
       d.mix(c.tends_before);

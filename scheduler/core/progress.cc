@@ -1,4 +1,5 @@
 // What workers report: counts, failures, and that they cannot go on.
+#include "effects.h"
 #include "graphs.h"
 #include "handlers.h"
 #include "outbox.h"
@@ -26,6 +27,13 @@ OpShare* share_of(OpRecord& op, DeviceId device) {
   const auto share = std::lower_bound(op.shares.begin(), op.shares.end(), device,
                                       [](const OpShare& a, DeviceId id) { return a.device < id; });
   return share == op.shares.end() || share->device != device ? nullptr : &*share;
+}
+
+bool has_layers(const State& s, const GraphRecord& graph) {
+  return std::any_of(graph.ops.begin(), graph.ops.end(), [&](OpId id) {
+    const OpRecord* op = s.ops.find(id);
+    return op != nullptr && op->of;
+  });
 }
 
 // Comes with the report that completes the share, and is looked at before it: then the op may be forgotten.
@@ -187,6 +195,8 @@ void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure) {
       (op->doomed ? std::string()  // its story names it
                   : describe(s, *op) + ", point " + std::to_string(failure.point) + ", on " + where + ": ") +
           failure.why.message.substr(0, 4 * limits::kMaxNameBytes)};
+  // After a loss it is not known what had become of the file, and this one could not find out either.
+  if (why.code == Errc::kNotFound && is_of_save(*op) && has_layers(s, graph)) why.code = Errc::kWorkerLost;
   if (why.code == Errc::kInternal) {
     // The worker could not even take the op, so it will never count it: the graph would wait for ever.
     cancel_graph(s, graph.id, why);

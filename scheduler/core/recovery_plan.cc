@@ -6,8 +6,6 @@
 // where another device has a copy, else it is *made again*. The same says what must be *moved* before a worker may leave: it is
 // looked at as if it had died, but what it has is not made again. Heads are visited from the last to the first, so every reader
 // comes before what it reads, and each is visited once.
-#include <tilewise/ir/checkpoint.h>
-
 #include "answers.h"
 #include "dealing.h"
 #include "draft.h"
@@ -363,7 +361,6 @@ class Planner {
     if (head.failed > 0) return broken(group, "some of its tasks had failed");
     if (head.cut && !is_from_file(head))
       return broken(group, "its past was cut when it had a second copy, and all copies were lost");
-    if (may_have_run(group)) return broken(group, "a file was being put in place");
     for (const ir::Operand& operand : head.op.operands) {
       if (s_.arrays.find(ArrayId{operand.array}) == nullptr)
         return broken(group, "what it was made from is no longer known");
@@ -374,15 +371,6 @@ class Planner {
       }
     }
     return true;
-  }
-
-  // By who died. Who leaves as it was asked to has not begun what it did not end.
-  bool may_have_run(const Group& group) const {
-    const bool died = std::any_of(group.before.begin(), group.before.end(), [&](DeviceId device) {
-      const WorkerId worker = s_.device(device)->peer;
-      return worker != leaver_ && worker != s_.recovery.leaver;
-    });
-    return died && may_have_put_in_place(s_, answers_, *group.head, leaver_);
   }
 
   bool ask_for_operands(Group& group, std::set<OpId>& left) {

@@ -10,7 +10,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::uint32_t kFormat = 14;
+constexpr std::uint32_t kFormat = 16;
 
 // Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
 class Archive {
@@ -266,8 +266,8 @@ template <class A> void fields(A& a, Gathering& x) {
 }
 // Its source is its producer's output (restore).
 template <class A> void fields(A& a, ArrayRecord& x) {
-  a(x.id, x.producer, x.output, x.session, x.number, x.holders, x.held, x.open_users, x.readers, x.fetches,
-    x.failed, x.copies, x.lacking, x.keeps, x.anchor, x.unnamed, x.file);
+  a(x.id, x.producer, x.output, x.session, x.number, x.holders, x.held, x.open_users, x.readers, x.was_read,
+    x.fetches, x.failed, x.copies, x.lacking, x.keeps, x.anchor, x.unnamed, x.file);
 }
 template <class A> void fields(A& a, OpShare& x) {
   a(x.device, x.owned, x.completed, x.failed, x.busy_ns, x.bytes_moved);
@@ -292,10 +292,12 @@ template <class A> void fields(A& a, OpRecord& x) {
   x.placement = std::move(plan->ops[0].placement);
   x.decision.why = a.keep(std::move(why));
 }
+template <class A> void fields(A& a, Undo& x) { a(x.kernel, x.params, x.near); }
+template <class A> void fields(A& a, Removal& x) { a(x.left, x.tries, x.op, x.askers, x.done, x.done.needs); }
 template <class A> void fields(A& a, GraphRecord& x) {
   a(x.id, x.session, x.request, x.others, x.priority, x.weight, x.ops, x.ops_left, x.ops_open, x.fetches_open,
-    x.total, x.done, x.failed, x.running, x.own, x.delivered, x.copying, x.root_cause, x.needs, x.cancelled,
-    x.unacknowledged, x.dirty, x.told, x.told_at);
+    x.total, x.done, x.failed, x.running, x.own, x.delivered, x.undo, x.copying, x.root_cause, x.needs,
+    x.cancelled, x.unacknowledged, x.dirty, x.told, x.told_at);
 }
 template <class A> void fields(A& a, Plugin& x) { a(x.version, x.hash, x.workers); }
 template <class A> void fields(A& a, Trace& x) { a(x.blocks, x.to, x.nonce, x.of, x.waiting); }
@@ -340,8 +342,8 @@ template <class A> void all(A& a, State& s) {
   s.graphs.archive(a, id_of);
   a(s.plugins, s.hosts, s.next_array, s.next_op, s.next_graph, s.next_nonce, s.next_kept_plan, s.recovery,
     s.leaving, s.watched, s.rebalance_at, s.blame, s.lineage, s.copied, s.copies_due, s.checkpoints, s.owing,
-    s.traces, s.gatherings, s.postponing, s.workless_until, s.dirty, s.cancelling, s.stuck, s.stuck_at,
-    s.lazy_at, s.liveness_at, s.probing, s.graphs_done, s.graphs_failed, s.tasks_done, s.running,
+    s.removals, s.traces, s.gatherings, s.postponing, s.workless_until, s.dirty, s.cancelling, s.stuck,
+    s.stuck_at, s.lazy_at, s.liveness_at, s.probing, s.graphs_done, s.graphs_failed, s.tasks_done, s.running,
     s.retire_candidates, s.retired, s.let_go);
 }
 

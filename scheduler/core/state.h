@@ -10,6 +10,7 @@
 #include "checkpoints.h"
 #include "history.h"
 #include "rebalance.h"
+#include "removals.h"
 #include "replay.h"
 #include "table.h"
 
@@ -123,7 +124,8 @@ struct ArrayRecord {
   bool held = false;            // by somebody, or for the sake of others (`unnamed`)
   std::int32_t open_users = 0;  // unfinished ops that read it, once each
   std::int32_t readers = 0;     // ops that read it, those kept as lineage included, once each
-  std::vector<OpId> fetches;    // open kFetch ops
+  bool was_read = false;  // some op of a plan reads it, or did, though nothing is known of that op any more
+  std::vector<OpId> fetches;  // open kFetch ops
   // Copies (copies.cc).
   std::uint32_t copies = 1;  // so many workers are to have it while it is held
   std::uint32_t lacking =
@@ -201,6 +203,7 @@ struct GraphRecord {
   bool running = true;                           // GraphDone not yet sent
   bool own = false;                              // the scheduler's: it writes arrays to disk (checkpoints.cc)
   bool delivered = false;                        // its client has what it fetches, or does not want it
+  std::vector<Undo> undo;                        // what is to be removed if it fails
   std::vector<ArrayId> copying;  // while it runs: arrays that are whole, and on several workers, when it ends
   msg::Outcome root_cause;       // of the first failure, or of the cancellation
   std::vector<msg::NeedAccount> needs;  // where that was for want of memory; only until it is told
@@ -370,6 +373,7 @@ struct State {
   bool copies_due = false;   // those that are lacking are to be looked at
   Checkpoints checkpoints;
   std::vector<GraphId> owing;                   // running ones that are `copying` something
+  std::map<GraphId, Removal> removals;          // of graphs that have ended
   std::map<std::uint64_t, Trace> traces;        // by our nonce
   std::map<std::string, Gathering> gatherings;  // by the name that clients gave
   std::set<SessionId> postponing;               // those with something postponed

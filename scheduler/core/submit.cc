@@ -39,6 +39,7 @@ void add_op(State& s, GraphRecord& graph, std::uint32_t position, ir::Op op, ir:
     ArrayRecord& read = s.arrays.at(ArrayId{array});
     ++read.open_users;
     ++read.readers;
+    read.was_read = true;
     const OpRecord& producer = s.ops.at(read.producer);
     if (producer.graph == graph.id) record.inputs.push_back(producer.position);
   }
@@ -184,6 +185,7 @@ GraphRecord& commit(State& s, const Request& request, Draft draft, PastGraph pas
     add_op(s, graph, static_cast<std::uint32_t>(i), std::move(draft.ops[i]), std::move(draft.placements[i]),
            draft);
   }
+  note_saves(s, graph);
   for (const auto& [array, copies] : draft.copies) want_copies(s, s.arrays.at(array), copies, graph);
   remember_graph(s, graph, std::move(past));
   reply.arrays.insert(reply.arrays.end(), draft.provided.begin(), draft.provided.end());

@@ -126,10 +126,13 @@ TEST_CASE("dead code goes, effects stay") {
   const Source a = p.input({8}, {2});
   const Source b = p.neg(a), c = p.neg(b);
   p.neg(c);
-  p.add(ir::infer_write_npy(b, "x.npy", 1));
+  const ir::Grid one = *ir::Grid::uniform({1}, {1});
+  const Source begun =
+      p.add(ir::infer_call({}, {.kernel = "k", .version = "1"}, one, {{0, ir::DType::kInt64, one}}));
+  p.add(ir::infer_write_npy(b, begun, "x.npy", 1));
   p.hold(b);
   remove_dead_code(p.graph);
-  CHECK(p.graph.ops.size() == 2);
+  CHECK(p.graph.ops.size() == 3);
   CHECK(p.graph.ops[0].outputs[0].array == b.array);
 }
 

@@ -119,15 +119,26 @@ TEST_CASE(
   CHECK(eventually([&] { return checkpoints_in(folder / "").empty(); }));
 }
 
-TEST_CASE("a checkpoint that is gone when it is needed is a typed error that names array and file") {
+TEST_CASE(
+    "a checkpoint that is gone or was changed when it is needed is a typed error that names array and file") {
   const TempFolder folder;
+  const auto spoil =
+      [](const std::string& file) {  // a bit in the middle of each block, and of what is around
+        std::string bytes = read_file(file);
+        for (std::size_t at = 4096 + 100; at < bytes.size(); at += 1000)
+          bytes[at] = static_cast<char>(bytes[at] ^ 1);
+        std::ofstream(file, std::ios::binary) << bytes;
+      };
+  bool changed = false;
+  SUBCASE("gone") {}
+  SUBCASE("changed") { changed = true; }
   Watched w(one_worker(folder / ""));
   INFO(w.cluster.words());
   Loop loop(w.cluster.session());
   loop.run(4500);
   REQUIRE(eventually([&] { return count(w, "checkpoints") > 0; }));
   const std::vector<std::string> files = checkpoints_in(folder / "");
-  for (const std::string& file : files) std::filesystem::remove(file);
+  for (const std::string& file : files) changed ? spoil(file) : (void)std::filesystem::remove(file);
   ::kill(child_of(w.cluster.worker(0).pid()), SIGKILL);
   std::string text;
   Errc code = Errc::kOk;
@@ -140,6 +151,7 @@ TEST_CASE("a checkpoint that is gone when it is needed is a typed error that nam
   CAPTURE(text);
   CHECK(code == Errc::kWorkerLost);
   CHECK(text.find("array ") != std::string::npos);
+  if (changed) CHECK(text.find(": block ") != std::string::npos);
 }
 
 TEST_CASE("a folder that is not there: a warning, and all goes on; once it is there it is used") {

@@ -3,6 +3,7 @@
 //   repeat S  asks for the same again and again for S seconds, in which all must end well and alike
 //   linger    begins long work, says so on stdout, and waits for its end
 //   gather I HOW   has every third piece of an array, from I on, of which two others have the rest; HOW: what is wrong with them
+//   save PATH writes a file of thousands of small blocks, again and again
 //   borrow    reads an array's blocks where they lie, says so on stdout, and keeps them
 #include <unistd.h>
 #include <algorithm>
@@ -120,6 +121,12 @@ int borrow() {
   return 0;
 }
 
+int save(const std::string& path) {
+  auto session = connect_here("saver");
+  const Array x = session.random.uniform({2000, 500}, {.seed = 3, .block = {20, 25}});
+  while (true) x.save_npy(path).wait();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -128,6 +135,7 @@ int main(int argc, char** argv) {
     if (argc == 2 && std::strcmp(argv[1], "linger") == 0) return linger();
     if (argc == 3 && std::strcmp(argv[1], "repeat") == 0) return repeat(std::atoi(argv[2]));
     if (argc == 2 && std::strcmp(argv[1], "borrow") == 0) return borrow();
+    if (argc == 3 && std::strcmp(argv[1], "save") == 0) return save(argv[2]);
     if (argc == 4 && std::strcmp(argv[1], "gather") == 0) return gather(std::atoi(argv[2]), argv[3]);
   } catch (const ArrayError& e) {
     std::printf("%s\n", e.what());

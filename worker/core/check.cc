@@ -438,6 +438,10 @@ std::string Core::Impl::describe() const {
 std::uint64_t Core::Impl::digest() const {
   Digest h;
   h.mix(log_next);
+  for (const Ending& runs : ending) {
+    h.mix(runs.entry);
+    for (const OpId op : runs.ops) h.mix(op.value);
+  }
   h.mix(next_transfer);
   h.mix(recovery);
   h.mix(losing);

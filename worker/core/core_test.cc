@@ -540,3 +540,33 @@ TEST_CASE("a doomed task fails without running, and so do its dependents, with i
   }
   CHECK(lists.core->counters().tasks_failed == 2);
 }
+
+// Whoever hears that all have applied it may take away what its tasks use.
+TEST_CASE("a cancellation is not told before the steps that ran then are over") {
+  Lists lists;
+  std::uint64_t told = 0;
+  const auto hear = [&](const Actions& actions) {
+    for (const msg::Message& message : actions.to_scheduler) {
+      if (const auto* progress = std::get_if<msg::Progress>(&message)) told = progress->log_applied;
+    }
+    return told;
+  };
+  const Actions& launched = lists.log({plan_of({on(kHere, 1, source(10, 2))}, {ArrayId{10}})});
+  REQUIRE(launched.launches.size() == 2);
+  hear(launched);
+  const std::uint64_t cancelled = lists.next;
+  hear(lists.log({msg::CancelGraph{GraphId{1}, {Errc::kCancelled, "told to"}}}));
+  hear(lists.log(
+      {plan_of({on(kHere, 2, source(20, 1))}, {ArrayId{20}}, 2)}));  // what comes later is no sooner told
+  for (int i = 0; i < 3; ++i) {
+    lists.now += kSecond;
+    CHECK(hear(lists.step({})) < cancelled);
+  }
+  CHECK(hear(lists.completed(1)) < cancelled);
+  lists.now += kSecond;
+  CHECK(hear(lists.step({})) < cancelled);
+  hear(lists.completed(2));
+  lists.now += kSecond;
+  hear(lists.step({}));
+  CHECK(told == lists.next - 1);
+}

@@ -415,7 +415,12 @@ void Core::Impl::apply_cancel(const msg::CancelGraph& cancel) {
   }
   std::sort(mine.begin(), mine.end());
   mine.erase(std::unique(mine.begin(), mine.end()), mine.end());
-  for (Slot op : mine) cancel_op(op, why);
+  Ending runs{log_next, {}};
+  for (Slot op : mine) {
+    cancel_op(op, why);
+    if (ops[op].live_tasks > 0) runs.ops.push_back(ops[op].run.id);
+  }
+  if (!runs.ops.empty()) ending.push_back(std::move(runs));
 }
 
 // Unexpanded points count as failed; live tasks run on without launching; claims that nobody acts on any more end.

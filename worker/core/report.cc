@@ -13,11 +13,22 @@ void Core::Impl::mark_dirty(Slot op, std::uint16_t device) {
   }
 }
 
+// The last entry of the log of which all is over.
+std::uint64_t Core::Impl::log_told() {
+  const auto runs = [&](OpId id) {
+    const auto op = op_by_id.find(id.value);
+    return op != op_by_id.end() && ops[op->second].live_tasks > 0;
+  };
+  while (!ending.empty() && std::none_of(ending.front().ops.begin(), ending.front().ops.end(), runs))
+    ending.pop_front();
+  return (ending.empty() ? log_next : ending.front().entry) - 1;
+}
+
 void Core::Impl::report() {
   if (dirty.empty() && !lanes_dirty && !tiers_dirty && !log_moved) return;
   if (!report_now && now - last_report < options.report_ns) return;
   msg::Progress progress;
-  progress.log_applied = log_next - 1;
+  progress.log_applied = log_told();
   for (const auto& [slot, d] : dirty) {
     ShareState& share = ops[slot].shares[d];
     share.dirty = false;

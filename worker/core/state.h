@@ -453,6 +453,7 @@ struct Core::Impl {
 
   // Reports (report.cc)
   void report();
+  std::uint64_t log_told();
   void mark_dirty(Slot op, std::uint16_t device);
   std::vector<msg::DeviceStats> device_stats() const;
 
@@ -497,7 +498,14 @@ struct Core::Impl {
 
   std::map<std::uint64_t, KeptPlan> kept_plans;  // by number
   std::uint64_t log_next = 1;
-  std::map<std::uint64_t, msg::LogEntry> log_early;            // arrived before its turn
+  std::map<std::uint64_t, msg::LogEntry> log_early;  // arrived before its turn
+  // Cancellations that were applied while steps of theirs ran: not told before these are over, so that whoever hears of it may
+  // take away what they use.
+  struct Ending {
+    std::uint64_t entry = 0;
+    std::vector<OpId> ops;
+  };
+  std::deque<Ending> ending;
   std::deque<std::variant<msg::Subscribe, msg::Done>> parked;  // about ops not known yet
   std::deque<PeerBatchReceived> parked_batches;                // from peers not announced yet
   OpId last_op;                                                // the highest planned: ids rise along the log

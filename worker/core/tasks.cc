@@ -509,6 +509,7 @@ void Core::Impl::finish_task(Slot t) {
   --queue.live;
   maybe_forget(task.op);
   if (op.live_tasks == 0 && op.cancelled != kNone) {  // what it reads may have waited for that only
+    report_now |= !ending.empty();
     for (const Slot array : op.operands) {
       if (array == kNone) continue;
       for (const Slot made_by : arrays[array].makers) maybe_forget(made_by);

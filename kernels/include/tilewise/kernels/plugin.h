@@ -56,11 +56,11 @@ class PluginTable {
 //   tilewise.zero     fills every output with zeros
 //   tilewise.compute  Task Bench's compute-bound kernel: params = int64 iterations; each is 64 fused multiply-adds on 64
 //                     float64; writes the first output's leading elements (as many as fit) with their values
-//   tilewise.commit_npy  the last task of a save: gives the file its name (file/commit.cc)
+//   tilewise.create_npy, tilewise.commit_npy  the first and last task of a save (tilewise/ir/saving.h, file/commit.cc)
 //   tilewise.cholesky, .solve, .det, .qr, .eigh, .svd, .trsm, .update  linear algebra of one block (linalg/linalg.h)
 //   tilewise.discard_npy  after a save that failed: removes what was written
 //   tilewise.read_stored  a block of a Zarr array or HDF5 dataset (file/stored.cc)
-//   tilewise.write_zarr, tilewise.commit_zarr, tilewise.discard_zarr  a Zarr array, in the same three steps
+//   tilewise.create_zarr, .write_zarr, .commit_zarr, .discard_zarr  a Zarr array, in the same steps
 //   tilewise.tend_checkpoints, .create_checkpoint ...  the scheduler's (tilewise/ir/checkpoint.h)
 const tilewise_plugin_v1& builtin_kernels();
 

@@ -4,9 +4,10 @@
 // Fortran order, the dtypes of ir. Headers are parsed, never evaluated; object arrays (pickles) are refused.
 //
 // Writing by many processes at once, with all of the file appearing or nothing:
-//   1. every writer calls create_temp() with the same final path, token and array: any order, any number of times;
-//   2. writers put their blocks with write_block(); no two write the same element;
-//   3. when all have returned, one calls commit(): it makes the file durable and renames it; or discard().
+//   1. one calls create_temp() with the final path, a token and the array; again if its answer was lost;
+//   2. writers put their blocks with write_block(); no two write the same element (but for one that writes the same again);
+//   3. when all have returned, one calls commit(): it makes the file durable and renames it; or discard(). Again if its answer was lost.
+// What each writer wrote into is told by begun.h.
 // The token tells one attempt from another (an id of the graph and version, say); the temporary file lies beside the
 // final one as `.<name>.<token>.partial`.
 //
@@ -17,9 +18,11 @@
 //   kLimitExceeded, kOutOfRange             too many dimensions; sizes past 2^63
 //   kDiskFull                               no space, quota or file size limit
 #pragma once
+#include <tilewise/io/begun.h>
 #include <tilewise/ir/dtype.h>
 #include <tilewise/ir/shape.h>
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -70,9 +73,11 @@ Result<std::string> create_temp(const std::string& final_path, std::string_view 
                                 const ir::Shape& shape);
 // Writes a C-order block (host memory) to `box` of the temporary file that create_temp() returned.
 Status write_block(const std::string& temp_path, const NpyInfo& info, const ir::Box& box, const void* data);
-// fsync, rename, fsync of the folder. Replaces an older file of that name. Again after it has succeeded: still
-// succeeds, as long as the final file describes the same array.
-Status commit(const std::string& final_path, std::string_view token, ir::DType dtype, const ir::Shape& shape);
+// fsync, rename, fsync of the folder. Replaces an older file of that name. `parts`: into which file each block was written (begun.h); at
+// least one. Again after it has succeeded, by anybody: still succeeds, while the file in place is one of these, and removes what was
+// begun a second time. kNotFound if parts are in a file that is gone: then nothing is put in place.
+Status commit(const std::string& final_path, std::string_view token, ir::DType dtype, const ir::Shape& shape,
+              std::span<const FileId> parts);
 // Removes the temporary file, if it is there.
 Status discard(const std::string& final_path, std::string_view token);
 

@@ -11,11 +11,13 @@
 //
 // Errors as in npy.h.
 #pragma once
+#include <tilewise/io/begun.h>
 #include <tilewise/ir/dtype.h>
 #include <tilewise/ir/shape.h>
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -75,11 +77,14 @@ Status read_zarr_block(const std::string& folder, const ZarrInfo& info, const ir
 // than a Zarr array has the final name.
 Result<std::string> create_zarr_temp(const std::string& final_path, std::string_view token,
                                      const ZarrInfo& info);
-// `data`: C order, all of `box`. kInvalidArgument where the box cuts a chunk.
+// `data`: C order, all of `box`. kInvalidArgument where the box cuts a chunk; kNotFound where the folder is gone. Again: the same bytes,
+// and readers see no others meanwhile.
 Status write_zarr_block(const std::string& temp_path, const ZarrInfo& info, const ir::Box& box,
                         const void* data);
-// Durable, then named; what was there under that name goes. Again after it has succeeded: still succeeds.
-Status commit_zarr(const std::string& final_path, std::string_view token, const ZarrInfo& info);
+// Durable, then named; what was there under that name goes. `parts`, and again after it has succeeded: as commit() of npy.h.
+Status commit_zarr(const std::string& final_path, std::string_view token, const ZarrInfo& info,
+                   std::span<const FileId> parts);
+// Removes the temporary folder, if it is there; it is renamed before, so that nobody puts half of one in place.
 Status discard_zarr(const std::string& final_path, std::string_view token);
 
 }  // namespace tilewise::io

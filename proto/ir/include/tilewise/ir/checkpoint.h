@@ -2,6 +2,7 @@
 // make and read them and what their parameters say, for the scheduler that plans them and the workers that run them.
 #pragma once
 #include <tilewise/base/result.h>
+#include <tilewise/ir/grid.h>
 
 #include <cstdint>
 #include <string>
@@ -31,6 +32,7 @@ constexpr bool is_kernel(std::string_view kernel) {
 struct File {
   std::uint64_t id = 0;    // rises from one file of a cluster to the next, and is never used again
   std::int64_t bytes = 0;  // of the array
+  Grid grid;               // its blocks
   std::string array;       // what its user calls it, for errors
   std::string folder;
   friend bool operator==(const File&, const File&) = default;

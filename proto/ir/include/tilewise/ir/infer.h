@@ -77,8 +77,9 @@ Result<Inferred> infer_materialise(const Source& a);  // a plain array of its ow
 // `data_offset`: bytes before the first element. `fortran_order`: the file's first index runs fastest.
 Result<Inferred> infer_read_npy(std::string path, DType dtype, const Shape& shape, std::int64_t data_offset,
                                 bool fortran_order, const std::optional<Grid>& grid);
-// The result holds the bytes written of each block. `token`: as in NpyAttrs.
-Result<Inferred> infer_write_npy(const Source& a, std::string path, std::uint64_t token);
+// The result says of each block what it was written into. `token`: as in NpyAttrs. `begun`: which file that is (saving.h), a plain array
+// of one int64.
+Result<Inferred> infer_write_npy(const Source& a, const Source& begun, std::string path, std::uint64_t token);
 
 // A plug-in kernel. Names of `outputs` are ignored; their grids have the block counts of `space`.
 Result<Inferred> infer_call(std::span<const Source> operands, CallAttrs attrs, const Grid& space,
