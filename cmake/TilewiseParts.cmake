@@ -1,9 +1,11 @@
 # One part = one folder = one static library `tilewise_<part>` (alias `tilewise::<part>`).
 #
 #   tilewise_part(<part> [COLD] [DEPS <targets used by its headers>] [PRIVATE_DEPS <targets used by its sources only>]
-#                 [PRECOMPILE <header that most sources include>] [PRECOMPILE_TESTS <the same for its tests>])
+#                 [PRECOMPILE <header that most sources include>] [PRECOMPILE_TESTS <the same for its tests>]
+#                 [TOGETHER] [TESTS_TOGETHER] [ALONE <sources>])
 #
 # COLD: no task and no byte of a block waits for its code, so it is compiled with -O1, in two thirds of the time.
+# TOGETHER: its sources, TESTS_TOGETHER: those of its tests, are compiled several at a time (tilewise_together), ALONE but these.
 #
 # Sources are the folder's *.cc; `<file>_test.cc` files become one doctest executable `<part>_test`,
 # registered with ctest. Headers live in `<folder>/include/tilewise/<part>/`. A part sees the headers
@@ -29,10 +31,17 @@ include(TilewisePackage)  # what `cmake --install` installs, beside the headers
 # headers, a precompiled one costs as much as two sources). Includes stay as they are; nothing else may be hidden there.
 function(tilewise_precompile target header)
   target_precompile_headers(${target} PRIVATE ${header})
-  # For ccache (see ./dev), and for the sources alone: where the header itself is compiled with it, its old compiled form is taken for a
-  # part of it, and ccache gives that out again after a change.
-  get_target_property(sources ${target} SOURCES)
-  set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+endfunction()
+
+# Most of a source's time is its headers and the templates that its neighbours use too: six that are compiled as one take less than
+# half. Names in them must differ, those in unnamed namespaces too; sources where they do not, or that set up headers by macros, are
+# given as `alone`. Includes stay as they are: with -DTILEWISE_UNITY=OFF each source is compiled by itself.
+option(TILEWISE_UNITY "Compile sources of a target several at a time" ON)
+function(tilewise_together target)  # [source that stays alone]...
+  if(TILEWISE_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
 endfunction()
 
 function(tilewise_cold target)
@@ -40,7 +49,7 @@ function(tilewise_cold target)
 endfunction()
 
 function(tilewise_part part)
-  cmake_parse_arguments(ARG "COLD" "PRECOMPILE;PRECOMPILE_TESTS" "DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;TOGETHER;TESTS_TOGETHER" "PRECOMPILE;PRECOMPILE_TESTS" "DEPS;PRIVATE_DEPS;ALONE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
@@ -60,6 +69,9 @@ function(tilewise_part part)
   if(ARG_PRECOMPILE)
     tilewise_precompile(tilewise_${part} ${ARG_PRECOMPILE})
   endif()
+  if(ARG_TOGETHER)
+    tilewise_together(tilewise_${part} ${ARG_ALONE})
+  endif()
   add_library(tilewise::${part} ALIAS tilewise_${part})
   target_link_libraries(tilewise_${part} ${scope} tilewise_flags ${ARG_DEPS})
   target_include_directories(tilewise_${part} ${scope}
@@ -74,10 +86,14 @@ function(tilewise_part part)
     if(ARG_PRECOMPILE_TESTS)
       tilewise_precompile(${part}_test ${ARG_PRECOMPILE_TESTS})
     endif()
+    if(ARG_TESTS_TOGETHER)
+      tilewise_together(${part}_test ${ARG_ALONE})
+    endif()
   endif()
 endfunction()
 
-# tilewise_test(<name> SOURCES <files> DEPS <targets>): one doctest executable, one ctest entry.
+# tilewise_test(<name> SOURCES <files> DEPS <targets>): one doctest executable, one ctest entry. Tests of a minute and more have a COST
+# (seconds, about): ctest, which has never run in a new folder, then begins with them instead of ending with one core.
 function(tilewise_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   if(NOT TARGET tilewise_doctest_main)  # compiled once, not once a test
