@@ -57,7 +57,9 @@ Result<std::unique_ptr<Control>> Control::connect(const std::string& scheduler, 
   return control;
 }
 
+// What has come by now is no answer to it.
 Status Control::send(const msg::Message& message) {
+  if (!std::holds_alternative<msg::Pong>(message)) inbox_.clear();
   TW_TRY(codec::encode(message, buffer_));
   return link_->send(codec::frame_type(message), buffer_.bytes());
 }
