@@ -163,8 +163,28 @@ template <class Fn> void for_each_tag(Fn&& fn) {
 
 }  // namespace
 
+TEST_CASE(
+    "tool: a refusal instead of a welcome, or of an answer, is told at once, with its reason; the next "
+    "question has its answer") {
+  const auto refuse = [](testing::ThreadedScheduler& me) { me.say(sample(Tag::kRefusal)); };
+  testing::ThreadedScheduler closed([&](const msg::Message&, testing::ThreadedScheduler& me) { refuse(me); });
+  const auto never = Control::connect(closed.address().to_string(), closed.token_file(), kPatience);
+  REQUIRE(!never);
+  CHECK(never.error().code == Errc::kInternal);
+  CHECK(never.error().message.find("of something") != std::string::npos);
+  for (const Question question : kQuestions) {
+    Scene s({}, [&](int number, const msg::Message&, testing::ThreadedScheduler& me) {
+      if (number == 1) refuse(me);
+      return number == 1;
+    });
+    CHECK(ask(*s.control, question) == Errc::kInternal);
+    CHECK(ask(*s.control, question) == Errc::kOk);
+  }
+}
+
 TEST_CASE("tool: every message before the welcome: the first welcome counts, all else is for nobody") {
   for_each_tag([](const msg::Message& message) {
+    if (std::holds_alternative<msg::Refusal>(message)) return;
     Scene s({message});
     const bool welcome = std::holds_alternative<msg::Welcome>(message);
     CHECK(s.control->welcome().you == (welcome ? WorkerId{77} : WorkerId{5}));
@@ -177,6 +197,7 @@ TEST_CASE(
     "tool: every message twice before each answer: one of another kind is for nobody, and what is over is "
     "not taken for the next") {
   for_each_tag([](const msg::Message& message) {
+    if (std::holds_alternative<msg::Refusal>(message)) return;
     for (const Question question : kQuestions) {
       CAPTURE(static_cast<int>(question));
       Scene s({}, [&](int number, const msg::Message&, testing::ThreadedScheduler& me) {
@@ -215,8 +236,10 @@ TEST_CASE(
         return true;
       });
       const TimeNs began = monotonic_now();
-      CHECK(ask(*s.control, question) ==
-            (is_answer(question, message) ? Errc::kNotFound : Errc::kUnavailable));
+      const bool refused = std::holds_alternative<msg::Refusal>(message);
+      CHECK(ask(*s.control, question) == (is_answer(question, message) ? Errc::kNotFound
+                                          : refused                    ? Errc::kInternal
+                                                                       : Errc::kUnavailable));
       CHECK(ask(*s.control, question) == Errc::kUnavailable);
       CHECK(monotonic_now() - began < kPatience);
     }
