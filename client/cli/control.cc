@@ -57,17 +57,26 @@ Result<std::unique_ptr<Control>> Control::connect(const std::string& scheduler, 
   return control;
 }
 
+// What has come by now is no answer to it.
 Status Control::send(const msg::Message& message) {
+  if (!std::holds_alternative<msg::Pong>(message)) inbox_.clear();
   TW_TRY(codec::encode(message, buffer_));
   return link_->send(codec::frame_type(message), buffer_.bytes());
 }
 
 template <class T> Result<T> Control::receive() {
   std::optional<T> found;
+  std::optional<Error> refused;
   const auto look = [&] {
-    if (found) return true;  // the loop asks once more at its end
+    if (found || refused) return true;  // the loop asks once more at its end
     auto next = inbox_.begin();
-    while (next != inbox_.end() && !std::holds_alternative<T>(*next)) ++next;
+    for (; next != inbox_.end() && !std::holds_alternative<T>(*next); ++next) {
+      // It does not say of what: there is one question at a time.
+      const auto* refusal = std::get_if<msg::Refusal>(&*next);
+      if (refusal == nullptr) continue;
+      refused = error(refusal->why.code, "scheduler " + address_ + ": " + refusal->why.message);
+      return true;
+    }
     if (next != inbox_.end()) {
       found = std::move(std::get<T>(*next));
       ++next;
@@ -77,7 +86,7 @@ template <class T> Result<T> Control::receive() {
   };
   if (!loop_->run_until(look, timeout_ns_)) return error(Errc::kTimeout, "no answer from " + address_);
   if (found) return std::move(*found);
-  return *closed_;
+  return refused ? *refused : *closed_;
 }
 
 Result<msg::StatusReply> Control::status() {

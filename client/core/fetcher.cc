@@ -143,6 +143,7 @@ void Fetcher::filled(const Wanted& wanted, std::int64_t block) {
                  {Errc::kUnavailable, "this client was taken for lost: worker " + std::to_string(by->value) +
                                           " gives to others the memory that was being read"});
   }
+  wanted.request->moved_at = monotonic_now();
   wanted.state(block) = BlockState::kFilled;
   if (--wanted.target().left > 0) return;
   if (--wanted.request->targets_left == 0) delivered_(*wanted.request);
@@ -237,6 +238,21 @@ void Fetcher::on_worker_lost(WorkerId worker) {
     std::erase_if(transfer.owed,
                   [&](const auto& offer) { return offer.first == worker && worker != transfer.from; });
   }
+}
+
+void Fetcher::on_unreachable(WorkerId worker, const Error& why) {
+  std::vector<Wanted> stranded;
+  for (const auto& [block, transfer] : transfers_) {
+    if (transfer.from != worker || transfer.lost) continue;
+    for (Wanted& w : waiting(block.array))
+      if (w.state(block.block) == BlockState::kReceiving) stranded.push_back(std::move(w));
+  }
+  for (const auto& [from, offer] : postponed_) {
+    if (from != worker) continue;
+    for (Wanted& w : waiting(offer.block.array))
+      if (w.state(offer.block.block) == BlockState::kWanted) stranded.push_back(std::move(w));
+  }
+  fail(stranded, why);
 }
 
 void Fetcher::fail(const std::vector<Wanted>& wanted, const Error& error) {

@@ -34,6 +34,8 @@ class Fetcher {
   void on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& out);
   void on_replied(bool reply_due, Outbox& out);  // looks at early offers again
   void on_worker_lost(WorkerId worker);
+  // There is no way to it: whoever waits for what it was granted to send, or has offered, fails.
+  void on_unreachable(WorkerId worker, const Error& why);
 
   std::size_t expecting() const { return targets_.size(); }
 

@@ -261,5 +261,241 @@ TEST_CASE("every word of a worker that was declared lost: nobody listens") {
   });
 }
 
+// ---- workers that leave ---------------------------------------------------------------------------------------------
+
+enum class Entry : std::size_t {
+  kPlan,
+  kRelease,
+  kCancelGraph,
+  kRetire,
+  kPeerJoined,
+  kPeerLost,
+  kRecover,
+  kReplay,
+  kForgetPlans,
+  kDrain
+};
+constexpr std::size_t kEntries = std::variant_size_v<msg::LogEntry::variant>;
+static_assert(static_cast<std::size_t>(Entry::kDrain) + 1 == kEntries,
+              "name the new entry here, and give it a case");
+
+constexpr WorkerId kOther{kWorker.value + 1};
+constexpr DeviceId kOtherDevice{kDevice.value + 1};
+
+// About the worker that the session's blocks come from.
+msg::LogEntry sample(Entry entry) {
+  switch (entry) {
+    case Entry::kPeerJoined:
+      return msg::PeerJoined{{kWorker, msg::Role::kWorker, "one", "host", {}, {kDevice}, {}}};
+    case Entry::kPeerLost: return msg::PeerLost{kWorker, 1, {}};
+    case Entry::kDrain: return msg::Drain{kWorker, msg::DrainOrder::kStop, 1, {}};
+    // What only workers get: nothing comes of it.
+    case Entry::kPlan: return msg::Plan{};
+    case Entry::kRelease: return msg::Release{{ArrayId{10}}};
+    case Entry::kCancelGraph: return msg::CancelGraph{GraphId{3}, {Errc::kCancelled, "x"}};
+    case Entry::kRetire: return msg::Retire{{OpId{1}}};
+    case Entry::kRecover: return msg::Recover{1, {}};
+    case Entry::kReplay: return msg::Replay{7, GraphId{5}, 0, OpId{15}, ArrayId{50}, {}, {}, 100};
+    case Entry::kForgetPlans: return msg::ForgetPlans{{7}};
+  }
+  return msg::Retire{};
+}
+
+// Two workers are there, and the fetched block that is missing is on its way from the first.
+struct Fetching : Busy {
+  std::uint64_t transfer = 0;
+
+  Fetching() {
+    for (const auto& [worker, device] : {std::pair(kWorker, kDevice), std::pair(kOther, kOtherDevice)})
+      log(msg::PeerJoined{{worker, msg::Role::kWorker, "w", "host", {}, {device}, {}}});
+    fake.deliver({remote_offer()});
+    const msg::PeerBatch said = fake.take_batches();
+    REQUIRE(said.grants.size() == 1);
+    transfer = said.grants[0].transfer;
+  }
+  void log(msg::LogEntry entry) { fake.up.on_message(msg::Log{1, 1, {std::move(entry)}}); }
+  msg::Offer remote_offer(DeviceId from = kDevice) {
+    msg::Offer offer = fake.offer(wanted, 1, values.data(), 32, false);
+    offer.from = from, offer.slab = kNoSlab;
+    return offer;
+  }
+  // The transport lets go of what it was receiving, one way or the other.
+  void transport_ends(std::uint64_t of, Status how) {
+    FakeEndpoint::Receive receive = std::move(fake.receives.at(of));
+    fake.receives.erase(of);
+    if (how) std::memcpy(receive.to, values.data(), 32);
+    receive.done(std::move(how));
+  }
+  // The missing block, from the other one.
+  void comes_from_the_other() {
+    fake.deliver({remote_offer(kOtherDevice)}, kOther);
+    const msg::PeerBatch said = fake.take_batches();
+    REQUIRE(said.grants.size() == 1);
+    CHECK(said.grants[0].from == kOtherDevice);
+    transport_ends(said.grants[0].transfer, {});
+    CHECK(fetch->ready());
+  }
+};
+
+bool leaves(const msg::LogEntry& entry) {
+  return std::holds_alternative<msg::PeerLost>(entry) || std::holds_alternative<msg::Drain>(entry);
+}
+
+template <class Fn> void for_each_entry(Fn&& fn) {
+  for (std::size_t kind = 0; kind < kEntries; ++kind) {
+    Fetching w;
+    const msg::LogEntry entry = sample(static_cast<Entry>(kind));
+    REQUIRE(entry.index() == kind);
+    CAPTURE(kind);
+    fn(w, entry);
+  }
+}
+
+TEST_CASE(
+    "every log entry twice, while a block comes from there: a worker that is gone is not asked again, any "
+    "other is") {
+  for_each_entry([](Fetching& w, const msg::LogEntry& entry) {
+    w.log(entry);
+    const std::string once = w.state();
+    w.log(entry);
+    CHECK(w.state() == once);
+    CHECK(w.session.devices().size() == (leaves(entry) ? 1 : 2));
+    CHECK(w.fake.take_batches().empty());  // the transport has the memory still
+    w.transport_ends(w.transfer, error(Errc::kUnavailable, "the link broke"));
+    const msg::PeerBatch said = w.fake.take_batches();
+    CHECK(said.grants.size() == (leaves(entry) ? 0 : 1));
+    CHECK(!w.fetch->ready());
+    if (leaves(entry)) return w.comes_from_the_other();
+    w.transport_ends(said.grants[0].transfer, {});
+    CHECK(w.fetch->ready());
+  });
+}
+
+TEST_CASE("every log entry when the bytes are here all the same: they count") {
+  for_each_entry([](Fetching& w, const msg::LogEntry& entry) {
+    w.log(entry);
+    w.transport_ends(w.transfer, {});
+    REQUIRE(w.fetch->ready());
+    CHECK(w.fetch->get<double>() == std::vector<double>{1, 2, 3, 4, 1, 2, 3, 4});
+  });
+}
+
+TEST_CASE(
+    "every log entry about a worker that was never heard of, or is lost already: nothing changes for anybody "
+    "else") {
+  for_each_entry([](Fetching& w, const msg::LogEntry& entry) {
+    w.log(msg::PeerLost{kWorker, 1, {}});
+    w.transport_ends(w.transfer, error(Errc::kWorkerLost, "gone"));
+    w.fake.take_batches();
+    if (!std::holds_alternative<msg::PeerJoined>(entry)) w.log(entry);
+    CHECK(w.session.devices().size() == 1);
+    w.log(msg::PeerLost{WorkerId{999}, 1, {}});
+    w.log(msg::Drain{WorkerId{999}, msg::DrainOrder::kStop, 1, {}});
+    CHECK(w.session.devices().size() == 1);
+    CHECK(!w.fetch->ready());
+    w.comes_from_the_other();
+  });
+}
+
+// The answer that it is to be had elsewhere may be here before the word that it is gone.
+TEST_CASE(
+    "every log entry late, after an offer from elsewhere: the block is had from there as soon as its place "
+    "is free") {
+  for_each_entry([](Fetching& w, const msg::LogEntry& entry) {
+    w.fake.deliver({w.remote_offer(kOtherDevice)}, kOther);
+    CHECK(w.fake.take_batches().empty());
+    w.log(entry);
+    w.transport_ends(w.transfer, error(Errc::kUnavailable, "the link broke"));
+    const msg::PeerBatch said = w.fake.take_batches();
+    REQUIRE(said.grants.size() == 1);
+    CHECK(said.grants[0].from == (leaves(entry) ? kOtherDevice : kDevice));
+    w.transport_ends(said.grants[0].transfer, {});
+    CHECK(w.fetch->ready());
+  });
+}
+
+TEST_CASE(
+    "every word of a worker that has left: each is owed what it always is, and the request ends with what "
+    "comes from elsewhere") {
+  for_each_word([](Busy& w, const msg::PeerBatch& batch) {
+    w.fake.up.on_message(msg::Log{1, 1, {msg::Drain{kWorker, msg::DrainOrder::kStop, 1, {}}}});
+    w.fake.take_batches();
+    w.fake.up.on_peer(kWorker, batch);
+    const msg::PeerBatch answer = w.fake.take_batches();
+    CHECK(answer.dones.size() == batch.offers.size());
+    CHECK(answer.offers.size() == batch.subscribes.size());
+    if (batch.offers.empty()) w.fake.deliver({w.fake.offer(w.wanted, 1, w.values.data(), 32)}, kOther);
+    CHECK(w.fetch->ready());
+  });
+}
+
+// ---- workers out of reach -------------------------------------------------------------------------------------------
+
+TEST_CASE("a worker that cannot be reached: who waits for its bytes is told so, all else goes on") {
+  Fetching w;
+  const TimeNs long_ago = 1;
+  const Error why{Errc::kTimeout, "the link to worker 3 (w) could not be made again"};
+  SUBCASE("bytes that were granted: at once, though other blocks have come since") {
+    w.fake.up.on_unreachable(kWorker, why, long_ago);
+    REQUIRE(w.fetch->ready());
+    const ArrayError failed = thrown([&] { w.fetch->get<double>(); });
+    CHECK(failed.code() == Errc::kUnavailable);
+    CHECK(says(failed, "worker 3 cannot be reached"));
+    CHECK(says(failed, why.message));
+    CHECK(!w.upload->ready());
+    // What it is to send has no use any more; the others may have the room.
+    w.transport_ends(w.transfer, error(Errc::kUnavailable, "given up"));
+    CHECK(w.fake.take_batches().grants.empty());
+  }
+  SUBCASE("another one: nobody") {
+    w.fake.up.on_unreachable(kOther, why, long_ago);
+    CHECK(!w.fetch->ready());
+    CHECK(!w.upload->ready());
+  }
+  SUBCASE("an upload that nobody has asked for since") {
+    w.fake.up.on_unreachable(kOther, why, monotonic_now() + kSecond);
+    REQUIRE(w.upload->ready());
+    CHECK(thrown([&] { w.upload->wait(); }).code() == Errc::kUnavailable);
+    const auto cancelled = w.fake.all<msg::CancelRequest>();
+    REQUIRE(!cancelled.empty());
+    CHECK(std::ranges::count(cancelled, msg::CancelRequest{w.upload_submit.request}) == 1);
+  }
+  SUBCASE("an upload that somebody asks for") {
+    const TimeNs before = monotonic_now();
+    w.fake.up.on_peer(kOther, w.sample(Word::kSubscribe));
+    w.fake.up.on_unreachable(kWorker, why, before);
+    CHECK(!w.upload->ready());
+  }
+  SUBCASE("blocks that were never offered: when nothing is left to compute, and not before") {
+    w.transport_ends(w.transfer, {});
+    REQUIRE(w.fetch->ready());
+    const Future next = w.session.compute({w.session.zeros({8}, {.block = {4}}) + *w.held});
+    const msg::Submit submit = w.fake.last();
+    w.fake.up.on_unreachable(kOther, why, monotonic_now() + kSecond);
+    CHECK(!next.ready());  // the scheduler has not even answered
+    w.fake.reply(submit);
+    w.fake.up.on_unreachable(kOther, why, monotonic_now() + kSecond);
+    CHECK(!next.ready());  // it may be computing
+    w.fake.up.on_message(msg::GraphProgress{submit.request, 1, 2});
+    w.fake.up.on_unreachable(kOther, why, monotonic_now() + kSecond);
+    CHECK(!next.ready());
+    const TimeNs before = monotonic_now();
+    w.fake.up.on_message(msg::GraphProgress{submit.request, 2, 2});
+    w.fake.up.on_unreachable(kOther, why, before);
+    CHECK(!next.ready());  // that was just now
+    w.fake.up.on_unreachable(kOther, why, monotonic_now() + kSecond);
+    CHECK(next.ready());
+    CHECK(thrown([&] { next.wait(); }).code() == Errc::kUnavailable);
+  }
+  SUBCASE("and the session is as good as ever") {
+    w.fake.up.on_unreachable(kWorker, why, monotonic_now() + kSecond);
+    const Future next = w.session.compute({w.session.zeros({4}) + 1.0});
+    const msg::Submit submit = w.fake.last();
+    w.fake.reply(submit);
+    w.fake.deliver({w.fake.offer(FakeEndpoint::fetched(submit), 0, w.values.data(), 32)}, kOther);
+    CHECK(next.get<double>() == w.values);
+  }
+}
+
 }  // namespace
 }  // namespace tilewise::client

@@ -2,6 +2,8 @@
 
 #include "strided.h"
 
+#include <algorithm>
+
 namespace tilewise::client {
 namespace {
 
@@ -18,7 +20,7 @@ void Provider::provide(ArrayId array, Submission::Provided provided, std::uint64
 void Provider::provide(ArrayId array, ir::SourceArray source, std::vector<Piece> pieces,
                        std::uint64_t request) {
   if (const auto known = arrays_.find(array); known != arrays_.end()) withdraw(known->second);
-  Entry entry{std::move(source), std::move(pieces), {}, request};
+  Entry entry{std::move(source), std::move(pieces), {}, request, monotonic_now()};
   for (Piece& piece : entry.pieces) {
     const auto bytes = static_cast<std::size_t>(piece.box.volume()) * size_of(entry.array.dtype);
     piece.place = bytes == 0
@@ -102,6 +104,7 @@ void Provider::on_subscribe(WorkerId from, const msg::Subscribe& subscribe, bool
     }
     return;
   }
+  arrays_.at(subscribe.block.array).moved_at = monotonic_now();
   msg::Offer offer{subscribe.block, subscribe.op, self_, subscribe.to, kNoSlab};
   offer.bytes = found.bytes();
   const std::byte* at = found.memory->data + found.first();
@@ -127,6 +130,7 @@ void Provider::on_grant(WorkerId from, const msg::Grant& grant, Outbox& out) {
     out[from].gones.push_back({grant.block, self_, grant.to});
     return;
   }
+  arrays_.at(grant.block.array).moved_at = monotonic_now();
   const std::int64_t bytes = found.bytes();
   sent_.fetch_add(bytes, std::memory_order_relaxed);
   if (arrays_.at(grant.block.array).in_place.erase({grant.block.block, grant.to}) > 0)
@@ -146,6 +150,13 @@ void Provider::on_grant(WorkerId from, const msg::Grant& grant, Outbox& out) {
   gather(found.memory->data, found.shape, found.box, packed->data(), found.element_bytes);
   endpoint_.transmit(grant.to, grant.transfer, packed->data(), bytes,
                      [sent, packed](Status status) { sent(status); });
+}
+
+TimeNs Provider::moved_at(std::uint64_t request) const {
+  TimeNs latest = 0;
+  for (const auto& [array, entry] : arrays_)
+    if (entry.request == request) latest = std::max(latest, entry.moved_at);
+  return latest;
 }
 
 void Provider::on_replied(bool reply_due, Outbox& out) {

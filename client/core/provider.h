@@ -36,6 +36,9 @@ class Provider {
   void on_grant(WorkerId from, const msg::Grant& grant, Outbox& out);
   void on_replied(bool reply_due, Outbox& out);
 
+  // When something of what the request provides was last asked for, or it was provided. 0: it provides nothing.
+  TimeNs moved_at(std::uint64_t request) const;
+
   std::size_t providing() const { return arrays_.size(); }
   // Bytes of blocks that were offered where they lie, and that were sent, so far. Any thread.
   std::int64_t bytes_in_place() const { return in_place_.load(std::memory_order_relaxed); }
@@ -47,6 +50,7 @@ class Provider {
     std::vector<Piece> pieces;
     std::unordered_map<std::int64_t, std::uint32_t> piece_of;  // by block, of several pieces
     std::uint64_t request = 0;
+    TimeNs moved_at = 0;
     std::set<std::pair<std::int64_t, DeviceId>> in_place;  // blocks, and to whom they were offered so
   };
   struct Found {

@@ -61,7 +61,10 @@ struct Request {
   Submission submission;             // without its ops
   std::optional<Announced> announced;
 
+  bool computes = false;  // it has tasks, beside what it fetches
+
   std::int64_t targets_left = 0;  // the endpoint's callbacks only
+  TimeNs moved_at = 0;            // likewise: its begin, or when a block or word of progress last came
 
   // Under the session's mutex; graph_done is written by callbacks alone, which so may read it without.
   bool graph_done = false;

@@ -37,9 +37,11 @@ SessionState::SessionState(std::unique_ptr<Endpoint> endpoint, SessionOptions op
   if (!welcome.refused.ok()) throw ArrayError(error_of(welcome.refused));
   if (welcome.devices.empty())
     throw ArrayError(Errc::kInternal, "the scheduler's welcome names no data endpoint");
-  endpoint_.start({[this](msg::Message m) { on_message(std::move(m)); },
-                   [this](WorkerId from, msg::PeerBatch batch) { on_peer(from, std::move(batch)); },
-                   [this](Error why) { on_lost(std::move(why)); }});
+  endpoint_.start(
+      {[this](msg::Message m) { on_message(std::move(m)); },
+       [this](WorkerId from, msg::PeerBatch batch) { on_peer(from, std::move(batch)); },
+       [this](Error why) { on_lost(std::move(why)); },
+       [this](WorkerId worker, const Error& why, TimeNs since) { on_unreachable(worker, why, since); }});
 }
 
 SessionState::~SessionState() {
@@ -178,6 +180,10 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
     request->targets[request->results[i]].number = submission.fetches[i].number;
   }
   request->number = next_request_++;
+  request->computes = submission.program || std::ranges::any_of(submission.ops, [](const ir::Op& op) {
+                        return op.kind != ir::OpKind::kFetch && op.kind != ir::OpKind::kProvide;
+                      });
+  request->moved_at = monotonic_now();
   msg::Submit submit{
       request->number, options.priority, std::exchange(submission.ops, {}), {}, options_.weight};
   submit.keep_as = submission.keep_as, submit.program = submission.program;
@@ -355,6 +361,7 @@ void SessionState::on_message(msg::Message message) {
   if (const auto* progress = std::get_if<msg::GraphProgress>(&message)) {
     if (const auto it = requests_.find(progress->request); it != requests_.end()) {
       it->second->progress = {progress->done, progress->total};
+      it->second->moved_at = monotonic_now();
       it->second->changed.notify_all();
     }
   }
@@ -516,6 +523,31 @@ void SessionState::on_lost(Error why) {
     finish_locked(*request, lost_);
   }
   devices_changed_.notify_all();
+}
+
+// A worker computes what it can, and waits for what it cannot get from here; what it has made for us waits there. So a request that still
+// has work that goes on elsewhere is not concerned, and one that has nothing to fetch or provide never is.
+bool SessionState::is_stranded(const Request& request, TimeNs since) const {
+  if (request.finished.load(std::memory_order_relaxed) || request.graph_done || !request.replied)
+    return false;
+  if (request.moved_at > since) return false;
+  if (const TimeNs moved = provider_.moved_at(request.number); moved != 0) return moved <= since;
+  const tilewise::Progress& p = request.progress;
+  const bool computed = p.total > 0 ? p.done == p.total : !request.computes;
+  return request.targets_left > 0 && computed;
+}
+
+void SessionState::on_unreachable(WorkerId worker, const Error& why, TimeNs since) {
+  const Error failure{Errc::kUnavailable,
+                      "worker " + std::to_string(worker.value) + " cannot be reached: " + why.message};
+  fetcher_.on_unreachable(worker, failure);
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [number, request] : Requests(requests_)) {
+    if (!is_stranded(*request, since)) continue;
+    if (lost_.code == Errc::kOk) endpoint_.send(msg::CancelRequest{number});
+    finish_locked(*request, failure);
+  }
+  flush_releases(true);
 }
 
 // ---- devices ---------------------------------------------------------------------------------------------------------

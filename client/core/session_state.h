@@ -85,6 +85,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void on_message(msg::Message message);
   void on_peer(WorkerId from, msg::PeerBatch batch);
   void on_lost(Error why);
+  void on_unreachable(WorkerId worker, const Error& why, TimeNs since);
+  bool is_stranded(const Request& request, TimeNs since) const;  // with the mutex held
   void on_reply(msg::SubmitReply reply);
   void on_done(msg::GraphDone done);
   void on_log(msg::Log log);

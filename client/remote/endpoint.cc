@@ -16,6 +16,7 @@ constexpr TimeNs kRetryNs = 100 * kMillisecond;
 constexpr TimeNs kWaitSpinNs = 250 * kMicrosecond;
 // Beyond the limit of silence, which is the scheduler's too: by then it has lost a worker that is dead.
 constexpr TimeNs kUnreachableNs = 2 * kSecond;
+constexpr TimeNs kTellEveryNs = kSecond;  // while it is so
 
 }  // namespace
 
@@ -53,6 +54,7 @@ Status RemoteEndpoint::init() {
   peers.silence_ns = options_.silence_ns;
   peers.resume_ns = options_.link_ns;
   peers.link_deadline_ns = std::max(peers.link_deadline_ns, options_.link_ns);
+  peers.gives_up = false;
   if (net::is_loopback(options_.scheduler)) peers.ucx.net_devices = "lo";
   exchange::Callbacks callbacks;
   callbacks.on_batch = [this](WorkerId from, msg::PeerBatch batch) {
@@ -62,6 +64,9 @@ Status RemoteEndpoint::init() {
     if (!told_) callbacks_.on_peer(from, std::move(batch));
   };
   callbacks.on_unreachable = [this](WorkerId peer, const Error& why) { on_unreachable(peer, why); };
+  callbacks.on_cut_off = [this](WorkerId peer, const Error& why) { on_unreachable(peer, why); };
+  callbacks.on_ready = [this](WorkerId peer, bool) { forget(peer); };
+  callbacks.on_back = [this](WorkerId peer) { forget(peer); };
   TW_ASSIGN(exchange_, exchange::Exchange::create(*loop_, std::move(peers), std::move(callbacks)));
 
   courier::Handlers handlers;
@@ -270,18 +275,18 @@ void RemoteEndpoint::deliver(msg::Message message) {
 }
 
 // Who is out of reach has died, as a rule, and its blocks will be had elsewhere: so a transfer fails when the scheduler has
-// said so and not before. If it does not, lose_if_unreachable() ends the session.
+// said so and not before. If it does not, await_loss() ends the wait.
 void RemoteEndpoint::transfer_failed(WorkerId peer, const Error& why, std::function<void(Status)> done) {
   const Status reached = exchange_->send(peer, {});
   const bool out_of_reach = !reached && reached.error().code == Errc::kUnavailable;
-  if (lost_ || !workers_.contains(peer) || !out_of_reach) return done(why);
+  if (lost_ || !workers_.contains(peer) || !out_of_reach || unreachable_.contains(peer)) return done(why);
   failed_.push_back({peer, why, std::move(done)});
 }
 
 void RemoteEndpoint::tell_failed() {
   std::vector<Failed> gone;
   std::erase_if(failed_, [&](Failed& failed) {
-    if (workers_.contains(failed.peer)) return false;
+    if (workers_.contains(failed.peer) && !unreachable_.contains(failed.peer)) return false;
     gone.push_back(std::move(failed));
     return true;
   });
@@ -299,30 +304,51 @@ void RemoteEndpoint::follow(const msg::Log& log) {
       const auto* lost = std::get_if<msg::PeerLost>(&entry);
       const WorkerId peer = lost != nullptr ? lost->peer : std::get<msg::Drain>(entry).peer;
       workers_.erase(peer);
+      forget(peer);
       std::erase_if(owners_, [&](const auto& owner) { return owner.second == peer; });
       exchange_->peer_lost(peer);
     }
   }
 }
 
-// The scheduler believes that this worker is there, so results would be waited for without end. Whoever has tried for a
+// The scheduler believes that this worker is there, so what it has or needs would be waited for without end. Whoever has tried for a
 // time (exchange) has given the scheduler that time too.
 void RemoteEndpoint::on_unreachable(WorkerId peer, const Error& why) {
   const TimeNs tried = why.code == Errc::kTimeout ? options_.link_ns : 0;
-  lose_if_unreachable(peer, why, monotonic_now() - tried);
+  const bool waits = unreachable_since_.contains(peer);
+  unreachable_since_[peer] = monotonic_now() - tried;
+  if (!waits) await_loss(peer, why);
 }
 
 // A scheduler that was away needs its time to notice who did not come back.
-void RemoteEndpoint::lose_if_unreachable(WorkerId peer, const Error& why, TimeNs since) {
-  if (const TimeNs left =
-          courier_->patience_left(since, options_.silence_ns + kUnreachableNs, monotonic_now());
-      left > 0) {
-    loop_->after(left, [this, peer, why, since] {
-      if (workers_.contains(peer)) lose_if_unreachable(peer, why, since);
-    });
-    return;
+void RemoteEndpoint::await_loss(WorkerId peer, const Error& why) {
+  const auto since = unreachable_since_.find(peer);
+  if (lost_ || since == unreachable_since_.end()) return;  // it is there again, or known to be lost
+  const TimeNs left =
+      courier_->patience_left(since->second, options_.silence_ns + kUnreachableNs, monotonic_now());
+  if (left > 0) return void(loop_->after(left, [this, peer, why] { await_loss(peer, why); }));
+  unreachable_.emplace(peer, why);
+  if (!std::exchange(telling_, true)) tell_unreachable();
+}
+
+// Requests that come later wait for it as long as those did that were there. While the scheduler is away nothing moves, whoever is reached.
+void RemoteEndpoint::tell_unreachable() {
+  telling_ = !lost_ && !unreachable_.empty();
+  if (!telling_) return;
+  loop_->after(kTellEveryNs, [this] { tell_unreachable(); });
+  const TimeNs patience = std::max(options_.link_ns, options_.silence_ns + kUnreachableNs);
+  const TimeNs now = monotonic_now();
+  if (courier_->patience_left(now - patience, patience, now) > 0) return;
+  for (const auto& [peer, why] : std::map(unreachable_)) {
+    if (started_ && callbacks_.on_unreachable) callbacks_.on_unreachable(peer, why, now - patience);
   }
-  lose(error(why.code, "worker " + std::to_string(peer.value) + " cannot be reached: " + why.message));
+  tell_failed();
+}
+
+// There is a link to it, or it is gone.
+void RemoteEndpoint::forget(WorkerId peer) {
+  unreachable_since_.erase(peer);
+  unreachable_.erase(peer);
 }
 
 void RemoteEndpoint::lose(Error why) {

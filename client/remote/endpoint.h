@@ -77,7 +77,9 @@ class RemoteEndpoint final : public client::Endpoint {
   void tell_failed();
   void follow(const msg::Log& log);
   void on_unreachable(WorkerId peer, const Error& why);
-  void lose_if_unreachable(WorkerId peer, const Error& why, TimeNs since);
+  void await_loss(WorkerId peer, const Error& why);
+  void tell_unreachable();
+  void forget(WorkerId peer);
   void lose(Error why);
 
   const Options options_;
@@ -98,6 +100,9 @@ class RemoteEndpoint final : public client::Endpoint {
     std::function<void(Status)> done;
   };
   std::vector<Failed> failed_;  // transfers whose peer is out of reach, and not yet said to be lost
+  std::map<WorkerId, TimeNs> unreachable_since_;
+  std::map<WorkerId, Error> unreachable_;  // of these, those that the scheduler has had its time to lose
+  bool telling_ = false;                   // tell_unreachable() will be called
   std::optional<Error> lost_;
   bool told_ = false;  // on_lost
 

@@ -31,12 +31,22 @@ void Exchange::Impl::give_up_after(Peer& peer, TimeNs ns, TimeNs patience_ns) {
     const std::string who = text_of(id) + " (" + late->info.name + ")";
     const std::string within = " within " + std::to_string(patience_ns / kSecond) + " s";
     if (late->unauthenticated) return fail(*late, *late->unauthenticated);
+    const std::string ways = late->last_relay ? ", nor through another worker" : "";
     if (late->broken && late->ready)
-      return fail(*late, error(Errc::kTimeout, "the link to " + who + " broke and could not be made again" +
-                                                   within + ": " + late->broken->message));
-    fail(*late, error(Errc::kTimeout, "no link to " + who + within +
-                                          (late->broken ? ": " + late->broken->message : std::string())));
+      return give_up(
+          *late, error(Errc::kTimeout, "the link to " + who + " broke and could not be made again" + within +
+                                           ways + ": " + late->broken->message));
+    give_up(*late, error(Errc::kTimeout, "no link to " + who + within + ways +
+                                             (late->broken ? ": " + late->broken->message : std::string())));
   });
+}
+
+// It is not waited for any longer. What was said to it and has not arrived is kept, for who goes on trying.
+void Exchange::Impl::give_up(Peer& peer, const Error& why) {
+  if (options.gives_up) return fail(peer, why);
+  peer.cut_off = true;
+  for (Held& held : std::exchange(peer.held, {})) end(held, error(Errc::kUnavailable, why.message));
+  if (callbacks.on_cut_off) callbacks.on_cut_off(peer.info.id, why);
 }
 
 void Exchange::Impl::drop_link(Peer& peer) {
@@ -52,6 +62,11 @@ void Exchange::Impl::down(Peer& peer, const Error& why) {
   if (options.resume_ns == 0) return fail(peer, why);
   const bool was_up = peer.state == Peer::State::kUp;
   stop_stream(peer);
+  // A link that was made again, and over which nothing has come: the next one goes another way.
+  if (was_up && peer.resumes) peer.mute = peer.give_up_at != 0 && !peer.via;
+  if (was_up) peer.sought_since = monotonic_now();
+  stop(peer.direct_timer);
+  peer.direct.reset();
   drop_link(peer);
   peer.state = peer.dials ? Peer::State::kConnecting : Peer::State::kAwaiting;
   peer.broken = why;
@@ -102,9 +117,15 @@ bool Exchange::Impl::resume(Peer& peer) {
     ++counters.repeated;
   }
   if (theirs > known || peer.sent.messages().empty()) got_through(peer);  // or there is nothing to prove
+  peer.sought_since = 0;
+  if (peer.via) {
+    ++counters.detours;
+    try_direct(peer);
+  }
   if (!peer.ready) return true;
   want_stream(peer);
   stop(peer.timer);
+  peer.cut_off = false;
   ++counters.links;
   ++counters.resumed;
   peer.back_at = monotonic_now();
@@ -119,7 +140,10 @@ bool Exchange::Impl::resume(Peer& peer) {
 }
 
 // Greetings are small and may pass where messages do not (a path that loses large packets): only they end the hurry.
-void Exchange::Impl::got_through(Peer& peer) { peer.give_up_at = 0; }
+void Exchange::Impl::got_through(Peer& peer) {
+  peer.give_up_at = 0;
+  if (!peer.via) peer.direct_pause_ns = 0;
+}
 
 void Exchange::Impl::close_lane(Peer& peer, const Error& why) {
   if (std::exchange(peer.data, false)) engine->remove_peer(peer.cookie, why);

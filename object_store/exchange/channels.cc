@@ -7,6 +7,9 @@ namespace {
 constexpr TimeNs kAttemptTime = 5 * kSecond;        // one address, handshake included
 constexpr TimeNs kReturnTime = 3 * kSecond;         // the same after a break: packets may be lost still
 constexpr TimeNs kRetryPause = 200 * kMillisecond;  // between rounds over all addresses
+constexpr TimeNs kCutOffPause = 2 * kSecond;        // the same when nobody waits for it any more
+// Somebody who has died is out of reach for everybody, which is known sooner than that.
+constexpr TimeNs kRelayAfter = kSecond;
 }  // namespace
 
 ChannelId Exchange::Impl::open_channel(std::unique_ptr<net::Link> link, WorkerId peer) {
@@ -43,6 +46,7 @@ void Exchange::Impl::accepted(std::unique_ptr<net::Link> link) {
 
 void Exchange::Impl::close_stranger(ChannelId id) {
   stop(channels.at(id).deadline);
+  relaying.erase(id);
   channels.erase(id);
   ++counters.strangers_closed;
 }
@@ -107,6 +111,8 @@ void Exchange::Impl::on_closed(ChannelId id, const Error& why) {
 
 void Exchange::Impl::connect(Peer& peer) {
   const WorkerId id = peer.info.id;
+  if (peer.sought_since == 0) peer.sought_since = monotonic_now();
+  if (std::exchange(peer.mute, false) && peer.next_target == 0 && connect_through(peer)) return;
   if (peer.targets.empty())
     return fail(peer, error(Errc::kUnavailable, text_of(id) + " has no address for us"));
   if (peer.next_target == peer.targets.size()) {
@@ -114,7 +120,8 @@ void Exchange::Impl::connect(Peer& peer) {
     // taken the place of a peer that the scheduler is about to lose.
     if (peer.unauthenticated && !peer.resumes) return fail(peer, *peer.unauthenticated);
     peer.unauthenticated.reset();
-    return connect_after(peer, kRetryPause);
+    if (monotonic_now() - peer.sought_since > kRelayAfter && connect_through(peer)) return;
+    return connect_after(peer, peer.cut_off ? kCutOffPause : kRetryPause);
   }
   const net::Address& target = peer.targets[peer.next_target++];
   peer.trying = target;
@@ -128,6 +135,7 @@ void Exchange::Impl::connect(Peer& peer) {
 void Exchange::Impl::connect_after(Peer& peer, TimeNs pause_ns) {
   stop(peer.retry);
   peer.attempt.reset();
+  peer.passage.reset();
   peer.next_target = 0;
   peer.retry = loop.after(pause_ns, [this, id = peer.info.id] {
     if (Peer* again = find(id)) {
@@ -137,17 +145,21 @@ void Exchange::Impl::connect_after(Peer& peer, TimeNs pause_ns) {
   });
 }
 
-void Exchange::Impl::connected(WorkerId id, Result<std::unique_ptr<net::Link>> link) {
+// `through`: whose bytes it is made of, if it is not a direct one.
+void Exchange::Impl::connected(WorkerId id, Result<std::unique_ptr<net::Link>> link, WorkerId through) {
   Peer* peer = find(id);
   if (peer == nullptr) return;
   peer->attempt.reset();
+  peer->passage.reset();
   if (peer->state != Peer::State::kConnecting) return;
   if (!link) {
+    if (through) return connect_after(*peer, peer->cut_off ? kCutOffPause : kRetryPause);
     if (link.error().code == Errc::kUnauthenticated) peer->unauthenticated = link.error();
     return connect(*peer);
   }
   peer->state = Peer::State::kGreeting;
   peer->reached = peer->trying;
+  peer->via = through;
   peer->channel = open_channel(std::move(*link), id);
   say_hello(*peer);
 }

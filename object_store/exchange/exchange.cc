@@ -26,6 +26,7 @@ Exchange::Impl::~Impl() {
     stop(peer->timer);
     stop(peer->retry);
     stop(peer->stream_timer);
+    stop(peer->direct_timer);
   }
   for (auto& [id, channel] : channels) stop(channel.deadline);
   for (auto& [id, entry] : unmapping) stop(entry.second);
@@ -116,6 +117,7 @@ void Exchange::peer_lost(WorkerId id) {
   me.lost.insert(id);
   if (me.lost.size() > kMaxLost) me.lost.erase(me.lost.begin());
   me.match_strangers();  // one that waits with its hello is not waited for
+  me.end_relays(id);
   Peer* peer = me.find(id);
   if (peer == nullptr) return;
   const auto fence = me.fences.find(id);

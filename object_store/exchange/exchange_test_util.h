@@ -55,6 +55,7 @@ struct Node {
   std::vector<msg::SlabDesc> lent;
   std::map<WorkerId, bool> ready;
   std::map<WorkerId, Error> unreachable;
+  std::map<WorkerId, int> cut_off, back;  // how often
   std::function<void(WorkerId, msg::PeerBatch)> on_batch;
 
   Node(net::EventLoop& l, std::uint32_t n, Options options, bool know_self = true)
@@ -69,6 +70,8 @@ struct Node {
          .on_ready = [this](WorkerId peer, bool mapped) { CHECK(ready.emplace(peer, mapped).second); },
          .on_unreachable = [this](WorkerId peer,
                                   const Error& why) { CHECK(unreachable.emplace(peer, why).second); },
+         .on_back = [this](WorkerId peer) { ++back[peer]; },
+         .on_cut_off = [this](WorkerId peer, const Error&) { ++cut_off[peer]; },
          .on_lent = [this](WorkerId, const msg::SlabDesc& slab) { lent.push_back(slab); }});
     REQUIRE(made);
     exchange = std::move(*made);

@@ -41,6 +41,7 @@ void Exchange::Impl::greeting(ChannelId id, msg::Message& message) {
 void Exchange::Impl::on_frame(ChannelId id, net::Frame& frame) {
   if (channels.at(id).streams) return close_stranger(id);  // it was to wait for the answer
   if (frame.type == kStreamFrame && !channels.at(id).peer) return take_stream(id, frame);
+  if (frame.type == kRelayFrame && !channels.at(id).peer) return take_relay(id, frame);
   auto decoded = codec::decode(frame.payload);
   if (!decoded) return broke_protocol(id, decoded.error());
   if (codec::frame_type(*decoded) != frame.type) {
@@ -65,6 +66,7 @@ void Exchange::Impl::on_frame(ChannelId id, net::Frame& frame) {
     take_in(peer, frame.payload.size());
     if (!first) return;
     peer.ready = true;
+    peer.cut_off = false;
     peer.broken.reset();
     stop(peer.timer);
     ++counters.links;

@@ -1,6 +1,6 @@
-// Private. Seven sources: exchange.cc (the public face), channels.cc (links until they are a peer's), peers.cc
-// (peers and what is sent to them), frames.cc (what they send), breaks.cc (links that are made again), lanes.cc (the
-// copying lane), streams.cc (its connections between hosts).
+// Private. Eight sources: exchange.cc (the public face), channels.cc (links until they are a peer's), peers.cc
+// (peers and what is sent to them), frames.cc (what they send), breaks.cc (links that are made again), relays.cc (links
+// that go through a third process), lanes.cc (the copying lane), streams.cc (its connections between hosts).
 //
 // A channel is a link, from its making to its end; it belongs to a stranger until a hello has named its peer.
 // Connector: the process with the lower id, or the one that does not listen. It says hello first, over TCP followed by a
@@ -21,6 +21,8 @@
 #include <set>
 #include <utility>
 
+#include "relays.h"
+
 namespace tilewise::exchange {
 
 using ChannelId = std::uint64_t;
@@ -32,7 +34,7 @@ struct Channel {
       hello;  // what it said first: a stranger's may wait for its peer to be announced
   std::optional<msg::Resume> resume;  // over TCP what it said next
   net::TimerId deadline = 0;          // a stranger's
-  bool streams = false;               // it becomes a data connection
+  bool streams = false;               // it becomes a data connection, or a way to somebody else
   bool tcp() const { return !link->can_pass_fds(); }
 };
 
@@ -84,7 +86,18 @@ struct Peer {
   bool ack_next = false;         // the first message of a link that was made again: the peer waits for a sign
   std::uint64_t breaks = 0;      // so far
   TimeNs back_at = 0;            // when it was up again
+  bool cut_off = false;          // the patience is over; attempts go on
   std::deque<Held> held;
+  // Ways through a third process (relays.cc); only who dials has these.
+  WorkerId via, last_relay;  // of the link there is, or was; asked last
+  TimeNs sought_since = 0;   // that there is no link
+  bool mute = false;         // over the direct way greetings get through, and nothing else
+  std::unique_ptr<Passage> passage, stream_passage;
+  WorkerId stream_via, stream_trying;           // of the data connection there is, or was; of the attempt
+  std::unique_ptr<net::ConnectAttempt> direct;  // beside a link that goes through another process
+  net::TimerId direct_timer = 0;
+  TimeNs direct_pause_ns = 0;
+  std::size_t next_direct = 0;  // of `targets`
   // The connection for blocks, beside a link over TCP (streams.cc); only who dials has these.
   std::optional<net::Address> trying, reached;  // the target of the attempt, of the link
   std::unique_ptr<net::ConnectAttempt> stream_attempt;
@@ -102,6 +115,12 @@ struct Peer {
     return at >= info.descriptions.size() ||
            info.descriptions[at].kind == static_cast<std::uint8_t>(device::Kind::kHost);
   }
+};
+
+// What passes through this process.
+struct Relayed {
+  WorkerId asker, to;
+  std::unique_ptr<Splice> bytes;
 };
 
 struct OwnSlab {
@@ -133,6 +152,9 @@ struct Exchange::Impl {
   bool driving = false;  // drive() is deferred
   codec::Buffer buffer;
   Counters counters;
+  std::map<ChannelId, std::unique_ptr<net::ConnectAttempt>> relaying;  // to whom a stranger wants to get
+  std::map<std::uint64_t, Relayed> relayed;
+  std::uint64_t last_relayed = 0;
   std::shared_ptr<char> alive = std::make_shared<char>();  // deferred functions look whether we still are
 
   Impl(net::EventLoop& l, Options o, Callbacks c) : loop(l), options(std::move(o)), callbacks(std::move(c)) {}
@@ -176,7 +198,18 @@ struct Exchange::Impl {
   bool may_take(const Peer& peer, const Channel& channel) const;
   void connect(Peer& peer);
   void connect_after(Peer& peer, TimeNs pause_ns);
-  void connected(WorkerId id, Result<std::unique_ptr<net::Link>> link);
+  void connected(WorkerId id, Result<std::unique_ptr<net::Link>> link, WorkerId through = {});
+
+  // relays.cc
+  Peer* relay_for(const Peer& peer);
+  bool connect_through(Peer& peer);
+  std::unique_ptr<Passage> through(const Peer& relay, WorkerId to, net::Handshake::Done done);
+  void try_direct(Peer& peer);
+  void take_direct(Peer& peer, std::unique_ptr<net::Link> link, const net::Address& target);
+  void take_relay(ChannelId id, const net::Frame& frame);
+  void refuse_relay(ChannelId id, Errc why);
+  void begin_relay(ChannelId id, WorkerId asker, WorkerId to, std::unique_ptr<net::ByteStream> target);
+  void end_relays(WorkerId lost_peer);
 
   // peers.cc
   Peer* find(WorkerId id);
@@ -198,6 +231,7 @@ struct Exchange::Impl {
   void down(Peer& peer, const Error& why);
   void drop_link(Peer& peer);
   void give_up_after(Peer& peer, TimeNs ns, TimeNs patience_ns);
+  void give_up(Peer& peer, const Error& why);
   void got_through(Peer& peer);
   bool resume(Peer& peer);
   Status put(Peer& peer, std::uint16_t type, std::span<const std::byte> bytes,

@@ -154,7 +154,8 @@ void Exchange::transmit(WorkerId to, std::uint64_t transfer, const std::byte* fr
 void Exchange::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                        device::Kind kind, Done done) {
   Peer* peer = impl_->find(from);
-  if (peer == nullptr || !peer->ready || !peer->broken || peer->state == Peer::State::kFailed)
+  if (peer == nullptr || !peer->ready || !peer->broken || peer->cut_off ||
+      peer->state == Peer::State::kFailed)
     return impl_->begin_receive(from, transfer, to, bytes, kind, std::move(done));
   // Its deadline is not to begin before its grant can leave.
   const auto same = [transfer](const Held& held) { return held.transfer == transfer; };

@@ -199,7 +199,10 @@ void Exchange::Impl::shut(Peer& peer, const Error& why) {
   stop(peer.timer);
   stop(peer.retry);
   stop_stream(peer);
+  stop(peer.direct_timer);
+  peer.direct.reset();
   peer.attempt.reset();
+  peer.passage.reset();
   peer.queue.clear();
   peer.queued_bytes = 0;
   drop_link(peer);

@@ -1,6 +1,6 @@
 // The connection for blocks beside a link over TCP: host memory goes over it, not over UCX, where UCX would use TCP as well.
 //
-// Who dials the link dials this too, to the same address and with the same proof of the token; then
+// Who dials the link dials this too, to the same address, or through the same third process, and with the same proof of the token; then
 //   connector  { ids of both, HMAC(token, "... connector", the link's cookie, this connection's cookie) }
 //   acceptor   { the same with "... acceptor" }
 // which none but the two ends of the link can say. From then on it carries blocks, no frames (transfer/stream_lane.h). It is the
@@ -50,13 +50,15 @@ std::optional<StreamWord> read_word(const net::Frame& frame) {
 void Exchange::Impl::stop_stream(Peer& peer) {
   stop(peer.stream_timer);
   peer.stream_attempt.reset();
+  peer.stream_passage.reset();
   peer.stream_link.reset();
 }
 
-// Nothing where there is one, or somebody else's turn to make one.
+// Nothing where there is one that goes the link's way, or somebody else's turn to make one.
 void Exchange::Impl::want_stream(Peer& peer) {
-  if (!peer.dials || !peer.data || peer.state != Peer::State::kUp || !peer.reached) return;
-  if (!engine->needs_stream(peer.cookie) || peer.stream_timer != 0) return;
+  if (!peer.dials || !peer.data || peer.state != Peer::State::kUp || (!peer.reached && !peer.via)) return;
+  if (!engine->uses_stream(peer.cookie) || peer.stream_timer != 0) return;
+  if (!engine->needs_stream(peer.cookie) && peer.stream_via == peer.via) return;
   dial_stream(peer);
 }
 
@@ -82,18 +84,25 @@ void Exchange::Impl::dial_stream(Peer& peer) {
   });
   net::HandshakeOptions how = handshake();
   how.deadline_ns = kStreamTime;
-  peer.stream_attempt =
-      net::connect(loop, *peer.reached, how, [this, id](Result<std::unique_ptr<net::Link>> link) {
-        Peer* p = find(id);
-        if (p == nullptr) return;
-        if (!link) return retry_stream(*p, link.error());
-        stream_connected(*p, std::move(*link));
-      });
+  const auto connected = [this, id](Result<std::unique_ptr<net::Link>> link) {
+    Peer* p = find(id);
+    if (p == nullptr) return;
+    if (!link) return retry_stream(*p, link.error());
+    stream_connected(*p, std::move(*link));
+  };
+  peer.stream_trying = peer.via;
+  const Peer* relay = peer.via ? find(peer.via) : nullptr;
+  if (peer.via && relay == nullptr) return;  // the link is about to end, too
+  if (relay == nullptr)
+    peer.stream_attempt = net::connect(loop, *peer.reached, how, connected);
+  else
+    peer.stream_passage = through(*relay, id, connected);
 }
 
 void Exchange::Impl::stream_connected(Peer& peer, std::unique_ptr<net::Link> link) {
   const WorkerId id = peer.info.id;
   peer.stream_attempt.reset();
+  peer.stream_passage.reset();
   peer.stream_link = std::move(link);
   const StreamWord word =
       word_of(options.token, "connector", self, id, peer.cookie, peer.stream_link->cookie());
@@ -125,6 +134,7 @@ void Exchange::Impl::stream_answered(Peer& peer, net::Frame& frame) {
     stop_stream(*p);
     p->stream_pause_ns = 0;
     if (!stream) return retry_stream(*p, stream.error());
+    p->stream_via = p->stream_trying;
     if (const Status attached = attach(*p, std::move(*stream)); !attached) retry_stream(*p, attached.error());
   });
 }

@@ -116,7 +116,12 @@ void Courier::beat() {
   const TimeNs now = monotonic_now();
   // Who has been busy elsewhere has not read what may be there.
   const bool late = now - std::exchange(beat_at_, now) > 3 * beat_ns_;
-  if (lost_ || !link_ || resuming_) return;
+  if (lost_ || !link_) return;
+  if (resuming_) {
+    if (now >= resumed_by_ && !late)
+      down(error(Errc::kTimeout, "it proved who it is and did not say how far it is"));
+    return;
+  }
   const TimeNs silent = now - std::max(link_->last_receive_ns(), up_since_);
   if (silent >= kSilences * options_.silence_ns && !late) {
     const Error why =
@@ -177,6 +182,9 @@ void Courier::on_connected(Result<std::unique_ptr<net::Link>> link) {
   // Whatever it is may be a scheduler that dies in the middle of the handshake, or a way that is broken.
   if (!link) return retry(link.error());
   resuming_ = true;
+  // As long as a silence is borne, but not beyond the time it has to come back by more than one attempt's.
+  const TimeNs now = monotonic_now(), left = std::max(give_up_at_ - now, options_.silence_ns);
+  resumed_by_ = now + std::min(kSilences * options_.silence_ns, left);
   start(std::move(*link));
   if (const Status sent = write(msg::Resume{state_, me_, received_.total()}); !sent) down(sent.error());
 }

@@ -241,6 +241,34 @@ TEST_CASE("a scheduler that is silent though it is asked") {
   }
 }
 
+TEST_CASE(
+    "a scheduler that proves who it is and then says nothing: another link is made, until its time is over") {
+  const TimeNs silence = 400 * kMillisecond;
+  Scene s(4 * kSecond, 0, silence);
+  s.welcome(77);
+  const TimeNs began = monotonic_now();
+  (void)s.broken();  // its Resume is heard, and not answered
+  s.heard.clear();
+  s.send(1);
+  s.until([&] { return s.heard.size() == 1; });
+  CHECK(monotonic_now() - began >= 3 * silence);
+  CHECK(std::get<msg::Resume>(s.heard[0]).state == 77);
+  CHECK(s.down == 1);  // it is the same break
+  SUBCASE("the next time it speaks") {
+    s.say(msg::Resumed{5, 0, {}});
+    s.until([&] { return s.pongs().size() == 1; });
+    CHECK(s.back == 1);
+    CHECK_FALSE(s.lost);
+  }
+  SUBCASE("it never does") {
+    s.until([&] { return s.lost.has_value(); });
+    CHECK(s.lost->code == Errc::kUnavailable);
+    CHECK_MESSAGE(s.lost->message.find("did not say how far it is") != std::string::npos, s.lost->message);
+    CHECK(monotonic_now() - began < 4 * kSecond + 10 * silence);
+    CHECK(s.back == 0);
+  }
+}
+
 TEST_CASE("one that does not take us back, that lies, or that keeps nothing, is the end") {
   SUBCASE("refused") {
     Scene s;

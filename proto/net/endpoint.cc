@@ -193,11 +193,16 @@ Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, const Address&
 
 class ConnectAttempt::Core : public std::enable_shared_from_this<ConnectAttempt::Core> {
  public:
-  Core(EventLoop& loop, const Address& address, const HandshakeOptions& options, Handshake::Done done)
+  using Bare = std::function<void(Result<std::unique_ptr<ByteStream>>)>;
+
+  // One of `done` and `bare`.
+  Core(EventLoop& loop, const Address& address, const HandshakeOptions& options, Handshake::Done done,
+       Bare bare)
       : loop_(loop),
         address_(address),
         options_(options),
         done_(std::move(done)),
+        bare_(std::move(bare)),
         resolver_(loop.impl().io),
         socket_(loop.impl().io),
         deadline_at_(monotonic_now() + options.deadline_ns) {}
@@ -209,11 +214,13 @@ class ConnectAttempt::Core : public std::enable_shared_from_this<ConnectAttempt:
   void try_next(Error last);
   void shake_hands();
   void end(Result<std::unique_ptr<Link>> result);
+  void end_bare();
 
   EventLoop& loop_;
   Address address_;
   HandshakeOptions options_;
   Handshake::Done done_;
+  Bare bare_;
   tcp::resolver resolver_;
   Socket socket_;
   std::vector<Protocol::endpoint> endpoints_;
@@ -253,7 +260,7 @@ void ConnectAttempt::Core::try_next(Error last) {
   auto connected = [self = shared_from_this()](error_code failed) {
     if (self->ended_) return;
     if (failed) return self->try_next(asio_error("connect to " + self->address_.to_string(), failed));
-    self->shake_hands();
+    self->bare_ ? self->end_bare() : self->shake_hands();
   };
   if (ec) return connected(ec);
   socket_.async_connect(where, std::move(connected));
@@ -274,8 +281,15 @@ void ConnectAttempt::Core::shake_hands() {
 void ConnectAttempt::Core::end(Result<std::unique_ptr<Link>> result) {
   if (ended_) return;
   cancel();
+  if (bare_) return std::exchange(bare_, {})(result.error());
   Handshake::Done done = std::move(done_);
   done(std::move(result));
+}
+
+void ConnectAttempt::Core::end_bare() {
+  std::unique_ptr<ByteStream> stream = make_socket_stream(std::move(socket_), options_.silence_ns);
+  cancel();
+  std::exchange(bare_, {})(std::move(stream));
 }
 
 void ConnectAttempt::Core::cancel() {
@@ -292,7 +306,15 @@ ConnectAttempt::~ConnectAttempt() { core_->cancel(); }
 
 std::unique_ptr<ConnectAttempt> connect(EventLoop& loop, const Address& address,
                                         const HandshakeOptions& options, Handshake::Done done) {
-  auto core = std::make_shared<ConnectAttempt::Core>(loop, address, options, std::move(done));
+  auto core = std::make_shared<ConnectAttempt::Core>(loop, address, options, std::move(done), nullptr);
+  core->begin();
+  return std::unique_ptr<ConnectAttempt>(new ConnectAttempt(std::move(core)));
+}
+
+std::unique_ptr<ConnectAttempt> connect_stream(
+    EventLoop& loop, const Address& address, const HandshakeOptions& options,
+    std::function<void(Result<std::unique_ptr<ByteStream>>)> done) {
+  auto core = std::make_shared<ConnectAttempt::Core>(loop, address, options, nullptr, std::move(done));
   core->begin();
   return std::unique_ptr<ConnectAttempt>(new ConnectAttempt(std::move(core)));
 }

@@ -1,6 +1,6 @@
-// Every message over a link to the scheduler's server, as it is when nobody has filled it in: before its sender has joined, twice from each kind of
-// peer, and from one that is gone at once. Whatever becomes of that link, nobody else notices. All alternatives of msg::Message are gone
-// through, so a new one is in. (What messages with a meaning do is the core's: scheduler/core/messages_test.cc.)
+// Every message over a link to the scheduler's server, as it is when nobody has filled it in and as it is by chance: before its sender has
+// joined, twice from each kind of peer, and from one that is gone at once. Whatever becomes of that link, nobody else notices. All
+// alternatives of msg::Message are gone through, so a new one is in. (What messages with a meaning do is the core's: scheduler/core/messages_test.cc.)
 #include "server.h"
 
 #include <tilewise/config/version.h>
@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "message_tags.h"
+#include "random_message.h"
 
 namespace tilewise::scheduler {
 namespace {
@@ -93,6 +94,20 @@ struct Site {
   bool ended = false;
 };
 
+// One of each kind that nobody has filled in, and some by chance: well-formed, and mostly about nothing that is there.
+template <class Fn> void for_each_sample(Fn&& fn) {
+  constexpr int kByChance = 4;
+  Prng prng(20'261'125);
+  for (std::size_t tag = 0; tag < kTags; ++tag) {
+    for (int i = 0; i <= kByChance; ++i) {
+      const msg::Message message = i == 0 ? empty_message(tag) : codec::random_message(tag, prng);
+      REQUIRE(message.index() == tag);
+      INFO(std::string(msg::name_of(message)) << ", sample " << i);
+      fn(message);
+    }
+  }
+}
+
 // Clients and tools may.
 bool ends_all(const msg::Message& message, msg::Role role) {
   return role != msg::Role::kWorker && std::holds_alternative<msg::Shutdown>(message);
@@ -100,9 +115,7 @@ bool ends_all(const msg::Message& message, msg::Role role) {
 
 TEST_CASE("server: every message before its sender has joined: that link is closed, and told why") {
   Site site;
-  for (std::size_t tag = 0; tag < kTags; ++tag) {
-    const msg::Message message = empty_message(tag);
-    INFO(std::string(msg::name_of(message)));
+  for_each_sample([&](const msg::Message& message) {
     Party stranger;
     site.connect(stranger);
     stranger.say(message);
@@ -113,18 +126,17 @@ TEST_CASE("server: every message before its sender has joined: that link is clos
           1);
     site.settle(site.bystander);
     CHECK(!site.bystander.closed);
-    CHECK(site.peers() == 1);
-  }
+    site.until([&] { return site.peers() == 1; });  // a Join by chance may have been one
+  });
   CHECK(!site.ended);
 }
 
 TEST_CASE("server: every message twice, from each kind of peer: at worst that peer's link is closed") {
   for (const msg::Role role : {msg::Role::kWorker, msg::Role::kClient, msg::Role::kTool}) {
     Site site;
-    for (std::size_t tag = 0; tag < kTags; ++tag) {
-      const msg::Message message = empty_message(tag);
-      if (ends_all(message, role)) continue;
-      INFO(std::string(msg::name_of(message)) << " from role " << static_cast<int>(role));
+    CAPTURE(static_cast<int>(role));
+    for_each_sample([&](const msg::Message& message) {
+      if (ends_all(message, role)) return;
       Party peer;
       site.connect(peer);
       site.joins(peer, role);
@@ -133,10 +145,10 @@ TEST_CASE("server: every message twice, from each kind of peer: at worst that pe
       site.settle(peer);
       site.settle(site.bystander);
       CHECK(!site.bystander.closed);
-      CHECK(site.peers() == (peer.closed ? 1 : 2));
+      if (!peer.closed) CHECK(site.peers() == 2);
       peer.link.reset();
       site.until([&] { return site.peers() == 1; });
-    }
+    });
     CHECK(!site.ended);
   }
 }
@@ -144,10 +156,9 @@ TEST_CASE("server: every message twice, from each kind of peer: at worst that pe
 TEST_CASE("server: every message from one who is gone at once: nothing of it is left") {
   for (const msg::Role role : {msg::Role::kWorker, msg::Role::kClient, msg::Role::kTool}) {
     Site site;
-    for (std::size_t tag = 0; tag < kTags; ++tag) {
-      const msg::Message message = empty_message(tag);
-      if (ends_all(message, role)) continue;
-      INFO(std::string(msg::name_of(message)) << " from role " << static_cast<int>(role));
+    CAPTURE(static_cast<int>(role));
+    for_each_sample([&](const msg::Message& message) {
+      if (ends_all(message, role)) return;
       Party peer;
       site.connect(peer);
       site.joins(peer, role);
@@ -156,7 +167,7 @@ TEST_CASE("server: every message from one who is gone at once: nothing of it is 
       site.until([&] { return site.peers() == 1; });
       site.settle(site.bystander);
       CHECK(!site.bystander.closed);
-    }
+    });
     CHECK(!site.ended);
   }
 }

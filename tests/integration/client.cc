@@ -1,6 +1,7 @@
 // A client program as a user would write it, for tests that need one in a process of its own.
 //   compute   a few expressions, checked against values computed here
 //   repeat S  asks for the same again and again for S seconds, in which all must end well and alike
+//   strand S  the same for S seconds, in which rounds may fail for want of a way; says so of each, and does what needs no way meanwhile
 //   linger    begins long work, says so on stdout, and waits for its end
 //   gather I HOW   has every third piece of an array, from I on, of which two others have the rest; HOW: what is wrong with them
 //   save PATH writes a file of thousands of small blocks, again and again
@@ -60,6 +61,41 @@ int repeat(int for_s) {
     if (round() != expected) return std::printf("wrong values in round %d\n", rounds), 1;
   }
   std::printf("right, %d rounds\n", rounds);
+  return 0;
+}
+
+int strand(int for_s) {
+  auto session = connect_here("strand");
+  std::vector<double> x(512 * 512);
+  std::iota(x.begin(), x.end(), 0.0);
+  const auto round = [&](const Array& there) { return (there * 2.0 + there.T()).get<double>(); };
+  const auto upload = [&] { return session.from_memory(x, {512, 512}, {.block = {128, 128}}); };
+  const std::vector<double> expected = round(upload());
+  Array kept = upload() + 0.0;  // where fetching is all that is left to do
+  kept.persist().wait();
+  std::printf("running\n");
+  std::fflush(stdout);
+  int rounds = 0, failed = 0;
+  const auto in_peace = [&](const char* what, const auto& act) {
+    try {
+      act();
+    } catch (const ArrayError& e) {
+      if (e.code() != Errc::kUnavailable) throw;
+      ++failed;
+      std::printf("no %s: %s\n", what, e.what());
+      std::fflush(stdout);
+      session.ones({64, 64}, {.block = {16, 16}}).persist().wait({.timeout = std::chrono::seconds(10)});
+    }
+  };
+  for (const auto until = testing::Clock::now() + std::chrono::seconds(for_s); testing::Clock::now() < until;
+       ++rounds) {
+    bool right = true;
+    in_peace("upload", [&] { right = round(upload()) == expected; });
+    in_peace("fetch", [&] { right = right && kept.get<double>() == x; });
+    if (!right) return std::printf("wrong values in round %d\n", rounds), 1;
+  }
+  if (round(upload()) != expected) return std::printf("wrong values at the end\n"), 1;
+  std::printf("right, %d rounds, %d failed\n", rounds, failed);
   return 0;
 }
 
@@ -134,6 +170,7 @@ int main(int argc, char** argv) {
     if (argc == 2 && std::strcmp(argv[1], "compute") == 0) return compute();
     if (argc == 2 && std::strcmp(argv[1], "linger") == 0) return linger();
     if (argc == 3 && std::strcmp(argv[1], "repeat") == 0) return repeat(std::atoi(argv[2]));
+    if (argc == 3 && std::strcmp(argv[1], "strand") == 0) return strand(std::atoi(argv[2]));
     if (argc == 2 && std::strcmp(argv[1], "borrow") == 0) return borrow();
     if (argc == 3 && std::strcmp(argv[1], "save") == 0) return save(argv[2]);
     if (argc == 4 && std::strcmp(argv[1], "gather") == 0) return gather(std::atoi(argv[2]), argv[3]);

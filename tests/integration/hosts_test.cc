@@ -4,8 +4,10 @@
 #include <tilewise/net/address.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "harness.h"
@@ -257,26 +259,90 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a link to a worker that cannot be made again ends the session, and names the worker") {
-  const auto network = hosts(3);
-  if (!network) return;
-  Cluster cluster({.workers = 2, .devices = 1, .network = network.get()});
-  INFO(cluster.words());
-  Environment environment = cluster.environment();
-  environment["TILEWISE_LINK_TIMEOUT"] = "1";
-  environment["TILEWISE_SILENCE_TIMEOUT"] = "2";
-  std::vector<std::string> command = network->prefix(2);
-  command.insert(command.end(), {client_program(), "repeat", "60"});
-  Process client("client", command, environment);
-  REQUIRE(eventually([&] { return client.output().find("running") != std::string::npos; }));
-  network->cut(2, 0);
-  network->cut(0, 2);
-  (void)network->reset(2, 0);  // else it takes as long as silence is borne
-  CHECK(client.wait(kPatience) == 1);
-  const std::string words = client.output();
+namespace {
+
+// A client on the host behind the workers', which has found its way to all of them.
+struct Away {
+  std::unique_ptr<Network> network;
+  std::optional<Cluster> cluster;
+  std::unique_ptr<Process> client;
+
+  Away(int workers, const std::vector<std::string>& what, const std::string& patience) {
+    network = hosts(workers + 1);
+    if (!network) return;
+    cluster.emplace(ClusterOptions{.workers = workers, .devices = 1, .network = network.get()});
+    Environment environment = cluster->environment();
+    environment["TILEWISE_LINK_TIMEOUT"] = patience;
+    environment["TILEWISE_SILENCE_TIMEOUT"] = "2";
+    std::vector<std::string> command = network->prefix(workers);
+    command.push_back(client_program());
+    command.insert(command.end(), what.begin(), what.end());
+    client = std::make_unique<Process>("client", command, environment);
+    REQUIRE(says("running"));
+  }
+  bool says(const std::string& word, int times = 1) const {
+    return eventually([&] { return count_of(word, client->output()) >= times; });
+  }
+};
+
+}  // namespace
+
+TEST_CASE(
+    "a client that cannot reach one worker, one way or both, while the scheduler sees all: blocks go through "
+    "another worker, there and back") {
+  for (const std::pair<bool, bool>& lost : {std::pair(true, true), {true, false}, {false, true}}) {
+    CAPTURE(lost.first);
+    CAPTURE(lost.second);
+    Away w(2, {"repeat", "14"}, "30");
+    if (!w.network) return;
+    INFO(w.cluster->words());
+    if (lost.first) w.network->cut(2, 0);
+    if (lost.second) w.network->cut(0, 2);
+    CHECK(w.client->wait(2 * kPatience) == 0);
+    CAPTURE(w.client->output());
+    CHECK(w.client->output().find("right") != std::string::npos);
+    CHECK(count_of("passes bytes on", w.cluster->words()) >= 1);
+    CHECK(w.cluster->worker(0).running());
+    CHECK(w.cluster->worker(1).running());
+  }
+}
+
+TEST_CASE("the worker that passes a client's blocks on dies: another one does") {
+  Away w(3, {"repeat", "22"}, "30");
+  if (!w.network) return;
+  INFO(w.cluster->words());
+  w.network->cut(3, 0);
+  const auto passing = [&](int worker) {
+    return w.cluster->worker(worker).errors().find("passes bytes on") != std::string::npos;
+  };
+  REQUIRE(eventually([&] { return passing(1) || passing(2); }));
+  const int relay = passing(1) ? 1 : 2;
+  w.cluster->worker(relay).signal(SIGKILL);
+  CHECK(w.client->wait(2 * kPatience) == 0);
+  CAPTURE(w.client->output());
+  CHECK(w.client->output().find("right") != std::string::npos);
+  CHECK(passing(3 - relay));
+}
+
+TEST_CASE(
+    "where there is no way to a worker at all, requests that need it fail and say so, others do not, and "
+    "when "
+    "there is one all is well") {
+  Away w(1, {"strand", "25"}, "3");
+  if (!w.network) return;
+  INFO(w.cluster->words());
+  w.network->cut(1, 0);
+  w.network->cut(0, 1);
+  REQUIRE(w.says("no upload"));
+  REQUIRE(w.says("no fetch"));
+  const std::string words = w.client->output();
   CAPTURE(words);
-  CHECK(words.find("could not be made again within 1 s") != std::string::npos);
+  CHECK(words.find("could not be made again within 3 s") != std::string::npos);
   CHECK(words.find("cannot be reached") != std::string::npos);
-  CHECK(cluster.worker(0).running());
-  CHECK(cluster.worker(1).running());
+  w.network->mend(1, 0);
+  w.network->mend(0, 1);
+  CHECK(w.client->wait(2 * kPatience) == 0);
+  CAPTURE(w.client->output());
+  CHECK(w.client->output().find("right") != std::string::npos);
+  CHECK(w.cluster->worker(0).running());
 }

@@ -81,6 +81,10 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   callbacks.on_back = [](WorkerId peer) {
     daemon::log_info("link to a peer made again", {{"id", peer.value}});
   };
+  callbacks.on_relay = [](WorkerId from, WorkerId to) {
+    daemon::log_info("passes bytes on, for who cannot reach a worker",
+                     {{"from", from.value}, {"to", to.value}});
+  };
   TW_ASSIGN(d.exchange_, exchange::Exchange::create(loop, std::move(peers), std::move(callbacks)));
   TW_ASSIGN(d.addresses_, d.exchange_->listen());
   for (const auto& device : devices) d.devices_.push_back(device.get());

@@ -22,12 +22,14 @@ Status tell_last_words(const net::Address& scheduler, const net::Token& token, c
                        TimeNs timeout_ns) {
   TW_ASSIGN(const auto loop, net::EventLoop::create({}));
   std::optional<Status> done;
+  bool told = false;
   std::unique_ptr<net::Link> link;
   const auto on_frame = [&](net::Frame& frame) {
+    if (done) return;  // the first verdict counts
     const Result<msg::Message> message = codec::decode(frame.payload);
     if (!message) {
       done = message.error();
-    } else if (const auto* welcome = std::get_if<msg::Welcome>(&*message)) {
+    } else if (const auto* welcome = std::get_if<msg::Welcome>(&*message); welcome != nullptr && !told) {
       if (!welcome->refused.ok()) {
         done = error(welcome->refused.code, welcome->refused.message);
         return;
@@ -35,9 +37,10 @@ Status tell_last_words(const net::Address& scheduler, const net::Token& token, c
       Status sent = write(*link, words);
       if (sent) sent = write(*link, msg::Ping{});  // answered after the words were taken
       if (!sent) done = sent;
+      told = true;
     } else if (const auto* refusal = std::get_if<msg::Refusal>(&*message)) {
       done = error(refusal->why.code, refusal->why.message);
-    } else if (std::holds_alternative<msg::Pong>(*message)) {
+    } else if (told && std::holds_alternative<msg::Pong>(*message)) {
       done.emplace();
     }
   };

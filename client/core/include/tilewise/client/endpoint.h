@@ -19,6 +19,10 @@ struct EndpointCallbacks {
   std::function<void(msg::Message)> on_message;           // from the scheduler, in order; Pings included
   std::function<void(WorkerId, msg::PeerBatch)> on_peer;  // from a worker, in order per worker
   std::function<void(Error)> on_lost;                     // the scheduler is gone for good; at most once
+  // There is no way to this worker, directly or through another one, though the scheduler sees it; said again and again while that is
+  // so. Nothing has come from there or gone there since `since` (the monotonic clock), which is as long ago as the endpoint has
+  // patience, or longer: what has not moved since then is not to be waited for.
+  std::function<void(WorkerId, Error, TimeNs since)> on_unreachable = {};
 };
 
 // Rules for implementations:

@@ -22,8 +22,8 @@ struct Options {
   // How long the link may be broken, or this process be out of reach, before all that it asked for is given up and what it
   // holds is released. 0: not at all. At most seven days.
   TimeNs lease_ns = 10 * kSecond;
-  // How long a link over TCP to a worker that the scheduler sees may be broken before the session is lost; it is being made
-  // again meanwhile. 0: it is not made again.
+  // How long there may be no way to a worker that the scheduler sees, neither a link over TCP of our own nor through another worker,
+  // before requests that wait for it fail (kUnavailable); it is sought meanwhile, and afterwards. 0: broken links are not made again.
   TimeNs link_ns = 30 * kSecond;
   // A scheduler or a worker whose host answers nothing for so long is taken for gone; as the cluster's --silence-timeout. 2 to 20 s.
   TimeNs silence_ns = 10 * kSecond;

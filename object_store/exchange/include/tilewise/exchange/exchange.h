@@ -6,7 +6,7 @@
 //
 // A peer is one incarnation. It is announced (peer_joined), gets a link, becomes ready, and ends. A link over TCP that
 // breaks is made again for a while, and what had not arrived is sent again: batches come once and in order over any number
-// of links, and nobody here is asked to do anything. Only transfers have to be begun anew. Links inside a host break
+// of links, and nobody here is asked to do anything. Where there is no way to a peer, the link goes through a worker that reaches it. Only transfers have to be begun anew. Links inside a host break
 // with their process: they are not made again, that is the scheduler's decision to take (peer_lost, a new incarnation).
 #pragma once
 #include <tilewise/base/limits.h>
@@ -46,6 +46,13 @@ struct Options {
   // How long it is tried to make a broken link over TCP again. 0: not at all. Who is connected to waits a little longer, and
   // for a client until the scheduler has lost it.
   TimeNs resume_ns = 10 * kSecond;
+  // Where a peer cannot be reached, a worker that is reached is asked to pass on what is said to it and what it says. Of use between
+  // hosts only; whoever is asked does it, whatever this says.
+  bool relays = true;
+  TimeNs direct_ns =
+      15 * kSecond;  // how soon the direct way is tried beside that, then twice as late each time
+  // false: who cannot be reached in time is told of by on_cut_off, not on_unreachable, and tried on.
+  bool gives_up = true;
   TimeNs unmap_grace_ns = 30 * kSecond;       // a lost peer's memory stays mapped so long, see mapped()
   std::size_t max_queued_bytes = 256u << 20;  // of messages to one peer not yet taken by its link
   // Taken by its link over TCP, not known to have arrived; one always may. Room for the largest message beside what a receiver
@@ -65,6 +72,11 @@ struct Callbacks {
   // After its on_ready: a link that is being made again, and what came of it.
   std::function<void(WorkerId, const Error& why)> on_broken = {};
   std::function<void(WorkerId)> on_back = {};
+  // Instead of on_unreachable with kTimeout (Options::gives_up): receives that wait for the link end with kUnavailable, and so do new
+  // ones. on_ready or on_back follows when there is a link; then it may happen again.
+  std::function<void(WorkerId, const Error& why)> on_cut_off = {};
+  // From now on bytes between these two go through this process, because the first cannot reach the other.
+  std::function<void(WorkerId, WorkerId)> on_relay = {};
   // A slab of one of its GPUs, which device::CudaPeers can open by its handle; before any message that names it. Who dies takes
   // it away.
   std::function<void(WorkerId, const msg::SlabDesc&)> on_lent = {};
@@ -85,6 +97,8 @@ struct Counters {
   std::int64_t breaks = 0;        // of links that are made again
   std::int64_t resumed = 0;       // of these, made again
   std::int64_t repeated = 0;      // messages sent again
+  std::int64_t detours = 0;       // links to peers made through a third process
+  std::int64_t relayed = 0;       // connections of others that went through this process
 };
 
 class Exchange {

@@ -69,6 +69,7 @@ class Courier {
   TimeNs up_since_;       // of the link; without one the distant future
   TimeNs give_up_at_ = 0, retry_ns_ = 0;
   bool resuming_ = false;  // on a new link, before Resumed
+  TimeNs resumed_by_ = 0;  // which is not waited for any longer
   bool lost_ = false;
   TimeNs beat_at_ = 0;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // ends with this

@@ -42,6 +42,9 @@ class ConnectAttempt {
  private:
   friend std::unique_ptr<ConnectAttempt> connect(EventLoop&, const Address&, const HandshakeOptions&,
                                                  Handshake::Done);
+  friend std::unique_ptr<ConnectAttempt> connect_stream(
+      EventLoop&, const Address&, const HandshakeOptions&,
+      std::function<void(Result<std::unique_ptr<ByteStream>>)>);
   class Core;
   explicit ConnectAttempt(std::shared_ptr<Core> core);
   std::shared_ptr<Core> core_;
@@ -49,5 +52,9 @@ class ConnectAttempt {
 
 [[nodiscard]] std::unique_ptr<ConnectAttempt> connect(EventLoop& loop, const Address& address,
                                                       const HandshakeOptions& options, Handshake::Done done);
+// The same without the handshake: for who passes on what others say. Nobody has proven anything.
+[[nodiscard]] std::unique_ptr<ConnectAttempt> connect_stream(
+    EventLoop& loop, const Address& address, const HandshakeOptions& options,
+    std::function<void(Result<std::unique_ptr<ByteStream>>)> done);
 
 }  // namespace tilewise::net
