@@ -140,13 +140,16 @@ Case random_map(Prng& rng, OpKind kind) {
       dims.push_back(axes >> d & 1 ? *DimGrid::uniform(c.op.space.dim(d).count(), 1) : c.op.space.dim(d));
     const bool write = kind == OpKind::kWriteNpy;
     c.op.outputs = {{1, write ? DType::kInt64 : DType::kFloat64, Grid(dims)}};
-    if (write)
+    if (write) {  // and one number, everywhere
       c.op.attrs = NpyAttrs{"a.npy"};
-    else
+      c.op.operands.push_back({99, View{shape, {{-1, 0, 1}}}});
+      c.sources.push_back({DType::kInt64, *Grid::uniform({1}, {1})});
+    } else {
       c.op.attrs = ReduceAttrs{sum_of_loads(worlds.size()), ReduceKind::kSum, axes};
+    }
   }
   const Grid space = c.op.space;
-  const std::size_t n = worlds.size();
+  const std::size_t n = c.sources.size();
   c.wanted = [=](const Index& p) { return std::vector<Box>(n, space.box(p)); };
   return c;
 }

@@ -91,27 +91,37 @@ TEST_CASE("one that ended well, or was refused, leaves nothing") {
 
 // Else a task that is still running would make anew what was removed.
 TEST_CASE("it is removed when all workers are done with a save that was given up") {
-  Failing w;
-  SUBCASE("by its client") { w.receive(10, msg::CancelRequest{1}); }
-  SUBCASE("since its client has died") { w.drop(10); }
-  w.wait(kSecond);
-  CHECK(w.removals(1).empty());
-  const auto told = [&](std::uint32_t conn) {
-    std::uint64_t applied = 0;
-    for (const Send& sent : w.inbox) {
-      const auto* log = std::get_if<msg::Log>(&sent.message);
-      if (log != nullptr && sent.to == Conn{conn}) applied = log->first + log->entries.size() - 1;
+  for (const bool client_dies : {false, true}) {
+    for (const bool last_dies : {false, true}) {
+      CAPTURE(client_dies);
+      CAPTURE(last_dies);
+      Failing w;
+      if (client_dies)
+        w.drop(10);
+      else
+        w.receive(10, msg::CancelRequest{1});
+      w.wait(kSecond);
+      CHECK(w.removals(1).empty());
+      const auto told = [&](std::uint32_t conn) {
+        std::uint64_t applied = 0;
+        for (const Send& sent : w.inbox) {
+          const auto* log = std::get_if<msg::Log>(&sent.message);
+          if (log != nullptr && sent.to == Conn{conn}) applied = log->first + log->entries.size() - 1;
+        }
+        return msg::Progress{.log_applied = applied};
+      };
+      w.receive(1, told(1));
+      CHECK(w.removals(1).empty());
+      if (last_dies)
+        w.lose(2);
+      else
+        w.receive(2, told(2));
+      REQUIRE(w.removals(1).size() == 1);
+      w.complete(w.removals(1)[0]);
+      w.step({});
+      CHECK(w.removals(1).size() == 1);
     }
-    return msg::Progress{.log_applied = applied};
-  };
-  w.receive(1, told(1));
-  CHECK(w.removals(1).empty());
-  SUBCASE("all have said so") { w.receive(2, told(2)); }
-  SUBCASE("the last one has died") { w.lose(2); }
-  REQUIRE(w.removals(1).size() == 1);
-  w.complete(w.removals(1)[0]);
-  w.step({});
-  CHECK(w.removals(1).size() == 1);
+  }
 }
 
 TEST_CASE("who was to remove it dies: another one does") {
