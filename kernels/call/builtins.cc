@@ -5,6 +5,7 @@
 #include <tilewise/kernels/plugin.h>
 
 #include "call/builtin.h"
+#include "call/call.h"
 #include "draw/draw.h"
 #include "fft/fft.h"
 #include "file/file.h"
@@ -15,7 +16,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <iterator>
 #include <vector>
 
 namespace tilewise::kernels {
@@ -58,44 +58,51 @@ using namespace ir::builtin;
 
 template <class P> constexpr const char* name_of() { return P::kName.data(); }
 
-constexpr tilewise_kernel_v1 kKernels[] = {
-    {"tilewise.noop", noop, nullptr, -1, -1, nullptr},
-    {"tilewise.zero", zero, nullptr, -1, -1, nullptr},
-    {"tilewise.compute", compute, nullptr, -1, -1, nullptr},
-    {name_of<Take>(), index::take, nullptr, 2, 1, nullptr},
-    {name_of<TakeAlong>(), index::take_along_axis, nullptr, 2, 1, nullptr},
-    {name_of<WrapIndex>(), index::wrap_index, nullptr, 1, 1, nullptr},
-    {name_of<Put>(), index::put, nullptr, 3, 1, nullptr},
-    {name_of<SearchSorted>(), index::searchsorted, nullptr, 2, 1, nullptr},
-    {name_of<SortBlock>(), sort::sort_block, nullptr, -1, -1, nullptr},
-    {name_of<MergeSplit>(), sort::merge_split, nullptr, -1, -1, nullptr},
-    {name_of<Gamma>(), draw::gamma, nullptr, 0, 1, nullptr},
+// A kernel, and the plain version that a reference cluster runs. Null: files, and what has no arithmetic to get wrong.
+struct Builtin {
+  tilewise_kernel_v1 kernel;
+  tilewise_kernel_fn reference;
+};
+constexpr Builtin kKernels[] = {
+    {{"tilewise.noop", noop, nullptr, -1, -1, nullptr}, nullptr},
+    {{"tilewise.zero", zero, nullptr, -1, -1, nullptr}, nullptr},
+    {{"tilewise.compute", compute, nullptr, -1, -1, nullptr}, nullptr},
+    {{name_of<Take>(), index::take, nullptr, 2, 1, nullptr}, index::reference::take},
+    {{name_of<TakeAlong>(), index::take_along_axis, nullptr, 2, 1, nullptr},
+     index::reference::take_along_axis},
+    {{name_of<WrapIndex>(), index::wrap_index, nullptr, 1, 1, nullptr}, index::reference::wrap_index},
+    {{name_of<Put>(), index::put, nullptr, 3, 1, nullptr}, index::reference::put},
+    {{name_of<SearchSorted>(), index::searchsorted, nullptr, 2, 1, nullptr}, index::reference::searchsorted},
+    {{name_of<SortBlock>(), sort::sort_block, nullptr, -1, -1, nullptr}, sort::reference::sort_block},
+    {{name_of<MergeSplit>(), sort::merge_split, nullptr, -1, -1, nullptr}, sort::reference::merge_split},
+    {{name_of<Gamma>(), draw::gamma, nullptr, 0, 1, nullptr}, draw::reference::gamma},
 #ifdef TILEWISE_KERNELS_FFT
-    {name_of<Fft>(), fft::transform, nullptr, 1, 1, nullptr},
+    {{name_of<Fft>(), fft::transform, nullptr, 1, 1, nullptr}, fft::reference::transform},
 #endif
-    {name_of<CountTrue>(), index::count_true, nullptr, 1, 1, nullptr},
-    {name_of<Compress>(), index::compress, nullptr, -1, 1, nullptr},
+    {{name_of<CountTrue>(), index::count_true, nullptr, 1, 1, nullptr}, index::reference::count_true},
+    {{name_of<Compress>(), index::compress, nullptr, -1, 1, nullptr}, index::reference::compress},
 #ifdef TILEWISE_KERNELS_IO
-    {ir::saving::kCreateNpy.data(), file::create_npy, nullptr, 0, 1, nullptr},
-    {ir::saving::kCommitNpy.data(), file::commit_npy, nullptr, 2, 1, nullptr},
-    {ir::saving::kDiscardNpy.data(), file::discard_npy, nullptr, 0, 1, nullptr},
-    {"tilewise.read_stored", file::read_stored, nullptr, 0, 1, nullptr},
-    {ir::saving::kCreateZarr.data(), file::create_zarr, nullptr, 0, 1, nullptr},
-    {ir::saving::kWriteZarr.data(), file::write_zarr, nullptr, 2, 1, nullptr},
-    {ir::saving::kCommitZarr.data(), file::commit_zarr, nullptr, 2, 1, nullptr},
-    {ir::saving::kDiscardZarr.data(), file::discard_zarr, nullptr, 0, 1, nullptr},
-    {ir::checkpoint::kTend.data(), file::tend_checkpoints, nullptr, 0, 1, nullptr},
-    {ir::checkpoint::kCreate.data(), file::create_checkpoint, nullptr, 0, 1, nullptr},
-    {ir::checkpoint::kWrite.data(), file::write_checkpoint, nullptr, 2, 1, nullptr},
-    {ir::checkpoint::kCommit.data(), file::commit_checkpoint, nullptr, 0, 1, nullptr},
-    {ir::checkpoint::kRestore.data(), file::restore_checkpoint, nullptr, 0, 1, nullptr},
+    {{ir::saving::kCreateNpy.data(), file::create_npy, nullptr, 0, 1, nullptr}, nullptr},
+    {{ir::saving::kCommitNpy.data(), file::commit_npy, nullptr, 2, 1, nullptr}, nullptr},
+    {{ir::saving::kDiscardNpy.data(), file::discard_npy, nullptr, 0, 1, nullptr}, nullptr},
+    {{"tilewise.read_stored", file::read_stored, nullptr, 0, 1, nullptr}, nullptr},
+    {{ir::saving::kCreateZarr.data(), file::create_zarr, nullptr, 0, 1, nullptr}, nullptr},
+    {{ir::saving::kWriteZarr.data(), file::write_zarr, nullptr, 2, 1, nullptr}, nullptr},
+    {{ir::saving::kCommitZarr.data(), file::commit_zarr, nullptr, 2, 1, nullptr}, nullptr},
+    {{ir::saving::kDiscardZarr.data(), file::discard_zarr, nullptr, 0, 1, nullptr}, nullptr},
+    {{ir::checkpoint::kTend.data(), file::tend_checkpoints, nullptr, 0, 1, nullptr}, nullptr},
+    {{ir::checkpoint::kCreate.data(), file::create_checkpoint, nullptr, 0, 1, nullptr}, nullptr},
+    {{ir::checkpoint::kWrite.data(), file::write_checkpoint, nullptr, 2, 1, nullptr}, nullptr},
+    {{ir::checkpoint::kCommit.data(), file::commit_checkpoint, nullptr, 0, 1, nullptr}, nullptr},
+    {{ir::checkpoint::kRestore.data(), file::restore_checkpoint, nullptr, 0, 1, nullptr}, nullptr},
 #endif
 };
 struct Builtins {
-  std::vector<tilewise_kernel_v1> kernels{std::begin(kKernels), std::end(kKernels)};
+  std::vector<tilewise_kernel_v1> kernels;
   tilewise_plugin_v1 plugin;
 
   Builtins() {
+    for (const Builtin& builtin : kKernels) kernels.push_back(builtin.kernel);
     const auto more = linalg::host_kernels();
     kernels.insert(kernels.end(), more.begin(), more.end());
     plugin = {TILEWISE_PLUGIN_ABI, "tilewise", "1", static_cast<int32_t>(kernels.size()), kernels.data()};
@@ -107,6 +114,12 @@ struct Builtins {
 const tilewise_plugin_v1& builtin_kernels() {
   static const Builtins builtins;
   return builtins.plugin;
+}
+
+tilewise_kernel_fn call::reference_of(const char* kernel) {
+  for (const Builtin& builtin : kKernels)
+    if (std::strcmp(builtin.kernel.name, kernel) == 0) return builtin.reference;
+  return linalg::reference_of(kernel);
 }
 
 }  // namespace tilewise::kernels

@@ -12,4 +12,7 @@ Status reference(const KernelCall& call, const PluginTable* plugins);
 // Memory of a region as plug-ins see it.
 tilewise_view_v1 view_of(const TensorView& from, const ir::Box& box);
 
+// The plain version of a built-in kernel; null where it has none.
+tilewise_kernel_fn reference_of(const char* kernel);
+
 }  // namespace tilewise::kernels::call

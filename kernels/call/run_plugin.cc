@@ -4,7 +4,6 @@
 #include <array>
 
 #include "call/call.h"
-#include "linalg/linalg.h"
 
 namespace tilewise::kernels {
 
@@ -106,7 +105,7 @@ Status run_plugin(const KernelCall& call, const PluginTable* plugins, PluginTarg
   TW_TRY(check_dtypes(*kernel, c, attrs.kernel));
   tilewise_kernel_fn run = target == PluginTarget::kCuda ? kernel->cuda : kernel->host;
   if (target == PluginTarget::kReference)
-    if (const tilewise_kernel_fn plain = linalg::reference_of(kernel->name)) run = plain;
+    if (const tilewise_kernel_fn plain = call::reference_of(kernel->name)) run = plain;
   const int code = run(&c);
   return code == 0 ? Status{} : failed(attrs.kernel, code, message);
 }

@@ -1,5 +1,7 @@
 #include "conformance/harness.h"
 
+#include <tilewise/kernels/plugin.h>
+
 #include "map/reference.h"
 
 #include <algorithm>
@@ -213,7 +215,11 @@ void run(const Subject& subject, Step& step) {
 }
 
 void run_reference(Step& step) {
-  static const std::unique_ptr<KernelSet> reference = make_reference_kernels(nullptr);
+  static PluginTable table;
+  static const std::unique_ptr<KernelSet> reference = [] {
+    must(table.add(builtin_kernels()));
+    return make_reference_kernels(&table);
+  }();
   KernelCall call = call_of(step);
   for (Array& a : step.inputs) call.inputs.push_back(view_of(a, a.bytes.data()));
   for (Array& a : step.outputs) call.outputs.push_back(view_of(a, a.bytes.data()));

@@ -1,9 +1,10 @@
-#include <hwy/highway.h>
 #include <tilewise/kernels/host_info.h>
+#include <tilewise/kernels/plugin.h>
 
 #include <cstdlib>
 
 #include "conformance/harness.h"
+#include "conformance/targets.h"
 
 using namespace tilewise;
 
@@ -11,7 +12,9 @@ namespace {
 
 void conform() {
   MESSAGE("" << kernels::host_numeric_class());
-  const auto kernels = kernels::make_host_kernels(nullptr);
+  kernels::PluginTable table;
+  REQUIRE(table.add(kernels::builtin_kernels()).has_value());
+  const auto kernels = kernels::make_host_kernels(&table);
   const auto device = device::make_host_device({.threads = 1, .memory_bytes = std::int64_t{1} << 30});
   const char* seed = std::getenv("TILEWISE_SEED");  // to look for trouble by hand
   kernels::conformance::run_all({.kernels = *kernels,
@@ -21,17 +24,16 @@ void conform() {
                                  .ulps32 = 2,
                                  .pow_ulps = 2,
                                  .complex_ulps = 5,
-                                 .complex_pow_ulps = 5});
+                                 .complex_pow_ulps = 5,
+                                 .order = hwy::SupportedTargets() != HWY_SCALAR});
 }
 
 // Other machines' instruction sets, as far as this one has them.
 void conform_with(std::int64_t target) {
   if ((hwy::SupportedTargets() & target) == 0) return;
-  hwy::SetSupportedTargetsForTest(target);
-  hwy::GetChosenTarget().DeInit();  // the next call chooses anew
+  const kernels::conformance::WithTarget chosen(target);
+  CHECK(kernels::host_numeric_class().starts_with(hwy::TargetName(target)));
   conform();
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().DeInit();  // the next call chooses anew
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ struct Subject {
   double normal_ulps = 16;  // of kNormal, relative to the larger of the value and 1
   bool integer_matmul = true;
   int random_tapes = 300;
+  bool order = true;  // run_all: lines are sorted too. Highway's sort has no version without vectors
   bool scan_order_is_reference = true;  // floats too are compared bit for bit
   mutable device::Slab arena;           // filled by the suite; freed with the device
 };
@@ -40,6 +41,10 @@ void conform_moments(const Subject&);
 void conform_scans(const Subject&);
 void conform_products(const Subject&);
 void conform_moves(const Subject&);
+// Built-in kernels, of a set that has them (for hosts: made with a table of builtin_kernels()).
+void conform_indices(const Subject&);
+void conform_order(const Subject&);
+void conform_numbers(const Subject&);  // gamma numbers, Fourier transforms where they are there
 void run_all(const Subject&);
 
 }  // namespace tilewise::kernels::conformance

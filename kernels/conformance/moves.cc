@@ -274,6 +274,9 @@ void run_all(const Subject& subject) {
   conform_scans(subject);
   conform_products(subject);
   conform_moves(subject);
+  conform_indices(subject);
+  if (subject.order) conform_order(subject);
+  conform_numbers(subject);
 }
 
 }  // namespace tilewise::kernels::conformance

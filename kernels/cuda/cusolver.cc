@@ -15,7 +15,7 @@ namespace {
 // slim toolkits have no cusolverDn.h.
 using Code = int;
 constexpr Code kSuccess = 0, kAllocFailed = 2, kInvalidValue = 3, kInternalError = 7;
-constexpr int kTransposed = 1, kUpperFill = 1;
+constexpr int kPlain = 0, kTransposed = 1, kAdjoint = 2, kUpperFill = 1, kLeft = 0;
 
 template <class T> struct RealOf { using type = T; };
 template <class T> struct RealOf<std::complex<T>> { using type = T; };
@@ -32,6 +32,10 @@ template <class T> struct Typed {
   Code (*geqrf)(void*, int m, int n, T* a, int lda, T* tau, T* work, int size, int* info);
   Code (*orgqr_size)(void*, int m, int n, int k, const T* a, int lda, const T* tau, int* size);
   Code (*orgqr)(void*, int m, int n, int k, T* a, int lda, const T* tau, T* work, int size, int* info);
+  Code (*ormqr_size)(void*, int side, int operation, int m, int n, int k, const T* a, int lda, const T* tau,
+                     const T* c, int ldc, int* size);
+  Code (*ormqr)(void*, int side, int operation, int m, int n, int k, const T* a, int lda, const T* tau, T* c,
+                int ldc, T* work, int size, int* info);
   Code (*syevd_size)(void*, int vectors, int fill, int n, const T* a, int lda, const R* w, int* size);
   Code (*syevd)(void*, int vectors, int fill, int n, T* a, int lda, R* w, T* work, int size, int* info);
   Code (*gesvd_size)(void*, int m, int n, int* size);
@@ -49,6 +53,7 @@ void find(Symbols& symbols, Typed<T>& f, const std::string& letter, const std::s
   get(f.getrf_size, "getrf_bufferSize"), get(f.getrf, "getrf"), get(f.getrs, "getrs");
   get(f.geqrf_size, "geqrf_bufferSize"), get(f.geqrf, "geqrf");
   get(f.orgqr_size, orthogonal + "gqr_bufferSize"), get(f.orgqr, orthogonal + "gqr");
+  get(f.ormqr_size, orthogonal + "mqr_bufferSize"), get(f.ormqr, orthogonal + "mqr");
   get(f.syevd_size, symmetric + "evd_bufferSize"), get(f.syevd, symmetric + "evd");
   get(f.gesvd_size, "gesvd_bufferSize"), get(f.gesvd, "gesvd");
 }
@@ -156,6 +161,11 @@ Result<std::int64_t> Cusolver::work_bytes(Routine routine, ir::DType dtype, std:
         code = f.orgqr_size(handle, rows, columns, whole(k), none, leading(m), none, &size),
         name = "orgqr_bufferSize";
         break;
+      case Routine::kOrmqr:
+        code = f.ormqr_size(handle, kLeft, kPlain, rows, columns, whole(k), none, leading(m), none, none,
+                            leading(m), &size),
+        name = "ormqr_bufferSize";
+        break;
       case Routine::kSyevd:
         code = f.syevd_size(handle, vectors, kUpperFill, columns, none, leading(n), nullptr, &size),
         name = "syevd_bufferSize";
@@ -220,6 +230,17 @@ Status Cusolver::orgqr(const Call& call, std::int64_t m, std::int64_t n, std::in
     return done(f.orgqr(handle, whole(m), whole(n), whole(k), as<T>(a), leading(m), as<T>(tau),
                         as<T>(call.work), elements<T>(call), info_of(call)),
                 "orgqr");
+  });
+}
+
+Status Cusolver::ormqr(const Call& call, bool adjoint, std::int64_t m, std::int64_t n, std::int64_t k,
+                       const void* a, const void* tau, void* c) {
+  TW_ASSIGN(void* const handle, handle_for(call.stream));
+  const int operation = !adjoint ? kPlain : ir::is_complex(call.dtype) ? kAdjoint : kTransposed;
+  return functions_->of(call.dtype, "cuSOLVER", [&]<class T>(const Typed<T>& f) {
+    return done(f.ormqr(handle, kLeft, operation, whole(m), whole(n), whole(k), as<T>(a), leading(m),
+                        as<T>(tau), as<T>(c), leading(m), as<T>(call.work), elements<T>(call), info_of(call)),
+                "ormqr");
   });
 }
 

@@ -21,8 +21,8 @@ class Cusolver {
 
   Status prepare(CUstream stream);  // makes its handle; else the first call does
 
-  enum class Routine : std::uint8_t { kPotrf, kGetrf, kGeqrf, kOrgqr, kSyevd, kGesvd };
-  // Bytes of workspace, asked of the library once for each: m x n, k reflectors (orgqr); n x n (potrf, syevd).
+  enum class Routine : std::uint8_t { kPotrf, kGetrf, kGeqrf, kOrgqr, kOrmqr, kSyevd, kGesvd };
+  // Bytes of workspace, asked of the library once for each: m x n, k reflectors (orgqr, ormqr); n x n (potrf, syevd).
   // `vectors`: of syevd. kLimitExceeded for an extent or a size past 2^31 - 1. Any thread.
   Result<std::int64_t> work_bytes(Routine routine, ir::DType dtype, std::int64_t m, std::int64_t n,
                                   std::int64_t k = 0, bool vectors = false);
@@ -46,6 +46,9 @@ class Cusolver {
   // A (m x n) becomes R and min(m, n) reflectors, their factors in `tau`; then columns of Q.
   Status geqrf(const Call& call, std::int64_t m, std::int64_t n, void* a, void* tau);
   Status orgqr(const Call& call, std::int64_t m, std::int64_t n, std::int64_t k, void* a, const void* tau);
+  // C (m x n) becomes Q C, or Q^H C, by the first k of geqrf's reflectors (m x k).
+  Status ormqr(const Call& call, bool adjoint, std::int64_t m, std::int64_t n, std::int64_t k, const void* a,
+               const void* tau, void* c);
   // Of the upper triangle of A (n x n): eigenvalues w, rising, and in A (if wanted) its vectors.
   Status syevd(const Call& call, std::int64_t n, bool vectors, void* a, void* w);
   // A (m x n, m >= n; lost) = U S Vh. Job 'N': S alone; 'S': n columns of U; 'A': all. `rest`: n real numbers of scratch.

@@ -106,8 +106,7 @@ Status elementwise(const Environment& env, const Elementwise& work, CUstream str
   TW_ASSIGN(const Program program, env.programs.map(work.tape));
   TW_TRY(env.context.make_current());
   if (form_groups(params, work.tape, sources))
-    return launch_kernel(env, program.entry[0], (params.walk.count + kThreads - 1) / kThreads, 1, &params,
-                         stream);
+    return launch_kernel(env, program.entry[0], blocks_for(params.walk.count), 1, &params, stream);
   if (is_transposing(params, sources)) {
     const std::int64_t squares = ((params.walk.extent[0] + 31) / 32) * ((params.walk.extent[1] + 31) / 32);
     return launch_kernel(env, program.entry[2], squares, 1, &params, stream);

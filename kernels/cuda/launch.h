@@ -105,7 +105,7 @@ std::int64_t sort_scratch_bytes(const ir::Op& op);
 
 Status launch_gamma(const Environment& env, const KernelCall& call, CUstream stream);
 
-// ---- linalg.cc: tilewise.cholesky, solve, det, qr, eigh, svd, trsm, update, lu_panel, lu_update
+// ---- linalg.cc: tilewise.cholesky, solve, det, qr, geqrf, ormqr, eigh, svd, trsm, update, lu_panel, lu_update
 
 bool is_linalg(const ir::Op& op);
 // kUnsupported: a library is missing, or it would keep the launching thread too long. kLimitExceeded: the library's limits.

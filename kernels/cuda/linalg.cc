@@ -124,6 +124,8 @@ class Task {
       case Kernel::kSolve: return solve(e);
       case Kernel::kDet: return det(e);
       case Kernel::kQr: return qr(e);
+      case Kernel::kGeqrf: return geqrf(e);
+      case Kernel::kOrmqr: return ormqr(e);
       case Kernel::kEigh: return eigh(e);
       case Kernel::kSvd: return svd(e);
       case Kernel::kTrsm: return trsm(e);
@@ -242,17 +244,51 @@ class Task {
     return launch(kDetEntry, 1, &p);
   }
 
+  // R's rows, zero below the diagonal and where there are more rows than reflectors.
+  Status triangle(const TensorView& factors, std::int64_t k, const TensorView& r) {
+    const std::int64_t kept = std::min(k, r.shape[0]);
+    if (kept < r.shape[0]) TW_TRY(clear_one(r));
+    return apply(triangle_tape(dtype_, false), part(factors, kept, r.shape[1]), r);
+  }
   Status qr(const Extents& e) {
     const std::int64_t k = std::min(e.m, e.n), wanted = std::min(e.q, e.m);
     const TensorView factors = by_columns(l_.a, e.m, std::max(e.n, wanted)), q = out(0), r = out(1);
     TW_TRY(copy(in(0), part(factors, e.m, e.n)));
     TW_TRY(env_.cusolver->geqrf(solver(), e.m, e.n, factors.data, at(l_.tau)));
-    const std::int64_t kept = std::min(k, r.shape[0]);
-    if (kept < r.shape[0]) TW_TRY(clear_one(r));
-    TW_TRY(apply(triangle_tape(dtype_, false), part(factors, kept, e.n), r));
+    TW_TRY(triangle(factors, k, r));
     TW_TRY(env_.cusolver->orgqr(solver(), e.m, wanted, k, factors.data, at(l_.tau)));
     if (wanted < e.q) TW_TRY(clear_one(q));
     return copy(part(factors, e.m, wanted), q);
+  }
+
+  // The first rows, and zeros where there are more.
+  Status copy_rows(const TensorView& from, const TensorView& to) {
+    const std::int64_t kept = std::min(from.shape[0], to.shape[0]);
+    if (kept < to.shape[0]) TW_TRY(clear_one(to));
+    return copy(part(from, kept, to.shape[1]), to);
+  }
+
+  Status geqrf(const Extents& e) {
+    const std::int64_t k = std::min(e.m, e.n);
+    const TensorView factors = by_columns(l_.a, e.m, e.n);
+    TW_TRY(copy(in(0), factors));
+    TW_TRY(env_.cusolver->geqrf(solver(), e.m, e.n, factors.data, at(l_.tau)));
+    TW_TRY(copy(factors, out(0)));
+    TW_TRY(copy_rows(by_columns(l_.tau, k, 1), out(1)));
+    return triangle(factors, k, out(2));
+  }
+
+  Status ormqr(const Extents& e) {
+    const std::int64_t k = std::min(e.m, e.n);
+    const TensorView reflectors = by_columns(l_.a, e.m, k), c = by_columns(l_.b, e.m, e.k);
+    TW_TRY(copy(part(in(0), e.m, k), reflectors));
+    TW_TRY(copy(part(in(1), k, 1), by_columns(l_.tau, k, 1)));
+    const TensorView from = in(2);
+    if (from.shape[0] < e.m) TW_TRY(clear_one(by_rows(l_.b, e.k, e.m)));
+    TW_TRY(copy(part(from, std::min(from.shape[0], e.m), e.k), c));
+    TW_TRY(env_.cusolver->ormqr(solver(), (params_.flags & ir::linalg::kAdjoint) != 0, e.m, e.k, k,
+                                reflectors.data, at(l_.tau), c.data));
+    return copy_rows(c, out(0));
   }
 
   Status eigh(const Extents& e) {
@@ -472,6 +508,13 @@ Status short_enough(Kernel kernel, const ir::Op& op) {
 Result<std::int64_t> scratch_of(const Environment& env, Kernel kernel, const ir::Op& op) {
   boost::container::small_vector<ir::Shape, 4> in, out, last;
   for (const ir::Operand& operand : op.operands) in.push_back(operand.view.shape);
+  // The reflectors' rows are in no output's extents: those of the space, unless the op reads all of them.
+  if (kernel == Kernel::kOrmqr && !in.empty() && in[0].size() >= 2 && op.space.rank() >= 2) {
+    const auto& maps = op.get<ir::CallAttrs>().maps;
+    const std::size_t row = in[0].size() - 2;
+    if (maps.empty() || maps[0][row].kind == ir::DimMap::Kind::kSpan)
+      in[0][row] = std::min(in[0][row], op.space.dim(op.space.rank() - 2).max_size());
+  }
   for (const ir::OutputSpec& o : op.outputs) {
     out.push_back(o.grid.max_block_shape());
     ir::Index block = o.grid.counts();
@@ -521,7 +564,7 @@ Status prepare_linalg(const Environment& env, const ir::Op& op, std::span<const 
   TW_TRY(linalg_supports(env, op));
   std::vector<ir::Tape> tapes{copy_tape(dtype)};
   if (ir::is_complex(dtype)) tapes.push_back(conjugate_tape(dtype));
-  if (kernel == Kernel::kCholesky || kernel == Kernel::kQr)
+  if (kernel == Kernel::kCholesky || kernel == Kernel::kQr || kernel == Kernel::kGeqrf)
     tapes.push_back(triangle_tape(dtype, kernel == Kernel::kCholesky));
   for (const ir::Tape& tape : tapes) TW_TRY(env.programs.map(tape));
   TW_TRY(env.programs.linalg(dtype));
@@ -541,7 +584,8 @@ Status launch_linalg(const Environment& env, const KernelCall& call, CUstream st
   if (!e) return refuse(call, "operands are missing");
   for (const TensorView& view : call.outputs)
     if (ir::volume(view.shape) == 0) return {};
-  if (kernel == Kernel::kQr && ir::volume(call.inputs[0].shape) == 0)
+  const bool reflects = kernel == Kernel::kQr || kernel == Kernel::kGeqrf || kernel == Kernel::kOrmqr;
+  if (reflects && ir::volume(call.inputs[0].shape) == 0)
     return error(Errc::kUnsupported, std::string(params.function) + " of a matrix without elements on CUDA");
   TW_ASSIGN(const Layout layout, lay_out(kernel, *e, call.inputs[0].dtype, env));
   if (const std::int64_t there = linalg_scratch_bytes(env, *call.op);

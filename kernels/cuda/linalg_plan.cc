@@ -18,6 +18,7 @@ Kernel linalg_kernel_of(const ir::Op& op) {
   static constexpr Named kNames[] = {
       {"tilewise.cholesky", Kernel::kCholesky}, {"tilewise.solve", Kernel::kSolve},
       {"tilewise.det", Kernel::kDet},           {"tilewise.qr", Kernel::kQr},
+      {"tilewise.geqrf", Kernel::kGeqrf},       {"tilewise.ormqr", Kernel::kOrmqr},
       {"tilewise.eigh", Kernel::kEigh},         {"tilewise.svd", Kernel::kSvd},
       {"tilewise.trsm", Kernel::kTrsm},         {"tilewise.update", Kernel::kUpdate},
       {"tilewise.lu_panel", Kernel::kLuPanel},  {"tilewise.lu_update", Kernel::kLuUpdate}};
@@ -48,6 +49,11 @@ std::optional<Extents> extents_of(Kernel kernel, const ir::Op& op, std::span<con
       if (out.size() != 2) return {};
       e.m = rows(out[0]), e.n = columns(out[1]);
       e.q = columns(out[0]);
+      break;
+    case Kernel::kGeqrf: e.m = rows(out[0]), e.n = columns(out[0]); break;
+    case Kernel::kOrmqr:
+      if (in.size() != 3) return {};
+      e.n = columns(in[0]), e.k = columns(out[0]);
       break;
     case Kernel::kEigh: e.vectors = out.size() > 1; break;
     case Kernel::kSvd:
@@ -107,6 +113,17 @@ Result<Layout> lay_out(Kernel kernel, const Extents& e, DType dtype, const Envir
       l.tau = l.take(k, size);
       TW_TRY(ask(Routine::kGeqrf, e.m, e.n));
       TW_TRY(ask(Routine::kOrgqr, e.m, std::min(e.q, e.m), k));
+      break;
+    case Kernel::kGeqrf:
+      l.a = l.take(e.m * e.n, size);
+      l.tau = l.take(k, size);
+      TW_TRY(ask(Routine::kGeqrf, e.m, e.n));
+      break;
+    case Kernel::kOrmqr:
+      l.a = l.take(e.m * k, size);
+      l.tau = l.take(k, size);
+      l.b = l.take(e.m * e.k, size);
+      TW_TRY(ask(Routine::kOrmqr, e.m, e.k, k));
       break;
     case Kernel::kEigh:
       l.a = l.take(e.n * e.n, size);

@@ -14,6 +14,8 @@ enum class LinalgKernel : std::uint8_t {
   kSolve,
   kDet,
   kQr,
+  kGeqrf,
+  kOrmqr,
   kEigh,
   kSvd,
   kTrsm,

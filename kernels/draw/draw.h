@@ -6,4 +6,8 @@ namespace tilewise::kernels::draw {
 
 int gamma(const tilewise_call_v1* call);
 
+namespace reference {  // the plain version
+int gamma(const tilewise_call_v1* call);
+}  // namespace reference
+
 }  // namespace tilewise::kernels::draw

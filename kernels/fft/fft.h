@@ -7,4 +7,8 @@ namespace tilewise::kernels::fft {
 
 int transform(const tilewise_call_v1* call);
 
+namespace reference {  // the plain version: n additions a number
+int transform(const tilewise_call_v1* call);
+}  // namespace reference
+
 }  // namespace tilewise::kernels::fft

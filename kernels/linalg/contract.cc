@@ -15,6 +15,7 @@ struct Named {
 constexpr Named kContracts[] = {
     {"tilewise.cholesky", &kCholesky}, {"tilewise.solve", &kSolve},
     {"tilewise.det", &kDet},           {"tilewise.qr", &kQr},
+    {"tilewise.geqrf", &kGeqrf},       {"tilewise.ormqr", &kOrmqr},
     {"tilewise.eigh", &kEigh},         {"tilewise.svd", &kSvd},
     {"tilewise.trsm", &kSolve},        {"tilewise.update", &kUpdate},
     {"tilewise.lu_panel", &kLuPanel},  {"tilewise.lu_update", &kLuUpdate},

@@ -111,6 +111,70 @@ template <class T> struct Qr {
   }
 };
 
+// Of m x n as LAPACK has it, by columns: a matrix that is seen by rows.
+template <class T> Matrix<T> by_columns(std::vector<T>& columns, std::int64_t m, std::int64_t n) {
+  columns.resize(static_cast<std::size_t>(m * n));
+  return Matrix<T>{columns.data(), n, m, m, 1}.transposed();
+}
+// The first rows, and zeros where there are more.
+template <class T> void copy_rows(const Matrix<T>& from, const Matrix<T>& to) {
+  Matrix<T> part = from, target = to;
+  part.rows = target.rows = std::min(from.rows, to.rows);
+  part.copy_to(target);
+  for (std::int64_t i = part.rows; i < to.rows; ++i)
+    for (std::int64_t j = 0; j < to.columns; ++j) to.at(i, j) = T(0);
+}
+
+template <class T> struct Geqrf {
+  static int run(const Call& call) {
+    const Matrix<T> a = call.in<T>(0), tau = call.out<T>(1), r = call.out<T>(2);
+    if (too_large(a)) return call.refuse(kTooLarge);
+    const std::int64_t k = std::min(a.rows, a.columns);
+    std::vector<T> columns, scales(static_cast<std::size_t>(std::max<std::int64_t>(1, k)));
+    const Matrix<T> factors = by_columns(columns, a.rows, a.columns);
+    a.copy_to(factors);
+    {
+      const BlasTurn turn;
+      const int info = with_workspace<T>([&](T* work, int size) {
+        return geqrf_work(whole(a.rows), whole(a.columns), columns.data(), scales.data(), work, size);
+      });
+      if (info != 0) return call.refuse("LAPACK returned " + std::to_string(info), Errc::kTaskFailed);
+    }
+    factors.copy_to(call.out<T>(0));
+    copy_rows(Matrix<T>{scales.data(), k, 1, 1, 1}, tau);
+    for (std::int64_t i = 0; i < r.rows; ++i)
+      for (std::int64_t j = 0; j < r.columns; ++j) r.at(i, j) = i < k && j >= i ? factors.at(i, j) : T(0);
+    return 0;
+  }
+};
+
+template <class T> struct Ormqr {
+  static int run(const Call& call) {
+    Matrix<T> v = call.in<T>(0);
+    const Matrix<T> tau = call.in<T>(1), out = call.out<T>(0);
+    if (too_large(v) || too_large(out)) return call.refuse(kTooLarge);
+    v.columns = std::min(v.rows, v.columns);  // columns past the last reflector are R's alone
+    // LAPACK writes into the reflectors while it works, and others may read them: a copy.
+    std::vector<T> reflectors, columns,
+        scales(static_cast<std::size_t>(std::max<std::int64_t>(1, v.columns)));
+    v.copy_to(by_columns(reflectors, v.rows, v.columns));
+    for (std::int64_t i = 0; i < v.columns; ++i) scales[static_cast<std::size_t>(i)] = tau.at(i, 0);
+    const Matrix<T> c = by_columns(columns, v.rows, out.columns);
+    copy_rows(call.in<T>(2), c);
+    const char trans = !(call.params.flags & kAdjoint) ? 'N' : kIsComplex<T> ? 'C' : 'T';
+    {
+      const BlasTurn turn;
+      const int info = with_workspace<T>([&](T* work, int size) {
+        return ormqr_work(trans, whole(c.rows), whole(c.columns), whole(v.columns), reflectors.data(),
+                          scales.data(), columns.data(), work, size);
+      });
+      if (info != 0) return call.refuse("LAPACK returned " + std::to_string(info), Errc::kTaskFailed);
+    }
+    copy_rows(c, out);
+    return 0;
+  }
+};
+
 template <class T> struct Eigh {
   static int run(const Call& call) {
     const Matrix<T> a = call.in<T>(0);
@@ -293,6 +357,8 @@ constexpr tilewise_kernel_v1 kKernels[] = {
     {"tilewise.solve", run<Solve, kSolve>, nullptr, 2, 1, nullptr},
     {"tilewise.det", run<Det, kDet>, nullptr, 1, 3, nullptr},
     {"tilewise.qr", run<Qr, kQr>, nullptr, 1, 2, nullptr},
+    {"tilewise.geqrf", run<Geqrf, kGeqrf>, nullptr, 1, 3, nullptr},
+    {"tilewise.ormqr", run<Ormqr, kOrmqr>, nullptr, 3, 1, nullptr},
     {"tilewise.eigh", run<Eigh, kEigh>, nullptr, 1, -1, nullptr},
     {"tilewise.svd", run<Svd, kSvd>, nullptr, 1, -1, nullptr},
     {"tilewise.trsm", run<Trsm, kSolve>, nullptr, 2, 1, nullptr},

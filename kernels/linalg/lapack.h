@@ -30,6 +30,10 @@ namespace tilewise::kernels::linalg {
   inline int orgqr_work(int m, int n, int k, T* a, const T* tau, T* work, int size) { \
     return LAPACKE_##p##or_##gqr_work(LAPACK_COL_MAJOR, m, n, k, a, m, tau, work, size); \
   } \
+  inline int ormqr_work(char trans, int m, int n, int k, const T* a, const T* tau, T* c, T* work, \
+                        int size) { \
+    return LAPACKE_##p##or_##mqr_work(LAPACK_COL_MAJOR, 'L', trans, m, n, k, a, m, tau, c, m, work, size); \
+  } \
   inline int syevd(char vectors, char uplo, int n, T* a, R* w) { \
     return LAPACKE_##p##sy##evd(LAPACK_COL_MAJOR, vectors, uplo, n, a, n, w); \
   } \

@@ -7,6 +7,10 @@
 //   tilewise.solve       A (n, n), B (n, k) -> X with A X = B
 //   tilewise.det         A (n, n) -> sign (1, 1), log |det| (1, 1; real), det (1, 1)
 //   tilewise.qr          A (m, n) -> Q (m, c), R (c, n); c = min(m, n), or m, or with fewer rows n: the rest is zero
+//   tilewise.geqrf       A (m, n) -> its factors (m, n): R, and below it the reflectors whose product is Q; tau (t, 1), their
+//                        scales, t >= k = min(m, n), the rest zero; R alone (c, n), c >= k, the rest zero
+//   tilewise.ormqr       factors (m, n), tau (t, 1), C (p, r) -> Q C or Q^H C (q, r), Q being m x m and never formed. C has zeros
+//                        where p < m, and what it has more is not read; so has the result where q > m, or loses its last rows
 //   tilewise.eigh        A (n, n), its lower triangle -> w (n, 1; real, rising) (, V (n, n))
 //   tilewise.svd         A (m, n) -> S (k, 1; real, falling) (, U (m, c), Vh (d, n); c, d = min(m, n), or m and n)
 //   tilewise.trsm        A (n, n) triangular, B (n, k) -> X with A X = B, or conj(B)
@@ -27,6 +31,7 @@
 
 namespace tilewise::kernels::linalg {
 
+using ir::linalg::kAdjoint;
 using ir::linalg::kConjugate;
 using ir::linalg::kLower;
 using ir::linalg::kSingularToo;
@@ -34,8 +39,8 @@ using ir::linalg::kUpper;
 using ir::linalg::Params;
 
 std::span<const tilewise_kernel_v1> host_kernels();
-// Plain loops in long double. Null where the host's version serves: decompositions that are not unique are tested by
-// their definition (conformance/linalg.cc).
+// Plain loops in long double. Null where the host's version serves: eigenvectors and singular vectors are not unique, and are
+// tested by their definition (tests/conformance/linalg_test.cc).
 tilewise_kernel_fn reference_of(const char* kernel);
 
 }  // namespace tilewise::kernels::linalg

@@ -124,6 +124,17 @@ inline constexpr Contract kQr{[](const tilewise_call_v1& c) {
   return c.output_count == 2 && rows(c.outputs[0]) == rows(c.inputs[0]) &&
          columns(c.outputs[1]) == columns(c.inputs[0]);
 }};
+inline constexpr Contract kGeqrf{[](const tilewise_call_v1& c) {
+  if (c.input_count != 1 || c.output_count != 3) return false;
+  const std::int64_t m = rows(c.inputs[0]), n = columns(c.inputs[0]), k = std::min(m, n);
+  return is(c.outputs[0], m, n) && rows(c.outputs[1]) >= k && columns(c.outputs[1]) == 1 &&
+         rows(c.outputs[2]) >= k && columns(c.outputs[2]) == n;
+}};
+inline constexpr Contract kOrmqr{[](const tilewise_call_v1& c) {
+  return c.input_count == 3 && c.output_count == 1 && columns(c.inputs[1]) == 1 &&
+         rows(c.inputs[1]) >= std::min(rows(c.inputs[0]), columns(c.inputs[0])) &&
+         columns(c.inputs[2]) == columns(c.outputs[0]);
+}};
 inline constexpr Contract kEigh{[](const tilewise_call_v1& c) {
                                   const std::int64_t n = rows(c.inputs[0]);
                                   return is(c.inputs[0], n, n) &&

@@ -6,6 +6,9 @@
 #include "linalg/matrices.h"
 
 namespace tilewise::kernels::linalg {
+// A name of its own: g++ 12 gives run<K> external linkage though K has none (a template argument that is a template), so the
+// linker would take a K of this file and one of host.cc for the same.
+namespace reference {
 namespace {
 
 using Wide = std::complex<long double>;
@@ -161,6 +164,9 @@ template <class T> struct Update {
   }
 };
 
+// What LAPACK and BLAS choose pivots by.
+long double weight(Wide x) { return std::abs(x.real()) + std::abs(x.imag()); }
+
 template <class T> struct LuPanel {
   static int run(const Call& call) {
     Table a(call.in<T>(0));
@@ -170,7 +176,7 @@ template <class T> struct LuPanel {
     for (std::int64_t k = 0; k < a.columns; ++k) {
       std::int64_t best = k;
       for (std::int64_t i = k + 1; i < a.rows; ++i)
-        if (std::abs(a.at(i, k)) > std::abs(a.at(best, k))) best = i;
+        if (weight(a.at(i, k)) > weight(a.at(best, k))) best = i;
       if (a.at(best, k) == Wide(0)) {
         if (!(call.params.flags & kSingularToo)) return call.minor("the matrix is singular", k + 1);
         continue;
@@ -208,6 +214,99 @@ template <class T> struct LuUpdate {
   }
 };
 
+// LAPACK's reflectors (larfg, geqr2): A's columns one after the other, R above the diagonal, and below it v with
+// H = I - tau v v^H; v has 1 where R's diagonal is stored. Q = H_1 H_2 ... H_k, its tau behind each other.
+std::vector<Wide> reflect(Table& a) {
+  std::vector<Wide> tau;
+  for (std::int64_t j = 0; j < std::min(a.rows, a.columns); ++j) {
+    long double below = 0;
+    for (std::int64_t i = j + 1; i < a.rows; ++i) below += std::norm(a.at(i, j));
+    const Wide alpha = a.at(j, j);
+    if (below == 0 && alpha.imag() == 0) {
+      tau.push_back(0);
+      continue;
+    }
+    const long double beta = -std::copysign(std::sqrt(std::norm(alpha) + below), alpha.real());
+    tau.push_back((beta - alpha) / beta);
+    for (std::int64_t i = j + 1; i < a.rows; ++i) a.at(i, j) /= alpha - beta;
+    a.at(j, j) = beta;
+    for (std::int64_t c = j + 1; c < a.columns; ++c) {  // H^H
+      Wide dot = a.at(j, c);
+      for (std::int64_t i = j + 1; i < a.rows; ++i) dot += std::conj(a.at(i, j)) * a.at(i, c);
+      dot *= std::conj(tau.back());
+      a.at(j, c) -= dot;
+      for (std::int64_t i = j + 1; i < a.rows; ++i) a.at(i, c) -= a.at(i, j) * dot;
+    }
+  }
+  return tau;
+}
+
+// C becomes Q C, or Q^H C.
+void apply_reflectors(Table& v, const std::vector<Wide>& tau, Table& c, bool adjoint) {
+  const auto k = static_cast<std::int64_t>(tau.size());
+  for (std::int64_t s = 0; s < k; ++s) {
+    const std::int64_t j = adjoint ? s : k - 1 - s;
+    const Wide factor = tau[static_cast<std::size_t>(j)];
+    for (std::int64_t col = 0; col < c.columns; ++col) {
+      Wide dot = c.at(j, col);
+      for (std::int64_t i = j + 1; i < c.rows; ++i) dot += std::conj(v.at(i, j)) * c.at(i, col);
+      dot *= adjoint ? std::conj(factor) : factor;
+      c.at(j, col) -= dot;
+      for (std::int64_t i = j + 1; i < c.rows; ++i) c.at(i, col) -= v.at(i, j) * dot;
+    }
+  }
+}
+
+// R: as many rows as are wanted, zero below the diagonal.
+template <class T> void write_triangle(Table& factors, const Matrix<T>& r) {
+  for (std::int64_t i = 0; i < r.rows; ++i)
+    for (std::int64_t j = 0; j < r.columns; ++j)
+      r.at(i, j) = j >= i && i < factors.rows ? narrowed<T>(factors.at(i, j)) : T(0);
+}
+
+template <class T> struct Qr {
+  static int run(const Call& call) {
+    Table a(call.in<T>(0));
+    const Matrix<T> to = call.out<T>(0);
+    Table q(a.rows, to.columns);
+    for (std::int64_t i = 0; i < std::min(q.rows, q.columns); ++i) q.at(i, i) = 1;
+    const std::vector<Wide> tau = reflect(a);
+    write_triangle(a, call.out<T>(1));
+    apply_reflectors(a, tau, q, false);
+    q.write(to);
+    return 0;
+  }
+};
+
+template <class T> struct Geqrf {
+  static int run(const Call& call) {
+    Table a(call.in<T>(0));
+    const std::vector<Wide> tau = reflect(a);
+    a.write(call.out<T>(0));
+    const Matrix<T> t = call.out<T>(1);
+    for (std::int64_t i = 0; i < t.rows; ++i)
+      t.at(i, 0) =
+          i < static_cast<std::int64_t>(tau.size()) ? narrowed<T>(tau[static_cast<std::size_t>(i)]) : T(0);
+    write_triangle(a, call.out<T>(2));
+    return 0;
+  }
+};
+
+template <class T> struct Ormqr {
+  static int run(const Call& call) {
+    Table v(call.in<T>(0)), t(call.in<T>(1)), from(call.in<T>(2));
+    const Matrix<T> to = call.out<T>(0);
+    t.values.resize(static_cast<std::size_t>(std::min(v.rows, v.columns)));
+    Table c(v.rows, from.columns);
+    for (std::int64_t i = 0; i < std::min(c.rows, from.rows); ++i)
+      for (std::int64_t j = 0; j < c.columns; ++j) c.at(i, j) = from.at(i, j);
+    apply_reflectors(v, t.values, c, (call.params.flags & kAdjoint) != 0);
+    for (std::int64_t i = 0; i < to.rows; ++i)
+      for (std::int64_t j = 0; j < to.columns; ++j) to.at(i, j) = i < c.rows ? narrowed<T>(c.at(i, j)) : T(0);
+    return 0;
+  }
+};
+
 struct Named {
   const char* name;
   tilewise_kernel_fn run;
@@ -216,6 +315,9 @@ constexpr Named kReferences[] = {
     {"tilewise.cholesky", run<Cholesky, kCholesky>},
     {"tilewise.solve", run<Solve, kSolve>},
     {"tilewise.det", run<Det, kDet>},
+    {"tilewise.qr", run<Qr, kQr>},
+    {"tilewise.geqrf", run<Geqrf, kGeqrf>},
+    {"tilewise.ormqr", run<Ormqr, kOrmqr>},
     {"tilewise.trsm", run<Trsm, kSolve>},
     {"tilewise.update", run<Update, kUpdate>},
     {"tilewise.lu_panel", run<LuPanel, kLuPanel>},
@@ -223,9 +325,10 @@ constexpr Named kReferences[] = {
 };
 
 }  // namespace
+}  // namespace reference
 
 tilewise_kernel_fn reference_of(const char* kernel) {
-  for (const Named& named : kReferences)
+  for (const auto& named : reference::kReferences)
     if (std::strcmp(named.name, kernel) == 0) return named.run;
   return nullptr;
 }

@@ -8,4 +8,9 @@ namespace tilewise::kernels::sort {
 int sort_block(const tilewise_call_v1* call);
 int merge_split(const tilewise_call_v1* call);
 
+namespace reference {  // the plain versions
+int sort_block(const tilewise_call_v1* call);
+int merge_split(const tilewise_call_v1* call);
+}  // namespace reference
+
 }  // namespace tilewise::kernels::sort

@@ -15,29 +15,30 @@ struct MapParams {
 // inside one: 1 or 0 for memory, whatever it is for positions. Groups are whole and aligned, except that the last one of a
 // walk in one dimension may be short.
 extern "C" __global__ void __launch_bounds__(kThreads) tw_map_groups(const __grid_constant__ MapParams p) {
-  const i64 group = (i64)blockIdx.x * kThreads + threadIdx.x;
-  if (group >= p.walk.count) return;
-  i64 offset[kPlaces] = {};
-  tw_offsets<kPlaces>(p.walk, p.place, group, offset);
-  Out* const out = (Out*)p.place[0].base + offset[0];
-  if ((group + 1) * kWidth <= p.elements) {
-    Element element[kWidth];
-    tw_load_group(p.place, offset, element);
-    Pack<Out, kWidth> result;
+  const i64 step = (i64)gridDim.x * kThreads;
+  for (i64 group = (i64)blockIdx.x * kThreads + threadIdx.x; group < p.walk.count; group += step) {
+    i64 offset[kPlaces] = {};
+    tw_offsets<kPlaces>(p.walk, p.place, group, offset);
+    Out* const out = (Out*)p.place[0].base + offset[0];
+    if ((group + 1) * kWidth <= p.elements) {
+      Element element[kWidth];
+      tw_load_group(p.place, offset, element);
+      Pack<Out, kWidth> result;
 #pragma unroll
-    for (int j = 0; j < kWidth; ++j) {
-      result.v[j] = tw_out(tw_evaluate(element[j], p.place, offset));
+      for (int j = 0; j < kWidth; ++j) {
+        result.v[j] = tw_out(tw_evaluate(element[j], p.place, offset));
 #pragma unroll
-      for (int s = 0; s < kPlaces; ++s) offset[s] += p.place[s].inner;
-    }
-    *(Pack<Out, kWidth>*)out = result;
-  } else {
-    for (int j = 0; group * kWidth + j < p.elements; ++j) {
-      Element element;
-      tw_load(p.place, offset, element);
-      out[j] = tw_out(tw_evaluate(element, p.place, offset));
+        for (int s = 0; s < kPlaces; ++s) offset[s] += p.place[s].inner;
+      }
+      *(Pack<Out, kWidth>*)out = result;
+    } else {
+      for (int j = 0; group * kWidth + j < p.elements; ++j) {
+        Element element;
+        tw_load(p.place, offset, element);
+        out[j] = tw_out(tw_evaluate(element, p.place, offset));
 #pragma unroll
-      for (int s = 0; s < kPlaces; ++s) offset[s] += p.place[s].inner;
+        for (int s = 0; s < kPlaces; ++s) offset[s] += p.place[s].inner;
+      }
     }
   }
 }

@@ -39,6 +39,13 @@ int enqueue(Handle* handle, T* work, int size, int least_size, int* info, Work&&
 char uplo(int fill) { return fill == 0 ? 'L' : 'U'; }
 char operation(int code) { return code == 0 ? 'N' : code == 1 ? 'T' : 'C'; }
 
+// From the left only; the adjoint of real numbers is 'T', of complex ones 'C'.
+template <class T> bool applies(int side, int trans, int m, int n, int k, int lda, int ldc) {
+  const int turned = std::is_floating_point_v<T> ? 1 : 2;
+  return side == 0 && (trans == 0 || trans == turned) && m >= k && k >= 0 && n >= 0 && lda >= least(m) &&
+         ldc >= least(m);
+}
+
 }  // namespace
 
 #define TW_SOLVER(letter, T, R, p, Sy, sy, Or, or_) \
@@ -94,6 +101,20 @@ char operation(int code) { return code == 0 ? 'N' : code == 1 ? 'T' : 'C'; }
       std::vector<T> room(room_for(n)); \
       return LAPACKE_##p##or_##gqr_work(LAPACK_COL_MAJOR, m, n, k, a, lda, tau, room.data(), \
                                         static_cast<int>(room.size())); \
+    }); \
+  } \
+  int cusolverDn##letter##Or##mqr_bufferSize(Handle*, int side, int trans, int m, int n, int k, const T*, \
+                                             int lda, const T*, const T*, int ldc, int* size) { \
+    *size = wanted(m, n); \
+    return applies<T>(side, trans, m, n, k, lda, ldc) ? kSuccess : kInvalidValue; \
+  } \
+  int cusolverDn##letter##Or##mqr(Handle* handle, int side, int trans, int m, int n, int k, const T* a, \
+                                  int lda, const T* tau, T* c, int ldc, T* work, int size, int* info) { \
+    if (!applies<T>(side, trans, m, n, k, lda, ldc)) return kInvalidValue; \
+    return enqueue(handle, work, size, wanted(m, n), info, [=] { \
+      std::vector<T> room(64 * room_for(n)); \
+      return LAPACKE_##p##or_##mqr_work(LAPACK_COL_MAJOR, 'L', operation(trans), m, n, k, a, lda, tau, c, \
+                                        ldc, room.data(), static_cast<int>(room.size())); \
     }); \
   } \
   int cusolverDn##letter##Sy##evd_bufferSize(Handle*, int, int, int n, const T*, int lda, const R*, \

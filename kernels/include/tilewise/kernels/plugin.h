@@ -57,7 +57,7 @@ class PluginTable {
 //   tilewise.compute  Task Bench's compute-bound kernel: params = int64 iterations; each is 64 fused multiply-adds on 64
 //                     float64; writes the first output's leading elements (as many as fit) with their values
 //   tilewise.create_npy, tilewise.commit_npy  the first and last task of a save (tilewise/ir/saving.h, file/commit.cc)
-//   tilewise.cholesky, .solve, .det, .qr, .eigh, .svd, .trsm, .update  linear algebra of one block (linalg/linalg.h)
+//   tilewise.cholesky, .solve, .det, .qr, .geqrf, .ormqr, .eigh, .svd, .trsm, .update  linear algebra of one block (linalg/linalg.h)
 //   tilewise.discard_npy  after a save that failed: removes what was written
 //   tilewise.read_stored  a block of a Zarr array or HDF5 dataset (file/stored.cc)
 //   tilewise.create_zarr, .write_zarr, .commit_zarr, .discard_zarr  a Zarr array, in the same steps

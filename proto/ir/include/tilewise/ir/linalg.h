@@ -13,6 +13,7 @@ constexpr std::uint32_t kConjugate = 2;  // trsm: of B; update: of A
 // update: blocks strictly above the diagonal are not wanted, and zero; so is what lies above it in blocks that begin on it
 constexpr std::uint32_t kLower = 4;
 constexpr std::uint32_t kSingularToo = 8;  // lu_panel: a pivot of zero is no failure
+constexpr std::uint32_t kAdjoint = 16;     // ormqr: Q^H instead of Q
 
 struct Params {
   char function[24] = {};  // whom errors name: "cholesky"
