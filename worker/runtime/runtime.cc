@@ -259,7 +259,7 @@ void Runtime::note_running(std::uint16_t device, std::uint8_t stream) {
   const Local& local = *locals_[device];
   if (local.observed[stream].empty()) return slot->end();
   const ObservedSteps::Step& step = local.observed[stream].steps().front();
-  slot->begin(step.run.id, local.id, step.point);
+  slot->begin(step.run.id, local.id, step.point, step.sequence);
 }
 
 // A device has failed for good. What is open on it says more than what runs: a step that is over may not have been seen to be.

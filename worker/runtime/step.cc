@@ -6,6 +6,22 @@
 #include <vector>
 
 namespace tilewise::worker {
+namespace {
+
+// Ends with the step, also where that throws.
+struct Noted {
+  Noted(BlackBox::Slot* slot, const ResolvedStep& step, DeviceId device) : slot(slot) {
+    if (slot != nullptr) slot->begin(step.run.id, device, step.point);
+  }
+  ~Noted() {
+    if (slot != nullptr) slot->end();
+  }
+  Noted(const Noted&) = delete;
+  Noted& operator=(const Noted&) = delete;
+  BlackBox::Slot* slot;
+};
+
+}  // namespace
 
 void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels::KernelCall& call) {
   const ir::Op& op = step.op->op;
@@ -66,9 +82,10 @@ Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call,
   }
   const TimeNs start = monotonic_now();
   const OpEntry& op = *step.op;
-  if (sink.slot != nullptr) sink.slot->begin(step.run.id, sink.id, step.point);
-  Status done = kernels.run(call);
-  if (sink.slot != nullptr) sink.slot->end();
+  Status done = [&] {
+    const Noted noted(sink.slot, step, sink.id);
+    return kernels.run(call);
+  }();
   const TimeNs end = monotonic_now();
   if (ended != nullptr) *ended = end;
   sink.meter->add(op.model_ns, end - start);
