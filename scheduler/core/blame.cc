@@ -11,14 +11,13 @@ namespace {
 
 constexpr std::size_t kMaxRunning = 1024;  // of one worker
 
-// With what it makes, for who wants to know it.
-std::string describe_point(const State& s, const OpRecord& head, std::int64_t point) {
+// With what it runs and makes, for who wants to find it.
+std::string describe_blamed(const State& s, const OpRecord& head) {
   std::string text = describe(s, head);
   if (head.op.kind == ir::OpKind::kCall) text += ", kernel '" + head.op.get<ir::CallAttrs>().kernel + "'";
-  text += ", point " + std::to_string(point);
   if (head.op.outputs.empty()) return text;
   const ArrayRecord* array = s.arrays.find(ArrayId{head.op.outputs[0].array});
-  return array == nullptr ? text : text + " of " + describe(*array);
+  return array == nullptr ? text : text + ", for " + describe(*array);
 }
 
 void count_death(State& s, const Peer& dead, const std::string& how, const msg::LastWords::Running& running) {
@@ -57,8 +56,9 @@ std::size_t deaths_of(const State& s, OpId head, std::int64_t point) {
 
 msg::Outcome doom_of(const State& s, OpId head, std::int64_t point) {
   const std::vector<Death>& deaths = s.blame.at({head, point});
-  std::string text = describe_point(s, s.ops.at(head), point) + " is not run again, because " +
-                     std::to_string(deaths.size()) + " workers died while they were executing it:";
+  std::string text = describe_blamed(s, s.ops.at(head)) + ", point " + std::to_string(point) +
+                     " is not run again, because " + std::to_string(deaths.size()) +
+                     " workers died while they were executing it:";
   for (const Death& death : deaths) {
     text += (&death == &deaths.front() ? " w" : ", w") + std::to_string(death.worker.value) + " ('" +
             s.peer(death.worker).info.name + "'), " + death.how;

@@ -1,8 +1,15 @@
 #include <tilewise/worker/step.h>
 
 #include <tilewise/base/time.h>
+#include <tilewise/ir/checkpoint.h>
+#include <tilewise/ir/file_info.h>
 
+#include <algorithm>
+#include <chrono>
+#include <iterator>
 #include <memory>
+#include <string>
+#include <thread>
 #include <vector>
 
 namespace tilewise::worker {
@@ -22,6 +29,27 @@ struct Noted {
 };
 
 }  // namespace
+
+bool can_repeat(const ResolvedStep& step) {
+  const ir::Op& op = step.op->op;
+  if (step.step != 0 || op.kind == ir::OpKind::kWriteNpy) return false;
+  if (op.kind == ir::OpKind::kCall) {
+    const std::string& kernel = op.get<ir::CallAttrs>().kernel;  // what others' do besides is not known
+    if (!kernel.starts_with("tilewise.") || ir::checkpoint::is_kernel(kernel) ||
+        (ir::is_file_kernel(kernel) && kernel != "tilewise.read_stored"))
+      return false;
+  }
+  return std::none_of(step.outputs.begin(), step.outputs.end(), [&](const std::byte* out) {
+    return std::find(step.inputs.begin(), step.inputs.end(), out) != step.inputs.end();
+  });
+}
+
+TimeNs patience(int tries) {
+  constexpr TimeNs kWaits[] = {1 * kMillisecond, 10 * kMillisecond, 100 * kMillisecond};
+  return tries < static_cast<int>(std::size(kWaits)) ? kWaits[tries] : 0;
+}
+
+void sleep_for(TimeNs time) { std::this_thread::sleep_for(std::chrono::nanoseconds(time)); }
 
 void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels::KernelCall& call) {
   const ir::Op& op = step.op->op;
