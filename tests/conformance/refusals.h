@@ -8,8 +8,7 @@
 
 namespace tilewise {
 
-// kStall: a write to a disk that never ends.
-enum class Allocator { kDevice, kHost, kDisk, kRead, kLibrary, kGpu, kPinned, kStall };
+enum class Allocator { kDevice, kHost, kDisk, kRead, kLibrary, kGpu, kPinned };
 
 struct Refusals {
   std::atomic<int> armed{-1};         // an Allocator, or none
