@@ -3,6 +3,7 @@
 #include <blosc.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <boost/crc.hpp>
@@ -43,6 +44,7 @@ Status inflate_all(std::span<const std::byte> from, std::span<std::byte> to, con
   }
   const bool more = z.avail_in > 0 || in < from.size();
   inflateEnd(&z);
+  if (rc == Z_MEM_ERROR) return error(Errc::kOutOfMemory, what + ": no memory for zlib");
   if (rc == Z_STREAM_END && out == to.size() && !more) return {};
   return corrupt(what, rc == Z_BUF_ERROR && out == to.size() ? "gzip data is longer than a chunk"
                        : rc == Z_STREAM_END                  ? "gzip data of another length than a chunk"
@@ -52,9 +54,14 @@ Status inflate_all(std::span<const std::byte> from, std::span<std::byte> to, con
 Status deflate_all(const Compressor& c, std::span<const std::byte> from, std::vector<std::byte>& to,
                    const std::string& what) {
   z_stream z{};
-  if (deflateInit2(&z, c.level, Z_DEFLATED, c.kind == Compression::kGzip ? 15 + 16 : 15, 8,
-                   Z_DEFAULT_STRATEGY) != Z_OK)
-    return error(Errc::kInvalidArgument, what + ": gzip level " + std::to_string(c.level));
+  const int began = deflateInit2(&z, c.level, Z_DEFLATED, c.kind == Compression::kGzip ? 15 + 16 : 15, 8,
+                                 Z_DEFAULT_STRATEGY);
+  if (began == Z_MEM_ERROR) return error(Errc::kOutOfMemory, what + ": no memory for zlib");
+  if (began != Z_OK) return error(Errc::kInvalidArgument, what + ": gzip level " + std::to_string(c.level));
+  struct End {  // also where there is no room for the result
+    z_stream& z;
+    ~End() { deflateEnd(&z); }
+  } const end{z};
   const std::size_t start = to.size();
   to.resize(start + deflateBound(&z, from.size()));
   std::size_t in = 0, out = start;
@@ -72,11 +79,12 @@ Status deflate_all(const Compressor& c, std::span<const std::byte> from, std::ve
     rc = deflate(&z, in == from.size() ? Z_FINISH : Z_NO_FLUSH);
     out += room - z.avail_out;
   }
-  deflateEnd(&z);
   if (rc != Z_STREAM_END) return error(Errc::kInternal, what + ": zlib ended with " + std::to_string(rc));
   to.resize(out);
   return {};
 }
+
+bool lacks_memory(std::size_t zstd) { return ZSTD_getErrorCode(zstd) == ZSTD_error_memory_allocation; }
 
 Status unblosc(std::span<const std::byte> from, std::span<std::byte> to, const std::string& what) {
   std::size_t bytes = 0;
@@ -106,6 +114,7 @@ Status decompress(const Compressor& c, std::span<const std::byte> from, std::spa
     case Compression::kZlib: return inflate_all(from, to, what);
     case Compression::kZstd: {
       const std::size_t got = ZSTD_decompress(to.data(), to.size(), from.data(), from.size());
+      if (lacks_memory(got)) return error(Errc::kOutOfMemory, what + ": no memory for zstd");
       if (ZSTD_isError(got)) return corrupt(what, std::string("zstd: ") + ZSTD_getErrorName(got));
       if (got != to.size())
         return corrupt(
@@ -133,6 +142,7 @@ Status compress(const Compressor& c, std::span<const std::byte> from, std::size_
       const std::size_t got =
           ZSTD_compress2(context, to.data() + start, to.size() - start, from.data(), from.size());
       ZSTD_freeCCtx(context);
+      if (lacks_memory(got)) return error(Errc::kOutOfMemory, what + ": no memory for zstd");
       if (ZSTD_isError(got)) return error(Errc::kInternal, what + ": zstd: " + ZSTD_getErrorName(got));
       to.resize(start + got);
       return {};

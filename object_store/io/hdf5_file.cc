@@ -55,18 +55,30 @@ class Turn {
   void* to_ = nullptr;
 };
 
-// What the library says went wrong, innermost first.
-std::string library_error() {
-  std::string text;
+// What the library says went wrong, innermost: memory that it was refused (zlib's, which it asks for nothing else when it begins,
+// included), a read that the system refused; else `otherwise`.
+Error library_error(const std::string& what, Errc otherwise) {
+  struct Said {
+    bool any = false;
+    hid_t major = -1, minor = -1;
+    std::string text;
+  } said;
   H5Ewalk2(
       H5E_DEFAULT, H5E_WALK_UPWARD,
       [](unsigned, const H5E_error2_t* e, void* to) -> herr_t {
-        auto& out = *static_cast<std::string*>(to);
-        if (out.empty() && e->desc != nullptr) out = e->desc;
+        auto& out = *static_cast<Said*>(to);
+        if (std::exchange(out.any, true)) return 0;
+        out.major = e->maj_num, out.minor = e->min_num;
+        if (e->desc != nullptr) out.text = e->desc;
         return 0;
       },
-      &text);
-  return text.empty() ? "the HDF5 library refuses" : text;
+      &said);
+  if (said.any && (said.minor == H5E_NOSPACE || said.minor == H5E_CANTALLOC || said.major == H5E_RESOURCE ||
+                   (said.major == H5E_PLINE && said.minor == H5E_CANTINIT)))
+    otherwise = Errc::kOutOfMemory;
+  else if (said.any && said.major == H5E_IO && said.minor == H5E_READERROR)
+    otherwise = Errc::kIo;
+  return error(otherwise, what + ": " + (said.text.empty() ? "the HDF5 library refuses" : said.text));
 }
 
 struct Open {
@@ -119,12 +131,12 @@ Result<Open> open_dataset(const std::string& path, const std::string& name) {
   if (name.empty() || name.find('\0') != std::string::npos)
     return error(Errc::kInvalidArgument, path + ": a dataset needs a name");
   Id file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
-  if (file < 0) return error(Errc::kCorruptData, path + ": no HDF5 file: " + library_error());
+  if (file < 0) return library_error(path + ": no HDF5 file", Errc::kCorruptData);
   Id dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose);
-  if (dataset < 0) return error(Errc::kNotFound, what + ": " + library_error());
+  if (dataset < 0) return library_error(what, Errc::kNotFound);
   const Id type(H5Dget_type(dataset), H5Tclose), space(H5Dget_space(dataset), H5Sclose),
       layout(H5Dget_create_plist(dataset), H5Pclose);
-  if (type < 0 || space < 0 || layout < 0) return error(Errc::kCorruptData, what + ": " + library_error());
+  if (type < 0 || space < 0 || layout < 0) return library_error(what, Errc::kCorruptData);
   Hdf5Info info;
   TW_ASSIGN(info.dtype, dtype_of(type, what));
   const int rank = H5Sget_simple_extent_ndims(space);
@@ -184,7 +196,7 @@ Status read_hdf5_block(const std::string& path, const std::string& dataset, ir::
        H5Sselect_hyperslab(from, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) < 0) ||
       H5Dread(open.dataset, dtype == ir::DType::kBool ? hid_t(own) : memory_type(dtype), to, from,
               H5P_DEFAULT, out) < 0) {
-    return error(Errc::kCorruptData, what + ": " + library_error());
+    return library_error(what, Errc::kCorruptData);
   }
   if (dtype == ir::DType::kBool) normalise_bools(out, box.volume());
   return {};

@@ -77,7 +77,7 @@ Result<std::unique_ptr<SpillFile>> SpillFile::open(const SpillOptions& options) 
     data.emplace(File::adopt(name, fd));
   }
   std::unique_ptr<SpillFile> file(new SpillFile(directory, std::move(*data), direct, limit));
-  for (int i = 0; i < options.threads; ++i) file->threads_.emplace_back([f = file.get()] { f->work(); });
+  for (int i = 0; i < options.threads; ++i) file->threads_.emplace_back([f = file.get(), i] { f->work(i); });
   return file;
 }
 
@@ -110,7 +110,7 @@ void SpillFile::push(Job job) {
   changed_.notify_one();
 }
 
-void SpillFile::work() {
+void SpillFile::work(int thread) {
   const Aligned bounce(kBounce);
   for (;;) {
     Job job;
@@ -122,13 +122,13 @@ void SpillFile::work() {
       jobs_.pop_front();
     }
     job.done(bounce.data == nullptr ? error(Errc::kOutOfMemory, "no memory for a spill file's buffer")
-                                    : run(job, bounce.data));
+                                    : run(job, bounce.data, thread));
   }
 }
 
 // Straight from and to the block's memory where its address allows, else by way of `bounce`; so is the end of a block that
 // does not fill its last page.
-Status SpillFile::run(const Job& job, std::byte* bounce) const {
+Status SpillFile::run(const Job& job, std::byte* bounce, int thread) const {
   if (job.at % kPage != 0 || job.at < 0 || job.bytes < 0 || job.at + job.bytes > limit_)
     return error(Errc::kInternal, "bytes " + std::to_string(job.at) + " to " +
                                       std::to_string(job.at + job.bytes) + " of a spill file of " +
@@ -136,7 +136,10 @@ Status SpillFile::run(const Job& job, std::byte* bounce) const {
   const bool straight = !direct_ || reinterpret_cast<std::uintptr_t>(job.memory) % kAlignment == 0;
   const auto move = [&](std::byte* memory, std::int64_t at, std::int64_t bytes) {
     const auto size = static_cast<std::size_t>(bytes);
-    return job.write ? file_.write(memory, size, at) : file_.read(memory, size, at);
+    if (on_io_) on_io_(thread, true);
+    Status moved = job.write ? file_.write(memory, size, at) : file_.read(memory, size, at);
+    if (on_io_) on_io_(thread, false);
+    return moved;
   };
   for (std::int64_t done = 0; done < job.bytes;) {
     const std::int64_t left = job.bytes - done;

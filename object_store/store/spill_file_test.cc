@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <doctest/doctest.h>
 #include <sys/resource.h>
+#include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -70,6 +72,29 @@ TEST_CASE("parts that are written and read at once do not mix") {
             }).has_value());
     CHECK(back == parts[i]);
   }
+}
+
+TEST_CASE("every call that moves bytes is told of, by the thread that makes it, before and after") {
+  const TempFolder folder;
+  auto file = SpillFile::open({.directory = folder.path(), .limit_bytes = 64 << 20, .threads = 3});
+  REQUIRE(file.has_value());
+  std::array<std::atomic<int>, 3> open{}, calls{};
+  std::atomic<bool> right = true;
+  (*file)->on_io([&](int thread, bool begins) {
+    if (thread < 0 || thread >= 3 || (open[thread] += begins ? 1 : -1) != (begins ? 1 : 0)) right = false;
+    if (thread >= 0 && thread < 3 && begins) ++calls[thread];
+  });
+  std::vector<std::byte> memory(34 << 20);  // three calls of at most 16 MiB
+  REQUIRE(wait([&](SpillFile::Done done) {
+            (*file)->write(0, memory.data(), 34 << 20, std::move(done));
+          }).has_value());
+  CHECK(calls[0] + calls[1] + calls[2] >= 3);
+  REQUIRE(wait([&](SpillFile::Done done) {
+            (*file)->read(0, memory.data(), 34 << 20, std::move(done));
+          }).has_value());
+  CHECK(calls[0] + calls[1] + calls[2] >= 6);
+  CHECK(right);
+  CHECK(open[0] + open[1] + open[2] == 0);
 }
 
 TEST_CASE("a directory that is not there, a part beyond the bound and a full disk are typed errors") {

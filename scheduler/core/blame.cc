@@ -11,6 +11,15 @@ namespace {
 
 constexpr std::size_t kMaxRunning = 1024;  // of one worker
 
+// With what it runs and makes, for who wants to find it.
+std::string describe_blamed(const State& s, const OpRecord& head) {
+  std::string text = describe(s, head);
+  if (head.op.kind == ir::OpKind::kCall) text += ", kernel '" + head.op.get<ir::CallAttrs>().kernel + "'";
+  if (head.op.outputs.empty()) return text;
+  const ArrayRecord* array = s.arrays.find(ArrayId{head.op.outputs[0].array});
+  return array == nullptr ? text : text + ", for " + describe(*array);
+}
+
 void count_death(State& s, const Peer& dead, const std::string& how, const msg::LastWords::Running& running) {
   OpRecord* op = s.ops.find(running.op);
   const Device* device = s.device(running.device);
@@ -47,7 +56,7 @@ std::size_t deaths_of(const State& s, OpId head, std::int64_t point) {
 
 msg::Outcome doom_of(const State& s, OpId head, std::int64_t point) {
   const std::vector<Death>& deaths = s.blame.at({head, point});
-  std::string text = describe(s, s.ops.at(head)) + ", point " + std::to_string(point) +
+  std::string text = describe_blamed(s, s.ops.at(head)) + ", point " + std::to_string(point) +
                      " is not run again, because " + std::to_string(deaths.size()) +
                      " workers died while they were executing it:";
   for (const Death& death : deaths) {

@@ -83,7 +83,8 @@ TEST_CASE(
   }
   const msg::PlannedOp doomed = w.remade(2);
   CHECK(doomed.doomed.code == Errc::kTaskFailed);
-  for (const char* part : {"w1 ('host/1'), killed by signal 6 (Aborted)", "3 workers died"})
+  for (const char* part : {"), for array 1 ", ", point 2 is not run again",
+                           "w1 ('host/1'), killed by signal 6 (Aborted)", "3 workers died"})
     CHECK_MESSAGE(doomed.doomed.message.find(part) != std::string::npos, doomed.doomed.message);
   CHECK(doomed.op.operands.empty());
   // The worker that was given it says what it was told; all else is done.

@@ -115,9 +115,27 @@ void Server::on_frame(Conn conn, const net::Frame& frame) {
                                      {"cause", name_of(failed->why.code)},
                                      {"why", failed->why.message}});
   }
+  if (const auto* words = std::get_if<msg::LastWords>(&*message);
+      words != nullptr && peer.joined && peer.role == msg::Role::kTool)
+    log_words(*words);
   note_message(conn, frame.payload);
   count_in(conn, peer, frame.payload.size());
   events_.push_back(Received{conn, std::move(*message)});
+}
+
+void Server::log_words(const msg::LastWords& words) const {
+  std::string executing;
+  for (const auto& step : words.running) {
+    if (executing.size() > 1000) {
+      executing += ", more";
+      break;
+    }
+    executing += (executing.empty() ? "" : ", ") +
+                 ("graph " + std::to_string(core_->graph_of(step.op).value)) + " op " +
+                 std::to_string(step.op.value) + " point " + std::to_string(step.point);
+  }
+  daemon::log_warn("worker ended",
+                   {{"worker_id", words.worker.value}, {"why", words.how}, {"executing", executing}});
 }
 
 void Server::greet(Peer& peer, const msg::Join& join) {

@@ -67,6 +67,7 @@ class Server {
   Server(net::EventLoop& loop, const ServerOptions& options, std::function<void()> on_end);
   void accept(std::unique_ptr<net::Link> link);
   void on_frame(Conn conn, const net::Frame& frame);
+  void log_words(const msg::LastWords& words) const;
   static void greet(Peer& peer, const msg::Join& join);
   void on_close(Conn conn, const Error& why);
   bool turn();

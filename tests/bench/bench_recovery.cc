@@ -60,7 +60,7 @@ Product product(testing::Cluster& cluster, const Array& a, const Array& b, int v
               return p.total > 0 && 2 * p.done >= p.total;
             }),
             "the product does not get on");
-    cluster.worker(victim).signal(SIGKILL);
+    kill(testing::working(cluster.worker(victim).pid()), SIGKILL);  // its supervisor says what it was at
   }
   future.wait({.timeout = kLong});
   out.seconds = now() - began;
@@ -153,7 +153,7 @@ double noops(const Array& small, std::int64_t tasks) {
   });
 }
 
-// With and without: the journal (--state-dir), supervisors and black boxes (--respawn). The checks that release builds keep
+// With and without: the journal (--state-dir), supervisors and black boxes (--no-supervisor). The checks that release builds keep
 // (TW_CHECK) are in the programs: BENCH_UNCHECKED names the folder of a build without them (README.md), where there is one.
 // Not covered: what has no switch, which is the lineage kept by the scheduler (a record an op) and pins and versions in workers.
 void bench_cost(const Settings& settings, Report& report) {
@@ -169,9 +169,8 @@ void bench_cost(const Settings& settings, Report& report) {
       small.persist().wait();
     }
   };
-  const ClusterSettings bare{.memory = "1GiB"};
-  ClusterSettings unchecked = bare, full = bare;
-  full.worker_args = {"--respawn"};
+  const ClusterSettings bare{.memory = "1GiB", .worker_args = {"--no-supervisor"}};
+  ClusterSettings unchecked = bare, full{.memory = "1GiB"};
   full.scheduler_args = {"--state-dir", state / "kept"};
   const char* build = std::getenv("BENCH_UNCHECKED");
   if (build != nullptr) unchecked.build = build;
@@ -326,7 +325,7 @@ void bench_simulation(const Settings& settings, Report& report) {
 double notice_s(testing::Cluster& cluster, const Session& session, int worker, int signal) {
   const std::size_t before = session.devices().size();
   const double began = now();
-  cluster.worker(worker).signal(signal);
+  kill(testing::working(cluster.worker(worker).pid()), signal);
   while (session.devices().size() == before) {
     require(now() - began < 60, "a worker's end is not noticed");
     std::this_thread::sleep_for(milliseconds(1));

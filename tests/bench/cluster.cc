@@ -87,7 +87,7 @@ double Cluster::cpu_seconds() const {
 double Cluster::cpu_seconds(std::size_t process) const { return cpu_seconds_of(processes_[process]->pid()); }
 
 std::int64_t Cluster::resident_bytes(std::size_t process) const {
-  std::ifstream statm("/proc/" + std::to_string(processes_[process]->pid()) + "/statm");
+  std::ifstream statm("/proc/" + std::to_string(testing::working(processes_[process]->pid())) + "/statm");
   std::int64_t size = 0, resident = 0;
   statm >> size >> resident;
   return resident * sysconf(_SC_PAGESIZE);

@@ -14,12 +14,6 @@ namespace {
 
 milliseconds in_ms(double s) { return milliseconds(static_cast<std::int64_t>(1000 * s)); }
 
-// The process that works where `pid` only watches over it; `pid` where nobody does, or nobody works just now.
-int working(int pid) {
-  const int child = child_of(pid);
-  return child != 0 ? child : pid;
-}
-
 }  // namespace
 
 std::string tail(const std::string& text) {
@@ -42,7 +36,8 @@ Monkey::Monkey(Cluster& cluster, const Settings& settings, std::vector<std::stri
 
 void Monkey::add_worker(int worker) {
   std::vector<std::string> arguments = worker_args_;
-  if (supervised(worker)) arguments.emplace_back("--respawn");
+  if (respawns(worker)) arguments.emplace_back("--respawn");
+  if (worker % 4 == 2) arguments.emplace_back("--no-supervisor");
   // On the next host, where there are hosts.
   cluster_.add_worker(arguments, ways_ != nullptr ? ways_->to_scheduler(cluster_.address(), worker) : "");
 }
@@ -113,12 +108,12 @@ void Monkey::kill_worker() {
   const int i = somebody();
   const int pid = cluster_.worker(i).pid(), child = working(pid);
   ++counts_.workers_killed;
-  if (child != pid && !prng_.chance(0.2)) {  // another one comes by itself
+  const bool alone = child == pid || prng_.chance(0.2);  // else its supervisor has something to say
+  ::kill(alone ? pid : child, SIGKILL);
+  if (!alone && respawns(i)) {  // another one comes by itself
     ++counts_.respawned;
-    ::kill(child, SIGKILL);
     return;
   }
-  cluster_.worker(i).signal(SIGKILL);
   (void)cluster_.worker(i).wait();
   replace(i);
 }
@@ -201,6 +196,7 @@ void Monkey::stop_worker(int worker, milliseconds length) {
         "\nscheduler:\n" + tail(cluster_.scheduler().errors()));
     cluster_.worker(worker).signal(SIGKILL);
   }
+  if (!respawns(worker)) (void)cluster_.worker(worker).wait();
   if (!cluster_.worker(worker).running()) replace(worker);
 }
 

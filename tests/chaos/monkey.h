@@ -25,7 +25,7 @@ class Monkey {
 
  private:
   int somebody() { return members_[static_cast<std::size_t>(prng_.below(members_.size()))]; }
-  bool supervised(int worker) const { return worker % 2 == 1; }
+  bool respawns(int worker) const { return worker % 2 == 1; }
   void add_worker(int worker);
   void replace(int worker);
   void sleep_some();

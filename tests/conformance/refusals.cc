@@ -1,6 +1,9 @@
 #include "refusals.h"
 
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <cerrno>
@@ -8,19 +11,33 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string_view>
 
 namespace tilewise {
 namespace {
 
-std::atomic<int> armed{-1};         // an Allocator, or none
-std::atomic<std::int64_t> left{0};  // requests until the one that fails
-std::atomic<std::int64_t> seen{0};
+Refusals own;
+Refusals* shared = &own;
+
+// Whoever started this process says what fails.
+__attribute__((constructor)) void share() {
+  const char* path = std::getenv("REFUSALS");
+  const int file = path == nullptr ? -1 : open(path, O_RDWR | O_CLOEXEC);
+  if (file < 0) return;
+  void* at = mmap(nullptr, sizeof(Refusals), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (at != MAP_FAILED) shared = static_cast<Refusals*>(at);
+}
+
+bool armed(Allocator which) {
+  return shared->armed.load(std::memory_order_relaxed) == static_cast<int>(which);
+}
 
 // This request fails.
 bool fails(Allocator which) {
-  if (armed.load(std::memory_order_relaxed) != static_cast<int>(which)) return false;
-  ++seen;
-  return --left == 0;
+  if (!armed(which)) return false;
+  ++shared->seen;
+  return --shared->left == 0;
 }
 
 // Streams' threads have their device's name (host:0/0). What a step asks for is asked there.
@@ -33,9 +50,7 @@ bool executes() {
 }
 
 void* memory(std::size_t bytes, std::size_t alignment) {
-  if (armed.load(std::memory_order_relaxed) == static_cast<int>(Allocator::kHost) && executes() &&
-      fails(Allocator::kHost))
-    return nullptr;
+  if (armed(Allocator::kHost) && executes() && fails(Allocator::kHost)) return nullptr;
   if (bytes == 0) bytes = 1;
   if (alignment <= alignof(max_align_t)) return std::malloc(bytes);
   return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
@@ -48,15 +63,8 @@ void* memory_or_throw(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-void refuse(Allocator which, std::int64_t k) {
-  left = k;
-  seen = 0;
-  armed = static_cast<int>(which);
-}
-std::int64_t allow() {
-  armed = -1;
-  return seen;
-}
+void refuse(Allocator which, std::int64_t k) { shared->refuse(which, k); }
+std::int64_t allow() { return shared->allow(); }
 
 }  // namespace tilewise
 
@@ -77,7 +85,9 @@ void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::fre
 
 // The program's own come before the C library's.
 extern "C" int memfd_create(const char* name, unsigned flags) {
-  if (tilewise::fails(Allocator::kDevice)) {
+  const std::string_view what(name);
+  if ((what.starts_with("tilewise ") && tilewise::fails(Allocator::kDevice)) ||
+      (what == "emulated-gpu" && tilewise::fails(Allocator::kGpu))) {
     errno = ENOMEM;
     return -1;
   }
@@ -97,3 +107,42 @@ extern "C" ssize_t pread(int fd, void* to, size_t bytes, off_t at) {
   }
   return syscall(SYS_pread64, fd, to, bytes, at);
 }
+// By the names that C libraries know them by, HDF5 for one.
+extern "C" ssize_t pwrite64(int fd, const void* from, size_t bytes, off64_t at) {
+  return pwrite(fd, from, bytes, at);
+}
+extern "C" ssize_t pread64(int fd, void* to, size_t bytes, off64_t at) { return pread(fd, to, bytes, at); }
+
+// The emulated driver (tests/gpu/emulated) asks for it.
+extern "C" __attribute__((visibility("default"))) bool tilewise_refuses_pinned() {
+  return tilewise::fails(Allocator::kPinned);
+}
+
+// What C libraries ask for. Sanitizers bring their own, and so does whoever this is loaded into.
+#ifdef TILEWISE_REFUSES_LIBRARIES
+extern "C" {
+void* __libc_malloc(size_t bytes);
+void* __libc_calloc(size_t count, size_t bytes);
+void* __libc_realloc(void* at, size_t bytes);
+
+// Of libraries that say so to their callers. The C library ends the process where it cannot have what threads need, FFTW does so
+// always, and HDF5 (1.10) reads through a null pointer.
+static bool tilewise_refuses_library(void* caller) {
+  if (!tilewise::armed(Allocator::kLibrary) || !tilewise::executes()) return false;
+  Dl_info from{};
+  if (dladdr(caller, &from) == 0 || from.dli_fname == nullptr) return false;
+  for (const char* library : {"/libz.", "/libzstd."})
+    if (std::strstr(from.dli_fname, library) != nullptr) return tilewise::fails(Allocator::kLibrary);
+  return false;
+}
+void* malloc(size_t bytes) {
+  return tilewise_refuses_library(__builtin_return_address(0)) ? nullptr : __libc_malloc(bytes);
+}
+void* calloc(size_t count, size_t bytes) {
+  return tilewise_refuses_library(__builtin_return_address(0)) ? nullptr : __libc_calloc(count, bytes);
+}
+void* realloc(void* at, size_t bytes) {
+  return tilewise_refuses_library(__builtin_return_address(0)) ? nullptr : __libc_realloc(at, bytes);
+}
+}
+#endif

@@ -1,16 +1,35 @@
-// Allocators of this process that fail on request: memory of devices (memfds), of the host (operator new, while a step runs), room
-// on disks (pwrite) and reads from them. Linked into a test program, this replaces the C library's and C++'s own.
+// Allocators that fail on request: memory of devices (memfds, emulated GPUs' too), of the host (operator new, and what C libraries
+// ask for, while a step runs), pinned memory of emulated GPUs, room on disks (pwrite) and reads from them. Linked into a test
+// program, this replaces the C library's and C++'s own. Loaded into another program before everything else (LD_PRELOAD), it does so
+// there, and the file that $REFUSALS names is what the two share.
 #pragma once
 #include <atomic>
 #include <cstdint>
 
 namespace tilewise {
 
-enum class Allocator { kDevice, kHost, kDisk, kRead };
+enum class Allocator { kDevice, kHost, kDisk, kRead, kLibrary, kGpu, kPinned };
 
-// From now on the k-th request fails (the first is 1), the others go through.
+struct Refusals {
+  std::atomic<int> armed{-1};         // an Allocator, or none
+  std::atomic<std::int64_t> left{0};  // requests until the one that fails
+  std::atomic<std::int64_t> seen{0};
+
+  // From now on the k-th request fails (the first is 1), the others go through.
+  void refuse(Allocator which, std::int64_t k) {
+    left = k;
+    seen = 0;
+    armed = static_cast<int>(which);
+  }
+  // None fails any more. How many there were.
+  std::int64_t allow() {
+    armed = -1;
+    return seen;
+  }
+};
+
+// This process's.
 void refuse(Allocator which, std::int64_t k);
-// None fails any more. How many there were.
 std::int64_t allow();
 
 }  // namespace tilewise

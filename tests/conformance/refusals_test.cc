@@ -5,6 +5,8 @@
 #include "temp_folder.h"
 
 #include <doctest/doctest.h>
+#include <hdf5.h>
+#include <filesystem>
 #include <functional>
 #include <set>
 #include <string>
@@ -23,6 +25,21 @@ std::vector<double> counted(std::int64_t n) {
   std::vector<double> x(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) x[static_cast<std::size_t>(i)] = static_cast<double>(i % 97);
   return x;
+}
+
+// float64, in rows of chunks that are compressed.
+void write_hdf5(const std::string& path, const std::vector<double>& values, hsize_t rows, hsize_t columns) {
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hsize_t extents[] = {rows, columns}, chunk[] = {rows / 4, columns};
+  const hid_t space = H5Screate_simple(2, extents, nullptr), chunked = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(chunked, 2, chunk);
+  H5Pset_deflate(chunked, 1);
+  const hid_t set = H5Dcreate2(file, "x", H5T_IEEE_F64LE, space, H5P_DEFAULT, chunked, H5P_DEFAULT);
+  const bool written = H5Dwrite(set, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0 &&
+                       H5Dclose(set) >= 0;
+  H5Pclose(chunked);
+  H5Sclose(space);
+  REQUIRE((H5Fclose(file) >= 0 && written));
 }
 
 const Kind kKinds[] = {
@@ -74,6 +91,25 @@ const Kind kKinds[] = {
        x.write_zarr(folder / "x.zarr", {.codec = "gzip"}).wait();
        return s.read_zarr(folder / "x.zarr", {.block = {16, 32}}).get<double>();
      }},
+    {"folder of files, by zstd",
+     [](const Session& s, const TempFolder& folder) {
+       const Array x = s.random.uniform({48, 32}, {.seed = 29, .block = {16, 32}});
+       x.write_zarr(folder / "x.zarr", {.codec = "zstd"}).wait();
+       return s.read_zarr(folder / "x.zarr", {.block = {16, 32}}).get<double>();
+     }},
+    {"HDF5 file read",
+     [](const Session& s, const TempFolder& folder) {
+       const std::string path = folder / "x.h5";
+       if (!std::filesystem::exists(path)) write_hdf5(path, counted(64 * 32), 64, 32);
+       return (s.read_hdf5(path, "x", {.block = {16, 32}}) * 2.0).get<double>();
+     }},
+    {"plug-in",
+     [](const Session& s, const TempFolder&) {
+       const Array x = s.random.uniform({512}, {.seed = 27, .block = {64}});
+       return (map_blocks({.name = "sample.triple"}, std::vector{x}, {}, {{DType::kFloat64, x.grid()}})[0] +
+               x)
+           .get<double>();
+     }},
     {"update at indices",
      [](const Session& s, const TempFolder&) {
        const Array x = s.random.uniform({256}, {.seed = 21, .block = {64}});
@@ -107,6 +143,7 @@ Form form(const TempFolder& spill, bool disk) {
           .map_peers = false,
           .spin_ns = 0,
           .stuck_ns = kSecond}};
+  f.options.plugins = {TILEWISE_SAMPLE_PLUGIN};
   if (disk) f.options.spill_directory = spill.path(), f.options.spill_bytes = 64 << 20;
   return f;
 }
@@ -122,8 +159,11 @@ void for_every_k(Allocator which, const std::set<Errc>& typed, int at_most, int 
   const TempFolder spill;
   for (const Kind& kind : kKinds) {
     const bool disk = kind.name == "spill";
-    if (which == Allocator::kDisk && !disk && kind.name.find("file") == std::string::npos) continue;
-    if (which == Allocator::kRead && !disk && kind.name.find("file") == std::string::npos) continue;
+    const bool file = kind.name.find("file") != std::string::npos, hdf5 = kind.name == "HDF5 file read";
+    if (which == Allocator::kDisk && !disk && (!file || hdf5)) continue;
+    if (which == Allocator::kRead && !disk && !file) continue;
+    if (which == Allocator::kLibrary && !hdf5 && kind.name.find("folder of files") == std::string::npos)
+      continue;
     CAPTURE(kind.name);
     const TempFolder files;
     std::vector<double> expected;
@@ -169,5 +209,11 @@ TEST_CASE("memory of the host cannot be had while a step runs") {
 }
 
 TEST_CASE("the disk is full") { for_every_k(Allocator::kDisk, {Errc::kDiskFull}, 400); }
+
+#ifdef TILEWISE_REFUSES_LIBRARIES
+TEST_CASE("memory that C libraries ask for cannot be had while a step runs") {
+  for_every_k(Allocator::kLibrary, {Errc::kOutOfMemory}, 2'000);
+}
+#endif
 
 TEST_CASE("the disk cannot be read") { for_every_k(Allocator::kRead, {Errc::kIo, Errc::kTaskFailed}, 400); }

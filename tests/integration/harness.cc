@@ -124,6 +124,11 @@ int child_of(int pid) {
   return said.empty() ? 0 : std::stoi(said);
 }
 
+int working(int pid) {
+  const int child = child_of(pid);
+  return child != 0 ? child : pid;
+}
+
 Ran run(std::vector<std::string> command, const Environment& environment, Clock::duration within) {
   Process process("run", std::move(command), environment);
   const std::optional<int> code = process.wait(within);

@@ -53,6 +53,10 @@ class Process {
 
 // The one process that a process has started, a supervisor's worker for one; 0 while there is none.
 int child_of(int pid);
+// The process that works where `pid` only watches over it; `pid` where nobody does, or nobody works just now. A worker's own
+// process is its supervisor: SIGKILL there takes both, and nobody tells what was executed; a signal that is to reach the worker
+// alone, or to stop it, goes here.
+int working(int pid);
 
 struct Ran {
   int code = -1;  // -1: killed for being late

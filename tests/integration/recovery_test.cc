@@ -198,11 +198,18 @@ TEST_CASE("data larger than all memory, on disk, and made again when a worker di
 }
 
 TEST_CASE("a task that takes its workers down fails after the third, with its story; all else goes on") {
-  Cluster cluster(
-      {.workers = 2, .devices = 1, .worker_args = {"--respawn", "--plugin", TILEWISE_CRASH_PLUGIN}});
+  ClusterOptions options{.workers = 4, .devices = 1, .worker_args = {"--plugin", TILEWISE_CRASH_PLUGIN}};
+  std::size_t left = 1;
+  SUBCASE("workers that are not started again: the fourth goes on") {}
+  SUBCASE("workers that are started again") {
+    left = 2;
+    options.workers = 2;
+    options.worker_args.emplace_back("--respawn");
+  }
+  Cluster cluster(options);
   INFO(cluster.words());
   const Session session = cluster.session();
-  REQUIRE(session.wait_for_devices(2, kPatience));
+  REQUIRE(session.wait_for_devices(static_cast<std::size_t>(options.workers), kPatience));
   const auto unlucky = [&](double first) {
     const Array x = session.arange(first, first + 64, 1, {.block = {8}}).astype(DType::kFloat64);
     return map_blocks({.name = "crash.unlucky"}, std::vector{x}, {}, {{DType::kFloat64, x.grid()}})[0];
@@ -220,11 +227,16 @@ TEST_CASE("a task that takes its workers down fails after the third, with its st
     text = e.what();
   }
   MESSAGE(text);
-  for (const char* part : {"point 0", "3 workers died while they were executing it", "killed by signal 6"})
+  for (const char* part : {"kernel 'crash.unlucky', for array ", ", point 0 is not run again",
+                           "3 workers died while they were executing it", "killed by signal 6"})
     CHECK(text.find(part) != std::string::npos);
   CHECK(same_bits(values(other), expected));
+  const std::string said = cluster.scheduler().errors();
+  for (const char* part : {"worker ended", "killed by signal 6", " point 0"})
+    CHECK(said.find(part) != std::string::npos);
   // The same kernel on other data, and the cluster is whole.
-  REQUIRE(session.wait_for_devices(2, kPatience));
+  REQUIRE(session.wait_for_devices(left, kPatience));
+  CHECK(session.devices().size() == left);
   double want = 0;
   for (int i = 0; i < 64; ++i) want += 2.0 * (14 + i + 1);
   CHECK(sum(unlucky(14) * 2.0).item<double>() == want);

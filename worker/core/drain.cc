@@ -1,5 +1,6 @@
 // A worker that is to leave, seen from itself and from those who take over its blocks. The scheduler decides (its drain.cc); the
 // end is a loss that costs nothing, since everything needed is elsewhere by then. See docs/design/drain.md.
+#include "keeping.h"
 #include "state.h"
 
 #include <algorithm>
@@ -219,6 +220,9 @@ TimeNs Core::Impl::leaving_deadline() const {
     for (const TimeNs patience : {kReadersNs, kClientsNs})
       if (stage_since + patience > now) next = std::min(next, stage_since + patience);
   }
+  for (const DeviceState& device : devices)
+    if (idle(device) && cannot_keep(device, copies))
+      next = std::min(next, keep_again_at(device, options.stuck_ns));
   for (const auto& [leaver, of] : leaving)
     if (!of.told && of.left > 0) next = std::min(next, told_at + options.report_ns);
   return next;

@@ -122,3 +122,46 @@ TEST_CASE("of an array that was released meanwhile nothing is kept") {
   CHECK(w.told(done, 3) == 1);
   CHECK(w.core->counters().copies_live == 0);
 }
+
+TEST_CASE("memory for the blocks of a worker that leaves is asked for again and again, until it is there") {
+  Lists w;
+  bool has_memory = false;
+  int asked = 0;
+  // As Lists::step(), but the machine may have no memory.
+  const auto step = [&](std::vector<Event> events) -> const Actions& {
+    w.core->step(events, w.now, w.actions);
+    w.core->check_invariants();
+    if (w.actions.slabs.empty()) return w.actions;
+    ++asked;
+    std::vector<Event> answer{SlabAdded{0, w.actions.slabs[0].bytes, has_memory, false}};
+    w.core->step(answer, w.now, w.actions);
+    w.core->check_invariants();
+    return w.actions;
+  };
+  w.log({plan_of({on(kPeer, 2, source(20, 1))}, {ArrayId{20}}, 2)});
+  step({msg::Log{
+      1, w.next, {msg::Drain{kOther, msg::DrainOrder::kMove, 1, {{ArrayId{20}, kPeer, kHere, {{0, 1}}}}}}}});
+  CHECK(asked == 1);
+  // No task starves for it, so nobody is told that it is stuck.
+  const auto wait = [&]() -> const Actions& {
+    const TimeNs next = w.core->next_deadline();
+    REQUIRE(next < w.now + 5 * kSecond);
+    w.now = std::max(w.now + 1, next);
+    return step({});
+  };
+  for (int i = 0; i < 40; ++i) {
+    const Actions& a = wait();
+    CHECK(a.receives.empty());
+    for (const msg::Message& m : a.to_scheduler) CHECK(!std::holds_alternative<msg::Stuck>(m));
+  }
+  CHECK(asked > 10);
+  has_memory = true;
+  for (int i = 0; i < 10 && w.actions.receives.empty(); ++i) wait();
+  REQUIRE(w.actions.receives.size() == 1);
+  const Actions& done =
+      step({TransferDone{w.actions.receives[0].transfer, {Errc::kOk, {}}, msg::Lane::kTcp}});
+  std::int64_t left = -1;
+  for (const msg::Message& m : done.to_scheduler)
+    if (const auto* drained = std::get_if<msg::Drained>(&m)) left = drained->left;
+  CHECK(left == 0);
+}

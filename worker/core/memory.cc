@@ -1,6 +1,7 @@
 // Memory is granted as offsets, in an order that cannot deadlock (D6): the lowest unfinished task of a device may
 // always use the reserve, which is as large as the largest admitted step, its inputs included where they are copied, and is
 // an extent, not a count of bytes.
+#include "keeping.h"
 #include "state.h"
 
 #include <algorithm>
@@ -483,9 +484,8 @@ bool Core::Impl::asks_slab_again(const DeviceState& device) {
 
 void Core::Impl::retry_slabs() {
   for (DeviceState& device : devices) {
-    if (!asks_slab_again(device) || now - device.last_change < options.stuck_ns / 4 || !idle(device) ||
-        starved_task(device) == kNone)
-      continue;
+    if (now - device.last_change < options.stuck_ns / 4 || !idle(device)) continue;
+    if (!cannot_keep(device, copies) && (!asks_slab_again(device) || starved_task(device) == kNone)) continue;
     ++device.slab_tries;
     device.full = false;
     device.last_change = now;

@@ -104,6 +104,13 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
       std::make_unique<Runtime>(std::move(devices), &plugins, runtime, d.copier_, [&loop] { loop.wake(); });
   if (!d.options_.spill.directory.empty()) {
     TW_ASSIGN(auto file, store::SpillFile::open(d.options_.spill));
+    if (BlackBox* const box = d.options_.black_box; box != nullptr) {
+      file->on_io([box](int thread, bool begins) {
+        BlackBox::Slot* const slot = box->disk_slot(static_cast<std::size_t>(thread));
+        if (slot == nullptr) return;
+        begins ? slot->begin(OpId{1}, {}, 0) : slot->end();
+      });
+    }
     daemon::log_info(
         "disk below memory",
         {{"directory", file->directory()}, {"bytes", file->limit_bytes()}, {"direct", file->direct()}});

@@ -37,8 +37,10 @@ struct Settings {
   std::vector<std::string> plugins;
   double connect_timeout_s = 30, reconnect_timeout_s = 60, lease_s = 0, transfer_timeout_s = 30;
   std::uint64_t trace_records = worker::StepLog::kUsual;
+  double step_timeout_s = 0;
   int black_box = -1;
-  bool respawn = false, no_map = false, strict_lanes = false, reference_kernels = false;
+  bool no_supervisor = false, respawn = false, no_map = false, strict_lanes = false,
+       reference_kernels = false;
 };
 
 // The peers' addresses: an abstract socket, over which memory can be handed over, and the network's.
@@ -140,6 +142,22 @@ void tell(const Settings& settings, const msg::LastWords& words) {
   if (!said)
     daemon::log_warn("cannot tell the scheduler how its worker ended",
                      {{"why", daemon::to_string(said.error())}});
+}
+
+// A parent for the worker, unless this is the worker of one already.
+int supervise(int argc, char** argv, const Settings& settings) {
+  if (settings.no_supervisor && (settings.respawn || settings.step_timeout_s > 0))
+    return daemon::fail(kName,
+                        error(Errc::kInvalidArgument, std::string("--no-supervisor with --") +
+                                                          (settings.respawn ? "respawn" : "step-timeout") +
+                                                          ": nobody would be there to do it"),
+                        daemon::kExitUsage);
+  if (Status ok = daemon::start_log(kName, settings.common.log_level, settings.common.log_format); !ok)
+    return daemon::fail(kName, ok.error(), daemon::kExitUsage);
+  return worker::supervise(argc, argv,
+                           {.respawn = settings.respawn,
+                            .step_timeout_ns = static_cast<TimeNs>(settings.step_timeout_s * 1e9),
+                            .tell = [&](const msg::LastWords& words) { tell(settings, words); }});
 }
 
 int work(const Settings& settings) {
@@ -258,12 +276,19 @@ int main(int argc, char** argv) {
       "--strict-lanes", s.strict_lanes,
       "A transfer of GPU memory that goes through the host, or one over TCP inside a host, is an error");
   app.add_flag("--reference-kernels", s.reference_kernels, "Plain, slow kernels, for comparison");
-  app.add_flag("--respawn", s.respawn, "Stay as a parent that starts the worker again when it dies");
+  app.add_flag("--respawn", s.respawn, "Start the worker again when it dies");
+  app.add_option(
+         "--step-timeout", s.step_timeout_s,
+         "Seconds after which a step that has not ended ends its worker, and counts against its task; "
+         "0: none")
+      ->capture_default_str()
+      ->check(CLI::IsMember({0.0}) | CLI::Range(0.1, 1e6));
+  app.add_flag(
+      "--no-supervisor", s.no_supervisor,
+      "One process only, with no parent that tells the scheduler what it was executing when it dies");
   app.add_option("--black-box", s.black_box, "Descriptor inherited from a supervisor")->group("");
   if (const auto code = daemon::parse(app, argc, argv)) return *code;
   daemon::keep_freed_memory();
-  if (!s.respawn) return work(s);
-  if (Status ok = daemon::start_log(kName, s.common.log_level, s.common.log_format); !ok)
-    return daemon::fail(kName, ok.error(), daemon::kExitUsage);
-  return worker::supervise(argc, argv, "--respawn", [&](const msg::LastWords& words) { tell(s, words); });
+  const bool alone = s.no_supervisor && !s.respawn && s.step_timeout_s == 0;
+  return s.black_box >= 0 || alone ? work(s) : supervise(argc, argv, s);
 }

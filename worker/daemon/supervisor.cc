@@ -13,6 +13,8 @@
 #include <csignal>
 #include <cstring>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace tilewise::worker {
@@ -22,23 +24,47 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstWait{100}, kLastWait{5'000};
-constexpr milliseconds kSteady{60'000};  // who lived so long has not failed repeatedly
+constexpr milliseconds kAsleep{3'600'000};  // a child's end is a signal
+constexpr milliseconds kSteady{60'000};     // who lived so long has not failed repeatedly
+constexpr milliseconds kKilled{
+    1'000};  // a process that is killed is gone sooner, unless a disk holds it in the kernel
+constexpr int kPassedOn[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
-struct Signals {
-  sigset_t ours{}, before{};
+// Blocked, so that none comes between two looks at them. What was ignored when we were started stays so for the worker.
+class Signals {
+ public:
   Signals() {
-    sigemptyset(&ours);
-    for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&ours, signal);
-    sigprocmask(SIG_BLOCK, &ours, &before);
+    sigemptyset(&ours_);
+    for (const int signal : kPassedOn) sigaddset(&ours_, signal);
+    sigaddset(&ours_, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &ours_, &before_);
+    std::signal(SIGCHLD, SIG_DFL);  // whoever ignores it has no children to wait for
   }
-  ~Signals() { sigprocmask(SIG_SETMASK, &before, nullptr); }
+  ~Signals() { restore(); }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+  void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
   // The next one, or none in time.
   std::optional<int> wait(milliseconds time) const {
     const timespec until{time.count() / 1000, (time.count() % 1000) * 1'000'000};
-    siginfo_t info{};
-    const int signal = sigtimedwait(&ours, &info, &until);
+    const int signal = sigtimedwait(&ours_, nullptr, &until);
     return signal < 0 ? std::nullopt : std::optional(signal);
   }
+
+ private:
+  sigset_t ours_{}, before_{};
+};
+
+struct End {
+  int status = 0;           // as waitpid() has it
+  std::set<int> passed_on;  // signals
+  BlackBox::Overdue late;   // what we killed it for
+
+  bool killed() const { return WIFSIGNALED(status); }
+  int code() const { return killed() ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+  bool asked_to_end() const { return passed_on.contains(SIGTERM) || passed_on.contains(SIGINT); }
+  // It was asked to, and did.
+  bool as_asked() const { return killed() ? passed_on.contains(WTERMSIG(status)) : asked_to_end(); }
 };
 
 pid_t start(std::vector<char*>& arguments, const Signals& signals) {
@@ -47,20 +73,79 @@ pid_t start(std::vector<char*>& arguments, const Signals& signals) {
   if (child != 0) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(daemon::kExitFailure);
-  sigprocmask(SIG_SETMASK, &signals.before, nullptr);
+  signals.restore();
   execv("/proc/self/exe", arguments.data());
-  _exit(daemon::kExitFailure);
+  _exit(daemon::fail("tilewise-worker",
+                     error(Errc::kIo, "/proc/self/exe cannot be started: " + std::string(strerror(errno))),
+                     daemon::kExitFailure));
+}
+
+std::string seconds(TimeNs ns) {
+  std::string text = std::to_string(static_cast<double>(ns) * 1e-9);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + " s";
+}
+
+// Until it has ended. One whose step does not end is killed; if not even that ends it, it counts as ended.
+End watch(pid_t child, const Signals& signals, BlackBox& box, TimeNs limit) {
+  End end;
+  const auto pause =
+      limit == 0 ? kAsleep
+                 : std::clamp(milliseconds(limit / kMillisecond / 10), milliseconds(10), milliseconds(1'000));
+  std::optional<Clock::time_point> killed;
+  while (waitpid(child, &end.status, WNOHANG) == 0) {
+    const std::optional<int> signal = signals.wait(pause);
+    if (signal && *signal != SIGCHLD) {
+      end.passed_on.insert(*signal);
+      kill(child, *signal);
+    }
+    if (limit == 0) continue;
+    if (killed) {
+      if (Clock::now() - *killed < kKilled) continue;
+      daemon::log_error("the worker does not end although it was killed: something holds it in the kernel",
+                        {{"pid", static_cast<std::int64_t>(child)}});
+      end.status = SIGKILL;
+      break;
+    }
+    end.late = box.overdue(monotonic_now(), limit);
+    if (!end.late.any()) continue;
+    kill(child, SIGKILL);
+    killed = Clock::now();
+  }
+  return end;
+}
+
+std::string story_of(const End& end, TimeNs limit) {
+  if (end.late.any())
+    return "killed by its supervisor, because " +
+           std::string(end.late.steps.empty() ? "its spill disk had not answered for "
+                                              : "its step had not ended after ") +
+           seconds(limit) + " (--step-timeout)";
+  if (end.killed())
+    return "killed by signal " + std::to_string(WTERMSIG(end.status)) + " (" +
+           strsignal(WTERMSIG(end.status)) + ")";
+  return "ended with exit code " + std::to_string(end.code());
+}
+
+// "op 17 point 3 on device 2, ...": the scheduler, which knows their names, says more.
+std::string list_of(const std::vector<msg::LastWords::Running>& steps) {
+  constexpr std::size_t kMost = 8;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(steps.size(), kMost); ++i)
+    out += (i == 0 ? "op " : ", op ") + std::to_string(steps[i].op.value) + " point " +
+           std::to_string(steps[i].point) + " on device " + std::to_string(steps[i].device.value);
+  if (steps.size() > kMost) out += " and " + std::to_string(steps.size() - kMost) + " more";
+  return out.empty() ? "nothing" : out;
 }
 
 }  // namespace
 
-int supervise(int argc, char** argv, const std::string& without,
-              const std::function<void(const msg::LastWords&)>& tell) {
+int supervise(int argc, char** argv, const SupervisorOptions& options) {
   const auto box = BlackBox::create();
   if (!box) return daemon::fail("tilewise-worker", box.error(), daemon::kExitFailure);
   std::string black_box = "--black-box=" + std::to_string((*box)->fd());
-  std::vector<char*> arguments;
-  std::copy_if(argv, argv + argc, std::back_inserter(arguments), [&](char* a) { return a != without; });
+  std::vector<char*> arguments(argv, argv + argc);
   arguments.push_back(black_box.data());
   arguments.push_back(nullptr);
   const Signals signals;
@@ -69,28 +154,25 @@ int supervise(int argc, char** argv, const std::string& without,
     const Clock::time_point began = Clock::now();
     const pid_t child = start(arguments, signals);
     if (child < 0) return daemon::fail("tilewise-worker", error(Errc::kIo, "cannot start a process"), 1);
-    bool told = false;
-    int status = 0;
-    while (waitpid(child, &status, WNOHANG) == 0) {
-      const std::optional<int> signal = signals.wait(kLastWait);
-      if (signal && *signal != SIGCHLD) told = true, kill(child, *signal);
-    }
-    const bool killed = WIFSIGNALED(status);
-    const int code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (told || code == daemon::kExitOk || code == daemon::kExitUsage) return code;
-    const std::string how = killed ? "killed by signal " + std::to_string(WTERMSIG(status)) + " (" +
-                                         strsignal(WTERMSIG(status)) + ")"
-                                   : "ended with exit code " + std::to_string(code);
-    const msg::LastWords words = (*box)->words(how);
-    if (words.worker) tell(words);
+    const End end = watch(child, signals, **box, options.step_timeout_ns);
+    const int code = end.code();
+    if (end.as_asked() || code == daemon::kExitOk || code == daemon::kExitUsage) return code;
+    const std::string how = story_of(end, options.step_timeout_ns);
+    msg::LastWords words = (*box)->words(how);
+    // What ran beside a step that did not end has nothing to do with it, and nor has any step with a disk.
+    if (end.late.any()) words.running = end.late.steps;
+    if (options.respawn || end.killed())  // else it has said itself why it ended
+      daemon::log_warn(options.respawn ? "the worker ended, starting it again" : "the worker ended",
+                       {{"pid", static_cast<std::int64_t>(child)},
+                        {"why", how},
+                        {"executing", list_of(words.running)},
+                        {"in_ms", options.respawn ? static_cast<std::int64_t>(wait.count()) : 0}});
+    if (words.worker) options.tell(words);
+    // Somebody wants us to end, though it did not end for that: the system for one, when it has killed it for lack of memory.
+    if (!options.respawn || end.asked_to_end()) return code;
     if (Status ok = (*box)->renew(); !ok)
       return daemon::fail("tilewise-worker", ok.error(), daemon::kExitFailure);
     if (Clock::now() - began >= kSteady) wait = kFirstWait;
-    daemon::log_warn("the worker ended, starting it again",
-                     {{"pid", static_cast<std::int64_t>(child)},
-                      {"why", how},
-                      {"executing", words.running.size()},
-                      {"in_ms", static_cast<std::int64_t>(wait.count())}});
     const Clock::time_point until = Clock::now() + wait;
     for (milliseconds left = wait; left.count() > 0;
          left = std::chrono::duration_cast<milliseconds>(until - Clock::now())) {

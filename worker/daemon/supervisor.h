@@ -1,18 +1,30 @@
-// A parent that starts the worker again when it dies, and tells what it was doing.
+// A parent that stays when the worker dies: it tells the scheduler what the worker was executing, ends one whose step does not end,
+// and starts another one where it is told to.
 #pragma once
+#include <tilewise/base/time.h>
 #include <tilewise/msg/msg.h>
 
 #include <functional>
-#include <string>
 
 namespace tilewise::worker {
 
-// Runs this very program with the same arguments but `without`, as a child that cannot outlive us, until it ends with 0 (the
-// cluster was shut down, or somebody asked it to end) or 2 (bad options). After any other end, a crash or a loss that it
-// was told of, `tell` is called with what it was executing, if it had joined, and it is started again: at once, after
-// repeated ends later and later, up to 5 s. SIGTERM and SIGINT are passed on, and then its end is ours. The child finds its
-// black box (black_box.h) through `--black-box`. Returns the exit code. To be called before anything starts a thread.
-int supervise(int argc, char** argv, const std::string& without,
-              const std::function<void(const msg::LastWords&)>& tell);
+struct SupervisorOptions {
+  bool respawn = false;  // the worker is started again after any end but an orderly one
+  TimeNs step_timeout_ns =
+      0;  // a step, or a call to a disk below memory, that takes longer ends the worker; 0: may take for ever
+  // Tells the scheduler; may block for a while. For every end but an orderly one of a worker that had joined.
+  std::function<void(const msg::LastWords&)> tell;
+};
+
+// Runs this very program with the same arguments and `--black-box` (black_box.h) as a child that cannot outlive us: whatever
+// kills us, -9 too, kills it. Returns its exit code, or 128 + the number of the signal that killed it, for us to end with.
+//
+// Signals that ask a process to end or to do something (TERM, INT, HUP, QUIT, USR1, USR2) are passed on to it. With `respawn` it
+// is started again unless it ended with 0 (the cluster was shut down, or somebody asked it to end), with 2 (bad options), or
+// because of a signal that was passed on: at once, after repeated ends later and later, up to 5 s.
+//
+// Costs: a process that sleeps, in which nothing is started; no thread, no clock of the worker's. To be called before anything
+// starts a thread.
+int supervise(int argc, char** argv, const SupervisorOptions& options);
 
 }  // namespace tilewise::worker

@@ -70,6 +70,7 @@ Status BlackBox::renew() {
   new (memory_) Memory();  // all zero
   memory_->header.magic = kMagic;
   memory_->header.number = number;
+  seen_.clear();
   return {};
 }
 
@@ -81,6 +82,10 @@ BlackBox::Slot* BlackBox::slot(std::size_t device, std::size_t stream) {
 BlackBox::Slot* BlackBox::gpu_slot(std::size_t device, std::size_t stream) {
   Slot* const host = slot(device, stream);
   return host == nullptr ? nullptr : host + kHostSlots;
+}
+
+BlackBox::Slot* BlackBox::disk_slot(std::size_t thread) {
+  return thread < kDiskSlots ? &memory_->slots[kSlots + thread] : nullptr;
 }
 
 void BlackBox::add_open(OpId op, DeviceId device, std::int64_t point) {
@@ -105,6 +110,32 @@ msg::LastWords BlackBox::words(std::string how) const {
       words.running.push_back(step);
   }
   return words;
+}
+
+BlackBox::Overdue BlackBox::overdue(TimeNs now, TimeNs limit) {
+  Overdue late;
+  if (header().closed.load(std::memory_order_acquire) || header().gpu_broke.load(std::memory_order_acquire))
+    return late;
+  seen_.resize(kSlots + kDiskSlots);
+  for (std::size_t i = 0; i < seen_.size(); ++i) {
+    const Slot& slot = memory_->slots[i];
+    Seen& seen = seen_[i];
+    // In the order opposite to begin()'s: the number is that of the step whose op is read, or of a later one.
+    const std::uint64_t op = slot.op_.load(std::memory_order_acquire);
+    const std::uint64_t number = slot.number_.load(std::memory_order_relaxed);
+    if (op == 0) {
+      seen.since.reset();
+    } else if (!seen.since || seen.number != number) {
+      seen = {number, now};
+    } else if (now - *seen.since >= limit) {
+      if (i >= kSlots)
+        late.disk = true;
+      else
+        late.steps.push_back({OpId{op}, DeviceId{slot.device_.load(std::memory_order_relaxed)},
+                              slot.point_.load(std::memory_order_relaxed)});
+    }
+  }
+  return late;
 }
 
 }  // namespace tilewise::worker

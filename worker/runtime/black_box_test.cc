@@ -67,3 +67,54 @@ TEST_CASE("there is room for 64 devices; what is no black box is not taken for o
   CHECK(BlackBox::open(other).error().code == Errc::kInvalidArgument);
   close(other);
 }
+
+TEST_CASE(
+    "a step is overdue when it was seen to run for so long: that step, not the next one of its stream") {
+  const auto box = BlackBox::create().value();
+  using Running = msg::LastWords::Running;
+  const TimeNs limit = 10 * kSecond;
+  const auto late = [&](TimeNs at) { return box->overdue(at * kSecond, limit); };
+  BlackBox::Slot& host = *box->slot(0, 1);
+  host.begin(OpId{11}, DeviceId{3}, 5);
+  CHECK_FALSE(late(100).any());  // it may have begun long ago, but nobody has seen that
+  CHECK_FALSE(late(109).any());
+  CHECK(late(110).steps == std::vector<Running>{{OpId{11}, DeviceId{3}, 5}});
+  CHECK_FALSE(late(111).disk);
+  host.end();
+  CHECK_FALSE(late(112).any());
+  // The same point again (another panel of a product) between two looks is another step.
+  for (TimeNs at = 113; at < 160; at += 9) {
+    host.begin(OpId{11}, DeviceId{3}, 5);
+    CHECK_FALSE(late(at).any());
+    host.end();
+  }
+  // What a GPU's stream shows again and again is one step while its number is.
+  BlackBox::Slot& gpu = *box->gpu_slot(1, 0);
+  for (TimeNs at = 200; at < 210; ++at) {
+    gpu.begin(OpId{12}, DeviceId{4}, 6, 77);
+    CHECK_FALSE(late(at).any());
+  }
+  CHECK(late(210).steps == std::vector<Running>{{OpId{12}, DeviceId{4}, 6}});
+  gpu.begin(OpId{12}, DeviceId{4}, 7, 78);
+  CHECK_FALSE(late(211).any());
+  CHECK(late(221).steps.size() == 1);
+  gpu.end();
+  // A disk has no step.
+  CHECK(box->disk_slot(63) != nullptr);
+  CHECK(box->disk_slot(64) == nullptr);
+  box->disk_slot(1)->begin(OpId{1}, {}, 0);
+  CHECK_FALSE(late(300).any());
+  CHECK(late(310).disk);
+  CHECK(late(310).steps.empty());
+  CHECK(box->words("").running.empty());
+  box->disk_slot(1)->end();
+  CHECK_FALSE(late(311).any());
+
+  host.begin(OpId{13}, DeviceId{3}, 1);
+  CHECK_FALSE(late(400).any());
+  box->close();  // it ends by itself, in its own time
+  CHECK_FALSE(late(500).any());
+  REQUIRE(box->renew().has_value());
+  box->slot(0, 1)->begin(OpId{13}, DeviceId{3}, 1);
+  CHECK_FALSE(late(600).any());  // the next process's time is its own
+}

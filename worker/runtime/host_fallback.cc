@@ -63,8 +63,10 @@ Status HostFallback::launch(const Launch& launch, const ResolvedStep& step, cons
     }
     std::vector<ir::Read> reads;
     kernels::KernelCall call;
-    build_call(here, reads, call);
-    return run_on_host(*kernels, call, here, sink);
+    return run_patiently(here, [&] {
+      build_call(here, reads, call);
+      return run_on_host(*kernels, call, here, sink);
+    });
   }));
   held.host_sequence = host.record();
 

@@ -259,7 +259,7 @@ void Runtime::note_running(std::uint16_t device, std::uint8_t stream) {
   const Local& local = *locals_[device];
   if (local.observed[stream].empty()) return slot->end();
   const ObservedSteps::Step& step = local.observed[stream].steps().front();
-  slot->begin(step.run.id, local.id, step.point);
+  slot->begin(step.run.id, local.id, step.point, step.sequence);
 }
 
 // A device has failed for good. What is open on it says more than what runs: a step that is over may not have been seen to be.
@@ -470,7 +470,9 @@ bool Runtime::run_here() {
     kernels::KernelCall& call = calls_here_.build(step_);
     const StepSink sink = this->sink(local, launch);
     TimeNs ended = 0;
-    const auto work = [&] { return run_on_host(*local.kernels, call, step_, sink, &ended); };
+    const auto work = [&] {
+      return run_patiently(step_, [&] { return run_on_host(*local.kernels, call, step_, sink, &ended); });
+    };
     if (!local.device->compute_stream(launch.stream).run_now(work)) return ran;
     ran = true;
     const bool awaited = launch.awaited;
@@ -485,8 +487,10 @@ Status Runtime::enqueue_on_host(Local& local, const Launch& launch, ResolvedStep
       .enqueue([&local, sink = sink(local, launch), step = std::move(step)]() -> Status {
         thread_local std::vector<ir::Read> reads;
         thread_local kernels::KernelCall call;
-        build_call(step, reads, call);
-        return run_on_host(*local.kernels, call, step, sink);
+        return run_patiently(step, [&] {
+          build_call(step, reads, call);
+          return run_on_host(*local.kernels, call, step, sink);
+        });
       });
 }
 

@@ -1,11 +1,55 @@
 #include <tilewise/worker/step.h>
 
 #include <tilewise/base/time.h>
+#include <tilewise/ir/checkpoint.h>
+#include <tilewise/ir/file_info.h>
 
+#include <algorithm>
+#include <chrono>
+#include <iterator>
 #include <memory>
+#include <string>
+#include <thread>
 #include <vector>
 
 namespace tilewise::worker {
+namespace {
+
+// Ends with the step, also where that throws.
+struct Noted {
+  Noted(BlackBox::Slot* slot, const ResolvedStep& step, DeviceId device) : slot(slot) {
+    if (slot != nullptr) slot->begin(step.run.id, device, step.point);
+  }
+  ~Noted() {
+    if (slot != nullptr) slot->end();
+  }
+  Noted(const Noted&) = delete;
+  Noted& operator=(const Noted&) = delete;
+  BlackBox::Slot* slot;
+};
+
+}  // namespace
+
+bool can_repeat(const ResolvedStep& step) {
+  const ir::Op& op = step.op->op;
+  if (step.step != 0 || op.kind == ir::OpKind::kWriteNpy) return false;
+  if (op.kind == ir::OpKind::kCall) {
+    const std::string& kernel = op.get<ir::CallAttrs>().kernel;  // what others' do besides is not known
+    if (!kernel.starts_with("tilewise.") || ir::checkpoint::is_kernel(kernel) ||
+        (ir::is_file_kernel(kernel) && kernel != "tilewise.read_stored"))
+      return false;
+  }
+  return std::none_of(step.outputs.begin(), step.outputs.end(), [&](const std::byte* out) {
+    return std::find(step.inputs.begin(), step.inputs.end(), out) != step.inputs.end();
+  });
+}
+
+TimeNs patience(int tries) {
+  constexpr TimeNs kWaits[] = {1 * kMillisecond, 10 * kMillisecond, 100 * kMillisecond};
+  return tries < static_cast<int>(std::size(kWaits)) ? kWaits[tries] : 0;
+}
+
+void sleep_for(TimeNs time) { std::this_thread::sleep_for(std::chrono::nanoseconds(time)); }
 
 void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels::KernelCall& call) {
   const ir::Op& op = step.op->op;
@@ -66,9 +110,10 @@ Status run_on_host(const kernels::KernelSet& kernels, kernels::KernelCall& call,
   }
   const TimeNs start = monotonic_now();
   const OpEntry& op = *step.op;
-  if (sink.slot != nullptr) sink.slot->begin(step.run.id, sink.id, step.point);
-  Status done = kernels.run(call);
-  if (sink.slot != nullptr) sink.slot->end();
+  Status done = [&] {
+    const Noted noted(sink.slot, step, sink.id);
+    return kernels.run(call);
+  }();
   const TimeNs end = monotonic_now();
   if (ended != nullptr) *ended = end;
   sink.meter->add(op.model_ns, end - start);

@@ -4,6 +4,7 @@
 // TILEWISE_EMULATED_GPUS says how many GPUs there are (1), TILEWISE_EMULATED_FAULT names a file that breaks them when it comes,
 // TILEWISE_EMULATED_BAD_KERNEL a word: kernels whose source has it break them.
 #include <cuda.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -117,9 +118,15 @@ void unmap_guarded(std::uintptr_t start, std::size_t bytes) {
   ::munmap(reinterpret_cast<void*>(start - page()), whole_pages(bytes) + 2 * page());
 }
 
+// A test may load allocators that refuse (tests/conformance/refusals.cc); else all is had.
+bool refuses_pinned() {
+  static const auto refuses = reinterpret_cast<bool (*)()>(::dlsym(RTLD_DEFAULT, "tilewise_refuses_pinned"));
+  return refuses != nullptr && refuses();
+}
+
 CUresult allocate(bool device, std::size_t bytes, void** out) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (bytes > kMemoryBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes > kMemoryBytes || (!device && refuses_pinned())) return CUDA_ERROR_OUT_OF_MEMORY;
   const int file = device ? ::memfd_create("emulated-gpu", MFD_CLOEXEC) : -1;
   if (device && (file < 0 || ::ftruncate(file, static_cast<off_t>(whole_pages(bytes))) != 0))
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -294,6 +301,7 @@ CUresult cuMemFreeHost(void* address) {
 }
 CUresult cuMemHostRegister(void* address, std::size_t bytes, unsigned) {
   TW_ALIVE();
+  if (refuses_pinned()) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::lock_guard lock(memory().mutex);
   const auto key = reinterpret_cast<std::uintptr_t>(address);
   TW_NEEDS(range_of(key) == memory().ranges.end(), CUDA_ERROR_INVALID_VALUE);

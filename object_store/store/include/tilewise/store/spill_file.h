@@ -38,6 +38,10 @@ class SpillFile {
   void write(std::int64_t at, const std::byte* from, std::int64_t bytes, Done done);
   void read(std::int64_t at, std::byte* to, std::int64_t bytes, Done done);
 
+  // Before the first read or write: called by each of its threads, which count from 0, before and after every call to the system
+  // that moves bytes, of at most 16 MiB.
+  void on_io(std::function<void(int thread, bool begins)> hook) { on_io_ = std::move(hook); }
+
   std::int64_t limit_bytes() const { return limit_; }
   // Past the page cache; false where the file system cannot (tmpfs, some network ones).
   bool direct() const { return direct_; }
@@ -51,9 +55,9 @@ class SpillFile {
     Done done;
   };
   SpillFile(std::string directory, File file, bool direct, std::int64_t limit);
-  void work();
+  void work(int thread);
   void push(Job job);
-  Status run(const Job& job, std::byte* bounce) const;
+  Status run(const Job& job, std::byte* bounce, int thread) const;
 
   std::string directory_;
   const File file_;
@@ -62,6 +66,7 @@ class SpillFile {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;
+  std::function<void(int, bool)> on_io_;
   bool ending_ = false;
   std::vector<std::thread> threads_;
 };

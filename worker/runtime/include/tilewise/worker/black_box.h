@@ -1,13 +1,16 @@
 // What a worker's devices are executing, in memory that outlives the process: written by whoever runs a step, a few stores
-// each, and read by the supervisor when the process is dead. Of a GPU's stream it is the step that has been launched first and is not
+// each, and read by the supervisor when the process is dead, or to see whether a step has run for too long. Of a GPU's stream it is the step that has been launched first and is not
 // known to be over, written by who launches; and when a GPU has broken all that were open, if there is still somebody to write them:
 // the kernel that broke it is among these.
 #pragma once
 #include <tilewise/base/result.h>
+#include <tilewise/base/time.h>
 #include <tilewise/msg/msg.h>
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <vector>
 
 namespace tilewise::worker {
 
@@ -16,10 +19,15 @@ class BlackBox {
   // One stream's: of each only one step runs at a time.
   class alignas(64) Slot {
    public:
-    void begin(OpId op, DeviceId device, std::int64_t point) {
+    // `number`: another one for each step, rising.
+    void begin(OpId op, DeviceId device, std::int64_t point, std::uint64_t number) {
       device_.store(device.value, std::memory_order_relaxed);
       point_.store(point, std::memory_order_relaxed);
+      number_.store(number, std::memory_order_relaxed);
       op_.store(op.value, std::memory_order_release);
+    }
+    void begin(OpId op, DeviceId device, std::int64_t point) {
+      begin(op, device, point, number_.load(std::memory_order_relaxed) + 1);
     }
     void end() { op_.store(0, std::memory_order_release); }
 
@@ -27,6 +35,7 @@ class BlackBox {
     friend class BlackBox;
     std::atomic<std::uint64_t> op_;  // 0: nothing runs
     std::atomic<std::int64_t> point_;
+    std::atomic<std::uint64_t> number_;
     std::atomic<std::uint32_t> device_;
   };
 
@@ -53,15 +62,29 @@ class BlackBox {
   // beside its kernels.
   Slot* slot(std::size_t device, std::size_t stream);
   Slot* gpu_slot(std::size_t device, std::size_t stream);
+  // Of a thread that reads and writes a disk below memory; null beyond kDiskSlots of them. What is begun there is no op's: any id.
+  Slot* disk_slot(std::size_t thread);
 
   // After the process has ended. `worker` is none if it never joined.
   msg::LastWords words(std::string how) const;
   // For the next process: all forgotten, another number.
   Status renew();
 
+  // What has been under way for `limit` at least.
+  struct Overdue {
+    std::vector<msg::LastWords::Running> steps;
+    bool disk = false;  // a read or write of a disk below memory
+    bool any() const { return disk || !steps.empty(); }
+  };
+  // For who made the box, to be asked again and again while the process lives: time counts from when a step was first seen to run,
+  // so nothing is taken for late too early, and late by the time between two calls. Nothing where it has closed the box. Steps
+  // that wait in a GPU's stream behind another are not under way.
+  Overdue overdue(TimeNs now, TimeNs limit);
+
  private:
   static constexpr std::uint64_t kMagic = 0x786f626b63616c62;
-  static constexpr std::size_t kHostSlots = 256, kOpenSteps = 512, kSlots = 2 * kHostSlots + kOpenSteps;
+  static constexpr std::size_t kHostSlots = 256, kOpenSteps = 512, kDiskSlots = 64;
+  static constexpr std::size_t kSlots = 2 * kHostSlots + kOpenSteps;  // of steps; a disk's follow
   struct Header {
     std::uint64_t magic, number;
     std::atomic<std::uint32_t> worker;
@@ -70,7 +93,11 @@ class BlackBox {
   };
   struct Memory {
     alignas(64) Header header;
-    Slot slots[kSlots];
+    Slot slots[kSlots + kDiskSlots];
+  };
+  struct Seen {
+    std::uint64_t number = 0;
+    std::optional<TimeNs> since;  // none: nothing ran
   };
 
   BlackBox(int fd, Memory* memory) : fd_(fd), memory_(memory) {}
@@ -79,6 +106,7 @@ class BlackBox {
 
   int fd_;
   Memory* memory_;
+  std::vector<Seen> seen_;  // by slot, once overdue() was asked
 };
 
 }  // namespace tilewise::worker

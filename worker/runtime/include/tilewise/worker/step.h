@@ -8,6 +8,7 @@
 #include <tilewise/worker/step_log.h>
 
 #include <atomic>
+#include <new>
 
 namespace tilewise::worker {
 
@@ -28,6 +29,28 @@ struct StepSink {
   std::uint8_t stream = 0;
   BlackBox::Slot* slot = nullptr;  // of the stream; may be null
 };
+
+// Whether it may be begun once more after it has been refused memory in the middle: it reads nothing that it writes, and does nothing
+// but write its results.
+bool can_repeat(const ResolvedStep& step);
+// How long to wait before the n-th try (from 0) to run such a step; 0: there is no other.
+TimeNs patience(int tries);
+void sleep_for(TimeNs time);
+
+// What `run` gives, which builds a step's call and runs it. Where the process has no memory for that, and it may be begun once more, it
+// is for a tenth of a second: a machine is short of memory for a moment, and a result that cannot be made again is lost for good.
+template <class Run> Status run_patiently(const ResolvedStep& step, const Run& run) {
+  for (int tries = 0;; ++tries) {
+    const TimeNs wait = patience(tries);
+    if (wait == 0 || !can_repeat(step)) return run();
+    try {
+      Status done = run();
+      if (done || done.error().code != Errc::kOutOfMemory) return done;
+    } catch (const std::bad_alloc&) {
+    }
+    sleep_for(wait);
+  }
+}
 
 // Fills `call`. Thread-safe; `reads` is scratch.
 void build_call(const ResolvedStep& step, std::vector<ir::Read>& reads, kernels::KernelCall& call);

@@ -1,0 +1,157 @@
+// A worker's parent: what it passes on, what it tells the scheduler, what it ends, and what is without it.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <csignal>
+#include <thread>
+
+#include "harness.h"
+#include "programs.h"
+
+using namespace tilewise;
+using namespace tilewise::testing;
+
+namespace {
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+bool gone(int pid) {
+  const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+  return stat.empty() || has(stat, ") Z ");
+}
+
+// Each point takes `ns`.
+Array slow(const Array& x, std::int64_t ns) {
+  const Kernel kernel{
+      .name = "slow.third", .version = "1.0", .params = {reinterpret_cast<const char*>(&ns), sizeof ns}};
+  return map_blocks(kernel, std::vector{x}, {}, {{DType::kFloat64, x.grid()}})[0];
+}
+
+std::string error_of(const Future& future, Errc code) {
+  try {
+    (void)values(future);
+  } catch (const ArrayError& e) {
+    CHECK_MESSAGE(e.code() == code, e.what());
+    return e.what();
+  }
+  FAIL("it went well");
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a worker has a parent: signals reach it, its end is the parent's, and the scheduler is told") {
+  Cluster cluster({.workers = 1, .devices = 1});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(1, kPatience));
+  Process& parent = cluster.worker(0);
+  const int worker = working(parent.pid());
+  REQUIRE(worker != parent.pid());
+  CHECK(working(worker) == worker);  // which is all
+  SUBCASE("SIGTERM is an orderly end") {
+    parent.signal(SIGTERM);
+    CHECK(parent.wait() == 0);
+    CHECK_MESSAGE(has(parent.errors(), "ended"), parent.errors());
+    CHECK(!has(cluster.scheduler().errors(), "worker ended"));
+  }
+  SUBCASE("and so is SIGINT that both get, as from a terminal") {
+    kill(worker, SIGINT);
+    parent.signal(SIGINT);
+    CHECK(parent.wait() == 0);
+  }
+  SUBCASE("a signal that is fatal to it is so by way of the parent") {
+    parent.signal(SIGUSR1);
+    CHECK(parent.wait() == 128 + SIGUSR1);
+    CHECK(!has(cluster.scheduler().errors(), "worker ended"));
+  }
+  SUBCASE("kill -9") {
+    kill(worker, SIGKILL);
+    CHECK(parent.wait() == 128 + SIGKILL);
+    CHECK_MESSAGE(has(parent.errors(), "killed by signal 9"), parent.errors());
+    const std::string said = cluster.scheduler().errors();
+    CHECK_MESSAGE((has(said, "worker ended") && has(said, "killed by signal 9")), said);
+  }
+  SUBCASE(
+      "the system kills it for lack of memory and asks the rest of the service to end: it is told first") {
+    parent.signal(SIGSTOP);
+    kill(worker, SIGKILL);
+    parent.signal(SIGTERM);
+    parent.signal(SIGCONT);
+    CHECK(parent.wait() == 128 + SIGKILL);
+    CHECK(has(cluster.scheduler().errors(), "worker ended"));
+  }
+  SUBCASE("kill -9 of the parent takes it along") {
+    parent.signal(SIGKILL);
+    CHECK(parent.wait() == 128 + SIGKILL);
+  }
+  SUBCASE("an exit code of its own is passed on") {
+    cluster.scheduler().signal(SIGKILL);
+    CHECK(parent.wait() == 1);
+    CHECK_MESSAGE(has(parent.errors(), "scheduler"), parent.errors());
+    CHECK(eventually([&] { return gone(worker); }));
+    return;
+  }
+  CHECK(eventually([&] { return gone(worker) && session.devices().empty(); }));
+}
+
+TEST_CASE("options: none, or one that starts the worker again, from wherever the option comes") {
+  Cluster cluster({.workers = 0, .devices = 1});
+  INFO(cluster.words());
+  cluster.add_worker({"--no-supervisor"});
+  cluster.add_worker({}, {}, {{"TILEWISE_RESPAWN", "1"}});
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  CHECK(child_of(cluster.worker(0).pid()) == 0);
+  const int worker = child_of(cluster.worker(1).pid());
+  REQUIRE(worker != 0);
+  CHECK(child_of(worker) == 0);
+  kill(worker, SIGKILL);
+  CHECK(eventually([&] {
+    const int next = child_of(cluster.worker(1).pid());
+    return next != 0 && next != worker && session.devices().size() == 2;
+  }));
+  cluster.worker(0).signal(SIGKILL);
+  CHECK(cluster.worker(0).wait() == 128 + SIGKILL);
+  CHECK(eventually([&] { return session.devices().size() == 1; }));
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--respawn"}, {"--step-timeout", "5"}}) {
+    std::vector<std::string> command{worker_program(), "--scheduler",        cluster.address(),
+                                     "--token-file",   cluster.token_file(), "--no-supervisor"};
+    command.insert(command.end(), more.begin(), more.end());
+    const Ran ran = run(command);
+    CHECK(ran.code == 2);
+    CHECK_MESSAGE(has(ran.errors, "--no-supervisor with " + more[0]), ran.errors);
+  }
+}
+
+TEST_CASE(
+    "a step that does not end takes its worker down, three times, and then fails alone, with its story") {
+  Cluster cluster({.workers = 2,
+                   .devices = 1,
+                   .worker_args = {"--respawn", "--step-timeout", "1.5", "--plugin", TILEWISE_SLOW_PLUGIN}});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const Array x = session.arange(0.0, 8.0, 1.0, {.block = {8}}).astype(DType::kFloat64);
+  std::vector<double> want;
+  for (int i = 0; i < 8; ++i) want.push_back(i / 3.0 + 1);
+  // Many that take their time are none that takes too long.
+  const Array many = session.arange(0.0, 64.0, 1.0, {.block = {4}}).astype(DType::kFloat64);
+  CHECK(slow(many, 150'000'000).get<double>({.timeout = kPatience})[9] == 4.0);
+  CHECK(!has(cluster.scheduler().errors(), "worker ended"));
+
+  const std::vector<double> expected = values(session.compute({products(session)}));
+  const Future other = session.compute({products(session)});
+  const std::string text = error_of(session.compute({slow(x, 3'600'000'000'000) + 1.0}), Errc::kTaskFailed);
+  MESSAGE(text);
+  for (const char* part :
+       {"slow.third", "for array ", ", point 0 is not run again",
+        "3 workers died while they were executing it", "its step had not ended after 1.5 s (--step-timeout)"})
+    CHECK(has(text, part));
+  CHECK(same_bits(values(other), expected));
+  const std::string said = cluster.scheduler().errors();
+  CHECK_MESSAGE((has(said, "worker ended") && has(said, "--step-timeout") && has(said, " point 0")), said);
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  CHECK(slow(x, 1'000'000).get<double>({.timeout = kPatience}) == want);
+  CHECK(nothing_left(cluster));
+}
