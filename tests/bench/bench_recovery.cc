@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "../integration/programs.h"
-#include "../sim/world.h"
+#include "../sim/families.h"
 #include "cluster.h"
 #include "report.h"
 #include "slow.h"
@@ -293,20 +293,17 @@ void bench_scheduler(const Settings& settings, Report& report) {
 // ---- simulation ------------------------------------------------------------------------------------------------------------------
 
 void bench_simulation(const Settings& settings, Report& report) {
-  constexpr sim::Knobs (*kFamilies[])(std::uint64_t) = {
-      sim::Knobs::from_seed, sim::Knobs::storm,    sim::Knobs::restarts, sim::Knobs::draining,
-      sim::Knobs::spilling,  sim::Knobs::poisoned, sim::Knobs::flapping};
   const double length = settings.quick ? 3 : 30;
   std::int64_t events = 0, worlds = 0, violations = 0;
   const double began = now();
   for (std::uint64_t seed = 1; now() - began < length; ++seed) {
-    for (const auto family : kFamilies) {
-      const sim::Outcome outcome = sim::World(family(seed)).run();
+    for (const sim::Family& family : sim::kFamilies) {
+      const sim::Outcome outcome = sim::World(family.knobs(seed)).run();
       events += outcome.events;
       ++worlds;
       if (outcome.violation.empty()) continue;
       ++violations;
-      report.note(outcome.violation);
+      report.note(std::string(family.name) + ", seed " + std::to_string(seed) + ": " + outcome.violation);
     }
   }
   report.at_least({.metric = "simulation, one thread, " + std::to_string(events) + " events",

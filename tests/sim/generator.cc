@@ -2,6 +2,8 @@
 
 #include <tilewise/base/check.h>
 
+#include <algorithm>
+
 namespace tilewise::sim {
 namespace {
 
@@ -11,8 +13,8 @@ using ir::OpKind;
 
 class Generator {
  public:
-  Generator(Prng& prng, const std::vector<Named>& known, std::uint64_t& next, double pairs)
-      : prng_(prng), next_(next), pairs_(pairs), pool_(known) {}
+  Generator(Prng& prng, const std::vector<Named>& known, std::uint64_t& next, const Mix& mix)
+      : prng_(prng), next_(next), mix_(mix), pool_(known) {}
 
   Program run() {
     const int ops = static_cast<int>(prng_.between(1, 10));
@@ -68,7 +70,7 @@ class Generator {
   void source() {
     ir::Shape shape;
     const int rank = static_cast<int>(prng_.between(0, 3));
-    for (int d = 0; d < rank; ++d) shape.push_back(prng_.between(prng_.chance(0.05) ? 0 : 1, 12));
+    for (int d = 0; d < rank; ++d) shape.push_back(prng_.between(prng_.chance(mix_.empty) ? 0 : 1, 12));
     Op op = base(OpKind::kMap, random_grid(shape), DType::kFloat64);
     ir::TapeInstr value;
     value.op = prng_.chance(0.5) ? ir::TapeOp::kConst : ir::TapeOp::kUniform;
@@ -209,6 +211,41 @@ class Generator {
     finish(std::move(op));
   }
 
+  // A kernel on listed blocks, as in a graph of one's own: each point reads what its lists name, in their order. Points that read one
+  // block twice, or nothing, and operands of one array are as good as any. No step is larger than five blocks and a result.
+  void listed() {
+    ir::Shape shape;
+    for (int d = static_cast<int>(prng_.between(0, 2)); d > 0; --d) shape.push_back(prng_.between(1, 8));
+    Op op = base(OpKind::kCall, random_grid(shape), DType::kFloat64);
+    if (mix_.pairs > 0 && prng_.chance(0.3))
+      op.outputs.push_back({next_++, DType::kFloat32, op.outputs[0].grid});
+    ir::CallAttrs attrs{.kernel = kListKernel, .version = "1"};
+    const std::int64_t points = op.space.block_count();
+    std::vector<std::int64_t> left(static_cast<std::size_t>(points), 5);
+    for (std::int64_t o = prng_.between(1, 3); o > 0; --o) {
+      const Named source = !op.operands.empty() && prng_.chance(0.3) ? named(op.operands[0].array) : pick();
+      const std::int64_t blocks = source.grid.block_count();
+      op.operands.push_back(whole(source));
+      ir::ExplicitMap& map = attrs.explicit_maps.emplace_back();
+      map.offsets.push_back(0);
+      for (std::int64_t p = 0; p < points; ++p) {
+        std::int64_t& room = left[static_cast<std::size_t>(p)];
+        const std::int64_t reads =
+            blocks == 0 || prng_.chance(0.2) ? 0 : prng_.between(0, std::min<std::int64_t>(room, 3));
+        room -= reads;
+        for (std::int64_t r = 0; r < reads; ++r)
+          map.blocks.push_back(r > 0 && prng_.chance(0.3) ? map.blocks.back() : prng_.between(0, blocks - 1));
+        map.offsets.push_back(static_cast<std::uint32_t>(map.blocks.size()));
+      }
+    }
+    op.attrs = std::move(attrs);
+    finish(std::move(op));
+  }
+
+  const Named& named(std::uint64_t number) const {
+    return *std::find_if(pool_.begin(), pool_.end(), [&](const Named& n) { return n.number == number; });
+  }
+
   void fetch(const Named& named) {
     Op op;
     op.kind = OpKind::kFetch;
@@ -221,9 +258,10 @@ class Generator {
 
   void one() {
     if (pool_.empty() || prng_.chance(0.2)) return source();
-    if (pairs_ > 0 && prng_.chance(pairs_)) return pair();
+    if (mix_.pairs > 0 && prng_.chance(mix_.pairs)) return prng_.chance(0.4) ? listed() : pair();
+    if (mix_.lists > 0 && prng_.chance(mix_.lists)) return listed();
     switch (prng_.below(6)) {
-      case 0: return provide();
+      case 0: return mix_.uploads ? provide() : map();
       case 1: return reduce();
       case 2: return matmul();
       case 3: return copy(pick());
@@ -233,15 +271,15 @@ class Generator {
 
   Prng& prng_;
   std::uint64_t& next_;
-  double pairs_;
+  Mix mix_;
   std::vector<Named> pool_;
   Program program_;
 };
 
 }  // namespace
 
-Program random_program(Prng& prng, const std::vector<Named>& known, std::uint64_t& next, double pairs) {
-  return Generator(prng, known, next, pairs).run();
+Program random_program(Prng& prng, const std::vector<Named>& known, std::uint64_t& next, const Mix& mix) {
+  return Generator(prng, known, next, mix).run();
 }
 
 Program plain_program(std::int64_t blocks, std::uint64_t& next) {

@@ -20,12 +20,17 @@ struct Program {
   std::vector<Named> made;             // every array the program makes
 };
 
-constexpr const char* kPairKernel = "pair";  // every worker has it, version 1
+constexpr const char *kPairKernel = "pair", *kListKernel = "list";  // every worker has them, version 1
 
-// `next` is the session's next free number, advanced. `known` are arrays held from earlier programs. `pairs`: so many of
-// the ops are calls of kernels with two results.
 // An array of so many blocks, and another made of it block by block; both are held.
 Program plain_program(std::int64_t blocks, std::uint64_t& next);
-Program random_program(Prng& prng, const std::vector<Named>& known, std::uint64_t& next, double pairs);
+struct Mix {            // of the ops, so many are
+  double pairs = 0;     // calls of kernels with two results, or on listed blocks, of one result or two
+  double lists = 0;     // calls on listed blocks, of one result
+  double empty = 0.05;  // of the extents of new arrays: may be 0
+  bool uploads = true;  // some arrays come from the client
+};
+// `next` is the session's next free number, advanced. `known` are arrays held from earlier programs.
+Program random_program(Prng& prng, const std::vector<Named>& known, std::uint64_t& next, const Mix& mix);
 
 }  // namespace tilewise::sim

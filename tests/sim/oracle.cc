@@ -2,13 +2,26 @@
 
 #include <tilewise/base/check.h>
 #include <tilewise/base/digest.h>
+#include <tilewise/ir/checkpoint.h>
 
 namespace tilewise::sim {
+namespace {
 
-void Oracle::learn(const msg::Replay& replay) { learn(msg::expand(kept_.at(replay.plan), replay)); }
+bool is_restore(const ir::Op& op) {
+  return op.kind == ir::OpKind::kCall && op.get<ir::CallAttrs>().kernel == ir::checkpoint::kRestore;
+}
+
+}  // namespace
+
+bool Oracle::restores(OpId op) const { return is_restore(ops_.at(op.value).op); }
+
+void Oracle::learn(const msg::Replay& replay) { learn(plan_of(replay)); }
 
 void Oracle::learn(const msg::Plan& plan) {
   if (plan.keep_as != 0) kept_.emplace(plan.keep_as, plan);
+  if (const auto [known, fresh] = planned_.try_emplace(plan.graph); fresh) {
+    for (const msg::PlannedOp& planned : plan.ops) known->second.push_back(planned.id);
+  }
   for (const msg::PlannedOp& planned : plan.ops) {
     if (ops_.contains(planned.id.value)) continue;
     std::vector<ir::SourceArray> sources;
@@ -33,7 +46,15 @@ void Oracle::learn(const msg::Recover& recover) {
     for (const msg::PlannedOp& planned : plan.ops) {
       const auto original = ops_.find(planned.of.value);
       TW_CHECK(original != ops_.end(), "a recovery of an op that was never planned");
-      const Known known = original->second;
+      Known known = original->second;
+      if (is_restore(planned.op)) {  // it reads a file; what it makes is the same
+        TW_CHECK(planned.op.outputs == known.op.outputs && planned.op.space == known.op.space,
+                 "a checkpoint is of another array");
+        auto geometry = ir::Geometry::make(planned.op, {});
+        TW_CHECK(geometry.has_value(), "a checkpoint is read by an op without a geometry");
+        known.op = planned.op;
+        known.geometry = std::move(*geometry);
+      }
       TW_CHECK(planned.done || !planned.doomed.ok() || planned.op == known.op,
                "a recovery makes a block otherwise");
       ops_.emplace(planned.id.value, known);
@@ -44,10 +65,48 @@ void Oracle::learn(const msg::Recover& recover) {
 std::vector<std::pair<std::uint64_t, std::int64_t>> Oracle::reads(OpId op, std::int64_t point,
                                                                   std::int64_t step) {
   const Known& known = ops_.at(op.value);
+  if (known.op.kind == ir::OpKind::kCall && !known.op.get<ir::CallAttrs>().explicit_maps.empty())
+    return listed(known.op, point);
   std::vector<ir::Read> reads;
   known.geometry.reads(known.geometry.point(point), step, reads);
   std::vector<std::pair<std::uint64_t, std::int64_t>> out;
   for (const ir::Read& read : reads) out.emplace_back(known.op.operands[read.operand].array, read.block);
+  return out;
+}
+
+std::optional<OpId> Oracle::planned(GraphId graph, std::size_t position) const {
+  const auto known = planned_.find(graph);
+  if (known == planned_.end() || position >= known->second.size()) return {};
+  return known->second[position];
+}
+
+bool Oracle::depends(OpId op, std::int64_t point, std::uint64_t array, std::int64_t block) {
+  const std::pair maker(producer_.at(array).first, block);
+  std::set<std::pair<std::uint64_t, std::int64_t>> seen;
+  std::vector<std::pair<std::uint64_t, std::int64_t>> work{{ops_.at(op.value).id.value, point}};
+  while (!work.empty()) {
+    const auto task = work.back();
+    work.pop_back();
+    if (task == maker) return true;
+    if (!seen.insert(task).second) continue;
+    const OpId id{task.first};
+    for (std::int64_t step = 0; step < steps(id, task.second); ++step) {
+      for (const auto& [read, b] : reads(id, task.second, step))
+        work.emplace_back(producer_.at(read).first, b);
+    }
+  }
+  return false;
+}
+
+// What the lists say, in the words of the user who wrote them.
+std::vector<std::pair<std::uint64_t, std::int64_t>> Oracle::listed(const ir::Op& op, std::int64_t point) {
+  const auto& maps = op.get<ir::CallAttrs>().explicit_maps;
+  std::vector<std::pair<std::uint64_t, std::int64_t>> out;
+  for (std::size_t o = 0; o < maps.size(); ++o) {
+    const auto p = static_cast<std::size_t>(point);
+    for (std::size_t k = maps[o].offsets.at(p); k < maps[o].offsets.at(p + 1); ++k)
+      out.emplace_back(op.operands.at(o).array, maps[o].blocks.at(k));
+  }
   return out;
 }
 

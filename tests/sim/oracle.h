@@ -19,10 +19,22 @@ class Oracle {
   std::uint64_t value(std::uint64_t array, std::int64_t block);
   // The (array, block) pairs that a step reads, in order.
   std::vector<std::pair<std::uint64_t, std::int64_t>> reads(OpId op, std::int64_t point, std::int64_t step);
+  std::int64_t steps(OpId op, std::int64_t point) const {
+    const Known& known = ops_.at(op.value);
+    return known.geometry.steps(known.geometry.point(point));
+  }
+  msg::Plan plan_of(const msg::Replay& replay) const { return msg::expand(kept_.at(replay.plan), replay); }
   // The array that an output of the op is a part of: a launch does not know its name.
   std::uint64_t made(OpId op, std::size_t output) const {
     return ops_.at(op.value).op.outputs.at(output).array;
   }
+  // The op at this position of a graph as it was planned; none: there is no such.
+  std::optional<OpId> planned(GraphId graph, std::size_t position) const;
+  bool restores(OpId op) const;  // from a checkpoint
+  ir::OpKind kind(OpId op) const { return ops_.at(op.value).op.kind; }
+  std::int64_t points(OpId op) const { return ops_.at(op.value).op.space.block_count(); }
+  // Whether the task is the one that makes the block, or reads it or what was made from it.
+  bool depends(OpId op, std::int64_t point, std::uint64_t array, std::int64_t block);
   std::int64_t bytes(std::uint64_t array, std::int64_t block) const;
   std::int64_t blocks(std::uint64_t array) const;
   // Made by workers, not by a client.
@@ -40,9 +52,12 @@ class Oracle {
     ir::Op op;
     ir::Geometry geometry;
   };
+  static std::vector<std::pair<std::uint64_t, std::int64_t>> listed(const ir::Op& op, std::int64_t point);
+
   std::map<std::uint64_t, msg::Plan> kept_;  // by Plan::keep_as
   std::map<std::uint64_t, Known> ops_;       // by OpId
   std::map<std::uint64_t, std::set<GraphId>> readers_;
+  std::map<GraphId, std::vector<OpId>> planned_;                     // in the order of the plan
   std::map<std::uint64_t, std::pair<std::uint64_t, int>> producer_;  // array -> (op, output)
   std::map<std::pair<std::uint64_t, std::int64_t>, std::uint64_t> values_;
 };

@@ -1,4 +1,5 @@
 // A few hundred worlds, some of them run twice; README.md says how others are chosen.
+#include "families.h"
 #include "shrink.h"
 
 #include <doctest/doctest.h>
@@ -9,7 +10,6 @@
 using namespace tilewise;
 
 namespace {
-constexpr std::uint64_t kCases = 19;    // below, that share the events
 constexpr std::uint64_t kRepeated = 3;  // of so many worlds one runs a second time
 
 std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
@@ -37,18 +37,20 @@ void on_abort(int) {
   if (now != nullptr) std::cerr << replay(*now) << std::endl;
 }
 
-void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_variable,
-                const std::vector<const char*>& reached, std::uint64_t seeds = 100) {
+void run_worlds(std::string_view name, const std::vector<const char*>& reached, std::uint64_t seeds = 100) {
+  const sim::Family& family = sim::kFamilies[sim::place_of(name)];
+  const std::string seed_variable = family.variable;
   const std::uint64_t only = from_env(seed_variable.c_str(), 0);
   const std::uint64_t first = only != 0 ? only : from_env("TILEWISE_SIM_FROM", 1);
   const std::uint64_t count = only != 0 ? 1 : from_env("TILEWISE_SIM_SEEDS", seeds);
-  const auto wanted = static_cast<std::int64_t>(only != 0 ? 0 : from_env("TILEWISE_SIM_EVENTS", 0) / kCases);
+  const auto wanted =
+      static_cast<std::int64_t>(only != 0 ? 0 : from_env("TILEWISE_SIM_EVENTS", 0) / sim::kFamilyCount);
   const char* changes = std::getenv("TILEWISE_SIM_WITH");
   std::map<std::string, std::int64_t> covered;
   std::int64_t events = 0, checked = 0, patience = 0;
   for (std::uint64_t seed = first; wanted > 0 ? events < wanted : seed < first + count; ++seed) {
     std::string wrong;
-    const sim::Knobs knobs = sim::with(knobs_of(seed), changes != nullptr ? changes : "", wrong);
+    const sim::Knobs knobs = sim::with(family.knobs(seed), changes != nullptr ? changes : "", wrong);
     REQUIRE_MESSAGE(wrong.empty(), "no such knob: " << wrong);
     INFO(knobs.describe());
     if (std::getenv("TILEWISE_SIM_VERBOSE") != nullptr) std::cerr << knobs.describe() << std::endl;
@@ -85,90 +87,106 @@ void run_worlds(sim::Knobs (*knobs_of)(std::uint64_t), const std::string& seed_v
     }
   }
 }
+
+template <std::size_t> constexpr bool kHasCase = false;
+
+// A family that nobody wrote a case for does not compile.
+template <std::size_t... Families> constexpr bool have_cases(std::index_sequence<Families...>) {
+  return (kHasCase<Families> && ...);
+}
 }  // namespace
 
-TEST_CASE("random worlds keep every invariant, and repeat themselves") {
-  run_worlds(sim::Knobs::from_seed, "TILEWISE_SIM_SEED",
-             {"duplicates between peers",
-              "duplicates to the scheduler",
-              "stale messages",
-              "transfers",
-              "uploads",
-              "cancels",
-              "cancelled by an operator",
-              "released by an operator",
-              "failed steps",
-              "killed workers",
-              "donations",
-              "replicas kept",
-              "eager tasks",
-              "clogged ways",
-              "paused workers",
-              "peer links made again",
-              "transfers begun anew",
-              "transfers to clients begun anew",
-              "slow links",
-              "messages lost and sent again",
-              "slow devices",
-              "copies from a peer's GPU",
-              "reads in a peer's GPU",
-              "slabs that could not be opened",
-              "failed allocations",
-              "meshes",
-              "blocks on loan",
-              "offers of what is on loan",
-              "loans given back",
-              "plans replayed",
-              "programs by name",
-              "blocks held up",
-              "sends that failed at their sender",
-              "sends that vanished",
-              "words of what is not sent",
-              "links measured",
-              "measurements given up",
-              "duplicate probes",
-              "requests done"});
+#define FAMILY_CASE(name, title) \
+  static_assert(sim::place_of(name) < sim::kFamilyCount, "no such family"); \
+  namespace { \
+  template <> [[maybe_unused]] constexpr bool kHasCase<sim::place_of(name)> = true; \
+  } \
+  TEST_CASE(title)
+
+FAMILY_CASE("random", "random worlds keep every invariant, and repeat themselves") {
+  run_worlds("random", {"duplicates between peers",
+                        "duplicates to the scheduler",
+                        "stale messages",
+                        "transfers",
+                        "uploads",
+                        "cancels",
+                        "cancelled by an operator",
+                        "released by an operator",
+                        "failed steps",
+                        "errors that name the op, the point and what failed",
+                        "killed workers",
+                        "donations",
+                        "replicas kept",
+                        "eager tasks",
+                        "clogged ways",
+                        "paused workers",
+                        "peer links made again",
+                        "transfers begun anew",
+                        "transfers to clients begun anew",
+                        "slow links",
+                        "messages lost and sent again",
+                        "slow devices",
+                        "copies from a peer's GPU",
+                        "reads in a peer's GPU",
+                        "slabs that could not be opened",
+                        "failed allocations",
+                        "meshes",
+                        "blocks on loan",
+                        "offers of what is on loan",
+                        "loans given back",
+                        "plans replayed",
+                        "programs by name",
+                        "blocks held up",
+                        "sends that failed at their sender",
+                        "sends that vanished",
+                        "words of what is not sent",
+                        "links measured",
+                        "measurements given up",
+                        "duplicate probes",
+                        "requests done"});
 }
 
-TEST_CASE("workers die all the time, and graphs end well") {
-  run_worlds(sim::Knobs::storm, "TILEWISE_SIM_STORM",
-             {"killed workers", "the last worker killed", "messages that waited for a worker",
-              "respawned workers", "blocks on loan", "lost: nobody left", "losses on losses",
-              "blocks held up", "words of what is not sent", "recoveries given up",
+FAMILY_CASE("storm", "workers die all the time, and graphs end well") {
+  run_worlds("storm",
+             {"calls on listed blocks", "tasks that list a block twice", "tasks that list nothing",
+              "arrays listed by two operands", "killed workers", "the last worker killed",
+              "messages that waited for a worker", "respawned workers", "blocks on loan", "lost: nobody left",
+              "losses on losses", "blocks held up", "words of what is not sent", "recoveries given up",
               "recoveries worked out again", "loans that outlived their worker",
               "killed while measuring a link", "killed while its link was measured", "requests done"});
 }
 
-TEST_CASE("the scheduler dies at any step and comes back from what it wrote down") {
-  run_worlds(sim::Knobs::restarts, "TILEWISE_SIM_RESTARTS",
+FAMILY_CASE("restarts", "the scheduler dies at any step and comes back from what it wrote down") {
+  run_worlds("restarts",
              {"scheduler crashes", "scheduler crashes while a link was measured", "checkpoints",
               "killed workers", "uploads", "cancels", "requests done"},
              110);
 }
 
-TEST_CASE("workers leave as they are asked to, and nothing is lost or made again") {
-  run_worlds(sim::Knobs::draining, "TILEWISE_SIM_DRAIN",
-             {"drains", "drains taken back", "drained workers", "blocks moved", "blocks on loan",
-              "killed workers", "scheduler crashes", "requests done"});
+FAMILY_CASE("drain", "workers leave as they are asked to, and nothing is lost or made again") {
+  run_worlds("drain", {"drains", "drains taken back", "drained workers", "blocks moved", "blocks on loan",
+                       "killed workers", "scheduler crashes", "requests done"});
 }
 
-TEST_CASE("arrays on several workers outlive all but one of them, and are on several again") {
-  run_worlds(
-      sim::Knobs::copying, "TILEWISE_SIM_COPIES",
-      {"failed copies from a peer's GPU", "recoveries worked out again", "surveys overtaken by losses",
-       "arrays on several workers", "results made again beside others of their task",
-       "blocks asked for elsewhere", "copies made again", "anchors at rest", "arrays on several workers lost",
-       "killed workers", "drained workers", "scheduler crashes", "requests done"});
+FAMILY_CASE("copies", "arrays on several workers outlive all but one of them, and are on several again") {
+  run_worlds("copies", {"failed copies from a peer's GPU", "recoveries worked out again",
+                        "surveys overtaken by losses", "arrays on several workers",
+                        "results made again beside others of their task", "blocks asked for elsewhere",
+                        "copies made again", "anchors at rest", "arrays on several workers lost",
+                        "killed workers", "drained workers", "scheduler crashes", "requests done"});
 }
 
-TEST_CASE("what does not fit goes to disk and comes back as it was") {
-  run_worlds(sim::Knobs::spilling, "TILEWISE_SIM_SPILL",
-             {"blocks spilled", "blocks brought back", "clean blocks dropped", "sent from disk", "disk full",
-              "failed writes to disk", "killed workers", "requests done"});
+FAMILY_CASE("spill", "what does not fit goes to disk and comes back as it was") {
+  run_worlds("spill", {"calls on listed blocks", "tasks that list a block twice", "tasks that list nothing",
+                       "arrays listed by two operands", "replicas evicted", "blocks spilled",
+                       "blocks brought back", "clean blocks dropped", "sent from disk", "disk full",
+                       "failed writes to disk", "killed workers", "requests done"});
 }
 
-TEST_CASE("what does not fit goes to pinned memory, then to disk if there is one, and comes back as it was") {
-  run_worlds(sim::Knobs::pinning, "TILEWISE_SIM_PINNED",
+FAMILY_CASE(
+    "pinned",
+    "what does not fit goes to pinned memory, then to disk if there is one, and comes back as it was") {
+  run_worlds("pinned",
              {"blocks to pinned memory", "blocks from pinned memory", "blocks spilled", "blocks brought back",
               "clean blocks dropped", "sent from pinned memory", "sent from disk", "pinned memory is full",
               "blocks from pinned memory to disk", "failed reads from pinned memory",
@@ -180,7 +198,7 @@ TEST_CASE("what does not fit goes to pinned memory, then to disk if there is one
 // Too rare for the default seeds: worlds that are known to show it.
 TEST_CASE("blocks that lodge at neighbours are dismissed while other things go wrong") {
   std::int64_t dismissed = 0;
-  for (const std::uint64_t seed : {321, 418, 436, 447}) {
+  for (const std::uint64_t seed : {406, 321, 418, 436}) {
     CAPTURE(seed);
     const sim::Outcome outcome = sim::World(sim::Knobs::pinning(seed)).run();
     CHECK_MESSAGE(outcome.violation.empty(), outcome.violation);
@@ -190,47 +208,49 @@ TEST_CASE("blocks that lodge at neighbours are dismissed while other things go w
   CHECK(dismissed > 0);
 }
 
-TEST_CASE("a task that takes its workers down fails after the third, alone") {
-  run_worlds(sim::Knobs::poisoned, "TILEWISE_SIM_POISON",
+FAMILY_CASE("poison", "a task that takes its workers down fails after the third, alone") {
+  run_worlds("poison",
              {"taken down by a task", "failed as a task that takes workers down", "run alone",
               "respawned workers", "scheduler crashes", "requests done"},
              110);
 }
 
-TEST_CASE("links break and come back, and nobody notices; clients that do not come back leave nothing") {
+FAMILY_CASE("flaps",
+            "links break and come back, and nobody notices; clients that do not come back leave nothing") {
   run_worlds(
-      sim::Knobs::flapping, "TILEWISE_SIM_FLAPS",
+      "flaps",
       {"broken links of clients", "broken links of workers", "vanished clients",
        "clients that came after one that vanished", "scheduler crashes", "killed workers", "requests done"},
       110);
 }
 
-TEST_CASE("workers lose each other while the scheduler sees both, and graphs end well") {
-  run_worlds(sim::Knobs::partitioned, "TILEWISE_SIM_PARTITIONS",
+FAMILY_CASE("partitions", "workers lose each other while the scheduler sees both, and graphs end well") {
+  run_worlds("partitions",
              {"one-way partitions", "two-way partitions", "broken links between workers",
               "lost between workers", "transfers cut off", "left for want of a link", "scheduler crashes",
               "respawned workers", "requests done"},
              110);
 }
 
-TEST_CASE("workers that are declared lost and live change nothing, and what is left of the cluster goes on") {
-  run_worlds(sim::Knobs::fencing, "TILEWISE_SIM_FENCING",
+FAMILY_CASE(
+    "fencing",
+    "workers that are declared lost and live change nothing, and what is left of the cluster goes on") {
+  run_worlds("fencing",
              {"workers cut off", "links to living workers that were declared lost",
               "workers that found themselves fenced", "transfers cut off", "clients that hear late of a loss",
               "scheduler crashes", "clients that came after one that vanished", "requests done"},
              110);
 }
 
-TEST_CASE("several clients make one array of what each has, or all are told why not") {
-  run_worlds(
-      sim::Knobs::gathering, "TILEWISE_SIM_GATHERINGS",
-      {"announcements", "arrays gathered", "pieces asked for", "wrong announcements", "gatherings refused",
-       "gatherings given up for the lost", "blocks on loan", "gathered arrays failed",
-       "repeated announcements", "scheduler crashes", "vanished clients", "killed workers", "requests done"});
+FAMILY_CASE("gatherings", "several clients make one array of what each has, or all are told why not") {
+  run_worlds("gatherings", {"announcements", "arrays gathered", "pieces asked for", "wrong announcements",
+                            "gatherings refused", "gatherings given up for the lost", "blocks on loan",
+                            "gathered arrays failed", "repeated announcements", "scheduler crashes",
+                            "vanished clients", "killed workers", "requests done"});
 }
 
-TEST_CASE("silence is noticed, also of who lives, and graphs end well") {
-  run_worlds(sim::Knobs::silent, "TILEWISE_SIM_SILENCE",
+FAMILY_CASE("silence", "silence is noticed, also of who lives, and graphs end well") {
+  run_worlds("silence",
              {"stopped workers",
               "stopped clients",
               "stopped schedulers",
@@ -251,51 +271,94 @@ TEST_CASE("silence is noticed, also of who lives, and graphs end well") {
               "newcomers asked after a loss",
               "scheduler crashes",
               "vanished clients",
-              "requests done"});
+              "requests done"},
+             130);
 }
 
-TEST_CASE("everything breaks, some of it heals, and what is left gets on in time") {
-  run_worlds(
-      sim::Knobs::two_acts, "TILEWISE_SIM_ACTS",
-      {"everything broke", "scheduler crashes", "stopped workers", "stopped clients", "stopped schedulers",
-       "killed workers", "workers that did not heal", "clients that did not heal",
-       "links made again when all was healed", "living workers declared lost", "losses on losses",
-       "newcomers asked after a loss", "answers that were cut", "lost: too many pieces",
-       "requests that had to end in time", "requests done"});
+FAMILY_CASE("acts", "everything breaks, some of it heals, and what is left gets on in time") {
+  run_worlds("acts", {"everything broke", "scheduler crashes", "stopped workers", "stopped clients",
+                      "stopped schedulers", "killed workers", "workers that did not heal",
+                      "clients that did not heal", "links made again when all was healed",
+                      "living workers declared lost", "losses on losses", "newcomers asked after a loss",
+                      "answers that were cut", "lost: too many pieces", "requests that had to end in time",
+                      "requests done"});
 }
 
-TEST_CASE("memory of some kind cannot be had, and graphs end well or say so") {
-  run_worlds(sim::Knobs::starving, "TILEWISE_SIM_STARVING",
-             {"requests for memory that failed", "failed: slabs", "failed: places on disk",
-              "failed: copies to and from pinned memory", "failed: scratch of steps",
-              "failed: staging of transfers", "requests done"});
+FAMILY_CASE("starving", "memory of some kind cannot be had, and graphs end well or say so") {
+  run_worlds("starving",
+             {"requests for memory that failed", "errors that name the op, the point and what failed",
+              "failed: slabs", "failed: places on disk", "failed: copies to and from pinned memory",
+              "failed: scratch of steps", "failed: staging of transfers", "requests done"});
 }
 
-TEST_CASE("dozens of workers") {
-  run_worlds(sim::Knobs::large, "TILEWISE_SIM_LARGE",
-             {"whole processes checked", "killed workers", "requests done"}, 6);
+FAMILY_CASE("large", "dozens of workers") {
+  run_worlds("large", {"whole processes checked", "killed workers", "requests done"}, 6);
 }
 
-TEST_CASE(
+FAMILY_CASE(
+    "trees",
     "what several devices of a host read comes there once, and nobody waits for who cannot pass it on") {
-  run_worlds(sim::Knobs::trees, "TILEWISE_SIM_TREES",
-             {"blocks passed on", "blocks held up", "blocks asked for elsewhere", "relays declined",
-              "transfers between hosts", "replicas evicted", "transfers inside a host", "crossings checked",
-              "killed workers", "cancels", "failed steps", "requests done"});
+  run_worlds("trees", {"blocks passed on", "blocks held up", "blocks asked for elsewhere", "relays declined",
+                       "transfers between hosts", "transfers inside a host", "crossings checked",
+                       "killed workers", "cancels", "failed steps", "requests done"});
 }
 
-TEST_CASE("sessions crowd a device, and each gets memory") {
-  run_worlds(sim::Knobs::crowding, "TILEWISE_SIM_CROWDS",
+FAMILY_CASE("crowds", "sessions crowd a device, and each gets memory") {
+  run_worlds("crowds",
              {"failed reads from disk", "put off for another session", "left for another session",
-              "blocks spilled", "failed: out of memory", "killed workers", "requests done"});
+              "blocks spilled", "failed: out of memory", "killed workers", "requests done"},
+             130);
 }
 
-TEST_CASE("what devices have not begun goes to others, and nothing is lost, made twice or waited for") {
-  run_worlds(sim::Knobs::moving, "TILEWISE_SIM_MOVES",
-             {"points given away", "tasks taken back", "late workers", "drained workers", "killed workers",
-              "scheduler crashes", "cancels", "failed steps", "requests done"},
-             60);
+FAMILY_CASE("moves",
+            "what devices have not begun goes to others, and nothing is lost, made twice or waited for") {
+  run_worlds(
+      "moves",
+      {"calls on listed blocks", "tasks that list a block twice", "tasks that list nothing",
+       "arrays listed by two operands", "points given away", "tasks taken back", "late workers",
+       "drained workers", "killed workers", "scheduler crashes", "cancels", "failed steps", "requests done"},
+      60);
 }
+
+FAMILY_CASE("files",
+            "arrays that no other worker can take are read from files, and files of nobody are removed") {
+  run_worlds("files", {"checkpoints made durable",
+                       "blocks read from checkpoints",
+                       "blocks read from the folder of a life before",
+                       "lives with another folder",
+                       "failed looks at the folder",
+                       "checkpoints that could not be made",
+                       "failed writes to checkpoints",
+                       "checkpoints that did not become durable",
+                       "failed reads from checkpoints",
+                       "no room for a checkpoint",
+                       "checkpoint files removed",
+                       "checkpoint files cut",
+                       "checkpoint files written over",
+                       "folders taken away",
+                       "lost: not read from its checkpoint",
+                       "killed while it looked at the folder",
+                       "killed while it wrote a checkpoint",
+                       "killed while it read a checkpoint",
+                       "files of nobody removed",
+                       "folders left clean",
+                       "scheduler crashes",
+                       "killed workers",
+                       "requests done"});
+}
+
+FAMILY_CASE("minimum",
+            "what is made again after a loss is what an oracle finds necessary, and no block more") {
+  run_worlds(
+      "minimum",
+      {"recoveries compared with the minimum", "recoveries that are the minimum to the block",
+       "recoveries that make nothing again", "blocks made again that must be",
+       "blocks made again that their living makers had let go", "wanted blocks of the lost that others have",
+       "losses on losses", "calls on listed blocks", "killed workers", "requests done"});
+}
+
+static_assert(have_cases(std::make_index_sequence<sim::kFamilyCount>()),
+              "each family in families.h has a FAMILY_CASE");
 
 namespace {
 // 400 blocks of two arrays, a millisecond each, without faults.

@@ -142,8 +142,11 @@ std::string Knobs::describe() const {
     << late << ", silent for " << hush_ns << " ns, pauses " << pauses << ", one-way losses " << one_ways
     << ", closes " << closes << ", acts " << acts << ", held ranges " << held_ranges << ", allocation "
     << alloc_fails_at << (alloc_lasts ? " and all after it fail" : " fails") << ", checks every "
-    << check_every << ", wrong " << wrong << ", lends " << lends << ", pairs " << pairs << ", link probes "
-    << link_probes;
+    << check_every << ", wrong " << wrong << ", lends " << lends << ", pairs " << pairs << ", lists " << lists
+    << ", empty " << empty << (uploads ? "" : ", no uploads") << (minimum ? ", minimum" : "")
+    << (checkpoint_files ? ", checkpoints in files" : "") << (own_folders ? " of each host" : "")
+    << ", file steps failing " << file_fails << ", files lost " << file_losses << ", new folders "
+    << new_folder << ", link probes " << link_probes;
   return s.str();
 }
 
@@ -160,6 +163,7 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   options.recovery_wait_ns = knobs.recovery_wait_ns;
   if (knobs.recompute_ops > 0) options.max_recompute_ops = static_cast<std::size_t>(knobs.recompute_ops);
   set_moves(options);
+  if (knobs.checkpoint_files) options.checkpoint_dir = "/shared/1", options.state = knobs.seed + 1;
   scheduler_ = std::make_unique<scheduler::Core>(options);
   scheduler_options_ = std::move(options);
 }
@@ -216,6 +220,8 @@ Outcome World::run() {
     at(knobs_.max_delay_ns * 8 + prng_.between(1, span), [this] { pause_some(); });
   for (int i = 0; i < knobs_.one_ways; ++i)
     at(knobs_.max_delay_ns * 8 + prng_.between(1, span), [this] { lose_one_way(); });
+  for (int i = 0; i < knobs_.file_losses; ++i)
+    at(knobs_.max_delay_ns * 8 + prng_.between(1, span), [this] { lose_file(); });
   for (int i = 0; i < knobs_.acts; ++i)
     at(knobs_.max_delay_ns * prng_.between(6, 20 + 60 * i), [this] { break_everything(); });
   for (int c = 0; c < knobs_.clients; ++c) {
@@ -243,6 +249,7 @@ Outcome World::run() {
   }
   check_crossings();
   check_probes();
+  check_files();
   note_counts();
   Digest h;
   for (std::size_t w = 0; w < workers_.size(); ++w) {
@@ -334,6 +341,12 @@ void World::step_scheduler(std::vector<scheduler::Event> events) {
     if (const auto* received = std::get_if<scheduler::Received>(&event))
       trace(received->from, "<-", received->message);
   }
+  if (knobs_.minimum) note_held();
+  for (const scheduler::Event& event : events) {
+    const auto* closed = std::get_if<scheduler::Closed>(&event);
+    if (closed != nullptr && closed->conn.value <= workers_.size())
+      workers_[closed->conn.value - 1]->closed = true;
+  }
   scheduler_->step(events, now_, actions);
   if (due_for_check(kScheduler)) scheduler_->check_invariants();
   perform_scheduler(actions);
@@ -392,9 +405,18 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
   auto* log = std::get_if<msg::Log>(&message);
   if (log == nullptr) return;
   for (const msg::LogEntry& entry : log->entries) {
-    if (const auto* plan = std::get_if<msg::Plan>(&entry)) oracle_.learn(*plan);
-    if (const auto* replay = std::get_if<msg::Replay>(&entry)) oracle_.learn(*replay);
-    if (const auto* recover = std::get_if<msg::Recover>(&entry)) oracle_.learn(*recover);
+    if (const auto* plan = std::get_if<msg::Plan>(&entry)) {
+      oracle_.learn(*plan);
+      if (knobs_.minimum) minimum_.learn(*plan);
+    } else if (const auto* replay = std::get_if<msg::Replay>(&entry)) {
+      oracle_.learn(*replay);
+      if (knobs_.minimum) minimum_.learn(oracle_.plan_of(*replay));
+    } else if (const auto* recover = std::get_if<msg::Recover>(&entry)) {
+      oracle_.learn(*recover);
+      check_minimum(*recover);
+    } else if (const auto* retire = std::get_if<msg::Retire>(&entry)) {
+      minimum_.learn(*retire);
+    }
   }
   const auto deliver = [this, index, to](const msg::Log& copy, auto&& self) -> void {
     if (held_back(to, [copy, self] { self(copy, self); })) return;

@@ -2,6 +2,7 @@
 // delayed, reordered and duplicated. Blocks are 64-bit values; an oracle that knows only the plan says what each must
 // be, and every read of every step is compared with it, at its start and at its end.
 #pragma once
+#include "minimum.h"
 #include "oracle.h"
 
 #include <tilewise/base/prng.h>
@@ -65,11 +66,20 @@ struct Knobs {
   std::int64_t tree_bytes = 64 << 10;  // larger blocks go as trees between hosts
   double announces = 0;                // of the requests: all clients announce pieces of one array
   double wrong = 0;                    // of the announcements
-  double pairs = 0;                    // of the ops: kernels with two results
-  double lends = 0;                    // of the blocks that clients read in place: kept for long
-  int partitions = 0;                  // of two workers, within kill_span_ns
-  int zombies = 0;  // workers that lose the scheduler for good, within kill_span_ns, and go on
-  int moves = 0;    // points of running ops go to other devices: 1 by lot, 2 by what is seen of their speeds
+  double lists = 0;               // of the ops: calls on listed blocks, besides those that come with `pairs`
+  double empty = 0.05;            // of the extents of new arrays: may be 0
+  bool uploads = true;            // some arrays come from clients
+  bool checkpoint_files = false;  // of anchors that no other worker can take
+  bool own_folders = false;       // of each host, though they should see one
+  double file_fails = 0;          // so often a step on a checkpoint fails
+  int file_losses = 0;            // files that somebody removes or spoils, within kill_span_ns
+  double new_folder = 0;          // of the scheduler's lives
+  bool minimum = false;           // what is made again after a loss is compared with an oracle
+  double pairs = 0;               // of the ops: kernels with two results, or on listed blocks
+  double lends = 0;               // of the blocks that clients read in place: kept for long
+  int partitions = 0;             // of two workers, within kill_span_ns
+  int zombies = 0;                // workers that lose the scheduler for good, within kill_span_ns, and go on
+  int moves = 0;  // points of running ops go to other devices: 1 by lot, 2 by what is seen of their speeds
   TimeNs moves_every_ns = 0;
   int late = 0;           // workers that come within kill_span_ns
   int queue_steps = 256;  // ahead of a stream
@@ -118,6 +128,10 @@ struct Knobs {
   static Knobs trees(std::uint64_t seed);
   // Any of these, with points of running ops that go from one device to another, and workers that come late.
   static Knobs moving(std::uint64_t seed);
+  // Anchors in files, of a disk that fails.
+  static Knobs files(std::uint64_t seed);
+  // Losses, and nothing that an oracle of what must be made again leaves out.
+  static Knobs least(std::uint64_t seed);
   // The same with little memory and a disk below it.
   static Knobs spilling(std::uint64_t seed);
   // Sessions of different weight that want more memory than there is, with a disk below it as a rule.
@@ -222,9 +236,45 @@ class World {
   std::string excused_loss(const Client& client, const msg::Outcome& outcome, bool left);
   bool happened(std::initializer_list<const char*> faults) const;
   bool step_failed(const Client& client) const;
-  bool is_doom(const msg::Outcome& outcome) const;
+  void inject(const std::string& text, std::uint64_t array, std::int64_t block);
+  struct Task {
+    OpId op;
+    std::int64_t point = 0;  // -1: any
+  };
+  std::vector<Task> named_tasks(const Client& client, const std::string& message) const;
+  std::string names_other_fault(const Client& client, const msg::Outcome& outcome);
+  bool is_doom(const Client& client, const msg::Outcome& outcome) const;
   bool something_failed() const;
   bool may_run_out(Errc code) const;
+
+  // checkpoints
+  struct CheckpointFile {
+    std::int64_t bytes = 0;
+    bool spoilt = false;
+    std::map<std::int64_t, std::uint64_t> blocks;  // what was written of each
+  };
+  struct Folder {
+    std::uint64_t marker = 0;  // the cluster's; 0: the folder is not there
+    bool tended = false;       // who looked last found it well, and nothing was made since
+    std::map<std::uint64_t, CheckpointFile> files;
+  };
+  static constexpr std::uint64_t kTorn = 0xBAD;
+  Folder& folder_of(int worker, const std::string& path);
+  std::string tend_folder(int worker, const std::string& params);
+  void begin_on_file(int worker, const worker::Launch& launch);
+  std::string on_file(int worker, const worker::Launch& launch, std::optional<std::uint64_t>& restored);
+  void lose_file();
+  void note_death_on_file(const Worker& worker);
+  void choose_folder();
+  bool file_unread() const;
+  void check_files();
+
+  // what is made again
+  void note_truth(int index, std::uint64_t version);
+  void note_launch(int index, const worker::Launch& launch);
+  void note_held();
+  Minimum::Truth truth(bool most) const;
+  void check_minimum(const msg::Recover& recover);
 
   // ways
   TimeNs delay(Way way);
@@ -313,6 +363,7 @@ class World {
   void client_batch(int index, WorkerId from, msg::PeerBatch batch);
   void client_next(int index);
   void new_program(Client& client, msg::Submit& submit, std::vector<std::uint64_t>& fetches);
+  void note_listed(const std::vector<ir::Op>& ops);
   bool repeat_last(Client& client, msg::Submit& submit, std::vector<std::uint64_t>& fetches);
   void keep_or_name(Client& client, msg::Submit& submit);
   void operator_releases(SessionId session);
@@ -358,6 +409,12 @@ class World {
   std::vector<std::unique_ptr<Client>> clients_;
   std::map<std::uint32_t, TimeNs> ordered_until_;  // FIFO links: nothing overtakes
   Oracle oracle_;
+  Minimum minimum_;
+  std::map<std::pair<int, std::string>, Folder> folders_;  // by host and path
+  std::set<std::uint64_t> durable_, taken_;                // checkpoints; by others than the cluster
+  int lives_ = 1;                                          // with a folder of their own
+  std::set<std::uint64_t> held_;                           // by clients, as the scheduler knows
+  std::uint64_t recovered_ = 0;                            // version of the last loss that is over
   Outcome outcome_;
   static constexpr TimeNs kNoTimer = INT64_MAX;
   TimeNs scheduler_timer_ = kNoTimer;
@@ -387,10 +444,11 @@ class World {
   std::map<Way, std::int64_t> slow_ways_;
   std::map<std::pair<int, std::size_t>, std::int64_t> slow_devices_;
   std::optional<std::pair<std::uint64_t, std::int64_t>> poison_;  // what it makes: array, block
-  int gone_ = 0;                     // workers that died or left: beside fewer others there are fewer copies
-  int died_ = 0;                     // of those, also of who was only declared lost
-  int poisoned_ = 0;                 // workers
-  std::set<GraphId> failed_graphs_;  // a step of theirs was made to fail
+  int gone_ = 0;      // workers that died or left: beside fewer others there are fewer copies
+  int died_ = 0;      // of those, also of who was only declared lost
+  int poisoned_ = 0;  // workers
+  std::map<std::string, std::set<BlockId>> injected_;  // what was made to fail, as errors tell it: the blocks
+  std::set<GraphId> failed_graphs_;                    // a step of theirs was made to fail
   std::set<std::pair<std::uint64_t, std::int64_t>> blamed_;  // what was running at a death
   std::vector<std::vector<scheduler::Event>> postponed_;
 };

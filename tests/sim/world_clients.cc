@@ -43,14 +43,38 @@ void World::hint_some(const Client& client, std::vector<ir::Op>& ops) {
   }
 }
 
+void World::note_listed(const std::vector<ir::Op>& ops) {
+  for (const ir::Op& op : ops) {
+    if (op.kind != ir::OpKind::kCall || op.get<ir::CallAttrs>().explicit_maps.empty()) continue;
+    ++outcome_.covered["calls on listed blocks"];
+    std::set<std::uint64_t> arrays;
+    for (const ir::Operand& operand : op.operands) arrays.insert(operand.array);
+    if (arrays.size() < op.operands.size()) ++outcome_.covered["arrays listed by two operands"];
+    const auto& maps = op.get<ir::CallAttrs>().explicit_maps;
+    for (std::size_t p = 0; p + 1 < maps[0].offsets.size(); ++p) {
+      std::set<std::pair<std::uint64_t, std::int64_t>> blocks;
+      std::size_t reads = 0;
+      for (std::size_t o = 0; o < maps.size(); ++o) {
+        for (std::size_t k = maps[o].offsets[p]; k < maps[o].offsets[p + 1]; ++k, ++reads)
+          blocks.emplace(op.operands[o].array, maps[o].blocks[k]);
+      }
+      if (reads == 0) ++outcome_.covered["tasks that list nothing"];
+      if (blocks.size() < reads) ++outcome_.covered["tasks that list a block twice"];
+    }
+  }
+}
+
 void World::new_program(Client& client, msg::Submit& submit, std::vector<std::uint64_t>& fetches) {
   std::vector<Named> known;
   for (const Client::Held& held : client.held) known.push_back({held.number, held.dtype, held.grid});
   Client::Last& last = client.last.emplace();
   last.first = client.next_array;
-  Program program = knobs_.blocks > 0 ? plain_program(knobs_.blocks, client.next_array)
-                                      : random_program(prng_, known, client.next_array, knobs_.pairs);
+  Program program = knobs_.blocks > 0
+                        ? plain_program(knobs_.blocks, client.next_array)
+                        : random_program(prng_, known, client.next_array,
+                                         {knobs_.pairs, knobs_.lists, knobs_.empty, knobs_.uploads});
   last.next = client.next_array;
+  note_listed(program.ops);
   if (knobs_.blocks == 0) hint_some(client, program.ops);
   for (const Client::Held& held : client.held) {
     const bool read = std::any_of(program.ops.begin(), program.ops.end(), [&](const ir::Op& op) {

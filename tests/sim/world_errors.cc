@@ -2,6 +2,8 @@
 // where that can be known. Nothing excuses kInternal.
 #include "world_parts.h"
 
+#include <regex>
+
 namespace tilewise::sim {
 namespace {
 
@@ -27,14 +29,64 @@ bool World::step_failed(const Client& client) const {
   });
 }
 
+void World::inject(const std::string& text, std::uint64_t array, std::int64_t block) {
+  injected_[text].emplace(array, block);
+}
+
+// The tasks that an error may name with "request R, planned op P (kind ...), point X": several clients have a request of that number
+// where arrays are made by several. None: it names none, or what it names is not there.
+std::vector<World::Task> World::named_tasks(const Client& client, const std::string& message) const {
+  static const std::regex kTask(R"(request (\d+), planned op (\d+) \(([^ )]+)[^)]*\)(?:, point (\d+))?)");
+  std::smatch found;
+  std::vector<Task> out;
+  if (!std::regex_search(message, found, kTask)) return out;
+  for (const auto& other : clients_) {
+    if (other.get() != &client && knobs_.announces == 0) continue;
+    const auto request = other->requests.find(std::stoull(found[1]));
+    if (request == other->requests.end() || !request->second.replied) continue;
+    const auto op = oracle_.planned(request->second.graph, std::stoull(found[2]));
+    if (op && name_of(oracle_.kind(*op)) == found[3].str())
+      out.push_back({*op, found[4].matched ? std::stoll(found[4]) : -1});
+  }
+  return out;
+}
+
+// An error that comes of what was made to fail names that very block, and the op and point that it names have read it. Empty: it does.
+std::string World::names_other_fault(const Client& client, const msg::Outcome& outcome) {
+  std::set<BlockId> blocks;
+  const bool named = says(outcome, ": injected");
+  for (const auto& [text, failed] : injected_) {
+    if (!named || says(outcome, text)) blocks.insert(failed.begin(), failed.end());
+  }
+  if (named && blocks.empty()) return "nothing of that name was made to fail";
+  if (outcome.message.find("planned op") == std::string::npos) return "";
+  const std::vector<Task> tasks = named_tasks(client, outcome.message);
+  if (tasks.empty()) return "it names an op that is not there";
+  ++outcome_
+        .covered[named ? "errors that name the op, the point and what failed" : "errors that name the op"];
+  for (const auto& [op, point] : tasks) {
+    for (const auto& [array, block] : blocks) {
+      if (point >= 0 && oracle_.depends(op, point, array, block)) return "";
+      for (std::int64_t p = 0; point < 0 && p < oracle_.points(op); ++p)
+        if (oracle_.depends(op, p, array, block)) return "";
+    }
+  }
+  return "the task that it names reads nothing that failed";
+}
+
 // A task that takes workers down. A kill from outside counts against what ran, so that two deaths by the task and one of those are three.
-bool World::is_doom(const msg::Outcome& outcome) const {
+bool World::is_doom(const Client& client, const msg::Outcome& outcome) const {
   if (poisoned_ + knobs_.kills < 3) return false;
   // Its failure may have been overtaken by the report that its dependents have failed.
   if (says(outcome, "tasks of request")) return true;
-  return says(outcome, "3 workers died while they were executing it") &&
-         (knobs_.kills > 0 ||
-          says(outcome, ", point " + std::to_string(poison_->second) + " is not run again"));
+  if (!says(outcome, "3 workers died while they were executing it")) return false;
+  // Who reads it may tell its story.
+  const std::vector<Task> tasks =
+      named_tasks(client, outcome.message.substr(outcome.message.rfind("request ")));
+  return std::any_of(tasks.begin(), tasks.end(), [&](const Task& task) {
+    const BlockId made(oracle_.made(task.op, 0), task.point);
+    return knobs_.kills > 0 ? blamed_.contains(made) : poison_ == made;
+  });
 }
 
 // Other than a step.
@@ -66,6 +118,11 @@ std::string World::unexcused(const Client& client, std::uint64_t number, const m
   const bool ended_before = std::any_of(client.requests.begin(), client.requests.end(), [](const auto& r) {
     return r.second.failed || r.second.refused || r.second.cancelled;
   });
+  const bool from_a_fault = says(outcome, ": injected") || (says(outcome, "tasks of request") &&
+                                                            !injected_.empty() && !is_doom(client, outcome));
+  if (from_a_fault) {
+    if (std::string wrong = names_other_fault(client, outcome); !wrong.empty()) return wrong;
+  }
   switch (outcome.code) {
     case Errc::kOutOfMemory:
     case Errc::kDiskFull: return may_run_out(outcome.code) ? "" : "there is room";
@@ -76,12 +133,12 @@ std::string World::unexcused(const Client& client, std::uint64_t number, const m
                  : "no copy failed";
     case Errc::kCancelled: return ended_before || left ? "" : "nobody cancelled anything";
     case Errc::kTaskFailed:
-      if (is_doom(outcome)) {
+      if (is_doom(client, outcome)) {
         ++outcome_.covered["failed as a task that takes workers down"];
         return "";
       }
       // Here reports overtake the word on the cause, as they do not on a link.
-      if (says(outcome, "tasks of request") && something_failed()) return "";
+      if (says(outcome, "tasks of request") && (something_failed() || file_unread())) return "";
       if (!step_failed(client)) return "no step of this client's failed";
       return says(outcome, ": injected") || says(outcome, "tasks of request") ? "" : "it names no cause";
     case Errc::kNotFound: return ended_before || knobs_.announces > 0 ? "" : "what it names was never ended";
@@ -116,7 +173,12 @@ std::string World::excused_loss(const Client& client, const msg::Outcome& outcom
     return knobs_.held_ranges < 1'000 ? "" : "there are few";
   }
   // An array some of whose tasks had failed, or that was cancelled, is not made again (docs/design/recovery.md).
-  const bool failed = step_failed(client) || poisoned_ + knobs_.kills >= 3 || something_failed();
+  if (says(outcome, "cannot be read from their checkpoint")) {
+    ++outcome_.covered["lost: not read from its checkpoint"];
+    return file_unread() ? "" : "all that was read of checkpoints was read well";
+  }
+  const bool failed =
+      file_unread() || step_failed(client) || poisoned_ + knobs_.kills >= 3 || something_failed();
   const bool ended = std::any_of(client.requests.begin(), client.requests.end(),
                                  [](const auto& r) { return r.second.failed || r.second.cancelled; });
   if (says(outcome, "some of its tasks had failed")) return failed ? "" : "none had";

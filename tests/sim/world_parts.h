@@ -48,6 +48,15 @@ struct World::Worker {
   std::vector<std::uint32_t> slabs;                                // per device
   std::map<std::uint64_t, worker::ProbeReceive> probes;            // armed
   TimeNs timer = kNoTimer;
+  bool closed = false;        // the scheduler knows that it is lost
+  std::map<TaskId, Ran> ran;  // where the minimum is asked for
+  struct Told {               // what it had when it answered to this loss
+    std::uint64_t version = 0;
+    std::set<BlockId> here;
+    std::set<TaskId> used_up;
+    std::map<TaskId, Ran> ran;
+  };
+  Told told;
 
   std::map<std::int64_t, Cell>& in(worker::Tier tier) { return below[static_cast<std::size_t>(tier)]; }
   void begin(const Knobs& knobs, int index);

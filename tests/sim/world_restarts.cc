@@ -94,6 +94,7 @@ void World::restart_scheduler() {
   down_ = false;
   std::vector<scheduler::Action> actions;
   ++scheduler_options_.term;
+  choose_folder();
   scheduler_->begin_life(scheduler_options_, now_, actions);
   Result<std::string> snapshot = scheduler_->snapshot(snapshot_codec());
   if (!snapshot) return violate("no snapshot: " + snapshot.error().message);

@@ -3,8 +3,17 @@
 #include "world_parts.h"
 
 #include <tilewise/base/check.h>
+#include <tilewise/ir/checkpoint.h>
 
 namespace tilewise::sim {
+namespace {
+
+std::string not_read_back(std::uint64_t array, std::int64_t block) {
+  return "block " + std::to_string(block) + " of array " + std::to_string(array) +
+         " cannot be read back: injected";
+}
+
+}  // namespace
 
 void World::Worker::begin(const Knobs& knobs, int index) {
   worker::Options options;
@@ -54,7 +63,13 @@ void World::start_worker(int index) {
   join.software_version = "sim";
   join.host_id = "host-" + std::to_string(host_of(index));
   join.lease_ns = knobs_.lease_ns;
-  join.plugins.push_back({kPairKernel, "1", 1});
+  for (const char* kernel : {kPairKernel, kListKernel}) join.plugins.push_back({kernel, "1", 1});
+  if (knobs_.checkpoint_files) {
+    for (const std::string_view kernel :
+         {ir::checkpoint::kTend, ir::checkpoint::kCreate, ir::checkpoint::kWrite, ir::checkpoint::kCommit,
+          ir::checkpoint::kRestore})
+      join.plugins.push_back({std::string(kernel), "1", 1});
+  }
   if (knobs_.poison > 0) join.black_box = static_cast<std::uint64_t>(index) + 1;
   for (int d = 0; d < knobs_.devices_each; ++d) {
     join.devices.push_back({"host:" + std::to_string(d), knobs_.kind(d), "simulated", "sim",
@@ -141,6 +156,7 @@ void World::perform(int index, worker::Actions& actions) {
   }
   for (const worker::Pull& pull : actions.pulls) begin_pull(index, pull);
   for (worker::Launch& launch : actions.launches) {
+    note_launch(index, launch);
     worker.streams[launch.device][launch.stream].queue.push_back(std::move(launch));
   }
   for (const worker::Receive& receive : actions.receives) {
@@ -162,6 +178,8 @@ void World::perform(int index, worker::Actions& actions) {
   }
   for (const msg::Message& message : actions.to_scheduler) {
     if (const auto* told = std::get_if<msg::LinkProbed>(&message)) note_probed(*told);
+    if (const auto* held = std::get_if<msg::Held>(&message); held != nullptr && knobs_.minimum)
+      note_truth(index, held->version);
     to_scheduler(worker.conn, message, false);
   }
   if (actions.leave) return leave(index);
@@ -218,10 +236,14 @@ void World::send_bytes(int index, const worker::Transmit& transmit) {
     if (armed == to.armed.end()) return;  // a repeat
     const worker::Receive receive = armed->second;
     to.armed.erase(armed);
-    if (no_room("staging of transfers"))
+    if (no_room("staging of transfers")) {
+      inject("transfer of block " + std::to_string(value.block) + " of array " + std::to_string(value.array) +
+                 ": injected",
+             value.array, value.block);
       return deliver_worker(
           static_cast<int>(w),
           worker::TransferDone{transmit.transfer, {Errc::kOutOfMemory, "injected"}, msg::Lane::kStaged});
+    }
     if (transmit.bytes > 0) {
       note_crossing(index, static_cast<int>(w), value);
       Cell& cell = write_cell(receive.to, receive.bytes, value.array, value.block);
@@ -351,6 +373,9 @@ void World::end_io(int index, const worker::TierIo& io) {
   Cell* memory = io.from < 0 ? cell_at(io.memory) : pinned_cell(worker, io.from);
   if (memory == nullptr || memory->bytes != io.bytes || memory->complete != io.write)
     return violate("memory was given to another block while it was spilled or brought back");
+  if (done.failed.code != Errc::kOk && !io.write)
+    inject(not_read_back(stored->second.array, stored->second.block), stored->second.array,
+           stored->second.block);
   if (done.failed.code == Errc::kOk) {
     if (io.from >= 0) ++outcome_.covered["blocks from pinned memory to disk"];
     ++outcome_.covered[disk ? (io.write ? "blocks spilled" : "blocks brought back")
@@ -384,6 +409,8 @@ void World::begin_neighbour_io(int index, const worker::TierIo& io) {
     }
     if (done.failed.code == Errc::kOk && no_room("copies between neighbours"))
       done.failed = {Errc::kOutOfMemory, "injected"};
+    if (done.failed.code != Errc::kOk && !io.write)
+      inject(not_read_back(block.array, block.block), block.array, block.block);
     const Cell* source = cell_at(from);
     Cell* memory = cell_at(to);
     if (source == nullptr || source->value != block.value || source->block != block.block ||
@@ -477,6 +504,7 @@ void World::begin_step(int index, std::size_t device, std::size_t s) {
   stream.spoilt |= !check_reads(index, launch, false);
   note_lent(index, launch);
   check_alone(*workers_[static_cast<std::size_t>(index)]);
+  begin_on_file(index, launch);
   for (std::size_t i = 0; i < launch.outputs.size(); ++i) {
     bool donated = false;
     for (const worker::MemoryRef& input : launch.inputs) donated |= input == launch.outputs[i];
@@ -504,12 +532,16 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
   stream.spoilt |= !check_reads(index, launch, true);
   stream.completed = launch.sequence;
   const bool failed = prng_.chance(knobs_.fail_step);
+  std::optional<std::uint64_t> restored;
+  const std::string file_trouble = on_file(index, launch, restored);
+  if (knobs_.minimum && launch.step + 1 == launch.steps)
+    worker.ran[{launch.run.id.value, launch.point}].over = true;
   for (std::size_t i = 0; i < launch.outputs.size() && launch.step + 1 == launch.steps; ++i) {
     const std::uint64_t array = oracle_.made(launch.run.id, i);
     const std::int64_t bytes = oracle_.bytes(array, launch.point);
     if (bytes == 0) continue;
     Cell& cell = write_cell(launch.outputs[i], bytes, array, launch.point);
-    cell.value = oracle_.value(array, launch.point) + (stream.spoilt ? 1 : 0);
+    cell.value = restored.value_or(oracle_.value(array, launch.point)) + (stream.spoilt ? 1 : 0);
     cell.complete = true;
     note_made(array, launch.point);
   }
@@ -517,12 +549,24 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
   const auto d = static_cast<std::uint16_t>(device);
   const auto n = static_cast<std::uint8_t>(s);
   std::vector<worker::Event> events;
-  if (failed) {
-    ++outcome_.covered["failed steps"];
+  const auto inject_here = [&] {
     failed_graphs_.insert(launch.run.graph);
+    if (launch.op->op.outputs.empty()) return;
+    const ir::Op& op = launch.op->op;
+    inject((op.label.empty() ? std::string(name_of(op.kind)) : op.label) + ", block " +
+               std::to_string(launch.point) + ": injected",
+           oracle_.made(launch.run.id, 0), launch.point);
+  };
+  if (!file_trouble.empty()) {
+    const bool reads = oracle_.restores(launch.run.id);
+    events.push_back(
+        worker::StepFailed{d, n, launch.sequence, {reads ? Errc::kWorkerLost : Errc::kIo, file_trouble}});
+  } else if (failed) {
+    ++outcome_.covered["failed steps"];
+    inject_here();
     events.push_back(worker::StepFailed{d, n, launch.sequence, {Errc::kTaskFailed, "injected"}});
   } else if (no_room("scratch of steps")) {
-    failed_graphs_.insert(launch.run.graph);
+    inject_here();
     events.push_back(worker::StepFailed{d, n, launch.sequence, {Errc::kOutOfMemory, "injected"}});
   }
   events.push_back(worker::StreamCompleted{d, n, launch.sequence});
@@ -596,6 +640,7 @@ void World::kill(int index) {
   if (worker.core->counters().probing > 0) ++outcome_.covered["killed while measuring a link"];
   ++outcome_.covered["killed workers"];
   ++gone_, ++died_;
+  note_death_on_file(worker);
   if (knobs_.poison > 0) tell_last_words(index);
   at(jitter(), [this, conn = worker.conn] {
     step_scheduler({scheduler::Closed{conn, {Errc::kUnavailable, "killed by the simulator"}}});
