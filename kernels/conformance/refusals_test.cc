@@ -63,9 +63,10 @@ TEST_CASE(
     "each built-in kernel has a plain version, but for those that have nothing to compute or no unique "
     "result") {
   const std::set<std::string> without = {
-      "tilewise.noop",       "tilewise.zero",        "tilewise.compute",     "tilewise.eigh",
-      "tilewise.svd",        "tilewise.commit_npy",  "tilewise.discard_npy", "tilewise.read_stored",
-      "tilewise.write_zarr", "tilewise.commit_zarr", "tilewise.discard_zarr"};
+      "tilewise.noop",        "tilewise.zero",        "tilewise.compute",     "tilewise.eigh",
+      "tilewise.svd",         "tilewise.create_npy",  "tilewise.create_zarr", "tilewise.commit_npy",
+      "tilewise.discard_npy", "tilewise.read_stored", "tilewise.write_zarr",  "tilewise.commit_zarr",
+      "tilewise.discard_zarr"};
   int with = 0;
   for (int i = 0; i < builtin_kernels().kernel_count; ++i) {
     const std::string name = builtin_kernels().kernels[i].name;

@@ -22,6 +22,7 @@ struct Parameters {
 
 Result<Parameters> parse(const std::string& text) {
   std::istringstream in(text.substr(0, text.find('\n')));
+  in.exceptions(std::ios::badbit);  // what memory was refused for is not malformed
   Parameters p;
   int dtype = -1, rank = -1;
   in >> p.token >> dtype >> rank;

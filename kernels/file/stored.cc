@@ -44,6 +44,7 @@ Result<Writing> parse(std::string_view text) {
   const std::size_t line = text.find('\n');
   if (line == text.npos) return wrong;
   std::istringstream in{std::string(text.substr(0, line))};
+  in.exceptions(std::ios::badbit);  // what memory was refused for is not malformed
   Writing w;
   w.path = text.substr(line + 1);
   std::string codec;

@@ -76,6 +76,7 @@ std::string text(const Folder& folder) {
 
 Result<File> parse_file(std::string_view text) {
   std::istringstream in{std::string(text)};
+  in.exceptions(std::ios::badbit);  // what memory was refused for is not malformed
   File file;
   const auto wrong = error(Errc::kInvalidArgument, "a checkpoint: malformed parameters");
   if (!(in >> file.id >> file.bytes) || file.bytes < 0) return wrong;
@@ -88,6 +89,7 @@ Result<File> parse_file(std::string_view text) {
 
 Result<Folder> parse_folder(std::string_view text) {
   std::istringstream in{std::string(text)};
+  in.exceptions(std::ios::badbit);  // what memory was refused for is not malformed
   Folder folder;
   std::size_t kept = 0;
   const auto wrong = error(Errc::kInvalidArgument, "a folder of checkpoints: malformed parameters");

@@ -196,6 +196,7 @@ void finish_op(State& s, OpRecord& first) {
       work.insert(work.end(), array.fetches.begin(), array.fetches.end());
     }
     GraphRecord& graph = s.graphs.at(op.graph);
+    if (op.failed > 0) graph.failed_op = std::min(graph.failed_op, {head.position, head.id});
     if (graph.own) own_op_ended(s, op);
     --graph.ops_open;
     if (fetch) {

@@ -93,7 +93,7 @@ void remember_end(State& s, const GraphRecord& graph) {
   g.failed = graph.failed;
   g.ended = s.now - s.start;
   g.cause = graph.root_cause;
-  OpId failed_op;
+  OpId failed_op = graph.failed_op.second;  // it may be retired by now
   if (!g.cause.ok()) {
     for (const OpId id : graph.ops) {
       const OpRecord* op = s.ops.find(id);

@@ -10,7 +10,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::uint32_t kFormat = 16;
+constexpr std::uint32_t kFormat = 17;
 
 // Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
 class Archive {
@@ -296,8 +296,8 @@ template <class A> void fields(A& a, Undo& x) { a(x.kernel, x.params, x.near); }
 template <class A> void fields(A& a, Removal& x) { a(x.left, x.tries, x.op, x.askers, x.done, x.done.needs); }
 template <class A> void fields(A& a, GraphRecord& x) {
   a(x.id, x.session, x.request, x.others, x.priority, x.weight, x.ops, x.ops_left, x.ops_open, x.fetches_open,
-    x.total, x.done, x.failed, x.running, x.own, x.delivered, x.undo, x.copying, x.root_cause, x.needs,
-    x.cancelled, x.unacknowledged, x.dirty, x.told, x.told_at);
+    x.total, x.done, x.failed, x.running, x.own, x.delivered, x.undo, x.copying, x.root_cause, x.failed_op,
+    x.needs, x.cancelled, x.unacknowledged, x.dirty, x.told, x.told_at);
 }
 template <class A> void fields(A& a, Plugin& x) { a(x.version, x.hash, x.workers); }
 template <class A> void fields(A& a, Trace& x) { a(x.blocks, x.to, x.nonce, x.of, x.waiting); }

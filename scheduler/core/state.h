@@ -206,6 +206,8 @@ struct GraphRecord {
   std::vector<Undo> undo;                        // what is to be removed if it fails
   std::vector<ArrayId> copying;  // while it runs: arrays that are whole, and on several workers, when it ends
   msg::Outcome root_cause;       // of the first failure, or of the cancellation
+  std::pair<std::uint32_t, OpId> failed_op{
+      UINT32_MAX, {}};                  // place and name of the first in the plan with failed tasks, finished
   std::vector<msg::NeedAccount> needs;  // where that was for want of memory; only until it is told
   bool cancelled = false;
   // A cancelled graph's ops are retired only when these workers have applied the cancellation.

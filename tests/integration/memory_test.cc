@@ -28,7 +28,8 @@ TEST_CASE(
   Cluster cluster({.workers = 2, .devices = 1, .memory = "256MiB", .scheduler_args = {"--no-rebalance"}});
   const Session session = cluster.session();
   REQUIRE(session.wait_for_devices(2, kPatience));
-  const std::vector<int> pids{cluster.scheduler().pid(), cluster.worker(0).pid(), cluster.worker(1).pid()};
+  const std::vector<int> pids{cluster.scheduler().pid(), working(cluster.worker(0).pid()),
+                              working(cluster.worker(1).pid())};
   const auto total = [&](std::int64_t n) {
     return sum(session.ones({n}, {.block = {1}})).get<double>({.timeout = 2 * kPatience}).at(0);
   };

@@ -36,7 +36,8 @@ void World::inject(const std::string& text, std::uint64_t array, std::int64_t bl
 // The tasks that an error may name with "request R, planned op P (kind ...), point X": several clients have a request of that number
 // where arrays are made by several. None: it names none, or what it names is not there.
 std::vector<World::Task> World::named_tasks(const Client& client, const std::string& message) const {
-  static const std::regex kTask(R"(request (\d+), planned op (\d+) \(([^ )]+)[^)]*\)(?:, point (\d+))?)");
+  static const std::regex kTask(
+      R"(request (\d+), planned op (\d+) \(([^ )]+)[^)]*\)(?:(?:, kernel '[^']*')?(?:, for array .*?)?, point (\d+))?)");
   std::smatch found;
   std::vector<Task> out;
   if (!std::regex_search(message, found, kTask)) return out;

@@ -90,9 +90,9 @@ struct Scene {
     } else if (m == msg::Message(kWords)) {
       ++heard;
       for (const msg::Message& next : before_taken) me.say(next);
-      if (hangs_up) me.hang_up();
     } else if (std::holds_alternative<msg::Ping>(m)) {
-      me.say(msg::Pong{});
+      hangs_up ? me.hang_up()
+               : me.say(msg::Pong{});  // all has been read, so nothing that was said is lost with the link
     }
   }};
   Status tell() { return tell_last_words(scheduler.address(), scheduler.token(), kWords, kPatience); }
