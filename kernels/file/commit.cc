@@ -77,6 +77,7 @@ std::vector<io::FileId> files_reported(const tilewise_call_v1* call) {
   std::vector<io::FileId> files;
   for (int i = 0; i < call->input_count; ++i) {
     const tilewise_view_v1& in = call->inputs[i];
+    if (in.data == nullptr) continue;  // of an array without blocks
     const TensorView view{in.data, ir::DType::kInt64, ir::Shape(in.shape, in.shape + in.rank),
                           ir::Strides(in.strides, in.strides + in.rank)};
     std::unique_ptr<std::byte[]> packed;

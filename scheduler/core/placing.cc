@@ -189,6 +189,9 @@ class OpPlacer {
     }
     const std::span<const place::Device> open = open_devices();
     if (open.empty() && !devices_.empty()) return error(Errc::kUnavailable, "all devices are being drained");
+    if (devices_.empty())
+      return error(Errc::kUnavailable, "no device can run op '" + std::string(ir::name_of(op.kind)) +
+                                           "': no worker with a fitting device has joined");
     place::eligible_devices(op, open, eligible_);
     if (op.kind != ir::OpKind::kCall) return {};
     const auto& call = op.get<ir::CallAttrs>();

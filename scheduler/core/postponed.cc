@@ -1,5 +1,6 @@
 // What clients ask for while the last worker is gone and may come back (a supervisor starts it again, a host boots) waits, each
 // session's messages in their order, as long as lost blocks would (Options::recovery_wait_ns). Then it is answered with what there is.
+// So many at most, of all sessions; what comes then is answered at once, after what its session has waiting.
 // It waits as messages, not as graphs: devices that are to come are not known, so nothing can be planned.
 #include "handlers.h"
 
@@ -10,6 +11,13 @@ namespace {
 
 bool some_worker(const State& s) {
   return std::any_of(s.live.begin(), s.live.end(), [&](WorkerId id) { return s.is_worker(id); });
+}
+
+constexpr std::size_t kMostPostponed = 4096;
+std::size_t waiting(const State& s) {
+  std::size_t all = 0;
+  for (const SessionId id : s.postponing) all += s.session(id).postponed.size();
+  return all;
 }
 
 bool needs_workers(const msg::Message& message) {
@@ -39,9 +47,8 @@ void answer_postponed(State& s, Session& session) {
 bool on_request(State& s, Peer& client, msg::Message& message) {
   if (!in_order(message)) return false;
   Session& session = s.session(client.session);
-  // One that asks on and on is told by the rest of them that it asks too much, when they are looked at.
   const bool waits = waits_for_workers(s) && (!session.postponed.empty() || needs_workers(message)) &&
-                     session.postponed.size() < s.options.max_graphs;
+                     waiting(s) < kMostPostponed;
   if (waits) {
     ++s.counts.postponed;
     session.postponed.push_back({std::move(message)});

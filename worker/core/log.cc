@@ -1,4 +1,6 @@
 // The scheduler's log: applied once, in order, whatever order it arrives in.
+#include <tilewise/ir/saving.h>
+
 #include "state.h"
 
 #include <algorithm>
@@ -415,10 +417,15 @@ void Core::Impl::apply_cancel(const msg::CancelGraph& cancel) {
   }
   std::sort(mine.begin(), mine.end());
   mine.erase(std::unique(mine.begin(), mine.end()), mine.end());
+  // Only steps of saves are waited for: whoever removes what they have begun is to come after them. Another one may run on for ever.
+  const auto saves = [](const ir::Op& op) {
+    return op.kind == ir::OpKind::kWriteNpy ||
+           (op.kind == ir::OpKind::kCall && ir::saving::is_kernel(op.get<ir::CallAttrs>().kernel));
+  };
   Ending runs{log_next, {}};
   for (Slot op : mine) {
     cancel_op(op, why);
-    if (ops[op].live_tasks > 0) runs.ops.push_back(ops[op].run.id);
+    if (ops[op].live_tasks > 0 && saves(ops[op].entry->op)) runs.ops.push_back(ops[op].run.id);
   }
   if (!runs.ops.empty()) ending.push_back(std::move(runs));
 }

@@ -50,7 +50,10 @@ Status tell_last_words(const net::Address& scheduler, const net::Token& token, c
       return;
     }
     link = std::move(*connected);
-    link->start({on_frame, [&](const Error& why) { done = why; }, {}});
+    const auto on_end = [&](const Error& why) {
+      if (!done) done = why;
+    };
+    link->start({on_frame, on_end, {}});
     msg::Join join;
     join.role = msg::Role::kTool;
     join.name = "supervisor";

@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tilewise::worker {
@@ -94,6 +95,7 @@ End watch(pid_t child, const Signals& signals, BlackBox& box, TimeNs limit) {
       limit == 0 ? kAsleep
                  : std::clamp(milliseconds(limit / kMillisecond / 10), milliseconds(10), milliseconds(1'000));
   std::optional<Clock::time_point> killed;
+  Clock::time_point looked = Clock::now();
   while (waitpid(child, &end.status, WNOHANG) == 0) {
     const std::optional<int> signal = signals.wait(pause);
     if (signal && *signal != SIGCHLD) {
@@ -108,6 +110,8 @@ End watch(pid_t child, const Signals& signals, BlackBox& box, TimeNs limit) {
       end.status = SIGKILL;
       break;
     }
+    const Clock::time_point before = std::exchange(looked, Clock::now());
+    if (looked - before > 3 * pause + milliseconds(1'000)) box.begin_anew();
     end.late = box.overdue(monotonic_now(), limit);
     if (!end.late.any()) continue;
     kill(child, SIGKILL);

@@ -80,6 +80,8 @@ class BlackBox {
   // so nothing is taken for late too early, and late by the time between two calls. Nothing where it has closed the box. Steps
   // that wait in a GPU's stream behind another are not under way.
   Overdue overdue(TimeNs now, TimeNs limit);
+  // Who asks has not been running itself (the machine was suspended, the container paused), and no more were the steps.
+  void begin_anew() { seen_.clear(); }
 
  private:
   static constexpr std::uint64_t kMagic = 0x786f626b63616c62;
