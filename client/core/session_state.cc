@@ -458,7 +458,8 @@ void SessionState::on_done(msg::GraphDone done) {
       done.outcome = {Errc::kInternal, "an announcement ended without an answer"};
   }
   request->graph_done = true;
-  request->needs = std::move(done.needs);
+  // Once it is finished, who waited for it reads without the lock (check).
+  if (!request->finished.load(std::memory_order_relaxed)) request->needs = std::move(done.needs);
   if (!done.outcome.ok() || request->targets_left == 0) fetcher_.forget(*request);
   if (request->announced && !done.outcome.ok())
     graph_.fail(request->announced->key, error_of(done.outcome));
