@@ -20,6 +20,8 @@
 namespace tilewise::embedded {
 namespace {
 
+const Error kNotSent{Errc::kNotFound, "the sender does not send it"};
+
 int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -421,9 +423,11 @@ void LocalService::send(WorkerId peer, msg::PeerBatch batch) {
     return;
   }
   const auto it = cluster_.clients_by_id_.find(peer.value);
-  if (it != cluster_.clients_by_id_.end() && it->second->callbacks_.on_peer) {
-    it->second->callbacks_.on_peer(self, std::move(batch));
-  }
+  if (it == cluster_.clients_by_id_.end()) return;
+  // What a client has granted and nobody can send: the receive ends now, and is tried again like any that fails.
+  for (const msg::Relay& m : batch.relays)
+    if (m.word == msg::RelayWord::kMissing) cluster_.lane_.refuse(peer, m.transfer, kNotSent);
+  if (it->second->callbacks_.on_peer) it->second->callbacks_.on_peer(self, std::move(batch));
 }
 
 void LocalService::given_back(const msg::Done& done) { cluster_.foreign_.given_back(done); }
@@ -454,8 +458,7 @@ void LocalService::receive(WorkerId, std::uint64_t transfer, std::byte* to, std:
 }
 
 void LocalService::disarm(WorkerId, std::uint64_t transfer) {
-  cluster_.lane_.refuse(cluster_.workers_[index_].id, transfer,
-                        {Errc::kNotFound, "the sender does not send it"});
+  cluster_.lane_.refuse(cluster_.workers_[index_].id, transfer, kNotSent);
 }
 
 // ---- a client ------------------------------------------------------------------------------------------------------

@@ -132,6 +132,12 @@ const Kind kKinds[] = {
        x.persist().wait();
        return (x.T() * 2.0).get<double>();
      }},
+    {"spill, fetch from disk",
+     [](const Session& s, const TempFolder&) {
+       Array x = s.random.uniform({512, 128}, {.seed = 13, .block = {32, 128}});
+       x.persist().wait();
+       return x.get<double>();
+     }},
 };
 
 Form form(const TempFolder& spill, bool disk) {
@@ -158,7 +164,7 @@ void check_whole(TestCluster& cluster, bool disk) {
 void for_every_k(Allocator which, const std::set<Errc>& typed, int at_most, int step = 1) {
   const TempFolder spill;
   for (const Kind& kind : kKinds) {
-    const bool disk = kind.name == "spill";
+    const bool disk = kind.name.starts_with("spill");
     const bool file = kind.name.find("file") != std::string::npos, hdf5 = kind.name == "HDF5 file read";
     if (which == Allocator::kDisk && !disk && (!file || hdf5)) continue;
     if (which == Allocator::kRead && !disk && !file) continue;

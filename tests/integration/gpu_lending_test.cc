@@ -114,8 +114,8 @@ TEST_CASE(
   add_gpu_worker(w.cluster, "cuda:1", {}, breaks);
   const Session session = w.cluster.session();
   REQUIRE(session.wait_for_devices(2, kPatience));
-  const std::vector<double> right = values(session.compute({products(session, 512, 64, 6)}));
-  const Future future = session.compute({products(session, 512, 64, 6)});
+  const std::vector<double> right = values(session.compute({products(session, 512, 64, 30)}));
+  const Future future = session.compute({products(session, 512, 64, 30)});
   REQUIRE(eventually([&] {
     const auto progress = future.progress();
     return progress.total > 0 && progress.done * 10 >= progress.total * 3;
