@@ -91,7 +91,6 @@ struct Peer {
   // Ways through a third process (relays.cc); only who dials has these.
   WorkerId via, last_relay;  // of the link there is, or was; asked last
   TimeNs sought_since = 0;   // that there is no link
-  bool mute = false;         // over the direct way greetings get through, and nothing else
   std::unique_ptr<Passage> passage, stream_passage;
   WorkerId stream_via, stream_trying;           // of the data connection there is, or was; of the attempt
   std::unique_ptr<net::ConnectAttempt> direct;  // beside a link that goes through another process
@@ -183,6 +182,7 @@ struct Exchange::Impl {
   void retry_stream(Peer& peer, const Error& why);
   Status attach(Peer& peer, std::unique_ptr<net::ByteStream> stream);
   void stream_broke(Peer& peer);
+  void stream_silent(Peer& peer, const Error& why);
   void stop_stream(Peer& peer);
   void stream_connected(Peer& peer, std::unique_ptr<net::Link> link);
   void stream_answered(Peer& peer, net::Frame& frame);

@@ -156,7 +156,7 @@ void Exchange::Impl::try_direct(Peer& peer) {
   });
 }
 
-// For both ends a link that broke and was made again. Were this way mute, the relay would be next.
+// For both ends a link that broke and was made again.
 void Exchange::Impl::take_direct(Peer& peer, std::unique_ptr<net::Link> link, const net::Address& target) {
   down(peer, error(Errc::kUnavailable, "there is a direct way again"));
   if (peer.state != Peer::State::kConnecting) return;

@@ -149,6 +149,56 @@ TEST_CASE("once there is a direct way again it is taken, by blocks too") {
   CHECK(w.a.exchange->counters().detours == 1);
 }
 
+TEST_CASE("a direct way that loses large packets is not taken in place of a relay") {
+  Options options = host("a's");
+  options.direct_ns = 200 * kMillisecond;
+  Three w(std::move(options));
+  w.way.set_up(false);
+  w.until_detour();
+  const auto breaks = w.a.exchange->counters().breaks;
+  w.way.lose_large(true);
+  w.way.set_up(true);
+  w.loop->run_until([] { return false; }, 4 * kSecond);  // longer than an attempt
+  w.move_blocks();
+  CHECK(w.a.exchange->counters().breaks == breaks);
+  w.way.lose_large(false);
+  w.until([&] { return w.a.back[w.b.id] == 2; });
+  w.move_blocks();
+  CHECK(w.a.exchange->counters().detours == 1);
+}
+
+// The patience is about one silence, as workers have it.
+TEST_CASE("a way that begins to lose large packets is left for a relay in time, whoever notices") {
+  Options options = host("a's");
+  options.silence_ns = 2 * kSecond;
+  options.resume_ns = 3 * kSecond;
+  Three w(std::move(options));
+  std::uint64_t number = 0;
+  w.speak(number);
+  w.check_heard(number);
+  SUBCASE("blocks are lost, words are not") {
+    w.until([&] { return w.b.exchange->ucx_counters().streams > 0; });
+    w.way.lose_large(true);
+    w.move_blocks();
+  }
+  SUBCASE("messages are lost") {
+    w.way.lose_large(true);
+    msg::PeerBatch batch;
+    msg::Offer offer = w.a.offer(0, 0, 4'096, w.b);
+    offer.inlined = true;
+    offer.data.assign(4'096, 'x');
+    batch.offers.assign(100, offer);
+    for (int i = 0; i < 40; ++i) REQUIRE(w.a.exchange->send(w.b.id, batch));
+    w.until([&] { return w.b.batches.size() >= number + 40; });
+    w.b.batches.clear(), w.a.batches.clear(), number = 0;
+    w.move_blocks();
+  }
+  w.until_detour();
+  w.speak(number);
+  CHECK(w.a.unreachable.empty());
+  CHECK(w.b.unreachable.empty());
+}
+
 TEST_CASE("who is no worker passes nothing on, nor does anybody who is not asked to") {
   Options options = host("a's");
   options.resume_ns = 3 * kSecond;
