@@ -71,8 +71,13 @@ struct Three {
         End got, sent;
         const std::uint64_t transfer = ++transfers;
         to.exchange->receive(from.id, transfer, in.data(), kBytes, kHost, into(got));
-        from.exchange->transmit(to.id, transfer, out.data(), kBytes, kHost, into(sent));
-        until([&] { return got.times > 0 && sent.times > 0; });
+        do {  // a receive waits for a link, and so would its grant
+          sent = {};
+          from.exchange->transmit(to.id, transfer, out.data(), kBytes, kHost, into(sent));
+          until([&] { return sent.times > 0; });
+          if (!sent.status) loop->run_until([] { return false; }, 100 * kMillisecond);
+        } while (!sent.status && got.times == 0);
+        until([&] { return got.times > 0; });
         if (got.code() == Errc::kOk) break;
         CHECK(got.code() == Errc::kUnavailable);
         loop->run_until([] { return false; }, 100 * kMillisecond);
@@ -177,7 +182,8 @@ TEST_CASE("a way that begins to lose large packets is left for a relay in time, 
   w.speak(number);
   w.check_heard(number);
   SUBCASE("blocks are lost, words are not") {
-    w.until([&] { return w.b.exchange->ucx_counters().streams > 0; });
+    const auto streams = [](const Node& node) { return node.exchange->ucx_counters().streams; };
+    w.until([&] { return streams(w.a) == 2 && streams(w.b) == 2; });
     w.way.lose_large(true);
     w.move_blocks();
   }
@@ -277,6 +283,7 @@ struct Asker {
                            });
     REQUIRE(loop.run_until([&] { return link != nullptr; }, kPatience));
   }
+  Asker(const Asker&) = delete;
   void ask(std::uint32_t from, std::uint32_t to) {
     const RelayQuestion question{from, to};
     REQUIRE(link->send(kRelayFrame, std::as_bytes(std::span(&question, 1))));
@@ -326,4 +333,37 @@ TEST_CASE("a relay connects to workers it knows, for peers it knows, and to nobo
   std::uint64_t number = 0;
   w.speak(number);
   w.check_heard(number);
+}
+
+TEST_CASE("no asker takes so many ways through a relay that none are left for others") {
+  Three w;
+  // Connects, and says nothing: the kernel does that.
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof where;
+  REQUIRE(::bind(listener, reinterpret_cast<sockaddr*>(&where), sizeof where) == 0);
+  REQUIRE(::listen(listener, 512) == 0);
+  REQUIRE(::getsockname(listener, reinterpret_cast<sockaddr*>(&where), &size) == 0);
+  msg::PeerInfo mute = w.b.info();
+  mute.id = WorkerId{9};
+  mute.addresses = {"tcp://127.0.0.1:" + std::to_string(ntohs(where.sin_port))};
+  w.x.exchange->peer_joined(mute);
+  std::list<Asker> askers;
+  const auto outcome = [&](std::uint32_t from) {
+    askers.emplace_back(*w.loop, w.x).ask(from, 9);
+    w.until([&] { return askers.back().heard.has_value() || askers.back().closed; });
+    return static_cast<Errc>(askers.back().heard.value_or(~0u));
+  };
+  int had = 0;
+  while (outcome(1) == Errc::kOk) ++had;
+  CHECK(askers.back().heard == static_cast<std::uint32_t>(Errc::kLimitExceeded));
+  CHECK(had == 128);  // of 256
+  CHECK(outcome(2) == Errc::kOk);
+  CHECK(outcome(1) == Errc::kLimitExceeded);
+  askers.pop_front();
+  askers.pop_front();  // two of the first one's
+  w.until([&] { return outcome(1) == Errc::kOk; });
+  ::close(listener);
 }
