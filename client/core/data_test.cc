@@ -118,7 +118,7 @@ TEST_CASE("a failed block fails the future with the root cause") {
   CHECK(e.code() == Errc::kOutOfMemory);
   CHECK(says(e, "matmul on w3/host:0"));
   CHECK(f.world.fake.all<msg::CancelRequest>().empty());  // the scheduler's own story stays
-  f.world.fake.deliver({f.offer(0)});  // the end stays the end
+  f.world.fake.deliver({f.offer(0)});                     // the end stays the end
   CHECK(thrown([&] { f.future.wait(); }).code() == Errc::kOutOfMemory);
 }
 
