@@ -117,7 +117,8 @@ TEST_CASE("a failed block fails the future with the root cause") {
   const ArrayError e = thrown([&] { f.future.get<double>(); });
   CHECK(e.code() == Errc::kOutOfMemory);
   CHECK(says(e, "matmul on w3/host:0"));
-  f.world.fake.deliver({f.offer(0)});  // the end stays the end
+  CHECK(f.world.fake.all<msg::CancelRequest>().empty());  // the scheduler's own story stays
+  f.world.fake.deliver({f.offer(0)});                     // the end stays the end
   CHECK(thrown([&] { f.future.wait(); }).code() == Errc::kOutOfMemory);
 }
 
@@ -149,6 +150,7 @@ TEST_CASE("a failed transfer is granted again, three times in all") {
   }
   CHECK(fake.take_batches().dones.size() == 1);
   CHECK(thrown([&] { f.future.wait(); }).code() == Errc::kTimeout);
+  CHECK(fake.all<msg::CancelRequest>().size() == 1);  // nobody else knows
 }
 
 TEST_CASE("a transfer that a broken link ended is granted again, and does not count") {

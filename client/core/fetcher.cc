@@ -16,7 +16,8 @@ msg::Done done_for(const msg::Offer& offer) { return {offer.block, offer.op, off
 void Fetcher::expect(ArrayId array, const std::shared_ptr<Request>& request, std::size_t target) {
   if (request->targets[target].left == 0) return;
   if (overflowed_) {
-    return fail_(*request, {Errc::kLimitExceeded, "too many blocks arrived before the scheduler's reply"});
+    return fail_(*request, {Errc::kLimitExceeded, "too many blocks arrived before the scheduler's reply"},
+                 false);
   }
   request->targets[target].array = array;
   targets_[array].push_back({request, target});
@@ -56,7 +57,7 @@ void Fetcher::on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& 
   }
   if (!offer.failed.ok()) {
     out[from].dones.push_back(done_for(offer));
-    return fail(wanted, {offer.failed.code, offer.failed.message});
+    return fail(wanted, {offer.failed.code, offer.failed.message}, true);
   }
   const std::int64_t block = offer.block.block;
   const Target& first = wanted.front().target();
@@ -141,7 +142,8 @@ void Fetcher::filled(const Wanted& wanted, std::int64_t block) {
   if (const auto by = endpoint_.fenced_by()) {
     return fail_(*wanted.request,
                  {Errc::kUnavailable, "this client was taken for lost: worker " + std::to_string(by->value) +
-                                          " gives to others the memory that was being read"});
+                                          " gives to others the memory that was being read"},
+                 false);
   }
   wanted.request->moved_at = monotonic_now();
   wanted.state(block) = BlockState::kFilled;
@@ -240,23 +242,22 @@ void Fetcher::on_worker_lost(WorkerId worker) {
   }
 }
 
-void Fetcher::on_unreachable(WorkerId worker, const Error& why) {
-  std::vector<Wanted> stranded;
-  for (const auto& [block, transfer] : transfers_) {
-    if (transfer.from != worker || transfer.lost) continue;
-    for (Wanted& w : waiting(block.array))
-      if (w.state(block.block) == BlockState::kReceiving) stranded.push_back(std::move(w));
-  }
-  for (const auto& [from, offer] : postponed_) {
-    if (from != worker) continue;
-    for (Wanted& w : waiting(offer.block.array))
-      if (w.state(offer.block.block) == BlockState::kWanted) stranded.push_back(std::move(w));
-  }
-  fail(stranded, why);
+std::set<WorkerId> Fetcher::sources(const Request& request) const {
+  const auto waits = [&](const msg::BlockRef& block, BlockState state) {
+    return std::ranges::any_of(request.targets, [&](const Target& target) {
+      return target.array == block.array && target.blocks[static_cast<std::size_t>(block.block)] == state;
+    });
+  };
+  std::set<WorkerId> from;
+  for (const auto& [block, transfer] : transfers_)
+    if (!transfer.lost && waits(block, BlockState::kReceiving)) from.insert(transfer.from);
+  for (const auto& [worker, offer] : postponed_)
+    if (waits(offer.block, BlockState::kWanted)) from.insert(worker);
+  return from;
 }
 
-void Fetcher::fail(const std::vector<Wanted>& wanted, const Error& error) {
-  for (const Wanted& w : wanted) fail_(*w.request, error);
+void Fetcher::fail(const std::vector<Wanted>& wanted, const Error& error, bool known) {
+  for (const Wanted& w : wanted) fail_(*w.request, error, known);
 }
 
 }  // namespace tilewise::client

@@ -8,6 +8,7 @@
 
 #include <deque>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "request.h"
@@ -16,10 +17,11 @@ namespace tilewise::client {
 
 class Fetcher {
  public:
-  // delivered(request): its last block came. fail(request, error): one will not come. send(): empties an outbox.
+  // delivered(request): its last block came. fail(request, error, known): one will not come, as the scheduler knows or does not. send():
+  // empties an outbox.
   // Offers in `book` are on loan.
   Fetcher(Endpoint& endpoint, std::shared_ptr<const LoanBook> book, std::function<void(Request&)> delivered,
-          std::function<void(Request&, Error)> fail, std::function<void(Outbox&)> send)
+          std::function<void(Request&, Error, bool known)> fail, std::function<void(Outbox&)> send)
       : endpoint_(endpoint),
         book_(std::move(book)),
         delivered_(std::move(delivered)),
@@ -34,8 +36,8 @@ class Fetcher {
   void on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& out);
   void on_replied(bool reply_due, Outbox& out);  // looks at early offers again
   void on_worker_lost(WorkerId worker);
-  // There is no way to it: whoever waits for what it was granted to send, or has offered, fails.
-  void on_unreachable(WorkerId worker, const Error& why);
+  // Who was granted to send, or has offered, what the request waits for.
+  std::set<WorkerId> sources(const Request& request) const;
 
   std::size_t expecting() const { return targets_.size(); }
 
@@ -67,14 +69,14 @@ class Fetcher {
   static std::byte* destination(Transfer& transfer);
   void arm(Transfer& transfer, Outbox& out);
   void on_received(msg::BlockRef block, std::uint64_t nonce, Status status);
-  void fail(const std::vector<Wanted>& wanted, const Error& error);
+  void fail(const std::vector<Wanted>& wanted, const Error& error, bool known = false);
   // Targets of the array that still wait; forgets those of finished requests.
   std::vector<Wanted> waiting(ArrayId array);
 
   Endpoint& endpoint_;
   std::shared_ptr<const LoanBook> book_;
   std::function<void(Request&)> delivered_;
-  std::function<void(Request&, Error)> fail_;
+  std::function<void(Request&, Error, bool known)> fail_;
   std::function<void(Outbox&)> send_;
   std::unordered_map<ArrayId, std::vector<Wanted>> targets_;
   std::deque<std::pair<WorkerId, msg::Offer>> early_;

@@ -326,6 +326,9 @@ struct Fetching : Busy {
     if (how) std::memcpy(receive.to, values.data(), 32);
     receive.done(std::move(how));
   }
+  std::ptrdiff_t cancelled(const msg::Submit& submit) {
+    return std::ranges::count(fake.all<msg::CancelRequest>(), msg::CancelRequest{submit.request});
+  }
   // The missing block, from the other one.
   void comes_from_the_other() {
     fake.deliver({remote_offer(kOtherDevice)}, kOther);
@@ -443,6 +446,7 @@ TEST_CASE("a worker that cannot be reached: who waits for its bytes is told so, 
     CHECK(says(failed, "worker 3 cannot be reached"));
     CHECK(says(failed, why.message));
     CHECK(!w.upload->ready());
+    CHECK(w.cancelled(w.fetch_submit) == 1);
     // What it is to send has no use any more; the others may have the room.
     w.transport_ends(w.transfer, error(Errc::kUnavailable, "given up"));
     CHECK(w.fake.take_batches().grants.empty());
@@ -456,15 +460,58 @@ TEST_CASE("a worker that cannot be reached: who waits for its bytes is told so, 
     w.fake.up.on_unreachable(kOther, why, monotonic_now() + kSecond);
     REQUIRE(w.upload->ready());
     CHECK(thrown([&] { w.upload->wait(); }).code() == Errc::kUnavailable);
-    const auto cancelled = w.fake.all<msg::CancelRequest>();
-    REQUIRE(!cancelled.empty());
-    CHECK(std::ranges::count(cancelled, msg::CancelRequest{w.upload_submit.request}) == 1);
+    CHECK(w.cancelled(w.upload_submit) == 1);
   }
   SUBCASE("an upload that somebody asks for") {
     const TimeNs before = monotonic_now();
     w.fake.up.on_peer(kOther, w.sample(Word::kSubscribe));
     w.fake.up.on_unreachable(kWorker, why, before);
     CHECK(!w.upload->ready());
+  }
+  SUBCASE("an upload that is on its way, for however long: where that is not to the one out of reach") {
+    w.fake.up.on_peer(kOther, w.sample(Word::kGrant));
+    REQUIRE(w.fake.transmits.size() == 1);
+    w.fake.up.on_unreachable(kWorker, why, monotonic_now() + kSecond);
+    CHECK(!w.upload->ready());
+    SUBCASE("to that one") {
+      w.fake.up.on_unreachable(kOther, why, monotonic_now() + kSecond);
+      CHECK(w.upload->ready());
+    }
+    SUBCASE("that has arrived") {
+      const TimeNs before = monotonic_now();
+      w.fake.transmits[0].done({});
+      w.fake.up.on_unreachable(kWorker, why, before);
+      CHECK(!w.upload->ready());
+      w.fake.up.on_unreachable(kWorker, why, monotonic_now() + kSecond);
+      CHECK(w.upload->ready());
+    }
+  }
+  SUBCASE("bytes from another one, for however long they are on their way") {
+    w.fake.up.on_message(msg::GraphProgress{w.fetch_submit.request, 2, 2});
+    w.fake.up.on_unreachable(kOther, why, monotonic_now() + kSecond);
+    CHECK(!w.fetch->ready());
+  }
+  SUBCASE("blocks that another request computes: when that is over, and not before") {
+    Array made = w.session.zeros({4}) + 1.0;
+    const Future maker = made.persist();
+    const msg::Submit making = w.fake.last();
+    const Future next = w.session.compute({made});
+    const msg::Submit submit = w.fake.last();
+    w.fake.reply(making);
+    w.fake.reply(submit);
+    w.fake.up.on_unreachable(kOther, why, monotonic_now() + kSecond);
+    CHECK(!next.ready());
+    w.fake.up.on_message(msg::GraphProgress{making.request, 1, 2});
+    w.fake.up.on_unreachable(kOther, why, monotonic_now() + kSecond);
+    CHECK(!next.ready());
+    const TimeNs before = monotonic_now();
+    w.fake.done(making);
+    REQUIRE(maker.ready());
+    w.fake.up.on_unreachable(kOther, why, before);
+    CHECK(!next.ready());  // it is there just now
+    w.fake.up.on_unreachable(kOther, why, monotonic_now() + kSecond);
+    CHECK(next.ready());
+    CHECK(w.cancelled(submit) == 1);
   }
   SUBCASE("blocks that were never offered: when nothing is left to compute, and not before") {
     w.transport_ends(w.transfer, {});

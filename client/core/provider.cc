@@ -130,17 +130,24 @@ void Provider::on_grant(WorkerId from, const msg::Grant& grant, Outbox& out) {
     out[from].gones.push_back({grant.block, self_, grant.to});
     return;
   }
-  arrays_.at(grant.block.array).moved_at = monotonic_now();
+  Entry& entry = arrays_.at(grant.block.array);
+  entry.moved_at = monotonic_now();
+  entry.sending.insert(from);
   const std::int64_t bytes = found.bytes();
   sent_.fetch_add(bytes, std::memory_order_relaxed);
-  if (arrays_.at(grant.block.array).in_place.erase({grant.block.block, grant.to}) > 0)
+  if (entry.in_place.erase({grant.block.block, grant.to}) > 0)
     in_place_.fetch_sub(bytes, std::memory_order_relaxed);  // that device cannot: a GPU, say
   // Who waits for bytes that cannot be sent asks again, once it knows.
-  const auto sent = [&endpoint = endpoint_, from, grant](const Status& status) {
+  const auto sent = [this, from, grant](const Status& status) {
+    if (const auto known = arrays_.find(grant.block.array); known != arrays_.end()) {
+      auto& sending = known->second.sending;
+      if (const auto one = sending.find(from); one != sending.end()) sending.erase(one);
+      known->second.moved_at = monotonic_now();
+    }
     if (status) return;
     msg::PeerBatch batch;
     batch.relays.push_back({grant.block, grant.from, grant.to, msg::RelayWord::kMissing, grant.transfer});
-    endpoint.send(from, std::move(batch));
+    endpoint_.send(from, std::move(batch));
   };
   if (contiguous(found.shape, found.box)) {
     return endpoint_.transmit(grant.to, grant.transfer, found.memory->data + found.first(), bytes,
@@ -157,6 +164,13 @@ TimeNs Provider::moved_at(std::uint64_t request) const {
   for (const auto& [array, entry] : arrays_)
     if (entry.request == request) latest = std::max(latest, entry.moved_at);
   return latest;
+}
+
+bool Provider::sends(std::uint64_t request, WorkerId but_to) const {
+  return std::ranges::any_of(arrays_, [&](const auto& array) {
+    const auto& [id, entry] = array;
+    return entry.request == request && entry.sending.size() > entry.sending.count(but_to);
+  });
 }
 
 void Provider::on_replied(bool reply_due, Outbox& out) {

@@ -38,6 +38,8 @@ class Provider {
 
   // When something of what the request provides was last asked for, or it was provided. 0: it provides nothing.
   TimeNs moved_at(std::uint64_t request) const;
+  // Some of it is on its way to a worker other than this one.
+  bool sends(std::uint64_t request, WorkerId but_to) const;
 
   std::size_t providing() const { return arrays_.size(); }
   // Bytes of blocks that were offered where they lie, and that were sent, so far. Any thread.
@@ -52,6 +54,7 @@ class Provider {
     std::uint64_t request = 0;
     TimeNs moved_at = 0;
     std::set<std::pair<std::int64_t, DeviceId>> in_place;  // blocks, and to whom they were offered so
+    std::multiset<WorkerId> sending;                       // to whom blocks are on their way
   };
   struct Found {
     const Memory* memory = nullptr;  // null: there is no such array, or it has no such block here

@@ -2,6 +2,7 @@
 #pragma once
 #include <tilewise/future.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <variant>
@@ -75,6 +76,14 @@ struct Request {
   bool replied = false;
   GraphId graph;  // once it was accepted
   std::condition_variable changed;
+
+  // It waits for an array that the other one was to make and hold.
+  bool fetches_from(const Request& other) const {
+    return std::ranges::any_of(other.submission.holds, [this](const Submission::Named& held) {
+      return std::ranges::any_of(
+          targets, [&](const Target& target) { return target.left > 0 && target.number == held.number; });
+    });
+  }
 
   // Set once, after `error`; then buffers belong to whoever waits.
   std::atomic<bool> finished{false};

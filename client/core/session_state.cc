@@ -30,7 +30,11 @@ SessionState::SessionState(std::unique_ptr<Endpoint> endpoint, SessionOptions op
       endpoint_(*owner_),
       fetcher_(
           endpoint_, book_, [this](Request& r) { delivered(r); },
-          [this](Request& r, Error e) { finish(r, std::move(e)); }, [this](Outbox& out) { send_all(out); }),
+          [this](Request& r, Error e, bool known) {
+            const std::scoped_lock lock(mutex_);
+            known ? finish_locked(r, std::move(e)) : abandon(r, std::move(e));
+          },
+          [this](Outbox& out) { send_all(out); }),
       provider_(endpoint_,
                 endpoint_.welcome().devices.empty() ? DeviceId() : endpoint_.welcome().devices[0]) {
   const msg::Welcome& welcome = endpoint_.welcome();
@@ -292,9 +296,7 @@ bool SessionState::wait(Request& request, Duration timeout,
 
 void SessionState::cancel(Request& request) {
   const std::scoped_lock lock(mutex_);
-  if (request.finished.load(std::memory_order_acquire)) return;
-  if (lost_.code == Errc::kOk) endpoint_.send(msg::CancelRequest{request.number});
-  finish_locked(request, {Errc::kCancelled, "request " + std::to_string(request.number) + " was cancelled"});
+  abandon(request, {Errc::kCancelled, "request " + std::to_string(request.number) + " was cancelled"});
 }
 
 tilewise::Progress SessionState::progress(const Request& request) {
@@ -342,6 +344,12 @@ void SessionState::finish_locked(Request& request, Error error) {
   request.changed.notify_all();
   // Otherwise the scheduler's last word, or the loss of it, removes it: what it holds is settled then.
   if (request.graph_done) requests_.erase(request.number);
+}
+
+void SessionState::abandon(Request& request, Error error) {
+  if (request.finished.load(std::memory_order_relaxed)) return;
+  if (lost_.code == Errc::kOk && !request.graph_done) endpoint_.send(msg::CancelRequest{request.number});
+  finish_locked(request, std::move(error));
 }
 
 // ---- callbacks -------------------------------------------------------------------------------------------------------
@@ -458,6 +466,11 @@ void SessionState::on_done(msg::GraphDone done) {
       done.outcome = {Errc::kInternal, "an announcement ended without an answer"};
   }
   request->graph_done = true;
+  if (!request->submission.holds.empty()) {
+    // What later ones fetch of it is there only now.
+    for (auto later = requests_.upper_bound(done.request); later != requests_.end(); ++later)
+      if (later->second->fetches_from(*request)) later->second->moved_at = monotonic_now();
+  }
   // Once it is finished, who waited for it reads without the lock (check).
   if (!request->finished.load(std::memory_order_relaxed)) request->needs = std::move(done.needs);
   if (!done.outcome.ok() || request->targets_left == 0) fetcher_.forget(*request);
@@ -526,28 +539,35 @@ void SessionState::on_lost(Error why) {
   devices_changed_.notify_all();
 }
 
-// A worker computes what it can, and waits for what it cannot get from here; what it has made for us waits there. So a request that still
-// has work that goes on elsewhere is not concerned, and one that has nothing to fetch or provide never is.
-bool SessionState::is_stranded(const Request& request, TimeNs since) const {
-  if (request.finished.load(std::memory_order_relaxed) || request.graph_done || !request.replied)
-    return false;
-  if (request.moved_at > since) return false;
-  if (const TimeNs moved = provider_.moved_at(request.number); moved != 0) return moved <= since;
+// Something of it goes on without that worker, or has gone on since then.
+bool SessionState::advances(const Request& request, WorkerId without, TimeNs since) const {
+  if (request.moved_at > since || !fetcher_.sources(request).empty()) return true;
+  if (provider_.sends(request.number, without)) return true;
+  if (const TimeNs moved = provider_.moved_at(request.number); moved != 0) return moved > since;
   const tilewise::Progress& p = request.progress;
-  const bool computed = p.total > 0 ? p.done == p.total : !request.computes;
-  return request.targets_left > 0 && computed;
+  return p.total > 0 ? p.done < p.total : request.computes;
+}
+
+// A worker computes what it can, and waits for what it cannot get from here; what it has made for us waits there. So a request that still
+// has work that goes on elsewhere, its own or of one that makes what it fetches, is not concerned, and one that has nothing to fetch or
+// provide never is.
+bool SessionState::is_stranded(const Request& request, WorkerId worker, TimeNs since) const {
+  if (request.finished.load(std::memory_order_relaxed)) return false;
+  if (fetcher_.sources(request).contains(worker)) return true;
+  if (request.graph_done || !request.replied || advances(request, worker, since)) return false;
+  if (request.targets_left == 0 && provider_.moved_at(request.number) == 0) return false;
+  return std::ranges::none_of(requests_, [&](const auto& entry) {
+    const Request& maker = *entry.second;
+    return !maker.graph_done && request.fetches_from(maker) && advances(maker, worker, since);
+  });
 }
 
 void SessionState::on_unreachable(WorkerId worker, const Error& why, TimeNs since) {
   const Error failure{Errc::kUnavailable,
                       "worker " + std::to_string(worker.value) + " cannot be reached: " + why.message};
-  fetcher_.on_unreachable(worker, failure);
   const std::scoped_lock lock(mutex_);
-  for (const auto& [number, request] : Requests(requests_)) {
-    if (!is_stranded(*request, since)) continue;
-    if (lost_.code == Errc::kOk) endpoint_.send(msg::CancelRequest{number});
-    finish_locked(*request, failure);
-  }
+  for (const auto& [number, request] : Requests(requests_))
+    if (is_stranded(*request, worker, since)) abandon(*request, failure);
   flush_releases(true);
 }
 

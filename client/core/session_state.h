@@ -86,14 +86,17 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void on_peer(WorkerId from, msg::PeerBatch batch);
   void on_lost(Error why);
   void on_unreachable(WorkerId worker, const Error& why, TimeNs since);
-  bool is_stranded(const Request& request, TimeNs since) const;  // with the mutex held
+  // With the mutex held:
+  bool advances(const Request& request, WorkerId without, TimeNs since) const;
+  bool is_stranded(const Request& request, WorkerId worker, TimeNs since) const;
   void on_reply(msg::SubmitReply reply);
   void on_done(msg::GraphDone done);
   void on_log(msg::Log log);
   void delivered(Request& request);            // all that it fetches is here
   void finish(Request& request, Error error);  // once; the second is ignored
   void finish_locked(Request& request, Error error);
-  void flush_releases(bool force);  // with the mutex held
+  void abandon(Request& request, Error error);  // the scheduler is not to go on; with the mutex held
+  void flush_releases(bool force);              // with the mutex held
   void send_all(Outbox& out);
   bool reply_due() const { return unreplied_.load(std::memory_order_acquire) > 0; }
   // Announcements are answered when all have come, which may take minutes. Only what they provide waits for that.

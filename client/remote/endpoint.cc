@@ -65,8 +65,12 @@ Status RemoteEndpoint::init() {
   };
   callbacks.on_unreachable = [this](WorkerId peer, const Error& why) { on_unreachable(peer, why); };
   callbacks.on_cut_off = [this](WorkerId peer, const Error& why) { on_unreachable(peer, why); };
-  callbacks.on_ready = [this](WorkerId peer, bool) { forget(peer); };
-  callbacks.on_back = [this](WorkerId peer) { forget(peer); };
+  const auto reached = [this](WorkerId peer) {
+    forget(peer);
+    tell_failed();
+  };
+  callbacks.on_ready = [reached](WorkerId peer, bool) { reached(peer); };
+  callbacks.on_back = reached;
   TW_ASSIGN(exchange_, exchange::Exchange::create(*loop_, std::move(peers), std::move(callbacks)));
 
   courier::Handlers handlers;
@@ -275,18 +279,19 @@ void RemoteEndpoint::deliver(msg::Message message) {
 }
 
 // Who is out of reach has died, as a rule, and its blocks will be had elsewhere: so a transfer fails when the scheduler has
-// said so and not before. If it does not, await_loss() ends the wait.
+// said so and not before. If it does not, await_loss() ends the wait, or a link that is there again. Who tried again at once would fail
+// at once.
 void RemoteEndpoint::transfer_failed(WorkerId peer, const Error& why, std::function<void(Status)> done) {
-  const Status reached = exchange_->send(peer, {});
-  const bool out_of_reach = !reached && reached.error().code == Errc::kUnavailable;
-  if (lost_ || !workers_.contains(peer) || !out_of_reach || unreachable_.contains(peer)) return done(why);
+  if (lost_ || !workers_.contains(peer) || !unreachable_since_.contains(peer)) return done(why);
   failed_.push_back({peer, why, std::move(done)});
 }
 
 void RemoteEndpoint::tell_failed() {
   std::vector<Failed> gone;
   std::erase_if(failed_, [&](Failed& failed) {
-    if (workers_.contains(failed.peer) && !unreachable_.contains(failed.peer)) return false;
+    if (workers_.contains(failed.peer) && unreachable_since_.contains(failed.peer) &&
+        !unreachable_.contains(failed.peer))
+      return false;
     gone.push_back(std::move(failed));
     return true;
   });

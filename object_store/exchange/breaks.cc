@@ -62,8 +62,6 @@ void Exchange::Impl::down(Peer& peer, const Error& why) {
   if (options.resume_ns == 0) return fail(peer, why);
   const bool was_up = peer.state == Peer::State::kUp;
   stop_stream(peer);
-  // A link that was made again, and over which nothing has come: the next one goes another way.
-  if (was_up && peer.resumes) peer.mute = peer.give_up_at != 0 && !peer.via;
   if (was_up) peer.sought_since = monotonic_now();
   stop(peer.direct_timer);
   peer.direct.reset();

@@ -4,8 +4,8 @@
 namespace tilewise::exchange {
 
 namespace {
-constexpr TimeNs kAttemptTime = 5 * kSecond;        // one address, handshake included
-constexpr TimeNs kReturnTime = 3 * kSecond;         // the same after a break: packets may be lost still
+constexpr TimeNs kAttemptTime = 5 * kSecond;  // one address, handshake included
+constexpr TimeNs kReturnTime = 3 * kSecond;   // the same after a break, at most: packets may be lost still
 constexpr TimeNs kRetryPause = 200 * kMillisecond;  // between rounds over all addresses
 constexpr TimeNs kCutOffPause = 2 * kSecond;        // the same when nobody waits for it any more
 // Somebody who has died is out of reach for everybody, which is known sooner than that.
@@ -112,7 +112,6 @@ void Exchange::Impl::on_closed(ChannelId id, const Error& why) {
 void Exchange::Impl::connect(Peer& peer) {
   const WorkerId id = peer.info.id;
   if (peer.sought_since == 0) peer.sought_since = monotonic_now();
-  if (std::exchange(peer.mute, false) && peer.next_target == 0 && connect_through(peer)) return;
   if (peer.targets.empty())
     return fail(peer, error(Errc::kUnavailable, text_of(id) + " has no address for us"));
   if (peer.next_target == peer.targets.size()) {
@@ -126,7 +125,8 @@ void Exchange::Impl::connect(Peer& peer) {
   const net::Address& target = peer.targets[peer.next_target++];
   peer.trying = target;
   net::HandshakeOptions how = handshake();
-  how.deadline_ns = peer.broken ? kReturnTime : kAttemptTime;
+  // Of the patience there is to be enough left for a relay.
+  how.deadline_ns = peer.broken ? std::min(kReturnTime, options.resume_ns / 3) : kAttemptTime;
   peer.attempt = net::connect(loop, target, how, [this, id](Result<std::unique_ptr<net::Link>> link) {
     connected(id, std::move(link));
   });

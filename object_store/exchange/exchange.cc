@@ -40,7 +40,8 @@ void Exchange::Impl::stop(net::TimerId& timer) {
 net::HandshakeOptions Exchange::Impl::handshake() const {
   return {.token = options.token,
           .silence_ns = options.silence_ns,
-          .ring_bytes = options.map_peers ? net::kUsualRingBytes : 0};
+          .ring_bytes = options.map_peers ? net::kUsualRingBytes : 0,
+          .probes_path = true};
 }
 
 void Exchange::Impl::later(net::EventLoop::Fn fn) {

@@ -91,7 +91,6 @@ struct Peer {
   // Ways through a third process (relays.cc); only who dials has these.
   WorkerId via, last_relay;  // of the link there is, or was; asked last
   TimeNs sought_since = 0;   // that there is no link
-  bool mute = false;         // over the direct way greetings get through, and nothing else
   std::unique_ptr<Passage> passage, stream_passage;
   WorkerId stream_via, stream_trying;           // of the data connection there is, or was; of the attempt
   std::unique_ptr<net::ConnectAttempt> direct;  // beside a link that goes through another process
@@ -117,7 +116,11 @@ struct Peer {
   }
 };
 
-// What passes through this process.
+// What is to pass through this process, and what does.
+struct Relaying {
+  WorkerId asker;
+  std::unique_ptr<net::ConnectAttempt> target;
+};
 struct Relayed {
   WorkerId asker, to;
   std::unique_ptr<Splice> bytes;
@@ -152,7 +155,7 @@ struct Exchange::Impl {
   bool driving = false;  // drive() is deferred
   codec::Buffer buffer;
   Counters counters;
-  std::map<ChannelId, std::unique_ptr<net::ConnectAttempt>> relaying;  // to whom a stranger wants to get
+  std::map<ChannelId, Relaying> relaying;  // for strangers
   std::map<std::uint64_t, Relayed> relayed;
   std::uint64_t last_relayed = 0;
   std::shared_ptr<char> alive = std::make_shared<char>();  // deferred functions look whether we still are
@@ -183,6 +186,7 @@ struct Exchange::Impl {
   void retry_stream(Peer& peer, const Error& why);
   Status attach(Peer& peer, std::unique_ptr<net::ByteStream> stream);
   void stream_broke(Peer& peer);
+  void stream_silent(Peer& peer, const Error& why);
   void stop_stream(Peer& peer);
   void stream_connected(Peer& peer, std::unique_ptr<net::Link> link);
   void stream_answered(Peer& peer, net::Frame& frame);
@@ -208,6 +212,7 @@ struct Exchange::Impl {
   void take_direct(Peer& peer, std::unique_ptr<net::Link> link, const net::Address& target);
   void take_relay(ChannelId id, const net::Frame& frame);
   void refuse_relay(ChannelId id, Errc why);
+  bool may_relay(WorkerId asker) const;
   void begin_relay(ChannelId id, WorkerId asker, WorkerId to, std::unique_ptr<net::ByteStream> target);
   void end_relays(WorkerId lost_peer);
 

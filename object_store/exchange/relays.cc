@@ -156,7 +156,7 @@ void Exchange::Impl::try_direct(Peer& peer) {
   });
 }
 
-// For both ends a link that broke and was made again. Were this way mute, the relay would be next.
+// For both ends a link that broke and was made again.
 void Exchange::Impl::take_direct(Peer& peer, std::unique_ptr<net::Link> link, const net::Address& target) {
   down(peer, error(Errc::kUnavailable, "there is a direct way again"));
   if (peer.state != Peer::State::kConnecting) return;
@@ -179,17 +179,25 @@ void Exchange::Impl::take_relay(ChannelId id, const net::Frame& frame) {
                            ? tcp_address(peer->info)
                            : std::nullopt;
   if (!address) return refuse_relay(id, Errc::kNotFound);
-  if (relayed.size() + relaying.size() >= kMaxRelayed) return refuse_relay(id, Errc::kLimitExceeded);
+  if (!may_relay(asker)) return refuse_relay(id, Errc::kLimitExceeded);
   net::HandshakeOptions how = handshake();
   how.deadline_ns = kLegTime;
-  relaying[id] = net::connect_stream(
-      loop, *address, how, [this, id, asker, to](Result<std::unique_ptr<net::ByteStream>> stream) {
-        const auto attempt = relaying.extract(id);  // lives until this is over
-        if (!channels.contains(id)) return;
-        if (!stream || find(asker) == nullptr || find(to) == nullptr)
-          return refuse_relay(id, stream ? Errc::kNotFound : Errc::kUnavailable);
-        begin_relay(id, asker, to, std::move(*stream));
-      });
+  auto connected = [this, id, asker, to](Result<std::unique_ptr<net::ByteStream>> stream) {
+    const auto attempt = relaying.extract(id);  // lives until this is over
+    if (!channels.contains(id)) return;
+    if (!stream || find(asker) == nullptr || find(to) == nullptr)
+      return refuse_relay(id, stream ? Errc::kNotFound : Errc::kUnavailable);
+    begin_relay(id, asker, to, std::move(*stream));
+  };
+  relaying[id] = {asker, net::connect_stream(loop, *address, how, std::move(connected))};
+}
+
+// Who asks has fewer than are free (a dynamic threshold): one alone half of them, the next half of the rest. What is refused goes through
+// other relays.
+bool Exchange::Impl::may_relay(WorkerId asker) const {
+  const auto its = [asker](const auto& entry) { return entry.second.asker == asker; };
+  const auto own = std::ranges::count_if(relayed, its) + std::ranges::count_if(relaying, its);
+  return static_cast<std::size_t>(own) + relayed.size() + relaying.size() < kMaxRelayed;
 }
 
 void Exchange::Impl::refuse_relay(ChannelId id, Errc why) {

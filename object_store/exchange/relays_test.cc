@@ -71,8 +71,13 @@ struct Three {
         End got, sent;
         const std::uint64_t transfer = ++transfers;
         to.exchange->receive(from.id, transfer, in.data(), kBytes, kHost, into(got));
-        from.exchange->transmit(to.id, transfer, out.data(), kBytes, kHost, into(sent));
-        until([&] { return got.times > 0 && sent.times > 0; });
+        do {  // a receive waits for a link, and so would its grant
+          sent = {};
+          from.exchange->transmit(to.id, transfer, out.data(), kBytes, kHost, into(sent));
+          until([&] { return sent.times > 0; });
+          if (!sent.status) loop->run_until([] { return false; }, 100 * kMillisecond);
+        } while (!sent.status && got.times == 0);
+        until([&] { return got.times > 0; });
         if (got.code() == Errc::kOk) break;
         CHECK(got.code() == Errc::kUnavailable);
         loop->run_until([] { return false; }, 100 * kMillisecond);
@@ -147,6 +152,57 @@ TEST_CASE("once there is a direct way again it is taken, by blocks too") {
   w.move_blocks();
   CHECK(relayed >= 1);
   CHECK(w.a.exchange->counters().detours == 1);
+}
+
+TEST_CASE("a direct way that loses large packets is not taken in place of a relay") {
+  Options options = host("a's");
+  options.direct_ns = 200 * kMillisecond;
+  Three w(std::move(options));
+  w.way.set_up(false);
+  w.until_detour();
+  const auto breaks = w.a.exchange->counters().breaks;
+  w.way.lose_large(true);
+  w.way.set_up(true);
+  w.loop->run_until([] { return false; }, 4 * kSecond);  // longer than an attempt
+  w.move_blocks();
+  CHECK(w.a.exchange->counters().breaks == breaks);
+  w.way.lose_large(false);
+  w.until([&] { return w.a.back[w.b.id] == 2; });
+  w.move_blocks();
+  CHECK(w.a.exchange->counters().detours == 1);
+}
+
+// The patience is about one silence, as workers have it.
+TEST_CASE("a way that begins to lose large packets is left for a relay in time, whoever notices") {
+  Options options = host("a's");
+  options.silence_ns = 2 * kSecond;
+  options.resume_ns = 3 * kSecond;
+  Three w(std::move(options));
+  std::uint64_t number = 0;
+  w.speak(number);
+  w.check_heard(number);
+  SUBCASE("blocks are lost, words are not") {
+    const auto streams = [](const Node& node) { return node.exchange->ucx_counters().streams; };
+    w.until([&] { return streams(w.a) == 2 && streams(w.b) == 2; });
+    w.way.lose_large(true);
+    w.move_blocks();
+  }
+  SUBCASE("messages are lost") {
+    w.way.lose_large(true);
+    msg::PeerBatch batch;
+    msg::Offer offer = w.a.offer(0, 0, 4'096, w.b);
+    offer.inlined = true;
+    offer.data.assign(4'096, 'x');
+    batch.offers.assign(100, offer);
+    for (int i = 0; i < 40; ++i) REQUIRE(w.a.exchange->send(w.b.id, batch));
+    w.until([&] { return w.b.batches.size() >= number + 40; });
+    w.b.batches.clear(), w.a.batches.clear(), number = 0;
+    w.move_blocks();
+  }
+  w.until_detour();
+  w.speak(number);
+  CHECK(w.a.unreachable.empty());
+  CHECK(w.b.unreachable.empty());
 }
 
 TEST_CASE("who is no worker passes nothing on, nor does anybody who is not asked to") {
@@ -227,6 +283,7 @@ struct Asker {
                            });
     REQUIRE(loop.run_until([&] { return link != nullptr; }, kPatience));
   }
+  Asker(const Asker&) = delete;
   void ask(std::uint32_t from, std::uint32_t to) {
     const RelayQuestion question{from, to};
     REQUIRE(link->send(kRelayFrame, std::as_bytes(std::span(&question, 1))));
@@ -276,4 +333,37 @@ TEST_CASE("a relay connects to workers it knows, for peers it knows, and to nobo
   std::uint64_t number = 0;
   w.speak(number);
   w.check_heard(number);
+}
+
+TEST_CASE("no asker takes so many ways through a relay that none are left for others") {
+  Three w;
+  // Connects, and says nothing: the kernel does that.
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof where;
+  REQUIRE(::bind(listener, reinterpret_cast<sockaddr*>(&where), sizeof where) == 0);
+  REQUIRE(::listen(listener, 512) == 0);
+  REQUIRE(::getsockname(listener, reinterpret_cast<sockaddr*>(&where), &size) == 0);
+  msg::PeerInfo mute = w.b.info();
+  mute.id = WorkerId{9};
+  mute.addresses = {"tcp://127.0.0.1:" + std::to_string(ntohs(where.sin_port))};
+  w.x.exchange->peer_joined(mute);
+  std::list<Asker> askers;
+  const auto outcome = [&](std::uint32_t from) {
+    askers.emplace_back(*w.loop, w.x).ask(from, 9);
+    w.until([&] { return askers.back().heard.has_value() || askers.back().closed; });
+    return static_cast<Errc>(askers.back().heard.value_or(~0u));
+  };
+  int had = 0;
+  while (outcome(1) == Errc::kOk) ++had;
+  CHECK(askers.back().heard == static_cast<std::uint32_t>(Errc::kLimitExceeded));
+  CHECK(had == 128);  // of 256
+  CHECK(outcome(2) == Errc::kOk);
+  CHECK(outcome(1) == Errc::kLimitExceeded);
+  askers.pop_front();
+  askers.pop_front();  // two of the first one's
+  w.until([&] { return outcome(1) == Errc::kOk; });
+  ::close(listener);
 }

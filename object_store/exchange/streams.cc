@@ -65,6 +65,7 @@ void Exchange::Impl::want_stream(Peer& peer) {
 void Exchange::Impl::retry_stream(Peer& peer, const Error& why) {
   stop_stream(peer);
   engine->no_stream(peer.cookie, why);
+  if (why.code == Errc::kTimeout) return stream_silent(peer, why);
   peer.stream_pause_ns = std::clamp(2 * peer.stream_pause_ns, kFirstPause, kLastPause);
   peer.stream_timer = loop.after(peer.stream_pause_ns, [this, id = peer.info.id] {
     Peer* again = find(id);
@@ -150,12 +151,24 @@ void Exchange::Impl::stream_broke(Peer& peer) {
   peer.back_at = monotonic_now();
 }
 
+// Small words of the link may still pass where blocks do not. So it is made again too, which proves its way or finds another one.
+void Exchange::Impl::stream_silent(Peer& peer, const Error& why) {
+  later([this, id = peer.info.id, link = peer.channel, why] {
+    Peer* p = find(id);
+    if (p == nullptr || p->channel != link || p->state != Peer::State::kUp) return;
+    down(*p, error(Errc::kUnavailable, "its data connection is silent: " + why.message));
+  });
+}
+
 // Inside the engine's progress(); what was under way has ended.
 void Exchange::Impl::stream_lost(const transfer::Cookie& cookie, const Error& why) {
   for (auto& [id, peer] : peers) {
     if (!peer->data || peer->cookie != cookie) continue;
     stream_broke(*peer);
-    if (peer->dials) retry_stream(*peer, why);
+    if (peer->dials)
+      retry_stream(*peer, why);
+    else if (why.code == Errc::kTimeout)
+      stream_silent(*peer, why);
     return;
   }
 }

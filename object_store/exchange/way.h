@@ -49,6 +49,8 @@ class Way {
   // Those there are end now.
   void cut() { cut_ = true; }
   void set_up(bool up) { up_ = up; }
+  // What is larger than a packet may be gets lost, and what its connection carries behind it waits for it in vain.
+  void lose_large(bool lose) { lose_large_ = lose; }
   // The latest of those there are ends, the others do not notice.
   void cut_latest() { cut_latest_ = true; }
   // Likewise, but who was connected to does not notice either.
@@ -58,6 +60,7 @@ class Way {
   struct Pair {
     int ends[2];
     std::int64_t left;
+    bool stuck[2] = {};  // what comes from that end waits for what was lost
   };
   static sockaddr_in local(std::uint16_t port) {
     sockaddr_in where{};
@@ -74,10 +77,13 @@ class Way {
       ::close(end);
     }
   }
-  static bool forward(int from, int to, std::int64_t& left) {
+  bool forward(Pair& pair, std::size_t end) {
+    const int from = pair.ends[end], to = pair.ends[1 - end];
+    std::int64_t& left = pair.left;
     char bytes[65536];
     ssize_t got = ::recv(from, bytes, sizeof bytes, 0);
     if (got <= 0) return false;
+    if (lose_large_ && got > kPacketBytes) return pair.stuck[end] = true;
     const bool last = got >= left;
     got = static_cast<ssize_t>(std::min<std::int64_t>(got, left));
     left -= got;
@@ -108,14 +114,16 @@ class Way {
       }
       std::vector<pollfd> waiting{{listener_, POLLIN, 0}};
       for (const Pair& pair : pairs) {
-        for (const int end : pair.ends) waiting.push_back({end, POLLIN, 0});
+        for (std::size_t i = 0; i < 2; ++i)
+          waiting.push_back({pair.ends[i], static_cast<short>(pair.stuck[i] ? POLLRDHUP : POLLIN), 0});
       }
       if (::poll(waiting.data(), waiting.size(), 2) <= 0) continue;
       std::size_t at = 1;
       for (auto pair = pairs.begin(); pair != pairs.end(); at += 2) {
         bool open = true;
         for (std::size_t i = 0; i < 2 && open; ++i) {
-          if (waiting[at + i].revents != 0) open = forward(pair->ends[i], pair->ends[1 - i], pair->left);
+          const short what = waiting[at + i].revents;
+          if (what != 0) open = !pair->stuck[i] && forward(*pair, i);
         }
         if (!open) reset(*pair);
         pair = open ? std::next(pair) : pairs.erase(pair);
@@ -133,10 +141,13 @@ class Way {
     for (const int end : silent) ::close(end);
   }
 
+  static constexpr ssize_t kPacketBytes = 1'500;
+
   std::uint16_t to_ = 0, port_ = 0;
   int listener_ = -1;
   std::atomic<std::int64_t> most_{0};
-  std::atomic<bool> cut_{false}, cut_latest_{false}, half_latest_{false}, up_{true}, ended_{false};
+  std::atomic<bool> cut_{false}, cut_latest_{false}, half_latest_{false}, up_{true}, lose_large_{false},
+      ended_{false};
   std::jthread thread_;
 };
 

@@ -58,8 +58,7 @@ Status UcxEngine::attach_stream(const Cookie& cookie, std::unique_ptr<net::ByteS
               [&me, &peer](const Error& why) {
                 ++me.counters.endpoints_failed;
                 me.broken_streams.emplace_back(
-                    peer.cookie,
-                    error(Errc::kUnavailable, "the data connection to a peer broke: " + why.message));
+                    peer.cookie, error(why.code, "the data connection to a peer broke: " + why.message));
                 if (me.hooks.on_work) me.hooks.on_work();
               }});
   ++me.counters.streams;
@@ -141,8 +140,8 @@ bool UcxEngine::Impl::makes_headway(Op& op, TimeNs now) {
   if (peer.lane && now - peer.lane->wrote_at() < options.grace_ns) return true;
   broken_streams.emplace_back(
       peer.cookie,
-      error(Errc::kUnavailable, "the data connection to a peer was closed because sending transfer " +
-                                    std::to_string(op.header.transfer) + " hung"));
+      error(Errc::kTimeout, "the data connection to a peer was closed because sending transfer " +
+                                std::to_string(op.header.transfer) + " hung"));
   peer.lane.reset();
   return false;
 }
@@ -182,7 +181,7 @@ void UcxEngine::Impl::handle_broken_streams() {
     broken_streams.pop_back();
     const auto found = peers.find(cookie);
     if (found == peers.end()) continue;
-    close_stream(*found->second, why);
+    close_stream(*found->second, error(Errc::kUnavailable, why.message));
     if (hooks.on_lost) hooks.on_lost(cookie, why);
   }
 }

@@ -14,12 +14,14 @@ namespace {
 constexpr std::uint16_t kHelloType = kFirstReservedType;
 constexpr std::uint16_t kProofType = kFirstReservedType + 1;
 constexpr std::uint16_t kRingsType = kFirstReservedType + 2;
+constexpr std::uint16_t kProbeType = kFirstReservedType + 3;
 
 struct Hello {
   std::array<std::byte, 32> nonce;
   Role role;
   std::uint8_t shares = 0;  // 1: would talk through shared memory
-  std::array<std::byte, 6> zeros{};
+  std::uint8_t probes = 0;  // 1: would try whether large packets arrive
+  std::array<std::byte, 5> zeros{};
 };
 static_assert(sizeof(Hello) == 40 && alignof(Hello) == 1, "sent as it lies in memory");
 
@@ -52,8 +54,10 @@ class Handshake::Core : public std::enable_shared_from_this<Handshake::Core> {
 
   void begin() {
     if (!stream_->can_pass_fds()) options_.ring_bytes = 0;
+    if (stream_->can_pass_fds()) options_.probes_path = false;
     Hello hello{.role = role_};
     hello.shares = options_.ring_bytes > 0;
+    hello.probes = options_.probes_path;
     const bool filled = fill_random(hello.nonce);
     TW_CHECK(filled, "the operating system has no randomness");
     our_hello_ = make_frame(options_.link.version, kHelloType, hello);
@@ -72,7 +76,7 @@ class Handshake::Core : public std::enable_shared_from_this<Handshake::Core> {
   }
 
  private:
-  enum class Expect : std::uint8_t { kHello, kProof, kRings, kNothing };
+  enum class Expect : std::uint8_t { kHello, kProof, kRings, kProbe, kNothing };
 
   void queue(std::span<const std::byte> frame) { out_.insert(out_.end(), frame.begin(), frame.end()); }
   void advance();
@@ -84,16 +88,22 @@ class Handshake::Core : public std::enable_shared_from_this<Handshake::Core> {
   Status on_rings();
   void offer_rings();
   void queue_rings(std::uint64_t capacity, std::uint8_t fds);
+  void queue_probe();
+  Status on_probe();
   void finish();
   Token::Mac mac(std::string_view label) const;
   void end(Result<std::unique_ptr<Link>> result);
   std::size_t expected_bytes() const {
     return expect_ == Expect::kHello   ? sizeof(HelloFrame)
            : expect_ == Expect::kProof ? sizeof(ProofFrame)
-                                       : sizeof(RingsFrame);
+           : expect_ == Expect::kRings ? sizeof(RingsFrame)
+                                       : kFrameHeaderBytes + kPathProbeBytes;
   }
   std::uint16_t expected_type() const {
-    return expect_ == Expect::kHello ? kHelloType : expect_ == Expect::kProof ? kProofType : kRingsType;
+    return expect_ == Expect::kHello   ? kHelloType
+           : expect_ == Expect::kProof ? kProofType
+           : expect_ == Expect::kRings ? kRingsType
+                                       : kProbeType;
   }
 
   EventLoop& loop_;
@@ -106,7 +116,7 @@ class Handshake::Core : public std::enable_shared_from_this<Handshake::Core> {
   Expect expect_ = Expect::kHello;
   HelloFrame our_hello_{}, their_hello_{};
   std::vector<std::byte> out_;
-  std::array<std::byte, std::max(sizeof(HelloFrame), sizeof(ProofFrame))> in_{};
+  std::vector<std::byte> in_ = std::vector<std::byte>(std::max(sizeof(HelloFrame), sizeof(ProofFrame)));
   std::size_t have_ = 0;
   std::vector<UniqueFd> out_fds_, in_fds_;
   std::optional<SharedRings> rings_;
@@ -177,7 +187,10 @@ bool Handshake::Core::read_some() {
     status = on_header();
   } else if (have_ == expected_bytes()) {
     have_ = 0;
-    status = expect_ == Expect::kHello ? on_hello() : expect_ == Expect::kProof ? on_proof() : on_rings();
+    status = expect_ == Expect::kHello   ? on_hello()
+             : expect_ == Expect::kProof ? on_proof()
+             : expect_ == Expect::kRings ? on_rings()
+                                         : on_probe();
   }
   if (!status) end(status.error());
   return !done_called_;
@@ -204,6 +217,7 @@ Status Handshake::Core::on_hello() {
     return error(Errc::kUnauthenticated, "no valid handshake: the peer claims our role or nonce");
   }
   if (theirs.shares == 0) options_.ring_bytes = 0;
+  if (theirs.probes == 0) options_.probes_path = false;
   expect_ = Expect::kProof;
   if (role_ == Role::kConnector) {
     queue(make_frame(options_.link.version, kProofType, mac("tilewise connector proof")));
@@ -218,8 +232,26 @@ Status Handshake::Core::on_proof() {
     return error(Errc::kUnauthenticated, "the peer does not hold this cluster's token");
   }
   if (!connector) queue(make_frame(options_.link.version, kProofType, mac("tilewise acceptor proof")));
-  expect_ = options_.ring_bytes > 0 ? Expect::kRings : Expect::kNothing;
-  if (connector && options_.ring_bytes > 0) offer_rings();
+  expect_ = options_.ring_bytes > 0 ? Expect::kRings
+            : options_.probes_path  ? Expect::kProbe
+                                    : Expect::kNothing;
+  if (connector && expect_ == Expect::kRings) offer_rings();
+  if (connector && expect_ == Expect::kProbe) queue_probe();
+  if (expect_ == Expect::kProbe) in_.resize(expected_bytes());
+  return {};
+}
+
+// ---- large packets, after both have proven themselves ----
+
+void Handshake::Core::queue_probe() {
+  queue(FrameHeader{.version = options_.link.version, .type = kProbeType, .payload_bytes = kPathProbeBytes}
+            .encode());
+  out_.resize(out_.size() + kPathProbeBytes);
+}
+
+Status Handshake::Core::on_probe() {
+  expect_ = Expect::kNothing;
+  if (role_ == Role::kAcceptor) queue_probe();
   return {};
 }
 

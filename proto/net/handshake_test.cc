@@ -244,3 +244,27 @@ TEST_CASE("a handshake given up closes its stream and says nothing") {
   settle(*loop, 3 * kMillisecond);
   CHECK(!side.ended());
 }
+
+TEST_CASE("a path that loses what is large gives no link to its connector, whichever direction that is") {
+  constexpr std::uint64_t kSmall = kHelloBytes + kProofBytes + 1'000;
+  const auto meet = [&](bool connecting, bool accepting, Faults to_connector, Faults to_acceptor) {
+    auto loop = make_loop();
+    auto ends = make_memory_pair(*loop, *loop);
+    Side connector, acceptor;
+    HandshakeOptions options{.token = token('a'), .deadline_ns = 300 * kMillisecond};
+    options.probes_path = connecting;
+    connector.start(*loop,
+                    inject_faults(*loop, std::move(ends.first), std::make_shared<Faults>(to_connector)),
+                    Role::kConnector, options);
+    options.probes_path = accepting;
+    acceptor.start(*loop, inject_faults(*loop, std::move(ends.second), std::make_shared<Faults>(to_acceptor)),
+                   Role::kAcceptor, options);
+    REQUIRE(loop->run_until([&] { return connector.ended() && acceptor.ended(); }, kPatience));
+    return connector.code();
+  };
+  CHECK(meet(true, true, {}, {}) == Errc::kOk);
+  CHECK(meet(true, true, {.stall_at = kSmall}, {}) == Errc::kTimeout);
+  CHECK(meet(true, true, {}, {.stall_at = kSmall}) == Errc::kTimeout);
+  CHECK(meet(true, false, {.stall_at = kSmall}, {.stall_at = kSmall}) == Errc::kOk);  // nobody tries
+  CHECK(meet(false, true, {.stall_at = kSmall}, {.stall_at = kSmall}) == Errc::kOk);
+}

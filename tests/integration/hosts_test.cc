@@ -307,6 +307,30 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "a way between two workers that begins to lose large packets: a third one passes blocks on, and nobody "
+    "leaves") {
+  const auto network = hosts(3);
+  if (!network) return;
+  const std::vector<std::string> silence{"--silence-timeout", "4"};
+  Cluster cluster({.workers = 3,
+                   .devices = 1,
+                   .scheduler_args = silence,
+                   .worker_args = silence,
+                   .network = network.get()});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(3, kPatience));
+  const std::vector<double> expected = values(session.compute({products(session)}));
+  if (!network->lose_large(0, 1) || !network->lose_large(1, 0)) {
+    MESSAGE("skipped: this kernel loses none");
+    return;
+  }
+  CHECK(same_bits(values(session.compute({products(session)})), expected));
+  CHECK(count_of("passes bytes on", cluster.words()) >= 1);
+  CHECK(cluster.words().find("peer lost") == std::string::npos);
+}
+
 TEST_CASE("the worker that passes a client's blocks on dies: another one does") {
   Away w(3, {"repeat", "22"}, "30");
   if (!w.network) return;

@@ -106,6 +106,23 @@ void Network::mend(int from, int to) {
   ip({"-n", hosts_[static_cast<std::size_t>(from)].name, "neigh", "del", address(to), "dev", "eth0"});
 }
 
+// Over a cable of its own, whose bucket is too small for them.
+bool Network::lose_large(int from, int to) {
+  const std::string name = "large" + std::to_string(to);
+  const std::string &one = hosts_[static_cast<std::size_t>(from)].name,
+                    &other = hosts_[static_cast<std::size_t>(to)].name;
+  ip({"-n", one, "link", "add", name, "type", "veth", "peer", "name", "small" + std::to_string(from), "netns",
+      other});
+  ip({"-n", other, "link", "set", "small" + std::to_string(from), "up"});
+  ip({"-n", one, "link", "set", name, "up"});
+  std::vector<std::string> command = prefix(from);
+  command.insert(command.end(), {kTc, "qdisc", "add", "dev", name, "root", "tbf", "rate", "10gbit", "burst",
+                                 "1000", "latency", "400ms"});
+  if (run(command).code != 0) return false;
+  ip({"-n", one, "route", "add", address(to), "dev", name, "src", address(from)});
+  return true;
+}
+
 void Network::isolate(int host) { ip({"link", "set", hosts_[static_cast<std::size_t>(host)].port, "down"}); }
 
 void Network::rejoin(int host) { ip({"link", "set", hosts_[static_cast<std::size_t>(host)].port, "up"}); }

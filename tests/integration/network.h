@@ -25,6 +25,8 @@ class Network {
   // What `from` sends to `to` is lost and nobody is told, until it is mended. The other way still works.
   void cut(int from, int to);
   void mend(int from, int to);
+  // What `from` sends to `to` in packets above 1,000 bytes is lost, and nobody is told (an MTU black hole). False: this kernel cannot.
+  bool lose_large(int from, int to);
   // All that the host sends and receives is lost, in silence, until it is joined again.
   void isolate(int host);
   void rejoin(int host);

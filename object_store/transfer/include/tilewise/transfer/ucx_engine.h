@@ -63,7 +63,7 @@ using Done = std::function<void(Status, Via)>;
 // What an owner of streams is told, and has to see to.
 struct StreamHooks {
   std::function<void()> on_work;  // progress() has something to deliver; may come from inside any call
-  // From progress(): what was under way has ended with kUnavailable, the peer needs another stream.
+  // From progress(): what was under way has ended with kUnavailable, the peer needs another stream. kTimeout: it took nothing for too long.
   std::function<void(const Cookie&, const Error&)> on_lost;
 };
 

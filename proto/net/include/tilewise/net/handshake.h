@@ -6,13 +6,16 @@
 //   cookie                = HMAC(token, "cookie", the same), 16 bytes, never sent
 //
 // The hellos hold nonces, roles and protocol versions, so all of them are covered; labels and roles make a
-// reflected message useless. Messages have fixed sizes and are read exactly, nothing is allocated for them,
+// reflected message useless. Messages have fixed sizes and are read exactly, nothing is allocated for them until both have proven themselves,
 // and the whole exchange has one deadline.
 //
 // Where both sides said in their hellos that they would, and not before both have proven themselves, a third step
 // follows over a Unix socket: the connector hands over memory for two rings (capacity, one memfd) or says that it
 // has none, the acceptor answers with the capacity or with 0. From then on the link's bytes go through that memory,
 // or through the socket as before.
+//
+// Over TCP, on the same terms, the third step is a path probe: the connector sends a frame that is larger than any packet, the acceptor
+// answers with another one. So a path that loses large packets (an MTU black hole) fails here, where it is not yet relied on.
 //
 // A failure is told to the peer by closing only. What follows is
 // not encrypted: an attacker who can alter packets in flight is TLS's business.
@@ -29,6 +32,8 @@ enum class Role : std::uint8_t { kConnector = 1, kAcceptor = 2 };
 // Large enough for bursts of messages, small enough to stay in a core's cache.
 constexpr std::size_t kUsualRingBytes = 256 << 10;
 
+constexpr std::size_t kPathProbeBytes = 64 << 10;  // no IP packet is larger
+
 struct HandshakeOptions {
   Token token;
   TimeNs deadline_ns = 5 * kSecond;
@@ -40,6 +45,7 @@ struct HandshakeOptions {
   // memory of so many bytes in each direction (a power of two, 4 KiB to 64 MiB; the connector's choice), where
   // the operating system allows.
   std::size_t ring_bytes = 0;
+  bool probes_path = false;  // over TCP and if the peer wants it too
 };
 
 class Handshake {
