@@ -288,6 +288,29 @@ TEST_CASE("two futures of one held array are both served by one transfer") {
   CHECK(fake.take_batches().dones.size() == 2);
 }
 
+TEST_CASE("an offer to a request that is not answered yet is its own, though others wait for the array") {
+  World world;
+  FakeEndpoint& fake = world.fake;
+  Array x = world.session.zeros({4}, {.block = {2}});
+  x.persist();
+  fake.reply(fake.last());
+  fake.done(fake.last());
+  Future first = world.session.compute({x});
+  fake.reply(fake.last());
+  const double values[] = {0, 1, 2, 3};
+  fake.deliver({fake.offer(1, 0, values, 16)});
+  CHECK(fake.take_batches().dones.size() == 1);
+  Future second = world.session.compute({x});
+  fake.op = OpId(66);
+  fake.deliver({fake.offer(1, 0, values, 16), fake.offer(1, 1, values + 2, 16)});
+  CHECK(fake.take_batches().dones.empty());
+  CHECK(!first.ready());
+  fake.reply(fake.last());
+  CHECK(fake.take_batches().dones.size() == 2);
+  CHECK(first.get<double>() == std::vector<double>{0, 1, 2, 3});
+  CHECK(second.get<double>() == std::vector<double>{0, 1, 2, 3});
+}
+
 TEST_CASE("arrays without elements, and of every dtype") {
   World world;
   Future none = world.session.compute({world.session.zeros({0, 3})});

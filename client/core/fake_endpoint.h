@@ -100,6 +100,7 @@ class FakeEndpoint final : public Endpoint {
     REQUIRE(!submits.empty());
     return submits.back();
   }
+  OpId op{55};  // that offers name, and replies
   // The id that the replies below give an array of the session.
   static ArrayId id_of(std::uint64_t number) { return ArrayId(1000 + number); }
   void reply(const msg::Submit& submit) {
@@ -110,6 +111,7 @@ class FakeEndpoint final : public Endpoint {
       if (op.kind == ir::OpKind::kProvide)
         reply.arrays.emplace_back(op.outputs[0].array, id_of(op.outputs[0].array));
     }
+    reply.last_op = op;
     up.on_message(reply);
   }
   void refuse(const msg::Submit& submit, msg::Outcome why) {
@@ -149,7 +151,7 @@ class FakeEndpoint final : public Endpoint {
   }
   msg::Offer offer(std::uint64_t number, std::int64_t block, const void* data, std::size_t bytes,
                    bool inlined = true) {
-    msg::Offer o{{id_of(number), block}, OpId(55), kDevice, kSelf};
+    msg::Offer o{{id_of(number), block}, op, kDevice, kSelf};
     o.bytes = static_cast<std::int64_t>(bytes);
     o.inlined = inlined;
     if (inlined) {

@@ -46,12 +46,14 @@ std::vector<Fetcher::Wanted> Fetcher::waiting(ArrayId array) {
 void Fetcher::on_offer(WorkerId from, msg::Offer offer, bool reply_due, Outbox& out) {
   if (book_->has(offer)) return;  // its Done comes when the loan ends
   std::vector<Wanted> wanted = waiting(offer.block.array);
-  if (wanted.empty() && reply_due && early_.size() < limits::kMaxParked) {
+  // Also where others wait for the array: it is the only offer to a request that the reply will tell of.
+  const bool early = reply_due && offer.op > last_answered_;
+  if (early && early_.size() < limits::kMaxParked) {
     early_.emplace_back(from, std::move(offer));
     return;
   }
+  overflowed_ |= early;
   if (wanted.empty()) {  // of a request that has ended, or a repeat
-    overflowed_ |= reply_due;
     out[from].dones.push_back(done_for(offer));
     return;
   }

@@ -28,6 +28,8 @@ class Fetcher {
         fail_(std::move(fail)),
         send_(std::move(send)) {}
 
+  // A reply came for what has ops up to this one.
+  void answered(OpId last) { last_answered_ = std::max(last_answered_, last); }
   // The reply named the array of a target.
   void expect(ArrayId array, const std::shared_ptr<Request>& request, std::size_t target);
   // The request has ended at the scheduler too: nothing more comes for it.
@@ -84,6 +86,7 @@ class Fetcher {
   std::map<msg::BlockRef, Transfer> transfers_;
   std::int64_t in_flight_ = 0;  // bytes of transfers_
   std::uint64_t next_transfer_ = 1;
+  OpId last_answered_;
   bool overflowed_ = false;  // early offers were dropped: what is expected next may never be complete
 };
 

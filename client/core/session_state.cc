@@ -427,6 +427,7 @@ void SessionState::on_reply(msg::SubmitReply reply) {
   }
   (request->announced ? announcing_ : unreplied_).fetch_sub(1, std::memory_order_release);
   if (reply.outcome.ok()) {
+    fetcher_.answered(reply.last_op);
     std::map<std::uint64_t, ArrayId> arrays(reply.arrays.begin(), reply.arrays.end());
     for (std::size_t i = 0; i < request->targets.size(); ++i) {
       const auto it = arrays.find(request->targets[i].number);

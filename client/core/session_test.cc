@@ -362,6 +362,7 @@ TEST_CASE("repeated answers change nothing") {
   f.wait();
   CHECK(world.fake.held.size() == 1);
   Future later = world.session.compute({x});
+  world.fake.op = OpId(66);
   world.fake.deliver({world.fake.offer(1, 0, "", 0)});  // parked: exactly one reply is due
   CHECK(world.fake.take_batches().empty());
 }

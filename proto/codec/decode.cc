@@ -214,7 +214,8 @@ msg::Message Reader::message(wire::Message::Reader r) {
               s.getArrays(),
               [](wire::NamedArray::Reader n) { return std::pair(n.getNumber(), ArrayId(n.getArray())); }),
           grid(s.getGrid()),
-          needs(s.getNeeds())};
+          needs(s.getNeeds()),
+          OpId(s.getLastOp())};
     }
     case wire::Message::GRAPH_PROGRESS: {
       const auto g = r.getGraphProgress();

@@ -378,6 +378,7 @@ struct WriteMessage {
          });
     if (m.grid.rank() > 0) write(s.initGrid(), m.grid);
     if (!m.needs.empty()) write(s.initNeeds(count(m.needs.size(), msg::kMaxNeeds, "needs")), m.needs);
+    s.setLastOp(m.last_op.value);
   }
   void operator()(const msg::Announce& m) { write(b.initAnnounce(), m); }
   void operator()(const msg::GraphProgress& m) {

@@ -270,7 +270,7 @@ struct Gen {
   }
   void fill(msg::SubmitReply& m) {
     m = {u64(),  outcome(), id<GraphId>(), list(5, [&] { return std::pair(u64(), id<ArrayId>()); }),
-         grid(), needs()};
+         grid(), needs(),   id<OpId>()};
   }
   void fill(msg::Announce& m) {
     const auto place = [&] { return per_dim<std::int64_t>(rank(), [&] { return i64(); }); };

@@ -177,7 +177,7 @@ template <class A> static void fields(A& a, Held::Blocks& x) { a(x.array, x.devi
 template <class A> static void fields(A& a, Held& x) { a(x.version, x.shares, x.blocks, x.cut); }
 template <class A> static void fields(A& a, SubmitReply& x) {
   bool cut = x.grid.rank() > 0;
-  a(x.request, x.outcome, x.graph, x.arrays, cut);
+  a(x.request, x.outcome, x.graph, x.arrays, x.last_op, cut);
   if (!cut) return;
   Message m{std::in_place_type<SubmitReply>};
   std::get<SubmitReply>(m).grid = x.grid;

@@ -190,6 +190,7 @@ GraphRecord& commit(State& s, const Request& request, Draft draft, PastGraph pas
   remember_graph(s, graph, std::move(past));
   reply.arrays.insert(reply.arrays.end(), draft.provided.begin(), draft.provided.end());
   reply.graph = id;
+  reply.last_op = OpId{make_id(s.options.term, s.next_op - 1)};
   s.session(request.session).running.push_back(id);
   ++s.running;
   forget_kept_plans(s);

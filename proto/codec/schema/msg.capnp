@@ -295,6 +295,7 @@ struct SubmitReply {
   arrays @3 :List(NamedArray);  # operands of fetch ops, outputs of provide ops; of an Announce: its array
   grid @4 :Ir.Grid;        # of an Announce: the cuts that all pieces make
   needs @5 :List(Account.NeedAccount);  # where memory does not suffice for it
+  lastOp @6 :UInt64;       # later ones are of requests that are not answered yet
 }
 
 struct Announce {

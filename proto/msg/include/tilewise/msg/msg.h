@@ -441,6 +441,7 @@ struct SubmitReply {
   std::vector<std::pair<std::uint64_t, ArrayId>> arrays;
   ir::Grid grid;                        // of an Announce: how the pieces of all processes cut the array
   std::vector<NeedAccount> needs = {};  // where it was refused for want of memory
+  OpId last_op = {};  // offers that name a later one are for requests that are not answered yet
   friend bool operator==(const SubmitReply&, const SubmitReply&) = default;
 };
 struct GraphProgress {
