@@ -201,7 +201,7 @@ void check_checkpoints(State& s) {
   for (const Checkpoints::Ended& ended : std::exchange(s.checkpoints.ended, {})) {
     if (ended.op == s.checkpoints.tending)
       tending_ended(s, ended);
-    else if (!removal_ended(s, ended.op, ended.ok))
+    else if (!removal_ended(s, ended))
       file_op_ended(s, ended);
   }
 }

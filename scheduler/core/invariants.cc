@@ -538,6 +538,7 @@ std::uint64_t digest_of(const State& s) {
   for (const SessionId id : s.postponing) d.mix(id.value), d.mix(s.session(id).postponed.size());
   for (const auto& [id, removal] : s.removals) {
     d.mix(id.value), d.mix(removal.op.value), d.mix(removal.tries), mix(d, removal.done.outcome);
+    d.mix(static_cast<std::uint64_t>(removal.again_at));
     for (const Undo& undo : removal.left) mix(d, undo);
     for (const Asker& asker : removal.askers) d.mix(asker.session.value), d.mix(asker.request);
   }
