@@ -336,7 +336,7 @@ struct Core::Impl {
   bool asks_disk_again() const { return store(Tier::kDisk).refuses && store(Tier::kDisk).tries < 2; }
   void retry_disk();
   static constexpr int kSlabTries = 2;
-  static bool asks_slab_again(const DeviceState& device);
+  bool asks_slab_again(const DeviceState& device) const;
   void retry_slabs();
 
   // Peers (peers.cc)
