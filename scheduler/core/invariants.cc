@@ -473,6 +473,7 @@ void check_invariants(const State& s) {
   check_probing(s);
   check_checkpoints(s);
   check_removals(s);
+  TW_CHECK(s.recovery.pending || s.recovery.lost.empty(), "a loss was answered and is still looked for");
   TW_CHECK(s.blame.size() <= kMaxBlamed, "more points are blamed than may be");
   for (const auto& [task, deaths] : s.blame) {
     const OpRecord* op = s.ops.find(task.first);

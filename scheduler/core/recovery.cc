@@ -12,8 +12,7 @@ namespace {
 
 bool lost(const State& s, const OpShare& share) { return !s.device(share.device)->alive; }
 
-// Some of it was to be made by who was lost since the last Recover, or by the worker that might leave. Not by shares: those that are
-// over have blocks.
+// Some of it was to be made by who was lost since the last Recover, or by the worker that might leave.
 bool on_lost(const State& s, const OpRecord& op) {
   if (op.op.kind == ir::OpKind::kFetch || op.op.kind == ir::OpKind::kProvide) return false;  // a client's
   const std::vector<DeviceId> on = op.placement.devices();
