@@ -59,7 +59,7 @@ TEST_CASE("an array goes to disk block by block and comes back, also of a dtype 
   const checkpoint::File file{9, 60 * 2, grid, "array 1 (6, 10)", k.folder};
   const std::string params = checkpoint::text(file);
   const Status tended =
-      k.once(checkpoint::kTend, checkpoint::text(checkpoint::Folder{1, true, 9, {}, k.folder}));
+      k.once(checkpoint::kTend, checkpoint::text(checkpoint::Folder{1, 2, true, 9, {}, k.folder}));
   REQUIRE_MESSAGE(tended.has_value(), tended.error().message);
   REQUIRE(k.once(checkpoint::kCreate, params).has_value());
   const ir::Shape shape = {6, 10};

@@ -20,7 +20,7 @@ using ir::checkpoint::path_of;
 using CheckpointFile = ir::checkpoint::File;
 
 constexpr char kMagic[16] = "tilewise check2";
-constexpr const char* kMarker = "cluster";  // of its folder: names the cluster
+constexpr std::string_view kMarker = ".cluster";  // behind the number of its folder's marker
 
 struct Header {
   char magic[sizeof kMagic] = {};
@@ -114,7 +114,8 @@ Status make(const std::string& path) {
 }
 
 Status mark(const Folder& folder) {
-  const std::string path = folder.path + '/' + kMarker, text = ir::checkpoint::name_of(folder.cluster);
+  const std::string path = folder.path + '/' + ir::checkpoint::name_of(folder.marker).append(kMarker),
+                    text = ir::checkpoint::name_of(folder.cluster);
   if (folder.first) {
     TW_ASSIGN(const File file, File::open(path, O_WRONLY | O_CREAT | O_NOFOLLOW, 0600));
     return file.write(text.data(), text.size(), 0);
@@ -186,8 +187,10 @@ Status tend(const Folder& folder) {
   std::error_code failed;
   std::filesystem::directory_iterator at(folder.path, failed);
   for (; !failed && at != std::filesystem::directory_iterator(); at.increment(failed)) {
-    const auto id = id_of(at->path().filename().string());
-    if (!id || *id >= folder.below ||
+    std::string name = at->path().filename().string();
+    if (name.ends_with(kMarker)) name.resize(name.size() - kMarker.size());
+    const auto id = id_of(name);
+    if (!id || *id >= folder.below || *id == folder.marker ||
         std::find(folder.keep.begin(), folder.keep.end(), *id) != folder.keep.end())
       continue;
     if (::unlink(at->path().c_str()) != 0 && errno != ENOENT)

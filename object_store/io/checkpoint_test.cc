@@ -98,8 +98,8 @@ TEST_CASE("a bit of a block that a disk gives back changed is found, and only th
 
 TEST_CASE("who tends a folder makes it, knows it again, and removes what nobody knows") {
   const TempFolder folder;
-  Folder own{5, true, 100, {8, 30}, folder / "own"};
-  CHECK(checkpoint::tend({5, false, 100, {}, folder / "own"}).error().code == Errc::kNotFound);
+  Folder own{5, 98, true, 100, {8, 30}, folder / "own"};
+  CHECK(checkpoint::tend({5, 98, false, 100, {}, folder / "own"}).error().code == Errc::kNotFound);
   REQUIRE(checkpoint::tend(own).has_value());
   struct stat info {};
   REQUIRE(::stat(own.path.c_str(), &info) == 0);
@@ -114,17 +114,33 @@ TEST_CASE("who tends a folder makes it, knows it again, and removes what nobody 
     left.push_back(entry.path().filename().string());
   std::sort(left.begin(), left.end());
   CHECK(left == std::vector<std::string>{ir::checkpoint::name_of(8), ir::checkpoint::name_of(30),
+                                         ir::checkpoint::name_of(98) + ".cluster",
                                          ir::checkpoint::name_of(100), ir::checkpoint::name_of(2000),
-                                         "cluster", "notes.txt"});
+                                         "notes.txt"});
   own.cluster = 6;  // a folder of this name on another host, say
   const Status elsewhere = checkpoint::tend(own);
   CHECK(elsewhere.error().code == Errc::kNotFound);
   CHECK(mentions(elsewhere.error(), "not the folder that other workers see"));
 }
 
+TEST_CASE(
+    "a folder of this name on another host is told from it, also if it was the cluster's in an earlier "
+    "life") {
+  const TempFolder hosts;
+  const std::string here = hosts / "here", there = hosts / "there";
+  REQUIRE(checkpoint::tend({5, 1, true, 2, {}, there}).has_value());  // who was asked first then
+  REQUIRE(checkpoint::tend({5, 101, true, 102, {}, here}).has_value());
+  CHECK(checkpoint::tend({5, 101, false, 102, {}, there}).error().code == Errc::kNotFound);
+  // The marker of that life has gone where the folder is made again, and an order that comes late changes nothing.
+  REQUIRE(checkpoint::tend({5, 201, true, 202, {}, here}).has_value());
+  CHECK(checkpoint::tend({5, 101, false, 102, {}, here}).error().code == Errc::kNotFound);
+  REQUIRE(checkpoint::tend({5, 101, true, 102, {}, here}).has_value());
+  CHECK(checkpoint::tend({5, 201, false, 202, {}, here}).has_value());
+}
+
 TEST_CASE("no folder, one that others can look into, and a file in its place are refused by name") {
   const TempFolder folder;
-  const auto tend = [&](const std::string& path) { return checkpoint::tend({1, true, 1, {}, path}); };
+  const auto tend = [&](const std::string& path) { return checkpoint::tend({1, 0, true, 1, {}, path}); };
   const Status nowhere = tend(folder / "no/such/place");
   CHECK(nowhere.error().code == Errc::kNotFound);
   CHECK(mentions(nowhere.error(), "no/such/place"));

@@ -68,8 +68,9 @@ std::string text(const File& file) {
 }
 
 std::string text(const Folder& folder) {
-  std::string out = std::to_string(folder.cluster) + (folder.first ? " 1 " : " 0 ") +
-                    std::to_string(folder.below) + ' ' + std::to_string(folder.keep.size());
+  std::string out = std::to_string(folder.cluster) + ' ' + std::to_string(folder.marker) +
+                    (folder.first ? " 1 " : " 0 ") + std::to_string(folder.below) + ' ' +
+                    std::to_string(folder.keep.size());
   for (const std::uint64_t id : folder.keep) out += ' ' + std::to_string(id);
   return out + '\n' + folder.path;
 }
@@ -93,7 +94,8 @@ Result<Folder> parse_folder(std::string_view text) {
   Folder folder;
   std::size_t kept = 0;
   const auto wrong = error(Errc::kInvalidArgument, "a folder of checkpoints: malformed parameters");
-  if (!(in >> folder.cluster >> folder.first >> folder.below >> kept) || kept > text.size()) return wrong;
+  if (!(in >> folder.cluster >> folder.marker >> folder.first >> folder.below >> kept) || kept > text.size())
+    return wrong;
   for (std::size_t i = 0; i < kept; ++i) {
     if (!(in >> folder.keep.emplace_back())) return wrong;
   }

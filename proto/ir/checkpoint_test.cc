@@ -13,7 +13,7 @@ TEST_CASE("parameters of checkpoints travel as they are, and nothing else is tak
     CHECK(*parse_file(text(file)) == file);
   }
   CHECK(path_of(file) == "/a b/c\nd/0000030000000009");
-  Folder folder{~std::uint64_t{0}, true, 12, {}, "/x"};
+  Folder folder{~std::uint64_t{0}, 3, true, 12, {}, "/x"};
   CHECK(*parse_folder(text(folder)) == folder);
   folder.keep = {1, 7, 11}, folder.first = false;
   CHECK(*parse_folder(text(folder)) == folder);
@@ -23,7 +23,7 @@ TEST_CASE("parameters of checkpoints travel as they are, and nothing else is tak
         "1 2 1 4 2 0\nx\n/y", "1 2 1 4 2 0 9\nx\n/y", "1 2 1 4 9999999999 0\nx\n/y", "1 2 1 -4 0 2 0\nx\n/y"})
     CHECK(!parse_file(wrong));
   for (const char* wrong :
-       {"", "1 1 5 2 7\n/x", "1 1 5 2 7 8", "1 2 5 0\n/x", "1 1 5 999999999999\n/x", "1 1 5 0\n"})
+       {"", "1 3 1 5 2 7\n/x", "1 3 1 5 2 7 8", "1 3 2 5 0\n/x", "1 3 1 5 999999999999\n/x", "1 3 1 5 0\n"})
     CHECK(!parse_folder(wrong));
 }
 

@@ -231,7 +231,9 @@ void forget_announcer(State& s, const Session& session, const std::string& name)
   }
 }
 
+// While something waits for a worker nobody's time runs out: announcements among it came in time.
 void check_gatherings(State& s) {
+  if (!s.postponing.empty()) return;
   for (auto next = s.gatherings.begin(); next != s.gatherings.end();) {
     const auto at = next++;
     const Gathering& g = at->second;
@@ -253,6 +255,7 @@ void check_gatherings(State& s) {
 
 TimeNs gatherings_deadline(const State& s) {
   TimeNs next = kNever;
+  if (!s.postponing.empty()) return next;
   for (const auto& [name, g] : s.gatherings) next = std::min(next, g.until);
   return next;
 }

@@ -201,7 +201,7 @@ void check_checkpoints(State& s) {
   for (const Checkpoints::Ended& ended : std::exchange(s.checkpoints.ended, {})) {
     if (ended.op == s.checkpoints.tending)
       tending_ended(s, ended);
-    else if (!removal_ended(s, ended.op, ended.ok))
+    else if (!removal_ended(s, ended))
       file_op_ended(s, ended);
   }
 }
@@ -216,8 +216,9 @@ void tend_checkpoints(State& s) {
     if (s.is_worker(id) && !s.peer(id).info.devices.empty() && !c.without.contains(id)) by = id;
   }
   if (!by) return;
-  names::Folder folder{
-      s.options.state, !c.made, make_id(s.options.term, c.next), {}, s.options.checkpoint_dir};
+  if (!c.made) c.marker = make_id(s.options.term, c.next++);
+  names::Folder folder{s.options.state,         c.marker, !c.made, make_id(s.options.term, c.next), {},
+                       s.options.checkpoint_dir};
   for (const auto& [id, file] : c.files) folder.keep.push_back(id);
   GraphRecord& graph = own_graph(s, nullptr);
   msg::Plan plan = own_plan(graph);

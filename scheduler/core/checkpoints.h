@@ -35,10 +35,11 @@ struct Checkpoints {
     bool ok = false;
     msg::Outcome why;
   };
-  std::uint64_t next = 1;                   // number of the next file in this term
-  std::map<std::uint64_t, File> files;      // by id
-  bool made = false;                        // somebody has seen the folder, so others must
-  std::set<WorkerId> unseen;                // who are to look at the folder
+  std::uint64_t next = 1;               // number of the next file in this term
+  std::map<std::uint64_t, File> files;  // by id
+  std::uint64_t marker = 0;             // of the folder, numbered like files; 0: nobody was asked to make it
+  bool made = false;                    // somebody has seen the folder, so others must
+  std::set<WorkerId> unseen;            // who are to look at the folder
   std::map<WorkerId, std::string> without;  // who cannot use it: why
   bool due = false;                         // there may be files that nobody knows
   OpId tending;                             // the op that looks at the folder; one at a time

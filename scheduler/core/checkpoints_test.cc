@@ -190,6 +190,8 @@ TEST_CASE("each worker looks at the folder when it joins, one after the other") 
   const auto second = w.told(names::kTend, 1).back();
   CHECK(second.placement.owned_count(w.joined[1].devices[0]) == 1);
   CHECK(!w.last_folder(1).first);
+  CHECK(w.last_folder(1).marker ==
+        names::parse_folder(w.told(names::kTend, 1)[0].op.get<ir::CallAttrs>().params)->marker);
 }
 
 TEST_CASE("when nothing is made from it any more the file goes, also if it was let go while it was written") {
@@ -251,6 +253,7 @@ TEST_CASE("the next life knows the files, has the folder looked at again, and go
   CHECK(folder->first);
   CHECK(folder->path == "/folder/other");
   CHECK(folder->keep.size() == 1);
+  CHECK(folder->marker > w.last_folder(1).marker);  // what that life has marked is not taken for this one's
 }
 
 TEST_CASE("who looked at the folder of the life before says nothing about the one of this life") {

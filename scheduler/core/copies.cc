@@ -393,7 +393,8 @@ std::vector<PlannedKeep> planned_keeps(const State& s, const Draft& draft) {
 void mark_lost_copies(State& s) {
   const auto lost = [&](const OpRecord& op) {
     const std::vector<DeviceId> on = op.placement.devices();
-    return std::any_of(on.begin(), on.end(), [&](DeviceId id) { return !alive(s, id); });
+    return std::any_of(on.begin(), on.end(),
+                       [&](DeviceId id) { return s.recovery.lost.contains(s.device(id)->peer); });
   };
   for (const ArrayId id : s.copied) {
     ArrayRecord& array = s.arrays.at(id);

@@ -123,7 +123,7 @@ TimeNs Core::next_deadline() const {
   next = std::min(next, s.lazy_at);
   if (!s.stuck.empty() && !s.recovery.pending) next = std::min(next, s.stuck_at);  // as end_stuck_graph()
   next = std::min({next, drains_deadline(s), gatherings_deadline(s), postponed_deadline(s),
-                   rebalance_deadline(s), probes_deadline(s)});
+                   rebalance_deadline(s), probes_deadline(s), removals_deadline(s)});
   if (const Recovery& r = s.recovery; r.pending && r.waiting.empty()) {
     const bool unheard = !r.unheard.empty() && s.now < r.words_until;
     next = std::min(next, unheard ? r.words_until : r.give_up_at);

@@ -162,6 +162,7 @@ void depart(State& s, WorkerId leaver) {
   s.leaving.erase(leaver);
   log_to(s, leaver, msg::Drain{leaver, msg::DrainOrder::kLeave, 0, {}});
   let_go(s, leaver);
+  r.lost.insert(leaver);
   ++r.version;
   const msg::PeerLost entry{leaver, r.version, pinned_ops(s)};
   log_to_workers(s, entry);

@@ -92,8 +92,8 @@ void check_sessions(const State& s) {
                "a session's numbers name arrays it holds");
     }
     TW_CHECK(session.postponed.empty() != s.postponing.contains(session.id) &&
-                 (session.postponed.empty() || (session.alive && waits_for_workers(s))),
-             "only the living wait, and only for workers that there are not");
+                 (session.postponed.empty() || session.alive),
+             "only the living wait");
     TW_CHECK(std::is_sorted(session.running.begin(), session.running.end()), "running graphs rise");
     for (const GraphId id : session.running) {
       const GraphRecord* graph = s.graphs.find(id);
@@ -473,6 +473,7 @@ void check_invariants(const State& s) {
   check_probing(s);
   check_checkpoints(s);
   check_removals(s);
+  TW_CHECK(s.recovery.pending || s.recovery.lost.empty(), "a loss was answered and is still looked for");
   TW_CHECK(s.blame.size() <= kMaxBlamed, "more points are blamed than may be");
   for (const auto& [task, deaths] : s.blame) {
     const OpRecord* op = s.ops.find(task.first);
@@ -530,6 +531,7 @@ std::uint64_t digest_of(const State& s) {
   }
   for (const WorkerId id : s.recovery.waiting) d.mix(id.value);
   for (const WorkerId id : s.recovery.unheard) d.mix(id.value);
+  for (const WorkerId id : s.recovery.lost) d.mix(id.value);
   for (const auto& [task, deaths] : s.blame) {
     d.mix(task.first.value), d.mix(static_cast<std::uint64_t>(task.second));
     for (const Death& death : deaths) d.mix(death.worker.value), d.mix(std::string_view(death.how));
@@ -538,11 +540,12 @@ std::uint64_t digest_of(const State& s) {
   for (const SessionId id : s.postponing) d.mix(id.value), d.mix(s.session(id).postponed.size());
   for (const auto& [id, removal] : s.removals) {
     d.mix(id.value), d.mix(removal.op.value), d.mix(removal.tries), mix(d, removal.done.outcome);
+    d.mix(static_cast<std::uint64_t>(removal.again_at));
     for (const Undo& undo : removal.left) mix(d, undo);
     for (const Asker& asker : removal.askers) d.mix(asker.session.value), d.mix(asker.request);
   }
   const Checkpoints& c = s.checkpoints;
-  d.mix(c.next), d.mix(c.made), d.mix(c.due), d.mix(c.tending.value), d.mix(c.tender.value),
+  d.mix(c.next), d.mix(c.marker), d.mix(c.made), d.mix(c.due), d.mix(c.tending.value), d.mix(c.tender.value),
       d.mix(c.tends_before);
   for (const auto& [id, file] : c.files)
     d.mix(id), d.mix(file.array.value), d.mix(static_cast<std::uint64_t>(file.step)), d.mix(file.op.value);

@@ -187,6 +187,13 @@ void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure) {
   if (op->of && is_from_file(*op)) {
     ArrayRecord& array = s.arrays.at(ArrayId{op->op.outputs[0].array});
     fail_array(array, {Errc::kWorkerLost, failure.why.message.substr(0, 4 * limits::kMaxNameBytes)});
+  } else if (op->of && failure.why.code == Errc::kOutOfMemory) {
+    for (const ir::OutputSpec& output : op->op.outputs) {
+      ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+      fail_array(array,
+                 {Errc::kOutOfMemory, "lost blocks of " + describe(array) + " could not be made again: " +
+                                          failure.why.message.substr(0, 4 * limits::kMaxNameBytes)});
+    }
   }
   const std::string where =
       device == nullptr ? "w" + std::to_string(worker.info.id.value) : name_of(s, *device);

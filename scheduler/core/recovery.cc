@@ -12,15 +12,12 @@ namespace {
 
 bool lost(const State& s, const OpShare& share) { return !s.device(share.device)->alive; }
 
-// Some of it was to be made by who was lost, now or before, or by the worker that might leave. Not by shares: those are closed when
-// their device is lost, and what was made of them may be wanted again after the next loss.
+// Some of it was to be made by who was lost since the last Recover, or by the worker that might leave.
 bool on_lost(const State& s, const OpRecord& op) {
   if (op.op.kind == ir::OpKind::kFetch || op.op.kind == ir::OpKind::kProvide) return false;  // a client's
   const std::vector<DeviceId> on = op.placement.devices();
-  return std::any_of(on.begin(), on.end(), [&](DeviceId id) {
-    const Device& device = *s.device(id);
-    return !device.alive || device.peer == s.recovery.leaver;
-  });
+  return std::any_of(on.begin(), on.end(),
+                     [&](DeviceId id) { return s.recovery.concerns(s.device(id)->peer); });
 }
 
 // Something of its results may have been lost and may still be wanted.
@@ -166,6 +163,7 @@ void settle_recovery(State& s, std::vector<msg::Plan> plans, std::vector<msg::Ta
   r.unheard.clear();
   const std::set<OpId> asked = std::exchange(r.asked, {});
   mark_lost_copies(s);
+  r.lost.clear();
   std::vector<msg::Plan> copies = restore_copies(s);  // before a request ends that is to have them
   close_lost_shares(s);
   end_fetches(s, asked);
@@ -187,6 +185,7 @@ void begin_recovery(State& s, const Peer& dead) {
   if (r.pending) ++(survey ? s.counts.surveys_overtaken : s.counts.losses_on_losses);
   if (r.leaver) s.leaving.at(std::exchange(r.leaver, {})).step = Leaving::Step::kReady;  // to be asked again
   r.move = {};  // it is looked at again when this is over
+  r.lost.insert(dead.info.id);
   ask(s, dead.info.id, concerned(s));
   if (dead.black_box != 0 && !dead.last_words) {
     r.unheard.insert(dead.info.id);

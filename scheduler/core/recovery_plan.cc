@@ -163,13 +163,6 @@ class Planner {
     return device && spent(*op, device, op->placement.ordinal(device, at), output, point);
   }
 
-  // It left as it was asked to, some time ago: what was wanted then has layers, and nothing more is wanted since, unless to
-  // make something else again.
-  bool settled(DeviceId device) const {
-    const Peer& peer = s_.peer(s_.device(device)->peer);
-    return peer.left && peer.info.id != s_.recovery.leaver;
-  }
-
   // The task's results on the leaver, to be copied to `to`, or anywhere.
   void move(const OpRecord& head, std::int64_t point, DeviceId from, DeviceId to) {
     for (const ir::OutputSpec& output : head.op.outputs) {
@@ -272,8 +265,10 @@ class Planner {
     for (const OpId id : records) {
       const OpRecord& op = s_.ops.at(id);
       for (const DeviceId device : op.placement.devices()) {
-        if (alive(device) || settled(device)) continue;
+        const WorkerId peer = s_.device(device)->peer;
+        if (alive(device) || (s_.is_worker(peer) && !s_.recovery.concerns(peer))) continue;
         const std::int64_t owned = op.placement.owned_count(device);
+        s_.counts.lost_points += owned;
         for (std::int64_t i = 0; i < owned; ++i) {
           const ir::Index at = op.placement.nth(device, i);
           if (maker(head, at) != &op) continue;

@@ -639,6 +639,22 @@ TEST_CASE("only devices of the same numeric class make a block again") {
   CHECK(mentions(w.last<msg::GraphDone>(10)->outcome.message, "numeric class"));
 }
 
+TEST_CASE("memory that is refused to what is made again is a typed error naming the array") {
+  Losing w;
+  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1)}, {1});
+  w.complete(w.log<msg::Plan>(1)[0]);
+  w.lose_first();
+  w.answer(2);
+  const msg::Recover recover = w.log<msg::Recover>(2).at(0);
+  w.receive(
+      2, msg::TaskFailed{recover.plans[0].ops[0].id, w.w2.devices[0], 1, {Errc::kOutOfMemory, "no memory"}});
+  w.complete(recover.plans[0], 1);
+  const msg::Outcome lost = w.submit(10, 2, {map(2, kGrid, {1})}, {2}).outcome;
+  CHECK(lost.code == Errc::kOutOfMemory);
+  CHECK(mentions(lost.message, "array 1"));
+  CHECK(mentions(lost.message, "no memory"));
+}
+
 TEST_CASE("a loss that concerns nobody asks nobody") {
   Losing w;
   w.submit(10, 1, {w.on(fill(1, kGrid), w.w2)}, {1});

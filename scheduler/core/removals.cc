@@ -3,10 +3,13 @@
 #include <tilewise/ir/saving.h>
 
 #include "graphs.h"
+#include "handlers.h"
 #include "outbox.h"
 #include "own.h"
 
 #include <algorithm>
+#include <optional>
+#include <tuple>
 
 namespace tilewise::scheduler {
 namespace {
@@ -16,22 +19,22 @@ bool is_over(const State& s, GraphId id) {
   return graph == nullptr || graph->unacknowledged.empty();
 }
 
-// A device whose worker has the kernel: the one that was to put in place what goes now, or the first.
+// A device whose worker has the kernel and does not leave: the one that was to put in place what goes now, or the first of a host.
 DeviceId who_removes(const State& s, const Undo& undo) {
-  DeviceId found;
+  std::optional<std::tuple<bool, bool, bool, DeviceId>> best;
   for (const WorkerId id : s.live) {
     const Peer& peer = s.peer(id);
     const bool offers =
         s.is_worker(id) && std::any_of(peer.plugins.begin(), peer.plugins.end(),
                                        [&](const msg::PluginDesc& p) { return p.kernel == undo.kernel; });
     if (!offers) continue;
-    for (const DeviceId device : peer.info.devices) {
-      if (device == undo.near) return device;
-      const bool host = s.device(device)->kind == place::kHostKind;
-      if (!found || (host && s.device(found)->kind != place::kHostKind)) found = device;
+    for (const DeviceId on : peer.info.devices) {
+      const Device& device = *s.device(on);
+      const std::tuple rank(device.draining, on != undo.near, device.kind != place::kHostKind, on);
+      if (!best || rank < *best) best = rank;
     }
   }
-  return found;
+  return best ? std::get<DeviceId>(*best) : DeviceId{};
 }
 
 void tell(State& s, GraphId graph, Removal& removal) {
@@ -85,7 +88,7 @@ void check_removals(State& s) {
       at = s.removals.erase(at);
       continue;
     }
-    if (!removal.op && is_over(s, graph)) {
+    if (!removal.op && s.now >= removal.again_at && is_over(s, graph)) {
       if (const DeviceId on = who_removes(s, removal.left.back()))
         begin(s, removal, on);
       else
@@ -103,17 +106,30 @@ void check_removals(State& s) {
   }
 }
 
-bool removal_ended(State& s, OpId op, bool ok) {
+bool removal_ended(State& s, const Checkpoints::Ended& ended) {
   const auto at = std::find_if(s.removals.begin(), s.removals.end(),
-                               [&](const auto& removal) { return removal.second.op == op; });
+                               [&](const auto& removal) { return removal.second.op == ended.op; });
   if (at == s.removals.end()) return false;
   Removal& removal = at->second;
   removal.op = {};
-  // Its worker may have died: another one does it. What cannot be removed stays.
-  if (!ok && ++removal.tries < Removal::kTries) return true;
+  // Its worker may have died, of something else: another one does it. What cannot be removed stays.
+  const bool lost = ended.why.code == Errc::kWorkerLost && deaths_of(s, ended.op, 0) == 0;
+  if (!ended.ok) {
+    removal.again_at = s.now + (Removal::kAgainNs << removal.tries);
+    if (lost || ++removal.tries < Removal::kTries) return true;
+  }
   removal.left.pop_back();
   removal.tries = 0;
+  removal.again_at = 0;
   return true;
+}
+
+TimeNs removals_deadline(const State& s) {
+  TimeNs next = kNever;
+  for (const auto& [graph, removal] : s.removals) {
+    if (!removal.op && removal.again_at > s.now) next = std::min(next, removal.again_at);
+  }
+  return next;
 }
 
 }  // namespace tilewise::scheduler

@@ -2,7 +2,10 @@
 // scheduler that has it done, so it does not matter whether the client lives; and it waits until no worker is at that save any more, so
 // that nothing is made anew behind it.
 #pragma once
+#include "checkpoints.h"
+
 #include <tilewise/base/id.h>
+#include <tilewise/base/time.h>
 #include <tilewise/msg/msg.h>
 
 #include <string>
@@ -23,11 +26,13 @@ struct Undo {
 struct Removal {
   static constexpr std::size_t kMax = 4096;  // that wait for a worker; beyond, the oldest are given up
   static constexpr std::uint32_t kTries = 3;
-  std::vector<Undo> left;     // the last one is next, or under way
-  std::uint32_t tries = 0;    // of that one
-  OpId op;                    // that does it; none: not begun
-  std::vector<Asker> askers;  // of the request; empty: they have been told
-  msg::GraphDone done;        // what they are told, but for the number of their request
+  static constexpr TimeNs kAgainNs = kSecond;  // before the second try; before each next one twice as long
+  std::vector<Undo> left;                      // the last one is next, or under way
+  std::uint32_t tries = 0;                     // of that one, that failed
+  TimeNs again_at = 0;                         // not before
+  OpId op;                                     // that does it; none: not begun
+  std::vector<Asker> askers;                   // of the request; empty: they have been told
+  msg::GraphDone done;                         // what they are told, but for the number of their request
 };
 
 // Of a request that is planned: what is to be removed if it fails.
@@ -36,6 +41,7 @@ void note_saves(const State& s, GraphRecord& graph);
 bool begin_removal(State& s, const GraphRecord& graph);
 void check_removals(State& s);
 // An op of the scheduler's own has ended; false: it removes nothing.
-bool removal_ended(State& s, OpId op, bool ok);
+bool removal_ended(State& s, const Checkpoints::Ended& ended);
+TimeNs removals_deadline(const State& s);
 
 }  // namespace tilewise::scheduler

@@ -10,7 +10,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::uint32_t kFormat = 17;
+constexpr std::uint32_t kFormat = 18;
 
 // Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
 class Archive {
@@ -293,7 +293,9 @@ template <class A> void fields(A& a, OpRecord& x) {
   x.decision.why = a.keep(std::move(why));
 }
 template <class A> void fields(A& a, Undo& x) { a(x.kernel, x.params, x.near); }
-template <class A> void fields(A& a, Removal& x) { a(x.left, x.tries, x.op, x.askers, x.done, x.done.needs); }
+template <class A> void fields(A& a, Removal& x) {
+  a(x.left, x.tries, x.again_at, x.op, x.askers, x.done, x.done.needs);
+}
 template <class A> void fields(A& a, GraphRecord& x) {
   a(x.id, x.session, x.request, x.others, x.priority, x.weight, x.ops, x.ops_left, x.ops_open, x.fetches_open,
     x.total, x.done, x.failed, x.running, x.own, x.delivered, x.undo, x.copying, x.root_cause, x.failed_op,
@@ -307,7 +309,7 @@ template <class A> void fields(A& a, Seen& x) { a(x.first_at, x.last_at, x.done)
 template <class A> void fields(A& a, ToAndFro& x) { a(x.turns, x.takers); }
 template <class A> void fields(A& a, Watched& x) { a(x.since, x.look_at, x.moves, x.to_and_fro, x.seen); }
 template <class A> void fields(A& a, Recovery& x) {
-  a(x.version, x.settled, x.pending, x.give_up_at, x.leaver, x.move, x.asked, x.waiting, x.unheard,
+  a(x.version, x.settled, x.pending, x.give_up_at, x.lost, x.leaver, x.move, x.asked, x.waiting, x.unheard,
     x.words_until, x.answers, x.recovered, x.kept, x.unrecoverable, x.moved);
 }
 
@@ -318,8 +320,8 @@ template <class A> void fields(A& a, Leaving& x) {
 template <class A> void fields(A& a, Checkpoints::File& x) { a(x.array, x.step, x.op, x.folder); }
 template <class A> void fields(A& a, Checkpoints::Ended& x) { a(x.op, x.ok, x.why); }
 template <class A> void fields(A& a, Checkpoints& x) {
-  a(x.next, x.files, x.made, x.unseen, x.without, x.due, x.tending, x.tender, x.tends_before, x.ended,
-    x.failing, x.trouble, x.written, x.failed);
+  a(x.next, x.files, x.marker, x.made, x.unseen, x.without, x.due, x.tending, x.tender, x.tends_before,
+    x.ended, x.failing, x.trouble, x.written, x.failed);
 }
 
 template <class A> void fields(A& a, LinkProbing::Known& x) {

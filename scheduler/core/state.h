@@ -330,6 +330,7 @@ struct Recovery {
   std::uint64_t settled = 0;       // of the last Recover
   bool pending = false;            // a PeerLost of `version` is not answered by a Recover yet
   TimeNs give_up_at = 0;           // without any worker
+  std::set<WorkerId> lost;         // since the last Recover
   WorkerId leaver;                 // of a survey: nobody was lost, this one might leave
   Move move;                       // likewise: nobody was lost, these points are to go elsewhere
   std::set<OpId> asked;            // ops whose blocks are pinned
@@ -340,6 +341,10 @@ struct Recovery {
   std::int64_t recovered = 0, kept = 0,
                unrecoverable = 0;  // blocks made again, found elsewhere; ops given up
   std::int64_t moved = 0;          // points that others made than the plan said, though nobody was lost
+
+  // What it had is to be looked for. What those had who were lost before has layers where it was wanted, and nothing more of it
+  // is wanted since, unless to make something else again: results are held from the start, and who reads them later must hold them.
+  bool concerns(WorkerId worker) const { return worker == leaver || lost.contains(worker); }
 };
 
 struct State {

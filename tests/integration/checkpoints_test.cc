@@ -58,7 +58,7 @@ bool warned(const Watched& w, const std::string& part) {
 std::vector<std::string> checkpoints_in(const std::string& folder) {
   std::vector<std::string> out;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file() && entry.path().filename() != "cluster") out.push_back(entry.path());
+    if (entry.is_regular_file() && entry.path().extension() != ".cluster") out.push_back(entry.path());
   }
   return out;
 }

@@ -254,8 +254,8 @@ class World {
     std::map<std::int64_t, std::uint64_t> blocks;  // what was written of each
   };
   struct Folder {
-    std::uint64_t marker = 0;  // the cluster's; 0: the folder is not there
-    bool tended = false;       // who looked last found it well, and nothing was made since
+    std::set<std::uint64_t> markers;  // none: the folder is not there
+    bool tended = false;              // who looked last found it well, and nothing was made since
     std::map<std::uint64_t, CheckpointFile> files;
   };
   static constexpr std::uint64_t kTorn = 0xBAD;

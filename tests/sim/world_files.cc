@@ -56,8 +56,10 @@ World::Folder& World::folder_of(int index, const std::string& path) {
 std::string World::tend_folder(int index, const std::string& params) {
   const names::Folder wanted = *names::parse_folder(params);
   Folder& folder = folder_of(index, wanted.path);
-  if (wanted.first) folder.marker = wanted.cluster;
-  if (folder.marker != wanted.cluster) return "not the folder that other workers see";
+  if (wanted.first) folder.markers.insert(wanted.marker);
+  if (!folder.markers.contains(wanted.marker)) return "not the folder that other workers see";
+  std::erase_if(folder.markers,
+                [&](std::uint64_t marker) { return marker < wanted.below && marker != wanted.marker; });
   std::erase_if(folder.files, [&](const auto& file) {
     const bool goes = file.first < wanted.below &&
                       std::find(wanted.keep.begin(), wanted.keep.end(), file.first) == wanted.keep.end();
@@ -103,7 +105,7 @@ std::string World::on_file(int index, const worker::Launch& launch, std::optiona
                                 : "";
   if (fails) return story + "simulated";
   if (kernel == names::kCreate) {
-    if (folder.marker == 0) return "no such folder";
+    if (folder.markers.empty()) return "no such folder";
     if (prng_.chance(knobs_.file_fails)) {
       ++outcome_.covered["no room for a checkpoint"];
       return "no space left";

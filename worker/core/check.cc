@@ -276,6 +276,9 @@ void Core::Impl::check_invariants() const {
     TW_CHECK(link.under_way == (counted == under_way.end() ? 0 : counted->second),
              "transfers of a link miscounted");
   }
+  for (const auto& [transfer, gone] : abandoned) {
+    if (gone.in_window) in_window[gone.in_window] += gone.bytes;
+  }
   check_window(in_window, for_turn);
   for (const DeviceState& device : devices) for_memory -= static_cast<std::int64_t>(device.ungranted.size());
   TW_CHECK(for_memory == 0, "copies that want memory are not those that are listed");

@@ -221,7 +221,7 @@ TimeNs Core::Impl::leaving_deadline() const {
       if (stage_since + patience > now) next = std::min(next, stage_since + patience);
   }
   for (const DeviceState& device : devices)
-    if (idle(device) && cannot_keep(device, copies))
+    if (idle(device) && cannot_keep(device, copies) && asks_slab_again(device))
       next = std::min(next, keep_again_at(device, options.stuck_ns));
   for (const auto& [leaver, of] : leaving)
     if (!of.told && of.left > 0) next = std::min(next, told_at + options.report_ns);

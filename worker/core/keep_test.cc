@@ -123,45 +123,73 @@ TEST_CASE("of an array that was released meanwhile nothing is kept") {
   CHECK(w.core->counters().copies_live == 0);
 }
 
-TEST_CASE("memory for the blocks of a worker that leaves is asked for again and again, until it is there") {
-  Lists w;
+namespace {
+
+// A block of a worker that leaves is to be kept here, where the machine may have no memory.
+struct Short : Lists {
+  Short() {
+    log({plan_of({on(kPeer, 2, source(20, 1))}, {ArrayId{20}}, 2)});
+    ask({msg::Drain{kOther, msg::DrainOrder::kMove, 1, {{ArrayId{20}, kPeer, kHere, {{0, 1}}}}}});
+    CHECK(asked == 1);
+  }
+  const Actions& ask(std::vector<msg::LogEntry> entries) {
+    msg::Log log{1, next, std::move(entries)};
+    next += log.entries.size();
+    return once({log});
+  }
+  // As Lists::step(), but for the memory.
+  const Actions& once(std::vector<Event> events) {
+    core->step(events, now, actions);
+    core->check_invariants();
+    stuck += std::ranges::count_if(
+        actions.to_scheduler, [](const msg::Message& m) { return std::holds_alternative<msg::Stuck>(m); });
+    if (actions.slabs.empty()) return actions;
+    ++asked;
+    std::vector<Event> answer{SlabAdded{0, actions.slabs[0].bytes, has_memory, false}};
+    core->step(answer, now, actions);
+    core->check_invariants();
+    return actions;
+  }
+  const Actions& wait() {
+    const TimeNs due = core->next_deadline();
+    REQUIRE(due < now + 6 * kSecond);
+    now = std::max(now + 1, due);
+    return once({});
+  }
   bool has_memory = false;
   int asked = 0;
-  // As Lists::step(), but the machine may have no memory.
-  const auto step = [&](std::vector<Event> events) -> const Actions& {
-    w.core->step(events, w.now, w.actions);
-    w.core->check_invariants();
-    if (w.actions.slabs.empty()) return w.actions;
-    ++asked;
-    std::vector<Event> answer{SlabAdded{0, w.actions.slabs[0].bytes, has_memory, false}};
-    w.core->step(answer, w.now, w.actions);
-    w.core->check_invariants();
-    return w.actions;
-  };
-  w.log({plan_of({on(kPeer, 2, source(20, 1))}, {ArrayId{20}}, 2)});
-  step({msg::Log{
-      1, w.next, {msg::Drain{kOther, msg::DrainOrder::kMove, 1, {{ArrayId{20}, kPeer, kHere, {{0, 1}}}}}}}});
-  CHECK(asked == 1);
-  // No task starves for it, so nobody is told that it is stuck.
-  const auto wait = [&]() -> const Actions& {
-    const TimeNs next = w.core->next_deadline();
-    REQUIRE(next < w.now + 5 * kSecond);
-    w.now = std::max(w.now + 1, next);
-    return step({});
-  };
-  for (int i = 0; i < 40; ++i) {
-    const Actions& a = wait();
-    CHECK(a.receives.empty());
-    for (const msg::Message& m : a.to_scheduler) CHECK(!std::holds_alternative<msg::Stuck>(m));
-  }
-  CHECK(asked > 10);
-  has_memory = true;
-  for (int i = 0; i < 10 && w.actions.receives.empty(); ++i) wait();
+  std::ptrdiff_t stuck = 0;
+};
+
+}  // namespace
+
+TEST_CASE("memory for the blocks of a worker that leaves is asked for again and again, until it is there") {
+  Short w;
+  for (int i = 0; i < 40; ++i) CHECK(w.wait().receives.empty());
+  CHECK(w.asked > 10);
+  CHECK(w.stuck == 0);  // no task starves for it
+  w.has_memory = true;
+  for (int i = 0; i < 10 && w.actions.receives.empty(); ++i) w.wait();
   REQUIRE(w.actions.receives.size() == 1);
   const Actions& done =
-      step({TransferDone{w.actions.receives[0].transfer, {Errc::kOk, {}}, msg::Lane::kTcp}});
+      w.once({TransferDone{w.actions.receives[0].transfer, {Errc::kOk, {}}, msg::Lane::kTcp}});
   std::int64_t left = -1;
   for (const msg::Message& m : done.to_scheduler)
     if (const auto* drained = std::get_if<msg::Drained>(&m)) left = drained->left;
   CHECK(left == 0);
+}
+
+TEST_CASE(
+    "a task that starves beside such blocks is told of, and when it has gone they are asked for again") {
+  Short w;
+  w.ask({plan_of({on(kHere, 3, source(30, 1))}, {ArrayId{30}}, 3)});
+  const TimeNs since = w.now;
+  for (int i = 0; i < 100 && w.stuck == 0; ++i) w.wait();
+  CHECK(w.stuck == 1);
+  CHECK(w.now < since + 10 * kSecond);
+  w.ask({msg::CancelGraph{GraphId{3}, {Errc::kOutOfMemory, "it is stuck"}}});
+  const int before = w.asked;
+  for (int i = 0; i < 40; ++i) w.wait();
+  CHECK(w.asked > before + 10);
+  CHECK(w.stuck == 1);
 }

@@ -8,11 +8,9 @@
 
 namespace tilewise::worker {
 
-// The machine has refused it a slab that it may have, and such blocks wait for one. No task starves for them, so nobody would ever hear
-// of it: the leaver waits, and memory is asked for as long as it does. `copies`: the core's.
+// Such blocks wait for memory. `copies`: the core's.
 template <class Copies> bool cannot_keep(const DeviceState& device, const Copies& copies) {
-  return device.full && device.arena.bytes_resident() < device.spec.memory_bytes &&
-         std::ranges::any_of(device.ungranted,
+  return std::ranges::any_of(device.ungranted,
                              [&](const Ungranted& entry) { return copies[entry.copy].kept_open; });
 }
 

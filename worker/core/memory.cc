@@ -476,16 +476,18 @@ bool Core::Impl::idle(const DeviceState& device) const {
   return !device.slab_pending && device.ios == 0;
 }
 
-// The machine may have had no memory for a moment only. Asked again where nothing else can go on.
-bool Core::Impl::asks_slab_again(const DeviceState& device) {
-  return device.full && device.slab_tries < kSlabTries &&
-         device.arena.bytes_resident() < device.spec.memory_bytes;
+// The machine may have had no memory for a moment only. Asked again where nothing else can go on: a few times where a task starves, for
+// then it is told that it is stuck. Where blocks wait to be kept nobody would ever hear of it: the leaver waits, and memory is asked for
+// as long as it does.
+bool Core::Impl::asks_slab_again(const DeviceState& device) const {
+  if (!device.full || device.arena.bytes_resident() >= device.spec.memory_bytes) return false;
+  return starved_task(device) == kNone ? cannot_keep(device, copies) : device.slab_tries < kSlabTries;
 }
 
 void Core::Impl::retry_slabs() {
   for (DeviceState& device : devices) {
-    if (now - device.last_change < options.stuck_ns / 4 || !idle(device)) continue;
-    if (!cannot_keep(device, copies) && (!asks_slab_again(device) || starved_task(device) == kNone)) continue;
+    if (now - device.last_change < options.stuck_ns / 4 || !idle(device) || !asks_slab_again(device))
+      continue;
     ++device.slab_tries;
     device.full = false;
     device.last_change = now;

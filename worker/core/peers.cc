@@ -291,6 +291,7 @@ void Core::Impl::on_transfer(const TransferDone& event) {
   if (const auto gone = abandoned.find(event.transfer); gone != abandoned.end()) {
     devices[gone->second.device].arena.free(gone->second.extent, alloc::Fence{});
     devices[gone->second.device].memory_freed = true;
+    if (gone->second.in_window) window.end(gone->second.in_window, gone->second.bytes);
     abandoned.erase(gone);
     return;
   }

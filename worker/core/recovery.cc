@@ -82,8 +82,10 @@ void Core::Impl::orphan(Slot slot) {
   if (copy.state == CopyState::kReceiving) {
     transfers.erase(copy.transfer);
     transfer_ended(copy, false);
-    leave_window(copy);
-    abandoned[copy.transfer] = {copy.device, lose_memory(slot)};
+    if (!peers.contains(copy.in_window.value))
+      leave_window(copy);  // else it comes all the same: it is passed on
+    abandoned[copy.transfer] = {copy.device, lose_memory(slot), std::exchange(copy.in_window, {}),
+                                copy.bytes};
   }
   stop_relaying(slot);
   copy.state = CopyState::kExpected;

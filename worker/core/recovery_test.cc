@@ -60,7 +60,8 @@ TEST_CASE("after a loss what is missing is waited for, told, and made again") {
   CHECK(lists.core->counters().tasks_failed == 0);
   SUBCASE("here") {
     const Actions& actions = lists.log({made_again(7, 9, 1, a, kHere)});
-    CHECK(actions.launches.size() == 4);  // both blocks, and those who waited for them
+    REQUIRE(actions.launches.size() == 4);  // both blocks, and those who waited for them
+    for (const Launch& launch : actions.launches) CHECK(launch.run.again == (launch.run.id == OpId{9}));
     lists.completed(static_cast<std::uint64_t>(lists.core->counters().launches));
     CHECK(lists.core->counters().tasks_failed == 0);
     CHECK(lists.core->holds({ArrayId{10}, 1}));

@@ -19,7 +19,7 @@
 //     pinned arrays stay.
 //   * Others are sent to a copy (Copy::relays) only while it is whole or its bytes are on their way; it is a spare like others.
 //   * An offered copy stands in one place: its device's list of those that want memory, or the window's queue. What the window
-//     counts is what copies are receiving from peers, and while somebody waits there, nobody who waits could begin.
+//     counts is what copies are receiving from peers, or were from a living one when the owner was lost, and while somebody waits there, nobody who waits could begin.
 //   * A waiting task hangs on exactly one unready copy; a ready one is in its queue's ready list exactly once.
 #pragma once
 #include "copy.h"
@@ -336,7 +336,7 @@ struct Core::Impl {
   bool asks_disk_again() const { return store(Tier::kDisk).refuses && store(Tier::kDisk).tries < 2; }
   void retry_disk();
   static constexpr int kSlabTries = 2;
-  static bool asks_slab_again(const DeviceState& device);
+  bool asks_slab_again(const DeviceState& device) const;
   void retry_slabs();
 
   // Peers (peers.cc)
@@ -549,12 +549,14 @@ struct Core::Impl {
   std::int64_t flights = 0;  // steps enqueued and unfinished, on all devices
   std::vector<Slot> locked;  // inputs of a device's lowest task (find_victims)
   bool tiers_dirty = false;
+  // Receives of blocks whose owner was lost, until the transport lets go: memory, and, where who sends lives, a part of what is on its way.
   struct Abandoned {
     std::uint16_t device = 0;
     alloc::Extent extent;
+    WorkerId in_window;
+    std::int64_t bytes = 0;
   };
-  std::map<std::uint64_t, Abandoned>
-      abandoned;  // receives from lost peers: memory until the transport lets go
+  std::map<std::uint64_t, Abandoned> abandoned;
   std::map<Slot, std::vector<Dropped>> results_dropped;  // by task, from its admission to its end
   std::map<Slot, msg::Done> adopted;                     // what is owed for copies that are, when they go
   Slot handing_over = kNone;                             // the copy whose reader is adopting it, just now

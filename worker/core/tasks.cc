@@ -368,7 +368,7 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
   launch.stream = task.stream;
   launch.sequence = ++stream.issued;
   launch.op = op.entry;
-  launch.run = {op.run.id, op.run.graph, &op.shares[task.device].busy_ns};
+  launch.run = {op.run.id, op.run.graph, &op.shares[task.device].busy_ns, op.version != 0};
   launch.point = task.point;
   launch.step = task.next;
   launch.steps = task.steps;

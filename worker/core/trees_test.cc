@@ -297,6 +297,26 @@ TEST_CASE("a failed transfer, the owner's end and the end of the op end what was
   CHECK(w.core->counters().relays == 0);
 }
 
+TEST_CASE(
+    "a block that another one passes on is on its way, though its owner is lost, until the transport lets "
+    "go") {
+  Passing w;
+  w.offer(true, kB1);
+  const std::uint64_t transfer = w.actions.receives.at(0).transfer;
+  CHECK(w.core->counters().in_flight_bytes == kBytes);
+  SUBCASE("its owner is lost") {
+    w.log({msg::PeerLost{kC, 1, {OpId{1}, OpId{2}, OpId{3}}}});
+    CHECK(w.core->counters().in_flight_bytes == kBytes);
+    w.arrived(transfer);
+  }
+  SUBCASE("both are") {
+    w.log({msg::PeerLost{kB, 1, {}}, msg::PeerLost{kC, 2, {OpId{1}, OpId{2}, OpId{3}}}});
+    CHECK(w.core->counters().in_flight_bytes == 0);
+    w.arrived(transfer);
+  }
+  CHECK(w.core->counters().in_flight_bytes == 0);
+}
+
 // ---- who gets it there ---------------------------------------------------------------------------------------------
 
 TEST_CASE("an offer that names another device is granted there") {

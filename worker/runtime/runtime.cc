@@ -447,9 +447,11 @@ void Runtime::resolve(const Launch& launch, ResolvedStep& step) const {
   for (const MemoryRef& ref : launch.outputs) step.outputs.push_back(address(ref, launch.device));
 }
 
-// Host steps that end soon for all we know; of kernels that users bring, once one has been timed.
+// Host steps that end soon for all we know; of kernels that users bring, once one has been timed. What makes again what was lost may
+// wait for memory.
 bool Runtime::may_run_here(const Local& local, const Launch& launch, TimeNs limit) const {
-  if (local.device->info().kind != device::Kind::kHost || may_sleep(launch.op->op)) return false;
+  if (local.device->info().kind != device::Kind::kHost || may_sleep(launch.op->op) || launch.run.again)
+    return false;
   if (launch.op->op.kind == ir::OpKind::kCall) limit = std::min(limit, kShortCallNs);
   const std::size_t family = launch.op->family;
   if (family >= local.meters.size() || local.meters[family].steps() == 0)

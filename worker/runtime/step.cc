@@ -35,7 +35,8 @@ bool can_repeat(const ResolvedStep& step) {
   if (step.step != 0 || op.kind == ir::OpKind::kWriteNpy) return false;
   if (op.kind == ir::OpKind::kCall) {
     const std::string& kernel = op.get<ir::CallAttrs>().kernel;  // what others' do besides is not known
-    if (!kernel.starts_with("tilewise.") || ir::checkpoint::is_kernel(kernel) ||
+    if (!kernel.starts_with("tilewise.") ||
+        (ir::checkpoint::is_kernel(kernel) && kernel != ir::checkpoint::kRestore) ||
         (ir::is_file_kernel(kernel) && kernel != "tilewise.read_stored"))
       return false;
   }
@@ -44,9 +45,11 @@ bool can_repeat(const ResolvedStep& step) {
   });
 }
 
-TimeNs patience(int tries) {
+TimeNs patience(const ResolvedStep& step, int tries) {
   constexpr TimeNs kWaits[] = {1 * kMillisecond, 10 * kMillisecond, 100 * kMillisecond};
-  return tries < static_cast<int>(std::size(kWaits)) ? kWaits[tries] : 0;
+  constexpr int kShort = static_cast<int>(std::size(kWaits)), kLong = kShort + 10;
+  if (tries >= (step.run.again ? kLong : kShort) || !can_repeat(step)) return 0;
+  return tries < kShort ? kWaits[tries] : kSecond;
 }
 
 void sleep_for(TimeNs time) { std::this_thread::sleep_for(std::chrono::nanoseconds(time)); }

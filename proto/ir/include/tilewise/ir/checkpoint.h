@@ -39,7 +39,9 @@ struct File {
 };
 // Parameters of kTend.
 struct Folder {
-  std::uint64_t cluster = 0;        // tells this cluster's folder from one of that name elsewhere
+  // Its marker, which tells it from a folder of that name elsewhere: the cluster's number is in it, and its own, which was no file's
+  // before, is its name. So a folder that was this cluster's in an earlier life is not taken for this one.
+  std::uint64_t cluster = 0, marker = 0;
   bool first = false;               // nobody has seen it yet: it is made
   std::uint64_t below = 0;          // files of smaller ids go ...
   std::vector<std::uint64_t> keep;  // ... but these

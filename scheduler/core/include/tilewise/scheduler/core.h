@@ -125,6 +125,7 @@ struct Counters {
   std::int64_t losses_on_losses = 0, surveys_overtaken = 0;
   std::int64_t newcomers_asked = 0;  // workers that joined while a loss was not answered
   std::int64_t late_answers = 0;     // Held of an earlier loss, or a second one
+  std::int64_t lost_points = 0;      // looked at: were they wanted
   std::int64_t cut_answers = 0;      // Held that could not tell everything
   std::int64_t passes_given_up = 0;  // what was to be made again was worked out anew without what cannot be
   std::int64_t given_up = 0;         // recoveries for which no worker was left

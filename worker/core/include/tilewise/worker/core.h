@@ -92,6 +92,7 @@ struct OpRun {
   GraphId graph;
   // What its steps on a device took: added to atomically, before they count as complete, and read when all of the device's are.
   std::int64_t* busy_ns = nullptr;
+  bool again = false;  // it makes what was lost: nobody else can
 };
 
 // ---- events --------------------------------------------------------------------------------------------------------

@@ -33,16 +33,17 @@ struct StepSink {
 // Whether it may be begun once more after it has been refused memory in the middle: it reads nothing that it writes, and does nothing
 // but write its results.
 bool can_repeat(const ResolvedStep& step);
-// How long to wait before the n-th try (from 0) to run such a step; 0: there is no other.
-TimeNs patience(int tries);
+// How long to wait after the n-th try (from 0) to run a step; 0: there is no other.
+TimeNs patience(const ResolvedStep& step, int tries);
 void sleep_for(TimeNs time);
 
 // What `run` gives, which builds a step's call and runs it. Where the process has no memory for that, and it may be begun once more, it
-// is for a tenth of a second: a machine is short of memory for a moment, and a result that cannot be made again is lost for good.
+// is for a tenth of a second, since a machine is short of memory for a moment; for ten seconds where it makes what was lost, which is
+// lost for good otherwise. No try is overdue (--step-timeout) for the time between them.
 template <class Run> Status run_patiently(const ResolvedStep& step, const Run& run) {
   for (int tries = 0;; ++tries) {
-    const TimeNs wait = patience(tries);
-    if (wait == 0 || !can_repeat(step)) return run();
+    const TimeNs wait = patience(step, tries);
+    if (wait == 0) return run();
     try {
       Status done = run();
       if (done || done.error().code != Errc::kOutOfMemory) return done;
