@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <utility>
 
 namespace tilewise::cuda {
 namespace {

@@ -179,7 +179,7 @@ void Core::Impl::apply_replay(const msg::Replay& replay) {
     return refuse(replay.first_op, "a replay has " + std::to_string(replay.constants.size()) +
                                        " constants of " + std::to_string(kept.constants));
   if (kept.ops.empty()) return;
-  set_constants(kept, replay.constants);
+  if (kept.constants > 0) set_constants(kept, replay.constants);
   const std::uint64_t shift = replay.first_array.value - kept.first_array;
   const std::uint64_t ids = replay.first_op.value - kept.ops[0].id.value;
   std::vector<Slot> added;
