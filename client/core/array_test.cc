@@ -19,8 +19,6 @@ std::vector<ir::Op> ops_of(World& world, const Array& a) {
   return ops;
 }
 
-const ir::Tape& tape_of(const ir::Op& op) { return op.get<ir::MapAttrs>().tape; }
-
 TEST_CASE("views record nothing") {
   World world;
   const Array x = world.session.zeros({10, 4, 1}, {.block = {5, 2, 1}});
@@ -137,7 +135,7 @@ TEST_CASE("a mean is a sum over its count") {
   const auto ops = ops_of(world, mean(world.session.ones({6, 4}), 0));
   REQUIRE(ops.size() == 3);
   CHECK(ops[1].kind == OpKind::kReduce);
-  const ir::Tape& tape = tape_of(ops[2]);
+  const ir::Tape& tape = *ir::tape_of(ops[2]);
   CHECK(tape.code.back().op == TapeOp::kDiv);
   bool six = false;
   for (const ir::TapeInstr& i : tape.code) six |= i.op == TapeOp::kConst && i.imm_f == 6;
@@ -187,7 +185,7 @@ std::vector<double> evaluate(const ir::Op& op) {
   for (std::int64_t e = 0; e < ir::volume(shape); ++e) {
     const ir::Index at = ir::unravel(e, shape);
     std::vector<double> v;
-    for (const ir::TapeInstr& i : tape_of(op).code) {
+    for (const ir::TapeInstr& i : ir::tape_of(op)->code) {
       switch (i.op) {
         case TapeOp::kConst:
           v.push_back(is_floating(i.dtype) ? i.imm_f : static_cast<double>(i.imm_i));
@@ -231,7 +229,7 @@ TEST_CASE("ranges and fills") {
 
 std::int64_t key_of(World& world, const Array& a) {
   const ir::Op op = ops_of(world, a).front();
-  for (const ir::TapeInstr& i : tape_of(op).code) {
+  for (const ir::TapeInstr& i : ir::tape_of(op)->code) {
     if (i.op == TapeOp::kUniform || i.op == TapeOp::kNormal || i.op == TapeOp::kRandomBelow) return i.imm_i;
   }
   FAIL("no random numbers");

@@ -214,7 +214,7 @@ class FakeEndpoint final : public Endpoint {
     REQUIRE(found != kept_.end());
     const msg::Program& program = found->second.second;
     REQUIRE(submit.inputs.size() == program.inputs);
-    submit.ops = msg::ops_of(program, submit.first_output, submit.inputs);
+    submit.ops = msg::ops_of(program, submit.first_output, submit.inputs, submit.constants);
   }
   // What the scheduler will insist on: verified ops, each number written once, operands written here or held.
   void check(const msg::Submit& submit) {

@@ -111,6 +111,7 @@ struct Graph::Draft {
   std::uint64_t outputs = 0;            // so many
   std::vector<std::uint64_t> inputs;    // numbers, by place
   std::vector<std::uint64_t> operands;  // places, of all operands in order
+  ir::Constants constants;              // by number, once a program is the same
 
   std::uint64_t number(std::uint64_t place) const {
     return place < msg::kInputPlace ? first + place : inputs[place - msg::kInputPlace];
@@ -133,8 +134,9 @@ void Graph::lay_out(Draft& draft) {
   for (const Key key : draft.fetch) read(key);
 }
 
-bool Graph::same(const Draft& draft, const msg::Program& program) const {
+bool Graph::same(Draft& draft, const msg::Program& program) const {
   auto place = draft.operands.begin();
+  ir::ConstantNumbers numbers;
   const auto alike = [&](const ir::Op& a, const ir::Op& b) {
     if (a.kind != b.kind || a.operands.size() != b.operands.size() || a.outputs.size() != b.outputs.size())
       return false;
@@ -144,7 +146,7 @@ bool Graph::same(const Draft& draft, const msg::Program& program) const {
       if (a.operands[i].view != b.operands[i].view) return false;
     for (std::size_t i = 0; i < a.outputs.size(); ++i)
       if (a.outputs[i].dtype != b.outputs[i].dtype || a.outputs[i].grid != b.outputs[i].grid) return false;
-    return a.space == b.space && a.attrs == b.attrs && a.hint == b.hint && a.label == b.label;
+    return a.space == b.space && ir::same_attrs(a, b, numbers) && a.hint == b.hint && a.label == b.label;
   };
   for (std::size_t i = 0; i < draft.order.size(); ++i)
     if (!alike(draft.order[i]->op, program.ops[i])) return false;
@@ -153,20 +155,17 @@ bool Graph::same(const Draft& draft, const msg::Program& program) const {
     if (op.kind != ir::OpKind::kFetch || op.operands[0].array != *place++) return false;
     if (output(draft.fetch[i - draft.order.size()]).grid != op.space) return false;
   }
+  draft.constants = numbers.take();
   return true;
 }
 
-// The ops as they are sent; returns the digest of the program, that is without their numbers.
+// The ops as they are sent; returns the digest of the program, that is by place and without constants.
 std::uint64_t Graph::write_ops(const Draft& draft, std::vector<ir::Op>& ops) const {
-  Digest digest;
   auto place = draft.operands.begin();
   ops.reserve(draft.order.size() + draft.fetch.size());
   const auto add = [&](ir::Op op, std::uint64_t output) {
     for (ir::Operand& operand : op.operands) operand.array = *place++;
     for (ir::OutputSpec& spec : op.outputs) spec.array = output++;
-    digest.mix(ir::digest(op, true));
-    for (ir::Operand& operand : op.operands) operand.array = draft.number(operand.array);
-    for (ir::OutputSpec& spec : op.outputs) spec.array = draft.number(spec.array);
     ops.push_back(std::move(op));
   };
   for (const Node* n : draft.order) add(n->op, n->outputs.empty() ? 0 : n->outputs[0].place);
@@ -176,6 +175,14 @@ std::uint64_t Graph::write_ops(const Draft& draft, std::vector<ir::Op>& ops) con
     op.attrs = ir::FetchAttrs{};
     add(std::move(op), 0);
   }
+  const ir::Constants constants = ir::take_constants(ops);
+  Digest digest;
+  for (ir::Op& op : ops) {
+    digest.mix(ir::digest(op, true));
+    for (ir::Operand& operand : op.operands) operand.array = draft.number(operand.array);
+    for (ir::OutputSpec& spec : op.outputs) spec.array = draft.number(spec.array);
+  }
+  ir::put_constants(ops, constants);
   return digest.value();
 }
 
@@ -210,6 +217,7 @@ Result<Submission> Graph::submit(const Wish& wish, std::uint64_t request, bool o
     s.program = s.kept_by = *known;
     s.first_output = draft.first;
     s.inputs = draft.inputs;
+    s.constants = std::move(draft.constants);
   } else {
     const std::uint64_t digest = write_ops(draft, s.ops);
     if (may_keep) s.keep_as = programs_.sent(digest, request, s.ops);

@@ -47,6 +47,7 @@ struct Submission {
   std::uint64_t program = 0;  // Submit::program and what goes with it
   std::uint64_t first_output = 0;
   std::vector<std::uint64_t> inputs;
+  ir::Constants constants;
   std::uint64_t kept_by = 0;   // not 0: the request that brings or brought this program to be kept
   std::uint32_t keep_as = 0;   // Submit::keep_as
   std::vector<Named> fetches;  // in the order asked for; equal keys share a number
@@ -128,7 +129,7 @@ class Graph {
   void collect(const std::vector<Key>& roots, std::vector<Node*>& order);
   struct Draft;
   void lay_out(Draft& draft);
-  bool same(const Draft& draft, const msg::Program& program) const;
+  bool same(Draft& draft, const msg::Program& program) const;
   std::uint64_t write_ops(const Draft& draft, std::vector<ir::Op>& ops) const;
 
   std::unordered_map<std::uint64_t, Node> nodes_;

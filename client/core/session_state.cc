@@ -192,6 +192,7 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
       request->number, options.priority, std::exchange(submission.ops, {}), {}, options_.weight};
   submit.keep_as = submission.keep_as, submit.program = submission.program;
   submit.first_output = submission.first_output, submit.inputs = std::move(submission.inputs);
+  submit.constants = std::move(submission.constants);
   submit.account = options.account;
   for (const auto& [key, number] : submission.holds) submit.holds.push_back(number);
   for (const Key key : wish.hold) {

@@ -207,8 +207,19 @@ TEST_CASE("a loop's program is sent twice, and named from then on") {
     step(turn(x));
     CHECK(world.fake.named == 5);
   }
-  SUBCASE("a constant, a label, or a second input makes another program") {
+  SUBCASE("another constant is the same program, unless it is one of two that were equal") {
     step(exp(x * 3.0) + x);
+    CHECK(world.fake.named == 5);
+    const auto two = [&](double a, double b) { step(exp(x * a) + b); };
+    two(2, 2), two(3, 3), two(4, 4);
+    CHECK(world.fake.named == 6);
+    two(5, 6), two(7, 8);
+    CHECK(world.fake.named == 6);
+    two(9, 10);
+    CHECK(world.fake.named == 7);
+    CHECK(programs.back() != programs[programs.size() - 4]);
+  }
+  SUBCASE("a label, or a second input makes another program") {
     step(turn(x).named("here"));
     Array y = world.session.zeros({8}, {.block = {4}});
     step(y);

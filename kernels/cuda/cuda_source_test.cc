@@ -86,12 +86,15 @@ TEST_CASE("every tape op on every dtype compiles") {
   for (std::size_t i = 0; i < tapes.size(); ++i) {
     const std::string name = "t" + std::to_string(i);
     source += "namespace " + name + " {\n" + tape_source(tapes[i]) +
-              "__global__ void kernel(const __grid_constant__ Walk walk, const Place* place) {\n"
+              "__global__ void kernel(const __grid_constant__ Walk walk, const Place* place, const "
+              "__grid_constant__ "
+              "Constants constants) {\n"
               "  i64 offset[kPlaces] = {};\n  tw_offsets<kPlaces>(walk, place, threadIdx.x, offset);\n"
               "  Element one, group[kWidth];\n  tw_load(place, offset, one);\n  tw_load_group(place, offset, "
               "group);\n"
-              "  ((Out*)place[0].base)[0] = tw_out(tw_evaluate(one, place, offset));\n"
-              "  ((Out*)place[0].base)[1] = tw_out(tw_evaluate(group[kWidth - 1], place, offset));\n}\n}\n";
+              "  ((Out*)place[0].base)[0] = tw_out(tw_evaluate(one, place, offset, constants));\n"
+              "  ((Out*)place[0].base)[1] = tw_out(tw_evaluate(group[kWidth - 1], place, offset, "
+              "constants));\n}\n}\n";
     if (i % kTogether != kTogether - 1 && i + 1 != tapes.size()) continue;
     check_compiles(std::string(kRandomSource) + kPreludeSource + kComplexMacros + kComplexSource + source,
                    "one-op tapes up to " + std::to_string(i));
@@ -116,6 +119,17 @@ TEST_CASE("whole map programs compile") {
        {.op = TapeOp::kAdd, .dtype = DType::kFloat64, .a = 4, .b = 5},
        {.op = TapeOp::kWhere, .dtype = DType::kFloat64, .a = 0, .b = 7, .c = 8}}};
   check_compiles(map_program(mixed), "a mixed tape");
+  // More constants than are passed.
+  Tape many{{{.op = TapeOp::kConst, .dtype = DType::kComplex128}}};
+  for (std::uint16_t i = 0; i < kConstantWords; ++i) {
+    many.code.push_back({.op = TapeOp::kConst, .dtype = DType::kComplex128, .imm_f = i / 7.0, .imm_i = -1});
+    const auto last = static_cast<std::uint16_t>(many.code.size() - 1);
+    many.code.push_back({.op = TapeOp::kAdd,
+                         .dtype = DType::kComplex128,
+                         .a = static_cast<std::uint16_t>(last - 1),
+                         .b = last});
+  }
+  check_compiles(map_program(many), "a tape of many constants");
 }
 
 TEST_CASE("every reduction of every dtype compiles") {

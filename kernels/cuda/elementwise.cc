@@ -11,6 +11,7 @@ constexpr std::size_t kMaxPlaces = 1 + limits::kMaxTapeLoads + limits::kMaxRank 
 struct MapParams {
   Walk walk;
   std::int64_t elements = 0;
+  Constants constants;
   Place place[kMaxPlaces];  // as many as the program has are passed on
 };
 
@@ -103,6 +104,7 @@ Status elementwise(const Environment& env, const Elementwise& work, CUstream str
   params.walk = merge(work.shape, places, params.place);
   narrow(params, work, sources);
   if (params.walk.count == 0) return {};
+  params.constants = constants_of(work.tape);
   TW_ASSIGN(const Program program, env.programs.map(work.tape));
   TW_TRY(env.context.make_current());
   if (form_groups(params, work.tape, sources))

@@ -20,6 +20,7 @@ using ir::TapeOp;
 struct Launched {
   std::string kernel;
   unsigned blocks_x, blocks_y, threads;
+  std::int64_t constant;  // the first one's bits, of a map
 };
 // Of the test that runs: the driver's functions are C's.
 std::vector<Launched> launched;
@@ -43,8 +44,11 @@ const Driver& recording() {
       return CUDA_SUCCESS;
     };
     d.cuLaunchKernel_ = [](CUfunction function, unsigned x, unsigned y, unsigned, unsigned threads, unsigned,
-                           unsigned, unsigned, CUstream, void**, void**) {
-      launched.push_back({reinterpret_cast<const char*>(function), x, y, threads});
+                           unsigned, unsigned, CUstream, void** params, void**) {
+      std::int64_t constant = 0;  // behind walk and elements
+      std::memcpy(&constant, static_cast<const char*>(params[0]) + sizeof(Walk) + sizeof(std::int64_t),
+                  sizeof constant);
+      launched.push_back({reinterpret_cast<const char*>(function), x, y, threads, constant});
       return CUDA_SUCCESS;
     };
     return d;
@@ -171,6 +175,28 @@ TEST_CASE("a block of any size is one launch: threads go on to further groups") 
   CHECK(only_launch(machine, {tape, {std::int64_t{1} << 45}, {{1}, {1}}}).blocks_x == kMost);
 }
 
+TEST_CASE("constants beyond those that a launch passes are part of the program") {
+  auto nvrtc = compiler();
+  if (nvrtc == nullptr) return;
+  Machine machine(std::move(nvrtc));
+  const auto sum = [](double first, double last) {
+    Tape tape = chain(DType::kFloat64);
+    for (int i = 0; i <= kConstantWords; ++i) {
+      const double value = i == 0 ? first : i == kConstantWords ? last : i;
+      tape.code.push_back({.op = TapeOp::kConst, .dtype = DType::kFloat64, .imm_f = value});
+      const auto at = static_cast<std::uint16_t>(tape.code.size() - 1);
+      tape.code.push_back(
+          {.op = TapeOp::kAdd, .dtype = DType::kFloat64, .a = static_cast<std::uint16_t>(at - 1), .b = at});
+    }
+    return Block(tape, {64, 64}, {{64, 1}, {64, 1}});
+  };
+  only_launch(machine, sum(0.5, 100));
+  only_launch(machine, sum(0.25, 100));
+  CHECK(modules == 1);
+  only_launch(machine, sum(0.5, 200));
+  CHECK(modules == 2);
+}
+
 TEST_CASE("code is compiled once, then comes from memory, and in the next process from disk") {
   if (compiler() == nullptr) return;
   const testing::TempFolder folder;
@@ -183,11 +209,14 @@ TEST_CASE("code is compiled once, then comes from memory, and in the next proces
     CHECK(first.programs.counts().from_disk == 0);
     CHECK(first.programs.counts().compile_seconds > 0);
     CHECK(modules == 1);
-    // Another constant is another program; another shape is not.
-    Tape other = chain(DType::kFloat64);
-    other.code.push_back({.op = TapeOp::kConst, .dtype = DType::kFloat64, .imm_f = 2});
-    other.code.push_back({.op = TapeOp::kAdd, .dtype = DType::kFloat64, .a = 5, .b = 6});
-    only_launch(first, {other, {64, 64}, {{64, 1}, {64, 1}}});
+    // Another tape is another program; another constant or shape is not.
+    for (const double value : {2.0, 3.0, -0.5}) {
+      Tape other = chain(DType::kFloat64);
+      other.code.push_back({.op = TapeOp::kConst, .dtype = DType::kFloat64, .imm_f = value});
+      other.code.push_back({.op = TapeOp::kAdd, .dtype = DType::kFloat64, .a = 5, .b = 6});
+      CHECK(only_launch(first, {other, {64, 64}, {{64, 1}, {64, 1}}}).constant ==
+            std::bit_cast<std::int64_t>(value));
+    }
     only_launch(first, {chain(DType::kFloat64), {7, 5}, {{5, 1}, {1, 7}}});
     CHECK(first.programs.counts().compiled == 2);
     CHECK(modules == 2);

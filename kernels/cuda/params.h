@@ -8,6 +8,12 @@
 namespace tilewise::cuda {
 
 constexpr int kThreads = 256;  // per block, of every generated kernel
+constexpr int kConstantWords =
+    32;  // of a tape's constants, passed with each launch; further ones are in the source
+
+struct Constants {
+  std::int64_t word[kConstantWords] = {};
+};
 
 struct Place {
   std::int64_t base = 0, inner = 0;

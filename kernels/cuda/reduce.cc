@@ -25,6 +25,7 @@ struct ReduceParams {
   Walk kept, reduced;
   std::int64_t out = 0, out_position = 0, out_shift = 0, out_squares = 0, scratch = 0, chunk = 0;
   std::int32_t chunks = 1, lanes = 1, columns = 0, unused = 0;
+  Constants constants;
   Place place[2 * kMaxPlaces];
 };
 
@@ -190,6 +191,7 @@ Status launch_reduce(const Environment& env, const KernelCall& call, CUstream st
     params.out_squares = address(call.outputs[ir::kMomentSquares].data);
   }
   params.scratch = address(call.scratch);
+  params.constants = constants_of(attrs.tape);
   if (params.chunks > 1 && call.scratch == nullptr)
     return error(Errc::kInternal, "a reduction without scratch memory");
   TW_ASSIGN(const Program program, env.programs.reduce(attrs.tape, attrs.kind));

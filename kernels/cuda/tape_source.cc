@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <utility>
 
 namespace tilewise::cuda {
 namespace {
@@ -18,31 +19,61 @@ template <class... Args> std::string format(const char* pattern, Args... args) {
   return text;
 }
 
-std::string literal(double value, bool is_double) {  // bits: NaN and infinity have no literal
-  if (!is_double)
-    return format("__uint_as_float(0x%xu)", std::bit_cast<std::uint32_t>(static_cast<float>(value)));
-  return format("__longlong_as_double(0x%llxll)",
-                static_cast<unsigned long long>(std::bit_cast<std::uint64_t>(value)));
+std::int64_t bits_of(double value, bool is_double) {
+  return is_double ? std::bit_cast<std::int64_t>(value)
+                   : std::bit_cast<std::int32_t>(static_cast<float>(value));
 }
 
-std::string constant(const ir::TapeInstr& in) {
+// A constant as words: its bits, for NaN, infinity and the most negative number have no literal. A complex one has two.
+using Words = boost::container::static_vector<std::int64_t, 2>;
+Words words_of(const ir::TapeInstr& in) {
   switch (in.dtype) {
-    case DType::kBool: return in.imm_i != 0 ? "true" : "false";
-    // Bits, for the most negative number has no literal.
-    case DType::kInt64:
-    case DType::kUInt32: return format("(i64)0x%llxull", static_cast<unsigned long long>(in.imm_i));
-    case DType::kUInt64: return format("0x%llxull", static_cast<unsigned long long>(in.imm_i));
-    case DType::kFloat16: return literal(ir::Float16(static_cast<float>(in.imm_f)), false);
-    case DType::kBFloat16: return literal(ir::BFloat16(static_cast<float>(in.imm_f)), false);
-    case DType::kFloat32: return literal(in.imm_f, false);
-    case DType::kFloat64: return literal(in.imm_f, true);
+    case DType::kFloat16: return {bits_of(ir::Float16(static_cast<float>(in.imm_f)), false)};
+    case DType::kBFloat16: return {bits_of(ir::BFloat16(static_cast<float>(in.imm_f)), false)};
+    case DType::kFloat32:
+    case DType::kFloat64: return {bits_of(in.imm_f, in.dtype == DType::kFloat64)};
     case DType::kComplex64:
     case DType::kComplex128: {
       const bool is_double = in.dtype == DType::kComplex128;
-      return (is_double ? "c128(" : "c64(") + literal(in.imm_f, is_double) + ", " +
-             literal(std::bit_cast<double>(in.imm_i), is_double) + ")";
+      return {bits_of(in.imm_f, is_double), bits_of(std::bit_cast<double>(in.imm_i), is_double)};
     }
-    default: return format("(int)%lldll", static_cast<long long>(in.imm_i));
+    default: return {in.imm_i};
+  }
+}
+
+// Where a tape's constants are passed, one after the other; -1: this one is in the source.
+class ConstantPlaces {
+ public:
+  int next(const ir::TapeInstr& in) {
+    const int words = ir::is_complex(in.dtype) ? 2 : 1;
+    return used_ + words <= kConstantWords ? std::exchange(used_, used_ + words) : -1;
+  }
+
+ private:
+  int used_ = 0;
+};
+
+// `place`: as ConstantPlaces gives it.
+std::string constant(const ir::TapeInstr& in, int place) {
+  std::string words[2];
+  const Words bits = words_of(in);
+  for (std::size_t i = 0; i < bits.size(); ++i)
+    words[i] = place < 0 ? format("(i64)0x%llxull", static_cast<unsigned long long>(bits[i]))
+                         : format("constants.word[%d]", place + static_cast<int>(i));
+  const auto as_float = [](const std::string& word) { return "__int_as_float((int)" + word + ")"; };
+  const auto as_double = [](const std::string& word) { return "__longlong_as_double(" + word + ")"; };
+  switch (in.dtype) {
+    case DType::kBool: return words[0] + " != 0";
+    case DType::kInt64:
+    case DType::kUInt32: return words[0];
+    case DType::kUInt64: return "(u64)" + words[0];
+    case DType::kFloat16:
+    case DType::kBFloat16:
+    case DType::kFloat32: return as_float(words[0]);
+    case DType::kFloat64: return as_double(words[0]);
+    case DType::kComplex64: return "c64(" + as_float(words[0]) + ", " + as_float(words[1]) + ")";
+    case DType::kComplex128: return "c128(" + as_double(words[0]) + ", " + as_double(words[1]) + ")";
+    default: return "(int)" + words[0];
   }
 }
 
@@ -74,7 +105,7 @@ std::string narrowed(DType t, const std::string& value) {
   return ir::is_complex(t) ? value : "(Out)" + value;
 }
 
-// The expression of one instruction; a, b, c name its arguments, `at` the position it needs.
+// The expression of one instruction but a constant; a, b, c name its arguments, `at` the position it needs.
 class Expression {
  public:
   Expression(const ir::Tape& tape, const ir::TapeInstr& in, std::string at)
@@ -91,7 +122,7 @@ class Expression {
     if (ir::is_complex(in_.dtype) || (ir::is_complex(argument_) && ir::arity_of(in_.op) > 0)) {
       if (std::string z = complex_text(); !z.empty()) return z;
     }
-    const bool fits = in_.op == TapeOp::kLoad || in_.op == TapeOp::kConst || in_.op == TapeOp::kWhere;
+    const bool fits = in_.op == TapeOp::kLoad || in_.op == TapeOp::kWhere;
     return fits ? plain_text() : fitted(in_.dtype, plain_text());
   }
 
@@ -99,7 +130,6 @@ class Expression {
   std::string plain_text() const {
     const std::string key = format("0x%llxull", static_cast<unsigned long long>(in_.imm_i));
     switch (in_.op) {
-      case TapeOp::kConst: return constant(in_);
       case TapeOp::kLoad: return format("element.x%d", static_cast<int>(in_.imm_i));
       case TapeOp::kIota: return at_;
       case TapeOp::kUniform: return random(float_ ? "tw_uniform32" : "tw_uniform64", key);
@@ -175,6 +205,7 @@ class Expression {
       case TapeOp::kReal:
       case TapeOp::kImag:
       case TapeOp::kComplex: break;  // complex_text()
+      case TapeOp::kConst:
       case TapeOp::kCount: break;
     }
     return "0";
@@ -201,7 +232,6 @@ class Expression {
       case TapeOp::kIsInf: return "isinf(" + a_ + ".re) || isinf(" + a_ + ".im)";
       case TapeOp::kIsFinite: return "isfinite(" + a_ + ".re) && isfinite(" + a_ + ".im)";
       case TapeOp::kLoad:
-      case TapeOp::kConst:
       case TapeOp::kCast:
       case TapeOp::kWhere: return {};
       default: return type_ + "(tw_" + std::string(ir::name_of(in_.op)) + "_z(c128(" + a_ + ")))";
@@ -329,7 +359,8 @@ std::string tape_source(const ir::Tape& tape) {
             " Out;\n__device__ __forceinline__ Out tw_out(Value value) { return " +
             narrowed(tape.result(), "value") + "; }\n" + loads_source(sources) +
             "__device__ __forceinline__ Value tw_evaluate(const Element& element, const Place* place, "
-            "const i64* offset) {\n";
+            "const i64* offset, const Constants& constants) {\n";
+  ConstantPlaces constants;
   for (std::size_t p = 0; p < sources.positions.size(); ++p) {
     const std::size_t place = 1 + sources.loads.size() + p;
     source += format("  const i64 at%zu = place[%zu].base + offset[%zu];\n", p, place, place);
@@ -341,22 +372,41 @@ std::string tape_source(const ir::Tape& tape) {
     const auto p =
         std::find(sources.positions.begin(), sources.positions.end(), wanted) - sources.positions.begin();
     source += format("  const %s v%zu = ", register_type(in.dtype).data(), i) +
-              Expression(tape, in, format("at%td", p)).text() + ";\n";
+              (in.op == TapeOp::kConst ? constant(in, constants.next(in))
+                                       : Expression(tape, in, format("at%td", p)).text()) +
+              ";\n";
   }
   return source + format("  return v%zu;\n}\n", tape.code.size() - 1);
 }
 
+Constants constants_of(const ir::Tape& tape) {
+  Constants constants;
+  ConstantPlaces places;
+  for (const ir::TapeInstr& in : tape.code) {
+    if (in.op != TapeOp::kConst) continue;
+    if (const int place = places.next(in); place >= 0) {
+      const Words words = words_of(in);
+      std::copy(words.begin(), words.end(), constants.word + place);
+    }
+  }
+  return constants;
+}
+
 void append_key(const ir::Tape& tape, std::string& key) {
+  ConstantPlaces places;
   for (const ir::TapeInstr& in : tape.code) {
     char bytes[16] = {static_cast<char>(in.op), static_cast<char>(in.dtype)};
+    if (in.op == TapeOp::kConst) {
+      key.append(bytes, 2);
+      if (places.next(in) >= 0) continue;
+      for (const std::int64_t word : words_of(in))
+        key.append(reinterpret_cast<const char*>(&word), sizeof word);
+      continue;
+    }
     const std::uint16_t arguments[3] = {in.a, in.b, in.c};
-    const bool floating = in.op == TapeOp::kConst && ir::is_floating(in.dtype);
-    const bool complex = in.op == TapeOp::kConst && ir::is_complex(in.dtype);
-    const auto immediate = floating ? std::bit_cast<std::int64_t>(in.imm_f) : in.imm_i;
     std::copy_n(reinterpret_cast<const char*>(arguments), sizeof arguments, bytes + 2);
-    std::copy_n(reinterpret_cast<const char*>(&immediate), sizeof immediate, bytes + 8);
+    std::copy_n(reinterpret_cast<const char*>(&in.imm_i), sizeof in.imm_i, bytes + 8);
     key.append(bytes, 16);
-    if (complex) key.append(reinterpret_cast<const char*>(&in.imm_f), sizeof in.imm_f);
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "params.h"
+
 namespace tilewise::cuda {
 
 // "double" in registers; bool arrays hold bytes of 0 or 1 in memory, narrow dtypes are computed in wider ones.
@@ -34,7 +36,9 @@ int group_width(const ir::Tape& tape);
 std::string tape_source(const ir::Tape& tape);
 bool uses_complex(const ir::Tape& tape);  // and so wants device/complex.cuh before it
 
-// Two tapes with equal keys have equal source.
+// What is passed with each launch of the tape's kernel.
+Constants constants_of(const ir::Tape& tape);
+// Two tapes with equal keys have equal source: it does not contain constants that are passed.
 void append_key(const ir::Tape& tape, std::string& key);
 
 }  // namespace tilewise::cuda

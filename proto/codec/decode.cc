@@ -66,6 +66,7 @@ msg::Submit Reader::submit(wire::Submit::Reader r) {
   m.keep_as = r.getKeepAs(), m.program = r.getProgram(), m.first_output = r.getFirstOutput();
   m.inputs = ids<std::uint64_t>(r.getInputs());
   m.account = r.getAccount();
+  m.constants = constants(r.getConstants());
   return m;
 }
 

@@ -41,6 +41,12 @@ ir::Tape Reader::tape(capnp::List<wire::TapeInstr>::Reader r) {
       })};
 }
 
+ir::Constants Reader::constants(capnp::List<wire::Constant>::Reader r) {
+  return list<ir::Constant>(r, ir::kMaxConstants, "constants of a program", [](wire::Constant::Reader c) {
+    return ir::Constant{c.getF(), c.getI()};
+  });
+}
+
 std::vector<ir::OperandMap> Reader::maps(capnp::List<wire::OperandMap>::Reader r) {
   return list<ir::OperandMap>(r, limits::kMaxOperands, "maps of an op", [&](wire::OperandMap::Reader m) {
     return per_dim<ir::DimMap>(m.getDims(), [](wire::DimMap::Reader d) {
@@ -239,8 +245,15 @@ msg::LogEntry Reader::entry(wire::LogEntry::Reader r) {
       const auto p = r.getReplay();
       const OpId op(p.getFirstOp());
       const ArrayId array(p.getFirstArray());
-      return msg::Replay{p.getPlan(), GraphId(p.getGraph()),       p.getPriority(),           op,
-                         array,       ids<ArrayId>(p.getInputs()), SessionId(p.getSession()), p.getWeight()};
+      return msg::Replay{p.getPlan(),
+                         GraphId(p.getGraph()),
+                         p.getPriority(),
+                         op,
+                         array,
+                         ids<ArrayId>(p.getInputs()),
+                         SessionId(p.getSession()),
+                         p.getWeight(),
+                         constants(p.getConstants())};
     }
     case wire::LogEntry::FORGET_PLANS: return msg::ForgetPlans{ids<std::uint64_t>(r.getForgetPlans())};
     case wire::LogEntry::DRAIN: {

@@ -119,6 +119,7 @@ void write(wire::Submit::Builder b, const msg::Submit& m) {
   b.setFirstOutput(m.first_output);
   if (!m.inputs.empty()) numbers(b.initInputs(any_count(m.inputs.size())), m.inputs);
   b.setAccount(m.account);
+  if (!m.constants.empty()) write(b.initConstants(constant_count(m.constants)), m.constants);
 }
 
 void write(wire::Announce::Builder b, const msg::Announce& m) {
@@ -201,6 +202,7 @@ struct WriteEntry {
     ids(r.initInputs(any_count(m.inputs.size())), m.inputs);
     r.setSession(m.session.value);
     r.setWeight(m.weight);
+    if (!m.constants.empty()) write(r.initConstants(constant_count(m.constants)), m.constants);
   }
   void operator()(const msg::ForgetPlans& m) {
     numbers(b.initForgetPlans(any_count(m.plans.size())), m.plans);

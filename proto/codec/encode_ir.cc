@@ -17,6 +17,16 @@ void write(wire::Grid::Builder b, const ir::Grid& grid) {
        });
 }
 
+unsigned constant_count(const ir::Constants& constants) {
+  return count(constants.size(), ir::kMaxConstants, "constants of a program");
+}
+
+void write(capnp::List<wire::Constant>::Builder b, const ir::Constants& constants) {
+  each(b, constants, [](wire::Constant::Builder c, const ir::Constant& constant) {
+    c.setF(constant.f), c.setI(constant.i);
+  });
+}
+
 namespace {
 
 void write(wire::View::Builder b, const ir::View& view) {

@@ -66,6 +66,9 @@ struct Gen {
                            i64()};
     })};
   }
+  ir::Constants constants() {
+    return list(4, [&] { return ir::Constant{prng.uniform(), i64()}; });
+  }
   ir::ReduceKind reduction() { return pick<ir::ReduceKind>(9); }
   std::vector<ir::OperandMap> maps() {
     return list(3, [&] {
@@ -191,7 +194,7 @@ struct Gen {
       case 7:
         return msg::Replay{u64(),           id<GraphId>(), i32(),
                            id<OpId>(),      id<ArrayId>(), list(9, [&] { return id<ArrayId>(); }),
-                           id<SessionId>(), u32()};
+                           id<SessionId>(), u32(),         constants()};
       case 8: return msg::ForgetPlans{list(9, [&] { return u64(); })};
       default:
         return msg::Drain{id<WorkerId>(), pick<msg::DrainOrder>(msg::kDrainOrderCount), u64(), list(3, [&] {
@@ -266,6 +269,7 @@ struct Gen {
          u64(),
          u64(),
          list(9, [&] { return u64(); }),
+         constants(),
          flag()};
   }
   void fill(msg::SubmitReply& m) {

@@ -85,6 +85,7 @@ class Reader {
   ir::Grid grid(wire::Grid::Reader r);
   ir::View view(wire::View::Reader r);
   ir::Tape tape(capnp::List<wire::TapeInstr>::Reader r);
+  ir::Constants constants(capnp::List<wire::Constant>::Reader r);
   std::vector<ir::OperandMap> maps(capnp::List<wire::OperandMap>::Reader r);
   ir::OpAttrs attrs(wire::Op::Attrs::Reader r);
   ir::CallAttrs call(wire::Op::Attrs::Call::Reader r);

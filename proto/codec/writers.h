@@ -69,6 +69,8 @@ template <class Init> void write_outcome(const msg::Outcome& outcome, Init init)
 // Arrays, ops and placements (encode_ir.cc).
 void write(wire::Grid::Builder b, const ir::Grid& grid);
 void write(wire::Op::Builder b, const ir::Op& op);
+unsigned constant_count(const ir::Constants& constants);
+void write(capnp::List<wire::Constant>::Builder b, const ir::Constants& constants);
 void write(capnp::List<wire::Piece>::Builder b, const ir::Placement& placement);
 
 // What workers tell when they are asked (encode_told.cc).

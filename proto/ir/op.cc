@@ -9,6 +9,13 @@ OpAttrs& OpAttrs::operator=(const OpAttrs&) = default;
 OpAttrs& OpAttrs::operator=(OpAttrs&&) noexcept = default;
 OpAttrs::~OpAttrs() = default;
 
+const Tape* tape_of(const Op& op) {
+  if (const auto* map = std::get_if<MapAttrs>(&op.attrs)) return &map->tape;
+  if (const auto* reduce = std::get_if<ReduceAttrs>(&op.attrs)) return &reduce->tape;
+  return nullptr;
+}
+Tape* tape_of(Op& op) { return const_cast<Tape*>(tape_of(std::as_const(op))); }
+
 std::string_view name_of(OpKind kind) {
   switch (kind) {
     case OpKind::kMap: return "map";

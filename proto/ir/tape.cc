@@ -1,5 +1,5 @@
 #include <tilewise/base/digest.h>
-#include <tilewise/ir/tape.h>
+#include <tilewise/ir/constants.h>
 
 #include <array>
 #include <bit>
@@ -158,7 +158,8 @@ Status Tape::verify(int operands, std::span<const DType> operand_dtypes, int spa
     DType types[3] = {DType::kBool, DType::kBool, DType::kBool};
     for (int k = 0; k < 3; ++k) {
       if (k >= arity_of(in.op)) {
-        if (args[k] != 0) return fail("an argument too many");
+        const bool number = in.op == TapeOp::kConst && k == 0;
+        if (args[k] != 0 && !number) return fail("an argument too many");
       } else {
         if (args[k] >= i) return fail("arguments must come earlier");
         types[k] = code[args[k]].dtype;
@@ -176,11 +177,7 @@ Status Tape::verify(int operands, std::span<const DType> operand_dtypes, int spa
                      "more than " + std::to_string(limits::kMaxTapeLoads) + " loads in a tape");
     }
     if (in.op == TapeOp::kIota && (in.imm_i < 0 || in.imm_i >= space_rank)) return fail("no such dimension");
-    if (in.op == TapeOp::kConst && in.dtype == DType::kBool && in.imm_i != 0 && in.imm_i != 1)
-      return fail("a bool is 0 or 1");
-    if (const auto limits = iinfo(in.dtype);
-        in.op == TapeOp::kConst && limits && limits->bits < 64 &&
-        (in.imm_i < limits->min || in.imm_i > static_cast<std::int64_t>(limits->max)))
+    if (in.op == TapeOp::kConst && !fits(in.dtype, {in.imm_f, in.imm_i}))
       return fail("does not fit its dtype");
   }
   return {};

@@ -80,6 +80,7 @@ Plan expand(const Plan& kept, const Replay& replay) {
       operand.array = names.at(operand.array);
     }
     for (ir::OutputSpec& output : op.op.outputs) output.array = names.at(output.array);
+    ir::put_constants({&op.op, 1}, replay.constants);
   }
   for (ArrayId& held : plan.holds) held.value = names.at(held.value);
   return plan;

@@ -11,9 +11,7 @@ SharedOps share(std::vector<ir::Op> ops) {
 std::size_t kept_bytes(const ir::Op& op) {
   std::size_t bytes = 1024 + op.operands.size() * 256 + op.outputs.size() * 512 + op.label.size() +
                       op.hint.devices.size() * sizeof(DeviceId);
-  const auto tape = [&](const ir::Tape& t) { bytes += t.code.size() * 64; };
-  if (const auto* map = std::get_if<ir::MapAttrs>(&op.attrs)) tape(map->tape);
-  if (const auto* reduce = std::get_if<ir::ReduceAttrs>(&op.attrs)) tape(reduce->tape);
+  if (const ir::Tape* tape = ir::tape_of(op)) bytes += tape->code.size() * 64;
   if (const auto* copy = std::get_if<ir::CopyAttrs>(&op.attrs)) bytes += copy->maps.size() * 512;
   if (const auto* npy = std::get_if<ir::NpyAttrs>(&op.attrs)) bytes += npy->path.size();
   if (const auto* call = std::get_if<ir::CallAttrs>(&op.attrs)) {
@@ -64,12 +62,14 @@ Result<Program> program_of(std::vector<ir::Op> ops) {
                                            std::to_string(kMaxKeptBytes));
   program.inputs = inputs.size();
   program.ops = std::move(ops);
+  ir::take_constants(program.ops);
   return program;
 }
 
 std::vector<ir::Op> ops_of(const Program& program, std::uint64_t first_output,
-                           const std::vector<std::uint64_t>& inputs) {
+                           const std::vector<std::uint64_t>& inputs, const ir::Constants& constants) {
   std::vector<ir::Op> ops = program.ops;
+  ir::put_constants(ops, constants);
   for (ir::Op& op : ops) {
     for (ir::Operand& operand : op.operands) {
       const std::uint64_t place = operand.array;

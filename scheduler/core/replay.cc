@@ -69,10 +69,7 @@ bool has_ample_room(const State& s, const std::vector<std::pair<DeviceId, std::i
 std::size_t bytes_of(const ir::Op& op) {
   std::size_t bytes = sizeof(op) + op.operands.size() * sizeof(ir::Operand) +
                       op.outputs.size() * sizeof(ir::OutputSpec) + op.label.size();
-  if (const auto* map = std::get_if<ir::MapAttrs>(&op.attrs))
-    bytes += map->tape.code.size() * sizeof(ir::TapeInstr);
-  if (const auto* reduce = std::get_if<ir::ReduceAttrs>(&op.attrs))
-    bytes += reduce->tape.code.size() * sizeof(ir::TapeInstr);
+  if (const ir::Tape* tape = ir::tape_of(op)) bytes += tape->code.size() * sizeof(ir::TapeInstr);
   if (const auto* call = std::get_if<ir::CallAttrs>(&op.attrs)) {
     bytes += call->params.size();
     for (const ir::ExplicitMap& map : call->explicit_maps)
@@ -104,6 +101,7 @@ SessionProgram SessionProgram::of(msg::Program program, DeviceId endpoint) {
   }
   std::sort(made.hinted.begin(), made.hinted.end());
   made.hinted.erase(std::unique(made.hinted.begin(), made.hinted.end()), made.hinted.end());
+  made.constants = ir::constant_dtypes(program.ops);
   made.ops = msg::share(std::move(program.ops));
   return made;
 }
@@ -142,6 +140,7 @@ void PlanCache::take(std::size_t at, const State& s, Draft& draft, bool dump) co
   draft.program.plan = at;
   draft.ops = plan.ops;
   rename(draft.ops, [&](std::uint64_t place) { return id_of(draft.program, place); });
+  ir::put_constants(draft.ops, draft.program.constants);
   draft.placements = plan.placements;
   draft.decisions = plan.decisions;
   draft.levels_ns = plan.levels_ns;
@@ -158,6 +157,7 @@ bool PlanCache::replay(const State& s, Draft& draft, bool dump) const {
   program.first = make_id(s.options.term, s.next_array);
   Ops& ops = draft.graph.ops;
   rename(ops, Places(program));
+  program.constants = ir::take_constants(ops);
   Digest digest;
   for (const ir::Op& op : ops) digest.mix(ir::digest(op, true));
   for (const std::uint64_t id : draft.graph.holds) digest.mix(id - program.first);
@@ -169,6 +169,7 @@ bool PlanCache::replay(const State& s, Draft& draft, bool dump) const {
   if (comes_again(program.digest) && ops.size() <= kMaxOps / 4)
     program.ops = draft.kept && *draft.kept->ops == ops ? draft.kept->ops : msg::share(ops);
   rename(ops, [&](std::uint64_t place) { return id_of(program, place); });
+  ir::put_constants(ops, program.constants);
   return false;
 }
 
@@ -214,6 +215,7 @@ void PlanCache::accepted(const State& s, Draft& draft, std::uint64_t& next_numbe
   plan.ops = draft.ops;
   Program places = program;
   rename(plan.ops, Places(places));
+  ir::put_constants(plan.ops, ir::Constants(program.constants.size()));
   plan.placements = draft.placements;
   plan.decisions = draft.decisions;
   plan.levels_ns = draft.levels_ns;
@@ -245,6 +247,7 @@ PlanCache::Told PlanCache::told(const Draft& draft, const GraphRecord& graph) co
   for (const std::uint64_t input : plan.read) told.replay.inputs.push_back(ArrayId{program.externals[input]});
   told.replay.session = graph.session;
   told.replay.weight = graph.weight;
+  told.replay.constants = program.constants;
   return told;
 }
 

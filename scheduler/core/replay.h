@@ -1,8 +1,9 @@
 // Plans made before, for programs that come again on other arrays: a loop of small steps is planned and placed once.
 //
 // A program is the ops of a submission as the client sent them, with every array named by its place in it: what the
-// program makes by its order, what it reads from outside by the order of first mention. Two submissions are the same program
-// if nothing else differs: kinds, attributes, views, grids, hints, labels, what is held. A plan is replayed if besides
+// program makes by its order, what it reads from outside by the order of first mention, and every constant of a tape by its
+// number (ir/constants.h). Two submissions are the same program if nothing else differs: kinds, attributes, views, grids, hints, labels,
+// what is held. A plan is replayed if besides
 // its inputs are cut and placed as they were and the workers' devices are the same; then passes and placement would say
 // what they said before, but for what placement learned meanwhile (speeds). So a plan is made anew after 1, 2, 4 ... kMostReplays
 // replays. One whose places follow from what devices had in memory is not kept at all; the others are replayed where devices
@@ -11,8 +12,8 @@
 // A program is kept when it comes for the second time: most come once. Everything is counted and bounded; what is
 // looked at least recently goes first.
 //
-// Workers keep the plan too, from the same moment on and under a number: who has it is told the number, new names and inputs
-// (msg::Replay) instead of the plan. Workers forget a plan when the log says so, and so no one is ever asked for what it has
+// Workers keep the plan too, from the same moment on and under a number: who has it is told the number, new names, inputs and
+// constants (msg::Replay) instead of the plan. Workers forget a plan when the log says so, and so no one is ever asked for what it has
 // not: the cache notes the last worker that had joined when the plan was told, since that went to all.
 #pragma once
 #include "cutting.h"
@@ -38,6 +39,7 @@ struct State;
 struct SessionProgram {
   msg::SharedOps ops;  // by place, as msg::Program has them
   std::uint64_t outputs = 0, inputs = 0;
+  std::vector<ir::DType> constants;     // by number
   Digest digest;                        // of the ops
   std::vector<std::uint64_t> fetched;   // operands of kFetch, by place
   std::vector<std::uint64_t> provided;  // outputs of kProvide, by place
@@ -51,7 +53,8 @@ struct Program {
   std::uint64_t first =
       0;  // the first ArrayId that the draft could give; those up to its next_array are its own
   std::vector<std::uint64_t> externals;  // ArrayIds, in the order of first mention
-  msg::SharedOps ops;                    // by place, where the program is to be kept
+  ir::Constants constants;
+  msg::SharedOps ops;  // by place, without constants, where the program is to be kept
   bool replayed = false;
   std::optional<std::size_t> plan;  // which, if it was, or is kept now
 };
@@ -99,7 +102,7 @@ class PlanCache {
     std::vector<ir::Placement> inputs;
     std::vector<DeviceId> devices;  // of all workers
     std::uint64_t names = 0;        // that the draft gave
-    std::vector<ir::Op> ops;
+    std::vector<ir::Op> ops;        // like those of the program
     std::vector<ir::Placement> placements;
     std::vector<place::Decision> decisions;
     std::vector<std::int64_t> levels_ns;

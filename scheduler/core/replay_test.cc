@@ -79,6 +79,110 @@ TEST_CASE("a loop of small steps is planned a few times only, and every step doe
   CHECK(w.last<msg::StatusReply>(10)->arrays_live == 0);
 }
 
+// out = from * value
+ir::Op scaled(std::uint64_t out, std::uint64_t from, double value) {
+  ir::Op op = map(out, kGrid, {from});
+  op.attrs = ir::MapAttrs{{{load(0), constant(value), instr(ir::TapeOp::kMul, 0, 1)}}};
+  return op;
+}
+
+// Of a plan, in the order of its tapes.
+std::vector<double> constants_of(const std::vector<msg::PlannedOp>& ops) {
+  std::vector<double> values;
+  for (const msg::PlannedOp& planned : ops) {
+    const ir::Tape* tape = ir::tape_of(planned.op);
+    for (std::size_t i = 0; tape != nullptr && i < tape->code.size(); ++i)
+      if (tape->code[i].op == ir::TapeOp::kConst) values.push_back(tape->code[i].imm_f);
+  }
+  return values;
+}
+
+// A loop of which nothing but constants differs from step to step.
+struct Rates : Loop {
+  using Loop::Loop;
+  msg::Plan step(double a, double b) {
+    const std::uint64_t first = 2000 + 10 * next;
+    const std::vector<ir::Op> ops{scaled(first, 1000, a), scaled(first + 1, first, b)};
+    const msg::SubmitReply reply = submit(10, next++, ops, {first + 1});
+    REQUIRE_MESSAGE(reply.outcome.ok(), reply.outcome.message);
+    const msg::Plan plan = log<msg::Plan>(1).back();
+    settle();
+    return plan;
+  }
+};
+
+TEST_CASE("a loop whose constants change is planned a few times only, and each step has its own") {
+  Rates w;
+  std::vector<msg::Plan> plans;
+  for (int i = 0; i < 100; ++i) {
+    plans.push_back(w.step(0.5 + i, -1.0 - i));
+    CHECK(constants_of(plans.back().ops) == std::vector{0.5 + i, -1.0 - i});
+  }
+  CHECK(w.core.replays() >= 85);
+  CHECK(w.replays_told == 98);  // made anew in between, and the same
+  CHECK(plans.back().ops.size() == 1);
+  // Who comes later gets plans whole, with the constants of the moment.
+  w.workers.emplace_back(2, w.join(2, w.worker(1, "gpu", std::int64_t{1} << 30, 1)));
+  w.step(7, 8);
+  CHECK(constants_of(w.log<msg::Plan>(2).back().ops) == std::vector{7.0, 8.0});
+}
+
+TEST_CASE("constants that are equal are another program than those that differ") {
+  Rates w;
+  for (int i = 0; i < 4; ++i) w.step(1 + i, 10 + i);
+  const auto before = w.core.replays();
+  CHECK(constants_of(w.step(5, 5).ops) == std::vector{5.0});
+  CHECK(w.core.replays() == before);
+  CHECK(constants_of(w.step(6, 6).ops) == std::vector{6.0});
+  CHECK(constants_of(w.step(7, 7).ops) == std::vector{7.0});
+  CHECK(w.core.replays() == before + 1);
+  CHECK(constants_of(w.step(1, 2).ops) == std::vector{1.0, 2.0});
+}
+
+TEST_CASE("what a lost worker made is made again with the constants of its step") {
+  Rates w;
+  w.workers.emplace_back(2, w.join(2, w.worker(2, "other")));
+  std::map<OpId, ir::Op> made;
+  for (int i = 0; i < 8; ++i) {
+    for (const msg::PlannedOp& op : w.step(0.5 + i, -1.0 - i).ops) made.emplace(op.id, op.op);
+  }
+  REQUIRE(w.core.replays() > 0);
+  w.workers.erase(w.workers.begin());
+  w.drop(1);
+  msg::Held held;  // the other one has nothing
+  held.version = w.log<msg::PeerLost>(2).back().version;
+  w.receive(2, held);
+  REQUIRE(w.log<msg::Recover>(2).size() == 1);
+  std::size_t again = 0;
+  const msg::Recover recover = w.log<msg::Recover>(2)[0];
+  for (const msg::Plan& plan : recover.plans) {
+    for (const msg::PlannedOp& op : plan.ops) {
+      if (!made.contains(op.of)) continue;
+      CHECK(op.op == made.at(op.of));
+      ++again;
+    }
+  }
+  CHECK(again == 8);
+}
+
+TEST_CASE("a constant that does not fit its dtype is refused, also where the program was planned before") {
+  Loop w;
+  const auto send = [&](std::int64_t value) {
+    const std::uint64_t out = 2000 + w.next;
+    ir::Op op = fill(out, kGrid);
+    op.outputs[0].dtype = ir::DType::kInt8;
+    op.attrs = ir::MapAttrs{{{{ir::TapeOp::kConst, ir::DType::kInt8, 0, 0, 0, 0, value}}}};
+    const msg::Outcome outcome = w.submit(10, w.next++, {op}, {out}).outcome;
+    if (outcome.ok()) w.settle();
+    return outcome.code;
+  };
+  for (std::int64_t i = 0; i < 3; ++i) CHECK(send(i) == Errc::kOk);
+  REQUIRE(w.core.replays() == 1);
+  CHECK(send(128) == Errc::kInvalidArgument);
+  CHECK(send(127) == Errc::kOk);
+  CHECK(w.core.replays() >= 1);
+}
+
 TEST_CASE("what is not the same program, or not on the same inputs, is planned") {
   Loop w;
   for (std::uint64_t i = 0; i < 3; ++i) w.step({1000, 2000 + 10 * i});
@@ -259,7 +363,7 @@ TEST_CASE("a large single block goes where there is least each time: such plans 
 // A loop whose programs number what they make in a row, as sessions do: sent each time, or kept with one request and named after.
 struct Named : Loop {
   std::vector<ir::Op> ops(std::uint64_t from) const {
-    return {map(number, kGrid, {from}), map(number + 1, kGrid, {from, number}),
+    return {scaled(number, from, static_cast<double>(next)), map(number + 1, kGrid, {from, number}),
             matmul(number + 2, kGrid, number + 1, kGrid, from), fetch(number + 2, kGrid)};
   }
   msg::Submit whole(std::uint64_t from) const {
@@ -273,6 +377,7 @@ struct Named : Loop {
     msg::Submit submit = whole(from);
     submit.ops.clear();
     submit.program = program, submit.first_output = number, submit.inputs = {from};
+    submit.constants = {{static_cast<double>(next)}};
     return submit;
   }
   msg::Outcome send(const msg::Submit& submit) {
@@ -317,6 +422,11 @@ TEST_CASE("what is wrong with a named program is said as of one that is sent") {
     two.inputs.push_back(1000);
     CHECK(w.send(two).code == Errc::kInvalidArgument);
   }
+  SUBCASE("constants") {
+    msg::Submit none = w.by_name(1000, first.request);
+    none.constants.clear();
+    CHECK(w.send(none).code == Errc::kInvalidArgument);
+  }
   SUBCASE("names that are taken") {
     msg::Submit again = w.by_name(1000, first.request);
     again.first_output = 1000;  // held
@@ -357,7 +467,7 @@ TEST_CASE("a named program is refused for a lost device also where only what nob
   w.World::step({OperatorDrain{leaver.you}});
   const auto whole = [&] {
     msg::Submit submit = w.whole(1000);
-    submit.ops = {map(w.number, kGrid, {1000}), map(w.number + 1, kGrid, {1000}),
+    submit.ops = {scaled(w.number, 1000, 2), map(w.number + 1, kGrid, {1000}),
                   matmul(w.number + 2, kGrid, w.number + 1, kGrid, 1000)};
     submit.ops[0].hint.devices = leaver.devices;
     return submit;

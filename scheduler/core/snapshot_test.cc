@@ -37,7 +37,7 @@ struct Busy : World {
     submit(10, 1, {fill(1, kGrid), map(2, kGrid, {1})}, {2});
     complete(log<msg::Plan>(1).back());
     submit(10, 2, {map(3, kGrid, {2}), fetch(3, kGrid)}, {3});
-    msg::Submit kept{3, 0, {random(4, kGrid), fetch(4, kGrid)}, {}};
+    msg::Submit kept{3, 0, {fill(4, kGrid), fetch(4, kGrid)}, {}};
     kept.keep_as = 4;
     receive(10, kept);
     receive(10, msg::CancelRequest{3});
@@ -65,7 +65,7 @@ TEST_CASE("a core read from a snapshot is the one that was written, and goes on 
   for (World* world : {static_cast<World*>(&w), &other}) {
     world->receive(10, msg::Submit{4, 0, {map(5, kGrid, {2}), fetch(5, kGrid)}, {5}});
     msg::Submit by_name{5, 0, {}, {7}};  // of request 3, before the snapshot
-    by_name.program = 3, by_name.first_output = 7;
+    by_name.program = 3, by_name.first_output = 7, by_name.constants = {{2.5}};
     world->receive(10, by_name);
     CHECK(world->last<msg::SubmitReply>(10)->outcome.ok());
     world->receive(1, msg::Held{1, {}, {}, false});

@@ -220,6 +220,8 @@ Status room_for(const State& s, const Draft& draft) {
 // Passes depend on nothing but the program, and pieces besides on where things are, as the plan has it: what is replayed is what they
 // would say, names included.
 void check_replay(const State& s, plan::Graph graph, const Draft& draft) {
+  const ir::Constants constants = ir::take_constants(graph.ops);
+  ir::put_constants(graph.ops, constants);
   std::uint64_t next = s.next_array + draft.own;
   const auto new_array = [&] { return make_id(s.options.term, next++); };
   auto fresh = plan::run_passes(std::move(graph), new_array, {.off = s.options.passes_off});
@@ -254,14 +256,24 @@ Result<const SessionProgram*> program_of(const Session& session, const msg::Subm
     return error(Errc::kInvalidArgument, "a request names " + name + " and brings one of its own");
   for (const KeptProgram& kept : session.programs) {
     if (kept.request != submit.program) continue;
-    if (submit.inputs.size() == kept.program.inputs) return &kept.program;
-    return error(Errc::kInvalidArgument, std::to_string(submit.inputs.size()) + " inputs for " + name +
-                                             ", which has " + std::to_string(kept.program.inputs));
+    const auto check = [&](const char* what, std::size_t given, std::size_t wanted) -> Status {
+      if (given == wanted) return {};
+      return error(Errc::kInvalidArgument, std::to_string(given) + " " + what + " for " + name +
+                                               ", which has " + std::to_string(wanted));
+    };
+    TW_TRY(check("inputs", submit.inputs.size(), kept.program.inputs));
+    TW_TRY(check("constants", submit.constants.size(), kept.program.constants.size()));
+    return &kept.program;
   }
   return error(Errc::kNotFound, name + " is not kept: never sent, refused before it came here, or replaced");
 }
 
 namespace {
+
+std::vector<ir::Op> ops_of(const SessionProgram& kept, const msg::Submit& submit) {
+  return msg::ops_of({*kept.ops, kept.outputs, kept.inputs}, submit.first_output, submit.inputs,
+                     submit.constants);
+}
 
 // Planned before, and nothing to object to: no op of it is looked at. None: it takes the way of all others.
 std::optional<Draft> replay_kept(const State& s, const Session& session, const msg::Submit& submit,
@@ -270,7 +282,7 @@ std::optional<Draft> replay_kept(const State& s, const Session& session, const m
   if (!draft || !s.plans.replay(s, *kept, *draft, dump)) return {};
   if (!s.options.check_replays) return draft;
   msg::Submit whole = submit;
-  whole.ops = msg::ops_of({*kept->ops, kept->outputs, kept->inputs}, submit.first_output, submit.inputs);
+  whole.ops = ops_of(*kept, submit);
   Result<Draft> translated = translate(s, session, whole);
   TW_CHECK(translated.has_value(),
            "a program that cannot be translated was replayed: " + translated.error().message);
@@ -296,7 +308,7 @@ Result<Draft> prepare(const State& s, const Session& session, msg::Submit& submi
       TW_TRY(room_for(s, *draft));
       return std::move(*draft);
     }
-    submit.ops = msg::ops_of({*kept->ops, kept->outputs, kept->inputs}, submit.first_output, submit.inputs);
+    submit.ops = ops_of(*kept, submit);
   }
   TW_ASSIGN(Draft draft, translate(s, session, submit));
   draft.kept = kept;

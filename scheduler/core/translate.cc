@@ -182,7 +182,8 @@ Status check_weight(const msg::Submit& submit) {
 std::optional<Draft> translate_kept(const State& s, const Session& session, const msg::Submit& submit,
                                     const SessionProgram* kept) {
   const std::uint64_t first = submit.first_output;
-  if (!check_weight(submit) || !submit.keeps.empty()) return {};
+  if (!check_weight(submit) || !submit.keeps.empty() || !ir::fit(kept->constants, submit.constants))
+    return {};
   if (first == 0 || first >= msg::kInputPlace) return {};
   // Also those of ops that no plan has, since nobody reads them: with ops or by name, a request is refused alike.
   for (const DeviceId id : kept->hinted) {
@@ -201,6 +202,7 @@ std::optional<Draft> translate_kept(const State& s, const Session& session, cons
     if (held == session.arrays.end() || !s.arrays.at(held->second).failed.ok()) return {};
     draft.program.externals.push_back(held->second.value);
   }
+  draft.program.constants = submit.constants;
   std::vector<std::uint64_t> distinct = draft.program.externals;
   std::sort(distinct.begin(), distinct.end());
   if (std::adjacent_find(distinct.begin(), distinct.end()) != distinct.end()) return {};

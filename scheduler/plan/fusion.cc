@@ -23,13 +23,6 @@ bool is_random(TapeOp op) {
          op == TapeOp::kRandomBelow;
 }
 
-const ir::Tape* tape_of(const ir::Op& op) {
-  if (const auto* map = std::get_if<ir::MapAttrs>(&op.attrs)) return &map->tape;
-  if (const auto* reduce = std::get_if<ir::ReduceAttrs>(&op.attrs)) return &reduce->tape;
-  return nullptr;
-}
-ir::Tape* tape_of(ir::Op& op) { return const_cast<ir::Tape*>(tape_of(std::as_const(op))); }
-
 // Appends instructions, each distinct one once: equal operations on equal arguments give equal bits.
 class TapeBuilder {
  public:

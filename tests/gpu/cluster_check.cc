@@ -52,6 +52,25 @@ TEST_CASE("cluster: uploads, elementwise, matmul, reductions and results on a GP
   CHECK_THROWS_AS(matmul(x, y), ArrayError);
 }
 
+TEST_CASE("cluster: a loop whose constants change, replayed on a GPU") {
+  GpuCluster gpu;
+  const Session& s = *gpu.session;
+  Array x = s.ones({1000}, {.block = {256}});
+  s.persist({x}).wait();
+  double plain = 1;
+  int replays = 0;
+  for (int i = 1; i <= 12; ++i) {
+    const double rate = std::pow(0.9, i);
+    const Array next = x * (1 - rate) + sum(x * rate) * (0.001 / i);
+    replays += s.explain(next).account().passes.at(0).name == "replayed";
+    s.persist({next});
+    x = next;
+    plain = plain * (1 - rate) + 1000 * (plain * rate) * (0.001 / i);
+    for (const double value : x.get<double>()) REQUIRE(std::abs(value / plain - 1) < 1e-12);
+  }
+  CHECK(replays >= 7);
+}
+
 // The host makes these steps in the middle of the GPU's streams, while kernels that are new have to be loaded, for which the
 // driver waits for the whole GPU.
 TEST_CASE("cluster: files through a GPU, between kernels that are loaded meanwhile") {

@@ -2,6 +2,7 @@
 
 #include "harness.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace tilewise::testing {
@@ -32,6 +33,18 @@ Array reductions(const Session& session, std::int64_t n, std::int64_t block, int
     total = total + sum(x, 0) * max(x, 1);
   }
   return total;
+}
+
+std::vector<Array> decay(const Session& session, int steps, const std::function<void(int)>& after) {
+  Array x = session.random.normal({2'000}, {.seed = 5, .block = {100}});
+  std::vector<Array> made;
+  for (int i = 1; i <= steps; ++i) {
+    x = x * (1 - std::pow(0.9, i)) + sum(x) * (0.001 / i);
+    session.persist({x});
+    made.push_back(x);
+    after(i);
+  }
+  return made;
 }
 
 std::vector<double> values(const Future& future) { return future.get<double>(0, {.timeout = kPatience}); }

@@ -3,6 +3,8 @@
 #pragma once
 #include <tilewise/tilewise.h>
 
+#include <functional>
+
 namespace tilewise::testing {
 
 // A power of a random matrix, n by n in blocks of `block`: some 1,700 tasks.
@@ -11,6 +13,8 @@ Array products(const Session& session, std::int64_t n = 768, std::int64_t block 
 Array regression(const Session& session, std::int64_t n = 60'000, std::int64_t block = 2'000, int steps = 40);
 // Sums and maxima over both axes of an array that changes, with its transpose, each round.
 Array reductions(const Session& session, std::int64_t n = 1'200, std::int64_t block = 100, int rounds = 40);
+// Each of the steps of a loop whose constants change, held; `after` is told each step's number once it has been submitted.
+std::vector<Array> decay(const Session& session, int steps, const std::function<void(int)>& after);
 
 // The first result, waited for.
 std::vector<double> values(const Future& future);

@@ -55,6 +55,25 @@ TEST_CASE("a worker killed in the middle: the graph goes on and ends with the sa
   }
 }
 
+TEST_CASE("steps of a loop whose constants change are made again each with its own") {
+  constexpr int kSteps = 60;
+  std::vector<std::vector<double>> expected;
+  for (const bool loses : {false, true}) {
+    Cluster cluster({.workers = 3, .devices = 1});
+    INFO(cluster.words());
+    const Session session = cluster.session();
+    REQUIRE(session.wait_for_devices(3, kPatience));
+    const std::vector<Array> made = decay(session, kSteps, [&](int step) {
+      if (loses && step % 20 == 0 && step < kSteps) cluster.worker(step / 20).signal(SIGKILL);
+    });
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      const std::vector<double> got = made[i].get<double>({.timeout = kPatience});
+      if (!loses) expected.push_back(got);
+      CHECK(same_bits(got, expected[i]));
+    }
+  }
+}
+
 // Nobody knows of the loss yet: what is asked for is promised by the dead one, too, before and after its death.
 TEST_CASE("held arrays are whole again after a loss, and another after that, for whoever asks at once") {
   for (const std::vector<std::string>& args : {std::vector<std::string>{}, {"--no-map"}}) {

@@ -31,6 +31,7 @@ class Oracle {
   // The op at this position of a graph as it was planned; none: there is no such.
   std::optional<OpId> planned(GraphId graph, std::size_t position) const;
   bool restores(OpId op) const;  // from a checkpoint
+  const ir::OpAttrs& attrs(OpId op) const { return ops_.at(op.value).op.attrs; }
   ir::OpKind kind(OpId op) const { return ops_.at(op.value).op.kind; }
   std::int64_t points(OpId op) const { return ops_.at(op.value).op.space.block_count(); }
   // Whether the task is the one that makes the block, or reads it or what was made from it.

@@ -93,10 +93,11 @@ void World::new_program(Client& client, msg::Submit& submit, std::vector<std::ui
   fetches = last.fetches = std::move(program.fetches);
 }
 
-// The last program again, as in a client's loop: what it makes has new numbers, what it reads may be other arrays
-// of the same form. Not if something that it reads is not held any more.
+// The last program again, as in a client's loop: what it makes has new numbers, constants are others, and what it reads may be other
+// arrays of the same form. Not if something that it reads is not held any more.
 bool World::repeat_last(Client& client, msg::Submit& submit, std::vector<std::uint64_t>& fetches) {
-  if (!client.last || !prng_.chance(client.last->again ? 0.75 : 0.15)) return false;  // few, but long loops
+  if (!client.last || !prng_.chance(client.last->repeats > 0 ? 0.75 : 0.15))
+    return false;  // few, but long loops
   Client::Last& last = *client.last;
   std::map<std::uint64_t, std::uint64_t> names;
   for (Client::Held& read : last.read) {
@@ -111,6 +112,10 @@ bool World::repeat_last(Client& client, msg::Submit& submit, std::vector<std::ui
     return number >= last.first ? number - last.first + client.next_array : names.at(number);
   };
   submit.ops = last.ops;
+  ir::Constants constants = ir::take_constants(submit.ops);
+  ++last.repeats;
+  for (ir::Constant& constant : constants) constant.f += last.repeats;
+  ir::put_constants(submit.ops, constants);
   for (ir::Op& op : submit.ops) {
     for (ir::Operand& operand : op.operands) operand.array = name(operand.array);
     for (ir::OutputSpec& output : op.outputs) output.array = name(output.array);
@@ -120,7 +125,6 @@ bool World::repeat_last(Client& client, msg::Submit& submit, std::vector<std::ui
   for (const Client::Held& made : last.made)
     client.held.push_back({name(made.number), made.dtype, made.grid});
   client.next_array += last.next - last.first;
-  last.again = true;
   ++outcome_.covered["programs again"];
   return true;
 }
@@ -142,6 +146,7 @@ void World::keep_or_name(Client& client, msg::Submit& submit) {
   submit.program = last.kept_by;
   submit.first_output = client.next_array - program->outputs;
   submit.inputs.resize(program->inputs);
+  submit.constants = ir::take_constants(submit.ops);
   for (std::size_t i = 0; i < submit.ops.size(); ++i) {
     for (std::size_t o = 0; o < submit.ops[i].operands.size(); ++o) {
       const std::uint64_t place = program->ops[i].operands[o].array;

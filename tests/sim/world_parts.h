@@ -94,7 +94,7 @@ struct World::Client {
     std::vector<std::uint64_t> holds, fetches;
     std::vector<Held> made, read;
     std::uint64_t first = 0, next = 0;  // numbers of its own arrays
-    bool again = false;                 // it came more than once
+    int repeats = 0;                    // times that it came again
     std::uint64_t kept_by = 0;          // the request with which the scheduler was to keep it, or 0
   };
   std::optional<Last> last;

@@ -466,6 +466,10 @@ bool World::check_reads(int index, const worker::Launch& launch, bool at_end) {
     violate("a launch has another number of inputs than its step");
     return false;
   }
+  if (launch.op->op.attrs != oracle_.attrs(launch.run.id)) {
+    violate("a launch is of other constants than its op");
+    return false;
+  }
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const auto& [array, block] = expected[i];
     if (oracle_.bytes(array, block) == 0) continue;

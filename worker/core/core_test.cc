@@ -83,6 +83,51 @@ TEST_CASE(
   CHECK(refused({7, GraphId{8}, 0, OpId{55}, ArrayId{60}, {ArrayId{11}}, {}, 100}));
 }
 
+TEST_CASE("a replay has constants of its own, and those before it keep theirs") {
+  Lists lists;
+  const auto scaled = [](double value, std::uint16_t number) {
+    ir::Op op = map_of(10, 20, source(10, 2).space);
+    ir::Tape& tape = *ir::tape_of(op);
+    tape.code.push_back({ir::TapeOp::kConst, ir::DType::kFloat64, number, 0, 0, value});
+    tape.code.push_back({ir::TapeOp::kMul, ir::DType::kFloat64, 0, 1});
+    return op;
+  };
+  lists.log({plan_of({on(kHere, 1, source(10, 2))}, {ArrayId{10}}, 1)});
+  lists.completed(2);
+  const ir::Op plain = map_of(10, 21, source(10, 2).space);
+  msg::Plan plan = plan_of({on(kHere, 5, scaled(0.5, 2)), on(kHere, 6, plain)}, {}, 2);
+  plan.keep_as = 7;
+  std::vector<Launch> launches = lists.log({plan}).launches;
+  const auto replay = [&](std::uint64_t graph, ir::Constants constants) {
+    return lists
+        .log({msg::Replay{7,
+                          GraphId{graph},
+                          0,
+                          OpId{10 * graph},
+                          ArrayId{100 * graph},
+                          {ArrayId{10}},
+                          {},
+                          100,
+                          std::move(constants)}})
+        .launches;
+  };
+  const auto value = [](const Launch& launch) { return ir::tape_of(launch.op->op)->code[1].imm_f; };
+  const std::vector<Launch> second = replay(3, {{9}, {0.25}}), third = replay(4, {{8}, {0.25}}),
+                            fourth = replay(5, {{9}, {0.125}});
+  REQUIRE(fourth.size() == 4);
+  CHECK(value(launches[0]) == 0.5);  // all under way
+  CHECK(value(second[0]) == 0.25);
+  CHECK(value(third[0]) == 0.25);
+  CHECK(value(fourth[0]) == 0.125);
+  CHECK(third[0].op == second[0].op);     // nothing changed but what the plan does not use
+  CHECK(fourth[2].op == launches[2].op);  // no constants
+  CHECK(fourth[0].op->geometry == launches[0].op->geometry);
+  const Actions& actions = lists.log({msg::Replay{7, GraphId{6}, 0, OpId{60}, ArrayId{600}, {ArrayId{10}}}});
+  CHECK(actions.launches.empty());  // refused: too few
+  CHECK(std::any_of(actions.to_scheduler.begin(), actions.to_scheduler.end(),
+                    [](const msg::Message& m) { return std::holds_alternative<msg::TaskFailed>(m); }));
+}
+
 TEST_CASE("a held array stays until its release") {
   Lists lists;
   lists.log({plan_of({on(kHere, 1, source(10, 3))}, {ArrayId{10}})});

@@ -122,6 +122,7 @@ void Core::Impl::keep_plan(const msg::Plan& plan) {
     const OpState& op = ops[op_by_id.at(planned.id.value)];
     KeptPlan::KeptOp& keep = kept.ops.emplace_back(KeptPlan::KeptOp{op.shared, planned.id, op.level_ns, {}});
     ++entries[op.shared].users;
+    kept.constants = std::max(kept.constants, ir::constant_dtypes({&op.entry->op, 1}).size());
     for (std::size_t i = 0; i < op.operands.size(); ++i) {
       const auto [it, fresh] =
           inputs.emplace(op.entry->op.operands[i].array, static_cast<std::int32_t>(kept.inputs.size()));
@@ -136,6 +137,20 @@ void Core::Impl::keep_plan(const msg::Plan& plan) {
   for (const ArrayId id : plan.holds) kept.holds.push_back(id.value);
 }
 
+// Entries are those of ops under way too, so ops with other constants than the last time get new ones.
+void Core::Impl::set_constants(KeptPlan& kept, const ir::Constants& constants) {
+  for (KeptPlan::KeptOp& keep : kept.ops) {
+    if (ir::has_constants(entries[keep.shared].op, constants)) continue;
+    const Slot slot = entries.add();
+    SharedEntry& entry = entries[slot];
+    static_cast<OpEntry&>(entry) = entries[keep.shared];
+    ir::put_constants({&entry.op, 1}, constants);
+    if (options.task_tables) tables.give(entry, local_ids());
+    entry.users = 1;
+    let_go_of_entry(std::exchange(keep.shared, slot));
+  }
+}
+
 void Core::Impl::forget_plan(std::uint64_t number) {
   const auto found = kept_plans.find(number);
   if (found == kept_plans.end()) return;
@@ -143,12 +158,12 @@ void Core::Impl::forget_plan(std::uint64_t number) {
   kept_plans.erase(found);
 }
 
-// As the Plan that it stands for would be (msg::expand), without making any op's entry anew.
+// As the Plan that it stands for would be (msg::expand), without making the entries of ops anew whose constants are the same.
 void Core::Impl::apply_replay(const msg::Replay& replay) {
   const auto found = kept_plans.find(replay.plan);
   if (found == kept_plans.end())
     return refuse(replay.first_op, "plan " + std::to_string(replay.plan) + " is not kept here");
-  const KeptPlan& kept = found->second;
+  KeptPlan& kept = found->second;
   if (replay.inputs.size() != kept.inputs.size())
     return refuse(replay.first_op, "a replay names " + std::to_string(replay.inputs.size()) + " inputs of " +
                                        std::to_string(kept.inputs.size()));
@@ -160,7 +175,11 @@ void Core::Impl::apply_replay(const msg::Replay& replay) {
       return refuse(replay.first_op, "a replay reads another array than its plan");
     replay_inputs.push_back(it->second);
   }
+  if (replay.constants.size() < kept.constants)
+    return refuse(replay.first_op, "a replay has " + std::to_string(replay.constants.size()) +
+                                       " constants of " + std::to_string(kept.constants));
   if (kept.ops.empty()) return;
+  if (kept.constants > 0) set_constants(kept, replay.constants);
   const std::uint64_t shift = replay.first_array.value - kept.first_array;
   const std::uint64_t ids = replay.first_op.value - kept.ops[0].id.value;
   std::vector<Slot> added;

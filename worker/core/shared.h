@@ -105,6 +105,7 @@ struct KeptPlan {
   std::vector<std::uint64_t> holds;
   std::uint64_t first_array = 0;
   std::vector<ir::SourceArray> inputs;
+  std::size_t constants = 0;  // the highest number of one
 };
 
 constexpr std::size_t kMaxKeptPlans = 1024;  // the scheduler keeps fewer, and says which go

@@ -68,6 +68,7 @@ struct Core::Impl {
   void apply(msg::LogEntry& entry);
   void apply_plan(msg::Plan& plan);
   void apply_replay(const msg::Replay& replay);
+  void set_constants(KeptPlan& kept, const ir::Constants& constants);
   Slot add_op(const Standing& standing, msg::PlannedOp& planned, std::uint64_t version = 0);
   Result<Slot> entry_of(msg::PlannedOp& planned);
   ir::Placement shared_placement(ir::Placement placement);

@@ -1,13 +1,14 @@
 // Elementwise kernels. Generated before this text: kPlaces, kWidth, Out, Value, Element, and
 //   tw_load(place, offset, element)             one element of every operand
 //   tw_load_group(place, offset, elements)      kWidth neighbours of every operand, up to 16 bytes at a time
-//   tw_evaluate(element, place, offset) -> Value
+//   tw_evaluate(element, place, offset, constants) -> Value
 //   tw_out(value) -> Out                        as memory holds it
 // Place 0 is the output, then come the operands, then numbers that follow from the position.
 
 struct MapParams {
   Walk walk;
   i64 elements;
+  Constants constants;
   Place place[kPlaces];
 };
 
@@ -26,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_map_groups(const __gri
       Pack<Out, kWidth> result;
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
-        result.v[j] = tw_out(tw_evaluate(element[j], p.place, offset));
+        result.v[j] = tw_out(tw_evaluate(element[j], p.place, offset, p.constants));
 #pragma unroll
         for (int s = 0; s < kPlaces; ++s) offset[s] += p.place[s].inner;
       }
@@ -35,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_map_groups(const __gri
       for (int j = 0; group * kWidth + j < p.elements; ++j) {
         Element element;
         tw_load(p.place, offset, element);
-        out[j] = tw_out(tw_evaluate(element, p.place, offset));
+        out[j] = tw_out(tw_evaluate(element, p.place, offset, p.constants));
 #pragma unroll
         for (int s = 0; s < kPlaces; ++s) offset[s] += p.place[s].inner;
       }
@@ -46,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_map_groups(const __gri
 __device__ __forceinline__ void tw_one(const MapParams& p, const i64 (&offset)[kPlaces]) {
   Element element;
   tw_load(p.place, offset, element);
-  ((Out*)p.place[0].base)[offset[0]] = tw_out(tw_evaluate(element, p.place, offset));
+  ((Out*)p.place[0].base)[offset[0]] = tw_out(tw_evaluate(element, p.place, offset, p.constants));
 }
 
 // Any strides, output included.

@@ -217,6 +217,12 @@ template <class T> __device__ __forceinline__ T tw_logaddexp(T a, T b) {
 
 // ---- places -------------------------------------------------------------------------------------------------
 
+// Of a tape, passed with each launch: one whose constants change from step to step is compiled once.
+constexpr int kConstantWords = 32;
+struct Constants {
+  i64 word[kConstantWords];
+};
+
 // One operand of a kernel, walked in element steps. For memory `base` is the address of the first element; for a
 // number that follows from the position (iota, random) it is its first value.
 struct Place {

@@ -60,12 +60,14 @@ enum TapeOp {
 struct TapeInstr {
   op @0 :TapeOp;
   dtype @1 :DType;         # of the result
-  a @2 :UInt16;            # arguments: numbers of earlier instructions
+  a @2 :UInt16;            # arguments: numbers of earlier instructions; of a constant its own number in a program, or 0
   b @3 :UInt16;
   c @4 :UInt16;
   immF @5 :Float64;        # constant of a floating dtype, real part of a complex one; bits are preserved, NaN payloads too
   immI @6 :Int64;          # constant of another dtype (uint64: its bits; complex: bits of the imaginary part's float64); operand of a load; dimension of an iota; random key
 }
+
+struct Constant { f @0 :Float64; i @1 :Int64; }  # immF and immI of a constant
 
 enum ReduceKind { sum @0; prod @1; min @2; max @3; any @4; all @5; argMin @6; argMax @7; moments @8; }
 

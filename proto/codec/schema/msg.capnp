@@ -112,6 +112,7 @@ struct Replay {
   inputs @5 :List(UInt64); # ArrayIds, in the order in which the plan first mentions them
   session @6 :UInt64;
   weight @7 :UInt32;
+  constants @8 :List(Ir.Constant);  # of the plan's tapes, by number; at most 65,535
 }
 
 struct CancelGraph { graph @0 :UInt64; why @1 :Outcome; }
@@ -282,6 +283,7 @@ struct Submit {
   firstOutput @8 :UInt64;  # outputs so and on in a row,
   inputs @9 :List(UInt64); # and what it reads and does not make so, by first mention
   account @10 :Bool;       # I may ask for an account of it (Explain): keep what is predicted now
+  constants @11 :List(Ir.Constant);  # with `program`: of its tapes, by number; at most 65,535
 }
 
 struct Keep { array @0 :UInt64; copies @1 :UInt32; }  # by the session's number; how many, 1 to 16

@@ -174,4 +174,7 @@ struct Op {
   friend bool operator==(const Op&, const Op&) = default;
 };
 
+const Tape* tape_of(const Op& op);  // null: it has none
+Tape* tape_of(Op& op);
+
 }  // namespace tilewise::ir

@@ -47,9 +47,10 @@ constexpr bool is_bitwise(TapeOp op) { return op >= TapeOp::kAnd && op <= TapeOp
 
 struct TapeInstr {
   TapeOp op = TapeOp::kConst;
-  DType dtype = DType::kFloat64;      // of the result. Integer results wrap at the dtype's width
-  std::uint16_t a = 0, b = 0, c = 0;  // earlier instructions
-  double imm_f = 0;                   // kConst of a float; the real part of a complex one
+  DType dtype = DType::kFloat64;  // of the result. Integer results wrap at the dtype's width
+  std::uint16_t a = 0, b = 0,
+                c = 0;  // earlier instructions; a of kConst: its number in a program (constants.h), or 0
+  double imm_f = 0;     // kConst of a float; the real part of a complex one
   std::int64_t imm_i =
       0;  // kLoad operand, kIota dimension, key, kConst of an integer (uint64: its bits) or bool;
           // of a complex number: the bits of the imaginary part, a float64

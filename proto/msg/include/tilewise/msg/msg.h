@@ -5,6 +5,7 @@
 // a client's data endpoint is one device that runs nothing.
 #pragma once
 #include <tilewise/base/id.h>
+#include <tilewise/ir/constants.h>
 #include <tilewise/ir/op.h>
 #include <tilewise/ir/placement.h>
 #include <tilewise/msg/account.h>
@@ -147,6 +148,7 @@ struct
   std::vector<ArrayId> inputs;  // what the plan reads and does not make, in the order of first mention
   SessionId session;
   std::uint32_t weight = kDefaultWeight;
+  ir::Constants constants = {};  // instead of those that numbered constants of the plan had
   friend bool operator==(const Replay&, const Replay&) = default;
 };
 struct ForgetPlans {  // kept plans that will not be named again
@@ -429,6 +431,7 @@ struct Submit {
   std::uint64_t program = 0;  // not 0: the ops are those that this request kept, called anew; `ops` is empty
   std::uint64_t first_output = 0;  // with `program`: number of its first output; the others follow in a row
   std::vector<std::uint64_t> inputs;  // with `program`: what it reads and does not make, by first mention
+  ir::Constants constants;            // with `program`: of its tapes, by number (ir/constants.h)
   bool account =
       false;  // what is predicted of it now is wanted later, beside what was measured (Explain::account)
   friend bool operator==(const Submit&, const Submit&) = default;

@@ -1,5 +1,6 @@
-// Programs that a session keeps at the scheduler: the ops of a submission, with arrays called by their places. A loop submits
-// the same program in every turn; from the third time on it names what it sent the second time (Submit::program).
+// Programs that a session keeps at the scheduler: the ops of a submission, with arrays called by their places and without the
+// values of constants (ir/constants.h). A loop submits the same program in every turn; from the third time on it names what it
+// sent the second time (Submit::program).
 //
 // Both sides follow from what was sent: the client chooses a place for each program that it wants kept, what was there before
 // goes, and nothing else ever does. Which program is meant is said by the number of the request that had it kept, so one that
@@ -34,8 +35,8 @@ std::size_t kept_bytes(const ir::Op& op);
 // kMaxKeptBytes. `ops` as in a Submit.
 Result<Program> program_of(std::vector<ir::Op> ops);
 
-// The ops of a Submit that names the program. `inputs` has program.inputs entries.
+// The ops of a Submit that names the program. `inputs` has program.inputs entries, `constants` one for each number.
 std::vector<ir::Op> ops_of(const Program& program, std::uint64_t first_output,
-                           const std::vector<std::uint64_t>& inputs);
+                           const std::vector<std::uint64_t>& inputs, const ir::Constants& constants);
 
 }  // namespace tilewise::msg
