@@ -221,6 +221,11 @@ int work(const Settings& settings) {
   end_in_time(code, kEndTime);
   worker->reset();
   daemon::log_info("ended");
+  // The loop goes, and with it what handles signals: a second one does not end what has ended.
+  sigset_t late;
+  sigemptyset(&late);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&late, signal);
+  pthread_sigmask(SIG_BLOCK, &late, nullptr);
   return code;
 }
 

@@ -31,7 +31,8 @@ constexpr milliseconds kKilled{
     1'000};  // a process that is killed is gone sooner, unless a disk holds it in the kernel
 constexpr int kPassedOn[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
-// Blocked, so that none comes between two looks at them. What was ignored when we were started stays so for the worker.
+// Blocked to our end, so that none comes between two looks at them, or after the last: our exit code is the worker's. What was ignored
+// when we were started stays so for the worker.
 class Signals {
  public:
   Signals() {
@@ -41,9 +42,6 @@ class Signals {
     sigprocmask(SIG_BLOCK, &ours_, &before_);
     std::signal(SIGCHLD, SIG_DFL);  // whoever ignores it has no children to wait for
   }
-  ~Signals() { restore(); }
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
   void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
   // The next one, or none in time.
   std::optional<int> wait(milliseconds time) const {
