@@ -164,7 +164,8 @@ TEST_CASE("files are read again; uploads that are gone are a typed error that na
   session.persist({file, upload}).wait({.timeout = kPatience});
   const auto whole = file.get<double>();
   cluster.worker(0).signal(SIGKILL);
-  REQUIRE(eventually([&] { return session.devices().size() == 1; }));  // else what it has may still be fetched
+  REQUIRE(
+      eventually([&] { return session.devices().size() == 1; }));  // else what it has may still be fetched
   CHECK(same_bits(file.get<double>({.timeout = kPatience}), whole));
   std::string text;
   try {
