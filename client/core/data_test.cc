@@ -153,6 +153,21 @@ TEST_CASE("a failed transfer is granted again, three times in all") {
   CHECK(fake.all<msg::CancelRequest>().size() == 1);  // nobody else knows
 }
 
+TEST_CASE("what a worker was granted and cannot send is not waited for") {
+  Fetching f({4}, {2});
+  FakeEndpoint& fake = f.world.fake;
+  fake.can_map = false;
+  fake.deliver({f.offer(0, false)});
+  const std::uint64_t transfer = fake.take_batches().grants.at(0).transfer;
+  msg::PeerBatch batch;
+  batch.relays = {{f.offer(0).block, kDevice, kSelf, msg::RelayWord::kOver, transfer}};
+  fake.up.on_peer(kWorker, batch);
+  CHECK(fake.disarmed.empty());
+  batch.relays[0].word = msg::RelayWord::kMissing;
+  fake.up.on_peer(kWorker, batch);
+  CHECK(fake.disarmed == std::vector{std::pair(kWorker, transfer)});
+}
+
 TEST_CASE("a transfer that a broken link ended is granted again, and does not count") {
   Fetching f({2}, {2});
   FakeEndpoint& fake = f.world.fake;

@@ -80,6 +80,7 @@ class FakeEndpoint final : public Endpoint {
                std::function<void(Status)> done) override {
     receives[transfer] = {from, to, bytes, std::move(done)};
   }
+  void disarm(WorkerId from, std::uint64_t transfer) override { disarmed.emplace_back(from, transfer); }
   void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 std::function<void(Status)> done) override {
     transmits.push_back({to, transfer, {from, from + bytes}, std::move(done)});
@@ -186,6 +187,7 @@ class FakeEndpoint final : public Endpoint {
   std::vector<msg::Message> sent;
   std::vector<std::pair<WorkerId, msg::PeerBatch>> batches;
   std::map<std::uint64_t, Receive> receives;
+  std::vector<std::pair<WorkerId, std::uint64_t>> disarmed;
   std::vector<Transmit> transmits;
   std::vector<std::byte> slab;
   bool can_map = true, can_lend = false;

@@ -523,6 +523,9 @@ void SessionState::on_peer(WorkerId from, msg::PeerBatch batch) {
   }
   for (msg::Offer& offer : batch.offers) fetcher_.on_offer(from, std::move(offer), reply_due(), out);
   for (const msg::Grant& grant : batch.grants) provider_.on_grant(from, grant, out);
+  // What was granted and cannot be sent: the receive ends, and is tried again like any that fails.
+  for (const msg::Relay& relay : batch.relays)
+    if (relay.word == msg::RelayWord::kMissing) endpoint_.disarm(from, relay.transfer);
   // Dones need no answer: provided blocks live until their graph is done. Gones neither: the block's failure, or
   // its copy made elsewhere, is announced by an offer.
   send_all(out);

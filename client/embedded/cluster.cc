@@ -55,6 +55,7 @@ class LocalEndpoint final : public client::Endpoint {
   std::int64_t kept_bytes() const override;
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                std::function<void(Status)> done) override;
+  void disarm(WorkerId from, std::uint64_t transfer) override;
   void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 std::function<void(Status)> done) override;
 
@@ -424,9 +425,6 @@ void LocalService::send(WorkerId peer, msg::PeerBatch batch) {
   }
   const auto it = cluster_.clients_by_id_.find(peer.value);
   if (it == cluster_.clients_by_id_.end()) return;
-  // What a client has granted and nobody can send: the receive ends now, and is tried again like any that fails.
-  for (const msg::Relay& m : batch.relays)
-    if (m.word == msg::RelayWord::kMissing) cluster_.lane_.refuse(peer, m.transfer, kNotSent);
   if (it->second->callbacks_.on_peer) it->second->callbacks_.on_peer(self, std::move(batch));
 }
 
@@ -548,6 +546,10 @@ void LocalEndpoint::receive(DeviceId, std::uint64_t transfer, std::byte* to, std
   cluster_.call([this, me = welcome_.you, transfer, to, bytes, done = std::move(done)] {
     cluster_.lane_.receive(me, transfer, {to, device::Kind::kHost}, bytes, done);
   });
+}
+
+void LocalEndpoint::disarm(WorkerId, std::uint64_t transfer) {
+  cluster_.call([this, me = welcome_.you, transfer] { cluster_.lane_.refuse(me, transfer, kNotSent); });
 }
 
 void LocalEndpoint::transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,

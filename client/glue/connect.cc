@@ -73,6 +73,7 @@ class OwnCluster final : public client::Endpoint {
                std::function<void(Status)> done) override {
     endpoint_->receive(from, transfer, to, bytes, std::move(done));
   }
+  void disarm(WorkerId from, std::uint64_t transfer) override { endpoint_->disarm(from, transfer); }
   void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 std::function<void(Status)> done) override {
     endpoint_->transmit(to, transfer, from, bytes, std::move(done));

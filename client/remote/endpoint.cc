@@ -58,9 +58,6 @@ Status RemoteEndpoint::init() {
   if (net::is_loopback(options_.scheduler)) peers.ucx.net_devices = "lo";
   exchange::Callbacks callbacks;
   callbacks.on_batch = [this](WorkerId from, msg::PeerBatch batch) {
-    // What a worker was granted and cannot send: the receive ends now, and is tried again like any that fails.
-    for (const msg::Relay& m : batch.relays)
-      if (m.word == msg::RelayWord::kMissing) exchange_->disarm(from, m.transfer);
     if (!told_) callbacks_.on_peer(from, std::move(batch));
   };
   callbacks.on_unreachable = [this](WorkerId peer, const Error& why) { on_unreachable(peer, why); };
@@ -164,6 +161,8 @@ void RemoteEndpoint::receive(DeviceId from, std::uint64_t transfer, std::byte* t
   call(Transfer{true, from, transfer, to, bytes, std::move(done)});
 }
 
+void RemoteEndpoint::disarm(WorkerId from, std::uint64_t transfer) { call(Disarm{from, transfer}); }
+
 void RemoteEndpoint::transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                               std::function<void(Status)> done) {
   call(Transfer{false, to, transfer, const_cast<std::byte*>(from), bytes, std::move(done)});
@@ -251,6 +250,8 @@ void RemoteEndpoint::perform(Transfer& t) {
   else
     exchange_->transmit(worker, t.transfer, t.bytes, t.size, device::Kind::kHost, std::move(done));
 }
+
+void RemoteEndpoint::perform(Disarm& missing) { exchange_->disarm(missing.from, missing.transfer); }
 
 void RemoteEndpoint::perform(NewSlab& added) {
   exchange_->slab_added(welcome_.devices.front(), added.number, added.slab);

@@ -40,6 +40,7 @@ class RemoteEndpoint final : public client::Endpoint {
   Result<std::shared_ptr<std::byte>> allocate(std::int64_t bytes) override;
   void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                std::function<void(Status)> done) override;
+  void disarm(WorkerId from, std::uint64_t transfer) override;
   void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 std::function<void(Status)> done) override;
 
@@ -56,12 +57,16 @@ class RemoteEndpoint final : public client::Endpoint {
     std::int64_t size = 0;
     std::function<void(Status)> done;
   };
+  struct Disarm {
+    WorkerId from;
+    std::uint64_t transfer = 0;
+  };
   struct NewSlab {
     std::uint32_t number = 0;
     device::Slab slab;
   };
   // Calls of all threads in one order: a receive is armed before its Grant leaves, a release follows its submit.
-  using Call = std::variant<msg::Message, ToPeer, Transfer, NewSlab>;
+  using Call = std::variant<msg::Message, ToPeer, Transfer, Disarm, NewSlab>;
 
   Result<std::unique_ptr<net::Link>> dial(TimeNs until);
   void call(Call call);
@@ -70,6 +75,7 @@ class RemoteEndpoint final : public client::Endpoint {
   void perform(msg::Message& message);
   void perform(ToPeer& out);
   void perform(Transfer& transfer);
+  void perform(Disarm& missing);
   void perform(NewSlab& added);
   void on_message(msg::Message message);
   void deliver(msg::Message message);

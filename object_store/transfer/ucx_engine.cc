@@ -1,4 +1,5 @@
 #include <tilewise/base/digest.h>
+#include <tilewise/transfer/left_segments.h>
 
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/debug.h>
@@ -102,6 +103,7 @@ Status UcxEngine::Impl::init() {
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
   params.name = "tilewise";
+  (void)remove_left_segments();  // a predecessor's that was killed
   if (status == UCS_OK) status = ucp_init(&params, config, &context);
   ucp_config_release(config);
   if (status != UCS_OK) return ucx_error("starting with transports \"" + options.transports + "\"", status);

@@ -167,6 +167,7 @@ class Counting final : public client::Endpoint {
                std::function<void(Status)> done) override {
     real_->receive(from, transfer, to, bytes, std::move(done));
   }
+  void disarm(WorkerId from, std::uint64_t transfer) override { real_->disarm(from, transfer); }
   void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 std::function<void(Status)> done) override {
     real_->transmit(to, transfer, from, bytes, std::move(done));

@@ -98,6 +98,9 @@ class Endpoint {
   // meanwhile, so that it can be granted again.
   virtual void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                        std::function<void(Status)> done) = 0;
+  // That worker has said that it cannot send what was granted as `transfer`: `done` comes soon, with an error. Nothing where no such
+  // receive is armed.
+  virtual void disarm(WorkerId from, std::uint64_t transfer) = 0;
   // Sends bytes that the worker of `to` has granted as `transfer`. The same rules.
   virtual void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                         std::function<void(Status)> done) = 0;
