@@ -176,7 +176,7 @@ Array Session::from_local_bytes(const std::string& name, DType dtype, const Shap
   announce.dtype = dtype;
   announce.shape = shape;
   announce.processes = static_cast<std::uint32_t>(std::max(0, options.processes));
-  announce.timeout_ns = options.timeout.count();
+  announce.timeout_ns = std::chrono::nanoseconds(state_->patience(options.timeout)).count();
   Result<std::vector<client::Provider::Piece>> own = pieces_of(pieces, dtype, shape);
   const Status good = own ? copy_unowned(*own, pieces) : Status(own.error());
   if (!good) {

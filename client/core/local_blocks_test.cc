@@ -37,6 +37,22 @@ msg::PeerBatch subscribed(World& w, std::uint64_t number, std::int64_t block) {
   return w.fake.take_batches();
 }
 
+TEST_CASE("an announcement waits for as long as it says, as its session does, or 5 minutes") {
+  using std::chrono::seconds;
+  struct Case {
+    int session_s, own_s, told_s;
+  };
+  for (const Case& c : {Case{3, 7, 7}, Case{3, 0, 3}, Case{0, 0, 300}}) {
+    World w({.timeout = seconds(c.session_s)});
+    auto owner = std::make_shared<std::vector<double>>(counting(12));
+    Announcing a(w, {3, 4}, {{{0, 0}, {3, 4}, *owner, owner}}, {.timeout = seconds(c.own_s)});
+    const msg::Announce m = w.fake.announcement();
+    CHECK(m.timeout_ns == c.told_s * kSecond);
+    w.fake.up.on_message(msg::SubmitReply{m.request, {Errc::kTimeout, "nobody came"}, {}, {}, {}});
+    a.join();
+  }
+}
+
 TEST_CASE("an announcement says what there is, waits, and gives the array with the cuts of all") {
   World w;
   auto owner = std::make_shared<std::vector<double>>(counting(12));
