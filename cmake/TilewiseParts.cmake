@@ -92,8 +92,9 @@ function(tilewise_part part)
   endif()
 endfunction()
 
-# tilewise_test(<name> SOURCES <files> DEPS <targets>): one doctest executable, one ctest entry. Tests of a minute and more have a COST
-# (seconds, about): ctest, which has never run in a new folder, then begins with them instead of ending with one core.
+# tilewise_test(<name> SOURCES <files> DEPS <targets>): one doctest executable, one ctest entry. Tests of a minute and more have a
+# COST (seconds, about): ctest, which has never run in a new folder, then begins with them instead of ending with one core. Tests take
+# two of ctest's five processors (`run_ctest` in ./dev); the fifth is for one that mostly waits (PROCESSORS 1).
 function(tilewise_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   if(NOT TARGET tilewise_doctest_main)  # compiled once, not once a test
@@ -106,5 +107,5 @@ function(tilewise_test name)
   # What is tested keeps its optimisation; the tests themselves compile in half the time without.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Og> $<$<CONFIG:Debug>:-O0> -Wno-maybe-uninitialized)  # false alarms at -Og
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 PROCESSORS 2)
 endfunction()

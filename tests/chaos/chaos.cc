@@ -55,9 +55,8 @@ void print(Counts& counts) {
               counts.stops, counts.long_stops, counts.clients_stopped, counts.told_to_leave);
   std::printf(
       "links: %d cut, %d for too long, %d of workers and %d of clients reset, %d away for long, %d slow, %d "
-      "dead "
-      "unheard; %d workers left for it\n",
-      w.cuts, w.long_cuts, w.resets, w.client_resets, w.flaps, w.slow, w.half_open, counts.left);
+      "lossy, %d dead unheard; %d workers left for it\n",
+      w.cuts, w.long_cuts, w.resets, w.client_resets, w.flaps, w.slow, w.lossy, w.half_open, counts.left);
   std::printf("%d wrong, %d failed or left\n", counts.wrong.load(), counts.failed.load());
 }
 

@@ -12,6 +12,14 @@ using std::chrono::milliseconds;
 
 namespace {
 
+const char* const kAgain = "the worker ended, starting it again";
+
+bool had_no_link(const std::string& words) {
+  const auto said = [&](const char* what) { return words.find(what) != std::string::npos; };
+  return said("cannot reach worker") || said("taken for lost") || said("does not take us back") ||
+         said("did not come back");
+}
+
 milliseconds in_ms(double s) { return milliseconds(static_cast<std::int64_t>(1000 * s)); }
 
 }  // namespace
@@ -85,12 +93,10 @@ void Monkey::do_something() {
 
 void Monkey::look() {
   for (const int i : members_) {
+    look_at_lives(i);
     if (cluster_.worker(i).running()) continue;
     const std::string words = cluster_.worker(i).errors();
-    const auto said = [&](const char* what) { return words.find(what) != std::string::npos; };
-    const bool had_no_link = said("cannot reach worker") || said("taken for lost") ||
-                             said("does not take us back") || said("did not come back");
-    if (Clock::now() < links_bad_until_ && had_no_link) {
+    if (Clock::now() < links_bad_until_ && had_no_link(words)) {
       ++counts_.left;
       return replace(i);
     }
@@ -100,6 +106,31 @@ void Monkey::look() {
   }
   if (cluster_.scheduler().running()) return;
   throw std::runtime_error("the scheduler ended by itself:\n" + tail(cluster_.scheduler().errors()));
+}
+
+// Whose parent starts it again, ends by itself and nobody sees it but in its words.
+void Monkey::look_at_lives(int worker) {
+  if (!respawns(worker)) return;
+  Lives& lives = lives_[worker];
+  const std::string words = cluster_.worker(worker).errors();
+  for (auto at = words.find(kAgain, lives.read); at != std::string::npos;
+       at = words.find(kAgain, lives.read)) {
+    const std::size_t end = words.find('\n', at);
+    if (end == std::string::npos) break;  // more is coming
+    const std::string life = words.substr(lives.read, end - lives.read), line = words.substr(at, end - at);
+    lives.read = end;
+    if (line.find("killed by signal 9") != std::string::npos && lives.killed > 0) {
+      --lives.killed;
+    } else if (lives.excused > 0) {
+      --lives.excused;
+    } else if (Clock::now() < links_bad_until_ && had_no_link(life)) {
+      ++counts_.left;
+    } else {
+      ++counts_.failed;
+      say("FAILED: worker " + std::to_string(worker) + " ended by itself, and was started again:\n" +
+          tail(life));
+    }
+  }
 }
 
 // ---- deaths --------------------------------------------------------------------------------------------------------
@@ -112,6 +143,7 @@ void Monkey::kill_worker() {
   ::kill(alone ? pid : child, SIGKILL);
   if (!alone && respawns(i)) {  // another one comes by itself
     ++counts_.respawned;
+    ++lives_[i].killed;
     return;
   }
   (void)cluster_.worker(i).wait();
@@ -186,6 +218,7 @@ void Monkey::stop_worker(int worker, milliseconds length) {
   }
   // Longer than silence is borne: it is lost by then, and has to go when it wakes up.
   ++counts_.long_stops;
+  if (respawns(worker)) ++lives_[worker].excused;
   std::this_thread::sleep_for(in_ms(1.3 * settings_.silence_s));
   ::kill(pid, SIGCONT);
   const bool gone = eventually(

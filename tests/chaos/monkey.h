@@ -2,6 +2,7 @@
 #pragma once
 #include <tilewise/base/prng.h>
 
+#include <map>
 #include <vector>
 
 #include "../integration/harness.h"
@@ -28,6 +29,7 @@ class Monkey {
   bool respawns(int worker) const { return worker % 2 == 1; }
   void add_worker(int worker);
   void replace(int worker);
+  void look_at_lives(int worker);
   void sleep_some();
   void do_something();
 
@@ -45,6 +47,7 @@ class Monkey {
   void reset_somebody();
   void flap();
   void slow_somebody_down();
+  void lose_some();
   void leave_half_open();
 
   Cluster& cluster_;
@@ -54,6 +57,12 @@ class Monkey {
   Counts& counts_;
   Prng prng_;
   std::vector<int> members_;
+  // Of a worker that its parent starts again: its ends that are our doing, and of which its parent has not told yet.
+  struct Lives {
+    int killed = 0, excused = 0;  // excused: it was stopped for too long
+    std::size_t read = 0;         // of its words
+  };
+  std::map<int, Lives> lives_;
   Clock::time_point links_bad_until_{};
   int next_ = 0;
 };

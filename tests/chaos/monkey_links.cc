@@ -20,8 +20,10 @@ void Monkey::break_links() {
     reset_somebody();
   else if (dice < 0.7)
     flap();
-  else if (dice < 0.9)
+  else if (dice < 0.8)
     slow_somebody_down();
+  else if (dice < 0.9)
+    lose_some();
   else if (long_ones)
     leave_half_open();
 }
@@ -29,9 +31,10 @@ void Monkey::break_links() {
 // Each fault of links once, the long ones too.
 void Monkey::break_each() {
   links_bad_until_ = Clock::now() + seconds(180);
-  const std::vector<std::function<void()>> faults{[&] { cut_two(false); }, [&] { reset_somebody(); },
-                                                  [&] { flap(); },         [&] { slow_somebody_down(); },
-                                                  [&] { cut_two(true); },  [&] { leave_half_open(); }};
+  const std::vector<std::function<void()>> faults{[&] { cut_two(false); },   [&] { reset_somebody(); },
+                                                  [&] { flap(); },           [&] { slow_somebody_down(); },
+                                                  [&] { lose_some(); },      [&] { cut_two(true); },
+                                                  [&] { leave_half_open(); }};
   for (const auto& fault : faults) {
     fault();
     look();
@@ -70,6 +73,13 @@ void Monkey::flap() {
 
 void Monkey::slow_somebody_down() {
   if (ways_->slow_down(somebody(), 1'000'000)) ++counts_.ways.slow;
+  std::this_thread::sleep_for(milliseconds(prng_.between(500, 8'000)));
+  ways_->mend();
+}
+
+// A twentieth of the packets: TCP sends them again, and all that is seen of it is that bytes come late.
+void Monkey::lose_some() {
+  if (ways_->lose_some(somebody(), 0.05)) ++counts_.ways.lossy;
   std::this_thread::sleep_for(milliseconds(prng_.between(500, 8'000)));
   ways_->mend();
 }

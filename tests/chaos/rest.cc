@@ -9,8 +9,9 @@
 namespace tilewise::testing {
 namespace {
 
-// A worker or a scheduler at rest has a tenth of it.
-constexpr std::int64_t kMostAnonymousKb = 768 << 10;
+// A worker or a scheduler at rest has a fifth of it, and half as many open files, however many peers came and went.
+constexpr std::int64_t kMostAnonymousKb = 160 << 10;
+constexpr std::ptrdiff_t kMostOpenFiles = 128;
 
 // Slabs are memfds: their owner maps them writable, others to read. (inode, writable) of a process's.
 std::set<std::pair<std::string, bool>> slabs_of(int pid) {
@@ -85,6 +86,9 @@ void check_rest(Cluster& cluster, const std::vector<int>& members, Counts& count
   for (const int pid : processes_of(cluster)) {
     const std::int64_t kb = anonymous_kb(pid);
     expect(kb <= kMostAnonymousKb, std::to_string(kb >> 10) + " MiB of process " + std::to_string(pid));
+    const auto open =
+        std::distance(std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd"), {});
+    expect(open <= kMostOpenFiles, std::to_string(open) + " open files of process " + std::to_string(pid));
   }
   const Ran shut = cluster.tool({"shutdown"});
   expect(shut.code == 0, "a cluster that does not shut down: " + shut.errors);

@@ -43,12 +43,17 @@ class Hosts final : public Ways {
     slow_ = host(worker);
     return network_->slow_down(slow_, bits_per_s);
   }
+  bool lose_some(int worker, double share) override {
+    lossy_ = host(worker);
+    return network_->lose_some(lossy_, share);
+  }
   void mend() override {
     for (const auto& [from, to] : cut_) network_->mend(from, to);
     cut_.clear();
     if (isolated_ >= 0) network_->rejoin(isolated_);
     if (slow_ >= 0) (void)network_->slow_down(slow_, 0);
-    isolated_ = slow_ = -1;
+    if (lossy_ >= 0) (void)network_->lose_some(lossy_, 0);
+    isolated_ = slow_ = lossy_ = -1;
   }
   bool together(int one, int two) const override { return host(one) == host(two); }
 
@@ -58,7 +63,7 @@ class Hosts final : public Ways {
   std::unique_ptr<Network> network_;
   std::string scheduler_;
   std::vector<std::pair<int, int>> cut_;
-  int isolated_ = -1, slow_ = -1;
+  int isolated_ = -1, slow_ = -1, lossy_ = -1;
 };
 
 // A proxy for each worker, one for the clients. What is between workers stays whole.
@@ -82,6 +87,7 @@ class Proxies final : public Ways {
     of(worker).slow_down(bits_per_s / 8);
     return true;
   }
+  bool lose_some(int, double) override { return false; }  // there are no packets here
   void mend() override {
     for (auto& [worker, proxy] : proxies_) {
       proxy->hold(false, false);

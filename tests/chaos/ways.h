@@ -11,8 +11,8 @@
 namespace tilewise::testing {
 
 struct WayCounts {
-  int cuts = 0, long_cuts = 0, resets = 0, client_resets = 0, flaps = 0, slow = 0, half_open = 0;
-  int all() const { return cuts + resets + client_resets + flaps + slow + half_open; }
+  int cuts = 0, long_cuts = 0, resets = 0, client_resets = 0, flaps = 0, slow = 0, lossy = 0, half_open = 0;
+  int all() const { return cuts + resets + client_resets + flaps + slow + lossy + half_open; }
 };
 
 // Workers are numbered as the cluster numbers them. What is broken stays so until mend(), and one thing at a time is.
@@ -30,6 +30,7 @@ class Ways {
   virtual bool reset(int worker,
                      int other) = 0;  // connections end at once, with an error; false: they cannot
   virtual bool slow_down(int worker, std::int64_t bits_per_s) = 0;  // false: it cannot
+  virtual bool lose_some(int worker, double share) = 0;             // of its host's packets; false: it cannot
   virtual void mend() = 0;
   // These are on the same host, and so are isolated together.
   virtual bool together(int one, int two) const = 0;

@@ -3,11 +3,15 @@
 #include <doctest/doctest.h>
 #include <tilewise/net/address.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <thread>
 
 #include "harness.h"
@@ -102,8 +106,10 @@ TEST_CASE("a block that several devices of another host read comes there once, a
 TEST_CASE(
     "a way between two workers that loses everything, while the scheduler sees both: the graph ends with the "
     "same bits") {
-  for (const bool both : {false, true}) {
-    CAPTURE(both);
+  using Way = std::pair<int, int>;  // from, to
+  for (const std::vector<Way>& ways : {std::vector<Way>{{0, 1}}, {{1, 0}}, {{0, 1}, {1, 0}}}) {
+    CAPTURE(ways.size());
+    CAPTURE(ways[0].first);
     const auto network = hosts(2);
     if (!network) return;
     Cluster cluster({.workers = 2,
@@ -117,17 +123,68 @@ TEST_CASE(
     const std::vector<double> expected = values(session.compute({products(session)}));
     const Future future = session.compute({products(session)});
     REQUIRE(eventually([&] { return future.progress().done > 100; }));
-    network->cut(0, 1);
-    if (both) network->cut(1, 0);
+    for (const auto& [from, to] : ways) network->cut(from, to);
     const auto began = Clock::now();
     CHECK(same_bits(values(future), expected));
     // 2 until the silence is noticed, up to 4 of patience, then one of the two leaves; the graph itself on a busy machine
     CHECK(seconds_since(began) < 45);
-    network->mend(0, 1);
-    if (both) network->mend(1, 0);
+    for (const auto& [from, to] : ways) network->mend(from, to);
     CHECK(eventually([&] { return session.devices().size() == 2; }));
     CHECK(same_bits(values(session.compute({products(session)})), expected));
   }
+}
+
+namespace {
+
+// Packets that the host's TCP has sent again.
+std::int64_t sent_again(const Network& network, int host) {
+  std::vector<std::string> command = network.prefix(host);
+  command.insert(command.end(), {"cat", "/proc/net/snmp"});
+  std::istringstream words(run(command).output);
+  std::vector<std::string> names, values;
+  for (std::string line; std::getline(words, line);) {
+    if (line.rfind("Tcp:", 0) != 0) continue;
+    std::istringstream fields(line);
+    (names.empty() ? names : values)
+        .assign(std::istream_iterator<std::string>(fields), std::istream_iterator<std::string>());
+  }
+  const auto at = std::find(names.begin(), names.end(), "RetransSegs") - names.begin();
+  return std::stoll(values.at(static_cast<std::size_t>(at)));
+}
+
+}  // namespace
+
+TEST_CASE("ways that lose every twentieth packet, or carry 1 Mbit/s: the graph ends, and nobody is missed") {
+  const auto network = hosts(2);
+  if (!network) return;
+  Cluster cluster({.workers = 2, .devices = 1, .network = network.get()});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  std::vector<double> x(256 * 256);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<double>(i));
+  const auto graph = [&] {
+    const Array a = session.from_memory(x, {256, 256}, {.block = {64, 64}});
+    return matmul(a, a.T()).get<double>({.timeout = kPatience});
+  };
+  const std::vector<double> expected = graph();
+  const std::int64_t before = sent_again(*network, 0) + sent_again(*network, 1);
+  if (network->lose_some(1, 0.05)) {
+    for (int turn = 0; turn < 5; ++turn) CHECK(same_bits(graph(), expected));
+    CHECK(sent_again(*network, 0) + sent_again(*network, 1) > before);
+    (void)network->lose_some(1, 0);
+  } else {
+    MESSAGE("skipped: this kernel loses no packets");
+  }
+  if (network->slow_down(1, 1'000'000)) {
+    CHECK(same_bits(graph(), expected));
+    (void)network->slow_down(1, 0);
+  } else {
+    MESSAGE("skipped: this kernel slows nothing down");
+  }
+  CHECK(session.devices().size() == 2);
+  for (const char* word : {"peer lost", "taken for lost", "made again"})
+    CHECK(cluster.words().find(word) == std::string::npos);
 }
 
 TEST_CASE("a way that is lost for a moment costs that moment and nobody its place") {

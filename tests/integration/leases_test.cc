@@ -13,10 +13,12 @@ using namespace tilewise::testing;
 
 namespace {
 
-Session through(const Proxy& proxy, const Cluster& cluster, TimeNs lease_ns) {
+Session through(const Proxy& proxy, const Cluster& cluster, TimeNs lease_ns,
+                TimeNs silence_ns = 10 * kSecond) {
   remote::Options options{.scheduler = *net::Address::parse(proxy.address()), .token = cluster.token()};
   options.name = "away";
   options.lease_ns = lease_ns;
+  options.silence_ns = silence_ns;
   auto endpoint = remote::connect(options);
   REQUIRE(endpoint.has_value());
   return make_session(std::move(*endpoint), {.timeout = kPatience});
@@ -52,6 +54,32 @@ TEST_CASE("a client that comes back in time finds its futures and arrays, and lo
   // It said that it leaves: nobody waits for its lease.
   CHECK(eventually([&] { return cluster.status().find("away") == std::string::npos; },
                    std::chrono::seconds(10)));
+  CHECK(nothing_left(cluster));
+}
+
+TEST_CASE(
+    "packets between a client and the scheduler are lost, one way or both, for longer than silence is "
+    "borne") {
+  Cluster cluster({.workers = 1, .devices = 1, .scheduler_args = {"--silence-timeout", "2"}});
+  INFO(cluster.words());
+  for (const auto& [there, back] : {std::pair(true, false), {false, true}, {true, true}}) {
+    CAPTURE(there);
+    CAPTURE(back);
+    Proxy proxy(cluster.address());
+    const Session session = through(proxy, cluster, 20 * kSecond, kSecond);
+    REQUIRE(session.wait_for_devices(1, kPatience));
+    Array held = session.random.normal({300, 200}, {.seed = 5, .block = {60, 70}});
+    held.persist().wait();
+    const std::vector<double> whole = held.get<double>();
+    const int links = proxy.links();
+    proxy.hold(there, back);
+    const Future asked = session.compute({held});
+    std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+    proxy.hold(false, false);
+    CHECK(same_bits(asked.get<double>(), whole));
+    if (back) CHECK(proxy.links() > links);  // who hears nothing comes anew; who is not heard has its lease
+    CHECK(same_bits(held.get<double>(), whole));
+  }
   CHECK(nothing_left(cluster));
 }
 

@@ -161,4 +161,11 @@ bool Network::slow_down(int host, std::int64_t bits_per_s) {
   return can;
 }
 
+bool Network::lose_some(int host, double share) {
+  Host& h = hosts_[static_cast<std::size_t>(host)];
+  h.sent = share == 0 ? PacketLoss() : PacketLoss::at(h.port, "", share);
+  h.received = share == 0 ? PacketLoss() : PacketLoss::at("eth0", h.name, share);
+  return share == 0 || (h.sent && h.received);
+}
+
 }  // namespace tilewise::testing

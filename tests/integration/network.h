@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "packet_loss.h"
+
 namespace tilewise::testing {
 
 class Network {
@@ -36,12 +38,15 @@ class Network {
   bool reset_with_here(int host, std::uint16_t but_port);
   // What the host sends and receives goes through at so many bits a second each way; 0: as fast as can be. False: this kernel cannot.
   bool slow_down(int host, std::int64_t bits_per_s);
+  // This share of the packets that it sends and receives is lost; 0: none. False: this kernel cannot.
+  bool lose_some(int host, double share);
 
  private:
   bool reset(int host, const std::vector<std::string>& which);
 
   struct Host {
     std::string name, port, address;  // the port is the bridge's end of its cable
+    PacketLoss sent = {}, received = {};
   };
   Network() = default;
 

@@ -49,7 +49,7 @@ TEST_CASE(
   REQUIRE((pid == second.pid()) == (how.back() == "--no-supervisor"));
   REQUIRE(kill(pid, SIGSTOP) == 0);
   const auto stopped = Clock::now();
-  REQUIRE(eventually([&] { return session.devices().size() == 1; }));
+  REQUIRE(eventually([&] { return session.devices().size() == 1; }, 4 * kLimit));
   CHECK(Clock::now() - stopped >= kLimit / 2);
   CHECK(same_bits(values(under_way), expected));  // by the other one, while this one is still stopped
 

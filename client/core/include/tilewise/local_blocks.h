@@ -41,7 +41,7 @@ struct LocalBytes {  // the same without a type; the array's dtype says what the
 };
 
 struct LocalBlocksOptions {
-  int processes = 1;  // sessions that take part, 1 to 4,096; those without pieces too
+  int processes = 1;    // sessions that take part, 1 to 4,096; those without pieces too
   Duration timeout{0};  // for the others to come; 0: the session's, or 5 minutes where that has none either
 };
 
