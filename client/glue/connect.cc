@@ -1,4 +1,5 @@
 // tilewise::connect(): a session with the cluster that the environment names, or with one inside this process.
+#include <tilewise/client/endpoint_decorator.h>
 #include <tilewise/embedded/cluster.h>
 #include <tilewise/io/stored.h>
 #include <tilewise/remote/connect.h>
@@ -41,47 +42,14 @@ std::vector<std::string> split(const std::string& text) {
 }
 
 // A client with a cluster to itself: both end with the session.
-class OwnCluster final : public client::Endpoint {
+class OwnCluster final : public client::EndpointDecorator {
  public:
   OwnCluster(std::unique_ptr<embedded::Cluster> cluster, std::unique_ptr<client::Endpoint> endpoint)
-      : cluster_(std::move(cluster)), endpoint_(std::move(endpoint)) {}
-  const msg::Welcome& welcome() const override { return endpoint_->welcome(); }
-  void start(client::EndpointCallbacks callbacks) override { endpoint_->start(std::move(callbacks)); }
-  void send(msg::Message message) override { endpoint_->send(std::move(message)); }
-  void send(WorkerId peer, msg::PeerBatch batch) override { endpoint_->send(peer, std::move(batch)); }
-  bool drive(const std::function<bool()>& done, TimeNs timeout_ns) override {
-    return endpoint_->drive(done, timeout_ns);
-  }
-  const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset,
-                       std::int64_t bytes) override {
-    return endpoint_->map(device, slab, offset, bytes);
-  }
-  std::shared_ptr<const void> pin(DeviceId device, std::uint32_t slab) override {
-    return endpoint_->pin(device, slab);
-  }
-  std::optional<Place> lend(const std::shared_ptr<const void>& owner, std::span<const std::byte> bytes,
-                            bool adoptable) override {
-    return endpoint_->lend(owner, bytes, adoptable);
-  }
-  bool reads_in_place(WorkerId worker) const override { return endpoint_->reads_in_place(worker); }
-  std::int64_t kept_bytes() const override { return endpoint_->kept_bytes(); }
-  void withdraw(std::uint32_t slab) override { endpoint_->withdraw(slab); }
-  Result<std::shared_ptr<std::byte>> allocate(std::int64_t bytes) override {
-    return endpoint_->allocate(bytes);
-  }
-  void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-               std::function<void(Status)> done) override {
-    endpoint_->receive(from, transfer, to, bytes, std::move(done));
-  }
-  void disarm(WorkerId from, std::uint64_t transfer) override { endpoint_->disarm(from, transfer); }
-  void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                std::function<void(Status)> done) override {
-    endpoint_->transmit(to, transfer, from, bytes, std::move(done));
-  }
+      : EndpointDecorator(std::move(endpoint)), cluster_(std::move(cluster)) {}
+  ~OwnCluster() override { real_.reset(); }  // ends first
 
  private:
   std::unique_ptr<embedded::Cluster> cluster_;
-  std::unique_ptr<client::Endpoint> endpoint_;  // ends first
 };
 
 Result<std::unique_ptr<client::Endpoint>> embedded_endpoint(const std::string& name) {

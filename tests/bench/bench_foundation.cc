@@ -5,6 +5,7 @@
 // Clusters are real processes: a scheduler and two workers with one core and one host device each. Operands are
 // persisted before the clock starts, results are persisted, not fetched. --quick shrinks the sizes: for trying, not for
 // figures.
+#include <tilewise/client/endpoint_decorator.h>
 #include <tilewise/codec/codec.h>
 #include <tilewise/embedded/cluster.h>
 #include <tilewise/tilewise.h>
@@ -142,39 +143,20 @@ void bench_fused(const Settings& settings, Report& report) {
 // ---- (c) from the call to the first task ----------------------------------------------------------------------------
 
 // Counts what a session sends.
-class Counting final : public client::Endpoint {
+class Counting final : public client::EndpointDecorator {
  public:
   Counting(std::unique_ptr<client::Endpoint> real, std::size_t& submit_bytes)
-      : real_(std::move(real)), submit_bytes_(submit_bytes) {}
-  const msg::Welcome& welcome() const override { return real_->welcome(); }
-  void start(client::EndpointCallbacks callbacks) override { real_->start(std::move(callbacks)); }
+      : EndpointDecorator(std::move(real)), submit_bytes_(submit_bytes) {}
+  using EndpointDecorator::send;
   void send(msg::Message message) override {
     if (std::holds_alternative<msg::Submit>(message)) {
       codec::Buffer buffer;
       if (codec::encode(message, buffer)) submit_bytes_ = buffer.bytes().size();
     }
-    real_->send(std::move(message));
-  }
-  void send(WorkerId peer, msg::PeerBatch batch) override { real_->send(peer, std::move(batch)); }
-  const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset,
-                       std::int64_t bytes) override {
-    return real_->map(device, slab, offset, bytes);
-  }
-  std::shared_ptr<const void> pin(DeviceId device, std::uint32_t slab) override {
-    return real_->pin(device, slab);
-  }
-  void receive(DeviceId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-               std::function<void(Status)> done) override {
-    real_->receive(from, transfer, to, bytes, std::move(done));
-  }
-  void disarm(WorkerId from, std::uint64_t transfer) override { real_->disarm(from, transfer); }
-  void transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                std::function<void(Status)> done) override {
-    real_->transmit(to, transfer, from, bytes, std::move(done));
+    EndpointDecorator::send(std::move(message));
   }
 
  private:
-  std::unique_ptr<client::Endpoint> real_;
   std::size_t& submit_bytes_;
 };
 

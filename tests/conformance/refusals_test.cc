@@ -4,6 +4,9 @@
 #include "clusters.h"
 #include "temp_folder.h"
 
+#include <tilewise/client/endpoint_decorator.h>
+#include <tilewise/kernels/plugin.h>
+
 #include <doctest/doctest.h>
 #include <hdf5.h>
 #include <filesystem>
@@ -116,15 +119,48 @@ const Kind kKinds[] = {
        const Array at = s.arange(0, 256, 5, {.block = {16}});
        return put(x, at, take(x, at) * 2.0).get<double>();
      }},
-    {"mask",
+    {"mask, indices",
      [](const Session& s, const TempFolder&) {
        const Array x = s.random.uniform({256}, {.seed = 23, .block = {64}});
-       return set_index(x, {x > 0.5}, 7.0).get<double>();
+       const Array at = s.arange(0, 256, 17, {.block = {8}});
+       return set_index(set_index(x, {x > 0.5}, 7.0), {at}, 8.0).get<double>();
      }},
     {"equations",
      [](const Session& s, const TempFolder&) {
        const Array x = s.random.uniform({64, 64}, {.seed = 25, .block = {32, 32}}) + s.eye(64) * 64.0;
        return solve(x, s.ones({64}, {.block = {32}})).get<double>();
+     }},
+    {"factors",
+     [](const Session& s, const TempFolder&) {
+       const Array x = s.random.uniform({64, 16}, {.seed = 31, .block = {16, 16}});
+       const Array square = matmul(x.T(), x) + s.eye(16);
+       return concat({qr(x).r.reshape({256}), svd(x, false).s, eigh(square).eigenvalues,
+                      cholesky(square).reshape({256}), inv(square).reshape({256}), det(square).reshape({1})})
+           .get<double>();
+     }},
+    {"positions",
+     [](const Session& s, const TempFolder&) {
+       const Array x = s.random.uniform({256}, {.seed = 33, .block = {64}});
+       const Array order = argsort(x), sorted = take_along_axis(x, order);
+       return (astype(searchsorted(sorted, x), DType::kFloat64) + sum(nonzero(x > 0.5)[0])).get<double>();
+     }},
+    {"random numbers, moments",
+     [](const Session& s, const TempFolder&) {
+       const Array x = s.random.gamma(2.0, {256}, {.seed = 35, .block = {64}});
+       return (x - mean(x) + var(x) + astype(argmax(x), DType::kFloat64)).get<double>();
+     }},
+    {"blocks moved",
+     [](const Session& s, const TempFolder&) {
+       const Array x = s.random.uniform({64, 32}, {.seed = 37, .block = {16, 32}});
+       return concat({roll(x, 5, 0), x}, 0).reshape({32, 128}).get<double>();
+     }},
+    {"local blocks, narrow products",
+     [](const Session& s, const TempFolder&) {
+       const auto values = std::make_shared<std::vector<double>>(counted(64 * 32));
+       const std::vector<LocalBlock<double>> pieces{{{0, 0}, {64, 32}, *values, values}};
+       const Array x =
+           (s.from_local_blocks("x", {64, 32}, pieces, {.processes = 1}) / 97.0).astype(DType::kFloat16);
+       return astype(matmul(x.T(), x), DType::kFloat64).get<double>();
      }},
     {"spill",
      [](const Session& s, const TempFolder&) {
@@ -207,6 +243,89 @@ void for_every_k(Allocator which, const std::set<Errc>& typed, int at_most, int 
 }
 
 }  // namespace
+
+namespace {
+
+// What a session has asked for.
+class Recording final : public client::EndpointDecorator {
+ public:
+  Recording(std::unique_ptr<client::Endpoint> real, std::set<ir::OpKind>& kinds,
+            std::set<std::string>& kernels)
+      : EndpointDecorator(std::move(real)), kinds_(kinds), kernels_(kernels) {}
+  using EndpointDecorator::send;
+  void send(msg::Message message) override {
+    if (const auto* submit = std::get_if<msg::Submit>(&message)) {
+      for (const ir::Op& op : submit->ops) {
+        kinds_.insert(op.kind);
+        if (const auto* call = std::get_if<ir::CallAttrs>(&op.attrs)) kernels_.insert(call->kernel);
+      }
+    }
+    EndpointDecorator::send(std::move(message));
+  }
+
+ private:
+  std::set<ir::OpKind>& kinds_;
+  std::set<std::string>& kernels_;
+};
+
+// Not what others are lowered to, or what the scheduler adds: that comes with those.
+bool is_submitted(ir::OpKind kind) {
+  switch (kind) {
+    case ir::OpKind::kMap:
+    case ir::OpKind::kReduce:
+    case ir::OpKind::kMatmul:
+    case ir::OpKind::kCopy:
+    case ir::OpKind::kReshape:
+    case ir::OpKind::kReadNpy:
+    case ir::OpKind::kWriteNpy:
+    case ir::OpKind::kCall:
+    case ir::OpKind::kFetch:
+    case ir::OpKind::kProvide:
+    case ir::OpKind::kScan: return true;
+    case ir::OpKind::kReduceBlocks:
+    case ir::OpKind::kCombine:
+    case ir::OpKind::kMatmulPanels:
+    case ir::OpKind::kKeep: return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("each kind of op, and each kernel of our own, is among what is tried with refusals") {
+  std::set<ir::OpKind> kinds;
+  std::set<std::string> kernels;
+  const TempFolder spill;
+  for (const Kind& kind : kKinds) {
+    const TempFolder files;
+    const auto cluster = TestCluster::start(form(spill, false).options);
+    const Session session =
+        make_session(std::make_unique<Recording>(cluster->connect("test"), kinds, kernels),
+                     {.seed = 5, .inspect = io::inspect});
+    (void)kind.run(session, files);
+  }
+  for (int k = 0; k <= static_cast<int>(ir::OpKind::kKeep); ++k) {
+    const auto kind = static_cast<ir::OpKind>(k);
+    CHECK_MESSAGE((!is_submitted(kind) || kinds.contains(kind)), ir::name_of(kind));
+  }
+  const tilewise_plugin_v1& ours = tilewise::kernels::builtin_kernels();
+  // That do nothing; that no function of the client calls; that the scheduler asks for, where a save has failed (each of the tests
+  // below does that) and where workers have a folder for checkpoints (clusters inside a process have none: integration/refusals_test.cc).
+  const std::set<std::string> others{"tilewise.noop",
+                                     "tilewise.zero",
+                                     "tilewise.compute",
+                                     "tilewise.geqrf",
+                                     "tilewise.ormqr",
+                                     "tilewise.discard_npy",
+                                     "tilewise.discard_zarr",
+                                     "tilewise.tend_checkpoints",
+                                     "tilewise.create_checkpoint",
+                                     "tilewise.write_checkpoint",
+                                     "tilewise.commit_checkpoint",
+                                     "tilewise.restore_checkpoint"};
+  for (const auto& kernel : std::span(ours.kernels, static_cast<std::size_t>(ours.kernel_count)))
+    CHECK_MESSAGE(kernels.contains(kernel.name) != others.contains(kernel.name), std::string(kernel.name));
+}
 
 TEST_CASE("memory of a device cannot be had") { for_every_k(Allocator::kDevice, {Errc::kOutOfMemory}, 100); }
 
