@@ -1,6 +1,6 @@
 // The figures of recovery.
 //
-//   bench_recovery --json FILE [--quick] [--only PART]     parts: worker cost scheduler simulation notice
+//   bench_recovery --json FILE [--quick] [--only PART]     parts: worker cost scheduler lineage simulation notice
 //
 // Clusters are real processes on this machine. --quick shrinks sizes and counts: for trying, not for figures.
 #include <tilewise/base/prng.h>
@@ -290,6 +290,77 @@ void bench_scheduler(const Settings& settings, Report& report) {
                  0.01);
 }
 
+// ---- a loop on one array ----------------------------------------------------------------------------------------------------------
+
+std::int64_t resident_kb(int pid) {
+  const std::string status = testing::read_file("/proc/" + std::to_string(pid) + "/status");
+  const auto at = status.find("VmRSS:");
+  return at == std::string::npos ? 0 : std::stoll(status.substr(at + 6));
+}
+
+// What the past of what is held has in ops, and the scheduler in memory, at a tenth of the steps and at all of them; then the workers
+// die one after the other, so that both copies of the array have to serve.
+void bench_lineage(const Settings& settings, Report& report) {
+  const int steps = settings.quick ? 20'000 : 100'000;
+  constexpr std::int64_t kElements = 4'000;
+  const testing::TempFolder folder;
+  testing::Cluster cluster(
+      {.workers = 2,
+       .devices = 1,
+       .memory = "64MiB",
+       .scheduler_args = {"--dashboard-listen", "127.0.0.1:0", "--dashboard-address-file", folder / "page"}});
+  const Session session = cluster.session();
+  require(session.wait_for_devices(2, kPatience), "the workers are not there");
+  const auto past = [&] {
+    return number_in(
+        cluster.tool({"top", "--json", "--dashboard", testing::read_file(folder / "page")}).output,
+        "lineage");
+  };
+  Array x = session.random.uniform({kElements}, {.seed = 5, .block = {kElements / 4}});
+  std::vector<double> expected = x.get<double>({.timeout = kLong});
+  int turns = 0;
+  std::int64_t longest = 0;
+  const auto run = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      ++turns;
+      Array next = x * 0.5 + static_cast<double>(turns % 1000);
+      const Future future = next.persist();
+      if (turns % 20 == 0) future.wait({.timeout = kLong});
+      x = next;
+      for (double& e : expected) e = e * 0.5 + static_cast<double>(turns % 1000);
+      if (turns % (steps / 50) == 0) longest = std::max(longest, past());
+    }
+  };
+  run(steps / 10);
+  const std::int64_t early_kb = resident_kb(cluster.scheduler().pid());
+  const double began = now();
+  run(steps - steps / 10);
+  const double per_step_us = (now() - began) / (0.9 * steps) * 1e6;
+  const std::int64_t late_kb = resident_kb(cluster.scheduler().pid());
+  double slowest = 0;
+  for (int victim = 0; victim < 2; ++victim) {
+    kill(testing::working(cluster.worker(victim).pid()), SIGKILL);
+    const double killed = now();
+    require(x.get<double>({.timeout = kLong}) == expected, "wrong values after a loss");
+    slowest = std::max(slowest, now() - killed);
+    cluster.add_worker({});
+    require(session.wait_for_devices(2, kPatience), "a worker is not there");
+    run(steps / 10);
+  }
+  report.note(std::to_string(turns) + " steps of " + std::to_string(per_step_us) +
+              " us; after a worker's death right after " + std::to_string(slowest) + " s at most");
+  report.at_most({.metric = "lineage of one array after " + std::to_string(steps) + " steps",
+                  .value = static_cast<double>(longest),
+                  .unit = "ops"},
+                 5'000);
+  report.at_most({.metric = "the scheduler's memory then",
+                  .value = static_cast<double>(late_kb) / 1024,
+                  .unit = "MiB",
+                  .reference = "after a tenth of them",
+                  .reference_value = static_cast<double>(early_kb) / 1024},
+                 1.5);
+}
+
 // ---- simulation ------------------------------------------------------------------------------------------------------------------
 
 void bench_simulation(const Settings& settings, Report& report) {
@@ -361,11 +432,9 @@ void bench_notice(const Settings& settings, Report& report) {
                  1.5);
 }
 
-const std::vector<Part> kParts = {{"worker", bench_worker},
-                                  {"cost", bench_cost},
-                                  {"scheduler", bench_scheduler},
-                                  {"simulation", bench_simulation},
-                                  {"notice", bench_notice}};
+const std::vector<Part> kParts = {{"worker", bench_worker},         {"cost", bench_cost},
+                                  {"scheduler", bench_scheduler},   {"lineage", bench_lineage},
+                                  {"simulation", bench_simulation}, {"notice", bench_notice}};
 
 }  // namespace
 }  // namespace tilewise::bench
