@@ -13,33 +13,6 @@ using namespace tilewise::testing;
 
 namespace {
 
-constexpr std::int64_t kElements = 65'536;
-
-// x = x / 2 + i, step by step; the same in plain numbers beside it.
-struct Loop {
-  Session session;
-  Array x;
-  std::vector<double> expected;
-  int turns = 0;
-  explicit Loop(const Session& on)
-      : session(on),
-        x(session.random.uniform({kElements}, {.seed = 5, .block = {kElements / 4}})),
-        expected(x.get<double>({.timeout = kPatience})) {
-    x.persist().wait({.timeout = kPatience});
-  }
-  void run(int steps) {
-    for (int i = 0; i < steps; ++i) {
-      ++turns;
-      Array next = x * 0.5 + static_cast<double>(turns);
-      const Future future = next.persist();
-      if (i % 20 == 19 || i + 1 == steps) future.wait({.timeout = kPatience});
-      x = next;
-      for (double& e : expected) e = e * 0.5 + static_cast<double>(turns);
-    }
-  }
-  bool right() const { return same_bits(x.get<double>({.timeout = kPatience}), expected); }
-};
-
 std::int64_t count(const Watched& w, const char* what) {
   return w.ask("top").at(what).to_number<std::int64_t>();
 }
@@ -143,7 +116,7 @@ TEST_CASE(
   std::string text;
   Errc code = Errc::kOk;
   try {
-    (void)(loop.x + 1.0).get<double>({.timeout = kPatience});
+    (void)(loop.x() + 1.0).get<double>({.timeout = kPatience});
   } catch (const ArrayError& e) {
     code = e.code();
     text = e.what();

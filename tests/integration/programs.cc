@@ -47,6 +47,26 @@ std::vector<Array> decay(const Session& session, int steps, const std::function<
   return made;
 }
 
+Loop::Loop(const Session& session)
+    : session_(session),
+      x_(session.random.uniform({kElements}, {.seed = 5, .block = {kElements / 4}})),
+      expected_(x_.get<double>({.timeout = kPatience})) {
+  x_.persist().wait({.timeout = kPatience});
+}
+
+void Loop::run(int steps) {
+  for (int i = 0; i < steps; ++i) {
+    ++turns_;
+    Array next = x_ * 0.5 + static_cast<double>(turns_);
+    const Future future = next.persist();
+    if (i % 20 == 19 || i + 1 == steps) future.wait({.timeout = kPatience});
+    x_ = next;
+    for (double& e : expected_) e = e * 0.5 + static_cast<double>(turns_);
+  }
+}
+
+bool Loop::right() const { return same_bits(x_.get<double>({.timeout = kPatience}), expected_); }
+
 std::vector<double> values(const Future& future) { return future.get<double>(0, {.timeout = kPatience}); }
 
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {

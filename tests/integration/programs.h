@@ -16,6 +16,23 @@ Array reductions(const Session& session, std::int64_t n = 1'200, std::int64_t bl
 // Each of the steps of a loop whose constants change, held; `after` is told each step's number once it has been submitted.
 std::vector<Array> decay(const Session& session, int steps, const std::function<void(int)>& after);
 
+// x = x / 2 + i, step by step, each held for as long as the next one takes; the same in plain numbers beside it.
+class Loop {
+ public:
+  static constexpr std::int64_t kElements = 65'536;  // in four blocks
+
+  explicit Loop(const Session& session);
+  void run(int steps);
+  bool right() const;
+  const Array& x() const { return x_; }
+
+ private:
+  Session session_;
+  Array x_;
+  std::vector<double> expected_;
+  int turns_ = 0;
+};
+
 // The first result, waited for.
 std::vector<double> values(const Future& future);
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b);

@@ -197,6 +197,34 @@ TEST_CASE(
 }
 
 TEST_CASE(
+    "checkpoints: room on the disk is refused at each of the writes of one: nothing is lost, and the next "
+    "one is whole") {
+  Refusing refusing;
+  const TempFolder folder;
+  Cluster cluster(
+      {.workers = 0, .devices = 1, .scheduler_args = {"--checkpoint-dir", folder / ""}, .keep_state = true});
+  INFO(cluster.words());
+  cluster.add_worker({"--respawn"}, {}, refusing.environment());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(1, kPatience));
+  Loop loop(session);
+  std::int64_t requests = 0, k = 0;
+  do {
+    ++k;
+    CAPTURE(k);
+    refusing->refuse(Allocator::kDisk, k);
+    loop.run(4'500);
+    CHECK(loop.right());
+    requests = refusing->allow();
+  } while (requests >= k && k < 50);
+  CHECK(k > 4);  // each block, and what is said of them
+  CHECK(requests < k);
+  CHECK(cluster.scheduler().errors().find("checkpoint") != std::string::npos);
+  kill(working(cluster.worker(0).pid()), SIGKILL);
+  CHECK(loop.right());
+}
+
+TEST_CASE(
     "what was lost is made again by a worker that is refused memory: nothing that is held is lost for that") {
   Refused w;
   INFO(w.cluster.words());
