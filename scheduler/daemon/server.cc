@@ -96,7 +96,11 @@ void Server::on_frame(Conn conn, const net::Frame& frame) {
                                                 ", its message is a " + std::string(msg::name_of(*message))));
   }
   Peer& peer = peers_.at(conn);
-  if (const auto* resumes = std::get_if<msg::Resume>(&*message)) return resume(conn, *resumes);
+  const bool first = !std::exchange(peer.spoke, true);
+  if (const auto* resumes = std::get_if<msg::Resume>(&*message)) {
+    if (first) return resume(conn, *resumes);
+    return reject(conn, error(Errc::kInvalidArgument, "a Resume is the first message on its link, or none"));
+  }
   if (const auto* ack = std::get_if<msg::Ack>(&*message)) {
     if (!peer.sent.acknowledge(ack->received))
       return reject(conn, error(Errc::kInvalidArgument, "it acknowledges what was never sent"));

@@ -52,7 +52,8 @@ class Server {
  private:
   struct Peer {
     std::unique_ptr<net::Link> link;
-    std::string name;  // "worker host/123", for logs
+    std::string name;    // "worker host/123", for logs
+    bool spoke = false;  // something came on its link
     bool joined = false;
     std::function<void(const msg::Message&)> receive;  // instead of a link
     std::shared_ptr<Conn> self;                        // for the link's callbacks: another one after a Resume
