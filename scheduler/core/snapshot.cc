@@ -10,7 +10,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::uint32_t kFormat = 18;
+constexpr std::uint32_t kFormat = 19;
 
 // Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
 class Archive {
@@ -336,8 +336,8 @@ template <class A> void all(A& a, State& s) {
   std::uint32_t format = kFormat;
   a(format);
   if (format != kFormat) return a.fail(error(Errc::kVersionMismatch, "a snapshot of another format"));
-  a(s.options, s.started, s.start, s.now, s.speeds, s.links, s.closed, s.peers, s.live, s.devices,
-    s.sessions);
+  a(s.options, s.started, s.start, s.now, s.speeds, s.links, s.closed, s.peers, s.live, s.devices, s.sessions,
+    s.departed, s.departed_credit, s.next_peer, s.next_device, s.next_session);
   const auto id_of = [](const auto& record) { return record.id; };
   s.ops.archive(a, id_of);
   s.arrays.archive(a, id_of);
