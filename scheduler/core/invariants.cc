@@ -434,6 +434,8 @@ void check_removals(const State& s) {
     TW_CHECK(!removal.op || (op != nullptr && !op->finished) ||
                  std::any_of(ended.begin(), ended.end(), [&](const auto& e) { return e.op == removal.op; }),
              "who removes something is at it");
+    TW_CHECK(removal.askers.empty() || s.now < removal.tell_at,
+             "nobody waits longer for a removal than he may");
     TW_CHECK(!removal.left.empty() && removal.tries < Removal::kTries, "what is removed is over");
   }
 }
@@ -550,7 +552,7 @@ std::uint64_t digest_of(const State& s) {
   for (const SessionId id : s.postponing) d.mix(id.value), d.mix(s.session(id).postponed.size());
   for (const auto& [id, removal] : s.removals) {
     d.mix(id.value), d.mix(removal.op.value), d.mix(removal.tries), mix(d, removal.done.outcome);
-    d.mix(static_cast<std::uint64_t>(removal.again_at));
+    d.mix(static_cast<std::uint64_t>(removal.again_at)), d.mix(static_cast<std::uint64_t>(removal.tell_at));
     for (const Undo& undo : removal.left) mix(d, undo);
     for (const Asker& asker : removal.askers) d.mix(asker.session.value), d.mix(asker.request);
   }
