@@ -106,8 +106,7 @@ void Server::on_frame(Conn conn, const net::Frame& frame) {
       return reject(conn, error(Errc::kInvalidArgument, "it acknowledges what was never sent"));
     return note_ack(conn, ack->received);
   }
-  if (const auto* join = std::get_if<msg::Join>(&*message); join != nullptr && !peer.joined)
-    greet(peer, *join);
+  if (const auto* join = std::get_if<msg::Join>(&*message)) greet(peer, *join);
   if (const auto* failed = std::get_if<msg::TaskFailed>(&*message);
       failed != nullptr && peer.joined && peer.role == msg::Role::kWorker) {
     daemon::log_warn("task failed", {{"worker", peers_.at(conn).name},
@@ -142,7 +141,9 @@ void Server::log_words(const msg::LastWords& words) const {
                    {{"worker_id", words.worker.value}, {"why", words.how}, {"executing", executing}});
 }
 
+// The first one is in force; the core says so to whoever joins again.
 void Server::greet(Peer& peer, const msg::Join& join) {
+  if (peer.joined) return;
   peer.name = describe(join);
   peer.role = join.role;
   peer.lease_ns = std::max<TimeNs>(0, join.lease_ns);

@@ -353,6 +353,7 @@ Status Server::restore(std::string_view snapshot) {
     peer.role = in.get<msg::Role>();
     peer.lease_ns = in.get<TimeNs>();
     peer.name = in.bytes();
+    peer.spoke = peer.joined = true;
     peer.received = courier::Received(in.get<std::uint64_t>());
     peer.sent.restart(in.get<std::uint64_t>());
     const auto messages = in.get<std::uint64_t>();

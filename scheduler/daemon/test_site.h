@@ -46,8 +46,11 @@ struct Party {
 };
 
 struct Site {
-  Site() {
-    ServerOptions options{.listen = *net::Address::parse("tcp://127.0.0.1:0"), .token = token, .core = {}};
+  explicit Site(const std::string& state_dir = {}) {
+    ServerOptions options{.listen = *net::Address::parse("tcp://127.0.0.1:0"),
+                          .token = token,
+                          .core = {},
+                          .state_dir = state_dir};
     auto opened = Server::open(*loop, std::move(options), [this] { ended = true; });
     REQUIRE(opened.has_value());
     server = std::move(*opened);
