@@ -11,6 +11,9 @@ namespace tilewise::scheduler {
 namespace {
 
 constexpr TimeNs kEndNs = kSecond;  // how long workers may take to close after a Shutdown
+// So many looks make up the time to join. They are counted, so that it is time in which we listened: who did something else for long, or was
+// stopped, has not read yet what is there.
+constexpr int kLooks = 4;
 
 using daemon::to_string;
 
@@ -25,11 +28,13 @@ Server::Server(net::EventLoop& loop, const ServerOptions& options, std::function
     : loop_(loop),
       on_end_(std::move(on_end)),
       core_(std::make_unique<Core>(options.core)),
+      join_ns_(options.join_ns),
       state_(options.core.state) {}
 
 Server::~Server() {
   loop_.set_batch_hook({});
   if (timer_ != 0) loop_.cancel(timer_);
+  if (strangers_timer_ != 0) loop_.cancel(strangers_timer_);
   if (journal_ || ending_) return;  // else nobody need wait for another one
   codec::Buffer bytes;
   if (!codec::encode(msg::Shutdown{}, bytes)) return;
@@ -71,6 +76,32 @@ void Server::accept(std::unique_ptr<net::Link> link) {
   peer.link->start({[this, self = peer.self](net::Frame& frame) { on_frame(*self, frame); },
                     [this, self = peer.self](const Error& why) { on_close(*self, why); },
                     {}});
+  strangers_.emplace(conn, 0);
+  await_strangers();
+}
+
+void Server::await_strangers() {
+  if (strangers_timer_ != 0 || strangers_.empty()) return;
+  strangers_timer_ = loop_.after(join_ns_ / kLooks, [this] {
+    strangers_timer_ = 0;
+    look_at_strangers();
+    await_strangers();
+  });
+}
+
+void Server::look_at_strangers() {
+  std::vector<Conn> late;
+  for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
+    auto& [conn, looks] = *stranger;
+    const auto it = peers_.find(conn);
+    const bool waits = it != peers_.end() && !it->second.joined;
+    const bool in_time = waits && ++looks <= kLooks;
+    if (waits && !in_time) late.push_back(conn);
+    stranger = in_time ? std::next(stranger) : strangers_.erase(stranger);
+  }
+  for (const Conn conn : late)
+    reject(conn, error(Errc::kTimeout, "neither a Join nor a Resume came within " +
+                                           std::to_string(join_ns_ / kMillisecond) + " ms"));
 }
 
 Conn Server::join_local(const std::string& name, std::function<void(const msg::Message&)> receive) {

@@ -1,4 +1,4 @@
-// Whose link is whose: peers of an earlier life of the scheduler.
+// Whose link is whose: strangers who never join, and peers of an earlier life of the scheduler.
 #include <tilewise/daemon/log.h>
 
 #include <doctest/doctest.h>
@@ -29,6 +29,22 @@ struct Heard {
                        [&](const std::string& line) { return line.find(text) != std::string::npos; });
   }
 };
+
+TEST_CASE("who has the token and joins never is told so and left; who has joined may be silent") {
+  Site site({}, 20 * kMillisecond);
+  Party silent, mumbling;
+  site.connect(silent);
+  site.connect(mumbling);
+  mumbling.say(msg::Ack{});  // says nothing
+  for (Party* party : {&silent, &mumbling}) {
+    site.until([&] { return party->closed; });
+    REQUIRE(party->heard.size() == 1);
+    REQUIRE(party->count<msg::Refusal>() == 1);
+    CHECK(std::get<msg::Refusal>(party->heard[0]).why.code == Errc::kTimeout);
+  }
+  CHECK(!site.bystander.closed);
+  CHECK(site.peers() == 1);
+}
 
 // A worker that has joined a scheduler with a state, and may come back.
 msg::Resume joins_for_good(Site& site, Party& party) {

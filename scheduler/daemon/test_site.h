@@ -46,11 +46,12 @@ struct Party {
 };
 
 struct Site {
-  explicit Site(const std::string& state_dir = {}) {
+  explicit Site(const std::string& state_dir = {}, TimeNs join_ns = 5 * kSecond) {
     ServerOptions options{.listen = *net::Address::parse("tcp://127.0.0.1:0"),
                           .token = token,
                           .core = {},
-                          .state_dir = state_dir};
+                          .state_dir = state_dir,
+                          .join_ns = join_ns};
     auto opened = Server::open(*loop, std::move(options), [this] { ended = true; });
     REQUIRE(opened.has_value());
     server = std::move(*opened);
