@@ -46,7 +46,6 @@ Result<std::unique_ptr<net::Link>> RemoteEndpoint::dial(TimeNs until) {
 Status RemoteEndpoint::init() {
   const TimeNs until = monotonic_now() + options_.timeout_ns;
   TW_ASSIGN(loop_, net::EventLoop::create());
-  TW_ASSIGN(std::unique_ptr<net::Link> link, dial(until));
   exchange::Options peers{.token = options_.token};
   peers.host_id = config::host_id();
   peers.map_peers = options_.map_peers;
@@ -69,6 +68,8 @@ Status RemoteEndpoint::init() {
   callbacks.on_ready = [reached](WorkerId peer, bool) { reached(peer); };
   callbacks.on_back = reached;
   TW_ASSIGN(exchange_, exchange::Exchange::create(*loop_, std::move(peers), std::move(callbacks)));
+  // When all that takes time is done: a link on which nobody joins is not kept.
+  TW_ASSIGN(std::unique_ptr<net::Link> link, dial(until));
 
   courier::Handlers handlers;
   handlers.on_message = [this](msg::Message message) { on_message(std::move(message)); };

@@ -35,8 +35,9 @@ void count_death(State& s, const Peer& dead, const std::string& how, const msg::
 }  // namespace
 
 void on_last_words(State& s, const msg::LastWords& words) {
-  if (words.worker.value < 1 || words.worker.value > s.peers.size()) return;
-  Peer& dead = s.peer(words.worker);
+  Peer* known = s.find_worker(words.worker);
+  if (known == nullptr) return;
+  Peer& dead = *known;
   if (dead.black_box == 0 || dead.black_box != words.black_box || std::exchange(dead.last_words, true))
     return;
   s.recovery.unheard.erase(words.worker);

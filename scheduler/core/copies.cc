@@ -29,7 +29,7 @@ bool alive(const State& s, DeviceId id) { return s.device(id)->alive; }
 class Takers {
  public:
   explicit Takers(const State& s) : s_(s) {
-    for (const Device& device : s.devices) {
+    for (const Device& device : s.devices.all()) {
       if (device.alive && s.is_worker(device.peer) && !device.draining) open_.push_back(&device);
     }
   }

@@ -114,6 +114,7 @@ void Core::step(std::vector<Event>& events, TimeNs now, std::vector<Action>& act
   tell_progress(s);
   flush_logs(s);
   check_probes(s);
+  forget_departed(s);
   s.out = nullptr;
 }
 
@@ -187,6 +188,10 @@ View Core::view(const ViewRequest& request, TimeNs now) const {
 }
 void Core::check_invariants() const { scheduler::check_invariants(impl_->s); }
 Counters Core::counters() const { return impl_->s.counts; }
+Records Core::records() const {
+  const State& s = impl_->s;
+  return {s.peers.size(), s.devices.size(), s.sessions.size()};
+}
 std::uint64_t Core::replays() const { return impl_->s.plans.replays(); }
 std::uint64_t Core::digest() const { return digest_of(impl_->s); }
 

@@ -56,7 +56,7 @@ bool choose(const State& s, WorkerId leaver, std::vector<MovedBlock>& blocks, st
     if (mine.empty()) continue;
     std::vector<const Device*> open;
     for (const bool same : {true, false}) {
-      for (const Device& device : s.devices) {
+      for (const Device& device : s.devices.all()) {
         if (device.alive && s.is_worker(device.peer) && device.peer != leaver && !device.draining &&
             (!same || device.kind == kind))
           open.push_back(&device);
@@ -194,8 +194,8 @@ void wish_drain(State& s, WorkerId worker, bool leave) {
 }
 
 void on_operator_drain(State& s, const OperatorDrain& drain) {
-  const bool known = drain.worker.value >= 1 && drain.worker.value <= s.peers.size();
-  if (known && s.peer(drain.worker).alive && s.is_worker(drain.worker)) wish_drain(s, drain.worker, drain.on);
+  const Peer* known = s.find_worker(drain.worker);
+  if (known != nullptr && known->alive) wish_drain(s, drain.worker, drain.on);
 }
 
 void on_drained(State& s, const Peer& worker, const msg::Drained& report) {
@@ -336,9 +336,8 @@ void on_drain_request(State& s, Peer& asker, const msg::DrainRequest& request) {
   std::uint32_t number = 0;
   const auto [end, bad] = std::from_chars(text.data() + w, text.data() + text.size(), number);
   const bool is_number = bad == std::errc{} && end == text.data() + text.size();
-  if (is_number && number >= 1 && number <= s.peers.size() && s.is_worker(WorkerId{number}))
-    found = &s.peer(WorkerId{number});
-  for (const Peer& peer : s.peers) {
+  if (is_number) found = s.find_worker(WorkerId{number});
+  for (const Peer& peer : s.peers.all()) {
     if (found != nullptr && is_number) break;
     if (peer.info.role != msg::Role::kWorker || peer.info.name != text) continue;
     alike += peer.alive;

@@ -50,7 +50,7 @@ void account_choices(const State& s, const OpRecord& op, msg::OpAccount& account
 // With all that runs beside it: graphs share the devices, so neither time nor memory is its own.
 void explain_graph(const State& s, const GraphRecord& graph, msg::Explanation& out) {
   std::vector<GraphId> beside;
-  for (const Session& session : s.sessions) {
+  for (const Session& session : s.sessions.all()) {
     if (!session.alive) continue;
     for (const GraphId id : session.running) {
       if (id != graph.id && s.graphs.at(id).session == session.id) beside.push_back(id);

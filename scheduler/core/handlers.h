@@ -16,6 +16,10 @@ void on_leave(State& s, Conn conn);
 void lose_peer(State& s, WorkerId id, bool in_order = false);  // in_order: it has said so itself
 void let_go(State& s, WorkerId id);  // a worker that leaves as asked: only its link stays, until it closes it
 void check_liveness(State& s);
+// departed.cc
+void note_departed(State& s, const Peer& peer);  // a tool or client that is gone
+void forget_departed(State& s);                  // those that nothing names any more
+// peers.cc
 void on_shutdown(State& s, Conn from);
 
 // recovery.cc

@@ -36,9 +36,12 @@ void check_probing(const State& s) {
 void check_peers(const State& s) {
   std::size_t alive = 0;
   std::map<std::string, std::int32_t> offered;
-  for (const Peer& peer : s.peers) {
+  for (const Peer& peer : s.peers.all()) {
     const WorkerId id = peer.info.id;
-    TW_CHECK(&s.peer(id) == &peer, "peers are dense by id");
+    TW_CHECK(&s.peer(id) == &peer && id.value < s.next_peer, "peers are found by their ids");
+    const auto departed = std::count(s.departed.begin(), s.departed.end(), id);
+    TW_CHECK(departed == (!peer.alive && peer.info.role == msg::Role::kClient ? 1 : 0),
+             "clients that have left are listed once; of tools nothing is left");
     TW_CHECK(std::binary_search(s.live.begin(), s.live.end(), id) == peer.alive,
              "live lists exactly the living");
     TW_CHECK(peer.log.empty() || !peer.alive || s.lazy_at != kNever,
@@ -79,9 +82,9 @@ void check_peers(const State& s) {
 }
 
 void check_sessions(const State& s) {
-  for (const Session& session : s.sessions) {
+  for (const Session& session : s.sessions.all()) {
     TW_CHECK(&s.session(session.id) == &session && s.peer(session.peer).session == session.id,
-             "sessions are dense");
+             "a session is found by its id and knows its peer");
     TW_CHECK(session.alive == s.peer(session.peer).alive, "a session lives as long as its client");
     TW_CHECK(session.alive || (session.arrays.empty() && session.running.empty()), "the dead hold nothing");
     for (const auto& [number, id] : session.arrays) {
@@ -117,6 +120,7 @@ void check_sessions(const State& s) {
 void check_graphs(const State& s) {
   std::int64_t running = 0;
   s.graphs.for_each([&](const GraphRecord& graph) {
+    TW_CHECK(!graph.session || s.sessions.find(graph.session) != nullptr, "a graph's session is known");
     std::int32_t left = 0, open = 0, planned = 0, fetches = 0;
     std::int64_t done = 0;
     for (const OpId id : graph.ops) {
@@ -181,6 +185,10 @@ void check_ops(const State& s) {
   s.ops.for_each([&](const OpRecord& op) {
     const GraphRecord* graph = s.graphs.find(op.graph);
     TW_CHECK(graph != nullptr, "an op has a graph");
+    for (const DeviceId device : op.placement.devices())
+      TW_CHECK(s.device(device) != nullptr, "an op is placed on devices that are known");
+    if (const auto* endpoint = std::get_if<ir::FetchAttrs>(&op.op.attrs))
+      TW_CHECK(!endpoint->to || s.device(endpoint->to) != nullptr, "an op names an endpoint that is known");
     const bool keep = op.op.kind == ir::OpKind::kKeep;
     TW_CHECK(op.finished || graph->running || op.of || keep || graph->own,
              "an open op keeps its graph running");
@@ -273,7 +281,7 @@ void check_ops(const State& s) {
       TW_CHECK(!deliverable(s, *op), "fetches end with their graph");
     }
   });
-  for (const Device& device : s.devices) {
+  for (const Device& device : s.devices.all()) {
     const auto it = load.find(device.id);
     TW_CHECK(device.load_bytes == (it == load.end() ? 0 : it->second), "load is that of live results");
   }
@@ -292,7 +300,7 @@ void check_gatherings(const State& s) {
       if (g.failed.ok()) ++waiting[{part.session, part.request}];
     }
   }
-  for (const Session& session : s.sessions) {
+  for (const Session& session : s.sessions.all()) {
     for (const Answer& answer : session.answers) {
       const auto found = waiting.find({session.id, answer.request});
       TW_CHECK(answer.due == (found != waiting.end()), "who announced is answered once, or waits");
@@ -426,6 +434,8 @@ void check_removals(const State& s) {
     TW_CHECK(!removal.op || (op != nullptr && !op->finished) ||
                  std::any_of(ended.begin(), ended.end(), [&](const auto& e) { return e.op == removal.op; }),
              "who removes something is at it");
+    TW_CHECK(removal.askers.empty() || s.now < removal.tell_at,
+             "nobody waits longer for a removal than he may");
     TW_CHECK(!removal.left.empty() && removal.tries < Removal::kTries, "what is removed is over");
   }
 }
@@ -498,9 +508,11 @@ std::uint64_t digest_of(const State& s) {
     d.mix(static_cast<std::uint64_t>(link.away_until));
   }
   for (const Conn conn : s.closed) d.mix(conn.value);
-  for (const Peer& peer : s.peers) mix(d, peer);
-  for (const Device& device : s.devices) mix(d, device);
-  for (const Session& session : s.sessions) mix(d, session);
+  for (const Peer& peer : s.peers.all()) mix(d, peer);
+  for (const Device& device : s.devices.all()) mix(d, device);
+  for (const Session& session : s.sessions.all()) mix(d, session);
+  for (const WorkerId id : s.departed) d.mix(id.value);
+  d.mix(s.departed_credit), d.mix(s.next_peer), d.mix(s.next_device), d.mix(s.next_session);
   s.graphs.for_each([&](const GraphRecord& graph) { mix(d, graph); });
   s.ops.for_each([&](const OpRecord& op) { mix(d, op); });
   s.arrays.for_each([&](const ArrayRecord& array) { mix(d, array); });
@@ -540,7 +552,7 @@ std::uint64_t digest_of(const State& s) {
   for (const SessionId id : s.postponing) d.mix(id.value), d.mix(s.session(id).postponed.size());
   for (const auto& [id, removal] : s.removals) {
     d.mix(id.value), d.mix(removal.op.value), d.mix(removal.tries), mix(d, removal.done.outcome);
-    d.mix(static_cast<std::uint64_t>(removal.again_at));
+    d.mix(static_cast<std::uint64_t>(removal.again_at)), d.mix(static_cast<std::uint64_t>(removal.tell_at));
     for (const Undo& undo : removal.left) mix(d, undo);
     for (const Asker& asker : removal.askers) d.mix(asker.session.value), d.mix(asker.request);
   }

@@ -29,6 +29,9 @@ Status check_limits(const State& s, const msg::Join& join) {
   if (s.live.size() >= s.options.max_peers) {
     return error(Errc::kLimitExceeded, std::to_string(s.live.size()) + " peers have joined, the limit");
   }
+  // Ids are never used again.
+  if (std::max(s.next_peer, s.next_device) > UINT32_MAX - kMaxDevices)
+    return error(Errc::kLimitExceeded, "this scheduler has no numbers left for peers or devices");
   if (join.devices.size() > kMaxDevices || join.addresses.size() > kMaxAddresses ||
       join.plugins.size() > kMaxPlugins) {
     return error(Errc::kLimitExceeded, "too many devices, addresses or plug-ins in one join");
@@ -173,10 +176,11 @@ void send_snapshot(State& s, WorkerId to) {
 }
 
 void add_devices(State& s, Peer& peer, const std::vector<msg::DeviceDesc>& described) {
+  if (described.empty()) return;
   const auto host =
       s.hosts.emplace(peer.info.host_id, static_cast<std::uint32_t>(s.hosts.size())).first->second;
   for (const msg::DeviceDesc& desc : described) {
-    const DeviceId id{static_cast<std::uint32_t>(s.devices.size() + 1)};
+    const DeviceId id{s.next_device++};
     Device device{id,
                   peer.info.id,
                   true,
@@ -187,7 +191,7 @@ void add_devices(State& s, Peer& peer, const std::vector<msg::DeviceDesc>& descr
                   desc.spill_bytes,
                   desc.pinned_bytes};
     device.stats.device = id;
-    s.devices.push_back(device);
+    s.devices.insert(id) = device;
     peer.info.devices.push_back(id);
     peer.info.descriptions.push_back(desc);
     peer.info.descriptions.back().name = "w" + std::to_string(peer.info.id.value) + "/" + desc.name;
@@ -221,9 +225,9 @@ void on_join(State& s, Conn from, msg::Join& join) {
     close_link(s, from, accepted.error());
     return;
   }
-  const WorkerId id{static_cast<std::uint32_t>(s.peers.size() + 1)};
+  const WorkerId id{s.next_peer++};
   link.peer = id;
-  Peer& peer = s.peers.emplace_back();
+  Peer& peer = s.peers.insert(id);
   peer.conn = from;
   peer.info.id = id;
   peer.info.role = join.role;
@@ -247,8 +251,8 @@ void on_join(State& s, Conn from, msg::Join& join) {
     }
   }
   if (join.role == msg::Role::kClient) {
-    peer.session = SessionId{static_cast<std::uint32_t>(s.sessions.size() + 1)};
-    Session& session = s.sessions.emplace_back();
+    peer.session = SessionId{s.next_session++};
+    Session& session = s.sessions.insert(peer.session);
     session.id = peer.session;
     session.peer = id;
     if (!peer.info.devices.empty()) session.device = peer.info.devices[0];

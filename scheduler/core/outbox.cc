@@ -4,7 +4,7 @@
 
 namespace tilewise::scheduler {
 
-constexpr std::size_t kRememberedClosed = 4096;
+constexpr std::size_t kRememberedClosed = 64;
 
 void send(State& s, Conn to, msg::Message message) {
   s.out->emplace_back(std::in_place_type<Send>, to, std::move(message));

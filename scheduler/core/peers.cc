@@ -84,6 +84,7 @@ void lose_peer(State& s, WorkerId id, bool in_order) {
   }
   forget_drains(s, id);
   strike_out(s, peer);
+  if (peer.info.role != msg::Role::kWorker) note_departed(s, peer);
   s.links.erase(peer.conn);
   // First who died, then what that means: peers discharge what the dead owed before they drop graphs.
   if (peer.info.role == msg::Role::kClient) log_to_workers(s, msg::PeerLost{id, 0, {}});

@@ -106,9 +106,9 @@ void learn(State& s, const Peer& worker, const msg::FamilyStats& stats) {
 }
 
 void learn_link(State& s, const Peer& worker, const msg::LinkStats& stats) {
-  const bool known = stats.from.value >= 1 && stats.from.value <= s.peers.size();
-  if (!known || !s.peer(stats.from).alive || !s.is_worker(stats.from)) return;
-  const msg::PeerInfo& from = s.peer(stats.from).info;
+  const Peer* known = s.find_worker(stats.from);
+  if (known == nullptr || !known->alive) return;
+  const msg::PeerInfo& from = known->info;
   if (from.devices.empty() || worker.info.devices.empty()) return;
   using Way = place::Speeds::Way;
   const bool one_host = s.device(from.devices[0])->host == s.device(worker.info.devices[0])->host;

@@ -416,7 +416,7 @@ class Planner {
       return false;
     }
     std::string lost;
-    for (const Peer& peer : s_.peers) {
+    for (const Peer& peer : s_.peers.all()) {
       if (!peer.alive && peer.info.role == msg::Role::kWorker)
         lost = "worker w" + std::to_string(peer.info.id.value) + " ('" + peer.info.name + "') was lost";
     }

@@ -76,6 +76,7 @@ bool begin_removal(State& s, const GraphRecord& graph) {
   for_each_asker(graph, [&](SessionId id, std::uint64_t request) {
     removal.askers.push_back({id, request});
   });
+  removal.tell_at = s.now + s.options.silence_ns;
   removal.done = {0, graph.root_cause, graph.total, graph.needs};
   return true;
 }
@@ -88,6 +89,7 @@ void check_removals(State& s) {
       at = s.removals.erase(at);
       continue;
     }
+    if (s.now >= removal.tell_at) tell(s, graph, removal);
     if (!removal.op && s.now >= removal.again_at && is_over(s, graph)) {
       if (const DeviceId on = who_removes(s, removal.left.back()))
         begin(s, removal, on);
@@ -128,6 +130,7 @@ TimeNs removals_deadline(const State& s) {
   TimeNs next = kNever;
   for (const auto& [graph, removal] : s.removals) {
     if (!removal.op && removal.again_at > s.now) next = std::min(next, removal.again_at);
+    if (!removal.askers.empty()) next = std::min(next, removal.tell_at);
   }
   return next;
 }

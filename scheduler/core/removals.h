@@ -1,4 +1,5 @@
-// What a save that came to no good end leaves under a temporary name: it is removed, and before that nobody is told of the end. It is the
+// What a save that came to no good end leaves under a temporary name: it is removed, and before that nobody is told of the end, but for a
+// silence time-out at most: a disk that does not answer withholds no error. It is the
 // scheduler that has it done, so it does not matter whether the client lives; and it waits until no worker is at that save any more, so
 // that nothing is made anew behind it.
 #pragma once
@@ -32,6 +33,7 @@ struct Removal {
   TimeNs again_at = 0;                         // not before
   OpId op;                                     // that does it; none: not begun
   std::vector<Asker> askers;                   // of the request; empty: they have been told
+  TimeNs tell_at = 0;                          // they wait no longer
   msg::GraphDone done;                         // what they are told, but for the number of their request
 };
 

@@ -92,6 +92,39 @@ TEST_CASE("one that ended well, or was refused, leaves nothing") {
   CHECK(w.removals(1).empty());
 }
 
+// A writer that is in the kernel for good (a disk that answers no more) says nothing: neither of its cancellation, nor of a removal.
+TEST_CASE("whoever waits for a removal is told of the end within a silence time-out; the removal goes on") {
+  Failing w;
+  std::string why = "no space";
+  SUBCASE("a worker does not say that it has let the save go") {
+    w.receive(10, msg::CancelRequest{1});
+    why = "cancelled by its client";
+    CHECK(w.removals(1).empty());
+  }
+  SUBCASE("the removal does not end") {
+    w.fail();
+    CHECK(w.removals(1).size() == 1);
+  }
+  for (int i = 0; i < 9; ++i) {
+    w.wait(kSecond);
+    for (const auto& [conn, welcome] : w.workers) w.receive(conn, msg::Pong{});
+    w.receive(10, msg::Pong{});
+  }
+  CHECK(w.end() == nullptr);
+  CHECK(w.core.next_deadline() <= w.now + kSecond);
+  w.wait(kSecond);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  CHECK(w.end()->request == 1);
+  CHECK(w.end()->outcome.message.find(why) != std::string::npos);
+  w.apply_logs();
+  REQUIRE(w.removals(1).size() == 1);
+  w.complete(w.removals(1)[0]);
+  w.step({});
+  w.wait(kSecond);
+  CHECK(w.count<msg::GraphDone>(10) == 1);  // once
+  CHECK(w.removals(1).size() == 1);
+}
+
 // Else a task that is still running would make anew what was removed.
 TEST_CASE("it is removed when all workers are done with a save that was given up") {
   for (const bool client_dies : {false, true}) {

@@ -10,7 +10,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::uint32_t kFormat = 18;
+constexpr std::uint32_t kFormat = 20;
 
 // Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
 class Archive {
@@ -294,7 +294,7 @@ template <class A> void fields(A& a, OpRecord& x) {
 }
 template <class A> void fields(A& a, Undo& x) { a(x.kernel, x.params, x.near); }
 template <class A> void fields(A& a, Removal& x) {
-  a(x.left, x.tries, x.again_at, x.op, x.askers, x.done, x.done.needs);
+  a(x.left, x.tries, x.again_at, x.op, x.askers, x.tell_at, x.done, x.done.needs);
 }
 template <class A> void fields(A& a, GraphRecord& x) {
   a(x.id, x.session, x.request, x.others, x.priority, x.weight, x.ops, x.ops_left, x.ops_open, x.fetches_open,
@@ -336,8 +336,8 @@ template <class A> void all(A& a, State& s) {
   std::uint32_t format = kFormat;
   a(format);
   if (format != kFormat) return a.fail(error(Errc::kVersionMismatch, "a snapshot of another format"));
-  a(s.options, s.started, s.start, s.now, s.speeds, s.links, s.closed, s.peers, s.live, s.devices,
-    s.sessions);
+  a(s.options, s.started, s.start, s.now, s.speeds, s.links, s.closed, s.peers, s.live, s.devices, s.sessions,
+    s.departed, s.departed_credit, s.next_peer, s.next_device, s.next_session);
   const auto id_of = [](const auto& record) { return record.id; };
   s.ops.archive(a, id_of);
   s.arrays.archive(a, id_of);

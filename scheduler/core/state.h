@@ -1,12 +1,13 @@
 // Everything the scheduler knows. Tables:
 //
-//   links     one entry per open link                   peers     every joined incarnation, dense by WorkerId
-//   devices   dense by DeviceId                         sessions  dense by SessionId
+//   links     one entry per open link                   peers     every joined incarnation that is there, or is still named
+//   devices   of those                                  sessions  of those
 //   graphs    one per submission with ops left          ops       planned ops, until retired
 //   arrays    outputs of those ops
 //
 // Nothing is kept per task: an op has one counter per device that owns points of it.
 #pragma once
+#include "by_id.h"
 #include "checkpoints.h"
 #include "history.h"
 #include "rebalance.h"
@@ -357,16 +358,19 @@ struct State {
   TimeNs start = 0, now = 0;
 
   std::map<Conn, Link> links;
-  std::set<Conn> closed;         // the last closed links, whose messages may still arrive
-  std::deque<Peer> peers;        // WorkerId - 1
-  std::vector<WorkerId> live;    // rising
-  std::deque<Device> devices;    // DeviceId - 1
-  std::deque<Session> sessions;  // SessionId - 1
+  std::set<Conn> closed;  // the last closed links, whose messages may still arrive
+  ById<WorkerId, Peer> peers;
+  std::vector<WorkerId> live;  // rising
+  ById<DeviceId, Device> devices;
+  ById<SessionId, Session> sessions;
+  std::vector<WorkerId> departed;     // tools and clients that are gone and still have records (departed.cc)
+  std::uint64_t departed_credit = 0;  // so many records may be gone through for that
   Table<ArrayId, ArrayRecord> arrays;
   Table<OpId, OpRecord> ops;
   Table<GraphId, GraphRecord> graphs;
   std::map<std::string, Plugin> plugins;       // of live workers
   std::map<std::string, std::uint32_t> hosts;  // host_id -> number
+  std::uint32_t next_peer = 1, next_device = 1, next_session = 1;
   std::uint64_t next_array = 1, next_op = 1, next_graph = 1, next_nonce = 1, next_kept_plan = 1;
 
   Recovery recovery;
@@ -407,14 +411,17 @@ struct State {
   std::vector<OpId> retired;
   std::vector<ArrayId> let_go;  // anchors that nothing is made from any more
 
-  Peer& peer(WorkerId id) { return peers[id.value - 1]; }
-  const Peer& peer(WorkerId id) const { return peers[id.value - 1]; }
-  Device* device(DeviceId id) {
-    return id.value >= 1 && id.value <= devices.size() ? &devices[id.value - 1] : nullptr;
+  Peer& peer(WorkerId id) { return peers.at(id); }
+  const Peer& peer(WorkerId id) const { return peers.at(id); }
+  // Of an id that somebody sent: null if there is no such worker, dead or alive.
+  Peer* find_worker(WorkerId id) {
+    Peer* peer = peers.find(id);
+    return peer != nullptr && peer->info.role == msg::Role::kWorker ? peer : nullptr;
   }
-  const Device* device(DeviceId id) const { return const_cast<State*>(this)->device(id); }
-  Session& session(SessionId id) { return sessions[id.value - 1]; }
-  const Session& session(SessionId id) const { return sessions[id.value - 1]; }
+  Device* device(DeviceId id) { return devices.find(id); }
+  const Device* device(DeviceId id) const { return devices.find(id); }
+  Session& session(SessionId id) { return sessions.at(id); }
+  const Session& session(SessionId id) const { return sessions.at(id); }
   bool is_worker(WorkerId id) const { return peer(id).info.role == msg::Role::kWorker; }
 };
 

@@ -18,7 +18,7 @@ msg::StatusReply status_of(const State& s) {
       if (lane.transfers > 0 || lane.failed > 0) out.lanes.push_back({id, lane});
     }
   }
-  for (const Session& session : s.sessions) {
+  for (const Session& session : s.sessions.all()) {
     for (const GraphId id : session.running) {
       const GraphRecord& graph = s.graphs.at(id);
       if (graph.session != session.id) continue;  // listed where it runs

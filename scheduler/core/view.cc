@@ -116,7 +116,7 @@ View overview(const State& s) {
   out.status.graphs.clear();
   out.running = s.running;
   std::size_t budget = ViewLimits::kScannedOps;
-  for (const Session& session : s.sessions) {
+  for (const Session& session : s.sessions.all()) {
     if (!session.alive) continue;
     if (out.sessions.size() < ViewLimits::kSessions) out.sessions.push_back(session_view(s, session));
     for (const GraphId id : session.running) {

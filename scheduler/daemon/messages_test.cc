@@ -1,98 +1,17 @@
 // Every message over a link to the scheduler's server, as it is when nobody has filled it in and as it is by chance: before its sender has
-// joined, twice from each kind of peer, and from one that is gone at once. Whatever becomes of that link, nobody else notices. All
+// joined, twice from each kind of peer, after each other one, and from one that is gone at once. Whatever becomes of that link, nobody else notices. All
 // alternatives of msg::Message are gone through, so a new one is in. (What messages with a meaning do is the core's: scheduler/core/messages_test.cc.)
-#include "server.h"
-
-#include <tilewise/config/version.h>
-
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <optional>
-
-#include "message_tags.h"
 #include "random_message.h"
+#include "test_site.h"
 
 namespace tilewise::scheduler {
 namespace {
 
-constexpr TimeNs kPatience = 20 * kSecond;
-using testing::empty_message;
-using testing::kTags;
-
-msg::Join join_as(msg::Role role) {
-  msg::Join join;
-  join.role = role;
-  join.name = join.host_id = "somebody";
-  join.software_version = config::software_version();
-  if (role == msg::Role::kTool) return join;
-  join.addresses = {"tcp://127.0.0.1:1"};
-  join.devices.push_back({"host:0", 0, "cpu", "x", std::int64_t{1} << 30, 1});
-  return join;
-}
-
-struct Party {
-  std::unique_ptr<net::ConnectAttempt> attempt;
-  std::unique_ptr<net::Link> link;
-  std::vector<msg::Message> heard;
-  bool closed = false;
-
-  void say(const msg::Message& message) {
-    codec::Buffer buffer;
-    REQUIRE(codec::encode(message, buffer).has_value());
-    if (!closed) REQUIRE(link->send(codec::frame_type(message), buffer.bytes()).has_value());
-  }
-  template <class M> std::ptrdiff_t count() const {
-    return std::count_if(heard.begin(), heard.end(),
-                         [](const msg::Message& m) { return std::holds_alternative<M>(m); });
-  }
-  bool answered(std::uint64_t nonce) const {
-    return std::find(heard.begin(), heard.end(), msg::Message(msg::Pong{nonce})) != heard.end();
-  }
-};
-
-struct Site {
-  Site() {
-    ServerOptions options{.listen = *net::Address::parse("tcp://127.0.0.1:0"), .token = token, .core = {}};
-    auto opened = Server::open(*loop, std::move(options), [this] { ended = true; });
-    REQUIRE(opened.has_value());
-    server = std::move(*opened);
-    connect(bystander);
-    joins(bystander, msg::Role::kTool);
-  }
-  void until(const std::function<bool()>& done) { REQUIRE(loop->run_until(done, kPatience)); }
-  void connect(Party& party) {
-    party.attempt = net::connect(*loop, server->address(), {.token = token},
-                                 [&party](Result<std::unique_ptr<net::Link>> link) {
-                                   REQUIRE(link.has_value());
-                                   party.link = std::move(*link);
-                                 });
-    until([&] { return party.link != nullptr; });
-    party.link->start({[&party](net::Frame& frame) { party.heard.push_back(*codec::decode(frame.payload)); },
-                       [&party](const Error&) { party.closed = true; },
-                       {}});
-  }
-  void joins(Party& party, msg::Role role) {
-    party.say(join_as(role));
-    until([&] { return party.count<msg::Welcome>() == 1; });
-    REQUIRE(std::get<msg::Welcome>(party.heard[0]).refused.ok());
-  }
-  // All that it said has been read; or its link has been closed.
-  void settle(Party& party) {
-    party.say(msg::Ping{++nonce});
-    until([&] { return party.closed || party.answered(nonce); });
-  }
-  std::size_t peers() const {
-    return std::get<Overview>(server->view(OverviewRequest{})).status.peers.size();
-  }
-
-  const net::Token token = *net::Token::generate();
-  std::unique_ptr<net::EventLoop> loop = *net::EventLoop::create();
-  std::unique_ptr<Server> server;
-  Party bystander;
-  std::uint64_t nonce = 1'000;
-  bool ended = false;
-};
+using namespace testing;
+using tilewise::testing::empty_message;
+using tilewise::testing::kTags;
 
 // One of each kind that nobody has filled in, and some by chance: well-formed, and mostly about nothing that is there.
 template <class Fn> void for_each_sample(Fn&& fn) {
@@ -151,6 +70,98 @@ TEST_CASE("server: every message twice, from each kind of peer: at worst that pe
     });
     CHECK(!site.ended);
   }
+}
+
+// Whoever says it is joined from then on: a Join that is in order, a Resume of somebody who is waited for.
+bool is_in(const msg::Message& message, const msg::Resume& resident) {
+  const auto* join = std::get_if<msg::Join>(&message);
+  const auto* resume = std::get_if<msg::Resume>(&message);
+  return (join != nullptr && !join->software_version.empty()) ||
+         (resume != nullptr && resume->state == resident.state);
+}
+
+TEST_CASE("server: every two messages at once on a new link: it is told why it is closed, or it has joined") {
+  Site site;
+  Party resident;
+  msg::Resume back = site.lasting(resident);
+  std::size_t waited_for = 1;  // with the resident, whose links come and go
+  std::vector<msg::Message> samples;
+  for (std::size_t tag = 0; tag < kTags; ++tag) samples.push_back(empty_message(tag));
+  samples.push_back(join_as(msg::Role::kWorker));
+  samples.push_back(join_as(msg::Role::kClient));
+  samples.push_back(join_as(msg::Role::kTool));
+  samples.push_back(back);
+  for (msg::Message& first : samples) {
+    for (const msg::Message& second : samples) {
+      // An Ack is no first word: it says nothing.
+      const bool in =
+          is_in(first, back) || (std::holds_alternative<msg::Ack>(first) &&
+                                 std::holds_alternative<msg::Join>(second) && is_in(second, back));
+      if (in && std::holds_alternative<msg::Resume>(first)) {  // the one before may have left
+        Party other;
+        back = site.lasting(other), first = back;
+        ++waited_for;
+      }
+      if (&first == &second || (in && std::holds_alternative<msg::Shutdown>(second))) continue;
+      INFO(std::string(msg::name_of(first)) << ", then " << std::string(msg::name_of(second)));
+      Party stranger;
+      site.connect(stranger);
+      stranger.say(first);
+      stranger.say(second);
+      if (in) {
+        site.settle(stranger);
+      } else {
+        site.until([&] { return stranger.closed; });
+        CHECK(stranger.count<msg::Refusal>() + stranger.count<msg::Welcome>() +
+                  stranger.count<msg::Resumed>() ==
+              1);
+      }
+      site.settle(site.bystander);
+      CHECK(!site.bystander.closed);
+      stranger.link.reset();
+      site.until([&] { return site.peers() <= 1 + waited_for; });
+    }
+  }
+  CHECK(!site.ended);
+}
+
+TEST_CASE("server: every two messages at once from each kind of peer: at worst that peer's link is closed") {
+  for (const msg::Role role : {msg::Role::kWorker, msg::Role::kClient, msg::Role::kTool}) {
+    Site site;
+    CAPTURE(static_cast<int>(role));
+    std::optional<Party> peer;
+    for (std::size_t first = 0; first < kTags; ++first) {
+      for (std::size_t second = 0; second < kTags; ++second) {
+        const msg::Message one = empty_message(first), two = empty_message(second);
+        if (first == second || ends_all(one, role) || ends_all(two, role)) continue;
+        INFO(std::string(msg::name_of(one)) << ", then " << std::string(msg::name_of(two)));
+        if (!peer || peer->closed) {
+          peer.emplace();
+          site.connect(*peer);
+          site.joins(*peer, role);
+        }
+        peer->say(one);
+        peer->say(two);
+        site.settle(*peer);
+        if (second % 8 == 0) site.settle(site.bystander);
+        CHECK(!site.bystander.closed);
+      }
+    }
+    CHECK(!site.ended);
+  }
+}
+
+TEST_CASE("server: who comes back while everything is being ended is told so") {
+  Site site;
+  Party resident, again;
+  const msg::Resume back = site.lasting(resident);
+  site.connect(again);
+  site.bystander.say(msg::Shutdown{});  // both are read in one turn, this first
+  again.say(back);
+  site.until([&] { return again.closed || again.count<msg::Resumed>() == 1; });
+  REQUIRE(again.count<msg::Resumed>() == 1);
+  CHECK(std::get<msg::Resumed>(again.heard[0]).refused.code == Errc::kUnavailable);
+  CHECK(site.ended);
 }
 
 TEST_CASE("server: every message from one who is gone at once: nothing of it is left") {

@@ -11,6 +11,9 @@ namespace tilewise::scheduler {
 namespace {
 
 constexpr TimeNs kEndNs = kSecond;  // how long workers may take to close after a Shutdown
+// So many looks make up the time to join. They are counted, so that it is time in which we listened: who did something else for long, or was
+// stopped, has not read yet what is there.
+constexpr int kLooks = 4;
 
 using daemon::to_string;
 
@@ -25,11 +28,13 @@ Server::Server(net::EventLoop& loop, const ServerOptions& options, std::function
     : loop_(loop),
       on_end_(std::move(on_end)),
       core_(std::make_unique<Core>(options.core)),
+      join_ns_(options.join_ns),
       state_(options.core.state) {}
 
 Server::~Server() {
   loop_.set_batch_hook({});
   if (timer_ != 0) loop_.cancel(timer_);
+  if (strangers_timer_ != 0) loop_.cancel(strangers_timer_);
   if (journal_ || ending_) return;  // else nobody need wait for another one
   codec::Buffer bytes;
   if (!codec::encode(msg::Shutdown{}, bytes)) return;
@@ -71,6 +76,32 @@ void Server::accept(std::unique_ptr<net::Link> link) {
   peer.link->start({[this, self = peer.self](net::Frame& frame) { on_frame(*self, frame); },
                     [this, self = peer.self](const Error& why) { on_close(*self, why); },
                     {}});
+  strangers_.emplace(conn, 0);
+  await_strangers();
+}
+
+void Server::await_strangers() {
+  if (strangers_timer_ != 0 || strangers_.empty()) return;
+  strangers_timer_ = loop_.after(join_ns_ / kLooks, [this] {
+    strangers_timer_ = 0;
+    look_at_strangers();
+    await_strangers();
+  });
+}
+
+void Server::look_at_strangers() {
+  std::vector<Conn> late;
+  for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
+    auto& [conn, looks] = *stranger;
+    const auto it = peers_.find(conn);
+    const bool waits = it != peers_.end() && !it->second.joined;
+    const bool in_time = waits && ++looks <= kLooks;
+    if (waits && !in_time) late.push_back(conn);
+    stranger = in_time ? std::next(stranger) : strangers_.erase(stranger);
+  }
+  for (const Conn conn : late)
+    reject(conn, error(Errc::kTimeout, "neither a Join nor a Resume came within " +
+                                           std::to_string(join_ns_ / kMillisecond) + " ms"));
 }
 
 Conn Server::join_local(const std::string& name, std::function<void(const msg::Message&)> receive) {
@@ -96,14 +127,17 @@ void Server::on_frame(Conn conn, const net::Frame& frame) {
                                                 ", its message is a " + std::string(msg::name_of(*message))));
   }
   Peer& peer = peers_.at(conn);
-  if (const auto* resumes = std::get_if<msg::Resume>(&*message)) return resume(conn, *resumes);
+  const bool first = !std::exchange(peer.spoke, true);
+  if (const auto* resumes = std::get_if<msg::Resume>(&*message)) {
+    if (first) return resume(conn, *resumes);
+    return reject(conn, error(Errc::kInvalidArgument, "a Resume is the first message on its link, or none"));
+  }
   if (const auto* ack = std::get_if<msg::Ack>(&*message)) {
     if (!peer.sent.acknowledge(ack->received))
       return reject(conn, error(Errc::kInvalidArgument, "it acknowledges what was never sent"));
     return note_ack(conn, ack->received);
   }
-  if (const auto* join = std::get_if<msg::Join>(&*message); join != nullptr && !peer.joined)
-    greet(peer, *join);
+  if (const auto* join = std::get_if<msg::Join>(&*message)) greet(peer, *join);
   if (const auto* failed = std::get_if<msg::TaskFailed>(&*message);
       failed != nullptr && peer.joined && peer.role == msg::Role::kWorker) {
     daemon::log_warn("task failed", {{"worker", peers_.at(conn).name},
@@ -138,7 +172,9 @@ void Server::log_words(const msg::LastWords& words) const {
                    {{"worker_id", words.worker.value}, {"why", words.how}, {"executing", executing}});
 }
 
+// The first one is in force; the core says so to whoever joins again.
 void Server::greet(Peer& peer, const msg::Join& join) {
+  if (peer.joined) return;
   peer.name = describe(join);
   peer.role = join.role;
   peer.lease_ns = std::max<TimeNs>(0, join.lease_ns);

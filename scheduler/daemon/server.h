@@ -24,6 +24,7 @@ struct ServerOptions {
   bool state_sync = false;  // journal::Journal::Options
   std::string
       checkpoint_dir;  // of many clusters, if need be: this one has a folder in it. Only with state_dir
+  TimeNs join_ns = 5 * kSecond;  // a link on which nobody joins or resumes for about so long is closed
 };
 
 class Server {
@@ -52,7 +53,8 @@ class Server {
  private:
   struct Peer {
     std::unique_ptr<net::Link> link;
-    std::string name;  // "worker host/123", for logs
+    std::string name;    // "worker host/123", for logs
+    bool spoke = false;  // something came on its link
     bool joined = false;
     std::function<void(const msg::Message&)> receive;  // instead of a link
     std::shared_ptr<Conn> self;                        // for the link's callbacks: another one after a Resume
@@ -66,6 +68,8 @@ class Server {
 
   Server(net::EventLoop& loop, const ServerOptions& options, std::function<void()> on_end);
   void accept(std::unique_ptr<net::Link> link);
+  void await_strangers();
+  void look_at_strangers();
   void on_frame(Conn conn, const net::Frame& frame);
   void log_words(const msg::LastWords& words) const;
   static void greet(Peer& peer, const msg::Join& join);
@@ -112,6 +116,10 @@ class Server {
   std::vector<Action> actions_;
   net::TimerId timer_ = 0;
   TimeNs timer_at_ = 0;
+  // Links on which nobody has joined yet, and how often they were looked at.
+  const TimeNs join_ns_;
+  std::map<Conn, int> strangers_;
+  net::TimerId strangers_timer_ = 0;
   bool ending_ = false;
 
   std::unique_ptr<journal::Journal> journal_;  // null: nothing is kept

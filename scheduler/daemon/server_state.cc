@@ -300,20 +300,21 @@ Status Server::open_state(const ServerOptions& options) {
   for (Action& action : actions_) perform(action);
   actions_.clear();
   TW_TRY(begin_generation());
-  std::int64_t awaited = 0;
+  std::vector<Conn> tools;
   for (const auto& [conn, peer] : peers_) {
-    if (peer.role == msg::Role::kTool)
-      push(Closed{conn, error(Errc::kUnavailable, "the scheduler was started again")});
-    else
-      ++awaited;
+    if (peer.role == msg::Role::kTool) tools.push_back(conn);
   }
-  std::erase_if(peers_, [](const auto& p) { return p.second.role == msg::Role::kTool; });
+  for (const Conn conn : tools) {
+    const Error why = error(Errc::kUnavailable, "the scheduler was started again");
+    drop(conn, why);
+    push(Closed{conn, why});
+  }
   if (read->torn > 0)
     daemon::log_warn("the journal's last record was cut short, and dropped", {{"bytes", read->torn}});
   daemon::log_info("state", {{"directory", options.state_dir},
                              {"term", core.term},
                              {"records", read->records},
-                             {"peers", awaited},
+                             {"peers", peers_.size()},
                              {"ms", (monotonic_now() - began) / kMillisecond}});
   return {};
 }
@@ -352,6 +353,7 @@ Status Server::restore(std::string_view snapshot) {
     peer.role = in.get<msg::Role>();
     peer.lease_ns = in.get<TimeNs>();
     peer.name = in.bytes();
+    peer.spoke = peer.joined = true;
     peer.received = courier::Received(in.get<std::uint64_t>());
     peer.sent.restart(in.get<std::uint64_t>());
     const auto messages = in.get<std::uint64_t>();
@@ -412,22 +414,24 @@ Status Server::replay_step(std::string_view bytes) {
 
 // ---- peers that come back ------------------------------------------------------------------------------------------
 
+// The fresh link is taken out of the table before anything else: what a turn does to links is no business of it any more.
 void Server::resume(Conn fresh, const msg::Resume& resume) {
+  std::unique_ptr<net::Link> link = std::move(peers_.at(fresh).link);
+  const std::shared_ptr<Conn> self = peers_.at(fresh).self;
+  peers_.erase(fresh);
   if (!events_.empty()) turn();  // what came on its older link counts as received when it is on record
   if (!failure_) return;
   const auto refuse = [&](Errc code, const std::string& why) {
     daemon::log_warn("peer not taken back", {{"id", resume.me.value}, {"why", why}});
     const msg::Message answer = msg::Resumed{core_->term(), 0, {code, why}};
-    if (codec::encode(answer, buffer_))
-      (void)peers_.at(fresh).link->send(codec::frame_type(answer), buffer_.bytes());
-    drop(fresh, error(code, why));
+    if (codec::encode(answer, buffer_)) (void)link->send(codec::frame_type(answer), buffer_.bytes());
+    net::Link::retire(std::move(link));
   };
-  if (peers_.at(fresh).joined)
-    return reject(fresh, error(Errc::kInvalidArgument, "it has joined on this link"));
+  if (ending_) return refuse(Errc::kUnavailable, "the scheduler ends");
   if (resume.state != state_)
     return refuse(Errc::kUnavailable, "this scheduler does not go on from that one's state");
   const auto known = by_id_.find(resume.me);
-  if (known == by_id_.end())
+  if (known == by_id_.end() || !lasts(peers_.at(known->second)))
     return refuse(Errc::kWorkerLost, "it was away for too long and is taken for lost");
   const Conn conn = known->second;
   Peer& peer = peers_.at(conn);
@@ -441,11 +445,9 @@ void Server::resume(Conn fresh, const msg::Resume& resume) {
     return push(Closed{conn, why});
   }
   note_ack(conn, resume.received);
-  std::unique_ptr<net::Link> link = std::move(peers_.at(fresh).link);
-  const std::shared_ptr<Conn> self = peers_.at(fresh).self;
-  peers_.erase(fresh);
   *self = conn;
   peer.self = self;
+  peer.spoke = true;
   peer.link = std::move(link);  // an older one is closed by this, without a word to us
   peer.received.told();
   push(Returned{conn});

@@ -4,11 +4,13 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -79,6 +81,16 @@ bool goes_on(std::string_view file, std::size_t at, std::uint32_t number) {
   return false;
 }
 
+constexpr std::string_view kUnfinished = "next";  // and what mkstemp() makes of it
+
+// Never onto what is there: EEXIST.
+int rename_to_new(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  if (::link(from.c_str(), to.c_str()) != 0) return errno;  // NFS knows no such renaming
+  return ::unlink(from.c_str()) == 0 ? 0 : errno;
+}
+
 }  // namespace
 
 std::string Journal::path(std::uint64_t generation) const {
@@ -102,17 +114,48 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, Opt
   (void)!::ftruncate(lock, 0);
   (void)!::pwrite(lock, pid.data(), pid.size(), 0);
   std::unique_ptr<Journal> journal(new Journal(directory, options, lock));
-  for (const auto& entry : fs::directory_iterator(directory, failed)) {
-    const std::string name = entry.path().filename().string();
-    std::uint64_t generation = 0;
-    if (!name.starts_with("journal.")) continue;
-    const char* first = name.data() + 8;
-    const auto parsed = std::from_chars(first, name.data() + name.size(), generation);
-    if (parsed.ptr == name.data() + name.size() && parsed.ec == std::errc())
-      journal->generation_ = std::max(journal->generation_, generation);
-  }
-  if (failed) return error(Errc::kIo, directory + ": " + failed.message());
+  TW_ASSIGN(const std::vector<std::uint64_t> there, journal->generations());
+  for (const std::uint64_t generation : there)
+    journal->generation_ = std::max(journal->generation_, generation);
   return journal;
+}
+
+Result<std::vector<std::uint64_t>> Journal::generations() const {
+  std::vector<std::uint64_t> found;
+  std::error_code failed;
+  for (fs::directory_iterator at(directory_, failed), end; !failed && at != end; at.increment(failed)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with("journal.")) continue;
+    std::uint64_t generation = 0;
+    const char* last = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + 8, last, generation);
+    if (parsed.ptr == last && parsed.ec == std::errc()) found.push_back(generation);
+  }
+  if (failed) return file_error(failed.value(), directory_, "cannot be read");
+  return found;
+}
+
+Error Journal::overtaken(const std::string& how) const {
+  return error(Errc::kAlreadyExists,
+               "another scheduler has gone on from the state in " + directory_ + ": " + how);
+}
+
+Status Journal::check_last() const {
+  TW_ASSIGN(const std::vector<std::uint64_t> there, generations());
+  bool ours = generation_ == 0;  // nothing was there
+  for (const std::uint64_t generation : there) {
+    if (generation > generation_) return overtaken(path(generation) + " is not of this one's making");
+    ours |= generation == generation_;
+  }
+  if (!ours) return overtaken(path(generation_) + " is gone");
+  if (!file_) return {};
+  struct stat mine {
+  }, named{};
+  if (::fstat(file_->fd(), &mine) != 0) return file_error(errno, file_->path(), "stat");
+  if (::stat(path(generation_).c_str(), &named) != 0) return file_error(errno, path(generation_), "stat");
+  if (mine.st_dev != named.st_dev || mine.st_ino != named.st_ino)
+    return overtaken(path(generation_) + " is another file");
+  return {};
 }
 
 Journal::~Journal() {
@@ -157,7 +200,7 @@ Result<Journal::Past> Journal::read(
 }
 
 Status Journal::begin(const Header& header, std::string_view snapshot) {
-  const std::string fresh = directory_ + "/next", name = path(generation_ + 1);
+  const std::string name = path(generation_ + 1);
   FileHeader head{};
   std::memcpy(head.magic, kMagic, sizeof kMagic);
   head.state = header.state;
@@ -167,27 +210,58 @@ Status Journal::begin(const Header& header, std::string_view snapshot) {
   head.checksum = checksum(&head, offsetof(FileHeader, checksum), {});
   std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
   add_record(bytes, 0, 0, snapshot);
-  TW_ASSIGN(File made, File::open(fresh, O_WRONLY | O_CREAT | O_TRUNC, 0600));
-  TW_TRY(made.write(bytes.data(), bytes.size(), 0));
-  TW_TRY(made.sync());
-  if (::rename(fresh.c_str(), name.c_str()) != 0) return file_error(errno, name, "cannot rename to it");
+  TW_TRY(check_last());
+  // A name of its own: whoever else writes here now has another.
+  std::string fresh = directory_ + "/" + std::string(kUnfinished) + ".XXXXXX";
+  const int fd = ::mkostemp(fresh.data(), O_CLOEXEC);
+  if (fd < 0) return file_error(errno, directory_, "cannot make a file in it");
+  File made = File::adopt(name, fd);
+  Status written = made.write(bytes.data(), bytes.size(), 0);
+  if (written) written = made.sync();
+  if (written) written = check_last();
+  if (written) {
+    const int failed = rename_to_new(fresh, name);
+    if (failed == EEXIST)
+      written = overtaken(name + " is not of this one's making");
+    else if (failed != 0)
+      written = file_error(failed, name, "cannot rename to it");
+  }
+  if (!written) {
+    ::unlink(fresh.c_str());
+    return written;
+  }
+  TW_ASSIGN(const std::vector<std::uint64_t> there, generations());
+  if (const auto later =
+          std::find_if(there.begin(), there.end(), [&](std::uint64_t g) { return g > generation_ + 1; });
+      later != there.end()) {  // it was too quick for the look before
+    ::unlink(name.c_str());
+    return overtaken(path(*later) + " is not of this one's making");
+  }
   TW_ASSIGN(const File folder, File::open(directory_, O_RDONLY | O_DIRECTORY));
   TW_TRY(folder.sync());
+  const bool takes_over = !file_;
   file_.emplace(std::move(made));
   begins_ = static_cast<std::int64_t>(bytes.size());
   bytes_ = 0;
   ++generation_;
   number_ = 0;
   buffer_.clear();
-  // All that are older: more than one where a death came between the rename and this.
-  std::error_code ignored;
-  std::vector<fs::path> old;
-  for (const auto& entry : fs::directory_iterator(directory_, ignored)) {
-    const std::string file = entry.path().filename().string();
-    if (file.starts_with("journal.") && entry.path() != fs::path(name)) old.push_back(entry.path());
+  // More than one where a death came between the rename and this.
+  for (const std::uint64_t generation : there) {
+    if (generation < generation_) ::unlink(path(generation).c_str());
   }
-  for (const fs::path& file : old) fs::remove(file, ignored);
+  if (takes_over) remove_unfinished();
   return {};
+}
+
+// What the dead left, or one who thinks that the state is his: then he cannot finish it.
+void Journal::remove_unfinished() const {
+  std::error_code ignored;
+  std::vector<fs::path> unfinished;
+  for (const auto& entry : fs::directory_iterator(directory_, ignored)) {
+    if (entry.path().filename().string().starts_with(kUnfinished)) unfinished.push_back(entry.path());
+  }
+  for (const fs::path& file : unfinished) fs::remove(file, ignored);
 }
 
 void Journal::append(std::uint32_t kind, std::string_view bytes) {
@@ -196,6 +270,10 @@ void Journal::append(std::uint32_t kind, std::string_view bytes) {
 
 Status Journal::flush() {
   if (buffer_.empty()) return {};
+  // Whoever goes on from this file removes it. (Elsewhere: a file that a server has removed cannot be written, ESTALE.)
+  struct stat mine {};
+  if (::fstat(file_->fd(), &mine) != 0) return file_error(errno, file_->path(), "stat");
+  if (mine.st_nlink == 0) return overtaken(file_->path() + " was removed");
   TW_TRY(file_->write(buffer_.data(), buffer_.size(), begins_ + static_cast<std::int64_t>(bytes_)));
   bytes_ += buffer_.size();
   buffer_.clear();

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -45,11 +46,17 @@ struct Found {
   Records records;
 };
 
-Found read(const Folder& folder) {
+// With a journal that has the folder open, or one of its own.
+Found read(const Folder& folder, Journal* with = nullptr) {
   Found found;
-  auto journal = Journal::open(folder.path, {});
-  REQUIRE(journal);
-  found.past = (*journal)->read(
+  std::unique_ptr<Journal> own;
+  if (with == nullptr) {
+    auto opened = Journal::open(folder.path, {});
+    REQUIRE(opened);
+    own = std::move(*opened);
+    with = own.get();
+  }
+  found.past = with->read(
       [&](const Header& header) -> Status {
         found.header = header;
         return {};
@@ -152,6 +159,85 @@ TEST_CASE("any byte altered: never another value; with good records behind it, r
       CHECK(found.past->torn == bytes.size() - last);
     }
   }
+}
+
+// The lock of one that is still there is lost, as where a lease of NFS ends: another one can be had.
+std::unique_ptr<Journal> open_beside(const Folder& folder) {
+  std::filesystem::remove(folder.path + "/lock");
+  auto opened = Journal::open(folder.path, {});
+  REQUIRE(opened);
+  REQUIRE((*opened)->read([](const Header&) { return Status(); },
+                          [](std::uint32_t, std::string_view) { return Status(); }));
+  return std::move(*opened);
+}
+
+std::vector<std::string> files_of(const Folder& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST_CASE("two over one folder: the older one, when it wakes, writes nothing more and removes nothing") {
+  const Folder folder;
+  auto older = Journal::open(folder.path, {});
+  REQUIRE(older);
+  REQUIRE((*older)->begin({7, 1, "1.2.3"}, "older"));
+  (*older)->append(1, "a");
+  REQUIRE((*older)->flush());
+  const std::unique_ptr<Journal> newer = open_beside(folder);
+  int generations = 0;
+  SUBCASE("one generation later") { generations = 1; }
+  SUBCASE("two generations later") { generations = 2; }
+  SUBCASE("three generations later") { generations = 3; }
+  for (int i = 0; i < generations; ++i) REQUIRE(newer->begin({7, 2, "1.2.3"}, "newer"));
+  newer->append(1, "of the newer");
+  REQUIRE(newer->flush());
+  const std::vector<std::string> files = files_of(folder);
+  const std::string file = folder.file(), bytes = slurp(file);
+
+  const Status compacted = (*older)->begin({7, 1, "1.2.3"}, "older, later");
+  REQUIRE_FALSE(compacted);
+  CHECK(compacted.error().code == Errc::kAlreadyExists);
+  CHECK(compacted.error().message.find(file) != std::string::npos);
+  (*older)->append(1, "of the older");
+  const Status kept = (*older)->flush();
+  REQUIRE_FALSE(kept);
+  CHECK(kept.error().code == Errc::kAlreadyExists);
+  CHECK(files_of(folder) == files);
+  CHECK(slurp(file) == bytes);
+
+  newer->append(2, "goes on");
+  REQUIRE(newer->flush());
+  REQUIRE(newer->begin({7, 2, "1.2.3"}, "and on"));
+  const Found found = read(folder, newer.get());
+  CHECK(found.records == Records{{0, "and on"}});
+}
+
+TEST_CASE("two over one folder, and the older one is awake: the newer one begins nothing in its place") {
+  const Folder folder;
+  auto older = Journal::open(folder.path, {});
+  REQUIRE(older);
+  REQUIRE((*older)->begin({7, 1, "1.2.3"}, "older"));
+  const std::unique_ptr<Journal> newer = open_beside(folder);  // has read what is there
+  REQUIRE((*older)->begin({7, 1, "1.2.3"}, "older, later"));
+  CHECK(newer->begin({7, 2, "1.2.3"}, "newer").error().code == Errc::kAlreadyExists);
+  (*older)->append(1, "b");
+  REQUIRE((*older)->flush());
+  CHECK(read(folder, older->get()).records == Records{{0, "older, later"}, {1, "b"}});
+}
+
+TEST_CASE("a file of its name that is not its own is not replaced") {
+  const Folder folder;
+  auto journal = Journal::open(folder.path, {});
+  REQUIRE(journal);
+  REQUIRE((*journal)->begin({7, 1, "1.2.3"}, "x"));
+  const std::string file = folder.file(), bytes = slurp(file);
+  std::filesystem::copy(file, folder.path + "/copy");
+  std::filesystem::rename(folder.path + "/copy", file);
+  CHECK((*journal)->begin({7, 1, "1.2.3"}, "y").error().code == Errc::kAlreadyExists);
+  CHECK(slurp(file) == bytes);
 }
 
 TEST_CASE("a directory that cannot be written is an error that names it") {

@@ -84,6 +84,11 @@ Proxy::Proxy(const std::string& to) : to_(net::Address::parse(to)->port) {
   thread_ = std::thread([this] { serve(); });
 }
 
+void Proxy::lead_to(const std::string& to) {
+  to_ = net::Address::parse(to)->port;
+  reset();
+}
+
 Proxy::~Proxy() {
   ended_ = true;
   thread_.join();

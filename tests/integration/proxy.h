@@ -23,6 +23,7 @@ class Proxy {
   // At most so many bytes a second each way, all links together; 0: as fast as can be.
   void slow_down(std::int64_t bytes_per_s) { rate_ = bytes_per_s; }
   void reset() { ++resets_; }           // all links there are, without a farewell (RST)
+  void lead_to(const std::string& to);  // somebody else; the links that there are end
   int links() const { return links_; }  // made so far
 
  private:
@@ -30,7 +31,8 @@ class Proxy {
   void serve();
   void accept_one(Pair& pair);
 
-  std::uint16_t to_ = 0, port_ = 0;
+  std::uint16_t port_ = 0;
+  std::atomic<std::uint16_t> to_{0};
   int listener_ = -1;
   std::atomic<bool> up_{true}, ended_{false}, hold_there_{false}, hold_back_{false};
   std::atomic<std::int64_t> rate_{0};

@@ -1,12 +1,14 @@
 // The scheduler killed with -9 and started again with its state: nothing that was under way is lost, nothing is done twice.
 #include <doctest/doctest.h>
 #include <csignal>
+#include <filesystem>
 #include <thread>
 
 #include <tilewise/base/prng.h>
 
 #include "harness.h"
 #include "programs.h"
+#include "proxy.h"
 
 using namespace tilewise;
 using namespace tilewise::testing;
@@ -94,6 +96,98 @@ TEST_CASE("a worker that dies while the scheduler is away is noticed afterwards"
   CHECK(same_bits(x.get<double>({.timeout = kPatience}), whole));
   CHECK(cluster.worker(0).running());
   CHECK(cluster.worker(1).running());
+}
+
+TEST_CASE("a cancel that somebody has seen stays one") {
+  bool at_once = false;
+  SUBCASE("killed at once") { at_once = true; }
+  SUBCASE("killed when nobody else knows of it any more") {}
+  Cluster cluster({.workers = 2, .devices = 1, .keep_state = true});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const auto runs = [&] { return cluster.status().find("\"graphs\":[]") == std::string::npos; };
+  Future unwanted = session.compute({long_work(session)});
+  REQUIRE(eventually(runs));
+  unwanted.cancel();
+  REQUIRE(eventually([&] { return !runs(); }));
+  if (!at_once) {
+    // The client has been told that so many messages have come: it says none of them again. Workers have let their tasks go.
+    for (int i = 0; i < 100; ++i) REQUIRE(sum(session.ones({4})).item<double>() == 4);
+    REQUIRE(nothing_left(cluster));
+  }
+  const std::int64_t tasks = number_in(cluster.status(), "tasks_done");
+  kill_scheduler(cluster);
+  cluster.restart_scheduler();
+  CHECK(!runs());
+  CHECK(sum(session.ones({4})).item<double>() == 4);
+  CHECK(nothing_left(cluster));
+  CHECK(!runs());
+  if (!at_once) CHECK(number_in(cluster.status(), "tasks_done") <= tasks + 2);
+}
+
+// The first is stopped (its host is suspended, say), a second one goes on from the state, and then the first goes on too.
+TEST_CASE("an older scheduler that wakes up commands nobody, and leaves the newer one's state alone") {
+  bool same_folder = false;
+  SUBCASE("with a copy of the state: it lives on, and workers find their way to it again") {}
+  SUBCASE("with the same state, whose lock was lost: it ends") { same_folder = true; }
+  Cluster cluster({.workers = 0, .devices = 1, .keep_state = true});
+  INFO(cluster.words());
+  Proxy proxy(cluster.address());
+  for (int i = 0; i < 2; ++i) cluster.add_worker({"--lease", "10"}, proxy.address());
+  const Session session = cluster.session("test", true, proxy.address());
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const std::vector<double> expected = values(session.compute({products(session)}));
+  const Future under_way = session.compute({products(session)});
+
+  cluster.scheduler().signal(SIGSTOP);
+  const TempFolder folder;
+  const std::string state = same_folder ? cluster.state_dir() : folder / "state";
+  if (same_folder)
+    std::filesystem::remove(state + "/lock");
+  else
+    std::filesystem::copy(cluster.state_dir(), state, std::filesystem::copy_options::recursive);
+  const auto start = [&](const std::string& listen, const std::string& address_file) {
+    return std::make_unique<Process>(
+        "scheduler", std::vector<std::string>{scheduler_program(), "--listen", listen, "--address-file",
+                                              address_file, "--token-file", cluster.token_file(),
+                                              "--dashboard-listen", "off", "--state-dir", state});
+  };
+  auto second = start("127.0.0.1:0", folder / "second");
+  REQUIRE(eventually([&] { return std::filesystem::exists(folder / "second"); }));
+  const std::string address = read_file(folder / "second");
+  const auto back = [](const Process& scheduler) {
+    const std::string words = scheduler.errors() + scheduler.output();
+    int count = 0;
+    for (auto at = words.find("peer back"); at != std::string::npos; at = words.find("peer back", at + 1))
+      ++count;
+    return count;
+  };
+  proxy.lead_to(address);
+  REQUIRE(eventually([&] { return back(*second) == 3; }));  // both workers and the client
+
+  const int links = proxy.links();
+  cluster.scheduler().signal(SIGCONT);
+  if (same_folder) {
+    CHECK(cluster.scheduler().wait() == 1);
+    CHECK(cluster.words().find("another scheduler has gone on from the state in") != std::string::npos);
+  } else {
+    proxy.lead_to(cluster.address());
+    // Each of the three has tried it more than once, and taken it for what it is.
+    REQUIRE(eventually([&] { return proxy.links() >= links + 9; }));
+    CHECK(cluster.scheduler().running());
+    proxy.lead_to(address);
+    REQUIRE(eventually([&] { return back(*second) == 6; }));
+  }
+  CHECK(same_bits(values(under_way), expected));
+  CHECK(same_bits(values(session.compute({products(session)})), expected));
+  CHECK(session.devices().size() == 2);
+  for (int i = 0; i < 2; ++i) CHECK(cluster.worker(i).running());
+  // The state is whole: a third one goes on from it.
+  second->signal(SIGKILL);
+  REQUIRE(second->wait());
+  const auto third = start(address.substr(address.find("//") + 2), folder / "third");
+  CHECK(same_bits(values(session.compute({products(session)})), expected));
 }
 
 TEST_CASE("one that never comes back, and one that knows nothing, are typed errors in bounded time") {

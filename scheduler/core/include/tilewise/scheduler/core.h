@@ -133,6 +133,12 @@ struct Counters {
   std::int64_t words_missed = 0;     // recoveries that did not wait any longer for a supervisor
 };
 
+// So many of each are kept: those that are there, and those that are gone and still named.
+struct Records {
+  std::size_t peers = 0, devices = 0, sessions = 0;
+  friend bool operator==(const Records&, const Records&) = default;
+};
+
 class Core {
  public:
   explicit Core(Options options);
@@ -165,6 +171,7 @@ class Core {
   View view(const ViewRequest& request, TimeNs now) const;
 
   Counters counters() const;
+  Records records() const;
   // Checks every index against every other (tests). Stops the process with the story on a violation.
   void check_invariants() const;
   // Submissions that took a plan made before.

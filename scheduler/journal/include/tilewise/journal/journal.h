@@ -4,7 +4,9 @@
 //   <dir>/journal.<generation>     a header, the snapshot that it begins with, and what came since
 //
 // A new generation is written beside the old one, made durable, and renamed into place; then the old one goes. So there is
-// always one that begins with a whole snapshot. A record that was cut short by a death is the last one: it is dropped,
+// always one that begins with a whole snapshot. The lock may be lost without a word (a lease of NFS, a host that was suspended), so
+// whoever writes looks whether its generation is still there under its name and the last one: who finds that another process has gone
+// on from it touches nothing more. A generation is never put in another one's place, nor is a later one removed. A record that was cut short by a death is the last one: it is dropped,
 // and said. A record that is wrong with good ones behind it is kCorruptData: somebody else's doing, and nobody should go on
 // from a guess.
 #pragma once
@@ -18,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tilewise::journal {
 
@@ -48,12 +51,14 @@ class Journal {
   Result<Past> read(const std::function<Status(const Header&)>& begin,
                     const std::function<Status(std::uint32_t kind, std::string_view bytes)>& visit);
 
-  // Begins a new generation. Durable, and the old one gone, when it returns.
+  // Begins a new generation. Durable, and the old one gone, when it returns. kAlreadyExists: another process has gone on from
+  // here; nothing of its was touched.
   Status begin(const Header& header, std::string_view snapshot);
 
   // Into memory; kind 1 or more. Only after begin().
   void append(std::uint32_t kind, std::string_view bytes);
-  // What was appended is the operating system's (sync: the disk's) when it returns. Nothing to do: no system call.
+  // What was appended is the operating system's (sync: the disk's) when it returns. Nothing to do: no system call. kAlreadyExists:
+  // as of begin().
   Status flush();
 
   std::uint64_t bytes() const {
@@ -65,6 +70,10 @@ class Journal {
   Journal(std::string directory, Options options, int lock)
       : directory_(std::move(directory)), options_(options), lock_(lock) {}
   std::string path(std::uint64_t generation) const;
+  Result<std::vector<std::uint64_t>> generations() const;  // that there are
+  Status check_last() const;                               // ours is there, and the last one
+  void remove_unfinished() const;
+  Error overtaken(const std::string& how) const;
 
   const std::string directory_;
   const Options options_;

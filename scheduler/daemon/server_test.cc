@@ -1,0 +1,118 @@
+// Whose link is whose: strangers who never join, and peers of an earlier life of the scheduler.
+#include <tilewise/daemon/log.h>
+
+#include <doctest/doctest.h>
+
+#include "temp_folder.h"
+#include "test_site.h"
+
+namespace tilewise::scheduler {
+namespace {
+
+using namespace testing;
+
+// What is logged while this is there: each event with its fields.
+struct Heard {
+  std::vector<std::string> lines;
+  Heard() {
+    daemon::set_log_tap(
+        [this](daemon::LogLevel, std::string_view event, std::initializer_list<daemon::Field> fields) {
+          std::string& line = lines.emplace_back(event);
+          for (const daemon::Field& field : fields) line += " " + std::string(field.key) + "=" + field.value;
+        });
+  }
+  ~Heard() { daemon::set_log_tap({}); }
+  Heard(const Heard&) = delete;
+  Heard& operator=(const Heard&) = delete;
+  bool has(const std::string& text) const {
+    return std::any_of(lines.begin(), lines.end(),
+                       [&](const std::string& line) { return line.find(text) != std::string::npos; });
+  }
+};
+
+TEST_CASE("who has the token and joins never is told so and left; who has joined may be silent") {
+  Site site({}, 20 * kMillisecond);
+  Party silent, mumbling;
+  site.connect(silent);
+  site.connect(mumbling);
+  mumbling.say(msg::Ack{});  // says nothing
+  for (Party* party : {&silent, &mumbling}) {
+    site.until([&] { return party->closed; });
+    REQUIRE(party->heard.size() == 1);
+    REQUIRE(party->count<msg::Refusal>() == 1);
+    CHECK(std::get<msg::Refusal>(party->heard[0]).why.code == Errc::kTimeout);
+  }
+  CHECK(!site.bystander.closed);
+  CHECK(site.peers() == 1);
+}
+
+// A worker that has joined a scheduler with a state, and may come back.
+msg::Resume joins_for_good(Site& site, Party& party) {
+  msg::Join join = join_as(msg::Role::kWorker);
+  join.lease_ns = 60 * kSecond;
+  site.connect(party);
+  party.say(join);
+  site.until([&] { return party.count<msg::Welcome>() == 1; });
+  const auto& welcome = std::get<msg::Welcome>(party.heard[0]);
+  return {welcome.state, welcome.you, 1};
+}
+
+void comes_back(Site& site, Party& party, const msg::Resume& resume) {
+  site.connect(party);
+  party.say(resume);
+  site.until([&] { return party.count<msg::Resumed>() == 1; });
+  const auto resumed = std::find_if(party.heard.begin(), party.heard.end(), [](const msg::Message& m) {
+    return std::holds_alternative<msg::Resumed>(m);
+  });
+  REQUIRE(std::get<msg::Resumed>(*resumed).refused.ok());
+}
+
+TEST_CASE("after a restart a worker is who it was: what it says of tasks that failed is logged") {
+  const tilewise::testing::TempFolder folder;
+  msg::Resume resume;
+  {
+    Site site(folder / "state");
+    Party worker;
+    resume = joins_for_good(site, worker);
+  }
+  { const Site between(folder / "state"); }  // whose snapshot has it: no Join is taken again
+  Site site(folder / "state");
+  Party worker;
+  comes_back(site, worker, resume);
+  const Heard heard;
+  worker.say(msg::TaskFailed{OpId{1}, DeviceId{1}, 3, {Errc::kTaskFailed, "a kernel said no"}});
+  site.settle(worker);
+  CHECK(heard.has("task failed worker=worker somebody"));
+  CHECK(heard.has("a kernel said no"));
+}
+
+TEST_CASE("who joins again, in this life of the scheduler or the one before, stays who it was") {
+  const tilewise::testing::TempFolder folder;
+  msg::Resume resume;
+  bool before = false;
+  SUBCASE("before the restart") { before = true; }
+  SUBCASE("after it") {}
+  const auto joins_again = [&](Site& site, Party& worker) {
+    worker.say(join_as(msg::Role::kTool));
+    site.settle(worker);
+    CHECK(std::any_of(worker.heard.begin(), worker.heard.end(), [](const msg::Message& m) {
+      const auto* refusal = std::get_if<msg::Refusal>(&m);
+      return refusal != nullptr && refusal->why.code == Errc::kAlreadyExists;
+    }));
+  };
+  {
+    Site site(folder / "state");
+    Party worker;
+    resume = joins_for_good(site, worker);
+    if (before) joins_again(site, worker);
+  }
+  Site site(folder / "state");
+  Party worker, again;
+  comes_back(site, worker, resume);
+  if (!before) joins_again(site, worker);
+  worker.link.reset();
+  comes_back(site, again, resume);
+}
+
+}  // namespace
+}  // namespace tilewise::scheduler
