@@ -1,6 +1,9 @@
 // A worker's parent: what it passes on, what it tells the scheduler, what it ends, and what is without it.
 #include <doctest/doctest.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -164,4 +167,53 @@ TEST_CASE(
   REQUIRE(session.wait_for_devices(2, kPatience));
   CHECK(slow(x, 1'000'000).get<double>({.timeout = kPatience}) == want);
   CHECK(nothing_left(cluster));
+}
+
+TEST_CASE("a worker whose main thread is stuck is killed, blamed on no task, and replaced") {
+  Cluster cluster({.workers = 2,
+                   .devices = 1,
+                   .scheduler_args = {"--silence-timeout", "2"},
+                   .worker_args = {"--silence-timeout", "2", "--respawn", "--step-timeout", "0", "--plugin",
+                                   TILEWISE_STUCK_PLUGIN}});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  Process& parent = cluster.worker(0);
+  const int worker = working(parent.pid());
+  const auto in_state = [&](const char* states) {
+    const std::string stat = read_file("/proc/" + std::to_string(worker) + "/stat");
+    const std::size_t at = stat.rfind(')') + 2;
+    return at < stat.size() && std::string(states).find(stat[at]) != std::string::npos;
+  };
+  const auto replaced = [&] {
+    const int next = child_of(parent.pid());
+    return next != 0 && next != worker;
+  };
+  const auto stick = [&] {
+    REQUIRE(syscall(SYS_tgkill, worker, worker, SIGUSR2) == 0);
+    REQUIRE(eventually([&] { return session.devices().size() == 1; }));
+  };
+  const std::vector<double> expected = values(session.compute({products(session)}));
+
+  SUBCASE("at once where it is stuck") {
+    const Future request = session.compute({products(session)});
+    stick();
+    CHECK(eventually(replaced));
+    CHECK(gone(worker));
+    CHECK(same_bits(values(request), expected));
+    const std::string said = parent.errors();
+    for (const char* part :
+         {"its main thread had not moved for 6 s (three times --silence-timeout)", "executing=nothing"})
+      CHECK_MESSAGE(has(said, part), said);
+  }
+  SUBCASE("not while it is stopped: that is somebody's decision, and so is when it goes on") {
+    REQUIRE(kill(worker, SIGSTOP) == 0);
+    CHECK(eventually([&] { return has(parent.errors(), "the worker is stopped"); }));
+    CHECK(eventually([&] { return session.devices().size() == 1; }));
+    CHECK(in_state("T"));
+    kill(worker, SIGCONT);  // it hears that it was lost, and ends by itself
+    CHECK(eventually(replaced));
+    CHECK_MESSAGE(has(parent.errors(), "ended with exit code 1"), parent.errors());
+  }
+  CHECK(session.wait_for_devices(2, kPatience));
 }

@@ -157,6 +157,7 @@ int supervise(int argc, char** argv, const Settings& settings) {
   return worker::supervise(argc, argv,
                            {.respawn = settings.respawn,
                             .step_timeout_ns = static_cast<TimeNs>(settings.step_timeout_s * 1e9),
+                            .silence_ns = static_cast<TimeNs>(settings.common.silence_timeout_s * 1e9),
                             .tell = [&](const msg::LastWords& words) { tell(settings, words); }});
 }
 

@@ -475,7 +475,10 @@ bool Runtime::run_here() {
     const auto work = [&] {
       return run_patiently(step_, [&] { return run_on_host(*local.kernels, call, step_, sink, &ended); });
     };
-    if (!local.device->compute_stream(launch.stream).run_now(work)) return ran;
+    if (options_.black_box != nullptr) options_.black_box->loop_runs(sink.slot);
+    const bool may = local.device->compute_stream(launch.stream).run_now(work);
+    if (options_.black_box != nullptr) options_.black_box->loop_runs(nullptr);
+    if (!may) return ran;
     ran = true;
     const bool awaited = launch.awaited;
     here_.pop_front();
