@@ -7,6 +7,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "harness.h"
@@ -186,8 +187,12 @@ TEST_CASE("a worker whose main thread is stuck is killed, blamed on no task, and
     return at < stat.size() && std::string(states).find(stat[at]) != std::string::npos;
   };
   const auto replaced = [&] {
-    const int next = child_of(parent.pid());
-    return next != 0 && next != worker;
+    const std::string number = std::to_string(parent.pid());
+    std::istringstream children(read_file("/proc/" + number + "/task/" + number + "/children"));
+    for (int child = 0; children >> child;) {
+      if (child != worker) return true;
+    }
+    return false;
   };
   const auto stick = [&] {
     REQUIRE(syscall(SYS_tgkill, worker, worker, SIGUSR2) == 0);
@@ -205,6 +210,23 @@ TEST_CASE("a worker whose main thread is stuck is killed, blamed on no task, and
     for (const char* part :
          {"its main thread had not moved for 6 s (three times --silence-timeout)", "executing=nothing"})
       CHECK_MESSAGE(has(said, part), said);
+  }
+  SUBCASE("though the kernel does not let it go: another one comes beside it") {
+    stick();
+    // A traced thread waits in its own end for who traces it, killed or not: the nearest to a disk that is dead for good.
+    if (ptrace(PTRACE_SEIZE, worker, nullptr, PTRACE_O_TRACEEXIT) != 0) {
+      MESSAGE("not tried: this process may not trace others");
+      return;
+    }
+    REQUIRE(eventually(replaced));
+    CHECK(!gone(worker));
+    const std::string said = parent.errors();
+    CHECK_MESSAGE(has(said, "does not end although it was killed"), said);
+    CHECK(session.wait_for_devices(2, kPatience));
+    int status = 0;
+    CHECK(waitpid(worker, &status, __WALL) == worker);
+    CHECK(ptrace(PTRACE_DETACH, worker, nullptr, nullptr) == 0);
+    CHECK(eventually([&] { return gone(worker); }));
   }
   SUBCASE("not while it is stopped: that is somebody's decision, and so is when it goes on") {
     REQUIRE(kill(worker, SIGSTOP) == 0);
