@@ -108,6 +108,15 @@ TEST_CASE("a worker has a parent: signals reach it, its end is the parent's, and
   CHECK(eventually([&] { return gone(worker) && session.devices().empty(); }));
 }
 
+TEST_CASE("a step may take an hour where nothing else is said") {
+  const Ran help = run({worker_program(), "--help"});
+  const std::size_t at = help.output.find("--step-timeout");
+  REQUIRE(at != std::string::npos);
+  const std::string line = help.output.substr(at, help.output.find("\n  --", at) - at);
+  CHECK_MESSAGE(has(line, "=3600"), line);
+  CHECK_MESSAGE(has(line, "0: none"), line);
+}
+
 TEST_CASE("options: none, or one that starts the worker again, from wherever the option comes") {
   Cluster cluster({.workers = 0, .devices = 1});
   INFO(cluster.words());

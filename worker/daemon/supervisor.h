@@ -10,8 +10,8 @@ namespace tilewise::worker {
 
 struct SupervisorOptions {
   bool respawn = false;  // the worker is started again after any end but an orderly one
-  TimeNs step_timeout_ns =
-      0;  // a step, or a call to a disk below memory, that takes longer ends the worker; 0: may take for ever
+  // A step, a call to a disk below memory, or the worker's start that takes longer ends it; 0: may take for ever.
+  TimeNs step_timeout_ns = 3'600 * kSecond;
   // A worker whose main thread has not come round for three times as long is ended.
   TimeNs silence_ns = 10 * kSecond;
   // Tells the scheduler; may block for a while. For every end but an orderly one of a worker that had joined.
