@@ -350,7 +350,8 @@ bool Runtime::pump(TimeNs now) {
   probe_memory_->rest(now);
   close_peer_slabs();
   for (std::size_t i = 0; i < events_.size() && !probes_.empty(); ++i) {
-    if (const auto* over = std::get_if<TransferDone>(&events_[i])) probes_.erase(over->transfer);
+    const auto* over = std::get_if<TransferDone>(&events_[i]);
+    if (over != nullptr && !over->held) probes_.erase(over->transfer);
   }
   if (events_.empty() && now < core_->next_deadline()) return did;
   // Who leaves is struck off while clients take the last from it, and has read all it ever will.
