@@ -129,7 +129,8 @@ bool Exchange::Impl::resume(Peer& peer) {
   peer.back_at = monotonic_now();
   peer.broken.reset();
   for (Held& held : std::exchange(peer.held, {}))
-    begin_receive(peer.info.id, held.transfer, held.to, held.bytes, held.kind, std::move(held.done));
+    begin_receive(peer.info.id, held.transfer, held.to, held.bytes, held.kind, std::move(held.done),
+                  std::move(held.on_held));
   later([this, id = peer.info.id] {
     const Peer* p = find(id);
     if (p != nullptr && p->state == Peer::State::kUp && callbacks.on_back) callbacks.on_back(id);

@@ -45,6 +45,7 @@ struct Held {
   std::int64_t bytes = 0;
   device::Kind kind = device::Kind::kHost;
   Exchange::Done done;
+  transfer::OnHeld on_held;
 };
 
 struct Peer {
@@ -177,7 +178,7 @@ struct Exchange::Impl {
   Done judged(WorkerId from, Done done);
   void judge(WorkerId from, std::uint64_t breaks, Status status, msg::Lane lane, const Done& done, bool late);
   void begin_receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-                     device::Kind kind, Done done);
+                     device::Kind kind, Done done, transfer::OnHeld on_held);
   void end(Held& held, const Error& why);
 
   // streams.cc

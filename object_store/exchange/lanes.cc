@@ -152,15 +152,15 @@ void Exchange::transmit(WorkerId to, std::uint64_t transfer, const std::byte* fr
 }
 
 void Exchange::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-                       device::Kind kind, Done done) {
+                       device::Kind kind, Done done, transfer::OnHeld on_held) {
   Peer* peer = impl_->find(from);
   if (peer == nullptr || !peer->ready || !peer->broken || peer->cut_off ||
       peer->state == Peer::State::kFailed)
-    return impl_->begin_receive(from, transfer, to, bytes, kind, std::move(done));
+    return impl_->begin_receive(from, transfer, to, bytes, kind, std::move(done), std::move(on_held));
   // Its deadline is not to begin before its grant can leave.
   const auto same = [transfer](const Held& held) { return held.transfer == transfer; };
   if (std::any_of(peer->held.begin(), peer->held.end(), same)) return;
-  Held held{transfer, to, bytes, kind, std::move(done)};
+  Held held{transfer, to, bytes, kind, std::move(done), std::move(on_held)};
   if (peer->held.size() < kMaxHeld) return peer->held.push_back(std::move(held));
   impl_->end(held, error(Errc::kLimitExceeded,
                          std::to_string(kMaxHeld) + " transfers wait for the link to " + text_of(from)));
@@ -181,10 +181,10 @@ void Exchange::disarm(WorkerId from, std::uint64_t transfer) {
 }
 
 void Exchange::Impl::begin_receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-                                   device::Kind kind, Done done) {
+                                   device::Kind kind, Done done, transfer::OnHeld on_held) {
   done = judged(from, std::move(done));
   begin(*this, from, kind, done, [&](const net::Cookie& cookie) {
-    return engine->expect(cookie, transfer, to, bytes, kind, translate(from, done));
+    return engine->expect(cookie, transfer, to, bytes, kind, translate(from, done), std::move(on_held));
   });
 }
 

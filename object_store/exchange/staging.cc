@@ -76,12 +76,19 @@ void Staging::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std:
   const Result<Buffer> made = make_buffer(bytes);
   if (!made) return done(made.error(), msg::Lane::kStaged);
   const Buffer buffer = *made;
-  const auto arrived = [this, to, bytes, buffer, done = std::move(done)](const Status& ok, msg::Lane) {
+  // UCX may hold the buffer for as long as it likes: the GPU's memory it has never seen.
+  const auto told = std::make_shared<bool>(false);
+  const auto held = [told, done](const Error& why) {
+    *told = true;
+    done(why, msg::Lane::kStaged);
+  };
+  const auto arrived = [this, to, bytes, buffer, told, done = std::move(done)](const Status& ok, msg::Lane) {
+    if (*told) return;
     if (!ok) return done(ok, msg::Lane::kStaged);
     copier_.copy({to, Kind::kCuda}, {buffer.get(), Kind::kHost}, bytes,
                  [buffer, done](const Status& there) { done(there, msg::Lane::kStaged); });
   };
-  exchange_.receive(from, transfer, buffer.get(), bytes, Kind::kHost, arrived);
+  exchange_.receive(from, transfer, buffer.get(), bytes, Kind::kHost, arrived, held);
 }
 
 }  // namespace tilewise::exchange

@@ -184,6 +184,46 @@ TEST_CASE("past its deadline a transfer with a hung peer is given up, and free o
   }
 }
 
+TEST_CASE("a receive that UCX does not let go of is told to have failed, and done when it does") {
+  // A sender that stands still, and no connection of the receiver's own that it could close.
+  const UcxOptions options{.transports = "tcp",
+                           .net_devices = "lo",
+                           .deadline_ns = 200 * kMillisecond,
+                           .grace_ns = 50 * kMillisecond};
+  auto receiver = UcxEngine::create(options).value();
+  auto sender = UcxEngine::create({.transports = "tcp", .net_devices = "lo"}).value();
+  REQUIRE(receiver->add_peer(cookie_of(0), ""));
+  REQUIRE(sender->add_peer(cookie_of(0), receiver->address()));
+  const std::int64_t bytes = std::int64_t{64} << 20;
+  std::vector<std::byte> in(static_cast<std::size_t>(bytes)), out(in.size());
+  fill(out, 1);
+  End received, sent;
+  std::vector<Errc> held;
+  REQUIRE(receiver->expect(cookie_of(0), 1, in.data(), bytes, kHost, into(received), [&](const Error& why) {
+    CHECK(received.times == 0);
+    held.push_back(why.code);
+  }));
+  REQUIRE(sender->transmit(cookie_of(0), 1, out.data(), bytes, kHost, into(sent)));
+  const auto some = [&] {
+    return std::any_of(in.begin(), in.begin() + 4096, [](std::byte b) { return b != std::byte{}; });
+  };
+  const TimeNs patience = monotonic_now() + kPatience;
+  while (!some() && monotonic_now() < patience) sender->progress(), receiver->progress();
+  REQUIRE(some());
+  REQUIRE(received.times == 0);
+  while (held.empty() && monotonic_now() < patience) receiver->progress();
+  CHECK(held == std::vector{Errc::kTimeout});
+  CHECK(received.times == 0);
+  CHECK(receiver->counters().quarantined == 1);
+  CHECK(receiver->next_deadline() == TimeNs{1} << 62);
+  while (received.times == 0 && monotonic_now() < patience) sender->progress(), receiver->progress();
+  CHECK(code_of(received.status) == Errc::kTimeout);
+  CHECK(received.times == 1);
+  CHECK(held.size() == 1);
+  CHECK(receiver->idle());
+  CHECK(receiver->counters().quarantined == 0);
+}
+
 TEST_CASE("a removed peer's transfers end with the reason given") {
   Pair pair({});
   std::vector<std::byte> memory(1'000);

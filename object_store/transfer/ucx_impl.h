@@ -64,6 +64,8 @@ struct Op {
   ucp_ep_h ep = nullptr;   // that it was posted on; none once that was closed
   Peer* stream = nullptr;  // whose stream moves it, or will
   Done done;
+  OnHeld held;
+  bool cut_off = false;  // given up, and what could make UCX let go has been done
 };
 
 struct Peer {

@@ -77,10 +77,11 @@ Status UcxEngine::transmit(const Cookie& cookie, std::uint64_t transfer, const s
 }
 
 Status UcxEngine::expect(const Cookie& cookie, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-                         device::Kind kind, Done done) {
+                         device::Kind kind, Done done, OnHeld held) {
   const auto peer = impl_->peers.find(cookie);
   if (peer == impl_->peers.end()) return error(Errc::kNotFound, "no such data peer");
   TW_ASSIGN(Op * op, impl_->add_op({cookie, transfer, false}, to, bytes, kind, done));
+  op->held = std::move(held);
   // While the grant travels the connection is made; and an endpoint of our own can be closed if the peer
   // hangs.
   if (peer->second->streams && kind == device::Kind::kHost) return {};
@@ -223,8 +224,8 @@ void UcxEngine::Impl::expire(TimeNs now) {
   while (!alarms.empty() && alarms.begin()->first <= now) {
     Op& op = *alarms.begin()->second;
     alarms.erase(alarms.begin());
-    // First ask; one grace later take the connection away, which makes UCX let go of everything on it; then
-    // wait.
+    // First ask; one grace later take the connection away, which makes UCX let go of everything on it; another one later tell who
+    // waits that it may be long; then wait.
     const bool first = op.wake == op.deadline;
     if (const TimeNs later = first ? later_deadline(op, now) : 0; later > now) {
       op.wake = op.deadline = later;
@@ -232,7 +233,8 @@ void UcxEngine::Impl::expire(TimeNs now) {
       continue;
     }
     const bool again = !first && op.stream != nullptr && makes_headway(op, now);
-    op.wake = first || again ? now + options.grace_ns : kNever;
+    const bool ucx_cut_off = op.stream == nullptr && std::exchange(op.cut_off, !first);
+    op.wake = first || again || (op.stream == nullptr && !ucx_cut_off) ? now + options.grace_ns : kNever;
     alarms.emplace(op.wake, &op);
     if (first) {
       ++counters.timed_out;
@@ -240,6 +242,12 @@ void UcxEngine::Impl::expire(TimeNs now) {
       continue;
     }
     if (op.stream != nullptr) continue;
+    if (ucx_cut_off) {
+      if (op.held)
+        finished.push_back({[held = std::move(op.held)](const Status& why, Via) { held(why.error()); },
+                            op.failure, op.header.cookie, op.bulk, op.kind, false});
+      continue;
+    }
     const auto peer = peer_by_ep.find(op.ep);  // the pair may have another cookie by now
     if (peer == peer_by_ep.end()) continue;
     close(*peers.at(peer->second),

@@ -1,9 +1,13 @@
 // A worker's parent: what it passes on, what it tells the scheduler, what it ends, and what is without it.
 #include <doctest/doctest.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "harness.h"
@@ -104,6 +108,15 @@ TEST_CASE("a worker has a parent: signals reach it, its end is the parent's, and
   CHECK(eventually([&] { return gone(worker) && session.devices().empty(); }));
 }
 
+TEST_CASE("a step may take an hour where nothing else is said") {
+  const Ran help = run({worker_program(), "--help"});
+  const std::size_t at = help.output.find("--step-timeout");
+  REQUIRE(at != std::string::npos);
+  const std::string line = help.output.substr(at, help.output.find("\n  --", at) - at);
+  CHECK_MESSAGE(has(line, "=3600"), line);
+  CHECK_MESSAGE(has(line, "0: none"), line);
+}
+
 TEST_CASE("options: none, or one that starts the worker again, from wherever the option comes") {
   Cluster cluster({.workers = 0, .devices = 1});
   INFO(cluster.words());
@@ -164,4 +177,74 @@ TEST_CASE(
   REQUIRE(session.wait_for_devices(2, kPatience));
   CHECK(slow(x, 1'000'000).get<double>({.timeout = kPatience}) == want);
   CHECK(nothing_left(cluster));
+}
+
+TEST_CASE("a worker whose main thread is stuck is killed, blamed on no task, and replaced") {
+  Cluster cluster({.workers = 2,
+                   .devices = 1,
+                   .scheduler_args = {"--silence-timeout", "2"},
+                   .worker_args = {"--silence-timeout", "2", "--respawn", "--step-timeout", "0", "--plugin",
+                                   TILEWISE_STUCK_PLUGIN}});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  Process& parent = cluster.worker(0);
+  const int worker = working(parent.pid());
+  const auto in_state = [&](const char* states) {
+    const std::string stat = read_file("/proc/" + std::to_string(worker) + "/stat");
+    const std::size_t at = stat.rfind(')') + 2;
+    return at < stat.size() && std::string(states).find(stat[at]) != std::string::npos;
+  };
+  const auto replaced = [&] {
+    const std::string number = std::to_string(parent.pid());
+    std::istringstream children(read_file("/proc/" + number + "/task/" + number + "/children"));
+    for (int child = 0; children >> child;) {
+      if (child != worker) return true;
+    }
+    return false;
+  };
+  const auto stick = [&] {
+    REQUIRE(syscall(SYS_tgkill, worker, worker, SIGUSR2) == 0);
+    REQUIRE(eventually([&] { return session.devices().size() == 1; }));
+  };
+  const std::vector<double> expected = values(session.compute({products(session)}));
+
+  SUBCASE("at once where it is stuck") {
+    const Future request = session.compute({products(session)});
+    stick();
+    CHECK(eventually(replaced));
+    CHECK(gone(worker));
+    CHECK(same_bits(values(request), expected));
+    const std::string said = parent.errors();
+    for (const char* part :
+         {"its main thread had not moved for 6 s (three times --silence-timeout)", "executing=nothing"})
+      CHECK_MESSAGE(has(said, part), said);
+  }
+  SUBCASE("though the kernel does not let it go: another one comes beside it") {
+    stick();
+    // A traced thread waits in its own end for who traces it, killed or not: the nearest to a disk that is dead for good.
+    if (ptrace(PTRACE_SEIZE, worker, nullptr, PTRACE_O_TRACEEXIT) != 0) {
+      MESSAGE("not tried: this process may not trace others");
+      return;
+    }
+    REQUIRE(eventually(replaced));
+    CHECK(!gone(worker));
+    const std::string said = parent.errors();
+    CHECK_MESSAGE(has(said, "does not end although it was killed"), said);
+    CHECK(session.wait_for_devices(2, kPatience));
+    int status = 0;
+    CHECK(waitpid(worker, &status, __WALL) == worker);
+    CHECK(ptrace(PTRACE_DETACH, worker, nullptr, nullptr) == 0);
+    CHECK(eventually([&] { return gone(worker); }));
+  }
+  SUBCASE("not while it is stopped: that is somebody's decision, and so is when it goes on") {
+    REQUIRE(kill(worker, SIGSTOP) == 0);
+    CHECK(eventually([&] { return has(parent.errors(), "the worker is stopped"); }));
+    CHECK(eventually([&] { return session.devices().size() == 1; }));
+    CHECK(in_state("T"));
+    kill(worker, SIGCONT);  // it hears that it was lost, and ends by itself
+    CHECK(eventually(replaced));
+    CHECK_MESSAGE(has(parent.errors(), "ended with exit code 1"), parent.errors());
+  }
+  CHECK(session.wait_for_devices(2, kPatience));
 }

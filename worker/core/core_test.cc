@@ -227,6 +227,35 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a receive whose memory the transport does not let go of is asked for again, into other memory") {
+  Lists lists;
+  lists.step({PeerReady{kOther, false}});
+  const ir::Op a = source(10, 1);
+  lists.log({plan_of({on(kPeer, 1, a), on(kHere, 2, map_of(10, 11, a.space))})});
+  msg::PeerBatch batch;
+  msg::Offer offer;
+  offer.block = {ArrayId{10}, 0}, offer.op = OpId{2}, offer.from = kPeer, offer.to = kHere, offer.bytes = 64;
+  batch.offers.push_back(offer);
+  const auto grant = [&] {
+    const Actions& granted = lists.from_peer(batch);
+    REQUIRE(granted.receives.size() == 1);
+    return granted.receives[0];
+  };
+  const Receive first = grant();
+  const TransferDone held{first.transfer, {Errc::kTimeout, "hung"}, msg::Lane::kTcp, true};
+  CHECK(lists.step({held}).batches.size() == 1);  // it asks again
+  const Receive second = grant();
+  CHECK(second.transfer != first.transfer);
+  CHECK(second.to.offset != first.to.offset);
+  CHECK(lists.step({TransferDone{second.transfer}}).launches.size() == 1);
+  CHECK(lists.core->counters().tasks_failed == 0);
+  lists.step({held});  // once more says nothing new
+  const auto used = [&] { return lists.core->device_stats()[0].bytes_used; };
+  const std::int64_t before = used();
+  lists.step({TransferDone{first.transfer, {Errc::kTimeout, "hung"}, msg::Lane::kTcp}});
+  CHECK(used() < before);
+}
+
 TEST_CASE("an offer of the wrong size fails the dependents, not the process") {
   Lists lists;
   const ir::Op a = source(10, 1);

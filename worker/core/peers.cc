@@ -287,8 +287,10 @@ void Core::Impl::on_gone(const msg::Gone& m) {
 }
 
 void Core::Impl::on_transfer(const TransferDone& event) {
+  if (event.transfer == probe_transfer && event.held) return;  // its memory is the shell's
   if (event.transfer == probe_transfer) return probe_arrived(event);
   if (const auto gone = abandoned.find(event.transfer); gone != abandoned.end()) {
+    if (event.held) return;
     devices[gone->second.device].arena.free(gone->second.extent, alloc::Fence{});
     devices[gone->second.device].memory_freed = true;
     if (gone->second.in_window) window.end(gone->second.in_window, gone->second.bytes);
@@ -321,9 +323,13 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     usable(slot);
   } else {
     transfer_failed(event.lane);
-    // Never published. The transport has let go of the memory, else this event would not be here.
-    devices[copy.device].arena.free(lose_memory(slot), alloc::Fence{});
-    devices[copy.device].memory_freed = true;
+    // Never published. The memory is free if the transport has let go of it.
+    if (event.held) {
+      abandoned[event.transfer] = {copy.device, lose_memory(slot), {}, copy.bytes};
+    } else {
+      devices[copy.device].arena.free(lose_memory(slot), alloc::Fence{});
+      devices[copy.device].memory_freed = true;
+    }
     copy.state = CopyState::kExpected;
     copy.kind = CopyKind::kRemote;
     if (std::exchange(copy.pulls, false)) forget_slabs(copy.source);  // from now on it is sent

@@ -550,7 +550,7 @@ struct Core::Impl {
   std::int64_t flights = 0;  // steps enqueued and unfinished, on all devices
   std::vector<Slot> locked;  // inputs of a device's lowest task (find_victims)
   bool tiers_dirty = false;
-  // Receives of blocks whose owner was lost, until the transport lets go: memory, and, where who sends lives, a part of what is on its way.
+  // Receives of blocks whose owner was lost, or that have failed, until the transport lets go: memory, and, where who sends lives, a part of what is on its way.
   struct Abandoned {
     std::uint16_t device = 0;
     alloc::Extent extent;

@@ -284,6 +284,7 @@ void Daemon::leave_if_unreachable(WorkerId peer, const Error& why, TimeNs since)
 // ---- one turn ------------------------------------------------------------------------------------------------------
 
 bool Daemon::turn() {
+  if (options_.black_box != nullptr) options_.black_box->beat();
   if (ended_) return false;
   const TimeNs now = monotonic_now();
   bool did = runtime_->pump(now);
@@ -307,8 +308,9 @@ bool Daemon::turn() {
 }
 
 void Daemon::arm_timer(TimeNs now) {
-  if (!self_) return;
-  const TimeNs next = std::min(runtime_->next_deadline(), now + kSecond);
+  // Before it has joined too: the supervisor counts the turns.
+  const TimeNs latest = now + BlackBox::kBeatNs;
+  const TimeNs next = self_ ? std::min(runtime_->next_deadline(), latest) : latest;
   if (timer_ != 0 && timer_at_ <= next) return;  // one that comes early arms the next
   if (timer_ != 0) loop_.cancel(timer_);
   timer_at_ = next;

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "daemon.h"
@@ -37,7 +38,7 @@ struct Settings {
   std::vector<std::string> plugins;
   double connect_timeout_s = 30, reconnect_timeout_s = 60, lease_s = 0, transfer_timeout_s = 30;
   std::uint64_t trace_records = worker::StepLog::kUsual;
-  double step_timeout_s = 0;
+  std::optional<double> step_timeout_s;  // where it was given
   int black_box = -1;
   bool no_supervisor = false, respawn = false, no_map = false, strict_lanes = false,
        reference_kernels = false;
@@ -146,7 +147,8 @@ void tell(const Settings& settings, const msg::LastWords& words) {
 
 // A parent for the worker, unless this is the worker of one already.
 int supervise(int argc, char** argv, const Settings& settings) {
-  if (settings.no_supervisor && (settings.respawn || settings.step_timeout_s > 0))
+  const bool limit_given = settings.step_timeout_s.value_or(0) > 0;
+  if (settings.no_supervisor && (settings.respawn || limit_given))
     return daemon::fail(kName,
                         error(Errc::kInvalidArgument, std::string("--no-supervisor with --") +
                                                           (settings.respawn ? "respawn" : "step-timeout") +
@@ -154,10 +156,12 @@ int supervise(int argc, char** argv, const Settings& settings) {
                         daemon::kExitUsage);
   if (Status ok = daemon::start_log(kName, settings.common.log_level, settings.common.log_format); !ok)
     return daemon::fail(kName, ok.error(), daemon::kExitUsage);
-  return worker::supervise(argc, argv,
-                           {.respawn = settings.respawn,
-                            .step_timeout_ns = static_cast<TimeNs>(settings.step_timeout_s * 1e9),
-                            .tell = [&](const msg::LastWords& words) { tell(settings, words); }});
+  worker::SupervisorOptions options;
+  options.respawn = settings.respawn;
+  if (settings.step_timeout_s) options.step_timeout_ns = static_cast<TimeNs>(*settings.step_timeout_s * 1e9);
+  options.silence_ns = static_cast<TimeNs>(settings.common.silence_timeout_s * 1e9);
+  options.tell = [&](const msg::LastWords& words) { tell(settings, words); };
+  return worker::supervise(argc, argv, options);
 }
 
 int work(const Settings& settings) {
@@ -286,7 +290,7 @@ int main(int argc, char** argv) {
          "--step-timeout", s.step_timeout_s,
          "Seconds after which a step that has not ended ends its worker, and counts against its task; "
          "0: none")
-      ->capture_default_str()
+      ->default_str("3600")  // SupervisorOptions
       ->check(CLI::IsMember({0.0}) | CLI::Range(0.1, 1e6));
   app.add_flag(
       "--no-supervisor", s.no_supervisor,
@@ -294,6 +298,6 @@ int main(int argc, char** argv) {
   app.add_option("--black-box", s.black_box, "Descriptor inherited from a supervisor")->group("");
   if (const auto code = daemon::parse(app, argc, argv)) return *code;
   daemon::keep_freed_memory();
-  const bool alone = s.no_supervisor && !s.respawn && s.step_timeout_s == 0;
+  const bool alone = s.no_supervisor && !s.respawn && s.step_timeout_s.value_or(0) == 0;
   return s.black_box >= 0 || alone ? work(s) : supervise(argc, argv, s);
 }

@@ -63,7 +63,9 @@ void Daemon::Service::receive(WorkerId from, std::uint64_t transfer, std::byte* 
                           [done](const Status& ok) { done(ok, msg::Lane::kPeerCopy); });
   }
   if (staged(kind, from)) return staging_.receive(from, transfer, to, bytes, done);
-  exchange_->receive(from, transfer, to, bytes, kind, done);
+  exchange_->receive(from, transfer, to, bytes, kind, done, [this, transfer](const Error& why) {
+    runtime_->post(TransferDone{.transfer = transfer, .failed = why, .held = true});
+  });
 }
 
 void Daemon::Service::disarm(WorkerId from, std::uint64_t transfer) {

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <set>
 #include <string>
@@ -26,10 +27,11 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstWait{100}, kLastWait{5'000};
-constexpr milliseconds kAsleep{3'600'000};  // a child's end is a signal
-constexpr milliseconds kSteady{60'000};     // who lived so long has not failed repeatedly
+constexpr milliseconds kSteady{60'000};  // who lived so long has not failed repeatedly
 constexpr milliseconds kKilled{
     1'000};  // a process that is killed is gone sooner, unless a disk holds it in the kernel
+// Until then somebody else has declared it lost; one that does come round ends by itself when it hears of that.
+constexpr TimeNs kSilences = 3;
 constexpr int kPassedOn[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 // Blocked to our end, so that none comes between two looks at them, or after the last: our exit code is the worker's. What was ignored
@@ -87,13 +89,24 @@ std::string seconds(TimeNs ns) {
   return text + " s";
 }
 
-// Until it has ended. One whose step does not end is killed; if not even that ends it, it counts as ended.
-End watch(pid_t child, const Signals& signals, BlackBox& box, TimeNs limit) {
+// By a signal or a debugger: somebody has decided that, and decides when it goes on.
+bool is_stopped(pid_t child) {
+  std::ifstream file("/proc/" + std::to_string(child) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name_ends = text.rfind(')');  // it may have any letters in it
+  return name_ends != std::string::npos && name_ends + 2 < text.size() &&
+         (text[name_ends + 2] == 'T' || text[name_ends + 2] == 't');
+}
+
+// Until it has ended. One whose step or loop does not end is killed; if not even that ends it, it counts as ended.
+End watch(pid_t child, const Signals& signals, BlackBox& box, const BlackBox::Limits& limits) {
   End end;
+  const TimeNs least = limits.step == 0 ? limits.loop : std::min(limits.step, limits.loop);
   const auto pause =
-      limit == 0 ? kAsleep
-                 : std::clamp(milliseconds(limit / kMillisecond / 10), milliseconds(10), milliseconds(1'000));
+      std::clamp(milliseconds(least / kMillisecond / 10), milliseconds(10), milliseconds(1'000));
   std::optional<Clock::time_point> killed;
+  bool stopped = false;
   Clock::time_point looked = Clock::now();
   while (waitpid(child, &end.status, WNOHANG) == 0) {
     const std::optional<int> signal = signals.wait(pause);
@@ -101,7 +114,6 @@ End watch(pid_t child, const Signals& signals, BlackBox& box, TimeNs limit) {
       end.passed_on.insert(*signal);
       kill(child, *signal);
     }
-    if (limit == 0) continue;
     if (killed) {
       if (Clock::now() - *killed < kKilled) continue;
       daemon::log_error("the worker does not end although it was killed: something holds it in the kernel",
@@ -110,8 +122,12 @@ End watch(pid_t child, const Signals& signals, BlackBox& box, TimeNs limit) {
       break;
     }
     const Clock::time_point before = std::exchange(looked, Clock::now());
-    if (looked - before > 3 * pause + milliseconds(1'000)) box.begin_anew();
-    end.late = box.overdue(monotonic_now(), limit);
+    const bool was_stopped = std::exchange(stopped, is_stopped(child));
+    if (stopped && !was_stopped)
+      daemon::log_warn("the worker is stopped, by a signal or a debugger: its time does not count",
+                       {{"pid", static_cast<std::int64_t>(child)}});
+    if (stopped || looked - before > 3 * pause + milliseconds(1'000)) box.begin_anew();
+    end.late = box.overdue(monotonic_now(), limits);
     if (!end.late.any()) continue;
     kill(child, SIGKILL);
     killed = Clock::now();
@@ -119,12 +135,18 @@ End watch(pid_t child, const Signals& signals, BlackBox& box, TimeNs limit) {
   return end;
 }
 
-std::string story_of(const End& end, TimeNs limit) {
-  if (end.late.any())
-    return "killed by its supervisor, because " +
-           std::string(end.late.steps.empty() ? "its spill disk had not answered for "
-                                              : "its step had not ended after ") +
-           seconds(limit) + " (--step-timeout)";
+std::string story_of(const End& end, const BlackBox::Limits& limits) {
+  const BlackBox::Overdue& late = end.late;
+  const std::string killed = "killed by its supervisor, because ";
+  if (late.loop)
+    return killed + "its main thread had not moved for " + seconds(limits.loop) +
+           " (three times --silence-timeout)";
+  if (late.any())
+    return killed +
+           (late.start           ? "it had not come to work after "
+            : late.steps.empty() ? "its spill disk had not answered for "
+                                 : "its step had not ended after ") +
+           seconds(limits.step) + " (--step-timeout)";
   if (end.killed())
     return "killed by signal " + std::to_string(WTERMSIG(end.status)) + " (" +
            strsignal(WTERMSIG(end.status)) + ")";
@@ -152,18 +174,19 @@ int supervise(int argc, char** argv, const SupervisorOptions& options) {
   arguments.push_back(black_box.data());
   arguments.push_back(nullptr);
   const Signals signals;
+  const BlackBox::Limits limits{.step = options.step_timeout_ns, .loop = kSilences * options.silence_ns};
   milliseconds wait = kFirstWait;
   while (true) {
     const Clock::time_point began = Clock::now();
     const pid_t child = start(arguments, signals);
     if (child < 0) return daemon::fail("tilewise-worker", error(Errc::kIo, "cannot start a process"), 1);
-    const End end = watch(child, signals, **box, options.step_timeout_ns);
+    const End end = watch(child, signals, **box, limits);
     const int code = end.code();
     (void)transfer::remove_left_segments();
     if (end.as_asked() || code == daemon::kExitOk || code == daemon::kExitUsage) return code;
-    const std::string how = story_of(end, options.step_timeout_ns);
+    const std::string how = story_of(end, limits);
     msg::LastWords words = (*box)->words(how);
-    // What ran beside a step that did not end has nothing to do with it, and nor has any step with a disk.
+    // What ran beside a step that did not end has nothing to do with it, and nor has any step with a disk, or with the loop.
     if (end.late.any()) words.running = end.late.steps;
     if (options.respawn || end.killed())  // else it has said itself why it ended
       daemon::log_warn(options.respawn ? "the worker ended, starting it again" : "the worker ended",

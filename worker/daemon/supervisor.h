@@ -1,5 +1,5 @@
-// A parent that stays when the worker dies: it tells the scheduler what the worker was executing, ends one whose step does not end,
-// and starts another one where it is told to.
+// A parent that stays when the worker dies: it tells the scheduler what the worker was executing, ends one whose step or main thread
+// does not come to an end, and starts another one where it is told to.
 #pragma once
 #include <tilewise/base/time.h>
 #include <tilewise/msg/msg.h>
@@ -10,8 +10,10 @@ namespace tilewise::worker {
 
 struct SupervisorOptions {
   bool respawn = false;  // the worker is started again after any end but an orderly one
-  TimeNs step_timeout_ns =
-      0;  // a step, or a call to a disk below memory, that takes longer ends the worker; 0: may take for ever
+  // A step, a call to a disk below memory, or the worker's start that takes longer ends it; 0: may take for ever.
+  TimeNs step_timeout_ns = 3'600 * kSecond;
+  // A worker whose main thread has not come round for three times as long is ended.
+  TimeNs silence_ns = 10 * kSecond;
   // Tells the scheduler; may block for a while. For every end but an orderly one of a worker that had joined.
   std::function<void(const msg::LastWords&)> tell;
 };
@@ -23,8 +25,11 @@ struct SupervisorOptions {
 // is started again unless it ended with 0 (the cluster was shut down, or somebody asked it to end), with 2 (bad options), or
 // because of a signal that was passed on: at once, after repeated ends later and later, up to 5 s.
 //
-// Costs: a process that sleeps, in which nothing is started; no thread, no clock of the worker's. To be called before anything
-// starts a thread.
+// A worker that is stopped (SIGSTOP, a debugger) is never overdue, nor one that was stopped, or suspended, together with us: time
+// counts anew from when it goes on.
+//
+// Costs: a process that sleeps, and looks around once a second, in which nothing is started; no thread, no clock of the worker's. To be
+// called before anything starts a thread.
 int supervise(int argc, char** argv, const SupervisorOptions& options);
 
 }  // namespace tilewise::worker

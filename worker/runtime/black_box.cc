@@ -70,7 +70,7 @@ Status BlackBox::renew() {
   new (memory_) Memory();  // all zero
   memory_->header.magic = kMagic;
   memory_->header.number = number;
-  seen_.clear();
+  begin_anew();
   return {};
 }
 
@@ -112,11 +112,28 @@ msg::LastWords BlackBox::words(std::string how) const {
   return words;
 }
 
-BlackBox::Overdue BlackBox::overdue(TimeNs now, TimeNs limit) {
+void BlackBox::look_at_loop(TimeNs now, const Limits& limits, Overdue& late) {
+  const std::uint64_t beats = header().beats.load(std::memory_order_acquire);
+  const TimeNs limit = beats == 0 ? limits.step : limits.loop;
+  if (!loop_seen_.since || loop_seen_.number != beats) {
+    loop_seen_ = {beats, now};
+    return;
+  }
+  if (limit == 0 || now - *loop_seen_.since < limit) return;
+  (beats == 0 ? late.start : late.loop) = true;
+  const std::uint32_t at = header().loop_slot.load(std::memory_order_acquire);
+  if (at == 0 || at > kSlots) return;
+  const Slot& slot = memory_->slots[at - 1];
+  if (const std::uint64_t op = slot.op_.load(std::memory_order_acquire); op != 0)
+    late.steps.push_back({OpId{op}, DeviceId{slot.device_.load(std::memory_order_relaxed)},
+                          slot.point_.load(std::memory_order_relaxed)});
+}
+
+BlackBox::Overdue BlackBox::overdue(TimeNs now, const Limits& limits) {
   Overdue late;
-  if (header().closed.load(std::memory_order_acquire) || header().gpu_broke.load(std::memory_order_acquire))
-    return late;
-  seen_.resize(kSlots + kDiskSlots);
+  const bool ends =
+      header().closed.load(std::memory_order_acquire) || header().gpu_broke.load(std::memory_order_acquire);
+  seen_.resize(limits.step == 0 || ends ? 0 : kSlots + kDiskSlots);
   for (std::size_t i = 0; i < seen_.size(); ++i) {
     const Slot& slot = memory_->slots[i];
     Seen& seen = seen_[i];
@@ -127,7 +144,7 @@ BlackBox::Overdue BlackBox::overdue(TimeNs now, TimeNs limit) {
       seen.since.reset();
     } else if (!seen.since || seen.number != number) {
       seen = {number, now};
-    } else if (now - *seen.since >= limit) {
+    } else if (now - *seen.since >= limits.step) {
       if (i >= kSlots)
         late.disk = true;
       else
@@ -135,7 +152,9 @@ BlackBox::Overdue BlackBox::overdue(TimeNs now, TimeNs limit) {
                               slot.point_.load(std::memory_order_relaxed)});
     }
   }
-  return late;
+  Overdue loop;
+  look_at_loop(now, limits, loop);  // also where something else is late: what it sees counts for later
+  return late.any() ? late : loop;
 }
 
 }  // namespace tilewise::worker

@@ -73,7 +73,10 @@ TEST_CASE(
   const auto box = BlackBox::create().value();
   using Running = msg::LastWords::Running;
   const TimeNs limit = 10 * kSecond;
-  const auto late = [&](TimeNs at) { return box->overdue(at * kSecond, limit); };
+  const auto late = [&](TimeNs at) {
+    box->beat();
+    return box->overdue(at * kSecond, {.step = limit});
+  };
   BlackBox::Slot& host = *box->slot(0, 1);
   host.begin(OpId{11}, DeviceId{3}, 5);
   CHECK_FALSE(late(100).any());  // it may have begun long ago, but nobody has seen that
@@ -117,4 +120,55 @@ TEST_CASE(
   REQUIRE(box->renew().has_value());
   box->slot(0, 1)->begin(OpId{13}, DeviceId{3}, 1);
   CHECK_FALSE(late(600).any());  // the next process's time is its own
+}
+
+TEST_CASE(
+    "a loop is overdue when it has not come round for so long, and what it executes itself is to blame") {
+  const auto box = BlackBox::create().value();
+  using Running = msg::LastWords::Running;
+  BlackBox::Limits limits{.step = 0, .loop = 30 * kSecond};
+  const auto late = [&](TimeNs at) { return box->overdue(at * kSecond, limits); };
+  CHECK_FALSE(late(100).any());
+  CHECK_FALSE(late(1'000).any());  // it has not begun: what is made ready may take long
+  limits.step = 3'000 * kSecond;
+  CHECK_FALSE(late(3'099).any());
+  CHECK(late(3'100).start);  // but not for ever
+  CHECK_FALSE(late(3'100).loop);
+  limits.step = 0;
+
+  box->beat();
+  CHECK_FALSE(late(4'000).any());  // it may have been long ago, but nobody has seen that
+  CHECK_FALSE(late(4'029).any());
+  box->beat();
+  CHECK_FALSE(late(4'030).any());
+  CHECK_FALSE(late(4'059).any());
+  BlackBox::Slot& other = *box->slot(0, 0);
+  other.begin(OpId{11}, DeviceId{3}, 5);
+  CHECK(late(4'060).loop);
+  CHECK(late(4'060).steps.empty());  // its company
+  BlackBox::Slot& own = *box->slot(0, 1);
+  box->loop_runs(&own);
+  CHECK(late(4'061).steps.empty());
+  own.begin(OpId{12}, DeviceId{3}, 6);
+  CHECK(late(4'061).steps == std::vector<Running>{{OpId{12}, DeviceId{3}, 6}});
+  own.end();
+  box->loop_runs(nullptr);
+  CHECK(late(4'061).steps.empty());
+
+  box->begin_anew();  // it was stopped meanwhile
+  CHECK_FALSE(late(4'062).any());
+  box->close();  // and this takes too long
+  CHECK_FALSE(late(4'091).any());
+  CHECK(late(4'092).loop);
+  CHECK(late(4'092).steps.empty());
+
+  // What else is overdue says more.
+  REQUIRE(box->renew().has_value());
+  CHECK_FALSE(late(5'000).any());
+  limits.step = 10 * kSecond;
+  box->beat();
+  other.begin(OpId{11}, DeviceId{3}, 5);
+  CHECK_FALSE(late(5'001).any());
+  CHECK(late(5'100).steps.size() == 1);
+  CHECK_FALSE(late(5'100).loop);
 }

@@ -350,7 +350,8 @@ bool Runtime::pump(TimeNs now) {
   probe_memory_->rest(now);
   close_peer_slabs();
   for (std::size_t i = 0; i < events_.size() && !probes_.empty(); ++i) {
-    if (const auto* over = std::get_if<TransferDone>(&events_[i])) probes_.erase(over->transfer);
+    const auto* over = std::get_if<TransferDone>(&events_[i]);
+    if (over != nullptr && !over->held) probes_.erase(over->transfer);
   }
   if (events_.empty() && now < core_->next_deadline()) return did;
   // Who leaves is struck off while clients take the last from it, and has read all it ever will.
@@ -475,7 +476,10 @@ bool Runtime::run_here() {
     const auto work = [&] {
       return run_patiently(step_, [&] { return run_on_host(*local.kernels, call, step_, sink, &ended); });
     };
-    if (!local.device->compute_stream(launch.stream).run_now(work)) return ran;
+    if (options_.black_box != nullptr) options_.black_box->loop_runs(sink.slot);
+    const bool may = local.device->compute_stream(launch.stream).run_now(work);
+    if (options_.black_box != nullptr) options_.black_box->loop_runs(nullptr);
+    if (!may) return ran;
     ran = true;
     const bool awaited = launch.awaited;
     here_.pop_front();

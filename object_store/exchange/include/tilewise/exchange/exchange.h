@@ -156,11 +156,12 @@ class Exchange {
   // transfer under way does nothing and its `done` is dropped. Errors as transfer::UcxEngine's, kUnsupported where
   // there is no UCX on both sides, kLaneDenied when strict. kUnavailable: there is no such peer, or its link broke
   // meanwhile, so that it can be tried again; a connection of UCX's that broke without the link is kIo. A
-  // receive from a peer whose link is being made again begins when that is done.
+  // receive from a peer whose link is being made again begins when that is done. `held`: a receive has failed, but UCX does not let go of
+  // its memory; at most once, before `done`, which may then never come.
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 device::Kind kind, Done done);
   void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind,
-               Done done);
+               Done done, transfer::OnHeld held = {});
 
   // The peer says that it will not send these bytes: unless they are coming all the same, the receive ends with kNotFound.
   void disarm(WorkerId from, std::uint64_t transfer);

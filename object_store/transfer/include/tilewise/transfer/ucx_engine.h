@@ -7,7 +7,8 @@
 // Ownership of memory: from a successful transmit() or expect() until its `done`, the bytes belong to the
 // transport. `done` comes exactly once, from progress(), and means that the transport has let go, whatever
 // the outcome: a transfer past its deadline is first cancelled, then its connection is closed, and its memory
-// stays in quarantine until UCX has completed the request.
+// stays in quarantine until UCX has completed the request. Should it not, a receive's `held` says so, so that nobody waits for the
+// bytes any longer.
 //
 // One thread at a time (D8). The destructor blocks for at most two seconds; and where a peer has no stream and UCX uses TCP, the
 // first transfer or expectation while UCX connects.
@@ -59,6 +60,8 @@ struct UcxCounters {
 };
 
 using Done = std::function<void(Status, Via)>;
+// It has failed, but UCX still holds its memory: `done` comes when it lets go, which may be never.
+using OnHeld = std::function<void(const Error&)>;
 
 // What an owner of streams is told, and has to see to.
 struct StreamHooks {
@@ -129,8 +132,9 @@ class UcxEngine {
   // the receiver knows better.
   Status transmit(const Cookie& cookie, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                   device::Kind kind, Done done);
+  // `held`: at most once, before `done`, two graces after the deadline.
   Status expect(const Cookie& cookie, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-                device::Kind kind, Done done);
+                device::Kind kind, Done done, OnHeld held = {});
 
   // Ends an expectation that the peer says it will not fulfil, with kNotFound. Nothing where bytes are coming already, or
   // where there is none.

@@ -122,6 +122,8 @@ struct TransferDone {
   std::uint64_t transfer = 0;
   Error failed{Errc::kOk, {}};
   msg::Lane lane = msg::Lane::kTcp;
+  bool held =
+      false;  // it has failed, but the transport still holds its memory: another one of this number comes when it lets go
 };
 // A Transmit with `tell` is over: the transport has let go of the memory that it read.
 struct Sent {

@@ -62,6 +62,17 @@ class BlackBox {
   // beside its kernels.
   Slot* slot(std::size_t device, std::size_t stream);
   Slot* gpu_slot(std::size_t device, std::size_t stream);
+  // The loop's thread has come round: to be said once in kBeatNs at least, by that thread.
+  void beat() {
+    std::atomic<std::uint64_t>& beats = header().beats;  // one writer
+    beats.store(beats.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  static constexpr TimeNs kBeatNs = kSecond;
+  // The loop's thread executes what it notes in this slot, until told null: should it never return, that is the cause.
+  void loop_runs(const Slot* slot) {
+    const auto at = slot == nullptr ? 0 : static_cast<std::uint32_t>(slot - memory_->slots) + 1;
+    header().loop_slot.store(at, std::memory_order_release);
+  }
   // Of a thread that reads and writes a disk below memory; null beyond kDiskSlots of them. What is begun there is no op's: any id.
   Slot* disk_slot(std::size_t thread);
 
@@ -70,18 +81,30 @@ class BlackBox {
   // For the next process: all forgotten, another number.
   Status renew();
 
-  // What has been under way for `limit` at least.
+  struct Limits {
+    TimeNs step =
+        0;  // of a step, a read or write of a disk below memory, and of the start, up to the first beat; 0: none
+    TimeNs loop = 0;  // between two beats; 0: none
+  };
+  // What has been under way for its limit at least.
   struct Overdue {
     std::vector<msg::LastWords::Running> steps;
     bool disk = false;  // a read or write of a disk below memory
-    bool any() const { return disk || !steps.empty(); }
+    bool loop =
+        false;  // its thread has not come round, and nothing else is overdue; `steps` is what it executes itself, if anything
+    bool start = false;  // nor has it come round before
+    bool any() const { return disk || loop || start || !steps.empty(); }
   };
   // For who made the box, to be asked again and again while the process lives: time counts from when a step was first seen to run,
-  // so nothing is taken for late too early, and late by the time between two calls. Nothing where it has closed the box. Steps
-  // that wait in a GPU's stream behind another are not under way.
-  Overdue overdue(TimeNs now, TimeNs limit);
-  // Who asks has not been running itself (the machine was suspended, the container paused), and no more were the steps.
-  void begin_anew() { seen_.clear(); }
+  // so nothing is taken for late too early, and late by the time between two calls. No step where it has closed the box, but the loop
+  // all the same: who ends of its own accord may hang in that. Steps that wait in a GPU's stream behind another are not under way.
+  Overdue overdue(TimeNs now, const Limits& limits);
+  // Who asks has not been running itself (the machine was suspended, the container paused), and no more was the process; or it is known
+  // that the process has been stopped.
+  void begin_anew() {
+    seen_.clear();
+    loop_seen_ = {};
+  }
 
  private:
   static constexpr std::uint64_t kMagic = 0x786f626b63616c62;
@@ -92,6 +115,8 @@ class BlackBox {
     std::atomic<std::uint32_t> worker;
     std::atomic<bool> closed, gpu_broke;
     std::atomic<std::uint32_t> open;  // steps
+    alignas(64) std::atomic<std::uint64_t> beats;
+    std::atomic<std::uint32_t> loop_slot;  // 1 + its index; 0: none
   };
   struct Memory {
     alignas(64) Header header;
@@ -104,11 +129,13 @@ class BlackBox {
 
   BlackBox(int fd, Memory* memory) : fd_(fd), memory_(memory) {}
   static Result<Memory*> map(int fd);
+  void look_at_loop(TimeNs now, const Limits& limits, Overdue& late);
   Header& header() const { return memory_->header; }
 
   int fd_;
   Memory* memory_;
   std::vector<Seen> seen_;  // by slot, once overdue() was asked
+  Seen loop_seen_;          // number: of beats
 };
 
 }  // namespace tilewise::worker
