@@ -31,7 +31,7 @@ bool is_in_place(const std::string& final_path, FileId id) {
 
 Result<FileId> id_of(const std::string& path) {
   // Opened, not only looked at: that asks the server of a network file system, not a cache of names.
-  TW_ASSIGN(const File file, File::open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW));
+  TW_ASSIGN(const File file, File::open(path, O_RDONLY | O_NOFOLLOW));
   struct statx info {};
   if (statx(file.fd(), "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &info) != 0)
     return file_error(errno, path, "cannot look");

@@ -126,7 +126,7 @@ Result<ir::DType> dtype_of(hid_t type, const std::string& what) {
 
 Result<Open> open_dataset(const std::string& path, const std::string& name) {
   const std::string what = path + ", dataset '" + name + "'";
-  TW_ASSIGN(const File there, File::open(path, O_RDONLY | O_NONBLOCK));  // says what the system says
+  TW_ASSIGN(const File there, File::open(path, O_RDONLY));  // says what the system says
   TW_TRY(there.size());
   if (name.empty() || name.find('\0') != std::string::npos)
     return error(Errc::kInvalidArgument, path + ": a dataset needs a name");

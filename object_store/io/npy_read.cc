@@ -21,9 +21,8 @@ Status check_length(const File& file, const NpyInfo& info) {
 
 }  // namespace
 
-// O_NONBLOCK so that a named pipe is refused rather than waited for; regular files ignore it.
 Result<NpyInfo> read_npy_header(const std::string& path) {
-  TW_ASSIGN(const File file, File::open(path, O_RDONLY | O_NONBLOCK));
+  TW_ASSIGN(const File file, File::open(path, O_RDONLY));
   TW_TRY(file.size());
   // One read serves nearly every file; a longer header is read again, up to the limit.
   std::string head(4096, '\0');
@@ -42,7 +41,7 @@ Result<NpyInfo> read_npy_header(const std::string& path) {
 
 Status read_block(const std::string& path, const NpyInfo& info, const ir::Box& box, void* out) {
   TW_ASSIGN(const FileBox where, file_box(path, info, box));
-  TW_ASSIGN(const File file, File::open(path, O_RDONLY | O_NONBLOCK));
+  TW_ASSIGN(const File file, File::open(path, O_RDONLY));
   TW_TRY(check_length(file, info));
   auto* block = static_cast<std::byte*>(out);
   TW_TRY(read_box(file, where, block, ReadTuning()));

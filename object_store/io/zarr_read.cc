@@ -67,7 +67,7 @@ class BlockReader {
   Status file(const ir::Index& at) {
     const ir::Box whole = chunk_box(info_.chunk, at);
     const std::string path = folder_ + "/" + chunk_key(info_, at);
-    const auto opened = File::open(path, O_RDONLY | O_NONBLOCK);
+    const auto opened = File::open(path, O_RDONLY);
     if (!opened) {
       if (opened.error().code != Errc::kNotFound) return opened.error();
       fill(ir::intersect(whole, box_));
@@ -214,7 +214,7 @@ class BlockReader {
 Result<ZarrInfo> read_zarr_info(const std::string& folder) {
   for (const char* name : {"zarr.json", ".zarray"}) {
     const std::string path = folder + "/" + name;
-    const auto file = File::open(path, O_RDONLY | O_NONBLOCK);
+    const auto file = File::open(path, O_RDONLY);
     if (!file && file.error().code == Errc::kNotFound) continue;
     if (!file) return file.error();
     TW_ASSIGN(const std::int64_t size, file->size());

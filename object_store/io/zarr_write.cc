@@ -150,7 +150,7 @@ Result<std::string> create_zarr_temp(const std::string& final_path, std::string_
   TW_ASSIGN(const std::string folder, temp_path(final_path, token));
   const std::string path = folder + metadata_name(info), text = zarr_metadata(info);
   // Mostly another block was here first.
-  if (const auto file = File::open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW)) {
+  if (const auto file = File::open(path, O_RDONLY | O_NOFOLLOW)) {
     std::string there(text.size() + 1, '\0');
     TW_ASSIGN(const std::size_t got, file->read_some(there.data(), there.size(), 0));
     if (std::string_view(there).substr(0, got) == text) return folder;

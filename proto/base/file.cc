@@ -44,9 +44,13 @@ Result<File> File::open(const std::string& path, int flags, int mode) {
   if (path.empty() || path.find('\0') != std::string::npos) {
     return error(Errc::kInvalidArgument, "a file name is empty or holds a NUL");
   }
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
-  if (fd < 0) return file_error(errno, path, "cannot open");
-  return File(path, fd);
+  // O_NONBLOCK so that a named pipe is refused, not waited for until somebody opens its other end; files ignore it.
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, mode);
+  if (fd < 0 && errno != ENXIO) return file_error(errno, path, "cannot open");
+  struct stat st {};
+  if (fd >= 0 && fstat(fd, &st) == 0 && !S_ISFIFO(st.st_mode)) return File(path, fd);
+  if (fd >= 0) ::close(fd);
+  return error(Errc::kInvalidArgument, path + ": not a regular file");
 }
 
 File& File::operator=(File&& other) noexcept {

@@ -1,6 +1,7 @@
 #include <tilewise/net/endpoint.h>
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,13 +41,15 @@ Protocol::endpoint unix_endpoint(const Address& address) {
 }
 
 // Somebody may have died without removing it. Only a socket that refuses connections is taken for left over.
-void remove_stale_socket(EventLoop& loop, const Address& address) {
+void remove_stale_socket(const Address& address) {
   struct stat info {};
   if (::lstat(address.path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return;
-  Socket probe(loop.impl().io);
-  error_code ec;
-  probe.connect(unix_endpoint(address), ec);
-  if (ec == asio::error::connection_refused) ::unlink(address.path.c_str());
+  // Not by Asio, which waits where the queue of whoever listens is full: a process that is stopped never takes from it.
+  const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const Protocol::endpoint where = unix_endpoint(address);
+  if (probe.get() >= 0 && ::connect(probe.get(), where.data(), static_cast<socklen_t>(where.size())) != 0 &&
+      errno == ECONNREFUSED)
+    ::unlink(address.path.c_str());
 }
 
 }  // namespace
@@ -95,6 +98,8 @@ Status Listener::Core::find_endpoint(Protocol::endpoint& where) const {
     return {};
   }
   error_code ec;
+  // Waits for as long as the system's resolver does (resolv.conf: some 5 s a try). A name to listen at is one of our own, it is looked up
+  // once, when the program starts, and nobody can be told of anything before.
   tcp::resolver resolver(loop_.impl().io);
   auto found = resolver.resolve(address_.host, std::to_string(address_.port), tcp::resolver::passive, ec);
   if (ec) return asio_error("look up " + address_.host, ec);
@@ -107,7 +112,7 @@ Status Listener::Core::open() {
   Protocol::endpoint where;
   TW_TRY(find_endpoint(where));
   bool file = address_.kind == Address::Kind::kUnix;
-  if (file) remove_stale_socket(loop_, address_);
+  if (file) remove_stale_socket(address_);
   error_code ec;
   acceptor_.open(where.protocol(), ec);
   if (!ec) ::fcntl(acceptor_.native_handle(), F_SETFD, FD_CLOEXEC);
@@ -259,6 +264,11 @@ void ConnectAttempt::Core::try_next(Error last) {
   socket_.open(where.protocol(), ec);
   auto connected = [self = shared_from_this()](error_code failed) {
     if (self->ended_) return;
+    // A Unix socket whose queue is full says "try again" and is writable at once, which Asio takes for a connection.
+    if (!failed && self->address_.kind != Address::Kind::kTcp) self->socket_.remote_endpoint(failed);
+    if (failed == asio::error::not_connected)
+      return self->try_next(error(Errc::kUnavailable, "connect to " + self->address_.to_string() +
+                                                          ": it takes no connections, others wait"));
     if (failed) return self->try_next(asio_error("connect to " + self->address_.to_string(), failed));
     self->bare_ ? self->end_bare() : self->shake_hands();
   };

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 
 using namespace tilewise;
 using namespace tilewise::net;
@@ -202,6 +203,32 @@ TEST_CASE("socket files: mode 0600, a dead one is replaced, a live one is not, r
   auto loop = make_loop();
   CHECK(!Listener::open(*loop, address, {.handshake = {.token = token('a')}}, [](auto) {}));
   CHECK(std::filesystem::exists(address.path));
+  std::filesystem::remove(address.path);
+}
+
+TEST_CASE("a socket whose owner takes no connections is not waited for, and is not taken for a dead one") {
+  const Address address = unix_file();
+  sockaddr_un where{.sun_family = AF_UNIX};
+  std::memcpy(where.sun_path, address.path.data(), address.path.size());
+  const auto* at = reinterpret_cast<const sockaddr*>(&where);
+  UniqueFd owner(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::bind(owner.get(), at, sizeof(where)) == 0);
+  REQUIRE(::listen(owner.get(), 0) == 0);
+  std::vector<UniqueFd> queue;
+  int got = 0;
+  while (got == 0 && queue.size() < 100) {
+    queue.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    got = ::connect(queue.back().get(), at, sizeof(where));
+  }
+  REQUIRE(got != 0);
+  auto loop = make_loop();
+  CHECK(Listener::open(*loop, address, {.handshake = {.token = token('a')}}, [](auto) {}).error().code ==
+        Errc::kAlreadyExists);
+  CHECK(std::filesystem::exists(address.path));
+  std::optional<Error> why;
+  const auto attempt = connect(*loop, address, {.token = token('a')}, [&](auto link) { why = link.error(); });
+  REQUIRE(loop->run_until([&] { return why.has_value(); }, kPatience));
+  CHECK_MESSAGE(why->code == Errc::kUnavailable, why->message);
   std::filesystem::remove(address.path);
 }
 

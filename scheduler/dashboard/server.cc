@@ -31,6 +31,7 @@ Result<std::vector<tcp::acceptor>> listen_on(asio::io_context& io, const net::Ad
   if (address.kind != net::Address::Kind::kTcp)
     return error(Errc::kInvalidArgument, "dashboard: " + address.to_string() + " is no TCP address");
   error_code ec;
+  // Waits for as long as the system's resolver does: at the start of the program, for a name of our own (as in net/endpoint.cc).
   tcp::resolver resolver(io);
   const auto found = resolver.resolve(address.host, std::to_string(address.port), tcp::resolver::passive, ec);
   if (ec || found.empty()) return failed(ec);

@@ -182,6 +182,7 @@ void World::perform(int index, worker::Actions& actions) {
       note_truth(index, held->version);
     to_scheduler(worker.conn, message, false);
   }
+  TW_CHECK(!actions.broken, "a worker's log has a gap");
   if (actions.leave) return leave(index);
   run_streams(index);
 }

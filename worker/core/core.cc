@@ -23,6 +23,7 @@ void Actions::clear() {
   given_back.clear();
   lost.clear();
   leave = false;
+  broken.reset();
   notes.clear();
 }
 

@@ -1,6 +1,8 @@
 // The worker core as lists: events in, actions compared.
 #include <tilewise/ir/saving.h>
 
+#include <tilewise/base/limits.h>
+
 #include <doctest/doctest.h>
 
 #include "lists.h"
@@ -254,6 +256,22 @@ TEST_CASE("a receive whose memory the transport does not let go of is asked for 
   const std::int64_t before = used();
   lists.step({TransferDone{first.transfer, {Errc::kTimeout, "hung"}, msg::Lane::kTcp}});
   CHECK(used() < before);
+}
+
+TEST_CASE("a log with a gap waits for what is missing, up to so many entries, and then ends its worker") {
+  Lists lists;
+  const auto come = [&](std::uint64_t first, std::size_t entries) {
+    return lists.step({msg::Log{1, first, std::vector<msg::LogEntry>(entries, msg::ForgetPlans{})}}).broken;
+  };
+  CHECK_FALSE(come(lists.next + 1, limits::kMaxParked));
+  CHECK_FALSE(come(lists.next, 1));  // and all that follow
+  lists.next += limits::kMaxParked + 1;
+  CHECK_FALSE(come(lists.next + 1, limits::kMaxParked));
+  const std::optional<Error> broken = come(lists.next + 1 + limits::kMaxParked, 1);
+  REQUIRE(broken);
+  CHECK(broken->code == Errc::kLimitExceeded);
+  CHECK_MESSAGE(broken->message.find("entry " + std::to_string(lists.next) + " ") != std::string::npos,
+                broken->message);
 }
 
 TEST_CASE("an offer of the wrong size fails the dependents, not the process") {

@@ -34,7 +34,12 @@ void Core::Impl::on_log(msg::Log& log) {
     if (number < log_next) {
       ++counts.stale;
     } else if (number > log_next) {
-      if (log_early.size() < limits::kMaxParked) log_early.emplace(number, std::move(entry));
+      // Links keep order: what is missing will not come by itself, and nobody asks for it.
+      if (log_early.size() >= limits::kMaxParked)
+        return void(out->broken = error(Errc::kLimitExceeded,
+                                        "entry " + std::to_string(log_next) +
+                                            " of the scheduler's log has not come, but many after it"));
+      log_early.emplace(number, std::move(entry));
     } else {
       apply(entry);
       ++log_next;

@@ -356,7 +356,7 @@ bool Runtime::pump(TimeNs now) {
   if (events_.empty() && now < core_->next_deadline()) return did;
   // Who leaves is struck off while clients take the last from it, and has read all it ever will.
   if (const auto by = core_->is_still() ? std::nullopt : service_->fenced_by()) {
-    fenced_ = error(Errc::kUnavailable, "taken for lost: worker " + std::to_string(by->value) +
+    broken_ = error(Errc::kUnavailable, "taken for lost: worker " + std::to_string(by->value) +
                                             " gives to others the memory that it had lent to this one");
     events_.clear();
     return false;
@@ -371,7 +371,7 @@ TimeNs Runtime::next_deadline() const {
 }
 
 Status Runtime::health() const {
-  if (!fenced_) return fenced_;
+  if (!broken_) return broken_;
   for (const auto& local : locals_) {
     if (Status ok = local->device->health(); !ok) return ok;
   }
@@ -628,6 +628,7 @@ void Runtime::perform() {
     to_scheduler_(std::move(message));
   }
   leaves_ |= actions_.leave;
+  if (actions_.broken && broken_) broken_ = *actions_.broken;
 }
 
 }  // namespace tilewise::worker

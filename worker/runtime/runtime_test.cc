@@ -1,6 +1,8 @@
 // The shell around the core by itself: host devices, real kernels, a service that only listens.
 #include <tilewise/worker/runtime.h>
 
+#include <tilewise/base/limits.h>
+
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -89,6 +91,14 @@ TEST_CASE("what was made is told, unless the worker finds that its peers have gi
   for (int i = 0; i < 100; ++i) CHECK(!shell.runtime.pump(monotonic_now() + i * kMillisecond));
   CHECK(shell.completed[OpId{2}] == 0);
   CHECK(shell.service.batches == 0);
+}
+
+TEST_CASE("a log with a gap that is not filled ends the worker, which says what is missing") {
+  Shell shell;
+  shell.runtime.post(msg::Log{1, 2, std::vector<msg::LogEntry>(limits::kMaxParked + 1, msg::ForgetPlans{})});
+  REQUIRE(shell.until([&] { return !shell.runtime.health(); }));
+  CHECK(shell.runtime.health().error().code == Errc::kLimitExceeded);
+  CHECK(shell.runtime.health().error().message.find("entry 1 ") != std::string::npos);
 }
 
 TEST_CASE("who was granted bytes that cannot be sent is told so, each time") {

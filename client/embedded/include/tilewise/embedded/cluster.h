@@ -45,7 +45,10 @@ class Cluster {
  public:
   // kInvalidArgument, kNotFound (plug-in), kOutOfMemory, kDeviceError.
   static Result<std::unique_ptr<Cluster>> start(const ClusterOptions& options);
-  virtual ~Cluster() = default;  // ends all sessions: what they wait for fails with kUnavailable
+  // Ends all sessions: what they wait for fails with kUnavailable. Then waits for the steps under way, without end for one that has none: it
+  // uses memory, kernels and plug-ins that go with this process's objects, and no thread can be ended from outside. Who must leave all
+  // the same calls std::quick_exit(); who runs kernels that may hang has workers in processes of their own (--step-timeout).
+  virtual ~Cluster() = default;
 
   // The data and control endpoint of a new client. Thread-safe. Must not outlive the cluster.
   virtual std::unique_ptr<client::Endpoint> connect(std::string name) = 0;

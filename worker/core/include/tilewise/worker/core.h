@@ -14,6 +14,7 @@
 #include <boost/container/small_vector.hpp>
 #include <boost/container/static_vector.hpp>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace tilewise::worker {
@@ -260,9 +261,11 @@ struct Actions {
   std::vector<ProbeSend> probe_sends;
   std::vector<msg::Done>
       given_back;  // for clients' offers of foreign slabs, theirs or ours by now: nothing reads them
-  std::vector<msg::PeerInfo> joined;   // connect to these
-  std::vector<WorkerId> lost;          // and forget these
-  bool leave = false;                  // drained: this process is to end, well
+  std::vector<msg::PeerInfo> joined;  // connect to these
+  std::vector<WorkerId> lost;         // and forget these
+  bool leave = false;                 // drained: this process is to end, well
+  std::optional<Error>
+      broken;  // nothing more can come of it: this process is to end, and another one to begin afresh
   std::vector<msg::TracedStep> notes;  // transfers and waits that have ended, to be remembered for people
   void clear();
 };

@@ -84,7 +84,7 @@ class Runtime {
   msg::TraceReply trace(const msg::TraceRequest& request) const;
   msg::BlocksReply blocks(const msg::BlocksRequest& request) const;
   // That of the first device that has failed for good; or kUnavailable: this worker was taken for lost, and what it reads of others may
-  // be anything. Either way it is to end.
+  // be anything; or what the core has found wrong with what it was sent. In any case it is to end.
   Status health() const;
 
  private:
@@ -144,7 +144,7 @@ class Runtime {
   ResolvedStep step_;
   TimeNs now_ = 0;
   bool leaves_ = false;  // the core has said so
-  Status fenced_;        // not ok: DataService::fenced_by
+  Status broken_;        // not ok: DataService::fenced_by, or the core has said so
   std::atomic<bool> told_broken_{false};
   bool noted_open_ = false;
   // Blocks on their way from disk to peers: read, then sent from here.
