@@ -97,7 +97,7 @@ void file_op_ended(State& s, const Checkpoints::Ended& ended) {
   file.op = {};
   ++c.written;
   c.trouble.clear();
-  cut_past(s, array);
+  cut_past(s, s.ops.at(array.producer));
 }
 
 void tending_ended(State& s, const Checkpoints::Ended& ended) {
@@ -120,13 +120,13 @@ void tending_ended(State& s, const Checkpoints::Ended& ended) {
 
 }  // namespace
 
-bool write_unasked(State& s, ArrayRecord& array, std::vector<msg::Plan>& plans) {
+bool write_unasked(State& s, const OpRecord& head, std::vector<msg::Plan>& plans) {
   Checkpoints& c = s.checkpoints;
-  if (s.options.checkpoint_dir.empty()) return false;
+  if (s.options.checkpoint_dir.empty() || head.op.outputs.size() != 1) return false;
   for (const auto& [worker, why] : c.without) c.unseen.insert(worker);  // it may be better by now
   if (!c.without.empty() && c.without.size() == folder_users(s))
     c.made = false;  // nobody sees it: it is gone
-  const OpRecord& head = s.ops.at(array.producer);
+  ArrayRecord& array = s.arrays.at(ArrayId{head.op.outputs[0].array});
   if (!c.made || !c.unseen.empty() || c.files.size() >= Checkpoints::kMaxFiles ||
       under_way(c) >= Checkpoints::kMaxUnderWay || place::bytes_of(array.source) > 1e18)
     return false;

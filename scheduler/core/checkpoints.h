@@ -51,8 +51,8 @@ struct Checkpoints {
   std::int64_t written = 0, failed = 0;  // for people
 };
 
-// Begins to write the array. False: it cannot be done now.
-bool write_unasked(State& s, ArrayRecord& array, std::vector<msg::Plan>& plans);
+// Begins to write the op's result. False: it cannot be done now, or it has several: a file is read back by an op with one.
+bool write_unasked(State& s, const OpRecord& head, std::vector<msg::Plan>& plans);
 bool on_disk(const State& s, const ArrayRecord& array);
 // The op reads the file from now on, not what the array was made from. Only once it is there.
 void turn_to_file(State& s, OpRecord& op);

@@ -321,6 +321,27 @@ Askers askers(const State& s) {
   return out;
 }
 
+// Whether who has a copy of one of the op's held results has one of all, as many as each has.
+bool together(const State& s, const OpRecord& op, const std::vector<PlannedKeep>& planned) {
+  std::vector<std::vector<const ir::Placement*>> copies;
+  for (const ir::OutputSpec& output : op.op.outputs) {
+    const ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+    if (!array.held) continue;
+    std::vector<const ir::Placement*>& of = copies.emplace_back();
+    for (const OpId id : array.keeps) of.push_back(&s.ops.at(id).placement);
+    for (const PlannedKeep& keep : planned)
+      if (keep.op.operands[0].array == output.array) of.push_back(&keep.placement);
+  }
+  const auto fewest = std::min_element(copies.begin(), copies.end(),
+                                       [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  const auto all_have = [&](const ir::Placement* copy) {
+    return std::all_of(copies.begin(), copies.end(), [&](const auto& of) {
+      return std::any_of(of.begin(), of.end(), [&](const ir::Placement* other) { return *other == *copy; });
+    });
+  };
+  return fewest == copies.end() || std::all_of(fewest->begin(), fewest->end(), all_have);
+}
+
 }  // namespace
 
 std::int64_t room_of(const Device& device) {
@@ -471,29 +492,44 @@ void end_copying(State& s, GraphRecord& graph) {
 void keep_ended(State& s, const OpRecord& keep) {
   ArrayRecord* array = s.arrays.find(ArrayId{keep.op.operands[0].array});
   if (array == nullptr) return;
-  if (keep.failed == 0 && keep.completed == keep.points) return cut_past(s, *array);
-  std::erase(array->keeps, keep.id);
-  array->lacking = std::max(1u, array->lacking);
-  cut_past(s, *array);
+  if (keep.failed > 0 || keep.completed < keep.points) {
+    std::erase(array->keeps, keep.id);
+    array->lacking = std::max(1u, array->lacking);
+  }
+  cut_past(s, s.ops.at(array->producer));
 }
 
-bool copy_unasked(State& s, ArrayRecord& array, std::vector<msg::Plan>& plans) {
-  if (array.copies > 1) return array.lacking + 2 <= array.copies;
-  array.copies = 2;
+bool copied_together(const State& s, const OpRecord& op) { return together(s, op, {}); }
+
+bool copy_unasked(State& s, const OpRecord& op, std::vector<msg::Plan>& plans) {
   Takers takers(s);
-  std::vector<ir::Placement> placements = lacking_copies(s, array, takers);
-  if (array.lacking > 0) {
-    array.copies = 1;
-    array.lacking = 0;
+  std::vector<PlannedKeep> planned;
+  std::vector<ArrayRecord*> fresh;
+  const auto plan_copy = [&](ArrayRecord& array) {
+    if (array.copies > 1) return array.lacking + 2 <= array.copies;
+    fresh.push_back(&array);
+    array.copies = 2;
+    for (ir::Placement& placement : lacking_copies(s, array, takers, planned))
+      planned.push_back({keep_of(array.id, array.source), std::move(placement)});
+    return array.lacking == 0;
+  };
+  bool all = true;
+  for (const ir::OutputSpec& output : op.op.outputs) {
+    ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+    all = all && (!array.held || plan_copy(array));
+  }
+  if (!all || !together(s, op, planned)) {
+    for (ArrayRecord* array : fresh) array->copies = 1, array->lacking = 0;
     return false;
   }
-  s.copied.insert(array.id);
-  if (placements.empty()) return true;  // of no blocks
-  GraphRecord& graph = new_graph(s, s.graphs.at(s.ops.at(array.producer).graph));
+  for (const ArrayRecord* array : fresh) s.copied.insert(array->id);
+  if (planned.empty()) return true;  // of no blocks, or all of them have been asked for
+  GraphRecord& graph = new_graph(s, s.graphs.at(op.graph));
   msg::Plan& plan =
       plans.emplace_back(msg::Plan{graph.id, graph.priority, {}, {}, graph.session, graph.weight});
-  for (ir::Placement& placement : placements)
-    plan.ops.push_back(add_keep(s, graph, array, std::move(placement)));
+  for (PlannedKeep& keep : planned)
+    plan.ops.push_back(
+        add_keep(s, graph, s.arrays.at(ArrayId{keep.op.operands[0].array}), std::move(keep.placement)));
   return true;
 }
 

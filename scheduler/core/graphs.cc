@@ -187,12 +187,12 @@ void finish_op(State& s, OpRecord& first) {
       if (fetch) std::erase(array.fetches, op.id);
       if (--array.open_users == 0) s.retire_candidates.push_back(array.producer);
     });
-    const OpRecord& head = head_of(s, op);
+    OpRecord& head = head_of(s, op);
     s.retire_candidates.push_back(head.id);
+    if (complete(s, head)) cut_past(s, head);
     for (const ir::OutputSpec& output : head.op.outputs) {
       if (!complete(s, head)) break;
-      ArrayRecord& array = s.arrays.at(ArrayId{output.array});
-      cut_past(s, array);
+      const ArrayRecord& array = s.arrays.at(ArrayId{output.array});
       work.insert(work.end(), array.fetches.begin(), array.fetches.end());
     }
     GraphRecord& graph = s.graphs.at(op.graph);
@@ -324,9 +324,12 @@ void retire(State& s) {
   for (std::size_t at = 0; at < s.retire_candidates.size();
        ++at) {  // the end of one may be the end of others
     OpRecord* op = s.ops.find(s.retire_candidates[at]);
-    if (op == nullptr || op->of || !group_finished(s, *op) ||
-        !s.graphs.at(op->graph).unacknowledged.empty() || !dead(s, *op))
+    if (op == nullptr || op->of || !group_finished(s, *op) || !s.graphs.at(op->graph).unacknowledged.empty())
       continue;
+    if (!dead(s, *op)) {
+      cut_past(s, *op);  // its other results may have been what was still read
+      continue;
+    }
     if (!op->retired) retire_group(s, *op);
     if (!read_by_some(s, *op)) erase_op(s, *op);
   }

@@ -75,17 +75,19 @@ void want_copies(State& s, ArrayRecord& array, std::uint32_t copies, GraphRecord
 bool copied_all(const State& s, const GraphRecord& graph);  // the arrays are whole; copies are its open ops
 void end_copying(State& s, GraphRecord& graph);             // it ends, with the failure of such an array
 void keep_ended(State& s, const OpRecord& keep);
-// A second copy that nobody asked for, where there is room for one. False: there is none.
-bool copy_unasked(State& s, ArrayRecord& array, std::vector<msg::Plan>& plans);
+// A second copy that nobody asked for of all its results that are held, where there is room for one: those of a task on one device. False:
+// there is none.
+bool copy_unasked(State& s, const OpRecord& op, std::vector<msg::Plan>& plans);
+bool copied_together(const State& s, const OpRecord& op);  // who has a copy of one of them has one of all
 std::int64_t room_of(
     const Device& device);  // what it may still take: most of what it has free, in memory and on disk
 
 // lineage.cc
 void note_past(State& s, OpRecord& op, double work_s);  // what it would take to make its results again
-// Of these arrays those whose past is too long get a second copy; workers are still to be told.
+// Of these arrays those whose past is too long get a second copy, with the other results of their ops; workers are still to be told.
 std::vector<msg::Plan> anchor_some(State& s, const std::vector<ArrayId>& arrays);
-void cut_past(State& s, ArrayRecord& array);  // of an anchor that has its copies
-void unread(State& s, ArrayRecord& array);    // an op that was kept to be run again does not read it any more
+void cut_past(State& s, OpRecord& op);      // that makes anchors, when they have their copies
+void unread(State& s, ArrayRecord& array);  // an op that was kept to be run again does not read it any more
 
 // drain.cc
 void wish_drain(State& s, WorkerId worker, bool leave);

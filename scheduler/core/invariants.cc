@@ -267,6 +267,10 @@ void check_ops(const State& s) {
     }
     TW_CHECK(!array.anchor || array.copies > 1 || array.file != 0,
              "an anchor has a second copy or a file, or is to have one");
+    TW_CHECK(!array.held || array.anchor ||
+                 std::none_of(producer.op.outputs.begin(), producer.op.outputs.end(),
+                              [&](const ir::OutputSpec& o) { return s.arrays.at(ArrayId{o.array}).anchor; }),
+             "results of one op that are held are anchors together");
     TW_CHECK(array.file == 0 || (array.anchor && !array.unnamed),
              "what is on disk is an anchor, held by none but clients");
     TW_CHECK(s.copied.contains(array.id) == (array.held && array.copies > 1),

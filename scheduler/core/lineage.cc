@@ -2,7 +2,9 @@
 // that is not safe: a sum over what it reads, so too much where paths meet. Where that is beyond the limits for an array that is
 // held, and a walk confirms it, the array becomes an *anchor*: it gets a second copy (copies.cc), or goes to disk where no other worker
 // can take one (checkpoints.h), and once it has that its op lets go of what it read. What is made from an anchor is made again from
-// there, no further; so it stays as long as that may have to be done, also when its session has let it go.
+// there, no further; so it stays as long as that may have to be done, also when its session has let it go. Of several results of one op
+// all that are held become anchors together, with their second copies on the same devices: only who has all of them can stand in for
+// who made them. The past is cut when nobody reads the others any more.
 #include "graphs.h"
 #include "handlers.h"
 
@@ -27,6 +29,10 @@ std::vector<OpId> before(const State& s, const OpRecord& op) {
     if (std::find(out.begin(), out.end(), array->producer) == out.end()) out.push_back(array->producer);
   }
   return out;
+}
+
+template <class F> void for_each_result(State& s, const OpRecord& op, F&& visit) {
+  for (const ir::OutputSpec& output : op.op.outputs) visit(s.arrays.at(ArrayId{output.array}));
 }
 
 // Counts each op once, and notes what it finds.
@@ -77,8 +83,7 @@ void cut(State& s, OpRecord& op) {
     layer.op.operands.clear();
   }
   op.cut = true;
-  const ArrayRecord& array = s.arrays.at(ArrayId{op.op.outputs[0].array});
-  if (array.file != 0) turn_to_file(s, op);
+  if (s.arrays.at(ArrayId{op.op.outputs[0].array}).file != 0) turn_to_file(s, op);
   for (const std::uint64_t id : read) {
     if (ArrayRecord* source = s.arrays.find(ArrayId{id})) unread(s, *source);
   }
@@ -105,37 +110,44 @@ std::vector<msg::Plan> anchor_some(State& s, const std::vector<ArrayId>& arrays)
     ArrayRecord* array = s.arrays.find(id);
     if (array == nullptr || array->anchor || !array->held) continue;
     OpRecord& op = s.ops.at(array->producer);
-    if (op.op.outputs.size() != 1 || op.op.operands.empty() || !beyond(s.options, op.past_s, op.past_ops) ||
-        !confirm(s, op))
-      continue;
-    if (!copy_unasked(s, *array, plans) &&
-        !write_unasked(s, *array, plans)) {  // tried again after as much more
+    if (op.op.operands.empty() || !beyond(s.options, op.past_s, op.past_ops) || !confirm(s, op)) continue;
+    if (!copy_unasked(s, op, plans) && !write_unasked(s, op, plans)) {  // tried again after as much more
       op.past_s = op.work_s, op.past_ops = 1;
       continue;
     }
-    array->anchor = true;
-    cut_past(s, *array);  // it may have had its copies before
+    for_each_result(s, op, [](ArrayRecord& result) { result.anchor = result.held; });
+    cut_past(s, op);  // it may have had its copies before
   }
   return plans;
 }
 
-void cut_past(State& s, ArrayRecord& array) {
-  OpRecord& op = s.ops.at(array.producer);
+void cut_past(State& s, OpRecord& op) {
   // While a loss is unanswered, copies are counted that are gone: settle_recovery() comes back to it.
-  if (!array.anchor || op.cut || !array.failed.ok() || !group_finished(s, op) || s.recovery.pending) return;
-  if (array.file != 0) {
-    if (on_disk(s, array)) cut(s, op);
+  if (op.cut || !group_finished(s, op) || s.recovery.pending) return;
+  bool any = false, on_file = false, read = false, failed = false, few = false, to_come = false;
+  for_each_result(s, op, [&](ArrayRecord& result) {
+    if (!result.anchor) {
+      read = read || result.readers > 0;
+      return;
+    }
+    any = true;
+    failed = failed || !result.failed.ok();
+    on_file = on_file || result.file != 0;
+    few = few || result.copies - std::min(result.copies, result.lacking) < 2;
+    to_come =
+        to_come || (result.file != 0 ? !on_disk(s, result)
+                                     : std::any_of(result.keeps.begin(), result.keeps.end(),
+                                                   [&](OpId keep) { return !s.ops.at(keep).finished; }));
+  });
+  if (!any || failed) return;
+  if (!on_file && (few || !copied_together(s, op))) {  // they could not be made
+    for_each_result(s, op, [&](ArrayRecord& result) {
+      result.anchor = false;
+      if (result.unnamed) let_go(s, result);
+    });
     return;
   }
-  if (array.copies - std::min(array.copies, array.lacking) < 2) {  // they could not be made
-    array.anchor = false;
-    if (array.unnamed) let_go(s, array);
-    return;
-  }
-  for (const OpId keep : array.keeps) {
-    if (!s.ops.at(keep).finished) return;
-  }
-  cut(s, op);
+  if (!to_come && !read) cut(s, op);
 }
 
 void unread(State& s, ArrayRecord& array) {

@@ -37,6 +37,89 @@ TEST_CASE("a loop of 10^5 steps on one array keeps bounded lineage") {
   CHECK(w.seen().checkpoints == 0);
 }
 
+TEST_CASE("a loop on both results of a kernel keeps bounded lineage") {
+  constexpr std::size_t kTurns = 1024;
+  std::size_t ahead = 1;
+  bool more = false;
+  SUBCASE("waited for step by step") {}
+  SUBCASE("with requests ahead of what is done") { ahead = 64; }
+  SUBCASE("with a third result that is read and not kept") { more = true; }
+  SUBCASE("likewise, with requests ahead") { ahead = 64, more = true; }
+  Looping w(3);
+  std::int64_t most = 0, anchors = 0;
+  for (std::size_t i = 0; i < kTurns; i += ahead) {
+    for (std::size_t j = 0; j < ahead; ++j) w.turn_both(more);
+    most = std::max(most, w.seen().lineage);
+    w.finish();
+    anchors = std::max(anchors, w.seen().anchors);
+    w.logs.erase(w.logs.begin(), w.logs.begin() + static_cast<std::ptrdiff_t>(std::exchange(w.done, 0)));
+  }
+  const auto slack = static_cast<std::int64_t>(ahead);
+  CHECK(most <= 2 * 50 + 2 * slack + 4);
+  CHECK(anchors >= 2);
+  CHECK(anchors <= (more ? 3 : 2) * (2 + slack / 50));
+  w.receive(10, msg::ReleaseArrays{{w.number, w.number + 1, 1'000'000'000 + w.number + 1}});
+  w.finish();
+  w.finish();
+  CHECK(w.seen().status.arrays_live == 0);
+  CHECK(w.seen().lineage == 0);
+  CHECK(w.seen().anchors == 0);
+}
+
+TEST_CASE("of both results of a kernel no more is made again than was since they were anchors") {
+  Looping w(3);
+  for (int i = 0; i < 52; ++i) w.turn_both(), w.finish();
+  REQUIRE(w.seen().anchors == 2);
+  CHECK(w.seen().lineage <= 4);
+  std::map<ArrayId, ir::Placement> made, kept;
+  std::vector<ArrayId> anchors;
+  for (const auto& [to, entry] : w.logs) {
+    const auto* plan = std::get_if<msg::Plan>(&entry);
+    if (plan == nullptr || to != Conn{1}) continue;
+    for (const msg::PlannedOp& op : plan->ops) {
+      for (const ir::OutputSpec& output : op.op.outputs) made[ArrayId{output.array}] = op.placement;
+      if (op.op.kind != ir::OpKind::kKeep) continue;
+      anchors.push_back(ArrayId{op.op.operands[0].array});
+      kept[anchors.back()] = op.placement;
+    }
+  }
+  REQUIRE(anchors.size() == 2);
+  CHECK(kept[anchors[0]] == kept[anchors[1]]);
+  std::vector<msg::Held::Blocks> held;
+  for (const ArrayId id : anchors) {
+    std::map<DeviceId, msg::Held::Blocks> by_device;
+    for (std::int64_t b = 0; b < 4; ++b) {
+      for (const ir::Placement* on : {&made[id], &kept[id]}) {
+        const DeviceId device = on->owner(ir::Index{b});
+        by_device.try_emplace(device, msg::Held::Blocks{id, device, {}, {}})
+            .first->second.sealed.push_back({b, 1});
+      }
+    }
+    for (auto& [device, of] : by_device) held.push_back(std::move(of));
+  }
+  const DeviceId first = made[anchors[0]].owner(ir::Index{0});
+  const auto owner = std::find_if(w.joined.begin(), w.joined.end(),
+                                  [&](const msg::Welcome& welcome) { return welcome.devices[0] == first; });
+  REQUIRE(owner != w.joined.end());
+  w.lose(static_cast<std::size_t>(owner - w.joined.begin()) + 1);
+  w.answer(held);
+  const std::vector<msg::Recover> recovers = w.log<msg::Recover>(w.workers[0].first);
+  REQUIRE(recovers.size() == 1);
+  std::size_t again = 0;
+  for (const msg::Plan& plan : recovers[0].plans) {
+    for (const msg::PlannedOp& op : plan.ops) {
+      if (op.done) continue;
+      ++again;
+      for (const ir::OutputSpec& output : op.op.outputs)
+        CHECK(std::find(anchors.begin(), anchors.end(), ArrayId{output.array}) == anchors.end());
+    }
+  }
+  CHECK(again >= 1);
+  CHECK(again <= 4);  // a few turns, not 50
+  w.finish();
+  w.turn_both();
+}
+
 TEST_CASE("with one worker and no folder for checkpoints nothing is cut: its disk would go with it") {
   Looping w(1);
   for (int i = 0; i < 200; ++i) w.turn(), w.finish();

@@ -24,7 +24,7 @@ struct Looping : World {
   }
   void add(std::uint32_t conn) {
     msg::Join with = worker(1, "w" + std::to_string(conn));
-    with.plugins = {{std::string(ir::checkpoint::kRestore), "1", 1}};
+    with.plugins = {{std::string(ir::checkpoint::kRestore), "1", 1}, {"step", "1", 42}};
     joined.push_back(join(conn, with));
     workers.emplace_back(conn, joined.back());
   }
@@ -40,6 +40,27 @@ struct Looping : World {
     submit(10, ++request, {map(number + 1, kGrid, {number})}, {number + 1});
     receive(10, msg::ReleaseArrays{{number}});
     ++number;
+  }
+  // (x, y) = step(x, y) by a kernel with both results. `more`: it has a third one, that nobody keeps, and what is made from that is kept
+  // for a turn.
+  void turn_both(bool more = false) {
+    const std::uint64_t made = number + 2;
+    std::vector<std::uint64_t> holds{made, made + 1}, were{number};
+    if (number > 1) were.push_back(number + 1);
+    std::vector<ir::Op> ops{map(made, kGrid, {number, number == 1 ? 1 : number + 1})};
+    ops[0].kind = ir::OpKind::kCall;
+    ops[0].outputs.push_back({made + 1, ir::DType::kFloat64, kGrid});
+    ops[0].attrs = ir::CallAttrs{.kernel = "step", .version = "1", .maps = {{ir::DimMap{}}, {ir::DimMap{}}}};
+    if (more) {
+      constexpr std::uint64_t kThird = 1'000'000'000;
+      ops[0].outputs.push_back({kThird + made, ir::DType::kFloat64, kGrid});
+      ops.push_back(map(kThird + made + 1, kGrid, {kThird + made}));
+      holds.push_back(kThird + made + 1);
+      if (number > 1) were.push_back(kThird + number + 1);
+    }
+    REQUIRE(submit(10, ++request, std::move(ops), std::move(holds)).outcome.ok());
+    receive(10, msg::ReleaseArrays{std::move(were)});
+    number = made;
   }
   // Whatever was told since is done.
   void finish() {

@@ -174,9 +174,9 @@ void settle_recovery(State& s, std::vector<msg::Plan> plans, std::vector<msg::Ta
   log_to_workers(s, msg::Recover{r.version, std::move(plans), std::move(moved)});
   for (msg::Plan& plan : copies) log_to_workers(s, std::move(plan));
   for (const ArrayId id : std::vector<ArrayId>(s.copied.begin(), s.copied.end())) {
-    if (ArrayRecord* array = s.arrays.find(id)) cut_past(s, *array);
+    if (const ArrayRecord* array = s.arrays.find(id)) cut_past(s, s.ops.at(array->producer));
   }
-  for (const auto& [id, file] : s.checkpoints.files) cut_past(s, s.arrays.at(file.array));
+  for (const auto& [id, file] : s.checkpoints.files) cut_past(s, s.ops.at(s.arrays.at(file.array).producer));
 }
 
 void begin_recovery(State& s, const Peer& dead) {

@@ -141,9 +141,9 @@ std::string Knobs::describe() const {
     << " ns, announces " << announces << ", moves " << moves << " every " << moves_every_ns << " ns, late "
     << late << ", silent for " << hush_ns << " ns, pauses " << pauses << ", one-way losses " << one_ways
     << ", closes " << closes << ", acts " << acts << ", held ranges " << held_ranges << ", allocation "
-    << alloc_fails_at << (alloc_lasts ? " and all after it fail" : " fails") << ", checks every "
-    << check_every << ", wrong " << wrong << ", lends " << lends << ", pairs " << pairs << ", lists " << lists
-    << ", empty " << empty << (uploads ? "" : ", no uploads") << (minimum ? ", minimum" : "")
+    << alloc_fails_at << (alloc_lasts ? " and all after it fail" : " fails") << ", wrong " << wrong
+    << ", lends " << lends << ", pairs " << pairs << ", lists " << lists << ", empty " << empty
+    << (uploads ? "" : ", no uploads") << (minimum ? ", minimum" : "")
     << (checkpoint_files ? ", checkpoints in files" : "") << (own_folders ? " of each host" : "")
     << ", file steps failing " << file_fails << ", files lost " << file_losses << ", new folders "
     << new_folder << ", link probes " << link_probes;
@@ -173,16 +173,6 @@ void World::at(TimeNs delay, std::function<void()> what, bool idle) {
   events_.push({now_ + delay, order_++, std::move(what), idle});
   pending_ += !idle;
 }
-// In large worlds everything of a process is checked now and then; reads and values are at every step.
-bool World::due_for_check(std::uint64_t who) {
-  if (knobs_.check_every <= 1) return true;
-  int& steps = unchecked_[who];
-  if (++steps < knobs_.check_every) return false;
-  ++outcome_.covered["whole processes checked"];
-  steps = 0;
-  return true;
-}
-
 TimeNs World::jitter() { return prng_.between(100, knobs_.max_delay_ns); }
 
 void World::violate(std::string what) {
@@ -348,7 +338,7 @@ void World::step_scheduler(std::vector<scheduler::Event> events) {
       workers_[closed->conn.value - 1]->closed = true;
   }
   scheduler_->step(events, now_, actions);
-  if (due_for_check(kScheduler)) scheduler_->check_invariants();
+  scheduler_->check_invariants();
   perform_scheduler(actions);
   maybe_checkpoint();
   const TimeNs wait = scheduler_->next_deadline() - now_;

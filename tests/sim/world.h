@@ -94,7 +94,6 @@ struct Knobs {
   std::size_t held_ranges = 1'000'000;  // of one answer to a loss
   int alloc_fails_at = 0;               // the so-many-th request for memory, of whatever kind, fails
   bool alloc_lasts = false;             // and all after it
-  int check_every = 1;  // the whole scheduler is checked after so many of its steps, and a worker of its own
   static constexpr std::int64_t kSlowest = 100, kLongestClog = 40, kLongestLoan = 400, kMostLosses = 6;
   TimeNs longest_delay_ns() const;
   static Knobs from_seed(std::uint64_t seed);
@@ -120,7 +119,7 @@ struct Knobs {
   static Knobs two_acts(std::uint64_t seed);
   // Memory of some kind cannot be had, once or from then on.
   static Knobs starving(std::uint64_t seed);
-  // Dozens of workers: what a step touched is checked, and everything now and then.
+  // Dozens of workers.
   static Knobs large(std::uint64_t seed);
   // Several clients announce pieces of the same arrays; they vanish, are wrong, change their minds.
   static Knobs gathering(std::uint64_t seed);
@@ -333,7 +332,6 @@ class World {
   void check_classes(const scheduler::LinkList& seen);
   void run_streams(int index);
   bool no_room(const char* kind);
-  bool due_for_check(std::uint64_t who);
   void begin_io(int index, const worker::TierIo& io);
   void begin_neighbour_io(int index, const worker::TierIo& io);
   void end_io(int index, const worker::TierIo& io);
@@ -431,11 +429,10 @@ class World {
   std::int64_t pending_ = 0;  // of events_, those that are not idle
   TimeNs busy_at_ = 0;        // when something happened that does not in a cluster without work
   std::map<std::uint64_t, std::vector<std::function<void()>>> stopped_;  // processes, and what they would do
-  std::map<std::uint64_t, int> unchecked_;  // steps since everything of a process was checked
-  std::map<std::pair<int, std::uint64_t>, TimeNs> demanded_;  // requests, and since when
-  int act_ = 0;                                               // how often everything has broken
-  bool healed_ = false;                                       // since then
-  scheduler::Counters counted_;                               // of scheduler_ before it took over
+  std::map<std::pair<int, std::uint64_t>, TimeNs> demanded_;             // requests, and since when
+  int act_ = 0;                                                          // how often everything has broken
+  bool healed_ = false;                                                  // since then
+  scheduler::Counters counted_;                                          // of scheduler_ before it took over
   std::map<scheduler::Conn, std::vector<std::function<void()>>>
       broken_;                                                 // what would have come over each link
   std::map<Way, std::vector<std::function<void()>>> clogged_;  // what came meanwhile
