@@ -246,12 +246,15 @@ TEST_CASE("a handshake given up closes its stream and says nothing") {
 }
 
 TEST_CASE("a path that loses what is large gives no link to its connector, whichever direction that is") {
-  constexpr std::uint64_t kSmall = kHelloBytes + kProofBytes + 1'000;
-  const auto meet = [&](bool connecting, bool accepting, Faults to_connector, Faults to_acceptor) {
+  // Whatever fits into one packet after the proof arrives, and nothing behind it: the largest that IP knows, so that no network's
+  // packets are larger than the probe.
+  constexpr std::uint64_t kSmall = kHelloBytes + kProofBytes + 65'535;
+  const auto meet = [&](bool connecting, bool accepting, Faults to_connector, Faults to_acceptor,
+                        TimeNs deadline_ns) {
     auto loop = make_loop();
     auto ends = make_memory_pair(*loop, *loop);
     Side connector, acceptor;
-    HandshakeOptions options{.token = token('a'), .deadline_ns = 300 * kMillisecond};
+    HandshakeOptions options{.token = token('a'), .deadline_ns = deadline_ns};
     options.probes_path = connecting;
     connector.start(*loop,
                     inject_faults(*loop, std::move(ends.first), std::make_shared<Faults>(to_connector)),
@@ -262,9 +265,11 @@ TEST_CASE("a path that loses what is large gives no link to its connector, which
     REQUIRE(loop->run_until([&] { return connector.ended() && acceptor.ended(); }, kPatience));
     return connector.code();
   };
-  CHECK(meet(true, true, {}, {}) == Errc::kOk);
-  CHECK(meet(true, true, {.stall_at = kSmall}, {}) == Errc::kTimeout);
-  CHECK(meet(true, true, {}, {.stall_at = kSmall}) == Errc::kTimeout);
-  CHECK(meet(true, false, {.stall_at = kSmall}, {.stall_at = kSmall}) == Errc::kOk);  // nobody tries
-  CHECK(meet(false, true, {.stall_at = kSmall}, {.stall_at = kSmall}) == Errc::kOk);
+  const Faults lost{.stall_at = kSmall};
+  constexpr TimeNs kSoon = 300 * kMillisecond;
+  CHECK(meet(true, true, {}, {}, kPatience) == Errc::kOk);
+  CHECK(meet(true, true, lost, {}, kSoon) == Errc::kTimeout);
+  CHECK(meet(true, true, {}, lost, kSoon) == Errc::kTimeout);
+  CHECK(meet(true, false, lost, lost, kPatience) == Errc::kOk);  // nobody tries
+  CHECK(meet(false, true, lost, lost, kPatience) == Errc::kOk);
 }
