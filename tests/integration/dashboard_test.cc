@@ -180,7 +180,8 @@ TEST_CASE("the log names graph, op, worker and cause by number, a line of JSON a
   const Session session = cluster.session("unlucky");
   CHECK_THROWS_AS(session.ones({32, 32}, {.block = {8, 8}}).save_npy("/nowhere/at/all/x.npy").wait(),
                   ArrayError);
-  std::map<std::string, std::string> ended, failed;  // fields of the line; of several tasks that failed, those of the cause
+  std::map<std::string, std::string> ended,
+      failed;  // fields of the line; of several tasks that failed, those of the cause
   REQUIRE(eventually([&] {
     std::istringstream words(cluster.words());
     for (std::string line; std::getline(words, line);) {
