@@ -8,9 +8,13 @@ void Minimum::learn(const msg::Plan& plan) {
   for (const msg::PlannedOp& planned : plan.ops) {
     const ir::Op& op = planned.op;
     if (op.kind == ir::OpKind::kFetch) fetches_[plan.graph].insert(op.operands[0].array);
+    if (op.kind == ir::OpKind::kKeep) {
+      keeps_.emplace(planned.id.value, op.operands[0].array);
+      continue;
+    }
     if (op.kind == ir::OpKind::kFetch || makes_.contains(planned.id.value)) continue;
     const bool plain = op.outputs.size() == 1 && op.kind != ir::OpKind::kProvide &&
-                       op.kind != ir::OpKind::kKeep && ir::volume(op.outputs[0].grid.shape()) > 0;
+                       ir::volume(op.outputs[0].grid.shape()) > 0;
     can_tell_ = can_tell_ && plain;
     if (!plain) continue;
     const std::uint64_t array = op.outputs[0].array;
@@ -38,6 +42,7 @@ void Minimum::learn(const msg::Recover& recover) {
 
 void Minimum::learn(const msg::Retire& retire) {
   for (const OpId op : retire.ops) {
+    keeps_.erase(op.value);
     const auto made = makes_.find(op.value);
     if (made == makes_.end()) continue;
     for (std::int64_t b = 0; b < arrays_.at(made->second); ++b) forgotten_.emplace(made->second, b);

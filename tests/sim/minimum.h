@@ -1,7 +1,16 @@
 // What must be made again after a loss, and nothing else: worked out from who makes each block, what living workers really have and
 // who wants it. Shares nothing with the scheduler's recovery but what a task reads (ir::Geometry, forwards).
 //
-// Not for ops of several results, uploads, failures, and arrays of no bytes.
+// Copies that clients ask for are reckoned with: whoever has one has the block, and nobody reads for one what its client does not hold.
+//
+// Not for:
+//  - ops of several results: a task is run again for the one that is lost, or not because another device has all that are wanted, so
+//    what is needed depends on where they lie together; an oracle of that would be the scheduler's own rule once more;
+//  - uploads: what is lost is asked of its client while that has it, else it is an error, so nothing is made again;
+//  - failures, and what cannot be had: they end what wants it, and then less is wanted (recoveries worked out again are not compared);
+//  - workers that are to leave: what they have is moved, not made, and which of it they make themselves meanwhile is a matter of when they
+//    were asked; that nothing is made twice where nobody dies is checked in drains (note_made);
+//  - arrays of no bytes.
 #pragma once
 #include "oracle.h"
 
@@ -43,6 +52,8 @@ class Minimum {
   const std::map<std::uint64_t, std::int64_t>& arrays() const { return arrays_; }  // and their blocks
   // Arrays that a graph's client is to get.
   const std::map<GraphId, std::set<std::uint64_t>>& fetches() const { return fetches_; }
+  // Copies that workers know of, and of which array.
+  const std::map<std::uint64_t, std::uint64_t>& keeps() const { return keeps_; }
   bool can_tell() const { return can_tell_; }  // false: something was planned that is left out here
   DeviceId maker_of(const BlockId& block) const { return makers_.at(block).device; }
 
@@ -57,6 +68,7 @@ class Minimum {
   std::set<BlockId> forgotten_;                   // and not made again since
   std::map<std::uint64_t, std::uint64_t> makes_;  // op or layer -> array
   std::map<std::uint64_t, std::int64_t> arrays_;
+  std::map<std::uint64_t, std::uint64_t> keeps_;
   std::map<GraphId, std::set<std::uint64_t>> fetches_;
   bool can_tell_ = true;
 };

@@ -1,5 +1,6 @@
 #include "shrink.h"
 
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
@@ -32,6 +33,7 @@ constexpr Knob kAll[] = {knob<&Knobs::clients>("clients", 1),
                          knob<&Knobs::breaks>("breaks", 0),
                          knob<&Knobs::vanish>("vanish", 0),
                          knob<&Knobs::poison>("poison", 0),
+                         knob<&Knobs::mute>("mute", 0),
                          knob<&Knobs::copies>("copies", 0),
                          knob<&Knobs::recompute_ops>("recompute_ops", 0),
                          knob<&Knobs::scheduler_crashes>("scheduler_crashes", 0),
@@ -86,17 +88,40 @@ constexpr Knob kAll[] = {knob<&Knobs::clients>("clients", 1),
                          knob<&Knobs::lazy_ns>("lazy_ns", 0),
                          knob<&Knobs::max_delay_ns>("max_delay_ns", 1'000)};
 
-bool fails(const Knobs& knobs) {
+constexpr char kViolation = '\1';  // before a violation, in what a world says
+constexpr std::string_view kBug = "tilewise: bug at ";
+
+// How a world ends that is run in a process of its own; empty: well.
+std::string failure(const Knobs& knobs, const Shrinking& how) {
+  int ends[2];
+  if (pipe(ends) != 0) return {};
   const pid_t child = fork();
   if (child == 0) {
     std::signal(SIGABRT, SIG_DFL);
-    alarm(20);
-    _exit(World(knobs).run().violation.empty() ? 0 : 1);
+    std::signal(SIGALRM, SIG_DFL);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[0]);
+    const itimerval limit{{}, {how.each_ns / kSecond, how.each_ns % kSecond / 1000}};
+    setitimer(ITIMER_REAL, &limit, nullptr);
+    const std::string violation = how.run(knobs);
+    const std::string said = violation.empty() ? "" : kViolation + violation;
+    _exit(write(STDERR_FILENO, said.data(), said.size()) < 0 || !violation.empty() ? 1 : 0);
   }
+  close(ends[1]);
+  std::string said;
+  char buffer[4096];
+  for (ssize_t n = 0; child > 0 && (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+    said.append(buffer, static_cast<std::size_t>(n));
+  close(ends[0]);
   int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) < 0) return false;
-  if (WIFSIGNALED(status)) return WTERMSIG(status) != SIGALRM;
-  return WEXITSTATUS(status) != 0;
+  if (child < 0 || waitpid(child, &status, 0) < 0) return {};
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) return "no end";
+  if (const std::size_t bug = said.find(kBug); bug != std::string::npos)
+    return said.substr(bug, said.find('\n', bug) - bug);
+  if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
+  if (const std::size_t at = said.rfind(kViolation); at != std::string::npos)
+    return kind_of(said.substr(at + 1));
+  return WEXITSTATUS(status) == 0 ? "" : "exit status " + std::to_string(WEXITSTATUS(status));
 }
 
 std::string text_of(double value) {
@@ -122,9 +147,22 @@ Knobs with(Knobs knobs, const std::string& changes, std::string& wrong) {
   return knobs;
 }
 
-std::string shrink(const Knobs& knobs, int worlds) {
+std::string kind_of(const std::string& violation) {
+  constexpr std::string_view kTime = " ns: ";
+  const std::size_t time = violation.find(kTime);
+  std::string kind;
+  for (const char c : violation.substr(time == std::string::npos ? 0 : time + kTime.size())) {
+    if (c == ':' || c == '(' || c == '\n') break;
+    if (c < '0' || c > '9') kind += c;
+  }
+  return kind;
+}
+
+std::string shrink(const Knobs& knobs, const Shrinking& how) {
   Knobs smallest = knobs;
-  for (bool again = true; again && worlds > 0;) {
+  const std::string kind = failure(knobs, how);
+  int worlds = how.worlds;
+  for (bool again = !kind.empty(); again && worlds > 0;) {
     again = false;
     for (const Knob& k : kAll) {
       const double now = k.get(smallest);
@@ -132,7 +170,7 @@ std::string shrink(const Knobs& knobs, int worlds) {
         if (value >= now || value < k.least || worlds-- <= 0) continue;
         Knobs smaller = smallest;
         k.set(smaller, value);
-        if (!fails(smaller)) continue;
+        if (failure(smaller, how) != kind) continue;
         smallest = smaller;
         again = true;
         break;

@@ -129,8 +129,8 @@ std::string Knobs::describe() const {
     << kill_worker << ", kills " << kills << " in " << kill_span_ns << " ns, respawn " << respawn
     << ", drains " << drains << ", undone " << undo << ", scheduler crashes " << scheduler_crashes
     << ", checkpoints " << checkpoint << ", breaks " << breaks << ", vanish " << vanish << ", lease "
-    << lease_ns << ", copies " << copies << ", past " << recompute_ops << ", poison " << poison << ", spill "
-    << spill_bytes << " on disk, " << pinned_bytes << " pinned of every " << pin_every
+    << lease_ns << ", copies " << copies << ", past " << recompute_ops << ", poison " << poison << ", mute "
+    << mute << ", spill " << spill_bytes << " on disk, " << pinned_bytes << " pinned of every " << pin_every
     << (neighbours ? ", neighbours" : "") << (uneven ? ", uneven" : "") << ", a GPU of every " << gpu_every
     << (gpus ? ". GPU, in " : ". device, in ") << disk_ns << " ns, full " << disk_full << ", failing "
     << disk_fails << ", clogs " << clogs << ", relinks " << relinks << ", loss " << loss << ", slow links "

@@ -53,6 +53,7 @@ struct Knobs {
   double copies = 0;          // of the submissions: so many hold their arrays on several workers
   int recompute_ops = 0;      // more of them before a held array, and its past is cut; 0: the usual limit
   double poison = 0;          // so often a step is chosen to take its worker down, then and whenever it runs
+  double mute = 0;            // of these deaths: so many supervisors say nothing
   int clogs = 0;    // times when a subset of all ways delivers nothing for a while, then everything in order
   int relinks = 0;  // of links between peers that break and are made again after a while: transfers end
   double loss = 0;  // so often a message is lost on its way and sent again, as TCP does
@@ -444,6 +445,7 @@ class World {
   int gone_ = 0;      // workers that died or left: beside fewer others there are fewer copies
   int died_ = 0;      // of those, also of who was only declared lost
   int poisoned_ = 0;  // workers
+  int untold_ = 0;    // of those, by whose supervisors nothing was said
   std::map<std::string, std::set<BlockId>> injected_;  // what was made to fail, as errors tell it: the blocks
   std::set<GraphId> failed_graphs_;                    // a step of theirs was made to fail
   std::set<std::pair<std::uint64_t, std::int64_t>> blamed_;  // what was running at a death

@@ -18,6 +18,7 @@ Knobs Knobs::least(std::uint64_t seed) {
   k.workers = static_cast<int>(p.between(2, 4));
   k.clients = static_cast<int>(p.between(1, 2));
   k.kills = static_cast<int>(p.between(1, 3));
+  if (p.chance(0.4)) k.copies = 0.5;
   return k;
 }
 
@@ -75,6 +76,9 @@ Minimum::Truth World::truth(bool most) const {
     for (std::int64_t b = 0; b < known->second; ++b) out.wanted.emplace_back(array, b);
   };
   for (const std::uint64_t array : held_) want(array);
+  if (most) {  // copies may have been begun of what was released since
+    for (const auto& [keep, array] : minimum_.keeps()) want(array);
+  }
   for (const auto& [graph, arrays] : minimum_.fetches()) {
     const Client::Request* request = nullptr;
     for (const auto& client : clients_) {
@@ -134,6 +138,7 @@ void World::check_minimum(const msg::Recover& recover) {
     if (!wrong.empty())
       return violate("not the minimum after loss " + std::to_string(recover.version) + wrong);
     ++outcome_.covered["recoveries compared with the minimum"];
+    if (!minimum_.keeps().empty()) ++outcome_.covered["recoveries compared beside copies"];
     if (least == most) ++outcome_.covered["recoveries that are the minimum to the block"];
     if (again.empty()) ++outcome_.covered["recoveries that make nothing again"];
     outcome_.covered["blocks made again that must be"] += static_cast<std::int64_t>(again.size());

@@ -11,6 +11,7 @@ Knobs Knobs::poisoned(std::uint64_t seed) {
   k.kills = p.chance(0.7) ? 0 : 1;
   k.respawn = 1;
   k.poison = p.chance(0.5) ? 0.2 : 0.01;
+  k.mute = 0.1;
   if (p.chance(0.3)) {
     k.scheduler_crashes = static_cast<int>(p.between(1, 3));
     k.checkpoint = p.uniform() * 0.2;
@@ -28,7 +29,7 @@ bool World::poisonous(const worker::Launch& launch) {
 void World::take_down(int index) {
   if (!workers_[static_cast<std::size_t>(index)]->alive) return;
   ++outcome_.covered["taken down by a task"];
-  if (++poisoned_ > 3) return violate("a task took down a fourth worker");
+  if (++poisoned_ > 3 + untold_) return violate("a task took down a fourth worker");
   kill(index);
   at(prng_.between(1, 40) * knobs_.max_delay_ns, [this] { start_worker(static_cast<int>(workers_.size())); });
 }
@@ -49,7 +50,9 @@ void World::check_alone(const Worker& worker) {
   if (blamed > 0 && running > 1) violate("a step that a worker had died with does not run alone");
 }
 
+// Or not: a supervisor may have died too.
 void World::tell_last_words(int index) {
+  const bool mute = prng_.chance(knobs_.mute);
   const Worker& worker = *workers_[static_cast<std::size_t>(index)];
   msg::LastWords words{worker.welcome.you, static_cast<std::uint64_t>(index) + 1, "killed", {}};
   for (std::size_t d = 0; d < worker.streams.size(); ++d) {
@@ -57,9 +60,13 @@ void World::tell_last_words(int index) {
       if (!stream.busy) continue;
       const worker::Launch& launch = stream.queue.front();
       words.running.push_back({launch.run.id, worker.welcome.devices[d], launch.point});
-      if (!launch.op->op.outputs.empty()) blamed_.insert({oracle_.made(launch.run.id, 0), launch.point});
+      if (launch.op->op.outputs.empty()) continue;
+      const std::pair made(oracle_.made(launch.run.id, 0), launch.point);
+      if (!mute) blamed_.insert(made);
+      untold_ += mute && poison_ == made;
     }
   }
+  if (mute) return void(++outcome_.covered["supervisors that said nothing"]);
   const scheduler::Conn supervisor{kSupervisors + static_cast<std::uint32_t>(index)};
   msg::Join join;
   join.role = msg::Role::kTool;
