@@ -166,6 +166,20 @@ TEST_CASE("signals end programs cleanly and soon") {
   }
 }
 
+// Signals all the time, so that one falls into the moment between the last who handles them and the end.
+TEST_CASE("signals that come again and again until a program is gone do not change how it ends") {
+  for (int round = 0; round < 5; ++round) {
+    CAPTURE(round);
+    Cluster cluster({.workers = 1, .worker_args = {"--no-supervisor"}});
+    for (Process* program : {&cluster.worker(0), &cluster.scheduler()}) {
+      const auto begin = Clock::now();
+      while (program->running() && Clock::now() - begin < kPatience)
+        program->signal(round % 2 == 0 ? SIGTERM : SIGINT);
+      CHECK_MESSAGE(program->wait(Clock::duration(0)).value_or(-99) == 0, program->errors());
+    }
+  }
+}
+
 TEST_CASE("status, devices, doctor, shutdown") {
   Cluster cluster;
   const Ran status = cluster.tool({"status"});

@@ -225,11 +225,9 @@ int work(const Settings& settings) {
   end_in_time(code, kEndTime);
   worker->reset();
   daemon::log_info("ended");
-  // The loop goes, and with it what handles signals: a second one does not end what has ended.
-  sigset_t late;
-  sigemptyset(&late);
-  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&late, signal);
-  pthread_sigmask(SIG_BLOCK, &late, nullptr);
+  // Stays: with the loop would go what handles signals, and a second one would end what has ended. To block them here is not enough,
+  // since other threads of the process may still be there.
+  (void)loop->release();
   return code;
 }
 
