@@ -1,5 +1,7 @@
 #include "exchange_test_util.h"
 
+#include <tilewise/net/fault_stream.h>
+
 #include <thread>
 
 using namespace tilewise;
@@ -270,6 +272,33 @@ TEST_CASE("who has another token is rejected, on both sides typed") {
   CHECK(b.exchange->counters().rejected >= 1);
   CHECK(b.ready.empty());
   CHECK(a.exchange->send(b.id, grant_of(1)).error().code == Errc::kUnavailable);
+}
+
+TEST_CASE("over TCP a peer proves its way with large packets, where the other one would") {
+  auto loop = make_loop();
+  Node node(*loop, 1, options_of());
+  // What comes back is lost behind the proofs: nothing but the proof of the way misses it.
+  const auto meet = [&](bool probes, std::uint64_t lost_from, TimeNs deadline) {
+    std::unique_ptr<net::ByteStream> way;
+    const auto attempt = net::connect_stream(
+        *loop, net::Address::parse(node.addresses.back()).value(), {.token = token()}, [&](auto made) {
+          REQUIRE(made);
+          way = net::inject_faults(*loop, std::move(*made),
+                                   std::make_shared<net::Faults>(net::Faults{.stall_at = lost_from}));
+        });
+    REQUIRE(loop->run_until([&] { return way != nullptr; }, kPatience));
+    std::optional<Errc> end;
+    const auto greeting =
+        net::Handshake::start(*loop, std::move(way), net::Role::kConnector,
+                              {.token = token(), .deadline_ns = deadline, .probes_path = probes},
+                              [&](auto link) { end = link ? Errc::kOk : link.error().code; });
+    REQUIRE(loop->run_until([&] { return end.has_value(); }, kPatience));
+    return *end;
+  };
+  constexpr std::uint64_t kProofs = 56 + 48, kAll = kProofs + net::kFrameHeaderBytes + net::kPathProbeBytes;
+  CHECK(meet(true, kAll, kPatience) == Errc::kOk);
+  CHECK(meet(true, kAll - 1, 300 * kMillisecond) == Errc::kTimeout);
+  CHECK(meet(false, kProofs, kPatience) == Errc::kOk);
 }
 
 TEST_CASE("another incarnation at the same address is not taken for the one announced") {
