@@ -11,6 +11,11 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 
+#include <chrono>
+#include <future>
+#include <memory>
+#include <thread>
+
 namespace tilewise::cli {
 namespace {
 
@@ -51,6 +56,27 @@ template <class Start> error_code finish(asio::io_context& io, Start&& start) {
   return result;
 }
 
+// Nothing ends a look-up before the system's resolver does: one that is late is left to itself, with all it uses. (Asio's own has a
+// thread too, but waits for that at its end.) beast::error::timeout where it is late.
+asio::ip::tcp::resolver::results_type look_up(const net::Address& address, std::chrono::nanoseconds time,
+                                              error_code& ec) {
+  struct Found {
+    asio::io_context io;
+    asio::ip::tcp::resolver resolver{io};
+    asio::ip::tcp::resolver::results_type all;
+    error_code ec;
+    std::promise<void> ready;
+  };
+  const auto found = std::make_shared<Found>();
+  std::thread([found, host = address.host, port = std::to_string(address.port)] {
+    found->all = found->resolver.resolve(host, port, found->ec);
+    found->ready.set_value();
+  }).detach();
+  const bool late = found->ready.get_future().wait_for(time) != std::future_status::ready;
+  ec = late ? error_code(beast::error::timeout) : found->ec;
+  return ec ? asio::ip::tcp::resolver::results_type() : found->all;
+}
+
 }  // namespace
 
 Result<Web> Web::open(const WebOptions& options, config::Role role) {
@@ -80,7 +106,6 @@ Result<std::string> Web::ask(const std::string& method, const std::string& path,
                              const std::string& body) const {
   asio::io_context io;
   beast::tcp_stream stream(io);
-  asio::ip::tcp::resolver resolver(io);
   error_code ec;
   const auto there = [&](const error_code& why) {
     const bool late = why == beast::error::timeout;
@@ -88,9 +113,10 @@ Result<std::string> Web::ask(const std::string& method, const std::string& path,
                  "dashboard " + origin() + ": " + (late ? "no answer in time" : why.message()) +
                      " (is it on? See --dashboard-listen of the scheduler, and --dashboard here)");
   };
-  const auto found = resolver.resolve(address_.host, std::to_string(address_.port), ec);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns_);
+  const auto found = look_up(address_, std::chrono::nanoseconds(timeout_ns_), ec);
   if (ec) return there(ec);
-  stream.expires_after(std::chrono::nanoseconds(timeout_ns_));
+  stream.expires_at(until);
   if ((ec = finish(io, [&](auto done) { stream.async_connect(found, std::move(done)); }))) return there(ec);
   http::request<http::string_body> request(method == "POST" ? http::verb::post : http::verb::get, path, 11);
   request.set(http::field::host, origin().substr(7));

@@ -72,6 +72,18 @@ TEST_CASE("bad options are one line and exit code 2") {
   refused(run({tool_program(), "status"}), 2, "scheduler");
 }
 
+#ifdef TILEWISE_SILENT_RESOLVER
+TEST_CASE("a dashboard whose name is never looked up is waited for as long as was said") {
+  const TempFolder folder;
+  const std::string token = folder / "token";
+  REQUIRE(net::Token::create(token).has_value());
+  refused(run({tool_program(), "arrays", "--dashboard", "somewhere.invalid:7421", "--token-file", token,
+               "--timeout", "1"},
+              {{"LD_PRELOAD", TILEWISE_SILENT_RESOLVER}}),
+          1, "no answer in time");
+}
+#endif
+
 TEST_CASE("what is wrong at run time is exit code 1") {
   TempFolder folder;
   const std::string token = folder / "token";
