@@ -109,7 +109,7 @@ export class Page {
   }
 
   // Asks until it is true; returns its value.
-  async until(expression, why, seconds = 20) {
+  async until(expression, why, seconds = 60) {
     const end = Date.now() + seconds * 1000;
     for (let last; ; ) {
       try {

@@ -56,7 +56,8 @@ export class Cluster {
 
   async addWorker() {
     const ready = join(this.folder, `worker${this.workers.length}`);
-    this.workers.push(this.#spawn(this.programs.worker, ["--scheduler", this.address, "--devices", "host:0-1", "--cores", "1", "--memory", "512MiB", "--address-file", ready]));
+    // Browser and scheduler come first where there are few cores: it is the page that is tested.
+    this.workers.push(this.#spawn("nice", ["-n", "10", this.programs.worker, "--scheduler", this.address, "--devices", "host:0-1", "--cores", "1", "--memory", "512MiB", "--address-file", ready]));
     await this.until(() => existsSync(ready), "a worker is there");
   }
 
