@@ -50,8 +50,8 @@ struct Client {
 
   void work() {
     Array x = session.random.uniform({1408, 1408}, {.seed = 3, .block = {352, 352}}).named("start");
-    for (int i = 0; i < 1600;
-         ++i) {  // a minute or more also on fast cores: it is cancelled long before its end
+    // A minute or two: it is cancelled before its end, by a page that may be slow. Arrays smaller than what is charted (16 MiB).
+    for (int i = 0; i < 1600; ++i) {
       x = matmul(x, x).named("square");
       x = (x * (1.0 / 704) + 0.25).named("rescale");
     }
