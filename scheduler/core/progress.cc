@@ -9,9 +9,6 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr TimeNs kStuckAgainNs =
-    kSecond;  // memory freed by one cancellation needs time to let the others go on
-
 void add_root_cause(GraphRecord& graph, msg::Outcome why) {
   if (graph.running && graph.root_cause.ok()) graph.root_cause = std::move(why);
 }
@@ -265,7 +262,7 @@ void end_stuck_graph(State& s) {
   }
   cancel_graph(s, graph, why);
   std::erase_if(s.stuck, [&](const auto& entry) { return entry.second.graph == graph; });
-  s.stuck_at = s.now + kStuckAgainNs;
+  s.stuck_at = s.now + s.options.stuck_again_ns;
 }
 
 void tell_progress(State& s) {

@@ -5,6 +5,7 @@
 #include <tilewise/base/check.h>
 
 #include <doctest/doctest.h>
+#include <sys/time.h>
 #include <unistd.h>
 #include <csignal>
 #include <cstdlib>
@@ -37,7 +38,12 @@ std::string replay(const Now& world) {
 
 // A step that does not end is interrupted anywhere, so that nothing can be done in this process but to become another one, which makes the
 // world smaller (TILEWISE_SIM_SHRINK). All that takes is made before.
-constexpr unsigned kLongestWorld_s = 300;
+constexpr time_t kLongestWorld_s = 300;  // of the processor's time: others may need it, or stop this process
+void limit_time(time_t seconds) {
+  const itimerval limit{{}, {seconds, 0}};
+  setitimer(ITIMER_PROF, &limit, nullptr);
+}
+
 struct Successor {
   std::vector<std::string> words, variables;
   std::vector<char*> argv, envp;
@@ -55,7 +61,7 @@ struct Successor {
   }
 } successor;
 
-void on_alarm(int) {
+void on_limit(int) {
   execve("/proc/self/exe", successor.argv.data(), successor.envp.data());
   _exit(1);
 }
@@ -96,10 +102,10 @@ void run_worlds(std::string_view name, const std::vector<const char*>& reached, 
     now = &world;
     successor.prepare(world);
     std::signal(SIGABRT, on_abort);
-    std::signal(SIGALRM, on_alarm);
-    alarm(kLongestWorld_s);
+    std::signal(SIGPROF, on_limit);
+    limit_time(kLongestWorld_s);
     const sim::Outcome outcome = sim::World(knobs).run();
-    alarm(0);
+    limit_time(0);
     now = nullptr;
     events += outcome.events;
     if (!outcome.violation.empty()) {

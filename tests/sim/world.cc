@@ -161,6 +161,7 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   options.link_probes = knobs.link_probes;
   options.history_graphs = 3;
   options.recovery_wait_ns = knobs.recovery_wait_ns;
+  if (knobs.hush_ns > 0) options.stuck_again_ns = knobs.stuck_ns();
   if (knobs.recompute_ops > 0) options.max_recompute_ops = static_cast<std::size_t>(knobs.recompute_ops);
   set_moves(options);
   if (knobs.checkpoint_files) options.checkpoint_dir = "/shared/1", options.state = knobs.seed + 1;
@@ -225,7 +226,8 @@ Outcome World::run() {
     events_.pop();
     now_ = event.time;
     if (!event.idle) busy_at_ = now_, --pending_;
-    if (knobs_.hush_ns > 0 && pending_ == 0 && now_ - busy_at_ > rest_ns()) break;  // nothing but pings
+    if (knobs_.hush_ns > 0 && pending_ == 0 && now_ - busy_at_ > rest_ns() && !awaits_demanded())
+      break;  // nothing but pings
     event.what();
   }
   if (!outcome_.violation.empty()) return outcome_;

@@ -97,6 +97,7 @@ struct Knobs {
   bool alloc_lasts = false;             // and all after it
   static constexpr std::int64_t kSlowest = 100, kLongestClog = 40, kLongestLoan = 400, kMostLosses = 6;
   TimeNs longest_delay_ns() const;
+  TimeNs stuck_ns() const;  // after which what waits for memory is said to be stuck
   static Knobs from_seed(std::uint64_t seed);
   // The same with workers dying all the time, and nothing else that could end a graph.
   static Knobs storm(std::uint64_t seed);
@@ -229,6 +230,7 @@ class World {
   void heal_some(const std::vector<Way>& dark, const std::set<std::uint64_t>& stopped, int killed);
   void demand(int client, std::uint64_t request);
   TimeNs patience() const;
+  bool awaits_demanded() const;
   std::string waits_for(int client, std::uint64_t request) const;
 
   // errors

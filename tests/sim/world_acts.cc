@@ -122,12 +122,20 @@ void World::heal_some(const std::vector<Way>& dark, const std::set<std::uint64_t
 }
 
 // From when all that will heal has: the limits after which somebody who is gone is given up, twice where he could be noticed one after the
-// other, and a number of messages and steps on the slowest way.
+// other, those after which graphs are ended for lack of memory, one after the other, and a number of messages and steps on the slowest way.
 TimeNs World::patience() const {
   const TimeNs step = 200'000 * (knobs_.slow_devices > 0 ? 50 : 1);
-  const TimeNs stuck = 50 * kMillisecond + 20 * knobs_.longest_delay_ns();  // as workers are told
-  return 4 * std::max(knobs_.hush_ns, knobs_.lease_ns) + 2 * knobs_.recovery_wait_ns + 4 * stuck +
+  return 4 * std::max(knobs_.hush_ns, knobs_.lease_ns) + 2 * knobs_.recovery_wait_ns +
+         2 * knobs_.stuck_ns() * (1 + knobs_.clients * knobs_.requests) +
          kPatience * (knobs_.longest_delay_ns() + step);
+}
+
+// What may yet end, if only by a clock: its time to do so is not over.
+bool World::awaits_demanded() const {
+  return std::any_of(demanded_.begin(), demanded_.end(), [&](const auto& demand) {
+    const Client& client = *clients_[static_cast<std::size_t>(demand.first.first)];
+    return !client.dead && !client.declared_lost && !client.requests.at(demand.first.second).done;
+  });
 }
 
 void World::demand(int index, std::uint64_t number) {

@@ -36,6 +36,8 @@ TimeNs Knobs::longest_delay_ns() const {
   return longest + (partitions > 0 || zombies > 0 ? 2 * silence_ns : 0);
 }
 
+TimeNs Knobs::stuck_ns() const { return 50 * kMillisecond + 20 * longest_delay_ns(); }
+
 TimeNs World::delay(Way way) {
   TimeNs sent_again = 0;
   for (int i = 0; i < Knobs::kMostLosses && knobs_.loss > 0 && prng_.chance(knobs_.loss); ++i) {

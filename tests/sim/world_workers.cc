@@ -32,7 +32,7 @@ void World::Worker::begin(const Knobs& knobs, int index) {
   if (knobs.in_flight > 0) options.in_flight_bytes = knobs.in_flight;
   if (knobs.in_flight_peer > 0) options.in_flight_peer_bytes = knobs.in_flight_peer;
   options.max_held_ranges = knobs.held_ranges;
-  options.stuck_ns = 50 * kMillisecond + knobs.longest_delay_ns() * 20;
+  options.stuck_ns = knobs.stuck_ns();
   for (DeviceId id : welcome.devices) {
     const int d = static_cast<int>(options.devices.size());
     const bool pins = knobs.pins(d);
