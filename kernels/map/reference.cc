@@ -380,8 +380,9 @@ RefValue source(const ir::TapeInstr& in, const RefSite& at) {
 }
 
 RefValue compute(const ir::TapeInstr& in, const RefValue* values, const ir::Tape& tape, const RefSite& at) {
-  const RefValue a = values[in.a], b = values[in.b];
-  const DType arg = tape.code[in.a].dtype;
+  const int arity = ir::arity_of(in.op);  // of others `a` may be an operand
+  const RefValue a = arity > 0 ? values[in.a] : RefValue{}, b = arity > 1 ? values[in.b] : RefValue{};
+  const DType arg = arity > 0 ? tape.code[in.a].dtype : in.dtype;
   RefValue r;
   switch (in.op) {
     case TapeOp::kCast: return cast(a, arg, in.dtype);

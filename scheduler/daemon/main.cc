@@ -159,8 +159,7 @@ int serve(const Settings& settings) {
   server->reset();  // closes every link: workers and clients see it at once
   if (kept) daemon::log_info("ended");
   daemon::set_log_tap({});
-  (void)
-      loop->release();  // and what handles signals with it, so that a second one does not end what has ended
+  daemon::never_destroy(std::move(*loop));
   return kept ? daemon::kExitOk : failure(kept.error());
 }
 

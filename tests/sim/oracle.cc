@@ -49,9 +49,9 @@ void Oracle::learn(const msg::Recover& recover) {
       Known known = original->second;
       if (is_restore(planned.op)) {  // it reads a file; what it makes is the same
         // Its space is the array's own grid; a reduction's is over what that reads, with as many points.
-        TW_CHECK(planned.op.outputs == known.op.outputs &&
-                     planned.op.space.counts() == known.op.space.counts(),
-                 "a checkpoint is of another array");
+        TW_CHECK(
+            planned.op.outputs == known.op.outputs && planned.op.space.counts() == known.op.space.counts(),
+            "a checkpoint is of another array");
         auto geometry = ir::Geometry::make(planned.op, {});
         TW_CHECK(geometry.has_value(), "a checkpoint is read by an op without a geometry");
         known.op = planned.op;

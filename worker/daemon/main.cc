@@ -225,9 +225,7 @@ int work(const Settings& settings) {
   end_in_time(code, kEndTime);
   worker->reset();
   daemon::log_info("ended");
-  // Stays: with the loop would go what handles signals, and a second one would end what has ended. To block them here is not enough,
-  // since other threads of the process may still be there.
-  (void)loop->release();
+  daemon::never_destroy(std::move(*loop));
   return code;
 }
 

@@ -9,6 +9,7 @@
 #include <tilewise/net/address.h>
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -51,6 +52,13 @@ Result<net::Address> advertised(const std::string& advertise, const net::Address
 
 // Appears complete or not at all, with one line: the address.
 Status write_address_file(const std::string& path, const std::string& address);
+
+// It is there until the process has ended, for main() to say at its end: with an event loop would go what handles signals, and a second one
+// would end what has ended. To block them is not enough, since other threads of the process may still be there.
+template <class T> void never_destroy(std::unique_ptr<T> object) {
+  [[maybe_unused]] static T* volatile last = nullptr;  // so that it is no leak
+  last = object.release();
+}
 
 // "4GiB", "512MB", "1.5e9", "1024": bytes. kInvalidArgument, kOutOfRange.
 Result<std::int64_t> parse_bytes(std::string_view text);
