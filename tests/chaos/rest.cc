@@ -6,16 +6,13 @@
 #include <set>
 #include <sstream>
 
+#include "../sanitizers.h"
+
 namespace tilewise::testing {
 namespace {
 
 // A worker or a scheduler at rest has a fifth of it, and half as many open files, however many peers came and went.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::int64_t kMostAnonymousKb =
-    2 << 20;  // what they put beside each byte, and keep of what was freed
-#else
-constexpr std::int64_t kMostAnonymousKb = 160 << 10;
-#endif
+constexpr std::int64_t kMostAnonymousKb = (160 << 10) + (kOfSanitizers >> 10);
 constexpr std::ptrdiff_t kMostOpenFiles = 128;
 
 // Slabs are memfds: their owner maps them writable, others to read. (inode, writable) of a process's.
