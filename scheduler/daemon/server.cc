@@ -298,6 +298,9 @@ void Server::send(Conn to, const msg::Message& message) {
     }
   }
   Status sent = codec::encode(message, buffer_);
+  if (const auto* log = std::get_if<msg::Log>(&message);
+      log != nullptr && log->entries.size() > 1 && !sent && sent.error().code == Errc::kLimitExceeded)
+    return send_halves(to, *log);
   if (sent && lasts(peer) && !peer.sent.push(codec::frame_type(message), buffer_.bytes()))
     sent = error(Errc::kLimitExceeded, "too much waits for it");
   if (sent && peer.link) {
@@ -312,6 +315,14 @@ void Server::send(Conn to, const msg::Message& message) {
       {{"peer", peer.name}, {"message", msg::name_of(message)}, {"why", to_string(sent.error())}});
   drop(to, sent.error());
   push(Closed{to, sent.error()});
+}
+
+// Many requests may be planned in one step, and a newcomer is told of all that live: together more than a message may be.
+void Server::send_halves(Conn to, const msg::Log& log) {
+  const std::size_t half = log.entries.size() / 2;
+  const auto middle = log.entries.begin() + static_cast<std::ptrdiff_t>(half);
+  send(to, msg::Log{log.term, log.first, {log.entries.begin(), middle}});
+  send(to, msg::Log{log.term, log.first + half, {middle, log.entries.end()}});
 }
 
 // ---- the end -------------------------------------------------------------------------------------------------------

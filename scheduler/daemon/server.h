@@ -79,6 +79,7 @@ class Server {
   void perform(Action& action);
   void log_end(const GraphEnded& ended);
   void send(Conn to, const msg::Message& message);
+  void send_halves(Conn to, const msg::Log& log);
   // Says why, closes this link alone, and tells the core.
   void reject(Conn conn, const Error& why);
   void drop(Conn conn, const Error& why);

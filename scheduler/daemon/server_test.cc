@@ -114,5 +114,56 @@ TEST_CASE("who joins again, in this life of the scheduler or the one before, sta
   comes_back(site, again, resume);
 }
 
+// Arrays of as many blocks of their own cuts as may be: a megabyte of a message each.
+msg::Submit large_request(std::uint64_t number, std::uint64_t ops) {
+  std::vector<std::int64_t> starts;
+  for (std::int64_t i = 0; i < limits::kMaxExplicitCuts; ++i) starts.push_back(2 * i + (i == 1 ? 1 : 0));
+  const ir::Grid grid({*ir::DimGrid::cuts(2 * limits::kMaxExplicitCuts, starts)});
+  msg::Submit submit;
+  submit.request = number;
+  for (std::uint64_t i = 0; i < ops; ++i) {
+    ir::TapeInstr random;
+    random.op = ir::TapeOp::kUniform;
+    random.imm_i = static_cast<std::int64_t>(submit.request * ops + i);
+    ir::Op op;
+    op.kind = ir::OpKind::kMap;
+    op.space = grid;
+    op.attrs = ir::MapAttrs{{{random}}};
+    op.outputs = {{submit.request * ops + i, ir::DType::kFloat64, grid}};
+    submit.holds.push_back(op.outputs[0].array);
+    submit.ops.push_back(std::move(op));
+  }
+  return submit;
+}
+
+TEST_CASE("a worker that joins hears of all that lives, also where that is more than one message may be") {
+  Site site;
+  Party worker, client, newcomer;
+  site.connect(worker);
+  site.joins(worker, msg::Role::kWorker);
+  site.connect(client);
+  site.joins(client, msg::Role::kClient);
+  for (const std::uint64_t request : {1, 2, 3}) {
+    client.say(large_request(request, 25));
+    site.until([&] { return client.count<msg::SubmitReply>() == static_cast<std::ptrdiff_t>(request); });
+  }
+  site.connect(newcomer);
+  site.joins(newcomer, msg::Role::kWorker);
+  site.settle(newcomer);
+  REQUIRE(!newcomer.closed);
+  std::uint64_t next = 1;
+  std::ptrdiff_t plans = 0;
+  for (const msg::Message& message : newcomer.heard) {
+    const auto* log = std::get_if<msg::Log>(&message);
+    if (log == nullptr) continue;
+    CHECK(log->first == next);
+    next += log->entries.size();
+    plans += std::count_if(log->entries.begin(), log->entries.end(),
+                           [](const msg::LogEntry& e) { return std::holds_alternative<msg::Plan>(e); });
+  }
+  CHECK(newcomer.count<msg::Log>() > 1);
+  CHECK(plans == 3);
+}
+
 }  // namespace
 }  // namespace tilewise::scheduler
