@@ -94,7 +94,7 @@ constexpr Builtin kKernels[] = {
     {{ir::checkpoint::kCreate.data(), file::create_checkpoint, nullptr, 0, 1, nullptr}, nullptr},
     {{ir::checkpoint::kWrite.data(), file::write_checkpoint, nullptr, 2, 1, nullptr}, nullptr},
     {{ir::checkpoint::kCommit.data(), file::commit_checkpoint, nullptr, 0, 1, nullptr}, nullptr},
-    {{ir::checkpoint::kRestore.data(), file::restore_checkpoint, nullptr, 0, 1, nullptr}, nullptr},
+    {{ir::checkpoint::kRestore.data(), file::restore_checkpoint, nullptr, 0, -1, nullptr}, nullptr},
 #endif
 };
 struct Builtins {

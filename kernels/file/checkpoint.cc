@@ -1,6 +1,8 @@
 // The kernels of checkpoints (tilewise/ir/checkpoint.h): what the scheduler has done so that long pasts need not be kept.
 #include <tilewise/io/checkpoint.h>
 
+#include <cstring>
+
 #include "file/file.h"
 
 namespace tilewise::kernels::file {
@@ -53,13 +55,33 @@ Status commit(const tilewise_call_v1* call) {
   return done(call, file.bytes);
 }
 
+ir::Box region_of(const tilewise_view_v1& view) {
+  ir::Box box{extents(view.lo, view.rank), extents(view.lo, view.rank)};
+  for (std::int32_t d = 0; d < view.rank; ++d) box.hi[static_cast<std::size_t>(d)] += view.shape[d];
+  return box;
+}
+
 Status restore(const tilewise_call_v1* call) {
-  TW_ASSIGN(const names::File file, names::parse_file(params_of(call)));
-  const Status read = io::checkpoint::read(file, block_of(call), call->outputs[0].data);
-  if (read) return {};
-  return error(Errc::kWorkerLost, "blocks of " + file.array +
-                                      " were lost with a worker, and cannot be read from their checkpoint: " +
-                                      read.error().message);
+  TW_ASSIGN(const names::Files files, names::parse_files(params_of(call)));
+  if (files.size() != static_cast<std::size_t>(call->output_count))
+    return error(Errc::kInvalidArgument, "checkpoints: " + std::to_string(files.size()) + " files for " +
+                                             std::to_string(call->output_count) + " results");
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const tilewise_view_v1& out = call->outputs[i];
+    if (!files[i]) {
+      std::memset(
+          out.data, 0,
+          static_cast<std::size_t>(region_of(out).volume()) * ir::size_of(static_cast<ir::DType>(out.dtype)));
+      continue;
+    }
+    const Status read = io::checkpoint::read(*files[i], region_of(out), out.data);
+    if (!read)
+      return error(
+          Errc::kWorkerLost,
+          "blocks of " + files[i]->array +
+              " were lost with a worker, and cannot be read from their checkpoint: " + read.error().message);
+  }
+  return {};
 }
 
 }  // namespace

@@ -25,12 +25,18 @@ struct Kernels {
   }
 
   Status run(std::string_view kernel, std::string params, const ir::Shape& space, const ir::Box& box,
-             std::vector<kernels::TensorView> inputs, kernels::TensorView output) const {
+             std::vector<kernels::TensorView> inputs, const kernels::TensorView& output) const {
+    return run(kernel, std::move(params), space, box, std::move(inputs), std::vector{output}, {box});
+  }
+  // `boxes`: where the outputs are in their arrays.
+  Status run(std::string_view kernel, std::string params, const ir::Shape& space, const ir::Box& box,
+             std::vector<kernels::TensorView> inputs, const std::vector<kernels::TensorView>& outputs,
+             const std::vector<ir::Box>& boxes) const {
     ir::Op op;
     op.kind = ir::OpKind::kCall;
     op.attrs = ir::CallAttrs{.kernel = std::string(kernel), .version = "1", .params = std::move(params)};
     op.space = *ir::Grid::uniform(space, space);
-    op.outputs = {{0, output.dtype, op.space}};
+    for (const kernels::TensorView& output : outputs) op.outputs.push_back({0, output.dtype, op.space});
     for (const kernels::TensorView& view : inputs) op.operands.push_back({0, ir::View::identity(view.shape)});
     kernels::KernelCall call;
     call.op = &op;
@@ -41,8 +47,8 @@ struct Kernels {
       call.input_boxes.push_back(
           {ir::Index(view.shape.size(), 0), ir::Index(view.shape.begin(), view.shape.end())});
     }
-    call.outputs.push_back(output);
-    call.output_boxes.push_back(box);
+    call.outputs = {outputs.begin(), outputs.end()};
+    call.output_boxes = {boxes.begin(), boxes.end()};
     return set->run(call);
   }
   Status once(std::string_view kernel, std::string params) const {
@@ -79,7 +85,7 @@ TEST_CASE("an array goes to disk block by block and comes back, also of a dtype 
   }
   REQUIRE(k.once(checkpoint::kCommit, params).has_value());
   const auto restore = [&](const ir::Box& box) {
-    return k.run(checkpoint::kRestore, params, shape, box, {},
+    return k.run(checkpoint::kRestore, checkpoint::text(checkpoint::Files{file}), shape, box, {},
                  {back.data(), ir::DType::kBFloat16, box.shape(), {box.hi[1] - box.lo[1], 1}});
   };
   for (const ir::Box& box : boxes) {
@@ -113,4 +119,53 @@ TEST_CASE("an array goes to disk block by block and comes back, also of a dtype 
             .error()
             .code == Errc::kNotFound);  // who writes too late leaves nothing
   CHECK(!std::filesystem::exists(checkpoint::path_of(file)));
+}
+
+TEST_CASE(
+    "results of one op come back from a file each, in blocks of their own, and what has none is zeros") {
+  const Kernels k;
+  const ir::Grid halves({*ir::DimGrid::cuts(6, {0, 4})}), numbers({*ir::DimGrid::cuts(2, {0, 1})});
+  const checkpoint::File values{9, 6 * 8, halves, "array 1 (6)", k.folder},
+      sums{10, 2 * 8, numbers, "array 3 (2)", k.folder};
+  REQUIRE(k.once(checkpoint::kTend, checkpoint::text(checkpoint::Folder{1, 2, true, 9, {}, k.folder}))
+              .has_value());
+  const double in[] = {1, 2, 3, 4, 5, 6}, sum[] = {10, 11};
+  std::int64_t created = 0;
+  const kernels::TensorView after{&created, ir::DType::kInt64, {1}, {1}};
+  const auto view = [](const double* of, const ir::Box& box) {
+    return kernels::TensorView{const_cast<double*>(of) + box.lo[0], ir::DType::kFloat64, box.shape(), {1}};
+  };
+  for (const auto& [file, from] : {std::pair{values, in}, {sums, sum}}) {
+    const std::string params = checkpoint::text(file);
+    REQUIRE(k.once(checkpoint::kCreate, params).has_value());
+    for (std::int64_t b = 0; b < 2; ++b) {
+      std::int64_t bytes = 0;
+      REQUIRE(k.run(checkpoint::kWrite, params, file.grid.shape(), file.grid.box({b}),
+                    {view(from, file.grid.box({b})), after}, {&bytes, ir::DType::kInt64, {1}, {1}})
+                  .has_value());
+    }
+    REQUIRE(k.once(checkpoint::kCommit, params).has_value());
+  }
+  const auto restore = [&](const checkpoint::Files& files, std::int64_t b, double* value, double* gone,
+                           double* number) {
+    const ir::Box half = halves.box({b}), one = numbers.box({b});
+    return k.run(checkpoint::kRestore, checkpoint::text(files), {6}, half, {},
+                 {view(value - half.lo[0], half), view(gone - one.lo[0], one), view(number - one.lo[0], one)},
+                 {half, one, one});
+  };
+  for (std::int64_t b = 0; b < 2; ++b) {
+    double value[4] = {}, gone = 7, number = 7;
+    REQUIRE(restore({values, std::nullopt, sums}, b, value, &gone, &number).has_value());
+    for (std::int64_t i = 0; i < halves.box({b}).volume(); ++i)
+      CHECK(value[i] == in[halves.box({b}).lo[0] + i]);
+    CHECK(gone == 0);
+    CHECK(number == sum[b]);
+  }
+  double value[4] = {}, gone = 7, number = 7;
+  CHECK(restore({values, sums}, 0, value, &gone, &number).error().code == Errc::kInvalidArgument);
+  std::filesystem::remove(checkpoint::path_of(sums));
+  const Status lost = restore({values, std::nullopt, sums}, 0, value, &gone, &number);
+  REQUIRE(!lost.has_value());
+  CHECK(lost.error().code == Errc::kWorkerLost);
+  CHECK(lost.error().message.find("array 3 (2)") != std::string::npos);
 }

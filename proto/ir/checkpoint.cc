@@ -67,6 +67,17 @@ std::string text(const File& file) {
   return out + '\n' + file.array + '\n' + file.folder;
 }
 
+// How many, and how long the text of each is (0: none); then these.
+std::string text(const Files& files) {
+  std::string lengths = std::to_string(files.size()), texts;
+  for (const std::optional<File>& file : files) {
+    const std::string one = file ? text(*file) : std::string();
+    lengths += ' ' + std::to_string(one.size());
+    texts += one;
+  }
+  return lengths + '\n' + texts;
+}
+
 std::string text(const Folder& folder) {
   std::string out = std::to_string(folder.cluster) + ' ' + std::to_string(folder.marker) +
                     (folder.first ? " 1 " : " 0 ") + std::to_string(folder.below) + ' ' +
@@ -86,6 +97,26 @@ Result<File> parse_file(std::string_view text) {
       file.folder.empty())
     return wrong;
   return file;
+}
+
+Result<Files> parse_files(std::string_view text) {
+  const auto wrong = error(Errc::kInvalidArgument, "checkpoints: malformed parameters");
+  const std::size_t line = std::min(text.find('\n'), text.size());
+  std::istringstream in{std::string(text.substr(0, line))};
+  in.exceptions(std::ios::badbit);
+  std::size_t count = 0;
+  if (!(in >> count) || count > limits::kMaxOutputs) return wrong;
+  text.remove_prefix(std::min(line + 1, text.size()));
+  Files files(count);
+  for (std::optional<File>& file : files) {
+    std::size_t length = 0;
+    if (!(in >> length) || length > text.size()) return wrong;
+    if (length > 0) {
+      TW_ASSIGN(file, parse_file(text.substr(0, length)));
+    }
+    text.remove_prefix(length);
+  }
+  return text.empty() ? Result<Files>(std::move(files)) : wrong;
 }
 
 Result<Folder> parse_folder(std::string_view text) {

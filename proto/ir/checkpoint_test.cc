@@ -13,6 +13,16 @@ TEST_CASE("parameters of checkpoints travel as they are, and nothing else is tak
     CHECK(*parse_file(text(file)) == file);
   }
   CHECK(path_of(file) == "/a b/c\nd/0000030000000009");
+  File other = file;
+  other.id = 5, other.folder = "/elsewhere";
+  const Files files{other, std::nullopt, file};
+  CHECK(*parse_files(text(files)) == files);
+  CHECK(*parse_files(text(Files(2))) == Files(2));
+  for (const std::string& malformed :
+       {std::string(), std::string("x"), std::string("5 0 0 0 0 0\n"), std::string("2 0\n"),
+        std::string("1 3\n1 "), text(files) + "x", text(files).substr(0, text(files).size() - 1), text(file),
+        std::string("1 0\nx")})
+    CHECK(!parse_files(malformed));
   Folder folder{~std::uint64_t{0}, 3, true, 12, {}, "/x"};
   CHECK(*parse_folder(text(folder)) == folder);
   folder.keep = {1, 7, 11}, folder.first = false;

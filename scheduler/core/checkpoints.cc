@@ -19,6 +19,8 @@ namespace {
 namespace names = ir::checkpoint;
 
 constexpr std::string_view kLabel = "checkpoint";
+constexpr std::size_t kFileNoteBytes =
+    32;  // at most, beside the text of a file, where all of an op's are named together
 
 // The devices that have or had the blocks: nothing moves where they still do.
 std::optional<ir::Placement> where_blocks_are(const State& s, const OpRecord& head) {
@@ -54,6 +56,39 @@ std::size_t under_way(const Checkpoints& c) {
       std::count_if(c.files.begin(), c.files.end(), [](const auto& file) { return bool(file.second.op); }));
 }
 
+// What of the op's results is to be in files: all that are held. None: one of them is too large.
+std::vector<ArrayRecord*> to_write(State& s, const OpRecord& head) {
+  std::vector<ArrayRecord*> out;
+  for (const ir::OutputSpec& output : head.op.outputs) {
+    ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+    if (!array.held) continue;
+    if (place::bytes_of(array.source) > 1e18) return {};
+    out.push_back(&array);
+  }
+  return out;
+}
+
+// A graph that makes the file and puts the array's blocks into it. The op that does the latter.
+OpId write_file(State& s, const GraphRecord& like, const std::string& params, const ArrayRecord& array,
+                const ir::Placement& placement, std::vector<msg::Plan>& plans) {
+  const ir::Grid& grid = array.source.grid;
+  GraphRecord& graph = own_graph(s, &like);
+  msg::Plan& plan = plans.emplace_back(own_plan(graph));
+  const ir::Op create = own_call(s, kLabel, names::kCreate, params, one_point());
+  add_own(s, graph, plan, create,
+          ir::Placement::whole({1}, ir::Rule::constant(1, placement.devices().front())));
+  ir::Op write = own_call(s, kLabel, names::kWrite, params, grid);
+  write.operands = {{array.id.value, ir::View::identity(grid.shape())},
+                    {create.outputs[0].array, ir::View::identity({1})}};
+  ir::OperandMap own_block;
+  for (int d = 0; d < grid.rank(); ++d)
+    own_block.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
+  auto attrs = write.get<ir::CallAttrs>();
+  attrs.maps = {own_block, {{.kind = ir::DimMap::Kind::kWhole}}};
+  write.attrs = std::move(attrs);
+  return add_own(s, graph, plan, std::move(write), placement);
+}
+
 void commit(State& s, std::uint64_t id, Checkpoints::File& file, DeviceId on) {
   const ArrayRecord& array = s.arrays.at(file.array);
   GraphRecord& graph = own_graph(s, s.graphs.find(s.ops.at(array.producer).graph));
@@ -65,16 +100,18 @@ void commit(State& s, std::uint64_t id, Checkpoints::File& file, DeviceId on) {
   log_to_workers(s, std::move(plan));
 }
 
-void give_up(State& s, std::uint64_t id, ArrayRecord* array, const msg::Outcome& why) {
+// All results of the op: the files of some do for nothing.
+void give_up(State& s, OpRecord& op, const msg::Outcome& why) {
   Checkpoints& c = s.checkpoints;
   c.trouble = why.message;
-  ++c.failed;
-  c.files.erase(id);
   c.due = true;
-  if (array == nullptr) return;
-  array->file = 0;
-  array->anchor = false;
-  OpRecord& op = s.ops.at(array->producer);
+  for (const ir::OutputSpec& output : op.op.outputs) {
+    ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+    if (array.file == 0) continue;
+    ++c.failed;
+    c.files.erase(std::exchange(array.file, 0));
+    array.anchor = false;
+  }
   op.past_s = op.work_s, op.past_ops = 1;  // tried again after as much more
 }
 
@@ -84,20 +121,20 @@ void file_op_ended(State& s, const Checkpoints::Ended& ended) {
                                [&](const auto& file) { return file.second.op == ended.op; });
   if (at == c.files.end()) return;  // the array has gone meanwhile
   auto& [id, file] = *at;
-  ArrayRecord& array = s.arrays.at(file.array);
-  if (!ended.ok) return give_up(s, id, &array, ended.why);
+  OpRecord& head = s.ops.at(s.arrays.at(file.array).producer);
+  if (!ended.ok) return give_up(s, head, ended.why);
   if (file.step == Checkpoints::Step::kWriting) {
     const OpRecord* writer = s.ops.find(ended.op);
     const DeviceId on = writer == nullptr || writer->shares.empty() ? DeviceId{} : writer->shares[0].device;
     if (!on || !s.device(on)->alive)
-      return give_up(s, id, &array, {Errc::kWorkerLost, "who wrote it was lost before it was durable"});
+      return give_up(s, head, {Errc::kWorkerLost, "who wrote it was lost before it was durable"});
     return commit(s, id, file, on);
   }
   file.step = Checkpoints::Step::kThere;
   file.op = {};
   ++c.written;
   c.trouble.clear();
-  cut_past(s, s.ops.at(array.producer));
+  cut_past(s, head);
 }
 
 void tending_ended(State& s, const Checkpoints::Ended& ended) {
@@ -122,37 +159,33 @@ void tending_ended(State& s, const Checkpoints::Ended& ended) {
 
 bool write_unasked(State& s, const OpRecord& head, std::vector<msg::Plan>& plans) {
   Checkpoints& c = s.checkpoints;
-  if (s.options.checkpoint_dir.empty() || head.op.outputs.size() != 1) return false;
+  if (s.options.checkpoint_dir.empty()) return false;
   for (const auto& [worker, why] : c.without) c.unseen.insert(worker);  // it may be better by now
   if (!c.without.empty() && c.without.size() == folder_users(s))
     c.made = false;  // nobody sees it: it is gone
-  ArrayRecord& array = s.arrays.at(ArrayId{head.op.outputs[0].array});
-  if (!c.made || !c.unseen.empty() || c.files.size() >= Checkpoints::kMaxFiles ||
-      under_way(c) >= Checkpoints::kMaxUnderWay || place::bytes_of(array.source) > 1e18)
+  const std::vector<ArrayRecord*> arrays = to_write(s, head);
+  if (arrays.empty() || !c.made || !c.unseen.empty() ||
+      c.files.size() + arrays.size() > Checkpoints::kMaxFiles ||
+      under_way(c) + arrays.size() > Checkpoints::kMaxUnderWay)
     return false;
   const std::optional<ir::Placement> placement = where_blocks_are(s, head);
   if (!placement) return false;
-  const std::uint64_t id = make_id(s.options.term, c.next++);
-  Checkpoints::File file{array.id, Checkpoints::Step::kWriting, {}, s.options.checkpoint_dir};
-  const std::string params = names::text(file_of(id, file, array));
-  if (params.size() > limits::kMaxParamBytes) return false;  // cut into very many uneven blocks
-  GraphRecord& graph = own_graph(s, s.graphs.find(head.graph));
-  msg::Plan& plan = plans.emplace_back(own_plan(graph));
-  const ir::Op create = own_call(s, kLabel, names::kCreate, params, one_point());
-  add_own(s, graph, plan, create,
-          ir::Placement::whole({1}, ir::Rule::constant(1, placement->devices().front())));
-  ir::Op write = own_call(s, kLabel, names::kWrite, params, array.source.grid);
-  write.operands = {{array.id.value, ir::View::identity(array.source.grid.shape())},
-                    {create.outputs[0].array, ir::View::identity({1})}};
-  ir::OperandMap own_block;
-  for (int d = 0; d < array.source.grid.rank(); ++d)
-    own_block.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d)});
-  auto attrs = write.get<ir::CallAttrs>();
-  attrs.maps = {own_block, {{.kind = ir::DimMap::Kind::kWhole}}};
-  write.attrs = std::move(attrs);
-  file.op = add_own(s, graph, plan, std::move(write), *placement);
-  array.file = id;
-  c.files.emplace(id, std::move(file));
+  std::map<std::uint64_t, Checkpoints::File> files;
+  std::size_t param_bytes = 0;
+  for (const ArrayRecord* array : arrays) {
+    const std::uint64_t id = make_id(s.options.term, c.next++);
+    const Checkpoints::File& file =
+        files[id] = {array->id, Checkpoints::Step::kWriting, {}, s.options.checkpoint_dir};
+    param_bytes += kFileNoteBytes + names::text(file_of(id, file, *array)).size();
+  }
+  if (param_bytes > limits::kMaxParamBytes) return false;  // cut into very many uneven blocks
+  for (auto& [id, file] : files) {
+    ArrayRecord& array = s.arrays.at(file.array);
+    file.op = write_file(s, s.graphs.at(head.graph), names::text(file_of(id, file, array)), array, *placement,
+                         plans);
+    array.file = id;
+  }
+  c.files.merge(files);
   return true;
 }
 
@@ -161,12 +194,21 @@ bool on_disk(const State& s, const ArrayRecord& array) {
 }
 
 void turn_to_file(State& s, OpRecord& op) {
-  const ArrayRecord& array = s.arrays.at(ArrayId{op.op.outputs[0].array});
-  const std::string params = names::text(file_of(array.file, s.checkpoints.files.at(array.file), array));
+  names::Files files;
+  const ir::Grid* space = nullptr;
+  for (const ir::OutputSpec& output : op.op.outputs) {
+    const ArrayRecord& array = s.arrays.at(ArrayId{output.array});
+    auto& file = files.emplace_back();
+    if (array.file == 0) continue;
+    file = file_of(array.file, s.checkpoints.files.at(array.file), array);
+    if (space == nullptr) space = &array.source.grid;
+  }
+  TW_CHECK(space != nullptr, "an op reads files that are there");
   op.op.kind = ir::OpKind::kCall;
   op.op.operands.clear();
-  op.op.space = array.source.grid;
-  op.op.attrs = ir::CallAttrs{.kernel = std::string(names::kRestore), .version = "1", .params = params};
+  op.op.space = *space;
+  op.op.attrs =
+      ir::CallAttrs{.kernel = std::string(names::kRestore), .version = "1", .params = names::text(files)};
 }
 
 bool is_from_file(const OpRecord& op) {

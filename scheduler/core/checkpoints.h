@@ -1,11 +1,12 @@
 // Arrays in files, where no other worker can have a copy of them: what is kept of these, and the steps of their lives.
 //
-// A *checkpoint* is one file a array. Its life: it is written by two ops of a graph of the scheduler's own, one that makes the file and
+// A *checkpoint* is one file an array: all held results of an op are written at once, each to its own. Its life: it is written by two ops of a graph of the scheduler's own, one that makes the file and
 // one whose task for each block puts it there; when all blocks are, a second graph makes it durable. From then on it is *there*, and
-// the array's op lets go of what it read (cut_past). It goes with the array's record. Files that nobody knows are removed by whoever
+// once all results of its op are, that lets go of what it read (cut_past). It goes with the array's record. Files that nobody knows are removed by whoever
 // *tends* the folder next, which is also how workers show that they see it.
 #pragma once
 #include <tilewise/base/id.h>
+#include <tilewise/base/limits.h>
 #include <tilewise/msg/msg.h>
 
 #include <map>
@@ -22,7 +23,7 @@ struct State;
 
 struct Checkpoints {
   static constexpr std::size_t kMaxFiles = 2048;  // all are named to who tends the folder
-  static constexpr std::size_t kMaxUnderWay = 4;
+  static constexpr std::size_t kMaxUnderWay = limits::kMaxOutputs;
   enum class Step : std::uint8_t { kWriting, kCommitting, kThere };
   struct File {
     ArrayId array;
@@ -51,7 +52,7 @@ struct Checkpoints {
   std::int64_t written = 0, failed = 0;  // for people
 };
 
-// Begins to write the op's result. False: it cannot be done now, or it has several: a file is read back by an op with one.
+// Begins to write the op's results that are held, each into a file of its own. False: not all of them can be written now, and none is.
 bool write_unasked(State& s, const OpRecord& head, std::vector<msg::Plan>& plans);
 bool on_disk(const State& s, const ArrayRecord& array);
 // The op reads the file from now on, not what the array was made from. Only once it is there.

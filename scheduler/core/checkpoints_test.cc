@@ -100,6 +100,81 @@ TEST_CASE("the only worker dies: what was lost is read from the file, and made f
   CHECK_MESSAGE(next.ok(), next.message);
 }
 
+struct BothOnDisk : OnDisk {
+  void turns(int n, bool more = false) {
+    for (int i = 0; i < n; ++i) turn_both(more), finish();
+  }
+};
+
+TEST_CASE("results of one kernel go to a file each, and its past is cut when all are there") {
+  BothOnDisk w;
+  bool more = false;
+  SUBCASE("all of them held") {}
+  SUBCASE("beside one that nobody keeps, and that is read meanwhile") { more = true; }
+  w.turns(48, more);
+  REQUIRE(w.told(names::kWrite, 1).empty());
+  w.turns(12, more);
+  CHECK(w.seen().checkpoints == 2);
+  CHECK(w.seen().lineage <= 50);
+  w.replace_worker(1, 2);
+  const std::vector<msg::PlannedOp> restored = w.told(names::kRestore, 2);
+  REQUIRE(restored.size() == 1);
+  CHECK(restored[0].op.operands.empty());
+  REQUIRE(restored[0].op.outputs.size() == (more ? 3 : 2));
+  const auto files = names::parse_files(restored[0].op.get<ir::CallAttrs>().params);
+  REQUIRE(files.has_value());
+  REQUIRE(files->size() == restored[0].op.outputs.size());
+  const std::vector<msg::PlannedOp> writes = w.told(names::kWrite, 1);
+  for (std::size_t i = 0; i < 2; ++i) {
+    REQUIRE(files->at(i).has_value());
+    CHECK(std::any_of(writes.begin(), writes.end(), [&](const msg::PlannedOp& write) {
+      return *files->at(i) == *names::parse_file(write.op.get<ir::CallAttrs>().params) &&
+             write.op.operands[0].array == restored[0].op.outputs[i].array;
+    }));
+  }
+  if (more) CHECK(!files->at(2).has_value());
+  w.finish();
+  w.turns(100, more);
+  CHECK(w.seen().lineage <= 130);
+  const msg::Outcome next = w.submit(10, ++w.request, {map(1000, kGrid, {w.number + 1})}, {1000}).outcome;
+  CHECK_MESSAGE(next.ok(), next.message);
+  w.finish();
+  w.receive(10, msg::ReleaseArrays{{w.number, w.number + 1, 1000}});
+  if (more) w.receive(10, msg::ReleaseArrays{{1'000'000'000 + w.number + 1}});
+  w.finish();
+  w.finish();
+  CHECK(w.seen().checkpoints == 0);
+  CHECK(w.seen().status.arrays_live == 0);
+}
+
+TEST_CASE("of results of one kernel none is in a file where one could not be written") {
+  BothOnDisk w;
+  w.turns(49);
+  w.turn_both();
+  const std::vector<msg::PlannedOp> writes = w.told(names::kWrite, 1), creates = w.told(names::kCreate, 1);
+  REQUIRE(writes.size() == 2);
+  SUBCASE("the other's write is not over") {}
+  SUBCASE("the other is there") {
+    w.complete(msg::Plan{{}, 0, {creates[1], writes[1]}});
+    const std::vector<msg::PlannedOp> commits = w.told(names::kCommit, 1);
+    REQUIRE(commits.size() == 1);
+    w.complete(msg::Plan{{}, 0, {commits[0]}});
+    CHECK(w.seen().checkpoints == 1);
+    CHECK(w.seen().lineage >= 49);
+  }
+  w.fail(1, creates[0], "/folder/own/0000: no space left");
+  w.fail(1, writes[0], "what it reads has failed");
+  CHECK(w.seen().checkpoint_trouble.find("no space left") != std::string::npos);
+  CHECK(w.seen().checkpoints == 0);
+  CHECK(w.seen().anchors == 0);
+  CHECK(w.last_folder(1).keep.empty());
+  w.finish();
+  CHECK(w.seen().lineage >= 49);
+  w.turns(60);
+  CHECK(w.seen().checkpoints == 2);
+  CHECK(w.seen().lineage <= 30);
+}
+
 TEST_CASE("a checkpoint that its session still has and that cannot be read is lost by name") {
   OnDisk w;
   w.turns(50);

@@ -83,7 +83,9 @@ void cut(State& s, OpRecord& op) {
     layer.op.operands.clear();
   }
   op.cut = true;
-  if (s.arrays.at(ArrayId{op.op.outputs[0].array}).file != 0) turn_to_file(s, op);
+  bool on_file = false;
+  for_each_result(s, op, [&](const ArrayRecord& result) { on_file = on_file || result.file != 0; });
+  if (on_file) turn_to_file(s, op);
   for (const std::uint64_t id : read) {
     if (ArrayRecord* source = s.arrays.find(ArrayId{id})) unread(s, *source);
   }

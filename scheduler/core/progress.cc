@@ -182,8 +182,9 @@ void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure) {
   if (graph.own) own_op_failed(s, *op, failure.why.message.substr(0, 4 * limits::kMaxNameBytes));
   if (!graph.running && !graph.own && !op->of && op->op.kind != ir::OpKind::kKeep) return;
   if (op->of && is_from_file(*op)) {
-    ArrayRecord& array = s.arrays.at(ArrayId{op->op.outputs[0].array});
-    fail_array(array, {Errc::kWorkerLost, failure.why.message.substr(0, 4 * limits::kMaxNameBytes)});
+    for (const ir::OutputSpec& output : op->op.outputs)
+      fail_array(s.arrays.at(ArrayId{output.array}),
+                 {Errc::kWorkerLost, failure.why.message.substr(0, 4 * limits::kMaxNameBytes)});
   } else if (op->of && failure.why.code == Errc::kOutOfMemory) {
     for (const ir::OutputSpec& output : op->op.outputs) {
       ArrayRecord& array = s.arrays.at(ArrayId{output.array});

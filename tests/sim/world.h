@@ -6,6 +6,7 @@
 #include "oracle.h"
 
 #include <tilewise/base/prng.h>
+#include <tilewise/ir/checkpoint.h>
 #include <tilewise/scheduler/core.h>
 #include <tilewise/worker/core.h>
 
@@ -264,7 +265,11 @@ class World {
   Folder& folder_of(int worker, const std::string& path);
   std::string tend_folder(int worker, const std::string& params);
   void begin_on_file(int worker, const worker::Launch& launch);
-  std::string on_file(int worker, const worker::Launch& launch, std::optional<std::uint64_t>& restored);
+  std::string on_file(int worker, const worker::Launch& launch,
+                      std::vector<std::optional<std::uint64_t>>& restored);
+  std::string find_file(Folder& folder, const ir::checkpoint::File& wanted, CheckpointFile*& file);
+  std::string restore(int worker, const ir::checkpoint::File& wanted, std::int64_t point,
+                      std::optional<std::uint64_t>& value);
   void lose_file();
   void note_death_on_file(const Worker& worker);
   void choose_folder();

@@ -26,7 +26,7 @@ Knobs Knobs::files(std::uint64_t seed) {
   Prng p(seed * 0xF11E + 59);
   k.checkpoint_files = true;
   k.gpu_every = 0;
-  k.pairs = 0;
+  if (k.pairs == 0 && p.chance(0.5)) k.pairs = 0.3;
   k.slab_fails = 0;
   k.memory_bytes = 4 << 20;
   k.uploads = p.chance(0.3);
@@ -78,8 +78,9 @@ void World::begin_on_file(int index, const worker::Launch& launch) {
   if (const auto file = files.find(wanted.id); file != files.end()) file->second.blocks[launch.point] = kTorn;
 }
 
-// What the step does to the folder. `restored`: what it has read. Empty: it went well.
-std::string World::on_file(int index, const worker::Launch& launch, std::optional<std::uint64_t>& restored) {
+// What the step does to the folder. `restored`: what it has read, for each result. Empty: it went well.
+std::string World::on_file(int index, const worker::Launch& launch,
+                           std::vector<std::optional<std::uint64_t>>& restored) {
   const ir::CallAttrs* call = checkpoint_call(launch);
   if (!knobs_.checkpoint_files || call == nullptr) return "";
   const std::string& kernel = call->kernel;
@@ -97,13 +98,22 @@ std::string World::on_file(int index, const worker::Launch& launch, std::optiona
     if (wrong.empty()) ++outcome_.covered["folders tended"];
     return wrong;
   }
+  if (kernel == names::kRestore) {
+    const names::Files files = *names::parse_files(call->params);
+    outcome_.covered["results of one op read from their checkpoints"] += files.size() > 1;
+    for (const std::optional<names::File>& file : files) {
+      restored.emplace_back();
+      if (!file) continue;
+      const std::string wrong = fails ? "simulated" : restore(index, *file, launch.point, restored.back());
+      if (!wrong.empty())
+        return "blocks of " + file->array +
+               " were lost with a worker, and cannot be read from their checkpoint: " + wrong;
+    }
+    return "";
+  }
   const names::File wanted = *names::parse_file(call->params);
   Folder& folder = folder_of(index, wanted.folder);
-  const std::string story = kernel == names::kRestore
-                                ? "blocks of " + wanted.array +
-                                      " were lost with a worker, and cannot be read from their checkpoint: "
-                                : "";
-  if (fails) return story + "simulated";
+  if (fails) return "simulated";
   if (kernel == names::kCreate) {
     if (folder.markers.empty()) return "no such folder";
     if (prng_.chance(knobs_.file_fails)) {
@@ -115,31 +125,43 @@ std::string World::on_file(int index, const worker::Launch& launch, std::optiona
     made.bytes = wanted.bytes, made.spoilt = false;
     return "";
   }
-  const auto file = folder.files.find(wanted.id);
-  if (file == folder.files.end()) {
-    if (kernel == names::kRestore && !taken_.contains(wanted.id) && !knobs_.own_folders)
-      violate("a checkpoint that is still needed was removed");
-    if (kernel == names::kRestore) ++outcome_.covered["checkpoints that were not there"];
-    return story + "no such file";
-  }
-  if (file->second.spoilt || file->second.bytes != wanted.bytes) {
-    ++outcome_.covered["steps that found a spoilt checkpoint"];
-    return story + "not the checkpoint that was written there";
-  }
+  CheckpointFile* file = nullptr;
+  if (const std::string wrong = find_file(folder, wanted, file); !wrong.empty()) return wrong;
   if (kernel == names::kCommit) {
     ++outcome_.covered["checkpoints made durable"];
     durable_.insert(wanted.id);
-  } else if (kernel == names::kWrite) {
-    const Cell* cell = cell_at(launch.inputs[0]);
-    file->second.blocks[launch.point] = cell == nullptr ? 0 : cell->value;  // of no bytes: none
   } else {
-    if (!durable_.contains(wanted.id)) violate("a block is read from a checkpoint that is not durable");
-    ++outcome_.covered["blocks read from checkpoints"];
-    if (wanted.folder != scheduler_options_.checkpoint_dir)
-      ++outcome_.covered["blocks read from the folder of a life before"];
-    const auto block = file->second.blocks.find(launch.point);
-    restored = block == file->second.blocks.end() ? kTorn : block->second;
+    const Cell* cell = cell_at(launch.inputs[0]);
+    file->blocks[launch.point] = cell == nullptr ? 0 : cell->value;  // of no bytes: none
   }
+  return "";
+}
+
+std::string World::find_file(Folder& folder, const names::File& wanted, CheckpointFile*& file) {
+  const auto at = folder.files.find(wanted.id);
+  if (at == folder.files.end()) return "no such file";
+  file = &at->second;
+  if (!file->spoilt && file->bytes == wanted.bytes) return "";
+  ++outcome_.covered["steps that found a spoilt checkpoint"];
+  return "not the checkpoint that was written there";
+}
+
+std::string World::restore(int index, const names::File& wanted, std::int64_t point,
+                           std::optional<std::uint64_t>& value) {
+  CheckpointFile* file = nullptr;
+  const std::string wrong = find_file(folder_of(index, wanted.folder), wanted, file);
+  if (file == nullptr) {
+    if (!taken_.contains(wanted.id) && !knobs_.own_folders)
+      violate("a checkpoint that is still needed was removed");
+    ++outcome_.covered["checkpoints that were not there"];
+  }
+  if (!wrong.empty()) return wrong;
+  if (!durable_.contains(wanted.id)) violate("a block is read from a checkpoint that is not durable");
+  ++outcome_.covered["blocks read from checkpoints"];
+  if (wanted.folder != scheduler_options_.checkpoint_dir)
+    ++outcome_.covered["blocks read from the folder of a life before"];
+  const auto block = file->blocks.find(point);
+  value = block == file->blocks.end() ? kTorn : block->second;
   return "";
 }
 

@@ -537,7 +537,7 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
   stream.spoilt |= !check_reads(index, launch, true);
   stream.completed = launch.sequence;
   const bool failed = prng_.chance(knobs_.fail_step);
-  std::optional<std::uint64_t> restored;
+  std::vector<std::optional<std::uint64_t>> restored;
   const std::string file_trouble = on_file(index, launch, restored);
   if (knobs_.minimum && launch.step + 1 == launch.steps)
     worker.ran[{launch.run.id.value, launch.point}].over = true;
@@ -546,7 +546,8 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
     const std::int64_t bytes = oracle_.bytes(array, launch.point);
     if (bytes == 0) continue;
     Cell& cell = write_cell(launch.outputs[i], bytes, array, launch.point);
-    cell.value = restored.value_or(oracle_.value(array, launch.point)) + (stream.spoilt ? 1 : 0);
+    const bool from_file = i < restored.size() && restored[i].has_value();
+    cell.value = (from_file ? *restored[i] : oracle_.value(array, launch.point)) + (stream.spoilt ? 1 : 0);
     cell.complete = true;
     note_made(array, launch.point);
   }

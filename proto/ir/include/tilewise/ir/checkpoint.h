@@ -5,6 +5,7 @@
 #include <tilewise/ir/grid.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,7 @@ constexpr std::string_view kCreate = "tilewise.create_checkpoint";
 constexpr std::string_view kWrite = "tilewise.write_checkpoint";
 // () -> one number: what is in the file outlives the host.
 constexpr std::string_view kCommit = "tilewise.commit_checkpoint";
-// () -> the array.
+// () -> all results of an op whose past was cut, each from its own file.
 constexpr std::string_view kRestore = "tilewise.restore_checkpoint";
 
 // They may sleep, and run on hosts.
@@ -28,7 +29,7 @@ constexpr bool is_kernel(std::string_view kernel) {
          (kernel.ends_with("_checkpoint") || kernel.ends_with("_checkpoints"));
 }
 
-// Parameters of all but kTend.
+// Parameters of those that make a file.
 struct File {
   std::uint64_t id = 0;    // rises from one file of a cluster to the next, and is never used again
   std::int64_t bytes = 0;  // of the array
@@ -37,6 +38,8 @@ struct File {
   std::string folder;
   friend bool operator==(const File&, const File&) = default;
 };
+// Parameters of kRestore: the file of each result; none: that result has been let go of, and is zeros.
+using Files = std::vector<std::optional<File>>;
 // Parameters of kTend.
 struct Folder {
   // Its marker, which tells it from a folder of that name elsewhere: the cluster's number is in it, and its own, which was no file's
@@ -54,8 +57,10 @@ std::string path_of(const File& file);
 
 // As they travel. Errors: kInvalidArgument.
 std::string text(const File& file);
+std::string text(const Files& files);
 std::string text(const Folder& folder);
 Result<File> parse_file(std::string_view text);
+Result<Files> parse_files(std::string_view text);
 Result<Folder> parse_folder(std::string_view text);
 
 }  // namespace tilewise::ir::checkpoint
