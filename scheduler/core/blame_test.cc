@@ -31,10 +31,21 @@ struct Poisoned : World {
   }
   DeviceId workers_devices(std::uint32_t conn) const { return DeviceId{conn}; }
   void die(std::uint32_t conn) {
-    std::erase_if(workers, [&](const auto& w) { return w.first == conn; });
     drop(conn);
+    answer_without(conn);
+  }
+  // The others say that they have nothing.
+  void answer_without(std::uint32_t conn) {
+    std::erase_if(workers, [&](const auto& w) { return w.first == conn; });
     for (const auto& [other, welcome] : workers)
       receive(other, msg::Held{log<msg::PeerLost>(other).back().version, {}, {}, false});
+  }
+  // The scheduler is killed and started again; a supervisor comes by another link.
+  void begin_life(std::uint32_t supervisor) {
+    Options next{.term = core.term() + 1, .lazy_ns = 0};
+    next.check_replays = true;
+    core.begin_life(next, now, actions);
+    receive(supervisor, tool());
   }
   msg::LastWords words(std::uint32_t conn, std::vector<msg::LastWords::Running> running) {
     return {WorkerId{conn}, 100 + conn, "killed by signal 6 (Aborted)", std::move(running)};
@@ -157,6 +168,52 @@ TEST_CASE("a worker whose supervisor says that it is dead is not waited for, lea
   CHECK(w.log<msg::PeerLost>(2).empty());
   w.receive(20, w.words(1, {}));
   CHECK(w.log<msg::PeerLost>(2).size() == 1);
+}
+
+TEST_CASE(
+    "a scheduler that was away when a worker died is told of it later: it is lost at once, and once, however "
+    "often it is told") {
+  Poisoned w;
+  w.submit(10, 1, {w.on(fill(1, kGrid), 1)}, {1});
+  const OpId id = w.log<msg::Plan>(5)[0].ops[0].id;
+  const auto buried = [&] { return w.log<msg::PeerLost>(5).size(); };
+  w.begin_life(21);
+  // Of a process that had its number in another scheduler's state.
+  msg::LastWords other = w.words(1, {{id, DeviceId{1}, 2}});
+  other.black_box = 7;
+  w.receive(21, other);
+  CHECK(buried() == 0);
+  const msg::LastWords words = w.words(1, {{id, DeviceId{1}, 2}});
+  w.receive(21, words);  // its link was never closed here, and no time has passed
+  REQUIRE(buried() == 1);
+  w.answer_without(1);
+  REQUIRE(w.log<msg::Recover>(5).size() == 1);  // no need to wait for the words either
+  const msg::PlannedOp again = w.remade(2);
+  CHECK(again.alone);
+  CHECK_FALSE(w.remade(0).alone);
+  // Whoever did not hear that they were taken says them again: to the same scheduler, and to the next one.
+  for (std::uint32_t supervisor = 21; supervisor <= 24; ++supervisor) {
+    w.receive(supervisor, words);
+    w.receive(supervisor, words);
+    CHECK(buried() == 1);
+    CHECK(w.log<msg::Recover>(5).size() == 1);
+    w.begin_life(supervisor + 1);
+  }
+  // One that was missed before its supervisor found a way is not lost again; what it was executing counts, and its one death is no third.
+  const std::uint32_t next = w.owner(again, 2);
+  w.die(next);
+  w.wait(kSecond);
+  REQUIRE(w.log<msg::Recover>(5).size() == 2);
+  const msg::PlannedOp third = w.remade(2);
+  for (int time = 0; time < 3; ++time) w.receive(25, w.words(next, {{again.id, DeviceId{next}, 2}}));
+  CHECK(buried() == 2);
+  CHECK(w.log<msg::Recover>(5).size() == 2);
+  const std::uint32_t last = w.owner(third, 2);
+  if (last == 5) return;
+  w.receive(25, w.words(last, {}));
+  w.answer_without(last);
+  CHECK(w.remade(2).alone);
+  CHECK(w.remade(2).doomed.ok());
 }
 
 }  // namespace

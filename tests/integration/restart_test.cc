@@ -98,6 +98,62 @@ TEST_CASE("a worker that dies while the scheduler is away is noticed afterwards"
   CHECK(cluster.worker(1).running());
 }
 
+// It is missed for its silence after 20 s only; its parent has more to say.
+TEST_CASE(
+    "a worker that dies while the scheduler is away is lost as soon as that is back: its parent says so") {
+  std::vector<std::string> arguments;
+  SUBCASE("and another one is started meanwhile") { arguments = {"--respawn"}; }
+  SUBCASE("and stays for that") {}
+  Cluster cluster({.workers = 3,
+                   .devices = 1,
+                   .scheduler_args = {"--silence-timeout", "20"},
+                   .worker_args = arguments,
+                   .keep_state = true});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(3, kPatience));
+  Array x = session.random.uniform({768, 768}, {.seed = 3, .block = {128, 128}});
+  x.persist().wait({.timeout = kPatience});
+  const auto whole = x.get<double>();
+  Process& parent = cluster.worker(2);
+  const int victim = working(parent.pid());
+  REQUIRE(victim != parent.pid());
+  kill_scheduler(cluster);
+  kill(victim, SIGKILL);
+  REQUIRE(eventually([&] { return parent.errors().find("going on to try") != std::string::npos; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1'500));
+  CHECK(parent.running());
+  cluster.restart_scheduler();
+  const Clock::time_point ready = Clock::now();
+  CHECK(same_bits(x.get<double>({.timeout = kPatience}), whole));
+  CHECK(Clock::now() - ready < seconds(3));
+  CHECK(cluster.scheduler().errors().find("killed by signal 9") != std::string::npos);
+  if (arguments.empty())
+    CHECK(parent.wait().value_or(-99) == 128 + SIGKILL);
+  else
+    CHECK(session.wait_for_devices(3, kPatience));
+  CHECK(session.devices().size() == (arguments.empty() ? 2 : 3));
+}
+
+TEST_CASE(
+    "a parent that keeps its last words for a scheduler ends when it is told to, and when that is over") {
+  Cluster cluster({.workers = 2, .devices = 1, .keep_state = true, .reconnect = seconds(2)});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const int victims[] = {working(cluster.worker(0).pid()), working(cluster.worker(1).pid())};
+  kill_scheduler(cluster);
+  for (const int victim : victims) kill(victim, SIGKILL);
+  REQUIRE(
+      eventually([&] { return cluster.worker(0).errors().find("going on to try") != std::string::npos; }));
+  cluster.worker(0).signal(SIGTERM);
+  for (int i = 0; i < 2; ++i) CHECK(cluster.worker(i).wait().value_or(-99) == 128 + SIGKILL);
+  CHECK(cluster.worker(0).errors().find("cannot tell the scheduler how its worker ended why") ==
+        std::string::npos);
+  CHECK(cluster.worker(1).errors().find("cannot tell the scheduler how its worker ended") !=
+        std::string::npos);
+}
+
 TEST_CASE("a cancel that somebody has seen stays one") {
   bool at_once = false;
   SUBCASE("killed at once") { at_once = true; }

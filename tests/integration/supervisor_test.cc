@@ -179,6 +179,37 @@ TEST_CASE(
   CHECK(nothing_left(cluster));
 }
 
+TEST_CASE("a death that no scheduler was there to hear of is one of the three, and in the story") {
+  Cluster cluster({.workers = 1,
+                   .devices = 1,
+                   .worker_args = {"--respawn", "--step-timeout", "1.5", "--plugin", TILEWISE_SLOW_PLUGIN},
+                   .keep_state = true});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(1, kPatience));
+  const Array x = session.arange(0.0, 8.0, 1.0, {.block = {8}}).astype(DType::kFloat64);
+  const Future request = session.compute({slow(slow(x, 1'000'000), 3'600'000'000'000)});
+  // The worker has been told of the next step together with those that are done.
+  REQUIRE(eventually([&] { return !has(cluster.status(), "\"tasks_done\":0"); }));
+  cluster.scheduler().signal(SIGKILL);
+  REQUIRE(cluster.scheduler().wait());
+  REQUIRE(eventually([&] { return has(cluster.worker(0).errors(), "going on to try"); }));
+  CHECK_MESSAGE(has(cluster.worker(0).errors(), "executing=\"op "), cluster.worker(0).errors());
+  cluster.restart_scheduler();
+  const std::string text = error_of(request, Errc::kTaskFailed);
+  MESSAGE(text);
+  for (const char* part : {"slow.third", "3 workers died while they were executing it: w1 ("})
+    CHECK(has(text, part));
+  // Who was not heard would be followed by a fourth.
+  const std::string said = cluster.worker(0).errors();
+  std::size_t deaths = 0;
+  for (std::size_t at = 0; (at = said.find("the worker ended, starting it again", at)) != std::string::npos;
+       ++at)
+    ++deaths;
+  CHECK(deaths == 3);
+  CHECK(nothing_left(cluster));
+}
+
 TEST_CASE("a worker whose main thread is stuck is killed, blamed on no task, and replaced") {
   Cluster cluster({.workers = 2,
                    .devices = 1,

@@ -188,7 +188,10 @@ void Daemon::on_connected(Result<std::unique_ptr<net::Link>> link) {
   }
   courier::Handlers handlers;
   handlers.on_message = [this](msg::Message message) { on_message(std::move(message)); };
-  handlers.on_lost = [this, where](const Error& why) { end(error(why.code, where + why.message)); };
+  handlers.on_lost = [this, where](const Error& why) {
+    if (options_.black_box != nullptr) options_.black_box->give_scheduler_up();
+    end(error(why.code, where + why.message));
+  };
   handlers.on_down = [](const Error& why) {
     daemon::log_warn("scheduler gone, work goes on", {{"why", to_string(why)}});
   };
@@ -232,7 +235,7 @@ void Daemon::on_welcome(const msg::Welcome& welcome) {
     return end(error(welcome.refused.code, "the scheduler refused us: " + welcome.refused.message));
   if (self_) return;
   self_ = welcome.you;
-  if (options_.black_box != nullptr) options_.black_box->set_worker(self_);
+  if (options_.black_box != nullptr) options_.black_box->set_worker(self_, welcome.durable);
   exchange_->set_self(self_);
   service_->bind(self_, *runtime_);
   const Status started = runtime_->start(welcome, *service_, [this](const msg::Message& m) { send(m); });

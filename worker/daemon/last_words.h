@@ -11,4 +11,9 @@ namespace tilewise::worker {
 Status tell_last_words(const net::Address& scheduler, const net::Token& token, const msg::LastWords& words,
                        TimeNs timeout_ns);
 
+// Again and again, where the scheduler is away and may be started again with its state: until one has taken it or refused it, or for
+// `patience_ns`. Each attempt has `timeout_ns`. Errors: as above, of the last attempt. Who is told twice counts once.
+Status offer_last_words(const net::Address& scheduler, const net::Token& token, const msg::LastWords& words,
+                        TimeNs timeout_ns, TimeNs patience_ns);
+
 }  // namespace tilewise::worker

@@ -160,3 +160,42 @@ TEST_CASE("last words: a welcome that refuses, and a scheduler that says nothing
   ThreadedScheduler silent([](const msg::Message&, ThreadedScheduler&) {});
   CHECK(code_of(tell_last_words(silent.address(), silent.token(), kWords, kSecond / 2)) == Errc::kTimeout);
 }
+
+TEST_CASE("last words: offered to a scheduler that dies again and again, until one has taken them") {
+  std::atomic<int> joins{0}, heard{0};
+  ThreadedScheduler dies([&](const msg::Message& m, ThreadedScheduler& me) {
+    if (std::holds_alternative<msg::Join>(m)) {
+      if (++joins == 1) return me.hang_up();
+      me.say(msg::Welcome{1, WorkerId{5}});
+    } else if (m == msg::Message(kWords)) {
+      if (++heard == 1) me.hang_up();  // nobody knows whether it has kept them
+    } else if (std::holds_alternative<msg::Ping>(m)) {
+      me.say(msg::Pong{});
+    }
+  });
+  CHECK(code_of(offer_last_words(dies.address(), dies.token(), kWords, kPatience, kPatience)) == Errc::kOk);
+  CHECK(joins == 3);
+  CHECK(heard == 2);
+}
+
+TEST_CASE("last words: not offered again to who refuses them, nor for ever") {
+  std::atomic<int> joins{0};
+  ThreadedScheduler refuses([&](const msg::Message& m, ThreadedScheduler& me) {
+    if (!std::holds_alternative<msg::Join>(m)) return;
+    ++joins;
+    msg::Welcome welcome;
+    welcome.refused = {Errc::kVersionMismatch, "another version"};
+    me.say(welcome);
+  });
+  CHECK(code_of(offer_last_words(refuses.address(), refuses.token(), kWords, kPatience, kPatience)) ==
+        Errc::kVersionMismatch);
+  CHECK(joins == 1);
+  joins = 0;
+  ThreadedScheduler away([&](const msg::Message& m, ThreadedScheduler& me) {
+    joins += std::holds_alternative<msg::Join>(m);
+    me.hang_up();
+  });
+  CHECK(code_of(offer_last_words(away.address(), away.token(), kWords, kPatience, kSecond)) ==
+        Errc::kUnavailable);
+  CHECK(joins > 1);
+}

@@ -132,17 +132,13 @@ void end_in_time(int code, std::chrono::milliseconds time) {
   }).detach();
 }
 
-// A supervisor's word on its worker. What cannot be told is lost: the worker counts as dead all the same.
-void tell(const Settings& settings, const msg::LastWords& words) {
-  const auto said = [&]() -> Status {
-    TW_ASSIGN(const net::Address scheduler, net::Address::parse(settings.scheduler));
-    const auto token = config::find_token(settings.common.token_file, false);
-    if (!token) return token.error();
-    return worker::tell_last_words(scheduler, token->token, words, kTellNs);
-  }();
-  if (!said)
-    daemon::log_warn("cannot tell the scheduler how its worker ended",
-                     {{"why", daemon::to_string(said.error())}});
+// A supervisor's word on its worker; for so long, where the scheduler is away, 0: once.
+Status tell(const Settings& settings, const msg::LastWords& words, TimeNs patience_ns) {
+  TW_ASSIGN(const net::Address scheduler, net::Address::parse(settings.scheduler));
+  const auto token = config::find_token(settings.common.token_file, false);
+  if (!token) return token.error();
+  if (patience_ns == 0) return worker::tell_last_words(scheduler, token->token, words, kTellNs);
+  return worker::offer_last_words(scheduler, token->token, words, kTellNs, patience_ns);
 }
 
 // A parent for the worker, unless this is the worker of one already.
@@ -160,7 +156,13 @@ int supervise(int argc, char** argv, const Settings& settings) {
   options.respawn = settings.respawn;
   if (settings.step_timeout_s) options.step_timeout_ns = static_cast<TimeNs>(*settings.step_timeout_s * 1e9);
   options.silence_ns = static_cast<TimeNs>(settings.common.silence_timeout_s * 1e9);
-  options.tell = [&](const msg::LastWords& words) { tell(settings, words); };
+  options.tell = [&](const msg::LastWords& words) { return tell(settings, words, 0); };
+  const auto patience_ns = static_cast<TimeNs>(settings.reconnect_timeout_s * 1e9);
+  if (patience_ns > 0) {
+    options.offer = [&settings, patience_ns](const msg::LastWords& words) {
+      return tell(settings, words, patience_ns);
+    };
+  }
   return worker::supervise(argc, argv, options);
 }
 

@@ -153,6 +153,52 @@ std::string story_of(const End& end, const BlackBox::Limits& limits) {
   return "ended with exit code " + std::to_string(end.code());
 }
 
+// Processes that go on offering last words: a thread of ours, which forks, could not, and we watch over the next worker meanwhile.
+class Messengers {
+ public:
+  explicit Messengers(const SupervisorOptions& options) : options_(options) {}
+  // Whoever asks us to end does not wait for them.
+  ~Messengers() {
+    for (const pid_t pid : pids_) kill(pid, SIGKILL);
+    for (const pid_t pid : pids_) waitpid(pid, nullptr, 0);
+  }
+  Messengers(const Messengers&) = delete;
+  Messengers& operator=(const Messengers&) = delete;
+
+  void send(const msg::LastWords& words) {
+    // Each is of a worker that had found a scheduler: more than a few have known several lives of it in a minute.
+    if (any() && pids_.size() >= kMost)
+      return daemon::log_warn("the scheduler is not told how its worker ended: too many wait to be told", {});
+    const pid_t parent = getpid();
+    const pid_t child = fork();
+    if (child < 0)
+      return daemon::log_warn("the scheduler is not told how its worker ended: no process for it",
+                              {{"why", strerror(errno)}});
+    if (child > 0) return pids_.push_back(child);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(daemon::kExitFailure);
+    const Status told = options_.offer(words);
+    if (told)
+      daemon::log_info("the scheduler is back and has been told how its worker ended",
+                       {{"worker_id", words.worker.value}});
+    else
+      daemon::log_warn("cannot tell the scheduler how its worker ended",
+                       {{"worker_id", words.worker.value}, {"why", daemon::to_string(told.error())}});
+    _exit(told ? daemon::kExitOk : daemon::kExitFailure);
+  }
+  // Some are still at it.
+  bool any() {
+    std::erase_if(pids_, [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
+    return !pids_.empty();
+  }
+
+ private:
+  static constexpr std::size_t kMost = 8;
+
+  const SupervisorOptions& options_;
+  std::vector<pid_t> pids_;
+};
+
 // "op 17 point 3 on device 2, ...": the scheduler, which knows their names, says more.
 std::string list_of(const std::vector<msg::LastWords::Running>& steps) {
   constexpr std::size_t kMost = 8;
@@ -176,6 +222,7 @@ int supervise(int argc, char** argv, const SupervisorOptions& options) {
   const Signals signals;
   const BlackBox::Limits limits{.step = options.step_timeout_ns, .loop = kSilences * options.silence_ns};
   milliseconds wait = kFirstWait;
+  Messengers messengers(options);
   while (true) {
     const Clock::time_point began = Clock::now();
     const pid_t child = start(arguments, signals);
@@ -194,9 +241,22 @@ int supervise(int argc, char** argv, const SupervisorOptions& options) {
                         {"why", how},
                         {"executing", list_of(words.running)},
                         {"in_ms", options.respawn ? static_cast<std::int64_t>(wait.count()) : 0}});
-    if (words.worker) options.tell(words);
+    if (const Status told = words.worker ? options.tell(words) : Status(); !told) {
+      const bool again = options.offer && (*box)->scheduler_returns() && !end.asked_to_end();
+      daemon::log_warn(again ? "cannot tell the scheduler how its worker ended yet, going on to try"
+                             : "cannot tell the scheduler how its worker ended",
+                       {{"why", daemon::to_string(told.error())}});
+      if (again) messengers.send(words);
+    }
     // Somebody wants us to end, though it did not end for that: the system for one, when it has killed it for lack of memory.
-    if (!options.respawn || end.asked_to_end()) return code;
+    if (end.asked_to_end()) return code;
+    if (!options.respawn) {
+      while (messengers.any()) {
+        const std::optional<int> signal = signals.wait(kLastWait);
+        if (signal && *signal != SIGCHLD) break;
+      }
+      return code;
+    }
     if (Status ok = (*box)->renew(); !ok)
       return daemon::fail("tilewise-worker", ok.error(), daemon::kExitFailure);
     if (Clock::now() - began >= kSteady) wait = kFirstWait;

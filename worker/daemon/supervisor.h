@@ -1,6 +1,7 @@
 // A parent that stays when the worker dies: it tells the scheduler what the worker was executing, ends one whose step or main thread
 // does not come to an end, and starts another one where it is told to.
 #pragma once
+#include <tilewise/base/result.h>
 #include <tilewise/base/time.h>
 #include <tilewise/msg/msg.h>
 
@@ -14,8 +15,11 @@ struct SupervisorOptions {
   TimeNs step_timeout_ns = 3'600 * kSecond;
   // A worker whose main thread has not come round for three times as long is ended.
   TimeNs silence_ns = 10 * kSecond;
-  // Tells the scheduler; may block for a while. For every end but an orderly one of a worker that had joined.
-  std::function<void(const msg::LastWords&)> tell;
+  // Tells the scheduler once; may block for a while. For every end but an orderly one of a worker that had joined.
+  std::function<Status(const msg::LastWords&)> tell;
+  // Where that failed and the scheduler may be started again with its state: goes on telling it, in a process of its own, beside the next
+  // worker. None: what could not be told once is lost.
+  std::function<Status(const msg::LastWords&)> offer;
 };
 
 // Runs this very program with the same arguments and `--black-box` (black_box.h) as a child that cannot outlive us: whatever
@@ -27,6 +31,9 @@ struct SupervisorOptions {
 //
 // A worker that is stopped (SIGSTOP, a debugger) is never overdue, nor one that was stopped, or suspended, together with us: time
 // counts anew from when it goes on.
+//
+// While the scheduler is away, last words are kept for it: without `respawn` we end only when it has taken them, when `offer` gives up, or at
+// the first signal. Another worker is started meanwhile as ever.
 //
 // Costs: a process that sleeps, and looks around once a second, in which nothing is started; no thread, no clock of the worker's. To be
 // called before anything starts a thread.

@@ -19,7 +19,7 @@ TEST_CASE("what a process was executing when it died is known afterwards; what h
   if (child == 0) {
     const auto own = BlackBox::open(dup(box->fd()));
     if (!own || (*own)->number() != first) _exit(1);
-    (*own)->set_worker(WorkerId{7});
+    (*own)->set_worker(WorkerId{7}, true);
     (*own)->slot(0, 0)->begin(OpId{11}, DeviceId{3}, 5);
     (*own)->slot(0, 0)->end();
     (*own)->slot(0, 1)->begin(OpId{12}, DeviceId{3}, 6);
@@ -43,7 +43,11 @@ TEST_CASE("what a process was executing when it died is known afterwards; what h
 
 TEST_CASE("when a GPU has broken all that was open on it is told, once each, and nothing that hosts run") {
   const auto box = BlackBox::create().value();
-  box->set_worker(WorkerId{7});
+  CHECK_FALSE(box->scheduler_returns());  // none was found
+  box->set_worker(WorkerId{7}, true);
+  CHECK(box->scheduler_returns());
+  box->give_scheduler_up();
+  CHECK_FALSE(box->scheduler_returns());
   box->slot(0, 0)->begin(OpId{11}, DeviceId{3}, 5);
   box->gpu_slot(1, 0)->begin(OpId{12}, DeviceId{4}, 6);
   CHECK(box->words("").running.size() == 2);

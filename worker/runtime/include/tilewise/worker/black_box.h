@@ -50,8 +50,13 @@ class BlackBox {
   int fd() const { return fd_; }  // of create()
   // Random, not 0: names the process that writes here.
   std::uint64_t number() const { return header().number; }
-  // What the scheduler calls it.
-  void set_worker(WorkerId id) { header().worker.store(id.value, std::memory_order_release); }
+  // What the scheduler calls it, and whether that one may come back from its own end: it keeps its state.
+  void set_worker(WorkerId id, bool scheduler_returns) {
+    header().scheduler_returns.store(scheduler_returns, std::memory_order_relaxed);
+    header().worker.store(id.value, std::memory_order_release);
+  }
+  // It is not waited for any more.
+  void give_scheduler_up() { header().scheduler_returns.store(false, std::memory_order_release); }
   // The process ends of its own accord: what still runs is not the cause.
   void close() { header().closed.store(true, std::memory_order_release); }
   // A GPU has broken: what hosts execute is not the cause, whether the process ends of its own accord or not. Any thread.
@@ -78,6 +83,7 @@ class BlackBox {
 
   // After the process has ended. `worker` is none if it never joined.
   msg::LastWords words(std::string how) const;
+  bool scheduler_returns() const { return header().scheduler_returns.load(std::memory_order_acquire); }
   // For the next process: all forgotten, another number.
   Status renew();
 
@@ -113,7 +119,7 @@ class BlackBox {
   struct Header {
     std::uint64_t magic, number;
     std::atomic<std::uint32_t> worker;
-    std::atomic<bool> closed, gpu_broke;
+    std::atomic<bool> closed, gpu_broke, scheduler_returns;
     std::atomic<std::uint32_t> open;  // steps
     alignas(64) std::atomic<std::uint64_t> beats;
     std::atomic<std::uint32_t> loop_slot;  // 1 + its index; 0: none
