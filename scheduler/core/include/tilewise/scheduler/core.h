@@ -101,7 +101,8 @@ struct Options {
   std::size_t max_recovered_blocks = 4'000'000;  // of one recovery
   std::size_t max_recovered_runs = 1'000'000;  // in which they and the blocks that are left lie: ir::kMaxRuns
   TimeNs recovery_wait_ns = 30 * kSecond;      // how long lost blocks wait for a worker when there is none
-  TimeNs stuck_again_ns = 1 * kSecond;  // after a graph was ended for lack of memory: what it freed may let the others go on
+  TimeNs stuck_again_ns =
+      1 * kSecond;  // after a graph was ended for lack of memory: what it freed may let the others go on
   TimeNs last_words_ns = 1 * kSecond;   // how long they wait for a supervisor's word on its dead worker
   std::string software_version;         // what joiners must run; empty: what the oldest joined peer runs
   std::vector<std::string> passes_off;  // planning passes to leave out, by name (tilewise/plan)
