@@ -154,7 +154,9 @@ void Server::on_frame(Conn conn, const net::Frame& frame) {
     log_words(*words);
   note_message(conn, frame.payload);
   count_in(conn, peer, frame.payload.size());
+  if (const auto* submit = std::get_if<msg::Submit>(&*message)) ops_waiting_ += submit->ops.size();
   events_.push_back(Received{conn, std::move(*message)});
+  end_step_if_full();
 }
 
 void Server::log_words(const msg::LastWords& words) const {
@@ -231,6 +233,7 @@ bool Server::turn() {
     note_step(now);
     core_->step(events_, now, actions_);
     events_.clear();
+    ops_waiting_ = 0;
     if (journal_) spent_ns_ += clock() - now;
     if (!actions_.empty() && !keep()) return true;
     for (Action& action : actions_) perform(action);
@@ -241,6 +244,16 @@ bool Server::turn() {
   compact_if_due();
   arm_timer(clock());
   return any;
+}
+
+// What comes next stays in its link, in order, and is neither on record nor acknowledged before it is read. The loop goes on to the other links
+// and to timers when this link's turn is over; what was answered goes out now, for this batch of the loop may have more such steps.
+void Server::end_step_if_full() {
+  if (ops_waiting_ < kStepOps) return;
+  turn();
+  for (auto& [conn, peer] : peers_) {
+    if (peer.link) peer.link->flush();
+  }
 }
 
 void Server::log_end(const GraphEnded& ended) {

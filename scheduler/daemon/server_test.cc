@@ -165,5 +165,55 @@ TEST_CASE("a worker that joins hears of all that lives, also where that is more 
   CHECK(plans == 3);
 }
 
+// So many ops of one block each: a small message.
+msg::Submit small_request(std::uint64_t number, std::uint64_t ops) {
+  msg::Submit submit = large_request(number, 0);
+  const ir::Grid grid({*ir::DimGrid::cuts(2, {0})});
+  for (std::uint64_t i = 0; i < ops; ++i) {
+    ir::TapeInstr random;
+    random.op = ir::TapeOp::kUniform;
+    random.imm_i = static_cast<std::int64_t>(number * ops + i);
+    ir::Op op;
+    op.kind = ir::OpKind::kMap;
+    op.space = grid;
+    op.attrs = ir::MapAttrs{{{random}}};
+    op.outputs = {{number * ops + i, ir::DType::kFloat64, grid}};
+    submit.holds.push_back(op.outputs[0].array);
+    submit.ops.push_back(std::move(op));
+  }
+  return submit;
+}
+
+// What a step plans goes to a worker in one log.
+TEST_CASE("requests that come together are not one step: each takes so many ops, and is on record") {
+  const tilewise::testing::TempFolder folder;
+  constexpr std::uint64_t kRequests = 16;
+  Site site(folder / "state");
+  Party worker, client;
+  site.connect(worker);
+  site.joins(worker, msg::Role::kWorker);
+  site.connect(client);
+  site.joins(client, msg::Role::kClient);
+  for (std::uint64_t request = 1; request <= kRequests; ++request)
+    client.say(small_request(request, Server::kStepOps / 2));
+  site.until([&] { return client.count<msg::SubmitReply>() == static_cast<std::ptrdiff_t>(kRequests); });
+  site.settle(worker);
+  std::ptrdiff_t plans = 0, most = 0;
+  for (const msg::Message& message : worker.heard) {
+    const auto* log = std::get_if<msg::Log>(&message);
+    if (log == nullptr) continue;
+    const auto here = std::count_if(log->entries.begin(), log->entries.end(), [](const msg::LogEntry& e) {
+      return std::holds_alternative<msg::Plan>(e);
+    });
+    plans += here;
+    most = std::max(most, here);
+  }
+  CHECK(plans == static_cast<std::ptrdiff_t>(kRequests));
+  CHECK(most <= 2);
+  site.server.reset();
+  const Site next(folder / "state");  // takes the same steps
+  CHECK(next.server->term() == 2);
+}
+
 }  // namespace
 }  // namespace tilewise::scheduler
