@@ -51,7 +51,8 @@ QrResult qr(const Array& a, QrMode mode) {
   const Array m = matrix(a, "qr");
   QrResult out;
   if (mode == QrMode::kReduced && is_tall(m)) {
-    out = tall_qr(m);
+    const TallFactors tall = tall_factors(m, "qr");
+    out = {multiplied(tall, identity_like(tall.r)), tall.r};
   } else {
     const std::int64_t k = mode == QrMode::kComplete ? rows(m) : std::min(rows(m), columns(m));
     auto both = one_each("tilewise.qr", "qr", {m}, {{m.dtype(), rows(m), k}, {m.dtype(), k, columns(m)}},
@@ -66,9 +67,9 @@ SvdResult svd(const Array& a, bool full_matrices) {
   const std::int64_t k = std::min(rows(m), columns(m));
   SvdResult out;
   if (is_tall(m) && !full_matrices) {
-    const QrResult thin = tall_qr(m);
-    const SvdResult small = svd(thin.r, false);
-    out = {matmul(thin.q, small.u), small.s, small.vh};
+    const TallFactors tall = tall_factors(m, "svd");
+    const SvdResult small = svd(tall.r, false);
+    out = {multiplied(tall, small.u), small.s, small.vh};
   } else {
     auto all = one_each("tilewise.svd", "svd", {m},
                         {{real_dtype(m.dtype()), k, 1},
@@ -82,7 +83,7 @@ SvdResult svd(const Array& a, bool full_matrices) {
 
 Array svdvals(const Array& a) {
   const Array m = matrix(a, "svdvals");
-  if (is_tall(m)) return back(svdvals(tall_qr(m).r), a);
+  if (is_tall(m)) return back(svdvals(tall_factors(m, "svdvals").r), a);
   const std::int64_t k = std::min(rows(m), columns(m));
   return back(
       one_each("tilewise.svd", "svdvals", {m}, {{real_dtype(m.dtype()), k, 1}}, 4 * flops(m))[0].squeeze(-1),
@@ -152,6 +153,37 @@ Array solve_triangular(const Array& a, const Array& b, bool lower) {
     return one_each("tilewise.trsm", "solve_triangular", {m, right}, {{m.dtype(), rows(m), columns(right)}},
                     flops(m), lower ? 0 : ir::linalg::kUpper)[0];
   });
+}
+
+LstsqResult lstsq(const Array& a, const Array& b) {
+  const DType common = ir::common_dtype(a.dtype(), b.dtype());
+  const bool vector = b.rank() == 1;
+  const Array m = matrix(a.astype(common), "lstsq");
+  const Array right = matrix(vector ? b.expand_dims(1).astype(common) : b.astype(common), "lstsq");
+  if (m.rank() != 2 || right.rank() != 2 || rows(right) != rows(m))
+    refuse(Errc::kShapeMismatch, "lstsq with a right side of shape " + ir::to_string(b.shape()), a);
+  if (rows(m) < columns(m)) refuse(Errc::kShapeMismatch, "lstsq wants no fewer rows than columns", a);
+  const auto zeros = [&](const Shape& shape, DType dtype) {
+    return generated(m, shape, dtype,
+                     [](TapeBuilder& t) { return t.constant(ir::Scalar(std::int64_t{0}), DType::kInt64); });
+  };
+  Array x;
+  if (columns(m) * columns(right) == 0) {
+    x = zeros({columns(m), columns(right)}, m.dtype());
+  } else {
+    const TallFactors tall = tall_factors(m, "lstsq");
+    // What is left of a column that depends on those before it is rounding: zero, which no triangular solve divides by.
+    const Array size = abs(tall.r);
+    const Array vanishes = size <= max(size, 0, true) * (10 * static_cast<double>(columns(m)) * epsilon(m));
+    const Array r = where(identity_like(tall.r) != 0 & vanishes, 0, tall.r);
+    x = one_each("tilewise.trsm", "lstsq", {r.astype(m.dtype()), multiplied_by_adjoint(tall, right)},
+                 {{m.dtype(), columns(m), columns(right)}}, flops(r), ir::linalg::kUpper)[0];
+  }
+  // Of what is left of b itself: |b|^2 - |Q^H b|^2 would cancel.
+  const Array residuals =
+      rows(m) > columns(m) ? sum(square(abs(right - matmul(m, x))), 0) : zeros({0}, real_dtype(m.dtype()));
+  const auto rounded = [&](const Array& y) { return ir::is_half(common) ? y.astype(common) : y; };
+  return {rounded(vector ? x.squeeze(-1) : x), rounded(residuals)};
 }
 
 Array pinv(const Array& a, std::optional<double> rtol) {

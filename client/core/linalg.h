@@ -47,6 +47,17 @@ struct Factors {
 Factors blocked_lu_factors(const Array& a, const char* function);
 // At least twice as many rows as columns, and several blocks of rows.
 bool is_tall(const Array& a);
-QrResult tall_qr(const Array& a);
+// A = Q R of a matrix with as many rows as columns or more, of any cuts, Q being kept as reflectors: a level of TSQR's tree each.
+struct TallFactors {
+  struct Level {
+    Array reflectors, scales;  // of geqrf
+  };
+  std::vector<Level> levels;  // that of A first
+  Array r;                    // n x n
+  const char* function;
+};
+TallFactors tall_factors(const Array& a, const char* function);
+Array multiplied(const TallFactors& q, const Array& c);             // Q C of C (n, k): (m, k)
+Array multiplied_by_adjoint(const TallFactors& q, const Array& c);  // the first n rows of Q^H C
 
 }  // namespace tilewise::client::linalg

@@ -313,41 +313,79 @@ bool is_tall(const Array& a) {
 }
 
 // TSQR (J. Demmel et al., "Communication-optimal parallel and sequential QR and LU factorizations", 2012): a factorisation
-// of each block of rows; their triangles, one above the other, are a tall matrix again, kFanIn of them a block. Each block's
-// Q is then multiplied with its n rows of the next level's.
-QrResult tall_qr(const Array& a) {
+// of each block of rows; their triangles, one above the other, are a tall matrix again, kFanIn of them a block. Q stays what
+// the blocks' reflectors are, level by level.
+TallFactors tall_factors(const Array& a, const char* function) {
   const std::int64_t n = columns(a);
-  const std::int64_t block = std::max(2 * n, a.grid().dim(0).max_size());
-  const Array tall = tiled(a, block, n);
-  const std::int64_t count = tall.grid().dim(0).count();
-  const Grid slabs = tall.grid();
-  const double cost = 4.0 * static_cast<double>(block) * static_cast<double>(n) * static_cast<double>(n);
-  if (count == 1) {
-    const Grid triangle = value_or_throw(Grid::uniform(Shape{n, n}, Shape{n, n}));
-    auto both = call("tilewise.qr", ir::linalg::params("qr"), {tall}, {{kAll, kAll}}, slabs,
-                     {{0, a.dtype(), slabs}, {0, a.dtype(), triangle}}, cost);
-    return {both[0], both[1]};
-  }
-  // A last block of fewer rows than columns has zeros where others have more rows.
-  const Grid triangles = value_or_throw(Grid::uniform(Shape{count * n, n}, Shape{n, n}));
-  auto level = call("tilewise.qr", ir::linalg::params("qr"), {tall}, {{span(0), kAll}}, slabs,
-                    {{0, a.dtype(), slabs}, {0, a.dtype(), triangles}}, cost);
-  const QrResult next = tall_qr(level[1].reblock({kFanIn * n, n}));
-  const Array parts = tiled(next.q, n, n);
+  TallFactors out{.levels = {}, .r = a, .function = function};
+  std::int64_t block = std::max(2 * n, a.grid().dim(0).max_size());
+  do {
+    const Array tall = tiled(out.r, block, n);
+    const Grid slabs = tall.grid();
+    const std::int64_t count = slabs.dim(0).count();
+    // A last block of fewer rows than columns has zeros where others have more rows of R.
+    auto level = call("tilewise.geqrf", ir::linalg::params(function), {tall}, {{span(0), kAll}}, slabs,
+                      {{0, a.dtype(), slabs},
+                       {0, a.dtype(), Grid({slabs.dim(0), DimGrid::whole(1)})},
+                       {0, a.dtype(), value_or_throw(Grid::uniform(Shape{count * n, n}, Shape{n, n}))}},
+                      2.0 * static_cast<double>(slabs.dim(0).max_size()) * static_cast<double>(n * n));
+    out.levels.push_back({level[0], level[1]});
+    out.r = level[2];
+    block = kFanIn * n;
+  } while (rows(out.r) > n);
+  return out;
+}
+
+namespace {
+
+// A task a block of rows of this level and a block of columns of `c`, which has as many blocks of rows as the result.
+Array reflected(const TallFactors::Level& level, const Array& c, const DimGrid& result_rows,
+                std::uint32_t flags, const char* function) {
+  const Array source = Access::plain(c);
+  const DimGrid cuts = source.grid().dim(1);
+  const std::int64_t n = columns(level.reflectors), count = result_rows.count();
+  const Grid space({result_rows, cuts});
   ir::CallAttrs attrs;
-  attrs.kernel = "tilewise.update";
-  attrs.params = ir::linalg::params("qr").bytes();
-  attrs.flops_per_point = cost / 2;
-  for (int operand = 0; operand < 2; ++operand) {
+  attrs.kernel = "tilewise.ormqr";
+  attrs.params = ir::linalg::params(function, flags).bytes();
+  attrs.flops_per_point = 4.0 * static_cast<double>(level.reflectors.grid().dim(0).max_size()) *
+                          static_cast<double>(n * cuts.max_size());
+  for (int operand = 0; operand < 3; ++operand) {
     ir::ExplicitMap& map = attrs.explicit_maps.emplace_back();
-    for (std::int64_t i = 0; i <= count; ++i) map.offsets.push_back(static_cast<std::uint32_t>(i));
-    for (std::int64_t i = 0; i < count; ++i) map.blocks.push_back(i);
+    for (std::int64_t task = 0; task < count * cuts.count(); ++task) {
+      map.offsets.push_back(static_cast<std::uint32_t>(task));
+      map.blocks.push_back(operand == 2 ? task : task / cuts.count());
+    }
+    map.offsets.push_back(static_cast<std::uint32_t>(count * cuts.count()));
   }
-  const std::vector<Array> operands{level[0], Access::plain(parts)};
+  const std::vector<Array> operands{level.reflectors, level.scales, source};
   auto inferred =
-      value_or_throw(infer_call(Access::sources(operands), std::move(attrs), slabs, {{0, a.dtype(), slabs}}));
-  inferred.op->label = "qr";
-  return {Access::state(a).add(std::move(*inferred.op)).front(), next.r};
+      value_or_throw(infer_call(Access::sources(operands), std::move(attrs), space, {{0, c.dtype(), space}}));
+  inferred.op->label = function;
+  return Access::state(c).add(std::move(*inferred.op)).front();
+}
+
+}  // namespace
+
+Array multiplied(const TallFactors& q, const Array& c) {
+  const std::int64_t n = rows(q.r);
+  Array out = c;
+  for (std::size_t i = q.levels.size(); i-- > 0;)
+    out = reflected(q.levels[i], tiled(out, n, out.grid().dim(1).max_size()),
+                    q.levels[i].reflectors.grid().dim(0), 0, q.function);
+  return out;
+}
+
+Array multiplied_by_adjoint(const TallFactors& q, const Array& c) {
+  const std::int64_t n = rows(q.r);
+  Array out = c;
+  for (const TallFactors::Level& level : q.levels) {
+    const DimGrid slabs = level.reflectors.grid().dim(0);
+    const DimGrid tops = value_or_throw(Grid::uniform(Shape{slabs.count() * n}, Shape{n})).dim(0);
+    out = reflected(level, tiled(out, slabs.max_size(), out.grid().dim(1).max_size()), tops,
+                    ir::linalg::kAdjoint, q.function);
+  }
+  return out;
 }
 
 }  // namespace tilewise::client::linalg

@@ -166,6 +166,102 @@ TEST_CASE("matrices of several blocks: equations and determinants by elimination
   }
 }
 
+TEST_CASE("least squares of row blocks: the solution of the normal equations, and what is left of b") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    std::uint64_t seed = 40;
+    for (const DType t : kTypes) {
+      CAPTURE(ir::name_of(t));
+      struct Case {
+        std::int64_t m, n, k, rows, columns, right_rows, right_columns;
+      };
+      // One block; two; ragged ones; levels of the tree; fewer rows a block than columns; less than twice as many rows; square.
+      for (const Case& c :
+           {Case{12, 5, 2, 12, 5, 12, 2}, Case{50, 7, 3, 25, 7, 50, 1}, Case{503, 9, 7, 20, 4, 33, 3},
+            Case{701, 3, 4, 6, 3, 700, 4}, Case{130, 31, 2, 11, 31, 130, 2}, Case{41, 30, 2, 8, 13, 5, 1},
+            Case{24, 24, 3, 5, 24, 24, 3}, Case{300, 1, 1, 7, 1, 9, 1}}) {
+        CAPTURE(c.m);
+        const double small = tolerance(t, c.m) * (c.m == c.n ? 100 : 1);
+        const Array a = random_matrix(s, t, {c.m, c.n}, {c.rows, c.columns}, seed++);
+        const Array b = random_matrix(s, t, {c.m, c.k}, {c.right_rows, c.right_columns}, seed++);
+        const LstsqResult f = lstsq(a, b);
+        CHECK(f.x.shape() == Shape{c.n, c.k});
+        CHECK(f.x.dtype() == t);
+        CHECK(f.residuals.dtype() == ir::real_dtype(t));
+        const Array left = b - matmul(a, f.x);
+        CHECK(off(matmul(adjoint(a), left), f.x * 0) < small);  // what is left is orthogonal to every column
+        const LstsqResult vector = lstsq(a, b.at(1, c.k - 1));
+        CHECK(vector.x.shape() == Shape{c.n});
+        CHECK(off(vector.x, f.x.at(1, c.k - 1)) < small);
+        if (c.m == c.n) {
+          CHECK(f.residuals.shape() == Shape{0});
+          CHECK(vector.residuals.shape() == Shape{0});
+        } else {
+          CHECK(off(f.residuals, sum(square(abs(left)), 0)) <= small);
+          CHECK(vector.residuals.shape() == Shape{1});
+          CHECK(off(vector.residuals, f.residuals.slice(0, c.k - 1, c.k)) < small);
+          CHECK(off(f.x, solve(matmul(adjoint(a), a), matmul(adjoint(a), b))) < 100 * small);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("least squares where the normal equations lose every digit, and of a rank that is not full") {
+  for (const Form& form : {kForms[1], kForms[4]}) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const Array i = s.arange(400, {.block = {30}}).astype(DType::kFloat64).expand_dims(1);
+    const Array scales = power(10.0, s.arange(8).astype(DType::kFloat64) * 4.0 - 14.0);  // to 1e14
+    const Array a = random_matrix(s, DType::kFloat64, {400, 8}, {30, 8}, 90);
+    const Array x = s.random.normal({8}, {.seed = 91});
+    CHECK(off(lstsq(a * scales, matmul(a, x)).x * scales, x) < 1e-13);
+    // Läuchli's columns: one, and one that differs from it by 1e-9, whose square 1 + 1e-18 cannot hold.
+    const Array near =
+        concat({s.ones({400, 1}), 1.0 + 1e-9 * (i == 399.0).astype(DType::kFloat64)}, 1).reblock({30, 2});
+    const Array right = matmul(near, s.from_memory(std::vector<double>{2, -1}, {2}));
+    CHECK(off(lstsq(near, right).x, s.from_memory(std::vector<double>{2, -1}, {2})) < 1e-5);
+    CHECK(det(matmul(near.T(), near)).item<double>() < 1e-9);
+
+    std::string what;
+    const Array ones = s.ones({400});
+    const Array zero_column = a * (s.arange(8) != 5).astype(DType::kFloat64);
+    CHECK(code_of([&] { lstsq(zero_column, ones).x.get<double>(); }, &what) == Errc::kSingular);
+    CHECK(what.find("lstsq: the matrix is singular: the leading minor of order 6") != std::string::npos);
+    for (const DType t : kTypes) {
+      const Array b = random_matrix(s, t, {400, 4}, {30, 4}, 92);
+      const Array dependent = concat({b, (b.slice(1, 0, 1) + b.slice(1, 2, 3) * 3.0).astype(t)}, 1);
+      CHECK(code_of([&] { abs(lstsq(dependent, ones.astype(t)).x).astype(DType::kFloat64).get<double>(); },
+                    &what) == Errc::kSingular);
+      CHECK(what.find("order 5") != std::string::npos);
+    }
+    // Nothing to fit with, nothing to fit.
+    CHECK(lstsq(s.ones({5, 0}), s.ones({5, 2})).x.shape() == Shape{0, 2});
+    CHECK(lstsq(s.ones({5, 0}), s.ones({5, 2})).residuals.get<double>() == std::vector<double>{5, 5});
+    CHECK(lstsq(s.ones({5, 1}), s.ones({5, 0})).x.shape() == Shape{1, 0});
+    CHECK(lstsq(s.ones({5, 1}), s.ones({5, 0})).residuals.shape() == Shape{0});
+    // Integers are float64, 16-bit floats float32 rounded once, two dtypes their common one.
+    const Array n = s.arange(60, {.block = {7}}).expand_dims(1);
+    CHECK(lstsq(n, n.at(1, 0) * 3).x.get<double>()[0] == doctest::Approx(3));
+    CHECK(lstsq((n % 8).astype(DType::kFloat16), s.ones({60}).astype(DType::kFloat16)).x.dtype() ==
+          DType::kFloat16);
+    CHECK(lstsq(n.astype(DType::kFloat32), s.ones({60}).astype(DType::kComplex64)).x.dtype() ==
+          DType::kComplex64);
+
+    CHECK(code_of([&] { lstsq(s.ones({3, 4}), s.ones({3})); }, &what) == Errc::kShapeMismatch);
+    CHECK(what.find("lstsq wants no fewer rows than columns") != std::string::npos);
+    CHECK(code_of([&] { lstsq(s.ones({4, 3}), s.ones({3})); }, &what) == Errc::kShapeMismatch);
+    CHECK(what.find("right side of shape") != std::string::npos);
+    CHECK(code_of([&] { lstsq(s.ones({2, 4, 3}), s.ones({4})); }) == Errc::kShapeMismatch);
+    CHECK(code_of([&] { lstsq(s.ones({4, 3}), s.ones({2, 4, 1})); }) == Errc::kShapeMismatch);
+    CHECK(code_of([&] { lstsq(s.ones({4}), s.ones({4})); }) == Errc::kShapeMismatch);
+    CHECK(code_of([&] { lstsq(s.ones({4, 3}) > 0.0, s.ones({4}) > 0.0); }) == Errc::kInvalidArgument);
+  }
+}
+
 TEST_CASE("values without a result are told with function, array and leading minor") {
   for (const Form& form : {kForms[1], kForms[4]}) {
     INFO(form.name);

@@ -9,7 +9,7 @@
 // One matrix is computed on one device, by LAPACK (cuSOLVER on GPUs): cut ones are put together there first, and what no device
 // can hold with its result is refused with kOutOfMemory, which names op, bytes needed and the largest device. Not so, but block
 // by block on all devices, in an order that cuts alone decide: cholesky, solve_triangular, solve, inv, det and slogdet of a
-// matrix of several blocks, qr, svd, svdvals and what is made of them for tall matrices cut by rows.
+// matrix of several blocks, lstsq, and qr, svd, svdvals and what is made of them for tall matrices cut by rows.
 #pragma once
 #include <tilewise/array.h>
 
@@ -48,6 +48,16 @@ Array solve(const Array& a, const Array& b);
 Array inv(const Array& a);
 // The same for a triangular `a`, of which the other triangle is not read. b as in solve.
 Array solve_triangular(const Array& a, const Array& b, bool lower = true);
+struct LstsqResult {
+  Array x, residuals;
+};
+// x with the least |b - a x| for each column of b: a (m, n) with m >= n, b (m) or (m, k), x (n) or (n, k), in the common dtype.
+// residuals: the sums of squares |b - a x|^2, in the real dtype: (k), of a vector (1), and (0) where m = n, as in NumPy. By QR of
+// row blocks and of their triangles (TSQR) with Q^H applied to b, for any number of row blocks: what scales columns changes no
+// digit that counts, and no squares of a's condition are met. Fewer rows than columns, stacks, and right sides of another
+// number of rows are kShapeMismatch. Of full column rank: where what QR leaves of a column is no more than 10 n epsilon of the
+// column's largest part in R, it is kSingular, naming the order of the column (the least solution of those: matmul(pinv(a), b)).
+LstsqResult lstsq(const Array& a, const Array& b);
 Array pinv(const Array& a,
            std::optional<double> rtol = {});  // singular values up to rtol * the largest count as zero
 Array matrix_rank(const Array& a,
