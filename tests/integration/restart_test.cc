@@ -81,13 +81,19 @@ TEST_CASE("arrays, futures and what is asked while it is away survive") {
   CHECK(sum(other.ones({100})).item<double>() == 100);
 }
 
+// In 36 blocks, on three devices, which are waited for.
+Array held_by_three(const Session& session) {
+  REQUIRE(session.wait_for_devices(3, kPatience));
+  Array x = session.random.uniform({768, 768}, {.seed = 3, .block = {128, 128}});
+  x.persist().wait({.timeout = kPatience});
+  return x;
+}
+
 TEST_CASE("a worker that dies while the scheduler is away is noticed afterwards") {
   Cluster cluster({.workers = 3, .devices = 1, .keep_state = true});
   INFO(cluster.words());
   const Session session = cluster.session();
-  REQUIRE(session.wait_for_devices(3, kPatience));
-  Array x = session.random.uniform({768, 768}, {.seed = 3, .block = {128, 128}});
-  x.persist().wait({.timeout = kPatience});
+  Array x = held_by_three(session);
   const auto whole = x.get<double>();
   kill_scheduler(cluster);
   cluster.worker(2).signal(SIGKILL);
@@ -111,9 +117,7 @@ TEST_CASE(
                    .keep_state = true});
   INFO(cluster.words());
   const Session session = cluster.session();
-  REQUIRE(session.wait_for_devices(3, kPatience));
-  Array x = session.random.uniform({768, 768}, {.seed = 3, .block = {128, 128}});
-  x.persist().wait({.timeout = kPatience});
+  Array x = held_by_three(session);
   const auto whole = x.get<double>();
   Process& parent = cluster.worker(2);
   const int victim = working(parent.pid());
