@@ -4,11 +4,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "clusters.h"
 
@@ -18,6 +21,7 @@ namespace {
 
 struct Seen {
   std::string name;
+  char state = 0;          // R: runs or could, S: sleeps, ...
   std::int64_t ticks = 0;  // of time on a core, of 10 ms
 };
 
@@ -31,13 +35,28 @@ std::map<int, Seen> threads() {
     const std::size_t open = line.find('('), close = line.rfind(')');
     if (open == std::string::npos || close == std::string::npos) continue;
     std::istringstream rest(line.substr(close + 1));
+    char state = 0;
+    rest >> state;
     std::string skipped;
-    for (int field = 3; field < 14; ++field) rest >> skipped;
+    for (int field = 4; field < 14; ++field) rest >> skipped;
     std::int64_t user = 0, system = 0;
     rest >> user >> system;
-    out[std::stoi(task.path().filename())] = {line.substr(open + 1, close - open - 1), user + system};
+    out[std::stoi(task.path().filename())] = {line.substr(open + 1, close - open - 1), state, user + system};
   }
   return out;
+}
+
+// What this process has run before its first cluster. OpenBLAS's threads spin for some tens of milliseconds when they were just made (its
+// THREAD_TIMEOUT), more on a busy machine: seen once they sleep.
+std::map<int, Seen> threads_once_asleep() {
+  const int user = static_cast<int>(getpid());
+  for (const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);;) {
+    auto out = threads();
+    const bool asleep =
+        std::ranges::all_of(out, [&](const auto& t) { return t.first == user || t.second.state == 'S'; });
+    if (asleep || std::chrono::steady_clock::now() > until) return out;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
 }
 
 bool is_executor(const std::string& name) {
@@ -67,9 +86,9 @@ TEST_CASE("devices compute on as many threads as they have of the cores, and not
     int workers, devices, cores;  // devices: of each worker
     std::size_t executors;
   };
+  const auto before = threads_once_asleep();
   for (const Shares& share : {Shares{1, 1, 0, 1}, Shares{1, 3, 0, 3}, Shares{2, 2, 6, 6}}) {
     CAPTURE(share.executors);
-    const auto before = threads();
     TestCluster cluster({"shares",
                          {.workers = share.workers,
                           .host_devices = share.devices,
