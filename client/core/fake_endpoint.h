@@ -40,6 +40,9 @@ class FakeEndpoint final : public Endpoint {
 
   const msg::Welcome& welcome() const override { return welcome_; }
   void start(EndpointCallbacks callbacks) override { up = std::move(callbacks); }
+  void stop() override {
+    if (on_stop) on_stop();
+  }
   void send(msg::Message message) override {
     const std::scoped_lock lock(mutex_);
     if (auto* submit = std::get_if<msg::Submit>(&message)) {
@@ -196,7 +199,7 @@ class FakeEndpoint final : public Endpoint {
   std::optional<WorkerId> fence;
   std::shared_ptr<const void> pinned = std::make_shared<char>();
   std::set<std::uint64_t> held;  // what the session has not released
-  std::function<void()> on_destroy;
+  std::function<void()> on_stop, on_destroy;
   std::condition_variable announced;
   msg::Welcome welcome_;
   int named = 0;  // submissions that named a kept program

@@ -54,7 +54,8 @@ SessionState::~SessionState() {
     flush_releases(true);  // or the last results would count as never delivered
   }
   book_->close();
-  owner_.reset();  // first: until it returns, callbacks use everything else
+  endpoint_.stop();  // first: until it returns, callbacks use everything else, the whole endpoint too
+  owner_.reset();
 }
 
 std::uint64_t SessionState::next_stream() {

@@ -112,7 +112,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   const SessionOptions options_;
   std::unique_ptr<Endpoint> owner_;
-  Endpoint& endpoint_;  // callbacks use it while its destructor waits for them
+  Endpoint& endpoint_;  // *owner_
   const std::shared_ptr<LoanBook> book_ = std::make_shared<LoanBook>(endpoint_);
 
   std::mutex mutex_;

@@ -1,3 +1,5 @@
+#include <tilewise/client/endpoint_decorator.h>
+
 #include <thread>
 
 #include "access.h"
@@ -574,16 +576,24 @@ TEST_CASE("a request that also holds something hears at once that its results ar
   }
 }
 
-TEST_CASE("the endpoint goes with the last handle of any kind") {
-  bool gone = false;
-  auto endpoint = std::make_unique<FakeEndpoint>();
-  endpoint->on_destroy = [&] { gone = true; };
+TEST_CASE(
+    "the endpoint goes with the last handle of any kind, and is stopped before any part of it is destroyed") {
+  struct Decorator final : EndpointDecorator {
+    Decorator(std::unique_ptr<Endpoint> real, bool& whole)
+        : EndpointDecorator(std::move(real)), whole(whole) {}
+    ~Decorator() override { whole = false; }
+    bool& whole;
+  };
+  bool gone = false, stopped_whole = false, whole = true;
+  auto fake = std::make_unique<FakeEndpoint>();
+  fake->on_stop = [&] { stopped_whole = whole; };
+  fake->on_destroy = [&] { gone = true; };
   Future future;
   {
     Array array;
     {
-      World world(std::move(endpoint), {});
-      array = world.session.ones({3});
+      const Session session = make_session(std::make_unique<Decorator>(std::move(fake), whole));
+      array = session.ones({3});
     }
     CHECK(!gone);
     future = array.persist();
@@ -591,6 +601,7 @@ TEST_CASE("the endpoint goes with the last handle of any kind") {
   CHECK(!gone);
   future = Future();
   CHECK(gone);
+  CHECK(stopped_whole);
 }
 
 TEST_CASE("a refused client learns why") {

@@ -44,6 +44,7 @@ class LocalEndpoint final : public client::Endpoint {
   ~LocalEndpoint() override;
   const msg::Welcome& welcome() const override { return welcome_; }
   void start(client::EndpointCallbacks callbacks) override;
+  void stop() override;
   void send(msg::Message message) override;
   void send(WorkerId peer, msg::PeerBatch batch) override;
   const std::byte* map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t bytes) override;
@@ -68,6 +69,7 @@ class LocalEndpoint final : public client::Endpoint {
   std::promise<void> welcomed_;
   client::EndpointCallbacks callbacks_;  // the cluster's thread only
   std::vector<msg::Message> early_;      // came before start()
+  bool stopped_ = false;
 };
 
 // A worker's way to its peers, all of them in this process.
@@ -461,7 +463,10 @@ void LocalService::disarm(WorkerId, std::uint64_t transfer) {
 
 // ---- a client ------------------------------------------------------------------------------------------------------
 
-LocalEndpoint::~LocalEndpoint() {
+LocalEndpoint::~LocalEndpoint() { stop(); }
+
+void LocalEndpoint::stop() {
+  if (std::exchange(stopped_, true)) return;
   cluster_.on_thread([this] {
     // What this endpoint has asked for and was not begun: begun while it lives, then forgotten.
     std::vector<std::function<void()>> due;

@@ -102,7 +102,9 @@ Status RemoteEndpoint::init() {
   return {};
 }
 
-RemoteEndpoint::~RemoteEndpoint() {
+RemoteEndpoint::~RemoteEndpoint() { stop(); }
+
+void RemoteEndpoint::stop() {
   if (thread_.joinable()) {
     role_->stop();
     thread_.join();

@@ -28,6 +28,7 @@ class RemoteEndpoint final : public client::Endpoint {
 
   const msg::Welcome& welcome() const override { return welcome_; }
   void start(client::EndpointCallbacks callbacks) override;
+  void stop() override;
   void send(msg::Message message) override;
   void send(WorkerId peer, msg::PeerBatch batch) override;
   bool drive(const std::function<bool()>& done, TimeNs timeout_ns) override;

@@ -201,7 +201,11 @@ void run(const Subject& subject, Step& step) {
     return view_of(a, to);
   };
   for (const Array& a : step.inputs) call.inputs.push_back(upload(a));
-  for (const Array& a : step.outputs) call.outputs.push_back(upload(a));
+  for (std::size_t i = 0; i < step.outputs.size(); ++i) {
+    const int taken = i < step.takes.size() ? step.takes[i] : -1;
+    call.outputs.push_back(taken < 0 ? upload(step.outputs[i])
+                                     : call.inputs[static_cast<std::size_t>(taken)]);
+  }
   must(subject.kernels.launch(call, stream));
   for (std::size_t i = 0; i < step.outputs.size(); ++i) {
     Array& a = step.outputs[i];
@@ -241,14 +245,15 @@ ir::TapeInstr instr(ir::TapeOp op, DType dtype, int a, int b, int c, std::int64_
 Step map_step(ir::Tape tape, std::vector<Array> inputs, const ir::Box& box, const ir::Shape& space) {
   Step step;
   step.op.kind = ir::OpKind::kMap;
-  const DType result = tape.result();
+  for (std::size_t o = 0; o < tape.output_count(); ++o) {
+    step.op.outputs.push_back({});
+    step.op.outputs[o].dtype = tape.result(o);
+    step.outputs.push_back(Array::contiguous(tape.result(o), box.shape()));
+  }
   step.op.attrs = ir::MapAttrs{std::move(tape)};
-  step.op.outputs.push_back({});
-  step.op.outputs[0].dtype = result;
   step.box = box;
   step.space = space;
   step.inputs = std::move(inputs);
-  step.outputs.push_back(Array::contiguous(result, box.shape()));
   return step;
 }
 

@@ -44,6 +44,8 @@ struct Step {
   std::vector<ir::Box> input_boxes;  // default: from zero
   std::vector<Array> outputs;        // contents before; after run() contents after
   std::vector<ir::Box> output_boxes;
+  std::vector<int>
+      takes;  // of each output the input whose memory run() gives it, -1: its own. Default: its own
 };
 
 // Runs it with the subject or the reference, in place on step.outputs. Fails the test on an error.

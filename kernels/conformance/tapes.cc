@@ -71,8 +71,14 @@ ir::Box box_at(Prng& prng, const ir::Shape& shape, ir::Shape& space) {
   return box;
 }
 
-// Every instruction as a map of its own, results stored between.
-Array unfused(const Subject& subject, const Step& fused) {
+// Two to four outputs, of any instructions, operands and one instruction twice among them.
+void name_outputs(Prng& prng, ir::Tape& tape) {
+  for (std::int64_t n = prng.between(2, limits::kMaxOutputs); n > 0; --n)
+    tape.outputs.push_back(static_cast<std::uint16_t>(prng.below(tape.code.size())));
+}
+
+// Every instruction as a map of its own, results stored between: its outputs.
+std::vector<Array> unfused(const Subject& subject, const Step& fused) {
   const ir::Tape& tape = fused.op.get<ir::MapAttrs>().tape;
   std::vector<Array> values;
   for (const ir::TapeInstr& in : tape.code) {
@@ -96,7 +102,19 @@ Array unfused(const Subject& subject, const Step& fused) {
     run(subject, step);
     values.push_back(std::move(step.outputs[0]));
   }
-  return values.back();
+  std::vector<Array> outputs;
+  for (std::size_t o = 0; o < tape.output_count(); ++o) outputs.push_back(values[tape.output(o)]);
+  return outputs;
+}
+
+// What the subject gives for every output beside the reference.
+Step check_step(const Subject& subject, Step step, const std::string& what) {
+  Step want = step;
+  run(subject, step);
+  run_reference(want);
+  for (std::size_t o = 0; o < want.outputs.size(); ++o)
+    check_same(step.outputs[o], want.outputs[o], "output " + std::to_string(o) + ", " + what);
+  return step;
 }
 
 void random_tapes(const Subject& subject) {
@@ -115,17 +133,61 @@ void random_tapes(const Subject& subject) {
     }
     const int length =
         static_cast<int>(types.size()) + static_cast<int>(prng.between(0, round % 20 == 0 ? 200 : 15));
-    const ir::Tape tape = random_tape(prng, types, static_cast<int>(shape.size()), length);
-    Step step = map_step(tape, std::move(inputs), box, space);
-    Step want = step;
-    run(subject, step);
-    run_reference(want);
+    ir::Tape tape = random_tape(prng, types, static_cast<int>(shape.size()), length);
+    if (prng.chance(0.6)) name_outputs(prng, tape);
     const std::string what =
         "round " + std::to_string(round) + " over " + ir::to_string(box) + "\n" + ir::to_string(tape);
-    check_same(step.outputs[0], want.outputs[0], what);
-    if (round % 5 == 0 && length < 40)
-      check_same(step.outputs[0], unfused(subject, step), "unfused, " + what);
+    const Step step = check_step(subject, map_step(tape, std::move(inputs), box, space), what);
+    if (round % 5 != 0 || length >= 40) continue;
+    const std::vector<Array> each = unfused(subject, step);
+    for (std::size_t o = 0; o < each.size(); ++o) check_same(step.outputs[o], each[o], "unfused, " + what);
   }
+}
+
+// Outputs in the memory of operands that instructions behind them still read. Some of the others are repeated, transposed or
+// positions, which no output may take: the ways through memory all differ.
+void taken_memory(const Subject& subject) {
+  Prng prng(subject.seed + 8);
+  const auto D = DType::kFloat64, F = DType::kFloat32, B = DType::kBool;
+  const ir::Tape tapes[] = {
+      // a + b over a, (a + b) * a, b - a over b: all read a
+      {{instr(TapeOp::kLoad, D, 0, 0, 0, 0), instr(TapeOp::kLoad, D, 0, 0, 0, 1),
+        instr(TapeOp::kAdd, D, 0, 1), instr(TapeOp::kMul, D, 2, 0), instr(TapeOp::kSub, D, 1, 0)},
+       {2, 3, 4}},
+      // Adam's: the moments over themselves, then what is made of them; c is read last
+      {{instr(TapeOp::kLoad, D, 0, 0, 0, 0), instr(TapeOp::kLoad, D, 0, 0, 0, 1),
+        instr(TapeOp::kLoad, D, 0, 0, 0, 2), instr(TapeOp::kMul, D, 2, 2), instr(TapeOp::kAdd, D, 0, 2),
+        instr(TapeOp::kAdd, D, 1, 3), instr(TapeOp::kAbs, D, 5), instr(TapeOp::kSqrt, D, 6),
+        instr(TapeOp::kSub, D, 4, 7), instr(TapeOp::kMul, D, 8, 0)},
+       {4, 5, 9}},
+      // operands change places
+      {{instr(TapeOp::kLoad, D, 0, 0, 0, 0), instr(TapeOp::kLoad, D, 0, 0, 0, 1)}, {1, 0}},
+      // one value twice, over what it was made of; a narrower one and a bool beside it
+      {{instr(TapeOp::kLoad, D, 0, 0, 0, 0), instr(TapeOp::kNeg, D, 0), instr(TapeOp::kCast, F, 0),
+        instr(TapeOp::kLt, B, 0, 1)},
+       {1, 1, 2, 3}},
+      // with the position of the element
+      {{instr(TapeOp::kLoad, D, 0, 0, 0, 0), instr(TapeOp::kIota, DType::kInt64), instr(TapeOp::kCast, D, 1),
+        instr(TapeOp::kAdd, D, 0, 2), instr(TapeOp::kLoad, D, 0, 0, 0, 1), instr(TapeOp::kSub, D, 0, 4)},
+       {3, 5}}};
+  const std::vector<std::vector<int>> takes{{0, -1, 1}, {0, 1, 2}, {0, 1}, {0, -1, -1, -1}, {0, 1}};
+  for (std::size_t t = 0; t < std::size(tapes); ++t)
+    for (const ir::Shape& shape : {ir::Shape{0}, ir::Shape{1}, ir::Shape{63}, ir::Shape{64}, ir::Shape{65},
+                                   ir::Shape{2049}, ir::Shape{33, 70}, ir::Shape{3, 300}})
+      for (int layout = 0; layout < 3; ++layout) {
+        std::vector<Array> inputs;
+        for (int k = 0; k < 3; ++k) {
+          inputs.push_back(Array::contiguous(D, shape));
+          const bool taken = std::find(takes[t].begin(), takes[t].end(), k) != takes[t].end();
+          if (!taken && layout == 1) inputs.back().strides.assign(shape.size(), 0);
+          if (!taken && layout == 2 && shape.size() == 2) inputs.back().strides = {1, shape[0]};
+          fill_random(prng, inputs.back(), false);
+        }
+        Step step = map_step(tapes[t], std::move(inputs), ir::box_of(shape), shape);
+        step.takes = takes[t];
+        check_step(subject, std::move(step),
+                   "in place over " + ir::to_string(shape) + "\n" + ir::to_string(tapes[t]));
+      }
 }
 
 // Every pair of neighbours that one loop may do together, both orders, with splats, in place of their two loops. Of the
@@ -221,6 +283,9 @@ void limits(const Subject& subject) {
     const ir::Tape tape{{instr(TapeOp::kLoad, t, 0, 0, 0, 0), instr(TapeOp::kLoad, t, 0, 0, 0, 1),
                          instr(TapeOp::kLoad, t, 0, 0, 0, 2), instr(TapeOp::kSub, t, 0, 1),
                          instr(TapeOp::kAdd, t, 3, 2)}};
+    ir::Tape several = tape;  // outputs of two sizes
+    several.code.push_back(instr(TapeOp::kEq, DType::kBool, 0, 1));
+    several.outputs = {4, 5, 3};
     for (const ir::Shape& shape : shapes) {
       Array plain = Array::contiguous(t, shape), padded = plain, across = plain;
       const std::size_t last = shape.size() - 1;
@@ -230,12 +295,9 @@ void limits(const Subject& subject) {
       across.strides[last] = shape[last - 1];
       across.strides[last - 1] = 1;
       for (Array* a : {&plain, &padded, &across}) fill_random(prng, *a, false);
-      Step got = map_step(tape, {plain, padded, across}, ir::box_of(shape), shape);
-      Step want = got;
-      run(subject, got);
-      run_reference(want);
-      check_same(got.outputs[0], want.outputs[0],
-                 std::string(ir::name_of(t)) + " at a limit, " + ir::to_string(shape));
+      for (const ir::Tape* outputs : {&tape, static_cast<const ir::Tape*>(&several)})
+        check_step(subject, map_step(*outputs, {plain, padded, across}, ir::box_of(shape), shape),
+                   std::string(ir::name_of(t)) + " at a limit, " + ir::to_string(shape));
     }
   }
 }
@@ -246,6 +308,7 @@ void conform_tapes(const Subject& subject) {
   repeated_values(subject);
   neighbours(subject);
   random_tapes(subject);
+  taken_memory(subject);
   positions(subject);
   limits(subject);
 }

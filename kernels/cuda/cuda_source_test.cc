@@ -92,9 +92,10 @@ TEST_CASE("every tape op on every dtype compiles") {
               "  i64 offset[kPlaces] = {};\n  tw_offsets<kPlaces>(walk, place, threadIdx.x, offset);\n"
               "  Element one, group[kWidth];\n  tw_load(place, offset, one);\n  tw_load_group(place, offset, "
               "group);\n"
-              "  ((Out*)place[0].base)[0] = tw_out(tw_evaluate(one, place, offset, constants));\n"
-              "  ((Out*)place[0].base)[1] = tw_out(tw_evaluate(group[kWidth - 1], place, offset, "
-              "constants));\n}\n}\n";
+              "  tw_store(place, offset, tw_evaluate(one, place, offset, constants));\n"
+              "  Values values[kWidth];\n  for (int j = 0; j < kWidth; ++j)\n"
+              "    values[j] = tw_evaluate(group[j], place, offset, constants);\n"
+              "  tw_store_group(place, offset, values);\n}\n}\n";
     if (i % kTogether != kTogether - 1 && i + 1 != tapes.size()) continue;
     check_compiles(std::string(kRandomSource) + kPreludeSource + kComplexMacros + kComplexSource + source,
                    "one-op tapes up to " + std::to_string(i));
@@ -119,6 +120,11 @@ TEST_CASE("whole map programs compile") {
        {.op = TapeOp::kAdd, .dtype = DType::kFloat64, .a = 4, .b = 5},
        {.op = TapeOp::kWhere, .dtype = DType::kFloat64, .a = 0, .b = 7, .c = 8}}};
   check_compiles(map_program(mixed), "a mixed tape");
+  Tape several = mixed;  // outputs of every size, a complex one among them
+  several.code.push_back({.op = TapeOp::kCast, .dtype = DType::kComplex64, .a = 1});
+  several.code.push_back({.op = TapeOp::kCast, .dtype = DType::kFloat16, .a = 9});
+  several.outputs = {9, 10, 0, 11};
+  check_compiles(map_program(several), "a tape of several outputs");
   // More constants than are passed.
   Tape many{{{.op = TapeOp::kConst, .dtype = DType::kComplex128}}};
   for (std::uint16_t i = 0; i < kConstantWords; ++i) {

@@ -6,7 +6,7 @@
 namespace tilewise::cuda {
 namespace {
 
-constexpr std::size_t kMaxPlaces = 1 + limits::kMaxTapeLoads + limits::kMaxRank + 1;
+constexpr std::size_t kMaxPlaces = limits::kMaxOutputs + limits::kMaxTapeLoads + limits::kMaxRank + 1;
 
 struct MapParams {
   Walk walk;
@@ -15,10 +15,11 @@ struct MapParams {
   Place place[kMaxPlaces];  // as many as the program has are passed on
 };
 
-// Turns the walk into one over groups of neighbours, if memory allows it: output and operands contiguous, or constant,
+// Turns the walk into one over groups of neighbours, if memory allows it: outputs and operands contiguous, or constant,
 // along the innermost dimension, and every group aligned.
 bool form_groups(MapParams& params, const ir::Tape& tape, const TapeSources& sources) {
   const int width = group_width(tape), last = params.walk.rank - 1;
+  const std::size_t outputs = tape.output_count();
   const auto grouped = [&](const Place& place, ir::DType dtype, bool may_repeat) {
     if (may_repeat && place.stride[last] == 0) return true;
     bool good =
@@ -27,11 +28,13 @@ bool form_groups(MapParams& params, const ir::Tape& tape, const TapeSources& sou
     return good;
   };
   if (last > 0 && (params.walk.extent[last] % width != 0 || params.walk.first != 0)) return false;
-  if (params.walk.count == 1) params.place[0].stride[last] = 1;
-  if (!grouped(params.place[0], tape.result(), false)) return false;
+  for (std::size_t o = 0; o < outputs; ++o) {
+    if (params.walk.count == 1) params.place[o].stride[last] = 1;
+    if (!grouped(params.place[o], tape.result(o), false)) return false;
+  }
   for (std::size_t i = 0; i < sources.loads.size(); ++i)
-    if (!grouped(params.place[1 + i], sources.loads[i].dtype, true)) return false;
-  for (std::size_t s = 0; s <= sources.count(); ++s) {
+    if (!grouped(params.place[outputs + i], sources.loads[i].dtype, true)) return false;
+  for (std::size_t s = 0; s < outputs + sources.count(); ++s) {
     params.place[s].inner = params.place[s].stride[last];
     params.place[s].stride[last] *= width;
   }
@@ -50,21 +53,23 @@ void narrow(MapParams& params, const Elementwise& work, const TapeSources& sourc
     params.walk.first = work.first;
     return;
   }
-  for (std::size_t s = 0; s <= sources.count(); ++s) {
-    const bool load = s >= 1 && s <= sources.loads.size();
-    const ir::DType dtype = load ? sources.loads[s - 1].dtype : work.tape.result();
-    const std::size_t size = load || s == 0 ? ir::size_of(dtype) : 1;
+  const std::size_t outputs = work.tape.output_count();
+  for (std::size_t s = 0; s < outputs + sources.count(); ++s) {
+    const std::size_t l = s - outputs;
+    const std::size_t size = s < outputs                ? ir::size_of(work.tape.result(s))
+                             : l < sources.loads.size() ? ir::size_of(sources.loads[l].dtype)
+                                                        : 1;
     params.place[s].base += work.first * params.place[s].stride[0] * static_cast<std::int64_t>(size);
   }
 }
 
 // Two dimensions, and an operand that is contiguous along the outer one only.
-bool is_transposing(const MapParams& params, const TapeSources& sources) {
+bool is_transposing(const MapParams& params, std::size_t outputs, const TapeSources& sources) {
   const Walk& walk = params.walk;
   if (walk.rank != 2 || walk.first != 0 || walk.count != walk.extent[0] * walk.extent[1]) return false;
   if (walk.extent[0] < 32 || walk.extent[1] < 32) return false;
   for (std::size_t i = 0; i < sources.loads.size(); ++i) {
-    const Place& place = params.place[1 + i];
+    const Place& place = params.place[outputs + i];
     if (std::abs(place.stride[0]) == 1 && std::abs(place.stride[1]) > 1) return true;
   }
   return false;
@@ -93,6 +98,7 @@ Status elementwise(const Environment& env, const Elementwise& work, CUstream str
   const TapeSources sources = sources_of(work.tape);
   boost::container::static_vector<Strided, kMaxPlaces> places;
   places.push_back(work.out);
+  places.insert(places.end(), work.further.begin(), work.further.end());
   for (const auto& load : sources.loads) {
     if (load.operand >= work.inputs.size() || work.inputs[load.operand].data == nullptr)
       return error(Errc::kInternal, "operand " + std::to_string(load.operand) + " of a step has no memory");
@@ -109,7 +115,7 @@ Status elementwise(const Environment& env, const Elementwise& work, CUstream str
   TW_TRY(env.context.make_current());
   if (form_groups(params, work.tape, sources))
     return launch_kernel(env, program.entry[0], blocks_for(params.walk.count), 1, &params, stream);
-  if (is_transposing(params, sources)) {
+  if (is_transposing(params, work.tape.output_count(), sources)) {
     const std::int64_t squares = ((params.walk.extent[0] + 31) / 32) * ((params.walk.extent[1] + 31) / 32);
     return launch_kernel(env, program.entry[2], squares, 1, &params, stream);
   }
@@ -124,14 +130,12 @@ Status copy_region(const Environment& env, const TensorView& from, const Strided
 
 Status launch_map(const Environment& env, const KernelCall& call, CUstream stream) {
   const ir::Shape shape = call.box.shape();
-  return elementwise(env,
-                     {call.op->get<ir::MapAttrs>().tape,
-                      shape,
-                      contiguous(call.outputs[0].data, shape),
-                      {call.inputs.data(), call.inputs.size()},
-                      &call.box,
-                      &call.space_shape},
-                     stream);
+  boost::container::static_vector<Strided, limits::kMaxOutputs> outs;
+  for (const TensorView& out : call.outputs) outs.push_back(contiguous(out.data, shape));
+  Elementwise work{call.op->get<ir::MapAttrs>().tape,        shape,     outs[0],
+                   {call.inputs.data(), call.inputs.size()}, &call.box, &call.space_shape};
+  work.further = {outs.data() + 1, outs.size() - 1};
+  return elementwise(env, work, stream);
 }
 
 Status clear(const Environment& env, const TensorView& out, CUstream stream) {

@@ -26,7 +26,7 @@ struct Environment {
 
 // ---- elementwise.cc: kMap, kCopy, kReshape, kCombine
 
-// out[i] = tape(inputs[i]), any strides. `box` and `space_shape` give positions their meaning.
+// outs[..][i] = tape(inputs[i]), any strides. `box` and `space_shape` give positions their meaning.
 struct Elementwise {
   ir::Tape tape;
   ir::Shape shape;
@@ -34,7 +34,8 @@ struct Elementwise {
   std::span<const TensorView> inputs;
   const ir::Box* box = nullptr;
   const ir::Shape* space_shape = nullptr;
-  std::int64_t first = 0, count = -1;  // C-order positions of `shape` to compute; -1: all
+  std::int64_t first = 0, count = -1;     // C-order positions of `shape` to compute; -1: all
+  std::span<const Strided> further = {};  // outputs behind `out`
 };
 Status elementwise(const Environment& env, const Elementwise& work, CUstream stream);
 // A number that follows from the position, as a place: its value at the box's corner, and its steps.

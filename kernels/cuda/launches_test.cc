@@ -103,8 +103,11 @@ struct Block {
                              tape.code[i].dtype, shape, strides[i]});
       call.input_boxes.push_back(call.box);
     }
-    call.outputs.push_back({at(std::int64_t{1} << 40), tape.result(), shape, ir::c_order_strides(shape)});
-    call.output_boxes.push_back(call.box);
+    for (std::size_t o = 0; o < tape.output_count(); ++o) {
+      call.outputs.push_back({at((std::int64_t{1} << 40) + (static_cast<std::int64_t>(o) << 36)),
+                              tape.result(o), shape, ir::c_order_strides(shape)});
+      call.output_boxes.push_back(call.box);
+    }
   }
   ir::Op op;
   KernelCall call;
@@ -159,6 +162,40 @@ TEST_CASE(
   const Block empty(chain(DType::kFloat32), {0}, {{1}, {1}});
   CHECK(launch_map(machine.env, empty.call, nullptr).has_value());
   CHECK(launched.empty());
+}
+
+TEST_CASE(
+    "several outputs are one launch, of as many elements at a time as the widest type has in 16 bytes") {
+  auto nvrtc = compiler();
+  if (nvrtc == nullptr) return;
+  Machine machine(std::move(nvrtc));
+  const ir::Shape shape{1000, 1002};
+  const ir::Strides rows = ir::c_order_strides(shape);
+  Tape tape = chain(DType::kFloat32);
+  tape.code.push_back({.op = TapeOp::kLt, .dtype = DType::kBool, .a = 0, .b = 5});
+  tape.outputs = {5, 6, 2};
+  const auto groups = [](std::int64_t width) {
+    return static_cast<unsigned>((1000 * 1002 / width + kThreads - 1) / kThreads);
+  };
+  Launched one = only_launch(machine, {tape, shape, {rows, rows}});
+  CHECK(one.kernel == "tw_map_groups");
+  CHECK(one.blocks_x == groups(4));
+  CHECK(only_launch(machine, {tape, shape, {rows, {1, 1000}}}).kernel == "tw_map_squares");
+  CHECK(modules == 1);
+  Tape wider = tape;  // an output of 8 bytes
+  wider.code.push_back({.op = TapeOp::kCast, .dtype = DType::kFloat64, .a = 4});
+  wider.outputs.push_back(7);
+  one = only_launch(machine, {wider, shape, {rows, rows}});
+  CHECK(one.kernel == "tw_map_groups");
+  CHECK(one.blocks_x == groups(2));
+  CHECK(modules == 2);
+  // Other outputs of the same instructions are another program.
+  wider.outputs = {5, 7};
+  only_launch(machine, {wider, shape, {rows, rows}});
+  CHECK(modules == 3);
+  Block misplaced(tape, shape, {rows, rows});
+  misplaced.call.outputs[2].data = static_cast<std::byte*>(misplaced.call.outputs[2].data) + 4;
+  CHECK(only_launch(machine, misplaced).kernel == "tw_map_any");
 }
 
 TEST_CASE("a block of any size is one launch: threads go on to further groups") {

@@ -122,6 +122,20 @@ TEST_CASE("a map's main kernel reads and writes 16 bytes of each array at a time
   }
 }
 
+TEST_CASE("a map of several outputs reads each operand once and writes 16 bytes of each output at a time") {
+  const PtxCompiler* compiler = PtxCompiler::get();
+  if (compiler == nullptr) return;
+  for (const DType t : {DType::kInt8, DType::kFloat32, DType::kFloat64}) {
+    CAPTURE(ir::name_of(t));
+    Tape tape = multiply_add(t);
+    const int wide = accesses_of(body_of(compiler->compile(map_program(tape)), "tw_map_groups")).wide_loads;
+    tape.outputs = {4, 3};
+    const Accesses groups = accesses_of(body_of(compiler->compile(map_program(tape)), "tw_map_groups"));
+    CHECK(groups.wide_loads == wide);
+    CHECK(groups.wide_stores >= 2);
+  }
+}
+
 TEST_CASE("a map's kernels loop over more than their grid") {
   const PtxCompiler* compiler = PtxCompiler::get();
   if (compiler == nullptr) return;

@@ -102,7 +102,7 @@ std::string widened(DType t, const std::string& value) {
 std::string narrowed(DType t, const std::string& value) {
   if (t == DType::kFloat16) return "tw_to_f16(" + value + ")";
   if (t == DType::kBFloat16) return "tw_to_bf16(" + value + ")";
-  return ir::is_complex(t) ? value : "(Out)" + value;
+  return ir::is_complex(t) ? value : "(" + std::string(memory_type(t)) + ")" + value;
 }
 
 // The expression of one instruction but a constant; a, b, c name its arguments, `at` the position it needs.
@@ -262,11 +262,35 @@ bool is_random(TapeOp op) {
          op == TapeOp::kRandomBelow;
 }
 
-std::string loads_source(const TapeSources& sources) {
+// Outputs as they are computed, and as they go to memory: places 0, 1 ... in their order.
+std::string stores_source(const ir::Tape& tape) {
+  std::string values = "struct Values {\n", one, group;
+  for (std::size_t o = 0; o < tape.output_count(); ++o) {
+    const DType t = tape.result(o);
+    const char* memory = memory_type(t).data();
+    values += format("  %s v%zu;\n", register_type(t).data(), o);
+    one += format("  ((%s*)place[%zu].base)[offset[%zu]] = ", memory, o, o) +
+           narrowed(t, format("values.v%zu", o)) + ";\n";
+    group += format("  Pack<%s, kWidth> pack%zu;\n", memory, o) + "#pragma unroll\n" +
+             format("  for (int j = 0; j < kWidth; ++j) pack%zu.v[j] = ", o) +
+             narrowed(t, format("values[j].v%zu", o)) + ";\n" +
+             format("  *(Pack<%s, kWidth>*)((%s*)place[%zu].base + offset[%zu]) = pack%zu;\n", memory, memory,
+                    o, o, o);
+  }
+  return values + "};\ntypedef " + std::string(register_type(tape.result())) + " Value;\n" +
+         "__device__ __forceinline__ void tw_store(const Place* place, const i64* offset, const Values& "
+         "values) {\n" +
+         one +
+         "}\n__device__ __forceinline__ void tw_store_group(const Place* place, const i64* offset, "
+         "const Values (&values)[kWidth]) {\n" +
+         group + "}\n";
+}
+
+std::string loads_source(const ir::Tape& tape, const TapeSources& sources) {
   std::string element = "struct Element {\n", one, group;
   for (std::size_t i = 0; i < sources.loads.size(); ++i) {
     const auto& load = sources.loads[i];
-    const int x = load.operand, place = static_cast<int>(i) + 1;
+    const int x = load.operand, place = static_cast<int>(tape.output_count() + i);
     const char* type = register_type(load.dtype).data();
     const char* memory = memory_type(load.dtype).data();
     element += format("  %s x%d;\n", type, x);
@@ -345,24 +369,24 @@ TapeSources sources_of(const ir::Tape& tape) {
 }
 
 int group_width(const ir::Tape& tape) {
-  std::size_t widest = ir::size_of(tape.result());
+  std::size_t widest = 1;
+  for (std::size_t o = 0; o < tape.output_count(); ++o)
+    widest = std::max(widest, ir::size_of(tape.result(o)));
   for (const auto& load : sources_of(tape).loads) widest = std::max(widest, ir::size_of(load.dtype));
   return static_cast<int>(16 / widest);  // 1 for complex128
 }
 
 std::string tape_source(const ir::Tape& tape) {
   const TapeSources sources = sources_of(tape);
-  std::string source =
-      format("constexpr int kPlaces = %zu, kWidth = %d;\n", sources.count() + 1, group_width(tape));
-  source += "typedef " + std::string(register_type(tape.result())) + " Value;\ntypedef " +
-            std::string(memory_type(tape.result())) +
-            " Out;\n__device__ __forceinline__ Out tw_out(Value value) { return " +
-            narrowed(tape.result(), "value") + "; }\n" + loads_source(sources) +
-            "__device__ __forceinline__ Value tw_evaluate(const Element& element, const Place* place, "
+  const std::size_t outputs = tape.output_count();
+  std::string source = format("constexpr int kOutputs = %zu, kPlaces = %zu, kWidth = %d;\n", outputs,
+                              outputs + sources.count(), group_width(tape));
+  source += stores_source(tape) + loads_source(tape, sources) +
+            "__device__ __forceinline__ Values tw_evaluate(const Element& element, const Place* place, "
             "const i64* offset, const Constants& constants) {\n";
   ConstantPlaces constants;
   for (std::size_t p = 0; p < sources.positions.size(); ++p) {
-    const std::size_t place = 1 + sources.loads.size() + p;
+    const std::size_t place = outputs + sources.loads.size() + p;
     source += format("  const i64 at%zu = place[%zu].base + offset[%zu];\n", p, place, place);
   }
   for (std::size_t i = 0; i < tape.code.size(); ++i) {
@@ -376,7 +400,10 @@ std::string tape_source(const ir::Tape& tape) {
                                        : Expression(tape, in, format("at%td", p)).text()) +
               ";\n";
   }
-  return source + format("  return v%zu;\n}\n", tape.code.size() - 1);
+  source += "  return {";
+  for (std::size_t o = 0; o < outputs; ++o)
+    source += format(o == 0 ? "v%d" : ", v%d", static_cast<int>(tape.output(o)));
+  return source + "};\n}\n";
 }
 
 Constants constants_of(const ir::Tape& tape) {
@@ -393,6 +420,8 @@ Constants constants_of(const ir::Tape& tape) {
 }
 
 void append_key(const ir::Tape& tape, std::string& key) {
+  key.push_back(static_cast<char>(tape.outputs.size()));
+  key.append(reinterpret_cast<const char*>(tape.outputs.data()), tape.outputs.size() * sizeof(std::uint16_t));
   ConstantPlaces places;
   for (const ir::TapeInstr& in : tape.code) {
     char bytes[16] = {static_cast<char>(in.op), static_cast<char>(in.dtype)};

@@ -12,7 +12,7 @@ namespace tilewise::cuda {
 std::string_view register_type(ir::DType dtype);
 std::string_view memory_type(ir::DType dtype);
 
-// What a kernel of this tape walks besides its output: loads first, then positions.
+// What a kernel of this tape walks besides its outputs, which come first: loads, then positions.
 struct TapeSources {
   struct Load {
     std::uint8_t operand;
@@ -32,7 +32,8 @@ TapeSources sources_of(const ir::Tape& tape);
 // Elements a thread handles at once where memory is contiguous: 16 bytes of the widest type.
 int group_width(const ir::Tape& tape);
 
-// kPlaces, kWidth, Out, Value, Element, tw_load, tw_load_group, tw_evaluate and tw_out, as device/map.cuh describes.
+// kOutputs, kPlaces, kWidth, Value, Values, Element, tw_load, tw_load_group, tw_evaluate, tw_store and tw_store_group, as
+// device/map.cuh describes.
 std::string tape_source(const ir::Tape& tape);
 bool uses_complex(const ir::Tape& tape);  // and so wants device/complex.cuh before it
 

@@ -268,9 +268,14 @@ TileEvaluator::Value TileEvaluator::lane(const ProgramInstr& in, std::int64_t n,
   return {args.out, splat};
 }
 
-void TileEvaluator::eval_tile(std::int64_t begin, std::int64_t n, std::byte* out) {
-  const std::size_t count = program_->code.size();
-  for (std::size_t i = 0; i < count; ++i) {
+void TileEvaluator::eval_tile(std::int64_t begin, std::int64_t n, const Outs& outs) {
+  const auto& results = program_->results;
+  const auto target = [&](std::size_t i) -> std::byte* {
+    for (std::size_t r = 0; r < results.size(); ++r)
+      if (results[r] == i) return staged_[r] ? nullptr : outs[r];
+    return nullptr;
+  };
+  for (std::size_t i = 0; i < program_->code.size(); ++i) {
     const ProgramInstr& in = program_->code[i];
     switch (in.kind) {
       case Kind::kLoad: values_[i] = load(in, begin, n); break;
@@ -278,31 +283,60 @@ void TileEvaluator::eval_tile(std::int64_t begin, std::int64_t n, std::byte* out
       case Kind::kIota: values_[i] = iota(in, begin, n); break;
       case Kind::kRandom: values_[i] = random(in, begin, n); break;
       case Kind::kRandomBelow: values_[i] = random_below(in, values_[in.args[0]], begin, n); break;
-      case Kind::kLane: values_[i] = lane(in, n, i + 1 == count ? out : nullptr); break;
+      case Kind::kLane: values_[i] = lane(in, n, target(i)); break;
     }
   }
-  const Value& result = values_.back();
-  const auto size = static_cast<std::int64_t>(ir::size_of(program_->result()));
-  if (result.splat)
-    fill_same(out, result.data, size, n);
-  else if (result.data != out)
-    std::memcpy(out, result.data, static_cast<std::size_t>(n * size));
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    const Value& result = values_[results[r]];
+    const auto size = static_cast<std::int64_t>(ir::size_of(program_->result(r)));
+    if (result.splat)
+      fill_same(outs[r], result.data, size, n);
+    else if (result.data != outs[r])
+      std::memcpy(outs[r], result.data, static_cast<std::size_t>(n * size));
+  }
+}
+
+void TileEvaluator::sweep(std::int64_t begin, std::int64_t n, Outs outs) {
+  if (is_straight_) {
+    straight_.sweep(begin, n, tile_, {outs.data(), program_->results.size()});
+    return;
+  }
+  for (const std::int64_t end = begin + n; begin < end;) {
+    const std::int64_t tile = tile_at(begin, end);
+    eval_tile(begin, tile, outs);
+    begin += tile;
+    for (std::size_t r = 0; r < program_->results.size(); ++r)
+      outs[r] += tile * static_cast<std::int64_t>(ir::size_of(program_->result(r)));
+  }
+}
+
+bool TileEvaluator::overtakes(std::size_t result, std::int64_t total, const std::byte* out) const {
+  const std::byte* const end = out + total * static_cast<std::int64_t>(ir::size_of(program_->result(result)));
+  const auto loads_it = [&](const ProgramInstr& in) {
+    return in.kind == Kind::kLoad && sources_[in.source].data >= out && sources_[in.source].data < end;
+  };
+  for (std::size_t i = program_->results[result] + 1u; i < program_->code.size(); ++i) {
+    const ProgramInstr& in = program_->code[i];
+    for (int k = 0; k < in.arity; ++k)
+      if (loads_it(program_->code[in.args[k]])) return true;
+  }
+  return false;
+}
+
+void TileEvaluator::eval_all(std::int64_t total, std::span<std::byte* const> outs) {
+  Outs at{};
+  for (std::size_t r = 0; r < outs.size(); ++r) {
+    at[r] = outs[r];
+    staged_[r] = overtakes(r, total, outs[r]);
+    if (staged_[r] && is_straight_) straight_.stage(r);
+  }
+  sweep(0, total, at);
 }
 
 const void* TileEvaluator::eval(std::int64_t begin, std::int64_t n, void* buffer) {
   const auto size = static_cast<std::int64_t>(ir::size_of(program_->result()));
   if (in_place_) return sources_[0].data + begin * size;
-  auto* out = static_cast<std::byte*>(buffer);
-  if (is_straight_) {
-    straight_.sweep(begin, n, tile_, out);
-    return buffer;
-  }
-  for (const std::int64_t end = begin + n; begin < end;) {
-    const std::int64_t tile = tile_at(begin, end);
-    eval_tile(begin, tile, out);
-    begin += tile;
-    out += tile * size;
-  }
+  sweep(begin, n, {static_cast<std::byte*>(buffer)});
   return buffer;
 }
 

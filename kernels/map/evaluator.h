@@ -7,6 +7,7 @@
 #include "map/program.h"
 #include "map/straight.h"
 
+#include <array>
 #include <span>
 
 namespace tilewise::kernels::map {
@@ -23,8 +24,10 @@ class TileEvaluator {
   bool in_place() const { return in_place_; }
   // Elements [begin, begin + n), contiguous in the result dtype: where they are if in_place(), else tile by tile at `buffer`,
   // which is returned. `buffer` may be an operand's memory only where that operand is read element by element in place
-  // (the same address for the same element).
+  // (the same address for the same element). Of a program of one result.
   const void* eval(std::int64_t begin, std::int64_t n, void* buffer);
+  // The same `total` elements of every result, each at its own memory, to which the same applies.
+  void eval_all(std::int64_t total, std::span<std::byte* const> outs);
 
  private:
   struct Source {
@@ -46,12 +49,16 @@ class TileEvaluator {
     const void* data = nullptr;
     bool splat = false;
   };
+  using Outs = std::array<std::byte*, limits::kMaxOutputs>;  // of the results, where the tile begins
 
   explicit TileEvaluator(const Program& program) : program_(&program) {}
   void allocate();
   // A good number of elements for the tile at `begin`, so that rows are read in place; at most end - begin.
   std::int64_t tile_at(std::int64_t begin, std::int64_t end) const;
-  void eval_tile(std::int64_t begin, std::int64_t n, std::byte* out);
+  void eval_tile(std::int64_t begin, std::int64_t n, const Outs& outs);
+  void sweep(std::int64_t begin, std::int64_t n, Outs outs);
+  // Whether an instruction behind the one that gives this result reads the operand whose memory the result takes.
+  bool overtakes(std::size_t result, std::int64_t total, const std::byte* out) const;
   Status bind(std::span<const TensorView> inputs, const ir::Box& box, const ir::Shape& space_shape);
   bool build_straight();
   // Where an instruction's result goes: a tile's worth, or one block if it is the same for every element.
@@ -78,6 +85,8 @@ class TileEvaluator {
   std::int64_t tile_ = 0, row_ = 0;
   boost::container::static_vector<Source, limits::kMaxTapeInstructions> sources_;
   boost::container::small_vector<Value, 64> values_;
+  // Results that wait in their slots until the tile's last instruction has run.
+  std::array<bool, limits::kMaxOutputs> staged_{};
 };
 
 }  // namespace tilewise::kernels::map

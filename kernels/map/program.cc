@@ -109,19 +109,25 @@ class Lowering {
     return at;
   }
 
-  // What memory of dtype `to` holds.
-  Status finish(DType from, DType to) {
-    TW_ASSIGN(std::uint16_t at, cast(value_.back(), from, to));
+  // The output that instruction `of` of a tape gives, as memory of dtype `to` holds it.
+  Status finish(std::uint16_t of, DType from, DType to) {
+    TW_ASSIGN(std::uint16_t at, cast(value_[of], from, to));
     if (ir::is_narrow(to)) {
       lane(find_narrow(to), to, {at});
       at = last();
     }
-    // The result is the last instruction; an alias of an earlier one is copied.
-    if (at != last()) {
+    // What is another output too, an operand (whose memory another output may take) or no loop's is copied; a last instruction
+    // that fills its slot is not.
+    const Kind kind = program_.code[at].kind;
+    const bool taken =
+        std::find(program_.results.begin(), program_.results.end(), at) != program_.results.end();
+    if (taken || kind == Kind::kLoad || (kind != Kind::kLane && at != last())) {
       const DType t = program_.code[at].dtype;
       lane(find_lane(TapeOp::kCast, t, t), t, {at});
       if (program_.code.back().lane == nullptr) return refused(TapeOp::kCast, t);
+      at = last();
     }
+    program_.results.push_back(at);
     return {};
   }
 
@@ -185,7 +191,7 @@ void fuse_pairs(Program& program, const std::vector<TapeOp>& ops) {
   for (const ProgramInstr& in : program.code) {
     for (int k = 0; k < in.arity; ++k) ++uses[in.args[k]];
   }
-  ++uses[n - 1];
+  for (const std::uint16_t at : program.results) ++uses[at];
   std::array<bool, Program::kMaxCode> joined{}, gone{};
   for (std::size_t i = 0; i < n; ++i) {
     ProgramInstr& outer = program.code[i];
@@ -214,6 +220,7 @@ void fuse_pairs(Program& program, const std::vector<TapeOp>& ops) {
     program.code[kept++] = in;
   }
   program.code.resize(kept);
+  for (std::uint16_t& at : program.results) at = moved[at];
 }
 
 void allocate_slots(Program& program) {
@@ -224,7 +231,7 @@ void allocate_slots(Program& program) {
     for (int k = 0; k < program.code[i].arity; ++k)
       last[program.code[i].args[k]] = static_cast<std::uint16_t>(i);
   }
-  last[n - 1] = Program::kMaxCode;  // read by the caller
+  for (const std::uint16_t at : program.results) last[at] = Program::kMaxCode;  // read by the caller
   boost::container::small_vector<std::uint16_t, 64> free;
   for (std::size_t i = 0; i < n; ++i) {
     ProgramInstr& in = program.code[i];
@@ -259,7 +266,7 @@ Result<Program> Program::make(const ir::Tape& tape, std::optional<ir::DType> as)
     return error(Errc::kInvalidArgument, "a tape of " + std::to_string(tape.code.size()) + " instructions");
   }
   Program program;
-  if (tape.code.size() == 1 && tape.code[0].op == TapeOp::kLoad &&
+  if (tape.code.size() == 1 && tape.output_count() == 1 && tape.code[0].op == TapeOp::kLoad &&
       as.value_or(tape.result()) == tape.result()) {
     ProgramInstr load;  // passed on as it is
     load.kind = Kind::kLoad;
@@ -267,12 +274,14 @@ Result<Program> Program::make(const ir::Tape& tape, std::optional<ir::DType> as)
     load.imm_i = tape.code[0].imm_i;
     program.width = std::max<std::int64_t>(8, static_cast<std::int64_t>(ir::size_of(load.dtype)));
     program.code.push_back(load);
+    program.results.push_back(0);
     program.sources = program.slots = 1;
     return program;
   }
   Lowering lowering(program);
   for (const ir::TapeInstr& in : tape.code) TW_TRY(lowering.add(tape, in));
-  TW_TRY(lowering.finish(tape.result(), as.value_or(tape.result())));
+  for (std::size_t i = 0; i < tape.output_count(); ++i)
+    TW_TRY(lowering.finish(tape.output(i), tape.result(i), as.value_or(tape.result(i))));
   fuse_pairs(program, lowering.ops());
   allocate_slots(program);
   return program;

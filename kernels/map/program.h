@@ -27,19 +27,21 @@ struct ProgramInstr {
 // first, so that a long tape stays within the first-level cache.
 //
 // Narrow dtypes exist in memory only: a load widens them, an operation on them is that of ir::compute_dtype followed by one
-// that makes the result fit, and the last instruction narrows.
+// that makes the result fit, and the last instruction of each output narrows.
 struct Program {
-  static constexpr int kMaxCode = 3 * limits::kMaxTapeInstructions + 4;
+  static constexpr int kMaxCode = 3 * limits::kMaxTapeInstructions + 4 * limits::kMaxOutputs;
   boost::container::small_vector<ProgramInstr, 32> code;
   int slots = 0;
   int sources = 0;
   std::int64_t width = 8;  // bytes of the widest element
+  // The instructions that give the outputs, as memory holds them: each another. Their slots are nobody else's afterwards.
+  boost::container::static_vector<std::uint16_t, limits::kMaxOutputs> results;
 
-  ir::DType result() const { return code.back().dtype; }
+  ir::DType result(std::size_t i = 0) const { return code[results[i]].dtype; }
   bool is_one_load() const { return code.size() == 1 && code[0].kind == ProgramInstr::Kind::kLoad; }
 
-  // `as`: converts the result to this dtype. kUnsupported names the instruction and its dtypes. Expects what
-  // ir::Tape::verify has checked.
+  // `as`: converts the result of a tape of one output to this dtype. kUnsupported names the instruction and its dtypes.
+  // Expects what ir::Tape::verify has checked.
   static Result<Program> make(const ir::Tape& tape, std::optional<ir::DType> as = std::nullopt);
 };
 

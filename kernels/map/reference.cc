@@ -503,11 +503,17 @@ void ref_store(const TensorView& view, std::int64_t position, RefValue value) {
   store_as(view.dtype, at, value);
 }
 
-RefValue ref_tape(const ir::Tape& tape, const RefSite& at) {
+void ref_tape(const ir::Tape& tape, const RefSite& at, std::span<RefValue> outputs) {
   std::vector<RefValue> values(tape.code.size());
   for (std::size_t i = 0; i < tape.code.size(); ++i)
     values[i] = compute(tape.code[i], values.data(), tape, at);
-  return values.back();
+  for (std::size_t o = 0; o < outputs.size(); ++o) outputs[o] = values[tape.output(o)];
+}
+
+RefValue ref_tape(const ir::Tape& tape, const RefSite& at) {
+  RefValue output;
+  ref_tape(tape, at, {&output, 1});
+  return output;
 }
 
 RefValue ref_cast(RefValue value, DType from, DType to) { return cast(value, from, to); }
@@ -516,9 +522,10 @@ Status reference(const KernelCall& call, const PluginTable*) {
   const ir::Tape& tape = call.op->get<ir::MapAttrs>().tape;
   const ir::Shape shape = call.box.shape();
   const std::int64_t total = ir::volume(shape);
+  std::vector<RefValue> outputs(tape.output_count());
   for (std::int64_t i = 0; i < total; ++i) {
-    const RefSite at = ref_site(call, shape, i);
-    ref_store(call.outputs[0], i, cast(ref_tape(tape, at), tape.result(), call.outputs[0].dtype));
+    ref_tape(tape, ref_site(call, shape, i), outputs);
+    for (std::size_t o = 0; o < outputs.size(); ++o) ref_store(call.outputs[o], i, outputs[o]);
   }
   return {};
 }

@@ -2,6 +2,8 @@
 #pragma once
 #include <tilewise/kernels/kernels.h>
 
+#include <span>
+
 namespace tilewise::kernels::map {
 
 // An element: `f` of a floating dtype, `f` and `g` of a complex one, else `i` (bool: 0 or 1; uint64: its bits).
@@ -21,6 +23,8 @@ RefSite ref_site(const KernelCall& call, const ir::Shape& shape, std::int64_t po
 RefValue ref_load(const TensorView& view, const ir::Index& at);
 void ref_store(const TensorView& view, std::int64_t position, RefValue value);  // contiguous views
 RefValue ref_cast(RefValue value, ir::DType from, ir::DType to);
+// One a tape's output; the first alone.
+void ref_tape(const ir::Tape& tape, const RefSite& at, std::span<RefValue> outputs);
 RefValue ref_tape(const ir::Tape& tape, const RefSite& at);
 
 }  // namespace tilewise::kernels::map

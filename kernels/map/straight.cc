@@ -3,6 +3,8 @@
 #include "map/evaluator_memory.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 namespace tilewise::kernels::map {
 namespace {
@@ -19,6 +21,7 @@ bool StraightTape::build(const Program& program, const Operand* operands, std::b
     std::int64_t moving = 0;  // element size of an operand that moves; 0: stays
   };
   boost::container::small_vector<Value, 64> values;
+  boost::container::small_vector<std::uint16_t, 64> lane_of(program.code.size());
   for (const ProgramInstr& in : program.code) {
     std::byte* block = blocks + static_cast<std::int64_t>(values.size()) * kLaneBlock * program.width;
     const auto size = static_cast<std::int64_t>(ir::size_of(in.dtype));
@@ -44,6 +47,7 @@ bool StraightTape::build(const Program& program, const Operand* operands, std::b
                               static_cast<const std::byte*>(value.data), value.moving});
         }
       }
+      lane_of[values.size()] = static_cast<std::uint16_t>(lanes_.size());
       lane.args.out = splat ? block : tiles + in.slot * tile_bytes;
       values.push_back({lane.args.out, splat});
       if (splat) {
@@ -56,18 +60,32 @@ bool StraightTape::build(const Program& program, const Operand* operands, std::b
       return false;
     }
   }
-  if (program.code.back().kind != Kind::kLane || values.back().splat) return false;
-  out_size_ = static_cast<std::int64_t>(ir::size_of(program.result()));
+  for (std::size_t r = 0; r < program.results.size(); ++r) {
+    const std::uint16_t at = program.results[r];
+    if (program.code[at].kind != Kind::kLane || values[at].splat) return false;
+    results_.push_back(
+        {lane_of[at], static_cast<std::int64_t>(ir::size_of(program.result(r))), values[at].data});
+    for (std::size_t i = at + 1u; i < program.code.size(); ++i)
+      for (int k = 0; k < program.code[i].arity; ++k)
+        if (program.code[i].args[k] == at)
+          readers_.push_back({lane_of[i], static_cast<std::uint8_t>(k), static_cast<std::uint8_t>(r)});
+  }
   return true;
 }
 
-void StraightTape::sweep(std::int64_t begin, std::int64_t n, std::int64_t tile, std::byte* out) {
+void StraightTape::sweep(std::int64_t begin, std::int64_t n, std::int64_t tile,
+                         std::span<std::byte* const> outs) {
   for (const Stream& stream : streams_) {
     lanes_[stream.lane].args.in[stream.arg] = stream.data + begin * stream.size;
   }
+  std::array<std::byte*, limits::kMaxOutputs> at{};
+  std::copy(outs.begin(), outs.end(), at.begin());
   while (n > 0) {
     const std::int64_t count = std::min(tile, n);
-    lanes_.back().args.out = out;
+    for (std::size_t r = 0; r < results_.size(); ++r)
+      if (!results_[r].staged) lanes_[results_[r].lane].args.out = at[r];
+    for (const Reader& reader : readers_)
+      if (!results_[reader.result].staged) lanes_[reader.lane].args.in[reader.arg] = at[reader.result];
     for (Lane& lane : lanes_) {
       lane.args.n = count;
       lane.fn(lane.args);
@@ -76,7 +94,11 @@ void StraightTape::sweep(std::int64_t begin, std::int64_t n, std::int64_t tile, 
       const void*& in = lanes_[stream.lane].args.in[stream.arg];
       in = static_cast<const std::byte*>(in) + count * stream.size;
     }
-    out += count * out_size_;
+    for (std::size_t r = 0; r < results_.size(); ++r) {
+      const std::int64_t bytes = count * results_[r].size;
+      if (results_[r].staged) std::memcpy(at[r], results_[r].slot, static_cast<std::size_t>(bytes));
+      at[r] += bytes;
+    }
     n -= count;
   }
 }

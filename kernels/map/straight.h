@@ -5,6 +5,8 @@
 
 #include "map/program.h"
 
+#include <span>
+
 namespace tilewise::kernels::map {
 
 class StraightTape {
@@ -13,13 +15,15 @@ class StraightTape {
     const std::byte* data = nullptr;  // of element 0
     bool repeated = false;
   };
-  // False where the tape is not of this kind: with other sources than loads and constants, or a result that needs no
+  // False where the tape is not of this kind: with other sources than loads and constants, or with a result that needs no
   // loop. `operands[k]` belongs to the program's source k. `blocks`: a splat block for each instruction; `tiles`: the
   // slots, `tile_bytes` apart. Computes what depends on constants alone.
   bool build(const Program& program, const Operand* operands, std::byte* blocks, std::byte* tiles,
              std::int64_t tile_bytes);
-  // Elements [begin, begin + n) at `out`, `tile` at a time: what moves is set once and then moves on.
-  void sweep(std::int64_t begin, std::int64_t n, std::int64_t tile, std::byte* out);
+  // This result stays in its slot until the tile's last loop has run, and is copied then.
+  void stage(std::size_t result) { results_[result].staged = true; }
+  // Elements [begin, begin + n) of each result at its `outs`, `tile` at a time: what moves is set once and then moves on.
+  void sweep(std::int64_t begin, std::int64_t n, std::int64_t tile, std::span<std::byte* const> outs);
 
  private:
   struct Stream {  // an argument that moves with the tile
@@ -32,10 +36,21 @@ class StraightTape {
     LaneFn fn = nullptr;
     LaneArgs args;  // complete but for what moves
   };
+  struct Result {
+    std::uint16_t lane = 0;
+    std::int64_t size = 1;  // of an element
+    const void* slot = nullptr;
+    bool staged = false;
+  };
+  struct Reader {  // an argument that is a result: read where that is written
+    std::uint16_t lane = 0;
+    std::uint8_t arg = 0, result = 0;
+  };
 
   boost::container::small_vector<Stream, 16> streams_;
   boost::container::small_vector<Lane, 16> lanes_;
-  std::int64_t out_size_ = 1;  // of an element of it
+  boost::container::static_vector<Result, limits::kMaxOutputs> results_;
+  boost::container::small_vector<Reader, 8> readers_;
 };
 
 }  // namespace tilewise::kernels::map

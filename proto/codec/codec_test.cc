@@ -196,15 +196,16 @@ TEST_CASE("unknown enumerants are named") {
   const auto with_op = [](auto change) {
     return decode_made([&](wire::Message::Builder m) {
       auto op = m.initSubmit().initOps(1)[0];
-      op.getAttrs().initMap(1);
+      op.getAttrs().initMap().initTape(1);
       change(op);
     });
   };
   CHECK(with_op([](wire::Op::Builder) {}).has_value());
   check_refused(with_op([](wire::Op::Builder o) { o.setKind(wire::OpKind{77}); }), Errc::kInvalidArgument,
                 "unknown op kind 77");
-  check_refused(with_op([](wire::Op::Builder o) { o.getAttrs().getMap()[0].setOp(wire::TapeOp{900}); }),
-                Errc::kInvalidArgument, "unknown tape operation 900");
+  check_refused(
+      with_op([](wire::Op::Builder o) { o.getAttrs().getMap().getTape()[0].setOp(wire::TapeOp{900}); }),
+      Errc::kInvalidArgument, "unknown tape operation 900");
   check_refused(with_op([](wire::Op::Builder o) { o.initOutputs(1)[0].setDtype(wire::DType{200}); }),
                 Errc::kInvalidArgument, "unknown dtype 200");
   check_refused(with_op([](wire::Op::Builder o) { o.setKind(wire::OpKind::MATMUL); }), Errc::kInvalidArgument,
@@ -258,6 +259,9 @@ TEST_CASE("limits hold on both sides") {
   submit.ops.emplace_back();
   CHECK(encode_error(submit) == Errc::kLimitExceeded);
   check_refused(decode_made([&](auto m) { m.initSubmit().initOps(65'537); }), Errc::kLimitExceeded, "ops");
+  check_refused(
+      decode_made([&](auto m) { m.initSubmit().initOps(1)[0].getAttrs().initMap().initOutputs(5); }),
+      Errc::kLimitExceeded, "outputs of a tape");
 
   ir::Op op;
   op.operands.resize(limits::kMaxOperands + 1);

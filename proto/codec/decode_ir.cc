@@ -83,7 +83,13 @@ ir::OpAttrs Reader::attrs(wire::Op::Attrs::Reader r) {
     return enumerated<ir::ReduceKind>(k, kReduceKinds, "reduction");
   };
   switch (r.which()) {
-    case wire::Op::Attrs::MAP: return ir::MapAttrs{tape(r.getMap())};
+    case wire::Op::Attrs::MAP: {
+      ir::MapAttrs a{tape(r.getMap().getTape())};
+      const auto outputs =
+          numbers<std::uint16_t>(r.getMap().getOutputs(), limits::kMaxOutputs, "outputs of a tape");
+      a.tape.outputs.assign(outputs.begin(), outputs.end());
+      return a;
+    }
     case wire::Op::Attrs::REDUCE: {
       const auto a = r.getReduce();
       return ir::ReduceAttrs{tape(a.getTape()), reduction(a.getKind()), a.getAxes()};

@@ -74,7 +74,11 @@ void write(capnp::List<wire::OperandMap>::Builder b, const std::vector<ir::Opera
 
 using AttrsBuilder = wire::Op::Attrs::Builder;
 
-void write(AttrsBuilder b, const ir::MapAttrs& a) { write(b.initMap(tape_length(a.tape)), a.tape); }
+void write(AttrsBuilder b, const ir::MapAttrs& a) {
+  auto m = b.initMap();
+  write(m.initTape(tape_length(a.tape)), a.tape);
+  numbers(m.initOutputs(any_count(a.tape.outputs.size())), a.tape.outputs);
+}
 void write(AttrsBuilder b, const ir::ReduceAttrs& a) {
   auto r = b.initReduce();
   write(r.initTape(tape_length(a.tape)), a.tape);

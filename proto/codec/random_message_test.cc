@@ -82,7 +82,12 @@ struct Gen {
   }
   ir::OpAttrs attrs(ir::OpKind kind) {
     switch (kind) {
-      case ir::OpKind::kMap: return ir::MapAttrs{tape()};
+      case ir::OpKind::kMap: {
+        ir::MapAttrs a{tape()};
+        for (std::uint64_t n = prng.below(limits::kMaxOutputs + 1); n > 0; --n)
+          a.tape.outputs.push_back(static_cast<std::uint16_t>(u64()));
+        return a;
+      }
       case ir::OpKind::kReduce:
       case ir::OpKind::kReduceBlocks: return ir::ReduceAttrs{tape(), reduction(), u32()};
       case ir::OpKind::kCombine: return ir::CombineAttrs{reduction(), static_cast<std::int8_t>(u64()), i64()};

@@ -24,7 +24,8 @@ bool same_tape(const Tape& tape, const Tape& taken, ConstantNumbers& numbers) {
     if (numbered.a != 0) set(numbered, {});
     return numbered == b;
   };
-  return std::equal(tape.code.begin(), tape.code.end(), taken.code.begin(), taken.code.end(), same);
+  return tape.outputs == taken.outputs &&
+         std::equal(tape.code.begin(), tape.code.end(), taken.code.begin(), taken.code.end(), same);
 }
 
 }  // namespace

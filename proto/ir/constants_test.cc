@@ -100,4 +100,7 @@ TEST_CASE("ops are compared with those of a program as if their constants were t
   Op other = negated(5);
   other.attrs = ReduceAttrs{*tape_of(other), ReduceKind::kMax};
   CHECK_FALSE(same(map_of({number(5), number(6)}), other));
+  Op named = map_of({number(2), number(3)});
+  tape_of(named)->outputs = {0, 1};
+  CHECK_FALSE(same(named, negated(2)));
 }

@@ -22,8 +22,9 @@ inline double at(const Stored& s, const View& v, const Index& logical) {
   return s.data[static_cast<std::size_t>(ravel(source_index(v, logical), s.source.grid.shape()))];
 }
 
-// One element of a tape; only what the tests use.
-inline double run_tape(const Tape& tape, const Index& global, const std::function<double(int)>& load) {
+// The outputs of one element of a tape; only what the tests use.
+inline std::vector<double> run_tape(const Tape& tape, const Index& global,
+                                    const std::function<double(int)>& load) {
   std::vector<double> v;
   for (const TapeInstr& in : tape.code) switch (in.op) {
       case TapeOp::kLoad: v.push_back(load(static_cast<int>(in.imm_i))); break;
@@ -41,7 +42,9 @@ inline double run_tape(const Tape& tape, const Index& global, const std::functio
       case TapeOp::kMul: v.push_back(v[in.a] * v[in.b]); break;
       default: FAIL("the tests' interpreter has no such instruction");
     }
-  return v.back();
+  std::vector<double> outputs;
+  for (std::size_t i = 0; i < tape.output_count(); ++i) outputs.push_back(v[tape.output(i)]);
+  return outputs;
 }
 
 // Folds values in C order; argmin and argmax keep a position.
@@ -138,12 +141,13 @@ inline void run_op(const Op& op, Store& store) {
         case OpKind::kReduceBlocks: {
           const Tape& tape = op.kind == OpKind::kMap ? op.get<MapAttrs>().tape : op.get<ReduceAttrs>().tape;
           each(span, [&](const Index& i) {
-            const double x =
+            const std::vector<double> values =
                 run_tape(tape, i, [&](int o) { return load(Read{static_cast<std::uint8_t>(o)}, i); });
             if (op.kind == OpKind::kMap) {
-              put(0, i) = x;
+              for (std::size_t o = 0; o < values.size(); ++o) put(o, i) = values[o];
               return;
             }
+            const double x = values[0];
             const auto& a = op.get<ReduceAttrs>();
             Index to = i;
             for (int d = 0; d < span.rank(); ++d)

@@ -49,17 +49,24 @@ TEST_CASE("property: lowered maps, with gathers, compute the map") {
     if (!thin.empty() && rng.chance(0.5)) thin[rng.below(thin.size())] = 1;
     const Source a = stored(rng, store, shape), b = stored(rng, store, thin);
     const Source all[] = {a, b, a};
-    const Source r = run(*infer_map(all,
-                                    [](TapeBuilder& t, std::span<const TapeValue> v) {
-                                      return t.binary(TapeOp::kAdd, t.binary(TapeOp::kMul, v[0], v[1]), v[2]);
-                                    }),
-                         store);
+    Inferred map = *infer_map(all, [](TapeBuilder& t, std::span<const TapeValue> v) {
+      return t.binary(TapeOp::kAdd, t.binary(TapeOp::kMul, v[0], v[1]), v[2]);
+    });
+    const bool several = rng.chance(0.5);  // the product beside the sum
+    if (several) {
+      tape_of(*map.op)->outputs = {3, 2};
+      map.op->outputs.push_back(map.op->outputs[0]);
+    }
+    const Source r = run(map, store);
+    Source product = r;
+    ++product.array;
     REQUIRE(r.shape() == shape);
     for_each_index(shape, [&](const Index& i) {
       Index j = i;
       for (std::size_t d = 0; d < j.size(); ++d) j[d] = thin[d] == 1 ? 0 : j[d];
       const double x = value(store, a, i);
       REQUIRE(value(store, r, i) == x * value(store, b, j) + x);
+      if (several) REQUIRE(value(store, product, i) == x * value(store, b, j));
     });
   }
 }

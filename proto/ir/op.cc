@@ -1,4 +1,4 @@
-#include <tilewise/ir/op.h>
+#include <tilewise/ir/donation.h>
 
 namespace tilewise::ir {
 
@@ -15,6 +15,11 @@ const Tape* tape_of(const Op& op) {
   return nullptr;
 }
 Tape* tape_of(Op& op) { return const_cast<Tape*>(tape_of(std::as_const(op))); }
+
+bool may_overwrite(const Op& op, std::size_t o, std::size_t i, DType dtype, const Grid& grid) {
+  return op.kind == OpKind::kMap && op.outputs[o].dtype == dtype && op.outputs[o].grid == grid &&
+         op.operands[i].view.is_identity(grid.shape());
+}
 
 std::string_view name_of(OpKind kind) {
   switch (kind) {

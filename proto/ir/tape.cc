@@ -180,6 +180,12 @@ Status Tape::verify(int operands, std::span<const DType> operand_dtypes, int spa
     if (in.op == TapeOp::kConst && !fits(in.dtype, {in.imm_f, in.imm_i}))
       return fail("does not fit its dtype");
   }
+  if (outputs.size() == 1)
+    return error(Errc::kInvalidArgument, "a tape names one output; a single one is the last instruction");
+  for (const std::uint16_t at : outputs)
+    if (at >= code.size())
+      return error(Errc::kOutOfRange, "a tape's output is instruction " + std::to_string(at) + " of " +
+                                          std::to_string(code.size()));
   return {};
 }
 
@@ -192,6 +198,7 @@ std::uint64_t Tape::digest() const {
     d.mix(std::bit_cast<std::uint64_t>(in.imm_f));
     d.mix(static_cast<std::uint64_t>(in.imm_i));
   }
+  for (const std::uint16_t at : outputs) d.mix(std::uint64_t{at});
   return d.value();
 }
 
@@ -205,6 +212,9 @@ std::uint64_t random_key(std::uint64_t seed, std::uint64_t stream) {
 std::string to_string(const Tape& tape) {
   std::string s;
   for (std::size_t i = 0; i < tape.code.size(); ++i) s += line(i, tape.code[i]) + "\n";
+  for (std::size_t i = 0; i < tape.outputs.size(); ++i)
+    s += (i == 0 ? "-> %" : ", %") + std::to_string(tape.outputs[i]);
+  if (!tape.outputs.empty()) s += "\n";
   return s;
 }
 

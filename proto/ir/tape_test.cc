@@ -50,6 +50,31 @@ TEST_CASE("the verifier of tapes") {
   CHECK(code_of({{{TapeOp::kConst, static_cast<DType>(kDTypeCount)}}}) == Errc::kInvalidArgument);
 }
 
+TEST_CASE("outputs of a tape: the last instruction, or those it names") {
+  const DType f = DType::kFloat64, b = DType::kBool;
+  Tape t{{load(0, f), {TapeOp::kNeg, f, 0}, {TapeOp::kLt, b, 0, 1}}};
+  CHECK(t.output_count() == 1);
+  CHECK(t.output(0) == 2);
+  CHECK(t.result() == b);
+  const std::uint64_t alone = t.digest();
+  t.outputs = {1, 2};
+  CHECK(code_of(t) == Errc::kOk);
+  CHECK(t.output_count() == 2);
+  CHECK(t.result(0) == f);
+  CHECK(t.result(1) == b);
+  CHECK(to_string(t) == "%0 = load.float64 #0\n%1 = neg.float64 %0\n%2 = lt.bool %0 %1\n-> %1, %2\n");
+  const std::uint64_t both = t.digest();
+  CHECK(both != alone);
+  t.outputs = {2, 1};
+  CHECK(t.digest() != both);
+  t.outputs = {1, 1, 0, 2};  // an instruction twice, an operand as it is
+  CHECK(code_of(t) == Errc::kOk);
+  t.outputs = {1, 3};
+  CHECK(code_of(t) == Errc::kOutOfRange);
+  t.outputs = {2};  // written in one way only
+  CHECK(code_of(t) == Errc::kInvalidArgument);
+}
+
 TEST_CASE("lengths of tapes, both sides of the limits") {
   Tape t{std::vector<TapeInstr>(limits::kMaxTapeInstructions, {TapeOp::kConst, DType::kFloat64})};
   CHECK(code_of(t) == Errc::kOk);

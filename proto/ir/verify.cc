@@ -129,11 +129,12 @@ Status Verifier::tape(const Tape& t) const {
 }
 
 Status Verifier::map() const {
-  TW_TRY(expect(op_.operands.size(), 1));
-  TW_TRY(elementwise_operands());
   const Tape& t = op_.get<MapAttrs>().tape;
+  TW_TRY(expect(op_.operands.size(), t.output_count()));
+  TW_TRY(elementwise_operands());
   TW_TRY(tape(t));
-  return output_is(0, t.result(), op_.space);
+  for (std::size_t i = 0; i < op_.outputs.size(); ++i) TW_TRY(output_is(i, t.result(i), op_.space));
+  return {};
 }
 
 Status Verifier::reduce() const {
@@ -145,6 +146,8 @@ Status Verifier::reduce() const {
   TW_TRY(expect(op_.operands.size(), lowered ? parts_of(a.kind) : with_sum ? 2 : 1));
   TW_TRY(elementwise_operands());
   TW_TRY(tape(a.tape));
+  if (a.tape.output_count() != 1)
+    return mismatch("a tape of " + std::to_string(a.tape.output_count()) + " outputs; one is reduced");
   const std::optional<DType> result = reduced_dtype(a.kind, a.tape.result());
   if (!result)
     return mismatch(std::string(name_of(a.kind)) + " does not take " + std::string(name_of(a.tape.result())));

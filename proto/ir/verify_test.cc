@@ -153,7 +153,11 @@ void spoil(Prng& rng, Submitted& s) {
         spoil_map(rng, c->maps[rng.below(c->maps.size())]);
       break;
     default:
-      if (auto* r = std::get_if<ReduceAttrs>(&s.op.attrs)) {
+      if (Tape* t = tape_of(s.op); t != nullptr && rng.chance(0.4)) {
+        for (std::uint64_t n = rng.below(4); n > 0 && t->outputs.size() < limits::kMaxOutputs; --n)
+          t->outputs.push_back(static_cast<std::uint16_t>(rng.below(t->code.size() + 1)));
+        if (rng.chance(0.7) && !s.op.outputs.empty()) s.op.outputs.resize(t->output_count(), s.op.outputs[0]);
+      } else if (auto* r = std::get_if<ReduceAttrs>(&s.op.attrs)) {
         if (rng.chance(0.5))
           r->axes = static_cast<std::uint32_t>(rng.next());
         else
@@ -286,6 +290,45 @@ TEST_CASE("each counted limit, both sides") {
   attrs.explicit_maps = {{{}, {}}};
   CHECK(infer_call({&a, 1}, attrs, a.grid, {{0, DType::kFloat64, a.grid}}).error().code ==
         Errc::kInvalidArgument);
+}
+
+TEST_CASE("a map of several outputs: as many as its tape names, of their dtypes, cut as its space") {
+  const Source a = Source::of(1, DType::kFloat64, *Grid::uniform({5, 4}, {2, 3}));
+  const std::vector<SourceArray> sources{{a.dtype, a.grid}};
+  Op op = *infer_map({&a, 1}, [](TapeBuilder& t, std::span<const TapeValue> v) {
+             return t.binary(TapeOp::kLt, v[0], t.unary(TapeOp::kNeg, v[0]));
+           })->op;
+  Tape& tape = *tape_of(op);
+  REQUIRE(tape.code.size() == 3);
+  tape.outputs = {1, 2};
+  const auto refused = [&](Errc code, const std::string& what) {
+    const Status s = verify(op, sources);
+    REQUIRE(s.has_error());
+    CHECK(s.error().code == code);
+    CHECK(s.error().message.find(what) != std::string::npos);
+  };
+  refused(Errc::kShapeMismatch, "1 outputs, not 2");
+  op.outputs.insert(op.outputs.begin(), OutputSpec{0, DType::kFloat64, op.space});
+  CHECK(verify(op, sources).has_value());
+  CHECK(verify(op, sources, Stage::kLowered).has_value());
+  const Geometry g = *Geometry::make(op, sources);
+  CHECK(g.output_bytes_bound() == 2 * 3 * (8 + 1));
+  tape.outputs = {2, 1};
+  refused(Errc::kShapeMismatch, "output 0 is float64, not bool");
+  tape.outputs = {1, 3};
+  refused(Errc::kOutOfRange, "instruction 3 of 3");
+  tape.outputs = {1, 2, 2};
+  refused(Errc::kShapeMismatch, "2 outputs, not 3");
+  tape.outputs = {1, 2};
+  op.outputs[1].grid = *Grid::uniform({5, 4}, {3, 3});
+  refused(Errc::kShapeMismatch, "output 1 is cut as");
+
+  Op sum = *infer_reduce(a, ReduceKind::kSum, std::nullopt, false)->op;
+  tape_of(sum)->outputs = {0, 0};
+  const Status s = verify(sum, sources);
+  REQUIRE(s.has_error());
+  CHECK(s.error().code == Errc::kShapeMismatch);
+  CHECK(s.error().message.find("2 outputs; one is reduced") != std::string::npos);
 }
 
 TEST_CASE("kinds belong to their stage") {

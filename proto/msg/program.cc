@@ -11,7 +11,7 @@ SharedOps share(std::vector<ir::Op> ops) {
 std::size_t kept_bytes(const ir::Op& op) {
   std::size_t bytes = 1024 + op.operands.size() * 256 + op.outputs.size() * 512 + op.label.size() +
                       op.hint.devices.size() * sizeof(DeviceId);
-  if (const ir::Tape* tape = ir::tape_of(op)) bytes += tape->code.size() * 64;
+  if (const ir::Tape* tape = ir::tape_of(op)) bytes += tape->code.size() * 64 + tape->outputs.size() * 2;
   if (const auto* copy = std::get_if<ir::CopyAttrs>(&op.attrs)) bytes += copy->maps.size() * 512;
   if (const auto* npy = std::get_if<ir::NpyAttrs>(&op.attrs)) bytes += npy->path.size();
   if (const auto* call = std::get_if<ir::CallAttrs>(&op.attrs)) {

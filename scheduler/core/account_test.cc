@@ -170,6 +170,28 @@ TEST_CASE("what does not fit is refused with figures: for what a step reads, and
     CHECK(need.devices == std::vector<DeviceId>{first});
     CHECK(need.op.find("matmul") != std::string::npos);
   }
+  SUBCASE("a tape's outputs: one of them takes its operand's memory") {
+    const ir::Grid one = grid({64, 128}, {64, 128});                                    // of 2 kBytes
+    const auto graph = [&](std::uint64_t from, ir::DType dtype, std::uint64_t count) {  // of running sums
+      ir::Op sums = map(from + 1, one, {from}), maps = map(from + 2, one, {from + 1}, ir::TapeOp::kAdd);
+      sums.kind = ir::OpKind::kScan;
+      sums.attrs = ir::ScanAttrs{};
+      ir::Tape& tape = *ir::tape_of(maps);
+      tape.code[1] = {.op = ir::TapeOp::kCast, .dtype = dtype};
+      tape.outputs.assign(count, 1);
+      maps.outputs.resize(count, maps.outputs[0]);
+      for (std::uint64_t i = 0; i < count; ++i)
+        maps.outputs[i].array = from + 2 + i, maps.outputs[i].dtype = dtype;
+      std::vector<ir::Op> ops{random(from, one), sums, maps};
+      for (ir::Op& op : ops) op.hint.devices = {first};
+      return ops;
+    };
+    CHECK(w.submit(10, 1, graph(1, ir::DType::kFloat64, 2), {3}).outcome.ok());
+    const msg::NeedAccount need = refused(2, graph(11, ir::DType::kFloat32, 3), {13});
+    CHECK(need.needed_bytes == 5 * kBytes);
+    CHECK(need.input_bytes == 2 * kBytes);
+    CHECK(need.output_bytes == 3 * kBytes);
+  }
   SUBCASE("results of one device, though all together have room") {
     ir::Op a = random(1, kGrid), b = random(2, kGrid, 8), c = random(3, kGrid, 9);
     const ir::Grid twice = grid({128, 64}, {8, 8});

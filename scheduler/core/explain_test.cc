@@ -21,7 +21,7 @@ TEST_CASE("explaining changes nothing, and says what a submit then does") {
   CHECK(told.request == 7);
   REQUIRE_MESSAGE(told.outcome.ok(), told.outcome.message);
   CHECK(told.simulated);
-  CHECK(told.passes.size() == 8);
+  CHECK(told.passes.size() == 9);
   CHECK(!told.passes.back().dump.empty());
   REQUIRE(told.arrays.size() == 1);  // 99 is nobody's
   CHECK(told.arrays[0].planned);

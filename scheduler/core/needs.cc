@@ -1,5 +1,7 @@
 #include "needs.h"
 
+#include <tilewise/ir/donation.h>
+
 #include "draft.h"
 
 #include <algorithm>
@@ -14,15 +16,13 @@ constexpr double kSurely = 1.25;              // beyond, means do
 
 std::int64_t rounded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }  // as arenas do
 
-// The output may take the memory of an input (the worker's rule): so it is not needed beside it.
-bool may_donate(const ir::Op& op, const ir::Geometry& geometry, std::span<const place::Input> inputs) {
-  if (op.kind != ir::OpKind::kMap || op.outputs.size() != 1 || geometry.point_count() == 0) return false;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].array->dtype == op.outputs[0].dtype && inputs[i].array->grid == op.outputs[0].grid &&
-        op.operands[i].view.is_identity(inputs[i].array->grid.shape()))
-      return true;
-  }
-  return false;
+// Outputs that may take the memory of an input (the worker's rule) are not needed beside it.
+ir::Donors donors_of(const ir::Op& op, const ir::Geometry& geometry, std::span<const place::Input> inputs) {
+  const std::size_t outputs =
+      op.kind == ir::OpKind::kMap && geometry.point_count() > 0 ? op.outputs.size() : 0;
+  return ir::match_donors(outputs, inputs.size(), [&](std::size_t o, std::size_t i) {
+    return ir::may_overwrite(op, o, i, inputs[i].array->dtype, inputs[i].array->grid);
+  });
 }
 
 struct Step {
@@ -33,7 +33,7 @@ struct Step {
 class Steps {
  public:
   Steps(const State& s, const ir::Op& op, const ir::Geometry& geometry, std::span<const place::Input> inputs)
-      : s_(s), op_(op), geometry_(geometry), inputs_(inputs), donates_(may_donate(op, geometry, inputs)) {}
+      : s_(s), op_(op), geometry_(geometry), inputs_(inputs), donors_(donors_of(op, geometry, inputs)) {}
 
   // Of all that the step reads (`on` null), or what has to be in that device's memory.
   Step of(const ir::Index& point, std::int64_t step, const Device* on) {
@@ -54,10 +54,13 @@ class Steps {
       out.inputs += rounded(input.array->grid.box(at).volume() *
                             static_cast<std::int64_t>(ir::size_of(input.array->dtype)));
     }
-    for (const ir::OutputSpec& output : op_.outputs)
-      out.outputs +=
+    std::int64_t over_inputs = 0;
+    for (std::size_t o = 0; o < op_.outputs.size(); ++o) {
+      const ir::OutputSpec& output = op_.outputs[o];
+      (donors_[o] < 0 ? out.outputs : over_inputs) +=
           rounded(output.grid.box(point).volume() * static_cast<std::int64_t>(ir::size_of(output.dtype)));
-    if (donates_) out.outputs = std::max<std::int64_t>(0, out.outputs - out.inputs);
+    }
+    out.outputs += std::max<std::int64_t>(0, over_inputs - out.inputs);
     return out;
   }
 
@@ -66,7 +69,7 @@ class Steps {
   const ir::Op& op_;
   const ir::Geometry& geometry_;
   std::span<const place::Input> inputs_;
-  bool donates_;
+  ir::Donors donors_;
   std::vector<ir::Read> reads_;
 };
 

@@ -159,14 +159,16 @@ class OpPlacer {
     return read;
   }
 
-  // The op's result takes the memory of the operand (the worker's rule, Core::Impl::grows_by).
+  // A result of the op takes the memory of the operand (the worker's rule, Core::Impl::grows_by).
   bool gives_way(const ir::Op& op, std::uint64_t array) const {
-    if (op.kind != ir::OpKind::kMap || op.outputs.size() != 1 || readers_left_.at(array) != 1) return false;
+    if (op.kind != ir::OpKind::kMap || readers_left_.at(array) != 1) return false;
     const auto made = made_by_.find(array);
     if (made == made_by_.end()) return false;
     for (const ir::OutputSpec& source : draft_.ops[made->second].outputs) {
-      if (source.array != array || source.dtype != op.outputs[0].dtype || source.grid != op.outputs[0].grid)
-        continue;
+      const auto alike = [&](const ir::OutputSpec& output) {
+        return output.dtype == source.dtype && output.grid == source.grid;
+      };
+      if (source.array != array || std::none_of(op.outputs.begin(), op.outputs.end(), alike)) continue;
       return std::all_of(op.operands.begin(), op.operands.end(), [&](const ir::Operand& operand) {
         return operand.array != array || operand.view.is_identity(source.grid.shape());
       });

@@ -8,11 +8,16 @@ const ir::Grid kGrid = grid({64}, {8});  // eight blocks, 64 bytes each
 
 // Two devices with memory for so many blocks. One array is made on the first of them; of it another is made, held, and a third of both.
 struct Pair {
-  explicit Pair(std::int64_t blocks, std::int64_t spill_bytes = 0) {
+  explicit Pair(std::int64_t blocks, std::int64_t spill_bytes = 0) : w(apart()) {
     msg::Join join = w.worker(2, "w1", blocks * 64);
     for (msg::DeviceDesc& device : join.devices) device.spill_bytes = spill_bytes;
     devices = w.join(1, join).devices;
     w.join(10, w.client());
+  }
+  static Options apart() {  // else the three would be one op
+    Options options;
+    options.passes_off = {"shared-tapes"};
+    return options;
   }
   // Of each planned op but fetches, how many points the first device has.
   std::vector<std::int64_t> submit(std::uint64_t request, std::vector<ir::Op> ops,
@@ -49,7 +54,7 @@ TEST_CASE("what an op's result takes the place of is not counted beside it") {
 TEST_CASE(
     "a plan says of each op how long the rest takes from there, to those who join later too, and so does its "
     "replay") {
-  World w;
+  World w(Pair::apart());
   w.add_worker(1, 2);
   w.join(10, w.client());
   const auto levels = [](const msg::Plan& plan) {

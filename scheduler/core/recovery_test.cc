@@ -245,7 +245,7 @@ TEST_CASE("forgotten ancestors are made again, unless lineage is over its limit"
     CAPTURE(limit);
     Options options;
     options.max_lineage_ops = limit;
-    options.passes_off = {"fusion"};
+    options.passes_off = {"fusion", "shared-tapes"};
     Losing w(options);
     w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), w.on(map(2, kGrid, {1}), w.w1)}, {2});
     const msg::Plan plan = w.log<msg::Plan>(1)[0];
@@ -512,7 +512,9 @@ TEST_CASE("who joins while a loss is unanswered knows what may be made again") {
 }
 
 TEST_CASE("what is made again is dealt out so that the living end together") {
-  Losing w;
+  Options apart;  // a held array and a map of it stay two ops
+  apart.passes_off = {"shared-tapes"};
+  Losing w(apart);
   const auto w3 = w.add_worker(3, 1, "three");
   const ir::Grid eight = grid({80}, {10}), four = grid({40}, {10}), two = grid({20}, {10});
   SUBCASE("less to those who have more to do") {

@@ -240,8 +240,8 @@ class TrueWorld : public World {
   static Options options(std::uint64_t seed) {
     Options options;
     // The plan has the ops that were asked for, besides what lowering makes of them, also those that nobody reads.
-    options.passes_off = {"dead-code", "common-subexpressions", "shared-moments",
-                          "fusion",    "shared-gathers",        "memory-order"};
+    options.passes_off = {"dead-code",    "common-subexpressions", "shared-moments", "fusion",
+                          "shared-tapes", "shared-gathers",        "memory-order"};
     options.max_recompute_ns = 0;  // no anchors: copies that were not asked for
     options.pieces_always = seed % 2 == 0;
     return options;

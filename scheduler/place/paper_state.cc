@@ -189,17 +189,19 @@ PaperState::Wants PaperState::wants(const Task& task) {
   const PaperMemory& memory = *places_[static_cast<std::size_t>(task.device)].memory;
   Wants out;
   op.geometry->reads(op.geometry->point(task.point), task.next, reads_);
-  std::int64_t given = 0;
   for (const ir::Read& read : reads_) {
     const Index copy = copy_at(op.inputs[read.operand], read.block, task.device);
     if (at_(copy).mapped && at_(copy).home != kNone) continue;
     const std::int64_t bytes = rounded(at_(copy).bytes);
     out.inputs += bytes;
     if (memory.is_below(copy)) out.missing += bytes;
-    if (task.next == 0 && gives_memory(task, op, read, copy)) given = bytes;
   }
-  for (const Index output : task.outputs) out.outputs += rounded(at_(output).bytes);
-  if (task.next == 0 && given == 0) out.missing += out.outputs;
+  const ir::Donors donors = donors_of(task, op);
+  for (std::size_t o = 0; o < task.outputs.size(); ++o) {
+    const std::int64_t bytes = rounded(at_(task.outputs[o]).bytes);
+    out.outputs += bytes;
+    if (task.next == 0 && donors[o] < 0) out.missing += bytes;
+  }
   return out;
 }
 
@@ -254,13 +256,16 @@ void PaperState::tell_need(std::size_t op, const Place& here, std::int64_t input
   out_.needs.push_back({op, here.device.id, there + missing, inputs, outputs});
 }
 
-bool PaperState::gives_memory(const Task& task, const SimOp& op, const ir::Read& read, Index copy) {
-  if (op.op->kind != ir::OpKind::kMap || task.steps != 1 || task.outputs.size() != 1) return false;
-  const SimArray &target = arrays_[op.outputs[0]], &source = arrays_[op.inputs[read.operand]];
-  const Copy& c = at_(copy);
-  return c.in_memory && c.uses == 1 && !source.held && c.bytes == at_(task.outputs[0]).bytes &&
-         source.source.dtype == target.source.dtype && source.source.grid == target.source.grid &&
-         op.op->operands[read.operand].view.is_identity(source.source.grid.shape());
+ir::Donors PaperState::donors_of(const Task& task, const SimOp& op) {
+  const std::size_t outputs =
+      op.op->kind == ir::OpKind::kMap && task.steps == 1 && task.next == 0 ? task.outputs.size() : 0;
+  return ir::match_donors(outputs, reads_.size(), [&](std::size_t o, std::size_t i) {
+    const ir::Read& read = reads_[i];
+    const SimArray& source = arrays_[op.inputs[read.operand]];
+    const Copy& c = at_(copy_at(op.inputs[read.operand], read.block, task.device));
+    return c.in_memory && c.uses == 1 && !source.held && c.bytes == at_(task.outputs[o]).bytes &&
+           ir::may_overwrite(*op.op, o, read.operand, source.source.dtype, source.source.grid);
+  });
 }
 
 }  // namespace tilewise::place

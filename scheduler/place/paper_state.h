@@ -1,5 +1,6 @@
 // Private: what a run on paper (simulate.cc) keeps of blocks, tasks and devices, and who has memory there.
 #pragma once
+#include <tilewise/ir/donation.h>
 #include <tilewise/ir/ready_order.h>
 #include <tilewise/place/simulate.h>
 
@@ -154,7 +155,8 @@ class PaperState {
   bool make_room_for(Index copy);
   void tell_need(std::size_t op, const Place& here, std::int64_t inputs, std::int64_t outputs,
                  std::int64_t missing);
-  bool gives_memory(const Task& task, const SimOp& op, const ir::Read& read, Index copy);
+  // Which of `reads_` gives its memory to which output (the worker's rule, worker/core/memory.cc).
+  ir::Donors donors_of(const Task& task, const SimOp& op);
 
   std::span<const SimOp> ops_;
   std::span<const SimArray> arrays_;

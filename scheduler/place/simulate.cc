@@ -390,7 +390,7 @@ class Run : PaperState {
   std::int64_t growth_of(const Task& task) {
     std::int64_t bytes = 0;
     for (const Index output : task.outputs) bytes += at_(output).bytes;
-    if (task.next > 0 || bytes <= ir::kLargeBytes || gives_way(task.op)) return 0;
+    if (task.next > 0 || bytes - given_way(task) <= ir::kLargeBytes) return 0;
     const SimOp& op = ops_[task.op];
     op.geometry->reads(op.geometry->point(task.point), 0, reads_);
     for (std::size_t i = 0; i < reads_.size(); ++i) {
@@ -405,20 +405,21 @@ class Run : PaperState {
     }
     return bytes;
   }
-  // Its results take the memory of an operand that nobody else reads later.
-  bool gives_way(std::size_t o) const {
-    const SimOp& op = ops_[o];
-    if (op.op->kind != ir::OpKind::kMap || op.outputs.size() != 1) return false;
-    const SimArray& target = arrays_[op.outputs[0]];
-    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-      const SimArray& source = arrays_[op.inputs[i]];
-      if (!source.held && !source.exists && readers_[op.inputs[i]].back() == o &&
-          *source.placement == *op.placement && source.source.dtype == target.source.dtype &&
-          source.source.grid == target.source.grid &&
-          op.op->operands[i].view.is_identity(source.source.grid.shape()))
-        return true;
-    }
-    return false;
+  // Bytes of its results that take the memory of operands that nobody else reads later.
+  std::int64_t given_way(const Task& task) {
+    const SimOp& op = ops_[task.op];
+    if (op.op->kind != ir::OpKind::kMap) return 0;
+    const ir::Donors donors =
+        ir::match_donors(op.outputs.size(), op.inputs.size(), [&](std::size_t o, std::size_t i) {
+          const SimArray& source = arrays_[op.inputs[i]];
+          return !source.held && !source.exists && readers_[op.inputs[i]].back() == task.op &&
+                 *source.placement == *op.placement &&
+                 ir::may_overwrite(*op.op, o, i, source.source.dtype, source.source.grid);
+        });
+    std::int64_t bytes = 0;
+    for (std::size_t o = 0; o < op.outputs.size(); ++o)
+      if (donors[o] >= 0) bytes += at_(task.outputs[o]).bytes;
+    return bytes;
   }
   // `going_on`: one of its steps has just ended.
   void consider(Index t, Index came, bool going_on = false) {
@@ -502,9 +503,7 @@ class Run : PaperState {
       task.chain_s =
           std::max(task.chain_s, at_(copy_at(op.inputs[read.operand], read.block, task.device)).chain_s);
     }
-    if (task.next == 0 && !donated(task, op)) {
-      for (const Index output : task.outputs) take(output);
-    }
+    if (task.next == 0) take_memory(task, op);
     if (task.next == 0 && bounded_)
       for (const Index output : task.outputs) use_memory(output);
     const double took = op.op->kind == ir::OpKind::kKeep ? 0  // nothing runs
@@ -533,18 +532,21 @@ class Run : PaperState {
       out_.devices[static_cast<std::size_t>(task.device)].busy_s += took;
     events_.push({record.end_s, ++number_, true, t});
   }
-  // The output takes the memory of an input that nobody else needs (the worker's rule, worker/core/tasks.cc).
-  bool donated(const Task& task, const SimOp& op) {
-    for (const ir::Read& read : reads_) {
+  // Each output takes the memory of an input that nobody else needs, or its own.
+  void take_memory(const Task& task, const SimOp& op) {
+    const ir::Donors donors = donors_of(task, op);
+    for (std::size_t o = 0; o < task.outputs.size(); ++o) {
+      if (donors[o] < 0) {
+        take(task.outputs[o]);
+        continue;
+      }
+      const ir::Read& read = reads_[static_cast<std::size_t>(donors[o])];
       const Index copy = copy_at(op.inputs[read.operand], read.block, task.device);
-      if (!gives_memory(task, op, read, copy)) continue;
       at_(copy).in_memory = false;
-      at_(task.outputs[0]).in_memory = true;
+      at_(task.outputs[o]).in_memory = true;
       Place& here = places_[static_cast<std::size_t>(task.device)];
-      if (here.memory) here.memory->rename(copy, task.outputs[0]);
-      return true;
+      if (here.memory) here.memory->rename(copy, task.outputs[o]);
     }
-    return false;
   }
   void ended(Index t) {
     Task& task = tasks_[static_cast<std::size_t>(t)];

@@ -5,11 +5,11 @@
 // rewritten for the reader's coordinates; what counts positions (random numbers) is inlined only where they agree.
 #include "passes.h"
 #include "sources.h"
+#include "tape_writer.h"
 
 #include <tilewise/ir/verify.h>
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 
 namespace tilewise::plan {
@@ -23,34 +23,7 @@ bool is_random(TapeOp op) {
          op == TapeOp::kRandomBelow;
 }
 
-// Appends instructions, each distinct one once: equal operations on equal arguments give equal bits.
-class TapeBuilder {
- public:
-  std::uint16_t add(const TapeInstr& instr) {
-    const auto same = std::find_if(code_.begin(), code_.end(), [&](const TapeInstr& other) {
-      // Bits decide: 0.0 and -0.0 compare equal and are not.
-      return other == instr &&
-             std::bit_cast<std::uint64_t>(other.imm_f) == std::bit_cast<std::uint64_t>(instr.imm_f);
-    });
-    if (same != code_.end()) return static_cast<std::uint16_t>(same - code_.begin());
-    code_.push_back(instr);
-    return static_cast<std::uint16_t>(code_.size() - 1);
-  }
-  // The result is the last instruction by definition, so an earlier equal one must not swallow it.
-  ir::Tape finish(std::uint16_t result) {
-    if (static_cast<std::size_t>(result) + 1 != code_.size()) {
-      const TapeInstr last = code_[result];
-      code_.push_back(last);
-    }
-    return {std::move(code_)};
-  }
-  std::size_t size() const { return code_.size(); }
-
- private:
-  std::vector<TapeInstr> code_;
-};
-
-std::uint16_t add_int(TapeBuilder& tape, std::int64_t value) {
+std::uint16_t add_int(TapeWriter& tape, std::int64_t value) {
   TapeInstr instr;
   instr.op = TapeOp::kConst;
   instr.dtype = ir::DType::kInt64;
@@ -59,7 +32,7 @@ std::uint16_t add_int(TapeBuilder& tape, std::int64_t value) {
 }
 
 // start + step * iota(dim) of the reader, for the producer's iota of one dimension seen through `view`.
-std::uint16_t add_iota(TapeBuilder& tape, const TapeInstr& iota, const ir::View& view) {
+std::uint16_t add_iota(TapeWriter& tape, const TapeInstr& iota, const ir::View& view) {
   const ir::SourceDim& at = view.source[static_cast<std::size_t>(iota.imm_i)];
   if (at.dim < 0) return add_int(tape, at.start);
   TapeInstr index = iota;
@@ -158,13 +131,7 @@ class Fuser {
     }
     ir::Op fused = consumer;
     fused.operands.clear();
-    const auto operand_number = [&](const ir::Operand& operand) {
-      const auto same = std::find(fused.operands.begin(), fused.operands.end(), operand);
-      if (same != fused.operands.end()) return static_cast<std::int64_t>(same - fused.operands.begin());
-      fused.operands.push_back(operand);
-      return static_cast<std::int64_t>(fused.operands.size() - 1);
-    };
-    TapeBuilder tape;
+    TapeWriter tape;
     std::vector<std::uint16_t> outer_at(outer.code.size());
     std::optional<std::uint16_t> inlined;
     const auto inline_producer = [&]() -> std::uint16_t {
@@ -178,7 +145,7 @@ class Fuser {
         }
         if (instr.op == TapeOp::kLoad) {
           const ir::Operand& operand = producer.operands[static_cast<std::size_t>(instr.imm_i)];
-          instr.imm_i = operand_number({operand.array, ir::compose(view, operand.view)});
+          instr.imm_i = operand_number(fused.operands, {operand.array, ir::compose(view, operand.view)});
         }
         remap(instr, at);
         at[i] = tape.add(instr);
@@ -195,23 +162,16 @@ class Fuser {
           outer_at[i] = inline_producer();
           continue;
         }
-        instr.imm_i = operand_number(consumer.operands[operand]);
+        instr.imm_i = operand_number(fused.operands, consumer.operands[operand]);
       }
       remap(instr, outer_at);
       outer_at[i] = tape.add(instr);
       if (tape.size() > static_cast<std::size_t>(limits::kMaxTapeInstructions)) return std::nullopt;
     }
-    *tape_of(fused) = tape.finish(outer_at.back());
+    *tape_of(fused) = tape.finish(outputs_at(outer, outer_at));
     if (fused.hint.devices.empty()) fused.hint = producer.hint;
     if (fused.label.empty()) fused.label = producer.label;
     return acceptable(fused, consumer) ? std::optional(std::move(fused)) : std::nullopt;
-  }
-
-  static void remap(TapeInstr& instr, const std::vector<std::uint16_t>& at) {
-    const int arity = ir::arity_of(instr.op);
-    if (arity > 0) instr.a = at[instr.a];
-    if (arity > 1) instr.b = at[instr.b];
-    if (arity > 2) instr.c = at[instr.c];
   }
 
   // Within limits, verified, and no operand that must now be gathered which had not to be before.

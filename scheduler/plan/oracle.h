@@ -72,7 +72,9 @@ inline std::int64_t source_position(const ir::View& view, const ir::Shape& sourc
   return position;
 }
 
-inline Value eval_tape(const ir::Tape& tape, const ir::Op& op, const Arrays& arrays, const ir::Index& at) {
+// The outputs of one element.
+inline std::vector<Value> eval_tape(const ir::Tape& tape, const ir::Op& op, const Arrays& arrays,
+                                    const ir::Index& at) {
   std::vector<Value> v(tape.code.size());
   for (std::size_t i = 0; i < tape.code.size(); ++i) {
     const ir::TapeInstr& in = tape.code[i];
@@ -97,18 +99,22 @@ inline Value eval_tape(const ir::Tape& tape, const ir::Op& op, const Arrays& arr
       default: v[i] = apply(in, tape.code[in.a].dtype, v[in.a], v[in.b], v[in.c]);
     }
   }
-  return v.back();
+  std::vector<Value> outputs;
+  for (std::size_t o = 0; o < tape.output_count(); ++o) outputs.push_back(v[tape.output(o)]);
+  return outputs;
 }
 
 inline void eval(const ir::Op& op, Arrays& arrays) {
   const ir::Shape shape = op.space.shape();
   if (op.kind == ir::OpKind::kMap) {
-    Array out{shape, std::vector<Value>(static_cast<std::size_t>(ir::volume(shape)))};
+    std::vector<Array> outs(op.outputs.size(),
+                            {shape, std::vector<Value>(static_cast<std::size_t>(ir::volume(shape)))});
     for (std::int64_t i = 0; i < ir::volume(shape); ++i) {
-      out.values[static_cast<std::size_t>(i)] =
-          eval_tape(op.get<ir::MapAttrs>().tape, op, arrays, ir::unravel(i, shape));
+      const auto values = eval_tape(op.get<ir::MapAttrs>().tape, op, arrays, ir::unravel(i, shape));
+      for (std::size_t o = 0; o < outs.size(); ++o)
+        outs[o].values[static_cast<std::size_t>(i)] = values.at(o);
     }
-    arrays[op.outputs[0].array] = std::move(out);
+    for (std::size_t o = 0; o < outs.size(); ++o) arrays[op.outputs[o].array] = std::move(outs[o]);
   } else if (op.kind == ir::OpKind::kReduce) {
     const auto& attrs = op.get<ir::ReduceAttrs>();
     TW_CHECK(attrs.kind == ir::ReduceKind::kSum, "the oracle only sums");
@@ -124,7 +130,7 @@ inline void eval(const ir::Op& op, Arrays& arrays) {
           at[d] += box.lo[d], to.push_back(attrs.axes >> d & 1u ? 0 : at[d]);
         Value& sum = partial[ir::ravel(to, result)];
         ir::TapeInstr add{ir::TapeOp::kAdd, dtype};
-        Value v = eval_tape(attrs.tape, op, arrays, at);
+        Value v = eval_tape(attrs.tape, op, arrays, at)[0];
         v = apply({ir::TapeOp::kCast, dtype}, attrs.tape.result(), v, {}, {});
         sum = apply(add, dtype, sum, v, {});
       }

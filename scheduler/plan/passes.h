@@ -12,6 +12,8 @@ void merge_common_subexpressions(Graph& graph);
 void share_moments(Graph& graph);
 // Inlines elementwise producers into their users.
 void fuse_elementwise(Graph& graph);
+// Joins maps over the same elements into one with an output for each.
+void share_tapes(Graph& graph);
 // Replaces kinds that workers do not run.
 Status lower_ops(Graph& graph, const NewArray& new_array);
 

@@ -121,6 +121,28 @@ double most_bytes(const Graph& graph) {
   return most;
 }
 
+// The same of what lives between ops: a step's results take the place of what it reads, block by block.
+double most_between(const Graph& graph) {
+  double most = 0;
+  for (std::size_t next = 0; next <= graph.ops.size(); ++next) {
+    double lives = 0;
+    for (std::size_t i = 0; i < next; ++i) {
+      for (const ir::OutputSpec& output : graph.ops[i].outputs) {
+        const auto reads = [&](const ir::Op& op) {
+          return std::any_of(op.operands.begin(), op.operands.end(),
+                             [&](const ir::Operand& operand) { return operand.array == output.array; });
+        };
+        if (std::binary_search(graph.holds.begin(), graph.holds.end(), output.array) ||
+            std::any_of(graph.ops.begin() + static_cast<std::ptrdiff_t>(next), graph.ops.end(), reads))
+          lives += static_cast<double>(ir::volume(output.grid.shape())) *
+                   static_cast<double>(ir::size_of(output.dtype));
+      }
+    }
+    most = std::max(most, lives);
+  }
+  return most;
+}
+
 TEST_CASE("dead code goes, effects stay") {
   Program p;
   const Source a = p.input({8}, {2});
@@ -332,6 +354,182 @@ TEST_CASE("fusion keeps cuts, devices and limits") {
   }
 }
 
+std::vector<std::uint64_t> outputs_of(const ir::Op& op) {
+  std::vector<std::uint64_t> arrays;
+  for (const ir::OutputSpec& output : op.outputs) arrays.push_back(output.array);
+  return arrays;
+}
+
+bool is_wanted(const Graph& graph, std::uint64_t array) {
+  const auto reads = [&](const ir::Op& op) {
+    return std::any_of(op.operands.begin(), op.operands.end(),
+                       [&](const ir::Operand& operand) { return operand.array == array; });
+  };
+  return std::binary_search(graph.holds.begin(), graph.holds.end(), array) ||
+         std::any_of(graph.ops.begin(), graph.ops.end(), reads);
+}
+
+// What is left when maps have been joined. Bits stay, no more lives at once, and nothing is made for nobody.
+Graph joined(const Program& p) {
+  Graph fused = p.graph;
+  fuse_elementwise(fused);
+  Graph g = fused;
+  share_tapes(g);
+  same_results(p.graph, g);
+  CHECK(most_between(g) <= most_between(fused));
+  for (const ir::Op& op : g.ops)
+    for (const std::uint64_t array : outputs_of(op)) CHECK(is_wanted(g, array));
+  std::uint64_t name = 1000;
+  const auto planned = run_passes(p.graph, [&] { return name++; }, {.verify_each = true});
+  REQUIRE_MESSAGE(planned.has_value(), planned.error().message);
+  return g;
+}
+
+TEST_CASE("a producer that has to exist and a map of what it makes become one op with both results") {
+  Program p;
+  const Source x = p.input({8, 6}, {4, 3}), z = p.input({8, 6}, {4, 3});
+  const Source t = p.neg(x), y = p.plus(t, z);
+  p.graph.ops[0].label = "negated";
+  p.graph.ops[1].label = "moved";
+  p.hold(y);
+  SUBCASE("held") { p.hold(t); }
+  SUBCASE("with a reader that stays apart") { p.hold(p.sum(t, {0})); }
+  const Graph g = joined(p);
+  const ir::Op& both = g.ops.at(0);
+  CHECK(g.ops.size() == p.graph.ops.size() - 1);
+  CHECK(outputs_of(both) == std::vector<std::uint64_t>{t.array, y.array});
+  CHECK(both.operands.size() == 2);  // t is not read
+  CHECK(both.label == "negated, moved");
+}
+
+TEST_CASE("a result that only the joined maps read is made no more") {
+  Program p;
+  const Source x = p.random({8, 6}, {4, 3}, 1), z = p.input({8, 6}, {4, 3});
+  const Source y = p.plus(x, z), last = p.plus(x, y);
+  p.hold(last);
+  SUBCASE("one output is left") {}
+  SUBCASE("two are") { p.hold(y); }
+  const Graph g = joined(p);
+  REQUIRE(g.ops.size() == 1);
+  CHECK(g.ops[0].outputs.size() == p.graph.holds.size());
+  CHECK(outputs_of(g.ops[0]).back() == last.array);
+}
+
+TEST_CASE("Adam's update reads each of four arrays once and writes three") {
+  Program p;
+  const auto input = [&] { return p.input({8, 6}, {4, 3}); };
+  const Source g = p.sum(p.input({8, 6, 4}, {4, 3, 2}), {2});  // a gradient, made here
+  Source gradient = g;
+  gradient.view = *gradient.view.at(2, 0);
+  const Source m0 = input(), v0 = input(), p0 = input();
+  const auto mixed = [&](const Source& old, bool squared) {
+    return p.map({old, gradient}, [&](TapeBuilder& t, Values v) {
+      const TapeValue grown = squared ? t.binary(TapeOp::kMul, v[1], v[1]) : v[1];
+      return t.binary(TapeOp::kAdd, t.binary(TapeOp::kMul, v[0], ir::Scalar(0.9)),
+                      t.binary(TapeOp::kMul, grown, ir::Scalar(0.1)));
+    });
+  };
+  const Source m = mixed(m0, false), v = mixed(v0, true);
+  const Source next = p.map({p0, m, v}, [](TapeBuilder& t, Values v) {
+    return t.binary(TapeOp::kSub, v[0], t.binary(TapeOp::kMul, v[1], v[2]));
+  });
+  for (const Source& s : {m, v, next}) p.hold(s);
+  const Graph after = joined(p);
+  REQUIRE(count(after, ir::OpKind::kMap) == 1);
+  CHECK(outputs_of(after.ops.back()) == std::vector<std::uint64_t>{m.array, v.array, next.array});
+  CHECK(after.ops.back().operands.size() == 4);
+}
+
+TEST_CASE("maps of one operand are joined, four outputs at most") {
+  Program p;
+  const Source x = p.input({8, 6}, {4, 3}), other = p.input({8, 6}, {4, 3});
+  std::vector<Source> made;
+  for (int i = 0; i < 6; ++i) {
+    made.push_back(p.map({x}, [&](TapeBuilder& t, Values v) {
+      return t.cast(t.binary(TapeOp::kMul, v[0], ir::Scalar(i + 2)),
+                    i % 2 == 0 ? DType::kFloat64 : DType::kFloat32);
+    }));
+    p.hold(made.back());
+  }
+  p.hold(p.neg(other));
+  const Graph g = joined(p);
+  REQUIRE(g.ops.size() == 3);
+  CHECK(g.ops[0].outputs.size() == 4);
+  CHECK(g.ops[0].outputs[1].dtype == DType::kFloat32);
+  CHECK(g.ops[1].outputs.size() == 2);
+  CHECK(g.ops[2].outputs.size() == 1);  // what it reads nobody else does
+}
+
+TEST_CASE("maps stay apart where joining them could be worse") {
+  Program p;
+  const ir::Shape shape{8, 8}, block{4, 4};
+  const Source x = p.input(shape, block), z = p.input(shape, block);
+  const auto maps = [&] { return count(joined(p), ir::OpKind::kMap); };
+  SUBCASE("a path leads from one to the other through a third op") {
+    const Source e = p.neg(x);
+    Source total = p.sum(e, {1});
+    total.view = *total.view.broadcast_to(shape);
+    p.hold(p.plus(e, total));
+    CHECK(maps() == 2);
+  }
+  SUBCASE("an op between them waits for the first") {
+    const Source t = p.neg(x);
+    p.hold(p.sum(t, {0}));
+    p.hold(t), p.hold(p.plus(t, z));
+    CHECK(maps() == 2);
+  }
+  SUBCASE("the second waits for what the first does not") {
+    const Source t = p.neg(x);
+    Source total = p.sum(z, {0});
+    total.view = *total.view.broadcast_to(shape);
+    p.hold(t), p.hold(p.plus(t, total));
+    CHECK(maps() == 2);
+    p.hold(p.plus(t, p.neg(total)));  // this one waits for the same as the second
+    CHECK(count(joined(p), ir::OpKind::kMap) == 2);
+  }
+  SUBCASE("it reads more than the element") {
+    const Source t = p.neg(x);
+    Source across = t;
+    across.view = *across.view.transpose();
+    p.hold(t), p.hold(p.plus(t, across));
+    CHECK(maps() == 2);
+  }
+  SUBCASE("other cuts or other devices") {
+    const Source t = p.neg(x);
+    p.hold(t), p.hold(p.plus(t, z));
+    SUBCASE("devices") { p.graph.ops[1].hint.devices = {DeviceId{2}}; }
+    SUBCASE("cuts") {
+      p.graph.ops[1].space = p.graph.ops[1].outputs[0].grid = *ir::Grid::uniform(shape, {8, 2});
+    }
+    CHECK(maps() == 2);
+  }
+  SUBCASE("what the first alone keeps is larger than what it makes") {
+    const auto wide = [&](std::uint64_t key) { return p.sum(p.random({8, 8, 2}, {4, 4, 2}, key), {2}); };
+    Source a = wide(1), b = wide(2);
+    for (Source* s : {&a, &b}) s->view = *s->view.at(2, 0);
+    const Source t = p.plus(a, b);
+    SUBCASE("neighbours all the same") {
+      p.hold(t), p.hold(p.plus(t, z));
+      CHECK(maps() == 1);
+    }
+    SUBCASE("not with an op between") {
+      p.hold(p.sum(z, {0}));
+      p.hold(t), p.hold(p.plus(t, z));
+      CHECK(maps() == 2);
+    }
+  }
+  SUBCASE("steps of a gigabyte") {
+    for (const std::int64_t extent : {std::int64_t{1} << 25, (std::int64_t{1} << 25) + 1}) {
+      Program q;
+      const Source large = q.input({2 * extent}, {extent}), zero = q.input({2 * extent}, {extent});
+      const Source t = q.neg(large);
+      q.hold(t), q.hold(q.plus(t, zero));
+      share_tapes(q.graph);
+      CHECK(q.graph.ops.size() == (extent == std::int64_t{1} << 25 ? 1 : 2));
+    }
+  }
+}
+
 Source any_view(Prng& prng, Source s) {
   if (s.shape().size() == 2 && prng.chance(0.3)) s.view = *s.view.transpose();
   if (s.shape().size() == 2 && prng.chance(0.15)) s.view = *s.view.slice(0, std::nullopt, std::nullopt, -1);
@@ -339,6 +537,7 @@ Source any_view(Prng& prng, Source s) {
 }
 
 TEST_CASE("random programs give the same bits with and without passes") {
+  std::size_t joins = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     CAPTURE(seed);
     Prng prng(seed);
@@ -379,6 +578,11 @@ TEST_CASE("random programs give the same bits with and without passes") {
     if (prng.chance(0.8)) remove_dead_code(g);
     if (prng.chance(0.8)) merge_common_subexpressions(g);
     fuse_elementwise(g);
+    const double unjoined = most_between(g);
+    const std::size_t apart = g.ops.size();
+    share_tapes(g);
+    joins += apart - g.ops.size();
+    CHECK(most_between(g) <= unjoined);
     const double before = most_bytes(g);
     order_for_memory(g);
     CHECK(most_bytes(g) <= before);
@@ -389,13 +593,14 @@ TEST_CASE("random programs give the same bits with and without passes") {
       Options options;
       options.verify_each = true;
       if (!optimised)
-        options.off = {"dead-code", "common-subexpressions", "shared-moments",
-                       "fusion",    "shared-gathers",        "memory-order"};
+        options.off = {"dead-code",    "common-subexpressions", "shared-moments", "fusion",
+                       "shared-tapes", "shared-gathers",        "memory-order"};
       const auto planned = run_passes(
           p.graph, [&] { return name++; }, options);
       REQUIRE_MESSAGE(planned.has_value(), planned.error().message);
     }
   }
+  CHECK(joins > 50);
 }
 
 TEST_CASE("what is recorded long before it is read is made late") {
@@ -453,7 +658,7 @@ TEST_CASE("passes have names, texts and say whose fault it is") {
   CHECK(planned->passes[3].name == "fusion");
   CHECK(planned->passes[3].ops == 1);
   CHECK(planned->passes[3].dump.find("reduce sum(%1)") != std::string::npos);
-  CHECK(planned->passes[4].dump.find("combine") != std::string::npos);
+  CHECK(planned->passes[5].dump.find("combine") != std::string::npos);
   CHECK(planned->ops.back().outputs[0].array == total.array);
 
   ir::Op fast = planned->ops.back();

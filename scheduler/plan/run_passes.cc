@@ -8,8 +8,9 @@
 namespace tilewise::plan {
 namespace {
 
-constexpr std::string_view kNames[] = {"dead-code", "common-subexpressions", "shared-moments", "fusion",
-                                       "lowering",  "shared-gathers",        "memory-order"};
+constexpr std::string_view kNames[] = {"dead-code",      "common-subexpressions", "shared-moments",
+                                       "fusion",         "shared-tapes",          "lowering",
+                                       "shared-gathers", "memory-order"};
 
 Status verify(const Graph& graph, ir::Stage stage, ir::GeometryCache& geometries) {
   const Sources sources(graph);
@@ -44,7 +45,7 @@ Result<PlannedGraph> run_passes(Graph graph, const NewArray& new_array, const Op
       return error(Errc::kInvalidArgument, "no pass is called '" + name + "'");
     }
   }
-  if (std::find(options.off.begin(), options.off.end(), kNames[4]) != options.off.end()) {
+  if (std::find(options.off.begin(), options.off.end(), kNames[5]) != options.off.end()) {
     return error(Errc::kInvalidArgument, "workers cannot do without pass 'lowering'");
   }
   const auto on = [&](std::string_view name) {
@@ -80,15 +81,19 @@ Result<PlannedGraph> run_passes(Graph graph, const NewArray& new_array, const Op
     fuse_elementwise(graph);
     TW_TRY(ran(kNames[3], ir::Stage::kSubmitted));
   }
-  TW_TRY(lower_ops(graph, new_array));
-  TW_TRY(ran(kNames[4], ir::Stage::kLowered));
-  if (on(kNames[5])) {  // ops that gather the same region of the same operand gather it once
-    merge_common_subexpressions(graph);
-    TW_TRY(ran(kNames[5], ir::Stage::kLowered));
+  if (on(kNames[4])) {
+    share_tapes(graph);
+    TW_TRY(ran(kNames[4], ir::Stage::kSubmitted));
   }
-  if (on(kNames[6])) {
-    order_for_memory(graph);
+  TW_TRY(lower_ops(graph, new_array));
+  TW_TRY(ran(kNames[5], ir::Stage::kLowered));
+  if (on(kNames[6])) {  // ops that gather the same region of the same operand gather it once
+    merge_common_subexpressions(graph);
     TW_TRY(ran(kNames[6], ir::Stage::kLowered));
+  }
+  if (on(kNames[7])) {
+    order_for_memory(graph);
+    TW_TRY(ran(kNames[7], ir::Stage::kLowered));
   }
   if (!options.verify_each) TW_TRY(check(out.passes.back().name, ir::Stage::kLowered));
   out.ops = std::move(graph.ops);

@@ -26,6 +26,8 @@ class Sources {
     const auto it = producers_.find(array);
     return it == producers_.end() ? nullptr : &it->second;
   }
+  // The array is now made there.
+  void move(std::uint64_t array, Producer to) { producers_[array] = to; }
   bool find(std::uint64_t array, ir::SourceArray& out) const {
     if (const Producer* p = producer(array)) {
       const ir::OutputSpec& spec = graph_.ops[p->op].outputs[p->output];

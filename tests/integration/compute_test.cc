@@ -51,7 +51,59 @@ std::size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
+// Three steps of Adam's update, a request each: what came of them, the last one's tasks, and how many arrays its maps read.
+struct Updated {
+  std::vector<double> moment, variance, weights;
+  std::int64_t tasks = 0;
+  std::size_t reads = 0;
+};
+Updated update(const Session& session) {
+  const auto random = [&](std::uint64_t seed) {
+    return session.random.normal({256, 200}, {.seed = seed, .block = {64, 64}});
+  };
+  Array w = random(1), gradient = random(2), m = gradient * 0.0, v = gradient * 0.0;
+  session.persist({w, gradient, m, v}).wait({.timeout = kPatience});
+  Updated out;
+  for (int step = 0; step < 3; ++step) {
+    m = m * 0.9 + gradient * 0.1;
+    v = v * 0.999 + gradient * gradient * 0.001;
+    w = w - m * 0.01 / (sqrt(v) + 1e-8);
+    const std::vector<Array> all{m, v, w};
+    const msg::Explanation told = session.explain(all).account();
+    for (const msg::PassAccount& pass : told.passes) {
+      if (pass.name != "lowering") continue;
+      out.reads = 0;
+      for (std::size_t at = pass.dump.find("map("); at != std::string::npos;
+           at = pass.dump.find("map(", at + 1))
+        out.reads += count(pass.dump.substr(at, pass.dump.find(')', at) - at), "%");
+    }
+    const Future done = session.persist({m, v, w}, {.account = true});
+    done.wait({.timeout = kPatience});
+    out.tasks = done.account().measured().tasks_done;
+  }
+  out.moment = m.get<double>(), out.variance = v.get<double>(), out.weights = w.get<double>();
+  return out;
+}
+
 }  // namespace
+
+TEST_CASE(
+    "maps of the same elements are one op of several outputs: fewer steps and reads, and the same bits") {
+  const auto run = [](std::vector<std::string> scheduler_args) {
+    Cluster cluster({.scheduler_args = std::move(scheduler_args)});
+    INFO(cluster.words());
+    return update(cluster.session());
+  };
+  const Updated joint = run({}), apart = run({"--passes-off", "shared-tapes"});
+  const std::int64_t blocks = 4 * 4;
+  CHECK(joint.tasks == blocks);
+  CHECK(apart.tasks == 3 * blocks);
+  CHECK(joint.reads == 4);
+  CHECK(apart.reads == 7);
+  CHECK(joint.moment == apart.moment);
+  CHECK(joint.variance == apart.variance);
+  CHECK(joint.weights == apart.weights);
+}
 
 TEST_CASE("programs on two workers of this host, which read each other's memory") {
   Cluster cluster;

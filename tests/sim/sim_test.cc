@@ -160,6 +160,7 @@ FAMILY_CASE("random", "random worlds keep every invariant, and repeat themselves
                         "requests refused",
                         "failed blocks delivered",
                         "programs again",
+                        "maps of several outputs",
                         "replicated",
                         "offers before their reply",
                         "failed: cancelled",

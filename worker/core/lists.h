@@ -31,6 +31,23 @@ inline ir::Op map_of(std::uint64_t from, std::uint64_t array, const ir::Grid& gr
   return op;
 }
 
+// Both outputs of one tape are the sum of the operands.
+inline ir::Op maps_of(std::vector<std::uint64_t> from, std::uint64_t array, const ir::Grid& grid) {
+  ir::Op op = source(array, 1);
+  op.space = op.outputs[0].grid = grid;
+  op.outputs.push_back({array + 1, ir::DType::kFloat64, grid});
+  ir::Tape tape;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    op.operands.push_back({from[i], ir::View::identity(grid.shape())});
+    tape.code.push_back({.op = ir::TapeOp::kLoad, .imm_i = static_cast<std::int64_t>(i)});
+  }
+  if (from.size() > 1) tape.code.push_back({.op = ir::TapeOp::kAdd, .a = 0, .b = 1});
+  const auto last = static_cast<std::uint16_t>(tape.code.size() - 1);
+  tape.outputs = {last, last};
+  op.attrs = ir::MapAttrs{std::move(tape)};
+  return op;
+}
+
 // A kernel that writes two results, of blocks of so many elements each.
 inline ir::Op pair_of(std::uint64_t array, std::int64_t extent, std::int64_t blocks = 1) {
   ir::Op op = source(array, blocks, extent);

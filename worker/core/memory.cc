@@ -7,6 +7,14 @@
 #include <algorithm>
 
 namespace tilewise::worker {
+namespace {
+
+bool all_given(const ir::Donors& donors, std::size_t outputs) {
+  const auto end = donors.begin() + static_cast<std::ptrdiff_t>(outputs);
+  return outputs > 0 && std::all_of(donors.begin(), end, [](int donor) { return donor >= 0; });
+}
+
+}  // namespace
 
 // May what is free be given to the asker? What is owed to others is not: to earlier tasks of its own graph, to sessions that have
 // less (byte_shares.h), to the lowest task.
@@ -35,24 +43,30 @@ bool Core::Impl::admits(std::uint16_t d, const Asker& asker, Obstacle there) {
 }
 
 // The task's outputs together. One that is the last to read as many bytes as it writes leaves more room than it found.
-bool Core::Impl::admits_task(Slot t, const std::vector<Slot>& in, Asker& asker) {
+bool Core::Impl::admits_task(Slot t, const std::vector<Slot>& in, const ir::Donors& donors, Asker& asker) {
   const Task& task = tasks[t];
-  for (const Slot array : ops[task.op].outputs) asker.bytes += in_arena(bytes_of(arrays[array], task.point));
+  const OpState& op = ops[task.op];
+  std::int64_t taken = 0;  // what inputs give
+  for (std::size_t i = 0; i < op.outputs.size(); ++i)
+    (donors[i] < 0 ? asker.bytes : taken) += in_arena(bytes_of(arrays[op.outputs[i]], task.point));
+  if (all_given(donors, op.outputs.size())) return true;
   if (is_lowest(t)) asker.claim = Claim::kLowest;
   const Obstacle there = obstacle(task.device, asker);
-  if (there != Obstacle::kNone && task.steps == 1 && freed_by(task, in) >= asker.bytes) {
+  if (there != Obstacle::kNone && task.steps == 1 && freed_by(task, in) - taken >= asker.bytes) {
     asker.claim = Claim::kReleasing;
     return true;
   }
   return admits(task.device, asker, there);
 }
 
-// All or none. `wait_for`: what has to be over before it is written.
-bool Core::Impl::give_results_memory(Slot t, const Asker& asker, alloc::Fence& wait_for) {
+// All or none, where no input gives it. `wait_for`: what has to be over before it is written.
+bool Core::Impl::give_results_memory(Slot t, const std::vector<Slot>& in, const ir::Donors& donors,
+                                     const Asker& asker, alloc::Fence& wait_for) {
   const Task& task = tasks[t];
   const OpState& op = ops[task.op];
   std::vector<Dropped> dropped;
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    if (donors[i] >= 0) continue;
     const Slot c = task.outputs[i];
     alloc::Fence fence;
     launching = true;
@@ -62,7 +76,7 @@ bool Core::Impl::give_results_memory(Slot t, const Asker& asker, alloc::Fence& w
     if (!extent) {  // nobody has touched the others
       alloc::Arena& arena = devices[task.device].arena;
       for (std::size_t j = 0; j < i; ++j)
-        if (drops(dropped, j) == nullptr) arena.free(lose_memory(task.outputs[j]), wait_for);
+        if (donors[j] < 0 && drops(dropped, j) == nullptr) arena.free(lose_memory(task.outputs[j]), wait_for);
       for (const Dropped& result : dropped) arena.free(result.extent, wait_for);
       return false;
     }
@@ -73,7 +87,15 @@ bool Core::Impl::give_results_memory(Slot t, const Asker& asker, alloc::Fence& w
     const bool merged = wait_for.merge(fence);
     TW_CHECK(merged, "kMaxStreams exceeds what a fence can name");
   }
-  served(devices[task.device], asker);  // not before: what does not get all of it waits as it did
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    if (donors[i] < 0) continue;
+    const Slot giver = in[static_cast<std::size_t>(donors[i])];
+    stop_relaying(giver);
+    give_memory(task.outputs[i], lose_memory(giver));
+    ++counts.donated;
+  }
+  if (!all_given(donors, op.outputs.size()))
+    served(devices[task.device], asker);  // not before: what does not get all of it waits as it did
   if (dropped.empty()) return true;
   ++counts.made_in_part;
   results_dropped.emplace(t, std::move(dropped));
@@ -231,24 +253,25 @@ bool Core::Impl::owes_reserve(const DeviceState& device, std::int64_t bytes) con
   return limit - (arena.bytes_in_use() - device.guest_bytes) - bytes < 2 * device.reserve_bytes;
 }
 
-// By how much a task of the op makes the memory in use grow: not at all where its result takes the place of what was made here
-// (donate). That does not change: what others read too is held until they are known.
+// By how much a task of the op makes the memory in use grow: not by results that take the place of what was made here
+// (donors_of). That does not change: what others read too is held until they are known.
 std::int64_t Core::Impl::grows_by(Slot slot) {
   OpState& op = ops[slot];
   if (op.grows >= 0) return op.grows;
   const OpEntry& entry = *op.entry;
   op.grows = entry.geometry->output_bytes_bound();
-  if (entry.op.kind == ir::OpKind::kMap && entry.op.outputs.size() == 1) {
-    for (std::size_t i = 0; i < op.operands.size(); ++i) {
-      if (op.operands[i] == kNone) continue;
-      const ArrayState& source = arrays[op.operands[i]];
-      if (!source.held && !source.users.empty() && source.users.back().op == slot &&
-          source.makers.size() == 1 && ops[source.makers[0]].entry->placement == entry.placement &&
-          source.dtype == entry.op.outputs[0].dtype && source.grid == entry.op.outputs[0].grid &&
-          entry.op.operands[i].view.is_identity(source.grid.shape()))
-        op.grows = 0;
-    }
-  }
+  const ir::Donors donors =
+      ir::match_donors(op.outputs.size(), op.operands.size(), [&](std::size_t o, std::size_t i) {
+        if (op.operands[i] == kNone) return false;
+        const ArrayState& source = arrays[op.operands[i]];
+        return !source.held && !source.users.empty() && source.users.back().op == slot &&
+               source.makers.size() == 1 && ops[source.makers[0]].entry->placement == entry.placement &&
+               ir::may_overwrite(entry.op, o, i, source.dtype, source.grid);
+      });
+  for (std::size_t o = 0; o < op.outputs.size(); ++o)
+    if (donors[o] >= 0)
+      op.grows -= ir::volume(entry.op.outputs[o].grid.max_block_shape()) *
+                  static_cast<std::int64_t>(ir::size_of(entry.op.outputs[o].dtype));
   return op.grows;
 }
 
@@ -562,37 +585,34 @@ void Core::Impl::check_stuck() {
   }
 }
 
-// If this step is the only thing that still needs an input of the same size, the output takes its memory (D5). Only
+// If this step is the only thing that still needs an input of the same size, an output takes its memory (D5). Only
 // for maps that read it element by element, in place.
-bool Core::Impl::donate(Slot t, const std::vector<Slot>& in, std::span<const BlockRead> read) {
-  Task& task = tasks[t];
+ir::Donors Core::Impl::donors_of(Slot t, const std::vector<Slot>& in, std::span<const BlockRead> read) {
+  const Task& task = tasks[t];
   const OpEntry& entry = *ops[task.op].entry;
-  if (entry.op.kind != ir::OpKind::kMap || task.steps != 1 || entry.op.outputs.size() != 1) return false;
-  Copy& output = copies[task.outputs[0]];
-  for (std::size_t i = 0; i < in.size(); ++i) {
-    Copy& copy = copies[in[i]];
-    const ir::Operand& operand = entry.op.operands[read[i].operand];
+  const DeviceState& device = devices[task.device];
+  const auto needed_here_alone = [&](const Copy& copy) {
     const ArrayState& source = arrays[copy.array];
-    if (!copy.has_memory || copy.bytes != output.bytes || copy.bytes == 0 || source.held) continue;
-    if (source.pinned != 0 || tied(copy)) continue;
-    if (source.dtype != entry.op.outputs[0].dtype || !operand.view.is_identity(source.grid.shape())) continue;
-    if (source.grid != arrays[output.array].grid) continue;
+    if (!copy.has_memory || copy.bytes == 0 || source.held || source.pinned != 0 || tied(copy)) return false;
     const Slot u = copy.uses;
-    if (u == kNone || uses[u].next != kNone || uses[u].left != 1 || uses[u].op != task.op) continue;
-    if (uses[u].device != devices[task.device].spec.id) continue;
-    bool read_elsewhere = false;
+    if (u == kNone || uses[u].next != kNone || uses[u].left != 1 || uses[u].op != task.op) return false;
+    if (uses[u].device != device.spec.id) return false;
     for (std::size_t s = 0; s < copy.readers.size(); ++s) {
-      read_elsewhere |= s != task.stream && s < devices[task.device].streams.size() &&
-                        copy.readers[s] > devices[task.device].streams[s].completed;
+      if (s != task.stream && s < device.streams.size() && copy.readers[s] > device.streams[s].completed)
+        return false;
     }
-    if (read_elsewhere) continue;
-    if (copy.relays && roomy(devices[task.device], 0)) continue;  // others are about to come for it
-    stop_relaying(in[i]);
-    give_memory(task.outputs[0], lose_memory(in[i]));
-    ++counts.donated;
-    return true;
-  }
-  return false;
+    return !(copy.relays && roomy(device, 0));  // else others are about to come for it
+  };
+  const std::size_t outputs =
+      entry.op.kind == ir::OpKind::kMap && task.steps == 1 ? entry.op.outputs.size() : 0;
+  return ir::match_donors(outputs, in.size(), [&](std::size_t o, std::size_t i) {
+    const Slot c = task.outputs[o];
+    const Copy& copy = copies[in[i]];
+    const ArrayState& source = arrays[copy.array];
+    return c != kNone && !whole(copies[c]) && copies[c].bytes == copy.bytes &&
+           ir::may_overwrite(entry.op, o, read[i].operand, source.dtype, source.grid) &&
+           needed_here_alone(copy);
+  });
 }
 
 }  // namespace tilewise::worker

@@ -1,5 +1,6 @@
 // Who gets memory when it is short and there is no tier below, as lists.
 #include <doctest/doctest.h>
+#include <tilewise/ir/donation.h>
 
 #include <map>
 
@@ -51,6 +52,52 @@ TEST_CASE("a task of several results gets memory for all of them, or waits witho
   CHECK(device.of[4] == 1);
   CHECK(used() == 4 * kBlock);
   for (const std::uint64_t array : {20, 21}) CHECK(device.lists.core->holds({ArrayId{array}, 0}));
+}
+
+TEST_CASE("each output of a tape takes the memory of an input that nobody else needs, or its own") {
+  const auto run = [](std::vector<std::uint64_t> from, std::vector<ArrayId> holds) {
+    Device device(8);
+    const ir::Grid grid = blocks_of(10, 2).space;
+    holds.insert(holds.end(), {ArrayId{20}, ArrayId{21}});
+    device.lists.log({plan_of({on(kHere, 1, blocks_of(10, 2)), on(kHere, 2, blocks_of(11, 2)),
+                               on(kHere, 3, maps_of(std::move(from), 20, grid))},
+                              std::move(holds))});
+    device.run();
+    CHECK(device.of[3] == 2);
+    for (const std::uint64_t array : {20, 21}) CHECK(device.lists.core->holds({ArrayId{array}, 1}));
+    const std::int64_t blocks = device.lists.core->device_stats()[0].bytes_used / kBlock;
+    return std::pair(device.lists.core->counters().donated, blocks);
+  };
+  CHECK(run({10, 11}, {}) == std::pair<std::int64_t, std::int64_t>{4, 4});
+  CHECK(run({10, 11}, {ArrayId{11}}) == std::pair<std::int64_t, std::int64_t>{2, 6});
+  CHECK(run({10, 11}, {ArrayId{10}}) == std::pair<std::int64_t, std::int64_t>{2, 6});
+  CHECK(run({10}, {ArrayId{11}}) == std::pair<std::int64_t, std::int64_t>{2, 6});
+  // The same array through another view is read elsewhere than where it would be written.
+  ir::Op across = maps_of({10, 11}, 20, blocks_of(10, 2).space);
+  across.operands[0].view.source[0] = {0, across.space.shape()[0] - 1, -1};
+  CHECK_FALSE(ir::may_overwrite(across, 0, 0, ir::DType::kFloat64, across.space));
+  CHECK(ir::may_overwrite(across, 1, 1, ir::DType::kFloat64, across.space));
+  CHECK_FALSE(ir::may_overwrite(across, 1, 1, ir::DType::kInt64, across.space));
+}
+
+TEST_CASE("a task waits with what its input would give, until there is memory for its other output") {
+  Device device(4);
+  device.lists.log({plan_of(
+      {on(kHere, 1, blocks_of(11, 1)), on(kHere, 2, blocks_of(12, 1)), on(kHere, 3, blocks_of(13, 1))},
+      {ArrayId{11}, ArrayId{12}, ArrayId{13}})});
+  device.run();
+  device.lists.log(
+      {plan_of({on(kHere, 4, blocks_of(10, 1)), on(kHere, 5, maps_of({10}, 20, blocks_of(10, 1).space))},
+               {ArrayId{20}, ArrayId{21}}, 2)});
+  device.run();
+  CHECK(device.of[5] == 0);
+  CHECK(device.lists.core->counters().donated == 0);
+  CHECK(device.lists.core->holds({ArrayId{10}, 0}));
+  device.lists.log({msg::Release{{ArrayId{11}}}});
+  device.run();
+  CHECK(device.of[5] == 1);
+  CHECK(device.lists.core->counters().donated == 1);
+  CHECK(device.lists.core->device_stats()[0].bytes_used == 4 * kBlock);
 }
 
 TEST_CASE("what could be made early leaves the memory that is wanted before it") {

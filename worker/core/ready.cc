@@ -27,14 +27,13 @@ bool Core::Impl::awaited_elsewhere(const Task& task) const {
 std::int64_t Core::Impl::growth_of(const Task& task) {
   const OpState& op = ops[task.op];
   if (task.admitted) return 0;
-  const std::int64_t most = grows_by(task.op);
-  if (most <= ir::kLargeBytes) return 0;
+  if (grows_by(task.op) <= ir::kLargeBytes) return 0;
   first_inputs.clear();
   for (const BlockRead& read : reads_of(op, task, task.next)) {
     const Slot c = find_copy(op.operands[read.operand], read.block, task.device);
     if (c != kNone) first_inputs.push_back(c);
   }
-  return most - freed_by(task, first_inputs);
+  return op.entry->geometry->output_bytes_bound() - freed_by(task, first_inputs);
 }
 
 // A task that could run. `came_bytes`: of the largest block that it has waited for, or kNothingCame.

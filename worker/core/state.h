@@ -30,6 +30,7 @@
 #include <tilewise/base/check.h>
 #include <tilewise/base/digest.h>
 #include <tilewise/ir/cost.h>
+#include <tilewise/ir/donation.h>
 #include <tilewise/ir/geometry_cache.h>
 #include <tilewise/ir/ready_order.h>
 #include <tilewise/worker/core.h>
@@ -198,14 +199,15 @@ struct Core::Impl {
   Launched launch_steps(Slot task);
   void enqueue_step(Slot task, const std::vector<Slot>& inputs, Launch& launch);
   std::span<const BlockRead> reads_of(const OpState& op, const Task& task, std::int64_t step);
-  bool donate(Slot task, const std::vector<Slot>& inputs, std::span<const BlockRead> reads);
+  ir::Donors donors_of(Slot task, const std::vector<Slot>& inputs, std::span<const BlockRead> reads);
   // Clients' memory (adopt.cc)
   bool lent_by_client(const Copy& copy) const;
   bool adopt(Slot task, const std::vector<Slot>& inputs, std::span<const BlockRead> reads);
   void give_back(Slot copy);
   void tell_done(const msg::Done& done, bool foreign);
-  bool give_results_memory(Slot task, const Asker& asker, alloc::Fence& wait_for);
-  bool admits_task(Slot task, const std::vector<Slot>& inputs, Asker& asker);
+  bool give_results_memory(Slot task, const std::vector<Slot>& inputs, const ir::Donors& donors,
+                           const Asker& asker, alloc::Fence& wait_for);
+  bool admits_task(Slot task, const std::vector<Slot>& inputs, const ir::Donors& donors, Asker& asker);
   void run_failed(Slot task);
   void finish_task(Slot task);
   void fail_task(Slot task, Slot why);

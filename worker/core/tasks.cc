@@ -341,11 +341,10 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
     if (!task.admitted) {
       task.stream = static_cast<std::uint8_t>(room);
       alloc::Fence wait_for;
-      if (!donate(t, inputs, read_here)) {
-        Asker asker{queues[task.queue].session, Claim::kOrdinary, use_of(t), true, 0};
-        if (!admits_task(t, inputs, asker)) return Launched::kBlocked;
-        if (!give_results_memory(t, asker, wait_for)) return Launched::kBlocked;
-      }
+      const ir::Donors donors = donors_of(t, inputs, read_here);
+      Asker asker{queues[task.queue].session, Claim::kOrdinary, use_of(t), true, 0};
+      if (!admits_task(t, inputs, donors, asker)) return Launched::kBlocked;
+      if (!give_results_memory(t, inputs, donors, asker, wait_for)) return Launched::kBlocked;
       for (int i = 0; i < wait_for.size(); ++i) {
         const auto [s, sequence] = wait_for[i];
         if (s != task.stream && sequence > devices[task.device].streams[s].completed) {

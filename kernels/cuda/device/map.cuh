@@ -1,9 +1,12 @@
-// Elementwise kernels. Generated before this text: kPlaces, kWidth, Out, Value, Element, and
+// Elementwise kernels. Generated before this text: kOutputs, kPlaces, kWidth, Values (the outputs of an element), Value (the
+// first's type), Element, and
 //   tw_load(place, offset, element)             one element of every operand
 //   tw_load_group(place, offset, elements)      kWidth neighbours of every operand, up to 16 bytes at a time
-//   tw_evaluate(element, place, offset, constants) -> Value
-//   tw_out(value) -> Out                        as memory holds it
-// Place 0 is the output, then come the operands, then numbers that follow from the position.
+//   tw_evaluate(element, place, offset, constants) -> Values
+//   tw_store(place, offset, values)             as memory holds them
+//   tw_store_group(place, offset, values)       kWidth neighbours
+// Outputs are the first kOutputs places, then come the operands, then numbers that follow from the position. Everything is
+// loaded before anything is stored, since an output may be an operand's memory.
 
 struct MapParams {
   Walk walk;
@@ -20,23 +23,25 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_map_groups(const __gri
   for (i64 group = (i64)blockIdx.x * kThreads + threadIdx.x; group < p.walk.count; group += step) {
     i64 offset[kPlaces] = {};
     tw_offsets<kPlaces>(p.walk, p.place, group, offset);
-    Out* const out = (Out*)p.place[0].base + offset[0];
     if ((group + 1) * kWidth <= p.elements) {
       Element element[kWidth];
       tw_load_group(p.place, offset, element);
-      Pack<Out, kWidth> result;
+      i64 begin[kOutputs];
+#pragma unroll
+      for (int s = 0; s < kOutputs; ++s) begin[s] = offset[s];
+      Values values[kWidth];
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
-        result.v[j] = tw_out(tw_evaluate(element[j], p.place, offset, p.constants));
+        values[j] = tw_evaluate(element[j], p.place, offset, p.constants);
 #pragma unroll
         for (int s = 0; s < kPlaces; ++s) offset[s] += p.place[s].inner;
       }
-      *(Pack<Out, kWidth>*)out = result;
+      tw_store_group(p.place, begin, values);
     } else {
       for (int j = 0; group * kWidth + j < p.elements; ++j) {
         Element element;
         tw_load(p.place, offset, element);
-        out[j] = tw_out(tw_evaluate(element, p.place, offset, p.constants));
+        tw_store(p.place, offset, tw_evaluate(element, p.place, offset, p.constants));
 #pragma unroll
         for (int s = 0; s < kPlaces; ++s) offset[s] += p.place[s].inner;
       }
@@ -47,10 +52,10 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_map_groups(const __gri
 __device__ __forceinline__ void tw_one(const MapParams& p, const i64 (&offset)[kPlaces]) {
   Element element;
   tw_load(p.place, offset, element);
-  ((Out*)p.place[0].base)[offset[0]] = tw_out(tw_evaluate(element, p.place, offset, p.constants));
+  tw_store(p.place, offset, tw_evaluate(element, p.place, offset, p.constants));
 }
 
-// Any strides, output included.
+// Any strides, outputs included.
 extern "C" __global__ void __launch_bounds__(kThreads) tw_map_any(const __grid_constant__ MapParams p) {
   const i64 step = (i64)gridDim.x * kThreads;
   for (i64 i = (i64)blockIdx.x * kThreads + threadIdx.x; i < p.walk.count; i += step) {

@@ -127,7 +127,7 @@ __device__ __forceinline__ T tw_value(const ReduceParams& p, const i64 (&kept)[k
   tw_offsets<kPlaces>(p.reduced, p.reduced_place, r, offset);
   Element element;
   tw_load(p.kept_place, offset, element);
-  const Value value = tw_evaluate(element, p.kept_place, offset, p.constants);
+  const Value value = tw_evaluate(element, p.kept_place, offset, p.constants).v0;
   if constexpr (kIsArg)
     return {value, p.kept_place[0].base + offset[0]};
   else if constexpr (kIsMoments)

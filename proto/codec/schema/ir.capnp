@@ -105,7 +105,10 @@ struct Op {
   hint @4 :List(UInt32);          # explicit placement, as the user wrote it; empty: automatic
   label @5 :Text;                 # the user's name for it, up to 256 bytes
   attrs :union {                  # the alternative that belongs to `kind`; any other is refused
-    map @6 :List(TapeInstr);      # map: at most 256 instructions, the last is the result
+    map :group {
+      tape @6 :List(TapeInstr);   # at most 256 instructions
+      outputs @34 :List(UInt16);  # two to four: those that give the op's outputs; empty: there is one, which the last gives
+    }
     reduce :group {               # reduce, reduceBlocks
       tape @7 :List(TapeInstr);   # applied to the operands first
       kind @8 :ReduceKind;

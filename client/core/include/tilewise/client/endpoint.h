@@ -28,12 +28,11 @@ struct EndpointCallbacks {
 // Rules for implementations:
 //   - callbacks run one at a time (any thread, but never two at once) and never inside a call of this interface
 //     other than drive();
-//   - callbacks may call every function of this interface but start(), drive() and the destructor;
+//   - callbacks may call every function of this interface but start(), stop(), drive() and the destructor;
 //   - an endpoint answers Ping itself, besides passing it on;
 //   - after on_lost, and after a worker is gone, calls are accepted and do nothing, except that `done` callbacks of
 //     receive() and transmit() still come, with an error;
-//   - the destructor returns when no callback is running; none comes after it. Outstanding `done` callbacks are
-//     destroyed uncalled.
+//   - stop() comes before anything of an endpoint, or of what decorates it, is destroyed, since callbacks call it.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
@@ -43,6 +42,10 @@ class Endpoint {
 
   // Installed once by the session, before anything else is called.
   virtual void start(EndpointCallbacks callbacks) = 0;
+
+  // Returns when no callback is running; none comes after it. Outstanding `done` callbacks are destroyed uncalled. What was sent
+  // before goes out. Nothing but stop() and the destructor, which stops what was not, is called after it. Not from within a callback.
+  virtual void stop() = 0;
 
   // To the scheduler, in the order of calls. Any thread; does not wait.
   virtual void send(msg::Message message) = 0;

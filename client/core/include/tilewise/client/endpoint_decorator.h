@@ -12,6 +12,7 @@ class EndpointDecorator : public Endpoint {
 
   const msg::Welcome& welcome() const override { return real_->welcome(); }
   void start(EndpointCallbacks callbacks) override { real_->start(std::move(callbacks)); }
+  void stop() override { real_->stop(); }
   void send(msg::Message message) override { real_->send(std::move(message)); }
   void send(WorkerId peer, msg::PeerBatch batch) override { real_->send(peer, std::move(batch)); }
   bool drive(const std::function<bool()>& done, TimeNs timeout_ns) override {

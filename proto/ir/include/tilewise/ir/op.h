@@ -12,7 +12,7 @@ namespace tilewise::ir {
 
 // clang-format off
 enum class OpKind : std::uint8_t {
-  kMap,           // out[i] = tape(operands[i]); no operands: fill, ranges, random
+  kMap,           // outs[..][i] = tape(operands[i]), one output or several; no operands: fill, ranges, random
   kReduce,        // as users write it: whole reduction over axes, reduced extents become 1. Lowered away
   kReduceBlocks,  // lowered: each block of the space reduced to extent 1 along axes (out has one element per block)
   kCombine,       // lowered: one level of the fixed tree over such partials, `fan_in` blocks at a time
@@ -78,7 +78,7 @@ struct MapAttrs {
   friend bool operator==(const MapAttrs&, const MapAttrs&) = default;
 };
 struct ReduceAttrs {  // kReduce, kReduceBlocks
-  Tape tape;          // applied to the operands first (fused); last instruction is what is reduced
+  Tape tape;          // applied to the operands first (fused); has one output, which is reduced
   ReduceKind kind = ReduceKind::kSum;
   std::uint32_t axes = 0;  // bit d: dimension d is reduced
   friend bool operator==(const ReduceAttrs&, const ReduceAttrs&) = default;

@@ -66,9 +66,17 @@ struct TapeInstr {
 // Integer division or remainder by zero gives 0. Minimum and maximum propagate NaN. Comparison operands share a
 // dtype, as do the operands of every binary instruction (kCast makes it so; kWhere: b and c).
 struct Tape {
-  std::vector<TapeInstr> code;  // result = the last instruction
-  DType result() const { return code.back().dtype; }
-  // Operand indices below `operands`, arguments earlier, dtypes consistent, lengths within limits.
+  std::vector<TapeInstr> code;
+  // The instructions whose values are the outputs, in their order; an instruction may be several of them. Empty: there is one
+  // output, the last instruction, which is not written in any other way.
+  boost::container::static_vector<std::uint16_t, limits::kMaxOutputs> outputs = {};
+
+  std::size_t output_count() const { return outputs.empty() ? 1 : outputs.size(); }
+  std::uint16_t output(std::size_t i) const {
+    return outputs.empty() ? static_cast<std::uint16_t>(code.size() - 1) : outputs[i];
+  }
+  DType result(std::size_t i = 0) const { return code[output(i)].dtype; }
+  // Operand indices below `operands`, arguments earlier, dtypes consistent, outputs there, lengths within limits.
   Status verify(int operands, std::span<const DType> operand_dtypes, int space_rank) const;
   std::uint64_t digest() const;
   friend bool operator==(const Tape&, const Tape&) = default;

@@ -51,7 +51,7 @@ struct PlannedGraph {
   std::vector<PassReport> passes;  // those that ran, in order
 };
 
-// "dead-code", "common-subexpressions", "shared-moments", "fusion", "lowering", "shared-gathers", "memory-order": as they run.
+// "dead-code", "common-subexpressions", "shared-moments", "fusion", "shared-tapes", "lowering", "shared-gathers", "memory-order": as they run.
 std::span<const std::string_view> pass_names();
 
 // A pass that needs placements, so whoever places runs it, after these; as an option it is known here too.
