@@ -343,7 +343,6 @@ bool Runtime::pump(TimeNs now) {
   const bool did = run_here() || !calls.empty();
   collect_completions();
   if (options_.on_broken && !health()) {  // asked when failures have been taken: see Device::health()
-    note_open_steps();
     events_.clear();
     return false;
   }
@@ -370,10 +369,13 @@ TimeNs Runtime::next_deadline() const {
   return core_ ? std::min(core_->next_deadline(), probe_memory_->next_deadline()) : now_ + kSecond;
 }
 
-Status Runtime::health() const {
+Status Runtime::health() {
   if (!broken_) return broken_;
   for (const auto& local : locals_) {
-    if (Status ok = local->device->health(); !ok) return ok;
+    if (Status ok = local->device->health(); !ok) {
+      note_open_steps();
+      return ok;
+    }
   }
   return {};
 }

@@ -41,8 +41,24 @@ struct Listening final : DataService {
   std::vector<msg::Relay> relays;  // said to peers
 };
 
+// Says of itself what the test wants.
+struct Breaking final : device::Device {
+  const device::Info& info() const override { return host->info(); }
+  Result<device::Slab> add_slab(std::int64_t bytes) override { return host->add_slab(bytes); }
+  device::Stream& compute_stream(int i) override { return host->compute_stream(i); }
+  device::Stream& copy_stream() override { return host->copy_stream(); }
+  void on_progress(std::function<void()> notify) override { host->on_progress(std::move(notify)); }
+  Status health() const override { return state; }
+  void synchronize() override { host->synchronize(); }
+
+  std::unique_ptr<device::Device> host = device::make_host_device({.memory_bytes = 1 << 22});
+  Status state;
+};
+
 struct Shell {
-  Shell() : runtime(devices(), nullptr, {.slab_bytes = 1 << 20}, copier, [] {}) {
+  explicit Shell(RuntimeOptions options = {.slab_bytes = 1 << 20},
+                 std::vector<std::unique_ptr<device::Device>> own = devices())
+      : runtime(std::move(own), nullptr, std::move(options), copier, [] {}) {
     msg::Welcome welcome;
     welcome.term = 1, welcome.you = kSelf, welcome.devices = {kHere};
     REQUIRE(runtime.start(welcome, service, [this](const msg::Message& m) {
@@ -127,4 +143,22 @@ TEST_CASE("who was granted bytes that cannot be sent is told so, each time") {
   grant(9);
   for (int i = 0; i < 100; ++i) shell.runtime.pump(monotonic_now());
   CHECK(shell.service.relays.size() == 2);
+}
+
+TEST_CASE(
+    "a device that breaks after the last turn: who finds that has told the black box, which blames no host's "
+    "step") {
+  const auto box = BlackBox::create().value();
+  std::vector<std::unique_ptr<device::Device>> devices;
+  devices.push_back(std::make_unique<Breaking>());
+  auto& device = static_cast<Breaking&>(*devices.front());
+  Shell shell({.slab_bytes = 1 << 20, .black_box = box.get(), .on_broken = [](const Error&) {}},
+              std::move(devices));
+  box->slot(0, 0)->begin(OpId{1}, kHere, 0);
+  shell.runtime.pump(monotonic_now());
+  CHECK(shell.runtime.health());
+  CHECK(box->words("killed").running.size() == 1);
+  device.state = error(Errc::kDeviceError, "broken");
+  CHECK(shell.runtime.health().error().message == "broken");
+  CHECK(box->words("ended").running.empty());
 }

@@ -84,8 +84,9 @@ class Runtime {
   msg::TraceReply trace(const msg::TraceRequest& request) const;
   msg::BlocksReply blocks(const msg::BlocksRequest& request) const;
   // That of the first device that has failed for good; or kUnavailable: this worker was taken for lost, and what it reads of others may
-  // be anything; or what the core has found wrong with what it was sent. In any case it is to end.
-  Status health() const;
+  // be anything; or what the core has found wrong with what it was sent. In any case it is to end. The black box has been told what was
+  // open on the device by then: it may have broken since the last turn.
+  Status health();
 
  private:
   struct Local;
