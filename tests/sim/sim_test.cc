@@ -449,8 +449,9 @@ TEST_CASE("rare branches are reached by worlds that are known for them") {
     std::vector<std::uint64_t> seeds;
   };
   const std::vector<Rare> all = {
-      {"guests dismissed", "pinned", {406, 321, 418, 436}},
+      {"guests dismissed", "pinned", {810, 819, 875, 876}},
       {"failed: buffers for disk", "starving", {63}},
+      {"failed: copies between neighbours", "starving", {2026112737, 2026112841, 2026112965}},
       {"lost: past cut", "files", {170, 190}},
       {"refused: task failed", "trees", {65}},
       {"refused: task failed", "spill", {15}},
